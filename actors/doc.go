@@ -99,7 +99,7 @@
 // A scan or a backtest: http/work.go → agent.Agents.SubmitScan → the queue of jobs
 // (persistence/job_queue.go) → agent/work.go on any node, by the functions of runs →
 // the job's result. The scorecard: http/work.go → scorecard.Scorecards.Card → the signal
-// log, from where it was read last (persistence/outcomes.go).
+// log, from where it was read last (persistence/signals/outcomes.go).
 //
 // A tick: a source → market/feeder → {market}:ticks → market/reader.go on every
 // node → the asset's actor (market/watch.go) → the snapshot that runs read, and the

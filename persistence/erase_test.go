@@ -16,6 +16,7 @@ import (
 	"github.com/agentsignal/agentsignal/persistence/codec"
 	"github.com/agentsignal/agentsignal/persistence/eventlog"
 	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
+	"github.com/agentsignal/agentsignal/persistence/signals"
 )
 
 func set(members ...string) map[string]bool {
@@ -40,7 +41,7 @@ func writeFile(t *testing.T, path, text string) {
 func TestDueMember(t *testing.T) {
 	t.Parallel()
 	want := signal.RunDue{Account: signal.NewAccountID(), Run: signal.NewRunID(), Agent: "trading"}
-	got, err := decodeDue(eventlog.DueMember(want.Account, want.Run, want.Agent))
+	got, err := signals.DecodeDue(eventlog.DueMember(want.Account, want.Run, want.Agent))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +49,7 @@ func TestDueMember(t *testing.T) {
 		t.Errorf("read back (-want +got):\n%s", d)
 	}
 	for _, bad := range []string{"", "acc", "acc run", "acc  agent", " run agent", "acc run ", "acc run agent more"} {
-		if got, err := decodeDue(bad); err == nil {
+		if got, err := signals.DecodeDue(bad); err == nil {
 			t.Errorf("decodeDue(%q): %+v, want an error", bad, got)
 		}
 	}
@@ -72,7 +73,7 @@ func FuzzDecodeDue(f *testing.F) {
 	f.Add("acc_1 run_1 trading")
 	f.Add("a  b")
 	f.Fuzz(func(t *testing.T, member string) {
-		due, err := decodeDue(member)
+		due, err := signals.DecodeDue(member)
 		if err == nil && eventlog.DueMember(due.Account, due.Run, due.Agent) != member {
 			t.Errorf("%q is read as %+v", member, due)
 		}

@@ -18,7 +18,6 @@ var notInProcess = map[string][]string{
 		"TestInstallationFixesThePartitions",
 		"TestJobsWithoutRedis",
 		"TestARedisThatRestartsAndLoads",
-		"TestCredentialsSayThatRedisIsAway",
 		"TestARepeatedBatchWaitsForReplicas",
 		"TestWhatIsAcknowledgedSurvivesItsMaster",
 		"TestAClusterWithoutMasters",
@@ -34,14 +33,10 @@ var notInProcess = map[string][]string{
 		"TestBytesOfAWebhookAreBounded",
 	},
 	"it keeps what expires for a duration, so that a time to expire at is off by a millisecond": {
-		"TestRotateSession",
-		"TestSessionIsReadAsWritten",
-		"TestLockRecordsExpire",
 		"TestARepeatedBatchIsAWrite",
 	},
 	"it is too slow for as much": {
 		"TestManyDeliveries",
-		"TestManySessionsEndInSteps",
 		"TestBytesOfPartitionsAreMeasured",
 	},
 	"they start servers by themselves": {

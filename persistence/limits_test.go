@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/alicebob/miniredis/v2"
+
 	"github.com/agentsignal/agentsignal/actors/signal"
 	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 )
@@ -101,5 +103,14 @@ func TestTakeTokensFromAStoppedRedis(t *testing.T) {
 	server.Kill()
 	if _, _, err := s.TakeTokens(t.Context(), "reads", "acc_1", 10, time.Second, 1, 0); signal.KindOf(err) != signal.KindUnavailable {
 		t.Errorf("%v, want unavailable", err)
+	}
+}
+
+// The in-process Redis of the demo takes tokens, too: its Lua is another one.
+func TestTakeTokensInProcess(t *testing.T) {
+	t.Parallel()
+	s := openStore(t, Options{URL: "redis://" + miniredis.RunT(t).Addr()})
+	if taken, full, err := s.TakeTokens(t.Context(), "reads", "acc_1", 600, time.Hour, 30, 0); err != nil || taken != 30 || full <= 0 {
+		t.Errorf("take: %d, %v, %v", taken, full, err)
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/agentsignal/agentsignal/persistence/eventlog"
 	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
+	"github.com/agentsignal/agentsignal/persistence/signals"
 )
 
 // benchCallers is how many callers append at once.
@@ -193,7 +194,7 @@ func (p *barePipeline) close() {
 // BenchmarkScanSignals passes over a partition of 200,000 signals of ten accounts,
 // a twentieth of them closed, and reports what one of them takes in Redis.
 func BenchmarkScanSignals(b *testing.B) {
-	const signals = 200_000
+	const stored = 200_000
 	server := redistest.New(b)
 	c := server.Client()
 	s, err := Open(Options{URL: server.URL(), Partitions: 1})
@@ -219,7 +220,7 @@ func BenchmarkScanSignals(b *testing.B) {
 	var wg sync.WaitGroup
 	for range benchCallers {
 		wg.Go(func() {
-			for i := next.Add(1); i <= signals; i = next.Add(1) {
+			for i := next.Add(1); i <= stored; i = next.Add(1) {
 				sig := logSignal(accounts[i%10])
 				sig.Metadata = benchMetadata
 				change := created(sig)
@@ -248,18 +249,18 @@ func BenchmarkScanSignals(b *testing.B) {
 	total := memory() - before - events
 	for b.Loop() {
 		n := 0
-		if err := s.ScanSignals(context.Background(), 0, func(e SignalEntry) error {
+		if err := s.ScanSignals(context.Background(), 0, func(e signals.SignalEntry) error {
 			if e.Created != nil {
 				n++
 			}
 			return nil
-		}); err != nil || n != signals {
+		}); err != nil || n != stored {
 			b.Fatalf("%d signals, %v", n, err)
 		}
 	}
-	b.ReportMetric(b.Elapsed().Seconds()*1e6/float64(b.N)/signals, "us/signal")
-	b.ReportMetric(float64(total)/signals, "redis-B/signal")
-	b.ReportMetric(float64(open)/signals, "open-B/signal")
+	b.ReportMetric(b.Elapsed().Seconds()*1e6/float64(b.N)/stored, "us/signal")
+	b.ReportMetric(float64(total)/stored, "redis-B/signal")
+	b.ReportMetric(float64(open)/stored, "open-B/signal")
 }
 
 // benchMetadata is the metadata of a momentum signal.

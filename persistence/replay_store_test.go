@@ -11,6 +11,7 @@ import (
 	"github.com/agentsignal/agentsignal/persistence/eventlog"
 	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
+	"github.com/agentsignal/agentsignal/persistence/signals"
 )
 
 func TestScanSignals(t *testing.T) {
@@ -49,7 +50,7 @@ func TestScanSignals(t *testing.T) {
 	b.rdb.HSet(t.Context(), redisclient.OpenKey(0), "bad", "1-1 1-1 \x09")
 	var got []string
 	changes := map[signal.SignalID]float64{}
-	err := b.store.ScanSignals(t.Context(), 0, func(e SignalEntry) error {
+	err := b.store.ScanSignals(t.Context(), 0, func(e signals.SignalEntry) error {
 		switch {
 		case e.Account != account:
 			t.Errorf("entry of account %s", e.Account)
@@ -81,7 +82,7 @@ func TestScanSignals(t *testing.T) {
 		t.Errorf("changed confidences (-want +got):\n%s", diff)
 	}
 	stop := errors.New("stop")
-	if err := b.store.ScanSignals(t.Context(), 0, func(SignalEntry) error { return stop }); !errors.Is(err, stop) {
+	if err := b.store.ScanSignals(t.Context(), 0, func(signals.SignalEntry) error { return stop }); !errors.Is(err, stop) {
 		t.Errorf("an error of the function: %v", err)
 	}
 }

@@ -1,20 +1,30 @@
 package persistence
 
 import (
+	"github.com/agentsignal/agentsignal/persistence/credentials"
 	"github.com/agentsignal/agentsignal/persistence/eventlog"
 	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
+	"github.com/agentsignal/agentsignal/persistence/requests"
+	"github.com/agentsignal/agentsignal/persistence/signals"
 )
 
 // Options says which Redis to use and how.
 type Options = redisclient.Options
 
+// The parts of a Store by names of their own, since each is the Store of its package.
+type (
+	credentialPart = credentials.Store
+	signalPart     = signals.Store
+	requestPart    = requests.Store
+)
+
 // Store is the connection to Redis and all records of this package.
 type Store struct {
 	*redisclient.Client
 	*eventlog.Store
-	*credentialRecords
-	*signalStore
-	*requestStore
+	*credentialPart
+	*signalPart
+	*requestPart
 	streams *streamMetrics // nil: not measured
 	sizes   *sizes
 }
@@ -27,13 +37,13 @@ func Open(o Options) (*Store, error) {
 		return nil, err
 	}
 	logs := eventlog.New(c)
-	signals := newSignalStore(logs)
+	signals := signals.New(logs)
 	s := &Store{
-		Client:            c,
-		Store:             logs,
-		credentialRecords: newCredentialRecords(c),
-		signalStore:       signals,
-		requestStore:      newRequestStore(c, signals),
+		Client:         c,
+		Store:          logs,
+		credentialPart: credentials.New(c),
+		signalPart:     signals,
+		requestPart:    requests.New(c, signals),
 	}
 	if o.Metrics != nil {
 		s.streams, s.sizes = newStreamMetrics(o.Metrics.Registry), newSizes(o.Metrics.Registry)

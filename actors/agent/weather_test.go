@@ -20,6 +20,7 @@ import (
 	"github.com/agentsignal/agentsignal/persistence"
 	"github.com/agentsignal/agentsignal/persistence/eventlog"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
+	"github.com/agentsignal/agentsignal/persistence/signals"
 )
 
 // fakeWeather gives one report, or an error.
@@ -223,8 +224,8 @@ func TestWeatherRunOnRedis(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := store.Partition(req.Account)
-	var scanned []persistence.SignalEntry
-	if err := store.ScanSignals(t.Context(), p, func(e persistence.SignalEntry) error {
+	var scanned []signals.SignalEntry
+	if err := store.ScanSignals(t.Context(), p, func(e signals.SignalEntry) error {
 		scanned = append(scanned, e)
 		return nil
 	}); err != nil || len(scanned) != 1 {

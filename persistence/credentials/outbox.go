@@ -1,4 +1,4 @@
-package persistence
+package credentials
 
 import (
 	"context"
@@ -17,7 +17,7 @@ import (
 // settles it, and what a dead process left is appended by another.
 
 // Settle removes events from the outbox that were appended.
-func (s *credentialRecords) Settle(ctx context.Context, events []signal.Event) error {
+func (s *Store) Settle(ctx context.Context, events []signal.Event) error {
 	members := make([]any, len(events))
 	for i, e := range events {
 		members[i] = encodeAnnouncement(e)
@@ -34,7 +34,7 @@ func (s *credentialRecords) Settle(ctx context.Context, events []signal.Event) e
 // Unsettled returns at most limit events, oldest first, that were put into the
 // outbox before the given time. An entry that cannot be read is logged and
 // postponed.
-func (s *credentialRecords) Unsettled(ctx context.Context, before time.Time, limit int) ([]signal.Event, error) {
+func (s *Store) Unsettled(ctx context.Context, before time.Time, limit int) ([]signal.Event, error) {
 	members, err := s.RDB.ZRangeByScore(ctx, redisclient.OutboxKey(), &redis.ZRangeBy{
 		Min: "-inf", Max: strconv.FormatInt(before.UnixMilli(), 10), Count: int64(limit)}).Result()
 	if err != nil {

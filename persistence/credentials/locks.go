@@ -1,4 +1,4 @@
-package persistence
+package credentials
 
 import (
 	"context"
@@ -26,7 +26,7 @@ const relockWindow = 24 * time.Hour
 
 // LockedUntil returns until when the email is or was locked; the zero time if it
 // was not lately.
-func (s *credentialRecords) LockedUntil(ctx context.Context, email credential.Digest) (time.Time, error) {
+func (s *Store) LockedUntil(ctx context.Context, email credential.Digest) (time.Time, error) {
 	text, err := s.RDB.HGet(ctx, redisclient.LockKey(email.String()), "until").Result()
 	if errors.Is(err, redis.Nil) {
 		return time.Time{}, nil
@@ -44,7 +44,7 @@ func (s *credentialRecords) LockedUntil(ctx context.Context, email credential.Di
 // FailLogin counts a failed login of the email. It returns until when the email
 // is locked, the zero time if it is not, and whether it was this failure that
 // locked it. While it is locked nothing is counted.
-func (s *credentialRecords) FailLogin(ctx context.Context, email credential.Digest, r credential.LockRules, now time.Time) (until time.Time, locked bool, err error) {
+func (s *Store) FailLogin(ctx context.Context, email credential.Digest, r credential.LockRules, now time.Time) (until time.Time, locked bool, err error) {
 	answer, err := lockFailScript.Run(ctx, s.RDB, []string{redisclient.LockKey(email.String())},
 		now.UnixMilli(), r.After, r.Window.Milliseconds(), r.Duration.Milliseconds(), relockWindow.Milliseconds()).Int64Slice()
 	if err != nil {
@@ -60,7 +60,7 @@ func (s *credentialRecords) FailLogin(ctx context.Context, email credential.Dige
 }
 
 // Unlock forgets locks and failed logins of the email.
-func (s *credentialRecords) Unlock(ctx context.Context, email credential.Digest) error {
+func (s *Store) Unlock(ctx context.Context, email credential.Digest) error {
 	if err := s.RDB.Del(ctx, redisclient.LockKey(email.String())).Err(); err != nil {
 		return credentialError("unlock", err)
 	}

@@ -1,4 +1,4 @@
-package persistence
+package credentials
 
 import (
 	"cmp"
@@ -33,7 +33,7 @@ var (
 // CreateKey stores k under the digest of its secret. KindConflict, "name_taken":
 // a key of the account that is not revoked has the name; "limit_reached": the
 // account has most keys. KindNotFound: there is no such account.
-func (s *credentialRecords) CreateKey(ctx context.Context, k credential.APIKey, secret credential.Digest, most int) error {
+func (s *Store) CreateKey(ctx context.Context, k credential.APIKey, secret credential.Digest, most int) error {
 	args := append([]any{string(k.ID), secret.String(), k.Name, most}, encodeKey(k)...)
 	created, err := s.Change(ctx, redisclient.ConfirmAuthKey(), keyCreateScript,
 		[]string{redisclient.AccountKey(k.Account), redisclient.ApiKeysOfKey(k.Account), redisclient.ApiKeyKey(secret.String())}, args...)
@@ -53,7 +53,7 @@ func (s *credentialRecords) CreateKey(ctx context.Context, k credential.APIKey, 
 
 // KeyByDigest returns the key whose secret has the digest, also if it expired.
 // KindNotFound.
-func (s *credentialRecords) KeyByDigest(ctx context.Context, secret credential.Digest) (credential.APIKey, error) {
+func (s *Store) KeyByDigest(ctx context.Context, secret credential.Digest) (credential.APIKey, error) {
 	fields, err := s.RDB.HGetAll(ctx, redisclient.ApiKeyKey(secret.String())).Result()
 	if err != nil {
 		return credential.APIKey{}, credentialError("read API key", err)
@@ -65,7 +65,7 @@ func (s *credentialRecords) KeyByDigest(ctx context.Context, secret credential.D
 }
 
 // Keys returns the keys of an account that are not revoked, newest first.
-func (s *credentialRecords) Keys(ctx context.Context, account signal.AccountID) ([]credential.APIKey, error) {
+func (s *Store) Keys(ctx context.Context, account signal.AccountID) ([]credential.APIKey, error) {
 	index, err := s.RDB.HGetAll(ctx, redisclient.ApiKeysOfKey(account)).Result()
 	if err != nil {
 		return nil, credentialError("list API keys", err)
@@ -100,7 +100,7 @@ func (s *credentialRecords) Keys(ctx context.Context, account signal.AccountID) 
 // RevokeKey ends a key and frees its name. It returns the event that announces
 // it, unsettled. KindNotFound: the account has no such key. The event with
 // KindUnavailable: it has ended, but may come back if the master is lost.
-func (s *credentialRecords) RevokeKey(ctx context.Context, account signal.AccountID, id signal.KeyID, now time.Time) ([]signal.Event, error) {
+func (s *Store) RevokeKey(ctx context.Context, account signal.AccountID, id signal.KeyID, now time.Time) ([]signal.Event, error) {
 	event := signal.Event{ID: signal.NewEventID(), Account: account, Type: signal.KeyRevoked, Subject: string(id)}
 	revoked, err := s.Change(ctx, redisclient.ConfirmAuthKey(), keyRevokeScript, []string{redisclient.ApiKeysOfKey(account), redisclient.OutboxKey()},
 		string(id), encodeAnnouncement(event), now.UnixMilli(), redisclient.ApiKeyKey(""))
@@ -114,7 +114,7 @@ func (s *credentialRecords) RevokeKey(ctx context.Context, account signal.Accoun
 }
 
 // NoteKeyUses stores when keys were last used, by the digests of their secrets.
-func (s *credentialRecords) NoteKeyUses(ctx context.Context, uses map[credential.Digest]time.Time) error {
+func (s *Store) NoteKeyUses(ctx context.Context, uses map[credential.Digest]time.Time) error {
 	const most = 500 // keys a call: the script must not hold Redis for long
 	keys, args := make([]string, 0, most), make([]any, 0, most)
 	flush := func() error {

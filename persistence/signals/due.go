@@ -1,4 +1,4 @@
-package persistence
+package signals
 
 import (
 	"context"
@@ -19,8 +19,8 @@ import (
 // with agent.started and removes them with the run's end. A member is the text
 // "ACCOUNT RUN AGENT".
 
-// decodeDue is the inverse of dueMember.
-func decodeDue(member string) (signal.RunDue, error) {
+// DecodeDue is the inverse of dueMember.
+func DecodeDue(member string) (signal.RunDue, error) {
 	account, rest, ok := strings.Cut(member, " ")
 	run, agent, ok2 := strings.Cut(rest, " ")
 	if !ok || !ok2 || account == "" || run == "" || agent == "" || strings.Contains(agent, " ") {
@@ -32,7 +32,7 @@ func decodeDue(member string) (signal.RunDue, error) {
 // OverdueRuns returns at most limit runs of partition p whose end should have been
 // recorded before the given time, the oldest first. An entry that cannot be read is
 // logged and postponed.
-func (s *signalStore) OverdueRuns(ctx context.Context, p int, before time.Time, limit int) ([]signal.RunDue, error) {
+func (s *Store) OverdueRuns(ctx context.Context, p int, before time.Time, limit int) ([]signal.RunDue, error) {
 	found, err := s.RDB.ZRangeByScoreWithScores(ctx, redisclient.RunsDueKey(p), &redis.ZRangeBy{
 		Min: "-inf", Max: "(" + strconv.FormatInt(before.UnixMilli(), 10), Count: int64(limit)}).Result()
 	if err != nil {
@@ -41,7 +41,7 @@ func (s *signalStore) OverdueRuns(ctx context.Context, p int, before time.Time, 
 	var runs []signal.RunDue
 	for _, z := range found {
 		member, _ := z.Member.(string)
-		due, err := decodeDue(member)
+		due, err := DecodeDue(member)
 		if err != nil {
 			s.Log.Error("a due run is not readable", "component", "persistence", "partition", p, "err", err)
 			if err := s.Postpone(ctx, redisclient.RunsDueKey(p), before, member); err != nil {

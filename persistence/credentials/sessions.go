@@ -1,4 +1,4 @@
-package persistence
+package credentials
 
 import (
 	"context"
@@ -48,7 +48,7 @@ const sessionsAtOnce = 500
 // own end is nearest; it returns the events that announce them, unsettled. If the
 // email was locked meanwhile nothing is changed and it returns until when.
 // KindConflict: the account is gone, or its password no longer has that version.
-func (s *credentialRecords) CreateSession(ctx context.Context, n credential.Session, passwordVersion int64, email credential.Digest, most int, now time.Time) (
+func (s *Store) CreateSession(ctx context.Context, n credential.Session, passwordVersion int64, email credential.Digest, most int, now time.Time) (
 	ended []signal.Event, lockedUntil time.Time, err error) {
 	event := signal.Event{ID: signal.NewEventID(), Account: n.Account, Type: signal.SessionEnded}
 	before, after := announcementAround(event)
@@ -87,7 +87,7 @@ func (s *credentialRecords) CreateSession(ctx context.Context, n credential.Sess
 // keep stays; with one, left must be at least 1. Each is announced by event with the
 // session as subject, or all by one event with the given subject. Events with
 // KindUnavailable: those sessions have ended, but may come back if the master is lost.
-func (s *credentialRecords) endOldest(ctx context.Context, event signal.Event, left int, keep signal.SessionID, subject string, now time.Time) ([]signal.Event, error) {
+func (s *Store) endOldest(ctx context.Context, event signal.Event, left int, keep signal.SessionID, subject string, now time.Time) ([]signal.Event, error) {
 	before, after := announcementAround(event)
 	var ended []signal.Event
 	for previous := int64(math.MaxInt64); ; {
@@ -138,7 +138,7 @@ func numberAndTexts(reply any) (int64, []string, error) {
 }
 
 // SessionByID returns a session that has not ended. KindNotFound.
-func (s *credentialRecords) SessionByID(ctx context.Context, id signal.SessionID) (credential.Session, error) {
+func (s *Store) SessionByID(ctx context.Context, id signal.SessionID) (credential.Session, error) {
 	fields, err := s.RDB.HGetAll(ctx, redisclient.SessionKey(id)).Result()
 	if err != nil {
 		return credential.Session{}, credentialError("read session", err)
@@ -151,7 +151,7 @@ func (s *credentialRecords) SessionByID(ctx context.Context, id signal.SessionID
 
 // SessionByLocator returns the session whose refresh tokens have the locator.
 // KindNotFound.
-func (s *credentialRecords) SessionByLocator(ctx context.Context, locator credential.Digest) (credential.Session, error) {
+func (s *Store) SessionByLocator(ctx context.Context, locator credential.Digest) (credential.Session, error) {
 	id, err := s.RDB.Get(ctx, redisclient.RefreshKey(locator.String())).Result()
 	if errors.Is(err, redis.Nil) {
 		return credential.Session{}, signal.NotFound("session")
@@ -169,7 +169,7 @@ func (s *credentialRecords) SessionByLocator(ctx context.Context, locator creden
 // KindNotFound: the session has ended, or the token expired. KindUnavailable: it is not
 // known which of the tokens is the current one; where only the replicas lack the change,
 // it is taken back, so that presented stays it.
-func (s *credentialRecords) RotateSession(ctx context.Context, next credential.Session, presented credential.Digest, now time.Time) ([]signal.Event, error) {
+func (s *Store) RotateSession(ctx context.Context, next credential.Session, presented credential.Digest, now time.Time) ([]signal.Event, error) {
 	event := signal.Event{ID: signal.NewEventID(), Account: next.Account, Type: signal.SessionEnded, Subject: string(next.ID)}
 	run := func(from, to credential.Digest) (*redis.Cmd, error) {
 		return s.Change(ctx, redisclient.ConfirmAuthKey(), sessionRotateScript,
@@ -203,7 +203,7 @@ func (s *credentialRecords) RotateSession(ctx context.Context, next credential.S
 // EndSession ends one session. It returns the event that announces it, unsettled,
 // or none if it had ended before. The event with KindUnavailable: it has ended, but may
 // come back if the master is lost.
-func (s *credentialRecords) EndSession(ctx context.Context, account signal.AccountID, id signal.SessionID, now time.Time) ([]signal.Event, error) {
+func (s *Store) EndSession(ctx context.Context, account signal.AccountID, id signal.SessionID, now time.Time) ([]signal.Event, error) {
 	event := signal.Event{ID: signal.NewEventID(), Account: account, Type: signal.SessionEnded, Subject: string(id)}
 	ended, err := s.Change(ctx, redisclient.ConfirmAuthKey(), sessionEndScript,
 		[]string{redisclient.SessionKey(id), redisclient.SessionsOfKey(account), redisclient.OutboxKey()}, string(id), encodeAnnouncement(event), now.UnixMilli(), redisclient.RefreshKey(""))
@@ -217,7 +217,7 @@ func (s *credentialRecords) EndSession(ctx context.Context, account signal.Accou
 // it, unsettled: one for each, so that no clock decides which have ended, or one for all
 // of more than sessionsAtOnce. With KindUnavailable they have ended, but may come back if
 // the master is lost.
-func (s *credentialRecords) EndSessions(ctx context.Context, account signal.AccountID, now time.Time) ([]signal.Event, error) {
+func (s *Store) EndSessions(ctx context.Context, account signal.AccountID, now time.Time) ([]signal.Event, error) {
 	event := signal.Event{ID: signal.NewEventID(), Account: account, Type: signal.SessionEnded}
 	n, err := s.RDB.ZCard(ctx, redisclient.SessionsOfKey(account)).Result()
 	if err != nil {

@@ -1,4 +1,4 @@
-package persistence
+package requests
 
 import (
 	"context"
@@ -21,7 +21,7 @@ var limitTakeScript = redis.NewScript(limitTakeText)
 // then takes at most want from it. The bucket holds quota tokens and fills up
 // within one period. It returns how many were taken and how long the bucket would
 // take to be full again. It is not asked twice if the answer is lost.
-func (s *requestStore) TakeTokens(ctx context.Context, class, who string, quota int, period time.Duration, want, back int) (taken int, full time.Duration, err error) {
+func (s *Store) TakeTokens(ctx context.Context, class, who string, quota int, period time.Duration, want, back int) (taken int, full time.Duration, err error) {
 	answer, err := limitTakeScript.Run(ctx, s.RDB, []string{redisclient.LimitKey(class, who)}, period.Microseconds(), quota, want, back).Int64Slice()
 	if err != nil {
 		return 0, 0, redisclient.Unavailable(fmt.Errorf("take tokens: %w", err))

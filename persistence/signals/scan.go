@@ -1,4 +1,4 @@
-package persistence
+package signals
 
 import (
 	"context"
@@ -32,7 +32,7 @@ type SignalEntry struct {
 // of the log, or not be in it yet. What is written during the pass may be in it or
 // not: it must be taken from the event log. An error of f ends the pass. Entries
 // that cannot be read are logged and passed over.
-func (s *signalStore) ScanSignals(ctx context.Context, p int, f func(SignalEntry) error) error {
+func (s *Store) ScanSignals(ctx context.Context, p int, f func(SignalEntry) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	// Redis takes twice as long for the open signals as for the log, which meanwhile
@@ -62,12 +62,12 @@ func (s *signalStore) ScanSignals(ctx context.Context, p int, f func(SignalEntry
 
 // scanLog calls f for each entry of a partition's signal log in its order. Redis
 // sends the next entries while f is given the last ones.
-func (s *signalStore) scanLog(ctx context.Context, p int, f func(*redisclient.Entry) error) error {
+func (s *Store) scanLog(ctx context.Context, p int, f func(*redisclient.Entry) error) error {
 	return s.scanLogFrom(ctx, p, "-", f)
 }
 
 // scanLogFrom is scanLog from a start on, as XRANGE has it.
-func (s *signalStore) scanLogFrom(ctx context.Context, p int, start string, f func(*redisclient.Entry) error) error {
+func (s *Store) scanLogFrom(ctx context.Context, p int, start string, f func(*redisclient.Entry) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	pages, free := make(chan *page, 2), make(chan *page, 2)
@@ -100,7 +100,7 @@ type page struct {
 
 // readPages fills the pages that it takes from free with a stream from start on, in
 // order, and closes pages at the end.
-func (s *signalStore) readPages(ctx context.Context, key, start string, pages chan<- *page, free <-chan *page) {
+func (s *Store) readPages(ctx context.Context, key, start string, pages chan<- *page, free <-chan *page) {
 	defer close(pages)
 	for {
 		var p *page
@@ -234,7 +234,7 @@ func (c *openScan) add(field, value []byte) error {
 // OpenSignals calls f for each open signal of a partition, without its metadata, in
 // no order, with the position of its creation. A signal may come twice. An error of
 // f ends it. Entries that cannot be read are logged and passed over.
-func (s *signalStore) OpenSignals(ctx context.Context, p int, f func(sig signal.Signal, created signal.Position) error) error {
+func (s *Store) OpenSignals(ctx context.Context, p int, f func(sig signal.Signal, created signal.Position) error) error {
 	return s.EachOpen(ctx, p, func(field, value []byte) error {
 		open, created, err := codec.DecodeOpen(field, value)
 		if err != nil {
@@ -246,7 +246,7 @@ func (s *signalStore) OpenSignals(ctx context.Context, p int, f func(sig signal.
 }
 
 // CountOpen returns how many signals of a partition are open.
-func (s *signalStore) CountOpen(ctx context.Context, p int) (int, error) {
+func (s *Store) CountOpen(ctx context.Context, p int) (int, error) {
 	n, err := s.RDB.HLen(ctx, redisclient.OpenKey(p)).Result()
 	if err != nil {
 		return 0, redisclient.Unavailable(fmt.Errorf("count open signals of partition %d: %w", p, err))
@@ -256,7 +256,7 @@ func (s *signalStore) CountOpen(ctx context.Context, p int) (int, error) {
 
 // OpenSignalsOf returns those of the named signals of a partition that are open,
 // without their metadata. Entries that cannot be read are logged and left out.
-func (s *signalStore) OpenSignalsOf(ctx context.Context, p int, ids []signal.SignalID) ([]signal.Signal, error) {
+func (s *Store) OpenSignalsOf(ctx context.Context, p int, ids []signal.SignalID) ([]signal.Signal, error) {
 	var list []signal.Signal
 	for len(ids) > 0 {
 		chunk := ids[:min(len(ids), eventlog.ScanEntries)]

@@ -1,4 +1,4 @@
-package persistence
+package signals
 
 import (
 	"bytes"
@@ -15,7 +15,7 @@ import (
 // position up to which it has read, so that a later call can go on from there, also
 // after an error. A closing comes with ID, Account, Confidence, MFE, MAE, Sequence and
 // Closing only. Entries that cannot be read are logged and passed over.
-func (s *signalStore) EachRecord(ctx context.Context, account signal.AccountID, after signal.Position, f func(*signal.Signal)) (signal.Position, error) {
+func (s *Store) EachRecord(ctx context.Context, account signal.AccountID, after signal.Position, f func(*signal.Signal)) (signal.Position, error) {
 	wanted := codec.AccountBytes(account)
 	return s.eachRecord(ctx, s.Partition(account), after, f, func(e *redisclient.Entry) (*signal.Signal, error) {
 		if !bytes.Equal(codec.RecordAccount(e.Header), wanted) {
@@ -28,7 +28,7 @@ func (s *signalStore) EachRecord(ctx context.Context, account signal.AccountID, 
 // EachWeatherRecord calls f for each creation by a weather run, with its metadata, and for
 // each closing of any signal, that stands in a partition's signal log behind a position.
 // In all else it is as EachRecord, the UpdatedAt of a closing being when the log took it.
-func (s *signalStore) EachWeatherRecord(ctx context.Context, p int, after signal.Position, f func(*signal.Signal)) (signal.Position, error) {
+func (s *Store) EachWeatherRecord(ctx context.Context, p int, after signal.Position, f func(*signal.Signal)) (signal.Position, error) {
 	return s.eachRecord(ctx, p, after, f, func(e *redisclient.Entry) (*signal.Signal, error) {
 		record, err := decodeEntry(e)
 		if err != nil || record.Closing != nil {
@@ -43,7 +43,7 @@ func (s *signalStore) EachWeatherRecord(ctx context.Context, p int, after signal
 
 // eachRecord calls f for what decode makes of the entries of a partition's signal log
 // behind a position, unless that is nil. See EachRecord.
-func (s *signalStore) eachRecord(ctx context.Context, p int, after signal.Position, f func(*signal.Signal),
+func (s *Store) eachRecord(ctx context.Context, p int, after signal.Position, f func(*signal.Signal),
 	decode func(*redisclient.Entry) (*signal.Signal, error)) (signal.Position, error) {
 	upTo := after
 	var bad unreadable
@@ -70,7 +70,7 @@ func (s *signalStore) eachRecord(ctx context.Context, p int, after signal.Positi
 // EachSignal calls f for each signal whose creation stands in a partition's signal log,
 // with its metadata: the closed ones in the order of their ends, then the others as they
 // were created. Entries that cannot be read are logged and passed over.
-func (s *signalStore) EachSignal(ctx context.Context, p int, f func(*signal.Signal) error) error {
+func (s *Store) EachSignal(ctx context.Context, p int, f func(*signal.Signal) error) error {
 	open := map[signal.SignalID]*signal.Signal{}
 	var order []signal.SignalID
 	var bad unreadable

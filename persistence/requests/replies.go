@@ -1,4 +1,4 @@
-package persistence
+package requests
 
 import (
 	"context"
@@ -14,6 +14,7 @@ import (
 	"github.com/agentsignal/agentsignal/persistence/codec"
 	"github.com/agentsignal/agentsignal/persistence/eventlog"
 	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
+	"github.com/agentsignal/agentsignal/persistence/signals"
 )
 
 // Requests with an Idempotency-Key have a key in Redis each. While the first of
@@ -38,22 +39,22 @@ var (
 		Message: "this Idempotency-Key was used for another request"}
 )
 
-// requestStore keeps what is known of requests: their replies, and the rates of callers.
-type requestStore struct {
+// Store keeps what is known of requests: their replies, and the rates of callers.
+type Store struct {
 	*redisclient.Client
-	signals *signalStore // for replies that show a signal
+	signals *signals.Store // for replies that show a signal
 }
 
-// newRequestStore returns the requests that c reads and writes.
-func newRequestStore(c *redisclient.Client, signals *signalStore) *requestStore {
-	return &requestStore{Client: c, signals: signals}
+// New returns the requests that c reads and writes.
+func New(c *redisclient.Client, signals *signals.Store) *Store {
+	return &Store{Client: c, signals: signals}
 }
 
 // Claim locks an Idempotency-Key for a request. Nil, nil: go on, and end with
 // Append or SaveReply of a reply, or with Release. A reply: that was the answer to
 // the same request. KindConflict: the same request is under way. KindMismatch: the
 // key was used for another request.
-func (s *requestStore) Claim(ctx context.Context, account signal.AccountID, k signal.ReplyKey) (*signal.Reply, error) {
+func (s *Store) Claim(ctx context.Context, account signal.AccountID, k signal.ReplyKey) (*signal.Reply, error) {
 	p := s.Partition(account)
 	key := redisclient.ReplyKey(p, account, codec.ReplyDigest(&k))
 	// Twice, since what is found may expire before it is read.
@@ -83,7 +84,7 @@ func (s *requestStore) Claim(ctx context.Context, account signal.AccountID, k si
 }
 
 // keptReply returns what Claim answers where value is stored.
-func (s *requestStore) keptReply(ctx context.Context, p int, k *signal.ReplyKey, value []byte) (*signal.Reply, error) {
+func (s *Store) keptReply(ctx context.Context, p int, k *signal.ReplyKey, value []byte) (*signal.Reply, error) {
 	r, at, err := codec.DecodeReply(value)
 	if err != nil {
 		return nil, err
@@ -96,7 +97,7 @@ func (s *requestStore) keptReply(ctx context.Context, p int, k *signal.ReplyKey,
 	}
 	r.ReplyKey = *k
 	if r.Body == nil && !r.Omitted {
-		if r.Signal, err = s.signals.record(ctx, p, at); err != nil {
+		if r.Signal, err = s.signals.Record(ctx, p, at); err != nil {
 			return nil, fmt.Errorf("read signal of reply: %w", err)
 		}
 	}
@@ -105,7 +106,7 @@ func (s *requestStore) keptReply(ctx context.Context, p int, k *signal.ReplyKey,
 
 // Release frees a key that Claim has locked, so that the request may come again. A
 // reply that was stored stays.
-func (s *requestStore) Release(ctx context.Context, account signal.AccountID, k signal.ReplyKey) error {
+func (s *Store) Release(ctx context.Context, account signal.AccountID, k signal.ReplyKey) error {
 	key := redisclient.ReplyKey(s.Partition(account), account, codec.ReplyDigest(&k))
 	if err := replyReleaseScript.Run(ctx, s.RDB, []string{key}, codec.AppendReplyLock(nil, &k)).Err(); err != nil {
 		return redisclient.Unavailable(fmt.Errorf("release reply: %w", err))
@@ -115,7 +116,7 @@ func (s *requestStore) Release(ctx context.Context, account signal.AccountID, k 
 
 // SaveReply keeps a reply with a body, or one that is omitted, for requests whose effect
 // is not appended with a Change.
-func (s *requestStore) SaveReply(ctx context.Context, account signal.AccountID, r *signal.Reply) error {
+func (s *Store) SaveReply(ctx context.Context, account signal.AccountID, r *signal.Reply) error {
 	if r.Body == nil && !r.Omitted {
 		return errors.New("save reply: it has no body")
 	}

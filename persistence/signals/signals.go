@@ -1,4 +1,4 @@
-package persistence
+package signals
 
 import (
 	"context"
@@ -19,19 +19,19 @@ import (
 // announced yet.
 const recentClosing = time.Minute
 
-// signalStore reads signals: one, those of a partition, what came of them, and the runs
+// Store reads signals: one, those of a partition, what came of them, and the runs
 // whose end is due.
-type signalStore struct{ *eventlog.Store }
+type Store struct{ *eventlog.Store }
 
-// newSignalStore returns the signals of the logs of l.
-func newSignalStore(l *eventlog.Store) *signalStore { return &signalStore{l} }
+// New returns the signals of the logs of l.
+func New(l *eventlog.Store) *Store { return &Store{l} }
 
 // SignalByID returns a signal with its current state. created and closed are where
 // the catalogue found it; a closed of zero means that it was open, which is looked
 // after. KindNotFound: there is no such signal of the account, or no longer.
-func (s *signalStore) SignalByID(ctx context.Context, account signal.AccountID, id signal.SignalID, created, closed signal.Position) (*signal.Signal, error) {
+func (s *Store) SignalByID(ctx context.Context, account signal.AccountID, id signal.SignalID, created, closed signal.Position) (*signal.Signal, error) {
 	p := s.Partition(account)
-	record, err := s.record(ctx, p, created)
+	record, err := s.Record(ctx, p, created)
 	if err != nil {
 		return nil, err
 	}
@@ -65,7 +65,7 @@ func (s *signalStore) SignalByID(ctx context.Context, account signal.AccountID, 
 
 // recentlyClosed returns record as it was closed moments ago: after the catalogue
 // said that it was open.
-func (s *signalStore) recentlyClosed(ctx context.Context, p int, record *signal.Signal) (*signal.Signal, error) {
+func (s *Store) recentlyClosed(ctx context.Context, p int, record *signal.Signal) (*signal.Signal, error) {
 	oldest := max(record.CreatedAt.UnixMilli(), s.Now().Add(-recentClosing).UnixMilli())
 	end := "+"
 	for {
@@ -94,8 +94,8 @@ func (s *signalStore) recentlyClosed(ctx context.Context, p int, record *signal.
 	}
 }
 
-// record returns the signal created at a position, as it was then.
-func (s *signalStore) record(ctx context.Context, p int, created signal.Position) (*signal.Signal, error) {
+// Record returns the signal created at a position, as it was then.
+func (s *Store) Record(ctx context.Context, p int, created signal.Position) (*signal.Signal, error) {
 	entries, err := s.ReadRange(ctx, redisclient.SignalsKey(p), created.String(), created.String(), 1)
 	if err != nil {
 		return nil, redisclient.Unavailable(err)

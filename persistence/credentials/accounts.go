@@ -1,4 +1,4 @@
-package persistence
+package credentials
 
 import (
 	"context"
@@ -33,11 +33,11 @@ var (
 	passwordRehashScript = redis.NewScript(passwordRehashText)
 )
 
-// credentialRecords keeps accounts, keys, sessions and the locks of logins.
-type credentialRecords struct{ *redisclient.Client }
+// Store keeps accounts, keys, sessions and the locks of logins.
+type Store struct{ *redisclient.Client }
 
-// newCredentialRecords returns the credentials that c reads and writes.
-func newCredentialRecords(c *redisclient.Client) *credentialRecords { return &credentialRecords{c} }
+// New returns the credentials that c reads and writes.
+func New(c *redisclient.Client) *Store { return &Store{c} }
 
 // credentialError reports that Redis could not be asked to do what verb names, that its
 // answer was lost, or that the replicas may lack it; nil for nil.
@@ -50,7 +50,7 @@ func credentialError(verb string, err error) error {
 
 // CreateAccount stores a with the hash of its password. KindConflict,
 // "email_taken": another account has its email.
-func (s *credentialRecords) CreateAccount(ctx context.Context, a credential.Account, passwordHash string) error {
+func (s *Store) CreateAccount(ctx context.Context, a credential.Account, passwordHash string) error {
 	args := append([]any{string(a.ID), milliseconds(a.CreatedAt)}, encodeAccount(a, credential.Password{Hash: passwordHash, Version: 1})...)
 	created, err := s.Change(ctx, redisclient.ConfirmAuthKey(), accountCreateScript,
 		[]string{redisclient.AccountKey(a.ID), redisclient.EmailKey(a.Email), redisclient.AccountsKey()}, args...)
@@ -64,7 +64,7 @@ func (s *credentialRecords) CreateAccount(ctx context.Context, a credential.Acco
 }
 
 // AccountByID returns an account and its password. KindNotFound.
-func (s *credentialRecords) AccountByID(ctx context.Context, id signal.AccountID) (credential.Account, credential.Password, error) {
+func (s *Store) AccountByID(ctx context.Context, id signal.AccountID) (credential.Account, credential.Password, error) {
 	fields, err := s.RDB.HGetAll(ctx, redisclient.AccountKey(id)).Result()
 	if err != nil {
 		return credential.Account{}, credential.Password{}, credentialError("read account", err)
@@ -77,7 +77,7 @@ func (s *credentialRecords) AccountByID(ctx context.Context, id signal.AccountID
 
 // AccountByEmail returns the account with the email, which is trimmed and in
 // lower case. KindNotFound.
-func (s *credentialRecords) AccountByEmail(ctx context.Context, email string) (credential.Account, credential.Password, error) {
+func (s *Store) AccountByEmail(ctx context.Context, email string) (credential.Account, credential.Password, error) {
 	id, err := s.RDB.Get(ctx, redisclient.EmailKey(email)).Result()
 	if errors.Is(err, redis.Nil) {
 		return credential.Account{}, credential.Password{}, signal.NotFound("account")
@@ -90,7 +90,7 @@ func (s *credentialRecords) AccountByEmail(ctx context.Context, email string) (c
 
 // Accounts returns at most limit accounts after the first offset ones, oldest
 // first, and how many there are.
-func (s *credentialRecords) Accounts(ctx context.Context, limit, offset int) ([]credential.Account, int, error) {
+func (s *Store) Accounts(ctx context.Context, limit, offset int) ([]credential.Account, int, error) {
 	pipe := s.RDB.Pipeline()
 	total := pipe.ZCard(ctx, redisclient.AccountsKey())
 	ids := pipe.ZRange(ctx, redisclient.AccountsKey(), int64(offset), int64(offset)+int64(limit)-1)
@@ -124,7 +124,7 @@ func (s *credentialRecords) Accounts(ctx context.Context, limit, offset int) ([]
 // that announce the ends, unsettled. KindNotFound; KindConflict if the password
 // has another version. It may return events with KindUnavailable: those sessions have
 // ended, but may come back if the master is lost.
-func (s *credentialRecords) SetPassword(ctx context.Context, id signal.AccountID, hash string, version int64, keep signal.SessionID, now time.Time) ([]signal.Event, error) {
+func (s *Store) SetPassword(ctx context.Context, id signal.AccountID, hash string, version int64, keep signal.SessionID, now time.Time) ([]signal.Event, error) {
 	event := signal.Event{ID: signal.NewEventID(), Account: id, Type: signal.SessionEnded}
 	before, after := announcementAround(event)
 	var events []signal.Event
@@ -162,7 +162,7 @@ func (s *credentialRecords) SetPassword(ctx context.Context, id signal.AccountID
 
 // Rehash stores the same password under another hash, unless it was changed
 // meanwhile.
-func (s *credentialRecords) Rehash(ctx context.Context, id signal.AccountID, from, to string) error {
+func (s *Store) Rehash(ctx context.Context, id signal.AccountID, from, to string) error {
 	if err := passwordRehashScript.Run(ctx, s.RDB, []string{redisclient.AccountKey(id)}, from, to).Err(); err != nil {
 		return credentialError("rehash password", err)
 	}
@@ -172,7 +172,7 @@ func (s *credentialRecords) Rehash(ctx context.Context, id signal.AccountID, fro
 // DeleteAccount removes an account with its keys and sessions and frees its
 // email. It returns the events that announce it, unsettled. KindNotFound. Events with
 // KindUnavailable: it is removed, but may come back if the master is lost.
-func (s *credentialRecords) DeleteAccount(ctx context.Context, id signal.AccountID, now time.Time) ([]signal.Event, error) {
+func (s *Store) DeleteAccount(ctx context.Context, id signal.AccountID, now time.Time) ([]signal.Event, error) {
 	// The email never changes, so it may be read before.
 	a, _, err := s.AccountByID(ctx, id)
 	if signal.KindOf(err) == signal.KindNotFound {
