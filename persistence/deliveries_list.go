@@ -293,7 +293,7 @@ func (h *Webhooks) readFronts(ctx context.Context, p int, account signal.Account
 	if err != nil {
 		return nil, false, redisclient.Unavailable(fmt.Errorf("list deliveries: %w", err))
 	}
-	for i, front := range texts(answer) {
+	for i, front := range redisclient.Texts(answer) {
 		if front == "" {
 			continue
 		}

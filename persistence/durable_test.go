@@ -14,6 +14,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/credential"
 	"github.com/agentsignal/agentsignal/persistence/eventlog"
+	"github.com/agentsignal/agentsignal/persistence/jobs"
 	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
@@ -122,10 +123,10 @@ func changesToAcknowledge(t *testing.T, plain *Store) []acknowledged {
 		{"end sessions", func(s *Store, _ *eventlog.Log) error { return only(s.EndSessions(ctx, keeper.ID, now)) },
 			ended(all.ID), true},
 		{"enqueue job", func(s *Store, _ *eventlog.Log) error {
-			return NewJobs(s, "node", JobsOptions{}).Enqueue(ctx, job, 10, nil)
+			return NewJobs(s, "node", jobs.Options{}).Enqueue(ctx, job, 10, nil)
 		},
 			func(s *Store) error {
-				_, err := NewJobs(s, "node", JobsOptions{}).Job(ctx, user.ID, job.ID)
+				_, err := NewJobs(s, "node", jobs.Options{}).Job(ctx, user.ID, job.ID)
 				return err
 			}, false},
 		{"keep reply", func(s *Store, _ *eventlog.Log) error { return s.SaveReply(ctx, user.ID, saved) },

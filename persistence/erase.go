@@ -17,7 +17,9 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/persistence/codec"
 	"github.com/agentsignal/agentsignal/persistence/eventlog"
+	"github.com/agentsignal/agentsignal/persistence/jobs"
 	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
+	"github.com/agentsignal/agentsignal/persistence/schedules"
 )
 
 //go:embed scripts/erase_note.lua
@@ -179,37 +181,15 @@ func (s *Store) eraseWebhooks(ctx context.Context, w erasingOf, cursor string) (
 }
 
 func (s *Store) eraseSchedules(ctx context.Context, w erasingOf, _ string) (string, error) {
-	return eraseSchedules(ctx, s.Client, w.partition, w.account)
+	return schedules.Erase(ctx, s.Client, w.partition, w.account)
 }
 
 func (s *Store) eraseMails(ctx context.Context, w erasingOf, cursor string) (string, error) {
 	return eraseMails(ctx, s.Client, w.partition, w.account, cursor)
 }
 
-// eraseJobs erases jobs; entries of the queue whose job is gone are dropped by who
-// takes them.
 func (s *Store) eraseJobs(ctx context.Context, w erasingOf, _ string) (string, error) {
-	p, account := w.partition, w.account
-	indexes := []string{redisclient.JobsOfKey(p, account), redisclient.JobsEndedKey(p, account)}
-	for _, status := range []signal.JobStatus{signal.JobQueued, signal.JobRunning, signal.JobCompleted, signal.JobFailed} {
-		indexes = append(indexes, redisclient.JobsWithKey(p, account, status))
-	}
-	ids, err := s.RDB.ZRange(ctx, indexes[0], 0, redisclient.EraseChunk-1).Result()
-	if err != nil {
-		return "", err
-	}
-	if len(ids) == 0 {
-		return "", s.RDB.Del(ctx, indexes...).Err()
-	}
-	keys, members := make([]string, len(ids)), make([]any, len(ids))
-	for i, id := range ids {
-		keys[i], members[i] = redisclient.JobKey(p, signal.JobID(id)), id
-	}
-	// The records first: the index is what names them.
-	if err := s.RDB.Unlink(ctx, keys...).Err(); err != nil {
-		return "", err
-	}
-	return "more", s.RDB.ZRem(ctx, indexes[0], members...).Err()
+	return jobs.Erase(ctx, s.Client, w.partition, w.account)
 }
 
 // eraseDue erases the runs that are due.

@@ -19,8 +19,11 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 	"github.com/agentsignal/agentsignal/persistence/eventlog"
+	"github.com/agentsignal/agentsignal/persistence/jobs"
+	"github.com/agentsignal/agentsignal/persistence/market"
 	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
+	"github.com/agentsignal/agentsignal/persistence/schedules"
 )
 
 // servicePassword is that of the user of a faultBench.
@@ -34,9 +37,9 @@ type faultBench struct {
 	store     *Store
 	log       *eventlog.Log
 	hooks     *Webhooks
-	schedules *Schedules
-	jobs      *Jobs
-	market    *Market
+	schedules *schedules.Store
+	jobs      *jobs.Store
+	market    *market.Store
 	account   credential.Account
 	webhook   delivery.Webhook
 	schedule  signal.Schedule
@@ -49,7 +52,7 @@ func newFaultBench(t *testing.T, server *redistest.Server) *faultBench {
 	b.store = openStore(t, Options{URL: server.URLFor("service", servicePassword), Partitions: 2, Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
 	b.log = openLog(t, b.store, eventlog.LogOptions{AppendTimeout: time.Second})
 	b.hooks, b.schedules = NewWebhooks(b.store, b.log), NewSchedules(b.store, b.log)
-	b.jobs, b.market = NewJobs(b.store, "node", JobsOptions{}), NewMarket(b.store)
+	b.jobs, b.market = NewJobs(b.store, "node", jobs.Options{}), NewMarket(b.store)
 	b.account = addAccount(t, b.store, "a@example.com")
 	var err error
 	if b.webhook, err = b.hooks.Register(t.Context(), testWebhook(b.account.ID), 10, nil); err != nil {
@@ -105,7 +108,7 @@ func (b *faultBench) reads() map[string]func(context.Context) error {
 		"schedules":     func(ctx context.Context) error { _, err := b.schedules.Schedules(ctx, b.account.ID); return err },
 		"due schedules": func(ctx context.Context) error { _, _, err := b.schedules.DueSchedules(ctx, p, until, 10); return err },
 		"waiting jobs":  func(ctx context.Context) error { _, err := b.jobs.Waiting(ctx); return err },
-		"look for jobs": func(ctx context.Context) error { return b.jobs.poll(ctx, time.Millisecond) },
+		"look for jobs": func(ctx context.Context) error { return b.jobs.Poll(ctx, time.Millisecond) },
 		"account":       func(ctx context.Context) error { _, _, err := b.store.AccountByID(ctx, b.account.ID); return err },
 		"accounts":      func(ctx context.Context) error { _, _, err := b.store.Accounts(ctx, 10, 0); return err },
 		"keys":          func(ctx context.Context) error { _, err := b.store.Keys(ctx, b.account.ID); return err },
@@ -309,13 +312,13 @@ func TestAStoreWithAWrongPassword(t *testing.T) {
 		b.store = openStore(t, Options{URL: b.server.URLFor(user, "wrong"), Partitions: 2})
 		b.log = openLog(t, b.store, eventlog.LogOptions{AppendTimeout: time.Second})
 		b.hooks, b.schedules = NewWebhooks(b.store, b.log), NewSchedules(b.store, b.log)
-		b.jobs, b.market = NewJobs(b.store, "node", JobsOptions{}), NewMarket(b.store)
+		b.jobs, b.market = NewJobs(b.store, "node", jobs.Options{}), NewMarket(b.store)
 		b.check(b.reads(), true, redisclient.RefusesUser, true)
 		b.check(b.writes(), true, redisclient.RefusesUser, true)
 	}
 	// And no password at all.
 	b.store = openStore(t, Options{URL: b.server.URL(), Partitions: 2})
-	b.jobs = NewJobs(b.store, "node", JobsOptions{})
+	b.jobs = NewJobs(b.store, "node", jobs.Options{})
 	if _, err := b.jobs.Waiting(t.Context()); signal.KindOf(err) != signal.KindUnavailable {
 		t.Errorf("without a password: %v", err)
 	} else if reason, setting := redisclient.Refusal(err); reason != redisclient.RefusesUser || !setting {

@@ -3,8 +3,11 @@ package persistence
 import (
 	"github.com/agentsignal/agentsignal/persistence/credentials"
 	"github.com/agentsignal/agentsignal/persistence/eventlog"
+	"github.com/agentsignal/agentsignal/persistence/jobs"
+	"github.com/agentsignal/agentsignal/persistence/market"
 	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 	"github.com/agentsignal/agentsignal/persistence/requests"
+	"github.com/agentsignal/agentsignal/persistence/schedules"
 	"github.com/agentsignal/agentsignal/persistence/signals"
 )
 
@@ -16,6 +19,14 @@ type (
 	credentialPart = credentials.Store
 	signalPart     = signals.Store
 	requestPart    = requests.Store
+)
+
+// What callers hold of the records, without the packages that keep them.
+type (
+	Market      = market.Store
+	Schedules   = schedules.Store
+	Jobs        = jobs.Store
+	JobsOptions = jobs.Options
 )
 
 // Store is the connection to Redis and all records of this package.
@@ -66,14 +77,14 @@ func NewTrimmer(s *Store, o eventlog.TrimOptions) *eventlog.Trimmer {
 // no two processes may use the same at once.
 func NewJobs(s *Store, node string, o JobsOptions) *Jobs {
 	o.Reclaimed = s.countReclaimed
-	return newJobs(s.Client, node, o)
+	return jobs.New(s.Client, node, o)
 }
 
 // NewSchedules returns the schedules of s.
-func NewSchedules(s *Store, l *eventlog.Log) *Schedules { return newSchedules(s.Client, l) }
+func NewSchedules(s *Store, l *eventlog.Log) *Schedules { return schedules.New(s.Client, l) }
 
 // NewWebhooks returns the webhooks of s and their deliveries.
 func NewWebhooks(s *Store, l *eventlog.Log) *Webhooks { return newWebhooks(s.Store, l) }
 
 // NewMarket returns the market's part of s.
-func NewMarket(s *Store) *Market { return newMarket(s.Client) }
+func NewMarket(s *Store) *Market { return market.New(s.Client) }

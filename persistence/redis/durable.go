@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -95,4 +96,19 @@ func Lagging(wait *redis.Cmd, replicas int) error {
 		return fmt.Errorf("%w: %d of %d have the write", ErrReplicas, n, replicas)
 	}
 	return nil
+}
+
+// Texts returns the strings of a list that a script has answered.
+func Texts(list any) []string {
+	items, _ := list.([]any)
+	text := make([]string, len(items))
+	for i := range items {
+		switch v := items[i].(type) {
+		case string:
+			text[i] = v
+		case int64:
+			text[i] = strconv.FormatInt(v, 10)
+		}
+	}
+	return text
 }

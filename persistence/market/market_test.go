@@ -1,4 +1,4 @@
-package persistence
+package market
 
 import (
 	"errors"
@@ -18,10 +18,10 @@ import (
 
 // newMarketBench returns a market on a server of the test's own, with the epoch of
 // a feeder's term.
-func newMarketBench(t *testing.T) (m *Market, rdb *redis.Client, epoch int64) {
+func newMarketBench(t *testing.T) (m *Store, rdb *redis.Client, epoch int64) {
 	t.Helper()
 	s, server := leaseStore(t)
-	m = NewMarket(s)
+	m = New(s)
 	epoch, _, err := m.TakeLease(t.Context(), "node", time.Minute)
 	if err != nil || epoch == 0 {
 		t.Fatalf("take lease: epoch %d, %v", epoch, err)
@@ -389,7 +389,7 @@ func TestMarketKeys(t *testing.T) {
 func TestMarketSaysThatRedisIsAway(t *testing.T) {
 	t.Parallel()
 	s, server := leaseStore(t)
-	m := NewMarket(s)
+	m := New(s)
 	server.Kill()
 	ctx := t.Context()
 	for name, ask := range map[string]func() error{

@@ -1,4 +1,4 @@
-package persistence
+package jobs
 
 import (
 	"context"
@@ -64,7 +64,7 @@ func newQueueReader(partitions int) queueReader {
 // Options.Idle; this one takes back what it is done with, or never heard of because
 // an answer of Redis was lost. Where no job waits, Next waits for at most about a
 // second. Jobs may come with an error, KindUnavailable: what was taken before it.
-func (j *Jobs) Next(ctx context.Context, limit int) ([]signal.Job, error) {
+func (j *Store) Next(ctx context.Context, limit int) ([]signal.Job, error) {
 	jobs, err := j.search(ctx, limit)
 	if err != nil || len(jobs) > 0 {
 		return jobs, err
@@ -77,14 +77,14 @@ func (j *Jobs) Next(ctx context.Context, limit int) ([]signal.Job, error) {
 
 // Done says that this process works on job no more. If no outcome was stored, the
 // job is taken again.
-func (j *Jobs) Done(job signal.Job) {
+func (j *Store) Done(job signal.Job) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	delete(j.held[j.store.Partition(job.Request.Account)], job.Entry)
 }
 
 // hold notes that this process works on jobs of partition p.
-func (j *Jobs) hold(p int, jobs []signal.Job) {
+func (j *Store) hold(p int, jobs []signal.Job) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	again := 0
@@ -99,7 +99,7 @@ func (j *Jobs) hold(p int, jobs []signal.Job) {
 
 // heldIn returns the entries of partition p that this process works on, after their
 // number.
-func (j *Jobs) heldIn(p int) []any {
+func (j *Store) heldIn(p int) []any {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	entries := make([]any, 1, 1+len(j.held[p]))
@@ -111,7 +111,7 @@ func (j *Jobs) heldIn(p int) []any {
 }
 
 // search takes what can be had without waiting.
-func (j *Jobs) search(ctx context.Context, limit int) (jobs []signal.Job, err error) {
+func (j *Store) search(ctx context.Context, limit int) (jobs []signal.Job, err error) {
 	q := &j.queue
 	defer func() {
 		if err != nil {
@@ -147,7 +147,7 @@ func (j *Jobs) search(ctx context.Context, limit int) (jobs []signal.Job, err er
 }
 
 // takeLeft takes jobs that no process is at, or one for too long.
-func (j *Jobs) takeLeft(ctx context.Context, limit int) ([]signal.Job, error) {
+func (j *Store) takeLeft(ctx context.Context, limit int) ([]signal.Job, error) {
 	live, err := j.liveNodes(ctx)
 	if err != nil {
 		return nil, err
@@ -176,7 +176,7 @@ func (j *Jobs) takeLeft(ctx context.Context, limit int) ([]signal.Job, error) {
 
 // liveNodes returns the nodes that are live; none if this one is not among them,
 // because then nothing can be said of the others.
-func (j *Jobs) liveNodes(ctx context.Context) ([]any, error) {
+func (j *Store) liveNodes(ctx context.Context) ([]any, error) {
 	now := strconv.FormatInt(j.store.Now().UnixMilli(), 10)
 	members, err := j.store.RDB.ZRangeByScore(ctx, redisclient.NodesKey(), &redis.ZRangeBy{Min: "(" + now, Max: "+inf"}).Result()
 	if err != nil {
@@ -196,7 +196,7 @@ func (j *Jobs) liveNodes(ctx context.Context) ([]any, error) {
 }
 
 // take runs the script on partition p. read is how many entries it has met.
-func (j *Jobs) take(ctx context.Context, p, limit int, mode string, args ...any) (jobs []signal.Job, read int, err error) {
+func (j *Store) take(ctx context.Context, p, limit int, mode string, args ...any) (jobs []signal.Job, read int, err error) {
 	if limit <= 0 {
 		return nil, 0, nil
 	}
@@ -210,7 +210,7 @@ func (j *Jobs) take(ctx context.Context, p, limit int, mode string, args ...any)
 	}
 	met, _ := r[0].(int64)
 	for _, item := range r[1:] {
-		job, err := decodeTaken(texts(item))
+		job, err := decodeTaken(redisclient.Texts(item))
 		if err != nil {
 			// It stays in the queue and is offered again: another version may read it.
 			j.log.Error("a job is not readable", "component", "persistence", "partition", p, "err", err)
@@ -243,13 +243,13 @@ func decodeTaken(f []string) (signal.Job, error) {
 }
 
 // wait returns when a queue may have something to take, or after about a second.
-func (j *Jobs) wait(ctx context.Context) error {
+func (j *Store) wait(ctx context.Context) error {
 	block := redisclient.BlockTimeout
 	if left := time.Until(j.queue.nextLeft); left < block {
 		block = max(left, time.Millisecond)
 	}
 	if _, cluster := j.store.RDB.(*redis.ClusterClient); cluster {
-		return j.poll(ctx, block)
+		return j.Poll(ctx, block)
 	}
 	streams := make([]string, 2*j.store.Partitions())
 	for p := range j.store.Partitions() {
@@ -269,8 +269,8 @@ func (j *Jobs) wait(ctx context.Context) error {
 	return nil
 }
 
-// poll is wait for a cluster.
-func (j *Jobs) poll(ctx context.Context, d time.Duration) error {
+// Poll is wait for a cluster.
+func (j *Store) Poll(ctx context.Context, d time.Duration) error {
 	for end := time.Now().Add(d); ; {
 		pipe := j.store.RDB.Pipeline()
 		reads := make([]*redis.XStreamSliceCmd, j.store.Partitions())
@@ -299,7 +299,7 @@ func (j *Jobs) poll(ctx context.Context, d time.Duration) error {
 }
 
 // seen notes entries that a wait has met in partition p.
-func (j *Jobs) seen(p int, entries []redis.XMessage) {
+func (j *Store) seen(p int, entries []redis.XMessage) {
 	j.queue.more[p] = true
 	if n := len(entries); n > 0 {
 		if at, ok := signal.ParsePosition(entries[n-1].ID); ok && at.Compare(j.queue.cursors[p]) > 0 {
@@ -309,7 +309,7 @@ func (j *Jobs) seen(p int, entries []redis.XMessage) {
 }
 
 // Waiting returns the number of queued jobs of the installation.
-func (j *Jobs) Waiting(ctx context.Context) (int64, error) {
+func (j *Store) Waiting(ctx context.Context) (int64, error) {
 	pipe := j.store.RDB.Pipeline()
 	lengths, pending := make([]*redis.IntCmd, j.store.Partitions()), make([]*redis.XPendingCmd, j.store.Partitions())
 	for p := range lengths {

@@ -1,4 +1,4 @@
-package persistence
+package jobs
 
 import (
 	"encoding/json"
@@ -17,13 +17,15 @@ import (
 	"github.com/agentsignal/agentsignal/persistence/eventlog"
 	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
+	"github.com/agentsignal/agentsignal/persistence/requests"
+	"github.com/agentsignal/agentsignal/persistence/signals"
 )
 
 // jobBench is a store with a log, for the tests of jobs.
 type jobBench struct {
 	t      *testing.T
 	server *redistest.Server
-	store  *Store
+	store  *eventlog.Store
 	log    *eventlog.Log
 }
 
@@ -31,16 +33,16 @@ func newJobBench(t *testing.T, partitions int) *jobBench {
 	t.Helper()
 	t.Parallel()
 	r := redistest.New(t)
-	s := openStore(t, Options{URL: r.URL(), Partitions: partitions})
+	s := openStore(t, redisclient.Options{URL: r.URL(), Partitions: partitions})
 	return &jobBench{t: t, server: r, store: s, log: openLog(t, s, eventlog.LogOptions{})}
 }
 
 // jobs returns the jobs as the named node sees them.
-func (b *jobBench) jobs(node string, idle time.Duration) *Jobs {
-	return NewJobs(b.store, node, JobsOptions{Idle: idle, Search: 20 * time.Millisecond})
+func (b *jobBench) jobs(node string, idle time.Duration) *Store {
+	return New(b.store.Client, node, Options{Idle: idle, Search: 20 * time.Millisecond})
 }
 
-func (b *jobBench) enqueue(j *Jobs, account signal.AccountID) signal.Job {
+func (b *jobBench) enqueue(j *Store, account signal.AccountID) signal.Job {
 	b.t.Helper()
 	job := newTestJob(account, b.store.Now())
 	if err := j.Enqueue(b.t.Context(), job, 1000, nil); err != nil {
@@ -50,7 +52,7 @@ func (b *jobBench) enqueue(j *Jobs, account signal.AccountID) signal.Job {
 }
 
 // next calls Next until it returns a job.
-func (b *jobBench) next(j *Jobs) signal.Job {
+func (b *jobBench) next(j *Store) signal.Job {
 	b.t.Helper()
 	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); {
 		jobs, err := j.Next(b.t.Context(), 1)
@@ -147,7 +149,7 @@ func TestJobLife(t *testing.T) {
 	if diff := cmp.Diff(s, got.Signal); diff != "" {
 		t.Error("its signal (-want +got):\n" + diff)
 	}
-	stored, err := b.store.SignalByID(ctx, account, s.ID, signal.Position{MS: s.CreatedAt.UnixMilli(), Seq: 1}, signal.Position{})
+	stored, err := signals.New(b.store).SignalByID(ctx, account, s.ID, signal.Position{MS: s.CreatedAt.UnixMilli(), Seq: 1}, signal.Position{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -348,7 +350,7 @@ func TestJobIsEnqueuedOnce(t *testing.T) {
 	account := signal.NewAccountID()
 	job := newTestJob(account, b.store.Now())
 	key := signal.ReplyKey{Method: "POST", Path: "/v1/agents/seo/run", Key: "k", RequestHash: [32]byte{1}}
-	if r, err := b.store.Claim(t.Context(), account, key); r != nil || err != nil {
+	if r, err := requests.New(b.store.Client, signals.New(b.store)).Claim(t.Context(), account, key); r != nil || err != nil {
 		t.Fatal(r, err)
 	}
 	reply := &signal.Reply{ReplyKey: key, Status: 200, Header: map[string]string{"Location": "/v1/jobs/x"}, Body: []byte(`{"job_id":"x"}`)}
@@ -364,7 +366,7 @@ func TestJobIsEnqueuedOnce(t *testing.T) {
 	if ttl := rdb.TTL(t.Context(), redisclient.ReplyKey(0, account, codec.ReplyDigest(&key))).Val(); ttl <= eventlog.ReplyRetention-time.Minute || ttl > eventlog.ReplyRetention {
 		t.Errorf("the reply is kept for %s, want %s", ttl, eventlog.ReplyRetention)
 	}
-	got, err := b.store.Claim(t.Context(), account, key)
+	got, err := requests.New(b.store.Client, signals.New(b.store)).Claim(t.Context(), account, key)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -451,13 +453,13 @@ func TestJobsByPolling(t *testing.T) {
 		t.Fatal(jobs, err)
 	}
 	want := b.enqueue(j, signal.NewAccountID())
-	if err := j.poll(t.Context(), time.Minute); err != nil {
+	if err := j.Poll(t.Context(), time.Minute); err != nil {
 		t.Fatal(err)
 	}
 	if jobs, err := j.search(t.Context(), 1); len(jobs) != 1 || jobs[0].ID != want.ID || err != nil {
 		t.Errorf("took %v, %v; want %s", jobs, err, want.ID)
 	}
-	if err := j.poll(t.Context(), time.Millisecond); err != nil {
+	if err := j.Poll(t.Context(), time.Millisecond); err != nil {
 		t.Error(err)
 	}
 }
@@ -465,7 +467,7 @@ func TestJobsByPolling(t *testing.T) {
 // TestJobsInProcess: the scripts run on the in-process Redis of a trial, too.
 func TestJobsInProcess(t *testing.T) {
 	t.Parallel()
-	s := openStore(t, Options{URL: "redis://" + miniredis.RunT(t).Addr(), Partitions: 2})
+	s := openStore(t, redisclient.Options{URL: "redis://" + miniredis.RunT(t).Addr(), Partitions: 2})
 	b := &jobBench{t: t, store: s, log: openLog(t, s, eventlog.LogOptions{})}
 	dead, j := b.jobs("dead", time.Hour), b.jobs("n1", time.Millisecond)
 	account := signal.NewAccountID()

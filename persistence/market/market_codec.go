@@ -1,4 +1,4 @@
-package persistence
+package market
 
 import (
 	"encoding/binary"

@@ -1,4 +1,4 @@
-package persistence
+package schedules
 
 import (
 	"context"
@@ -25,18 +25,18 @@ func testSchedule(account signal.AccountID) signal.Schedule {
 // scheduleBench is a store with schedules of one account.
 type scheduleBench struct {
 	*testing.T
-	s       *Store
+	s       *eventlog.Store
 	log     *eventlog.Log
-	h       *Schedules
+	h       *Store
 	p       int
 	account signal.AccountID
 }
 
 func newScheduleBench(t *testing.T) *scheduleBench {
 	s, _ := leaseStore(t)
-	log := NewLog(s, eventlog.LogOptions{})
+	log := eventlog.NewLog(s, eventlog.LogOptions{})
 	t.Cleanup(func() { log.Close(context.Background()) })
-	return &scheduleBench{t, s, log, NewSchedules(s, log), 1, accountIn(s, 1)}
+	return &scheduleBench{t, s, log, New(s.Client, log), 1, accountIn(s, 1)}
 }
 
 func (b *scheduleBench) add(s signal.Schedule) signal.Schedule {
@@ -345,7 +345,7 @@ func TestAScheduleIsChangedWhileItIsDue(t *testing.T) {
 }
 
 // wantPostponed demands that an entry that could not be read is still there, and due later.
-func wantPostponed(t *testing.T, s *Store, key, member string, until time.Time) {
+func wantPostponed(t *testing.T, s *eventlog.Store, key, member string, until time.Time) {
 	t.Helper()
 	score, err := s.RDB.ZScore(t.Context(), key, member).Result()
 	if want := until.Add(redisclient.UnreadableAfter); err != nil || codec.TimeOfMilli(int64(score)).Before(want) {

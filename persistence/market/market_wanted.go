@@ -1,4 +1,4 @@
-package persistence
+package market
 
 import (
 	"context"
@@ -36,7 +36,7 @@ var (
 // Want asks the feeder for an asset that has no record, on behalf of an account; without
 // one no share is counted. refused is why there will be none, if that is known. It
 // returns KindUnavailable if too many wait, or if Redis cannot be reached.
-func (m *Market) Want(ctx context.Context, account signal.AccountID, symbol string) (refused string, err error) {
+func (m *Store) Want(ctx context.Context, account signal.AccountID, symbol string) (refused string, err error) {
 	p := m.s.RDB.Pipeline()
 	known, already := p.Get(ctx, redisclient.MarketRefusedKey(symbol)), p.HExists(ctx, redisclient.MarketWantedKey(), symbol)
 	if err := redisclient.Execute(ctx, p); err != nil {
@@ -73,7 +73,7 @@ func (m *Market) Want(ctx context.Context, account signal.AccountID, symbol stri
 
 // Wanted returns the symbols that were asked for and are not settled, in the order of
 // the alphabet.
-func (m *Market) Wanted(ctx context.Context) ([]string, error) {
+func (m *Store) Wanted(ctx context.Context) ([]string, error) {
 	symbols, err := m.s.RDB.HKeys(ctx, redisclient.MarketWantedKey()).Result()
 	if err != nil {
 		return nil, redisclient.Unavailable(fmt.Errorf("read wanted assets: %w", err))
@@ -83,7 +83,7 @@ func (m *Market) Wanted(ctx context.Context) ([]string, error) {
 }
 
 // NoteUse records that assets are needed at a time.
-func (m *Market) NoteUse(ctx context.Context, symbols []string, at time.Time) error {
+func (m *Store) NoteUse(ctx context.Context, symbols []string, at time.Time) error {
 	members := make([]redis.Z, len(symbols))
 	for i, symbol := range symbols {
 		members[i] = redis.Z{Score: float64(at.UnixMilli()), Member: symbol}
@@ -95,7 +95,7 @@ func (m *Market) NoteUse(ctx context.Context, symbols []string, at time.Time) er
 }
 
 // Uses returns when assets were needed last.
-func (m *Market) Uses(ctx context.Context) (map[string]time.Time, error) {
+func (m *Store) Uses(ctx context.Context) (map[string]time.Time, error) {
 	list, err := m.s.RDB.ZRangeWithScores(ctx, redisclient.MarketUsedKey(), 0, -1).Result()
 	if err != nil {
 		return nil, redisclient.Unavailable(fmt.Errorf("read use of assets: %w", err))
@@ -109,7 +109,7 @@ func (m *Market) Uses(ctx context.Context) (map[string]time.Time, error) {
 }
 
 // ForgetUse drops what is known of the use of an asset that is no longer kept.
-func (m *Market) ForgetUse(ctx context.Context, symbol string) error {
+func (m *Store) ForgetUse(ctx context.Context, symbol string) error {
 	p := m.s.RDB.Pipeline()
 	p.ZRem(ctx, redisclient.MarketUsedKey(), symbol)
 	p.HDel(ctx, redisclient.MarketKeptForKey(), symbol)
@@ -121,7 +121,7 @@ func (m *Market) ForgetUse(ctx context.Context, symbol string) error {
 
 // Settle ends the wait for an asset. Unless refused is empty it is remembered for a
 // time why there is none. It returns KindConflict if another feeder took over.
-func (m *Market) Settle(ctx context.Context, epoch int64, symbol, refused string, remember time.Duration) error {
+func (m *Store) Settle(ctx context.Context, epoch int64, symbol, refused string, remember time.Duration) error {
 	settled, err := marketSettleScript.Run(ctx, m.s.RDB,
 		[]string{redisclient.FeederEpochKey(), redisclient.MarketWantedKey(), redisclient.MarketRefusedKey(symbol), redisclient.MarketKeptForKey()},
 		epoch, symbol, refused, remember.Milliseconds()).Int64()
@@ -136,7 +136,7 @@ func (m *Market) Settle(ctx context.Context, epoch int64, symbol, refused string
 
 // StoreListing keeps for a time what a source calls the assets that it lists. It is not
 // fenced: what a former feeder learned is as true.
-func (m *Market) StoreListing(ctx context.Context, source string, symbols []string, keep time.Duration) error {
+func (m *Store) StoreListing(ctx context.Context, source string, symbols []string, keep time.Duration) error {
 	if err := m.s.RDB.Set(ctx, redisclient.MarketListingKey(source), packListing(symbols), keep).Err(); err != nil {
 		return redisclient.Unavailable(fmt.Errorf("store listing: %w", err))
 	}
@@ -145,7 +145,7 @@ func (m *Market) StoreListing(ctx context.Context, source string, symbols []stri
 
 // Listings returns what sources call the assets that they list, of those whose listing is
 // known.
-func (m *Market) Listings(ctx context.Context, sources []string) (map[string][]string, error) {
+func (m *Store) Listings(ctx context.Context, sources []string) (map[string][]string, error) {
 	p := m.s.RDB.Pipeline()
 	results := make([]*redis.StringCmd, len(sources))
 	for i, source := range sources {

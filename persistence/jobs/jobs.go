@@ -1,4 +1,4 @@
-package persistence
+package jobs
 
 import (
 	"cmp"
@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strconv"
 	"sync"
 	"time"
 
@@ -47,9 +46,9 @@ const (
 	enqueueTries = 2
 )
 
-// Jobs keeps jobs, and hands out those that wait. Its methods may be called from
+// Store keeps jobs, and hands out those that wait. Its methods may be called from
 // anywhere, except that one goroutine at a time calls Next.
-type Jobs struct {
+type Store struct {
 	store     *redisclient.Client
 	reclaimed func(n int)
 	consumer  string
@@ -62,8 +61,8 @@ type Jobs struct {
 	held []map[signal.Position]struct{} // of each partition: the entries that this process works on
 }
 
-// JobsOptions are the options of Jobs.
-type JobsOptions struct {
+// Options are the options of Jobs.
+type Options struct {
 	// Idle is how long a job may be in the hands of a live node before another takes
 	// it; default 45 s. It must exceed the time limit of runs.
 	Idle time.Duration
@@ -75,10 +74,10 @@ type JobsOptions struct {
 	Log       *slog.Logger // nil: the client's
 }
 
-// newJobs returns the jobs of s. node is the node's id, under which it takes jobs:
+// New returns the jobs of s. node is the node's id, under which it takes jobs:
 // no two processes may use the same at once.
-func newJobs(s *redisclient.Client, node string, o JobsOptions) *Jobs {
-	j := &Jobs{
+func New(s *redisclient.Client, node string, o Options) *Store {
+	j := &Store{
 		store:     s,
 		reclaimed: o.Reclaimed,
 		consumer:  node,
@@ -99,7 +98,7 @@ func newJobs(s *redisclient.Client, node string, o JobsOptions) *Jobs {
 // Enqueue stores j, which is queued, with the reply if it is not nil. KindTooMany,
 // "too_many_runs": maxQueued jobs of the account are queued. KindUnavailable: it is
 // not known whether the job was stored.
-func (j *Jobs) Enqueue(ctx context.Context, job signal.Job, maxQueued int, reply *signal.Reply) error {
+func (j *Store) Enqueue(ctx context.Context, job signal.Job, maxQueued int, reply *signal.Reply) error {
 	account := job.Request.Account
 	p := j.store.Partition(account)
 	keys := []string{redisclient.JobKey(p, job.ID), redisclient.JobsOfKey(p, account), redisclient.JobsWithKey(p, account, signal.JobQueued), redisclient.JobsEndedKey(p, account),
@@ -128,7 +127,7 @@ func (j *Jobs) Enqueue(ctx context.Context, job signal.Job, maxQueued int, reply
 }
 
 // Job returns a job of the account. KindNotFound: there is none, or it is forgotten.
-func (j *Jobs) Job(ctx context.Context, account signal.AccountID, id signal.JobID) (signal.Job, error) {
+func (j *Store) Job(ctx context.Context, account signal.AccountID, id signal.JobID) (signal.Job, error) {
 	p := j.store.Partition(account)
 	r, err := j.store.RDB.HMGet(ctx, redisclient.JobKey(p, id), codec.JobState, codec.JobStarted, codec.JobRequest, codec.JobOutcome).Result()
 	if err != nil {
@@ -158,7 +157,7 @@ func forgotten(j *signal.Job, now time.Time) bool {
 
 // Jobs returns limit jobs of the account after the first offset ones, newest first,
 // and how many there are. A status of "" means any.
-func (j *Jobs) Jobs(ctx context.Context, account signal.AccountID, status signal.JobStatus, limit, offset int) ([]signal.Job, int, error) {
+func (j *Store) Jobs(ctx context.Context, account signal.AccountID, status signal.JobStatus, limit, offset int) ([]signal.Job, int, error) {
 	p := j.store.Partition(account)
 	if err := j.prune(ctx, p, account); err != nil {
 		return nil, 0, err
@@ -177,7 +176,7 @@ func (j *Jobs) Jobs(ctx context.Context, account signal.AccountID, status signal
 	total, _ := r[0].(int64)
 	jobs := make([]signal.Job, 0, len(r)-1)
 	for _, item := range r[1:] {
-		f := texts(item)
+		f := redisclient.Texts(item)
 		if len(f) != 5 {
 			return nil, 0, fmt.Errorf("list jobs: a job has %d fields", len(f))
 		}
@@ -191,7 +190,7 @@ func (j *Jobs) Jobs(ctx context.Context, account signal.AccountID, status signal
 }
 
 // prune removes the account's forgotten jobs from its indexes.
-func (j *Jobs) prune(ctx context.Context, p int, account signal.AccountID) error {
+func (j *Store) prune(ctx context.Context, p int, account signal.AccountID) error {
 	keys := []string{redisclient.JobsEndedKey(p, account), redisclient.JobsOfKey(p, account),
 		redisclient.JobsWithKey(p, account, signal.JobCompleted), redisclient.JobsWithKey(p, account, signal.JobFailed)}
 	now := j.store.Now().UnixMilli()
@@ -204,19 +203,4 @@ func (j *Jobs) prune(ctx context.Context, p int, account signal.AccountID) error
 			return nil
 		}
 	}
-}
-
-// texts returns the strings of a list that a script has answered.
-func texts(list any) []string {
-	items, _ := list.([]any)
-	text := make([]string, len(items))
-	for i := range items {
-		switch v := items[i].(type) {
-		case string:
-			text[i] = v
-		case int64:
-			text[i] = strconv.FormatInt(v, 10)
-		}
-	}
-	return text
 }

@@ -1,4 +1,4 @@
-package persistence
+package market
 
 import (
 	"context"
@@ -24,17 +24,17 @@ func ticksKey(stream marketdata.TickStream) string {
 
 // ReadTicks returns the entries of a stream of ticks after a position, oldest first.
 // It waits for up to block, at most a second, if there are none.
-func (m *Market) ReadTicks(ctx context.Context, stream marketdata.TickStream, after signal.Position, block time.Duration) (
+func (m *Store) ReadTicks(ctx context.Context, stream marketdata.TickStream, after signal.Position, block time.Duration) (
 	[]marketdata.Entry, error) {
 	return m.readInput(ctx, ticksKey(stream), after, block)
 }
 
 // ReadBars returns the entries of market:bars after a position, as ReadTicks does.
-func (m *Market) ReadBars(ctx context.Context, after signal.Position, block time.Duration) ([]marketdata.Entry, error) {
+func (m *Store) ReadBars(ctx context.Context, after signal.Position, block time.Duration) ([]marketdata.Entry, error) {
 	return m.readInput(ctx, redisclient.MarketBarsKey(), after, block)
 }
 
-func (m *Market) readInput(ctx context.Context, stream string, after signal.Position, block time.Duration) ([]marketdata.Entry, error) {
+func (m *Store) readInput(ctx context.Context, stream string, after signal.Position, block time.Duration) ([]marketdata.Entry, error) {
 	streams, err := m.read(ctx, block, stream, after.String())
 	if err != nil {
 		return nil, err
@@ -54,7 +54,7 @@ func (m *Market) readInput(ctx context.Context, stream string, after signal.Posi
 }
 
 // read is XREAD; streams are the names and then the positions, as Redis wants them.
-func (m *Market) read(ctx context.Context, block time.Duration, streams ...string) ([]redis.XStream, error) {
+func (m *Store) read(ctx context.Context, block time.Duration, streams ...string) ([]redis.XStream, error) {
 	if block = min(block, redisclient.BlockTimeout); block <= 0 {
 		block = -1 // 0 would wait forever
 	}
@@ -66,7 +66,7 @@ func (m *Market) read(ctx context.Context, block time.Duration, streams ...strin
 }
 
 // TicksEnd returns the position of the newest entry of a stream of ticks.
-func (m *Market) TicksEnd(ctx context.Context, stream marketdata.TickStream) (signal.Position, error) {
+func (m *Store) TicksEnd(ctx context.Context, stream marketdata.TickStream) (signal.Position, error) {
 	last, err := m.s.RDB.XRevRangeN(ctx, ticksKey(stream), "+", "-", 1).Result()
 	if err != nil {
 		return signal.Position{}, redisclient.Unavailable(fmt.Errorf("find end of ticks: %w", err))
@@ -76,7 +76,7 @@ func (m *Market) TicksEnd(ctx context.Context, stream marketdata.TickStream) (si
 
 // TicksKept reports whether no entry of a stream of ticks behind a position, which was
 // read there, was trimmed. When in doubt it returns false.
-func (m *Market) TicksKept(ctx context.Context, stream marketdata.TickStream, after signal.Position) (bool, error) {
+func (m *Store) TicksKept(ctx context.Context, stream marketdata.TickStream, after signal.Position) (bool, error) {
 	info, err := m.s.ReadInfo(ctx, ticksKey(stream))
 	if err != nil {
 		return false, redisclient.Unavailable(err)
@@ -96,7 +96,7 @@ func endOf(last []redis.XMessage) signal.Position {
 
 // ClosedEnd returns the position of the newest entry about closed bars, and how
 // many there have been.
-func (m *Market) ClosedEnd(ctx context.Context) (signal.Position, int64, error) {
+func (m *Store) ClosedEnd(ctx context.Context) (signal.Position, int64, error) {
 	p := m.s.RDB.TxPipeline()
 	last, count := p.XRevRangeN(ctx, redisclient.MarketClosedKey(), "+", "-", 1), p.HGet(ctx, redisclient.MarketStateKey(), "count")
 	if err := redisclient.Execute(ctx, p); err != nil {
@@ -109,7 +109,7 @@ func (m *Market) ClosedEnd(ctx context.Context) (signal.Position, int64, error) 
 // Follow returns what readers have not heard of since the two positions: closed
 // bars and news, oldest first, and the positions of the last of each. It waits for
 // up to block, at most a second, if there is nothing.
-func (m *Market) Follow(ctx context.Context, closedAfter, newsAfter signal.Position, block time.Duration) (
+func (m *Store) Follow(ctx context.Context, closedAfter, newsAfter signal.Position, block time.Duration) (
 	closed []marketdata.ClosedBar, news []marketdata.NewsItem, closedTo, newsTo signal.Position, err error) {
 	closedTo, newsTo = closedAfter, newsAfter
 	streams, err := m.read(ctx, block, redisclient.MarketClosedKey(), redisclient.MarketNewsKey(), closedAfter.String(), newsAfter.String())

@@ -1,4 +1,4 @@
-package persistence
+package jobs
 
 import (
 	"slices"
@@ -178,7 +178,7 @@ func TestJobOfErasedAccount(t *testing.T) {
 	b.enqueue(j, account)
 	for cursor := "more"; cursor != ""; {
 		var err error
-		if cursor, err = b.store.eraseJobs(t.Context(), erasingOf{account: account}, cursor); err != nil {
+		if cursor, err = Erase(t.Context(), b.store.Client, 0, account); err != nil {
 			t.Fatal(err)
 		}
 	}

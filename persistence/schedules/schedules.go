@@ -1,4 +1,4 @@
-package persistence
+package schedules
 
 import (
 	"context"
@@ -31,23 +31,23 @@ var (
 	errNoSchedule       = error(signal.NotFound("schedule"))
 )
 
-// Schedules keeps schedules. Requests do not depend on who owns a partition; what only
+// Store keeps schedules. Requests do not depend on who owns a partition; what only
 // its owner may do names the epoch and is refused with KindConflict, "not_owner", under
 // another one. KindUnavailable: it is not known whether a change was made. All methods
 // are safe for concurrent use.
-type Schedules struct {
+type Store struct {
 	store *redisclient.Client
 	log   *eventlog.Log
 }
 
-// newSchedules returns the schedules of s. Changes are written by l.
-func newSchedules(c *redisclient.Client, l *eventlog.Log) *Schedules {
-	return &Schedules{store: c, log: l}
+// New returns the schedules of s. Changes are written by l.
+func New(c *redisclient.Client, l *eventlog.Log) *Store {
+	return &Store{store: c, log: l}
 }
 
 // AddSchedule stores a new schedule. What is returned has its revision. KindConflict,
 // "limit_reached": the account has limit schedules.
-func (h *Schedules) AddSchedule(ctx context.Context, s signal.Schedule, limit int) (signal.Schedule, error) {
+func (h *Store) AddSchedule(ctx context.Context, s signal.Schedule, limit int) (signal.Schedule, error) {
 	p := h.store.Partition(s.Account)
 	o := eventlog.NewOperation()
 	k := o.Key(redisclient.SchedulesKey(p, s.Account))
@@ -80,7 +80,7 @@ func scheduleMember(a signal.AccountID, id signal.ScheduleID) string {
 
 // Schedule returns a schedule with its revision. KindNotFound: the account has none of
 // that name.
-func (h *Schedules) Schedule(ctx context.Context, account signal.AccountID, id signal.ScheduleID) (signal.Schedule, error) {
+func (h *Store) Schedule(ctx context.Context, account signal.AccountID, id signal.ScheduleID) (signal.Schedule, error) {
 	p := h.store.Partition(account)
 	pipe := h.store.RDB.Pipeline()
 	record, due := pipe.HGet(ctx, redisclient.SchedulesKey(p, account), string(id)), pipe.ZScore(ctx, redisclient.SchedulesDueKey(p), scheduleMember(account, id))
@@ -112,7 +112,7 @@ func readSchedule(account signal.AccountID, id signal.ScheduleID, record string,
 
 // Schedules returns all schedules of an account with their revisions, newest first. One
 // that cannot be read is logged and left out.
-func (h *Schedules) Schedules(ctx context.Context, account signal.AccountID) ([]signal.Schedule, error) {
+func (h *Store) Schedules(ctx context.Context, account signal.AccountID) ([]signal.Schedule, error) {
 	p := h.store.Partition(account)
 	records, err := h.store.RDB.HGetAll(ctx, redisclient.SchedulesKey(p, account)).Result()
 	if err != nil {
@@ -148,7 +148,7 @@ func (h *Schedules) Schedules(ctx context.Context, account signal.AccountID) ([]
 // stores its NextRunAt, too; else it runs when it would have. What is returned has its
 // new revision. KindConflict, "schedule_changed": another change came first, or it is
 // gone; read it anew.
-func (h *Schedules) ChangeSchedule(ctx context.Context, s signal.Schedule, replan bool) (signal.Schedule, error) {
+func (h *Store) ChangeSchedule(ctx context.Context, s signal.Schedule, replan bool) (signal.Schedule, error) {
 	p := h.store.Partition(s.Account)
 	o := eventlog.NewOperation()
 	k := o.Key(redisclient.SchedulesKey(p, s.Account))
@@ -168,7 +168,7 @@ func (h *Schedules) ChangeSchedule(ctx context.Context, s signal.Schedule, repla
 
 // RemoveSchedule removes a schedule. A round under way goes on. KindNotFound: the
 // account has none of that name.
-func (h *Schedules) RemoveSchedule(ctx context.Context, account signal.AccountID, id signal.ScheduleID) error {
+func (h *Store) RemoveSchedule(ctx context.Context, account signal.AccountID, id signal.ScheduleID) error {
 	p := h.store.Partition(account)
 	o := eventlog.NewOperation()
 	k := o.Key(redisclient.SchedulesKey(p, account))
@@ -185,7 +185,7 @@ func (h *Schedules) RemoveSchedule(ctx context.Context, account signal.AccountID
 // given time, the first one first, and when the first one after that time is; zero: none
 // is. One that cannot be read is logged and postponed. Those that are changed meanwhile may
 // be missing.
-func (h *Schedules) DueSchedules(ctx context.Context, p int, until time.Time, limit int) (list []signal.Schedule, next time.Time, err error) {
+func (h *Store) DueSchedules(ctx context.Context, p int, until time.Time, limit int) (list []signal.Schedule, next time.Time, err error) {
 	at := codec.MilliText(until)
 	pipe := h.store.RDB.Pipeline()
 	found := pipe.ZRangeByScoreWithScores(ctx, redisclient.SchedulesDueKey(p), &redis.ZRangeBy{Min: "-inf", Max: at, Count: int64(limit)})
@@ -230,7 +230,7 @@ func (h *Schedules) DueSchedules(ctx context.Context, p int, until time.Time, li
 
 // MoveSchedule stores when s runs next. KindConflict: "not_owner" under another epoch,
 // "schedule_changed" if s is not what it was read from.
-func (h *Schedules) MoveSchedule(ctx context.Context, p int, epoch int64, s signal.Schedule, next time.Time) error {
+func (h *Store) MoveSchedule(ctx context.Context, p int, epoch int64, s signal.Schedule, next time.Time) error {
 	o := eventlog.NewOperation()
 	o.Fence(epoch)
 	member, due := scheduleMember(s.Account, s.ID), o.Key(redisclient.SchedulesDueKey(p))
@@ -241,8 +241,8 @@ func (h *Schedules) MoveSchedule(ctx context.Context, p int, epoch int64, s sign
 	return err
 }
 
-// eraseSchedules erases the schedules of a deleted account.
-func eraseSchedules(ctx context.Context, c *redisclient.Client, p int, account signal.AccountID) (string, error) {
+// Erase erases the schedules of a deleted account.
+func Erase(ctx context.Context, c *redisclient.Client, p int, account signal.AccountID) (string, error) {
 	k := redisclient.SchedulesKey(p, account)
 	ids, err := c.RDB.HKeys(ctx, k).Result()
 	if err != nil || len(ids) == 0 {

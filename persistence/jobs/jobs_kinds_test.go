@@ -1,4 +1,4 @@
-package persistence
+package jobs
 
 import (
 	"encoding/hex"

@@ -1,4 +1,4 @@
-package persistence
+package market
 
 import (
 	"slices"
@@ -17,12 +17,12 @@ import (
 func TestAnAssetIsWantedUntilItIsSettled(t *testing.T) {
 	t.Parallel()
 	server := redistest.New(t)
-	s, err := Open(Options{URL: server.URL()})
+	s, err := redisclient.NewClient(redisclient.Options{URL: server.URL()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.Close() })
-	m, ctx := NewMarket(s), t.Context()
+	m, ctx := New(s), t.Context()
 	epoch, _, err := m.TakeLease(ctx, "one", time.Minute)
 	if err != nil {
 		t.Fatal(err)
@@ -74,12 +74,12 @@ func TestAnAssetIsWantedUntilItIsSettled(t *testing.T) {
 func TestATickSaysSinceWhenSomeAreMissing(t *testing.T) {
 	t.Parallel()
 	server := redistest.New(t)
-	s, err := Open(Options{URL: server.URL()})
+	s, err := redisclient.NewClient(redisclient.Options{URL: server.URL()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.Close() })
-	m, ctx := NewMarket(s), t.Context()
+	m, ctx := New(s), t.Context()
 	tick := marketdata.AssetTick{Asset: "BTC", Source: "binance", Tick: marketdata.Tick{Price: 1, Volume: 2.5, Time: 1_795_253_400_123}}
 	missing := tick
 	missing.Missed = 1_795_253_400_000
@@ -113,12 +113,12 @@ func TestATickSaysSinceWhenSomeAreMissing(t *testing.T) {
 func TestAnAccountHasAShareOfTheAssets(t *testing.T) {
 	t.Parallel()
 	server := redistest.New(t)
-	s, err := Open(Options{URL: server.URL()})
+	s, err := redisclient.NewClient(redisclient.Options{URL: server.URL()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.Close() })
-	m, ctx := NewMarket(s), t.Context()
+	m, ctx := New(s), t.Context()
 	epoch, _, err := m.TakeLease(ctx, "one", time.Minute)
 	if err != nil {
 		t.Fatal(err)
@@ -173,12 +173,12 @@ func TestAnAccountHasAShareOfTheAssets(t *testing.T) {
 func TestTheUseOfAssetsIsNoted(t *testing.T) {
 	t.Parallel()
 	server := redistest.New(t)
-	s, err := Open(Options{URL: server.URL()})
+	s, err := redisclient.NewClient(redisclient.Options{URL: server.URL()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.Close() })
-	m, ctx := NewMarket(s), t.Context()
+	m, ctx := New(s), t.Context()
 	early, late := time.UnixMilli(1_795_253_400_000), time.UnixMilli(1_795_253_460_000)
 	for _, note := range []struct {
 		at      time.Time
@@ -200,12 +200,12 @@ func TestTheUseOfAssetsIsNoted(t *testing.T) {
 func TestListingsAreKept(t *testing.T) {
 	t.Parallel()
 	server := redistest.New(t)
-	s, err := Open(Options{URL: server.URL()})
+	s, err := redisclient.NewClient(redisclient.Options{URL: server.URL()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.Close() })
-	m, ctx := NewMarket(s), t.Context()
+	m, ctx := New(s), t.Context()
 	if err := m.StoreListing(ctx, "binance", []string{"BTCUSDT", "ETHUSDT"}, time.Hour); err != nil {
 		t.Fatal(err)
 	}

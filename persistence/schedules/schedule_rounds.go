@@ -1,4 +1,4 @@
-package persistence
+package schedules
 
 import (
 	"context"
@@ -43,7 +43,7 @@ func roundFieldsOf(id signal.ScheduleID) []string {
 
 // RecordRound stores what came of a round of s. KindConflict, "not_owner": under another
 // epoch. KindNotFound: the schedule was removed meanwhile.
-func (h *Schedules) RecordRound(ctx context.Context, p int, epoch int64, s signal.Schedule, r signal.Round) error {
+func (h *Store) RecordRound(ctx context.Context, p int, epoch int64, s signal.Schedule, r signal.Round) error {
 	o := eventlog.NewOperation()
 	o.Fence(epoch)
 	o.Guard(eventlog.GuardFieldExists, o.Key(redisclient.SchedulesKey(p, s.Account)), errNoSchedule, string(s.ID))
@@ -67,7 +67,7 @@ func (h *Schedules) RecordRound(ctx context.Context, p int, epoch int64, s signa
 
 // readRounds adds to s what came of its rounds: value returns that of a field, or "" where
 // there is none. An error that cannot be read is logged and left out.
-func (h *Schedules) readRounds(s *signal.Schedule, value func(name string) string) {
+func (h *Store) readRounds(s *signal.Schedule, value func(name string) string) {
 	number := func(name string) int {
 		n, _ := strconv.ParseInt(value(name), 10, 64)
 		return int(max(n, 0))

@@ -1,4 +1,4 @@
-package persistence
+package market
 
 import (
 	"context"
@@ -43,41 +43,41 @@ var (
 	marketTicksScript = redis.NewScript(marketTicksSource)
 )
 
-// Market is what the market keeps in Redis: its feeder's lease and state, the two
+// Store is what the market keeps in Redis: its feeder's lease and state, the two
 // streams through which prices come in, and records of bars, assets and news.
-type Market struct{ s *redisclient.Client }
+type Store struct{ s *redisclient.Client }
 
-// newMarket returns what the market keeps by c.
-func newMarket(c *redisclient.Client) *Market { return &Market{c} }
+// New returns what the market keeps by c.
+func New(c *redisclient.Client) *Store { return &Store{c} }
 
 // errNotFeeder refuses the write of a former feeder.
 var errNotFeeder = redisclient.Refused(signal.CodeNotOwner, "another node feeds the market")
 
 // lease returns the lease of the feeder.
-func (m *Market) lease() eventlog.Lease {
+func (m *Store) lease() eventlog.Lease {
 	return eventlog.NewLease(m.s, redisclient.FeederKey(), redisclient.FeederEpochKey(), "the market")
 }
 
 // TakeLease makes node the feeder for ttl and returns the epoch of its term, or 0 and the
 // present feeder if that is another node. A node that is the feeder already gets a new
 // epoch, which ends its former term.
-func (m *Market) TakeLease(ctx context.Context, node string, ttl time.Duration) (epoch int64, feeder string, err error) {
+func (m *Store) TakeLease(ctx context.Context, node string, ttl time.Duration) (epoch int64, feeder string, err error) {
 	return m.lease().Take(ctx, node, ttl)
 }
 
 // RenewLease prolongs the term with epoch. KindConflict: it has ended.
-func (m *Market) RenewLease(ctx context.Context, node string, epoch int64, ttl time.Duration) error {
+func (m *Store) RenewLease(ctx context.Context, node string, epoch int64, ttl time.Duration) error {
 	return m.lease().Renew(ctx, node, epoch, ttl)
 }
 
 // ReleaseLease ends the term with epoch, if it lasts, so that another node need not wait
 // for its end.
-func (m *Market) ReleaseLease(ctx context.Context, node string, epoch int64) error {
+func (m *Store) ReleaseLease(ctx context.Context, node string, epoch int64) error {
 	return m.lease().Release(ctx, node, epoch)
 }
 
 // State returns where the feeder stands.
-func (m *Market) State(ctx context.Context) (marketdata.State, error) {
+func (m *Store) State(ctx context.Context) (marketdata.State, error) {
 	var state marketdata.State
 	p := m.s.RDB.TxPipeline()
 	fields := p.HGetAll(ctx, redisclient.MarketStateKey())
@@ -110,7 +110,7 @@ func (m *Market) State(ctx context.Context) (marketdata.State, error) {
 
 // Store stores step at once. It returns KindConflict, and stores nothing, if
 // another feeder took over. It may be repeated after any other error.
-func (m *Market) Store(ctx context.Context, step *marketdata.Step) error {
+func (m *Store) Store(ctx context.Context, step *marketdata.Step) error {
 	keys := []string{redisclient.FeederEpochKey(), redisclient.MarketStateKey(), redisclient.MarketClosedKey(), redisclient.MarketAssetsKey(), redisclient.MarketLiveKey(), redisclient.MarketNewsKey()}
 	args := []any{step.Epoch, barsKept, step.Ticks.String(), step.Bars.String(), step.Checkpoint,
 		len(step.Assets), len(step.Live), len(step.News), len(step.Closed), len(step.Removed)}
@@ -144,7 +144,7 @@ func (m *Market) Store(ctx context.Context, step *marketdata.Step) error {
 // Fill writes whole series, each in one step: a reader sees one as it was or as
 // it is. It returns KindConflict if another feeder took over; then some of them
 // may have been written. It may be repeated after any other error.
-func (m *Market) Fill(ctx context.Context, epoch int64, series []marketdata.Series) error {
+func (m *Store) Fill(ctx context.Context, epoch int64, series []marketdata.Series) error {
 	if len(series) == 0 {
 		return nil
 	}
@@ -179,7 +179,7 @@ func (m *Market) Fill(ctx context.Context, epoch int64, series []marketdata.Seri
 
 // AppendTicks writes ticks of the feeder's sources, in their order. It returns
 // KindConflict, and writes nothing, if another feeder took over.
-func (m *Market) AppendTicks(ctx context.Context, epoch int64, ticks []marketdata.AssetTick) error {
+func (m *Store) AppendTicks(ctx context.Context, epoch int64, ticks []marketdata.AssetTick) error {
 	if len(ticks) == 0 {
 		return nil
 	}
@@ -203,7 +203,7 @@ func (m *Market) AppendTicks(ctx context.Context, epoch int64, ticks []marketdat
 }
 
 // GiveTicks writes ticks to market:ticks, as anybody may who has prices.
-func (m *Market) GiveTicks(ctx context.Context, ticks []marketdata.AssetTick) error {
+func (m *Store) GiveTicks(ctx context.Context, ticks []marketdata.AssetTick) error {
 	if len(ticks) == 0 {
 		return nil
 	}
@@ -224,7 +224,7 @@ func decimal(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
 // Trim drops what no one needs: ticks that are old or too many, of those from outside
 // only up to processed, closed bars that are old, and news from before newsSince. now is the time by
 // the clock of Redis.
-func (m *Market) Trim(ctx context.Context, now time.Time, processed signal.Position, newsSince time.Time) error {
+func (m *Store) Trim(ctx context.Context, now time.Time, processed signal.Position, newsSince time.Time) error {
 	old := now.Add(-ticksKeptFor)
 	p := m.s.RDB.Pipeline()
 	p.XTrimMinIDApprox(ctx, redisclient.MarketTicksKey(), strconv.FormatInt(min(old.UnixMilli(), processed.MS), 10), 0)
@@ -241,7 +241,7 @@ func (m *Market) Trim(ctx context.Context, now time.Time, processed signal.Posit
 }
 
 // TrimBars drops the entries of market:bars up to processed.
-func (m *Market) TrimBars(ctx context.Context, processed signal.Position) error {
+func (m *Store) TrimBars(ctx context.Context, processed signal.Position) error {
 	if err := m.s.RDB.XTrimMinID(ctx, redisclient.MarketBarsKey(), processed.Plus(1).String()).Err(); err != nil {
 		return redisclient.Unavailable(fmt.Errorf("trim bars: %w", err))
 	}
@@ -250,7 +250,7 @@ func (m *Market) TrimBars(ctx context.Context, processed signal.Position) error 
 
 // EachRecent calls f with the newest bars of every asset and timeframe named, at
 // most count of each, ascending.
-func (m *Market) EachRecent(ctx context.Context, assets []string, tf signal.Timeframe, count int,
+func (m *Store) EachRecent(ctx context.Context, assets []string, tf signal.Timeframe, count int,
 	f func(asset string, bars []marketdata.AssetBar)) error {
 	for len(assets) > 0 {
 		chunk := assets[:min(recentChunk, len(assets))]
@@ -289,7 +289,7 @@ func unpackBars(asset string, tf signal.Timeframe, packed []string) ([]marketdat
 
 // Bars returns the bars of an asset and timeframe, ascending, and how many closed
 // bars readers had been told of by then.
-func (m *Market) Bars(ctx context.Context, asset string, tf signal.Timeframe) ([]marketdata.AssetBar, int64, error) {
+func (m *Store) Bars(ctx context.Context, asset string, tf signal.Timeframe) ([]marketdata.AssetBar, int64, error) {
 	p := m.s.RDB.TxPipeline()
 	packed, count := p.ZRange(ctx, redisclient.BarsKey(asset, tf), -barsKept, -1), p.HGet(ctx, redisclient.MarketStateKey(), "count")
 	if err := redisclient.Execute(ctx, p); err != nil {
@@ -305,7 +305,7 @@ func (m *Market) Bars(ctx context.Context, asset string, tf signal.Timeframe) ([
 
 // Asset returns the record of the asset with that key and how far its prices have
 // come, or KindNotFound. A key is the symbol in upper case, ASCII letters only.
-func (m *Market) Asset(ctx context.Context, key string) (marketdata.Asset, marketdata.Live, error) {
+func (m *Store) Asset(ctx context.Context, key string) (marketdata.Asset, marketdata.Live, error) {
 	record, err := m.s.RDB.HGet(ctx, redisclient.MarketAssetsKey(), key).Result()
 	if errors.Is(err, redis.Nil) {
 		return marketdata.Asset{}, marketdata.Live{}, signal.NotFound("asset")

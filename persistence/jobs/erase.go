@@ -1,0 +1,33 @@
+package jobs
+
+import (
+	"context"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
+)
+
+// Erase erases a chunk of the jobs of a deleted account and returns "" at the end; entries of the queue whose job is gone are dropped by who
+// takes them.
+func Erase(ctx context.Context, c *redisclient.Client, p int, account signal.AccountID) (string, error) {
+	indexes := []string{redisclient.JobsOfKey(p, account), redisclient.JobsEndedKey(p, account)}
+	for _, status := range []signal.JobStatus{signal.JobQueued, signal.JobRunning, signal.JobCompleted, signal.JobFailed} {
+		indexes = append(indexes, redisclient.JobsWithKey(p, account, status))
+	}
+	ids, err := c.RDB.ZRange(ctx, indexes[0], 0, redisclient.EraseChunk-1).Result()
+	if err != nil {
+		return "", err
+	}
+	if len(ids) == 0 {
+		return "", c.RDB.Del(ctx, indexes...).Err()
+	}
+	keys, members := make([]string, len(ids)), make([]any, len(ids))
+	for i, id := range ids {
+		keys[i], members[i] = redisclient.JobKey(p, signal.JobID(id)), id
+	}
+	// The records first: the index is what names them.
+	if err := c.RDB.Unlink(ctx, keys...).Err(); err != nil {
+		return "", err
+	}
+	return "more", c.RDB.ZRem(ctx, indexes[0], members...).Err()
+}
