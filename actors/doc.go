@@ -89,7 +89,7 @@
 // → its effect → the stored position. The effect of an event that webhooks want is
 // webhook/recorder.go: deliveries → webhook/webhooks.go → webhook/endpoint.go →
 // webhook/queue.go → webhook/sender/sender.go → the receiver → webhook/outcomes.go → the
-// delivery with its outcome, stored in one step (persistence/deliveries.go). The position
+// delivery with its outcome, stored in one step (persistence/deliveries/deliveries.go). The position
 // waits for that (webhook/inflight.go). What is not sent at once is read from Redis when it
 // is due (webhook/backlog.go), unless too much of the account is pending (webhook/pending.go).
 // The events of one signal go to an endpoint in their order, one at a time: those that it

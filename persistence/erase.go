@@ -16,6 +16,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/persistence/codec"
+	"github.com/agentsignal/agentsignal/persistence/deliveries"
 	"github.com/agentsignal/agentsignal/persistence/eventlog"
 	"github.com/agentsignal/agentsignal/persistence/jobs"
 	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
@@ -177,7 +178,7 @@ func (s *Store) eraseChunkOf(ctx context.Context, p int, epoch int64, account si
 }
 
 func (s *Store) eraseWebhooks(ctx context.Context, w erasingOf, cursor string) (string, error) {
-	return eraseWebhooks(ctx, s.Client, w.partition, w.epoch, w.account, cursor)
+	return deliveries.EraseWebhooks(ctx, s.Client, w.partition, w.epoch, w.account, cursor)
 }
 
 func (s *Store) eraseSchedules(ctx context.Context, w erasingOf, _ string) (string, error) {
@@ -185,7 +186,7 @@ func (s *Store) eraseSchedules(ctx context.Context, w erasingOf, _ string) (stri
 }
 
 func (s *Store) eraseMails(ctx context.Context, w erasingOf, cursor string) (string, error) {
-	return eraseMails(ctx, s.Client, w.partition, w.account, cursor)
+	return deliveries.EraseMails(ctx, s.Client, w.partition, w.account, cursor)
 }
 
 func (s *Store) eraseJobs(ctx context.Context, w erasingOf, _ string) (string, error) {

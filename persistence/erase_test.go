@@ -14,8 +14,10 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 	"github.com/agentsignal/agentsignal/persistence/codec"
+	"github.com/agentsignal/agentsignal/persistence/deliveries"
 	"github.com/agentsignal/agentsignal/persistence/eventlog"
 	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
+	"github.com/agentsignal/agentsignal/persistence/redistest"
 	"github.com/agentsignal/agentsignal/persistence/signals"
 )
 
@@ -310,8 +312,8 @@ func fillWebhook(t *testing.T, s *Store, log *eventlog.Log, a signal.AccountID, 
 	batch := []delivery.EventDeliveries{{Event: signal.NewEventID(), Body: fmt.Append(nil, a, i)}}
 	batch[0].Deliveries = []delivery.Delivery{testDelivery(&list[0], batch[0].Event, time.UnixMilli(int64(i+1)))}
 	o := eventlog.NewOperation()
-	addDeliveries(o, p, batch)
-	addMail(o, p, delivery.Mail{Account: a, Webhook: list[0].ID, Tries: i}, time.UnixMilli(1))
+	deliveries.AddDeliveries(o, p, batch)
+	deliveries.AddMail(o, p, delivery.Mail{Account: a, Webhook: list[0].ID, Tries: i}, time.UnixMilli(1))
 	if _, err := log.Apply(ctx, p, o); err != nil {
 		t.Fatal(err)
 	}
@@ -325,7 +327,7 @@ func eraseState(t *testing.T, s *Store, a signal.AccountID) map[string]int {
 		"webhooks": 0, "deliveries": 0, "bodies": 0, "mails": 0}
 	got["webhooks"] = int(s.RDB.HLen(ctx, redisclient.WebhooksKey(1, a)).Val())
 	for _, m := range s.RDB.ZRange(ctx, redisclient.WebhooksDueKey(1), 0, -1).Val() {
-		if account, webhook, _ := cutMember(m); account == a {
+		if account, webhook, _ := deliveries.CutMember(m); account == a {
 			got["deliveries"] += int(s.RDB.HLen(ctx, redisclient.DeliveriesKey(1, webhook)).Val())
 		}
 	}
@@ -335,7 +337,7 @@ func eraseState(t *testing.T, s *Store, a signal.AccountID) map[string]int {
 		}
 	}
 	for id, record := range s.RDB.HGetAll(ctx, redisclient.MailRecordsKey(1)).Val() {
-		if m, err := decodeMail(id, []byte(record)); err != nil || m.Account == a {
+		if m, err := deliveries.DecodeMail(id, []byte(record)); err != nil || m.Account == a {
 			got["mails"]++
 		}
 	}
@@ -414,5 +416,15 @@ func TestAnErasingThatIsNotReadableBeginsAgain(t *testing.T) {
 	e, err := parseErasing(s.RDB.HGet(ctx, redisclient.EraseKey(1), string(account)).Val())
 	if err != nil || e.stage != 0 {
 		t.Errorf("state %+v, %v; want the first stage", e, err)
+	}
+}
+
+func TestErasingWithoutRedis(t *testing.T) {
+	t.Parallel()
+	server := redistest.New(t)
+	s := openStore(t, Options{URL: server.URL(), Timeout: 100 * time.Millisecond})
+	server.Kill()
+	if _, err := s.EraseStep(t.Context(), 1, 1); signal.KindOf(err) != signal.KindUnavailable {
+		t.Errorf("erase: %v, want KindUnavailable", err)
 	}
 }

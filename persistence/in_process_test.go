@@ -10,7 +10,7 @@ import (
 // pass, or which have nothing to do with it.
 var notInProcess = map[string][]string{
 	"they end, stop or restart the server, or have a second one": {
-		"TestWebhooksWithoutRedis",
+		"TestErasingWithoutRedis",
 		"TestAppendWaitsForReplicas",
 		"TestReadyWaitsForReplicas",
 		"TestTakeTokensFromAStoppedRedis",
@@ -27,14 +27,10 @@ var notInProcess = map[string][]string{
 		"TestAStoreWithAWrongPassword",
 		"TestARedisThatDoesNotMeasure",
 	},
-	"they measure keys by MEMORY USAGE": {
-		"TestBytesOfAWebhookAreBounded",
-	},
 	"it keeps what expires for a duration, so that a time to expire at is off by a millisecond": {
 		"TestARepeatedBatchIsAWrite",
 	},
 	"it is too slow for as much": {
-		"TestManyDeliveries",
 		"TestBytesOfPartitionsAreMeasured",
 	},
 	"they start servers by themselves": {
@@ -54,5 +50,5 @@ var notInProcess = map[string][]string{
 // tests of this package, too.
 func TestTheStoreInsideAProcess(t *testing.T) {
 	t.Parallel()
-	redistest.RunInProcess(t, notInProcess, 100)
+	redistest.RunInProcess(t, notInProcess, 40)
 }

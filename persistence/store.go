@@ -2,6 +2,7 @@ package persistence
 
 import (
 	"github.com/agentsignal/agentsignal/persistence/credentials"
+	"github.com/agentsignal/agentsignal/persistence/deliveries"
 	"github.com/agentsignal/agentsignal/persistence/eventlog"
 	"github.com/agentsignal/agentsignal/persistence/jobs"
 	"github.com/agentsignal/agentsignal/persistence/market"
@@ -24,6 +25,7 @@ type (
 // What callers hold of the records, without the packages that keep them.
 type (
 	Market      = market.Store
+	Webhooks    = deliveries.Store
 	Schedules   = schedules.Store
 	Jobs        = jobs.Store
 	JobsOptions = jobs.Options
@@ -84,7 +86,7 @@ func NewJobs(s *Store, node string, o JobsOptions) *Jobs {
 func NewSchedules(s *Store, l *eventlog.Log) *Schedules { return schedules.New(s.Client, l) }
 
 // NewWebhooks returns the webhooks of s and their deliveries.
-func NewWebhooks(s *Store, l *eventlog.Log) *Webhooks { return newWebhooks(s.Store, l) }
+func NewWebhooks(s *Store, l *eventlog.Log) *Webhooks { return deliveries.New(s.Store, l) }
 
 // NewMarket returns the market's part of s.
 func NewMarket(s *Store) *Market { return market.New(s.Client) }

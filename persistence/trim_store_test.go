@@ -64,3 +64,5 @@ func TestStreamStats(t *testing.T) {
 		}
 	}
 }
+
+const codecAccount = signal.AccountID("acc_01M7YQ1WTVKN9DZNWV9NV456V1")

@@ -63,6 +63,7 @@ var mayImport = []struct {
 	{"persistence/codec", []string{"actors/signal"}},
 	{"persistence/redis", []string{"actors/signal", "persistence/codec"}},
 	{"persistence/eventlog", []string{"actors/signal", "persistence/codec", "persistence/redis"}},
+	{"persistence/deliveries", []string{"actors/signal", "persistence/codec", "persistence/eventlog", "persistence/redis"}},
 	{"persistence/jobs", []string{"actors/signal", "persistence/codec", "persistence/eventlog", "persistence/redis"}},
 	{"persistence/market", []string{"actors/signal", "persistence/codec", "persistence/eventlog", "persistence/redis"}},
 	{"persistence/schedules", []string{"actors/signal", "persistence/codec", "persistence/eventlog", "persistence/redis"}},

@@ -1,4 +1,4 @@
-package persistence
+package deliveries
 
 import (
 	"context"
@@ -23,7 +23,7 @@ const rereadAfter = 100 * time.Millisecond
 // DueEndpoints returns the webhooks of partition p of which a delivery is due until
 // the given time, by when the first is due: at most limit after the first offset ones.
 // One that cannot be read is logged and postponed.
-func (h *Webhooks) DueEndpoints(ctx context.Context, p int, until time.Time, offset, limit int) ([]delivery.EndpointDue, error) {
+func (h *Store) DueEndpoints(ctx context.Context, p int, until time.Time, offset, limit int) ([]delivery.EndpointDue, error) {
 	found, err := h.store.RDB.ZRangeByScoreWithScores(ctx, redisclient.WebhooksDueKey(p), &redis.ZRangeBy{Min: "-inf", Max: codec.MilliText(until),
 		Offset: int64(offset), Count: int64(limit)}).Result()
 	if err != nil {
@@ -32,7 +32,7 @@ func (h *Webhooks) DueEndpoints(ctx context.Context, p int, until time.Time, off
 	var due []delivery.EndpointDue
 	for _, z := range found {
 		member, _ := z.Member.(string)
-		account, webhook, ok := cutMember(member)
+		account, webhook, ok := CutMember(member)
 		if !ok {
 			h.store.Log.Error("a due webhook is not readable", "component", "persistence", "partition", p, "member", member)
 			if err := h.store.Postpone(ctx, redisclient.WebhooksDueKey(p), until, member); err != nil {
@@ -50,7 +50,7 @@ func (h *Webhooks) DueEndpoints(ctx context.Context, p int, until time.Time, off
 // passed over; fewer if some were changed or erased meanwhile, or cannot be read. next is
 // when the first one after that time is due, or when to read again what such ones have
 // kept from view; zero: neither.
-func (h *Webhooks) DueDeliveries(ctx context.Context, p int, account signal.AccountID, webhook signal.WebhookID, until time.Time, limit int,
+func (h *Store) DueDeliveries(ctx context.Context, p int, account signal.AccountID, webhook signal.WebhookID, until time.Time, limit int,
 	except map[signal.DeliveryID]bool) (due []delivery.PendingDelivery, next time.Time, err error) {
 	at, key := codec.MilliText(until), redisclient.PendingKey(p, webhook)
 	pipe := h.store.RDB.Pipeline()
@@ -73,7 +73,7 @@ func (h *Webhooks) DueDeliveries(ctx context.Context, p int, account signal.Acco
 // readPending reads the records and bodies of members, which are due until the given
 // time. One that cannot be read is postponed; one without a record or a body is taken
 // out of the pending ones, where it would stand in the way for ever.
-func (h *Webhooks) readPending(ctx context.Context, p int, account signal.AccountID, webhook signal.WebhookID, until time.Time,
+func (h *Store) readPending(ctx context.Context, p int, account signal.AccountID, webhook signal.WebhookID, until time.Time,
 	members []string) ([]delivery.PendingDelivery, error) {
 	if len(members) == 0 {
 		return nil, nil
@@ -131,7 +131,7 @@ func (h *Webhooks) readPending(ctx context.Context, p int, account signal.Accoun
 
 // dropPending takes a delivery that cannot be sent, for the given reason, out of the
 // pending ones.
-func (h *Webhooks) dropPending(ctx context.Context, p int, account signal.AccountID, webhook signal.WebhookID, member string, reason error) error {
+func (h *Store) dropPending(ctx context.Context, p int, account signal.AccountID, webhook signal.WebhookID, member string, reason error) error {
 	return h.changePending(ctx, p, account, webhook, member, reason, func(o *eventlog.Operation, pending eventlog.KeyRef) {
 		o.Step(eventlog.CmdZRem, pending, member)
 		o.Step(eventlog.CmdHIncrBy, eventlog.RefWebhookStats, "pending", "-1")
@@ -140,7 +140,7 @@ func (h *Webhooks) dropPending(ctx context.Context, p int, account signal.Accoun
 
 // postponePending makes a delivery due later that was read as due until the given time
 // and could not be read, for the given reason.
-func (h *Webhooks) postponePending(ctx context.Context, p int, account signal.AccountID, webhook signal.WebhookID, member string, until time.Time,
+func (h *Store) postponePending(ctx context.Context, p int, account signal.AccountID, webhook signal.WebhookID, member string, until time.Time,
 	reason error) error {
 	return h.changePending(ctx, p, account, webhook, member, reason, func(o *eventlog.Operation, pending eventlog.KeyRef) {
 		o.Step(eventlog.CmdZAdd, pending, codec.MilliText(h.store.Postponed(until)), member)
@@ -148,7 +148,7 @@ func (h *Webhooks) postponePending(ctx context.Context, p int, account signal.Ac
 }
 
 // changePending makes steps about a pending delivery that is to hold up no other.
-func (h *Webhooks) changePending(ctx context.Context, p int, account signal.AccountID, webhook signal.WebhookID, member string, reason error,
+func (h *Store) changePending(ctx context.Context, p int, account signal.AccountID, webhook signal.WebhookID, member string, reason error,
 	steps func(o *eventlog.Operation, pending eventlog.KeyRef)) error {
 	o := eventlog.NewOperation()
 	k := o.Key(redisclient.PendingKey(p, webhook))

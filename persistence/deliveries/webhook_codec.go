@@ -1,4 +1,4 @@
-package persistence
+package deliveries
 
 import (
 	"encoding/binary"

@@ -1,4 +1,4 @@
-package persistence
+package deliveries
 
 import (
 	"context"
@@ -84,7 +84,7 @@ func addWaits(o *eventlog.Operation, p int, webhook signal.WebhookID, list []del
 
 // SignalWaits returns what the later events of signals wait for at a webhook. A record
 // that cannot be read is logged and left out.
-func (h *Webhooks) SignalWaits(ctx context.Context, p int, webhook signal.WebhookID) ([]delivery.Wait, error) {
+func (h *Store) SignalWaits(ctx context.Context, p int, webhook signal.WebhookID) ([]delivery.Wait, error) {
 	found, err := h.store.RDB.HGetAll(ctx, redisclient.WaitsKey(p, webhook)).Result()
 	if err != nil {
 		return nil, redisclient.Unavailable(fmt.Errorf("read waits of webhook %s: %w", webhook, err))

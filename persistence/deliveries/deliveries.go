@@ -1,4 +1,4 @@
-package persistence
+package deliveries
 
 import (
 	"context"
@@ -22,12 +22,12 @@ const (
 // without a due time is due at its creation. What is there already stays as it is, so
 // it may be repeated. Deliveries of webhooks that are gone are left out. After an error
 // some of them may be stored.
-func (h *Webhooks) StoreDeliveries(ctx context.Context, p int, epoch int64, batch []delivery.EventDeliveries) error {
+func (h *Store) StoreDeliveries(ctx context.Context, p int, epoch int64, batch []delivery.EventDeliveries) error {
 	for len(batch) > 0 {
 		n := partOf(batch)
 		o := eventlog.NewOperation()
 		o.Fence(epoch)
-		addDeliveries(o, p, batch[:n])
+		AddDeliveries(o, p, batch[:n])
 		batch = batch[n:]
 		if _, err := h.log.Apply(ctx, p, o); err != nil {
 			return err
@@ -51,18 +51,18 @@ func partOf(batch []delivery.EventDeliveries) int {
 
 // CreateDelivery makes one pending delivery with what it sends, and tells the owner.
 // KindNotFound: there is no such webhook.
-func (h *Webhooks) CreateDelivery(ctx context.Context, d delivery.Delivery, body []byte) error {
+func (h *Store) CreateDelivery(ctx context.Context, d delivery.Delivery, body []byte) error {
 	p := h.store.Partition(d.Account)
 	o := eventlog.NewOperation()
 	o.Guard(eventlog.GuardFieldExists, o.Key(redisclient.WebhooksKey(p, d.Account)), errNoWebhook, string(d.Webhook))
-	addDeliveries(o, p, []delivery.EventDeliveries{{Event: d.Event, Body: body, Deliveries: []delivery.Delivery{d}}})
+	AddDeliveries(o, p, []delivery.EventDeliveries{{Event: d.Event, Body: body, Deliveries: []delivery.Delivery{d}}})
 	o.AddAnnouncement(d.Account, signal.WebhookPoked, d.Webhook)
 	_, err := h.log.Apply(ctx, p, o)
 	return err
 }
 
 // Notify appends an event for an account under the epoch of its partition's owner.
-func (h *Webhooks) Notify(ctx context.Context, epoch int64, e signal.Event) error {
+func (h *Store) Notify(ctx context.Context, epoch int64, e signal.Event) error {
 	_, err := h.log.Append(ctx, signal.Change{Account: e.Account, Epoch: epoch, Events: []signal.Event{e}})
 	return err
 }
@@ -73,7 +73,7 @@ func (h *Webhooks) Notify(ctx context.Context, epoch int64, e signal.Event) erro
 // is gone. Deliveries that are not there yet are made, if what they send is given. It
 // may be repeated: what was stored is then left out. KindConflict, "webhook_changed":
 // out.Disabled was not read from the present record.
-func (h *Webhooks) StoreOutcomes(ctx context.Context, p int, epoch int64, out delivery.Outcomes) (left []int, err error) {
+func (h *Store) StoreOutcomes(ctx context.Context, p int, epoch int64, out delivery.Outcomes) (left []int, err error) {
 	o := eventlog.NewOperation()
 	o.Fence(epoch)
 	o.Guard(eventlog.GuardFieldExists, o.Key(redisclient.WebhooksKey(p, out.Account)), errNoWebhook, string(out.Webhook))
@@ -97,7 +97,7 @@ func (h *Webhooks) StoreOutcomes(ctx context.Context, p int, epoch int64, out de
 		o.AddEvent(&c, 0)
 	}
 	for i := range out.Mails {
-		addMail(o, p, out.Mails[i], h.store.Now())
+		AddMail(o, p, out.Mails[i], h.store.Now())
 	}
 	r := h.log.CarryOut(ctx, p, o)
 	if errors.Is(r.Err, errNoWebhook) {

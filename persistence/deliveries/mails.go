@@ -1,4 +1,4 @@
-package persistence
+package deliveries
 
 import (
 	"context"
@@ -37,8 +37,8 @@ func appendMail(b []byte, m *delivery.Mail) []byte {
 	return binary.AppendUvarint(b, uint64(uint32(max(m.Tries, 0))))
 }
 
-// decodeMail is the inverse of appendMail.
-func decodeMail(id string, value []byte) (delivery.Mail, error) {
+// DecodeMail is the inverse of appendMail.
+func DecodeMail(id string, value []byte) (delivery.Mail, error) {
 	d := codec.NewDecoder(value)
 	if version := d.Byte(); d.Err == nil && version != mailVersion {
 		d.Fail(fmt.Errorf("version %d is not known: this process reads version %d", version, mailVersion))
@@ -57,9 +57,9 @@ func decodeMail(id string, value []byte) (delivery.Mail, error) {
 	return m, nil
 }
 
-// addMail stores a new mail, to be sent at once. It is named by what it says, so that
+// AddMail stores a new mail, to be sent at once. It is named by what it says, so that
 // it is not doubled if the operation is repeated.
-func addMail(o *eventlog.Operation, p int, m delivery.Mail, now time.Time) {
+func AddMail(o *eventlog.Operation, p int, m delivery.Mail, now time.Time) {
 	record := appendMail(nil, &m)
 	digest := sha256.Sum256(record)
 	m.ID = hex.EncodeToString(digest[:16])
@@ -70,7 +70,7 @@ func addMail(o *eventlog.Operation, p int, m delivery.Mail, now time.Time) {
 // DueMails returns at most limit mails of partition p that are to be sent until the
 // given time, the oldest first, and when the first one after that time is; zero: none
 // is. One that cannot be read is logged and postponed.
-func (h *Webhooks) DueMails(ctx context.Context, p int, until time.Time, limit int) (mails []delivery.Mail, next time.Time, err error) {
+func (h *Store) DueMails(ctx context.Context, p int, until time.Time, limit int) (mails []delivery.Mail, next time.Time, err error) {
 	at := codec.MilliText(until)
 	pipe := h.store.RDB.Pipeline()
 	found := pipe.ZRangeByScore(ctx, redisclient.MailsKey(p), &redis.ZRangeBy{Min: "-inf", Max: at, Count: int64(limit)})
@@ -97,7 +97,7 @@ func (h *Webhooks) DueMails(ctx context.Context, p int, until time.Time, limit i
 			}
 			continue
 		}
-		m, err := decodeMail(ids[i], []byte(record))
+		m, err := DecodeMail(ids[i], []byte(record))
 		if err != nil {
 			h.store.Log.Error("a mail is not readable", "component", "persistence", "partition", p, "err", err)
 			if err := h.store.Postpone(ctx, redisclient.MailsKey(p), until, ids[i]); err != nil {
@@ -128,7 +128,7 @@ func removeMails(ctx context.Context, c *redisclient.Client, p int, ids []string
 // StoreMailOutcome stores that m was tried to be sent: it is tried again at the given
 // time, or never if that is zero, because it was sent or given up. A mail that was
 // removed meanwhile stays so.
-func (h *Webhooks) StoreMailOutcome(ctx context.Context, p int, epoch int64, m delivery.Mail, again time.Time) error {
+func (h *Store) StoreMailOutcome(ctx context.Context, p int, epoch int64, m delivery.Mail, again time.Time) error {
 	o := eventlog.NewOperation()
 	o.Fence(epoch)
 	mails, records := o.Key(redisclient.MailsKey(p)), o.Key(redisclient.MailRecordsKey(p))

@@ -1,4 +1,4 @@
-package persistence
+package deliveries
 
 import (
 	"context"
@@ -34,26 +34,26 @@ var (
 	errNoWebhook       = error(signal.NotFound("webhook"))
 )
 
-// Webhooks keeps webhooks, their deliveries and the mails about them. Requests do not
+// Store keeps webhooks, their deliveries and the mails about them. Requests do not
 // depend on who owns a partition; what only its owner may do names the epoch and is
 // refused with KindConflict, "not_owner", under another one. KindUnavailable: it is
 // not known whether a change was made. All methods are safe for concurrent use.
-type Webhooks struct {
+type Store struct {
 	store *eventlog.Store
 	log   *eventlog.Log
 	scans chan struct{} // holds typeScans
 }
 
-// newWebhooks returns the webhooks of s. Changes are written by l.
-func newWebhooks(s *eventlog.Store, l *eventlog.Log) *Webhooks {
-	return &Webhooks{store: s, log: l, scans: make(chan struct{}, typeScans)}
+// New returns the webhooks of s. Changes are written by l.
+func New(s *eventlog.Store, l *eventlog.Log) *Store {
+	return &Store{store: s, log: l, scans: make(chan struct{}, typeScans)}
 }
 
 // Register stores a new webhook, and in the same step the answer to the request for it;
 // nil: none is kept. Without a time of creation it gets the present one; what is returned
 // has its revision. KindConflict, "limit_reached": the account has limit webhooks.
 // KindInvalid, "duplicate": one of them has the URL.
-func (h *Webhooks) Register(ctx context.Context, w delivery.Webhook, limit int, answer *signal.Reply) (delivery.Webhook, error) {
+func (h *Store) Register(ctx context.Context, w delivery.Webhook, limit int, answer *signal.Reply) (delivery.Webhook, error) {
 	if w.CreatedAt.IsZero() {
 		w.CreatedAt = h.store.Now().Truncate(time.Millisecond)
 	}
@@ -85,14 +85,14 @@ func (h *Webhooks) Register(ctx context.Context, w delivery.Webhook, limit int, 
 // CheckRegistration returns the error with which Register would refuse w at present, or
 // ChangeWebhook if w is stored with another URL. Nothing is reserved: either of them may
 // refuse w later.
-func (h *Webhooks) CheckRegistration(ctx context.Context, w *delivery.Webhook, limit int) error {
+func (h *Store) CheckRegistration(ctx context.Context, w *delivery.Webhook, limit int) error {
 	_, err := h.checkRegistration(ctx, w, limit)
 	return err
 }
 
 // checkRegistration returns how many other webhooks the account of w has. It refuses w if
 // they are limit or more, or one of them has its URL.
-func (h *Webhooks) checkRegistration(ctx context.Context, w *delivery.Webhook, limit int) (others int, err error) {
+func (h *Store) checkRegistration(ctx context.Context, w *delivery.Webhook, limit int) (others int, err error) {
 	if others, err = h.checkURL(ctx, w); err == nil && others >= limit {
 		err = errTooManyWebhooks
 	}
@@ -101,7 +101,7 @@ func (h *Webhooks) checkRegistration(ctx context.Context, w *delivery.Webhook, l
 
 // checkURL returns errSameURL if another webhook of w's account has its URL, else how
 // many others it has.
-func (h *Webhooks) checkURL(ctx context.Context, w *delivery.Webhook) (others int, err error) {
+func (h *Store) checkURL(ctx context.Context, w *delivery.Webhook) (others int, err error) {
 	records, err := h.store.RDB.HGetAll(ctx, redisclient.WebhooksKey(h.store.Partition(w.Account), w.Account)).Result()
 	if err != nil {
 		return 0, redisclient.Unavailable(fmt.Errorf("read webhooks: %w", err))
@@ -117,7 +117,7 @@ func (h *Webhooks) checkURL(ctx context.Context, w *delivery.Webhook) (others in
 }
 
 // register stores a new webhook if the account has fewer than limit.
-func (h *Webhooks) register(ctx context.Context, w *delivery.Webhook, record []byte, limit int, answer *signal.Reply) (signal.Position, error) {
+func (h *Store) register(ctx context.Context, w *delivery.Webhook, record []byte, limit int, answer *signal.Reply) (signal.Position, error) {
 	p := h.store.Partition(w.Account)
 	o := eventlog.NewOperation()
 	k := o.Key(redisclient.WebhooksKey(p, w.Account))
@@ -141,7 +141,7 @@ func stored(w delivery.Webhook) (delivery.Webhook, error) {
 
 // Webhook returns a webhook with its health and its revision. KindNotFound: the
 // account has none of that name.
-func (h *Webhooks) Webhook(ctx context.Context, account signal.AccountID, id signal.WebhookID) (delivery.Webhook, error) {
+func (h *Store) Webhook(ctx context.Context, account signal.AccountID, id signal.WebhookID) (delivery.Webhook, error) {
 	p := h.store.Partition(account)
 	pipe := h.store.RDB.Pipeline()
 	record, health := pipe.HGet(ctx, redisclient.WebhooksKey(p, account), string(id)), pipe.HGet(ctx, redisclient.WebhookHealthKey(p, account), string(id))
@@ -170,9 +170,9 @@ func readWebhook(account signal.AccountID, id signal.WebhookID, record, health s
 	return w, nil
 }
 
-// Webhooks returns all webhooks of an account with their health and revisions, newest
+// deliveryStore returns all webhooks of an account with their health and revisions, newest
 // first. One that cannot be read is logged and left out.
-func (h *Webhooks) Webhooks(ctx context.Context, account signal.AccountID) ([]delivery.Webhook, error) {
+func (h *Store) Webhooks(ctx context.Context, account signal.AccountID) ([]delivery.Webhook, error) {
 	p := h.store.Partition(account)
 	pipe := h.store.RDB.Pipeline()
 	records, health := pipe.HGetAll(ctx, redisclient.WebhooksKey(p, account)), pipe.HGetAll(ctx, redisclient.WebhookHealthKey(p, account))
@@ -197,7 +197,7 @@ func (h *Webhooks) Webhooks(ctx context.Context, account signal.AccountID) ([]de
 // is returned has its new revision. KindConflict, "webhook_changed": another change
 // came first, or it is gone; read it again. KindInvalid, "duplicate": another webhook has
 // the new URL.
-func (h *Webhooks) ChangeWebhook(ctx context.Context, w delivery.Webhook, clearHealth bool) (delivery.Webhook, error) {
+func (h *Store) ChangeWebhook(ctx context.Context, w delivery.Webhook, clearHealth bool) (delivery.Webhook, error) {
 	if before, err := decodeWebhook(w.Account, w.ID, []byte(w.Revision)); err == nil && before.URL != w.URL {
 		if _, err := h.checkURL(ctx, &w); err != nil {
 			return delivery.Webhook{}, err
@@ -258,7 +258,7 @@ func addWebhook(o *eventlog.Operation, p int, w *delivery.Webhook) (enabled bool
 
 // RemoveWebhook removes a webhook. Its deliveries are found no more, and are erased
 // by EraseWebhooks. KindNotFound: the account has none of that name.
-func (h *Webhooks) RemoveWebhook(ctx context.Context, account signal.AccountID, id signal.WebhookID) error {
+func (h *Store) RemoveWebhook(ctx context.Context, account signal.AccountID, id signal.WebhookID) error {
 	p := h.store.Partition(account)
 	for range webhookTries {
 		record, err := h.store.RDB.HGet(ctx, redisclient.WebhooksKey(p, account), string(id)).Result()
@@ -295,7 +295,7 @@ func statusOfRecord(record string) delivery.WebhookStatus {
 
 // AccountsWithWebhooks returns the accounts of partition p that have webhooks; some
 // may have none any more.
-func (h *Webhooks) AccountsWithWebhooks(ctx context.Context, p int) ([]signal.AccountID, error) {
+func (h *Store) AccountsWithWebhooks(ctx context.Context, p int) ([]signal.AccountID, error) {
 	seen := map[string]bool{}
 	for cursor := uint64(0); ; {
 		found, next, err := h.store.RDB.SScan(ctx, redisclient.WebhookAccountsKey(p), cursor, "", 1000).Result()
@@ -318,12 +318,12 @@ func (h *Webhooks) AccountsWithWebhooks(ctx context.Context, p int) ([]signal.Ac
 
 // LastEvent returns the position of the newest event of partition p; zero if there is
 // none.
-func (h *Webhooks) LastEvent(ctx context.Context, p int) (signal.Position, error) {
+func (h *Store) LastEvent(ctx context.Context, p int) (signal.Position, error) {
 	return h.store.LastEvent(ctx, p)
 }
 
 // WebhookStats counts webhooks and pending deliveries of all partitions.
-func (h *Webhooks) WebhookStats(ctx context.Context) (delivery.WebhookStats, error) {
+func (h *Store) WebhookStats(ctx context.Context) (delivery.WebhookStats, error) {
 	var stats delivery.WebhookStats
 	counts, due := make([]*redis.SliceCmd, h.store.Partitions()), make([]*redis.ZSliceCmd, h.store.Partitions())
 	pipe := h.store.RDB.Pipeline()

@@ -1,4 +1,4 @@
-package persistence
+package deliveries
 
 import (
 	"fmt"
@@ -159,7 +159,7 @@ func TestABatchSeesItsOwnChanges(t *testing.T) {
 	deliver := func() *eventlog.Operation {
 		e := signal.NewEventID()
 		o := eventlog.NewOperation()
-		addDeliveries(o, b.p, []delivery.EventDeliveries{{Event: e, Body: fmt.Append(nil, e), Deliveries: []delivery.Delivery{testDelivery(w, e, milli(1000))}}})
+		AddDeliveries(o, b.p, []delivery.EventDeliveries{{Event: e, Body: fmt.Append(nil, e), Deliveries: []delivery.Delivery{testDelivery(w, e, milli(1000))}}})
 		return o
 	}
 	remove := eventlog.NewOperation()
@@ -195,7 +195,7 @@ func TestABatchLeavesNothingDueThatHasEnded(t *testing.T) {
 			w, e := b.register(), signal.NewEventID()
 			d := testDelivery(w, e, milli(1000))
 			made, ended := eventlog.NewOperation(), eventlog.NewOperation()
-			addDeliveries(made, b.p, []delivery.EventDeliveries{{Event: e, Body: []byte("body"), Deliveries: []delivery.Delivery{d}}})
+			AddDeliveries(made, b.p, []delivery.EventDeliveries{{Event: e, Body: []byte("body"), Deliveries: []delivery.Delivery{d}}})
 			end(b, ended, w, d)
 			carryOutTogether(t, b.rdb, b.p, made, ended)
 			for _, o := range []*eventlog.Operation{made, ended} {

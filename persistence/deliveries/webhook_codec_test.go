@@ -1,4 +1,4 @@
-package persistence
+package deliveries
 
 import (
 	"bytes"
@@ -15,7 +15,6 @@ import (
 )
 
 const (
-	codecAccount  = signal.AccountID("acc_01M7YQ1WTVKN9DZNWV9NV456V1")
 	codecWebhook  = signal.WebhookID("whk_01M7YQ1WTVKN9DZNWV9NV456V1")
 	codecDelivery = signal.DeliveryID("dlv_01M7YQ1X7PE2DGEP087XGX6XDW")
 	codecBody     = "12345678901234567890"
@@ -93,11 +92,11 @@ func TestMailCodec(t *testing.T) {
 	for _, want := range []delivery.Mail{{}, {ID: "x", Kind: delivery.MailWebhookFailing, Account: codecAccount, Webhook: codecWebhook,
 		URL: "https://example.com", Since: milli(1), At: milli(2), Error: "status 500", Tries: 3}} {
 		b := appendMail(nil, &want)
-		if got, err := decodeMail(want.ID, b); got != want || err != nil {
+		if got, err := DecodeMail(want.ID, b); got != want || err != nil {
 			t.Errorf("read back as %+v, %v; want %+v", got, err, want)
 		}
 		for n := range b {
-			if got, err := decodeMail("", b[:n]); err == nil {
+			if got, err := DecodeMail("", b[:n]); err == nil {
 				t.Errorf("the first %d bytes are taken for %+v", n, got)
 			}
 		}
@@ -106,11 +105,11 @@ func TestMailCodec(t *testing.T) {
 
 func TestCutMember(t *testing.T) {
 	t.Parallel()
-	if a, w, ok := cutMember(webhookMember(codecAccount, codecWebhook)); a != codecAccount || w != codecWebhook || !ok {
+	if a, w, ok := CutMember(webhookMember(codecAccount, codecWebhook)); a != codecAccount || w != codecWebhook || !ok {
 		t.Errorf("read back as %q, %q, %v", a, w, ok)
 	}
 	for _, bad := range []string{"", "a", " w", "a ", "a b c", "a  b"} {
-		if a, w, ok := cutMember(bad); ok {
+		if a, w, ok := CutMember(bad); ok {
 			t.Errorf("%q is read as %q, %q", bad, a, w)
 		}
 	}
@@ -316,11 +315,11 @@ func FuzzDecodeDelivery(f *testing.F) {
 func FuzzDecodeMail(f *testing.F) {
 	f.Add(appendMail(nil, &delivery.Mail{Kind: delivery.MailWebhookFailing, Account: codecAccount, Webhook: codecWebhook, Since: milli(1), At: milli(2), Tries: 3}))
 	f.Fuzz(func(t *testing.T, value []byte) {
-		m, err := decodeMail("x", value)
+		m, err := DecodeMail("x", value)
 		if err != nil {
 			return
 		}
-		if again, err := decodeMail("x", appendMail(nil, &m)); err != nil || again != m {
+		if again, err := DecodeMail("x", appendMail(nil, &m)); err != nil || again != m {
 			t.Errorf("%q is read as %+v, then %+v, %v", value, m, again, err)
 		}
 	})

@@ -1,4 +1,4 @@
-package persistence
+package deliveries
 
 import (
 	"fmt"
@@ -309,7 +309,7 @@ func (m *hookModel) deleteAccount() {
 		if cursor == "begin" {
 			cursor = ""
 		}
-		cursor, err = m.store.eraseWebhooks(m.Context(), erasingOf{m.p, m.epoch, m.accounts[i]}, cursor)
+		cursor, err = EraseWebhooks(m.Context(), m.store.Client, m.p, m.epoch, m.accounts[i], cursor)
 		m.must("erase webhooks of account", err)
 	}
 	m.webhooks = slices.DeleteFunc(m.webhooks, func(w *modelWebhook) bool { return w.Account == m.accounts[i] })

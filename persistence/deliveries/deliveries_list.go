@@ -1,4 +1,4 @@
-package persistence
+package deliveries
 
 import (
 	"cmp"
@@ -34,7 +34,7 @@ const memberChunk = 1000
 
 // Delivery returns a delivery and what it sends. KindNotFound: the account has no such
 // webhook, or it has no such delivery.
-func (h *Webhooks) Delivery(ctx context.Context, account signal.AccountID, webhook signal.WebhookID, id signal.DeliveryID) (delivery.Delivery, []byte, error) {
+func (h *Store) Delivery(ctx context.Context, account signal.AccountID, webhook signal.WebhookID, id signal.DeliveryID) (delivery.Delivery, []byte, error) {
 	p := h.store.Partition(account)
 	pipe := h.store.RDB.Pipeline()
 	exists, record := pipe.HExists(ctx, redisclient.WebhooksKey(p, account), string(webhook)), pipe.HGet(ctx, redisclient.DeliveriesKey(p, webhook), deliveryField(id))
@@ -61,7 +61,7 @@ func (h *Webhooks) Delivery(ctx context.Context, account signal.AccountID, webho
 
 // PendingDeliveries returns how many deliveries of each of the accounts, which lie in
 // partition p, are pending.
-func (h *Webhooks) PendingDeliveries(ctx context.Context, p int, accounts []signal.AccountID) ([]int, error) {
+func (h *Store) PendingDeliveries(ctx context.Context, p int, accounts []signal.AccountID) ([]int, error) {
 	pipe := h.store.RDB.Pipeline()
 	webhooks := make([]*redis.StringSliceCmd, len(accounts))
 	for i, a := range accounts {
@@ -92,7 +92,7 @@ func (h *Webhooks) PendingDeliveries(ctx context.Context, p int, accounts []sign
 // that q wants, newest first, and how many it wants in all. Of their attempts there is
 // only the last, with its number and response status. A webhook that does not exist
 // has none.
-func (h *Webhooks) Deliveries(ctx context.Context, account signal.AccountID, webhook signal.WebhookID, q delivery.Query) ([]delivery.Delivery, int, error) {
+func (h *Store) Deliveries(ctx context.Context, account signal.AccountID, webhook signal.WebhookID, q delivery.Query) ([]delivery.Delivery, int, error) {
 	p := h.store.Partition(account)
 	var members []string
 	var total int
@@ -140,7 +140,7 @@ func setOf(p int, webhook signal.WebhookID, status delivery.Status) string {
 }
 
 // page returns the members of a page of a set by creation, and its length.
-func (h *Webhooks) page(ctx context.Context, set string, q delivery.Query) ([]string, int, error) {
+func (h *Store) page(ctx context.Context, set string, q delivery.Query) ([]string, int, error) {
 	pipe := h.store.RDB.Pipeline()
 	total := pipe.ZCard(ctx, set)
 	members := pipe.ZRevRange(ctx, set, int64(q.Offset), int64(q.Offset)+int64(q.Limit)-1)
@@ -152,7 +152,7 @@ func (h *Webhooks) page(ctx context.Context, set string, q delivery.Query) ([]st
 
 // pendingPage is page for what is pending, whose own set is by due time: if that is
 // short it is read, else the set of all, newest first, from where the page begins.
-func (h *Webhooks) pendingPage(ctx context.Context, p int, webhook signal.WebhookID, q delivery.Query) ([]string, int, error) {
+func (h *Store) pendingPage(ctx context.Context, p int, webhook signal.WebhookID, q delivery.Query) ([]string, int, error) {
 	pipe := h.store.RDB.Pipeline()
 	count := pipe.ZCard(ctx, redisclient.PendingKey(p, webhook))
 	first := pipe.ZRange(ctx, redisclient.PendingKey(p, webhook), 0, memberChunk-1)
@@ -194,7 +194,7 @@ func (h *Webhooks) pendingPage(ctx context.Context, p int, webhook signal.Webhoo
 }
 
 // newestOf returns the page of members that q wants, by their scores in set.
-func (h *Webhooks) newestOf(ctx context.Context, set string, members []string, q delivery.Query) ([]string, error) {
+func (h *Store) newestOf(ctx context.Context, set string, members []string, q delivery.Query) ([]string, error) {
 	if len(members) == 0 || q.Offset >= len(members) {
 		return nil, nil
 	}
@@ -218,7 +218,7 @@ func (h *Webhooks) newestOf(ctx context.Context, set string, members []string, q
 }
 
 // pendingOf returns those of members that are pending.
-func (h *Webhooks) pendingOf(ctx context.Context, p int, webhook signal.WebhookID, members []string) ([]string, error) {
+func (h *Store) pendingOf(ctx context.Context, p int, webhook signal.WebhookID, members []string) ([]string, error) {
 	if len(members) == 0 {
 		return nil, nil
 	}
@@ -237,7 +237,7 @@ func (h *Webhooks) pendingOf(ctx context.Context, p int, webhook signal.WebhookI
 
 // scanDeliveries is page for a type of events: it passes over the members of all, a
 // chunk at a time.
-func (h *Webhooks) scanDeliveries(ctx context.Context, p int, webhook signal.WebhookID, q delivery.Query) (page []string, total int, err error) {
+func (h *Store) scanDeliveries(ctx context.Context, p int, webhook signal.WebhookID, q delivery.Query) (page []string, total int, err error) {
 	code := codec.CodeOfEvent[q.Type]
 	err = h.eachNewest(ctx, setOf(p, webhook, q.Status), 0, func(members []string) (bool, error) {
 		wanted := slices.DeleteFunc(members, func(m string) bool { return len(m) != memberBytes || m[memberBytes-1] != code })
@@ -258,7 +258,7 @@ func (h *Webhooks) scanDeliveries(ctx context.Context, p int, webhook signal.Web
 
 // eachNewest calls f with the members of a set by creation, newest first but for the
 // first offset ones, until it says false. None comes twice, whatever is added meanwhile.
-func (h *Webhooks) eachNewest(ctx context.Context, set string, offset int64, f func(members []string) (bool, error)) error {
+func (h *Store) eachNewest(ctx context.Context, set string, offset int64, f func(members []string) (bool, error)) error {
 	last := redis.Z{Score: math.Inf(1), Member: ""}
 	for ; ; offset += memberChunk {
 		found, err := h.store.RDB.ZRevRangeWithScores(ctx, set, offset, offset+memberChunk-1).Result()
@@ -282,7 +282,7 @@ func (h *Webhooks) eachNewest(ctx context.Context, set string, offset int64, f f
 // readFronts returns the deliveries behind members, as lists show them. Those that
 // were erased meanwhile are left out; one that cannot be read is logged, too. It says
 // whether the webhook exists.
-func (h *Webhooks) readFronts(ctx context.Context, p int, account signal.AccountID, webhook signal.WebhookID, members []string) (list []delivery.Delivery, exists bool, err error) {
+func (h *Store) readFronts(ctx context.Context, p int, account signal.AccountID, webhook signal.WebhookID, members []string) (list []delivery.Delivery, exists bool, err error) {
 	list = make([]delivery.Delivery, 0, len(members))
 	args := make([]any, 1, 1+len(members))
 	args[0] = deliveryFront

@@ -1,4 +1,4 @@
-package persistence
+package deliveries
 
 import (
 	"errors"
@@ -316,10 +316,9 @@ func TestWebhooksWithoutRedis(t *testing.T) {
 			_, _, err := b.hooks.DueDeliveries(ctx, b.p, b.account, w.ID, milli(9), 9, nil)
 			return err
 		},
-		"mails":         func() error { _, _, err := b.hooks.DueMails(ctx, b.p, milli(9), 9); return err },
-		"prune":         func() error { _, err := b.hooks.PruneDeliveries(ctx, b.p, b.epoch, w.ID, time.Hour, 1, 0); return err },
-		"erase":         func() error { _, err := b.hooks.EraseWebhooks(ctx, b.p, b.epoch); return err },
-		"erase account": func() error { _, err := b.store.EraseStep(ctx, b.p, b.epoch); return err },
+		"mails": func() error { _, _, err := b.hooks.DueMails(ctx, b.p, milli(9), 9); return err },
+		"prune": func() error { _, err := b.hooks.PruneDeliveries(ctx, b.p, b.epoch, w.ID, time.Hour, 1, 0); return err },
+		"erase": func() error { _, err := b.hooks.EraseWebhooks(ctx, b.p, b.epoch); return err },
 	}
 	for name, call := range calls {
 		if err := call(); signal.KindOf(err) != signal.KindUnavailable || errors.Is(err, errNoWebhook) {

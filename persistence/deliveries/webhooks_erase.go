@@ -1,4 +1,4 @@
-package persistence
+package deliveries
 
 import (
 	"cmp"
@@ -70,7 +70,7 @@ func dropDeliveries(ctx context.Context, c *redisclient.Client, p int, epoch int
 // them, the oldest ones while all records take more than keepBytes of Redis' memory (0:
 // any), else those that ended longer ago than retention. It reports whether it is to be
 // called again at once. KindConflict: another epoch holds the partition.
-func (h *Webhooks) PruneDeliveries(ctx context.Context, p int, epoch int64, webhook signal.WebhookID, retention time.Duration,
+func (h *Store) PruneDeliveries(ctx context.Context, p int, epoch int64, webhook signal.WebhookID, retention time.Duration,
 	keep int, keepBytes int64) (more bool, err error) {
 	ended := []string{redisclient.SucceededKey(p, webhook), redisclient.FailedKey(p, webhook)}
 	pipe := h.store.RDB.Pipeline()
@@ -108,7 +108,7 @@ func (h *Webhooks) PruneDeliveries(ctx context.Context, p int, epoch int64, webh
 }
 
 // bytesOf estimates the memory that Redis uses for a key.
-func (h *Webhooks) bytesOf(ctx context.Context, key string) (int64, error) {
+func (h *Store) bytesOf(ctx context.Context, key string) (int64, error) {
 	used, err := h.store.RDB.MemoryUsage(ctx, key, usageSamples).Result()
 	if refusal, ok := errors.AsType[redis.Error](err); ok && !errors.Is(refusal, redis.Nil) {
 		used, err = h.store.RDB.MemoryUsage(ctx, key).Result() // the in-process store takes no samples
@@ -123,7 +123,7 @@ func (h *Webhooks) bytesOf(ctx context.Context, key string) (int64, error) {
 }
 
 // oldest returns the first n members of several sets together.
-func (h *Webhooks) oldest(ctx context.Context, sets []string, n int) ([]string, error) {
+func (h *Store) oldest(ctx context.Context, sets []string, n int) ([]string, error) {
 	var all []redis.Z
 	for _, set := range sets {
 		found, err := h.store.RDB.ZRangeWithScores(ctx, set, 0, int64(n)-1).Result()
@@ -144,7 +144,7 @@ func (h *Webhooks) oldest(ctx context.Context, sets []string, n int) ([]string, 
 
 // pruneBefore drops the deliveries in set, which is by creation, that ended until
 // limit: those that were created later have not, and a few may have ended much later.
-func (h *Webhooks) pruneBefore(ctx context.Context, p int, epoch int64, webhook signal.WebhookID, set string, limit time.Time) error {
+func (h *Store) pruneBefore(ctx context.Context, p int, epoch int64, webhook signal.WebhookID, set string, limit time.Time) error {
 	until := codec.MilliOf(limit)
 	for kept := 0; ; {
 		members, err := h.store.RDB.ZRangeByScore(ctx, set, &redis.ZRangeBy{Min: "-inf", Max: strconv.FormatInt(until, 10),
@@ -166,7 +166,7 @@ func (h *Webhooks) pruneBefore(ctx context.Context, p int, epoch int64, webhook 
 // EraseWebhooks drops a chunk of the deliveries that removed webhooks of partition p
 // have left, and says whether there may be more. KindConflict: another epoch holds the
 // partition.
-func (h *Webhooks) EraseWebhooks(ctx context.Context, p int, epoch int64) (more bool, err error) {
+func (h *Store) EraseWebhooks(ctx context.Context, p int, epoch int64) (more bool, err error) {
 	// Not WITHVALUES, which the server inside a process answers in a form of its own.
 	found, err := h.store.RDB.HRandField(ctx, redisclient.WebhooksEraseKey(p), 1).Result()
 	if err != nil {
@@ -212,9 +212,9 @@ func eraseWebhook(ctx context.Context, c *redisclient.Client, p int, epoch int64
 	return nil
 }
 
-// eraseWebhooks removes the webhooks of a deleted account and drops a chunk of their
+// EraseWebhooks removes the webhooks of a deleted account and drops a chunk of their
 // deliveries.
-func eraseWebhooks(ctx context.Context, c *redisclient.Client, p int, epoch int64, account signal.AccountID, cursor string) (string, error) {
+func EraseWebhooks(ctx context.Context, c *redisclient.Client, p int, epoch int64, account signal.AccountID, cursor string) (string, error) {
 	if cursor == "" {
 		keys := []string{redisclient.WebhooksKey(p, account), redisclient.WebhookHealthKey(p, account), redisclient.WebhookStatsKey(p), redisclient.WebhooksEraseKey(p),
 			redisclient.WebhooksDueKey(p), redisclient.WebhookAccountsKey(p)}
@@ -236,15 +236,15 @@ func eraseWebhooks(ctx context.Context, c *redisclient.Client, p int, epoch int6
 	return redisclient.CursorText(next), nil
 }
 
-// eraseMails erases the mails to the account that are still to be sent.
-func eraseMails(ctx context.Context, c *redisclient.Client, p int, account signal.AccountID, cursor string) (string, error) {
+// EraseMails erases the mails to the account that are still to be sent.
+func EraseMails(ctx context.Context, c *redisclient.Client, p int, account signal.AccountID, cursor string) (string, error) {
 	found, next, err := c.RDB.HScan(ctx, redisclient.MailRecordsKey(p), redisclient.ScanCursor(cursor), "", redisclient.EraseChunk).Result()
 	if err != nil {
 		return "", err
 	}
 	var ids []string
 	for i := 0; i+1 < len(found); i += 2 { // identifier and record
-		m, err := decodeMail(found[i], []byte(found[i+1]))
+		m, err := DecodeMail(found[i], []byte(found[i+1]))
 		if err != nil {
 			c.Log.Error("a mail is not readable", "component", "persistence", "partition", p, "err", err)
 			continue

@@ -1,4 +1,4 @@
-package persistence
+package deliveries
 
 import (
 	"context"
@@ -35,19 +35,19 @@ var (
 // RetryDelivery makes a failed delivery pending for one attempt, due at once, and
 // tells the owner. It returns the delivery as it is then. KindNotFound: there is none.
 // KindConflict, "delivery_not_failed".
-func (h *Webhooks) RetryDelivery(ctx context.Context, account signal.AccountID, webhook signal.WebhookID, id signal.DeliveryID) (delivery.Delivery, error) {
+func (h *Store) RetryDelivery(ctx context.Context, account signal.AccountID, webhook signal.WebhookID, id signal.DeliveryID) (delivery.Delivery, error) {
 	return h.changeByHand(ctx, account, webhook, id, retryFailed, redisclient.FailedKey, errNotFailed)
 }
 
 // CancelDelivery lets a pending delivery fail with the error signal.DeliveryCancelled,
 // and tells the owner. It returns the delivery as it is then. KindNotFound: there is
 // none. KindConflict, "delivery_not_pending".
-func (h *Webhooks) CancelDelivery(ctx context.Context, account signal.AccountID, webhook signal.WebhookID, id signal.DeliveryID) (delivery.Delivery, error) {
+func (h *Store) CancelDelivery(ctx context.Context, account signal.AccountID, webhook signal.WebhookID, id signal.DeliveryID) (delivery.Delivery, error) {
 	return h.changeByHand(ctx, account, webhook, id, cancelPending, redisclient.PendingKey, errNotPending)
 }
 
 // changeByHand changes one delivery, which must be in the set.
-func (h *Webhooks) changeByHand(ctx context.Context, account signal.AccountID, webhook signal.WebhookID, id signal.DeliveryID, c shift,
+func (h *Store) changeByHand(ctx context.Context, account signal.AccountID, webhook signal.WebhookID, id signal.DeliveryID, c shift,
 	set func(int, signal.WebhookID) string, refusal error) (delivery.Delivery, error) {
 	d, _, err := h.Delivery(ctx, account, webhook, id)
 	if err != nil {
@@ -75,7 +75,7 @@ func (h *Webhooks) changeByHand(ctx context.Context, account signal.AccountID, w
 // once, and tells the owner. It returns how many they are; for a dry run, how many
 // they would be. KindNotFound: there is no such webhook. After another error some of
 // them may be pending.
-func (h *Webhooks) RetryDeliveries(ctx context.Context, account signal.AccountID, webhook signal.WebhookID, q delivery.RetryQuery) (int, error) {
+func (h *Store) RetryDeliveries(ctx context.Context, account signal.AccountID, webhook signal.WebhookID, q delivery.RetryQuery) (int, error) {
 	p := h.store.Partition(account)
 	if err := h.exists(ctx, p, account, webhook); err != nil {
 		return 0, err
@@ -111,7 +111,7 @@ func (h *Webhooks) RetryDeliveries(ctx context.Context, account signal.AccountID
 // CancelDeliveries lets all pending deliveries of a webhook fail, as CancelDelivery
 // does, and returns how many they were. KindNotFound: there is no such webhook. After
 // another error some of them may have failed.
-func (h *Webhooks) CancelDeliveries(ctx context.Context, account signal.AccountID, webhook signal.WebhookID) (int, error) {
+func (h *Store) CancelDeliveries(ctx context.Context, account signal.AccountID, webhook signal.WebhookID) (int, error) {
 	p := h.store.Partition(account)
 	if err := h.exists(ctx, p, account, webhook); err != nil {
 		return 0, err
@@ -132,10 +132,10 @@ func (h *Webhooks) CancelDeliveries(ctx context.Context, account signal.AccountI
 }
 
 // untilNow is the end of a range of scores by creation that has all that there is now.
-func (h *Webhooks) untilNow() string { return codec.MilliText(h.store.Now().Add(clockSlack)) }
+func (h *Store) untilNow() string { return codec.MilliText(h.store.Now().Add(clockSlack)) }
 
 // exists returns KindNotFound if the account has no such webhook.
-func (h *Webhooks) exists(ctx context.Context, p int, account signal.AccountID, webhook signal.WebhookID) error {
+func (h *Store) exists(ctx context.Context, p int, account signal.AccountID, webhook signal.WebhookID) error {
 	found, err := h.store.RDB.HExists(ctx, redisclient.WebhooksKey(p, account), string(webhook)).Result()
 	if err != nil {
 		return redisclient.Unavailable(fmt.Errorf("look for webhook: %w", err))
@@ -148,7 +148,7 @@ func (h *Webhooks) exists(ctx context.Context, p int, account signal.AccountID, 
 
 // shiftAll changes members by hand, a chunk at a time, and returns how many it has
 // changed: the others were not in the state from any more.
-func (h *Webhooks) shiftAll(ctx context.Context, p int, account signal.AccountID, webhook signal.WebhookID, c shift, members []string) (int, error) {
+func (h *Store) shiftAll(ctx context.Context, p int, account signal.AccountID, webhook signal.WebhookID, c shift, members []string) (int, error) {
 	changed := 0
 	for len(members) > 0 {
 		chunk := members[:min(len(members), shiftChunk)]
@@ -170,7 +170,7 @@ func (h *Webhooks) shiftAll(ctx context.Context, p int, account signal.AccountID
 // eachOldest calls f with the members of a set by creation, oldest first, between two
 // scores, a chunk at a time. None comes twice, even if f takes them out of the set and
 // somebody puts them back.
-func (h *Webhooks) eachOldest(ctx context.Context, set, least, most string, f func(members []string) error) error {
+func (h *Store) eachOldest(ctx context.Context, set, least, most string, f func(members []string) error) error {
 	last := redis.Z{Score: math.Inf(-1), Member: ""}
 	for offset := int64(0); ; {
 		found, err := h.store.RDB.ZRangeByScoreWithScores(ctx, set, &redis.ZRangeBy{Min: least, Max: most, Offset: offset, Count: memberChunk}).Result()
