@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"sync"
 	"testing"
@@ -110,6 +111,27 @@ func TestCommandsOfScript(t *testing.T) {
 		int(cmdRPush): "RPUSH", int(cmdLTrim): "LTRIM"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("commands (-go +lua):\n%s", diff)
+	}
+	numbers := func(source, pattern string) (list []int) {
+		for _, m := range regexp.MustCompile(pattern).FindAllStringSubmatch(source, -1) {
+			n, _ := strconv.Atoi(m[1])
+			list = append(list, n)
+		}
+		slices.Sort(list)
+		return slices.Compact(list)
+	}
+	steps := []int{int(CmdDue), int(CmdDeliver), int(CmdBody), int(CmdOutcome), int(CmdShift), int(CmdUndue)}
+	if diff := cmp.Diff(steps, numbers(deliveriesSource, `steps\[(\d+)\] = function`)); diff != "" {
+		t.Errorf("steps about deliveries (-go +lua):\n%s", diff)
+	}
+	guards := []int{int(GuardFieldExists), int(GuardFieldIs), int(guardKeyIs), int(guardFieldAbsent), int(guardKeyAbsent), int(guardKeyExists),
+		int(GuardMember), int(GuardLengthBelow), int(guardSequence)}
+	if diff := cmp.Diff(guards, numbers(appendSource, `kind == (\d+)`)); diff != "" {
+		t.Errorf("guards (-go +lua):\n%s", diff)
+	}
+	machine := []int{int(cmdEvent), int(cmdRecord), int(CmdDue)}
+	if diff := cmp.Diff(machine, numbers(appendSource, `code (?:==|>=) (\d+)`)); diff != "" {
+		t.Errorf("other commands (-go +lua):\n%s", diff)
 	}
 }
 

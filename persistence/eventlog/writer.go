@@ -19,10 +19,14 @@ import (
 	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 )
 
+//go:embed scripts/deliveries.lua
+var deliveriesSource string
+
 //go:embed scripts/append.lua
 var appendSource string
 
-var appendScript = redis.NewScript(appendSource)
+// appendScript is one script of two files: a batch may have steps about deliveries.
+var appendScript = redis.NewScript(deliveriesSource + appendSource)
 
 // Limits of a writer.
 const (
