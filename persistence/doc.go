@@ -1,11 +1,25 @@
 // Package persistence keeps what the service knows in Redis. Nothing else imports
 // the Redis client.
 //
+// Store is the connection and the records that most callers need, each kind of which has a
+// package of its own:
+//
+//	redis        the client, replies, faults, waits for replicas, the names of keys
+//	codec        the bytes of what one change stores together
+//	eventlog     operations, the log and its tail, trimming, leases, nodes
+//	credentials  accounts, keys, sessions, locks of logins
+//	signals      reading signals back, and the runs that are due
+//	requests     replies to repeat, rates of callers
+//	deliveries   webhooks, deliveries, mails
+//	jobs, schedules, market
+//
+// Here is what spans them: the erasing of accounts, the gauges, the embedded server.
+//
 // # Keys
 //
 // The part in braces is the hash tag: keys with the same tag lie in one slot of a
 // Redis Cluster, so that one script may touch them. NN is the partition of the
-// account, from Store.Partition. keys.go makes the names; a test compares.
+// account, from Store.Partition. redis/keys.go makes the names; a test compares.
 //
 //	key                           type    content                                              lifetime
 //	{pNN}:events                  stream  event log: h = routing fields packed, d = payload    1 h and 1 M entries, see Trimmer
@@ -58,8 +72,8 @@
 //	{limit:CLASS:WHO}             string  a token bucket                                       until it is full
 //	{node}:installation           hash    what was fixed at first start                        for ever
 //	{node}:live                   zset    nodes by the time until which they are live          as announced
-//	market:ticks                  stream  prices as anybody gives them                         15 min and 1 M
-//	market:bars                   stream  bars as they come in, from anybody                   until they are stored
+//	market:ticks                  stream  prices as clients give them                         15 min and 1 M
+//	market:bars                   stream  bars as clients give them                   until they are stored
 //	{market}:ticks                stream  prices of the feeder's sources, from it alone        15 min and 1 M
 //	{market}:closed               stream  bars that were closed                                15 min
 //	{market}:bars:TF:ASSET        zset    bars of an asset and timeframe by time               the newest 1,500
@@ -80,20 +94,20 @@
 //
 // Log appends what a signal.Change names by one script: all of it or nothing, and
 // once, however often it must be sent. The position of an event is its entry's id,
-// and its time: milliseconds of Redis' clock, ascending. What a caller was told
+// and its time: milliseconds of Redis' clock, ascending. What a caller was answered
 // survives the end of any process of ours, and of Redis as far as its append-only
-// file does. What a caller was not told may have happened or not, but not twice.
+// file does. What a caller was not answered may have happened or not, but not twice.
 //
-// With Options.WaitReplicas what a caller was told survives the loss of the master,
+// With Options.WaitReplicas what a caller was answered survives the loss of the master,
 // too, if one of so many replicas takes its place: every change that is answered
 // (Log, accounts, keys, sessions, jobs, replies) waits for them, and so do a kept reply
-// and a refusal, which may tell of a change that nobody waited for. Without enough
+// and a refusal, which may show a change that was not waited for. Without enough
 // replicas the answer is KindUnavailable, although the change may stand; credentials
 // that were to end are refused by this master from then on. Not waited for: failed
 // logins and their locks, leases, positions, prices, bars and news, and what is
 // only read, such as lists and the events that Tail gives.
 //
-// Tail gives every node all events in their order, once, and says so where it cannot.
+// Tail gives every node all events in their order, once, and reports where it cannot.
 // The engine of a partition's owner reads the same log from its stored position,
 // after which it may see events again. Trimming waits for it. Where Redis has lost events
 // that it had acknowledged, Tail.OnRollback reports it, and the owner begins again under
@@ -106,6 +120,6 @@
 //
 // Stored values begin with a version and are read by this one only: a later version
 // will read the one before it. An entry that cannot be read is logged and passed
-// over, so that one bad record stops nobody. It is not removed: what is to be done at a
+// over, so that one bad record stops no other. It is not removed: what is to be done at a
 // time is read again later.
 package persistence
