@@ -202,7 +202,11 @@ func TestNothingIsAcknowledgedThatReplicasLack(t *testing.T) {
 				replicas[0].InStep(master)
 				replicas[0].Pause()
 			}
-			eachChange(t, master, c.demanded, 0, func(a acknowledged, plain *Store, err error) {
+			timeout := time.Duration(0) // the default, where it runs out
+			if c.want {
+				timeout = 20 * time.Second
+			}
+			eachChange(t, master, c.demanded, timeout, func(a acknowledged, plain *Store, err error) {
 				switch {
 				case c.want && err != nil:
 					t.Errorf("%s: %v", a.name, err)
