@@ -21,14 +21,6 @@ import (
 	"github.com/agentsignal/agentsignal/persistence/signals"
 )
 
-func set(members ...string) map[string]bool {
-	m := map[string]bool{}
-	for _, s := range members {
-		m[s] = true
-	}
-	return m
-}
-
 func zAt(at time.Time, member string) redis.Z {
 	return redis.Z{Score: float64(at.UnixMilli()), Member: member}
 }

@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
@@ -16,7 +15,6 @@ import (
 	"github.com/agentsignal/agentsignal/persistence/jobs"
 	"github.com/agentsignal/agentsignal/persistence/market"
 	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
-	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
 // newMarketBench returns a market on a server of the test's own, with the epoch of
@@ -63,18 +61,9 @@ func wantPostponed(t *testing.T, s *Store, key, member string, until time.Time) 
 
 // jobBench is a store with a log, for the tests of jobs.
 type jobBench struct {
-	t      *testing.T
-	server *redistest.Server
-	store  *Store
-	log    *eventlog.Log
-}
-
-func newJobBench(t *testing.T, partitions int) *jobBench {
-	t.Helper()
-	t.Parallel()
-	r := redistest.New(t)
-	s := openStore(t, Options{URL: r.URL(), Partitions: partitions})
-	return &jobBench{t: t, server: r, store: s, log: openLog(t, s, eventlog.LogOptions{})}
+	t     *testing.T
+	store *Store
+	log   *eventlog.Log
 }
 
 // jobs returns the jobs as the named node sees them.
@@ -122,58 +111,9 @@ func (b *jobBench) complete(job signal.Job) (*signal.Signal, error) {
 	return s, err
 }
 
-func (b *jobBench) fail(job signal.Job, kept time.Duration) error {
-	now := b.store.Now()
-	job.Status, job.Error = signal.JobFailed, &signal.RunError{Code: signal.DataUnavailable, Message: "no source knows NOSUCH", RetryAfter: 2 * time.Second}
-	job.CompletedAt, job.ExpiresAt = now, now.Add(kept).Truncate(time.Millisecond)
-	_, err := b.log.Append(b.t.Context(), signal.Change{Account: job.Request.Account, Job: &job, Events: []signal.Event{
-		{Type: signal.AgentFailed, Agent: "trading", Run: job.Run, Data: []byte(`{}`)}}})
-	return err
-}
-
 func testJobSignal(job signal.Job, now time.Time) *signal.Signal {
 	return &signal.Signal{ID: signal.NewSignalID(), Account: job.Request.Account, Agent: "trading", Run: job.Run, Asset: "BTC",
 		Strategy: "momentum", Timeframe: signal.H1, Risk: signal.MediumRisk, Direction: signal.Short, Confidence: 0.4372,
 		FirstConfidence: 0.4372, Levels: &signal.Levels{Entry: 100.5, Stop: 101, Target: 99.75},
 		Metadata: json.RawMessage(`{"indicators":["x"],"reasoning":"y"}`), CreatedAt: now, ExpiresAt: now.Add(time.Hour), Sequence: 1}
-}
-
-func FuzzDecodeJob(f *testing.F) {
-	now := time.UnixMilli(1795253400123).UTC()
-	job := newTestJob(signal.NewAccountID(), now)
-	request := string(codec.AppendJobRequest(nil, &job))
-	job.ExpiresAt = now.Add(time.Hour)
-	job.Error = &signal.RunError{Code: signal.Timeout, Message: "slow", Retryable: true}
-	f.Add("error 2", "1795253400123", request, "1795253400123-0 "+string(codec.AppendJobOutcome(nil, &job)))
-	job.Error, job.Signal = nil, testJobSignal(job, now)
-	f.Add("completed 1", "1795253400123", request, "1795253400123-4 "+string(codec.AppendJobOutcome(nil, &job)))
-	f.Add("queued 0", "", request, "")
-	scan := job
-	scan.Kind, scan.Assets, scan.Signal, scan.Result = signal.JobScan, []string{"BTC", "ETH"}, nil, []byte(`{"ranked":[]}`)
-	f.Add("completed 1", "1795253400123", string(codec.AppendJobRequest(nil, &scan)), "1795253400123-4 "+string(codec.AppendJobOutcome(nil, &scan)))
-	f.Add("", "x", "\x01", "-")
-	f.Fuzz(func(t *testing.T, state, started, request, outcome string) {
-		got, err := codec.DecodeJob("job_1", state, started, request, outcome)
-		if err != nil {
-			return
-		}
-		// What can be read can be written, and is the same then.
-		again := string(codec.AppendJobRequest(nil, &got))
-		var end string
-		if got.Status == signal.JobCompleted || got.Status == signal.JobFailed {
-			at, _, _ := codec.CutStamp([]byte(outcome))
-			if got.Signal != nil {
-				got.Signal.CreatedAt = at.Time()
-			}
-			end = at.String() + " " + string(codec.AppendJobOutcome(nil, &got))
-		}
-		twice, err := codec.DecodeJob("job_1", codec.JobStateText(got.Status, got.Attempt), started, again, end)
-		if err != nil {
-			t.Fatalf("read again: %v", err)
-		}
-		opts := cmp.Comparer(func(a, b float64) bool { return a == b || a != a && b != b })
-		if diff := cmp.Diff(got, twice, opts); diff != "" {
-			t.Fatal("job (-first +second):\n" + diff)
-		}
-	})
 }

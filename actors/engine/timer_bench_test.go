@@ -37,7 +37,7 @@ type funcTimer struct {
 	c           *cell
 	incarnation uint32
 	message     any
-	prev, next  *funcTimer // the other timers of the actor
+	_, _        *funcTimer // the other timers of the actor, for their size
 }
 
 func (e *funcTimer) fire() { e.c.post(&outcome{incarnation: e.incarnation, message: e.message}) }

@@ -211,9 +211,7 @@ func (a *assetActor) replay(upTo int64) ([]marketdata.Tick, prices.Filter) {
 			f.Begin(t, bars[next-1].CloseTime, bars[next-1].Close, prices.BarLimit(prices.M1, record.Speed))
 		}
 		passed, _ := f.Take(t, atr)
-		for _, p := range passed {
-			list = append(list, p)
-		}
+		list = append(list, passed...)
 	}
 	return list, f
 }

@@ -49,16 +49,6 @@ func openLog(t *testing.T, s *eventlog.Store, o eventlog.LogOptions) *eventlog.L
 	return l
 }
 
-// append stores c, which must succeed.
-func (b *logBench) append(c signal.Change) signal.Position {
-	b.Helper()
-	p, err := b.log.Append(b.Context(), c)
-	if err != nil {
-		b.Fatalf("Append: %v", err)
-	}
-	return p
-}
-
 // eventsOf returns the event log of the account's partition.
 func (b *logBench) eventsOf(account signal.AccountID) []signal.Event {
 	b.Helper()

@@ -87,23 +87,6 @@ func noted(account signal.AccountID, text string) signal.Change {
 	return signal.Change{Account: account, Events: []signal.Event{{Type: signal.SystemNotification, Data: []byte(text)}}}
 }
 
-// leaseStore opens a store with 4 partitions on a server of the test's own.
-func leaseStore(t *testing.T) (*Store, *redistest.Server) {
-	t.Helper()
-	server := redistest.New(t)
-	return openStore(t, redisclient.Options{URL: server.URL(), Partitions: 4}), server
-}
-
-// take takes a lease that must be free.
-func take(t *testing.T, s *Store, p int, node string, ttl time.Duration) int64 {
-	t.Helper()
-	epoch, owner, err := s.TakeLease(t.Context(), p, node, ttl)
-	if err != nil || epoch == 0 {
-		t.Fatalf("%s takes partition %d: epoch %d, owner %q, %v", node, p, epoch, owner, err)
-	}
-	return epoch
-}
-
 func wantKind(t *testing.T, what string, err error, want signal.Kind) {
 	t.Helper()
 	if err == nil || signal.KindOf(err) != want {
