@@ -43,6 +43,7 @@ const (
 	longText = 0x7f // the length follows as a varint
 )
 
+// AppendText appends s: a word of the dictionary by its number, any other text in full.
 func AppendText(b []byte, s string) []byte {
 	if code, ok := codeOfWord[s]; ok {
 		return append(b, wordBit|code)
@@ -100,6 +101,7 @@ func Decode(b []byte) Decoder {
 	return Decoder{B: b[1:]}
 }
 
+// Fail records err, unless an earlier error is recorded, and ends the decoding.
 func (d *Decoder) Fail(err error) {
 	if d.Err == nil {
 		d.Err = err
@@ -107,6 +109,7 @@ func (d *Decoder) Fail(err error) {
 	d.B = nil
 }
 
+// Take returns the next n bytes, which lie in the value; nil and ErrShort if it is shorter.
 func (d *Decoder) Take(n int) []byte {
 	if n > len(d.B) || n < 0 {
 		d.Fail(ErrShort)
@@ -117,6 +120,7 @@ func (d *Decoder) Take(n int) []byte {
 	return v
 }
 
+// Byte returns the next byte.
 func (d *Decoder) Byte() byte {
 	if v := d.Take(1); v != nil {
 		return v[0]
@@ -131,6 +135,7 @@ func (d *Decoder) float() float64 {
 	return 0
 }
 
+// Uvarint returns the next unsigned varint.
 func (d *Decoder) Uvarint() uint64 {
 	v, n := binary.Uvarint(d.B)
 	if n <= 0 {
@@ -141,6 +146,7 @@ func (d *Decoder) Uvarint() uint64 {
 	return v
 }
 
+// Varint returns the next signed varint.
 func (d *Decoder) Varint() int64 {
 	v, n := binary.Varint(d.B)
 	if n <= 0 {
@@ -182,7 +188,7 @@ func (d *Decoder) ID(prefix string) string {
 	switch kind := d.Byte(); kind {
 	case IdULID:
 		if raw := d.Take(16); raw != nil {
-			return UlidText(prefix, [16]byte(raw))
+			return ULIDText(prefix, [16]byte(raw))
 		}
 	case idText:
 		return string(d.TextBytes(d.Byte()))
@@ -213,10 +219,10 @@ func (d *Decoder) StoredID() []byte {
 // crockford is the alphabet of ULIDs.
 const crockford = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 
-// UlidText returns prefix and the 26 characters of a ULID: 2 bits of nothing, then
+// ULIDText returns prefix and the 26 characters of a ULID: 2 bits of nothing, then
 // 5 bits a character. Decoding makes several of these an event, so it is done
 // without the library's second string.
-func UlidText(prefix string, raw [16]byte) string {
+func ULIDText(prefix string, raw [16]byte) string {
 	var text [32]byte
 	n := copy(text[:], prefix)
 	high, low := binary.BigEndian.Uint64(raw[:8]), binary.BigEndian.Uint64(raw[8:])
@@ -236,6 +242,7 @@ func (d *Decoder) Time() time.Time {
 	return time.Time{}
 }
 
+// AppendStrings appends the number of strings in list and each of them.
 func AppendStrings(b []byte, list []string) []byte {
 	b = binary.AppendUvarint(b, uint64(len(list)))
 	for _, s := range list {
@@ -301,6 +308,7 @@ func ParseDigits(b []byte) (int64, bool) {
 	return n, true
 }
 
+// TimeOfMilli returns the time ms milliseconds after 1970, in UTC.
 func TimeOfMilli(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
 
 // MilliOf returns t as it is stored: 0 for the zero time and all before 1970.
@@ -309,8 +317,11 @@ func MilliOf(t time.Time) int64 { return max(t.UnixMilli(), 0) }
 // DueMilli is MilliOf for times that nothing may come before: rounded up.
 func DueMilli(t time.Time) int64 { return MilliOf(t.Add(time.Millisecond - 1)) }
 
+// MilliText returns MilliOf(t) in decimal.
 func MilliText(t time.Time) string { return strconv.FormatInt(MilliOf(t), 10) }
-func DueText(t time.Time) string   { return strconv.FormatInt(DueMilli(t), 10) }
+
+// DueText returns DueMilli(t) in decimal.
+func DueText(t time.Time) string { return strconv.FormatInt(DueMilli(t), 10) }
 
 // Text returns b as a string without a copy. Nobody may change b from then on: it
 // was just made here, or belongs to a change, whose values never change.

@@ -23,9 +23,10 @@ func OpenField(id signal.SignalID) string {
 	return string(id)
 }
 
+// SignalOfField is the inverse of OpenField.
 func SignalOfField(field []byte) signal.SignalID {
 	if len(field) == 16 {
-		return signal.SignalID(UlidText("sig_", [16]byte(field)))
+		return signal.SignalID(ULIDText("sig_", [16]byte(field)))
 	}
 	return signal.SignalID(field)
 }

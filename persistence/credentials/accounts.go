@@ -186,8 +186,8 @@ func (s *Store) DeleteAccount(ctx context.Context, id signal.AccountID, now time
 	for {
 		deleted, err := s.Change(ctx, redisclient.ConfirmAuthKey(), accountDeleteScript,
 			[]string{redisclient.AccountKey(id), redisclient.AccountsKey(), redisclient.EmailKey(a.Email), redisclient.LockKey(credential.DigestOf(a.Email).String()),
-				redisclient.ApiKeysOfKey(id), redisclient.SessionsOfKey(id), redisclient.OutboxKey()},
-			string(id), encodeAnnouncement(event), now.UnixMilli(), redisclient.ApiKeyKey(""), redisclient.SessionKey(""), redisclient.RefreshKey(""), sessionsAtOnce)
+				redisclient.APIKeysOfKey(id), redisclient.SessionsOfKey(id), redisclient.OutboxKey()},
+			string(id), encodeAnnouncement(event), now.UnixMilli(), redisclient.APIKeyKey(""), redisclient.SessionKey(""), redisclient.RefreshKey(""), sessionsAtOnce)
 		switch {
 		case redisclient.Stands(err) && deleted.Val() == int64(1):
 			return append(events, event), credentialError("delete account", err)

@@ -283,7 +283,7 @@ func TestDeleteAccountLeavesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	slices.Sort(left)
-	wantLeft := []string{redisclient.AccountKey(b.ID), redisclient.AccountsKey(), redisclient.ApiKeyKey(staysKey.String()), redisclient.EmailKey(b.Email), redisclient.ApiKeysOfKey(b.ID),
+	wantLeft := []string{redisclient.AccountKey(b.ID), redisclient.AccountsKey(), redisclient.APIKeyKey(staysKey.String()), redisclient.EmailKey(b.Email), redisclient.APIKeysOfKey(b.ID),
 		redisclient.RefreshKey(stays.Locator.String()), redisclient.SessionKey(stays.ID), redisclient.SessionsOfKey(b.ID)}
 	slices.Sort(wantLeft)
 	if d := cmp.Diff(wantLeft, left); d != "" {

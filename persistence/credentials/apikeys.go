@@ -36,7 +36,7 @@ var (
 func (s *Store) CreateKey(ctx context.Context, k credential.APIKey, secret credential.Digest, most int) error {
 	args := append([]any{string(k.ID), secret.String(), k.Name, most}, encodeKey(k)...)
 	created, err := s.Change(ctx, redisclient.ConfirmAuthKey(), keyCreateScript,
-		[]string{redisclient.AccountKey(k.Account), redisclient.ApiKeysOfKey(k.Account), redisclient.ApiKeyKey(secret.String())}, args...)
+		[]string{redisclient.AccountKey(k.Account), redisclient.APIKeysOfKey(k.Account), redisclient.APIKeyKey(secret.String())}, args...)
 	if err != nil {
 		return credentialError("create API key", err)
 	}
@@ -54,7 +54,7 @@ func (s *Store) CreateKey(ctx context.Context, k credential.APIKey, secret crede
 // KeyByDigest returns the key whose secret has the digest, also if it expired.
 // KindNotFound.
 func (s *Store) KeyByDigest(ctx context.Context, secret credential.Digest) (credential.APIKey, error) {
-	fields, err := s.RDB.HGetAll(ctx, redisclient.ApiKeyKey(secret.String())).Result()
+	fields, err := s.RDB.HGetAll(ctx, redisclient.APIKeyKey(secret.String())).Result()
 	if err != nil {
 		return credential.APIKey{}, credentialError("read API key", err)
 	}
@@ -66,7 +66,7 @@ func (s *Store) KeyByDigest(ctx context.Context, secret credential.Digest) (cred
 
 // Keys returns the keys of an account that are not revoked, newest first.
 func (s *Store) Keys(ctx context.Context, account signal.AccountID) ([]credential.APIKey, error) {
-	index, err := s.RDB.HGetAll(ctx, redisclient.ApiKeysOfKey(account)).Result()
+	index, err := s.RDB.HGetAll(ctx, redisclient.APIKeysOfKey(account)).Result()
 	if err != nil {
 		return nil, credentialError("list API keys", err)
 	}
@@ -74,7 +74,7 @@ func (s *Store) Keys(ctx context.Context, account signal.AccountID) ([]credentia
 	var records []*redis.MapStringStringCmd
 	for field, digest := range index {
 		if strings.HasPrefix(field, "id:") {
-			records = append(records, pipe.HGetAll(ctx, redisclient.ApiKeyKey(digest)))
+			records = append(records, pipe.HGetAll(ctx, redisclient.APIKeyKey(digest)))
 		}
 	}
 	if err := redisclient.Execute(ctx, pipe); err != nil {
@@ -102,8 +102,8 @@ func (s *Store) Keys(ctx context.Context, account signal.AccountID) ([]credentia
 // KindUnavailable: it has ended, but may come back if the master is lost.
 func (s *Store) RevokeKey(ctx context.Context, account signal.AccountID, id signal.KeyID, now time.Time) ([]signal.Event, error) {
 	event := signal.Event{ID: signal.NewEventID(), Account: account, Type: signal.KeyRevoked, Subject: string(id)}
-	revoked, err := s.Change(ctx, redisclient.ConfirmAuthKey(), keyRevokeScript, []string{redisclient.ApiKeysOfKey(account), redisclient.OutboxKey()},
-		string(id), encodeAnnouncement(event), now.UnixMilli(), redisclient.ApiKeyKey(""))
+	revoked, err := s.Change(ctx, redisclient.ConfirmAuthKey(), keyRevokeScript, []string{redisclient.APIKeysOfKey(account), redisclient.OutboxKey()},
+		string(id), encodeAnnouncement(event), now.UnixMilli(), redisclient.APIKeyKey(""))
 	switch {
 	case redisclient.Stands(err) && revoked.Val() == int64(1):
 		return []signal.Event{event}, credentialError("revoke API key", err)
@@ -128,7 +128,7 @@ func (s *Store) NoteKeyUses(ctx context.Context, uses map[credential.Digest]time
 		return nil
 	}
 	for digest, at := range uses {
-		keys = append(keys, redisclient.ApiKeyKey(digest.String()))
+		keys = append(keys, redisclient.APIKeyKey(digest.String()))
 		args = append(args, at.UnixMilli())
 		if len(keys) == most {
 			if err := flush(); err != nil {

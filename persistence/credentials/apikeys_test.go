@@ -115,7 +115,7 @@ func TestNoteKeyUses(t *testing.T) {
 	if err != nil || !got.LastUsedAt.Equal(later) {
 		t.Errorf("last used %v, %v, want %v", got.LastUsedAt, err, later)
 	}
-	if n := server.Client().Exists(ctx, redisclient.ApiKeyKey(gone.String())).Val(); n != 0 {
+	if n := server.Client().Exists(ctx, redisclient.APIKeyKey(gone.String())).Val(); n != 0 {
 		t.Error("a use brought a key back that is gone")
 	}
 	many := map[credential.Digest]time.Time{d: later.Add(time.Minute)}

@@ -233,7 +233,7 @@ func decodeDelivery(value []byte) (d delivery.Delivery, key string, err error) {
 	}
 	front, rest := value[:deliveryFront], codec.Decoder{B: value[deliveryFront:]}
 	key = string(front[1:21])
-	d.Event = signal.EventID(codec.UlidText("evt_", [16]byte(front[1:17])))
+	d.Event = signal.EventID(codec.ULIDText("evt_", [16]byte(front[1:17])))
 	d.CreatedAt, d.CompletedAt, d.NextAttemptAt = timeOfBytes(front[21:27]), timeOfBytes(front[27:33]), timeOfBytes(front[33:39])
 	switch front[39] & stateBits {
 	case statePending:

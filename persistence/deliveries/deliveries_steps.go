@@ -40,7 +40,7 @@ func deliveryOf(member string) signal.DeliveryID {
 	if len(member) < 16 {
 		return ""
 	}
-	return signal.DeliveryID(codec.UlidText("dlv_", [16]byte([]byte(member[:16]))))
+	return signal.DeliveryID(codec.ULIDText("dlv_", [16]byte([]byte(member[:16]))))
 }
 
 // deliveryField returns the field of a delivery among the records, empty if there can

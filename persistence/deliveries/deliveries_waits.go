@@ -50,7 +50,7 @@ func decodeWait(id signal.SignalID, b []byte) (delivery.Wait, error) {
 		if raw == [16]byte{} {
 			return ""
 		}
-		return signal.DeliveryID(codec.UlidText("dlv_", raw))
+		return signal.DeliveryID(codec.ULIDText("dlv_", raw))
 	}
 	times := b[1+2*16:]
 	return delivery.Wait{Signal: id, Head: deliveryID([16]byte(b[1:17])), Last: deliveryID([16]byte(b[17:33])),

@@ -138,6 +138,7 @@ type outcome struct {
 	Err      error
 }
 
+// NewOperation returns an operation without steps.
 func NewOperation() *Operation {
 	o := &Operation{Done: make(chan outcome, 1)}
 	// Room for most changes, in the same piece of memory.

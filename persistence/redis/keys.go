@@ -18,6 +18,8 @@ func PartitionKey(p int, name string) string {
 func ConfirmKey(p int) string { return PartitionKey(p, "confirm") }
 func ConfirmAuthKey() string  { return "{auth}:confirm" }
 
+// EventsKey is the event log of a partition, SignalsKey its signal log, OpenKey its open
+// signals.
 func EventsKey(p int) string  { return PartitionKey(p, "events") }
 func SignalsKey(p int) string { return PartitionKey(p, "signals") }
 func OpenKey(p int) string    { return PartitionKey(p, "open") }
@@ -109,11 +111,13 @@ func ScheduleRoundsKey(p int, a signal.AccountID) string {
 
 // Credentials are looked up before the account is known, so they share a slot.
 
+// AccountKey is the record of an account, AccountsKey the index of all, EmailKey leads from
+// an email to its account.
 func AccountKey(id signal.AccountID) string        { return "{auth}:account:" + string(id) }
 func AccountsKey() string                          { return "{auth}:accounts" }
 func EmailKey(email string) string                 { return "{auth}:email:" + email }
-func ApiKeyKey(secretDigest string) string         { return "{auth}:key:" + secretDigest }
-func ApiKeysOfKey(account signal.AccountID) string { return "{auth}:keys:" + string(account) }
+func APIKeyKey(secretDigest string) string         { return "{auth}:key:" + secretDigest }
+func APIKeysOfKey(account signal.AccountID) string { return "{auth}:keys:" + string(account) }
 func SessionKey(id signal.SessionID) string        { return "{auth}:session:" + string(id) }
 func SessionsOfKey(a signal.AccountID) string      { return "{auth}:sessions:" + string(a) }
 func RefreshKey(tokenDigest string) string         { return "{auth}:refresh:" + tokenDigest }
@@ -136,6 +140,8 @@ func NodesKey() string { return "{node}:live" }
 
 // The two streams through which prices come in have the names that others write to.
 
+// MarketTicksKey takes ticks from outside, MarketBarsKey bars, MarketOwnTicksKey the ticks of
+// the feeder.
 func MarketTicksKey() string { return "market:ticks" }
 
 func MarketOwnTicksKey() string { return "{market}:ticks" }
@@ -168,6 +174,7 @@ func MarketKeptForKey() string              { return "{market}:keptfor" }
 func MarketUsedKey() string                 { return "{market}:used" }
 func MarketRefusedKey(symbol string) string { return "{market}:refused:" + symbol }
 
+// FeederKey is the lease of the feeder, FeederEpochKey its last epoch.
 func FeederKey() string      { return "{market}:feeder" }
 func FeederEpochKey() string { return "{market}:feederepoch" }
 

@@ -74,6 +74,7 @@ func (m *Metrics) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proc
 	}
 }
 
+// Observe records a command that began at start and ended with err.
 func (m *Metrics) Observe(command string, start time.Time, err error) {
 	// A blocking read waits for events: its duration says nothing of Redis.
 	if command != "xread" && command != "xreadgroup" {

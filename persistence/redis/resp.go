@@ -21,6 +21,7 @@ import (
 // AnswerError is an error that Redis has answered.
 type AnswerError string
 
+// Error implements error.
 func (e AnswerError) Error() string { return string(e) }
 
 // RedisError makes it a redis.Error.
@@ -37,6 +38,7 @@ const (
 // valid until it is given to the next command. The zero value is ready.
 type Buffer struct{ b []byte }
 
+// Write implements io.Writer.
 func (w *Buffer) Write(p []byte) (int, error) {
 	w.b = append(w.b, p...)
 	return len(p), nil
@@ -121,6 +123,7 @@ type ReplyReader struct {
 // NewReplyReader returns a reader of reply.
 func NewReplyReader(reply []byte) ReplyReader { return ReplyReader{b: reply} }
 
+// Fail ends the reading with ErrReply.
 func (r *ReplyReader) Fail() {
 	r.Err, r.b = ErrReply, nil
 }

@@ -158,7 +158,7 @@ func (t knownTexts) account(d *codec.Decoder) signal.AccountID {
 	stored := d.B[:17]
 	s, ok := t[string(stored)]
 	if !ok {
-		s = codec.UlidText("acc_", [16]byte(stored[1:]))
+		s = codec.ULIDText("acc_", [16]byte(stored[1:]))
 		t[string(stored)] = s
 	}
 	d.B = d.B[17:]

@@ -102,8 +102,10 @@ type Set struct {
 	notified    [prices.Timeframes]int64 // when the newest bar closed of which was notified
 }
 
-func NewSet(class string, speed int64, session sessions.Session, tell func(engine.Ref, any)) *Set {
-	return &Set{notify: tell, class: class, speed: speed, session: session, frame: -1}
+// NewSet returns an empty set for an asset of the class whose time runs speed times as fast
+// as the clock. notify passes messages to the actors of alerts.
+func NewSet(class string, speed int64, session sessions.Session, notify func(engine.Ref, any)) *Set {
+	return &Set{notify: notify, class: class, speed: speed, session: session, frame: -1}
 }
 
 // Tick takes a trade.

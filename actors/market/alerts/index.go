@@ -34,6 +34,7 @@ type Entry struct {
 	at             [orders]int32 // in the heaps
 }
 
+// NewEntry returns the entry of a, in no heap yet.
 func NewEntry(a Alert) Entry {
 	frame, _ := prices.FrameOf(a.Frame)
 	return Entry{Ref: a.Ref, Lower: a.Lower, Upper: a.Upper, Since: a.Since, Expires: a.Expires, frame: int8(frame)}

@@ -32,6 +32,7 @@ func Merge(bar, part *marketdata.Bar) {
 	bar.Flat = bar.Flat && part.Flat
 }
 
+// ByOpenTime compares the open time of b with open, in milliseconds, for binary searches.
 func ByOpenTime(b marketdata.AssetBar, open int64) int {
 	switch {
 	case b.OpenTime < open:
