@@ -439,7 +439,7 @@ func (c *child) stop(ctx context.Context) error {
 
 // pingSocket asks the server at socket for a sign of life.
 func pingSocket(ctx context.Context, socket string) error {
-	c := redis.NewClient(&redis.Options{Network: "unix", Addr: socket, MaxRetries: -1, DialTimeout: redisclient.DialTimeout, PoolSize: 1, DialerRetries: 1})
+	c := redis.NewClient(&redis.Options{Network: "unix", Addr: socket, MaxRetries: -1, DialTimeout: redisclient.DefaultTimeout, PoolSize: 1, DialerRetries: 1})
 	defer c.Close()
 	err := c.Ping(ctx).Err()
 	if err != nil && strings.Contains(err.Error(), "no such file") {

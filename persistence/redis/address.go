@@ -87,7 +87,7 @@ func parseServerURL(address string) (*redis.UniversalOptions, error) {
 	u := &redis.UniversalOptions{Addrs: []string{o.Addr}, Username: o.Username, Password: o.Password, DB: o.DB}
 	if o.Network == "unix" {
 		u.Dialer = func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return (&net.Dialer{Timeout: DialTimeout}).DialContext(ctx, "unix", o.Addr)
+			return (&net.Dialer{}).DialContext(ctx, "unix", o.Addr)
 		}
 	}
 	return u, nil

@@ -27,7 +27,6 @@ const (
 	// streams than this costs Redis more than it saves.
 	MaxPartitions = 64
 
-	DialTimeout    = 2 * time.Second
 	DefaultTimeout = 2 * time.Second // of Options
 	// BlockTimeout bounds a blocking read: go-redis does not heed the cancelling of
 	// a context while one waits.
@@ -52,8 +51,8 @@ type Options struct {
 	Partitions int
 	// WaitReplicas is how many replicas must have a change before it is answered.
 	WaitReplicas int
-	// Timeout is how long Redis may take for a command; default 2 s. It waits for replicas
-	// for half of it.
+	// Timeout is how long Redis may take to accept a connection and for a command; default
+	// 2 s. It waits for replicas for half of it.
 	Timeout time.Duration
 	// BlockingReaders is how many loops read with BLOCK at once; default Partitions + 8.
 	BlockingReaders int
@@ -102,7 +101,7 @@ func NewClient(o Options) (*Client, error) {
 		return nil, err
 	}
 	base.Protocol = 3
-	base.DialTimeout = DialTimeout
+	base.DialTimeout = o.Timeout
 	base.ReadTimeout = o.Timeout
 	base.WriteTimeout = o.Timeout
 	base.MaxRetries = -1

@@ -147,6 +147,7 @@ func (s *Server) Client() *redis.Client {
 		s.tb.Fatal(err)
 	}
 	o.MaxRetries = -1
+	o.ReadTimeout = time.Minute // a busy machine is no fault
 	c := redis.NewClient(o)
 	s.tb.Cleanup(func() { c.Close() })
 	return c

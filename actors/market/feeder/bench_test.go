@@ -1,6 +1,7 @@
 package feeder
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"testing"
@@ -33,7 +34,7 @@ func newBench(t *testing.T, now func() time.Time) *bench {
 
 func openMarket(t *testing.T, server *redistest.Server) *persistence.Market {
 	t.Helper()
-	s, err := persistence.Open(persistence.Options{URL: server.URL()})
+	s, err := persistence.Open(persistence.Options{URL: server.URL(), Timeout: 20 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,6 +47,10 @@ func (b *bench) feed(o Options) (stop func()) {
 	b.t.Helper()
 	if o.Node == "" {
 		o.Node = "node"
+	}
+	if o.Sources != "" {
+		// The lease is renewed by the clock of the test, which may stand, and ends by Redis'.
+		o.Lease = cmp.Or(o.Lease, time.Minute)
 	}
 	o.Now = b.now
 	o.Log = slog.New(slog.NewTextHandler(testWriter{b.t}, nil))
