@@ -219,7 +219,7 @@ func (c *child) awaitReady(tb testing.TB) {
 // settings returns what makes a child of the service c: on the Redis at url, with
 // prices from outside and without rate limits that a test would meet.
 func childSettings(tb testing.TB, url string, more ...string) []string {
-	list := []string{"DATA_DIR=" + tb.TempDir(), "REDIS_URL=" + url, "REDIS_TIMEOUT=20s", "MARKET_SOURCE=stream"}
+	list := []string{"DATA_DIR=" + tb.TempDir(), "REDIS_URL=" + url, "REDIS_TIMEOUT=20s", "RUNS_TIMEOUT=3m", "MARKET_SOURCE=stream"}
 	for _, class := range []string{"READS", "RUNS", "WRITES", "STREAMS", "LOGINS", "REGISTRATIONS", "SESSIONS", "FAILURES",
 		"SCRAPES"} {
 		list = append(list, "RATE_LIMIT_"+class+"=1000000/m")

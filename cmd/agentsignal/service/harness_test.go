@@ -136,6 +136,7 @@ func testConfig(tb testing.TB, url string) configs.Config {
 	c.Redis.URL = configs.Secret(url)
 	// A busy machine is no fault of the service.
 	c.Redis.Timeout, c.Lease = configs.Duration(20*time.Second), configs.Duration(15*time.Second)
+	c.Runs.Timeout = configs.Duration(3 * time.Minute)
 	c.Market.Source = "stream"
 	many := "1000000/m"
 	c.RateLimit = configs.RateLimit{Reads: many, Runs: many, Writes: many, Streams: many, Logins: many,
