@@ -21,6 +21,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/agentsignal/agentsignal/actors/backoff"
 	"github.com/agentsignal/agentsignal/actors/panics"
 	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 )
@@ -38,10 +39,10 @@ const (
 	childLockTimeout = 15 * time.Second
 	childPoll        = 5 * time.Millisecond
 	childSync        = time.Second
-	// A child that dies is started again after childRestartFirst, then after twice
-	// that, to at most childRestartMost.
-	childRestartFirst = 50 * time.Millisecond
-	childRestartMost  = 5 * time.Second
+	// A child that dies is started again after minChildRestart, then after twice
+	// that, to at most maxChildRestart.
+	minChildRestart = 50 * time.Millisecond
+	maxChildRestart = 5 * time.Second
 	// maxSocketPath is what a unix socket's address holds, less its zero byte.
 	maxSocketPath = 107
 	// childMask leaves what a child writes to this user alone.
@@ -289,16 +290,16 @@ func (c *child) keep(started chan<- error) {
 	defer close(c.ended)
 	defer c.lock.Close()
 	defer c.removeSocketDir()
-	pause := childRestartFirst
+	restarts := backoff.Backoff{Min: minChildRestart, Max: maxChildRestart}
 	for again := true; again; {
-		if !panics.Guard(c.log, panics.Background, func() { again = c.serve(&started, &pause) }) {
-			time.Sleep(childRestartFirst)
+		if !panics.Guard(c.log, panics.Background, func() { again = c.serve(&started, &restarts) }) {
+			time.Sleep(minChildRestart)
 		}
 	}
 }
 
 // serve starts the server and waits for its end. It reports whether to start another.
-func (c *child) serve(started *chan<- error, pause *time.Duration) (again bool) {
+func (c *child) serve(started *chan<- error, restarts *backoff.Backoff) (again bool) {
 	began := time.Now()
 	cmd, err := c.start()
 	if *started != nil {
@@ -317,12 +318,12 @@ func (c *child) serve(started *chan<- error, pause *time.Duration) (again bool) 
 	if stopped {
 		return false
 	}
-	if time.Since(began) > childRestartMost {
-		*pause = childRestartFirst
+	if time.Since(began) > maxChildRestart {
+		restarts.Reset()
 	}
-	c.log.Warn("redis ended and is started again", "err", err, "after", *pause)
-	time.Sleep(*pause)
-	*pause = min(2*(*pause), childRestartMost)
+	pause := restarts.Next()
+	c.log.Warn("redis ended and is started again", "err", err, "after", pause)
+	time.Sleep(pause)
 	return true
 }
 

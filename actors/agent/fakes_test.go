@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/agentsignal/agentsignal/actors/backoff"
 	"github.com/agentsignal/agentsignal/actors/engine"
 	"github.com/agentsignal/agentsignal/actors/market"
 	"github.com/agentsignal/agentsignal/actors/market/assets"
@@ -199,7 +200,7 @@ func (j *fakeJobs) Next(ctx context.Context, limit int) ([]signal.Job, error) {
 		taken[i].Status, taken[i].StartedAt = signal.JobRunning, time.Now()
 	}
 	if len(taken) == 0 {
-		pause(ctx, 50*time.Millisecond)
+		backoff.Sleep(ctx, 50*time.Millisecond)
 	}
 	return taken, nil
 }

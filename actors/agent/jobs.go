@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/agentsignal/agentsignal/actors/backoff"
 	"github.com/agentsignal/agentsignal/actors/panics"
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
@@ -141,7 +142,7 @@ func (a *Agents) Work(ctx context.Context) error {
 			free <- struct{}{}
 		}
 		if err != nil {
-			pause(ctx, retryNext)
+			backoff.Sleep(ctx, retryNext)
 		}
 	}
 }
@@ -155,13 +156,6 @@ func drain(tokens <-chan struct{}) (n int) {
 		default:
 			return n
 		}
-	}
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(d):
 	}
 }
 

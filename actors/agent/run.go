@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/agentsignal/agentsignal/actors/backoff"
 	"github.com/agentsignal/agentsignal/actors/market"
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
@@ -359,10 +360,8 @@ func (x *executor) append(r *run, c signal.Change) (signal.Position, error) {
 		if err == nil || r.job == nil || signal.KindOf(err) != signal.KindUnavailable {
 			return p, err
 		}
-		select {
-		case <-x.ctx.Done():
+		if !backoff.Sleep(x.ctx, retryAppend) {
 			return p, err
-		case <-time.After(retryAppend):
 		}
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"mime"
 	"net"
 	"net/http"
@@ -19,6 +18,7 @@ import (
 
 	"golang.org/x/sync/singleflight"
 
+	"github.com/agentsignal/agentsignal/actors/backoff"
 	"github.com/agentsignal/agentsignal/actors/retryafter"
 )
 
@@ -39,7 +39,6 @@ type ChatOptions struct {
 
 const (
 	chatTries        = 3
-	chatBackoff      = 500 * time.Millisecond // before the second try, twice that before the third
 	chatConnect      = 3 * time.Second
 	maxAnswerBytes   = 8 << 20
 	maxContentLength = 64 << 10 // of a text, in bytes
@@ -171,6 +170,7 @@ func (c *chat) ask(ctx context.Context, r *Request) (string, error) {
 	if err != nil {
 		return "", &chatError{reasonUnspecified, err}
 	}
+	retries := backoff.Backoff{Min: 500 * time.Millisecond, Jitter: true}
 	for try := 1; ; try++ {
 		answer, wait, err := c.post(ctx, body)
 		if err == nil {
@@ -182,11 +182,7 @@ func (c *chat) ask(ctx context.Context, r *Request) (string, error) {
 		if wait < 0 || try == chatTries {
 			return "", err
 		}
-		pause := chatBackoff << (try - 1)
-		pause = max(wait, pause/2+rand.N(pause/2))
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
+		if !backoff.Sleep(ctx, max(wait, retries.Next())) {
 			return "", &chatError{reasonTimeout, err}
 		}
 	}

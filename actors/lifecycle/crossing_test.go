@@ -6,7 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/agentsignal/agentsignal/actors/engine"
+	"github.com/agentsignal/agentsignal/actors/backoff"
 	"github.com/agentsignal/agentsignal/actors/market/alerts"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
@@ -29,7 +29,7 @@ func TestExpiredSignalIsNotClosedBeforePricesAreKnown(t *testing.T) {
 		w.mu.Lock()
 		w.silent = false
 		w.mu.Unlock()
-		time.Sleep(2 * engine.LastBackoff)
+		time.Sleep(2 * backoff.DefaultMax)
 		w.send(t, "BTC", alerts.Reached{Tick: tickAt(-48*time.Hour, 116), Past: true})
 		if len(w.changes) != 1 || *w.changes[0].Signal.Closing.ExitPrice != 115 {
 			t.Errorf("changes are %+v", w.changes)
@@ -59,7 +59,7 @@ func TestAStoreThatIsAwayIsAskedLessAndLess(t *testing.T) {
 		w.mu.Lock()
 		w.away = false
 		w.mu.Unlock()
-		time.Sleep(engine.LastBackoff)
+		time.Sleep(backoff.DefaultMax)
 		w.mu.Lock()
 		w.away, w.reads = true, 0
 		w.mu.Unlock()

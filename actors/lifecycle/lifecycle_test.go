@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/agentsignal/agentsignal/actors/backoff"
 	"github.com/agentsignal/agentsignal/actors/engine"
 	"github.com/agentsignal/agentsignal/actors/market/alerts"
 	"github.com/agentsignal/agentsignal/actors/signal"
@@ -210,7 +211,7 @@ func TestWriteIsRetriedUntilItIsStored(t *testing.T) {
 		w.mu.Lock()
 		w.failing = nil
 		w.mu.Unlock()
-		time.Sleep(engine.LastBackoff)
+		time.Sleep(backoff.DefaultMax)
 		synctest.Wait()
 		if got := w.types(); !slices.Equal(got, []signal.EventType{signal.SignalClosed}) {
 			t.Errorf("events %v", got)

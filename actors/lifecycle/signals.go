@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/agentsignal/agentsignal/actors/backoff"
 	"github.com/agentsignal/agentsignal/actors/engine"
 	"github.com/agentsignal/agentsignal/actors/market/alerts"
 	"github.com/agentsignal/agentsignal/actors/signal"
@@ -96,7 +97,7 @@ type signals struct {
 	warned  bool                      // that alerts cannot be added
 	queue   []write
 	writes  int // in flight
-	failed  engine.Backoff
+	failed  backoff.Backoff
 }
 
 // signalKey is a signal's ID without its prefix, to save memory for a million signals.
@@ -124,7 +125,7 @@ type pendingAlerts struct {
 	alerts []pendingAlert
 	busy   bool         // alerts are being added, or a retry is scheduled
 	ended  []engine.Ref // actors that ended meanwhile
-	failed engine.Backoff
+	failed backoff.Backoff
 }
 
 func newSignals(o *owned) *signals {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"github.com/agentsignal/agentsignal/actors/backoff"
 	"github.com/agentsignal/agentsignal/actors/engine"
 	"github.com/agentsignal/agentsignal/actors/market/alerts"
 	"github.com/agentsignal/agentsignal/actors/signal"
@@ -36,7 +37,7 @@ type change struct {
 	next    *signal.Signal
 	closing *signal.Closing // set if the signal closes, with next or after it
 	more    json.RawMessage // metadata of the closing
-	failed  engine.Backoff
+	failed  backoff.Backoff
 }
 
 func newWatcher(o *owned, parent engine.Ref, r *record) *watcher {

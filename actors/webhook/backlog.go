@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/agentsignal/agentsignal/actors/engine"
+	"github.com/agentsignal/agentsignal/actors/backoff"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 )
@@ -51,7 +51,7 @@ type backlog struct {
 	// show them as they were.
 	released []signal.DeliveryID
 	due      time.Time // when the endpoint reads again; zero: no time is set
-	failed   engine.Backoff
+	failed   backoff.Backoff
 
 	behind bool // Redis may have deliveries that are due and not held
 	more   bool // it had when it was read last

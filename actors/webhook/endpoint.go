@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/agentsignal/agentsignal/actors/backoff"
 	"github.com/agentsignal/agentsignal/actors/engine"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
@@ -88,7 +89,7 @@ type endpoint struct {
 	loading       bool
 	again         bool // it is to be read once more
 	sealed        bool // no key opens its secret: nothing can be sent
-	loads         engine.Backoff
+	loads         backoff.Backoff
 	reload        engine.Timer
 	early         []*item // arrived before the record was read
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/agentsignal/agentsignal/actors/backoff"
 	"github.com/agentsignal/agentsignal/actors/engine"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
@@ -64,7 +65,7 @@ type outbox struct {
 	busy   bool
 	again  bool // mails came while it was busy
 	timer  engine.Timer
-	failed engine.Backoff
+	failed backoff.Backoff
 }
 
 func newOutbox(o *owned) *outbox { return &outbox{o: o} }

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/agentsignal/agentsignal/actors/engine"
+	"github.com/agentsignal/agentsignal/actors/backoff"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 	"github.com/agentsignal/agentsignal/actors/webhook/mail"
@@ -53,7 +53,7 @@ type outcomes struct {
 	storing outcomeList // is being stored, or will be tried again
 	busy    bool        // there is something in storing
 	written bool        // its write is under way
-	failed  engine.Backoff
+	failed  backoff.Backoff
 	last    time.Time // when the last write began
 	lingers bool      // outcomes wait for others
 

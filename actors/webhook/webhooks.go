@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/agentsignal/agentsignal/actors/backoff"
 	"github.com/agentsignal/agentsignal/actors/engine"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
@@ -78,10 +79,10 @@ type webhooks struct {
 	scans   int                    // that have succeeded
 	waiting []delivery.EndpointDue // to be started, those due first in front
 	pausing bool                   // a startDue is to come
-	failed  engine.Backoff
+	failed  backoff.Backoff
 
 	storing bool // inFlightDue or inFlightDone is to come
-	unsaved engine.Backoff
+	unsaved backoff.Backoff
 }
 
 // child is the actor of an endpoint.

@@ -17,6 +17,7 @@ import (
 	"github.com/gorilla/websocket"
 	"github.com/spf13/cobra"
 
+	"github.com/agentsignal/agentsignal/actors/backoff"
 	"github.com/agentsignal/agentsignal/actors/dashboard"
 	"github.com/agentsignal/agentsignal/actors/market/assets"
 	"github.com/agentsignal/agentsignal/cmd/agentsignal/command"
@@ -134,7 +135,7 @@ func (t *tailer) checkAssets(ctx context.Context) error {
 
 // follow shows the stream until ctx ends, coming back after each interruption.
 func (t *tailer) follow(ctx context.Context) error {
-	pause := minReconnectPause
+	retries := backoff.Backoff{Min: minReconnectPause, Max: maxReconnectPause}
 	for {
 		began := time.Now()
 		err := t.connect(ctx)
@@ -145,15 +146,13 @@ func (t *tailer) follow(ctx context.Context) error {
 			return err
 		}
 		if time.Since(began) > maxReconnectPause {
-			pause = minReconnectPause
+			retries.Reset()
 		}
+		pause := retries.Next()
 		fmt.Fprintf(t.err, "agentsignal: %v; trying again in %v\n", err, pause)
-		select {
-		case <-ctx.Done():
+		if !backoff.Sleep(ctx, pause) {
 			return nil
-		case <-time.After(pause):
 		}
-		pause = min(2*pause, maxReconnectPause)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/agentsignal/agentsignal/actors/backoff"
 	"github.com/agentsignal/agentsignal/actors/panics"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
@@ -136,7 +137,7 @@ func (t *Tail) Run(ctx context.Context) error {
 
 // follow reads some partitions until ctx ends.
 func (t *Tail) follow(ctx context.Context, partitions []int, connected *atomic.Bool) {
-	step, backoff, failure := t.attach, leastBackoff, ""
+	step, failure, retries := t.attach, "", backoff.Backoff{Min: minBackoff, Max: maxBackoff}
 	for ctx.Err() == nil {
 		start := time.Now()
 		var err error
@@ -147,8 +148,9 @@ func (t *Tail) follow(ctx context.Context, partitions []int, connected *atomic.B
 			if !connected.Swap(true) {
 				t.log.Info("event logs are followed", "component", "tail")
 			}
-			step, backoff, failure = t.read, leastBackoff, ""
-			sleep(ctx, t.pause-time.Since(start))
+			step, failure = t.read, ""
+			retries.Reset()
+			backoff.Sleep(ctx, t.pause-time.Since(start))
 			continue
 		}
 		if ctx.Err() != nil {
@@ -165,21 +167,7 @@ func (t *Tail) follow(ctx context.Context, partitions []int, connected *atomic.B
 		if c, ok := t.store.Blocking.(*redis.ClusterClient); ok {
 			c.ReloadState(ctx)
 		}
-		sleep(ctx, backoff)
-		backoff = min(2*backoff, mostBackoff)
-	}
-}
-
-// sleep waits for d, or until ctx ends.
-func sleep(ctx context.Context, d time.Duration) {
-	if d <= 0 {
-		return
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
+		retries.Wait(ctx)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/agentsignal/agentsignal/actors/backoff"
 	"github.com/agentsignal/agentsignal/actors/panics"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/persistence/codec"
@@ -39,8 +40,8 @@ const (
 	attemptTimeout = time.Second // of one round trip at most; less if the deadline is nearer
 	probeTimeout   = 300 * time.Millisecond
 	probeInterval  = 100 * time.Millisecond // between the end of a failed probe and the next
-	leastBackoff   = 10 * time.Millisecond
-	mostBackoff    = 250 * time.Millisecond
+	minBackoff     = 10 * time.Millisecond
+	maxBackoff     = 250 * time.Millisecond
 )
 
 // writer appends the batches of some partitions, one batch a partition and one
@@ -206,7 +207,8 @@ func (w *writer) write(batches []*batch) {
 		b.number = b.queue.number
 		b.encode()
 	}
-	backoff := leastBackoff
+	retries := backoff.Backoff{Min: minBackoff, Max: maxBackoff}
+	pause := retries.Next()
 	for {
 		w.attempt(batches)
 		var again []*batch
@@ -226,7 +228,7 @@ func (w *writer) write(batches []*batch) {
 			case redis.HasErrorPrefix(b.err, "NOSCRIPT") && now.Before(b.deadline):
 				reloaded = true
 				again = append(again, b)
-			case now.Add(backoff).Before(b.deadline):
+			case now.Add(pause).Before(b.deadline):
 				again = append(again, b)
 			default:
 				w.failed(b)
@@ -240,8 +242,8 @@ func (w *writer) write(batches []*batch) {
 			continue
 		}
 		w.log.Debug("batch is sent again", "partition", batches[0].queue.partition, "err", batches[0].err)
-		time.Sleep(backoff)
-		backoff = min(2*backoff, mostBackoff)
+		time.Sleep(pause)
+		pause = retries.Next()
 	}
 }
 
@@ -303,7 +305,7 @@ func (w *writer) attempt(batches []*batch) {
 	for _, b := range batches {
 		timeout = min(timeout, time.Until(b.deadline))
 	}
-	timeout = max(timeout, leastBackoff)
+	timeout = max(timeout, minBackoff)
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	client, err := w.client(ctx, batches[0], timeout)

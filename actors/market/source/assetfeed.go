@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/agentsignal/agentsignal/actors/backoff"
 	"github.com/agentsignal/agentsignal/actors/market/prices"
 	"github.com/agentsignal/agentsignal/actors/market/sessions"
 	"github.com/agentsignal/agentsignal/actors/market/source/binance"
@@ -128,7 +129,7 @@ func (k *AssetFeed) deliver(ctx context.Context, d Delivery) {
 
 // Run keeps the asset until ctx ends or no venue has it.
 func (k *AssetFeed) Run(ctx context.Context) {
-	pause := time.Second
+	retries := backoff.Backoff{Min: time.Second, Max: venueRest / 4}
 	for ctx.Err() == nil {
 		v := k.choose()
 		if v == nil {
@@ -136,11 +137,7 @@ func (k *AssetFeed) Run(ctx context.Context) {
 				k.deliver(ctx, Delivery{Err: k.verdict()})
 				return
 			}
-			select {
-			case <-ctx.Done():
-			case <-time.After(pause):
-			}
-			pause = min(2*pause, venueRest/4)
+			retries.Wait(ctx)
 			continue
 		}
 		begun := time.Now()
@@ -149,7 +146,7 @@ func (k *AssetFeed) Run(ctx context.Context) {
 			return
 		}
 		if time.Since(begun) > time.Minute {
-			pause = time.Second
+			retries.Reset()
 		}
 		switch {
 		case errors.Is(err, fetch.ErrUnknown):

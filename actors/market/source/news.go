@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/agentsignal/agentsignal/actors/backoff"
 	"github.com/agentsignal/agentsignal/actors/market/assets"
 	"github.com/agentsignal/agentsignal/actors/market/prices"
 	"github.com/agentsignal/agentsignal/actors/market/source/alpaca"
@@ -121,25 +122,18 @@ func shortID(text string) string {
 
 // Run reads until ctx ends.
 func (r *Reporter) Run(ctx context.Context, out chan<- Delivery) {
-	pause := time.Duration(0)
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(pause):
-		}
+	pauses := backoff.Backoff{Min: reportEvery, Max: reportRetry}
+	for pause := time.Duration(0); backoff.Sleep(ctx, pause); {
 		now := r.now().UnixMilli()
 		var items []marketdata.NewsItem
 		err := panics.ErrPanicked
 		panics.Guard(r.log, panics.Source, func() { items, err = r.read(ctx, max(r.last-prices.FrameMS[prices.H1], now-NewsKept)) }, "source", r.Name)
-		switch {
-		case err != nil && ctx.Err() == nil:
+		if err != nil && ctx.Err() == nil {
 			r.log.Warn("news cannot be read", "source", r.Name, "err", err)
-			pause = min(max(2*pause, reportEvery), reportRetry)
-		default:
-			pause = reportEvery
+		} else {
+			pauses.Reset()
 		}
-		pause += rand.N(reportEvery / 10)
+		pause = pauses.Next() + rand.N(reportEvery/10)
 		if news := r.fresh(items, now); len(news) > 0 {
 			select {
 			case out <- Delivery{News: news}:

@@ -20,6 +20,7 @@ var mayImport = []struct {
 }{
 	{"actors", nil},
 	{"actors/signal", nil},
+	{"actors/backoff", nil},
 	{"actors/heap", nil},
 	{"actors/panics", nil},
 	{"actors/tasks", nil},
@@ -111,6 +112,7 @@ var onlyIn = map[string][]string{
 
 // forAll are packages that all others may import.
 var forAll = []string{
+	"actors/backoff",
 	"actors/heap",
 	"actors/jsonobject",
 	"actors/panics",

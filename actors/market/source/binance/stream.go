@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"net"
 	"net/http"
 	"strings"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/gorilla/websocket"
 
+	"github.com/agentsignal/agentsignal/actors/backoff"
 	"github.com/agentsignal/agentsignal/actors/panics"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
@@ -44,8 +44,8 @@ const (
 	// perRequest is how many symbols one request names.
 	perRequest = 50
 	// The pause before connecting again: the server takes 300 connections in 5 minutes.
-	firstReconnect   = 500 * time.Millisecond
-	longestReconnect = 30 * time.Second
+	minReconnectPause = 500 * time.Millisecond
+	maxReconnectPause = 30 * time.Second
 	// faultsAllowed is how many messages in a row may make no sense.
 	faultsAllowed = 100
 )
@@ -170,7 +170,7 @@ func (s *Stream) tell(symbol string, e Event) {
 
 // Run connects while there is something to follow, until ctx ends.
 func (s *Stream) Run(ctx context.Context) {
-	pause := firstReconnect
+	retries := backoff.Backoff{Min: minReconnectPause, Max: maxReconnectPause, Jitter: true}
 	for ctx.Err() == nil {
 		if len(s.wanted()) == 0 {
 			select {
@@ -189,14 +189,10 @@ func (s *Stream) Run(ctx context.Context) {
 			return
 		}
 		if errors.Is(err, errRenew) || time.Since(begun) > time.Minute {
-			pause = firstReconnect
+			retries.Reset()
 		}
 		s.log.Info("connection to the exchange ended", "source", Name, "err", err)
-		select {
-		case <-ctx.Done():
-		case <-time.After(pause/2 + rand.N(pause)):
-		}
-		pause = min(2*pause, longestReconnect)
+		retries.Wait(ctx)
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"mime"
 	"net"
 	"net/http"
@@ -18,6 +17,7 @@ import (
 	"golang.org/x/sync/singleflight"
 	"golang.org/x/time/rate"
 
+	"github.com/agentsignal/agentsignal/actors/backoff"
 	"github.com/agentsignal/agentsignal/actors/retryafter"
 )
 
@@ -30,9 +30,6 @@ const (
 	maxTries  = 3
 	// maxRedirects bounds the redirects of a request within a host.
 	maxRedirects = 5
-	// firstPause is the pause before the second try; the one before the third is
-	// twice as long. Both are jittered by half.
-	firstPause = 250 * time.Millisecond
 	// patience is how long a server may have one wait within a request; who wants
 	// more is left alone, and the request fails.
 	patience = 5 * time.Second
@@ -170,7 +167,7 @@ func (c *Client) Get(ctx context.Context, r Request) (*Answer, error) {
 
 // tries asks until there is an answer or nothing more to hope for.
 func (c *Client) tries(ctx context.Context, r *Request) (*Answer, error) {
-	pause := firstPause
+	retries := backoff.Backoff{Jitter: true}
 	for try := 1; ; try++ {
 		if wait := c.breaker.allow(time.Now()); wait > 0 {
 			c.o.Done(c.o.Name, string(Resting))
@@ -190,16 +187,10 @@ func (c *Client) tries(ctx context.Context, r *Request) (*Answer, error) {
 		}
 		c.o.Done(c.o.Name, string(fault.Kind))
 		c.breaker.done(time.Now(), fault.Kind != Refused)
-		wait, again := c.retry(fault, pause)
-		if !again || try == maxTries {
+		wait, again := c.retry(fault, retries.Next())
+		if !again || try == maxTries || !backoff.Sleep(ctx, wait) {
 			return nil, fault
 		}
-		select {
-		case <-ctx.Done():
-			return nil, fault
-		case <-time.After(wait):
-		}
-		pause *= 2
 	}
 }
 
@@ -210,16 +201,16 @@ func (c *Client) wait(cost int) time.Duration {
 	return max(place.Delay(), time.Second)
 }
 
-// retry reports whether another try makes sense, and after which pause.
+// retry reports whether another try makes sense, and how long to wait before it, given the
+// pause of the back-off.
 func (c *Client) retry(fault *Error, pause time.Duration) (time.Duration, bool) {
-	jittered := pause/2 + rand.N(pause)
 	switch fault.Kind {
 	case Network, Server:
 		if fault.RetryAfter > patience {
 			c.breaker.pause(time.Now(), fault.RetryAfter)
 			return 0, false
 		}
-		return max(jittered, fault.RetryAfter), true
+		return max(pause, fault.RetryAfter), true
 	case Limited, Banned:
 		// Whoever goes on asking is banned for longer.
 		if fault.RetryAfter <= 0 {
@@ -229,7 +220,7 @@ func (c *Client) retry(fault *Error, pause time.Duration) (time.Duration, bool) 
 			}
 		}
 		c.breaker.pause(time.Now(), fault.RetryAfter)
-		return fault.RetryAfter + jittered/4, fault.RetryAfter <= patience
+		return fault.RetryAfter + pause/4, fault.RetryAfter <= patience
 	}
 	return 0, false
 }

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/agentsignal/agentsignal/actors/backoff"
 )
 
 // script is a server of which each answer is known; the last one is repeated.
@@ -119,7 +121,7 @@ func TestTriesAndFaults(t *testing.T) {
 					t.Errorf("%d tries, want %d", len(server.asked), c.tries)
 				}
 				for i := 1; i < len(server.asked); i++ {
-					if server.asked[i].Sub(server.asked[i-1]) < firstPause/2 {
+					if server.asked[i].Sub(server.asked[i-1]) < backoff.DefaultMin/2 {
 						t.Errorf("try %d came after %s", i, server.asked[i].Sub(server.asked[i-1]))
 					}
 				}
