@@ -10,33 +10,23 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/agentsignal/agentsignal/actors/signal/credential"
 )
 
 // keyBytes is the length of a key.
-const keyBytes = 32
+const keyBytes = len(credential.NamedKey{}.Value)
 
 // madeKeyName is the name of a key made by LoadOrMakeKeys.
 const madeKeyName = "made"
 
-// Key is a named key. It does not print its value.
-type Key struct {
-	Name  string // 1 to 64 of the characters A-Z a-z 0-9 . _ -
-	Value [keyBytes]byte
-}
-
-// String returns the name without the value.
-func (k Key) String() string { return k.Name + ":***" }
-
-// GoString hides the value from %#v.
-func (k Key) GoString() string { return k.String() }
-
 // ParseKeys parses a comma-separated list of name:key, where key is the base64 of 32
 // random bytes. An empty list is valid. Errors do not contain keys.
-func ParseKeys(list string) ([]Key, error) {
+func ParseKeys(list string) ([]credential.NamedKey, error) {
 	if strings.TrimSpace(list) == "" {
 		return nil, nil
 	}
-	var keys []Key
+	var keys []credential.NamedKey
 	for i, item := range strings.Split(list, ",") {
 		name, encoded, ok := strings.Cut(strings.TrimSpace(item), ":")
 		if !ok {
@@ -45,7 +35,7 @@ func ParseKeys(list string) ([]Key, error) {
 		if !isKeyName(name) {
 			return nil, fmt.Errorf("key %d: its name must be 1 to 64 of the characters A-Z a-z 0-9 . _ -", i+1)
 		}
-		if slices.ContainsFunc(keys, func(k Key) bool { return k.Name == name }) {
+		if slices.ContainsFunc(keys, func(k credential.NamedKey) bool { return k.Name == name }) {
 			return nil, fmt.Errorf("key %d: the name %q is there twice", i+1, name)
 		}
 		value, err := base64.StdEncoding.Strict().DecodeString(encoded)
@@ -55,7 +45,7 @@ func ParseKeys(list string) ([]Key, error) {
 		if isTrivial(value) {
 			return nil, fmt.Errorf("key %q can be guessed: make one with openssl rand -base64 %d", name, keyBytes)
 		}
-		keys = append(keys, Key{name, [keyBytes]byte(value)})
+		keys = append(keys, credential.NamedKey{Name: name, Value: [keyBytes]byte(value)})
 	}
 	return keys, nil
 }
@@ -93,7 +83,7 @@ func isKeyName(s string) bool {
 // LoadOrMakeKeys returns the keys in a file of the directory dir, which must be readable
 // by its owner only. If the file does not exist, one key is made. Processes that start at
 // the same time on one directory get the same key.
-func LoadOrMakeKeys(dir, file string) ([]Key, error) {
+func LoadOrMakeKeys(dir, file string) ([]credential.NamedKey, error) {
 	path := filepath.Join(dir, file)
 	keys, err := loadKeys(path)
 	if !errors.Is(err, fs.ErrNotExist) {
@@ -105,7 +95,7 @@ func LoadOrMakeKeys(dir, file string) ([]Key, error) {
 	return loadKeys(path)
 }
 
-func loadKeys(path string) ([]Key, error) {
+func loadKeys(path string) ([]credential.NamedKey, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err

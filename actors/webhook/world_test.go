@@ -21,6 +21,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/engine"
 	"github.com/agentsignal/agentsignal/actors/ownership"
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/credential"
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 	"github.com/agentsignal/agentsignal/actors/webhook/guard"
 	"github.com/agentsignal/agentsignal/actors/webhook/keyring"
@@ -73,9 +74,9 @@ func (l *lines) count(text string) int {
 // ringOf returns a ring with a key for each name, the newest first.
 func ringOf(tb testing.TB, names ...string) *keyring.Ring {
 	tb.Helper()
-	keys := make([]keyring.Key, len(names))
+	keys := make([]credential.NamedKey, len(names))
 	for i, name := range names {
-		keys[i] = keyring.Key{Name: name, Value: sha256.Sum256([]byte(name))}
+		keys[i] = credential.NamedKey{Name: name, Value: sha256.Sum256([]byte(name))}
 	}
 	r, err := keyring.New(keys)
 	if err != nil {

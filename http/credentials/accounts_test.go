@@ -106,7 +106,7 @@ func TestCommonPasswords(t *testing.T) {
 
 func TestPasswordsAreStoredAsTheDecisionsSay(t *testing.T) {
 	t.Parallel()
-	s := New(nil, nil, KeyRing{}, Options{})
+	s := New(nil, nil, nil, Options{})
 	want := argon2id.Params{Memory: 19 * 1024, Iterations: 2, Parallelism: 1, SaltLength: 16, KeyLength: 32}
 	text, err := s.hashes.hash(t.Context(), goodPassword)
 	if err != nil {
@@ -200,7 +200,7 @@ func TestHashingLeavesACore(t *testing.T) {
 	defer runtime.GOMAXPROCS(cores)
 	for n, want := range map[int]int{1: 1, 2: 1, 8: 7} {
 		runtime.GOMAXPROCS(n)
-		h := New(nil, nil, KeyRing{}, Options{}).hashes
+		h := New(nil, nil, nil, Options{}).hashes
 		if cap(h.slots) != want || cap(h.places) != want+100 {
 			t.Errorf("%d cores: %d hashes at once, %d with those that wait", n, cap(h.slots), cap(h.places))
 		}

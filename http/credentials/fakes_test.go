@@ -21,10 +21,11 @@ import (
 // cheap makes hashes that take next to no time.
 var cheap = argon2id.Params{Memory: 8, Iterations: 1, Parallelism: 1, SaltLength: 16, KeyLength: 32}
 
-// testKeys is a ring of two keys.
-func testKeys() KeyRing {
-	return NewKeyRing(Key{"new", [keyBytes]byte(bytes.Repeat([]byte{2}, keyBytes))},
-		Key{"old", [keyBytes]byte(bytes.Repeat([]byte{1}, keyBytes))})
+func testKeys() []credential.NamedKey {
+	return []credential.NamedKey{
+		{Name: "new", Value: [32]byte(bytes.Repeat([]byte{2}, 32))},
+		{Name: "old", Value: [32]byte(bytes.Repeat([]byte{1}, 32))},
+	}
 }
 
 // eventLog remembers what is appended.

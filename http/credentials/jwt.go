@@ -2,12 +2,14 @@ package credentials
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/credential"
 )
 
 const (
@@ -38,13 +40,13 @@ type accessToken struct {
 
 // tokenIssuer makes and checks access tokens.
 type tokenIssuer struct {
-	keys             KeyRing
+	keys             []credential.NamedKey // the first signs, all verify
 	issuer, audience string
 	now              func() time.Time
 	parser           *jwt.Parser
 }
 
-func newTokenIssuer(keys KeyRing, issuer, audience string, now func() time.Time) *tokenIssuer {
+func newTokenIssuer(keys []credential.NamedKey, issuer, audience string, now func() time.Time) *tokenIssuer {
 	return &tokenIssuer{keys: keys, issuer: issuer, audience: audience, now: now,
 		parser: jwt.NewParser(
 			jwt.WithValidMethods([]string{jwt.SigningMethodHS256.Alg()}),
@@ -58,7 +60,7 @@ func newTokenIssuer(keys KeyRing, issuer, audience string, now func() time.Time)
 // seconds.
 func (t *tokenIssuer) issue(account signal.AccountID, session signal.SessionID, now,
 	expires time.Time) (string, error) {
-	if t.keys.Empty() {
+	if len(t.keys) == 0 {
 		return "", errNoKey
 	}
 	scopes := make([]string, len(signal.Scopes))
@@ -73,7 +75,7 @@ func (t *tokenIssuer) issue(account signal.AccountID, session signal.SessionID, 
 		},
 		Session: string(session), Scope: strings.Join(scopes, " "),
 	})
-	key := t.keys.keys[0]
+	key := t.keys[0]
 	token.Header["kid"] = key.Name
 	return token.SignedString(key.Value[:])
 }
@@ -117,12 +119,9 @@ func (t *tokenIssuer) verify(token string) (accessToken, error) {
 // key returns the key that the token's header names.
 func (t *tokenIssuer) key(token *jwt.Token) (any, error) {
 	name, ok := token.Header["kid"].(string)
-	if !ok {
+	i := slices.IndexFunc(t.keys, func(k credential.NamedKey) bool { return k.Name == name })
+	if !ok || i < 0 {
 		return nil, errNoKey
 	}
-	key, ok := t.keys.find(name)
-	if !ok {
-		return nil, errNoKey
-	}
-	return key, nil
+	return t.keys[i].Value[:], nil
 }

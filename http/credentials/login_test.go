@@ -315,7 +315,7 @@ func TestALoginTooManyEndsTheOldest(t *testing.T) {
 	if d := cmp.Diff(want, w.log.take()); d != "" {
 		t.Errorf("events (-want +got):\n%s", d)
 	}
-	if n := New(nil, nil, KeyRing{}, Options{}).o.MostSessions; n != 100 {
+	if n := New(nil, nil, nil, Options{}).o.MostSessions; n != 100 {
 		t.Errorf("an account may have %d sessions", n)
 	}
 }

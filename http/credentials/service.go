@@ -83,9 +83,9 @@ type Service struct {
 	uses keyUses
 }
 
-// New returns a service. Without keys it neither issues nor accepts access
-// tokens, which suits commands that only change records.
-func New(store Store, events Log, keys KeyRing, o Options) *Service {
+// New returns a service. The first of keys signs access tokens, all verify them; without
+// keys it neither issues nor accepts any, which suits commands that only change records.
+func New(store Store, events Log, keys []credential.NamedKey, o Options) *Service {
 	o.Issuer = cmp.Or(o.Issuer, defaultName)
 	o.Audience = cmp.Or(o.Audience, defaultName)
 	o.AccessTTL = cmp.Or(o.AccessTTL, defaultAccessTTL)

@@ -1,5 +1,6 @@
 // Package credential holds the records of accounts, sessions and API keys, as the API and
-// the store exchange them. Of a secret they hold its digest only.
+// the store exchange them: of a secret they hold its digest only. It also holds the form of
+// the keys with which an installation signs and encrypts; those are not stored.
 package credential
 
 import (
@@ -19,6 +20,19 @@ func DigestOf(s string) Digest { return sha256.Sum256([]byte(s)) }
 
 // String returns d in lower-case hex.
 func (d Digest) String() string { return hex.EncodeToString(d[:]) }
+
+// NamedKey is a key that signs access tokens or encrypts secrets at rest. It does not print
+// its value.
+type NamedKey struct {
+	Name  string // 1 to 64 of the characters A-Z a-z 0-9 . _ -
+	Value [32]byte
+}
+
+// String returns the name without the value.
+func (k NamedKey) String() string { return k.Name + ":***" }
+
+// GoString hides the value from %#v.
+func (k NamedKey) GoString() string { return k.String() }
 
 // Password is the stored form of an account's password.
 type Password struct {

@@ -10,13 +10,9 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-)
 
-// Key is a named key that encrypts secrets at rest.
-type Key struct {
-	Name  string // 1 to 255 bytes; stands in front of what the key has sealed
-	Value [32]byte
-}
+	"github.com/agentsignal/agentsignal/actors/signal/credential"
+)
 
 // Ring encrypts the secrets of webhooks, with AES-256-GCM. Its first key seals,
 // all of them open, so that a new key can be put in front of an old one and the old
@@ -27,9 +23,8 @@ type Ring struct {
 	digests [][]byte // keys of Digests, in the order of the ring
 }
 
-// New returns a ring of keys, of which there must be at least one, with
-// different names.
-func New(keys []Key) (*Ring, error) {
+// New returns a ring of keys, at least one, with different names.
+func New(keys []credential.NamedKey) (*Ring, error) {
 	if len(keys) == 0 {
 		return nil, errors.New("make keyring: no key is given")
 	}

@@ -6,17 +6,19 @@ import (
 	"crypto/sha256"
 	"strings"
 	"testing"
+
+	"github.com/agentsignal/agentsignal/actors/signal/credential"
 )
 
-func keyNamed(name string, fill byte) Key {
-	k := Key{Name: name}
+func keyNamed(name string, fill byte) credential.NamedKey {
+	k := credential.NamedKey{Name: name}
 	for i := range k.Value {
 		k.Value[i] = fill
 	}
 	return k
 }
 
-func newKeyring(tb testing.TB, keys ...Key) *Ring {
+func newKeyring(tb testing.TB, keys ...credential.NamedKey) *Ring {
 	tb.Helper()
 	r, err := New(keys)
 	if err != nil {
@@ -108,12 +110,12 @@ func TestKeyringRefusesBadKeys(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name string
-		keys []Key
+		keys []credential.NamedKey
 	}{
 		{"none", nil},
-		{"one without a name", []Key{keyNamed("", 1)}},
-		{"one whose name is too long", []Key{keyNamed(strings.Repeat("n", 256), 1)}},
-		{"two of one name", []Key{keyNamed("a", 1), keyNamed("a", 2)}},
+		{"one without a name", []credential.NamedKey{keyNamed("", 1)}},
+		{"one whose name is too long", []credential.NamedKey{keyNamed(strings.Repeat("n", 256), 1)}},
+		{"two of one name", []credential.NamedKey{keyNamed("a", 1), keyNamed("a", 2)}},
 	}
 	for _, test := range tests {
 		if _, err := New(test.keys); err == nil {
@@ -123,7 +125,7 @@ func TestKeyringRefusesBadKeys(t *testing.T) {
 }
 
 func FuzzKeyringOpen(f *testing.F) {
-	key := Key{Name: "2026"} // of this process alone: another one may have made the bytes
+	key := credential.NamedKey{Name: "2026"} // of this process alone: another one may have made the bytes
 	rand.Read(key.Value[:])
 	r := newKeyring(f, key)
 	genuine := r.Seal([]byte("secret"), "whk_1")

@@ -71,7 +71,7 @@ func (r *rig) end(ctx context.Context, err *error) {
 // accounts makes n accounts with a key each and returns ids and keys.
 func (r *rig) accounts(ctx context.Context, n int) ([]signal.AccountID, []string, error) {
 	// Cheap hashes, for no benchmark logs in.
-	c := credentials.New(r.store, r.log, credentials.KeyRing{}, credentials.Options{Now: r.store.Now,
+	c := credentials.New(r.store, r.log, nil, credentials.Options{Now: r.store.Now,
 		Password: argon2id.Params{Memory: 8, Iterations: 1, Parallelism: 1, SaltLength: 16, KeyLength: 32}})
 	var ids []signal.AccountID
 	var keys []string

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/credential"
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 	"github.com/agentsignal/agentsignal/actors/webhook"
 	"github.com/agentsignal/agentsignal/actors/webhook/keyring"
@@ -55,7 +56,7 @@ func newWebhookRig(ctx context.Context, endpoints int) (_ *webhookRig, err error
 			r.end(ctx, &err)
 		}
 	}()
-	key := keyring.Key{Name: "bench"}
+	key := credential.NamedKey{Name: "bench"}
 	rand.Read(key.Value[:])
 	w := &webhookRig{rig: r, webhooks: persistence.NewWebhooks(r.store, r.log),
 		env: []string{"AGENTSIGNAL_SECURITY_ENCRYPTION_KEYS=bench:" + base64.StdEncoding.EncodeToString(key.Value[:]),
@@ -63,7 +64,7 @@ func newWebhookRig(ctx context.Context, endpoints int) (_ *webhookRig, err error
 			"AGENTSIGNAL_MARKET_SOURCE=stream",
 			// All endpoints are of one account, and on one host.
 			"AGENTSIGNAL_WEBHOOKS_HOST_CONCURRENCY=2048", "AGENTSIGNAL_WEBHOOKS_ACCOUNT_CONCURRENCY=1024"}}
-	if w.keys, err = keyring.New([]keyring.Key{key}); err != nil {
+	if w.keys, err = keyring.New([]credential.NamedKey{key}); err != nil {
 		return nil, err
 	}
 	if w.receiver, err = newReceiver(ctx, endpoints); err != nil {

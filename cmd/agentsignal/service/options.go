@@ -11,9 +11,9 @@ import (
 	"github.com/agentsignal/agentsignal/actors/backtest"
 	"github.com/agentsignal/agentsignal/actors/market/source"
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/credential"
 	"github.com/agentsignal/agentsignal/actors/webhook/keyring"
 	"github.com/agentsignal/agentsignal/configs"
-	"github.com/agentsignal/agentsignal/http/credentials"
 	"github.com/agentsignal/agentsignal/http/limits"
 	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 )
@@ -26,7 +26,7 @@ const (
 
 // keysOf returns the configured keys, or else those of a file in the data directory, which
 // it makes if there is none.
-func keysOf(list configs.Secret, dir, file string) ([]configs.Key, error) {
+func keysOf(list configs.Secret, dir, file string) ([]credential.NamedKey, error) {
 	if list == "" {
 		return configs.LoadOrMakeKeys(dir, file)
 	}
@@ -34,16 +34,12 @@ func keysOf(list configs.Secret, dir, file string) ([]configs.Key, error) {
 }
 
 // signingKeys returns the keys of access tokens.
-func signingKeys(c configs.Config) (credentials.KeyRing, error) {
+func signingKeys(c configs.Config) ([]credential.NamedKey, error) {
 	keys, err := keysOf(c.Auth.JWTKeys, c.DataDir, signingKeyFile)
 	if err != nil {
-		return credentials.KeyRing{}, fmt.Errorf("auth.jwt_keys: %w", err)
+		return nil, fmt.Errorf("auth.jwt_keys: %w", err)
 	}
-	list := make([]credentials.Key, len(keys))
-	for i, k := range keys {
-		list[i] = credentials.Key(k)
-	}
-	return credentials.NewKeyRing(list...), nil
+	return keys, nil
 }
 
 // encryptionKeys returns the keys of the secrets of webhooks.
@@ -52,11 +48,7 @@ func encryptionKeys(c configs.Config) (*keyring.Ring, error) {
 	if err != nil {
 		return nil, fmt.Errorf("security.encryption_keys: %w", err)
 	}
-	list := make([]keyring.Key, len(keys))
-	for i, k := range keys {
-		list[i] = keyring.Key(k)
-	}
-	return keyring.New(list)
+	return keyring.New(keys)
 }
 
 // checkOptions returns all faults of settings whose form only the packages know that use

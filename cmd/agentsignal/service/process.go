@@ -24,6 +24,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/partition"
 	"github.com/agentsignal/agentsignal/actors/schedule"
 	"github.com/agentsignal/agentsignal/actors/scorecard"
+	"github.com/agentsignal/agentsignal/actors/signal/credential"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/weather"
 	"github.com/agentsignal/agentsignal/actors/webhook"
@@ -73,7 +74,7 @@ type process struct {
 	store       *persistence.Store
 	events      *eventlog.Log
 	tail        *eventlog.Tail
-	signingKeys credentials.KeyRing
+	signingKeys []credential.NamedKey
 	credentials *credentials.Service
 	limiter     *limits.Limiter
 

@@ -100,6 +100,6 @@ func onCredentials(
 		log := persistence.NewLog(store, eventlog.LogOptions{})
 		defer func() { err = errors.Join(err, log.Close(context.WithoutCancel(ctx))) }()
 		audit := newLogger(os.Stderr, configs.Log{Level: "info", Format: "auto"}, new(slog.LevelVar))
-		return f(ctx, credentials.New(store, log, credentials.KeyRing{}, credentials.Options{Now: store.Now, Log: audit}))
+		return f(ctx, credentials.New(store, log, nil, credentials.Options{Now: store.Now, Log: audit}))
 	}
 }

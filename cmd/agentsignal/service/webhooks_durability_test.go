@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/credential"
 	"github.com/agentsignal/agentsignal/actors/webhook/keyring"
 	"github.com/agentsignal/agentsignal/configs"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
@@ -140,7 +141,7 @@ func TestWhatWasAcknowledgedIsDelivered(t *testing.T) {
 }
 
 // encryptionKey returns a key as the setting has it, and as the keyring does.
-func encryptionKey(name string) (setting string, key keyring.Key) {
+func encryptionKey(name string) (setting string, key credential.NamedKey) {
 	key.Name, key.Value = name, sha256.Sum256([]byte(name))
 	return name + ":" + base64.StdEncoding.EncodeToString(key.Value[:]), key
 }
@@ -201,7 +202,7 @@ func TestSIGTERMLosesNoDelivery(t *testing.T) {
 	}
 
 	// The secret is sealed by the new key alone, so that the old one can go.
-	ring, err := keyring.New([]keyring.Key{newKey})
+	ring, err := keyring.New([]credential.NamedKey{newKey})
 	if err != nil {
 		t.Fatal(err)
 	}
