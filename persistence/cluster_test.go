@@ -14,7 +14,6 @@ import (
 	"github.com/agentsignal/agentsignal/persistence/eventlog"
 	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
-	"github.com/agentsignal/agentsignal/persistence/signals"
 )
 
 // clusterBench is a store with a log on a Redis Cluster.
@@ -154,7 +153,7 @@ func (b *clusterBench) testLog(t *testing.T) {
 			t.Errorf("signal of partition %d: %v", p, err)
 		}
 		passed := map[signal.SignalID]bool{}
-		b.store.ScanSignals(t.Context(), p, func(e signals.SignalEntry) error { passed[e.ID] = true; return nil })
+		b.store.ScanSignals(t.Context(), p, func(e signal.LogEntry) error { passed[e.ID] = true; return nil })
 		if !passed[sig.ID] {
 			t.Errorf("pass over partition %d: %v", p, passed)
 		}

@@ -16,7 +16,6 @@ import (
 	"github.com/agentsignal/agentsignal/persistence/eventlog"
 	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
-	"github.com/agentsignal/agentsignal/persistence/signals"
 )
 
 // benchCallers is how many callers append at once.
@@ -249,7 +248,7 @@ func BenchmarkScanSignals(b *testing.B) {
 	total := memory() - before - events
 	for b.Loop() {
 		n := 0
-		if err := s.ScanSignals(context.Background(), 0, func(e signals.SignalEntry) error {
+		if err := s.ScanSignals(context.Background(), 0, func(e signal.LogEntry) error {
 			if e.Created != nil {
 				n++
 			}

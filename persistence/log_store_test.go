@@ -13,7 +13,6 @@ import (
 	"github.com/agentsignal/agentsignal/persistence/eventlog"
 	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
-	"github.com/agentsignal/agentsignal/persistence/signals"
 )
 
 func TestAppendRecordsWholeChange(t *testing.T) {
@@ -146,7 +145,7 @@ func TestAppendOnMiniredis(t *testing.T) {
 		t.Error(err)
 	}
 	listed := 0
-	err := s.ScanSignals(t.Context(), s.Partition(account), func(signals.SignalEntry) error { listed++; return nil })
+	err := s.ScanSignals(t.Context(), s.Partition(account), func(signal.LogEntry) error { listed++; return nil })
 	if err != nil || listed != 1 {
 		t.Errorf("ScanSignals gave %d entries, %v", listed, err)
 	}

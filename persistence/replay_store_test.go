@@ -11,7 +11,6 @@ import (
 	"github.com/agentsignal/agentsignal/persistence/eventlog"
 	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
-	"github.com/agentsignal/agentsignal/persistence/signals"
 )
 
 func TestScanSignals(t *testing.T) {
@@ -50,7 +49,7 @@ func TestScanSignals(t *testing.T) {
 	b.rdb.HSet(t.Context(), redisclient.OpenKey(0), "bad", "1-1 1-1 \x09")
 	var got []string
 	changes := map[signal.SignalID]float64{}
-	err := b.store.ScanSignals(t.Context(), 0, func(e signals.SignalEntry) error {
+	err := b.store.ScanSignals(t.Context(), 0, func(e signal.LogEntry) error {
 		switch {
 		case e.Account != account:
 			t.Errorf("entry of account %s", e.Account)
@@ -82,7 +81,7 @@ func TestScanSignals(t *testing.T) {
 		t.Errorf("changed confidences (-want +got):\n%s", diff)
 	}
 	stop := errors.New("stop")
-	if err := b.store.ScanSignals(t.Context(), 0, func(signals.SignalEntry) error { return stop }); !errors.Is(err, stop) {
+	if err := b.store.ScanSignals(t.Context(), 0, func(signal.LogEntry) error { return stop }); !errors.Is(err, stop) {
 		t.Errorf("an error of the function: %v", err)
 	}
 }

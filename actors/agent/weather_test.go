@@ -20,7 +20,6 @@ import (
 	"github.com/agentsignal/agentsignal/persistence"
 	"github.com/agentsignal/agentsignal/persistence/eventlog"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
-	"github.com/agentsignal/agentsignal/persistence/signals"
 )
 
 // fakeWeather gives one report, or an error.
@@ -224,8 +223,8 @@ func TestWeatherRunOnRedis(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := store.Partition(req.Account)
-	var scanned []signals.SignalEntry
-	if err := store.ScanSignals(t.Context(), p, func(e signals.SignalEntry) error {
+	var scanned []signal.LogEntry
+	if err := store.ScanSignals(t.Context(), p, func(e signal.LogEntry) error {
 		scanned = append(scanned, e)
 		return nil
 	}); err != nil || len(scanned) != 1 {

@@ -29,24 +29,9 @@ type Records interface {
 	// ScanSignals calls f for each entry of a partition's signal log, in order, and then
 	// for each open signal whose published confidence has changed. Some of the latter may
 	// have been closed by an entry before.
-	ScanSignals(ctx context.Context, partition int, f func(Entry) error) error
+	ScanSignals(ctx context.Context, partition int, f func(signal.LogEntry) error) error
 	// CountOpen returns the number of open signals in a partition.
 	CountOpen(ctx context.Context, partition int) (int, error)
-}
-
-// Entry is an entry of the signal log: the creation of a signal, or a later change.
-type Entry struct {
-	Account  signal.AccountID
-	Position signal.Position // of a creation or a closing
-	Created  *signal.Listing // of a creation; nil for a change
-	Weather  *signal.Outlook // of a creation by a weather run; nil otherwise
-	ID       signal.SignalID
-	// Origin is the position of the creation of a signal that has changed.
-	Origin signal.Position
-	// Confidence is the current confidence of a signal that has changed.
-	Confidence float64
-	// Closed reports whether the change is the closing.
-	Closed bool
 }
 
 // Options are the optional parts of a Catalogue.
@@ -253,7 +238,7 @@ func (c *Catalogue) pass(ctx context.Context, p int, built chan struct{}) {
 // scan returns the accounts of a partition as its signal log records them.
 func (c *Catalogue) scan(ctx context.Context, p int) (map[signal.AccountID]*account, error) {
 	accounts := map[signal.AccountID]*account{}
-	var e Entry
+	var e signal.LogEntry
 	take := func() {
 		a := accounts[e.Account]
 		if a == nil {
@@ -270,7 +255,7 @@ func (c *Catalogue) scan(ctx context.Context, p int) (map[signal.AccountID]*acco
 		}
 	}
 	at := func() []any { return []any{"partition", p, "signal", string(e.ID)} }
-	err := c.records.ScanSignals(ctx, p, func(next Entry) error {
+	err := c.records.ScanSignals(ctx, p, func(next signal.LogEntry) error {
 		e = next
 		panics.GuardAt(c.log, panics.Catalogue, take, at)
 		return nil

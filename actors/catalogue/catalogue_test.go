@@ -34,7 +34,7 @@ func (f *fakeLog) Head(context.Context, int) (signal.Position, error) {
 
 func (f *fakeLog) Wait(context.Context, int, signal.Position) error { return nil }
 
-func (f *fakeLog) ScanSignals(_ context.Context, _ int, each func(Entry) error) error {
+func (f *fakeLog) ScanSignals(_ context.Context, _ int, each func(signal.LogEntry) error) error {
 	f.mu.Lock()
 	f.scans++
 	events := slices.Clone(f.events)
@@ -46,17 +46,17 @@ func (f *fakeLog) ScanSignals(_ context.Context, _ int, each func(Entry) error) 
 		switch e.Type {
 		case signal.SignalCreated:
 			origin[e.Listing.ID] = e.Position
-			each(Entry{Account: e.Account, Position: e.Position, ID: e.Listing.ID, Created: e.Listing, Weather: e.Weather,
+			each(signal.LogEntry{Account: e.Account, Position: e.Position, ID: e.Listing.ID, Created: e.Listing, Weather: e.Weather,
 				Confidence: e.Listing.Confidence})
 		case signal.SignalClosed:
-			each(Entry{Account: e.Account, Position: e.Position, ID: e.Listing.ID, Origin: origin[e.Listing.ID],
+			each(signal.LogEntry{Account: e.Account, Position: e.Position, ID: e.Listing.ID, Origin: origin[e.Listing.ID],
 				Confidence: e.Listing.Confidence, Closed: true})
 		case signal.SignalUpdated:
 			last[e.Listing.ID] = e
 		}
 	}
 	for id, e := range last {
-		each(Entry{Account: e.Account, ID: id, Origin: origin[id], Confidence: e.Listing.Confidence})
+		each(signal.LogEntry{Account: e.Account, ID: id, Origin: origin[id], Confidence: e.Listing.Confidence})
 	}
 	if f.scanned != nil {
 		<-f.scanned

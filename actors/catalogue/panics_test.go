@@ -16,7 +16,7 @@ type panickingRecords struct {
 	passes int
 }
 
-func (r *panickingRecords) ScanSignals(ctx context.Context, p int, f func(Entry) error) error {
+func (r *panickingRecords) ScanSignals(ctx context.Context, p int, f func(signal.LogEntry) error) error {
 	if r.passes++; r.passes == 1 {
 		panic("an entry")
 	}

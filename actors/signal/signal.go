@@ -143,6 +143,21 @@ type Listing struct {
 	CreatedAt  time.Time
 }
 
+// LogEntry is an entry of the signal log as lists read it: the creation of a signal, or a
+// later change.
+type LogEntry struct {
+	Account  AccountID
+	Position Position // of a creation or a closing; zero for another change
+	// Created is the listing at the creation; nil for a change. It is valid until the
+	// function that it is given to returns.
+	Created    *Listing
+	Weather    *Outlook // of a creation by a weather run; nil otherwise
+	ID         SignalID
+	Origin     Position // of a change: where the signal was created
+	Confidence float64  // after the change
+	Closed     bool     // the change is the closing
+}
+
 // Listing returns the listing of s in its current state.
 func (s *Signal) Listing() Listing {
 	l := Listing{ID: s.ID, Agent: s.Agent, Asset: s.Asset, Strategy: s.Strategy, Direction: s.Direction,

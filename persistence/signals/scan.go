@@ -12,27 +12,13 @@ import (
 	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 )
 
-// SignalEntry is what a pass over a partition's signals tells of one.
-type SignalEntry struct {
-	Account  signal.AccountID
-	Position signal.Position // of the creation or the closing; zero for another change
-	// Created is set for a creation, with the confidence of then; nil for a change.
-	// It is valid until the function it is given to returns.
-	Created    *signal.Listing
-	Weather    *signal.Outlook // of the creation by a weather run; nil otherwise
-	ID         signal.SignalID
-	Origin     signal.Position // of a change: where the signal was created
-	Confidence float64         // after the change
-	Closed     bool            // the change is the closing
-}
-
 // ScanSignals calls f for each entry of a partition's signal log in its order, then
 // for each open signal whose confidence has changed. The log and the open signals
 // are read at the same time, so one of the latter may have been closed by an entry
 // of the log, or not be in it yet. What is written during the pass may be in it or
 // not: it must be taken from the event log. An error of f ends the pass. Entries
 // that cannot be read are logged and passed over.
-func (s *Store) ScanSignals(ctx context.Context, p int, f func(SignalEntry) error) error {
+func (s *Store) ScanSignals(ctx context.Context, p int, f func(signal.LogEntry) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	// Redis takes twice as long for the open signals as for the log, which meanwhile
@@ -167,7 +153,7 @@ func (t knownTexts) account(d *codec.Decoder) signal.AccountID {
 
 // logScan decodes the signal log for ScanSignals.
 type logScan struct {
-	f       func(SignalEntry) error
+	f       func(signal.LogEntry) error
 	known   knownTexts
 	listing signal.Listing
 	price   float64
@@ -182,7 +168,7 @@ func (c *logScan) add(e *redisclient.Entry) error {
 			c.bad.add(fmt.Errorf("decode closing at %v: %w", e.Position, d.Err))
 			return nil
 		}
-		return c.f(SignalEntry{Account: closed.Account, Position: e.Position, ID: closed.ID, Origin: closed.Created,
+		return c.f(signal.LogEntry{Account: closed.Account, Position: e.Position, ID: closed.ID, Origin: closed.Created,
 			Confidence: closed.Confidence, Closed: true})
 	}
 	d := codec.Decode(e.Header)
@@ -207,13 +193,14 @@ func (c *logScan) add(e *redisclient.Entry) error {
 			return nil
 		}
 	}
-	return c.f(SignalEntry{Account: account, Position: e.Position, Created: &c.listing, Weather: weather, ID: c.listing.ID, Confidence: c.listing.Confidence})
+	return c.f(signal.LogEntry{Account: account, Position: e.Position, Created: &c.listing, Weather: weather,
+		ID: c.listing.ID, Confidence: c.listing.Confidence})
 }
 
 // openScan decodes the open signals for ScanSignals.
 type openScan struct {
 	known   knownTexts
-	changed []SignalEntry
+	changed []signal.LogEntry
 	bad     unreadable
 }
 
@@ -226,7 +213,8 @@ func (c *openScan) add(field, value []byte) error {
 			c.bad.add(fmt.Errorf("decode open signal: %w", d.Err))
 			return nil
 		}
-		c.changed = append(c.changed, SignalEntry{Account: account, ID: codec.SignalOfField(field), Origin: state.Created, Confidence: state.Confidence})
+		c.changed = append(c.changed, signal.LogEntry{Account: account, ID: codec.SignalOfField(field),
+			Origin: state.Created, Confidence: state.Confidence})
 	}
 	return nil
 }

@@ -38,8 +38,8 @@ func scannedWeather() *signal.Outlook {
 // checkScanned holds what a pass tells of the record of s against s.
 func checkScanned(t *testing.T, at signal.Position, s *signal.Signal) {
 	t.Helper()
-	var got SignalEntry
-	log := logScan{known: knownTexts{}, f: func(e SignalEntry) error {
+	var got signal.LogEntry
+	log := logScan{known: knownTexts{}, f: func(e signal.LogEntry) error {
 		got = e
 		return nil
 	}}
@@ -60,7 +60,7 @@ func FuzzScan(f *testing.F) {
 	f.Add(codec.AppendOpen([]byte(stamps), s, time.Time{}))
 	f.Add(codec.AppendClosed([]byte(stamps), s))
 	f.Fuzz(func(_ *testing.T, b []byte) {
-		log := logScan{f: func(SignalEntry) error { return nil }, known: knownTexts{}}
+		log := logScan{f: func(signal.LogEntry) error { return nil }, known: knownTexts{}}
 		log.add(&redisclient.Entry{Header: b})
 		open := openScan{known: knownTexts{}}
 		open.add([]byte("x"), b)

@@ -12,7 +12,6 @@ import (
 	"github.com/agentsignal/agentsignal/actors/catalogue"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
-	"github.com/agentsignal/agentsignal/cmd/agentsignal/service"
 	"github.com/agentsignal/agentsignal/persistence"
 	"github.com/agentsignal/agentsignal/persistence/eventlog"
 )
@@ -135,7 +134,7 @@ func (r *rig) caughtUp(ctx context.Context, account signal.AccountID, last signa
 // inCatalogue measures the queries in this process, without HTTP and Redis.
 func (b *bench) inCatalogue(ctx context.Context, r *rig, account signal.AccountID, queries []listQuery) error {
 	tail := persistence.NewTail(r.store, eventlog.TailOptions{})
-	c := catalogue.New(tail, service.SignalRecords{Store: r.store}, r.store.Partitions(), catalogue.Options{})
+	c := catalogue.New(tail, r.store, r.store.Partitions(), catalogue.Options{})
 	tail.Subscribe(c.Publish)
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup

@@ -32,7 +32,7 @@ type emptyLog struct{}
 func (emptyLog) Head(context.Context, int) (signal.Position, error)                  { return signal.Position{}, nil }
 func (emptyLog) Wait(context.Context, int, signal.Position) error                    { return nil }
 func (emptyLog) Partition(signal.AccountID) int                                      { return 0 }
-func (emptyLog) ScanSignals(context.Context, int, func(catalogue.Entry) error) error { return nil }
+func (emptyLog) ScanSignals(context.Context, int, func(signal.LogEntry) error) error { return nil }
 
 func (emptyLog) CountOpen(context.Context, int) (int, error) { return 0, nil }
 

@@ -10,16 +10,7 @@ import (
 	"github.com/agentsignal/agentsignal/http/limits"
 	"github.com/agentsignal/agentsignal/persistence"
 	"github.com/agentsignal/agentsignal/persistence/eventlog"
-	"github.com/agentsignal/agentsignal/persistence/signals"
 )
-
-// SignalRecords is the store as the catalogue reads it.
-type SignalRecords struct{ *persistence.Store }
-
-// ScanSignals implements catalogue.Records.
-func (r SignalRecords) ScanSignals(ctx context.Context, p int, f func(catalogue.Entry) error) error {
-	return r.Store.ScanSignals(ctx, p, func(e signals.SignalEntry) error { return f(catalogue.Entry(e)) })
-}
 
 // eventLog is the event log as the dashboard's resumes read it.
 type eventLog struct {

@@ -194,7 +194,7 @@ func (p *process) buildAgents(context.Context) error {
 	if err != nil {
 		return err
 	}
-	p.catalogue = catalogue.New(p.tail, SignalRecords{p.store}, p.store.Partitions(), catalogue.Options{
+	p.catalogue = catalogue.New(p.tail, p.store, p.store.Partitions(), catalogue.Options{
 		Name:      p.market.Name,
 		Retention: time.Duration(c.Signals.Retention),
 		MaxOpen:   c.Signals.MaxOpen,
