@@ -74,15 +74,20 @@ func (g *Group) end(t *task) {
 	g.running.Done()
 }
 
-// Close ends the contexts of all calls under way, refuses further ones and waits for
-// those, at most until ctx ends. It may be called more than once.
-func (g *Group) Close(ctx context.Context) error {
+// Cancel ends the contexts of all calls under way and refuses further ones.
+func (g *Group) Cancel() {
 	g.mu.Lock()
+	defer g.mu.Unlock()
 	g.closed = true
 	for t := range g.tasks {
 		t.cancel()
 	}
-	g.mu.Unlock()
+}
+
+// Close is Cancel, and waits for the calls under way, at most until ctx ends. It may be
+// called more than once.
+func (g *Group) Close(ctx context.Context) error {
+	g.Cancel()
 	ended := make(chan struct{})
 	go func() {
 		g.running.Wait()

@@ -91,8 +91,8 @@ func (s *panickingForecast) Forecast(ctx context.Context, at []*Point, now time.
 func TestAnOutlookThatPanicsFailsAndIsMadeAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := New(&panickingForecast{fakeSource: newSource()}, Options{})
-		s.OnForecast(func(Question) { panic("at the news of it") })
+		s := New(&panickingForecast{fakeSource: newSource()},
+			Options{OnForecast: func(Question) { panic("at the news of it") }})
 		if _, err := s.Outlook(t.Context(), gas); err == nil {
 			t.Error("an outlook without a forecast is given")
 		}

@@ -49,6 +49,9 @@ type Options struct {
 	Speed     int64            // as many times as fast as real time bars go by; default 1
 	Now       func() time.Time // the service's clock; default time.Now
 	Log       *slog.Logger     // nil: none
+	// OnForecast is called with each question whose answer rests on a new forecast. It must
+	// not wait; nil: nothing is called.
+	OnForecast func(Question)
 }
 
 const (
@@ -98,7 +101,7 @@ type Service struct {
 
 	gate chan struct{} // held by who fetches and judges
 
-	arrived func(Question) // see OnForecast
+	arrived func(Question) // Options.OnForecast
 	making  tasks.Group    // answers, for all who wait for one
 
 	mu   sync.Mutex
@@ -132,6 +135,9 @@ func New(source Source, o Options) *Service {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
+	if o.OnForecast == nil {
+		o.OnForecast = func(Question) {}
+	}
 	o.Log = o.Log.With("component", "weather")
 	return &Service{
 		source:    source,
@@ -140,16 +146,12 @@ func New(source Source, o Options) *Service {
 		log:       o.Log,
 		slopes:    newSlopes(o),
 		gate:      make(chan struct{}, 1),
-		arrived:   func(Question) {},
+		arrived:   o.OnForecast,
 		kept:      make(map[Question]*answer),
 		archive:   make(map[string]*Series),
 		forecasts: make(map[string]*forecast),
 	}
 }
-
-// OnForecast has f called with each question whose answer rests on a new forecast. f does
-// not wait. It is called before the first question.
-func (s *Service) OnForecast(f func(Question)) { s.arrived = f }
 
 // Outlook answers a question by the newest forecast. Errors are *signal.RunError:
 // DATA_UNAVAILABLE if the source gives nothing, STALE_DATA if what it gave is too old,

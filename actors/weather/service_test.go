@@ -278,15 +278,15 @@ func TestForecastsArePublishedWhenTheyArrive(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		source := newSource()
-		s := New(source, Options{})
+		var s *Service
 		var runs []time.Time
-		s.OnForecast(func(q Question) {
+		s = New(source, Options{OnForecast: func(q Question) {
 			r, err := s.Outlook(t.Context(), q)
 			if _, _, ok := s.Likelihood(q, signal.Long); !ok || q != gas || err != nil {
 				t.Errorf("%v is published, %v", q, err)
 			}
 			runs = append(runs, r.Run)
-		})
+		}})
 		run(t, s)
 		begin := time.Now()
 		s.Likelihood(gas, signal.Long)

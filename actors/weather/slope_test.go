@@ -174,9 +174,8 @@ func TestOutlooksWaitForTheFirstFit(t *testing.T) {
 		log := &fakeLog{failing: errors.New("away")}
 		log.trade(300)
 		time.Sleep(fitEvery)
-		s := New(newSource(), Options{Records: log, Speed: 60})
 		published := 0
-		s.OnForecast(func(Question) { published++ })
+		s := New(newSource(), Options{Records: log, Speed: 60, OnForecast: func(Question) { published++ }})
 		run(t, s)
 		short, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()

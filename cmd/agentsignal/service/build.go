@@ -20,7 +20,6 @@ import (
 	"github.com/agentsignal/agentsignal/actors/schedule"
 	"github.com/agentsignal/agentsignal/actors/scorecard"
 	"github.com/agentsignal/agentsignal/actors/signal/credential"
-	"github.com/agentsignal/agentsignal/actors/weather"
 	"github.com/agentsignal/agentsignal/actors/webhook"
 	"github.com/agentsignal/agentsignal/configs"
 	signalhttp "github.com/agentsignal/agentsignal/http"
@@ -167,7 +166,7 @@ func (p *process) buildMarket(context.Context) error {
 		Log:     p.log,
 	})
 	var pull func(commodity string, at time.Time) float64
-	if p.weather, p.climate = newWeather(c, p.store, p.log, weather.NewMetrics(p.registry)); p.climate != nil {
+	if p.weather, p.climate = p.newWeather(); p.climate != nil {
 		pull = p.climate.Anomaly
 	}
 	p.undo.Add("weather", p.weather.Close)
@@ -234,8 +233,6 @@ func (p *process) buildAgents(context.Context) error {
 		Metrics:   lifecycle.NewMetrics(p.registry),
 		Forecasts: forecasts{p.weather},
 	})
-	// The weather is built first, for the agents ask it.
-	p.weather.OnForecast(func(q weather.Question) { p.lifecycle.ForecastArrived(q.Strategy, q.Commodity, q.Region) })
 	return nil
 }
 

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -24,8 +23,9 @@ import (
 	"github.com/agentsignal/agentsignal/actors/partition"
 	"github.com/agentsignal/agentsignal/actors/schedule"
 	"github.com/agentsignal/agentsignal/actors/scorecard"
-	"github.com/agentsignal/agentsignal/actors/signal/credential"
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/credential"
+	"github.com/agentsignal/agentsignal/actors/tasks"
 	"github.com/agentsignal/agentsignal/actors/weather"
 	"github.com/agentsignal/agentsignal/actors/webhook"
 	"github.com/agentsignal/agentsignal/actors/webhook/guard"
@@ -107,14 +107,11 @@ type process struct {
 
 	// The life of the process.
 	joined     atomic.Pointer[partition.Partitions] // nil until this node has joined the installation
-	background sync.WaitGroup
-	cancel     context.CancelFunc // ends what runs in the background; nil before run
+	background tasks.Group
 }
 
 // run serves until ctx ends, and then ends in order. It returns nil if nothing failed.
 func (p *process) run(ctx context.Context) error {
-	background, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	p.cancel = cancel
 	failed := make(chan error)
 	for what, f := range map[string]func(context.Context) error{
 		"serve":            func(context.Context) error { return p.server.Serve(p.listener) },
@@ -126,9 +123,9 @@ func (p *process) run(ctx context.Context) error {
 		"update gauges":    p.updateGauges,
 		"read settings":    p.readSettings,
 	} {
-		p.start(background, failed, what, f)
+		p.start(ctx, failed, what, f)
 	}
-	p.start(background, failed, "join installation", func(ctx context.Context) error { return p.join(ctx, failed) })
+	p.start(ctx, failed, "join installation", func(ctx context.Context) error { return p.join(ctx, failed) })
 	p.log.Info("agentsignal listens", "addr", p.listener.Addr().String(), "version", Version, "node", p.node)
 	var err error
 	select {
@@ -145,10 +142,11 @@ func (p *process) run(ctx context.Context) error {
 	return errors.Join(err, p.undo.Run(end))
 }
 
-// start runs f in the background. Its error, or a panic, ends the process in order; the
-// first one counts. Periodic work of f has guards of its own, and goes on after a panic.
+// start runs f in the background, until stopBackground. Its error, or a panic, ends the
+// process in order; the first one counts. Periodic work of f has guards of its own, and goes
+// on after a panic.
 func (p *process) start(ctx context.Context, failed chan<- error, what string, f func(context.Context) error) {
-	p.background.Go(func() {
+	p.background.Go(ctx, func(ctx context.Context) {
 		err := panics.ErrPanicked
 		panics.Guard(p.log, panics.Background, func() { err = f(ctx) }, "task", what)
 		if err != nil {
@@ -162,22 +160,8 @@ func (p *process) start(ctx context.Context, failed chan<- error, what string, f
 
 // stopBackground ends what runs in the background, and waits for it.
 func (p *process) stopBackground(ctx context.Context) error {
-	if p.cancel == nil {
-		return nil
-	}
-	p.cancel()
-	unblocked := p.store.EndBlocking()
-	ended := make(chan struct{})
-	go func() {
-		p.background.Wait()
-		close(ended)
-	}()
-	select {
-	case <-ended:
-		return unblocked
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	p.background.Cancel() // first, so that readers know why their reads end
+	return errors.Join(p.store.EndBlocking(), p.background.Close(ctx))
 }
 
 // join waits until Redis confirms that the installation is the configured one, and then

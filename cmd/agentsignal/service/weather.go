@@ -4,34 +4,35 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/market/source"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/weather"
 	"github.com/agentsignal/agentsignal/configs"
-	"github.com/agentsignal/agentsignal/persistence"
 )
 
 // newWeather returns the service that answers questions about the weather, and the
 // simulated weather if that is its source: it moves simulated prices, and follows the seed
 // and the speed of the simulated market. Simulated forecasts are not stored.
-func newWeather(
-	c configs.Config, store *persistence.Store, log *slog.Logger, metrics *weather.Metrics,
-) (*weather.Service, *weather.Simulated) {
+func (p *process) newWeather() (*weather.Service, *weather.Simulated) {
+	c := p.config
 	o := weather.Options{
-		Records:   store,
+		Records:   p.store,
 		Retention: time.Duration(c.Signals.Retention),
 		Speed:     barSpeed(c.Market),
-		Now:       store.Now,
-		Log:       log,
+		Now:       p.store.Now,
+		Log:       p.log,
+		// The weather is built first, because agents ask it; it is asked when all is built.
+		OnForecast: func(q weather.Question) {
+			p.lifecycle.ForecastArrived(q.Strategy, q.Commodity, q.Region)
+		},
 	}
-	source := weatherSource(c, metrics)
+	source := weatherSource(c, weather.NewMetrics(p.registry))
 	if simulated, ok := source.(*weather.Simulated); ok {
 		return weather.New(simulated, o), simulated
 	}
-	o.Store = store
+	o.Store = p.store
 	return weather.New(source, o), nil
 }
 
