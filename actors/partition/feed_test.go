@@ -496,7 +496,7 @@ func TestRemovedWebhooksAreErasedAfterAChange(t *testing.T) {
 			t.Errorf("a new owner looked %d times for removed webhooks, want once", before)
 		}
 		w.set(func() { w.removed = 3 })
-		a.Publish(0, append(r.appendMany(signal.SignalCreated, 0, 1), r.appendMany(signal.WebhookPoked, 1, 2)...))
+		a.Publish(0, append(r.appendMany(signal.SignalCreated, 0, 1), r.appendMany(signal.DeliveriesChanged, 1, 2)...))
 		time.Sleep(time.Minute)
 		if _, _, now := w.seen(); now != before {
 			t.Errorf("the owner looked %d times without a reason", now-before)

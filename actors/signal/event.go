@@ -20,13 +20,13 @@ const (
 // Internal events, which clients do not receive. The first three revoke what their
 // Subject names, on every node; the others notify the owner of the partition.
 const (
-	AccountDeleted EventType = "account.deleted" // Subject: empty
-	KeyRevoked     EventType = "key.revoked"     // Subject: the KeyID
-	SessionEnded   EventType = "session.ended"   // Subject: the SessionID; empty means all of the account
-	WebhookChanged EventType = "webhook.changed" // Subject: the WebhookID, whose record was created, changed or deleted
-	WebhookPoked   EventType = "webhook.poked"   // Subject: the WebhookID, whose pending deliveries changed
+	AccountDeleted    EventType = "account.deleted" // Subject: empty
+	KeyRevoked        EventType = "key.revoked"     // Subject: the KeyID
+	SessionEnded      EventType = "session.ended"   // Subject: the SessionID; empty means all of the account
+	WebhookChanged    EventType = "webhook.changed" // Subject: the WebhookID, whose record has changed
+	DeliveriesChanged EventType = "webhook.poked"   // Subject: the WebhookID, whose pending deliveries changed
 
-	ScheduleChanged EventType = "schedule.changed" // Subject: the ScheduleID, whose record was created, changed or deleted
+	ScheduleChanged EventType = "schedule.changed" // Subject: the ScheduleID, whose record has changed
 )
 
 // Event is one entry of the event log.
@@ -50,7 +50,7 @@ func (e *Event) Time() time.Time { return e.Position.Time() }
 // Internal reports whether events of type t are hidden from clients.
 func (t EventType) Internal() bool {
 	switch t {
-	case AccountDeleted, KeyRevoked, SessionEnded, WebhookChanged, WebhookPoked, ScheduleChanged:
+	case AccountDeleted, KeyRevoked, SessionEnded, WebhookChanged, DeliveriesChanged, ScheduleChanged:
 		return true
 	}
 	return false

@@ -188,7 +188,7 @@ func (r *Recorder) add(ctx context.Context, p *page, e *signal.Event, deleted ma
 		r.setAccount(e.Account, true)
 		p.hint = webhookChanged{e.Account, signal.WebhookID(e.Subject)}
 		return nil
-	case signal.WebhookPoked:
+	case signal.DeliveriesChanged:
 		p.hint = webhookDeliveriesChanged{e.Account, signal.WebhookID(e.Subject)}
 		return nil
 	}

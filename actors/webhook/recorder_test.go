@@ -45,7 +45,7 @@ func (l *listener) Receive(c engine.Context) {
 	case webhookChanged:
 		l.heard = append(l.heard, fmt.Sprintf("%s changed", m.id))
 	case webhookDeliveriesChanged:
-		l.heard = append(l.heard, fmt.Sprintf("%s poked", m.id))
+		l.heard = append(l.heard, fmt.Sprintf("deliveries of %s changed", m.id))
 	case accountDeleted:
 		l.heard = append(l.heard, fmt.Sprintf("%s deleted", m.id))
 	}

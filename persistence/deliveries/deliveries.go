@@ -56,7 +56,7 @@ func (h *Store) CreateDelivery(ctx context.Context, d delivery.Delivery, body []
 	o := eventlog.NewOperation()
 	o.Guard(eventlog.GuardFieldExists, o.Key(redisclient.WebhooksKey(p, d.Account)), errNoWebhook, string(d.Webhook))
 	AddDeliveries(o, p, []delivery.EventDeliveries{{Event: d.Event, Body: body, Deliveries: []delivery.Delivery{d}}})
-	o.AddAnnouncement(d.Account, signal.WebhookPoked, d.Webhook)
+	o.AddAnnouncement(d.Account, signal.DeliveriesChanged, d.Webhook)
 	_, err := h.log.Apply(ctx, p, o)
 	return err
 }

@@ -63,7 +63,7 @@ func (h *Store) changeByHand(ctx context.Context, account signal.AccountID, webh
 	o.Guard(eventlog.GuardFieldExists, o.Key(redisclient.WebhooksKey(p, account)), error(signal.NotFound("delivery")), string(webhook))
 	o.Guard(eventlog.GuardMember, o.Key(set(p, webhook)), refusal, member)
 	addShift(o, p, account, webhook, c, []string{member})
-	o.AddAnnouncement(account, signal.WebhookPoked, webhook)
+	o.AddAnnouncement(account, signal.DeliveriesChanged, webhook)
 	if _, err := h.log.Apply(ctx, p, o); err != nil {
 		return delivery.Delivery{}, err
 	}
@@ -157,7 +157,7 @@ func (h *Store) shiftAll(ctx context.Context, p int, account signal.AccountID, w
 		o := eventlog.NewOperation()
 		o.Guard(eventlog.GuardFieldExists, o.Key(redisclient.WebhooksKey(p, account)), errNoWebhook, string(webhook))
 		addShift(o, p, account, webhook, c, chunk)
-		o.AddAnnouncement(account, signal.WebhookPoked, webhook)
+		o.AddAnnouncement(account, signal.DeliveriesChanged, webhook)
 		r := h.log.CarryOut(ctx, p, o)
 		if r.Err != nil {
 			return changed, r.Err
