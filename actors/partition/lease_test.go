@@ -387,10 +387,10 @@ func TestLateAnnouncementIsWithdrawn(t *testing.T) {
 func TestSingleNodeRefusesASecondOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newFakeRedis(4)
-		alone := func(o *Options) { o.Alone = true }
-		a := startNode(t, r, "a", alone)
+		singleNode := func(o *Options) { o.SingleNode = true }
+		a := startNode(t, r, "a", singleNode)
 		time.Sleep(time.Second)
-		b := startNode(t, r, "b", alone)
+		b := startNode(t, r, "b", singleNode)
 		start := time.Now()
 		if err := b.Join(t.Context()); signal.KindOf(err) != signal.KindConflict {
 			t.Errorf("Join of a second node: %v, want a conflict", err)
@@ -404,7 +404,7 @@ func TestSingleNodeRefusesASecondOne(t *testing.T) {
 
 		// A killed node whose id is lost does not keep its successor from starting.
 		a.link.cut(true)
-		c := startNode(t, r, "c", alone)
+		c := startNode(t, r, "c", singleNode)
 		if err := c.Join(t.Context()); err != nil {
 			t.Errorf("Join after the first was killed: %v", err)
 		}

@@ -44,8 +44,8 @@ type Options struct {
 	// Lease is how long an owner that does not renew its leases keeps its partitions;
 	// default 5 s.
 	Lease time.Duration
-	// Alone refuses a second node on the same Redis.
-	Alone bool
+	// SingleNode refuses a second node on the same Redis.
+	SingleNode bool
 	// SweepEvery is the time between two searches for overdue runs; default 5 s.
 	SweepEvery time.Duration
 	// TrimEvery is the time between two trims of a partition's logs; default 10 s.

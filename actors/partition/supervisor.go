@@ -25,7 +25,7 @@ type (
 
 // Nodes announces nodes. persistence.Store implements it.
 type Nodes interface {
-	AnnounceNode(ctx context.Context, node string, ttl time.Duration, alone bool) (live []string, err error)
+	AnnounceNode(ctx context.Context, node string, ttl time.Duration, singleNode bool) (live []string, err error)
 	LeaveNode(ctx context.Context, node string) error
 }
 
@@ -82,7 +82,7 @@ func (s *supervisor) announce(c engine.Context) {
 	p.track(c, func(ctx context.Context) any {
 		detached, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.announceTimeout())
 		defer cancel()
-		live, err := p.store.AnnounceNode(detached, p.node, p.options.Lease, p.options.Alone)
+		live, err := p.store.AnnounceNode(detached, p.node, p.options.Lease, p.options.SingleNode)
 		if ctx.Err() != nil {
 			p.leave(ctx)
 		}

@@ -19,12 +19,11 @@ var nodeAnnounceText string
 
 var nodeAnnounceScript = redis.NewScript(nodeAnnounceText)
 
-// AnnounceNode says that node is live for ttl, and returns all live nodes, node
-// among them. alone says that no other may be. KindConflict, "not_alone": another
-// node is live, and one of the two is to be alone.
-func (s *Store) AnnounceNode(ctx context.Context, node string, ttl time.Duration, alone bool) ([]string, error) {
+// AnnounceNode records that node is live for ttl, and returns all live nodes with it.
+// KindConflict, "not_alone": another node is live, and one of the two is a single node.
+func (s *Store) AnnounceNode(ctx context.Context, node string, ttl time.Duration, singleNode bool) ([]string, error) {
 	mode := "many"
-	if alone {
+	if singleNode {
 		mode = "alone"
 	}
 	answer, err := nodeAnnounceScript.Run(ctx, s.RDB, []string{redisclient.NodesKey()}, node, mode, ttl.Milliseconds()).StringSlice()

@@ -220,9 +220,9 @@ func (p *process) awaitInstallation(ctx context.Context) (installed bool, err er
 // newPartitions starts the actors of this node's partitions, which announce it at once.
 func (p *process) newPartitions() *partition.Partitions {
 	return partition.New(p.system, p.node, p.store, p.events, partition.Options{
-		Lease: time.Duration(p.config.Lease),
-		Alone: !p.config.Cluster,
-		Tail:  p.tail,
+		Lease:      time.Duration(p.config.Lease),
+		SingleNode: !p.config.Cluster,
+		Tail:       p.tail,
 		// In the order in which they are started and given the events of a partition.
 		Tenants:  []ownership.Tenant{p.deliverer, p.lifecycle, p.scheduler},
 		Webhooks: p.webhooks,
