@@ -80,7 +80,7 @@
 //
 // A request, POST /agents/{id}/run: http/routes.go, the chain of http/middleware.go,
 // http/runs.go → agent.Agents.Run → the agent's actor queues it → a worker
-// (agent/run.go) asks market for a snapshot and strategy for its conclusion →
+// (agent/run.go) asks market for a snapshot and strategy for its evaluation →
 // persistence/eventlog/log.go appends events and records with one script → the answer.
 //
 // An event: persistence/eventlog/log.go → eventlog/tail.go, on every node → its

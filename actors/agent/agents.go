@@ -120,7 +120,7 @@ func New(sys *engine.System, o Options) *Agents {
 		timeout:       o.Timeout,
 		dueMargin:     o.DueMargin,
 		jobRetention:  o.JobRetention,
-		concluders:    make(map[signal.AgentID]concluder),
+		evaluators:    make(map[signal.AgentID]evaluator),
 		metrics:       o.Metrics,
 		slog:          o.Slog,
 		birth:         time.Now(),
@@ -140,7 +140,7 @@ func New(sys *engine.System, o Options) *Agents {
 		}
 		agent.Status = cmp.Or(o.Statuses[agent.ID], agent.Status)
 		a.catalogue = append(a.catalogue, agent)
-		exec.concluders[agent.ID] = concluderOf(agent, trading, texts, o.Weather)
+		exec.evaluators[agent.ID] = evaluatorOf(agent, trading, texts, o.Weather)
 		a.actors[agent.ID] = sys.Spawn(engine.Agent, string(agent.ID), func() engine.Actor {
 			return &agentActor{exec: exec, workers: o.Workers, queue: o.Workers}
 		}, engine.Supervision{})
@@ -148,8 +148,8 @@ func New(sys *engine.System, o Options) *Agents {
 	return a
 }
 
-// concluderOf returns how agent works.
-func concluderOf(agent signal.Agent, trading *trader, texts *writer, w Weather) concluder {
+// evaluatorOf returns how agent works.
+func evaluatorOf(agent signal.Agent, trading *trader, texts *writer, w Weather) evaluator {
 	switch agent.Category {
 	case signal.Trading:
 		return trading
@@ -167,9 +167,9 @@ func concluderOf(agent signal.Agent, trading *trader, texts *writer, w Weather) 
 // with DATA_UNAVAILABLE.
 type unavailable struct{ name string }
 
-// Conclude implements concluder.
-func (u unavailable) Conclude(context.Context, *signal.RunRequest) (conclusion, error) {
-	return conclusion{}, &signal.RunError{Code: signal.DataUnavailable,
+// Evaluate implements evaluator.
+func (u unavailable) Evaluate(context.Context, *signal.RunRequest) (evaluation, error) {
+	return evaluation{}, &signal.RunError{Code: signal.DataUnavailable,
 		Message: "the " + u.name + " has no data source in this version of the service"}
 }
 

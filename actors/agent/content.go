@@ -25,15 +25,15 @@ func newWriter(c Content) *writer {
 	return &writer{c}
 }
 
-// Conclude implements concluder.
-func (w *writer) Conclude(ctx context.Context, r *signal.RunRequest) (conclusion, error) {
+// Evaluate implements evaluator.
+func (w *writer) Evaluate(ctx context.Context, r *signal.RunRequest) (evaluation, error) {
 	if r.Asset == "" {
-		return conclusion{}, errors.New("conclude content: no subject")
+		return evaluation{}, errors.New("evaluate content: no subject")
 	}
 	t, err := w.content.Write(ctx, content.Request{Strategy: r.Strategy, Subject: r.Asset, Keywords: r.Parameters.Keywords,
 		Features: r.Parameters.Features, Locale: r.Parameters.Locale})
 	if err != nil {
-		return conclusion{}, err
+		return evaluation{}, err
 	}
-	return conclusion{Direction: signal.Long, Confidence: t.Confidence, Metadata: t.Metadata, Lifetime: t.Lifetime}, nil
+	return evaluation{Direction: signal.Long, Confidence: t.Confidence, Metadata: t.Metadata, Lifetime: t.Lifetime}, nil
 }

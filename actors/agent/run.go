@@ -23,8 +23,8 @@ type Log interface {
 	Append(ctx context.Context, c signal.Change) (signal.Position, error)
 }
 
-// conclusion is an agent's answer to a request.
-type conclusion struct {
+// evaluation is an agent's answer to a request.
+type evaluation struct {
 	Direction  signal.Direction
 	Confidence float64
 	Levels     *signal.Levels // nil for content
@@ -35,11 +35,11 @@ type conclusion struct {
 	Weather   *signal.Outlook // of a weather run; nil otherwise
 }
 
-// concluder is how the agents of one category work. An error that is no
-// *signal.RunError is INTERNAL to the client. Conclude returns soon after
+// evaluator is how the agents of one category work. An error that is no
+// *signal.RunError is INTERNAL to the client. Evaluate returns soon after
 // ctx ends.
-type concluder interface {
-	Conclude(ctx context.Context, r *signal.RunRequest) (conclusion, error)
+type evaluator interface {
+	Evaluate(ctx context.Context, r *signal.RunRequest) (evaluation, error)
 }
 
 // run is one execution of an agent.
@@ -80,7 +80,7 @@ type answer struct {
 
 // outcome is how the computing of a run ended; one of both is nil.
 type outcome struct {
-	conclusion *conclusion
+	evaluation *evaluation
 	err        *signal.RunError
 }
 
@@ -121,7 +121,7 @@ type executor struct {
 	timeout       time.Duration
 	dueMargin     time.Duration
 	jobRetention  time.Duration
-	concluders    map[signal.AgentID]concluder
+	evaluators    map[signal.AgentID]evaluator
 	metrics       *Metrics
 	slog          *slog.Logger
 	birth         time.Time // origin of run.accepted
@@ -198,9 +198,9 @@ func (x *executor) compute(ctx context.Context, r *run) (o outcome) {
 			o = outcome{err: internalError(nil)}
 		}
 	}()
-	c, err := x.concluders[r.request.Agent].Conclude(market.For(ctx, r.request.Account), &r.request)
+	c, err := x.evaluators[r.request.Agent].Evaluate(market.For(ctx, r.request.Account), &r.request)
 	if err == nil {
-		return outcome{conclusion: &c}
+		return outcome{evaluation: &c}
 	}
 	if cause := context.Cause(ctx); cause != nil {
 		return outcome{err: endedError(cause)} // whatever the agent made of it
@@ -253,7 +253,7 @@ func (x *executor) announce(r *run, left time.Duration) error {
 // record stores the outcome of r and returns the answer. cause is why r's context ended,
 // nil if it did not.
 func (x *executor) record(r *run, o outcome, cause error, announced bool) (*signal.Signal, error) {
-	if r.job != nil && o.conclusion == nil && errors.Is(cause, errDrained) {
+	if r.job != nil && o.evaluation == nil && errors.Is(cause, errDrained) {
 		return nil, errInterrupted
 	}
 	if !r.due.IsZero() && x.now().After(r.due.Add(-lateMargin)) {
@@ -275,7 +275,7 @@ func (x *executor) record(r *run, o outcome, cause error, announced bool) (*sign
 			s.CreatedAt = first.Plus(i).Time()
 		}
 	}
-	s.UpdatedAt, s.ExpiresAt = s.CreatedAt, s.CreatedAt.Add(o.conclusion.Lifetime.Truncate(time.Millisecond))
+	s.UpdatedAt, s.ExpiresAt = s.CreatedAt, s.CreatedAt.Add(o.evaluation.Lifetime.Truncate(time.Millisecond))
 	return s, nil
 }
 
@@ -285,8 +285,8 @@ func (x *executor) change(r *run, o outcome, announced bool) signal.Change {
 	c := signal.Change{Account: r.request.Account, Events: make([]signal.Event, 0, 3)}
 	// One buffer for all payloads: they live and die together.
 	size := 512 + len(r.request.Asset)*3
-	if o.conclusion != nil {
-		size += 512 + len(o.conclusion.Metadata)
+	if o.evaluation != nil {
+		size += 512 + len(o.evaluation.Metadata)
 	}
 	b := make([]byte, 0, size)
 	add := func(t signal.EventType, end []byte) {
@@ -311,7 +311,7 @@ func (x *executor) change(r *run, o outcome, announced bool) signal.Change {
 		}
 		return c
 	}
-	s := newSignal(r, o.conclusion, now)
+	s := newSignal(r, o.evaluation, now)
 	c.Signal = s
 	add(signal.SignalCreated, appendCreated(b, s))
 	listing := s.Listing()
@@ -329,7 +329,7 @@ func (x *executor) change(r *run, o outcome, announced bool) signal.Change {
 
 // newSignal makes the signal of r. Its times are known only when the log has it;
 // until then they stand for the lifetime, which the log keeps.
-func newSignal(r *run, c *conclusion, now time.Time) *signal.Signal {
+func newSignal(r *run, c *evaluation, now time.Time) *signal.Signal {
 	q := &r.request
 	confidence := signal.RoundConfidence(c.Confidence)
 	id, metadata := signal.NewSignalID(), c.Metadata

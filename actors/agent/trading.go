@@ -24,7 +24,7 @@ type Market interface {
 const (
 	// maxSeries bounds how many series are kept: some 200 KB each.
 	maxSeries = 256
-	// maxMemories bounds the conclusions kept of a series.
+	// maxMemories bounds the evaluations kept of a series.
 	maxMemories = 64
 	// assessedBars is how many bars back a strategy looks.
 	assessedBars = 1000
@@ -58,56 +58,56 @@ func newTrader(m Market, now func() time.Time) *trader {
 	return &trader{market: m, now: now, kept: make(map[seriesKey]*keptSeries), limit: maxSeries}
 }
 
-// Conclude implements concluder. Time counts while the asset is traded.
-func (t *trader) Conclude(ctx context.Context, r *signal.RunRequest) (conclusion, error) {
+// Evaluate implements evaluator. Time counts while the asset is traded.
+func (t *trader) Evaluate(ctx context.Context, r *signal.RunRequest) (evaluation, error) {
 	seen, err := t.market.Series(ctx, r.Asset, r.Timeframe)
 	if err != nil {
-		return conclusion{}, err
+		return evaluation{}, err
 	}
 	c, err := t.assess(ctx, r, seen)
 	c.Lifetime = seen.Lifetime(t.now(), c.Lifetime, r.Timeframe)
 	return c, err
 }
 
-// assess is Conclude with the prices that were seen.
-func (t *trader) assess(ctx context.Context, r *signal.RunRequest, seen market.Snapshot) (conclusion, error) {
+// assess is Evaluate with the prices that were seen.
+func (t *trader) assess(ctx context.Context, r *signal.RunRequest, seen market.Snapshot) (evaluation, error) {
 	kept := t.series(seriesKey{seen.Asset.Symbol, r.Timeframe, seen.Source, seen.Compression})
 	series, state, err := kept.follow(&seen, r.Timeframe)
 	if err != nil {
-		return conclusion{}, err
+		return evaluation{}, err
 	}
 	if r.Strategy == strategy.Sentiment {
 		return t.sentiment(ctx, r, &seen, series)
 	}
 	a, err := series.Assess(r.Strategy, r.Risk)
 	if err != nil {
-		return conclusion{}, err
+		return evaluation{}, err
 	}
-	return kept.conclude(r, &seen, a, state)
+	return kept.evaluate(r, &seen, a, state)
 }
 
-// sentiment is Conclude for the strategy that reads news.
-func (t *trader) sentiment(ctx context.Context, r *signal.RunRequest, seen *market.Snapshot, series *strategy.Series) (conclusion, error) {
+// sentiment is Evaluate for the strategy that reads news.
+func (t *trader) sentiment(ctx context.Context, r *signal.RunRequest, seen *market.Snapshot, series *strategy.Series) (evaluation, error) {
 	oldest := seen.Bars[max(0, len(seen.Bars)-assessedBars)].OpenTime
 	reach := float64(newsReach.Milliseconds()) / max(1, seen.Compression)
 	news, err := t.market.News(ctx, r.Asset, oldest-int64(reach))
 	if err != nil {
-		return conclusion{}, err
+		return evaluation{}, err
 	}
 	a, err := series.AssessSentiment(news, r.Risk, t.now().UnixMilli())
 	if err != nil {
-		return conclusion{}, err
+		return evaluation{}, err
 	}
 	return describe(r, seen, a)
 }
 
 // describe completes an assessment with levels at the last price, and words.
-func describe(r *signal.RunRequest, seen *market.Snapshot, a strategy.Assessment) (conclusion, error) {
+func describe(r *signal.RunRequest, seen *market.Snapshot, a strategy.Assessment) (evaluation, error) {
 	c, err := a.Evaluate(originOf(r.Asset, seen), seen.Last.Price)
 	if err != nil {
-		return conclusion{}, err
+		return evaluation{}, err
 	}
-	return conclusion{Direction: c.Direction, Confidence: c.Confidence, Levels: &c.Levels, Metadata: c.Metadata, Lifetime: c.Lifetime}, nil
+	return evaluation{Direction: c.Direction, Confidence: c.Confidence, Levels: &c.Levels, Metadata: c.Metadata, Lifetime: c.Lifetime}, nil
 }
 
 // originOf returns what a signal says of where its prices come from.
@@ -125,7 +125,7 @@ func (t *trader) series(key seriesKey) *keptSeries {
 		if len(t.kept) >= t.limit {
 			t.dropOldest()
 		}
-		k = &keptSeries{memories: make(map[memoryKey]conclusion)}
+		k = &keptSeries{memories: make(map[memoryKey]evaluation)}
 		t.kept[key] = k
 	}
 	k.used = t.clock
@@ -155,11 +155,11 @@ type keptSeries struct {
 	tick   float64
 	state  uint64 // counts the changes of series
 
-	// What was concluded in this state: it follows from the bars and the key alone.
-	memories map[memoryKey]conclusion
+	// Evaluations in this state: they follow from the bars and the key alone.
+	memories map[memoryKey]evaluation
 }
 
-// memoryKey is what a conclusion depends on beside the bars and their source.
+// memoryKey is what a evaluation depends on beside the bars and their source.
 type memoryKey struct {
 	asset, strategy string
 	risk            signal.RiskLevel
@@ -230,9 +230,9 @@ func continues(known, bars []marketdata.Bar) bool {
 	return len(bars) > len(common) && slices.Equal(common, bars[:len(common)]) && bars[len(common)].OpenTime == known[len(known)-1].OpenTime
 }
 
-// conclude is describe with a memory: in a busy moment many runs ask the same. a was
+// evaluate is describe with a memory: in a busy moment many runs ask the same. a was
 // made by the series in the given state, or in a later one.
-func (k *keptSeries) conclude(r *signal.RunRequest, seen *market.Snapshot, a strategy.Assessment, state uint64) (conclusion, error) {
+func (k *keptSeries) evaluate(r *signal.RunRequest, seen *market.Snapshot, a strategy.Assessment, state uint64) (evaluation, error) {
 	key := memoryKey{r.Asset, r.Strategy, r.Risk, seen.Last.Price}
 	k.mu.Lock()
 	c, ok := k.memories[key]
@@ -243,7 +243,7 @@ func (k *keptSeries) conclude(r *signal.RunRequest, seen *market.Snapshot, a str
 	}
 	c, err := describe(r, seen, a)
 	if err != nil {
-		return conclusion{}, err
+		return evaluation{}, err
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -26,30 +26,30 @@ type forecaster struct {
 	prices  *trader
 }
 
-// Conclude implements concluder.
-func (f *forecaster) Conclude(ctx context.Context, r *signal.RunRequest) (conclusion, error) {
+// Evaluate implements evaluator.
+func (f *forecaster) Evaluate(ctx context.Context, r *signal.RunRequest) (evaluation, error) {
 	seen, err := f.prices.market.Series(ctx, r.Asset, signal.D1)
 	if err != nil {
-		return conclusion{}, err
+		return evaluation{}, err
 	}
 	kept := f.prices.series(seriesKey{seen.Asset.Symbol, signal.D1, seen.Source, seen.Compression})
 	series, _, err := kept.follow(&seen, signal.D1)
 	if err != nil {
-		return conclusion{}, err
+		return evaluation{}, err
 	}
 	base, err := series.Base(r.Risk)
 	if err != nil {
-		return conclusion{}, err
+		return evaluation{}, err
 	}
 	report, err := f.weather.Outlook(ctx, weather.Question{Strategy: r.Strategy, Commodity: strings.ToLower(r.Asset),
 		Region: cmp.Or(r.Parameters.Region, weather.Global)})
 	if err != nil {
-		return conclusion{}, err
+		return evaluation{}, err
 	}
 	a := assess(base, &report)
 	levels, err := a.Levels(seen.Last.Price, seen.Asset.TickSize)
 	if err != nil {
-		return conclusion{}, err
+		return evaluation{}, err
 	}
 	extra := map[string]any{"source": seen.Source, "weather_source": report.Source, "region": report.Region,
 		"forecast_at": report.Run.UTC().Format(signal.TimeLayout), "prior": a.Prior, "tau": report.Slope.Tau}
@@ -62,7 +62,7 @@ func (f *forecaster) Conclude(ctx context.Context, r *signal.RunRequest) (conclu
 	if report.Attribution != "" {
 		extra["attribution"] = report.Attribution
 	}
-	return conclusion{Direction: a.Direction, Confidence: a.Confidence, Levels: &levels, Metadata: slices.Clip(a.Metadata(r.Asset, levels, extra)),
+	return evaluation{Direction: a.Direction, Confidence: a.Confidence, Levels: &levels, Metadata: slices.Clip(a.Metadata(r.Asset, levels, extra)),
 		Lifetime: seen.Lifetime(f.prices.now(), strategy.Lifetime(signal.D1, r.Risk, seen.Compression), signal.D1), Timeframe: signal.D1,
 		Weather: &signal.Outlook{Commodity: report.Commodity, Region: report.Region, Event: report.Event,
 			ExpectedImpact: report.ExpectedImpact(base.Sigma), Likelihood: report.Likelihood(a.Direction)}}, nil

@@ -115,7 +115,7 @@ type scanResult struct {
 	Errors []scanFailure `json:"errors"` // in the order of the request
 }
 
-// scanned is what a run on an asset would have concluded.
+// scanned is how a run on an asset would have evaluated it.
 type scanned struct {
 	Asset      string           `json:"asset"`
 	Direction  signal.Direction `json:"direction"`
@@ -184,7 +184,7 @@ func (a *Agents) scanOne(ctx context.Context, req *signal.RunRequest, asset stri
 	}()
 	one := *req
 	one.Asset = asset
-	c, err := a.exec.concluders[req.Agent].Conclude(ctx, &one)
+	c, err := a.exec.evaluators[req.Agent].Evaluate(ctx, &one)
 	if err != nil {
 		e, ok := errors.AsType[*signal.RunError](err)
 		if !ok {
