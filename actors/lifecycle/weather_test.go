@@ -162,13 +162,13 @@ func TestForecastsRescoreOnlyTheirSignals(t *testing.T) {
 		forecasts := &fakeForecasts{}
 		w := newWorldWith(t, Options{Forecasts: forecasts}, gasSignal())
 		defer w.end()
-		quoted := w.quoted
+		priceCalls := w.priceCalls
 		for _, q := range [][3]string{{"commodity_impact", "natural_gas", "us"}, {"energy_demand", "oil", "us"}, {"energy_demand", "natural_gas", "eu"}} {
 			w.node.ForecastArrived(q[0], q[1], q[2])
 		}
 		synctest.Wait()
-		if w.quoted != quoted {
-			t.Errorf("the price is asked for %d times by forecasts of other questions", w.quoted-quoted)
+		if w.priceCalls != priceCalls {
+			t.Errorf("the price is asked for %d times by forecasts of other questions", w.priceCalls-priceCalls)
 		}
 		w.price = 100
 		w.mu.Lock()
@@ -179,8 +179,8 @@ func TestForecastsRescoreOnlyTheirSignals(t *testing.T) {
 		close(w.block)
 		synctest.Wait()
 		w.wantEvents(t, []signal.EventType{signal.SignalClosed})
-		quoted = w.quoted
-		if w.turn(forecasts, .9); w.quoted != quoted {
+		priceCalls = w.priceCalls
+		if w.turn(forecasts, .9); w.priceCalls != priceCalls {
 			t.Error("a closed signal is re-scored")
 		}
 	})
@@ -212,8 +212,8 @@ func TestPriceWithoutANewForecastDoesNotRescore(t *testing.T) {
 		w.price = 110
 		w.start(Options{Forecasts: forecasts})
 		defer w.end()
-		if _, n := w.last(); n != 0 || w.quoted == 0 {
-			t.Errorf("%d updates, %d questions", n, w.quoted)
+		if _, n := w.last(); n != 0 || w.priceCalls == 0 {
+			t.Errorf("%d updates, %d questions", n, w.priceCalls)
 		}
 	})
 }
@@ -227,7 +227,7 @@ func TestOtherSignalsHaveNoForecast(t *testing.T) {
 		w := newWorldWith(t, Options{Forecasts: forecasts}, openSignal("1"))
 		defer w.end()
 		w.send(t, "BTC", alerts.BarClosed{Price: 110, Span: alerts.Span{Low: 100, High: 110}})
-		if got, n := w.last(); n != 1 || got.Weather != nil || got.FirstConfidence != .45 || forecasts.asked.Load() != 0 || w.quoted != 0 {
+		if got, n := w.last(); n != 1 || got.Weather != nil || got.FirstConfidence != .45 || forecasts.asked.Load() != 0 || w.priceCalls != 0 {
 			t.Errorf("%d changes, %+v", n, got)
 		}
 	})

@@ -25,8 +25,8 @@ type world struct {
 	changes     []signal.Change
 	alerts      map[string][]alerts.Alert
 	undone      []engine.Ref  // of removed alerts
-	price       float64       // that Quote sends; 0: none
-	quoted      int           // number of calls of Quote
+	price       float64       // that SendLastPrice sends; 0: none
+	priceCalls  int           // number of calls of SendLastPrice
 	failing     error         // of the log
 	unknown     bool          // the market knows no asset
 	silent      bool          // the market cannot be asked
@@ -156,10 +156,10 @@ func (w *world) Unalert(_ string, refs ...engine.Ref) {
 	w.undone = append(w.undone, refs...)
 }
 
-func (w *world) Quote(_ string, ref engine.Ref) {
+func (w *world) SendLastPrice(_ string, ref engine.Ref) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.quoted++
+	w.priceCalls++
 	if w.price != 0 {
 		ref.Tell(alerts.LastPrice{Price: w.price, Span: alerts.Span{Low: w.price, High: w.price}, Frame: dayBar.Milliseconds()})
 	}

@@ -43,10 +43,10 @@ func (m *Market) Alert(ctx context.Context, name string, alerts []alerts.Alert) 
 // not wait.
 func (m *Market) Unalert(name string, refs ...engine.Ref) { m.tell(name, dropAlerts{refs}) }
 
-// Quote has the last price sent to the Ref of an alert, as alerts.LastPrice, behind all that
-// has happened before. Nothing is sent where there is no such alert any more, or no price. It
-// does not wait.
-func (m *Market) Quote(name string, ref engine.Ref) { m.tell(name, askPrice{ref}) }
+// SendLastPrice sends the last price to the Ref of an alert, as alerts.LastPrice, after all
+// that has happened before. Without such an alert or a price it sends nothing. It does not
+// wait.
+func (m *Market) SendLastPrice(name string, ref engine.Ref) { m.tell(name, askPrice{ref}) }
 
 // tell sends a message to the actor of an asset, if there is one.
 func (m *Market) tell(name string, message any) {

@@ -55,8 +55,8 @@ func (a *assetActor) alertWaiting(c engine.Context) {
 	a.schedule(c)
 }
 
-// quote sends the last price to the Ref of an alert, once all alerts are added.
-func (a *assetActor) quote(ref engine.Ref) {
+// sendLastPrice sends the last price to the Ref of an alert, once all alerts are added.
+func (a *assetActor) sendLastPrice(ref engine.Ref) {
 	switch {
 	case len(a.waiting) > 0:
 		if a.asked == nil {

@@ -183,7 +183,7 @@ func (a *assetActor) Receive(c engine.Context) {
 	case askNeeded:
 		m.reply <- len(a.waiting) > 0 || a.alerts != nil && a.alerts.Next() != math.MaxInt64
 	case askPrice:
-		a.quote(m.ref)
+		a.sendLastPrice(m.ref)
 	case expireDue:
 		a.onExpireDue(c)
 	case ticksMissed:

@@ -323,11 +323,11 @@ func TestQuotesComeBehindWhatHappenedBefore(t *testing.T) {
 				missed.Low = c.low
 				opens, b := missed.OpenTime, *missed
 				h, ref := m.hearer()
-				m.Quote("x", ref) // nobody has asked for the asset yet
+				m.SendLastPrice("x", ref) // nobody has asked for the asset yet
 				if _, err := m.load(t.Context(), "x", prices.M1); err != nil {
 					t.Fatal(err)
 				}
-				m.store.onBars = func() { m.Quote("x", ref) } // while the alert waits for bars of longer timeframes
+				m.store.onBars = func() { m.SendLastPrice("x", ref) } // while the alert waits for bars of longer timeframes
 				now := m.Now().UnixMilli()
 				if err := m.Alert(t.Context(), "x", []alerts.Alert{{Ref: ref, Lower: 90, Upper: 110, Since: now - 20_000, Expires: now + 60_000, Frame: signal.M1}}); err != nil {
 					t.Fatal(err)
