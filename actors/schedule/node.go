@@ -105,7 +105,7 @@ type follower struct{ actor engine.Ref }
 func (f *follower) Follow(events []signal.Event) {
 	for i := range events {
 		if events[i].Type == signal.ScheduleChanged {
-			f.actor.Tell(lookDue{})
+			f.actor.Tell(pollDue{})
 			return
 		}
 	}

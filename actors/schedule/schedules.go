@@ -11,8 +11,8 @@ import (
 
 // Messages to the actor.
 type (
-	// lookDue reports that a schedule may be due, or that one has changed.
-	lookDue struct{}
+	// pollDue reports that a schedule may be due, or that one has changed.
+	pollDue struct{}
 	// polled lists the schedules that were moved and must run now; next is the due time of
 	// the first other one, or zero if there is none.
 	polled struct {
@@ -76,7 +76,7 @@ func newSchedules(o *owned) *schedules {
 // Receive implements engine.Actor.
 func (s *schedules) Receive(c engine.Context) {
 	switch m := c.Message().(type) {
-	case engine.Started, lookDue:
+	case engine.Started, pollDue:
 		s.poll(c)
 	case polled:
 		s.onPolled(c, m)
@@ -159,7 +159,7 @@ func (s *schedules) onPolled(c engine.Context, m polled) {
 		pause = min(max(m.next.Sub(s.o.now()), 0), pollEvery)
 	}
 	s.failing, s.pollAgain = m.err != nil, false
-	s.timer = c.After(pause, lookDue{})
+	s.timer = c.After(pause, pollDue{})
 }
 
 // enqueue lets a round wait for its turn, unless the one before it is not over.
