@@ -48,8 +48,8 @@ type fakeStore struct {
 	ahead       atomic.Int64 // of the clock of Redis, in nanoseconds
 	calls       map[string]int
 	kept        []storedPage // by StoreDeliveries
-	// mostHeld is how many deliveries an endpoint named at most that it holds.
-	mostHeld int
+	// maxHeld is how many deliveries an endpoint named at most that it holds.
+	maxHeld int
 }
 
 // storedPage is what one call of StoreDeliveries was given.
@@ -401,7 +401,7 @@ func (s *fakeStore) DueEndpoints(ctx context.Context, _ int, until time.Time, of
 func (s *fakeStore) DueDeliveries(ctx context.Context, _ int, account signal.AccountID, id signal.WebhookID, until time.Time, limit int,
 	except map[signal.DeliveryID]bool) (due []delivery.PendingDelivery, next time.Time, err error) {
 	err = s.do(ctx, "DueDeliveries", func() error {
-		s.mostHeld = max(s.mostHeld, len(except))
+		s.maxHeld = max(s.maxHeld, len(except))
 		var first []*delivery.PendingDelivery // sorted
 		for _, d := range s.deliveries {
 			switch {

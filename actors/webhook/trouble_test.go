@@ -142,7 +142,7 @@ func TestTenThousandFailingDeliveries(t *testing.T) {
 		}
 		pass(20 * time.Minute)
 		// All that an endpoint holds is left out when it reads.
-		if most := peek(w.store, func() int { return w.store.mostHeld }); most < maxBacklog || most > maxLive+maxBacklog+lowBacklog+maxUnstored {
+		if most := peek(w.store, func() int { return w.store.maxHeld }); most < maxBacklog || most > maxLive+maxBacklog+lowBacklog+maxUnstored {
 			t.Errorf("%d deliveries are held in memory", most)
 		}
 		var last signal.Event

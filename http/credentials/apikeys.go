@@ -56,7 +56,7 @@ func (s *Service) CreateKey(ctx context.Context, account signal.AccountID, name 
 	if expiresIn != nil {
 		k.ExpiresAt = k.CreatedAt.Add(time.Duration(*expiresIn) * time.Second)
 	}
-	if err := s.store.CreateKey(ctx, k, digest(secret), s.o.MostKeys); err != nil {
+	if err := s.store.CreateKey(ctx, k, digest(secret), s.o.MaxKeys); err != nil {
 		return credential.APIKey{}, "", err
 	}
 	s.audit(ctx, slog.LevelInfo, "API key created", account, keyAttr(k.ID))

@@ -16,7 +16,7 @@ import (
 func TestUsesAndChangesAreLogged(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
-	w := newWorld(t, Options{MostSessions: 2, Log: slog.New(slog.NewJSONHandler(&out, nil))})
+	w := newWorld(t, Options{MaxSessions: 2, Log: slog.New(slog.NewJSONHandler(&out, nil))})
 	ctx := WithClient(t.Context(), Client{Address: "192.0.2.7", Request: "req_1"})
 	// lines returns what was logged since the last call, without time and component.
 	lines := func() []string {

@@ -146,7 +146,7 @@ func (s *Service) begin(ctx context.Context, account signal.AccountID, passwordV
 	if err != nil {
 		return Tokens{}, err
 	}
-	ended, until, err := s.store.CreateSession(ctx, n, passwordVersion, email, s.o.MostSessions, now)
+	ended, until, err := s.store.CreateSession(ctx, n, passwordVersion, email, s.o.MaxSessions, now)
 	s.announce(ctx, ended)
 	if is(err, signal.KindConflict) {
 		// The account was deleted, or its password changed, while it was compared.

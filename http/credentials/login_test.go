@@ -296,7 +296,7 @@ func TestLogout(t *testing.T) {
 
 func TestALoginTooManyEndsTheOldest(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, Options{MostSessions: 2})
+	w := newWorld(t, Options{MaxSessions: 2})
 	a := w.register(t, "a@example.com")
 	first, second := w.login(t, a.Email), w.login(t, a.Email)
 	w.principal(t, first.Access)
@@ -315,7 +315,7 @@ func TestALoginTooManyEndsTheOldest(t *testing.T) {
 	if d := cmp.Diff(want, w.log.take()); d != "" {
 		t.Errorf("events (-want +got):\n%s", d)
 	}
-	if n := New(nil, nil, nil, Options{}).o.MostSessions; n != 100 {
+	if n := New(nil, nil, nil, Options{}).o.MaxSessions; n != 100 {
 		t.Errorf("an account may have %d sessions", n)
 	}
 }

@@ -18,17 +18,17 @@ import (
 
 // Defaults of the options, after the API decisions.
 const (
-	defaultName       = "agentsignal"
-	defaultAccessTTL  = 15 * time.Minute
-	defaultRefreshTTL = 30 * 24 * time.Hour
-	defaultSessionTTL = 90 * 24 * time.Hour
-	defaultLockAfter  = 5
-	defaultLockWindow = 15 * time.Minute
-	defaultLock       = 15 * time.Minute
-	defaultMostKeys   = 100
-	defaultSessions   = 100
-	defaultCached     = 65_536
-	defaultHashQueue  = 100
+	defaultName        = "agentsignal"
+	defaultAccessTTL   = 15 * time.Minute
+	defaultRefreshTTL  = 30 * 24 * time.Hour
+	defaultSessionTTL  = 90 * 24 * time.Hour
+	defaultLockAfter   = 5
+	defaultLockWindow  = 15 * time.Minute
+	defaultLock        = 15 * time.Minute
+	defaultMaxKeys     = 100
+	defaultMaxSessions = 100
+	defaultCached      = 65_536
+	defaultHashQueue   = 100
 )
 
 // Store keeps the records. Each change is atomic.
@@ -54,8 +54,8 @@ type Options struct {
 	RefreshTTL       time.Duration // from the issue of a refresh token
 	SessionTTL       time.Duration // of a session, however often it is refreshed
 	Lock             credential.LockRules
-	MostKeys         int // API keys of an account
-	MostSessions     int // of an account; default 100
+	MaxKeys          int // API keys of an account
+	MaxSessions      int // of an account; default 100
 	Password         argon2id.Params
 	HashesAtOnce     int // password hashes; default one for each core but one, at least 1
 	HashQueue        int // password hashes that wait for their turn; default 100
@@ -94,8 +94,8 @@ func New(store Store, events Log, keys []credential.NamedKey, o Options) *Servic
 	o.Lock.After = cmp.Or(o.Lock.After, defaultLockAfter)
 	o.Lock.Window = cmp.Or(o.Lock.Window, defaultLockWindow)
 	o.Lock.Duration = cmp.Or(o.Lock.Duration, defaultLock)
-	o.MostKeys = cmp.Or(o.MostKeys, defaultMostKeys)
-	o.MostSessions = cmp.Or(o.MostSessions, defaultSessions)
+	o.MaxKeys = cmp.Or(o.MaxKeys, defaultMaxKeys)
+	o.MaxSessions = cmp.Or(o.MaxSessions, defaultMaxSessions)
 	o.Cached = cmp.Or(o.Cached, defaultCached)
 	o.HashesAtOnce = cmp.Or(o.HashesAtOnce, max(1, runtime.GOMAXPROCS(0)-1))
 	o.HashQueue = cmp.Or(o.HashQueue, defaultHashQueue)

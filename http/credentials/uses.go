@@ -9,8 +9,8 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal/credential"
 )
 
-// mostUses bounds the uses that wait to be stored while the store is away.
-const mostUses = 100_000
+// maxUses bounds the uses that wait to be stored while the store is away.
+const maxUses = 100_000
 
 // keyUses collects when keys were used until they are stored. The zero value is
 // ready.
@@ -38,7 +38,7 @@ func (u *keyUses) note(d credential.Digest, last *atomic.Int64, now time.Time) {
 	if u.waiting == nil {
 		u.waiting = map[credential.Digest]time.Time{}
 	}
-	if len(u.waiting) < mostUses {
+	if len(u.waiting) < maxUses {
 		u.waiting[d] = time.Unix(minute*60, 0).UTC()
 	}
 }
@@ -61,7 +61,7 @@ func (u *keyUses) putBack(uses map[credential.Digest]time.Time) {
 		return
 	}
 	for d, at := range uses {
-		if len(u.waiting) >= mostUses {
+		if len(u.waiting) >= maxUses {
 			return
 		}
 		if u.waiting[d].Before(at) {

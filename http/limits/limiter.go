@@ -28,9 +28,9 @@ const (
 	shards = 32
 	// evictionSample is how many buckets are looked at to find one to drop.
 	evictionSample = 8
-	// mostReturned bounds the calls to the store that give tokens back, a second.
-	mostReturned = 1000
-	defaultMost  = 131_072
+	// maxReturned bounds the calls to the store that give tokens back, a second.
+	maxReturned = 1000
+	defaultMost = 131_072
 	// closed is the aloneUntil of a Limiter that has ended.
 	closed = math.MaxInt64
 )
@@ -371,7 +371,7 @@ func (l *Limiter) sweep(ctx context.Context) {
 		for id, b := range s.buckets {
 			b.mu.Lock()
 			if q := quotas[id.class]; b.leased > 0 && b.asking == nil && now >= b.leaseEnd &&
-				len(back) < mostReturned && !q.Off() {
+				len(back) < maxReturned && !q.Off() {
 				back = append(back, unused{id, q, b.unlease(q)})
 				b.size = 1
 			}

@@ -122,11 +122,11 @@ func (p *process) buildStore(ctx context.Context) error {
 func (p *process) buildAccess(context.Context) error {
 	c := p.config
 	p.credentials = credentials.New(p.store, p.events, p.signingKeys, credentials.Options{
-		AccessTTL:    time.Duration(c.Auth.AccessTTL),
-		RefreshTTL:   time.Duration(c.Auth.RefreshTTL),
-		SessionTTL:   time.Duration(c.Auth.SessionTTL),
-		MostSessions: c.Auth.MaxSessions,
-		HashQueue:    c.Auth.HashQueue,
+		AccessTTL:   time.Duration(c.Auth.AccessTTL),
+		RefreshTTL:  time.Duration(c.Auth.RefreshTTL),
+		SessionTTL:  time.Duration(c.Auth.SessionTTL),
+		MaxSessions: c.Auth.MaxSessions,
+		HashQueue:   c.Auth.HashQueue,
 		Lock: credential.LockRules{
 			After:    c.Auth.LockAfter,
 			Window:   time.Duration(c.Auth.LockWindow),

@@ -95,8 +95,8 @@ var described = []struct{ name, kind, labels, buckets string }{
 	{"process_open_fds", "GAUGE", "", ""},
 }
 
-// mostSeries is how many series a process may have.
-const mostSeries = 3000
+// maxSeries is how many series a process may have.
+const maxSeries = 3000
 
 func TestMetricsAreWhatOperatorsAreTold(t *testing.T) {
 	t.Parallel()
@@ -196,8 +196,8 @@ func checkCardinality(t *testing.T, text string, secrets []string) {
 			}
 		}
 	}
-	if series >= mostSeries {
-		t.Errorf("%d series, want fewer than %d", series, mostSeries)
+	if series >= maxSeries {
+		t.Errorf("%d series, want fewer than %d", series, maxSeries)
 	}
 	t.Logf("%d series", series)
 }
