@@ -407,10 +407,8 @@ func (c *child) wait(ctx context.Context) error {
 		if err == nil {
 			return nil
 		}
-		select {
-		case <-ctx.Done():
+		if !backoff.Sleep(ctx, childPoll) {
 			return fmt.Errorf("wait for redis, whose words are in %s: %w", filepath.Join(c.dir, childLog), err)
-		case <-time.After(childPoll):
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/agentsignal/agentsignal/actors/backoff"
 	"github.com/agentsignal/agentsignal/actors/engine"
 	"github.com/agentsignal/agentsignal/actors/market/assets"
 	"github.com/agentsignal/agentsignal/actors/market/prices"
@@ -123,10 +124,8 @@ func (m *Market) Series(ctx context.Context, name string, tf signal.Timeframe) (
 		if !errors.Is(err, errStopped) && !(errors.Is(err, errUnread) && time.Since(begun) < rereadPatience) {
 			return Snapshot{}, err
 		}
-		select {
-		case <-ctx.Done():
+		if !backoff.Sleep(ctx, wantEvery) {
 			return Snapshot{}, err
-		case <-time.After(wantEvery):
 		}
 	}
 }
@@ -303,10 +302,8 @@ func (m *Market) record(ctx context.Context, name, key string) (marketdata.Asset
 			err = &signal.RunError{Code: signal.DataUnavailable, Retryable: true, RetryAfter: askAgainAfter,
 				Message: "the prices of " + name + " are being read"}
 		}
-		select {
-		case <-ctx.Done():
+		if !backoff.Sleep(ctx, wantEvery) {
 			return record, err
-		case <-time.After(wantEvery):
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/agentsignal/agentsignal/actors/backoff"
 	"github.com/agentsignal/agentsignal/actors/market/assets"
 	"github.com/agentsignal/agentsignal/actors/market/prices"
 	"github.com/agentsignal/agentsignal/actors/market/source"
@@ -55,10 +56,7 @@ func (m *Market) loop(ctx context.Context, stream string, up *atomic.Bool, read 
 			if !failed {
 				m.log.Warn("market stream cannot be read", "stream", stream, "err", err)
 			}
-			select {
-			case <-ctx.Done():
-			case <-time.After(readRetry):
-			}
+			backoff.Sleep(ctx, readRetry)
 		}
 		failed = err != nil
 	}

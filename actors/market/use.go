@@ -2,8 +2,8 @@ package market
 
 import (
 	"context"
-	"time"
 
+	"github.com/agentsignal/agentsignal/actors/backoff"
 	"github.com/agentsignal/agentsignal/actors/engine"
 	"github.com/agentsignal/agentsignal/actors/market/source"
 	"github.com/agentsignal/agentsignal/actors/panics"
@@ -37,10 +37,8 @@ func (m *Market) noteUse(ctx context.Context) {
 				m.log.Warn("listings of sources not read", "err", err)
 			}
 		})
-		select {
-		case <-ctx.Done():
+		if !backoff.Sleep(ctx, source.UseEvery) {
 			return
-		case <-time.After(source.UseEvery):
 		}
 		panics.Guard(m.log, panics.Market, func() {
 			symbols := m.needed(ctx)

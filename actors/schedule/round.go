@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/agentsignal/agentsignal/actors/backoff"
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
@@ -116,9 +117,7 @@ func (o *owned) runUnlessFull(ctx context.Context, s *signal.Schedule, asset str
 		if pause <= 0 {
 			pause = busyPause
 		}
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
+		if !backoff.Sleep(ctx, pause) {
 			return ctx.Err()
 		}
 	}

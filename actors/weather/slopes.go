@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/agentsignal/agentsignal/actors/backoff"
 	"github.com/agentsignal/agentsignal/actors/panics"
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
@@ -111,10 +112,7 @@ func (s *slopes) run(ctx context.Context) {
 		} else {
 			s.once.Do(func() { close(s.ready) })
 		}
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
-		}
+		backoff.Sleep(ctx, pause)
 	}
 }
 

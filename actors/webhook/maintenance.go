@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/agentsignal/agentsignal/actors/backoff"
 )
 
 const (
@@ -50,10 +52,8 @@ func (o *owned) maintain(ctx context.Context) error {
 			if err := o.prune(ctx, w.ID); err != nil {
 				return err
 			}
-			select {
-			case <-ctx.Done():
+			if !backoff.Sleep(ctx, maintenancePause) {
 				return ctx.Err()
-			case <-time.After(maintenancePause):
 			}
 		}
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/agentsignal/agentsignal/actors/backoff"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/persistence/codec"
 	"github.com/agentsignal/agentsignal/persistence/eventlog"
@@ -290,10 +291,8 @@ func (j *Store) Poll(ctx context.Context, d time.Duration) error {
 		if any || !time.Now().Before(end) {
 			return nil
 		}
-		select {
-		case <-ctx.Done():
+		if !backoff.Sleep(ctx, clusterPoll) {
 			return ctx.Err()
-		case <-time.After(clusterPoll):
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/agentsignal/agentsignal/actors/backoff"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/persistence/codec"
 )
@@ -90,10 +91,8 @@ func (c *Client) Raw(ctx context.Context, rdb redis.UniversalClient, buffer *Buf
 			return nil, err
 		}
 		cluster.ReloadState(ctx)
-		select {
-		case <-ctx.Done():
+		if !backoff.Sleep(ctx, redirectPause) {
 			return nil, ctx.Err()
-		case <-time.After(redirectPause):
 		}
 	}
 }

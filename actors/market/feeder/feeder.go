@@ -20,6 +20,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/agentsignal/agentsignal/actors/backoff"
 	"github.com/agentsignal/agentsignal/actors/market/assets"
 	"github.com/agentsignal/agentsignal/actors/market/prices"
 	"github.com/agentsignal/agentsignal/actors/market/simulated"
@@ -158,10 +159,7 @@ func (f *Feeder) Run(ctx context.Context) error {
 			f.o.Log.Warn("market feeder interrupted", "epoch", epoch, "err", err)
 			wait = retryAfter
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(wait):
-		}
+		backoff.Sleep(ctx, wait)
 	}
 	return nil
 }

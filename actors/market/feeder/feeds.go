@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/agentsignal/agentsignal/actors/backoff"
 	"github.com/agentsignal/agentsignal/actors/market/assets"
 	"github.com/agentsignal/agentsignal/actors/market/prices"
 	"github.com/agentsignal/agentsignal/actors/market/source"
@@ -91,10 +92,8 @@ func (d *feeds) start(key string, k *source.AssetFeed) {
 // lasting calls f again, after a pause, when it panics.
 func (d *feeds) lasting(name string, f func()) {
 	for !panics.Guard(d.log, panics.Source, f, "name", name) {
-		select {
-		case <-d.ctx.Done():
+		if !backoff.Sleep(d.ctx, retryAfter) {
 			return
-		case <-time.After(retryAfter):
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/agentsignal/agentsignal/actors/backoff"
 	"github.com/agentsignal/agentsignal/actors/market/source/binance"
 	"github.com/agentsignal/agentsignal/actors/market/source/coinbase"
 )
@@ -42,10 +43,7 @@ func FollowListing(ctx context.Context, v Venue, log *slog.Logger, out chan<- De
 			case <-ctx.Done():
 			}
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(pause):
-		}
+		backoff.Sleep(ctx, pause)
 	}
 }
 

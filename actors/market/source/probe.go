@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/agentsignal/agentsignal/actors/backoff"
 	"github.com/agentsignal/agentsignal/actors/market/prices"
 	"github.com/agentsignal/agentsignal/actors/market/source/binance"
 	"github.com/agentsignal/agentsignal/actors/panics"
@@ -68,12 +69,7 @@ func (k *AssetFeed) recovers(ctx context.Context, v Venue, symbol string) bool {
 		defer stop()
 	}
 	var since time.Time
-	for {
-		select {
-		case <-ctx.Done():
-			return false
-		case <-time.After(probeEvery):
-		}
+	for backoff.Sleep(ctx, probeEvery) {
 		now := k.now().UnixMilli()
 		bars, err := v.Bars(ctx, symbol, signal.M1, now-probedBars*prices.FrameMS[prices.M1], now)
 		well := err == nil && len(k.sanitize(bars, prices.M1, now)) > 0 && (!streams || up.Load() && !fell.Swap(false))
@@ -86,4 +82,5 @@ func (k *AssetFeed) recovers(ctx context.Context, v Venue, symbol string) bool {
 			return true
 		}
 	}
+	return false
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/agentsignal/agentsignal/actors/backoff"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/credential"
 	"github.com/agentsignal/agentsignal/cmd/agentsignal/remote"
@@ -89,13 +90,9 @@ func (p *process) waitForMarket(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, maxDemoWait)
 	defer cancel()
 	for {
-		if _, err := p.market.Series(ctx, demoSchedules[0].Assets[0], demoSchedules[0].Timeframe); err == nil {
+		_, err := p.market.Series(ctx, demoSchedules[0].Assets[0], demoSchedules[0].Timeframe)
+		if err == nil || !backoff.Sleep(ctx, 50*time.Millisecond) {
 			return
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(50 * time.Millisecond):
 		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/agentsignal/agentsignal/actors/agent"
+	"github.com/agentsignal/agentsignal/actors/backoff"
 	"github.com/agentsignal/agentsignal/actors/catalogue"
 	"github.com/agentsignal/agentsignal/actors/dashboard"
 	"github.com/agentsignal/agentsignal/actors/engine"
@@ -209,10 +210,8 @@ func (p *process) awaitInstallation(ctx context.Context) (installed bool, err er
 		if !p.reportRefusal(err) {
 			p.log.Warn("redis is waited for: start it, or correct the setting redis.url", "err", err)
 		}
-		select {
-		case <-ctx.Done():
+		if !backoff.Sleep(ctx, installEvery) {
 			return false, nil
-		case <-time.After(installEvery):
 		}
 	}
 }
