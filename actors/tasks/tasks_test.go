@@ -3,6 +3,7 @@ package tasks
 import (
 	"context"
 	"errors"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -18,37 +19,28 @@ type key struct{}
 
 func TestATaskOutlivesItsCallerAndKeepsItsValues(t *testing.T) {
 	t.Parallel()
-	var g Group
-	ctx, cancel := context.WithCancel(context.WithValue(t.Context(), key{}, "request"))
-	began, over := make(chan struct{}), make(chan error, 1)
-	if !g.Go(ctx, func(ctx context.Context) {
-		close(began)
-		if ctx.Value(key{}) != "request" {
-			t.Error("the values of the caller's context are lost")
+	synctest.Test(t, func(t *testing.T) {
+		var g Group
+		ctx, cancel := context.WithCancel(context.WithValue(t.Context(), key{}, "request"))
+		var over error
+		if !g.Go(ctx, func(ctx context.Context) {
+			if ctx.Value(key{}) != "request" {
+				t.Error("the values of the caller's context are lost")
+			}
+			<-ctx.Done()
+			over = ctx.Err()
+		}) {
+			t.Fatal("nothing was started")
 		}
-		<-ctx.Done()
-		over <- ctx.Err()
-	}) {
-		t.Fatal("nothing was started")
-	}
-	<-began
-	cancel()
-	select {
-	case <-over:
-		t.Fatal("the task ended with its caller")
-	case <-time.After(10 * time.Millisecond):
-	}
-	if err := g.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	select {
-	case err := <-over:
-		if !errors.Is(err, context.Canceled) {
-			t.Errorf("the context ended by %v", err)
+		cancel()
+		synctest.Wait()
+		if over != nil {
+			t.Error("the task ended with its caller")
 		}
-	default:
-		t.Error("Close did not wait for the task")
-	}
+		if err := g.Close(t.Context()); err != nil || !errors.Is(over, context.Canceled) {
+			t.Errorf("Close returned %v, and the task ended by %v", err, over)
+		}
+	})
 }
 
 func TestNothingStartsAfterClose(t *testing.T) {
@@ -85,18 +77,21 @@ func TestCloseGivesUpWithItsContext(t *testing.T) {
 func TestTasksStartAndEndAtOnce(t *testing.T) {
 	t.Parallel()
 	var g Group
-	var running atomic.Int64
+	var started, running atomic.Int64
 	var callers sync.WaitGroup
 	for range 8 {
 		callers.Go(func() {
 			for g.Go(t.Context(), func(context.Context) {
+				started.Add(1)
 				running.Add(1)
 				defer running.Add(-1)
 			}) {
 			}
 		})
 	}
-	time.Sleep(time.Millisecond)
+	for started.Load() < 100 {
+		runtime.Gosched()
+	}
 	if err := g.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
