@@ -46,11 +46,11 @@ func (f *fakeLog) ScanSignals(_ context.Context, _ int, each func(signal.LogEntr
 		switch e.Type {
 		case signal.SignalCreated:
 			origin[e.Listing.ID] = e.Position
-			each(signal.LogEntry{Account: e.Account, Position: e.Position, ID: e.Listing.ID, Created: e.Listing, Weather: e.Weather,
-				Confidence: e.Listing.Confidence})
+			each(signal.LogEntry{Account: e.Account, Position: e.Position, ID: e.Listing.ID, Created: e.Listing,
+				Weather: e.Weather, Confidence: e.Listing.Confidence})
 		case signal.SignalClosed:
-			each(signal.LogEntry{Account: e.Account, Position: e.Position, ID: e.Listing.ID, Origin: origin[e.Listing.ID],
-				Confidence: e.Listing.Confidence, Closed: true})
+			each(signal.LogEntry{Account: e.Account, Position: e.Position, ID: e.Listing.ID,
+				Origin: origin[e.Listing.ID], Confidence: e.Listing.Confidence, Closed: true})
 		case signal.SignalUpdated:
 			last[e.Listing.ID] = e
 		}

@@ -27,21 +27,21 @@ var errNotOwner = &signal.Error{Kind: signal.KindConflict, Code: signal.CodeNotO
 type fakeRedis struct {
 	partitions int
 
-	mu         sync.Mutex
-	live       map[string]time.Time
-	singleNode map[string]bool
-	owner      map[int]lease
-	epoch      map[int]int64
-	position   map[int]signal.Position
-	stores     int // of positions
-	logs       map[int][]signal.Event
-	due        map[int][]signal.RunDue
-	erased     map[int][]signal.AccountID // by BeginErase, in its order
-	toErase    map[int]int                // steps left
-	trims      int
-	refuse     error // the result of every owner's write; nil: it is stored
-	undone     error // the result of BeginErase
-	readLimit  int   // maximum events of one read; 0: as requested
+	mu        sync.Mutex
+	live      map[string]time.Time
+	single    map[string]bool
+	owner     map[int]lease
+	epoch     map[int]int64
+	position  map[int]signal.Position
+	stores    int // of positions
+	logs      map[int][]signal.Event
+	due       map[int][]signal.RunDue
+	erased    map[int][]signal.AccountID // by BeginErase, in its order
+	toErase   map[int]int                // steps left
+	trims     int
+	refuse    error // the result of every owner's write; nil: it is stored
+	undone    error // the result of BeginErase
+	readLimit int   // maximum events of one read; 0: as requested
 }
 
 type lease struct {
@@ -51,9 +51,9 @@ type lease struct {
 }
 
 func newFakeRedis(partitions int) *fakeRedis {
-	return &fakeRedis{partitions: partitions, live: map[string]time.Time{}, singleNode: map[string]bool{}, owner: map[int]lease{},
-		epoch: map[int]int64{}, position: map[int]signal.Position{}, logs: map[int][]signal.Event{}, due: map[int][]signal.RunDue{},
-		erased: map[int][]signal.AccountID{}, toErase: map[int]int{}}
+	return &fakeRedis{partitions: partitions, live: map[string]time.Time{}, single: map[string]bool{},
+		owner: map[int]lease{}, epoch: map[int]int64{}, position: map[int]signal.Position{},
+		logs: map[int][]signal.Event{}, due: map[int][]signal.RunDue{}, erased: map[int][]signal.AccountID{}, toErase: map[int]int{}}
 }
 
 // now returns a copy of the state, without the fields that only tests set.
@@ -158,7 +158,7 @@ func (l *link) Attached() bool {
 	return !l.detached
 }
 
-func (l *link) AnnounceNode(ctx context.Context, node string, ttl time.Duration, singleNode bool) ([]string, error) {
+func (l *link) AnnounceNode(ctx context.Context, node string, ttl time.Duration, single bool) ([]string, error) {
 	time.Sleep(l.announceTakes)
 	if err := l.up(ctx); err != nil {
 		return nil, err
@@ -167,11 +167,11 @@ func (l *link) AnnounceNode(ctx context.Context, node string, ttl time.Duration,
 	now := time.Now()
 	maps.DeleteFunc(l.live, func(_ string, until time.Time) bool { return !now.Before(until) })
 	for other := range l.live {
-		if other != node && (singleNode || l.singleNode[other]) {
+		if other != node && (single || l.single[other]) {
 			return nil, &signal.Error{Kind: signal.KindConflict, Code: "not_alone", Message: "another node lives"}
 		}
 	}
-	l.live[node], l.singleNode[node] = now.Add(ttl), singleNode
+	l.live[node], l.single[node] = now.Add(ttl), single
 	return slices.Sorted(maps.Keys(l.live)), nil
 }
 

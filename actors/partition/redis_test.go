@@ -41,11 +41,11 @@ func (f freezable) frozen() error {
 	return nil
 }
 
-func (f freezable) AnnounceNode(ctx context.Context, node string, ttl time.Duration, singleNode bool) ([]string, error) {
+func (f freezable) AnnounceNode(ctx context.Context, node string, ttl time.Duration, single bool) ([]string, error) {
 	if err := f.frozen(); err != nil {
 		return nil, err
 	}
-	return f.Store.AnnounceNode(ctx, node, ttl, singleNode)
+	return f.Store.AnnounceNode(ctx, node, ttl, single)
 }
 
 func (f freezable) RenewLease(ctx context.Context, p int, node string, epoch int64, ttl time.Duration) error {

@@ -213,7 +213,8 @@ func (s *fakeStore) byHand(id signal.DeliveryID, f func(d *delivery.Delivery)) {
 	defer s.mu.Unlock()
 	d := s.deliveries[id]
 	f(&d.Delivery)
-	s.append(signal.Event{ID: signal.NewEventID(), Account: d.Account, Type: signal.DeliveriesChanged, Subject: string(d.Webhook)})
+	s.append(signal.Event{ID: signal.NewEventID(), Account: d.Account, Type: signal.DeliveriesChanged,
+		Subject: string(d.Webhook)})
 }
 
 // retry has an ended delivery tried once more, now.

@@ -54,7 +54,8 @@ func TestDeliveryFromBeginToEnd(t *testing.T) {
 	if diff := cmp.Diff(want, again); diff != "" || again.NextAttemptAt.Before(before) {
 		t.Errorf("asked for again (-want +got):\n%s", diff)
 	}
-	if e := b.eventsOf(b.account)[events:]; len(e) != 1 || e[0].Type != signal.DeliveriesChanged || e[0].Subject != string(w.ID) {
+	if e := b.eventsOf(b.account)[events:]; len(e) != 1 || e[0].Type != signal.DeliveriesChanged ||
+		e[0].Subject != string(w.ID) {
 		t.Errorf("announced %+v", e)
 	}
 	_, err = b.hooks.RetryDelivery(ctx, b.account, w.ID, d.ID)

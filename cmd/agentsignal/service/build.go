@@ -79,7 +79,7 @@ func (p *process) buildStore(ctx context.Context) error {
 	}
 	p.undo.Add("node", func(context.Context) error { return node.Close() })
 	p.node = node.String()
-	if p.signingKeys, err = signingKeys(c); err != nil {
+	if p.signingKeys, err = p.keysOf("auth.jwt_keys", c.Auth.JWTKeys, "jwt.key"); err != nil {
 		return err
 	}
 	address := string(c.Redis.URL)

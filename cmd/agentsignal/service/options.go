@@ -12,43 +12,22 @@ import (
 	"github.com/agentsignal/agentsignal/actors/market/source"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/credential"
-	"github.com/agentsignal/agentsignal/actors/webhook/keyring"
 	"github.com/agentsignal/agentsignal/configs"
 	"github.com/agentsignal/agentsignal/http/limits"
 	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 )
 
-// The files of keys in the data directory.
-const (
-	signingKeyFile    = "jwt.key"
-	encryptionKeyFile = "encryption.key"
-)
-
-// keysOf returns the configured keys, or else those of a file in the data directory, which
-// it makes if there is none.
-func keysOf(list configs.Secret, dir, file string) ([]credential.NamedKey, error) {
+// keysOf returns the keys of a setting, or else those of a file in the data directory, which
+// it makes if it does not exist.
+func (p *process) keysOf(setting string, list configs.Secret, file string) ([]credential.NamedKey, error) {
+	keys, err := configs.ParseKeys(string(list))
 	if list == "" {
-		return configs.LoadOrMakeKeys(dir, file)
+		keys, err = configs.LoadOrMakeKeys(p.config.DataDir, file)
 	}
-	return configs.ParseKeys(string(list))
-}
-
-// signingKeys returns the keys of access tokens.
-func signingKeys(c configs.Config) ([]credential.NamedKey, error) {
-	keys, err := keysOf(c.Auth.JWTKeys, c.DataDir, signingKeyFile)
 	if err != nil {
-		return nil, fmt.Errorf("auth.jwt_keys: %w", err)
+		return nil, fmt.Errorf("%s: %w", setting, err)
 	}
 	return keys, nil
-}
-
-// encryptionKeys returns the keys of the secrets of webhooks.
-func encryptionKeys(c configs.Config) (*keyring.Ring, error) {
-	keys, err := keysOf(c.Security.EncryptionKeys, c.DataDir, encryptionKeyFile)
-	if err != nil {
-		return nil, fmt.Errorf("security.encryption_keys: %w", err)
-	}
-	return keyring.New(keys)
 }
 
 // checkOptions returns all faults of settings whose form only the packages know that use

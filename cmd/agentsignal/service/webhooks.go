@@ -7,6 +7,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/webhook"
 	"github.com/agentsignal/agentsignal/actors/webhook/guard"
+	"github.com/agentsignal/agentsignal/actors/webhook/keyring"
 	"github.com/agentsignal/agentsignal/actors/webhook/mail"
 	"github.com/agentsignal/agentsignal/actors/webhook/sender"
 	"github.com/agentsignal/agentsignal/configs"
@@ -16,8 +17,11 @@ import (
 // buildWebhooks builds what stores webhooks and delivers to them.
 func (p *process) buildWebhooks(context.Context) error {
 	c := p.config.Webhooks
-	var err error
-	if p.secrets, err = encryptionKeys(p.config); err != nil {
+	keys, err := p.keysOf("security.encryption_keys", p.config.Security.EncryptionKeys, "encryption.key")
+	if err != nil {
+		return err
+	}
+	if p.secrets, err = keyring.New(keys); err != nil {
 		return err
 	}
 	networks, err := parsePrefixes("webhooks.allowed_networks", c.AllowedNetworks)
