@@ -22,21 +22,21 @@ import (
 // time of creation, one more for each status, and one of ended jobs by the time at
 // which they are forgotten; all of them sorted sets of job ids. What waits stands in
 // one stream a partition, from which the nodes take it as one consumer group: see
-// job_queue.go.
+// queue.go.
 
-//go:embed scripts/job_enqueue.lua
-var jobEnqueueText string
+//go:embed scripts/enqueue.lua
+var enqueueText string
 
-//go:embed scripts/job_prune.lua
-var jobPruneText string
+//go:embed scripts/prune.lua
+var pruneText string
 
-//go:embed scripts/job_list.lua
-var jobListText string
+//go:embed scripts/list.lua
+var listText string
 
 var (
-	jobEnqueueScript = redis.NewScript(jobEnqueueText)
-	jobPruneScript   = redis.NewScript(jobPruneText)
-	jobListScript    = redis.NewScript(jobListText)
+	enqueueScript = redis.NewScript(enqueueText)
+	pruneScript   = redis.NewScript(pruneText)
+	listScript    = redis.NewScript(listText)
 )
 
 const (
@@ -112,7 +112,7 @@ func (j *Store) Enqueue(ctx context.Context, job signal.Job, maxQueued int, repl
 	var stored *redis.Cmd
 	var err error
 	for range enqueueTries {
-		if stored, err = j.store.Change(ctx, redisclient.ConfirmKey(p), jobEnqueueScript, keys, args...); err == nil || ctx.Err() != nil {
+		if stored, err = j.store.Change(ctx, redisclient.ConfirmKey(p), enqueueScript, keys, args...); err == nil || ctx.Err() != nil {
 			break
 		}
 	}
@@ -166,7 +166,7 @@ func (j *Store) Jobs(ctx context.Context, account signal.AccountID, status signa
 	if status != "" {
 		index = redisclient.JobsWithKey(p, account, status)
 	}
-	r, err := jobListScript.Run(ctx, j.store.RDB, []string{index}, redisclient.JobKey(p, ""), offset, limit).Slice()
+	r, err := listScript.Run(ctx, j.store.RDB, []string{index}, redisclient.JobKey(p, ""), offset, limit).Slice()
 	if err != nil {
 		return nil, 0, redisclient.Unavailable(fmt.Errorf("list jobs: %w", err))
 	}
@@ -195,7 +195,7 @@ func (j *Store) prune(ctx context.Context, p int, account signal.AccountID) erro
 		redisclient.JobsWithKey(p, account, signal.JobCompleted), redisclient.JobsWithKey(p, account, signal.JobFailed)}
 	now := j.store.Now().UnixMilli()
 	for {
-		n, err := jobPruneScript.Run(ctx, j.store.RDB, keys, now, pruneBatch).Int()
+		n, err := pruneScript.Run(ctx, j.store.RDB, keys, now, pruneBatch).Int()
 		if err != nil {
 			return redisclient.Unavailable(fmt.Errorf("prune jobs: %w", err))
 		}

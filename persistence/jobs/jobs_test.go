@@ -1,15 +1,12 @@
 package jobs
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
@@ -19,7 +16,10 @@ import (
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 	"github.com/agentsignal/agentsignal/persistence/requests"
 	"github.com/agentsignal/agentsignal/persistence/signals"
+	"github.com/agentsignal/agentsignal/persistence/storetest"
 )
+
+var newTestJob = storetest.Job
 
 // jobBench is a store with a log, for the tests of jobs.
 type jobBench struct {
@@ -33,8 +33,8 @@ func newJobBench(t *testing.T, partitions int) *jobBench {
 	t.Helper()
 	t.Parallel()
 	r := redistest.New(t)
-	s := openStore(t, redisclient.Options{URL: r.URL(), Partitions: partitions})
-	return &jobBench{t: t, server: r, store: s, log: openLog(t, s, eventlog.LogOptions{})}
+	s := eventlog.New(storetest.Client(t, redisclient.Options{URL: r.URL(), Partitions: partitions}))
+	return &jobBench{t, r, s, storetest.Closing(t, eventlog.NewLog(s, eventlog.LogOptions{}))}
 }
 
 // jobs returns the jobs as the named node sees them.
@@ -51,35 +51,14 @@ func (b *jobBench) enqueue(j *Store, account signal.AccountID) signal.Job {
 	return job
 }
 
-// next calls Next until it returns a job.
 func (b *jobBench) next(j *Store) signal.Job {
 	b.t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); {
-		jobs, err := j.Next(b.t.Context(), 1)
-		if err != nil {
-			b.t.Fatal(err)
-		}
-		if len(jobs) > 0 {
-			return jobs[0]
-		}
-	}
-	b.t.Fatal("no job came")
-	return signal.Job{}
+	return storetest.NextJob(b.t, j)
 }
 
 // complete appends the end of job with a signal, and returns that.
 func (b *jobBench) complete(job signal.Job) (*signal.Signal, error) {
-	now := b.store.Now()
-	s := testJobSignal(job, now)
-	job.Status, job.Signal, job.CompletedAt, job.ExpiresAt = signal.JobCompleted, s, now, now.Add(time.Hour).Truncate(time.Millisecond)
-	p, err := b.log.Append(b.t.Context(), signal.Change{Account: job.Request.Account, Signal: s, Job: &job, Events: []signal.Event{
-		{Type: signal.AgentStarted, Agent: "trading", Run: job.Run, Data: []byte(`{}`)},
-		{Type: signal.SignalCreated, Asset: s.Asset, Data: []byte(`{}`)},
-		{Type: signal.AgentCompleted, Agent: "trading", Run: job.Run, Data: []byte(`{}`)}}})
-	s.CreatedAt = p.Time()
-	s.UpdatedAt = s.CreatedAt
-	s.ExpiresAt = s.CreatedAt.Add(time.Hour)
-	return s, err
+	return storetest.CompleteJob(b.t, b.log, job, b.store.Now())
 }
 
 func (b *jobBench) fail(job signal.Job, kept time.Duration) error {
@@ -89,19 +68,6 @@ func (b *jobBench) fail(job signal.Job, kept time.Duration) error {
 	_, err := b.log.Append(b.t.Context(), signal.Change{Account: job.Request.Account, Job: &job, Events: []signal.Event{
 		{Type: signal.AgentFailed, Agent: "trading", Run: job.Run, Data: []byte(`{}`)}}})
 	return err
-}
-
-func newTestJob(account signal.AccountID, now time.Time) signal.Job {
-	return signal.Job{ID: signal.NewJobID(), Run: signal.NewRunID(), Status: signal.JobQueued, CreatedAt: now.UTC().Truncate(time.Millisecond),
-		Request: signal.RunRequest{Account: account, Agent: "seo", Asset: "Steh\"pult ü", Strategy: "blog_post", Timeframe: signal.H1,
-			Risk: signal.LowRisk, Parameters: signal.Parameters{Keywords: []string{"a", strings.Repeat("ü", 100)}, Features: []string{"b"}, Locale: "de-DE"}}}
-}
-
-func testJobSignal(job signal.Job, now time.Time) *signal.Signal {
-	return &signal.Signal{ID: signal.NewSignalID(), Account: job.Request.Account, Agent: "trading", Run: job.Run, Asset: "BTC",
-		Strategy: "momentum", Timeframe: signal.H1, Risk: signal.MediumRisk, Direction: signal.Short, Confidence: 0.4372,
-		FirstConfidence: 0.4372, Levels: &signal.Levels{Entry: 100.5, Stop: 101, Target: 99.75},
-		Metadata: json.RawMessage(`{"indicators":["x"],"reasoning":"y"}`), CreatedAt: now, ExpiresAt: now.Add(time.Hour), Sequence: 1}
 }
 
 func TestJobLife(t *testing.T) {
@@ -453,43 +419,14 @@ func TestJobsByPolling(t *testing.T) {
 		t.Fatal(jobs, err)
 	}
 	want := b.enqueue(j, signal.NewAccountID())
-	if err := j.Poll(t.Context(), time.Minute); err != nil {
+	if err := j.poll(t.Context(), time.Minute); err != nil {
 		t.Fatal(err)
 	}
 	if jobs, err := j.search(t.Context(), 1); len(jobs) != 1 || jobs[0].ID != want.ID || err != nil {
 		t.Errorf("took %v, %v; want %s", jobs, err, want.ID)
 	}
-	if err := j.Poll(t.Context(), time.Millisecond); err != nil {
+	if err := j.poll(t.Context(), time.Millisecond); err != nil {
 		t.Error(err)
-	}
-}
-
-// TestJobsInProcess: the scripts run on the in-process Redis of a trial, too.
-func TestJobsInProcess(t *testing.T) {
-	t.Parallel()
-	s := openStore(t, redisclient.Options{URL: "redis://" + miniredis.RunT(t).Addr(), Partitions: 2})
-	b := &jobBench{t: t, store: s, log: openLog(t, s, eventlog.LogOptions{})}
-	dead, j := b.jobs("dead", time.Hour), b.jobs("n1", time.Millisecond)
-	account := signal.NewAccountID()
-	job := b.enqueue(j, account)
-	b.next(dead)
-	again := b.next(j)
-	if again.ID != job.ID || again.Attempt != 2 {
-		t.Errorf("took %s attempt %d, want attempt 2 of %s", again.ID, again.Attempt, job.ID)
-	}
-	want, err := b.complete(again)
-	if err != nil {
-		t.Fatal(err)
-	}
-	list, total, err := j.Jobs(t.Context(), account, signal.JobCompleted, 10, 0)
-	if err != nil || total != 1 || len(list) != 1 {
-		t.Fatalf("%d jobs of %d, %v", len(list), total, err)
-	}
-	if diff := cmp.Diff(want, list[0].Signal); diff != "" {
-		t.Error("signal (-want +got):\n" + diff)
-	}
-	if n, err := j.Waiting(t.Context()); n != 0 || err != nil {
-		t.Errorf("%d jobs wait (%v), want 0", n, err)
 	}
 }
 
@@ -500,7 +437,7 @@ func FuzzDecodeJob(f *testing.F) {
 	job.ExpiresAt = now.Add(time.Hour)
 	job.Error = &signal.RunError{Code: signal.Timeout, Message: "slow", Retryable: true}
 	f.Add("error 2", "1795253400123", request, "1795253400123-0 "+string(codec.AppendJobOutcome(nil, &job)))
-	job.Error, job.Signal = nil, testJobSignal(job, now)
+	job.Error, job.Signal = nil, storetest.JobSignal(job, now)
 	f.Add("completed 1", "1795253400123", request, "1795253400123-4 "+string(codec.AppendJobOutcome(nil, &job)))
 	f.Add("queued 0", "", request, "")
 	scan := job

@@ -10,6 +10,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/persistence/codec"
+	"github.com/agentsignal/agentsignal/persistence/storetest"
 )
 
 // Jobs that are no runs are stored, taken and ended as runs are.
@@ -72,7 +73,7 @@ func TestJobRecordsOfBeforeAreRead(t *testing.T) {
 	}
 	got, err := codec.DecodeJob("job_1", "queued 0", "", string(value), "")
 	want := signal.Job{ID: "job_1", Run: "run_01M7YQ1WPJA84WKP9M7T9BM2EX", Status: signal.JobQueued, CreatedAt: time.UnixMilli(1795253400123).UTC(),
-		Request: signal.RunRequest{Account: codecAccount, Agent: "seo", Asset: "standing desk", Strategy: "blog_post", Timeframe: signal.H1,
+		Request: signal.RunRequest{Account: storetest.Account, Agent: "seo", Asset: "standing desk", Strategy: "blog_post", Timeframe: signal.H1,
 			Risk: signal.LowRisk, Parameters: signal.Parameters{Keywords: []string{"desk", "height"}, Locale: "en-US"}}}
 	if d := cmp.Diff(want, got); d != "" || err != nil {
 		t.Errorf("read (-want +got): %v\n%s", err, d)
@@ -86,7 +87,7 @@ func TestJobRecordsOfBeforeAreRead(t *testing.T) {
 // A process of before must not take a scan for a run.
 func TestJobsOfOtherKindsHaveAVersionOfTheirOwn(t *testing.T) {
 	t.Parallel()
-	job := newTestJob(codecAccount, time.Now())
+	job := newTestJob(storetest.Account, time.Now())
 	job.Kind = signal.JobScan
 	if d := codec.Decode(codec.AppendJobRequest(nil, &job)); d.Err == nil {
 		t.Error("a process that does not know scans would read one as a run")

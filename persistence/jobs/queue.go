@@ -26,10 +26,10 @@ import (
 // them to wait here while other nodes are idle; so the wait is a plain read of all
 // queues, which takes nothing, and only says where to look.
 
-//go:embed scripts/job_take.lua
-var jobTakeText string
+//go:embed scripts/take.lua
+var takeText string
 
-var jobTakeScript = redis.NewScript(jobTakeText)
+var takeScript = redis.NewScript(takeText)
 
 const (
 	// goneIdle is how long an entry stays with a node that is not live: it may just
@@ -201,7 +201,7 @@ func (j *Store) take(ctx context.Context, p, limit int, mode string, args ...any
 		return nil, 0, nil
 	}
 	all := append([]any{j.consumer, limit, redisclient.JobKey(p, ""), redisclient.JobsOfKey(p, ""), mode}, args...)
-	r, err := jobTakeScript.Run(ctx, j.store.RDB, []string{redisclient.JobQueueKey(p)}, all...).Slice()
+	r, err := takeScript.Run(ctx, j.store.RDB, []string{redisclient.JobQueueKey(p)}, all...).Slice()
 	if err != nil {
 		return nil, 0, redisclient.Unavailable(fmt.Errorf("take jobs of partition %d: %w", p, err))
 	}
@@ -249,7 +249,7 @@ func (j *Store) wait(ctx context.Context) error {
 		block = max(left, time.Millisecond)
 	}
 	if _, cluster := j.store.RDB.(*redis.ClusterClient); cluster {
-		return j.Poll(ctx, block)
+		return j.poll(ctx, block)
 	}
 	streams := make([]string, 2*j.store.Partitions())
 	for p := range j.store.Partitions() {
@@ -269,8 +269,8 @@ func (j *Store) wait(ctx context.Context) error {
 	return nil
 }
 
-// Poll is wait for a cluster.
-func (j *Store) Poll(ctx context.Context, d time.Duration) error {
+// poll is wait for a cluster.
+func (j *Store) poll(ctx context.Context, d time.Duration) error {
 	for end := time.Now().Add(d); ; {
 		pipe := j.store.RDB.Pipeline()
 		reads := make([]*redis.XStreamSliceCmd, j.store.Partitions())

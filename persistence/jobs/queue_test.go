@@ -10,6 +10,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/persistence/eventlog"
 	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
+	"github.com/agentsignal/agentsignal/persistence/storetest"
 )
 
 // TestJobTakeover: a worker dies between claim and outcome; another node takes the
@@ -234,5 +235,18 @@ func TestJobsWithoutRedis(t *testing.T) {
 	want := b.enqueue(j, signal.NewAccountID())
 	if got := b.next(j); got.ID != want.ID {
 		t.Errorf("took %s, want %s", got.ID, want.ID)
+	}
+}
+
+// On a cluster a node polls the queues, and reports that Redis refuses it.
+func TestPollingIsRefused(t *testing.T) {
+	b := newJobBench(t, 1)
+	if err := b.server.Client().Do(t.Context(), "ACL", "SETUSER", "default", "-xread").Err(); err != nil {
+		t.Fatal(err)
+	}
+	err := b.jobs("n1", 0).poll(t.Context(), time.Millisecond)
+	storetest.WantKind(t, "poll", err, signal.KindUnavailable)
+	if reason, ofSetting := redisclient.Refusal(err); reason != redisclient.LacksRights || !ofSetting {
+		t.Errorf("got %q (%t) of %v, want %q", reason, ofSetting, err, redisclient.LacksRights)
 	}
 }

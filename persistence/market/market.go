@@ -31,16 +31,16 @@ const (
 )
 
 var (
-	//go:embed scripts/market_store.lua
-	marketStoreSource string
-	//go:embed scripts/market_fill.lua
-	marketFillSource string
-	//go:embed scripts/market_ticks.lua
-	marketTicksSource string
+	//go:embed scripts/store.lua
+	storeSource string
+	//go:embed scripts/fill.lua
+	fillSource string
+	//go:embed scripts/ticks.lua
+	ticksSource string
 
-	marketStoreScript = redis.NewScript(marketStoreSource)
-	marketFillScript  = redis.NewScript(marketFillSource)
-	marketTicksScript = redis.NewScript(marketTicksSource)
+	storeScript = redis.NewScript(storeSource)
+	fillScript  = redis.NewScript(fillSource)
+	ticksScript = redis.NewScript(ticksSource)
 )
 
 // Store is what the market keeps in Redis: its feeder's lease and state, the two
@@ -131,7 +131,7 @@ func (m *Store) Store(ctx context.Context, step *marketdata.Step) error {
 	for _, symbol := range step.Removed {
 		args = append(args, marketAssetField(symbol), symbol)
 	}
-	stored, err := marketStoreScript.Run(ctx, m.s.RDB, keys, args...).Int64()
+	stored, err := storeScript.Run(ctx, m.s.RDB, keys, args...).Int64()
 	if err != nil {
 		return redisclient.Unavailable(fmt.Errorf("store market step: %w", err))
 	}
@@ -148,7 +148,7 @@ func (m *Store) Fill(ctx context.Context, epoch int64, series []marketdata.Serie
 	if len(series) == 0 {
 		return nil
 	}
-	if err := marketFillScript.Load(ctx, m.s.RDB).Err(); err != nil {
+	if err := fillScript.Load(ctx, m.s.RDB).Err(); err != nil {
 		return redisclient.Unavailable(fmt.Errorf("load script: %w", err))
 	}
 	var results []*redis.Cmd
@@ -163,7 +163,7 @@ func (m *Store) Fill(ctx context.Context, epoch int64, series []marketdata.Serie
 		for i := max(0, len(s.Bars)-barsKept); i < len(s.Bars); i++ {
 			args = append(args, s.Bars[i].OpenTime, packBar(&s.Bars[i]))
 		}
-		results = append(results, marketFillScript.EvalSha(ctx, p,
+		results = append(results, fillScript.EvalSha(ctx, p,
 			[]string{redisclient.FeederEpochKey(), redisclient.MarketStateKey(), redisclient.MarketClosedKey(), redisclient.BarsKey(s.Asset, s.Timeframe)}, args...))
 	}
 	if err := redisclient.Execute(ctx, p); err != nil {
@@ -192,7 +192,7 @@ func (m *Store) AppendTicks(ctx context.Context, epoch int64, ticks []marketdata
 		}
 		args = append(args, t.Asset, t.Source, decimal(t.Price), decimal(t.Volume), t.Time, missed)
 	}
-	stored, err := marketTicksScript.Run(ctx, m.s.RDB, []string{redisclient.FeederEpochKey(), redisclient.MarketOwnTicksKey()}, args...).Int64()
+	stored, err := ticksScript.Run(ctx, m.s.RDB, []string{redisclient.FeederEpochKey(), redisclient.MarketOwnTicksKey()}, args...).Int64()
 	if err != nil {
 		return redisclient.Unavailable(fmt.Errorf("append ticks: %w", err))
 	}

@@ -14,14 +14,16 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
+	"github.com/agentsignal/agentsignal/persistence/redistest"
+	"github.com/agentsignal/agentsignal/persistence/storetest"
 )
 
 // newMarketBench returns a market on a server of the test's own, with the epoch of
-// a feeder's term.
+// its feeder.
 func newMarketBench(t *testing.T) (m *Store, rdb *redis.Client, epoch int64) {
 	t.Helper()
-	s, server := leaseStore(t)
-	m = New(s)
+	server := redistest.New(t)
+	m = New(storetest.Client(t, redisclient.Options{URL: server.URL(), Partitions: 4}))
 	epoch, _, err := m.TakeLease(t.Context(), "node", time.Minute)
 	if err != nil || epoch == 0 {
 		t.Fatalf("take lease: epoch %d, %v", epoch, err)
@@ -29,12 +31,7 @@ func newMarketBench(t *testing.T) (m *Store, rdb *redis.Client, epoch int64) {
 	return m, server.Client(), epoch
 }
 
-// marketBar returns the i-th bar of BTC, 1h.
-func marketBar(i int64, closing float64) marketdata.AssetBar {
-	open := 1_795_248_000_000 + i*3_600_000
-	return marketdata.AssetBar{Asset: "BTC", Timeframe: signal.H1, Given: i%2 == 0, Bar: marketdata.Bar{OpenTime: open, CloseTime: open + 3_600_000,
-		Open: 10, High: 20, Low: 5, Close: closing, Volume: 1.5, Flat: i%3 == 0}}
-}
+var marketBar = storetest.Bar
 
 func TestOneNodeFeedsTheMarket(t *testing.T) {
 	t.Parallel()
@@ -133,7 +130,7 @@ func TestMarketStepIsStoredAtOnce(t *testing.T) {
 		t.Errorf("asset %+v, live %+v, %v", gotAsset, gotLive, err)
 	}
 	_, _, err = m.Asset(ctx, "natural_gas")
-	wantKind(t, "a key in lower case", err, signal.KindNotFound)
+	storetest.WantKind(t, "a key in lower case", err, signal.KindNotFound)
 	bars, count, err := m.Bars(ctx, "BTC", signal.H1)
 	if d := cmp.Diff([]marketdata.AssetBar{marketBar(0, 11), marketBar(1, 10)}, bars); d != "" || count != 6 || err != nil {
 		t.Errorf("count %d, %v, bars (-want +got):\n%s", count, err, d)
@@ -167,9 +164,9 @@ func TestAStaleFeederStoresNothing(t *testing.T) {
 	}
 	before := rdb.DBSize(ctx).Val()
 	err := m.Store(ctx, &marketdata.Step{Epoch: stale, Checkpoint: []byte("x"), Closed: []marketdata.AssetBar{marketBar(0, 9)}})
-	wantKind(t, "a step", err, signal.KindConflict)
+	storetest.WantKind(t, "a step", err, signal.KindConflict)
 	err = m.Fill(ctx, stale, []marketdata.Series{{Asset: "BTC", Timeframe: signal.H1, Bars: []marketdata.AssetBar{marketBar(0, 9)}}})
-	wantKind(t, "a series", err, signal.KindConflict)
+	storetest.WantKind(t, "a series", err, signal.KindConflict)
 	if after := rdb.DBSize(ctx).Val(); after != before {
 		t.Errorf("%d keys became %d", before, after)
 	}
@@ -372,24 +369,10 @@ func FuzzMarketRecords(f *testing.F) {
 	})
 }
 
-func TestMarketKeys(t *testing.T) {
-	t.Parallel()
-	for got, want := range map[string]string{
-		redisclient.MarketTicksKey(): "market:ticks", redisclient.MarketOwnTicksKey(): "{market}:ticks", redisclient.MarketBarsKey(): "market:bars", redisclient.MarketClosedKey(): "{market}:closed",
-		redisclient.BarsKey("BTC", signal.H1): "{market}:bars:1h:BTC", redisclient.MarketNewsKey(): "{market}:news", redisclient.MarketStateKey(): "{market}:state",
-		redisclient.MarketAssetsKey(): "{market}:assets", redisclient.MarketLiveKey(): "{market}:live", redisclient.FeederKey(): "{market}:feeder",
-		redisclient.FeederEpochKey(): "{market}:feederepoch",
-	} {
-		if got != want {
-			t.Errorf("key is %q, want %q", got, want)
-		}
-	}
-}
-
 func TestMarketSaysThatRedisIsAway(t *testing.T) {
 	t.Parallel()
-	s, server := leaseStore(t)
-	m := New(s)
+	server := redistest.New(t)
+	m := New(storetest.Client(t, redisclient.Options{URL: server.URL()}))
 	server.Kill()
 	ctx := t.Context()
 	for name, ask := range map[string]func() error{
@@ -458,5 +441,35 @@ func TestEndBlocking(t *testing.T) {
 	}
 	if err := m.s.SyncClock(t.Context()); err != nil {
 		t.Errorf("after it: %v", err)
+	}
+}
+
+// TestTheFeedersEpochIsNewAfterALoss: with the same epoch the former feeder could still store.
+func TestTheFeedersEpochIsNewAfterALoss(t *testing.T) {
+	t.Parallel()
+	m, rdb, first := newMarketBench(t)
+	if err := rdb.Set(t.Context(), redisclient.FeederEpochKey(), first-1, 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	rdb.Del(t.Context(), redisclient.FeederKey())
+	redistest.Eventually(t, func() bool { return rdb.Time(t.Context()).Val().UnixMilli() > first })
+	second, _, err := m.TakeLease(t.Context(), "other", time.Minute)
+	if err != nil || second <= first {
+		t.Errorf("epoch %d after %d, %v", second, first, err)
+	}
+	err = m.Store(t.Context(), &marketdata.Step{Epoch: first, Checkpoint: []byte("x")})
+	storetest.WantKind(t, "a step of the feeder from before the loss", err, signal.KindConflict)
+}
+
+// Redis' clock may be behind the last epoch, for example after a failover.
+func TestTheFeedersEpochsAscendWhateverTheClock(t *testing.T) {
+	t.Parallel()
+	m, rdb, _ := newMarketBench(t)
+	ahead := time.Now().Add(time.Hour).UnixMilli()
+	rdb.Set(t.Context(), redisclient.FeederEpochKey(), ahead, 0)
+	for i := range int64(2) {
+		if epoch, _, err := m.TakeLease(t.Context(), "node", time.Minute); epoch != ahead+1+i || err != nil {
+			t.Errorf("the feeder's epoch is %d, %v; want %d", epoch, err, ahead+1+i)
+		}
 	}
 }

@@ -28,9 +28,9 @@ const (
 const wantRefusedShare = "share"
 
 var (
-	//go:embed scripts/market_settle.lua
-	marketSettleSource string
-	marketSettleScript = redis.NewScript(marketSettleSource)
+	//go:embed scripts/settle.lua
+	settleSource string
+	settleScript = redis.NewScript(settleSource)
 )
 
 // Want asks the feeder for an asset that has no record, on behalf of an account; without
@@ -122,7 +122,7 @@ func (m *Store) ForgetUse(ctx context.Context, symbol string) error {
 // Settle ends the wait for an asset. Unless refused is empty it is remembered for a
 // time why there is none. It returns KindConflict if another feeder took over.
 func (m *Store) Settle(ctx context.Context, epoch int64, symbol, refused string, remember time.Duration) error {
-	settled, err := marketSettleScript.Run(ctx, m.s.RDB,
+	settled, err := settleScript.Run(ctx, m.s.RDB,
 		[]string{redisclient.FeederEpochKey(), redisclient.MarketWantedKey(), redisclient.MarketRefusedKey(symbol), redisclient.MarketKeptForKey()},
 		epoch, symbol, refused, remember.Milliseconds()).Int64()
 	if err != nil {

@@ -11,22 +11,12 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
-	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
 func TestAnAssetIsWantedUntilItIsSettled(t *testing.T) {
 	t.Parallel()
-	server := redistest.New(t)
-	s, err := redisclient.NewClient(redisclient.Options{URL: server.URL()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { s.Close() })
-	m, ctx := New(s), t.Context()
-	epoch, _, err := m.TakeLease(ctx, "one", time.Minute)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m, rdb, epoch := newMarketBench(t)
+	ctx := t.Context()
 	for _, symbol := range []string{"ETH", "BTC", "BTC"} {
 		if refused, err := m.Want(ctx, "", symbol); refused != "" || err != nil {
 			t.Fatalf("%q, %v", refused, err)
@@ -54,7 +44,7 @@ func TestAnAssetIsWantedUntilItIsSettled(t *testing.T) {
 		t.Errorf("%q, %v", refused, err)
 	}
 	wanted() // who is refused does not wait
-	if d := server.Client().PTTL(ctx, redisclient.MarketRefusedKey("ETH")).Val(); d <= 0 || d > time.Minute {
+	if d := rdb.PTTL(ctx, redisclient.MarketRefusedKey("ETH")).Val(); d <= 0 || d > time.Minute {
 		t.Errorf("the refusal is kept for %s", d)
 	}
 	if err := m.Settle(ctx, epoch, "ETH", "", 0); err != nil {
@@ -64,7 +54,7 @@ func TestAnAssetIsWantedUntilItIsSettled(t *testing.T) {
 		t.Errorf("still refused: %s", refused)
 	}
 	for i := range maxWanted {
-		server.Client().HSet(ctx, redisclient.MarketWantedKey(), strconv.Itoa(i), "")
+		rdb.HSet(ctx, redisclient.MarketWantedKey(), strconv.Itoa(i), "")
 	}
 	if _, err := m.Want(ctx, "", "ONE-MORE"); signal.KindOf(err) != signal.KindUnavailable {
 		t.Errorf("one too many: %v", err)
@@ -73,20 +63,11 @@ func TestAnAssetIsWantedUntilItIsSettled(t *testing.T) {
 
 func TestATickSaysSinceWhenSomeAreMissing(t *testing.T) {
 	t.Parallel()
-	server := redistest.New(t)
-	s, err := redisclient.NewClient(redisclient.Options{URL: server.URL()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { s.Close() })
-	m, ctx := New(s), t.Context()
+	m, _, epoch := newMarketBench(t)
+	ctx := t.Context()
 	tick := marketdata.AssetTick{Asset: "BTC", Source: "binance", Tick: marketdata.Tick{Price: 1, Volume: 2.5, Time: 1_795_253_400_123}}
 	missing := tick
 	missing.Missed = 1_795_253_400_000
-	epoch, _, err := m.TakeLease(ctx, "one", time.Minute)
-	if err != nil {
-		t.Fatal(err)
-	}
 	if err := m.AppendTicks(ctx, epoch-1, []marketdata.AssetTick{tick}); signal.KindOf(err) != signal.KindConflict {
 		t.Errorf("a former feeder writes ticks: %v", err)
 	}
@@ -112,17 +93,8 @@ func TestATickSaysSinceWhenSomeAreMissing(t *testing.T) {
 // TestAnAccountHasAShareOfTheAssets that wait, and of those that are kept.
 func TestAnAccountHasAShareOfTheAssets(t *testing.T) {
 	t.Parallel()
-	server := redistest.New(t)
-	s, err := redisclient.NewClient(redisclient.Options{URL: server.URL()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { s.Close() })
-	m, ctx := New(s), t.Context()
-	epoch, _, err := m.TakeLease(ctx, "one", time.Minute)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m, _, epoch := newMarketBench(t)
+	ctx := t.Context()
 	want := func(account signal.AccountID, symbol string) (string, error) {
 		t.Helper()
 		return m.Want(ctx, account, symbol)
@@ -172,13 +144,8 @@ func TestAnAccountHasAShareOfTheAssets(t *testing.T) {
 
 func TestTheUseOfAssetsIsNoted(t *testing.T) {
 	t.Parallel()
-	server := redistest.New(t)
-	s, err := redisclient.NewClient(redisclient.Options{URL: server.URL()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { s.Close() })
-	m, ctx := New(s), t.Context()
+	m, _, _ := newMarketBench(t)
+	ctx := t.Context()
 	early, late := time.UnixMilli(1_795_253_400_000), time.UnixMilli(1_795_253_460_000)
 	for _, note := range []struct {
 		at      time.Time
@@ -199,13 +166,8 @@ func TestTheUseOfAssetsIsNoted(t *testing.T) {
 
 func TestListingsAreKept(t *testing.T) {
 	t.Parallel()
-	server := redistest.New(t)
-	s, err := redisclient.NewClient(redisclient.Options{URL: server.URL()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { s.Close() })
-	m, ctx := New(s), t.Context()
+	m, rdb, _ := newMarketBench(t)
+	ctx := t.Context()
 	if err := m.StoreListing(ctx, "binance", []string{"BTCUSDT", "ETHUSDT"}, time.Hour); err != nil {
 		t.Fatal(err)
 	}
@@ -213,7 +175,7 @@ func TestListingsAreKept(t *testing.T) {
 	if d := cmp.Diff(map[string][]string{"binance": {"BTCUSDT", "ETHUSDT"}}, got); d != "" || err != nil {
 		t.Errorf("%v (-want +got):\n%s", err, d)
 	}
-	if left := server.Client().PTTL(ctx, redisclient.MarketListingKey("binance")).Val(); left <= 0 || left > time.Hour {
+	if left := rdb.PTTL(ctx, redisclient.MarketListingKey("binance")).Val(); left <= 0 || left > time.Hour {
 		t.Errorf("the listing is kept for %v", left)
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/agentsignal/agentsignal/actors/panics"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
@@ -111,4 +112,67 @@ func openClient(t *testing.T, o Options) *Client {
 	}
 	t.Cleanup(func() { c.Close() })
 	return c
+}
+
+// panickingPipelines is a hook that panics at the next pipeline if next is set.
+type panickingPipelines struct{ next atomic.Bool }
+
+func (h *panickingPipelines) DialHook(next redis.DialHook) redis.DialHook          { return next }
+func (h *panickingPipelines) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+
+func (h *panickingPipelines) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, commands []redis.Cmder) error {
+		if h.next.Swap(false) {
+			panic("at a probe")
+		}
+		return next(ctx, commands)
+	}
+}
+
+func TestAProbeThatPanicsIsOneThatFailed(t *testing.T) {
+	t.Parallel()
+	one, cluster := redistest.New(t).URL(), redistest.NewCluster(t, 3).URL()
+	for name, address := range map[string]string{"one server": one, "a cluster": cluster} {
+		s := openClient(t, Options{URL: address})
+		faulty := &panickingPipelines{}
+		faulty.next.Store(true)
+		if cluster, ok := s.RDB.(*redis.ClusterClient); ok {
+			master, err := cluster.MasterForKey(t.Context(), ProbeKey(0))
+			if err != nil {
+				t.Fatal(err)
+			}
+			master.AddHook(faulty)
+		} else {
+			s.RDB.AddHook(faulty)
+		}
+		if err := s.Ready(t.Context()); !errors.Is(err, panics.ErrPanicked) {
+			t.Errorf("%s: the probe that panicked ends with %v", name, err)
+		}
+		redistest.Eventually(t, func() bool { return s.Ready(t.Context()) == nil })
+	}
+}
+
+// With WaitReplicas a write counts once replicas have it: not without a replica, and not
+// while the only one stalls.
+func TestReadyWaitsForReplicas(t *testing.T) {
+	t.Parallel()
+	master, replica := redistest.New(t), redistest.New(t)
+	c := openClient(t, Options{URL: master.URL(), WaitReplicas: 1})
+	wantReady(t, c, ReplicasMissing)
+	replica.Follow(master)
+	wantReady(t, c, "")
+	replica.Pause()
+	wantReady(t, c, ReplicasMissing)
+	replica.Continue()
+	wantReady(t, c, "")
+}
+
+// wantReady waits until c is ready, or until it is not for the given reason.
+func wantReady(t *testing.T, c *Client, reason string) {
+	t.Helper()
+	redistest.Eventually(t, func() bool {
+		err := c.Ready(t.Context())
+		got, _ := Refusal(err)
+		return (err == nil) == (reason == "") && got == reason
+	})
 }

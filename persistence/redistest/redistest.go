@@ -181,6 +181,16 @@ func (s *Server) Pause() {
 // Continue ends a Pause.
 func (s *Server) Continue() { s.cmd.Process.Signal(syscall.SIGCONT) }
 
+// Eventually waits until ok returns true.
+func Eventually(tb testing.TB, ok func() bool) {
+	tb.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !ok(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			tb.Fatal("it did not happen within 20 s")
+		}
+	}
+}
+
 // Restart starts the server after Kill and waits until it answers.
 func (s *Server) Restart() {
 	s.tb.Helper()

@@ -1,7 +1,6 @@
 package schedules
 
 import (
-	"context"
 	"sync"
 	"testing"
 	"time"
@@ -10,33 +9,26 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
-	"github.com/agentsignal/agentsignal/persistence/codec"
 	"github.com/agentsignal/agentsignal/persistence/eventlog"
 	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
+	"github.com/agentsignal/agentsignal/persistence/redistest"
+	"github.com/agentsignal/agentsignal/persistence/storetest"
 )
-
-func testSchedule(account signal.AccountID) signal.Schedule {
-	at := time.UnixMilli(1_800_000_000_000).UTC()
-	return signal.Schedule{ID: signal.NewScheduleID(), Account: account, Agent: "trading", Assets: []string{"BTC", "ETH"}, Strategy: "momentum",
-		Timeframe: signal.M5, Risk: signal.HighRisk, Every: 5 * time.Minute, MaxOpen: 3, Status: signal.ScheduleEnabled,
-		NextRunAt: at, CreatedAt: at.Add(-time.Hour), UpdatedAt: at.Add(-time.Minute)}
-}
 
 // scheduleBench is a store with schedules of one account.
 type scheduleBench struct {
 	*testing.T
 	s       *eventlog.Store
-	log     *eventlog.Log
 	h       *Store
 	p       int
 	account signal.AccountID
 }
 
 func newScheduleBench(t *testing.T) *scheduleBench {
-	s, _ := leaseStore(t)
-	log := eventlog.NewLog(s, eventlog.LogOptions{})
-	t.Cleanup(func() { log.Close(context.Background()) })
-	return &scheduleBench{t, s, log, New(s.Client, log), 1, accountIn(s, 1)}
+	c := storetest.Client(t, redisclient.Options{URL: redistest.New(t).URL(), Partitions: 4})
+	s := eventlog.New(c)
+	log := storetest.Closing(t, eventlog.NewLog(s, eventlog.LogOptions{}))
+	return &scheduleBench{t, s, New(c, log), 1, storetest.AccountIn(c, 1)}
 }
 
 func (b *scheduleBench) add(s signal.Schedule) signal.Schedule {
@@ -61,10 +53,10 @@ func TestSchedulesAreKept(t *testing.T) {
 	t.Parallel()
 	b := newScheduleBench(t)
 	ctx := t.Context()
-	first, second := b.add(testSchedule(b.account)), testSchedule(b.account)
+	first, second := b.add(storetest.Schedule(b.account)), storetest.Schedule(b.account)
 	second.Status, second.NextRunAt, second.Every = signal.ScheduleDisabled, time.Time{}, 0
 	second = b.add(second)
-	other := b.add(testSchedule(accountIn(b.s, 1)))
+	other := b.add(storetest.Schedule(storetest.AccountIn(b.s, 1)))
 	for _, want := range []signal.Schedule{first, second, other} {
 		got, err := b.h.Schedule(ctx, want.Account, want.ID)
 		if d := cmp.Diff(want, got); d != "" || err != nil {
@@ -102,7 +94,7 @@ func TestTheLimitOfSchedulesHolds(t *testing.T) {
 	var all sync.WaitGroup
 	for range 20 {
 		all.Go(func() {
-			if _, err := b.h.AddSchedule(t.Context(), testSchedule(b.account), 7); err != nil && signal.CodeOf(err) != "limit_reached" {
+			if _, err := b.h.AddSchedule(t.Context(), storetest.Schedule(b.account), 7); err != nil && signal.CodeOf(err) != "limit_reached" {
 				t.Error(err)
 			}
 		})
@@ -117,7 +109,7 @@ func TestOneOfTwoChangesOfAScheduleWins(t *testing.T) {
 	t.Parallel()
 	b := newScheduleBench(t)
 	ctx := t.Context()
-	read := b.add(testSchedule(b.account))
+	read := b.add(storetest.Schedule(b.account))
 	one, two := read, read
 	one.MaxOpen, two.MaxOpen = 5, 6
 	one, err := b.h.ChangeSchedule(ctx, one, false)
@@ -156,18 +148,18 @@ func TestOnlyTheOwnerMovesASchedule(t *testing.T) {
 	t.Parallel()
 	b := newScheduleBench(t)
 	ctx := t.Context()
-	early, late := testSchedule(b.account), testSchedule(b.account)
+	early, late := storetest.Schedule(b.account), storetest.Schedule(b.account)
 	late.NextRunAt = late.NextRunAt.Add(time.Minute)
 	early, late = b.add(early), b.add(late)
 	due, next := b.due(early.NextRunAt)
 	if d := cmp.Diff([]signal.Schedule{early}, due); d != "" || !next.Equal(late.NextRunAt) {
 		t.Errorf("due, and next at %v:\n%s", next, d)
 	}
-	former := take(t, b.s, 1, "a", time.Minute)
+	former := storetest.Take(t, b.s, 1, "a", time.Minute)
 	if err := b.s.ReleaseLease(ctx, 1, "a", former); err != nil {
 		t.Fatal(err)
 	}
-	epoch := take(t, b.s, 1, "b", time.Minute)
+	epoch := storetest.Take(t, b.s, 1, "b", time.Minute)
 	later := early.NextRunAt.Add(time.Hour)
 	if err := b.h.MoveSchedule(ctx, 1, former, early, later); signal.CodeOf(err) != "not_owner" {
 		t.Errorf("a former owner moves: %v", err)
@@ -200,9 +192,9 @@ func TestADamagedScheduleStopsNobody(t *testing.T) {
 	t.Parallel()
 	b := newScheduleBench(t)
 	ctx := t.Context()
-	damaged, well := b.add(testSchedule(b.account)), b.add(testSchedule(b.account))
+	damaged, well := b.add(storetest.Schedule(b.account)), b.add(storetest.Schedule(b.account))
 	b.s.RDB.HSet(ctx, redisclient.SchedulesKey(1, b.account), string(damaged.ID), "\x09damaged")
-	b.s.RDB.ZAdd(ctx, redisclient.SchedulesDueKey(1), zAt(well.NextRunAt, "nothing"))
+	b.s.RDB.ZAdd(ctx, redisclient.SchedulesDueKey(1), storetest.DueAt(well.NextRunAt, "nothing"))
 	for range 2 {
 		if due, _ := b.due(well.NextRunAt); len(due) != 1 || due[0].ID != well.ID {
 			t.Errorf("due: %+v", due)
@@ -211,7 +203,7 @@ func TestADamagedScheduleStopsNobody(t *testing.T) {
 	if list, err := b.h.Schedules(ctx, b.account); len(list) != 1 || err != nil {
 		t.Errorf("%d are listed, %v", len(list), err)
 	}
-	wantPostponed(t, b.s, redisclient.SchedulesDueKey(1), scheduleMember(b.account, damaged.ID), well.NextRunAt)
+	storetest.WantPostponed(t, b.s.RDB, redisclient.SchedulesDueKey(1), scheduleMember(b.account, damaged.ID), well.NextRunAt)
 	if err := b.h.RemoveSchedule(ctx, b.account, damaged.ID); err != nil {
 		t.Errorf("the damaged one is not removed: %v", err)
 	}
@@ -222,12 +214,12 @@ func TestRoundsOfSchedulesAreRecorded(t *testing.T) {
 	t.Parallel()
 	b := newScheduleBench(t)
 	ctx := t.Context()
-	s, other := b.add(testSchedule(b.account)), b.add(testSchedule(b.account))
-	former := take(t, b.s, 1, "a", time.Minute)
+	s, other := b.add(storetest.Schedule(b.account)), b.add(storetest.Schedule(b.account))
+	former := storetest.Take(t, b.s, 1, "a", time.Minute)
 	if err := b.s.ReleaseLease(ctx, 1, "a", former); err != nil {
 		t.Fatal(err)
 	}
-	epoch := take(t, b.s, 1, "b", time.Minute)
+	epoch := storetest.Take(t, b.s, 1, "b", time.Minute)
 	at := s.NextRunAt
 	record := func(r signal.Round) {
 		t.Helper()
@@ -302,7 +294,7 @@ func FuzzDecodeScheduleError(f *testing.F) {
 }
 
 func FuzzDecodeSchedule(f *testing.F) {
-	s := testSchedule("acc_1")
+	s := storetest.Schedule("acc_1")
 	f.Add(appendSchedule(nil, &s))
 	s.Status, s.Every = signal.ScheduleDisabled, 0
 	f.Add(appendSchedule(nil, &s))
@@ -326,7 +318,7 @@ func TestAScheduleIsChangedWhileItIsDue(t *testing.T) {
 	t.Parallel()
 	b := newScheduleBench(t)
 	ctx := t.Context()
-	removed, disabled, well := b.add(testSchedule(b.account)), b.add(testSchedule(b.account)), b.add(testSchedule(b.account))
+	removed, disabled, well := b.add(storetest.Schedule(b.account)), b.add(storetest.Schedule(b.account)), b.add(storetest.Schedule(b.account))
 	until := well.NextRunAt.Add(time.Hour)
 	before := b.s.RDB.ZCard(ctx, redisclient.SchedulesDueKey(b.p)).Val()
 	b.s.RDB.HDel(ctx, redisclient.SchedulesKey(b.p, b.account), string(removed.ID))
@@ -341,14 +333,5 @@ func TestAScheduleIsChangedWhileItIsDue(t *testing.T) {
 	}
 	if n := b.s.RDB.ZCard(ctx, redisclient.SchedulesDueKey(b.p)).Val(); n != before {
 		t.Errorf("%d are due, want %d", n, before)
-	}
-}
-
-// wantPostponed demands that an entry that could not be read is still there, and due later.
-func wantPostponed(t *testing.T, s *eventlog.Store, key, member string, until time.Time) {
-	t.Helper()
-	score, err := s.RDB.ZScore(t.Context(), key, member).Result()
-	if want := until.Add(redisclient.UnreadableAfter); err != nil || codec.TimeOfMilli(int64(score)).Before(want) {
-		t.Errorf("an entry of %s that cannot be read is due at %v, %v; want not before %v", key, codec.TimeOfMilli(int64(score)), err, want)
 	}
 }

@@ -19,8 +19,8 @@ import (
 // with agent.started and removes them with the run's end. A member is the text
 // "ACCOUNT RUN AGENT".
 
-// DecodeDue is the inverse of dueMember.
-func DecodeDue(member string) (signal.RunDue, error) {
+// decodeDue reads a member that eventlog.DueMember has made.
+func decodeDue(member string) (signal.RunDue, error) {
 	account, rest, ok := strings.Cut(member, " ")
 	run, agent, ok2 := strings.Cut(rest, " ")
 	if !ok || !ok2 || account == "" || run == "" || agent == "" || strings.Contains(agent, " ") {
@@ -41,7 +41,7 @@ func (s *Store) OverdueRuns(ctx context.Context, p int, before time.Time, limit 
 	var runs []signal.RunDue
 	for _, z := range found {
 		member, _ := z.Member.(string)
-		due, err := DecodeDue(member)
+		due, err := decodeDue(member)
 		if err != nil {
 			s.Log.Error("a due run is not readable", "component", "persistence", "partition", p, "err", err)
 			if err := s.Postpone(ctx, redisclient.RunsDueKey(p), before, member); err != nil {

@@ -1,4 +1,4 @@
-package persistence
+package eventlog
 
 import (
 	"testing"
@@ -6,7 +6,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
-	"github.com/agentsignal/agentsignal/persistence/eventlog"
 	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
@@ -17,8 +16,8 @@ func TestLogIsMeasured(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	m := redisclient.NewMetrics(registry)
 	server := redistest.New(t)
-	s := openStore(t, Options{URL: server.URL(), Metrics: m})
-	l := openLog(t, s, eventlog.LogOptions{})
+	s := openStore(t, redisclient.Options{URL: server.URL(), Metrics: m})
+	l := openLog(t, s, LogOptions{})
 	account := signal.NewAccountID()
 	if _, err := l.Append(t.Context(), noted(account, "x")); err != nil {
 		t.Fatal(err)

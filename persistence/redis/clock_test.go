@@ -1,4 +1,4 @@
-package persistence
+package redisclient
 
 import (
 	"context"
@@ -8,7 +8,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/agentsignal/agentsignal/persistence/eventlog"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
@@ -37,17 +36,17 @@ func (h *lateAnswer) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 
 func TestSyncClockGoesByTheQuickestAnswer(t *testing.T) {
 	t.Parallel()
-	b := newLogBench(t, redistest.New(t), eventlog.LogOptions{})
+	c := openClient(t, Options{URL: redistest.New(t).URL()})
 	late := &lateAnswer{late: 400 * time.Millisecond}
-	b.store.RDB.AddHook(late)
-	if err := b.store.SyncClock(t.Context()); err != nil {
+	c.RDB.AddHook(late)
+	if err := c.SyncClock(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if n := late.asked.Load(); n < 2 {
 		t.Errorf("the time was asked for %d times", n)
 	}
 	// The server's clock is this one: by the late answer alone it would be 200 ms off.
-	if off := time.Until(b.store.Now()).Abs(); off > 150*time.Millisecond {
+	if off := time.Until(c.Now()).Abs(); off > 150*time.Millisecond {
 		t.Errorf("the clock is off by %s", off)
 	}
 }

@@ -1,7 +1,8 @@
-package persistence
+package signals
 
 import (
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -9,53 +10,38 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/persistence/eventlog"
-	"github.com/agentsignal/agentsignal/persistence/redistest"
+	"github.com/agentsignal/agentsignal/persistence/storetest"
 )
 
-// outcomeBench makes signals and closes them.
-type outcomeBench struct {
-	t     *testing.T
-	store *Store
-	log   *eventlog.Log
-}
-
-func (b *outcomeBench) create(account signal.AccountID, i int, change ...func(*signal.Signal)) *signal.Signal {
-	b.t.Helper()
-	s := &signal.Signal{ID: signal.NewSignalID(), Account: account, Agent: "trading", Run: signal.NewRunID(), Asset: fmt.Sprintf("A%d", i%3),
-		Strategy: "momentum", Timeframe: signal.H1, Risk: signal.LowRisk, Direction: signal.Long, Confidence: .41, FirstConfidence: .41,
-		Levels: &signal.Levels{Entry: 100, Stop: 99, Target: 101.5}, Metadata: []byte(fmt.Sprintf(`{"number":%d}`, i)), Sequence: 1}
+func (b *logBench) create(account signal.AccountID, i int, change ...func(*signal.Signal)) *signal.Signal {
+	b.Helper()
+	s := storetest.Signal(account)
+	s.Asset, s.Risk, s.Confidence, s.FirstConfidence, s.Sequence = fmt.Sprintf("A%d", i%3), signal.LowRisk, .41, .41, 1
+	s.Levels, s.Metadata = &signal.Levels{Entry: 100, Stop: 99, Target: 101.5}, fmt.Appendf(nil, `{"number":%d}`, i)
 	for _, f := range change {
 		f(s)
 	}
-	at, err := b.log.Append(b.t.Context(), signal.Change{Account: account, Signal: s, Events: []signal.Event{{Type: signal.SignalCreated, Asset: s.Asset}}})
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	at := b.append(storetest.Created(s))
 	s.CreatedAt, s.UpdatedAt = at.Time(), at.Time()
 	return s
 }
 
-func (b *outcomeBench) close(s *signal.Signal) *signal.Signal {
-	b.t.Helper()
+func (b *logBench) close(s *signal.Signal) *signal.Signal {
+	b.Helper()
 	exit, percent, absolute := 101.5, 1.5, 1.5
 	closed := *s
 	closed.MFE, closed.MAE, closed.Sequence, closed.Metadata = 1.5, -.25, 2, nil
-	closed.Closing = &signal.Closing{Reason: signal.TakeProfit, At: s.CreatedAt.Add(time.Minute), ExitPrice: &exit, PnLPercent: &percent,
-		PnLAbsolute: &absolute, DurationMinutes: 1}
-	if _, err := b.log.Append(b.t.Context(), signal.Change{Account: s.Account, Signal: &closed, Events: []signal.Event{{Type: signal.SignalClosed, Asset: s.Asset}}}); err != nil {
-		b.t.Fatal(err)
+	closed.Closing = &signal.Closing{
+		Reason: signal.TakeProfit, At: s.CreatedAt.Add(time.Minute), DurationMinutes: 1,
+		ExitPrice: &exit, PnLPercent: &percent, PnLAbsolute: &absolute,
 	}
+	b.change(&closed, signal.SignalClosed)
 	return &closed
 }
 
-func newOutcomeBench(t *testing.T) *outcomeBench {
-	t.Parallel()
-	s := openStore(t, Options{URL: redistest.New(t).URL(), Partitions: 1})
-	return &outcomeBench{t, s, openLog(t, s, eventlog.LogOptions{})}
-}
-
 func TestRecordsOfAnAccountAreReadOnce(t *testing.T) {
-	b := newOutcomeBench(t)
+	t.Parallel()
+	b := newLogBench(t, 1)
 	mine, other := signal.NewAccountID(), signal.NewAccountID()
 	first := b.create(mine, 0)
 	b.create(other, 1)
@@ -72,28 +58,30 @@ func TestRecordsOfAnAccountAreReadOnce(t *testing.T) {
 		got = append(got, fmt.Sprintf("%s %s", s.ID, what))
 	}
 	upTo, err := b.store.EachRecord(t.Context(), mine, signal.Position{}, note)
-	want := []string{string(first.ID) + " created", string(second.ID) + " created", string(first.ID) + " closed take_profit 101.5 1.5 -0.25"}
+	const closed = " closed take_profit 101.5 1.5 -0.25"
+	want := []string{string(first.ID) + " created", string(second.ID) + " created", string(first.ID) + closed}
 	if d := cmp.Diff(want, got); d != "" || err != nil {
 		t.Errorf("records (-want +got): %v\n%s", err, d)
 	}
 	got = nil
 	b.close(second)
 	later, err := b.store.EachRecord(t.Context(), mine, upTo, note)
-	if d := cmp.Diff([]string{string(second.ID) + " closed take_profit 101.5 1.5 -0.25"}, got); d != "" || err != nil {
+	if d := cmp.Diff([]string{string(second.ID) + closed}, got); d != "" || err != nil {
 		t.Errorf("records behind %v (-want +got): %v\n%s", upTo, err, d)
 	}
 	got = nil
 	if again, err := b.store.EachRecord(t.Context(), mine, later, note); again != later || len(got) != 0 || err != nil {
 		t.Errorf("nothing new: %v, want %v; %v, %v", again, later, got, err)
 	}
-	if n, err := b.store.EachRecord(t.Context(), signal.NewAccountID(), signal.Position{}, note); len(got) != 0 || err != nil || n != later {
-		t.Errorf("of nobody: %v %v %v", n, got, err)
+	n, err := b.store.EachRecord(t.Context(), signal.NewAccountID(), signal.Position{}, note)
+	if len(got) != 0 || err != nil || n != later {
+		t.Errorf("of another account: %v %v %v", n, got, err)
 	}
 }
 
-// TestRecordsOfWeatherAreThoseOfAllAccounts, with what runs have said of them.
 func TestRecordsOfWeatherAreThoseOfAllAccounts(t *testing.T) {
-	b := newOutcomeBench(t)
+	t.Parallel()
+	b := newLogBench(t, 1)
 	byWeather := func(s *signal.Signal) {
 		s.Agent, s.Weather = "weather", &signal.Outlook{Commodity: "corn", Region: "us", Likelihood: .875}
 	}
@@ -111,7 +99,8 @@ func TestRecordsOfWeatherAreThoseOfAllAccounts(t *testing.T) {
 		got = append(got, fmt.Sprintf("%s %s %s %v %s", s.ID, s.CreatedAt, s.Weather.Commodity, s.Weather.Likelihood, s.Metadata))
 	}
 	upTo, err := b.store.EachWeatherRecord(t.Context(), 0, signal.Position{}, note)
-	if d := cmp.Diff([]string{fmt.Sprintf(`%s %s corn 0.875 {"number":1}`, first.ID, first.CreatedAt)}, got); d != "" || err != nil {
+	want := []string{fmt.Sprintf(`%s %s corn 0.875 {"number":1}`, first.ID, first.CreatedAt)}
+	if d := cmp.Diff(want, got); d != "" || err != nil {
 		t.Errorf("records (-want +got): %v\n%s", err, d)
 	}
 	got = nil
@@ -126,21 +115,18 @@ func TestRecordsOfWeatherAreThoseOfAllAccounts(t *testing.T) {
 }
 
 func TestRecordsOfManyPagesAreReadOnce(t *testing.T) {
-	b := newOutcomeBench(t)
+	t.Parallel()
+	b := newLogBench(t, 1)
 	mine := signal.NewAccountID()
-	done := make(chan *signal.Signal, 8)
+	var wg sync.WaitGroup
 	for range 8 {
-		go func() {
+		wg.Go(func() {
 			for i := range eventlog.ScanEntries / 4 {
-				s := b.create(mine, i)
-				b.close(s)
+				b.close(b.create(mine, i))
 			}
-			done <- nil
-		}()
+		})
 	}
-	for range 8 {
-		<-done
-	}
+	wg.Wait()
 	seen := map[signal.SignalID]int{}
 	closed := 0
 	if _, err := b.store.EachRecord(t.Context(), mine, signal.Position{}, func(s *signal.Signal) {
@@ -158,7 +144,8 @@ func TestRecordsOfManyPagesAreReadOnce(t *testing.T) {
 }
 
 func TestEverySignalIsReadWithItsEnd(t *testing.T) {
-	b := newOutcomeBench(t)
+	t.Parallel()
+	b := newLogBench(t, 1)
 	mine, other := signal.NewAccountID(), signal.NewAccountID()
 	first, second := b.create(mine, 0), b.create(other, 1)
 	b.close(second)
@@ -177,7 +164,9 @@ func TestEverySignalIsReadWithItsEnd(t *testing.T) {
 	if s := got[first.ID]; s.Closing != nil || string(s.Metadata) != `{"number":0}` || s.Account != mine {
 		t.Errorf("open: %+v", s)
 	}
-	if s := got[second.ID]; s.Closing == nil || *s.Closing.PnLPercent != 1.5 || s.Closing.DurationMinutes != 1 || string(s.Metadata) != `{"number":1}` {
+	s := got[second.ID]
+	if s.Closing == nil || *s.Closing.PnLPercent != 1.5 || s.Closing.DurationMinutes != 1 ||
+		string(s.Metadata) != `{"number":1}` {
 		t.Errorf("closed: %+v", s)
 	}
 }
