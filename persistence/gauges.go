@@ -53,8 +53,8 @@ func (s *Store) UpdateGauges(ctx context.Context) error {
 	return s.sizes.update(ctx, s.Client, sizedKeys)
 }
 
-// countReclaimed counts jobs that another worker had before.
-func (s *Store) countReclaimed(n int) {
+// CountReclaimed counts jobs that another worker had before. It is the Reclaimed of jobs.Options.
+func (s *Store) CountReclaimed(n int) {
 	if s.streams != nil && n > 0 {
 		s.streams.reclaimed.WithLabelValues("jobs", eventlog.JobGroup).Add(float64(n))
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/credential"
 	"github.com/agentsignal/agentsignal/configs"
-	"github.com/agentsignal/agentsignal/persistence"
+	"github.com/agentsignal/agentsignal/persistence/jobs"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
@@ -200,7 +200,7 @@ func TestTheOtherNodeGoesOnWhenOneIsKilled(t *testing.T) {
 	// done within moments; it is stopped before, so that it does not give that back.
 	rdb, node := n.redis.Client(), n.firstID(t)
 	n.first.signal(syscall.SIGSTOP)
-	inItsName := persistence.NewJobs(n.second.process.store, node, persistence.JobsOptions{})
+	inItsName := jobs.New(n.second.process.store.Client, node, jobs.Options{})
 	eventually(t, "the first node holds a job", func() bool {
 		taken, err := inItsName.Next(t.Context(), 1)
 		return err == nil && len(taken) > 0
