@@ -14,7 +14,7 @@ import (
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
-// However often and by how many it is asked for, Redis is asked twice a second.
+// However many callers ask, Redis is probed twice a second.
 func TestReadinessIsProbedTwiceASecond(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -43,16 +43,16 @@ func TestReadinessIsProbedTwiceASecond(t *testing.T) {
 		failing.Store(true)
 		p := r.current(try)
 		if <-p.done; p.err != refused {
-			t.Errorf("the probe says %v", p.err)
+			t.Errorf("the probe returns %v", p.err)
 		}
 		if r.current(try) != p {
-			t.Error("a new answer is not used again")
+			t.Error("a new result is not reused")
 		}
 	})
 }
 
-// Whoever asks learns within two seconds that writes are refused, or that they are not
-// answered, and as soon that they are taken again.
+// Callers learn within two seconds that writes are refused or not answered, and that they are
+// taken again.
 func TestReadinessFollowsWithinTwoSeconds(t *testing.T) {
 	t.Parallel()
 	for name, broken := range map[string]func(context.Context) error{
@@ -86,11 +86,15 @@ func TestReadinessFollowsWithinTwoSeconds(t *testing.T) {
 
 func TestOptionsTimeoutBoundsCommands(t *testing.T) {
 	t.Parallel()
-	for _, test := range []struct{ given, want time.Duration }{{0, 2 * time.Second}, {50 * time.Millisecond, 50 * time.Millisecond}} {
-		server := redistest.New(t)
-		c := openClient(t, Options{URL: server.URL(), Partitions: 1, Timeout: test.given})
-		if o := c.RDB.(*redis.Client).Options(); o.ReadTimeout != test.want || o.WriteTimeout != test.want || c.replicasIn != test.want/2 {
-			t.Errorf("with %s a read takes up to %s, a write %s, replicas %s", test.given, o.ReadTimeout, o.WriteTimeout, c.replicasIn)
+	for given, want := range map[time.Duration]time.Duration{
+		0:                     2 * time.Second,
+		50 * time.Millisecond: 50 * time.Millisecond,
+	} {
+		c := openClient(t, Options{URL: redistest.New(t).URL(), Partitions: 1, Timeout: given})
+		o := c.RDB.(*redis.Client).Options()
+		if o.ReadTimeout != want || o.WriteTimeout != want || c.replicasIn != want/2 {
+			t.Errorf("with %s a read takes up to %s, a write %s, replicas %s",
+				given, o.ReadTimeout, o.WriteTimeout, c.replicasIn)
 		}
 	}
 	// Redis takes the command and does not answer.
