@@ -61,9 +61,13 @@ func (b *jobBench) complete(job signal.Job) (*signal.Signal, error) {
 	return storetest.CompleteJob(b.t, b.log, job, b.store.Now())
 }
 
+var errNoSource = &signal.RunError{
+	Code: signal.DataUnavailable, Message: "no source knows NOSUCH", RetryAfter: 2 * time.Second,
+}
+
 func (b *jobBench) fail(job signal.Job, kept time.Duration) error {
 	now := b.store.Now()
-	job.Status, job.Error = signal.JobFailed, &signal.RunError{Code: signal.DataUnavailable, Message: "no source knows NOSUCH", RetryAfter: 2 * time.Second}
+	job.Status, job.Error = signal.JobFailed, errNoSource
 	job.CompletedAt, job.ExpiresAt = now, now.Add(kept).Truncate(time.Millisecond)
 	_, err := b.log.Append(b.t.Context(), signal.Change{Account: job.Request.Account, Job: &job, Events: []signal.Event{
 		{Type: signal.AgentFailed, Agent: "trading", Run: job.Run, Data: []byte(`{}`)}}})
@@ -88,7 +92,8 @@ func TestJobLife(t *testing.T) {
 	}
 
 	running := b.next(j)
-	if running.Status != signal.JobRunning || running.Attempt != 1 || running.StartedAt.IsZero() || running.Entry.IsZero() {
+	if running.Status != signal.JobRunning || running.Attempt != 1 ||
+		running.StartedAt.IsZero() || running.Entry.IsZero() {
 		t.Errorf("taken job is %+v", running)
 	}
 	if n, err := j.Waiting(ctx); n != 0 || err != nil {
@@ -115,15 +120,16 @@ func TestJobLife(t *testing.T) {
 	if diff := cmp.Diff(s, got.Signal); diff != "" {
 		t.Error("its signal (-want +got):\n" + diff)
 	}
-	stored, err := signals.New(b.store).SignalByID(ctx, account, s.ID, signal.Position{MS: s.CreatedAt.UnixMilli(), Seq: 1}, signal.Position{})
+	created := signal.Position{MS: s.CreatedAt.UnixMilli(), Seq: 1}
+	stored, err := signals.New(b.store).SignalByID(ctx, account, s.ID, created, signal.Position{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(s, stored); diff != "" {
-		t.Error("the signal of the log (-told +stored):\n" + diff)
+		t.Error("the signal of the log (-returned +stored):\n" + diff)
 	}
 
-	// A second outcome is refused, whoever brings it.
+	// A second outcome is refused.
 	if _, err := b.complete(running); signal.KindOf(err) != signal.KindConflict {
 		t.Errorf("second outcome: %v, want a conflict", err)
 	}
@@ -168,8 +174,8 @@ func TestJobFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	got, err := j.Job(t.Context(), account, running.ID)
-	want := &signal.RunError{Code: signal.DataUnavailable, Message: "no source knows NOSUCH", RetryAfter: 2 * time.Second}
-	if diff := cmp.Diff(want, got.Error); diff != "" || err != nil || got.Status != signal.JobFailed || got.Signal != nil {
+	diff := cmp.Diff(errNoSource, got.Error)
+	if diff != "" || err != nil || got.Status != signal.JobFailed || got.Signal != nil {
 		t.Errorf("failed job %+v, %v (-want +got):\n%s", got, err, diff)
 	}
 }
@@ -211,8 +217,8 @@ func TestJobsAreForgotten(t *testing.T) {
 	}
 }
 
-// The index of an account's jobs ends some time after the last one that has ended. A job that
-// waits longer than that is still listed, and erased with its account.
+// The index of an account's jobs expires some time after the end of the last one. A job that
+// waits longer is still listed, and erased with its account.
 func TestAJobThatWaitsStaysInTheIndex(t *testing.T) {
 	b := newJobBench(t, 1)
 	j := b.jobs("n1", 0)
@@ -227,7 +233,7 @@ func TestAJobThatWaitsStaysInTheIndex(t *testing.T) {
 	}
 	b.enqueue(j, account)
 	if ttl := b.server.Client().TTL(t.Context(), index).Val(); ttl != -1 {
-		t.Errorf("with a job that waits the index lives %v, want for good", ttl)
+		t.Errorf("with a job that waits the index lives %v, want for ever", ttl)
 	}
 }
 
@@ -235,7 +241,7 @@ func TestJobList(t *testing.T) {
 	b := newJobBench(t, 2)
 	j := b.jobs("n1", 0)
 	ctx, account := t.Context(), signal.NewAccountID()
-	b.enqueue(j, signal.NewAccountID()) // of somebody else
+	b.enqueue(j, signal.NewAccountID()) // of another account
 	var all []signal.JobID
 	for range 7 {
 		all = append(all, b.enqueue(j, account).ID)
@@ -281,7 +287,8 @@ func TestJobList(t *testing.T) {
 			}
 		}
 		if diff := cmp.Diff(c.want, got); diff != "" || total != c.total {
-			t.Errorf("status %q limit %d offset %d: total %d, want %d (-want +got):\n%s", c.status, c.limit, c.offset, total, c.total, diff)
+			t.Errorf("status %q limit %d offset %d: total %d, want %d (-want +got):\n%s",
+				c.status, c.limit, c.offset, total, c.total, diff)
 		}
 	}
 }
@@ -316,10 +323,12 @@ func TestJobIsEnqueuedOnce(t *testing.T) {
 	account := signal.NewAccountID()
 	job := newTestJob(account, b.store.Now())
 	key := signal.ReplyKey{Method: "POST", Path: "/v1/agents/seo/run", Key: "k", RequestHash: [32]byte{1}}
-	if r, err := requests.New(b.store.Client, signals.New(b.store)).Claim(t.Context(), account, key); r != nil || err != nil {
+	replies := requests.New(b.store.Client, signals.New(b.store))
+	if r, err := replies.Claim(t.Context(), account, key); r != nil || err != nil {
 		t.Fatal(r, err)
 	}
-	reply := &signal.Reply{ReplyKey: key, Status: 200, Header: map[string]string{"Location": "/v1/jobs/x"}, Body: []byte(`{"job_id":"x"}`)}
+	header := map[string]string{"Location": "/v1/jobs/x"}
+	reply := &signal.Reply{ReplyKey: key, Status: 200, Header: header, Body: []byte(`{"job_id":"x"}`)}
 	for range 3 { // as after lost replies
 		if err := j.Enqueue(t.Context(), job, 1, reply); err != nil {
 			t.Fatal(err)
@@ -329,10 +338,11 @@ func TestJobIsEnqueuedOnce(t *testing.T) {
 	if n := rdb.XLen(t.Context(), redisclient.JobQueueKey(0)).Val(); n != 1 {
 		t.Errorf("the queue has %d entries, want 1", n)
 	}
-	if ttl := rdb.TTL(t.Context(), redisclient.ReplyKey(0, account, codec.ReplyDigest(&key))).Val(); ttl <= eventlog.ReplyRetention-time.Minute || ttl > eventlog.ReplyRetention {
+	ttl := rdb.TTL(t.Context(), redisclient.ReplyKey(0, account, codec.ReplyDigest(&key))).Val()
+	if ttl <= eventlog.ReplyRetention-time.Minute || ttl > eventlog.ReplyRetention {
 		t.Errorf("the reply is kept for %s, want %s", ttl, eventlog.ReplyRetention)
 	}
-	got, err := requests.New(b.store.Client, signals.New(b.store)).Claim(t.Context(), account, key)
+	got, err := replies.Claim(t.Context(), account, key)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -341,8 +351,8 @@ func TestJobIsEnqueuedOnce(t *testing.T) {
 	}
 }
 
-// TestJobsAreListedAsLongAsOneIsQueued: the index was to be dropped some time after the end of
-// the last job before.
+// TestJobsAreListedAsLongAsOneIsQueued: without it the index would expire some time after the
+// end of the last job.
 func TestJobsAreListedAsLongAsOneIsQueued(t *testing.T) {
 	b := newJobBench(t, 1)
 	j := b.jobs("n1", 0)
@@ -356,8 +366,8 @@ func TestJobsAreListedAsLongAsOneIsQueued(t *testing.T) {
 	}
 }
 
-// TestJobsAreSharedOut: several nodes take many jobs; each is taken once, and no node
-// takes more than it asked for.
+// TestJobsAreSharedOut: several nodes take many jobs. Each job is taken once, and no node takes
+// more than its limit.
 func TestJobsAreSharedOut(t *testing.T) {
 	b := newJobBench(t, 4)
 	const jobs, nodes, limit = 200, 3, 5
@@ -441,8 +451,10 @@ func FuzzDecodeJob(f *testing.F) {
 	f.Add("completed 1", "1795253400123", request, "1795253400123-4 "+string(codec.AppendJobOutcome(nil, &job)))
 	f.Add("queued 0", "", request, "")
 	scan := job
-	scan.Kind, scan.Assets, scan.Signal, scan.Result = signal.JobScan, []string{"BTC", "ETH"}, nil, []byte(`{"ranked":[]}`)
-	f.Add("completed 1", "1795253400123", string(codec.AppendJobRequest(nil, &scan)), "1795253400123-4 "+string(codec.AppendJobOutcome(nil, &scan)))
+	scan.Kind, scan.Assets = signal.JobScan, []string{"BTC", "ETH"}
+	scan.Signal, scan.Result = nil, []byte(`{"ranked":[]}`)
+	f.Add("completed 1", "1795253400123", string(codec.AppendJobRequest(nil, &scan)),
+		"1795253400123-4 "+string(codec.AppendJobOutcome(nil, &scan)))
 	f.Add("", "x", "\x01", "-")
 	f.Fuzz(func(t *testing.T, state, started, request, outcome string) {
 		got, err := codec.DecodeJob("job_1", state, started, request, outcome)

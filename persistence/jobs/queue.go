@@ -19,12 +19,12 @@ import (
 	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 )
 
-// Taking a job is one script: it reads the queue as the node's consumer of the group
-// and marks the job as running, so that no job is taken that nobody knows of. The
-// group keeps who holds what, and since when. A blocking read of the group would
-// take COUNT entries of every partition, more than there are free workers, and leave
-// them to wait here while other nodes are idle; so the wait is a plain read of all
-// queues, which takes nothing, and only says where to look.
+// One script takes a job: it reads the queue as the node's consumer of the group and marks the
+// job as running, so that every taken job has a record. The group stores which node holds which
+// entry, and since when. A blocking read of the group would take COUNT entries of every
+// partition, more than there are free workers, and they would wait here while other nodes are
+// idle. So the wait is a plain read of all queues, which takes nothing and only finds the
+// partitions with new entries.
 
 //go:embed scripts/take.lua
 var takeText string
@@ -32,21 +32,21 @@ var takeText string
 var takeScript = redis.NewScript(takeText)
 
 const (
-	// goneIdle is how long an entry stays with a node that is not live: it may just
-	// be announcing itself.
+	// goneIdle is how long an entry stays with a node that is not live, since the node may be
+	// about to announce itself.
 	goneIdle = time.Second
-	// clusterPoll is the pause between looks at the queues of a cluster, where they
-	// lie in different slots and cannot be waited for by one command.
+	// clusterPoll is the pause between two polls of the queues of a cluster, which are in
+	// different slots, so that no single command can wait for them.
 	clusterPoll = 200 * time.Millisecond
-	// wakeCount is how many entries a wait looks over in a queue.
+	// wakeCount is how many entries of a queue a wait reads at most.
 	wakeCount = 100
 )
 
-// queueReader is what Next knows of the queues. One goroutine at a time uses it.
+// queueReader is the state of Next. One goroutine at a time uses it.
 type queueReader struct {
-	cursors  []signal.Position // of each partition: entries up to here have been seen
-	more     []bool            // of each partition: there may be something to take
-	nextLeft time.Time         // when to search for what was left
+	cursors  []signal.Position // by partition: entries up to here have been seen
+	more     []bool            // by partition: there may be something to take
+	nextLeft time.Time         // when to search for abandoned jobs
 }
 
 func newQueueReader(partitions int) queueReader {
@@ -57,13 +57,13 @@ func newQueueReader(partitions int) queueReader {
 	return q
 }
 
-// Next takes up to limit jobs. They are running then, with their attempt counted,
-// until an outcome is appended. Call Done when that is over, however it ended.
+// Next takes up to limit jobs. They are running, with their attempt counted, until an outcome
+// is appended. The caller must call Done for each job in the end.
 //
-// Another node takes a job over when this one is live no more, or after
-// Options.Idle; this one takes back what it is done with, or never heard of because
-// an answer of Redis was lost. Where no job waits, Next waits for at most about a
-// second. Jobs may come with an error, KindUnavailable: what was taken before it.
+// Another node takes a job over when this one is no longer live, or after Options.Idle. This
+// node takes back jobs that are done without an outcome, and jobs it does not know because a
+// reply of Redis was lost. If there is no job, Next waits for about a second at most. An error,
+// KindUnavailable, may come with jobs that were taken before it.
 func (j *Store) Next(ctx context.Context, limit int) ([]signal.Job, error) {
 	jobs, err := j.search(ctx, limit)
 	if err != nil || len(jobs) > 0 {
@@ -75,15 +75,15 @@ func (j *Store) Next(ctx context.Context, limit int) ([]signal.Job, error) {
 	return j.search(ctx, limit)
 }
 
-// Done says that this process works on job no more. If no outcome was stored, the
-// job is taken again.
+// Done records that this process no longer works on job. If no outcome was stored, the job is
+// taken again.
 func (j *Store) Done(job signal.Job) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	delete(j.held[j.store.Partition(job.Request.Account)], job.Entry)
 }
 
-// hold notes that this process works on jobs of partition p.
+// hold records that this process works on jobs of partition p.
 func (j *Store) hold(p int, jobs []signal.Job) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -97,8 +97,8 @@ func (j *Store) hold(p int, jobs []signal.Job) {
 	j.reclaimed(again)
 }
 
-// heldIn returns the entries of partition p that this process works on, after their
-// number.
+// heldIn returns the number of entries of partition p that this process works on, and then the
+// entries.
 func (j *Store) heldIn(p int) []any {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -110,17 +110,17 @@ func (j *Store) heldIn(p int) []any {
 	return entries
 }
 
-// search takes what can be had without waiting.
+// search takes jobs without waiting.
 func (j *Store) search(ctx context.Context, limit int) (jobs []signal.Job, err error) {
 	q := &j.queue
 	defer func() {
 		if err != nil {
-			q.nextLeft = time.Time{} // something may have been taken
+			q.nextLeft = time.Time{} // the script may have taken jobs
 		}
 	}()
 	if now := time.Now(); now.After(q.nextLeft) {
 		for p := range q.more {
-			q.more[p] = true // a Redis that lost its data, or its time, wakes nobody
+			q.more[p] = true // a Redis that has lost its data or its clock wakes no wait
 		}
 		if jobs, err = j.takeLeft(ctx, limit); err != nil {
 			return jobs, err
@@ -129,7 +129,7 @@ func (j *Store) search(ctx context.Context, limit int) (jobs []signal.Job, err e
 			q.nextLeft = now.Add(j.pause)
 		}
 	}
-	start := rand.IntN(len(q.more)) // no partition comes first every time
+	start := rand.IntN(len(q.more)) // so that no partition is always the first
 	for i := range q.more {
 		p := (start + i) % len(q.more)
 		left := limit - len(jobs)
@@ -146,7 +146,7 @@ func (j *Store) search(ctx context.Context, limit int) (jobs []signal.Job, err e
 	return jobs, nil
 }
 
-// takeLeft takes jobs that no process is at, or one for too long.
+// takeLeft takes jobs that no process works on, or that one has held for too long.
 func (j *Store) takeLeft(ctx context.Context, limit int) ([]signal.Job, error) {
 	live, err := j.liveNodes(ctx)
 	if err != nil {
@@ -169,34 +169,34 @@ func (j *Store) takeLeft(ctx context.Context, limit int) ([]signal.Job, error) {
 		}
 	}
 	if len(jobs) > 0 {
-		j.log.Info("jobs that were left behind were taken", "component", "persistence", "jobs", len(jobs))
+		j.log.Info("abandoned jobs were taken", "component", "persistence", "jobs", len(jobs))
 	}
 	return jobs, nil
 }
 
-// liveNodes returns the nodes that are live; none if this one is not among them,
-// because then nothing can be said of the others.
+// liveNodes returns the live nodes, or nil if this one is not among them, because the
+// announcements of the others may be lost, too.
 func (j *Store) liveNodes(ctx context.Context) ([]any, error) {
-	now := strconv.FormatInt(j.store.Now().UnixMilli(), 10)
-	members, err := j.store.RDB.ZRangeByScore(ctx, redisclient.NodesKey(), &redis.ZRangeBy{Min: "(" + now, Max: "+inf"}).Result()
+	live := &redis.ZRangeBy{Min: "(" + strconv.FormatInt(j.store.Now().UnixMilli(), 10), Max: "+inf"}
+	members, err := j.store.RDB.ZRangeByScore(ctx, redisclient.NodesKey(), live).Result()
 	if err != nil {
 		return nil, redisclient.Unavailable(fmt.Errorf("read live nodes: %w", err))
 	}
-	var live []any
-	among := false
+	var nodes []any
 	for _, m := range members {
 		node, _, _ := strings.Cut(m, " ")
-		live = append(live, node)
-		among = among || node == j.consumer
+		nodes = append(nodes, node)
 	}
-	if !among {
+	if !slices.Contains(nodes, any(j.consumer)) {
 		return nil, nil
 	}
-	return live, nil
+	return nodes, nil
 }
 
-// take runs the script on partition p. read is how many entries it has met.
-func (j *Store) take(ctx context.Context, p, limit int, mode string, args ...any) (jobs []signal.Job, read int, err error) {
+// take runs the script on partition p. read is how many entries the script has read.
+func (j *Store) take(
+	ctx context.Context, p, limit int, mode string, args ...any,
+) (jobs []signal.Job, read int, err error) {
 	if limit <= 0 {
 		return nil, 0, nil
 	}
@@ -206,13 +206,13 @@ func (j *Store) take(ctx context.Context, p, limit int, mode string, args ...any
 		return nil, 0, redisclient.Unavailable(fmt.Errorf("take jobs of partition %d: %w", p, err))
 	}
 	if len(r) == 0 {
-		return nil, 0, errors.New("take jobs: answer is empty")
+		return nil, 0, errors.New("take jobs: the reply is empty")
 	}
-	met, _ := r[0].(int64)
+	entries, _ := r[0].(int64)
 	for _, item := range r[1:] {
 		job, err := decodeTaken(redisclient.Texts(item))
 		if err != nil {
-			// It stays in the queue and is offered again: another version may read it.
+			// It stays in the queue, since another version may be able to read it.
 			j.log.Error("a job is not readable", "component", "persistence", "partition", p, "err", err)
 			continue
 		}
@@ -222,7 +222,7 @@ func (j *Store) take(ctx context.Context, p, limit int, mode string, args ...any
 		jobs = append(jobs, job)
 	}
 	j.hold(p, jobs)
-	return jobs, int(met), nil
+	return jobs, int(entries), nil
 }
 
 // decodeTaken returns a job that the script has taken.
@@ -236,7 +236,7 @@ func decodeTaken(f []string) (signal.Job, error) {
 	}
 	entry, ok := signal.ParsePosition(f[0])
 	if !ok {
-		return signal.Job{}, fmt.Errorf("entry %q of job %s is no position", f[0], job.ID)
+		return signal.Job{}, fmt.Errorf("entry %q of job %s is not a position", f[0], job.ID)
 	}
 	job.Entry = entry
 	return job, nil
@@ -255,7 +255,8 @@ func (j *Store) wait(ctx context.Context) error {
 	for p := range j.store.Partitions() {
 		streams[p], streams[j.store.Partitions()+p] = redisclient.JobQueueKey(p), j.queue.cursors[p].String()
 	}
-	found, err := j.store.Blocking.XRead(ctx, &redis.XReadArgs{Streams: streams, Count: wakeCount, Block: block}).Result()
+	read := &redis.XReadArgs{Streams: streams, Count: wakeCount, Block: block}
+	found, err := j.store.Blocking.XRead(ctx, read).Result()
 	if err != nil && !errors.Is(err, redis.Nil) {
 		return redisclient.Unavailable(fmt.Errorf("wait for jobs: %w", err))
 	}
@@ -275,10 +276,11 @@ func (j *Store) poll(ctx context.Context, d time.Duration) error {
 		pipe := j.store.RDB.Pipeline()
 		reads := make([]*redis.XStreamSliceCmd, j.store.Partitions())
 		for p := range reads {
-			reads[p] = pipe.XRead(ctx, &redis.XReadArgs{Streams: []string{redisclient.JobQueueKey(p), j.queue.cursors[p].String()}, Count: wakeCount, Block: -1})
+			stream := []string{redisclient.JobQueueKey(p), j.queue.cursors[p].String()}
+			reads[p] = pipe.XRead(ctx, &redis.XReadArgs{Streams: stream, Count: wakeCount, Block: -1})
 		}
 		if err := redisclient.Execute(ctx, pipe); err != nil {
-			return redisclient.Unavailable(fmt.Errorf("look for jobs: %w", err))
+			return redisclient.Unavailable(fmt.Errorf("poll for jobs: %w", err))
 		}
 		any := false
 		for p, r := range reads {
@@ -298,7 +300,7 @@ func (j *Store) poll(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// seen notes entries that a wait has met in partition p.
+// seen records the entries that a wait has found in partition p.
 func (j *Store) seen(p int, entries []redis.XMessage) {
 	j.queue.more[p] = true
 	if n := len(entries); n > 0 {
@@ -323,11 +325,11 @@ func (j *Store) Waiting(ctx context.Context) (int64, error) {
 		if err != nil {
 			return 0, redisclient.Unavailable(fmt.Errorf("count waiting jobs: %w", err))
 		}
-		// Without the group nobody has taken anything yet.
+		// Without the group no job has been taken yet.
 		if held, err := pending[p].Result(); err == nil {
 			n -= held.Count
 		} else if !strings.HasPrefix(err.Error(), "NOGROUP") && !errors.Is(err, redis.Nil) {
-			return 0, redisclient.Unavailable(fmt.Errorf("count jobs at work: %w", err))
+			return 0, redisclient.Unavailable(fmt.Errorf("count running jobs: %w", err))
 		}
 		total += max(0, n)
 	}

@@ -13,8 +13,8 @@ import (
 	"github.com/agentsignal/agentsignal/persistence/storetest"
 )
 
-// TestJobTakeover: a worker dies between claim and outcome; another node takes the
-// job after it was idle, and only one outcome is stored.
+// TestJobTakeover: a worker dies before the outcome; another node takes the idle job, and only
+// one outcome is stored.
 func TestJobTakeover(t *testing.T) {
 	b := newJobBench(t, 4)
 	first, second := b.jobs("n1", time.Hour), b.jobs("n2", 30*time.Millisecond)
@@ -26,7 +26,7 @@ func TestJobTakeover(t *testing.T) {
 	if again.ID != job.ID || again.Run != job.Run || again.Attempt != 2 || !again.StartedAt.Equal(lost.StartedAt) {
 		t.Errorf("taken over: %+v, want attempt 2 of %s", again, job.ID)
 	}
-	// The first one was not dead after all.
+	// The first worker was only slow.
 	if _, err := b.complete(lost); signal.KindOf(err) != signal.KindConflict {
 		t.Errorf("outcome of the lost attempt: %v, want a conflict", err)
 	}
@@ -47,8 +47,8 @@ func TestJobTakeover(t *testing.T) {
 	}
 }
 
-// TestJobOfGoneNode: where it is known which nodes live, the jobs of others are
-// taken at once, those of live ones are left alone.
+// TestJobOfGoneNode: if the live nodes are known, only the jobs of other nodes are taken, and at
+// once.
 func TestJobOfGoneNode(t *testing.T) {
 	b := newJobBench(t, 2)
 	dead, live, me := b.jobs("dead", 0), b.jobs("live", 0), b.jobs("me", time.Hour)
@@ -71,16 +71,17 @@ func TestJobOfGoneNode(t *testing.T) {
 	}
 }
 
-// TestJobsSeenByANodeThatIsNotAnnounced: a node that is not among the live ones knows
-// nothing of them, so it judges no other as gone: their announcements may be lost as its
-// own is.
+// TestJobsSeenByANodeThatIsNotAnnounced: a node that is not among the live ones takes no jobs of
+// others, whose announcements may be lost as well.
 func TestJobsSeenByANodeThatIsNotAnnounced(t *testing.T) {
 	b := newJobBench(t, 1)
 	busy, me := b.jobs("busy", time.Hour), b.jobs("me", time.Hour)
 	job := b.enqueue(busy, signal.NewAccountID())
 	entry := b.next(busy).Entry.String()
 	ctx := t.Context()
-	if err := b.server.Client().Do(ctx, "XCLAIM", redisclient.JobQueueKey(0), eventlog.JobGroup, "busy", 0, entry, "IDLE", (10 * goneIdle).Milliseconds(), "JUSTID").Err(); err != nil {
+	err := b.server.Client().Do(ctx, "XCLAIM", redisclient.JobQueueKey(0), eventlog.JobGroup, "busy", 0, entry,
+		"IDLE", (10 * goneIdle).Milliseconds(), "JUSTID").Err()
+	if err != nil {
 		t.Fatal(err)
 	}
 	announce := func(node string) {
@@ -95,7 +96,7 @@ func TestJobsSeenByANodeThatIsNotAnnounced(t *testing.T) {
 	}
 	announce("me")
 	if again := b.next(me); again.ID != job.ID || again.Attempt != 2 {
-		t.Errorf("took %s attempt %d, want the job of a node that is gone", again.ID, again.Attempt)
+		t.Errorf("took %s attempt %d, want the job of a node that is not live", again.ID, again.Attempt)
 	}
 }
 
@@ -126,8 +127,8 @@ func TestJobOfFormerProcess(t *testing.T) {
 	}
 }
 
-// TestJobThatNobodyHeardOf: the script took a job, and its answer was lost.
-func TestJobThatNobodyHeardOf(t *testing.T) {
+// TestJobOfALostReply: the script has taken a job, and its reply was lost.
+func TestJobOfALostReply(t *testing.T) {
 	b := newJobBench(t, 1)
 	j := b.jobs("n1", time.Hour)
 	account := signal.NewAccountID()
@@ -142,16 +143,16 @@ func TestJobThatNobodyHeardOf(t *testing.T) {
 		t.Fatalf("took %s, want %s", got.ID, lost.ID)
 	}
 	if got := b.next(j); got.ID != lost.ID || got.Attempt != 2 {
-		t.Errorf("took %s attempt %d, want the job that it has not heard of", got.ID, got.Attempt)
+		t.Errorf("took %s attempt %d, want the job of the lost reply", got.ID, got.Attempt)
 	}
 	j.queue.nextLeft = time.Time{}
 	if jobs, err := j.search(t.Context(), 10); len(jobs) != 0 || err != nil {
-		t.Errorf("took %d jobs that it is at (%v)", len(jobs), err)
+		t.Errorf("took %d jobs that it works on (%v)", len(jobs), err)
 	}
 }
 
-// TestJobWithoutOutcome: what a worker gave up is taken again; what it is at is not,
-// however slow it is.
+// TestJobWithoutOutcome: a job that a worker has given up is taken again; one that it works on
+// is not, however slow the worker is.
 func TestJobWithoutOutcome(t *testing.T) {
 	b := newJobBench(t, 1)
 	j := b.jobs("n1", time.Millisecond)
@@ -161,12 +162,12 @@ func TestJobWithoutOutcome(t *testing.T) {
 	up := b.next(j)
 	j.Done(up)
 	if again := b.next(j); again.ID != given.ID || again.Attempt != 2 {
-		t.Errorf("took %s attempt %d, want attempt 2 of the job that was given up", again.ID, again.Attempt)
+		t.Errorf("took %s attempt %d, want attempt 2 of the abandoned job", again.ID, again.Attempt)
 	}
 	time.Sleep(5 * time.Millisecond) // beyond Idle
 	j.queue.nextLeft = time.Time{}
 	if jobs, err := j.search(t.Context(), 10); len(jobs) != 0 || err != nil {
-		t.Errorf("took %v (%v), though %s is at work", jobs, err, slow.ID)
+		t.Errorf("took %v (%v), though %s is running", jobs, err, slow.ID)
 	}
 }
 
@@ -193,7 +194,7 @@ func TestJobOfErasedAccount(t *testing.T) {
 	if _, total, err := j.Jobs(t.Context(), account, "", 10, 0); total != 0 || err != nil {
 		t.Errorf("%d jobs are left (%v)", total, err)
 	}
-	restarted := b.jobs("n1", 0) // meets the running job's entry and drops it
+	restarted := b.jobs("n1", 0) // finds the running job's entry and drops it
 	if got := b.next(restarted); got.ID != other.ID {
 		t.Errorf("took back %s, want only the other account's job", got.ID)
 	}
@@ -202,9 +203,9 @@ func TestJobOfErasedAccount(t *testing.T) {
 	}
 }
 
-// TestJobsSurviveRedisWithoutMemory: a Redis that comes back empty has no group, and
-// its ids may begin below those that were seen.
-func TestJobsSurviveRedisWithoutMemory(t *testing.T) {
+// TestJobsSurviveAnEmptyRedis: a Redis that has lost its data has no group, and its ids may be
+// lower than earlier ones.
+func TestJobsSurviveAnEmptyRedis(t *testing.T) {
 	b := newJobBench(t, 2)
 	j := b.jobs("n1", 0)
 	b.enqueue(j, signal.NewAccountID())
@@ -225,12 +226,10 @@ func TestJobsWithoutRedis(t *testing.T) {
 	b := newJobBench(t, 1)
 	j := b.jobs("n1", 0)
 	b.server.Kill()
-	if err := j.Enqueue(t.Context(), newTestJob(signal.NewAccountID(), time.Now()), 1, nil); signal.KindOf(err) != signal.KindUnavailable {
-		t.Errorf("enqueue: %v, want unavailable", err)
-	}
-	if _, err := j.Next(t.Context(), 1); signal.KindOf(err) != signal.KindUnavailable {
-		t.Errorf("next: %v, want unavailable", err)
-	}
+	err := j.Enqueue(t.Context(), newTestJob(signal.NewAccountID(), time.Now()), 1, nil)
+	storetest.WantKind(t, "enqueue", err, signal.KindUnavailable)
+	_, err = j.Next(t.Context(), 1)
+	storetest.WantKind(t, "next", err, signal.KindUnavailable)
 	b.server.Restart()
 	want := b.enqueue(j, signal.NewAccountID())
 	if got := b.next(j); got.ID != want.ID {

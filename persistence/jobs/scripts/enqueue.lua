@@ -2,12 +2,12 @@
 --
 -- KEYS[1] the job               KEYS[4] the account's ended jobs
 -- KEYS[2] the account's jobs    KEYS[5] queue
--- KEYS[3] of them, the queued   KEYS[6] completed jobs, KEYS[7] failed jobs
+-- KEYS[3] its queued jobs       KEYS[6] completed jobs, KEYS[7] failed jobs
 --                               KEYS[8] reply of the Idempotency-Key, or absent
 -- ARGV[1] job id                ARGV[5] request
 -- ARGV[2] account               ARGV[6] now, in ms
 -- ARGV[3] created at, in ms     ARGV[7] reply
--- ARGV[4] most queued jobs      ARGV[8] how long the reply is kept, in ms
+-- ARGV[4] limit of queued jobs  ARGV[8] how long the reply is kept, in ms
 --
 -- Returns 1 if the job is stored, now or by an earlier try, 0 if too many jobs of
 -- the account are queued.

@@ -1,25 +1,25 @@
--- Takes jobs out of a partition's queue: they are running then.
+-- Takes jobs out of a partition's queue and marks them as running.
 --
 -- KEYS[1] queue
 -- ARGV[1] consumer: the node's id
--- ARGV[2] how many jobs at most
--- ARGV[3] what keys of jobs begin with
--- ARGV[4] what keys of indexes begin with
--- ARGV[5] what to take: "new" jobs, or those "left" behind: by this node, which held
---         them in a former process or never heard that it did, and by other nodes
+-- ARGV[2] limit of jobs
+-- ARGV[3] prefix of the keys of jobs
+-- ARGV[4] prefix of the keys of indexes
+-- ARGV[5] "new" takes new jobs. "left" takes abandoned jobs: of a former process of this
+--         node, of a reply that this node did not get, and of other nodes.
 -- For "left" only:
--- ARGV[6] ms after which an entry is taken from a node that lives
--- ARGV[7] ms after which it is taken from one that is gone; "-" if it is not known
---         which nodes live
+-- ARGV[6] idle time after which an entry is taken from a live node, in ms
+-- ARGV[7] idle time after which it is taken from another node, in ms; "-" if the live
+--         nodes are not known
 -- ARGV[8] how many entries this process holds
--- ARGV[9..] those, and then the nodes that live
+-- ARGV[9..] those entries, and then the live nodes
 --
--- Returns how many entries were read, and {entry, job id, attempt, started at in
--- ms, request} for each job taken; entries whose job is over or gone are removed
--- from the queue.
+-- Returns how many entries were read, and {entry, job id, attempt, started at in ms,
+-- request} for each taken job. Removes entries without a queued or running job from the
+-- queue.
 --
--- The keys of the jobs are not among KEYS, because only the queue names them; they
--- lie in its slot.
+-- The keys of the jobs are not among KEYS, because only the queue names them. They are in
+-- its slot.
 local call = redis.call
 local queue, me, limit = KEYS[1], ARGV[1], tonumber(ARGV[2])
 local taken, read, now = {0}, 0, nil
@@ -55,8 +55,8 @@ local function start(entry, fields)
   taken[#taken + 1] = {entry, job, attempt, record[1], record[2] or ''}
 end
 
--- takeOver takes entries of a consumer that have been idle for a time, but for kept
--- ones, of which there are not more than a number.
+-- takeOver takes entries of a consumer that have been idle for a time, except the kept
+-- ones, which are at most the given number.
 local function takeOver(consumer, idle, kept, number)
   local left = limit - read
   if left <= 0 then
@@ -72,13 +72,13 @@ local function takeOver(consumer, idle, kept, number)
   end
 end
 
--- finish is what the script returns.
+-- finish returns the result of the script.
 local function finish()
   taken[1] = read
   return taken
 end
 
--- ensureGroup makes the group if it is not there.
+-- ensureGroup makes the group if it does not exist.
 local function ensureGroup()
   redis.pcall('XGROUP', 'CREATE', queue, 'jobs', '0', 'MKSTREAM')
 end
@@ -131,7 +131,7 @@ local left = limit - read
 if left > 0 then
   local r = call('XAUTOCLAIM', queue, 'jobs', me, ARGV[6], '0', 'COUNT', left)
   for _, e in ipairs(r[2]) do
-    if not held[e[1]] then -- else this process is at it, and slow
+    if not held[e[1]] then -- this process is slow with the others
       start(e[1], e[2])
     end
   end
