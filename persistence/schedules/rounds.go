@@ -13,9 +13,8 @@ import (
 	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 )
 
-// What came of the rounds of a schedule stands beside its record, so that a round never
-// changes the revision that changes of the record compare. The counts are raised where
-// they are: rounds need not know what was counted before.
+// The results of a schedule's rounds are stored beside its record, so that a round never changes
+// the revision of the record. Redis increments the counts, so a round need not read them.
 
 // roundFields are the fields of a schedule in the hash of its account's rounds.
 var roundFields = []string{roundAt, roundError, roundFailures, roundSkipped}
@@ -41,8 +40,8 @@ func roundFieldsOf(id signal.ScheduleID) []string {
 	return fields
 }
 
-// RecordRound stores what came of a round of s. KindConflict, "not_owner": under another
-// epoch. KindNotFound: the schedule was removed meanwhile.
+// RecordRound stores the result of a round of s. KindConflict, "not_owner": another epoch holds
+// the partition. KindNotFound: the schedule was removed.
 func (h *Store) RecordRound(ctx context.Context, p int, epoch int64, s signal.Schedule, r signal.Round) error {
 	o := eventlog.NewOperation()
 	o.Fence(epoch)
@@ -65,8 +64,8 @@ func (h *Store) RecordRound(ctx context.Context, p int, epoch int64, s signal.Sc
 	return err
 }
 
-// readRounds adds to s what came of its rounds: value returns that of a field, or "" where
-// there is none. An error that cannot be read is logged and left out.
+// readRounds adds the results of its rounds to s. value returns the value of a field, or "". An
+// unreadable error is logged and left out.
 func (h *Store) readRounds(s *signal.Schedule, value func(name string) string) {
 	number := func(name string) int {
 		n, _ := strconv.ParseInt(value(name), 10, 64)
@@ -87,7 +86,7 @@ func (h *Store) readRounds(s *signal.Schedule, value func(name string) string) {
 	}
 }
 
-// appendScheduleError adds the record of an error.
+// appendScheduleError appends the record of an error.
 func appendScheduleError(b []byte, e *signal.ScheduleError) []byte {
 	b = binary.AppendUvarint(append(b, scheduleErrorVersion), uint64(codec.MilliOf(e.At)))
 	return codec.AppendString(codec.AppendString(b, e.Code), e.Message)

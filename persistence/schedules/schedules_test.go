@@ -83,8 +83,11 @@ func TestSchedulesAreKept(t *testing.T) {
 		t.Errorf("%d are left, %v", len(list), err)
 	}
 	events, err := b.s.ReadLog(ctx, 1, signal.Position{}, 10)
-	if err != nil || len(events) != 4 || events[3].Type != signal.ScheduleChanged || events[3].Subject != string(first.ID) || !events[3].Type.Internal() {
-		t.Errorf("events: %+v, %v", events, err)
+	if err != nil || len(events) != 4 {
+		t.Fatalf("events: %+v, %v", events, err)
+	}
+	if e := events[3]; e.Type != signal.ScheduleChanged || e.Subject != string(first.ID) || !e.Type.Internal() {
+		t.Errorf("the last event is %+v", e)
 	}
 }
 
@@ -94,7 +97,8 @@ func TestTheLimitOfSchedulesHolds(t *testing.T) {
 	var all sync.WaitGroup
 	for range 20 {
 		all.Go(func() {
-			if _, err := b.h.AddSchedule(t.Context(), storetest.Schedule(b.account), 7); err != nil && signal.CodeOf(err) != "limit_reached" {
+			_, err := b.h.AddSchedule(t.Context(), storetest.Schedule(b.account), 7)
+			if err != nil && signal.CodeOf(err) != "limit_reached" {
 				t.Error(err)
 			}
 		})
@@ -130,17 +134,18 @@ func TestOneOfTwoChangesOfAScheduleWins(t *testing.T) {
 	if _, err = b.h.ChangeSchedule(ctx, one, true); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := b.h.Schedule(ctx, b.account, one.ID); err != nil || !got.NextRunAt.Equal(one.NextRunAt) || got.MaxOpen != 5 {
+	got, err := b.h.Schedule(ctx, b.account, one.ID)
+	if err != nil || !got.NextRunAt.Equal(one.NextRunAt) || got.MaxOpen != 5 {
 		t.Errorf("read: %+v, %v", got, err)
 	}
 	if err := b.h.RemoveSchedule(ctx, b.account, one.ID); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := b.h.ChangeSchedule(ctx, one, true); signal.CodeOf(err) != "schedule_changed" {
-		t.Errorf("a change of one that is gone: %v", err)
+		t.Errorf("a change of a removed one: %v", err)
 	}
 	if due, _ := b.due(time.UnixMilli(1 << 42)); len(due) != 0 {
-		t.Errorf("one that is gone is due: %+v", due)
+		t.Errorf("a removed one is due: %+v", due)
 	}
 }
 
@@ -171,12 +176,13 @@ func TestOnlyTheOwnerMovesASchedule(t *testing.T) {
 	if err != nil || !got.NextRunAt.Equal(later) || got.Revision != early.Revision {
 		t.Errorf("moved: %+v, %v", got, err)
 	}
-	// An erased account's schedules leave the set first: none comes back.
-	if err := b.s.RDB.ZRem(ctx, redisclient.SchedulesDueKey(1), scheduleMember(late.Account, late.ID)).Err(); err != nil {
+	// Erasing removes schedules from the set first, and a move must not add them again.
+	member := scheduleMember(late.Account, late.ID)
+	if err := b.s.RDB.ZRem(ctx, redisclient.SchedulesDueKey(1), member).Err(); err != nil {
 		t.Fatal(err)
 	}
 	if err := b.h.MoveSchedule(ctx, 1, epoch, late, later); signal.CodeOf(err) != "schedule_changed" {
-		t.Errorf("one that is due no more is moved: %v", err)
+		t.Errorf("one that is no longer due is moved: %v", err)
 	}
 	changed := got
 	changed.MaxOpen = 9
@@ -188,7 +194,7 @@ func TestOnlyTheOwnerMovesASchedule(t *testing.T) {
 	}
 }
 
-func TestADamagedScheduleStopsNobody(t *testing.T) {
+func TestADamagedScheduleBlocksNoOther(t *testing.T) {
 	t.Parallel()
 	b := newScheduleBench(t)
 	ctx := t.Context()
@@ -203,13 +209,14 @@ func TestADamagedScheduleStopsNobody(t *testing.T) {
 	if list, err := b.h.Schedules(ctx, b.account); len(list) != 1 || err != nil {
 		t.Errorf("%d are listed, %v", len(list), err)
 	}
-	storetest.WantPostponed(t, b.s.RDB, redisclient.SchedulesDueKey(1), scheduleMember(b.account, damaged.ID), well.NextRunAt)
+	member := scheduleMember(b.account, damaged.ID)
+	storetest.WantPostponed(t, b.s.RDB, redisclient.SchedulesDueKey(1), member, well.NextRunAt)
 	if err := b.h.RemoveSchedule(ctx, b.account, damaged.ID); err != nil {
 		t.Errorf("the damaged one is not removed: %v", err)
 	}
 }
 
-// TestRoundsOfSchedulesAreRecorded: beside the record, whose revision stays.
+// TestRoundsOfSchedulesAreRecorded: rounds leave the revision of the record unchanged.
 func TestRoundsOfSchedulesAreRecorded(t *testing.T) {
 	t.Parallel()
 	b := newScheduleBench(t)
@@ -249,38 +256,38 @@ func TestRoundsOfSchedulesAreRecorded(t *testing.T) {
 	check(2, 0, first)
 	record(signal.Round{Runs: 1, Failures: 1, Error: first, Skipped: true})
 	check(3, 1, first)
-	record(signal.Round{Skipped: true}) // no run was made: none succeeded
+	record(signal.Round{Skipped: true}) // without a run, so none succeeded
 	check(3, 2, first)
 	record(signal.Round{Runs: 2})
 	check(0, 2, first)
 
 	changed, err := b.h.ChangeSchedule(ctx, func() signal.Schedule { c := s; c.MaxOpen = 9; return c }(), false)
 	if err != nil {
-		t.Fatalf("a round has made the revision old: %v", err)
+		t.Fatalf("a round has changed the revision: %v", err)
 	}
 	s.MaxOpen, s.Revision = 9, changed.Revision
 	check(0, 2, first)
-	if err := b.h.RecordRound(ctx, 1, former, s, signal.Round{At: at, Runs: 1, Failures: 7}); signal.CodeOf(err) != "not_owner" {
-		t.Errorf("a former owner records: %v", err)
-	}
+	err = b.h.RecordRound(ctx, 1, former, s, signal.Round{At: at, Runs: 1, Failures: 7})
+	storetest.WantError(t, err, signal.KindConflict, signal.CodeNotOwner)
 	check(0, 2, first)
-	if err := b.s.RDB.HSet(ctx, redisclient.ScheduleRoundsKey(1, b.account), roundField(s.ID, roundError), "\x09damaged").Err(); err != nil {
+	rounds := redisclient.ScheduleRoundsKey(1, b.account)
+	if err := b.s.RDB.HSet(ctx, rounds, roundField(s.ID, roundError), "\x09damaged").Err(); err != nil {
 		t.Fatal(err)
 	}
 	check(0, 2, nil)
 	if err := b.h.RemoveSchedule(ctx, b.account, s.ID); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.h.RecordRound(ctx, 1, epoch, s, signal.Round{At: at, Runs: 1}); signal.KindOf(err) != signal.KindNotFound {
-		t.Errorf("a round of a schedule that was removed: %v", err)
-	}
-	if left, err := b.s.RDB.HGetAll(ctx, redisclient.ScheduleRoundsKey(1, b.account)).Result(); err != nil || len(left) > 0 {
-		t.Errorf("of a removed schedule is left %v, %v", left, err)
+	err = b.h.RecordRound(ctx, 1, epoch, s, signal.Round{At: at, Runs: 1})
+	storetest.WantKind(t, "a round of a removed schedule", err, signal.KindNotFound)
+	if left, err := b.s.RDB.HGetAll(ctx, rounds).Result(); err != nil || len(left) > 0 {
+		t.Errorf("%v is left of a removed schedule, %v", left, err)
 	}
 }
 
 func FuzzDecodeScheduleError(f *testing.F) {
-	f.Add(appendScheduleError(nil, &signal.ScheduleError{Code: "TIMEOUT", Message: "the run took too long", At: time.UnixMilli(1_800_000_000_000)}))
+	e := signal.ScheduleError{Code: "TIMEOUT", Message: "the run took too long", At: time.UnixMilli(1_800_000_000_000)}
+	f.Add(appendScheduleError(nil, &e))
 	f.Add([]byte{scheduleErrorVersion, 1, 0})
 	f.Fuzz(func(t *testing.T, value []byte) {
 		e, err := decodeScheduleError(value)
@@ -312,13 +319,14 @@ func FuzzDecodeSchedule(f *testing.F) {
 	})
 }
 
-// A schedule may be removed or disabled after it was found to be due. It is left out,
-// and nothing of it is taken away: it may be enabled again by then.
+// A schedule that is removed or disabled after it was found to be due is left out. It stays in
+// the set of due ones, since it may be enabled again.
 func TestAScheduleIsChangedWhileItIsDue(t *testing.T) {
 	t.Parallel()
 	b := newScheduleBench(t)
 	ctx := t.Context()
-	removed, disabled, well := b.add(storetest.Schedule(b.account)), b.add(storetest.Schedule(b.account)), b.add(storetest.Schedule(b.account))
+	removed, disabled := b.add(storetest.Schedule(b.account)), b.add(storetest.Schedule(b.account))
+	well := b.add(storetest.Schedule(b.account))
 	until := well.NextRunAt.Add(time.Hour)
 	before := b.s.RDB.ZCard(ctx, redisclient.SchedulesDueKey(b.p)).Val()
 	b.s.RDB.HDel(ctx, redisclient.SchedulesKey(b.p, b.account), string(removed.ID))
@@ -327,7 +335,8 @@ func TestAScheduleIsChangedWhileItIsDue(t *testing.T) {
 	if _, err := b.h.ChangeSchedule(ctx, change, true); err != nil {
 		t.Fatal(err)
 	}
-	b.s.RDB.ZAdd(ctx, redisclient.SchedulesDueKey(b.p), redis.Z{Score: 1, Member: scheduleMember(b.account, disabled.ID)})
+	due := redis.Z{Score: 1, Member: scheduleMember(b.account, disabled.ID)}
+	b.s.RDB.ZAdd(ctx, redisclient.SchedulesDueKey(b.p), due)
 	if list, _ := b.due(until); len(list) != 1 || list[0].ID != well.ID {
 		t.Errorf("due: %+v, want %s", list, well.ID)
 	}
