@@ -14,10 +14,9 @@ import (
 	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 )
 
-// Runs that have announced themselves stand in a sorted set of their partition, by
-// the millisecond at which their end must be recorded. The append script adds them
-// with agent.started and removes them with the run's end. A member is the text
-// "ACCOUNT RUN AGENT".
+// Started runs are in a sorted set of their partition, by the millisecond at which their end
+// must be recorded. The append script adds a run with agent.started and removes it with its end.
+// A member is the text "ACCOUNT RUN AGENT".
 
 // decodeDue reads a member that eventlog.DueMember has made.
 func decodeDue(member string) (signal.RunDue, error) {
@@ -29,9 +28,8 @@ func decodeDue(member string) (signal.RunDue, error) {
 	return signal.RunDue{Account: signal.AccountID(account), Run: signal.RunID(run), Agent: signal.AgentID(agent)}, nil
 }
 
-// OverdueRuns returns at most limit runs of partition p whose end should have been
-// recorded before the given time, the oldest first. An entry that cannot be read is
-// logged and postponed.
+// OverdueRuns returns at most limit runs of partition p whose end should have been recorded
+// before the given time, the oldest first. An unreadable entry is logged and postponed.
 func (s *Store) OverdueRuns(ctx context.Context, p int, before time.Time, limit int) ([]signal.RunDue, error) {
 	found, err := s.RDB.ZRangeByScoreWithScores(ctx, redisclient.RunsDueKey(p), &redis.ZRangeBy{
 		Min: "-inf", Max: "(" + strconv.FormatInt(before.UnixMilli(), 10), Count: int64(limit)}).Result()

@@ -96,7 +96,8 @@ func TestRecordsOfWeatherAreThoseOfAllAccounts(t *testing.T) {
 			got = append(got, fmt.Sprintf("%s closed %v", s.ID, *s.Closing.PnLAbsolute))
 			return
 		}
-		got = append(got, fmt.Sprintf("%s %s %s %v %s", s.ID, s.CreatedAt, s.Weather.Commodity, s.Weather.Likelihood, s.Metadata))
+		w := s.Weather
+		got = append(got, fmt.Sprintf("%s %s %s %v %s", s.ID, s.CreatedAt, w.Commodity, w.Likelihood, s.Metadata))
 	}
 	upTo, err := b.store.EachWeatherRecord(t.Context(), 0, signal.Position{}, note)
 	want := []string{fmt.Sprintf(`%s %s corn 0.875 {"number":1}`, first.ID, first.CreatedAt)}

@@ -9,21 +9,25 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/persistence/codec"
 	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
+	"github.com/agentsignal/agentsignal/persistence/storetest"
 )
 
-// What a pass over the log reads of a record is what was stored.
+const scannedID = signal.SignalID("sig_01M7YQ1WTVKN9DZNWV9NV456V1")
+
+// A pass over the log reads a record as it was stored.
 func TestRecordsAreScanned(t *testing.T) {
 	t.Parallel()
 	at := signal.Position{MS: 1795253400123, Seq: 1}
 	expires := at.Time().Add(time.Hour)
 	for name, s := range map[string]*signal.Signal{
-		"trading":                {ID: "sig_01M7YQ1WTVKN9DZNWV9NV456V1", Agent: "trading", Asset: "BTC", CreatedAt: at.Time(), ExpiresAt: expires},
-		"content":                {ID: "sig_01M7YQ1WTVKN9DZNWV9NV456V1", Agent: "seo", Asset: "standing desk", CreatedAt: at.Time()},
-		"weather":                {ID: "sig_01M7YQ1WTVKN9DZNWV9NV456V1", Agent: "weather", Asset: "CORN", CreatedAt: at.Time(), ExpiresAt: expires, Weather: scannedWeather()},
-		"weather without expiry": {ID: "sig_01M7YQ1WTVKN9DZNWV9NV456V1", Agent: "weather", CreatedAt: at.Time(), Weather: &signal.Outlook{}},
+		"trading":                {Agent: "trading", Asset: "BTC", ExpiresAt: expires},
+		"content":                {Agent: "seo", Asset: "standing desk"},
+		"weather":                {Agent: "weather", Asset: "CORN", ExpiresAt: expires, Weather: scannedWeather()},
+		"weather without expiry": {Agent: "weather", Weather: &signal.Outlook{}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s.Account, s.Run = "acc_01M7YQ1WTVKN9DZNWV9NV456V1", "run_01M7YQ1WPJA84WKP9M7T9BM2EX"
+			s.ID, s.CreatedAt = scannedID, at.Time()
+			s.Account, s.Run = storetest.Account, "run_01M7YQ1WPJA84WKP9M7T9BM2EX"
 			s.Levels = &signal.Levels{Entry: 1, Stop: 2, Target: .5}
 			checkScanned(t, at, s)
 		})
@@ -31,11 +35,15 @@ func TestRecordsAreScanned(t *testing.T) {
 }
 
 func scannedWeather() *signal.Outlook {
-	return &signal.Outlook{Commodity: "corn", Region: "us", Likelihood: .8125, ExpectedImpact: "crop stress",
-		Event: signal.WeatherEvent{Type: signal.Drought, Severity: "extreme", Location: "Des Moines", ForecastDate: "2026-07-21", Deviation: -2.5}}
+	event := signal.WeatherEvent{
+		Type: signal.Drought, Severity: "extreme", Location: "Des Moines", ForecastDate: "2026-07-21", Deviation: -2.5,
+	}
+	return &signal.Outlook{
+		Commodity: "corn", Region: "us", Likelihood: .8125, ExpectedImpact: "crop stress", Event: event,
+	}
 }
 
-// checkScanned holds what a pass tells of the record of s against s.
+// checkScanned compares the entry that a pass makes of the record of s with s.
 func checkScanned(t *testing.T, at signal.Position, s *signal.Signal) {
 	t.Helper()
 	var got SignalEntry
@@ -52,9 +60,9 @@ func checkScanned(t *testing.T, at signal.Position, s *signal.Signal) {
 	}
 }
 
-// FuzzScan: whatever a log or the open signals hold is passed over without a panic.
+// FuzzScan: no content of the log or of the open signals makes a pass panic.
 func FuzzScan(f *testing.F) {
-	s := &signal.Signal{ID: "sig_01M7YQ1WTVKN9DZNWV9NV456V1", Account: "acc_01M7YQ1WTVKN9DZNWV9NV456V1", Weather: scannedWeather()}
+	s := &signal.Signal{ID: scannedID, Account: storetest.Account, Weather: scannedWeather()}
 	stamps := "1795253400123-1 1795253400999-0 "
 	f.Add(codec.AppendRecord(nil, s, time.Time{}))
 	f.Add(codec.AppendOpen([]byte(stamps), s, time.Time{}))
