@@ -45,7 +45,8 @@ func TestTakeTokens(t *testing.T) {
 		t.Errorf("another bucket: %d, %v", n, err)
 	}
 	// The quota is changed: an empty bucket of an hour is an empty one of a second.
-	if _, full, err := b.store.TakeTokens(t.Context(), "runs", "acc_1", 10, time.Second, 0, 0); err != nil || full > time.Second {
+	_, full, err := b.store.TakeTokens(t.Context(), "runs", "acc_1", 10, time.Second, 0, 0)
+	if err != nil || full > time.Second {
 		t.Errorf("after a change of quota: full in %v, %v", full, err)
 	}
 }

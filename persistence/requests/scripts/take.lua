@@ -1,20 +1,20 @@
--- Takes tokens from a bucket that is full with quota tokens and fills up within
--- one period. The bucket is one number: when it will be full, in microseconds
--- after the year 2023 began.
+-- Takes tokens from a bucket that holds quota tokens and fills up within one period. The
+-- bucket is stored as the time when it will be full, in microseconds since the start of
+-- 2023.
 -- KEYS[1] bucket   ARGV[1] period, us
 --                  ARGV[2] quota
---                  ARGV[3] tokens wanted; fewer are given if fewer are there
---                  ARGV[4] tokens given back before
--- Returns how many are given, and the time until the bucket is full, in ns.
+--                  ARGV[3] tokens to take at most
+--                  ARGV[4] tokens to give back first
+-- Returns how many were taken, and the time until the bucket is full, in ns.
 local clock = redis.call('TIME')
 local now = (clock[1] - 1672531200) * 1000000 + clock[2]
 local period = tonumber(ARGV[1])
 local each = period / tonumber(ARGV[2])
 local full = tonumber(redis.call('GET', KEYS[1]) or '0')
--- A quota that was changed to a shorter period must not owe the longer one.
+-- After a change to a shorter period the bucket fills up within the shorter one.
 full = math.min(full - each * tonumber(ARGV[4]), now + period)
 full = math.max(full, now)
--- The small number makes up for rounding, so that quota tokens can be taken.
+-- The small number compensates rounding, so that all quota tokens can be taken.
 local given = math.floor((period - (full - now)) / each + 0.000001)
 given = math.max(0, math.min(given, tonumber(ARGV[3])))
 full = full + each * given

@@ -1,5 +1,5 @@
--- Frees a key of a request, unless it is no longer locked for it.
--- KEYS[1] reply key   ARGV[1] what the lock holds
+-- Frees the key of a request if it is still locked for that request.
+-- KEYS[1] reply key   ARGV[1] value of the lock
 -- Returns 1 if it was freed.
 if redis.call('GET', KEYS[1]) == ARGV[1] then
   return redis.call('DEL', KEYS[1])
