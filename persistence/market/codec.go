@@ -9,20 +9,20 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
-// The records of the market. Each begins with a byte for its version, and is read
-// as a whole: what is cut short or has a rest is refused.
+// Each record of the market begins with a byte for its version. A record that is too short or too
+// long is refused.
 
 const (
-	marketVersion = 1
+	recordVersion = 1
 
 	barFlat  = 1
 	barGiven = 2
-	// barBytes is the length of a packed bar: the open time is in it, so that two
-	// bars of a series never have the same bytes, which a sorted set would hold once.
+	// barBytes is the length of a packed bar. It includes the open time, so that two bars of a
+	// series never have the same bytes, which a sorted set would store once.
 	barBytes = 1 + 1 + 8 + 4 + 5*8
 )
 
-var errMarketRecord = errors.New("record is damaged")
+var errRecord = errors.New("record is damaged")
 
 func packBar(b *marketdata.AssetBar) []byte {
 	p := make([]byte, 0, barBytes)
@@ -33,7 +33,7 @@ func packBar(b *marketdata.AssetBar) []byte {
 	if b.Given {
 		flags |= barGiven
 	}
-	p = append(p, marketVersion, flags)
+	p = append(p, recordVersion, flags)
 	return appendBar(p, &b.Bar)
 }
 
@@ -46,9 +46,9 @@ func appendBar(p []byte, b *marketdata.Bar) []byte {
 	return p
 }
 
-// unpackBar reads what packBar wrote; asset and timeframe are not in it.
+// unpackBar reads a bar of packBar, which has no asset and timeframe.
 func unpackBar(data string) (marketdata.AssetBar, error) {
-	r := marketReader{data: data}
+	r := recordReader{data: data}
 	r.version()
 	flags := r.byte()
 	b := marketdata.AssetBar{Given: flags&barGiven != 0, Bar: r.bar()}
@@ -63,10 +63,10 @@ func unpackBar(data string) (marketdata.AssetBar, error) {
 }
 
 func packAsset(a *marketdata.Asset) []byte {
-	p := []byte{marketVersion}
-	p = appendMarketText(p, a.Symbol)
-	p = appendMarketText(p, a.Class)
-	p = appendMarketText(p, a.Source)
+	p := []byte{recordVersion}
+	p = appendText(p, a.Symbol)
+	p = appendText(p, a.Class)
+	p = appendText(p, a.Source)
 	p = binary.LittleEndian.AppendUint64(p, math.Float64bits(a.TickSize))
 	p = binary.LittleEndian.AppendUint64(p, uint64(a.Speed))
 	if a.AlwaysOpen {
@@ -76,7 +76,7 @@ func packAsset(a *marketdata.Asset) []byte {
 }
 
 func unpackAsset(data string) (marketdata.Asset, error) {
-	r := marketReader{data: data}
+	r := recordReader{data: data}
 	r.version()
 	a := marketdata.Asset{Symbol: r.text(), Class: r.text(), Source: r.text(), TickSize: r.float(), Speed: r.int64()}
 	a.AlwaysOpen = r.byte() == 1
@@ -87,7 +87,7 @@ func unpackAsset(data string) (marketdata.Asset, error) {
 }
 
 func packLive(l *marketdata.Live) []byte {
-	p := []byte{marketVersion}
+	p := []byte{recordVersion}
 	p = binary.LittleEndian.AppendUint64(p, math.Float64bits(l.Last.Price))
 	p = binary.LittleEndian.AppendUint64(p, math.Float64bits(l.Last.Volume))
 	p = binary.LittleEndian.AppendUint64(p, uint64(l.Last.Time))
@@ -95,9 +95,10 @@ func packLive(l *marketdata.Live) []byte {
 }
 
 func unpackLive(asset, data string) (marketdata.Live, error) {
-	r := marketReader{data: data}
+	r := recordReader{data: data}
 	r.version()
-	l := marketdata.Live{Asset: asset, Last: marketdata.Tick{Price: r.float(), Volume: r.float(), Time: r.int64()}, Minute: r.bar()}
+	last := marketdata.Tick{Price: r.float(), Volume: r.float(), Time: r.int64()}
+	l := marketdata.Live{Asset: asset, Last: last, Minute: r.bar()}
 	if err := r.end(); err != nil {
 		return marketdata.Live{}, fmt.Errorf("read live prices: %w", err)
 	}
@@ -105,23 +106,24 @@ func unpackLive(asset, data string) (marketdata.Live, error) {
 }
 
 func packNews(n *marketdata.NewsItem) []byte {
-	p := []byte{marketVersion}
+	p := []byte{recordVersion}
 	p = binary.LittleEndian.AppendUint64(p, uint64(n.At))
 	p = binary.LittleEndian.AppendUint64(p, math.Float64bits(n.Weight))
 	for _, s := range [...]string{n.ID, n.Headline, n.Body, n.Source} {
-		p = appendMarketText(p, s)
+		p = appendText(p, s)
 	}
 	p = binary.AppendUvarint(p, uint64(len(n.Symbols)))
 	for _, s := range n.Symbols {
-		p = appendMarketText(p, s)
+		p = appendText(p, s)
 	}
 	return p
 }
 
 func unpackNews(data string) (marketdata.NewsItem, error) {
-	r := marketReader{data: data}
+	r := recordReader{data: data}
 	r.version()
-	n := marketdata.NewsItem{At: r.int64(), Weight: r.float(), ID: r.text(), Headline: r.text(), Body: r.text(), Source: r.text()}
+	n := marketdata.NewsItem{At: r.int64(), Weight: r.float()}
+	n.ID, n.Headline, n.Body, n.Source = r.text(), r.text(), r.text(), r.text()
 	for left := r.length(); left > 0; left-- {
 		n.Symbols = append(n.Symbols, r.text())
 	}
@@ -132,15 +134,15 @@ func unpackNews(data string) (marketdata.NewsItem, error) {
 }
 
 func packListing(symbols []string) []byte {
-	p := binary.AppendUvarint([]byte{marketVersion}, uint64(len(symbols)))
+	p := binary.AppendUvarint([]byte{recordVersion}, uint64(len(symbols)))
 	for _, s := range symbols {
-		p = appendMarketText(p, s)
+		p = appendText(p, s)
 	}
 	return p
 }
 
 func unpackListing(data string) ([]string, error) {
-	r := marketReader{data: data}
+	r := recordReader{data: data}
 	r.version()
 	var symbols []string
 	for left := r.length(); left > 0; left-- {
@@ -152,18 +154,18 @@ func unpackListing(data string) ([]string, error) {
 	return symbols, nil
 }
 
-func appendMarketText(p []byte, s string) []byte {
+func appendText(p []byte, s string) []byte {
 	p = binary.AppendUvarint(p, uint64(len(s)))
 	return append(p, s...)
 }
 
-// marketReader takes a record apart. After a fault it returns zero values.
-type marketReader struct {
+// recordReader reads the fields of a record. After a fault it returns zero values.
+type recordReader struct {
 	data string
 	bad  bool
 }
 
-func (r *marketReader) take(n int) string {
+func (r *recordReader) take(n int) string {
 	if r.bad || n > len(r.data) {
 		r.bad = true
 		return ""
@@ -173,20 +175,20 @@ func (r *marketReader) take(n int) string {
 	return s
 }
 
-func (r *marketReader) version() {
-	if r.byte() != marketVersion {
+func (r *recordReader) version() {
+	if r.byte() != recordVersion {
 		r.bad = true
 	}
 }
 
-func (r *marketReader) byte() byte {
+func (r *recordReader) byte() byte {
 	if s := r.take(1); s != "" {
 		return s[0]
 	}
 	return 0
 }
 
-func (r *marketReader) uint32() uint32 {
+func (r *recordReader) uint32() uint32 {
 	s := r.take(4)
 	if s == "" {
 		return 0
@@ -194,21 +196,21 @@ func (r *marketReader) uint32() uint32 {
 	return uint32(s[0]) | uint32(s[1])<<8 | uint32(s[2])<<16 | uint32(s[3])<<24
 }
 
-func (r *marketReader) int64() int64 {
+func (r *recordReader) int64() int64 {
 	low := r.uint32()
 	return int64(uint64(low) | uint64(r.uint32())<<32)
 }
 
-func (r *marketReader) float() float64 { return math.Float64frombits(uint64(r.int64())) }
+func (r *recordReader) float() float64 { return math.Float64frombits(uint64(r.int64())) }
 
-func (r *marketReader) bar() marketdata.Bar {
+func (r *recordReader) bar() marketdata.Bar {
 	open := r.int64()
 	return marketdata.Bar{OpenTime: open, CloseTime: open + int64(r.uint32()),
 		Open: r.float(), High: r.float(), Low: r.float(), Close: r.float(), Volume: r.float()}
 }
 
-// length reads a count of things of at least a byte each.
-func (r *marketReader) length() int {
+// length reads a count of items of at least a byte each.
+func (r *recordReader) length() int {
 	var n uint64
 	for shift := 0; ; shift += 7 {
 		c := r.byte()
@@ -228,11 +230,11 @@ func (r *marketReader) length() int {
 	return int(n)
 }
 
-func (r *marketReader) text() string { return r.take(r.length()) }
+func (r *recordReader) text() string { return r.take(r.length()) }
 
-func (r *marketReader) end() error {
+func (r *recordReader) end() error {
 	if r.bad || r.data != "" {
-		return errMarketRecord
+		return errRecord
 	}
 	return nil
 }

@@ -9,6 +9,6 @@ import (
 func TestTheStoreInsideAProcess(t *testing.T) {
 	t.Parallel()
 	redistest.RunInProcess(t, 10, map[string][]string{
-		"it stops the server": {"TestMarketSaysThatRedisIsAway"},
+		"it stops the server": {"TestMarketWithoutRedis"},
 	})
 }

@@ -14,7 +14,7 @@ import (
 	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 )
 
-// ticksKey is where a stream of ticks lies.
+// ticksKey returns the key of a stream of ticks.
 func ticksKey(stream marketdata.TickStream) string {
 	if stream == marketdata.OwnTicks {
 		return redisclient.MarketOwnTicksKey()
@@ -22,10 +22,11 @@ func ticksKey(stream marketdata.TickStream) string {
 	return redisclient.MarketTicksKey()
 }
 
-// ReadTicks returns the entries of a stream of ticks after a position, oldest first.
-// It waits for up to block, at most a second, if there are none.
-func (m *Store) ReadTicks(ctx context.Context, stream marketdata.TickStream, after signal.Position, block time.Duration) (
-	[]marketdata.Entry, error) {
+// ReadTicks returns the entries of a stream of ticks after a position, oldest first. If there are
+// none it waits for up to block, at most a second.
+func (m *Store) ReadTicks(
+	ctx context.Context, stream marketdata.TickStream, after signal.Position, block time.Duration,
+) ([]marketdata.Entry, error) {
 	return m.readInput(ctx, ticksKey(stream), after, block)
 }
 
@@ -34,7 +35,9 @@ func (m *Store) ReadBars(ctx context.Context, after signal.Position, block time.
 	return m.readInput(ctx, redisclient.MarketBarsKey(), after, block)
 }
 
-func (m *Store) readInput(ctx context.Context, stream string, after signal.Position, block time.Duration) ([]marketdata.Entry, error) {
+func (m *Store) readInput(
+	ctx context.Context, stream string, after signal.Position, block time.Duration,
+) ([]marketdata.Entry, error) {
 	streams, err := m.read(ctx, block, stream, after.String())
 	if err != nil {
 		return nil, err
@@ -53,12 +56,13 @@ func (m *Store) readInput(ctx context.Context, stream string, after signal.Posit
 	return entries, nil
 }
 
-// read is XREAD; streams are the names and then the positions, as Redis wants them.
+// read is XREAD. streams are the keys, followed by the positions.
 func (m *Store) read(ctx context.Context, block time.Duration, streams ...string) ([]redis.XStream, error) {
 	if block = min(block, redisclient.BlockTimeout); block <= 0 {
 		block = -1 // 0 would wait forever
 	}
-	result, err := m.s.Blocking.XRead(ctx, &redis.XReadArgs{Streams: streams, Count: marketReadCount, Block: block}).Result()
+	args := &redis.XReadArgs{Streams: streams, Count: readCount, Block: block}
+	result, err := m.s.Blocking.XRead(ctx, args).Result()
 	if err != nil && !errors.Is(err, redis.Nil) {
 		return nil, redisclient.Unavailable(fmt.Errorf("read %s: %w", streams[0], err))
 	}
@@ -74,15 +78,15 @@ func (m *Store) TicksEnd(ctx context.Context, stream marketdata.TickStream) (sig
 	return endOf(last), nil
 }
 
-// TicksKept reports whether no entry of a stream of ticks behind a position, which was
-// read there, was trimmed. When in doubt it returns false.
+// TicksKept reports whether a stream of ticks still has all entries after a position that was
+// read from it. If that is uncertain it returns false.
 func (m *Store) TicksKept(ctx context.Context, stream marketdata.TickStream, after signal.Position) (bool, error) {
 	info, err := m.s.ReadInfo(ctx, ticksKey(stream))
 	if err != nil {
 		return false, redisclient.Unavailable(err)
 	}
-	// Trimming removes the oldest entries: while an older one is there, or the entry
-	// itself, nothing behind it was removed.
+	// Trimming removes the oldest entries: as long as the entry at the position or an older one
+	// is there, no later entry was removed.
 	return info.Exists && (info.Generated == after || info.Length > 0 && info.First.Compare(after) <= 0), nil
 }
 
@@ -94,11 +98,11 @@ func endOf(last []redis.XMessage) signal.Position {
 	return p
 }
 
-// ClosedEnd returns the position of the newest entry about closed bars, and how
-// many there have been.
+// ClosedEnd returns the position of the newest entry about closed bars, and its number.
 func (m *Store) ClosedEnd(ctx context.Context) (signal.Position, int64, error) {
 	p := m.s.RDB.TxPipeline()
-	last, count := p.XRevRangeN(ctx, redisclient.MarketClosedKey(), "+", "-", 1), p.HGet(ctx, redisclient.MarketStateKey(), "count")
+	last := p.XRevRangeN(ctx, redisclient.MarketClosedKey(), "+", "-", 1)
+	count := p.HGet(ctx, redisclient.MarketStateKey(), "count")
 	if err := redisclient.Execute(ctx, p); err != nil {
 		return signal.Position{}, 0, redisclient.Unavailable(fmt.Errorf("find end of closed bars: %w", err))
 	}
@@ -106,13 +110,14 @@ func (m *Store) ClosedEnd(ctx context.Context) (signal.Position, int64, error) {
 	return endOf(last.Val()), n, nil
 }
 
-// Follow returns what readers have not heard of since the two positions: closed
-// bars and news, oldest first, and the positions of the last of each. It waits for
-// up to block, at most a second, if there is nothing.
+// Follow returns the closed bars and the news after the two positions, oldest first, and the
+// positions of the last of each. If there are none it waits for up to block, at most a second.
 func (m *Store) Follow(ctx context.Context, closedAfter, newsAfter signal.Position, block time.Duration) (
-	closed []marketdata.ClosedBar, news []marketdata.NewsItem, closedTo, newsTo signal.Position, err error) {
+	closed []marketdata.ClosedBar, news []marketdata.NewsItem, closedTo, newsTo signal.Position, err error,
+) {
 	closedTo, newsTo = closedAfter, newsAfter
-	streams, err := m.read(ctx, block, redisclient.MarketClosedKey(), redisclient.MarketNewsKey(), closedAfter.String(), newsAfter.String())
+	streams, err := m.read(ctx, block, redisclient.MarketClosedKey(), redisclient.MarketNewsKey(),
+		closedAfter.String(), newsAfter.String())
 	if err != nil {
 		return nil, nil, closedTo, newsTo, err
 	}
@@ -122,7 +127,7 @@ func (m *Store) Follow(ctx context.Context, closedAfter, newsAfter signal.Positi
 			if s.Stream == redisclient.MarketNewsKey() {
 				newsTo = at
 				record, _ := x.Values["d"].(string)
-				// One item that cannot be read is no reason to stop at it for ever.
+				// An unreadable item is skipped, so that it does not block the others.
 				if n, err := unpackNews(record); err == nil {
 					news = append(news, n)
 				}
@@ -135,8 +140,8 @@ func (m *Store) Follow(ctx context.Context, closedAfter, newsAfter signal.Positi
 	return closed, news, closedTo, newsTo, nil
 }
 
-// closedBar reads an entry about a closed bar. What cannot be read has the count
-// 0, at which a reader sees that it missed something and reads the records.
+// closedBar reads an entry about a closed bar. An unreadable entry has the count 0, which makes a
+// reader read the records instead.
 func closedBar(values map[string]any) marketdata.ClosedBar {
 	var c marketdata.ClosedBar
 	count, _ := values["n"].(string)

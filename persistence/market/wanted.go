@@ -15,16 +15,15 @@ import (
 )
 
 const (
-	// maxWanted bounds the assets that wait to be taken up: their names come from clients.
-	// maxWantedBy bounds those that one account waits for.
+	// maxWanted bounds the assets that wait for a record, since their names come from clients.
+	// maxWantedBy bounds those of one account.
 	maxWanted   = 1000
 	maxWantedBy = 100
-	// maxKeptFor bounds the assets that were taken up for one account and are still kept: a
-	// quarter of all that may be.
+	// maxKeptFor bounds the assets that are kept for one account: a quarter of all.
 	maxKeptFor = 100
 )
 
-// wantRefusedShare is why an account gets no more assets: it has its share.
+// wantRefusedShare is the reason to refuse an account that has its share of the assets.
 const wantRefusedShare = "share"
 
 var (
@@ -33,16 +32,17 @@ var (
 	settleScript = redis.NewScript(settleSource)
 )
 
-// Want asks the feeder for an asset that has no record, on behalf of an account; without
-// one no share is counted. refused is why there will be none, if that is known. It
-// returns KindUnavailable if too many wait, or if Redis cannot be reached.
+// Want asks the feeder for an asset without a record, on behalf of an account; an empty account
+// has no limit. refused is why there will be no record, if that is known. KindUnavailable: too
+// many assets wait, or Redis is not available.
 func (m *Store) Want(ctx context.Context, account signal.AccountID, symbol string) (refused string, err error) {
 	p := m.s.RDB.Pipeline()
-	known, already := p.Get(ctx, redisclient.MarketRefusedKey(symbol)), p.HExists(ctx, redisclient.MarketWantedKey(), symbol)
+	known := p.Get(ctx, redisclient.MarketRefusedKey(symbol))
+	waiting := p.HExists(ctx, redisclient.MarketWantedKey(), symbol)
 	if err := redisclient.Execute(ctx, p); err != nil {
 		return "", redisclient.Unavailable(fmt.Errorf("ask for asset: %w", err))
 	}
-	if known.Val() != "" || already.Val() { // who waits asks again and again
+	if known.Val() != "" || waiting.Val() { // callers ask repeatedly while they wait
 		return known.Val(), nil
 	}
 	by := string(account)
@@ -71,8 +71,7 @@ func (m *Store) Want(ctx context.Context, account signal.AccountID, symbol strin
 	return "", nil
 }
 
-// Wanted returns the symbols that were asked for and are not settled, in the order of
-// the alphabet.
+// Wanted returns the symbols that wait to be settled, in alphabetical order.
 func (m *Store) Wanted(ctx context.Context) ([]string, error) {
 	symbols, err := m.s.RDB.HKeys(ctx, redisclient.MarketWantedKey()).Result()
 	if err != nil {
@@ -88,13 +87,14 @@ func (m *Store) NoteUse(ctx context.Context, symbols []string, at time.Time) err
 	for i, symbol := range symbols {
 		members[i] = redis.Z{Score: float64(at.UnixMilli()), Member: symbol}
 	}
-	if err := m.s.RDB.ZAddArgs(ctx, redisclient.MarketUsedKey(), redis.ZAddArgs{GT: true, Members: members}).Err(); err != nil {
+	later := redis.ZAddArgs{GT: true, Members: members}
+	if err := m.s.RDB.ZAddArgs(ctx, redisclient.MarketUsedKey(), later).Err(); err != nil {
 		return redisclient.Unavailable(fmt.Errorf("note use of assets: %w", err))
 	}
 	return nil
 }
 
-// Uses returns when assets were needed last.
+// Uses returns when assets were last needed.
 func (m *Store) Uses(ctx context.Context) (map[string]time.Time, error) {
 	list, err := m.s.RDB.ZRangeWithScores(ctx, redisclient.MarketUsedKey(), 0, -1).Result()
 	if err != nil {
@@ -108,7 +108,7 @@ func (m *Store) Uses(ctx context.Context) (map[string]time.Time, error) {
 	return uses, nil
 }
 
-// ForgetUse drops what is known of the use of an asset that is no longer kept.
+// ForgetUse drops the record of the use of an asset that is no longer kept.
 func (m *Store) ForgetUse(ctx context.Context, symbol string) error {
 	p := m.s.RDB.Pipeline()
 	p.ZRem(ctx, redisclient.MarketUsedKey(), symbol)
@@ -119,12 +119,14 @@ func (m *Store) ForgetUse(ctx context.Context, symbol string) error {
 	return nil
 }
 
-// Settle ends the wait for an asset. Unless refused is empty it is remembered for a
-// time why there is none. It returns KindConflict if another feeder took over.
+// Settle ends the wait for an asset. Unless refused is empty, it is kept for the time remember as
+// the reason why there is no record. KindConflict: another feeder took over.
 func (m *Store) Settle(ctx context.Context, epoch int64, symbol, refused string, remember time.Duration) error {
-	settled, err := settleScript.Run(ctx, m.s.RDB,
-		[]string{redisclient.FeederEpochKey(), redisclient.MarketWantedKey(), redisclient.MarketRefusedKey(symbol), redisclient.MarketKeptForKey()},
-		epoch, symbol, refused, remember.Milliseconds()).Int64()
+	keys := []string{
+		redisclient.FeederEpochKey(), redisclient.MarketWantedKey(), redisclient.MarketRefusedKey(symbol),
+		redisclient.MarketKeptForKey(),
+	}
+	settled, err := settleScript.Run(ctx, m.s.RDB, keys, epoch, symbol, refused, remember.Milliseconds()).Int64()
 	if err != nil {
 		return redisclient.Unavailable(fmt.Errorf("settle wanted asset: %w", err))
 	}
@@ -134,8 +136,8 @@ func (m *Store) Settle(ctx context.Context, epoch int64, symbol, refused string,
 	return nil
 }
 
-// StoreListing keeps for a time what a source calls the assets that it lists. It is not
-// fenced: what a former feeder learned is as true.
+// StoreListing keeps a source's own names of the assets that it lists for a time. It needs no
+// epoch, since the listing of a former feeder is as good.
 func (m *Store) StoreListing(ctx context.Context, source string, symbols []string, keep time.Duration) error {
 	if err := m.s.RDB.Set(ctx, redisclient.MarketListingKey(source), packListing(symbols), keep).Err(); err != nil {
 		return redisclient.Unavailable(fmt.Errorf("store listing: %w", err))
@@ -143,8 +145,7 @@ func (m *Store) StoreListing(ctx context.Context, source string, symbols []strin
 	return nil
 }
 
-// Listings returns what sources call the assets that they list, of those whose listing is
-// known.
+// Listings returns the listings of the given sources that are known.
 func (m *Store) Listings(ctx context.Context, sources []string) (map[string][]string, error) {
 	p := m.s.RDB.Pipeline()
 	results := make([]*redis.StringCmd, len(sources))

@@ -43,7 +43,7 @@ func TestAnAssetIsWantedUntilItIsSettled(t *testing.T) {
 	if refused, err := m.Want(ctx, "", "ETH"); refused != "unknown" || err != nil {
 		t.Errorf("%q, %v", refused, err)
 	}
-	wanted() // who is refused does not wait
+	wanted() // a refused asset does not wait
 	if d := rdb.PTTL(ctx, redisclient.MarketRefusedKey("ETH")).Val(); d <= 0 || d > time.Minute {
 		t.Errorf("the refusal is kept for %s", d)
 	}
@@ -61,11 +61,12 @@ func TestAnAssetIsWantedUntilItIsSettled(t *testing.T) {
 	}
 }
 
-func TestATickSaysSinceWhenSomeAreMissing(t *testing.T) {
+func TestATickNamesSinceWhenSomeAreMissing(t *testing.T) {
 	t.Parallel()
 	m, _, epoch := newMarketBench(t)
 	ctx := t.Context()
-	tick := marketdata.AssetTick{Asset: "BTC", Source: "binance", Tick: marketdata.Tick{Price: 1, Volume: 2.5, Time: 1_795_253_400_123}}
+	price := marketdata.Tick{Price: 1, Volume: 2.5, Time: 1_795_253_400_123}
+	tick := marketdata.AssetTick{Asset: "BTC", Source: "binance", Tick: price}
 	missing := tick
 	missing.Missed = 1_795_253_400_000
 	if err := m.AppendTicks(ctx, epoch-1, []marketdata.AssetTick{tick}); signal.KindOf(err) != signal.KindConflict {
@@ -75,13 +76,15 @@ func TestATickSaysSinceWhenSomeAreMissing(t *testing.T) {
 		t.Fatal(err)
 	}
 	if given, err := m.ReadTicks(ctx, marketdata.GivenTicks, signal.Position{}, 0); len(given) != 0 || err != nil {
-		t.Errorf("they stand where anybody writes: %v, %v", given, err)
+		t.Errorf("they are in the stream of clients: %v, %v", given, err)
 	}
 	entries, err := m.ReadTicks(ctx, marketdata.OwnTicks, signal.Position{}, 0)
 	if err != nil || len(entries) != 2 {
 		t.Fatalf("%d entries, %v", len(entries), err)
 	}
-	want := map[string]string{"asset": "BTC", "source": "binance", "price": "1", "volume": "2.5", "time": "1795253400123"}
+	want := map[string]string{
+		"asset": "BTC", "source": "binance", "price": "1", "volume": "2.5", "time": "1795253400123",
+	}
 	if d := cmp.Diff(want, entries[0].Fields); d != "" {
 		t.Errorf("a tick (-want +got):\n%s", d)
 	}
@@ -90,15 +93,12 @@ func TestATickSaysSinceWhenSomeAreMissing(t *testing.T) {
 	}
 }
 
-// TestAnAccountHasAShareOfTheAssets that wait, and of those that are kept.
+// TestAnAccountHasAShareOfTheAssets, both of the waiting and of the kept ones.
 func TestAnAccountHasAShareOfTheAssets(t *testing.T) {
 	t.Parallel()
 	m, _, epoch := newMarketBench(t)
 	ctx := t.Context()
-	want := func(account signal.AccountID, symbol string) (string, error) {
-		t.Helper()
-		return m.Want(ctx, account, symbol)
-	}
+	want := func(account signal.AccountID, symbol string) (string, error) { return m.Want(ctx, account, symbol) }
 	for i := range maxKeptFor {
 		symbol := "A" + strconv.Itoa(i)
 		if refused, err := want("acc_1", symbol); refused != "" || err != nil {
@@ -124,7 +124,7 @@ func TestAnAccountHasAShareOfTheAssets(t *testing.T) {
 			t.Errorf("account %q is refused: %q, %v", other, refused, err)
 		}
 	}
-	// One that is kept for an account stays so when another has asked for it, too.
+	// An asset stays kept for its account when another account asks for it, too.
 	if refused, err := want("acc_2", "A7"); refused != "" || err != nil {
 		t.Errorf("another account asks for an asset: %q, %v", refused, err)
 	}

@@ -1,11 +1,11 @@
--- Writes many bars of one series, and tells readers to read it again.
+-- Writes many bars of one series, and notifies readers to read it again.
 -- KEYS[1] epoch    ARGV[1] the feeder's epoch
--- KEYS[2] state    ARGV[2] how many bars a series keeps
+-- KEYS[2] state    ARGV[2] maximal number of bars of a series
 -- KEYS[3] closed   ARGV[3] asset
 -- KEYS[4] series   ARGV[4] timeframe
---                  ARGV[5] 1 drops what the series held
+--                  ARGV[5] 1 drops the earlier bars of the series
 --                  ARGV[6...] open time, packed bar
--- Returns 1, or 0 if another feeder took over: then nothing is stored.
+-- Returns 1, or 0, with nothing stored, if another feeder took over.
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then
   return 0
 end

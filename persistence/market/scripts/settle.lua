@@ -1,9 +1,9 @@
--- Ends the wait for an asset that was asked for.
+-- Ends the wait for an asset.
 -- KEYS[1] epoch      ARGV[1] the feeder's epoch
 -- KEYS[2] wanted     ARGV[2] symbol
--- KEYS[3] refusal    ARGV[3] why there is none; empty: there is one
--- KEYS[4] kept for   ARGV[4] for how many milliseconds that is remembered
--- Returns 1, or 0 if another feeder took over: then nothing is stored.
+-- KEYS[3] refusal    ARGV[3] why it has no record; empty if it has one
+-- KEYS[4] kept for   ARGV[4] how long ARGV[3] is kept, in ms
+-- Returns 1, or 0, with nothing stored, if another feeder took over.
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then
   return 0
 end

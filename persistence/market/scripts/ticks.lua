@@ -1,8 +1,8 @@
 -- Writes ticks of the feeder's sources.
 -- KEYS[1] epoch   ARGV[1] the feeder's epoch
 -- KEYS[2] ticks   ARGV[2...] of each tick: asset, source, price, volume, time, and since
---                            when ticks are missing before it; empty: none are
--- Returns 1, or 0 if another feeder took over: then nothing is stored.
+--                            when ticks before it are missing, or empty
+-- Returns 1, or 0, with nothing stored, if another feeder took over.
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then
   return 0
 end
