@@ -13,8 +13,9 @@ import (
 type Credentials interface {
 	CreateAccount(ctx context.Context, a credential.Account, hash string) error
 	CreateKey(ctx context.Context, k credential.APIKey, d credential.Digest, limit int) error
-	CreateSession(ctx context.Context, n credential.Session, version int64, email credential.Digest, limit int, now time.Time) (
-		ended []signal.Event, lockedUntil time.Time, err error)
+	CreateSession(
+		ctx context.Context, n credential.Session, version int64, email credential.Digest, limit int, now time.Time,
+	) (ended []signal.Event, lockedUntil time.Time, err error)
 	Unsettled(ctx context.Context, before time.Time, limit int) ([]signal.Event, error)
 }
 
@@ -56,7 +57,9 @@ func NextSession(n credential.Session, token string) credential.Session {
 }
 
 // AddKey stores an API key of account and returns it with the digest of its secret.
-func AddKey(tb testing.TB, s Credentials, account signal.AccountID, name string) (credential.APIKey, credential.Digest) {
+func AddKey(
+	tb testing.TB, s Credentials, account signal.AccountID, name string,
+) (credential.APIKey, credential.Digest) {
 	tb.Helper()
 	k := credential.APIKey{
 		ID: signal.NewKeyID(), Account: account, Name: name, Prefix: "ask_abcd",

@@ -44,10 +44,12 @@ func Created(s *signal.Signal) signal.Change {
 
 // Noted returns a change of one event with a text.
 func Noted(account signal.AccountID, text string) signal.Change {
-	return signal.Change{Account: account, Events: []signal.Event{{Type: signal.SystemNotification, Data: []byte(text)}}}
+	event := signal.Event{Type: signal.SystemNotification, Data: []byte(text)}
+	return signal.Change{Account: account, Events: []signal.Event{event}}
 }
 
-// FillEvents appends n events of two hours ago to the log of partition 0. It returns the position of the i-th.
+// FillEvents appends n events of two hours ago to the log of partition 0. at returns the
+// position of the i-th.
 func FillEvents(tb testing.TB, rdb redis.UniversalClient, n int) (at func(i int) signal.Position) {
 	tb.Helper()
 	header := codec.AppendEvent(nil, &signal.Event{Type: signal.SystemNotification, Account: Account})
@@ -63,13 +65,14 @@ func FillEvents(tb testing.TB, rdb redis.UniversalClient, n int) (at func(i int)
 
 // Job returns a queued job of account.
 func Job(account signal.AccountID, now time.Time) signal.Job {
-	parameters := signal.Parameters{Keywords: []string{"a", strings.Repeat("ü", 100)}, Features: []string{"b"}, Locale: "de-DE"}
+	keywords := []string{"a", strings.Repeat("ü", 100)}
 	return signal.Job{
 		ID: signal.NewJobID(), Run: signal.NewRunID(), Status: signal.JobQueued,
 		CreatedAt: now.UTC().Truncate(time.Millisecond),
 		Request: signal.RunRequest{
 			Account: account, Agent: "seo", Asset: "Steh\"pult ü", Strategy: "blog_post", Timeframe: signal.H1,
-			Risk: signal.LowRisk, Parameters: parameters,
+			Risk:       signal.LowRisk,
+			Parameters: signal.Parameters{Keywords: keywords, Features: []string{"b"}, Locale: "de-DE"},
 		},
 	}
 }
