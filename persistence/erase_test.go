@@ -24,7 +24,7 @@ import (
 func TestParseErasingOfTheVersionsBefore(t *testing.T) {
 	t.Parallel()
 	at := time.UnixMilli(1795253400123).UTC()
-	for version, before := range erasedBefore {
+	for version, before := range earlierStages {
 		for stage := range before.stages {
 			want := erasing{deleted: at}
 			if stage > before.grace {
