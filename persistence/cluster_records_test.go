@@ -224,15 +224,15 @@ func (b *clusterBench) testAccounts(t *testing.T) {
 		t.Errorf("password: %+v, %v", p, err)
 	}
 	_, secret := storetest.AddKey(t, s, a.ID, "key")
-	gone, err := s.DeleteAccount(ctx, a.ID, storetest.Now())
-	if len(gone) != 1 || err != nil {
-		t.Fatalf("deleting announces %v, %v", gone, err)
+	deleted, err := s.DeleteAccount(ctx, a.ID, storetest.Now())
+	if len(deleted) != 1 || err != nil {
+		t.Fatalf("deleting announces %v, %v", deleted, err)
 	}
 	_, err = s.KeyByDigest(ctx, secret)
 	storetest.WantKind(t, "a key of the deleted account", err, signal.KindNotFound)
 	_, err = s.SessionByLocator(ctx, kept.Locator)
 	storetest.WantKind(t, "a session of the deleted account", err, signal.KindNotFound)
-	events = append(events, gone...)
+	events = append(events, deleted...)
 	for _, e := range events {
 		if _, err := b.log.Append(ctx, signal.Change{Account: a.ID, Events: []signal.Event{e}}); err != nil {
 			t.Errorf("announce: %v", err)

@@ -79,7 +79,7 @@ func (e *Embedded) Durable() bool { return e.durable }
 // Stop ends the server, unless it is shared. It keeps the data.
 func (e *Embedded) Stop(ctx context.Context) error { return e.stop(ctx) }
 
-// EmbeddedOptions say how to start a Redis.
+// EmbeddedOptions are the options of StartEmbedded.
 type EmbeddedOptions struct {
 	Dir   string
 	Share bool // use the server of a running service

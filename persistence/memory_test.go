@@ -54,7 +54,7 @@ func TestMemoryOfControlGroups(t *testing.T) {
 	}
 }
 
-// FuzzCgroupMemory: whatever the files say, the limit is a positive number of bytes.
+// FuzzCgroupMemory: for any content of the files the limit is a positive number of bytes.
 func FuzzCgroupMemory(f *testing.F) {
 	f.Add("0::/a/b\n", "4096\n")
 	f.Add("4:memory:/../x\n", "max")

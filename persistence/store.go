@@ -8,7 +8,7 @@ import (
 	"github.com/agentsignal/agentsignal/persistence/signals"
 )
 
-// Options says which Redis to use and how.
+// Options are the settings of the connection.
 type Options = redisclient.Options
 
 // Names of their own for the parts of a Store: each is the Store of its package.

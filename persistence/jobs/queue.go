@@ -32,9 +32,9 @@ var takeText string
 var takeScript = redis.NewScript(takeText)
 
 const (
-	// goneIdle is how long an entry stays with a node that is not live, since the node may be
+	// lostIdle is how long an entry stays with a node that is not live, since the node may be
 	// about to announce itself.
-	goneIdle = time.Second
+	lostIdle = time.Second
 	// clusterPoll is the pause between two polls of the queues of a cluster, which are in
 	// different slots, so that no single command can wait for them.
 	clusterPoll = 200 * time.Millisecond
@@ -152,16 +152,16 @@ func (j *Store) takeLeft(ctx context.Context, limit int) ([]signal.Job, error) {
 	if err != nil {
 		return nil, err
 	}
-	gone := "-"
+	idle := "-"
 	if len(live) > 0 {
-		gone = strconv.FormatInt(goneIdle.Milliseconds(), 10)
+		idle = strconv.FormatInt(lostIdle.Milliseconds(), 10)
 	}
 	var jobs []signal.Job
 	for p := range j.store.Partitions() {
 		if len(jobs) >= limit {
 			break
 		}
-		args := slices.Concat([]any{j.idle.Milliseconds(), gone}, j.heldIn(p), live)
+		args := slices.Concat([]any{j.idle.Milliseconds(), idle}, j.heldIn(p), live)
 		found, _, err := j.take(ctx, p, limit-len(jobs), "left", args...)
 		jobs = append(jobs, found...)
 		if err != nil {

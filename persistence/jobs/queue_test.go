@@ -47,14 +47,14 @@ func TestJobTakeover(t *testing.T) {
 	}
 }
 
-// TestJobOfGoneNode: if the live nodes are known, only the jobs of other nodes are taken, and at
+// TestJobOfLostNode: if the live nodes are known, only the jobs of other nodes are taken, and at
 // once.
-func TestJobOfGoneNode(t *testing.T) {
+func TestJobOfLostNode(t *testing.T) {
 	b := newJobBench(t, 2)
 	dead, live, me := b.jobs("dead", 0), b.jobs("live", 0), b.jobs("me", time.Hour)
 	account := signal.NewAccountID()
 	ctx := t.Context()
-	gone := b.enqueue(dead, account)
+	lost := b.enqueue(dead, account)
 	b.next(dead)
 	b.enqueue(live, account)
 	b.next(live)
@@ -63,7 +63,7 @@ func TestJobOfGoneNode(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if again := b.next(me); again.ID != gone.ID || again.Attempt != 2 {
+	if again := b.next(me); again.ID != lost.ID || again.Attempt != 2 {
 		t.Errorf("took %s attempt %d, want the job of the dead node", again.ID, again.Attempt)
 	}
 	if jobs, err := me.Next(ctx, 10); len(jobs) != 0 || err != nil {
@@ -80,7 +80,7 @@ func TestJobsSeenByANodeThatIsNotAnnounced(t *testing.T) {
 	entry := b.next(busy).Entry.String()
 	ctx := t.Context()
 	err := b.server.Client().Do(ctx, "XCLAIM", redisclient.JobQueueKey(0), eventlog.JobGroup, "busy", 0, entry,
-		"IDLE", (10 * goneIdle).Milliseconds(), "JUSTID").Err()
+		"IDLE", (10 * lostIdle).Milliseconds(), "JUSTID").Err()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,12 +23,12 @@ import (
 
 // Limits of the connections to Redis.
 const (
-	// MaxPartitions is the largest number of partitions: one XREAD over more streams costs
+	// maxPartitions is the largest number of partitions: one XREAD over more streams costs
 	// Redis more than it saves.
-	MaxPartitions = 64
+	maxPartitions = 64
 
 	DialTimeout    = 2 * time.Second
-	DefaultTimeout = 2 * time.Second // of Options
+	defaultTimeout = 2 * time.Second // of Options
 	// BlockTimeout bounds a blocking read, since go-redis ignores the end of a context
 	// during one.
 	BlockTimeout = time.Second
@@ -38,7 +38,7 @@ const (
 	commandConns  = 16
 )
 
-// Options says which Redis to use and how.
+// Options are the settings of the connection.
 type Options struct {
 	// URL is redis://, unix://, redis+cluster://host:port,host:port or
 	// redis+sentinel://host:port,host:port/master; rediss in place of redis is TLS.
@@ -47,7 +47,7 @@ type Options struct {
 	URL string
 	// CAFile has the certificates, in PEM, of the authorities to trust; empty: the system's.
 	CAFile string
-	// Partitions is 1 to MaxPartitions; 0 means 16.
+	// Partitions is 1 to 64; 0 means 16.
 	Partitions int
 	// WaitReplicas is how many replicas must have a change before it is acknowledged.
 	WaitReplicas int
@@ -85,8 +85,8 @@ func NewClient(o Options) (*Client, error) {
 	if o.Partitions == 0 {
 		o.Partitions = 16
 	}
-	if o.Partitions < 1 || o.Partitions > MaxPartitions {
-		return nil, fmt.Errorf("partitions is %d: must be 1 to %d", o.Partitions, MaxPartitions)
+	if o.Partitions < 1 || o.Partitions > maxPartitions {
+		return nil, fmt.Errorf("partitions is %d: must be 1 to %d", o.Partitions, maxPartitions)
 	}
 	if o.BlockingReaders == 0 {
 		// On a cluster the tail reads each partition separately.
@@ -95,7 +95,7 @@ func NewClient(o Options) (*Client, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	o.Timeout = cmp.Or(o.Timeout, DefaultTimeout)
+	o.Timeout = cmp.Or(o.Timeout, defaultTimeout)
 	base, err := parseURL(o.URL, o.CAFile)
 	if err != nil {
 		return nil, err

@@ -36,7 +36,7 @@ func TestALostReplyIsNotAskedForAgainOnACluster(t *testing.T) {
 		t.Fatal(err)
 	}
 	// The server is silent for longer than the client waits for a reply, and then answers.
-	pause := (DefaultTimeout * 5 / 4).Milliseconds()
+	pause := (defaultTimeout * 5 / 4).Milliseconds()
 	if err := cluster.Nodes()[0].Do(t.Context(), "CLIENT", "PAUSE", pause).Err(); err != nil {
 		t.Fatal(err)
 	}
