@@ -34,21 +34,12 @@ type logBench struct {
 	rdb    *redis.Client
 }
 
-func newLogBench(t *testing.T, server *redistest.Server, o eventlog.LogOptions) *logBench {
+func newLogBench(t *testing.T) *logBench {
 	t.Helper()
-	s := openStore(t, redisclient.Options{URL: server.URL(), Partitions: 4, Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
-	return &logBench{T: t, server: server, store: s, log: openLog(t, s, o), rdb: server.Client()}
-}
-
-// openStore returns a store that is closed when the test ends.
-func openStore(t *testing.T, o redisclient.Options) *eventlog.Store {
-	t.Helper()
-	return eventlog.New(storetest.Client(t, o))
-}
-
-// openLog returns a log that is closed when the test ends.
-func openLog(t *testing.T, s *eventlog.Store, o eventlog.LogOptions) *eventlog.Log {
-	return storetest.Closing(t, eventlog.NewLog(s, o))
+	server, output := redistest.New(t), slog.New(slog.NewTextHandler(t.Output(), nil))
+	s := eventlog.New(storetest.Client(t, redisclient.Options{URL: server.URL(), Partitions: 4, Log: output}))
+	log := storetest.Closing(t, eventlog.NewLog(s, eventlog.LogOptions{}))
+	return &logBench{t, server, s, log, server.Client()}
 }
 
 // eventsOf returns the event log of the account's partition.

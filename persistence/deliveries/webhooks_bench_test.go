@@ -7,9 +7,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
-	"github.com/agentsignal/agentsignal/persistence/eventlog"
 	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
-	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
 // hookBench is webhooks of partition 1 on a Redis of its own, and its owner's epoch.
@@ -23,7 +21,7 @@ type hookBench struct {
 
 func newHookBench(t *testing.T) *hookBench {
 	t.Helper()
-	b := &hookBench{logBench: newLogBench(t, redistest.New(t), eventlog.LogOptions{}), p: 1}
+	b := &hookBench{logBench: newLogBench(t), p: 1}
 	b.hooks = New(b.store, b.log)
 	b.account = accountIn(b.store, b.p)
 	b.epoch = take(t, b.store, b.p, "a", time.Hour)

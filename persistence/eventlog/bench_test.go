@@ -32,7 +32,8 @@ type logBench struct {
 
 func newLogBench(t *testing.T, server *redistest.Server, o LogOptions) *logBench {
 	t.Helper()
-	s := openStore(t, redisclient.Options{URL: server.URL(), Partitions: 4, Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
+	output := slog.New(slog.NewTextHandler(t.Output(), nil))
+	s := openStore(t, redisclient.Options{URL: server.URL(), Partitions: 4, Log: output})
 	return &logBench{T: t, server: server, store: s, log: openLog(t, s, o), rdb: server.Client()}
 }
 
