@@ -7,6 +7,7 @@ import (
 	"math"
 
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
+	"github.com/agentsignal/agentsignal/persistence/codec"
 )
 
 // Each record of the market begins with a byte for its version. A record that is too short or too
@@ -48,13 +49,12 @@ func appendBar(p []byte, b *marketdata.Bar) []byte {
 
 // unpackBar reads a bar of packBar, which has no asset and timeframe.
 func unpackBar(data string) (marketdata.AssetBar, error) {
-	r := recordReader{data: data}
-	r.version()
-	flags := r.byte()
+	r := readRecord(data)
+	flags := r.Byte()
 	b := marketdata.AssetBar{Given: flags&barGiven != 0, Bar: r.bar()}
 	b.Flat = flags&barFlat != 0
 	if flags&^(barFlat|barGiven) != 0 {
-		r.bad = true
+		r.Fail(errRecord)
 	}
 	if err := r.end(); err != nil {
 		return marketdata.AssetBar{}, fmt.Errorf("read bar: %w", err)
@@ -76,10 +76,9 @@ func packAsset(a *marketdata.Asset) []byte {
 }
 
 func unpackAsset(data string) (marketdata.Asset, error) {
-	r := recordReader{data: data}
-	r.version()
+	r := readRecord(data)
 	a := marketdata.Asset{Symbol: r.text(), Class: r.text(), Source: r.text(), TickSize: r.float(), Speed: r.int64()}
-	a.AlwaysOpen = r.byte() == 1
+	a.AlwaysOpen = r.Byte() == 1
 	if err := r.end(); err != nil {
 		return marketdata.Asset{}, fmt.Errorf("read asset: %w", err)
 	}
@@ -95,8 +94,7 @@ func packLive(l *marketdata.Live) []byte {
 }
 
 func unpackLive(asset, data string) (marketdata.Live, error) {
-	r := recordReader{data: data}
-	r.version()
+	r := readRecord(data)
 	last := marketdata.Tick{Price: r.float(), Volume: r.float(), Time: r.int64()}
 	l := marketdata.Live{Asset: asset, Last: last, Minute: r.bar()}
 	if err := r.end(); err != nil {
@@ -120,8 +118,7 @@ func packNews(n *marketdata.NewsItem) []byte {
 }
 
 func unpackNews(data string) (marketdata.NewsItem, error) {
-	r := recordReader{data: data}
-	r.version()
+	r := readRecord(data)
 	n := marketdata.NewsItem{At: r.int64(), Weight: r.float()}
 	n.ID, n.Headline, n.Body, n.Source = r.text(), r.text(), r.text(), r.text()
 	for left := r.length(); left > 0; left-- {
@@ -142,8 +139,7 @@ func packListing(symbols []string) []byte {
 }
 
 func unpackListing(data string) ([]string, error) {
-	r := recordReader{data: data}
-	r.version()
+	r := readRecord(data)
 	var symbols []string
 	for left := r.length(); left > 0; left-- {
 		symbols = append(symbols, r.text())
@@ -160,45 +156,29 @@ func appendText(p []byte, s string) []byte {
 }
 
 // recordReader reads the fields of a record. After a fault it returns zero values.
-type recordReader struct {
-	data string
-	bad  bool
-}
+type recordReader struct{ codec.Decoder }
 
-func (r *recordReader) take(n int) string {
-	if r.bad || n > len(r.data) {
-		r.bad = true
-		return ""
+// readRecord returns a reader of the fields after the version.
+func readRecord(data string) recordReader {
+	r := recordReader{codec.NewDecoder([]byte(data))}
+	if r.Byte() != recordVersion {
+		r.Fail(errRecord)
 	}
-	s := r.data[:n]
-	r.data = r.data[n:]
-	return s
+	return r
 }
 
-func (r *recordReader) version() {
-	if r.byte() != recordVersion {
-		r.bad = true
-	}
-}
-
-func (r *recordReader) byte() byte {
-	if s := r.take(1); s != "" {
-		return s[0]
+func (r *recordReader) uint32() uint32 {
+	if b := r.Take(4); b != nil {
+		return binary.LittleEndian.Uint32(b)
 	}
 	return 0
 }
 
-func (r *recordReader) uint32() uint32 {
-	s := r.take(4)
-	if s == "" {
-		return 0
-	}
-	return uint32(s[0]) | uint32(s[1])<<8 | uint32(s[2])<<16 | uint32(s[3])<<24
-}
-
 func (r *recordReader) int64() int64 {
-	low := r.uint32()
-	return int64(uint64(low) | uint64(r.uint32())<<32)
+	if b := r.Take(8); b != nil {
+		return int64(binary.LittleEndian.Uint64(b))
+	}
+	return 0
 }
 
 func (r *recordReader) float() float64 { return math.Float64frombits(uint64(r.int64())) }
@@ -211,29 +191,18 @@ func (r *recordReader) bar() marketdata.Bar {
 
 // length reads a count of items of at least a byte each.
 func (r *recordReader) length() int {
-	var n uint64
-	for shift := 0; ; shift += 7 {
-		c := r.byte()
-		if r.bad || shift > 28 {
-			r.bad = true
-			return 0
-		}
-		n |= uint64(c&0x7f) << shift
-		if c < 0x80 {
-			break
-		}
-	}
-	if n > uint64(len(r.data)) {
-		r.bad = true
+	n := r.Uvarint()
+	if n > uint64(len(r.B)) {
+		r.Fail(errRecord)
 		return 0
 	}
 	return int(n)
 }
 
-func (r *recordReader) text() string { return r.take(r.length()) }
+func (r *recordReader) text() string { return string(r.Take(r.length())) }
 
 func (r *recordReader) end() error {
-	if r.bad || r.data != "" {
+	if r.Err != nil || len(r.B) > 0 {
 		return errRecord
 	}
 	return nil

@@ -13,6 +13,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
+	"github.com/agentsignal/agentsignal/persistence/codec"
 	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 	"github.com/agentsignal/agentsignal/persistence/storetest"
@@ -430,9 +431,9 @@ func TestMarketWithoutRedis(t *testing.T) {
 func TestCountsOfMarketRecordsAreBounded(t *testing.T) {
 	t.Parallel()
 	for claimed, want := range map[byte]int{2: 2, 3: 0, 127: 0} {
-		r := recordReader{data: string([]byte{claimed, 'a', 'b'})}
-		if got := r.length(); got != want || r.bad != (want == 0) {
-			t.Errorf("%d items in 2 bytes: read as %d, refused: %v", claimed, got, r.bad)
+		r := recordReader{codec.NewDecoder([]byte{claimed, 'a', 'b'})}
+		if got := r.length(); got != want || (r.Err != nil) != (want == 0) {
+			t.Errorf("%d items in 2 bytes: read as %d, %v", claimed, got, r.Err)
 		}
 	}
 }
