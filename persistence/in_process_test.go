@@ -8,7 +8,7 @@ import (
 
 func TestTheStoreInsideAProcess(t *testing.T) {
 	t.Parallel()
-	redistest.RunInProcess(t, 15, map[string][]string{
+	redistest.RunInProcess(t, 12, map[string][]string{
 		"they end, stop or restart the server, or have a second one": {
 			"TestErasingWithoutRedis",
 			"TestARedisThatRestartsAndLoads",
