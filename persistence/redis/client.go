@@ -36,6 +36,9 @@ const (
 	// would hide a failover for as long.
 	clusterReload = 2 * time.Second
 	commandConns  = 16
+	// blockingConns is how many connections for reads with BLOCK there are besides one for
+	// each partition, which the tail reads separately on a cluster.
+	blockingConns = 10
 )
 
 // Options are the settings of the connection.
@@ -54,11 +57,8 @@ type Options struct {
 	// Timeout is how long a command may take; default 2 s. Half of it is for the wait for
 	// replicas.
 	Timeout time.Duration
-	// BlockingReaders is how many loops read with BLOCK at the same time; default
-	// Partitions + 8.
-	BlockingReaders int
-	Log             *slog.Logger // nil: no logging
-	Metrics         *Metrics     // nil: no metrics
+	Log     *slog.Logger // nil: no logging
+	Metrics *Metrics     // nil: no metrics
 }
 
 // Client is the connection to Redis, or to a Redis Cluster, that all records share.
@@ -88,10 +88,6 @@ func NewClient(o Options) (*Client, error) {
 	if o.Partitions < 1 || o.Partitions > maxPartitions {
 		return nil, fmt.Errorf("partitions is %d: must be 1 to %d", o.Partitions, maxPartitions)
 	}
-	if o.BlockingReaders == 0 {
-		// On a cluster the tail reads each partition separately.
-		o.BlockingReaders = 8 + o.Partitions
-	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
@@ -119,7 +115,7 @@ func NewClient(o Options) (*Client, error) {
 	}
 	c.RDB = dial(base)
 	blocking := *base
-	blocking.PoolSize = o.BlockingReaders + 2
+	blocking.PoolSize = o.Partitions + blockingConns
 	c.Blocking = dial(&blocking)
 	c.endBlocking = sync.OnceValue(c.Blocking.Close)
 	if o.Metrics != nil {
