@@ -97,7 +97,7 @@
 // after it (webhook/waits.go).
 //
 // A scan or a backtest: http/work.go → agent.Agents.SubmitScan → the queue of jobs
-// (persistence/jobs/job_queue.go) → agent/work.go on any node, by the functions of runs →
+// (persistence/jobs/queue.go) → agent/work.go on any node, by the functions of runs →
 // the job's result. The scorecard: http/work.go → scorecard.Scorecards.Card → the signal
 // log, from where it was read last (persistence/signals/outcomes.go).
 //

@@ -12,7 +12,7 @@ import (
 
 // Deliveries holds what was and is to be sent to webhooks. All that name a delivery
 // or a webhook fail with KindNotFound if the account does not have it. See
-// persistence.Webhooks.
+// persistence/deliveries.
 type Deliveries interface {
 	// CreateDelivery stores one that is pending, and what it sends.
 	CreateDelivery(ctx context.Context, d delivery.Delivery, body []byte) error

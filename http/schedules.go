@@ -13,7 +13,7 @@ import (
 	"github.com/agentsignal/agentsignal/http/request"
 )
 
-// Schedules holds what accounts have run again and again. See persistence.Schedules.
+// Schedules holds what accounts have run again and again. See persistence/schedules.
 type Schedules interface {
 	// AddSchedule stores a new schedule. KindConflict, "limit_reached": the account has
 	// limit of them.

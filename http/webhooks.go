@@ -13,7 +13,7 @@ import (
 )
 
 // Webhooks holds the endpoints that accounts have registered. See
-// persistence.Webhooks.
+// persistence/deliveries.
 type Webhooks interface {
 	// CheckRegistration returns the error with which w, or its new URL, would be refused
 	// now: as Register does, and KindInvalid, "duplicate", if another webhook has the URL.

@@ -12,47 +12,63 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal/credential"
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
+	"github.com/agentsignal/agentsignal/persistence/deliveries"
+	"github.com/agentsignal/agentsignal/persistence/jobs"
+	"github.com/agentsignal/agentsignal/persistence/market"
 	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
+	"github.com/agentsignal/agentsignal/persistence/storetest"
 )
 
 // These are the parts of TestOnCluster that are about records.
 
 func (b *clusterBench) testJobs(t *testing.T) {
 	ctx := t.Context()
-	bench := &jobBench{t: t, store: b.store, log: b.log}
-	first, second := bench.jobs("n1", 0), bench.jobs("n2", time.Millisecond)
+	node := func(name string, idle time.Duration) *jobs.Store {
+		return jobs.New(b.store.Client, name, jobs.Options{Idle: idle, Search: 20 * time.Millisecond})
+	}
+	first, second := node("n1", 0), node("n2", time.Millisecond)
+	enqueue := func(p int) signal.JobID {
+		t.Helper()
+		job := storetest.Job(storetest.AccountIn(b.store, p), b.store.Now())
+		if err := first.Enqueue(ctx, job, 1000, nil); err != nil {
+			t.Fatal(err)
+		}
+		return job.ID
+	}
 	want := map[signal.JobID]bool{}
 	for p := range b.store.Partitions() {
-		want[bench.enqueue(first, accountIn(b.store, p)).ID] = true
+		want[enqueue(p)] = true
 	}
 	if n, err := first.Waiting(ctx); n != int64(len(want)) || err != nil {
 		t.Errorf("%d jobs wait, %v; want %d", n, err, len(want))
 	}
 	// The first node takes all and does nothing; the second takes them over.
 	for range want {
-		bench.next(first)
+		storetest.NextJob(t, first)
 	}
 	for range b.store.Partitions() {
-		job := bench.next(second)
+		job := storetest.NextJob(t, second)
 		if !want[job.ID] || job.Attempt != 2 {
 			t.Errorf("job %s was taken over in attempt %d", job.ID, job.Attempt)
 		}
 		delete(want, job.ID)
-		if _, err := bench.complete(job); err != nil {
+		if _, err := storetest.CompleteJob(t, b.log, job, b.store.Now()); err != nil {
 			t.Errorf("complete: %v", err)
 		}
 		second.Done(job)
 		account := job.Request.Account
-		if done, err := first.Job(ctx, account, job.ID); done.Status != signal.JobCompleted || done.Signal == nil || err != nil {
+		done, err := first.Job(ctx, account, job.ID)
+		if done.Status != signal.JobCompleted || done.Signal == nil || err != nil {
 			t.Errorf("job %s is %+v, %v", job.ID, done, err)
 		}
-		if list, total, err := first.Jobs(ctx, account, signal.JobCompleted, 10, 0); len(list) != 1 || total != 1 || err != nil {
+		list, total, err := first.Jobs(ctx, account, signal.JobCompleted, 10, 0)
+		if len(list) != 1 || total != 1 || err != nil {
 			t.Errorf("listed: %d of %d, %v", len(list), total, err)
 		}
 	}
 	// A job that comes while a node waits wakes it, though no command can wait for all queues.
 	woken := make(chan signal.Job, 1)
-	idle := bench.jobs("n3", 0)
+	idle := node("n3", 0)
 	go func() {
 		for ctx.Err() == nil {
 			if jobs, err := idle.Next(ctx, 1); err != nil || len(jobs) > 0 {
@@ -61,14 +77,14 @@ func (b *clusterBench) testJobs(t *testing.T) {
 			}
 		}
 	}()
-	late := bench.enqueue(first, accountIn(b.store, 0))
-	if job := <-woken; job.ID != late.ID {
-		t.Errorf("the waiting node got job %q, want %s", job.ID, late.ID)
+	late := enqueue(0)
+	if job := <-woken; job.ID != late {
+		t.Errorf("the waiting node got job %q, want %s", job.ID, late)
 	}
 }
 
 func (b *clusterBench) testReplies(t *testing.T) {
-	ctx, account := t.Context(), accountIn(b.store, 4)
+	ctx, account := t.Context(), storetest.AccountIn(b.store, 4)
 	key := signal.ReplyKey{Method: "POST", Path: "/v1/x", Key: "k"}
 	claim := func() (*signal.Reply, error) { return b.store.Claim(ctx, account, key) }
 	if r, err := claim(); r != nil || err != nil {
@@ -81,8 +97,8 @@ func (b *clusterBench) testReplies(t *testing.T) {
 		t.Errorf("claim after release: %v, %v", r, err)
 	}
 	// The reply without a body is stored with its signal, and shows that.
-	sig := logSignal(account)
-	change := created(sig)
+	sig := storetest.Signal(account)
+	change := storetest.Created(sig)
 	change.Reply = &signal.Reply{ReplyKey: key, Status: 200}
 	if _, err := b.log.Append(ctx, change); err != nil {
 		t.Fatal(err)
@@ -90,14 +106,15 @@ func (b *clusterBench) testReplies(t *testing.T) {
 	if r, err := claim(); err != nil || r == nil || r.Signal == nil || r.Signal.ID != sig.ID {
 		t.Errorf("the reply is %+v, %v", r, err)
 	}
-	other := &signal.Reply{ReplyKey: signal.ReplyKey{Method: "POST", Path: "/v1/y", Key: "k"}, Status: 201, Body: []byte("{}")}
+	key.Path = "/v1/y"
+	other := &signal.Reply{ReplyKey: key, Status: 201, Body: []byte("{}")}
 	if err := b.store.SaveReply(ctx, account, other); err != nil {
 		t.Errorf("save reply: %v", err)
 	}
 }
 
 func (b *clusterBench) testMarket(t *testing.T) {
-	ctx, m := t.Context(), NewMarket(b.store)
+	ctx, m := t.Context(), market.New(b.store.Client)
 	epoch, _, err := m.TakeLease(ctx, "a", time.Minute)
 	if err != nil || epoch == 0 {
 		t.Fatalf("take lease: %d, %v", epoch, err)
@@ -108,10 +125,13 @@ func (b *clusterBench) testMarket(t *testing.T) {
 	if err := m.RenewLease(ctx, "a", epoch, time.Minute); err != nil {
 		t.Errorf("renew: %v", err)
 	}
-	if err := m.AppendTicks(ctx, epoch, []marketdata.AssetTick{{Asset: "BTC", Tick: marketdata.Tick{Price: 5, Time: 1}}, {Asset: "ETH", Tick: marketdata.Tick{Price: 6, Time: 1}}}); err != nil {
+	last := marketdata.Tick{Price: 5, Time: 1}
+	appended := []marketdata.AssetTick{{Asset: "BTC", Tick: last}, {Asset: "ETH", Tick: last}}
+	if err := m.AppendTicks(ctx, epoch, appended); err != nil {
 		t.Fatal(err)
 	}
-	b.cluster.Client().XAdd(ctx, &redis.XAddArgs{Stream: redisclient.MarketBarsKey(), Values: []string{"asset", "BTC"}})
+	given := &redis.XAddArgs{Stream: redisclient.MarketBarsKey(), Values: []string{"asset", "BTC"}}
+	b.cluster.Client().XAdd(ctx, given)
 	ticks, err := m.ReadTicks(ctx, marketdata.OwnTicks, signal.Position{}, time.Second)
 	if len(ticks) != 2 || err != nil {
 		t.Fatalf("%d ticks, %v", len(ticks), err)
@@ -124,19 +144,26 @@ func (b *clusterBench) testMarket(t *testing.T) {
 		t.Fatalf("%d entries of bars, %v", len(bars), err)
 	}
 	asset := marketdata.Asset{Symbol: "BTC", Class: "crypto", Source: "stream", TickSize: .01, Speed: 1}
-	step := &marketdata.Step{Epoch: epoch, Ticks: ticks[1].Position, Bars: bars[0].Position, Checkpoint: []byte("x"), Assets: []marketdata.Asset{asset},
-		Live: []marketdata.Live{{Asset: "BTC", Last: marketdata.Tick{Price: 5, Time: 1}}}, Closed: []marketdata.AssetBar{marketBar(0, 9), marketBar(1, 9)},
-		News: []marketdata.NewsItem{{ID: "n", At: 1, Headline: "h", Weight: 1, Symbols: []string{"BTC"}}}}
+	step := &marketdata.Step{
+		Epoch: epoch, Ticks: ticks[1].Position, Bars: bars[0].Position, Checkpoint: []byte("x"),
+		Assets: []marketdata.Asset{asset},
+		Live:   []marketdata.Live{{Asset: "BTC", Last: last}},
+		Closed: []marketdata.AssetBar{storetest.Bar(0, 9), storetest.Bar(1, 9)},
+		News:   []marketdata.NewsItem{{ID: "n", At: 1, Headline: "h", Weight: 1, Symbols: []string{"BTC"}}},
+	}
 	if err := m.Store(ctx, step); err != nil {
 		t.Fatal(err)
 	}
-	fill := []marketdata.Series{{Asset: "BTC", Timeframe: signal.H1, Bars: []marketdata.AssetBar{marketBar(2, 9)}},
-		{Asset: "ETH", Timeframe: signal.H1, Bars: []marketdata.AssetBar{marketBar(0, 9)}}}
+	fill := []marketdata.Series{
+		{Asset: "BTC", Timeframe: signal.H1, Bars: []marketdata.AssetBar{storetest.Bar(2, 9)}},
+		{Asset: "ETH", Timeframe: signal.H1, Bars: []marketdata.AssetBar{storetest.Bar(0, 9)}},
+	}
 	if err := m.Fill(ctx, epoch, fill); err != nil {
 		t.Fatal(err)
 	}
 	recent := map[string]int{}
-	err = m.EachRecent(ctx, []string{"BTC", "ETH"}, signal.H1, 10, func(asset string, bars []marketdata.AssetBar) { recent[asset] = len(bars) })
+	count := func(asset string, bars []marketdata.AssetBar) { recent[asset] = len(bars) }
+	err = m.EachRecent(ctx, []string{"BTC", "ETH"}, signal.H1, 10, count)
 	if d := cmp.Diff(map[string]int{"BTC": 3, "ETH": 1}, recent); d != "" || err != nil {
 		t.Errorf("recent bars: %v (-want +got):\n%s", err, d)
 	}
@@ -147,7 +174,8 @@ func (b *clusterBench) testMarket(t *testing.T) {
 		t.Errorf("asset %+v, live %+v, %v", got, live, err)
 	}
 	state, err := m.State(ctx)
-	if state.Ticks != step.Ticks || state.Bars != step.Bars || len(state.Assets) != 1 || len(state.Live) != 1 || err != nil {
+	if state.Ticks != step.Ticks || state.Bars != step.Bars || len(state.Assets) != 1 || len(state.Live) != 1 ||
+		err != nil {
 		t.Errorf("state %+v, %v", state, err)
 	}
 	closed, news, closedTo, _, err := m.Follow(ctx, signal.Position{}, signal.Position{}, time.Second)
@@ -164,19 +192,20 @@ func (b *clusterBench) testMarket(t *testing.T) {
 		t.Errorf("trim bars: %v", err)
 	}
 	if err := m.ReleaseLease(ctx, "a", epoch); err != nil {
-		t.Errorf("give up: %v", err)
+		t.Errorf("release: %v", err)
 	}
 	if next, _, err := m.TakeLease(ctx, "b", time.Minute); next <= epoch || err != nil {
 		t.Errorf("the next feeder has epoch %d, %v", next, err)
 	}
-	wantKind(t, "a step of the former feeder", m.Store(ctx, step), signal.KindConflict)
-	wantKind(t, "a series of the former feeder", m.Fill(ctx, epoch, fill), signal.KindConflict)
+	storetest.WantKind(t, "a step of the former feeder", m.Store(ctx, step), signal.KindConflict)
+	storetest.WantKind(t, "a series of the former feeder", m.Fill(ctx, epoch, fill), signal.KindConflict)
 }
 
 func (b *clusterBench) testAccounts(t *testing.T) {
 	s, ctx := b.store, t.Context()
-	a := addAccount(t, s, "accounts@example.com")
-	wantError(t, s.CreateAccount(ctx, credential.Account{ID: signal.NewAccountID(), Email: a.Email, CreatedAt: nowMS()}, "hash"), signal.KindConflict, "email_taken")
+	a := storetest.AddAccount(t, s, "accounts@example.com")
+	again := credential.Account{ID: signal.NewAccountID(), Email: a.Email, CreatedAt: storetest.Now()}
+	storetest.WantError(t, s.CreateAccount(ctx, again, "hash"), signal.KindConflict, "email_taken")
 	if got, _, err := s.AccountByEmail(ctx, a.Email); got != a || err != nil {
 		t.Errorf("by email: %+v, %v", got, err)
 	}
@@ -186,24 +215,24 @@ func (b *clusterBench) testAccounts(t *testing.T) {
 	if err := s.Rehash(ctx, a.ID, "hash", "other hash"); err != nil {
 		t.Errorf("rehash: %v", err)
 	}
-	kept, ended := addSession(t, s, a.ID), addSession(t, s, a.ID)
-	events, err := s.SetPassword(ctx, a.ID, "new hash", 1, kept.ID, nowMS())
+	kept, ended := storetest.AddSession(t, s, a.ID), storetest.AddSession(t, s, a.ID)
+	events, err := s.SetPassword(ctx, a.ID, "new hash", 1, kept.ID, storetest.Now())
 	if len(events) != 1 || events[0].Subject != string(ended.ID) || err != nil {
 		t.Errorf("a new password ends %v, %v", events, err)
 	}
 	if _, p, err := s.AccountByID(ctx, a.ID); p.Hash != "new hash" || err != nil {
 		t.Errorf("password: %+v, %v", p, err)
 	}
-	_, secret := addKey(t, s, a.ID, "key")
-	gone, err := s.DeleteAccount(ctx, a.ID, nowMS())
-	if len(gone) != 1 || err != nil {
-		t.Fatalf("deleting announces %v, %v", gone, err)
+	_, secret := storetest.AddKey(t, s, a.ID, "key")
+	deleted, err := s.DeleteAccount(ctx, a.ID, storetest.Now())
+	if len(deleted) != 1 || err != nil {
+		t.Fatalf("deleting announces %v, %v", deleted, err)
 	}
 	_, err = s.KeyByDigest(ctx, secret)
-	wantKind(t, "a key of the deleted account", err, signal.KindNotFound)
+	storetest.WantKind(t, "a key of the deleted account", err, signal.KindNotFound)
 	_, err = s.SessionByLocator(ctx, kept.Locator)
-	wantKind(t, "a session of the deleted account", err, signal.KindNotFound)
-	events = append(events, gone...)
+	storetest.WantKind(t, "a session of the deleted account", err, signal.KindNotFound)
+	events = append(events, deleted...)
 	for _, e := range events {
 		if _, err := b.log.Append(ctx, signal.Change{Account: a.ID, Events: []signal.Event{e}}); err != nil {
 			t.Errorf("announce: %v", err)
@@ -212,7 +241,7 @@ func (b *clusterBench) testAccounts(t *testing.T) {
 	if err := s.Settle(ctx, events); err != nil {
 		t.Errorf("settle: %v", err)
 	}
-	for _, e := range outboxOf(t, s) {
+	for _, e := range storetest.Outbox(t, s) {
 		if e.Account == a.ID {
 			t.Errorf("%+v is not settled", e)
 		}
@@ -221,17 +250,17 @@ func (b *clusterBench) testAccounts(t *testing.T) {
 
 func (b *clusterBench) testKeys(t *testing.T) {
 	s, ctx := b.store, t.Context()
-	a := addAccount(t, s, "keys@example.com")
-	first, one := addKey(t, s, a.ID, "one")
-	_, two := addKey(t, s, a.ID, "two")
-	used := nowMS()
+	a := storetest.AddAccount(t, s, "keys@example.com")
+	first, one := storetest.AddKey(t, s, a.ID, "one")
+	_, two := storetest.AddKey(t, s, a.ID, "two")
+	used := storetest.Now()
 	if err := s.NoteKeyUses(ctx, map[credential.Digest]time.Time{one: used, two: used}); err != nil {
 		t.Errorf("note uses: %v", err)
 	}
 	if k, err := s.KeyByDigest(ctx, one); k.ID != first.ID || !k.LastUsedAt.Equal(used) || err != nil {
 		t.Errorf("key %+v, %v", k, err)
 	}
-	if events, err := s.RevokeKey(ctx, a.ID, first.ID, nowMS()); len(events) != 1 || err != nil {
+	if events, err := s.RevokeKey(ctx, a.ID, first.ID, storetest.Now()); len(events) != 1 || err != nil {
 		t.Errorf("revoking announces %v, %v", events, err)
 	}
 	if keys, err := s.Keys(ctx, a.ID); len(keys) != 1 || err != nil {
@@ -241,29 +270,31 @@ func (b *clusterBench) testKeys(t *testing.T) {
 
 func (b *clusterBench) testSessions(t *testing.T) {
 	s, ctx := b.store, t.Context()
-	a := addAccount(t, s, "sessions@example.com")
-	n := addSession(t, s, a.ID)
-	next := nextOf(n, "next")
-	if events, err := s.RotateSession(ctx, next, n.Refresh, nowMS()); len(events) != 0 || err != nil {
+	a := storetest.AddAccount(t, s, "sessions@example.com")
+	n := storetest.AddSession(t, s, a.ID)
+	next := storetest.NextSession(n, "next")
+	if events, err := s.RotateSession(ctx, next, n.Refresh, storetest.Now()); len(events) != 0 || err != nil {
 		t.Errorf("rotate: %v, %v", events, err)
 	}
 	if got, err := s.SessionByLocator(ctx, n.Locator); got.Refresh != next.Refresh || err != nil {
 		t.Errorf("rotated: %+v, %v", got, err)
 	}
-	if events, err := s.RotateSession(ctx, nextOf(next, "third"), n.Refresh, nowMS()); len(events) != 1 || err != nil {
+	events, err := s.RotateSession(ctx, storetest.NextSession(next, "third"), n.Refresh, storetest.Now())
+	if len(events) != 1 || err != nil {
 		t.Errorf("a used token announces %v, %v", events, err)
 	}
-	one := addSession(t, s, a.ID)
-	if events, err := s.EndSession(ctx, a.ID, one.ID, nowMS()); len(events) != 1 || err != nil {
+	one := storetest.AddSession(t, s, a.ID)
+	if events, err := s.EndSession(ctx, a.ID, one.ID, storetest.Now()); len(events) != 1 || err != nil {
 		t.Errorf("ending announces %v, %v", events, err)
 	}
-	addSession(t, s, a.ID)
-	if events, err := s.EndSessions(ctx, a.ID, nowMS()); len(events) != 1 || err != nil {
+	storetest.AddSession(t, s, a.ID)
+	if events, err := s.EndSessions(ctx, a.ID, storetest.Now()); len(events) != 1 || err != nil {
 		t.Errorf("ending all announces %v, %v", events, err)
 	}
-	email, rules := credential.DigestOf(a.Email), credential.LockRules{After: 2, Window: time.Hour, Duration: time.Hour}
+	email := credential.DigestOf(a.Email)
+	rules := credential.LockRules{After: 2, Window: time.Hour, Duration: time.Hour}
 	for want, i := false, 0; i < 2; want, i = true, i+1 {
-		if _, locked, err := s.FailLogin(ctx, email, rules, nowMS()); locked != want || err != nil {
+		if _, locked, err := s.FailLogin(ctx, email, rules, storetest.Now()); locked != want || err != nil {
 			t.Errorf("failed login %d: locked %v, %v", i+1, locked, err)
 		}
 	}
@@ -277,15 +308,15 @@ func (b *clusterBench) testSessions(t *testing.T) {
 
 func (b *clusterBench) testWebhooks(t *testing.T) {
 	ctx, p := t.Context(), 7
-	h, account := NewWebhooks(b.store, b.log), accountIn(b.store, 7)
-	epoch := take(t, b.store, p, "a", time.Minute)
+	h, account := deliveries.New(b.store.Store, b.log), storetest.AccountIn(b.store, 7)
+	epoch := take(t, b.store, p)
 	must := func(what string, err error) {
 		t.Helper()
 		if err != nil {
 			t.Fatalf("%s: %v", what, err)
 		}
 	}
-	w, err := h.Register(ctx, testWebhook(account), 1, nil)
+	w, err := h.Register(ctx, storetest.Webhook(account), 1, nil)
 	must("register", err)
 	w, err = h.ChangeWebhook(ctx, w, true)
 	must("change", err)
@@ -297,48 +328,51 @@ func (b *clusterBench) testWebhooks(t *testing.T) {
 		t.Errorf("accounts %v, %v", accounts, err)
 	}
 	e := signal.NewEventID()
-	d := testDelivery(&w, e, milli(0))
-	must("store deliveries", h.StoreDeliveries(ctx, p, epoch, []delivery.EventDeliveries{{Event: e, Body: []byte("{}"), Deliveries: []delivery.Delivery{d}}}))
-	must("create delivery", h.CreateDelivery(ctx, testDelivery(&w, signal.NewEventID(), milli(1)), []byte("{}")))
-	if due, err := h.DueEndpoints(ctx, p, milli(1), 0, 9); len(due) != 1 || err != nil {
+	d := storetest.Delivery(&w, e, storetest.Milli(0))
+	batch := []delivery.EventDeliveries{{Event: e, Body: []byte("{}"), Deliveries: []delivery.Delivery{d}}}
+	must("store deliveries", h.StoreDeliveries(ctx, p, epoch, batch))
+	second := storetest.Delivery(&w, signal.NewEventID(), storetest.Milli(1))
+	must("create delivery", h.CreateDelivery(ctx, second, []byte("{}")))
+	if due, err := h.DueEndpoints(ctx, p, storetest.Milli(1), 0, 9); len(due) != 1 || err != nil {
 		t.Errorf("due webhooks %v, %v", due, err)
 	}
-	if due, _, err := h.DueDeliveries(ctx, p, account, w.ID, milli(1), 9, nil); len(due) != 2 || err != nil {
+	if due, _, err := h.DueDeliveries(ctx, p, account, w.ID, storetest.Milli(1), 9, nil); len(due) != 2 || err != nil {
 		t.Errorf("due deliveries %v, %v", due, err)
 	}
 	disabled := w
 	disabled.Status, disabled.DisabledReason = delivery.WebhookDisabled, delivery.DisabledFailing
-	left, err := h.StoreOutcomes(ctx, p, epoch, delivery.Outcomes{Account: account, Webhook: w.ID, Deliveries: []delivery.Delivery{attempt(d, 500, milli(2), time.Time{})},
-		Health: &delivery.WebhookHealth{FailingSince: b.store.Now(), Failures: 5}, Disabled: &disabled,
-		Event: &signal.Event{Type: signal.SystemNotification}, Mails: []delivery.Mail{{Account: account, Webhook: w.ID}}})
+	left, err := h.StoreOutcomes(ctx, p, epoch, delivery.Outcomes{
+		Account: account, Webhook: w.ID, Disabled: &disabled,
+		Deliveries: []delivery.Delivery{storetest.Attempted(d, 500, storetest.Milli(2), time.Time{})},
+		Health:     &delivery.WebhookHealth{FailingSince: b.store.Now(), Failures: 5},
+		Event:      &signal.Event{Type: signal.SystemNotification},
+		Mails:      []delivery.Mail{{Account: account, Webhook: w.ID}},
+	})
 	if len(left) != 0 || err != nil {
 		t.Errorf("outcomes left out: %v, %v", left, err)
 	}
-	if got, err := h.Webhook(ctx, account, w.ID); got.Status != delivery.WebhookDisabled || got.Health.Failures != 5 || err != nil {
+	got, err := h.Webhook(ctx, account, w.ID)
+	if got.Status != delivery.WebhookDisabled || got.Health.Failures != 5 || err != nil {
 		t.Errorf("disabled: %+v, %v", got, err)
 	}
 	_, err = h.RetryDelivery(ctx, account, w.ID, d.ID)
 	must("retry", err)
 	_, err = h.CancelDelivery(ctx, account, w.ID, d.ID)
 	must("cancel", err)
-	for want, do := range map[int]func() (int, error){
-		1: func() (int, error) {
-			return h.RetryDeliveries(ctx, account, w.ID, delivery.RetryQuery{Status: delivery.Failed})
-		},
-		2: func() (int, error) {
-			_, total, err := h.Deliveries(ctx, account, w.ID, delivery.Query{Type: d.Type, Limit: 1})
-			return total, err
-		},
-	} {
-		if n, err := do(); n != want || err != nil {
-			t.Errorf("%d deliveries, %v; want %d", n, err, want)
-		}
+	n, err := h.RetryDeliveries(ctx, account, w.ID, delivery.RetryQuery{Status: delivery.Failed})
+	if n != 1 || err != nil {
+		t.Errorf("%d are tried again, %v; want 1", n, err)
+	}
+	_, total, err := h.Deliveries(ctx, account, w.ID, delivery.Query{Type: d.Type, Limit: 1})
+	if total != 2 || err != nil {
+		t.Errorf("%d deliveries, %v; want 2", total, err)
 	}
 	if n, err := h.CancelDeliveries(ctx, account, w.ID); n != 2 || err != nil {
 		t.Errorf("%d were cancelled, %v; want 2", n, err)
 	}
-	if list, total, err := h.Deliveries(ctx, account, w.ID, delivery.Query{Status: delivery.Failed, Limit: 9}); len(list) != 2 || total != 2 || err != nil {
-		t.Errorf("%d of %d failed, %v", len(list), total, err)
+	failed, total, err := h.Deliveries(ctx, account, w.ID, delivery.Query{Status: delivery.Failed, Limit: 9})
+	if len(failed) != 2 || total != 2 || err != nil {
+		t.Errorf("%d of %d failed, %v", len(failed), total, err)
 	}
 	mails, _, err := h.DueMails(ctx, p, b.store.Now().Add(time.Second), 9)
 	if len(mails) != 1 || err != nil {

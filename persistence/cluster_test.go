@@ -8,12 +8,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
-	"github.com/redis/go-redis/v9"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/persistence/eventlog"
 	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
+	"github.com/agentsignal/agentsignal/persistence/storetest"
 )
 
 // clusterBench is a store with a log on a Redis Cluster.
@@ -26,22 +26,15 @@ type clusterBench struct {
 // newClusterBench starts a cluster of three masters.
 func newClusterBench(t *testing.T) *clusterBench {
 	t.Helper()
-	b := &clusterBench{cluster: redistest.NewCluster(t, 3)}
-	var err error
-	if b.store, err = Open(Options{URL: b.cluster.URL(), Metrics: redisclient.NewMetrics(prometheus.NewRegistry())}); err != nil {
-		t.Fatal(err)
-	}
-	b.log = NewLog(b.store, eventlog.LogOptions{AppendTimeout: 10 * time.Second})
-	t.Cleanup(func() {
-		b.log.Close(context.Background())
-		b.store.Close()
-	})
-	return b
+	cluster := redistest.NewCluster(t, 3)
+	metrics := redisclient.NewMetrics(prometheus.NewRegistry())
+	s := openStore(t, Options{URL: cluster.URL(), Metrics: metrics})
+	return &clusterBench{cluster, s, openLog(t, s, eventlog.LogOptions{AppendTimeout: 10 * time.Second})}
 }
 
-// Whatever one command or script touches must lie in one slot: a single server does
-// not notice, so every kind of record is tried here once. What the records promise is
-// tested on a single server.
+// All keys of a command or script must lie in one slot. A single server does not check that,
+// so this test uses every kind of record once. What the records promise is tested on a
+// single server.
 func TestOnCluster(t *testing.T) {
 	t.Parallel()
 	b := newClusterBench(t)
@@ -52,10 +45,10 @@ func TestOnCluster(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, test := range map[string]func(*testing.T){
-		"log": b.testLog, "leases": b.testLeases, "nodes": b.testNodes, "due runs": b.testDueRuns, "erasing": b.testErasing,
-		"trimming": b.testTrimming, "jobs": b.testJobs, "replies": b.testReplies, "market": b.testMarket, "accounts": b.testAccounts,
-		"keys": b.testKeys, "sessions": b.testSessions, "limits": b.testLimits, "gauges": b.testGauges,
-		"webhooks": b.testWebhooks,
+		"log": b.testLog, "leases": b.testLeases, "nodes": b.testNodes, "due runs": b.testDueRuns,
+		"erasing": b.testErasing, "trimming": b.testTrimming, "jobs": b.testJobs, "replies": b.testReplies,
+		"market": b.testMarket, "accounts": b.testAccounts, "keys": b.testKeys, "sessions": b.testSessions,
+		"limits": b.testLimits, "gauges": b.testGauges, "webhooks": b.testWebhooks,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -64,54 +57,9 @@ func TestOnCluster(t *testing.T) {
 	}
 }
 
-// A cluster is ready when all its masters take writes, whichever does not.
-func TestClusterIsReadyWithAllMasters(t *testing.T) {
-	t.Parallel()
-	cluster := redistest.NewCluster(t, 3)
-	s := openStore(t, Options{URL: cluster.URL()})
-	limit := func(node *redis.Client, bytes, want string) {
-		t.Helper()
-		if err := node.ConfigSet(t.Context(), "maxmemory", bytes).Err(); err != nil {
-			t.Fatal(err)
-		}
-		eventually(t, func() bool {
-			err := s.Ready(t.Context())
-			reason, _ := redisclient.Refusal(err)
-			return (err == nil) == (want == "") && reason == want
-		})
-	}
-	for _, node := range cluster.Nodes() {
-		limit(node, "1", "redis is full")
-		limit(node, "0", "")
-	}
-}
-
-// A command whose reply was lost may have been carried out: who asked decides whether
-// to ask again.
-func TestALostReplyIsNotAskedForAgainOnACluster(t *testing.T) {
-	t.Parallel()
-	cluster := redistest.NewCluster(t, 1)
-	s, err := Open(Options{URL: cluster.URL()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	if err := s.RDB.Set(t.Context(), "counter", 0, 0).Err(); err != nil {
-		t.Fatal(err)
-	}
-	// The server is silent for longer than a reply is waited for, and then answers.
-	if err := cluster.Nodes()[0].Do(t.Context(), "CLIENT", "PAUSE", (redisclient.DefaultTimeout * 5 / 4).Milliseconds()).Err(); err != nil {
-		t.Fatal(err)
-	}
-	if n, err := s.RDB.Incr(t.Context(), "counter").Result(); err == nil {
-		t.Fatalf("it was asked for again: %d", n)
-	}
-	eventually(t, func() bool { return s.RDB.Incr(t.Context(), "counter").Err() == nil })
-}
-
 // testLog covers the log, the tail and the reading of both logs.
 func (b *clusterBench) testLog(t *testing.T) {
-	tail := NewTail(b.store, eventlog.TailOptions{})
+	tail := eventlog.NewTail(b.store.Store, eventlog.TailOptions{})
 	seen := make(chan signal.Event, 100_000)
 	tail.Subscribe(func(_ int, events []signal.Event) {
 		for _, e := range events {
@@ -122,13 +70,13 @@ func (b *clusterBench) testLog(t *testing.T) {
 	ended := make(chan error)
 	go func() { ended <- tail.Run(ctx) }()
 	defer func() { cancel(); <-ended }()
-	eventually(t, tail.Attached)
+	redistest.Eventually(t, tail.Attached)
 
 	check := func(p int) {
 		t.Helper()
-		account := accountIn(b.store, p)
-		sig := logSignal(account)
-		at, err := b.log.Append(t.Context(), created(sig))
+		account := storetest.AccountIn(b.store, p)
+		sig := storetest.Signal(account)
+		at, err := b.log.Append(t.Context(), storetest.Created(sig))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -138,12 +86,13 @@ func (b *clusterBench) testLog(t *testing.T) {
 		if err := tail.Wait(t.Context(), p, at.Plus(1)); err != nil {
 			t.Error(err)
 		}
-		for told := 0; told < 2; {
+		for seenOwn := 0; seenOwn < 2; {
 			if e := <-seen; e.Account == account {
-				told++
+				seenOwn++
 			}
 		}
-		if events, err := b.store.ReadLog(t.Context(), p, at, 1); err != nil || len(events) != 1 || events[0].Account != account {
+		events, err := b.store.ReadLog(t.Context(), p, at, 1)
+		if err != nil || len(events) != 1 || events[0].Account != account {
 			t.Errorf("events of partition %d: %v, %v", p, events, err)
 		}
 		if retained, _, err := b.store.Retains(t.Context(), p, at); !retained || err != nil {
@@ -153,9 +102,9 @@ func (b *clusterBench) testLog(t *testing.T) {
 			t.Errorf("signal of partition %d: %v", p, err)
 		}
 		passed := map[signal.SignalID]bool{}
-		b.store.ScanSignals(t.Context(), p, func(e signal.LogEntry) error { passed[e.ID] = true; return nil })
-		if !passed[sig.ID] {
-			t.Errorf("pass over partition %d: %v", p, passed)
+		err = b.store.ScanSignals(t.Context(), p, func(e signal.LogEntry) error { passed[e.ID] = true; return nil })
+		if !passed[sig.ID] || err != nil {
+			t.Errorf("pass over partition %d: %v, %v", p, passed, err)
 		}
 		open := 0
 		err = b.store.OpenSignals(t.Context(), p, func(signal.Signal, signal.Position) error { open++; return nil })
@@ -172,8 +121,8 @@ func (b *clusterBench) testLog(t *testing.T) {
 
 func (b *clusterBench) testLeases(t *testing.T) {
 	s, ctx := b.store, t.Context()
-	for p := 8; p < s.Partitions(); p++ { // of the others erasing and trimming need the epochs
-		epoch := take(t, s, p, "a", time.Minute)
+	for p := 8; p < s.Partitions(); p++ { // erasing and trimming take the leases of other partitions
+		epoch := take(t, s, p)
 		if err := s.RenewLease(ctx, p, "a", epoch, time.Minute); err != nil {
 			t.Errorf("renew: %v", err)
 		}
@@ -190,16 +139,17 @@ func (b *clusterBench) testLeases(t *testing.T) {
 		if err := s.ReleaseLease(ctx, p, "a", epoch); err != nil {
 			t.Errorf("release: %v", err)
 		}
-		take(t, s, p, "b", time.Minute)
+		storetest.Take(t, s, p, "b", time.Minute)
 		if node, newer, err := s.Owner(ctx, p); node != "b" || newer <= epoch || err != nil {
 			t.Errorf("owner is %s with epoch %d, %v", node, newer, err)
 		}
-		wantKind(t, "a position of the former owner", s.StoreEnginePosition(ctx, p, epoch, at), signal.KindConflict)
-		// The epoch fences what is appended, too.
-		fenced := noted(accountIn(s, p), "late")
+		err := s.StoreEnginePosition(ctx, p, epoch, at)
+		storetest.WantKind(t, "a position of the former owner", err, signal.KindConflict)
+		// The epoch also fences appends.
+		fenced := storetest.Noted(storetest.AccountIn(s, p), "late")
 		fenced.Epoch = epoch
-		_, err := b.log.Append(ctx, fenced)
-		wantKind(t, "an append of the former owner", err, signal.KindConflict)
+		_, err = b.log.Append(ctx, fenced)
+		storetest.WantKind(t, "an append of the former owner", err, signal.KindConflict)
 	}
 }
 
@@ -225,15 +175,17 @@ func (b *clusterBench) testNodes(t *testing.T) {
 }
 
 func (b *clusterBench) testDueRuns(t *testing.T) {
-	account := accountIn(b.store, 5)
+	account := storetest.AccountIn(b.store, 5)
 	due := &signal.RunDue{Run: signal.NewRunID(), Agent: "trading", At: time.Now().Add(-time.Second)}
 	events := func(kind signal.EventType) []signal.Event {
 		return []signal.Event{{Type: kind, Run: due.Run, Agent: due.Agent}}
 	}
-	if _, err := b.log.Append(t.Context(), signal.Change{Account: account, Due: due, Events: events(signal.AgentStarted)}); err != nil {
+	start := signal.Change{Account: account, Due: due, Events: events(signal.AgentStarted)}
+	if _, err := b.log.Append(t.Context(), start); err != nil {
 		t.Fatal(err)
 	}
-	if runs, err := b.store.OverdueRuns(t.Context(), 5, time.Now(), 10); err != nil || len(runs) != 1 || runs[0].Run != due.Run {
+	runs, err := b.store.OverdueRuns(t.Context(), 5, time.Now(), 10)
+	if err != nil || len(runs) != 1 || runs[0].Run != due.Run {
 		t.Errorf("overdue: %v, %v", runs, err)
 	}
 	end := signal.Change{Account: account, Ended: due.Run, Events: events(signal.AgentCompleted)}
@@ -247,44 +199,45 @@ func (b *clusterBench) testDueRuns(t *testing.T) {
 
 func (b *clusterBench) testErasing(t *testing.T) {
 	s, ctx := b.store, t.Context()
-	gone, stays := accountIn(s, 1), accountIn(s, 1)
+	deleted, other := storetest.AccountIn(s, 1), storetest.AccountIn(s, 1)
+	epoch := take(t, s, 1)
 	for i := range 3 {
-		fillAccount(t, s, b.log, gone, i)
-		fillAccount(t, s, b.log, stays, i)
+		fillAccount(t, s, b.log, epoch, deleted, i)
+		fillAccount(t, s, b.log, epoch, other, i)
 	}
-	before := eraseState(t, s, stays)
-	epoch := take(t, s, 1, "a", time.Minute)
-	if err := s.BeginErase(ctx, 1, epoch, gone, s.Now().Add(-2*eraseGrace)); err != nil {
+	before := eraseState(t, s, other)
+	if err := s.BeginErase(ctx, 1, epoch, deleted, s.Now().Add(-2*eraseGrace)); err != nil {
 		t.Fatal(err)
 	}
 	if wait := eraseAll(t, s, epoch); wait >= 0 {
 		t.Errorf("there is more to do in %v", wait)
 	}
-	for kind, n := range eraseState(t, s, gone) {
+	for kind, n := range eraseState(t, s, deleted) {
 		if n != 0 {
 			t.Errorf("%d %s are left of the deleted account", n, kind)
 		}
 	}
-	if d := cmp.Diff(before, eraseState(t, s, stays)); d != "" {
+	if d := cmp.Diff(before, eraseState(t, s, other)); d != "" {
 		t.Errorf("records of the other account (-want +got):\n%s", d)
 	}
 }
 
 func (b *clusterBench) testTrimming(t *testing.T) {
 	s, ctx := b.store, t.Context()
-	epoch := take(t, s, 2, "a", time.Minute)
-	at, err := b.log.Append(ctx, created(logSignal(accountIn(s, 2))))
+	epoch := take(t, s, 2)
+	at, err := b.log.Append(ctx, storetest.Created(storetest.Signal(storetest.AccountIn(s, 2))))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := s.StoreEnginePosition(ctx, 2, epoch, at); err != nil {
 		t.Fatal(err)
 	}
-	trimmer := NewTrimmer(s, eventlog.TrimOptions{Keep: time.Nanosecond, MaxEntries: 1, Retention: time.Nanosecond})
+	trimAll := eventlog.TrimOptions{Keep: time.Nanosecond, MaxEntries: 1, Retention: time.Nanosecond}
+	trimmer := eventlog.NewTrimmer(s.Store, trimAll)
 	if err := trimmer.TrimEvents(ctx, 2, epoch); err != nil {
 		t.Errorf("trim events: %v", err)
 	}
-	wantKind(t, "trimming by a former owner", trimmer.TrimEvents(ctx, 2, epoch-1), signal.KindConflict)
+	storetest.WantKind(t, "trimming by a former owner", trimmer.TrimEvents(ctx, 2, epoch-1), signal.KindConflict)
 	if err := trimmer.TrimSignals(ctx, 2, epoch); err != nil {
 		t.Errorf("trim signals: %v", err)
 	}
@@ -307,7 +260,8 @@ func (b *clusterBench) testLimits(t *testing.T) {
 }
 
 func (b *clusterBench) testGauges(t *testing.T) {
-	if _, err := b.log.Append(t.Context(), created(logSignal(accountIn(b.store, 6)))); err != nil {
+	change := storetest.Created(storetest.Signal(storetest.AccountIn(b.store, 6)))
+	if _, err := b.log.Append(t.Context(), change); err != nil {
 		t.Fatal(err)
 	}
 	if err := b.store.UpdateGauges(t.Context()); err != nil {

@@ -13,46 +13,53 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/credential"
+	"github.com/agentsignal/agentsignal/persistence/deliveries"
 	"github.com/agentsignal/agentsignal/persistence/eventlog"
 	"github.com/agentsignal/agentsignal/persistence/jobs"
 	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
+	"github.com/agentsignal/agentsignal/persistence/storetest"
 )
 
 // acknowledged is a change whose answer a caller gets.
 type acknowledged struct {
 	name string
 	do   func(s *Store, l *eventlog.Log) error // on a store that waits for replicas
-	held func(s *Store) error                  // nil where what was acknowledged is true
-	ends bool                                  // a credential: it must hold here at once, whatever the replicas have
+	held func(s *Store) error                  // returns nil if the acknowledged change is there
+	ends bool                                  // a credential that the master refuses at once
 }
 
-// changesToAcknowledge prepares what is to be changed on a store that waits for no replica.
+// changesToAcknowledge prepares the records to change on a store that waits for no replica.
 func changesToAcknowledge(t *testing.T, plain *Store) []acknowledged {
 	t.Helper()
-	ctx, now := t.Context(), nowMS()
-	a := func(name string) credential.Account { return addAccount(t, plain, name+string(signal.NewAccountID())) }
-	gone := func(err error) error { // nil where what err is of is not found
+	ctx, now := t.Context(), storetest.Now()
+	account := func(name string) credential.Account {
+		return storetest.AddAccount(t, plain, name+string(signal.NewAccountID()))
+	}
+	addSession := func(a credential.Account) credential.Session { return storetest.AddSession(t, plain, a.ID) }
+	notFound := func(err error) error { // nil if err is of KindNotFound
 		if signal.KindOf(err) == signal.KindNotFound {
 			return nil
 		}
-		return fmt.Errorf("it is still there: %v", err)
+		return fmt.Errorf("got %w, want not found", err)
 	}
-	created, changed, deleted, keeper, user := a("created"), a("changed"), a("deleted"), a("keeper"), a("user")
+	created, changed, deleted := account("created"), account("changed"), account("deleted")
+	keeper, user := account("keeper"), account("user")
 	created.ID, created.Email = signal.NewAccountID(), "new"+created.Email
-	old, digest := addKey(t, plain, keeper.ID, "old")
-	added := credential.APIKey{ID: signal.NewKeyID(), Account: keeper.ID, Name: "added", Prefix: "ask_efgh", CreatedAt: now}
+	old, digest := storetest.AddKey(t, plain, keeper.ID, "old")
+	added := old
+	added.ID, added.Name = signal.NewKeyID(), "added"
 	addedDigest := credential.DigestOf("added" + string(added.ID))
-	one, rotated, reused := addSession(t, plain, user.ID), addSession(t, plain, user.ID), addSession(t, plain, user.ID)
-	all, ofPassword := addSession(t, plain, keeper.ID), addSession(t, plain, changed.ID)
+	one, rotated, reused := addSession(user), addSession(user), addSession(user)
+	all, ofPassword := addSession(keeper), addSession(changed)
 	begun := one
 	begun.ID, begun.Locator = signal.NewSessionID(), credential.DigestOf("begun"+string(one.ID))
 	next := rotated
 	next.Refresh = credential.DigestOf("next" + string(rotated.ID))
 	stolen := reused
 	stolen.Refresh = credential.DigestOf("stolen")
-	job := newTestJob(user.ID, now)
-	event := noted(user.ID, "event")
+	job := storetest.Job(user.ID, now)
+	event := storetest.Noted(user.ID, "event")
 	reply := func(key string) *signal.Reply {
 		k := signal.ReplyKey{Method: "POST", Path: "/v1/webhooks", Key: key}
 		return &signal.Reply{ReplyKey: k, Status: 200, Body: []byte("{}")}
@@ -69,20 +76,16 @@ func changesToAcknowledge(t *testing.T, plain *Store) []acknowledged {
 		return err
 	}
 	session := func(id signal.SessionID) func(s *Store) error {
-		return func(s *Store) error {
-			_, err := s.SessionByID(ctx, id)
-			return err
-		}
+		return func(s *Store) error { return errOf(s.SessionByID(ctx, id)) }
 	}
 	ended := func(id signal.SessionID) func(s *Store) error {
-		return func(s *Store) error { return gone(session(id)(s)) }
+		return func(s *Store) error { return notFound(session(id)(s)) }
 	}
-	only := func(_ []signal.Event, err error) error { return err }
 	return []acknowledged{
 		{"create account", func(s *Store, _ *eventlog.Log) error { return s.CreateAccount(ctx, created, "hash") },
-			func(s *Store) error { _, _, err := s.AccountByID(ctx, created.ID); return err }, false},
+			func(s *Store) error { return errOf2(s.AccountByID(ctx, created.ID)) }, false},
 		{"set password", func(s *Store, _ *eventlog.Log) error {
-			return only(s.SetPassword(ctx, changed.ID, "other", 1, "", now))
+			return errOf(s.SetPassword(ctx, changed.ID, "other", 1, "", now))
 		},
 			func(s *Store) error {
 				if _, p, err := s.AccountByID(ctx, changed.ID); err != nil || p.Hash != "other" {
@@ -90,24 +93,23 @@ func changesToAcknowledge(t *testing.T, plain *Store) []acknowledged {
 				}
 				return ended(ofPassword.ID)(s)
 			}, true},
-		{"delete account", func(s *Store, _ *eventlog.Log) error { return only(s.DeleteAccount(ctx, deleted.ID, now)) },
-			func(s *Store) error { _, _, err := s.AccountByID(ctx, deleted.ID); return gone(err) }, true},
+		{"delete account", func(s *Store, _ *eventlog.Log) error {
+			return errOf(s.DeleteAccount(ctx, deleted.ID, now))
+		},
+			func(s *Store) error { return notFound(errOf2(s.AccountByID(ctx, deleted.ID))) }, true},
 		{"delete account again", func(s *Store, _ *eventlog.Log) error {
-			_, err := s.DeleteAccount(ctx, "acc_unknown", now)
-			if signal.KindOf(err) == signal.KindNotFound {
-				return nil
-			}
-			return err
+			return notFound(errOf(s.DeleteAccount(ctx, "acc_unknown", now)))
 		}, nil, false},
 		{"create key", func(s *Store, _ *eventlog.Log) error { return s.CreateKey(ctx, added, addedDigest, 100) },
-			func(s *Store) error { _, err := s.KeyByDigest(ctx, addedDigest); return err }, false},
-		{"revoke key", func(s *Store, _ *eventlog.Log) error { return only(s.RevokeKey(ctx, keeper.ID, old.ID, now)) },
-			func(s *Store) error { _, err := s.KeyByDigest(ctx, digest); return gone(err) }, true},
+			func(s *Store) error { return errOf(s.KeyByDigest(ctx, addedDigest)) }, false},
+		{"revoke key", func(s *Store, _ *eventlog.Log) error { return errOf(s.RevokeKey(ctx, keeper.ID, old.ID, now)) },
+			func(s *Store) error { return notFound(errOf(s.KeyByDigest(ctx, digest))) }, true},
 		{"begin session", func(s *Store, _ *eventlog.Log) error {
-			_, _, err := s.CreateSession(ctx, begun, 1, credential.DigestOf("nobody"), 100, now)
-			return err
+			return errOf2(s.CreateSession(ctx, begun, 1, credential.DigestOf("nobody"), 100, now))
 		}, session(begun.ID), false},
-		{"rotate session", func(s *Store, _ *eventlog.Log) error { return only(s.RotateSession(ctx, next, rotated.Refresh, now)) },
+		{"rotate session", func(s *Store, _ *eventlog.Log) error {
+			return errOf(s.RotateSession(ctx, next, rotated.Refresh, now))
+		},
 			func(s *Store) error {
 				n, err := s.SessionByID(ctx, next.ID)
 				if err == nil && n.Refresh != next.Refresh {
@@ -116,24 +118,23 @@ func changesToAcknowledge(t *testing.T, plain *Store) []acknowledged {
 				return err
 			}, false},
 		{"reuse token", func(s *Store, _ *eventlog.Log) error {
-			return only(s.RotateSession(ctx, stolen, credential.DigestOf("used"), now))
+			return errOf(s.RotateSession(ctx, stolen, credential.DigestOf("used"), now))
 		}, ended(reused.ID), true},
-		{"end session", func(s *Store, _ *eventlog.Log) error { return only(s.EndSession(ctx, user.ID, one.ID, now)) },
+		{"end session", func(s *Store, _ *eventlog.Log) error { return errOf(s.EndSession(ctx, user.ID, one.ID, now)) },
 			ended(one.ID), true},
-		{"end sessions", func(s *Store, _ *eventlog.Log) error { return only(s.EndSessions(ctx, keeper.ID, now)) },
+		{"end sessions", func(s *Store, _ *eventlog.Log) error { return errOf(s.EndSessions(ctx, keeper.ID, now)) },
 			ended(all.ID), true},
 		{"enqueue job", func(s *Store, _ *eventlog.Log) error {
-			return NewJobs(s, "node", jobs.Options{}).Enqueue(ctx, job, 10, nil)
+			return jobs.New(s.Client, "node", jobs.Options{}).Enqueue(ctx, job, 10, nil)
 		},
 			func(s *Store) error {
-				_, err := NewJobs(s, "node", jobs.Options{}).Job(ctx, user.ID, job.ID)
-				return err
+				return errOf(jobs.New(s.Client, "node", jobs.Options{}).Job(ctx, user.ID, job.ID))
 			}, false},
 		{"keep reply", func(s *Store, _ *eventlog.Log) error { return s.SaveReply(ctx, user.ID, saved) },
 			func(s *Store) error { return isKept(s, saved.ReplyKey) }, false},
 		{"replay reply", func(s *Store, _ *eventlog.Log) error { return isKept(s, kept.ReplyKey) },
 			func(s *Store) error { return isKept(s, kept.ReplyKey) }, false},
-		{"append", func(_ *Store, l *eventlog.Log) error { _, err := l.Append(ctx, event); return err },
+		{"append", func(_ *Store, l *eventlog.Log) error { return errOf(l.Append(ctx, event)) },
 			func(s *Store) error {
 				if last, err := s.LastEvent(ctx, s.Partition(user.ID)); err != nil || last.IsZero() {
 					return fmt.Errorf("last event %v, %v", last, err)
@@ -141,25 +142,25 @@ func changesToAcknowledge(t *testing.T, plain *Store) []acknowledged {
 				return nil
 			}, false},
 		{"refuse", func(_ *Store, l *eventlog.Log) error {
-			_, err := l.Append(ctx, signal.Change{Account: user.ID, Signal: logSignal(user.ID),
-				Events: []signal.Event{{Type: signal.SignalClosed}}})
+			c := storetest.Created(storetest.Signal(user.ID))
+			c.Events[0].Type = signal.SignalClosed
+			_, err := l.Append(ctx, c)
 			if signal.KindOf(err) == signal.KindConflict {
 				return nil
 			}
 			return fmt.Errorf("it is not refused: %w", err)
 		}, nil, false},
 		{"remove webhook again", func(s *Store, l *eventlog.Log) error {
-			err := NewWebhooks(s, l).RemoveWebhook(ctx, user.ID, signal.NewWebhookID())
-			if signal.KindOf(err) == signal.KindNotFound {
-				return nil
-			}
-			return err
+			return notFound(deliveries.New(s.Store, l).RemoveWebhook(ctx, user.ID, signal.NewWebhookID()))
 		}, nil, false},
 	}
 }
 
-// eachChange makes all changes at once on a store that waits for so many replicas.
-func eachChange(t *testing.T, master *redistest.Server, replicas int, timeout time.Duration, check func(c acknowledged, s *Store, err error)) {
+// eachChange makes all changes at once on a store that waits for the given number of replicas.
+func eachChange(
+	t *testing.T, master *redistest.Server, replicas int, timeout time.Duration,
+	check func(c acknowledged, s *Store, err error),
+) {
 	t.Helper()
 	plain := openStore(t, Options{URL: master.URL(), Partitions: 4})
 	s := openStore(t, Options{URL: master.URL(), Partitions: 4, WaitReplicas: replicas, Timeout: timeout})
@@ -180,8 +181,8 @@ func TestNothingIsAcknowledgedThatReplicasLack(t *testing.T) {
 		stalled           bool // one of those that are present
 		want              bool
 	}{
-		{"nobody waits", 0, 0, false, true},
-		{"there is none", 1, 0, false, false},
+		{"no wait", 0, 0, false, true},
+		{"no replica", 1, 0, false, false},
 		{"it is there", 1, 1, false, true},
 		{"it stalls", 1, 1, true, false},
 		{"one of two is there", 2, 1, false, false},
@@ -202,7 +203,7 @@ func TestNothingIsAcknowledgedThatReplicasLack(t *testing.T) {
 				replicas[0].InStep(master)
 				replicas[0].Pause()
 			}
-			timeout := time.Duration(0) // the default, where it runs out
+			timeout := time.Duration(0) // the default, which expires
 			if c.want {
 				timeout = 20 * time.Second
 			}
@@ -226,8 +227,8 @@ func TestNothingIsAcknowledgedThatReplicasLack(t *testing.T) {
 	}
 }
 
-// TestWhatIsAcknowledgedSurvivesItsMaster: the replica stalls again and again, so that it
-// lags behind what is not waited for.
+// TestWhatIsAcknowledgedSurvivesItsMaster: the replica stalls repeatedly, so it lacks changes
+// that were not waited for.
 func TestWhatIsAcknowledgedSurvivesItsMaster(t *testing.T) {
 	t.Parallel()
 	master, replica := redistest.New(t), redistest.New(t)
@@ -248,8 +249,8 @@ func TestWhatIsAcknowledgedSurvivesItsMaster(t *testing.T) {
 			replica.Pause()
 			time.Sleep(100 * time.Millisecond)
 			replica.Continue()
-			// Until it has caught up, however long that takes on a busy machine. It fails when
-			// the master is killed, which the changes notice, too.
+			// Until it has caught up, however long that takes on a busy machine. This fails
+			// once the master is killed, and so do the changes.
 			_, _ = plain.Pipelined(t.Context(), func(p redis.Pipeliner) error {
 				p.Incr(t.Context(), "stalls")
 				p.Do(t.Context(), redisclient.WaitFor(1, time.Second)...)
@@ -279,183 +280,19 @@ func TestWhatIsAcknowledgedSurvivesItsMaster(t *testing.T) {
 	}
 }
 
-// TestARefreshThatNoReplicaHasIsTakenBack: the client uses its token again, which must not
-// pass for a stolen one.
-func TestARefreshThatNoReplicaHasIsTakenBack(t *testing.T) {
-	t.Parallel()
-	master := redistest.New(t)
-	plain := openStore(t, Options{URL: master.URL()})
-	s := openStore(t, Options{URL: master.URL(), WaitReplicas: 1})
-	n := addSession(t, plain, addAccount(t, plain, "a@example.com").ID)
-	next := n
-	next.Refresh = credential.DigestOf("next")
-	if _, err := s.RotateSession(t.Context(), next, n.Refresh, nowMS()); signal.KindOf(err) != signal.KindUnavailable {
-		t.Fatalf("without a replica: %v", err)
-	}
-	next.Refresh = credential.DigestOf("next but one")
-	if ended, err := plain.RotateSession(t.Context(), next, n.Refresh, nowMS()); len(ended) > 0 || err != nil {
-		t.Errorf("the same token again: %v, %v", ended, err)
-	}
-}
-
-// TestARepeatedRequestWaitsForReplicas: its answer was stored by an append that was not
-// acknowledged.
-func TestARepeatedRequestWaitsForReplicas(t *testing.T) {
-	t.Parallel()
-	master, replica := redistest.New(t), redistest.New(t)
-	s := openStore(t, Options{URL: master.URL(), WaitReplicas: 1})
-	l := openLog(t, s, eventlog.LogOptions{})
-	account := signal.NewAccountID()
-	c := noted(account, "done")
-	key := signal.ReplyKey{Method: "POST", Path: "/v1/agents/trading/run", Key: "k"}
-	c.Reply = &signal.Reply{ReplyKey: key, Status: 200, Body: []byte("{}")}
-	if _, err := s.Claim(t.Context(), account, c.Reply.ReplyKey); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := l.Append(t.Context(), c); signal.KindOf(err) != signal.KindUnavailable {
-		t.Fatalf("append: %v", err)
-	}
-	if r, err := s.Claim(t.Context(), account, c.Reply.ReplyKey); signal.KindOf(err) != signal.KindUnavailable {
-		t.Errorf("the request again: %+v, %v", r, err)
-	}
-	replica.Follow(master)
-	if r, err := s.Claim(t.Context(), account, c.Reply.ReplyKey); err != nil || r == nil {
-		t.Errorf("with the replica: %+v, %v", r, err)
-	}
-	// From Redis 7.2 on WAIT goes by the last write of its connection, so there must be one.
-	if ttl := s.RDB.TTL(t.Context(), redisclient.ConfirmKey(s.Partition(account))).Val(); ttl <= 0 {
-		t.Errorf("nothing was written before the wait: TTL %s", ttl)
-	}
-}
-
-// TestARepeatedBatchWaitsForReplicas: the answer of the first try is lost while the replica
-// stalls. WAIT goes by what its own connection has written, so the second try, on another
-// one, must be a write although it changes nothing.
-func TestARepeatedBatchWaitsForReplicas(t *testing.T) {
-	t.Parallel()
-	master, replica := redistest.New(t), redistest.New(t)
-	replica.Follow(master)
-	b := newLogBench(t, master, eventlog.LogOptions{WaitReplicas: 1, AppendTimeout: 3 * time.Second})
-	account := accountIn(b.store, 0)
-	b.append(noted(account, "before"))
-	replica.InStep(master)
-	replica.Pause()
-	defer replica.Continue()
-	answer := make(chan error, 1)
-	go func() {
-		_, err := b.log.Append(t.Context(), noted(account, "lost answer"))
-		answer <- err
-	}()
-	for range 5 {
-		eventually(t, func() bool { return blocked(b.rdb, t) || len(answer) > 0 })
-		b.rdb.Do(t.Context(), "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
-	}
-	if err := <-answer; signal.KindOf(err) != signal.KindUnavailable {
-		t.Errorf("while the replica stalls: %v", err)
-	}
-	if n := b.rdb.XLen(t.Context(), redisclient.EventsKey(0)).Val(); n != 2 {
-		t.Errorf("%d events, want 2", n)
-	}
-}
-
-// TestARepeatedBatchIsAWrite, whatever WAIT goes by.
-func TestARepeatedBatchIsAWrite(t *testing.T) {
-	t.Parallel()
-	b := newLogBench(t, redistest.New(t), eventlog.LogOptions{})
-	key := redisclient.BatchKey(0, "test")
-	o := eventlog.NewOperation()
-	o.Step(eventlog.CmdSet, o.Key(redisclient.JobKey(0, "job_1")), "x")
-	carryOutTogether(t, b.rdb, 0, o)
-	b.rdb.Expire(t.Context(), key, time.Minute)
-	again := eventlog.NewOperation()
-	again.Step(eventlog.CmdSet, again.Key(redisclient.JobKey(0, "job_1")), "y")
-	carryOutTogether(t, b.rdb, 0, again) // the same number
-	if ttl := b.rdb.TTL(t.Context(), key).Val(); ttl != 10*time.Minute {
-		t.Errorf("the batch is remembered for %s after its repetition, want 10 min", ttl)
-	}
-	if v := b.rdb.Get(t.Context(), redisclient.JobKey(0, "job_1")).Val(); v != "x" {
-		t.Errorf("the repetition has stored %q", v)
-	}
-}
-
-// blocked reports whether a client waits for replicas.
-func blocked(c *redis.Client, t *testing.T) bool {
-	for _, client := range strings.Split(c.ClientList(t.Context()).Val(), "\n") {
-		if strings.Contains(client, "cmd=wait") && strings.Contains(client, "flags=b") {
-			return true
-		}
-	}
-	return false
-}
-
-// TestEndedSessionsLeaveNoLocators: nothing else would remove them for 90 days.
-func TestEndedSessionsLeaveNoLocators(t *testing.T) {
-	t.Parallel()
-	for name, end := range map[string]func(s *Store, n credential.Session) error{
-		"password": func(s *Store, n credential.Session) error {
-			_, err := s.SetPassword(t.Context(), n.Account, "other", 1, "", nowMS())
-			return err
-		},
-		"logout": func(s *Store, n credential.Session) error {
-			_, err := s.EndSession(t.Context(), n.Account, n.ID, nowMS())
-			return err
-		},
-		"logout everywhere": func(s *Store, n credential.Session) error {
-			_, err := s.EndSessions(t.Context(), n.Account, nowMS())
-			return err
-		},
-		"reuse": func(s *Store, n credential.Session) error {
-			_, err := s.RotateSession(t.Context(), n, credential.DigestOf("used"), nowMS())
-			return err
-		},
-		"deletion": func(s *Store, n credential.Session) error {
-			_, err := s.DeleteAccount(t.Context(), n.Account, nowMS())
-			return err
-		},
-		"too many": func(s *Store, n credential.Session) error {
-			newer := n
-			newer.ID, newer.Locator, newer.Refresh = signal.NewSessionID(), credential.DigestOf("other"), credential.DigestOf("others")
-			newer.KeepUntil = newer.KeepUntil.Add(time.Hour)
-			if _, _, err := s.CreateSession(t.Context(), newer, 1, credential.DigestOf("nobody"), 1, nowMS()); err != nil {
-				return err
-			}
-			if _, err := s.SessionByLocator(t.Context(), newer.Locator); err != nil {
-				return err
-			}
-			return s.RDB.Del(t.Context(), redisclient.RefreshKey(newer.Locator.String())).Err()
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s, _ := credentialStore(t)
-			n := addSession(t, s, addAccount(t, s, "a@example.com").ID)
-			next := n
-			next.Refresh = credential.DigestOf("next" + string(n.ID))
-			if _, err := s.RotateSession(t.Context(), next, n.Refresh, nowMS()); err != nil {
-				t.Fatal(err)
-			}
-			next.Refresh = credential.DigestOf("of nobody")
-			if err := end(s, next); err != nil {
-				t.Fatal(err)
-			}
-			if left := s.RDB.Keys(t.Context(), redisclient.RefreshKey("*")).Val(); len(left) != 0 {
-				t.Errorf("%v are left", left)
-			}
-		})
-	}
-}
-
-// A cluster of which no master is known is unavailable to every change, and to what tells
-// of one that was made before.
+// Without a known master every change fails as unavailable, and so does a reply that shows an
+// earlier change.
 func TestAClusterWithoutMasters(t *testing.T) {
 	t.Parallel()
 	plain := openStore(t, Options{URL: redistest.New(t).URL(), Partitions: 2})
-	s := openStore(t, Options{URL: "redis+cluster://127.0.0.1:" + redistest.FreePort(t), Partitions: 2, WaitReplicas: 1})
+	address := "redis+cluster://127.0.0.1:" + redistest.FreePort(t)
+	s := openStore(t, Options{URL: address, Partitions: 2, WaitReplicas: 1})
 	l := openLog(t, s, eventlog.LogOptions{AppendTimeout: 100 * time.Millisecond})
 	for _, c := range changesToAcknowledge(t, plain) {
-		wantKind(t, c.name, c.do(s, l), signal.KindUnavailable)
+		storetest.WantKind(t, c.name, c.do(s, l), signal.KindUnavailable)
 	}
-	wantKind(t, "what is there already", s.Confirmed(t.Context(), redisclient.ConfirmAuthKey(), signal.NotFound("key")), signal.KindUnavailable)
+	err := s.Confirmed(t.Context(), redisclient.ConfirmAuthKey(), signal.NotFound("key"))
+	storetest.WantKind(t, "an earlier change", err, signal.KindUnavailable)
 	if s.Ready(t.Context()) == nil {
 		t.Error("it is ready")
 	}
@@ -478,9 +315,9 @@ func (p *pipelines) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pr
 	}
 }
 
-// TestEachWaitFollowsAWrite: from Redis 7.2 on WAIT goes by the last write of its connection,
-// which the scripts and questions before it need not be. The log's own pipelines, which are
-// all writes, are not looked at.
+// TestEachWaitFollowsAWrite: since Redis 7.2 WAIT waits for the last write of its connection,
+// and the scripts and reads before it may write nothing. The pipelines of the log are all
+// writes and are not checked.
 func TestEachWaitFollowsAWrite(t *testing.T) {
 	t.Parallel()
 	master := redistest.New(t)
@@ -514,7 +351,7 @@ func TestEachWaitFollowsAWrite(t *testing.T) {
 			}
 		}
 	}
-	if logged := 2; waits < len(changes)-logged { // append and refuse are the log's
+	if logged := 2; waits < len(changes)-logged { // the log sends append and refuse
 		t.Errorf("%d times WAIT for %d changes", waits, len(changes))
 	}
 }

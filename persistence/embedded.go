@@ -26,7 +26,7 @@ import (
 	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 )
 
-// Servers that may be started as a child, in the order in which they are looked for.
+// childServers are the servers that may run as a child, the preferred one first.
 var childServers = []string{"redis-server", "valkey-server"}
 
 const (
@@ -34,29 +34,28 @@ const (
 	// append-only file takes some seconds.
 	childStartTimeout = 2 * time.Minute
 	childStopTimeout  = 8 * time.Second
-	// childLockTimeout is how long a child that outlived its service, which was
-	// killed, may take to end.
+	// childLockTimeout bounds the wait for the child of a killed service to end.
 	childLockTimeout = 15 * time.Second
 	childPoll        = 5 * time.Millisecond
 	childSync        = time.Second
-	// A child that dies is started again after minChildRestart, then after twice
-	// that, to at most maxChildRestart.
+	// A child that dies is restarted after minChildRestart; the pause doubles up to
+	// maxChildRestart.
 	minChildRestart = 50 * time.Millisecond
 	maxChildRestart = 5 * time.Second
-	// maxSocketPath is what a unix socket's address holds, less its zero byte.
+	// maxSocketPath is the length of a unix socket's address without its zero byte.
 	maxSocketPath = 107
-	// childMask leaves what a child writes to this user alone.
+	// childMask lets only this user read the files of a child.
 	childMask = "077"
-	// childFiles is the directory with the files of a child, in the data directory,
-	// childLog is what it logs.
+	// childFiles is the directory of a child's files and childLog its log, both in the
+	// data directory.
 	childFiles = "appendonlydir"
 	childLog   = "redis.log"
-	// maxListed is up to how many fields Redis searches a hash from end to end. By its
-	// default of 512, a field of a webhook's records takes 4 to 14 us instead of 1.
+	// maxListed is the number of fields up to which Redis searches a hash from end to end.
+	// With its default of 512, reading one delivery of a webhook takes 4 to 14 us instead of 1.
 	maxListed = "64"
 )
 
-// Embedded is a Redis that this process brought along.
+// Embedded is a Redis that this process has started or shares.
 type Embedded struct {
 	url     string
 	durable bool
@@ -64,8 +63,7 @@ type Embedded struct {
 	pid     func() int
 }
 
-// PID is the process that this one has started for the server, 0 if it runs in none
-// of its own, or was there before.
+// PID returns the process of the server, or 0 if this process has started none for it.
 func (e *Embedded) PID() int {
 	if e.pid == nil {
 		return 0
@@ -73,33 +71,33 @@ func (e *Embedded) PID() int {
 	return e.pid()
 }
 
-// URL is the server's address for Options.
+// URL returns the server's address for Options.
 func (e *Embedded) URL() string { return e.url }
 
-// Durable says that the data survive the end of the process.
+// Durable reports whether the data survive the end of the process.
 func (e *Embedded) Durable() bool { return e.durable }
 
-// Stop ends the server and keeps its data.
+// Stop ends the server, unless it is shared. It keeps the data.
 func (e *Embedded) Stop(ctx context.Context) error { return e.stop(ctx) }
 
-// EmbeddedOptions say how to start a Redis.
+// EmbeddedOptions are the options of StartEmbedded.
 type EmbeddedOptions struct {
 	Dir   string
-	Share bool // use the server of a service that runs
-	// MaxMemory is how many bytes a child may use; 0 means half of what the machine, or
-	// the control group of this process, has.
+	Share bool // use the server of a running service
+	// MaxMemory is how many bytes a child may use; 0 means half of the memory of the machine
+	// or of the control group of this process.
 	MaxMemory int64
 	Log       *slog.Logger
 }
 
-// StartEmbedded starts a Redis with its files in o.Dir: a child process where a
-// server is installed, else one inside this process, whose data end with it. A child
-// writes each change to its append-only file before it answers, so the end of a
-// process loses nothing; the file is synced every second, so a power cut loses at
-// most about that. A child that dies is started again. One whose memory is full refuses
-// writes.
-// If o.Share is set and a service with the same o.Dir runs, its server is used and
-// Stop leaves it alone; otherwise that is an error.
+// StartEmbedded starts a Redis with its files in o.Dir: a child process where a server is
+// installed, otherwise one inside this process, whose data end with it. A child writes each
+// change to its append-only file before it answers, so the end of a process loses nothing.
+// The file is synced every second, so a power cut loses about a second. A child that dies is
+// restarted. A child whose memory is full refuses writes.
+//
+// If o.Share is set and a service with the same o.Dir runs, StartEmbedded uses its server and
+// Stop leaves it running; without o.Share it fails then.
 func StartEmbedded(ctx context.Context, o EmbeddedOptions) (*Embedded, error) {
 	dir, err := filepath.Abs(o.Dir)
 	if err != nil {
@@ -118,29 +116,30 @@ func StartEmbedded(ctx context.Context, o EmbeddedOptions) (*Embedded, error) {
 		}
 	}
 	if o.Share {
-		return nil, errors.New("no redis-server is installed: the service keeps its data inside its own process, where no command reaches them; install redis-server, or set redis.url")
+		return nil, errors.New("no redis-server is installed, so the data are inside the process of the service: " +
+			"install redis-server, or set redis.url")
 	}
 	return startInProcess(o.Log)
 }
 
-// prepareDir makes the data directory, or sees to it that what is in one that is there
-// is for this user alone. A directory in which others may put files is refused: they could
-// replace keys and data. Others may list the names in one that is theirs to read.
+// prepareDir makes the data directory, or closes the files of an existing one to other users.
+// It refuses a directory to which others may write, since they could replace keys and data.
+// Where others may read the directory, they may list its names.
 func prepareDir(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("make data directory: %w: choose another data_dir", err)
 	}
 	info, err := os.Stat(dir)
 	if err != nil {
-		return fmt.Errorf("look at data directory: %w", err)
+		return fmt.Errorf("inspect data directory: %w", err)
 	}
 	if info.Mode().Perm()&0o002 != 0 && info.Mode()&os.ModeSticky == 0 {
-		return fmt.Errorf("every user may write to the data directory %s: chmod 700 it, or choose another data_dir", dir)
+		return fmt.Errorf("every user may write to the data directory %s: chmod 700 it or choose another data_dir", dir)
 	}
 	// Files of a server that was started without childMask.
 	files, err := filepath.Glob(filepath.Join(dir, childFiles, "*"))
 	if err != nil {
-		return fmt.Errorf("look at data directory: %w", err)
+		return fmt.Errorf("inspect data directory: %w", err)
 	}
 	files = append(files, filepath.Join(dir, childFiles), filepath.Join(dir, childLog))
 	for _, f := range files {
@@ -151,7 +150,7 @@ func prepareDir(dir string) error {
 	return nil
 }
 
-// closeToOthers takes all rights on a file, if there is one, from others than its owner.
+// closeToOthers removes all rights on a file from users other than its owner. The file may be missing.
 func closeToOthers(path string) error {
 	info, err := os.Lstat(path)
 	if errors.Is(err, os.ErrNotExist) {
@@ -166,27 +165,29 @@ func closeToOthers(path string) error {
 func startInProcess(log *slog.Logger) (*Embedded, error) {
 	m := miniredis.NewMiniRedis()
 	m.ClockTTL(true)
-	// It listens where every user of the machine may connect.
+	// Every user of the machine may connect to it.
 	password := rand.Text()
 	m.RequireAuth(password)
 	if err := m.StartAddr("127.0.0.1:0"); err != nil {
 		return nil, fmt.Errorf("start in-process redis: %w", err)
 	}
-	log.Warn("no redis-server is installed: data are kept in this process and end with it; install redis-server or valkey-server 7.0 or later, or set redis.url")
-	return &Embedded{url: "redis://:" + password + "@" + m.Addr(), stop: func(context.Context) error { m.Close(); return nil }}, nil
+	log.Warn("no redis-server is installed, so all data end with this process: " +
+		"install redis-server or valkey-server 7.0 or later, or set redis.url")
+	stop := func(context.Context) error { m.Close(); return nil }
+	return &Embedded{url: "redis://:" + password + "@" + m.Addr(), stop: stop}, nil
 }
 
 // child is a redis-server that this process keeps running.
 type child struct {
 	path, dir, socket string
 	lock              *os.File
-	memory            int64 // bytes that it may use
+	maxMemory         int64 // bytes
 	log               *slog.Logger
 
 	mu      sync.Mutex
 	process *os.Process // nil while none runs
 	stopped bool
-	ended   chan struct{} // closed when the last one has ended
+	ended   chan struct{} // closed when the last process has ended
 }
 
 func startChild(ctx context.Context, path string, o EmbeddedOptions) (*Embedded, error) {
@@ -204,11 +205,14 @@ func startChild(ctx context.Context, path string, o EmbeddedOptions) (*Embedded,
 	if err != nil {
 		return nil, err
 	}
-	if _, err := socketPath(dir); err != nil { // whoever had the lock has removed its directory
+	if _, err := socketPath(dir); err != nil { // the former holder of the lock has removed its directory
 		lock.Close()
 		return nil, err
 	}
-	c := &child{path: path, dir: dir, socket: socket, lock: lock, memory: o.MaxMemory, log: log, ended: make(chan struct{})}
+	c := &child{
+		path: path, dir: dir, socket: socket, lock: lock, maxMemory: o.MaxMemory, log: log,
+		ended: make(chan struct{}),
+	}
 	started := make(chan error, 1)
 	go c.keep(started)
 	go c.sync()
@@ -221,7 +225,7 @@ func startChild(ctx context.Context, path string, o EmbeddedOptions) (*Embedded,
 	return &Embedded{url: url, durable: true, stop: c.stop, pid: c.pid}, nil
 }
 
-// pid returns the process, 0 while none runs.
+// pid returns the process, or 0 while none runs.
 func (c *child) pid() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -231,8 +235,8 @@ func (c *child) pid() int {
 	return c.process.Pid
 }
 
-// socketPath returns where the server of dir listens: in dir, or in a private
-// directory for temporary files if the path would be too long for a socket.
+// socketPath returns the socket of the server of dir: in dir, or in a private temporary
+// directory if the path would be too long for a socket.
 func socketPath(dir string) (string, error) {
 	if path := filepath.Join(dir, "redis.sock"); len(path) <= maxSocketPath {
 		return path, nil
@@ -244,24 +248,24 @@ func socketPath(dir string) (string, error) {
 	}
 	info, err := os.Lstat(private)
 	if err != nil {
-		return "", fmt.Errorf("look at the directory for the socket: %w", err)
+		return "", fmt.Errorf("inspect the directory for the socket: %w", err)
 	}
-	if owner, ok := info.Sys().(*syscall.Stat_t); !ok || !info.IsDir() || int(owner.Uid) != os.Getuid() || info.Mode().Perm() != 0o700 {
-		return "", fmt.Errorf("%s must be a directory of this user alone, for a socket; or choose a shorter data_dir", private)
+	owner, ok := info.Sys().(*syscall.Stat_t)
+	if !ok || !info.IsDir() || int(owner.Uid) != os.Getuid() || info.Mode().Perm() != 0o700 {
+		return "", fmt.Errorf("others may access %s, the directory for the socket: choose a shorter data_dir", private)
 	}
 	return filepath.Join(private, "redis.sock"), nil
 }
 
-// removeSocketDir removes the directory that socketPath has made for the socket, if
-// it has.
+// removeSocketDir removes the directory that socketPath may have made for the socket.
 func (c *child) removeSocketDir() {
 	if private := filepath.Dir(c.socket); private != c.dir {
-		os.Remove(private) // fails if something is left in it, which is fine
+		os.Remove(private) // fails if it is not empty, which is fine
 	}
 }
 
-// lockChild locks dir for one server. The child inherits the lock, so it is free
-// only when the process that asked and its child have both ended.
+// lockChild locks dir for one server. The child inherits the lock, so it stays locked until
+// this process and its child have both ended.
 func lockChild(ctx context.Context, dir string) (*os.File, error) {
 	file, err := os.OpenFile(filepath.Join(dir, "redis.lock"), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -275,15 +279,21 @@ func lockChild(ctx context.Context, dir string) (*os.File, error) {
 		}
 		if ctx.Err() != nil || time.Now().After(deadline) {
 			file.Close()
-			return nil, fmt.Errorf("data directory %s is in use by another agentsignal process: stop it, or give this one a data_dir of its own", dir)
+			return nil, dirInUse(dir)
 		}
 		time.Sleep(childPoll)
 	}
 }
 
-// keep starts the server and, until stop, starts it again when it has died. The
-// kernel ends a child when the thread that started it ends, so keep stays on one,
-// and gives it back: it may have started children of others before.
+// dirInUse returns the error for a data directory that another process has locked.
+func dirInUse(dir string) error {
+	return fmt.Errorf("data directory %s is in use by another agentsignal process: "+
+		"stop it, or give this one a data_dir of its own", dir)
+}
+
+// keep starts the server, and restarts it whenever it dies until stop is called. The kernel
+// ends a child together with the thread that started it, so keep stays on its thread. It
+// returns the thread afterwards, which may have started children for others.
 func (c *child) keep(started chan<- error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -327,7 +337,7 @@ func (c *child) serve(started *chan<- error, restarts *backoff.Backoff) (again b
 	return true
 }
 
-// start starts the server, unless the child is stopped: then cmd is nil.
+// start starts the server. cmd is nil if the child is stopped.
 func (c *child) start() (cmd *exec.Cmd, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -342,10 +352,9 @@ func (c *child) start() (cmd *exec.Cmd, err error) {
 	return cmd, nil
 }
 
-// sync has the system write the append-only file to the disk every second, until the
-// server ends for good. With appendfsync everysec Redis would do so itself, but it
-// then answers before it has written while a sync is under way: a process killed in
-// that moment loses up to two seconds.
+// sync writes the append-only file to the disk every second, until the server ends for good.
+// With appendfsync everysec Redis would do so itself, but while a sync is under way it would
+// answer before it has written: if it is killed then, up to two seconds are lost.
 func (c *child) sync() {
 	ticker := time.NewTicker(childSync)
 	defer ticker.Stop()
@@ -359,8 +368,8 @@ func (c *child) sync() {
 	}
 }
 
-// syncFiles syncs what Redis writes now. A rewrite starts a new file; older ones are
-// complete and synced by Redis.
+// syncFiles syncs the file that Redis is writing. A rewrite starts a new file; the older ones
+// are complete, and Redis has synced them.
 func (c *child) syncFiles() {
 	files, err := filepath.Glob(filepath.Join(c.dir, childFiles, "*.incr.aof"))
 	if err == nil {
@@ -373,7 +382,7 @@ func (c *child) syncFiles() {
 	}
 }
 
-// syncFile has the system write a file to the disk. A file that is gone is fine.
+// syncFile writes a file to the disk. The file may be missing.
 func syncFile(path string) error {
 	f, err := os.Open(path)
 	if errors.Is(err, os.ErrNotExist) {
@@ -387,13 +396,15 @@ func syncFile(path string) error {
 }
 
 func (c *child) command() *exec.Cmd {
-	// The shell gives its place to the server: Go has no umask for a child alone.
-	cmd := exec.Command("/bin/sh", "-c", "umask "+childMask+`; exec "$0" "$@"`, c.path, "--port", "0", "--unixsocket", c.socket, "--unixsocketperm", "700", "--dir", c.dir,
-		"--daemonize", "no", "--appendonly", "yes", "--appendfsync", "no", "--save", "",
-		"--hash-max-listpack-entries", maxListed, "--maxmemory", strconv.FormatInt(c.memory, 10), "--maxmemory-policy", "noeviction", "--logfile", filepath.Join(c.dir, childLog), "--loglevel", "warning")
+	// Go cannot set the umask of a child alone, so a shell sets it and becomes the server.
+	cmd := exec.Command("/bin/sh", "-c", "umask "+childMask+`; exec "$0" "$@"`, c.path,
+		"--port", "0", "--unixsocket", c.socket, "--unixsocketperm", "700", "--dir", c.dir, "--daemonize", "no",
+		"--appendonly", "yes", "--appendfsync", "no", "--save", "", "--hash-max-listpack-entries", maxListed,
+		"--maxmemory", strconv.FormatInt(c.maxMemory, 10), "--maxmemory-policy", "noeviction",
+		"--logfile", filepath.Join(c.dir, childLog), "--loglevel", "warning")
 	cmd.ExtraFiles = []*os.File{c.lock}
-	// A process group of its own, so that Ctrl-C ends the service first and this
-	// after it; and an end with the service, however that ends.
+	// In a process group of its own, so that Ctrl-C reaches the service alone, which then
+	// stops the child. The kernel ends the child if the service is killed.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
 	return cmd
 }
@@ -408,12 +419,12 @@ func (c *child) wait(ctx context.Context) error {
 			return nil
 		}
 		if !backoff.Sleep(ctx, childPoll) {
-			return fmt.Errorf("wait for redis, whose words are in %s: %w", filepath.Join(c.dir, childLog), err)
+			return fmt.Errorf("wait for redis, which logs to %s: %w", filepath.Join(c.dir, childLog), err)
 		}
 	}
 }
 
-// stop ends the server, which writes its file to the end first.
+// stop ends the server, which completes its file first.
 func (c *child) stop(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, childStopTimeout)
 	defer cancel()
@@ -436,9 +447,11 @@ func (c *child) stop(ctx context.Context) error {
 	}
 }
 
-// pingSocket asks the server at socket for a sign of life.
+// pingSocket returns nil if the server at socket answers.
 func pingSocket(ctx context.Context, socket string) error {
-	c := redis.NewClient(&redis.Options{Network: "unix", Addr: socket, MaxRetries: -1, DialTimeout: redisclient.DefaultTimeout, PoolSize: 1, DialerRetries: 1})
+	c := redis.NewClient(&redis.Options{
+		Network: "unix", Addr: socket, MaxRetries: -1, PoolSize: 1, DialerRetries: 1,
+	})
 	defer c.Close()
 	err := c.Ping(ctx).Err()
 	if err != nil && strings.Contains(err.Error(), "no such file") {

@@ -2,7 +2,6 @@ package persistence
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -10,49 +9,8 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/redis/go-redis/v9"
-
-	"github.com/agentsignal/agentsignal/actors/panics"
-	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
-
-// panickingPipelines panics at the next pipeline, if it shall.
-type panickingPipelines struct{ next atomic.Bool }
-
-func (h *panickingPipelines) DialHook(next redis.DialHook) redis.DialHook          { return next }
-func (h *panickingPipelines) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
-
-func (h *panickingPipelines) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, commands []redis.Cmder) error {
-		if h.next.Swap(false) {
-			panic("at a probe")
-		}
-		return next(ctx, commands)
-	}
-}
-
-func TestAProbeThatPanicsIsOneThatFailed(t *testing.T) {
-	t.Parallel()
-	for name, address := range map[string]string{"one server": redistest.New(t).URL(), "a cluster": redistest.NewCluster(t, 3).URL()} {
-		s := openStore(t, Options{URL: address})
-		faulty := &panickingPipelines{}
-		faulty.next.Store(true)
-		if cluster, ok := s.RDB.(*redis.ClusterClient); ok {
-			master, err := cluster.MasterForKey(t.Context(), redisclient.ProbeKey(0))
-			if err != nil {
-				t.Fatal(err)
-			}
-			master.AddHook(faulty)
-		} else {
-			s.RDB.AddHook(faulty)
-		}
-		if err := s.Ready(t.Context()); !errors.Is(err, panics.ErrPanicked) {
-			t.Errorf("%s: the probe that panicked ends with %v", name, err)
-		}
-		eventually(t, func() bool { return s.Ready(t.Context()) == nil })
-	}
-}
 
 // panickingHandler panics at the first record with a message, and counts them.
 type panickingHandler struct {
@@ -91,9 +49,9 @@ func TestTheEmbeddedServerIsKeptAndSyncedAfterAPanic(t *testing.T) {
 				if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 					t.Fatal(err)
 				}
-				eventually(t, func() bool { return e.PID() != pid && c.Ping(t.Context()).Err() == nil })
+				redistest.Eventually(t, func() bool { return e.PID() != pid && c.Ping(t.Context()).Err() == nil })
 			}
-			eventually(t, func() bool { return faulty.seen.Load() >= 2 })
+			redistest.Eventually(t, func() bool { return faulty.seen.Load() >= 2 })
 		})
 	}
 }

@@ -12,11 +12,17 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
+
+func tryEmbedded(ctx context.Context, dir string, share bool) (*Embedded, error) {
+	return StartEmbedded(ctx, EmbeddedOptions{Dir: dir, Share: share, Log: slog.New(slog.DiscardHandler)})
+}
 
 func startEmbedded(t *testing.T, dir string, share bool) *Embedded {
 	t.Helper()
-	e, err := StartEmbedded(t.Context(), EmbeddedOptions{Dir: dir, Share: share, Log: slog.New(slog.DiscardHandler)})
+	e, err := tryEmbedded(t.Context(), dir, share)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,7 +43,8 @@ func connect(t *testing.T, e *Embedded) *redis.Client {
 
 func TestChildKeepsDataOverStopAndKill(t *testing.T) {
 	t.Parallel()
-	for name, dir := range map[string]string{"short path": t.TempDir(), "path too long for a socket": filepath.Join(t.TempDir(), strings.Repeat("d", 120))} {
+	long := filepath.Join(t.TempDir(), strings.Repeat("d", 120))
+	for name, dir := range map[string]string{"short path": t.TempDir(), "path too long for a socket": long} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			ctx := context.Background()
@@ -49,12 +56,12 @@ func TestChildKeepsDataOverStopAndKill(t *testing.T) {
 			if err := c.Set(ctx, "a", "1", 0).Err(); err != nil {
 				t.Fatal(err)
 			}
-			// Killed, it comes back by itself, with its data.
+			// After a kill it restarts by itself, with its data.
 			pid := serverPID(t, c)
 			if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 				t.Fatal(err)
 			}
-			eventually(t, func() bool { return c.Get(ctx, "a").Val() == "1" })
+			redistest.Eventually(t, func() bool { return c.Get(ctx, "a").Val() == "1" })
 			if again := serverPID(t, c); again == pid {
 				t.Error("the killed server answers")
 			}
@@ -93,7 +100,7 @@ func TestCommandsShareTheServersOfAService(t *testing.T) {
 	}
 	refused, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
 	defer cancel()
-	if _, err := StartEmbedded(refused, EmbeddedOptions{Dir: dir, Log: slog.New(slog.DiscardHandler)}); err == nil || !strings.Contains(err.Error(), "in use") {
+	if _, err := tryEmbedded(refused, dir, false); err == nil || !strings.Contains(err.Error(), "in use") {
 		t.Errorf("a second service on the directory: got %v", err)
 	}
 	if err := service.Stop(ctx); err != nil {
@@ -125,13 +132,13 @@ func TestWithoutAServerDataAreInTheProcess(t *testing.T) {
 	if err := e.Stop(context.Background()); err != nil {
 		t.Error(err)
 	}
-	if _, err := StartEmbedded(t.Context(), EmbeddedOptions{Dir: t.TempDir(), Share: true, Log: slog.New(slog.DiscardHandler)}); err == nil {
-		t.Error("a command got a server of its own, which holds nothing")
+	if _, err := tryEmbedded(t.Context(), t.TempDir(), true); err == nil {
+		t.Error("a command got an empty server of its own")
 	}
 }
 
-// What is in a data directory that others may enter is for this user alone, also what is
-// there from before.
+// In a data directory that others may enter, all files are for this user alone, including
+// earlier ones.
 func TestDataAreForThisUserAlone(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -161,7 +168,7 @@ func TestDataAreForThisUserAlone(t *testing.T) {
 	if err := errors.Join(c.Set(t.Context(), "a", "1", 0).Err(), c.BgRewriteAOF(t.Context()).Err()); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, func() bool {
+	redistest.Eventually(t, func() bool {
 		return strings.Contains(c.Info(t.Context(), "persistence").Val(), "aof_rewrite_in_progress:0")
 	})
 	files := 0
@@ -187,10 +194,10 @@ func TestDataAreForThisUserAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := OpenNodeID(dir); err == nil || !strings.Contains(err.Error(), "data_dir") {
-		t.Errorf("a directory that everybody may write to: %v", err)
+		t.Errorf("a directory that every user may write to: %v", err)
 	}
-	if _, err := StartEmbedded(t.Context(), EmbeddedOptions{Dir: dir, Log: slog.New(slog.DiscardHandler)}); err == nil || !strings.Contains(err.Error(), "data_dir") {
-		t.Errorf("a directory that everybody may write to: %v", err)
+	if _, err := tryEmbedded(t.Context(), dir, false); err == nil || !strings.Contains(err.Error(), "data_dir") {
+		t.Errorf("a directory that every user may write to: %v", err)
 	}
 }
 
@@ -208,14 +215,4 @@ func serverPID(t *testing.T, c *redis.Client) int {
 		t.Fatalf("pid %d: %v", pid, err)
 	}
 	return pid
-}
-
-// eventually waits until ok, at most ten seconds.
-func eventually(t *testing.T, ok func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("it did not come about within ten seconds")
-		}
-	}
 }

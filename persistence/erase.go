@@ -28,62 +28,60 @@ var eraseNoteText string
 
 var eraseNoteScript = redis.NewScript(eraseNoteText)
 
-// A deleted account's records are erased by the owner of its partition, bit by bit:
-// each step looks at no more than redisclient.EraseChunk records and notes how far it came, so
-// that another owner goes on from there. Steps may be repeated.
+// The owner of a partition erases a deleted account's records in steps. Each step looks at no
+// more than redisclient.EraseChunk records and stores its progress, so that another owner can
+// continue. Steps may be repeated.
 //
-// What runs hold at the deletion may still be recorded for a while, so the records
-// are erased once at once and once more after eraseGrace, and the logs only then.
-// The event log keeps account.deleted itself: other nodes may not have read it.
+// Runs that were under way at the deletion may still record something, so the records are
+// erased immediately and again after eraseGrace, and the logs only then. The event log keeps
+// account.deleted itself, which other nodes may not have read.
 //
-// Not erased here: rate limit buckets, which expire by themselves.
+// Rate limit buckets are not erased: they expire.
 
-const (
-	eraseGrace = 5 * time.Minute
-)
+const eraseGrace = 5 * time.Minute
 
-// erasing is how far the erasing of an account has come.
+// erasing is the progress of the erasing of an account.
 type erasing struct {
 	deleted time.Time
 	stage   int    // in eraseStages
 	cursor  string // of the stage; empty at its start
 }
 
-// eraseStage erases one chunk of an account's records from cursor on and returns
-// where to go on, "" at the end.
+// eraseStage erases one chunk of an account's records from cursor on. It returns the next
+// cursor, "" at the end.
 type eraseStage func(s *Store, ctx context.Context, w erasingOf, cursor string) (string, error)
 
-// erasingOf is whose records are erased, and by whom.
+// erasingOf is the account whose records are erased, and the epoch of the owner.
 type erasingOf struct {
 	partition int
 	epoch     int64
 	account   signal.AccountID
 }
 
-// erasePass is what is done at once and again after the grace. Webhooks and schedules
-// come first: nothing more is to be sent or run.
+// erasePass runs immediately and again after eraseGrace. Webhooks and schedules come first, so
+// that nothing more is sent or run.
 var erasePass = []eraseStage{(*Store).eraseWebhooks, (*Store).eraseSchedules, (*Store).eraseMails,
 	(*Store).eraseJobs, (*Store).eraseDue, (*Store).eraseOpen, (*Store).eraseReplies}
 
-// eraseStages are done in this order; a nil one waits for eraseGrace. Stored states
-// name them by index, so a change of the list needs a new version of the state.
-var eraseStages = slices.Concat(erasePass, []eraseStage{nil}, erasePass, []eraseStage{(*Store).eraseEvents, (*Store).eraseSignals})
+// eraseStages run in this order; the nil stage waits for eraseGrace. Stored states name a stage
+// by its index, so a change of the list needs a new version of the state.
+var eraseStages = slices.Concat(erasePass, []eraseStage{nil}, erasePass,
+	[]eraseStage{(*Store).eraseEvents, (*Store).eraseSignals})
 
 // erasingVersion is the first word of a stored state.
 const erasingVersion = "3"
 
-// erasedBefore are the lists of stages of earlier versions, which knew less: how many
-// stages they had, and which of them was the wait for the grace. The first knew no
-// webhooks, the second no schedules.
-var erasedBefore = map[string]struct{ stages, grace int }{"1": {11, 4}, "2": {15, 6}}
+// earlierStages has, by version of the state, how many stages there were and which of them
+// waited for the grace. Version 1 had no webhooks, version 2 no schedules.
+var earlierStages = map[string]struct{ stages, grace int }{"1": {11, 4}, "2": {15, 6}}
 
 func (e erasing) String() string {
-	return erasingVersion + " " + strconv.FormatInt(e.deleted.UnixMilli(), 10) + " " + strconv.Itoa(e.stage) + " " + e.cursor
+	return fmt.Sprint(erasingVersion, " ", e.deleted.UnixMilli(), " ", e.stage, " ", e.cursor)
 }
 
 func parseErasing(s string) (erasing, error) {
 	words := strings.SplitN(s, " ", 4)
-	before, old := erasedBefore[words[0]]
+	before, old := earlierStages[words[0]]
 	if len(words) != 4 || words[0] != erasingVersion && !old {
 		return erasing{}, fmt.Errorf("read erasing: %q is not of the known form", s)
 	}
@@ -97,7 +95,7 @@ func parseErasing(s string) (erasing, error) {
 		return erasing{}, fmt.Errorf("read erasing: %q is not of the known form", s)
 	}
 	e := erasing{deleted: codec.TimeOfMilli(deleted), stage: stage, cursor: words[3]}
-	if old { // the pass it was in begins anew
+	if old { // its pass starts again
 		e.stage, e.cursor = 0, ""
 		if stage > before.grace {
 			e.stage = len(erasePass) + 1
@@ -106,14 +104,14 @@ func parseErasing(s string) (erasing, error) {
 	return e, nil
 }
 
-// BeginErase notes that the records of account, which was deleted at the given
-// time, are to be erased from partition p; EraseStep does it. KindConflict: another
-// epoch holds the partition. It may be called more than once.
+// BeginErase starts the erasing of account, which was deleted at the given time, in partition p.
+// EraseStep erases the records. KindConflict: another epoch holds the partition. BeginErase may
+// be called repeatedly.
 func (s *Store) BeginErase(ctx context.Context, p int, epoch int64, account signal.AccountID, deleted time.Time) error {
 	return s.noteErase(ctx, p, epoch, account, "", erasing{deleted: deleted}.String())
 }
 
-// noteErase changes a state from what it is known to be; "" is none.
+// noteErase replaces the state from by to; "" means that there is no state.
 func (s *Store) noteErase(ctx context.Context, p int, epoch int64, account signal.AccountID, from, to string) error {
 	noted, err := eraseNoteScript.Run(ctx, s.RDB, []string{redisclient.EpochKey(p), redisclient.EraseKey(p)},
 		strconv.FormatInt(epoch, 10), string(account), from, to).Int()
@@ -126,55 +124,57 @@ func (s *Store) noteErase(ctx context.Context, p int, epoch int64, account signa
 	return nil
 }
 
-// EraseStep erases one more chunk of records of deleted accounts from partition p.
-// It returns in how long there is more to do: 0 at once, negative if nothing is
-// left. KindConflict: another epoch holds the partition.
+// EraseStep erases one chunk of records of deleted accounts from partition p. It returns after
+// how long to call it again, which is negative if nothing is left. KindConflict: another epoch
+// holds the partition.
 func (s *Store) EraseStep(ctx context.Context, p int, epoch int64) (time.Duration, error) {
 	pending, err := s.RDB.HGetAll(ctx, redisclient.EraseKey(p)).Result()
 	if err != nil {
 		return 0, redisclient.Unavailable(fmt.Errorf("read erasings of partition %d: %w", p, err))
 	}
-	least := time.Duration(-1)
+	next := time.Duration(-1)
 	for account, state := range pending {
 		e, err := parseErasing(state)
 		if err != nil {
-			// Begun anew: whatever wrote it, the records must go.
+			// Start again, since the records must be erased in any case.
 			s.Log.Error("an erasing is not readable", "component", "persistence", "partition", p, "err", err)
 			return 0, s.noteErase(ctx, p, epoch, signal.AccountID(account), state, erasing{deleted: s.Now()}.String())
 		}
 		if eraseStages[e.stage] == nil {
 			if wait := e.deleted.Add(eraseGrace).Sub(s.Now()); wait > 0 {
-				if least < 0 || wait < least {
-					least = wait
+				if next < 0 || wait < next {
+					next = wait
 				}
 				continue
 			}
 		}
-		return 0, s.eraseChunkOf(ctx, p, epoch, signal.AccountID(account), state, e)
+		return 0, s.eraseChunkOf(ctx, erasingOf{p, epoch, signal.AccountID(account)}, state, e)
 	}
-	return least, nil
+	return next, nil
 }
 
 // eraseChunkOf does one step of e, which is stored as state.
-func (s *Store) eraseChunkOf(ctx context.Context, p int, epoch int64, account signal.AccountID, state string, e erasing) error {
+func (s *Store) eraseChunkOf(ctx context.Context, w erasingOf, state string, e erasing) error {
 	cursor := ""
 	if stage := eraseStages[e.stage]; stage != nil {
 		var err error
-		cursor, err = stage(s, ctx, erasingOf{p, epoch, account}, e.cursor)
+		cursor, err = stage(s, ctx, w, e.cursor)
 		if errors.Is(err, eventlog.ErrNotOwner) {
 			return err
 		}
 		if err != nil {
-			return redisclient.Unavailable(fmt.Errorf("erase account in partition %d, stage %d: %w", p, e.stage, err))
+			err = fmt.Errorf("erase account in partition %d, stage %d: %w", w.partition, e.stage, err)
+			return redisclient.Unavailable(err)
 		}
 	}
 	if e.cursor = cursor; cursor == "" {
 		e.stage++
 	}
-	if e.stage == len(eraseStages) {
-		return s.noteErase(ctx, p, epoch, account, state, "")
+	to := ""
+	if e.stage < len(eraseStages) {
+		to = e.String()
 	}
-	return s.noteErase(ctx, p, epoch, account, state, e.String())
+	return s.noteErase(ctx, w.partition, w.epoch, w.account, state, to)
 }
 
 func (s *Store) eraseWebhooks(ctx context.Context, w erasingOf, cursor string) (string, error) {
@@ -195,8 +195,8 @@ func (s *Store) eraseJobs(ctx context.Context, w erasingOf, _ string) (string, e
 
 // eraseDue erases the runs that are due.
 func (s *Store) eraseDue(ctx context.Context, w erasingOf, cursor string) (string, error) {
-	p, account := w.partition, w.account
-	found, next, err := s.RDB.ZScan(ctx, redisclient.RunsDueKey(p), redisclient.ScanCursor(cursor), string(account)+" *", redisclient.EraseChunk).Result()
+	key, match := redisclient.RunsDueKey(w.partition), string(w.account)+" *"
+	found, next, err := s.RDB.ZScan(ctx, key, redisclient.ScanCursor(cursor), match, redisclient.EraseChunk).Result()
 	if err != nil {
 		return "", err
 	}
@@ -205,7 +205,7 @@ func (s *Store) eraseDue(ctx context.Context, w erasingOf, cursor string) (strin
 		members = append(members, found[i])
 	}
 	if len(members) > 0 {
-		if err := s.RDB.ZRem(ctx, redisclient.RunsDueKey(p), members...).Err(); err != nil {
+		if err := s.RDB.ZRem(ctx, key, members...).Err(); err != nil {
 			return "", err
 		}
 	}
@@ -214,8 +214,8 @@ func (s *Store) eraseDue(ctx context.Context, w erasingOf, cursor string) (strin
 
 // eraseOpen erases the states of open signals.
 func (s *Store) eraseOpen(ctx context.Context, w erasingOf, cursor string) (string, error) {
-	p, account := w.partition, w.account
-	found, next, err := s.RDB.HScan(ctx, redisclient.OpenKey(p), redisclient.ScanCursor(cursor), "", redisclient.EraseChunk).Result()
+	key := redisclient.OpenKey(w.partition)
+	found, next, err := s.RDB.HScan(ctx, key, redisclient.ScanCursor(cursor), "", redisclient.EraseChunk).Result()
 	if err != nil {
 		return "", err
 	}
@@ -223,34 +223,35 @@ func (s *Store) eraseOpen(ctx context.Context, w erasingOf, cursor string) (stri
 	for i := 0; i+1 < len(found); i += 2 { // field and value
 		open, _, err := codec.DecodeOpen([]byte(found[i]), []byte(found[i+1]))
 		if err != nil {
-			s.Log.Error("an open signal is not readable", "component", "persistence", "partition", p, "err", err)
+			s.Log.Error("an open signal is not readable", "component", "persistence",
+				"partition", w.partition, "err", err)
 			continue
 		}
-		if open.Account == account {
+		if open.Account == w.account {
 			fields = append(fields, found[i])
 		}
 	}
 	if len(fields) > 0 {
-		if err := s.RDB.HDel(ctx, redisclient.OpenKey(p), fields...).Err(); err != nil {
+		if err := s.RDB.HDel(ctx, key, fields...).Err(); err != nil {
 			return "", err
 		}
 	}
 	return redisclient.CursorText(next), nil
 }
 
-// eraseReplies erases the answers that are kept for Idempotency-Keys. No index
-// names them, so it passes over the keys of the server that holds the partition.
+// eraseReplies erases the replies that are kept for Idempotency-Keys. They are in no index, so it
+// scans the keys of the server that holds the partition.
 func (s *Store) eraseReplies(ctx context.Context, w erasingOf, cursor string) (string, error) {
-	p, account := w.partition, w.account
 	var client redis.Cmdable = s.RDB
 	if c, ok := s.RDB.(*redis.ClusterClient); ok {
-		master, err := c.MasterForKey(ctx, redisclient.OpenKey(p))
+		master, err := c.MasterForKey(ctx, redisclient.OpenKey(w.partition))
 		if err != nil {
 			return "", err
 		}
 		client = master
 	}
-	keys, next, err := client.Scan(ctx, redisclient.ScanCursor(cursor), redisclient.ReplyKey(p, account, "*"), redisclient.EraseChunk).Result()
+	match := redisclient.ReplyKey(w.partition, w.account, "*")
+	keys, next, err := client.Scan(ctx, redisclient.ScanCursor(cursor), match, redisclient.EraseChunk).Result()
 	if err != nil {
 		return "", err
 	}
@@ -262,15 +263,15 @@ func (s *Store) eraseReplies(ctx context.Context, w erasingOf, cursor string) (s
 	return redisclient.CursorText(next), nil
 }
 
-// eraseEvents erases events but the one that says that the account was deleted.
+// eraseEvents erases all events but account.deleted.
 func (s *Store) eraseEvents(ctx context.Context, w erasingOf, cursor string) (string, error) {
 	stored := codec.AccountBytes(w.account)
-	return s.eraseEntries(ctx, redisclient.EventsKey(w.partition), w.account, cursor, func(header []byte) bool {
+	return s.eraseEntries(ctx, redisclient.EventsKey(w.partition), w, cursor, func(header []byte) bool {
 		return bytes.Equal(codec.EventAccount(header), stored) && !isDeletion(header)
 	})
 }
 
-// isDeletion says that header is that of account.deleted.
+// isDeletion reports whether header is that of account.deleted.
 func isDeletion(header []byte) bool {
 	d := codec.Decode(header)
 	code := d.Byte()
@@ -280,18 +281,20 @@ func isDeletion(header []byte) bool {
 // eraseSignals erases the entries of the signal log.
 func (s *Store) eraseSignals(ctx context.Context, w erasingOf, cursor string) (string, error) {
 	stored := codec.AccountBytes(w.account)
-	return s.eraseEntries(ctx, redisclient.SignalsKey(w.partition), w.account, cursor, func(header []byte) bool {
+	return s.eraseEntries(ctx, redisclient.SignalsKey(w.partition), w, cursor, func(header []byte) bool {
 		return bytes.Equal(codec.RecordAccount(header), stored)
 	})
 }
 
-// eraseEntries removes those entries of a log that belong to the account. It begins
-// at the time of the account's id: nothing of it is older.
-func (s *Store) eraseEntries(ctx context.Context, key string, account signal.AccountID, cursor string, belongs func(header []byte) bool) (string, error) {
+// eraseEntries removes the entries of a log that belong to the account. It starts at the time of
+// the account's id, since nothing of the account is older.
+func (s *Store) eraseEntries(
+	ctx context.Context, key string, w erasingOf, cursor string, belongs func(header []byte) bool,
+) (string, error) {
 	if cursor == "" {
 		cursor = "-"
-		if raw, ok := signal.ULIDBytes(string(account)); ok {
-			// An hour for what the node that has made the id did not know of Redis' clock.
+		if raw, ok := signal.ULIDBytes(string(w.account)); ok {
+			// An hour for the difference between Redis' clock and that of the node that made the id.
 			made := ulid.Time(ulid.ULID(raw).Time()).Add(-time.Hour)
 			cursor = strconv.FormatInt(max(made.UnixMilli(), 0), 10)
 		}

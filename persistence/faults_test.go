@@ -18,25 +18,27 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal/credential"
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
+	"github.com/agentsignal/agentsignal/persistence/deliveries"
 	"github.com/agentsignal/agentsignal/persistence/eventlog"
 	"github.com/agentsignal/agentsignal/persistence/jobs"
 	"github.com/agentsignal/agentsignal/persistence/market"
 	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 	"github.com/agentsignal/agentsignal/persistence/schedules"
+	"github.com/agentsignal/agentsignal/persistence/storetest"
 )
 
 // servicePassword is that of the user of a faultBench.
 const servicePassword = "a-secret"
 
-// faultBench is a store on a Redis that a test breaks, with a record of each kind in it.
+// faultBench is a store with a record of each kind, on a Redis that a test breaks.
 type faultBench struct {
 	*testing.T
 	server    *redistest.Server
-	admin     *redis.Conn // one connection, which no fault concerns
+	admin     *redis.Conn // a connection that no fault affects
 	store     *Store
 	log       *eventlog.Log
-	hooks     *Webhooks
+	hooks     *deliveries.Store
 	schedules *schedules.Store
 	jobs      *jobs.Store
 	market    *market.Store
@@ -49,19 +51,28 @@ func newFaultBench(t *testing.T, server *redistest.Server) *faultBench {
 	b := &faultBench{T: t, server: server}
 	b.connectAdmin()
 	b.allowService()
-	b.store = openStore(t, Options{URL: server.URLFor("service", servicePassword), Partitions: 2, Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
-	b.log = openLog(t, b.store, eventlog.LogOptions{AppendTimeout: time.Second})
-	b.hooks, b.schedules = NewWebhooks(b.store, b.log), NewSchedules(b.store, b.log)
-	b.jobs, b.market = NewJobs(b.store, "node", jobs.Options{}), NewMarket(b.store)
-	b.account = addAccount(t, b.store, "a@example.com")
+	b.open(Options{
+		URL: server.URLFor("service", servicePassword), Partitions: 2,
+		Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
+	})
+	b.account = storetest.AddAccount(t, b.store, "a@example.com")
 	var err error
-	if b.webhook, err = b.hooks.Register(t.Context(), testWebhook(b.account.ID), 10, nil); err != nil {
+	if b.webhook, err = b.hooks.Register(t.Context(), storetest.Webhook(b.account.ID), 10, nil); err != nil {
 		t.Fatal(err)
 	}
-	if b.schedule, err = b.schedules.AddSchedule(t.Context(), testSchedule(b.account.ID), 10); err != nil {
+	if b.schedule, err = b.schedules.AddSchedule(t.Context(), storetest.Schedule(b.account.ID), 10); err != nil {
 		t.Fatal(err)
 	}
 	return b
+}
+
+// open opens the store.
+func (b *faultBench) open(o Options) {
+	b.Helper()
+	b.store = openStore(b.T, o)
+	b.log = openLog(b.T, b.store, eventlog.LogOptions{AppendTimeout: time.Second})
+	b.hooks, b.schedules = deliveries.New(b.store.Store, b.log), schedules.New(b.store.Client, b.log)
+	b.jobs, b.market = jobs.New(b.store.Client, "node", jobs.Options{}), market.New(b.store.Client)
 }
 
 func (b *faultBench) connectAdmin() {
@@ -87,64 +98,68 @@ func (b *faultBench) do(words ...any) {
 // killClients ends all connections but the administrator's.
 func (b *faultBench) killClients() { b.do("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes") }
 
-// reads and writes are what the service asks of Redis, by name.
-func (b *faultBench) reads() map[string]func(context.Context) error {
-	p := b.store.Partition(b.account.ID)
+// calls are requests of the service to Redis, by name.
+type calls map[string]func(context.Context) error
+
+func (b *faultBench) reads() calls {
+	p, account := b.store.Partition(b.account.ID), b.account.ID
 	until := time.UnixMilli(2_000_000_000_000)
-	return map[string]func(context.Context) error{
-		"stats": func(ctx context.Context) error { _, err := b.store.streamStats(ctx); return err },
-		"webhook": func(ctx context.Context) error {
-			_, err := b.hooks.Webhook(ctx, b.account.ID, b.webhook.ID)
-			return err
-		},
-		"webhooks":      func(ctx context.Context) error { _, err := b.hooks.Webhooks(ctx, b.account.ID); return err },
-		"webhook stats": func(ctx context.Context) error { _, err := b.hooks.WebhookStats(ctx); return err },
-		"due endpoints": func(ctx context.Context) error { _, err := b.hooks.DueEndpoints(ctx, p, until, 0, 10); return err },
-		"due mails":     func(ctx context.Context) error { _, _, err := b.hooks.DueMails(ctx, p, until, 10); return err },
-		"schedule": func(ctx context.Context) error {
-			_, err := b.schedules.Schedule(ctx, b.account.ID, b.schedule.ID)
-			return err
-		},
-		"schedules":     func(ctx context.Context) error { _, err := b.schedules.Schedules(ctx, b.account.ID); return err },
-		"due schedules": func(ctx context.Context) error { _, _, err := b.schedules.DueSchedules(ctx, p, until, 10); return err },
-		"waiting jobs":  func(ctx context.Context) error { _, err := b.jobs.Waiting(ctx); return err },
-		"look for jobs": func(ctx context.Context) error { return b.jobs.Poll(ctx, time.Millisecond) },
-		"account":       func(ctx context.Context) error { _, _, err := b.store.AccountByID(ctx, b.account.ID); return err },
-		"accounts":      func(ctx context.Context) error { _, _, err := b.store.Accounts(ctx, 10, 0); return err },
-		"keys":          func(ctx context.Context) error { _, err := b.store.Keys(ctx, b.account.ID); return err },
-		"market":        func(ctx context.Context) error { _, err := b.market.State(ctx); return err },
-		"bars":          func(ctx context.Context) error { _, _, err := b.market.Bars(ctx, "BTC", signal.M5); return err },
-		"position":      func(ctx context.Context) error { _, err := b.store.EnginePosition(ctx, p); return err },
-		"log":           func(ctx context.Context) error { _, err := b.store.ReadLog(ctx, p, signal.Position{}, 10); return err },
+	return calls{
+		"stats":         func(ctx context.Context) error { return errOf(b.store.streamStats(ctx)) },
+		"webhook":       func(ctx context.Context) error { return errOf(b.hooks.Webhook(ctx, account, b.webhook.ID)) },
+		"webhooks":      func(ctx context.Context) error { return errOf(b.hooks.Webhooks(ctx, account)) },
+		"webhook stats": func(ctx context.Context) error { return errOf(b.hooks.WebhookStats(ctx)) },
+		"due endpoints": func(ctx context.Context) error { return errOf(b.hooks.DueEndpoints(ctx, p, until, 0, 10)) },
+		"due mails":     func(ctx context.Context) error { return errOf2(b.hooks.DueMails(ctx, p, until, 10)) },
+		"schedules":     func(ctx context.Context) error { return errOf(b.schedules.Schedules(ctx, account)) },
+		"due schedules": func(ctx context.Context) error { return errOf2(b.schedules.DueSchedules(ctx, p, until, 10)) },
+		"waiting jobs":  func(ctx context.Context) error { return errOf(b.jobs.Waiting(ctx)) },
+		"account":       func(ctx context.Context) error { return errOf2(b.store.AccountByID(ctx, account)) },
+		"accounts":      func(ctx context.Context) error { return errOf2(b.store.Accounts(ctx, 10, 0)) },
+		"keys":          func(ctx context.Context) error { return errOf(b.store.Keys(ctx, account)) },
+		"market":        func(ctx context.Context) error { return errOf(b.market.State(ctx)) },
+		"bars":          func(ctx context.Context) error { return errOf2(b.market.Bars(ctx, "BTC", signal.M5)) },
+		"position":      func(ctx context.Context) error { return errOf(b.store.EnginePosition(ctx, p)) },
+		"unsettled":     func(ctx context.Context) error { return errOf(b.store.Unsettled(ctx, until, 10)) },
+		"overdue runs":  func(ctx context.Context) error { return errOf(b.store.OverdueRuns(ctx, p, until, 10)) },
+		"clock":         b.store.SyncClock,
 		"delivery": func(ctx context.Context) error {
-			return absent(b.hooks.Delivery(ctx, b.account.ID, b.webhook.ID, signal.NewDeliveryID()))
-		},
-		"unsettled":    func(ctx context.Context) error { _, err := b.store.Unsettled(ctx, until, 10); return err },
-		"overdue runs": func(ctx context.Context) error { _, err := b.store.OverdueRuns(ctx, p, until, 10); return err },
-		"clock":        b.store.SyncClock,
-		"due deliveries": func(ctx context.Context) error {
-			_, _, err := b.hooks.DueDeliveries(ctx, p, b.account.ID, b.webhook.ID, until, 10, nil)
+			err := errOf2(b.hooks.Delivery(ctx, account, b.webhook.ID, signal.NewDeliveryID()))
+			if signal.KindOf(err) == signal.KindNotFound {
+				return nil
+			}
 			return err
+		},
+		"schedule": func(ctx context.Context) error {
+			return errOf(b.schedules.Schedule(ctx, account, b.schedule.ID))
+		},
+		"log": func(ctx context.Context) error {
+			return errOf(b.store.ReadLog(ctx, p, signal.Position{}, 10))
+		},
+		"due deliveries": func(ctx context.Context) error {
+			return errOf2(b.hooks.DueDeliveries(ctx, p, account, b.webhook.ID, until, 10, nil))
 		},
 	}
 }
 
-func (b *faultBench) writes() map[string]func(context.Context) error {
-	return map[string]func(context.Context) error{
-		"append": func(ctx context.Context) error { _, err := b.log.Append(ctx, noted(b.account.ID, "x")); return err },
+func (b *faultBench) writes() calls {
+	return calls{
+		"append": func(ctx context.Context) error {
+			return errOf(b.log.Append(ctx, storetest.Noted(b.account.ID, "x")))
+		},
 		"account": func(ctx context.Context) error {
-			return b.store.CreateAccount(ctx, credential.Account{ID: signal.NewAccountID(), Email: strconv.FormatInt(time.Now().UnixNano(), 36) + "@example.com", CreatedAt: nowMS()}, "hash")
+			a := credential.Account{ID: signal.NewAccountID(), CreatedAt: storetest.Now()}
+			a.Email = string(a.ID) + "@example.com"
+			return b.store.CreateAccount(ctx, a, "hash")
 		},
 		"job": func(ctx context.Context) error {
-			return b.jobs.Enqueue(ctx, newTestJob(b.account.ID, b.store.Now()), 1000, nil)
+			return b.jobs.Enqueue(ctx, storetest.Job(b.account.ID, b.store.Now()), 1000, nil)
 		},
 		"lease": func(ctx context.Context) error {
-			_, _, err := b.store.TakeLease(ctx, 0, "node", time.Minute)
-			return err
+			return errOf2(b.store.TakeLease(ctx, 0, "node", time.Minute))
 		},
 		"announce": func(ctx context.Context) error {
-			_, err := b.store.AnnounceNode(ctx, "node", time.Minute, false)
-			return err
+			return errOf(b.store.AnnounceNode(ctx, "node", time.Minute, false))
 		},
 		"ticks": func(ctx context.Context) error {
 			return b.market.GiveTicks(ctx, []marketdata.AssetTick{{Asset: "BTC"}})
@@ -153,19 +168,11 @@ func (b *faultBench) writes() map[string]func(context.Context) error {
 	}
 }
 
-// absent drops the error of what is not there.
-func absent(_ delivery.Delivery, _ []byte, err error) error {
-	if signal.KindOf(err) == signal.KindNotFound {
-		return nil
-	}
-	return err
-}
-
-// check makes each of the calls. failing means that each must fail, and none may fail
-// otherwise; every error is to be KindUnavailable and to name the fault.
-func (b *faultBench) check(calls map[string]func(context.Context) error, failing bool, reason string, setting bool) {
+// check makes all calls. If failing is set, each must fail with KindUnavailable and name the
+// fault; otherwise none may fail.
+func (b *faultBench) check(all calls, failing bool, reason string, setting bool) {
 	b.Helper()
-	for name, call := range calls {
+	for name, call := range all {
 		err := call(b.Context())
 		if !failing {
 			if err != nil {
@@ -179,21 +186,22 @@ func (b *faultBench) check(calls map[string]func(context.Context) error, failing
 		if got, ofSetting := redisclient.Refusal(err); got != reason || ofSetting != setting {
 			b.Errorf("%s: got %q (%t) of %v, want %q", name, got, ofSetting, err, reason)
 		}
-		if e, ok := errors.AsType[*signal.Error](err); ok && (strings.Contains(e.Message, "reach") || strings.Contains(e.Message, reason) == setting) {
+		e, ok := errors.AsType[*signal.Error](err)
+		if ok && (strings.Contains(e.Message, "reach") || strings.Contains(e.Message, reason) == setting) {
 			b.Errorf("%s: a client reads %q", name, e.Message)
 		}
 	}
 }
 
-// A Redis that answers with a refusal, whatever it is, makes every call fail with an
-// error that names it; nothing panics, nothing is removed, and all is well afterwards.
+// When Redis refuses, every call fails with an error that names the reason. Nothing panics,
+// nothing is removed, and the calls succeed once Redis is repaired.
 func TestARedisThatRefuses(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name, reason   string
 		setting, reads bool // a setting is at fault; reads fail, too
 		break_, heal   func(b *faultBench)
-		except         []string // calls that fare otherwise
+		except         []string // calls that differ
 	}{
 		{"password rotated", redisclient.RefusesUser, true, true,
 			func(b *faultBench) { b.do("ACL", "SETUSER", "service", "resetpass", ">another"); b.killClients() },
@@ -221,7 +229,7 @@ func TestARedisThatRefuses(t *testing.T) {
 		{"full", "redis is full", false, false,
 			func(b *faultBench) { b.do("CONFIG", "SET", "maxmemory", "1") },
 			func(b *faultBench) { b.do("CONFIG", "SET", "maxmemory", "0") },
-			// MULTI is refused even where it only reads, and a script that has removed something may write.
+			// MULTI is refused even for reads, and a script that has removed something may write.
 			[]string{"market", "bars", "announce"}},
 		{"disk", "redis cannot write to its disk", false, false, (*faultBench).breakDisk, (*faultBench).healDisk, nil},
 		{"without replicas", redisclient.ReplicasMissing, false, false,
@@ -232,10 +240,10 @@ func TestARedisThatRefuses(t *testing.T) {
 			t.Parallel()
 			b := newFaultBench(t, redistest.New(t))
 			before := b.dump()
-			b.wantReady("", false)
+			b.wantReady("")
 			c.break_(b)
-			if c.reads { // connections that are about to be closed are
-				eventually(t, func() bool {
+			if c.reads { // old connections may still be open
+				redistest.Eventually(t, func() bool {
 					reason, _ := redisclient.Refusal(b.reads()["webhook"](t.Context()))
 					return reason == c.reason
 				})
@@ -248,13 +256,16 @@ func TestARedisThatRefuses(t *testing.T) {
 			b.check(reads, c.reads, c.reason, c.setting)
 			b.check(writes, true, c.reason, c.setting)
 			if !slices.Contains(c.except, "install") {
-				b.wantReady(c.reason, true)
+				b.wantReady(c.reason)
 			}
 			c.heal(b)
-			b.wantReady("", false)
-			eventually(t, func() bool { return b.writes()["append"](t.Context()) == nil })
+			b.wantReady("")
+			redistest.Eventually(t, func() bool { return b.writes()["append"](t.Context()) == nil })
 			for key, content := range before {
-				if got := b.dump()[key]; got != content && !strings.HasSuffix(key, ":events") && !strings.Contains(key, ":batch:") {
+				if strings.HasSuffix(key, ":events") || strings.Contains(key, ":batch:") {
+					continue
+				}
+				if got := b.dump()[key]; got != content {
 					t.Errorf("%s has changed: %q, was %q", key, got, content)
 				}
 			}
@@ -264,13 +275,13 @@ func TestARedisThatRefuses(t *testing.T) {
 	}
 }
 
-// wantReady waits until Ready fails, or does not, and names the reason.
-func (b *faultBench) wantReady(reason string, fails bool) {
+// wantReady waits until the store is ready, or until it is not for the given reason.
+func (b *faultBench) wantReady(reason string) {
 	b.Helper()
-	eventually(b.T, func() bool {
+	redistest.Eventually(b.T, func() bool {
 		err := b.store.Ready(b.Context())
 		got, _ := redisclient.Refusal(err)
-		return (err != nil) == fails && got == reason
+		return (err == nil) == (reason == "") && got == reason
 	})
 }
 
@@ -288,37 +299,32 @@ func (b *faultBench) dump() map[string]string {
 	return all
 }
 
-// breakDisk has a snapshot fail: a directory stands where its file belongs.
+// breakDisk makes a snapshot fail: a directory takes the place of its file.
 func (b *faultBench) breakDisk() {
 	if err := os.MkdirAll(filepath.Join(b.server.Dir(), "dump.rdb", "x"), 0o700); err != nil {
 		b.Fatal(err)
 	}
 	b.do("CONFIG", "SET", "save", "3600 1")
 	b.do("BGSAVE")
-	eventually(b.T, func() bool {
+	redistest.Eventually(b.T, func() bool {
 		return strings.Contains(b.admin.Info(context.Background(), "persistence").Val(), "rdb_last_bgsave_status:err")
 	})
 }
 
 func (b *faultBench) healDisk() { b.do("CONFIG", "SET", "save", "") }
 
-// A store with a wrong password, or of a user that does not exist, fails in every call,
-// and in none with a crash.
+// With a wrong password or an unknown user, every call returns an error.
 func TestAStoreWithAWrongPassword(t *testing.T) {
 	t.Parallel()
 	b := newFaultBench(t, redistest.New(t))
 	for _, user := range []string{"service", "nobody", ""} {
 		b.do("CONFIG", "SET", "requirepass", "something")
-		b.store = openStore(t, Options{URL: b.server.URLFor(user, "wrong"), Partitions: 2})
-		b.log = openLog(t, b.store, eventlog.LogOptions{AppendTimeout: time.Second})
-		b.hooks, b.schedules = NewWebhooks(b.store, b.log), NewSchedules(b.store, b.log)
-		b.jobs, b.market = NewJobs(b.store, "node", jobs.Options{}), NewMarket(b.store)
+		b.open(Options{URL: b.server.URLFor(user, "wrong"), Partitions: 2})
 		b.check(b.reads(), true, redisclient.RefusesUser, true)
 		b.check(b.writes(), true, redisclient.RefusesUser, true)
 	}
 	// And no password at all.
-	b.store = openStore(t, Options{URL: b.server.URL(), Partitions: 2})
-	b.jobs = NewJobs(b.store, "node", jobs.Options{})
+	b.open(Options{URL: b.server.URL(), Partitions: 2})
 	if _, err := b.jobs.Waiting(t.Context()); signal.KindOf(err) != signal.KindUnavailable {
 		t.Errorf("without a password: %v", err)
 	} else if reason, setting := redisclient.Refusal(err); reason != redisclient.RefusesUser || !setting {
@@ -326,25 +332,26 @@ func TestAStoreWithAWrongPassword(t *testing.T) {
 	}
 }
 
-// While Redis is away calls fail as unavailable, while it loads its data they say so,
-// and all is well when it is back.
+// While Redis is down calls fail as unavailable, while it loads its data their errors name
+// that, and they succeed once it is back.
 func TestARedisThatRestartsAndLoads(t *testing.T) {
 	t.Parallel()
-	b := newFaultBench(t, redistest.NewDurable(t, "--enable-debug-command", "local", "--loading-process-events-interval-bytes", "1024"))
+	b := newFaultBench(t, redistest.NewDurable(t, "--enable-debug-command", "local",
+		"--loading-process-events-interval-bytes", "1024"))
 	b.server.Kill()
-	for _, calls := range []map[string]func(context.Context) error{b.reads(), b.writes()} {
-		for name, call := range calls {
+	for _, all := range []calls{b.reads(), b.writes()} {
+		for name, call := range all {
 			if err := call(t.Context()); name != "clock" && signal.KindOf(err) != signal.KindUnavailable {
-				t.Errorf("%s while Redis is away: %v", name, err)
+				t.Errorf("%s while Redis is down: %v", name, err)
 			} else if reason, _ := redisclient.Refusal(err); reason != "" {
-				t.Errorf("%s while Redis is away: %q", name, reason)
+				t.Errorf("%s while Redis is down: %q", name, reason)
 			}
 		}
 	}
 	b.server.Restart()
 	b.connectAdmin()
 	b.allowService()
-	eventually(t, func() bool { return b.writes()["append"](t.Context()) == nil })
+	redistest.Eventually(t, func() bool { return b.writes()["append"](t.Context()) == nil })
 	b.check(b.reads(), false, "", false)
 	b.check(b.writes(), false, "", false)
 
@@ -358,15 +365,17 @@ func TestARedisThatRestartsAndLoads(t *testing.T) {
 	b.do("CONFIG", "SET", "key-load-delay", "1000") // microseconds
 	loaded := make(chan error, 1)
 	go func() {
-		reloader := redis.NewClient(&redis.Options{Network: "unix", Addr: strings.TrimPrefix(b.server.URL(), "unix://"), ReadTimeout: time.Minute})
+		socket := strings.TrimPrefix(b.server.URL(), "unix://")
+		reloader := redis.NewClient(&redis.Options{Network: "unix", Addr: socket, ReadTimeout: time.Minute})
 		defer reloader.Close()
 		loaded <- reloader.Do(context.Background(), "DEBUG", "RELOAD").Err()
 	}()
-	eventually(t, func() bool { return redis.HasErrorPrefix(b.admin.Get(t.Context(), "x").Err(), "LOADING") })
-	b.check(map[string]func(context.Context) error{"stats": b.reads()["stats"], "due schedules": b.reads()["due schedules"]},
-		true, "redis is loading its data", false)
+	redistest.Eventually(t, func() bool { return redis.HasErrorPrefix(b.admin.Get(t.Context(), "x").Err(), "LOADING") })
+	some := calls{"stats": b.reads()["stats"], "due schedules": b.reads()["due schedules"]}
+	b.check(some, true, "redis is loading its data", false)
 	// A loading server may be too slow for the short attempts of the log.
-	wantKind(t, "append while Redis loads", b.writes()["append"](t.Context()), signal.KindUnavailable)
+	err := b.writes()["append"](t.Context())
+	storetest.WantKind(t, "append while Redis loads", err, signal.KindUnavailable)
 	if err := <-loaded; err != nil {
 		t.Fatal(err)
 	}
@@ -374,8 +383,8 @@ func TestARedisThatRestartsAndLoads(t *testing.T) {
 	b.check(b.writes(), false, "", false)
 }
 
-// Every pipeline goes through redisclient.Execute, which sees what the library does not report, and
-// every error is made by redisclient.Unavailable, which names the fault.
+// Every pipeline goes through redisclient.Execute, which finds errors that the library does not
+// report, and every error is made by redisclient.Unavailable, which names the fault.
 func TestPipelinesAreExecutedInOnePlace(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("*.go")
@@ -384,7 +393,7 @@ func TestPipelinesAreExecutedInOnePlace(t *testing.T) {
 		t.Fatalf("%d files, %v", len(files), err)
 	}
 	for _, f := range files {
-		if strings.HasSuffix(f, "_test.go") || f == "redis/faults.go" || strings.HasPrefix(f, "redistest/") || strings.HasPrefix(f, "barelog/") {
+		if strings.HasSuffix(f, "_test.go") || f == "redis/faults.go" || strings.HasPrefix(f, "redistest/") {
 			continue
 		}
 		text, err := os.ReadFile(f)

@@ -8,7 +8,7 @@ import (
 	"github.com/agentsignal/agentsignal/persistence/eventlog"
 )
 
-// streamMetrics show how full the streams are and how far their readers.
+// streamMetrics show the lengths of the streams and the progress of their readers.
 type streamMetrics struct {
 	length    *prometheus.GaugeVec
 	lag       *prometheus.GaugeVec
@@ -18,12 +18,14 @@ type streamMetrics struct {
 
 func newStreamMetrics(r prometheus.Registerer) *streamMetrics {
 	gauge := func(name, help string) *prometheus.GaugeVec {
+		help += " The same in every process."
 		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, []string{"stream", "group"})
 	}
 	m := &streamMetrics{
-		length: gauge("agentsignal_stream_length", "Entries of a kind of stream, all partitions together. The same in every process."),
-		lag:    gauge("agentsignal_stream_lag_messages", "Entries that a reader has still to read. The same in every process."),
-		oldest: gauge("agentsignal_stream_oldest_pending_seconds", "Age of the oldest entry that a reader has not finished. The same in every process."),
+		length: gauge("agentsignal_stream_length", "Entries of a kind of stream, all partitions together."),
+		lag:    gauge("agentsignal_stream_lag_messages", "Entries that a reader has still to read."),
+		oldest: gauge("agentsignal_stream_oldest_pending_seconds",
+			"Age of the oldest entry that a reader has not finished."),
 		reclaimed: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "agentsignal_stream_reclaimed_total",
 			Help: "Entries taken over from a reader that did not finish them."}, []string{"stream", "group"}),
 	}
@@ -32,8 +34,8 @@ func newStreamMetrics(r prometheus.Registerer) *streamMetrics {
 	return m
 }
 
-// UpdateGauges asks Redis about its streams, and about the size of some of its keys. It is
-// called every 15 s, not at a scrape.
+// UpdateGauges reads the state of the streams and the sizes of some keys from Redis. It is called
+// every 15 s, not at each scrape.
 func (s *Store) UpdateGauges(ctx context.Context) error {
 	if s.streams == nil {
 		return nil
@@ -53,8 +55,8 @@ func (s *Store) UpdateGauges(ctx context.Context) error {
 	return s.sizes.update(ctx, s.Client, sizedKeys)
 }
 
-// countReclaimed counts jobs that another worker had before.
-func (s *Store) countReclaimed(n int) {
+// CountReclaimed counts jobs that another worker had before. It is the Reclaimed of jobs.Options.
+func (s *Store) CountReclaimed(n int) {
 	if s.streams != nil && n > 0 {
 		s.streams.reclaimed.WithLabelValues("jobs", eventlog.JobGroup).Add(float64(n))
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/agentsignal/agentsignal/persistence/eventlog"
 	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
+	"github.com/agentsignal/agentsignal/persistence/storetest"
 )
 
 func TestGaugesShowStreamsAndConnections(t *testing.T) {
@@ -20,7 +21,7 @@ func TestGaugesShowStreamsAndConnections(t *testing.T) {
 	l := openLog(t, s, eventlog.LogOptions{})
 	account := signal.NewAccountID()
 	for range 3 {
-		if _, err := l.Append(t.Context(), signal.Change{Account: account, Events: []signal.Event{{Type: signal.KeyRevoked, Subject: "x"}}}); err != nil {
+		if _, err := l.Append(t.Context(), storetest.Noted(account, "x")); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -38,10 +39,14 @@ agentsignal_stream_length{group="",stream="signals"} 0
 agentsignal_stream_length{group="engine",stream="events"} 3
 agentsignal_stream_length{group="jobs",stream="jobs"} 0
 `
-	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "agentsignal_stream_lag_messages", "agentsignal_stream_length"); err != nil {
+	err := testutil.GatherAndCompare(registry, strings.NewReader(want),
+		"agentsignal_stream_lag_messages", "agentsignal_stream_length")
+	if err != nil {
 		t.Error(err)
 	}
-	if n, err := testutil.GatherAndCount(registry, "agentsignal_redis_pool_connections", "agentsignal_redis_pool_timeouts_total"); err != nil || n != 3 {
+	n, err := testutil.GatherAndCount(registry,
+		"agentsignal_redis_pool_connections", "agentsignal_redis_pool_timeouts_total")
+	if err != nil || n != 3 {
 		t.Errorf("%d series of the pool, want 3: %v", n, err)
 	}
 	if problems, err := testutil.GatherAndLint(registry); err != nil || len(problems) > 0 {

@@ -10,21 +10,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-
-	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 )
-
-// TestLogKeys pins the names of keys: a rolling upgrade has two versions at once.
-func TestLogKeys(t *testing.T) {
-	t.Parallel()
-	got := []string{redisclient.EventsKey(7), redisclient.SignalsKey(63), redisclient.OpenKey(0), redisclient.BatchKey(1, "w"), redisclient.ReplyKey(2, "acc_1", "d"), redisclient.RunsDueKey(3), redisclient.EpochKey(4),
-		redisclient.PositionKey(5), redisclient.JobKey(6, "job_1"), redisclient.JobsOfKey(6, "acc_1"), redisclient.JobQueueKey(6), redisclient.OwnerKey(10)}
-	want := []string{"{p07}:events", "{p63}:signals", "{p00}:open", "{p01}:batch:w", "{p02}:reply:acc_1:d", "{p03}:runsdue", "{p04}:epoch",
-		"{p05}:position", "{p06}:job:job_1", "{p06}:jobs:acc_1", "{p06}:jobqueue", "{p10}:owner"}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("keys (-want +got):\n%s", diff)
-	}
-}
 
 func TestEveryKeyStandsInTheTable(t *testing.T) {
 	t.Parallel()

@@ -2,6 +2,7 @@ package persistence
 
 import (
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -9,32 +10,32 @@ import (
 	"syscall"
 )
 
-// memoryShare is the part of the memory that a child Redis may fill by default: this
-// process and the copies that Redis makes to rewrite its file need the rest.
+// memoryShare is the divisor of the memory that a child Redis may use by default. This process
+// and the copy that Redis makes to rewrite its file need the rest.
 const memoryShare = 2
 
-// childMemory returns the bytes that a child Redis may use: what was set, else its share
-// of what this process may use.
+// childMemory returns how many bytes a child Redis may use: set, or a share of the memory of
+// this process if that is 0.
 func childMemory(set int64) (int64, error) {
 	if set > 0 {
 		return set, nil
 	}
 	var info syscall.Sysinfo_t
 	if err := syscall.Sysinfo(&info); err != nil {
-		return 0, fmt.Errorf("ask for the machine's memory: %w", err)
+		return 0, fmt.Errorf("read the machine's memory: %w", err)
 	}
 	return min(int64(info.Totalram)*int64(info.Unit), cgroupMemory("/")) / memoryShare, nil
 }
 
-// cgroupMemory returns the least limit of memory of the control groups that this process
-// is in, of version 1 or 2. root is that of the file system.
+// cgroupMemory returns the lowest memory limit of the control groups, version 1 or 2, of this
+// process. root is the root of the file system.
 func cgroupMemory(root string) int64 {
 	mount := filepath.Join(root, "sys/fs/cgroup")
 	groups, err := os.ReadFile(filepath.Join(root, "proc/self/cgroup"))
 	if err != nil {
 		groups = []byte("0::/\n")
 	}
-	least := int64(1<<63 - 1)
+	limit := int64(math.MaxInt64)
 	for line := range strings.Lines(string(groups)) {
 		dir, file := mount, "memory.max"
 		number, rest, _ := strings.Cut(strings.TrimSpace(line), ":")
@@ -47,26 +48,26 @@ func cgroupMemory(root string) int64 {
 		case controllers != "":
 			continue
 		}
-		// Each group above may have a limit. In a container the path is often that of
-		// the host, and the group is the root of what it sees.
+		// Each parent group may have a limit. In a container the path is often that of the
+		// host, while the group is at the root of the mount.
 		for path = filepath.Clean("/" + path); ; path = filepath.Dir(path) {
 			if n, ok := readLimit(filepath.Join(dir, path, file)); ok {
-				least = min(least, n)
+				limit = min(limit, n)
 			}
 			if path == "/" {
 				break
 			}
 		}
 	}
-	return least
+	return limit
 }
 
-// readLimit reads the limit in a file of a control group; false if it has none.
-func readLimit(file string) (int64, bool) {
+// readLimit reads the limit in a file of a control group. ok is false if there is no limit.
+func readLimit(file string) (limit int64, ok bool) {
 	text, err := os.ReadFile(file)
 	if err != nil {
 		return 0, false
 	}
-	n, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64) // else "max"
-	return n, err == nil && n > 0
+	limit, err = strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64) // fails for "max"
+	return limit, err == nil && limit > 0
 }

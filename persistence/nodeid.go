@@ -11,11 +11,11 @@ import (
 	"syscall"
 )
 
-// nodeFile is the file of the data directory that holds the node's id, and whose
-// lock says that a process uses the directory.
+// nodeFile is the file in the data directory that holds the node's id. A process locks it as
+// long as it uses the directory.
 const nodeFile = "node"
 
-// maxNodeID bounds what is read from the file.
+// maxNodeID is the length of the longest id.
 const maxNodeID = 64
 
 // NodeID is a node's identity, held by one process at a time.
@@ -24,9 +24,9 @@ type NodeID struct {
 	file *os.File
 }
 
-// OpenNodeID returns the identity kept in the data directory dir, which is made if
-// there is none; so is the identity. It fails if another process has it open. The
-// operating system frees it when the process ends, however it ends.
+// OpenNodeID returns the identity kept in the data directory dir. It makes the directory and the
+// identity if they are missing, and fails if another process has the identity open. The operating
+// system releases it when the process ends, also when it is killed.
 func OpenNodeID(dir string) (*NodeID, error) {
 	if err := prepareDir(dir); err != nil {
 		return nil, err
@@ -40,14 +40,14 @@ func OpenNodeID(dir string) (*NodeID, error) {
 	if err != nil {
 		file.Close()
 		if errors.Is(err, syscall.EWOULDBLOCK) {
-			return nil, fmt.Errorf("data directory %s is in use by another agentsignal process: stop it, or give this one a data_dir of its own", dir)
+			return nil, dirInUse(dir)
 		}
 		return nil, fmt.Errorf("read node id from %s: %w", path, err)
 	}
 	return &NodeID{id: id, file: file}, nil
 }
 
-// lockNodeID locks the file and returns the id in it, a new one if it is empty.
+// lockNodeID locks the file and returns its id, which is a new one if the file was empty.
 func lockNodeID(file *os.File) (string, error) {
 	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		return "", err
@@ -65,7 +65,7 @@ func lockNodeID(file *os.File) (string, error) {
 		return id, file.Sync()
 	}
 	if len(id) > maxNodeID || strings.ContainsFunc(id, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		return "", fmt.Errorf("%q is no node id: remove the file to get a new one", id)
+		return "", fmt.Errorf("%q is not a node id: remove the file to get a new one", id)
 	}
 	return id, nil
 }
@@ -73,5 +73,5 @@ func lockNodeID(file *os.File) (string, error) {
 // String returns the id.
 func (n *NodeID) String() string { return n.id }
 
-// Close frees the identity for another process.
+// Close releases the identity for another process.
 func (n *NodeID) Close() error { return n.file.Close() }

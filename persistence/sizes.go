@@ -13,24 +13,24 @@ import (
 )
 
 const (
-	// sizedKeys is how many keys are measured at each update of the gauges, sizedAtOnce how
-	// many by one pipeline: Redis serves others between two.
+	// sizedKeys is how many keys are measured at each update of the gauges, and sizedAtOnce how
+	// many in one pipeline: between two pipelines Redis serves other clients.
 	sizedKeys   = 10_000
 	sizedAtOnce = 500
-	// otherKeys is the label of keys that lie in no partition.
+	// otherKeys is the label of keys outside the partitions.
 	otherKeys = "other"
 )
 
-// sizes measures what the keys of each partition take in Redis. A pass over all keys takes
-// as many updates as it needs; the gauges show the newest whole pass.
+// sizes measures the bytes of Redis that the keys of each partition take. A pass over all keys
+// takes several updates; the gauges show the newest complete pass.
 type sizes struct {
 	bytes *prometheus.GaugeVec
 
 	mu      sync.Mutex
-	refused bool               // Redis does not measure, or not for this user
-	master  int                // of a cluster: the one that is passed over
-	cursor  uint64             // there
-	found   map[string]float64 // bytes of the pass so far by partition
+	refused bool               // Redis cannot measure, or refuses this user
+	master  int                // index of the cluster's master in the pass
+	cursor  uint64             // on that master
+	found   map[string]float64 // bytes of the pass so far, by partition
 }
 
 func newSizes(r prometheus.Registerer) *sizes {
@@ -41,7 +41,7 @@ func newSizes(r prometheus.Registerer) *sizes {
 	return z
 }
 
-// update goes on with the pass by at most limit keys.
+// update continues the pass by at most limit keys.
 func (z *sizes) update(ctx context.Context, c *redisclient.Client, limit int) error {
 	z.mu.Lock()
 	defer z.mu.Unlock()
@@ -61,7 +61,8 @@ func (z *sizes) update(ctx context.Context, c *redisclient.Client, limit int) er
 		if err == nil {
 			err = z.measure(ctx, masters[z.master], keys)
 		}
-		if reason, _ := redisclient.Refusal(err); reason == redisclient.LacksRights || redis.HasErrorPrefix(err, "unknown command") {
+		reason, _ := redisclient.Refusal(err)
+		if reason == redisclient.LacksRights || redis.HasErrorPrefix(err, "unknown command") {
 			z.refused = true
 			c.Log.Info("bytes of partitions are not measured: Redis refuses", "component", "persistence", "err", err)
 			return nil
@@ -77,7 +78,7 @@ func (z *sizes) update(ctx context.Context, c *redisclient.Client, limit int) er
 	return nil
 }
 
-// measure adds the bytes of keys, of which some may have ended meanwhile.
+// measure adds the bytes of keys, some of which may have expired.
 func (z *sizes) measure(ctx context.Context, server redis.Cmdable, keys []string) error {
 	if len(keys) == 0 {
 		return nil
@@ -104,7 +105,7 @@ func partitionLabel(key string) string {
 	return otherKeys
 }
 
-// publish shows what the pass has found, and begins the next one.
+// publish sets the gauges to the result of the pass, and starts the next pass.
 func (z *sizes) publish() {
 	z.bytes.Reset()
 	for partition, bytes := range z.found {

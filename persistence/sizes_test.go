@@ -1,7 +1,6 @@
 package persistence
 
 import (
-	"context"
 	"fmt"
 	"math"
 	"strings"
@@ -14,17 +13,22 @@ import (
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
+func measuredStore(tb testing.TB, server *redistest.Server) *Store {
+	metrics := redisclient.NewMetrics(prometheus.NewRegistry())
+	return openStore(tb, Options{URL: server.URL(), Metrics: metrics})
+}
+
 func TestBytesOfPartitionsAreMeasured(t *testing.T) {
 	t.Parallel()
-	registry := prometheus.NewRegistry()
-	s := openStore(t, Options{URL: redistest.New(t).URL(), Metrics: redisclient.NewMetrics(registry)})
-	ctx := t.Context()
+	s, ctx := measuredStore(t, redistest.New(t)), t.Context()
 	large := strings.Repeat("x", 100_000)
 	for i := range 3000 {
 		s.RDB.Set(ctx, redisclient.PartitionKey(3, fmt.Sprint("small:", i)), "x", 0)
 	}
-	for _, key := range []string{redisclient.PartitionKey(7, "large"), redisclient.PartitionKey(12, "a"), redisclient.PartitionKey(12, "b"),
-		"market:ticks", "{p1}:none", "{p"} {
+	seven, twelve := redisclient.PartitionKey(7, "large"), redisclient.PartitionKey(12, "a")
+	for _, key := range []string{
+		seven, twelve, redisclient.PartitionKey(12, "b"), "market:ticks", "{p1}:none", "{p",
+	} {
 		if err := s.RDB.Set(ctx, key, large, 0).Err(); err != nil {
 			t.Fatal(err)
 		}
@@ -55,8 +59,8 @@ func TestBytesOfPartitionsAreMeasured(t *testing.T) {
 			t.Errorf("partition %s has %v bytes, want about %v", label, got, want)
 		}
 	}
-	// The next pass forgets what is gone.
-	if err := s.RDB.Del(ctx, redisclient.PartitionKey(7, "large"), redisclient.PartitionKey(12, "a")).Err(); err != nil {
+	// The next pass forgets removed keys.
+	if err := s.RDB.Del(ctx, seven, twelve).Err(); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.UpdateGauges(ctx); err != nil {
@@ -70,8 +74,7 @@ func TestBytesOfPartitionsAreMeasured(t *testing.T) {
 	}
 }
 
-// TestARedisThatDoesNotMeasure: one that refuses, or does not know the command, is asked
-// once.
+// TestARedisThatDoesNotMeasure: a Redis that refuses or does not know the command is asked once.
 func TestARedisThatDoesNotMeasure(t *testing.T) {
 	t.Parallel()
 	refusing, unable := redistest.New(t), redistest.New(t, "--rename-command", "MEMORY", "")
@@ -79,8 +82,8 @@ func TestARedisThatDoesNotMeasure(t *testing.T) {
 	if err := refusing.Client().Do(ctx, "ACL", "SETUSER", "default", "-memory").Err(); err != nil {
 		t.Fatal(err)
 	}
-	for name, redis := range map[string]*redistest.Server{"refused": refusing, "not known": unable} {
-		s := openStore(t, Options{URL: redis.URL(), Metrics: redisclient.NewMetrics(prometheus.NewRegistry())})
+	for name, server := range map[string]*redistest.Server{"refused": refusing, "not known": unable} {
+		s := measuredStore(t, server)
 		if err := s.RDB.Set(ctx, redisclient.PartitionKey(1, "a"), "x", 0).Err(); err != nil {
 			t.Fatal(err)
 		}
@@ -90,23 +93,19 @@ func TestARedisThatDoesNotMeasure(t *testing.T) {
 			}
 		}
 		if !s.sizes.refused || testutil.CollectAndCount(s.sizes.bytes) > 0 {
-			t.Errorf("%s: that is taken for an answer", name)
+			t.Errorf("%s: its answer counts as a size", name)
 		}
 	}
 }
 
 // BenchmarkSizes measures the keys of one update.
 func BenchmarkSizes(b *testing.B) {
-	s, err := Open(Options{URL: redistest.New(b).URL(), Metrics: redisclient.NewMetrics(prometheus.NewRegistry())})
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer s.Close()
-	ctx := context.Background()
+	s, ctx := measuredStore(b, redistest.New(b)), b.Context()
 	for from := 0; from < 50_000; from += 1000 {
 		pipe := s.RDB.Pipeline()
 		for i := range 1000 {
-			pipe.HSet(ctx, redisclient.PartitionKey(i%16, fmt.Sprint("job:", from+i)), "a", "some text", "b", "more of it", "c", i)
+			key := redisclient.PartitionKey(i%16, fmt.Sprint("job:", from+i))
+			pipe.HSet(ctx, key, "a", "some text", "b", "more of it", "c", i)
 		}
 		if _, err := pipe.Exec(ctx); err != nil {
 			b.Fatal(err)

@@ -13,33 +13,37 @@ import (
 	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 )
 
-// streamStats says how full a kind of stream is, and how far its readers are
-// behind, all partitions together.
+// streamStats is the length of a kind of stream and the lag of its reader, all partitions
+// together.
 type streamStats struct {
 	Stream string // events, signals or jobs
-	Group  string // the reader: engine, jobs; empty where nobody reads on
+	Group  string // the reader: engine, jobs; empty if there is none
 	Length int64
-	Lag    int64         // entries that the reader has not taken; for events at most lagMax a partition
-	Oldest time.Duration // age of the oldest entry whose effect is outstanding, the greatest of all partitions
+	Lag    int64         // entries that the reader has not taken; for events at most maxLag per partition
+	Oldest time.Duration // age of the oldest unfinished entry of all partitions
 }
 
-// lagMax bounds the counting of events that the engine has not taken.
-const lagMax = 20_000
+// maxLag bounds the count of events that the engine has not taken.
+const maxLag = 20_000
 
-// streamStats asks about all streams. It costs some commands a partition, so it is
-// for a collector, not for requests.
+// streamStats returns the state of all streams. It sends some commands per partition, so it is
+// for a collector and not for requests.
 func (s *Store) streamStats(ctx context.Context) ([]streamStats, error) {
-	events, signals, jobs := streamStats{Stream: "events", Group: "engine"}, streamStats{Stream: "signals"}, streamStats{Stream: "jobs", Group: eventlog.JobGroup}
+	events, signals := streamStats{Stream: "events", Group: "engine"}, streamStats{Stream: "signals"}
+	jobs := streamStats{Stream: "jobs", Group: eventlog.JobGroup}
 	now := s.Now()
 	for p := range s.Partitions() {
-		pipe := s.RDB.Pipeline()
-		lengths := []*redis.IntCmd{pipe.XLen(ctx, redisclient.EventsKey(p)), pipe.XLen(ctx, redisclient.SignalsKey(p)), pipe.XLen(ctx, redisclient.JobQueueKey(p))}
-		held := pipe.XPending(ctx, redisclient.JobQueueKey(p), eventlog.JobGroup)
+		pipe, queue := s.RDB.Pipeline(), redisclient.JobQueueKey(p)
+		var lengths []*redis.IntCmd
+		for _, key := range []string{redisclient.EventsKey(p), redisclient.SignalsKey(p), queue} {
+			lengths = append(lengths, pipe.XLen(ctx, key))
+		}
+		held := pipe.XPending(ctx, queue, eventlog.JobGroup)
 		redisclient.Execute(ctx, pipe) // each command has its own error
 		for i, total := range []*streamStats{&events, &signals, &jobs} {
 			n, err := lengths[i].Result()
 			if err != nil {
-				return nil, redisclient.Unavailable(fmt.Errorf("ask about streams of partition %d: %w", p, err))
+				return nil, redisclient.Unavailable(fmt.Errorf("read streams of partition %d: %w", p, err))
 			}
 			total.Length += n
 		}
@@ -47,11 +51,11 @@ func (s *Store) streamStats(ctx context.Context) ([]streamStats, error) {
 		if pending, err := held.Result(); err == nil {
 			taken = pending.Count
 		} else if !errors.Is(err, redis.Nil) && !strings.HasPrefix(err.Error(), "NOGROUP") {
-			return nil, redisclient.Unavailable(fmt.Errorf("ask about jobs of partition %d: %w", p, err))
+			return nil, redisclient.Unavailable(fmt.Errorf("read jobs of partition %d: %w", p, err))
 		}
 		if n := lengths[2].Val(); n > 0 {
 			jobs.Lag += max(0, n-taken)
-			entries, err := s.ReadRange(ctx, redisclient.JobQueueKey(p), "-", "+", 1)
+			entries, err := s.ReadRange(ctx, queue, "-", "+", 1)
 			if err != nil {
 				return nil, redisclient.Unavailable(err)
 			}
@@ -64,14 +68,14 @@ func (s *Store) streamStats(ctx context.Context) ([]streamStats, error) {
 	return []streamStats{events, signals, jobs}, nil
 }
 
-// engineStats adds what the engine has not taken of partition p.
+// engineStats adds the events of partition p that the engine has not taken.
 func (s *Store) engineStats(ctx context.Context, p int, now time.Time, events *streamStats) error {
 	position, err := s.EnginePosition(ctx, p)
 	if err != nil {
 		return err
 	}
 	lag, page := 0, 100
-	for lag < lagMax {
+	for lag < maxLag {
 		entries, err := s.ReadRange(ctx, redisclient.EventsKey(p), "("+position.String(), "+", page)
 		if err != nil {
 			return redisclient.Unavailable(err)
@@ -85,11 +89,11 @@ func (s *Store) engineStats(ctx context.Context, p int, now time.Time, events *s
 		}
 		position, page = entries[len(entries)-1].Position, 2000
 	}
-	events.Lag += int64(min(lag, lagMax))
+	events.Lag += int64(min(lag, maxLag))
 	return nil
 }
 
-// age takes the age of the first of entries, if it is the greatest.
+// age records the age of the first of entries if it is the oldest so far.
 func (t *streamStats) age(now time.Time, entries []redisclient.Entry) {
 	if len(entries) > 0 {
 		t.Oldest = max(t.Oldest, now.Sub(entries[0].Position.Time()))

@@ -2,43 +2,31 @@ package persistence
 
 import (
 	"github.com/agentsignal/agentsignal/persistence/credentials"
-	"github.com/agentsignal/agentsignal/persistence/deliveries"
 	"github.com/agentsignal/agentsignal/persistence/eventlog"
-	"github.com/agentsignal/agentsignal/persistence/jobs"
-	"github.com/agentsignal/agentsignal/persistence/market"
 	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 	"github.com/agentsignal/agentsignal/persistence/requests"
-	"github.com/agentsignal/agentsignal/persistence/schedules"
 	"github.com/agentsignal/agentsignal/persistence/signals"
 )
 
-// Options says which Redis to use and how.
+// Options are the settings of the connection.
 type Options = redisclient.Options
 
-// The parts of a Store by names of their own, since each is the Store of its package.
+// Names of their own for the parts of a Store: each is the Store of its package.
 type (
 	credentialPart = credentials.Store
 	signalPart     = signals.Store
 	requestPart    = requests.Store
 )
 
-// What callers hold of the records, without the packages that keep them.
-type (
-	Market      = market.Store
-	Webhooks    = deliveries.Store
-	Schedules   = schedules.Store
-	Jobs        = jobs.Store
-	JobsOptions = jobs.Options
-)
-
-// Store is the connection to Redis and all records of this package.
+// Store is the connection to Redis and the records that most callers need. The other kinds of
+// records are opened from it: market.New(s.Client), deliveries.New(s.Store, log).
 type Store struct {
 	*redisclient.Client
 	*eventlog.Store
 	*credentialPart
 	*signalPart
 	*requestPart
-	streams *streamMetrics // nil: not measured
+	streams *streamMetrics // nil without Options.Metrics
 	sizes   *sizes
 }
 
@@ -63,30 +51,3 @@ func Open(o Options) (*Store, error) {
 	}
 	return s, nil
 }
-
-// NewLog starts the writers of a log. Close ends them.
-func NewLog(s *Store, o eventlog.LogOptions) *eventlog.Log { return eventlog.NewLog(s.Store, o) }
-
-// NewTail returns a tail of s. Subscribe, then Run.
-func NewTail(s *Store, o eventlog.TailOptions) *eventlog.Tail { return eventlog.NewTail(s.Store, o) }
-
-// NewTrimmer returns a trimmer of the logs of s.
-func NewTrimmer(s *Store, o eventlog.TrimOptions) *eventlog.Trimmer {
-	return eventlog.NewTrimmer(s.Store, o)
-}
-
-// NewJobs returns the jobs of s. node is the node's id, under which it takes jobs:
-// no two processes may use the same at once.
-func NewJobs(s *Store, node string, o JobsOptions) *Jobs {
-	o.Reclaimed = s.countReclaimed
-	return jobs.New(s.Client, node, o)
-}
-
-// NewSchedules returns the schedules of s.
-func NewSchedules(s *Store, l *eventlog.Log) *Schedules { return schedules.New(s.Client, l) }
-
-// NewWebhooks returns the webhooks of s and their deliveries.
-func NewWebhooks(s *Store, l *eventlog.Log) *Webhooks { return deliveries.New(s.Store, l) }
-
-// NewMarket returns the market's part of s.
-func NewMarket(s *Store) *Market { return market.New(s.Client) }

@@ -8,16 +8,18 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/persistence/eventlog"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
+	"github.com/agentsignal/agentsignal/persistence/storetest"
 )
 
-// Each kind of address by TLS: the service works with the authority of redis.ca_file, and
-// does not connect without it.
+// By each kind of TLS address the service connects with the authority of redis.ca_file, and not
+// without it.
 func TestRedisByTLS(t *testing.T) {
 	t.Parallel()
 	f := redistest.NewTLSFiles(t)
 	allowed := func(s *redistest.Server) {
 		t.Helper()
-		if err := s.Client().Do(t.Context(), "ACL", "SETUSER", "service", "on", ">p@ss/%", "~*", "&*", "+@all").Err(); err != nil {
+		words := []any{"ACL", "SETUSER", "service", "on", ">p@ss/%", "~*", "&*", "+@all"}
+		if err := s.Client().Do(t.Context(), words...).Err(); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -27,15 +29,18 @@ func TestRedisByTLS(t *testing.T) {
 	allowed(single)
 
 	nodePort := redistest.FreePort(t)
-	node := redistest.New(t, append(f.Args(nodePort), "--cluster-enabled", "yes", "--tls-cluster", "yes", "--cluster-announce-ip", "127.0.0.1")...)
+	node := redistest.New(t, append(f.Args(nodePort),
+		"--cluster-enabled", "yes", "--tls-cluster", "yes", "--cluster-announce-ip", "127.0.0.1")...)
 	allowed(node)
 	if err := node.Client().ClusterAddSlotsRange(t.Context(), 0, 16383).Err(); err != nil {
 		t.Fatal(err)
 	}
 
 	sentinelPort := redistest.FreePort(t)
-	redistest.NewSentinel(t, "bind 127.0.0.1", "tls-port "+sentinelPort, "tls-cert-file "+f.Cert, "tls-key-file "+f.Key, "tls-ca-cert-file "+f.CA,
-		"tls-auth-clients no", "tls-replication yes", "sentinel monitor main 127.0.0.1 "+port+" 1", "sentinel auth-user main service", "sentinel auth-pass main p@ss/%",
+	redistest.NewSentinel(t, "bind 127.0.0.1", "tls-port "+sentinelPort,
+		"tls-cert-file "+f.Cert, "tls-key-file "+f.Key, "tls-ca-cert-file "+f.CA,
+		"tls-auth-clients no", "tls-replication yes", "sentinel monitor main 127.0.0.1 "+port+" 1",
+		"sentinel auth-user main service", "sentinel auth-pass main p@ss/%",
 		"user watcher on >s&cret ~* &* +@all", "user default off")
 
 	sentinels := "rediss+sentinel://" + user + "127.0.0.1:" + sentinelPort + "/main"
@@ -46,26 +51,27 @@ func TestRedisByTLS(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := openStore(t, Options{URL: c.url, CAFile: f.CA, Partitions: 2})
-			eventually(t, func() bool { return s.Ready(context.Background()) == nil })
+			redistest.Eventually(t, func() bool { return s.Ready(context.Background()) == nil })
 			log := openLog(t, s, eventlog.LogOptions{})
 			account := signal.NewAccountID()
-			if _, err := log.Append(t.Context(), noted(account, "x")); err != nil {
+			if _, err := log.Append(t.Context(), storetest.Noted(account, "x")); err != nil {
 				t.Fatal(err)
 			}
-			if events, err := s.ReadLog(t.Context(), s.Partition(account), signal.Position{}, 10); len(events) == 0 || err != nil {
+			events, err := s.ReadLog(t.Context(), s.Partition(account), signal.Position{}, 10)
+			if len(events) == 0 || err != nil {
 				t.Errorf("%d events, %v", len(events), err)
 			}
 			stranger := openStore(t, Options{URL: c.url, Partitions: 2})
 			if err := stranger.SyncClock(t.Context()); err == nil {
-				t.Error("a certificate of an unknown authority is taken")
+				t.Error("a certificate of an unknown authority is accepted")
 			}
 			plain := openStore(t, Options{URL: strings.Replace(c.url, "rediss", "redis", 1), Partitions: 2})
 			if err := plain.SyncClock(t.Context()); err == nil {
 				t.Error("it answers without TLS")
 			}
 			if c.without != "" {
-				nobody := openStore(t, Options{URL: c.without, CAFile: f.CA, Partitions: 2})
-				if err := nobody.SyncClock(t.Context()); err == nil {
+				anonymous := openStore(t, Options{URL: c.without, CAFile: f.CA, Partitions: 2})
+				if err := anonymous.SyncClock(t.Context()); err == nil {
 					t.Error("sentinels answer without their password")
 				}
 			}

@@ -11,8 +11,7 @@ import (
 	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 )
 
-// WeatherRecord returns weather that a node has fetched from far away, as it was
-// saved; nil if there is none.
+// WeatherRecord returns weather that a node has fetched and saved, or nil.
 func (s *Store) WeatherRecord(ctx context.Context, name string) ([]byte, error) {
 	value, err := s.RDB.Get(ctx, redisclient.WeatherKey(name)).Bytes()
 	switch {
@@ -24,7 +23,7 @@ func (s *Store) WeatherRecord(ctx context.Context, name string) ([]byte, error) 
 	return value, nil
 }
 
-// SaveWeatherRecord keeps value for all nodes: for a time, or for good if that is 0.
+// SaveWeatherRecord keeps value for all nodes, for ever if keep is 0.
 func (s *Store) SaveWeatherRecord(ctx context.Context, name string, value []byte, keep time.Duration) error {
 	if err := s.RDB.Set(ctx, redisclient.WeatherKey(name), value, keep).Err(); err != nil {
 		return redisclient.Unavailable(fmt.Errorf("save weather: %w", err))

@@ -11,7 +11,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
-// Jobs keeps jobs and hands out those that wait. See persistence.Jobs.
+// Jobs keeps jobs and hands out those that wait. See persistence/jobs.
 type Jobs interface {
 	// Enqueue stores j, which is queued, with the reply if it is not nil. KindTooMany
 	// if the account has maxQueued queued jobs.

@@ -14,6 +14,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/persistence"
 	"github.com/agentsignal/agentsignal/persistence/eventlog"
+	"github.com/agentsignal/agentsignal/persistence/jobs"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
@@ -32,9 +33,9 @@ func startNode(t *testing.T, url, id string, m Market, idle time.Duration) *node
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := persistence.NewLog(s, eventlog.LogOptions{})
+	l := eventlog.NewLog(s.Store, eventlog.LogOptions{})
 	sys := engine.NewSystem(engine.Options{})
-	a := New(sys, Options{Log: l, Market: m, Jobs: persistence.NewJobs(s, id, persistence.JobsOptions{Idle: idle, Search: 50 * time.Millisecond}), Now: s.Now})
+	a := New(sys, Options{Log: l, Market: m, Jobs: jobs.New(s.Client, id, jobs.Options{Idle: idle, Search: 50 * time.Millisecond}), Now: s.Now})
 	ctx, cancel := context.WithCancel(context.Background())
 	worked := make(chan struct{})
 	go func() {

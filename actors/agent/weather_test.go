@@ -211,7 +211,7 @@ func TestWeatherRunOnRedis(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer store.Close()
-	log := persistence.NewLog(store, eventlog.LogOptions{})
+	log := eventlog.NewLog(store.Store, eventlog.LogOptions{})
 	defer log.Close(context.Background())
 	sys := engine.NewSystem(engine.Options{})
 	defer sys.Shutdown(context.Background())

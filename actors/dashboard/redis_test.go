@@ -30,7 +30,7 @@ func TestResumeAcrossARestart(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { store.Close() })
-	log := persistence.NewLog(store, eventlog.LogOptions{})
+	log := eventlog.NewLog(store.Store, eventlog.LogOptions{})
 	t.Cleanup(func() {
 		if err := log.Close(context.Background()); err != nil {
 			t.Error(err)
@@ -46,7 +46,7 @@ func TestResumeAcrossARestart(t *testing.T) {
 		return p
 	}
 	node := func() *service {
-		tail := persistence.NewTail(store, eventlog.TailOptions{})
+		tail := eventlog.NewTail(store.Store, eventlog.TailOptions{})
 		s := newService(t, func(o *Options) {
 			o.PartitionOf, o.Log, o.Now = store.Partition, redisLog{store, tail}, store.Now
 		})

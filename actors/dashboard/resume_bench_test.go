@@ -31,7 +31,7 @@ func BenchmarkResumeTooFar(b *testing.B) {
 		b.Fatal(err)
 	}
 	defer store.Close()
-	log := persistence.NewLog(store, eventlog.LogOptions{})
+	log := eventlog.NewLog(store.Store, eventlog.LogOptions{})
 	defer log.Close(context.Background())
 	var all []signal.Event
 	for range entries / each {

@@ -62,7 +62,7 @@ func BenchmarkClosings(b *testing.B) {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() { store.Close() })
-	log := persistence.NewLog(store, eventlog.LogOptions{})
+	log := eventlog.NewLog(store.Store, eventlog.LogOptions{})
 	b.Cleanup(func() { log.Close(context.Background()) })
 	accounts := make([]signal.AccountID, 64)
 	for i := range accounts {

@@ -104,8 +104,8 @@ func newFailover(t *testing.T, signals int) *failover {
 	if f.store, err = persistence.Open(persistence.Options{URL: f.proxy.URL(), Partitions: 4, Log: log}); err != nil {
 		t.Fatal(err)
 	}
-	f.log = persistence.NewLog(f.store, eventlog.LogOptions{})
-	tail := persistence.NewTail(f.store, eventlog.TailOptions{})
+	f.log = eventlog.NewLog(f.store.Store, eventlog.LogOptions{})
+	tail := eventlog.NewTail(f.store.Store, eventlog.TailOptions{})
 	sys := engine.NewSystem(engine.Options{})
 	watch := lifecycle.New(f.store, f.log, f.prices, lifecycle.Options{Now: f.store.Now, Log: log})
 	p := New(sys, "node_a", f.store, f.log, Options{

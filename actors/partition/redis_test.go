@@ -75,7 +75,7 @@ func startProcess(t *testing.T, server *redistest.Server, id string) *process {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &process{store: store, log: persistence.NewLog(store, eventlog.LogOptions{}), sys: engine.NewSystem(engine.Options{})}
+	p := &process{store: store, log: eventlog.NewLog(store.Store, eventlog.LogOptions{}), sys: engine.NewSystem(engine.Options{})}
 	p.Partitions = New(p.sys, id, freezable{store, p}, p.log, Options{Lease: testLease, SweepEvery: 50 * time.Millisecond})
 	t.Cleanup(func() {
 		p.stop(t)

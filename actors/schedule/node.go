@@ -10,7 +10,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
-// Store has the schedules. persistence.Schedules does.
+// Store keeps the schedules. See persistence/schedules.
 type Store interface {
 	// DueSchedules returns at most limit schedules of a partition that are to run until
 	// the given time, and when the first one after that is; zero: none is.

@@ -205,7 +205,7 @@ func TestSlopesAreFittedOnStoredSignals(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer store.Close()
-	log := persistence.NewLog(store, eventlog.LogOptions{})
+	log := eventlog.NewLog(store.Store, eventlog.LogOptions{})
 	defer log.Close(context.Background())
 	loss := -1.
 	var accounts sync.WaitGroup

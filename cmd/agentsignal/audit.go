@@ -21,6 +21,7 @@ import (
 	"github.com/agentsignal/agentsignal/cmd/agentsignal/command"
 	"github.com/agentsignal/agentsignal/cmd/agentsignal/service"
 	"github.com/agentsignal/agentsignal/persistence"
+	marketstore "github.com/agentsignal/agentsignal/persistence/market"
 )
 
 // errDiffer ends an audit that has found something.
@@ -153,7 +154,7 @@ func audit(ctx context.Context, store *persistence.Store, account signal.Account
 			return nil, err
 		}
 	}
-	prices := persistence.NewMarket(store)
+	prices := marketstore.New(store.Client)
 	for key, signals := range byAsset {
 		slices.SortFunc(signals, func(a, b *signal.Signal) int { return a.CreatedAt.Compare(b.CreatedAt) })
 		of, err := readAudited(ctx, prices, key)
@@ -180,7 +181,7 @@ type auditedAsset struct {
 	gaps   map[signal.Timeframe]string // why there is no audit
 }
 
-func readAudited(ctx context.Context, prices *persistence.Market, key string) (*auditedAsset, error) {
+func readAudited(ctx context.Context, prices *marketstore.Store, key string) (*auditedAsset, error) {
 	record, live, err := prices.Asset(ctx, key)
 	if signal.KindOf(err) == signal.KindNotFound {
 		return &auditedAsset{}, nil

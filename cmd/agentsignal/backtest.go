@@ -23,6 +23,7 @@ import (
 	"github.com/agentsignal/agentsignal/cmd/agentsignal/command"
 	"github.com/agentsignal/agentsignal/cmd/agentsignal/service"
 	"github.com/agentsignal/agentsignal/persistence"
+	marketstore "github.com/agentsignal/agentsignal/persistence/market"
 )
 
 // barStrategies are those that read nothing but bars.
@@ -93,7 +94,7 @@ func runBacktest(cmd *cobra.Command, s *service.Settings, f *backtestFlags) erro
 	} else {
 		err = s.WithStore(cmd.Context(), func(ctx context.Context, store *persistence.Store) error {
 			var err error
-			bars, class, err = storedBars(ctx, persistence.NewMarket(store), &o)
+			bars, class, err = storedBars(ctx, marketstore.New(store.Client), &o)
 			return err
 		})
 	}
@@ -195,7 +196,7 @@ func (f *backtestFlags) readFile(stdin io.Reader, o *backtest.Options) ([]market
 // storedBars reads what the service has stored of an asset, and sets what a live run
 // would say of where that comes from.
 func storedBars(
-	ctx context.Context, prices *persistence.Market, o *backtest.Options,
+	ctx context.Context, prices *marketstore.Store, o *backtest.Options,
 ) ([]marketdata.Bar, string, error) {
 	record, _, err := prices.Asset(ctx, assets.Key(o.Asset))
 	if signal.KindOf(err) == signal.KindNotFound {
@@ -220,7 +221,7 @@ func storedBars(
 const maxNamed = 12
 
 // notStored returns the error that no prices of an asset are stored; it names assets that have some.
-func notStored(ctx context.Context, prices *persistence.Market, asset string) error {
+func notStored(ctx context.Context, prices *marketstore.Store, asset string) error {
 	state, err := prices.State(ctx)
 	if err != nil {
 		return err

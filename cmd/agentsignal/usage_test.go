@@ -10,6 +10,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 	"github.com/agentsignal/agentsignal/cmd/agentsignal/commandtest"
 	"github.com/agentsignal/agentsignal/persistence"
+	"github.com/agentsignal/agentsignal/persistence/market"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
@@ -111,7 +112,7 @@ func TestABacktestNamesTheAssetsThatThereAre(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer store.Close()
-	prices := persistence.NewMarket(store)
+	prices := market.New(store.Client)
 	epoch, _, err := prices.TakeLease(t.Context(), "node", time.Minute)
 	if err != nil {
 		t.Fatal(err)

@@ -2,7 +2,6 @@ package credentials
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -18,75 +17,8 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/credential"
 	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
-	"github.com/agentsignal/agentsignal/persistence/redistest"
+	"github.com/agentsignal/agentsignal/persistence/storetest"
 )
-
-// credentialStore returns a store on a Redis of its own.
-func credentialStore(t *testing.T) (*Store, *redistest.Server) {
-	t.Helper()
-	server := redistest.New(t)
-	return openStore(t, redisclient.Options{URL: server.URL()}), server
-}
-
-// nowMS returns the time as records hold it.
-func nowMS() time.Time { return time.Now().UTC().Truncate(time.Millisecond) }
-
-// addAccount stores an account with the password hash "hash".
-func addAccount(t *testing.T, s *Store, email string) credential.Account {
-	t.Helper()
-	a := credential.Account{ID: signal.NewAccountID(), Email: email, CreatedAt: nowMS()}
-	if err := s.CreateAccount(t.Context(), a, "hash"); err != nil {
-		t.Fatal(err)
-	}
-	return a
-}
-
-// addSession stores a session of account and returns it with its refresh tokens'
-// digests, which are random.
-func addSession(t *testing.T, s *Store, account signal.AccountID) credential.Session {
-	t.Helper()
-	now := nowMS()
-	id := signal.NewSessionID()
-	n := credential.Session{ID: id, Account: account, CreatedAt: now, EndsAt: now.Add(2 * time.Hour), RefreshUntil: now.Add(time.Hour),
-		KeepUntil: now.Add(time.Hour), Locator: credential.DigestOf("locator" + string(id)), Refresh: credential.DigestOf("refresh" + string(id))}
-	_, until, err := s.CreateSession(t.Context(), n, 1, credential.DigestOf("nobody"), 100, now)
-	if err != nil || !until.IsZero() {
-		t.Fatalf("create session: locked until %v, %v", until, err)
-	}
-	return n
-}
-
-func addKey(t *testing.T, s *Store, account signal.AccountID, name string) (credential.APIKey, credential.Digest) {
-	t.Helper()
-	k := credential.APIKey{ID: signal.NewKeyID(), Account: account, Name: name, Prefix: "ask_abcd", Scopes: signal.ScopesOf(signal.AgentsRun, signal.SignalsRead), CreatedAt: nowMS()}
-	d := credential.DigestOf("secret" + string(k.ID))
-	if err := s.CreateKey(t.Context(), k, d, 100); err != nil {
-		t.Fatal(err)
-	}
-	return k, d
-}
-
-// wantError demands a kind and a code.
-func wantError(t *testing.T, err error, kind signal.Kind, code string) {
-	t.Helper()
-	e, ok := errors.AsType[*signal.Error](err)
-	if !ok || e.Kind != kind || e.Code != code {
-		t.Errorf("got error %v, want kind %d, code %q", err, kind, code)
-	}
-}
-
-// outboxOf returns the outbox without event ids.
-func outboxOf(t *testing.T, s *Store) []signal.Event {
-	t.Helper()
-	events, err := s.Unsettled(t.Context(), time.Now().Add(time.Hour), 1000)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i := range events {
-		events[i].ID = ""
-	}
-	return events
-}
 
 func TestCreateAccountClaimsItsEmail(t *testing.T) {
 	t.Parallel()
@@ -317,7 +249,7 @@ func TestOutboxPostponesWhatItCannotRead(t *testing.T) {
 			t.Errorf("outbox (-want +got):\n%s", d)
 		}
 	}
-	wantPostponed(t, s, redisclient.OutboxKey(), "9 something else", time.Now())
+	storetest.WantPostponed(t, s.RDB, redisclient.OutboxKey(), "9 something else", time.Now())
 	if early, err := s.Unsettled(ctx, time.Now().Add(-time.Minute), 10); err != nil || len(early) != 0 {
 		t.Errorf("announcements of the last minute are given too early: %v, %v", early, err)
 	}

@@ -6,28 +6,17 @@ import (
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
-// notInProcess has, by their reason, the tests that the store inside a process does not
-// pass, or which have nothing to do with it.
-var notInProcess = map[string][]string{
-	"they end, stop or restart the server, or have a second one": {
-		"TestCredentialsSayThatRedisIsAway",
-	},
-	"it keeps what expires for a duration, so that a time to expire at is off by a millisecond": {
-		"TestRotateSession",
-		"TestSessionIsReadAsWritten",
-		"TestLockRecordsExpire",
-	},
-	"it is too slow for as much": {
-		"TestManySessionsEndInSteps",
-	},
-	"it starts servers by itself": {
-		"TestTheStoreInsideAProcess",
-	},
-}
-
-// The store inside a process, which serves where no redis-server is installed, passes the
-// tests of this package, too.
 func TestTheStoreInsideAProcess(t *testing.T) {
 	t.Parallel()
-	redistest.RunInProcess(t, notInProcess, 25)
+	redistest.RunInProcess(t, 27, map[string][]string{
+		"they end, stop or restart the server, or have a second one": {
+			"TestCredentialsSayThatRedisIsAway",
+		},
+		"it keeps what expires for a duration, so that an expiry time is off by a millisecond": {
+			"TestRotateSession",
+			"TestSessionIsReadAsWritten",
+			"TestLockRecordsExpire",
+		},
+		"it is too slow for as much": {"TestManySessionsEndInSteps"},
+	})
 }

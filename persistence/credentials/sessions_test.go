@@ -45,14 +45,6 @@ func wantKept(t *testing.T, server *redistest.Server, n credential.Session) {
 	}
 }
 
-// nextOf returns n with the next refresh token.
-func nextOf(n credential.Session, token string) credential.Session {
-	n.Refresh = credential.DigestOf(token)
-	n.RefreshUntil = n.RefreshUntil.Add(time.Minute)
-	n.KeepUntil = n.RefreshUntil
-	return n
-}
-
 func TestRotateSession(t *testing.T) {
 	t.Parallel()
 	s, server := credentialStore(t)
@@ -176,5 +168,81 @@ func TestSessionIndexForgetsExpiredOnes(t *testing.T) {
 	got := server.Client().ZRange(t.Context(), redisclient.SessionsOfKey(a), 0, -1).Val()
 	if d := cmp.Diff([]string{string(n.ID)}, got); d != "" {
 		t.Errorf("sessions (-want +got):\n%s", d)
+	}
+}
+
+// TestEndedSessionsLeaveNoLocators: otherwise they would stay for 90 days.
+func TestEndedSessionsLeaveNoLocators(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(s *Store, n credential.Session) error{
+		"password": func(s *Store, n credential.Session) error {
+			_, err := s.SetPassword(t.Context(), n.Account, "other", 1, "", nowMS())
+			return err
+		},
+		"logout": func(s *Store, n credential.Session) error {
+			_, err := s.EndSession(t.Context(), n.Account, n.ID, nowMS())
+			return err
+		},
+		"logout everywhere": func(s *Store, n credential.Session) error {
+			_, err := s.EndSessions(t.Context(), n.Account, nowMS())
+			return err
+		},
+		"reuse": func(s *Store, n credential.Session) error {
+			_, err := s.RotateSession(t.Context(), n, credential.DigestOf("used"), nowMS())
+			return err
+		},
+		"deletion": func(s *Store, n credential.Session) error {
+			_, err := s.DeleteAccount(t.Context(), n.Account, nowMS())
+			return err
+		},
+		"too many": func(s *Store, n credential.Session) error {
+			newer := n
+			newer.ID, newer.KeepUntil = signal.NewSessionID(), newer.KeepUntil.Add(time.Hour)
+			newer.Locator, newer.Refresh = credential.DigestOf("other"), credential.DigestOf("others")
+			email := credential.DigestOf("nobody")
+			if _, _, err := s.CreateSession(t.Context(), newer, 1, email, 1, nowMS()); err != nil {
+				return err
+			}
+			if _, err := s.SessionByLocator(t.Context(), newer.Locator); err != nil {
+				return err
+			}
+			return s.RDB.Del(t.Context(), redisclient.RefreshKey(newer.Locator.String())).Err()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, _ := credentialStore(t)
+			n := addSession(t, s, addAccount(t, s, "a@example.com").ID)
+			next := nextOf(n, "next")
+			if _, err := s.RotateSession(t.Context(), next, n.Refresh, nowMS()); err != nil {
+				t.Fatal(err)
+			}
+			next.Refresh = credential.DigestOf("unknown")
+			if err := end(s, next); err != nil {
+				t.Fatal(err)
+			}
+			if left := s.RDB.Keys(t.Context(), redisclient.RefreshKey("*")).Val(); len(left) != 0 {
+				t.Errorf("%v are left", left)
+			}
+		})
+	}
+}
+
+// TestARefreshThatNoReplicaHasIsTakenBack: the client uses its token again, which must not
+// count as a stolen one.
+func TestARefreshThatNoReplicaHasIsTakenBack(t *testing.T) {
+	t.Parallel()
+	master := redistest.New(t)
+	plain := openStore(t, redisclient.Options{URL: master.URL()})
+	s := openStore(t, redisclient.Options{URL: master.URL(), WaitReplicas: 1})
+	n := addSession(t, plain, addAccount(t, plain, "a@example.com").ID)
+	next := n
+	next.Refresh = credential.DigestOf("next")
+	if _, err := s.RotateSession(t.Context(), next, n.Refresh, nowMS()); signal.KindOf(err) != signal.KindUnavailable {
+		t.Fatalf("without a replica: %v", err)
+	}
+	next.Refresh = credential.DigestOf("next but one")
+	if ended, err := plain.RotateSession(t.Context(), next, n.Refresh, nowMS()); len(ended) > 0 || err != nil {
+		t.Errorf("the same token again: %v, %v", ended, err)
 	}
 }

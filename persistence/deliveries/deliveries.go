@@ -27,7 +27,7 @@ func (h *Store) StoreDeliveries(ctx context.Context, p int, epoch int64, batch [
 		n := partOf(batch)
 		o := eventlog.NewOperation()
 		o.Fence(epoch)
-		AddDeliveries(o, p, batch[:n])
+		addDeliveries(o, p, batch[:n])
 		batch = batch[n:]
 		if _, err := h.log.Apply(ctx, p, o); err != nil {
 			return err
@@ -55,7 +55,7 @@ func (h *Store) CreateDelivery(ctx context.Context, d delivery.Delivery, body []
 	p := h.store.Partition(d.Account)
 	o := eventlog.NewOperation()
 	o.Guard(eventlog.GuardFieldExists, o.Key(redisclient.WebhooksKey(p, d.Account)), errNoWebhook, string(d.Webhook))
-	AddDeliveries(o, p, []delivery.EventDeliveries{{Event: d.Event, Body: body, Deliveries: []delivery.Delivery{d}}})
+	addDeliveries(o, p, []delivery.EventDeliveries{{Event: d.Event, Body: body, Deliveries: []delivery.Delivery{d}}})
 	o.AddAnnouncement(d.Account, signal.DeliveriesChanged, d.Webhook)
 	_, err := h.log.Apply(ctx, p, o)
 	return err
@@ -97,7 +97,7 @@ func (h *Store) StoreOutcomes(ctx context.Context, p int, epoch int64, out deliv
 		o.AddEvent(&c, 0)
 	}
 	for i := range out.Mails {
-		AddMail(o, p, out.Mails[i], h.store.Now())
+		addMail(o, p, out.Mails[i], h.store.Now())
 	}
 	r := h.log.CarryOut(ctx, p, o)
 	if errors.Is(r.Err, errNoWebhook) {

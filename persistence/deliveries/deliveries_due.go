@@ -32,7 +32,7 @@ func (h *Store) DueEndpoints(ctx context.Context, p int, until time.Time, offset
 	var due []delivery.EndpointDue
 	for _, z := range found {
 		member, _ := z.Member.(string)
-		account, webhook, ok := CutMember(member)
+		account, webhook, ok := cutMember(member)
 		if !ok {
 			h.store.Log.Error("a due webhook is not readable", "component", "persistence", "partition", p, "member", member)
 			if err := h.store.Postpone(ctx, redisclient.WebhooksDueKey(p), until, member); err != nil {

@@ -56,8 +56,8 @@ func deliveryField(id signal.DeliveryID) string {
 // webhookMember returns the member of a webhook among those that are due.
 func webhookMember(a signal.AccountID, w signal.WebhookID) string { return string(a) + " " + string(w) }
 
-// CutMember is the inverse of webhookMember.
-func CutMember(member string) (signal.AccountID, signal.WebhookID, bool) {
+// cutMember is the inverse of webhookMember.
+func cutMember(member string) (signal.AccountID, signal.WebhookID, bool) {
 	account, webhook, ok := strings.Cut(member, " ")
 	return signal.AccountID(account), signal.WebhookID(webhook), ok && account != "" && webhook != "" && !strings.Contains(webhook, " ")
 }
@@ -69,9 +69,9 @@ type newDeliveries struct {
 	args    []string
 }
 
-// AddDeliveries makes pending deliveries in partition p, with what they send. Those
+// addDeliveries makes pending deliveries in partition p, with what they send. Those
 // that are there already stay as they are, those of a removed webhook are not made.
-func AddDeliveries(o *eventlog.Operation, p int, batch []delivery.EventDeliveries) {
+func addDeliveries(o *eventlog.Operation, p int, batch []delivery.EventDeliveries) {
 	of := map[signal.WebhookID]*newDeliveries{}
 	var order []*newDeliveries
 	keys := make([]string, len(batch))

@@ -160,7 +160,7 @@ func TestABatchSeesItsOwnChanges(t *testing.T) {
 	deliver := func() *eventlog.Operation {
 		e := signal.NewEventID()
 		o := eventlog.NewOperation()
-		AddDeliveries(o, b.p, []delivery.EventDeliveries{{Event: e, Body: fmt.Append(nil, e), Deliveries: []delivery.Delivery{testDelivery(w, e, milli(1000))}}})
+		addDeliveries(o, b.p, []delivery.EventDeliveries{{Event: e, Body: fmt.Append(nil, e), Deliveries: []delivery.Delivery{testDelivery(w, e, milli(1000))}}})
 		return o
 	}
 	remove := eventlog.NewOperation()
@@ -196,7 +196,7 @@ func TestABatchLeavesNothingDueThatHasEnded(t *testing.T) {
 			w, e := b.register(), signal.NewEventID()
 			d := testDelivery(w, e, milli(1000))
 			made, ended := eventlog.NewOperation(), eventlog.NewOperation()
-			AddDeliveries(made, b.p, []delivery.EventDeliveries{{Event: e, Body: []byte("body"), Deliveries: []delivery.Delivery{d}}})
+			addDeliveries(made, b.p, []delivery.EventDeliveries{{Event: e, Body: []byte("body"), Deliveries: []delivery.Delivery{d}}})
 			end(b, ended, w, d)
 			carryOutTogether(t, b.rdb, b.p, made, ended)
 			for _, o := range []*eventlog.Operation{made, ended} {
@@ -305,7 +305,7 @@ func TestDueEndpoints(t *testing.T) {
 	check(milli(200), 3, 10, nil)
 	check(milli(199), 0, 10, want[:2])
 	check(milli(1000), 0, 10, want)
-	wantPostponed(t, b.store, redisclient.WebhooksDueKey(b.p), "damaged", milli(200))
+	wantPostponed(t, b.store.RDB, redisclient.WebhooksDueKey(b.p), "damaged", milli(200))
 }
 
 func TestDueDeliveries(t *testing.T) {
@@ -361,7 +361,7 @@ func TestDueDeliveries(t *testing.T) {
 	}
 	damaged, err := deliveryMember(list[0].ID, list[0].Type)
 	b.must("make member", err)
-	wantPostponed(t, b.store, redisclient.PendingKey(b.p, w.ID), damaged, milli(30))
+	wantPostponed(t, b.store.RDB, redisclient.PendingKey(b.p, w.ID), damaged, milli(30))
 	// The attempt of one of them was under way.
 	b.outcomes(w, attempt(list[2], 200, milli(50), time.Time{}), attempt(list[3], 200, milli(50), time.Time{}))
 	if stats, err := b.hooks.WebhookStats(ctx); stats.Pending != 2 || !stats.OldestDue.Equal(milli(40)) || err != nil {

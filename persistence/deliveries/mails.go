@@ -37,8 +37,8 @@ func appendMail(b []byte, m *delivery.Mail) []byte {
 	return binary.AppendUvarint(b, uint64(uint32(max(m.Tries, 0))))
 }
 
-// DecodeMail is the inverse of appendMail.
-func DecodeMail(id string, value []byte) (delivery.Mail, error) {
+// decodeMail is the inverse of appendMail.
+func decodeMail(id string, value []byte) (delivery.Mail, error) {
 	d := codec.NewDecoder(value)
 	if version := d.Byte(); d.Err == nil && version != mailVersion {
 		d.Fail(fmt.Errorf("version %d is not known: this process reads version %d", version, mailVersion))
@@ -57,9 +57,9 @@ func DecodeMail(id string, value []byte) (delivery.Mail, error) {
 	return m, nil
 }
 
-// AddMail stores a new mail, to be sent at once. It is named by what it says, so that
+// addMail stores a new mail, to be sent at once. It is named by what it says, so that
 // it is not doubled if the operation is repeated.
-func AddMail(o *eventlog.Operation, p int, m delivery.Mail, now time.Time) {
+func addMail(o *eventlog.Operation, p int, m delivery.Mail, now time.Time) {
 	record := appendMail(nil, &m)
 	digest := sha256.Sum256(record)
 	m.ID = hex.EncodeToString(digest[:16])
@@ -97,7 +97,7 @@ func (h *Store) DueMails(ctx context.Context, p int, until time.Time, limit int)
 			}
 			continue
 		}
-		m, err := DecodeMail(ids[i], []byte(record))
+		m, err := decodeMail(ids[i], []byte(record))
 		if err != nil {
 			h.store.Log.Error("a mail is not readable", "component", "persistence", "partition", p, "err", err)
 			if err := h.store.Postpone(ctx, redisclient.MailsKey(p), until, ids[i]); err != nil {

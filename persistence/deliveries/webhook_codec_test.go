@@ -92,11 +92,11 @@ func TestMailCodec(t *testing.T) {
 	for _, want := range []delivery.Mail{{}, {ID: "x", Kind: delivery.MailWebhookFailing, Account: codecAccount, Webhook: codecWebhook,
 		URL: "https://example.com", Since: milli(1), At: milli(2), Error: "status 500", Tries: 3}} {
 		b := appendMail(nil, &want)
-		if got, err := DecodeMail(want.ID, b); got != want || err != nil {
+		if got, err := decodeMail(want.ID, b); got != want || err != nil {
 			t.Errorf("read back as %+v, %v; want %+v", got, err, want)
 		}
 		for n := range b {
-			if got, err := DecodeMail("", b[:n]); err == nil {
+			if got, err := decodeMail("", b[:n]); err == nil {
 				t.Errorf("the first %d bytes are taken for %+v", n, got)
 			}
 		}
@@ -105,11 +105,11 @@ func TestMailCodec(t *testing.T) {
 
 func TestCutMember(t *testing.T) {
 	t.Parallel()
-	if a, w, ok := CutMember(webhookMember(codecAccount, codecWebhook)); a != codecAccount || w != codecWebhook || !ok {
+	if a, w, ok := cutMember(webhookMember(codecAccount, codecWebhook)); a != codecAccount || w != codecWebhook || !ok {
 		t.Errorf("read back as %q, %q, %v", a, w, ok)
 	}
 	for _, bad := range []string{"", "a", " w", "a ", "a b c", "a  b"} {
-		if a, w, ok := CutMember(bad); ok {
+		if a, w, ok := cutMember(bad); ok {
 			t.Errorf("%q is read as %q, %q", bad, a, w)
 		}
 	}
@@ -315,11 +315,11 @@ func FuzzDecodeDelivery(f *testing.F) {
 func FuzzDecodeMail(f *testing.F) {
 	f.Add(appendMail(nil, &delivery.Mail{Kind: delivery.MailWebhookFailing, Account: codecAccount, Webhook: codecWebhook, Since: milli(1), At: milli(2), Tries: 3}))
 	f.Fuzz(func(t *testing.T, value []byte) {
-		m, err := DecodeMail("x", value)
+		m, err := decodeMail("x", value)
 		if err != nil {
 			return
 		}
-		if again, err := DecodeMail("x", appendMail(nil, &m)); err != nil || again != m {
+		if again, err := decodeMail("x", appendMail(nil, &m)); err != nil || again != m {
 			t.Errorf("%q is read as %+v, then %+v, %v", value, m, again, err)
 		}
 	})

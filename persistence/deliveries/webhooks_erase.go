@@ -244,7 +244,7 @@ func EraseMails(ctx context.Context, c *redisclient.Client, p int, account signa
 	}
 	var ids []string
 	for i := 0; i+1 < len(found); i += 2 { // identifier and record
-		m, err := DecodeMail(found[i], []byte(found[i+1]))
+		m, err := decodeMail(found[i], []byte(found[i+1]))
 		if err != nil {
 			c.Log.Error("a mail is not readable", "component", "persistence", "partition", p, "err", err)
 			continue

@@ -267,7 +267,7 @@ func TestMails(t *testing.T) {
 		t.Errorf("due later: %+v, want %+v", got[0], want)
 	}
 	b.must("given up", b.hooks.StoreMailOutcome(ctx, b.p, b.epoch, want, time.Time{}))
-	wantPostponed(t, b.store, redisclient.MailsKey(b.p), mails[2].ID, again)
+	wantPostponed(t, b.store.RDB, redisclient.MailsKey(b.p), mails[2].ID, again)
 	if n := b.rdb.HLen(ctx, redisclient.MailRecordsKey(b.p)).Val(); n != 1 {
 		t.Errorf("%d records of mails are left, want the damaged one", n)
 	}

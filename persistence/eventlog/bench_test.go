@@ -1,16 +1,24 @@
 package eventlog
 
 import (
-	"context"
 	"log/slog"
 	"testing"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
+	"github.com/agentsignal/agentsignal/persistence/storetest"
+)
+
+// Short names of helpers that nearly every test uses.
+var (
+	accountIn, take = storetest.AccountIn, storetest.Take
+	logSignal       = storetest.Signal
+	created, noted  = storetest.Created, storetest.Noted
+	wantKind        = storetest.WantKind
+	eventually      = redistest.Eventually
 )
 
 // logBench is a log on a Redis of its own.
@@ -24,26 +32,20 @@ type logBench struct {
 
 func newLogBench(t *testing.T, server *redistest.Server, o LogOptions) *logBench {
 	t.Helper()
-	s := openStore(t, redisclient.Options{URL: server.URL(), Partitions: 4, Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
+	output := slog.New(slog.NewTextHandler(t.Output(), nil))
+	s := openStore(t, redisclient.Options{URL: server.URL(), Partitions: 4, Log: output})
 	return &logBench{T: t, server: server, store: s, log: openLog(t, s, o), rdb: server.Client()}
 }
 
 // openStore returns a store that is closed when the test ends.
 func openStore(t *testing.T, o redisclient.Options) *Store {
 	t.Helper()
-	c, err := redisclient.NewClient(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { c.Close() })
-	return New(c)
+	return New(storetest.Client(t, o))
 }
 
 // openLog returns a log that is closed when the test ends.
 func openLog(t *testing.T, s *Store, o LogOptions) *Log {
-	l := NewLog(s, o)
-	t.Cleanup(func() { l.Close(context.Background()) })
-	return l
+	return storetest.Closing(t, NewLog(s, o))
 }
 
 // append stores c, which must succeed.
@@ -66,43 +68,6 @@ func (b *logBench) eventsOf(account signal.AccountID) []signal.Event {
 	return events
 }
 
-// logSignal returns a new signal of account.
-func logSignal(account signal.AccountID) *signal.Signal {
-	created := time.UnixMilli(1795253400000).UTC()
-	return &signal.Signal{ID: signal.NewSignalID(), Account: account, Agent: "trading", Run: signal.NewRunID(), Asset: "BTC",
-		Strategy: "momentum", Timeframe: signal.H1, Risk: signal.MediumRisk, Direction: signal.Long, Confidence: .4372,
-		Levels:   &signal.Levels{Entry: 64250.125, Stop: 62900.125, Target: 66275.125},
-		Metadata: []byte(`{"indicators":["adx_14"],"reasoning":"because"}`), CreatedAt: created, ExpiresAt: created.Add(24 * time.Hour)}
-}
-
-// created returns the change that creates s, as a run ends with it.
-func created(s *signal.Signal) signal.Change {
-	return signal.Change{Account: s.Account, Signal: s, Events: []signal.Event{
-		{Type: signal.SignalCreated, Asset: s.Asset, Data: []byte(`{"signal":1}`)},
-		{Type: signal.AgentCompleted, Agent: s.Agent, Run: s.Run, Data: []byte(`{"run":1}`)}}}
-}
-
-// noted returns a change of one event that says text.
-func noted(account signal.AccountID, text string) signal.Change {
-	return signal.Change{Account: account, Events: []signal.Event{{Type: signal.SystemNotification, Data: []byte(text)}}}
-}
-
-func wantKind(t *testing.T, what string, err error, want signal.Kind) {
-	t.Helper()
-	if err == nil || signal.KindOf(err) != want {
-		t.Errorf("%s: %v (kind %d), want kind %d", what, err, signal.KindOf(err), want)
-	}
-}
-
-// accountIn returns an account of partition p.
-func accountIn(s *Store, p int) signal.AccountID {
-	for {
-		if a := signal.NewAccountID(); s.Partition(a) == p {
-			return a
-		}
-	}
-}
-
 // carryOutTogether carries out operations as one batch.
 func carryOutTogether(t *testing.T, rdb redis.UniversalClient, p int, operations ...*Operation) {
 	t.Helper()
@@ -110,15 +75,3 @@ func carryOutTogether(t *testing.T, rdb redis.UniversalClient, p int, operations
 		t.Fatal(err)
 	}
 }
-
-// eventually waits until condition holds.
-func eventually(t *testing.T, condition func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !condition(); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("it does not come about")
-		}
-	}
-}
-
-const codecAccount = signal.AccountID("acc_01M7YQ1WTVKN9DZNWV9NV456V1")

@@ -40,7 +40,7 @@ func changeOperation(p int, c *signal.Change, now time.Time) *Operation {
 	var ended []string
 	if c.Ended != "" {
 		// A run ends once: by its own process, or for it by the partition's owner.
-		if ended = EndedMembers(c); len(ended) == 1 {
+		if ended = endedMembers(c); len(ended) == 1 {
 			o.Guard(GuardMember, refDue, errRunEnded, ended[0])
 		}
 	}
@@ -172,9 +172,9 @@ func DueMember(account signal.AccountID, run signal.RunID, agent signal.AgentID)
 	return string(account) + " " + string(run) + " " + string(agent)
 }
 
-// EndedMembers returns the members to remove when c.Ended has ended. The run's
+// endedMembers returns the members to remove when c.Ended has ended. The run's
 // agent is that of its events; a change without one names every agent it may be.
-func EndedMembers(c *signal.Change) []string {
+func endedMembers(c *signal.Change) []string {
 	for i := range c.Events {
 		if e := &c.Events[i]; e.Run == c.Ended && e.Agent != "" {
 			return []string{DueMember(c.Account, c.Ended, e.Agent)}

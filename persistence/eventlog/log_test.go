@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/agentsignal/agentsignal/actors/signal"
 	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
@@ -105,5 +107,19 @@ func TestAppendInOrder(t *testing.T) {
 		if n != 30 {
 			t.Errorf("caller %d has %d events, want 30", i, n)
 		}
+	}
+}
+
+func TestEndedMembers(t *testing.T) {
+	t.Parallel()
+	c := signal.Change{Account: "acc_1", Ended: "run_1", Events: []signal.Event{
+		{Type: signal.SignalCreated}, {Type: signal.AgentCompleted, Run: "run_1", Agent: "weather"}}}
+	if d := cmp.Diff([]string{"acc_1 run_1 weather"}, endedMembers(&c)); d != "" {
+		t.Errorf("with the run's event (-want +got):\n%s", d)
+	}
+	c.Events = nil
+	want := []string{"acc_1 run_1 trading", "acc_1 run_1 weather", "acc_1 run_1 seo"}
+	if d := cmp.Diff(want, endedMembers(&c)); d != "" {
+		t.Errorf("without (-want +got):\n%s", d)
 	}
 }

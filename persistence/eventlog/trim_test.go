@@ -10,23 +10,8 @@ import (
 	"github.com/agentsignal/agentsignal/persistence/codec"
 	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
+	"github.com/agentsignal/agentsignal/persistence/storetest"
 )
-
-// fillEvents appends n small events to the log of partition 0 and returns the
-// position of the i-th.
-func fillEvents(t *testing.T, b *logBench, n int) func(i int) signal.Position {
-	t.Helper()
-	header := codec.AppendEvent(nil, &signal.Event{Type: signal.SystemNotification, Account: codecAccount})
-	old := time.Now().Add(-2 * time.Hour).UnixMilli()
-	at := func(i int) signal.Position { return signal.Position{MS: old + int64(i)} }
-	err := b.rdb.Eval(t.Context(), `for i = 0, ARGV[1] - 1 do
-		redis.call('XADD', KEYS[1], string.format('%.0f-0', ARGV[2] + i), 'h', ARGV[3], 'd', i)
-	end`, []string{redisclient.EventsKey(0)}, n, old, header).Err()
-	if err != nil && err != redis.Nil {
-		t.Fatal(err)
-	}
-	return at
-}
 
 func TestTrimEvents(t *testing.T) {
 	t.Parallel()
@@ -50,7 +35,7 @@ func TestTrimEvents(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := newLogBench(t, redistest.New(t), LogOptions{})
-			at := fillEvents(t, b, n)
+			at := storetest.FillEvents(t, b.rdb, n)
 			b.rdb.Set(t.Context(), redisclient.EpochKey(0), 3, 0)
 			if c.position >= 0 {
 				b.rdb.Set(t.Context(), redisclient.PositionKey(0), at(c.position).String(), 0)
@@ -69,7 +54,7 @@ func TestTrimEvents(t *testing.T) {
 func TestTrimEventsOfOthers(t *testing.T) {
 	t.Parallel()
 	b := newLogBench(t, redistest.New(t), LogOptions{})
-	at := fillEvents(t, b, 1000)
+	at := storetest.FillEvents(t, b.rdb, 1000)
 	b.rdb.Set(t.Context(), redisclient.PositionKey(0), at(999).String(), 0)
 	b.rdb.Set(t.Context(), redisclient.EpochKey(0), 4, 0)
 	err := NewTrimmer(b.store, TrimOptions{}).TrimEvents(t.Context(), 0, 3)
@@ -90,7 +75,7 @@ func TestTrimSignals(t *testing.T) {
 	start := time.Now().Add(-100 * 24 * time.Hour).UnixMilli()
 	at := func(i int) signal.Position { return signal.Position{MS: start + int64(i)} }
 	pipe := b.rdb.Pipeline()
-	s := logSignal(codecAccount)
+	s := logSignal(storetest.Account)
 	for i := range n {
 		pipe.XAdd(ctx, &redis.XAddArgs{Stream: redisclient.SignalsKey(0), ID: at(i).String(), Values: []string{"h", string(codec.AppendRecord(nil, s, time.Time{})), "m", "{}"}})
 	}

@@ -31,7 +31,7 @@ var appendScript = redis.NewScript(deliveriesSource + appendSource)
 
 // Limits of a writer.
 const (
-	BatchOperations = 512
+	batchOperations = 512
 	batchBytes      = 1 << 20
 	batchKeys       = 1 << 14 // beside the fixed ones, so that a number of two bytes names one
 	// batchDeliveries are a millisecond of Redis, for which events wait.
@@ -172,7 +172,7 @@ func (w *writer) collect() (batches []*batch, end bool) {
 	rest := w.dirty[:0]
 	for _, q := range w.dirty {
 		n, size, keys, deliveries := 0, 0, 0, 0
-		for n < len(q.waiting) && n < BatchOperations && (n == 0 || size < batchBytes) {
+		for n < len(q.waiting) && n < batchOperations && (n == 0 || size < batchBytes) {
 			o := q.waiting[n]
 			if n > 0 && (keys+len(o.keys) > batchKeys || o.Deliveries > 0 && deliveries+o.Deliveries > batchDeliveries) {
 				break

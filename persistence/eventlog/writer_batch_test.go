@@ -59,10 +59,10 @@ func TestABatchHasFewOperations(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for range BatchOperations + 5 {
+	for range batchOperations + 5 {
 		enqueue(0)
 	}
-	collect(BatchOperations)
+	collect(batchOperations)
 	collect(5)
 	for _, bytes := range []int{batchBytes / 2, batchBytes / 2, batchBytes, 1} {
 		enqueue(bytes)

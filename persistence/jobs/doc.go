@@ -1,4 +1,4 @@
-// Package jobs keeps jobs and hands out those that wait: each to one node at a time, and to
-// another if that node is gone. A job's outcome is stored with the change that makes it,
-// by package eventlog, and is refused from a node that no longer holds the job.
+// Package jobs keeps jobs and hands out the waiting ones: each to one node at a time, and to
+// another one if that node is no longer live. Package eventlog stores the outcome of a job with
+// the change that the job makes, and refuses it from a node that no longer holds the job.
 package jobs

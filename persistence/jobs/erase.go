@@ -7,12 +7,12 @@ import (
 	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 )
 
-// Erase erases a chunk of the jobs of a deleted account and returns "" at the end; entries of the queue whose job is gone are dropped by who
-// takes them.
+// Erase erases a chunk of the jobs of a deleted account and returns "" at the end. The entries
+// of these jobs in the queue are dropped by the nodes that take them.
 func Erase(ctx context.Context, c *redisclient.Client, p int, account signal.AccountID) (string, error) {
 	indexes := []string{redisclient.JobsOfKey(p, account), redisclient.JobsEndedKey(p, account)}
-	for _, status := range []signal.JobStatus{signal.JobQueued, signal.JobRunning, signal.JobCompleted, signal.JobFailed} {
-		indexes = append(indexes, redisclient.JobsWithKey(p, account, status))
+	for _, s := range []signal.JobStatus{signal.JobQueued, signal.JobRunning, signal.JobCompleted, signal.JobFailed} {
+		indexes = append(indexes, redisclient.JobsWithKey(p, account, s))
 	}
 	ids, err := c.RDB.ZRange(ctx, indexes[0], 0, redisclient.EraseChunk-1).Result()
 	if err != nil {
@@ -25,7 +25,7 @@ func Erase(ctx context.Context, c *redisclient.Client, p int, account signal.Acc
 	for i, id := range ids {
 		keys[i], members[i] = redisclient.JobKey(p, signal.JobID(id)), id
 	}
-	// The records first: the index is what names them.
+	// The records first, since only the index names them.
 	if err := c.RDB.Unlink(ctx, keys...).Err(); err != nil {
 		return "", err
 	}

@@ -18,64 +18,62 @@ import (
 	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 )
 
-// A job is a hash under its own key. Each account has an index of its jobs by the
-// time of creation, one more for each status, and one of ended jobs by the time at
-// which they are forgotten; all of them sorted sets of job ids. What waits stands in
-// one stream a partition, from which the nodes take it as one consumer group: see
-// job_queue.go.
+// A job is a hash under its own key. Each account has sorted sets of the ids of its jobs: all by
+// creation, those of each status by creation, and the ended ones by when they are forgotten.
+// Waiting jobs are in one stream per partition, from which the nodes take them as one consumer
+// group: see queue.go.
 
-//go:embed scripts/job_enqueue.lua
-var jobEnqueueText string
+//go:embed scripts/enqueue.lua
+var enqueueText string
 
-//go:embed scripts/job_prune.lua
-var jobPruneText string
+//go:embed scripts/prune.lua
+var pruneText string
 
-//go:embed scripts/job_list.lua
-var jobListText string
+//go:embed scripts/list.lua
+var listText string
 
 var (
-	jobEnqueueScript = redis.NewScript(jobEnqueueText)
-	jobPruneScript   = redis.NewScript(jobPruneText)
-	jobListScript    = redis.NewScript(jobListText)
+	enqueueScript = redis.NewScript(enqueueText)
+	pruneScript   = redis.NewScript(pruneText)
+	listScript    = redis.NewScript(listText)
 )
 
 const (
 	// pruneBatch is how many forgotten jobs one script removes: about a millisecond.
 	pruneBatch = 1000
-	// enqueueTries is how often Enqueue asks Redis; a job is stored once all the same.
+	// enqueueTries is how often Enqueue runs its script, which stores a job once.
 	enqueueTries = 2
 )
 
-// Store keeps jobs, and hands out those that wait. Its methods may be called from
-// anywhere, except that one goroutine at a time calls Next.
+// Store keeps jobs and hands out the waiting ones. Its methods are safe for concurrent use,
+// except that only one goroutine at a time may call Next.
 type Store struct {
 	store     *redisclient.Client
 	reclaimed func(n int)
 	consumer  string
 	idle      time.Duration
-	pause     time.Duration // between two searches for jobs that were left behind
+	pause     time.Duration // between two searches for abandoned jobs
 	log       *slog.Logger
 	queue     queueReader
 
 	mu   sync.Mutex
-	held []map[signal.Position]struct{} // of each partition: the entries that this process works on
+	held []map[signal.Position]struct{} // by partition: the entries that this process works on
 }
 
 // Options are the options of Jobs.
 type Options struct {
-	// Idle is how long a job may be in the hands of a live node before another takes
-	// it; default 45 s. It must exceed the time limit of runs.
+	// Idle is how long a live node may hold a job before another one takes it; default 45 s.
+	// It must exceed the time limit of runs.
 	Idle time.Duration
-	// Search is the pause between two searches for jobs that were left behind;
-	// default 5 s.
+	// Search is the pause between two searches for abandoned jobs; default 5 s.
 	Search time.Duration
-	// Reclaimed counts jobs that another worker had before; nil: nobody counts them.
+	// Reclaimed counts jobs that another worker had before. It may be nil.
 	Reclaimed func(n int)
 	Log       *slog.Logger // nil: the client's
 }
 
-// New returns the jobs of s. node is the node's id, under which it takes jobs:
-// no two processes may use the same at once.
+// New returns the jobs of s. node is the id under which this process takes jobs, which no other
+// process may use at the same time.
 func New(s *redisclient.Client, node string, o Options) *Store {
 	j := &Store{
 		store:     s,
@@ -95,16 +93,21 @@ func New(s *redisclient.Client, node string, o Options) *Store {
 	return j
 }
 
-// Enqueue stores j, which is queued, with the reply if it is not nil. KindTooMany,
-// "too_many_runs": maxQueued jobs of the account are queued. KindUnavailable: it is
-// not known whether the job was stored.
+// Enqueue stores a queued job, with the reply unless that is nil. KindTooMany, "too_many_runs":
+// maxQueued jobs of the account are queued. KindUnavailable: the job may be stored or not.
 func (j *Store) Enqueue(ctx context.Context, job signal.Job, maxQueued int, reply *signal.Reply) error {
 	account := job.Request.Account
 	p := j.store.Partition(account)
-	keys := []string{redisclient.JobKey(p, job.ID), redisclient.JobsOfKey(p, account), redisclient.JobsWithKey(p, account, signal.JobQueued), redisclient.JobsEndedKey(p, account),
-		redisclient.JobQueueKey(p), redisclient.JobsWithKey(p, account, signal.JobCompleted), redisclient.JobsWithKey(p, account, signal.JobFailed)}
-	args := []any{string(job.ID), string(account), job.CreatedAt.UnixMilli(), maxQueued, codec.AppendJobRequest(nil, &job),
-		j.store.Now().UnixMilli()}
+	with := func(status signal.JobStatus) string { return redisclient.JobsWithKey(p, account, status) }
+	keys := []string{
+		redisclient.JobKey(p, job.ID), redisclient.JobsOfKey(p, account), with(signal.JobQueued),
+		redisclient.JobsEndedKey(p, account), redisclient.JobQueueKey(p), with(signal.JobCompleted),
+		with(signal.JobFailed),
+	}
+	args := []any{
+		string(job.ID), string(account), job.CreatedAt.UnixMilli(), maxQueued,
+		codec.AppendJobRequest(nil, &job), j.store.Now().UnixMilli(),
+	}
 	if reply != nil {
 		keys = append(keys, redisclient.ReplyKey(p, account, codec.ReplyDigest(&reply.ReplyKey)))
 		args = append(args, codec.AppendReply(nil, reply), eventlog.ReplyRetention.Milliseconds())
@@ -112,7 +115,8 @@ func (j *Store) Enqueue(ctx context.Context, job signal.Job, maxQueued int, repl
 	var stored *redis.Cmd
 	var err error
 	for range enqueueTries {
-		if stored, err = j.store.Change(ctx, redisclient.ConfirmKey(p), jobEnqueueScript, keys, args...); err == nil || ctx.Err() != nil {
+		stored, err = j.store.Change(ctx, redisclient.ConfirmKey(p), enqueueScript, keys, args...)
+		if err == nil || ctx.Err() != nil {
 			break
 		}
 	}
@@ -126,10 +130,11 @@ func (j *Store) Enqueue(ctx context.Context, job signal.Job, maxQueued int, repl
 	return nil
 }
 
-// Job returns a job of the account. KindNotFound: there is none, or it is forgotten.
+// Job returns a job of the account. KindNotFound: there is no such job, or it is forgotten.
 func (j *Store) Job(ctx context.Context, account signal.AccountID, id signal.JobID) (signal.Job, error) {
 	p := j.store.Partition(account)
-	r, err := j.store.RDB.HMGet(ctx, redisclient.JobKey(p, id), codec.JobState, codec.JobStarted, codec.JobRequest, codec.JobOutcome).Result()
+	fields := []string{codec.JobState, codec.JobStarted, codec.JobRequest, codec.JobOutcome}
+	r, err := j.store.RDB.HMGet(ctx, redisclient.JobKey(p, id), fields...).Result()
 	if err != nil {
 		return signal.Job{}, redisclient.Unavailable(fmt.Errorf("read job: %w", err))
 	}
@@ -150,14 +155,16 @@ func (j *Store) Job(ctx context.Context, account signal.AccountID, id signal.Job
 	return job, nil
 }
 
-// forgotten says that the job is kept no longer, if Redis has not dropped it yet.
+// forgotten reports whether the job has expired. Redis may not have dropped it yet.
 func forgotten(j *signal.Job, now time.Time) bool {
 	return !j.ExpiresAt.IsZero() && !now.Before(j.ExpiresAt)
 }
 
-// Jobs returns limit jobs of the account after the first offset ones, newest first,
-// and how many there are. A status of "" means any.
-func (j *Store) Jobs(ctx context.Context, account signal.AccountID, status signal.JobStatus, limit, offset int) ([]signal.Job, int, error) {
+// Jobs returns limit jobs of the account after the first offset ones, newest first, and how
+// many there are. A status of "" means any.
+func (j *Store) Jobs(
+	ctx context.Context, account signal.AccountID, status signal.JobStatus, limit, offset int,
+) ([]signal.Job, int, error) {
 	p := j.store.Partition(account)
 	if err := j.prune(ctx, p, account); err != nil {
 		return nil, 0, err
@@ -166,12 +173,12 @@ func (j *Store) Jobs(ctx context.Context, account signal.AccountID, status signa
 	if status != "" {
 		index = redisclient.JobsWithKey(p, account, status)
 	}
-	r, err := jobListScript.Run(ctx, j.store.RDB, []string{index}, redisclient.JobKey(p, ""), offset, limit).Slice()
+	r, err := listScript.Run(ctx, j.store.RDB, []string{index}, redisclient.JobKey(p, ""), offset, limit).Slice()
 	if err != nil {
 		return nil, 0, redisclient.Unavailable(fmt.Errorf("list jobs: %w", err))
 	}
 	if len(r) == 0 {
-		return nil, 0, errors.New("list jobs: answer is empty")
+		return nil, 0, errors.New("list jobs: the reply is empty")
 	}
 	total, _ := r[0].(int64)
 	jobs := make([]signal.Job, 0, len(r)-1)
@@ -195,7 +202,7 @@ func (j *Store) prune(ctx context.Context, p int, account signal.AccountID) erro
 		redisclient.JobsWithKey(p, account, signal.JobCompleted), redisclient.JobsWithKey(p, account, signal.JobFailed)}
 	now := j.store.Now().UnixMilli()
 	for {
-		n, err := jobPruneScript.Run(ctx, j.store.RDB, keys, now, pruneBatch).Int()
+		n, err := pruneScript.Run(ctx, j.store.RDB, keys, now, pruneBatch).Int()
 		if err != nil {
 			return redisclient.Unavailable(fmt.Errorf("prune jobs: %w", err))
 		}

@@ -1,15 +1,12 @@
 package jobs
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
@@ -19,7 +16,10 @@ import (
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 	"github.com/agentsignal/agentsignal/persistence/requests"
 	"github.com/agentsignal/agentsignal/persistence/signals"
+	"github.com/agentsignal/agentsignal/persistence/storetest"
 )
+
+var newTestJob = storetest.Job
 
 // jobBench is a store with a log, for the tests of jobs.
 type jobBench struct {
@@ -33,8 +33,8 @@ func newJobBench(t *testing.T, partitions int) *jobBench {
 	t.Helper()
 	t.Parallel()
 	r := redistest.New(t)
-	s := openStore(t, redisclient.Options{URL: r.URL(), Partitions: partitions})
-	return &jobBench{t: t, server: r, store: s, log: openLog(t, s, eventlog.LogOptions{})}
+	s := eventlog.New(storetest.Client(t, redisclient.Options{URL: r.URL(), Partitions: partitions}))
+	return &jobBench{t, r, s, storetest.Closing(t, eventlog.NewLog(s, eventlog.LogOptions{}))}
 }
 
 // jobs returns the jobs as the named node sees them.
@@ -51,57 +51,27 @@ func (b *jobBench) enqueue(j *Store, account signal.AccountID) signal.Job {
 	return job
 }
 
-// next calls Next until it returns a job.
 func (b *jobBench) next(j *Store) signal.Job {
 	b.t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); {
-		jobs, err := j.Next(b.t.Context(), 1)
-		if err != nil {
-			b.t.Fatal(err)
-		}
-		if len(jobs) > 0 {
-			return jobs[0]
-		}
-	}
-	b.t.Fatal("no job came")
-	return signal.Job{}
+	return storetest.NextJob(b.t, j)
 }
 
 // complete appends the end of job with a signal, and returns that.
 func (b *jobBench) complete(job signal.Job) (*signal.Signal, error) {
-	now := b.store.Now()
-	s := testJobSignal(job, now)
-	job.Status, job.Signal, job.CompletedAt, job.ExpiresAt = signal.JobCompleted, s, now, now.Add(time.Hour).Truncate(time.Millisecond)
-	p, err := b.log.Append(b.t.Context(), signal.Change{Account: job.Request.Account, Signal: s, Job: &job, Events: []signal.Event{
-		{Type: signal.AgentStarted, Agent: "trading", Run: job.Run, Data: []byte(`{}`)},
-		{Type: signal.SignalCreated, Asset: s.Asset, Data: []byte(`{}`)},
-		{Type: signal.AgentCompleted, Agent: "trading", Run: job.Run, Data: []byte(`{}`)}}})
-	s.CreatedAt = p.Time()
-	s.UpdatedAt = s.CreatedAt
-	s.ExpiresAt = s.CreatedAt.Add(time.Hour)
-	return s, err
+	return storetest.CompleteJob(b.t, b.log, job, b.store.Now())
+}
+
+var errNoSource = &signal.RunError{
+	Code: signal.DataUnavailable, Message: "no source knows NOSUCH", RetryAfter: 2 * time.Second,
 }
 
 func (b *jobBench) fail(job signal.Job, kept time.Duration) error {
 	now := b.store.Now()
-	job.Status, job.Error = signal.JobFailed, &signal.RunError{Code: signal.DataUnavailable, Message: "no source knows NOSUCH", RetryAfter: 2 * time.Second}
+	job.Status, job.Error = signal.JobFailed, errNoSource
 	job.CompletedAt, job.ExpiresAt = now, now.Add(kept).Truncate(time.Millisecond)
 	_, err := b.log.Append(b.t.Context(), signal.Change{Account: job.Request.Account, Job: &job, Events: []signal.Event{
 		{Type: signal.AgentFailed, Agent: "trading", Run: job.Run, Data: []byte(`{}`)}}})
 	return err
-}
-
-func newTestJob(account signal.AccountID, now time.Time) signal.Job {
-	return signal.Job{ID: signal.NewJobID(), Run: signal.NewRunID(), Status: signal.JobQueued, CreatedAt: now.UTC().Truncate(time.Millisecond),
-		Request: signal.RunRequest{Account: account, Agent: "seo", Asset: "Steh\"pult ü", Strategy: "blog_post", Timeframe: signal.H1,
-			Risk: signal.LowRisk, Parameters: signal.Parameters{Keywords: []string{"a", strings.Repeat("ü", 100)}, Features: []string{"b"}, Locale: "de-DE"}}}
-}
-
-func testJobSignal(job signal.Job, now time.Time) *signal.Signal {
-	return &signal.Signal{ID: signal.NewSignalID(), Account: job.Request.Account, Agent: "trading", Run: job.Run, Asset: "BTC",
-		Strategy: "momentum", Timeframe: signal.H1, Risk: signal.MediumRisk, Direction: signal.Short, Confidence: 0.4372,
-		FirstConfidence: 0.4372, Levels: &signal.Levels{Entry: 100.5, Stop: 101, Target: 99.75},
-		Metadata: json.RawMessage(`{"indicators":["x"],"reasoning":"y"}`), CreatedAt: now, ExpiresAt: now.Add(time.Hour), Sequence: 1}
 }
 
 func TestJobLife(t *testing.T) {
@@ -122,7 +92,8 @@ func TestJobLife(t *testing.T) {
 	}
 
 	running := b.next(j)
-	if running.Status != signal.JobRunning || running.Attempt != 1 || running.StartedAt.IsZero() || running.Entry.IsZero() {
+	if running.Status != signal.JobRunning || running.Attempt != 1 ||
+		running.StartedAt.IsZero() || running.Entry.IsZero() {
 		t.Errorf("taken job is %+v", running)
 	}
 	if n, err := j.Waiting(ctx); n != 0 || err != nil {
@@ -149,15 +120,16 @@ func TestJobLife(t *testing.T) {
 	if diff := cmp.Diff(s, got.Signal); diff != "" {
 		t.Error("its signal (-want +got):\n" + diff)
 	}
-	stored, err := signals.New(b.store).SignalByID(ctx, account, s.ID, signal.Position{MS: s.CreatedAt.UnixMilli(), Seq: 1}, signal.Position{})
+	created := signal.Position{MS: s.CreatedAt.UnixMilli(), Seq: 1}
+	stored, err := signals.New(b.store).SignalByID(ctx, account, s.ID, created, signal.Position{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(s, stored); diff != "" {
-		t.Error("the signal of the log (-told +stored):\n" + diff)
+		t.Error("the signal of the log (-returned +stored):\n" + diff)
 	}
 
-	// A second outcome is refused, whoever brings it.
+	// A second outcome is refused.
 	if _, err := b.complete(running); signal.KindOf(err) != signal.KindConflict {
 		t.Errorf("second outcome: %v, want a conflict", err)
 	}
@@ -202,8 +174,8 @@ func TestJobFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	got, err := j.Job(t.Context(), account, running.ID)
-	want := &signal.RunError{Code: signal.DataUnavailable, Message: "no source knows NOSUCH", RetryAfter: 2 * time.Second}
-	if diff := cmp.Diff(want, got.Error); diff != "" || err != nil || got.Status != signal.JobFailed || got.Signal != nil {
+	diff := cmp.Diff(errNoSource, got.Error)
+	if diff != "" || err != nil || got.Status != signal.JobFailed || got.Signal != nil {
 		t.Errorf("failed job %+v, %v (-want +got):\n%s", got, err, diff)
 	}
 }
@@ -245,8 +217,8 @@ func TestJobsAreForgotten(t *testing.T) {
 	}
 }
 
-// The index of an account's jobs ends some time after the last one that has ended. A job that
-// waits longer than that is still listed, and erased with its account.
+// The index of an account's jobs expires some time after the end of the last one. A job that
+// waits longer is still listed, and erased with its account.
 func TestAJobThatWaitsStaysInTheIndex(t *testing.T) {
 	b := newJobBench(t, 1)
 	j := b.jobs("n1", 0)
@@ -261,7 +233,7 @@ func TestAJobThatWaitsStaysInTheIndex(t *testing.T) {
 	}
 	b.enqueue(j, account)
 	if ttl := b.server.Client().TTL(t.Context(), index).Val(); ttl != -1 {
-		t.Errorf("with a job that waits the index lives %v, want for good", ttl)
+		t.Errorf("with a job that waits the index lives %v, want for ever", ttl)
 	}
 }
 
@@ -269,7 +241,7 @@ func TestJobList(t *testing.T) {
 	b := newJobBench(t, 2)
 	j := b.jobs("n1", 0)
 	ctx, account := t.Context(), signal.NewAccountID()
-	b.enqueue(j, signal.NewAccountID()) // of somebody else
+	b.enqueue(j, signal.NewAccountID()) // of another account
 	var all []signal.JobID
 	for range 7 {
 		all = append(all, b.enqueue(j, account).ID)
@@ -315,7 +287,8 @@ func TestJobList(t *testing.T) {
 			}
 		}
 		if diff := cmp.Diff(c.want, got); diff != "" || total != c.total {
-			t.Errorf("status %q limit %d offset %d: total %d, want %d (-want +got):\n%s", c.status, c.limit, c.offset, total, c.total, diff)
+			t.Errorf("status %q limit %d offset %d: total %d, want %d (-want +got):\n%s",
+				c.status, c.limit, c.offset, total, c.total, diff)
 		}
 	}
 }
@@ -350,10 +323,12 @@ func TestJobIsEnqueuedOnce(t *testing.T) {
 	account := signal.NewAccountID()
 	job := newTestJob(account, b.store.Now())
 	key := signal.ReplyKey{Method: "POST", Path: "/v1/agents/seo/run", Key: "k", RequestHash: [32]byte{1}}
-	if r, err := requests.New(b.store.Client, signals.New(b.store)).Claim(t.Context(), account, key); r != nil || err != nil {
+	replies := requests.New(b.store.Client, signals.New(b.store))
+	if r, err := replies.Claim(t.Context(), account, key); r != nil || err != nil {
 		t.Fatal(r, err)
 	}
-	reply := &signal.Reply{ReplyKey: key, Status: 200, Header: map[string]string{"Location": "/v1/jobs/x"}, Body: []byte(`{"job_id":"x"}`)}
+	header := map[string]string{"Location": "/v1/jobs/x"}
+	reply := &signal.Reply{ReplyKey: key, Status: 200, Header: header, Body: []byte(`{"job_id":"x"}`)}
 	for range 3 { // as after lost replies
 		if err := j.Enqueue(t.Context(), job, 1, reply); err != nil {
 			t.Fatal(err)
@@ -363,10 +338,11 @@ func TestJobIsEnqueuedOnce(t *testing.T) {
 	if n := rdb.XLen(t.Context(), redisclient.JobQueueKey(0)).Val(); n != 1 {
 		t.Errorf("the queue has %d entries, want 1", n)
 	}
-	if ttl := rdb.TTL(t.Context(), redisclient.ReplyKey(0, account, codec.ReplyDigest(&key))).Val(); ttl <= eventlog.ReplyRetention-time.Minute || ttl > eventlog.ReplyRetention {
+	ttl := rdb.TTL(t.Context(), redisclient.ReplyKey(0, account, codec.ReplyDigest(&key))).Val()
+	if ttl <= eventlog.ReplyRetention-time.Minute || ttl > eventlog.ReplyRetention {
 		t.Errorf("the reply is kept for %s, want %s", ttl, eventlog.ReplyRetention)
 	}
-	got, err := requests.New(b.store.Client, signals.New(b.store)).Claim(t.Context(), account, key)
+	got, err := replies.Claim(t.Context(), account, key)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -375,8 +351,8 @@ func TestJobIsEnqueuedOnce(t *testing.T) {
 	}
 }
 
-// TestJobsAreListedAsLongAsOneIsQueued: the index was to be dropped some time after the end of
-// the last job before.
+// TestJobsAreListedAsLongAsOneIsQueued: without it the index would expire some time after the
+// end of the last job.
 func TestJobsAreListedAsLongAsOneIsQueued(t *testing.T) {
 	b := newJobBench(t, 1)
 	j := b.jobs("n1", 0)
@@ -390,8 +366,8 @@ func TestJobsAreListedAsLongAsOneIsQueued(t *testing.T) {
 	}
 }
 
-// TestJobsAreSharedOut: several nodes take many jobs; each is taken once, and no node
-// takes more than it asked for.
+// TestJobsAreSharedOut: several nodes take many jobs. Each job is taken once, and no node takes
+// more than its limit.
 func TestJobsAreSharedOut(t *testing.T) {
 	b := newJobBench(t, 4)
 	const jobs, nodes, limit = 200, 3, 5
@@ -453,43 +429,14 @@ func TestJobsByPolling(t *testing.T) {
 		t.Fatal(jobs, err)
 	}
 	want := b.enqueue(j, signal.NewAccountID())
-	if err := j.Poll(t.Context(), time.Minute); err != nil {
+	if err := j.poll(t.Context(), time.Minute); err != nil {
 		t.Fatal(err)
 	}
 	if jobs, err := j.search(t.Context(), 1); len(jobs) != 1 || jobs[0].ID != want.ID || err != nil {
 		t.Errorf("took %v, %v; want %s", jobs, err, want.ID)
 	}
-	if err := j.Poll(t.Context(), time.Millisecond); err != nil {
+	if err := j.poll(t.Context(), time.Millisecond); err != nil {
 		t.Error(err)
-	}
-}
-
-// TestJobsInProcess: the scripts run on the in-process Redis of a trial, too.
-func TestJobsInProcess(t *testing.T) {
-	t.Parallel()
-	s := openStore(t, redisclient.Options{URL: "redis://" + miniredis.RunT(t).Addr(), Partitions: 2})
-	b := &jobBench{t: t, store: s, log: openLog(t, s, eventlog.LogOptions{})}
-	dead, j := b.jobs("dead", time.Hour), b.jobs("n1", time.Millisecond)
-	account := signal.NewAccountID()
-	job := b.enqueue(j, account)
-	b.next(dead)
-	again := b.next(j)
-	if again.ID != job.ID || again.Attempt != 2 {
-		t.Errorf("took %s attempt %d, want attempt 2 of %s", again.ID, again.Attempt, job.ID)
-	}
-	want, err := b.complete(again)
-	if err != nil {
-		t.Fatal(err)
-	}
-	list, total, err := j.Jobs(t.Context(), account, signal.JobCompleted, 10, 0)
-	if err != nil || total != 1 || len(list) != 1 {
-		t.Fatalf("%d jobs of %d, %v", len(list), total, err)
-	}
-	if diff := cmp.Diff(want, list[0].Signal); diff != "" {
-		t.Error("signal (-want +got):\n" + diff)
-	}
-	if n, err := j.Waiting(t.Context()); n != 0 || err != nil {
-		t.Errorf("%d jobs wait (%v), want 0", n, err)
 	}
 }
 
@@ -500,12 +447,14 @@ func FuzzDecodeJob(f *testing.F) {
 	job.ExpiresAt = now.Add(time.Hour)
 	job.Error = &signal.RunError{Code: signal.Timeout, Message: "slow", Retryable: true}
 	f.Add("error 2", "1795253400123", request, "1795253400123-0 "+string(codec.AppendJobOutcome(nil, &job)))
-	job.Error, job.Signal = nil, testJobSignal(job, now)
+	job.Error, job.Signal = nil, storetest.JobSignal(job, now)
 	f.Add("completed 1", "1795253400123", request, "1795253400123-4 "+string(codec.AppendJobOutcome(nil, &job)))
 	f.Add("queued 0", "", request, "")
 	scan := job
-	scan.Kind, scan.Assets, scan.Signal, scan.Result = signal.JobScan, []string{"BTC", "ETH"}, nil, []byte(`{"ranked":[]}`)
-	f.Add("completed 1", "1795253400123", string(codec.AppendJobRequest(nil, &scan)), "1795253400123-4 "+string(codec.AppendJobOutcome(nil, &scan)))
+	scan.Kind, scan.Assets = signal.JobScan, []string{"BTC", "ETH"}
+	scan.Signal, scan.Result = nil, []byte(`{"ranked":[]}`)
+	f.Add("completed 1", "1795253400123", string(codec.AppendJobRequest(nil, &scan)),
+		"1795253400123-4 "+string(codec.AppendJobOutcome(nil, &scan)))
 	f.Add("", "x", "\x01", "-")
 	f.Fuzz(func(t *testing.T, state, started, request, outcome string) {
 		got, err := codec.DecodeJob("job_1", state, started, request, outcome)

@@ -17,37 +17,37 @@ import (
 )
 
 const (
-	// barsKept is how many bars a series keeps.
-	barsKept = 1500
-	// ticksKept and ticksKeptFor bound the streams of ticks, closedKept the stream of closed
-	// bars, which a reader that lags farther behind makes up from the records.
-	ticksKept    = 1_000_000
-	ticksKeptFor = 15 * time.Minute
-	closedKept   = 100_000
-	// marketReadCount is how many entries one read of a stream takes at most.
-	marketReadCount = 2000
-	// recentChunk is how many series one pipeline asks for.
+	// maxBars is how many bars a series keeps.
+	maxBars = 1500
+	// maxTicks and maxTickAge bound the streams of ticks, maxClosed the stream of closed bars.
+	// A reader that lags farther behind reads the records instead.
+	maxTicks   = 1_000_000
+	maxTickAge = 15 * time.Minute
+	maxClosed  = 100_000
+	// readCount is how many entries one read of a stream takes at most.
+	readCount = 2000
+	// recentChunk is how many series one pipeline reads.
 	recentChunk = 500
 )
 
 var (
-	//go:embed scripts/market_store.lua
-	marketStoreSource string
-	//go:embed scripts/market_fill.lua
-	marketFillSource string
-	//go:embed scripts/market_ticks.lua
-	marketTicksSource string
+	//go:embed scripts/store.lua
+	storeSource string
+	//go:embed scripts/fill.lua
+	fillSource string
+	//go:embed scripts/ticks.lua
+	ticksSource string
 
-	marketStoreScript = redis.NewScript(marketStoreSource)
-	marketFillScript  = redis.NewScript(marketFillSource)
-	marketTicksScript = redis.NewScript(marketTicksSource)
+	storeScript = redis.NewScript(storeSource)
+	fillScript  = redis.NewScript(fillSource)
+	ticksScript = redis.NewScript(ticksSource)
 )
 
-// Store is what the market keeps in Redis: its feeder's lease and state, the two
-// streams through which prices come in, and records of bars, assets and news.
+// Store keeps the lease and the state of the feeder, the streams of prices, and the records of
+// bars, assets and news.
 type Store struct{ s *redisclient.Client }
 
-// New returns what the market keeps by c.
+// New returns the market that c reads and writes.
 func New(c *redisclient.Client) *Store { return &Store{c} }
 
 // errNotFeeder refuses the write of a former feeder.
@@ -58,25 +58,25 @@ func (m *Store) lease() eventlog.Lease {
 	return eventlog.NewLease(m.s, redisclient.FeederKey(), redisclient.FeederEpochKey(), "the market")
 }
 
-// TakeLease makes node the feeder for ttl and returns the epoch of its term, or 0 and the
-// present feeder if that is another node. A node that is the feeder already gets a new
-// epoch, which ends its former term.
+// TakeLease makes node the feeder for ttl and returns the epoch of its lease, or 0 and the
+// current feeder if that is another node. A node that is the feeder already gets a new epoch,
+// which ends its former lease.
 func (m *Store) TakeLease(ctx context.Context, node string, ttl time.Duration) (epoch int64, feeder string, err error) {
 	return m.lease().Take(ctx, node, ttl)
 }
 
-// RenewLease prolongs the term with epoch. KindConflict: it has ended.
+// RenewLease extends the lease with epoch. KindConflict: it has ended.
 func (m *Store) RenewLease(ctx context.Context, node string, epoch int64, ttl time.Duration) error {
 	return m.lease().Renew(ctx, node, epoch, ttl)
 }
 
-// ReleaseLease ends the term with epoch, if it lasts, so that another node need not wait
-// for its end.
+// ReleaseLease ends the lease with epoch, unless it has ended already, so that another node need
+// not wait for its end.
 func (m *Store) ReleaseLease(ctx context.Context, node string, epoch int64) error {
 	return m.lease().Release(ctx, node, epoch)
 }
 
-// State returns where the feeder stands.
+// State returns the state of the feeder.
 func (m *Store) State(ctx context.Context) (marketdata.State, error) {
 	var state marketdata.State
 	p := m.s.RDB.TxPipeline()
@@ -108,14 +108,17 @@ func (m *Store) State(ctx context.Context) (marketdata.State, error) {
 	return state, nil
 }
 
-// Store stores step at once. It returns KindConflict, and stores nothing, if
-// another feeder took over. It may be repeated after any other error.
+// Store stores step as a whole. KindConflict: another feeder took over, and nothing was stored.
+// Store may be repeated after any other error.
 func (m *Store) Store(ctx context.Context, step *marketdata.Step) error {
-	keys := []string{redisclient.FeederEpochKey(), redisclient.MarketStateKey(), redisclient.MarketClosedKey(), redisclient.MarketAssetsKey(), redisclient.MarketLiveKey(), redisclient.MarketNewsKey()}
-	args := []any{step.Epoch, barsKept, step.Ticks.String(), step.Bars.String(), step.Checkpoint,
+	keys := []string{
+		redisclient.FeederEpochKey(), redisclient.MarketStateKey(), redisclient.MarketClosedKey(),
+		redisclient.MarketAssetsKey(), redisclient.MarketLiveKey(), redisclient.MarketNewsKey(),
+	}
+	args := []any{step.Epoch, maxBars, step.Ticks.String(), step.Bars.String(), step.Checkpoint,
 		len(step.Assets), len(step.Live), len(step.News), len(step.Closed), len(step.Removed)}
 	for i := range step.Assets {
-		args = append(args, marketAssetField(step.Assets[i].Symbol), packAsset(&step.Assets[i]))
+		args = append(args, assetField(step.Assets[i].Symbol), packAsset(&step.Assets[i]))
 	}
 	for i := range step.Live {
 		args = append(args, step.Live[i].Asset, packLive(&step.Live[i]))
@@ -129,9 +132,9 @@ func (m *Store) Store(ctx context.Context, step *marketdata.Step) error {
 		args = append(args, b.Asset, string(b.Timeframe), b.OpenTime, packBar(b))
 	}
 	for _, symbol := range step.Removed {
-		args = append(args, marketAssetField(symbol), symbol)
+		args = append(args, assetField(symbol), symbol)
 	}
-	stored, err := marketStoreScript.Run(ctx, m.s.RDB, keys, args...).Int64()
+	stored, err := storeScript.Run(ctx, m.s.RDB, keys, args...).Int64()
 	if err != nil {
 		return redisclient.Unavailable(fmt.Errorf("store market step: %w", err))
 	}
@@ -141,14 +144,13 @@ func (m *Store) Store(ctx context.Context, step *marketdata.Step) error {
 	return nil
 }
 
-// Fill writes whole series, each in one step: a reader sees one as it was or as
-// it is. It returns KindConflict if another feeder took over; then some of them
-// may have been written. It may be repeated after any other error.
+// Fill writes whole series, each atomically. KindConflict: another feeder took over, and some of
+// the series may have been written. Fill may be repeated after any other error.
 func (m *Store) Fill(ctx context.Context, epoch int64, series []marketdata.Series) error {
 	if len(series) == 0 {
 		return nil
 	}
-	if err := marketFillScript.Load(ctx, m.s.RDB).Err(); err != nil {
+	if err := fillScript.Load(ctx, m.s.RDB).Err(); err != nil {
 		return redisclient.Unavailable(fmt.Errorf("load script: %w", err))
 	}
 	var results []*redis.Cmd
@@ -159,12 +161,15 @@ func (m *Store) Fill(ctx context.Context, epoch int64, series []marketdata.Serie
 			reset = 1
 		}
 		args := make([]any, 0, 5+2*len(s.Bars))
-		args = append(args, epoch, barsKept, s.Asset, string(s.Timeframe), reset)
-		for i := max(0, len(s.Bars)-barsKept); i < len(s.Bars); i++ {
+		args = append(args, epoch, maxBars, s.Asset, string(s.Timeframe), reset)
+		for i := max(0, len(s.Bars)-maxBars); i < len(s.Bars); i++ {
 			args = append(args, s.Bars[i].OpenTime, packBar(&s.Bars[i]))
 		}
-		results = append(results, marketFillScript.EvalSha(ctx, p,
-			[]string{redisclient.FeederEpochKey(), redisclient.MarketStateKey(), redisclient.MarketClosedKey(), redisclient.BarsKey(s.Asset, s.Timeframe)}, args...))
+		keys := []string{
+			redisclient.FeederEpochKey(), redisclient.MarketStateKey(), redisclient.MarketClosedKey(),
+			redisclient.BarsKey(s.Asset, s.Timeframe),
+		}
+		results = append(results, fillScript.EvalSha(ctx, p, keys, args...))
 	}
 	if err := redisclient.Execute(ctx, p); err != nil {
 		return redisclient.Unavailable(fmt.Errorf("fill market series: %w", err))
@@ -177,8 +182,8 @@ func (m *Store) Fill(ctx context.Context, epoch int64, series []marketdata.Serie
 	return nil
 }
 
-// AppendTicks writes ticks of the feeder's sources, in their order. It returns
-// KindConflict, and writes nothing, if another feeder took over.
+// AppendTicks writes ticks of the feeder's sources in order. KindConflict: another feeder took
+// over, and nothing was written.
 func (m *Store) AppendTicks(ctx context.Context, epoch int64, ticks []marketdata.AssetTick) error {
 	if len(ticks) == 0 {
 		return nil
@@ -192,7 +197,8 @@ func (m *Store) AppendTicks(ctx context.Context, epoch int64, ticks []marketdata
 		}
 		args = append(args, t.Asset, t.Source, decimal(t.Price), decimal(t.Volume), t.Time, missed)
 	}
-	stored, err := marketTicksScript.Run(ctx, m.s.RDB, []string{redisclient.FeederEpochKey(), redisclient.MarketOwnTicksKey()}, args...).Int64()
+	keys := []string{redisclient.FeederEpochKey(), redisclient.MarketOwnTicksKey()}
+	stored, err := ticksScript.Run(ctx, m.s.RDB, keys, args...).Int64()
 	if err != nil {
 		return redisclient.Unavailable(fmt.Errorf("append ticks: %w", err))
 	}
@@ -202,7 +208,7 @@ func (m *Store) AppendTicks(ctx context.Context, epoch int64, ticks []marketdata
 	return nil
 }
 
-// GiveTicks writes ticks to market:ticks, as anybody may who has prices.
+// GiveTicks writes ticks to market:ticks, which is open to every source of prices.
 func (m *Store) GiveTicks(ctx context.Context, ticks []marketdata.AssetTick) error {
 	if len(ticks) == 0 {
 		return nil
@@ -221,18 +227,18 @@ func (m *Store) GiveTicks(ctx context.Context, ticks []marketdata.AssetTick) err
 // decimal writes a number without an exponent.
 func decimal(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
 
-// Trim drops what no one needs: ticks that are old or too many, of those from outside
-// only up to processed, closed bars that are old, and news from before newsSince. now is the time by
-// the clock of Redis.
+// Trim drops old and excess ticks (those from outside only up to processed), old closed bars, and
+// news from before newsSince. now is the time by Redis' clock.
 func (m *Store) Trim(ctx context.Context, now time.Time, processed signal.Position, newsSince time.Time) error {
-	old := now.Add(-ticksKeptFor)
+	old := now.Add(-maxTickAge).UnixMilli()
+	oldest, oldestGiven := strconv.FormatInt(old, 10), strconv.FormatInt(min(old, processed.MS), 10)
 	p := m.s.RDB.Pipeline()
-	p.XTrimMinIDApprox(ctx, redisclient.MarketTicksKey(), strconv.FormatInt(min(old.UnixMilli(), processed.MS), 10), 0)
-	p.XTrimMaxLenApprox(ctx, redisclient.MarketTicksKey(), ticksKept, 0)
-	p.XTrimMinIDApprox(ctx, redisclient.MarketOwnTicksKey(), strconv.FormatInt(old.UnixMilli(), 10), 0)
-	p.XTrimMaxLenApprox(ctx, redisclient.MarketOwnTicksKey(), ticksKept, 0)
-	p.XTrimMinIDApprox(ctx, redisclient.MarketClosedKey(), strconv.FormatInt(old.UnixMilli(), 10), 0)
-	p.XTrimMaxLenApprox(ctx, redisclient.MarketClosedKey(), closedKept, 0)
+	p.XTrimMinIDApprox(ctx, redisclient.MarketTicksKey(), oldestGiven, 0)
+	p.XTrimMaxLenApprox(ctx, redisclient.MarketTicksKey(), maxTicks, 0)
+	p.XTrimMinIDApprox(ctx, redisclient.MarketOwnTicksKey(), oldest, 0)
+	p.XTrimMaxLenApprox(ctx, redisclient.MarketOwnTicksKey(), maxTicks, 0)
+	p.XTrimMinIDApprox(ctx, redisclient.MarketClosedKey(), oldest, 0)
+	p.XTrimMaxLenApprox(ctx, redisclient.MarketClosedKey(), maxClosed, 0)
 	p.XTrimMinID(ctx, redisclient.MarketNewsKey(), strconv.FormatInt(newsSince.UnixMilli(), 10))
 	if err := redisclient.Execute(ctx, p); err != nil {
 		return redisclient.Unavailable(fmt.Errorf("trim market streams: %w", err))
@@ -248,10 +254,12 @@ func (m *Store) TrimBars(ctx context.Context, processed signal.Position) error {
 	return nil
 }
 
-// EachRecent calls f with the newest bars of every asset and timeframe named, at
-// most count of each, ascending.
-func (m *Store) EachRecent(ctx context.Context, assets []string, tf signal.Timeframe, count int,
-	f func(asset string, bars []marketdata.AssetBar)) error {
+// EachRecent calls f with the newest bars of each asset and the timeframe, at most count of each,
+// ascending.
+func (m *Store) EachRecent(
+	ctx context.Context, assets []string, tf signal.Timeframe, count int,
+	f func(asset string, bars []marketdata.AssetBar),
+) error {
 	for len(assets) > 0 {
 		chunk := assets[:min(recentChunk, len(assets))]
 		assets = assets[len(chunk):]
@@ -287,11 +295,12 @@ func unpackBars(asset string, tf signal.Timeframe, packed []string) ([]marketdat
 	return bars, nil
 }
 
-// Bars returns the bars of an asset and timeframe, ascending, and how many closed
-// bars readers had been told of by then.
+// Bars returns the bars of an asset and timeframe, ascending, and the number of the last closed
+// bar that was published before.
 func (m *Store) Bars(ctx context.Context, asset string, tf signal.Timeframe) ([]marketdata.AssetBar, int64, error) {
 	p := m.s.RDB.TxPipeline()
-	packed, count := p.ZRange(ctx, redisclient.BarsKey(asset, tf), -barsKept, -1), p.HGet(ctx, redisclient.MarketStateKey(), "count")
+	packed := p.ZRange(ctx, redisclient.BarsKey(asset, tf), -maxBars, -1)
+	count := p.HGet(ctx, redisclient.MarketStateKey(), "count")
 	if err := redisclient.Execute(ctx, p); err != nil {
 		return nil, 0, redisclient.Unavailable(fmt.Errorf("read bars: %w", err))
 	}
@@ -303,8 +312,8 @@ func (m *Store) Bars(ctx context.Context, asset string, tf signal.Timeframe) ([]
 	return bars, n, nil
 }
 
-// Asset returns the record of the asset with that key and how far its prices have
-// come, or KindNotFound. A key is the symbol in upper case, ASCII letters only.
+// Asset returns the record of the asset with the given key and its newest prices, or KindNotFound.
+// A key is the symbol with its ASCII letters in upper case.
 func (m *Store) Asset(ctx context.Context, key string) (marketdata.Asset, marketdata.Live, error) {
 	record, err := m.s.RDB.HGet(ctx, redisclient.MarketAssetsKey(), key).Result()
 	if errors.Is(err, redis.Nil) {
@@ -328,9 +337,8 @@ func (m *Store) Asset(ctx context.Context, key string) (marketdata.Asset, market
 	return asset, live, err
 }
 
-// marketAssetField is the key of a symbol in marketAssetsKey: ASCII letters in
-// upper case.
-func marketAssetField(symbol string) string {
+// assetField returns the field of a symbol in MarketAssetsKey: its ASCII letters in upper case.
+func assetField(symbol string) string {
 	b := []byte(symbol)
 	for i, c := range b {
 		if 'a' <= c && c <= 'z' {

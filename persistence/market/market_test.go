@@ -13,15 +13,18 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
+	"github.com/agentsignal/agentsignal/persistence/codec"
 	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
+	"github.com/agentsignal/agentsignal/persistence/redistest"
+	"github.com/agentsignal/agentsignal/persistence/storetest"
 )
 
 // newMarketBench returns a market on a server of the test's own, with the epoch of
-// a feeder's term.
+// its feeder.
 func newMarketBench(t *testing.T) (m *Store, rdb *redis.Client, epoch int64) {
 	t.Helper()
-	s, server := leaseStore(t)
-	m = New(s)
+	server := redistest.New(t)
+	m = New(storetest.Client(t, redisclient.Options{URL: server.URL(), Partitions: 4}))
 	epoch, _, err := m.TakeLease(t.Context(), "node", time.Minute)
 	if err != nil || epoch == 0 {
 		t.Fatalf("take lease: epoch %d, %v", epoch, err)
@@ -29,12 +32,7 @@ func newMarketBench(t *testing.T) (m *Store, rdb *redis.Client, epoch int64) {
 	return m, server.Client(), epoch
 }
 
-// marketBar returns the i-th bar of BTC, 1h.
-func marketBar(i int64, closing float64) marketdata.AssetBar {
-	open := 1_795_248_000_000 + i*3_600_000
-	return marketdata.AssetBar{Asset: "BTC", Timeframe: signal.H1, Given: i%2 == 0, Bar: marketdata.Bar{OpenTime: open, CloseTime: open + 3_600_000,
-		Open: 10, High: 20, Low: 5, Close: closing, Volume: 1.5, Flat: i%3 == 0}}
-}
+var marketBar = storetest.Bar
 
 func TestOneNodeFeedsTheMarket(t *testing.T) {
 	t.Parallel()
@@ -54,21 +52,21 @@ func TestOneNodeFeedsTheMarket(t *testing.T) {
 		t.Errorf("a restarted node has epoch %d after %d, %v", second, first, err)
 	}
 	if err := m.RenewLease(ctx, "node", first, time.Minute); signal.CodeOf(err) != signal.CodeNotOwner {
-		t.Error("a term that ended was renewed")
+		t.Error("a lease that ended was renewed")
 	}
 	if err := m.ReleaseLease(ctx, "node", first); err != nil || rdb.Exists(ctx, redisclient.FeederKey()).Val() == 0 {
-		t.Errorf("a term that ended gave up the next one: %v", err)
+		t.Errorf("a lease that ended released the next one: %v", err)
 	}
 	if err := m.ReleaseLease(ctx, "node", second); err != nil {
 		t.Error(err)
 	}
 	if third, _, err := m.TakeLease(ctx, "other", time.Minute); third <= second || err != nil {
-		t.Errorf("after giving up: epoch %d, %v", third, err)
+		t.Errorf("after the release: epoch %d, %v", third, err)
 	}
 }
 
-// An earlier version stored the node alone, and counted epochs by ones. Its lease holds
-// others off until it ends; its node takes over, and its epoch writes no more.
+// An earlier version stored only the node, and counted epochs by one. Its lease keeps other nodes
+// out until it ends. Its own node can take it over, after which the earlier epoch cannot write.
 func TestTheLeaseOfAnEarlierVersionStillHolds(t *testing.T) {
 	t.Parallel()
 	m, rdb, _ := newMarketBench(t)
@@ -106,11 +104,18 @@ func TestMarketStepIsStoredAtOnce(t *testing.T) {
 	t.Parallel()
 	m, _, epoch := newMarketBench(t)
 	ctx := t.Context()
-	asset := marketdata.Asset{Symbol: "natural_gas", Class: "commodity", Source: "simulated", TickSize: 1e-7, AlwaysOpen: true, Speed: 60}
-	live := marketdata.Live{Asset: "natural_gas", Last: marketdata.Tick{Price: 2.8, Volume: 3, Time: 1_795_253_400_123}, Minute: marketBar(0, 9).Bar}
+	asset := marketdata.Asset{
+		Symbol: "natural_gas", Class: "commodity", Source: "simulated", TickSize: 1e-7, AlwaysOpen: true, Speed: 60,
+	}
+	last := marketdata.Tick{Price: 2.8, Volume: 3, Time: 1_795_253_400_123}
+	live := marketdata.Live{Asset: "natural_gas", Last: last, Minute: marketBar(0, 9).Bar}
 	live.Minute.Flat = false
-	news := marketdata.NewsItem{ID: "n1", At: 5, Headline: "Gas surges", Body: "Ä", Source: "wire", Weight: .5, Symbols: []string{"natural_gas", "oil"}}
-	step := &marketdata.Step{Epoch: epoch, Ticks: signal.Position{MS: 7, Seq: 1}, Bars: signal.Position{MS: 8}, Checkpoint: []byte{0, 255},
+	news := marketdata.NewsItem{
+		ID: "n1", At: 5, Headline: "Gas surges", Body: "Ä", Source: "wire", Weight: .5,
+		Symbols: []string{"natural_gas", "oil"},
+	}
+	step := &marketdata.Step{
+		Epoch: epoch, Ticks: signal.Position{MS: 7, Seq: 1}, Bars: signal.Position{MS: 8}, Checkpoint: []byte{0, 255},
 		Assets: []marketdata.Asset{asset}, Live: []marketdata.Live{live}, News: []marketdata.NewsItem{news},
 		Closed: []marketdata.AssetBar{marketBar(0, 9), marketBar(1, 10), marketBar(0, 11)}}
 	for range 2 { // the reply to the first may have been lost
@@ -119,7 +124,8 @@ func TestMarketStepIsStoredAtOnce(t *testing.T) {
 		}
 	}
 	state, err := m.State(ctx)
-	want := marketdata.State{Ticks: step.Ticks, Bars: step.Bars, Checkpoint: step.Checkpoint, Assets: step.Assets, Live: step.Live}
+	want := marketdata.State{Ticks: step.Ticks, Bars: step.Bars, Checkpoint: step.Checkpoint}
+	want.Assets, want.Live = step.Assets, step.Live
 	if d := cmp.Diff(want, state); d != "" || err != nil {
 		t.Errorf("state (-want +got): %v\n%s", err, d)
 	}
@@ -134,9 +140,10 @@ func TestMarketStepIsStoredAtOnce(t *testing.T) {
 		t.Errorf("asset %+v, live %+v, %v", gotAsset, gotLive, err)
 	}
 	_, _, err = m.Asset(ctx, "natural_gas")
-	wantKind(t, "a key in lower case", err, signal.KindNotFound)
+	storetest.WantKind(t, "a key in lower case", err, signal.KindNotFound)
 	bars, count, err := m.Bars(ctx, "BTC", signal.H1)
-	if d := cmp.Diff([]marketdata.AssetBar{marketBar(0, 11), marketBar(1, 10)}, bars); d != "" || count != 6 || err != nil {
+	wantBars := []marketdata.AssetBar{marketBar(0, 11), marketBar(1, 10)}
+	if d := cmp.Diff(wantBars, bars); d != "" || count != 6 || err != nil {
 		t.Errorf("count %d, %v, bars (-want +got):\n%s", count, err, d)
 	}
 	closed, items, closedTo, newsTo, err := m.Follow(ctx, signal.Position{}, signal.Position{}, 0)
@@ -167,10 +174,11 @@ func TestAStaleFeederStoresNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := rdb.DBSize(ctx).Val()
-	err := m.Store(ctx, &marketdata.Step{Epoch: stale, Checkpoint: []byte("x"), Closed: []marketdata.AssetBar{marketBar(0, 9)}})
-	wantKind(t, "a step", err, signal.KindConflict)
-	err = m.Fill(ctx, stale, []marketdata.Series{{Asset: "BTC", Timeframe: signal.H1, Bars: []marketdata.AssetBar{marketBar(0, 9)}}})
-	wantKind(t, "a series", err, signal.KindConflict)
+	bars := []marketdata.AssetBar{marketBar(0, 9)}
+	err := m.Store(ctx, &marketdata.Step{Epoch: stale, Checkpoint: []byte("x"), Closed: bars})
+	storetest.WantKind(t, "a step", err, signal.KindConflict)
+	err = m.Fill(ctx, stale, []marketdata.Series{{Asset: "BTC", Timeframe: signal.H1, Bars: bars}})
+	storetest.WantKind(t, "a series", err, signal.KindConflict)
 	if after := rdb.DBSize(ctx).Val(); after != before {
 		t.Errorf("%d keys became %d", before, after)
 	}
@@ -181,12 +189,13 @@ func TestSeriesAreFilledAndKeptShort(t *testing.T) {
 	m, rdb, epoch := newMarketBench(t)
 	ctx := t.Context()
 	var all []marketdata.AssetBar
-	for i := range int64(barsKept + 100) {
+	for i := range int64(maxBars + 100) {
 		all = append(all, marketBar(i, float64(6+i%10)))
 	}
 	fill := func(reset bool, bars ...marketdata.AssetBar) {
 		t.Helper()
-		if err := m.Fill(ctx, epoch, []marketdata.Series{{Asset: "BTC", Timeframe: signal.H1, Bars: bars, Reset: reset}}); err != nil {
+		series := []marketdata.Series{{Asset: "BTC", Timeframe: signal.H1, Bars: bars, Reset: reset}}
+		if err := m.Fill(ctx, epoch, series); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -202,23 +211,24 @@ func TestSeriesAreFilledAndKeptShort(t *testing.T) {
 	if d := cmp.Diff(all[100:], series()); d != "" {
 		t.Errorf("filled (-want +got):\n%s", d)
 	}
-	next := marketBar(barsKept+100, 6)
+	next := marketBar(maxBars+100, 6)
 	if err := m.Store(ctx, &marketdata.Step{Epoch: epoch, Closed: []marketdata.AssetBar{next}}); err != nil {
 		t.Fatal(err)
 	}
-	if bars := series(); len(bars) != barsKept || bars[barsKept-1] != next || bars[0] != all[101] {
+	if bars := series(); len(bars) != maxBars || bars[maxBars-1] != next || bars[0] != all[101] {
 		t.Errorf("%d bars after another one", len(bars))
 	}
-	if n := rdb.ZCard(ctx, redisclient.BarsKey("BTC", signal.H1)).Val(); n != barsKept {
-		t.Errorf("%d bars are stored after another one, want %d", n, barsKept)
+	if n := rdb.ZCard(ctx, redisclient.BarsKey("BTC", signal.H1)).Val(); n != maxBars {
+		t.Errorf("%d bars are stored after another one, want %d", n, maxBars)
 	}
-	replaced := marketBar(barsKept+99, 19)
+	replaced := marketBar(maxBars+99, 19)
 	fill(false, replaced)
-	if bars := series(); len(bars) != barsKept || bars[barsKept-2] != replaced {
+	if bars := series(); len(bars) != maxBars || bars[maxBars-2] != replaced {
 		t.Errorf("%d bars after a replacement", len(bars))
 	}
 	recent := make(map[string]int)
-	err := m.EachRecent(ctx, []string{"BTC", "NONE"}, signal.H1, 7, func(asset string, bars []marketdata.AssetBar) { recent[asset] = len(bars) })
+	count := func(asset string, bars []marketdata.AssetBar) { recent[asset] = len(bars) }
+	err := m.EachRecent(ctx, []string{"BTC", "NONE"}, signal.H1, 7, count)
 	if d := cmp.Diff(map[string]int{"BTC": 7, "NONE": 0}, recent); d != "" || err != nil {
 		t.Errorf("recent: %v\n%s", err, d)
 	}
@@ -226,14 +236,14 @@ func TestSeriesAreFilledAndKeptShort(t *testing.T) {
 	if d := cmp.Diff(all[:3], series()); d != "" {
 		t.Errorf("reset (-want +got):\n%s", d)
 	}
-	// Readers are told to read the series again.
+	// Readers are notified to read the series again.
 	closed, _, _, _, err := m.Follow(ctx, signal.Position{}, signal.Position{}, 0)
 	if err != nil || len(closed) != 4 || closed[0].Bar != (marketdata.AssetBar{Asset: "BTC", Timeframe: signal.H1}) {
 		t.Errorf("%+v, %v", closed, err)
 	}
 }
 
-func TestReadersHearOfAssetsThatChange(t *testing.T) {
+func TestReadersAreNotifiedOfChangedAssets(t *testing.T) {
 	t.Parallel()
 	m, rdb, epoch := newMarketBench(t)
 	ctx := t.Context()
@@ -251,8 +261,9 @@ func TestReadersHearOfAssetsThatChange(t *testing.T) {
 	store(marketdata.Step{Assets: []marketdata.Asset{second}})
 	store(marketdata.Step{Removed: []string{"oil"}})
 	closed, _, _, _, err := m.Follow(ctx, signal.Position{}, signal.Position{}, 0)
-	told := marketdata.AssetBar{Asset: "OIL"}
-	if d := cmp.Diff([]marketdata.ClosedBar{{Count: 1, Bar: told}, {Count: 2, Bar: told}}, closed); d != "" || err != nil {
+	changed := marketdata.AssetBar{Asset: "OIL"}
+	want := []marketdata.ClosedBar{{Count: 1, Bar: changed}, {Count: 2, Bar: changed}}
+	if d := cmp.Diff(want, closed); d != "" || err != nil {
 		t.Errorf("%v (-want +got):\n%s", err, d)
 	}
 	if n := rdb.Exists(ctx, redisclient.MarketAssetsKey(), redisclient.MarketLiveKey()).Val(); n != 0 {
@@ -267,8 +278,11 @@ func TestTicksAreAppendedReadAndTrimmed(t *testing.T) {
 	if end, err := m.TicksEnd(ctx, marketdata.GivenTicks); !end.IsZero() || err != nil {
 		t.Errorf("end of no stream is %v, %v", end, err)
 	}
-	err := m.GiveTicks(ctx, []marketdata.AssetTick{{Asset: "BTC", Source: "simulated", Tick: marketdata.Tick{Price: 67000.125, Volume: 1e-7, Time: 1_795_253_400_123}},
-		{Asset: "ETH", Tick: marketdata.Tick{Price: 1e7, Time: 5}}})
+	tick := marketdata.Tick{Price: 67000.125, Volume: 1e-7, Time: 1_795_253_400_123}
+	err := m.GiveTicks(ctx, []marketdata.AssetTick{
+		{Asset: "BTC", Source: "simulated", Tick: tick},
+		{Asset: "ETH", Tick: marketdata.Tick{Price: 1e7, Time: 5}},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -283,17 +297,18 @@ func TestTicksAreAppendedReadAndTrimmed(t *testing.T) {
 	if end, err := m.TicksEnd(ctx, marketdata.GivenTicks); end != entries[1].Position || err != nil {
 		t.Errorf("end is %v, %v", end, err)
 	}
-	begun := time.Now()
-	if more, err := m.ReadTicks(ctx, marketdata.GivenTicks, entries[1].Position, 10*time.Millisecond); len(more) != 0 || err != nil {
-		t.Errorf("%d entries behind the end after %v, %v", len(more), time.Since(begun), err)
+	more, err := m.ReadTicks(ctx, marketdata.GivenTicks, entries[1].Position, 10*time.Millisecond)
+	if len(more) != 0 || err != nil {
+		t.Errorf("%d entries after the end, %v", len(more), err)
 	}
 
-	// What is old goes, unless it has not been worked in.
+	// Old entries are dropped unless they are not processed yet.
 	now := time.Now()
 	old := now.Add(-time.Hour)
 	for i := range 1000 {
 		id := strconv.FormatInt(old.UnixMilli()+int64(i), 10)
-		if err := rdb.XAdd(ctx, &redis.XAddArgs{Stream: "other", ID: id, Values: []string{"a", "b"}}).Err(); err != nil {
+		entry := &redis.XAddArgs{Stream: "other", ID: id, Values: []string{"a", "b"}}
+		if err := rdb.XAdd(ctx, entry).Err(); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -302,7 +317,7 @@ func TestTicksAreAppendedReadAndTrimmed(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n := rdb.XLen(ctx, redisclient.MarketTicksKey()).Val(); n != 1000 {
-		t.Errorf("%d ticks are left of 1000 that nobody has worked in", n)
+		t.Errorf("%d ticks are left of 1000 that are not processed", n)
 	}
 	if err := m.Trim(ctx, now, signal.Position{MS: now.UnixMilli()}, now); err != nil {
 		t.Fatal(err)
@@ -326,7 +341,7 @@ func TestTicksAreAppendedReadAndTrimmed(t *testing.T) {
 	}
 }
 
-func TestDamagedClosedBarsAreToldFromGoodOnes(t *testing.T) {
+func TestDamagedClosedBarsHaveNoCount(t *testing.T) {
 	t.Parallel()
 	good := marketBar(1, 6)
 	for name, values := range map[string]map[string]any{
@@ -356,7 +371,8 @@ func FuzzMarketRecords(f *testing.F) {
 			t.Errorf("live %+v", l)
 		}
 		if a, err := unpackAsset(string(data)); err == nil {
-			if again, err := unpackAsset(string(packAsset(&a))); err != nil || string(packAsset(&again)) != string(packAsset(&a)) {
+			again, err := unpackAsset(string(packAsset(&a)))
+			if err != nil || string(packAsset(&again)) != string(packAsset(&a)) {
 				t.Errorf("asset %+v, %v", again, err)
 			}
 		}
@@ -366,40 +382,27 @@ func FuzzMarketRecords(f *testing.F) {
 			}
 		}
 		if n, err := unpackNews(string(data)); err == nil {
-			if again, err := unpackNews(string(packNews(&n))); err != nil || string(packNews(&again)) != string(packNews(&n)) {
+			again, err := unpackNews(string(packNews(&n)))
+			if err != nil || string(packNews(&again)) != string(packNews(&n)) {
 				t.Errorf("news %+v, %v", again, err)
 			}
 		}
 	})
 }
 
-func TestMarketKeys(t *testing.T) {
+func TestMarketWithoutRedis(t *testing.T) {
 	t.Parallel()
-	for got, want := range map[string]string{
-		redisclient.MarketTicksKey(): "market:ticks", redisclient.MarketOwnTicksKey(): "{market}:ticks", redisclient.MarketBarsKey(): "market:bars", redisclient.MarketClosedKey(): "{market}:closed",
-		redisclient.BarsKey("BTC", signal.H1): "{market}:bars:1h:BTC", redisclient.MarketNewsKey(): "{market}:news", redisclient.MarketStateKey(): "{market}:state",
-		redisclient.MarketAssetsKey(): "{market}:assets", redisclient.MarketLiveKey(): "{market}:live", redisclient.FeederKey(): "{market}:feeder",
-		redisclient.FeederEpochKey(): "{market}:feederepoch",
-	} {
-		if got != want {
-			t.Errorf("key is %q, want %q", got, want)
-		}
-	}
-}
-
-func TestMarketSaysThatRedisIsAway(t *testing.T) {
-	t.Parallel()
-	s, server := leaseStore(t)
-	m := New(s)
+	server := redistest.New(t)
+	m := New(storetest.Client(t, redisclient.Options{URL: server.URL()}))
 	server.Kill()
-	ctx := t.Context()
+	ctx, series := t.Context(), []marketdata.Series{{Asset: "BTC", Timeframe: signal.H1}}
 	for name, ask := range map[string]func() error{
 		"TakeLease":    func() error { _, _, err := m.TakeLease(ctx, "node", time.Minute); return err },
 		"RenewLease":   func() error { return m.RenewLease(ctx, "node", 1, time.Minute) },
 		"ReleaseLease": func() error { return m.ReleaseLease(ctx, "node", 1) },
 		"State":        func() error { _, err := m.State(ctx); return err },
 		"Store":        func() error { return m.Store(ctx, &marketdata.Step{}) },
-		"Fill":         func() error { return m.Fill(ctx, 1, []marketdata.Series{{Asset: "BTC", Timeframe: signal.H1}}) },
+		"Fill":         func() error { return m.Fill(ctx, 1, series) },
 		"AppendTicks":  func() error { return m.AppendTicks(ctx, 1, []marketdata.AssetTick{{Asset: "BTC"}}) },
 		"Trim":         func() error { return m.Trim(ctx, time.Now(), signal.Position{}, time.Now()) },
 		"TrimBars":     func() error { return m.TrimBars(ctx, signal.Position{}) },
@@ -420,25 +423,23 @@ func TestMarketSaysThatRedisIsAway(t *testing.T) {
 			return err
 		},
 	} {
-		if err := ask(); signal.KindOf(err) != signal.KindUnavailable {
-			t.Errorf("%s: %v, want unavailable", name, err)
-		}
+		storetest.WantKind(t, name, ask(), signal.KindUnavailable)
 	}
 }
 
-// A count that a damaged record claims is refused before anything is made room for: each thing
-// takes a byte at least.
+// A count in a damaged record is refused before memory is allocated for it, since each item takes
+// at least a byte.
 func TestCountsOfMarketRecordsAreBounded(t *testing.T) {
 	t.Parallel()
 	for claimed, want := range map[byte]int{2: 2, 3: 0, 127: 0} {
-		r := marketReader{data: string([]byte{claimed, 'a', 'b'})}
-		if got := r.length(); got != want || r.bad != (want == 0) {
-			t.Errorf("%d things in 2 bytes: read as %d, refused: %v", claimed, got, r.bad)
+		r := recordReader{codec.NewDecoder([]byte{claimed, 'a', 'b'})}
+		if got := r.length(); got != want || (r.Err != nil) != (want == 0) {
+			t.Errorf("%d items in 2 bytes: read as %d, %v", claimed, got, r.Err)
 		}
 	}
 }
 
-// Reads that wait end with their process, while other commands still work.
+// EndBlocking ends the reads that wait, while other commands still work.
 func TestEndBlocking(t *testing.T) {
 	t.Parallel()
 	m, _, _ := newMarketBench(t)
@@ -459,5 +460,35 @@ func TestEndBlocking(t *testing.T) {
 	}
 	if err := m.s.SyncClock(t.Context()); err != nil {
 		t.Errorf("after it: %v", err)
+	}
+}
+
+// TestTheFeedersEpochIsNewAfterALoss: with the same epoch the former feeder could still store.
+func TestTheFeedersEpochIsNewAfterALoss(t *testing.T) {
+	t.Parallel()
+	m, rdb, first := newMarketBench(t)
+	if err := rdb.Set(t.Context(), redisclient.FeederEpochKey(), first-1, 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	rdb.Del(t.Context(), redisclient.FeederKey())
+	redistest.Eventually(t, func() bool { return rdb.Time(t.Context()).Val().UnixMilli() > first })
+	second, _, err := m.TakeLease(t.Context(), "other", time.Minute)
+	if err != nil || second <= first {
+		t.Errorf("epoch %d after %d, %v", second, first, err)
+	}
+	err = m.Store(t.Context(), &marketdata.Step{Epoch: first, Checkpoint: []byte("x")})
+	storetest.WantKind(t, "a step of the feeder from before the loss", err, signal.KindConflict)
+}
+
+// Redis' clock may be behind the last epoch, for example after a failover.
+func TestTheFeedersEpochsAscendWhateverTheClock(t *testing.T) {
+	t.Parallel()
+	m, rdb, _ := newMarketBench(t)
+	ahead := time.Now().Add(time.Hour).UnixMilli()
+	rdb.Set(t.Context(), redisclient.FeederEpochKey(), ahead, 0)
+	for i := range int64(2) {
+		if epoch, _, err := m.TakeLease(t.Context(), "node", time.Minute); epoch != ahead+1+i || err != nil {
+			t.Errorf("the feeder's epoch is %d, %v; want %d", epoch, err, ahead+1+i)
+		}
 	}
 }

@@ -16,16 +16,16 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// The errors of this file never quote the address: a fault may lie where its password is.
+// The errors of this file never quote the address, since the invalid part may be its password.
 var (
-	errURLScheme = errors.New("redis.url: use redis://host:6379, unix:///path, redis+cluster://host:port,host:port or redis+sentinel://host:port/master, " +
-		"or rediss in place of redis for TLS")
-	errURLText = errors.New("redis.url is not valid: the form is redis://user:password@host:6379/0; write what is special in a user or a password, " +
-		"such as / @ % or a blank, as %2F %40 %25 or %20")
+	errURLScheme = errors.New("redis.url: use redis://host:6379, unix:///path, redis+cluster://host:port,host:port " +
+		"or redis+sentinel://host:port/master, or rediss in place of redis for TLS")
+	errURLText = errors.New("redis.url is not valid: the form is redis://user:password@host:6379/0; " +
+		"in a user or a password, write / @ % and blanks as %2F %40 %25 and %20")
 	errURLHost = errors.New("redis.url: each host must be host:port")
 )
 
-// CheckURL returns what is wrong with Options.URL and Options.CAFile.
+// CheckURL returns an error if Options.URL or Options.CAFile is not valid.
 func CheckURL(address, caFile string) error {
 	_, err := parseURL(address, caFile)
 	return err
@@ -52,7 +52,7 @@ func parseURL(address, caFile string) (*redis.UniversalOptions, error) {
 	}
 	encrypted := strings.HasPrefix(scheme, "rediss")
 	if !encrypted && caFile != "" {
-		return nil, errors.New("redis.ca_file is for TLS: begin redis.url with rediss, or leave the file out")
+		return nil, errors.New("redis.ca_file is for TLS: start redis.url with rediss, or remove the file")
 	}
 	if encrypted {
 		o.TLSConfig, err = tlsConfig(caFile)
@@ -60,8 +60,7 @@ func parseURL(address, caFile string) (*redis.UniversalOptions, error) {
 	return o, err
 }
 
-// tlsConfig returns how servers must prove who they are: by a certificate for the name
-// that they are connected to.
+// tlsConfig requires a certificate for the name of the server.
 func tlsConfig(caFile string) (*tls.Config, error) {
 	c := &tls.Config{MinVersion: tls.VersionTLS12}
 	if caFile == "" {
@@ -122,13 +121,14 @@ func parseHostsURL(cluster bool, rest string) (*redis.UniversalOptions, error) {
 	}
 	known := []string{}
 	if cluster && strings.Trim(parsed.Path, "/") != "" {
-		return nil, errURLText // there is no database but 0, and a / in a password ends the hosts
+		return nil, errURLText // a cluster has only database 0, and a / in a password ends the hosts
 	}
 	if !cluster {
 		known = []string{"sentinel_username", "sentinel_password"}
 		u.SentinelUsername, u.SentinelPassword = query.Get(known[0]), query.Get(known[1])
 		if u.MasterName = strings.Trim(parsed.Path, "/"); u.MasterName == "" {
-			return nil, errors.New("redis.url: sentinels need the name of the master: redis+sentinel://host:26379/mymaster")
+			return nil, errors.New("redis.url: sentinels need the name of the master: " +
+				"redis+sentinel://host:26379/mymaster")
 		}
 	}
 	for name := range query {

@@ -23,52 +23,51 @@ import (
 
 // Limits of the connections to Redis.
 const (
-	// MaxPartitions is the greatest number of partitions: one XREAD over more
-	// streams than this costs Redis more than it saves.
-	MaxPartitions = 64
+	// maxPartitions is the largest number of partitions: one XREAD over more streams costs
+	// Redis more than it saves.
+	maxPartitions = 64
 
-	DefaultTimeout = 2 * time.Second // of Options
-	// BlockTimeout bounds a blocking read: go-redis does not heed the cancelling of
-	// a context while one waits.
+	defaultTimeout = 2 * time.Second // of Options
+	// BlockTimeout bounds a blocking read, since go-redis ignores the end of a context
+	// during one.
 	BlockTimeout = time.Second
-	// clusterReload is how often the slot map is read again: the library's default
-	// of a minute hides a failover for as long.
+	// clusterReload is how often the slot map is read: the library's default of a minute
+	// would hide a failover for as long.
 	clusterReload = 2 * time.Second
 	commandConns  = 16
+	// blockingConns is how many connections for reads with BLOCK there are besides one for
+	// each partition, which the tail reads separately on a cluster.
+	blockingConns = 10
 )
 
-// Options says which Redis to use and how.
+// Options are the settings of the connection.
 type Options struct {
 	// URL is redis://, unix://, redis+cluster://host:port,host:port or
-	// redis+sentinel://host:port,host:port/master; with rediss in place of redis by TLS.
-	// Sentinels have a user and a password of their own, in the query:
-	// sentinel_username, sentinel_password.
+	// redis+sentinel://host:port,host:port/master; rediss in place of redis is TLS.
+	// The user and the password of sentinels are in the query: sentinel_username,
+	// sentinel_password.
 	URL string
-	// CAFile has the certificates, in PEM, of those who may sign that of a server; empty:
-	// those that the system trusts.
+	// CAFile has the certificates, in PEM, of the authorities to trust; empty: the system's.
 	CAFile string
-	// Partitions is 1 to MaxPartitions; 0 means 16.
+	// Partitions is 1 to 64; 0 means 16.
 	Partitions int
-	// WaitReplicas is how many replicas must have a change before it is answered.
+	// WaitReplicas is how many replicas must have a change before it is acknowledged.
 	WaitReplicas int
-	// Timeout is how long Redis may take to accept a connection and for a command; default
-	// 2 s. It waits for replicas for half of it.
+	// Timeout is how long connecting and how long a command may take; default 2 s. Half of
+	// it is for the wait for replicas.
 	Timeout time.Duration
-	// BlockingReaders is how many loops read with BLOCK at once; default Partitions + 8.
-	BlockingReaders int
-	Log             *slog.Logger // nil: none
-	Metrics         *Metrics     // nil: none
+	Log     *slog.Logger // nil: no logging
+	Metrics *Metrics     // nil: no metrics
 }
 
-// Client is the connection to Redis, or to a cluster of it, that all records share.
+// Client is the connection to Redis, or to a Redis Cluster, that all records share.
 type Client struct {
-	// RDB is for commands. It never retries: after a lost reply it is unknown
-	// whether a command took effect, so each caller decides. The log retries its
-	// batches, which are idempotent.
+	// RDB is for commands. It never retries: after a lost reply it is unknown whether a
+	// command took effect. The log retries its batches, which are idempotent.
 	RDB redis.UniversalClient
-	// Blocking is for reads with BLOCK, so that they take no connection of rdb.
+	// Blocking is for reads with BLOCK, so that they take no connection of RDB.
 	Blocking    redis.UniversalClient
-	endBlocking func() error // closes blocking, once
+	endBlocking func() error // closes Blocking, once
 
 	partitions   int
 	WaitReplicas int
@@ -85,17 +84,13 @@ func NewClient(o Options) (*Client, error) {
 	if o.Partitions == 0 {
 		o.Partitions = 16
 	}
-	if o.Partitions < 1 || o.Partitions > MaxPartitions {
-		return nil, fmt.Errorf("partitions is %d: must be 1 to %d", o.Partitions, MaxPartitions)
-	}
-	if o.BlockingReaders == 0 {
-		// On a cluster the tail reads each partition by itself.
-		o.BlockingReaders = 8 + o.Partitions
+	if o.Partitions < 1 || o.Partitions > maxPartitions {
+		return nil, fmt.Errorf("partitions is %d: must be 1 to %d", o.Partitions, maxPartitions)
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	o.Timeout = cmp.Or(o.Timeout, DefaultTimeout)
+	o.Timeout = cmp.Or(o.Timeout, defaultTimeout)
 	base, err := parseURL(o.URL, o.CAFile)
 	if err != nil {
 		return nil, err
@@ -105,8 +100,8 @@ func NewClient(o Options) (*Client, error) {
 	base.ReadTimeout = o.Timeout
 	base.WriteTimeout = o.Timeout
 	base.MaxRetries = -1
-	base.DialerRetries = 1 // callers decide here, too
-	// These are for servers of one vendor; others refuse the question.
+	base.DialerRetries = 1 // callers decide on this, too
+	// Only the servers of one vendor know these notifications.
 	base.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 	base.PoolSize = commandConns
 	SetLogger(o.Log)
@@ -119,7 +114,7 @@ func NewClient(o Options) (*Client, error) {
 	}
 	c.RDB = dial(base)
 	blocking := *base
-	blocking.PoolSize = o.BlockingReaders + 2
+	blocking.PoolSize = o.Partitions + blockingConns
 	c.Blocking = dial(&blocking)
 	c.endBlocking = sync.OnceValue(c.Blocking.Close)
 	if o.Metrics != nil {
@@ -130,10 +125,10 @@ func NewClient(o Options) (*Client, error) {
 	return c, nil
 }
 
-// SetLogger has the library of this process log to log: it would write to stderr by itself.
+// SetLogger makes the library of this process log to log instead of stderr.
 func SetLogger(log *slog.Logger) { redis.SetLogger(clientLog{log}) }
 
-// clientLog takes what the library logs: failed dials, which callers report too.
+// clientLog logs the library's messages: failed dials, which callers report, too.
 type clientLog struct{ log *slog.Logger }
 
 // Printf implements the library's interface.
@@ -141,8 +136,8 @@ func (l clientLog) Printf(_ context.Context, format string, v ...any) {
 	l.log.Debug("redis client", "component", "persistence", "text", fmt.Sprintf(format, v...))
 }
 
-// dial makes a client for the kind of server that o names. Where a cluster
-// has one seed, NewUniversalClient would take it for a single server.
+// dial makes a client for the kind of server that o names. NewUniversalClient would treat a
+// cluster with one seed as a single server.
 func dial(o *redis.UniversalOptions) redis.UniversalClient {
 	if o.IsClusterMode {
 		c := o.Cluster()
@@ -157,13 +152,12 @@ func dial(o *redis.UniversalOptions) redis.UniversalClient {
 	return redis.NewUniversalClient(o)
 }
 
-// sentOnce keeps a cluster's client from sending a command again whose reply was
-// lost, which it does whatever MaxRetries says. It goes on following slots that have
-// moved, and repeats what a node has refused to do.
+// sentOnce prevents a cluster's client from repeating a command whose reply was lost, which
+// it does regardless of MaxRetries. The client still follows moved slots and repeats what a
+// node has refused.
 type sentOnce struct{}
 
-// lostReply is an error after which the client does not try again: it hides what the
-// client would know.
+// lostReply hides an error from the client, which therefore does not try again.
 type lostReply struct{ text string }
 
 func (e lostReply) Error() string { return e.text }
@@ -187,8 +181,7 @@ func (sentOnce) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 // DialHook implements redis.Hook.
 func (sentOnce) DialHook(next redis.DialHook) redis.DialHook { return next }
 
-// ProcessPipelineHook implements redis.Hook. What this package pipelines to a cluster
-// may be repeated.
+// ProcessPipelineHook implements redis.Hook. Pipelines to a cluster may be repeated.
 func (sentOnce) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return next
 }
@@ -196,11 +189,11 @@ func (sentOnce) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proces
 // Close ends the connections.
 func (c *Client) Close() error { return errors.Join(c.RDB.Close(), c.EndBlocking()) }
 
-// EndBlocking has the reads that wait for entries return at once, with an error, and those
-// that are begun later fail: the end of their contexts reaches them only when they return.
+// EndBlocking ends the reads that wait for entries with an error, and later ones fail. The end
+// of its context does not end a read that waits.
 func (c *Client) EndBlocking() error { return c.endBlocking() }
 
-// Partitions returns how many partitions there are.
+// Partitions returns the number of partitions.
 func (c *Client) Partitions() int { return c.partitions }
 
 // Partition returns the partition of account, 0 to Partitions()-1.
@@ -209,33 +202,32 @@ func (c *Client) Partition(account signal.AccountID) int {
 	return int(binary.BigEndian.Uint64(sum[:8]) % uint64(c.partitions))
 }
 
-// Now returns the time by the clock of Redis, which all nodes share, as last
-// measured by SyncClock.
+// Now returns the time of Redis' clock, which all nodes share, as SyncClock last measured it.
 func (c *Client) Now() time.Time { return time.Now().Add(time.Duration(c.clockOffset.Load())).UTC() }
 
 const (
-	// clockTries is how often the time is asked for at most, clockGood how quick an
-	// answer is good enough.
+	// clockTries is how often SyncClock reads the time at most, clockGood the round trip that
+	// is quick enough.
 	clockTries = 5
 	clockGood  = time.Millisecond
 )
 
-// SyncClock measures how far the local clock is from that of Redis. The time it is told
-// may be wrong by half of what the answer took, which may be long while the process
-// starts or the machine is busy: so the quickest of some answers counts.
+// SyncClock measures the difference between the local clock and that of Redis. A measurement is
+// off by up to half of the round trip, which may be long while the process starts or the
+// machine is busy, so the quickest of several counts.
 func (c *Client) SyncClock(ctx context.Context) error {
-	var offset, least time.Duration
+	var offset, quickest time.Duration
 	for i := range clockTries {
 		before := time.Now()
 		t, err := c.RDB.Time(ctx).Result()
 		if err != nil {
-			return fmt.Errorf("ask the time: %w", err)
+			return fmt.Errorf("read the time: %w", err)
 		}
 		took := time.Since(before)
-		if i == 0 || took < least {
-			offset, least = t.Sub(before.Add(took/2)), took
+		if i == 0 || took < quickest {
+			offset, quickest = t.Sub(before.Add(took/2)), took
 		}
-		if least <= clockGood {
+		if quickest <= clockGood {
 			break
 		}
 	}
@@ -247,7 +239,7 @@ func (c *Client) SyncClock(ctx context.Context) error {
 func (c *Client) MemoryUsed(ctx context.Context) (int64, error) {
 	info, err := c.RDB.InfoMap(ctx, "memory").Result()
 	if err != nil {
-		return 0, fmt.Errorf("ask for memory: %w", err)
+		return 0, fmt.Errorf("read memory: %w", err)
 	}
 	used, err := strconv.ParseInt(info["Memory"]["used_memory"], 10, 64)
 	if err != nil {
@@ -256,7 +248,7 @@ func (c *Client) MemoryUsed(ctx context.Context) (int64, error) {
 	return used, nil
 }
 
-// Masters returns the servers that hold the keys, in a lasting order.
+// Masters returns the servers that hold the keys, in a stable order.
 func (c *Client) Masters(ctx context.Context) ([]redis.Cmdable, error) {
 	cluster, ok := c.RDB.(*redis.ClusterClient)
 	if !ok {

@@ -1,15 +1,13 @@
 package redisclient
 
-import (
-	"strconv"
-)
+import "strconv"
 
-// EraseChunk is how many records one step of erasing looks at, at most.
+// EraseChunk is how many records one step of erasing reads at most.
 const EraseChunk = 1000
 
 // ScanCursor reads a stored cursor of one of the SCAN commands.
 func ScanCursor(s string) uint64 {
-	n, _ := strconv.ParseUint(s, 10, 64) // what is no number begins anew
+	n, _ := strconv.ParseUint(s, 10, 64) // anything else starts the scan again
 	return n
 }
 

@@ -13,10 +13,10 @@ import (
 // confirmKept is how long a key of ConfirmKey or ConfirmAuthKey is kept.
 const confirmKept = time.Minute
 
-// Durably sends commands about keys of one slot and, with Options.WaitReplicas, waits
-// until so many replicas have what they have changed and what they have read. ErrReplicas:
-// the commands were carried out, but the replicas may lack it. confirm is the slot's
-// ConfirmKey: WAIT goes by the last write of its connection, so there is one.
+// Durably sends commands for keys of one slot and, with Options.WaitReplicas, waits until that
+// many replicas have what the commands have changed and read. ErrReplicas: the commands were
+// carried out, but the replicas may lack them. confirm is the slot's ConfirmKey: WAIT waits for
+// the last write of its connection, so Durably writes to that key.
 func (c *Client) Durably(ctx context.Context, confirm string, add func(pipe redis.Pipeliner)) error {
 	if c.WaitReplicas == 0 {
 		pipe := c.RDB.Pipeline()
@@ -25,7 +25,7 @@ func (c *Client) Durably(ctx context.Context, confirm string, add func(pipe redi
 	}
 	var client redis.UniversalClient = c.RDB
 	cluster, ok := c.RDB.(*redis.ClusterClient)
-	if ok { // the keyless WAIT would go to any node
+	if ok { // WAIT has no key and would go to any node
 		master, err := cluster.MasterForKey(ctx, confirm)
 		if err != nil {
 			return err
@@ -46,14 +46,16 @@ func (c *Client) Durably(ctx context.Context, confirm string, add func(pipe redi
 	return err
 }
 
-// Change is durably for one script. After ErrReplicas its result stands.
-func (c *Client) Change(ctx context.Context, confirm string, script *redis.Script, keys []string, args ...any) (*redis.Cmd, error) {
+// Change is Durably for one script. After ErrReplicas its result is valid.
+func (c *Client) Change(
+	ctx context.Context, confirm string, script *redis.Script, keys []string, args ...any,
+) (*redis.Cmd, error) {
 	if c.WaitReplicas == 0 {
 		result := script.Run(ctx, c.RDB, keys, args...)
 		return result, result.Err()
 	}
 	for loaded := false; ; loaded = true {
-		result := redis.NewCmd(ctx) // of a cluster whose master is not known it stays empty
+		result := redis.NewCmd(ctx) // stays empty if the cluster's master is not known
 		err := c.Durably(ctx, confirm, func(pipe redis.Pipeliner) {
 			result = script.EvalSha(ctx, pipe, keys, args...)
 		})
@@ -66,11 +68,11 @@ func (c *Client) Change(ctx context.Context, confirm string, script *redis.Scrip
 	}
 }
 
-// Stands reports whether what ended with err was carried out all the same.
+// Stands reports whether a change that ended with err was carried out.
 func Stands(err error) bool { return err == nil || errors.Is(err, ErrReplicas) }
 
-// Confirmed returns err, which reports that there is nothing to change, as soon as the
-// replicas have what it follows from: a repeated request is no more certain than the first.
+// Confirmed returns err, which reports that there is nothing to change, once the replicas have
+// the state that caused it. Otherwise a repeated request could be acknowledged before the first.
 func (c *Client) Confirmed(ctx context.Context, confirm string, err error) error {
 	if c.WaitReplicas == 0 {
 		return err
@@ -81,12 +83,12 @@ func (c *Client) Confirmed(ctx context.Context, confirm string, err error) error
 	return err
 }
 
-// WaitFor returns the words of a WAIT.
+// WaitFor returns the arguments of a WAIT.
 func WaitFor(replicas int, timeout time.Duration) []any {
 	return []any{"WAIT", replicas, max(1, timeout.Milliseconds())}
 }
 
-// Lagging returns why the answer of a WAIT does not show that the replicas have it all.
+// Lagging returns an error if the reply to a WAIT counts too few replicas.
 func Lagging(wait *redis.Cmd, replicas int) error {
 	n, err := wait.Int()
 	switch {
@@ -98,7 +100,7 @@ func Lagging(wait *redis.Cmd, replicas int) error {
 	return nil
 }
 
-// Texts returns the strings of a list that a script has answered.
+// Texts returns the strings of a list that a script has returned.
 func Texts(list any) []string {
 	items, _ := list.([]any)
 	text := make([]string, len(items))

@@ -10,19 +10,19 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
-// fault is a reason of Redis to refuse what others may be granted.
+// fault is a reason for which Redis refuses commands.
 type fault struct {
-	prefix string // of the answer
+	prefix string // of the error
 	reason string
-	// setting is true if waiting does not help: the address, the user, the password or
-	// the rights of the user must change.
+	// setting is true if waiting does not help: the address, the user, the password or the
+	// rights of the user must change.
 	setting bool
 }
 
-// ReplicasMissing is the reason of both Redis and this package to call a write unsafe.
+// ReplicasMissing is the reason for which Redis or this package reports a write as unsafe.
 const ReplicasMissing = "replicas are missing"
 
-// ErrReplicas reports that fewer replicas than redis.wait_replicas have a write.
+// ErrReplicas reports that fewer than redis.wait_replicas replicas have a write.
 var ErrReplicas = errors.New(ReplicasMissing)
 
 const (
@@ -40,7 +40,7 @@ var faults = []fault{
 	{"CLUSTERDOWN ", "the redis cluster is not complete", false},
 	{"WRONGPASS ", RefusesUser, true},
 	{"NOAUTH ", RefusesUser, true},
-	{"ERR AUTH ", RefusesUser, true},            // a password, and none is set
+	{"ERR AUTH ", RefusesUser, true},            // a password where Redis has none
 	{"ERR invalid password", RefusesUser, true}, // of a sentinel
 	{"NOPERM ", LacksRights, true},
 	{"ERR The user executing the script", LacksRights, true},
@@ -48,7 +48,7 @@ var faults = []fault{
 	{"ERR invalid DB index", "the database number of redis.url is not valid", true},
 }
 
-// FaultOf returns the fault that err names; nil if it names none.
+// FaultOf returns the fault that err names, or nil.
 func FaultOf(err error) *fault {
 	if errors.Is(err, ErrReplicas) {
 		return &fault{reason: ReplicasMissing}
@@ -65,9 +65,8 @@ func FaultOf(err error) *fault {
 	return nil
 }
 
-// Refusal returns why Redis answers but refuses, for people, and whether a setting must
-// change before it does not. It is empty where Redis cannot be reached, or for other
-// errors.
+// Refusal returns why Redis has refused a command, for people, and whether a setting must
+// change. The reason is empty if Redis cannot be reached, and for other errors.
 func Refusal(err error) (reason string, setting bool) {
 	if f := FaultOf(err); f != nil {
 		return f.reason, f.setting
@@ -75,8 +74,8 @@ func Refusal(err error) (reason string, setting bool) {
 	return "", false
 }
 
-// Unavailable returns an error of KindUnavailable that names the fault of cause, where
-// Redis could be reached. Faults of settings are for operators alone.
+// Unavailable returns an error of KindUnavailable, which names the fault of cause unless it
+// concerns a setting: those are for operators alone.
 func Unavailable(cause error) *signal.Error {
 	e := signal.Unavailable(cause)
 	if f := FaultOf(cause); f != nil {
@@ -88,10 +87,9 @@ func Unavailable(cause error) *signal.Error {
 	return e
 }
 
-// Execute sends the commands of a pipeline. It returns the error of the first one that
-// failed, for which redis.Nil does not count. A command that was not answered has an
-// error then, too: the library leaves it without one, and with a zero value, where Redis
-// refuses the connection (AUTH, HELLO or SELECT is answered with an error).
+// Execute sends the commands of a pipeline. It returns the error of the first failed one, not
+// counting redis.Nil. Commands without a reply get an error, too: if Redis refuses the connection
+// (by an error for AUTH, HELLO or SELECT), the library leaves them with a zero value and none.
 func Execute(ctx context.Context, pipe redis.Pipeliner) error {
 	cmds, err := pipe.Exec(ctx)
 	if err == nil {
@@ -113,8 +111,8 @@ func Execute(ctx context.Context, pipe redis.Pipeliner) error {
 	return err
 }
 
-// Refused returns the error for a caller whose change is refused, because it is not what
-// the caller takes it to be.
+// Refused returns the error for a change that is refused because the state is not what the
+// caller assumes.
 func Refused(code, message string) error {
 	return &signal.Error{Kind: signal.KindConflict, Code: code, Message: message}
 }

@@ -1,12 +1,10 @@
 package redisclient
 
-import (
-	"github.com/agentsignal/agentsignal/actors/signal"
-)
+import "github.com/agentsignal/agentsignal/actors/signal"
 
-// Every key name of the service is made in this file. The part in braces is the
-// hash tag: keys with the same tag live in one slot of a Redis Cluster, so that
-// one script may touch them. doc.go has the table of what they hold.
+// This file makes every key name of the service. The part in braces is the hash tag: keys with
+// the same tag are in one slot of a Redis Cluster, so that one script may use them.
+// persistence/doc.go has the table of their contents.
 
 // PartitionKey returns the key name in partition p: "{p07}:name".
 func PartitionKey(p int, name string) string {
@@ -14,7 +12,7 @@ func PartitionKey(p int, name string) string {
 	return string([]byte{'{', 'p', digits[p/10], digits[p%10], '}', ':'}) + name
 }
 
-// ConfirmKey and ConfirmAuthKey are written only so that a WAIT has something to wait for.
+// ConfirmKey and ConfirmAuthKey are written only to give a WAIT a write to wait for.
 func ConfirmKey(p int) string { return PartitionKey(p, "confirm") }
 func ConfirmAuthKey() string  { return "{auth}:confirm" }
 
@@ -24,11 +22,10 @@ func EventsKey(p int) string  { return PartitionKey(p, "events") }
 func SignalsKey(p int) string { return PartitionKey(p, "signals") }
 func OpenKey(p int) string    { return PartitionKey(p, "open") }
 
-// BatchKey remembers the last batch that a writer appended: one key a writer and
-// partition, since a writer has one batch under way.
+// BatchKey remembers the last batch of a writer, which has one batch per partition under way.
 func BatchKey(p int, writer string) string { return PartitionKey(p, "batch:"+writer) }
 
-// ReplyKey is where the answer to a request with an Idempotency-Key is kept.
+// ReplyKey holds the reply to a request with an Idempotency-Key.
 func ReplyKey(p int, account signal.AccountID, digest string) string {
 	return PartitionKey(p, "reply:"+string(account)+":"+digest)
 }
@@ -60,12 +57,11 @@ func PositionKey(p int) string { return PartitionKey(p, "position") }
 // ProbeKey is what Ready tries to write.
 func ProbeKey(p int) string { return PartitionKey(p, "probe") }
 
-// EraseKey holds the deleted accounts of which records are left, with how far the
-// erasing has come: a hash.
+// EraseKey holds the progress of the erasing of each deleted account: a hash.
 func EraseKey(p int) string { return PartitionKey(p, "erase") }
 
-// WebhooksKey holds the records of an account's webhooks, WebhookHealthKey how their
-// endpoints do, WebhookAccountsKey the accounts that have webhooks.
+// WebhooksKey holds the records of an account's webhooks, WebhookHealthKey the health of their
+// endpoints, WebhookAccountsKey the accounts that have webhooks.
 func WebhooksKey(p int, a signal.AccountID) string { return PartitionKey(p, "webhooks:"+string(a)) }
 func WebhookHealthKey(p int, a signal.AccountID) string {
 	return PartitionKey(p, "webhookhealth:"+string(a))
@@ -73,14 +69,14 @@ func WebhookHealthKey(p int, a signal.AccountID) string {
 func WebhookAccountsKey(p int) string { return PartitionKey(p, "webhookaccounts") }
 
 // WebhooksDueKey holds the webhooks with pending deliveries by when the first is due,
-// WebhookStatsKey counts, WebhooksEraseKey the removed webhooks that left deliveries.
+// WebhookStatsKey counts, WebhooksEraseKey the removed webhooks that still have deliveries.
 func WebhooksDueKey(p int) string   { return PartitionKey(p, "webhooksdue") }
 func WebhookStatsKey(p int) string  { return PartitionKey(p, "webhookstats") }
 func WebhooksEraseKey(p int) string { return PartitionKey(p, "webhookserase") }
 
-// DeliveriesKey holds the records of a webhook's deliveries. PendingKey is the index
-// of those that are pending by when they are due, the others are by creation: of all,
-// and of those that succeeded or failed.
+// DeliveriesKey holds the records of a webhook's deliveries. PendingKey is the index of the
+// pending ones by when they are due; the other indexes are by creation: of all, of the
+// successful and of the failed ones.
 func DeliveriesKey(p int, w signal.WebhookID) string { return PartitionKey(p, "deliveries:"+string(w)) }
 func PendingKey(p int, w signal.WebhookID) string    { return PartitionKey(p, "pending:"+string(w)) }
 func RecordedKey(p int, w signal.WebhookID) string   { return PartitionKey(p, "recorded:"+string(w)) }
@@ -90,29 +86,29 @@ func FailedKey(p int, w signal.WebhookID) string     { return PartitionKey(p, "f
 // WaitsKey holds what the later events of a signal wait for at a webhook.
 func WaitsKey(p int, w signal.WebhookID) string { return PartitionKey(p, "waits:"+string(w)) }
 
-// BodiesKey holds what is sent of events, BodyRefsKey how many deliveries beyond the
-// first share a body.
+// BodiesKey holds the payloads of events, BodyRefsKey how many deliveries beyond the first
+// share one.
 func BodiesKey(p int) string   { return PartitionKey(p, "bodies") }
 func BodyRefsKey(p int) string { return PartitionKey(p, "bodyrefs") }
 
-// MailsKey holds mails that are to be sent by when, MailRecordsKey what they are.
+// MailsKey holds the mails by when to send them, MailRecordsKey their records.
 func MailsKey(p int) string       { return PartitionKey(p, "mails") }
 func MailRecordsKey(p int) string { return PartitionKey(p, "mailrecords") }
 
-// SchedulesKey holds the records of an account's schedules, SchedulesDueKey those of
-// all accounts that are enabled, by when they run next.
+// SchedulesKey holds the records of an account's schedules, SchedulesDueKey the enabled
+// schedules of all accounts by when they run next.
 func SchedulesKey(p int, a signal.AccountID) string { return PartitionKey(p, "schedules:"+string(a)) }
 func SchedulesDueKey(p int) string                  { return PartitionKey(p, "schedulesdue") }
 
-// ScheduleRoundsKey holds what came of the rounds of an account's schedules.
+// ScheduleRoundsKey holds the results of the rounds of an account's schedules.
 func ScheduleRoundsKey(p int, a signal.AccountID) string {
 	return PartitionKey(p, "schedulerounds:"+string(a))
 }
 
 // Credentials are looked up before the account is known, so they share a slot.
 
-// AccountKey is the record of an account, AccountsKey the index of all, EmailKey leads from
-// an email to its account.
+// AccountKey is the record of an account, AccountsKey the index of all, EmailKey the account of
+// an email.
 func AccountKey(id signal.AccountID) string        { return "{auth}:account:" + string(id) }
 func AccountsKey() string                          { return "{auth}:accounts" }
 func EmailKey(email string) string                 { return "{auth}:email:" + email }
@@ -123,8 +119,8 @@ func SessionsOfKey(a signal.AccountID) string      { return "{auth}:sessions:" +
 func RefreshKey(tokenDigest string) string         { return "{auth}:refresh:" + tokenDigest }
 func LockKey(emailDigest string) string            { return "{auth}:lock:" + emailDigest }
 
-// OutboxKey holds the events of credential changes until they are appended to
-// their account's event log, which lies in another slot.
+// OutboxKey holds the events of credential changes until they are appended to the event log of
+// their account, which is in another slot.
 func OutboxKey() string { return "{auth}:outbox" }
 
 // LimitKey is the token bucket of one class and account or address.
@@ -132,20 +128,19 @@ func LimitKey(class, who string) string { return "{limit:" + class + ":" + who +
 
 // Keys of the whole installation.
 
-// InstallationKey holds what was fixed at first start: a hash.
+// InstallationKey holds the settings that the first start has fixed: a hash.
 func InstallationKey() string { return "{node}:installation" }
 
-// NodesKey holds the live nodes by the time until which they are.
+// NodesKey holds the live nodes by when they expire.
 func NodesKey() string { return "{node}:live" }
 
-// The two streams through which prices come in have the names that others write to.
+// The streams of prices from outside have no hash tag, since their names are public.
 
 // MarketTicksKey takes ticks from outside, MarketBarsKey bars, MarketOwnTicksKey the ticks of
 // the feeder.
-func MarketTicksKey() string { return "market:ticks" }
-
-func MarketOwnTicksKey() string { return "{market}:ticks" }
+func MarketTicksKey() string    { return "market:ticks" }
 func MarketBarsKey() string     { return "market:bars" }
+func MarketOwnTicksKey() string { return "{market}:ticks" }
 
 // MarketClosedKey is the stream of the bars that the feeder closed, BarsKey the
 // record of an asset's bars, MarketStateKey the feeder's checkpoint.
@@ -161,18 +156,18 @@ func MarketStateKey() string { return "{market}:state" }
 func MarketAssetsKey() string { return "{market}:assets" }
 func MarketLiveKey() string   { return "{market}:live" }
 
-// MarketWantedKey holds the symbols that were asked for and have no record,
-// MarketRefusedKey why one gets none.
-func MarketWantedKey() string { return "{market}:wants" }
+// MarketWantedKey holds the requested symbols without a record, MarketRefusedKey why a symbol
+// gets none.
+func MarketWantedKey() string               { return "{market}:wants" }
+func MarketRefusedKey(symbol string) string { return "{market}:refused:" + symbol }
 
-// MarketListingKey holds what a source calls the assets that it lists.
+// MarketListingKey holds the assets that a source lists, by its own names.
 func MarketListingKey(source string) string { return "{market}:listing:" + source }
 
-// MarketKeptForKey holds the account for which a symbol was taken up, MarketUsedKey when
-// symbols were needed last.
-func MarketKeptForKey() string              { return "{market}:keptfor" }
-func MarketUsedKey() string                 { return "{market}:used" }
-func MarketRefusedKey(symbol string) string { return "{market}:refused:" + symbol }
+// MarketKeptForKey holds the account for which a symbol is kept, MarketUsedKey when symbols
+// were last needed.
+func MarketKeptForKey() string { return "{market}:keptfor" }
+func MarketUsedKey() string    { return "{market}:used" }
 
 // FeederKey is the lease of the feeder, FeederEpochKey its last epoch.
 func FeederKey() string      { return "{market}:feeder" }

@@ -11,7 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Metrics counts what this package does. It is a hook of the Redis client.
+// Metrics measures the commands of this package, as a hook of the Redis client.
 type Metrics struct {
 	commandDuration *prometheus.HistogramVec
 	errors          *prometheus.CounterVec
@@ -23,7 +23,8 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		Registry: r,
 		commandDuration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "agentsignal_redis_command_duration_seconds", Help: "Time from sending a Redis command, or a pipeline of them, to its reply.",
+			Name:    "agentsignal_redis_command_duration_seconds",
+			Help:    "Time from sending a Redis command, or a pipeline of them, to its reply.",
 			Buckets: []float64{.0001, .0005, .001, .005, .01, .05, .1, .5, 1},
 		}, []string{"command"}),
 		errors: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -38,9 +39,12 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 }
 
 // knownCommands is the closed list of the label "command".
-var knownCommands = map[string]bool{"pipeline": true, "other": true, "evalsha": true, "get": true, "set": true, "del": true,
-	"hget": true, "hset": true, "hgetall": true, "xrange": true, "xrevrange": true, "xread": true, "xreadgroup": true,
-	"xack": true, "xautoclaim": true, "xinfo": true, "xlen": true, "zrange": true, "zadd": true, "time": true, "ping": true}
+var knownCommands = map[string]bool{
+	"pipeline": true, "other": true, "evalsha": true, "get": true, "set": true, "del": true, "hget": true,
+	"hset": true, "hgetall": true, "xrange": true, "xrevrange": true, "xread": true, "xreadgroup": true,
+	"xack": true, "xautoclaim": true, "xinfo": true, "xlen": true, "zrange": true, "zadd": true,
+	"time": true, "ping": true,
+}
 
 func commandLabel(name string) string {
 	if name = strings.ToLower(name); knownCommands[name] {
@@ -76,7 +80,7 @@ func (m *Metrics) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proc
 
 // Observe records a command that began at start and ended with err.
 func (m *Metrics) Observe(command string, start time.Time, err error) {
-	// A blocking read waits for events: its duration says nothing of Redis.
+	// A blocking read waits for events, so its duration does not measure Redis.
 	if command != "xread" && command != "xreadgroup" {
 		m.commandDuration.WithLabelValues(command).Observe(time.Since(start).Seconds())
 	}
@@ -85,7 +89,7 @@ func (m *Metrics) Observe(command string, start time.Time, err error) {
 	}
 }
 
-// poolCollector shows the connections to Redis, as the library counts them.
+// poolCollector exposes the library's counts of connections to Redis.
 type poolCollector struct {
 	client               *Client
 	connections, timeout *prometheus.Desc
@@ -93,9 +97,11 @@ type poolCollector struct {
 
 func newPoolCollector(client *Client) *poolCollector {
 	return &poolCollector{
-		client:      client,
-		connections: prometheus.NewDesc("agentsignal_redis_pool_connections", "Connections to Redis.", []string{"state"}, nil),
-		timeout:     prometheus.NewDesc("agentsignal_redis_pool_timeouts_total", "Commands that got no connection to Redis in time.", nil, nil),
+		client: client,
+		connections: prometheus.NewDesc("agentsignal_redis_pool_connections",
+			"Connections to Redis.", []string{"state"}, nil),
+		timeout: prometheus.NewDesc("agentsignal_redis_pool_timeouts_total",
+			"Commands that got no connection to Redis in time.", nil, nil),
 	}
 }
 

@@ -10,11 +10,11 @@ import (
 	"github.com/agentsignal/agentsignal/persistence/codec"
 )
 
-// UnreadableAfter is when an entry is read again that could not be read: another version
-// may have written it, so it is kept, but must not stand in the way of others.
+// UnreadableAfter is how long an unreadable entry is postponed. It is kept because another
+// version may have written it, and postponed so that it does not block others.
 const UnreadableAfter = time.Hour
 
-// Postponed returns when to read such an entry again that was read as due until a time.
+// Postponed returns when to read an unreadable entry again that was due until the given time.
 func (c *Client) Postponed(until time.Time) time.Time {
 	if now := c.Now(); until.Before(now) {
 		until = now
@@ -22,8 +22,8 @@ func (c *Client) Postponed(until time.Time) time.Time {
 	return until.Add(UnreadableAfter)
 }
 
-// Postpone makes an entry of a set by time, which was read as due until the given time
-// and could not be read, due later.
+// Postpone makes an unreadable member of a set by time, which was due until the given time, due
+// later.
 func (c *Client) Postpone(ctx context.Context, key string, until time.Time, member string) error {
 	z := redis.Z{Score: float64(codec.MilliOf(c.Postponed(until))), Member: member}
 	if err := c.RDB.ZAddXX(ctx, key, z).Err(); err != nil {

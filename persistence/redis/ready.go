@@ -14,42 +14,42 @@ import (
 
 const (
 	readyTimeout = 500 * time.Millisecond
-	// readyAge is how long an answer of Ready counts: whoever asks more often costs
-	// Redis nothing.
+	// readyAge is how long the result of a probe counts, so that frequent calls of Ready do
+	// not load Redis.
 	readyAge = 500 * time.Millisecond
-	// readyWait is how long replicas may take to have a write.
+	// readyWait is how long replicas may take to copy the write.
 	readyWait = 300 * time.Millisecond
 )
 
-// readiness is what Ready has found out last, or is about to.
+// readiness has the last probe, which may be under way.
 type readiness struct {
 	mu   sync.Mutex
 	last *probe
 }
 
-// probe is a try to write.
+// probe is an attempt to write.
 type probe struct {
 	began time.Time
 	done  chan struct{} // closed when err is set
 	err   error
 }
 
-// Ready reports whether Redis takes writes: nil if it does. It waits for at most half a
-// second, and its answer may be as old. Refusal names what is wrong where Redis answers.
+// Ready returns nil if Redis takes writes. It waits for at most half a second, and its result
+// may be as old. Refusal has the reason if Redis refuses.
 func (c *Client) Ready(ctx context.Context) error {
 	return c.readiness.ask(ctx, func(ctx context.Context) error {
 		return c.Guarded(func() error { return c.probeWrites(ctx) })
 	})
 }
 
-// Guarded returns the error of f, ErrPanicked if it panics.
+// Guarded returns the error of f, or ErrPanicked if f panics.
 func (c *Client) Guarded(f func() error, attrs ...any) error {
 	err := panics.ErrPanicked
 	panics.Guard(c.Log, panics.Log, func() { err = f() }, attrs...)
 	return err
 }
 
-// ask returns what the current probe has found out.
+// ask returns the result of the current probe.
 func (r *readiness) ask(ctx context.Context, try func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
@@ -62,8 +62,7 @@ func (r *readiness) ask(ctx context.Context, try func(context.Context) error) er
 	}
 }
 
-// current returns the last probe if it is under way or new enough, else one that it
-// begins.
+// current returns the last probe if it is under way or new enough, otherwise it starts one.
 func (r *readiness) current(try func(context.Context) error) *probe {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -88,7 +87,7 @@ func (r *readiness) current(try func(context.Context) error) *probe {
 	return p
 }
 
-// probeWrites tries to write to each master that holds a partition.
+// probeWrites probes each master that holds a partition.
 func (c *Client) probeWrites(ctx context.Context) error {
 	cluster, ok := c.RDB.(*redis.ClusterClient)
 	if !ok {
@@ -113,8 +112,8 @@ func (c *Client) probeWrites(ctx context.Context) error {
 	return err
 }
 
-// probeWrite tries to write to one server. Redis refuses a write before it looks at the
-// key, so where replicas do not count, XX makes it one that changes nothing.
+// probeWrite probes one server. Redis refuses a write before it reads the key, so where replicas
+// do not matter, XX prevents a change.
 func (c *Client) probeWrite(ctx context.Context, server redis.UniversalClient, key string) error {
 	pipe := server.Pipeline()
 	if c.WaitReplicas == 0 {
@@ -122,12 +121,9 @@ func (c *Client) probeWrite(ctx context.Context, server redis.UniversalClient, k
 		return Execute(ctx, pipe)
 	}
 	pipe.Set(ctx, key, "", time.Minute)
-	have := pipe.Do(ctx, "WAIT", c.WaitReplicas, readyWait.Milliseconds()) // on the connection of the write
+	wait := pipe.Do(ctx, WaitFor(c.WaitReplicas, readyWait)...) // on the connection of the write
 	if err := Execute(ctx, pipe); err != nil {
 		return err
 	}
-	if n, err := have.Int(); err != nil || n < c.WaitReplicas {
-		return fmt.Errorf("%w: %d of %d have a write", ErrReplicas, n, c.WaitReplicas)
-	}
-	return nil
+	return Lagging(wait, c.WaitReplicas)
 }

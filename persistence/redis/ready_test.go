@@ -10,10 +10,11 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/agentsignal/agentsignal/actors/panics"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
-// However often and by how many it is asked for, Redis is asked twice a second.
+// However many callers ask, Redis is probed twice a second.
 func TestReadinessIsProbedTwiceASecond(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -42,16 +43,16 @@ func TestReadinessIsProbedTwiceASecond(t *testing.T) {
 		failing.Store(true)
 		p := r.current(try)
 		if <-p.done; p.err != refused {
-			t.Errorf("the probe says %v", p.err)
+			t.Errorf("the probe returns %v", p.err)
 		}
 		if r.current(try) != p {
-			t.Error("a new answer is not used again")
+			t.Error("a new result is not reused")
 		}
 	})
 }
 
-// Whoever asks learns within two seconds that writes are refused, or that they are not
-// answered, and as soon that they are taken again.
+// Callers learn within two seconds that writes are refused or not answered, and that they are
+// taken again.
 func TestReadinessFollowsWithinTwoSeconds(t *testing.T) {
 	t.Parallel()
 	for name, broken := range map[string]func(context.Context) error{
@@ -85,11 +86,15 @@ func TestReadinessFollowsWithinTwoSeconds(t *testing.T) {
 
 func TestOptionsTimeoutBoundsCommands(t *testing.T) {
 	t.Parallel()
-	for _, test := range []struct{ given, want time.Duration }{{0, 2 * time.Second}, {50 * time.Millisecond, 50 * time.Millisecond}} {
-		server := redistest.New(t)
-		c := openClient(t, Options{URL: server.URL(), Partitions: 1, Timeout: test.given})
-		if o := c.RDB.(*redis.Client).Options(); o.ReadTimeout != test.want || o.WriteTimeout != test.want || c.replicasIn != test.want/2 {
-			t.Errorf("with %s a read takes up to %s, a write %s, replicas %s", test.given, o.ReadTimeout, o.WriteTimeout, c.replicasIn)
+	for given, want := range map[time.Duration]time.Duration{
+		0:                     2 * time.Second,
+		50 * time.Millisecond: 50 * time.Millisecond,
+	} {
+		c := openClient(t, Options{URL: redistest.New(t).URL(), Partitions: 1, Timeout: given})
+		o := c.RDB.(*redis.Client).Options()
+		if o.ReadTimeout != want || o.WriteTimeout != want || c.replicasIn != want/2 {
+			t.Errorf("with %s a read takes up to %s, a write %s, replicas %s",
+				given, o.ReadTimeout, o.WriteTimeout, c.replicasIn)
 		}
 	}
 	// Redis takes the command and does not answer.
@@ -111,4 +116,67 @@ func openClient(t *testing.T, o Options) *Client {
 	}
 	t.Cleanup(func() { c.Close() })
 	return c
+}
+
+// panickingPipelines is a hook that panics at the next pipeline if next is set.
+type panickingPipelines struct{ next atomic.Bool }
+
+func (h *panickingPipelines) DialHook(next redis.DialHook) redis.DialHook          { return next }
+func (h *panickingPipelines) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+
+func (h *panickingPipelines) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, commands []redis.Cmder) error {
+		if h.next.Swap(false) {
+			panic("at a probe")
+		}
+		return next(ctx, commands)
+	}
+}
+
+func TestAProbeThatPanicsIsOneThatFailed(t *testing.T) {
+	t.Parallel()
+	one, cluster := redistest.New(t).URL(), redistest.NewCluster(t, 3).URL()
+	for name, address := range map[string]string{"one server": one, "a cluster": cluster} {
+		s := openClient(t, Options{URL: address})
+		faulty := &panickingPipelines{}
+		faulty.next.Store(true)
+		if cluster, ok := s.RDB.(*redis.ClusterClient); ok {
+			master, err := cluster.MasterForKey(t.Context(), ProbeKey(0))
+			if err != nil {
+				t.Fatal(err)
+			}
+			master.AddHook(faulty)
+		} else {
+			s.RDB.AddHook(faulty)
+		}
+		if err := s.Ready(t.Context()); !errors.Is(err, panics.ErrPanicked) {
+			t.Errorf("%s: the probe that panicked ends with %v", name, err)
+		}
+		redistest.Eventually(t, func() bool { return s.Ready(t.Context()) == nil })
+	}
+}
+
+// With WaitReplicas a write counts once replicas have it: not without a replica, and not
+// while the only one stalls.
+func TestReadyWaitsForReplicas(t *testing.T) {
+	t.Parallel()
+	master, replica := redistest.New(t), redistest.New(t)
+	c := openClient(t, Options{URL: master.URL(), WaitReplicas: 1})
+	wantReady(t, c, ReplicasMissing)
+	replica.Follow(master)
+	wantReady(t, c, "")
+	replica.Pause()
+	wantReady(t, c, ReplicasMissing)
+	replica.Continue()
+	wantReady(t, c, "")
+}
+
+// wantReady waits until c is ready, or until it is not for the given reason.
+func wantReady(t *testing.T, c *Client, reason string) {
+	t.Helper()
+	redistest.Eventually(t, func() bool {
+		err := c.Ready(t.Context())
+		got, _ := Refusal(err)
+		return (err == nil) == (reason == "") && got == reason
+	})
 }

@@ -16,27 +16,27 @@ import (
 	"github.com/agentsignal/agentsignal/persistence/codec"
 )
 
-// The library makes a map and a string for every field of a stream entry. What
-// reads whole logs takes the bytes of the reply instead and decodes in place.
+// The library makes a map and a string for every field of a stream entry. Reads of whole logs
+// take the bytes of the reply instead and decode them in place.
 
-// AnswerError is an error that Redis has answered.
+// AnswerError is an error in a reply of Redis.
 type AnswerError string
 
 // Error implements error.
 func (e AnswerError) Error() string { return string(e) }
 
-// RedisError makes it a redis.Error.
+// RedisError implements redis.Error.
 func (e AnswerError) RedisError() {}
 
-// A command follows a slot that has moved so often, with a pause each time: the slot map
-// is read again in the background, from a node that may not have heard of it.
+// A command follows a moved slot up to redirects times, with a pause each time: the slot map is
+// read in the background, from a node that may not know of the move.
 const (
 	redirects     = 8
 	redirectPause = 100 * time.Millisecond
 )
 
-// Buffer takes the bytes of a reply. Its memory is used again, so the bytes are
-// valid until it is given to the next command. The zero value is ready.
+// Buffer takes the bytes of a reply. Its memory is reused, so the bytes are valid until the next
+// command gets the buffer. The zero value is ready for use.
 type Buffer struct{ b []byte }
 
 // Write implements io.Writer.
@@ -45,8 +45,7 @@ func (w *Buffer) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// ReadFrom takes what the library copies of a string: without it, the library would
-// make a buffer for each.
+// ReadFrom implements io.ReaderFrom: without it, the library would make a buffer for each string.
 func (w *Buffer) ReadFrom(r io.Reader) (int64, error) {
 	limited, ok := r.(*io.LimitedReader)
 	if !ok {
@@ -59,9 +58,8 @@ func (w *Buffer) ReadFrom(r io.Reader) (int64, error) {
 	return int64(n), err
 }
 
-// Raw carries out a command and returns the bytes of its reply, which lie in buffer;
-// nil is a new one. The library does not see errors in raw replies, so moved slots
-// are followed here.
+// Raw carries out a command and returns the bytes of its reply, which are in buffer, or in a new
+// one if that is nil. The library does not see errors in raw replies, so Raw follows moved slots.
 func (c *Client) Raw(ctx context.Context, rdb redis.UniversalClient, buffer *Buffer, args ...any) ([]byte, error) {
 	if buffer == nil {
 		buffer = &Buffer{}
@@ -84,7 +82,7 @@ func (c *Client) Raw(ctx context.Context, rdb redis.UniversalClient, buffer *Buf
 		}
 		cluster, ok := rdb.(*redis.ClusterClient)
 		if c.Metrics != nil && !redis.HasErrorPrefix(err, "no such key") {
-			// The hook has seen a reply like any other.
+			// To the hook of the client this was a reply without an error.
 			c.Metrics.errors.WithLabelValues(commandLabel(cmd.Name())).Inc()
 		}
 		if !ok || attempt == redirects || !redis.HasErrorPrefix(err, "MOVED") && !redis.HasErrorPrefix(err, "ASK") {
@@ -97,7 +95,7 @@ func (c *Client) Raw(ctx context.Context, rdb redis.UniversalClient, buffer *Buf
 	}
 }
 
-// answered returns the error that a raw reply is, or nil.
+// answered returns the error of a raw reply, or nil.
 func answered(reply []byte) error {
 	if len(reply) == 0 || reply[0] != '-' && reply[0] != '!' {
 		return nil
@@ -110,10 +108,11 @@ func answered(reply []byte) error {
 	return AnswerError(line[1:])
 }
 
+// ErrReply reports a reply that does not have the expected form.
 var ErrReply = errors.New("reply of Redis is not of the known form")
 
-// ReplyReader reads a raw reply from its front. After the first error it yields
-// nothing. Slices it returns lie in the reply.
+// ReplyReader reads a raw reply from its start. After the first error it returns zero values. The
+// slices that it returns are parts of the reply.
 type ReplyReader struct {
 	b   []byte
 	Err error
@@ -127,7 +126,7 @@ func (r *ReplyReader) Fail() {
 	r.Err, r.b = ErrReply, nil
 }
 
-// head reads a type and the number behind it; -1 for nil.
+// head reads a type and the number after it, which is -1 for nil.
 func (r *ReplyReader) head() (kind byte, n int) {
 	end := bytes.IndexByte(r.b, '\n')
 	if end < 2 {
@@ -148,7 +147,7 @@ func (r *ReplyReader) head() (kind byte, n int) {
 	return kind, int(v)
 }
 
-// Array returns how many values follow; 0 for nil. Of a map that is two a pair.
+// Array returns how many values follow: 0 for nil, and two for each pair of a map.
 func (r *ReplyReader) Array() int {
 	switch kind, n := r.head(); kind {
 	case '*', '~', '>':
@@ -166,7 +165,7 @@ func (r *ReplyReader) Array() int {
 	return 0
 }
 
-// Text returns a string; nil for nil.
+// Text returns a string, or nil.
 func (r *ReplyReader) Text() []byte {
 	if len(r.b) > 0 && (r.b[0] == '+' || r.b[0] == ':') {
 		line, rest, ok := bytes.Cut(r.b[1:], []byte("\r\n"))
@@ -190,6 +189,12 @@ func (r *ReplyReader) Text() []byte {
 	return v
 }
 
+// isNil reports whether the next value is nil.
+func (r *ReplyReader) isNil() bool {
+	return bytes.HasPrefix(r.b, []byte("_")) ||
+		bytes.HasPrefix(r.b, []byte("$-1")) || bytes.HasPrefix(r.b, []byte("*-1"))
+}
+
 // Entry is an entry of the event log or the signal log as it is stored.
 type Entry struct {
 	Position signal.Position
@@ -197,7 +202,7 @@ type Entry struct {
 	Body     []byte // field d or m
 }
 
-// entry reads one entry. Fields of other names are passed over.
+// entry reads one entry. It skips fields with other names.
 func (r *ReplyReader) entry() (e Entry) {
 	if r.Array() != 2 {
 		r.Fail()
@@ -223,7 +228,7 @@ func (r *ReplyReader) entry() (e Entry) {
 	return e
 }
 
-// Entries reads a list of entries, the reply of XRANGE, behind those in list.
+// Entries reads the reply to XRANGE and appends its entries to list.
 func (r *ReplyReader) Entries(list []Entry) ([]Entry, error) {
 	n := r.Array()
 	list = slices.Grow(list, min(n, len(r.b)/16))
@@ -233,15 +238,15 @@ func (r *ReplyReader) Entries(list []Entry) ([]Entry, error) {
 	return list, r.Err
 }
 
-// ReadRange returns at most count entries of a stream, from start to end as XRANGE
-// has them.
+// ReadRange returns at most count entries of a stream, from start to end as for XRANGE.
 func (c *Client) ReadRange(ctx context.Context, key, start, end string, count int) ([]Entry, error) {
 	return c.ReadRangeInto(ctx, nil, nil, key, start, end, count)
 }
 
-// ReadRangeInto is ReadRange with a buffer in which the entries lie, and a list that
-// may be used again.
-func (c *Client) ReadRangeInto(ctx context.Context, buffer *Buffer, list []Entry, key, start, end string, count int) ([]Entry, error) {
+// ReadRangeInto is ReadRange with a buffer for the bytes of the entries and a list to reuse.
+func (c *Client) ReadRangeInto(
+	ctx context.Context, buffer *Buffer, list []Entry, key, start, end string, count int,
+) ([]Entry, error) {
 	reply, err := c.Raw(ctx, c.RDB, buffer, "XRANGE", key, start, end, "COUNT", count)
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", key, err)
@@ -253,26 +258,26 @@ func (c *Client) ReadRangeInto(ctx context.Context, buffer *Buffer, list []Entry
 	return list, nil
 }
 
-// StreamInfo is what XINFO STREAM tells.
+// StreamInfo is the result of XINFO STREAM.
 type StreamInfo struct {
 	Exists     bool
 	Length     int64
 	Added      int64           // how many entries were ever added
-	Generated  signal.Position // the last id that was ever given
-	MaxDeleted signal.Position // the greatest id that was deleted singly; trimming is not counted
-	First      signal.Position // zero if it is empty
+	Generated  signal.Position // the last id ever given
+	MaxDeleted signal.Position // the highest deleted id, not counting trimming
+	First      signal.Position // zero if the stream is empty
 	Last       signal.Position
-	Complete   bool // the server told added, generated and maxDeleted
+	Complete   bool // the server has returned Added, Generated and MaxDeleted
 }
 
-// ReadInfo asks about a stream. One that does not exist is no error.
+// ReadInfo returns the state of a stream, which need not exist.
 func (c *Client) ReadInfo(ctx context.Context, key string) (StreamInfo, error) {
 	reply, err := c.Raw(ctx, c.RDB, nil, "XINFO", "STREAM", key)
 	if err != nil {
 		if redis.HasErrorPrefix(err, "no such key") { // the library cuts off ERR
 			return StreamInfo{}, nil
 		}
-		return StreamInfo{}, fmt.Errorf("ask about %s: %w", key, err)
+		return StreamInfo{}, fmt.Errorf("read info of %s: %w", key, err)
 	}
 	info := StreamInfo{Exists: true}
 	r := NewReplyReader(reply)
@@ -291,7 +296,7 @@ func (c *Client) ReadInfo(ctx context.Context, key string) (StreamInfo, error) {
 			info.MaxDeleted, _ = codec.ParsePosition(r.Text())
 			known++
 		case "first-entry", "last-entry":
-			if len(r.b) > 0 && (r.b[0] == '_' || bytes.HasPrefix(r.b, []byte("$-1")) || bytes.HasPrefix(r.b, []byte("*-1"))) {
+			if r.isNil() {
 				r.head()
 				continue
 			}
@@ -305,7 +310,7 @@ func (c *Client) ReadInfo(ctx context.Context, key string) (StreamInfo, error) {
 		}
 	}
 	if r.Err != nil {
-		return StreamInfo{}, fmt.Errorf("ask about %s: %w", key, r.Err)
+		return StreamInfo{}, fmt.Errorf("read info of %s: %w", key, r.Err)
 	}
 	info.Complete = known == 3
 	return info, nil

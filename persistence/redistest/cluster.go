@@ -24,7 +24,7 @@ const (
 	slots = 16384
 	// busOffset is how far the port between nodes is above that for clients.
 	busOffset = 10_000
-	// startTries is how often a node is started, if others take its ports first.
+	// startTries is how often a node is started if other programs take its ports first.
 	startTries = 10
 )
 
@@ -57,11 +57,12 @@ func NewCluster(tb testing.TB, masters int) *Cluster {
 	for _, node := range c.nodes {
 		for {
 			info, err := node.ClusterInfo(ctx).Result()
-			if err == nil && strings.Contains(info, "cluster_state:ok") && strings.Contains(info, fmt.Sprintf("cluster_size:%d\r", masters)) {
+			complete := strings.Contains(info, fmt.Sprintf("cluster_size:%d\r", masters))
+			if err == nil && complete && strings.Contains(info, "cluster_state:ok") {
 				break
 			}
 			if time.Now().After(deadline) {
-				tb.Fatalf("the nodes of the cluster do not find together: %v\n%s", err, info)
+				tb.Fatalf("the nodes do not form a cluster: %v\n%s", err, info)
 			}
 			time.Sleep(5 * time.Millisecond)
 		}
@@ -69,7 +70,7 @@ func NewCluster(tb testing.TB, masters int) *Cluster {
 	return c
 }
 
-// startNode starts one node that knows of no other.
+// startNode starts one node, which knows no other.
 func startNode(tb testing.TB) *redis.Client {
 	tb.Helper()
 	path, err := exec.LookPath("redis-server")
@@ -84,8 +85,9 @@ func startNode(tb testing.TB) *redis.Client {
 	for range startTries {
 		address := "127.0.0.1:" + FreePort(tb)
 		_, port, _ := net.SplitHostPort(address)
-		cmd := exec.Command(path, "--bind", "127.0.0.1", "--port", port, "--cluster-enabled", "yes", "--cluster-node-timeout", "5000",
-			"--dir", dir, "--save", "", "--appendonly", "no", "--logfile", filepath.Join(dir, "log"))
+		cmd := exec.Command(path, "--bind", "127.0.0.1", "--port", port, "--cluster-enabled", "yes",
+			"--cluster-node-timeout", "5000", "--dir", dir, "--save", "", "--appendonly", "no",
+			"--logfile", filepath.Join(dir, "log"))
 		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 		if err := cmd.Start(); err != nil {
 			tb.Fatalf("start redis-server: %v", err)
@@ -110,13 +112,13 @@ func startNode(tb testing.TB) *redis.Client {
 	return nil
 }
 
-// answers waits until the server behind c answers; false if its process ends.
+// answers waits until the server of c answers. It returns false if the process ends.
 func answers(tb testing.TB, c *redis.Client, ended <-chan struct{}) bool {
 	tb.Helper()
 	for deadline := time.Now().Add(startTimeout); ; {
 		err := c.Ping(context.Background()).Err()
 		select {
-		case <-ended: // whoever answered had the port before
+		case <-ended: // the answer came from another program on this port
 			return false
 		case <-time.After(2 * time.Millisecond):
 		}
@@ -129,8 +131,8 @@ func answers(tb testing.TB, c *redis.Client, ended <-chan struct{}) bool {
 	}
 }
 
-// FreePort returns a port of 127.0.0.1 that nobody listened on a moment ago, nor on
-// the one that a node of a cluster needs beside it.
+// FreePort returns a port of 127.0.0.1 that was free a moment ago, as was the second port that
+// a node of a cluster needs.
 func FreePort(tb testing.TB) string {
 	tb.Helper()
 	for {

@@ -1,8 +1,8 @@
 // Package redistest starts a Redis server for one test.
 //
-// With the environment variable REDISTEST=in-process it is the server inside the process
-// that the service uses where no redis-server is installed. What only a process can do
-// fails the test then.
+// With the environment variable REDISTEST=in-process it is the server inside the process, which
+// the service uses where no redis-server is installed. A test that needs a server process then
+// fails.
 package redistest
 
 import (
@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -29,7 +30,7 @@ type Server struct {
 	socket string
 	args   []string
 	cmd    *exec.Cmd
-	inside *miniredis.Miniredis // in place of all but tb
+	inside *miniredis.Miniredis // nil: the other fields are of a process
 }
 
 // InProcess is the value of the environment variable Variable that asks for servers in
@@ -39,7 +40,7 @@ const (
 	InProcess = "in-process"
 )
 
-// startInside is start for a server in this process, as package persistence starts it.
+// startInside starts a server in this process, as package persistence does.
 func startInside(tb testing.TB) *Server {
 	m := miniredis.NewMiniRedis()
 	m.ClockTTL(true)
@@ -50,22 +51,21 @@ func startInside(tb testing.TB) *Server {
 	return &Server{tb: tb, inside: m}
 }
 
-// New starts a server without persistence, with more arguments for its command line. It
-// is stopped when the test ends. The test fails if no redis-server is installed.
+// New starts a server without persistence, with additional arguments. It is stopped when the
+// test ends. The test fails if no redis-server is installed.
 func New(tb testing.TB, args ...string) *Server {
 	tb.Helper()
 	return start(tb, append([]string{"--save", "", "--appendonly", "no"}, args...)...)
 }
 
-// NewDurable starts a server with an append-only file, which survives Kill and
-// Restart: each change is written before it is answered. (With everysec it is not
-// while a sync is under way.)
+// NewDurable starts a server with an append-only file. It writes each change before it replies,
+// so the data survive Kill and Restart. (With everysec it would not during a sync.)
 func NewDurable(tb testing.TB, args ...string) *Server {
 	tb.Helper()
 	return start(tb, append([]string{"--save", "", "--appendonly", "yes", "--appendfsync", "no"}, args...)...)
 }
 
-// NewSentinel starts a sentinel with the lines of a configuration file.
+// NewSentinel starts a sentinel with a configuration file of the given lines.
 func NewSentinel(tb testing.TB, lines ...string) *Server {
 	tb.Helper()
 	file := filepath.Join(tb.TempDir(), "sentinel.conf")
@@ -83,7 +83,7 @@ func start(tb testing.TB, args ...string) *Server {
 	return startProcess(tb, nil, args...)
 }
 
-// startProcess starts a redis-server, with what comes first in its command line.
+// startProcess starts a redis-server; its command line begins with the arguments first.
 func startProcess(tb testing.TB, first []string, args ...string) *Server {
 	tb.Helper()
 	path, err := exec.LookPath("redis-server")
@@ -96,8 +96,10 @@ func startProcess(tb testing.TB, first []string, args ...string) *Server {
 		tb.Fatal(err)
 	}
 	s := &Server{tb: tb, dir: dir, socket: filepath.Join(dir, "s")}
-	s.args = append(append([]string{path}, first...), append([]string{"--port", "0", "--unixsocket", s.socket, "--dir", dir, "--daemonize", "no",
-		"--logfile", filepath.Join(dir, "log")}, args...)...)
+	s.args = slices.Concat([]string{path}, first, []string{
+		"--port", "0", "--unixsocket", s.socket, "--dir", dir, "--daemonize", "no",
+		"--logfile", filepath.Join(dir, "log"),
+	}, args)
 	s.Restart()
 	tb.Cleanup(func() {
 		s.Kill()
@@ -106,14 +108,14 @@ func startProcess(tb testing.TB, first []string, args ...string) *Server {
 	return s
 }
 
-// shm is where Linux keeps files in memory, and roomInShm is what a server may write there.
+// shm is where Linux keeps files in memory, and roomInShm the free space that a server needs there.
 const (
 	shm       = "/dev/shm"
 	roomInShm = 1 << 30
 )
 
-// newDir makes a directory for a server: in memory where there is room, so that a server
-// does not stop for seconds while other programs keep the disk busy.
+// newDir makes a directory for a server, in memory if there is room: a busy disk would stop the
+// server for seconds.
 func newDir() (string, error) {
 	var stat syscall.Statfs_t
 	if err := syscall.Statfs(shm, &stat); err == nil && stat.Bavail*uint64(stat.Bsize) >= roomInShm {
@@ -132,7 +134,7 @@ func (s *Server) URL() string {
 	return "unix://" + s.socket
 }
 
-// URLFor is URL for a user, who may be empty, with a password.
+// URLFor is URL with a user, which may be empty, and a password.
 func (s *Server) URLFor(user, password string) string {
 	return "unix://" + user + ":" + password + "@" + s.socket
 }
@@ -153,15 +155,15 @@ func (s *Server) Client() *redis.Client {
 	return c
 }
 
-// mustBeAProcess fails a test that cannot do with a server in its own process.
+// mustBeAProcess fails the test if the server is inside this process.
 func (s *Server) mustBeAProcess() {
 	s.tb.Helper()
 	if s.inside != nil {
-		s.tb.Fatal("this needs a server that is a process of its own")
+		s.tb.Fatal("this needs a server in a process of its own")
 	}
 }
 
-// Kill ends the server at once, as kill -9 does. It may be started again.
+// Kill ends the server at once, as kill -9 does. Restart may start it again.
 func (s *Server) Kill() {
 	s.mustBeAProcess()
 	if s.cmd == nil {
@@ -172,8 +174,7 @@ func (s *Server) Kill() {
 	s.cmd = nil
 }
 
-// Pause stops the server's process without closing its connections; Continue
-// lets it go on.
+// Pause stops the server's process and keeps its connections open, until Continue.
 func (s *Server) Pause() {
 	s.mustBeAProcess()
 	s.cmd.Process.Signal(syscall.SIGSTOP)
@@ -181,6 +182,16 @@ func (s *Server) Pause() {
 
 // Continue ends a Pause.
 func (s *Server) Continue() { s.cmd.Process.Signal(syscall.SIGCONT) }
+
+// Eventually waits until ok returns true.
+func Eventually(tb testing.TB, ok func() bool) {
+	tb.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !ok(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			tb.Fatal("it did not happen within 20 s")
+		}
+	}
+}
 
 // Restart starts the server after Kill and waits until it answers.
 func (s *Server) Restart() {

@@ -14,11 +14,11 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// noMaster is a port without a server: a replica of it keeps what it has.
+// noMaster is a port without a server: its replica keeps its data.
 const noMaster = "1"
 
-// Follow makes s a replica of master and waits until it has the same data and the master
-// counts it in WAIT, which can be later.
+// Follow makes s a replica of master. It waits until s has the same data and until the master
+// counts it in WAIT, which may be later.
 func (s *Server) Follow(master *Server) {
 	s.tb.Helper()
 	ctx := context.Background()
@@ -36,7 +36,8 @@ func (s *Server) Follow(master *Server) {
 	own := s.Client()
 	for deadline := time.Now().Add(startTimeout); ; time.Sleep(2 * time.Millisecond) {
 		info := own.Info(ctx, "replication").Val()
-		if strings.Contains(info, "master_link_status:up") && !strings.Contains(info, "master_sync_in_progress:1") && allOnline(ctx, c) {
+		synced := !strings.Contains(info, "master_sync_in_progress:1")
+		if synced && strings.Contains(info, "master_link_status:up") && allOnline(ctx, c) {
 			return
 		}
 		if time.Now().After(deadline) {
@@ -45,13 +46,14 @@ func (s *Server) Follow(master *Server) {
 	}
 }
 
-// allOnline reports whether a master has replicas and counts every one of them in WAIT.
+// allOnline reports whether a master has replicas and counts all of them in WAIT.
 func allOnline(ctx context.Context, master *redis.Client) bool {
 	info := master.Info(ctx, "replication").Val()
-	return strings.Contains(info, "state=online") && strings.Count(info, "state=") == strings.Count(info, "state=online")
+	online := strings.Count(info, "state=online")
+	return online > 0 && online == strings.Count(info, "state=")
 }
 
-// Detach has a replica follow no master: it keeps what it has, and takes no writes.
+// Detach separates a replica from its master: it keeps its data and takes no writes.
 func (s *Server) Detach() {
 	s.tb.Helper()
 	s.follow("127.0.0.1", noMaster)
@@ -72,7 +74,7 @@ func (s *Server) follow(host, port string) {
 	}
 }
 
-// InStep waits until a replica has all that its master has written.
+// InStep waits until a replica has all writes of its master.
 func (s *Server) InStep(master *Server) {
 	s.tb.Helper()
 	ctx := context.Background()
@@ -85,16 +87,12 @@ func (s *Server) InStep(master *Server) {
 		}
 		return ""
 	}
-	deadline := time.Now().Add(startTimeout)
-	for offset(own, "slave_repl_offset") != offset(other, "master_repl_offset") {
-		if time.Now().After(deadline) {
-			s.tb.Fatal("the replica lags behind")
-		}
-		time.Sleep(time.Millisecond)
-	}
+	Eventually(s.tb, func() bool {
+		return offset(own, "slave_repl_offset") == offset(other, "master_repl_offset")
+	})
 }
 
-// Proxy is an address behind which the server may change, as in a failover.
+// Proxy is an address whose server may change, as in a failover.
 type Proxy struct {
 	tb     testing.TB
 	listen net.Listener
@@ -104,7 +102,7 @@ type Proxy struct {
 	conns map[net.Conn]struct{}
 }
 
-// NewProxy starts a proxy for to. It is stopped when the test ends.
+// NewProxy starts a proxy for the server to. It is stopped when the test ends.
 func NewProxy(tb testing.TB, to *Server) *Proxy {
 	tb.Helper()
 	dir, err := newDir()
@@ -137,8 +135,8 @@ func NewProxy(tb testing.TB, to *Server) *Proxy {
 // URL returns the proxy's address for persistence.Options.
 func (p *Proxy) URL() string { return "unix://" + p.listen.Addr().String() }
 
-// Switch ends all connections; the next ones lead to another server. Without one, they
-// are refused.
+// Switch closes all connections and leads new ones to another server. If that is nil, they are
+// refused.
 func (p *Proxy) Switch(to *Server) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -148,7 +146,7 @@ func (p *Proxy) Switch(to *Server) {
 	}
 }
 
-// pass passes on one connection.
+// pass forwards one connection.
 func (p *Proxy) pass(c net.Conn) {
 	defer c.Close()
 	p.mu.Lock()

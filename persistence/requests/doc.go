@@ -1,4 +1,3 @@
-// Package requests keeps what is known of requests: the replies to those with an
-// Idempotency-Key, so that the same request again gets the same answer, and the token
-// buckets of callers.
+// Package requests keeps the replies to requests with an Idempotency-Key, so that a repeated
+// request gets the same reply, and the token buckets of callers.
 package requests

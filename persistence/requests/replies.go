@@ -17,20 +17,16 @@ import (
 	"github.com/agentsignal/agentsignal/persistence/signals"
 )
 
-// Requests with an Idempotency-Key have a key in Redis each. While the first of
-// them is under way it holds a lock, afterwards the reply, "POSITION REPLY": the
-// position is where the signal stands that the reply shows.
+// Each Idempotency-Key has a key in Redis. It holds a lock while the first request is under way,
+// and then the reply, "POSITION REPLY": the position is that of the signal in the reply.
 
-//go:embed scripts/reply_release.lua
+//go:embed scripts/release.lua
 var replyReleaseText string
 
 var replyReleaseScript = redis.NewScript(replyReleaseText)
 
-const (
-	// replyLock is how long a request may be under way: if its process dies, the key
-	// is free after this.
-	replyLock = time.Minute
-)
+// replyLock is how long a request may be under way. If its process dies, the key is free then.
+const replyLock = time.Minute
 
 var (
 	errReplyPending = &signal.Error{Kind: signal.KindConflict, Code: "idempotency_in_progress",
@@ -39,7 +35,7 @@ var (
 		Message: "this Idempotency-Key was used for another request"}
 )
 
-// Store keeps what is known of requests: their replies, and the rates of callers.
+// Store keeps the replies to requests and the rates of callers.
 type Store struct {
 	*redisclient.Client
 	signals *signals.Store // for replies that show a signal
@@ -50,14 +46,14 @@ func New(c *redisclient.Client, signals *signals.Store) *Store {
 	return &Store{Client: c, signals: signals}
 }
 
-// Claim locks an Idempotency-Key for a request. Nil, nil: go on, and end with
-// Append or SaveReply of a reply, or with Release. A reply: that was the answer to
-// the same request. KindConflict: the same request is under way. KindMismatch: the
-// key was used for another request.
+// Claim locks an Idempotency-Key for a request. If it returns nil, nil, the caller carries out
+// the request and ends with Append or SaveReply of a reply, or with Release. Otherwise the reply
+// is the one to the same request before. KindConflict: the same request is under way.
+// KindMismatch: the key was used for another request.
 func (s *Store) Claim(ctx context.Context, account signal.AccountID, k signal.ReplyKey) (*signal.Reply, error) {
 	p := s.Partition(account)
 	key := redisclient.ReplyKey(p, account, codec.ReplyDigest(&k))
-	// Twice, since what is found may expire before it is read.
+	// Twice, since the key may expire between the two commands.
 	for range 2 {
 		locked, err := s.RDB.SetNX(ctx, key, codec.AppendReplyLock(nil, &k), replyLock).Result()
 		if err != nil {
@@ -83,7 +79,7 @@ func (s *Store) Claim(ctx context.Context, account signal.AccountID, k signal.Re
 	return nil, errReplyPending
 }
 
-// keptReply returns what Claim answers where value is stored.
+// keptReply returns the result of Claim for a stored value.
 func (s *Store) keptReply(ctx context.Context, p int, k *signal.ReplyKey, value []byte) (*signal.Reply, error) {
 	r, at, err := codec.DecodeReply(value)
 	if err != nil {
@@ -104,8 +100,8 @@ func (s *Store) keptReply(ctx context.Context, p int, k *signal.ReplyKey, value 
 	return r, nil
 }
 
-// Release frees a key that Claim has locked, so that the request may come again. A
-// reply that was stored stays.
+// Release frees a key that Claim has locked, so that the request may be repeated. A stored reply
+// stays.
 func (s *Store) Release(ctx context.Context, account signal.AccountID, k signal.ReplyKey) error {
 	key := redisclient.ReplyKey(s.Partition(account), account, codec.ReplyDigest(&k))
 	if err := replyReleaseScript.Run(ctx, s.RDB, []string{key}, codec.AppendReplyLock(nil, &k)).Err(); err != nil {
@@ -114,8 +110,7 @@ func (s *Store) Release(ctx context.Context, account signal.AccountID, k signal.
 	return nil
 }
 
-// SaveReply keeps a reply with a body, or one that is omitted, for requests whose effect
-// is not appended with a Change.
+// SaveReply keeps a reply whose body is set or omitted, for requests that append no Change.
 func (s *Store) SaveReply(ctx context.Context, account signal.AccountID, r *signal.Reply) error {
 	if r.Body == nil && !r.Omitted {
 		return errors.New("save reply: it has no body")
@@ -123,7 +118,8 @@ func (s *Store) SaveReply(ctx context.Context, account signal.AccountID, r *sign
 	p := s.Partition(account)
 	key := redisclient.ReplyKey(p, account, codec.ReplyDigest(&r.ReplyKey))
 	value := append([]byte(signal.Position{}.String()+" "), codec.AppendReply(nil, r)...)
-	if err := s.Durably(ctx, redisclient.ConfirmKey(p), func(pipe redis.Pipeliner) { pipe.Set(ctx, key, value, eventlog.ReplyRetention) }); err != nil {
+	set := func(pipe redis.Pipeliner) { pipe.Set(ctx, key, value, eventlog.ReplyRetention) }
+	if err := s.Durably(ctx, redisclient.ConfirmKey(p), set); err != nil {
 		return redisclient.Unavailable(fmt.Errorf("save reply: %w", err))
 	}
 	return nil

@@ -1,3 +1,3 @@
-// Package schedules keeps the schedules of accounts, when each is due, and what came of
-// its rounds. What the owner of a partition stores names its epoch.
+// Package schedules keeps the schedules of accounts, when each is due, and the results of its
+// rounds. Writes of a partition's owner name its epoch.
 package schedules

@@ -6,17 +6,7 @@ import (
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
-// notInProcess has, by their reason, the tests that the store inside a process does not
-// pass, or which have nothing to do with it.
-var notInProcess = map[string][]string{
-	"it starts servers by itself": {
-		"TestTheStoreInsideAProcess",
-	},
-}
-
-// The store inside a process, which serves where no redis-server is installed, passes the
-// tests of this package, too.
 func TestTheStoreInsideAProcess(t *testing.T) {
 	t.Parallel()
-	redistest.RunInProcess(t, notInProcess, 5)
+	redistest.RunInProcess(t, 5, nil)
 }

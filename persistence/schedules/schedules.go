@@ -18,9 +18,8 @@ import (
 	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 )
 
-// A schedule is a record, which its account changes, and a place in the set of those
-// that are due, which the owner of the partition moves. So a round never makes the
-// revision of a record old.
+// A schedule is a record, which its account changes, and a member of the set of due schedules,
+// which the owner of the partition moves. So a round never changes the revision of the record.
 
 // scheduleVersion is the first byte of the record of a schedule.
 const scheduleVersion = 1
@@ -31,10 +30,9 @@ var (
 	errNoSchedule       = error(signal.NotFound("schedule"))
 )
 
-// Store keeps schedules. Requests do not depend on who owns a partition; what only
-// its owner may do names the epoch and is refused with KindConflict, "not_owner", under
-// another one. KindUnavailable: it is not known whether a change was made. All methods
-// are safe for concurrent use.
+// Store keeps schedules. Writes that only the owner of a partition may make name its epoch and
+// are refused with KindConflict, "not_owner", under another one; the others do not depend on the
+// owner. KindUnavailable: a change may be made or not. All methods are safe for concurrent use.
 type Store struct {
 	store *redisclient.Client
 	log   *eventlog.Log
@@ -45,7 +43,7 @@ func New(c *redisclient.Client, l *eventlog.Log) *Store {
 	return &Store{store: c, log: l}
 }
 
-// AddSchedule stores a new schedule. What is returned has its revision. KindConflict,
+// AddSchedule stores a new schedule and returns it with its revision. KindConflict,
 // "limit_reached": the account has limit schedules.
 func (h *Store) AddSchedule(ctx context.Context, s signal.Schedule, limit int) (signal.Schedule, error) {
 	p := h.store.Partition(s.Account)
@@ -63,7 +61,7 @@ func (h *Store) AddSchedule(ctx context.Context, s signal.Schedule, limit int) (
 	return s, nil
 }
 
-// addScheduleDue stores when s runs next: never while it is disabled.
+// addScheduleDue stores when s runs next, which is never while it is disabled.
 func addScheduleDue(o *eventlog.Operation, p int, s *signal.Schedule) {
 	due := o.Key(redisclient.SchedulesDueKey(p))
 	if s.Status == signal.ScheduleDisabled {
@@ -78,12 +76,12 @@ func scheduleMember(a signal.AccountID, id signal.ScheduleID) string {
 	return string(a) + " " + string(id)
 }
 
-// Schedule returns a schedule with its revision. KindNotFound: the account has none of
-// that name.
+// Schedule returns a schedule with its revision. KindNotFound: the account has no such schedule.
 func (h *Store) Schedule(ctx context.Context, account signal.AccountID, id signal.ScheduleID) (signal.Schedule, error) {
 	p := h.store.Partition(account)
 	pipe := h.store.RDB.Pipeline()
-	record, due := pipe.HGet(ctx, redisclient.SchedulesKey(p, account), string(id)), pipe.ZScore(ctx, redisclient.SchedulesDueKey(p), scheduleMember(account, id))
+	record := pipe.HGet(ctx, redisclient.SchedulesKey(p, account), string(id))
+	due := pipe.ZScore(ctx, redisclient.SchedulesDueKey(p), scheduleMember(account, id))
 	rounds := pipe.HMGet(ctx, redisclient.ScheduleRoundsKey(p, account), roundFieldsOf(id)...)
 	if err := redisclient.Execute(ctx, pipe); err != nil {
 		return signal.Schedule{}, redisclient.Unavailable(fmt.Errorf("read schedule: %w", err))
@@ -101,7 +99,7 @@ func (h *Store) Schedule(ctx context.Context, account signal.AccountID, id signa
 	return s, err
 }
 
-// readSchedule decodes a schedule that runs next at due, in milliseconds; 0: not.
+// readSchedule decodes a schedule that runs next at due, in milliseconds; 0 means never.
 func readSchedule(account signal.AccountID, id signal.ScheduleID, record string, due float64) (signal.Schedule, error) {
 	s, err := decodeSchedule(account, id, []byte(record))
 	if err == nil && due > 0 && s.Status == signal.ScheduleEnabled {
@@ -110,8 +108,8 @@ func readSchedule(account signal.AccountID, id signal.ScheduleID, record string,
 	return s, err
 }
 
-// Schedules returns all schedules of an account with their revisions, newest first. One
-// that cannot be read is logged and left out.
+// Schedules returns all schedules of an account with their revisions, newest first. Unreadable
+// ones are logged and left out.
 func (h *Store) Schedules(ctx context.Context, account signal.AccountID) ([]signal.Schedule, error) {
 	p := h.store.Partition(account)
 	records, err := h.store.RDB.HGetAll(ctx, redisclient.SchedulesKey(p, account)).Result()
@@ -127,7 +125,8 @@ func (h *Store) Schedules(ctx context.Context, account signal.AccountID) ([]sign
 		ids, members = append(ids, id), append(members, scheduleMember(account, signal.ScheduleID(id)))
 	}
 	pipe := h.store.RDB.Pipeline()
-	due, rounds := pipe.ZMScore(ctx, redisclient.SchedulesDueKey(p), members...), pipe.HGetAll(ctx, redisclient.ScheduleRoundsKey(p, account))
+	due := pipe.ZMScore(ctx, redisclient.SchedulesDueKey(p), members...)
+	rounds := pipe.HGetAll(ctx, redisclient.ScheduleRoundsKey(p, account))
 	if err := redisclient.Execute(ctx, pipe); err != nil {
 		return nil, redisclient.Unavailable(fmt.Errorf("read runs of schedules: %w", err))
 	}
@@ -144,10 +143,9 @@ func (h *Store) Schedules(ctx context.Context, account signal.AccountID) ([]sign
 	return list, nil
 }
 
-// ChangeSchedule stores s in the place of the record that it was read from. replan
-// stores its NextRunAt, too; else it runs when it would have. What is returned has its
-// new revision. KindConflict, "schedule_changed": another change came first, or it is
-// gone; read it anew.
+// ChangeSchedule replaces the record that s was read from and returns s with its new revision.
+// With replan it also stores NextRunAt; otherwise the next run stays as it is. KindConflict,
+// "schedule_changed": the schedule was changed or removed since; read it again.
 func (h *Store) ChangeSchedule(ctx context.Context, s signal.Schedule, replan bool) (signal.Schedule, error) {
 	p := h.store.Partition(s.Account)
 	o := eventlog.NewOperation()
@@ -166,8 +164,8 @@ func (h *Store) ChangeSchedule(ctx context.Context, s signal.Schedule, replan bo
 	return s, nil
 }
 
-// RemoveSchedule removes a schedule. A round under way goes on. KindNotFound: the
-// account has none of that name.
+// RemoveSchedule removes a schedule. A round under way continues. KindNotFound: the account has
+// no such schedule.
 func (h *Store) RemoveSchedule(ctx context.Context, account signal.AccountID, id signal.ScheduleID) error {
 	p := h.store.Partition(account)
 	o := eventlog.NewOperation()
@@ -181,15 +179,16 @@ func (h *Store) RemoveSchedule(ctx context.Context, account signal.AccountID, id
 	return err
 }
 
-// DueSchedules returns at most limit schedules of partition p that are to run until the
-// given time, the first one first, and when the first one after that time is; zero: none
-// is. One that cannot be read is logged and postponed. Those that are changed meanwhile may
-// be missing.
-func (h *Store) DueSchedules(ctx context.Context, p int, until time.Time, limit int) (list []signal.Schedule, next time.Time, err error) {
-	at := codec.MilliText(until)
+// DueSchedules returns at most limit schedules of partition p that are due until the given time,
+// the earliest first, and when the next one is due, or zero. An unreadable schedule is logged and
+// postponed. Schedules that change during the call may be missing.
+func (h *Store) DueSchedules(
+	ctx context.Context, p int, until time.Time, limit int,
+) (list []signal.Schedule, next time.Time, err error) {
+	at, key := codec.MilliText(until), redisclient.SchedulesDueKey(p)
 	pipe := h.store.RDB.Pipeline()
-	found := pipe.ZRangeByScoreWithScores(ctx, redisclient.SchedulesDueKey(p), &redis.ZRangeBy{Min: "-inf", Max: at, Count: int64(limit)})
-	later := pipe.ZRangeByScoreWithScores(ctx, redisclient.SchedulesDueKey(p), &redis.ZRangeBy{Min: "(" + at, Max: "+inf", Count: 1})
+	found := pipe.ZRangeByScoreWithScores(ctx, key, &redis.ZRangeBy{Min: "-inf", Max: at, Count: int64(limit)})
+	later := pipe.ZRangeByScoreWithScores(ctx, key, &redis.ZRangeBy{Min: "(" + at, Max: "+inf", Count: 1})
 	if err := redisclient.Execute(ctx, pipe); err != nil {
 		return nil, next, redisclient.Unavailable(fmt.Errorf("read due schedules of partition %d: %w", p, err))
 	}
@@ -218,7 +217,7 @@ func (h *Store) DueSchedules(ctx context.Context, p int, until time.Time, limit 
 		}
 		if err != nil {
 			h.store.Log.Error("a due schedule is not readable", "component", "persistence", "partition", p, "err", err)
-			if err := h.store.Postpone(ctx, redisclient.SchedulesDueKey(p), until, member); err != nil {
+			if err := h.store.Postpone(ctx, key, until, member); err != nil {
 				return nil, next, err
 			}
 			continue
@@ -229,12 +228,13 @@ func (h *Store) DueSchedules(ctx context.Context, p int, until time.Time, limit 
 }
 
 // MoveSchedule stores when s runs next. KindConflict: "not_owner" under another epoch,
-// "schedule_changed" if s is not what it was read from.
+// "schedule_changed" if the schedule was changed since s was read.
 func (h *Store) MoveSchedule(ctx context.Context, p int, epoch int64, s signal.Schedule, next time.Time) error {
 	o := eventlog.NewOperation()
 	o.Fence(epoch)
 	member, due := scheduleMember(s.Account, s.ID), o.Key(redisclient.SchedulesDueKey(p))
-	o.Guard(eventlog.GuardFieldIs, o.Key(redisclient.SchedulesKey(p, s.Account)), errScheduleChanged, string(s.ID), s.Revision)
+	records := o.Key(redisclient.SchedulesKey(p, s.Account))
+	o.Guard(eventlog.GuardFieldIs, records, errScheduleChanged, string(s.ID), s.Revision)
 	o.Guard(eventlog.GuardMember, due, errScheduleChanged, member)
 	o.Step(eventlog.CmdZAdd, due, codec.MilliText(next), member)
 	_, err := h.log.Apply(ctx, p, o)
@@ -252,15 +252,15 @@ func Erase(ctx context.Context, c *redisclient.Client, p int, account signal.Acc
 	for i, id := range ids {
 		members[i] = scheduleMember(account, signal.ScheduleID(id))
 	}
-	// The records last: they are what names the members.
+	// The records last, since they name the members.
 	if err := c.RDB.ZRem(ctx, redisclient.SchedulesDueKey(p), members...).Err(); err != nil {
 		return "", err
 	}
 	return "", c.RDB.Del(ctx, k, redisclient.ScheduleRoundsKey(p, account)).Err()
 }
 
-// appendSchedule adds the record of s: all but its identifier, its account, when it runs
-// next and its revision.
+// appendSchedule appends the record of s, which has all fields but ID, Account, NextRunAt and
+// Revision.
 func appendSchedule(b []byte, s *signal.Schedule) []byte {
 	disabled := byte(0)
 	if s.Status == signal.ScheduleDisabled {
@@ -278,8 +278,7 @@ func appendSchedule(b []byte, s *signal.Schedule) []byte {
 	return binary.AppendUvarint(b, uint64(max(s.MaxOpen, 0)))
 }
 
-// decodeSchedule is the inverse of appendSchedule. The result shares no memory with
-// value.
+// decodeSchedule is the inverse of appendSchedule. The result shares no memory with value.
 func decodeSchedule(account signal.AccountID, id signal.ScheduleID, value []byte) (signal.Schedule, error) {
 	d := codec.NewDecoder(value)
 	if version := d.Byte(); d.Err == nil && version != scheduleVersion {

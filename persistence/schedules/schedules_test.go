@@ -1,7 +1,6 @@
 package schedules
 
 import (
-	"context"
 	"sync"
 	"testing"
 	"time"
@@ -10,33 +9,26 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
-	"github.com/agentsignal/agentsignal/persistence/codec"
 	"github.com/agentsignal/agentsignal/persistence/eventlog"
 	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
+	"github.com/agentsignal/agentsignal/persistence/redistest"
+	"github.com/agentsignal/agentsignal/persistence/storetest"
 )
-
-func testSchedule(account signal.AccountID) signal.Schedule {
-	at := time.UnixMilli(1_800_000_000_000).UTC()
-	return signal.Schedule{ID: signal.NewScheduleID(), Account: account, Agent: "trading", Assets: []string{"BTC", "ETH"}, Strategy: "momentum",
-		Timeframe: signal.M5, Risk: signal.HighRisk, Every: 5 * time.Minute, MaxOpen: 3, Status: signal.ScheduleEnabled,
-		NextRunAt: at, CreatedAt: at.Add(-time.Hour), UpdatedAt: at.Add(-time.Minute)}
-}
 
 // scheduleBench is a store with schedules of one account.
 type scheduleBench struct {
 	*testing.T
 	s       *eventlog.Store
-	log     *eventlog.Log
 	h       *Store
 	p       int
 	account signal.AccountID
 }
 
 func newScheduleBench(t *testing.T) *scheduleBench {
-	s, _ := leaseStore(t)
-	log := eventlog.NewLog(s, eventlog.LogOptions{})
-	t.Cleanup(func() { log.Close(context.Background()) })
-	return &scheduleBench{t, s, log, New(s.Client, log), 1, accountIn(s, 1)}
+	c := storetest.Client(t, redisclient.Options{URL: redistest.New(t).URL(), Partitions: 4})
+	s := eventlog.New(c)
+	log := storetest.Closing(t, eventlog.NewLog(s, eventlog.LogOptions{}))
+	return &scheduleBench{t, s, New(c, log), 1, storetest.AccountIn(c, 1)}
 }
 
 func (b *scheduleBench) add(s signal.Schedule) signal.Schedule {
@@ -61,10 +53,10 @@ func TestSchedulesAreKept(t *testing.T) {
 	t.Parallel()
 	b := newScheduleBench(t)
 	ctx := t.Context()
-	first, second := b.add(testSchedule(b.account)), testSchedule(b.account)
+	first, second := b.add(storetest.Schedule(b.account)), storetest.Schedule(b.account)
 	second.Status, second.NextRunAt, second.Every = signal.ScheduleDisabled, time.Time{}, 0
 	second = b.add(second)
-	other := b.add(testSchedule(accountIn(b.s, 1)))
+	other := b.add(storetest.Schedule(storetest.AccountIn(b.s, 1)))
 	for _, want := range []signal.Schedule{first, second, other} {
 		got, err := b.h.Schedule(ctx, want.Account, want.ID)
 		if d := cmp.Diff(want, got); d != "" || err != nil {
@@ -91,8 +83,11 @@ func TestSchedulesAreKept(t *testing.T) {
 		t.Errorf("%d are left, %v", len(list), err)
 	}
 	events, err := b.s.ReadLog(ctx, 1, signal.Position{}, 10)
-	if err != nil || len(events) != 4 || events[3].Type != signal.ScheduleChanged || events[3].Subject != string(first.ID) || !events[3].Type.Internal() {
-		t.Errorf("events: %+v, %v", events, err)
+	if err != nil || len(events) != 4 {
+		t.Fatalf("events: %+v, %v", events, err)
+	}
+	if e := events[3]; e.Type != signal.ScheduleChanged || e.Subject != string(first.ID) || !e.Type.Internal() {
+		t.Errorf("the last event is %+v", e)
 	}
 }
 
@@ -102,7 +97,8 @@ func TestTheLimitOfSchedulesHolds(t *testing.T) {
 	var all sync.WaitGroup
 	for range 20 {
 		all.Go(func() {
-			if _, err := b.h.AddSchedule(t.Context(), testSchedule(b.account), 7); err != nil && signal.CodeOf(err) != "limit_reached" {
+			_, err := b.h.AddSchedule(t.Context(), storetest.Schedule(b.account), 7)
+			if err != nil && signal.CodeOf(err) != "limit_reached" {
 				t.Error(err)
 			}
 		})
@@ -117,7 +113,7 @@ func TestOneOfTwoChangesOfAScheduleWins(t *testing.T) {
 	t.Parallel()
 	b := newScheduleBench(t)
 	ctx := t.Context()
-	read := b.add(testSchedule(b.account))
+	read := b.add(storetest.Schedule(b.account))
 	one, two := read, read
 	one.MaxOpen, two.MaxOpen = 5, 6
 	one, err := b.h.ChangeSchedule(ctx, one, false)
@@ -138,17 +134,18 @@ func TestOneOfTwoChangesOfAScheduleWins(t *testing.T) {
 	if _, err = b.h.ChangeSchedule(ctx, one, true); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := b.h.Schedule(ctx, b.account, one.ID); err != nil || !got.NextRunAt.Equal(one.NextRunAt) || got.MaxOpen != 5 {
+	got, err := b.h.Schedule(ctx, b.account, one.ID)
+	if err != nil || !got.NextRunAt.Equal(one.NextRunAt) || got.MaxOpen != 5 {
 		t.Errorf("read: %+v, %v", got, err)
 	}
 	if err := b.h.RemoveSchedule(ctx, b.account, one.ID); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := b.h.ChangeSchedule(ctx, one, true); signal.CodeOf(err) != "schedule_changed" {
-		t.Errorf("a change of one that is gone: %v", err)
+		t.Errorf("a change of a removed one: %v", err)
 	}
 	if due, _ := b.due(time.UnixMilli(1 << 42)); len(due) != 0 {
-		t.Errorf("one that is gone is due: %+v", due)
+		t.Errorf("a removed one is due: %+v", due)
 	}
 }
 
@@ -156,18 +153,18 @@ func TestOnlyTheOwnerMovesASchedule(t *testing.T) {
 	t.Parallel()
 	b := newScheduleBench(t)
 	ctx := t.Context()
-	early, late := testSchedule(b.account), testSchedule(b.account)
+	early, late := storetest.Schedule(b.account), storetest.Schedule(b.account)
 	late.NextRunAt = late.NextRunAt.Add(time.Minute)
 	early, late = b.add(early), b.add(late)
 	due, next := b.due(early.NextRunAt)
 	if d := cmp.Diff([]signal.Schedule{early}, due); d != "" || !next.Equal(late.NextRunAt) {
 		t.Errorf("due, and next at %v:\n%s", next, d)
 	}
-	former := take(t, b.s, 1, "a", time.Minute)
+	former := storetest.Take(t, b.s, 1, "a", time.Minute)
 	if err := b.s.ReleaseLease(ctx, 1, "a", former); err != nil {
 		t.Fatal(err)
 	}
-	epoch := take(t, b.s, 1, "b", time.Minute)
+	epoch := storetest.Take(t, b.s, 1, "b", time.Minute)
 	later := early.NextRunAt.Add(time.Hour)
 	if err := b.h.MoveSchedule(ctx, 1, former, early, later); signal.CodeOf(err) != "not_owner" {
 		t.Errorf("a former owner moves: %v", err)
@@ -179,12 +176,13 @@ func TestOnlyTheOwnerMovesASchedule(t *testing.T) {
 	if err != nil || !got.NextRunAt.Equal(later) || got.Revision != early.Revision {
 		t.Errorf("moved: %+v, %v", got, err)
 	}
-	// An erased account's schedules leave the set first: none comes back.
-	if err := b.s.RDB.ZRem(ctx, redisclient.SchedulesDueKey(1), scheduleMember(late.Account, late.ID)).Err(); err != nil {
+	// Erasing removes schedules from the set first, and a move must not add them again.
+	member := scheduleMember(late.Account, late.ID)
+	if err := b.s.RDB.ZRem(ctx, redisclient.SchedulesDueKey(1), member).Err(); err != nil {
 		t.Fatal(err)
 	}
 	if err := b.h.MoveSchedule(ctx, 1, epoch, late, later); signal.CodeOf(err) != "schedule_changed" {
-		t.Errorf("one that is due no more is moved: %v", err)
+		t.Errorf("one that is no longer due is moved: %v", err)
 	}
 	changed := got
 	changed.MaxOpen = 9
@@ -196,13 +194,13 @@ func TestOnlyTheOwnerMovesASchedule(t *testing.T) {
 	}
 }
 
-func TestADamagedScheduleStopsNobody(t *testing.T) {
+func TestADamagedScheduleBlocksNoOther(t *testing.T) {
 	t.Parallel()
 	b := newScheduleBench(t)
 	ctx := t.Context()
-	damaged, well := b.add(testSchedule(b.account)), b.add(testSchedule(b.account))
+	damaged, well := b.add(storetest.Schedule(b.account)), b.add(storetest.Schedule(b.account))
 	b.s.RDB.HSet(ctx, redisclient.SchedulesKey(1, b.account), string(damaged.ID), "\x09damaged")
-	b.s.RDB.ZAdd(ctx, redisclient.SchedulesDueKey(1), zAt(well.NextRunAt, "nothing"))
+	b.s.RDB.ZAdd(ctx, redisclient.SchedulesDueKey(1), storetest.DueAt(well.NextRunAt, "nothing"))
 	for range 2 {
 		if due, _ := b.due(well.NextRunAt); len(due) != 1 || due[0].ID != well.ID {
 			t.Errorf("due: %+v", due)
@@ -211,23 +209,24 @@ func TestADamagedScheduleStopsNobody(t *testing.T) {
 	if list, err := b.h.Schedules(ctx, b.account); len(list) != 1 || err != nil {
 		t.Errorf("%d are listed, %v", len(list), err)
 	}
-	wantPostponed(t, b.s, redisclient.SchedulesDueKey(1), scheduleMember(b.account, damaged.ID), well.NextRunAt)
+	member := scheduleMember(b.account, damaged.ID)
+	storetest.WantPostponed(t, b.s.RDB, redisclient.SchedulesDueKey(1), member, well.NextRunAt)
 	if err := b.h.RemoveSchedule(ctx, b.account, damaged.ID); err != nil {
 		t.Errorf("the damaged one is not removed: %v", err)
 	}
 }
 
-// TestRoundsOfSchedulesAreRecorded: beside the record, whose revision stays.
+// TestRoundsOfSchedulesAreRecorded: rounds leave the revision of the record unchanged.
 func TestRoundsOfSchedulesAreRecorded(t *testing.T) {
 	t.Parallel()
 	b := newScheduleBench(t)
 	ctx := t.Context()
-	s, other := b.add(testSchedule(b.account)), b.add(testSchedule(b.account))
-	former := take(t, b.s, 1, "a", time.Minute)
+	s, other := b.add(storetest.Schedule(b.account)), b.add(storetest.Schedule(b.account))
+	former := storetest.Take(t, b.s, 1, "a", time.Minute)
 	if err := b.s.ReleaseLease(ctx, 1, "a", former); err != nil {
 		t.Fatal(err)
 	}
-	epoch := take(t, b.s, 1, "b", time.Minute)
+	epoch := storetest.Take(t, b.s, 1, "b", time.Minute)
 	at := s.NextRunAt
 	record := func(r signal.Round) {
 		t.Helper()
@@ -257,38 +256,38 @@ func TestRoundsOfSchedulesAreRecorded(t *testing.T) {
 	check(2, 0, first)
 	record(signal.Round{Runs: 1, Failures: 1, Error: first, Skipped: true})
 	check(3, 1, first)
-	record(signal.Round{Skipped: true}) // no run was made: none succeeded
+	record(signal.Round{Skipped: true}) // without a run, so none succeeded
 	check(3, 2, first)
 	record(signal.Round{Runs: 2})
 	check(0, 2, first)
 
 	changed, err := b.h.ChangeSchedule(ctx, func() signal.Schedule { c := s; c.MaxOpen = 9; return c }(), false)
 	if err != nil {
-		t.Fatalf("a round has made the revision old: %v", err)
+		t.Fatalf("a round has changed the revision: %v", err)
 	}
 	s.MaxOpen, s.Revision = 9, changed.Revision
 	check(0, 2, first)
-	if err := b.h.RecordRound(ctx, 1, former, s, signal.Round{At: at, Runs: 1, Failures: 7}); signal.CodeOf(err) != "not_owner" {
-		t.Errorf("a former owner records: %v", err)
-	}
+	err = b.h.RecordRound(ctx, 1, former, s, signal.Round{At: at, Runs: 1, Failures: 7})
+	storetest.WantError(t, err, signal.KindConflict, signal.CodeNotOwner)
 	check(0, 2, first)
-	if err := b.s.RDB.HSet(ctx, redisclient.ScheduleRoundsKey(1, b.account), roundField(s.ID, roundError), "\x09damaged").Err(); err != nil {
+	rounds := redisclient.ScheduleRoundsKey(1, b.account)
+	if err := b.s.RDB.HSet(ctx, rounds, roundField(s.ID, roundError), "\x09damaged").Err(); err != nil {
 		t.Fatal(err)
 	}
 	check(0, 2, nil)
 	if err := b.h.RemoveSchedule(ctx, b.account, s.ID); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.h.RecordRound(ctx, 1, epoch, s, signal.Round{At: at, Runs: 1}); signal.KindOf(err) != signal.KindNotFound {
-		t.Errorf("a round of a schedule that was removed: %v", err)
-	}
-	if left, err := b.s.RDB.HGetAll(ctx, redisclient.ScheduleRoundsKey(1, b.account)).Result(); err != nil || len(left) > 0 {
-		t.Errorf("of a removed schedule is left %v, %v", left, err)
+	err = b.h.RecordRound(ctx, 1, epoch, s, signal.Round{At: at, Runs: 1})
+	storetest.WantKind(t, "a round of a removed schedule", err, signal.KindNotFound)
+	if left, err := b.s.RDB.HGetAll(ctx, rounds).Result(); err != nil || len(left) > 0 {
+		t.Errorf("%v is left of a removed schedule, %v", left, err)
 	}
 }
 
 func FuzzDecodeScheduleError(f *testing.F) {
-	f.Add(appendScheduleError(nil, &signal.ScheduleError{Code: "TIMEOUT", Message: "the run took too long", At: time.UnixMilli(1_800_000_000_000)}))
+	e := signal.ScheduleError{Code: "TIMEOUT", Message: "the run took too long", At: time.UnixMilli(1_800_000_000_000)}
+	f.Add(appendScheduleError(nil, &e))
 	f.Add([]byte{scheduleErrorVersion, 1, 0})
 	f.Fuzz(func(t *testing.T, value []byte) {
 		e, err := decodeScheduleError(value)
@@ -302,7 +301,7 @@ func FuzzDecodeScheduleError(f *testing.F) {
 }
 
 func FuzzDecodeSchedule(f *testing.F) {
-	s := testSchedule("acc_1")
+	s := storetest.Schedule("acc_1")
 	f.Add(appendSchedule(nil, &s))
 	s.Status, s.Every = signal.ScheduleDisabled, 0
 	f.Add(appendSchedule(nil, &s))
@@ -320,13 +319,14 @@ func FuzzDecodeSchedule(f *testing.F) {
 	})
 }
 
-// A schedule may be removed or disabled after it was found to be due. It is left out,
-// and nothing of it is taken away: it may be enabled again by then.
+// A schedule that is removed or disabled after it was found to be due is left out. It stays in
+// the set of due ones, since it may be enabled again.
 func TestAScheduleIsChangedWhileItIsDue(t *testing.T) {
 	t.Parallel()
 	b := newScheduleBench(t)
 	ctx := t.Context()
-	removed, disabled, well := b.add(testSchedule(b.account)), b.add(testSchedule(b.account)), b.add(testSchedule(b.account))
+	removed, disabled := b.add(storetest.Schedule(b.account)), b.add(storetest.Schedule(b.account))
+	well := b.add(storetest.Schedule(b.account))
 	until := well.NextRunAt.Add(time.Hour)
 	before := b.s.RDB.ZCard(ctx, redisclient.SchedulesDueKey(b.p)).Val()
 	b.s.RDB.HDel(ctx, redisclient.SchedulesKey(b.p, b.account), string(removed.ID))
@@ -335,20 +335,12 @@ func TestAScheduleIsChangedWhileItIsDue(t *testing.T) {
 	if _, err := b.h.ChangeSchedule(ctx, change, true); err != nil {
 		t.Fatal(err)
 	}
-	b.s.RDB.ZAdd(ctx, redisclient.SchedulesDueKey(b.p), redis.Z{Score: 1, Member: scheduleMember(b.account, disabled.ID)})
+	due := redis.Z{Score: 1, Member: scheduleMember(b.account, disabled.ID)}
+	b.s.RDB.ZAdd(ctx, redisclient.SchedulesDueKey(b.p), due)
 	if list, _ := b.due(until); len(list) != 1 || list[0].ID != well.ID {
 		t.Errorf("due: %+v, want %s", list, well.ID)
 	}
 	if n := b.s.RDB.ZCard(ctx, redisclient.SchedulesDueKey(b.p)).Val(); n != before {
 		t.Errorf("%d are due, want %d", n, before)
-	}
-}
-
-// wantPostponed demands that an entry that could not be read is still there, and due later.
-func wantPostponed(t *testing.T, s *eventlog.Store, key, member string, until time.Time) {
-	t.Helper()
-	score, err := s.RDB.ZScore(t.Context(), key, member).Result()
-	if want := until.Add(redisclient.UnreadableAfter); err != nil || codec.TimeOfMilli(int64(score)).Before(want) {
-		t.Errorf("an entry of %s that cannot be read is due at %v, %v; want not before %v", key, codec.TimeOfMilli(int64(score)), err, want)
 	}
 }

@@ -1,4 +1,4 @@
-// Package signals reads signals back from the logs: one by its identifier, those of a
-// partition in one pass, those that are open, and what came of those that were closed.
-// It also has the runs whose end is due. All of it is written by package eventlog.
+// Package signals reads signals from the logs: one by its identifier, those of a partition in
+// one pass, the open ones, and the outcomes of the closed ones. It also has the runs whose end
+// is due. Package eventlog writes all of them.
 package signals

@@ -14,13 +14,12 @@ import (
 	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 )
 
-// Runs that have announced themselves stand in a sorted set of their partition, by
-// the millisecond at which their end must be recorded. The append script adds them
-// with agent.started and removes them with the run's end. A member is the text
-// "ACCOUNT RUN AGENT".
+// Started runs are in a sorted set of their partition, by the millisecond at which their end
+// must be recorded. The append script adds a run with agent.started and removes it with its end.
+// A member is the text "ACCOUNT RUN AGENT".
 
-// DecodeDue is the inverse of dueMember.
-func DecodeDue(member string) (signal.RunDue, error) {
+// decodeDue reads a member that eventlog.DueMember has made.
+func decodeDue(member string) (signal.RunDue, error) {
 	account, rest, ok := strings.Cut(member, " ")
 	run, agent, ok2 := strings.Cut(rest, " ")
 	if !ok || !ok2 || account == "" || run == "" || agent == "" || strings.Contains(agent, " ") {
@@ -29,9 +28,8 @@ func DecodeDue(member string) (signal.RunDue, error) {
 	return signal.RunDue{Account: signal.AccountID(account), Run: signal.RunID(run), Agent: signal.AgentID(agent)}, nil
 }
 
-// OverdueRuns returns at most limit runs of partition p whose end should have been
-// recorded before the given time, the oldest first. An entry that cannot be read is
-// logged and postponed.
+// OverdueRuns returns at most limit runs of partition p whose end should have been recorded
+// before the given time, the oldest first. An unreadable entry is logged and postponed.
 func (s *Store) OverdueRuns(ctx context.Context, p int, before time.Time, limit int) ([]signal.RunDue, error) {
 	found, err := s.RDB.ZRangeByScoreWithScores(ctx, redisclient.RunsDueKey(p), &redis.ZRangeBy{
 		Min: "-inf", Max: "(" + strconv.FormatInt(before.UnixMilli(), 10), Count: int64(limit)}).Result()
@@ -41,7 +39,7 @@ func (s *Store) OverdueRuns(ctx context.Context, p int, before time.Time, limit 
 	var runs []signal.RunDue
 	for _, z := range found {
 		member, _ := z.Member.(string)
-		due, err := DecodeDue(member)
+		due, err := decodeDue(member)
 		if err != nil {
 			s.Log.Error("a due run is not readable", "component", "persistence", "partition", p, "err", err)
 			if err := s.Postpone(ctx, redisclient.RunsDueKey(p), before, member); err != nil {

@@ -10,12 +10,13 @@ import (
 	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 )
 
-// EachRecord calls f for each creation and closing of the account's signals that stands
-// in the signal log behind a position, in their order, without metadata. It returns the
-// position up to which it has read, so that a later call can go on from there, also
-// after an error. A closing comes with ID, Account, Confidence, MFE, MAE, Sequence and
-// Closing only. Entries that cannot be read are logged and passed over.
-func (s *Store) EachRecord(ctx context.Context, account signal.AccountID, after signal.Position, f func(*signal.Signal)) (signal.Position, error) {
+// EachRecord calls f for each creation and closing of the account's signals in the signal log
+// after a position, in order, without metadata. It returns the position up to which it has read,
+// also after an error, so that a later call can continue there. A closing has ID, Account,
+// Confidence, MFE, MAE, Sequence and Closing only. Unreadable entries are logged and skipped.
+func (s *Store) EachRecord(
+	ctx context.Context, account signal.AccountID, after signal.Position, f func(*signal.Signal),
+) (signal.Position, error) {
 	wanted := codec.AccountBytes(account)
 	return s.eachRecord(ctx, s.Partition(account), after, f, func(e *redisclient.Entry) (*signal.Signal, error) {
 		if !bytes.Equal(codec.RecordAccount(e.Header), wanted) {
@@ -25,10 +26,12 @@ func (s *Store) EachRecord(ctx context.Context, account signal.AccountID, after 
 	})
 }
 
-// EachWeatherRecord calls f for each creation by a weather run, with its metadata, and for
-// each closing of any signal, that stands in a partition's signal log behind a position.
-// In all else it is as EachRecord, the UpdatedAt of a closing being when the log took it.
-func (s *Store) EachWeatherRecord(ctx context.Context, p int, after signal.Position, f func(*signal.Signal)) (signal.Position, error) {
+// EachWeatherRecord calls f for each creation by a weather run, with its metadata, and for each
+// closing of any signal in a partition's signal log after a position. The UpdatedAt of a closing
+// is the time of its entry. Otherwise it is like EachRecord.
+func (s *Store) EachWeatherRecord(
+	ctx context.Context, p int, after signal.Position, f func(*signal.Signal),
+) (signal.Position, error) {
 	return s.eachRecord(ctx, p, after, f, func(e *redisclient.Entry) (*signal.Signal, error) {
 		record, err := decodeEntry(e)
 		if err != nil || record.Closing != nil {
@@ -41,10 +44,12 @@ func (s *Store) EachWeatherRecord(ctx context.Context, p int, after signal.Posit
 	})
 }
 
-// eachRecord calls f for what decode makes of the entries of a partition's signal log
-// behind a position, unless that is nil. See EachRecord.
-func (s *Store) eachRecord(ctx context.Context, p int, after signal.Position, f func(*signal.Signal),
-	decode func(*redisclient.Entry) (*signal.Signal, error)) (signal.Position, error) {
+// eachRecord calls f for each signal that decode returns for an entry of a partition's signal
+// log after a position. decode may return nil. See EachRecord.
+func (s *Store) eachRecord(
+	ctx context.Context, p int, after signal.Position, f func(*signal.Signal),
+	decode func(*redisclient.Entry) (*signal.Signal, error),
+) (signal.Position, error) {
 	upTo := after
 	var bad unreadable
 	start := "-"
@@ -61,15 +66,13 @@ func (s *Store) eachRecord(ctx context.Context, p int, after signal.Position, f 
 		}
 		return nil
 	})
-	if bad.n > 0 {
-		s.Log.Error("signals are not readable", "component", "persistence", "partition", p, "entries", bad.n, "err", bad.first)
-	}
+	s.logUnreadable(p, bad.n, bad.first)
 	return upTo, err
 }
 
-// EachSignal calls f for each signal whose creation stands in a partition's signal log,
-// with its metadata: the closed ones in the order of their ends, then the others as they
-// were created. Entries that cannot be read are logged and passed over.
+// EachSignal calls f for each signal whose creation is in a partition's signal log, with its
+// metadata: the closed ones in the order of their closing, then the others in the order of their
+// creation. Unreadable entries are logged and skipped.
 func (s *Store) EachSignal(ctx context.Context, p int, f func(*signal.Signal) error) error {
 	open := map[signal.SignalID]*signal.Signal{}
 	var order []signal.SignalID
@@ -92,7 +95,7 @@ func (s *Store) EachSignal(ctx context.Context, p int, f func(*signal.Signal) er
 		}
 		record := open[c.ID]
 		if record == nil {
-			return nil // its creation is past retention
+			return nil // its creation was trimmed
 		}
 		delete(open, c.ID)
 		if record, err = closeRecord(record, e); err != nil {
@@ -101,9 +104,7 @@ func (s *Store) EachSignal(ctx context.Context, p int, f func(*signal.Signal) er
 		}
 		return f(record)
 	})
-	if bad.n > 0 {
-		s.Log.Error("signals are not readable", "component", "persistence", "partition", p, "entries", bad.n, "err", bad.first)
-	}
+	s.logUnreadable(p, bad.n, bad.first)
 	for _, id := range order {
 		if record := open[id]; record != nil && err == nil {
 			err = f(record)
@@ -112,7 +113,7 @@ func (s *Store) EachSignal(ctx context.Context, p int, f func(*signal.Signal) er
 	return err
 }
 
-// decodeEntry returns what EachRecord tells of an entry.
+// decodeEntry decodes an entry for EachRecord.
 func decodeEntry(e *redisclient.Entry) (*signal.Signal, error) {
 	if !codec.IsClosing(e.Header) {
 		return codec.DecodeRecord(e.Position, e.Header, nil)

@@ -12,47 +12,38 @@ import (
 	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 )
 
-// ScanSignals calls f for each entry of a partition's signal log in its order, then
-// for each open signal whose confidence has changed. The log and the open signals
-// are read at the same time, so one of the latter may have been closed by an entry
-// of the log, or not be in it yet. What is written during the pass may be in it or
-// not: it must be taken from the event log. An error of f ends the pass. Entries
-// that cannot be read are logged and passed over.
+// ScanSignals calls f for each entry of a partition's signal log in order, and then for each open
+// signal whose confidence has changed. It reads the log and the open signals at the same time, so
+// an open signal may already be closed by an entry of the log, or not be in the log yet. The pass
+// may or may not include what is written meanwhile: the caller must take that from the event log.
+// An error of f ends the pass. Unreadable entries are logged and skipped.
 func (s *Store) ScanSignals(ctx context.Context, p int, f func(signal.LogEntry) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	// Redis takes twice as long for the open signals as for the log, which meanwhile
-	// is decoded here.
+	// Redis takes twice as long for the open signals as for the log, which is decoded here
+	// meanwhile.
 	open := openScan{known: knownTexts{}}
 	opened := make(chan error, 1)
 	go func() {
 		opened <- s.Guarded(func() error { return s.EachOpen(ctx, p, open.add) }, "partition", p)
 	}()
 	log := logScan{f: f, known: knownTexts{}}
-	err := s.scanLog(ctx, p, log.add)
+	err := s.scanLogFrom(ctx, p, "-", log.add)
 	if err != nil {
 		cancel()
 	}
 	if failed := <-opened; err == nil {
 		err = failed
 	}
-	if bad := log.bad.n + open.bad.n; bad > 0 {
-		s.Log.Error("signals are not readable", "component", "persistence", "partition", p,
-			"entries", bad, "err", errors.Join(log.bad.first, open.bad.first))
-	}
+	s.logUnreadable(p, log.bad.n+open.bad.n, errors.Join(log.bad.first, open.bad.first))
 	for i := 0; i < len(open.changed) && err == nil; i++ {
 		err = f(open.changed[i])
 	}
 	return err
 }
 
-// scanLog calls f for each entry of a partition's signal log in its order. Redis
-// sends the next entries while f is given the last ones.
-func (s *Store) scanLog(ctx context.Context, p int, f func(*redisclient.Entry) error) error {
-	return s.scanLogFrom(ctx, p, "-", f)
-}
-
-// scanLogFrom is scanLog from a start on, as XRANGE has it.
+// scanLogFrom calls f for each entry of a partition's signal log in order, from a start as for
+// XRANGE. Redis sends the next entries while f gets the last ones.
 func (s *Store) scanLogFrom(ctx context.Context, p int, start string, f func(*redisclient.Entry) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -77,15 +68,15 @@ func (s *Store) scanLogFrom(ctx context.Context, p int, start string, f func(*re
 	return nil
 }
 
-// page is a part of a log, or why it could not be read.
+// page is a part of a log, or the error of reading it.
 type page struct {
 	buffer  redisclient.Buffer
 	entries []redisclient.Entry // in buffer
 	err     error
 }
 
-// readPages fills the pages that it takes from free with a stream from start on, in
-// order, and closes pages at the end.
+// readPages reads a stream from start on into the pages that it takes from free, in order. It
+// closes pages at the end.
 func (s *Store) readPages(ctx context.Context, key, start string, pages chan<- *page, free <-chan *page) {
 	defer close(pages)
 	for {
@@ -111,10 +102,17 @@ func (s *Store) readPages(ctx context.Context, key, start string, pages chan<- *
 	}
 }
 
-// unreadable counts what could not be decoded.
+// unreadable counts entries that could not be decoded.
 type unreadable struct {
 	n     int
 	first error
+}
+
+func (s *Store) logUnreadable(p, entries int, err error) {
+	if entries > 0 {
+		s.Log.Error("signals are not readable", "component", "persistence", "partition", p,
+			"entries", entries, "err", err)
+	}
 }
 
 func (u *unreadable) add(err error) {
@@ -123,7 +121,7 @@ func (u *unreadable) add(err error) {
 	}
 }
 
-// knownTexts are accounts and assets, which come again and again: each is made once.
+// knownTexts are the accounts and assets of a pass, so that each string is made once.
 type knownTexts map[string]string
 
 // text returns b as a string.
@@ -136,7 +134,7 @@ func (t knownTexts) text(b []byte) string {
 	return s
 }
 
-// account reads an account. The form stored, with its first byte, is what names it.
+// account reads an account. The key is its stored form, which begins with its kind.
 func (t knownTexts) account(d *codec.Decoder) signal.AccountID {
 	if len(d.B) < 17 || d.B[0] != codec.IdULID {
 		return signal.AccountID(d.ID("acc_"))
@@ -193,8 +191,10 @@ func (c *logScan) add(e *redisclient.Entry) error {
 			return nil
 		}
 	}
-	return c.f(signal.LogEntry{Account: account, Position: e.Position, Created: &c.listing, Weather: weather,
-		ID: c.listing.ID, Confidence: c.listing.Confidence})
+	return c.f(signal.LogEntry{
+		Account: account, Position: e.Position, Created: &c.listing, Weather: weather,
+		ID: c.listing.ID, Confidence: c.listing.Confidence,
+	})
 }
 
 // openScan decodes the open signals for ScanSignals.
@@ -213,16 +213,19 @@ func (c *openScan) add(field, value []byte) error {
 			c.bad.add(fmt.Errorf("decode open signal: %w", d.Err))
 			return nil
 		}
-		c.changed = append(c.changed, signal.LogEntry{Account: account, ID: codec.SignalOfField(field),
-			Origin: state.Created, Confidence: state.Confidence})
+		c.changed = append(c.changed, signal.LogEntry{
+			Account: account, ID: codec.SignalOfField(field), Origin: state.Created, Confidence: state.Confidence,
+		})
 	}
 	return nil
 }
 
-// OpenSignals calls f for each open signal of a partition, without its metadata, in
-// no order, with the position of its creation. A signal may come twice. An error of
-// f ends it. Entries that cannot be read are logged and passed over.
-func (s *Store) OpenSignals(ctx context.Context, p int, f func(sig signal.Signal, created signal.Position) error) error {
+// OpenSignals calls f for each open signal of a partition, in no order, without its metadata and
+// with the position of its creation. A signal may come twice. An error of f ends the pass.
+// Unreadable entries are logged and skipped.
+func (s *Store) OpenSignals(
+	ctx context.Context, p int, f func(sig signal.Signal, created signal.Position) error,
+) error {
 	return s.EachOpen(ctx, p, func(field, value []byte) error {
 		open, created, err := codec.DecodeOpen(field, value)
 		if err != nil {
@@ -233,7 +236,7 @@ func (s *Store) OpenSignals(ctx context.Context, p int, f func(sig signal.Signal
 	})
 }
 
-// CountOpen returns how many signals of a partition are open.
+// CountOpen returns the number of open signals of a partition.
 func (s *Store) CountOpen(ctx context.Context, p int) (int, error) {
 	n, err := s.RDB.HLen(ctx, redisclient.OpenKey(p)).Result()
 	if err != nil {
@@ -242,8 +245,8 @@ func (s *Store) CountOpen(ctx context.Context, p int) (int, error) {
 	return int(n), nil
 }
 
-// OpenSignalsOf returns those of the named signals of a partition that are open,
-// without their metadata. Entries that cannot be read are logged and left out.
+// OpenSignalsOf returns the given signals of a partition that are open, without their metadata.
+// Unreadable entries are logged and left out.
 func (s *Store) OpenSignalsOf(ctx context.Context, p int, ids []signal.SignalID) ([]signal.Signal, error) {
 	var list []signal.Signal
 	for len(ids) > 0 {

@@ -15,21 +15,21 @@ import (
 	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 )
 
-// recentClosing is how far back a closing is looked for that nobody has
-// announced yet.
+// recentClosing is how far back SignalByID searches for a closing that is not announced yet.
 const recentClosing = time.Minute
 
-// Store reads signals: one, those of a partition, what came of them, and the runs
-// whose end is due.
+// Store reads signals and the runs whose end is due.
 type Store struct{ *eventlog.Store }
 
 // New returns the signals of the logs of l.
 func New(l *eventlog.Store) *Store { return &Store{l} }
 
-// SignalByID returns a signal with its current state. created and closed are where
-// the catalogue found it; a closed of zero means that it was open, which is looked
-// after. KindNotFound: there is no such signal of the account, or no longer.
-func (s *Store) SignalByID(ctx context.Context, account signal.AccountID, id signal.SignalID, created, closed signal.Position) (*signal.Signal, error) {
+// SignalByID returns a signal with its current state. created and closed are its positions in
+// the catalogue; a zero closed means that it was open there, although it may be closed by now.
+// KindNotFound: the account has no such signal, or no longer.
+func (s *Store) SignalByID(
+	ctx context.Context, account signal.AccountID, id signal.SignalID, created, closed signal.Position,
+) (*signal.Signal, error) {
 	p := s.Partition(account)
 	record, err := s.Record(ctx, p, created)
 	if err != nil {
@@ -63,20 +63,19 @@ func (s *Store) SignalByID(ctx context.Context, account signal.AccountID, id sig
 	return closeRecord(record, &entries[0])
 }
 
-// recentlyClosed returns record as it was closed moments ago: after the catalogue
-// said that it was open.
+// recentlyClosed returns record with its closing, which is newer than the catalogue.
 func (s *Store) recentlyClosed(ctx context.Context, p int, record *signal.Signal) (*signal.Signal, error) {
 	oldest := max(record.CreatedAt.UnixMilli(), s.Now().Add(-recentClosing).UnixMilli())
 	end := "+"
 	for {
 		reply, err := s.Raw(ctx, s.RDB, nil, "XREVRANGE", redisclient.SignalsKey(p), end, oldest, "COUNT", 500)
 		if err != nil {
-			return nil, redisclient.Unavailable(fmt.Errorf("look for closing of %s: %w", record.ID, err))
+			return nil, redisclient.Unavailable(fmt.Errorf("search for closing of %s: %w", record.ID, err))
 		}
 		r := redisclient.NewReplyReader(reply)
 		entries, err := r.Entries(nil)
 		if err != nil {
-			return nil, fmt.Errorf("look for closing of %s: %w", record.ID, err)
+			return nil, fmt.Errorf("search for closing of %s: %w", record.ID, err)
 		}
 		if len(entries) == 0 {
 			return nil, signal.NotFound("signal")
@@ -106,7 +105,7 @@ func (s *Store) Record(ctx context.Context, p int, created signal.Position) (*si
 	return codec.DecodeRecord(created, entries[0].Header, entries[0].Body)
 }
 
-// closeRecord adds to record what the entry of its closing says.
+// closeRecord adds the entry of its closing to record.
 func closeRecord(record *signal.Signal, e *redisclient.Entry) (*signal.Signal, error) {
 	c, err := codec.DecodeClosed(e.Position, e.Header)
 	if err != nil {
@@ -128,8 +127,8 @@ func closeRecord(record *signal.Signal, e *redisclient.Entry) (*signal.Signal, e
 	return record, nil
 }
 
-// mergeMetadata returns the object base with the members of more, which is empty
-// for most closings.
+// mergeMetadata returns the object base with the members of more, which is empty for most
+// closings.
 func mergeMetadata(base json.RawMessage, more []byte) (json.RawMessage, error) {
 	if len(more) == 0 {
 		return base, nil

@@ -14,6 +14,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/market/simulated"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/persistence"
+	marketstore "github.com/agentsignal/agentsignal/persistence/market"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
@@ -21,7 +22,7 @@ import (
 type bench struct {
 	t      *testing.T
 	server *redistest.Server
-	store  *persistence.Market
+	store  *marketstore.Store
 	now    func() time.Time
 	all    bool // simulate all assets, not three of them
 }
@@ -32,14 +33,14 @@ func newBench(t *testing.T, now func() time.Time) *bench {
 	return &bench{t: t, server: server, store: openMarket(t, server), now: now}
 }
 
-func openMarket(t *testing.T, server *redistest.Server) *persistence.Market {
+func openMarket(t *testing.T, server *redistest.Server) *marketstore.Store {
 	t.Helper()
 	s, err := persistence.Open(persistence.Options{URL: server.URL(), Timeout: 20 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.Close() })
-	return persistence.NewMarket(s)
+	return marketstore.New(s.Client)
 }
 
 // feed runs a feeder until the function it returns is called.

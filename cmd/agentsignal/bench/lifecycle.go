@@ -13,7 +13,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
-	"github.com/agentsignal/agentsignal/persistence"
+	"github.com/agentsignal/agentsignal/persistence/market"
 )
 
 const (
@@ -46,12 +46,12 @@ func (b *bench) watchedSignals(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	market := persistence.NewMarket(r.store)
+	prices := market.New(r.store.Client)
 	s, err := r.start(ctx, "AGENTSIGNAL_MARKET_SOURCE=stream")
 	if err != nil {
 		return err
 	}
-	idle, err := b.underTicks(ctx, market, s)
+	idle, err := b.underTicks(ctx, prices, s)
 	if err == nil {
 		b.row("no signals, 10,000 ticks/s on 100 assets", "%.2f of a processor", idle)
 	}
@@ -75,7 +75,7 @@ func (b *bench) watchedSignals(ctx context.Context) (err error) {
 		return err
 	}
 	b.row("all of them have an actor", "%s after the start", short(time.Since(start)))
-	busy, err := b.underTicks(ctx, market, s)
+	busy, err := b.underTicks(ctx, prices, s)
 	if err != nil {
 		return err
 	}
@@ -106,12 +106,12 @@ func (b *bench) closedSignals(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	market := persistence.NewMarket(r.store)
+	prices := market.New(r.store.Client)
 	s, err := r.start(ctx, "AGENTSIGNAL_MARKET_SOURCE=stream")
 	if err != nil {
 		return err
 	}
-	if err := appendTicks(ctx, market, 100, watchedAssets); err != nil {
+	if err := appendTicks(ctx, prices, 100, watchedAssets); err != nil {
 		return err
 	}
 	if err := r.openSignals(ctx, ids, watchedSome); err != nil {
@@ -121,7 +121,7 @@ func (b *bench) closedSignals(ctx context.Context) (err error) {
 		return err
 	}
 	start := time.Now()
-	if err := appendTicks(ctx, market, 200, watchedAssets); err != nil {
+	if err := appendTicks(ctx, prices, 200, watchedAssets); err != nil {
 		return err
 	}
 	if err := s.await(ctx, "agentsignal_signals_closed_total", watchedSome); err != nil {
@@ -135,7 +135,7 @@ func (b *bench) closedSignals(ctx context.Context) (err error) {
 		return err
 	}
 	// Half of the assets pass the levels while no service runs.
-	if err := appendTicks(ctx, market, 200, watchedAssets/2); err != nil {
+	if err := appendTicks(ctx, prices, 200, watchedAssets/2); err != nil {
 		return err
 	}
 	start = time.Now()
@@ -190,21 +190,21 @@ func (r *rig) openSignals(ctx context.Context, accounts []signal.AccountID, n in
 func watchedAsset(i int) string { return fmt.Sprintf("W%03d", i) }
 
 // appendTicks writes a tick of each of the first n assets.
-func appendTicks(ctx context.Context, market *persistence.Market, price float64, n int) error {
+func appendTicks(ctx context.Context, prices *market.Store, price float64, n int) error {
 	time.Sleep(2 * time.Millisecond) // of what was opened just now, a price of the same moment does not count
 	now := time.Now().UnixMilli()
 	ticks := make([]marketdata.AssetTick, n)
 	for i := range ticks {
 		ticks[i] = marketdata.AssetTick{Asset: watchedAsset(i), Tick: marketdata.Tick{Price: price, Volume: 1, Time: now}}
 	}
-	return market.GiveTicks(ctx, ticks)
+	return prices.GiveTicks(ctx, ticks)
 }
 
 // underTicks returns how much of a processor the service uses while prices move that
 // touch nothing.
-func (b *bench) underTicks(ctx context.Context, market *persistence.Market, s *server) (float64, error) {
+func (b *bench) underTicks(ctx context.Context, prices *market.Store, s *server) (float64, error) {
 	for range 2 { // the assets come to be
-		if err := appendTicks(ctx, market, 100, watchedAssets); err != nil {
+		if err := appendTicks(ctx, prices, 100, watchedAssets); err != nil {
 			return 0, err
 		}
 		time.Sleep(time.Second)
@@ -216,7 +216,7 @@ func (b *bench) underTicks(ctx context.Context, market *persistence.Market, s *s
 	start := time.Now()
 	const every = time.Second * watchedAssets / ticksPerSecond
 	for n := 0; time.Since(start) < b.window; n++ {
-		if err := appendTicks(ctx, market, 100+.5*float64(n%7-3)/3, watchedAssets); err != nil {
+		if err := appendTicks(ctx, prices, 100+.5*float64(n%7-3)/3, watchedAssets); err != nil {
 			return 0, err
 		}
 		time.Sleep(time.Until(start.Add(time.Duration(n+1) * every)))

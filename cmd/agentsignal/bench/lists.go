@@ -12,8 +12,8 @@ import (
 	"github.com/agentsignal/agentsignal/actors/catalogue"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
-	"github.com/agentsignal/agentsignal/persistence"
 	"github.com/agentsignal/agentsignal/persistence/eventlog"
+	"github.com/agentsignal/agentsignal/persistence/market"
 )
 
 const (
@@ -80,11 +80,11 @@ func (b *bench) lists(ctx context.Context) (err error) {
 		return err
 	}
 	// Their assets have prices, so that the open ones are watched as they always are.
-	market := persistence.NewMarket(r.store)
+	prices := market.New(r.store.Client)
 	for i := range listAssets {
 		tick := marketdata.AssetTick{Asset: fmt.Sprintf("A%03d", i),
 			Tick: marketdata.Tick{Price: 64250, Time: time.Now().UnixMilli()}}
-		if err := market.GiveTicks(ctx, []marketdata.AssetTick{tick}); err != nil {
+		if err := prices.GiveTicks(ctx, []marketdata.AssetTick{tick}); err != nil {
 			return err
 		}
 	}
@@ -133,7 +133,7 @@ func (r *rig) caughtUp(ctx context.Context, account signal.AccountID, last signa
 
 // inCatalogue measures the queries in this process, without HTTP and Redis.
 func (b *bench) inCatalogue(ctx context.Context, r *rig, account signal.AccountID, queries []listQuery) error {
-	tail := persistence.NewTail(r.store, eventlog.TailOptions{})
+	tail := eventlog.NewTail(r.store.Store, eventlog.TailOptions{})
 	c := catalogue.New(tail, r.store, r.store.Partitions(), catalogue.Options{})
 	tail.Subscribe(c.Publish)
 	ctx, cancel := context.WithCancel(ctx)

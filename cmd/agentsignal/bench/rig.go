@@ -58,7 +58,7 @@ func newRig(ctx context.Context) (_ *rig, err error) {
 	if err := r.store.Install(ctx); err != nil {
 		return nil, err
 	}
-	r.log = persistence.NewLog(r.store, eventlog.LogOptions{AppendTimeout: 30 * time.Second, Queue: 1 << 16})
+	r.log = eventlog.NewLog(r.store.Store, eventlog.LogOptions{AppendTimeout: 30 * time.Second, Queue: 1 << 16})
 	r.undo.Add("log", r.log.Close)
 	return r, nil
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 	"github.com/agentsignal/agentsignal/actors/webhook"
 	"github.com/agentsignal/agentsignal/actors/webhook/keyring"
-	"github.com/agentsignal/agentsignal/persistence"
+	"github.com/agentsignal/agentsignal/persistence/deliveries"
 )
 
 const (
@@ -39,7 +39,7 @@ const (
 type webhookRig struct {
 	*rig
 	receiver *clientReceiver
-	webhooks *persistence.Webhooks
+	webhooks *deliveries.Store
 	keys     *keyring.Ring
 	env      []string // of the service
 }
@@ -58,7 +58,7 @@ func newWebhookRig(ctx context.Context, endpoints int) (_ *webhookRig, err error
 	}()
 	key := credential.NamedKey{Name: "bench"}
 	rand.Read(key.Value[:])
-	w := &webhookRig{rig: r, webhooks: persistence.NewWebhooks(r.store, r.log),
+	w := &webhookRig{rig: r, webhooks: deliveries.New(r.store.Store, r.log),
 		env: []string{"AGENTSIGNAL_SECURITY_ENCRYPTION_KEYS=bench:" + base64.StdEncoding.EncodeToString(key.Value[:]),
 			"AGENTSIGNAL_WEBHOOKS_ALLOWED_NETWORKS=127.0.0.0/8", "AGENTSIGNAL_WEBHOOKS_ALLOW_HTTP=true",
 			"AGENTSIGNAL_MARKET_SOURCE=stream",

@@ -27,7 +27,10 @@ import (
 	"github.com/agentsignal/agentsignal/http/limits"
 	"github.com/agentsignal/agentsignal/persistence"
 	"github.com/agentsignal/agentsignal/persistence/eventlog"
+	"github.com/agentsignal/agentsignal/persistence/jobs"
+	marketstore "github.com/agentsignal/agentsignal/persistence/market"
 	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
+	"github.com/agentsignal/agentsignal/persistence/schedules"
 )
 
 // newProcess builds the service: everything is in place when it returns and the listeners
@@ -108,12 +111,12 @@ func (p *process) buildStore(ctx context.Context) error {
 		return err
 	}
 	p.undo.Add("connection to redis", func(context.Context) error { return p.store.Close() })
-	p.events = persistence.NewLog(p.store, eventlog.LogOptions{
+	p.events = eventlog.NewLog(p.store.Store, eventlog.LogOptions{
 		AppendTimeout: time.Duration(c.Redis.Timeout),
 		Log:           p.log,
 	})
 	p.undo.Add("log", p.events.Close)
-	p.tail = persistence.NewTail(p.store, eventlog.TailOptions{Log: p.log})
+	p.tail = eventlog.NewTail(p.store.Store, eventlog.TailOptions{Log: p.log})
 	p.undo.Add("questions of the tail", p.tail.Close)
 	return nil
 }
@@ -157,7 +160,7 @@ func (p *process) buildMarket(context.Context) error {
 		Metrics: engine.NewMetrics(p.registry),
 	})
 	p.undo.Add("actors", p.system.Shutdown)
-	prices := persistence.NewMarket(p.store)
+	prices := marketstore.New(p.store.Client)
 	p.market = market.New(p.system, market.Options{
 		Store:   prices,
 		Sources: c.Market.Source,
@@ -208,9 +211,10 @@ func (p *process) buildAgents(context.Context) error {
 		Past:    p.market,
 		Content: texts,
 		Weather: p.weather,
-		Jobs: persistence.NewJobs(p.store, p.node, persistence.JobsOptions{
-			Idle: time.Duration(c.Runs.Timeout) + jobMargin,
-			Log:  p.log,
+		Jobs: jobs.New(p.store.Client, p.node, jobs.Options{
+			Idle:      time.Duration(c.Runs.Timeout) + jobMargin,
+			Reclaimed: p.store.CountReclaimed,
+			Log:       p.log,
 		}),
 		Cost:          CostsOf(c.Costs).Of,
 		Disabled:      agentIDs(c.Agents.Disabled),
@@ -239,7 +243,7 @@ func (p *process) buildAgents(context.Context) error {
 // buildSchedules builds what runs agents by the clock, and the statistics of signals.
 func (p *process) buildSchedules(context.Context) error {
 	c := p.config
-	p.schedules = persistence.NewSchedules(p.store, p.events)
+	p.schedules = schedules.New(p.store.Client, p.events)
 	p.scheduler = schedule.New(
 		p.schedules,
 		scheduledAgents{p.agents},

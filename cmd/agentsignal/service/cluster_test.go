@@ -15,7 +15,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/credential"
 	"github.com/agentsignal/agentsignal/configs"
-	"github.com/agentsignal/agentsignal/persistence"
+	"github.com/agentsignal/agentsignal/persistence/jobs"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
@@ -176,7 +176,7 @@ func TestTheOtherNodeGoesOnWhenOneIsKilled(t *testing.T) {
 		return owned > 0 && owned < n.second.process.store.Partitions()
 	})
 	var mu sync.Mutex
-	jobs, made := []string{}, []string{}
+	queued, made := []string{}, []string{}
 	done := make(chan struct{})
 	var wg sync.WaitGroup
 	calm := sync.OnceFunc(func() { close(done); wg.Wait() })
@@ -191,7 +191,7 @@ func TestTheOtherNodeGoesOnWhenOneIsKilled(t *testing.T) {
 				}
 				job, ran := there.submit("ACME", "momentum"), there.run("ACME", "mean_reversion")
 				mu.Lock()
-				jobs, made = append(jobs, job.ID), append(made, ran.ID)
+				queued, made = append(queued, job.ID), append(made, ran.ID)
 				mu.Unlock()
 			}
 		})
@@ -200,7 +200,7 @@ func TestTheOtherNodeGoesOnWhenOneIsKilled(t *testing.T) {
 	// done within moments; it is stopped before, so that it does not give that back.
 	rdb, node := n.redis.Client(), n.firstID(t)
 	n.first.signal(syscall.SIGSTOP)
-	inItsName := persistence.NewJobs(n.second.process.store, node, persistence.JobsOptions{})
+	inItsName := jobs.New(n.second.process.store.Client, node, jobs.Options{})
 	eventually(t, "the first node holds a job", func() bool {
 		taken, err := inItsName.Next(t.Context(), 1)
 		return err == nil && len(taken) > 0
@@ -220,7 +220,7 @@ func TestTheOtherNodeGoesOnWhenOneIsKilled(t *testing.T) {
 	for _, id := range made {
 		seen[id] = true
 	}
-	for _, id := range jobs {
+	for _, id := range queued {
 		job := there.awaitJob(id)
 		if job.Status != "completed" {
 			t.Fatalf("job %s ended as %+v", id, job)
@@ -237,10 +237,10 @@ func TestTheOtherNodeGoesOnWhenOneIsKilled(t *testing.T) {
 	if len(seen) > 0 {
 		t.Errorf("%d acknowledged signals are not listed", len(seen))
 	}
-	if want := len(made) + len(jobs) + 2; len(listed) > want {
+	if want := len(made) + len(queued) + 2; len(listed) > want {
 		t.Errorf("%d signals are listed, want %d: a job has two", len(listed), want)
 	}
-	t.Logf("%d jobs, of which %d were the dead node's when it died", len(jobs), held)
+	t.Logf("%d jobs, of which %d were the dead node's when it died", len(queued), held)
 }
 
 // firstID returns the id of the first node.

@@ -61,6 +61,7 @@ var mayImport = []struct {
 	{"actors/webhook/mail", nil},
 	{"actors/...", []string{"actors/signal", "actors/strategy", "actors/engine"}},
 	{"persistence/redistest", nil},
+	{"persistence/storetest", []string{"actors/signal", "persistence/codec", "persistence/redis"}},
 	{"persistence/codec", []string{"actors/signal"}},
 	{"persistence/redis", []string{"actors/signal", "persistence/codec"}},
 	{"persistence/eventlog", []string{"actors/signal", "persistence/codec", "persistence/redis"}},
@@ -125,8 +126,8 @@ var forAll = []string{
 }
 
 // forTests are packages that tests alone import.
-var forTests = []string{"persistence/redistest", "http/apitest", "actors/market/markettest",
-	"cmd/agentsignal/commandtest"}
+var forTests = []string{"persistence/redistest", "persistence/storetest", "http/apitest",
+	"actors/market/markettest", "cmd/agentsignal/commandtest"}
 
 // pure are packages of values in, values out: no clock that is not given, no
 // random source, no input or output.

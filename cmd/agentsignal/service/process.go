@@ -37,8 +37,10 @@ import (
 	"github.com/agentsignal/agentsignal/http/credentials"
 	"github.com/agentsignal/agentsignal/http/limits"
 	"github.com/agentsignal/agentsignal/persistence"
+	"github.com/agentsignal/agentsignal/persistence/deliveries"
 	"github.com/agentsignal/agentsignal/persistence/eventlog"
 	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
+	"github.com/agentsignal/agentsignal/persistence/schedules"
 )
 
 // Time limits of the process' life.
@@ -90,10 +92,10 @@ type process struct {
 	lifecycle  *lifecycle.Node
 	secrets    *keyring.Ring // of webhooks
 	guard      *guard.Guard
-	webhooks   *persistence.Webhooks
+	webhooks   *deliveries.Store
 	attempts   *webhook.Metrics
 	deliverer  *webhook.Node
-	schedules  *persistence.Schedules
+	schedules  *schedules.Store
 	scheduler  *schedule.Node
 	scorecards *scorecard.Scorecards
 
@@ -225,7 +227,7 @@ func (p *process) newPartitions() *partition.Partitions {
 		// In the order in which they are started and given the events of a partition.
 		Tenants:  []ownership.Tenant{p.deliverer, p.lifecycle, p.scheduler},
 		Webhooks: p.webhooks,
-		Trimmer: persistence.NewTrimmer(p.store, eventlog.TrimOptions{
+		Trimmer: eventlog.NewTrimmer(p.store.Store, eventlog.TrimOptions{
 			Retention: time.Duration(p.config.Signals.Retention),
 		}),
 		Log: p.log,

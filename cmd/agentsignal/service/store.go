@@ -97,7 +97,7 @@ func onCredentials(
 	f func(context.Context, *credentials.Service) error,
 ) func(context.Context, *persistence.Store) error {
 	return func(ctx context.Context, store *persistence.Store) (err error) {
-		log := persistence.NewLog(store, eventlog.LogOptions{})
+		log := eventlog.NewLog(store.Store, eventlog.LogOptions{})
 		defer func() { err = errors.Join(err, log.Close(context.WithoutCancel(ctx))) }()
 		audit := newLogger(os.Stderr, configs.Log{Level: "info", Format: "auto"}, new(slog.LevelVar))
 		return f(ctx, credentials.New(store, log, nil, credentials.Options{Now: store.Now, Log: audit}))

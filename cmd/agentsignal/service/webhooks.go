@@ -11,7 +11,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/webhook/mail"
 	"github.com/agentsignal/agentsignal/actors/webhook/sender"
 	"github.com/agentsignal/agentsignal/configs"
-	"github.com/agentsignal/agentsignal/persistence"
+	"github.com/agentsignal/agentsignal/persistence/deliveries"
 )
 
 // buildWebhooks builds what stores webhooks and delivers to them.
@@ -32,7 +32,7 @@ func (p *process) buildWebhooks(context.Context) error {
 	if err != nil {
 		return fmt.Errorf("email.smtp_url: %w", err)
 	}
-	p.webhooks = persistence.NewWebhooks(p.store, p.events)
+	p.webhooks = deliveries.New(p.store.Store, p.events)
 	p.guard = guard.New(guard.Options{
 		AllowedNetworks: networks,
 		AllowHTTP:       c.AllowHTTP,

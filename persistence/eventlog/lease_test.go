@@ -1,0 +1,139 @@
+package eventlog
+
+import (
+	"testing"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
+	"github.com/agentsignal/agentsignal/persistence/redistest"
+)
+
+// leaseStore opens a store with 4 partitions on a server of the test's own.
+func leaseStore(t *testing.T) (*Store, *redistest.Server) {
+	t.Helper()
+	server := redistest.New(t)
+	return openStore(t, redisclient.Options{URL: server.URL(), Partitions: 4}), server
+}
+
+func TestLeaseHasOneOwner(t *testing.T) {
+	t.Parallel()
+	s, server := leaseStore(t)
+	ctx := t.Context()
+	first := take(t, s, 1, "a", time.Minute)
+	epoch, owner, err := s.TakeLease(ctx, 1, "b", time.Minute)
+	if epoch != 0 || owner != "a" || err != nil {
+		t.Errorf("b takes a lease that a holds: epoch %d, owner %q, %v", epoch, owner, err)
+	}
+	if other := take(t, s, 2, "b", time.Minute); other == 0 {
+		t.Error("the lease of another partition was refused")
+	}
+	if err := s.RenewLease(ctx, 1, "a", first, 2*time.Minute); err != nil {
+		t.Errorf("a renews: %v", err)
+	}
+	if ttl := server.Client().PTTL(ctx, redisclient.OwnerKey(1)).Val(); ttl < 90*time.Second || ttl > 2*time.Minute {
+		t.Errorf("the renewed lease lasts %v, want about 2 minutes", ttl)
+	}
+	wantKind(t, "b renews", s.RenewLease(ctx, 1, "b", first, time.Minute), signal.KindConflict)
+	if node, held, err := s.Owner(ctx, 1); node != "a" || held != first || err != nil {
+		t.Errorf("Owner: %q, %d, %v", node, held, err)
+	}
+
+	// A restarted node does not wait for its own lease, and its epoch is new.
+	second := take(t, s, 1, "a", time.Minute)
+	if second <= first {
+		t.Errorf("epoch %d after %d", second, first)
+	}
+	wantKind(t, "the process before the restart renews", s.RenewLease(ctx, 1, "a", first, time.Minute), signal.KindConflict)
+	if err := s.ReleaseLease(ctx, 1, "a", first); err != nil {
+		t.Errorf("release by a former owner: %v", err)
+	}
+	if node, _, _ := s.Owner(ctx, 1); node != "a" {
+		t.Errorf("a former owner's release took the lease from its successor: owner %q", node)
+	}
+	if err := s.ReleaseLease(ctx, 1, "a", second); err != nil {
+		t.Errorf("release: %v", err)
+	}
+	if node, held, err := s.Owner(ctx, 1); node != "" || held != 0 || err != nil {
+		t.Errorf("Owner after the release: %q, %d, %v", node, held, err)
+	}
+	if third := take(t, s, 1, "b", time.Minute); third <= second {
+		t.Errorf("epoch %d after %d", third, second)
+	}
+}
+
+func TestLeaseEndsWithItsTime(t *testing.T) {
+	t.Parallel()
+	s, _ := leaseStore(t)
+	first := take(t, s, 0, "a", 20*time.Millisecond)
+	var second int64
+	eventually(t, func() bool {
+		second, _, _ = s.TakeLease(t.Context(), 0, "b", time.Minute)
+		return second != 0
+	})
+	if second <= first {
+		t.Errorf("epoch %d after %d", second, first)
+	}
+	wantKind(t, "renewal of a lease that ran out", s.RenewLease(t.Context(), 0, "a", first, time.Minute), signal.KindConflict)
+}
+
+// A Redis that has lost its newest writes gives no epoch twice.
+func TestEpochIsNewAfterALoss(t *testing.T) {
+	t.Parallel()
+	s, server := leaseStore(t)
+	first := take(t, s, 0, "a", time.Minute)
+	server.Client().Del(t.Context(), redisclient.EpochKey(0), redisclient.OwnerKey(0))
+	eventually(t, func() bool { return s.Now().UnixMilli() > first })
+	if second := take(t, s, 0, "b", time.Minute); second <= first {
+		t.Errorf("epoch %d after %d", second, first)
+	}
+}
+
+// TestEpochsAscendWhateverTheClock: Redis' clock may be behind the last epoch, for example
+// after a failover to a host with a slow clock.
+func TestEpochsAscendWhateverTheClock(t *testing.T) {
+	t.Parallel()
+	s, server := leaseStore(t)
+	ahead := time.Now().Add(time.Hour).UnixMilli()
+	server.Client().Set(t.Context(), redisclient.EpochKey(0), ahead, 0)
+	first, second := take(t, s, 0, "a", time.Minute), take(t, s, 0, "a", time.Minute)
+	if first != ahead+1 || second != ahead+2 {
+		t.Errorf("epochs %d and %d after %d", first, second, ahead)
+	}
+}
+
+func TestFormerOwnersWritesAreRefused(t *testing.T) {
+	t.Parallel()
+	s, _ := leaseStore(t)
+	ctx := t.Context()
+	account := accountIn(s, 3)
+	log := openLog(t, s, LogOptions{})
+	former := take(t, s, 3, "a", time.Minute)
+	if err := s.ReleaseLease(ctx, 3, "a", former); err != nil {
+		t.Fatal(err)
+	}
+	owner := take(t, s, 3, "b", time.Minute)
+	for _, w := range []struct {
+		name  string
+		write func(epoch int64) error
+	}{
+		{"position", func(e int64) error { return s.StoreEnginePosition(ctx, 3, e, signal.Position{MS: e}) }},
+		{"event", func(e int64) error {
+			c := noted(account, "late")
+			c.Epoch = e
+			_, err := log.Append(ctx, c)
+			return err
+		}},
+	} {
+		wantKind(t, w.name+" of the former owner", w.write(former), signal.KindConflict)
+		if err := w.write(owner); err != nil {
+			t.Errorf("%s of the owner: %v", w.name, err)
+		}
+	}
+	if got, err := s.EnginePosition(ctx, 3); got != (signal.Position{MS: owner}) || err != nil {
+		t.Errorf("EnginePosition: %v, %v", got, err)
+	}
+	if got, err := s.EnginePosition(ctx, 2); !got.IsZero() || err != nil {
+		t.Errorf("EnginePosition of a partition without: %v, %v", got, err)
+	}
+}

@@ -1,0 +1,112 @@
+package jobs
+
+import (
+	"encoding/hex"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/persistence/codec"
+	"github.com/agentsignal/agentsignal/persistence/storetest"
+)
+
+// Jobs of other kinds are stored, taken and ended as runs are.
+func TestJobsOfOtherKinds(t *testing.T) {
+	b := newJobBench(t, 2)
+	j := b.jobs("n1", 0)
+	account := signal.NewAccountID()
+	day := time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)
+	scan := newTestJob(account, b.store.Now())
+	scan.Kind, scan.Request.Asset, scan.Assets = signal.JobScan, "", []string{"BTC", "eth", strings.Repeat("x", 200)}
+	backtest := newTestJob(account, b.store.Now())
+	backtest.Kind, backtest.From = signal.JobBacktest, day
+	both := newTestJob(account, b.store.Now())
+	both.Kind, both.From, both.To = signal.JobBacktest, day, day.Add(time.Hour)
+	for _, job := range []signal.Job{scan, backtest, both} {
+		if err := j.Enqueue(t.Context(), job, 10, nil); err != nil {
+			t.Fatal(err)
+		}
+		taken := b.next(j)
+		want := job
+		want.Status, want.Attempt, want.Entry, want.StartedAt = signal.JobRunning, 1, taken.Entry, taken.StartedAt
+		if d := cmp.Diff(want, taken); d != "" {
+			t.Errorf("taken (-want +got):\n%s", d)
+		}
+		taken.Status, taken.Result = signal.JobCompleted, []byte(`{"ranked":[],"errors":[]}`)
+		taken.ExpiresAt = b.store.Now().Add(time.Hour)
+		if _, err := b.log.Append(t.Context(), signal.Change{Account: account, Job: &taken}); err != nil {
+			t.Fatal(err)
+		}
+		j.Done(taken)
+		got, err := j.Job(t.Context(), account, job.ID)
+		if err != nil || got.CompletedAt.IsZero() {
+			t.Errorf("ended: %+v, %v", got, err)
+		}
+		want = taken
+		want.Entry, want.CompletedAt, want.ExpiresAt = signal.Position{}, got.CompletedAt, got.ExpiresAt
+		if d := cmp.Diff(want, got); d != "" {
+			t.Errorf("ended (-want +got):\n%s", d)
+		}
+	}
+	failed := newTestJob(account, b.store.Now())
+	failed.Kind = signal.JobBacktest
+	if err := j.Enqueue(t.Context(), failed, 10, nil); err != nil {
+		t.Fatal(err)
+	}
+	taken := b.next(j)
+	taken.Status, taken.ExpiresAt = signal.JobFailed, b.store.Now().Add(time.Hour)
+	taken.Error = &signal.RunError{Code: signal.InsufficientHistory, Message: "few"}
+	if _, err := b.log.Append(t.Context(), signal.Change{Account: account, Job: &taken}); err != nil {
+		t.Fatal(err)
+	}
+	got, err := j.Job(t.Context(), account, failed.ID)
+	if err != nil || !cmp.Equal(got.Error, taken.Error) || got.Result != nil {
+		t.Errorf("failed: %+v, %v", got, err)
+	}
+}
+
+// oldJobRequest is a request as it was stored before jobs had kinds.
+const oldJobRequest = "010101a1fd70f35b9d52dfd79b4d76429b610101a1fd70f2d25209c9d9343e92ba09ddf6c887d7bf68830d" +
+	"7374616e64696e67206465736b8b92940002046465736b066865696768740005656e2d5553"
+
+func TestEarlierJobRecordsAreRead(t *testing.T) {
+	t.Parallel()
+	value, err := hex.DecodeString(oldJobRequest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := codec.DecodeJob("job_1", "queued 0", "", string(value), "")
+	want := signal.Job{
+		ID: "job_1", Run: "run_01M7YQ1WPJA84WKP9M7T9BM2EX", Status: signal.JobQueued,
+		CreatedAt: time.UnixMilli(1795253400123).UTC(),
+		Request: signal.RunRequest{
+			Account: storetest.Account, Agent: "seo", Asset: "standing desk", Strategy: "blog_post",
+			Timeframe: signal.H1, Risk: signal.LowRisk,
+			Parameters: signal.Parameters{Keywords: []string{"desk", "height"}, Locale: "en-US"},
+		},
+	}
+	if d := cmp.Diff(want, got); d != "" || err != nil {
+		t.Errorf("read (-want +got): %v\n%s", err, d)
+	}
+	// A process of the earlier version can read the records of runs.
+	if again := hex.EncodeToString(codec.AppendJobRequest(nil, &got)); again != oldJobRequest {
+		t.Errorf("written again as %s, want %s", again, oldJobRequest)
+	}
+}
+
+// A process of the earlier version must not read a scan as a run.
+func TestJobsOfOtherKindsHaveAVersionOfTheirOwn(t *testing.T) {
+	t.Parallel()
+	job := newTestJob(storetest.Account, time.Now())
+	job.Kind = signal.JobScan
+	if d := codec.Decode(codec.AppendJobRequest(nil, &job)); d.Err == nil {
+		t.Error("a process that does not know scans would read one as a run")
+	}
+	job.Kind = "dance"
+	if _, err := codec.DecodeJob("job_1", "queued 0", "", string(codec.AppendJobRequest(nil, &job)), ""); err == nil {
+		t.Error("a job of an unknown kind is read")
+	}
+}

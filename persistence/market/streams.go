@@ -1,0 +1,160 @@
+package market
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
+	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
+)
+
+// ticksKey returns the key of a stream of ticks.
+func ticksKey(stream marketdata.TickStream) string {
+	if stream == marketdata.OwnTicks {
+		return redisclient.MarketOwnTicksKey()
+	}
+	return redisclient.MarketTicksKey()
+}
+
+// ReadTicks returns the entries of a stream of ticks after a position, oldest first. If there are
+// none it waits for up to block, at most a second.
+func (m *Store) ReadTicks(
+	ctx context.Context, stream marketdata.TickStream, after signal.Position, block time.Duration,
+) ([]marketdata.Entry, error) {
+	return m.readInput(ctx, ticksKey(stream), after, block)
+}
+
+// ReadBars returns the entries of market:bars after a position, as ReadTicks does.
+func (m *Store) ReadBars(ctx context.Context, after signal.Position, block time.Duration) ([]marketdata.Entry, error) {
+	return m.readInput(ctx, redisclient.MarketBarsKey(), after, block)
+}
+
+func (m *Store) readInput(
+	ctx context.Context, stream string, after signal.Position, block time.Duration,
+) ([]marketdata.Entry, error) {
+	streams, err := m.read(ctx, block, stream, after.String())
+	if err != nil {
+		return nil, err
+	}
+	var entries []marketdata.Entry
+	for _, s := range streams {
+		for _, x := range s.Messages {
+			e := marketdata.Entry{Fields: make(map[string]string, len(x.Values))}
+			e.Position, _ = signal.ParsePosition(x.ID)
+			for name, value := range x.Values {
+				e.Fields[name], _ = value.(string)
+			}
+			entries = append(entries, e)
+		}
+	}
+	return entries, nil
+}
+
+// read is XREAD. streams are the keys, followed by the positions.
+func (m *Store) read(ctx context.Context, block time.Duration, streams ...string) ([]redis.XStream, error) {
+	if block = min(block, redisclient.BlockTimeout); block <= 0 {
+		block = -1 // 0 would wait forever
+	}
+	args := &redis.XReadArgs{Streams: streams, Count: readCount, Block: block}
+	result, err := m.s.Blocking.XRead(ctx, args).Result()
+	if err != nil && !errors.Is(err, redis.Nil) {
+		return nil, redisclient.Unavailable(fmt.Errorf("read %s: %w", streams[0], err))
+	}
+	return result, nil
+}
+
+// TicksEnd returns the position of the newest entry of a stream of ticks.
+func (m *Store) TicksEnd(ctx context.Context, stream marketdata.TickStream) (signal.Position, error) {
+	last, err := m.s.RDB.XRevRangeN(ctx, ticksKey(stream), "+", "-", 1).Result()
+	if err != nil {
+		return signal.Position{}, redisclient.Unavailable(fmt.Errorf("find end of ticks: %w", err))
+	}
+	return endOf(last), nil
+}
+
+// TicksKept reports whether a stream of ticks still has all entries after a position that was
+// read from it. If that is uncertain it returns false.
+func (m *Store) TicksKept(ctx context.Context, stream marketdata.TickStream, after signal.Position) (bool, error) {
+	info, err := m.s.ReadInfo(ctx, ticksKey(stream))
+	if err != nil {
+		return false, redisclient.Unavailable(err)
+	}
+	// Trimming removes the oldest entries: as long as the entry at the position or an older one
+	// is there, no later entry was removed.
+	return info.Exists && (info.Generated == after || info.Length > 0 && info.First.Compare(after) <= 0), nil
+}
+
+func endOf(last []redis.XMessage) signal.Position {
+	if len(last) == 0 {
+		return signal.Position{}
+	}
+	p, _ := signal.ParsePosition(last[0].ID)
+	return p
+}
+
+// ClosedEnd returns the position of the newest entry about closed bars, and its number.
+func (m *Store) ClosedEnd(ctx context.Context) (signal.Position, int64, error) {
+	p := m.s.RDB.TxPipeline()
+	last := p.XRevRangeN(ctx, redisclient.MarketClosedKey(), "+", "-", 1)
+	count := p.HGet(ctx, redisclient.MarketStateKey(), "count")
+	if err := redisclient.Execute(ctx, p); err != nil {
+		return signal.Position{}, 0, redisclient.Unavailable(fmt.Errorf("find end of closed bars: %w", err))
+	}
+	n, _ := strconv.ParseInt(count.Val(), 10, 64)
+	return endOf(last.Val()), n, nil
+}
+
+// Follow returns the closed bars and the news after the two positions, oldest first, and the
+// positions of the last of each. If there are none it waits for up to block, at most a second.
+func (m *Store) Follow(ctx context.Context, closedAfter, newsAfter signal.Position, block time.Duration) (
+	closed []marketdata.ClosedBar, news []marketdata.NewsItem, closedTo, newsTo signal.Position, err error,
+) {
+	closedTo, newsTo = closedAfter, newsAfter
+	streams, err := m.read(ctx, block, redisclient.MarketClosedKey(), redisclient.MarketNewsKey(),
+		closedAfter.String(), newsAfter.String())
+	if err != nil {
+		return nil, nil, closedTo, newsTo, err
+	}
+	for _, s := range streams {
+		for _, x := range s.Messages {
+			at, _ := signal.ParsePosition(x.ID)
+			if s.Stream == redisclient.MarketNewsKey() {
+				newsTo = at
+				record, _ := x.Values["d"].(string)
+				// An unreadable item is skipped, so that it does not block the others.
+				if n, err := unpackNews(record); err == nil {
+					news = append(news, n)
+				}
+				continue
+			}
+			closedTo = at
+			closed = append(closed, closedBar(x.Values))
+		}
+	}
+	return closed, news, closedTo, newsTo, nil
+}
+
+// closedBar reads an entry about a closed bar. An unreadable entry has the count 0, which makes a
+// reader read the records instead.
+func closedBar(values map[string]any) marketdata.ClosedBar {
+	var c marketdata.ClosedBar
+	count, _ := values["n"].(string)
+	asset, _ := values["a"].(string)
+	tf, _ := values["t"].(string)
+	if packed, ok := values["b"].(string); ok {
+		b, err := unpackBar(packed)
+		if err != nil {
+			return c
+		}
+		c.Bar = b
+	}
+	c.Bar.Asset, c.Bar.Timeframe = asset, signal.Timeframe(tf)
+	c.Count, _ = strconv.ParseInt(count, 10, 64)
+	return c
+}

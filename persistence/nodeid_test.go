@@ -1,0 +1,59 @@
+package persistence
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestNodeIDIsKeptAndLocked(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "data")
+	n, err := OpenNodeID(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := OpenNodeID(dir); err == nil || !strings.Contains(err.Error(), "in use") {
+		t.Errorf("a second use of the directory: %v", err)
+	}
+	id := n.String()
+	if err := n.Close(); err != nil {
+		t.Fatal(err)
+	}
+	again, err := OpenNodeID(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer again.Close()
+	if again.String() != id || !strings.HasPrefix(id, "node_") {
+		t.Errorf("ids %q, then %q", id, again)
+	}
+	other, err := OpenNodeID(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	if other.String() == id {
+		t.Error("two directories have the same id")
+	}
+}
+
+func TestInvalidNodeIDsAreRefused(t *testing.T) {
+	t.Parallel()
+	for name, text := range map[string]string{
+		"two words":           "node one\n",
+		"a control character": "a\x00b",
+		"too long":            strings.Repeat("x", 65),
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			if err := os.WriteFile(filepath.Join(dir, nodeFile), []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if n, err := OpenNodeID(dir); err == nil {
+				t.Errorf("accepted as %q", n)
+			}
+		})
+	}
+}

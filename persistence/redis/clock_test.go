@@ -1,0 +1,52 @@
+package redisclient
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/agentsignal/agentsignal/persistence/redistest"
+)
+
+// lateAnswer keeps the first answer about the time for a while.
+type lateAnswer struct {
+	redis.Hook
+	asked atomic.Int32
+	late  time.Duration
+}
+
+func (h *lateAnswer) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (h *lateAnswer) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func (h *lateAnswer) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, c redis.Cmder) error {
+		err := next(ctx, c)
+		if c.Name() == "time" && h.asked.Add(1) == 1 {
+			time.Sleep(h.late)
+		}
+		return err
+	}
+}
+
+func TestSyncClockGoesByTheQuickestAnswer(t *testing.T) {
+	t.Parallel()
+	c := openClient(t, Options{URL: redistest.New(t).URL()})
+	late := &lateAnswer{late: 400 * time.Millisecond}
+	c.RDB.AddHook(late)
+	if err := c.SyncClock(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n := late.asked.Load(); n < 2 {
+		t.Errorf("the time was asked for %d times", n)
+	}
+	// The server's clock is this one: by the late answer alone it would be 200 ms off.
+	if off := time.Until(c.Now()).Abs(); off > 150*time.Millisecond {
+		t.Errorf("the clock is off by %s", off)
+	}
+}

@@ -1,0 +1,17 @@
+package redisclient
+
+import (
+	"testing"
+
+	"github.com/agentsignal/agentsignal/persistence/redistest"
+)
+
+func TestTheStoreInsideAProcess(t *testing.T) {
+	t.Parallel()
+	redistest.RunInProcess(t, 6, map[string][]string{
+		"they stop the server, have several, or a cluster": {
+			"TestOptionsTimeoutBoundsCommands", "TestReadyWaitsForReplicas", "TestClusterIsReadyWithAllMasters",
+			"TestALostReplyIsNotAskedForAgainOnACluster",
+		},
+	})
+}

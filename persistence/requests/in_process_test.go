@@ -1,0 +1,17 @@
+package requests
+
+import (
+	"testing"
+
+	"github.com/agentsignal/agentsignal/persistence/redistest"
+)
+
+func TestTheStoreInsideAProcess(t *testing.T) {
+	t.Parallel()
+	redistest.RunInProcess(t, 8, map[string][]string{
+		"they stop the server or have a second one": {
+			"TestTakeTokensFromAStoppedRedis",
+			"TestARepeatedRequestWaitsForReplicas",
+		},
+	})
+}

@@ -1,0 +1,173 @@
+package signals
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/persistence/eventlog"
+	"github.com/agentsignal/agentsignal/persistence/storetest"
+)
+
+func (b *logBench) create(account signal.AccountID, i int, change ...func(*signal.Signal)) *signal.Signal {
+	b.Helper()
+	s := storetest.Signal(account)
+	s.Asset, s.Risk, s.Confidence, s.FirstConfidence, s.Sequence = fmt.Sprintf("A%d", i%3), signal.LowRisk, .41, .41, 1
+	s.Levels, s.Metadata = &signal.Levels{Entry: 100, Stop: 99, Target: 101.5}, fmt.Appendf(nil, `{"number":%d}`, i)
+	for _, f := range change {
+		f(s)
+	}
+	at := b.append(storetest.Created(s))
+	s.CreatedAt, s.UpdatedAt = at.Time(), at.Time()
+	return s
+}
+
+func (b *logBench) close(s *signal.Signal) *signal.Signal {
+	b.Helper()
+	exit, percent, absolute := 101.5, 1.5, 1.5
+	closed := *s
+	closed.MFE, closed.MAE, closed.Sequence, closed.Metadata = 1.5, -.25, 2, nil
+	closed.Closing = &signal.Closing{
+		Reason: signal.TakeProfit, At: s.CreatedAt.Add(time.Minute), DurationMinutes: 1,
+		ExitPrice: &exit, PnLPercent: &percent, PnLAbsolute: &absolute,
+	}
+	b.change(&closed, signal.SignalClosed)
+	return &closed
+}
+
+func TestRecordsOfAnAccountAreReadOnce(t *testing.T) {
+	t.Parallel()
+	b := newLogBench(t, 1)
+	mine, other := signal.NewAccountID(), signal.NewAccountID()
+	first := b.create(mine, 0)
+	b.create(other, 1)
+	second := b.create(mine, 2)
+	b.close(first)
+	var got []string
+	note := func(s *signal.Signal) {
+		what := "created"
+		if s.Closing != nil {
+			what = fmt.Sprintf("closed %s %v %v %v", s.Closing.Reason, *s.Closing.ExitPrice, s.MFE, s.MAE)
+		} else if s.Levels == nil || s.FirstConfidence != .41 || s.Risk != signal.LowRisk {
+			t.Errorf("creation is %+v", s)
+		}
+		got = append(got, fmt.Sprintf("%s %s", s.ID, what))
+	}
+	upTo, err := b.store.EachRecord(t.Context(), mine, signal.Position{}, note)
+	const closed = " closed take_profit 101.5 1.5 -0.25"
+	want := []string{string(first.ID) + " created", string(second.ID) + " created", string(first.ID) + closed}
+	if d := cmp.Diff(want, got); d != "" || err != nil {
+		t.Errorf("records (-want +got): %v\n%s", err, d)
+	}
+	got = nil
+	b.close(second)
+	later, err := b.store.EachRecord(t.Context(), mine, upTo, note)
+	if d := cmp.Diff([]string{string(second.ID) + closed}, got); d != "" || err != nil {
+		t.Errorf("records behind %v (-want +got): %v\n%s", upTo, err, d)
+	}
+	got = nil
+	if again, err := b.store.EachRecord(t.Context(), mine, later, note); again != later || len(got) != 0 || err != nil {
+		t.Errorf("nothing new: %v, want %v; %v, %v", again, later, got, err)
+	}
+	n, err := b.store.EachRecord(t.Context(), signal.NewAccountID(), signal.Position{}, note)
+	if len(got) != 0 || err != nil || n != later {
+		t.Errorf("of another account: %v %v %v", n, got, err)
+	}
+}
+
+func TestRecordsOfWeatherAreThoseOfAllAccounts(t *testing.T) {
+	t.Parallel()
+	b := newLogBench(t, 1)
+	byWeather := func(s *signal.Signal) {
+		s.Agent, s.Weather = "weather", &signal.Outlook{Commodity: "corn", Region: "us", Likelihood: .875}
+	}
+	first := b.create(signal.NewAccountID(), 1, byWeather)
+	other := b.create(signal.NewAccountID(), 2)
+	var got []string
+	note := func(s *signal.Signal) {
+		if s.Closing != nil {
+			if s.UpdatedAt.Before(first.CreatedAt) || s.UpdatedAt.After(b.store.Now().Add(time.Second)) {
+				t.Errorf("closed at %v", s.UpdatedAt)
+			}
+			got = append(got, fmt.Sprintf("%s closed %v", s.ID, *s.Closing.PnLAbsolute))
+			return
+		}
+		w := s.Weather
+		got = append(got, fmt.Sprintf("%s %s %s %v %s", s.ID, s.CreatedAt, w.Commodity, w.Likelihood, s.Metadata))
+	}
+	upTo, err := b.store.EachWeatherRecord(t.Context(), 0, signal.Position{}, note)
+	want := []string{fmt.Sprintf(`%s %s corn 0.875 {"number":1}`, first.ID, first.CreatedAt)}
+	if d := cmp.Diff(want, got); d != "" || err != nil {
+		t.Errorf("records (-want +got): %v\n%s", err, d)
+	}
+	got = nil
+	b.close(other)
+	b.close(first)
+	if _, err := b.store.EachWeatherRecord(t.Context(), 0, upTo, note); err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff([]string{string(other.ID) + " closed 1.5", string(first.ID) + " closed 1.5"}, got); d != "" {
+		t.Errorf("records behind %v (-want +got):\n%s", upTo, d)
+	}
+}
+
+func TestRecordsOfManyPagesAreReadOnce(t *testing.T) {
+	t.Parallel()
+	b := newLogBench(t, 1)
+	mine := signal.NewAccountID()
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for i := range eventlog.ScanEntries / 4 {
+				b.close(b.create(mine, i))
+			}
+		})
+	}
+	wg.Wait()
+	seen := map[signal.SignalID]int{}
+	closed := 0
+	if _, err := b.store.EachRecord(t.Context(), mine, signal.Position{}, func(s *signal.Signal) {
+		if seen[s.ID]++; s.Closing != nil {
+			if closed++; seen[s.ID] != 2 {
+				t.Errorf("%s is closed before it is created", s.ID)
+			}
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if want := 8 * (eventlog.ScanEntries / 4); len(seen) != want || closed != want {
+		t.Errorf("%d signals, %d of them closed, want %d", len(seen), closed, want)
+	}
+}
+
+func TestEverySignalIsReadWithItsEnd(t *testing.T) {
+	t.Parallel()
+	b := newLogBench(t, 1)
+	mine, other := signal.NewAccountID(), signal.NewAccountID()
+	first, second := b.create(mine, 0), b.create(other, 1)
+	b.close(second)
+	got := map[signal.SignalID]*signal.Signal{}
+	var order []signal.SignalID
+	if err := b.store.EachSignal(t.Context(), 0, func(s *signal.Signal) error {
+		got[s.ID] = s
+		order = append(order, s.ID)
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff([]signal.SignalID{second.ID, first.ID}, order); d != "" {
+		t.Errorf("order (-want +got):\n%s", d)
+	}
+	if s := got[first.ID]; s.Closing != nil || string(s.Metadata) != `{"number":0}` || s.Account != mine {
+		t.Errorf("open: %+v", s)
+	}
+	s := got[second.ID]
+	if s.Closing == nil || *s.Closing.PnLPercent != 1.5 || s.Closing.DurationMinutes != 1 ||
+		string(s.Metadata) != `{"number":1}` {
+		t.Errorf("closed: %+v", s)
+	}
+}
