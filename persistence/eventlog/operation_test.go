@@ -100,8 +100,16 @@ func TestScriptOnce(t *testing.T) {
 // TestCommandsOfScript holds the lists of commands in Go and Lua together.
 func TestCommandsOfScript(t *testing.T) {
 	t.Parallel()
+	source := func(name string) string {
+		text, err := scripts.ReadFile("scripts/" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	machine, deliveries := source("append.lua"), source("deliveries.lua")
 	got := map[int]string{}
-	for _, m := range regexp.MustCompile(`\[(\d+)\] = '([A-Z]+)'`).FindAllStringSubmatch(appendSource, -1) {
+	for _, m := range regexp.MustCompile(`\[(\d+)\] = '([A-Z]+)'`).FindAllStringSubmatch(machine, -1) {
 		n, _ := strconv.Atoi(m[1])
 		got[n] = m[2]
 	}
@@ -121,16 +129,16 @@ func TestCommandsOfScript(t *testing.T) {
 		return slices.Compact(list)
 	}
 	steps := []int{int(CmdDue), int(CmdDeliver), int(CmdBody), int(CmdOutcome), int(CmdShift), int(CmdUndue)}
-	if diff := cmp.Diff(steps, numbers(deliveriesSource, `steps\[(\d+)\] = function`)); diff != "" {
+	if diff := cmp.Diff(steps, numbers(deliveries, `steps\[(\d+)\] = function`)); diff != "" {
 		t.Errorf("steps about deliveries (-go +lua):\n%s", diff)
 	}
 	guards := []int{int(GuardFieldExists), int(GuardFieldIs), int(guardKeyIs), int(guardFieldAbsent), int(guardKeyAbsent), int(guardKeyExists),
 		int(GuardMember), int(GuardLengthBelow), int(guardSequence)}
-	if diff := cmp.Diff(guards, numbers(appendSource, `kind == (\d+)`)); diff != "" {
+	if diff := cmp.Diff(guards, numbers(machine, `kind == (\d+)`)); diff != "" {
 		t.Errorf("guards (-go +lua):\n%s", diff)
 	}
-	machine := []int{int(cmdEvent), int(cmdRecord), int(CmdDue)}
-	if diff := cmp.Diff(machine, numbers(appendSource, `code (?:==|>=) (\d+)`)); diff != "" {
+	others := []int{int(cmdEvent), int(cmdRecord), int(CmdDue)}
+	if diff := cmp.Diff(others, numbers(machine, `code (?:==|>=) (\d+)`)); diff != "" {
 		t.Errorf("other commands (-go +lua):\n%s", diff)
 	}
 }
