@@ -25,18 +25,20 @@ func FuzzLogReply(f *testing.F) {
 
 func TestParseBatchReply(t *testing.T) {
 	t.Parallel()
-	first, stamp, refused, err := parseBatchReply("12-3 11-0 0:1 17:0=300")
-	if err != nil || first != (signal.Position{MS: 12, Seq: 3}) || stamp != (signal.Position{MS: 11}) {
-		t.Errorf("parseBatchReply = %v, %v, %v", first, stamp, err)
+	for reply, want := range map[string]batchReply{
+		"12-3 11-0 0:1 17:0=300": {first: signal.Position{MS: 12, Seq: 3}, stamp: signal.Position{MS: 11},
+			refused: map[int]refusal{0: {guard: 1}, 17: {sequence: 300}}},
+		"1-2 - 3.0 3.7 5:2": {first: signal.Position{MS: 1, Seq: 2}, refused: map[int]refusal{5: {guard: 2}},
+			left: map[int][]int{3: {0, 7}}},
+		"- -": {},
+	} {
+		got, err := parseBatchReply(reply)
+		if diff := cmp.Diff(want, got, cmp.AllowUnexported(batchReply{}, refusal{})); err != nil || diff != "" {
+			t.Errorf("parseBatchReply(%q): %v (-want +got):\n%s", reply, err, diff)
+		}
 	}
-	if diff := cmp.Diff(map[int]refusal{0: {guard: 1}, 17: {sequence: 300}}, refused, cmp.AllowUnexported(refusal{})); diff != "" {
-		t.Errorf("refused (-want +got):\n%s", diff)
-	}
-	if first, stamp, _, err := parseBatchReply("- -"); err != nil || !first.IsZero() || !stamp.IsZero() {
-		t.Errorf("a batch without ids: %v, %v, %v", first, stamp, err)
-	}
-	for _, reply := range []string{"", "1-1", "x -", "- - 1", "- - a:b", "- - 1:1=", "- - 1:1=x"} {
-		if _, _, _, err := parseBatchReply(reply); err == nil {
+	for _, reply := range []string{"", "1-1", "x -", "- - 1", "- - a:b", "- - 1:1=", "- - 1:1=x", "- - 1.", "- - x.1"} {
+		if _, err := parseBatchReply(reply); err == nil {
 			t.Errorf("parseBatchReply(%q) has no error", reply)
 		}
 	}
