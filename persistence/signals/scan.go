@@ -152,7 +152,7 @@ func (t knownTexts) text(b []byte) string {
 
 // account reads an account. The form stored, with its first byte, is what names it.
 func (t knownTexts) account(d *codec.Decoder) signal.AccountID {
-	if len(d.B) < 17 || d.B[0] != codec.IdULID {
+	if len(d.B) < 17 || d.B[0] != codec.ULIDForm {
 		return signal.AccountID(d.ID("acc_"))
 	}
 	stored := d.B[:17]
