@@ -183,7 +183,7 @@ func TestABatchLeavesNothingDueThatHasEnded(t *testing.T) {
 	for name, end := range map[string]func(b *hookBench, o *eventlog.Operation, w *delivery.Webhook, d delivery.Delivery){
 		"removed": func(b *hookBench, o *eventlog.Operation, w *delivery.Webhook, _ delivery.Delivery) {
 			o.Step(eventlog.CmdHDel, o.Key(redisclient.WebhooksKey(b.p, b.account)), string(w.ID))
-			o.Step(eventlog.CmdUndue, eventlog.RefWebhooksDue, webhookMember(b.account, w.ID))
+			o.Step(eventlog.CmdUndue, eventlog.RefWebhooksDue, hook{b.p, b.account, w.ID}.member())
 		},
 		"delivered": func(b *hookBench, o *eventlog.Operation, w *delivery.Webhook, d delivery.Delivery) {
 			addOutcomes(o, b.p, &delivery.Outcomes{Account: b.account, Webhook: w.ID, Deliveries: []delivery.Delivery{attempt(d, 200, milli(10), time.Time{})}})
@@ -220,7 +220,7 @@ func TestPendingDeliveriesAreNotOfThePast(t *testing.T) {
 	member, err := deliveryMember(d.ID, d.Type)
 	b.must("name delivery", err)
 	for _, which := range []string{dropEnded, "\xff\xff\xff\xff\xff\xff"} {
-		if n, err := dropDeliveries(t.Context(), b.store.Client, b.p, b.epoch, w.ID, which, []string{member}); n != 0 || err != nil {
+		if n, err := dropDeliveries(t.Context(), b.store.Client, hook{p: b.p, id: w.ID}, b.epoch, which, []string{member}); n != 0 || err != nil {
 			t.Errorf("%d are dropped by %q, %v", n, which, err)
 		}
 	}
@@ -371,7 +371,7 @@ func TestDueDeliveries(t *testing.T) {
 	member, err := deliveryMember(list[4].ID, list[4].Type)
 	b.must("make member", err)
 	b.must("remove", b.hooks.RemoveWebhook(ctx, b.account, w.ID))
-	b.must("drop", b.hooks.dropPending(ctx, b.p, b.account, w.ID, member, codec.ErrShort))
+	b.must("drop", b.hooks.setAside(ctx, hook{b.p, b.account, w.ID}, member, time.Time{}, codec.ErrShort))
 	if n := b.rdb.ZCard(ctx, redisclient.WebhooksDueKey(b.p)).Val(); n != 0 {
 		t.Errorf("%d webhooks are due, want none", n)
 	}

@@ -105,7 +105,8 @@ func TestMailCodec(t *testing.T) {
 
 func TestCutMember(t *testing.T) {
 	t.Parallel()
-	if a, w, ok := CutMember(webhookMember(codecAccount, codecWebhook)); a != codecAccount || w != codecWebhook || !ok {
+	member := hook{1, codecAccount, codecWebhook}.member()
+	if a, w, ok := CutMember(member); a != codecAccount || w != codecWebhook || !ok {
 		t.Errorf("read back as %q, %q, %v", a, w, ok)
 	}
 	for _, bad := range []string{"", "a", " w", "a ", "a b c", "a  b"} {

@@ -195,7 +195,7 @@ func (m *hookModel) want() map[string]map[string]string {
 			put(redisclient.WebhookHealthKey(m.p, w.Account), string(w.ID), codec.Text(appendHealth(nil, &w.Health)))
 		}
 		if !first.IsZero() {
-			put(redisclient.WebhooksDueKey(m.p), webhookMember(w.Account, w.ID), codec.MilliText(first))
+			put(redisclient.WebhooksDueKey(m.p), hook{m.p, w.Account, w.ID}.member(), codec.MilliText(first))
 		}
 	}
 	for key, n := range refs {

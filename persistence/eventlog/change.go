@@ -190,12 +190,7 @@ func EndedMembers(c *signal.Change) []string {
 	return members
 }
 
-// AddAnnouncement appends an internal event to the event log.
-func (o *Operation) AddAnnouncement(a signal.AccountID, t signal.EventType, w signal.WebhookID) {
-	o.Announce(a, t, string(w))
-}
-
-// Announce is AddAnnouncement for any subject.
+// Announce appends an internal event to the event log.
 func (o *Operation) Announce(a signal.AccountID, t signal.EventType, subject string) {
 	e := signal.Event{ID: signal.NewEventID(), Account: a, Type: t, Subject: subject}
 	o.Step(cmdEvent, refEvents, codec.Text(codec.AppendEvent(make([]byte, 0, 96), &e)), "")
