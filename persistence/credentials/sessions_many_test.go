@@ -44,8 +44,8 @@ func sessionKeys(t *testing.T, server *redistest.Server, a signal.AccountID) str
 		c.ZCard(t.Context(), redisclient.SessionsOfKey(a)).Val())
 }
 
-// scripts returns how many scripts the server was asked to run.
-func scripts(t *testing.T, server *redistest.Server) int {
+// scriptCalls returns how many scripts the server was asked to run.
+func scriptCalls(t *testing.T, server *redistest.Server) int {
 	t.Helper()
 	n := 0
 	for _, m := range regexp.MustCompile(`cmdstat_eval(?:sha)?:calls=(\d+)`).FindAllStringSubmatch(server.Client().Info(t.Context(), "commandstats").Val(), -1) {
@@ -151,12 +151,12 @@ func TestManySessionsEndInSteps(t *testing.T) {
 			s, server := credentialStore(t)
 			a := addAccount(t, s, "a@example.com").ID
 			manySessions(t, server, a, many)
-			before := scripts(t, server)
+			before := scriptCalls(t, server)
 			events, err := test.end(s, a, nowMS())
 			if err != nil {
 				t.Fatal(err)
 			}
-			if n := scripts(t, server) - before; n < 3 {
+			if n := scriptCalls(t, server) - before; n < 3 {
 				t.Errorf("%d sessions end in %d scripts", many, n)
 			}
 			if got := sessionKeys(t, server, a); got != test.left {
