@@ -41,15 +41,18 @@ func addAccount(t *testing.T, s *Store, email string) credential.Account {
 	return a
 }
 
-// addSession stores a session of account and returns it with its refresh tokens'
-// digests, which are random.
+// newSession returns a session that is not stored, with a refresh token for the given time.
+func newSession(account signal.AccountID, id signal.SessionID, at time.Time, lasts time.Duration) credential.Session {
+	return credential.Session{ID: id, Account: account, CreatedAt: at, EndsAt: at.Add(2 * time.Hour),
+		RefreshUntil: at.Add(lasts), KeepUntil: at.Add(lasts),
+		Locator: credential.DigestOf("locator" + string(id)), Refresh: credential.DigestOf("refresh" + string(id))}
+}
+
+// addSession stores a session of account.
 func addSession(t *testing.T, s *Store, account signal.AccountID) credential.Session {
 	t.Helper()
-	now := nowMS()
-	id := signal.NewSessionID()
-	n := credential.Session{ID: id, Account: account, CreatedAt: now, EndsAt: now.Add(2 * time.Hour), RefreshUntil: now.Add(time.Hour),
-		KeepUntil: now.Add(time.Hour), Locator: credential.DigestOf("locator" + string(id)), Refresh: credential.DigestOf("refresh" + string(id))}
-	_, until, err := s.CreateSession(t.Context(), n, 1, credential.DigestOf("nobody"), 100, now)
+	n := newSession(account, signal.NewSessionID(), nowMS(), time.Hour)
+	_, until, err := s.CreateSession(t.Context(), n, 1, credential.DigestOf("nobody"), 100, n.CreatedAt)
 	if err != nil || !until.IsZero() {
 		t.Fatalf("create session: locked until %v, %v", until, err)
 	}
@@ -58,7 +61,8 @@ func addSession(t *testing.T, s *Store, account signal.AccountID) credential.Ses
 
 func addKey(t *testing.T, s *Store, account signal.AccountID, name string) (credential.APIKey, credential.Digest) {
 	t.Helper()
-	k := credential.APIKey{ID: signal.NewKeyID(), Account: account, Name: name, Prefix: "ask_abcd", Scopes: signal.ScopesOf(signal.AgentsRun, signal.SignalsRead), CreatedAt: nowMS()}
+	k := credential.APIKey{ID: signal.NewKeyID(), Account: account, Name: name, Prefix: "ask_abcd",
+		Scopes: signal.ScopesOf(signal.AgentsRun, signal.SignalsRead), CreatedAt: nowMS()}
 	d := credential.DigestOf("secret" + string(k.ID))
 	if err := s.CreateKey(t.Context(), k, d, 100); err != nil {
 		t.Fatal(err)
@@ -145,7 +149,8 @@ func TestAccountsAreListedOldestFirst(t *testing.T) {
 	s, _ := credentialStore(t)
 	var want []credential.Account
 	for i := range 5 {
-		a := credential.Account{ID: signal.NewAccountID(), Email: fmt.Sprintf("%d@example.com", i), CreatedAt: nowMS().Add(time.Duration(i) * time.Second)}
+		a := credential.Account{ID: signal.NewAccountID(), Email: fmt.Sprintf("%d@example.com", i),
+			CreatedAt: nowMS().Add(time.Duration(i) * time.Second)}
 		if err := s.CreateAccount(t.Context(), a, "hash"); err != nil {
 			t.Fatal(err)
 		}
@@ -170,7 +175,8 @@ func TestSetPasswordEndsTheOtherSessions(t *testing.T) {
 	s, _ := credentialStore(t)
 	ctx := t.Context()
 	a, b := addAccount(t, s, "a@example.com"), addAccount(t, s, "b@example.com")
-	kept, first, second, foreign := addSession(t, s, a.ID), addSession(t, s, a.ID), addSession(t, s, a.ID), addSession(t, s, b.ID)
+	kept, foreign := addSession(t, s, a.ID), addSession(t, s, b.ID)
+	first, second := addSession(t, s, a.ID), addSession(t, s, a.ID)
 
 	_, err := s.SetPassword(ctx, a.ID, "new", 7, kept.ID, nowMS())
 	wantError(t, err, signal.KindConflict, "conflict")
@@ -234,17 +240,17 @@ func TestRehashKeepsTheVersion(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, p, err := s.AccountByID(ctx, a.ID); err != nil || p.Hash != "hash" {
-		t.Errorf("a password that was changed meanwhile is %q after rehashing the former one, %v", p.Hash, err)
+		t.Errorf("a password that was changed meanwhile is %q after rehashing its predecessor, %v", p.Hash, err)
 	}
 	if err := s.Rehash(ctx, a.ID, "hash", "better"); err != nil {
 		t.Fatal(err)
 	}
-	gone := signal.NewAccountID()
-	if err := s.Rehash(ctx, gone, "hash", "better"); err != nil {
+	deleted := signal.NewAccountID()
+	if err := s.Rehash(ctx, deleted, "hash", "better"); err != nil {
 		t.Fatal(err)
 	}
-	if n := server.Client().Exists(ctx, redisclient.AccountKey(gone)).Val(); n != 0 {
-		t.Error("rehashing brought an account back that is gone")
+	if n := server.Client().Exists(ctx, redisclient.AccountKey(deleted)).Val(); n != 0 {
+		t.Error("rehashing has restored a deleted account")
 	}
 	_, p, err := s.AccountByID(ctx, a.ID)
 	if d := cmp.Diff(credential.Password{Hash: "better", Version: 1}, p); err != nil || d != "" {
@@ -263,9 +269,7 @@ func TestDeleteAccountLeavesNothing(t *testing.T) {
 	addKey(t, s, a.ID, "two")
 	stays := addSession(t, s, b.ID)
 	_, staysKey := addKey(t, s, b.ID, "one")
-	if _, _, err := s.FailLogin(ctx, credential.DigestOf(a.Email), credential.LockRules{After: 5, Window: time.Minute, Duration: time.Minute}, nowMS()); err != nil {
-		t.Fatal(err)
-	}
+	failTimes(t, s, credential.DigestOf(a.Email), 1, nowMS())
 
 	events, err := s.DeleteAccount(ctx, a.ID, nowMS())
 	if err != nil {
@@ -283,8 +287,9 @@ func TestDeleteAccountLeavesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	slices.Sort(left)
-	wantLeft := []string{redisclient.AccountKey(b.ID), redisclient.AccountsKey(), redisclient.APIKeyKey(staysKey.String()), redisclient.EmailKey(b.Email), redisclient.APIKeysOfKey(b.ID),
-		redisclient.RefreshKey(stays.Locator.String()), redisclient.SessionKey(stays.ID), redisclient.SessionsOfKey(b.ID)}
+	wantLeft := []string{redisclient.AccountKey(b.ID), redisclient.AccountsKey(), redisclient.EmailKey(b.Email),
+		redisclient.APIKeyKey(staysKey.String()), redisclient.APIKeysOfKey(b.ID), redisclient.SessionsOfKey(b.ID),
+		redisclient.RefreshKey(stays.Locator.String()), redisclient.SessionKey(stays.ID)}
 	slices.Sort(wantLeft)
 	if d := cmp.Diff(wantLeft, left); d != "" {
 		t.Errorf("keys left (-want +got):\n%s", d)
@@ -295,7 +300,8 @@ func TestDeleteAccountLeavesNothing(t *testing.T) {
 	_, err = s.DeleteAccount(ctx, a.ID, nowMS())
 	wantError(t, err, signal.KindNotFound, "not_found")
 	addAccount(t, s, "a@example.com") // the email is free again
-	err = s.CreateKey(ctx, credential.APIKey{ID: signal.NewKeyID(), Account: a.ID, Name: "late"}, credential.DigestOf("late"), 100)
+	late := credential.APIKey{ID: signal.NewKeyID(), Account: a.ID, Name: "late"}
+	err = s.CreateKey(ctx, late, credential.DigestOf("late"), 100)
 	wantError(t, err, signal.KindNotFound, "not_found")
 }
 
@@ -305,7 +311,8 @@ func TestOutboxPostponesWhatItCannotRead(t *testing.T) {
 	ctx := t.Context()
 	a := addAccount(t, s, "a@example.com")
 	n := addSession(t, s, a.ID)
-	if err := server.Client().ZAdd(ctx, redisclient.OutboxKey(), redis.Z{Score: 1000, Member: "9 something else"}).Err(); err != nil {
+	unreadable := redis.Z{Score: 1000, Member: "9 something else"}
+	if err := server.Client().ZAdd(ctx, redisclient.OutboxKey(), unreadable).Err(); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.EndSessions(ctx, a.ID, nowMS()); err != nil {
@@ -319,7 +326,7 @@ func TestOutboxPostponesWhatItCannotRead(t *testing.T) {
 	}
 	wantPostponed(t, s, redisclient.OutboxKey(), "9 something else", time.Now())
 	if early, err := s.Unsettled(ctx, time.Now().Add(-time.Minute), 10); err != nil || len(early) != 0 {
-		t.Errorf("announcements of the last minute are given too early: %v, %v", early, err)
+		t.Errorf("announcements of the last minute are returned too early: %v, %v", early, err)
 	}
 }
 
@@ -344,29 +351,31 @@ func TestCredentialsSayThatRedisIsAway(t *testing.T) {
 	}
 }
 
-// TestCredentialsInProcess drives every script of credentials on the
-// in-process Redis of the demo, whose Lua is another one.
+// TestCredentialsInProcess runs every script on the in-process Redis of the demo, which has
+// another implementation of Lua.
 func TestCredentialsInProcess(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, redisclient.Options{URL: "redis://" + miniredis.RunT(t).Addr()})
 	ctx := t.Context()
 	a := addAccount(t, s, "a@example.com")
 	n, other := addSession(t, s, a.ID), addSession(t, s, a.ID)
-	second := nextOf(n, "second")
+	second, third := nextOf(n, "second"), nextOf(n, "third")
 	if events, err := s.RotateSession(ctx, second, n.Refresh, nowMS()); err != nil || len(events) != 0 {
 		t.Errorf("rotate: %v, %v", events, err)
 	}
-	if events, err := s.RotateSession(ctx, nextOf(second, "third"), n.Refresh, nowMS()); err != nil || len(events) != 1 {
+	if events, err := s.RotateSession(ctx, third, n.Refresh, nowMS()); err != nil || len(events) != 1 {
 		t.Errorf("reuse: %v, %v", events, err)
 	}
-	if events, err := s.SetPassword(ctx, a.ID, "new", 1, "", nowMS()); err != nil || len(events) != 1 || events[0].Subject != string(other.ID) {
+	events, err := s.SetPassword(ctx, a.ID, "new", 1, "", nowMS())
+	if err != nil || len(events) != 1 || events[0].Subject != string(other.ID) {
 		t.Errorf("set password: %v, %v", events, err)
 	}
 	if err := s.Rehash(ctx, a.ID, "new", "newer"); err != nil {
 		t.Error(err)
 	}
 	k, digest := addKey(t, s, a.ID, "name")
-	wantError(t, s.CreateKey(ctx, credential.APIKey{ID: "key_2", Account: a.ID, Name: "name"}, credential.DigestOf("x"), 100), signal.KindConflict, "name_taken")
+	again := credential.APIKey{ID: "key_2", Account: a.ID, Name: "name"}
+	wantError(t, s.CreateKey(ctx, again, credential.DigestOf("x"), 100), signal.KindConflict, "name_taken")
 	if err := s.NoteKeyUses(ctx, map[credential.Digest]time.Time{digest: nowMS()}); err != nil {
 		t.Error(err)
 	}
