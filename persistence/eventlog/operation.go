@@ -18,20 +18,14 @@ const (
 	CmdHSet      command = 3
 	CmdHDel      command = 4
 	CmdSet       command = 5
-	cmdDel       command = 6
 	CmdZAdd      command = 7
 	CmdZRem      command = 8
-	cmdXAdd      command = 9
 	cmdXAck      command = 10
 	cmdXDel      command = 11
 	CmdExpire    command = 12
 	CmdSAdd      command = 13
-	cmdSRem      command = 14
 	CmdHIncrBy   command = 15
 	cmdPExpireAt command = 16
-	cmdIncrBy    command = 17
-	cmdRPush     command = 18
-	cmdLTrim     command = 19
 
 	// Steps of scripts/deliveries.lua.
 	CmdDue     command = 20
@@ -87,9 +81,6 @@ const (
 	GuardFieldExists guardKind = 1
 	GuardFieldIs     guardKind = 2
 	guardKeyIs       guardKind = 3
-	guardFieldAbsent guardKind = 4
-	guardKeyAbsent   guardKind = 5
-	guardKeyExists   guardKind = 6
 	GuardMember      guardKind = 7 // of a sorted set
 	GuardLengthBelow guardKind = 8 // of a hash
 	guardSequence    guardKind = 9 // of the open signal that an earlier GuardFieldExists has found
@@ -159,9 +150,9 @@ func (o *Operation) Key(name string) KeyRef {
 }
 
 // Guard refuses the operation with the error refusal unless the condition holds. The values
-// are field for GuardFieldExists and guardFieldAbsent; field and value for GuardFieldIs; the
-// value for guardKeyIs; the member for GuardMember; the first length that is refused for
-// GuardLengthBelow; the sequence as a uvarint for guardSequence; none for the others.
+// are the field for GuardFieldExists, field and value for GuardFieldIs, the value for
+// guardKeyIs, the member for GuardMember, the first length that is refused for
+// GuardLengthBelow, and the sequence as a uvarint for guardSequence.
 func (o *Operation) Guard(kind guardKind, k KeyRef, refusal error, values ...string) {
 	o.guards = append(o.guards, byte(kind), byte(k>>8), byte(k))
 	o.values = append(o.values, values...)
