@@ -70,7 +70,7 @@ func addKey(t *testing.T, s *Store, account signal.AccountID, name string) (cred
 	return k, d
 }
 
-// wantError demands a kind and a code.
+// wantError fails unless err has the kind and the code.
 func wantError(t *testing.T, err error, kind signal.Kind, code string) {
 	t.Helper()
 	e, ok := errors.AsType[*signal.Error](err)

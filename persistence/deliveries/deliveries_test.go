@@ -64,7 +64,7 @@ func TestDeliveryFromBeginToEnd(t *testing.T) {
 	}
 	// The attempt that was in flight meanwhile comes too late.
 	b.wantLeft([]int{0}, outcomesOf(w, attempt(again, 200, milli(40_000), time.Time{})))
-	for name, id := range map[string]signal.DeliveryID{"unknown": signal.NewDeliveryID(), "not valid": "dlv_x", "empty": ""} {
+	for name, id := range map[string]signal.DeliveryID{"unknown": signal.NewDeliveryID(), "bad": "dlv_x", "empty": ""} {
 		_, _, err = b.hooks.Delivery(ctx, b.account, w.ID, id)
 		wantKind(t, name, err, signal.KindNotFound)
 		_, err = b.hooks.RetryDelivery(ctx, b.account, w.ID, id)

@@ -66,7 +66,7 @@ func TestTailGoesBackWithRedis(t *testing.T) {
 	t.Parallel()
 	for _, c := range []rollbackCase{
 		{"the new ones come after the lost ones", 3, 2, []int64{10, 11}, 2},
-		{"the clock is behind", 3, 2, []int64{-1, 0, 10}, 3},
+		{"the clock is slow", 3, 2, []int64{-1, 0, 10}, 3},
 		{"more than the tail remembers", 3 * recentEvents, 2, []int64{-1, 10}, 2},
 		{"all is lost", 0, 3, []int64{-1, 10}, 2},
 		{"nothing has come since", 3, 2, nil, 0},
@@ -154,7 +154,7 @@ func TestTailKnowsWhatItsProcessHasAppended(t *testing.T) {
 	back := b.rollBack(redisclient.EventsKey(0))
 	b.append(noted(account, "lost"))
 	back()
-	b.addAt(seen.Plus(1), "next") // the clock is behind
+	b.addAt(seen.Plus(1), "next") // the clock is slow
 	b.tail.partitions[0].suspect = true
 	b.readAll("next")
 	if losses != 1 || b.gapsOf(0) != 1 {
@@ -202,7 +202,7 @@ func TestTailGoesBackBeyondItsAttachment(t *testing.T) {
 func TestRemovedEventsAreNoLoss(t *testing.T) {
 	t.Parallel()
 	for name, remove := range map[string]func(b *tailBench, seen []signal.Position){
-		"trimmed behind the tail": func(b *tailBench, _ []signal.Position) {
+		"trimmed before the cursor": func(b *tailBench, _ []signal.Position) {
 			b.rdb.XTrimMaxLen(b.Context(), redisclient.EventsKey(0), 1)
 		},
 		"all trimmed": func(b *tailBench, _ []signal.Position) {
