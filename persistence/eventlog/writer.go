@@ -208,9 +208,7 @@ func (w *writer) failed(b *batch) {
 	w.nextProbe = time.Now().Add(probeInterval)
 	var waiting []*Operation
 	for _, q := range w.dirty {
-		waiting = append(waiting, q.waiting...)
-		clear(q.waiting)
-		q.waiting = q.waiting[:0]
+		waiting = append(waiting, q.take(len(q.waiting))...)
 	}
 	w.dirty = w.dirty[:0]
 	w.mu.Unlock()
