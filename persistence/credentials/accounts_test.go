@@ -41,18 +41,15 @@ func addAccount(t *testing.T, s *Store, email string) credential.Account {
 	return a
 }
 
-// newSession returns a session that is not stored, with a refresh token for the given time.
-func newSession(account signal.AccountID, id signal.SessionID, at time.Time, lasts time.Duration) credential.Session {
-	return credential.Session{ID: id, Account: account, CreatedAt: at, EndsAt: at.Add(2 * time.Hour),
-		RefreshUntil: at.Add(lasts), KeepUntil: at.Add(lasts),
-		Locator: credential.DigestOf("locator" + string(id)), Refresh: credential.DigestOf("refresh" + string(id))}
-}
-
-// addSession stores a session of account.
+// addSession stores a session of account and returns it with its refresh tokens'
+// digests, which are random.
 func addSession(t *testing.T, s *Store, account signal.AccountID) credential.Session {
 	t.Helper()
-	n := newSession(account, signal.NewSessionID(), nowMS(), time.Hour)
-	_, until, err := s.CreateSession(t.Context(), n, 1, credential.DigestOf("nobody"), 100, n.CreatedAt)
+	now := nowMS()
+	id := signal.NewSessionID()
+	n := credential.Session{ID: id, Account: account, CreatedAt: now, EndsAt: now.Add(2 * time.Hour), RefreshUntil: now.Add(time.Hour),
+		KeepUntil: now.Add(time.Hour), Locator: credential.DigestOf("locator" + string(id)), Refresh: credential.DigestOf("refresh" + string(id))}
+	_, until, err := s.CreateSession(t.Context(), n, 1, credential.DigestOf("nobody"), 100, now)
 	if err != nil || !until.IsZero() {
 		t.Fatalf("create session: locked until %v, %v", until, err)
 	}
@@ -61,8 +58,7 @@ func addSession(t *testing.T, s *Store, account signal.AccountID) credential.Ses
 
 func addKey(t *testing.T, s *Store, account signal.AccountID, name string) (credential.APIKey, credential.Digest) {
 	t.Helper()
-	k := credential.APIKey{ID: signal.NewKeyID(), Account: account, Name: name, Prefix: "ask_abcd",
-		Scopes: signal.ScopesOf(signal.AgentsRun, signal.SignalsRead), CreatedAt: nowMS()}
+	k := credential.APIKey{ID: signal.NewKeyID(), Account: account, Name: name, Prefix: "ask_abcd", Scopes: signal.ScopesOf(signal.AgentsRun, signal.SignalsRead), CreatedAt: nowMS()}
 	d := credential.DigestOf("secret" + string(k.ID))
 	if err := s.CreateKey(t.Context(), k, d, 100); err != nil {
 		t.Fatal(err)
@@ -70,7 +66,7 @@ func addKey(t *testing.T, s *Store, account signal.AccountID, name string) (cred
 	return k, d
 }
 
-// wantError fails unless err has the kind and the code.
+// wantError demands a kind and a code.
 func wantError(t *testing.T, err error, kind signal.Kind, code string) {
 	t.Helper()
 	e, ok := errors.AsType[*signal.Error](err)

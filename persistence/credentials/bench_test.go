@@ -19,12 +19,11 @@ func openStore(t *testing.T, o redisclient.Options) *Store {
 	return New(c)
 }
 
-// wantPostponed fails unless an entry that could not be read is still there, and due later.
+// wantPostponed demands that an entry that could not be read is still there, and due later.
 func wantPostponed(t *testing.T, s *Store, key, member string, until time.Time) {
 	t.Helper()
 	score, err := s.RDB.ZScore(t.Context(), key, member).Result()
-	at, want := codec.TimeOfMilli(int64(score)), until.Add(redisclient.UnreadableAfter)
-	if err != nil || at.Before(want) {
-		t.Errorf("an unreadable entry of %s is due at %v, %v; want not before %v", key, at, err, want)
+	if want := until.Add(redisclient.UnreadableAfter); err != nil || codec.TimeOfMilli(int64(score)).Before(want) {
+		t.Errorf("an entry of %s that cannot be read is due at %v, %v; want not before %v", key, codec.TimeOfMilli(int64(score)), err, want)
 	}
 }

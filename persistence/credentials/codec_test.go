@@ -23,6 +23,13 @@ func fieldsOf(args []any) map[string]string {
 	return m
 }
 
+// newSession returns a session that is not stored, with a refresh token for the given time.
+func newSession(account signal.AccountID, id signal.SessionID, at time.Time, lasts time.Duration) credential.Session {
+	return credential.Session{ID: id, Account: account, CreatedAt: at, EndsAt: at.Add(2 * time.Hour),
+		RefreshUntil: at.Add(lasts), KeepUntil: at.Add(lasts),
+		Locator: credential.DigestOf("locator" + string(id)), Refresh: credential.DigestOf("refresh" + string(id))}
+}
+
 func TestCredentialRecordsRoundTrip(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 11, 21, 9, 30, 0, 123e6, time.UTC)

@@ -27,8 +27,7 @@ type logBench struct {
 
 func newLogBench(t *testing.T, server *redistest.Server, o eventlog.LogOptions) *logBench {
 	t.Helper()
-	log := slog.New(slog.NewTextHandler(t.Output(), nil))
-	s := openStore(t, redisclient.Options{URL: server.URL(), Partitions: 4, Log: log})
+	s := openStore(t, redisclient.Options{URL: server.URL(), Partitions: 4, Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
 	return &logBench{T: t, server: server, store: s, log: openLog(t, s, o), rdb: server.Client()}
 }
 
@@ -94,19 +93,18 @@ func carryOutTogether(t *testing.T, rdb redis.UniversalClient, p int, operations
 	}
 }
 
-// wantPostponed fails unless an entry that could not be read is still there, and due later.
+// wantPostponed demands that an entry that could not be read is still there, and due later.
 func wantPostponed(t *testing.T, s *eventlog.Store, key, member string, until time.Time) {
 	t.Helper()
 	score, err := s.RDB.ZScore(t.Context(), key, member).Result()
-	at, want := codec.TimeOfMilli(int64(score)), until.Add(redisclient.UnreadableAfter)
-	if err != nil || at.Before(want) {
-		t.Errorf("an unreadable entry of %s is due at %v, %v; want not before %v", key, at, err, want)
+	if want := until.Add(redisclient.UnreadableAfter); err != nil || codec.TimeOfMilli(int64(score)).Before(want) {
+		t.Errorf("an entry of %s that cannot be read is due at %v, %v; want not before %v", key, codec.TimeOfMilli(int64(score)), err, want)
 	}
 }
 
 const codecAccount = signal.AccountID("acc_01M7YQ1WTVKN9DZNWV9NV456V1")
 
-// wantError fails unless err has the kind and the code.
+// wantError demands a kind and a code.
 func wantError(t *testing.T, err error, kind signal.Kind, code string) {
 	t.Helper()
 	e, ok := errors.AsType[*signal.Error](err)

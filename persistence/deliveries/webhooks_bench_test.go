@@ -36,21 +36,27 @@ func newHookBench(t *testing.T) *hookBench {
 func testWebhook(a signal.AccountID) delivery.Webhook {
 	id := signal.NewWebhookID()
 	return delivery.Webhook{ID: id, Account: a, URL: "https://example.com/" + string(id), APIVersion: "2026-11-01",
-		Events: []signal.EventType{signal.SignalCreated, signal.WebhookTest}, Status: delivery.WebhookEnabled,
-		Secret: []byte("sealed\x00secret")}
+		Events: []signal.EventType{signal.SignalCreated, signal.WebhookTest}, Status: delivery.WebhookEnabled, Secret: []byte("sealed\x00secret")}
+}
+
+// testDelivery returns a pending delivery of an event, due when it is created.
+func testDelivery(w *delivery.Webhook, e signal.EventID, at time.Time) delivery.Delivery {
+	at = at.UTC()
+	return delivery.Delivery{ID: signal.DeliveryIDOf(e, w.ID), Webhook: w.ID, Account: w.Account, Event: e, Type: signal.SignalCreated,
+		Status: delivery.Pending, CreatedAt: at, NextAttemptAt: at}
+}
+
+func (b *hookBench) must(what string, err error) {
+	b.Helper()
+	if err != nil {
+		b.Fatalf("%s: %v", what, err)
+	}
 }
 
 // disabled returns w disabled at the given time.
 func disabled(w delivery.Webhook, reason delivery.DisabledReason, at time.Time) delivery.Webhook {
 	w.Status, w.DisabledReason, w.DisabledAt = delivery.WebhookDisabled, reason, at
 	return w
-}
-
-// testDelivery returns a pending delivery of an event, due when it is created.
-func testDelivery(w *delivery.Webhook, e signal.EventID, at time.Time) delivery.Delivery {
-	at = at.UTC()
-	return delivery.Delivery{ID: signal.DeliveryIDOf(e, w.ID), Webhook: w.ID, Account: w.Account, Event: e,
-		Type: signal.SignalCreated, Status: delivery.Pending, CreatedAt: at, NextAttemptAt: at}
 }
 
 // outcomesOf returns the outcomes of attempts of deliveries to w.
@@ -61,13 +67,6 @@ func outcomesOf(w *delivery.Webhook, list ...delivery.Delivery) delivery.Outcome
 // deliveriesOf returns deliveries of one event as they are stored together.
 func deliveriesOf(e signal.EventID, body string, list ...delivery.Delivery) []delivery.EventDeliveries {
 	return []delivery.EventDeliveries{{Event: e, Body: []byte(body), Deliveries: list}}
-}
-
-func (b *hookBench) must(what string, err error) {
-	b.Helper()
-	if err != nil {
-		b.Fatalf("%s: %v", what, err)
-	}
 }
 
 // register stores a webhook of the account.
@@ -94,9 +93,8 @@ func (b *hookBench) deliver(w *delivery.Webhook, at ...time.Time) []delivery.Del
 // attempt returns d after an attempt that ended with a response status; 0 is a
 // timeout. It is to be tried again at the given time, and has failed if that is zero.
 func attempt(d delivery.Delivery, status int, at, again time.Time) delivery.Delivery {
-	a := delivery.Attempt{Number: d.AttemptCount() + 1, Trigger: delivery.Scheduled, At: at.UTC(),
-		Duration: 710 * time.Millisecond, ResponseStatus: status, Error: fmt.Sprint("status ", status),
-		ResponseBody: "answer"}
+	a := delivery.Attempt{Number: d.AttemptCount() + 1, Trigger: delivery.Scheduled, At: at.UTC(), Duration: 710 * time.Millisecond,
+		ResponseStatus: status, Error: fmt.Sprint("status ", status), ResponseBody: "answer"}
 	d.WasDueAt, d.Single = d.NextAttemptAt, false
 	d.Status, d.NextAttemptAt, d.CompletedAt = delivery.Failed, time.Time{}, at.UTC()
 	switch {

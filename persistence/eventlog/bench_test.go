@@ -24,8 +24,7 @@ type logBench struct {
 
 func newLogBench(t *testing.T, server *redistest.Server, o LogOptions) *logBench {
 	t.Helper()
-	log := slog.New(slog.NewTextHandler(t.Output(), nil))
-	s := openStore(t, redisclient.Options{URL: server.URL(), Partitions: 4, Log: log})
+	s := openStore(t, redisclient.Options{URL: server.URL(), Partitions: 4, Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
 	return &logBench{T: t, server: server, store: s, log: openLog(t, s, o), rdb: server.Client()}
 }
 
@@ -67,22 +66,13 @@ func (b *logBench) eventsOf(account signal.AccountID) []signal.Event {
 	return events
 }
 
-// wantEvents fails unless the event log of the account's partition has n events.
-func (b *logBench) wantEvents(account signal.AccountID, n int) {
-	b.Helper()
-	if got := len(b.eventsOf(account)); got != n {
-		b.Errorf("%d events, want %d", got, n)
-	}
-}
-
 // logSignal returns a new signal of account.
 func logSignal(account signal.AccountID) *signal.Signal {
 	created := time.UnixMilli(1795253400000).UTC()
-	return &signal.Signal{ID: signal.NewSignalID(), Account: account, Agent: "trading", Run: signal.NewRunID(),
-		Asset: "BTC", Strategy: "momentum", Timeframe: signal.H1, Risk: signal.MediumRisk, Direction: signal.Long,
-		Confidence: .4372, Levels: &signal.Levels{Entry: 64250.125, Stop: 62900.125, Target: 66275.125},
-		Metadata:  []byte(`{"indicators":["adx_14"],"reasoning":"because"}`),
-		CreatedAt: created, ExpiresAt: created.Add(24 * time.Hour)}
+	return &signal.Signal{ID: signal.NewSignalID(), Account: account, Agent: "trading", Run: signal.NewRunID(), Asset: "BTC",
+		Strategy: "momentum", Timeframe: signal.H1, Risk: signal.MediumRisk, Direction: signal.Long, Confidence: .4372,
+		Levels:   &signal.Levels{Entry: 64250.125, Stop: 62900.125, Target: 66275.125},
+		Metadata: []byte(`{"indicators":["adx_14"],"reasoning":"because"}`), CreatedAt: created, ExpiresAt: created.Add(24 * time.Hour)}
 }
 
 // created returns the change that creates s, as a run ends with it.
@@ -92,10 +82,9 @@ func created(s *signal.Signal) signal.Change {
 		{Type: signal.AgentCompleted, Agent: s.Agent, Run: s.Run, Data: []byte(`{"run":1}`)}}}
 }
 
-// noted returns a change of one event with the given data.
-func noted(account signal.AccountID, data string) signal.Change {
-	e := signal.Event{Type: signal.SystemNotification, Data: []byte(data)}
-	return signal.Change{Account: account, Events: []signal.Event{e}}
+// noted returns a change of one event that says text.
+func noted(account signal.AccountID, text string) signal.Change {
+	return signal.Change{Account: account, Events: []signal.Event{{Type: signal.SystemNotification, Data: []byte(text)}}}
 }
 
 func wantKind(t *testing.T, what string, err error, want signal.Kind) {

@@ -6,12 +6,12 @@ import (
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
-// notInProcess has, by the reason, the tests that the store inside a process does not pass, or that
-// have nothing to do with it.
+// notInProcess has, by their reason, the tests that the store inside a process does not
+// pass, or which have nothing to do with it.
 var notInProcess = map[string][]string{
 	"they end, stop or restart the server, or have a second one": {
 		"TestAppendAfterLostReplies",
-		"TestTailHeadAndWaitWithoutAnAnswer",
+		"TestTailHeadAndWait",
 		"TestTailCloseEndsQuestions",
 		"TestTailAcrossRestart",
 		"TestAppendWhileDown",
@@ -29,7 +29,7 @@ var notInProcess = map[string][]string{
 		"TestTailGoesBackWithRedis",
 		"TestTailGoesBackBeyondItsAttachment",
 	},
-	"its XINFO STREAM has no entries-added and no last-generated-id of removed entries, so that less is retained": {
+	"its XINFO STREAM has no entries-added and no last-generated-id of removed entries, so that who resumes far back is not promised all": {
 		"TestRetains",
 		"TestTailPassesRemovedEnd",
 	},
@@ -41,8 +41,8 @@ var notInProcess = map[string][]string{
 	},
 }
 
-// The store inside a process, which serves where no redis-server is installed, also passes the
-// tests of this package.
+// The store inside a process, which serves where no redis-server is installed, passes the
+// tests of this package, too.
 func TestTheStoreInsideAProcess(t *testing.T) {
 	t.Parallel()
 	redistest.RunInProcess(t, notInProcess, 25)

@@ -18,6 +18,14 @@ import (
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
+// wantEvents fails unless the event log of the account's partition has n events.
+func (b *logBench) wantEvents(account signal.AccountID, n int) {
+	b.Helper()
+	if got := len(b.eventsOf(account)); got != n {
+		b.Errorf("%d events, want %d", got, n)
+	}
+}
+
 func TestAppendRefusesOnlyTheRefused(t *testing.T) {
 	t.Parallel()
 	b := newLogBench(t, redistest.New(t), LogOptions{})

@@ -283,7 +283,8 @@ func TestTailPassesRemovedEnd(t *testing.T) {
 
 func TestTailHeadAndWait(t *testing.T) {
 	t.Parallel()
-	b := newTailBench(t, redistest.New(t), TailOptions{})
+	server := redistest.New(t)
+	b := newTailBench(t, server, TailOptions{})
 	if head, err := b.tail.Head(t.Context(), 0); err != nil || !head.IsZero() {
 		t.Errorf("Head of an empty log = %v, %v", head, err)
 	}
@@ -313,18 +314,8 @@ func TestTailHeadAndWait(t *testing.T) {
 		})
 	}
 	wg.Wait()
-}
 
-func TestTailHeadAndWaitWithoutAnAnswer(t *testing.T) {
-	t.Parallel()
-	server := redistest.New(t)
-	b := newTailBench(t, server, TailOptions{})
-	b.run()
-	p := b.append(noted(accountIn(b.store, 0), "x"))
-	if err := b.tail.Wait(t.Context(), 0, p); err != nil {
-		t.Fatal(err)
-	}
-	future := p.Plus(1)
+	future := b.tail.Passed(0).Plus(1)
 	ctx, cancel := context.WithCancel(t.Context())
 	waited := make(chan error)
 	go func() { waited <- b.tail.Wait(ctx, 0, future) }()
