@@ -12,12 +12,11 @@ import (
 
 var nodeAnnounceScript = redisclient.Script(scripts, "node_announce")
 
-// AnnounceNode marks node as live for ttl and returns all live nodes, node among them. With
-// alone no other may be live. KindConflict, "not_alone": another node is live, and one of
-// the two is to be alone.
-func (s *Store) AnnounceNode(ctx context.Context, node string, ttl time.Duration, alone bool) ([]string, error) {
+// AnnounceNode records that node is live for ttl, and returns all live nodes with it.
+// KindConflict, "not_alone": another node is live, and one of the two is a single node.
+func (s *Store) AnnounceNode(ctx context.Context, node string, ttl time.Duration, singleNode bool) ([]string, error) {
 	mode := "many"
-	if alone {
+	if singleNode {
 		mode = "alone"
 	}
 	keys := []string{redisclient.NodesKey()}
