@@ -19,7 +19,7 @@ const Version = 1
 // ErrShort reports that a stored value ends too early or claims more than it has.
 var ErrShort = errors.New("value is cut short")
 
-// words are stored as one byte. Only ever add at the end, at most 128 in all.
+// words are stored as one byte. Only append to the list, up to 128 words.
 var words = []string{"", "trading", "weather", "seo",
 	"momentum", "mean_reversion", "breakout", "sentiment",
 	"commodity_impact", "energy_demand", "agriculture",
@@ -29,13 +29,16 @@ var words = []string{"", "trading", "weather", "seo",
 	"natural_gas", "wheat", "corn", "oil", "us", "eu", "asia", "global", "extreme",
 	"cold_snap", "heat_wave", "mild_spell", "drought", "excess_rain", "frost", "storm", "seasonal"}
 
-var codeOfWord = func() map[string]byte {
-	codes := map[string]byte{}
-	for i, w := range words {
-		codes[w] = byte(i)
+var codeOfWord = codesOf(words)
+
+// codesOf returns the indexes of the values in list.
+func codesOf[T comparable](list []T) map[T]byte {
+	codes := map[T]byte{}
+	for i, v := range list {
+		codes[v] = byte(i)
 	}
 	return codes
-}()
+}
 
 // A text begins with its length, or with wordBit and the number of a word.
 const (
@@ -65,20 +68,20 @@ func appendFloat(b []byte, v float64) []byte {
 	return binary.BigEndian.AppendUint64(b, math.Float64bits(v))
 }
 
-// IdULID marks an identifier whose 16 bytes follow; idText one in another form.
+// ULIDForm marks an identifier whose 16 bytes follow, textForm any other one.
 const (
-	idText = 0
-	IdULID = 1
+	textForm = 0
+	ULIDForm = 1
 )
 
-// appendID adds an identifier that should consist of prefix and a ULID.
+// appendID appends an identifier that should consist of prefix and a ULID.
 func appendID(b []byte, prefix, id string) []byte {
 	if len(id) > len(prefix) && id[:len(prefix)] == prefix {
 		if raw, ok := signal.ULIDBytes(id); ok {
-			return append(append(b, IdULID), raw[:]...)
+			return append(append(b, ULIDForm), raw[:]...)
 		}
 	}
-	return AppendString(append(b, idText), id)
+	return AppendString(append(b, textForm), id)
 }
 
 // Decoder reads a value from its front. After the first error it yields zeros.
@@ -87,16 +90,19 @@ type Decoder struct {
 	Err error
 }
 
-// NewDecoder begins to read a value that has no version, or one of its own.
+// NewDecoder begins to read a value without a version.
 func NewDecoder(b []byte) Decoder { return Decoder{B: b} }
 
-// Decode begins to read a value: its version must be known.
-func Decode(b []byte) Decoder {
+// Decode begins to read a value, which must have the version of this package.
+func Decode(b []byte) Decoder { return DecodeVersion(b, Version) }
+
+// DecodeVersion begins to read a value, which must have the given version.
+func DecodeVersion(b []byte, version byte) Decoder {
 	if len(b) == 0 {
 		return Decoder{Err: ErrShort}
 	}
-	if b[0] != Version {
-		return Decoder{Err: fmt.Errorf("value has version %d: this process reads version %d", b[0], Version)}
+	if b[0] != version {
+		return Decoder{Err: fmt.Errorf("value has version %d: this process reads version %d", b[0], version)}
 	}
 	return Decoder{B: b[1:]}
 }
@@ -109,9 +115,10 @@ func (d *Decoder) Fail(err error) {
 	d.B = nil
 }
 
-// Take returns the next n bytes, which lie in the value; nil and ErrShort if it is shorter.
-func (d *Decoder) Take(n int) []byte {
-	if n > len(d.B) || n < 0 {
+// Take returns the next n bytes, which lie in the value. If it is shorter, they are nil and
+// the decoder fails with ErrShort.
+func (d *Decoder) Take(n uint64) []byte {
+	if n > uint64(len(d.B)) {
 		d.Fail(ErrShort)
 		return nil
 	}
@@ -157,7 +164,7 @@ func (d *Decoder) Varint() int64 {
 	return v
 }
 
-// Text returns a word as it is in words and any other text by a new string.
+// Text returns the next text: a word of the dictionary, or a new string.
 func (d *Decoder) Text() string {
 	first := d.Byte()
 	if first&wordBit != 0 {
@@ -170,42 +177,37 @@ func (d *Decoder) Text() string {
 	return string(d.TextBytes(first))
 }
 
-// TextBytes returns the text that begins with the byte first, in the input's memory.
+// TextBytes returns the text that begins with the byte first, in the memory of the input.
 func (d *Decoder) TextBytes(first byte) []byte {
 	n := uint64(first)
 	if first == longText {
 		n = d.Uvarint()
 	}
-	if n > uint64(len(d.B)) {
-		d.Fail(ErrShort)
-		return nil
-	}
-	return d.Take(int(n))
+	return d.Take(n)
 }
 
 // ID returns an identifier that was stored by appendID with the same prefix.
 func (d *Decoder) ID(prefix string) string {
-	switch kind := d.Byte(); kind {
-	case IdULID:
+	switch form := d.Byte(); form {
+	case ULIDForm:
 		if raw := d.Take(16); raw != nil {
 			return ULIDText(prefix, [16]byte(raw))
 		}
-	case idText:
+	case textForm:
 		return string(d.TextBytes(d.Byte()))
 	default:
-		d.Fail(fmt.Errorf("identifier of kind %d is not known", kind))
+		d.Fail(fmt.Errorf("identifier of form %d is not known", form))
 	}
 	return ""
 }
 
-// StoredID passes over an identifier and returns it as it is stored; nil if it is not
-// valid.
+// StoredID skips an identifier and returns it as it is stored, or nil if it is not valid.
 func (d *Decoder) StoredID() []byte {
 	before := d.B
 	switch d.Byte() {
-	case IdULID:
+	case ULIDForm:
 		d.Take(16)
-	case idText:
+	case textForm:
 		d.TextBytes(d.Byte())
 	default:
 		return nil
@@ -219,9 +221,9 @@ func (d *Decoder) StoredID() []byte {
 // crockford is the alphabet of ULIDs.
 const crockford = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 
-// ULIDText returns prefix and the 26 characters of a ULID: 2 bits of nothing, then
-// 5 bits a character. Decoding makes several of these an event, so it is done
-// without the library's second string.
+// ULIDText returns prefix and the 26 characters of a ULID: 2 bits that are zero, then 5 bits a
+// character. Decoding an event makes several of these, so it avoids the library's second
+// string.
 func ULIDText(prefix string, raw [16]byte) string {
 	var text [32]byte
 	n := copy(text[:], prefix)
@@ -268,8 +270,7 @@ func (d *Decoder) Strings() []string {
 	return list
 }
 
-// CutStamp takes a position off the front of a value that the append script has
-// stamped.
+// CutStamp cuts the position off a value that the append script has stamped.
 func CutStamp(b []byte) (signal.Position, []byte, error) {
 	at := bytes.IndexByte(b, ' ')
 	if at < 0 || at > 41 {
@@ -277,7 +278,7 @@ func CutStamp(b []byte) (signal.Position, []byte, error) {
 	}
 	p, ok := ParsePosition(b[:at])
 	if !ok {
-		return signal.Position{}, nil, fmt.Errorf("%q is no position", b[:at])
+		return signal.Position{}, nil, fmt.Errorf("position %q is not valid", b[:at])
 	}
 	return p, b[at+1:], nil
 }
@@ -311,10 +312,10 @@ func ParseDigits(b []byte) (int64, bool) {
 // TimeOfMilli returns the time ms milliseconds after 1970, in UTC.
 func TimeOfMilli(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
 
-// MilliOf returns t as it is stored: 0 for the zero time and all before 1970.
+// MilliOf returns t as it is stored: 0 for the zero time and any other before 1970.
 func MilliOf(t time.Time) int64 { return max(t.UnixMilli(), 0) }
 
-// DueMilli is MilliOf for times that nothing may come before: rounded up.
+// DueMilli is MilliOf rounded up, for times before which nothing may happen.
 func DueMilli(t time.Time) int64 { return MilliOf(t.Add(time.Millisecond - 1)) }
 
 // MilliText returns MilliOf(t) in decimal.
@@ -323,6 +324,6 @@ func MilliText(t time.Time) string { return strconv.FormatInt(MilliOf(t), 10) }
 // DueText returns DueMilli(t) in decimal.
 func DueText(t time.Time) string { return strconv.FormatInt(DueMilli(t), 10) }
 
-// Text returns b as a string without a copy. Nobody may change b from then on: it
-// was just made here, or belongs to a change, whose values never change.
+// Text returns b as a string without a copy. b must not change any more: the caller has just
+// made it, or it belongs to a change, whose values never change.
 func Text(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }

@@ -17,28 +17,40 @@ import (
 
 const codecAccount = signal.AccountID("acc_01M7YQ1WTVKN9DZNWV9NV456V1")
 
-// codecEvents are events with all sorts of fields.
+// codecEvents returns events with all kinds of fields.
 func codecEvents() map[string]signal.Event {
 	at := signal.Position{MS: 1795253400000, Seq: 3}
 	entry := 64250.125
-	listing := signal.Listing{ID: "sig_01M7YQ1WTVKN9DZNWV9NV456V1", Agent: "trading", Asset: "BTC", Strategy: "momentum",
-		Direction: signal.Long, Confidence: .4372, Entry: &entry, Status: signal.Open, CreatedAt: at.Time()}
+	listing := signal.Listing{ID: "sig_01M7YQ1WTVKN9DZNWV9NV456V1", Agent: "trading", Asset: "BTC",
+		Strategy: "momentum", Direction: signal.Long, Confidence: .4372, Entry: &entry, Status: signal.Open,
+		CreatedAt: at.Time()}
 	weather := listing
 	weather.Asset, weather.Strategy, weather.Agent = "corn", "agriculture", "weather"
 	closed := listing
 	closed.Status, closed.Entry, closed.Asset, closed.Strategy = signal.Closed, nil, "other", "of a later version"
 	closed.CreatedAt = at.Time().Add(-time.Hour)
-	return map[string]signal.Event{
-		"created":     {Position: at, ID: "evt_01M7YQ1X3DTRA4S2456P21NJZ0", Account: codecAccount, Type: signal.SignalCreated, Asset: "BTC", Listing: &listing, Data: []byte("{}")},
-		"weather":     {Position: at, ID: "evt_01M7YQ1X3DTRA4S2456P21NJZ0", Account: codecAccount, Type: signal.SignalCreated, Asset: "corn", Listing: &weather, Weather: codecOutlook(), Data: []byte("{}")},
-		"closed":      {Position: at, ID: "evt_01M7YQ1X3DTRA4S2456P21NJZ0", Account: codecAccount, Type: signal.SignalClosed, Asset: "BTC", Listing: &closed, Data: []byte("{}")},
-		"run":         {Position: at, ID: "evt_7ZZZZZZZZZZZZZZZZZZZZZZZZZ", Account: codecAccount, Type: signal.AgentStarted, Agent: "trading", Run: "run_00000000000000000000000000", Data: []byte("{}")},
-		"internal":    {Position: at, ID: "evt_01M7YQ1X3DTRA4S2456P21NJZ0", Account: codecAccount, Type: signal.KeyRevoked, Subject: "key_x"},
-		"odd":         {Position: at, ID: "e", Account: "acc_01m7yq1wtvkn9dznwv9nv456v1", Type: "of a later version", Agent: "agent of a plugin", Run: "wsig_01M7YQ1WTVKN9DZNWV9NV456V1"},
-		"long texts":  {Position: at, Account: signal.AccountID(strings.Repeat("ä", 500)), Type: signal.WebhookTest, Asset: strings.Repeat("x", 127), Subject: strings.Repeat("s", 126)},
-		"system":      {Position: at, Account: codecAccount, Type: signal.SystemNotification, Data: []byte(`{"message":"x"}`)},
-		"almost none": {Position: at, Type: signal.AccountDeleted},
+	const id = signal.EventID("evt_01M7YQ1X3DTRA4S2456P21NJZ0")
+	events := map[string]signal.Event{
+		"created":  {ID: id, Type: signal.SignalCreated, Asset: "BTC", Listing: &listing, Data: []byte("{}")},
+		"weather":  {ID: id, Type: signal.SignalCreated, Asset: "corn", Listing: &weather, Weather: codecOutlook()},
+		"closed":   {ID: id, Type: signal.SignalClosed, Asset: "BTC", Listing: &closed, Data: []byte("{}")},
+		"internal": {ID: id, Type: signal.KeyRevoked, Subject: "key_x"},
+		"system":   {Type: signal.SystemNotification, Data: []byte(`{"message":"x"}`)},
+		"run": {ID: "evt_7ZZZZZZZZZZZZZZZZZZZZZZZZZ", Type: signal.AgentStarted, Agent: "trading",
+			Run: "run_00000000000000000000000000", Data: []byte("{}")},
+		"odd": {ID: "e", Account: "acc_01m7yq1wtvkn9dznwv9nv456v1", Type: "of a later version",
+			Agent: "agent of a plugin", Run: "wsig_01M7YQ1WTVKN9DZNWV9NV456V1"},
+		"long texts": {Account: signal.AccountID(strings.Repeat("ä", 500)), Type: signal.WebhookTest,
+			Asset: strings.Repeat("x", 127), Subject: strings.Repeat("s", 126)},
 	}
+	for name, e := range events {
+		if e.Position = at; e.Account == "" {
+			e.Account = codecAccount
+		}
+		events[name] = e
+	}
+	events["almost none"] = signal.Event{Position: at, Type: signal.AccountDeleted}
+	return events
 }
 
 func TestEventCodec(t *testing.T) {
@@ -54,10 +66,10 @@ func TestEventCodec(t *testing.T) {
 				t.Errorf("decoded (-want +got):\n%s", diff)
 			}
 			if !bytes.Equal(EventAccount(header), AccountBytes(e.Account)) {
-				t.Errorf("eventAccount = %q, want %q", EventAccount(header), AccountBytes(e.Account))
+				t.Errorf("EventAccount = %q, want %q", EventAccount(header), AccountBytes(e.Account))
 			}
 			for n := range header {
-				if _, err := DecodeEvent(e.Position, header[:n], nil); err == nil && n < len(header) {
+				if _, err := DecodeEvent(e.Position, header[:n], nil); err == nil {
 					t.Errorf("the first %d of %d bytes are taken for an event", n, len(header))
 				}
 			}
@@ -68,9 +80,9 @@ func TestEventCodec(t *testing.T) {
 // TestEventTypes: every type is stored as a code, and codes keep their meaning.
 func TestEventTypes(t *testing.T) {
 	t.Parallel()
-	want := []signal.EventType{"", "signal.created", "signal.updated", "signal.closed", "agent.started", "agent.completed", "agent.error",
-		"webhook.test", "system.notification", "account.deleted", "key.revoked", "session.ended",
-		"webhook.changed", "webhook.poked", "schedule.changed"}
+	want := []signal.EventType{"", "signal.created", "signal.updated", "signal.closed", "agent.started",
+		"agent.completed", "agent.error", "webhook.test", "system.notification", "account.deleted", "key.revoked",
+		"session.ended", "webhook.changed", "webhook.poked", "schedule.changed"}
 	if diff := cmp.Diff(want, EventCodes); diff != "" {
 		t.Errorf("stored codes of events have changed (-want +got):\n%s", diff)
 	}
@@ -91,29 +103,35 @@ func TestUnknownVersion(t *testing.T) {
 
 // codecOutlook returns the weather of a signal.
 func codecOutlook() *signal.Outlook {
-	return &signal.Outlook{Commodity: "corn", Region: "us", Likelihood: .8125, ExpectedImpact: "+1.4 % in 5 days: crop stress 22 % above normal in us",
-		Event: signal.WeatherEvent{Type: signal.Drought, Severity: "extreme", Location: "Des Moines", ForecastDate: "2026-07-21", Deviation: -2.5}}
+	return &signal.Outlook{Commodity: "corn", Region: "us", Likelihood: .8125,
+		ExpectedImpact: "+1.4 % in 5 days: crop stress 22 % above normal in us",
+		Event: signal.WeatherEvent{Type: signal.Drought, Severity: "extreme", Location: "Des Moines",
+			ForecastDate: "2026-07-21", Deviation: -2.5}}
 }
 
 // codecSignal returns a signal as it is decoded, created and closed at positions.
 func codecSignal(created signal.Position) *signal.Signal {
-	return &signal.Signal{ID: "sig_01M7YQ1WTVKN9DZNWV9NV456V1", Account: codecAccount, Agent: "trading", Run: "run_01M7YQ1WPJA84WKP9M7T9BM2EX",
-		Asset: "BTC", Strategy: "momentum", Timeframe: signal.H1, Risk: signal.LowRisk, Direction: signal.Short, Confidence: .4372,
-		FirstConfidence: .4372, Levels: &signal.Levels{Entry: 1, Stop: 2, Target: .5}, Metadata: []byte(`{"a":1}`),
-		CreatedAt: created.Time(), UpdatedAt: created.Time(), ExpiresAt: created.Time().Add(90 * time.Minute), Sequence: 1}
+	at := created.Time()
+	return &signal.Signal{ID: "sig_01M7YQ1WTVKN9DZNWV9NV456V1", Account: codecAccount, Agent: "trading",
+		Run: "run_01M7YQ1WPJA84WKP9M7T9BM2EX", Asset: "BTC", Strategy: "momentum", Timeframe: signal.H1,
+		Risk: signal.LowRisk, Direction: signal.Short, Confidence: .4372, FirstConfidence: .4372,
+		Levels: &signal.Levels{Entry: 1, Stop: 2, Target: .5}, Metadata: []byte(`{"a":1}`),
+		CreatedAt: at, UpdatedAt: at, ExpiresAt: at.Add(90 * time.Minute), Sequence: 1}
 }
 
 func TestSignalCodec(t *testing.T) {
 	t.Parallel()
 	at, later := signal.Position{MS: 1795253400123, Seq: 1}, signal.Position{MS: 1795253999999}
 	content := codecSignal(at)
-	content.Levels, content.Agent, content.Strategy, content.Asset, content.Timeframe, content.Metadata = nil, "seo", "blog_post", "standing desk", "", nil
-	content.ExpiresAt = time.Time{}
+	content.Agent, content.Strategy, content.Asset, content.Timeframe = "seo", "blog_post", "standing desk", ""
+	content.Levels, content.Metadata, content.ExpiresAt = nil, nil, time.Time{}
 	weather := codecSignal(at)
 	weather.Agent, weather.Strategy, weather.Asset, weather.Weather = "weather", "agriculture", "CORN", codecOutlook()
 	noExpiry := codecSignal(at)
 	noExpiry.Weather, noExpiry.ExpiresAt = &signal.Outlook{}, time.Time{}
-	for name, s := range map[string]*signal.Signal{"trading": codecSignal(at), "content": content, "weather": weather, "weather without expiry": noExpiry} {
+	for name, s := range map[string]*signal.Signal{
+		"trading": codecSignal(at), "content": content, "weather": weather, "weather without expiry": noExpiry,
+	} {
 		t.Run(name, func(t *testing.T) {
 			// The caller's clock is not that of the log.
 			given := *s
@@ -129,15 +147,16 @@ func TestSignalCodec(t *testing.T) {
 				t.Errorf("record (-want +got):\n%s", diff)
 			}
 			given.Confidence, given.Sequence, given.MFE, given.MAE = .9, 7, 1, -.5
-			value := append([]byte(at.String()+" "+later.String()+" "), AppendOpen(nil, &given, time.Time{})...)
+			value := AppendOpen([]byte(at.String()+" "+later.String()+" "), &given, time.Time{})
 			open, created, err := DecodeOpen([]byte(OpenField(s.ID)), value)
 			if err != nil || created != at {
-				t.Fatalf("decodeOpen: created at %v, %v", created, err)
+				t.Fatalf("DecodeOpen: created at %v, %v", created, err)
 			}
 			want := *s
-			want.Confidence, want.Sequence, want.MFE, want.MAE, want.UpdatedAt, want.Metadata = .9, 7, 1, -.5, later.Time(), nil
-			if s.Weather != nil {
-				want.Weather = &signal.Outlook{Commodity: s.Weather.Commodity, Region: s.Weather.Region, Likelihood: s.Weather.Likelihood}
+			want.Confidence, want.Sequence, want.MFE, want.MAE = .9, 7, 1, -.5
+			want.UpdatedAt, want.Metadata = later.Time(), nil
+			if w := s.Weather; w != nil {
+				want.Weather = &signal.Outlook{Commodity: w.Commodity, Region: w.Region, Likelihood: w.Likelihood}
 			}
 			if diff := cmp.Diff(want, open); diff != "" {
 				t.Errorf("open (-want +got):\n%s", diff)
@@ -157,15 +176,16 @@ func TestClosedCodec(t *testing.T) {
 	at, end := signal.Position{MS: 1795253400123, Seq: 1}, signal.Position{MS: 1795253999999}
 	exit, zero := 66275.125, 0.0
 	for name, c := range map[string]*signal.Closing{
-		"prices":  {Reason: signal.StopLoss, At: end.Time().Add(-time.Minute), ExitPrice: &exit, PnLPercent: &zero, PnLAbsolute: &zero, DurationMinutes: 3},
+		"prices": {Reason: signal.StopLoss, At: end.Time().Add(-time.Minute), ExitPrice: &exit,
+			PnLPercent: &zero, PnLAbsolute: &zero, DurationMinutes: 3},
 		"content": {Reason: signal.Expired, At: end.Time(), DurationMinutes: -1},
 		"no time": {Reason: signal.Expired},
 	} {
 		s := codecSignal(at)
 		s.Closing, s.Confidence, s.Sequence, s.MFE, s.MAE = c, .1, 4, 2, -1
-		value := append([]byte(at.String()+" "+end.String()+" "), AppendClosed(nil, s)...)
+		value := AppendClosed([]byte(at.String()+" "+end.String()+" "), s)
 		if !IsClosing(value) || IsClosing(AppendRecord(nil, s, time.Time{})) {
-			t.Errorf("%s: closings are not told from creations", name)
+			t.Errorf("%s: IsClosing does not tell closings from creations", name)
 		}
 		got, err := DecodeClosed(end, value)
 		if err != nil {
@@ -186,13 +206,14 @@ func TestReplyCodec(t *testing.T) {
 	t.Parallel()
 	at := signal.Position{MS: 5, Seq: 6}
 	for name, r := range map[string]signal.Reply{
-		"body":       {Status: 201, Header: map[string]string{"Location": "/v1/jobs/1", "Retry-After": "1"}, Body: []byte(`{"a":1}`)},
+		"body": {Status: 201, Header: map[string]string{"Location": "/v1/jobs/1", "Retry-After": "1"},
+			Body: []byte(`{"a":1}`)},
 		"empty body": {Status: 204, Body: []byte{}},
 		"signal":     {Status: 200},
 		"omitted":    {Status: 200, Omitted: true},
 	} {
 		r.RequestHash = [32]byte{1, 2, 31: 9}
-		got, p, err := DecodeReply(append([]byte("5-6 "), AppendReply(nil, &r)...))
+		got, p, err := DecodeReply(AppendReply([]byte("5-6 "), &r))
 		if err != nil || p != at {
 			t.Fatalf("%s: at %v, %v", name, p, err)
 		}
@@ -207,7 +228,7 @@ func TestReplyCodec(t *testing.T) {
 	later := AppendReply([]byte("5-6 "), &signal.Reply{Status: 200})
 	later[len(later)-1] = bodyOmitted + 1
 	if r, _, err := DecodeReply(later); err == nil {
-		t.Errorf("a body of a kind that is not known is read as %+v", r)
+		t.Errorf("a body of an unknown kind is read as %+v", r)
 	}
 }
 
@@ -215,18 +236,18 @@ func TestParsePosition(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]signal.Position{"0-0": {}, "1795253400000-12": {MS: 1795253400000, Seq: 12}} {
 		if got, ok := ParsePosition([]byte(text)); !ok || got != want {
-			t.Errorf("parsePosition(%q) = %v, %v", text, got, ok)
+			t.Errorf("ParsePosition(%q) = %v, %v", text, got, ok)
 		}
 	}
 	for _, text := range []string{"", "-", "1-", "-1", "1", "+1-1", "1-1 ", "1-x", "1234567890123456789-0"} {
 		if got, ok := ParsePosition([]byte(text)); ok {
-			t.Errorf("parsePosition(%q) = %v", text, got)
+			t.Errorf("ParsePosition(%q) = %v", text, got)
 		}
 	}
 }
 
-// FuzzDecode: decoding bytes of any kind does not panic and does not make more than
-// it is given; what is decoded is encoded to the same meaning.
+// FuzzDecode: decoding any bytes neither panics nor allocates more than it is given, and what is
+// decoded is encoded to the same meaning.
 func FuzzDecode(f *testing.F) {
 	for _, e := range codecEvents() {
 		f.Add(AppendEvent(nil, &e))
@@ -258,7 +279,8 @@ func FuzzDecode(f *testing.F) {
 		DecodeOpen([]byte("0123456789abcdef"), b)
 		DecodeClosed(at, b)
 		if m, err := UnpackMetadata(b); err == nil {
-			if again, err := UnpackMetadata(PackMetadata(m)); err != nil && len(m) > 0 && m[0] == '{' || err == nil && !bytes.Equal(m, again) {
+			again, err := UnpackMetadata(PackMetadata(m))
+			if err != nil && len(m) > 0 && m[0] == '{' || err == nil && !bytes.Equal(m, again) {
 				t.Errorf("metadata %q becomes %q, %v", m, again, err)
 			}
 		}
@@ -275,8 +297,10 @@ func FuzzDecode(f *testing.F) {
 func TestPackMetadata(t *testing.T) {
 	t.Parallel()
 	long := `{"indicators":["x"],"content":"` + strings.Repeat("standing desk ", 5000) + `"}`
-	for name, m := range map[string]string{"typical": string(typicalMetadata), "short": `{"a":1}`, "empty": "", "long": long,
-		"foreign": `{"` + strings.Repeat("\x00\xff\x7fq9", 3) + `8fj2kKqQzZ1234567890"}`} {
+	for name, m := range map[string]string{
+		"typical": string(typicalMetadata), "short": `{"a":1}`, "empty": "", "long": long,
+		"foreign": `{"` + strings.Repeat("\x00\xff\x7fq9", 3) + `8fj2kKqQzZ1234567890"}`,
+	} {
 		packed := PackMetadata([]byte(m))
 		got, err := UnpackMetadata(packed)
 		if err != nil || string(got) != m {
@@ -289,16 +313,19 @@ func TestPackMetadata(t *testing.T) {
 	if n := len(PackMetadata(typicalMetadata)); n > len(typicalMetadata)/3 {
 		t.Errorf("typical metadata of %d bytes are packed to %d", len(typicalMetadata), n)
 	}
-	// What was packed by the first version must be read for ever.
+	// What the first version has packed must always be readable.
 	const old = "AcwDFQAIGaumXwIx6RUA2zkfEDowLjgxNSQQOjI3LjM5+Rg0MTIuMTI1OtABBDgzes4BDDAuMDc5yxAxNDMuMiHMFQAg"
 	stored, err := base64.StdEncoding.DecodeString(old)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if got, err := UnpackMetadata(stored); err != nil || string(got) != string(typicalMetadata) {
-		t.Errorf("stored before: %q, %v; packed now: %s", got, err, base64.StdEncoding.EncodeToString(PackMetadata(typicalMetadata)))
+		packed := base64.StdEncoding.EncodeToString(PackMetadata(typicalMetadata))
+		t.Errorf("stored before: %q, %v; packed now: %s", got, err, packed)
 	}
-	for name, stored := range map[string][]byte{"form": {9, 1, 2}, "no length": {1}, "huge": {1, 0xff, 0xff, 0xff, 0x7f, 0}, "cut": PackMetadata(typicalMetadata)[:50]} {
+	for name, stored := range map[string][]byte{
+		"form": {9, 1, 2}, "no length": {1}, "huge": {1, 0xff, 0xff, 0xff, 0x7f, 0}, "cut": stored[:50],
+	} {
 		if got, err := UnpackMetadata(stored); err == nil {
 			t.Errorf("%s: unpacked to %q", name, got)
 		}
@@ -306,4 +333,8 @@ func TestPackMetadata(t *testing.T) {
 }
 
 // typicalMetadata is the metadata of a momentum signal.
-var typicalMetadata = []byte(`{"indicators":["ema_12_26","adx_14","atr_14"],"reasoning":"Momentum long on BTC 1h: EMA12 is 0.8 ATR above EMA26 and the 40-bar move is +1.3 sigma; ADX 27 confirms a trend. Of comparable past setups 43 % closed in profit (break-even 40 %). Stop 1.5 ATR, target 2.25 ATR, expires in 24 bars.","values":{"ema_12_26":0.81,"adx_14":27.3,"atr_14":412.125},"strength":0.83,"break_even":0.4,"expected_r":0.07,"sample":143.2,"source":"simulated","time_compression":60}`)
+var typicalMetadata = []byte(`{"indicators":["ema_12_26","adx_14","atr_14"],"reasoning":"Momentum long on BTC 1h: ` +
+	`EMA12 is 0.8 ATR above EMA26 and the 40-bar move is +1.3 sigma; ADX 27 confirms a trend. Of comparable past ` +
+	`setups 43 % closed in profit (break-even 40 %). Stop 1.5 ATR, target 2.25 ATR, expires in 24 bars.",` +
+	`"values":{"ema_12_26":0.81,"adx_14":27.3,"atr_14":412.125},"strength":0.83,"break_even":0.4,` +
+	`"expected_r":0.07,"sample":143.2,"source":"simulated","time_compression":60}`)

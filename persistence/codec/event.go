@@ -7,21 +7,14 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
-// EventCodes are the stored types of events. Only ever add at the end.
+// EventCodes are the stored types of events. Only append to the list.
 var EventCodes = []signal.EventType{1: signal.SignalCreated, signal.SignalUpdated, signal.SignalClosed,
 	signal.AgentStarted, signal.AgentCompleted, signal.AgentFailed, signal.WebhookTest, signal.SystemNotification,
 	signal.AccountDeleted, signal.KeyRevoked, signal.SessionEnded,
 	signal.WebhookChanged, signal.DeliveriesChanged, signal.ScheduleChanged}
 
-var CodeOfEvent = func() map[signal.EventType]byte {
-	codes := map[signal.EventType]byte{}
-	for i, t := range EventCodes {
-		if i > 0 {
-			codes[t] = byte(i)
-		}
-	}
-	return codes
-}()
+// CodeOfEvent has the stored codes of events; 0 is an unknown type.
+var CodeOfEvent = codesOf(EventCodes)
 
 // Which optional fields an event has.
 const (
@@ -33,8 +26,8 @@ const (
 	eventWeather
 )
 
-// AppendEvent adds the header of an event log entry: all of e but its position and
-// its data.
+// AppendEvent appends the header of an event log entry: all of e except its position and its
+// data.
 func AppendEvent(b []byte, e *signal.Event) []byte {
 	code := CodeOfEvent[e.Type]
 	b = append(b, Version, code)
@@ -72,8 +65,8 @@ func AppendEvent(b []byte, e *signal.Event) []byte {
 	return b
 }
 
-// DecodeEvent returns the event at position p of an event log. The result shares
-// no memory with header and data.
+// DecodeEvent returns the event at position p of an event log. It shares no memory with
+// header and data.
 func DecodeEvent(p signal.Position, header, data []byte) (signal.Event, error) {
 	e := signal.Event{Position: p}
 	d := Decode(header)
@@ -115,9 +108,8 @@ func DecodeEvent(p signal.Position, header, data []byte) (signal.Event, error) {
 	return e, nil
 }
 
-// EventAccount returns the account of an event log entry without decoding the rest,
-// in the form in which it is stored: compare it with AccountBytes. Nil if header is
-// not valid.
+// EventAccount returns the account of an event log entry as it is stored, without decoding the
+// rest: compare it with AccountBytes. It is nil if header is not valid.
 func EventAccount(header []byte) []byte {
 	d := Decode(header)
 	if d.Byte() == 0 {
@@ -126,7 +118,7 @@ func EventAccount(header []byte) []byte {
 	return d.StoredID()
 }
 
-// AccountBytes returns how account is stored in headers.
+// AccountBytes returns account as headers store it.
 func AccountBytes(account signal.AccountID) []byte { return appendID(nil, "acc_", string(account)) }
 
 // Which optional fields a listing has.
@@ -137,7 +129,7 @@ const (
 	listingSameAsset // as the event's
 )
 
-// appendListing adds e.Listing.
+// appendListing appends e.Listing.
 func appendListing(b []byte, e *signal.Event) []byte {
 	l := e.Listing
 	flags := byte(0)

@@ -11,8 +11,8 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
-// A job is a hash. The request never changes; the state is a text of its own
-// because scripts read it; the outcome is written once, with its position in front.
+// Fields of a job's hash. The request never changes. Scripts read the state, so it is a text.
+// The outcome is written once, with its position in front.
 const (
 	JobState   = "s" // "STATUS ATTEMPT"
 	JobRequest = "q"
@@ -24,14 +24,14 @@ const (
 const (
 	outcomeSignal = 1
 	outcomeError  = 2
-	outcomeResult = 3 // of jobs that are no runs
+	outcomeResult = 3 // of jobs other than runs
 )
 
-// workVersion is the first byte of a request that is no run. A process that does not
-// know it leaves such jobs in the queue, to one that does.
+// workVersion is the first byte of a request other than a run. A process that does not know it
+// leaves such jobs in the queue.
 const workVersion = 2
 
-// maxPhrases bounds what is read of a list: more than any request may have.
+// maxPhrases bounds a list that is read. No request may have as many.
 const maxPhrases = 1000
 
 // JobStateText returns the state as scripts and guards compare it.
@@ -51,15 +51,13 @@ func parseJobState(text string) (signal.JobStatus, int, error) {
 	return "", 0, fmt.Errorf("decode job: state %q is not known", text)
 }
 
-// AppendJobRequest adds what is known of a job when it is queued, but for its id.
+// AppendJobRequest appends what is known of a job when it is queued, except its id.
 func AppendJobRequest(b []byte, j *signal.Job) []byte {
-	r := &j.Request
-	if j.Kind == signal.JobRun {
-		b = append(b, Version)
-	} else {
-		b = append(b, workVersion)
+	r, version := &j.Request, byte(Version)
+	if j.Kind != signal.JobRun {
+		version = workVersion
 	}
-	b = appendID(b, "acc_", string(r.Account))
+	b = appendID(append(b, version), "acc_", string(r.Account))
 	b = appendID(b, "run_", string(j.Run))
 	b = binary.AppendVarint(b, j.CreatedAt.UnixMilli())
 	b = AppendText(b, string(r.Agent))
@@ -88,13 +86,11 @@ func boundOf(ms int64) time.Time {
 }
 
 func decodeJobRequest(id signal.JobID, value []byte) (signal.Job, error) {
-	work := len(value) > 0 && value[0] == workVersion
-	var d Decoder
+	work, version := len(value) > 0 && value[0] == workVersion, byte(Version)
 	if work {
-		d = Decoder{B: value[1:]}
-	} else {
-		d = Decode(value)
+		version = workVersion
 	}
+	d := DecodeVersion(value, version)
 	j := signal.Job{ID: id}
 	r := &j.Request
 	r.Account = signal.AccountID(d.ID("acc_"))
@@ -123,8 +119,8 @@ func decodeJobRequest(id signal.JobID, value []byte) (signal.Job, error) {
 	return j, nil
 }
 
-// AppendJobOutcome adds how j ended. The time of the end is that of the position
-// which the append script puts in front.
+// AppendJobOutcome appends how j ended. The time of the end is that of the position that the
+// append script puts in front.
 func AppendJobOutcome(b []byte, j *signal.Job) []byte {
 	b = append(b, Version)
 	b = binary.AppendVarint(b, j.ExpiresAt.UnixMilli())
@@ -149,7 +145,7 @@ func AppendJobOutcome(b []byte, j *signal.Job) []byte {
 	return append(b, j.Signal.Metadata...)
 }
 
-// decodeJobOutcome adds the outcome to j.
+// decodeJobOutcome sets the outcome of j.
 func decodeJobOutcome(j *signal.Job, value []byte) error {
 	at, rest, err := CutStamp(value)
 	if err != nil {
@@ -167,12 +163,7 @@ func decodeJobOutcome(j *signal.Job, value []byte) error {
 		e.RetryAfter = time.Duration(d.Varint()) * time.Millisecond
 		j.Error = e
 	case kind == outcomeSignal && j.Kind == signal.JobRun:
-		n := d.Uvarint()
-		if n > uint64(len(d.B)) {
-			d.Fail(ErrShort)
-			break
-		}
-		record := d.Take(int(n))
+		record := d.Take(d.Uvarint())
 		if d.Err != nil {
 			break
 		}
@@ -195,7 +186,7 @@ func decodeJobOutcome(j *signal.Job, value []byte) error {
 	return nil
 }
 
-// DecodeJob returns a job as the fields of its hash say; absent ones are empty.
+// DecodeJob returns the job in the fields of a hash. Absent ones are empty.
 func DecodeJob(id signal.JobID, state, started, request, outcome string) (signal.Job, error) {
 	j, err := decodeJobRequest(id, []byte(request))
 	if err != nil {
@@ -207,7 +198,7 @@ func DecodeJob(id signal.JobID, state, started, request, outcome string) (signal
 	if started != "" {
 		ms, ok := ParseDigits([]byte(started))
 		if !ok {
-			return signal.Job{}, fmt.Errorf("decode job %s: start %q is no time", id, started)
+			return signal.Job{}, fmt.Errorf("decode job %s: start %q is not valid", id, started)
 		}
 		j.StartedAt = laterOf(TimeOfMilli(ms), j.CreatedAt)
 	}
@@ -220,8 +211,8 @@ func DecodeJob(id signal.JobID, state, started, request, outcome string) (signal
 	return j, nil
 }
 
-// laterOf returns the later of two times. A job is created by its node's measure of
-// the time of Redis, which may be a little ahead; started and completed by Redis.
+// laterOf returns the later of two times. The time of a job's creation is by its node's
+// measure of the clock of Redis, which may be a little ahead; the others are by Redis.
 func laterOf(a, b time.Time) time.Time {
 	if a.Before(b) {
 		return b

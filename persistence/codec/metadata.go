@@ -9,12 +9,12 @@ import (
 	"github.com/klauspost/compress/s2"
 )
 
-// The metadata of signals is most of what is kept of them for months, and one is
-// much like another: packed with a dictionary of the strategies' phrases it takes a
-// quarter, in less than two microseconds.
+// Most of what is kept of signals for months is their metadata, and all of it is much alike.
+// Packed with a dictionary of the strategies' phrases it takes a quarter of the space. Packing
+// takes less than two microseconds.
 
-// metadataText1 is dictionary 1: never change it, since what was packed with it can
-// only be read with it. A better one is a new file with a new number.
+// metadataText1 is dictionary 1. Never change it, since metadata that was packed with it
+// cannot be read without it. A better one is a new file with a new number.
 //
 //go:embed metadata_1.dict
 var metadataText1 []byte
@@ -25,12 +25,12 @@ const (
 	// metadataPacked1 is the first byte of metadata packed with dictionary 1. JSON
 	// objects that are not packed begin with a brace.
 	metadataPacked1 = 1
-	// maxMetadata bounds what is unpacked: no signal has as much.
+	// maxMetadata bounds what is unpacked. No signal has as much.
 	maxMetadata = 4 << 20
 )
 
-// PackMetadata returns what is stored of metadata: in a new slice, or metadata
-// itself if packing does not make it smaller.
+// PackMetadata returns metadata as it is stored: in a new slice, or as it is if packing does
+// not make it smaller.
 func PackMetadata(metadata []byte) []byte {
 	if len(metadata) < 32 || len(metadata) > maxMetadata || metadata[0] != '{' {
 		return metadata
@@ -44,8 +44,8 @@ func PackMetadata(metadata []byte) []byte {
 	return b[:1+len(packed)]
 }
 
-// UnpackMetadata is the inverse of PackMetadata. The result shares no memory with
-// stored; nil if that is empty.
+// UnpackMetadata is the inverse of PackMetadata. The result shares no memory with stored. It is
+// nil if stored is empty.
 func UnpackMetadata(stored []byte) (json.RawMessage, error) {
 	switch {
 	case len(stored) == 0:
@@ -60,7 +60,7 @@ func UnpackMetadata(stored []byte) (json.RawMessage, error) {
 		return nil, fmt.Errorf("unpack metadata: %w", err)
 	}
 	if n > maxMetadata {
-		return nil, fmt.Errorf("unpack metadata: it claims to have %d bytes", n)
+		return nil, fmt.Errorf("unpack metadata: %d bytes are too many", n)
 	}
 	metadata, err := metadataDict1.Decode(make([]byte, n), stored[1:])
 	if err != nil {

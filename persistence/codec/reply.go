@@ -6,12 +6,13 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
-// ReplyDigest names a key of a request in the keys of Redis.
+// ReplyDigest returns the name of a request's key in the keys of Redis.
 func ReplyDigest(k *signal.ReplyKey) string {
 	h := sha256.New()
 	for _, s := range []string{k.Method, k.Path, k.Key} {
@@ -20,23 +21,18 @@ func ReplyDigest(k *signal.ReplyKey) string {
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
-// AppendReplyLock adds what a locked key holds.
+// AppendReplyLock appends the value of a locked key.
 func AppendReplyLock(b []byte, k *signal.ReplyKey) []byte {
 	return append(append(b, Version), k.RequestHash[:]...)
 }
 
-// AppendReply adds a reply. In Redis a position stands in front, which tells it
-// from a lock.
+// AppendReply appends a reply. In Redis a position stands in front, which a lock does not
+// have.
 func AppendReply(b []byte, r *signal.Reply) []byte {
 	b = append(append(b, Version), r.RequestHash[:]...)
 	b = binary.AppendUvarint(b, uint64(r.Status))
 	b = binary.AppendUvarint(b, uint64(len(r.Header)))
-	names := make([]string, 0, len(r.Header))
-	for name := range r.Header {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	for _, name := range names {
+	for _, name := range slices.Sorted(maps.Keys(r.Header)) {
 		b = AppendString(AppendString(b, name), r.Header[name])
 	}
 	switch {
@@ -48,14 +44,14 @@ func AppendReply(b []byte, r *signal.Reply) []byte {
 	return append(append(b, bodyKept), r.Body...)
 }
 
-// What a reply has for a body.
+// Kinds of a reply's body.
 const (
 	bodySignal  = 0 // the signal at its position
-	bodyKept    = 1 // what follows
+	bodyKept    = 1 // the bytes that follow
 	bodyOmitted = 2
 )
 
-// DecodeReply reads what a key holds. Of a lock, the reply has status 0.
+// DecodeReply reads the value of a key. The reply of a lock has the status 0.
 func DecodeReply(value []byte) (*signal.Reply, signal.Position, error) {
 	var at signal.Position
 	r := &signal.Reply{}
@@ -67,30 +63,35 @@ func DecodeReply(value []byte) (*signal.Reply, signal.Position, error) {
 		}
 	}
 	d := Decode(value)
-	copy(r.RequestHash[:], d.Take(len(r.RequestHash)))
+	copy(r.RequestHash[:], d.Take(sha256.Size))
 	if !lock {
-		if r.Status = int(d.Uvarint() % 1000); r.Status == 0 {
-			d.Fail(errors.New("status is 0"))
-		}
-		if n := d.Uvarint(); n > 0 && d.Err == nil {
-			r.Header = map[string]string{}
-			for i := uint64(0); i < n && d.Err == nil; i++ {
-				name := string(d.TextBytes(d.Byte()))
-				r.Header[name] = string(d.TextBytes(d.Byte()))
-			}
-		}
-		switch kind := d.Byte(); kind {
-		case bodySignal:
-		case bodyKept:
-			r.Body = append([]byte{}, d.B...)
-		case bodyOmitted:
-			r.Omitted = true
-		default:
-			d.Fail(fmt.Errorf("body of kind %d is not known", kind))
-		}
+		decodeAnswer(&d, r)
 	}
 	if d.Err != nil {
 		return nil, at, fmt.Errorf("decode reply: %w", d.Err)
 	}
 	return r, at, nil
+}
+
+// decodeAnswer reads the part of a reply that a lock does not have.
+func decodeAnswer(d *Decoder, r *signal.Reply) {
+	if r.Status = int(d.Uvarint() % 1000); r.Status == 0 {
+		d.Fail(errors.New("status is 0"))
+	}
+	if n := d.Uvarint(); n > 0 && d.Err == nil {
+		r.Header = map[string]string{}
+		for ; n > 0 && d.Err == nil; n-- {
+			name := string(d.TextBytes(d.Byte()))
+			r.Header[name] = string(d.TextBytes(d.Byte()))
+		}
+	}
+	switch kind := d.Byte(); kind {
+	case bodySignal:
+	case bodyKept:
+		r.Body = append([]byte{}, d.B...)
+	case bodyOmitted:
+		r.Omitted = true
+	default:
+		d.Fail(fmt.Errorf("body of kind %d is not known", kind))
+	}
 }

@@ -1,6 +1,7 @@
 package codec
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"time"
@@ -14,8 +15,7 @@ const (
 	kindClosed  = 2
 )
 
-// OpenField is the field of a signal in the hash of open ones: the 16 bytes of its
-// ULID.
+// OpenField returns the field of a signal in the hash of open ones: the 16 bytes of its ULID.
 func OpenField(id signal.SignalID) string {
 	if raw, ok := signal.ULIDBytes(string(id)); ok {
 		return string(raw[:])
@@ -38,9 +38,9 @@ const (
 	SignalWeather
 )
 
-// appendAttributes adds what never changes of s, but for its id, account and
-// metadata. The time of creation is that of the entry, so the expiry is stored as
-// the time from there; now stands for it if the caller has not set CreatedAt.
+// appendAttributes appends what never changes of s, except its id, account and metadata. The
+// time of creation is that of the entry, so the expiry is stored as the duration from there;
+// now stands for it if the caller has not set CreatedAt.
 func appendAttributes(b []byte, s *signal.Signal, now time.Time) []byte {
 	flags := byte(0)
 	if s.Levels != nil {
@@ -57,11 +57,7 @@ func appendAttributes(b []byte, s *signal.Signal, now time.Time) []byte {
 	b = AppendString(b, s.Asset)
 	b = AppendText(b, s.Strategy)
 	b = AppendText(b, string(s.Direction))
-	if s.FirstConfidence != 0 {
-		b = appendFloat(b, s.FirstConfidence)
-	} else {
-		b = appendFloat(b, s.Confidence)
-	}
+	b = appendFloat(b, cmp.Or(s.FirstConfidence, s.Confidence))
 	if s.Levels != nil {
 		b = appendFloat(appendFloat(appendFloat(b, s.Levels.Entry), s.Levels.Stop), s.Levels.Target)
 	}
@@ -81,8 +77,7 @@ func appendAttributes(b []byte, s *signal.Signal, now time.Time) []byte {
 	return b
 }
 
-// DecodeListed reads the first part of what appendAttributes wrote: what lists
-// show.
+// DecodeListed reads the part of appendAttributes that lists show.
 func DecodeListed(d *Decoder, l *signal.Listing, intern func([]byte) string) (flags byte, levels signal.Levels) {
 	flags = d.Byte()
 	l.Agent = signal.AgentID(d.Text())
@@ -96,8 +91,8 @@ func DecodeListed(d *Decoder, l *signal.Listing, intern func([]byte) string) (fl
 	return flags, levels
 }
 
-// decodeAttributes fills s with what appendAttributes wrote, for a signal created
-// at the given position.
+// decodeAttributes is the inverse of appendAttributes, for a signal created at the given
+// position.
 func decodeAttributes(d *Decoder, s *signal.Signal, created signal.Position) {
 	var l signal.Listing
 	flags, levels := DecodeListed(d, &l, func(b []byte) string { return string(b) })
@@ -120,7 +115,7 @@ func decodeAttributes(d *Decoder, s *signal.Signal, created signal.Position) {
 	}
 }
 
-// AppendRecord adds the signal log entry of a creation, without the metadata.
+// AppendRecord appends the signal log entry of a creation, without the metadata.
 func AppendRecord(b []byte, s *signal.Signal, now time.Time) []byte {
 	b = append(b, Version, KindCreated)
 	b = appendID(b, "acc_", string(s.Account))
@@ -132,12 +127,12 @@ func AppendRecord(b []byte, s *signal.Signal, now time.Time) []byte {
 	return b
 }
 
-// DecodeRecord returns the signal whose creation stands at position p of the signal
-// log, as it was then.
+// DecodeRecord returns the signal that was created at position p of the signal log, as it was
+// then.
 func DecodeRecord(p signal.Position, header, metadata []byte) (_ *signal.Signal, err error) {
 	d := Decode(header)
 	if kind := d.Byte(); kind != KindCreated {
-		d.Fail(fmt.Errorf("entry of kind %d is no creation", kind))
+		d.Fail(fmt.Errorf("entry of kind %d is not a creation", kind))
 	}
 	s := &signal.Signal{}
 	s.Account = signal.AccountID(d.ID("acc_"))
@@ -155,8 +150,8 @@ func DecodeRecord(p signal.Position, header, metadata []byte) (_ *signal.Signal,
 	return s, nil
 }
 
-// AppendOpen adds the state of an open signal. In Redis two positions stand in
-// front: where it was created and where it was last changed.
+// AppendOpen appends the state of an open signal. In Redis two positions stand in front: those
+// of its creation and of its last change.
 func AppendOpen(b []byte, s *signal.Signal, now time.Time) []byte {
 	b = append(b, Version)
 	b = appendFloat(b, s.Confidence)
@@ -166,7 +161,7 @@ func AppendOpen(b []byte, s *signal.Signal, now time.Time) []byte {
 	return appendAttributes(b, s, now)
 }
 
-// openState is what changes of an open signal.
+// openState is the part of an open signal that changes.
 type openState struct {
 	Created, Updated signal.Position
 	Confidence       float64
@@ -174,31 +169,36 @@ type openState struct {
 	mfe, mae         float64
 }
 
-// DecodeOpenState reads the front of a value of the hash of open signals and
-// returns what follows.
-func DecodeOpenState(value []byte) (o openState, rest Decoder) {
+// decodeStamps reads the two positions in front of a value and begins to read the rest.
+func (o *openState) decodeStamps(value []byte) Decoder {
 	var err error
 	if o.Created, value, err = CutStamp(value); err == nil {
 		o.Updated, value, err = CutStamp(value)
 	}
 	if err != nil {
-		return o, Decoder{Err: err}
+		return Decoder{Err: err}
 	}
-	d := Decode(value)
+	return Decode(value)
+}
+
+// DecodeOpenState reads the front of a value of the hash of open signals and
+// returns what follows.
+func DecodeOpenState(value []byte) (o openState, rest Decoder) {
+	d := o.decodeStamps(value)
 	o.Confidence = d.float()
 	o.Sequence = int64(d.Uvarint() & (1<<62 - 1))
 	o.mfe, o.mae = d.float(), d.float()
 	return o, d
 }
 
-// Apply sets what the state says of s.
+// Apply sets the fields of s that the state has.
 func (o *openState) Apply(s *signal.Signal) {
 	s.Confidence, s.Sequence, s.MFE, s.MAE = o.Confidence, o.Sequence, o.mfe, o.mae
 	s.UpdatedAt = o.Updated.Time()
 }
 
-// DecodeOpen returns the open signal of a field and value, without its metadata,
-// and where it was created.
+// DecodeOpen returns the open signal of a field and value, without its metadata, and the
+// position of its creation.
 func DecodeOpen(field, value []byte) (signal.Signal, signal.Position, error) {
 	o, d := DecodeOpenState(value)
 	s := signal.Signal{ID: SignalOfField(field), Account: signal.AccountID(d.ID("acc_"))}
@@ -218,8 +218,8 @@ const (
 	closingAt // the time differs from that of the entry
 )
 
-// AppendClosed adds the signal log entry of a closing. In Redis two positions stand
-// in front, as for an open signal.
+// AppendClosed appends the signal log entry of a closing. In Redis two positions stand in
+// front, as for an open signal.
 func AppendClosed(b []byte, s *signal.Signal) []byte {
 	c := s.Closing
 	if c == nil {
@@ -256,7 +256,7 @@ type ClosedState struct {
 	Closing signal.Closing
 }
 
-// DecodeClosed reads the closing that stands at position p of the signal log.
+// DecodeClosed reads the closing at position p of the signal log.
 func DecodeClosed(p signal.Position, header []byte) (*ClosedState, error) {
 	c := &ClosedState{}
 	d := DecodeClosedHead(header, c)
@@ -280,18 +280,11 @@ func DecodeClosed(p signal.Position, header []byte) (*ClosedState, error) {
 	return c, nil
 }
 
-// DecodeClosedHead reads as much of a closing as lists need.
+// DecodeClosedHead reads the part of a closing that lists need.
 func DecodeClosedHead(header []byte, c *ClosedState) Decoder {
-	var err error
-	if c.Created, header, err = CutStamp(header); err == nil {
-		c.Updated, header, err = CutStamp(header)
-	}
-	if err != nil {
-		return Decoder{Err: err}
-	}
-	d := Decode(header)
+	d := c.decodeStamps(header)
 	if kind := d.Byte(); kind != kindClosed {
-		d.Fail(fmt.Errorf("entry of kind %d is no closing", kind))
+		d.Fail(fmt.Errorf("entry of kind %d is not a closing", kind))
 	}
 	c.Account = signal.AccountID(d.ID("acc_"))
 	c.ID = signal.SignalID(d.ID("sig_"))
@@ -300,8 +293,8 @@ func DecodeClosedHead(header []byte, c *ClosedState) Decoder {
 	return d
 }
 
-// IsClosing says that a signal log entry is a closing, not a creation: it begins
-// with the digits of a position.
+// IsClosing reports whether a signal log entry is a closing, not a creation: it begins with the
+// digits of a position.
 func IsClosing(header []byte) bool { return len(header) > 0 && header[0] >= '0' && header[0] <= '9' }
 
 // RecordAccount is EventAccount for entries of the signal log.

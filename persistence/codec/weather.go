@@ -4,11 +4,11 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
-// The Weather signal of a run is part of the record of its signal: two records that
-// are one can never be stored apart. What the actor of an open signal goes by stands
-// in front, as part of what the hash of open signals has, too.
+// The weather signal of a run is part of the record of its signal, so that neither is ever
+// stored without the other. The fields that the actor of an open signal needs come first: the
+// hash of open signals has only these.
 
-// appendOutlook adds what an open signal needs of its weather.
+// appendOutlook appends the fields of the weather that an open signal needs.
 func appendOutlook(b []byte, w *signal.Outlook) []byte {
 	b = AppendText(b, w.Commodity)
 	b = AppendText(b, w.Region)
@@ -21,7 +21,7 @@ func decodeOutlook(d *Decoder) *signal.Outlook {
 	return w
 }
 
-// appendWeather adds what lists show beside.
+// appendWeather appends the fields that only lists show.
 func appendWeather(b []byte, w *signal.Outlook) []byte {
 	b = AppendText(b, w.Event.Type)
 	b = AppendText(b, w.Event.Severity)
@@ -40,8 +40,7 @@ func decodeWeather(d *Decoder, w *signal.Outlook) {
 	w.ExpectedImpact = string(d.TextBytes(d.Byte()))
 }
 
-// DecodeWeatherBehind reads the weather of a record of which DecodeListed has read
-// the first part.
+// DecodeWeatherBehind reads the weather of a record after DecodeListed.
 func DecodeWeatherBehind(d *Decoder, flags byte) *signal.Outlook {
 	d.StoredID() // the run
 	d.Text()     // timeframe and risk

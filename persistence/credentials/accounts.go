@@ -2,7 +2,7 @@ package credentials
 
 import (
 	"context"
-	_ "embed"
+	"embed"
 	"errors"
 	"fmt"
 	"time"
@@ -14,23 +14,14 @@ import (
 	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 )
 
-//go:embed scripts/account_create.lua
-var accountCreateText string
-
-//go:embed scripts/account_delete.lua
-var accountDeleteText string
-
-//go:embed scripts/password_set.lua
-var passwordSetText string
-
-//go:embed scripts/password_rehash.lua
-var passwordRehashText string
+//go:embed scripts
+var scripts embed.FS
 
 var (
-	accountCreateScript  = redis.NewScript(accountCreateText)
-	accountDeleteScript  = redis.NewScript(sessionRemoveText + accountDeleteText)
-	passwordSetScript    = redis.NewScript(sessionRemoveText + passwordSetText)
-	passwordRehashScript = redis.NewScript(passwordRehashText)
+	accountCreateScript  = redisclient.Script(scripts, "account_create")
+	accountDeleteScript  = redisclient.Script(scripts, removeSession, "account_delete")
+	passwordSetScript    = redisclient.Script(scripts, removeSession, "password_set")
+	passwordRehashScript = redisclient.Script(scripts, "password_rehash")
 )
 
 // Store keeps accounts, keys, sessions and the locks of logins.
@@ -39,26 +30,23 @@ type Store struct{ *redisclient.Client }
 // New returns the credentials that c reads and writes.
 func New(c *redisclient.Client) *Store { return &Store{c} }
 
-// credentialError reports that Redis could not be asked to do what verb names, that its
-// answer was lost, or that the replicas may lack it; nil for nil.
-func credentialError(verb string, err error) error {
-	if err == nil {
-		return nil
-	}
-	return redisclient.Unavailable(fmt.Errorf("%s: %w", verb, err))
+// apply runs a script that changes credentials, and waits for the replicas.
+func (s *Store) apply(ctx context.Context, script *redis.Script, keys []string, args ...any) (*redis.Cmd, error) {
+	return s.Change(ctx, redisclient.ConfirmAuthKey(), script, keys, args...)
 }
 
-// CreateAccount stores a with the hash of its password. KindConflict,
-// "email_taken": another account has its email.
+// CreateAccount stores a with the hash of its password. KindConflict, "email_taken": another
+// account has its email.
 func (s *Store) CreateAccount(ctx context.Context, a credential.Account, passwordHash string) error {
-	args := append([]any{string(a.ID), milliseconds(a.CreatedAt)}, encodeAccount(a, credential.Password{Hash: passwordHash, Version: 1})...)
-	created, err := s.Change(ctx, redisclient.ConfirmAuthKey(), accountCreateScript,
-		[]string{redisclient.AccountKey(a.ID), redisclient.EmailKey(a.Email), redisclient.AccountsKey()}, args...)
+	record := encodeAccount(a, credential.Password{Hash: passwordHash, Version: 1})
+	args := append([]any{string(a.ID), milliseconds(a.CreatedAt)}, record...)
+	keys := []string{redisclient.AccountKey(a.ID), redisclient.EmailKey(a.Email), redisclient.AccountsKey()}
+	created, err := s.apply(ctx, accountCreateScript, keys, args...)
 	if err != nil {
-		return credentialError("create account", err)
+		return redisclient.Failed(err, "create account")
 	}
 	if created.Val() == int64(0) {
-		return &signal.Error{Kind: signal.KindConflict, Code: "email_taken", Message: "an account with this email exists"}
+		return redisclient.Refused("email_taken", "an account with this email exists")
 	}
 	return nil
 }
@@ -67,7 +55,7 @@ func (s *Store) CreateAccount(ctx context.Context, a credential.Account, passwor
 func (s *Store) AccountByID(ctx context.Context, id signal.AccountID) (credential.Account, credential.Password, error) {
 	fields, err := s.RDB.HGetAll(ctx, redisclient.AccountKey(id)).Result()
 	if err != nil {
-		return credential.Account{}, credential.Password{}, credentialError("read account", err)
+		return credential.Account{}, credential.Password{}, redisclient.Failed(err, "read account")
 	}
 	if len(fields) == 0 {
 		return credential.Account{}, credential.Password{}, signal.NotFound("account")
@@ -75,27 +63,27 @@ func (s *Store) AccountByID(ctx context.Context, id signal.AccountID) (credentia
 	return decodeAccount(id, fields)
 }
 
-// AccountByEmail returns the account with the email, which is trimmed and in
-// lower case. KindNotFound.
+// AccountByEmail returns the account with the email, which is trimmed and in lower case.
+// KindNotFound.
 func (s *Store) AccountByEmail(ctx context.Context, email string) (credential.Account, credential.Password, error) {
 	id, err := s.RDB.Get(ctx, redisclient.EmailKey(email)).Result()
 	if errors.Is(err, redis.Nil) {
 		return credential.Account{}, credential.Password{}, signal.NotFound("account")
 	}
 	if err != nil {
-		return credential.Account{}, credential.Password{}, credentialError("read email", err)
+		return credential.Account{}, credential.Password{}, redisclient.Failed(err, "read email")
 	}
 	return s.AccountByID(ctx, signal.AccountID(id))
 }
 
-// Accounts returns at most limit accounts after the first offset ones, oldest
-// first, and how many there are.
+// Accounts returns at most limit accounts after the first offset ones, oldest first, and the
+// number of all.
 func (s *Store) Accounts(ctx context.Context, limit, offset int) ([]credential.Account, int, error) {
 	pipe := s.RDB.Pipeline()
 	total := pipe.ZCard(ctx, redisclient.AccountsKey())
 	ids := pipe.ZRange(ctx, redisclient.AccountsKey(), int64(offset), int64(offset)+int64(limit)-1)
 	if err := redisclient.Execute(ctx, pipe); err != nil {
-		return nil, 0, credentialError("list accounts", err)
+		return nil, 0, redisclient.Failed(err, "list accounts")
 	}
 	pipe = s.RDB.Pipeline()
 	records := make([]*redis.MapStringStringCmd, len(ids.Val()))
@@ -103,7 +91,7 @@ func (s *Store) Accounts(ctx context.Context, limit, offset int) ([]credential.A
 		records[i] = pipe.HGetAll(ctx, redisclient.AccountKey(signal.AccountID(id)))
 	}
 	if err := redisclient.Execute(ctx, pipe); err != nil {
-		return nil, 0, credentialError("read accounts", err)
+		return nil, 0, redisclient.Failed(err, "read accounts")
 	}
 	accounts := []credential.Account{}
 	for i, r := range records {
@@ -119,20 +107,22 @@ func (s *Store) Accounts(ctx context.Context, limit, offset int) ([]credential.A
 	return accounts, int(total.Val()), nil
 }
 
-// SetPassword stores a new password, if the one until now has the given version
-// (0: any), and ends all sessions of the account but keep. It returns the events
-// that announce the ends, unsettled. KindNotFound; KindConflict if the password
-// has another version. It may return events with KindUnavailable: those sessions have
-// ended, but may come back if the master is lost.
-func (s *Store) SetPassword(ctx context.Context, id signal.AccountID, hash string, version int64, keep signal.SessionID, now time.Time) ([]signal.Event, error) {
-	event := signal.Event{ID: signal.NewEventID(), Account: id, Type: signal.SessionEnded}
+// SetPassword stores a new password if the present one has the given version (0: any), and ends
+// all sessions of the account except keep. It returns the events that announce the ends, which
+// are to be settled. KindNotFound; KindConflict if the password has another version. Events
+// with KindUnavailable: those sessions have ended, but may come back if the master is lost.
+func (s *Store) SetPassword(ctx context.Context, id signal.AccountID, hash string, version int64,
+	keep signal.SessionID, now time.Time) ([]signal.Event, error) {
+	event := newEvent(id, signal.SessionEnded, "")
 	before, after := announcementAround(event)
+	keys := []string{redisclient.AccountKey(id), redisclient.SessionsOfKey(id), redisclient.OutboxKey()}
+	args := []any{hash, version, string(keep), now.UnixMilli(), redisclient.SessionKey(""), redisclient.RefreshKey(""),
+		before, after, sessionsAtOnce}
 	var events []signal.Event
 	for {
-		answer, err := s.Change(ctx, redisclient.ConfirmAuthKey(), passwordSetScript,
-			[]string{redisclient.AccountKey(id), redisclient.SessionsOfKey(id), redisclient.OutboxKey()}, hash, version, string(keep), now.UnixMilli(), redisclient.SessionKey(""), redisclient.RefreshKey(""), before, after, sessionsAtOnce)
+		answer, err := s.apply(ctx, passwordSetScript, keys, args...)
 		if answer.Val() == int64(-3) {
-			// The password is set together with the end of the last ones, so that none
+			// The password is set together with the end of the last sessions, so that none
 			// outlives it wherever this is interrupted.
 			more, err := s.endOldest(ctx, event, sessionsAtOnce, keep, "", now)
 			events = append(events, more...)
@@ -144,7 +134,7 @@ func (s *Store) SetPassword(ctx context.Context, id signal.AccountID, hash strin
 		ids, set := answer.Val().([]any)
 		switch {
 		case !redisclient.Stands(err) || err != nil && !set:
-			return events, credentialError("set password", err)
+			return events, redisclient.Failed(err, "set password")
 		case answer.Val() == int64(-1):
 			return nil, signal.NotFound("account")
 		case answer.Val() == int64(-2):
@@ -152,25 +142,18 @@ func (s *Store) SetPassword(ctx context.Context, id signal.AccountID, hash strin
 		case !set:
 			return nil, fmt.Errorf("set password: answer %v is not known", answer.Val())
 		}
-		for _, session := range ids {
-			event.Subject, _ = session.(string)
-			events = append(events, event)
-		}
-		return events, credentialError("set password", err)
+		return append(events, endedEvents(event, redisclient.Texts(ids))...), redisclient.Failed(err, "set password")
 	}
 }
 
-// Rehash stores the same password under another hash, unless it was changed
-// meanwhile.
+// Rehash stores the same password under another hash, unless it was changed meanwhile.
 func (s *Store) Rehash(ctx context.Context, id signal.AccountID, from, to string) error {
-	if err := passwordRehashScript.Run(ctx, s.RDB, []string{redisclient.AccountKey(id)}, from, to).Err(); err != nil {
-		return credentialError("rehash password", err)
-	}
-	return nil
+	err := passwordRehashScript.Run(ctx, s.RDB, []string{redisclient.AccountKey(id)}, from, to).Err()
+	return redisclient.Failed(err, "rehash password")
 }
 
-// DeleteAccount removes an account with its keys and sessions and frees its
-// email. It returns the events that announce it, unsettled. KindNotFound. Events with
+// DeleteAccount removes an account with its keys and sessions and frees its email. It returns
+// the events that announce it, which are to be settled. KindNotFound. Events with
 // KindUnavailable: it is removed, but may come back if the master is lost.
 func (s *Store) DeleteAccount(ctx context.Context, id signal.AccountID, now time.Time) ([]signal.Event, error) {
 	// The email never changes, so it may be read before.
@@ -181,18 +164,20 @@ func (s *Store) DeleteAccount(ctx context.Context, id signal.AccountID, now time
 	if err != nil {
 		return nil, err
 	}
-	event := signal.Event{ID: signal.NewEventID(), Account: id, Type: signal.AccountDeleted}
+	event := newEvent(id, signal.AccountDeleted, "")
+	keys := []string{redisclient.AccountKey(id), redisclient.AccountsKey(), redisclient.EmailKey(a.Email),
+		redisclient.LockKey(credential.DigestOf(a.Email).String()), redisclient.APIKeysOfKey(id),
+		redisclient.SessionsOfKey(id), redisclient.OutboxKey()}
+	args := []any{string(id), encodeAnnouncement(event), now.UnixMilli(), redisclient.APIKeyKey(""),
+		redisclient.SessionKey(""), redisclient.RefreshKey(""), sessionsAtOnce}
 	var events []signal.Event
 	for {
-		deleted, err := s.Change(ctx, redisclient.ConfirmAuthKey(), accountDeleteScript,
-			[]string{redisclient.AccountKey(id), redisclient.AccountsKey(), redisclient.EmailKey(a.Email), redisclient.LockKey(credential.DigestOf(a.Email).String()),
-				redisclient.APIKeysOfKey(id), redisclient.SessionsOfKey(id), redisclient.OutboxKey()},
-			string(id), encodeAnnouncement(event), now.UnixMilli(), redisclient.APIKeyKey(""), redisclient.SessionKey(""), redisclient.RefreshKey(""), sessionsAtOnce)
+		deleted, err := s.apply(ctx, accountDeleteScript, keys, args...)
 		switch {
 		case redisclient.Stands(err) && deleted.Val() == int64(1):
-			return append(events, event), credentialError("delete account", err)
+			return append(events, event), redisclient.Failed(err, "delete account")
 		case err != nil:
-			return events, credentialError("delete account", err)
+			return events, redisclient.Failed(err, "delete account")
 		case deleted.Val() == int64(0):
 			return nil, signal.NotFound("account")
 		}

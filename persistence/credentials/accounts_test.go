@@ -77,7 +77,8 @@ func TestAccountsAreListedOldestFirst(t *testing.T) {
 	s, _ := credentialStore(t)
 	var want []credential.Account
 	for i := range 5 {
-		a := credential.Account{ID: signal.NewAccountID(), Email: fmt.Sprintf("%d@example.com", i), CreatedAt: nowMS().Add(time.Duration(i) * time.Second)}
+		a := credential.Account{ID: signal.NewAccountID(), Email: fmt.Sprintf("%d@example.com", i),
+			CreatedAt: nowMS().Add(time.Duration(i) * time.Second)}
 		if err := s.CreateAccount(t.Context(), a, "hash"); err != nil {
 			t.Fatal(err)
 		}
@@ -102,7 +103,8 @@ func TestSetPasswordEndsTheOtherSessions(t *testing.T) {
 	s, _ := credentialStore(t)
 	ctx := t.Context()
 	a, b := addAccount(t, s, "a@example.com"), addAccount(t, s, "b@example.com")
-	kept, first, second, foreign := addSession(t, s, a.ID), addSession(t, s, a.ID), addSession(t, s, a.ID), addSession(t, s, b.ID)
+	kept, foreign := addSession(t, s, a.ID), addSession(t, s, b.ID)
+	first, second := addSession(t, s, a.ID), addSession(t, s, a.ID)
 
 	_, err := s.SetPassword(ctx, a.ID, "new", 7, kept.ID, nowMS())
 	wantError(t, err, signal.KindConflict, "conflict")
@@ -166,17 +168,17 @@ func TestRehashKeepsTheVersion(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, p, err := s.AccountByID(ctx, a.ID); err != nil || p.Hash != "hash" {
-		t.Errorf("a password that was changed meanwhile is %q after rehashing the former one, %v", p.Hash, err)
+		t.Errorf("a password that was changed meanwhile is %q after rehashing its predecessor, %v", p.Hash, err)
 	}
 	if err := s.Rehash(ctx, a.ID, "hash", "better"); err != nil {
 		t.Fatal(err)
 	}
-	gone := signal.NewAccountID()
-	if err := s.Rehash(ctx, gone, "hash", "better"); err != nil {
+	deleted := signal.NewAccountID()
+	if err := s.Rehash(ctx, deleted, "hash", "better"); err != nil {
 		t.Fatal(err)
 	}
-	if n := server.Client().Exists(ctx, redisclient.AccountKey(gone)).Val(); n != 0 {
-		t.Error("rehashing brought an account back that is gone")
+	if n := server.Client().Exists(ctx, redisclient.AccountKey(deleted)).Val(); n != 0 {
+		t.Error("rehashing has restored a deleted account")
 	}
 	_, p, err := s.AccountByID(ctx, a.ID)
 	if d := cmp.Diff(credential.Password{Hash: "better", Version: 1}, p); err != nil || d != "" {
@@ -195,9 +197,7 @@ func TestDeleteAccountLeavesNothing(t *testing.T) {
 	addKey(t, s, a.ID, "two")
 	stays := addSession(t, s, b.ID)
 	_, staysKey := addKey(t, s, b.ID, "one")
-	if _, _, err := s.FailLogin(ctx, credential.DigestOf(a.Email), credential.LockRules{After: 5, Window: time.Minute, Duration: time.Minute}, nowMS()); err != nil {
-		t.Fatal(err)
-	}
+	failTimes(t, s, credential.DigestOf(a.Email), 1, nowMS())
 
 	events, err := s.DeleteAccount(ctx, a.ID, nowMS())
 	if err != nil {
@@ -215,8 +215,9 @@ func TestDeleteAccountLeavesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	slices.Sort(left)
-	wantLeft := []string{redisclient.AccountKey(b.ID), redisclient.AccountsKey(), redisclient.APIKeyKey(staysKey.String()), redisclient.EmailKey(b.Email), redisclient.APIKeysOfKey(b.ID),
-		redisclient.RefreshKey(stays.Locator.String()), redisclient.SessionKey(stays.ID), redisclient.SessionsOfKey(b.ID)}
+	wantLeft := []string{redisclient.AccountKey(b.ID), redisclient.AccountsKey(), redisclient.EmailKey(b.Email),
+		redisclient.APIKeyKey(staysKey.String()), redisclient.APIKeysOfKey(b.ID), redisclient.SessionsOfKey(b.ID),
+		redisclient.RefreshKey(stays.Locator.String()), redisclient.SessionKey(stays.ID)}
 	slices.Sort(wantLeft)
 	if d := cmp.Diff(wantLeft, left); d != "" {
 		t.Errorf("keys left (-want +got):\n%s", d)
@@ -227,7 +228,8 @@ func TestDeleteAccountLeavesNothing(t *testing.T) {
 	_, err = s.DeleteAccount(ctx, a.ID, nowMS())
 	wantError(t, err, signal.KindNotFound, "not_found")
 	addAccount(t, s, "a@example.com") // the email is free again
-	err = s.CreateKey(ctx, credential.APIKey{ID: signal.NewKeyID(), Account: a.ID, Name: "late"}, credential.DigestOf("late"), 100)
+	late := credential.APIKey{ID: signal.NewKeyID(), Account: a.ID, Name: "late"}
+	err = s.CreateKey(ctx, late, credential.DigestOf("late"), 100)
 	wantError(t, err, signal.KindNotFound, "not_found")
 }
 
@@ -237,7 +239,8 @@ func TestOutboxPostponesWhatItCannotRead(t *testing.T) {
 	ctx := t.Context()
 	a := addAccount(t, s, "a@example.com")
 	n := addSession(t, s, a.ID)
-	if err := server.Client().ZAdd(ctx, redisclient.OutboxKey(), redis.Z{Score: 1000, Member: "9 something else"}).Err(); err != nil {
+	unreadable := redis.Z{Score: 1000, Member: "9 something else"}
+	if err := server.Client().ZAdd(ctx, redisclient.OutboxKey(), unreadable).Err(); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.EndSessions(ctx, a.ID, nowMS()); err != nil {
@@ -251,7 +254,7 @@ func TestOutboxPostponesWhatItCannotRead(t *testing.T) {
 	}
 	storetest.WantPostponed(t, s.RDB, redisclient.OutboxKey(), "9 something else", time.Now())
 	if early, err := s.Unsettled(ctx, time.Now().Add(-time.Minute), 10); err != nil || len(early) != 0 {
-		t.Errorf("announcements of the last minute are given too early: %v, %v", early, err)
+		t.Errorf("announcements of the last minute are returned too early: %v, %v", early, err)
 	}
 }
 
@@ -276,29 +279,31 @@ func TestCredentialsSayThatRedisIsAway(t *testing.T) {
 	}
 }
 
-// TestCredentialsInProcess drives every script of credentials on the
-// in-process Redis of the demo, whose Lua is another one.
+// TestCredentialsInProcess runs every script on the in-process Redis of the demo, which has
+// another implementation of Lua.
 func TestCredentialsInProcess(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, redisclient.Options{URL: "redis://" + miniredis.RunT(t).Addr()})
 	ctx := t.Context()
 	a := addAccount(t, s, "a@example.com")
 	n, other := addSession(t, s, a.ID), addSession(t, s, a.ID)
-	second := nextOf(n, "second")
+	second, third := nextOf(n, "second"), nextOf(n, "third")
 	if events, err := s.RotateSession(ctx, second, n.Refresh, nowMS()); err != nil || len(events) != 0 {
 		t.Errorf("rotate: %v, %v", events, err)
 	}
-	if events, err := s.RotateSession(ctx, nextOf(second, "third"), n.Refresh, nowMS()); err != nil || len(events) != 1 {
+	if events, err := s.RotateSession(ctx, third, n.Refresh, nowMS()); err != nil || len(events) != 1 {
 		t.Errorf("reuse: %v, %v", events, err)
 	}
-	if events, err := s.SetPassword(ctx, a.ID, "new", 1, "", nowMS()); err != nil || len(events) != 1 || events[0].Subject != string(other.ID) {
+	events, err := s.SetPassword(ctx, a.ID, "new", 1, "", nowMS())
+	if err != nil || len(events) != 1 || events[0].Subject != string(other.ID) {
 		t.Errorf("set password: %v, %v", events, err)
 	}
 	if err := s.Rehash(ctx, a.ID, "new", "newer"); err != nil {
 		t.Error(err)
 	}
 	k, digest := addKey(t, s, a.ID, "name")
-	wantError(t, s.CreateKey(ctx, credential.APIKey{ID: "key_2", Account: a.ID, Name: "name"}, credential.DigestOf("x"), 100), signal.KindConflict, "name_taken")
+	again := credential.APIKey{ID: "key_2", Account: a.ID, Name: "name"}
+	wantError(t, s.CreateKey(ctx, again, credential.DigestOf("x"), 100), signal.KindConflict, "name_taken")
 	if err := s.NoteKeyUses(ctx, map[credential.Digest]time.Time{digest: nowMS()}); err != nil {
 		t.Error(err)
 	}

@@ -22,8 +22,8 @@ func TestKeysAreReadAsWritten(t *testing.T) {
 	a, b := addAccount(t, s, "a@example.com").ID, addAccount(t, s, "b@example.com").ID
 	first, _ := addKey(t, s, a, "first")
 	addKey(t, s, b, "first") // names are unique within an account only
-	second := credential.APIKey{ID: signal.NewKeyID(), Account: a, Name: "second", Prefix: "ask_1234", Scopes: signal.AllScopes,
-		CreatedAt: first.CreatedAt.Add(time.Second), ExpiresAt: first.CreatedAt.Add(time.Minute)}
+	second := credential.APIKey{ID: signal.NewKeyID(), Account: a, Name: "second", Prefix: "ask_1234",
+		Scopes: signal.AllScopes, CreatedAt: first.CreatedAt.Add(time.Second), ExpiresAt: nowMS().Add(time.Minute)}
 	if err := s.CreateKey(ctx, second, credential.DigestOf("second"), 100); err != nil {
 		t.Fatal(err)
 	}
@@ -38,7 +38,7 @@ func TestKeysAreReadAsWritten(t *testing.T) {
 	_, err = s.KeyByDigest(ctx, credential.DigestOf("unknown"))
 	wantError(t, err, signal.KindNotFound, "not_found")
 	if list, err := s.Keys(ctx, signal.NewAccountID()); err != nil || list == nil || len(list) != 0 {
-		t.Errorf("keys of nobody: %v, %v", list, err)
+		t.Errorf("keys of an unknown account: %v, %v", list, err)
 	}
 }
 
@@ -74,7 +74,7 @@ func TestKeyNamesAreClaimed(t *testing.T) {
 	wantError(t, err, signal.KindNotFound, "not_found") // another account's
 }
 
-func TestAccountHasAtMostSoManyKeys(t *testing.T) {
+func TestKeysOfAnAccountAreLimited(t *testing.T) {
 	t.Parallel()
 	s, _ := credentialStore(t)
 	a := addAccount(t, s, "a@example.com").ID
@@ -82,7 +82,7 @@ func TestAccountHasAtMostSoManyKeys(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range 110 {
 		wg.Go(func() {
-			k := credential.APIKey{ID: signal.NewKeyID(), Account: a, Name: fmt.Sprint(i), Prefix: "ask_1234", CreatedAt: nowMS()}
+			k := credential.APIKey{ID: signal.NewKeyID(), Account: a, Name: fmt.Sprint(i), CreatedAt: nowMS()}
 			err := s.CreateKey(context.Background(), k, credential.DigestOf(k.Name), 100)
 			if err == nil {
 				created.Add(1)
@@ -116,7 +116,7 @@ func TestNoteKeyUses(t *testing.T) {
 		t.Errorf("last used %v, %v, want %v", got.LastUsedAt, err, later)
 	}
 	if n := server.Client().Exists(ctx, redisclient.APIKeyKey(gone.String())).Val(); n != 0 {
-		t.Error("a use brought a key back that is gone")
+		t.Error("a use has restored a revoked key")
 	}
 	many := map[credential.Digest]time.Time{d: later.Add(time.Minute)}
 	for i := range 1200 {

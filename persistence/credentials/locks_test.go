@@ -93,11 +93,9 @@ func TestSuccessClearsTheCount(t *testing.T) {
 	a := addAccount(t, s, "a@example.com")
 	now, email := nowMS(), credential.DigestOf(a.Email)
 	login := func(at time.Time) (time.Time, error) {
-		id := signal.NewSessionID()
-		n := credential.Session{ID: id, Account: a.ID, CreatedAt: at, EndsAt: at.Add(time.Hour), RefreshUntil: at.Add(time.Hour), KeepUntil: at.Add(time.Hour),
-			Locator: credential.DigestOf(string(id)), Refresh: credential.DigestOf(string(id))}
+		n := newSession(a.ID, signal.NewSessionID(), at, time.Hour)
 		_, until, err := s.CreateSession(t.Context(), n, 1, email, 100, at)
-		if _, lookup := s.SessionByID(t.Context(), id); (lookup == nil) != (err == nil && until.IsZero()) {
+		if _, lookup := s.SessionByID(t.Context(), n.ID); (lookup == nil) != (err == nil && until.IsZero()) {
 			t.Errorf("session stored: %v; answer %v, %v", lookup == nil, until, err)
 		}
 		return until, err
@@ -126,13 +124,13 @@ func TestSuccessClearsTheCount(t *testing.T) {
 	if until, locked := failTimes(t, s, email, 5, now); !locked || until.Sub(now) != 15*time.Minute {
 		t.Errorf("unlock does not forget earlier locks: %v", until.Sub(now))
 	}
-	// A login does not: who guesses goes on after it where he was.
+	// A login does not, or an attacker could start over after one.
 	at := now.Add(15 * time.Minute)
 	if got, err := login(at); err != nil || !got.IsZero() {
 		t.Errorf("login after the lock: %v, %v", got, err)
 	}
 	if until, locked := failTimes(t, s, email, 5, at); !locked || until.Sub(at) != 30*time.Minute {
-		t.Errorf("a login forgets earlier locks: the second one lasts %v", until.Sub(at))
+		t.Errorf("a login forgets earlier locks: the second lock lasts %v", until.Sub(at))
 	}
 }
 

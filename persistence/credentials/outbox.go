@@ -11,12 +11,12 @@ import (
 	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 )
 
-// A credential change and the event that announces it lie in different slots, so
-// no script can make both. The script of the change puts the event into the
-// outbox instead; whoever made the change appends it to its log at once and then
-// settles it, and what a dead process left is appended by another.
+// A credential change and the event that announces it are in different slots, so one script
+// cannot make both. The script of the change puts the event into the outbox instead. The process
+// that made the change appends the event to its log at once and then settles it; the events of a
+// process that has ended are appended by another.
 
-// Settle removes events from the outbox that were appended.
+// Settle removes events that were appended to their logs from the outbox.
 func (s *Store) Settle(ctx context.Context, events []signal.Event) error {
 	members := make([]any, len(events))
 	for i, e := range events {
@@ -25,20 +25,16 @@ func (s *Store) Settle(ctx context.Context, events []signal.Event) error {
 	if len(members) == 0 {
 		return nil
 	}
-	if err := s.RDB.ZRem(ctx, redisclient.OutboxKey(), members...).Err(); err != nil {
-		return credentialError("settle announcements", err)
-	}
-	return nil
+	return redisclient.Failed(s.RDB.ZRem(ctx, redisclient.OutboxKey(), members...).Err(), "settle announcements")
 }
 
-// Unsettled returns at most limit events, oldest first, that were put into the
-// outbox before the given time. An entry that cannot be read is logged and
-// postponed.
+// Unsettled returns at most limit events, oldest first, that were put into the outbox until the
+// given time. An entry that cannot be read is logged and postponed.
 func (s *Store) Unsettled(ctx context.Context, before time.Time, limit int) ([]signal.Event, error) {
 	members, err := s.RDB.ZRangeByScore(ctx, redisclient.OutboxKey(), &redis.ZRangeBy{
 		Min: "-inf", Max: strconv.FormatInt(before.UnixMilli(), 10), Count: int64(limit)}).Result()
 	if err != nil {
-		return nil, credentialError("read outbox", err)
+		return nil, redisclient.Failed(err, "read outbox")
 	}
 	var events []signal.Event
 	for _, m := range members {

@@ -8,8 +8,8 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal/credential"
 )
 
-// TestAnnouncementsAreDueByTheTimeOfTheChange: other processes leave them for some seconds
-// to the one that made the change, and take them up after that.
+// TestAnnouncementsAreDueByTheTimeOfTheChange: other processes leave them for some seconds to the
+// one that made the change, before they append them.
 func TestAnnouncementsAreDueByTheTimeOfTheChange(t *testing.T) {
 	t.Parallel()
 	s, _ := credentialStore(t)

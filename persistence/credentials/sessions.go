@@ -2,7 +2,6 @@ package credentials
 
 import (
 	"context"
-	_ "embed"
 	"errors"
 	"fmt"
 	"math"
@@ -15,51 +14,38 @@ import (
 	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 )
 
-// sessionRemoveText is the function removeSession, which precedes scripts that end sessions.
-//
-//go:embed scripts/shared/session_remove.lua
-var sessionRemoveText string
-
-//go:embed scripts/session_create.lua
-var sessionCreateText string
-
-//go:embed scripts/session_rotate.lua
-var sessionRotateText string
-
-//go:embed scripts/session_end.lua
-var sessionEndText string
-
-//go:embed scripts/sessions_end.lua
-var sessionsEndText string
-
 var (
-	sessionCreateScript = redis.NewScript(sessionRemoveText + sessionCreateText)
-	sessionRotateScript = redis.NewScript(sessionRotateText)
-	sessionEndScript    = redis.NewScript(sessionRemoveText + sessionEndText)
-	sessionsEndScript   = redis.NewScript(sessionRemoveText + sessionsEndText)
+	sessionCreateScript = redisclient.Script(scripts, removeSession, "session_create")
+	sessionRotateScript = redisclient.Script(scripts, "session_rotate")
+	sessionEndScript    = redisclient.Script(scripts, removeSession, "session_end")
+	sessionsEndScript   = redisclient.Script(scripts, removeSession, "sessions_end")
 )
 
-// sessionsAtOnce is how many sessions one script ends. Redis does nothing else
-// meanwhile, so more of them take several scripts.
+// removeSession is the file of a function that scripts which end sessions need.
+const removeSession = "shared/session_remove"
+
+// sessionsAtOnce is how many sessions one script ends. Redis does nothing else meanwhile, so more
+// of them take several scripts.
 const sessionsAtOnce = 500
 
-// CreateSession begins a session after a right password and clears the failed logins
-// of the email. So that the account has no more than most sessions, those end whose
-// own end is nearest; it returns the events that announce them, unsettled. If the
-// email was locked meanwhile nothing is changed and it returns until when.
-// KindConflict: the account is gone, or its password no longer has that version.
-func (s *Store) CreateSession(ctx context.Context, n credential.Session, passwordVersion int64, email credential.Digest, most int, now time.Time) (
-	ended []signal.Event, lockedUntil time.Time, err error) {
-	event := signal.Event{ID: signal.NewEventID(), Account: n.Account, Type: signal.SessionEnded}
+// CreateSession begins a session after a right password and clears the failed logins of the
+// email. If the account then has more than maxSessions, those whose own end is nearest are ended;
+// it returns the events that announce them, which are to be settled. If the email was locked
+// meanwhile nothing is changed and it returns until when. KindConflict: the account was deleted,
+// or its password no longer has that version.
+func (s *Store) CreateSession(ctx context.Context, n credential.Session, passwordVersion int64, email credential.Digest,
+	maxSessions int, now time.Time) (ended []signal.Event, lockedUntil time.Time, err error) {
+	event := newEvent(n.Account, signal.SessionEnded, "")
 	before, after := announcementAround(event)
-	args := append([]any{string(n.ID), passwordVersion, now.UnixMilli(), n.KeepUntil.UnixMilli(), most, sessionsAtOnce,
-		redisclient.SessionKey(""), redisclient.RefreshKey(""), before, after}, encodeSession(n)...)
-	keys := []string{redisclient.AccountKey(n.Account), redisclient.SessionKey(n.ID), redisclient.SessionsOfKey(n.Account), redisclient.RefreshKey(n.Locator.String()),
+	args := append([]any{string(n.ID), passwordVersion, now.UnixMilli(), n.KeepUntil.UnixMilli(), maxSessions,
+		sessionsAtOnce, redisclient.SessionKey(""), redisclient.RefreshKey(""), before, after}, encodeSession(n)...)
+	keys := []string{redisclient.AccountKey(n.Account), redisclient.SessionKey(n.ID),
+		redisclient.SessionsOfKey(n.Account), redisclient.RefreshKey(n.Locator.String()),
 		redisclient.LockKey(email.String()), redisclient.OutboxKey()}
 	for {
-		answer, unconfirmed := s.Change(ctx, redisclient.ConfirmAuthKey(), sessionCreateScript, keys, args...)
+		answer, unconfirmed := s.apply(ctx, sessionCreateScript, keys, args...)
 		if !redisclient.Stands(unconfirmed) {
-			return ended, time.Time{}, credentialError("create session", unconfirmed)
+			return ended, time.Time{}, redisclient.Failed(unconfirmed, "create session")
 		}
 		code, ids, err := numberAndTexts(answer.Val())
 		if err != nil {
@@ -67,11 +53,12 @@ func (s *Store) CreateSession(ctx context.Context, n credential.Session, passwor
 		}
 		switch code {
 		case 0:
-			return append(ended, endedEvents(event, ids)...), time.Time{}, credentialError("create session", unconfirmed)
+			ended = append(ended, endedEvents(event, ids)...)
+			return ended, time.Time{}, redisclient.Failed(unconfirmed, "create session")
 		case -1:
-			return ended, time.Time{}, &signal.Error{Kind: signal.KindConflict, Code: "conflict", Message: "the account was changed meanwhile"}
+			return ended, time.Time{}, redisclient.Refused("conflict", "the account was changed meanwhile")
 		case -2:
-			more, err := s.endOldest(ctx, event, most, "", "", now)
+			more, err := s.endOldest(ctx, event, maxSessions, "", "", now)
 			ended = append(ended, more...)
 			if err != nil {
 				return ended, time.Time{}, err
@@ -82,31 +69,33 @@ func (s *Store) CreateSession(ctx context.Context, n credential.Session, passwor
 	}
 }
 
-// endOldest ends sessions of the account of event, those first whose own end is
-// nearest, by as many scripts as it takes, until at most left are there. The session
-// keep stays; with one, left must be at least 1. Each is announced by event with the
-// session as subject, or all by one event with the given subject. Events with
-// KindUnavailable: those sessions have ended, but may come back if the master is lost.
-func (s *Store) endOldest(ctx context.Context, event signal.Event, left int, keep signal.SessionID, subject string, now time.Time) ([]signal.Event, error) {
+// endOldest ends sessions of the account of event, in the order of their own ends and by as many
+// scripts as it takes, until at most left remain. The session keep stays; with one, left must be
+// at least 1. Each is announced by event with the session as subject, or all by one event with
+// the given subject. Events with KindUnavailable: those sessions have ended, but may come back
+// if the master is lost.
+func (s *Store) endOldest(ctx context.Context, event signal.Event, left int, keep signal.SessionID, subject string,
+	now time.Time) ([]signal.Event, error) {
 	before, after := announcementAround(event)
+	keys := []string{redisclient.SessionsOfKey(event.Account), redisclient.OutboxKey()}
+	args := []any{now.UnixMilli(), sessionsAtOnce, left, string(keep), redisclient.SessionKey(""),
+		redisclient.RefreshKey(""), before, after, subject}
 	var ended []signal.Event
 	for previous := int64(math.MaxInt64); ; {
-		answer, unconfirmed := s.Change(ctx, redisclient.ConfirmAuthKey(), sessionsEndScript,
-			[]string{redisclient.SessionsOfKey(event.Account), redisclient.OutboxKey()}, now.UnixMilli(),
-			sessionsAtOnce, left, string(keep), redisclient.SessionKey(""), redisclient.RefreshKey(""), before, after, subject)
+		answer, unconfirmed := s.apply(ctx, sessionsEndScript, keys, args...)
 		if !redisclient.Stands(unconfirmed) {
-			return ended, credentialError("end sessions", unconfirmed)
+			return ended, redisclient.Failed(unconfirmed, "end sessions")
 		}
 		over, ids, err := numberAndTexts(answer.Val())
 		if err != nil {
 			return ended, fmt.Errorf("end sessions: %w", err)
 		}
 		ended = append(ended, endedEvents(event, ids)...)
-		if over <= 0 { // the last write covers those before
-			return ended, credentialError("end sessions", unconfirmed)
+		if over <= 0 { // replicas that have the last write have all before it
+			return ended, redisclient.Failed(unconfirmed, "end sessions")
 		}
 		if len(ids) == 0 && over >= previous {
-			return ended, fmt.Errorf("end sessions: %d are left and none can be ended", over)
+			return ended, fmt.Errorf("end sessions: %d too many are left and cannot be ended", over)
 		}
 		previous = over
 	}
@@ -124,14 +113,9 @@ func endedEvents(event signal.Event, sessions []string) []signal.Event {
 
 // numberAndTexts reads an answer of a script: a number and texts.
 func numberAndTexts(reply any) (int64, []string, error) {
-	answer, _ := reply.([]any)
-	texts := make([]string, max(0, len(answer)-1))
-	for i := range texts {
-		texts[i], _ = answer[i+1].(string)
-	}
-	if len(answer) > 0 {
+	if answer, _ := reply.([]any); len(answer) > 0 {
 		if n, ok := answer[0].(int64); ok {
-			return n, texts, nil
+			return n, redisclient.Texts(answer[1:]), nil
 		}
 	}
 	return 0, nil, errors.New("the answer does not begin with a number")
@@ -141,7 +125,7 @@ func numberAndTexts(reply any) (int64, []string, error) {
 func (s *Store) SessionByID(ctx context.Context, id signal.SessionID) (credential.Session, error) {
 	fields, err := s.RDB.HGetAll(ctx, redisclient.SessionKey(id)).Result()
 	if err != nil {
-		return credential.Session{}, credentialError("read session", err)
+		return credential.Session{}, redisclient.Failed(err, "read session")
 	}
 	if len(fields) == 0 {
 		return credential.Session{}, signal.NotFound("session")
@@ -157,71 +141,73 @@ func (s *Store) SessionByLocator(ctx context.Context, locator credential.Digest)
 		return credential.Session{}, signal.NotFound("session")
 	}
 	if err != nil {
-		return credential.Session{}, credentialError("read refresh token", err)
+		return credential.Session{}, redisclient.Failed(err, "read refresh token")
 	}
 	return s.SessionByID(ctx, signal.SessionID(id))
 }
 
-// RotateSession replaces the refresh token whose digest is presented by that of
-// next, which is the session as it shall be; only its Refresh, RefreshUntil and
-// KeepUntil change. If presented is not the current token, it was used before:
-// the session is ended, and the event that announces it is returned, unsettled.
-// KindNotFound: the session has ended, or the token expired. KindUnavailable: it is not
-// known which of the tokens is the current one; where only the replicas lack the change,
-// it is taken back, so that presented stays it.
-func (s *Store) RotateSession(ctx context.Context, next credential.Session, presented credential.Digest, now time.Time) ([]signal.Event, error) {
-	event := signal.Event{ID: signal.NewEventID(), Account: next.Account, Type: signal.SessionEnded, Subject: string(next.ID)}
+// RotateSession replaces the refresh token with the digest presented by that of next, the session
+// with its new Refresh, RefreshUntil and KeepUntil. If presented is not the current token, it was
+// used before: the session is ended, and the event that announces it is returned, which is to be
+// settled. KindNotFound: the session has ended, or the token expired. KindUnavailable: it is not
+// known which of the tokens is the current one; if only the replicas lack the change, it is taken
+// back, so that presented stays valid.
+func (s *Store) RotateSession(ctx context.Context, next credential.Session, presented credential.Digest,
+	now time.Time) ([]signal.Event, error) {
+	event := newEvent(next.Account, signal.SessionEnded, string(next.ID))
+	keys := []string{redisclient.RefreshKey(next.Locator.String()), redisclient.SessionKey(next.ID),
+		redisclient.SessionsOfKey(next.Account), redisclient.OutboxKey()}
 	run := func(from, to credential.Digest) (*redis.Cmd, error) {
-		return s.Change(ctx, redisclient.ConfirmAuthKey(), sessionRotateScript,
-			[]string{redisclient.RefreshKey(next.Locator.String()), redisclient.SessionKey(next.ID), redisclient.SessionsOfKey(next.Account), redisclient.OutboxKey()},
-			from.String(), to.String(), now.UnixMilli(), next.RefreshUntil.UnixMilli(), next.KeepUntil.UnixMilli(),
-			string(next.ID), encodeAnnouncement(event))
+		return s.apply(ctx, sessionRotateScript, keys, from.String(), to.String(), now.UnixMilli(),
+			next.RefreshUntil.UnixMilli(), next.KeepUntil.UnixMilli(), string(next.ID), encodeAnnouncement(event))
 	}
 	done, err := run(presented, next.Refresh)
 	if !redisclient.Stands(err) && ctx.Err() == nil {
-		// The reply may be lost and the token used up. The script knows its own work
-		// again, so asking once more saves the client's session.
+		// The token may be used up and only the reply lost. The script recognizes its own
+		// change, so a second call saves the client's session.
 		done, err = run(presented, next.Refresh)
 	}
 	switch {
 	case redisclient.Stands(err) && done.Val() == int64(-1):
-		return []signal.Event{event}, credentialError("rotate session", err)
+		return []signal.Event{event}, redisclient.Failed(err, "rotate session")
 	case errors.Is(err, redisclient.ErrReplicas) && done.Val() == int64(1):
-		// The client keeps the token that it has: to use it again must not end its session.
+		// The client keeps its token: using it again must not end the session.
 		if _, e := run(next.Refresh, presented); !redisclient.Stands(e) {
 			err = errors.Join(err, e)
 		}
-		return nil, credentialError("rotate session", err)
+		return nil, redisclient.Failed(err, "rotate session")
 	case err != nil:
-		return nil, credentialError("rotate session", err)
+		return nil, redisclient.Failed(err, "rotate session")
 	case done.Val() == int64(0):
 		return nil, signal.NotFound("session")
 	}
 	return nil, nil
 }
 
-// EndSession ends one session. It returns the event that announces it, unsettled,
-// or none if it had ended before. The event with KindUnavailable: it has ended, but may
+// EndSession ends one session. It returns the event that announces it, which is to be settled, or
+// none if it had ended before. The event with KindUnavailable: the session has ended, but may
 // come back if the master is lost.
-func (s *Store) EndSession(ctx context.Context, account signal.AccountID, id signal.SessionID, now time.Time) ([]signal.Event, error) {
-	event := signal.Event{ID: signal.NewEventID(), Account: account, Type: signal.SessionEnded, Subject: string(id)}
-	ended, err := s.Change(ctx, redisclient.ConfirmAuthKey(), sessionEndScript,
-		[]string{redisclient.SessionKey(id), redisclient.SessionsOfKey(account), redisclient.OutboxKey()}, string(id), encodeAnnouncement(event), now.UnixMilli(), redisclient.RefreshKey(""))
+func (s *Store) EndSession(ctx context.Context, account signal.AccountID, id signal.SessionID, now time.Time) (
+	[]signal.Event, error) {
+	event := newEvent(account, signal.SessionEnded, string(id))
+	keys := []string{redisclient.SessionKey(id), redisclient.SessionsOfKey(account), redisclient.OutboxKey()}
+	ended, err := s.apply(ctx, sessionEndScript, keys, string(id), encodeAnnouncement(event), now.UnixMilli(),
+		redisclient.RefreshKey(""))
 	if redisclient.Stands(err) && ended.Val() == int64(1) {
-		return []signal.Event{event}, credentialError("end session", err)
+		return []signal.Event{event}, redisclient.Failed(err, "end session")
 	}
-	return nil, credentialError("end session", err)
+	return nil, redisclient.Failed(err, "end session")
 }
 
-// EndSessions ends all sessions of an account. It returns the events that announce
-// it, unsettled: one for each, so that no clock decides which have ended, or one for all
-// of more than sessionsAtOnce. With KindUnavailable they have ended, but may come back if
-// the master is lost.
+// EndSessions ends all sessions of an account. It returns the events that announce it, which are to
+// be settled: one for each, so that no clock decides which have ended, or one for all of more
+// than sessionsAtOnce. With KindUnavailable they have ended, but may come back if the master is
+// lost.
 func (s *Store) EndSessions(ctx context.Context, account signal.AccountID, now time.Time) ([]signal.Event, error) {
-	event := signal.Event{ID: signal.NewEventID(), Account: account, Type: signal.SessionEnded}
+	event := newEvent(account, signal.SessionEnded, "")
 	n, err := s.RDB.ZCard(ctx, redisclient.SessionsOfKey(account)).Result()
 	if err != nil {
-		return nil, credentialError("count sessions", err)
+		return nil, redisclient.Failed(err, "count sessions")
 	}
 	if n <= sessionsAtOnce {
 		return s.endOldest(ctx, event, 0, "", "", now)

@@ -17,8 +17,8 @@ import (
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
-// manySessions gives an account n sessions in one call. That of the number i is
-// called ses_i; the lower i, the sooner it ends.
+// manySessions gives an account n sessions in one call, with the names ses_0, ses_1, … in the
+// order of their ends.
 func manySessions(t *testing.T, server *redistest.Server, a signal.AccountID, n int) {
 	t.Helper()
 	const script = `for i = 0, ARGV[1] - 1 do
@@ -29,26 +29,27 @@ func manySessions(t *testing.T, server *redistest.Server, a signal.AccountID, n 
   redis.call('ZADD', KEYS[3], ARGV[3] + i, id)
 end`
 	until := time.Now().Add(time.Hour).UnixMilli()
-	err := server.Client().Eval(t.Context(), script, []string{redisclient.SessionKey(""), redisclient.RefreshKey(""), redisclient.SessionsOfKey(a)}, n, string(a), until).Err()
+	keys := []string{redisclient.SessionKey(""), redisclient.RefreshKey(""), redisclient.SessionsOfKey(a)}
+	err := server.Client().Eval(t.Context(), script, keys, n, string(a), until).Err()
 	if err != nil && !errors.Is(err, redis.Nil) {
 		t.Fatal(err)
 	}
 }
 
-// sessionKeys returns how many records, refresh tokens and places in the index the
-// sessions of an account take; there must be no other account's.
+// sessionKeys returns how many records, refresh tokens and places in the index the sessions of an
+// account take. It must be the only account with sessions.
 func sessionKeys(t *testing.T, server *redistest.Server, a signal.AccountID) string {
 	t.Helper()
-	c := server.Client()
-	return fmt.Sprint(len(c.Keys(t.Context(), redisclient.SessionKey("*")).Val()), len(c.Keys(t.Context(), redisclient.RefreshKey("*")).Val()),
-		c.ZCard(t.Context(), redisclient.SessionsOfKey(a)).Val())
+	c, ctx := server.Client(), t.Context()
+	records, tokens := c.Keys(ctx, redisclient.SessionKey("*")).Val(), c.Keys(ctx, redisclient.RefreshKey("*")).Val()
+	return fmt.Sprint(len(records), len(tokens), c.ZCard(ctx, redisclient.SessionsOfKey(a)).Val())
 }
 
-// scripts returns how many scripts the server was asked to run.
-func scripts(t *testing.T, server *redistest.Server) int {
+// scriptCalls returns how many scripts the server was asked to run.
+func scriptCalls(t *testing.T, server *redistest.Server) int {
 	t.Helper()
-	n := 0
-	for _, m := range regexp.MustCompile(`cmdstat_eval(?:sha)?:calls=(\d+)`).FindAllStringSubmatch(server.Client().Info(t.Context(), "commandstats").Val(), -1) {
+	n, stats := 0, server.Client().Info(t.Context(), "commandstats").Val()
+	for _, m := range regexp.MustCompile(`cmdstat_eval(?:sha)?:calls=(\d+)`).FindAllStringSubmatch(stats, -1) {
 		calls, err := strconv.Atoi(m[1])
 		if err != nil {
 			t.Fatal(err)
@@ -58,7 +59,7 @@ func scripts(t *testing.T, server *redistest.Server) int {
 	return n
 }
 
-func TestAnAccountHasSoManySessions(t *testing.T) {
+func TestSessionsOfAnAccountAreLimited(t *testing.T) {
 	t.Parallel()
 	s, server := credentialStore(t)
 	a := addAccount(t, s, "a@example.com").ID
@@ -77,18 +78,17 @@ func TestAnAccountHasSoManySessions(t *testing.T) {
 		}
 		return ended
 	}
-	session := func(name string, until time.Duration) credential.Session {
-		now := nowMS()
-		return credential.Session{ID: signal.SessionID(name), Account: a, CreatedAt: now, EndsAt: now.Add(2 * time.Hour), RefreshUntil: now.Add(until),
-			KeepUntil: now.Add(until), Locator: credential.DigestOf("locator" + name), Refresh: credential.DigestOf("refresh" + name)}
+	session := func(id signal.SessionID, lasts time.Duration) credential.Session {
+		return newSession(a, id, nowMS(), lasts)
 	}
-	first, second, third := session("ses_1", time.Minute), session("ses_2", 2*time.Minute), session("ses_3", 3*time.Minute)
+	first, second := session("ses_1", time.Minute), session("ses_2", 2*time.Minute)
+	third := session("ses_3", 3*time.Minute)
 	for _, n := range []credential.Session{first, second, second} { // the last call's answer was lost
 		if ended := create(n); len(ended) != 0 {
 			t.Errorf("%s ends %v", n.ID, ended)
 		}
 	}
-	// The first is refreshed, so the second is the one that was not for longest.
+	// The first is refreshed, so the end of the second is the nearest.
 	next := session("ses_1", time.Hour)
 	next.Refresh = credential.DigestOf("next")
 	if events, err := s.RotateSession(t.Context(), next, first.Refresh, nowMS()); err != nil || len(events) != 0 {
@@ -100,7 +100,8 @@ func TestAnAccountHasSoManySessions(t *testing.T) {
 	if d := cmp.Diff([]string{}, create(third)); d != "" {
 		t.Errorf("ended by the same call again (-want +got):\n%s", d)
 	}
-	if d := cmp.Diff([]signal.Event{{Account: a, Type: signal.SessionEnded, Subject: "ses_2"}}, outboxOf(t, s)); d != "" {
+	want := []signal.Event{{Account: a, Type: signal.SessionEnded, Subject: "ses_2"}}
+	if d := cmp.Diff(want, outboxOf(t, s)); d != "" {
 		t.Errorf("outbox (-want +got):\n%s", d)
 	}
 	if got := sessionKeys(t, server, a); got != "2 2 2" {
@@ -111,13 +112,13 @@ func TestAnAccountHasSoManySessions(t *testing.T) {
 			t.Errorf("%s: %v", id, err)
 		}
 	}
-	// A new one that ends sooner than all others still is the new one.
+	// A new session stays even if its end is the nearest.
 	if d := cmp.Diff([]string{"ses_3"}, create(session("ses_4", time.Second))); d != "" {
 		t.Errorf("ended by a short one (-want +got):\n%s", d)
 	}
 }
 
-// TestManySessionsEndInSteps has an account of the time before there was a limit.
+// TestManySessionsEndInSteps has an account from before there was a limit.
 func TestManySessionsEndInSteps(t *testing.T) {
 	t.Parallel()
 	const many = 2*sessionsAtOnce + 200
@@ -137,8 +138,7 @@ func TestManySessionsEndInSteps(t *testing.T) {
 			return s.DeleteAccount(t.Context(), a, at)
 		}, "0 0 0", 2},
 		"login": {func(s *Store, a signal.AccountID, at time.Time) ([]signal.Event, error) {
-			n := credential.Session{ID: "ses_new", Account: a, CreatedAt: at, EndsAt: at.Add(2 * time.Hour), RefreshUntil: at.Add(2 * time.Hour),
-				KeepUntil: at.Add(2 * time.Hour)}
+			n := newSession(a, "ses_new", at, 2*time.Hour)
 			events, until, err := s.CreateSession(t.Context(), n, 1, credential.DigestOf("nobody"), 100, at)
 			if !until.IsZero() {
 				t.Errorf("locked until %v", until)
@@ -151,12 +151,12 @@ func TestManySessionsEndInSteps(t *testing.T) {
 			s, server := credentialStore(t)
 			a := addAccount(t, s, "a@example.com").ID
 			manySessions(t, server, a, many)
-			before := scripts(t, server)
+			before := scriptCalls(t, server)
 			events, err := test.end(s, a, nowMS())
 			if err != nil {
 				t.Fatal(err)
 			}
-			if n := scripts(t, server) - before; n < 3 {
+			if n := scriptCalls(t, server) - before; n < 3 {
 				t.Errorf("%d sessions end in %d scripts", many, n)
 			}
 			if got := sessionKeys(t, server, a); got != test.left {
@@ -179,7 +179,7 @@ func TestManySessionsEndInSteps(t *testing.T) {
 	}
 }
 
-func TestNoMoreSessionsEndThanMust(t *testing.T) {
+func TestNoMoreSessionsEndThanNecessary(t *testing.T) {
 	t.Parallel()
 	s, server := credentialStore(t)
 	a := addAccount(t, s, "a@example.com").ID
@@ -195,13 +195,14 @@ func TestNoMoreSessionsEndThanMust(t *testing.T) {
 		if err != nil || len(ended) != int(before)-test.left {
 			t.Errorf("%+v end, %v", ended, err)
 		}
-		if d := cmp.Diff(test.want, server.Client().ZRange(t.Context(), redisclient.SessionsOfKey(a), 0, -1).Val()); d != "" {
+		left := server.Client().ZRange(t.Context(), redisclient.SessionsOfKey(a), 0, -1).Val()
+		if d := cmp.Diff(test.want, left); d != "" {
 			t.Errorf("left (-want +got):\n%s", d)
 		}
 	}
 }
 
-// What cannot be ended is not tried for ever.
+// Sessions that cannot be ended are not tried for ever.
 func TestSessionsThatCannotEnd(t *testing.T) {
 	t.Parallel()
 	s, _ := credentialStore(t)
@@ -213,8 +214,7 @@ func TestSessionsThatCannotEnd(t *testing.T) {
 	}
 }
 
-// TestASessionWithoutARecordCounts: what is left of it in the index is removed in place of a
-// session that is valid.
+// TestASessionWithoutARecordCounts: its place in the index is removed instead of a valid session.
 func TestASessionWithoutARecordCounts(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(s *Store, a signal.AccountID) ([]signal.Event, error){
@@ -223,7 +223,7 @@ func TestASessionWithoutARecordCounts(t *testing.T) {
 			return s.endOldest(t.Context(), event, 3, "", "", nowMS())
 		},
 		"login": func(s *Store, a signal.AccountID) ([]signal.Event, error) {
-			n := credential.Session{ID: "ses_new", Account: a, KeepUntil: nowMS().Add(2 * time.Hour), Locator: credential.DigestOf("new")}
+			n := newSession(a, "ses_new", nowMS(), 2*time.Hour)
 			ended, _, err := s.CreateSession(t.Context(), n, 1, credential.DigestOf("nobody"), 4, nowMS())
 			return ended, err
 		},
@@ -255,9 +255,11 @@ func TestAPasswordIsSetWithTheEndOfTheLastSessions(t *testing.T) {
 	if got := server.Client().ZCard(t.Context(), redisclient.SessionsOfKey(a)).Val(); got != sessionsAtOnce+1 {
 		t.Errorf("%d sessions are left after a change that was refused", got)
 	}
-	// Only the script that ends all that is left may set it.
-	if answer, err := passwordSetScript.Run(t.Context(), s.RDB, []string{redisclient.AccountKey(a), redisclient.SessionsOfKey(a), redisclient.OutboxKey()},
-		"next", 1, "", 1, redisclient.SessionKey(""), redisclient.RefreshKey(""), "", "", sessionsAtOnce).Int(); err != nil || answer != -3 {
+	// Only the script that ends the last sessions may set it.
+	keys := []string{redisclient.AccountKey(a), redisclient.SessionsOfKey(a), redisclient.OutboxKey()}
+	answer, err := passwordSetScript.Run(t.Context(), s.RDB, keys, "next", 1, "", 1, redisclient.SessionKey(""),
+		redisclient.RefreshKey(""), "", "", sessionsAtOnce).Int()
+	if err != nil || answer != -3 {
 		t.Errorf("too many sessions for one script: %v, %v", answer, err)
 	}
 	if _, p, err := s.AccountByID(t.Context(), a); err != nil || p.Version != 1 || p.Hash != "hash" {

@@ -31,7 +31,7 @@ func TestSessionIsReadAsWritten(t *testing.T) {
 	wantKept(t, server, n)
 }
 
-// wantKept demands that all that is stored of a session lasts until its KeepUntil.
+// wantKept fails unless everything that is stored of a session lasts until its KeepUntil.
 func wantKept(t *testing.T, server *redistest.Server, n credential.Session) {
 	t.Helper()
 	c, want := server.Client(), n.KeepUntil.UnixMilli()
@@ -67,7 +67,7 @@ func TestRotateSession(t *testing.T) {
 	rotate(third, second.Refresh)
 	wantKept(t, server, third)
 
-	// A token of the past ends the session with all that came after.
+	// An earlier token ends the session with all its later tokens.
 	events, err := s.RotateSession(ctx, nextOf(third, "fourth"), n.Refresh, nowMS())
 	if err != nil || len(events) != 1 {
 		t.Fatalf("reuse: %v, %v", events, err)
@@ -94,7 +94,8 @@ func TestRotateSessionRefusesWhatExpired(t *testing.T) {
 		_, err := s.RotateSession(ctx, nextOf(n, name), n.Refresh, at)
 		wantError(t, err, signal.KindNotFound, "not_found")
 	}
-	if events, err := s.RotateSession(ctx, nextOf(n, "in time"), n.Refresh, n.RefreshUntil.Add(-time.Millisecond)); err != nil || len(events) != 0 {
+	events, err := s.RotateSession(ctx, nextOf(n, "in time"), n.Refresh, n.RefreshUntil.Add(-time.Millisecond))
+	if err != nil || len(events) != 0 {
 		t.Errorf("in time: %v, %v", events, err)
 	}
 }
@@ -130,7 +131,8 @@ func TestEndSessions(t *testing.T) {
 	a := addAccount(t, s, "a@example.com").ID
 	first, second, third := addSession(t, s, a), addSession(t, s, a), addSession(t, s, a)
 
-	if events, err := s.EndSession(ctx, a, first.ID, nowMS()); err != nil || len(events) != 1 || events[0].Subject != string(first.ID) {
+	events, err := s.EndSession(ctx, a, first.ID, nowMS())
+	if err != nil || len(events) != 1 || events[0].Subject != string(first.ID) {
 		t.Errorf("end one: %v, %v", events, err)
 	}
 	if events, err := s.EndSession(ctx, a, first.ID, nowMS()); err != nil || len(events) != 0 {
@@ -161,7 +163,8 @@ func TestSessionIndexForgetsExpiredOnes(t *testing.T) {
 	t.Parallel()
 	s, server := credentialStore(t)
 	a := addAccount(t, s, "a@example.com").ID
-	if err := server.Client().ZAdd(t.Context(), redisclient.SessionsOfKey(a), redis.Z{Score: 1000, Member: "ses_old"}).Err(); err != nil {
+	old := redis.Z{Score: 1000, Member: "ses_old"}
+	if err := server.Client().ZAdd(t.Context(), redisclient.SessionsOfKey(a), old).Err(); err != nil {
 		t.Fatal(err)
 	}
 	n := addSession(t, s, a)

@@ -11,17 +11,16 @@ import (
 	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 )
 
-// Limits of one operation, which Redis carries out as a whole while all others wait:
-// two milliseconds.
+// Limits of one operation. Redis takes two milliseconds for it, while all others wait.
 const (
 	stepDeliveries = 250
 	stepBodies     = 512 << 10 // bytes
 )
 
-// StoreDeliveries makes the pending deliveries of batch with what they send. One
-// without a due time is due at its creation. What is there already stays as it is, so
-// it may be repeated. Deliveries of webhooks that are gone are left out. After an error
-// some of them may be stored.
+// StoreDeliveries stores the pending deliveries of batch with their bodies. One without a
+// due time is due at its creation. Those that are stored already stay as they are, so it may
+// be repeated. Deliveries of removed webhooks are left out. After an error some of them may
+// be stored.
 func (h *Store) StoreDeliveries(ctx context.Context, p int, epoch int64, batch []delivery.EventDeliveries) error {
 	for len(batch) > 0 {
 		n := partOf(batch)
@@ -49,15 +48,15 @@ func partOf(batch []delivery.EventDeliveries) int {
 	return len(batch)
 }
 
-// CreateDelivery makes one pending delivery with what it sends, and tells the owner.
-// KindNotFound: there is no such webhook.
+// CreateDelivery stores one pending delivery with its body and notifies the owner of the
+// partition. KindNotFound: there is no such webhook.
 func (h *Store) CreateDelivery(ctx context.Context, d delivery.Delivery, body []byte) error {
-	p := h.store.Partition(d.Account)
+	w := h.hook(d.Account, d.Webhook)
 	o := eventlog.NewOperation()
-	o.Guard(eventlog.GuardFieldExists, o.Key(redisclient.WebhooksKey(p, d.Account)), errNoWebhook, string(d.Webhook))
-	addDeliveries(o, p, []delivery.EventDeliveries{{Event: d.Event, Body: body, Deliveries: []delivery.Delivery{d}}})
-	o.AddAnnouncement(d.Account, signal.DeliveriesChanged, d.Webhook)
-	_, err := h.log.Apply(ctx, p, o)
+	w.guard(o, errNoWebhook)
+	addDeliveries(o, w.p, []delivery.EventDeliveries{{Event: d.Event, Body: body, Deliveries: []delivery.Delivery{d}}})
+	w.announce(o, signal.DeliveriesChanged)
+	_, err := h.log.Apply(ctx, w.p, o)
 	return err
 }
 
@@ -67,16 +66,16 @@ func (h *Store) Notify(ctx context.Context, epoch int64, e signal.Event) error {
 	return err
 }
 
-// StoreOutcomes stores what attempts of one endpoint have changed: all of it or
-// nothing, but for deliveries that are not pending any more, or not for the attempt
-// (see signal.Delivery.WasDueAt). It returns their indexes: all of them if the webhook
-// is gone. Deliveries that are not there yet are made, if what they send is given. It
-// may be repeated: what was stored is then left out. KindConflict, "webhook_changed":
-// out.Disabled was not read from the present record.
+// StoreOutcomes stores what attempts of one endpoint have changed, all of it or nothing,
+// except for deliveries that are no longer pending, or not for this attempt (see
+// delivery.Delivery.WasDueAt). It returns the indexes of these: all if the webhook was
+// removed. Deliveries that are not stored yet are made if their body is given. It may be
+// repeated: what was stored is then left out. KindConflict, "webhook_changed": out.Disabled
+// was not read from the present record.
 func (h *Store) StoreOutcomes(ctx context.Context, p int, epoch int64, out delivery.Outcomes) (left []int, err error) {
 	o := eventlog.NewOperation()
 	o.Fence(epoch)
-	o.Guard(eventlog.GuardFieldExists, o.Key(redisclient.WebhooksKey(p, out.Account)), errNoWebhook, string(out.Webhook))
+	hook{p, out.Account, out.Webhook}.guard(o, errNoWebhook)
 	addOutcomes(o, p, &out)
 	addWaits(o, p, out.Webhook, out.Waits)
 	if out.Health != nil {
@@ -93,11 +92,10 @@ func (h *Store) StoreOutcomes(ctx context.Context, p int, epoch int64, out deliv
 		}
 	}
 	if out.Event != nil {
-		c := signal.Change{Account: out.Account, Events: []signal.Event{*out.Event}}
-		o.AddEvent(&c, 0)
+		o.AddEvent(&signal.Change{Account: out.Account, Events: []signal.Event{*out.Event}}, 0)
 	}
 	for i := range out.Mails {
-		addMail(o, p, out.Mails[i], h.store.Now())
+		addMail(o, p, out.Mails[i], h.Now())
 	}
 	r := h.log.CarryOut(ctx, p, o)
 	if errors.Is(r.Err, errNoWebhook) {

@@ -1,7 +1,6 @@
 package deliveries
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -16,7 +15,7 @@ import (
 	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 )
 
-// A delivery's life: made, tried, given up, asked for again, cancelled.
+// A delivery is made, tried, given up, retried and cancelled.
 func TestDeliveryFromBeginToEnd(t *testing.T) {
 	t.Parallel()
 	b := newHookBench(t)
@@ -38,41 +37,34 @@ func TestDeliveryFromBeginToEnd(t *testing.T) {
 	if diff := cmp.Diff(want, b.stored(d)); diff != "" || len(want.Attempts) != 2 {
 		t.Errorf("given up (-want +got):\n%s", diff)
 	}
-	// The same again is left out, and so is an outcome of the attempt before.
-	left, err := b.hooks.StoreOutcomes(ctx, b.p, b.epoch, delivery.Outcomes{Account: b.account, Webhook: w.ID, Deliveries: []delivery.Delivery{d, d}})
-	if diff := cmp.Diff([]int{0, 1}, left); diff != "" || err != nil {
-		t.Errorf("repeated: %v (-want +got):\n%s", err, diff)
-	}
-
+	b.wantLeft([]int{0, 1}, outcomesOf(w, d, d)) // a repetition
 	_, err = b.hooks.CancelDelivery(ctx, b.account, w.ID, d.ID)
 	wantError(t, err, signal.KindConflict, "delivery_not_pending")
 	events := len(b.eventsOf(b.account))
 	before := b.store.Now().Truncate(time.Millisecond)
 	again, err := b.hooks.RetryDelivery(ctx, b.account, w.ID, d.ID)
 	b.must("retry", err)
-	want.Status, want.Single, want.CompletedAt, want.NextAttemptAt = delivery.Pending, true, time.Time{}, again.NextAttemptAt
+	want.Status, want.Single = delivery.Pending, true
+	want.CompletedAt, want.NextAttemptAt = time.Time{}, again.NextAttemptAt
 	if diff := cmp.Diff(want, again); diff != "" || again.NextAttemptAt.Before(before) {
-		t.Errorf("asked for again (-want +got):\n%s", diff)
+		t.Errorf("retried (-want +got):\n%s", diff)
 	}
-	if e := b.eventsOf(b.account)[events:]; len(e) != 1 || e[0].Type != signal.DeliveriesChanged ||
-		e[0].Subject != string(w.ID) {
+	e := b.eventsOf(b.account)[events:]
+	if len(e) != 1 || e[0].Type != signal.DeliveriesChanged || e[0].Subject != string(w.ID) {
 		t.Errorf("announced %+v", e)
 	}
 	_, err = b.hooks.RetryDelivery(ctx, b.account, w.ID, d.ID)
 	wantError(t, err, signal.KindConflict, "delivery_not_failed")
 	cancelled, err := b.hooks.CancelDelivery(ctx, b.account, w.ID, d.ID)
 	b.must("cancel", err)
-	if cancelled.Status != delivery.Failed || cancelled.Error != delivery.Cancelled || cancelled.Single || cancelled.CompletedAt.Before(before) ||
-		!cancelled.NextAttemptAt.IsZero() || len(cancelled.Attempts) != 2 {
-		t.Errorf("cancelled: %+v", cancelled)
+	want.Status, want.Single, want.Error = delivery.Failed, false, delivery.Cancelled
+	want.CompletedAt, want.NextAttemptAt = cancelled.CompletedAt, time.Time{}
+	if diff := cmp.Diff(want, cancelled); diff != "" || cancelled.CompletedAt.Before(before) {
+		t.Errorf("cancelled (-want +got):\n%s", diff)
 	}
-	// The attempt that was under way meanwhile comes too late.
-	late := attempt(again, 200, milli(40_000), time.Time{})
-	left, err = b.hooks.StoreOutcomes(ctx, b.p, b.epoch, delivery.Outcomes{Account: b.account, Webhook: w.ID, Deliveries: []delivery.Delivery{late}})
-	if diff := cmp.Diff([]int{0}, left); diff != "" || err != nil {
-		t.Errorf("too late: %v (-want +got):\n%s", err, diff)
-	}
-	for name, id := range map[string]signal.DeliveryID{"no such": signal.NewDeliveryID(), "no identifier": "dlv_x", "empty": ""} {
+	// The attempt that was in flight meanwhile comes too late.
+	b.wantLeft([]int{0}, outcomesOf(w, attempt(again, 200, milli(40_000), time.Time{})))
+	for name, id := range map[string]signal.DeliveryID{"unknown": signal.NewDeliveryID(), "bad": "dlv_x", "empty": ""} {
 		_, _, err = b.hooks.Delivery(ctx, b.account, w.ID, id)
 		wantKind(t, name, err, signal.KindNotFound)
 		_, err = b.hooks.RetryDelivery(ctx, b.account, w.ID, id)
@@ -96,22 +88,18 @@ func TestTwoOutcomesOfADelivery(t *testing.T) {
 	w := b.register()
 	list := b.deliver(w, milli(0), milli(10))
 	first, again := attempt(list[0], 200, milli(50), time.Time{}), attempt(list[1], 503, milli(50), milli(90))
-	all := []delivery.Delivery{first, attempt(list[0], 503, milli(60), time.Time{}), again, attempt(list[1], 200, milli(60), time.Time{})}
-	left, err := b.hooks.StoreOutcomes(ctx, b.p, b.epoch, delivery.Outcomes{Account: b.account, Webhook: w.ID, Deliveries: all})
-	if diff := cmp.Diff([]int{1, 3}, left); diff != "" || err != nil {
-		t.Errorf("left out: %v (-want +got):\n%s", err, diff)
-	}
+	b.wantLeft([]int{1, 3}, outcomesOf(w, first, attempt(list[0], 503, milli(60), time.Time{}),
+		again, attempt(list[1], 200, milli(60), time.Time{})))
 	if a, b := b.stored(first), b.stored(again); a.Status != delivery.Succeeded || b.Status != delivery.Pending {
 		t.Errorf("they are %s and %s", a.Status, b.Status)
 	}
 	for status, want := range map[delivery.Status]int{delivery.Pending: 1, delivery.Succeeded: 1, delivery.Failed: 0} {
-		if _, total, err := b.hooks.Deliveries(ctx, b.account, w.ID, delivery.Query{Status: status, Limit: 9}); total != want || err != nil {
+		q := delivery.Query{Status: status, Limit: 9}
+		if _, total, err := b.hooks.Deliveries(ctx, b.account, w.ID, q); total != want || err != nil {
 			t.Errorf("%d are %s, %v; want %d", total, status, err, want)
 		}
 	}
-	if stats, err := b.hooks.WebhookStats(ctx); stats.Pending != 1 || !stats.OldestDue.Equal(milli(90)) || err != nil {
-		t.Errorf("counts %+v, %v", stats, err)
-	}
+	b.wantStats(delivery.WebhookStats{Pending: 1, Enabled: 1, OldestDue: milli(90)})
 }
 
 func TestStoreDeliveriesInParts(t *testing.T) {
@@ -122,7 +110,8 @@ func TestStoreDeliveriesInParts(t *testing.T) {
 	batch := make([]delivery.EventDeliveries, 2*stepDeliveries/2+50)
 	for i := range batch {
 		e := signal.NewEventID()
-		batch[i] = delivery.EventDeliveries{Event: e, Body: fmt.Append(nil, e), Deliveries: []delivery.Delivery{testDelivery(one, e, milli(int64(i))), testDelivery(two, e, milli(int64(i)))}}
+		at := milli(int64(i))
+		batch[i] = deliveriesOf(e, string(e), testDelivery(one, e, at), testDelivery(two, e, at))[0]
 	}
 	last := &batch[len(batch)-1]
 	good := last.Event
@@ -130,15 +119,14 @@ func TestStoreDeliveriesInParts(t *testing.T) {
 	if err := b.hooks.StoreDeliveries(ctx, b.p, b.epoch, batch); err == nil {
 		t.Error("a batch with a bad event is stored")
 	}
-	if n := b.rdb.ZCard(ctx, redisclient.RecordedKey(b.p, one.ID)).Val(); n < stepDeliveries/2 || n == int64(len(batch)) {
+	n := b.rdb.ZCard(ctx, redisclient.RecordedKey(b.p, one.ID)).Val()
+	if n < stepDeliveries/2 || n == int64(len(batch)) {
 		t.Errorf("%d deliveries are stored, want only the first part", n)
 	}
 	last.Event = good
 	for range 2 {
 		b.must("store", b.hooks.StoreDeliveries(ctx, b.p, b.epoch, batch))
-		if stats, err := b.hooks.WebhookStats(ctx); stats.Pending != int64(2*len(batch)) || err != nil {
-			t.Errorf("counts %+v, %v, want %d pending", stats, err, 2*len(batch))
-		}
+		b.wantStats(delivery.WebhookStats{Pending: int64(2 * len(batch)), Enabled: 2, OldestDue: milli(0)})
 		if n := b.rdb.HLen(ctx, redisclient.BodiesKey(b.p)).Val(); n != int64(len(batch)) {
 			t.Errorf("%d bodies, want %d", n, len(batch))
 		}
@@ -160,34 +148,29 @@ func TestABatchSeesItsOwnChanges(t *testing.T) {
 	deliver := func() *eventlog.Operation {
 		e := signal.NewEventID()
 		o := eventlog.NewOperation()
-		addDeliveries(o, b.p, []delivery.EventDeliveries{{Event: e, Body: fmt.Append(nil, e), Deliveries: []delivery.Delivery{testDelivery(w, e, milli(1000))}}})
+		addDeliveries(o, b.p, deliveriesOf(e, string(e), testDelivery(w, e, milli(1000))))
 		return o
 	}
 	remove := eventlog.NewOperation()
 	remove.Step(eventlog.CmdHDel, remove.Key(redisclient.WebhooksKey(b.p, b.account)), string(w.ID))
-	before, after := deliver(), deliver()
-	carryOutTogether(t, b.rdb, b.p, before, remove, after)
-	for _, o := range []*eventlog.Operation{before, remove, after} {
-		if r := <-o.Done; r.Err != nil {
-			t.Error(r.Err)
-		}
-	}
+	b.together(deliver(), remove, deliver())
 	if n := b.rdb.ZCard(t.Context(), redisclient.PendingKey(b.p, w.ID)).Val(); n != 1 {
 		t.Errorf("%d deliveries, want that from before the removal", n)
 	}
 }
 
-// A webhook is not due for what a later operation of the same batch has ended or removed:
-// nobody would find anything to do, nor remove it.
+// A webhook is not due for deliveries that a later operation of the same batch has ended or removed:
+// it would be due for ever.
 func TestABatchLeavesNothingDueThatHasEnded(t *testing.T) {
 	t.Parallel()
-	for name, end := range map[string]func(b *hookBench, o *eventlog.Operation, w *delivery.Webhook, d delivery.Delivery){
+	for name, end := range map[string]func(*hookBench, *eventlog.Operation, *delivery.Webhook, delivery.Delivery){
 		"removed": func(b *hookBench, o *eventlog.Operation, w *delivery.Webhook, _ delivery.Delivery) {
 			o.Step(eventlog.CmdHDel, o.Key(redisclient.WebhooksKey(b.p, b.account)), string(w.ID))
-			o.Step(eventlog.CmdUndue, eventlog.RefWebhooksDue, webhookMember(b.account, w.ID))
+			o.Step(eventlog.CmdUndue, eventlog.RefWebhooksDue, hook{b.p, b.account, w.ID}.member())
 		},
 		"delivered": func(b *hookBench, o *eventlog.Operation, w *delivery.Webhook, d delivery.Delivery) {
-			addOutcomes(o, b.p, &delivery.Outcomes{Account: b.account, Webhook: w.ID, Deliveries: []delivery.Delivery{attempt(d, 200, milli(10), time.Time{})}})
+			out := outcomesOf(w, attempt(d, 200, milli(10), time.Time{}))
+			addOutcomes(o, b.p, &out)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -196,14 +179,9 @@ func TestABatchLeavesNothingDueThatHasEnded(t *testing.T) {
 			w, e := b.register(), signal.NewEventID()
 			d := testDelivery(w, e, milli(1000))
 			made, ended := eventlog.NewOperation(), eventlog.NewOperation()
-			addDeliveries(made, b.p, []delivery.EventDeliveries{{Event: e, Body: []byte("body"), Deliveries: []delivery.Delivery{d}}})
+			addDeliveries(made, b.p, deliveriesOf(e, "body", d))
 			end(b, ended, w, d)
-			carryOutTogether(t, b.rdb, b.p, made, ended)
-			for _, o := range []*eventlog.Operation{made, ended} {
-				if r := <-o.Done; r.Err != nil {
-					t.Error(r.Err)
-				}
-			}
+			b.together(made, ended)
 			if due := b.rdb.ZRange(t.Context(), redisclient.WebhooksDueKey(b.p), 0, -1).Val(); len(due) > 0 {
 				t.Errorf("due are %v", due)
 			}
@@ -211,17 +189,19 @@ func TestABatchLeavesNothingDueThatHasEnded(t *testing.T) {
 	}
 }
 
-// A delivery that is tried again while those of the past are dropped is not of the past.
-func TestPendingDeliveriesAreNotOfThePast(t *testing.T) {
+// A delivery that is pending again is not dropped with ended ones.
+func TestPendingDeliveriesAreNotDropped(t *testing.T) {
 	t.Parallel()
 	b := newHookBench(t)
 	w, e := b.register(), signal.NewEventID()
 	d := testDelivery(w, e, milli(1000))
-	b.must("store", b.hooks.StoreDeliveries(t.Context(), b.p, b.epoch, []delivery.EventDeliveries{{Event: e, Body: []byte("body"), Deliveries: []delivery.Delivery{d}}}))
+	b.must("store", b.hooks.StoreDeliveries(t.Context(), b.p, b.epoch, deliveriesOf(e, "body", d)))
 	member, err := deliveryMember(d.ID, d.Type)
 	b.must("name delivery", err)
 	for _, which := range []string{dropEnded, "\xff\xff\xff\xff\xff\xff"} {
-		if n, err := dropDeliveries(t.Context(), b.store.Client, b.p, b.epoch, w.ID, which, []string{member}); n != 0 || err != nil {
+		at := hook{p: b.p, id: w.ID}
+		n, err := dropDeliveries(t.Context(), b.store.Client, at, b.epoch, which, []string{member})
+		if n != 0 || err != nil {
 			t.Errorf("%d are dropped by %q, %v", n, which, err)
 		}
 	}
@@ -240,16 +220,12 @@ func TestABatchSharesBodies(t *testing.T) {
 	for range 3 {
 		w := b.register()
 		o := eventlog.NewOperation()
-		addOutcomes(o, b.p, &delivery.Outcomes{Account: b.account, Webhook: w.ID, Bodies: [][]byte{body},
-			Deliveries: []delivery.Delivery{attempt(testDelivery(w, e, milli(0)), 200, milli(10), time.Time{})}})
+		out := outcomesOf(w, attempt(testDelivery(w, e, milli(0)), 200, milli(10), time.Time{}))
+		out.Bodies = [][]byte{body}
+		addOutcomes(o, b.p, &out)
 		all = append(all, o)
 	}
-	carryOutTogether(t, b.rdb, b.p, all...)
-	for _, o := range all {
-		if r := <-o.Done; r.Err != nil || r.Left != nil {
-			t.Errorf("%+v", r)
-		}
-	}
+	b.together(all...)
 	key, err := bodyKey(e, body)
 	b.must("make key", err)
 	if got := b.rdb.HGetAll(t.Context(), redisclient.BodiesKey(b.p)).Val(); len(got) != 1 || got[key] != string(body) {
@@ -265,16 +241,18 @@ func TestPartOf(t *testing.T) {
 	event := func(deliveries, bytes int) delivery.EventDeliveries {
 		return delivery.EventDeliveries{Body: make([]byte, bytes), Deliveries: make([]delivery.Delivery, deliveries)}
 	}
+	const half = stepDeliveries / 2
+	full := event(stepDeliveries, stepBodies)
 	for name, c := range map[string]struct {
 		batch []delivery.EventDeliveries
 		want  int
 	}{
 		"nothing":             {nil, 0},
 		"one of any size":     {[]delivery.EventDeliveries{event(10*stepDeliveries, 10*stepBodies)}, 1},
-		"as many as may be":   {[]delivery.EventDeliveries{event(stepDeliveries/2, 1), event(stepDeliveries/2, 1)}, 2},
-		"one delivery more":   {[]delivery.EventDeliveries{event(stepDeliveries/2, 1), event(stepDeliveries/2+1, 1)}, 1},
+		"as many as may be":   {[]delivery.EventDeliveries{event(half, 1), event(half, 1)}, 2},
+		"one delivery more":   {[]delivery.EventDeliveries{event(half, 1), event(half+1, 1)}, 1},
 		"one byte more":       {[]delivery.EventDeliveries{event(1, stepBodies), event(1, 1)}, 1},
-		"one without is free": {[]delivery.EventDeliveries{event(stepDeliveries, stepBodies), event(0, 0), event(1, 0)}, 2},
+		"one without is free": {[]delivery.EventDeliveries{full, event(0, 0), event(1, 0)}, 2},
 	} {
 		if got := partOf(c.batch); got != c.want {
 			t.Errorf("%s: %d events, want %d", name, got, c.want)
@@ -314,71 +292,102 @@ func TestDueDeliveries(t *testing.T) {
 	ctx := t.Context()
 	w := b.register()
 	list := b.deliver(w, milli(0), milli(10), milli(20), milli(30), milli(40))
-	read := func(until time.Time, limit int, wantNext time.Time, except ...signal.DeliveryID) []delivery.PendingDelivery {
+	except := map[signal.DeliveryID]bool{}
+	check := func(until time.Time, limit int, next time.Time, want ...delivery.Delivery) {
 		t.Helper()
-		passed := map[signal.DeliveryID]bool{}
-		for _, id := range except {
-			passed[id] = true
-		}
-		due, next, err := b.hooks.DueDeliveries(ctx, b.p, b.account, w.ID, until, limit, passed)
-		if err != nil || !next.Equal(wantNext) {
-			t.Errorf("next is due at %v, %v; want %v", next, err, wantNext)
-		}
-		return due
+		b.wantDue(w, until, limit, except, next, want...)
 	}
-	check := func(got []delivery.PendingDelivery, want ...delivery.Delivery) {
-		t.Helper()
-		var pending []delivery.PendingDelivery
-		for _, d := range want {
-			pending = append(pending, delivery.PendingDelivery{Delivery: d, Body: []byte("body of " + d.Event)})
-		}
-		if d := cmp.Diff(pending, got); d != "" {
-			t.Errorf("due (-want +got):\n%s", d)
-		}
-	}
-	check(read(milli(30), 10, milli(40)), list[:4]...)
-	check(read(milli(30), 2, milli(40)), list[:2]...)
-	check(read(milli(30), 2, milli(40), list[0].ID, list[2].ID), list[1], list[3])
-	check(read(milli(40), 9, time.Time{}, list[0].ID), list[1:]...)
-	check(read(milli(-1), 9, milli(0)))
+	check(milli(30), 10, milli(40), list[:4]...)
+	check(milli(30), 2, milli(40), list[:2]...)
+	check(milli(-1), 9, milli(0))
+	except[list[0].ID] = true
+	check(milli(40), 9, time.Time{}, list[1:]...)
+	except[list[2].ID] = true
+	check(milli(30), 2, milli(40), list[1], list[3])
+	clear(except)
 
-	// What cannot be sent holds up no other; what has no record or no body is
-	// counted no more.
+	// Those that cannot be sent hold up no other. Those without a record or a body are no
+	// longer counted.
 	b.rdb.HSet(ctx, redisclient.DeliveriesKey(b.p, w.ID), deliveryField(list[0].ID), "damaged")
 	b.rdb.HDel(ctx, redisclient.DeliveriesKey(b.p, w.ID), deliveryField(list[1].ID))
 	key, err := bodyKey(list[2].Event, []byte("body of "+list[2].Event))
 	b.must("make key", err)
 	b.rdb.HDel(ctx, redisclient.BodiesKey(b.p), key)
-	// What is behind them is read soon, though the page was full of them.
+	// The deliveries after them are read soon, though the page was full of them.
 	soon := b.store.Now().Add(rereadAfter)
 	due, next, err := b.hooks.DueDeliveries(ctx, b.p, b.account, w.ID, milli(30), 2, nil)
 	if len(due) != 0 || err != nil || next.Before(soon) || next.After(b.store.Now().Add(rereadAfter)) {
 		t.Errorf("%d due, the next at %v, %v; want none, and at %v", len(due), next, err, soon)
 	}
-	check(read(milli(30), 10, milli(40)), list[3])
-	if stats, err := b.hooks.WebhookStats(ctx); stats.Pending != 3 || !stats.OldestDue.Equal(milli(30)) || err != nil {
-		t.Errorf("counts %+v, %v", stats, err)
-	}
+	check(milli(30), 10, milli(40), list[3])
+	b.wantStats(delivery.WebhookStats{Pending: 3, Enabled: 1, OldestDue: milli(30)})
 	damaged, err := deliveryMember(list[0].ID, list[0].Type)
 	b.must("make member", err)
 	wantPostponed(t, b.store.RDB, redisclient.PendingKey(b.p, w.ID), damaged, milli(30))
-	// The attempt of one of them was under way.
+	// An attempt of one of them was in flight.
 	b.outcomes(w, attempt(list[2], 200, milli(50), time.Time{}), attempt(list[3], 200, milli(50), time.Time{}))
-	if stats, err := b.hooks.WebhookStats(ctx); stats.Pending != 2 || !stats.OldestDue.Equal(milli(40)) || err != nil {
-		t.Errorf("counts %+v, %v", stats, err)
-	}
-	// A reader that is late must not bring a removed webhook back.
+	b.wantStats(delivery.WebhookStats{Pending: 2, Enabled: 1, OldestDue: milli(40)})
+	// A reader that is late must not make a removed webhook due.
 	b.deliver(w, milli(60))
 	member, err := deliveryMember(list[4].ID, list[4].Type)
 	b.must("make member", err)
 	b.must("remove", b.hooks.RemoveWebhook(ctx, b.account, w.ID))
-	b.must("drop", b.hooks.dropPending(ctx, b.p, b.account, w.ID, member, codec.ErrShort))
+	b.must("drop", b.hooks.setAside(ctx, hook{b.p, b.account, w.ID}, member, time.Time{}, codec.ErrShort))
 	if n := b.rdb.ZCard(ctx, redisclient.WebhooksDueKey(b.p)).Val(); n != 0 {
 		t.Errorf("%d webhooks are due, want none", n)
 	}
 }
 
-// TestManyDeliveries has more of a webhook than one command, script or operation takes,
+// wantDue fails unless exactly the given deliveries of w are due, and the next one when wanted.
+func (b *hookBench) wantDue(w *delivery.Webhook, until time.Time, limit int, except map[signal.DeliveryID]bool,
+	wantNext time.Time, want ...delivery.Delivery) {
+	b.Helper()
+	due, next, err := b.hooks.DueDeliveries(b.Context(), b.p, b.account, w.ID, until, limit, except)
+	if err != nil || !next.Equal(wantNext) {
+		b.Errorf("next is due at %v, %v; want %v", next, err, wantNext)
+	}
+	var pending []delivery.PendingDelivery
+	for _, d := range want {
+		pending = append(pending, delivery.PendingDelivery{Delivery: d, Body: []byte("body of " + d.Event)})
+	}
+	if d := cmp.Diff(pending, due); d != "" {
+		b.Errorf("due (-want +got):\n%s", d)
+	}
+}
+
+// wantPages fails unless the pages of q have exactly the deliveries of want.
+func (b *hookBench) wantPages(w *delivery.Webhook, q delivery.Query, want []delivery.Delivery) {
+	b.Helper()
+	var got, ids []signal.DeliveryID
+	for q.Limit, q.Offset = 700, 0; q.Offset <= len(want); q.Offset += q.Limit {
+		page, total, err := b.hooks.Deliveries(b.Context(), b.account, w.ID, q)
+		if err != nil || total != len(want) {
+			b.Fatalf("%+v: %d in all, %v; want %d", q, total, err, len(want))
+		}
+		for i := range page {
+			got = append(got, page[i].ID)
+		}
+	}
+	for i := range want {
+		ids = append(ids, want[i].ID)
+	}
+	if d := cmp.Diff(ids, got); d != "" {
+		b.Errorf("%+v (-want +got):\n%s", q, d)
+	}
+}
+
+// prune drops what keep and retention allow, and returns in how many steps.
+func (b *hookBench) prune(w *delivery.Webhook, retention time.Duration, keep int, keepBytes int64) (steps int) {
+	b.Helper()
+	for more := true; more; steps++ {
+		var err error
+		more, err = b.hooks.PruneDeliveries(b.Context(), b.p, b.epoch, w.ID, retention, keep, keepBytes)
+		b.must("prune", err)
+	}
+	return steps
+}
+
+// TestManyDeliveries has more deliveries of a webhook than one command, script or operation takes,
 // most of them of one millisecond.
 func TestManyDeliveries(t *testing.T) {
 	t.Parallel()
@@ -388,11 +397,8 @@ func TestManyDeliveries(t *testing.T) {
 	b.deliver(other, milli(0))
 	at := make([]time.Time, 2400)
 	for i := range at {
-		at[i] = milli(1000) // of which there are 2,200
-		if i < 100 {
-			at[i] = milli(int64(i))
-		} else if i >= 2300 {
-			at[i] = milli(int64(i))
+		if at[i] = milli(int64(i)); i >= 100 && i < 2300 {
+			at[i] = milli(1000)
 		}
 	}
 	list := b.deliver(w, at...)
@@ -404,44 +410,30 @@ func TestManyDeliveries(t *testing.T) {
 	})
 	pages := func(q delivery.Query, want []delivery.Delivery) {
 		t.Helper()
-		var got []signal.DeliveryID
-		for q.Limit, q.Offset = 700, 0; q.Offset <= len(want); q.Offset += q.Limit {
-			page, total, err := b.hooks.Deliveries(ctx, b.account, w.ID, q)
-			if err != nil || total != len(want) {
-				t.Fatalf("%+v: %d in all, %v; want %d", q, total, err, len(want))
-			}
-			for i := range page {
-				got = append(got, page[i].ID)
-			}
-		}
-		var ids []signal.DeliveryID
-		for i := range want {
-			ids = append(ids, want[i].ID)
-		}
-		if d := cmp.Diff(ids, got); d != "" {
-			t.Errorf("%+v (-want +got):\n%s", q, d)
-		}
+		b.wantPages(w, q, want)
 	}
-	count := func(what string, want int, do func() (int, error)) {
+	cancelAll := func(want int) {
 		t.Helper()
-		if n, err := do(); n != want || err != nil {
-			t.Errorf("%s: %d, %v; want %d", what, n, err, want)
+		if n, err := b.hooks.CancelDeliveries(ctx, b.account, w.ID); n != want || err != nil {
+			t.Errorf("%d are cancelled, %v; want %d", n, err, want)
 		}
 	}
 	retry := func(what string, want int, q delivery.RetryQuery) {
 		t.Helper()
-		q.Status, q.DryRun = delivery.Failed, true
-		count(what+" (dry run)", want, func() (int, error) { return b.hooks.RetryDeliveries(ctx, b.account, w.ID, q) })
-		q.DryRun = false
-		count(what, want, func() (int, error) { return b.hooks.RetryDeliveries(ctx, b.account, w.ID, q) })
+		q.Status = delivery.Failed
+		for _, q.DryRun = range []bool{true, false} {
+			if n, err := b.hooks.RetryDeliveries(ctx, b.account, w.ID, q); n != want || err != nil {
+				t.Errorf("%s: %d are retried (dry run %v), %v; want %d", what, n, q.DryRun, err, want)
+			}
+		}
 	}
 	pages(delivery.Query{}, list)
 	pages(delivery.Query{Status: delivery.Pending}, list)
 	pages(delivery.Query{Status: delivery.Pending, Type: signal.SignalCreated}, list)
 	pages(delivery.Query{Type: signal.WebhookTest}, nil)
 
-	count("cancel all", 2400, func() (int, error) { return b.hooks.CancelDeliveries(ctx, b.account, w.ID) })
-	count("cancel all again", 0, func() (int, error) { return b.hooks.CancelDeliveries(ctx, b.account, w.ID) })
+	cancelAll(2400)
+	cancelAll(0)
 	retry("before the first", 0, delivery.RetryQuery{Until: milli(0)})
 	retry("up to a time", 50, delivery.RetryQuery{Until: milli(50)})
 	retry("between two times", 25, delivery.RetryQuery{Since: milli(50), Until: milli(75)})
@@ -450,29 +442,22 @@ func TestManyDeliveries(t *testing.T) {
 	pages(delivery.Query{Status: delivery.Failed}, slices.Concat(list[50:100], list[2300:2325]))
 	retry("the rest", 75, delivery.RetryQuery{})
 	pages(delivery.Query{Status: delivery.Pending}, list)
-	if stats, err := b.hooks.WebhookStats(ctx); stats.Pending != 2401 || err != nil {
-		t.Errorf("counts %+v, %v", stats, err)
-	}
+	b.wantStats(delivery.WebhookStats{Pending: 2401, Enabled: 2, OldestDue: milli(0)})
 
-	count("cancel all", 2400, func() (int, error) { return b.hooks.CancelDeliveries(ctx, b.account, w.ID) })
-	b.retryOne(w, list[0])
-	steps := 1
-	for more := true; more; steps++ {
-		var err error
-		more, err = b.hooks.PruneDeliveries(ctx, b.p, b.epoch, w.ID, time.Hour, 1300, 0)
-		b.must("prune", err)
-	}
-	if steps < 5 {
+	cancelAll(2400)
+	_, err := b.hooks.RetryDelivery(ctx, b.account, w.ID, list[0].ID)
+	b.must("retry", err)
+	if steps := b.prune(w, time.Hour, 1300, 0); steps < 4 {
 		t.Errorf("pruned in %d steps", steps)
 	}
 	pages(delivery.Query{}, list[:1301])
-	// By age it takes one call, and passes over what ended later than it was created.
-	if more, err := b.hooks.PruneDeliveries(ctx, b.p, b.epoch, w.ID, time.Minute, 1300, 0); more || err != nil {
-		t.Errorf("prune by age: %v, %v", more, err)
+	// By age it takes one call, which keeps what ended later than it was created.
+	if steps := b.prune(w, time.Minute, 1300, 0); steps != 1 {
+		t.Errorf("pruned by age in %d steps", steps)
 	}
 	pages(delivery.Query{}, list[:1301]) // they have ended just now
-	if more, err := b.hooks.PruneDeliveries(ctx, b.p, b.epoch, w.ID, -time.Minute, 1300, 0); more || err != nil {
-		t.Errorf("prune by age: %v, %v", more, err)
+	if steps := b.prune(w, -time.Minute, 1300, 0); steps != 1 {
+		t.Errorf("pruned by age in %d steps", steps)
 	}
 	pages(delivery.Query{}, list[:1])
 
@@ -482,10 +467,4 @@ func TestManyDeliveries(t *testing.T) {
 	pages(delivery.Query{}, nil)
 	b.erase()
 	b.wantNothingLeft()
-}
-
-func (b *hookBench) retryOne(w *delivery.Webhook, d delivery.Delivery) {
-	b.Helper()
-	_, err := b.hooks.RetryDelivery(b.Context(), b.account, w.ID, d.ID)
-	b.must("retry", err)
 }

@@ -3,6 +3,7 @@ package deliveries
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
@@ -10,12 +11,12 @@ import (
 	"github.com/agentsignal/agentsignal/persistence/codec"
 )
 
-// webhookVersion is the first byte of the record of a webhook, behind "SINCE ", the
-// position from which on it gets events, if that is known. The second is 1 if it is
-// disabled, which scripts read.
+// webhookVersion is the first byte of the record of a webhook, after "SINCE ", the position from
+// which it gets events, if that is known. The second byte is 1 if it is disabled; scripts read
+// it.
 const webhookVersion = 1
 
-// disabledReasons are the stored numbers of reasons. Only ever add at the end.
+// disabledReasons are the stored numbers of reasons. Only append to the list.
 var disabledReasons = []delivery.DisabledReason{"", delivery.DisabledFailing, delivery.DisabledManual}
 
 // Which optional fields a webhook has.
@@ -24,8 +25,8 @@ const (
 	webhookPrevious
 )
 
-// appendWebhook adds the record of w: all but its identifier, its account, its health
-// and its revision.
+// appendWebhook appends the record of w: all except its identifier, account, health and
+// revision.
 func appendWebhook(b []byte, w *delivery.Webhook) ([]byte, error) {
 	disabled := byte(0)
 	if w.Status == delivery.WebhookDisabled {
@@ -34,7 +35,7 @@ func appendWebhook(b []byte, w *delivery.Webhook) ([]byte, error) {
 	if !w.Since.IsZero() {
 		b = append(w.Since.Append(b), ' ')
 	}
-	b = append(b, webhookVersion, disabled, reasonCode(w.DisabledReason))
+	b = append(b, webhookVersion, disabled, byte(max(slices.Index(disabledReasons, w.DisabledReason), 0)))
 	fields := byte(0)
 	if w.Description != nil {
 		fields |= webhookDescription
@@ -67,23 +68,10 @@ func appendWebhook(b []byte, w *delivery.Webhook) ([]byte, error) {
 	return b, nil
 }
 
-func reasonCode(r delivery.DisabledReason) byte {
-	for i, known := range disabledReasons {
-		if known == r {
-			return byte(i)
-		}
-	}
-	return 0
-}
-
-// decodeWebhook is the inverse of appendWebhook. The result shares no memory with
-// value.
+// decodeWebhook is the inverse of appendWebhook. The result shares no memory with value.
 func decodeWebhook(account signal.AccountID, id signal.WebhookID, value []byte) (delivery.Webhook, error) {
 	since, rest := cutSince(value)
-	d := codec.Decoder{B: rest}
-	if version := d.Byte(); d.Err == nil && version != webhookVersion {
-		d.Fail(fmt.Errorf("version %d is not known: this process reads version %d", version, webhookVersion))
-	}
+	d := codec.DecodeVersion(rest, webhookVersion)
 	w := delivery.Webhook{ID: id, Account: account, Status: delivery.WebhookEnabled, Since: since}
 	if d.Byte()&1 != 0 {
 		w.Status = delivery.WebhookDisabled
@@ -96,7 +84,7 @@ func decodeWebhook(account signal.AccountID, id signal.WebhookID, value []byte) 
 	fields := d.Byte()
 	w.CreatedAt, w.UpdatedAt, w.DisabledAt, w.ClearedAt = d.Time(), d.Time(), d.Time(), d.Time()
 	w.URL = string(d.TextBytes(d.Byte()))
-	for _, code := range d.Take(int(d.Byte())) {
+	for _, code := range d.Take(uint64(d.Byte())) {
 		if code == 0 || int(code) >= len(codec.EventCodes) {
 			d.Fail(fmt.Errorf("event of type %d is not known", code))
 			break
@@ -120,7 +108,7 @@ func decodeWebhook(account signal.AccountID, id signal.WebhookID, value []byte) 
 	return w, nil
 }
 
-// cutSince divides the record of a webhook into the position in front and the rest.
+// cutSince cuts the position off the record of a webhook.
 func cutSince[T string | []byte](record T) (signal.Position, T) {
 	n := 0
 	for n < len(record) && (record[n] == '-' || '0' <= record[n] && record[n] <= '9') {
@@ -133,7 +121,7 @@ func cutSince[T string | []byte](record T) (signal.Position, T) {
 	return since, record[n+1:]
 }
 
-// appendHealth adds how an endpoint does.
+// appendHealth appends the health of an endpoint.
 func appendHealth(b []byte, h *delivery.WebhookHealth) []byte {
 	b = append(b, webhookVersion)
 	b = binary.AppendUvarint(b, uint64(codec.MilliOf(h.FailingSince)))
@@ -143,11 +131,9 @@ func appendHealth(b []byte, h *delivery.WebhookHealth) []byte {
 
 // decodeHealth is the inverse of appendHealth.
 func decodeHealth(value []byte) (delivery.WebhookHealth, error) {
-	d := codec.NewDecoder(value)
-	if version := d.Byte(); d.Err == nil && version != webhookVersion {
-		d.Fail(fmt.Errorf("version %d is not known: this process reads version %d", version, webhookVersion))
-	}
-	h := delivery.WebhookHealth{FailingSince: d.Time(), Failures: int(uint32(d.Uvarint())), Warned: int(uint32(d.Uvarint()))}
+	d := codec.DecodeVersion(value, webhookVersion)
+	h := delivery.WebhookHealth{FailingSince: d.Time()}
+	h.Failures, h.Warned = int(uint32(d.Uvarint())), int(uint32(d.Uvarint()))
 	if d.Err != nil {
 		return delivery.WebhookHealth{}, fmt.Errorf("decode health of webhook: %w", d.Err)
 	}

@@ -17,22 +17,23 @@ import (
 const (
 	codecWebhook  = signal.WebhookID("whk_01M7YQ1WTVKN9DZNWV9NV456V1")
 	codecDelivery = signal.DeliveryID("dlv_01M7YQ1X7PE2DGEP087XGX6XDW")
+	codecEvent    = signal.EventID("evt_01M7YQ1X3DTRA4S2456P21NJZ0")
 	codecBody     = "12345678901234567890"
 )
 
-// codecWebhooks are webhooks with all sorts of fields.
+// codecWebhooks returns webhooks with all kinds of fields.
 func codecWebhooks() map[string]delivery.Webhook {
 	at := milli(0)
 	empty, text := "", "for the night shift"
-	plain := delivery.Webhook{ID: codecWebhook, Account: codecAccount, URL: "https://example.com", APIVersion: "2026-11-01",
-		Events: []signal.EventType{signal.SignalClosed}, Status: delivery.WebhookEnabled, CreatedAt: at, UpdatedAt: at, Secret: []byte{0, 255, ' '}}
-	full := plain
-	full.URL, full.Events, full.Description = "https://example.com/"+strings.Repeat("ä", 1000), delivery.WebhookEvents, &text
-	full.Status, full.DisabledReason, full.DisabledAt = delivery.WebhookDisabled, delivery.DisabledManual, at.Add(time.Hour)
+	plain := delivery.Webhook{ID: codecWebhook, Account: codecAccount, URL: "https://example.com",
+		APIVersion: "2026-11-01", Events: []signal.EventType{signal.SignalClosed}, Status: delivery.WebhookEnabled,
+		CreatedAt: at, UpdatedAt: at, Secret: []byte{0, 255, ' '}}
+	full := disabled(plain, delivery.DisabledManual, at.Add(time.Hour))
+	full.URL, full.Events, full.Description = plain.URL+strings.Repeat("ä", 1000), delivery.WebhookEvents, &text
 	full.PreviousSecret, full.PreviousUntil = []byte("previous"), at.Add(24*time.Hour)
 	full.Since = signal.Position{MS: 1_795_000_000_123, Seq: 1}
-	failing := plain
-	failing.Status, failing.DisabledReason, failing.DisabledAt, failing.Description = delivery.WebhookDisabled, delivery.DisabledFailing, at, &empty
+	failing := disabled(plain, delivery.DisabledFailing, at)
+	failing.Description = &empty
 	return map[string]delivery.Webhook{"plain": plain, "full": full, "failing": failing}
 }
 
@@ -87,10 +88,15 @@ func TestHealthCodec(t *testing.T) {
 	}
 }
 
+// codecMail returns a mail with all fields.
+func codecMail() delivery.Mail {
+	return delivery.Mail{ID: "x", Kind: delivery.MailWebhookFailing, Account: codecAccount, Webhook: codecWebhook,
+		URL: "https://example.com", Since: milli(1), At: milli(2), Error: "status 500", Tries: 3}
+}
+
 func TestMailCodec(t *testing.T) {
 	t.Parallel()
-	for _, want := range []delivery.Mail{{}, {ID: "x", Kind: delivery.MailWebhookFailing, Account: codecAccount, Webhook: codecWebhook,
-		URL: "https://example.com", Since: milli(1), At: milli(2), Error: "status 500", Tries: 3}} {
+	for _, want := range []delivery.Mail{{}, codecMail()} {
 		b := appendMail(nil, &want)
 		if got, err := decodeMail(want.ID, b); got != want || err != nil {
 			t.Errorf("read back as %+v, %v; want %+v", got, err, want)
@@ -105,7 +111,8 @@ func TestMailCodec(t *testing.T) {
 
 func TestCutMember(t *testing.T) {
 	t.Parallel()
-	if a, w, ok := cutMember(webhookMember(codecAccount, codecWebhook)); a != codecAccount || w != codecWebhook || !ok {
+	member := hook{1, codecAccount, codecWebhook}.member()
+	if a, w, ok := cutMember(member); a != codecAccount || w != codecWebhook || !ok {
 		t.Errorf("read back as %q, %q, %v", a, w, ok)
 	}
 	for _, bad := range []string{"", "a", " w", "a ", "a b c", "a  b"} {
@@ -115,28 +122,33 @@ func TestCutMember(t *testing.T) {
 	}
 }
 
-// codecDeliveries are deliveries with all sorts of fields.
+// codecDeliveries returns deliveries with all kinds of fields.
 func codecDeliveries() map[string]delivery.Delivery {
 	at := milli(0)
-	plain := delivery.Delivery{Event: "evt_01M7YQ1X3DTRA4S2456P21NJZ0", Type: signal.SignalCreated, Status: delivery.Pending,
+	plain := delivery.Delivery{Event: codecEvent, Type: signal.SignalCreated, Status: delivery.Pending,
 		CreatedAt: at, NextAttemptAt: at.Add(time.Second)}
 	tried := plain
 	tried.Scheduled, tried.Error = 3, "status 503"
+	long := strings.Repeat("é", 100)
 	for i, e := range []string{"status 503", "timeout", "status 0503", "of a later version", "status 503"} {
-		a := delivery.Attempt{Number: i + 7, Trigger: delivery.Scheduled, At: at.Add(time.Duration(i-1) * time.Minute), Duration: time.Duration(i) * time.Second,
-			ResponseStatus: 503, Error: e, ResponseBody: []string{"busy", "busy", "", strings.Repeat("é", 100), strings.Repeat("é", 100)}[i]}
+		n := time.Duration(i)
+		a := delivery.Attempt{Number: i + 7, Trigger: delivery.Scheduled, At: at.Add((n - 1) * time.Minute),
+			Duration: n * time.Second, ResponseStatus: 503, Error: e,
+			ResponseBody: []string{"busy", "busy", "", long, long}[i]}
 		if i == 2 {
 			a.Trigger, a.ResponseStatus = delivery.Manual, 0
 		}
 		tried.Attempts = append(tried.Attempts, a)
 	}
 	done := tried
-	done.Status, done.NextAttemptAt, done.CompletedAt, done.Error, done.Type = delivery.Succeeded, time.Time{}, at.Add(time.Hour), "", signal.AgentFailed
+	done.Status, done.Error, done.Type = delivery.Succeeded, "", signal.AgentFailed
+	done.NextAttemptAt, done.CompletedAt = time.Time{}, at.Add(time.Hour)
 	failed := done
 	failed.Status, failed.Error = delivery.Failed, "an error of a later version"
 	single := plain
 	single.Single, single.Type = true, signal.WebhookTest
-	return map[string]delivery.Delivery{"plain": plain, "tried": tried, "done": done, "failed": failed, "single": single}
+	return map[string]delivery.Delivery{
+		"plain": plain, "tried": tried, "done": done, "failed": failed, "single": single}
 }
 
 func TestDeliveryCodec(t *testing.T) {
@@ -150,10 +162,11 @@ func TestDeliveryCodec(t *testing.T) {
 		front, _, err := decodeDelivery(b[:deliveryFront])
 		want := d
 		if n := len(d.Attempts); n > 0 {
-			want.Attempts = []delivery.Attempt{{Number: d.Attempts[n-1].Number, ResponseStatus: d.Attempts[n-1].ResponseStatus}}
+			last := d.Attempts[n-1]
+			want.Attempts = []delivery.Attempt{{Number: last.Number, ResponseStatus: last.ResponseStatus}}
 		}
 		if name == "failed" {
-			want.Error = "" // lists do not show what is no known error
+			want.Error = "" // lists show only known errors
 		}
 		if diff := cmp.Diff(want, withEvent(front, d.Event)); diff != "" || err != nil {
 			t.Errorf("%s, its front: %v (-want +got):\n%s", name, err, diff)
@@ -166,7 +179,7 @@ func TestDeliveryCodec(t *testing.T) {
 				t.Errorf("%s: the first %d of %d bytes are taken for a delivery", name, n, len(b))
 			}
 		}
-		// Where the key of the body is left out, the script puts it.
+		// Without the key of the body, the script inserts it.
 		without := appendDelivery(nil, &d, "")
 		if copy(without[1:], codecBody); !bytes.Equal(without, b) {
 			t.Errorf("%s: the record for the script differs", name)
@@ -178,13 +191,14 @@ func TestDeliveryCodec(t *testing.T) {
 	}
 }
 
-// withEvent puts the event that d has in its tests: that of codecBody is none.
+// withEvent returns d with another event than that of codecBody, which is not a key of a body.
 func withEvent(d delivery.Delivery, e signal.EventID) delivery.Delivery {
 	d.Event = e
 	return d
 }
 
-// Deliveries that are tried for ever, by endpoints that answer with much, stay small.
+// The record of a delivery stays small, however many attempts it has and however long their answers
+// are.
 func TestDeliveryIsStoredInPart(t *testing.T) {
 	t.Parallel()
 	d := codecDeliveries()["plain"]
@@ -194,7 +208,8 @@ func TestDeliveryIsStoredInPart(t *testing.T) {
 	}
 	b := appendDelivery(nil, &d, codecBody)
 	got, _, err := decodeDelivery(b)
-	if err != nil || len(got.Attempts) != delivery.MaxAttempts || got.Attempts[0].Number != delivery.MaxAttempts+1 || got.AttemptCount() != 2*delivery.MaxAttempts {
+	if err != nil || len(got.Attempts) != delivery.MaxAttempts || got.Attempts[0].Number != delivery.MaxAttempts+1 ||
+		got.AttemptCount() != 2*delivery.MaxAttempts {
 		t.Fatalf("%d attempts from %d on, %v", len(got.Attempts), got.Attempts[0].Number, err)
 	}
 	for _, a := range got.Attempts {
@@ -210,7 +225,8 @@ func TestDeliveryIsStoredInPart(t *testing.T) {
 // TestDeliveryErrors: codes keep their meaning, and every error is read back.
 func TestDeliveryErrors(t *testing.T) {
 	t.Parallel()
-	want := []string{"", "timeout", "connection failed", "TLS failed", "address not allowed", "host not found", "cancelled"}
+	want := []string{"", "timeout", "connection failed", "TLS failed", "address not allowed", "host not found",
+		"cancelled"}
 	if d := cmp.Diff(want, deliveryErrors); d != "" {
 		t.Errorf("stored codes have changed (-want +got):\n%s", d)
 	}
@@ -233,8 +249,8 @@ func TestDeliveryErrors(t *testing.T) {
 func TestDeliveryMember(t *testing.T) {
 	t.Parallel()
 	member, err := deliveryMember(codecDelivery, signal.WebhookTest)
-	if err != nil || len(member) != memberBytes || member[16] != codec.CodeOfEvent[signal.WebhookTest] || deliveryOf(member) != codecDelivery ||
-		member[:16] != deliveryField(codecDelivery) {
+	if err != nil || len(member) != memberBytes || member[16] != codec.CodeOfEvent[signal.WebhookTest] ||
+		deliveryOf(member) != codecDelivery || member[:16] != deliveryField(codecDelivery) {
 		t.Errorf("member %q, %v", member, err)
 	}
 	if m, err := deliveryMember("dlv_x", signal.WebhookTest); err == nil {
@@ -249,8 +265,8 @@ func TestDeliveryMember(t *testing.T) {
 	if _, err := bodyKey("evt_x", nil); err == nil {
 		t.Error("a bad event has a body")
 	}
-	one, err1 := bodyKey("evt_01M7YQ1X3DTRA4S2456P21NJZ0", []byte("one"))
-	two, err2 := bodyKey("evt_01M7YQ1X3DTRA4S2456P21NJZ0", []byte("two"))
+	one, err1 := bodyKey(codecEvent, []byte("one"))
+	two, err2 := bodyKey(codecEvent, []byte("two"))
 	if one == two || one[:16] != two[:16] || len(one) != bodyKeyBytes || err1 != nil || err2 != nil {
 		t.Errorf("bodies of one event have the keys %q and %q", one, two)
 	}
@@ -313,7 +329,8 @@ func FuzzDecodeDelivery(f *testing.F) {
 }
 
 func FuzzDecodeMail(f *testing.F) {
-	f.Add(appendMail(nil, &delivery.Mail{Kind: delivery.MailWebhookFailing, Account: codecAccount, Webhook: codecWebhook, Since: milli(1), At: milli(2), Tries: 3}))
+	m := codecMail()
+	f.Add(appendMail(nil, &m))
 	f.Fuzz(func(t *testing.T, value []byte) {
 		m, err := decodeMail("x", value)
 		if err != nil {

@@ -5,8 +5,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
+	"github.com/agentsignal/agentsignal/persistence/eventlog"
 	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 )
 
@@ -35,6 +38,22 @@ func (b *hookBench) must(what string, err error) {
 	}
 }
 
+// disabled returns w disabled at the given time.
+func disabled(w delivery.Webhook, reason delivery.DisabledReason, at time.Time) delivery.Webhook {
+	w.Status, w.DisabledReason, w.DisabledAt = delivery.WebhookDisabled, reason, at
+	return w
+}
+
+// outcomesOf returns the outcomes of attempts of deliveries to w.
+func outcomesOf(w *delivery.Webhook, list ...delivery.Delivery) delivery.Outcomes {
+	return delivery.Outcomes{Account: w.Account, Webhook: w.ID, Deliveries: list}
+}
+
+// deliveriesOf returns deliveries of one event as they are stored together.
+func deliveriesOf(e signal.EventID, body string, list ...delivery.Delivery) []delivery.EventDeliveries {
+	return []delivery.EventDeliveries{{Event: e, Body: []byte(body), Deliveries: list}}
+}
+
 // register stores a webhook of the account.
 func (b *hookBench) register() *delivery.Webhook {
 	b.Helper()
@@ -59,11 +78,44 @@ func (b *hookBench) deliver(w *delivery.Webhook, at ...time.Time) []delivery.Del
 // outcomes stores states after attempts, all of which must be stored.
 func (b *hookBench) outcomes(w *delivery.Webhook, list ...delivery.Delivery) {
 	b.Helper()
-	left, err := b.hooks.StoreOutcomes(b.Context(), b.p, b.epoch, delivery.Outcomes{Account: w.Account, Webhook: w.ID, Deliveries: list})
+	b.wantLeft(nil, outcomesOf(w, list...))
+}
+
+// wantLeft stores outcomes and fails unless the ones with the given indexes are left out.
+func (b *hookBench) wantLeft(want []int, out delivery.Outcomes) {
+	b.Helper()
+	left, err := b.hooks.StoreOutcomes(b.Context(), b.p, b.epoch, out)
 	b.must("store outcomes", err)
-	if len(left) > 0 {
-		b.Fatalf("outcomes %v were left out", left)
+	if d := cmp.Diff(want, left); d != "" {
+		b.Fatalf("outcomes that are left out (-want +got):\n%s", d)
 	}
+}
+
+// wantStats fails unless all webhooks have the given counts.
+func (b *hookBench) wantStats(want delivery.WebhookStats) {
+	b.Helper()
+	if got, err := b.hooks.WebhookStats(b.Context()); got != want || err != nil {
+		b.Errorf("counts %+v, %v; want %+v", got, err, want)
+	}
+}
+
+// together carries out operations as one batch, all of which must succeed.
+func (b *hookBench) together(operations ...*eventlog.Operation) {
+	b.Helper()
+	carryOutTogether(b.T, b.rdb, b.p, operations...)
+	for _, o := range operations {
+		if r := <-o.Done; r.Err != nil || r.Left != nil {
+			b.Errorf("%+v", r)
+		}
+	}
+}
+
+// webhook returns a webhook as it is kept.
+func (b *hookBench) webhook(id signal.WebhookID) delivery.Webhook {
+	b.Helper()
+	w, err := b.hooks.Webhook(b.Context(), b.account, id)
+	b.must("read webhook", err)
+	return w
 }
 
 // stored returns a delivery as it is kept.
@@ -74,11 +126,11 @@ func (b *hookBench) stored(d delivery.Delivery) delivery.Delivery {
 	return got
 }
 
-// wantNothingLeft fails if the database has a key of webhooks, but for counts, which
-// must all be zero.
+// wantNothingLeft fails if the database has a key of webhooks except counts, which must be zero.
 func (b *hookBench) wantNothingLeft() {
 	b.Helper()
-	other := set(redisclient.EventsKey(b.p), redisclient.EpochKey(b.p), redisclient.OwnerKey(b.p), redisclient.PositionKey(b.p), redisclient.InstallationKey())
+	other := set(redisclient.EventsKey(b.p), redisclient.EpochKey(b.p), redisclient.OwnerKey(b.p),
+		redisclient.PositionKey(b.p), redisclient.InstallationKey())
 	for _, key := range b.rdb.Keys(b.Context(), "*").Val() {
 		if key == redisclient.WebhookStatsKey(b.p) {
 			for field, n := range b.rdb.HGetAll(b.Context(), key).Val() {
@@ -86,7 +138,7 @@ func (b *hookBench) wantNothingLeft() {
 					b.Errorf("the count of %s is %s", field, n)
 				}
 			}
-		} else if !other[key] && b.rdb.TTL(b.Context(), key).Val() < 0 { // else that of a batch
+		} else if !other[key] && b.rdb.TTL(b.Context(), key).Val() < 0 { // the key of a batch expires
 			b.Errorf("key %q is left", key)
 		}
 	}

@@ -10,9 +10,9 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 )
 
-// These are the steps of TestWebhooksKeepTheirBooks after deliveries were made.
+// These are the steps of TestWebhooksAreAsTheirModel after deliveries were made.
 
-// pick returns a webhook and one of its deliveries, nil if it has none.
+// pick returns a webhook and one of its deliveries, or nil.
 func (m *hookModel) pick() (*modelWebhook, *modelDelivery) {
 	w := m.any()
 	if w == nil || len(w.deliveries) == 0 {
@@ -29,7 +29,7 @@ func (m *hookModel) outcomes() {
 	if w == nil {
 		return
 	}
-	out := delivery.Outcomes{Account: w.Account, Webhook: w.ID}
+	out := outcomesOf(&w.Webhook)
 	var want []int
 	for _, d := range w.sorted() {
 		if m.rand.IntN(3) > 0 {
@@ -63,33 +63,28 @@ func (m *hookModel) outcomes() {
 		}
 	}
 	if m.rand.IntN(6) == 0 {
-		disabled := w.Webhook
-		disabled.Status, disabled.DisabledReason, disabled.DisabledAt = delivery.WebhookDisabled, delivery.DisabledFailing, milli(m.clock*1000)
-		disabled.UpdatedAt = disabled.DisabledAt
-		out.Disabled = &disabled
+		after := disabled(w.Webhook, delivery.DisabledFailing, milli(m.clock*1000))
+		after.UpdatedAt = after.DisabledAt
+		out.Disabled = &after
 		if !w.removed {
-			record, err := appendWebhook(nil, &disabled)
+			record, err := appendWebhook(nil, &after)
 			m.must("encode webhook", err)
-			w.Webhook, w.record = disabled, string(record)
+			w.Webhook, w.record = after, string(record)
 			w.Revision = w.record
 		}
 	}
-	left, err := m.hooks.StoreOutcomes(m.Context(), m.p, m.epoch, out)
-	m.must("store outcomes", err)
-	if d := cmp.Diff(want, left); d != "" {
-		m.Errorf("left out (-want +got):\n%s", d)
-	}
+	m.wantLeft(want, out)
 }
 
-// outcomesAtOnce stores what attempts have made of deliveries that were not stored
-// before, each of its webhook's in one write; some of them are there nevertheless.
+// outcomesAtOnce stores outcomes of deliveries that were not stored before, those of each webhook in
+// one write. Some of them are there nevertheless.
 func (m *hookModel) outcomesAtOnce() {
 	batch := m.draw()
 	if m.rand.IntN(3) == 0 {
 		batch = m.batches[m.rand.IntN(len(m.batches))]
 	}
 	for _, w := range m.webhooks {
-		out := delivery.Outcomes{Account: w.Account, Webhook: w.ID}
+		out := outcomesOf(&w.Webhook)
 		var want []int
 		for _, e := range batch {
 			for _, d := range e.Deliveries {
@@ -103,26 +98,22 @@ func (m *hookModel) outcomesAtOnce() {
 				after := attempt(d, []int{200, 500}[m.rand.IntN(2)], at, again)
 				known := w.deliveries[d.ID]
 				switch {
-				case w.removed, known != nil && (known.Status != delivery.Pending || !known.NextAttemptAt.Equal(d.NextAttemptAt)):
+				case w.removed, known != nil && known.Status != delivery.Pending,
+					known != nil && !known.NextAttemptAt.Equal(d.NextAttemptAt):
 					want = append(want, len(out.Deliveries))
 				case known != nil:
 					known.Delivery = after
 				default:
-					m.made([]delivery.EventDeliveries{{Event: e.Event, Body: e.Body, Deliveries: []delivery.Delivery{after}}})
+					m.made(deliveriesOf(e.Event, string(e.Body), after))
 				}
 				out.Deliveries, out.Bodies = append(out.Deliveries, after), append(out.Bodies, e.Body)
 			}
 		}
-		left, err := m.hooks.StoreOutcomes(m.Context(), m.p, m.epoch, out)
-		m.must("store outcomes", err)
-		if d := cmp.Diff(want, left); d != "" {
-			m.Errorf("left out (-want +got):\n%s", d)
-		}
+		m.wantLeft(want, out)
 	}
 }
 
-// adopt takes over what was changed by hand: the times of then are not known here, but
-// must lie between since and now.
+// adopt takes over a manual change. Its time is not known here, but must lie between since and now.
 func (m *hookModel) adopt(d *modelDelivery, to delivery.Status, since time.Time) {
 	m.Helper()
 	got := m.stored(d.Delivery)
@@ -138,11 +129,11 @@ func (m *hookModel) adopt(d *modelDelivery, to delivery.Status, since time.Time)
 		m.Errorf("delivery %s was changed at %v, not after %v", d.ID, at, since)
 	}
 	if diff := cmp.Diff(d.Delivery, got); diff != "" {
-		m.Errorf("changed by hand (-want +got):\n%s", diff)
+		m.Errorf("changed (-want +got):\n%s", diff)
 	}
 }
 
-func (m *hookModel) byHand() {
+func (m *hookModel) changeOne() {
 	w, d := m.pick()
 	if d == nil {
 		return
@@ -159,7 +150,7 @@ func (m *hookModel) byHand() {
 	case d.Status != from:
 		wantError(m.T, err, signal.KindConflict, code)
 	default:
-		m.must("change by hand", err)
+		m.must("change one", err)
 		m.adopt(d, to, since)
 		if diff := cmp.Diff(d.Delivery, got); diff != "" {
 			m.Errorf("answered (-want +got):\n%s", diff)
@@ -240,11 +231,7 @@ func (m *hookModel) prune() {
 	if !before.IsZero() {
 		retention = m.store.Now().Sub(before)
 	}
-	for more := true; more; {
-		var err error
-		more, err = m.hooks.PruneDeliveries(m.Context(), m.p, m.epoch, w.ID, retention, keep, 0)
-		m.must("prune", err)
-	}
+	m.hookBench.prune(&w.Webhook, retention, keep, 0)
 	list := w.sorted()
 	for _, d := range slices.Backward(list) {
 		if d.Status == delivery.Pending {
@@ -307,10 +294,10 @@ func (m *hookModel) formerOwner() {
 	}
 	ctx, old := m.Context(), m.epoch-1
 	e := signal.NewEventID()
-	batch := []delivery.EventDeliveries{{Event: e, Deliveries: []delivery.Delivery{testDelivery(&w.Webhook, e, milli(0))}}}
+	batch := deliveriesOf(e, "", testDelivery(&w.Webhook, e, milli(0)))
 	wantError(m.T, m.hooks.StoreDeliveries(ctx, m.p, old, batch), signal.KindConflict, "not_owner")
 	after := attempt(d.Delivery, 200, milli(0), time.Time{})
-	_, err := m.hooks.StoreOutcomes(ctx, m.p, old, delivery.Outcomes{Account: w.Account, Webhook: w.ID, Deliveries: []delivery.Delivery{after}})
+	_, err := m.hooks.StoreOutcomes(ctx, m.p, old, outcomesOf(&w.Webhook, after))
 	wantError(m.T, err, signal.KindConflict, "not_owner")
 	if d.Status != delivery.Pending {
 		_, err = m.hooks.PruneDeliveries(ctx, m.p, old, w.ID, time.Hour, 0, 0)

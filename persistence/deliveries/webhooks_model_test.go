@@ -19,7 +19,7 @@ import (
 	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 )
 
-// hookModel is what Redis is to hold of webhooks, as plain values.
+// hookModel is the content of Redis about webhooks as plain values.
 type hookModel struct {
 	*hookBench
 	rand     *rand.Rand
@@ -52,24 +52,26 @@ func (w *modelWebhook) sorted() []*modelDelivery {
 	})
 }
 
-// TestWebhooksKeepTheirBooks does all sorts of things at random, and compares every
-// key with a model of it.
-func TestWebhooksKeepTheirBooks(t *testing.T) {
+// TestWebhooksAreAsTheirModel takes random steps and compares every key with a model.
+func TestWebhooksAreAsTheirModel(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(2) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			t.Parallel()
 			b := newHookBench(t)
-			m := &hookModel{hookBench: b, rand: rand.New(rand.NewPCG(seed, 1)), known: map[signal.AccountID]bool{}, bodies: map[string]string{},
-				accounts: []signal.AccountID{b.account, accountIn(b.store, b.p)}}
+			m := &hookModel{hookBench: b, rand: rand.New(rand.NewPCG(seed, 1)), known: map[signal.AccountID]bool{},
+				bodies: map[string]string{}, accounts: []signal.AccountID{b.account, accountIn(b.store, b.p)}}
 			steps := []struct {
 				name   string
 				weight int
 				do     func()
 			}{
-				{"register", 3, m.register}, {"change", 2, m.change}, {"remove", 1, m.remove}, {"store", 12, m.deliverSome}, {"repeat", 3, m.repeat},
-				{"test", 2, m.test}, {"outcomes", 14, m.outcomes}, {"outcomes at once", 6, m.outcomesAtOnce}, {"by hand", 6, m.byHand}, {"retry all", 2, m.retryAll}, {"cancel all", 1, m.cancelAll},
-				{"prune", 3, m.prune}, {"erase", 2, m.eraseOne}, {"delete account", 1, m.deleteAccount}, {"list", 4, m.list}, {"former owner", 1, m.formerOwner},
+				{"register", 3, m.register}, {"change", 2, m.change}, {"remove", 1, m.remove},
+				{"store", 12, m.deliverSome}, {"repeat", 3, m.repeat}, {"test", 2, m.test},
+				{"outcomes", 14, m.outcomes}, {"outcomes at once", 6, m.outcomesAtOnce},
+				{"manual change", 6, m.changeOne}, {"retry all", 2, m.retryAll}, {"cancel all", 1, m.cancelAll},
+				{"prune", 3, m.prune}, {"erase", 2, m.eraseOne}, {"delete account", 1, m.deleteAccount},
+				{"list", 4, m.list}, {"former owner", 1, m.formerOwner},
 			}
 			total := 0
 			for i := range steps {
@@ -149,7 +151,7 @@ func (m *hookModel) got() map[string]map[string]string {
 	return all
 }
 
-// want is got by the model.
+// want returns what got should, by the model.
 func (m *hookModel) want() map[string]map[string]string {
 	all := map[string]map[string]string{}
 	put := func(key, field, value string) {
@@ -170,7 +172,8 @@ func (m *hookModel) want() map[string]map[string]string {
 			put(redisclient.RecordedKey(m.p, w.ID), member, codec.MilliText(d.CreatedAt))
 			plain := d.Delivery
 			plain.WasDueAt = time.Time{}
-			put(redisclient.DeliveriesKey(m.p, w.ID), deliveryField(d.ID), codec.Text(appendDelivery(nil, &plain, d.body)))
+			record := codec.Text(appendDelivery(nil, &plain, d.body))
+			put(redisclient.DeliveriesKey(m.p, w.ID), deliveryField(d.ID), record)
 			refs[d.body]++
 			switch d.Status {
 			case delivery.Pending:
@@ -192,10 +195,11 @@ func (m *hookModel) want() map[string]map[string]string {
 		put(redisclient.WebhooksKey(m.p, w.Account), string(w.ID), w.record)
 		stats[string(w.Status)]++
 		if w.Health != (delivery.WebhookHealth{}) {
-			put(redisclient.WebhookHealthKey(m.p, w.Account), string(w.ID), codec.Text(appendHealth(nil, &w.Health)))
+			health := codec.Text(appendHealth(nil, &w.Health))
+			put(redisclient.WebhookHealthKey(m.p, w.Account), string(w.ID), health)
 		}
 		if !first.IsZero() {
-			put(redisclient.WebhooksDueKey(m.p), webhookMember(w.Account, w.ID), codec.MilliText(first))
+			put(redisclient.WebhooksDueKey(m.p), hook{m.p, w.Account, w.ID}.member(), codec.MilliText(first))
 		}
 	}
 	for key, n := range refs {
@@ -210,7 +214,7 @@ func (m *hookModel) want() map[string]map[string]string {
 	return all
 }
 
-// any returns one of the webhooks, nil if there is none.
+// any returns one of the webhooks, or nil.
 func (m *hookModel) any() *modelWebhook {
 	if len(m.webhooks) == 0 {
 		return nil
@@ -236,7 +240,8 @@ func (m *hookModel) register() {
 	}
 	m.must("register", err)
 	m.known[a] = true
-	m.webhooks = append(m.webhooks, &modelWebhook{Webhook: w, record: w.Revision, deliveries: map[signal.DeliveryID]*modelDelivery{}})
+	m.webhooks = append(m.webhooks, &modelWebhook{Webhook: w, record: w.Revision,
+		deliveries: map[signal.DeliveryID]*modelDelivery{}})
 }
 
 func (m *hookModel) change() {
@@ -250,7 +255,7 @@ func (m *hookModel) change() {
 	if enable {
 		changed.Status, changed.DisabledReason, changed.DisabledAt = delivery.WebhookEnabled, "", time.Time{}
 	} else {
-		changed.Status, changed.DisabledReason, changed.DisabledAt = delivery.WebhookDisabled, delivery.DisabledManual, milli(m.clock*1000)
+		changed = disabled(changed, delivery.DisabledManual, milli(m.clock*1000))
 	}
 	got, err := m.hooks.ChangeWebhook(m.Context(), changed, enable)
 	if w.removed {
@@ -316,7 +321,7 @@ func (m *hookModel) deleteAccount() {
 	delete(m.known, m.accounts[i])
 }
 
-// made notes that deliveries were stored; those of removed webhooks were not.
+// made records that deliveries were stored, except those of removed webhooks.
 func (m *hookModel) made(batch []delivery.EventDeliveries) {
 	for _, e := range batch {
 		key, err := bodyKey(e.Event, e.Body)
@@ -345,7 +350,7 @@ func (m *hookModel) draw() (batch []delivery.EventDeliveries) {
 	a := m.accounts[m.rand.IntN(len(m.accounts))]
 	for range 1 + m.rand.IntN(4) {
 		e := signal.NewEventID()
-		two := []delivery.EventDeliveries{{Event: e, Body: []byte("one " + e)}, {Event: e, Body: []byte("two \x00" + e)}}
+		two := append(deliveriesOf(e, "one "+string(e)), deliveriesOf(e, "two \x00"+string(e))...)
 		for _, w := range m.webhooks {
 			if w.Account == a && m.rand.IntN(4) > 0 {
 				of := &two[m.rand.IntN(2)]
@@ -358,7 +363,7 @@ func (m *hookModel) draw() (batch []delivery.EventDeliveries) {
 	return batch
 }
 
-// repeat stores a batch again: what is there stays, what was pruned comes again.
+// repeat stores a batch again: deliveries that are there stay, pruned ones are made again.
 func (m *hookModel) repeat() {
 	if len(m.batches) == 0 {
 		return
@@ -381,5 +386,5 @@ func (m *hookModel) test() {
 		return
 	}
 	m.must("create delivery", err)
-	m.made([]delivery.EventDeliveries{{Event: d.Event, Body: []byte("test"), Deliveries: []delivery.Delivery{d}}})
+	m.made(deliveriesOf(d.Event, "test", d))
 }

@@ -24,47 +24,44 @@ func changeOperation(p int, c *signal.Change, now time.Time) *Operation {
 	if c.Epoch != 0 {
 		o.Fence(c.Epoch)
 	}
-	described := -1 // the event that concerns c.Signal
+	described, creates := -1, false // the event that concerns c.Signal
 	for i := range c.Events {
 		if c.Signal != nil && concernsSignal(c.Events[i].Type) {
-			described = i
+			described, creates = i, c.Events[i].Type == signal.SignalCreated
 		}
 	}
-	if described >= 0 && c.Events[described].Type != signal.SignalCreated {
+	if described >= 0 && !creates {
 		o.Guard(GuardFieldExists, refOpen, ErrNotOpen, codec.OpenField(c.Signal.ID))
 		if c.Epoch != 0 {
-			// An owner that has not heard how its last change ended may try it again.
-			o.Guard(guardSequence, refOpen, errChanged, string(binary.AppendUvarint(nil, uint64(max(c.Signal.Sequence-1, 1)))))
+			// An owner that does not know how its last change ended may try it again.
+			before := binary.AppendUvarint(nil, uint64(max(c.Signal.Sequence-1, 1)))
+			o.Guard(guardSequence, refOpen, errChanged, string(before))
 		}
 	}
 	var ended []string
 	if c.Ended != "" {
-		// A run ends once: by its own process, or for it by the partition's owner.
+		// A run ends once: by its own process, or by the partition's owner in its place.
 		if ended = endedMembers(c); len(ended) == 1 {
 			o.Guard(GuardMember, refDue, errRunEnded, ended[0])
 		}
 	}
-	if c.Reply != nil && c.Reply.Body == nil && (described < 0 || c.Events[described].Type != signal.SignalCreated) {
+	if c.Reply != nil && c.Reply.Body == nil && !creates {
 		o.Invalid = errors.New("reply without a body needs a new signal")
 	}
-	// What refers to the new signal is stored right behind its event, so that the
-	// stamp is the signal's position.
-	pending := true
 	for i := range c.Events {
 		o.AddEvent(c, i)
 		if i == described {
 			o.addSignal(c.Events[i].Type, c.Signal, now)
-			if c.Events[i].Type == signal.SignalCreated {
+			if creates { // at once, so that the stamp of what refers to the signal is its position
 				o.addReferring(p, c)
-				pending = false
 			}
 		}
 	}
-	if pending {
+	if !creates {
 		o.addReferring(p, c)
 	}
-	if c.Due != nil {
-		o.Step(CmdZAdd, refDue, strconv.FormatInt(c.Due.At.UnixMilli(), 10), DueMember(c.Account, c.Due.Run, c.Due.Agent))
+	if d := c.Due; d != nil {
+		o.Step(CmdZAdd, refDue, milli(d.At), DueMember(c.Account, d.Run, d.Agent))
 	}
 	if len(ended) > 0 {
 		o.Step(CmdZRem, refDue, ended...)
@@ -96,15 +93,17 @@ func (o *Operation) AddEvent(c *signal.Change, i int) {
 
 // addSignal stores what an event of type t changes of s.
 func (o *Operation) addSignal(t signal.EventType, s *signal.Signal, now time.Time) {
-	field := codec.OpenField(s.ID)
+	field, b := codec.OpenField(s.ID), make([]byte, 0, 160)
 	switch t {
 	case signal.SignalCreated:
-		o.Step(cmdRecord, refSignals, codec.Text(codec.AppendRecord(make([]byte, 0, 160), s, now)), codec.Text(codec.PackMetadata(s.Metadata)))
-		o.Stamped(stampTwice, 1, CmdHSet, refOpen, field, codec.Text(codec.AppendOpen(make([]byte, 0, 160), s, now)))
+		record := codec.AppendRecord(make([]byte, 0, 160), s, now)
+		o.Step(cmdRecord, refSignals, codec.Text(record), codec.Text(codec.PackMetadata(s.Metadata)))
+		o.Stamped(stampTwice, 1, CmdHSet, refOpen, field, codec.Text(codec.AppendOpen(b, s, now)))
 	case signal.SignalUpdated:
-		o.Stamped(stampKept, 1, CmdHSet, refOpen, field, codec.Text(codec.AppendOpen(make([]byte, 0, 160), s, now)))
+		o.Stamped(stampKept, 1, CmdHSet, refOpen, field, codec.Text(codec.AppendOpen(b, s, now)))
 	case signal.SignalClosed:
-		o.Stamped(stampKept, 0, cmdRecord, refSignals, codec.Text(codec.AppendClosed(make([]byte, 0, 160), s)), codec.Text(codec.PackMetadata(s.Metadata)))
+		metadata := codec.Text(codec.PackMetadata(s.Metadata))
+		o.Stamped(stampKept, 0, cmdRecord, refSignals, codec.Text(codec.AppendClosed(b, s)), metadata)
 		o.Step(CmdHDel, refOpen, field)
 	}
 }
@@ -119,11 +118,14 @@ func (o *Operation) addReferring(p int, c *signal.Change) {
 	}
 }
 
-// AddReply keeps the answer to a request.
+// AddReply stores the answer to a request.
 func (o *Operation) AddReply(p int, account signal.AccountID, r *signal.Reply) {
 	k := o.Key(redisclient.ReplyKey(p, account, codec.ReplyDigest(&r.ReplyKey)))
-	o.Stamped(StampID, 0, CmdSet, k, codec.Text(codec.AppendReply(nil, r)), "PX", strconv.FormatInt(ReplyRetention.Milliseconds(), 10))
+	retention := strconv.FormatInt(ReplyRetention.Milliseconds(), 10)
+	o.Stamped(StampID, 0, CmdSet, k, codec.Text(codec.AppendReply(nil, r)), "PX", retention)
 }
+
+func milli(t time.Time) string { return strconv.FormatInt(t.UnixMilli(), 10) }
 
 const (
 	// ReplyRetention is how long a reply is kept.
@@ -134,24 +136,25 @@ const (
 	JobGroup = "jobs"
 )
 
-// errJobLost is the refusal of an outcome whose job is another worker's, is over, or
-// was erased.
+// errJobLost refuses an outcome whose job has gone to another worker, has ended or was
+// erased.
 var errJobLost = redisclient.Refused("job_lost", "another worker holds the job")
 
-// addJob stores the outcome of j, and takes it out of the queue. It is refused
-// unless the attempt of j is the one that holds the job.
+// addJob stores the outcome of j and takes it out of the queue. It is refused unless the
+// attempt of j holds the job.
 func (o *Operation) addJob(p int, j *signal.Job) {
 	account, id := j.Request.Account, string(j.ID)
 	record := o.Key(redisclient.JobKey(p, j.ID))
 	o.Guard(GuardFieldIs, record, errJobLost, codec.JobState, codec.JobStateText(signal.JobRunning, j.Attempt))
 	if j.Status == signal.JobRunning {
-		return // it only has to be held
+		return // the guard is all
 	}
-	o.Stamped(StampID, 3, CmdHSet, record, codec.JobState, codec.JobStateText(j.Status, j.Attempt), codec.JobOutcome, string(codec.AppendJobOutcome(nil, j)))
-	created := strconv.FormatInt(j.CreatedAt.UnixMilli(), 10)
-	expires := strconv.FormatInt(j.ExpiresAt.UnixMilli(), 10)
-	forget := strconv.FormatInt(j.ExpiresAt.Add(indexMargin).UnixMilli(), 10)
-	all, with, ended := o.Key(redisclient.JobsOfKey(p, account)), o.Key(redisclient.JobsWithKey(p, account, j.Status)), o.Key(redisclient.JobsEndedKey(p, account))
+	o.Stamped(StampID, 3, CmdHSet, record, codec.JobState, codec.JobStateText(j.Status, j.Attempt),
+		codec.JobOutcome, string(codec.AppendJobOutcome(nil, j)))
+	created, expires, forget := milli(j.CreatedAt), milli(j.ExpiresAt), milli(j.ExpiresAt.Add(indexMargin))
+	all := o.Key(redisclient.JobsOfKey(p, account))
+	with := o.Key(redisclient.JobsWithKey(p, account, j.Status))
+	ended := o.Key(redisclient.JobsEndedKey(p, account))
 	o.Step(cmdPExpireAt, record, expires)
 	o.Step(CmdZRem, o.Key(redisclient.JobsWithKey(p, account, signal.JobRunning)), id)
 	o.Step(CmdZAdd, all, created, id)
@@ -167,13 +170,13 @@ func (o *Operation) addJob(p int, j *signal.Job) {
 	}
 }
 
-// DueMember returns the member for a run.
+// DueMember returns the member of a run among those that are due.
 func DueMember(account signal.AccountID, run signal.RunID, agent signal.AgentID) string {
 	return string(account) + " " + string(run) + " " + string(agent)
 }
 
-// endedMembers returns the members to remove when c.Ended has ended. The run's
-// agent is that of its events; a change without one names every agent it may be.
+// endedMembers returns the members to remove when c.Ended has ended. The events of the run
+// have its agent; without them there is a member for every agent.
 func endedMembers(c *signal.Change) []string {
 	for i := range c.Events {
 		if e := &c.Events[i]; e.Run == c.Ended && e.Agent != "" {
@@ -187,12 +190,7 @@ func endedMembers(c *signal.Change) []string {
 	return members
 }
 
-// AddAnnouncement appends an event to the event log that only the service hears of.
-func (o *Operation) AddAnnouncement(a signal.AccountID, t signal.EventType, w signal.WebhookID) {
-	o.Announce(a, t, string(w))
-}
-
-// Announce is AddAnnouncement for any subject.
+// Announce appends an internal event to the event log.
 func (o *Operation) Announce(a signal.AccountID, t signal.EventType, subject string) {
 	e := signal.Event{ID: signal.NewEventID(), Account: a, Type: t, Subject: subject}
 	o.Step(cmdEvent, refEvents, codec.Text(codec.AppendEvent(make([]byte, 0, 96), &e)), "")

@@ -14,36 +14,34 @@ import (
 // headTimeout bounds one question for a log's end.
 const headTimeout = 2 * time.Second
 
-// headQuestions are the questions for the end of one log: at most one is under way, and
-// all callers that come meanwhile share the next one.
+// headQuestions are the questions for the end of one log: at most one is in flight, and all
+// callers that come meanwhile share the next one.
 type headQuestions struct {
 	asked, next *headQuestion // guarded by tailPartition.mu
-	asking      tasks.Group   // of at most one goroutine, which outlives who asked first
+	asking      tasks.Group   // of at most one goroutine, which outlives the first caller
 }
 
-// headQuestion is asked once for all who share it.
+// headQuestion is asked once for all callers that share it.
 type headQuestion struct {
-	done chan struct{} // closed when the answer is there
+	done chan struct{} // closed with the answer
 	end  signal.Position
 	err  error
 }
 
-// Head returns the end of a partition's event log in Redis, as it was at some
-// moment during the call. KindUnavailable: Redis does not answer, or ctx ended.
+// Head returns the end of a partition's event log in Redis at some moment during the call.
+// KindUnavailable: Redis does not answer, or ctx ended.
 func (t *Tail) Head(ctx context.Context, partition int) (signal.Position, error) {
 	part := &t.partitions[partition]
 	part.mu.Lock()
-	var q *headQuestion
+	q := &headQuestion{done: make(chan struct{})}
 	switch {
 	case part.head.asked == nil:
-		q = &headQuestion{done: make(chan struct{})}
 		if !part.head.asking.Go(ctx, func(ctx context.Context) { t.ask(ctx, partition, q) }) {
 			part.mu.Unlock()
 			return signal.Position{}, redisclient.Unavailable(tasks.ErrClosed)
 		}
 		part.head.asked = q
 	case part.head.next == nil:
-		q = &headQuestion{done: make(chan struct{})}
 		part.head.next = q
 	default:
 		q = part.head.next
@@ -57,13 +55,12 @@ func (t *Tail) Head(ctx context.Context, partition int) (signal.Position, error)
 	}
 }
 
-// ask asks q, and then the questions that have come meanwhile.
+// ask asks q, then the questions that have come meanwhile.
 func (t *Tail) ask(ctx context.Context, partition int, q *headQuestion) {
 	part := &t.partitions[partition]
 	for q != nil {
 		limited, cancel := context.WithTimeout(ctx, headTimeout)
-		// If nothing lies behind what has been passed, the answer is that, so that no
-		// caller waits for a log that Redis has lost.
+		// Not before what the tail has passed: no caller waits for a log that Redis has lost.
 		if !panics.Guard(t.log, panics.Log, func() {
 			q.end, q.err = t.store.lastEventAfter(limited, partition, t.Passed(partition))
 		}) {
@@ -79,7 +76,7 @@ func (t *Tail) ask(ctx context.Context, partition int, q *headQuestion) {
 	}
 }
 
-// Close ends the questions of Head that are under way and waits for them.
+// Close cancels the questions of Head that are in flight and waits for their end.
 func (t *Tail) Close(ctx context.Context) error {
 	var errs []error
 	for i := range t.partitions {

@@ -32,17 +32,16 @@ type LogOptions struct {
 	Log          *slog.Logger // nil: the Store's
 }
 
-// Log appends changes. Callers that come while a batch is under way form the next
-// one: nobody waits for others to come, and a batch costs little more than one
-// operation.
+// Log appends changes. The callers that come while a batch is in flight form the next one:
+// none waits for others to come, and a batch costs little more than one operation.
 //
 // What Append promises:
-//   - A nil error: Redis has the change, all of it (with WaitReplicas, so many
-//     replicas too). With appendfsync everysec the end of the Redis process loses
-//     nothing, a power cut up to a second.
+//   - A nil error: Redis has the whole change (and with WaitReplicas so many replicas too).
+//     With appendfsync everysec the end of the Redis process loses nothing, a power cut up
+//     to a second.
 //   - KindConflict: a guard refused; nothing has changed.
-//   - KindUnavailable: the outcome is not known. The change may have been made, or
-//     may yet be within moments, but never twice.
+//   - KindUnavailable: the outcome is not known. The change may have been made, or may yet
+//     be made within moments, but never twice.
 //   - Events of one caller that waits for each answer stand in the log in that order.
 //
 // All methods are safe for concurrent use.
@@ -52,7 +51,6 @@ type Log struct {
 	wg      sync.WaitGroup
 }
 
-// errClosed is why a closed Log refuses.
 var errClosed = errors.New("the log is closed")
 
 // NewLog starts the writers of a log. Close ends them.
@@ -60,9 +58,7 @@ func NewLog(s *Store, o LogOptions) *Log {
 	o.AppendTimeout = cmp.Or(o.AppendTimeout, 2*time.Second)
 	o.Queue = cmp.Or(o.Queue, 4096)
 	o.WaitReplicas = cmp.Or(o.WaitReplicas, s.WaitReplicas)
-	if o.Log == nil {
-		o.Log = s.Log
-	}
+	o.Log = cmp.Or(o.Log, s.Log)
 	if _, cluster := s.RDB.(*redis.ClusterClient); cluster {
 		// Partitions on different nodes must not wait for each other's failures.
 		o.Writers = s.Partitions()
@@ -82,16 +78,16 @@ func NewLog(s *Store, o LogOptions) *Log {
 	return l
 }
 
-// writerName returns a name that no other log has, of this process or another.
+// writerName returns a name that no other log of any process has.
 func writerName() string {
 	var b [9]byte
 	rand.Read(b[:])
 	return hex.EncodeToString(b[:])
 }
 
-// Append stores a change and returns the position of its first event; the k-th
-// event, from 0, is at Plus(k). Without an event it is the time of the change. It
-// returns when ctx ends, though what was queued may still happen.
+// Append stores a change and returns the position of its first event; the k-th event, from
+// 0, is at Plus(k). Without an event it is the time of the change. It returns when ctx ends,
+// although the queued change may still be made.
 func (l *Log) Append(ctx context.Context, c signal.Change) (signal.Position, error) {
 	p := l.store.Partition(c.Account)
 	return l.Apply(ctx, p, changeOperation(p, &c, l.store.Now()))
@@ -103,7 +99,7 @@ func (l *Log) Apply(ctx context.Context, p int, o *Operation) (signal.Position, 
 	return r.position, r.Err
 }
 
-// CarryOut is apply for who must know what was left out.
+// CarryOut is Apply that also returns the deliveries that were left out.
 func (l *Log) CarryOut(ctx context.Context, p int, o *Operation) outcome {
 	if err := o.check(); err != nil {
 		return outcome{Err: fmt.Errorf("append to partition %d: %w", p, err)}
@@ -123,8 +119,8 @@ func (l *Log) CarryOut(ctx context.Context, p int, o *Operation) outcome {
 	}
 }
 
-// Close waits until what was queued has been answered; what comes later is refused.
-// If ctx ends first it returns its error, and the rest is answered by the timeouts.
+// Close waits until every queued change has been answered; later ones are refused. If ctx ends
+// first it returns its error, and the rest is answered by the timeouts.
 func (l *Log) Close(ctx context.Context) error {
 	for _, w := range l.writers {
 		w.close()

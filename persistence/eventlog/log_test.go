@@ -28,8 +28,8 @@ func TestAppendPositionWithoutEvents(t *testing.T) {
 	}
 }
 
-// TestAnOwnersChangeIsStoredOnce: one that is tried again, because nobody knew how it
-// ended, is refused, and one that follows it is not.
+// TestAnOwnersChangeIsStoredOnce: a change that is repeated, because its outcome was not known, is
+// refused, and the next one is not.
 func TestAnOwnersChangeIsStoredOnce(t *testing.T) {
 	t.Parallel()
 	b := newLogBench(t, redistest.New(t), LogOptions{})
@@ -38,14 +38,20 @@ func TestAnOwnersChangeIsStoredOnce(t *testing.T) {
 	s := logSignal(account)
 	b.append(created(s))
 	before := len(b.eventsOf(account))
+	apply := func(s signal.Signal, t signal.EventType) error {
+		c := signal.Change{Account: account, Signal: &s, Epoch: 7, Events: []signal.Event{{Type: t}}}
+		_, err := b.log.Append(b.Context(), c)
+		return err
+	}
 	for i, c := range []struct {
 		sequence int64
 		typ      signal.EventType
 		want     error
 		stored   int64 // of a refusal
 	}{
-		{3, signal.SignalUpdated, errChanged, 1}, {2, signal.SignalUpdated, nil, 0}, {2, signal.SignalUpdated, errChanged, 2},
-		{2, signal.SignalClosed, errChanged, 2}, {3, signal.SignalUpdated, nil, 0}, {200, signal.SignalClosed, errChanged, 3},
+		{3, signal.SignalUpdated, errChanged, 1}, {2, signal.SignalUpdated, nil, 0},
+		{2, signal.SignalUpdated, errChanged, 2}, {2, signal.SignalClosed, errChanged, 2},
+		{3, signal.SignalUpdated, nil, 0}, {200, signal.SignalClosed, errChanged, 3},
 		{4, signal.SignalClosed, nil, 0}, {4, signal.SignalClosed, ErrNotOpen, 0},
 	} {
 		next := *s
@@ -53,25 +59,20 @@ func TestAnOwnersChangeIsStoredOnce(t *testing.T) {
 		if c.typ == signal.SignalClosed {
 			next.Closing = &signal.Closing{Reason: signal.Expired, At: time.Now()}
 		}
-		_, err := b.log.Append(t.Context(), signal.Change{Account: account, Signal: &next, Epoch: 7, Events: []signal.Event{{Type: c.typ}}})
+		err := apply(next, c.typ)
 		if signal.CodeOf(err) != signal.CodeOf(c.want) {
 			t.Errorf("change %d: %v, want %v", i, err, c.want)
 		}
 		if stored, known := signal.StoredSequence(err); known != (c.want == errChanged) || stored != c.stored {
-			t.Errorf("change %d: the refusal tells of the sequence %d, want %d", i, stored, c.stored)
+			t.Errorf("change %d: the refusal has the sequence %d, want %d", i, stored, c.stored)
 		}
 	}
-	if n := len(b.eventsOf(account)) - before; n != 3 {
-		t.Errorf("%d events, want 3", n)
-	}
+	b.wantEvents(account, before+3)
 	long := logSignal(account)
 	long.Sequence = 300
 	b.append(created(long))
-	next := *long
-	next.Sequence = 300
-	_, err := b.log.Append(t.Context(), signal.Change{Account: account, Signal: &next, Epoch: 7, Events: []signal.Event{{Type: signal.SignalUpdated}}})
-	if stored, _ := signal.StoredSequence(err); stored != 300 {
-		t.Errorf("the refusal tells of the sequence %d, want 300", stored)
+	if stored, _ := signal.StoredSequence(apply(*long, signal.SignalUpdated)); stored != 300 {
+		t.Errorf("the refusal has the sequence %d, want 300", stored)
 	}
 }
 
@@ -99,7 +100,7 @@ func TestAppendInOrder(t *testing.T) {
 		var i, k int
 		fmt.Sscan(string(e.Data), &i, &k)
 		if k != next[i] {
-			t.Fatalf("event %d of caller %d comes where %d should", k, i, next[i])
+			t.Fatalf("event %d of caller %d stands in the place of %d", k, i, next[i])
 		}
 		next[i]++
 	}

@@ -18,22 +18,16 @@ const (
 	CmdHSet      command = 3
 	CmdHDel      command = 4
 	CmdSet       command = 5
-	cmdDel       command = 6
 	CmdZAdd      command = 7
 	CmdZRem      command = 8
-	cmdXAdd      command = 9
 	cmdXAck      command = 10
 	cmdXDel      command = 11
 	CmdExpire    command = 12
 	CmdSAdd      command = 13
-	cmdSRem      command = 14
 	CmdHIncrBy   command = 15
 	cmdPExpireAt command = 16
-	cmdIncrBy    command = 17
-	cmdRPush     command = 18
-	cmdLTrim     command = 19
 
-	// Steps about deliveries, see deliveries_steps.go.
+	// Steps of scripts/deliveries.lua.
 	CmdDue     command = 20
 	CmdDeliver command = 21
 	CmdBody    command = 22
@@ -42,8 +36,8 @@ const (
 	CmdUndue   command = 25
 )
 
-// KeyRef names a key of an operation. Below ownKeys it is one of those that every
-// batch carries, in the order of fixedKeys; other keys are named by key.
+// KeyRef names a key of an operation. Below ownKeys it is one of those that every batch
+// carries, in the order of fixedKeys; Operation.Key makes the others.
 type KeyRef int
 
 const (
@@ -60,12 +54,13 @@ const (
 
 // fixedKeys returns the keys that every batch of writer in partition p carries.
 func fixedKeys(p int, writer string) [8]string {
-	return [8]string{redisclient.BatchKey(p, writer), redisclient.EventsKey(p), redisclient.SignalsKey(p), redisclient.OpenKey(p), redisclient.RunsDueKey(p), redisclient.EpochKey(p),
-		redisclient.WebhooksDueKey(p), redisclient.WebhookStatsKey(p)}
+	return [8]string{redisclient.BatchKey(p, writer), redisclient.EventsKey(p), redisclient.SignalsKey(p),
+		redisclient.OpenKey(p), redisclient.RunsDueKey(p), redisclient.EpochKey(p), redisclient.WebhooksDueKey(p),
+		redisclient.WebhookStatsKey(p)}
 }
 
-// stampMode says what the script puts in front of a value. The time of a change is
-// known to Redis alone, so a record that needs it is stored as "ID VALUE".
+// stampMode is what the script puts in front of a value. Only Redis knows the time of a
+// change, so a record that needs it is stored as "ID VALUE".
 type stampMode byte
 
 const (
@@ -73,9 +68,9 @@ const (
 	// an event, the time.
 	StampID stampMode = 1
 	// stampKept is two ids: the first word of the value that the operation's first
-	// GuardFieldExists found, and then as StampID.
+	// GuardFieldExists found, then that of StampID.
 	stampKept stampMode = 2
-	// stampTwice is the same id twice: the beginning of what stampKept goes on with.
+	// stampTwice is the id of StampID twice, for values that stampKept changes later.
 	stampTwice stampMode = 3
 )
 
@@ -86,16 +81,13 @@ const (
 	GuardFieldExists guardKind = 1
 	GuardFieldIs     guardKind = 2
 	guardKeyIs       guardKind = 3
-	guardFieldAbsent guardKind = 4
-	guardKeyAbsent   guardKind = 5
-	guardKeyExists   guardKind = 6
 	GuardMember      guardKind = 7 // of a sorted set
 	GuardLengthBelow guardKind = 8 // of a hash
-	guardSequence    guardKind = 9 // of the open signal that GuardFieldExists, before it, has found
+	guardSequence    guardKind = 9 // of the open signal that an earlier GuardFieldExists has found
 )
 
-// Limits of an operation, from the width of the program's numbers and from how
-// many values Lua can unpack.
+// Limits of an operation, by the width of the program's numbers and by how many values
+// Lua can unpack.
 const (
 	maxStepArgs      = 4000
 	maxProgramBytes  = 1<<24 - 1
@@ -103,22 +95,22 @@ const (
 	maxOperationArgs = 1<<20 - 1
 )
 
-// Operation is what one caller asks the append script for: guards, and steps that
-// are all carried out if no guard refuses, else none. It is built by one goroutine
-// and belongs to the log once it is handed to it.
+// Operation is what one caller asks of the append script: guards, and steps that are all
+// carried out unless a guard refuses. One goroutine builds it; from then on it belongs to
+// the log.
 type Operation struct {
 	guards     []byte
 	steps      []byte
 	keys       []string // beside the fixed ones
 	values     []string // of the guards
 	args       []string // of the steps
-	refusals   []error  // what the caller is told if guard i refuses
+	refusals   []error  // the caller's error if guard i refuses
 	events     int      // steps that append to the event log
 	Deliveries int      // that steps make or change
 	bytes      int      // of all values and args
 	Invalid    error    // a limit was exceeded
 
-	// What the log needs while the operation is under way.
+	// The log's own.
 	enqueued time.Time
 	Done     chan outcome // holds one
 
@@ -141,7 +133,7 @@ type outcome struct {
 // NewOperation returns an operation without steps.
 func NewOperation() *Operation {
 	o := &Operation{Done: make(chan outcome, 1)}
-	// Room for most changes, in the same piece of memory.
+	// Room for most changes, in the same allocation.
 	o.steps, o.args = o.room.steps[:0], o.room.args[:0]
 	return o
 }
@@ -157,11 +149,10 @@ func (o *Operation) Key(name string) KeyRef {
 	return ownKeys + KeyRef(len(o.keys)-1)
 }
 
-// Guard refuses the operation with the error refusal unless the condition holds.
-// Values are field for GuardFieldExists and guardFieldAbsent, field and value for
-// GuardFieldIs, the value for guardKeyIs, the member for GuardMember, the length that
-// must not be reached for GuardLengthBelow, the sequence as a uvarint for guardSequence,
-// none for the others.
+// Guard refuses the operation with the error refusal unless the condition holds. The values
+// are the field for GuardFieldExists, field and value for GuardFieldIs, the value for
+// guardKeyIs, the member for GuardMember, the first length that is refused for
+// GuardLengthBelow, and the sequence as a uvarint for guardSequence.
 func (o *Operation) Guard(kind guardKind, k KeyRef, refusal error, values ...string) {
 	o.guards = append(o.guards, byte(kind), byte(k>>8), byte(k))
 	o.values = append(o.values, values...)
@@ -172,7 +163,7 @@ func (o *Operation) Guard(kind guardKind, k KeyRef, refusal error, values ...str
 // Step adds a command on key k with the arguments that follow the key.
 func (o *Operation) Step(c command, k KeyRef, args ...string) { o.add(c, k, 0, 0, args) }
 
-// Stamped is step with a time, and a space, in front of the argument at.
+// Stamped is Step with a stamp and a space in front of the argument at.
 func (o *Operation) Stamped(mode stampMode, at int, c command, k KeyRef, args ...string) {
 	o.add(c, k, mode, at, args)
 }
@@ -196,7 +187,7 @@ func (o *Operation) count(values []string) {
 	}
 }
 
-// check returns why the script cannot be given the operation.
+// check returns why the operation cannot be encoded, or nil.
 func (o *Operation) check() error {
 	switch {
 	case o.Invalid != nil:
@@ -211,8 +202,8 @@ func (o *Operation) check() error {
 	return nil
 }
 
-// appendProgram adds the operation as the script reads it. base is the number of
-// the operation's first key among the batch's KEYS.
+// appendProgram appends the operation as the script reads it. base is the index of its first
+// key in the batch's KEYS.
 func (o *Operation) appendProgram(b []byte, base int) []byte {
 	size, values := len(o.guards)+len(o.steps), len(o.values)+len(o.args)
 	b = append(b, byte(len(o.refusals)), byte(size>>16), byte(size>>8), byte(size),

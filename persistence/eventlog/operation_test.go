@@ -18,6 +18,14 @@ import (
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
+// wantEvents fails unless the event log of the account's partition has n events.
+func (b *logBench) wantEvents(account signal.AccountID, n int) {
+	b.Helper()
+	if got := len(b.eventsOf(account)); got != n {
+		b.Errorf("%d events, want %d", got, n)
+	}
+}
+
 func TestAppendRefusesOnlyTheRefused(t *testing.T) {
 	t.Parallel()
 	b := newLogBench(t, redistest.New(t), LogOptions{})
@@ -25,7 +33,8 @@ func TestAppendRefusesOnlyTheRefused(t *testing.T) {
 	p := b.store.Partition(account)
 	b.rdb.Set(t.Context(), redisclient.EpochKey(p), 7, 0)
 	run := signal.NewRunID()
-	ended := signal.Change{Account: account, Ended: run, Events: []signal.Event{{Type: signal.AgentFailed, Agent: "trading", Run: run}}}
+	ended := signal.Change{Account: account, Ended: run,
+		Events: []signal.Event{{Type: signal.AgentFailed, Agent: "trading", Run: run}}}
 	old, own := noted(account, "old epoch"), noted(account, "own epoch")
 	old.Epoch, own.Epoch = 6, 7
 	updated := logSignal(account)
@@ -34,7 +43,8 @@ func TestAppendRefusesOnlyTheRefused(t *testing.T) {
 		change signal.Change
 		want   error
 	}{
-		{noted(account, "first"), nil}, {old, ErrNotOwner}, {own, nil}, {update, ErrNotOpen}, {ended, errRunEnded}, {noted(account, "last"), nil},
+		{noted(account, "first"), nil}, {old, ErrNotOwner}, {own, nil}, {update, ErrNotOpen}, {ended, errRunEnded},
+		{noted(account, "last"), nil},
 	}
 	var operations []*Operation
 	for i := range cases {
@@ -49,8 +59,9 @@ func TestAppendRefusesOnlyTheRefused(t *testing.T) {
 			t.Errorf("operation %d: %v, want %v", i, r.Err, c.want)
 		}
 		if r.Err == nil {
-			if n >= len(events) || events[n].Position != r.position || string(events[n].Data) != string(c.change.Events[0].Data) {
-				t.Fatalf("operation %d is said to be at %v; events: %v", i, r.position, events)
+			data := string(c.change.Events[0].Data)
+			if n >= len(events) || events[n].Position != r.position || string(events[n].Data) != data {
+				t.Fatalf("operation %d was answered with %v; events: %v", i, r.position, events)
 			}
 			n++
 		}
@@ -67,7 +78,8 @@ func TestScriptOnce(t *testing.T) {
 	p := b.store.Partition(account)
 	send := func(number int64, text string) (string, error) {
 		c := noted(account, text)
-		batch := &batch{queue: &queue{partition: p, keys: fixedKeys(p, "test")}, number: number, operations: []*Operation{changeOperation(p, &c, time.Now())}}
+		batch := &batch{queue: &queue{partition: p, keys: fixedKeys(p, "test")}, number: number,
+			operations: []*Operation{changeOperation(p, &c, time.Now())}}
 		batch.encode()
 		appendScript.Load(t.Context(), b.rdb)
 		return b.rdb.Do(t.Context(), batch.args...).Text()
@@ -89,26 +101,31 @@ func TestScriptOnce(t *testing.T) {
 	if again, err := send(10, "b"); err != nil || again != second {
 		t.Errorf("the next again: %q, %v; want %q", again, err, second)
 	}
-	if n := len(b.eventsOf(account)); n != 2 {
-		t.Errorf("%d events, want 2", n)
-	}
+	b.wantEvents(account, 2)
 	if ttl := b.rdb.TTL(t.Context(), redisclient.BatchKey(p, "test")).Val(); ttl <= 0 || ttl > 10*time.Minute {
 		t.Errorf("batch key lives for %v", ttl)
 	}
 }
 
-// TestCommandsOfScript holds the lists of commands in Go and Lua together.
+// TestCommandsOfScript compares the lists of commands in Go and Lua.
 func TestCommandsOfScript(t *testing.T) {
 	t.Parallel()
+	source := func(name string) string {
+		text, err := scripts.ReadFile("scripts/" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	machine, deliveries := source("append.lua"), source("deliveries.lua")
 	got := map[int]string{}
-	for _, m := range regexp.MustCompile(`\[(\d+)\] = '([A-Z]+)'`).FindAllStringSubmatch(appendSource, -1) {
+	for _, m := range regexp.MustCompile(`\[(\d+)\] = '([A-Z]+)'`).FindAllStringSubmatch(machine, -1) {
 		n, _ := strconv.Atoi(m[1])
 		got[n] = m[2]
 	}
-	want := map[int]string{int(CmdHSet): "HSET", int(CmdHDel): "HDEL", int(CmdSet): "SET", int(cmdDel): "DEL", int(CmdZAdd): "ZADD",
-		int(CmdZRem): "ZREM", int(cmdXAdd): "XADD", int(cmdXAck): "XACK", int(cmdXDel): "XDEL", int(CmdExpire): "EXPIRE",
-		int(CmdSAdd): "SADD", int(cmdSRem): "SREM", int(CmdHIncrBy): "HINCRBY", int(cmdPExpireAt): "PEXPIREAT", int(cmdIncrBy): "INCRBY",
-		int(cmdRPush): "RPUSH", int(cmdLTrim): "LTRIM"}
+	want := map[int]string{int(CmdHSet): "HSET", int(CmdHDel): "HDEL", int(CmdSet): "SET",
+		int(CmdZAdd): "ZADD", int(CmdZRem): "ZREM", int(cmdXAck): "XACK", int(cmdXDel): "XDEL",
+		int(CmdExpire): "EXPIRE", int(CmdSAdd): "SADD", int(CmdHIncrBy): "HINCRBY", int(cmdPExpireAt): "PEXPIREAT"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("commands (-go +lua):\n%s", diff)
 	}
@@ -121,22 +138,21 @@ func TestCommandsOfScript(t *testing.T) {
 		return slices.Compact(list)
 	}
 	steps := []int{int(CmdDue), int(CmdDeliver), int(CmdBody), int(CmdOutcome), int(CmdShift), int(CmdUndue)}
-	if diff := cmp.Diff(steps, numbers(deliveriesSource, `steps\[(\d+)\] = function`)); diff != "" {
+	if diff := cmp.Diff(steps, numbers(deliveries, `steps\[(\d+)\] = function`)); diff != "" {
 		t.Errorf("steps about deliveries (-go +lua):\n%s", diff)
 	}
-	guards := []int{int(GuardFieldExists), int(GuardFieldIs), int(guardKeyIs), int(guardFieldAbsent), int(guardKeyAbsent), int(guardKeyExists),
-		int(GuardMember), int(GuardLengthBelow), int(guardSequence)}
-	if diff := cmp.Diff(guards, numbers(appendSource, `kind == (\d+)`)); diff != "" {
+	guards := []int{int(GuardFieldExists), int(GuardFieldIs), int(guardKeyIs), int(GuardMember),
+		int(GuardLengthBelow), int(guardSequence)}
+	if diff := cmp.Diff(guards, numbers(machine, `kind == (\d+)`)); diff != "" {
 		t.Errorf("guards (-go +lua):\n%s", diff)
 	}
-	machine := []int{int(cmdEvent), int(cmdRecord), int(CmdDue)}
-	if diff := cmp.Diff(machine, numbers(appendSource, `code (?:==|>=) (\d+)`)); diff != "" {
+	others := []int{int(cmdEvent), int(cmdRecord), int(CmdDue)}
+	if diff := cmp.Diff(others, numbers(machine, `code (?:==|>=) (\d+)`)); diff != "" {
 		t.Errorf("other commands (-go +lua):\n%s", diff)
 	}
 }
 
-// TestOperation tries every kind of guard and stamp, and many keys and values.
-func TestOperation(t *testing.T) {
+func TestGuards(t *testing.T) {
 	t.Parallel()
 	b := newLogBench(t, redistest.New(t), LogOptions{})
 	ctx := t.Context()
@@ -151,19 +167,17 @@ func TestOperation(t *testing.T) {
 		ok     bool
 	}{
 		{GuardFieldExists, "{p01}:h", []string{"f"}, true}, {GuardFieldExists, "{p01}:h", []string{"?"}, false},
-		{GuardFieldIs, "{p01}:h", []string{"g", "v"}, true}, {GuardFieldIs, "{p01}:h", []string{"g", "w"}, false}, {GuardFieldIs, "{p01}:?", []string{"g", "v"}, false},
-		{guardKeyIs, "{p01}:s", []string{"x"}, true}, {guardKeyIs, "{p01}:s", []string{"y"}, false}, {guardKeyIs, "{p01}:?", []string{"x"}, false},
-		{guardFieldAbsent, "{p01}:h", []string{"?"}, true}, {guardFieldAbsent, "{p01}:h", []string{"f"}, false},
-		{guardKeyAbsent, "{p01}:?", nil, true}, {guardKeyAbsent, "{p01}:s", nil, false},
-		{guardKeyExists, "{p01}:s", nil, true}, {guardKeyExists, "{p01}:?", nil, false},
+		{GuardFieldIs, "{p01}:h", []string{"g", "v"}, true}, {GuardFieldIs, "{p01}:h", []string{"g", "w"}, false},
+		{GuardFieldIs, "{p01}:?", []string{"g", "v"}, false}, {guardKeyIs, "{p01}:s", []string{"x"}, true},
+		{guardKeyIs, "{p01}:s", []string{"y"}, false}, {guardKeyIs, "{p01}:?", []string{"x"}, false},
 		{GuardMember, "{p01}:z", []string{"m"}, true}, {GuardMember, "{p01}:z", []string{"?"}, false},
 	}
 	var wg sync.WaitGroup
 	for i, g := range guards {
-		// At the same time, so that batches of several come about.
+		// At the same time, so that there are batches of several.
 		wg.Go(func() {
 			o := NewOperation()
-			o.Guard(guardKeyExists, o.Key("{p01}:s"), errors.New("never"))
+			o.Guard(guardKeyIs, o.Key("{p01}:s"), errors.New("never"), "x")
 			o.Guard(g.kind, o.Key(g.key), no, g.values...)
 			done := fmt.Sprintf("{p01}:done%d", i)
 			o.Step(CmdSet, o.Key(done), "1")
@@ -177,7 +191,14 @@ func TestOperation(t *testing.T) {
 		})
 	}
 	wg.Wait()
+}
 
+// TestOperation tries every kind of stamp, and many keys and values.
+func TestOperation(t *testing.T) {
+	t.Parallel()
+	b := newLogBench(t, redistest.New(t), LogOptions{})
+	ctx, no := t.Context(), errors.New("no")
+	b.rdb.HSet(ctx, "{p01}:h", "f", "1-2 old")
 	o := NewOperation()
 	o.Guard(GuardFieldExists, o.Key("{p01}:h"), no, "f")
 	o.Stamped(stampKept, 1, CmdHSet, o.Key("{p01}:h"), "f", "new")
@@ -219,12 +240,12 @@ func TestOperation(t *testing.T) {
 	}
 }
 
-// The keys of a batch stand in the order of which the script knows.
+// The keys of a batch stand in the order that the script expects.
 func TestKeysOfABatch(t *testing.T) {
 	t.Parallel()
-	wantFixed := [8]string{"{p09}:batch:w", "{p09}:events", "{p09}:signals", "{p09}:open", "{p09}:runsdue", "{p09}:epoch",
+	want := [8]string{"{p09}:batch:w", "{p09}:events", "{p09}:signals", "{p09}:open", "{p09}:runsdue", "{p09}:epoch",
 		"{p09}:webhooksdue", "{p09}:webhookstats"}
-	if diff := cmp.Diff(wantFixed, fixedKeys(9, "w")); diff != "" {
+	if diff := cmp.Diff(want, fixedKeys(9, "w")); diff != "" {
 		t.Errorf("keys of a batch (-want +got):\n%s", diff)
 	}
 }

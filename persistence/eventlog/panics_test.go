@@ -9,8 +9,8 @@ import (
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
-// A follower that panics at an event misses it, and is notified of that; the others, and what
-// comes after it, are served.
+// A follower that panics at an event misses it and is notified of the gap. The other followers, and
+// the later events, are not affected.
 func TestAFollowerOfTheTailThatPanicsHarmsNoOther(t *testing.T) {
 	t.Parallel()
 	b := newTailBench(t, redistest.New(t), TailOptions{Count: 1})
@@ -35,7 +35,7 @@ func TestAFollowerOfTheTailThatPanicsHarmsNoOther(t *testing.T) {
 		t.Errorf("the one that panicked has handled %s and %s, want 1 and 3", first, second)
 	}
 	if n := b.gapsOf(p); n != 1 {
-		t.Errorf("it was told of %d gaps, want 1", n)
+		t.Errorf("it was notified of %d gaps, want 1", n)
 	}
 }
 
@@ -57,6 +57,6 @@ func TestTheTailFollowsOnAfterAPanicOfItsOwn(t *testing.T) {
 	notified := 0
 	b.tail.notify(p, []func(int){func(int) { panic("at a gap") }, func(int) { notified++ }})
 	if notified != 1 {
-		t.Errorf("the one behind one that panics is notified %d times", notified)
+		t.Errorf("the follower after one that panics is notified %d times", notified)
 	}
 }

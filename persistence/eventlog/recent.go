@@ -9,13 +9,12 @@ import (
 	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 )
 
-// What a process remembers of a log, to notice when Redis has lost the end of it: a
-// replica that became master without the newest writes, a restart without the end of
-// the file.
+// What a process remembers of a log, to notice when Redis has lost its newest entries: by a
+// replica that became master without the last writes, or a restart without the end of the
+// file.
 
-// recentEvents is how many of the events that it has read last the tail remembers of a
-// partition, at least. The loss must not exceed them if events with positions below the
-// lost ones are not to be passed over.
+// recentEvents is how many events the tail remembers of a partition, at least. A loss of more
+// may hide events whose positions are below the lost ones.
 const recentEvents = 2048
 
 // recent are the positions of the events that were read last.
@@ -39,7 +38,7 @@ func (r *recent) has(p signal.Position) bool {
 	return found
 }
 
-// cut forgets what lies behind p.
+// cut forgets the positions after p.
 func (r *recent) cut(p signal.Position) {
 	i, found := slices.BinarySearchFunc(r.positions, p, signal.Position.Compare)
 	if found {
@@ -72,8 +71,8 @@ func (n *newest) position() signal.Position {
 	return n.at
 }
 
-// wentBack reports whether an entry at p that is not retained was lost: trimming removes
-// the oldest entries first, and of what is deleted singly retains knows.
+// wentBack reports whether an entry at p that is not retained was lost, not removed: trimming
+// removes the oldest entries first, and Retains knows of those that are deleted singly.
 func wentBack(i redisclient.StreamInfo, p signal.Position) bool {
 	switch {
 	case !i.Exists:

@@ -12,8 +12,8 @@ import (
 // replayEntries is how many events one command reads.
 const replayEntries = 1000
 
-// Retains says whether everything that was ever behind a position of an event log
-// is still there, but for entries of deleted accounts. When in doubt it says no.
+// Retains reports whether everything that was ever after a position of an event log is still
+// there, except for entries of deleted accounts. In doubt it is false.
 func (s *Store) Retains(ctx context.Context, p int, after signal.Position) (bool, redisclient.StreamInfo, error) {
 	info, err := s.ReadInfo(ctx, redisclient.EventsKey(p))
 	switch {
@@ -26,8 +26,8 @@ func (s *Store) Retains(ctx context.Context, p int, after signal.Position) (bool
 	case after.IsZero():
 		return info.Complete && info.Added == info.Length, info, nil
 	}
-	// Trimming removes the oldest entries, so while the entry itself is there, or an
-	// older one, nothing behind it was trimmed.
+	// Trimming removes the oldest entries first: while the entry itself is there, or an
+	// older one, nothing after it was trimmed.
 	at := after.String()
 	entries, err := s.ReadRange(ctx, redisclient.EventsKey(p), at, at, 1)
 	if err != nil {
@@ -37,11 +37,12 @@ func (s *Store) Retains(ctx context.Context, p int, after signal.Position) (bool
 		return true, info, nil
 	}
 	// The entry may have been deleted singly, with its account.
-	return info.Complete && info.MaxDeleted.Compare(after) >= 0 && info.Length > 0 && info.First.Compare(after) < 0, info, nil
+	older := info.Length > 0 && info.First.Compare(after) < 0
+	return older && info.Complete && info.MaxDeleted.Compare(after) >= 0, info, nil
 }
 
-// ReadLog returns the events of all accounts of a partition after a position, in
-// their order, at most limit. None: the end of the log.
+// ReadLog returns at most limit events of all accounts of a partition after a position, in
+// their order. At the end of the log there are none.
 func (s *Store) ReadLog(ctx context.Context, p int, after signal.Position, limit int) ([]signal.Event, error) {
 	events := make([]signal.Event, 0, min(limit, replayEntries))
 	for len(events) < limit {
@@ -63,7 +64,7 @@ func (s *Store) ReadLog(ctx context.Context, p int, after signal.Position, limit
 	return events, nil
 }
 
-// event decodes an entry of the event log. One that is not readable is logged.
+// event decodes an entry of the event log. It logs one that is not readable.
 func (s *Store) event(p int, e *redisclient.Entry) (signal.Event, bool) {
 	event, err := codec.DecodeEvent(e.Position, e.Header, e.Body)
 	if err != nil {
@@ -78,17 +79,17 @@ func (s *Store) LastEvent(ctx context.Context, p int) (signal.Position, error) {
 	return s.lastEventAfter(ctx, p, signal.Position{})
 }
 
-// lastEventAfter returns the position of the newest event, or after if that is not
-// behind it, without reading what is at after.
+// lastEventAfter returns the position of the newest event, or after if there is none beyond
+// it. The entry at after is not read.
 func (s *Store) lastEventAfter(ctx context.Context, p int, after signal.Position) (signal.Position, error) {
 	reply, err := s.Raw(ctx, s.RDB, nil, "XREVRANGE", redisclient.EventsKey(p), "+", "("+after.String(), "COUNT", 1)
 	if err != nil {
-		return after, redisclient.Unavailable(fmt.Errorf("ask for the end of event log %d: %w", p, err))
+		return after, redisclient.Failed(err, "read the end of event log %d", p)
 	}
 	r := redisclient.NewReplyReader(reply)
 	entries, err := r.Entries(nil)
 	if err != nil {
-		return after, fmt.Errorf("ask for the end of event log %d: %w", p, err)
+		return after, fmt.Errorf("read the end of event log %d: %w", p, err)
 	}
 	if len(entries) == 0 {
 		return after, nil

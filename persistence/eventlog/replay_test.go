@@ -31,14 +31,14 @@ func TestRetains(t *testing.T) {
 	check("from the end", 0, others[999], true)
 	check("from the future", 0, signal.Position{MS: at[999].MS + 1e6}, false)
 	check("a position that never was", 0, signal.Position{MS: at[0].MS - 1e6}, false)
-	// What is behind the first entry that trimming has left is there.
+	// Everything after the first entry that trimming has left is there.
 	if err := b.rdb.XTrimMinID(ctx, redisclient.EventsKey(0), at[600].String()).Err(); err != nil {
 		t.Fatal(err)
 	}
 	check("before what is trimmed", 0, at[500], false)
 	check("the first that is left", 0, at[600], true)
 	check("from the start of a trimmed log", 0, signal.Position{}, false)
-	// Entries of a deleted account are erased: nothing of another is lost.
+	// The entries of a deleted account are erased: no other account has lost any.
 	b.rdb.XDel(ctx, redisclient.EventsKey(0), others[750].String())
 	check("before a removed entry", 0, at[700], true)
 	check("at a removed entry", 0, others[750], true)

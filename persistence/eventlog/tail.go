@@ -21,9 +21,9 @@ import (
 type TailOptions struct {
 	// Count is how many events of a partition one read returns; default 1000.
 	Count int
-	// Pause is the least time from one read to the next; default 1 ms. A read costs
-	// Redis as much as some ten events, so under load they are better read together.
-	// An event that comes after a pause is read at once.
+	// Pause is the shortest time from one read to the next; default 1 ms. A read costs Redis
+	// as much as some ten events, so under load they are read together. An event that comes
+	// after the pause is read at once.
 	Pause time.Duration
 	Log   *slog.Logger // nil: the Store's
 }
@@ -31,14 +31,13 @@ type TailOptions struct {
 // Tail follows the event logs of all partitions, without a consumer group: every
 // node reads everything.
 //
-// What it promises: subscribers are given every event that is appended after Run
-// has attached, once, in the order of its partition's log, by one goroutine at a
-// time. Redis may be away meanwhile, or restart. Where events were removed before
-// they were read, the functions of OnGap are called; then events go on from there.
-// Where Redis came back without some that were read, or that this process has
-// appended, those of OnRollback are called before; then come the events that follow
-// the last one that both have, also if their positions are below those that were
-// lost. Passed, Head, Wait and Attached may be called from anywhere.
+// What it promises: subscribers are given every event that is appended after Run has
+// attached, once, in the order of its partition's log, by one goroutine at a time. Redis may
+// be away meanwhile, or restart. Where events were removed before they were read, the
+// functions of OnGap are called; then the events go on from there. Where Redis came back
+// without some that were read, or that this process has appended, those of OnRollback are
+// called first; then follow the events after the last common one, even if their positions
+// are below the lost ones. Passed, Head, Wait and Attached are safe for concurrent use.
 type Tail struct {
 	store *Store
 	count int
@@ -59,7 +58,7 @@ type Tail struct {
 type tailPartition struct {
 	// The reading goroutine's own.
 	cursor  signal.Position
-	suspect bool // entries may have been removed unread since the last look
+	suspect bool // entries may have been removed unread since the last inspection
 	recent  recent
 
 	mu      sync.Mutex // guards the rest
@@ -76,11 +75,8 @@ type waiter struct {
 
 // NewTail returns a tail of s. Subscribe, then Run.
 func NewTail(s *Store, o TailOptions) *Tail {
-	t := &Tail{store: s, count: cmp.Or(o.Count, 1000), pause: cmp.Or(o.Pause, time.Millisecond), log: o.Log,
+	t := &Tail{store: s, count: cmp.Or(o.Count, 1000), pause: cmp.Or(o.Pause, time.Millisecond), log: cmp.Or(o.Log, s.Log),
 		partitions: make([]tailPartition, s.Partitions()), byKey: map[string]int{}}
-	if t.log == nil {
-		t.log = s.Log
-	}
 	for p := range t.partitions {
 		t.byKey[redisclient.EventsKey(p)] = p
 	}
@@ -93,21 +89,21 @@ func NewTail(s *Store, o TailOptions) *Tail {
 	return t
 }
 
-// Subscribe has f called with what is read. The events are f's to keep but not to
-// change. f must not block. It must be called before Run.
+// Subscribe has f called with the events that are read. f may keep them but must not change
+// them, and must not block. Subscribe must be called before Run.
 func (t *Tail) Subscribe(f func(partition int, events []signal.Event)) {
 	t.subscribers = append(t.subscribers, f)
 }
 
-// OnGap has f called when events of a partition are lost to the subscribers. It
-// must be called before Run.
+// OnGap has f called when subscribers miss events of a partition. It must be called before
+// Run.
 func (t *Tail) OnGap(f func(partition int)) { t.gaps = append(t.gaps, f) }
 
 // OnRollback has f called when Redis has lost events of a partition that it had
 // acknowledged, before the functions of OnGap. It must be called before Run.
 func (t *Tail) OnRollback(f func(partition int)) { t.rollbacks = append(t.rollbacks, f) }
 
-// Attached says that Run follows the logs, and that Redis answered its last reads.
+// Attached reports whether Run follows the logs and Redis answered its last reads.
 func (t *Tail) Attached() bool {
 	for i := range t.connected {
 		if !t.connected[i].Load() {
@@ -117,8 +113,8 @@ func (t *Tail) Attached() bool {
 	return true
 }
 
-// Run attaches to the ends of the logs and follows them until ctx ends, whose error
-// it returns, within the second that a blocking read lasts.
+// Run attaches to the ends of the logs and follows them until ctx ends. It returns the error
+// of ctx, within the second that a blocking read lasts.
 func (t *Tail) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	for i := range t.connected {
@@ -135,7 +131,7 @@ func (t *Tail) Run(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// follow reads some partitions until ctx ends.
+// follow reads partitions until ctx ends.
 func (t *Tail) follow(ctx context.Context, partitions []int, connected *atomic.Bool) {
 	step, failure, retries := t.attach, "", backoff.Backoff{Min: minBackoff, Max: maxBackoff}
 	for ctx.Err() == nil {
@@ -171,15 +167,14 @@ func (t *Tail) follow(ctx context.Context, partitions []int, connected *atomic.B
 	}
 }
 
-// attach sets the cursors to the logs' ends.
+// attach sets the cursors to the ends of the logs.
 func (t *Tail) attach(ctx context.Context, partitions []int) error {
 	for _, p := range partitions {
 		end, err := t.store.LastEvent(ctx, p)
 		if err != nil {
 			return err
 		}
-		if end.IsZero() {
-			// Empty, but perhaps only now.
+		if end.IsZero() { // perhaps it had entries before
 			info, err := t.store.ReadInfo(ctx, redisclient.EventsKey(p))
 			if err != nil {
 				return err
@@ -196,7 +191,7 @@ func (t *Tail) attach(ctx context.Context, partitions []int) error {
 	return nil
 }
 
-// read waits for events, for at most blockTimeout, and hands them on.
+// read waits for events, for at most BlockTimeout, and hands them on.
 func (t *Tail) read(ctx context.Context, partitions []int) error {
 	n := len(partitions)
 	args := make([]any, 6+2*n)
@@ -221,13 +216,13 @@ func (t *Tail) read(ctx context.Context, partitions []int) error {
 				return err
 			}
 			if rolledBack {
-				continue // what was found is read again, behind what may lie before it
+				continue // they are read again, after those that may stand before them
 			}
 		}
 		if entries := found[p]; len(entries) > 0 {
 			t.hand(p, entries)
-			// A reader that lags may be overtaken by trimming; one at the log's end is
-			// not, since the newest entries are never trimmed.
+			// Trimming may overtake a reader that lags, but not one at the log's end, since
+			// the newest entries are never trimmed.
 			part.suspect = len(entries) >= t.count
 		}
 	}
@@ -267,7 +262,7 @@ func (t *Tail) hand(p int, entries []redisclient.Entry) {
 		}
 	}, func(i int) []any { return []any{"partition", p, "at", entries[i].Position.String()} })
 	if len(events) > 0 && !t.deliver(p, events) {
-		t.notify(p, t.gaps) // of the events of a batch, who panicked may have handled some
+		t.notify(p, t.gaps) // a subscriber that panicked may have handled some events
 	}
 	part.cursor = entries[len(entries)-1].Position
 	part.recent.add(entries)
@@ -279,20 +274,22 @@ func (t *Tail) deliver(p int, events []signal.Event) (ok bool) {
 	t.delivering.Lock()
 	defer t.delivering.Unlock()
 	ok = true
+	where := func() []any {
+		first, last := events[0].Position, events[len(events)-1].Position
+		return []any{"partition", p, "from", first.String(), "to", last.String()}
+	}
 	for _, f := range t.subscribers {
-		ok = panics.GuardAt(t.log, panics.Tail, func() { f(p, events) }, func() []any {
-			return []any{"partition", p, "from", events[0].Position.String(), "to", events[len(events)-1].Position.String()}
-		}) && ok
+		ok = panics.GuardAt(t.log, panics.Tail, func() { f(p, events) }, where) && ok
 	}
 	return ok
 }
 
-// inspect asks whether entries behind the cursor were removed before they were
-// read, and reports it. found reports whether there are entries to be handed on; rolledBack
-// whether they must be read again.
+// inspect finds out whether entries after the cursor were removed before they were read, and
+// notifies the subscribers. found is true if there are entries to hand on, rolledBack if they
+// must be read again.
 func (t *Tail) inspect(ctx context.Context, p int, found bool) (rolledBack bool, err error) {
 	part := &t.partitions[p]
-	appended := t.store.appended[p].position() // before the question, whose answer has it
+	appended := t.store.appended[p].position() // first, so that Retains sees it
 	retained, info, err := t.store.Retains(ctx, p, part.cursor)
 	if err != nil {
 		return false, err
@@ -315,7 +312,7 @@ func (t *Tail) inspect(ctx context.Context, p int, found bool) (rolledBack bool,
 	case !info.Exists:
 		part.cursor = signal.Position{}
 	case info.Complete && !found && info.Last.Compare(part.cursor) <= 0:
-		// Whatever was behind the cursor is gone: nobody must wait for it.
+		// Everything after the cursor was removed: no caller may wait for it.
 		part.cursor = info.Generated
 	}
 	part.suspect = false
@@ -325,8 +322,8 @@ func (t *Tail) inspect(ctx context.Context, p int, found bool) (rolledBack bool,
 	return false, nil
 }
 
-// rollBack goes back to the last event that both the tail and the log have, and reports
-// that the others are lost.
+// rollBack goes back to the last event that both the tail and the log have, and notifies the
+// subscribers of the loss of the others.
 func (t *Tail) rollBack(ctx context.Context, p int, info redisclient.StreamInfo) error {
 	part := &t.partitions[p]
 	common := signal.Position{}
@@ -347,13 +344,13 @@ func (t *Tail) rollBack(ctx context.Context, p int, info redisclient.StreamInfo)
 	return nil
 }
 
-// common returns the position of the last event of the log of which all before it,
-// and it, were read.
+// common returns the position of the last event of the log that was read together with all
+// before it.
 func (t *Tail) common(ctx context.Context, p int, info redisclient.StreamInfo) (signal.Position, error) {
 	part := &t.partitions[p]
 	known := part.recent
-	most := len(known.positions) + 1
-	entries, err := t.store.ReadRange(ctx, redisclient.EventsKey(p), "("+known.base.String(), part.cursor.String(), most)
+	after, limit := "("+known.base.String(), len(known.positions)+1
+	entries, err := t.store.ReadRange(ctx, redisclient.EventsKey(p), after, part.cursor.String(), limit)
 	if err != nil {
 		return signal.Position{}, redisclient.Unavailable(err)
 	}
@@ -379,7 +376,7 @@ func (t *Tail) notify(p int, functions []func(partition int)) {
 	}
 }
 
-// Passed returns up to where the subscribers have been given the events of a
+// Passed returns the position up to which subscribers have been given the events of a
 // partition.
 func (t *Tail) Passed(partition int) signal.Position {
 	part := &t.partitions[partition]
@@ -388,7 +385,7 @@ func (t *Tail) Passed(partition int) signal.Position {
 	return part.passed
 }
 
-// pass notes that the subscribers have been given everything up to p.
+// pass records that subscribers have been given everything up to p.
 func (part *tailPartition) pass(p signal.Position) {
 	part.mu.Lock()
 	defer part.mu.Unlock()
@@ -408,15 +405,15 @@ func (part *tailPartition) pass(p signal.Position) {
 	part.waiters = rest
 }
 
-// awaited says that somebody waits for an event.
+// awaited reports whether a caller waits for an event.
 func (part *tailPartition) awaited() bool {
 	part.mu.Lock()
 	defer part.mu.Unlock()
 	return len(part.waiters) > 0
 }
 
-// Wait returns when the subscribers have been given everything up to p, an end that
-// Head or Append has returned. KindUnavailable: ctx ended first.
+// Wait returns when subscribers have been given everything up to p, which Head or Append has
+// returned. KindUnavailable: ctx ended first.
 func (t *Tail) Wait(ctx context.Context, partition int, p signal.Position) error {
 	part := &t.partitions[partition]
 	part.mu.Lock()

@@ -13,12 +13,11 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/tasks"
-	"github.com/agentsignal/agentsignal/persistence/codec"
 	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
-// tailBench is a tail that runs, and what it has said.
+// tailBench is a tail and what its subscribers have been given.
 type tailBench struct {
 	*logBench
 	tail *Tail
@@ -30,7 +29,8 @@ type tailBench struct {
 
 func newTailBench(t *testing.T, server *redistest.Server, o TailOptions) *tailBench {
 	t.Helper()
-	b := &tailBench{logBench: newLogBench(t, server, LogOptions{AppendTimeout: time.Second}), seen: map[int][]signal.Event{}, gaps: map[int]int{}}
+	b := &tailBench{logBench: newLogBench(t, server, LogOptions{AppendTimeout: time.Second}),
+		seen: map[int][]signal.Event{}, gaps: map[int]int{}}
 	b.tail = NewTail(b.store, o)
 	b.tail.Subscribe(func(p int, events []signal.Event) {
 		b.mu.Lock()
@@ -61,6 +61,22 @@ func (b *tailBench) run() {
 		}
 	})
 	eventually(b.T, b.tail.Attached)
+}
+
+// attach does what run begins with, for tests that call read themselves.
+func (b *tailBench) attach() {
+	b.Helper()
+	if err := b.tail.attach(b.Context(), []int{0, 1, 2, 3}); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// read has the tail read once.
+func (b *tailBench) read() {
+	b.Helper()
+	if err := b.tail.read(b.Context(), []int{0, 1, 2, 3}); err != nil {
+		b.Errorf("read: %v", err)
+	}
 }
 
 // texts returns the data of the events seen of a partition.
@@ -111,7 +127,6 @@ func TestTailGivesWhatIsAppended(t *testing.T) {
 				if err := b.tail.Wait(t.Context(), b.store.Partition(a), p); err != nil {
 					t.Error(err)
 				}
-				// What was waited for has been given.
 				if n := len(b.texts(b.store.Partition(a))); n != k+1 {
 					t.Errorf("%d events seen after waiting for the %d-th", n, k+1)
 				}
@@ -121,10 +136,8 @@ func TestTailGivesWhatIsAppended(t *testing.T) {
 	wg.Wait()
 	b.wantTexts(1, want[0]...)
 	b.wantTexts(3, want[1]...)
-	for p := range b.store.Partitions() {
-		if n := b.gapsOf(p); n != 0 {
-			t.Errorf("%d gaps in partition %d", n, p)
-		}
+	if len(b.gaps) > 0 {
+		t.Errorf("gaps by partition: %v", b.gaps)
 	}
 }
 
@@ -135,7 +148,8 @@ func TestTailSkipsBadEntries(t *testing.T) {
 	account := accountIn(b.store, 0)
 	b.append(noted(account, "1"))
 	for _, values := range [][]string{{"x", "y"}, {"h", "", "d", ""}, {"h", "\x09abc", "d", "{}"}, {"h", "\x01"}} {
-		if err := b.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: redisclient.EventsKey(0), Values: values}).Err(); err != nil {
+		add := &redis.XAddArgs{Stream: redisclient.EventsKey(0), Values: values}
+		if err := b.rdb.XAdd(t.Context(), add).Err(); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -145,7 +159,7 @@ func TestTailSkipsBadEntries(t *testing.T) {
 	}
 	b.wantTexts(0, "1", "2")
 	if events, err := b.store.ReadLog(t.Context(), 0, signal.Position{}, 2); err != nil || len(events) != 2 {
-		t.Errorf("ReadLog gave %d events, %v; want 2", len(events), err)
+		t.Errorf("ReadLog returned %d events, %v; want 2", len(events), err)
 	}
 }
 
@@ -174,7 +188,7 @@ func TestTailAcrossRestart(t *testing.T) {
 	if err := b.tail.Wait(t.Context(), 2, last); err != nil {
 		t.Fatal(err)
 	}
-	// An append whose outcome was not known may be there as well as its repetition.
+	// An append whose outcome was not known may be there besides its repetition.
 	got := b.texts(2)
 	k := 0
 	for _, text := range got {
@@ -192,7 +206,7 @@ func TestTailAcrossRestart(t *testing.T) {
 	}
 }
 
-func TestTailTellsOfLoss(t *testing.T) {
+func TestTailReportsLoss(t *testing.T) {
 	t.Parallel()
 	account := func(b *tailBench) signal.AccountID { return accountIn(b.store, 0) }
 	for name, lose := range map[string]func(b *tailBench){
@@ -208,7 +222,7 @@ func TestTailTellsOfLoss(t *testing.T) {
 		"lost by Redis": func(b *tailBench) { b.rdb.FlushAll(context.Background()) },
 		"the end lost by Redis": func(b *tailBench) {
 			b.rdb.FlushAll(context.Background())
-			b.rdb.XAdd(context.Background(), &redis.XAddArgs{Stream: redisclient.EventsKey(0), ID: "1-1", Values: []string{"h", string(codec.AppendEvent(nil, &signal.Event{Type: signal.WebhookTest})), "d", "old"}})
+			b.addAt(signal.Position{MS: 1, Seq: 1}, "old")
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -216,23 +230,17 @@ func TestTailTellsOfLoss(t *testing.T) {
 			b := newTailBench(t, redistest.New(t), TailOptions{})
 			before := b.append(noted(account(b), "before"))
 			part := &b.tail.partitions[0]
-			// The steps of Run, so that the loss comes between two reads.
-			ctx, all := t.Context(), []int{0, 1, 2, 3}
-			if err := b.tail.attach(ctx, all); err != nil {
-				t.Fatal(err)
-			}
+			ctx := t.Context()
+			b.attach() // not run, so that the loss comes between two reads
 			lose(b)
-			for b.rdb.Time(ctx).Val().UnixMilli() <= before.MS { // else what comes next may have the id of what was lost
+			for b.rdb.Time(ctx).Val().UnixMilli() <= before.MS { // else the next event may get the id of a lost one
 			}
 			part.suspect = true
 			done := make(chan struct{})
 			go func() {
 				defer close(done)
-				for range 2 {
-					if err := b.tail.read(ctx, all); err != nil {
-						t.Errorf("read: %v", err)
-					}
-				}
+				b.read()
+				b.read()
 			}()
 			next := b.append(noted(account(b), "next"))
 			if err := b.tail.Wait(ctx, 0, next); err != nil {
@@ -252,15 +260,12 @@ func TestTailTellsOfLoss(t *testing.T) {
 	}
 }
 
-// TestTailPassesRemovedEnd: an entry that was removed before it was read lets
-// nobody wait.
+// TestTailPassesRemovedEnd: no caller waits for an entry that was removed before it was read.
 func TestTailPassesRemovedEnd(t *testing.T) {
 	t.Parallel()
 	b := newTailBench(t, redistest.New(t), TailOptions{})
-	ctx, all := t.Context(), []int{0, 1, 2, 3}
-	if err := b.tail.attach(ctx, all); err != nil {
-		t.Fatal(err)
-	}
+	ctx := t.Context()
+	b.attach()
 	p := b.append(noted(accountIn(b.store, 0), "removed"))
 	head, err := b.tail.Head(ctx, 0)
 	if err != nil || head != p {
@@ -270,9 +275,7 @@ func TestTailPassesRemovedEnd(t *testing.T) {
 	waited := make(chan error)
 	go func() { waited <- b.tail.Wait(ctx, 0, p) }()
 	eventually(t, b.tail.partitions[0].awaited)
-	if err := b.tail.read(ctx, all); err != nil {
-		t.Fatal(err)
-	}
+	b.read()
 	if err := <-waited; err != nil {
 		t.Error(err)
 	}
@@ -287,7 +290,7 @@ func TestTailHeadAndWait(t *testing.T) {
 	}
 	b.run()
 	account := accountIn(b.store, 0)
-	// Each answer is at least as new as what was there before the question.
+	// Each answer is at least as new as the log before the question.
 	var wg sync.WaitGroup
 	for range 16 {
 		wg.Go(func() {
@@ -318,20 +321,17 @@ func TestTailHeadAndWait(t *testing.T) {
 	go func() { waited <- b.tail.Wait(ctx, 0, future) }()
 	eventually(t, b.tail.partitions[0].awaited)
 	cancel()
-	if err := <-waited; signal.KindOf(err) != signal.KindUnavailable {
-		t.Errorf("Wait after the context's end: %v", err)
-	}
+	wantKind(t, "Wait after the context's end", <-waited, signal.KindUnavailable)
 	if b.tail.partitions[0].awaited() {
-		t.Error("who has gone is still waited for")
+		t.Error("a caller that has left is still kept")
 	}
 	server.Pause()
 	ctx, cancel = context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
-	if _, err := b.tail.Head(ctx, 0); signal.KindOf(err) != signal.KindUnavailable {
-		t.Errorf("Head of a Redis that does not answer: %v", err)
-	}
+	_, err := b.tail.Head(ctx, 0)
+	wantKind(t, "Head of a Redis that does not answer", err, signal.KindUnavailable)
 	server.Continue()
-	// A log that Redis has lost has passed.
+	// No caller waits for the end of a log that Redis has lost.
 	b.rdb.FlushAll(t.Context())
 	head, err := b.tail.Head(t.Context(), 0)
 	if err != nil {
@@ -342,7 +342,7 @@ func TestTailHeadAndWait(t *testing.T) {
 	}
 }
 
-// TestHeadShares: callers who come while a question is under way share the next.
+// TestHeadShares: callers that come while a question is in flight share the next one.
 func TestHeadShares(t *testing.T) {
 	t.Parallel()
 	server := redistest.New(t)
@@ -375,7 +375,7 @@ func TestHeadShares(t *testing.T) {
 	wg.Wait()
 	// A few more if some of the 50 were slow to come.
 	if n := calls() - before; n < 2 || n > 10 {
-		t.Errorf("51 callers made %d questions", n)
+		t.Errorf("51 callers asked %d questions", n)
 	}
 }
 
@@ -387,9 +387,8 @@ func TestTailCloseEndsQuestions(t *testing.T) {
 	defer server.Continue()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
-	if _, err := b.tail.Head(ctx, 0); signal.KindOf(err) != signal.KindUnavailable {
-		t.Fatalf("a question that Redis does not answer: %v", err)
-	}
+	_, err := b.tail.Head(ctx, 0)
+	wantKind(t, "a question that Redis does not answer", err, signal.KindUnavailable)
 	if err := b.tail.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}

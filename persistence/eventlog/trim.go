@@ -3,40 +3,34 @@ package eventlog
 import (
 	"cmp"
 	"context"
-	_ "embed"
 	"fmt"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/persistence/codec"
 	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 )
 
-//go:embed scripts/trim.lua
-var trimText string
-
-var trimScript = redis.NewScript(trimText)
+var trimScript = redisclient.Script(scripts, "trim")
 
 const (
-	// trimCall is how many entries one call removes at most, and so what says that
-	// there are more.
+	// trimCall is how many entries one call removes at most. Whole nodes of the stream are
+	// removed, so that a call after which there are more may remove somewhat fewer.
 	trimCall = 10_000
 	// trimRounds bounds how often a log is trimmed in a row.
 	trimRounds = 500
 )
 
-// TrimOptions say what logs keep.
+// TrimOptions bound what the logs keep.
 type TrimOptions struct {
 	Keep       time.Duration // of the event log; default 1 h
 	MaxEntries int           // of the event log of a partition; default 1,000,000
 	Retention  time.Duration // of the signal log; default 90 days
 }
 
-// Trimmer removes what the logs need not keep. The owner of a partition calls it
-// now and then; whole nodes of a stream are removed, so some hundred entries more
-// than necessary stay. Lists and replays do not depend on when it is called.
+// Trimmer removes what the logs need not keep, except for some hundred entries in the same
+// node of a stream as younger ones. The owner of a partition calls it now and then. Lists and
+// replays do not depend on when.
 type Trimmer struct {
 	store   *Store
 	options TrimOptions
@@ -50,30 +44,27 @@ func NewTrimmer(s *Store, o TrimOptions) *Trimmer {
 	return &Trimmer{store: s, options: o}
 }
 
-// TrimEvents removes the events of a partition that are too old or too many, but
-// none behind the engine's stored position: those wait for their effect.
-// KindConflict: another epoch holds the partition; 0 does not ask.
+// TrimEvents removes the events of a partition that are too old or too many, but none after
+// the engine's stored position: those wait for their effect. KindConflict: another epoch
+// holds the partition; 0 is not compared.
 func (t *Trimmer) TrimEvents(ctx context.Context, partition int, epoch int64) error {
 	keys := []string{redisclient.EventsKey(partition), redisclient.PositionKey(partition), redisclient.EpochKey(partition)}
+	keep, limit := t.options.Keep.Milliseconds(), t.options.MaxEntries
 	for range trimRounds {
-		n, err := trimScript.Run(ctx, t.store.RDB, keys, t.options.Keep.Milliseconds(), t.options.MaxEntries, epoch).Int()
-		if err != nil {
-			return redisclient.Unavailable(fmt.Errorf("trim events of partition %d: %w", partition, err))
-		}
-		if n < 0 {
+		n, err := trimScript.Run(ctx, t.store.RDB, keys, keep, limit, epoch).Int()
+		if err == nil && n < 0 {
 			return ErrNotOwner
 		}
-		// Nodes that are only partly too old stay, so a call may remove somewhat less.
-		if n < trimCall/2 {
-			return nil
+		if err != nil || n < trimCall/2 {
+			return redisclient.Failed(err, "trim events of partition %d", partition)
 		}
 	}
 	return nil
 }
 
-// TrimSignals removes the entries of a partition's signal log that are older than
-// the retention and older than every open signal. A new signal is younger than
-// both, so what comes meanwhile is in no danger and no epoch is compared.
+// TrimSignals removes the entries of a partition's signal log that are older than the
+// retention and older than every open signal. A new signal is younger than both, so no epoch
+// is compared.
 func (t *Trimmer) TrimSignals(ctx context.Context, partition int, _ int64) error {
 	s := t.store
 	if err := s.SyncClock(ctx); err != nil {
@@ -102,11 +93,8 @@ func (t *Trimmer) TrimSignals(ctx context.Context, partition int, _ int64) error
 	}
 	for range trimRounds {
 		n, err := s.RDB.XTrimMinIDApprox(ctx, redisclient.SignalsKey(partition), safe.String(), 0).Result()
-		if err != nil {
-			return redisclient.Unavailable(fmt.Errorf("trim signals of partition %d: %w", partition, err))
-		}
-		if n < trimCall/2 {
-			return nil
+		if err != nil || n < trimCall/2 {
+			return redisclient.Failed(err, "trim signals of partition %d", partition)
 		}
 	}
 	return nil

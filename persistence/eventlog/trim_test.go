@@ -16,20 +16,20 @@ import (
 func TestTrimEvents(t *testing.T) {
 	t.Parallel()
 	const n, slack = 30_000, 200 // a node of the stream holds some hundred entries
+	const young, older = 3 * time.Hour, 2*time.Hour - 10*time.Second
 	cases := map[string]struct {
 		options  TrimOptions
 		position int // of the engine; -1: none stored
-		least    int // how many are left
-		most     int
+		min, max int // how many are left
 	}{
-		"old ones go":                       {TrimOptions{}, n - 1, 1, slack},
-		"none behind the engine":            {TrimOptions{}, n / 2, n/2 - 1, n/2 + slack},
-		"none without an engine":            {TrimOptions{}, -1, n, n},
-		"young ones stay":                   {TrimOptions{Keep: 3 * time.Hour}, n - 1, n, n},
-		"too many go":                       {TrimOptions{Keep: 3 * time.Hour, MaxEntries: 1000}, n - 1, 1000, 1000 + slack},
-		"too many, none behind the engine":  {TrimOptions{Keep: 3 * time.Hour, MaxEntries: 1000}, n / 2, n/2 - 1, n/2 + slack},
-		"some are too old, some too many":   {TrimOptions{Keep: 2*time.Hour - 10*time.Second, MaxEntries: 5000}, n - 1, 5000, 5000 + slack},
-		"few too many are left as they are": {TrimOptions{Keep: 3 * time.Hour, MaxEntries: n - 3}, n - 1, n - 3, n},
+		"old":                     {TrimOptions{}, n - 1, 1, slack},
+		"after the engine":        {TrimOptions{}, n / 2, n/2 - 1, n/2 + slack},
+		"without an engine":       {TrimOptions{}, -1, n, n},
+		"young":                   {TrimOptions{Keep: young}, n - 1, n, n},
+		"too many":                {TrimOptions{Keep: young, MaxEntries: 1000}, n - 1, 1000, 1000 + slack},
+		"too many for the engine": {TrimOptions{Keep: young, MaxEntries: 1000}, n / 2, n/2 - 1, n/2 + slack},
+		"old and too many":        {TrimOptions{Keep: older, MaxEntries: 5000}, n - 1, 5000, 5000 + slack},
+		"a few too many":          {TrimOptions{Keep: young, MaxEntries: n - 3}, n - 1, n - 3, n},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -44,8 +44,8 @@ func TestTrimEvents(t *testing.T) {
 				t.Fatal(err)
 			}
 			left := int(b.rdb.XLen(t.Context(), redisclient.EventsKey(0)).Val())
-			if left < c.least || left > c.most {
-				t.Errorf("%d entries are left, want %d to %d", left, c.least, c.most)
+			if left < c.min || left > c.max {
+				t.Errorf("%d entries are left, want %d to %d", left, c.min, c.max)
 			}
 		})
 	}
@@ -77,14 +77,16 @@ func TestTrimSignals(t *testing.T) {
 	pipe := b.rdb.Pipeline()
 	s := logSignal(storetest.Account)
 	for i := range n {
-		pipe.XAdd(ctx, &redis.XAddArgs{Stream: redisclient.SignalsKey(0), ID: at(i).String(), Values: []string{"h", string(codec.AppendRecord(nil, s, time.Time{})), "m", "{}"}})
+		record := string(codec.AppendRecord(nil, s, time.Time{}))
+		pipe.XAdd(ctx, &redis.XAddArgs{Stream: redisclient.SignalsKey(0), ID: at(i).String(),
+			Values: []string{"h", record, "m", "{}"}})
 	}
 	if _, err := pipe.Exec(ctx); err != nil {
 		t.Fatal(err)
 	}
 	open := func(i int) {
-		p := at(i).String()
-		b.rdb.HSet(ctx, redisclient.OpenKey(0), codec.OpenField(signal.NewSignalID()), p+" "+at(n).String()+" "+string(codec.AppendOpen(nil, s, time.Time{})))
+		value := codec.AppendOpen([]byte(at(i).String()+" "+at(n).String()+" "), s, time.Time{})
+		b.rdb.HSet(ctx, redisclient.OpenKey(0), codec.OpenField(signal.NewSignalID()), value)
 	}
 	trim := func(retention time.Duration) int {
 		t.Helper()
@@ -103,7 +105,7 @@ func TestTrimSignals(t *testing.T) {
 	}
 	entries, err := b.store.ReadRange(ctx, redisclient.SignalsKey(0), at(500).String(), at(500).String(), 1)
 	if err != nil || len(entries) != 1 {
-		t.Errorf("the record of an open signal is gone: %v", err)
+		t.Errorf("the record of an open signal was removed: %v", err)
 	}
 	b.rdb.Del(ctx, redisclient.OpenKey(0))
 	if left := trim(0); left > 100 {

@@ -2,11 +2,9 @@ package eventlog
 
 import (
 	"context"
-	_ "embed"
 	"errors"
 	"fmt"
 	"log/slog"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -15,28 +13,11 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/backoff"
 	"github.com/agentsignal/agentsignal/actors/panics"
-	"github.com/agentsignal/agentsignal/actors/signal"
-	"github.com/agentsignal/agentsignal/persistence/codec"
 	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 )
 
-//go:embed scripts/deliveries.lua
-var deliveriesSource string
-
-//go:embed scripts/append.lua
-var appendSource string
-
-// appendScript is one script of two files: a batch may have steps about deliveries.
-var appendScript = redis.NewScript(deliveriesSource + appendSource)
-
 // Limits of a writer.
 const (
-	batchOperations = 512
-	batchBytes      = 1 << 20
-	batchKeys       = 1 << 14 // beside the fixed ones, so that a number of two bytes names one
-	// batchDeliveries are a millisecond of Redis, for which events wait.
-	batchDeliveries = 100
-
 	attemptTimeout = time.Second // of one round trip at most; less if the deadline is nearer
 	probeTimeout   = 300 * time.Millisecond
 	probeInterval  = 100 * time.Millisecond // between the end of a failed probe and the next
@@ -44,8 +25,8 @@ const (
 	maxBackoff     = 250 * time.Millisecond
 )
 
-// writer appends the batches of some partitions, one batch a partition and one
-// pipeline for all of them at a time.
+// writer appends the operations of some partitions: one batch of each and one pipeline for
+// all of them at a time.
 type writer struct {
 	store    *Store
 	timeout  time.Duration // from enqueueing to the answer
@@ -59,37 +40,16 @@ type writer struct {
 	queues map[int]*queue
 	dirty  []*queue // those with operations
 	closed bool
-	// down says that the last batch failed. Until one succeeds, one operation at a
-	// time is let in, to try; the others are refused at once.
+	// down is why the last batch failed. Until one succeeds, one operation at a time is
+	// let in as a probe, and the others are refused at once.
 	down      error
 	probing   bool
 	nextProbe time.Time
 }
 
-// queue holds the operations of one partition.
-type queue struct {
-	partition int
-	keys      [8]string
-	waiting   []*Operation // guarded by writer.mu
-	number    int64        // of the last batch; the writer's goroutine only
-}
-
-// batch is what one call of the script is given.
-type batch struct {
-	queue      *queue
-	operations []*Operation
-	number     int64
-	args       []any
-	deadline   time.Time
-	probe      bool
-	err        error // of the last attempt
-	refused    error // of the last attempt that Redis refused
-	reply      string
-}
-
 func newWriter(s *Store, o LogOptions) *writer {
-	return &writer{store: s, timeout: o.AppendTimeout, attempts: attemptTimeout, queueMax: o.Queue, replicas: o.WaitReplicas, log: o.Log,
-		wake: make(chan struct{}, 1), queues: map[int]*queue{}}
+	return &writer{store: s, timeout: o.AppendTimeout, attempts: attemptTimeout, queueMax: o.Queue,
+		replicas: o.WaitReplicas, log: o.Log, wake: make(chan struct{}, 1), queues: map[int]*queue{}}
 }
 
 func (w *writer) adopt(p int, name string) {
@@ -115,21 +75,23 @@ func (w *writer) enqueue(p int, o *Operation) error {
 		w.dirty = append(w.dirty, q)
 	}
 	q.waiting = append(q.waiting, o)
+	w.wakeUp()
+	return nil
+}
+
+// wakeUp lets run collect again.
+func (w *writer) wakeUp() {
 	select {
 	case w.wake <- struct{}{}:
 	default:
 	}
-	return nil
 }
 
 func (w *writer) close() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.closed = true
-	select {
-	case w.wake <- struct{}{}:
-	default:
-	}
+	w.wakeUp()
 }
 
 // run writes until the writer is closed and everything is answered.
@@ -149,49 +111,36 @@ func (w *writer) run() {
 	}
 }
 
-// abandon answers who still waits for batches whose writing panicked. It is not known
-// whether they are in the log.
+// abandon answers the operations of batches whose writing panicked, unless they were
+// answered before. It is not known whether they are in the log.
 func (w *writer) abandon(batches []*batch) {
 	w.mu.Lock()
-	w.probing = false // the next operation may try
+	w.probing = false // the next operation may probe
 	w.mu.Unlock()
 	for _, b := range batches {
 		for _, o := range b.operations {
 			select {
-			case o.Done <- outcome{Err: fmt.Errorf("append to partition %d: %w", b.queue.partition, panics.ErrPanicked)}:
-			default: // it was answered before
+			case o.Done <- outcome{Err: b.failure(panics.ErrPanicked)}:
+			default:
 			}
 		}
 	}
 }
 
-// collect takes what waits: one batch of each partition that has something.
+// collect makes a batch of what waits in each partition. end reports whether the writer is
+// closed and has answered everything.
 func (w *writer) collect() (batches []*batch, end bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	rest := w.dirty[:0]
 	for _, q := range w.dirty {
-		n, size, keys, deliveries := 0, 0, 0, 0
-		for n < len(q.waiting) && n < batchOperations && (n == 0 || size < batchBytes) {
-			o := q.waiting[n]
-			if n > 0 && (keys+len(o.keys) > batchKeys || o.Deliveries > 0 && deliveries+o.Deliveries > batchDeliveries) {
-				break
-			}
-			size += o.bytes
-			deliveries += o.Deliveries
-			keys += len(o.keys)
-			n++
-		}
-		b := &batch{queue: q, operations: append([]*Operation(nil), q.waiting[:n]...), probe: w.down != nil}
+		b := &batch{queue: q, operations: q.take(q.next()), probe: w.down != nil}
 		b.deadline = b.operations[0].enqueued.Add(w.timeout)
 		if b.probe {
 			b.deadline = time.Now().Add(min(w.timeout, probeTimeout))
 		}
 		batches = append(batches, b)
-		left := copy(q.waiting, q.waiting[n:])
-		clear(q.waiting[left:])
-		q.waiting = q.waiting[:left]
-		if left > 0 {
+		if len(q.waiting) > 0 {
 			rest = append(rest, q)
 		}
 	}
@@ -199,8 +148,8 @@ func (w *writer) collect() (batches []*batch, end bool) {
 	return batches, w.closed && len(batches) == 0
 }
 
-// write carries out batches, again and again where the outcome is not known, until
-// each has succeeded or its deadline has passed.
+// write sends batches, again while the outcome is not known, until each has succeeded,
+// has been refused or has passed its deadline.
 func (w *writer) write(batches []*batch) {
 	for _, b := range batches {
 		b.queue.number++
@@ -220,11 +169,11 @@ func (w *writer) write(batches []*batch) {
 			}
 			switch {
 			case b.err == nil:
-				w.recovered() // before callers know, who may come back at once
+				w.recovered() // first: a caller may append again as soon as it is answered
 				b.succeed(w.store)
 			case !retriable(b.err):
 				w.recovered()
-				b.fail(fmt.Errorf("append to partition %d: %w", b.queue.partition, b.err))
+				b.fail(b.failure(b.err))
 			case redis.HasErrorPrefix(b.err, "NOSCRIPT") && now.Before(b.deadline):
 				reloaded = true
 				again = append(again, b)
@@ -247,12 +196,12 @@ func (w *writer) write(batches []*batch) {
 	}
 }
 
-// failed answers b, whose deadline has passed, and refuses what waits.
+// failed answers b, whose deadline has passed, and everything that waits.
 func (w *writer) failed(b *batch) {
 	if b.refused != nil {
-		b.err = b.refused // it says more than that the last, short attempt took too long
+		b.err = b.refused // a better reason than that the last, short attempt timed out
 	}
-	err := fmt.Errorf("append to partition %d: %w", b.queue.partition, b.err)
+	err := b.failure(b.err)
 	w.mu.Lock()
 	if w.down == nil {
 		w.log.Warn("event log cannot be written", "partition", b.queue.partition, "err", b.err)
@@ -261,9 +210,7 @@ func (w *writer) failed(b *batch) {
 	w.nextProbe = time.Now().Add(probeInterval)
 	var waiting []*Operation
 	for _, q := range w.dirty {
-		waiting = append(waiting, q.waiting...)
-		clear(q.waiting)
-		q.waiting = q.waiting[:0]
+		waiting = append(waiting, q.take(len(q.waiting))...)
 	}
 	w.dirty = w.dirty[:0]
 	w.mu.Unlock()
@@ -273,7 +220,7 @@ func (w *writer) failed(b *batch) {
 	}
 }
 
-// recovered notes that Redis has answered.
+// recovered records that Redis has answered.
 func (w *writer) recovered() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -283,8 +230,8 @@ func (w *writer) recovered() {
 	w.down, w.probing = nil, false
 }
 
-// client returns where batches are sent: the server, or the partition's master. All
-// batches of one writer of a cluster are of one partition.
+// client returns the connection for batches like b: to the server, or to the partition's
+// master. On a cluster all batches of a writer are of one partition.
 func (w *writer) client(ctx context.Context, b *batch, timeout time.Duration) (*redis.Client, error) {
 	switch c := w.store.RDB.(type) {
 	case *redis.Client:
@@ -296,10 +243,10 @@ func (w *writer) client(ctx context.Context, b *batch, timeout time.Duration) (*
 		}
 		return node.WithTimeout(timeout), nil
 	}
-	return nil, fmt.Errorf("a log cannot write through %T", w.store.RDB)
+	return nil, fmt.Errorf("log cannot write through %T", w.store.RDB)
 }
 
-// attempt sends batches in one pipeline and notes how each of them ended.
+// attempt sends batches in one pipeline and records the reply or the error of each.
 func (w *writer) attempt(batches []*batch) {
 	timeout := w.attempts
 	for _, b := range batches {
@@ -321,14 +268,12 @@ func (w *writer) attempt(batches []*batch) {
 		replies[i] = pipe.Do(ctx, b.args...)
 	}
 	var acknowledged *redis.Cmd
-	if w.replicas > 0 {
-		// On the connection of the writes, which is what WAIT goes by.
+	if w.replicas > 0 { // WAIT is about the writes of its own connection
 		acknowledged = pipe.Do(ctx, redisclient.WaitFor(w.replicas, timeout/2)...)
 	}
 	start := time.Now()
-	err = redisclient.Execute(ctx, pipe) // of the first command that failed; each has its own
-	if m := w.store.Metrics; m != nil {
-		// A client with another timeout has lost the hooks.
+	err = redisclient.Execute(ctx, pipe) // the first error; each command has its own
+	if m := w.store.Metrics; m != nil {  // a client with a timeout of its own has no hooks
 		m.Observe("evalsha", start, err)
 	}
 	var unconfirmed error
@@ -345,8 +290,8 @@ func (w *writer) attempt(batches []*batch) {
 	}
 }
 
-// load gives the script to the server, which has lost it in a restart. It says
-// whether that went well.
+// load gives the script to a server that has lost it in a restart, and reports whether
+// that succeeded.
 func (w *writer) load(b *batch) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), w.attempts)
 	defer cancel()
@@ -357,8 +302,8 @@ func (w *writer) load(b *batch) bool {
 	return appendScript.Load(ctx, client).Err() == nil
 }
 
-// retriable says that err may pass by itself, so that the batch is sent again: all
-// but answers that name a fault of the batch.
+// retriable reports whether the batch is sent again after err: always, unless Redis has
+// found a fault in the batch itself.
 func retriable(err error) bool {
 	var answer redis.Error
 	if !errors.As(err, &answer) {
@@ -374,169 +319,4 @@ func retriable(err error) bool {
 		}
 	}
 	return !strings.HasPrefix(text, "ERR ") || strings.Contains(text, "max number of clients")
-}
-
-// encode makes the arguments of the script.
-func (b *batch) encode() {
-	size, values, keys := 0, 0, 0
-	for _, o := range b.operations {
-		size += 9 + len(o.guards) + len(o.steps)
-		values += len(o.values) + len(o.args)
-		keys += len(o.keys)
-	}
-	fixed := &b.queue.keys
-	b.args = make([]any, 0, 5+len(fixed)+keys+values)
-	b.args = append(b.args, "EVALSHA", appendScript.Hash(), len(fixed)+keys)
-	// Pointers, since a string in an interface is one more piece of memory.
-	for i := range fixed {
-		b.args = append(b.args, &fixed[i])
-	}
-	program := make([]byte, 0, size)
-	base := len(fixed) + 1
-	for _, o := range b.operations {
-		program = o.appendProgram(program, base)
-		base += len(o.keys)
-		for i := range o.keys {
-			b.args = append(b.args, &o.keys[i])
-		}
-	}
-	b.args = append(b.args, b.number, program)
-	for _, o := range b.operations {
-		for i := range o.values {
-			b.args = append(b.args, &o.values[i])
-		}
-		for i := range o.args {
-			b.args = append(b.args, &o.args[i])
-		}
-	}
-}
-
-// succeed answers the operations by the script's reply.
-func (b *batch) succeed(s *Store) {
-	first, stamp, refused, err := parseBatchReply(b.reply)
-	if err != nil {
-		b.fail(fmt.Errorf("append to partition %d: %w", b.queue.partition, err))
-		return
-	}
-	left := parseLeft(b.reply)
-	if !first.IsZero() {
-		events := 0
-		for i, o := range b.operations {
-			if _, no := refused[i]; !no {
-				events += o.events
-			}
-		}
-		s.appended[b.queue.partition].note(first.Plus(events - 1))
-	}
-	at, next := stamp, first
-	for i, o := range b.operations {
-		if r, no := refused[i]; no {
-			o.Done <- outcome{Err: r.of(o, b.queue.partition)}
-			continue
-		}
-		if o.events == 0 {
-			o.Done <- outcome{position: at, Left: left[i]}
-			continue
-		}
-		o.Done <- outcome{position: next, Left: left[i]}
-		at = next.Plus(o.events - 1)
-		next = next.Plus(o.events)
-	}
-}
-
-func (b *batch) fail(err error) {
-	for _, o := range b.operations {
-		o.Done <- outcome{Err: err}
-	}
-}
-
-// refusal says which guard has refused an operation.
-type refusal struct {
-	guard    int
-	sequence int64 // that is stored; of guardSequence only
-}
-
-// of returns the outcome for the caller of o.
-func (r refusal) of(o *Operation, partition int) error {
-	if r.guard >= len(o.refusals) {
-		return fmt.Errorf("append to partition %d: guard %d is not known", partition, r.guard)
-	}
-	err := o.refusals[r.guard]
-	if err == errChanged {
-		return signal.Changed(r.sequence)
-	}
-	return err
-}
-
-// parseBatchReply reads what scripts/append.lua returns. refused is by operation.
-func parseBatchReply(reply string) (first, stamp signal.Position, refused map[int]refusal, err error) {
-	words := strings.Split(reply, " ")
-	if len(words) < 2 {
-		return first, stamp, nil, fmt.Errorf("reply %q of the script is not valid", reply)
-	}
-	for i, p := range []*signal.Position{&first, &stamp} {
-		var ok bool
-		if *p, ok = signal.ParsePosition(words[i]); !ok && words[i] != "-" {
-			return first, stamp, nil, fmt.Errorf("reply %q of the script is not valid", reply)
-		}
-	}
-	for _, word := range words[2:] {
-		if strings.Contains(word, ".") { // see parseLeft
-			continue
-		}
-		operation, guard, ok := strings.Cut(word, ":")
-		guard, stored, more := strings.Cut(guard, "=")
-		o, err := strconv.Atoi(operation)
-		g, err2 := strconv.Atoi(guard)
-		sequence, ok2 := int64(0), true
-		if more {
-			sequence, ok2 = codec.ParseDigits([]byte(stored))
-		}
-		if !ok || !ok2 || err != nil || err2 != nil {
-			return first, stamp, nil, fmt.Errorf("reply %q of the script is not valid", reply)
-		}
-		if refused == nil {
-			refused = map[int]refusal{}
-		}
-		refused[o] = refusal{g, sequence}
-	}
-	return first, stamp, refused, nil
-}
-
-// parseLeft reads the deliveries that a batch has left out of the script's reply: by
-// operation, their numbers in it.
-func parseLeft(reply string) map[int][]int {
-	var left map[int][]int
-	if !strings.Contains(reply, ".") {
-		return left // nearly always
-	}
-	for word := range strings.FieldsSeq(reply) {
-		operation, item, ok := strings.Cut(word, ".")
-		o, err := strconv.Atoi(operation)
-		i, err2 := strconv.Atoi(item)
-		if !ok || err != nil || err2 != nil {
-			continue
-		}
-		if left == nil {
-			left = map[int][]int{}
-		}
-		left[o] = append(left[o], i)
-	}
-	return left
-}
-
-// Together carries out operations of partition p as one batch, as a writer would make it:
-// for tests of the steps that records need.
-func Together(ctx context.Context, rdb redis.UniversalClient, p int, operations ...*Operation) error {
-	b := &batch{queue: &queue{partition: p, keys: fixedKeys(p, "test"), number: 1}, number: 1, operations: operations}
-	b.encode()
-	if err := appendScript.Load(ctx, rdb).Err(); err != nil {
-		return err
-	}
-	var err error
-	if b.reply, err = rdb.Do(ctx, b.args...).Text(); err != nil {
-		return err
-	}
-	b.succeed(&Store{appended: make([]newest, p+1)})
-	return nil
 }

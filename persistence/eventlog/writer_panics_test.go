@@ -13,7 +13,7 @@ import (
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
-// panicking panics at the next command, if it shall.
+// panicking panics at the next command if next is set.
 type panicking struct{ next atomic.Bool }
 
 func (l *panicking) Allow() error {
@@ -33,17 +33,15 @@ func TestAWriterThatPanicsFailsItsBatchAndGoesOn(t *testing.T) {
 	account := signal.NewAccountID()
 	b.append(noted(account, "before"))
 	faulty.next.Store(true)
-	if _, err := b.log.Append(t.Context(), noted(account, "x")); !errors.Is(err, panics.ErrPanicked) || signal.KindOf(err) != signal.KindInternal {
+	_, err := b.log.Append(t.Context(), noted(account, "x"))
+	if !errors.Is(err, panics.ErrPanicked) || signal.KindOf(err) != signal.KindInternal {
 		t.Errorf("the batch that panicked ends with %v", err)
 	}
 	b.append(noted(account, "after"))
-	if n := len(b.eventsOf(account)); n != 2 {
-		t.Errorf("%d events, want 2", n)
-	}
+	b.wantEvents(account, 2)
 }
 
-// TestWhatWaitsBehindABatchThatFailsIsAnswered at once: its callers need not wait for their own
-// deadlines.
+// TestWhatWaitsBehindABatchThatFailsIsAnswered: callers need not wait for their own deadlines.
 func TestWhatWaitsBehindABatchThatFailsIsAnswered(t *testing.T) {
 	t.Parallel()
 	w := newWriter(nil, LogOptions{Queue: 10, Log: slog.New(slog.DiscardHandler)})

@@ -199,7 +199,7 @@ func (r *recordReader) length() int {
 	return int(n)
 }
 
-func (r *recordReader) text() string { return string(r.Take(r.length())) }
+func (r *recordReader) text() string { return string(r.Take(uint64(r.length()))) }
 
 func (r *recordReader) end() error {
 	if r.Err != nil || len(r.B) > 0 {

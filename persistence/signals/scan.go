@@ -136,7 +136,7 @@ func (t knownTexts) text(b []byte) string {
 
 // account reads an account. The key is its stored form, which begins with its kind.
 func (t knownTexts) account(d *codec.Decoder) signal.AccountID {
-	if len(d.B) < 17 || d.B[0] != codec.IdULID {
+	if len(d.B) < 17 || d.B[0] != codec.ULIDForm {
 		return signal.AccountID(d.ID("acc_"))
 	}
 	stored := d.B[:17]

@@ -5,7 +5,7 @@
 -- KEYS[4] lock               ARGV[4] prefix of key records
 -- KEYS[5] keys of it         ARGV[5] prefix of session records
 -- KEYS[6] sessions of it     ARGV[6] prefix of refresh locators
--- KEYS[7] outbox             ARGV[7] most sessions that one call ends
+-- KEYS[7] outbox             ARGV[7] how many sessions one call ends at most
 -- Returns 1; 0 if there is no such account; -1 if there are more sessions than one
 -- call ends. The names made of the prefixes carry the same hash tag as KEYS.
 -- removeSession is in shared/session_remove.lua.

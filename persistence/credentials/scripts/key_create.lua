@@ -2,10 +2,10 @@
 -- KEYS[1] account        ARGV[1] key id
 -- KEYS[2] keys of it     ARGV[2] digest of the secret
 -- KEYS[3] key            ARGV[3] name
---                        ARGV[4] most keys that an account may have
+--                        ARGV[4] how many keys an account may have
 --                        ARGV[5...] fields and values of the record
 -- Returns 1 if it is created, or was by the same call before; 0 if the name is
--- another key's; -1 if the account is gone; -2 if it has the most keys.
+-- another key's; -1 if there is no such account; -2 if it has that many keys.
 if redis.call('EXISTS', KEYS[1]) == 0 then
   return -1
 end

@@ -1,5 +1,5 @@
--- Notes when API keys were last used. A key that is gone stays so, and a later
--- use is not replaced by an earlier one.
+-- Records when API keys were last used, unless they were revoked or a later use is
+-- recorded.
 -- KEYS[i] key   ARGV[i] its last use, ms
 -- Returns how many records changed.
 local changed = 0

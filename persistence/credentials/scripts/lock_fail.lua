@@ -4,8 +4,8 @@
 --                ARGV[3] time within which they count, ms
 --                ARGV[4] duration of the first lock, ms
 --                ARGV[5] time within which earlier locks lengthen it, ms
--- Returns until when the email is locked, in ms, or 0; and 1 if this failure did
--- it, else 0. While the email is locked nothing is counted.
+-- Returns until when the email is locked, in ms, or 0; and 1 if this failure has
+-- locked it, else 0. While the email is locked nothing is counted.
 local now = tonumber(ARGV[1])
 local function since(list, after)
   local kept = {}
@@ -35,6 +35,7 @@ end
 local duration = tonumber(ARGV[4]) * math.min(4, 2 ^ #locks)
 locks[#locks + 1] = ARGV[1]
 untilMS = now + duration
-redis.call('HSET', KEYS[1], 'v', 1, 'fails', '', 'locks', table.concat(locks, ','), 'until', string.format('%.0f', untilMS))
+redis.call('HSET', KEYS[1], 'v', 1, 'fails', '', 'locks', table.concat(locks, ','),
+  'until', string.format('%.0f', untilMS))
 redis.call('PEXPIREAT', KEYS[1], string.format('%.0f', math.max(untilMS, now + tonumber(ARGV[5]))))
 return {untilMS, 1}

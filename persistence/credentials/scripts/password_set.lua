@@ -1,12 +1,12 @@
--- Sets an account's password and ends its sessions, all but one.
+-- Sets an account's password and ends all its sessions except one.
 -- KEYS[1] account           ARGV[1] hash
 -- KEYS[2] sessions of it    ARGV[2] version that the password must have; 0: any
--- KEYS[3] outbox            ARGV[3] session that stays; empty: none
+-- KEYS[3] outbox            ARGV[3] session that stays, or empty
 --                           ARGV[4] now, ms
 --                           ARGV[5] prefix of session records
 --                           ARGV[6] prefix of refresh locators
 --                           ARGV[7], [8] announcement before and after the session id
---                           ARGV[9] most sessions that one call ends
+--                           ARGV[9] how many sessions one call ends at most
 -- Returns the ended sessions; -1 if there is no such account, -2 if the password
 -- has another version, -3 if there are more sessions than one call ends. The names
 -- made of the prefixes carry the same hash tag as KEYS.

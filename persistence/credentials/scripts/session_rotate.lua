@@ -1,5 +1,5 @@
--- Uses a refresh token up and puts the next one in its place. A token that is not
--- the current one of its session was used before: it ends the session.
+-- Replaces a refresh token by the next one. A token that is not the current one of its
+-- session was used before: it ends the session.
 -- KEYS[1] refresh locator   ARGV[1] digest of the token presented
 -- KEYS[2] session           ARGV[2] digest of the next token
 -- KEYS[3] sessions of it    ARGV[3] now, ms
@@ -7,8 +7,8 @@
 --                           ARGV[5] keep until, ms
 --                           ARGV[6] session id
 --                           ARGV[7] announcement of its end
--- Returns 1 if the next token is valid, or was made so by the same call before;
--- 0 if the session is gone or the token expired; -1 if the session is ended.
+-- Returns 1 if the next token is the current one, also after the same call before;
+-- 0 if the session has ended or the token expired; -1 if this call ends the session.
 if redis.call('GET', KEYS[1]) ~= ARGV[6] then
   return 0
 end

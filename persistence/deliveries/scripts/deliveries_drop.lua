@@ -1,10 +1,10 @@
--- Drops deliveries of a webhook with all that belongs to them, for the owner of its
+-- Drops deliveries of a webhook and everything that belongs to them, for the owner of its
 -- partition.
 -- KEYS[1] epoch              KEYS[4] references of bodies   KEYS[7] all deliveries
 -- KEYS[2] counts             KEYS[5] pending                KEYS[8] succeeded
 -- KEYS[3] bodies             KEYS[6] records                KEYS[9] failed
 -- ARGV[1] epoch of the owner
--- ARGV[2] "all", or "" for those that have ended, or 6 bytes: that ended until then
+-- ARGV[2] "all"; "" for those that have ended; 6 bytes for those that ended until then
 -- ARGV[3..] members
 -- Returns how many it has dropped, -1 if another epoch holds the partition.
 local call, cut = redis.call, string.sub
@@ -23,7 +23,8 @@ local records = call('HMGET', KEYS[6], unpack(ids))
 local members, fields = {}, {}
 local bodies, uses = {}, {}
 for i, record in ipairs(records) do
-  if limit == 'all' or not record or string.byte(record, 40) % 4 ~= 0 and (limit == '' or cut(record, 28, 33) <= limit) then
+  local ended = record and string.byte(record, 40) % 4 ~= 0
+  if limit == 'all' or not record or ended and (limit == '' or cut(record, 28, 33) <= limit) then
     members[#members + 1], fields[#fields + 1] = ARGV[i + 2], ids[i]
     if record then
       local body = cut(record, 2, 21)

@@ -1,5 +1,5 @@
--- Finds where the pending deliveries of a webhook go on behind the newest ones, without
--- passing over these: all deliveries but the ended ones are pending.
+-- Finds where the pending deliveries of a webhook continue after the newest ones, without
+-- reading these: all deliveries except the ended ones are pending.
 -- KEYS[1] all by creation     KEYS[2] succeeded     KEYS[3] failed
 -- ARGV[1] how many of the newest pending ones are left out
 -- Returns from which member of KEYS[1] on to read, newest first, and how many pending
@@ -16,7 +16,7 @@ end
 local function pending(ms)
   return newer(KEYS[1], ms) - newer(KEYS[2], ms) - newer(KEYS[3], ms)
 end
--- The earliest time behind which no more are pending than are left out.
+-- The earliest time after which no more are pending than are left out.
 local low, high = bound('ZRANGE'), bound('ZREVRANGE')
 while low < high do
   local middle = math.floor((low + high) / 2)

@@ -1,4 +1,4 @@
--- Removes all webhooks of a deleted account, and notes that their deliveries are to be
+-- Removes all webhooks of a deleted account, and records that their deliveries are to be
 -- erased.
 -- KEYS[1] webhooks of the account   KEYS[4] webhooks to erase
 -- KEYS[2] their health              KEYS[5] webhooks due

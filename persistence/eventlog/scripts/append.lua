@@ -9,13 +9,13 @@
 -- ARGV[2] program, see operation.go: all numbers are big-endian
 -- ARGV[3..] values, used up from left to right by the program
 --
--- Returns "FIRST STAMP", " OPERATION:GUARD" for each refused operation, followed by
--- "=SEQUENCE" with what is stored where that was not the expected one, and
+-- Returns "FIRST STAMP", then " OPERATION:GUARD" for each refused operation, with
+-- "=SEQUENCE" if the stored sequence was not the expected one, then
 -- " OPERATION.DELIVERY" for each delivery that an operation has left out.
--- FIRST is the id of the first event ("-" without one): the others follow by
--- ones. STAMP is the id that operations before the first event were given ("-" if
--- none was needed). The same batch again returns the same and does nothing. A
--- batch older than the last one is an error.
+-- FIRST is the id of the first event ("-" without one); the others follow by
+-- ones. STAMP is the id for operations before the first event ("-" if none was
+-- needed). The same batch again returns the same and changes nothing. A batch
+-- older than the last one is an error.
 local events, signals = keys[2], keys[3]
 
 local number = tonumber(args[1])
@@ -24,7 +24,7 @@ if last then
   local done, result = match(last, '^(%d+) (.*)$')
   done = tonumber(done)
   if done == number then
-    -- A write, so that a WAIT behind it waits for the replicas of the first one.
+    -- A write, so that a WAIT after it also waits for the first attempt.
     call('EXPIRE', keys[1], 600)
     return result
   end
@@ -33,11 +33,9 @@ if last then
   end
 end
 
--- The commands of steps that are not 1 (event) or 2 (record). operation.go has
--- the same list.
-local commands = {[3] = 'HSET', [4] = 'HDEL', [5] = 'SET', [6] = 'DEL', [7] = 'ZADD', [8] = 'ZREM', [9] = 'XADD',
-  [10] = 'XACK', [11] = 'XDEL', [12] = 'EXPIRE', [13] = 'SADD', [14] = 'SREM', [15] = 'HINCRBY', [16] = 'PEXPIREAT',
-  [17] = 'INCRBY', [18] = 'RPUSH', [19] = 'LTRIM'}
+-- The commands of steps other than 1 (event) and 2 (record), as in operation.go.
+local commands = {[3] = 'HSET', [4] = 'HDEL', [5] = 'SET', [7] = 'ZADD', [8] = 'ZREM', [10] = 'XACK',
+  [11] = 'XDEL', [12] = 'EXPIRE', [13] = 'SADD', [15] = 'HINCRBY', [16] = 'PEXPIREAT'}
 
 local program = args[2]
 local size = #program
@@ -91,13 +89,6 @@ while pc <= size do
     elseif kind == 3 then -- key has the value
       ok = call('GET', key) == args[a]
       a = a + 1
-    elseif kind == 4 then -- no such field
-      ok = call('HEXISTS', key, args[a]) == 0
-      a = a + 1
-    elseif kind == 5 then -- no such key
-      ok = call('EXISTS', key) == 0
-    elseif kind == 6 then -- key exists
-      ok = call('EXISTS', key) == 1
     elseif kind == 7 then -- sorted set has the member
       ok = call('ZSCORE', key, args[a])
       a = a + 1

@@ -1,15 +1,15 @@
--- The steps of append.lua about deliveries, which stands behind this: begin is called
--- before the steps of an operation, settle once at the end of the batch.
+-- The steps of append.lua about deliveries. It follows this file and calls begin before
+-- the steps of an operation, settle once at the end of the batch.
 
 local call, byte, unpack, match, cut = redis.call, string.byte, unpack, string.match, string.sub
 local keys, args = KEYS, ARGV
-local operation = 0 -- that is carried out, counted by append.lua
+local operation = 0 -- the current one, counted by append.lua
 
--- Steps about deliveries, operation.go has the same list. A member is the
--- delivery's 16 bytes and its type; a record begins as package deliveries says. k is
--- where the keys of the step begin, i and n its first and its last argument.
+-- The steps, as in operation.go. A member is the delivery's 16 bytes and its type; the
+-- front of a record is described in deliveries/codec.go. k is the index of the step's
+-- first key, i and n those of its first and its last argument.
 local waiting = 0   -- by how much the number of pending deliveries has changed
-local due = {}      -- webhooks whose first due time may be another: pending deliveries by "ACCOUNT WEBHOOK"
+local due = {}      -- webhooks whose first due time may change: pending deliveries by "ACCOUNT WEBHOOK"
 local sooner = {}   -- webhooks with new deliveries: when the first of these is due
 local made          -- deliveries that the operation has made, by the key of their body
 local bodies = {}   -- of deliveries that the batch has made, with the number of these
@@ -43,7 +43,7 @@ steps[20] = function(k, i)
   due[args[i]] = keys[k]
 end
 
--- New deliveries, unless the webhook is gone; those that are there stay as they are.
+-- New deliveries, unless the webhook was removed. Those that are stored stay as they are.
 -- [k] webhooks [k+1] pending [k+2] records [k+3] all   WEBHOOK, ACCOUNT WEBHOOK, then MEMBER DUE CREATED RECORD of each
 steps[21] = function(k, i, n)
   if not registered(keys[k])[args[i]] then
@@ -103,10 +103,10 @@ steps[22] = function(k, i)
   end
 end
 
--- States after attempts, unless the delivery is not pending any more or is due at
--- another time than when the attempt was made (WAS, 6 bytes, "" for any), or was before
--- it in the list. The record keeps the key of its body. A delivery with the time of its
--- creation (CREATED, "" for others) is made by this if it is not there yet.
+-- States after attempts, unless the delivery is no longer pending, is due at another time
+-- than at the attempt (WAS, 6 bytes, "" for any), or stands earlier in the list. The record
+-- keeps the key of its body. A delivery with the time of its creation (CREATED, "" for
+-- others) is made if it is not stored yet.
 -- [k] pending [k+1] records [k+2] succeeded [k+3] failed [k+4] all   ACCOUNT WEBHOOK,
 -- then MEMBER WAS CREATED TO SCORE RECORD of each, TO 0 for pending, 2 for succeeded, 3 for failed
 steps[23] = function(k, i, n)
@@ -159,7 +159,7 @@ steps[23] = function(k, i, n)
     if #set > 0 then
       local new = call('ZADD', keys[k + to], unpack(set))
       if to == '0' then
-        waiting = waiting + new -- those that this has made, and such as were dropped
+        waiting = waiting + new -- those that this has made, or that were dropped
       end
     end
   end
@@ -168,8 +168,8 @@ steps[23] = function(k, i, n)
   end
 end
 
--- Deliveries change by hand from one set to another: to pending, due at DUE, or to
--- failed. PATCH replaces the bytes of their records from 28 on.
+-- Manual changes from one set to another: to pending, due at DUE, or to failed. PATCH
+-- replaces the bytes of the records from 28 on.
 -- [k] pending [k+1] records [k+2] succeeded [k+3] failed   ACCOUNT WEBHOOK, FROM TO DUE PATCH, then each MEMBER
 steps[24] = function(k, i, n)
   local from, to, at, patch = keys[k + args[i + 1]], keys[k + args[i + 2]], args[i + 3], args[i + 4]
@@ -195,7 +195,7 @@ steps[24] = function(k, i, n)
   due[args[i]] = keys[k]
 end
 
--- The webhook goes: nothing of it is due.
+-- The webhook is removed: none of its deliveries is due.
 -- [k] any   ACCOUNT WEBHOOK
 steps[25] = function(_, i)
   due[args[i]], sooner[args[i]] = nil, nil

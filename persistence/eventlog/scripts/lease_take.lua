@@ -10,8 +10,8 @@ if owner then
     return {'0', node}
   end
 end
--- Not only the last one and 1: a Redis that lost its newest writes in a failover
--- would give the same epoch twice. Its clock has gone on meanwhile.
+-- Not only the last one plus 1: a Redis that has lost its newest writes in a failover
+-- would give the same epoch twice. Its clock has advanced meanwhile.
 local t = redis.call('TIME')
 local now = t[1] * 1000 + math.floor(t[2] / 1000)
 local last = tonumber(redis.call('GET', KEYS[2]) or '0')

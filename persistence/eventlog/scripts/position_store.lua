@@ -3,7 +3,7 @@
 -- KEYS[2] position    ARGV[2] position, "MS-SEQ"
 -- KEYS[3] event log
 -- Returns 1, 0 if another epoch holds the partition, or -1 if the log ends before the
--- position: then it has lost its end, and what comes next must not be passed over.
+-- position: it has then lost its newest entries, and the next ones must not be skipped.
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then
   return 0
 end

@@ -1,4 +1,4 @@
--- Removes the oldest entries of an event log, never behind the engine's position.
+-- Removes the oldest entries of an event log, never after the engine's position.
 -- KEYS[1] event log           ARGV[1] milliseconds for which entries are kept
 -- KEYS[2] engine's position   ARGV[2] how many entries are kept at most
 -- KEYS[3] epoch               ARGV[3] epoch of the owner; "0": do not compare

@@ -18,18 +18,18 @@ import (
 const (
 	waitVersion = 1
 	waitBytes   = 1 + 2*16 + 3*timeBytes
-	// waitsTime is how long the waits of a webhook are kept after the last change: they
-	// are of use for webhooks.order_wait.
+	// waitsTime is how long the waits of a webhook are kept after the last change. They
+	// matter for webhooks.order_wait.
 	waitsTime = 48 * time.Hour
 	// waitsChunk is how many one step changes.
 	waitsChunk = 1000
 )
 
-// appendWait adds the record of w: all but its signal.
+// appendWait appends the record of w: all except its signal.
 func appendWait(b []byte, w *delivery.Wait) []byte {
 	b = append(b, waitVersion)
 	for _, id := range []signal.DeliveryID{w.Head, w.Last} {
-		raw, _ := signal.ULIDBytes(string(id)) // zeroes for none
+		raw, _ := signal.ULIDBytes(string(id)) // zeros without one
 		b = append(b, raw[:]...)
 	}
 	for _, t := range []time.Time{w.HeadAt, w.Due, w.LastAt} {
@@ -40,24 +40,27 @@ func appendWait(b []byte, w *delivery.Wait) []byte {
 
 // decodeWait is the inverse of appendWait.
 func decodeWait(id signal.SignalID, b []byte) (delivery.Wait, error) {
-	switch {
-	case len(b) > 0 && b[0] != waitVersion:
-		return delivery.Wait{}, fmt.Errorf("decode wait: version %d is not known: this process reads version %d", b[0], waitVersion)
-	case len(b) != waitBytes:
-		return delivery.Wait{}, fmt.Errorf("decode wait: %w", codec.ErrShort)
+	d := codec.DecodeVersion(b, waitVersion)
+	if d.Err == nil && len(b) != waitBytes {
+		d.Fail(codec.ErrShort)
 	}
-	deliveryID := func(raw [16]byte) signal.DeliveryID {
+	if d.Err != nil {
+		return delivery.Wait{}, fmt.Errorf("decode wait: %w", d.Err)
+	}
+	deliveryID := func() signal.DeliveryID {
+		raw := [16]byte(d.Take(16))
 		if raw == [16]byte{} {
 			return ""
 		}
 		return signal.DeliveryID(codec.ULIDText("dlv_", raw))
 	}
-	times := b[1+2*16:]
-	return delivery.Wait{Signal: id, Head: deliveryID([16]byte(b[1:17])), Last: deliveryID([16]byte(b[17:33])),
-		HeadAt: timeOfBytes(times[:timeBytes]), Due: timeOfBytes(times[timeBytes : 2*timeBytes]), LastAt: timeOfBytes(times[2*timeBytes:])}, nil
+	next := func() time.Time { return timeOfBytes(d.Take(timeBytes)) }
+	w := delivery.Wait{Signal: id, Head: deliveryID(), Last: deliveryID()}
+	w.HeadAt, w.Due, w.LastAt = next(), next(), next()
+	return w, nil
 }
 
-// addWaits replaces waits of a webhook, or removes those that hold up no event.
+// addWaits replaces waits of a webhook, and removes those that hold up no event.
 func addWaits(o *eventlog.Operation, p int, webhook signal.WebhookID, list []delivery.Wait) {
 	if len(list) == 0 {
 		return
@@ -85,15 +88,16 @@ func addWaits(o *eventlog.Operation, p int, webhook signal.WebhookID, list []del
 // SignalWaits returns what the later events of signals wait for at a webhook. A record
 // that cannot be read is logged and left out.
 func (h *Store) SignalWaits(ctx context.Context, p int, webhook signal.WebhookID) ([]delivery.Wait, error) {
-	found, err := h.store.RDB.HGetAll(ctx, redisclient.WaitsKey(p, webhook)).Result()
+	found, err := h.RDB.HGetAll(ctx, redisclient.WaitsKey(p, webhook)).Result()
 	if err != nil {
-		return nil, redisclient.Unavailable(fmt.Errorf("read waits of webhook %s: %w", webhook, err))
+		return nil, redisclient.Failed(err, "read waits of webhook %s", webhook)
 	}
 	var list []delivery.Wait
 	for id, record := range found {
 		w, err := decodeWait(signal.SignalID(id), []byte(record))
 		if err != nil {
-			h.store.Log.Error("what a signal waits for is not readable", "component", "persistence", "partition", p, "webhook", string(webhook), "err", err)
+			h.Log.Error("the wait of a signal is not readable", "component", "persistence", "partition", p,
+				"webhook", string(webhook), "err", err)
 			continue
 		}
 		list = append(list, w)

@@ -3,6 +3,7 @@ package credentials
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -13,13 +14,20 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal/credential"
 )
 
-// fieldsOf returns what Redis would hold of encoded fields and values.
+// fieldsOf returns the hash that Redis would keep of fields and values.
 func fieldsOf(args []any) map[string]string {
 	m := map[string]string{}
 	for i := 0; i < len(args); i += 2 {
 		m[args[i].(string)] = fmt.Sprint(args[i+1])
 	}
 	return m
+}
+
+// newSession returns a session that is not stored, with a refresh token for the given time.
+func newSession(account signal.AccountID, id signal.SessionID, at time.Time, lasts time.Duration) credential.Session {
+	return credential.Session{ID: id, Account: account, CreatedAt: at, EndsAt: at.Add(2 * time.Hour),
+		RefreshUntil: at.Add(lasts), KeepUntil: at.Add(lasts),
+		Locator: credential.DigestOf("locator" + string(id)), Refresh: credential.DigestOf("refresh" + string(id))}
 }
 
 func TestCredentialRecordsRoundTrip(t *testing.T) {
@@ -31,14 +39,14 @@ func TestCredentialRecordsRoundTrip(t *testing.T) {
 	if d := cmp.Diff(a, gotA) + cmp.Diff(p, gotP); err != nil || d != "" {
 		t.Errorf("account: %v (-want +got):\n%s", err, d)
 	}
-	n := credential.Session{ID: "ses_1", Account: "acc_1", CreatedAt: at, EndsAt: at.Add(1), RefreshUntil: at.Add(time.Hour), KeepUntil: at.Add(2 * time.Hour),
-		Locator: credential.DigestOf("l"), Refresh: credential.DigestOf("r")}
-	n.EndsAt = at.Add(3 * time.Hour)
+	n := newSession("acc_1", "ses_1", at, time.Hour)
+	n.KeepUntil, n.EndsAt = at.Add(2*time.Hour), at.Add(3*time.Hour)
 	gotN, err := decodeSession(n.ID, fieldsOf(encodeSession(n)))
 	if d := cmp.Diff(n, gotN); err != nil || d != "" {
 		t.Errorf("session: %v (-want +got):\n%s", err, d)
 	}
-	k := credential.APIKey{ID: "key_1", Account: "acc_1", Name: "name", Prefix: "ask_1234", Scopes: signal.ScopesOf(signal.WebhooksManage), CreatedAt: at}
+	k := credential.APIKey{ID: "key_1", Account: "acc_1", Name: "name", Prefix: "ask_1234",
+		Scopes: signal.ScopesOf(signal.WebhooksManage), CreatedAt: at}
 	gotK, err := decodeKey(fieldsOf(encodeKey(k)))
 	if d := cmp.Diff(k, gotK); err != nil || d != "" {
 		t.Errorf("key: %v (-want +got):\n%s", err, d)
@@ -56,15 +64,13 @@ func TestCredentialRecordsRoundTrip(t *testing.T) {
 
 func TestCredentialRecordsRefuseOtherVersions(t *testing.T) {
 	t.Parallel()
-	good := fieldsOf(encodeKey(credential.APIKey{ID: "key_1", Account: "acc_1", Name: "name", Prefix: "p", CreatedAt: time.Now()}))
+	k := credential.APIKey{ID: "key_1", Account: "acc_1", Name: "name", Prefix: "p", CreatedAt: time.Now()}
+	good := fieldsOf(encodeKey(k))
 	if _, err := decodeKey(good); err != nil {
 		t.Fatal(err)
 	}
 	for field, bad := range map[string]string{"v": "2", "account": "", "scopes": "16", "created": "x", "used": ""} {
-		m := map[string]string{}
-		for k, v := range good {
-			m[k] = v
-		}
+		m := maps.Clone(good)
 		m[field] = bad
 		if _, err := decodeKey(m); err == nil {
 			t.Errorf("%s=%q is accepted", field, bad)
@@ -78,8 +84,8 @@ func TestCredentialRecordsRefuseOtherVersions(t *testing.T) {
 func FuzzCredentialRecords(f *testing.F) {
 	at := time.UnixMilli(1795253400000)
 	for _, args := range [][]any{
-		encodeAccount(credential.Account{Email: "a@example.com", CreatedAt: at}, credential.Password{Hash: "h", Version: 1}),
-		encodeSession(credential.Session{Account: "acc_1", CreatedAt: at, EndsAt: at, RefreshUntil: at, KeepUntil: at}),
+		encodeAccount(credential.Account{Email: "a", CreatedAt: at}, credential.Password{Hash: "h", Version: 1}),
+		encodeSession(newSession("acc_1", "ses_1", at, time.Hour)),
 		encodeKey(credential.APIKey{ID: "key_1", Account: "acc_1", Name: "n", Prefix: "p", CreatedAt: at}),
 	} {
 		text, err := json.Marshal(fieldsOf(args))

@@ -5,9 +5,11 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
-// Events wait for deliveries no longer than for so many, however many there are.
+// Events wait for a limited number of deliveries, however many there are.
 func TestABatchHasFewDeliveries(t *testing.T) {
 	t.Parallel()
 	w := newWriter(nil, LogOptions{Queue: 100})
@@ -35,8 +37,8 @@ func TestABatchHasFewDeliveries(t *testing.T) {
 	}
 }
 
-// TestABatchHasFewOperations: Redis does nothing else meanwhile. Its deadline is that of the
-// operation that has waited longest.
+// TestABatchHasFewOperations: Redis does nothing else meanwhile. The deadline of a batch is that of
+// the operation that has waited longest.
 func TestABatchHasFewOperations(t *testing.T) {
 	t.Parallel()
 	w := newWriter(nil, LogOptions{Queue: 1000, AppendTimeout: time.Minute})
@@ -72,5 +74,42 @@ func TestABatchHasFewOperations(t *testing.T) {
 	}
 	if batches, _ := w.collect(); len(batches) > 0 {
 		t.Errorf("%d batches are left", len(batches))
+	}
+}
+
+// FuzzLogReply: reading the replies about logs never panics.
+func FuzzLogReply(f *testing.F) {
+	for _, reply := range []string{
+		"*1\r\n*2\r\n$3\r\n1-1\r\n*4\r\n$1\r\nh\r\n$1\r\nx\r\n$1\r\nd\r\n$2\r\n{}\r\n",
+		"%1\r\n$12\r\n{p00}:events\r\n*1\r\n*2\r\n$3\r\n1-1\r\n*0\r\n",
+		"*-1\r\n", "_\r\n", "-ERR x\r\n", "*2000000000\r\n",
+	} {
+		f.Add([]byte(reply))
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		tail := &Tail{byKey: map[string]int{"{p00}:events": 0}}
+		tail.parse(b)
+		parseBatchReply(string(b))
+	})
+}
+
+func TestParseBatchReply(t *testing.T) {
+	t.Parallel()
+	for reply, want := range map[string]batchReply{
+		"12-3 11-0 0:1 17:0=300": {first: signal.Position{MS: 12, Seq: 3}, stamp: signal.Position{MS: 11},
+			refused: map[int]refusal{0: {guard: 1}, 17: {sequence: 300}}},
+		"1-2 - 3.0 3.7 5:2": {first: signal.Position{MS: 1, Seq: 2}, refused: map[int]refusal{5: {guard: 2}},
+			left: map[int][]int{3: {0, 7}}},
+		"- -": {},
+	} {
+		got, err := parseBatchReply(reply)
+		if diff := cmp.Diff(want, got, cmp.AllowUnexported(batchReply{}, refusal{})); err != nil || diff != "" {
+			t.Errorf("parseBatchReply(%q): %v (-want +got):\n%s", reply, err, diff)
+		}
+	}
+	for _, reply := range []string{"", "1-1", "x -", "- - 1", "- - a:b", "- - 1:1=", "- - 1:1=x", "- - 1.", "- - x.1"} {
+		if _, err := parseBatchReply(reply); err == nil {
+			t.Errorf("parseBatchReply(%q) has no error", reply)
+		}
 	}
 }

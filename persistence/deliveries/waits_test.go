@@ -15,7 +15,7 @@ import (
 	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 )
 
-// someWaits are waits with all sorts of fields.
+// someWaits returns waits with all kinds of fields.
 func someWaits() []delivery.Wait {
 	head, last := signal.NewDeliveryID(), signal.NewDeliveryID()
 	return []delivery.Wait{
@@ -66,8 +66,7 @@ func TestWaitsAreKept(t *testing.T) {
 	ctx, w := b.Context(), b.register()
 	store := func(list ...delivery.Wait) {
 		t.Helper()
-		_, err := b.hooks.StoreOutcomes(ctx, b.p, b.epoch, delivery.Outcomes{Account: b.account, Webhook: w.ID, Waits: list})
-		b.must("store", err)
+		b.wantLeft(nil, delivery.Outcomes{Account: b.account, Webhook: w.ID, Waits: list})
 	}
 	wants := func(want ...delivery.Wait) {
 		t.Helper()
@@ -103,7 +102,7 @@ func TestWaitsAreKept(t *testing.T) {
 	wants()
 }
 
-// A page past the end of many pending deliveries passes over none of them.
+// A page past the end of many pending deliveries is found without reading them.
 func TestAPagePastThePendingOnes(t *testing.T) {
 	t.Parallel()
 	b := newHookBench(t)
@@ -120,7 +119,7 @@ func TestAPagePastThePendingOnes(t *testing.T) {
 		t.Errorf("%d of %d deliveries, %v", len(list), total, err)
 	}
 	if after := b.calls("zrevrange"); after != before {
-		t.Errorf("the deliveries were passed over: %d reads, before %d", after, before)
+		t.Errorf("the deliveries were read: %d reads, before %d", after, before)
 	}
 	list, _, err = b.hooks.Deliveries(b.Context(), b.account, w.ID,
 		delivery.Query{Status: delivery.Pending, Offset: len(at) - 1, Limit: 10})
@@ -129,8 +128,8 @@ func TestAPagePastThePendingOnes(t *testing.T) {
 	}
 }
 
-// A page far behind among many pending deliveries is found without passing over those
-// before it, wherever ended ones lie between them.
+// A late page of many pending deliveries is found without reading the earlier ones, wherever ended
+// ones lie between them.
 func TestAPageFarBehindAmongThePendingOnes(t *testing.T) {
 	t.Parallel()
 	b := newHookBench(t)
@@ -165,7 +164,7 @@ func TestAPageFarBehindAmongThePendingOnes(t *testing.T) {
 		}
 		for i, d := range list {
 			if shown[d.ID] || d.Status != delivery.Pending || i > 0 && d.CreatedAt.After(before.CreatedAt) {
-				t.Fatalf("offset %d: delivery %d is %v, twice %v, behind %v", offset, i, d, shown[d.ID], before.CreatedAt)
+				t.Fatalf("offset %d: delivery %d is %v, twice %v, after %v", offset, i, d, shown[d.ID], before)
 			}
 			shown[d.ID], before = true, d
 		}
@@ -212,8 +211,8 @@ func (b *hookBench) calls(command string) int {
 	return n
 }
 
-// The oldest ended deliveries go while the records take too much memory; those that are
-// pending stay.
+// The oldest ended deliveries are dropped while the records take too much memory. Pending ones
+// stay.
 func TestBytesOfAWebhookAreBounded(t *testing.T) {
 	t.Parallel()
 	b := newHookBench(t)
@@ -228,20 +227,16 @@ func TestBytesOfAWebhookAreBounded(t *testing.T) {
 		d.Attempts[0].ResponseBody = strings.Repeat(string(rune('a'+i%26)), delivery.MaxResponseBody)
 		b.outcomes(w, d)
 	}
-	const most = 1 << 20
-	steps := 0
-	for more := true; more; steps++ {
-		var err error
-		more, err = b.hooks.PruneDeliveries(ctx, b.p, b.epoch, w.ID, 100*365*24*time.Hour, 10_000, most)
-		b.must("prune", err)
-	}
+	const limit = 1 << 20
+	steps := b.prune(w, 100*365*24*time.Hour, 10_000, limit)
 	used := b.rdb.MemoryUsage(ctx, redisclient.DeliveriesKey(b.p, w.ID), 0).Val()
-	if used > most+most/8 || used < most-most/8 || steps < 2 {
-		t.Errorf("%d bytes are used after %d steps, at most %d may be", used, steps, most)
+	if used > limit+limit/8 || used < limit-limit/8 || steps < 2 {
+		t.Errorf("%d bytes are used after %d steps, at most %d may be", used, steps, limit)
 	}
 	for status, want := range map[delivery.Status]int{delivery.Pending: 100, delivery.Failed: 0} {
 		shown, total, err := b.hooks.Deliveries(ctx, b.account, w.ID, delivery.Query{Status: status, Limit: 1})
-		if err != nil || want > 0 && total != want || len(shown) != 1 || status == delivery.Failed && shown[0].ID != list[499].ID {
+		if err != nil || want > 0 && total != want || len(shown) != 1 ||
+			status == delivery.Failed && shown[0].ID != list[499].ID {
 			t.Errorf("%s: %d are left, %v", status, total, err)
 		}
 	}

@@ -1,6 +1,7 @@
 package credentials
 
 import (
+	"cmp"
 	"encoding/hex"
 	"fmt"
 	"strconv"
@@ -11,9 +12,9 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal/credential"
 )
 
-// The records of credentials are Redis hashes: their scripts compare and change
-// single fields. Field "v" is the version of the record. Times are milliseconds
-// since 1970, 0 means none; digests are hex.
+// The records of credentials are Redis hashes, since scripts compare and change single fields.
+// Field "v" is the version of the record. Times are milliseconds since 1970, 0 for the zero
+// time; digests are hex.
 
 const credentialVersion = "1"
 
@@ -37,15 +38,16 @@ func decodeAccount(id signal.AccountID, m map[string]string) (credential.Account
 // encodeSession returns fields and values of a session's record.
 func encodeSession(s credential.Session) []any {
 	return []any{"v", credentialVersion, "account", string(s.Account), "created", milliseconds(s.CreatedAt),
-		"ends", milliseconds(s.EndsAt), "refresh_until", milliseconds(s.RefreshUntil), "keep_until", milliseconds(s.KeepUntil),
-		"locator", s.Locator.String(), "refresh", s.Refresh.String()}
+		"ends", milliseconds(s.EndsAt), "refresh_until", milliseconds(s.RefreshUntil),
+		"keep_until", milliseconds(s.KeepUntil), "locator", s.Locator.String(), "refresh", s.Refresh.String()}
 }
 
 func decodeSession(id signal.SessionID, m map[string]string) (credential.Session, error) {
 	r := recordReader{fields: m}
 	r.version()
-	s := credential.Session{ID: id, Account: signal.AccountID(r.text("account")), CreatedAt: r.time("created"), EndsAt: r.time("ends"),
-		RefreshUntil: r.time("refresh_until"), KeepUntil: r.time("keep_until"), Locator: r.digest("locator"), Refresh: r.digest("refresh")}
+	s := credential.Session{ID: id, Account: signal.AccountID(r.text("account")), CreatedAt: r.time("created"),
+		EndsAt: r.time("ends"), RefreshUntil: r.time("refresh_until"), KeepUntil: r.time("keep_until"),
+		Locator: r.digest("locator"), Refresh: r.digest("refresh")}
 	if r.err != nil {
 		return credential.Session{}, fmt.Errorf("decode session %s: %w", id, r.err)
 	}
@@ -54,15 +56,17 @@ func decodeSession(id signal.SessionID, m map[string]string) (credential.Session
 
 // encodeKey returns fields and values of an API key's record.
 func encodeKey(k credential.APIKey) []any {
-	return []any{"v", credentialVersion, "id", string(k.ID), "account", string(k.Account), "name", k.Name, "prefix", k.Prefix,
-		"scopes", int64(k.Scopes), "created", milliseconds(k.CreatedAt), "expires", milliseconds(k.ExpiresAt), "used", milliseconds(k.LastUsedAt)}
+	return []any{"v", credentialVersion, "id", string(k.ID), "account", string(k.Account), "name", k.Name,
+		"prefix", k.Prefix, "scopes", int64(k.Scopes), "created", milliseconds(k.CreatedAt),
+		"expires", milliseconds(k.ExpiresAt), "used", milliseconds(k.LastUsedAt)}
 }
 
 func decodeKey(m map[string]string) (credential.APIKey, error) {
 	r := recordReader{fields: m}
 	r.version()
-	k := credential.APIKey{ID: signal.KeyID(r.text("id")), Account: signal.AccountID(r.text("account")), Name: r.text("name"), Prefix: r.text("prefix"),
-		CreatedAt: r.time("created"), ExpiresAt: r.time("expires"), LastUsedAt: r.time("used")}
+	k := credential.APIKey{ID: signal.KeyID(r.text("id")), Account: signal.AccountID(r.text("account")),
+		Name: r.text("name"), Prefix: r.text("prefix"), CreatedAt: r.time("created"), ExpiresAt: r.time("expires"),
+		LastUsedAt: r.time("used")}
 	scopes := r.number("scopes")
 	if scopes < 0 || scopes > int64(signal.AllScopes) {
 		r.fail("scopes")
@@ -81,13 +85,13 @@ func milliseconds(t time.Time) int64 {
 	return t.UnixMilli()
 }
 
-// recordReader reads the fields of one record and keeps the first fault.
+// recordReader reads the fields of one record and keeps the first error.
 type recordReader struct {
 	fields map[string]string
 	err    error
 }
 
-// fail notes that a field is missing or not valid. Its value may be secret.
+// fail records that a field is missing or not valid, without its value, which may be secret.
 func (r *recordReader) fail(name string) {
 	if r.err == nil {
 		r.err = fmt.Errorf("field %q is missing or not valid", name)
@@ -96,7 +100,7 @@ func (r *recordReader) fail(name string) {
 
 func (r *recordReader) version() {
 	if v := r.fields["v"]; v != credentialVersion && r.err == nil {
-		r.err = fmt.Errorf("version %q is not known: known is %s", v, credentialVersion)
+		r.err = fmt.Errorf("version %q is not known: this process reads version %s", v, credentialVersion)
 	}
 }
 
@@ -134,24 +138,25 @@ func (r *recordReader) digest(name string) credential.Digest {
 	return credential.Digest(b)
 }
 
-// An announcement is an event of a credential change as it waits in the outbox:
-// version, type, account, subject and event id with spaces between. The subject
-// is noSubject where the event has none. The event id makes it unique, so that
-// settling one announcement leaves a later one of the same kind.
+// An announcement is an event of a credential change in the outbox: version, type, account,
+// subject and event id with spaces between. The subject is noSubject where the event has none.
+// The event id makes it unique, so that settling one announcement leaves a later one of the
+// same kind.
 const noSubject = "*"
+
+// newEvent returns an event of a credential change. The subject may be empty.
+func newEvent(account signal.AccountID, t signal.EventType, subject string) signal.Event {
+	return signal.Event{ID: signal.NewEventID(), Account: account, Type: t, Subject: subject}
+}
 
 // encodeAnnouncement returns the announcement of e.
 func encodeAnnouncement(e signal.Event) string {
-	subject := e.Subject
-	if subject == "" {
-		subject = noSubject
-	}
 	before, after := announcementAround(e)
-	return before + subject + after
+	return before + cmp.Or(e.Subject, noSubject) + after
 }
 
-// announcementAround returns what stands before and after the subject, for a
-// script that knows the subjects.
+// announcementAround returns the parts before and after the subject, for a script that knows the
+// subjects.
 func announcementAround(e signal.Event) (before, after string) {
 	return credentialVersion + " " + string(e.Type) + " " + string(e.Account) + " ", " " + string(e.ID)
 }
@@ -161,7 +166,8 @@ func decodeAnnouncement(s string) (signal.Event, error) {
 	if len(parts) != 5 || parts[0] != credentialVersion || parts[2] == "" || parts[3] == "" {
 		return signal.Event{}, fmt.Errorf("decode announcement %q: not of the known form", s)
 	}
-	e := signal.Event{Type: signal.EventType(parts[1]), Account: signal.AccountID(parts[2]), Subject: parts[3], ID: signal.EventID(parts[4])}
+	e := signal.Event{Type: signal.EventType(parts[1]), Account: signal.AccountID(parts[2]), Subject: parts[3],
+		ID: signal.EventID(parts[4])}
 	if e.Subject == noSubject {
 		e.Subject = ""
 	}

@@ -2,12 +2,16 @@ package eventlog
 
 import (
 	"context"
+	"embed"
 	"fmt"
 
 	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 )
 
-// Store reads the logs, and has who owns their partitions.
+//go:embed scripts
+var scripts embed.FS
+
+// Store reads the logs and keeps the owners of their partitions.
 type Store struct {
 	*redisclient.Client
 	appended []newest // by partition
@@ -18,8 +22,8 @@ func New(c *redisclient.Client) *Store {
 	return &Store{Client: c, appended: make([]newest, c.Partitions())}
 }
 
-// ScanEntries is how many entries one command of a pass returns: Redis does nothing
-// else for a millisecond, and more would not be quicker.
+// ScanEntries is how many entries one command of a scan returns. It takes Redis a
+// millisecond; more at once would not be faster.
 const ScanEntries = 1000
 
 // EachOpen calls f for each field of the hash of open signals. Field and value are
@@ -30,7 +34,7 @@ func (s *Store) EachOpen(ctx context.Context, p int, f func(field, value []byte)
 	for {
 		reply, err := s.Raw(ctx, s.RDB, &buffer, "HSCAN", redisclient.OpenKey(p), cursor, "COUNT", ScanEntries)
 		if err != nil {
-			return redisclient.Unavailable(fmt.Errorf("read open signals of partition %d: %w", p, err))
+			return redisclient.Failed(err, "read open signals of partition %d", p)
 		}
 		r := redisclient.NewReplyReader(reply)
 		if r.Array() != 2 {

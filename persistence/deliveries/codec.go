@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -15,12 +16,12 @@ import (
 	"github.com/agentsignal/agentsignal/persistence/codec"
 )
 
-// A delivery's record begins with fields at fixed places, which scripts read and
-// replace (they count from 1):
+// The record of a delivery begins with fields at fixed places, which scripts read and replace
+// (they count from 1):
 //
 //	 1     version
-//	 2-21  key of its body: the event's ULID and a checksum, since the bodies of
-//	       an event differ by API version
+//	 2-21  key of its body: the event's ULID and a checksum, since the bodies of an event
+//	       differ by API version
 //	22-27  created, ms
 //	28-33  completed, ms; 0 while it is pending
 //	34-39  next attempt, ms; 0 unless it is pending
@@ -31,8 +32,8 @@ import (
 //	46-47  attempts in all
 //	48-49  response status of the last one
 //
-// That is what lists show, so they read no more. What changes by hand stands together,
-// from completed to the error. The rest of the record is the error if it is none of
+// Lists show only these, so they read no more. The fields that change manually stand together,
+// from completed to the error. The rest of the record is the error if it is not in
 // deliveryErrors, and the attempts.
 const (
 	deliveryFront = 49
@@ -52,13 +53,12 @@ const (
 	singleBit = 4
 )
 
-// deliveryErrors are the stored numbers of errors. Only ever add at the end, below
-// errorOther.
+// deliveryErrors are the stored numbers of errors. Only append to the list, up to errorStatus.
 var deliveryErrors = []string{"", delivery.TimedOut, delivery.NoConnection, delivery.TLSFailed, delivery.Blocked,
 	delivery.HostNotFound, delivery.Cancelled}
 
 const (
-	errorStatus = 100 // signal.DeliveryStatusError and a number
+	errorStatus = 100 // delivery.StatusError and a number
 	errorOther  = 101 // any other text, which is stored
 )
 
@@ -77,7 +77,7 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 func bodyKey(event signal.EventID, body []byte) (string, error) {
 	raw, ok := signal.ULIDBytes(string(event))
 	if !ok {
-		return "", fmt.Errorf("%q is no identifier of an event", event)
+		return "", fmt.Errorf("event identifier %q is not valid", event)
 	}
 	b := append(make([]byte, 0, bodyKeyBytes), raw[:]...)
 	return codec.Text(binary.BigEndian.AppendUint32(b, crc32.Checksum(body, castagnoli))), nil
@@ -85,10 +85,8 @@ func bodyKey(event signal.EventID, body []byte) (string, error) {
 
 // errorCode returns the stored number of an error, and the response status in it.
 func errorCode(text string) (code byte, status int) {
-	for i, e := range deliveryErrors {
-		if e == text {
-			return byte(i), 0
-		}
+	if i := slices.Index(deliveryErrors, text); i >= 0 {
+		return byte(i), 0
 	}
 	if number, ok := strings.CutPrefix(text, delivery.StatusError); ok {
 		if n, err := strconv.ParseUint(number, 10, 16); err == nil && strconv.FormatUint(n, 10) == number {
@@ -98,7 +96,7 @@ func errorCode(text string) (code byte, status int) {
 	return errorOther, 0
 }
 
-// errorText is the inverse of errorCode but for errorOther.
+// errorText is the inverse of errorCode. For errorOther it returns "".
 func errorText(code byte, status uint16) (string, error) {
 	switch {
 	case code == errorStatus:
@@ -111,7 +109,7 @@ func errorText(code byte, status uint16) (string, error) {
 	return "", fmt.Errorf("error %d is not known", code)
 }
 
-// appendTime adds milliseconds in timeBytes bytes.
+// appendTime appends milliseconds in timeBytes bytes.
 func appendTime(b []byte, ms int64) []byte {
 	return append(b, byte(ms>>40), byte(ms>>32), byte(ms>>24), byte(ms>>16), byte(ms>>8), byte(ms))
 }
@@ -138,8 +136,8 @@ func stateOf(d *delivery.Delivery) byte {
 	return state
 }
 
-// appendDelivery adds the record of d. key is that of its body; empty where the
-// script keeps the stored one.
+// appendDelivery appends the record of d. key is that of its body, or "" where the script keeps
+// the stored one.
 func appendDelivery(b []byte, d *delivery.Delivery, key string) []byte {
 	attempts := d.Attempts
 	if len(attempts) > delivery.MaxAttempts {
@@ -155,7 +153,8 @@ func appendDelivery(b []byte, d *delivery.Delivery, key string) []byte {
 	b = appendTime(b, created)
 	b = appendTime(b, codec.MilliOf(d.CompletedAt))
 	b = appendTime(b, codec.DueMilli(d.NextAttemptAt))
-	b = append(b, stateOf(d), code, byte(status>>8), byte(status), codec.CodeOfEvent[d.Type], byte(min(max(d.Scheduled, 0), 255)))
+	b = append(b, stateOf(d), code, byte(status>>8), byte(status), codec.CodeOfEvent[d.Type])
+	b = append(b, byte(min(max(d.Scheduled, 0), 255)))
 	b = binary.BigEndian.AppendUint16(b, uint16(min(d.AttemptCount(), 1<<16-1)))
 	last := 0
 	if n := len(attempts); n > 0 {
@@ -175,8 +174,8 @@ func appendDelivery(b []byte, d *delivery.Delivery, key string) []byte {
 	return b
 }
 
-// appendAttempt adds an attempt of a delivery that was created at the given ms.
-// before is the response body of the attempt before it.
+// appendAttempt appends an attempt of a delivery that was created at the given ms. before is the
+// response body of the attempt before it, and becomes that of a.
 func appendAttempt(b []byte, a *delivery.Attempt, created int64, before *string) []byte {
 	body := cutText(a.ResponseBody, delivery.MaxResponseBody)
 	flags := byte(bodyOwn)
@@ -208,8 +207,7 @@ func appendAttempt(b []byte, a *delivery.Attempt, created int64, before *string)
 	return b
 }
 
-// cutText returns at most n bytes of the beginning of s, which end between two
-// characters.
+// cutText returns at most the first n bytes of s, without a part of a character.
 func cutText(s string, n int) string {
 	if len(s) <= n {
 		return s
@@ -220,21 +218,22 @@ func cutText(s string, n int) string {
 	return s[:n]
 }
 
-// decodeDelivery reads a record, or its first deliveryFront bytes: then, of the
-// attempts, there is only the last one, with its number and response status. key is
-// that of its body. The identifiers of d are not in its record. The result shares no
-// memory with value.
+// decodeDelivery reads a record, or its first deliveryFront bytes: of the attempts there is then
+// only the last one, with its number and response status. key is that of its body. The
+// identifiers of d are not in its record. The result shares no memory with value.
 func decodeDelivery(value []byte) (d delivery.Delivery, key string, err error) {
 	if len(value) < deliveryFront {
 		return d, "", fmt.Errorf("decode delivery: %w", codec.ErrShort)
 	}
 	if value[0] != deliveryVersion {
-		return d, "", fmt.Errorf("decode delivery: version %d is not known: this process reads version %d", value[0], deliveryVersion)
+		return d, "", fmt.Errorf("decode delivery: value has version %d: this process reads version %d",
+			value[0], deliveryVersion)
 	}
 	front, rest := value[:deliveryFront], codec.Decoder{B: value[deliveryFront:]}
 	key = string(front[1:21])
 	d.Event = signal.EventID(codec.ULIDText("evt_", [16]byte(front[1:17])))
-	d.CreatedAt, d.CompletedAt, d.NextAttemptAt = timeOfBytes(front[21:27]), timeOfBytes(front[27:33]), timeOfBytes(front[33:39])
+	d.CreatedAt, d.CompletedAt = timeOfBytes(front[21:27]), timeOfBytes(front[27:33])
+	d.NextAttemptAt = timeOfBytes(front[33:39])
 	switch front[39] & stateBits {
 	case statePending:
 		d.Status = delivery.Pending
@@ -257,7 +256,7 @@ func decodeDelivery(value []byte) (d delivery.Delivery, key string, err error) {
 	d.Scheduled = int(front[44])
 	count, last := int(binary.BigEndian.Uint16(front[45:])), int(binary.BigEndian.Uint16(front[47:]))
 	if len(value) > deliveryFront {
-		// There even if another error was put in its place by hand.
+		// It is there even if a manual change has put another error in its place.
 		if other := rest.TextBytes(rest.Byte()); front[40] == errorOther {
 			d.Error = string(other)
 		}
@@ -271,8 +270,8 @@ func decodeDelivery(value []byte) (d delivery.Delivery, key string, err error) {
 	return d, key, nil
 }
 
-// decodeAttempts reads the attempts of a delivery that was created at the given ms, the
-// last of which has the number count.
+// decodeAttempts reads the attempts of a delivery that was created at the given ms. The last one
+// has the number count.
 func decodeAttempts(d *codec.Decoder, count int, created int64) []delivery.Attempt {
 	n := int(d.Byte())
 	if n > delivery.MaxAttempts || n > count {

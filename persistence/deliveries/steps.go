@@ -3,7 +3,6 @@ package deliveries
 import (
 	"fmt"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
@@ -13,15 +12,8 @@ import (
 	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 )
 
-// A webhook's deliveries are a hash of records and four sorted sets: all of them by
-// creation, those that are pending by when they are due, those that succeeded and
-// those that failed by creation. A member is the delivery's ULID and a byte for the
-// type of its event, so that lists can be filtered without records. Every change of
-// them is a step of an operation, and so of a piece with the event or the health that
-// belongs to it; the script of the log keeps the count of pending deliveries and the
-// earliest due time of each webhook.
-
-// memberBytes is the length of a member.
+// memberBytes is the length of a delivery's member in the sorted sets: its ULID and a byte for
+// the type of its event, so that lists can be filtered without the records.
 const memberBytes = 17
 
 // deliveryMember returns the member for a delivery.
@@ -43,8 +35,8 @@ func deliveryOf(member string) signal.DeliveryID {
 	return signal.DeliveryID(codec.ULIDText("dlv_", [16]byte([]byte(member[:16]))))
 }
 
-// deliveryField returns the field of a delivery among the records, empty if there can
-// be no delivery of that name.
+// deliveryField returns the field of a delivery among the records, or "" for a name that no
+// delivery has.
 func deliveryField(id signal.DeliveryID) string {
 	raw, ok := signal.ULIDBytes(string(id))
 	if !ok {
@@ -53,24 +45,23 @@ func deliveryField(id signal.DeliveryID) string {
 	return string(raw[:])
 }
 
-// webhookMember returns the member of a webhook among those that are due.
-func webhookMember(a signal.AccountID, w signal.WebhookID) string { return string(a) + " " + string(w) }
-
-// cutMember is the inverse of webhookMember.
-func cutMember(member string) (signal.AccountID, signal.WebhookID, bool) {
-	account, webhook, ok := strings.Cut(member, " ")
-	return signal.AccountID(account), signal.WebhookID(webhook), ok && account != "" && webhook != "" && !strings.Contains(webhook, " ")
+// recordFields returns the fields of members among the records.
+func recordFields(members []string) []string {
+	fields := make([]string, len(members))
+	for i, m := range members {
+		fields[i] = m[:min(len(m), 16)]
+	}
+	return fields
 }
 
 // newDeliveries collects the deliveries of one webhook that an operation makes.
 type newDeliveries struct {
-	account signal.AccountID
-	webhook signal.WebhookID
-	args    []string
+	hook
+	args []string
 }
 
-// addDeliveries makes pending deliveries in partition p, with what they send. Those
-// that are there already stay as they are, those of a removed webhook are not made.
+// addDeliveries makes pending deliveries in partition p with their bodies. Those that are
+// stored already stay as they are, those of a removed webhook are not made.
 func addDeliveries(o *eventlog.Operation, p int, batch []delivery.EventDeliveries) {
 	of := map[signal.WebhookID]*newDeliveries{}
 	var order []*newDeliveries
@@ -87,8 +78,8 @@ func addDeliveries(o *eventlog.Operation, p int, batch []delivery.EventDeliverie
 			d := &batch[i].Deliveries[j]
 			m := of[d.Webhook]
 			if m == nil {
-				m = &newDeliveries{account: d.Account, webhook: d.Webhook, args: make([]string, 2, 2+4*len(batch))}
-				m.args[0], m.args[1] = string(d.Webhook), webhookMember(d.Account, d.Webhook)
+				m = &newDeliveries{hook{p, d.Account, d.Webhook}, make([]string, 2, 2+4*len(batch))}
+				m.args[0], m.args[1] = string(d.Webhook), m.member()
 				of[d.Webhook] = m
 				order = append(order, m)
 			}
@@ -98,10 +89,10 @@ func addDeliveries(o *eventlog.Operation, p int, batch []delivery.EventDeliverie
 		}
 	}
 	for _, m := range order {
-		k := o.Key(redisclient.WebhooksKey(p, m.account))
-		o.Key(redisclient.PendingKey(p, m.webhook))
-		o.Key(redisclient.DeliveriesKey(p, m.webhook))
-		o.Key(redisclient.RecordedKey(p, m.webhook))
+		k := o.Key(m.webhooks())
+		o.Key(m.pending())
+		o.Key(m.records())
+		o.Key(m.all())
 		o.Step(eventlog.CmdDeliver, k, m.args...)
 	}
 	k := bodyKeys(o, p)
@@ -134,31 +125,32 @@ func (m *newDeliveries) add(d *delivery.Delivery, body string) error {
 	if !d.NextAttemptAt.Equal(d.CreatedAt) {
 		due = codec.DueText(d.NextAttemptAt)
 	}
-	m.args = append(m.args, member, due, created, codec.Text(appendDelivery(make([]byte, 0, deliveryFront+8), d, body)))
+	record := appendDelivery(make([]byte, 0, deliveryFront+8), d, body)
+	m.args = append(m.args, member, due, created, codec.Text(record))
 	return nil
 }
 
-// handKeys adds the keys of a webhook's deliveries in the order in which the steps
-// after an attempt and by hand have them, and returns the first.
-func handKeys(o *eventlog.Operation, p int, w signal.WebhookID) eventlog.KeyRef {
-	k := o.Key(redisclient.PendingKey(p, w))
-	o.Key(redisclient.DeliveriesKey(p, w))
-	o.Key(redisclient.SucceededKey(p, w))
-	o.Key(redisclient.FailedKey(p, w))
-	o.Key(redisclient.RecordedKey(p, w))
+// stateKeys adds the keys of a webhook's deliveries in the order of CmdOutcome and CmdShift, and
+// returns the first.
+func (w hook) stateKeys(o *eventlog.Operation) eventlog.KeyRef {
+	k := o.Key(w.pending())
+	o.Key(w.records())
+	o.Key(w.succeeded())
+	o.Key(w.failed())
+	o.Key(w.all())
 	return k
 }
 
-// addOutcomes stores states after attempts. Those of deliveries that are not pending
-// any more, or are due at another time by now, are left out. Those with a body are made
-// if they are not there yet.
+// addOutcomes stores states after attempts. Those of deliveries that are no longer pending, or
+// are due at another time by now, are left out. Those with a body are made if they are not
+// stored yet.
 func addOutcomes(o *eventlog.Operation, p int, out *delivery.Outcomes) {
 	if len(out.Deliveries) == 0 {
 		return
 	}
+	w := hook{p, out.Account, out.Webhook}
 	o.Deliveries += len(out.Deliveries)
-	args := make([]string, 1, 1+6*len(out.Deliveries))
-	args[0] = webhookMember(out.Account, out.Webhook)
+	args := append(make([]string, 0, 1+6*len(out.Deliveries)), w.member())
 	bodies := map[string][]byte{}
 	for i := range out.Deliveries {
 		d := &out.Deliveries[i]
@@ -189,9 +181,10 @@ func addOutcomes(o *eventlog.Operation, p int, out *delivery.Outcomes) {
 		if n := len(d.Attempts); n > 0 {
 			size += n * (16 + len(d.Attempts[n-1].ResponseBody))
 		}
-		args = append(args, member, was, created, to, score, codec.Text(appendDelivery(make([]byte, 0, min(size, 4096)), d, key)))
+		record := appendDelivery(make([]byte, 0, min(size, 4096)), d, key)
+		args = append(args, member, was, created, to, score, codec.Text(record))
 	}
-	o.Step(eventlog.CmdOutcome, handKeys(o, p, out.Webhook), args...)
+	o.Step(eventlog.CmdOutcome, w.stateKeys(o), args...)
 	if len(bodies) == 0 {
 		return
 	}
@@ -201,7 +194,7 @@ func addOutcomes(o *eventlog.Operation, p int, out *delivery.Outcomes) {
 	}
 }
 
-// shift is what happens to deliveries by hand.
+// shift is a manual change of deliveries from one state to another.
 type shift struct {
 	from, to byte // statePending, stateSucceeded or stateFailed
 	at       time.Time
@@ -213,9 +206,8 @@ var (
 	cancelPending  = shift{from: statePending, to: stateFailed}
 )
 
-// addShift changes deliveries by hand at c.at. Those that are not in the state from
-// are left out.
-func addShift(o *eventlog.Operation, p int, a signal.AccountID, w signal.WebhookID, c shift, members []string) {
+// addShift changes deliveries at c.at. Those that are not in the state c.from are left out.
+func addShift(o *eventlog.Operation, w hook, c shift, members []string) {
 	o.Deliveries += len(members)
 	at := codec.MilliOf(c.at)
 	var patch []byte
@@ -225,6 +217,6 @@ func addShift(o *eventlog.Operation, p int, a signal.AccountID, w signal.Webhook
 		code, status := errorCode(delivery.Cancelled)
 		patch = append(appendTime(appendTime(nil, at), 0), c.to, code, byte(status>>8), byte(status))
 	}
-	args := append(make([]string, 0, 5+len(members)), webhookMember(a, w), string('0'+c.from), string('0'+c.to), strconv.FormatInt(at, 10), string(patch))
-	o.Step(eventlog.CmdShift, handKeys(o, p, w), append(args, members...)...)
+	args := []string{w.member(), string('0' + c.from), string('0' + c.to), strconv.FormatInt(at, 10), string(patch)}
+	o.Step(eventlog.CmdShift, w.stateKeys(o), append(args, members...)...)
 }
