@@ -19,13 +19,13 @@ import (
 
 const minute = 60_000 // milliseconds
 
-// PriceAt is the price that an Exchange has in the minute around a time in milliseconds
-// unless it is told otherwise.
+// PriceAt is the price that an Exchange has in the minute around a time in milliseconds unless it
+// is told otherwise.
 func PriceAt(ms int64) float64 { return 60_000 + float64(ms/minute%1000) }
 
-// Exchange is a server that speaks as Binance does, bars by REST, trades and bars by
-// WebSocket, and has candles as Coinbase does. All its prices follow one rule, so that a
-// test knows what they must be.
+// Exchange is a server that speaks as Binance does, bars by REST, trades and bars by WebSocket, and
+// has candles as Coinbase does. All its prices follow one rule, so that a test knows what they must
+// be.
 type Exchange struct {
 	*httptest.Server
 	now func() time.Time
@@ -39,8 +39,7 @@ type Exchange struct {
 	asked   int
 }
 
-// New starts an exchange of symbols, spelt as Binance does, by a clock. It ends with the
-// test.
+// New starts an exchange of symbols, spelt as Binance does, by a clock. It ends with the test.
 func New(tb testing.TB, now func() time.Time, symbols ...string) *Exchange {
 	tb.Helper()
 	x := &Exchange{now: now, price: PriceAt, symbols: make(map[string]bool), sockets: make(map[*websocket.Conn]map[string]bool)}
