@@ -101,11 +101,8 @@ func (t *leadership) asset(name string) (*assetState, prices.Reason) {
 
 // take lets a tick through the asset's filter.
 func (a *assetState) take(t marketdata.Tick) (passed []marketdata.Tick, skipped prices.Reason) {
-	if bars := a.builder.recent[prices.M1]; a.filter.Last.Time == 0 {
-		if i := prices.LastBefore(len(bars), t.Time, func(i int) int64 { return bars[i].CloseTime }); i >= 0 {
-			a.filter.Begin(t, bars[i].CloseTime, bars[i].Close, prices.BarLimit(prices.M1, cmp.Or(a.record.Speed, 1)))
-		}
-	}
+	bars := a.builder.recent[prices.M1]
+	a.filter.Begin(t, a.builder.grid.Speed, len(bars), func(i int) marketdata.Bar { return bars[i].Bar })
 	return a.filter.Take(t, a.builder.atr)
 }
 

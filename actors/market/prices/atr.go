@@ -6,24 +6,14 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
-// AtrLength is of how many bars the average true range is.
-const AtrLength = 14
+// ATRLength is the number of bars that the average true range covers.
+const ATRLength = 14
 
-// LastBefore returns which of n bars, ascending, is the last that ends at or before a
-// time; -1 if none does.
-func LastBefore(n int, at int64, end func(i int) int64) int {
-	n--
-	for n >= 0 && end(n) > at {
-		n--
-	}
-	return n
-}
-
-// ATR returns Wilder's average true range of bars that follow one another, or 0
-// if there are too few. It is seeded with the mean of the first ranges; of a
-// hundred bars the seed's part in the result is below 0.2 %.
+// ATR returns Wilder's average true range of consecutive bars, or 0 if there are too few. It is
+// seeded with the mean of the first ranges; after a hundred bars the seed contributes less than 0.2
+// % to the result.
 func ATR(n int, bar func(i int) (high, low, close float64)) float64 {
-	if n <= AtrLength {
+	if n <= ATRLength {
 		return 0
 	}
 	_, _, previous := bar(0)
@@ -32,10 +22,10 @@ func ATR(n int, bar func(i int) (high, low, close float64)) float64 {
 		high, low, closing := bar(i)
 		span := math.Max(high, previous) - math.Min(low, previous)
 		previous = closing
-		if i <= AtrLength {
-			atr += span / AtrLength
+		if i <= ATRLength {
+			atr += span / ATRLength
 		} else {
-			atr += (span - atr) / AtrLength
+			atr += (span - atr) / ATRLength
 		}
 	}
 	return atr
@@ -44,5 +34,7 @@ func ATR(n int, bar func(i int) (high, low, close float64)) float64 {
 // ATROfBars returns the ATR(14) at the end of bars.
 func ATROfBars(bars []marketdata.Bar) float64 {
 	newest := bars[max(0, len(bars)-100):]
-	return ATR(len(newest), func(i int) (float64, float64, float64) { return newest[i].High, newest[i].Low, newest[i].Close })
+	return ATR(len(newest), func(i int) (high, low, close float64) {
+		return newest[i].High, newest[i].Low, newest[i].Close
+	})
 }

@@ -1,6 +1,7 @@
 package prices
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
@@ -9,8 +10,8 @@ import (
 // RecordKept is how many bars a record holds.
 const RecordKept = 1500
 
-// Combine puts together the bars, ascending, that open in [from, to). It returns
-// false if there are none.
+// Combine merges the bars that open in [from, to) into one. bars must be ascending. It returns
+// false if no bar opens in that interval.
 func Combine(bars []marketdata.AssetBar, from, to int64) (marketdata.AssetBar, bool) {
 	i, _ := slices.BinarySearchFunc(bars, from, ByOpenTime)
 	var whole marketdata.AssetBar
@@ -33,12 +34,4 @@ func Merge(bar, part *marketdata.Bar) {
 }
 
 // ByOpenTime compares the open time of b with open, in milliseconds, for binary searches.
-func ByOpenTime(b marketdata.AssetBar, open int64) int {
-	switch {
-	case b.OpenTime < open:
-		return -1
-	case b.OpenTime > open:
-		return 1
-	}
-	return 0
-}
+func ByOpenTime(b marketdata.AssetBar, open int64) int { return cmp.Compare(b.OpenTime, open) }
