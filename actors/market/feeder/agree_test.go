@@ -9,7 +9,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/market/simulated"
 )
 
-// simulatedBegin is when the market begins: not at the start of any bar.
+// simulatedBegin is when the market begins, within a bar of every timeframe.
 const simulatedBegin = 1_795_253_417_345
 
 func TestTicksAndBarsAgree(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/panics"
 )
 
-func TestASourceThatPanicsIsStartedAgain(t *testing.T) {
+func TestSourceIsStartedAgainAfterAPanic(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d := &feeds{ctx: t.Context(), log: slog.New(slog.DiscardHandler)}
@@ -28,7 +28,7 @@ func TestASourceThatPanicsIsStartedAgain(t *testing.T) {
 	})
 }
 
-// panickingLease panics when the lease is asked for at first.
+// panickingLease panics when the lease is taken for the first time, and at each renewal.
 type panickingLease struct {
 	Records
 	asked atomic.Int64
@@ -41,35 +41,28 @@ func (s *panickingLease) TakeLease(ctx context.Context, node string, d time.Dura
 	return 0, "", nil
 }
 
-func TestAFeederThatPanicsAtTheLeaseAsksAgain(t *testing.T) {
+func TestLeaseIsTakenAgainAfterAPanic(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store := &panickingLease{}
-		f, err := New(store, Options{Node: "first", Sources: "stream"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		f := newFeeder(t, store, Options{Node: "first", Sources: "stream"})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		if err := f.Run(ctx); err != nil || store.asked.Load() < 2 {
-			t.Errorf("the lease is asked for %d times, %v", store.asked.Load(), err)
+			t.Errorf("the lease is taken %d times, %v", store.asked.Load(), err)
 		}
 	})
 }
 
-// RenewLease panics each time.
 func (s *panickingLease) RenewLease(context.Context, string, int64, time.Duration) error {
 	panic("at the renewal")
 }
 
-func TestARenewalThatPanicsEndsTheTerm(t *testing.T) {
+func TestPanicOfARenewalEndsTheLeadership(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		f, err := New(&panickingLease{}, Options{Node: "first", Sources: "stream"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		err = newLeadership(f, 1, time.Now()).guarded(t.Context(), func(ctx context.Context) error {
+		f := newFeeder(t, &panickingLease{}, Options{Node: "first", Sources: "stream"})
+		err := newLeadership(f, 1, time.Now()).guarded(t.Context(), func(ctx context.Context) error {
 			<-ctx.Done()
 			return nil
 		})

@@ -7,13 +7,11 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/market/assets"
 	"github.com/agentsignal/agentsignal/actors/market/source"
-	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
-// TestAJumpFromBeforeAGapIsNotConfirmedAfterIt: the tick that is held came long before the
-// next one, and says nothing of it.
-func TestAJumpFromBeforeAGapIsNotConfirmedAfterIt(t *testing.T) {
+// A tick that is held before a gap is too old to be confirmed after it.
+func TestJumpBeforeAGapIsNotConfirmedAfterIt(t *testing.T) {
 	t.Parallel()
 	for _, x := range []struct {
 		name   string
@@ -27,29 +25,29 @@ func TestAJumpFromBeforeAGapIsNotConfirmedAfterIt(t *testing.T) {
 	} {
 		c, minute := minuteClock()
 		store := &stepStore{}
-		term := streamTerm(t, store, c)
-		a := term.add(marketdata.Asset{Symbol: "DOGE", Source: "binance", Speed: 1})
+		lead := newStreamLeadership(t, store, c)
+		a := lead.add(marketdata.Asset{Symbol: "DOGE", Source: "binance", Speed: 1})
 		a.given, a.kept = true, true
-		for i := range int64(20) {
-			open := minute - (20-i)*60_000
-			a.builder.give(marketdata.AssetBar{Asset: "DOGE", Timeframe: signal.M1, Given: true, Bar: marketdata.Bar{OpenTime: open,
-				CloseTime: open + 60_000, Open: 100, High: 101, Low: 99, Close: 100}})
-		}
+		giveMinutes(a, minute)
 		k := source.NewAssetFeed(source.FeedOptions{}, "DOGE", "")
-		term.feeds = &feeds{keepers: map[string]*kept{assets.Fold("DOGE"): {AssetFeed: k}}}
-		deliver := func(missed int64, ticks ...marketdata.Tick) {
+		lead.feeds = &feeds{kept: map[string]*keptAsset{assets.Fold("DOGE"): {AssetFeed: k}}}
+		deliver := func(missed, at int64, prices ...float64) {
 			t.Helper()
-			if err := term.workDelivery(t.Context(), &source.Delivery{Feed: k, Missed: missed, Ticks: ticks}); err != nil {
+			d := &source.Delivery{Feed: k, Missed: missed}
+			for i, price := range prices {
+				d.Ticks = append(d.Ticks, marketdata.Tick{Time: at + int64(i), Price: price})
+			}
+			if err := lead.workDelivery(t.Context(), d); err != nil {
 				t.Fatal(err)
 			}
 		}
-		deliver(0, marketdata.Tick{Time: minute + 1, Price: 100}, marketdata.Tick{Time: minute + 2, Price: 150})
+		deliver(0, minute+1, 100, 150)
 		var missed int64
 		if x.gap {
 			missed = minute + 1
-			deliver(missed) // comes without ticks
+			deliver(missed, 0) // without ticks
 		}
-		deliver(0, marketdata.Tick{Time: minute + 30_000, Price: x.prices[0]}, marketdata.Tick{Time: minute + 30_001, Price: x.prices[1]})
+		deliver(0, minute+30_000, x.prices...)
 		var got []float64
 		for _, tick := range store.ticks {
 			got = append(got, tick.Price)

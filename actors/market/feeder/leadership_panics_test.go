@@ -11,20 +11,23 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
-// panickingStore panics at its first read of bars and of a given tick.
+// panickingStore panics at its first read of ticks, its second of bars, and its first write of
+// ticks.
 type panickingStore struct {
 	Records
 	ticks, bars, steps atomic.Int64
 }
 
-func (s *panickingStore) ReadTicks(ctx context.Context, from marketdata.TickStream, after signal.Position, block time.Duration) ([]marketdata.Entry, error) {
+func (s *panickingStore) ReadTicks(ctx context.Context, from marketdata.TickStream, after signal.Position,
+	block time.Duration) ([]marketdata.Entry, error) {
 	if s.ticks.Add(1) == 1 {
 		panic("at a tick")
 	}
 	return s.Records.ReadTicks(ctx, from, after, block)
 }
 
-func (s *panickingStore) ReadBars(ctx context.Context, after signal.Position, block time.Duration) ([]marketdata.Entry, error) {
+func (s *panickingStore) ReadBars(ctx context.Context, after signal.Position, block time.Duration) (
+	[]marketdata.Entry, error) {
 	if s.bars.Add(1) == 2 {
 		panic("at a bar")
 	}
@@ -38,14 +41,11 @@ func (s *panickingStore) AppendTicks(ctx context.Context, epoch int64, ticks []m
 	return s.Records.AppendTicks(ctx, epoch, ticks)
 }
 
-func TestATermThatPanicsIsFollowedByAnother(t *testing.T) {
+func TestPanicsEndLeadershipsOnly(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, time.Now)
 	store := &panickingStore{Records: b.store}
-	f, err := New(store, Options{Node: "first", Lease: 2 * time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := newFeeder(t, store, Options{Node: "first", Lease: 2 * time.Second})
 	f.known = specsOf("BTC")
 	b.background(f.Run)
 	markettest.Eventually(t, "reads and steps after a panic", func() bool {
