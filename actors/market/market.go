@@ -87,9 +87,7 @@ func New(sys *engine.System, o Options) *Market {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
+	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	names, _ := source.ParseSources(o.Sources) // the feeder reports errors
 	m := &Market{
 		o: o, log: o.Log.With("component", "market"),

@@ -48,8 +48,8 @@ func TestNamesOfAssets(t *testing.T) {
 		{"stream", nil, map[string]string{"btcusdt": "BTC", "Walk": "Walk", "ACMEUSD": "ACMEUSD"}},
 		{"binance,stream", nil, map[string]string{"btcusdt": "BTC", "ACMEUSD": "ACMEUSD"}},
 		{"binance", nil, map[string]string{"doge": "DOGE", "DOGEUSDT": "DOGE", "doge/usd": "DOGE", "DOGE-USD": "DOGE",
-			"eurusd": "EURUSD", "two words!": "two words!", "PYUSD": "PYUSD", "pyusd/usd": "PYUSD", "FDUSDUSDT": "FDUSD",
-			"FDUSD": "FDUSD", "dogeusdtusd": "DOGE", "USDT": "USDT", "USD": "USD"}},
+			"eurusd": "EURUSD", "two words!": "two words!", "PYUSD": "PYUSD", "pyusd/usd": "PYUSD",
+			"FDUSDUSDT": "FDUSD", "FDUSD": "FDUSD", "dogeusdtusd": "DOGE", "USDT": "USDT", "USD": "USD"}},
 		{"binance,coinbase", someListings, map[string]string{"link": "LINK", "link-usd": "LINK", "DOGE/USD": "DOGE"}},
 		{"alpaca", nil, map[string]string{"ibm": "IBM", "brk.b": "BRK.B", "aapl": "AAPL", "dogeusdt": "dogeusdt"}},
 	} {
@@ -150,7 +150,7 @@ func TestAssetsAreListed(t *testing.T) {
 	for _, want := range []AssetState{
 		{Symbol: "X", Source: "stream", Last: 1.5, LastAt: prices.Time(now.UnixMilli() - 1000), Open: true},
 		{Symbol: "BTC", Class: assets.Crypto, Source: "binance", Open: true},
-		{Symbol: "ETH", Class: assets.Crypto, Source: "simulated", Simulated: true, Open: true}, // binance does not list it
+		{Symbol: "ETH", Class: assets.Crypto, Source: "simulated", Simulated: true, Open: true}, // not listed
 		{Symbol: "EURUSD", Class: assets.FX, Source: "simulated", Simulated: true, Open: true},
 	} {
 		if d := cmp.Diff(want, byName[want.Symbol]); d != "" {

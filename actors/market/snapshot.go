@@ -9,6 +9,14 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
+// Asset is something that has a price.
+type Asset struct {
+	Symbol     string  // in its display form: BTC, natural_gas
+	Class      string  // one of the constants of package assets, or empty if not known
+	TickSize   float64 // prices are multiples of it; 0 if not known
+	AlwaysOpen bool    // it trades around the clock
+}
+
 // Snapshot holds the prices of an asset and timeframe at one moment. It is read-only.
 type Snapshot struct {
 	Asset Asset

@@ -14,6 +14,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/market/prices"
 	"github.com/agentsignal/agentsignal/actors/market/sessions"
 	"github.com/agentsignal/agentsignal/actors/market/simulated"
+	"github.com/agentsignal/agentsignal/actors/market/source"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 	"github.com/agentsignal/agentsignal/actors/strategy"
@@ -462,4 +463,13 @@ func usable(bars []marketdata.Bar, r *marketdata.Asset, frame int) ([]marketdata
 		older--
 	}
 	return append(slices.Clone(bars[older:begin]), filled...), nil
+}
+
+// tradedIn returns the session of the asset with record r. Assets whose prices come from outside
+// have an unknown session and count as always open.
+func tradedIn(r *marketdata.Asset) sessions.Session {
+	if source.IsVenue(r.Source) {
+		return sessions.Of(r.Class)
+	}
+	return sessions.Always
 }

@@ -96,10 +96,7 @@ func New(store Records, o Options) (*Feeder, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
-	o.Log = o.Log.With("component", "feeder")
+	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler)).With("component", "feeder")
 	sources, err := source.ParseSources(o.Sources)
 	if err != nil {
 		return nil, err

@@ -3,7 +3,6 @@ package feeder
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"slices"
 	"sync"
 	"time"
@@ -27,31 +26,27 @@ const (
 // feeds runs the feeds of assets and the reporters of news while this node leads. Its methods
 // belong to the goroutine of the leadership.
 type feeds struct {
-	venues  []source.Venue
-	now     func() time.Time
-	log     *slog.Logger
-	metrics *source.Metrics
-	out     chan source.Delivery
-	ctx     context.Context
-	group   sync.WaitGroup
-	kept    map[string]*keptAsset // by key
-	read    time.Time             // when the wanted assets were last read
-	swept   time.Time             // when unused assets were last removed
+	o     source.FeedOptions
+	out   chan source.Delivery
+	ctx   context.Context
+	group sync.WaitGroup
+	kept  map[string]*keptAsset // by key
+	read  time.Time             // when the wanted assets were last read
+	swept time.Time             // when unused assets were last removed
 }
 
 // openFeeds starts venues, reporters, and the feeds of assets that were kept before. They end with
 // ctx; wait for group.
 func (t *leadership) openFeeds(ctx context.Context) *feeds {
-	d := &feeds{
-		venues: t.venues, now: t.o.Now, log: t.o.Log, metrics: t.o.Metrics.ofSources(), ctx: ctx,
-		out: make(chan source.Delivery), kept: make(map[string]*keptAsset), swept: t.o.Now(),
-	}
-	for _, v := range d.venues {
+	out := make(chan source.Delivery)
+	o := source.FeedOptions{Venues: t.venues, Now: t.o.Now, Log: t.o.Log, Metrics: t.o.Metrics.ofSources(), Out: out}
+	d := &feeds{o: o, out: out, ctx: ctx, kept: make(map[string]*keptAsset), swept: t.o.Now()}
+	for _, v := range t.venues {
 		d.group.Go(func() { d.lasting(v.Name(), func() { v.Run(ctx) }) })
-		d.group.Go(func() { d.lasting(v.Name(), func() { source.FollowListing(ctx, v, d.log, d.out) }) })
+		d.group.Go(func() { d.lasting(v.Name(), func() { source.FollowListing(ctx, v, o.Log, out) }) })
 	}
 	for _, n := range t.reporters {
-		d.group.Go(func() { d.lasting(n.Name, func() { n.Run(ctx, d.out) }) })
+		d.group.Go(func() { d.lasting(n.Name, func() { n.Run(ctx, out) }) })
 	}
 	for key, a := range t.assets {
 		if !a.kept {
@@ -67,7 +62,7 @@ func (t *leadership) openFeeds(ctx context.Context) *feeds {
 				}
 			}
 		}
-		k := d.newFeed(a.record.Symbol, a.record.Class)
+		k := source.NewAssetFeed(o, a.record.Symbol, a.record.Class)
 		k.Resume(a.record.Source, newest, level, a.filter.Last.Time)
 		d.start(key, k)
 	}
@@ -81,20 +76,15 @@ type keptAsset struct {
 	stop func()
 }
 
-func (d *feeds) newFeed(symbol, class string) *source.AssetFeed {
-	o := source.FeedOptions{Venues: d.venues, Now: d.now, Log: d.log, Metrics: d.metrics, Out: d.out}
-	return source.NewAssetFeed(o, symbol, class)
-}
-
 func (d *feeds) start(key string, k *source.AssetFeed) {
 	ctx, stop := context.WithCancel(d.ctx)
-	d.kept[key] = &keptAsset{AssetFeed: k, used: d.now(), stop: stop}
+	d.kept[key] = &keptAsset{AssetFeed: k, used: d.o.Now(), stop: stop}
 	d.group.Go(func() { d.lasting(k.Symbol, func() { k.Run(ctx) }) })
 }
 
 // lasting calls f again, after a pause, when it panics.
 func (d *feeds) lasting(name string, f func()) {
-	for !panics.Guard(d.log, panics.Source, f, "name", name) {
+	for !panics.Guard(d.o.Log, panics.Source, f, "name", name) {
 		select {
 		case <-d.ctx.Done():
 			return
@@ -120,7 +110,7 @@ func (t *leadership) real(symbol, class, before string) bool {
 // want starts feeds for the assets that were asked for and have no record.
 func (t *leadership) want(ctx context.Context) error {
 	d := t.feeds
-	if d == nil || len(d.venues) == 0 || time.Since(d.read) < wantedEvery {
+	if d == nil || len(t.venues) == 0 || time.Since(d.read) < wantedEvery {
 		return nil
 	}
 	d.read = time.Now()
@@ -157,7 +147,7 @@ func (t *leadership) takeOn(ctx context.Context, key, symbol string) error {
 	if !room {
 		return t.store.Settle(ctx, t.epoch, symbol, string(source.RefusedFull), source.FullFor)
 	}
-	t.feeds.start(key, t.feeds.newFeed(symbol, assets.ClassOf(symbol)))
+	t.feeds.start(key, source.NewAssetFeed(t.feeds.o, symbol, assets.ClassOf(symbol)))
 	return nil
 }
 

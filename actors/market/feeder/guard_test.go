@@ -9,13 +9,14 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/agentsignal/agentsignal/actors/market/source"
 	"github.com/agentsignal/agentsignal/actors/panics"
 )
 
 func TestSourceIsStartedAgainAfterAPanic(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := &feeds{ctx: t.Context(), log: slog.New(slog.DiscardHandler)}
+		d := &feeds{ctx: t.Context(), o: source.FeedOptions{Log: slog.New(slog.DiscardHandler)}}
 		starts := 0
 		d.lasting("binance", func() {
 			if starts++; starts < 3 {

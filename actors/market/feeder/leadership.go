@@ -37,8 +37,8 @@ const (
 type leadership struct {
 	*Feeder
 	epoch   int64
-	renewed time.Time // when the lease was taken or renewed
-	opened  []*simulated.Market
+	renewed time.Time              // when the lease was taken or renewed
+	market  *simulated.Market      // nil without simulated assets
 	assets  map[string]*assetState // by key
 	live    map[string]marketdata.Live
 	current int64  // the time up to which all ticks from outside have been read
@@ -210,11 +210,8 @@ func (t *leadership) turn(ctx context.Context) error {
 	if err := t.forget(ctx); err != nil {
 		return err
 	}
-	for _, s := range t.opened {
-		if ms < s.Next() {
-			continue
-		}
-		o := s.Advance(ms)
+	if t.market != nil && ms >= t.market.Next() {
+		o := t.market.Advance(ms)
 		if err := t.publish(ctx, o.Ticks); err != nil {
 			return err
 		}
@@ -244,7 +241,7 @@ func (t *leadership) turn(ctx context.Context) error {
 // and the next one begins with the bars of that time.
 func (t *leadership) keep(ctx context.Context) error {
 	pause := t.o.Now().Sub(t.renewed)
-	if len(t.opened) > 0 && pause > max(simulated.TickWindow*time.Millisecond, t.o.Lease) {
+	if t.market != nil && pause > max(simulated.TickWindow*time.Millisecond, t.o.Lease) {
 		return errHalted
 	}
 	return t.renew(ctx)
@@ -272,8 +269,8 @@ func (t *leadership) renew(ctx context.Context) error {
 func (t *leadership) rest() time.Duration {
 	rest := maxRest
 	now := t.o.Now().UnixMilli()
-	for _, s := range t.opened {
-		rest = min(rest, time.Duration(s.Next()-now)*time.Millisecond)
+	if t.market != nil {
+		rest = min(rest, time.Duration(t.market.Next()-now)*time.Millisecond)
 	}
 	return max(rest, time.Millisecond)
 }
@@ -281,10 +278,8 @@ func (t *leadership) rest() time.Duration {
 // newsKept returns how long news are kept in wall time.
 func (t *leadership) newsKept() time.Duration {
 	kept := int64(simulated.NewsFor)
-	for _, s := range t.opened {
-		if s.Name() == simulated.Name {
-			kept = simulated.NewsFor / t.o.Speed
-		}
+	if t.market != nil {
+		kept = simulated.NewsFor / t.o.Speed
 	}
 	if len(t.reporters) > 0 {
 		kept = source.NewsKept
@@ -321,8 +316,8 @@ func (t *leadership) flush(ctx context.Context, now int64) error {
 		step.Live = append(step.Live, l)
 	}
 	if now-t.checkpointed >= checkpointEvery {
-		for _, s := range t.opened {
-			step.Checkpoint = s.Checkpoint()
+		if t.market != nil {
+			step.Checkpoint = t.market.Checkpoint()
 		}
 		t.checkpointed = now
 	}

@@ -186,9 +186,8 @@ func TestLeadershipEndsAfterAHalt(t *testing.T) {
 	c, _ := minuteClock()
 	store := &stepStore{}
 	lead := newStreamLeadership(t, store, c)
-	s := simulated.New(60, 1, specsOf("BTC"))
-	s.Open(t.Context(), nil, 0, c.Now().UnixMilli())
-	lead.opened = append(lead.opened, s)
+	lead.market = simulated.New(60, 1, specsOf("BTC"))
+	lead.market.Open(t.Context(), nil, 0, c.Now().UnixMilli())
 	c.Add(time.Minute)
 	if err := lead.turn(t.Context()); err != nil {
 		t.Fatal(err)

@@ -165,7 +165,7 @@ func (t *leadership) simulate(ctx context.Context, state *marketdata.State, live
 	if err := t.publish(ctx, o.Ticks); err != nil {
 		return err
 	}
-	t.opened = append(t.opened, s)
+	t.market = s
 	t.gather(o)
 	return nil
 }

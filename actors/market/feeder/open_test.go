@@ -27,7 +27,7 @@ func TestHistoryEndsWithTheProcess(t *testing.T) {
 	if err := lead.simulate(ctx, &marketdata.State{}, nil); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v, want %v", err, context.Canceled)
 	}
-	if len(lead.opened) != 0 {
+	if lead.market != nil {
 		t.Error("the market is open")
 	}
 }

@@ -11,7 +11,8 @@ import (
 
 // FlatBar returns a bar in which the price does not move. Times are in milliseconds.
 func FlatBar(opens, length int64, price float64) marketdata.Bar {
-	return marketdata.Bar{OpenTime: opens, CloseTime: opens + length, Open: price, High: price, Low: price, Close: price}
+	p := price
+	return marketdata.Bar{OpenTime: opens, CloseTime: opens + length, Open: p, High: p, Low: p, Close: p}
 }
 
 // idle is an actor that ignores its messages.

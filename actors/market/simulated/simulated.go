@@ -82,9 +82,6 @@ func New(speed int64, seed uint64, specs []*assets.Spec) *Market {
 	return &Market{grid: prices.Grid{Speed: speed}, seed: seed, known: specs}
 }
 
-// Name returns its name in market.source.
-func (s *Market) Name() string { return Name }
-
 // Assets returns the records of its assets.
 func (s *Market) Assets() []marketdata.Asset {
 	records := make([]marketdata.Asset, 0, len(s.known))

@@ -75,11 +75,7 @@ type Delivery struct {
 // timeouts the monotonic one. All methods but push and recovers belong to the goroutine of Run.
 type AssetFeed struct {
 	Symbol, class string
-	venues        []Venue
-	now           func() time.Time
-	log           *slog.Logger
-	metrics       *Metrics
-	out           chan<- Delivery
+	o             FeedOptions
 
 	source     string                   // of the bars in the records; empty without records
 	newest     [prices.Timeframes]int64 // close times of the newest ones
@@ -119,7 +115,7 @@ func (k *AssetFeed) take() (events []binance.Event, lost bool) {
 func (k *AssetFeed) deliver(ctx context.Context, d Delivery) {
 	d.Feed = k
 	select {
-	case k.out <- d:
+	case k.o.Out <- d:
 	case <-ctx.Done():
 	}
 }
@@ -170,13 +166,13 @@ func (k *AssetFeed) rest(v Venue, err error) {
 		rest = max(rest, fault.RetryAfter)
 	}
 	k.rests[v.Name()] = time.Now().Add(rest)
-	k.metrics.failedOver(v.Name())
-	k.log.Warn("source fails an asset", "source", v.Name(), "asset", k.Symbol, "rest", rest, "err", err)
+	k.o.Metrics.failedOver(v.Name())
+	k.o.Log.Warn("source fails an asset", "source", v.Name(), "asset", k.Symbol, "rest", rest, "err", err)
 }
 
 // choose returns the first venue that may have the asset and is not excluded, or nil.
 func (k *AssetFeed) choose() Venue {
-	for _, v := range k.venues {
+	for _, v := range k.o.Venues {
 		if _, can := v.Symbol(k.Symbol, k.class); !can || k.absent[v.Name()] || time.Now().Before(k.rests[v.Name()]) {
 			continue
 		}
@@ -187,7 +183,7 @@ func (k *AssetFeed) choose() Venue {
 
 // verdict returns the reason why no venue gives the asset.
 func (k *AssetFeed) verdict() error {
-	for _, v := range k.venues {
+	for _, v := range k.o.Venues {
 		if err := k.errs[v.Name()]; err != nil && !errors.Is(err, fetch.ErrUnknown) {
 			return err
 		}
@@ -220,7 +216,7 @@ func (k *AssetFeed) serve(ctx context.Context, v Venue) error {
 	if err := k.awaitUp(ctx); err != nil {
 		return err
 	}
-	up := k.now().UnixMilli()
+	up := k.o.Now().UnixMilli()
 	if err := k.load(ctx, v, symbol); err != nil {
 		return err
 	}
@@ -258,7 +254,7 @@ func (k *AssetFeed) awaitUp(ctx context.Context) error {
 // load reads the bars that the records lack: all bars, if they hold those of another source.
 func (k *AssetFeed) load(ctx context.Context, v Venue, symbol string) error {
 	reset := k.source != v.Name() || k.distrusted
-	now := k.now().UnixMilli()
+	now := k.o.Now().UnixMilli()
 	if !reset && now-k.newest[prices.M1] <= shortGap && now >= k.newest[prices.M1] {
 		return k.refill(ctx, v, symbol)
 	}
@@ -334,7 +330,7 @@ func historyOf(frame int) int64 {
 
 // refill reads the 1m bars since the newest.
 func (k *AssetFeed) refill(ctx context.Context, v Venue, symbol string) error {
-	now := k.now().UnixMilli()
+	now := k.o.Now().UnixMilli()
 	raw, err := v.Bars(ctx, symbol, signal.M1, k.newest[prices.M1]-askedTwice, now)
 	if err != nil {
 		return err
@@ -362,7 +358,7 @@ func (k *AssetFeed) ask(ctx context.Context, v Venue, symbol string) error {
 	failed, session := 0, sessions.Of(k.class)
 	const minute = 60_000
 	for {
-		now := k.now().UnixMilli()
+		now := k.o.Now().UnixMilli()
 		wait := minute - (now-askAfter)%minute
 		select {
 		case <-ctx.Done():
@@ -371,7 +367,7 @@ func (k *AssetFeed) ask(ctx context.Context, v Venue, symbol string) error {
 			return errPreferred
 		case <-time.After(time.Duration(wait) * time.Millisecond):
 		}
-		now = k.now().UnixMilli()
+		now = k.o.Now().UnixMilli()
 		if !session.Open(prices.Time(now)) && !session.Open(prices.Time(now-5*minute)) {
 			k.deliver(ctx, Delivery{UpTo: now - now%minute})
 			continue
@@ -414,8 +410,7 @@ type FeedOptions struct {
 // NewAssetFeed returns the feed of an asset that has no records yet.
 func NewAssetFeed(o FeedOptions, symbol, class string) *AssetFeed {
 	return &AssetFeed{
-		Symbol: symbol, class: class,
-		venues: o.Venues, now: o.Now, log: o.Log, metrics: o.Metrics, out: o.Out,
+		Symbol: symbol, class: class, o: o,
 		rests: make(map[string]time.Time), absent: make(map[string]bool), errs: make(map[string]error),
 	}
 }

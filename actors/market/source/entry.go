@@ -32,16 +32,10 @@ const ReadChunk = 2000
 // field of one of our own ticks, and Stream for a tick from outside, which must not pass for a
 // source.
 func ParseTick(stream marketdata.TickStream, e *marketdata.Entry) (t marketdata.AssetTick, skipped prices.Reason) {
-	known := 0
-	for _, field := range [...]string{"asset", "price", "volume", "time", "source", "missed"} {
-		if _, ok := e.Fields[field]; ok {
-			known++
-		}
-	}
 	_, named := e.Fields["source"]
 	_, missed := e.Fields["missed"]
 	switch {
-	case known != len(e.Fields), stream == marketdata.OwnTicks && !named:
+	case !onlyHas(e.Fields, tickFields), stream == marketdata.OwnTicks && !named:
 		return t, prices.SkipFields
 	case stream == marketdata.GivenTicks && (named || missed):
 		return t, prices.SkipForged
@@ -80,21 +74,30 @@ func ParseTick(stream marketdata.TickStream, e *marketdata.Entry) (t marketdata.
 	return t, ""
 }
 
-// barFields are the fields of an entry of market:bars; volume may be missing.
-var barFields = [...]string{"asset", "timeframe", "open_time", "open", "high", "low", "close", "volume"}
+// The fields of entries of ticks and of bars.
+var (
+	tickFields = []string{"asset", "price", "volume", "time", "source", "missed"}
+	barFields  = []string{"asset", "timeframe", "open_time", "open", "high", "low", "close", "volume"}
+)
+
+// onlyHas reports whether fields has no others than known.
+func onlyHas(fields map[string]string, known []string) bool {
+	for field := range fields {
+		if !slices.Contains(known, field) {
+			return false
+		}
+	}
+	return true
+}
 
 // ParseBar decodes an entry of market:bars. Asset is the name as written. CheckBarTime checks
 // whether the bar is aligned and closed, which depends on the time of the asset.
 func ParseBar(e *marketdata.Entry) (b marketdata.AssetBar, skipped prices.Reason) {
-	known := 0
-	for _, field := range barFields {
-		if _, ok := e.Fields[field]; ok {
-			known++
-		} else if field != "volume" {
-			return b, prices.SkipFields
-		}
+	required := len(barFields)
+	if _, ok := e.Fields["volume"]; !ok {
+		required-- // it is optional
 	}
-	if known != len(e.Fields) {
+	if len(e.Fields) != required || !onlyHas(e.Fields, barFields) {
 		return b, prices.SkipFields
 	}
 	b.Given = true

@@ -27,7 +27,7 @@ func (k *AssetFeed) listen(ctx context.Context, v Venue, symbol string, up int64
 		}
 		events, lost := k.take()
 		if lost {
-			k.log.Warn("prices came too fast", "source", v.Name(), "asset", k.Symbol)
+			k.o.Log.Warn("prices came too fast", "source", v.Name(), "asset", k.Symbol)
 			events = append([]binance.Event{{Kind: binance.Up}}, events...)
 		}
 		for i := range events {
@@ -62,7 +62,7 @@ type listener struct {
 
 // handle handles one event.
 func (s *listener) handle(ctx context.Context, e *binance.Event) error {
-	now := s.now().UnixMilli()
+	now := s.o.Now().UnixMilli()
 	s.lastEvent = time.Now()
 	switch e.Kind {
 	case binance.Down:
@@ -95,7 +95,7 @@ func (s *listener) onBar(ctx context.Context, b marketdata.Bar, now int64) error
 		r = prices.SkipLevel
 	}
 	if r != "" {
-		s.metrics.Skip(r)
+		s.o.Metrics.Skip(r)
 		return nil
 	}
 	if b.Volume > 0 && time.Since(s.lastTrade) > silentFor {
@@ -124,7 +124,7 @@ func (s *listener) madeUp() (since int64) {
 
 func (s *listener) onTick(ctx context.Context, t marketdata.Tick, now int64) error {
 	if r := s.checkTick(&t, now); r != "" {
-		s.metrics.Skip(r)
+		s.o.Metrics.Skip(r)
 		if s.faults >= LevelFaults {
 			s.distrusted = true
 			return errLevel
@@ -167,7 +167,7 @@ func (s *listener) check(ctx context.Context) error {
 	if time.Since(s.lastEvent) > silentFor {
 		return errSilent
 	}
-	now := s.now().UnixMilli()
+	now := s.o.Now().UnixMilli()
 	late := now - s.newest[prices.M1] - prices.FrameMS[prices.M1]
 	if late < lateBar || time.Since(s.asked) < lateBar*time.Millisecond {
 		return nil

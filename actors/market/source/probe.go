@@ -29,13 +29,13 @@ func (k *AssetFeed) probe(ctx context.Context, v Venue) (stop func()) {
 	k.better = better
 	var group sync.WaitGroup
 	var once sync.Once
-	for _, other := range k.venues {
+	for _, other := range k.o.Venues {
 		if other.Name() == v.Name() {
 			break
 		}
 		if symbol, can := other.Symbol(k.Symbol, k.class); can && !k.absent[other.Name()] {
 			group.Go(func() {
-				panics.Guard(k.log, panics.Source, func() {
+				panics.Guard(k.o.Log, panics.Source, func() {
 					if k.recovers(ctx, other, symbol) {
 						once.Do(func() { close(better) })
 					}
@@ -72,7 +72,7 @@ func (k *AssetFeed) recovers(ctx context.Context, v Venue, symbol string) bool {
 			return false
 		case <-time.After(probeEvery):
 		}
-		now := k.now().UnixMilli()
+		now := k.o.Now().UnixMilli()
 		bars, err := v.Bars(ctx, symbol, signal.M1, now-probedBars*prices.FrameMS[prices.M1], now)
 		well := err == nil && len(k.sanitize(bars, prices.M1, now)) > 0 && (!streams || up.Load() && !fell.Swap(false))
 		switch {

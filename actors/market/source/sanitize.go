@@ -16,14 +16,14 @@ func (k *AssetFeed) sanitize(bars []marketdata.Bar, frame int, now int64) []mark
 			break // still open
 		}
 		if r := checkBar(&b, frame, now); r != "" {
-			k.metrics.Skip(r)
+			k.o.Metrics.Skip(r)
 			continue
 		}
 		if n := len(kept); n > 0 && b.OpenTime <= kept[n-1].OpenTime {
 			if b.OpenTime == kept[n-1].OpenTime {
 				kept[n-1] = b // the later copy
 			} else {
-				k.metrics.Skip(prices.SkipOld)
+				k.o.Metrics.Skip(prices.SkipOld)
 			}
 			continue
 		}
@@ -32,7 +32,7 @@ func (k *AssetFeed) sanitize(bars []marketdata.Bar, frame int, now int64) []mark
 			before = kept[n-1].Close
 		}
 		if frame < prices.D1 && !prices.Near(b.Close, before) {
-			k.metrics.Skip(prices.SkipLevel)
+			k.o.Metrics.Skip(prices.SkipLevel)
 			continue
 		}
 		kept = append(kept, b)

@@ -100,7 +100,6 @@ type Item struct {
 	Summary   string      `json:"summary"`
 	CreatedAt time.Time   `json:"created_at"`
 	Symbols   []string    `json:"symbols"`
-	URL       string      `json:"url"`
 }
 
 // News returns at most maxItems news items since a time in milliseconds, the newest first, of

@@ -85,7 +85,6 @@ type StreamOptions struct {
 // Stream follows symbols over one connection, which it renews whenever it ends.
 type Stream struct {
 	o       StreamOptions
-	log     *slog.Logger
 	changed chan struct{} // receives after a symbol was added or removed
 
 	mu    sync.Mutex
@@ -104,13 +103,11 @@ func NewStream(o StreamOptions) *Stream {
 	if o.Dial == nil {
 		o.Dial = (&net.Dialer{Timeout: handshakeTimeout}).DialContext
 	}
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
+	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	if o.Faulty == nil {
 		o.Faulty = func() {}
 	}
-	return &Stream{o: o, log: o.Log, changed: make(chan struct{}, 1), wants: make(map[string]*follower)}
+	return &Stream{o: o, changed: make(chan struct{}, 1), wants: make(map[string]*follower)}
 }
 
 // Follow passes every event of a symbol to notify, which must not wait, until stop is called. It
@@ -184,7 +181,7 @@ func (s *Stream) Run(ctx context.Context) {
 		if errors.Is(err, errRenew) || time.Since(begun) > time.Minute {
 			pause = firstReconnect
 		}
-		s.log.Info("connection to the exchange ended", "source", Name, "err", err)
+		s.o.Log.Info("connection to the exchange ended", "source", Name, "err", err)
 		select {
 		case <-ctx.Done():
 		case <-time.After(pause/2 + rand.N(pause)):
@@ -235,7 +232,7 @@ func (c *connection) run(ctx context.Context) error {
 	reading, stop := context.WithCancel(ctx)
 	defer stop()
 	go func() {
-		if panics.Guard(c.s.log, panics.Source, func() { c.read(reading, alive, incoming) }, "source", Name) {
+		if panics.Guard(c.s.o.Log, panics.Source, func() { c.read(reading, alive, incoming) }, "source", Name) {
 			return
 		}
 		select {
@@ -331,7 +328,7 @@ func (c *connection) take(m message) error {
 		}
 		kind := Up
 		if m.fault != "" {
-			c.s.log.Warn("subscription refused", "source", Name, "fault", fmt.Sprintf("%.200s", m.fault))
+			c.s.o.Log.Warn("subscription refused", "source", Name, "fault", fmt.Sprintf("%.200s", m.fault))
 			kind = Refused
 		}
 		for _, symbol := range r.symbols {

@@ -120,9 +120,6 @@ func anyHost(to *http.Request, via []*http.Request) error {
 // errRedirect is part of the cause of a refused redirect.
 var errRedirect = errors.New("the source redirects")
 
-// Name returns the name of the source.
-func (c *Client) Name() string { return c.o.Name }
-
 // Request is a GET request.
 type Request struct {
 	URL string
@@ -139,7 +136,6 @@ type Answer struct {
 	Body               []byte // read-only: equal requests share it
 	Unchanged          bool   // 304: Body is empty
 	ETag, LastModified string
-	Header             http.Header
 }
 
 // Get sends a request. The error is an *Error, or that of ctx.
@@ -262,7 +258,7 @@ func (c *Client) once(ctx context.Context, r *Request) (*Answer, *Error) {
 	}
 	defer w.Body.Close()
 	if w.StatusCode == http.StatusNotModified && r.ETag+r.LastModified != "" {
-		return &Answer{Unchanged: true, ETag: r.ETag, LastModified: r.LastModified, Header: w.Header}, nil
+		return &Answer{Unchanged: true, ETag: r.ETag, LastModified: r.LastModified}, nil
 	}
 	if w.StatusCode != http.StatusOK {
 		fault := fail(kindOf(w.StatusCode), w.StatusCode, nil)
@@ -283,8 +279,7 @@ func (c *Client) once(ctx context.Context, r *Request) (*Answer, *Error) {
 	if err := checkType(w.Header.Get("Content-Type"), body, r.Types); err != nil {
 		return nil, fail(Content, w.StatusCode, err)
 	}
-	etag, lastModified := w.Header.Get("ETag"), w.Header.Get("Last-Modified")
-	return &Answer{Body: body, ETag: etag, LastModified: lastModified, Header: w.Header}, nil
+	return &Answer{Body: body, ETag: w.Header.Get("ETag"), LastModified: w.Header.Get("Last-Modified")}, nil
 }
 
 // Undecodable returns the error for an answer that cannot be decoded, which counts as a failure of
