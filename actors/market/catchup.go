@@ -68,7 +68,6 @@ func (a *assetActor) sendPrice(ref engine.Ref) {
 	}
 }
 
-// drop removes the alerts of refs.
 func (a *assetActor) drop(refs []engine.Ref) {
 	dropped := make(map[engine.Ref]struct{}, len(refs))
 	for _, ref := range refs {

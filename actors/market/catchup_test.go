@@ -150,7 +150,6 @@ type endOfAlert struct {
 	Price                 float64
 }
 
-// endsOf returns how alerts ended.
 func endsOf(list []alerts.Alert, got markettest.Messages) map[engine.Ref]endOfAlert {
 	ends := map[engine.Ref]endOfAlert{}
 	for _, a := range list {

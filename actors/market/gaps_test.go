@@ -63,7 +63,7 @@ func TestGapsInSessions(t *testing.T) {
 		bars := sessionBars(t, c.frame, c.from, c.to, c.missing...)
 		got, err := usable(bars, stock, c.frame)
 		if c.filled == nil {
-			if e := runErrorOf(t, err); e.Code != signal.DataUnavailable || !e.Retryable {
+			if e := markettest.RunError(t, err); e.Code != signal.DataUnavailable || !e.Retryable {
 				t.Errorf("%s: %v", name, err)
 			}
 			continue

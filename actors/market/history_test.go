@@ -20,7 +20,7 @@ func TestPastIsNotStale(t *testing.T) {
 	old := clock.Now().UnixMilli() - 300*3_600_000
 	record := marketdata.Asset{Symbol: "X", Source: "stream", TickSize: .01, Speed: 1}
 	m := newFake(t, &fakeStore{asset: record, bars: hours(400, old, 1)}, clock)
-	if _, err := m.Series(t.Context(), "x", signal.H1); runErrorOf(t, err).Code != signal.StaleData {
+	if _, err := m.Series(t.Context(), "x", signal.H1); markettest.RunError(t, err).Code != signal.StaleData {
 		t.Errorf("of a run: %v, want stale data", err)
 	}
 	s, err := m.Past(t.Context(), "x", signal.H1)
@@ -37,7 +37,7 @@ func TestPastIsNotStale(t *testing.T) {
 		"no such asset": {"Y", signal.H1, signal.DataUnavailable},
 		"no timeframe":  {"X", "2h", signal.Internal},
 	} {
-		if _, err := m.Past(t.Context(), c.asset, c.tf); runErrorOf(t, err).Code != c.code {
+		if _, err := m.Past(t.Context(), c.asset, c.tf); markettest.RunError(t, err).Code != c.code {
 			t.Errorf("%s: %v, want %s", name, err, c.code)
 		}
 	}

@@ -268,7 +268,6 @@ func (m *Market) load(ctx context.Context, name string, frame int) (*watch, erro
 	return w, nil
 }
 
-// loadFrame waits until the actor of w has read the frame.
 func (m *Market) loadFrame(ctx context.Context, w *watch, frame int) error {
 	err, failed := engine.Ask(ctx, w.ref, func(reply chan<- error) any { return loadSeries{frame, reply} })
 	if failed != nil {

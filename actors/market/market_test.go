@@ -168,7 +168,7 @@ func TestOldPricesAreRefused(t *testing.T) {
 			}
 			s, err := newFake(t, store, markettest.NewClock()).Series(t.Context(), "x", signal.H1)
 			if c.stale {
-				if e := runErrorOf(t, err); e.Code != signal.StaleData || !e.Retryable {
+				if e := markettest.RunError(t, err); e.Code != signal.StaleData || !e.Retryable {
 					t.Errorf("error is %+v", e)
 				}
 				return
@@ -201,12 +201,12 @@ func checkUnreachableStore(t *testing.T) {
 	}
 	c.Add(24 * time.Hour)
 	_, err := m.Series(t.Context(), "X", signal.H1)
-	if e := runErrorOf(t, err); e.Code != signal.StaleData {
+	if e := markettest.RunError(t, err); e.Code != signal.StaleData {
 		t.Errorf("while the store answers: %+v", e)
 	}
 	m.closedUp.Store(false)
 	_, err = m.Series(t.Context(), "X", signal.H1)
-	if e := runErrorOf(t, err); e.Code != signal.DataUnavailable || !e.Retryable {
+	if e := markettest.RunError(t, err); e.Code != signal.DataUnavailable || !e.Retryable {
 		t.Errorf("while it does not: %+v", e)
 	}
 	// A process that was halted reads again a moment later.
@@ -237,7 +237,7 @@ func TestSeriesWaitsForTheMarketToBegin(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 			_, err := m.Series(ctx, name, signal.H1)
 			cancel()
-			e, took := runErrorOf(t, err), time.Since(begun)
+			e, took := markettest.RunError(t, err), time.Since(begun)
 			if e.Code != signal.DataUnavailable || e.Retryable != want.retryable || took != want.after {
 				t.Errorf("%s: %+v after %s", name, e, took)
 			}
@@ -430,7 +430,7 @@ func TestGaps(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			got, err := usable(c.bars, &marketdata.Asset{Source: source.Stream, AlwaysOpen: !c.closed}, prices.H1)
 			if c.want == 0 && c.bars != nil {
-				if e := runErrorOf(t, err); e.Code != signal.DataUnavailable || !e.Retryable {
+				if e := markettest.RunError(t, err); e.Code != signal.DataUnavailable || !e.Retryable {
 					t.Errorf("error is %+v", e)
 				}
 				return
@@ -509,14 +509,4 @@ func BenchmarkSeries(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
-}
-
-// runErrorOf returns err as a RunError.
-func runErrorOf(t *testing.T, err error) *signal.RunError {
-	t.Helper()
-	e, ok := errors.AsType[*signal.RunError](err)
-	if !ok {
-		t.Fatalf("error is %v", err)
-	}
-	return e
 }

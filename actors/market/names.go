@@ -35,7 +35,6 @@ func (m *Market) Name(name string) string {
 	return name
 }
 
-// key returns the key in the store of the asset that name means.
 func (m *Market) key(name string) string { return assets.Fold(m.Name(name)) }
 
 func (m *Market) listed() listings {

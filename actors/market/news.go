@@ -12,7 +12,6 @@ import (
 	"github.com/agentsignal/agentsignal/actors/strategy"
 )
 
-// newsIndex holds the recent news by asset.
 type newsIndex struct {
 	kept  int64         // how long simulated items are kept, in milliseconds
 	ready chan struct{} // closed once the stored news have been read

@@ -135,7 +135,6 @@ func (m *Market) deliverTicks(stream marketdata.TickStream, entries []marketdata
 	})
 }
 
-// sendAll sends a message to the actors of all assets.
 func (m *Market) sendAll(message any) {
 	for _, w := range *m.watches.Load() {
 		w.ref.Tell(message)
@@ -194,7 +193,6 @@ func (m *Market) begun(ctx context.Context) (bool, error) {
 	return len(state.Assets) > 0, err
 }
 
-// deliverClosed passes a closed bar to the asset's actor.
 func (m *Market) deliverClosed(b *marketdata.ClosedBar) {
 	w := (*m.watches.Load())[assets.Fold(b.Bar.Asset)]
 	if w == nil {

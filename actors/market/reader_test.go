@@ -16,7 +16,6 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
-// trimmedStore is a store whose ticks are trimmed.
 type trimmedStore struct {
 	*fakeStore
 	at int64

@@ -92,7 +92,7 @@ func TestSeriesWaitsForTheSimulatedMarket(t *testing.T) {
 				begun := time.Now()
 				_, err := m.Series(ctx, "X", signal.H1)
 				took := time.Since(begun)
-				if (err != nil) != tt.stale || tt.stale && runErrorOf(t, err).Code != signal.StaleData {
+				if (err != nil) != tt.stale || tt.stale && markettest.RunError(t, err).Code != signal.StaleData {
 					t.Errorf("the error is %v", err)
 				}
 				if took < tt.takes || took > tt.takes+time.Second {

@@ -115,7 +115,6 @@ func (s *tapes) clear(stream marketdata.TickStream) {
 	maps.DeleteFunc(s.of, func(key tapeKey, _ *tape) bool { return streamOf(key.source) == stream })
 }
 
-// streamOf returns the stream of the ticks of a source.
 func streamOf(name string) marketdata.TickStream {
 	if name == source.Stream {
 		return marketdata.GivenTicks

@@ -10,7 +10,6 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
-// accountKey is the context key of the account.
 type accountKey struct{}
 
 // For returns a context in which assets are asked for on behalf of an account, which has a share of
@@ -19,7 +18,6 @@ func For(ctx context.Context, account signal.AccountID) context.Context {
 	return context.WithValue(ctx, accountKey{}, account)
 }
 
-// accountOf returns the account of a context, or an empty one.
 func accountOf(ctx context.Context) signal.AccountID {
 	account, _ := ctx.Value(accountKey{}).(signal.AccountID)
 	return account

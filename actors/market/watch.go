@@ -58,7 +58,6 @@ type barClosed struct {
 // barsMissed reports that closed bars may have been missed, or that the asset's record changed.
 type barsMissed struct{}
 
-// reload asks for another attempt to read a timeframe.
 type reload struct{ frame int }
 
 // watch is what an asset's actor publishes on this node.
@@ -113,7 +112,6 @@ func (s *supervisor) Receive(c engine.Context) {
 	}
 }
 
-// setWatches replaces the map of watches by a changed copy.
 func (m *Market) setWatches(change func(map[string]*watch)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -215,7 +213,6 @@ func (a *assetActor) onRestarting() {
 	a.notifyDropped()
 }
 
-// answer replies to the waiting questions.
 func (f *frameState) answer(err error) {
 	for _, reply := range f.waiting {
 		reply <- err
@@ -330,7 +327,6 @@ func (a *assetActor) forget() {
 	a.dropPending()
 }
 
-// forgetPrices drops the prices of another source.
 func (a *assetActor) forgetPrices() {
 	a.filter, a.atr = prices.Filter{}, 0
 	a.watch.last.Store(nil)
@@ -414,7 +410,6 @@ func (a *assetActor) apply(m barClosed) bool {
 	return true
 }
 
-// publish publishes the bars of a timeframe.
 func (a *assetActor) publish(frame int) {
 	bars := a.frames[frame].bars
 	if frame == prices.M1 {

@@ -50,7 +50,6 @@ func newWatchedPrices(seed uint64) *watchedPrices {
 	return w
 }
 
-// trade delivers a trade.
 func (w *watchedPrices) trade(price float64) {
 	fields := map[string]string{"asset": "X", "price": strconv.FormatFloat(price, 'g', -1, 64)}
 	w.market.deliverTicks(marketdata.GivenTicks, []marketdata.Entry{
@@ -97,7 +96,6 @@ func (w *watchedPrices) closeBar(now int64) {
 	w.market.deliverClosed(&marketdata.ClosedBar{Count: count, Bar: b})
 }
 
-// fail makes the asset's actor panic.
 func (w *watchedPrices) fail() {
 	if all := *w.market.watches.Load(); all["X"] != nil {
 		w.panics++
@@ -287,7 +285,6 @@ func withBars(t *testing.T, test func(t *testing.T, m *barMarket)) {
 	})
 }
 
-// collector spawns a collector.
 func (m *barMarket) collector() (*collector, engine.Ref) {
 	h := &collector{}
 	return h, m.sys.Spawn(engine.Signal, "collector", func() engine.Actor { return h }, engine.Supervision{})
@@ -311,7 +308,6 @@ func (m *barMarket) alerted(t *testing.T, since, expires int64) *collector {
 	return h
 }
 
-// check compares all notifications so far.
 func (h *collector) check(t *testing.T, want ...any) {
 	t.Helper()
 	if diff := cmp.Diff(want, h.all()); diff != "" {
@@ -369,7 +365,7 @@ func TestAlertsOfARemovedAssetAreDropped(t *testing.T) {
 			m.store.mu.Unlock()
 		}
 		m.alerted(t, now-60_000, now+60_000).check(t, alerts.Dropped{})
-		if err := m.Alert(t.Context(), "x", nil); runErrorOf(t, err).Retryable {
+		if err := m.Alert(t.Context(), "x", nil); markettest.RunError(t, err).Retryable {
 			t.Errorf("asked again: %v", err)
 		}
 	})

@@ -127,7 +127,6 @@ func (s *Set) Bar(frame int, b marketdata.Bar) {
 	}
 }
 
-// takeBar processes a closed bar.
 func (s *Set) takeBar(frame int, b marketdata.Bar) {
 	t := marketdata.Tick{Price: b.Close, Time: b.CloseTime}
 	s.expireBefore(b.CloseTime)

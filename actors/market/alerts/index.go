@@ -48,7 +48,6 @@ type heapItem struct {
 	place int32
 }
 
-// len returns the number of alerts.
 func (b *alertIndex) len() int { return len(b.of) }
 
 // add adds an alert, which replaces one of the same Ref.
@@ -71,7 +70,6 @@ func (b *alertIndex) add(a Entry) {
 	b.push(byExpiry, float64(a.Expires), i)
 }
 
-// remove removes the alert of ref, if it has one.
 func (b *alertIndex) remove(ref engine.Ref) {
 	i, ok := b.of[ref]
 	if !ok {
@@ -145,7 +143,6 @@ func (b *alertIndex) push(order int, key float64, i int32) {
 	b.up(order, len(h)-1)
 }
 
-// cut removes the item at i from a heap.
 func (b *alertIndex) cut(order, i int) {
 	h := b.heaps[order]
 	last := len(h) - 1

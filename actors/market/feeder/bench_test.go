@@ -56,7 +56,6 @@ func (b *bench) feed(o Options) (stop func()) {
 	return b.background(f.Run)
 }
 
-// newFeeder returns a feeder.
 func newFeeder(t *testing.T, store Records, o Options) *Feeder {
 	t.Helper()
 	f, err := New(store, o)
@@ -132,7 +131,6 @@ func TestSimulatedMarketIsReadyAtOnce(t *testing.T) {
 	t.Logf("all assets and timeframes after %s", time.Since(begun))
 }
 
-// specsOf returns the known assets with these symbols.
 func specsOf(symbols ...string) []*assets.Spec {
 	var specs []*assets.Spec
 	for _, symbol := range symbols {

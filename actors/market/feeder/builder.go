@@ -72,7 +72,6 @@ func (b *builder) tick(t marketdata.Tick) bool {
 	return true
 }
 
-// advance closes the bars that end at or before now.
 func (b *builder) advance(now int64) {
 	if b.minute.CloseTime != 0 && b.minute.CloseTime <= now {
 		minute := b.minute

@@ -9,6 +9,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/market/markettest"
 	"github.com/agentsignal/agentsignal/actors/market/prices"
+	"github.com/agentsignal/agentsignal/actors/market/simulated"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
@@ -258,7 +259,6 @@ func indices(n int) []int {
 	return list
 }
 
-// series returns the bars of the book in order.
 func (b *book) series() (all [prices.Timeframes][]marketdata.AssetBar) {
 	for frame, tf := range signal.Timeframes {
 		for at := int64(day); at < day+2*86_400_000; at += prices.FrameMS[prices.M1] {
@@ -285,5 +285,37 @@ func TestRestoredBuilderCompletesBars(t *testing.T) {
 	want.put(bar(signal.M5, 0, 10, 12, 9, 11, 5))
 	if d := cmp.Diff(want.bars, book.bars); d != "" {
 		t.Errorf("bars (-want +got):\n%s", d)
+	}
+}
+
+// simulatedBegin is when the market begins, within a bar of every timeframe.
+const simulatedBegin = 1_795_253_417_345
+
+func TestTicksAndBarsAgree(t *testing.T) {
+	t.Parallel()
+	s := simulated.New(60, 1, specsOf("SOL"))
+	s.Open(t.Context(), nil, 0, simulatedBegin)
+	o := s.Advance(simulatedBegin + 30_000)
+	b, book := newTestBuilder()
+	b.asset, b.grid = "SOL", prices.Grid{Speed: 60}
+	for _, x := range o.Ticks {
+		b.tick(x.Tick)
+	}
+	if n := len(o.Ticks); n < 299 || n > 301 {
+		t.Errorf("%d ticks in 30 s", n)
+	}
+	compared := 0
+	for _, want := range o.Closed {
+		if want.OpenTime < simulatedBegin {
+			continue
+		}
+		compared++
+		got := book.bars[want.Timeframe][want.OpenTime]
+		if d := cmp.Diff(want, got); d != "" {
+			t.Errorf("%s (-market +ticks):\n%s", want.Timeframe, d)
+		}
+	}
+	if compared < 28 {
+		t.Errorf("only %d bars compared", compared)
 	}
 }

@@ -151,7 +151,6 @@ func (t *leadership) takeOn(ctx context.Context, key, symbol string) error {
 	return nil
 }
 
-// workDelivery processes a delivery of a feed or a reporter.
 func (t *leadership) workDelivery(ctx context.Context, d *source.Delivery) error {
 	t.step.News = append(t.step.News, d.News...)
 	if d.Listed != nil {

@@ -70,7 +70,6 @@ func newLeadership(f *Feeder, epoch int64, taken time.Time) *leadership {
 	}
 }
 
-// batch is the result of one read of a stream.
 type batch struct {
 	entries []marketdata.Entry
 	current int64 // when the stream held no more entries, or 0 if not known
@@ -120,7 +119,6 @@ func (t *leadership) run(ctx context.Context) error {
 	}
 }
 
-// readGiven reads the ticks from outside.
 func (t *leadership) readGiven(ctx context.Context, after signal.Position, block time.Duration) (
 	[]marketdata.Entry, error) {
 	return t.store.ReadTicks(ctx, marketdata.GivenTicks, after, block)
@@ -298,7 +296,6 @@ func (t *leadership) publish(ctx context.Context, ticks []marketdata.AssetTick) 
 	return nil
 }
 
-// gather adds the output of a source to the next step.
 func (t *leadership) gather(o simulated.Output) {
 	t.step.Closed = append(t.step.Closed, o.Closed...)
 	t.step.News = append(t.step.News, o.News...)

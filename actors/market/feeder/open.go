@@ -81,7 +81,6 @@ func (t *leadership) keeps(r *marketdata.Asset) bool {
 	return source.IsVenue(r.Source) && slices.Contains(t.sources, r.Source)
 }
 
-// catchUp processes all entries of the two streams.
 func (t *leadership) catchUp(ctx context.Context) error {
 	for {
 		entries, err := t.store.ReadTicks(ctx, marketdata.GivenTicks, t.ticksTo, 0)
@@ -130,7 +129,6 @@ func emptySeries(symbol string) []marketdata.Series {
 	return empty
 }
 
-// simulate opens the simulated market for its assets.
 func (t *leadership) simulate(ctx context.Context, state *marketdata.State, live map[string]marketdata.Live) error {
 	streamFirst := t.sources[0] != simulated.Name
 	var own []*assets.Spec

@@ -14,7 +14,6 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
-// ticksOf returns the ticks of an asset that the feeder wrote, in order.
 func (b *bench) ticksOf(asset string) []marketdata.AssetTick {
 	b.t.Helper()
 	entries, err := b.store.ReadTicks(b.t.Context(), marketdata.OwnTicks, signal.Position{}, 0)
@@ -51,13 +50,11 @@ func newExchangeBench(t *testing.T, sources string, symbols ...string) *exchange
 	return &exchangeBench{newBench(t, c.Now), c, x, Options{Sources: sources, Real: real}}
 }
 
-// start starts a market and a feeder.
 func (b *exchangeBench) start() (m *market.Market, stop func()) {
 	b.t.Helper()
 	return b.market(market.Options{Sources: b.o.Sources}), b.feed(b.o)
 }
 
-// cut cuts the connection to the exchange for d.
 func (b *exchangeBench) cut(d time.Duration) {
 	b.t.Helper()
 	b.Cut()
@@ -101,7 +98,7 @@ func TestRealAssetIsTakenUpWhenItIsAskedFor(t *testing.T) {
 	}
 	for _, name := range []string{"NOCOIN", "EURUSD", "AAPL", "x y"} {
 		_, err := m.Series(t.Context(), name, signal.M1)
-		if e, ok := err.(*signal.RunError); !ok || e.Code != signal.DataUnavailable || e.Retryable {
+		if e := markettest.RunError(t, err); e.Code != signal.DataUnavailable || e.Retryable {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -301,7 +298,7 @@ func TestSeriesFailsWithoutASource(t *testing.T) {
 	})
 	m, _ := b.start()
 	_, err := m.Series(t.Context(), "BTC", signal.M5)
-	if e, ok := err.(*signal.RunError); !ok || e.Code != signal.DataUnavailable || !e.Retryable || e.RetryAfter <= 0 {
+	if e := markettest.RunError(t, err); e.Code != signal.DataUnavailable || !e.Retryable || e.RetryAfter <= 0 {
 		t.Errorf("%v", err)
 	}
 }

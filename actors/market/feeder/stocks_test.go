@@ -120,14 +120,14 @@ func TestStocksHavePricesInTheirSessions(t *testing.T) {
 	}
 	for _, name := range []string{"NONE", "BTC", "EURUSD"} {
 		_, err := m.Series(t.Context(), name, signal.H1)
-		if e, ok := err.(*signal.RunError); !ok || e.Code != signal.DataUnavailable || e.Retryable {
+		if e := markettest.RunError(t, err); e.Code != signal.DataUnavailable || e.Retryable {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	c.Add(5*time.Hour + time.Second)
 	const opens = "2026-11-23T14:30:00Z"
 	_, err = m.Series(t.Context(), "AAPL", signal.H1)
-	e := runError(t, err)
+	e := markettest.RunError(t, err)
 	if e.Code != signal.MarketClosed || !e.Retryable || !strings.Contains(e.Message, opens) ||
 		!c.Now().Add(e.RetryAfter).Equal(markettest.Instant(t, opens)) {
 		t.Errorf("after the close: %v", err)

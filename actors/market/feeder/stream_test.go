@@ -28,7 +28,6 @@ func newStreamBench(t *testing.T) (b *bench, m *market.Market) {
 	return b, b.market(market.Options{Sources: "stream"})
 }
 
-// write adds an entry to a stream.
 func (b *bench) write(stream string, fields ...any) {
 	b.t.Helper()
 	if err := b.server.Client().XAdd(b.t.Context(), &redis.XAddArgs{Stream: stream, Values: fields}).Err(); err != nil {
@@ -60,21 +59,11 @@ func (b *bench) writeMinutes(asset string, n int64) (end int64) {
 	return end
 }
 
-// runError returns err as a RunError.
-func runError(t *testing.T, err error) *signal.RunError {
-	t.Helper()
-	e, ok := errors.AsType[*signal.RunError](err)
-	if !ok {
-		t.Fatalf("error is %v", err)
-	}
-	return e
-}
-
 func TestPricesFromOutsideReachSnapshots(t *testing.T) {
 	t.Parallel()
 	b, m := newStreamBench(t)
 	_, err := m.Series(t.Context(), "NOSUCH", signal.H1)
-	if e := runError(t, err); e.Code != signal.DataUnavailable || e.Retryable || e.Message != "no source knows NOSUCH" {
+	if e := markettest.RunError(t, err); e.Code != signal.DataUnavailable || e.Retryable || e.Message != "no source knows NOSUCH" {
 		t.Errorf("an unknown asset: %+v", e)
 	}
 
@@ -118,7 +107,7 @@ func TestPricesFromOutsideReachSnapshots(t *testing.T) {
 		t.Errorf("days are built from given hours: %v", err)
 	}
 	_, err = m.Series(t.Context(), "BTC", signal.M1)
-	if e := runError(t, err); e.Code != signal.InsufficientHistory {
+	if e := markettest.RunError(t, err); e.Code != signal.InsufficientHistory {
 		t.Errorf("no bars of 1m: %+v", e)
 	}
 	markettest.Eventually(t, "emptied input", func() bool {
@@ -333,11 +322,11 @@ func TestRedisAwayIsReported(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	_, err := m.Series(ctx, "BTC", signal.H1)
-	if e := runError(t, err); e.Code != signal.DataUnavailable || !e.Retryable {
+	if e := markettest.RunError(t, err); e.Code != signal.DataUnavailable || !e.Retryable {
 		t.Errorf("error is %+v", e)
 	}
 	_, err = m.News(ctx, "BTC", 0)
-	if e := runError(t, err); e.Code != signal.DataUnavailable || !e.Retryable {
+	if e := markettest.RunError(t, err); e.Code != signal.DataUnavailable || !e.Retryable {
 		t.Errorf("news: %+v", e)
 	}
 	// Redis comes back empty, and a market begins.

@@ -63,7 +63,7 @@ func TestUnneededAssetMakesRoom(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	e := runError(t, asked("LINK"))
+	e := markettest.RunError(t, asked("LINK"))
 	full := e.RetryAfter == source.FullFor && strings.Contains(e.Message, "too many assets")
 	if e.Code != signal.DataUnavailable || !full {
 		t.Errorf("one asset too many: %v", e)

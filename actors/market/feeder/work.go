@@ -9,7 +9,6 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
-// workTicks processes entries of market:ticks.
 func (t *leadership) workTicks(entries []marketdata.Entry) {
 	now := t.o.Now().UnixMilli()
 	t.o.Metrics.addTicks(len(entries))
@@ -47,7 +46,6 @@ func (t *leadership) workTick(e *marketdata.Entry) prices.Reason {
 	return skipped
 }
 
-// workBars processes entries of market:bars.
 func (t *leadership) workBars(entries []marketdata.Entry) {
 	now := t.o.Now().UnixMilli()
 	for i := range entries {
@@ -100,7 +98,6 @@ func (t *leadership) asset(name string) (*assetState, prices.Reason) {
 	return t.add(record), ""
 }
 
-// take filters a tick.
 func (a *assetState) take(t marketdata.Tick) (accepted []marketdata.Tick, skipped prices.Reason) {
 	bars := a.builder.recent[prices.M1]
 	a.filter.Begin(t, a.builder.grid.Speed, len(bars), func(i int) marketdata.Bar { return bars[i].Bar })

@@ -34,14 +34,17 @@ type Unreadable struct {
 	Kind   fetch.Kind // of the error; empty for fetch.ErrUnknown
 }
 
+// NewClient returns the method Bars of a client whose server answers with f.
+type NewClient = func(t *testing.T, f http.HandlerFunc) ReadBars
+
 // ReadBars is the method Bars of a client.
 type ReadBars = func(ctx context.Context, symbol string, tf signal.Timeframe, from, to int64) ([]marketdata.Bar, error)
 
 // CheckUnreadable checks the errors of clients for answers of their server.
-func CheckUnreadable(t *testing.T, answers map[string]Unreadable, client func(f http.HandlerFunc) ReadBars) {
+func CheckUnreadable(t *testing.T, answers map[string]Unreadable, newClient NewClient) {
 	t.Helper()
 	for name, a := range answers {
-		read := client(func(w http.ResponseWriter, _ *http.Request) {
+		read := newClient(t, func(w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(a.Status)
 			fmt.Fprint(w, a.Body)
 		})
@@ -64,10 +67,10 @@ type Request struct {
 }
 
 // CheckBars checks the request and the bars of a client whose server gives an answer.
-func (q Request) CheckBars(t *testing.T, client func(f http.HandlerFunc) ReadBars) {
+func (q Request) CheckBars(t *testing.T, newClient NewClient) {
 	t.Helper()
 	uri := ""
-	read := client(func(w http.ResponseWriter, r *http.Request) {
+	read := newClient(t, func(w http.ResponseWriter, r *http.Request) {
 		uri = r.URL.RequestURI()
 		w.Header().Set("Content-Type", "application/json; charset=utf-8")
 		fmt.Fprint(w, q.Answer)
@@ -80,10 +83,10 @@ func (q Request) CheckBars(t *testing.T, client func(f http.HandlerFunc) ReadBar
 
 // CheckPages checks that a client reads n bars of 1m in three pages. page returns the answer of its
 // server with the bars of a request.
-func CheckPages(t *testing.T, n int, page func(r *http.Request) string, client func(f http.HandlerFunc) ReadBars) {
+func CheckPages(t *testing.T, n int, page func(r *http.Request) string, newClient NewClient) {
 	t.Helper()
 	pages := 0
-	read := client(func(w http.ResponseWriter, r *http.Request) {
+	read := newClient(t, func(w http.ResponseWriter, r *http.Request) {
 		pages++
 		fmt.Fprint(w, page(r))
 	})

@@ -104,7 +104,6 @@ func (x *Exchange) Asked() int {
 	return x.asked
 }
 
-// bars returns a handler of requests for bars.
 func (x *Exchange) bars(rows http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		x.mu.Lock()
@@ -119,7 +118,6 @@ func (x *Exchange) bars(rows http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// bar returns the prices of a bar.
 func (x *Exchange) bar(open, step int64) (o, h, l, c float64) {
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -2,10 +2,12 @@ package markettest
 
 import (
 	"context"
+	"errors"
 	"strconv"
 	"testing"
 
 	"github.com/agentsignal/agentsignal/actors/engine"
+	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
@@ -15,7 +17,6 @@ func FlatBar(opens, length int64, price float64) marketdata.Bar {
 	return marketdata.Bar{OpenTime: opens, CloseTime: opens + length, Open: p, High: p, Low: p, Close: p}
 }
 
-// idle is an actor that ignores its messages.
 type idle struct{}
 
 func (idle) Receive(engine.Context) {}
@@ -37,3 +38,13 @@ type Messages map[engine.Ref][]any
 
 // Notify adds a notification.
 func (n Messages) Notify(ref engine.Ref, m any) { n[ref] = append(n[ref], m) }
+
+// RunError returns err as the error of a run.
+func RunError(tb testing.TB, err error) *signal.RunError {
+	tb.Helper()
+	e, ok := errors.AsType[*signal.RunError](err)
+	if !ok {
+		tb.Fatalf("error is %v", err)
+	}
+	return e
+}

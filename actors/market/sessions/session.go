@@ -179,7 +179,6 @@ func exchangeDay(day time.Time) (opens, closes time.Time, ok bool) {
 	return at(9, 30), at(hour, 0), true
 }
 
-// date is a day of the calendar.
 type date struct {
 	year  int
 	month time.Month

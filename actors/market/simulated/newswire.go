@@ -37,7 +37,6 @@ func (w *newswire) schedule(after int64) {
 	w.next = after + int64(math.Ceil(rand.New(w.own).ExpFloat64()*newsEvery))
 }
 
-// skipTo skips the items before from.
 func (w *newswire) skipTo(from int64) {
 	if w.next < from {
 		w.schedule(from)

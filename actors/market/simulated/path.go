@@ -42,7 +42,6 @@ const (
 	newsStream  = "news "
 )
 
-// regime is a phase of the market.
 type regime struct {
 	drift      float64 // an hour, in units of the deviation
 	volatility float64 // factor
@@ -90,7 +89,6 @@ func newPath(seed uint64, k *assets.Spec) *path {
 	return p
 }
 
-// fixedPath returns a path of k without state.
 func fixedPath(k *assets.Spec) *path {
 	return &path{anchor: math.Log(k.Price), volatility: k.Volatility / math.Sqrt(hoursPerYear),
 		turnover: k.Turnover / hoursPerDay, tick: strategy.TickSize(k.Price)}

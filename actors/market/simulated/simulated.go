@@ -244,7 +244,6 @@ func recovering(reason *atomic.Pointer[any], f func()) {
 	f()
 }
 
-// collect gathers ticks, news and last prices, by time.
 func (s *Market) collect(yields []yield) Output {
 	var o Output
 	for i, y := range yields {
@@ -257,7 +256,6 @@ func (s *Market) collect(yields []yield) Output {
 	return o
 }
 
-// assetBar returns a bar of the ith asset.
 func (s *Market) assetBar(i, frame int, b marketdata.Bar) marketdata.AssetBar {
 	return marketdata.AssetBar{Asset: s.assets[i].k.Symbol, Timeframe: signal.Timeframes[frame], Bar: b}
 }

@@ -38,7 +38,6 @@ type shelf struct {
 
 func newShelf() *shelf { return &shelf{bars: make(map[string][]marketdata.AssetBar)} }
 
-// opened returns a market that has begun.
 func opened(tb testing.TB, speed int64, seed uint64, symbols ...string) *Market {
 	s := New(speed, seed, someAssets(symbols...))
 	s.Open(tb.Context(), nil, 0, begin)

@@ -328,7 +328,6 @@ func historyOf(frame int) int64 {
 	return [prices.Timeframes]int64{7 * day, 25 * day, 230 * day, 1450 * day}[frame]
 }
 
-// refill reads the 1m bars since the newest.
 func (k *AssetFeed) refill(ctx context.Context, v Venue, symbol string) error {
 	now := k.o.Now().UnixMilli()
 	raw, err := v.Bars(ctx, symbol, signal.M1, k.newest[prices.M1]-askedTwice, now)

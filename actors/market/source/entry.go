@@ -212,7 +212,6 @@ func parseVolume(text string) (float64, prices.Reason) {
 	return v, ""
 }
 
-// parseTime parses milliseconds since 1970.
 func parseTime(text string) (int64, prices.Reason) {
 	if text == "" || len(text) > 15 {
 		return 0, prices.SkipTime

@@ -63,7 +63,6 @@ func (v *fakeVenue) Bars(_ context.Context, _ string, tf signal.Timeframe, from,
 	return bars, nil
 }
 
-// venueBar returns the bar of a fakeVenue.
 func venueBar(open, length int64) marketdata.Bar {
 	b := markettest.FlatBar(open, length, markettest.PriceAt(open))
 	b.High, b.Low, b.Volume = b.High+5, b.Low-5, 1
@@ -87,14 +86,12 @@ func (v *fakeVenue) Follow(_ string, notify func(binance.Event)) (func(), bool) 
 	}, true
 }
 
-// set changes v while it is in use.
 func (v *fakeVenue) set(change func(v *fakeVenue)) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	change(v)
 }
 
-// send sends an event to the follower.
 func (v *fakeVenue) send(e binance.Event) {
 	v.mu.Lock()
 	defer v.mu.Unlock()

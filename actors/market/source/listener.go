@@ -60,7 +60,6 @@ type listener struct {
 	ticks   []marketdata.Tick
 }
 
-// handle handles one event.
 func (s *listener) handle(ctx context.Context, e *binance.Event) error {
 	now := s.o.Now().UnixMilli()
 	s.lastEvent = time.Now()
@@ -147,7 +146,6 @@ func (s *listener) onTick(ctx context.Context, t marketdata.Tick, now int64) err
 	return nil
 }
 
-// flush delivers the pending bars and ticks.
 func (s *listener) flush(ctx context.Context) {
 	if len(s.bars)+len(s.ticks) == 0 {
 		return

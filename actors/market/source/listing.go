@@ -18,7 +18,6 @@ const (
 	ListKept = 24 * time.Hour
 )
 
-// listing holds the symbols of the assets of a source.
 type listing struct {
 	Source  string
 	Symbols []string

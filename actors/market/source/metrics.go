@@ -56,14 +56,12 @@ func (m *Metrics) Skip(r prices.Reason) {
 	}
 }
 
-// asked counts a request to a real source by its result.
 func (m *Metrics) asked(source, result string) {
 	if m != nil {
 		m.asks[source+" "+result].Inc()
 	}
 }
 
-// failedOver counts a source that failed an asset.
 func (m *Metrics) failedOver(source string) {
 	if m != nil {
 		m.failed[source].Inc()

@@ -50,7 +50,6 @@ func Header(key, secret string) http.Header {
 // sip.
 func NewClient(base, feed string, c *fetch.Client) *Client { return &Client{base, feed, c} }
 
-// bars is an answer with bars.
 type bars struct {
 	Bars map[string][]struct {
 		T          time.Time `json:"t"`

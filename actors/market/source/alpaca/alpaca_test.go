@@ -64,7 +64,7 @@ func TestBarsThatCannotBeRead(t *testing.T) {
 		"null price":     {Status: 200, Body: bar(`"t":"2025-01-02T14:30:00Z","o":null`), Kind: fetch.Content},
 		"no time":        {Status: 200, Body: bar(`"o":1`), Kind: fetch.Content},
 		"a list":         {Status: 200, Body: `[]`, Kind: fetch.Content},
-	}, func(f http.HandlerFunc) markettest.ReadBars { return newClient(t, f).Bars })
+	}, func(t *testing.T, f http.HandlerFunc) markettest.ReadBars { return newClient(t, f).Bars })
 	client := newClient(t, func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprint(w, `{"bars":null,"next_page_token":null}`)
 	})

@@ -79,13 +79,9 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-func newClient(t *testing.T, f http.HandlerFunc) *Client {
+func readBars(t *testing.T, f http.HandlerFunc) markettest.ReadBars {
 	t.Helper()
-	return NewClient(markettest.Serve(t, f), fetch.New(fetch.Options{Name: Name}))
-}
-
-func readBars(t *testing.T) func(f http.HandlerFunc) markettest.ReadBars {
-	return func(f http.HandlerFunc) markettest.ReadBars { return newClient(t, f).Bars }
+	return NewClient(markettest.Serve(t, f), fetch.New(fetch.Options{Name: Name})).Bars
 }
 
 func TestBars(t *testing.T) {
@@ -96,7 +92,7 @@ func TestBars(t *testing.T) {
 		URI: "/api/v3/klines?endTime=1499050799999&interval=1h&limit=1000&startTime=1499040000000&symbol=BTCUSDT",
 		Bars: []marketdata.Bar{{OpenTime: 1499040000000, CloseTime: 1499043600000,
 			Open: .0163479, High: .8, Low: .015758, Close: .015771, Volume: 148976.11427815}},
-	}.CheckBars(t, readBars(t))
+	}.CheckBars(t, readBars)
 }
 
 func TestBarsComeInPages(t *testing.T) {
@@ -110,7 +106,7 @@ func TestBarsComeInPages(t *testing.T) {
 			rows = append(rows, fmt.Sprintf(`[%d,"1","1","1","1","1",%d]`, at, at+59_999))
 		}
 		return "[" + strings.Join(rows, ",") + "]"
-	}, readBars(t))
+	}, readBars)
 }
 
 func TestBarsThatCannotBeRead(t *testing.T) {
@@ -131,7 +127,7 @@ func TestBarsThatCannotBeRead(t *testing.T) {
 		"null row":         {Status: 200, Body: `[null]`, Kind: fetch.Content},
 		"short row":        {Status: 200, Body: `[[1,"1"]]`, Kind: fetch.Content},
 		"null time":        kline(`1499040000000`, `null`),
-	}, readBars(t))
+	}, readBars)
 }
 
 // pipe is a listener for in-memory connections of dial. Time in a synctest bubble advances while
@@ -197,7 +193,6 @@ type sent struct {
 	ID     int64
 }
 
-// acknowledge answers one request.
 func acknowledge(ws *websocket.Conn) (sent, error) {
 	var s sent
 	if err := ws.ReadJSON(&s); err != nil {
@@ -215,7 +210,6 @@ func acknowledgeAll(ws *websocket.Conn) {
 	}
 }
 
-// follow returns the events of a symbol.
 func follow(t *testing.T, s *Stream, symbol string) (events <-chan Event, stop func()) {
 	t.Helper()
 	all := make(chan Event, 100)

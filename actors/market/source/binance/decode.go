@@ -50,7 +50,6 @@ func (d *decoder) number(raw json.RawMessage) float64 {
 	return v
 }
 
-// time decodes milliseconds since 1970.
 func (d *decoder) time(raw json.RawMessage) int64 {
 	v, err := strconv.ParseInt(string(raw), 10, 64)
 	if err != nil {
@@ -74,7 +73,6 @@ func (d *decoder) fail(raw json.RawMessage) {
 	}
 }
 
-// message is a message of the exchange.
 type message struct {
 	kind   string // trade, kline, serverShutdown, or empty for the answer to a request
 	symbol string // in upper case

@@ -303,7 +303,6 @@ func (c *connection) read(ctx context.Context, alive func(), out chan<- received
 	}
 }
 
-// take processes a message.
 func (c *connection) take(m message) error {
 	switch m.kind {
 	case "serverShutdown":

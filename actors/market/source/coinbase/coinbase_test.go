@@ -12,13 +12,9 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
-func newClient(t *testing.T, f http.HandlerFunc) *Client {
+func readBars(t *testing.T, f http.HandlerFunc) markettest.ReadBars {
 	t.Helper()
-	return NewClient(markettest.Serve(t, f), fetch.New(fetch.Options{Name: Name}))
-}
-
-func readBars(t *testing.T) func(f http.HandlerFunc) markettest.ReadBars {
-	return func(f http.HandlerFunc) markettest.ReadBars { return newClient(t, f).Bars }
+	return NewClient(markettest.Serve(t, f), fetch.New(fetch.Options{Name: Name})).Bars
 }
 
 func TestBarsAreSorted(t *testing.T) {
@@ -32,7 +28,7 @@ func TestBarsAreSorted(t *testing.T) {
 			{OpenTime: 3600_000, CloseTime: 7200_000, Low: 8, High: 12, Open: 9, Close: 10, Volume: 2},
 			{OpenTime: 7200_000, CloseTime: 10_800_000, Low: 9, High: 13, Open: 10, Close: 12, Volume: 1.5},
 		},
-	}.CheckBars(t, readBars(t))
+	}.CheckBars(t, readBars)
 }
 
 func TestBarsComeInPages(t *testing.T) {
@@ -47,7 +43,7 @@ func TestBarsComeInPages(t *testing.T) {
 			t.Errorf("%d bars are requested at once", len(rows))
 		}
 		return "[" + strings.Join(rows, ",") + "]"
-	}, readBars(t))
+	}, readBars)
 }
 
 func TestBarsThatCannotBeRead(t *testing.T) {
@@ -61,7 +57,7 @@ func TestBarsThatCannotBeRead(t *testing.T) {
 		"null row":        {Status: 200, Body: `[null]`, Kind: fetch.Content},
 		"text":            {Status: 200, Body: `[[60,"1",1,1,1,1]]`, Kind: fetch.Content},
 		"object":          {Status: 200, Body: `{}`, Kind: fetch.Content},
-	}, readBars(t))
+	}, readBars)
 }
 
 func FuzzDecodeCandles(f *testing.F) {

@@ -225,7 +225,6 @@ func (c *Client) retry(fault *Error, pause time.Duration) (time.Duration, bool) 
 	return 0, false
 }
 
-// once sends a request once.
 func (c *Client) once(ctx context.Context, r *Request) (*Answer, *Error) {
 	fail := func(kind Kind, status int, cause error) *Error {
 		return &Error{Source: c.o.Name, Kind: kind, Status: status, Cause: cause}

@@ -14,7 +14,6 @@ import (
 	"time"
 )
 
-// answer is an answer of a script.
 type answer = func(*http.Request) (*http.Response, error)
 
 // script is a server with scripted answers, of which the last one is repeated.
@@ -57,7 +56,6 @@ func stops(*http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: 200, Header: http.Header{"Content-Type": {"application/json"}}, Body: r}, nil
 }
 
-// hangs never answers.
 func hangs(r *http.Request) (*http.Response, error) {
 	<-r.Context().Done()
 	return nil, r.Context().Err()

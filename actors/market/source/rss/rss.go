@@ -63,7 +63,6 @@ func (f *Feed) Read(ctx context.Context) ([]Item, error) {
 	return items, nil
 }
 
-// parse reads a feed.
 func parse(body []byte) ([]Item, error) {
 	feed, err := gofeed.NewParser().Parse(bytes.NewReader(body))
 	if err != nil {
