@@ -231,8 +231,7 @@ func (a *assetActor) catchUp(late []alerts.Entry) {
 	a.alerts.CatchUp(late, a.history(from, firstAt), ticks)
 }
 
-// ticksSince returns the accepted ticks after a time and the one before them, as far as they are
-// kept.
+// ticksSince returns the accepted ticks after a time and the one before them, as far as they are kept.
 func (a *assetActor) ticksSince(from int64) []marketdata.Tick {
 	ticks := a.accepted
 	if len(ticks) == 0 || ticks[0].Time > from {

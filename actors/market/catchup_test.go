@@ -254,8 +254,7 @@ func TestLateAlertsEndEquallyByBars(t *testing.T) {
 }
 
 // TestAlertsCatchUpByBarsOfDifferentLengths has 5m bars, and 1m bars that begin within one of them.
-// The 5m bar counts for alerts that began before it, and the 1m bars for those that began within
-// it.
+// The 5m bar counts for alerts that began before it, and the 1m bars for those that began within it.
 func TestAlertsCatchUpByBarsOfDifferentLengths(t *testing.T) {
 	t.Parallel()
 	a := newActor()

@@ -20,15 +20,13 @@
 //   - A Snapshot is immutable. Its bars are closed, ascending, checked, and 1,500 at most.
 //   - Nothing is missed between the records and the stream of closed bars: entries are counted, and
 //     a reader that misses one reads the records again.
-//   - An asset has one source at a time. The feeder's own ticks have a stream of their own,
-//     {market}:ticks, which an ACL of Redis can close to all but the service. An entry of
-//     market:ticks for an asset of another source, or in the name of a source, is counted as
-//     skipped and is in no bar and no snapshot.
+//   - An asset has one source at a time. The feeder's own ticks have a stream of their own, {market}:ticks,
+//     which an ACL of Redis can close to all but the service. An entry of market:ticks for an asset of
+//     another source, or in the name of a source, is counted as skipped and is in no bar and no snapshot.
 //   - Every tick and bar of a real source is checked, and counted if it cannot be true.
-//   - Trades while a real source was out of reach are in the records before the next tick of the
-//     asset is written. That tick carries the time since which ticks are missing, so that levels
-//     reached meanwhile are found in the bars. The minute in which the connection came back is
-//     corrected once it is closed.
+//   - Trades while a real source was out of reach are in the records before the next tick of the asset is
+//     written. That tick carries the time since which ticks are missing, so that levels reached meanwhile
+//     are found in the bars. The minute in which the connection came back is corrected once it is closed.
 //   - A real asset has prices in its sessions only. Outside of them Series returns MARKET_CLOSED.
 //   - A bar may be replaced by a later copy. Bars of 5m, 1h and 1d that a source gives win over
 //     those built from finer ones.

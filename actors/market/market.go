@@ -220,8 +220,7 @@ func (m *Market) snapshot(w *watch, frame int) (Snapshot, error) {
 }
 
 // stale returns the error for prices that are too old, or the reason for their age if it is known.
-// The simulated market will have new ones in a moment, when it begins or another node takes it
-// over.
+// The simulated market will have new ones in a moment, when it begins or another node takes it over.
 func (m *Market) stale(record *marketdata.Asset, format string, what any, age time.Duration) error {
 	if !m.ticksUp[marketdata.GivenTicks].Load() || !m.ticksUp[marketdata.OwnTicks].Load() || !m.closedUp.Load() {
 		return m.unreachable(nil)

@@ -11,14 +11,12 @@ import (
 	"github.com/agentsignal/agentsignal/actors/spelling"
 )
 
-// listings maps, for each real source with a known listing, the source's symbol of an asset to its
-// name here.
+// listings maps, for each real source with a known listing, the source's symbol of an asset to its name here.
 type listings map[string]map[string]string
 
-// Name returns the catalogue name of the asset that name means. That is the symbol of a known asset
-// in any spelling, and for an asset that a real source may have, the coin without its quote
-// currency or the ticker. Other names are unchanged, and with prices from outside all names but the
-// known ones are.
+// Name returns the catalogue name of the asset that name means. That is the symbol of a known asset in
+// any spelling, and for an asset that a real source may have, the coin without its quote currency or
+// the ticker. Other names are unchanged, and with prices from outside all names but the known ones are.
 func (m *Market) Name(name string) string {
 	if k := assets.Find(name); k != nil {
 		return k.Symbol

@@ -17,8 +17,7 @@ import (
 const (
 	// readBlock is how long a read waits for entries.
 	readBlock = time.Second
-	// readPause is the pause between two reads of ticks after which some may have been trimmed
-	// unread.
+	// readPause is the pause between two reads of ticks after which some may have been trimmed unread.
 	readPause = time.Minute
 	// readRetry is the pause after a failed read.
 	readRetry = 250 * time.Millisecond

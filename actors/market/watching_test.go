@@ -371,8 +371,7 @@ func TestAlertsOfARemovedAssetAreDropped(t *testing.T) {
 	})
 }
 
-// The record of an asset may hold a price before the ticks that lead to it are read. They still
-// count.
+// The record of an asset may hold a price before the ticks that lead to it are read. They still count.
 func TestTicksCountAfterANewerRecord(t *testing.T) {
 	withBars(t, func(t *testing.T, m *barMarket) {
 		m.store.asset.Source = simulated.Name

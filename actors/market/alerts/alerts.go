@@ -338,8 +338,7 @@ func (s *Set) MissedSince(at int64) { s.last.Time = min(s.last.Time, at) }
 // watched, and ended now, have arrived.
 func (s *Set) Settle(now int64) { s.settleUntil = now + UnwatchedFor }
 
-// Release returns all alerts with their extremes, to be added to another set. s must not be used
-// afterwards.
+// Release returns all alerts with their extremes, to be added to another set. s must not be used afterwards.
 func (s *Set) Release() []Entry {
 	all := make([]Entry, 0, s.index.len()+len(s.overdue))
 	release := func(p *Entry) {

@@ -120,8 +120,7 @@ func TestAlertsAreNotified(t *testing.T) {
 	}
 }
 
-// After a halt the trades of that time may still arrive, and count before an alert expires without
-// a price.
+// After a halt the trades of that time may still arrive, and count before an alert expires without a price.
 func TestAlertsDoNotExpireByTheClockAfterAHalt(t *testing.T) {
 	t.Parallel()
 	ref := markettest.Refs(t, 1)[0]

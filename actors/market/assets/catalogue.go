@@ -56,6 +56,5 @@ var spoken = map[string][]string{
 	"oil": {"crude", "crude oil", "oil", "brent", "wti"},
 }
 
-// SpokenNames returns the names of the asset with a symbol in headlines, besides its symbol and
-// name.
+// SpokenNames returns the names of the asset with a symbol in headlines, besides its symbol and name.
 func SpokenNames(symbol string) []string { return spoken[symbol] }

@@ -8,9 +8,8 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
-// recentKept is the number of closed bars of each timeframe that a builder keeps: enough for the
-// ATR of 1m bars, and to rebuild the coarser bars of the last two intervals when a finer one is
-// replaced.
+// recentKept is the number of closed bars of each timeframe that a builder keeps: enough for the ATR
+// of 1m bars, and to rebuild the coarser bars of the last two intervals when a finer one is replaced.
 var recentKept = [prices.Timeframes]int{150, 60, 72, 8}
 
 // builder builds the closed bars of an asset: 1m bars from ticks, coarser ones from the next finer
@@ -164,9 +163,8 @@ func (b *builder) measure() {
 	})
 }
 
-// rebuilt returns the coarser bars that change because finer ones since from did. series holds the
-// records of each timeframe, ascending. Bars that end after until are not closed yet. Bars of a
-// source stay.
+// rebuilt returns the coarser bars that change because finer ones since from did. series holds the records
+// of each timeframe, ascending. Bars that end after until are not closed yet. Bars of a source stay.
 func rebuilt(g prices.Grid, series *[prices.Timeframes][]marketdata.AssetBar, from, until int64) []marketdata.AssetBar {
 	var changed []marketdata.AssetBar
 	for frame := prices.M5; frame < prices.Timeframes; frame++ {

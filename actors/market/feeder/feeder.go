@@ -2,11 +2,10 @@
 // sources and those written to the two streams of Redis from outside, filters them, builds closed
 // bars, and stores them in records and in a stream of closed bars.
 //
-// A node leads while it holds a lease, under an epoch; every write is refused once another node has
-// a later one. Any error of the store, and a panic, ends a leadership, so that the memory cannot
-// differ from the store for long: the next leadership, here or elsewhere, begins with the records.
-// Closed bars and positions in the streams are stored in one step, so nothing is lost or counted
-// twice when the leader changes.
+// A node leads while it holds a lease, under an epoch; every write is refused once another node has a later
+// one. Any error of the store, and a panic, ends a leadership, so that the memory cannot differ from the
+// store for long: the next leadership, here or elsewhere, begins with the records. Closed bars and positions
+// in the streams are stored in one step, so nothing is lost or counted twice when the leader changes.
 //
 // Where to read: feeder.go (taking the lease), leadership.go (the loop of a leader), open.go
 // (taking over), work.go (entries of the streams), feeds.go (real sources), unused.go (assets that

@@ -217,8 +217,7 @@ func (t *leadership) publishKept(ctx context.Context, a *assetState, ticks []mar
 	return t.publish(ctx, published)
 }
 
-// takeUp stores the history of an asset and then its record, so that an asset with a record has
-// bars.
+// takeUp stores the history of an asset and then its record, so that an asset with a record has bars.
 func (t *leadership) takeUp(ctx context.Context, key string, d *source.Delivery) error {
 	before := t.assets[key]
 	if before != nil && !before.kept {

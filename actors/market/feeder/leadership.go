@@ -15,11 +15,9 @@ import (
 )
 
 const (
-	// grace is the time, in milliseconds, that ticks from outside may still come after the end of
-	// their bar.
+	// grace is the time, in milliseconds, that ticks from outside may still come after the end of their bar.
 	grace = 2_000
-	// storeEvery, checkpointEvery and trimEvery are in milliseconds. Closed bars are stored at
-	// once.
+	// storeEvery, checkpointEvery and trimEvery are in milliseconds. Closed bars are stored at once.
 	storeEvery      = 1_000
 	checkpointEvery = 10_000
 	trimEvery       = 10_000
@@ -32,8 +30,7 @@ const (
 	newsChunk   = 1000 // items
 )
 
-// leadership is a time in which this node leads, under one epoch. It belongs to the goroutine of
-// run.
+// leadership is a time in which this node leads, under one epoch. It belongs to the goroutine of run.
 type leadership struct {
 	*Feeder
 	epoch   int64
@@ -346,8 +343,7 @@ func (t *leadership) flush(ctx context.Context, now int64) error {
 	return nil
 }
 
-// rebuild builds coarser bars again after finer ones came that are older than those that a builder
-// keeps.
+// rebuild builds coarser bars again after finer ones came that are older than those that a builder keeps.
 func (t *leadership) rebuild(ctx context.Context, now int64) error {
 	for _, a := range t.assets {
 		if a.given && !a.kept || a.builder.rebuild == 0 {

@@ -76,8 +76,7 @@ func TestPanicOfARenewalEndsTheLeadership(t *testing.T) {
 	})
 }
 
-// panickingStore panics at its first read of ticks, its second of bars, and its first write of
-// ticks.
+// panickingStore panics at its first read of ticks, its second of bars, and its first write of ticks.
 type panickingStore struct {
 	Records
 	ticks, bars, steps atomic.Int64

@@ -205,8 +205,7 @@ func (l *listenerActor) Receive(c engine.Context) {
 	}
 }
 
-// A level that is reached during an outage is found in bars, before a later tick may reach the
-// other one.
+// A level that is reached during an outage is found in bars, before a later tick may reach the other one.
 func TestLevelReachedInAGapIsFound(t *testing.T) {
 	t.Parallel()
 	b := newExchangeBench(t, "binance", "BTCUSDT")

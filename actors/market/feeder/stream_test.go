@@ -63,7 +63,8 @@ func TestPricesFromOutsideReachSnapshots(t *testing.T) {
 	t.Parallel()
 	b, m := newStreamBench(t)
 	_, err := m.Series(t.Context(), "NOSUCH", signal.H1)
-	if e := markettest.RunError(t, err); e.Code != signal.DataUnavailable || e.Retryable || e.Message != "no source knows NOSUCH" {
+	e := markettest.RunError(t, err)
+	if e.Code != signal.DataUnavailable || e.Retryable || e.Message != "no source knows NOSUCH" {
 		t.Errorf("an unknown asset: %+v", e)
 	}
 

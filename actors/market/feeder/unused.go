@@ -35,8 +35,7 @@ func (t *leadership) makeRoom(ctx context.Context) (bool, error) {
 	return true, t.drop(ctx, unused[0], t.feeds.kept[unused[0]])
 }
 
-// unused returns the keys of the assets that no node has needed for since, the longest unused
-// first.
+// unused returns the keys of the assets that no node has needed for since, the longest unused first.
 func (t *leadership) unused(ctx context.Context, since time.Duration) ([]string, error) {
 	uses, err := t.store.Uses(ctx)
 	if err != nil {
@@ -56,8 +55,7 @@ func (t *leadership) unused(ctx context.Context, since time.Duration) ([]string,
 	return unused, nil
 }
 
-// drop ends a feed and removes its asset from the store. The asset is taken up again when it is
-// asked for.
+// drop ends a feed and removes its asset from the store. The asset is taken up again when it is asked for.
 func (t *leadership) drop(ctx context.Context, key string, k *keptAsset) error {
 	k.stop()
 	delete(t.feeds.kept, key)

@@ -14,8 +14,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
-// An asset that is not needed is given up, to make room for others, and taken up again when it is
-// asked for.
+// An asset that is not needed is given up, to make room for others, and taken up again when it is asked for.
 func TestUnneededAssetIsGivenUp(t *testing.T) {
 	t.Parallel()
 	b := newExchangeBench(t, "binance", "BTCUSDT", "DOGEUSDT")
@@ -113,8 +112,7 @@ func TestListingsAreReadOnEveryNode(t *testing.T) {
 	}
 }
 
-// A delivery of an asset that was given up is dropped. Otherwise the asset would have a record and
-// no feed.
+// A delivery of an asset that was given up is dropped. Otherwise the asset would have a record and no feed.
 func TestLateDeliveryIsDropped(t *testing.T) {
 	t.Parallel()
 	c, _ := minuteClock()

@@ -15,8 +15,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
-// Serve returns the URL of a server that answers with f, by default with JSON. It ends with the
-// test.
+// Serve returns the URL of a server that answers with f, by default with JSON. It ends with the test.
 func Serve(tb testing.TB, f http.HandlerFunc) (url string) {
 	tb.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -24,8 +24,7 @@ const minute = 60_000 // milliseconds
 func PriceAt(ms int64) float64 { return 60_000 + float64(ms/minute%1000) }
 
 // Exchange is a server that behaves like Binance, with bars by REST and trades and bars by
-// WebSocket, and like Coinbase, with candles. Its prices are a function of time, which a test
-// knows.
+// WebSocket, and like Coinbase, with candles. Its prices are a function of time, which a test knows.
 type Exchange struct {
 	*httptest.Server
 	now func() time.Time
@@ -234,7 +233,8 @@ func (x *Exchange) Close1m(symbol string, open int64) {
 	o, h, l, c := x.bar(open, minute)
 	kline := map[string]any{"t": open, "T": open + minute - 1, "s": symbol, "i": "1m", "f": 100, "L": 200,
 		"o": text(o), "c": text(c), "h": text(h), "l": text(l), "v": text(volume), "x": true, "V": "500"}
-	x.Say(strings.ToLower(symbol)+"@kline_1m", map[string]any{"e": "kline", "E": open + minute, "s": symbol, "k": kline})
+	event := map[string]any{"e": "kline", "E": open + minute, "s": symbol, "k": kline}
+	x.Say(strings.ToLower(symbol)+"@kline_1m", event)
 }
 
 // Cut breaks off all sockets, and refuses others until Accept is called.

@@ -40,9 +40,8 @@ func ByOpenTime(b marketdata.AssetBar, open int64) int { return cmp.Compare(b.Op
 // ATRLength is the number of bars that the average true range covers.
 const ATRLength = 14
 
-// ATR returns Wilder's average true range of consecutive bars, or 0 if there are too few. It is
-// seeded with the mean of the first ranges; after a hundred bars the seed contributes less than 0.2
-// % to the result.
+// ATR returns Wilder's average true range of consecutive bars, or 0 if there are too few. It is seeded with
+// the mean of the first ranges; after a hundred bars the seed contributes less than 0.2 % to the result.
 func ATR(n int, bar func(i int) (high, low, close float64)) float64 {
 	if n <= ATRLength {
 		return 0

@@ -9,8 +9,7 @@ const (
 	// StaleCrypto and staleOther are the maximum ages of the last tick, in milliseconds.
 	StaleCrypto = 30_000
 	staleOther  = 300_000
-	// Tickless is the time without ticks, in milliseconds of market time, after which only bars
-	// count.
+	// Tickless is the time without ticks, in milliseconds of market time, after which only bars count.
 	Tickless = 86_400_000
 )
 

@@ -32,9 +32,8 @@ func FrameOf(tf signal.Timeframe) (int, bool) {
 	return 0, false
 }
 
-// Grid is the calendar of bars at one compression of time. Market time is wall time since 1970
-// multiplied by Speed, so bars open at multiples of the compressed timeframe, rounded down to whole
-// milliseconds.
+// Grid is the calendar of bars at one compression of time. Market time is wall time since 1970 multiplied
+// by Speed, so bars open at multiples of the compressed timeframe, rounded down to whole milliseconds.
 type Grid struct{ Speed int64 }
 
 // index returns the number of the bar that contains the wall time ms.

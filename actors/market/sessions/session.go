@@ -147,8 +147,7 @@ func (s Session) Following(frame int, bars []marketdata.Bar) func(marketdata.Bar
 // exchangeHours is the length of a regular session of the exchange.
 const exchangeHours = 6*time.Hour + 30*time.Minute
 
-// Lasting returns how long s is open while bars that together last d form. A daily bar is one
-// session.
+// Lasting returns how long s is open while bars that together last d form. A daily bar is one session.
 func (s Session) Lasting(d time.Duration, tf signal.Timeframe) time.Duration {
 	if s == Exchange && tf == signal.D1 {
 		return time.Duration(float64(d) / 24 * float64(exchangeHours) / float64(time.Hour))

@@ -5,9 +5,8 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
-// assembler builds the bars of a simulated asset: those of the finest timeframe from the points of
-// its path, and the others from the next finer ones. While the path takes coarse steps there are no
-// fine bars.
+// assembler builds the bars of a simulated asset: those of the finest timeframe from the points of its
+// path, and the others from the next finer ones. While the path takes coarse steps there are no fine bars.
 type assembler struct {
 	grid   prices.Grid
 	finest int

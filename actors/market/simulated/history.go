@@ -9,10 +9,9 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
-// Points of a path lie at multiples of a step in milliseconds of market time. Steps grow towards
-// the past: the last 1,000 bars of each timeframe have full detail, and older ones exist only in
-// the next coarser timeframe. All timeframes agree, and a start takes 90,000 points an asset
-// instead of 14 million.
+// Points of a path lie at multiples of a step in milliseconds of market time. Steps grow towards the past:
+// the last 1,000 bars of each timeframe have full detail, and older ones exist only in the next coarser
+// timeframe. All timeframes agree, and a start takes 90,000 points an asset instead of 14 million.
 const (
 	minuteStep = 6_000     // 10 points a bar of 1m: the ticks
 	fiveStep   = 25_000    // 12 a bar of 5m

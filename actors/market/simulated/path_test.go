@@ -94,8 +94,7 @@ func TestPricesAreRoundedToTicks(t *testing.T) {
 	}
 }
 
-// A path panics in the goroutine of the caller, which recovers, even if paths are computed in
-// parallel.
+// A path panics in the goroutine of the caller, which recovers, even if paths are computed in parallel.
 func TestPanicOfAPathReachesTheCaller(t *testing.T) {
 	t.Parallel()
 	s := opened(t, 60, 1, "BTC", "ETH")

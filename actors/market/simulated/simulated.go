@@ -1,7 +1,6 @@
-// Package simulated is the deterministic market of the known assets: price paths with regimes and
-// fat tails, their bars and ticks, and news that agree with the regime. For one seed, start and
-// clock it follows one path, however often it is asked or restored from a checkpoint. It does no
-// I/O.
+// Package simulated is the deterministic market of the known assets: price paths with regimes and fat
+// tails, their bars and ticks, and news that agree with the regime. For one seed, start and clock it
+// follows one path, however often it is asked or restored from a checkpoint. It does no I/O.
 //
 // Where to read: simulated.go (a market and its clock), path.go (the price process), history.go
 // (steps that get finer towards the present), assembler.go (bars), newswire.go (news),
@@ -29,8 +28,7 @@ import (
 const Name = "simulated"
 
 const (
-	// maxSpeed runs an hour in a second. At higher speeds bars of 1m would be too short for the
-	// clock.
+	// maxSpeed runs an hour in a second. At higher speeds bars of 1m would be too short for the clock.
 	maxSpeed = 3600
 	// FullTickSpeed is the maximum speed at which every point of a path is a tick: 10 a second.
 	FullTickSpeed = 60
@@ -61,9 +59,8 @@ type Output struct {
 	Live   []marketdata.Live
 }
 
-// Market is the deterministic market of domain.md, section 7. It belongs to one goroutine, which
-// calls Open, then Advance and Checkpoint as often as it likes. The output depends only on seed,
-// start and clock.
+// Market is the deterministic market of domain.md, section 7. It belongs to one goroutine, which calls
+// Open, then Advance and Checkpoint as often as it likes. The output depends only on seed, start and clock.
 type Market struct {
 	grid   prices.Grid
 	seed   uint64
@@ -76,8 +73,7 @@ type Market struct {
 	Weather func(symbol string, at time.Time) float64
 }
 
-// New returns a market of specs at 1 to maxSpeed times real time. seed is for a market without
-// checkpoint.
+// New returns a market of specs at 1 to maxSpeed times real time. seed is for a market without checkpoint.
 func New(speed int64, seed uint64, specs []*assets.Spec) *Market {
 	return &Market{grid: prices.Grid{Speed: speed}, seed: seed, known: specs}
 }

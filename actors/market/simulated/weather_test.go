@@ -27,8 +27,7 @@ func TestWeatherMovesCommodities(t *testing.T) {
 	const hours = 100
 	without := logChange(t, "natural_gas", hours, 0)
 	up, down := logChange(t, "natural_gas", hours, 2)-without, logChange(t, "natural_gas", hours, -2)-without
-	// The deviation of an hour is .7 to 1.8 times this, depending on the regime, times the slow
-	// wave.
+	// The deviation of an hour is .7 to 1.8 times this, depending on the regime, times the slow wave.
 	unit := weatherDrift * 2 * hours * .60 / math.Sqrt(hoursPerYear)
 	if up < .2*unit || up > 3*unit || math.Abs(up+down) > .02*unit {
 		t.Errorf("an anomaly of 2 moves the price by %v, one of -2 by %v; want about %v", up, down, unit)

@@ -23,8 +23,7 @@ const (
 	shortGap = 90 * 60_000
 	// upWithin bounds the time until a venue sends events of an asset.
 	upWithin = 20 * time.Second
-	// An asset moves to another venue after downFor without connection, or silentFor without an
-	// event.
+	// An asset moves to another venue after downFor without connection, or silentFor without an event.
 	downFor   = 30 * time.Second
 	silentFor = 90 * time.Second
 	// workEvery is the interval at which pending events are handled.
@@ -414,9 +413,8 @@ func NewAssetFeed(o FeedOptions, symbol, class string) *AssetFeed {
 	}
 }
 
-// Resume makes k continue from records with bars of a source. newest are the close times of the
-// newest bars, level is the newest price and ticked the time of the newest delivered tick. It must
-// be called before Run.
+// Resume makes k continue from records with bars of a source. newest are the close times of the newest bars,
+// level is the newest price and ticked the time of the newest delivered tick. It must be called before Run.
 func (k *AssetFeed) Resume(source string, newest [prices.Timeframes]int64, level float64, ticked int64) {
 	k.source, k.newest, k.level, k.ticked = source, newest, level, ticked
 }

@@ -2,9 +2,8 @@ package source
 
 import "time"
 
-// An asset of a real source is kept while a node has had a run, a scan or an open signal on it
-// within KeepUnused, or within KeepFull if there is no room for others. Nodes record their use
-// every UseEvery.
+// An asset of a real source is kept while a node has had a run, a scan or an open signal on it within
+// KeepUnused, or within KeepFull if there is no room for others. Nodes record their use every UseEvery.
 const (
 	KeepUnused = time.Hour
 	KeepFull   = 10 * time.Minute

@@ -28,9 +28,8 @@ const (
 // ReadChunk is the maximum number of entries in one read of a stream.
 const ReadChunk = 2000
 
-// ParseTick decodes an entry of a stream of ticks. Asset is the name as written. Source is the
-// field of one of our own ticks, and Stream for a tick from outside, which must not pass for a
-// source.
+// ParseTick decodes an entry of a stream of ticks. Asset is the name as written. Source is the field
+// of one of our own ticks, and Stream for a tick from outside, which must not pass for a source.
 func ParseTick(stream marketdata.TickStream, e *marketdata.Entry) (t marketdata.AssetTick, skipped prices.Reason) {
 	_, named := e.Fields["source"]
 	_, missed := e.Fields["missed"]
@@ -176,8 +175,7 @@ func validName(name string) bool {
 	return true
 }
 
-// parseNumber parses a plain decimal number. strconv alone would also accept NaN, Inf and
-// hexadecimals.
+// parseNumber parses a plain decimal number. strconv alone would also accept NaN, Inf and hexadecimals.
 func parseNumber(text string) (float64, prices.Reason) {
 	if text == "" || len(text) > maxNumberBytes {
 		return 0, prices.SkipNumber

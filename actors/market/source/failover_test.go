@@ -108,8 +108,7 @@ func (v *fakeVenue) fail(err error) { v.set(func(v *fakeVenue) { v.fails = err }
 
 var errAway = errors.New("away")
 
-// btcFeed is a feed of BTC with two venues in a synctest bubble. The first streams, the second is
-// polled.
+// btcFeed is a feed of BTC with two venues in a synctest bubble. The first streams, the second is polled.
 type btcFeed struct {
 	*markettest.Clock
 	first, second *fakeVenue

@@ -57,8 +57,7 @@ type Reporter struct {
 	last    int64            // time of the newest item
 }
 
-// parseNewsFeed parses a setting, URL or URL=WEIGHT. Errors do not show the URL, which may contain
-// a key.
+// parseNewsFeed parses a setting, URL or URL=WEIGHT. Errors do not show the URL, which may contain a key.
 func parseNewsFeed(text string) (address string, weight float64, err error) {
 	address, weight = text, feedWeight
 	if i := strings.LastIndexByte(text, '='); i >= 0 {

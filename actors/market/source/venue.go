@@ -1,12 +1,11 @@
 // Package source reads prices and news from real sources and checks them.
 //
-// A Venue is a source of prices. The clients of binance, coinbase and alpaca are subpackages, as
-// are the client of feeds (rss) and the one that sends all requests (fetch). An AssetFeed keeps one
-// asset up to date: it reads the history at the first venue that has the asset, then new prices,
-// switches to the next venue when that one fails, and back to the first once it has worked for ten
-// minutes. A Reporter reads news. Both pass a Delivery to the feeder. Prices from outside, which
-// come through the two streams of Redis, are a source, too, called stream: ParseTick and ParseBar
-// decode their entries.
+// A Venue is a source of prices. The clients of binance, coinbase and alpaca are subpackages, as are
+// the client of feeds (rss) and the one that sends all requests (fetch). An AssetFeed keeps one asset
+// up to date: it reads the history at the first venue that has the asset, then new prices, switches to
+// the next venue when that one fails, and back to the first once it has worked for ten minutes. A
+// Reporter reads news. Both pass a Delivery to the feeder. Prices from outside, which come through the
+// two streams of Redis, are a source, too, called stream: ParseTick and ParseBar decode their entries.
 //
 // Everything from outside is checked, and counted if it is refused because it cannot be true.
 //
@@ -93,8 +92,7 @@ var venueNames = []string{binance.Name, coinbase.Name, alpaca.Name}
 // IsVenue reports whether a source is a real one.
 func IsVenue(name string) bool { return slices.Contains(venueNames, name) }
 
-// Options configure access to real sources. The zero value works, except for Alpaca, which needs
-// keys.
+// Options configure access to real sources. The zero value works, except for Alpaca, which needs keys.
 type Options struct {
 	BinanceURL, BinanceStreamURL, CoinbaseURL, AlpacaURL string // defaults: those of the sources
 	AlpacaKey, AlpacaSecret                              string

@@ -46,8 +46,7 @@ func Header(key, secret string) http.Header {
 	return h
 }
 
-// NewClient returns a client for the server at base, without a slash at its end. feed is iex or
-// sip.
+// NewClient returns a client for the server at base, without a slash at its end. feed is iex or sip.
 func NewClient(base, feed string, c *fetch.Client) *Client { return &Client{base, feed, c} }
 
 type bars struct {

@@ -130,8 +130,7 @@ func TestBarsThatCannotBeRead(t *testing.T) {
 	}, readBars)
 }
 
-// pipe is a listener for in-memory connections of dial. Time in a synctest bubble advances while
-// they wait.
+// pipe is a listener for in-memory connections of dial. Time in a synctest bubble advances while they wait.
 type pipe struct {
 	conns chan net.Conn
 	done  chan struct{}
@@ -159,8 +158,7 @@ func (p *pipe) Accept() (net.Conn, error) {
 func (p *pipe) Close() error   { close(p.done); return nil }
 func (p *pipe) Addr() net.Addr { return &net.UnixAddr{} }
 
-// stream runs test in a bubble with a stream whose server passes each connection, numbered from 1,
-// to serve.
+// stream runs test in a bubble with a stream whose server passes each connection, numbered from 1, to serve.
 func stream(t *testing.T, o StreamOptions, serve func(n int, ws *websocket.Conn), test func(t *testing.T, s *Stream)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {

@@ -3,6 +3,5 @@
 //
 // Data is decoded and complete in form. The caller decides whether a price is plausible.
 //
-// Where to read: rest.go (bars), stream.go (the connection and subscriptions), decode.go
-// (messages).
+// Where to read: rest.go (bars), stream.go (the connection and subscriptions), decode.go (messages).
 package binance

@@ -48,9 +48,8 @@ func (c *Client) Ping(ctx context.Context) (int64, error) {
 	return t.ServerTime, err
 }
 
-// Bars returns the bars of a symbol that open in [from, to), in the exchange's order. The last one
-// may still be open, and then closes after now. The error is fetch.ErrUnknown, a *fetch.Error or
-// that of ctx.
+// Bars returns the bars of a symbol that open in [from, to), in the exchange's order. The last one may
+// still be open, and then closes after now. The error is fetch.ErrUnknown, a *fetch.Error or that of ctx.
 func (c *Client) Bars(ctx context.Context, symbol string, tf signal.Timeframe, from, to int64) (
 	[]marketdata.Bar, error) {
 	var all []marketdata.Bar

@@ -50,9 +50,8 @@ func (c *Client) Ping(ctx context.Context) (int64, error) {
 	return t.ISO.UnixMilli(), nil
 }
 
-// Bars returns the bars of a product that open in [from, to), ascending, without those of times
-// without trades. The last one may still be open. The error is fetch.ErrUnknown, a *fetch.Error or
-// that of ctx.
+// Bars returns the bars of a product that open in [from, to), ascending, without those of times without
+// trades. The last one may still be open. The error is fetch.ErrUnknown, a *fetch.Error or that of ctx.
 func (c *Client) Bars(ctx context.Context, product string, tf signal.Timeframe, from, to int64) (
 	[]marketdata.Bar, error) {
 	step := tf.Duration().Milliseconds()

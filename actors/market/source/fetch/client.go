@@ -37,8 +37,7 @@ const (
 	maxRetryAfter = 5 * time.Second
 	// overall bounds a request with all its tries.
 	overall = 45 * time.Second
-	// defaultRest and defaultBan are the pauses after a limit or a ban without a Retry-After
-	// header.
+	// defaultRest and defaultBan are the pauses after a limit or a ban without a Retry-After header.
 	defaultRest = 30 * time.Second
 	defaultBan  = 2 * time.Minute
 )
@@ -46,8 +45,7 @@ const (
 // Options are what a Client is made with. The zero value of each field but Name works.
 type Options struct {
 	Name string // of the source, for errors and metrics; required
-	// Rate is the number of requests a second in the long run, Burst the number at once. Default 5
-	// and 10.
+	// Rate is the number of requests a second in the long run, Burst the number at once. Default 5 and 10.
 	Rate  float64
 	Burst int
 	// Header is sent with every request.
