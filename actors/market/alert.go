@@ -43,9 +43,9 @@ func (m *Market) Alert(ctx context.Context, name string, alerts []alerts.Alert) 
 // Unalert removes the alerts of refs, a slice that must not be changed afterwards. It does not wait.
 func (m *Market) Unalert(name string, refs ...engine.Ref) { m.send(name, dropAlerts{refs}) }
 
-// Quote requests alerts.LastPrice for the Ref of an alert. It comes after the notifications of
-// everything that happened before, and not at all without the alert or a price. Quote does not wait.
-func (m *Market) Quote(name string, ref engine.Ref) { m.send(name, askPrice{ref}) }
+// RequestPrice requests alerts.LastPrice for the Ref of an alert. It comes after the notifications
+// of everything that happened before, and not at all without the alert or a price. It does not wait.
+func (m *Market) RequestPrice(name string, ref engine.Ref) { m.send(name, askPrice{ref}) }
 
 // send sends a message to the actor of an asset, if it has one.
 func (m *Market) send(name string, message any) {

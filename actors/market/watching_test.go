@@ -337,11 +337,11 @@ func TestLastPriceComesAfterCatchingUp(t *testing.T) {
 				missed.Low = c.low
 				b := *missed
 				h, ref := m.collector()
-				m.Quote("x", ref) // the asset has no actor yet
+				m.RequestPrice("x", ref) // the asset has no actor yet
 				if _, err := m.load(t.Context(), "x", prices.M1); err != nil {
 					t.Fatal(err)
 				}
-				m.store.onBars = func() { m.Quote("x", ref) } // while the alert waits for bars of longer timeframes
+				m.store.onBars = func() { m.RequestPrice("x", ref) } // while the alert waits for bars
 				now := m.Now().UnixMilli()
 				m.alertBetween90And110(t, ref, now-20_000, now+60_000)
 				h.check(t, c.want(&b))
