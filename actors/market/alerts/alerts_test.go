@@ -20,50 +20,79 @@ import (
 // ignoreSpan leaves spans out of a comparison.
 var ignoreSpan = cmp.FilterPath(func(p cmp.Path) bool { return p.String() == "Span" }, cmp.Ignore())
 
-func TestAlertsAreNotified(t *testing.T) {
-	t.Parallel()
+type steps []func(*Set)
+
+func tick(at int64, price float64) func(*Set) {
+	return func(s *Set) { s.Tick(marketdata.Tick{Price: price, Time: at}) }
+}
+
+func barOf(opens int64, high, low, closing float64) marketdata.Bar {
+	return marketdata.Bar{OpenTime: opens, CloseTime: opens + 1000, Open: 100, High: high, Low: low, Close: closing}
+}
+
+func bar(opens int64, high, low, closing float64) func(*Set) {
+	return func(s *Set) {
+		b := barOf(opens, high, low, closing)
+		s.Bar(prices.M1, b)
+		s.CloseBar(prices.M1, b)
+	}
+}
+
+func expire(at int64) func(*Set) { return func(s *Set) { s.Expire(at) } }
+
+// from makes the only alert begin at a time.
+func from(at int64) func(*Set) {
+	return func(s *Set) {
+		later := s.index.entries[0]
+		later.Since = at
+		s.index.add(later)
+	}
+}
+
+func reached(at int64, price, low, high float64) any {
+	return Reached{Tick: marketdata.Tick{Price: price, Time: at}, Span: Span{low, high}}
+}
+
+func reachedBy(b marketdata.Bar) any {
+	return Reached{Tick: marketdata.Tick{Price: b.Close, Time: b.CloseTime}, Bar: &b, Span: Span{b.Low, b.High}}
+}
+
+func expired(at int64, price, low, high float64) any {
+	return Expired{At: at, Price: price, Span: Span{low, high}}
+}
+
+func closed(at int64, price, low, high float64) any {
+	return BarClosed{At: at, Price: price, Span: Span{low, high}, Frame: 1000}
+}
+
+// notifyCase is what an alert from 90 to 110, from 1,000 to 100,000 ms, is notified of after steps.
+type notifyCase struct {
+	name  string
+	steps steps
+	want  []any
+}
+
+func checkNotifications(t *testing.T, cases []notifyCase) {
+	t.Helper()
 	ref := markettest.Refs(t, 1)[0]
 	alert := Alert{Ref: ref, Lower: 90, Upper: 110, Since: 1000, Expires: 100_000, Frame: signal.M1}
-	tick := func(at int64, price float64) func(*Set) {
-		return func(s *Set) { s.Tick(marketdata.Tick{Price: price, Time: at}) }
-	}
-	barOf := func(opens int64, high, low, closing float64) marketdata.Bar {
-		return marketdata.Bar{OpenTime: opens, CloseTime: opens + 1000, Open: 100, High: high, Low: low, Close: closing}
-	}
-	bar := func(opens int64, high, low, closing float64) func(*Set) {
-		return func(s *Set) {
-			b := barOf(opens, high, low, closing)
-			s.Bar(prices.M1, b)
-			s.CloseBar(prices.M1, b)
+	for _, c := range cases {
+		got := markettest.Messages{}
+		s := NewSet(assets.Crypto, 60, sessions.Always, got.Notify)
+		s.index.add(NewEntry(alert))
+		for _, step := range c.steps {
+			step(s)
+		}
+		if diff := cmp.Diff(c.want, got[ref]); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", c.name, diff)
 		}
 	}
-	from := func(at int64) func(*Set) { // the alert begins then
-		return func(s *Set) {
-			later := alert
-			later.Since = at
-			s.index.add(NewEntry(later))
-		}
-	}
-	expire := func(at int64) func(*Set) { return func(s *Set) { s.Expire(at) } }
-	reached := func(at int64, price, low, high float64) any {
-		return Reached{Tick: marketdata.Tick{Price: price, Time: at}, Span: Span{low, high}}
-	}
-	reachedBy := func(b marketdata.Bar) any {
-		return Reached{Tick: marketdata.Tick{Price: b.Close, Time: b.CloseTime}, Bar: &b, Span: Span{b.Low, b.High}}
-	}
-	expired := func(at int64, price, low, high float64) any {
-		return Expired{At: at, Price: price, Span: Span{low, high}}
-	}
+}
+
+func TestNotificationsByTicks(t *testing.T) {
+	t.Parallel()
 	stale := Expired{At: 110_000, Price: 100, Stale: true, Span: Span{100, 100}}
-	closed := func(at int64, price, low, high float64) any {
-		return BarClosed{At: at, Price: price, Span: Span{low, high}, Frame: 1000}
-	}
-	type steps []func(*Set)
-	for _, c := range []struct {
-		name  string
-		steps steps
-		want  []any
-	}{
+	checkNotifications(t, []notifyCase{
 		{"between the levels", steps{tick(2000, 90.01), tick(3000, 109.99)}, nil},
 		{"at the lower one", steps{tick(2000, 90)}, []any{reached(2000, 90, 90, 90)}},
 		{"beyond the upper one", steps{tick(1500, 95), tick(2000, 111)}, []any{reached(2000, 111, 95, 111)}},
@@ -86,6 +115,13 @@ func TestAlertsAreNotified(t *testing.T) {
 		{"a stale price, and the next one is too late", steps{tick(80_000, 100), tick(110_001, 80)}, []any{stale}},
 		{"no price since the beginning", steps{tick(95_000, 100), from(96_000), expire(103_000)},
 			[]any{expired(100_000, 0, 0, 0)}},
+		{"never a price", steps{expire(103_000), expire(112_000)}, []any{Expired{At: 110_000, Stale: true}}},
+	})
+}
+
+func TestNotificationsByBars(t *testing.T) {
+	t.Parallel()
+	checkNotifications(t, []notifyCase{
 		{"a bar of the beginning, after the expiry", steps{from(99_900), expire(103_000), func(s *Set) {
 			b := barOf(99_000, 120, 80, 101)
 			b.CloseTime = 108_000
@@ -97,7 +133,6 @@ func TestAlertsAreNotified(t *testing.T) {
 			[]any{closed(5500, 101, 100, 101)}},
 		{"a bar that closes at the expiry", steps{tick(99_500, 100), bar(99_000, 101, 99, 100), expire(102_000)},
 			[]any{expired(100_000, 100, 100, 100)}},
-		{"never a price", steps{expire(103_000), expire(112_000)}, []any{Expired{At: 110_000, Stale: true}}},
 		{"the bar of the beginning does not count", steps{bar(500, 120, 80, 100)}, []any{closed(1500, 100, 0, 0)}},
 		{"a bar that touches", steps{bar(1000, 105, 89, 100)}, []any{reachedBy(barOf(1000, 105, 89, 100))}},
 		{"a bar that touches nothing is its close", steps{bar(1000, 105, 95, 101)}, []any{closed(2000, 101, 95, 105)}},
@@ -107,17 +142,7 @@ func TestAlertsAreNotified(t *testing.T) {
 			[]any{closed(99_900, 100, 99, 101), expired(100_000, 100, 99, 101)}},
 		{"a bar that ends with the expiry counts first", steps{bar(99_000, 111, 99, 100)},
 			[]any{reachedBy(barOf(99_000, 111, 99, 100))}},
-	} {
-		got := markettest.Messages{}
-		s := NewSet(assets.Crypto, 60, sessions.Always, got.Notify)
-		s.index.add(NewEntry(alert))
-		for _, step := range c.steps {
-			step(s)
-		}
-		if diff := cmp.Diff(c.want, got[ref]); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", c.name, diff)
-		}
-	}
+	})
 }
 
 // After a halt the trades of that time may still arrive, and count before an alert expires without a price.
