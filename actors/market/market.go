@@ -291,7 +291,8 @@ func (m *Market) record(ctx context.Context, name, key string) (marketdata.Asset
 			return record, err
 		}
 		if takenUp {
-			refused, failed := m.o.Store.Want(ctx, accountOf(ctx), m.wantedName(name))
+			account, _ := ctx.Value(accountKey{}).(signal.AccountID)
+			refused, failed := m.o.Store.Want(ctx, account, m.wantedName(name))
 			switch {
 			case failed != nil:
 				return record, failed

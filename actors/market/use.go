@@ -18,11 +18,6 @@ func For(ctx context.Context, account signal.AccountID) context.Context {
 	return context.WithValue(ctx, accountKey{}, account)
 }
 
-func accountOf(ctx context.Context) signal.AccountID {
-	account, _ := ctx.Value(accountKey{}).(signal.AccountID)
-	return account
-}
-
 // askNeeded asks an asset's actor whether it has alerts.
 type askNeeded struct{ reply chan<- bool }
 

@@ -289,7 +289,7 @@ func (k *AssetFeed) history(ctx context.Context, v Venue, symbol string, reset b
 	for frame, tf := range signal.Timeframes {
 		from := now - realBars*prices.FrameMS[frame]
 		if sessions.Of(cmp.Or(k.class, v.Class())) == sessions.Exchange {
-			from = now - historyOf(frame)
+			from = now - sessionHistory[frame]
 		}
 		if !reset {
 			from = max(from, newest[frame])
@@ -320,12 +320,10 @@ func (k *AssetFeed) history(ctx context.Context, v Venue, symbol string, reset b
 	return list, newest, level, nil
 }
 
-// historyOf returns the length of the history, in milliseconds, of an asset that is traded in
-// sessions of some six hours.
-func historyOf(frame int) int64 {
-	const day = 86_400_000
-	return [prices.Timeframes]int64{7 * day, 25 * day, 230 * day, 1450 * day}[frame]
-}
+const day = 86_400_000
+
+// sessionHistory is the length of the history, in milliseconds, of an asset with sessions of some six hours.
+var sessionHistory = [prices.Timeframes]int64{7 * day, 25 * day, 230 * day, 1450 * day}
 
 func (k *AssetFeed) refill(ctx context.Context, v Venue, symbol string) error {
 	now := k.o.Now().UnixMilli()

@@ -3,6 +3,7 @@ package source
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 
@@ -60,13 +61,10 @@ func quoteOf(source string) string {
 
 // quoted returns those of a source's symbols that have its quote currency.
 func quoted(source string, symbols []string) []string {
-	var kept []string
-	for _, symbol := range symbols {
-		if coin, ok := strings.CutSuffix(symbol, quoteOf(source)); ok && coin != "" {
-			kept = append(kept, symbol)
-		}
-	}
-	return kept
+	quote := quoteOf(source)
+	return slices.DeleteFunc(symbols, func(symbol string) bool {
+		return len(symbol) <= len(quote) || !strings.HasSuffix(symbol, quote)
+	})
 }
 
 // NamesOfListed maps the symbols that a source lists to the names of their assets.
