@@ -30,7 +30,7 @@ func (m *silentMarket) Alert(_ context.Context, _ string, alerts []alerts.Alert)
 
 func (m *silentMarket) Unalert(string, ...engine.Ref) {}
 
-func (m *silentMarket) SendLastPrice(string, engine.Ref) {}
+func (m *silentMarket) RequestPrice(string, engine.Ref) {}
 
 // partitionsOwner starts the signals of all partitions.
 type partitionsOwner struct {

@@ -32,8 +32,8 @@ type Market interface {
 	Alert(ctx context.Context, asset string, alerts []alerts.Alert) error
 	// Unalert takes those of refs back. It does not wait.
 	Unalert(asset string, refs ...engine.Ref)
-	// SendLastPrice sends the last price to the Ref of an alert. It does not wait.
-	SendLastPrice(asset string, ref engine.Ref)
+	// RequestPrice requests alerts.LastPrice for the Ref of an alert. It does not wait.
+	RequestPrice(asset string, ref engine.Ref)
 }
 
 // Forecasts tell how the weather behind a signal has turned. They do not wait.

@@ -369,7 +369,7 @@ func (s *signals) onAlerted(c engine.Context, m alerted) {
 		}
 		for i := range m.alerts { // a forecast may have arrived before the alert
 			if ref := m.alerts[i].Ref; s.weather[ref] != nil {
-				s.o.market.SendLastPrice(m.asset, ref)
+				s.o.market.RequestPrice(m.asset, ref)
 			}
 		}
 		w.failed.Reset()
@@ -433,7 +433,7 @@ func (s *signals) writeNext(c engine.Context) {
 func (s *signals) onForecastArrived(m forecastArrived) {
 	for ref, k := range s.weather {
 		if m == (forecastArrived{k.strategy, k.commodity, k.region}) {
-			s.o.market.SendLastPrice(k.asset, ref)
+			s.o.market.RequestPrice(k.asset, ref)
 		}
 	}
 }

@@ -25,8 +25,8 @@ type world struct {
 	changes     []signal.Change
 	alerts      map[string][]alerts.Alert
 	undone      []engine.Ref  // of removed alerts
-	price       float64       // that SendLastPrice sends; 0: none
-	priceCalls  int           // number of calls of SendLastPrice
+	price       float64       // that RequestPrice sends; 0: none
+	priceCalls  int           // number of calls of RequestPrice
 	failing     error         // of the log
 	unknown     bool          // the market knows no asset
 	silent      bool          // the market cannot be asked
@@ -156,7 +156,7 @@ func (w *world) Unalert(_ string, refs ...engine.Ref) {
 	w.undone = append(w.undone, refs...)
 }
 
-func (w *world) SendLastPrice(_ string, ref engine.Ref) {
+func (w *world) RequestPrice(_ string, ref engine.Ref) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.priceCalls++

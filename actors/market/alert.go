@@ -8,21 +8,21 @@ import (
 	"github.com/agentsignal/agentsignal/actors/market/prices"
 )
 
-// setAlerts adds alerts to an asset. The reply says that its actor has them.
+// setAlerts adds alerts to an asset. The reply confirms that its actor has them.
 type setAlerts struct {
 	alerts []alerts.Alert
 	reply  chan<- struct{}
 }
 
-// dropAlerts takes the alerts of some back.
+// dropAlerts removes the alerts of refs.
 type dropAlerts struct{ refs []engine.Ref }
 
-// askPrice asks for the newest price on behalf of who has an alert.
+// askPrice asks for the last price on behalf of the Ref of an alert.
 type askPrice struct{ ref engine.Ref }
 
-// Alert adds alerts to the asset that name means. What happened since they began is
-// told first. It waits until the ticks that Redis holds have been read. Errors are
-// those of Series; after one that is retryable they may have been added.
+// Alert adds alerts to the asset that name means, which first catch up on the prices since they
+// began. It waits until the ticks in Redis have been read. Errors are those of Series; after a
+// retryable one the alerts may have been added.
 func (m *Market) Alert(ctx context.Context, name string, alerts []alerts.Alert) error {
 	select {
 	case <-m.tapes.read:
@@ -33,23 +33,22 @@ func (m *Market) Alert(ctx context.Context, name string, alerts []alerts.Alert) 
 	if err != nil {
 		return err
 	}
-	if _, err := engine.Ask(ctx, w.ref, func(reply chan<- struct{}) any { return setAlerts{alerts, reply} }); err != nil {
+	_, err = engine.Ask(ctx, w.ref, func(reply chan<- struct{}) any { return setAlerts{alerts, reply} })
+	if err != nil {
 		return m.unreachable(err)
 	}
 	return nil
 }
 
-// Unalert removes the alerts of refs, a slice which must not be changed afterwards. It does
-// not wait.
-func (m *Market) Unalert(name string, refs ...engine.Ref) { m.tell(name, dropAlerts{refs}) }
+// Unalert removes the alerts of refs, a slice that must not be changed afterwards. It does not wait.
+func (m *Market) Unalert(name string, refs ...engine.Ref) { m.send(name, dropAlerts{refs}) }
 
-// SendLastPrice sends the last price to the Ref of an alert, as alerts.LastPrice, after all
-// that has happened before. Without such an alert or a price it sends nothing. It does not
-// wait.
-func (m *Market) SendLastPrice(name string, ref engine.Ref) { m.tell(name, askPrice{ref}) }
+// RequestPrice requests alerts.LastPrice for the Ref of an alert. It comes after the notifications
+// of everything that happened before, and not at all without the alert or a price. It does not wait.
+func (m *Market) RequestPrice(name string, ref engine.Ref) { m.send(name, askPrice{ref}) }
 
-// tell sends a message to the actor of an asset, if there is one.
-func (m *Market) tell(name string, message any) {
+// send sends a message to the actor of an asset, if it has one.
+func (m *Market) send(name string, message any) {
 	if w := (*m.watches.Load())[m.key(name)]; w != nil {
 		w.ref.Tell(message)
 	}

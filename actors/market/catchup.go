@@ -1,9 +1,9 @@
 package market
 
 import (
-	"cmp"
 	"math"
 	"slices"
+	"sort"
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/engine"
@@ -12,20 +12,20 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
-// passedKept is for how many milliseconds an asset's actor remembers the ticks that
-// it let through, for alerts that are made a little after they began.
-const passedKept = 120_000
+// acceptedKept is how long, in milliseconds, an asset's actor keeps the ticks that its filter
+// accepted, for alerts that are added a little after they began.
+const acceptedKept = 120_000
 
-// clockEvery bounds the pause between two looks at the clock while there are alerts.
-const clockEvery = 10 * time.Second
+// maxExpiryWait bounds the wait for the next expiry: the clock may jump, and timers do not follow.
+const maxExpiryWait = 10 * time.Second
 
-// expireDue reports to an asset's actor that the time of an alert may be over.
+// expireDue reports to an asset's actor that an alert may have expired.
 type expireDue struct{}
 
-// ticksMissed reports to it that ticks were missed after the last one that it has.
+// ticksMissed reports to an asset's actor that ticks after its last one were missed.
 type ticksMissed struct{}
 
-// send sends the Ref of an alert a message.
+// send sends a message to the Ref of an alert.
 func (a *assetActor) send(ref engine.Ref, m any) {
 	if a.notify != nil {
 		a.notify(ref, m)
@@ -34,67 +34,65 @@ func (a *assetActor) send(ref engine.Ref, m any) {
 	ref.Tell(m)
 }
 
-// alertWaiting adds the alerts that wait, unless bars must be read before.
-func (a *assetActor) alertWaiting(c engine.Context) {
-	if len(a.waiting) == 0 {
+// addPending adds the pending alerts, unless bars must be read first.
+func (a *assetActor) addPending(c engine.Context) {
+	if len(a.pending) == 0 {
 		return
 	}
-	if frame := a.lacks(a.waiting); frame >= 0 {
+	if frame := a.missingFrame(a.pending); frame >= 0 {
 		if f := &a.frames[frame]; !f.loading {
 			f.wanted = true
 			a.read(c, frame)
 		}
 		return
 	}
-	list, asked := a.waiting, a.asked
-	a.waiting, a.asked = nil, nil
+	list, requests := a.pending, a.priceRequests
+	a.pending, a.priceRequests = nil, nil
 	a.alert(list)
-	for ref := range asked {
+	for ref := range requests {
 		a.alerts.NotifyPrice(ref)
 	}
 	a.schedule(c)
 }
 
-// sendLastPrice sends the last price to the Ref of an alert, once all alerts are added.
-func (a *assetActor) sendLastPrice(ref engine.Ref) {
+// sendPrice sends the last price to the Ref of an alert, once all alerts are added.
+func (a *assetActor) sendPrice(ref engine.Ref) {
 	switch {
-	case len(a.waiting) > 0:
-		if a.asked == nil {
-			a.asked = make(map[engine.Ref]struct{})
+	case len(a.pending) > 0:
+		if a.priceRequests == nil {
+			a.priceRequests = make(map[engine.Ref]struct{})
 		}
-		a.asked[ref] = struct{}{}
+		a.priceRequests[ref] = struct{}{}
 	case a.alerts != nil:
 		a.alerts.NotifyPrice(ref)
 	}
 }
 
-// drop takes alerts back.
 func (a *assetActor) drop(refs []engine.Ref) {
-	gone := make(map[engine.Ref]struct{}, len(refs))
+	dropped := make(map[engine.Ref]struct{}, len(refs))
 	for _, ref := range refs {
-		gone[ref] = struct{}{}
+		dropped[ref] = struct{}{}
 	}
-	a.waiting = slices.DeleteFunc(a.waiting, func(p alerts.Entry) bool {
-		_, ok := gone[p.Ref]
+	a.pending = slices.DeleteFunc(a.pending, func(p alerts.Entry) bool {
+		_, ok := dropped[p.Ref]
 		return ok
 	})
 	if a.alerts != nil {
-		a.alerts.Drop(gone)
+		a.alerts.Drop(dropped)
 	}
 }
 
-// dropWaiting notifies the alerts that wait to be added that they are lost.
-func (a *assetActor) dropWaiting() {
-	for i := range a.waiting {
-		a.waiting[i].Ref.Tell(alerts.Dropped{})
+// dropPending drops the pending alerts and notifies their Refs.
+func (a *assetActor) dropPending() {
+	for i := range a.pending {
+		a.pending[i].Ref.Tell(alerts.Dropped{})
 	}
-	a.waiting, a.asked = nil, nil
+	a.pending, a.priceRequests = nil, nil
 }
 
-// tellDropped tells all who have an alert that this actor knows nothing of it any
-// more.
-func (a *assetActor) tellDropped() {
-	a.dropWaiting()
+// notifyDropped notifies the Refs of all alerts that this actor drops them.
+func (a *assetActor) notifyDropped() {
+	a.dropPending()
 	if a.alerts != nil {
 		for _, ref := range a.alerts.Refs() {
 			ref.Tell(alerts.Dropped{})
@@ -102,49 +100,53 @@ func (a *assetActor) tellDropped() {
 	}
 }
 
-// take works in ticks that were let through.
-func (a *assetActor) take(c engine.Context, passed []marketdata.Tick) {
-	for _, t := range passed {
+// take passes accepted ticks to the alerts and keeps them for a while.
+func (a *assetActor) take(c engine.Context, accepted []marketdata.Tick) {
+	for _, t := range accepted {
 		a.alerts.Tick(t)
-		a.passed = append(a.passed, t)
+		a.accepted = append(a.accepted, t)
 	}
-	newest := a.passed[len(a.passed)-1].Time
-	if newest-a.passed[0].Time > 2*passedKept {
-		i, _ := slices.BinarySearchFunc(a.passed, newest-passedKept, func(t marketdata.Tick, at int64) int { return cmp.Compare(t.Time, at) })
-		a.passed = slices.Clone(a.passed[i:])
+	newest := a.accepted[len(a.accepted)-1].Time
+	if newest-a.accepted[0].Time > 2*acceptedKept {
+		a.accepted = slices.Clone(a.accepted[firstTick(a.accepted, newest-acceptedKept):])
 	}
 	a.schedule(c)
 }
 
-// schedule has the next alert end in time.
+// firstTick returns the index of the first of ascending ticks at or after a time.
+func firstTick(ticks []marketdata.Tick, at int64) int {
+	return sort.Search(len(ticks), func(i int) bool { return ticks[i].Time >= at })
+}
+
+// schedule starts the timer for the next alert to expire.
 func (a *assetActor) schedule(c engine.Context) {
 	next := a.alerts.Next()
 	if next == math.MaxInt64 || a.due != 0 && a.due <= next {
 		return
 	}
 	a.timer.Stop()
-	a.due, a.looked = next, a.now()
-	// The clock may jump, timers do not: it is looked at now and then.
-	a.timer = c.After(min(time.Duration(next-a.looked.UnixMilli())*time.Millisecond, clockEvery), expireDue{})
+	a.due, a.scheduled = next, a.now()
+	wait := time.Duration(next-a.scheduled.UnixMilli()) * time.Millisecond
+	a.timer = c.After(min(wait, maxExpiryWait), expireDue{})
 }
 
-// onExpireDue ends what is over, unless the process was halted.
+// onExpireDue ends the alerts that expired. If the clock has jumped they first get time for the
+// prices in between to arrive.
 func (a *assetActor) onExpireDue(c engine.Context) {
 	a.due = 0
 	if a.alerts == nil {
 		return
 	}
 	now := a.now()
-	if now.Sub(a.looked) > 2*clockEvery {
+	if now.Sub(a.scheduled) > 2*maxExpiryWait {
 		a.alerts.Settle(now.UnixMilli())
 	}
 	a.alerts.Expire(now.UnixMilli())
 	a.schedule(c)
 }
 
-// onMissed reads all bars again, and has alerts made up by them if it is bars that
-// tell of the asset's prices.
-func (a *assetActor) onMissed(c engine.Context) {
+// onBarsMissed reads all bars again. If the asset has no ticks its alerts catch up by the bars.
+func (a *assetActor) onBarsMissed(c engine.Context) {
 	for frame := range a.frames {
 		a.refresh(c, frame)
 	}
@@ -157,131 +159,120 @@ func (a *assetActor) onMissed(c engine.Context) {
 	a.onTicksMissed(c)
 }
 
-// onTicksMissed has alerts made up by bars for the time of which no ticks came.
+// onTicksMissed adds all alerts again, so that they catch up by bars.
 func (a *assetActor) onTicksMissed(c engine.Context) {
 	if a.alerts == nil {
 		return
 	}
-	a.waiting = append(a.waiting, a.alerts.Release()...)
-	a.alerts, a.passed = nil, nil
-	a.alertWaiting(c)
+	a.pending = append(a.pending, a.alerts.Release()...)
+	a.alerts, a.accepted = nil, nil
+	a.addPending(c)
 }
 
-// alert adds alerts. Those that began before the newest price are first told what has
-// happened since, by bars of the time of which no tick is left, then by ticks.
+// alert adds alerts. Those that began before the newest price first catch up by bars and ticks.
 func (a *assetActor) alert(list []alerts.Entry) {
 	if a.alerts == nil {
 		record := a.watch.record.Load()
 		a.alerts = alerts.NewSet(record.Class, record.Speed, tradedIn(record), a.send)
 		a.alerts.Settle(a.now().UnixMilli())
 		var f prices.Filter
-		a.passed, f = a.replay(math.MaxInt64)
+		a.accepted, f = a.replay(math.MaxInt64)
 		if max(f.Last.Time, f.Held.Time) >= a.filter.Last.Time {
-			a.filter = f // so that what is still in the mailbox is not taken twice
+			a.filter = f // so that ticks in the mailbox do not count twice
 		}
-		if n := len(a.passed); n > 0 {
-			a.alerts.Tick(a.passed[n-1])
-		} else if n := len(a.frames[prices.M1].bars); n > 0 {
-			a.alerts.Bar(prices.M1, a.frames[prices.M1].bars[n-1])
+		minutes := a.frames[prices.M1].bars
+		if n := len(a.accepted); n > 0 {
+			a.alerts.Tick(a.accepted[n-1])
+		} else if n := len(minutes); n > 0 {
+			a.alerts.Bar(prices.M1, minutes[n-1])
 		}
 	}
-	late := a.alerts.Add(list)
-	if len(late) > 0 {
+	if late := a.alerts.Add(list); len(late) > 0 {
 		a.catchUp(late)
 	}
 }
 
-// replay returns the ticks up to a time that are not taken for mistakes, as they are
-// remembered, and the filter behind them.
+// replay filters the ticks on the tape up to a time. It returns the accepted ones and the filter in
+// its state after them.
 func (a *assetActor) replay(upTo int64) ([]marketdata.Tick, prices.Filter) {
 	record := a.watch.record.Load()
-	raw := a.tapes.upTo(tapeKey{a.watch.key, record.Source}, upTo)
+	ticks := a.tapes.upTo(tapeKey{a.watch.key, record.Source}, upTo)
 	bars := a.frames[prices.M1].bars
 	f := prices.Filter{Rising: a.filter.Rising}
-	next, atr := 0, 0.0 // the first bar that closes after the tick, and what those before say
-	list := make([]marketdata.Tick, 0, len(raw))
-	for i, t := range raw {
-		if i == 0 || next < len(bars) && bars[next].CloseTime <= t.Time {
-			for next < len(bars) && bars[next].CloseTime <= t.Time {
-				next++
+	closed, atr := 0, 0.0 // the number of bars that closed before the tick, and their ATR
+	list := make([]marketdata.Tick, 0, len(ticks))
+	for i, t := range ticks {
+		if i == 0 || closed < len(bars) && bars[closed].CloseTime <= t.Time {
+			for closed < len(bars) && bars[closed].CloseTime <= t.Time {
+				closed++
 			}
-			atr = prices.ATROfBars(bars[:next])
+			atr = prices.ATROfBars(bars[:closed])
 		}
-		if i == 0 && next > 0 {
-			f.Begin(t, bars[next-1].CloseTime, bars[next-1].Close, prices.BarLimit(prices.M1, record.Speed))
+		if i == 0 {
+			f.Begin(t, record.Speed, closed, func(i int) marketdata.Bar { return bars[i] })
 		}
-		passed, _ := f.Take(t, atr)
-		list = append(list, passed...)
+		accepted, _ := f.Take(t, atr)
+		list = append(list, accepted...)
 	}
 	return list, f
 }
 
-// catchUp notifies late alerts of what has happened up to now, and adds those that are left.
+// catchUp replays the prices since late alerts began and adds those that are still active.
 func (a *assetActor) catchUp(late []alerts.Entry) {
 	from := int64(math.MaxInt64)
 	for i := range late {
 		from = min(from, late[i].Begins())
 	}
 	ticks := a.ticksSince(from)
-	ticksFrom := a.alerts.LastTime() + 1
+	firstAt := a.alerts.LastTime() + 1
 	if len(ticks) > 0 {
-		ticksFrom = ticks[0].Time
+		firstAt = ticks[0].Time
 	}
-	a.alerts.CatchUp(late, a.history(from, ticksFrom), ticks)
+	a.alerts.CatchUp(late, a.history(from, firstAt), ticks)
 }
 
-// ticksSince returns the ticks after a time that were let through, and the one before
-// them; fewer if they are not remembered for as long.
+// ticksSince returns the accepted ticks after a time and the one before them, as far as they are kept.
 func (a *assetActor) ticksSince(from int64) []marketdata.Tick {
-	ticks := a.passed
+	ticks := a.accepted
 	if len(ticks) == 0 || ticks[0].Time > from {
 		ticks, _ = a.replay(a.alerts.LastTime())
 	}
-	after, _ := slices.BinarySearchFunc(ticks, from+1, func(t marketdata.Tick, at int64) int { return cmp.Compare(t.Time, at) })
-	return ticks[max(0, after-1):]
+	return ticks[max(0, firstTick(ticks, from+1)-1):]
 }
 
-// history returns the bars that hold a time between two, ascending, the finest that
-// there are; before them one that says what the price was. Where finer ones begin
-// within a bar it comes before them: it says what was before, to who was there.
+// history returns the finest bars there are for the interval [from, to), ascending, and the bar
+// before them, whose close was the price at from. Where finer bars begin within a coarser one, that
+// one comes first, for the alerts that began before it.
 func (a *assetActor) history(from, to int64) []alerts.PastBar {
 	var list []alerts.PastBar
 	for frame := prices.D1; frame >= prices.M1; frame-- {
-		ends := to // where the finer ones begin
-		for finer := frame - 1; finer >= prices.M1; finer-- {
-			if bars := a.frames[finer].bars; len(bars) > 0 {
-				ends = min(ends, bars[0].OpenTime)
+		finer := to // when the finer bars begin
+		for f := frame - 1; f >= prices.M1; f-- {
+			if bars := a.frames[f].bars; len(bars) > 0 {
+				finer = min(finer, bars[0].OpenTime)
 			}
 		}
-		if ends <= from {
+		if finer <= from {
 			continue
 		}
 		bars := a.frames[frame].bars
-		first, _ := slices.BinarySearchFunc(bars, from, func(b marketdata.Bar, t int64) int {
-			if b.CloseTime <= t {
-				return -1
-			}
-			return 1
-		})
-		if first > 0 {
-			first-- // the price before
-		}
-		for ; first < len(bars) && bars[first].OpenTime < ends; first++ {
-			list = append(list, alerts.PastBar{Bar: bars[first], Frame: frame, Finer: ends})
+		first := sort.Search(len(bars), func(i int) bool { return bars[i].CloseTime > from })
+		for i := max(0, first-1); i < len(bars) && bars[i].OpenTime < finer; i++ {
+			list = append(list, alerts.PastBar{Bar: bars[i], Frame: frame, Finer: finer})
 		}
 	}
 	return list
 }
 
-// lacks returns a timeframe that must be read before alerts can be told what has
-// happened since they began; -1: none.
-func (a *assetActor) lacks(list []alerts.Entry) int {
+// missingFrame returns the finest timeframe that must be read before alerts can catch up, or -1.
+func (a *assetActor) missingFrame(list []alerts.Entry) int {
 	for frame := prices.M1; frame <= prices.D1; frame++ {
 		f := &a.frames[frame]
 		if !f.loaded {
 			return frame
 		}
-		if len(f.bars) > 0 && !slices.ContainsFunc(list, func(p alerts.Entry) bool { return p.Begins() < f.bars[0].OpenTime }) {
+		beginsBefore := func(p alerts.Entry) bool { return p.Begins() < f.bars[0].OpenTime }
+		if len(f.bars) > 0 && !slices.ContainsFunc(list, beginsBefore) {
 			return -1
 		}
 	}

@@ -1,7 +1,6 @@
 package market
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -19,14 +18,13 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
-// walkedMarket are prices of an asset as ticks and as bars of 1m and 5m, on the wall
-// clock at speed 60.
+// walkedMarket holds prices of an asset at speed 60 as ticks and as bars of 1m and 5m.
 type walkedMarket struct {
 	ticks []marketdata.Tick
 	bars  [2][]marketdata.Bar
 }
 
-// walkMarket returns a driftless walk of so many seconds, with ten ticks each.
+// walkMarket returns a driftless random walk with ten ticks a second.
 func walkMarket(seed uint64, seconds int) *walkedMarket {
 	rng := rand.New(rand.NewPCG(seed, 9))
 	w := &walkedMarket{}
@@ -42,7 +40,7 @@ func walkMarket(seed uint64, seconds int) *walkedMarket {
 			opens := t.Time - t.Time%length
 			bars := w.bars[frame]
 			if n := len(bars); n == 0 || bars[n-1].OpenTime != opens {
-				w.bars[frame] = append(bars, marketdata.Bar{OpenTime: opens, CloseTime: opens + length, Open: t.Price, High: t.Price, Low: t.Price, Close: t.Price})
+				w.bars[frame] = append(bars, markettest.FlatBar(opens, length, t.Price))
 				continue
 			}
 			b := &bars[len(bars)-1]
@@ -52,14 +50,23 @@ func walkMarket(seed uint64, seconds int) *walkedMarket {
 	return w
 }
 
-// actorAt returns an asset's actor that has seen all up to a time, with the ticks of so
-// many last milliseconds still remembered and so many bars of 1m kept.
-func (w *walkedMarket) actorAt(at, remembered int64, minutes int) *assetActor {
-	record := marketdata.Asset{Symbol: "X", Source: source.Stream, Class: assets.Crypto, Speed: 60, AlwaysOpen: true}
+// cryptoX is the record of an asset X at speed 60.
+var cryptoX = marketdata.Asset{Symbol: "X", Source: source.Stream, Class: assets.Crypto, Speed: 60, AlwaysOpen: true}
+
+// newActor returns an actor of cryptoX outside of any actor system.
+func newActor() *assetActor {
+	record := cryptoX
 	a := &assetActor{watch: &watch{key: "X"}, tapes: &tapes{}, now: markettest.NewClock().Now}
 	a.watch.record.Store(&record)
+	return a
+}
+
+// actorAt returns an asset's actor that has seen all prices up to a time, with the ticks of the
+// last ticksMS milliseconds on the tape and so many bars of 1m.
+func (w *walkedMarket) actorAt(at, ticksMS int64, minutes int) *assetActor {
+	a := newActor()
 	for _, t := range w.ticks {
-		if t.Time <= at && t.Time > at-remembered {
+		if t.Time <= at && t.Time > at-ticksMS {
 			a.tapes.note(tapeKey{"X", source.Stream}, t, t.Time, false)
 		}
 		if t.Time <= at {
@@ -79,46 +86,48 @@ func (w *walkedMarket) actorAt(at, remembered int64, minutes int) *assetActor {
 	return a
 }
 
-func TestTapesOfAssetsThatTradeNoMoreAreForgotten(t *testing.T) {
+func TestIdleTapesAreRemoved(t *testing.T) {
 	t.Parallel()
 	var s tapes
-	gone, here := tapeKey{"GONE", source.Stream}, tapeKey{"HERE", source.Stream}
-	s.note(gone, marketdata.Tick{Price: 1, Time: 9_000_000}, 1_000_000, false) // its time says nothing of it
+	idle, busy := tapeKey{"IDLE", source.Stream}, tapeKey{"BUSY", source.Stream}
+	s.note(idle, marketdata.Tick{Price: 1, Time: 9_000_000}, 1_000_000, false) // its own time does not count
 	for at := int64(1_000_000); at < 1_000_000+3*tapeKept; at += 60_000 {
-		s.note(here, marketdata.Tick{Price: 1, Time: at}, at, false)
-		if _, ok := s.newest(gone); !ok && at <= 1_000_000+tapeKept {
-			t.Fatalf("forgotten after %d ms", at-1_000_000)
+		s.note(busy, marketdata.Tick{Price: 1, Time: at}, at, false)
+		if _, ok := s.newest(idle); !ok && at <= 1_000_000+tapeKept {
+			t.Fatalf("removed after %d ms", at-1_000_000)
 		}
 	}
-	if n := len(s.of[here].ticks) - s.of[here].first; len(s.of) != 1 || n != tapeKept/60_000+1 {
-		t.Errorf("%d tapes, %d ticks of the one that is left", len(s.of), n)
+	if n := len(s.of[busy].ticks) - s.of[busy].first; len(s.of) != 1 || n != tapeKept/60_000+1 {
+		t.Errorf("%d tapes, %d ticks on the last one", len(s.of), n)
 	}
 }
 
-// someAlerts returns alerts around the prices of w, each from a time on.
-func (w *walkedMarket) someAlerts(who []engine.Ref, seed uint64) []alerts.Alert {
+// someAlerts returns alerts around the prices of w that begin at random times.
+func (w *walkedMarket) someAlerts(refs []engine.Ref, seed uint64) []alerts.Alert {
 	rng := rand.New(rand.NewPCG(seed, 3))
 	var list []alerts.Alert
-	for _, ref := range who {
+	for _, ref := range refs {
 		t := w.ticks[rng.IntN(len(w.ticks)-100)]
-		list = append(list, alerts.Alert{Ref: ref, Lower: t.Price - 5 - 40*rng.Float64(), Upper: t.Price + 5 + 40*rng.Float64(),
-			Since: t.Time + rng.Int64N(100), Expires: t.Time + 5_000 + rng.Int64N(400_000), Frame: signal.M1})
+		list = append(list, alerts.Alert{
+			Ref: ref, Lower: t.Price - 5 - 40*rng.Float64(), Upper: t.Price + 5 + 40*rng.Float64(),
+			Since: t.Time + rng.Int64N(100), Expires: t.Time + 5_000 + rng.Int64N(400_000), Frame: signal.M1,
+		})
 	}
 	return list
 }
 
-func placesOf(list []alerts.Alert) []alerts.Entry {
-	var places []alerts.Entry
+func entriesOf(list []alerts.Alert) []alerts.Entry {
+	var entries []alerts.Entry
 	for _, a := range list {
-		places = append(places, alerts.NewEntry(a))
+		entries = append(entries, alerts.NewEntry(a))
 	}
-	return places
+	return entries
 }
 
-// uninterrupted returns what alerts are told by who has watched all the time.
-func (w *walkedMarket) uninterrupted(list []alerts.Alert, tell func(engine.Ref, any)) *alerts.Set {
-	s := alerts.NewSet(assets.Crypto, 60, sessions.Always, tell)
-	left := append([]alerts.Alert(nil), list...)
+// uninterrupted notifies alerts as a set that sees all prices in time.
+func (w *walkedMarket) uninterrupted(list []alerts.Alert, notify func(engine.Ref, any)) *alerts.Set {
+	s := alerts.NewSet(assets.Crypto, 60, sessions.Always, notify)
+	left := slices.Clone(list)
 	for _, t := range w.ticks {
 		for i := 0; i < len(left); {
 			if left[i].Since < t.Time {
@@ -134,25 +143,25 @@ func (w *walkedMarket) uninterrupted(list []alerts.Alert, tell func(engine.Ref, 
 	return s
 }
 
-// endOfAlert is what is compared of the end of an alert.
+// endOfAlert is the end of an alert as far as it is compared.
 type endOfAlert struct {
 	Lower, Upper, Expired bool
 	At                    int64
 	Price                 float64
 }
 
-// endsOf returns how alerts ended.
-func endsOf(list []alerts.Alert, heard messages) map[engine.Ref]endOfAlert {
+func endsOf(list []alerts.Alert, got markettest.Messages) map[engine.Ref]endOfAlert {
 	ends := map[engine.Ref]endOfAlert{}
 	for _, a := range list {
-		for _, m := range heard[a.Ref] {
+		for _, m := range got[a.Ref] {
 			switch m := m.(type) {
 			case alerts.Reached:
 				low, high := m.Tick.Price, m.Tick.Price
 				if m.Bar != nil {
 					low, high = m.Bar.Low, m.Bar.High
 				}
-				ends[a.Ref] = endOfAlert{Lower: low <= a.Lower, Upper: high >= a.Upper, At: m.Tick.Time, Price: m.Tick.Price}
+				end := endOfAlert{Lower: low <= a.Lower, Upper: high >= a.Upper, At: m.Tick.Time, Price: m.Tick.Price}
+				ends[a.Ref] = end
 			case alerts.Expired:
 				ends[a.Ref] = endOfAlert{Expired: true, At: m.At, Price: m.Price}
 			}
@@ -163,22 +172,22 @@ func endsOf(list []alerts.Alert, heard messages) map[engine.Ref]endOfAlert {
 
 var sameRef = cmp.Comparer(func(a, b engine.Ref) bool { return a == b })
 
-func TestWhoComesLateIsToldTheSameByTicks(t *testing.T) {
+func TestLateAlertsEndEquallyByTicks(t *testing.T) {
 	t.Parallel()
-	who := newRefs(t, 200)
+	refs := markettest.Refs(t, 200)
 	for seed := range uint64(5) {
 		w := walkMarket(seed, 600)
-		list := w.someAlerts(who, seed)
-		heard := messages{}
-		s := w.uninterrupted(list, heard.tell)
-		all := endsOf(list, heard)
+		list := w.someAlerts(refs, seed)
+		got := markettest.Messages{}
+		s := w.uninterrupted(list, got.Notify)
+		all := endsOf(list, got)
 		if len(all) < 100 || len(s.Refs()) < 5 {
 			t.Fatalf("seed %d: %d ended, %d are left: choose other levels", seed, len(all), len(s.Refs()))
 		}
 		for _, at := range []int64{1_030_000, 1_300_000, 1_599_000} {
-			heard := messages{}
+			got := markettest.Messages{}
 			a := w.actorAt(at, 1<<40, 1<<20)
-			a.notify = heard.tell
+			a.notify = got.Notify
 			a.alert(nil)
 			var begun []alerts.Alert
 			want := map[engine.Ref]endOfAlert{}
@@ -190,48 +199,48 @@ func TestWhoComesLateIsToldTheSameByTicks(t *testing.T) {
 					}
 				}
 			}
-			a.alert(placesOf(begun))
+			a.alert(entriesOf(begun))
 			for _, tick := range w.ticks {
 				if tick.Time > at {
 					a.alerts.Tick(tick)
 				}
 			}
-			if diff := cmp.Diff(want, endsOf(begun, heard), sameRef); diff != "" {
+			if diff := cmp.Diff(want, endsOf(begun, got), sameRef); diff != "" {
 				t.Errorf("seed %d, taken over at %d (-want +got):\n%s", seed, at, diff)
 			}
 		}
 	}
 }
 
-func TestWhoComesLateIsToldTheSameByBars(t *testing.T) {
+func TestLateAlertsEndEquallyByBars(t *testing.T) {
 	t.Parallel()
-	who := newRefs(t, 200)
+	refs := markettest.Refs(t, 200)
 	both := 0
 	for seed := range uint64(5) {
 		w := walkMarket(seed, 1200)
-		list := w.someAlerts(who, seed)
-		heard := messages{}
-		w.uninterrupted(list, heard.tell)
-		want := endsOf(list, heard)
-		heard = messages{}
+		list := w.someAlerts(refs, seed)
+		got := markettest.Messages{}
+		w.uninterrupted(list, got.Notify)
+		want := endsOf(list, got)
+		got = markettest.Messages{}
 		// The ticks of the last 100 s are left, and bars of 1m of the last 600 s.
 		a := w.actorAt(w.ticks[len(w.ticks)-1].Time, 100_000, 600)
-		a.notify = heard.tell
+		a.notify = got.Notify
 		a.alert(nil)
-		a.alert(placesOf(list))
-		got := endsOf(list, heard)
+		a.alert(entriesOf(list))
+		ends := endsOf(list, got)
 		for _, x := range list {
-			g, ok := got[x.Ref]
+			g, ok := ends[x.Ref]
 			f := want[x.Ref]
 			switch {
 			case g.Lower && g.Upper:
-				both++ // nobody knows
+				both++ // the order is unknown
 			case f == (endOfAlert{}):
 				if ok {
 					t.Errorf("seed %d: %+v ended as %+v, and should not have", seed, x, g)
 				}
 			case f.At-x.Since < 5_000 || x.Expires-f.At < 5_000 && !f.Expired || f.Expired && g.At-f.At > -5_000:
-				// In the bar of its beginning or of its expiry, of which bars say nothing.
+				// It ends in the bar of its beginning or of its expiry, which does not count.
 			case f.Lower != g.Lower || f.Upper != g.Upper || f.Expired != g.Expired:
 				t.Errorf("seed %d: %+v ended as %+v, want %+v", seed, x, g, f)
 			case !f.Expired && (g.At < f.At || g.At-f.At > 5_000):
@@ -244,53 +253,54 @@ func TestWhoComesLateIsToldTheSameByBars(t *testing.T) {
 	}
 }
 
-// TestBarsOfDifferentLengthsMakeUpTogether: 5m bars of all the time, and from within one
-// of them on 1m bars. Who was there before that one is told by it, who came within it by
-// the finer ones.
-func TestBarsOfDifferentLengthsMakeUpTogether(t *testing.T) {
+// TestAlertsCatchUpByBarsOfDifferentLengths has 5m bars, and 1m bars that begin within one of them.
+// The 5m bar counts for alerts that began before it, and the 1m bars for those that began within it.
+func TestAlertsCatchUpByBarsOfDifferentLengths(t *testing.T) {
 	t.Parallel()
-	a := &assetActor{watch: &watch{key: "X"}, tapes: &tapes{}, now: markettest.NewClock().Now}
-	a.watch.record.Store(&marketdata.Asset{Symbol: "X", Source: source.Stream, Class: assets.Crypto, Speed: 60, AlwaysOpen: true})
-	flat := func(opens, length int64, closes float64) marketdata.Bar {
-		return marketdata.Bar{OpenTime: opens, CloseTime: opens + length, Open: 100, High: max(100, closes), Low: min(100, closes), Close: closes}
-	}
+	a := newActor()
 	for opens := int64(980_000); opens < 1_020_000; opens += 5000 {
-		a.frames[prices.M5].bars = append(a.frames[prices.M5].bars, flat(opens, 5000, 100))
+		a.frames[prices.M5].bars = append(a.frames[prices.M5].bars, markettest.FlatBar(opens, 5000, 100))
 	}
 	for opens := int64(1_003_000); opens < 1_020_000; opens += 1000 {
-		a.frames[prices.M1].bars = append(a.frames[prices.M1].bars, flat(opens, 1000, 100))
+		a.frames[prices.M1].bars = append(a.frames[prices.M1].bars, markettest.FlatBar(opens, 1000, 100))
 	}
-	dip := &a.frames[prices.M1].bars[1] // from 1_004_000 on
-	dip.Low, a.frames[prices.M5].bars[4].Low = 80, 80
+	dip, dip5 := &a.frames[prices.M1].bars[1], &a.frames[prices.M5].bars[4]
+	dip.Low, dip5.Low = 80, 80
 	a.frames[prices.M1].bars[0].Close, a.frames[prices.M1].bars[0].High = 101, 101
 	for frame := range a.frames {
 		a.frames[frame].loaded = true
 	}
-	who := newRefs(t, 7)
+	refs := markettest.Refs(t, 7)
+	reached := func(bar *marketdata.Bar, high float64) any {
+		tick := marketdata.Tick{Price: 100, Time: 1_005_000}
+		return alerts.Reached{Tick: tick, Bar: bar, Past: true, Span: alerts.Span{Low: 80, High: high}}
+	}
+	flat := alerts.Span{Low: 100, High: 100}
 	cases := []struct {
 		since, expires int64
 		want           any
 	}{
-		{999_000, 1_030_000, alerts.Reached{Tick: marketdata.Tick{Price: 100, Time: 1_005_000}, Bar: &a.frames[prices.M5].bars[4], Past: true, Span: alerts.Span{Low: 80, High: 100}}},
-		{1_001_000, 1_030_000, alerts.Reached{Tick: marketdata.Tick{Price: 100, Time: 1_005_000}, Bar: dip, Past: true, Span: alerts.Span{Low: 80, High: 101}}},
+		{999_000, 1_030_000, reached(dip5, 100)},
+		{1_001_000, 1_030_000, reached(dip, 101)},
 		{1_001_500, 1_002_500, alerts.Expired{At: 1_002_500, Past: true}},
-		{1_003_500, 1_030_000, alerts.Reached{Tick: marketdata.Tick{Price: 100, Time: 1_005_000}, Bar: dip, Past: true, Span: alerts.Span{Low: 80, High: 100}}},
+		{1_003_500, 1_030_000, reached(dip, 100)},
 		{1_003_500, 1_004_500, alerts.Expired{At: 1_004_500, Price: 101, Past: true}},
-		{1_004_001, 1_004_500, alerts.Expired{At: 1_004_500, Past: true}}, // of which no bar says anything
-		{1_005_000, 1_012_500, alerts.Expired{At: 1_012_500, Price: 100, Past: true, Span: alerts.Span{Low: 100, High: 100}}},
+		{1_004_001, 1_004_500, alerts.Expired{At: 1_004_500, Past: true}}, // within one bar
+		{1_005_000, 1_012_500, alerts.Expired{At: 1_012_500, Price: 100, Past: true, Span: flat}},
 	}
 	var all []alerts.Entry
 	for i, c := range cases {
-		all = append(all, alerts.NewEntry(alerts.Alert{Ref: who[i], Lower: 90, Upper: 110, Since: c.since, Expires: c.expires, Frame: signal.M1}))
+		alert := alerts.Alert{Ref: refs[i], Lower: 90, Upper: 110, Since: c.since, Expires: c.expires, Frame: signal.M1}
+		all = append(all, alerts.NewEntry(alert))
 	}
 	demand := func(list []alerts.Entry, i int) {
 		t.Helper()
-		heard := messages{}
+		got := markettest.Messages{}
 		a.alerts = nil
-		a.notify = heard.tell
+		a.notify = got.Notify
 		a.alert(nil)
 		a.alert(list)
-		if diff := cmp.Diff([]any{cases[i].want}, heard[who[i]]); diff != "" {
+		if diff := cmp.Diff([]any{cases[i].want}, got[refs[i]]); diff != "" {
 			t.Errorf("from %d to %d, one of %d (-want +got):\n%s", cases[i].since, cases[i].expires, len(list), diff)
 		}
 	}
@@ -299,25 +309,3 @@ func TestBarsOfDifferentLengthsMakeUpTogether(t *testing.T) {
 		demand(slices.Clone(all), i)
 	}
 }
-
-// standIn is an actor that only stands for somebody.
-type standIn struct{}
-
-func (standIn) Receive(engine.Context) {}
-
-// newRefs returns n different Refs.
-func newRefs(tb testing.TB, n int) []engine.Ref {
-	tb.Helper()
-	sys := engine.NewSystem(engine.Options{})
-	tb.Cleanup(func() { sys.Shutdown(tb.Context()) })
-	list := make([]engine.Ref, n)
-	for i := range list {
-		list[i] = sys.Spawn(engine.Other, fmt.Sprint(i), func() engine.Actor { return standIn{} }, engine.Supervision{})
-	}
-	return list
-}
-
-// messages collects what alerts tell, by Ref.
-type messages map[engine.Ref][]any
-
-func (t messages) tell(ref engine.Ref, m any) { t[ref] = append(t[ref], m) }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/market/assets"
@@ -16,14 +15,14 @@ import (
 // AssetState is an asset as GET /v1/assets shows it.
 type AssetState struct {
 	Symbol, Class string // Class is empty if it is not known
-	Source        string // that gives its prices, or will once it is asked for
+	Source        string // gives its prices, or will once the asset is asked for
 	Simulated     bool
 	Last          float64   // the newest price
-	LastAt        time.Time // zero: there is none
-	Open          bool      // its session is
+	LastAt        time.Time // zero without a price
+	Open          bool      // its session is open
 }
 
-// assetsFor is for how long an answer of Assets stands for all who ask.
+// assetsFor is how long an answer of Assets is reused.
 const assetsFor = time.Second
 
 // assetList is the newest answer of Assets.
@@ -32,8 +31,8 @@ type assetList struct {
 	assets []AssetState
 }
 
-// Assets returns all assets that have prices, and the known ones that a configured
-// source can have, by name. The error is that of the store. The list is read-only.
+// Assets returns all assets that have prices and the known ones that a configured source may have,
+// sorted by name. The error is that of the store. The list is read-only.
 func (m *Market) Assets(ctx context.Context) ([]AssetState, error) {
 	if kept := m.assets.Load(); kept != nil && time.Since(kept.at) < assetsFor {
 		return kept.assets, nil
@@ -47,12 +46,12 @@ func (m *Market) Assets(ctx context.Context) ([]AssetState, error) {
 		last[l.Asset] = l.Last
 	}
 	records := state.Assets
-	there := make(map[string]bool, len(records))
+	recorded := make(map[string]bool, len(records))
 	for i := range records {
-		there[assets.Fold(records[i].Symbol)] = true
+		recorded[assets.Fold(records[i].Symbol)] = true
 	}
 	for i := range assets.Known {
-		if k := &assets.Known[i]; !there[assets.Fold(k.Symbol)] {
+		if k := &assets.Known[i]; !recorded[assets.Fold(k.Symbol)] {
 			if source := m.sourceOf(k); source != "" {
 				records = append(records, marketdata.Asset{Symbol: k.Symbol, Class: k.Class, Source: source})
 			}
@@ -62,22 +61,23 @@ func (m *Market) Assets(ctx context.Context) ([]AssetState, error) {
 	all := make([]AssetState, 0, len(records))
 	for i := range records {
 		r := &records[i]
-		a := AssetState{Symbol: r.Symbol, Class: r.Class, Source: r.Source, Simulated: r.Source == simulated.Name,
-			Open: tradedIn(r).Open(now)}
+		a := AssetState{
+			Symbol: r.Symbol, Class: r.Class, Source: r.Source,
+			Simulated: r.Source == simulated.Name, Open: tradedIn(r).Open(now),
+		}
 		if t := last[r.Symbol]; t.Time != 0 {
 			a.Last, a.LastAt = t.Price, prices.Time(t.Time)
 		}
 		all = append(all, a)
 	}
 	slices.SortFunc(all, func(x, y AssetState) int {
-		return cmp.Or(strings.Compare(assets.Fold(x.Symbol), assets.Fold(y.Symbol)), strings.Compare(x.Symbol, y.Symbol))
+		return cmp.Or(cmp.Compare(assets.Fold(x.Symbol), assets.Fold(y.Symbol)), cmp.Compare(x.Symbol, y.Symbol))
 	})
 	m.assets.Store(&assetList{time.Now(), all})
 	return all, nil
 }
 
-// sourceOf returns the first configured source that can have a known asset; empty if
-// none can.
+// sourceOf returns the first configured source that may have a known asset, or an empty string.
 func (m *Market) sourceOf(k *assets.Spec) string {
 	for _, source := range m.sources {
 		if source == simulated.Name || m.listedAt(source, k.Symbol, k.Class) {

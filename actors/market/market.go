@@ -24,26 +24,26 @@ import (
 
 // Store is what a Market needs of the store.
 type Store interface {
-	// Asset returns the record of the asset with that key, or KindNotFound.
+	// Asset returns the record of the asset with a key, or KindNotFound.
 	Asset(ctx context.Context, key string) (marketdata.Asset, marketdata.Live, error)
 	// State returns the records of all assets and their newest prices.
 	State(ctx context.Context) (marketdata.State, error)
-	// Bars returns the bars, and how many closed bars had been published to readers then.
+	// Bars returns the bars, and the number of closed bars published to readers at that moment.
 	Bars(ctx context.Context, asset string, tf signal.Timeframe) ([]marketdata.AssetBar, int64, error)
 	TicksEnd(ctx context.Context, stream marketdata.TickStream) (signal.Position, error)
-	// TicksKept reports whether no tick behind a position was trimmed; false when in doubt.
+	// TicksKept reports whether no tick after a position was trimmed; false when in doubt.
 	TicksKept(ctx context.Context, stream marketdata.TickStream, after signal.Position) (bool, error)
-	ReadTicks(ctx context.Context, stream marketdata.TickStream, after signal.Position, block time.Duration) ([]marketdata.Entry, error)
+	ReadTicks(ctx context.Context, stream marketdata.TickStream, after signal.Position, block time.Duration) (
+		[]marketdata.Entry, error)
 	ClosedEnd(ctx context.Context) (signal.Position, int64, error)
 	Follow(ctx context.Context, closedAfter, newsAfter signal.Position, block time.Duration) (
 		closed []marketdata.ClosedBar, news []marketdata.NewsItem, closedTo, newsTo signal.Position, err error)
-	// Want asks the feeder for an asset without a record, and returns why there will be
-	// none, if that is known.
-	// Each account has a share of those that may wait, and that may be kept.
+	// Want asks the feeder for an asset without a record, and returns the reason if it is known to
+	// be refused. Each account has a share of the assets that may wait and be kept.
 	Want(ctx context.Context, account signal.AccountID, symbol string) (refused string, err error)
-	// Listings returns what sources call the assets that they list, of those that are known.
+	// Listings returns the symbols that sources list, without sources whose listing is not known.
 	Listings(ctx context.Context, sources []string) (map[string][]string, error)
-	// NoteUse notifies the feeder that assets are needed at a time.
+	// NoteUse records that assets are needed at a time.
 	NoteUse(ctx context.Context, symbols []string, at time.Time) error
 }
 
@@ -53,62 +53,68 @@ type Options struct {
 	Sources string           // market.source, as the feeder has it; default simulated
 	Speed   int64            // market.speed, as the feeder has it; default 60
 	Now     func() time.Time // the service's clock; default time.Now
-	Log     *slog.Logger     // nil: none
+	Log     *slog.Logger     // default none
 	// TakeUp bounds the wait for the feeder to take up an asset; default 10 s.
 	TakeUp time.Duration
 }
 
-// Market knows the prices of all assets on this node. Its methods may be called
-// from anywhere but an actor's Receive. Run must run for it to stay up to date.
+// Market answers questions about the prices of all assets on this node. Its methods may be called
+// from anywhere but an actor's Receive. Run keeps it up to date.
 type Market struct {
 	o         Options
 	log       *slog.Logger
 	sources   []string
 	simulates bool
 	real      bool // a real source is configured
-	given     bool // so are prices that anybody gives: there may be an asset of any name
+	given     bool // prices from outside are configured: an asset may have any name
 	listings  atomic.Pointer[listings]
 	assets    atomic.Pointer[assetList]
 	parent    engine.Ref
-	// watches are the assets that were asked for, by key. A map is never
-	// changed: mu guards making the next one.
+	// watches holds the assets that were asked for, by key. The map is replaced, never changed; mu
+	// guards its replacement.
 	watches atomic.Pointer[map[string]*watch]
 	mu      sync.Mutex
 	tapes   *tapes
-	news    *newsbook
+	news    *newsIndex
 
-	ticksUp  [tickStreams]atomic.Bool // the reader's last read of each went well
+	ticksUp  [tickStreams]atomic.Bool // the last read of each stream succeeded
 	closedUp atomic.Bool
 }
 
 // New returns a Market whose actors live in sys.
 func New(sys *engine.System, o Options) *Market {
-	o.Sources, o.Speed, o.TakeUp = cmp.Or(o.Sources, simulated.Name), cmp.Or(o.Speed, 60), cmp.Or(o.TakeUp, takeUpPatience)
+	o.Sources, o.Speed = cmp.Or(o.Sources, simulated.Name), cmp.Or(o.Speed, 60)
+	o.TakeUp = cmp.Or(o.TakeUp, takeUpTimeout)
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
+	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
+	names, _ := source.ParseSources(o.Sources) // the feeder reports errors
+	m := &Market{
+		o: o, log: o.Log.With("component", "market"),
+		sources:   names,
+		simulates: slices.Contains(names, simulated.Name),
+		given:     slices.Contains(names, source.Stream),
+		real:      slices.ContainsFunc(names, source.IsVenue),
+		news:      newNewsIndex(o.Speed),
+		tapes:     newTapes(),
 	}
-	m := &Market{o: o, log: o.Log.With("component", "market"), news: newNewsbook(o.Speed), tapes: newTapes()}
-	names, _ := source.ParseSources(o.Sources) // the feeder refuses what is wrong
-	m.sources, m.simulates, m.given = names, slices.Contains(names, simulated.Name), slices.Contains(names, source.Stream)
-	m.real = slices.ContainsFunc(names, source.IsVenue)
 	m.watches.Store(new(map[string]*watch))
-	m.parent = sys.Spawn(engine.Market, "market", func() engine.Actor { return &supervisor{market: m} }, engine.Supervision{})
+	newActor := func() engine.Actor { return &supervisor{market: m} }
+	m.parent = sys.Spawn(engine.Market, "market", newActor, engine.Supervision{})
 	return m
 }
 
-// Series returns what is known of the asset that name means, ignoring ASCII case,
-// and of a timeframe. Errors are *signal.RunError: DATA_UNAVAILABLE, not retryable,
-// for an asset of which no source gives prices, and retryable if Redis cannot be
-// reached or too many bars are missing; INSUFFICIENT_HISTORY without any bar;
-// STALE_DATA; MARKET_CLOSED outside of the sessions of a real asset. It asks Redis at
-// the first call for an asset and timeframe only. An asset that was not asked for before
-// is taken up by the feeder, which may take some seconds; on an empty Redis the simulated
-// market begins. Series waits for that until ctx ends, and while the simulated market stands
-// still because another node takes it over. After the process was halted or Redis was away
-// it waits a moment for prices to be read again.
+// Series returns a snapshot of a timeframe of the asset that name means, ignoring ASCII case.
+//
+// Errors are *signal.RunError: DATA_UNAVAILABLE, not retryable for an asset without any source, and
+// retryable if Redis cannot be reached or too many bars are missing; INSUFFICIENT_HISTORY without
+// any bar; STALE_DATA; MARKET_CLOSED outside the sessions of a real asset.
+//
+// Only the first call for an asset and timeframe asks Redis. The feeder takes up an asset that was
+// not asked for before, which may take some seconds, and begins the simulated market on an empty
+// Redis. Series waits for that until ctx ends, and while another node takes over the simulated
+// market. After the process was halted or Redis was away it waits a moment for new prices.
 func (m *Market) Series(ctx context.Context, name string, tf signal.Timeframe) (Snapshot, error) {
 	begun := time.Now()
 	for {
@@ -119,31 +125,35 @@ func (m *Market) Series(ctx context.Context, name string, tf signal.Timeframe) (
 				return s, nil
 			}
 		}
-		// Another node surely makes the simulated market go on. A Redis that stays away is not
-		// waited for: the caller gets the error.
-		if !errors.Is(err, errStopped) && !(errors.Is(err, errUnread) && time.Since(begun) < rereadPatience) {
+		// The simulated market will go on, on this node or another. Redis may stay away for long.
+		if !errors.Is(err, errStopped) && !(errors.Is(err, errNotRead) && time.Since(begun) < rereadTimeout) {
 			return Snapshot{}, err
 		}
-		if !backoff.Sleep(ctx, wantEvery) {
+		if !backoff.Sleep(ctx, pollEvery) {
 			return Snapshot{}, err
 		}
 	}
 }
 
-// askAgainAfter is after how long prices that are missing may be there: it is advised to
-// clients, and records that could not be read are read again after it.
-const askAgainAfter = time.Second
-
-// rereadPatience bounds the wait for prices that cannot be read at the moment.
-const rereadPatience = 3 * time.Second
+const (
+	// retryAfter is the delay after which clients should ask for missing prices again, and after
+	// which records that could not be read are read again.
+	retryAfter = time.Second
+	// rereadTimeout bounds the wait for prices that cannot be read at the moment.
+	rereadTimeout = 3 * time.Second
+	// takeUpTimeout is the default of Options.TakeUp.
+	takeUpTimeout = 10 * time.Second
+	// pollEvery is the pause between two looks for prices that are awaited.
+	pollEvery = 100 * time.Millisecond
+)
 
 // Causes of errors that soon end by themselves.
 var (
-	errUnread  = errors.New("prices are not read")
+	errNotRead = errors.New("prices are not read")
 	errStopped = errors.New("the simulated market stands still")
 )
 
-// watched returns the watch of the asset that name means, with the timeframe read.
+// watched returns the watch of the asset that name means, once the timeframe is read.
 func (m *Market) watched(ctx context.Context, name string, tf signal.Timeframe) (w *watch, frame int, err error) {
 	frame, ok := prices.FrameOf(tf)
 	if !ok {
@@ -159,8 +169,8 @@ func (m *Market) watched(ctx context.Context, name string, tf signal.Timeframe) 
 	return w, frame, err
 }
 
-// shown returns the bars that are published of w. There are some.
-func (m *Market) shown(w *watch, frame int) ([]marketdata.Bar, error) {
+// published returns the bars that the actor of w published. There is at least one.
+func (m *Market) published(w *watch, frame int) ([]marketdata.Bar, error) {
 	series := w.series[frame].Load()
 	switch {
 	case series == nil:
@@ -174,44 +184,48 @@ func (m *Market) shown(w *watch, frame int) ([]marketdata.Bar, error) {
 	return series.bars, nil
 }
 
-// snapshot puts together what is published of w, if it is fresh enough.
+// snapshot returns a snapshot of what the actor of w published, if it is recent enough.
 func (m *Market) snapshot(w *watch, frame int) (Snapshot, error) {
 	record, last, tf := w.record.Load(), w.last.Load(), signal.Timeframes[frame]
-	bars, err := m.shown(w, frame)
+	bars, err := m.published(w, frame)
 	if err != nil {
 		return Snapshot{}, err
 	}
-	s := Snapshot{Asset: assetOf(*record), Bars: bars, Source: record.Source, Compression: float64(record.Speed), Proxy: source.ProxyOf(record),
-		Session: tradedIn(record)}
-	newest := &bars[len(bars)-1]
-	now := m.o.Now().UnixMilli()
-	if opens := s.Session.Next(prices.Time(now)); opens.After(prices.Time(now)) {
-		return Snapshot{}, &signal.RunError{Code: signal.MarketClosed, Retryable: true, RetryAfter: opens.Sub(prices.Time(now)),
-			Message: fmt.Sprintf("%s is not traded now: its market opens at %s", record.Symbol, opens.Format(time.RFC3339))}
+	s := newSnapshot(record, bars)
+	s.Session = tradedIn(record)
+	now := prices.Time(m.o.Now().UnixMilli())
+	if opens := s.Session.Next(now); opens.After(now) {
+		return Snapshot{}, &signal.RunError{
+			Code: signal.MarketClosed, Retryable: true, RetryAfter: opens.Sub(now),
+			Message: record.Symbol + " is not traded now: its market opens at " + opens.Format(time.RFC3339),
+		}
 	}
-	limit := s.Session.Lasting(time.Duration(2*prices.FrameMS[frame])*time.Millisecond, tf).Milliseconds() - 2*prices.FrameMS[frame] + prices.BarLimit(frame, record.Speed)
-	if age := s.Session.Between(prices.Time(newest.CloseTime), prices.Time(now)).Milliseconds(); age > limit {
+	two := time.Duration(2*prices.FrameMS[frame]) * time.Millisecond
+	limit := s.Session.Lasting(two, tf) - two + time.Duration(prices.BarLimit(frame, record.Speed))*time.Millisecond
+	if age := s.Session.Between(prices.Time(s.Last.Time), now); age > limit {
 		return Snapshot{}, m.stale(record, "the newest bar of %s for %s ended %s ago", tf, age)
 	}
-	if last == nil || last.Time == 0 || now-last.Time > max(prices.Tickless/record.Speed, strategy.MinAge) {
-		s.Last = marketdata.Tick{Price: newest.Close, Time: newest.CloseTime}
+	if last == nil || last.Time == 0 {
 		return s, nil
 	}
-	if age := now - last.Time; age > prices.TickLimit(record.Class, record.Speed) {
-		return Snapshot{}, m.stale(record, "the last %s of %s is %s old", "trade", age)
+	switch age := now.UnixMilli() - last.Time; {
+	case age > max(prices.Tickless/record.Speed, strategy.MinAge):
+		return s, nil
+	case age > prices.TickLimit(record.Class, record.Speed):
+		return Snapshot{}, m.stale(record, "the last %s of %s is %s old", "trade", time.Duration(age)*time.Millisecond)
 	}
 	s.Last, s.Ticks = *last, true
 	return s, nil
 }
 
-// stale returns the error that prices are too old, or why that is if it is known. The
-// simulated market has new ones in a moment: it begins, or another node takes it over.
-func (m *Market) stale(record *marketdata.Asset, format string, what any, ageMS int64) error {
+// stale returns the error for prices that are too old, or the reason for their age if it is known.
+// The simulated market will have new ones in a moment, when it begins or another node takes it over.
+func (m *Market) stale(record *marketdata.Asset, format string, what any, age time.Duration) error {
 	if !m.ticksUp[marketdata.GivenTicks].Load() || !m.ticksUp[marketdata.OwnTicks].Load() || !m.closedUp.Load() {
 		return m.unreachable(nil)
 	}
-	age := (time.Duration(ageMS) * time.Millisecond).Round(time.Second)
-	err := &signal.RunError{Code: signal.StaleData, Retryable: true, Message: fmt.Sprintf(format, what, record.Symbol, age)}
+	err := &signal.RunError{Code: signal.StaleData, Retryable: true,
+		Message: fmt.Sprintf(format, what, record.Symbol, age.Round(time.Second))}
 	if record.Source == simulated.Name {
 		err.Cause = errStopped
 	}
@@ -219,33 +233,31 @@ func (m *Market) stale(record *marketdata.Asset, format string, what any, ageMS 
 }
 
 func (m *Market) unreachable(cause error) *signal.RunError {
-	return &signal.RunError{Code: signal.DataUnavailable, Retryable: true, RetryAfter: askAgainAfter,
-		Message: "prices cannot be read at the moment", Cause: errors.Join(errUnread, cause)}
+	return &signal.RunError{Code: signal.DataUnavailable, Retryable: true, RetryAfter: retryAfter,
+		Message: "prices cannot be read at the moment", Cause: errors.Join(errNotRead, cause)}
 }
 
-// load makes sure that the asset is watched and the frame read.
+// load returns the watch of the asset that name means, once the frame is read.
 func (m *Market) load(ctx context.Context, name string, frame int) (*watch, error) {
 	key := m.key(name)
 	w := (*m.watches.Load())[key]
-	again := w != nil
-	if w == nil {
-		// Only what has a record gets an actor: names come from outside.
+	known := w != nil
+	if !known {
+		// Names come from outside, so only an asset with a record gets an actor.
 		record, err := m.record(ctx, name, key)
 		if err != nil {
 			return nil, m.unknown(name, err)
 		}
-		if w, err = engine.Ask(ctx, m.parent, func(reply chan<- *watch) any { return watchAsset{key, record, reply} }); err != nil {
+		w, err = engine.Ask(ctx, m.parent, func(reply chan<- *watch) any { return watchAsset{key, record, reply} })
+		if err != nil {
 			return nil, m.unreachable(err)
 		}
 	}
-	err, asking := engine.Ask(ctx, w.ref, func(reply chan<- error) any { return loadSeries{frame, reply} })
-	if asking != nil {
-		return nil, m.unreachable(asking)
-	}
-	if again && signal.KindOf(err) == signal.KindNotFound {
-		// It was forgotten while it was not needed.
+	err := m.loadFrame(ctx, w, frame)
+	if known && signal.KindOf(err) == signal.KindNotFound {
+		// The asset was removed while it was not needed.
 		if _, err = m.record(ctx, name, key); err == nil {
-			return m.loadAgain(ctx, w, name, frame)
+			err = m.loadFrame(ctx, w, frame)
 		}
 	}
 	if err != nil {
@@ -254,29 +266,17 @@ func (m *Market) load(ctx context.Context, name string, frame int) (*watch, erro
 	return w, nil
 }
 
-// loadAgain reads the frame of an asset whose record is there again.
-func (m *Market) loadAgain(ctx context.Context, w *watch, name string, frame int) (*watch, error) {
-	err, asking := engine.Ask(ctx, w.ref, func(reply chan<- error) any { return loadSeries{frame, reply} })
-	switch {
-	case asking != nil:
-		return nil, m.unreachable(asking)
-	case err != nil:
-		return nil, m.unknown(name, err)
+func (m *Market) loadFrame(ctx context.Context, w *watch, frame int) error {
+	err, failed := engine.Ask(ctx, w.ref, func(reply chan<- error) any { return loadSeries{frame, reply} })
+	if failed != nil {
+		return m.unreachable(failed)
 	}
-	return w, nil
+	return err
 }
 
-const (
-	// takeUpPatience is the default of Options.TakeUp, wantEvery how often it is looked
-	// whether the feeder did.
-	takeUpPatience = 10 * time.Second
-	wantEvery      = 100 * time.Millisecond
-)
-
-// record returns the record of an asset. Where there is none yet it waits: for the feeder
-// to take up what real sources may have, at most Options.TakeUp, since a source may fail to
-// answer, and for the simulated market to begin, until ctx ends, since it will. The waits of
-// Series are for fresh prices; this one serves every caller.
+// record returns the record of an asset, and waits for it if necessary: at most Options.TakeUp for
+// the feeder to take up an asset of a real source, which may not answer, and until ctx ends for the
+// simulated market to begin.
 func (m *Market) record(ctx context.Context, name, key string) (marketdata.Asset, error) {
 	takenUp := m.real && m.mayHave(name)
 	if takenUp {
@@ -290,39 +290,41 @@ func (m *Market) record(ctx context.Context, name, key string) (marketdata.Asset
 			return record, err
 		}
 		if takenUp {
-			refused, asking := m.o.Store.Want(ctx, accountOf(ctx), m.wantedName(name))
+			account, _ := ctx.Value(accountKey{}).(signal.AccountID)
+			refused, failed := m.o.Store.Want(ctx, account, m.wantedName(name))
 			switch {
-			case asking != nil:
-				return record, asking
+			case failed != nil:
+				return record, failed
 			case refused == string(source.RefusedUnknown):
 				return record, err
 			case refused != "":
 				return record, notTakenUp(name, refused)
 			}
-			err = &signal.RunError{Code: signal.DataUnavailable, Retryable: true, RetryAfter: askAgainAfter,
+			err = &signal.RunError{Code: signal.DataUnavailable, Retryable: true, RetryAfter: retryAfter,
 				Message: "the prices of " + name + " are being read"}
 		}
-		if !backoff.Sleep(ctx, wantEvery) {
+		if !backoff.Sleep(ctx, pollEvery) {
 			return record, err
 		}
 	}
 }
 
-// notTakenUp returns why an asset that sources may have is not taken up now.
+// notTakenUp returns the error for an asset that a source may have and that is refused now.
 func notTakenUp(name, refused string) *signal.RunError {
 	err := &signal.RunError{Code: signal.DataUnavailable, Retryable: true}
-	switch refused {
-	case string(source.RefusedShare):
-		err.RetryAfter, err.Message = source.KeepUnused, "the account has its share of the assets that sources are asked for: "+name+" is not added"
-	case string(source.RefusedFull):
-		err.RetryAfter, err.Message = source.FullFor, "sources are asked for as many assets as they may be: "+name+" is not added"
+	switch source.Refusal(refused) {
+	case source.RefusedShare:
+		err.RetryAfter = source.KeepUnused
+		err.Message = "the account has its share of the assets of real sources: " + name + " is not added"
+	case source.RefusedFull:
+		err.RetryAfter, err.Message = source.FullFor, "real sources have too many assets: "+name+" is not added"
 	default:
 		err.RetryAfter, err.Message = source.AwayFor, "no source gives prices of "+name+" at the moment"
 	}
 	return err
 }
 
-// wantedName is the symbol under which an asset is taken up.
+// wantedName returns the symbol under which an asset is taken up.
 func (m *Market) wantedName(name string) string {
 	if k := assets.Find(name); k != nil {
 		return k.Symbol
@@ -330,7 +332,7 @@ func (m *Market) wantedName(name string) string {
 	return m.key(name)
 }
 
-// mayHave reports whether name can be one that a real source knows.
+// mayHave reports whether a real source may have an asset of this name.
 func (m *Market) mayHave(name string) bool {
 	if k := assets.Find(name); k != nil {
 		return !m.simulates || k.Class == assets.Crypto || k.Class == assets.Stock || k.Class == assets.Commodity
@@ -339,25 +341,24 @@ func (m *Market) mayHave(name string) bool {
 	return isCoin || source.IsTicker(assets.Fold(name))
 }
 
-// unknown returns why there is no record of name.
+// unknown returns the error of a run on an asset whose record could not be read because of err.
 func (m *Market) unknown(name string, err error) *signal.RunError {
-	if said, ok := errors.AsType[*signal.RunError](err); ok {
-		return said
+	if e, ok := errors.AsType[*signal.RunError](err); ok {
+		return e
 	}
-	if e, ok := errors.AsType[*signal.Error](err); !ok || e.Kind != signal.KindNotFound {
+	if signal.KindOf(err) != signal.KindNotFound {
 		return m.unreachable(err)
 	}
 	if m.simulates && assets.Find(name) != nil {
-		return &signal.RunError{Code: signal.DataUnavailable, Retryable: true, RetryAfter: askAgainAfter,
+		return &signal.RunError{Code: signal.DataUnavailable, Retryable: true, RetryAfter: retryAfter,
 			Message: "the simulated market is about to start"}
 	}
 	return &signal.RunError{Code: signal.DataUnavailable, Message: "no source knows " + name}
 }
 
-// News returns the news of an asset from the time since on, in milliseconds, oldest
-// first. An asset without reporters has none. It waits until those of the past have
-// been read; the error is a *signal.RunError, DATA_UNAVAILABLE and retryable, if ctx ends
-// before. The items are read-only.
+// News returns the news of an asset since a time in milliseconds, oldest first. It waits until the
+// stored news are read. If ctx ends before, the error is a *signal.RunError, DATA_UNAVAILABLE and
+// retryable. The items are read-only.
 func (m *Market) News(ctx context.Context, name string, since int64) ([]strategy.NewsItem, error) {
 	select {
 	case <-m.news.ready:

@@ -25,15 +25,14 @@ import (
 
 // fakeStore holds one asset. Its zero values are an asset without prices.
 type fakeStore struct {
-	mu     sync.Mutex
-	asset  marketdata.Asset
-	live   marketdata.Live
-	bars   []marketdata.AssetBar
-	count  int64
-	onBars func() // called while bars are being read, once
-	// onFrame is of which timeframe that must be; empty: any.
-	onFrame signal.Timeframe
-	err     error // of Asset
+	mu      sync.Mutex
+	asset   marketdata.Asset
+	live    marketdata.Live
+	bars    []marketdata.AssetBar
+	count   int64
+	onBars  func()           // called once while bars are read
+	onFrame signal.Timeframe // the timeframe of these bars; empty: any
+	err     error            // of Asset
 }
 
 func (f *fakeStore) Asset(_ context.Context, key string) (marketdata.Asset, marketdata.Live, error) {
@@ -87,7 +86,8 @@ func (f *fakeStore) NoteUse(context.Context, []string, time.Time) error { return
 func (f *fakeStore) TicksKept(context.Context, marketdata.TickStream, signal.Position) (bool, error) {
 	return true, nil
 }
-func (f *fakeStore) ReadTicks(ctx context.Context, _ marketdata.TickStream, _ signal.Position, _ time.Duration) ([]marketdata.Entry, error) {
+func (f *fakeStore) ReadTicks(ctx context.Context, _ marketdata.TickStream, _ signal.Position, _ time.Duration) (
+	[]marketdata.Entry, error) {
 	<-ctx.Done()
 	return nil, ctx.Err()
 }
@@ -100,7 +100,7 @@ func (f *fakeStore) Follow(ctx context.Context, c, n signal.Position, _ time.Dur
 	return nil, nil, c, n, ctx.Err()
 }
 
-// newFake returns a market over a store, at a clock, whose streams are read well.
+// newFake returns a market over a store and a clock, with working streams.
 func newFake(tb testing.TB, store *fakeStore, c *markettest.Clock) *Market {
 	tb.Helper()
 	sys := engine.NewSystem(engine.Options{})
@@ -124,8 +124,7 @@ func hours(n int, end int64, speed int64) []marketdata.AssetBar {
 	return bars
 }
 
-// minutes is hours for bars of 1m, which are read alone: with other timeframes those
-// of 1m are read, too.
+// minutes is hours for bars of 1m. A read of other timeframes also reads those of 1m.
 func minutes(n int, end int64) []marketdata.AssetBar {
 	bars := hours(n, end, 60)
 	for i := range bars {
@@ -169,7 +168,7 @@ func TestOldPricesAreRefused(t *testing.T) {
 			}
 			s, err := newFake(t, store, markettest.NewClock()).Series(t.Context(), "x", signal.H1)
 			if c.stale {
-				if e := runErrorOf(t, err); e.Code != signal.StaleData || !e.Retryable {
+				if e := markettest.RunError(t, err); e.Code != signal.StaleData || !e.Retryable {
 					t.Errorf("error is %+v", e)
 				}
 				return
@@ -188,25 +187,26 @@ func TestOldPricesAreRefused(t *testing.T) {
 	}
 }
 
-func TestAgeIsExplainedByTheStore(t *testing.T) {
+func TestOldPricesOfAnUnreachableStoreAreUnavailable(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, ageIsExplainedByTheStore)
+	synctest.Test(t, checkUnreachableStore)
 }
 
-func ageIsExplainedByTheStore(t *testing.T) {
+func checkUnreachableStore(t *testing.T) {
 	c := markettest.NewClock()
-	m := newFake(t, &fakeStore{asset: marketdata.Asset{Symbol: "X", Speed: 1}, bars: hours(5, c.Now().UnixMilli(), 1)}, c)
+	store := &fakeStore{asset: marketdata.Asset{Symbol: "X", Speed: 1}, bars: hours(5, c.Now().UnixMilli(), 1)}
+	m := newFake(t, store, c)
 	if _, err := m.Series(t.Context(), "X", signal.H1); err != nil {
 		t.Fatal(err)
 	}
 	c.Add(24 * time.Hour)
 	_, err := m.Series(t.Context(), "X", signal.H1)
-	if e := runErrorOf(t, err); e.Code != signal.StaleData {
+	if e := markettest.RunError(t, err); e.Code != signal.StaleData {
 		t.Errorf("while the store answers: %+v", e)
 	}
 	m.closedUp.Store(false)
 	_, err = m.Series(t.Context(), "X", signal.H1)
-	if e := runErrorOf(t, err); e.Code != signal.DataUnavailable || !e.Retryable {
+	if e := markettest.RunError(t, err); e.Code != signal.DataUnavailable || !e.Retryable {
 		t.Errorf("while it does not: %+v", e)
 	}
 	// A process that was halted reads again a moment later.
@@ -220,9 +220,8 @@ func ageIsExplainedByTheStore(t *testing.T) {
 	}
 }
 
-// Who asks for an asset of a simulated market that has not begun waits for it, as long as
-// the question may take.
-func TestAMarketThatStartsIsWaitedFor(t *testing.T) {
+// A question about the simulated market waits for it to begin until its context ends.
+func TestSeriesWaitsForTheMarketToBegin(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := markettest.NewClock()
@@ -238,12 +237,13 @@ func TestAMarketThatStartsIsWaitedFor(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 			_, err := m.Series(ctx, name, signal.H1)
 			cancel()
-			if e := runErrorOf(t, err); e.Code != signal.DataUnavailable || e.Retryable != want.retryable || time.Since(begun) != want.after {
-				t.Errorf("%s: %+v after %s", name, e, time.Since(begun))
+			e, took := markettest.RunError(t, err), time.Since(begun)
+			if e.Code != signal.DataUnavailable || e.Retryable != want.retryable || took != want.after {
+				t.Errorf("%s: %+v after %s", name, e, took)
 			}
 		}
 		if n := len(*m.watches.Load()); n != 0 {
-			t.Errorf("%d actors for assets that nobody knows", n)
+			t.Errorf("%d actors of unknown assets", n)
 		}
 		begun = time.Now()
 		time.AfterFunc(2*time.Second, func() {
@@ -251,28 +251,28 @@ func TestAMarketThatStartsIsWaitedFor(t *testing.T) {
 			defer store.mu.Unlock()
 			store.asset, store.bars = marketdata.Asset{Symbol: "BTC", Speed: 1}, hours(5, c.Now().UnixMilli(), 1)
 		})
-		if s, err := m.Series(t.Context(), "BTC", signal.H1); err != nil || s.Asset.Symbol != "BTC" || time.Since(begun) < 2*time.Second {
-			t.Errorf("%s: %v after %s", s.Asset.Symbol, err, time.Since(begun))
+		s, err := m.Series(t.Context(), "BTC", signal.H1)
+		if took := time.Since(begun); err != nil || s.Asset.Symbol != "BTC" || took < 2*time.Second {
+			t.Errorf("%s: %v after %s", s.Asset.Symbol, err, took)
 		}
 	})
 }
 
-// TestNothingIsMissedBetweenReadingAndFollowing closes a bar while the records are
-// being read: before the reading is answered, and after it was made.
-func TestNothingIsMissedBetweenReadingAndFollowing(t *testing.T) {
+// TestBarsThatCloseDuringAReadCount closes bars while the records are being read.
+func TestBarsThatCloseDuringAReadCount(t *testing.T) {
 	t.Parallel()
 	c := markettest.NewClock()
 	end := c.Now().UnixMilli()
 	all := hours(12, end, 1)
 	store := &fakeStore{asset: marketdata.Asset{Symbol: "X", Speed: 1}, bars: all[:10], count: 10}
 	m := newFake(t, store, c)
-	tell := func(count int64, b marketdata.AssetBar) { m.tellClosed(&marketdata.ClosedBar{Count: count, Bar: b}) }
+	closeBar := func(n int64, b marketdata.AssetBar) { m.deliverClosed(&marketdata.ClosedBar{Count: n, Bar: b}) }
 	store.onFrame = signal.H1 // bars of 1m are read, too
 	store.onBars = func() {
 		old := all[9]
 		old.Close = 99
-		tell(9, old)      // it was in the records already, in a newer copy
-		tell(11, all[10]) // it was not
+		closeBar(9, old)      // the records have a newer copy
+		closeBar(11, all[10]) // the records do not have it
 	}
 	s, err := m.Series(t.Context(), "X", signal.H1)
 	if err != nil {
@@ -280,8 +280,8 @@ func TestNothingIsMissedBetweenReadingAndFollowing(t *testing.T) {
 	}
 	replaced := all[3]
 	replaced.High = 50
-	tell(12, replaced)
-	tell(13, all[11])
+	closeBar(12, replaced)
+	closeBar(13, all[11])
 	want := slices.Clone(all)
 	want[3] = replaced
 	before := slices.Clone(s.Bars)
@@ -300,9 +300,8 @@ func TestNothingIsMissedBetweenReadingAndFollowing(t *testing.T) {
 	}
 }
 
-// TestAPanicHarmsNoOther: who waits for an actor that panics is told so at once, and
-// who asks for prices then is served.
-func TestAPanicHarmsNoOther(t *testing.T) {
+// A question that waits for an actor that panics fails at once, and the next one succeeds.
+func TestQuestionsSurviveAPanic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := markettest.NewClock()
 		store := &fakeStore{asset: marketdata.Asset{Symbol: "X", Speed: 1}, bars: minutes(12, c.Now().UnixMilli())}
@@ -311,7 +310,8 @@ func TestAPanicHarmsNoOther(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		_, _, err := m.watched(ctx, "X", signal.M1)
-		if e, ok := errors.AsType[*signal.RunError](err); !ok || e.Code != signal.DataUnavailable || !e.Retryable || ctx.Err() != nil {
+		e, ok := errors.AsType[*signal.RunError](err)
+		if !ok || e.Code != signal.DataUnavailable || !e.Retryable || ctx.Err() != nil {
 			t.Errorf("got %v (context: %v), want DATA_UNAVAILABLE, retryable, at once", err, ctx.Err())
 		}
 		if s, err := m.Series(ctx, "X", signal.M1); err != nil || len(s.Bars) != 12 {
@@ -320,17 +320,18 @@ func TestAPanicHarmsNoOther(t *testing.T) {
 	})
 }
 
-// TestTickBeforeAnybodyWatched: the newest tick of an asset is known to who asks for
-// it first, even if the records do not have it yet.
-func TestTickBeforeAnybodyWatched(t *testing.T) {
+// The first question about an asset gets the newest tick, even if the records do not have it yet.
+func TestFirstQuestionGetsTheNewestTick(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := markettest.NewClock()
 		now := c.Now().UnixMilli()
-		store := &fakeStore{asset: marketdata.Asset{Symbol: "X", Source: source.Stream, Speed: 1}, bars: hours(12, now, 1),
-			live: marketdata.Live{Asset: "X", Last: marketdata.Tick{Price: 1.5, Time: now - 2000}}}
-		m := newFake(t, store, c)
+		m := newFake(t, &fakeStore{
+			asset: marketdata.Asset{Symbol: "X", Source: source.Stream, Speed: 1},
+			live:  marketdata.Live{Asset: "X", Last: marketdata.Tick{Price: 1.5, Time: now - 2000}},
+			bars:  hours(12, now, 1),
+		}, c)
 		at := signal.Position{MS: now - 1000}
-		m.tellTicks(marketdata.GivenTicks, []marketdata.Entry{
+		m.deliverTicks(marketdata.GivenTicks, []marketdata.Entry{
 			{Position: at, Fields: map[string]string{"asset": "x", "price": "1.75"}},
 			{Position: at, Fields: map[string]string{"asset": "x", "price": "9", "source": simulated.Name}},
 		})
@@ -353,15 +354,14 @@ func TestMissedBarsAreReadAgain(t *testing.T) {
 	store.mu.Lock()
 	store.bars, store.count = all, 12
 	store.mu.Unlock()
-	m.tellAll(missed{})
+	m.sendAll(barsMissed{})
 	markettest.Eventually(t, "bars", func() bool {
 		s, _ := m.Series(t.Context(), "X", signal.H1)
 		return len(s.Bars) == 12
 	})
 }
 
-// TestBarsMissedWhileReading: what is said to be missed while the records are being
-// read may not be in them yet.
+// Bars that are missed while the records are being read may not be in them yet.
 func TestBarsMissedWhileReading(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := markettest.NewClock()
@@ -369,8 +369,8 @@ func TestBarsMissedWhileReading(t *testing.T) {
 		store := &fakeStore{asset: marketdata.Asset{Symbol: "X", Speed: 1}, bars: all[:10], count: 10}
 		m := newFake(t, store, c)
 		store.onBars = func() {
-			m.tellAll(missed{})
-			synctest.Wait() // the actor has heard it
+			m.sendAll(barsMissed{})
+			synctest.Wait() // until the actor has the message
 			store.mu.Lock()
 			store.bars, store.count = all, 12
 			store.mu.Unlock()
@@ -393,7 +393,7 @@ func TestASeriesKeepsFifteenHundredBars(t *testing.T) {
 	m := newFake(t, store, c)
 	m.load(t.Context(), "X", prices.H1)
 	for i, b := range all[1500:] {
-		m.tellClosed(&marketdata.ClosedBar{Count: int64(2 + i), Bar: b})
+		m.deliverClosed(&marketdata.ClosedBar{Count: int64(2 + i), Bar: b})
 	}
 	markettest.Eventually(t, "bars", func() bool {
 		s, err := m.Series(t.Context(), "X", signal.H1)
@@ -430,7 +430,7 @@ func TestGaps(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			got, err := usable(c.bars, &marketdata.Asset{Source: source.Stream, AlwaysOpen: !c.closed}, prices.H1)
 			if c.want == 0 && c.bars != nil {
-				if e := runErrorOf(t, err); e.Code != signal.DataUnavailable || !e.Retryable {
+				if e := markettest.RunError(t, err); e.Code != signal.DataUnavailable || !e.Retryable {
 					t.Errorf("error is %+v", e)
 				}
 				return
@@ -451,15 +451,18 @@ func TestGaps(t *testing.T) {
 	}
 }
 
-func TestNewsAreFiledByAssetAndTime(t *testing.T) {
+func TestNewsAreIndexedByAssetAndTime(t *testing.T) {
 	t.Parallel()
-	b := newNewsbook(60)
+	b := newNewsIndex(60)
 	item := func(id string, at int64, headline string, symbols ...string) marketdata.NewsItem {
-		return marketdata.NewsItem{ID: id, At: at, Headline: headline, Source: simulated.Name, Weight: 1, Symbols: symbols}
+		source := simulated.Name
+		return marketdata.NewsItem{ID: id, At: at, Headline: headline, Source: source, Weight: 1, Symbols: symbols}
 	}
-	b.add([]marketdata.NewsItem{item("1", 100, "Bitcoin surges", "BTC"), item("2", 300, "Market wrap", "BTCUSDT", "ETH")})
+	wrap := item("2", 300, "Market wrap", "BTCUSDT", "ETH")
+	b.add([]marketdata.NewsItem{item("1", 100, "Bitcoin surges", "BTC"), wrap})
 	held := b.since("BTC", 0)
-	b.add([]marketdata.NewsItem{item("3", 200, "Late", "BTC"), item("2", 300, "Market wrap", "BTC"), item("4", 300, "BTC falls", "BTC")})
+	wrap.Symbols = []string{"BTC"}
+	b.add([]marketdata.NewsItem{item("3", 200, "Late", "BTC"), wrap, item("4", 300, "BTC falls", "BTC")})
 	ids := func(items []strategy.NewsItem) string {
 		var s []string
 		for _, n := range items {
@@ -473,7 +476,7 @@ func TestNewsAreFiledByAssetAndTime(t *testing.T) {
 		}
 	}
 	if got := ids(held); got != "1 2" {
-		t.Errorf("what was read before became %q", got)
+		t.Errorf("the items read before became %q", got)
 	}
 	if items := b.since("BTC", 0); items[0].Relevance != 1 || items[2].Relevance != .5 {
 		t.Errorf("relevance is %v and %v", items[0].Relevance, items[2].Relevance)
@@ -506,14 +509,4 @@ func BenchmarkSeries(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
-}
-
-// runErrorOf returns err as what it must be.
-func runErrorOf(t *testing.T, err error) *signal.RunError {
-	t.Helper()
-	e, ok := errors.AsType[*signal.RunError](err)
-	if !ok {
-		t.Fatalf("error is %v", err)
-	}
-	return e
 }

@@ -11,14 +11,12 @@ import (
 	"github.com/agentsignal/agentsignal/actors/spelling"
 )
 
-// listings are the assets that real sources list, by source: what each calls an asset,
-// and the asset's name here. A source whose listing is not known has none.
+// listings maps, for each real source with a known listing, the source's symbol of an asset to its name here.
 type listings map[string]map[string]string
 
-// Name returns the catalogue name of the asset that name means: of a known asset by any
-// of its spellings, and of what a real source may have, the coin without what it is
-// priced in, or the ticker. Any other name stays as it is, and so do all but the known
-// ones where anybody may give prices of his own.
+// Name returns the catalogue name of the asset that name means. That is the symbol of a known asset in
+// any spelling, and for an asset that a real source may have, the coin without its quote currency or
+// the ticker. Other names are unchanged, and with prices from outside all names but the known ones are.
 func (m *Market) Name(name string) string {
 	if k := assets.Find(name); k != nil {
 		return k.Symbol
@@ -35,7 +33,6 @@ func (m *Market) Name(name string) string {
 	return name
 }
 
-// key returns the key under which the store has the asset that name means.
 func (m *Market) key(name string) string { return assets.Fold(m.Name(name)) }
 
 func (m *Market) listed() listings {
@@ -45,7 +42,7 @@ func (m *Market) listed() listings {
 	return nil
 }
 
-// readListings takes over what the feeder has stored of listings.
+// readListings reads the listings that the feeder stored.
 func (m *Market) readListings(ctx context.Context) error {
 	stored, err := m.o.Store.Listings(ctx, m.sources)
 	if err != nil {
@@ -59,10 +56,9 @@ func (m *Market) readListings(ctx context.Context) error {
 	return nil
 }
 
-// Check reports whether there can be prices of the asset that name means: a configured
-// source can know it, or some have been given. If not, nearest are the names that may
-// have been meant. Where the listing of a source is not known, it can know whatever looks
-// like one of its names. While Redis cannot be reached any asset can be known.
+// Check reports whether there may be prices of the asset that name means, because a configured
+// source may have it or prices were given. If not, nearest are similar names. A source with an
+// unknown listing may have every name of its form. While Redis cannot be reached every name passes.
 func (m *Market) Check(ctx context.Context, name string) (nearest []string, ok bool) {
 	if m.given || m.possible(name) {
 		return nil, true
@@ -77,7 +73,7 @@ func (m *Market) Check(ctx context.Context, name string) (nearest []string, ok b
 	return spelling.Nearest(m.Name(name), m.names()), false
 }
 
-// possible reports whether a configured source can know the asset that name means.
+// possible reports whether a configured source may have the asset that name means.
 func (m *Market) possible(name string) bool {
 	symbol, class := m.Name(name), ""
 	if k := assets.Find(name); k != nil {
@@ -89,18 +85,17 @@ func (m *Market) possible(name string) bool {
 	return slices.ContainsFunc(m.sources, func(source string) bool { return m.listedAt(source, symbol, class) })
 }
 
-// listedAt reports whether a real source can know an asset.
+// listedAt reports whether a real source may have an asset.
 func (m *Market) listedAt(name, symbol, class string) bool {
-	its, ok := source.SymbolAt(name, symbol, class)
+	venueSymbol, ok := source.SymbolAt(name, symbol, class)
 	if !ok {
 		return false
 	}
 	listing, known := m.listed()[name]
-	return !known || listing[its] != ""
+	return !known || listing[venueSymbol] != ""
 }
 
-// names returns the names of all assets that sources are known to have, the known ones
-// first.
+// names returns the names of all assets that configured sources list, the known ones first.
 func (m *Market) names() []string {
 	var known, listed []string
 	for i := range assets.Known {

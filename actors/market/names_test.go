@@ -11,12 +11,13 @@ import (
 	"github.com/agentsignal/agentsignal/actors/engine"
 	"github.com/agentsignal/agentsignal/actors/market/assets"
 	"github.com/agentsignal/agentsignal/actors/market/markettest"
+	"github.com/agentsignal/agentsignal/actors/market/prices"
 	"github.com/agentsignal/agentsignal/actors/market/source"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
-// namesOf returns a market of sources that have given no price, but of the asset X.
+// namesOf returns a market of sources without prices, except for the asset X.
 func namesOf(t *testing.T, sources string, listed listings) (*Market, *fakeStore) {
 	t.Helper()
 	sys := engine.NewSystem(engine.Options{})
@@ -29,7 +30,10 @@ func namesOf(t *testing.T, sources string, listed listings) (*Market, *fakeStore
 	return m, store
 }
 
-var someListings = listings{"binance": {"BTCUSDT": "BTC", "DOGEUSDT": "DOGE", "PEPEUSDT": "PEPE"}, "coinbase": {"BTC-USD": "BTC", "LINK-USD": "LINK"}}
+var someListings = listings{
+	"binance":  {"BTCUSDT": "BTC", "DOGEUSDT": "DOGE", "PEPEUSDT": "PEPE"},
+	"coinbase": {"BTC-USD": "BTC", "LINK-USD": "LINK"},
+}
 
 func TestNamesOfAssets(t *testing.T) {
 	t.Parallel()
@@ -38,12 +42,14 @@ func TestNamesOfAssets(t *testing.T) {
 		listed  listings
 		names   map[string]string
 	}{
-		{"simulated", nil, map[string]string{"btc": "BTC", "BTCUSDT": "BTC", "BTC/USD": "BTC", "BTC-USD": "BTC", "xbt": "BTC", "gold": "XAUUSD",
-			"NATGAS": "natural_gas", "Natural Gas": "natural_gas", "walk": "walk", "dogeusdt": "dogeusdt"}},
+		{"simulated", nil, map[string]string{"btc": "BTC", "BTCUSDT": "BTC", "BTC/USD": "BTC", "BTC-USD": "BTC",
+			"xbt": "BTC", "gold": "XAUUSD", "NATGAS": "natural_gas", "Natural Gas": "natural_gas", "walk": "walk",
+			"dogeusdt": "dogeusdt"}},
 		{"stream", nil, map[string]string{"btcusdt": "BTC", "Walk": "Walk", "ACMEUSD": "ACMEUSD"}},
 		{"binance,stream", nil, map[string]string{"btcusdt": "BTC", "ACMEUSD": "ACMEUSD"}},
-		{"binance", nil, map[string]string{"doge": "DOGE", "DOGEUSDT": "DOGE", "doge/usd": "DOGE", "DOGE-USD": "DOGE", "eurusd": "EURUSD", "two words!": "two words!",
-			"PYUSD": "PYUSD", "pyusd/usd": "PYUSD", "FDUSDUSDT": "FDUSD", "FDUSD": "FDUSD", "dogeusdtusd": "DOGE", "USDT": "USDT", "USD": "USD"}},
+		{"binance", nil, map[string]string{"doge": "DOGE", "DOGEUSDT": "DOGE", "doge/usd": "DOGE", "DOGE-USD": "DOGE",
+			"eurusd": "EURUSD", "two words!": "two words!", "PYUSD": "PYUSD", "pyusd/usd": "PYUSD",
+			"FDUSDUSDT": "FDUSD", "FDUSD": "FDUSD", "dogeusdtusd": "DOGE", "USDT": "USDT", "USD": "USD"}},
 		{"binance,coinbase", someListings, map[string]string{"link": "LINK", "link-usd": "LINK", "DOGE/USD": "DOGE"}},
 		{"alpaca", nil, map[string]string{"ibm": "IBM", "brk.b": "BRK.B", "aapl": "AAPL", "dogeusdt": "dogeusdt"}},
 	} {
@@ -59,13 +65,15 @@ func TestNamesOfAssets(t *testing.T) {
 	}
 }
 
-// FuzzNamesOfAssets: the name of a name is itself, else an asset would be taken up under
-// one name and looked for under another.
+// The name of a name must be itself, or an asset would be taken up under one name and looked for
+// under another.
 func FuzzNamesOfAssets(f *testing.F) {
 	for _, name := range []string{"btc/usd", "PYUSD", "PYUSDUSDT", "DOGEUSDTUSD", "USDUSD", "brk.b", "two words!"} {
 		f.Add(name)
 	}
-	markets := []*Market{{sources: []string{"binance", "alpaca"}, real: true}, {sources: []string{"coinbase"}, real: true}, {}}
+	markets := []*Market{
+		{sources: []string{"binance", "alpaca"}, real: true}, {sources: []string{"coinbase"}, real: true}, {},
+	}
 	f.Fuzz(func(t *testing.T, name string) {
 		for _, m := range markets {
 			if once := m.Name(name); m.Name(once) != once {
@@ -75,7 +83,7 @@ func FuzzNamesOfAssets(f *testing.F) {
 	})
 }
 
-func TestAssetsThatNoSourceCanKnow(t *testing.T) {
+func TestCheckRefusesUnknownAssets(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		sources, asset string
@@ -88,13 +96,13 @@ func TestAssetsThatNoSourceCanKnow(t *testing.T) {
 		{"simulated", "BTCC", nil, false, []string{"BTC"}},
 		{"simulated", "natural_gass", nil, false, []string{"natural_gas"}},
 		{"simulated", "standing desk", nil, false, nil},
-		{"simulated", "x", nil, true, nil}, // somebody gives its prices
+		{"simulated", "x", nil, true, nil}, // its prices come from outside
 		{"stream", "BTCC", nil, true, nil},
 		{"simulated,stream", "BTCC", nil, true, nil},
 		{"binance", "BTCC", nil, true, nil}, // the listing is not known
 		{"binance", "two words!", nil, false, nil},
 		{"binance", "EURUSD", nil, false, nil},
-		{"binance", "AAPL", nil, false, nil}, // no coin
+		{"binance", "AAPL", nil, false, nil}, // not a coin
 		{"binance", "DOGE/USD", someListings, true, nil},
 		{"binance", "DOGGE", someListings, false, []string{"DOGE"}},
 		{"binance", "ETH", someListings, false, nil}, // known, but not listed
@@ -113,8 +121,8 @@ func TestAssetsThatNoSourceCanKnow(t *testing.T) {
 	}
 }
 
-// TestNothingIsRefusedWhileRedisIsAway: the error of the run names what is wrong.
-func TestNothingIsRefusedWhileRedisIsAway(t *testing.T) {
+// The run itself reports that Redis cannot be reached.
+func TestCheckPassesWhileRedisIsAway(t *testing.T) {
 	t.Parallel()
 	m, store := namesOf(t, "simulated", nil)
 	store.err = signal.Unavailable(context.DeadlineExceeded)
@@ -140,9 +148,9 @@ func TestAssetsAreListed(t *testing.T) {
 		}
 	}
 	for _, want := range []AssetState{
-		{Symbol: "X", Source: "stream", Last: 1.5, LastAt: now.Add(-time.Second).Truncate(time.Millisecond), Open: true},
+		{Symbol: "X", Source: "stream", Last: 1.5, LastAt: prices.Time(now.UnixMilli() - 1000), Open: true},
 		{Symbol: "BTC", Class: assets.Crypto, Source: "binance", Open: true},
-		{Symbol: "ETH", Class: assets.Crypto, Source: "simulated", Simulated: true, Open: true}, // binance does not list it
+		{Symbol: "ETH", Class: assets.Crypto, Source: "simulated", Simulated: true, Open: true}, // not listed
 		{Symbol: "EURUSD", Class: assets.FX, Source: "simulated", Simulated: true, Open: true},
 	} {
 		if d := cmp.Diff(want, byName[want.Symbol]); d != "" {

@@ -12,7 +12,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
-func TestAReadOfTheMarketThatPanicsIsTriedAgain(t *testing.T) {
+func TestReadIsRetriedAfterAPanic(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		m := newFake(t, &fakeStore{}, markettest.NewClock())
@@ -32,21 +32,22 @@ func TestAReadOfTheMarketThatPanicsIsTriedAgain(t *testing.T) {
 	})
 }
 
-func TestATickThatPanicsIsPassedOver(t *testing.T) {
+func TestTickThatPanicsIsSkipped(t *testing.T) {
 	t.Parallel()
 	m := newFake(t, &fakeStore{}, markettest.NewClock())
 	m.tapes.of = map[tapeKey]*tape{{"BTC", source.Stream}: {first: 5}} // nothing can be added
 	var entries []marketdata.Entry
 	for i, asset := range []string{"BTC", "ETH"} {
-		entries = append(entries, marketdata.Entry{Position: signal.Position{MS: int64(i) + 1}, Fields: map[string]string{"asset": asset, "price": "7"}})
+		fields := map[string]string{"asset": asset, "price": "7"}
+		entries = append(entries, marketdata.Entry{Position: signal.Position{MS: int64(i) + 1}, Fields: fields})
 	}
-	m.tellTicks(marketdata.GivenTicks, entries)
+	m.deliverTicks(marketdata.GivenTicks, entries)
 	if tick, ok := m.tapes.newest(tapeKey{"ETH", source.Stream}); !ok || tick.Price != 7 {
-		t.Errorf("the tick behind one that panics is %+v, %t", tick, ok)
+		t.Errorf("the tick after one that panics is %+v, %t", tick, ok)
 	}
 }
 
-// panickingListings panics when listings are read at first.
+// panickingListings panics at the first read of listings.
 type panickingListings struct {
 	*fakeStore
 	reads int

@@ -18,21 +18,21 @@ import (
 const (
 	// readBlock is how long a read waits for entries.
 	readBlock = time.Second
-	// readPause is the pause between two reads of ticks after which some may have been
-	// trimmed unseen.
+	// readPause is the pause between two reads of ticks after which some may have been trimmed unread.
 	readPause = time.Minute
-	// readRetry is the pause after a read that went wrong.
+	// readRetry is the pause after a failed read.
 	readRetry = 250 * time.Millisecond
 )
 
-// Run reads ticks, closed bars and news and passes them to the assets' actors, until ctx
-// ends. It survives that Redis is away: after that, all bars are read again.
+// Run reads ticks, closed bars and news and passes them to the assets' actors until ctx ends. After
+// an outage of Redis it has all bars read again.
 func (m *Market) Run(ctx context.Context) error {
 	var loops sync.WaitGroup
-	loops.Go(func() {
-		m.loop(ctx, "given ticks", &m.ticksUp[marketdata.GivenTicks], m.ticksReader(marketdata.GivenTicks))
-	})
-	loops.Go(func() { m.loop(ctx, "own ticks", &m.ticksUp[marketdata.OwnTicks], m.ticksReader(marketdata.OwnTicks)) })
+	for stream, name := range map[marketdata.TickStream]string{
+		marketdata.GivenTicks: "given ticks", marketdata.OwnTicks: "own ticks",
+	} {
+		loops.Go(func() { m.loop(ctx, name, &m.ticksUp[stream], m.ticksReader(stream)) })
+	}
 	loops.Go(func() { m.loop(ctx, "closed", &m.closedUp, m.closedReader()) })
 	if m.real {
 		loops.Go(func() { m.noteUse(ctx) })
@@ -41,7 +41,7 @@ func (m *Market) Run(ctx context.Context) error {
 	return nil
 }
 
-// loop calls read again and again. up reports whether it went well last time.
+// loop calls read until ctx ends. up reports whether the last call succeeded.
 func (m *Market) loop(ctx context.Context, stream string, up *atomic.Bool, read func(context.Context) error) {
 	defer up.Store(false)
 	failed := false
@@ -62,14 +62,14 @@ func (m *Market) loop(ctx context.Context, stream string, up *atomic.Bool, read 
 	}
 }
 
-// ticksReader returns a function that reads what came into a stream of ticks since its
-// last call; at first, all that is there.
+// ticksReader returns a function that reads the ticks of a stream since its last call, and all of
+// them at first.
 func (m *Market) ticksReader(stream marketdata.TickStream) func(context.Context) error {
 	var at, end signal.Position
 	var before time.Time // when the last read ended
 	attached, caughtUp, failed := false, false, false
 	return func(ctx context.Context) (err error) {
-		// A process that was halted notices nothing but the time.
+		// A process that was halted notices it only by the time.
 		failed = failed || time.Now().Round(0).Sub(before) > readPause
 		defer func() { failed, before = err != nil, time.Now().Round(0) }()
 		if !attached {
@@ -84,7 +84,7 @@ func (m *Market) ticksReader(stream marketdata.TickStream) func(context.Context)
 				return err
 			}
 			if !kept {
-				m.log.Warn("ticks were missed: bars make up for them")
+				m.log.Warn("ticks were missed: alerts catch up by bars")
 				m.tapes.clear(stream)
 				for _, w := range *m.watches.Load() {
 					if streamOf(w.record.Load().Source) == stream {
@@ -100,7 +100,7 @@ func (m *Market) ticksReader(stream marketdata.TickStream) func(context.Context)
 		for i := range entries {
 			at = entries[i].Position
 		}
-		m.tellTicks(stream, entries)
+		m.deliverTicks(stream, entries)
 		if at.Compare(end) >= 0 && !caughtUp {
 			caughtUp = true
 			m.tapes.caughtUp()
@@ -109,18 +109,17 @@ func (m *Market) ticksReader(stream marketdata.TickStream) func(context.Context)
 	}
 }
 
-// tellTicks passes ticks to the assets' actors, and remembers them.
-func (m *Market) tellTicks(stream marketdata.TickStream, entries []marketdata.Entry) {
+// deliverTicks passes ticks to the tapes and to the assets' actors.
+func (m *Market) deliverTicks(stream marketdata.TickStream, entries []marketdata.Entry) {
 	m.tapes.mu.Lock()
 	defer m.tapes.mu.Unlock()
 	watches := *m.watches.Load()
 	panics.GuardEach(m.log, panics.Market, len(entries), func(i int) {
-		// The feeder counts and logs what is wrong.
 		t, skipped := source.ParseTick(stream, &entries[i])
 		if skipped != "" {
-			return
+			return // the feeder counts and logs it
 		}
-		key := assets.Fold(t.Asset) // our own name the asset of the record
+		key := assets.Fold(t.Asset) // own ticks have the symbol of the record
 		if stream == marketdata.GivenTicks {
 			key = assets.Key(t.Asset)
 		}
@@ -133,15 +132,13 @@ func (m *Market) tellTicks(stream marketdata.TickStream, entries []marketdata.En
 	})
 }
 
-// tellAll sends a message to the actors of all assets.
-func (m *Market) tellAll(message any) {
+func (m *Market) sendAll(message any) {
 	for _, w := range *m.watches.Load() {
 		w.ref.Tell(message)
 	}
 }
 
-// closedReader is ticksReader for closed bars, and for news from their beginning
-// on.
+// closedReader is ticksReader for new closed bars and for all news.
 func (m *Market) closedReader() func(context.Context) error {
 	var closedAt, newsAt signal.Position
 	var count int64
@@ -153,7 +150,7 @@ func (m *Market) closedReader() func(context.Context) error {
 				return err
 			}
 			attached = true
-			m.tellAll(missed{}) // of what was read before
+			m.sendAll(barsMissed{}) // for series that were read before
 		}
 		begun := ready
 		if !begun {
@@ -174,17 +171,17 @@ func (m *Market) closedReader() func(context.Context) error {
 		}
 		for i := range closed {
 			if closed[i].Count != count+1 {
-				m.tellAll(missed{})
+				m.sendAll(barsMissed{})
 			}
 			count = closed[i].Count
-			m.tellClosed(&closed[i])
+			m.deliverClosed(&closed[i])
 		}
 		return nil
 	}
 }
 
-// begun reports whether the simulated market, if there is one, has stored its past: records
-// of assets are the last of it, behind the news.
+// begun reports whether the simulated market, if it is configured, has stored its history, which
+// ends with the records of assets.
 func (m *Market) begun(ctx context.Context) (bool, error) {
 	if !m.simulates {
 		return true, nil
@@ -193,14 +190,14 @@ func (m *Market) begun(ctx context.Context) (bool, error) {
 	return len(state.Assets) > 0, err
 }
 
-func (m *Market) tellClosed(b *marketdata.ClosedBar) {
+func (m *Market) deliverClosed(b *marketdata.ClosedBar) {
 	w := (*m.watches.Load())[assets.Fold(b.Bar.Asset)]
 	if w == nil {
 		return
 	}
 	frame, ok := prices.FrameOf(b.Bar.Timeframe)
 	if !ok { // the asset's record changed
-		w.ref.Tell(missed{})
+		w.ref.Tell(barsMissed{})
 		return
 	}
 	w.ref.Tell(barClosed{frame: frame, count: b.Count, bar: b.Bar.Bar})

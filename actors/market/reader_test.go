@@ -6,6 +6,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/agentsignal/agentsignal/actors/engine"
 	"github.com/agentsignal/agentsignal/actors/market/markettest"
 	"github.com/agentsignal/agentsignal/actors/market/simulated"
@@ -14,7 +16,6 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
-// trimmedStore is a store whose ticks are trimmed.
 type trimmedStore struct {
 	*fakeStore
 	at int64
@@ -24,14 +25,15 @@ func (f *trimmedStore) TicksKept(context.Context, marketdata.TickStream, signal.
 	return false, nil
 }
 
-func (f *trimmedStore) ReadTicks(context.Context, marketdata.TickStream, signal.Position, time.Duration) ([]marketdata.Entry, error) {
+func (f *trimmedStore) ReadTicks(context.Context, marketdata.TickStream, signal.Position, time.Duration) (
+	[]marketdata.Entry, error) {
 	f.at++
-	return []marketdata.Entry{{Position: signal.Position{MS: f.at}, Fields: map[string]string{"asset": "X", "price": "1"}}}, nil
+	fields := map[string]string{"asset": "X", "price": "1"}
+	return []marketdata.Entry{{Position: signal.Position{MS: f.at}, Fields: fields}}, nil
 }
 
-// TestAHaltedReaderNoticesWhatItMissed: no read fails while a process is halted, but
-// ticks are trimmed.
-func TestAHaltedReaderNoticesWhatItMissed(t *testing.T) {
+// No read fails while a process is halted, but ticks are trimmed.
+func TestReaderNoticesTicksMissedInAHalt(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		m := newFake(t, &fakeStore{}, markettest.NewClock())
@@ -46,26 +48,26 @@ func TestAHaltedReaderNoticesWhatItMissed(t *testing.T) {
 				t.Fatal(err)
 			}
 			if got := len(m.tapes.upTo(tapeKey{"X", source.Stream}, 100)); got != c.ticks {
-				t.Errorf("after a pause of %v %d ticks are remembered, want %d", c.pause, got, c.ticks)
+				t.Errorf("after a pause of %v %d ticks are on the tape, want %d", c.pause, got, c.ticks)
 			}
 		}
 	})
 }
 
-// TestMissedTicksAreToldToTheirAssets: to those whose prices the stream has, and to no
-// others, which would make up for nothing.
-func TestMissedTicksAreToldToTheirAssets(t *testing.T) {
+// Only the assets whose ticks are in a stream are notified that some were missed.
+func TestMissedTicksAreReportedToTheirAssets(t *testing.T) {
 	t.Parallel()
 	for _, stream := range []marketdata.TickStream{marketdata.GivenTicks, marketdata.OwnTicks} {
 		synctest.Test(t, func(t *testing.T) {
 			sys := engine.NewSystem(engine.Options{})
 			defer sys.Shutdown(context.Background())
 			m := New(sys, Options{Store: &trimmedStore{fakeStore: &fakeStore{}}, Now: markettest.NewClock().Now})
-			told := make(map[string]int)
+			missed := make(map[string]int)
 			for _, source := range []string{source.Stream, simulated.Name} {
 				w := &watch{key: source}
 				w.record.Store(&marketdata.Asset{Symbol: source, Source: source})
-				w.ref = sys.Spawn(engine.Asset, source, func() engine.Actor { return missedCounter{told, source} }, engine.Supervision{})
+				counter := missedCounter{missed, source}
+				w.ref = sys.Spawn(engine.Asset, source, func() engine.Actor { return counter }, engine.Supervision{})
 				m.setWatches(func(all map[string]*watch) { all[source] = w })
 			}
 			read := m.ticksReader(stream)
@@ -76,8 +78,12 @@ func TestMissedTicksAreToldToTheirAssets(t *testing.T) {
 				time.Sleep(readPause + time.Second)
 			}
 			synctest.Wait()
-			if told[source.Stream]+told[simulated.Name] != 1 || (told[source.Stream] == 1) != (stream == marketdata.GivenTicks) {
-				t.Errorf("stream %d: %v", stream, told)
+			name := simulated.Name
+			if stream == marketdata.GivenTicks {
+				name = source.Stream
+			}
+			if diff := cmp.Diff(map[string]int{name: 1}, missed); diff != "" {
+				t.Errorf("stream %d (-want +got):\n%s", stream, diff)
 			}
 		})
 	}
@@ -85,12 +91,12 @@ func TestMissedTicksAreToldToTheirAssets(t *testing.T) {
 
 // missedCounter counts by source the notices that ticks were missed.
 type missedCounter struct {
-	told   map[string]int
+	missed map[string]int
 	source string
 }
 
 func (c missedCounter) Receive(ctx engine.Context) {
 	if _, ok := ctx.Message().(ticksMissed); ok {
-		c.told[c.source]++
+		c.missed[c.source]++
 	}
 }

@@ -4,34 +4,54 @@ import (
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/market/sessions"
+	"github.com/agentsignal/agentsignal/actors/market/source"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
-// Snapshot is what was known of an asset and timeframe at one moment. Nobody
-// changes what it holds.
+// Asset is something that has a price.
+type Asset struct {
+	Symbol     string  // in its display form: BTC, natural_gas
+	Class      string  // one of the constants of package assets, or empty if not known
+	TickSize   float64 // prices are multiples of it; 0 if not known
+	AlwaysOpen bool    // it trades around the clock
+}
+
+// Snapshot holds the prices of an asset and timeframe at one moment. It is read-only.
 type Snapshot struct {
 	Asset Asset
 	// Bars are closed, oldest first, 1,500 at most. Short gaps are filled flat.
 	Bars []marketdata.Bar
-	// Last is the newest trade. Where the source has no ticks it is the close of
-	// the newest bar, at its close time.
+	// Last is the newest trade, or the close of the newest bar if the source has no ticks.
 	Last marketdata.Tick
 	// Ticks reports whether Last is a trade.
 	Ticks bool
-	// Source is what gives the prices: simulated, stream, or a real source.
+	// Source gives the prices: simulated, stream, or a real source.
 	Source string
-	// Proxy is the fund whose prices these are, where a commodity has none of its own.
+	// Proxy is the fund whose prices stand for those of a commodity, or empty.
 	Proxy string
 	// Session is when the asset is traded.
 	Session sessions.Session
-	// Compression is by how much time runs faster than the clock; 1 is real time. A
-	// bar of 1h lasts an hour divided by it.
+	// Compression is how many times faster than real time the asset runs: a bar of 1h takes an hour
+	// divided by it.
 	Compression float64
 }
 
-// Lifetime returns for how long by the clock something lives from now on that lives for
-// d while the asset is traded, in bars of a timeframe.
+// newSnapshot returns a snapshot without session whose last price is the close of the newest bar.
+func newSnapshot(r *marketdata.Asset, bars []marketdata.Bar) Snapshot {
+	newest := &bars[len(bars)-1]
+	return Snapshot{
+		Asset:       Asset{Symbol: r.Symbol, Class: r.Class, TickSize: r.TickSize, AlwaysOpen: r.AlwaysOpen},
+		Bars:        bars,
+		Last:        marketdata.Tick{Price: newest.Close, Time: newest.CloseTime},
+		Source:      r.Source,
+		Proxy:       source.ProxyOf(r),
+		Compression: float64(r.Speed),
+	}
+}
+
+// Lifetime returns how much wall time passes from now on until the asset has been traded for d,
+// counted in bars of a timeframe.
 func (s *Snapshot) Lifetime(now time.Time, d time.Duration, tf signal.Timeframe) time.Duration {
 	return s.Session.After(now, s.Session.Lasting(d, tf)).Sub(now)
 }

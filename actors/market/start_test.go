@@ -36,9 +36,8 @@ func (s *startingStore) Follow(_ context.Context, closed, _ signal.Position, _ t
 	return nil, news, closed, signal.Position{MS: int64(s.reads)}, nil
 }
 
-// A reader that was there before the simulated market must not take the empty stream for
-// all the news there are.
-func TestNewsOfAMarketThatStartsAreWaitedFor(t *testing.T) {
+// A reader that starts before the simulated market must not take the empty stream for all news.
+func TestNewsWaitForTheSimulatedMarket(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		m := newFake(t, &fakeStore{}, markettest.NewClock())
@@ -58,9 +57,8 @@ func TestNewsOfAMarketThatStartsAreWaitedFor(t *testing.T) {
 	})
 }
 
-// Runs wait while the simulated market stands still, as long as they may take; a real source
-// that stands still is an error at once.
-func TestASimulatedMarketThatStandsStillIsWaitedFor(t *testing.T) {
+// Series waits for the simulated market while it stands still, and not for a real source.
+func TestSeriesWaitsForTheSimulatedMarket(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		source  string
@@ -77,9 +75,12 @@ func TestASimulatedMarketThatStandsStillIsWaitedFor(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c := markettest.NewClock()
 				now := c.Now().UnixMilli()
-				store := &fakeStore{asset: marketdata.Asset{Symbol: "X", Class: assets.Crypto, Speed: 1, Source: tt.source},
-					bars: hours(5, now, 1), live: marketdata.Live{Asset: "X", Last: marketdata.Tick{Price: 2, Time: now - prices.StaleCrypto - 1}}}
-				m := newFake(t, store, c)
+				old := marketdata.Tick{Price: 2, Time: now - prices.StaleCrypto - 1}
+				m := newFake(t, &fakeStore{
+					asset: marketdata.Asset{Symbol: "X", Class: assets.Crypto, Speed: 1, Source: tt.source},
+					live:  marketdata.Live{Asset: "X", Last: old},
+					bars:  hours(5, now, 1),
+				}, c)
 				if tt.resumes != 0 {
 					time.AfterFunc(tt.resumes, func() {
 						w := (*m.watches.Load())[assets.Fold("X")]
@@ -91,7 +92,7 @@ func TestASimulatedMarketThatStandsStillIsWaitedFor(t *testing.T) {
 				begun := time.Now()
 				_, err := m.Series(ctx, "X", signal.H1)
 				took := time.Since(begun)
-				if stale := err != nil && runErrorOf(t, err).Code == signal.StaleData; stale != tt.stale || !tt.stale && err != nil {
+				if (err != nil) != tt.stale || tt.stale && markettest.RunError(t, err).Code != signal.StaleData {
 					t.Errorf("the error is %v", err)
 				}
 				if took < tt.takes || took > tt.takes+time.Second {

@@ -2,6 +2,7 @@ package market
 
 import (
 	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -10,23 +11,21 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
-// tapeKept is for how many milliseconds ticks are remembered, as long as the stream
-// keeps them.
+// tapeKept is how long ticks are kept, in milliseconds. The streams keep them as long.
 const tapeKept = 900_000
 
-// tickStreams is how many streams of ticks there are.
+// tickStreams is the number of streams of ticks.
 const tickStreams = 2
 
-// tapes remembers the ticks of all assets as they were read from the two streams, by
-// source: for those who ask for an asset later than its ticks came, and for alerts
-// that began before.
+// tapes keeps the recent ticks of all assets from the two streams, by source, for assets that are
+// asked for after their ticks came and for alerts that began before they are added.
 type tapes struct {
-	read   chan struct{} // closed when what was in the streams at first has been read
-	unread atomic.Int32  // how many streams that is not true of
+	read   chan struct{} // closed once the initial content of both streams has been read
+	unread atomic.Int32  // the number of streams still to be read
 
 	mu    sync.Mutex // held while ticks are sent to actors, and while a watch is added
 	of    map[tapeKey]*tape
-	swept int64 // when tapes of assets that trade no more were looked for
+	swept int64 // when idle tapes were last removed
 }
 
 func newTapes() *tapes {
@@ -35,25 +34,25 @@ func newTapes() *tapes {
 	return s
 }
 
-// caughtUp notes that what was in a stream at first has been read.
+// caughtUp records that the initial content of a stream has been read.
 func (s *tapes) caughtUp() {
 	if s.unread.Add(-1) == 0 {
 		close(s.read)
 	}
 }
 
-// tapeKey names an asset by its key, and who gave the ticks.
+// tapeKey is the key of an asset and the source of its ticks.
 type tapeKey struct{ asset, source string }
 
-// tape are the ticks of an asset, ascending by time.
+// tape holds the ticks of an asset, ascending by time.
 type tape struct {
 	ticks []marketdata.Tick
-	first int   // of those that are kept
+	first int   // index of the first tick that is kept
 	noted int64 // when the newest was written, by the clock of Redis
 }
 
-// note remembers t, which was written at a time. One that is older than the newest is of
-// no use; missed reports whether some may be missing before it. Called with mu held.
+// note adds t, which was written at a time, unless it is older than the newest tick. missed reports
+// whether ticks before it may be missing. Called with mu held.
 func (s *tapes) note(key tapeKey, t marketdata.Tick, at int64, missed bool) {
 	if at-s.swept > tapeKept {
 		s.swept = at
@@ -72,8 +71,7 @@ func (s *tapes) note(key tapeKey, t marketdata.Tick, at int64, missed bool) {
 	}
 	p.noted = at
 	if missed {
-		// Some are missing before it: bars hold more of that time.
-		p.ticks, p.first = nil, 0
+		p.ticks, p.first = nil, 0 // bars are more complete
 	}
 	if n := len(p.ticks); n > p.first && t.Time < p.ticks[n-1].Time {
 		return
@@ -83,12 +81,11 @@ func (s *tapes) note(key tapeKey, t marketdata.Tick, at int64, missed bool) {
 		p.first++
 	}
 	if p.first > len(p.ticks)/2 {
-		p.ticks = append([]marketdata.Tick(nil), p.ticks[p.first:]...)
-		p.first = 0
+		p.ticks, p.first = slices.Clone(p.ticks[p.first:]), 0
 	}
 }
 
-// newest returns the newest tick, or false if there is none. Called with mu held.
+// newest returns the newest tick, or false without one. Called with mu held.
 func (s *tapes) newest(key tapeKey) (marketdata.Tick, bool) {
 	if p := s.of[key]; p != nil && len(p.ticks) > p.first {
 		return p.ticks[len(p.ticks)-1], true
@@ -96,7 +93,7 @@ func (s *tapes) newest(key tapeKey) (marketdata.Tick, bool) {
 	return marketdata.Tick{}, false
 }
 
-// upTo returns the ticks up to a time. Nobody may change them.
+// upTo returns the ticks up to a time. They are read-only.
 func (s *tapes) upTo(key tapeKey, at int64) []marketdata.Tick {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -111,14 +108,13 @@ func (s *tapes) upTo(key tapeKey, at int64) []marketdata.Tick {
 	return p.ticks[p.first:end:end]
 }
 
-// clear forgets the ticks of a stream: some behind them were missed.
+// clear removes the ticks of a stream, because later ones were missed.
 func (s *tapes) clear(stream marketdata.TickStream) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	maps.DeleteFunc(s.of, func(key tapeKey, _ *tape) bool { return streamOf(key.source) == stream })
 }
 
-// streamOf returns where the ticks of a source are.
 func streamOf(name string) marketdata.TickStream {
 	if name == source.Stream {
 		return marketdata.GivenTicks

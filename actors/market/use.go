@@ -10,26 +10,19 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
-// accountKey is the key of a context's account.
 type accountKey struct{}
 
-// For returns a context in which assets are asked for on behalf of an account: each has a
-// share of those that real sources may be asked for.
+// For returns a context in which assets are asked for on behalf of an account, which has a share of
+// the assets that real sources may keep.
 func For(ctx context.Context, account signal.AccountID) context.Context {
 	return context.WithValue(ctx, accountKey{}, account)
 }
 
-// accountOf returns the account of a context; empty: there is none.
-func accountOf(ctx context.Context) signal.AccountID {
-	account, _ := ctx.Value(accountKey{}).(signal.AccountID)
-	return account
-}
-
-// askNeeded asks an asset's actor whether there are alerts.
+// askNeeded asks an asset's actor whether it has alerts.
 type askNeeded struct{ reply chan<- bool }
 
-// noteUse reads what sources list, and notifies the feeder of what is needed here, again and
-// again until ctx ends.
+// noteUse periodically reads the listings of sources, and records which assets this node needs,
+// until ctx ends.
 func (m *Market) noteUse(ctx context.Context) {
 	for {
 		panics.Guard(m.log, panics.Market, func() {
@@ -46,14 +39,14 @@ func (m *Market) noteUse(ctx context.Context) {
 				return
 			}
 			if err := m.o.Store.NoteUse(ctx, symbols, m.o.Now()); err != nil && ctx.Err() == nil {
-				m.log.Warn("use of assets not noted", "err", err)
+				m.log.Warn("use of assets not recorded", "err", err)
 			}
 		})
 	}
 }
 
-// needed returns the assets of real sources that were asked for since the last call,
-// or that have open signals here.
+// needed returns the assets of real sources that were asked for since the last call, or that have
+// alerts here.
 func (m *Market) needed(ctx context.Context) []string {
 	var symbols []string
 	for _, w := range *m.watches.Load() {
@@ -63,7 +56,7 @@ func (m *Market) needed(ctx context.Context) []string {
 		}
 		used := w.used.Swap(false)
 		if !used {
-			// An actor that does not answer fails, and has its alerts made again.
+			// An actor that does not answer has failed, and its alerts will be added again.
 			used, _ = engine.Ask(ctx, w.ref, func(reply chan<- bool) any { return askNeeded{reply} })
 		}
 		if used {

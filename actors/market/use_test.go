@@ -15,7 +15,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
-// TestSpeedOfAnAssetThatIsNotKept: its schedules go on by the time of its source.
+// The schedules of an asset that is not kept continue in the time of its source.
 func TestSpeedOfAnAssetThatIsNotKept(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -34,12 +34,12 @@ func TestSpeedOfAnAssetThatIsNotKept(t *testing.T) {
 	}
 }
 
-// TestWhatIsNeededIsNoted: what was asked for since, and what has open signals.
-func TestWhatIsNeededIsNoted(t *testing.T) {
+// Assets are needed if they were asked for since the last call, or have alerts.
+func TestNeededAssets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		now := markettest.NewClock().Now()
-		store := &fakeStore{asset: marketdata.Asset{Symbol: "DOGE", Class: assets.Crypto, Source: "binance", Speed: 1, AlwaysOpen: true},
-			bars: hours(12, now.UnixMilli(), 1)}
+		record := marketdata.Asset{Symbol: "DOGE", Class: assets.Crypto, Source: "binance", Speed: 1, AlwaysOpen: true}
+		store := &fakeStore{asset: record, bars: hours(12, now.UnixMilli(), 1)}
 		sys := engine.NewSystem(engine.Options{})
 		defer sys.Shutdown(context.Background())
 		m := New(sys, Options{Store: store, Sources: "binance", Now: func() time.Time { return now }})
@@ -54,19 +54,15 @@ func TestWhatIsNeededIsNoted(t *testing.T) {
 		_, _ = m.Series(t.Context(), "doge/usd", signal.H1)
 		needed("DOGE")
 		needed()
-		ears := sys.Spawn(engine.Asset, "ears", func() engine.Actor { return deafEars{} }, engine.Supervision{})
-		alert := alerts.Alert{Ref: ears, Lower: 1e-6, Upper: 1e9, Since: now.UnixMilli(), Expires: now.Add(24 * time.Hour).UnixMilli(), Frame: signal.H1}
+		ref := markettest.Refs(t, 1)[0]
+		alert := alerts.Alert{Ref: ref, Lower: 1e-6, Upper: 1e9, Frame: signal.H1,
+			Since: now.UnixMilli(), Expires: now.Add(24 * time.Hour).UnixMilli()}
 		if err := m.Alert(t.Context(), "DOGE", []alerts.Alert{alert}); err != nil {
 			t.Fatal(err)
 		}
 		m.needed(t.Context())
 		needed("DOGE")
-		m.Unalert("DOGE", ears)
+		m.Unalert("DOGE", ref)
 		needed()
 	})
 }
-
-// deafEars do nothing.
-type deafEars struct{}
-
-func (deafEars) Receive(engine.Context) {}

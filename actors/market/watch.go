@@ -14,27 +14,27 @@ import (
 	"github.com/agentsignal/agentsignal/actors/market/prices"
 	"github.com/agentsignal/agentsignal/actors/market/sessions"
 	"github.com/agentsignal/agentsignal/actors/market/simulated"
+	"github.com/agentsignal/agentsignal/actors/market/source"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 	"github.com/agentsignal/agentsignal/actors/strategy"
 )
 
-// watchAsset asks for the watch of an asset that has a record; it is made if need
-// be.
+// watchAsset asks for the watch of an asset that has a record, which is created if necessary.
 type watchAsset struct {
 	key    string
 	record marketdata.Asset
 	reply  chan<- *watch
 }
 
-// loadSeries asks for a timeframe to be read and kept up to date. The reply is nil
-// once it is, else what went wrong.
+// loadSeries asks an asset's actor to read a timeframe and keep it up to date. The reply is nil
+// once it is read, or an error.
 type loadSeries struct {
 	frame int
 	reply chan<- error
 }
 
-// seriesLoaded reports how a reading of the records ended.
+// seriesLoaded reports the result of reading the records.
 type seriesLoaded struct {
 	frame  int
 	record marketdata.Asset
@@ -44,25 +44,23 @@ type seriesLoaded struct {
 	err    error
 }
 
-// ticked reports that the asset traded. Asset is the name as it stood in the stream.
+// ticked reports a tick. Its Asset is the name as written in the stream.
 type ticked struct{ tick marketdata.AssetTick }
 
-// barClosed reports that a bar was closed or replaced; without a CloseTime, that the
-// whole series was written again.
+// barClosed reports that a bar was closed or replaced, or, without a CloseTime, that the whole
+// series was written again.
 type barClosed struct {
 	frame int
 	count int64
 	bar   marketdata.Bar
 }
 
-// missed reports that closed bars may have been missed, or that the asset's record is
-// another one.
-type missed struct{}
+// barsMissed reports that closed bars may have been missed, or that the asset's record changed.
+type barsMissed struct{}
 
-// reload asks for another attempt to read a timeframe.
 type reload struct{ frame int }
 
-// watch is what an asset's actor shows to the rest of the node.
+// watch is what an asset's actor publishes on this node.
 type watch struct {
 	key string
 	ref engine.Ref
@@ -72,10 +70,10 @@ type watch struct {
 	last   atomic.Pointer[marketdata.Tick]
 	series [prices.Timeframes]atomic.Pointer[series]
 
-	used atomic.Bool // it was asked for since its use was noted last
+	used atomic.Bool // it was asked for since its use was last recorded
 }
 
-// series are the bars of one timeframe as strategies may use them, or why not.
+// series holds the bars of one timeframe as strategies may use them, or the reason they may not.
 type series struct {
 	bars []marketdata.Bar
 	err  error
@@ -105,7 +103,7 @@ func (s *supervisor) Receive(c engine.Context) {
 		tapes.mu.Unlock()
 		m.reply <- w
 	case engine.Terminated:
-		// It failed too often, or the market ends. Who asks next starts another.
+		// It failed too often, or the market ends. The next question starts another.
 		s.market.setWatches(func(all map[string]*watch) {
 			maps.DeleteFunc(all, func(_ string, w *watch) bool { return w.ref == m.Ref })
 		})
@@ -114,7 +112,6 @@ func (s *supervisor) Receive(c engine.Context) {
 	}
 }
 
-// setWatches replaces the map of watches by a changed copy.
 func (m *Market) setWatches(change func(map[string]*watch)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -136,25 +133,25 @@ type assetActor struct {
 	atr    float64
 	frames [prices.Timeframes]frameState
 
-	alerts  *alerts.Set             // nil until one is added
-	notify  func(engine.Ref, any)   // how alerts are notified, in tests; nil: by messages
-	passed  []marketdata.Tick       // the newest ticks, while there are alerts
-	waiting []alerts.Entry          // for bars to be read
-	asked   map[engine.Ref]struct{} // who asked for the price meanwhile
-	timer   engine.Timer
-	due     int64     // when timer fires, if the clock does not jump
-	looked  time.Time // when it was set
+	alerts        *alerts.Set             // nil until one is added
+	notify        func(engine.Ref, any)   // replaces Ref.Tell in tests
+	accepted      []marketdata.Tick       // the newest ticks, while there are alerts
+	pending       []alerts.Entry          // alerts that wait for bars to be read
+	priceRequests map[engine.Ref]struct{} // requests for the last price that wait with them
+	timer         engine.Timer
+	due           int64     // when timer fires, if the clock does not jump
+	scheduled     time.Time // when timer was started
 }
 
-// frameState is what an asset's actor knows of one timeframe.
+// frameState is the state of one timeframe in an asset's actor.
 type frameState struct {
 	wanted  bool // it was asked for
 	loaded  bool
 	loading bool
-	again   bool             // what is being read is out of date already
+	stale   bool             // the read in progress is out of date already
 	bars    []marketdata.Bar // ascending; shared with readers up to its length
 	count   int64            // of the closed bars that are in bars
-	pending []barClosed      // came while it is being read
+	pending []barClosed      // came during a read
 	waiting []chan<- error
 }
 
@@ -173,50 +170,54 @@ func (a *assetActor) Receive(c engine.Context) {
 	case barClosed:
 		a.onClosed(c, m)
 	case setAlerts:
-		for _, w := range m.alerts {
-			a.waiting = append(a.waiting, alerts.NewEntry(w))
+		for _, alert := range m.alerts {
+			a.pending = append(a.pending, alerts.NewEntry(alert))
 		}
 		m.reply <- struct{}{}
-		a.alertWaiting(c)
+		a.addPending(c)
 	case dropAlerts:
 		a.drop(m.refs)
 	case askNeeded:
-		m.reply <- len(a.waiting) > 0 || a.alerts != nil && a.alerts.Next() != math.MaxInt64
+		m.reply <- len(a.pending) > 0 || a.alerts != nil && a.alerts.Next() != math.MaxInt64
 	case askPrice:
-		a.sendLastPrice(m.ref)
+		a.sendPrice(m.ref)
 	case expireDue:
 		a.onExpireDue(c)
 	case ticksMissed:
 		a.onTicksMissed(c)
 	case engine.Stopping:
-		a.tellDropped()
-	case missed:
-		a.onMissed(c)
+		a.notifyDropped()
+	case barsMissed:
+		a.onBarsMissed(c)
 	case reload:
 		a.refresh(c, m.frame)
 	}
 }
 
-// onStarted takes back what a former incarnation showed, since it is not kept up
-// to date any more: who asks next has it read again. Nothing is read before
-// somebody asks, since only then the reader of the streams knows this actor.
+// onStarted clears the series of an earlier incarnation, which are no longer up to date. The next
+// question reads them again: only then does the reader of the streams know this actor.
 func (a *assetActor) onStarted() {
 	for frame := range a.watch.series {
 		a.watch.series[frame].Store(nil)
 	}
 }
 
-// errFailed is the answer to those who waited for an actor that panicked.
+// errFailed is the reply to questions that waited when the actor panicked.
 var errFailed = errors.New("the asset's actor failed")
 
-// onRestarting answers who waits: the next incarnation knows nothing of them.
+// onRestarting answers waiting questions, which the next incarnation does not have.
 func (a *assetActor) onRestarting() {
 	for frame := range a.frames {
-		for _, reply := range a.frames[frame].waiting {
-			reply <- errFailed
-		}
+		a.frames[frame].answer(errFailed)
 	}
-	a.tellDropped()
+	a.notifyDropped()
+}
+
+func (f *frameState) answer(err error) {
+	for _, reply := range f.waiting {
+		reply <- err
+	}
+	f.waiting = nil
 }
 
 func (a *assetActor) onLoad(c engine.Context, m loadSeries) {
@@ -230,7 +231,7 @@ func (a *assetActor) onLoad(c engine.Context, m loadSeries) {
 	if !f.loading {
 		a.read(c, m.frame)
 	}
-	// Bars of 1m say what a bad tick is.
+	// The filter of ticks needs bars of 1m.
 	if minutes := &a.frames[prices.M1]; !minutes.wanted {
 		minutes.wanted = true
 		a.read(c, prices.M1)
@@ -243,18 +244,18 @@ func (a *assetActor) refresh(c engine.Context, frame int) {
 	switch {
 	case !f.wanted:
 	case f.loading:
-		f.again = true
+		f.stale = true
 	default:
 		a.read(c, frame)
 	}
 }
 
-// loadTimeout bounds a reading of the records.
+// loadTimeout bounds a read of the records.
 const loadTimeout = 5 * time.Second
 
 func (a *assetActor) read(c engine.Context, frame int) {
 	f := &a.frames[frame]
-	f.loading, f.again = true, false
+	f.loading, f.stale = true, false
 	store, key := a.store, a.watch.key
 	c.Go(func(ctx context.Context) any {
 		ctx, cancel := context.WithTimeout(ctx, loadTimeout)
@@ -270,24 +271,20 @@ func (a *assetActor) read(c engine.Context, frame int) {
 func (a *assetActor) onLoaded(c engine.Context, m seriesLoaded) {
 	f := &a.frames[m.frame]
 	f.loading = false
-	waiting := f.waiting
-	f.waiting = nil
 	if m.err != nil {
 		f.pending = nil
 		if signal.KindOf(m.err) == signal.KindNotFound {
 			a.forget()
 		} else {
-			c.After(askAgainAfter, reload{m.frame})
+			c.After(retryAfter, reload{m.frame})
 		}
-		for _, reply := range waiting {
-			reply <- m.err
-		}
+		f.answer(m.err)
 		return
 	}
 	if before := a.watch.record.Load(); before.Source != m.record.Source || before.Speed != m.record.Speed {
 		a.forgetPrices()
 		for frame := range a.frames {
-			a.frames[frame].loaded = false // its bars are of another source; it is read again
+			a.frames[frame].loaded = false // its bars are of another source and are read again
 		}
 		if a.alerts != nil {
 			defer a.onTicksMissed(c)
@@ -296,9 +293,8 @@ func (a *assetActor) onLoaded(c engine.Context, m seriesLoaded) {
 	a.watch.record.Store(&m.record)
 	a.filter.Rising = m.record.Source == simulated.Name
 	if m.live.Last.Time > a.filter.Last.Time {
-		a.showLast(m.live.Last)
-		// One that is not old is in the stream as well. The ticks before it may be on their
-		// way: they count.
+		a.publishLast(m.live.Last)
+		// A recent tick is in the stream as well, and so are the ticks before it, which count too.
 		if a.alerts == nil && a.now().UnixMilli()-m.live.Last.Time > tapeKept {
 			a.filter.Last, a.filter.Held = m.live.Last, marketdata.Tick{}
 		}
@@ -308,47 +304,42 @@ func (a *assetActor) onLoaded(c engine.Context, m seriesLoaded) {
 	for i := range m.bars {
 		f.bars = append(f.bars, m.bars[i].Bar)
 	}
-	pending := f.pending
-	f.pending = nil
-	for _, p := range pending {
+	for _, p := range f.pending {
 		a.apply(p)
 	}
-	a.show(m.frame)
-	for _, reply := range waiting {
-		reply <- nil
+	f.pending = nil
+	a.publish(m.frame)
+	f.answer(nil)
+	if f.stale {
+		a.read(c, m.frame) // alerts wait for the newer bars
+		return
 	}
-	if f.again {
-		a.read(c, m.frame)
-		return // what was read is not all that has happened
-	}
-	a.alertWaiting(c)
+	a.addPending(c)
 }
 
-// forget drops all that is known of an asset whose record was removed. Who waits asks again, and is
-// told so.
+// forget drops everything about an asset whose record was removed. Pending alerts are dropped, too.
 func (a *assetActor) forget() {
 	for frame := range a.frames {
 		a.frames[frame].loaded, a.frames[frame].bars = false, nil
 		a.watch.series[frame].Store(nil)
 	}
 	a.forgetPrices()
-	a.dropWaiting()
+	a.dropPending()
 }
 
-// forgetPrices drops what another source gave.
 func (a *assetActor) forgetPrices() {
 	a.filter, a.atr = prices.Filter{}, 0
 	a.watch.last.Store(nil)
 }
 
-// onTick takes the tick of the source that gives the asset's prices: what others say of
-// the asset is not its price.
+// onTick processes a tick of the asset's source and ignores those of other sources.
 func (a *assetActor) onTick(c engine.Context, m ticked) {
-	if m.tick.Source != a.watch.record.Load().Source {
+	record := a.watch.record.Load()
+	if m.tick.Source != record.Source {
 		return
 	}
 	if m.tick.Missed != 0 {
-		// The records have had the bars of that time since before the tick was written.
+		// The records got the bars of the missed time before the tick was written.
 		a.frames[prices.M1].loaded = false
 		a.refresh(c, prices.M1)
 		if a.alerts != nil {
@@ -356,24 +347,21 @@ func (a *assetActor) onTick(c engine.Context, m ticked) {
 			a.onTicksMissed(c)
 		}
 	}
-	if bars := a.frames[prices.M1].bars; a.filter.Last.Time == 0 {
-		if i := prices.LastBefore(len(bars), m.tick.Time, func(i int) int64 { return bars[i].CloseTime }); i >= 0 {
-			a.filter.Begin(m.tick.Tick, bars[i].CloseTime, bars[i].Close, prices.BarLimit(prices.M1, a.watch.record.Load().Speed))
-		}
-	}
-	passed, _ := a.filter.Take(m.tick.Tick, a.atr)
-	if len(passed) == 0 {
+	bars := a.frames[prices.M1].bars
+	a.filter.Begin(m.tick.Tick, record.Speed, len(bars), func(i int) marketdata.Bar { return bars[i] })
+	accepted, _ := a.filter.Take(m.tick.Tick, a.atr)
+	if len(accepted) == 0 {
 		return
 	}
-	a.showLast(a.filter.Last)
+	a.publishLast(a.filter.Last)
 	if a.alerts != nil {
-		a.take(c, passed)
+		a.take(c, accepted)
 	}
 }
 
-// showLast shows the newest price, unless a newer one is shown.
-func (a *assetActor) showLast(t marketdata.Tick) {
-	if shown := a.watch.last.Load(); shown == nil || shown.Time <= t.Time {
+// publishLast publishes the newest price, unless a newer one is published.
+func (a *assetActor) publishLast(t marketdata.Tick) {
+	if last := a.watch.last.Load(); last == nil || last.Time <= t.Time {
 		a.watch.last.Store(&marketdata.Tick{Price: t.Price, Volume: t.Volume, Time: t.Time})
 	}
 }
@@ -388,7 +376,7 @@ func (a *assetActor) onClosed(c engine.Context, m barClosed) {
 		f.pending = append(f.pending, m)
 	}
 	if f.loaded && a.apply(m) {
-		a.show(m.frame)
+		a.publish(m.frame)
 	}
 	if a.alerts != nil {
 		a.alerts.Bar(m.frame, m.bar)
@@ -397,8 +385,7 @@ func (a *assetActor) onClosed(c engine.Context, m barClosed) {
 	}
 }
 
-// apply works in a closed bar that is not in the bars yet. It returns false if it
-// is.
+// apply adds a closed bar to the bars, and reports whether it was not among them yet.
 func (a *assetActor) apply(m barClosed) bool {
 	f := &a.frames[m.frame]
 	if m.count <= f.count {
@@ -412,7 +399,7 @@ func (a *assetActor) apply(m barClosed) bool {
 	}
 	switch {
 	case i == n:
-		f.bars = append(f.bars, m.bar) // behind what readers see
+		f.bars = append(f.bars, m.bar) // beyond the length that readers see
 	case f.bars[i].OpenTime == m.bar.OpenTime:
 		f.bars = slices.Clone(f.bars)
 		f.bars[i] = m.bar
@@ -423,8 +410,7 @@ func (a *assetActor) apply(m barClosed) bool {
 	return true
 }
 
-// show publishes the bars of a timeframe.
-func (a *assetActor) show(frame int) {
+func (a *assetActor) publish(frame int) {
 	bars := a.frames[frame].bars
 	if frame == prices.M1 {
 		a.atr = prices.ATROfBars(bars)
@@ -434,13 +420,13 @@ func (a *assetActor) show(frame int) {
 	a.watch.series[frame].Store(s)
 }
 
-// gapWindow is of how many bars gaps are judged: what a strategy asks for.
+// gapWindow is the number of newest bars that are checked for gaps, as many as a strategy uses.
 const gapWindow = 1000
 
-// usable returns the bars of a timeframe of the asset with record r with short gaps
-// filled, or DATA_UNAVAILABLE if there are too many or long ones in the newest thousand.
-// What lies before the first older gap is left out. Closed sessions are no gaps; where
-// they are not known the bars stay as they are.
+// usable returns the bars of a timeframe of the asset with record r with short gaps filled, or
+// DATA_UNAVAILABLE if the newest gapWindow bars have too many or too long gaps. It leaves out the
+// bars before the last gap of those before the window. A closed session is not a gap. If the
+// sessions are not known the bars are returned unchanged.
 func usable(bars []marketdata.Bar, r *marketdata.Asset, frame int) ([]marketdata.Bar, error) {
 	next := func(b marketdata.Bar) int64 { return b.CloseTime }
 	switch {
@@ -472,4 +458,13 @@ func usable(bars []marketdata.Bar, r *marketdata.Asset, frame int) ([]marketdata
 		older--
 	}
 	return append(slices.Clone(bars[older:begin]), filled...), nil
+}
+
+// tradedIn returns the session of the asset with record r. Assets whose prices come from outside
+// have an unknown session and count as always open.
+func tradedIn(r *marketdata.Asset) sessions.Session {
+	if source.IsVenue(r.Source) {
+		return sessions.Of(r.Class)
+	}
+	return sessions.Always
 }

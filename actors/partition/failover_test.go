@@ -47,7 +47,7 @@ func (p *prices) Unalert(_ string, refs ...engine.Ref) {
 	}
 }
 
-func (p *prices) SendLastPrice(string, engine.Ref) {}
+func (p *prices) RequestPrice(string, engine.Ref) {}
 
 func reached(price float64) alerts.Reached {
 	return alerts.Reached{Tick: marketdata.Tick{Price: price, Time: time.Now().UnixMilli()}}

@@ -1,13 +1,13 @@
 package alerts
 
-import "slices"
+import "sort"
 
-// maxExtremes bounds what is remembered of an asset's extremes. A price that wanders
-// needs about the square root of the number of its ticks.
+// maxExtremes bounds the extremes of an asset. A random walk needs about the square root of the
+// number of its ticks.
 const maxExtremes = 65_536
 
-// extremes knows the highest and the lowest price since any time. Each of its stacks
-// holds those prices that no later one has passed.
+// extremes finds the highest and the lowest price since any time. Each stack holds the prices that
+// no later one has passed.
 type extremes struct{ highs, lows []moment }
 
 // moment is a price and when it was seen.
@@ -16,7 +16,7 @@ type moment struct {
 	price float64
 }
 
-// note adds prices that were seen at a time, which is not before the last one.
+// note adds prices seen at a time, which must not be before the last one.
 func (x *extremes) note(at int64, low, high float64) {
 	for n := len(x.highs); n > 0 && x.highs[n-1].price <= high; n = len(x.highs) {
 		x.highs = x.highs[:n-1]
@@ -27,8 +27,8 @@ func (x *extremes) note(at int64, low, high float64) {
 	x.highs, x.lows = thinned(append(x.highs, moment{at, high})), thinned(append(x.lows, moment{at, low}))
 }
 
-// thinned returns s, without every second of its older half if it is too long: then an
-// extreme of long ago is one of a little later.
+// thinned returns s, or s without every second moment of its older half if it is too long. An old
+// extreme is then replaced by a slightly later one.
 func thinned(s []moment) []moment {
 	if len(s) < maxExtremes {
 		return s
@@ -41,19 +41,10 @@ func thinned(s []moment) []moment {
 	return append(kept, s[half:]...)
 }
 
-// since returns the lowest and the highest price after a time, or false if there was
-// none.
+// since returns the lowest and the highest price after a time, or false without one.
 func (x *extremes) since(at int64) (low, high float64, ok bool) {
-	later := func(s []moment) int {
-		i, _ := slices.BinarySearchFunc(s, at, func(m moment, at int64) int {
-			if m.at <= at {
-				return -1
-			}
-			return 1
-		})
-		return i
-	}
-	h, l := later(x.highs), later(x.lows)
+	h := sort.Search(len(x.highs), func(i int) bool { return x.highs[i].at > at })
+	l := sort.Search(len(x.lows), func(i int) bool { return x.lows[i].at > at })
 	if h == len(x.highs) || l == len(x.lows) {
 		return 0, 0, false
 	}

@@ -13,9 +13,8 @@ const (
 	orders
 )
 
-// alertIndex holds the alerts of an asset so that a price finds those that it concerns,
-// and no others: three heaps over one array. A price that concerns none costs two
-// comparisons.
+// alertIndex finds the alerts that a price ends: three heaps over one array. A price that ends no
+// alert costs two comparisons.
 type alertIndex struct {
 	entries []Entry
 	free    []int32 // of places
@@ -23,36 +22,35 @@ type alertIndex struct {
 	heaps   [orders][]heapItem
 }
 
-// Entry is an alert as it is kept: there may be a million.
+// Entry is an alert in an index, which may hold a million.
 type Entry struct {
 	Ref            engine.Ref
 	Lower, Upper   float64
 	Since, Expires int64
-	seen           Span  // of prices that the asset's extremes do not have
-	from           int64 // those after it they have; up to it prices were seen. 0: none
+	seen           Span  // of the prices up to from, which the asset's extremes do not hold
+	from           int64 // up to when seen counts; 0 for none
 	frame          int8
-	at             [orders]int32 // in the heaps
+	at             [orders]int32 // positions in the heaps
 }
 
-// NewEntry returns the entry of a, in no heap yet.
+// NewEntry returns the entry of a.
 func NewEntry(a Alert) Entry {
 	frame, _ := prices.FrameOf(a.Frame)
 	return Entry{Ref: a.Ref, Lower: a.Lower, Upper: a.Upper, Since: a.Since, Expires: a.Expires, frame: int8(frame)}
 }
 
-// Begins returns the time after which prices concern p of which it was not notified.
+// Begins returns the time after which prices are new to p.
 func (p *Entry) Begins() int64 { return max(p.Since, p.from) }
 
-// heapItem is an alert in a heap, whose least key is on top.
+// heapItem is an alert in a heap. The smallest key is on top.
 type heapItem struct {
 	key   float64
 	place int32
 }
 
-// len returns how many alerts there are.
 func (b *alertIndex) len() int { return len(b.of) }
 
-// add adds an alert, in place of one of the same Ref.
+// add adds an alert, which replaces one of the same Ref.
 func (b *alertIndex) add(a Entry) {
 	b.remove(a.Ref)
 	var i int32
@@ -72,7 +70,6 @@ func (b *alertIndex) add(a Entry) {
 	b.push(byExpiry, float64(a.Expires), i)
 }
 
-// remove removes the alert of ref, if there is one.
 func (b *alertIndex) remove(ref engine.Ref) {
 	i, ok := b.of[ref]
 	if !ok {
@@ -86,25 +83,25 @@ func (b *alertIndex) remove(ref engine.Ref) {
 	b.free = append(b.free, i)
 }
 
-// removeAll removes the alerts of gone. Where those are most of the index it is made again
-// of the others, since taking each out of its heaps takes ten times as long.
-func (b *alertIndex) removeAll(gone map[engine.Ref]struct{}) {
-	if len(gone) <= b.len()/2 {
-		for ref := range gone {
+// removeAll removes the alerts of refs. If those are most of the index it is rebuilt from the
+// others, because removing each from its heaps takes ten times as long.
+func (b *alertIndex) removeAll(refs map[engine.Ref]struct{}) {
+	if len(refs) <= b.len()/2 {
+		for ref := range refs {
 			b.remove(ref)
 		}
 		return
 	}
-	places := b.entries
+	entries := b.entries
 	*b = alertIndex{}
-	for i := range places {
-		if ref := places[i].Ref; !ref.IsZero() && !in(gone, ref) {
-			b.add(places[i])
+	for i := range entries {
+		if ref := entries[i].Ref; !ref.IsZero() && !in(refs, ref) {
+			b.add(entries[i])
 		}
 	}
 }
 
-// top returns the alert with the least key of an order, nil if there is none.
+// top returns the alert with the smallest key of an order, or nil.
 func (b *alertIndex) top(order int) *Entry {
 	if len(b.heaps[order]) == 0 {
 		return nil
@@ -121,8 +118,8 @@ func (b *alertIndex) each(f func(*Entry)) {
 	}
 }
 
-// take removes the alerts for which an order's top fulfils due, and returns them. It
-// leaves those for which eligible is false.
+// take removes alerts from the top of an order while due holds, and returns taken with those that
+// are eligible. The others stay.
 func (b *alertIndex) take(taken []Entry, order int, due, eligible func(*Entry) bool) []Entry {
 	var left []Entry
 	for p := b.top(order); p != nil && due(p); p = b.top(order) {
@@ -146,7 +143,6 @@ func (b *alertIndex) push(order int, key float64, i int32) {
 	b.up(order, len(h)-1)
 }
 
-// cut takes the entry at i out of a heap.
 func (b *alertIndex) cut(order, i int) {
 	h := b.heaps[order]
 	last := len(h) - 1
@@ -178,7 +174,7 @@ func (b *alertIndex) up(order, i int) {
 	}
 }
 
-// down moves the entry at i down, and reports whether it did.
+// down moves the item at i down, and reports whether it did.
 func (b *alertIndex) down(order, i int) bool {
 	h := b.heaps[order]
 	began := i

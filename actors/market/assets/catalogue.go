@@ -1,11 +1,10 @@
-// Package assets lists the assets that the service knows by name, with their classes and
-// what the simulated market starts from, and is the one place where names are normalised:
-// Find returns the known asset that a name means in any spelling, Symbol its symbol, Key
-// the key under which the store has it, and Fold the key of what is a symbol already.
+// Package assets lists the assets that the service knows by name, with their classes and the
+// parameters of their simulation, and is the one place that normalises names: Find returns the
+// known asset that a name means in any spelling, Symbol its symbol, Key its key in the store, and
+// Fold the key of a name that already is a symbol.
 package assets
 
-// The classes of assets. The class of an asset that only appeared in a stream is
-// empty unless it has a known name.
+// The classes of assets. An asset from a stream has no class unless its name is known.
 const (
 	Crypto    = "crypto"
 	Stock     = "stock"
@@ -14,16 +13,15 @@ const (
 	Commodity = "commodity"
 )
 
-// Spec is an asset of the simulated market, and how it moves there.
+// Spec describes an asset of the simulated market and how its price moves there.
 type Spec struct {
 	Symbol, Class, Name string
-	Price               float64 // to which the simulated price returns, in the long run
-	Volatility          float64 // of a year, by the standard deviation of log returns
+	Price               float64 // to which the simulated price reverts
+	Volatility          float64 // annual standard deviation of log returns
 	Turnover            float64 // mean volume of a simulated day, in units
 }
 
-// Known are the assets of the simulated market, whose classes hold for
-// prices from outside, too.
+// Known are the assets of the simulated market. Their classes also apply to prices from outside.
 var Known = []Spec{
 	{"BTC", Crypto, "Bitcoin", 67000, .55, 24000},
 	{"ETH", Crypto, "Ether", 3400, .70, 360000},
@@ -44,19 +42,19 @@ var Known = []Spec{
 	{"oil", Commodity, "Crude oil", 72, .35, 1.1e6},
 }
 
-// Max bounds the assets that names in a stream can make.
+// Max bounds the number of assets, because every new name in a stream creates one.
 const Max = 10_000
 
-// spoken are the names by which headlines speak of assets, beside symbol and name.
-// Symbols that are words of English are left out: what is left must be unambiguous.
+// spoken holds the names of assets in headlines, besides symbol and name. It leaves out symbols
+// that are English words, to stay unambiguous.
 var spoken = map[string][]string{
 	"BTC": {"bitcoin"}, "ETH": {"ethereum", "ether"}, "SOL": {"solana"}, "AAPL": {"apple"}, "MSFT": {"microsoft"},
 	"NVDA": {"nvidia"}, "TSLA": {"tesla"}, "SPY": {"s&p 500"}, "QQQ": {"nasdaq 100", "nasdaq-100"},
-	"EURUSD": {"eur/usd", "euro"}, "GBPUSD": {"gbp/usd", "sterling", "british pound"}, "USDJPY": {"usd/jpy", "japanese yen", "yen"},
-	"XAUUSD": {"gold", "xau/usd"}, "natural_gas": {"natural gas", "henry hub", "natgas"}, "wheat": {"wheat"}, "corn": {"corn", "maize"},
+	"EURUSD": {"eur/usd", "euro"}, "GBPUSD": {"gbp/usd", "sterling", "british pound"},
+	"USDJPY": {"usd/jpy", "japanese yen", "yen"}, "XAUUSD": {"gold", "xau/usd"},
+	"natural_gas": {"natural gas", "henry hub", "natgas"}, "wheat": {"wheat"}, "corn": {"corn", "maize"},
 	"oil": {"crude", "crude oil", "oil", "brent", "wti"},
 }
 
-// SpokenNames returns the names by which headlines speak of the asset with a symbol,
-// beside the symbol itself and its name.
+// SpokenNames returns the names of the asset with a symbol in headlines, besides its symbol and name.
 func SpokenNames(symbol string) []string { return spoken[symbol] }

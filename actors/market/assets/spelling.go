@@ -2,7 +2,7 @@ package assets
 
 import "strings"
 
-// byKey finds an asset by key and by the spellings of other places.
+// byKey finds an asset by its key and by the spellings of other services.
 var byKey = func() map[string]*Spec {
 	m := make(map[string]*Spec)
 	for i := range Known {
@@ -15,15 +15,14 @@ var byKey = func() map[string]*Spec {
 			}
 		}
 	}
-	for alias, symbol := range map[string]string{"XBT": "BTC", "XBTUSD": "BTC", "GOLD": "XAUUSD", "NATGAS": "natural_gas",
-		"CRUDE": "oil", "CRUDEOIL": "oil", "MAIZE": "corn"} {
+	for alias, symbol := range map[string]string{"XBT": "BTC", "XBTUSD": "BTC", "GOLD": "XAUUSD",
+		"NATGAS": "natural_gas", "CRUDE": "oil", "CRUDEOIL": "oil", "MAIZE": "corn"} {
 		m[alias] = m[Fold(symbol)]
 	}
 	return m
 }()
 
-// Fold returns the name by which an asset is found: ASCII letters in upper
-// case, everything else as it is.
+// Fold returns the key of a symbol: ASCII letters in upper case, everything else unchanged.
 func Fold(name string) string {
 	for i := range len(name) {
 		if 'a' <= name[i] && name[i] <= 'z' {
@@ -41,10 +40,8 @@ func Fold(name string) string {
 
 var separators = strings.NewReplacer("-", "", "/", "", "_", "", " ", "", ":", "")
 
-// Bare returns the key of name without the separators that pairs are spelt with.
-func Bare(name string) string {
-	return separators.Replace(Fold(name))
-}
+// Bare returns the key of name without the separators of currency pairs.
+func Bare(name string) string { return separators.Replace(Fold(name)) }
 
 // Find returns the known asset that name means, or nil.
 func Find(name string) *Spec {
@@ -54,8 +51,7 @@ func Find(name string) *Spec {
 	return byKey[Bare(name)]
 }
 
-// Symbol returns the symbol that name means: that of a known asset by any of
-// its spellings, else name itself.
+// Symbol returns the symbol of the known asset that name means in any spelling, else name itself.
 func Symbol(name string) string {
 	if k := Find(name); k != nil {
 		return k.Symbol
@@ -63,11 +59,10 @@ func Symbol(name string) string {
 	return name
 }
 
-// Key returns the key under which the store has the asset that name means.
+// Key returns the key in the store of the asset that name means.
 func Key(name string) string { return Fold(Symbol(name)) }
 
-// ClassOf returns the class of the known asset that name means by any of its spellings;
-// empty for others.
+// ClassOf returns the class of the known asset that name means in any spelling, or an empty string.
 func ClassOf(name string) string {
 	if k := Find(name); k != nil {
 		return k.Class

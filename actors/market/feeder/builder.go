@@ -8,34 +8,31 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
-// recentKept is how many closed bars of each timeframe a builder remembers: enough
-// for the ATR of 1m bars, and for the coarser bars of the last two intervals to be
-// built again when a finer one is replaced.
+// recentKept is the number of closed bars of each timeframe that a builder keeps: enough for the ATR
+// of 1m bars, and to rebuild the coarser bars of the last two intervals when a finer one is replaced.
 var recentKept = [prices.Timeframes]int{150, 60, 72, 8}
 
-// builder makes an asset's closed bars out of its ticks and of the bars that a
-// source gives: 1m bars from ticks where none are given, coarser ones from the
-// next finer ones. A given bar wins over one built; a bar given again replaces the
-// former copy, and what was built from that.
+// builder builds the closed bars of an asset: 1m bars from ticks, coarser ones from the next finer
+// ones. A bar that a source gives wins over a built one. A bar that is given again replaces its
+// former copy and the bars built from that.
 type builder struct {
 	asset  string
 	grid   prices.Grid
-	minute marketdata.Bar // the 1m bar that is open; CloseTime 0 if there is none
+	minute marketdata.Bar // the open 1m bar; CloseTime is 0 without one
 	recent [prices.Timeframes][]marketdata.AssetBar
-	// due is when the interval closes in which finer bars wait to be put together; 0
-	// if none do.
+	// due is when the interval closes in which finer bars wait to be combined, or 0.
 	due [prices.Timeframes]int64
-	// out receives each bar that is new or different.
+	// out receives each new or changed bar.
 	out func(marketdata.AssetBar)
-	// rebuild is the open time from which on coarser bars must be built again from
-	// the records, because what they consist of is not remembered; 0 if none must.
+	// rebuild is the open time from which coarser bars must be built again from the records,
+	// because their parts are not kept any more, or 0.
 	rebuild int64
-	// atr is the ATR(14) of 1m bars; 0 if there are too few.
+	// atr is the ATR(14) of 1m bars, or 0 if there are too few.
 	atr float64
 }
 
-// restore makes b go on where another builder stood: minute is the bar that was
-// open, recent are the newest closed bars of each timeframe, ascending.
+// restore makes b continue from the state of another builder: the open bar minute and the newest
+// closed bars of each timeframe, ascending.
 func (b *builder) restore(minute marketdata.Bar, recent [prices.Timeframes][]marketdata.AssetBar) {
 	b.minute, b.recent, b.due = minute, recent, [prices.Timeframes]int64{}
 	if n := len(recent[prices.M1]); n > 0 && recent[prices.M1][n-1].OpenTime >= minute.OpenTime {
@@ -55,15 +52,17 @@ func (b *builder) restore(minute marketdata.Bar, recent [prices.Timeframes][]mar
 	b.measure()
 }
 
-// tick works in a trade, which must not be older than the one before. It returns
-// false if its minute is closed already: the trade is not in any bar.
+// tick adds a trade, which must not be older than the one before. It returns false if the trade is
+// in no bar, because its minute is closed already.
 func (b *builder) tick(t marketdata.Tick) bool {
 	b.advance(t.Time)
 	from, to := b.grid.Interval(prices.M1, t.Time)
 	if n := len(b.recent[prices.M1]); n > 0 && b.recent[prices.M1][n-1].OpenTime >= from {
-		return b.recent[prices.M1][n-1].Given // a given bar has it
+		return b.recent[prices.M1][n-1].Given // a given bar includes it
 	}
-	point := marketdata.Bar{OpenTime: from, CloseTime: to, Open: t.Price, High: t.Price, Low: t.Price, Close: t.Price, Volume: t.Volume}
+	point := marketdata.Bar{
+		OpenTime: from, CloseTime: to, Open: t.Price, High: t.Price, Low: t.Price, Close: t.Price, Volume: t.Volume,
+	}
 	if b.minute.CloseTime == 0 {
 		b.minute = point
 	} else {
@@ -72,7 +71,6 @@ func (b *builder) tick(t marketdata.Tick) bool {
 	return true
 }
 
-// advance closes what ends at or before now.
 func (b *builder) advance(now int64) {
 	if b.minute.CloseTime != 0 && b.minute.CloseTime <= now {
 		minute := b.minute
@@ -88,7 +86,7 @@ func (b *builder) advance(now int64) {
 	}
 }
 
-// give works in a bar that a source gave. Its times have been checked.
+// give adds a bar of a source, whose times have been checked.
 func (b *builder) give(bar marketdata.AssetBar) {
 	frame, _ := prices.FrameOf(bar.Timeframe)
 	b.advance(bar.OpenTime)
@@ -98,7 +96,7 @@ func (b *builder) give(bar marketdata.AssetBar) {
 	b.put(frame, bar)
 }
 
-// put stores a closed bar of a frame and sees to the coarser one it is part of.
+// put stores a closed bar of a frame, and builds or schedules the coarser one that includes it.
 func (b *builder) put(frame int, bar marketdata.AssetBar) {
 	bar.Asset, bar.Timeframe = b.asset, signal.Timeframes[frame]
 	list := b.recent[frame]
@@ -113,7 +111,7 @@ func (b *builder) put(frame int, bar marketdata.AssetBar) {
 	case newest || len(list)-i < recentKept[frame]:
 		list = slices.Insert(list, i, bar)
 	default:
-		list = slices.Delete(list, 0, i) // what is remembered has no holes
+		list = slices.Delete(list, 0, i) // the bars that are kept have no gaps
 	}
 	if len(list) >= 2*recentKept[frame] {
 		list = slices.Delete(list, 0, len(list)-recentKept[frame])
@@ -133,19 +131,20 @@ func (b *builder) put(frame int, bar marketdata.AssetBar) {
 			b.due[frame+1] = to
 		}
 	case b.due[frame+1] == 0 || to < b.due[frame+1]:
-		b.assemble(frame+1, bar.OpenTime) // its interval is over
+		b.assemble(frame+1, bar.OpenTime) // the interval is over
 	}
 }
 
-// assemble builds the bar of a frame around the time ms, unless that is given.
+// assemble builds the bar of a frame around the time ms, unless a source gave it.
 func (b *builder) assemble(frame int, ms int64) {
 	from, to := b.grid.Interval(frame, ms)
-	if i, found := slices.BinarySearchFunc(b.recent[frame], from, prices.ByOpenTime); found && b.recent[frame][i].Given {
+	i, found := slices.BinarySearchFunc(b.recent[frame], from, prices.ByOpenTime)
+	if found && b.recent[frame][i].Given {
 		return
 	}
 	finer := b.recent[frame-1]
 	if len(finer) > 0 && finer[0].OpenTime > from && len(finer) >= recentKept[frame-1] {
-		// Older ones may have been forgotten.
+		// Older ones may not be kept any more.
 		if b.rebuild == 0 || from < b.rebuild {
 			b.rebuild = from
 		}
@@ -159,12 +158,13 @@ func (b *builder) assemble(frame int, ms int64) {
 func (b *builder) measure() {
 	bars := b.recent[prices.M1]
 	bars = bars[max(0, len(bars)-100):]
-	b.atr = prices.ATR(len(bars), func(i int) (float64, float64, float64) { return bars[i].High, bars[i].Low, bars[i].Close })
+	b.atr = prices.ATR(len(bars), func(i int) (high, low, close float64) {
+		return bars[i].High, bars[i].Low, bars[i].Close
+	})
 }
 
-// rebuilt returns the coarser bars that must be written when finer ones from the
-// time from on have changed: series are the records of each timeframe, ascending.
-// Bars that end after until are not closed yet; given ones stay.
+// rebuilt returns the coarser bars that change because finer ones since from did. series holds the records
+// of each timeframe, ascending. Bars that end after until are not closed yet. Bars of a source stay.
 func rebuilt(g prices.Grid, series *[prices.Timeframes][]marketdata.AssetBar, from, until int64) []marketdata.AssetBar {
 	var changed []marketdata.AssetBar
 	for frame := prices.M5; frame < prices.Timeframes; frame++ {
@@ -174,7 +174,7 @@ func rebuilt(g prices.Grid, series *[prices.Timeframes][]marketdata.AssetBar, fr
 		}
 		start, end := g.Interval(frame, max(from, finer[0].OpenTime))
 		if start < finer[0].OpenTime && len(finer) >= prices.RecordKept {
-			start, end = g.Interval(frame, end) // the beginning was dropped from the record
+			start, end = g.Interval(frame, end) // the record lacks its beginning
 		}
 		for ; end <= until && start <= finer[len(finer)-1].OpenTime; start, end = g.Interval(frame, end) {
 			bar, ok := prices.Combine(finer, start, end)

@@ -1,16 +1,15 @@
-// Package feeder feeds the market on the one node that leads: it takes the ticks and bars of
-// its sources, and those that anybody writes to the two streams of Redis, filters them,
-// builds closed bars, and stores them in records and in a stream of closed bars.
+// Package feeder feeds the market on the one node that leads. It takes the ticks and bars of its
+// sources and those written to the two streams of Redis from outside, filters them, builds closed
+// bars, and stores them in records and in a stream of closed bars.
 //
-// A node leads while it holds a lease, under an epoch; every write is refused once another
-// node has a later one. Any error of the store ends a leadership, so that what is in memory
-// cannot differ for long from what is stored: the next one, here or elsewhere, begins with
-// the records. Closed bars and positions in the streams are stored in one step, so nothing is
-// lost or counted twice when the leader changes. A panic ends a leadership, too.
+// A node leads while it holds a lease, under an epoch; every write is refused once another node has a later
+// one. Any error of the store, and a panic, ends a leadership, so that the memory cannot differ from the
+// store for long: the next leadership, here or elsewhere, begins with the records. Closed bars and positions
+// in the streams are stored in one step, so nothing is lost or counted twice when the leader changes.
 //
-// Where to read: feeder.go (whose turn it is), leadership.go (the loop of a leader), open.go
-// (how it takes over), work.go (entries of the streams), feeds.go (real sources), unused.go
-// (assets that are given up), builder.go (how bars come about).
+// Where to read: feeder.go (taking the lease), leadership.go (the loop of a leader), open.go
+// (taking over), work.go (entries of the streams), feeds.go (real sources), unused.go (assets that
+// are given up), builder.go (building bars).
 package feeder
 
 import (
@@ -30,8 +29,8 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
-// Records is what the feeder needs of the store. Methods that carry an epoch
-// return KindConflict once another feeder took over.
+// Records is the part of the store that the feeder needs. Methods with an epoch return KindConflict
+// once another feeder took over.
 type Records interface {
 	TakeLease(ctx context.Context, node string, lease time.Duration) (epoch int64, feeder string, err error)
 	RenewLease(ctx context.Context, node string, epoch int64, lease time.Duration) error
@@ -39,45 +38,46 @@ type Records interface {
 	State(ctx context.Context) (marketdata.State, error)
 	Store(ctx context.Context, step *marketdata.Step) error
 	Fill(ctx context.Context, epoch int64, series []marketdata.Series) error
-	EachRecent(ctx context.Context, assets []string, tf signal.Timeframe, count int, f func(asset string, bars []marketdata.AssetBar)) error
+	EachRecent(ctx context.Context, assets []string, tf signal.Timeframe, count int,
+		f func(asset string, bars []marketdata.AssetBar)) error
 	AppendTicks(ctx context.Context, epoch int64, ticks []marketdata.AssetTick) error
-	ReadTicks(ctx context.Context, stream marketdata.TickStream, after signal.Position, block time.Duration) ([]marketdata.Entry, error)
+	ReadTicks(ctx context.Context, stream marketdata.TickStream, after signal.Position, block time.Duration) (
+		[]marketdata.Entry, error)
 	ReadBars(ctx context.Context, after signal.Position, block time.Duration) ([]marketdata.Entry, error)
 	Trim(ctx context.Context, now time.Time, processed signal.Position, newsSince time.Time) error
 	TrimBars(ctx context.Context, processed signal.Position) error
-	// Wanted returns the symbols that were asked for and that have no record.
+	// Wanted returns the symbols without record that were asked for.
 	Wanted(ctx context.Context) ([]string, error)
-	// StoreListing keeps for a time what a source calls the assets that it lists.
+	// StoreListing stores the symbols that a source lists for a time.
 	StoreListing(ctx context.Context, source string, symbols []string, keep time.Duration) error
-	// Uses returns when assets were needed last. ForgetUse drops what is known of one.
+	// Uses returns when assets were last needed. ForgetUse removes that of one.
 	Uses(ctx context.Context) (map[string]time.Time, error)
 	ForgetUse(ctx context.Context, symbol string) error
-	// Settle records that a symbol is not wanted any more: it has a record, or, unless
-	// refused is empty, that it will not get one, which is remembered for a while.
+	// Settle records that a symbol is no longer wanted, because it has a record or, unless refused
+	// is empty, because it will not get one, which is remembered for a while.
 	Settle(ctx context.Context, epoch int64, symbol, refused string, remember time.Duration) error
 }
 
-// Options are what a Feeder is made with. The zero value of each field but
-// Node works.
+// Options configure a Feeder. The zero value of each field but Node works.
 type Options struct {
-	Node    string         // this node's id; required
+	Node    string         // ID of this node; required
 	Sources string         // market.source; default simulated
 	Speed   int64          // market.speed, 1 to 3600: how fast the simulated market runs; default 60
 	Seed    uint64         // of a simulated market that begins; default 1
-	Lease   time.Duration  // how long this node is the feeder without renewing; default 5 s
+	Lease   time.Duration  // how long this node leads without renewal; default 5 s
 	Real    source.Options // how real sources are reached
-	// Weather returns the anomaly by which the weather moves the simulated price of a
-	// commodity at a time, the same whenever it is asked; nil: none does.
+	// Weather returns the anomaly that moves the simulated price of a commodity at a time. It must
+	// be deterministic, and may be nil.
 	Weather func(symbol string, at time.Time) float64
 
 	Now     func() time.Time // the service's clock; default time.Now
-	Log     *slog.Logger     // nil: none
-	Metrics *Metrics         // nil: none
+	Log     *slog.Logger     // may be nil
+	Metrics *Metrics         // may be nil
 
 	maxKept int // default maxKept
 }
 
-// Feeder feeds the market while it is this node's turn. See Run.
+// Feeder feeds the market while this node leads. See Run.
 type Feeder struct {
 	store   Records
 	o       Options
@@ -96,10 +96,7 @@ func New(store Records, o Options) (*Feeder, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
-	o.Log = o.Log.With("component", "feeder")
+	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler)).With("component", "feeder")
 	sources, err := source.ParseSources(o.Sources)
 	if err != nil {
 		return nil, err
@@ -113,31 +110,31 @@ func New(store Records, o Options) (*Feeder, error) {
 	if err := o.Real.Check(sources); err != nil {
 		return nil, err
 	}
-	f := &Feeder{store: store, o: o, sources: sources, venues: o.Real.Open(sources, o.Log, o.Metrics.ofSources()),
-		reporters: o.Real.Reporters(sources, o.Now, o.Log, o.Metrics.ofSources())}
+	f := &Feeder{
+		store: store, o: o, sources: sources, skips: skipLog{log: o.Log, metrics: o.Metrics},
+		venues:    o.Real.Open(sources, o.Log, o.Metrics.ofSources()),
+		reporters: o.Real.Reporters(sources, o.Now, o.Log, o.Metrics.ofSources()),
+	}
 	for i := range assets.Known {
 		f.known = append(f.known, &assets.Known[i])
 	}
-	f.skips = skipLog{log: o.Log, metrics: o.Metrics}
 	return f, nil
 }
 
 const (
 	// retryAfter is how long the feeder waits after an error of the store.
 	retryAfter = time.Second
-	// finishWithin bounds what is done when the feeder ends.
+	// finishWithin bounds the writes at the end of the feeder.
 	finishWithin = 2 * time.Second
 )
 
-// What ends a leadership.
+// Reasons for the end of a leadership.
 var (
 	errLeaseLost = errors.New("another node took the lease")
 	errHalted    = errors.New("the process was halted")
 )
 
-// Run feeds the market whenever no other node does, until ctx ends. Any error of
-// the store ends the leadership: the next one, here or elsewhere, begins with what is
-// stored, so that nothing in memory can differ from that for long.
+// Run feeds the market whenever no other node does, until ctx ends.
 func (f *Feeder) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		taken := f.o.Now()
@@ -150,8 +147,8 @@ func (f *Feeder) Run(ctx context.Context) error {
 			wait = retryAfter
 		case epoch != 0:
 			f.o.Log.Info("market feeder begins", "epoch", epoch, "sources", f.o.Sources)
-			err := panics.ErrPanicked
-			panics.Guard(f.o.Log, panics.Market, func() { err = newLeadership(f, epoch, taken).run(ctx) }, "epoch", epoch)
+			err, lead := panics.ErrPanicked, newLeadership(f, epoch, taken)
+			panics.Guard(f.o.Log, panics.Market, func() { err = lead.run(ctx) }, "epoch", epoch)
 			if ctx.Err() != nil {
 				f.giveUp(epoch)
 				return nil
@@ -164,19 +161,19 @@ func (f *Feeder) Run(ctx context.Context) error {
 	return nil
 }
 
-// giveUp lets another node begin at once.
+// giveUp releases the lease, so that another node can lead at once.
 func (f *Feeder) giveUp(epoch int64) {
 	ctx, cancel := context.WithTimeout(context.Background(), finishWithin)
 	defer cancel()
 	if err := f.store.ReleaseLease(ctx, f.o.Node, epoch); err != nil {
-		f.o.Log.Warn("market lease not given up", "err", err)
+		f.o.Log.Warn("market lease not released", "err", err)
 	}
 }
 
-// skipLogEvery is how often, in milliseconds, skipped entries are logged at most.
+// skipLogEvery is the minimum interval, in milliseconds, of logs of skipped entries.
 const skipLogEvery = 10_000
 
-// skipLog counts skipped entries and logs one now and then.
+// skipLog counts skipped entries and logs some of them.
 type skipLog struct {
 	log      *slog.Logger
 	metrics  *Metrics
@@ -191,7 +188,8 @@ func (s *skipLog) skip(stream string, e *marketdata.Entry, r prices.Reason, now 
 		return
 	}
 	asset := e.Fields["asset"]
-	s.log.Warn("market entries skipped", "stream", stream, "entry", e.Position.String(), "asset", asset[:min(len(asset), 4*source.MaxAssetLength)],
+	asset = asset[:min(len(asset), 4*source.MaxAssetLength)]
+	s.log.Warn("market entries skipped", "stream", stream, "entry", e.Position.String(), "asset", asset,
 		"reason", string(r), "count", s.unlogged)
 	s.last, s.unlogged = now, 0
 }

@@ -32,13 +32,12 @@ func TestSourcesAreChecked(t *testing.T) {
 	}
 	for _, o := range []Options{{}, {Node: "n", Speed: -1}, {Node: "n", Speed: 3601}} {
 		if _, err := New(nil, o); err == nil {
-			t.Errorf("%+v is taken", o)
+			t.Errorf("%+v is accepted", o)
 		}
 	}
 }
 
-// path returns the ticks of an asset that the feeder wrote, without the
-// copies of a feeder that took over.
+// path returns the prices of an asset that feeders wrote, by time.
 func (b *bench) path(asset string) map[int64]float64 {
 	b.t.Helper()
 	all := make(map[int64]float64)
@@ -55,7 +54,7 @@ func (b *bench) path(asset string) map[int64]float64 {
 			after = entries[i].Position
 			x, skipped := source.ParseTick(marketdata.OwnTicks, &entries[i])
 			if skipped != "" {
-				b.t.Fatalf("a tick of our own is not valid: %s", skipped)
+				b.t.Fatalf("an invalid own tick: %s", skipped)
 			}
 			if before, twice := all[x.Time]; x.Asset == asset && twice && before != x.Price {
 				b.t.Fatalf("two prices at %d", x.Time)
@@ -76,7 +75,7 @@ func (b *bench) opened() {
 	})
 }
 
-// drive moves the clock on in steps and waits each time until the market follows.
+// drive moves the clock in steps and waits after each until the market has followed.
 func (b *bench) drive(c *markettest.Clock, step time.Duration, times int) {
 	b.t.Helper()
 	for range times {
@@ -89,7 +88,7 @@ func (b *bench) drive(c *markettest.Clock, step time.Duration, times int) {
 	}
 }
 
-func TestARestartGoesOnWithTheSamePath(t *testing.T) {
+func TestRestartContinuesThePath(t *testing.T) {
 	t.Parallel()
 	const steps = 6
 	whole := markettest.NewClock()
@@ -104,8 +103,8 @@ func TestARestartGoesOnWithTheSamePath(t *testing.T) {
 	two.opened()
 	two.drive(interrupted, 1100*time.Millisecond, 2)
 	stop()
-	interrupted.Add(1100 * time.Millisecond)       // nobody feeds
-	stop = two.feed(Options{Seed: 8, Node: "two"}) // the seed is that of the beginning
+	interrupted.Add(1100 * time.Millisecond)       // without a feeder
+	stop = two.feed(Options{Seed: 8, Node: "two"}) // the first seed stays
 	two.drive(interrupted, 1100*time.Millisecond, 1)
 	stop()
 	two.feed(Options{Seed: 7})
@@ -130,12 +129,11 @@ func TestARestartGoesOnWithTheSamePath(t *testing.T) {
 	}
 }
 
-// fence lets a test stop a feeder's writes and renewals, as a pause of its process
-// would.
+// fence pauses a feeder at a renewal of its lease.
 type fence struct {
 	Records
 	renewed chan struct{}
-	paused  chan struct{} // closed: go on
+	paused  chan struct{} // closed to continue
 	lost    chan struct{} // closed once a renewal was refused
 	once    sync.Once
 }
@@ -156,14 +154,12 @@ func (f *fence) RenewLease(ctx context.Context, node string, epoch int64, lease 
 func TestAnotherFeederTakesOver(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, time.Now)
-	stopped := &fence{Records: b.store, renewed: make(chan struct{}), paused: make(chan struct{}), lost: make(chan struct{})}
-	first, err := New(stopped, Options{Node: "first", Lease: 2 * time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
+	stopped := &fence{Records: b.store}
+	stopped.renewed, stopped.paused, stopped.lost = make(chan struct{}), make(chan struct{}), make(chan struct{})
+	first := newFeeder(t, stopped, Options{Node: "first", Lease: 2 * time.Second})
 	first.known = specsOf("BTC", "ETH", "SOL")
 	b.background(first.Run)
-	<-stopped.renewed // it is the feeder, and pauses
+	<-stopped.renewed // it leads, and pauses
 	b.feed(Options{Node: "second", Lease: 2 * time.Second})
 	rdb := b.server.Client()
 	markettest.Eventually(t, "second feeder", func() bool {
@@ -173,7 +169,7 @@ func TestAnotherFeederTakesOver(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// What the first one still had to write is refused.
+	// Late writes of the first one are refused.
 	err = b.store.Store(t.Context(), &marketdata.Step{Epoch: epoch - 1})
 	if signal.KindOf(err) != signal.KindConflict {
 		t.Errorf("a stale write: %v", err)
@@ -194,7 +190,7 @@ func TestAnotherFeederTakesOver(t *testing.T) {
 	})
 }
 
-func TestTheFeederSurvivesRedis(t *testing.T) {
+func TestFeederSurvivesRedis(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, time.Now)
 	m := b.market(market.Options{})

@@ -15,16 +15,14 @@ import (
 )
 
 const (
-	// grace is how many milliseconds after its end a bar of ticks from outside is
-	// closed without a later tick: for those under way.
+	// grace is the time, in milliseconds, that ticks from outside may still come after the end of their bar.
 	grace = 2_000
-	// storeEvery, checkpointEvery and trimEvery are in milliseconds. Closed bars are
-	// stored at once.
+	// storeEvery, checkpointEvery and trimEvery are in milliseconds. Closed bars are stored at once.
 	storeEvery      = 1_000
 	checkpointEvery = 10_000
 	trimEvery       = 10_000
-	// longestRest bounds the pause between two looks at the clock.
-	longestRest = 100 * time.Millisecond
+	// maxRest bounds the pause between two turns of the loop.
+	maxRest = 100 * time.Millisecond
 	// Sizes of one call to the store.
 	fillChunk   = 4    // series
 	tickChunk   = 1000 // ticks
@@ -32,22 +30,21 @@ const (
 	newsChunk   = 1000 // items
 )
 
-// leadership is the time during which this node is the feeder, under one epoch. All of
-// it belongs to the goroutine of run.
+// leadership is a time in which this node leads, under one epoch. It belongs to the goroutine of run.
 type leadership struct {
 	*Feeder
 	epoch   int64
-	renewed time.Time // when the lease was taken or prolonged
-	opened  []*simulated.Market
+	renewed time.Time              // when the lease was taken or renewed
+	market  *simulated.Market      // nil without simulated assets
 	assets  map[string]*assetState // by key
 	live    map[string]marketdata.Live
-	current int64  // up to when all ticks from outside have been read
+	current int64  // the time up to which all ticks from outside have been read
 	feeds   *feeds // of the real sources
 
 	ticksTo, barsTo signal.Position
-	trimBars        bool // entries of market:bars were worked in
+	trimBars        bool // entries of market:bars were processed
 	step            marketdata.Step
-	changed         bool // step's positions are not stored yet
+	changed         bool // the positions of step are not stored yet
 	stored          int64
 	checkpointed    int64
 	trimmed         int64
@@ -56,21 +53,23 @@ type leadership struct {
 // assetState is an asset whose prices come from outside, or one that a source gives.
 type assetState struct {
 	record  marketdata.Asset
-	given   bool  // by a source: entries from outside do not concern it
-	kept    bool  // by a real source
-	missed  int64 // since when ticks may be missing before the next one; 0: none are
+	given   bool  // a source gives it: entries from outside are skipped
+	kept    bool  // the source is a real one
+	missed  int64 // the time since which ticks may be missing before the next one, or 0
 	filter  prices.Filter
 	builder *builder
 }
 
 func newLeadership(f *Feeder, epoch int64, taken time.Time) *leadership {
-	return &leadership{Feeder: f, epoch: epoch, renewed: taken, assets: make(map[string]*assetState), live: make(map[string]marketdata.Live)}
+	return &leadership{
+		Feeder: f, epoch: epoch, renewed: taken,
+		assets: make(map[string]*assetState), live: make(map[string]marketdata.Live),
+	}
 }
 
-// batch is what one read of a stream gave.
 type batch struct {
 	entries []marketdata.Entry
-	current int64 // the stream held no more at this time; 0 if that is not known
+	current int64 // when the stream held no more entries, or 0 if not known
 	err     error
 }
 
@@ -117,14 +116,13 @@ func (t *leadership) run(ctx context.Context) error {
 	}
 }
 
-// readGiven reads the ticks that anybody gives.
-func (t *leadership) readGiven(ctx context.Context, after signal.Position, block time.Duration) ([]marketdata.Entry, error) {
+func (t *leadership) readGiven(ctx context.Context, after signal.Position, block time.Duration) (
+	[]marketdata.Entry, error) {
 	return t.store.ReadTicks(ctx, marketdata.GivenTicks, after, block)
 }
 
-// guarded runs open while another goroutine keeps the lease: on a busy machine a
-// history may take longer than that lasts, and two nodes would take it from one
-// another for ever.
+// guarded runs open while another goroutine renews the lease. On a busy machine a history may take
+// longer than the lease, and two nodes would take it from one another forever.
 func (t *leadership) guarded(ctx context.Context, open func(context.Context) error) error {
 	opening, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
@@ -156,7 +154,7 @@ func (t *leadership) guarded(ctx context.Context, open func(context.Context) err
 	return err
 }
 
-// finish stores what is known when the process ends.
+// finish stores the pending step when the process ends.
 func (t *leadership) finish() error {
 	ctx, cancel := context.WithTimeout(context.Background(), finishWithin)
 	defer cancel()
@@ -164,14 +162,17 @@ func (t *leadership) finish() error {
 	return t.flush(ctx, t.o.Now().UnixMilli())
 }
 
-// follow reads a stream from a position on until ctx ends or it fails.
-func (t *leadership) follow(ctx context.Context, readers *sync.WaitGroup, read func(context.Context, signal.Position, time.Duration) (
-	[]marketdata.Entry, error), after signal.Position) <-chan batch {
+// reader reads entries of a stream after a position, and waits for them up to block.
+type reader func(ctx context.Context, after signal.Position, block time.Duration) ([]marketdata.Entry, error)
+
+// follow reads a stream from a position on until ctx ends or a read fails.
+func (t *leadership) follow(ctx context.Context, wg *sync.WaitGroup, read reader, after signal.Position) <-chan batch {
 	out := make(chan batch)
-	readers.Go(func() {
+	wg.Go(func() {
 		for ctx.Err() == nil {
 			b := batch{current: t.o.Now().UnixMilli(), err: panics.ErrPanicked}
-			panics.Guard(t.o.Log, panics.Market, func() { b.entries, b.err = read(ctx, after, time.Second) }, "after", after.String())
+			next := func() { b.entries, b.err = read(ctx, after, time.Second) }
+			panics.Guard(t.o.Log, panics.Market, next, "after", after.String())
 			switch n := len(b.entries); {
 			case n >= source.ReadChunk:
 				b.current = 0
@@ -191,7 +192,7 @@ func (t *leadership) follow(ctx context.Context, readers *sync.WaitGroup, read f
 	return out
 }
 
-// turn does what is due: the lease, the sources, closing bars, storing, trimming.
+// turn does the periodic work: the lease, the sources, closing bars, storing, trimming.
 func (t *leadership) turn(ctx context.Context) error {
 	now := t.o.Now()
 	if err := t.keep(ctx); err != nil {
@@ -204,11 +205,8 @@ func (t *leadership) turn(ctx context.Context) error {
 	if err := t.forget(ctx); err != nil {
 		return err
 	}
-	for _, s := range t.opened {
-		if ms < s.Next() {
-			continue
-		}
-		o := s.Advance(ms)
+	if t.market != nil && ms >= t.market.Next() {
+		o := t.market.Advance(ms)
 		if err := t.publish(ctx, o.Ticks); err != nil {
 			return err
 		}
@@ -234,17 +232,18 @@ func (t *leadership) turn(ctx context.Context) error {
 	return nil
 }
 
-// keep is renew for a leadership that is open. A pause in which the simulated market lost ticks
-// ends it: the next one begins with the bars of that time.
+// keep is renew for an open leadership. A pause in which the simulated market lost ticks ends it,
+// and the next one begins with the bars of that time.
 func (t *leadership) keep(ctx context.Context) error {
-	if rest := t.o.Now().Sub(t.renewed); len(t.opened) > 0 && rest.Milliseconds() > max(simulated.TickWindow, t.o.Lease.Milliseconds()) {
+	pause := t.o.Now().Sub(t.renewed)
+	if t.market != nil && pause > max(simulated.TickWindow*time.Millisecond, t.o.Lease) {
 		return errHalted
 	}
 	return t.renew(ctx)
 }
 
-// renew renews the lease when a quarter of it has passed. After a pause that was longer
-// than the lease this finds out that the lease has ended, before anything is written.
+// renew renews the lease when a quarter of it has passed. After a pause that was longer than the
+// lease it finds out that the lease ended before anything is written.
 func (t *leadership) renew(ctx context.Context) error {
 	now := t.o.Now()
 	if now.Sub(t.renewed).Abs() < t.o.Lease/4 {
@@ -261,23 +260,21 @@ func (t *leadership) renew(ctx context.Context) error {
 	return nil
 }
 
-// rest is how long there is nothing to do but to read.
+// rest returns the time until the next turn.
 func (t *leadership) rest() time.Duration {
-	rest := longestRest
+	rest := maxRest
 	now := t.o.Now().UnixMilli()
-	for _, s := range t.opened {
-		rest = min(rest, time.Duration(s.Next()-now)*time.Millisecond)
+	if t.market != nil {
+		rest = min(rest, time.Duration(t.market.Next()-now)*time.Millisecond)
 	}
 	return max(rest, time.Millisecond)
 }
 
-// newsKept is how long news stay, by the clock.
+// newsKept returns how long news are kept in wall time.
 func (t *leadership) newsKept() time.Duration {
 	kept := int64(simulated.NewsFor)
-	for _, s := range t.opened {
-		if s.Name() == simulated.Name {
-			kept = simulated.NewsFor / t.o.Speed
-		}
+	if t.market != nil {
+		kept = simulated.NewsFor / t.o.Speed
 	}
 	if len(t.reporters) > 0 {
 		kept = source.NewsKept
@@ -296,7 +293,6 @@ func (t *leadership) publish(ctx context.Context, ticks []marketdata.AssetTick) 
 	return nil
 }
 
-// gather adds what a source gave to the next step.
 func (t *leadership) gather(o simulated.Output) {
 	t.step.Closed = append(t.step.Closed, o.Closed...)
 	t.step.News = append(t.step.News, o.News...)
@@ -305,9 +301,8 @@ func (t *leadership) gather(o simulated.Output) {
 	}
 }
 
-// flush stores what has come together, in pieces that do not hold Redis up. The
-// positions come with the last one, and so do new assets: who finds an asset finds
-// its bars and its last tick.
+// flush stores the pending step in pieces that do not block Redis. The last piece has the positions
+// and new assets, so that an asset with a record has bars and a last tick.
 func (t *leadership) flush(ctx context.Context, now int64) error {
 	step := &t.step
 	step.Epoch = t.epoch
@@ -315,12 +310,13 @@ func (t *leadership) flush(ctx context.Context, now int64) error {
 		step.Live = append(step.Live, l)
 	}
 	if now-t.checkpointed >= checkpointEvery {
-		for _, s := range t.opened {
-			step.Checkpoint = s.Checkpoint()
+		if t.market != nil {
+			step.Checkpoint = t.market.Checkpoint()
 		}
 		t.checkpointed = now
 	}
-	if !t.changed && len(step.Live)+len(step.Closed)+len(step.News)+len(step.Assets)+len(step.Removed) == 0 && step.Checkpoint == nil {
+	size := len(step.Live) + len(step.Closed) + len(step.News) + len(step.Assets) + len(step.Removed)
+	if !t.changed && size == 0 && step.Checkpoint == nil {
 		t.stored = now
 		return nil
 	}
@@ -347,20 +343,16 @@ func (t *leadership) flush(ctx context.Context, now int64) error {
 	return nil
 }
 
-// rebuild builds coarser bars again where finer ones came that are older than a
-// builder remembers.
+// rebuild builds coarser bars again after finer ones came that are older than those that a builder keeps.
 func (t *leadership) rebuild(ctx context.Context, now int64) error {
 	for _, a := range t.assets {
 		if a.given && !a.kept || a.builder.rebuild == 0 {
 			continue
 		}
-		var series [prices.Timeframes][]marketdata.AssetBar
-		for frame, tf := range signal.Timeframes {
-			err := t.store.EachRecent(ctx, []string{a.record.Symbol}, tf, prices.RecordKept,
-				func(_ string, bars []marketdata.AssetBar) { series[frame] = bars })
-			if err != nil {
-				return err
-			}
+		const all = prices.RecordKept
+		series, err := t.recent(ctx, a.record.Symbol, [prices.Timeframes]int{all, all, all, all})
+		if err != nil {
+			return err
 		}
 		var fill [prices.Timeframes]marketdata.Series
 		for _, b := range rebuilt(a.builder.grid, &series, a.builder.rebuild, now-grace) {

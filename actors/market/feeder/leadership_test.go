@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	gocmp "github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/agentsignal/agentsignal/actors/market/assets"
 	"github.com/agentsignal/agentsignal/actors/market/markettest"
@@ -22,11 +22,11 @@ import (
 
 var errStoreAway = errors.New("store is away")
 
-// stepStore keeps what terms store. What it does not implement is not called here.
+// stepStore keeps the steps that leaderships store. Other methods of Records are not called.
 type stepStore struct {
 	Records
 	steps  []marketdata.Step
-	fails  int  // the number, from 1, of the call of Store that fails; 0: none
+	fails  int  // the number, from 1, of the write that fails; 0: none
 	taken  bool // the lease, by another node
 	writes int  // of all kinds
 	ticks  []marketdata.AssetTick
@@ -78,7 +78,8 @@ func (s *stepStore) State(context.Context) (marketdata.State, error) {
 }
 
 // EachRecent implements Records.
-func (s *stepStore) EachRecent(_ context.Context, _ []string, tf signal.Timeframe, _ int, f func(string, []marketdata.AssetBar)) error {
+func (s *stepStore) EachRecent(_ context.Context, _ []string, tf signal.Timeframe, _ int,
+	f func(string, []marketdata.AssetBar)) error {
 	if bars := s.closed(tf); len(bars) > 0 {
 		f(bars[0].Asset, bars)
 	}
@@ -98,20 +99,34 @@ func (s *stepStore) closed(tf signal.Timeframe) []marketdata.AssetBar {
 	return bars
 }
 
-// streamTerm returns a term of prices from outside, at a clock.
-func streamTerm(t *testing.T, store Records, c *markettest.Clock) *leadership {
+// newStreamLeadership returns a leadership for prices from outside, at a clock.
+func newStreamLeadership(t *testing.T, store Records, c *markettest.Clock) *leadership {
 	t.Helper()
-	f, err := New(store, Options{Node: "n1", Sources: source.Stream, Now: c.Now})
-	if err != nil {
-		t.Fatal(err)
+	return newLeadership(newFeeder(t, store, Options{Node: "n1", Sources: source.Stream, Now: c.Now}), 1, c.Now())
+}
+
+// giveMinutes gives an asset twenty bars of 1m around 100 that end at a time.
+func giveMinutes(a *assetState, end int64) {
+	for open := end - 20*60_000; open < end; open += 60_000 {
+		bar := markettest.FlatBar(open, 60_000, 100)
+		bar.High, bar.Low = 101, 99
+		a.builder.give(marketdata.AssetBar{Timeframe: signal.M1, Given: true, Bar: bar})
 	}
-	return newLeadership(f, 1, c.Now())
+}
+
+// checkMinute checks that the only stored bar of 1m is one of X.
+func (s *stepStore) checkMinute(t *testing.T, bar marketdata.Bar) {
+	t.Helper()
+	want := []marketdata.AssetBar{{Asset: "X", Timeframe: signal.M1, Bar: bar}}
+	if d := cmp.Diff(want, s.closed(signal.M1)); d != "" {
+		t.Errorf("bars (-want +got):\n%s", d)
+	}
 }
 
 // traded returns the entry of a tick of X.
 func traded(ms int64, price float64) marketdata.Entry {
-	return marketdata.Entry{Position: signal.Position{MS: ms},
-		Fields: map[string]string{"asset": "X", "price": strconv.FormatFloat(price, 'f', -1, 64), "volume": "1"}}
+	fields := map[string]string{"asset": "X", "price": strconv.FormatFloat(price, 'f', -1, 64), "volume": "1"}
+	return marketdata.Entry{Position: signal.Position{MS: ms}, Fields: fields}
 }
 
 // minuteClock returns a new clock, and the minute at which it stands.
@@ -120,7 +135,7 @@ func minuteClock() (*markettest.Clock, int64) {
 	return c, c.Now().UnixMilli()
 }
 
-func TestATermEndsWithItsLease(t *testing.T) {
+func TestLeadershipEndsWithItsLease(t *testing.T) {
 	t.Parallel()
 	for name, pause := range map[string]time.Duration{
 		"longer than the lease":    time.Minute,
@@ -129,11 +144,11 @@ func TestATermEndsWithItsLease(t *testing.T) {
 	} {
 		c, minute := minuteClock()
 		store := &stepStore{taken: true}
-		term := streamTerm(t, store, c)
-		term.workTicks([]marketdata.Entry{traded(minute, 10)})
+		lead := newStreamLeadership(t, store, c)
+		lead.workTicks([]marketdata.Entry{traded(minute, 10)})
 		c.Add(pause)
-		for range 2 { // it does not pass for renewed
-			if err := term.turn(t.Context()); !errors.Is(err, errLeaseLost) {
+		for range 2 { // the lease does not count as renewed
+			if err := lead.turn(t.Context()); !errors.Is(err, errLeaseLost) {
 				t.Errorf("%s: got %v, want %v", name, err, errLeaseLost)
 			}
 		}
@@ -143,24 +158,20 @@ func TestATermEndsWithItsLease(t *testing.T) {
 	}
 }
 
-// TestALeaseLostWhileATermOpensEndsIt: reading the history may take longer than the lease
-// lasts. What is read then is not stored, and the reading is canceled.
-func TestALeaseLostWhileATermOpensEndsIt(t *testing.T) {
+// Opening may take longer than the lease. It is canceled when the lease is lost.
+func TestLeadershipEndsIfTheLeaseIsLostWhileItOpens(t *testing.T) {
 	t.Parallel()
 	for _, taken := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			f, err := New(&stepStore{taken: taken}, Options{Node: "n1", Sources: source.Stream})
-			if err != nil {
-				t.Fatal(err)
-			}
+			f := newFeeder(t, &stepStore{taken: taken}, Options{Node: "n1", Sources: source.Stream})
 			canceled := false
-			err = newLeadership(f, 1, time.Now()).guarded(t.Context(), func(ctx context.Context) error {
+			err := newLeadership(f, 1, time.Now()).guarded(t.Context(), func(ctx context.Context) error {
 				select {
 				case <-ctx.Done():
 					canceled = true
 				case <-time.After(2 * f.o.Lease):
 				}
-				return ctx.Err() // as what opens does
+				return ctx.Err() // as open does
 			})
 			if canceled != taken || errors.Is(err, errLeaseLost) != taken || !taken && err != nil {
 				t.Errorf("taken %t: canceled %t, error %v", taken, canceled, err)
@@ -169,38 +180,36 @@ func TestALeaseLostWhileATermOpensEndsIt(t *testing.T) {
 	}
 }
 
-// TestAHaltOfTheSimulatedMarketEndsTheTerm: the ticks of that time are told by nobody.
-func TestAHaltOfTheSimulatedMarketEndsTheTerm(t *testing.T) {
+// Ticks of the simulated market during a halt are lost.
+func TestLeadershipEndsAfterAHalt(t *testing.T) {
 	t.Parallel()
 	c, _ := minuteClock()
 	store := &stepStore{}
-	term := streamTerm(t, store, c)
-	s := simulated.New(60, 1, specsOf("BTC"))
-	s.Open(t.Context(), nil, 0, c.Now().UnixMilli())
-	term.opened = append(term.opened, s)
+	lead := newStreamLeadership(t, store, c)
+	lead.market = simulated.New(60, 1, specsOf("BTC"))
+	lead.market.Open(t.Context(), nil, 0, c.Now().UnixMilli())
 	c.Add(time.Minute)
-	if err := term.turn(t.Context()); err != nil {
+	if err := lead.turn(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	c.Add(time.Minute + time.Second)
-	if err := term.turn(t.Context()); !errors.Is(err, errHalted) {
+	if err := lead.turn(t.Context()); !errors.Is(err, errHalted) {
 		t.Errorf("got %v, want %v", err, errHalted)
 	}
 }
 
-// TestAMinuteWaitsForTicksUnderWay: a bar is closed when its minute is over for long
-// enough that what was traded in it has come.
-func TestAMinuteWaitsForTicksUnderWay(t *testing.T) {
+// A bar is closed some time after its minute, so that its last ticks can arrive.
+func TestBarWaitsForLateTicks(t *testing.T) {
 	t.Parallel()
 	c, minute := minuteClock()
 	store := &stepStore{}
-	term := streamTerm(t, store, c)
+	lead := newStreamLeadership(t, store, c)
 	turn := func(passed time.Duration, entries ...marketdata.Entry) {
 		t.Helper()
 		c.Add(passed)
-		term.workTicks(entries)
-		term.current = c.Now().UnixMilli()
-		if err := term.turn(t.Context()); err != nil {
+		lead.workTicks(entries)
+		lead.current = c.Now().UnixMilli()
+		if err := lead.turn(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -213,30 +222,26 @@ func TestAMinuteWaitsForTicksUnderWay(t *testing.T) {
 		t.Fatalf("closed too early: %+v", got)
 	}
 	turn(time.Second)
-	want := []marketdata.AssetBar{{Asset: "X", Timeframe: signal.M1, Bar: marketdata.Bar{OpenTime: minute, CloseTime: minute + 60_000,
-		Open: 10, High: 12, Low: 10, Close: 12, Volume: 2}}}
-	if d := gocmp.Diff(want, store.closed(signal.M1)); d != "" {
-		t.Errorf("bars (-want +got):\n%s", d)
-	}
+	store.checkMinute(t, marketdata.Bar{OpenTime: minute, CloseTime: minute + 60_000,
+		Open: 10, High: 12, Low: 10, Close: 12, Volume: 2})
 }
 
-// TestASuccessorGoesOnWithTheOpenMinute: neither what was traded in the minute nor
-// the newest tick is forgotten when the feeder changes.
-func TestASuccessorGoesOnWithTheOpenMinute(t *testing.T) {
+// The open minute and the newest tick survive a change of the feeder.
+func TestSuccessorContinuesTheOpenMinute(t *testing.T) {
 	t.Parallel()
 	c, minute := minuteClock()
 	store := &stepStore{}
-	first := streamTerm(t, store, c)
+	first := newStreamLeadership(t, store, c)
 	first.workTicks([]marketdata.Entry{traded(minute+1000, 10), traded(minute+2000, 14)})
 	if err := first.finish(); err != nil {
 		t.Fatal(err)
 	}
-	second := streamTerm(t, store, c)
+	second := newStreamLeadership(t, store, c)
 	if err := second.open(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if want := (signal.Position{MS: minute + 2000}); second.ticksTo != want {
-		t.Errorf("goes on after %v, want %v", second.ticksTo, want)
+		t.Errorf("continues after %v, want %v", second.ticksTo, want)
 	}
 	old := traded(minute+3000, 99)
 	old.Fields["time"] = strconv.FormatInt(minute+1500, 10)
@@ -246,28 +251,25 @@ func TestASuccessorGoesOnWithTheOpenMinute(t *testing.T) {
 	if err := second.turn(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	want := []marketdata.AssetBar{{Asset: "X", Timeframe: signal.M1, Bar: marketdata.Bar{OpenTime: minute, CloseTime: minute + 60_000,
-		Open: 10, High: 14, Low: 8, Close: 8, Volume: 3}}}
-	if d := gocmp.Diff(want, store.closed(signal.M1)); d != "" {
-		t.Errorf("bars (-want +got):\n%s", d)
-	}
+	store.checkMinute(t, marketdata.Bar{OpenTime: minute, CloseTime: minute + 60_000,
+		Open: 10, High: 14, Low: 8, Close: 8, Volume: 3})
 }
 
-// TestAPositionIsStoredWithTheLastOfItsEffects: a feeder that ends in the middle of a
-// large step has not passed the entries whose bars are not stored.
-func TestAPositionIsStoredWithTheLastOfItsEffects(t *testing.T) {
+// A feeder that ends within a large step has not passed the entries whose bars are not stored.
+func TestPositionIsStoredWithTheLastPiece(t *testing.T) {
 	t.Parallel()
 	c, minute := minuteClock()
 	store := &stepStore{fails: 2}
-	term := streamTerm(t, store, c)
+	lead := newStreamLeadership(t, store, c)
 	var entries []marketdata.Entry
 	for i := range int64(closedChunk + 100) {
 		open := strconv.FormatInt(minute-(closedChunk+100-i)*60_000, 10)
-		entries = append(entries, marketdata.Entry{Position: signal.Position{MS: minute, Seq: i}, Fields: map[string]string{
-			"asset": "X", "timeframe": "1m", "open_time": open, "open": "1", "high": "2", "low": "1", "close": "2"}})
+		fields := map[string]string{"asset": "X", "timeframe": "1m", "open_time": open,
+			"open": "1", "high": "2", "low": "1", "close": "2"}
+		entries = append(entries, marketdata.Entry{Position: signal.Position{MS: minute, Seq: i}, Fields: fields})
 	}
-	term.workBars(entries)
-	if err := term.turn(t.Context()); !errors.Is(err, errStoreAway) {
+	lead.workBars(entries)
+	if err := lead.turn(t.Context()); !errors.Is(err, errStoreAway) {
 		t.Fatalf("got %v, want %v", err, errStoreAway)
 	}
 	if len(store.steps) != 1 || len(store.steps[0].Closed) != closedChunk || !store.steps[0].Bars.IsZero() {
@@ -275,27 +277,25 @@ func TestAPositionIsStoredWithTheLastOfItsEffects(t *testing.T) {
 	}
 }
 
-// TestNamesInAStreamMakeAssetsUpToALimit: whoever writes to the streams cannot fill
-// the memory of the feeder with names.
-func TestNamesInAStreamMakeAssetsUpToALimit(t *testing.T) {
+// A writer of the streams cannot fill the memory of the feeder with names.
+func TestAssetsOfStreamsAreBounded(t *testing.T) {
 	t.Parallel()
 	c, _ := minuteClock()
-	term := streamTerm(t, &stepStore{}, c)
+	lead := newStreamLeadership(t, &stepStore{}, c)
 	for i := range assets.Max {
-		if _, skipped := term.asset("A" + strconv.Itoa(i)); skipped != "" {
+		if _, skipped := lead.asset("A" + strconv.Itoa(i)); skipped != "" {
 			t.Fatalf("asset %d is skipped for %q", i, skipped)
 		}
 	}
-	if _, skipped := term.asset("one more"); skipped != prices.SkipAssets || len(term.assets) != assets.Max {
-		t.Errorf("skipped for %q, %d assets", skipped, len(term.assets))
+	if _, skipped := lead.asset("one more"); skipped != prices.SkipAssets || len(lead.assets) != assets.Max {
+		t.Errorf("skipped for %q, %d assets", skipped, len(lead.assets))
 	}
-	if _, skipped := term.asset("a7"); skipped != "" {
+	if _, skipped := lead.asset("a7"); skipped != "" {
 		t.Errorf("a known asset is skipped for %q", skipped)
 	}
 }
 
-// TestTheFirstTickIsHeldAgainstTheBarBeforeIt: the feeder makes no bar of a mistake.
-func TestTheFirstTickIsHeldAgainstTheBarBeforeIt(t *testing.T) {
+func TestFirstTickIsComparedWithTheBarBeforeIt(t *testing.T) {
 	t.Parallel()
 	const minute = 60_000
 	for _, c := range []struct {
@@ -307,15 +307,63 @@ func TestTheFirstTickIsHeldAgainstTheBarBeforeIt(t *testing.T) {
 		{"near", 1, 101, true}, {"at once", 0, 99, true}, {"a jump", 1, 5e6, false}, {"a jump down", 1000, 1, false},
 		{"long after", prices.BarLimit(prices.M1, 1) + 1, 5e6, true},
 	} {
-		term := &leadership{assets: map[string]*assetState{}}
-		a := term.add(marketdata.Asset{Symbol: "A", Source: source.Stream})
-		for i := range int64(20) {
-			a.builder.give(marketdata.AssetBar{Timeframe: signal.M1, Given: true, Bar: marketdata.Bar{OpenTime: i * minute, CloseTime: (i + 1) * minute,
-				Open: 100, High: 101, Low: 99, Close: 100}})
+		lead := &leadership{assets: map[string]*assetState{}}
+		a := lead.add(marketdata.Asset{Symbol: "A", Source: source.Stream})
+		giveMinutes(a, 20*minute)
+		accepted, _ := a.take(marketdata.Tick{Price: c.price, Time: 20*minute + c.at})
+		if (len(accepted) == 1) != c.want {
+			t.Errorf("%s: %v", c.name, accepted)
 		}
-		passed, _ := a.take(marketdata.Tick{Price: c.price, Time: 20*minute + c.at})
-		if (len(passed) == 1) != c.want {
-			t.Errorf("%s: %v", c.name, passed)
+	}
+}
+
+// A tick that is held before a gap is too old to be confirmed after it.
+func TestJumpBeforeAGapIsNotConfirmedAfterIt(t *testing.T) {
+	t.Parallel()
+	for _, x := range []struct {
+		name   string
+		gap    bool
+		prices []float64 // of the ticks that follow a held one at 150
+		want   []float64
+	}{
+		{"no gap", false, []float64{151, 101}, []float64{100, 150, 151}}, // 101 is a jump again
+		{"the price is back", true, []float64{151, 101}, []float64{100, 101}},
+		{"the price has moved", true, []float64{151, 152}, []float64{100, 151, 152}},
+	} {
+		c, minute := minuteClock()
+		store := &stepStore{}
+		lead := newStreamLeadership(t, store, c)
+		a := lead.add(marketdata.Asset{Symbol: "DOGE", Source: "binance", Speed: 1})
+		a.given, a.kept = true, true
+		giveMinutes(a, minute)
+		k := source.NewAssetFeed(source.FeedOptions{}, "DOGE", "")
+		lead.feeds = &feeds{kept: map[string]*keptAsset{assets.Fold("DOGE"): {AssetFeed: k}}}
+		deliver := func(missed, at int64, prices ...float64) {
+			t.Helper()
+			d := &source.Delivery{Feed: k, Missed: missed}
+			for i, price := range prices {
+				d.Ticks = append(d.Ticks, marketdata.Tick{Time: at + int64(i), Price: price})
+			}
+			if err := lead.workDelivery(t.Context(), d); err != nil {
+				t.Fatal(err)
+			}
+		}
+		deliver(0, minute+1, 100, 150)
+		var missed int64
+		if x.gap {
+			missed = minute + 1
+			deliver(missed, 0) // without ticks
+		}
+		deliver(0, minute+30_000, x.prices...)
+		var got []float64
+		for _, tick := range store.ticks {
+			got = append(got, tick.Price)
+		}
+		if d := cmp.Diff(x.want, got); d != "" {
+			t.Errorf("%s: prices (-want +got):\n%s", x.name, d)
+		}
+		if len(store.ticks) > 1 && store.ticks[1].Missed != missed {
+			t.Errorf("%s: ticks are missing since %d, want %d", x.name, store.ticks[1].Missed, missed)
 		}
 	}
 }

@@ -7,8 +7,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/market/source"
 )
 
-// Metrics counts what the feeder of this process reads. A nil *Metrics counts
-// nothing.
+// Metrics counts the ticks of the feeder. A nil *Metrics counts nothing.
 type Metrics struct {
 	ticks   prometheus.Counter
 	sources *source.Metrics
@@ -27,7 +26,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	return m
 }
 
-// ofSources returns the metrics of the sources, nil if there are none.
+// ofSources returns the metrics of the sources, or nil.
 func (m *Metrics) ofSources() *source.Metrics {
 	if m == nil {
 		return nil

@@ -12,7 +12,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
-// open takes over where the feeder before stopped.
+// open continues from the state of the last leadership.
 func (t *leadership) open(ctx context.Context) error {
 	state, err := t.store.State(ctx)
 	if err != nil {
@@ -27,7 +27,7 @@ func (t *leadership) open(ctx context.Context) error {
 	if err := t.restore(ctx, state.Assets, live); err != nil {
 		return err
 	}
-	// What comes from outside goes before what is simulated: read what that is.
+	// Prices from outside win over simulated ones: read which assets have them.
 	if i := slices.Index(t.sources, source.Stream); i >= 0 && i < slices.Index(t.sources, simulated.Name) {
 		if err := t.catchUp(ctx); err != nil {
 			return err
@@ -46,8 +46,7 @@ func (t *leadership) open(ctx context.Context) error {
 	return t.flush(ctx, now)
 }
 
-// restore makes the working state of assets whose prices come from outside or from real
-// sources.
+// restore creates the state of assets whose prices come from outside or from real sources.
 func (t *leadership) restore(ctx context.Context, records []marketdata.Asset, live map[string]marketdata.Live) error {
 	var symbols []string
 	for _, r := range records {
@@ -77,12 +76,11 @@ func (t *leadership) restore(ctx context.Context, records []marketdata.Asset, li
 	return nil
 }
 
-// keeps reports whether an asset's prices come from a real source that is configured.
+// keeps reports whether the source of an asset is a real one that is configured.
 func (t *leadership) keeps(r *marketdata.Asset) bool {
 	return source.IsVenue(r.Source) && slices.Contains(t.sources, r.Source)
 }
 
-// catchUp works in all that stands in the two streams.
 func (t *leadership) catchUp(ctx context.Context) error {
 	for {
 		entries, err := t.store.ReadTicks(ctx, marketdata.GivenTicks, t.ticksTo, 0)
@@ -101,8 +99,8 @@ func (t *leadership) catchUp(ctx context.Context) error {
 	}
 }
 
-// strays empties the series of assets that a source gave which does not give them
-// any more. Those that no source gives are removed.
+// strays returns empty series for assets whose source no longer gives them, and removes those
+// without any source.
 func (t *leadership) strays(records []marketdata.Asset) []marketdata.Series {
 	var empty []marketdata.Series
 	for _, r := range records {
@@ -117,14 +115,20 @@ func (t *leadership) strays(records []marketdata.Asset) []marketdata.Series {
 		if !outside {
 			t.step.Removed = append(t.step.Removed, r.Symbol)
 		}
-		for _, tf := range signal.Timeframes {
-			empty = append(empty, marketdata.Series{Asset: r.Symbol, Timeframe: tf, Reset: true})
-		}
+		empty = append(empty, emptySeries(r.Symbol)...)
 	}
 	return empty
 }
 
-// simulate opens the simulated market for the assets that are its own.
+// emptySeries returns empty series of an asset, which replace the stored ones.
+func emptySeries(symbol string) []marketdata.Series {
+	var empty []marketdata.Series
+	for _, tf := range signal.Timeframes {
+		empty = append(empty, marketdata.Series{Asset: symbol, Timeframe: tf, Reset: true})
+	}
+	return empty
+}
+
 func (t *leadership) simulate(ctx context.Context, state *marketdata.State, live map[string]marketdata.Live) error {
 	streamFirst := t.sources[0] != simulated.Name
 	var own []*assets.Spec
@@ -159,12 +163,12 @@ func (t *leadership) simulate(ctx context.Context, state *marketdata.State, live
 	if err := t.publish(ctx, o.Ticks); err != nil {
 		return err
 	}
-	t.opened = append(t.opened, s)
+	t.market = s
 	t.gather(o)
 	return nil
 }
 
-// fill writes series in pieces that do not hold Redis up.
+// fill writes series in pieces that do not block Redis.
 func (t *leadership) fill(ctx context.Context, series []marketdata.Series) error {
 	for chunk := range slices.Chunk(series, fillChunk) {
 		if err := t.store.Fill(ctx, t.epoch, chunk); err != nil {

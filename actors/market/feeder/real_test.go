@@ -14,7 +14,6 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
-// ticksOf returns the ticks that the feeder wrote of an asset, in order.
 func (b *bench) ticksOf(asset string) []marketdata.AssetTick {
 	b.t.Helper()
 	entries, err := b.store.ReadTicks(b.t.Context(), marketdata.OwnTicks, signal.Position{}, 0)
@@ -25,7 +24,7 @@ func (b *bench) ticksOf(asset string) []marketdata.AssetTick {
 	for i := range entries {
 		x, skipped := source.ParseTick(marketdata.OwnTicks, &entries[i])
 		if skipped != "" {
-			b.t.Fatalf("a tick of our own is not valid: %s %v", skipped, entries[i].Fields)
+			b.t.Fatalf("an invalid own tick: %s %v", skipped, entries[i].Fields)
 		}
 		if x.Asset == asset {
 			all = append(all, x)
@@ -34,28 +33,58 @@ func (b *bench) ticksOf(asset string) []marketdata.AssetTick {
 	return all
 }
 
-func exchangeOptions(x *markettest.Exchange) source.Options {
-	return source.Options{BinanceURL: x.URL, BinanceStreamURL: x.StreamURL(), CoinbaseURL: x.URL}
+// exchangeBench is a bench with an exchange, on a clock that the test moves.
+type exchangeBench struct {
+	*bench
+	*markettest.Clock
+	*markettest.Exchange
+	o Options // of feeders
 }
 
-func TestARealAssetIsTakenUpWhenItIsAskedFor(t *testing.T) {
-	t.Parallel()
+// newExchangeBench returns a bench for sources at an exchange with symbols.
+func newExchangeBench(t *testing.T, sources string, symbols ...string) *exchangeBench {
+	t.Helper()
 	c := markettest.NewClock()
-	b := newBench(t, c.Now)
-	x := markettest.New(t, c.Now, "BTCUSDT", "DOGEUSDT")
-	m := b.market(market.Options{Sources: "binance"})
-	b.feed(Options{Sources: "binance", Real: exchangeOptions(x)})
+	x := markettest.New(t, c.Now, symbols...)
+	real := source.Options{BinanceURL: x.URL, BinanceStreamURL: x.StreamURL(), CoinbaseURL: x.URL}
+	return &exchangeBench{newBench(t, c.Now), c, x, Options{Sources: sources, Real: real}}
+}
+
+func (b *exchangeBench) start() (m *market.Market, stop func()) {
+	b.t.Helper()
+	return b.market(market.Options{Sources: b.o.Sources}), b.feed(b.o)
+}
+
+func (b *exchangeBench) cut(d time.Duration) {
+	b.t.Helper()
+	b.Cut()
+	markettest.Eventually(b.t, "the connection is lost", func() bool { return !b.Follows("BTCUSDT") })
+	b.Add(d)
+	b.Accept()
+}
+
+// reconnect waits until the feeder has connected to the exchange again.
+func (b *exchangeBench) reconnect() {
+	b.t.Helper()
+	markettest.Eventually(b.t, "the connection is back", func() bool { return b.Follows("BTCUSDT") })
+}
+
+func TestRealAssetIsTakenUpWhenItIsAskedFor(t *testing.T) {
+	t.Parallel()
+	b := newExchangeBench(t, "binance", "BTCUSDT", "DOGEUSDT")
+	m, _ := b.start()
 
 	s, err := m.Series(t.Context(), "btc-usd", signal.H1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s.Source != "binance" || s.Asset.Symbol != "BTC" || s.Asset.Class != assets.Crypto || s.Compression != 1 || len(s.Bars) < 990 {
+	if s.Source != "binance" || s.Asset.Symbol != "BTC" || s.Asset.Class != assets.Crypto || s.Compression != 1 ||
+		len(s.Bars) < 990 {
 		t.Fatalf("%+v, %d bars", s.Asset, len(s.Bars))
 	}
-	now := c.Now().UnixMilli()
-	newest := s.Bars[len(s.Bars)-1]
-	if newest.CloseTime != now-now%prices.FrameMS[prices.H1] || newest.Close != markettest.PriceAt(newest.CloseTime-60_000) {
+	now := b.Now().UnixMilli()
+	newest, closes := s.Bars[len(s.Bars)-1], now-now%prices.FrameMS[prices.H1]
+	if newest.CloseTime != closes || newest.Close != markettest.PriceAt(closes-60_000) {
 		t.Errorf("newest bar %+v", newest)
 	}
 	for _, tf := range signal.Timeframes {
@@ -63,115 +92,101 @@ func TestARealAssetIsTakenUpWhenItIsAskedFor(t *testing.T) {
 			t.Errorf("%s: %d bars, %v", tf, len(s.Bars), err)
 		}
 	}
-	if s, err := m.Series(t.Context(), "DOGE", signal.M1); err != nil || s.Asset.Symbol != "DOGE" || s.Asset.Class != assets.Crypto {
+	s, err = m.Series(t.Context(), "DOGE", signal.M1)
+	if err != nil || s.Asset.Symbol != "DOGE" || s.Asset.Class != assets.Crypto {
 		t.Errorf("a coin that only the exchange knows: %v", err)
 	}
 	for _, name := range []string{"NOCOIN", "EURUSD", "AAPL", "x y"} {
 		_, err := m.Series(t.Context(), name, signal.M1)
-		if e, ok := err.(*signal.RunError); !ok || e.Code != signal.DataUnavailable || e.Retryable {
+		if e := markettest.RunError(t, err); e.Code != signal.DataUnavailable || e.Retryable {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 }
 
-// follower is a bench whose feeder follows BTC at an exchange.
-type follower struct {
-	*bench
-	stop func() // ends the feeder
-}
-
-func newFollower(t *testing.T) (*follower, *markettest.Clock, *markettest.Exchange, *market.Market) {
+// newFollower returns a bench whose feeder follows BTC.
+func newFollower(t *testing.T) (b *exchangeBench, m *market.Market, stop func()) {
 	t.Helper()
-	c := markettest.NewClock()
-	b := newBench(t, c.Now)
-	x := markettest.New(t, c.Now, "BTCUSDT")
-	m := b.market(market.Options{Sources: "binance"})
-	stop := b.feed(Options{Sources: "binance", Real: exchangeOptions(x)})
+	b = newExchangeBench(t, "binance", "BTCUSDT")
+	m, stop = b.start()
 	if _, err := m.Series(t.Context(), "BTC", signal.M1); err != nil {
 		t.Fatal(err)
 	}
-	return &follower{b, stop}, c, x, m
+	return b, m, stop
 }
 
-// trade lets a second pass, in the middle of which the exchange trades, and returns when
-// it began.
-func (f *follower) trade(c *markettest.Clock, x *markettest.Exchange) (start int64) {
-	f.t.Helper()
-	start = c.Now().UnixMilli()
-	c.Add(time.Second)
-	markettest.Eventually(f.t, "a trade", func() bool {
-		x.Trade("BTCUSDT", markettest.PriceAt(start), start+500)
-		return len(f.ticksOf("BTC")) > 0
+// trade lets a second pass with a trade in the middle, and returns when it began.
+func (b *exchangeBench) trade() (start int64) {
+	b.t.Helper()
+	start = b.Now().UnixMilli()
+	b.Add(time.Second)
+	markettest.Eventually(b.t, "a trade", func() bool {
+		b.Trade("BTCUSDT", markettest.PriceAt(start), start+500)
+		return len(b.ticksOf("BTC")) > 0
 	})
 	return start
 }
 
 func TestRealTicksAndBarsCount(t *testing.T) {
 	t.Parallel()
-	b, c, x, m := newFollower(t)
-	start := c.Now().UnixMilli()
+	b, m, _ := newFollower(t)
+	start := b.Now().UnixMilli()
 	price := markettest.PriceAt(start)
-	// What cannot be true, and what somebody else says, is no price.
-	bad := []struct {
-		price float64
-		ms    int64
-	}{{-1, start + 500}, {0, start + 500}, {1 / price, start + 500}, {price * 5, start + 500}, {price, start + 3_600_000}, {price, 5}}
-	for _, p := range bad {
-		x.Trade("BTCUSDT", p.price, p.ms)
+	// Prices that cannot be true, and those from outside, do not count.
+	for _, bad := range []float64{-1, 0, 1 / price, price * 5} {
+		b.Trade("BTCUSDT", bad, start+500)
 	}
-	x.Say("btcusdt@trade", map[string]any{"e": "trade", "s": "BTCUSDT", "p": "NaN", "q": "1", "T": start})
-	x.Say("btcusdt@trade", map[string]any{"e": "trade", "s": "BTCUSDT", "p": nil, "q": "1", "T": start})
+	b.Trade("BTCUSDT", price, start+3_600_000)
+	b.Trade("BTCUSDT", price, 5)
+	b.Say("btcusdt@trade", map[string]any{"e": "trade", "s": "BTCUSDT", "p": "NaN", "q": "1", "T": start})
+	b.Say("btcusdt@trade", map[string]any{"e": "trade", "s": "BTCUSDT", "p": nil, "q": "1", "T": start})
 	b.server.Client().Do(t.Context(), "XADD", "market:ticks", "*", "asset", "BTC", "price", "1")
-	c.Add(time.Second)
-	x.Trade("BTCUSDT", price+1, start+900)
-	markettest.Eventually(t, "the trade is shown", func() bool {
-		s, err := m.Series(t.Context(), "BTC", signal.M1)
-		return err == nil && s.Ticks && s.Last.Price == price+1 && s.Last.Time == start+900
+	b.Add(time.Second)
+	b.Trade("BTCUSDT", price+1, start+900)
+	b.await(m, "the trade is published", "BTC", signal.M1, func(s market.Snapshot) bool {
+		return s.Ticks && s.Last.Price == price+1 && s.Last.Time == start+900
 	})
 	for _, tick := range b.ticksOf("BTC") {
 		if tick.Source == "binance" && tick.Price != price+1 {
-			t.Errorf("a bad price was let through: %+v", tick)
+			t.Errorf("a bad price was accepted: %+v", tick)
 		}
 	}
 	// The bar closes, and the coarser ones follow from it.
-	c.Add(59 * time.Second)
-	x.Close1m("BTCUSDT", start)
-	markettest.Eventually(t, "the bar is shown", func() bool {
-		x.Trade("BTCUSDT", price, start+60_000)
+	b.Add(59 * time.Second)
+	b.Close1m("BTCUSDT", start)
+	markettest.Eventually(t, "the bar is published", func() bool {
+		b.Trade("BTCUSDT", price, start+60_000)
 		s, err := m.Series(t.Context(), "BTC", signal.M1)
 		return err == nil && s.Bars[len(s.Bars)-1].OpenTime == start
 	})
-	c.Add(4 * time.Minute)
-	// Four bars were not told of: they are asked for.
-	x.Close1m("BTCUSDT", start+4*60_000)
-	c.Add(10 * time.Second)
+	b.Add(4 * time.Minute)
+	// Four bars were not sent, and are requested.
+	b.Close1m("BTCUSDT", start+4*60_000)
+	b.Add(10 * time.Second)
 	markettest.Eventually(t, "the bar of 5m is built", func() bool {
-		x.Trade("BTCUSDT", markettest.PriceAt(start+5*60_000), c.Now().UnixMilli())
+		b.Trade("BTCUSDT", markettest.PriceAt(start+5*60_000), b.Now().UnixMilli())
 		s, err := m.Series(t.Context(), "BTC", signal.M5)
 		if err != nil {
 			return false
 		}
 		newest := s.Bars[len(s.Bars)-1]
-		return newest.OpenTime == start && newest.Open == markettest.PriceAt(start) && newest.Close == markettest.PriceAt(start+4*60_000) && newest.Volume == 5*12.5
+		return newest.OpenTime == start && newest.Open == markettest.PriceAt(start) &&
+			newest.Close == markettest.PriceAt(start+4*60_000) && newest.Volume == 5*12.5
 	})
 }
 
-// What was traded while there was no connection is in bars before the next tick
-// counts.
-func TestAReconnectIsMadeUpFor(t *testing.T) {
+// Trades during an outage are in bars before the next tick counts.
+func TestBarsMakeUpForAnOutage(t *testing.T) {
 	t.Parallel()
-	b, c, x, _ := newFollower(t)
-	start := b.trade(c, x)
-	x.Cut()
-	markettest.Eventually(t, "the connection is lost", func() bool { return !x.Follows("BTCUSDT") })
-	c.Add(20 * time.Second) // longer, and the asset were looked for elsewhere
-	x.Accept()
-	c.Add(5 * time.Second)
-	markettest.Eventually(t, "the connection is back", func() bool { return x.Follows("BTCUSDT") })
-	c.Add(2*time.Minute + 40*time.Second)
-	now := c.Now().UnixMilli()
+	b, _, _ := newFollower(t)
+	start := b.trade()
+	b.cut(20 * time.Second) // too short for a change of the source
+	b.Add(5 * time.Second)
+	b.reconnect()
+	b.Add(2*time.Minute + 40*time.Second)
+	now := b.Now().UnixMilli()
 	markettest.Eventually(t, "a trade after it", func() bool {
-		x.Trade("BTCUSDT", markettest.PriceAt(now), now)
+		b.Trade("BTCUSDT", markettest.PriceAt(now), now)
 		ticks := b.ticksOf("BTC")
 		return ticks[len(ticks)-1].Time == now
 	})
@@ -183,34 +198,34 @@ func TestAReconnectIsMadeUpFor(t *testing.T) {
 		}
 	}
 	if first.Missed != start+500 {
-		t.Errorf("the first tick after the gap says %d, want that ticks since %d are missing", first.Missed, start+500)
+		t.Errorf("the first tick after the gap has %d as the time of missing ticks, want %d", first.Missed, start+500)
 	}
 	bars, _, err := b.store.Bars(t.Context(), "BTC", signal.M1)
 	if err != nil || bars[len(bars)-1].CloseTime < start+60_000 {
-		t.Errorf("the bars of the gap were not there: %v", err)
+		t.Errorf("the bars of the gap are missing: %v", err)
 	}
 }
 
-// Who feeds next goes on with the assets that were taken up, and makes up for the time
-// between.
-func TestANewFeederKeepsRealAssets(t *testing.T) {
+// The next feeder continues with the assets that were taken up, and fills the gap.
+func TestNextFeederKeepsRealAssets(t *testing.T) {
 	t.Parallel()
-	b, c, x, m := newFollower(t)
-	start := b.trade(c, x)
-	b.stop()
-	c.Add(3 * time.Hour)
-	now := c.Now().UnixMilli()
-	b.feed(Options{Node: "two", Sources: "binance", Real: exchangeOptions(x)})
+	b, m, stop := newFollower(t)
+	start := b.trade()
+	stop()
+	b.Add(3 * time.Hour)
+	now := b.Now().UnixMilli()
+	b.o.Node = "two"
+	b.feed(b.o)
 	markettest.Eventually(t, "a trade of the next feeder", func() bool {
-		x.Trade("BTCUSDT", markettest.PriceAt(now), now)
+		b.Trade("BTCUSDT", markettest.PriceAt(now), now)
 		s, err := m.Series(t.Context(), "BTC", signal.H1)
 		return err == nil && s.Last.Time == now && s.Bars[len(s.Bars)-1].CloseTime == now-now%prices.FrameMS[prices.H1]
 	})
 	for _, tick := range b.ticksOf("BTC") {
 		if tick.Time > start+500 {
-			// Of what came last the former feeder may not have kept that it came.
+			// The former feeder may not have stored that the last tick came.
 			if tick.Missed != start+500 && tick.Missed != start {
-				t.Errorf("the first tick after the gap says %d", tick.Missed)
+				t.Errorf("the first tick after the gap has %d as the time of missing ticks", tick.Missed)
 			}
 			break
 		}
@@ -226,54 +241,42 @@ func TestANewFeederKeepsRealAssets(t *testing.T) {
 	}
 }
 
-// A source that gives prices of something else is not believed, and its history is read
-// again once it insists.
-func TestASourceThatInsistsIsReadAnew(t *testing.T) {
+// Prices at another level are refused, and after many of them the history is read again.
+func TestPersistentLevelIsReadAgain(t *testing.T) {
 	t.Parallel()
-	c := markettest.NewClock()
-	b := newBench(t, c.Now)
-	x := markettest.New(t, c.Now, "BTCUSDT")
-	o := exchangeOptions(x)
-	other := markettest.New(t, c.Now)
-	o.CoinbaseURL = other.URL
-	m := b.market(market.Options{Sources: "binance,coinbase"})
-	b.feed(Options{Sources: "binance,coinbase", Real: o})
+	b := newExchangeBench(t, "binance,coinbase", "BTCUSDT")
+	b.o.Real.CoinbaseURL = markettest.New(t, b.Now).URL
+	m, _ := b.start()
 	if _, err := m.Series(t.Context(), "BTC", signal.M1); err != nil {
 		t.Fatal(err)
 	}
 	for i := range int64(source.LevelFaults) {
-		x.Trade("BTCUSDT", 1/markettest.PriceAt(0), c.Now().UnixMilli()+i)
+		b.Trade("BTCUSDT", 1/markettest.PriceAt(0), b.Now().UnixMilli()+i)
 	}
-	markettest.Eventually(t, "the other source gives the prices", func() bool {
-		s, err := m.Series(t.Context(), "BTC", signal.M1)
-		return err == nil && s.Source == "coinbase"
+	b.await(m, "the other source gives the prices", "BTC", signal.M1, func(s market.Snapshot) bool {
+		return s.Source == "coinbase"
 	})
 	for _, tick := range b.ticksOf("BTC") {
 		if tick.Price < 1000 {
 			t.Errorf("%+v is written", tick)
 		}
 	}
-	// What the first one says now is of no interest.
-	x.Trade("BTCUSDT", markettest.PriceAt(0), c.Now().UnixMilli())
+	// The first source is ignored now.
+	b.Trade("BTCUSDT", markettest.PriceAt(0), b.Now().UnixMilli())
 	if s, err := m.Series(t.Context(), "BTC", signal.M1); err != nil || s.Ticks {
 		t.Errorf("ticks %t, %v", s.Ticks, err)
 	}
 }
 
-func TestAFailingSourceIsReplaced(t *testing.T) {
+func TestFailingSourceIsReplaced(t *testing.T) {
 	t.Parallel()
-	c := markettest.NewClock()
-	b := newBench(t, c.Now)
-	x := markettest.New(t, c.Now, "BTCUSDT")
-	x.Answer(func(w http.ResponseWriter, r *http.Request) {
+	b := newExchangeBench(t, "binance,coinbase", "BTCUSDT")
+	b.Answer(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Retry-After", "120")
 		w.WriteHeader(http.StatusTeapot)
 	})
-	other := markettest.New(t, c.Now)
-	o := exchangeOptions(x)
-	o.CoinbaseURL = other.URL
-	m := b.market(market.Options{Sources: "binance,coinbase"})
-	b.feed(Options{Sources: "binance,coinbase", Real: o})
+	b.o.Real.CoinbaseURL = markettest.New(t, b.Now).URL
+	m, _ := b.start()
 	s, err := m.Series(t.Context(), "BTC", signal.M5)
 	if err != nil {
 		t.Fatal(err)
@@ -281,24 +284,21 @@ func TestAFailingSourceIsReplaced(t *testing.T) {
 	if s.Source != "coinbase" || s.Ticks {
 		t.Errorf("source %s, ticks %t", s.Source, s.Ticks)
 	}
-	if asked := x.Asked(); asked != 1 {
-		t.Errorf("the exchange was asked %d times although it bans us", asked)
+	if asked := b.Asked(); asked != 1 {
+		t.Errorf("%d requests although the exchange bans us", asked)
 	}
 }
 
-func TestNobodyIsWaitedForWithoutASource(t *testing.T) {
+func TestSeriesFailsWithoutASource(t *testing.T) {
 	t.Parallel()
-	c := markettest.NewClock()
-	b := newBench(t, c.Now)
-	x := markettest.New(t, c.Now, "BTCUSDT")
-	x.Answer(func(w http.ResponseWriter, r *http.Request) {
+	b := newExchangeBench(t, "binance", "BTCUSDT")
+	b.Answer(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/html")
 		w.Write([]byte("<html>sign in</html>"))
 	})
-	m := b.market(market.Options{Sources: "binance"})
-	b.feed(Options{Sources: "binance", Real: exchangeOptions(x)})
+	m, _ := b.start()
 	_, err := m.Series(t.Context(), "BTC", signal.M5)
-	if e, ok := err.(*signal.RunError); !ok || e.Code != signal.DataUnavailable || !e.Retryable || e.RetryAfter <= 0 {
+	if e := markettest.RunError(t, err); e.Code != signal.DataUnavailable || !e.Retryable || e.RetryAfter <= 0 {
 		t.Errorf("%v", err)
 	}
 }

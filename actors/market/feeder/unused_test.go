@@ -2,7 +2,6 @@ package feeder
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -15,15 +14,11 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
-// TestAnAssetThatNobodyNeedsIsForgotten: else the bound of assets would be reached once,
-// and for good. Who asks for it again gets it again.
-func TestAnAssetThatNobodyNeedsIsForgotten(t *testing.T) {
+// An asset that is not needed is given up, to make room for others, and taken up again when it is asked for.
+func TestUnneededAssetIsGivenUp(t *testing.T) {
 	t.Parallel()
-	c := markettest.NewClock()
-	b := newBench(t, c.Now)
-	x := markettest.New(t, c.Now, "BTCUSDT", "DOGEUSDT")
-	m := b.market(market.Options{Sources: "binance"})
-	b.feed(Options{Sources: "binance", Real: exchangeOptions(x)})
+	b := newExchangeBench(t, "binance", "BTCUSDT", "DOGEUSDT")
+	m, _ := b.start()
 	for _, asset := range []string{"BTC", "DOGE"} {
 		if _, err := m.Series(t.Context(), asset, signal.H1); err != nil {
 			t.Fatal(err)
@@ -36,34 +31,28 @@ func TestAnAssetThatNobodyNeedsIsForgotten(t *testing.T) {
 		}
 		return err == nil
 	}
-	c.Add(source.KeepUnused - 2*source.UseEvery)
-	if err := b.store.NoteUse(t.Context(), []string{"BTC"}, c.Now()); err != nil {
+	b.Add(source.KeepUnused - 2*source.UseEvery)
+	if err := b.store.NoteUse(t.Context(), []string{"BTC"}, b.Now()); err != nil {
 		t.Fatal(err)
 	}
-	c.Add(3 * source.UseEvery)
-	markettest.Eventually(t, "DOGE is forgotten", func() bool { return !kept("DOGE") })
+	b.Add(3 * source.UseEvery)
+	markettest.Eventually(t, "DOGE is given up", func() bool { return !kept("DOGE") })
 	if !kept("BTC") {
-		t.Error("BTC is forgotten, which is needed")
+		t.Error("BTC is given up although it is needed")
 	}
-	markettest.Eventually(t, "its bars are gone", func() bool {
+	markettest.Eventually(t, "its bars are removed", func() bool {
 		bars, _, err := b.store.Bars(t.Context(), "DOGE", signal.H1)
 		return err == nil && len(bars) == 0
 	})
-	markettest.Eventually(t, "the exchange is no longer asked", func() bool { return !x.Follows("DOGEUSDT") })
-	markettest.Eventually(t, "it is there again", func() bool {
-		s, err := m.Series(t.Context(), "DOGE", signal.H1)
-		return err == nil && len(s.Bars) > 900
-	})
+	markettest.Eventually(t, "the exchange is no longer followed", func() bool { return !b.Follows("DOGEUSDT") })
+	b.await(m, "it is taken up again", "DOGE", signal.H1, func(s market.Snapshot) bool { return len(s.Bars) > 900 })
 }
 
-// TestAnUnneededAssetGivesWay: to one that is asked for, where as many are kept as may be.
-func TestAnUnneededAssetGivesWay(t *testing.T) {
+func TestUnneededAssetMakesRoom(t *testing.T) {
 	t.Parallel()
-	c := markettest.NewClock()
-	b := newBench(t, c.Now)
-	x := markettest.New(t, c.Now, "BTCUSDT", "DOGEUSDT", "SOLUSDT", "PEPEUSDT", "LINKUSDT")
-	m := b.market(market.Options{Sources: "binance"})
-	b.feed(Options{Sources: "binance", Real: exchangeOptions(x), maxKept: 3})
+	b := newExchangeBench(t, "binance", "BTCUSDT", "DOGEUSDT", "SOLUSDT", "PEPEUSDT", "LINKUSDT")
+	b.o.maxKept = 3
+	m, _ := b.start()
 	asked := func(asset string) error {
 		_, err := m.Series(t.Context(), asset, signal.H1)
 		return err
@@ -73,18 +62,20 @@ func TestAnUnneededAssetGivesWay(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	e, ok := errors.AsType[*signal.RunError](asked("LINK"))
-	if !ok || e.Code != signal.DataUnavailable || e.RetryAfter != source.FullFor || !strings.Contains(e.Message, "as many assets") {
-		t.Errorf("one more than may be: %v", e)
+	e := markettest.RunError(t, asked("LINK"))
+	full := e.RetryAfter == source.FullFor && strings.Contains(e.Message, "too many assets")
+	if e.Code != signal.DataUnavailable || !full {
+		t.Errorf("one asset too many: %v", e)
 	}
 	for asset, unused := range map[string]time.Duration{"SOL": source.KeepFull, "BTC": 0} {
-		if err := b.store.NoteUse(t.Context(), []string{asset}, c.Now().Add(source.KeepFull+time.Minute-unused)); err != nil {
+		at := b.Now().Add(source.KeepFull + time.Minute - unused)
+		if err := b.store.NoteUse(t.Context(), []string{asset}, at); err != nil {
 			t.Fatal(err)
 		}
 	}
-	c.Add(source.KeepFull + time.Minute)
+	b.Add(source.KeepFull + time.Minute)
 	if err := asked("PEPE"); err != nil {
-		t.Errorf("no asset gives way: %v", err)
+		t.Errorf("no asset is given up: %v", err)
 	}
 	for asset, want := range map[string]bool{"BTC": true, "SOL": true, "PEPE": true, "DOGE": false} {
 		if _, _, err := b.store.Asset(t.Context(), asset); (err == nil) != want {
@@ -93,17 +84,15 @@ func TestAnUnneededAssetGivesWay(t *testing.T) {
 	}
 }
 
-// TestWhatSourcesListIsKnownOnEveryNode: so that a misspelt coin is refused before a run.
-func TestWhatSourcesListIsKnownOnEveryNode(t *testing.T) {
+// Every node knows the listings, so that a misspelt coin is refused before a run.
+func TestListingsAreReadOnEveryNode(t *testing.T) {
 	t.Parallel()
-	c := markettest.NewClock()
-	b := newBench(t, c.Now)
-	x := markettest.New(t, c.Now, "BTCUSDT", "DOGEUSDT", "ETHBTC")
+	b := newExchangeBench(t, "binance,coinbase", "BTCUSDT", "DOGEUSDT", "ETHBTC")
 	m := b.market(market.Options{Sources: "binance,coinbase"})
 	if _, ok := m.Check(t.Context(), "DOGGE"); !ok {
 		t.Error("a coin is refused while no listing is known")
 	}
-	b.feed(Options{Sources: "binance,coinbase", Real: exchangeOptions(x)})
+	b.feed(b.o)
 	markettest.Eventually(t, "the listings", func() bool {
 		stored, err := b.store.Listings(t.Context(), []string{"binance", "coinbase"})
 		return err == nil && len(stored) == 2
@@ -113,7 +102,9 @@ func TestWhatSourcesListIsKnownOnEveryNode(t *testing.T) {
 		_, ok := m.Check(t.Context(), "DOGGE")
 		return !ok
 	})
-	for asset, want := range map[string]bool{"DOGE": true, "doge/usd": true, "DOGGE": false, "ETHB": false, "BTC": true, "SOL": false} {
+	for asset, want := range map[string]bool{
+		"DOGE": true, "doge/usd": true, "DOGGE": false, "ETHB": false, "BTC": true, "SOL": false,
+	} {
 		nearest, ok := m.Check(t.Context(), asset)
 		if ok != want || asset == "DOGGE" && !slices.Equal(nearest, []string{"DOGE"}) {
 			t.Errorf("%s: %v, nearest %v", asset, ok, nearest)
@@ -121,24 +112,24 @@ func TestWhatSourcesListIsKnownOnEveryNode(t *testing.T) {
 	}
 }
 
-// TestALateDeliveryBringsNothingBack: what a keeper had on its way when its asset was
-// given up is dropped, else the asset would have a record and no keeper.
-func TestALateDeliveryBringsNothingBack(t *testing.T) {
+// A delivery of an asset that was given up is dropped. Otherwise the asset would have a record and no feed.
+func TestLateDeliveryIsDropped(t *testing.T) {
 	t.Parallel()
 	c, _ := minuteClock()
 	store := &stepStore{}
-	term := streamTerm(t, store, c)
-	term.feeds = &feeds{keepers: make(map[string]*kept)}
+	lead := newStreamLeadership(t, store, c)
+	lead.feeds = &feeds{kept: make(map[string]*keptAsset)}
 	former := source.NewAssetFeed(source.FeedOptions{}, "DOGE", "")
+	record := &marketdata.Asset{Symbol: "DOGE", Source: "binance", Speed: 1}
 	for name, d := range map[string]source.Delivery{
-		"a history": {Feed: former, Record: &marketdata.Asset{Symbol: "DOGE", Source: "binance", Speed: 1}, Reset: true},
+		"a history": {Feed: former, Record: record, Reset: true},
 		"an end":    {Feed: former, Err: context.Canceled}, // the store would panic
 	} {
-		if err := term.workDelivery(t.Context(), &d); err != nil {
+		if err := lead.workDelivery(t.Context(), &d); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if len(term.assets) != 0 || store.writes != 0 {
-		t.Errorf("%d assets, %d writes", len(term.assets), store.writes)
+	if len(lead.assets) != 0 || store.writes != 0 {
+		t.Errorf("%d assets, %d writes", len(lead.assets), store.writes)
 	}
 }

@@ -9,7 +9,6 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
-// workTicks works in entries of market:ticks.
 func (t *leadership) workTicks(entries []marketdata.Entry) {
 	now := t.o.Now().UnixMilli()
 	t.o.Metrics.addTicks(len(entries))
@@ -34,19 +33,19 @@ func (t *leadership) workTick(e *marketdata.Entry) prices.Reason {
 	if a.given {
 		return prices.SkipSource
 	}
-	passed, skipped := a.take(tick.Tick)
-	for _, p := range passed {
-		if !a.builder.tick(p) {
+	accepted, skipped := a.take(tick.Tick)
+	for _, x := range accepted {
+		if !a.builder.tick(x) {
 			skipped = prices.SkipLate
 		}
 	}
-	if len(passed) > 0 {
-		t.live[a.record.Symbol] = marketdata.Live{Asset: a.record.Symbol, Last: a.filter.Last, Minute: a.builder.minute}
+	if len(accepted) > 0 {
+		symbol := a.record.Symbol
+		t.live[symbol] = marketdata.Live{Asset: symbol, Last: a.filter.Last, Minute: a.builder.minute}
 	}
 	return skipped
 }
 
-// workBars works in entries of market:bars.
 func (t *leadership) workBars(entries []marketdata.Entry) {
 	now := t.o.Now().UnixMilli()
 	for i := range entries {
@@ -77,7 +76,7 @@ func (t *leadership) workBar(e *marketdata.Entry) prices.Reason {
 	return ""
 }
 
-// asset returns the asset that name means, and makes it if it is new.
+// asset returns the asset that name means, which is created if it is new.
 func (t *leadership) asset(name string) (*assetState, prices.Reason) {
 	symbol := assets.Symbol(name)
 	key := assets.Fold(symbol)
@@ -87,33 +86,29 @@ func (t *leadership) asset(name string) (*assetState, prices.Reason) {
 	if len(t.assets) >= assets.Max {
 		return nil, prices.SkipAssets
 	}
-	// No tick size: the first price says little of later ones, and may be a mistake.
+	// The first price says little about the tick size, and may be bad.
 	record := marketdata.Asset{Symbol: symbol, Source: source.Stream, Speed: 1}
 	if k := assets.Find(symbol); k != nil {
 		record.Class, record.AlwaysOpen = k.Class, k.Class == assets.Crypto
 		if t.real(symbol, k.Class, source.Stream) {
-			return nil, prices.SkipSource // it belongs to a source that comes first
+			return nil, prices.SkipSource // an earlier source gives it
 		}
 	}
 	t.step.Assets = append(t.step.Assets, record)
 	return t.add(record), ""
 }
 
-// take lets a tick through the asset's filter.
-func (a *assetState) take(t marketdata.Tick) (passed []marketdata.Tick, skipped prices.Reason) {
-	if bars := a.builder.recent[prices.M1]; a.filter.Last.Time == 0 {
-		if i := prices.LastBefore(len(bars), t.Time, func(i int) int64 { return bars[i].CloseTime }); i >= 0 {
-			a.filter.Begin(t, bars[i].CloseTime, bars[i].Close, prices.BarLimit(prices.M1, cmp.Or(a.record.Speed, 1)))
-		}
-	}
+func (a *assetState) take(t marketdata.Tick) (accepted []marketdata.Tick, skipped prices.Reason) {
+	bars := a.builder.recent[prices.M1]
+	a.filter.Begin(t, a.builder.grid.Speed, len(bars), func(i int) marketdata.Bar { return bars[i].Bar })
 	return a.filter.Take(t, a.builder.atr)
 }
 
-// add makes the working state of an asset whose prices come from outside.
+// add creates the state of an asset whose prices are not simulated.
 func (t *leadership) add(record marketdata.Asset) *assetState {
-	a := &assetState{record: record}
-	a.builder = &builder{asset: record.Symbol, grid: prices.Grid{Speed: cmp.Or(record.Speed, 1)},
-		out: func(b marketdata.AssetBar) { t.step.Closed = append(t.step.Closed, b) }}
+	closed := func(b marketdata.AssetBar) { t.step.Closed = append(t.step.Closed, b) }
+	grid := prices.Grid{Speed: cmp.Or(record.Speed, 1)}
+	a := &assetState{record: record, builder: &builder{asset: record.Symbol, grid: grid, out: closed}}
 	t.assets[assets.Fold(record.Symbol)] = a
 	return a
 }

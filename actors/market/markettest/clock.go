@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Patience bounds every wait of a test for a condition.
+// Patience bounds every wait of a test.
 const Patience = time.Minute
 
 // Clock is a clock that a test moves.
@@ -35,7 +35,7 @@ func (c *Clock) Add(d time.Duration) {
 	c.now = c.now.Add(d)
 }
 
-// Instant reads a time as RFC 3339 has it.
+// Instant parses a time in RFC 3339.
 func Instant(tb testing.TB, text string) time.Time {
 	tb.Helper()
 	at, err := time.Parse(time.RFC3339, text)

@@ -1,4 +1,5 @@
-// Package markettest has a server that speaks as real sources do, for tests.
+// Package markettest provides fixtures for tests of markets: a server that behaves like real
+// sources, a clock, and Refs of actors.
 package markettest
 
 import (
@@ -19,13 +20,11 @@ import (
 
 const minute = 60_000 // milliseconds
 
-// PriceAt is the price that an Exchange has in the minute around a time in milliseconds
-// unless it is told otherwise.
+// PriceAt is the default price of an Exchange in the minute around a time in milliseconds.
 func PriceAt(ms int64) float64 { return 60_000 + float64(ms/minute%1000) }
 
-// Exchange is a server that speaks as Binance does, bars by REST, trades and bars by
-// WebSocket, and has candles as Coinbase does. All its prices follow one rule, so that a
-// test knows what they must be.
+// Exchange is a server that behaves like Binance, with bars by REST and trades and bars by
+// WebSocket, and like Coinbase, with candles. Its prices are a function of time, which a test knows.
 type Exchange struct {
 	*httptest.Server
 	now func() time.Time
@@ -33,17 +32,17 @@ type Exchange struct {
 	mu      sync.Mutex
 	symbols map[string]bool
 	price   func(ms int64) float64
-	sockets map[*websocket.Conn]map[string]bool // and what is subscribed
+	sockets map[*websocket.Conn]map[string]bool // their subscriptions
 	answer  http.HandlerFunc
-	refuse  bool // no socket is taken
+	refuse  bool // sockets are refused
 	asked   int
 }
 
-// New starts an exchange of symbols, spelt as Binance does, by a clock. It ends with the
-// test.
+// New starts an exchange with Binance symbols on a clock. It ends with the test.
 func New(tb testing.TB, now func() time.Time, symbols ...string) *Exchange {
 	tb.Helper()
-	x := &Exchange{now: now, price: PriceAt, symbols: make(map[string]bool), sockets: make(map[*websocket.Conn]map[string]bool)}
+	x := &Exchange{now: now, price: PriceAt, symbols: make(map[string]bool)}
+	x.sockets = make(map[*websocket.Conn]map[string]bool)
 	for _, s := range symbols {
 		x.symbols[s] = true
 	}
@@ -68,7 +67,7 @@ func New(tb testing.TB, now func() time.Time, symbols ...string) *Exchange {
 	return x
 }
 
-// StreamURL is where its WebSocket is.
+// StreamURL returns the URL of its WebSocket.
 func (x *Exchange) StreamURL() string { return "ws" + strings.TrimPrefix(x.URL, "http") }
 
 // list answers with a row for each symbol.
@@ -83,28 +82,27 @@ func (x *Exchange) list(w http.ResponseWriter, row func(symbol string) any) {
 	_ = json.NewEncoder(w).Encode(rows)
 }
 
-// Answer has all requests for bars answered by f; nil: as they should be.
+// Answer makes f answer all requests for bars. nil restores the default.
 func (x *Exchange) Answer(f http.HandlerFunc) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.answer = f
 }
 
-// Price has prices follow another rule.
+// Price replaces the function of prices.
 func (x *Exchange) Price(f func(ms int64) float64) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.price = f
 }
 
-// Asked returns how often bars were asked for.
+// Asked returns the number of requests for bars.
 func (x *Exchange) Asked() int {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return x.asked
 }
 
-// bars returns a handler of requests for bars.
 func (x *Exchange) bars(rows http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		x.mu.Lock()
@@ -119,7 +117,6 @@ func (x *Exchange) bars(rows http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// bar returns what a bar is: open, high, low and close.
 func (x *Exchange) bar(open, step int64) (o, h, l, c float64) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -127,7 +124,7 @@ func (x *Exchange) bar(open, step int64) (o, h, l, c float64) {
 	return o, max(o, c) + 5, min(o, c) - 5, c
 }
 
-// volume is that of every bar.
+// volume is the volume of every bar.
 const volume = 12.5
 
 func (x *Exchange) klines(w http.ResponseWriter, r *http.Request) {
@@ -148,14 +145,14 @@ func (x *Exchange) klines(w http.ResponseWriter, r *http.Request) {
 	rows := []any{}
 	for open := (from + step - 1) / step * step; open <= to && int64(len(rows)) < limit; open += step {
 		o, h, l, c := x.bar(open, step)
-		rows = append(rows, []any{open, text(o), text(h), text(l), text(c), text(volume), open + step - 1, "1.0", 100, "1.0", "1.0", "0"})
+		rows = append(rows, []any{open, text(o), text(h), text(l), text(c), text(volume), open + step - 1})
 	}
 	json.NewEncoder(w).Encode(rows)
 }
 
 func text(v float64) string { return strconv.FormatFloat(v, 'f', 8, 64) }
 
-// candles has the newest first.
+// candles answers with the newest candles first.
 func (x *Exchange) candles(w http.ResponseWriter, r *http.Request) {
 	if r.PathValue("product") != "BTC-USD" {
 		w.WriteHeader(http.StatusNotFound)
@@ -214,7 +211,7 @@ func (x *Exchange) stream(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// Say sends a message to all who follow a stream.
+// Say sends a message to all subscribers of a stream.
 func (x *Exchange) Say(stream string, data any) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -234,12 +231,13 @@ func (x *Exchange) Trade(symbol string, price float64, ms int64) {
 // Close1m publishes the closed bar of a minute.
 func (x *Exchange) Close1m(symbol string, open int64) {
 	o, h, l, c := x.bar(open, minute)
-	x.Say(strings.ToLower(symbol)+"@kline_1m", map[string]any{"e": "kline", "E": open + minute, "s": symbol, "k": map[string]any{
-		"t": open, "T": open + minute - 1, "s": symbol, "i": "1m", "f": 100, "L": 200, "o": text(o), "c": text(c), "h": text(h), "l": text(l),
-		"v": text(volume), "n": 100, "x": true, "q": "1", "V": "500", "Q": "0.5", "B": "123456"}})
+	kline := map[string]any{"t": open, "T": open + minute - 1, "s": symbol, "i": "1m", "f": 100, "L": 200,
+		"o": text(o), "c": text(c), "h": text(h), "l": text(l), "v": text(volume), "x": true, "V": "500"}
+	event := map[string]any{"e": "kline", "E": open + minute, "s": symbol, "k": kline}
+	x.Say(strings.ToLower(symbol)+"@kline_1m", event)
 }
 
-// Cut ends all sockets without a word, and takes none until Accept is called.
+// Cut breaks off all sockets, and refuses others until Accept is called.
 func (x *Exchange) Cut() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -249,14 +247,14 @@ func (x *Exchange) Cut() {
 	}
 }
 
-// Accept has sockets taken again.
+// Accept accepts sockets again.
 func (x *Exchange) Accept() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.refuse = false
 }
 
-// Follows reports whether the trades are followed of a symbol.
+// Follows reports whether a socket is subscribed to the trades of a symbol.
 func (x *Exchange) Follows(symbol string) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -7,34 +7,42 @@ import (
 )
 
 const (
-	// jumpATRs is the move, in ATR(14) of 1m bars, from which on a tick must be
-	// confirmed; confirmATRs is how near the next one must be to do so.
+	// A tick that moves by more than jumpATRs, in ATR(14) of 1m bars, must be confirmed by a next
+	// tick within confirmATRs of it.
 	jumpATRs    = 10
 	confirmATRs = jumpATRs / 2
 )
 
-// Filter keeps bad ticks out of an asset's last price and bars. Its zero value
-// has seen none.
+// Filter keeps bad ticks out of an asset's last price and bars. The zero value is ready for use.
 type Filter struct {
-	Last marketdata.Tick // the newest tick let through; Time 0 if there was none
-	Held marketdata.Tick // a jump that waits for the next tick; Time 0 if there is none
-	// Rising demands that times increase: then a second tick with the time of the
-	// newest is a repetition. Otherwise two may have one time.
+	Last marketdata.Tick // the newest accepted tick; Time is 0 before the first
+	Held marketdata.Tick // a jump that waits for confirmation; Time is 0 if no tick waits
+	// Rising rejects a second tick with the time of the newest one, as a repetition. Without it two
+	// ticks may have the same time.
 	Rising bool
 }
 
-// Begin makes the first tick be held against the bar before it, which ends at a time
-// with a price: the first tick may be a mistake, too. A bar older than limit, in
-// milliseconds, says nothing of it.
-func (f *Filter) Begin(t marketdata.Tick, end int64, price float64, limit int64) {
-	if f.Last.Time == 0 && f.Held.Time == 0 && end <= t.Time && t.Time-end <= limit {
-		f.Last = marketdata.Tick{Price: price, Time: end}
+// Begin has the first tick t compared with the close of the last 1m bar before it, because the
+// first tick may be bad too. bar returns the ith of n ascending bars of an asset at speed. A bar
+// that is too old does not count.
+func (f *Filter) Begin(t marketdata.Tick, speed int64, n int, bar func(i int) marketdata.Bar) {
+	if f.Last.Time != 0 || f.Held.Time != 0 {
+		return
+	}
+	for n > 0 && bar(n-1).CloseTime > t.Time {
+		n--
+	}
+	if n == 0 {
+		return
+	}
+	if b := bar(n - 1); t.Time-b.CloseTime <= BarLimit(M1, speed) {
+		f.Last = marketdata.Tick{Price: b.Close, Time: b.CloseTime}
 	}
 }
 
-// jumps reports whether a price is so far from that of the last tick that it must be
-// confirmed. Where the ATR is not known or 0, because there are too few bars of 1m or
-// nothing moves, only a price that can hardly be of the same thing is.
+// jumps reports whether a price is so far from the last tick that it must be confirmed. Without an
+// ATR, because there are too few 1m bars or the price does not move, only a price that can hardly
+// belong to the same asset jumps.
 func (f *Filter) jumps(price, atr float64) bool {
 	if f.Last.Time == 0 {
 		return false
@@ -45,8 +53,8 @@ func (f *Filter) jumps(price, atr float64) bool {
 	return math.Abs(price-f.Last.Price) > jumpATRs*atr
 }
 
-// confirms reports whether a price confirms the tick that is held: by half the distance from
-// which on it was.
+// confirms reports whether a price confirms the held tick, which it does within half the distance
+// that made it a jump.
 func (f *Filter) confirms(price, atr float64) bool {
 	if f.Held.Time == 0 {
 		return false
@@ -58,16 +66,15 @@ func (f *Filter) confirms(price, atr float64) bool {
 	return math.Abs(price-f.Held.Price) <= limit
 }
 
-// Take decides on t. What it lets through is returned in order, at most two
-// ticks: a held one and the one that confirms it. atr is the ATR(14) of the 1m
-// bars; 0: not known. skipped is the reason for which a tick, t or the one held
-// before, was dropped for good.
-func (f *Filter) Take(t marketdata.Tick, atr float64) (passed []marketdata.Tick, skipped Reason) {
+// Take returns the ticks that t releases in order: t itself, the held tick and t if t confirms it,
+// or no tick while t is held. atr is the ATR(14) of the 1m bars, or 0 if it is not known. skipped
+// is why a tick, t or the held one, was dropped for good.
+func (f *Filter) Take(t marketdata.Tick, atr float64) (accepted []marketdata.Tick, skipped Reason) {
 	if t.Time < f.Last.Time || t.Time < f.Held.Time || f.Rising && t.Time == f.Last.Time {
 		return nil, SkipOld
 	}
 	if !f.jumps(t.Price, atr) {
-		// Back where the price was: the held tick was a mistake.
+		// The price is back where it was, so the held tick was bad.
 		if f.Held.Time != 0 {
 			skipped = skipJump
 		}
@@ -75,9 +82,9 @@ func (f *Filter) Take(t marketdata.Tick, atr float64) (passed []marketdata.Tick,
 		return []marketdata.Tick{t}, skipped
 	}
 	if f.confirms(t.Price, atr) {
-		passed = []marketdata.Tick{f.Held, t}
+		accepted = []marketdata.Tick{f.Held, t}
 		f.Last, f.Held = t, marketdata.Tick{}
-		return passed, ""
+		return accepted, ""
 	}
 	if f.Held.Time != 0 {
 		skipped = skipJump

@@ -2,6 +2,7 @@ package prices
 
 import (
 	"math"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -11,7 +12,12 @@ import (
 
 func TestFilterKeepsBadTicksOut(t *testing.T) {
 	t.Parallel()
-	tick := func(at int64, price float64) marketdata.Tick { return marketdata.Tick{Time: at, Price: price} }
+	ticks := func(timesAndPrices ...float64) (list []marketdata.Tick) {
+		for pair := range slices.Chunk(timesAndPrices, 2) {
+			list = append(list, marketdata.Tick{Time: int64(pair[0]), Price: pair[1]})
+		}
+		return list
+	}
 	for _, c := range []struct {
 		name    string
 		rising  bool
@@ -20,37 +26,35 @@ func TestFilterKeepsBadTicksOut(t *testing.T) {
 		want    []marketdata.Tick
 		skipped []Reason
 	}{
-		{"passes what moves a little", false, 1, []marketdata.Tick{tick(1, 100), tick(2, 110), tick(3, 100)},
-			[]marketdata.Tick{tick(1, 100), tick(2, 110), tick(3, 100)}, nil},
-		{"drops what is older than the newest", false, 1, []marketdata.Tick{tick(5, 100), tick(4, 101), tick(5, 102)},
-			[]marketdata.Tick{tick(5, 100), tick(5, 102)}, []Reason{SkipOld}},
-		{"drops repetitions where times rise", true, 1, []marketdata.Tick{tick(5, 100), tick(5, 100), tick(6, 101)},
-			[]marketdata.Tick{tick(5, 100), tick(6, 101)}, []Reason{SkipOld}},
-		{"drops a jump that the next tick does not confirm", false, 1, []marketdata.Tick{tick(1, 100), tick(2, 111), tick(3, 101)},
-			[]marketdata.Tick{tick(1, 100), tick(3, 101)}, []Reason{skipJump}},
-		{"passes a jump with the tick that confirms it", false, 1, []marketdata.Tick{tick(1, 100), tick(2, 80), tick(3, 84.9)},
-			[]marketdata.Tick{tick(1, 100), tick(2, 80), tick(3, 84.9)}, nil},
-		{"holds the next jump where the first is not confirmed", false, 1,
-			[]marketdata.Tick{tick(1, 100), tick(2, 80), tick(3, 200), tick(4, 201)},
-			[]marketdata.Tick{tick(1, 100), tick(3, 200), tick(4, 201)}, []Reason{skipJump}},
-		{"does not confirm from more than half the distance", false, 1, []marketdata.Tick{tick(1, 100), tick(2, 80), tick(3, 85.1), tick(4, 99)},
-			[]marketdata.Tick{tick(1, 100), tick(4, 99)}, []Reason{skipJump, skipJump}},
-		{"drops what is older than a held one", false, 1, []marketdata.Tick{tick(1, 100), tick(5, 80), tick(4, 80), tick(6, 80)},
-			[]marketdata.Tick{tick(1, 100), tick(5, 80), tick(6, 80)}, []Reason{SkipOld}},
-		{"passes much while the range is not known", false, 0, []marketdata.Tick{tick(1, 100), tick(2, 390), tick(3, 100)},
-			[]marketdata.Tick{tick(1, 100), tick(2, 390), tick(3, 100)}, nil},
-		{"drops what cannot be the same thing then", false, 0, []marketdata.Tick{tick(1, 100), tick(2, 1e6), tick(3, .01), tick(4, 101)},
-			[]marketdata.Tick{tick(1, 100), tick(4, 101)}, []Reason{skipJump, skipJump}},
-		{"passes it with the tick that confirms it", false, math.NaN(), []marketdata.Tick{tick(1, 100), tick(2, 1e6), tick(3, 999_999)},
-			[]marketdata.Tick{tick(1, 100), tick(2, 1e6), tick(3, 999_999)}, nil},
+		{"passes small moves", false, 1, ticks(1, 100, 2, 110, 3, 100), ticks(1, 100, 2, 110, 3, 100), nil},
+		{"drops a tick older than the newest", false, 1, ticks(5, 100, 4, 101, 5, 102),
+			ticks(5, 100, 5, 102), []Reason{SkipOld}},
+		{"drops repetitions where times rise", true, 1, ticks(5, 100, 5, 100, 6, 101),
+			ticks(5, 100, 6, 101), []Reason{SkipOld}},
+		{"drops a jump that the next tick does not confirm", false, 1, ticks(1, 100, 2, 111, 3, 101),
+			ticks(1, 100, 3, 101), []Reason{skipJump}},
+		{"passes a jump with the tick that confirms it", false, 1, ticks(1, 100, 2, 80, 3, 84.9),
+			ticks(1, 100, 2, 80, 3, 84.9), nil},
+		{"holds the next jump where the first is not confirmed", false, 1, ticks(1, 100, 2, 80, 3, 200, 4, 201),
+			ticks(1, 100, 3, 200, 4, 201), []Reason{skipJump}},
+		{"does not confirm from more than half the distance", false, 1, ticks(1, 100, 2, 80, 3, 85.1, 4, 99),
+			ticks(1, 100, 4, 99), []Reason{skipJump, skipJump}},
+		{"drops a tick older than the held one", false, 1, ticks(1, 100, 5, 80, 4, 80, 6, 80),
+			ticks(1, 100, 5, 80, 6, 80), []Reason{SkipOld}},
+		{"passes large moves without a range", false, 0, ticks(1, 100, 2, 390, 3, 100),
+			ticks(1, 100, 2, 390, 3, 100), nil},
+		{"drops prices of another asset without a range", false, 0, ticks(1, 100, 2, 1e6, 3, .01, 4, 101),
+			ticks(1, 100, 4, 101), []Reason{skipJump, skipJump}},
+		{"passes them with the tick that confirms them", false, math.NaN(), ticks(1, 100, 2, 1e6, 3, 999_999),
+			ticks(1, 100, 2, 1e6, 3, 999_999), nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			f := Filter{Rising: c.rising}
 			var got []marketdata.Tick
 			var skipped []Reason
 			for _, x := range c.ticks {
-				passed, r := f.Take(x, c.atr)
-				got = append(got, passed...)
+				accepted, r := f.Take(x, c.atr)
+				got = append(got, accepted...)
 				if r != "" {
 					skipped = append(skipped, r)
 				}

@@ -1,7 +1,7 @@
-// Package prices holds what readers and writers of prices share: the grid on which bars
-// lie at any compression of time, how bars are merged, the average true range, the Filter
-// that holds back jumps until they are confirmed, how old a price may be, and the reasons
-// for which one from outside is skipped. It is pure: no clock, no input or output.
+// Package prices holds what readers and writers of prices share: the grid of bars at any
+// compression of time, merging of bars, the average true range, the Filter that holds back jumps
+// until they are confirmed, the maximum ages of prices, and the reasons for skipping an entry from
+// outside. It is pure: no clock, no input or output.
 package prices
 
 import (
@@ -19,7 +19,7 @@ const (
 	Timeframes
 )
 
-// FrameMS are the lengths of the timeframes in milliseconds of market time.
+// FrameMS holds the lengths of the timeframes in milliseconds of market time.
 var FrameMS = [Timeframes]int64{60_000, 300_000, 3_600_000, 86_400_000}
 
 // FrameOf returns the number of tf, or false if it is unknown.
@@ -32,13 +32,11 @@ func FrameOf(tf signal.Timeframe) (int, bool) {
 	return 0, false
 }
 
-// Grid is the calendar of bars at one compression of time. Market time is wall
-// time since 1970 multiplied by speed, so bars lie at multiples of the compressed
-// timeframe since 1970; where such a multiple is not a whole millisecond, it is
-// rounded down.
+// Grid is the calendar of bars at one compression of time. Market time is wall time since 1970 multiplied
+// by Speed, so bars open at multiples of the compressed timeframe, rounded down to whole milliseconds.
 type Grid struct{ Speed int64 }
 
-// index returns the number of the bar in which the wall time ms lies.
+// index returns the number of the bar that contains the wall time ms.
 func (g Grid) index(frame int, ms int64) int64 { return ((ms+1)*g.Speed - 1) / FrameMS[frame] }
 
 // open returns the wall time at which bar i opens, which is when bar i-1 closes.
@@ -56,12 +54,11 @@ func (g Grid) Aligned(frame int, ms int64) bool { return g.open(frame, g.index(f
 // Wall returns the wall time of a market time.
 func (g Grid) Wall(market int64) int64 { return market / g.Speed }
 
-// Reached returns the last multiple of step in market time that the wall time ms
-// has reached.
+// Reached returns the last multiple of step, in market time, at or before the wall time ms.
 func (g Grid) Reached(ms, step int64) int64 {
 	at := (ms+1)*g.Speed - 1
 	return at - at%step
 }
 
-// Time returns the time of so many milliseconds since 1970.
+// Time returns the time ms milliseconds after 1970.
 func Time(ms int64) time.Time { return time.UnixMilli(ms).UTC() }

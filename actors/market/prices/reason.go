@@ -1,7 +1,6 @@
 package prices
 
-// Reason is why an entry was skipped; empty if it was not. It is the label of a
-// metric.
+// Reason is why an entry was skipped, or empty if it was not. It is a label of a metric.
 type Reason string
 
 // The reasons.
@@ -16,20 +15,19 @@ const (
 	SkipTime      Reason = "time"      // before 2001, in the future, not aligned, or not closed yet
 	SkipOld       Reason = "old"       // older than the newest tick
 	skipJump      Reason = "jump"      // far from the last price, and not confirmed
-	SkipLate      Reason = "late"      // its minute was closed before it came
+	SkipLate      Reason = "late"      // it came after its minute was closed
 	SkipSource    Reason = "source"    // another source gives the asset's prices
-	SkipAssets    Reason = "assets"    // one asset more than there may be
-	SkipLevel     Reason = "level"     // so far from the price before that it is of something else
-	SkipForged    Reason = "forged"    // it has fields that only the feeder's own ticks have
+	SkipAssets    Reason = "assets"    // there are too many assets
+	SkipLevel     Reason = "level"     // too far from the price before to be of the same asset
+	SkipForged    Reason = "forged"    // it has fields that only the feeder may set
 )
 
 // Reasons lists them for the metric.
 var Reasons = []Reason{SkipFields, SkipAsset, SkipNumber, SkipPrice, SkipVolume, SkipRange, SkipTimeframe, SkipTime,
 	SkipOld, skipJump, SkipLate, SkipSource, SkipAssets, SkipLevel, SkipForged}
 
-// levelFactor is by which factor a price may differ from the one shortly before: more is
-// no price of the same thing.
+// levelFactor is the maximum ratio of two consecutive prices of the same asset.
 const levelFactor = 4
 
-// Near reports whether two prices can be of the same thing, shortly after one another.
+// Near reports whether two consecutive prices can be of the same asset.
 func Near(a, b float64) bool { return a < levelFactor*b && b < levelFactor*a }

@@ -1,15 +1,14 @@
-// Package sessions counts time while an asset is traded: the hours and holidays of the
-// stock exchange in New York, those of currencies, and around the clock. The calendar is
-// computed from rules, so days on which the exchange closes unexpectedly in the future are
-// recognised by their missing bars only; see Following.
+// Package sessions counts the time in which an asset is traded: the hours and holidays of the New
+// York stock exchange, those of currencies, and around the clock. The calendar follows rules, so
+// future unscheduled closures are recognised only by their missing bars; see Following.
 package sessions
 
 import (
-	"cmp"
 	"slices"
+	"sort"
 	"sync"
 	"time"
-	_ "time/tzdata" // images without a database of time zones know New York, too
+	_ "time/tzdata" // for images without a time zone database
 
 	"github.com/agentsignal/agentsignal/actors/market/assets"
 	"github.com/agentsignal/agentsignal/actors/market/prices"
@@ -17,21 +16,19 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
-// Session is when an asset is traded. Its zero value is always.
+// Session is when an asset is traded. The zero value is Always.
 type Session int
 
 // The sessions.
 const (
 	Always Session = iota
-	// Exchange is 09:30 to 16:00 in New York on the days of its stock exchange, to
-	// 13:00 on some.
+	// Exchange is 09:30 to 16:00 in New York on trading days, and to 13:00 on short ones.
 	Exchange
 	// Currencies is Sunday 22:00 to Friday 22:00 UTC.
 	Currencies
 )
 
-// Of returns the session of a real asset of a class. Commodities are traded
-// through funds.
+// Of returns the session of a real asset of a class. Commodities are traded through funds.
 func Of(class string) Session {
 	switch class {
 	case assets.Stock, assets.Commodity:
@@ -42,10 +39,10 @@ func Of(class string) Session {
 	return Always
 }
 
-// Horizon bounds how far ahead a session is looked for: no market rests for as long.
+// Horizon bounds the search for the next session. No market rests that long.
 const Horizon = 15 * 24 * time.Hour
 
-// Span returns the session that holds t, or else the next one.
+// Span returns the session that contains t, or else the next one.
 func (s Session) Span(t time.Time) (opens, closes time.Time) {
 	t = t.UTC()
 	switch s {
@@ -59,7 +56,6 @@ func (s Session) Span(t time.Time) (opens, closes time.Time) {
 		}
 		return t.Add(Horizon), t.Add(Horizon)
 	case Currencies:
-		// From the Sunday at or before the day.
 		sunday := time.Date(t.Year(), t.Month(), t.Day()-int(t.Weekday()), 22, 0, 0, 0, time.UTC)
 		if friday := sunday.AddDate(0, 0, -2); t.Before(friday) {
 			return friday.AddDate(0, 0, -5), friday
@@ -96,17 +92,17 @@ func (s Session) After(t time.Time, d time.Duration) time.Time {
 		if t.Before(opens) {
 			t = opens
 		}
-		if left := closes.Sub(t); d <= left {
+		left := closes.Sub(t)
+		if d <= left {
 			return t.Add(d)
-		} else {
-			d -= left
 		}
+		d -= left
 		t = closes
 	}
 	return t.Add(d)
 }
 
-// Between returns for how long s was open from one time to a later one.
+// Between returns how long s was open from one time to a later one.
 func (s Session) Between(from, to time.Time) time.Duration {
 	if s == Always {
 		return max(to.Sub(from), 0)
@@ -127,19 +123,18 @@ func (s Session) Between(from, to time.Time) time.Duration {
 	return sum
 }
 
-// Following returns a function that returns when the bar opens that follows one of bars,
-// which are of a timeframe and ascending. Bars begin at multiples of their length, so the
-// first one of a session may begin before that. A session without a single bar, of a
-// timeframe of which it has several, is taken for a day of rest: the table of holidays
-// does not know those that are still to come.
+// Following returns a function that returns the open time of the bar that follows a given one of
+// bars, which are ascending and of one timeframe. Bars begin at multiples of their length, so the
+// first one of a session may open before the session does. A session without any bar, of a
+// timeframe with several bars a session, counts as a holiday that the calendar does not know yet.
 func (s Session) Following(frame int, bars []marketdata.Bar) func(marketdata.Bar) int64 {
 	step := prices.FrameMS[frame]
-	var opens, closes int64 // the session that was looked up last
+	var opens, closes int64 // of the session that was looked up last
 	return func(b marketdata.Bar) int64 {
 		for at := b.CloseTime; at < opens || at >= closes; at = closes {
 			from, to := s.Span(prices.Time(at))
 			opens, closes = from.UnixMilli(), to.UnixMilli()
-			i, _ := slices.BinarySearchFunc(bars, opens-opens%step, func(b marketdata.Bar, t int64) int { return cmp.Compare(b.OpenTime, t) })
+			i := sort.Search(len(bars), func(i int) bool { return bars[i].OpenTime >= opens-opens%step })
 			if frame == prices.D1 || i == len(bars) || bars[i].OpenTime < closes {
 				break
 			}
@@ -149,11 +144,10 @@ func (s Session) Following(frame int, bars []marketdata.Bar) func(marketdata.Bar
 	}
 }
 
-// exchangeHours is how long the exchange is open on most days.
+// exchangeHours is the length of a regular session of the exchange.
 const exchangeHours = 6*time.Hour + 30*time.Minute
 
-// Lasting returns for how long s is open while bars of length d form that together
-// last as long: a bar of a day is one session.
+// Lasting returns how long s is open while bars that together last d form. A daily bar is one session.
 func (s Session) Lasting(d time.Duration, tf signal.Timeframe) time.Duration {
 	if s == Exchange && tf == signal.D1 {
 		return time.Duration(float64(d) / 24 * float64(exchangeHours) / float64(time.Hour))
@@ -180,21 +174,22 @@ func exchangeDay(day time.Time) (opens, closes time.Time, ok bool) {
 	if closesEarly(y, m, d) {
 		hour = 13
 	}
-	return time.Date(y, m, d, 9, 30, 0, 0, newYork()).UTC(), time.Date(y, m, d, hour, 0, 0, 0, newYork()).UTC(), true
+	at := func(hour, minute int) time.Time { return time.Date(y, m, d, hour, minute, 0, 0, newYork()).UTC() }
+	return at(9, 30), at(hour, 0), true
 }
 
-// date is a day of the calendar.
 type date struct {
 	year  int
 	month time.Month
 	day   int
 }
 
-// unscheduledClosures are days on which the exchange was closed outside of its rules, and storms.
-var unscheduledClosures = []date{{2012, time.October, 29}, {2012, time.October, 30}, {2018, time.December, 5}, {2025, time.January, 9}}
+// unscheduledClosures are days on which the exchange was closed outside of its rules.
+var unscheduledClosures = []date{
+	{2012, time.October, 29}, {2012, time.October, 30}, {2018, time.December, 5}, {2025, time.January, 9},
+}
 
-// holiday reports whether the stock exchange is closed on a day that is no Saturday or
-// Sunday.
+// holiday reports whether the stock exchange is closed on a weekday.
 func holiday(y int, m time.Month, d int) bool {
 	this := date{y, m, d}
 	if slices.Contains(unscheduledClosures, this) {
@@ -209,7 +204,7 @@ func holiday(y int, m time.Month, d int) bool {
 			return true
 		}
 	}
-	// A New Year's Day on a Saturday is not made up for: the year before ends with it.
+	// A New Year's Day on a Saturday is not observed on the Friday before.
 	if newYear := (date{y, time.January, 1}); weekday(newYear) != time.Saturday && observed(newYear) == this {
 		return true
 	}
@@ -220,13 +215,14 @@ func holiday(y int, m time.Month, d int) bool {
 	}, this)
 }
 
-// closesEarly reports whether the exchange closes at 13:00 on a day that is no holiday: the day
-// after Thanksgiving, Christmas Eve, and the eve of Independence Day.
+// closesEarly reports whether the exchange closes at 13:00 on a trading day: the day after
+// Thanksgiving, Christmas Eve, and the eve of Independence Day.
 func closesEarly(y int, m time.Month, d int) bool {
 	this := date{y, m, d}
 	eve := date{y, time.July, 3}
-	if w := weekday(date{y, time.July, 4}); (w == time.Saturday || w == time.Sunday || w == time.Monday) && this == eve {
-		return false // the eve is a holiday or no day of trade
+	switch weekday(date{y, time.July, 4}) {
+	case time.Saturday, time.Sunday, time.Monday:
+		eve = date{} // it is not a trading day
 	}
 	return this == eve || this == date{y, time.December, 24} || this == nth(y, time.November, time.Thursday, 4).add(1)
 }
@@ -240,8 +236,8 @@ func (d date) add(days int) date {
 
 func weekday(d date) time.Weekday { return d.time().Weekday() }
 
-// observed returns the day on which a holiday is kept that falls on d: the Friday
-// before a Saturday, the Monday after a Sunday.
+// observed returns the day on which a holiday on d is observed: the Friday before a Saturday, the
+// Monday after a Sunday.
 func observed(d date) date {
 	switch weekday(d) {
 	case time.Saturday:
@@ -252,13 +248,13 @@ func observed(d date) date {
 	return d
 }
 
-// nth returns the nth day of a month that is a certain day of the week.
+// nth returns the nth weekday w of a month.
 func nth(y int, m time.Month, w time.Weekday, n int) date {
 	first := date{y, m, 1}
 	return first.add((int(w)-int(weekday(first))+7)%7 + 7*(n-1))
 }
 
-// goodFriday returns the Friday before Easter, by the rule of the Gregorian calendar.
+// goodFriday returns the Friday before Easter in the Gregorian calendar.
 func goodFriday(y int) date {
 	golden := y % 19
 	century := y / 100

@@ -7,8 +7,8 @@ import (
 	"github.com/agentsignal/agentsignal/actors/market/markettest"
 )
 
-// The days that the exchange has announced.
-func TestTheExchangeRestsOnItsHolidays(t *testing.T) {
+// The days are those that the exchange has announced.
+func TestExchangeHolidays(t *testing.T) {
 	t.Parallel()
 	closed := map[int][]string{
 		2024: {"01-01", "01-15", "02-19", "03-29", "05-27", "06-19", "07-04", "09-02", "11-28", "12-25"},
@@ -34,7 +34,7 @@ func TestTheExchangeRestsOnItsHolidays(t *testing.T) {
 			opens, closes, ok := exchangeDay(day)
 			switch weekend := day.Weekday() == time.Saturday || day.Weekday() == time.Sunday; {
 			case weekend && ok:
-				t.Errorf("%s is a day of trade", day)
+				t.Errorf("%s is a trading day", day)
 			case weekend:
 				continue
 			case !ok:
@@ -77,13 +77,14 @@ func TestSessionsOpenAndClose(t *testing.T) {
 		{Currencies, "2026-11-23T00:00:00Z", true, "2026-11-23T00:00:00Z"},
 	} {
 		when := markettest.Instant(t, c.at)
-		if c.session.Open(when) != c.open || !c.session.Next(when).Equal(markettest.Instant(t, c.next)) {
-			t.Errorf("session %d at %s: open %t, next %s; want %t, %s", c.session, c.at, c.session.Open(when), c.session.Next(when), c.open, c.next)
+		open, next := c.session.Open(when), c.session.Next(when)
+		if open != c.open || !next.Equal(markettest.Instant(t, c.next)) {
+			t.Errorf("session %d at %s: open %t, next %s; want %t, %s", c.session, c.at, open, next, c.open, c.next)
 		}
 	}
 }
 
-func TestTimeIsCountedInSessions(t *testing.T) {
+func TestTimeCountsInSessions(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		session Session
@@ -108,8 +109,7 @@ func TestTimeIsCountedInSessions(t *testing.T) {
 	}
 }
 
-// Whatever the time, the two ways to count agree.
-func TestCountingInSessionsIsReversible(t *testing.T) {
+func TestBetweenReversesAfter(t *testing.T) {
 	t.Parallel()
 	start := markettest.Instant(t, "2026-01-01T00:00:00Z")
 	for _, s := range []Session{Always, Exchange, Currencies} {

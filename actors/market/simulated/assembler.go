@@ -5,17 +5,16 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
-// assembler makes the bars of a simulated asset out of its path: each timeframe
-// from the next finer one, the finest from the points of the path. While the path
-// takes coarse steps there are no fine bars.
+// assembler builds the bars of a simulated asset: those of the finest timeframe from the points of its
+// path, and the others from the next finer ones. While the path takes coarse steps there are no fine bars.
 type assembler struct {
 	grid   prices.Grid
 	finest int
-	part   [prices.Timeframes]marketdata.Bar // the open bar of each timeframe; CloseTime 0: none
+	part   [prices.Timeframes]marketdata.Bar // the open bar of each timeframe; CloseTime is 0 without one
 }
 
-// start sets from which timeframe on bars are made of the points to come. What
-// finer bars have begun goes into the coarser ones.
+// start sets the finest timeframe that is built from now on. Finer bars that are open go into the
+// coarser ones.
 func (a *assembler) start(finest int) {
 	for frame := prices.M1; frame < finest; frame++ {
 		if a.part[frame].CloseTime != 0 {
@@ -26,8 +25,8 @@ func (a *assembler) start(finest int) {
 	a.finest = finest
 }
 
-// add works in a point of the path, which is later than the one before, and hands
-// the bars that end by then to out.
+// add adds a point of the path, which must be later than the one before, and passes the bars that
+// end by then to out.
 func (a *assembler) add(ms int64, price, volume float64, out func(frame int, b marketdata.Bar)) {
 	for frame := prices.M1; frame < prices.Timeframes; frame++ {
 		b := a.part[frame]
@@ -43,7 +42,7 @@ func (a *assembler) add(ms int64, price, volume float64, out func(frame int, b m
 	a.join(a.finest, marketdata.Bar{OpenTime: ms, Open: price, High: price, Low: price, Close: price, Volume: volume})
 }
 
-// join adds part to the open bar of a frame, or opens that with it.
+// join adds part to the open bar of a frame, or opens one with it.
 func (a *assembler) join(frame int, part marketdata.Bar) {
 	if a.part[frame].CloseTime != 0 {
 		prices.Merge(&a.part[frame], &part)

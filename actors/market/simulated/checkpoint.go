@@ -9,13 +9,13 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
-// checkpointVersion is the first byte of a checkpoint of the simulated market.
+// checkpointVersion is the first byte of a checkpoint.
 const checkpointVersion = 1
 
-// pcgBytes is the length of a generator's state.
+// pcgBytes is the length of the state of a generator.
 const pcgBytes = 20
 
-// Checkpoint returns from where another Open can go on.
+// Checkpoint returns the state from which another Open can continue.
 func (s *Market) Checkpoint() []byte {
 	p := []byte{checkpointVersion}
 	put := func(values ...uint64) {
@@ -47,14 +47,15 @@ func (s *Market) Checkpoint() []byte {
 	return p
 }
 
-// restore takes over a checkpoint, and its seed. It returns false, with s as it
-// was, if the checkpoint is not one of this market.
+// restore restores a checkpoint with its seed. It returns false, and leaves s unchanged, if the
+// checkpoint is not one of this market.
 func (s *Market) restore(checkpoint []byte) bool {
 	r := checkpointReader{data: checkpoint}
-	if version := r.take(1); version == nil || version[0] != checkpointVersion || int64(r.uint64()) != s.grid.Speed {
+	if version := r.take(1); version == nil || version[0] != checkpointVersion || r.int64() != s.grid.Speed {
 		return false
 	}
-	restored := Market{grid: s.grid, seed: r.uint64(), known: s.known, start: int64(r.uint64()), at: int64(r.uint64()), Weather: s.Weather}
+	restored := Market{grid: s.grid, known: s.known, Weather: s.Weather}
+	restored.seed, restored.start, restored.at = r.uint64(), r.int64(), r.int64()
 	if r.uint64() != uint64(len(s.known)) || restored.at < 0 || restored.at%minuteStep != 0 {
 		return false
 	}
@@ -66,15 +67,17 @@ func (s *Market) restore(checkpoint []byte) bool {
 		a := &simulatedAsset{k: k, path: fixedPath(k), news: &newswire{k: k}, bars: assembler{grid: s.grid}}
 		a.path.own, a.path.class, a.news.own = r.generator(), r.generator(), r.generator()
 		a.path.price, a.path.wave, a.path.left = r.float(), r.float(), r.float()
-		a.path.regime, a.news.next, a.news.count, a.bars.finest = int(r.uint64()), int64(r.uint64()), int64(r.uint64()), int(r.uint64())
-		a.last = marketdata.Tick{Price: r.float(), Volume: r.float(), Time: int64(r.uint64())}
+		regime, finest := 0, 0
+		regime, a.news.next, a.news.count, finest = int(r.int64()), r.int64(), r.int64(), int(r.int64())
+		a.path.regime, a.bars.finest = regime, finest
+		a.last = marketdata.Tick{Price: r.float(), Volume: r.float(), Time: r.int64()}
 		for i := range a.bars.part {
-			a.bars.part[i] = marketdata.Bar{OpenTime: int64(r.uint64()), CloseTime: int64(r.uint64()),
+			a.bars.part[i] = marketdata.Bar{OpenTime: r.int64(), CloseTime: r.int64(),
 				Open: r.float(), High: r.float(), Low: r.float(), Close: r.float(), Volume: r.float()}
 		}
-		valid := !r.bad && a.path.regime >= 0 && a.path.regime < regimes && a.bars.finest >= 0 && a.bars.finest < prices.Timeframes &&
-			!math.IsNaN(a.path.price+a.path.wave+a.path.left) && !math.IsInf(a.path.price+a.path.wave+a.path.left, 0)
-		if !valid {
+		sum := a.path.price + a.path.wave + a.path.left
+		if r.bad || regime < 0 || regime >= regimes || finest < 0 || finest >= prices.Timeframes ||
+			math.IsNaN(sum) || math.IsInf(sum, 0) {
 			return false
 		}
 		restored.assets = append(restored.assets, a)
@@ -86,7 +89,7 @@ func (s *Market) restore(checkpoint []byte) bool {
 	return true
 }
 
-// checkpointReader takes a checkpoint apart. After a fault it returns zero values.
+// checkpointReader decodes a checkpoint. After an error it returns zero values.
 type checkpointReader struct {
 	data []byte
 	bad  bool
@@ -109,6 +112,8 @@ func (r *checkpointReader) uint64() uint64 {
 	}
 	return binary.LittleEndian.Uint64(p)
 }
+
+func (r *checkpointReader) int64() int64 { return int64(r.uint64()) }
 
 func (r *checkpointReader) float() float64 { return math.Float64frombits(r.uint64()) }
 

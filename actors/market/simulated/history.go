@@ -9,10 +9,9 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
-// Points of a path lie at multiples of a step in milliseconds of market time. The
-// farther back, the coarser: of each timeframe the last 1,000 bars are made in
-// full detail and the older ones belong to the next coarser timeframe alone. So
-// all timeframes agree, and a start costs 90,000 points an asset, not 14 million.
+// Points of a path lie at multiples of a step in milliseconds of market time. Steps grow towards the past:
+// the last 1,000 bars of each timeframe have full detail, and older ones exist only in the next coarser
+// timeframe. All timeframes agree, and a start takes 90,000 points an asset instead of 14 million.
 const (
 	minuteStep = 6_000     // 10 points a bar of 1m: the ticks
 	fiveStep   = 25_000    // 12 a bar of 5m
@@ -20,21 +19,23 @@ const (
 	dayStep    = 1_800_000 // 48 a bar of 1d
 
 	HistoryBars = 1000
-	// longestGap is, in bars of 1d, how long a gap may be to be made up. After a
-	// longer one history begins again, at the prices that were.
-	longestGap = 4000
+	// maxGap is the longest gap, in bars of 1d, that is filled. After a longer one history begins
+	// again from the last prices.
+	maxGap = 4000
 )
 
-// plan is where the detail changes, in market time: bars of 1m are made from
-// minutes on, bars of 5m from fives on, bars of 1h from hours on.
+// plan holds the market times from which the timeframes are built.
 type plan struct{ days, hours, fives, minutes int64 }
 
-// planFor returns the plan for a path that is to reach the market time now.
+// planFor returns the plan of a path that is to reach the market time now.
 func planFor(now int64) plan {
 	back := func(aligned, frame int) int64 {
 		return now - now%prices.FrameMS[aligned] - HistoryBars*prices.FrameMS[frame]
 	}
-	return plan{days: back(prices.D1, prices.D1), hours: back(prices.H1, prices.H1), fives: back(prices.M5, prices.M5), minutes: back(prices.M5, prices.M1)}
+	return plan{
+		days: back(prices.D1, prices.D1), hours: back(prices.H1, prices.H1),
+		fives: back(prices.M5, prices.M5), minutes: back(prices.M5, prices.M1),
+	}
 }
 
 // at returns the step and the finest timeframe at a market time.
@@ -55,32 +56,31 @@ func (p plan) at(t int64) (step int64, finest int) {
 	return step, finest
 }
 
-// simulatedAsset is one path with what is made of it.
+// simulatedAsset is one path with its bars and news.
 type simulatedAsset struct {
 	k    *assets.Spec
 	path *path
 	bars assembler
 	news *newswire
 	last marketdata.Tick
-	// weather returns the anomaly that moves the price from the market time since on; nil
-	// for what it does not move.
+	// weather returns the anomaly that moves the price from the market time since on. It is nil for
+	// assets that the weather does not move.
 	weather func(at time.Time) float64
 	since   int64
 }
 
-// stepsAtOnce is after how many steps a path looks whether it is still wanted.
+// stepsAtOnce is the number of steps between two checks of the context.
 const stepsAtOnce = 1000
 
-// yield is what came of a piece of a path.
+// yield is the output of a piece of a path.
 type yield struct {
 	bars  [prices.Timeframes][]marketdata.Bar
 	ticks []marketdata.AssetTick
 	news  []marketdata.NewsItem
 }
 
-// run moves the path from the market time from to the last point at or before to, or
-// until ctx ends.
-// Ticks are handed out if they are newer than the wall time since, one in thin.
+// run moves the path from the market time from to the last point at or before to, or until ctx
+// ends. It yields one in thin ticks that are newer than the wall time since.
 func (a *simulatedAsset) run(ctx context.Context, from, to int64, p plan, since, thin int64) yield {
 	var y yield
 	g := a.bars.grid

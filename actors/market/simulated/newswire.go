@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"strconv"
 
 	"github.com/agentsignal/agentsignal/actors/market/assets"
 	"github.com/agentsignal/agentsignal/actors/market/prices"
@@ -12,15 +11,15 @@ import (
 )
 
 const (
-	// newsEvery is the mean time between two items of an asset, newsFor how long news
-	// are made up for at the start, and kept: both in milliseconds of market time.
+	// newsEvery is the mean time between two items of an asset, and NewsFor the time for which news
+	// are kept and generated at the start, in milliseconds of market time.
 	newsEvery = 20 * 60_000
 	NewsFor   = 7 * 86_400_000
-	// newsTruth is how often an item's sign agrees with the drift of the regime.
+	// newsTruth is the share of items whose sign agrees with the drift of the regime.
 	newsTruth = 0.70
 )
 
-// newswire makes up the news of one simulated asset.
+// newswire generates the news of one simulated asset.
 type newswire struct {
 	k     *assets.Spec
 	own   *rand.PCG
@@ -38,7 +37,6 @@ func (w *newswire) schedule(after int64) {
 	w.next = after + int64(math.Ceil(rand.New(w.own).ExpFloat64()*newsEvery))
 }
 
-// skipTo leaves out what would have come before from.
 func (w *newswire) skipTo(from int64) {
 	if w.next < from {
 		w.schedule(from)
@@ -66,13 +64,13 @@ func (w *newswire) item(at int64, regime int) marketdata.NewsItem {
 	}
 	w.count++
 	headline, body := w.text(r, good)
-	id := "sim:" + w.k.Symbol + ":" + strconv.FormatInt(at, 10) + ":" + strconv.FormatInt(w.count, 10)
-	return marketdata.NewsItem{ID: id, At: at, Headline: headline,
-		Body: body, Source: Name, Weight: 1, Symbols: []string{w.k.Symbol}}
+	return marketdata.NewsItem{
+		ID: fmt.Sprintf("sim:%s:%d:%d", w.k.Symbol, at, w.count), At: at, Headline: headline, Body: body,
+		Source: Name, Weight: 1, Symbols: []string{w.k.Symbol},
+	}
 }
 
-// text writes an item. Verbs and reasons are drawn apart, and figures differ, so
-// that few items repeat another.
+// text writes an item. Verbs, reasons and figures are drawn separately, so that few items repeat.
 func (w *newswire) text(r *rand.Rand, good bool) (headline, body string) {
 	words := badNews
 	if good {
@@ -101,7 +99,7 @@ func (w *newswire) text(r *rand.Rand, good bool) (headline, body string) {
 
 func pick(r *rand.Rand, from []string) string { return from[r.IntN(len(from))] }
 
-// wording is how news of one sign are written.
+// wording holds the words for news of one sign.
 type wording struct {
 	verbs    []string
 	verdicts []string
@@ -109,7 +107,8 @@ type wording struct {
 }
 
 var occasions = []string{"in early trading", "before noon", "in late trading", "this session", "overnight",
-	"within an hour", "by midday", "at the open", "near the close", "on heavy volume", "in quiet trading", "for a second day"}
+	"within an hour", "by midday", "at the open", "near the close", "on heavy volume", "in quiet trading",
+	"for a second day"}
 
 var desks = []string{"Market wrap", "Desk note", "Flows", "Morning note", "Evening note", "Chart check"}
 
@@ -118,33 +117,38 @@ var goodNews = wording{
 		"breaks above resistance", "reaches a record high"},
 	verdicts: []string{"gets an upgrade", "beats expectations", "turns bullish", "tops estimates", "wins approval"},
 	reasons: map[string][]string{
-		assets.Crypto: {"strong demand from funds lifts volumes", "network activity rises to a record high", "holders remain bullish",
-			"an upgrade of the network is approved", "exchange reserves hint at strong demand", "buyers welcome clear rules"},
-		assets.Stock: {"quarterly results beat estimates", "a buyback is announced", "analysts upgrade the outlook", "margins come in above expectations",
-			"the board raises guidance", "strong demand supports orders"},
-		assets.FX: {"output data come in better than expected", "the central bank sounds bullish on growth", "exports beat estimates",
-			"confidence rises above expectations", "strong demand for its bonds supports it", "employment tops estimates"},
-		assets.Metal: {"strong demand from central banks supports it", "funds turn bullish", "coin sales beat estimates",
-			"inflows reach a record high", "jewellers report strong demand", "supply cuts are confirmed"},
-		assets.Commodity: {"inventories draw more than expected", "strong demand meets supply cuts", "exports beat estimates",
-			"output cuts are confirmed", "funds turn bullish", "stockpiles fall again"},
+		assets.Crypto: {"strong demand from funds lifts volumes", "network activity rises to a record high",
+			"holders remain bullish", "an upgrade of the network is approved",
+			"exchange reserves hint at strong demand", "buyers welcome clear rules"},
+		assets.Stock: {"quarterly results beat estimates", "a buyback is announced", "analysts upgrade the outlook",
+			"margins come in above expectations", "the board raises guidance", "strong demand supports orders"},
+		assets.FX: {"output data come in better than expected", "the central bank sounds bullish on growth",
+			"exports beat estimates", "confidence rises above expectations", "strong demand for its bonds supports it",
+			"employment tops estimates"},
+		assets.Metal: {"strong demand from central banks supports it", "funds turn bullish",
+			"coin sales beat estimates", "inflows reach a record high", "jewellers report strong demand",
+			"supply cuts are confirmed"},
+		assets.Commodity: {"inventories draw more than expected", "strong demand meets supply cuts",
+			"exports beat estimates", "output cuts are confirmed", "funds turn bullish", "stockpiles fall again"},
 	},
 }
 
 var badNews = wording{
 	verbs: []string{"plunges", "tumbles", "slumps", "falls", "declines", "drops", "slides", "underperforms", "sinks",
 		"breaks below support", "hits a record low"},
-	verdicts: []string{"gets a downgrade", "misses expectations", "turns bearish", "falls short of estimates", "faces a probe"},
+	verdicts: []string{"gets a downgrade", "misses expectations", "turns bearish", "falls short of estimates",
+		"faces a probe"},
 	reasons: map[string][]string{
-		assets.Crypto: {"a hack drains a lending pool", "regulators open a probe", "weak demand empties order books", "traders turn bearish",
-			"an outage halts withdrawals", "a lawsuit names an exchange"},
-		assets.Stock: {"quarterly results miss estimates", "a product recall widens", "analysts downgrade the outlook", "a lawsuit is filed",
-			"the board lowers guidance", "weak demand hurts orders"},
-		assets.FX: {"output data come in worse than expected", "the central bank warns of weak demand", "exports miss estimates",
-			"sentiment surveys slump", "a bond sale falls short", "employment misses estimates"},
+		assets.Crypto: {"a hack drains a lending pool", "regulators open a probe", "weak demand empties order books",
+			"traders turn bearish", "an outage halts withdrawals", "a lawsuit names an exchange"},
+		assets.Stock: {"quarterly results miss estimates", "a product recall widens", "analysts downgrade the outlook",
+			"a lawsuit is filed", "the board lowers guidance", "weak demand hurts orders"},
+		assets.FX: {"output data come in worse than expected", "the central bank warns of weak demand",
+			"exports miss estimates", "sentiment surveys slump", "a bond sale falls short",
+			"employment misses estimates"},
 		assets.Metal: {"weak demand meets higher yields", "funds turn bearish", "coin sales miss estimates",
 			"outflows reach a record low for holdings", "jewellers report weak demand", "a probe of dealers widens"},
-		assets.Commodity: {"inventories build more than expected", "weak demand meets a supply glut", "exports miss estimates",
-			"stockpiles rise again", "funds turn bearish", "buyers default on cargoes"},
+		assets.Commodity: {"inventories build more than expected", "weak demand meets a supply glut",
+			"exports miss estimates", "stockpiles rise again", "funds turn bearish", "buyers default on cargoes"},
 	},
 }

@@ -9,9 +9,8 @@ import (
 	"github.com/agentsignal/agentsignal/actors/strategy"
 )
 
-// The simulated market's process, in hours of market time. See domain.md: the
-// volatility has regimes and a slow wave, so that it clusters; innovations have
-// heavy tails; the price returns to its level over years.
+// The simulated market's process, in hours of market time. See domain.md: the volatility has regimes
+// and a slow wave, so that it clusters; innovations have heavy tails; the price reverts over years.
 const (
 	hoursPerYear    = 8760
 	hoursPerDay     = 24
@@ -36,13 +35,12 @@ const (
 	regimes
 )
 
-// Prefixes of the names of generators that are not an asset's own.
+// Prefixes of the names of generators besides those of assets.
 const (
 	classStream = "class "
 	newsStream  = "news "
 )
 
-// regime is a phase of the market.
 type regime struct {
 	drift      float64 // an hour, in units of the deviation
 	volatility float64 // factor
@@ -56,12 +54,11 @@ var regimeTable = [regimes]regime{
 	regimeTurbulent: {0, 1.8, 15},
 }
 
-// path is the price of one simulated asset. Its generators are its own: that of
-// its class yields the same draws to every member, because all members take the
-// same steps.
+// path is the price of one simulated asset with generators of its own. The generator of the class
+// yields the same draws to every member, because all members take the same steps.
 type path struct {
 	// Fixed.
-	anchor     float64 // log of the price to which it returns
+	anchor     float64 // logarithm of the price to which it reverts
 	volatility float64 // of an hour
 	turnover   float64 // mean volume of an hour
 	tick       float64
@@ -72,10 +69,10 @@ type path struct {
 	wave       float64
 	regime     int
 	left       float64 // hours until the regime ends
-	weather    float64 // anomaly by which the weather moves the price; not part of a checkpoint
+	weather    float64 // the anomaly that moves the price; not part of a checkpoint
 }
 
-// generator returns the source of random numbers of one name.
+// generator returns the random number generator of a name.
 func generator(seed uint64, name string) *rand.PCG {
 	h := fnv.New64a()
 	h.Write([]byte(name)) // never fails
@@ -91,14 +88,13 @@ func newPath(seed uint64, k *assets.Spec) *path {
 	return p
 }
 
-// fixedPath returns a path of k without state.
 func fixedPath(k *assets.Spec) *path {
 	return &path{anchor: math.Log(k.Price), volatility: k.Volatility / math.Sqrt(hoursPerYear),
 		turnover: k.Turnover / hoursPerDay, tick: strategy.TickSize(k.Price)}
 }
 
-// step moves the path by dt hours and returns the price then, a multiple of the
-// tick size, and the volume traded on the way.
+// step moves the path by dt hours and returns the new price, a multiple of the tick size, and the
+// volume in between.
 func (p *path) step(dt float64) (price, volume float64) {
 	own, class := rand.New(p.own), rand.New(p.class)
 	root := math.Sqrt(dt)
@@ -130,9 +126,8 @@ func (p *path) step(dt float64) (price, volume float64) {
 	return price, volume
 }
 
-// roundTo returns the multiple of step that is nearest to price. Steps below 1
-// are powers of ten, so their inverse is a whole number and the result is the
-// float that the decimal spells.
+// roundTo returns the multiple of step that is nearest to price. Steps below 1 are powers of ten
+// with an integer inverse, so that the result is the float nearest to the decimal.
 func roundTo(price, step float64) float64 {
 	if step < 1 {
 		inverse := math.Round(1 / step)

@@ -7,7 +7,6 @@ import (
 	"gonum.org/v1/gonum/stat"
 
 	"github.com/agentsignal/agentsignal/actors/market/assets"
-	"github.com/agentsignal/agentsignal/actors/market/markettest"
 )
 
 // hourlyReturns steps a path through hours in steps of 2.5 minutes.
@@ -29,7 +28,7 @@ func autocorrelation(x []float64, lag int) float64 {
 	return stat.Correlation(x[lag:], x[:len(x)-lag], nil)
 }
 
-func TestSimulatedReturnsHaveTheStatisticsOfAMarket(t *testing.T) {
+func TestReturnsHaveTheStatisticsOfAMarket(t *testing.T) {
 	t.Parallel()
 	var kurtosis, plain, near, far, deviation float64
 	const seeds = 3
@@ -45,11 +44,9 @@ func TestSimulatedReturnsHaveTheStatisticsOfAMarket(t *testing.T) {
 		far += autocorrelation(size, 10) / seeds
 		deviation += stat.StdDev(r, nil) * math.Sqrt(hoursPerYear) / seeds
 	}
-	t.Logf("kurtosis %.2f, autocorrelation %.3f, of sizes %.3f and %.3f, volatility %.3f", kurtosis, plain, near, far, deviation)
 	for _, c := range []struct {
-		name      string
-		got       float64
-		low, high float64
+		name           string
+		got, low, high float64
 	}{
 		{"kurtosis", kurtosis, 5, 11},
 		{"autocorrelation of returns at lag 1", plain, -.02, .05},
@@ -57,6 +54,7 @@ func TestSimulatedReturnsHaveTheStatisticsOfAMarket(t *testing.T) {
 		{"autocorrelation of sizes at lag 10", far, .08, .24},
 		{"yearly volatility", deviation, .45, .70},
 	} {
+		t.Logf("%s: %.3f", c.name, c.got)
 		if c.got < c.low || c.got > c.high {
 			t.Errorf("%s is %.3f, want %.2f to %.2f", c.name, c.got, c.low, c.high)
 		}
@@ -87,7 +85,8 @@ func BenchmarkPathStep(b *testing.B) {
 func TestPricesAreRoundedToTicks(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ price, step, want float64 }{
-		{67000.12345, .001, 67000.123}, {1.08512345678, 1e-7, 1.0851235}, {123456, 100, 123500}, {2.80000005, 1e-7, 2.8000001},
+		{67000.12345, .001, 67000.123}, {1.08512345678, 1e-7, 1.0851235},
+		{123456, 100, 123500}, {2.80000005, 1e-7, 2.8000001},
 	} {
 		if got := roundTo(c.price, c.step); got != c.want {
 			t.Errorf("%v to %v is %v, want %v", c.price, c.step, got, c.want)
@@ -95,16 +94,14 @@ func TestPricesAreRoundedToTicks(t *testing.T) {
 	}
 }
 
-// A path that panics does so in the goroutine of the caller, who recovers, also where the
-// paths are computed side by side.
-func TestAPathThatPanicsEndsNoProcess(t *testing.T) {
+// A path panics in the goroutine of the caller, which recovers, even if paths are computed in parallel.
+func TestPanicOfAPathReachesTheCaller(t *testing.T) {
 	t.Parallel()
-	s := New(60, 1, someAssets("BTC", "ETH"))
-	s.Open(t.Context(), nil, 0, markettest.NewClock().Now().UnixMilli())
+	s := opened(t, 60, 1, "BTC", "ETH")
 	s.assets[0] = nil
 	defer func() {
 		if recover() == nil {
-			t.Error("the caller does not learn of the panic")
+			t.Error("the caller does not panic")
 		}
 	}()
 	s.run(t.Context(), s.at+parallelSteps*minuteStep, planFor(s.at), 0)

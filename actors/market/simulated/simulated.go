@@ -1,10 +1,9 @@
-// Package simulated is the deterministic market of the known assets: paths of prices with
-// regimes and fat tails, the bars and ticks made of them, and news that agree with the
-// regime. For one seed, start and clock it follows one path, whoever asks and however often
-// it is taken over from a checkpoint. It does no input or output.
+// Package simulated is the deterministic market of the known assets: price paths with regimes and fat
+// tails, their bars and ticks, and news that agree with the regime. For one seed, start and clock it
+// follows one path, however often it is asked or restored from a checkpoint. It does no I/O.
 //
-// Where to read: simulated.go (a market and its clock), path.go (the process of a price),
-// history.go (how detail grows towards the present), assembler.go (bars), newswire.go (news),
+// Where to read: simulated.go (a market and its clock), path.go (the price process), history.go
+// (steps that get finer towards the present), assembler.go (bars), newswire.go (news),
 // checkpoint.go, walk.go (bars for calibration).
 package simulated
 
@@ -29,19 +28,17 @@ import (
 const Name = "simulated"
 
 const (
-	// maxSpeed lets an hour pass in a second. Beyond it bars of 1m would be shorter
-	// than the clock can tell.
+	// maxSpeed runs an hour in a second. At higher speeds bars of 1m would be too short for the clock.
 	maxSpeed = 3600
-	// FullTickSpeed is the speed up to which every point of a path is a tick: 10 a
-	// second.
+	// FullTickSpeed is the maximum speed at which every point of a path is a tick: 10 a second.
 	FullTickSpeed = 60
-	// TickWindow is how much of a gap, in milliseconds, is made up in ticks; older
-	// prices are in bars only.
+	// TickWindow is the part of a gap, in milliseconds, that is filled with ticks. Older prices are
+	// in bars only.
 	TickWindow = 60_000
-	// maxAhead is by how many milliseconds a clock may go back without the market
-	// beginning again; it waits until then.
+	// maxAhead is how far the clock may go back, in milliseconds, before the market begins again
+	// instead of waiting.
 	maxAhead = 60_000
-	// parallelSteps is from how much work on assets are computed side by side.
+	// parallelSteps is the number of steps from which paths are computed in parallel.
 	parallelSteps = 5_000
 )
 
@@ -53,7 +50,7 @@ func CheckSpeed(speed int64) error {
 	return nil
 }
 
-// Output is what the simulated market gives: by time, finer bars first.
+// Output is the output of the simulated market, ordered by time, with finer bars first.
 type Output struct {
 	Ticks  []marketdata.AssetTick
 	Closed []marketdata.AssetBar
@@ -62,45 +59,41 @@ type Output struct {
 	Live   []marketdata.Live
 }
 
-// Market is the deterministic market of domain.md, section 7. It belongs to one goroutine,
-// which calls Open, then Advance and Checkpoint as often as it likes. What it yields
-// depends on seed, start and clock only, not on how often it is asked.
+// Market is the deterministic market of domain.md, section 7. It belongs to one goroutine, which calls
+// Open, then Advance and Checkpoint as often as it likes. The output depends only on seed, start and clock.
 type Market struct {
 	grid   prices.Grid
 	seed   uint64
 	known  []*assets.Spec
-	start  int64 // wall time at which it was begun
+	start  int64 // wall time of the beginning
 	at     int64 // market time that all paths have reached
 	assets []*simulatedAsset
-	// weather, set before Open, returns the anomaly by which the weather moves the price of a commodity at a
-	// time; it is the same whenever it is asked. Nil: there is no weather.
+	// Weather returns the anomaly that moves the price of a commodity at a time. It must be
+	// deterministic, and set before Open. It may be nil.
 	Weather func(symbol string, at time.Time) float64
 }
 
-// New returns a market of the assets given, at 1 to maxSpeed times real
-// time. seed is for a market without checkpoint.
+// New returns a market of specs at 1 to maxSpeed times real time. seed is for a market without checkpoint.
 func New(speed int64, seed uint64, specs []*assets.Spec) *Market {
 	return &Market{grid: prices.Grid{Speed: speed}, seed: seed, known: specs}
 }
-
-// Name returns what market.source calls it.
-func (s *Market) Name() string { return Name }
 
 // Assets returns the records of its assets.
 func (s *Market) Assets() []marketdata.Asset {
 	records := make([]marketdata.Asset, 0, len(s.known))
 	for _, k := range s.known {
-		records = append(records, marketdata.Asset{Symbol: k.Symbol, Class: k.Class, Source: Name,
-			TickSize: strategy.TickSize(k.Price), AlwaysOpen: true, Speed: s.grid.Speed})
+		records = append(records, marketdata.Asset{
+			Symbol: k.Symbol, Class: k.Class, Source: Name,
+			TickSize: strategy.TickSize(k.Price), AlwaysOpen: true, Speed: s.grid.Speed,
+		})
 	}
 	return records
 }
 
-// Open goes on from a checkpoint, perhaps of another process, or begins a market with a
-// history that ends now; what lies between comes in Fill. Ticks up to the time published
-// have been written before. Times are in milliseconds. A checkpoint of another speed or of
-// other assets is of no use, since its times would not fit, nor is one that lies in the
-// future. If ctx ends meanwhile, neither the output nor s may be used.
+// Open continues from a checkpoint, perhaps of another process, or begins a market with a history
+// that ends now. Fill holds the bars up to now. Ticks up to the time published have been written
+// before. Times are in milliseconds. Open ignores a checkpoint of another speed or of other assets,
+// and one from the future. If ctx ends, neither the output nor s may be used.
 func (s *Market) Open(ctx context.Context, checkpoint []byte, published, now int64) Output {
 	var reset [prices.Timeframes]bool
 	to := s.grid.Reached(now, minuteStep)
@@ -110,7 +103,7 @@ func (s *Market) Open(ctx context.Context, checkpoint []byte, published, now int
 		reset, published = [prices.Timeframes]bool{true, true, true, true}, now
 	}
 	s.watchWeather()
-	if s.at < p.days-(longestGap-HistoryBars)*prices.FrameMS[prices.D1] {
+	if s.at < p.days-(maxGap-HistoryBars)*prices.FrameMS[prices.D1] {
 		s.at = p.days
 		for _, a := range s.assets {
 			a.bars.part = [prices.Timeframes]marketdata.Bar{}
@@ -120,7 +113,7 @@ func (s *Market) Open(ctx context.Context, checkpoint []byte, published, now int
 	for _, a := range s.assets {
 		a.news.skipTo(to - NewsFor)
 	}
-	// Where a finer timeframe was left out on the way, its bars begin again.
+	// The bars of a finer timeframe that was left out on the way begin again.
 	reset[prices.H1] = reset[prices.H1] || s.at < p.hours
 	reset[prices.M5] = reset[prices.M5] || s.at < p.fives
 	reset[prices.M1] = reset[prices.M1] || s.at < p.minutes
@@ -133,14 +126,14 @@ func (s *Market) Open(ctx context.Context, checkpoint []byte, published, now int
 	for i, y := range yields {
 		for frame, bars := range y.bars {
 			if len(bars) > 0 || reset[frame] {
-				o.Fill = append(o.Fill, s.series(s.assets[i], frame, bars, reset[frame]))
+				o.Fill = append(o.Fill, s.series(i, frame, bars, reset[frame]))
 			}
 		}
 	}
 	return o
 }
 
-// markMissed notes in the first tick of each asset since when ticks are missing.
+// markMissed sets Missed in the first tick of each asset.
 func markMissed(ticks []marketdata.AssetTick, since int64) {
 	marked := map[string]bool{}
 	for i := range ticks {
@@ -150,8 +143,7 @@ func markMissed(ticks []marketdata.AssetTick, since int64) {
 	}
 }
 
-// watchWeather lets the weather move the prices of commodities from the market's start
-// on; its history was made without.
+// watchWeather lets the weather move the prices of commodities after the start of the market.
 func (s *Market) watchWeather() {
 	for _, a := range s.assets {
 		if s.Weather != nil && a.k.Class == assets.Commodity {
@@ -166,43 +158,44 @@ func (s *Market) begin(p plan, now int64) {
 	s.start, s.at = now, p.days
 	s.assets = make([]*simulatedAsset, 0, len(s.known))
 	for _, k := range s.known {
-		s.assets = append(s.assets, &simulatedAsset{k: k, path: newPath(s.seed, k), bars: assembler{grid: s.grid, finest: prices.D1},
-			news: newNewswire(s.seed, k, p.days)})
+		s.assets = append(s.assets, &simulatedAsset{
+			k: k, path: newPath(s.seed, k), news: newNewswire(s.seed, k, p.days),
+			bars: assembler{grid: s.grid, finest: prices.D1},
+		})
 	}
 }
 
-// Advance returns what happened since, up to now.
+// Advance returns the output since the last call up to now.
 func (s *Market) Advance(now int64) Output {
 	to := s.grid.Reached(now, minuteStep)
 	if to <= s.at {
 		return Output{}
 	}
-	// The plan is that of a path that is not behind, whatever the gap: a gap too long
-	// for that ends the leadership of the feeder before it comes here.
+	// The steps are the finest ones whatever the gap, because a long gap ends the leadership of the
+	// feeder before it comes here.
 	yields := s.run(context.Background(), to, plan{}, now-TickWindow)
 	o := s.collect(yields)
 	for i, y := range yields {
 		for frame, bars := range y.bars {
 			for _, b := range bars {
-				o.Closed = append(o.Closed, marketdata.AssetBar{Asset: s.assets[i].k.Symbol, Timeframe: signal.Timeframes[frame], Bar: b})
+				o.Closed = append(o.Closed, s.assetBar(i, frame, b))
 			}
 		}
 	}
-	// By time, finer ones first.
 	slices.SortStableFunc(o.Closed, func(a, b marketdata.AssetBar) int { return cmp.Compare(a.CloseTime, b.CloseTime) })
 	return o
 }
 
-// Next returns when Advance will have something.
+// Next returns when Advance will have output.
 func (s *Market) Next() int64 {
 	thin := s.thin() * minuteStep
 	return s.grid.Wall(s.at - s.at%thin + thin)
 }
 
-// thin is how many points of a path lie between two ticks.
+// thin returns how many points of a path there are for each tick.
 func (s *Market) thin() int64 { return (s.grid.Speed + FullTickSpeed - 1) / FullTickSpeed }
 
-// run moves all paths to the market time to, unless ctx ends before that.
+// run moves all paths to the market time to, unless ctx ends before.
 func (s *Market) run(ctx context.Context, to int64, p plan, since int64) []yield {
 	yields := make([]yield, len(s.assets))
 	one := func(i int) { yields[i] = s.assets[i].run(ctx, s.at, to, p, since, s.thin()) }
@@ -212,7 +205,7 @@ func (s *Market) run(ctx context.Context, to int64, p plan, since int64) []yield
 		}
 	} else {
 		var group sync.WaitGroup
-		var panicked atomic.Pointer[any] // it goes on in this goroutine, whose caller recovers
+		var panicked atomic.Pointer[any] // panics again in this goroutine, whose caller recovers
 		work := make(chan int)
 		for range runtime.GOMAXPROCS(0) {
 			group.Go(func() {
@@ -237,7 +230,7 @@ func (s *Market) run(ctx context.Context, to int64, p plan, since int64) []yield
 	return yields
 }
 
-// recovering calls f and stores what it panics with.
+// recovering calls f and stores the value of a panic.
 func recovering(reason *atomic.Pointer[any], f func()) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -247,7 +240,6 @@ func recovering(reason *atomic.Pointer[any], f func()) {
 	f()
 }
 
-// collect gathers ticks, news and last prices, by time.
 func (s *Market) collect(yields []yield) Output {
 	var o Output
 	for i, y := range yields {
@@ -260,11 +252,15 @@ func (s *Market) collect(yields []yield) Output {
 	return o
 }
 
-func (s *Market) series(a *simulatedAsset, frame int, bars []marketdata.Bar, reset bool) marketdata.Series {
-	series := marketdata.Series{Asset: a.k.Symbol, Timeframe: signal.Timeframes[frame], Reset: reset,
-		Bars: make([]marketdata.AssetBar, 0, len(bars))}
+func (s *Market) assetBar(i, frame int, b marketdata.Bar) marketdata.AssetBar {
+	return marketdata.AssetBar{Asset: s.assets[i].k.Symbol, Timeframe: signal.Timeframes[frame], Bar: b}
+}
+
+func (s *Market) series(i, frame int, bars []marketdata.Bar, reset bool) marketdata.Series {
+	series := marketdata.Series{Asset: s.assets[i].k.Symbol, Timeframe: signal.Timeframes[frame], Reset: reset}
+	series.Bars = make([]marketdata.AssetBar, 0, len(bars))
 	for _, b := range bars {
-		series.Bars = append(series.Bars, marketdata.AssetBar{Asset: series.Asset, Timeframe: series.Timeframe, Bar: b})
+		series.Bars = append(series.Bars, s.assetBar(i, frame, b))
 	}
 	return series
 }

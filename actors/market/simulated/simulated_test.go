@@ -18,7 +18,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/strategy"
 )
 
-// begin is when the markets of these tests begin: not at the start of any bar.
+// begin is when the markets of these tests begin, within a bar of every timeframe.
 const begin = 1_795_253_417_345
 
 func someAssets(symbols ...string) []*assets.Spec {
@@ -29,7 +29,7 @@ func someAssets(symbols ...string) []*assets.Spec {
 	return list
 }
 
-// shelf holds what a source gave, as the records would.
+// shelf holds the output of a market as the records would.
 type shelf struct {
 	bars  map[string][]marketdata.AssetBar // by asset and timeframe
 	ticks []marketdata.AssetTick
@@ -37,6 +37,12 @@ type shelf struct {
 }
 
 func newShelf() *shelf { return &shelf{bars: make(map[string][]marketdata.AssetBar)} }
+
+func opened(tb testing.TB, speed int64, seed uint64, symbols ...string) *Market {
+	s := New(speed, seed, someAssets(symbols...))
+	s.Open(tb.Context(), nil, 0, begin)
+	return s
+}
 
 func (s *shelf) take(o Output) {
 	s.ticks = append(s.ticks, o.Ticks...)
@@ -54,7 +60,7 @@ func (s *shelf) take(o Output) {
 	}
 }
 
-func TestHistoryIsWhole(t *testing.T) {
+func TestHistoryIsComplete(t *testing.T) {
 	t.Parallel()
 	s := New(60, 1, someAssets("BTC", "natural_gas", "EURUSD"))
 	shelf := newShelf()
@@ -117,17 +123,15 @@ func TestTimeframesAgree(t *testing.T) {
 	}
 }
 
-// TestThePathDoesNotDependOnWhoAsksWhen drives one market in one go and another in
-// pieces, with restarts from checkpoints.
-func TestThePathDoesNotDependOnWhoAsksWhen(t *testing.T) {
+// TestPathDoesNotDependOnTheCalls advances one market in one call and another in pieces, with
+// restarts from checkpoints.
+func TestPathDoesNotDependOnTheCalls(t *testing.T) {
 	t.Parallel()
 	known := someAssets("BTC", "ETH")
 	starts := make(map[int64][]byte)
 	speeds := []int64{1, 7, 60, 600, 3600}
 	for _, speed := range speeds {
-		first := New(speed, uint64(speed), known)
-		first.Open(t.Context(), nil, 0, begin)
-		starts[speed] = first.Checkpoint()
+		starts[speed] = opened(t, speed, uint64(speed), "BTC", "ETH").Checkpoint()
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		speed := rapid.SampledFrom(speeds).Draw(t, "speed")
@@ -135,14 +139,11 @@ func TestThePathDoesNotDependOnWhoAsksWhen(t *testing.T) {
 		end := begin + rapid.Int64Range(1, 120*60_000/speed).Draw(t, "for")
 
 		whole, pieces := newShelf(), newShelf()
-		one := New(speed, 0, known)
+		one, other := New(speed, 0, known), New(speed, 0, known)
 		one.Open(t.Context(), start, begin, begin)
-		whole.take(one.Advance(end))
-
-		other := New(speed, 0, known)
 		other.Open(t.Context(), start, begin, begin)
-		now := int64(begin)
-		for now < end {
+		whole.take(one.Advance(end))
+		for now := int64(begin); now < end; {
 			next := min(end, now+rapid.Int64Range(1, max(2, (end-begin)/4)).Draw(t, "step"))
 			if rapid.Bool().Draw(t, "restart") {
 				checkpoint := other.Checkpoint()
@@ -168,26 +169,24 @@ func TestThePathDoesNotDependOnWhoAsksWhen(t *testing.T) {
 		if d := gocmp.Diff(whole.news, pieces.news); d != "" {
 			t.Fatalf("news (-whole +pieces):\n%s", d)
 		}
-		// Of long pieces only the end is told in ticks.
-		told := make(map[marketdata.AssetTick]bool)
+		// A long piece has ticks at its end only.
+		ticks := make(map[marketdata.AssetTick]bool)
 		for _, x := range pieces.ticks {
 			x.Missed = 0
-			told[x] = true
+			ticks[x] = true
 		}
 		for _, x := range whole.ticks {
-			if !told[x] && x.Time > end-TickWindow {
+			if !ticks[x] && x.Time > end-TickWindow {
 				t.Fatalf("tick %+v is missing in the pieces", x)
 			}
 		}
 	})
 }
 
-// TestThePathIsPinned fails when a change makes the path of an installation jump.
-func TestThePathIsPinned(t *testing.T) {
+// TestPathIsPinned fails when a change makes the path of an installation jump.
+func TestPathIsPinned(t *testing.T) {
 	t.Parallel()
-	s := New(60, 1, someAssets("BTC", "AAPL"))
-	s.Open(t.Context(), nil, 0, begin)
-	o := s.Advance(begin + 200)
+	o := opened(t, 60, 1, "BTC", "AAPL").Advance(begin + 200)
 	want := []marketdata.AssetTick{
 		{Asset: "BTC", Source: Name, Tick: marketdata.Tick{Price: 73831.274, Volume: 2.7164728, Time: 1795253417400}},
 		{Asset: "AAPL", Source: Name, Tick: marketdata.Tick{Price: 205.78496, Volume: 4918.5355, Time: 1795253417400}},
@@ -213,7 +212,7 @@ func TestSeedsAndAssetsHaveTheirOwnPaths(t *testing.T) {
 	}
 }
 
-func TestLongGapsAreMadeUpCoarsely(t *testing.T) {
+func TestLongGapsAreFilledCoarsely(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name  string
@@ -263,22 +262,22 @@ func TestLongGapsAreMadeUpCoarsely(t *testing.T) {
 	}
 }
 
-// TestTicksMissedAreSaid: after a stop that was longer than what is made up in ticks, the
-// first tick of an asset says since when bars tell more.
-func TestTicksMissedAreSaid(t *testing.T) {
+// After a stop that is longer than TickWindow the first tick of an asset carries the time since
+// which ticks are missing.
+func TestFirstTickCarriesMissed(t *testing.T) {
 	t.Parallel()
 	for gap, want := range map[int64]int64{TickWindow - 100: 0, TickWindow + 100: begin, 10 * TickWindow: begin} {
-		s := New(60, 1, someAssets("BTC", "ETH"))
-		s.Open(t.Context(), nil, 0, begin)
-		again := New(60, 1, s.known)
-		said := map[string]int{}
-		for _, tick := range again.Open(t.Context(), s.Checkpoint(), begin, begin+gap).Ticks {
-			if said[tick.Asset]++; said[tick.Asset] == 1 && tick.Missed != want || said[tick.Asset] > 1 && tick.Missed != 0 {
-				t.Fatalf("after %d ms, tick %d of %s says %d, want %d first", gap, said[tick.Asset], tick.Asset, tick.Missed, want)
+		s := opened(t, 60, 1, "BTC", "ETH")
+		count := map[string]int{}
+		for _, tick := range New(60, 1, s.known).Open(t.Context(), s.Checkpoint(), begin, begin+gap).Ticks {
+			n := count[tick.Asset]
+			if n == 0 && tick.Missed != want || n > 0 && tick.Missed != 0 {
+				t.Fatalf("after %d ms, tick %d of %s has %d, want %d first", gap, n, tick.Asset, tick.Missed, want)
 			}
+			count[tick.Asset]++
 		}
-		if len(said) != 2 {
-			t.Errorf("after %d ms there are ticks of %v", gap, said)
+		if len(count) != 2 {
+			t.Errorf("after %d ms there are ticks of %v", gap, count)
 		}
 	}
 }
@@ -286,9 +285,7 @@ func TestTicksMissedAreSaid(t *testing.T) {
 func TestTicksComeAtMostTenTimesASecond(t *testing.T) {
 	t.Parallel()
 	for speed, want := range map[int64]int{1: 10, 10: 100, 60: 600, 120: 600, 600: 600, 3600: 600} {
-		s := New(speed, 1, someAssets("BTC"))
-		s.Open(t.Context(), nil, 0, begin)
-		ticks := s.Advance(begin + 60_000).Ticks
+		ticks := opened(t, speed, 1, "BTC").Advance(begin + 60_000).Ticks
 		if n := len(ticks); n < want-1 || n > want+1 {
 			t.Errorf("%d ticks in a minute at speed %d, want %d", n, speed, want)
 		}
@@ -300,12 +297,10 @@ func TestTicksComeAtMostTenTimesASecond(t *testing.T) {
 	}
 }
 
-func TestUselessCheckpointsBeginAnew(t *testing.T) {
+func TestInvalidCheckpointsAreRefused(t *testing.T) {
 	t.Parallel()
 	known := someAssets("BTC", "ETH")
-	s := New(60, 5, known)
-	s.Open(t.Context(), nil, 0, begin)
-	good := s.Checkpoint()
+	good := opened(t, 60, 5, "BTC", "ETH").Checkpoint()
 	if !New(60, 1, known).restore(good) {
 		t.Fatal("a good checkpoint was refused")
 	}
@@ -321,7 +316,7 @@ func TestUselessCheckpointsBeginAnew(t *testing.T) {
 		t.Error("a checkpoint of another market was taken")
 	}
 	if o := New(60, 1, known).Open(t.Context(), good, begin, begin-3_600_000); len(o.Fill) == 0 || !o.Fill[0].Reset {
-		t.Error("a market that is an hour ahead did not begin anew")
+		t.Error("a market that is an hour ahead did not begin again")
 	}
 	restored := New(60, 1, known)
 	if restored.restore(good); restored.seed != 5 || restored.start != begin {
@@ -331,15 +326,13 @@ func TestUselessCheckpointsBeginAnew(t *testing.T) {
 
 func FuzzRestore(f *testing.F) {
 	known := someAssets("BTC")
-	s := New(60, 1, known)
-	s.Open(context.Background(), nil, 0, begin)
-	good := s.Checkpoint()
+	good := opened(f, 60, 1, "BTC").Checkpoint()
 	f.Add(good)
 	f.Add(good[:50])
 	f.Fuzz(func(t *testing.T, data []byte) {
 		s := New(60, 1, known)
 		if s.restore(data) && gocmp.Diff(data, s.Checkpoint()) != "" {
-			t.Error("a restored checkpoint is another one")
+			t.Error("the checkpoint of a restored market differs")
 		}
 	})
 }
@@ -360,7 +353,9 @@ func TestNewsFollowTheRegime(t *testing.T) {
 		}
 		return positive / n
 	}
-	for regime, want := range map[int]float64{regimeCalm: .5, regimeRising: newsTruth, regimeFalling: 1 - newsTruth, regimeTurbulent: .5} {
+	for regime, want := range []float64{
+		regimeCalm: .5, regimeRising: newsTruth, regimeFalling: 1 - newsTruth, regimeTurbulent: .5,
+	} {
 		if got := good(regime); math.Abs(got-want) > .05 {
 			t.Errorf("share of good news in regime %d is %.2f, want %.2f", regime, got, want)
 		}
@@ -390,7 +385,7 @@ func TestEveryHeadlineHasItsSign(t *testing.T) {
 	}
 }
 
-func TestNewsOfAWeekAreThereAtTheStart(t *testing.T) {
+func TestMarketBeginsWithNewsOfAWeek(t *testing.T) {
 	t.Parallel()
 	s := New(60, 1, someAssets("BTC"))
 	news := s.Open(t.Context(), nil, 0, begin).News

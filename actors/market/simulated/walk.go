@@ -9,10 +9,9 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
-// Walk returns n bars of a timeframe of an asset of the simulated market, as the seed
-// has it: those of the market itself but for the density of the path, of which there
-// are 24 points a bar. The bars begin at 2020-01-01 UTC. It returns nil for an asset
-// that the simulated market does not have, and for an unknown timeframe.
+// Walk returns n bars of a timeframe of a simulated asset for a seed, from 2020-01-01 UTC on. They
+// follow the process of the simulated market with walkPoints points a bar. Walk returns nil for an
+// unknown asset or timeframe.
 func Walk(seed uint64, asset string, tf signal.Timeframe, n int) []marketdata.Bar {
 	k := assets.Find(asset)
 	frame, ok := prices.FrameOf(tf)
@@ -38,5 +37,5 @@ func Walk(seed uint64, asset string, tf signal.Timeframe, n int) []marketdata.Ba
 	return bars
 }
 
-// walkPoints is how many points of a path are in a bar of Walk.
+// walkPoints is the number of points in a bar of Walk.
 const walkPoints = 24

@@ -8,8 +8,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// logChange returns by how much the log price of the asset named moves in a number of
-// hours of market time under an anomaly, and what it would be without, per draw alike.
+// logChange returns the change of the log price of an asset in some hours of market time under an
+// anomaly. Its draws are always the same.
 func logChange(t *testing.T, symbol string, hours int64, anomaly float64) float64 {
 	t.Helper()
 	const begin = 1_795_253_400_000
@@ -21,31 +21,30 @@ func logChange(t *testing.T, symbol string, hours int64, anomaly float64) float6
 	return s.assets[0].path.price - before
 }
 
-// TestWeatherMovesCommodities: the same draws with and without an anomaly differ by the
-// drift, and prices of other assets do not at all.
+// An anomaly adds a drift to prices of commodities, and does not change prices of other assets.
 func TestWeatherMovesCommodities(t *testing.T) {
 	t.Parallel()
 	const hours = 100
-	without, up, down := logChange(t, "natural_gas", hours, 0), logChange(t, "natural_gas", hours, 2), logChange(t, "natural_gas", hours, -2)
-	// In a calm to turbulent market the deviation of an hour is .7 to 1.8 times this,
-	// times the slow wave.
+	without := logChange(t, "natural_gas", hours, 0)
+	up, down := logChange(t, "natural_gas", hours, 2)-without, logChange(t, "natural_gas", hours, -2)-without
+	// The deviation of an hour is .7 to 1.8 times this, depending on the regime, times the slow wave.
 	unit := weatherDrift * 2 * hours * .60 / math.Sqrt(hoursPerYear)
-	if up-without < .2*unit || up-without > 3*unit || math.Abs((up-without)+(down-without)) > .02*unit {
-		t.Errorf("an anomaly of 2 moves the price by %v, one of -2 by %v; about %v is wanted", up-without, down-without, unit)
+	if up < .2*unit || up > 3*unit || math.Abs(up+down) > .02*unit {
+		t.Errorf("an anomaly of 2 moves the price by %v, one of -2 by %v; want about %v", up, down, unit)
 	}
 	if got := logChange(t, "BTC", hours, 2); got != logChange(t, "BTC", hours, 0) {
 		t.Error("weather moves BTC")
 	}
 }
 
-// TestWeatherIsHeededAfterARestart: one market that goes on and one that is taken over
-// from a checkpoint come to the same prices, and history is made without weather.
-func TestWeatherIsHeededAfterARestart(t *testing.T) {
+// A market that is restored from a checkpoint has the prices of one that went on. History is
+// generated without weather.
+func TestWeatherMovesARestoredMarket(t *testing.T) {
 	t.Parallel()
 	const begin = 1_795_253_400_000
 	weather := func(_ string, at time.Time) float64 {
 		if at.UnixMilli() <= begin {
-			t.Errorf("the weather of %v is asked for, before the market's start", at)
+			t.Errorf("the weather of %v, before the market begins, is used", at)
 		}
 		return math.Sin(float64(at.UnixMilli()) / 1000)
 	}
@@ -56,10 +55,10 @@ func TestWeatherIsHeededAfterARestart(t *testing.T) {
 	one.Advance(begin + 5000)
 	one.Advance(begin + 9000)
 	other.Advance(begin + 6000)
-	taken := New(60, 7, someAssets("corn", "oil"))
-	taken.Weather = weather
-	taken.Open(t.Context(), other.Checkpoint(), begin+6000, begin+9000)
-	if diff := cmp.Diff(one.Checkpoint(), taken.Checkpoint()); diff != "" {
-		t.Error("the market that was taken over is another one")
+	restored := New(60, 7, someAssets("corn", "oil"))
+	restored.Weather = weather
+	restored.Open(t.Context(), other.Checkpoint(), begin+6000, begin+9000)
+	if diff := cmp.Diff(one.Checkpoint(), restored.Checkpoint()); diff != "" {
+		t.Error("the restored market differs")
 	}
 }

@@ -18,89 +18,82 @@ import (
 )
 
 const (
-	// realBars is how many bars of each timeframe are read at first.
+	// realBars is the number of bars of each timeframe in the first read.
 	realBars = 1000
-	// shortGap, in milliseconds, is made up by bars of 1m alone.
+	// shortGap is the longest gap, in milliseconds, that is filled by bars of 1m alone.
 	shortGap = 90 * 60_000
-	// upWithin is how long a venue may take until it sends events of an asset.
+	// upWithin bounds the time until a venue sends events of an asset.
 	upWithin = 20 * time.Second
-	// downFor is after how long without connection an asset is looked for elsewhere,
-	// silentFor without a word of it, although it is connected.
+	// An asset moves to another venue after downFor without connection, or silentFor without an event.
 	downFor   = 30 * time.Second
 	silentFor = 90 * time.Second
-	// workEvery is how often what has come is worked in.
+	// workEvery is the interval at which pending events are handled.
 	workEvery = 100 * time.Millisecond
-	// lateBar is how long after its end, in milliseconds, a bar of 1m is asked for that
-	// did not come.
+	// lateBar is the time after its end, in milliseconds, at which a missing 1m bar is requested.
 	lateBar = 8_000
-	// askAfter is how long after the end of a minute a venue is asked that does not
-	// stream; askedTwice is how much it is asked for again, because it may have
-	// been late with that: both in milliseconds.
+	// A venue that does not stream is polled askAfter the end of a minute. The last askedTwice are
+	// requested again, because they may have been late. Both are in milliseconds.
 	askAfter   = 3_000
 	askedTwice = 180_000
-	// quietFor is after how long, in milliseconds, a venue that is asked has nothing to
-	// say: without a trade there is no bar.
+	// quietFor is the time without bars, in milliseconds, after which a polled venue is silent. A
+	// minute without trade has no bar.
 	quietFor = 30 * 60_000
-	// failedAsks in a row end the service of a venue.
-	failedAsks = 3
-	// venueRest is for how long a venue is left out for an asset after it failed it.
+	// maxFailedAsks is the number of consecutive failures after which a venue has failed.
+	maxFailedAsks = 3
+	// venueRest is how long an asset is not requested from a venue that failed it.
 	venueRest = 30 * time.Second
-	// maxPending bounds the events that wait.
+	// maxPending bounds the pending events.
 	maxPending = 20_000
-	// LevelFaults prices in a row that cannot be of the same thing as the close before
-	// have the history read again.
+	// LevelFaults is the number of consecutive prices too far from the close before after which the
+	// history is read again.
 	LevelFaults = 50
 )
 
-// Delivery is what a feed hands to the feeder, in the order: records, bars, ticks.
+// Delivery is an output of a feed or reporter for the feeder, which handles record, bars and ticks
+// in this order.
 type Delivery struct {
 	Feed *AssetFeed
-	// Record comes with Series: both are to be stored before anything that follows.
-	// Reset reports whether they are of another source than what was stored.
+	// Record comes with Series, and both must be stored before later deliveries. Reset reports
+	// whether they are of another source than the stored ones.
 	Record *marketdata.Asset
 	Reset  bool
 	Series []marketdata.Series
 	Bars   []marketdata.Bar // closed, of 1m
-	// Missed is since when ticks may be missing before the next one, in milliseconds;
-	// 0: none. Bars hold what the prices were.
+	// Missed is the time in milliseconds since which ticks may be missing before the next one, or
+	// 0. Bars hold the prices of that time.
 	Missed int64
 	Ticks  []marketdata.Tick
 	UpTo   int64 // all bars that ended by then have been delivered
-	// Err is why the asset is not kept; the feed has ended.
+	// Err is why the asset is not kept. The feed has ended.
 	Err    error
 	News   []marketdata.NewsItem
-	Listed *listing // of a source
+	Listed *listing
 }
 
-// AssetFeed keeps one asset: its stamps are by the service's clock, its patience by the
-// machine's, which does not jump. It reads its history at a venue, then what is new, and
-// goes to another venue when that one fails. All but push and recovers belongs to the
-// goroutine of run.
+// AssetFeed keeps one asset up to date. It reads the history at a venue, then new prices, and
+// switches to another venue when that one fails. Its timestamps follow the service's clock, its
+// timeouts the monotonic one. All methods but push and recovers belong to the goroutine of Run.
 type AssetFeed struct {
 	Symbol, class string
-	venues        []Venue
-	now           func() time.Time
-	log           *slog.Logger
-	metrics       *Metrics
-	out           chan<- Delivery
+	o             FeedOptions
 
-	source string                   // whose bars the records hold; empty: there are none
-	newest [prices.Timeframes]int64 // when the newest of them ended
-	ticked int64                    // the newest tick that was delivered
-	level  float64                  // the newest price that was delivered
-	faults int                      // prices in a row that were far from it
-	anew   bool                     // the records are not to be trusted
-	rests  map[string]time.Time
-	absent map[string]bool // venues that do not have the asset
-	errs   map[string]error
-	better <-chan struct{} // a venue that comes before the one that is asked works again
+	source     string                   // of the bars in the records; empty without records
+	newest     [prices.Timeframes]int64 // close times of the newest ones
+	ticked     int64                    // time of the newest delivered tick
+	level      float64                  // the newest delivered price
+	faults     int                      // consecutive prices far from it
+	distrusted bool                     // the records may be wrong: the history is read again
+	rests      map[string]time.Time
+	absent     map[string]bool // venues that do not have the asset
+	errs       map[string]error
+	better     <-chan struct{} // closed when a venue before the current one works again
 
 	mu      sync.Mutex
 	pending []binance.Event
 	lost    bool // pending was full
 }
 
-// push notes what a venue tells. It does not wait.
+// push adds an event of a venue. It does not wait.
 func (k *AssetFeed) push(e binance.Event) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -110,7 +103,7 @@ func (k *AssetFeed) push(e binance.Event) {
 	k.pending = append(k.pending, e)
 }
 
-// take returns what was pushed; lost reports whether some was dropped.
+// take returns the pushed events; lost reports whether some were dropped.
 func (k *AssetFeed) take() (events []binance.Event, lost bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -122,12 +115,12 @@ func (k *AssetFeed) take() (events []binance.Event, lost bool) {
 func (k *AssetFeed) deliver(ctx context.Context, d Delivery) {
 	d.Feed = k
 	select {
-	case k.out <- d:
+	case k.o.Out <- d:
 	case <-ctx.Done():
 	}
 }
 
-// Run keeps the asset until ctx ends or no venue has it.
+// Run keeps the asset up to date until ctx ends or no venue has it.
 func (k *AssetFeed) Run(ctx context.Context) {
 	retries := backoff.Backoff{Min: time.Second, Max: venueRest / 4}
 	for ctx.Err() == nil {
@@ -162,20 +155,20 @@ func (k *AssetFeed) Run(ctx context.Context) {
 	}
 }
 
-// rest leaves a venue out for a while.
+// rest excludes a venue for a while.
 func (k *AssetFeed) rest(v Venue, err error) {
 	rest := venueRest
 	if fault, ok := errors.AsType[*fetch.Error](err); ok {
 		rest = max(rest, fault.RetryAfter)
 	}
 	k.rests[v.Name()] = time.Now().Add(rest)
-	k.metrics.failedOver(v.Name())
-	k.log.Warn("source fails an asset", "source", v.Name(), "asset", k.Symbol, "rest", rest, "err", err)
+	k.o.Metrics.failedOver(v.Name())
+	k.o.Log.Warn("source fails an asset", "source", v.Name(), "asset", k.Symbol, "rest", rest, "err", err)
 }
 
-// choose returns the first venue that may have the asset and does not rest, or nil.
+// choose returns the first venue that may have the asset and is not excluded, or nil.
 func (k *AssetFeed) choose() Venue {
-	for _, v := range k.venues {
+	for _, v := range k.o.Venues {
 		if _, can := v.Symbol(k.Symbol, k.class); !can || k.absent[v.Name()] || time.Now().Before(k.rests[v.Name()]) {
 			continue
 		}
@@ -184,9 +177,9 @@ func (k *AssetFeed) choose() Venue {
 	return nil
 }
 
-// verdict returns why no venue gives the asset.
+// verdict returns the reason why no venue gives the asset.
 func (k *AssetFeed) verdict() error {
-	for _, v := range k.venues {
+	for _, v := range k.o.Venues {
 		if err := k.errs[v.Name()]; err != nil && !errors.Is(err, fetch.ErrUnknown) {
 			return err
 		}
@@ -195,14 +188,14 @@ func (k *AssetFeed) verdict() error {
 }
 
 var (
-	// errPreferred ends the service of a venue because a better one is back.
-	errPreferred = errors.New("a source that comes before is back")
+	// errPreferred ends the use of a venue because a preferred one works again.
+	errPreferred = errors.New("a preferred source is back")
 	errDown      = errors.New("the connection is down")
 	errSilent    = errors.New("the source is silent")
-	errLies      = errors.New("the source gives prices that cannot be")
+	errLevel     = errors.New("the source gives prices that cannot be true")
 )
 
-// serve keeps the asset by one venue until that fails.
+// serve keeps the asset up to date with one venue until that fails.
 func (k *AssetFeed) serve(ctx context.Context, v Venue) error {
 	symbol, _ := v.Symbol(k.Symbol, k.class)
 	stopProbes := k.probe(ctx, v)
@@ -219,14 +212,14 @@ func (k *AssetFeed) serve(ctx context.Context, v Venue) error {
 	if err := k.awaitUp(ctx); err != nil {
 		return err
 	}
-	up := k.now().UnixMilli()
+	up := k.o.Now().UnixMilli()
 	if err := k.load(ctx, v, symbol); err != nil {
 		return err
 	}
 	return k.listen(ctx, v, symbol, up)
 }
 
-// awaitUp waits until a venue sends events of the asset. What comes after that stays pending.
+// awaitUp waits until a venue sends events of the asset. Later events stay pending.
 func (k *AssetFeed) awaitUp(ctx context.Context) error {
 	deadline := time.NewTimer(upWithin)
 	defer deadline.Stop()
@@ -254,10 +247,10 @@ func (k *AssetFeed) awaitUp(ctx context.Context) error {
 	}
 }
 
-// load reads what the records lack: everything, if they hold another source's bars.
+// load reads the bars that the records lack: all bars, if they hold those of another source.
 func (k *AssetFeed) load(ctx context.Context, v Venue, symbol string) error {
-	reset := k.source != v.Name() || k.anew
-	now := k.now().UnixMilli()
+	reset := k.source != v.Name() || k.distrusted
+	now := k.o.Now().UnixMilli()
 	if !reset && now-k.newest[prices.M1] <= shortGap && now >= k.newest[prices.M1] {
 		return k.refill(ctx, v, symbol)
 	}
@@ -266,13 +259,13 @@ func (k *AssetFeed) load(ctx context.Context, v Venue, symbol string) error {
 		return err
 	}
 	if level == 0 && reset {
-		return fetch.ErrUnknown // a name without any price
+		return fetch.ErrUnknown // it has no price
 	}
 	missed := k.since()
 	if reset {
 		missed = 0
 	}
-	k.newest, k.source, k.faults, k.anew = newest, v.Name(), 0, false
+	k.newest, k.source, k.faults, k.distrusted = newest, v.Name(), 0, false
 	if level != 0 {
 		k.level = level
 	}
@@ -283,9 +276,8 @@ func (k *AssetFeed) load(ctx context.Context, v Venue, symbol string) error {
 	return nil
 }
 
-// history reads the bars of all timeframes up to now: those behind the newest that the
-// records hold, or, with reset, all. It returns when the newest of each ended, and the
-// newest price; 0: none.
+// history reads the bars of all timeframes up to now: those after the newest in the records or,
+// with reset, all. It returns the close times of the newest ones, and the newest price or 0.
 func (k *AssetFeed) history(ctx context.Context, v Venue, symbol string, reset bool, now int64) (
 	list []marketdata.Series, newest [prices.Timeframes]int64, level float64, err error) {
 	if !reset {
@@ -294,7 +286,7 @@ func (k *AssetFeed) history(ctx context.Context, v Venue, symbol string, reset b
 	for frame, tf := range signal.Timeframes {
 		from := now - realBars*prices.FrameMS[frame]
 		if sessions.Of(cmp.Or(k.class, v.Class())) == sessions.Exchange {
-			from = now - historyOf(frame)
+			from = now - sessionHistory[frame]
 		}
 		if !reset {
 			from = max(from, newest[frame])
@@ -310,7 +302,7 @@ func (k *AssetFeed) history(ctx context.Context, v Venue, symbol string, reset b
 		s := marketdata.Series{Asset: k.Symbol, Timeframe: tf, Reset: reset}
 		for _, b := range bars {
 			if frame > prices.M1 && b.CloseTime > now-askedTwice {
-				break // its end may be missing: it is built from finer ones
+				break // it may be incomplete, and is built from finer ones
 			}
 			s.Bars = append(s.Bars, marketdata.AssetBar{Asset: k.Symbol, Timeframe: tf, Given: true, Bar: b})
 			newest[frame] = max(newest[frame], b.CloseTime)
@@ -325,16 +317,13 @@ func (k *AssetFeed) history(ctx context.Context, v Venue, symbol string, reset b
 	return list, newest, level, nil
 }
 
-// historyOf returns how far back the history of an asset goes that is traded in
-// sessions of some six hours: in milliseconds.
-func historyOf(frame int) int64 {
-	const day = 86_400_000
-	return [prices.Timeframes]int64{7 * day, 25 * day, 230 * day, 1450 * day}[frame]
-}
+const day = 86_400_000
 
-// refill reads the bars of 1m that are missing since the newest.
+// sessionHistory is the length of the history, in milliseconds, of an asset with sessions of some six hours.
+var sessionHistory = [prices.Timeframes]int64{7 * day, 25 * day, 230 * day, 1450 * day}
+
 func (k *AssetFeed) refill(ctx context.Context, v Venue, symbol string) error {
-	now := k.now().UnixMilli()
+	now := k.o.Now().UnixMilli()
 	raw, err := v.Bars(ctx, symbol, signal.M1, k.newest[prices.M1]-askedTwice, now)
 	if err != nil {
 		return err
@@ -345,10 +334,10 @@ func (k *AssetFeed) refill(ctx context.Context, v Venue, symbol string) error {
 	return nil
 }
 
-// since returns since when ticks may be missing, if some are.
+// since returns the time since which ticks may be missing.
 func (k *AssetFeed) since() int64 { return cmp.Or(k.ticked, k.newest[prices.M1]) }
 
-// noteBars notes bars that are about to be delivered.
+// noteBars records bars that are about to be delivered.
 func (k *AssetFeed) noteBars(bars []marketdata.Bar) {
 	for _, b := range bars {
 		if b.CloseTime > k.newest[prices.M1] {
@@ -357,12 +346,13 @@ func (k *AssetFeed) noteBars(bars []marketdata.Bar) {
 	}
 }
 
-// ask asks a venue after each minute, until that fails.
+// ask polls a venue after each minute until that fails.
 func (k *AssetFeed) ask(ctx context.Context, v Venue, symbol string) error {
 	failed, session := 0, sessions.Of(k.class)
+	const minute = 60_000
 	for {
-		now := k.now().UnixMilli()
-		wait := prices.FrameMS[prices.M1] - (now-askAfter)%prices.FrameMS[prices.M1]
+		now := k.o.Now().UnixMilli()
+		wait := minute - (now-askAfter)%minute
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
@@ -370,9 +360,9 @@ func (k *AssetFeed) ask(ctx context.Context, v Venue, symbol string) error {
 			return errPreferred
 		case <-time.After(time.Duration(wait) * time.Millisecond):
 		}
-		now = k.now().UnixMilli()
-		if session != sessions.Always && !session.Open(prices.Time(now)) && !session.Open(prices.Time(now-5*prices.FrameMS[prices.M1])) {
-			k.deliver(ctx, Delivery{UpTo: now - now%prices.FrameMS[prices.M1]})
+		now = k.o.Now().UnixMilli()
+		if !session.Open(prices.Time(now)) && !session.Open(prices.Time(now-5*minute)) {
+			k.deliver(ctx, Delivery{UpTo: now - now%minute})
 			continue
 		}
 		if now <= k.newest[prices.M1] {
@@ -386,7 +376,7 @@ func (k *AssetFeed) ask(ctx context.Context, v Venue, symbol string) error {
 		}
 		raw, err := v.Bars(ctx, symbol, signal.M1, k.newest[prices.M1]-askedTwice, now)
 		if err != nil {
-			if failed++; failed >= failedAsks || errors.Is(err, fetch.ErrUnknown) {
+			if failed++; failed >= maxFailedAsks || errors.Is(err, fetch.ErrUnknown) {
 				return err
 			}
 			continue
@@ -397,38 +387,29 @@ func (k *AssetFeed) ask(ctx context.Context, v Venue, symbol string) error {
 		if session == sessions.Always && now-k.newest[prices.M1] > quietFor {
 			return errSilent
 		}
-		k.deliver(ctx, Delivery{Bars: bars, UpTo: now - now%prices.FrameMS[prices.M1]})
+		k.deliver(ctx, Delivery{Bars: bars, UpTo: now - now%minute})
 	}
 }
 
-// FeedOptions are what a feed of one asset needs.
+// FeedOptions configure an AssetFeed.
 type FeedOptions struct {
-	Venues  []Venue // in the order in which they are asked
+	Venues  []Venue // in the order of preference
 	Now     func() time.Time
 	Log     *slog.Logger
-	Metrics *Metrics // nil: none
+	Metrics *Metrics // may be nil
 	Out     chan<- Delivery
 }
 
 // NewAssetFeed returns the feed of an asset that has no records yet.
 func NewAssetFeed(o FeedOptions, symbol, class string) *AssetFeed {
 	return &AssetFeed{
-		Symbol:  symbol,
-		class:   class,
-		venues:  o.Venues,
-		now:     o.Now,
-		log:     o.Log,
-		metrics: o.Metrics,
-		out:     o.Out,
-		rests:   make(map[string]time.Time),
-		absent:  make(map[string]bool),
-		errs:    make(map[string]error),
+		Symbol: symbol, class: class, o: o,
+		rests: make(map[string]time.Time), absent: make(map[string]bool), errs: make(map[string]error),
 	}
 }
 
-// Resume has k go on from records that hold the bars of a source, of which the newest of
-// each timeframe ended at newest. level is the newest price, ticked the time of the newest
-// tick that was delivered. It must be called before run.
+// Resume makes k continue from records with bars of a source. newest are the close times of the newest bars,
+// level is the newest price and ticked the time of the newest delivered tick. It must be called before Run.
 func (k *AssetFeed) Resume(source string, newest [prices.Timeframes]int64, level float64, ticked int64) {
 	k.source, k.newest, k.level, k.ticked = source, newest, level, ticked
 }

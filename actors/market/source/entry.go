@@ -18,30 +18,23 @@ const (
 	minPrice       = 1e-9
 	maxPrice       = 1e12
 	maxVolume      = 1e18
-	// earliestTime is in 2001: milliseconds since 1970 have 13 digits since then, and
-	// what has fewer is in seconds.
+	// earliestTime is in 2001. Milliseconds since 1970 have 13 digits since then, and shorter times
+	// are in seconds.
 	earliestTime = 1_000_000_000_000
-	// futureMS is how far the clocks of those who write may be ahead.
+	// futureMS is how far the clocks of writers may be ahead.
 	futureMS = 5_000
 )
 
-// ReadChunk is how many entries of a stream the store reads at once.
+// ReadChunk is the maximum number of entries in one read of a stream.
 const ReadChunk = 2000
 
-// ParseTick reads an entry of a stream of ticks. Asset is the name as it stands. Source
-// is that of a tick of our own, which carries it in a field, and streamName for what
-// came from outside: a writer of market:ticks must not pass for a source.
+// ParseTick decodes an entry of a stream of ticks. Asset is the name as written. Source is the field
+// of one of our own ticks, and Stream for a tick from outside, which must not pass for a source.
 func ParseTick(stream marketdata.TickStream, e *marketdata.Entry) (t marketdata.AssetTick, skipped prices.Reason) {
-	known := 0
-	for _, field := range [...]string{"asset", "price", "volume", "time", "source", "missed"} {
-		if _, ok := e.Fields[field]; ok {
-			known++
-		}
-	}
 	_, named := e.Fields["source"]
 	_, missed := e.Fields["missed"]
 	switch {
-	case known != len(e.Fields), stream == marketdata.OwnTicks && !named:
+	case !onlyHas(e.Fields, tickFields), stream == marketdata.OwnTicks && !named:
 		return t, prices.SkipFields
 	case stream == marketdata.GivenTicks && (named || missed):
 		return t, prices.SkipForged
@@ -80,22 +73,30 @@ func ParseTick(stream marketdata.TickStream, e *marketdata.Entry) (t marketdata.
 	return t, ""
 }
 
-// barFields are the fields of an entry of market:bars; volume may be missing.
-var barFields = [...]string{"asset", "timeframe", "open_time", "open", "high", "low", "close", "volume"}
+// The fields of entries of ticks and of bars.
+var (
+	tickFields = []string{"asset", "price", "volume", "time", "source", "missed"}
+	barFields  = []string{"asset", "timeframe", "open_time", "open", "high", "low", "close", "volume"}
+)
 
-// ParseBar reads an entry of market:bars; Asset holds the name as it stands. The
-// bar is checked by itself: whether it is aligned and closed depends on the
-// asset's time, see checkBarTime.
-func ParseBar(e *marketdata.Entry) (b marketdata.AssetBar, skipped prices.Reason) {
-	known := 0
-	for _, field := range barFields {
-		if _, ok := e.Fields[field]; ok {
-			known++
-		} else if field != "volume" {
-			return b, prices.SkipFields
+// onlyHas reports whether fields has no others than known.
+func onlyHas(fields map[string]string, known []string) bool {
+	for field := range fields {
+		if !slices.Contains(known, field) {
+			return false
 		}
 	}
-	if known != len(e.Fields) {
+	return true
+}
+
+// ParseBar decodes an entry of market:bars. Asset is the name as written. CheckBarTime checks
+// whether the bar is aligned and closed, which depends on the time of the asset.
+func ParseBar(e *marketdata.Entry) (b marketdata.AssetBar, skipped prices.Reason) {
+	required := len(barFields)
+	if _, ok := e.Fields["volume"]; !ok {
+		required-- // it is optional
+	}
+	if len(e.Fields) != required || !onlyHas(e.Fields, barFields) {
 		return b, prices.SkipFields
 	}
 	b.Given = true
@@ -129,14 +130,14 @@ func ParseBar(e *marketdata.Entry) (b marketdata.AssetBar, skipped prices.Reason
 	return b, skipped
 }
 
-// CheckBarTime reports whether b is a bar of g that was closed when its entry was
-// written at ms, and completes its CloseTime.
+// CheckBarTime returns why b is not a bar of g that was closed when its entry was written at ms, or
+// an empty reason. It sets the CloseTime of b.
 func CheckBarTime(b *marketdata.AssetBar, g prices.Grid, ms int64) prices.Reason {
 	frame, ok := prices.FrameOf(b.Timeframe)
 	if !ok {
 		return prices.SkipTimeframe
 	}
-	// Far in the future the calendar would overflow.
+	// The calendar would overflow far in the future.
 	if b.OpenTime > ms || !g.Aligned(frame, b.OpenTime) {
 		return prices.SkipTime
 	}
@@ -159,8 +160,8 @@ func nameAndNumber(fields map[string]string, number string) (string, float64, pr
 	return name, value, skipped
 }
 
-// validName reports whether name can be an asset's: 1 to 64 characters without control
-// characters or spaces at its ends.
+// validName reports whether name is a valid name of an asset: 1 to 64 characters, without control
+// characters and without spaces at the ends.
 func validName(name string) bool {
 	if name == "" || len(name) > 4*MaxAssetLength || !utf8.ValidString(name) ||
 		utf8.RuneCountInString(name) > MaxAssetLength || strings.TrimSpace(name) != name {
@@ -174,8 +175,7 @@ func validName(name string) bool {
 	return true
 }
 
-// parseNumber reads a plain decimal number. strconv alone would also take NaN,
-// Inf and hexadecimals.
+// parseNumber parses a plain decimal number. strconv alone would also accept NaN, Inf and hexadecimals.
 func parseNumber(text string) (float64, prices.Reason) {
 	if text == "" || len(text) > maxNumberBytes {
 		return 0, prices.SkipNumber
@@ -210,7 +210,6 @@ func parseVolume(text string) (float64, prices.Reason) {
 	return v, ""
 }
 
-// parseTime reads milliseconds since 1970.
 func parseTime(text string) (int64, prices.Reason) {
 	if text == "" || len(text) > 15 {
 		return 0, prices.SkipTime

@@ -16,7 +16,7 @@ import (
 // at is when the entries of these tests were written.
 const at = 1_795_253_400_123
 
-// with returns fields with some of them changed, or left out where the value is "-".
+// with returns fields with changes. The value "-" removes a field.
 func with(fields map[string]string, changes ...string) map[string]string {
 	fields = maps.Clone(fields)
 	for i := 0; i < len(changes); i += 2 {
@@ -33,48 +33,50 @@ var goodTick = map[string]string{"asset": "BTC", "price": "67000.5", "volume": "
 
 func TestTicksAreChecked(t *testing.T) {
 	t.Parallel()
+	good, none := marketdata.Tick{Price: 67000.5, Volume: .1, Time: 1_795_253_400_000}, marketdata.Tick{}
 	for _, c := range []struct {
 		name    string
 		changes []string
 		want    marketdata.Tick
 		skipped prices.Reason
 	}{
-		{"a whole one", nil, marketdata.Tick{Price: 67000.5, Volume: .1, Time: 1_795_253_400_000}, ""},
-		{"without volume", []string{"volume", "-"}, marketdata.Tick{Price: 67000.5, Time: 1_795_253_400_000}, ""},
+		{"complete", nil, good, ""},
+		{"without volume", []string{"volume", "-"}, marketdata.Tick{Price: 67000.5, Time: good.Time}, ""},
 		{"without time", []string{"time", "-"}, marketdata.Tick{Price: 67000.5, Volume: .1, Time: at}, ""},
-		{"with an exponent", []string{"price", "6.7e4"}, marketdata.Tick{Price: 67000, Volume: .1, Time: 1_795_253_400_000}, ""},
-		{"a little ahead", []string{"time", "1795253405000"}, marketdata.Tick{Price: 67000.5, Volume: .1, Time: 1_795_253_405_000}, ""},
-		{"far ahead", []string{"time", "1795253406000"}, marketdata.Tick{}, prices.SkipTime},
-		{"time in seconds", []string{"time", "1795253400"}, marketdata.Tick{}, prices.SkipTime},
-		{"negative time", []string{"time", "-1795253400000"}, marketdata.Tick{}, prices.SkipTime},
-		{"endless time", []string{"time", "99999999999999999999"}, marketdata.Tick{}, prices.SkipTime},
-		{"time with a fraction", []string{"time", "1795253400000.5"}, marketdata.Tick{}, prices.SkipTime},
-		{"unknown field", []string{"exchange", "x"}, marketdata.Tick{}, prices.SkipFields},
-		{"no price", []string{"price", "-"}, marketdata.Tick{}, prices.SkipFields},
-		{"no asset", []string{"asset", "-"}, marketdata.Tick{}, prices.SkipFields},
-		{"empty asset", []string{"asset", ""}, marketdata.Tick{}, prices.SkipAsset},
-		{"65 characters", []string{"asset", strings.Repeat("x", 65)}, marketdata.Tick{}, prices.SkipAsset},
-		{"control character", []string{"asset", "BT\nC"}, marketdata.Tick{}, prices.SkipAsset},
-		{"C1 control character", []string{"asset", "BT\u0085C"}, marketdata.Tick{}, prices.SkipAsset},
-		{"not UTF-8", []string{"asset", "BT\xffC"}, marketdata.Tick{}, prices.SkipAsset},
-		{"space at the end", []string{"asset", "BTC "}, marketdata.Tick{}, prices.SkipAsset},
-		{"NaN", []string{"price", "NaN"}, marketdata.Tick{}, prices.SkipNumber},
-		{"Inf", []string{"price", "+Inf"}, marketdata.Tick{}, prices.SkipNumber},
-		{"overflow", []string{"price", "1e999"}, marketdata.Tick{}, prices.SkipNumber},
-		{"hexadecimal", []string{"price", "0x1p4"}, marketdata.Tick{}, prices.SkipNumber},
-		{"empty price", []string{"price", ""}, marketdata.Tick{}, prices.SkipNumber},
-		{"words", []string{"price", "cheap"}, marketdata.Tick{}, prices.SkipNumber},
-		{"two points", []string{"price", "1.2.3"}, marketdata.Tick{}, prices.SkipNumber},
-		{"negative price", []string{"price", "-1"}, marketdata.Tick{}, prices.SkipPrice},
-		{"zero", []string{"price", "0"}, marketdata.Tick{}, prices.SkipPrice},
-		{"absurd price", []string{"price", "1e13"}, marketdata.Tick{}, prices.SkipPrice},
-		{"absurdly small price", []string{"price", "1e-12"}, marketdata.Tick{}, prices.SkipPrice},
-		{"passing for a source", []string{"source", "simulated"}, marketdata.Tick{}, prices.SkipForged},
-		{"passing for another", []string{"source", "stream"}, marketdata.Tick{}, prices.SkipForged},
-		{"passing for one after a gap", []string{"missed", "1795253400000"}, marketdata.Tick{}, prices.SkipForged},
-		{"source of nobody and an unknown field", []string{"source", "", "x", ""}, marketdata.Tick{}, prices.SkipFields},
-		{"negative volume", []string{"volume", "-1"}, marketdata.Tick{}, prices.SkipVolume},
-		{"NaN volume", []string{"volume", "nan"}, marketdata.Tick{}, prices.SkipNumber},
+		{"exponent", []string{"price", "6.7e4"}, marketdata.Tick{Price: 67000, Volume: .1, Time: good.Time}, ""},
+		{"a little ahead", []string{"time", "1795253405000"},
+			marketdata.Tick{Price: 67000.5, Volume: .1, Time: 1_795_253_405_000}, ""},
+		{"far ahead", []string{"time", "1795253406000"}, none, prices.SkipTime},
+		{"time in seconds", []string{"time", "1795253400"}, none, prices.SkipTime},
+		{"negative time", []string{"time", "-1795253400000"}, none, prices.SkipTime},
+		{"endless time", []string{"time", "99999999999999999999"}, none, prices.SkipTime},
+		{"time with a fraction", []string{"time", "1795253400000.5"}, none, prices.SkipTime},
+		{"unknown field", []string{"exchange", "x"}, none, prices.SkipFields},
+		{"no price", []string{"price", "-"}, none, prices.SkipFields},
+		{"no asset", []string{"asset", "-"}, none, prices.SkipFields},
+		{"empty asset", []string{"asset", ""}, none, prices.SkipAsset},
+		{"65 characters", []string{"asset", strings.Repeat("x", 65)}, none, prices.SkipAsset},
+		{"control character", []string{"asset", "BT\nC"}, none, prices.SkipAsset},
+		{"C1 control character", []string{"asset", "BT\u0085C"}, none, prices.SkipAsset},
+		{"not UTF-8", []string{"asset", "BT\xffC"}, none, prices.SkipAsset},
+		{"space at the end", []string{"asset", "BTC "}, none, prices.SkipAsset},
+		{"NaN", []string{"price", "NaN"}, none, prices.SkipNumber},
+		{"Inf", []string{"price", "+Inf"}, none, prices.SkipNumber},
+		{"overflow", []string{"price", "1e999"}, none, prices.SkipNumber},
+		{"hexadecimal", []string{"price", "0x1p4"}, none, prices.SkipNumber},
+		{"empty price", []string{"price", ""}, none, prices.SkipNumber},
+		{"words", []string{"price", "cheap"}, none, prices.SkipNumber},
+		{"two points", []string{"price", "1.2.3"}, none, prices.SkipNumber},
+		{"negative price", []string{"price", "-1"}, none, prices.SkipPrice},
+		{"zero", []string{"price", "0"}, none, prices.SkipPrice},
+		{"absurd price", []string{"price", "1e13"}, none, prices.SkipPrice},
+		{"absurdly small price", []string{"price", "1e-12"}, none, prices.SkipPrice},
+		{"pretending to be a source", []string{"source", "simulated"}, none, prices.SkipForged},
+		{"pretending to be another", []string{"source", "stream"}, none, prices.SkipForged},
+		{"pretending to be one after a gap", []string{"missed", "1795253400000"}, none, prices.SkipForged},
+		{"empty source and an unknown field", []string{"source", "", "x", ""}, none, prices.SkipFields},
+		{"negative volume", []string{"volume", "-1"}, none, prices.SkipVolume},
+		{"NaN volume", []string{"volume", "nan"}, none, prices.SkipNumber},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			e := &marketdata.Entry{Position: signal.Position{MS: at}, Fields: with(goodTick, c.changes...)}
@@ -90,7 +92,7 @@ func TestTicksAreChecked(t *testing.T) {
 	}
 }
 
-func TestOwnTicksNameTheirSource(t *testing.T) {
+func TestOwnTicksHaveTheirSource(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name    string
@@ -107,14 +109,17 @@ func TestOwnTicksNameTheirSource(t *testing.T) {
 	} {
 		e := &marketdata.Entry{Position: signal.Position{MS: at}, Fields: with(goodTick, c.changes...)}
 		got, skipped := ParseTick(marketdata.OwnTicks, e)
-		if skipped != c.skipped || skipped == "" && (got.Source != "simulated" || got.Missed != c.missed || got.Price != 67000.5) {
+		good := got.Source == "simulated" && got.Missed == c.missed && got.Price == 67000.5
+		if skipped != c.skipped || skipped == "" && !good {
 			t.Errorf("%s: %+v, skipped for %q, want %q", c.name, got, skipped, c.skipped)
 		}
 	}
 }
 
-var goodBar = map[string]string{"asset": "BTC", "timeframe": "1h", "open_time": "1795248000000", "open": "66900", "high": "67100",
-	"low": "66850", "close": "67000.5", "volume": "12.5"}
+var goodBar = map[string]string{
+	"asset": "BTC", "timeframe": "1h", "open_time": "1795248000000",
+	"open": "66900", "high": "67100", "low": "66850", "close": "67000.5", "volume": "12.5",
+}
 
 func TestBarsAreChecked(t *testing.T) {
 	t.Parallel()
@@ -167,10 +172,9 @@ func FuzzParseTick(f *testing.F) {
 		e := &marketdata.Entry{Position: signal.Position{MS: at},
 			Fields: map[string]string{"asset": asset, "price": price, "volume": volume, "time": time}}
 		tick, skipped := ParseTick(marketdata.GivenTicks, e)
-		if skipped != "" {
-			return
-		}
-		if !(tick.Price > 0) || math.IsInf(tick.Price, 0) || !(tick.Volume >= 0) || tick.Time > at+futureMS || tick.Time < earliestTime || !validName(tick.Asset) {
+		valid := tick.Price > 0 && !math.IsInf(tick.Price, 0) && tick.Volume >= 0 &&
+			tick.Time <= at+futureMS && tick.Time >= earliestTime && validName(tick.Asset)
+		if skipped == "" && !valid {
 			t.Errorf("%q passed as %+v", e.Fields, tick)
 		}
 	})
@@ -180,17 +184,17 @@ func FuzzParseBar(f *testing.F) {
 	f.Add("BTC", "1h", "1795248000000", "66900", "67100", "66850", "67000.5", "12.5")
 	f.Add("x", "1m", "0", "-1", "Inf", "0x1", "", "1e999")
 	f.Fuzz(func(t *testing.T, asset, tf, openTime, open, high, low, closing, volume string) {
-		e := &marketdata.Entry{Position: signal.Position{MS: at}, Fields: map[string]string{"asset": asset, "timeframe": tf,
-			"open_time": openTime, "open": open, "high": high, "low": low, "close": closing, "volume": volume}}
+		e := &marketdata.Entry{Position: signal.Position{MS: at}, Fields: map[string]string{
+			"asset": asset, "timeframe": tf, "open_time": openTime,
+			"open": open, "high": high, "low": low, "close": closing, "volume": volume,
+		}}
 		b, skipped := ParseBar(e)
 		if skipped == "" {
 			skipped = CheckBarTime(&b, prices.Grid{Speed: 1}, at)
 		}
-		if skipped != "" {
-			return
-		}
-		if !(b.Low > 0) || b.High < b.Low || b.Open > b.High || b.Close < b.Low || !(b.Volume >= 0) || math.IsInf(b.High, 0) ||
-			b.CloseTime <= b.OpenTime || b.CloseTime > at+futureMS {
+		valid := b.Low > 0 && b.High >= b.Low && b.Open <= b.High && b.Close >= b.Low && b.Volume >= 0 &&
+			!math.IsInf(b.High, 0) && b.CloseTime > b.OpenTime && b.CloseTime <= at+futureMS
+		if skipped == "" && !valid {
 			t.Errorf("%q passed as %+v", e.Fields, b)
 		}
 	})

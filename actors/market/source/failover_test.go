@@ -20,24 +20,22 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
-// fakeVenue is a place that does as a test says. Its zero value, with a name, has every
-// coin, and bars of all minutes up to now.
+// fakeVenue is a venue that a test controls. By default it has every coin and all bars up to now.
 type fakeVenue struct {
 	name    string
 	now     func() time.Time
 	streams bool
 
-	mu    sync.Mutex
-	fails error // of Bars
-	quiet bool  // Bars has none of the last hour
-	deaf  bool  // who follows is told nothing
-	told  func(binance.Event)
-	asked int
+	mu     sync.Mutex
+	fails  error // of Bars
+	quiet  bool  // it has no bars of the last hour
+	mute   bool  // it sends no events
+	notify func(binance.Event)
+	asked  int
 }
 
-func (*fakeVenue) Listed(context.Context) ([]string, bool, error) { return nil, false, nil }
-
 func (v *fakeVenue) Name() string                               { return v.name }
+func (*fakeVenue) Listed(context.Context) ([]string, error)     { return nil, nil }
 func (v *fakeVenue) Class() string                              { return assets.Crypto }
 func (v *fakeVenue) Symbol(symbol, class string) (string, bool) { return CoinOf(symbol, class) }
 func (v *fakeVenue) Run(context.Context)                        {}
@@ -60,66 +58,77 @@ func (v *fakeVenue) Bars(_ context.Context, _ string, tf signal.Timeframe, from,
 	step := prices.FrameMS[frame]
 	var bars []marketdata.Bar
 	for open := (from + step - 1) / step * step; open < to; open += step {
-		p := markettest.PriceAt(open)
-		bars = append(bars, marketdata.Bar{OpenTime: open, CloseTime: open + step, Open: p, High: p + 5, Low: p - 5, Close: p, Volume: 1})
+		bars = append(bars, venueBar(open, step))
 	}
 	return bars, nil
 }
 
-func (v *fakeVenue) Follow(_ string, told func(binance.Event)) (func(), bool) {
+func venueBar(open, length int64) marketdata.Bar {
+	b := markettest.FlatBar(open, length, markettest.PriceAt(open))
+	b.High, b.Low, b.Volume = b.High+5, b.Low-5, 1
+	return b
+}
+
+func (v *fakeVenue) Follow(_ string, notify func(binance.Event)) (func(), bool) {
 	if !v.streams {
 		return nil, false
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.told = told
-	if !v.deaf {
-		told(binance.Event{Kind: binance.Up})
+	v.notify = notify
+	if !v.mute {
+		notify(binance.Event{Kind: binance.Up})
 	}
 	return func() {
 		v.mu.Lock()
 		defer v.mu.Unlock()
-		v.told = nil
+		v.notify = nil
 	}, true
 }
 
-// set changes v while it is asked.
 func (v *fakeVenue) set(change func(v *fakeVenue)) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	change(v)
 }
 
-// tell tells who follows.
-func (v *fakeVenue) tell(e binance.Event) {
+func (v *fakeVenue) send(e binance.Event) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.told != nil {
-		v.told(e)
+	if v.notify != nil {
+		v.notify(e)
 	}
 }
 
-// keeping is a keeper of BTC at two venues in a bubble: the first tells by itself, the
-// second must be asked.
-type keeping struct {
+// sendKind sends an event without a tick or bar.
+func (v *fakeVenue) sendKind(kind binance.EventKind) { v.send(binance.Event{Kind: kind}) }
+
+// fail makes requests for bars fail with err, or succeed if it is nil.
+func (v *fakeVenue) fail(err error) { v.set(func(v *fakeVenue) { v.fails = err }) }
+
+var errAway = errors.New("away")
+
+// btcFeed is a feed of BTC with two venues in a synctest bubble. The first streams, the second is polled.
+type btcFeed struct {
 	*markettest.Clock
 	first, second *fakeVenue
-	keeper        *AssetFeed
+	feed          *AssetFeed
 
 	mu  sync.Mutex
 	got []Delivery
 }
 
-// keep runs test with a keeper whose clock goes with that of the bubble.
-func keep(t *testing.T, test func(t *testing.T, k *keeping)) {
+// withFeed runs test with a btcFeed whose clock follows that of the bubble.
+func withFeed(t *testing.T, test func(t *testing.T, k *btcFeed)) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		begun, ahead := time.Now(), markettest.NewClock()
 		now := func() time.Time { return ahead.Now().Add(time.Since(begun)) }
-		k := &keeping{Clock: ahead, first: &fakeVenue{name: "first", now: now, streams: true}, second: &fakeVenue{name: "second", now: now}}
+		first, second := &fakeVenue{name: "first", now: now, streams: true}, &fakeVenue{name: "second", now: now}
+		k := &btcFeed{Clock: ahead, first: first, second: second}
 		out := make(chan Delivery)
 		o := FeedOptions{Venues: []Venue{k.first, k.second}, Now: now, Log: slog.New(slog.DiscardHandler), Out: out}
-		k.keeper = NewAssetFeed(o, "BTC", assets.Crypto)
+		k.feed = NewAssetFeed(o, "BTC", assets.Crypto)
 		ctx, cancel := context.WithCancel(t.Context())
 		var group sync.WaitGroup
 		group.Go(func() {
@@ -134,7 +143,7 @@ func keep(t *testing.T, test func(t *testing.T, k *keeping)) {
 				}
 			}
 		})
-		group.Go(func() { k.keeper.Run(ctx) })
+		group.Go(func() { k.feed.Run(ctx) })
 		defer group.Wait()
 		defer cancel()
 		time.Sleep(time.Second)
@@ -142,8 +151,8 @@ func keep(t *testing.T, test func(t *testing.T, k *keeping)) {
 	})
 }
 
-// source is who gives the prices now; empty: nobody yet.
-func (k *keeping) source() string {
+// source returns the current source of the prices, or an empty string.
+func (k *btcFeed) source() string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	source := ""
@@ -155,77 +164,81 @@ func (k *keeping) source() string {
 	return source
 }
 
-// since returns what was delivered from the nth delivery on.
-func (k *keeping) since(n int) []Delivery {
+// since returns the deliveries from the nth on.
+func (k *btcFeed) since(n int) []Delivery {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.got[n:]
 }
 
-func (k *keeping) expect(t *testing.T, when, source string) {
+func (k *btcFeed) expect(t *testing.T, when, source string) {
 	t.Helper()
 	synctest.Wait()
 	if got := k.source(); got != source {
-		t.Fatalf("%s the prices are those of %q, want %q", when, got, source)
+		t.Fatalf("%s the source is %q, want %q", when, got, source)
 	}
 }
 
-// live has the first venue tell what it does in so many seconds: a trade a second, and the bar
-// of each minute, with a volume.
-func (k *keeping) live(seconds int, trades bool, volume float64) {
+// live lets seconds pass in which the first venue sends a trade a second, if trades is set, and the
+// bar of each minute with a volume.
+func (k *btcFeed) live(seconds int, trades bool, volume float64) {
 	for range seconds {
 		time.Sleep(time.Second)
 		now := k.first.now().UnixMilli()
 		minute := now - now%60_000
 		if trades {
-			k.first.tell(binance.Event{Kind: binance.Trade, Tick: marketdata.Tick{Price: markettest.PriceAt(minute), Volume: 1, Time: now}})
+			tick := marketdata.Tick{Price: markettest.PriceAt(minute), Volume: 1, Time: now}
+			k.first.send(binance.Event{Kind: binance.Trade, Tick: tick})
 		}
 		if now%60_000 < 1000 {
-			p := markettest.PriceAt(minute - 60_000)
-			k.first.tell(binance.Event{Kind: binance.Closed, Bar: marketdata.Bar{OpenTime: minute - 60_000, CloseTime: minute,
-				Open: p, High: p + 5, Low: p - 5, Close: p, Volume: volume}})
+			bar := venueBar(minute-60_000, 60_000)
+			bar.Volume = volume
+			k.first.send(binance.Event{Kind: binance.Closed, Bar: bar})
 		} else {
-			k.first.tell(binance.Event{Kind: binance.Alive})
+			k.first.sendKind(binance.Alive)
 		}
 	}
 }
 
-func TestALostConnectionIsWaitedFor(t *testing.T) {
-	keep(t, func(t *testing.T, k *keeping) {
+func TestLostConnectionMayComeBack(t *testing.T) {
+	withFeed(t, func(t *testing.T, k *btcFeed) {
 		k.expect(t, "at first", "first")
-		k.first.tell(binance.Event{Kind: binance.Down})
+		k.first.sendKind(binance.Down)
 		time.Sleep(downFor - time.Second)
 		k.expect(t, "just before the time is over", "first")
-		k.first.tell(binance.Event{Kind: binance.Up})
+		k.first.sendKind(binance.Up)
 		k.live(30, true, 1)
 		k.expect(t, "after it came back in time", "first")
-		k.first.tell(binance.Event{Kind: binance.Down})
+		k.first.sendKind(binance.Down)
 		time.Sleep(downFor + time.Second)
 		k.expect(t, "after it was away for too long", "second")
 	})
 }
 
-func TestASilentSourceIsLeft(t *testing.T) {
+func TestSilentSourceIsLeft(t *testing.T) {
 	for name, c := range map[string]struct {
-		happens func(k *keeping)
+		happens func(k *btcFeed)
 		want    string
 	}{
-		"not a word for less":              {func(k *keeping) { time.Sleep(silentFor - 2*time.Second) }, "first"},
-		"not a word":                       {func(k *keeping) { time.Sleep(silentFor + time.Second) }, "second"},
-		"bars of trades that are not told": {func(k *keeping) { k.live(180, false, 1) }, "second"},
-		"nothing is traded":                {func(k *keeping) { k.live(600, false, 0) }, "first"},
-		"trades and bars":                  {func(k *keeping) { k.live(600, true, 1) }, "first"},
-		"it does not know it any more":     {func(k *keeping) { k.first.tell(binance.Event{Kind: binance.Refused}); time.Sleep(time.Second) }, "second"},
-		"bars are late and not given": {func(k *keeping) {
-			k.first.set(func(v *fakeVenue) { v.fails = errors.New("away") })
+		"no event for less":                {func(k *btcFeed) { time.Sleep(silentFor - 2*time.Second) }, "first"},
+		"no event":                         {func(k *btcFeed) { time.Sleep(silentFor + time.Second) }, "second"},
+		"bars of trades that are not sent": {func(k *btcFeed) { k.live(180, false, 1) }, "second"},
+		"nothing is traded":                {func(k *btcFeed) { k.live(600, false, 0) }, "first"},
+		"trades and bars":                  {func(k *btcFeed) { k.live(600, true, 1) }, "first"},
+		"it refuses the asset": {func(k *btcFeed) {
+			k.first.sendKind(binance.Refused)
+			time.Sleep(time.Second)
+		}, "second"},
+		"bars are late and not given": {func(k *btcFeed) {
+			k.first.fail(errAway)
 			for range 100 {
-				k.first.tell(binance.Event{Kind: binance.Alive})
+				k.first.sendKind(binance.Alive)
 				time.Sleep(time.Second)
 			}
 		}, "second"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			keep(t, func(t *testing.T, k *keeping) {
+			withFeed(t, func(t *testing.T, k *btcFeed) {
 				k.live(10, true, 1)
 				k.expect(t, "at first", "first")
 				c.happens(k)
@@ -235,47 +248,46 @@ func TestASilentSourceIsLeft(t *testing.T) {
 	}
 }
 
-// Who tells nothing at the beginning is not waited for.
-func TestASourceThatDoesNotConnectIsLeft(t *testing.T) {
-	keep(t, func(t *testing.T, k *keeping) {
-		k.first.set(func(v *fakeVenue) { v.deaf = true })
-		k.first.tell(binance.Event{Kind: binance.Down})
+func TestSourceThatDoesNotConnectIsLeft(t *testing.T) {
+	withFeed(t, func(t *testing.T, k *btcFeed) {
+		k.first.set(func(v *fakeVenue) { v.mute = true })
+		k.first.sendKind(binance.Down)
 		time.Sleep(downFor + upWithin + 2*time.Second)
 		k.expect(t, "without a connection", "second")
 		// Its bars alone do not make it work again.
 		time.Sleep(3 * returnAfter)
-		k.expect(t, "while it has bars but tells nothing", "second")
-		// Nor is it waited for where the other one fails.
-		k.second.set(func(v *fakeVenue) { v.fails = errors.New("away") })
-		time.Sleep(failedAsks*time.Minute + upWithin)
-		k.second.set(func(v *fakeVenue) { v.fails = nil })
+		k.expect(t, "while it has bars but sends nothing", "second")
+		// The feed does not wait for it while the other one fails.
+		k.second.fail(errAway)
+		time.Sleep(maxFailedAsks*time.Minute + upWithin)
+		k.second.fail(nil)
 		before := len(k.since(0))
 		time.Sleep(2 * time.Minute)
 		if len(k.since(before)) == 0 {
-			t.Error("the second is not asked again")
+			t.Error("the second is not used again")
 		}
 	})
 }
 
-func TestAnAskedSourceIsLeftWhenItFails(t *testing.T) {
+func TestPolledSourceIsLeftWhenItFails(t *testing.T) {
 	for name, c := range map[string]struct {
 		fail  func(v *fakeVenue)
-		after time.Duration // it is left; sooner than the first is returned to
+		after time.Duration // when it is left, sooner than the feed returns to the first
 	}{
-		"no answer":    {func(v *fakeVenue) { v.fails = errors.New("away") }, failedAsks * time.Minute},
+		"no answer":    {func(v *fakeVenue) { v.fails = errAway }, maxFailedAsks * time.Minute},
 		"not any more": {func(v *fakeVenue) { v.fails = fetch.ErrUnknown }, time.Minute},
 		"nothing new":  {func(v *fakeVenue) { v.quiet = true }, quietFor * time.Millisecond},
 	} {
 		t.Run(name, func(t *testing.T) {
-			keep(t, func(t *testing.T, k *keeping) {
-				k.first.set(func(v *fakeVenue) { v.fails = errors.New("away") })
-				k.first.tell(binance.Event{Kind: binance.Down})
+			withFeed(t, func(t *testing.T, k *btcFeed) {
+				k.first.fail(errAway)
+				k.first.sendKind(binance.Down)
 				time.Sleep(downFor + 2*time.Minute)
 				k.expect(t, "at first", "second")
 				k.second.set(c.fail)
 				time.Sleep(c.after - time.Minute)
 				k.expect(t, "before it has failed for good", "second")
-				k.first.set(func(v *fakeVenue) { v.fails = nil })
+				k.first.fail(nil)
 				time.Sleep(2 * time.Minute)
 				k.expect(t, "after it failed", "first")
 			})
@@ -283,28 +295,26 @@ func TestAnAskedSourceIsLeftWhenItFails(t *testing.T) {
 	}
 }
 
-func TestASourceThatComesBeforeIsReturnedTo(t *testing.T) {
-	keep(t, func(t *testing.T, k *keeping) {
-		fail := func(v *fakeVenue) { v.fails = errors.New("away") }
-		work := func(v *fakeVenue) { v.fails = nil }
-		k.first.set(fail)
-		k.first.tell(binance.Event{Kind: binance.Down})
+func TestFeedReturnsToAPreferredSource(t *testing.T) {
+	withFeed(t, func(t *testing.T, k *btcFeed) {
+		k.first.fail(errAway)
+		k.first.sendKind(binance.Down)
 		time.Sleep(downFor + time.Second)
 		k.expect(t, "while the first fails", "second")
 		time.Sleep(2 * returnAfter)
 		k.expect(t, "as long as it fails", "second")
 		// It works, but not for long enough.
 		for range 3 {
-			k.first.set(work)
+			k.first.fail(nil)
 			time.Sleep(returnAfter - time.Minute)
-			k.first.set(fail)
+			k.first.fail(errAway)
 			time.Sleep(2 * time.Minute)
 		}
 		k.expect(t, "after it worked now and then", "second")
-		k.first.set(work)
+		k.first.fail(nil)
 		time.Sleep(returnAfter - time.Minute)
-		k.first.tell(binance.Event{Kind: binance.Down})
-		k.first.tell(binance.Event{Kind: binance.Up})
+		k.first.sendKind(binance.Down)
+		k.first.sendKind(binance.Up)
 		time.Sleep(returnAfter - time.Minute)
 		k.expect(t, "after its connection was renewed", "second")
 		time.Sleep(4 * time.Minute)
@@ -314,13 +324,13 @@ func TestASourceThatComesBeforeIsReturnedTo(t *testing.T) {
 	})
 }
 
-// The one that fails the asset is asked again after its rest, if no other is left.
-func TestTheOnlySourceIsTriedAgain(t *testing.T) {
-	keep(t, func(t *testing.T, k *keeping) {
+// A venue that failed the asset is used again after its rest, if there is no other.
+func TestOnlySourceIsTriedAgain(t *testing.T) {
+	withFeed(t, func(t *testing.T, k *btcFeed) {
 		fault := &fetch.Error{Source: "first", Kind: fetch.Banned, RetryAfter: 5 * time.Minute}
-		k.second.set(func(v *fakeVenue) { v.fails = fetch.ErrUnknown })
-		k.first.set(func(v *fakeVenue) { v.fails = fault })
-		k.first.tell(binance.Event{Kind: binance.Down})
+		k.second.fail(fetch.ErrUnknown)
+		k.first.fail(fault)
+		k.first.sendKind(binance.Down)
 		time.Sleep(downFor + venueRest + 10*time.Second) // it has failed once more, and bans us
 		k.first.set(func(v *fakeVenue) { v.fails, v.asked = nil, 0 })
 		before := len(k.since(0))
@@ -328,46 +338,47 @@ func TestTheOnlySourceIsTriedAgain(t *testing.T) {
 		asked := 0
 		k.first.set(func(v *fakeVenue) { asked = v.asked })
 		if asked != 0 || len(k.since(before)) != 0 {
-			t.Fatalf("it was asked %d times although it wants rest", asked)
+			t.Fatalf("%d requests although it asked for rest", asked)
 		}
 		time.Sleep(90 * time.Second)
 		missed := k.since(before)
 		if len(missed) == 0 || missed[0].Missed == 0 || len(missed[0].Bars) < 4 {
-			t.Errorf("what was missed did not come first: %+v", missed)
+			t.Errorf("the missed bars did not come first: %+v", missed)
 		}
 	})
 }
 
-// While our clock is wrong no trade can be judged. What was refused is made up for by bars
-// once it is right.
-func TestAClockThatJumpsLosesNothing(t *testing.T) {
+// While our clock is wrong trades are refused, and bars make up for them once it is right.
+func TestJumpOfTheClockLosesNothing(t *testing.T) {
 	for name, renewed := range map[string]bool{"connection stays": false, "connection is renewed": true} {
 		t.Run(name, func(t *testing.T) {
-			keep(t, func(t *testing.T, k *keeping) {
+			withFeed(t, func(t *testing.T, k *btcFeed) {
 				k.live(70, true, 1)
-				last, before := k.keeper.ticked, len(k.since(0))
+				last, before := k.feed.ticked, len(k.since(0))
 				k.Clock.Add(-time.Hour)
 				at := last + 30_000
 				for range 30 {
 					time.Sleep(time.Second)
-					k.first.tell(binance.Event{Kind: binance.Trade, Tick: marketdata.Tick{Price: markettest.PriceAt(at) + 3, Volume: 1, Time: at}})
+					tick := marketdata.Tick{Price: markettest.PriceAt(at) + 3, Volume: 1, Time: at}
+					k.first.send(binance.Event{Kind: binance.Trade, Tick: tick})
 				}
 				if renewed {
-					k.first.tell(binance.Event{Kind: binance.Down})
-					k.first.tell(binance.Event{Kind: binance.Up})
+					k.first.sendKind(binance.Down)
+					k.first.sendKind(binance.Up)
 					time.Sleep(time.Second)
 				}
 				k.expect(t, "while the clock is wrong", "first")
 				for _, d := range k.since(before) {
 					if len(d.Ticks) > 0 {
-						t.Errorf("a trade from the future is taken: %+v", d.Ticks)
+						t.Errorf("a trade from the future is delivered: %+v", d.Ticks)
 					}
 				}
 				k.Clock.Add(time.Hour)
 				k.live(150, true, 1)
 				k.expect(t, "afterwards", "first")
+				holdsIt := func(b marketdata.Bar) bool { return b.OpenTime <= at && at < b.CloseTime }
 				if !slices.ContainsFunc(k.since(before), func(d Delivery) bool {
-					return d.Missed != 0 && d.Missed <= last && slices.ContainsFunc(d.Bars, func(b marketdata.Bar) bool { return b.OpenTime <= at && at < b.CloseTime })
+					return d.Missed != 0 && d.Missed <= last && slices.ContainsFunc(d.Bars, holdsIt)
 				}) {
 					t.Errorf("nothing makes up for a trade at %d", at)
 				}
@@ -376,17 +387,17 @@ func TestAClockThatJumpsLosesNothing(t *testing.T) {
 	}
 }
 
-// Who is asked is not blamed for our clock.
-func TestAnAskedSourceOutlivesAClockThatJumps(t *testing.T) {
-	keep(t, func(t *testing.T, k *keeping) {
-		k.first.set(func(v *fakeVenue) { v.fails = fetch.ErrUnknown })
-		k.first.tell(binance.Event{Kind: binance.Refused})
+// A polled venue is not blamed for our clock.
+func TestPolledSourceSurvivesAJumpOfTheClock(t *testing.T) {
+	withFeed(t, func(t *testing.T, k *btcFeed) {
+		k.first.fail(fetch.ErrUnknown)
+		k.first.sendKind(binance.Refused)
 		time.Sleep(time.Minute)
 		k.expect(t, "at first", "second")
 		k.Clock.Add(-time.Hour)
 		time.Sleep(10 * time.Minute)
 		k.Clock.Add(time.Hour)
-		failed, before := len(k.keeper.rests), len(k.since(0))
+		failed, before := len(k.feed.rests), len(k.since(0))
 		time.Sleep(2 * time.Minute)
 		got := k.since(before)
 		if failed != 1 || len(got) == 0 || len(got[0].Bars) < 10 {
@@ -395,20 +406,20 @@ func TestAnAskedSourceOutlivesAClockThatJumps(t *testing.T) {
 	})
 }
 
-// Bars that are told are held to the same rules as those that were asked for.
-func TestToldBarsAreChecked(t *testing.T) {
-	keep(t, func(t *testing.T, k *keeping) {
+// Streamed bars are checked like requested ones.
+func TestStreamedBarsAreChecked(t *testing.T) {
+	withFeed(t, func(t *testing.T, k *btcFeed) {
 		k.live(70, true, 1)
 		minute := k.first.now().UnixMilli() / 60_000 * 60_000
-		good := func(open int64) marketdata.Bar {
-			p := markettest.PriceAt(open)
-			return marketdata.Bar{OpenTime: open, CloseTime: open + 60_000, Open: p, High: p + 5, Low: p - 5, Close: p, Volume: 1}
-		}
+		good := venueBar(minute-60_000, 60_000)
 		bad := func(change func(b *marketdata.Bar)) marketdata.Bar {
-			b := good(minute - 60_000)
+			b := good
 			b.Volume = 77
 			change(&b)
 			return b
+		}
+		at := func(open int64) func(b *marketdata.Bar) {
+			return func(b *marketdata.Bar) { b.OpenTime, b.CloseTime = open, open+60_000 }
 		}
 		before := len(k.since(0))
 		for _, b := range []marketdata.Bar{
@@ -416,34 +427,34 @@ func TestToldBarsAreChecked(t *testing.T) {
 			bad(func(b *marketdata.Bar) { b.Low = -1 }),
 			bad(func(b *marketdata.Bar) { b.High, b.Low = b.Low, b.High }),
 			bad(func(b *marketdata.Bar) { b.Open, b.High, b.Low, b.Close = 1/b.Open, 1/b.Low, 1/b.High, 1/b.Close }),
-			bad(func(b *marketdata.Bar) { b.OpenTime, b.CloseTime = minute+60_000, minute+120_000 }),         // of the future
-			bad(func(b *marketdata.Bar) { b.OpenTime, b.CloseTime = minute, minute+60_000 }),                 // open still
-			bad(func(b *marketdata.Bar) { b.OpenTime, b.CloseTime = minute-600_000, minute-600_000+60_000 }), // long ago
+			bad(at(minute + 60_000)),  // of the future
+			bad(at(minute)),           // still open
+			bad(at(minute - 600_000)), // long ago
 			bad(func(b *marketdata.Bar) { b.CloseTime += 60_000 }),
-			good(minute - 60_000), good(minute - 60_000), // once more
+			good, good, // once more
 		} {
-			k.first.tell(binance.Event{Kind: binance.Closed, Bar: b})
+			k.first.send(binance.Event{Kind: binance.Closed, Bar: b})
 		}
 		time.Sleep(time.Second)
 		n := 0
 		for _, d := range k.since(before) {
 			for _, b := range d.Bars {
 				n++
-				if b != good(minute-60_000) {
-					t.Errorf("%+v is taken", b)
+				if b != good {
+					t.Errorf("%+v is delivered", b)
 				}
 			}
 		}
 		if n == 0 {
-			t.Error("a good bar is not taken")
+			t.Error("a good bar is not delivered")
 		}
 		k.expect(t, "then", "first")
 	})
 }
 
-// A source may be late with the end of a bar that has closed just now.
-func TestBarsThatMayLackTheirEndAreBuilt(t *testing.T) {
-	keep(t, func(t *testing.T, k *keeping) {
+// A source may be late with the end of a bar that has just closed.
+func TestBarsThatMayBeIncompleteAreBuilt(t *testing.T) {
+	withFeed(t, func(t *testing.T, k *btcFeed) {
 		now := k.first.now().UnixMilli()
 		want := []int64{now - now%60_000, now - now%300_000 - 300_000, now - now%3_600_000, now - now%86_400_000}
 		for i, s := range k.since(0)[0].Series {

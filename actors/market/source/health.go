@@ -17,27 +17,26 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
-// HealthCheck is what was found out about a source.
+// HealthCheck is the result of checking a source.
 type HealthCheck struct {
 	Source string
 	Works  bool
-	// Took is how long the answer took, Age how old the newest thing in it is, Skew by
-	// how much the source's clock is ahead of ours; 0 where that is not known.
+	// Took is the time until the answer, Age that of the newest thing in it, and Skew the lead of
+	// the source's clock; 0 if not known.
 	Took, Age, Skew time.Duration
-	Note            string // what went wrong, or what else is to be said
+	Note            string // an error, or a remark
 }
 
 const (
-	// freshFor is how old the newest bar of 1m of a liquid asset may be while it is
-	// traded.
+	// freshFor is the maximum age of the newest 1m bar of a liquid asset while it is traded.
 	freshFor = 5 * time.Minute
-	// checkBack is how far back is asked.
+	// checkBack is the age of the oldest requested bar.
 	checkBack = 30 * time.Minute
-	// maxSkew is by how much two clocks may differ before it is said.
+	// maxSkew is the difference of the clocks above which a remark mentions it.
 	maxSkew = 2 * time.Second
 )
 
-// CheckHealth asks the sources named, and the feeds, at once. The error is about settings.
+// CheckHealth checks sources and feeds concurrently. The error reports invalid settings.
 func CheckHealth(ctx context.Context, sources string, o Options, now func() time.Time) ([]HealthCheck, error) {
 	names, err := ParseSources(sources)
 	if err != nil {
@@ -48,7 +47,7 @@ func CheckHealth(ctx context.Context, sources string, o Options, now func() time
 	}
 	found := make([]HealthCheck, len(names)+len(o.News))
 	var group sync.WaitGroup
-	examine := func(c *HealthCheck, f func()) {
+	check := func(c *HealthCheck, f func()) {
 		group.Go(func() {
 			defer func() {
 				if reason := recover(); reason != nil {
@@ -64,18 +63,18 @@ func CheckHealth(ctx context.Context, sources string, o Options, now func() time
 		case simulated.Name:
 			found[i].Works, found[i].Note = true, "makes its prices itself"
 		case Stream:
-			found[i].Works, found[i].Note = true, "prices are written to Redis from outside: not examined"
+			found[i].Works, found[i].Note = true, "prices are written to Redis from outside: not checked"
 		default:
-			examine(&found[i], func() { checkVenue(ctx, &found[i], o, now) })
+			check(&found[i], func() { checkVenue(ctx, &found[i], o, now) })
 		}
 	}
 	client := o.feeds(nil)
 	for i, text := range o.News {
-		address, _, _ := parseNewsFeed(text) // Check has read it
+		address, _, _ := parseNewsFeed(text) // Check has validated it
 		c := &found[len(names)+i]
 		u, _ := url.Parse(address)
 		c.Source = rss.Name + " " + u.Host
-		examine(c, func() {
+		check(c, func() {
 			begun := time.Now()
 			items, err := rss.New(address, client).Read(ctx)
 			c.Took = time.Since(begun)
@@ -98,7 +97,7 @@ func CheckHealth(ctx context.Context, sources string, o Options, now func() time
 	return found, nil
 }
 
-// checkVenue asks a venue for bars of an asset that is always liquid.
+// checkVenue requests bars of a liquid asset from a venue.
 func checkVenue(ctx context.Context, c *HealthCheck, o Options, now func() time.Time) {
 	v := o.Open([]string{c.Source}, slog.New(slog.DiscardHandler), nil)[0]
 	asset, class := "BTC", assets.Crypto

@@ -11,9 +11,10 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
-// listen delivers what a venue tells, until that fails. up is when it began to tell.
+// listen delivers the events of a venue until that fails. up is when it connected.
 func (k *AssetFeed) listen(ctx context.Context, v Venue, symbol string, up int64) error {
-	s := listener{AssetFeed: k, v: v, symbol: symbol, heard: time.Now(), traded: time.Now(), partial: up - up%prices.FrameMS[prices.M1]}
+	now, minute := time.Now(), up-up%prices.FrameMS[prices.M1]
+	s := listener{AssetFeed: k, v: v, symbol: symbol, lastEvent: now, lastTrade: now, partial: minute}
 	timer := time.NewTicker(workEvery)
 	defer timer.Stop()
 	for {
@@ -26,11 +27,11 @@ func (k *AssetFeed) listen(ctx context.Context, v Venue, symbol string, up int64
 		}
 		events, lost := k.take()
 		if lost {
-			k.log.Warn("prices came too fast", "source", v.Name(), "asset", k.Symbol)
+			k.o.Log.Warn("prices came too fast", "source", v.Name(), "asset", k.Symbol)
 			events = append([]binance.Event{{Kind: binance.Up}}, events...)
 		}
 		for i := range events {
-			if err := s.hear(ctx, &events[i]); err != nil {
+			if err := s.handle(ctx, &events[i]); err != nil {
 				return err
 			}
 		}
@@ -47,22 +48,21 @@ type listener struct {
 	v      Venue
 	symbol string
 
-	heard  time.Time // when it was last spoken of
-	traded time.Time // when a trade last came
-	downAt time.Time // since when there is no connection; zero: there is one
-	// partial is the minute within which the venue began to tell: its ticks are not all
-	// there, so its bar makes up for them. 0: none.
+	lastEvent time.Time
+	lastTrade time.Time
+	downAt    time.Time // when the connection was lost; zero while there is one
+	// partial is the minute in which the venue connected, or 0. Its ticks are incomplete until its
+	// bar makes up for them.
 	partial int64
-	asked   time.Time // when a bar was asked for that is late
-	failed  int       // how often in a row that failed
+	asked   time.Time // when a late bar was last requested
+	failed  int       // consecutive failures of that
 	bars    []marketdata.Bar
 	ticks   []marketdata.Tick
 }
 
-// hear handles one event.
-func (s *listener) hear(ctx context.Context, e *binance.Event) error {
-	now := s.now().UnixMilli()
-	s.heard = time.Now()
+func (s *listener) handle(ctx context.Context, e *binance.Event) error {
+	now := s.o.Now().UnixMilli()
+	s.lastEvent = time.Now()
 	switch e.Kind {
 	case binance.Down:
 		if s.downAt.IsZero() {
@@ -71,21 +71,20 @@ func (s *listener) hear(ctx context.Context, e *binance.Event) error {
 	case binance.Refused:
 		return fetch.ErrUnknown
 	case binance.Up:
-		// What was traded meanwhile is not sent again: bars make up for it before
-		// anything else counts.
+		// Trades during the outage are not sent again: bars make up for them first.
 		s.flush(ctx)
-		s.downAt, s.traded, s.partial = time.Time{}, time.Now(), now-now%prices.FrameMS[prices.M1]
+		s.downAt, s.lastTrade, s.partial = time.Time{}, time.Now(), now-now%prices.FrameMS[prices.M1]
 		return s.load(ctx, s.v, s.symbol)
 	case binance.Closed:
-		return s.hearBar(ctx, e.Bar, now)
+		return s.onBar(ctx, e.Bar, now)
 	case binance.Trade:
-		s.traded = time.Now()
-		return s.hearTick(ctx, e.Tick, now)
+		s.lastTrade = time.Now()
+		return s.onTick(ctx, e.Tick, now)
 	}
 	return nil
 }
 
-func (s *listener) hearBar(ctx context.Context, b marketdata.Bar, now int64) error {
+func (s *listener) onBar(ctx context.Context, b marketdata.Bar, now int64) error {
 	r := checkBar(&b, prices.M1, now)
 	switch {
 	case r != "":
@@ -95,14 +94,14 @@ func (s *listener) hearBar(ctx context.Context, b marketdata.Bar, now int64) err
 		r = prices.SkipLevel
 	}
 	if r != "" {
-		s.metrics.Skip(r)
+		s.o.Metrics.Skip(r)
 		return nil
 	}
-	if b.Volume > 0 && time.Since(s.traded) > silentFor {
-		return errSilent // of trades, which come apart from bars
+	if b.Volume > 0 && time.Since(s.lastTrade) > silentFor {
+		return errSilent // the stream of trades is
 	}
 	if b.OpenTime > s.newest[prices.M1] {
-		return nil // one before it is missing: check asks for both
+		return nil // one before it is missing: check requests both
 	}
 	s.flush(ctx) // the ticks of its time
 	s.noteBars([]marketdata.Bar{b})
@@ -114,8 +113,7 @@ func (s *listener) hearBar(ctx context.Context, b marketdata.Bar, now int64) err
 	return nil
 }
 
-// madeUp returns since when ticks are missing for which the bars make up that there are
-// now; 0: none are, or not yet.
+// madeUp returns the time since which ticks are missing that the bars so far make up for, or 0.
 func (s *listener) madeUp() (since int64) {
 	if s.partial != 0 && s.newest[prices.M1] > s.partial {
 		since, s.partial = s.partial, 0
@@ -123,29 +121,31 @@ func (s *listener) madeUp() (since int64) {
 	return since
 }
 
-func (s *listener) hearTick(ctx context.Context, t marketdata.Tick, now int64) error {
+func (s *listener) onTick(ctx context.Context, t marketdata.Tick, now int64) error {
 	if r := s.checkTick(&t, now); r != "" {
-		s.metrics.Skip(r)
+		s.o.Metrics.Skip(r)
 		if s.faults >= LevelFaults {
-			s.anew = true // nothing of the history is sure
-			return errLies
+			s.distrusted = true
+			return errLevel
 		}
 		if r == prices.SkipTime && t.Time > now && s.partial == 0 {
-			// If it is our clock that is wrong, bars make up for it when it is right again.
+			// If our clock is wrong, bars make up for the tick once it is right again.
 			s.partial = s.since() - s.since()%prices.FrameMS[prices.M1]
 		}
 		return nil
 	}
 	s.ticked = t.Time
-	if n := len(s.ticks); n > 0 && s.ticks[n-1].Price == t.Price && t.Time-s.ticks[n-1].Time < workEvery.Milliseconds() {
-		s.ticks[n-1].Volume += t.Volume // one order met several others at one price
-		return nil
+	if n := len(s.ticks); n > 0 {
+		last := &s.ticks[n-1]
+		if last.Price == t.Price && t.Time-last.Time < workEvery.Milliseconds() {
+			last.Volume += t.Volume // parts of one order at one price
+			return nil
+		}
 	}
 	s.ticks = append(s.ticks, t)
 	return nil
 }
 
-// flush delivers what has come together.
 func (s *listener) flush(ctx context.Context) {
 	if len(s.bars)+len(s.ticks) == 0 {
 		return
@@ -154,7 +154,7 @@ func (s *listener) flush(ctx context.Context) {
 	s.bars, s.ticks = nil, nil
 }
 
-// check finds out whether the venue does what it should.
+// check returns an error if the venue is down or silent, and requests a bar that is late.
 func (s *listener) check(ctx context.Context) error {
 	if !s.downAt.IsZero() {
 		if time.Since(s.downAt) > downFor {
@@ -162,10 +162,10 @@ func (s *listener) check(ctx context.Context) error {
 		}
 		return nil
 	}
-	if time.Since(s.heard) > silentFor {
+	if time.Since(s.lastEvent) > silentFor {
 		return errSilent
 	}
-	now := s.now().UnixMilli()
+	now := s.o.Now().UnixMilli()
 	late := now - s.newest[prices.M1] - prices.FrameMS[prices.M1]
 	if late < lateBar || time.Since(s.asked) < lateBar*time.Millisecond {
 		return nil
@@ -173,7 +173,7 @@ func (s *listener) check(ctx context.Context) error {
 	s.asked = time.Now()
 	raw, err := s.v.Bars(ctx, s.symbol, signal.M1, s.newest[prices.M1], now)
 	if err != nil {
-		if s.failed++; s.failed >= failedAsks {
+		if s.failed++; s.failed >= maxFailedAsks {
 			return err
 		}
 		return nil

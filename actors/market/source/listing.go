@@ -3,6 +3,7 @@ package source
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 
@@ -12,34 +13,32 @@ import (
 )
 
 const (
-	// listEvery is how often a source is asked what it lists, listRetry the pause after a
-	// failure, and listKept for how long a listing counts.
+	// listEvery is the interval between reads of a listing, listRetry the pause after a failure.
 	listEvery = time.Hour
 	listRetry = time.Minute
-	ListKept  = 24 * time.Hour
+	// ListKept is how long a listing is valid.
+	ListKept = 24 * time.Hour
 )
 
-// listing is what a source calls the assets that it has.
 type listing struct {
 	Source  string
 	Symbols []string
 }
 
-// FollowListing asks a venue again and again what it lists, until ctx ends.
+// FollowListing reads the listing of a venue periodically until ctx ends.
 func FollowListing(ctx context.Context, v Venue, log *slog.Logger, out chan<- Delivery) {
 	for ctx.Err() == nil {
-		symbols, known, err := v.Listed(ctx)
+		symbols, err := v.Listed(ctx)
 		pause := listEvery
 		switch {
-		case !known:
-			return
+		case err == nil && symbols == nil:
+			return // it has no listing
 		case err != nil && ctx.Err() == nil:
 			log.Warn("listing of a source cannot be read", "source", v.Name(), "err", err)
 			pause = listRetry
 		case err == nil:
-			symbols = quoted(v.Name(), symbols)
 			select {
-			case out <- Delivery{Listed: &listing{v.Name(), symbols}}:
+			case out <- Delivery{Listed: &listing{v.Name(), quoted(v.Name(), symbols)}}:
 			case <-ctx.Done():
 			}
 		}
@@ -47,7 +46,7 @@ func FollowListing(ctx context.Context, v Venue, log *slog.Logger, out chan<- De
 	}
 }
 
-// quoteOf returns what follows the coin in the symbols of a source.
+// quoteOf returns the quote currency that ends the symbols of a source.
 func quoteOf(source string) string {
 	switch source {
 	case binance.Name:
@@ -58,18 +57,15 @@ func quoteOf(source string) string {
 	return ""
 }
 
-// quoted returns those of a source's symbols that are priced as assets are.
+// quoted returns those of a source's symbols that have its quote currency.
 func quoted(source string, symbols []string) []string {
-	var kept []string
-	for _, symbol := range symbols {
-		if coin, ok := strings.CutSuffix(symbol, quoteOf(source)); ok && coin != "" {
-			kept = append(kept, symbol)
-		}
-	}
-	return kept
+	quote := quoteOf(source)
+	return slices.DeleteFunc(symbols, func(symbol string) bool {
+		return len(symbol) <= len(quote) || !strings.HasSuffix(symbol, quote)
+	})
 }
 
-// NamesOfListed returns the names here of what a source lists, by what it calls them.
+// NamesOfListed maps the symbols that a source lists to the names of their assets.
 func NamesOfListed(source string, symbols []string) map[string]string {
 	names := make(map[string]string, len(symbols))
 	for _, symbol := range symbols {

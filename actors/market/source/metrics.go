@@ -8,8 +8,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/market/source/rss"
 )
 
-// Metrics count what real sources are asked for, and what is skipped of the prices
-// from outside. A nil *SourceMetrics counts nothing.
+// Metrics counts requests to real sources and skipped prices. A nil *Metrics counts nothing.
 type Metrics struct {
 	skipped map[prices.Reason]prometheus.Counter
 	asks    map[string]prometheus.Counter // by source and result
@@ -29,10 +28,12 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	}, []string{"reason"})
 	asks := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "agentsignal_market_source_requests_total",
-		Help: "Requests that this process sent to real sources as the market's feeder, each try counted, by how they ended.",
+		Help: "Requests that this process sent to real sources as the market's feeder, each try counted, " +
+			"by how they ended.",
 	}, []string{"source", "result"})
 	failed := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "agentsignal_market_source_failures_total", Help: "How often a real source failed an asset, which was then asked for elsewhere.",
+		Name: "agentsignal_market_source_failures_total",
+		Help: "How often a real source failed an asset, which was then asked for elsewhere.",
 	}, []string{"source"})
 	r.MustRegister(skipped, asks, failed)
 	for _, source := range append([]string{rss.Name}, venueNames...) {
@@ -48,21 +49,19 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	return m
 }
 
-// Skip counts an entry, a tick or a bar that is not taken.
+// Skip counts a skipped entry, tick or bar.
 func (m *Metrics) Skip(r prices.Reason) {
 	if m != nil {
 		m.skipped[r].Inc()
 	}
 }
 
-// asked notes how a request to a real source ended.
 func (m *Metrics) asked(source, result string) {
 	if m != nil {
 		m.asks[source+" "+result].Inc()
 	}
 }
 
-// failedOver notes that a source failed an asset.
 func (m *Metrics) failedOver(source string) {
 	if m != nil {
 		m.failed[source].Inc()

@@ -1,12 +1,14 @@
 package source
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"net/url"
 	"slices"
@@ -24,24 +26,23 @@ import (
 	"github.com/agentsignal/agentsignal/actors/strategy"
 )
 
-// NewsKept is how long news of real sources are kept, in milliseconds. Past scores, by
-// which the confidence of sentiment is calibrated, need them: an asset that trades 7 hours a
-// day has 100 bars of 1h in 3 weeks. On 1d there are never as many.
+// NewsKept is how long news of real sources are kept, in milliseconds. The calibration of sentiment
+// needs 100 past scores, and an asset that trades 7 hours a day has 100 bars of 1h in 3 weeks. On
+// 1d there are never as many.
 const NewsKept = 30 * 86_400_000
 
 const (
-	// reportEvery is the pause between two looks at a source of news, reportRetry the
-	// longest one while it fails.
+	// reportEvery is the pause between two reads of a source of news, reportRetry the longest one
+	// while it fails.
 	reportEvery = time.Minute
 	reportRetry = 15 * time.Minute
-	// maxKnownItems bounds what is remembered of a source, so that nothing is delivered
-	// twice.
+	// maxKnownItems is the number of IDs of delivered items from which old ones are removed.
 	maxKnownItems = 20_000
-	// alpacaWeight is the weight of its news: they come from an agency.
+	// alpacaWeight is the weight of its news, which come from an agency.
 	alpacaWeight = 1.0
-	// maxAlpacaNews is how many of its items are read at once: what was missed for a day.
+	// maxAlpacaNews bounds one read of its news. It is enough for a day.
 	maxAlpacaNews = 1000
-	// feedWeight is that of a feed for which none is given.
+	// feedWeight is the default weight of a feed.
 	feedWeight = 0.7
 )
 
@@ -53,12 +54,11 @@ type Reporter struct {
 	now     func() time.Time
 	log     *slog.Logger
 	metrics *Metrics
-	known   map[string]int64 // ID of an item and when it was from
-	last    int64            // the newest item
+	known   map[string]int64 // times of delivered items by ID
+	last    int64            // time of the newest item
 }
 
-// parseNewsFeed reads a setting: URL or URL=WEIGHT. Errors do not show the URL, in which a
-// key may stand.
+// parseNewsFeed parses a setting, URL or URL=WEIGHT. Errors do not show the URL, which may contain a key.
 func parseNewsFeed(text string) (address string, weight float64, err error) {
 	address, weight = text, feedWeight
 	if i := strings.LastIndexByte(text, '='); i >= 0 {
@@ -75,11 +75,13 @@ func parseNewsFeed(text string) (address string, weight float64, err error) {
 	return address, weight, nil
 }
 
-// Reporters returns the sources of news that are configured.
+// Reporters returns the configured sources of news.
 func (o *Options) Reporters(sources []string, now func() time.Time, log *slog.Logger, m *Metrics) []*Reporter {
 	var all []*Reporter
 	add := func(name string, weight float64, read func(context.Context, int64) ([]marketdata.NewsItem, error)) {
-		all = append(all, &Reporter{Name: name, weight: weight, read: read, now: now, log: log, metrics: m, known: make(map[string]int64)})
+		r := &Reporter{Name: name, weight: weight, read: read, now: now, log: log, metrics: m}
+		r.known = make(map[string]int64)
+		all = append(all, r)
 	}
 	if len(o.News) > 0 {
 		client := o.feeds(m)
@@ -94,7 +96,9 @@ func (o *Options) Reporters(sources []string, now func() time.Time, log *slog.Lo
 				items, err := feed.Read(ctx)
 				news := make([]marketdata.NewsItem, 0, len(items))
 				for _, i := range items {
-					news = append(news, marketdata.NewsItem{ID: shortID(address + "\n" + i.ID), At: i.At.UnixMilli(), Headline: i.Headline, Body: i.Text})
+					n := marketdata.NewsItem{At: i.At.UnixMilli(), Headline: i.Headline, Body: i.Text}
+					n.ID = shortID(address + "\n" + i.ID)
+					news = append(news, n)
 				}
 				return news, err
 			})
@@ -127,7 +131,8 @@ func (r *Reporter) Run(ctx context.Context, out chan<- Delivery) {
 		now := r.now().UnixMilli()
 		var items []marketdata.NewsItem
 		err := panics.ErrPanicked
-		panics.Guard(r.log, panics.Source, func() { items, err = r.read(ctx, max(r.last-prices.FrameMS[prices.H1], now-NewsKept)) }, "source", r.Name)
+		since := max(r.last-prices.FrameMS[prices.H1], now-NewsKept)
+		panics.Guard(r.log, panics.Source, func() { items, err = r.read(ctx, since) }, "source", r.Name)
 		if err != nil && ctx.Err() == nil {
 			r.log.Warn("news cannot be read", "source", r.Name, "err", err)
 		} else {
@@ -144,14 +149,14 @@ func (r *Reporter) Run(ctx context.Context, out chan<- Delivery) {
 	}
 }
 
-// fresh returns what was not delivered before and is about known assets, by time.
+// fresh returns the new items about known assets, by time.
 func (r *Reporter) fresh(items []marketdata.NewsItem, now int64) []marketdata.NewsItem {
 	var news []marketdata.NewsItem
 	for _, n := range items {
-		if _, told := r.known[n.ID]; told || n.Headline == "" {
+		if _, known := r.known[n.ID]; known || n.Headline == "" {
 			continue
 		}
-		// What is stamped for tomorrow would rule the index until then.
+		// An item from the future would be the newest one until then.
 		if n.At > now+futureMS {
 			r.metrics.Skip(prices.SkipTime)
 			continue
@@ -168,18 +173,14 @@ func (r *Reporter) fresh(items []marketdata.NewsItem, now int64) []marketdata.Ne
 		}
 	}
 	if len(r.known) > maxKnownItems {
-		for id, at := range r.known {
-			if at < now-NewsKept {
-				delete(r.known, id)
-			}
-		}
+		maps.DeleteFunc(r.known, func(_ string, at int64) bool { return at < now-NewsKept })
 	}
-	slices.SortStableFunc(news, func(a, b marketdata.NewsItem) int { return int(min(max(a.At-b.At, -1), 1)) })
+	slices.SortStableFunc(news, func(a, b marketdata.NewsItem) int { return cmp.Compare(a.At, b.At) })
 	return news
 }
 
-// subjects returns the symbols of the assets that an item is about: those that its
-// source says, by our names, and those that its text names.
+// subjects returns the symbols of the assets of an item: those that its source tags, by our names,
+// and those that its text mentions.
 func subjects(n *marketdata.NewsItem) []string {
 	var symbols []string
 	for _, s := range n.Symbols {
@@ -193,7 +194,8 @@ func subjects(n *marketdata.NewsItem) []string {
 			continue
 		}
 		names := append([]string{k.Symbol}, assets.SpokenNames(k.Symbol)...)
-		if strategy.Relevance(strategy.NewsItem{Headline: n.Headline}, names) > 0 || strategy.Relevance(strategy.NewsItem{Headline: n.Body}, names) > 0 {
+		mentions := func(text string) bool { return strategy.Relevance(strategy.NewsItem{Headline: text}, names) > 0 }
+		if mentions(n.Headline) || mentions(n.Body) {
 			symbols = append(symbols, k.Symbol)
 		}
 	}

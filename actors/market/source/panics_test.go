@@ -5,7 +5,6 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -15,7 +14,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
-func TestASourceOfNewsThatPanicsIsReadAgain(t *testing.T) {
+func TestNewsAreReadAgainAfterAPanic(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := markettest.NewClock()
@@ -42,14 +41,15 @@ func TestASourceOfNewsThatPanicsIsReadAgain(t *testing.T) {
 	})
 }
 
-func TestASourceThatPanicsIsExaminedAsNotWorking(t *testing.T) {
+func TestSourceThatPanicsDoesNotWork(t *testing.T) {
 	t.Parallel()
-	feed := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	feed := markettest.Serve(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/rss+xml")
-		io.WriteString(w, `<rss version="2.0"><channel><item><title>Bitcoin rises</title><pubDate>Sun, 22 Nov 2026 12:00:00 GMT</pubDate></item></channel></rss>`)
-	}))
-	defer feed.Close()
-	found, err := CheckHealth(t.Context(), "simulated", Options{News: []string{feed.URL}}, func() time.Time { panic("at an answer") })
+		io.WriteString(w, `<rss version="2.0"><channel><item><title>Bitcoin rises</title>
+			<pubDate>Sun, 22 Nov 2026 12:00:00 GMT</pubDate></item></channel></rss>`)
+	})
+	now := func() time.Time { panic("at an answer") }
+	found, err := CheckHealth(t.Context(), "simulated", Options{News: []string{feed}}, now)
 	if err != nil || len(found) != 2 {
 		t.Fatalf("%+v, %v", found, err)
 	}

@@ -14,31 +14,29 @@ import (
 )
 
 const (
-	// probeEvery is how often the venues are asked that come before the one that gives
-	// an asset's prices now.
+	// probeEvery is the interval of probes of the venues before the current one of an asset.
 	probeEvery = time.Minute
-	// returnAfter is for how long one of them must have answered well until it gives the
-	// prices again: each change has the whole history read again.
+	// returnAfter is how long one of them must have worked before the asset returns to it. Each
+	// change of the venue reads the whole history again.
 	returnAfter = 10 * time.Minute
-	// probedBars is of how many minutes it must have a bar.
+	// probedBars is the number of minutes in which it must have a bar.
 	probedBars = 10
 )
 
-// probe has k.better closed once a venue that comes before v works again, until stop is
-// called.
+// probe closes k.better once a venue before v works again, until stop is called.
 func (k *AssetFeed) probe(ctx context.Context, v Venue) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	better := make(chan struct{})
 	k.better = better
 	var group sync.WaitGroup
 	var once sync.Once
-	for _, other := range k.venues {
+	for _, other := range k.o.Venues {
 		if other.Name() == v.Name() {
 			break
 		}
 		if symbol, can := other.Symbol(k.Symbol, k.class); can && !k.absent[other.Name()] {
 			group.Go(func() {
-				panics.Guard(k.log, panics.Source, func() {
+				panics.Guard(k.o.Log, panics.Source, func() {
 					if k.recovers(ctx, other, symbol) {
 						once.Do(func() { close(better) })
 					}
@@ -52,8 +50,8 @@ func (k *AssetFeed) probe(ctx context.Context, v Venue) (stop func()) {
 	}
 }
 
-// recovers returns true once a venue has answered well for long enough, false when ctx
-// ends. One that streams must do so.
+// recovers returns true once a venue has worked for long enough, including its stream if it has
+// one, or false when ctx ends.
 func (k *AssetFeed) recovers(ctx context.Context, v Venue, symbol string) bool {
 	var up, fell atomic.Bool
 	stop, streams := v.Follow(symbol, func(e binance.Event) {
@@ -70,7 +68,7 @@ func (k *AssetFeed) recovers(ctx context.Context, v Venue, symbol string) bool {
 	}
 	var since time.Time
 	for backoff.Sleep(ctx, probeEvery) {
-		now := k.now().UnixMilli()
+		now := k.o.Now().UnixMilli()
 		bars, err := v.Bars(ctx, symbol, signal.M1, now-probedBars*prices.FrameMS[prices.M1], now)
 		well := err == nil && len(k.sanitize(bars, prices.M1, now)) > 0 && (!streams || up.Load() && !fell.Swap(false))
 		switch {

@@ -7,24 +7,23 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
-// sanitize returns the bars that are closed, possible and in order; what is not is
-// counted.
+// sanitize returns the bars that are closed, plausible and in order, and counts the others.
 func (k *AssetFeed) sanitize(bars []marketdata.Bar, frame int, now int64) []marketdata.Bar {
 	kept := make([]marketdata.Bar, 0, len(bars))
 	usual := usualPrice(bars)
 	for i, b := range bars {
 		if i == len(bars)-1 && b.CloseTime > now {
-			break // the one that is open still
+			break // still open
 		}
 		if r := checkBar(&b, frame, now); r != "" {
-			k.metrics.Skip(r)
+			k.o.Metrics.Skip(r)
 			continue
 		}
 		if n := len(kept); n > 0 && b.OpenTime <= kept[n-1].OpenTime {
 			if b.OpenTime == kept[n-1].OpenTime {
 				kept[n-1] = b // the later copy
 			} else {
-				k.metrics.Skip(prices.SkipOld)
+				k.o.Metrics.Skip(prices.SkipOld)
 			}
 			continue
 		}
@@ -33,7 +32,7 @@ func (k *AssetFeed) sanitize(bars []marketdata.Bar, frame int, now int64) []mark
 			before = kept[n-1].Close
 		}
 		if frame < prices.D1 && !prices.Near(b.Close, before) {
-			k.metrics.Skip(prices.SkipLevel)
+			k.o.Metrics.Skip(prices.SkipLevel)
 			continue
 		}
 		kept = append(kept, b)
@@ -41,8 +40,8 @@ func (k *AssetFeed) sanitize(bars []marketdata.Bar, frame int, now int64) []mark
 	return kept
 }
 
-// usualPrice returns the median close of the first bars, so that one that is wrong does
-// not have all others look wrong.
+// usualPrice returns the median close of the first bars, so that a single bad one does not
+// discredit all others.
 func usualPrice(bars []marketdata.Bar) float64 {
 	var closes []float64
 	for _, b := range bars[:min(len(bars), 21)] {
@@ -57,25 +56,27 @@ func usualPrice(bars []marketdata.Bar) float64 {
 	return closes[len(closes)/2]
 }
 
-// checkBar returns why a bar cannot be true, or "".
+// checkBar returns why a bar cannot be true, or an empty reason.
 func checkBar(b *marketdata.Bar, frame int, now int64) prices.Reason {
 	for _, p := range [...]float64{b.Open, b.High, b.Low, b.Close} {
 		if !(p >= minPrice && p <= maxPrice) { // NaN is neither
 			return prices.SkipPrice
 		}
 	}
+	step := prices.FrameMS[frame]
 	switch {
 	case !(b.Volume >= 0 && b.Volume <= maxVolume):
 		return prices.SkipVolume
 	case b.High < max(b.Open, b.Close) || b.Low > min(b.Open, b.Close):
 		return prices.SkipRange
-	case b.OpenTime < 0 || b.OpenTime > now || b.OpenTime%prices.FrameMS[frame] != 0 || b.CloseTime != b.OpenTime+prices.FrameMS[frame] || b.CloseTime > now+futureMS:
+	case b.OpenTime < 0 || b.OpenTime > now || b.OpenTime%step != 0,
+		b.CloseTime != b.OpenTime+step || b.CloseTime > now+futureMS:
 		return prices.SkipTime
 	}
 	return ""
 }
 
-// checkTick returns why a trade cannot be true, or "".
+// checkTick returns why a trade cannot be true, or an empty reason.
 func (k *AssetFeed) checkTick(t *marketdata.Tick, now int64) prices.Reason {
 	switch {
 	case !(t.Price >= minPrice && t.Price <= maxPrice):

@@ -7,17 +7,19 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/agentsignal/agentsignal/actors/market/assets"
+	"github.com/agentsignal/agentsignal/actors/market/markettest"
 	"github.com/agentsignal/agentsignal/actors/market/prices"
 	"github.com/agentsignal/agentsignal/actors/market/source/binance"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
 func minuteBar(minute int64, price float64) marketdata.Bar {
-	open := (29_920_890 + minute) * 60_000
-	return marketdata.Bar{OpenTime: open, CloseTime: open + 60_000, Open: price, High: price + 1, Low: price - 1, Close: price, Volume: 1}
+	b := markettest.FlatBar((29_920_890+minute)*60_000, 60_000, price)
+	b.High, b.Low, b.Volume = price+1, price-1, 1
+	return b
 }
 
-func TestOnlyBarsThatCanBeTrueAreTaken(t *testing.T) {
+func TestSanitize(t *testing.T) {
 	t.Parallel()
 	good := func(minutes ...int64) []marketdata.Bar {
 		var bars []marketdata.Bar
@@ -26,10 +28,11 @@ func TestOnlyBarsThatCanBeTrueAreTaken(t *testing.T) {
 		}
 		return bars
 	}
-	with := func(change func(b *marketdata.Bar)) marketdata.Bar {
-		b := minuteBar(2, 100)
-		change(&b)
-		return b
+	// goodAnd returns a good bar and one that is changed.
+	goodAnd := func(change func(b *marketdata.Bar)) []marketdata.Bar {
+		bars := good(1, 2)
+		change(&bars[1])
+		return bars
 	}
 	now := minuteBar(9, 1).OpenTime
 	for name, c := range map[string]struct {
@@ -40,20 +43,20 @@ func TestOnlyBarsThatCanBeTrueAreTaken(t *testing.T) {
 		"open still":   {good(7, 8, 9), good(7, 8)},
 		"twice":        {append(good(1, 2), minuteBar(2, 101)), append(good(1), minuteBar(2, 101))},
 		"out of order": {good(1, 3, 2, 4), good(1, 3, 4)},
-		"not a number": {append(good(1), with(func(b *marketdata.Bar) { b.High = math.NaN() })), good(1)},
-		"infinite":     {append(good(1), with(func(b *marketdata.Bar) { b.High = math.Inf(1) })), good(1)},
-		"negative":     {append(good(1), with(func(b *marketdata.Bar) { b.Low = -1 })), good(1)},
-		"nothing":      {append(good(1), with(func(b *marketdata.Bar) { b.Open = 0 })), good(1)},
-		"volume":       {append(good(1), with(func(b *marketdata.Bar) { b.Volume = -1 })), good(1)},
-		"no volume":    {append(good(1), with(func(b *marketdata.Bar) { b.Volume = math.NaN() })), good(1)},
-		"upside down":  {append(good(1), with(func(b *marketdata.Bar) { b.High, b.Low = b.Low, b.High })), good(1)},
-		"not aligned":  {append(good(1), with(func(b *marketdata.Bar) { b.OpenTime++; b.CloseTime++ })), good(1)},
-		"too long":     {append(good(1), with(func(b *marketdata.Bar) { b.CloseTime += 60_000 })), good(1)},
-		"beyond all time": {append(good(1), with(func(b *marketdata.Bar) {
+		"not a number": {goodAnd(func(b *marketdata.Bar) { b.High = math.NaN() }), good(1)},
+		"infinite":     {goodAnd(func(b *marketdata.Bar) { b.High = math.Inf(1) }), good(1)},
+		"negative":     {goodAnd(func(b *marketdata.Bar) { b.Low = -1 }), good(1)},
+		"zero":         {goodAnd(func(b *marketdata.Bar) { b.Open = 0 }), good(1)},
+		"volume":       {goodAnd(func(b *marketdata.Bar) { b.Volume = -1 }), good(1)},
+		"no volume":    {goodAnd(func(b *marketdata.Bar) { b.Volume = math.NaN() }), good(1)},
+		"upside down":  {goodAnd(func(b *marketdata.Bar) { b.High, b.Low = b.Low, b.High }), good(1)},
+		"not aligned":  {goodAnd(func(b *marketdata.Bar) { b.OpenTime++; b.CloseTime++ }), good(1)},
+		"too long":     {goodAnd(func(b *marketdata.Bar) { b.CloseTime += 60_000 }), good(1)},
+		"overflow": {goodAnd(func(b *marketdata.Bar) {
 			b.OpenTime = math.MaxInt64 / 60_000 * 60_000
 			b.CloseTime = b.OpenTime
 			b.CloseTime += 60_000 // it wraps
-		})), good(1)},
+		}), good(1)},
 		"tomorrow":      {append(good(1, 1441), good(2)...), good(1, 2)},
 		"reversed":      {append(good(1), minuteBar(2, .01), minuteBar(3, 100)), good(1, 3)},
 		"first is wild": {append([]marketdata.Bar{minuteBar(1, 1e7)}, good(2, 3)...), good(2, 3)},
@@ -70,7 +73,7 @@ func TestOnlyBarsThatCanBeTrueAreTaken(t *testing.T) {
 	}
 }
 
-func TestOnlyTicksThatCanBeTrueAreTaken(t *testing.T) {
+func TestCheckTick(t *testing.T) {
 	t.Parallel()
 	now := int64(1_795_253_400_000)
 	for _, c := range []struct {
@@ -98,8 +101,8 @@ func TestOnlyTicksThatCanBeTrueAreTaken(t *testing.T) {
 	}
 }
 
-// A flood that nobody works in is forgotten as a whole, and made up for by bars.
-func TestAFloodOfPricesIsBounded(t *testing.T) {
+// Too many pending events are dropped as a whole, and bars make up for them.
+func TestPendingEventsAreBounded(t *testing.T) {
 	t.Parallel()
 	k := &AssetFeed{}
 	for range maxPending + 10 {

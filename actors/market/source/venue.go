@@ -1,20 +1,17 @@
-// Package source reads prices and news from real places, and checks them.
+// Package source reads prices and news from real sources and checks them.
 //
-// A Venue is a place that gives prices; the clients of binance, coinbase and alpaca lie
-// below, with the one of feeds (rss) and what all of them send requests with (fetch). An
-// AssetFeed keeps one asset up to date: it reads its history at the first venue that has it,
-// then what is new, goes to the next venue when that one fails, and back to the first once it
-// has worked for ten minutes. A Reporter reads news. Both hand what they have to the feeder
-// as a Delivery. Prices from outside that come in through the two streams of Redis are a
-// source, too, called stream: ParseTick and ParseBar read their entries.
+// A Venue is a source of prices. The clients of binance, coinbase and alpaca are subpackages, as are
+// the client of feeds (rss) and the one that sends all requests (fetch). An AssetFeed keeps one asset
+// up to date: it reads the history at the first venue that has the asset, then new prices, switches to
+// the next venue when that one fails, and back to the first once it has worked for ten minutes. A
+// Reporter reads news. Both pass a Delivery to the feeder. Prices from outside, which come through the
+// two streams of Redis, are a source, too, called stream: ParseTick and ParseBar decode their entries.
 //
-// Whatever comes from outside is checked, and counted if it is refused: nothing is delivered
-// that cannot be true.
+// Everything from outside is checked, and counted if it is refused because it cannot be true.
 //
-// Where to read: venue.go (the places, and what they call assets), assetfeed.go, listener.go
-// and probe.go (one asset), sanitize.go and entry.go (what is refused), news.go, listing.go
-// (which assets a place has), demand.go (which assets are kept), health.go (whether sources
-// work).
+// Where to read: venue.go (venues and their symbols), assetfeed.go, listener.go and probe.go (one
+// asset), sanitize.go and entry.go (checks), news.go, listing.go (which assets a venue has),
+// demand.go (which assets are kept), health.go (whether sources work).
 package source
 
 import (
@@ -41,48 +38,45 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
-// Venue is a real place that gives prices. Its methods may be called from anywhere.
+// Venue is a real source of prices. Its methods may be called from anywhere.
 type Venue interface {
-	// Name is what market.source calls it.
+	// Name returns its name in market.source.
 	Name() string
-	// Symbol returns what it calls an asset, or false if it cannot have that. class is
-	// empty for one of which only the name is known.
+	// Symbol returns its symbol of an asset, or false if it cannot have the asset. class is empty
+	// if only the name is known.
 	Symbol(symbol, class string) (string, bool)
-	// Class returns the class of an asset that it has, of which only the name is known.
+	// Class returns the class of its assets of which only the name is known.
 	Class() string
-	// Bars returns bars that open in [from, to), as the venue gives them: they have not
-	// been checked. The last one may be open still. The error of an asset that it does
-	// not have is fetch.ErrUnknown.
+	// Bars returns unchecked bars that open in [from, to). The last one may still be open. The
+	// error for an asset that it does not have is fetch.ErrUnknown.
 	Bars(ctx context.Context, symbol string, tf signal.Timeframe, from, to int64) ([]marketdata.Bar, error)
-	// Listed returns what it calls all assets that it has. known is false at a venue that
-	// does not tell.
-	Listed(ctx context.Context) (symbols []string, known bool, err error)
-	// Follow has trades and closed bars passed to told until stop is called. It returns false at
-	// a venue that must be asked.
-	Follow(symbol string, told func(binance.Event)) (stop func(), ok bool)
-	// Run does what Follow needs, until ctx ends.
+	// Listed returns the symbols of all its assets, or nil if it publishes no list.
+	Listed(ctx context.Context) ([]string, error)
+	// Follow passes trades and closed bars to notify until stop is called. It returns false at a
+	// venue that must be polled.
+	Follow(symbol string, notify func(binance.Event)) (stop func(), ok bool)
+	// Run provides the events of Follow until ctx ends.
 	Run(ctx context.Context)
-	// Ping asks for a sign of life and the venue's time; 0 if it does not tell.
+	// Ping checks that the venue answers and returns its time, or 0 if it does not publish it.
 	Ping(ctx context.Context) (int64, error)
 }
 
-// Stream is the name of the source that is not one of ours: prices come in
-// through the two streams only. They are read whatever the sources are, for those
-// assets that no other source gives.
+// Stream is the name of the prices from outside as a source. The two streams are always read, for
+// the assets that no other source gives.
 const Stream = "stream"
 
-// allNames lists the sources that there are.
+// allNames lists all sources.
 var allNames = append([]string{simulated.Name, Stream}, venueNames...)
 
-// ParseSources reads the setting market.source: a comma list of sources, which are
-// asked in their order for each asset. An unknown name is an error that lists the
-// known ones.
+// ParseSources parses the setting market.source, a comma-separated list of sources, which are used
+// in this order. The error for an unknown name lists the known ones.
 func ParseSources(list string) ([]string, error) {
 	var names []string
 	for name := range strings.SplitSeq(list, ",") {
 		name = strings.TrimSpace(name)
 		if !slices.Contains(allNames, name) {
-			return nil, fmt.Errorf("market.source: %q is not known: use %s, or several with commas", name, strings.Join(allNames, ", "))
+			known := strings.Join(allNames, ", ")
+			return nil, fmt.Errorf("market.source: %q is not known: use %s, or several with commas", name, known)
 		}
 		if slices.Contains(names, name) {
 			return nil, fmt.Errorf("market.source: %q stands there twice", name)
@@ -98,27 +92,31 @@ var venueNames = []string{binance.Name, coinbase.Name, alpaca.Name}
 // IsVenue reports whether a source is a real one.
 func IsVenue(name string) bool { return slices.Contains(venueNames, name) }
 
-// Options say how real sources are reached. The zero value works, but for Alpaca,
-// which needs keys.
+// Options configure access to real sources. The zero value works, except for Alpaca, which needs keys.
 type Options struct {
 	BinanceURL, BinanceStreamURL, CoinbaseURL, AlpacaURL string // defaults: those of the sources
 	AlpacaKey, AlpacaSecret                              string
 	AlpacaFeed                                           string // iex or sip; default iex
-	// News are the feeds that are read: URL, or URL=WEIGHT with a weight of 0 to 1.
+	// News lists feeds: URL, or URL=WEIGHT with a weight of 0 to 1.
 	News []string
 }
 
-// Check returns what is wrong with o for sources that are asked for.
+// Check returns the errors in o for the configured sources.
 func (o *Options) Check(sources []string) error {
 	var faults []error
-	for name, text := range map[string]string{"market.binance_url": o.BinanceURL, "market.binance_stream_url": o.BinanceStreamURL,
-		"market.coinbase_url": o.CoinbaseURL, "market.alpaca_url": o.AlpacaURL} {
-		if u, err := url.Parse(text); text != "" && (err != nil || u.Host == "" || !slices.Contains([]string{"http", "https", "ws", "wss"}, u.Scheme)) {
+	schemes := []string{"http", "https", "ws", "wss"}
+	for name, text := range map[string]string{
+		"market.binance_url": o.BinanceURL, "market.binance_stream_url": o.BinanceStreamURL,
+		"market.coinbase_url": o.CoinbaseURL, "market.alpaca_url": o.AlpacaURL,
+	} {
+		u, err := url.Parse(text)
+		if text != "" && (err != nil || u.Host == "" || !slices.Contains(schemes, u.Scheme)) {
 			faults = append(faults, fmt.Errorf("%s: must be scheme and host, such as https://example.com", name))
 		}
 	}
 	if slices.Contains(sources, alpaca.Name) && (o.AlpacaKey == "" || o.AlpacaSecret == "") {
-		faults = append(faults, errors.New("market.alpaca_key, market.alpaca_secret: must be given where market.source has alpaca"))
+		faults = append(faults,
+			errors.New("market.alpaca_key, market.alpaca_secret: must be given where market.source has alpaca"))
 	}
 	if o.AlpacaFeed != "" && o.AlpacaFeed != "iex" && o.AlpacaFeed != "sip" {
 		faults = append(faults, errors.New("market.alpaca_feed: must be iex or sip"))
@@ -131,8 +129,8 @@ func (o *Options) Check(sources []string) error {
 	return errors.Join(faults...)
 }
 
-// Requests a second that sources take, and how many at once. Binance counts weights of
-// 6,000 a minute, of which half is left to others behind the same address.
+// Requests a second, and at once, to each source. Binance allows a weight of 6,000 a minute, of
+// which half is left to other users of the address.
 const (
 	binanceRate, binanceBurst   = 50, 200
 	coinbaseRate, coinbaseBurst = 5, 10
@@ -140,27 +138,29 @@ const (
 	feedsRate, feedsBurst       = 2, 10
 )
 
-// Open returns the real sources among those named, in their order.
+// Open returns the real ones of sources in their order.
 func (o *Options) Open(sources []string, log *slog.Logger, m *Metrics) []Venue {
 	var all []Venue
 	for _, name := range sources {
 		switch name {
 		case binance.Name:
 			c := fetch.New(fetch.Options{Name: name, Rate: binanceRate, Burst: binanceBurst, Done: m.asked})
-			stream := binance.NewStream(binance.StreamOptions{URL: o.BinanceStreamURL, Log: log, Faulty: func() { m.Skip(prices.SkipFields) }})
+			skip := func() { m.Skip(prices.SkipFields) }
+			stream := binance.NewStream(binance.StreamOptions{URL: o.BinanceStreamURL, Log: log, Faulty: skip})
 			all = append(all, &binanceVenue{binance.NewClient(cmp.Or(o.BinanceURL, binance.BaseURL), c), stream})
 		case coinbase.Name:
 			c := fetch.New(fetch.Options{Name: name, Rate: coinbaseRate, Burst: coinbaseBurst, Done: m.asked})
-			all = append(all, &coinbaseVenue{coinbase.NewClient(cmp.Or(o.CoinbaseURL, coinbase.BaseURL), c)})
+			all = append(all, &coinbaseVenue{Client: coinbase.NewClient(cmp.Or(o.CoinbaseURL, coinbase.BaseURL), c)})
 		case alpaca.Name:
-			all = append(all, &alpacaVenue{o.alpaca(m)})
+			all = append(all, &alpacaVenue{Client: o.alpaca(m)})
 		}
 	}
 	return all
 }
 
 func (o *Options) alpaca(m *Metrics) *alpaca.Client {
-	c := fetch.New(fetch.Options{Name: alpaca.Name, Rate: alpacaRate, Burst: alpacaBurst, Header: alpaca.Header(o.AlpacaKey, o.AlpacaSecret), Done: m.asked})
+	c := fetch.New(fetch.Options{Name: alpaca.Name, Rate: alpacaRate, Burst: alpacaBurst, Done: m.asked,
+		Header: alpaca.Header(o.AlpacaKey, o.AlpacaSecret)})
 	return alpaca.NewClient(cmp.Or(o.AlpacaURL, alpaca.BaseURL), cmp.Or(o.AlpacaFeed, "iex"), c)
 }
 
@@ -168,23 +168,23 @@ func (o *Options) feeds(m *Metrics) *fetch.Client {
 	return fetch.New(fetch.Options{Name: rss.Name, Rate: feedsRate, Burst: feedsBurst, AnyHost: true, Done: m.asked})
 }
 
-// binanceQuote and coinbaseQuote follow the coin in what these sources call it.
+// binanceQuote and coinbaseQuote follow the coin in the symbols of these sources.
 const (
 	binanceQuote  = "USDT"
 	coinbaseQuote = "-USD"
 )
 
-// quotes are what coins are priced in: all stand for a dollar.
+// quotes are the quote currencies of coins. All stand for a dollar.
 var quotes = []string{"FDUSD", "USDT", "USDC", "TUSD", "BUSD", "USD"}
 
 var coin = regexp.MustCompile(`^[A-Z0-9]{2,15}$`)
 
-// dollarCoins are coins whose own names end in one of quotes.
-var dollarCoins = []string{"AUSD", "BFUSD", "BUSD", "CRVUSD", "FDUSD", "GUSD", "GYUSD", "LUSD", "MUSD", "PYUSD", "RLUSD",
-	"SUSD", "TUSD", "XUSD", "ZUSD"}
+// dollarCoins are coins whose own names end in a quote currency.
+var dollarCoins = []string{"AUSD", "BFUSD", "BUSD", "CRVUSD", "FDUSD", "GUSD", "GYUSD", "LUSD", "MUSD", "PYUSD",
+	"RLUSD", "SUSD", "TUSD", "XUSD", "ZUSD"}
 
-// CoinOf returns the coin that a name stands for, with or without what it is priced in,
-// or false if it can be none. The coin of a coin is itself.
+// CoinOf returns the coin that a name means, with or without a quote currency, or false if it
+// cannot be a coin. The coin of a coin is itself.
 func CoinOf(symbol, class string) (string, bool) {
 	if class != "" && class != assets.Crypto {
 		return "", false
@@ -196,7 +196,7 @@ func CoinOf(symbol, class string) (string, bool) {
 	return name, coin.MatchString(name)
 }
 
-// cutQuote returns a name without what it is priced in, if it ends in that.
+// cutQuote returns a name without its quote currency, if it ends in one.
 func cutQuote(name string) (base string, ok bool) {
 	for _, q := range quotes {
 		if base, ok = strings.CutSuffix(name, q); ok && len(base) >= 2 {
@@ -208,7 +208,7 @@ func cutQuote(name string) (base string, ok bool) {
 
 type binanceVenue struct {
 	*binance.Client
-	stream *binance.Stream
+	*binance.Stream
 }
 
 func (*binanceVenue) Name() string  { return binance.Name }
@@ -219,55 +219,45 @@ func (*binanceVenue) Symbol(symbol, class string) (string, bool) {
 	return name + binanceQuote, ok
 }
 
-func (v *binanceVenue) Listed(ctx context.Context) ([]string, bool, error) {
-	symbols, err := v.Client.Listed(ctx)
-	return symbols, true, err
+// polled is embedded in a venue that does not stream.
+type polled struct{}
+
+func (polled) Follow(string, func(binance.Event)) (func(), bool) { return nil, false }
+func (polled) Run(context.Context)                               {}
+
+type coinbaseVenue struct {
+	*coinbase.Client
+	polled
 }
 
-func (v *binanceVenue) Follow(symbol string, told func(binance.Event)) (func(), bool) {
-	return v.stream.Follow(symbol, told)
-}
-
-func (v *binanceVenue) Run(ctx context.Context) { v.stream.Run(ctx) }
-
-type coinbaseVenue struct{ *coinbase.Client }
-
-func (*coinbaseVenue) Name() string                                      { return coinbase.Name }
-func (*coinbaseVenue) Class() string                                     { return assets.Crypto }
-func (*coinbaseVenue) Follow(string, func(binance.Event)) (func(), bool) { return nil, false }
-func (*coinbaseVenue) Run(context.Context)                               {}
-
-func (v *coinbaseVenue) Listed(ctx context.Context) ([]string, bool, error) {
-	products, err := v.Client.Listed(ctx)
-	return products, true, err
-}
+func (*coinbaseVenue) Name() string  { return coinbase.Name }
+func (*coinbaseVenue) Class() string { return assets.Crypto }
 
 func (*coinbaseVenue) Symbol(symbol, class string) (string, bool) {
 	name, ok := CoinOf(symbol, class)
 	return name + coinbaseQuote, ok
 }
 
-// venueSymbols returns, for each real source, what it calls an asset. See venue.Symbol.
+// venueSymbols holds Venue.Symbol of each real source.
 var venueSymbols = map[string]func(symbol, class string) (string, bool){
 	binance.Name:  (*binanceVenue)(nil).Symbol,
 	coinbase.Name: (*coinbaseVenue)(nil).Symbol,
 	alpaca.Name:   (*alpacaVenue)(nil).Symbol,
 }
 
-// SymbolAt returns what a real source calls an asset, or false if it cannot have that or
-// is not a real source. See venue.Symbol.
+// SymbolAt returns the symbol of an asset at a real source, or false if the source cannot have it
+// or is not a real one. See Venue.Symbol.
 func SymbolAt(source, symbol, class string) (string, bool) {
-	called := venueSymbols[source]
-	if called == nil {
-		return "", false
+	if symbolOf := venueSymbols[source]; symbolOf != nil {
+		return symbolOf(symbol, class)
 	}
-	return called(symbol, class)
+	return "", false
 }
 
-// proxies are the funds whose prices stand for those of commodities.
+// proxies holds the funds whose prices stand for those of commodities.
 var proxies = map[string]string{"natural_gas": "UNG", "oil": "USO", "corn": "CORN", "wheat": "WEAT"}
 
-// ProxyOf returns the fund whose prices are given for an asset; empty: they are its own.
+// ProxyOf returns the fund whose prices stand for those of an asset, or an empty string.
 func ProxyOf(r *marketdata.Asset) string {
 	if r.Source == alpaca.Name && r.Class == assets.Commodity {
 		return proxies[r.Symbol]
@@ -278,19 +268,20 @@ func ProxyOf(r *marketdata.Asset) string {
 // GivesCoins reports whether a source gives prices of coins.
 func GivesCoins(source string) bool { return source == binance.Name || source == coinbase.Name }
 
-type alpacaVenue struct{ *alpaca.Client }
+type alpacaVenue struct {
+	*alpaca.Client
+	polled
+}
 
-func (*alpacaVenue) Name() string                                      { return alpaca.Name }
-func (*alpacaVenue) Class() string                                     { return assets.Stock }
-func (*alpacaVenue) Follow(string, func(binance.Event)) (func(), bool) { return nil, false }
-func (*alpacaVenue) Run(context.Context)                               {}
+func (*alpacaVenue) Name() string  { return alpaca.Name }
+func (*alpacaVenue) Class() string { return assets.Stock }
 
-// Listed implements venue. Its list is at another server, for other keys.
-func (*alpacaVenue) Listed(context.Context) ([]string, bool, error) { return nil, false, nil }
+// Listed implements Venue. The list is at another server, which needs other keys.
+func (*alpacaVenue) Listed(context.Context) ([]string, error) { return nil, nil }
 
 var ticker = regexp.MustCompile(`^[A-Z]{1,5}(\.[A-Z])?$`)
 
-// IsTicker reports whether a folded name has the form of a stock's ticker.
+// IsTicker reports whether a folded name has the form of a stock ticker.
 func IsTicker(name string) bool { return ticker.MatchString(name) }
 
 func (*alpacaVenue) Symbol(symbol, class string) (string, bool) {
@@ -305,15 +296,16 @@ func (*alpacaVenue) Symbol(symbol, class string) (string, bool) {
 	return "", false
 }
 
-// Bars leaves out what was traded outside of sessions, and has days begin at midnight
-// UTC, as all our bars do. Bars of an hour are made of those of 5m: the exchange opens at
-// half past an hour, and the service's own bar of that hour has what was traded before.
-func (v *alpacaVenue) Bars(ctx context.Context, symbol string, tf signal.Timeframe, from, to int64) ([]marketdata.Bar, error) {
-	asked := tf
+// Bars leaves out bars outside of sessions, and makes days begin at midnight UTC like all our bars.
+// Bars of an hour are built from those of 5m, because the exchange opens at half past an hour and
+// the service's bar of that hour includes earlier trades.
+func (v *alpacaVenue) Bars(ctx context.Context, symbol string, tf signal.Timeframe, from, to int64) (
+	[]marketdata.Bar, error) {
+	requested := tf
 	if tf == signal.H1 {
-		asked = signal.M5
+		requested = signal.M5
 	}
-	bars, err := v.Client.Bars(ctx, symbol, asked, from, to)
+	bars, err := v.Client.Bars(ctx, symbol, requested, from, to)
 	kept := bars[:0]
 	for _, b := range bars {
 		switch {
@@ -335,7 +327,7 @@ func (v *alpacaVenue) Bars(ctx context.Context, symbol string, tf signal.Timefra
 	return kept, err
 }
 
-// Ping implements venue. The service does not give its time.
+// Ping implements Venue. The service does not publish its time.
 func (v *alpacaVenue) Ping(ctx context.Context) (int64, error) {
 	_, err := v.Client.News(ctx, "SPY", 0, 1)
 	return 0, err

@@ -41,7 +41,7 @@ var mayImport = []struct {
 	{"actors/partition", []string{"actors/signal", "actors/engine", "actors/ownership"}},
 	{"actors/schedule", []string{"actors/signal", "actors/engine", "actors/ownership"}},
 	{"actors/webhook", []string{"actors/signal", "actors/engine", "actors/ownership", "actors/webhook/..."}},
-	{"actors/market/markettest", []string{"actors/signal", "actors/market/source/fetch"}},
+	{"actors/market/markettest", []string{"actors/engine", "actors/signal", "actors/market/source/fetch"}},
 	{"actors/market/alerts", []string{"actors/signal", "actors/strategy", "actors/engine", "actors/market/prices",
 		"actors/market/sessions"}},
 	{"actors/market/assets", nil},

@@ -1,5 +1,5 @@
-// Package alpaca reads bars of American stocks, and news, from the data service of that
-// name, which needs keys. What is returned is decoded, not judged.
+// Package alpaca reads bars of American stocks and news from the Alpaca data service, which needs
+// keys. The caller decides whether a price is plausible.
 package alpaca
 
 import (
@@ -18,28 +18,27 @@ import (
 )
 
 const (
-	// Name is the source's.
-	Name = "alpaca"
-	// BaseURL is that of the data service.
+	// Name is the name of the source.
+	Name    = "alpaca"
 	BaseURL = "https://data.alpaca.markets"
-	// pageBars is how many bars an answer has at most, maxPages how many answers one
-	// call asks for: bars outside of sessions are among them.
+	// pageBars is the maximum number of bars in an answer, with those outside of sessions, and
+	// maxPages that of answers in a call.
 	pageBars = 10_000
 	maxPages = 10
-	// pageNews is how many items an answer has at most.
+	// pageNews is the maximum number of items in an answer.
 	pageNews = 50
 )
 
-// frames are the service's names of timeframes.
+// frames holds the service's names of timeframes.
 var frames = map[signal.Timeframe]string{signal.M1: "1Min", signal.M5: "5Min", signal.H1: "1Hour", signal.D1: "1Day"}
 
-// Client asks by REST.
+// Client sends REST requests.
 type Client struct {
 	base, feed string
 	c          *fetch.Client
 }
 
-// Header returns what must be sent with every request.
+// Header returns the header of every request.
 func Header(key, secret string) http.Header {
 	h := http.Header{}
 	h.Set("APCA-API-KEY-ID", key)
@@ -47,11 +46,9 @@ func Header(key, secret string) http.Header {
 	return h
 }
 
-// NewClient returns a client for the server at base, without a slash at its end. feed
-// is iex or sip.
+// NewClient returns a client for the server at base, without a slash at its end. feed is iex or sip.
 func NewClient(base, feed string, c *fetch.Client) *Client { return &Client{base, feed, c} }
 
-// bars is an answer.
 type bars struct {
 	Bars map[string][]struct {
 		T          time.Time `json:"t"`
@@ -61,21 +58,19 @@ type bars struct {
 	Next *string `json:"next_page_token"`
 }
 
-// Bars returns the bars of a symbol that open in [from, to), ascending, of the time
-// outside of sessions too. A bar of 1d opens at midnight in New York. The last one may
-// be open still. The error is fetch.ErrUnknown, a *fetch.Error or that of ctx.
-func (c *Client) Bars(ctx context.Context, symbol string, tf signal.Timeframe, from, to int64) ([]marketdata.Bar, error) {
+// Bars returns the bars of a symbol that open in [from, to), ascending, with those outside of
+// sessions. A bar of 1d opens at midnight in New York. The last one may still be open. The error is
+// fetch.ErrUnknown, a *fetch.Error or that of ctx.
+func (c *Client) Bars(ctx context.Context, symbol string, tf signal.Timeframe, from, to int64) (
+	[]marketdata.Bar, error) {
 	query := url.Values{"symbols": {symbol}, "timeframe": {frames[tf]}, "start": {iso(from)}, "end": {iso(to - 1)},
 		"limit": {strconv.Itoa(pageBars)}, "adjustment": {"split"}, "feed": {c.feed}}
 	var all []marketdata.Bar
 	for range maxPages {
-		a, err := c.c.Get(ctx, fetch.Request{URL: c.base + "/v2/stocks/bars?" + query.Encode()})
+		var page bars
+		err := c.c.GetJSON(ctx, fetch.Request{URL: c.base + "/v2/stocks/bars?" + query.Encode()}, &page)
 		if err != nil {
 			return nil, asUnknown(err)
-		}
-		var page bars
-		if err := json.Unmarshal(a.Body, &page); err != nil {
-			return nil, c.c.Undecodable(fmt.Errorf("decode bars: %w", err))
 		}
 		for i, b := range page.Bars[symbol] {
 			if b.O == nil || b.H == nil || b.L == nil || b.C == nil || b.T.IsZero() {
@@ -103,33 +98,28 @@ type Item struct {
 	Summary   string      `json:"summary"`
 	CreatedAt time.Time   `json:"created_at"`
 	Symbols   []string    `json:"symbols"`
-	URL       string      `json:"url"`
 }
 
-// News returns what was reported of symbols, of all if none are given, since a time in
-// milliseconds: at most so many items, the newest first. The error is a *fetch.Error or
-// that of ctx.
-func (c *Client) News(ctx context.Context, symbols string, since int64, most int) ([]Item, error) {
-	query := url.Values{"start": {iso(since)}, "limit": {strconv.Itoa(min(most, pageNews))}, "sort": {"desc"}}
+// News returns at most maxItems news items since a time in milliseconds, the newest first, of
+// symbols or of all. The error is a *fetch.Error or that of ctx.
+func (c *Client) News(ctx context.Context, symbols string, since int64, maxItems int) ([]Item, error) {
+	query := url.Values{"start": {iso(since)}, "limit": {strconv.Itoa(min(maxItems, pageNews))}, "sort": {"desc"}}
 	if symbols != "" {
 		query.Set("symbols", symbols)
 	}
 	var all []Item
 	for {
-		a, err := c.c.Get(ctx, fetch.Request{URL: c.base + "/v1beta1/news?" + query.Encode()})
-		if err != nil {
-			return nil, asUnknown(err)
-		}
 		var page struct {
 			News []Item  `json:"news"`
 			Next *string `json:"next_page_token"`
 		}
-		if err := json.Unmarshal(a.Body, &page); err != nil {
-			return nil, c.c.Undecodable(fmt.Errorf("decode news: %w", err))
+		err := c.c.GetJSON(ctx, fetch.Request{URL: c.base + "/v1beta1/news?" + query.Encode()}, &page)
+		if err != nil {
+			return nil, asUnknown(err)
 		}
 		all = append(all, page.News...)
-		if page.Next == nil || *page.Next == "" || len(page.News) == 0 || len(all) >= most {
-			return all[:min(len(all), most)], nil
+		if page.Next == nil || *page.Next == "" || len(page.News) == 0 || len(all) >= maxItems {
+			return all[:min(len(all), maxItems)], nil
 		}
 		query.Set("page_token", *page.Next)
 	}
@@ -137,14 +127,15 @@ func (c *Client) News(ctx context.Context, symbols string, since int64, most int
 
 func iso(ms int64) string { return time.UnixMilli(ms).UTC().Format(time.RFC3339) }
 
-// asUnknown returns fetch.ErrUnknown if the service has said so with err: it refuses names
-// that can be no symbol, and has no bars of others.
+// asUnknown returns fetch.ErrUnknown if err reports an invalid symbol, else err. An unknown symbol
+// has no bars.
 func asUnknown(err error) error {
 	fault, ok := errors.AsType[*fetch.Error](err)
 	if !ok || fault.Kind != fetch.Refused {
 		return err
 	}
-	if fault.Status == http.StatusUnprocessableEntity || fault.Status == http.StatusNotFound || fault.Status == http.StatusBadRequest {
+	switch fault.Status {
+	case http.StatusUnprocessableEntity, http.StatusNotFound, http.StatusBadRequest:
 		return fetch.ErrUnknown
 	}
 	return fault

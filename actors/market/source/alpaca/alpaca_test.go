@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -32,33 +33,41 @@ func TestBarsComeInPages(t *testing.T) {
 	c := newClient(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.FormValue("page_token") == "" {
 			first = r.URL.RequestURI()
-			fmt.Fprint(w, `{"bars":{"AAPL":[{"t":"2025-01-02T14:30:00Z","o":1,"h":3,"l":0.5,"c":2,"v":10,"n":4,"vw":1.5}]},"next_page_token":"p2"}`)
+			fmt.Fprint(w, `{"bars":{"AAPL":[{"t":"2025-01-02T14:30:00Z","o":1,"h":3,"l":0.5,"c":2,"v":10,"n":4}]},
+				"next_page_token":"p2"}`)
 			return
 		}
-		fmt.Fprint(w, `{"bars":{"AAPL":[{"t":"2025-01-02T14:31:00Z","o":2,"h":3,"l":2,"c":2.5}]},"next_page_token":null}`)
+		fmt.Fprint(w, `{"bars":{"AAPL":[{"t":"2025-01-02T14:31:00Z","o":2,"h":3,"l":2,"c":2.5}]},
+			"next_page_token":null}`)
 	})
 	bars, err := c.Bars(t.Context(), "AAPL", signal.M1, 1735828200000, 1735828320000)
-	want := []marketdata.Bar{{OpenTime: 1735828200000, CloseTime: 1735828260000, Open: 1, High: 3, Low: .5, Close: 2, Volume: 10},
-		{OpenTime: 1735828260000, CloseTime: 1735828320000, Open: 2, High: 3, Low: 2, Close: 2.5}}
+	want := []marketdata.Bar{
+		{OpenTime: 1735828200000, CloseTime: 1735828260000, Open: 1, High: 3, Low: .5, Close: 2, Volume: 10},
+		{OpenTime: 1735828260000, CloseTime: 1735828320000, Open: 2, High: 3, Low: 2, Close: 2.5},
+	}
 	if d := cmp.Diff(want, bars); d != "" || err != nil {
 		t.Errorf("%v\n%s", err, d)
 	}
-	if first != "/v2/stocks/bars?adjustment=split&end=2025-01-02T14%3A31%3A59Z&feed=iex&limit=10000&start=2025-01-02T14%3A30%3A00Z&symbols=AAPL&timeframe=1Min" {
+	if first != "/v2/stocks/bars?adjustment=split&end=2025-01-02T14%3A31%3A59Z&feed=iex&limit=10000"+
+		"&start=2025-01-02T14%3A30%3A00Z&symbols=AAPL&timeframe=1Min" {
 		t.Error(first)
 	}
 }
 
 func TestBarsThatCannotBeRead(t *testing.T) {
 	t.Parallel()
+	bar := func(fields string) string { return `{"bars":{"X":[{"h":3,"l":1,"c":2,"v":1,` + fields + `}]}}` }
 	markettest.CheckUnreadable(t, map[string]markettest.Unreadable{
 		"invalid symbol": {Status: 400, Body: `{"message":"invalid symbol"}`},
 		"keys refused":   {Status: 401, Body: `{"message":"unauthorized"}`, Kind: fetch.Refused},
 		"truncated":      {Status: 200, Body: `{"bars":{"X":[{"t":"20`, Kind: fetch.Content},
-		"null price":     {Status: 200, Body: `{"bars":{"X":[{"t":"2025-01-02T14:30:00Z","o":null,"h":3,"l":1,"c":2,"v":1}]}}`, Kind: fetch.Content},
-		"no time":        {Status: 200, Body: `{"bars":{"X":[{"o":1,"h":3,"l":1,"c":2,"v":1}]}}`, Kind: fetch.Content},
+		"null price":     {Status: 200, Body: bar(`"t":"2025-01-02T14:30:00Z","o":null`), Kind: fetch.Content},
+		"no time":        {Status: 200, Body: bar(`"o":1`), Kind: fetch.Content},
 		"a list":         {Status: 200, Body: `[]`, Kind: fetch.Content},
-	}, func(f http.HandlerFunc) markettest.Client { return newClient(t, f) })
-	client := newClient(t, func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, `{"bars":null,"next_page_token":null}`) })
+	}, func(t *testing.T, f http.HandlerFunc) markettest.ReadBars { return newClient(t, f).Bars })
+	client := newClient(t, func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprint(w, `{"bars":null,"next_page_token":null}`)
+	})
 	if bars, err := client.Bars(t.Context(), "AAPL", signal.M1, 0, 60_000); len(bars) != 0 || err != nil {
 		t.Errorf("a name without bars: %v, %v", bars, err)
 	}
@@ -73,17 +82,20 @@ func TestNews(t *testing.T) {
 			fmt.Fprintf(w, `{"news":[{"id":1},{"id":2}],"next_page_token":"more%s"}`, r.FormValue("page_token"))
 			return
 		}
-		fmt.Fprint(w, `{"news":[{"id":24843171,"headline":"Apple beats","summary":"More.","created_at":"2025-01-02T14:00:00Z","symbols":["AAPL","TSLA"],"url":"https://example.com/1"}],"next_page_token":null}`)
+		fmt.Fprint(w, `{"news":[{"id":24843171,"headline":"Apple beats","summary":"More.","symbols":["AAPL","TSLA"],
+			"created_at":"2025-01-02T14:00:00Z","url":"https://example.com/1"}],"next_page_token":null}`)
 	})
 	items, err := c.News(t.Context(), "AAPL", 1735826400000, 1000)
-	if err != nil || len(items) != 1 || items[0].ID != "24843171" || items[0].Headline != "Apple beats" || items[0].CreatedAt.UnixMilli() != 1735826400000 ||
-		!cmp.Equal(items[0].Symbols, []string{"AAPL", "TSLA"}) {
-		t.Errorf("%+v, %v", items, err)
+	want := []Item{{ID: "24843171", Headline: "Apple beats", Summary: "More.", Symbols: []string{"AAPL", "TSLA"},
+		CreatedAt: time.UnixMilli(1735826400000).UTC()}}
+	if d := cmp.Diff(want, items); d != "" || err != nil {
+		t.Errorf("%v\n%s", err, d)
 	}
 	if query != "/v1beta1/news?limit=50&sort=desc&start=2025-01-02T14%3A00%3A00Z&symbols=AAPL" {
 		t.Error(query)
 	}
-	if items, err := c.News(t.Context(), "MSFT", 0, 5); err != nil || len(items) != 5 || !strings.Contains(query, "page_token=moremore&") {
+	items, err = c.News(t.Context(), "MSFT", 0, 5)
+	if err != nil || len(items) != 5 || !strings.Contains(query, "page_token=moremore&") {
 		t.Errorf("%d items of pages, %v, the last by %s", len(items), err, query)
 	}
 }

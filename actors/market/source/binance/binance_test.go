@@ -20,27 +20,35 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
-// What the exchange documents, with fields that differ in case only.
+// Messages and rows from the documentation of the exchange, with fields that differ only in case.
 const (
-	tradeText = `{"stream":"btcusdt@trade","data":{"e":"trade","E":1672515782136,"s":"BTCUSDT","t":12345,"p":"67000.01","q":"0.5","T":1672515782130,"m":true,"M":true}}`
-	klineText = `{"stream":"btcusdt@kline_1m","data":{"e":"kline","E":1672515840003,"s":"BTCUSDT","k":{"t":1672515780000,"T":1672515839999,` +
-		`"s":"BTCUSDT","i":"1m","f":100,"L":200,"o":"10","c":"12","h":"13","l":"9","v":"1000","n":100,"x":true,"q":"1.0","V":"500","Q":"0.5","B":"7"}}}`
+	tradeText = `{"stream":"btcusdt@trade","data":{"e":"trade","E":1672515782136,"s":"BTCUSDT","t":12345,` +
+		`"p":"67000.01","q":"0.5","T":1672515782130,"m":true,"M":true}}`
+	klineText = `{"stream":"btcusdt@kline_1m","data":{"e":"kline","E":1672515840003,"s":"BTCUSDT",` +
+		`"k":{"t":1672515780000,"T":1672515839999,"s":"BTCUSDT","i":"1m","f":100,"L":200,"o":"10","c":"12",` +
+		`"h":"13","l":"9","v":"1000","n":100,"x":true,"q":"1.0","V":"500","Q":"0.5","B":"7"}}}`
+	klineRows = `[[1499040000000,"0.01634790","0.80000000","0.01575800","0.01577100","148976.11427815",` +
+		`1499043599999,"2434.19055334",308,"1756.87402397","28.46694368","0"]]`
 )
 
-func TestMessagesAreToldApartByCase(t *testing.T) {
+var openKline = strings.Replace(klineText, `"x":true`, `"x":false`, 1)
+
+func TestFieldsDifferInCase(t *testing.T) {
 	t.Parallel()
-	trade := message{kind: "trade", symbol: "BTCUSDT", tick: marketdata.Tick{Price: 67000.01, Volume: .5, Time: 1672515782130}}
-	bar := marketdata.Bar{OpenTime: 1672515780000, CloseTime: 1672515840000, Open: 10, High: 13, Low: 9, Close: 12, Volume: 1000}
+	tick := marketdata.Tick{Price: 67000.01, Volume: .5, Time: 1672515782130}
+	trade := message{kind: "trade", symbol: "BTCUSDT", tick: tick}
+	bar := markettest.FlatBar(1672515780000, 60_000, 10)
+	bar.High, bar.Low, bar.Close, bar.Volume = 13, 9, 12, 1000
 	for _, c := range []struct {
 		text string
 		want message
 		bad  bool
 	}{
 		{text: tradeText, want: trade},
-		// A field that we do not know must not take the place of one that we do.
+		// An unknown field must not replace a known one.
 		{text: strings.Replace(tradeText, `"M":true`, `"P":"1","Q":"2"`, 1), want: trade},
 		{text: klineText, want: message{kind: "kline", symbol: "BTCUSDT", closed: true, bar: bar}},
-		{text: strings.Replace(klineText, `"x":true`, `"x":false`, 1), want: message{kind: "kline", symbol: "BTCUSDT", bar: bar}},
+		{text: openKline, want: message{kind: "kline", symbol: "BTCUSDT", bar: bar}},
 		{text: `{"result":null,"id":3}`, want: message{id: 3}},
 		{text: `{"error":{"code":2},"id":3}`, want: message{id: 3, fault: `{"code":2}`}},
 		{text: `{"e":"serverShutdown","E":1}`, want: message{kind: "serverShutdown"}},
@@ -71,37 +79,25 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// klineRows is what the exchange documents.
-const klineRows = `[[1499040000000,"0.01634790","0.80000000","0.01575800","0.01577100","148976.11427815",1499043599999,"2434.19055334",308,"1756.87402397","28.46694368","0"]]`
-
-func newClient(t *testing.T, f http.HandlerFunc) *Client {
+func readBars(t *testing.T, f http.HandlerFunc) markettest.ReadBars {
 	t.Helper()
-	return NewClient(markettest.Serve(t, f), fetch.New(fetch.Options{Name: Name}))
+	return NewClient(markettest.Serve(t, f), fetch.New(fetch.Options{Name: Name})).Bars
 }
 
 func TestBars(t *testing.T) {
 	t.Parallel()
-	var query string
-	c := newClient(t, func(w http.ResponseWriter, r *http.Request) {
-		query = r.URL.RequestURI()
-		w.Header().Set("Content-Type", "application/json;charset=UTF-8")
-		fmt.Fprint(w, klineRows)
-	})
-	bars, err := c.Bars(t.Context(), "BTCUSDT", signal.H1, 1499040000000, 1499050800000)
-	want := []marketdata.Bar{{OpenTime: 1499040000000, CloseTime: 1499043600000, Open: .0163479, High: .8, Low: .015758, Close: .015771, Volume: 148976.11427815}}
-	if d := cmp.Diff(want, bars); d != "" || err != nil {
-		t.Errorf("%v\n%s", err, d)
-	}
-	if query != "/api/v3/klines?endTime=1499050799999&interval=1h&limit=1000&startTime=1499040000000&symbol=BTCUSDT" {
-		t.Error(query)
-	}
+	markettest.Request{
+		Answer: klineRows,
+		Symbol: "BTCUSDT", Frame: signal.H1, From: 1499040000000, To: 1499050800000,
+		URI: "/api/v3/klines?endTime=1499050799999&interval=1h&limit=1000&startTime=1499040000000&symbol=BTCUSDT",
+		Bars: []marketdata.Bar{{OpenTime: 1499040000000, CloseTime: 1499043600000,
+			Open: .0163479, High: .8, Low: .015758, Close: .015771, Volume: 148976.11427815}},
+	}.CheckBars(t, readBars)
 }
 
 func TestBarsComeInPages(t *testing.T) {
 	t.Parallel()
-	pages := 0
-	c := newClient(t, func(w http.ResponseWriter, r *http.Request) {
-		pages++
+	markettest.CheckPages(t, 2500, func(r *http.Request) string {
 		var from, to int64
 		fmt.Sscan(r.FormValue("startTime"), &from)
 		fmt.Sscan(r.FormValue("endTime"), &to)
@@ -109,21 +105,15 @@ func TestBarsComeInPages(t *testing.T) {
 		for at := from; at <= to && len(rows) < pageLimit; at += 60_000 {
 			rows = append(rows, fmt.Sprintf(`[%d,"1","1","1","1","1",%d]`, at, at+59_999))
 		}
-		fmt.Fprint(w, "["+strings.Join(rows, ",")+"]")
-	})
-	bars, err := c.Bars(t.Context(), "X", signal.M1, 0, 2500*60_000)
-	if err != nil || len(bars) != 2500 || pages != 3 {
-		t.Fatalf("%d bars in %d pages, %v", len(bars), pages, err)
-	}
-	for i, b := range bars {
-		if b.OpenTime != int64(i)*60_000 {
-			t.Fatalf("bar %d opens at %d", i, b.OpenTime)
-		}
-	}
+		return "[" + strings.Join(rows, ",") + "]"
+	}, readBars)
 }
 
 func TestBarsThatCannotBeRead(t *testing.T) {
 	t.Parallel()
+	kline := func(old, new string) markettest.Unreadable {
+		return markettest.Unreadable{Status: 200, Body: strings.Replace(klineRows, old, new, 1), Kind: fetch.Content}
+	}
 	markettest.CheckUnreadable(t, map[string]markettest.Unreadable{
 		"invalid symbol":   {Status: 400, Body: `{"code":-1121,"msg":"Invalid symbol."}`},
 		"invalid interval": {Status: 400, Body: `{"code":-1120,"msg":"Invalid interval."}`, Kind: fetch.Refused},
@@ -131,17 +121,16 @@ func TestBarsThatCannotBeRead(t *testing.T) {
 		"truncated":        {Status: 200, Body: klineRows[:60], Kind: fetch.Content},
 		"null":             {Status: 200, Body: `null`, Kind: fetch.Content},
 		"object":           {Status: 200, Body: `{"code":0}`, Kind: fetch.Content},
-		"null price":       {Status: 200, Body: strings.Replace(klineRows, `"0.80000000"`, `null`, 1), Kind: fetch.Content},
-		"number price":     {Status: 200, Body: strings.Replace(klineRows, `"0.80000000"`, `0.8`, 1), Kind: fetch.Content},
-		"text price":       {Status: 200, Body: strings.Replace(klineRows, `"0.80000000"`, `"high"`, 1), Kind: fetch.Content},
+		"null price":       kline(`"0.80000000"`, `null`),
+		"number price":     kline(`"0.80000000"`, `0.8`),
+		"text price":       kline(`"0.80000000"`, `"high"`),
 		"null row":         {Status: 200, Body: `[null]`, Kind: fetch.Content},
 		"short row":        {Status: 200, Body: `[[1,"1"]]`, Kind: fetch.Content},
-		"null time":        {Status: 200, Body: strings.Replace(klineRows, `1499040000000`, `null`, 1), Kind: fetch.Content},
-	}, func(f http.HandlerFunc) markettest.Client { return newClient(t, f) })
+		"null time":        kline(`1499040000000`, `null`),
+	}, readBars)
 }
 
-// pipe is a listener whose connections are made by dial, in memory: time in a bubble goes
-// on while they wait.
+// pipe is a listener for in-memory connections of dial. Time in a synctest bubble advances while they wait.
 type pipe struct {
 	conns chan net.Conn
 	done  chan struct{}
@@ -169,13 +158,12 @@ func (p *pipe) Accept() (net.Conn, error) {
 func (p *pipe) Close() error   { close(p.done); return nil }
 func (p *pipe) Addr() net.Addr { return &net.UnixAddr{} }
 
-// stream runs test in a bubble with a stream whose server hands each connection to serve,
-// with its number from 1 on.
+// stream runs test in a bubble with a stream whose server passes each connection, numbered from 1, to serve.
 func stream(t *testing.T, o StreamOptions, serve func(n int, ws *websocket.Conn), test func(t *testing.T, s *Stream)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		p := &pipe{make(chan net.Conn), make(chan struct{})}
-		n, served := 0, sync.WaitGroup{} // one connection begins after the other
+		n, served := 0, sync.WaitGroup{} // connections begin one after the other
 		server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			n++
 			count, up := n, websocket.Upgrader{}
@@ -196,14 +184,13 @@ func stream(t *testing.T, o StreamOptions, serve func(n int, ws *websocket.Conn)
 	})
 }
 
-// sent is a request of a client.
+// sent is a request of the stream.
 type sent struct {
 	Method string
 	Params []string
 	ID     int64
 }
 
-// acknowledge answers one request.
 func acknowledge(ws *websocket.Conn) (sent, error) {
 	var s sent
 	if err := ws.ReadJSON(&s); err != nil {
@@ -212,7 +199,15 @@ func acknowledge(ws *websocket.Conn) (sent, error) {
 	return s, ws.WriteJSON(map[string]any{"result": nil, "id": s.ID})
 }
 
-// follow returns the events of a symbol.
+// acknowledgeAll answers requests until the connection ends.
+func acknowledgeAll(ws *websocket.Conn) {
+	for {
+		if _, err := acknowledge(ws); err != nil {
+			return
+		}
+	}
+}
+
 func follow(t *testing.T, s *Stream, symbol string) (events <-chan Event, stop func()) {
 	t.Helper()
 	all := make(chan Event, 100)
@@ -237,19 +232,19 @@ func kinds(t *testing.T, events <-chan Event, want ...EventKind) {
 	}
 }
 
-func TestStreamTellsWhatItIsAskedFor(t *testing.T) {
+func TestStreamPassesEvents(t *testing.T) {
 	t.Parallel()
 	var requests chan sent
 	faulty := 0
 	serve := func(_ int, ws *websocket.Conn) {
-		ws.WriteMessage(websocket.TextMessage, []byte(tradeText)) // before it was asked for: not told
+		ws.WriteMessage(websocket.TextMessage, []byte(tradeText)) // ignored: not subscribed yet
 		for {
 			s, err := acknowledge(ws)
 			if err != nil {
 				return
 			}
 			requests <- s
-			for _, text := range []string{`{"nonsense`, tradeText, klineText, strings.Replace(klineText, `"x":true`, `"x":false`, 1)} {
+			for _, text := range []string{`{"nonsense`, tradeText, klineText, openKline} {
 				ws.WriteMessage(websocket.TextMessage, []byte(text))
 			}
 		}
@@ -259,36 +254,43 @@ func TestStreamTellsWhatItIsAskedFor(t *testing.T) {
 		events, stop := follow(t, s, "BTCUSDT")
 		kinds(t, events, Up, Trade, Closed, Alive)
 		synctest.Wait()
-		if d := cmp.Diff(sent{"SUBSCRIBE", []string{"btcusdt@trade", "btcusdt@kline_1m"}, 1}, <-requests); d != "" || faulty != 1 {
-			t.Errorf("%d messages make no sense\n%s", faulty, d)
+		streams := []string{"btcusdt@trade", "btcusdt@kline_1m"}
+		if d := cmp.Diff(sent{"SUBSCRIBE", streams, 1}, <-requests); d != "" || faulty != 1 {
+			t.Errorf("%d faulty messages\n%s", faulty, d)
 		}
 		if _, ok := s.Follow("BTCUSDT", nil); ok {
 			t.Error("a symbol is followed twice")
 		}
 		stop()
 		time.Sleep(time.Second)
-		if d := cmp.Diff(sent{"UNSUBSCRIBE", []string{"btcusdt@trade", "btcusdt@kline_1m"}, 2}, <-requests); d != "" {
+		if d := cmp.Diff(sent{"UNSUBSCRIBE", streams, 2}, <-requests); d != "" {
 			t.Error(d)
 		}
 	})
 }
 
-// However a connection ends, who follows is told so, and then told of the next one.
-func TestStreamConnectsAnew(t *testing.T) {
+// However a connection ends, its followers are notified of that and of the next one.
+func TestStreamConnectsAgain(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		end   func(ws *websocket.Conn)
-		after time.Duration // it is noticed, within two seconds
+		after time.Duration // when it is noticed, within two seconds
 	}{
-		"cut":       {func(ws *websocket.Conn) { ws.Close() }, 0},
-		"announced": {func(ws *websocket.Conn) { ws.WriteMessage(1, []byte(`{"e":"serverShutdown","E":1}`)); ws.ReadMessage() }, 0},
+		"cut": {func(ws *websocket.Conn) { ws.Close() }, 0},
+		"announced": {func(ws *websocket.Conn) {
+			ws.WriteMessage(1, []byte(`{"e":"serverShutdown","E":1}`))
+			ws.ReadMessage()
+		}, 0},
 		"before the server cuts it after a day": {func(ws *websocket.Conn) {
 			for ws.WriteMessage(1, []byte(tradeText)) == nil {
 				time.Sleep(silence / 2)
 			}
 		}, lifetime},
-		"half-open":        {func(ws *websocket.Conn) { ws.ReadMessage() }, silence},
-		"too long message": {func(ws *websocket.Conn) { ws.WriteMessage(1, make([]byte, maxMessage+1)); ws.ReadMessage() }, 0},
+		"half-open": {func(ws *websocket.Conn) { ws.ReadMessage() }, silence},
+		"too long message": {func(ws *websocket.Conn) {
+			ws.WriteMessage(1, make([]byte, maxMessage+1))
+			ws.ReadMessage()
+		}, 0},
 		"nonsense all the time": {func(ws *websocket.Conn) {
 			for ws.WriteMessage(1, []byte(`{}`)) == nil {
 			}
@@ -323,8 +325,8 @@ func TestStreamConnectsAnew(t *testing.T) {
 	}
 }
 
-// Pings alone keep a connection: nothing may be traded for a while.
-func TestPingsAreAnsweredAndCount(t *testing.T) {
+// Pings alone keep a connection, because there may be no trades for a while.
+func TestPingsKeepAConnection(t *testing.T) {
 	t.Parallel()
 	const pings = 15
 	var pongs chan string
@@ -339,11 +341,7 @@ func TestPingsAreAnsweredAndCount(t *testing.T) {
 				ws.WriteControl(websocket.PingMessage, fmt.Append(nil, n, " ", i), time.Now().Add(time.Second))
 			}
 		}()
-		for {
-			if _, err := acknowledge(ws); err != nil {
-				return
-			}
-		}
+		acknowledgeAll(ws)
 	}
 	stream(t, StreamOptions{}, serve, func(t *testing.T, s *Stream) {
 		pongs = make(chan string, pings) // in the bubble
@@ -357,17 +355,13 @@ func TestPingsAreAnsweredAndCount(t *testing.T) {
 	})
 }
 
-func TestAReadThatPanicsEndsItsConnectionOnly(t *testing.T) {
+func TestPanicEndsOneConnection(t *testing.T) {
 	t.Parallel()
 	serve := func(n int, ws *websocket.Conn) {
 		if n == 1 {
 			ws.WriteMessage(websocket.TextMessage, []byte("nonsense"))
 		}
-		for {
-			if _, err := acknowledge(ws); err != nil {
-				return
-			}
-		}
+		acknowledgeAll(ws)
 	}
 	stream(t, StreamOptions{Faulty: func() { panic("at a message") }}, serve, func(t *testing.T, s *Stream) {
 		events, _ := follow(t, s, "BTCUSDT")

@@ -9,9 +9,8 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
-// decodeKlines reads an answer with bars: arrays of open time, four prices, volume and
-// close time, of which prices are strings. The exchange's close time is the last
-// millisecond of a bar; ours is the first after it.
+// decodeKlines decodes bars: arrays of open time, four prices, volume and close time, with prices
+// as strings. The exchange's close time is the last millisecond of a bar, ours the first after it.
 func decodeKlines(body []byte) ([]marketdata.Bar, error) {
 	var rows [][]json.RawMessage
 	if err := json.Unmarshal(body, &rows); err != nil {
@@ -42,21 +41,15 @@ func decodeKlines(body []byte) ([]marketdata.Bar, error) {
 // decoder keeps the first error of several values.
 type decoder struct{ err error }
 
-// number reads a decimal number in a string. null and a missing value are errors.
+// number decodes a decimal number in a string. null and a missing value are errors.
 func (d *decoder) number(raw json.RawMessage) float64 {
-	var text *string
-	if err := json.Unmarshal(raw, &text); err != nil || text == nil {
-		d.fail(raw)
-		return 0
-	}
-	v, err := strconv.ParseFloat(*text, 64)
+	v, err := strconv.ParseFloat(d.text(raw), 64)
 	if err != nil {
 		d.fail(raw)
 	}
 	return v
 }
 
-// time reads milliseconds since 1970.
 func (d *decoder) time(raw json.RawMessage) int64 {
 	v, err := strconv.ParseInt(string(raw), 10, 64)
 	if err != nil {
@@ -80,7 +73,6 @@ func (d *decoder) fail(raw json.RawMessage) {
 	}
 }
 
-// message is what came over the connection.
 type message struct {
 	kind   string // trade, kline, serverShutdown, or empty for the answer to a request
 	symbol string // in upper case
@@ -91,11 +83,10 @@ type message struct {
 	fault  string
 }
 
-// fields are the members of an object. Names differ in case only, which struct tags
-// do not tell apart.
+// fields are the members of an object. Some names differ only in case, which struct tags ignore.
 type fields map[string]json.RawMessage
 
-// decodeMessage reads a message. What is of no interest has another kind.
+// decodeMessage decodes a message. A message of another kind has only its kind.
 func decodeMessage(data []byte) (message, error) {
 	var outer fields
 	if err := json.Unmarshal(data, &outer); err != nil {
@@ -129,8 +120,10 @@ func decodeMessage(data []byte) (message, error) {
 		}
 		m.symbol = d.text(inner["s"])
 		m.closed = string(k["x"]) == "true"
-		m.bar = marketdata.Bar{OpenTime: d.time(k["t"]), CloseTime: d.time(k["T"]) + 1, Open: d.number(k["o"]), High: d.number(k["h"]),
-			Low: d.number(k["l"]), Close: d.number(k["c"]), Volume: d.number(k["v"])}
+		m.bar = marketdata.Bar{
+			OpenTime: d.time(k["t"]), CloseTime: d.time(k["T"]) + 1, Volume: d.number(k["v"]),
+			Open: d.number(k["o"]), High: d.number(k["h"]), Low: d.number(k["l"]), Close: d.number(k["c"]),
+		}
 	}
 	if d.err != nil {
 		return message{}, fmt.Errorf("decode %s: %w", m.kind, d.err)

@@ -1,9 +1,7 @@
-// Package binance reads prices of the exchange of that name: bars by REST, trades and
-// closed bars of 1m by WebSocket. It needs no key.
+// Package binance reads prices of the Binance exchange: bars by REST, trades and closed 1m bars by
+// WebSocket. It needs no key.
 //
-// What is returned is decoded and complete in form, not judged: whether a price can be
-// true is for the caller to decide.
+// Data is decoded and complete in form. The caller decides whether a price is plausible.
 //
-// Where to read: rest.go (bars), stream.go (the connection and what is subscribed),
-// decode.go (what messages say).
+// Where to read: rest.go (bars), stream.go (the connection and subscriptions), decode.go (messages).
 package binance

@@ -13,23 +13,24 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
-// Name is the source's.
+// Name is the name of the source.
 const Name = "binance"
 
 const (
 	// BaseURL serves public market data only.
 	BaseURL = "https://data-api.binance.vision"
-	// pageLimit is how many bars an answer has at most, pageWeight what it costs of the
-	// weight that an address has: 6,000 a minute.
+	// pageLimit is the maximum number of bars in an answer. pageWeight is its cost, and listWeight
+	// that of the prices of all symbols, out of a weight of 6,000 a minute for each address.
 	pageLimit  = 1000
 	pageWeight = 2
-	// maxPages bounds the answers that one call asks for.
+	listWeight = 4
+	// maxPages bounds the answers of one call.
 	maxPages = 20
-	// codeSymbol is the code for a symbol that the exchange does not have.
+	// codeSymbol is the error code for an unknown symbol.
 	codeSymbol = -1121
 )
 
-// Client asks by REST.
+// Client sends REST requests.
 type Client struct {
 	base string
 	c    *fetch.Client
@@ -38,25 +39,19 @@ type Client struct {
 // NewClient returns a client for the server at base, without a slash at its end.
 func NewClient(base string, c *fetch.Client) *Client { return &Client{base, c} }
 
-// Ping asks for the time of the server, in milliseconds since 1970.
+// Ping returns the time of the server in milliseconds since 1970.
 func (c *Client) Ping(ctx context.Context) (int64, error) {
-	a, err := c.c.Get(ctx, fetch.Request{URL: c.base + "/api/v3/time"})
-	if err != nil {
-		return 0, err
-	}
 	var t struct {
 		ServerTime int64 `json:"serverTime"`
 	}
-	if err := json.Unmarshal(a.Body, &t); err != nil {
-		return 0, c.c.Undecodable(err)
-	}
-	return t.ServerTime, nil
+	err := c.c.GetJSON(ctx, fetch.Request{URL: c.base + "/api/v3/time"}, &t)
+	return t.ServerTime, err
 }
 
-// Bars returns the bars of a symbol that open in [from, to), in the exchange's order.
-// The last one may be open still: then it closes after now, by the caller's clock. The
-// error is fetch.ErrUnknown, a *fetch.Error or that of ctx.
-func (c *Client) Bars(ctx context.Context, symbol string, tf signal.Timeframe, from, to int64) ([]marketdata.Bar, error) {
+// Bars returns the bars of a symbol that open in [from, to), in the exchange's order. The last one may
+// still be open, and then closes after now. The error is fetch.ErrUnknown, a *fetch.Error or that of ctx.
+func (c *Client) Bars(ctx context.Context, symbol string, tf signal.Timeframe, from, to int64) (
+	[]marketdata.Bar, error) {
 	var all []marketdata.Bar
 	for range maxPages {
 		query := url.Values{"symbol": {symbol}, "interval": {string(tf)}, "limit": {strconv.Itoa(pageLimit)},
@@ -82,57 +77,26 @@ func (c *Client) Bars(ctx context.Context, symbol string, tf signal.Timeframe, f
 	return all, nil
 }
 
-// listWeight is what the prices of all symbols cost.
-const listWeight = 4
-
-// Listed returns all symbols that the exchange has a price of.
+// Listed returns all symbols of the exchange.
 func (c *Client) Listed(ctx context.Context) ([]string, error) {
-	a, err := c.c.Get(ctx, fetch.Request{URL: c.base + "/api/v3/ticker/price", Cost: listWeight})
-	if err != nil {
-		return nil, err
-	}
-	symbols, err := decodeListed(a.Body)
-	if err != nil {
-		return nil, c.c.Undecodable(err)
-	}
-	return symbols, nil
+	return c.c.GetNames(ctx, fetch.Request{URL: c.base + "/api/v3/ticker/price", Cost: listWeight}, "symbol")
 }
 
-// decodeListed reads the symbols of a list of prices.
-func decodeListed(body []byte) ([]string, error) {
-	var rows []struct {
-		Symbol string `json:"symbol"`
-	}
-	if err := json.Unmarshal(body, &rows); err != nil {
-		return nil, fmt.Errorf("decode symbols: %w", err)
-	}
-	symbols := make([]string, 0, len(rows))
-	for _, r := range rows {
-		if r.Symbol != "" {
-			symbols = append(symbols, r.Symbol)
-		}
-	}
-	if len(symbols) == 0 {
-		return nil, errors.New("decode symbols: there are none")
-	}
-	return symbols, nil
-}
-
-// asUnknown returns fetch.ErrUnknown if the exchange has said so with err.
+// asUnknown returns fetch.ErrUnknown if err reports an unknown symbol, else err.
 func asUnknown(err error) error {
 	fault, ok := errors.AsType[*fetch.Error](err)
 	if !ok || fault.Kind != fetch.Refused {
 		return err
 	}
-	var said struct {
+	var answer struct {
 		Code int    `json:"code"`
 		Msg  string `json:"msg"`
 	}
-	if json.Unmarshal(fault.Body, &said) == nil && said.Code == codeSymbol {
+	if json.Unmarshal(fault.Body, &answer) == nil && answer.Code == codeSymbol {
 		return fetch.ErrUnknown
 	}
-	if fault.Cause == nil && said.Code != 0 {
-		fault.Cause = fmt.Errorf("error %d: %.200s", said.Code, said.Msg)
+	if fault.Cause == nil && answer.Code != 0 {
+		fault.Cause = fmt.Errorf("error %d: %.200s", answer.Code, answer.Msg)
 	}
 	return fault
 }

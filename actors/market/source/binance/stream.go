@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"net/http"
 	"strings"
 	"sync"
 	"time"
@@ -25,37 +24,35 @@ const (
 	StreamURL = "wss://data-stream.binance.vision"
 
 	handshakeTimeout = 3 * time.Second
-	// silence is after how long without any message, or ping, a connection is dead:
-	// the server pings every 20 s.
+	// silence is the time without message or ping after which a connection is dead. The server
+	// pings every 20 s.
 	silence      = 60 * time.Second
 	writeTimeout = 5 * time.Second
-	// lifetime is after how long we renew a connection, before the server ends it
-	// after a day.
+	// lifetime is the age at which a connection is renewed, before the server ends it after a day.
 	lifetime = 23*time.Hour + 30*time.Minute
-	// requestEvery keeps what we send below five messages a second.
+	// requestEvery keeps us below five requests a second.
 	requestEvery = 250 * time.Millisecond
-	// ackWithin is how long the server may take to answer a request.
+	// ackWithin bounds the time until the server answers a request.
 	ackWithin = 10 * time.Second
 	// maxMessage bounds a message: an event has some 400 bytes.
 	maxMessage = 1 << 16
-	// maxSymbols is how many symbols one connection has: each has two streams, of 1,024
-	// that there may be.
+	// maxSymbols bounds the symbols of one connection. Each has two of at most 1,024 streams.
 	maxSymbols = 500
-	// perRequest is how many symbols one request names.
+	// perRequest bounds the symbols of one request.
 	perRequest = 50
 	// The pause before connecting again: the server takes 300 connections in 5 minutes.
 	minReconnectPause = 500 * time.Millisecond
 	maxReconnectPause = 30 * time.Second
-	// faultsAllowed is how many messages in a row may make no sense.
-	faultsAllowed = 100
+	// maxFaults bounds consecutive messages that cannot be decoded.
+	maxFaults = 100
 )
 
-// EventKind is what an Event is about.
+// EventKind is the kind of an Event.
 type EventKind int
 
 // The kinds.
 const (
-	// Up: what comes from here on lacks nothing. What was before may be missing.
+	// Up: later events are complete. Earlier ones may be missing.
 	Up EventKind = iota
 	// Down: the connection is lost.
 	Down
@@ -63,13 +60,13 @@ const (
 	Trade
 	// Closed has a Bar of 1m.
 	Closed
-	// Alive: the exchange speaks of the symbol, although nothing was traded.
+	// Alive: the exchange sent a message of the symbol without a trade.
 	Alive
-	// Refused: the exchange does not take the symbol.
+	// Refused: the exchange refused the symbol.
 	Refused
 )
 
-// Event is what the exchange sends of a symbol.
+// Event is an event of a symbol.
 type Event struct {
 	Kind EventKind
 	Tick marketdata.Tick
@@ -80,25 +77,24 @@ type Event struct {
 type StreamOptions struct {
 	URL    string // without a slash at its end; default StreamURL
 	Log    *slog.Logger
-	Faulty func() // called for each message that makes no sense; may be nil
+	Faulty func() // called for each message that cannot be decoded; may be nil
 	// Dial is for tests. The default bounds the time to connect.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
 }
 
-// Stream follows symbols over one connection, which it makes again whenever it ends.
+// Stream follows symbols over one connection, which it renews whenever it ends.
 type Stream struct {
 	o       StreamOptions
-	log     *slog.Logger
-	changed chan struct{} // a symbol was added or removed
+	changed chan struct{} // receives after a symbol was added or removed
 
 	mu    sync.Mutex
 	wants map[string]*follower
 }
 
-// follower is who follows a symbol.
+// follower receives the events of a symbol.
 type follower struct {
-	told func(Event)
-	up   bool // it was told so
+	notify func(Event)
+	up     bool // it was notified of Up, and not of Down since
 }
 
 // NewStream returns a stream. Run must run for it to work.
@@ -107,25 +103,22 @@ func NewStream(o StreamOptions) *Stream {
 	if o.Dial == nil {
 		o.Dial = (&net.Dialer{Timeout: handshakeTimeout}).DialContext
 	}
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
+	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	if o.Faulty == nil {
 		o.Faulty = func() {}
 	}
-	return &Stream{o: o, log: o.Log, changed: make(chan struct{}, 1), wants: make(map[string]*follower)}
+	return &Stream{o: o, changed: make(chan struct{}, 1), wants: make(map[string]*follower)}
 }
 
-// Follow has told called with every event of a symbol until the function that it
-// returns is called. told must not wait. It returns false if there are too many
-// symbols, or if that one is followed.
-func (s *Stream) Follow(symbol string, told func(Event)) (stop func(), ok bool) {
+// Follow passes every event of a symbol to notify, which must not wait, until stop is called. It
+// returns false if there are too many symbols, or if that one is followed already.
+func (s *Stream) Follow(symbol string, notify func(Event)) (stop func(), ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.wants) >= maxSymbols || s.wants[symbol] != nil {
 		return nil, false
 	}
-	s.wants[symbol] = &follower{told: told}
+	s.wants[symbol] = &follower{notify: notify}
 	s.wake()
 	return func() {
 		s.mu.Lock()
@@ -142,8 +135,7 @@ func (s *Stream) wake() {
 	}
 }
 
-// wanted returns the symbols that are followed, and whether its followers were notified that
-// they are.
+// wanted returns, for each symbol that is followed, whether its follower was notified of Up.
 func (s *Stream) wanted() map[string]bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -154,17 +146,15 @@ func (s *Stream) wanted() map[string]bool {
 	return all
 }
 
-func (s *Stream) tell(symbol string, e Event) {
+func (s *Stream) notify(symbol string, e Event) {
 	s.mu.Lock()
 	f := s.wants[symbol]
-	if f != nil && e.Kind == Up {
-		f.up = true
-	} else if f != nil && e.Kind == Down {
-		f.up = false
+	if f != nil && (e.Kind == Up || e.Kind == Down) {
+		f.up = e.Kind == Up
 	}
 	s.mu.Unlock()
 	if f != nil {
-		f.told(e)
+		f.notify(e)
 	}
 }
 
@@ -183,7 +173,7 @@ func (s *Stream) Run(ctx context.Context) {
 		begun := time.Now()
 		err := c.run(ctx)
 		for symbol := range c.up {
-			s.tell(symbol, Event{Kind: Down})
+			s.notify(symbol, Event{Kind: Down})
 		}
 		if ctx.Err() != nil {
 			return
@@ -191,12 +181,12 @@ func (s *Stream) Run(ctx context.Context) {
 		if errors.Is(err, errRenew) || time.Since(begun) > time.Minute {
 			retries.Reset()
 		}
-		s.log.Info("connection to the exchange ended", "source", Name, "err", err)
+		s.o.Log.Info("connection to the exchange ended", "source", Name, "err", err)
 		retries.Wait(ctx)
 	}
 }
 
-// errRenew ends a connection that the server is about to end.
+// errRenew ends a connection before the server does.
 var errRenew = errors.New("connection is renewed")
 
 // connection is one connection. All but read belongs to the goroutine of run.
@@ -208,14 +198,15 @@ type connection struct {
 	id    int64
 }
 
-// request is one that was not answered yet.
+// request is a request without an answer so far.
 type request struct {
 	symbols []string
 	at      time.Time
 }
 
 func (c *connection) run(ctx context.Context) error {
-	dialer := websocket.Dialer{HandshakeTimeout: handshakeTimeout, Proxy: http.ProxyFromEnvironment, NetDialContext: c.s.o.Dial}
+	dialer := *websocket.DefaultDialer
+	dialer.HandshakeTimeout, dialer.NetDialContext = handshakeTimeout, c.s.o.Dial
 	ws, response, err := dialer.DialContext(ctx, c.s.o.URL+"/stream", nil)
 	if err != nil {
 		if response != nil {
@@ -232,13 +223,12 @@ func (c *connection) run(ctx context.Context) error {
 		alive()
 		return ws.WriteControl(websocket.PongMessage, []byte(text), time.Now().Add(writeTimeout))
 	})
-	// The end of the connection comes behind its last message, through the same channel:
-	// what was answered before it is not dropped.
+	// The end of the connection comes through the channel of its messages, so that none is dropped.
 	incoming := make(chan received, 256)
 	reading, stop := context.WithCancel(ctx)
 	defer stop()
 	go func() {
-		if panics.Guard(c.s.log, panics.Source, func() { c.read(reading, alive, incoming) }, "source", Name) {
+		if panics.Guard(c.s.o.Log, panics.Source, func() { c.read(reading, alive, incoming) }, "source", Name) {
 			return
 		}
 		select {
@@ -252,7 +242,8 @@ func (c *connection) run(ctx context.Context) error {
 	for {
 		select {
 		case <-ctx.Done():
-			ws.WriteControl(websocket.CloseMessage, websocket.FormatCloseMessage(websocket.CloseNormalClosure, ""), time.Now().Add(time.Second))
+			bye := websocket.FormatCloseMessage(websocket.CloseNormalClosure, "")
+			ws.WriteControl(websocket.CloseMessage, bye, time.Now().Add(time.Second))
 			return ctx.Err()
 		case <-renew.C:
 			return errRenew
@@ -271,13 +262,13 @@ func (c *connection) run(ctx context.Context) error {
 	}
 }
 
-// received is a message, or why there are no more.
+// received is a message, or the error that ended the connection.
 type received struct {
 	message
 	err error
 }
 
-// read passes on what comes, in its order, until the connection or ctx ends.
+// read passes messages to out in order until the connection or ctx ends.
 func (c *connection) read(ctx context.Context, alive func(), out chan<- received) {
 	faults := 0
 	for {
@@ -289,7 +280,7 @@ func (c *connection) read(ctx context.Context, alive func(), out chan<- received
 			alive()
 			if r.message, err = decodeMessage(data); err != nil {
 				c.s.o.Faulty()
-				if faults++; faults <= faultsAllowed {
+				if faults++; faults <= maxFaults {
 					continue
 				}
 				r.err = err
@@ -308,14 +299,13 @@ func (c *connection) read(ctx context.Context, alive func(), out chan<- received
 	}
 }
 
-// take works in a message.
 func (c *connection) take(m message) error {
 	switch m.kind {
 	case "serverShutdown":
 		return errRenew
 	case "trade", "kline":
 		if !c.up[m.symbol] {
-			return nil // not answered for yet, or not followed any more
+			return nil // not acknowledged yet, or no longer followed
 		}
 		e := Event{Kind: Alive}
 		switch {
@@ -324,7 +314,7 @@ func (c *connection) take(m message) error {
 		case m.closed:
 			e = Event{Kind: Closed, Bar: m.bar}
 		}
-		c.s.tell(m.symbol, e)
+		c.s.notify(m.symbol, e)
 	case "":
 		r, ok := c.asked[m.id]
 		delete(c.asked, m.id)
@@ -333,18 +323,18 @@ func (c *connection) take(m message) error {
 		}
 		kind := Up
 		if m.fault != "" {
-			c.s.log.Warn("exchange refused to be followed", "source", Name, "fault", fmt.Sprintf("%.200s", m.fault))
+			c.s.o.Log.Warn("subscription refused", "source", Name, "fault", fmt.Sprintf("%.200s", m.fault))
 			kind = Refused
 		}
 		for _, symbol := range r.symbols {
 			c.up[symbol] = kind == Up
-			c.s.tell(symbol, Event{Kind: kind})
+			c.s.notify(symbol, Event{Kind: kind})
 		}
 	}
 	return nil
 }
 
-// subscribe sends one request if what is followed is not what shall be.
+// subscribe sends requests for the symbols that were added or removed.
 func (c *connection) subscribe() error {
 	waiting := make(map[string]bool)
 	for _, r := range c.asked {
@@ -357,11 +347,11 @@ func (c *connection) subscribe() error {
 	}
 	wanted := c.s.wanted()
 	var add, drop []string
-	for symbol, told := range wanted {
+	for symbol, notified := range wanted {
 		up, known := c.up[symbol]
 		switch {
-		case up && !told:
-			c.s.tell(symbol, Event{Kind: Up}) // somebody else followed it before
+		case up && !notified:
+			c.s.notify(symbol, Event{Kind: Up}) // another follower subscribed to it
 		case !known && !waiting[symbol] && len(add) < perRequest:
 			add = append(add, symbol)
 		}

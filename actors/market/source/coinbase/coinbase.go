@@ -1,8 +1,9 @@
-// Package coinbase reads bars of the exchange of that name by REST. It needs no key.
-// What is returned is decoded, not judged.
+// Package coinbase reads bars of the Coinbase exchange by REST. It needs no key. The caller decides
+// whether a price is plausible.
 package coinbase
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -20,16 +21,16 @@ import (
 )
 
 const (
-	// Name is the source's.
+	// Name is the name of the source.
 	Name = "coinbase"
-	// BaseURL is that of the public market data.
+	// BaseURL serves public market data only.
 	BaseURL = "https://api.exchange.coinbase.com"
-	// pageBars is how many bars an answer has at most.
+	// pageBars is the maximum number of bars in an answer, maxPages that of answers in a call.
 	pageBars = 300
 	maxPages = 20
 )
 
-// Client asks by REST.
+// Client sends REST requests.
 type Client struct {
 	base string
 	c    *fetch.Client
@@ -38,25 +39,21 @@ type Client struct {
 // NewClient returns a client for the server at base, without a slash at its end.
 func NewClient(base string, c *fetch.Client) *Client { return &Client{base, c} }
 
-// Ping asks for the time of the server, in milliseconds since 1970.
+// Ping returns the time of the server in milliseconds since 1970.
 func (c *Client) Ping(ctx context.Context) (int64, error) {
-	a, err := c.c.Get(ctx, fetch.Request{URL: c.base + "/time"})
-	if err != nil {
-		return 0, err
-	}
 	var t struct {
 		ISO time.Time `json:"iso"`
 	}
-	if err := json.Unmarshal(a.Body, &t); err != nil {
-		return 0, c.c.Undecodable(err)
+	if err := c.c.GetJSON(ctx, fetch.Request{URL: c.base + "/time"}, &t); err != nil {
+		return 0, err
 	}
 	return t.ISO.UnixMilli(), nil
 }
 
-// Bars returns the bars of a product that open in [from, to), ascending. There is none
-// for a time without trades; the last one may be open still. The error is fetch.ErrUnknown, a
-// *fetch.Error or that of ctx.
-func (c *Client) Bars(ctx context.Context, product string, tf signal.Timeframe, from, to int64) ([]marketdata.Bar, error) {
+// Bars returns the bars of a product that open in [from, to), ascending, without those of times without
+// trades. The last one may still be open. The error is fetch.ErrUnknown, a *fetch.Error or that of ctx.
+func (c *Client) Bars(ctx context.Context, product string, tf signal.Timeframe, from, to int64) (
+	[]marketdata.Bar, error) {
 	step := tf.Duration().Milliseconds()
 	from -= from % step
 	var all []marketdata.Bar
@@ -66,7 +63,8 @@ func (c *Client) Bars(ctx context.Context, product string, tf signal.Timeframe, 
 		}
 		end := min(from+(pageBars-1)*step, to-1) // both ends are included
 		query := url.Values{"granularity": {strconv.FormatInt(step/1000, 10)}, "start": {iso(from)}, "end": {iso(end)}}
-		a, err := c.c.Get(ctx, fetch.Request{URL: c.base + "/products/" + url.PathEscape(product) + "/candles?" + query.Encode()})
+		address := c.base + "/products/" + url.PathEscape(product) + "/candles?" + query.Encode()
+		a, err := c.c.Get(ctx, fetch.Request{URL: address})
 		if err != nil {
 			return nil, asUnknown(err)
 		}
@@ -86,8 +84,8 @@ func (c *Client) Bars(ctx context.Context, product string, tf signal.Timeframe, 
 
 func iso(ms int64) string { return time.UnixMilli(ms).UTC().Format(time.RFC3339) }
 
-// decodeCandles reads rows of time in seconds, low, high, open, close and volume, which
-// come in any order. null is an error.
+// decodeCandles decodes rows of time in seconds, low, high, open, close and volume, in any order.
+// null is an error.
 func decodeCandles(body []byte, step int64) ([]marketdata.Bar, error) {
 	var rows [][]*float64
 	if err := json.Unmarshal(body, &rows); err != nil {
@@ -102,46 +100,21 @@ func decodeCandles(body []byte, step int64) ([]marketdata.Bar, error) {
 			return nil, fmt.Errorf("decode candle %d: a value is missing", i)
 		}
 		open := int64(*r[0]) * 1000
-		bars = append(bars, marketdata.Bar{OpenTime: open, CloseTime: open + step, Low: *r[1], High: *r[2], Open: *r[3], Close: *r[4], Volume: *r[5]})
+		bars = append(bars, marketdata.Bar{
+			OpenTime: open, CloseTime: open + step,
+			Low: *r[1], High: *r[2], Open: *r[3], Close: *r[4], Volume: *r[5],
+		})
 	}
-	slices.SortFunc(bars, func(a, b marketdata.Bar) int { return int(min(max(a.OpenTime-b.OpenTime, -1), 1)) })
+	slices.SortFunc(bars, func(a, b marketdata.Bar) int { return cmp.Compare(a.OpenTime, b.OpenTime) })
 	return bars, nil
 }
 
 // Listed returns the ids of all products.
 func (c *Client) Listed(ctx context.Context) ([]string, error) {
-	a, err := c.c.Get(ctx, fetch.Request{URL: c.base + "/products"})
-	if err != nil {
-		return nil, err
-	}
-	products, err := decodeListed(a.Body)
-	if err != nil {
-		return nil, c.c.Undecodable(err)
-	}
-	return products, nil
+	return c.c.GetNames(ctx, fetch.Request{URL: c.base + "/products"}, "id")
 }
 
-// decodeListed reads the ids of a list of products.
-func decodeListed(body []byte) ([]string, error) {
-	var rows []struct {
-		ID string `json:"id"`
-	}
-	if err := json.Unmarshal(body, &rows); err != nil {
-		return nil, fmt.Errorf("decode products: %w", err)
-	}
-	products := make([]string, 0, len(rows))
-	for _, r := range rows {
-		if r.ID != "" {
-			products = append(products, r.ID)
-		}
-	}
-	if len(products) == 0 {
-		return nil, errors.New("decode products: there are none")
-	}
-	return products, nil
-}
-
-// asUnknown returns fetch.ErrUnknown if the exchange has said so with err.
+// asUnknown returns fetch.ErrUnknown if err reports an unknown product, else err.
 func asUnknown(err error) error {
 	fault, ok := errors.AsType[*fetch.Error](err)
 	if !ok || fault.Kind != fetch.Refused {
@@ -150,14 +123,14 @@ func asUnknown(err error) error {
 	if fault.Status == http.StatusNotFound {
 		return fetch.ErrUnknown
 	}
-	var said struct {
+	var answer struct {
 		Message string `json:"message"`
 	}
-	if json.Unmarshal(fault.Body, &said) == nil && said.Message != "" {
-		if strings.EqualFold(said.Message, "NotFound") {
+	if json.Unmarshal(fault.Body, &answer) == nil && answer.Message != "" {
+		if strings.EqualFold(answer.Message, "NotFound") {
 			return fetch.ErrUnknown
 		}
-		fault.Cause = fmt.Errorf("%.200s", said.Message)
+		fault.Cause = fmt.Errorf("%.200s", answer.Message)
 	}
 	return fault
 }

@@ -3,10 +3,8 @@ package coinbase
 import (
 	"fmt"
 	"net/http"
+	"strings"
 	"testing"
-	"time"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/agentsignal/agentsignal/actors/market/markettest"
 	"github.com/agentsignal/agentsignal/actors/market/source/fetch"
@@ -14,59 +12,38 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
-func newClient(t *testing.T, f http.HandlerFunc) *Client {
+func readBars(t *testing.T, f http.HandlerFunc) markettest.ReadBars {
 	t.Helper()
-	return NewClient(markettest.Serve(t, f), fetch.New(fetch.Options{Name: Name}))
+	return NewClient(markettest.Serve(t, f), fetch.New(fetch.Options{Name: Name})).Bars
 }
 
 func TestBarsAreSorted(t *testing.T) {
 	t.Parallel()
-	var query string
-	c := newClient(t, func(w http.ResponseWriter, r *http.Request) {
-		query = r.URL.RequestURI()
-		w.Header().Set("Content-Type", "application/json; charset=utf-8")
-		// Newest first; one comes twice, one is outside of what was asked for.
-		fmt.Fprint(w, `[[7200,9,13,10,12,1.5],[3600,8,12,9,10,2],[3600,8,12,9,10,2],[0,1,1,1,1,1],[10800,1,1,1,1,1]]`)
-	})
-	bars, err := c.Bars(t.Context(), "BTC-USD", signal.H1, 3600_000, 10_800_000)
-	want := []marketdata.Bar{{OpenTime: 3600_000, CloseTime: 7200_000, Low: 8, High: 12, Open: 9, Close: 10, Volume: 2},
-		{OpenTime: 7200_000, CloseTime: 10_800_000, Low: 9, High: 13, Open: 10, Close: 12, Volume: 1.5}}
-	if d := cmp.Diff(want, bars); d != "" || err != nil {
-		t.Errorf("%v\n%s", err, d)
-	}
-	if query != "/products/BTC-USD/candles?end=1970-01-01T02%3A59%3A59Z&granularity=3600&start=1970-01-01T01%3A00%3A00Z" {
-		t.Error(query)
-	}
+	markettest.Request{
+		// The newest comes first, one comes twice, and one was not requested.
+		Answer: `[[7200,9,13,10,12,1.5],[3600,8,12,9,10,2],[3600,8,12,9,10,2],[0,1,1,1,1,1],[10800,1,1,1,1,1]]`,
+		Symbol: "BTC-USD", Frame: signal.H1, From: 3600_000, To: 10_800_000,
+		URI: "/products/BTC-USD/candles?end=1970-01-01T02%3A59%3A59Z&granularity=3600&start=1970-01-01T01%3A00%3A00Z",
+		Bars: []marketdata.Bar{
+			{OpenTime: 3600_000, CloseTime: 7200_000, Low: 8, High: 12, Open: 9, Close: 10, Volume: 2},
+			{OpenTime: 7200_000, CloseTime: 10_800_000, Low: 9, High: 13, Open: 10, Close: 12, Volume: 1.5},
+		},
+	}.CheckBars(t, readBars)
 }
 
 func TestBarsComeInPages(t *testing.T) {
 	t.Parallel()
-	pages := 0
-	c := newClient(t, func(w http.ResponseWriter, r *http.Request) {
-		pages++
-		from, _ := time.Parse(time.RFC3339, r.FormValue("start"))
-		to, _ := time.Parse(time.RFC3339, r.FormValue("end"))
-		text, n := "[", 0
+	markettest.CheckPages(t, 700, func(r *http.Request) string {
+		from, to := markettest.Instant(t, r.FormValue("start")), markettest.Instant(t, r.FormValue("end"))
+		var rows []string
 		for at := to.Unix() / 60 * 60; at >= from.Unix(); at -= 60 {
-			if n++; n > 1 {
-				text += ","
-			}
-			text += fmt.Sprintf("[%d,1,1,1,1,1]", at)
+			rows = append(rows, fmt.Sprintf("[%d,1,1,1,1,1]", at))
 		}
-		if n > pageBars {
-			t.Errorf("%d bars are asked for at once", n)
+		if len(rows) > pageBars {
+			t.Errorf("%d bars are requested at once", len(rows))
 		}
-		fmt.Fprint(w, text+"]")
-	})
-	bars, err := c.Bars(t.Context(), "X", signal.M1, 60_000, 701*60_000)
-	if err != nil || len(bars) != 700 || pages != 3 {
-		t.Fatalf("%d bars in %d pages, %v", len(bars), pages, err)
-	}
-	for i, b := range bars {
-		if b.OpenTime != int64(i+1)*60_000 {
-			t.Fatalf("bar %d opens at %d", i, b.OpenTime)
-		}
-	}
+		return "[" + strings.Join(rows, ",") + "]"
+	}, readBars)
 }
 
 func TestBarsThatCannotBeRead(t *testing.T) {
@@ -80,7 +57,7 @@ func TestBarsThatCannotBeRead(t *testing.T) {
 		"null row":        {Status: 200, Body: `[null]`, Kind: fetch.Content},
 		"text":            {Status: 200, Body: `[[60,"1",1,1,1,1]]`, Kind: fetch.Content},
 		"object":          {Status: 200, Body: `{}`, Kind: fetch.Content},
-	}, func(f http.HandlerFunc) markettest.Client { return newClient(t, f) })
+	}, readBars)
 }
 
 func FuzzDecodeCandles(f *testing.F) {

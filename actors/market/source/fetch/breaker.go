@@ -15,8 +15,8 @@ const (
 	longestBan = 72 * time.Hour
 )
 
-// breaker keeps requests from a server that fails or wants rest. After a rest one
-// request is let through: its outcome decides whether the next ones are.
+// breaker keeps requests from a server that fails or wants rest. After a rest one request is let
+// through: its outcome decides whether the next ones are.
 type breaker struct {
 	mu       sync.Mutex
 	failures int

@@ -24,48 +24,42 @@ import (
 const (
 	connectTimeout = 3 * time.Second
 	requestTimeout = 10 * time.Second
-	// maxBody bounds an answer, errorBody what is kept of one with an error.
+	// maxBody bounds the body of an answer, errorBody that of an error.
 	maxBody   = 8 << 20
 	errorBody = 512
 	maxTries  = 3
 	// maxRedirects bounds the redirects of a request within a host.
 	maxRedirects = 5
-	// patience is how long a server may have one wait within a request; who wants
-	// more is left alone, and the request fails.
-	patience = 5 * time.Second
+	// maxRetryAfter is the longest delay asked for by a server that is waited for within a request.
+	maxRetryAfter = 5 * time.Second
 	// overall bounds a request with all its tries.
 	overall = 45 * time.Second
-	// restUntold is how long a server is left alone that limits us without naming
-	// a time, banUntold one that bans us.
-	restUntold = 30 * time.Second
-	banUntold  = 2 * time.Minute
+	// defaultRest and defaultBan are the pauses after a limit or a ban without a Retry-After header.
+	defaultRest = 30 * time.Second
+	defaultBan  = 2 * time.Minute
 )
-
-// JSON are the content types of JSON.
-var JSON = []string{"application/json"}
 
 // Options are what a Client is made with. The zero value of each field but Name works.
 type Options struct {
 	Name string // of the source, for errors and metrics; required
-	// Rate is how many requests are made a second in the long run, Burst how many at
-	// once. Default 5 and 10.
+	// Rate is the number of requests a second in the long run, Burst the number at once. Default 5 and 10.
 	Rate  float64
 	Burst int
 	// Header is sent with every request.
 	Header http.Header
-	// AnyHost follows redirects to other hosts. A client with a secret in its header or
-	// its addresses must not: the other host would get it.
+	// AnyHost follows redirects to other hosts. A client with a secret in its header or URLs must
+	// not, because the other host would get it.
 	AnyHost bool
 	// Transport is for tests. The default bounds the time to connect.
 	Transport http.RoundTripper
-	// Rest says, by the start of the body of an error, for how long the server wants to be
-	// left alone where that is not in a header; 0 if it does not. It may be nil.
+	// Rest returns how long the server asks for rest, by the start of the body of an error, or 0.
+	// It may be nil.
 	Rest func(body []byte) time.Duration
-	// Done is called after every try with how it ended: "ok" or a Kind. It may be nil.
+	// Done is called after every try with the result, "ok" or a Kind. It may be nil.
 	Done func(source, result string)
 }
 
-// Client asks one server.
+// Client sends requests to one server.
 type Client struct {
 	o       Options
 	http    *http.Client
@@ -100,9 +94,8 @@ func New(o Options) *Client {
 		bucket: rate.NewLimiter(rate.Limit(o.Rate), o.Burst)}
 }
 
-// sameHost refuses a redirect that leaves the scheme or host that was asked: net/http
-// sends all headers but Authorization and cookies there, too, and the address that was
-// asked in Referer.
+// sameHost refuses a redirect to another scheme or host, which would get the URL in Referer and all
+// headers but Authorization and cookies.
 func sameHost(to *http.Request, via []*http.Request) error {
 	if asked := via[0].URL; to.URL.Scheme != asked.Scheme || to.URL.Host != asked.Host {
 		return fmt.Errorf("%w to %s://%s, which is not followed", errRedirect, to.URL.Scheme, to.URL.Host)
@@ -110,7 +103,7 @@ func sameHost(to *http.Request, via []*http.Request) error {
 	return anyHost(to, via)
 }
 
-// anyHost follows redirects, up to a limit, without saying where they came from.
+// anyHost follows redirects up to a limit, without Referer.
 func anyHost(to *http.Request, via []*http.Request) error {
 	to.Header.Del("Referer")
 	if len(via) >= maxRedirects {
@@ -122,33 +115,28 @@ func anyHost(to *http.Request, via []*http.Request) error {
 // errRedirect is part of the cause of a refused redirect.
 var errRedirect = errors.New("the source redirects")
 
-// Name is the source's.
-func (c *Client) Name() string { return c.o.Name }
-
-// Request is a question.
+// Request is a GET request.
 type Request struct {
 	URL string
-	// Types are the content types that are taken. Empty: JSON.
+	// Types are the accepted content types; default JSON.
 	Types []string
-	// ETag and LastModified, if set, ask for what changed since the answer that had
-	// them.
+	// ETag and LastModified, if set, make the request conditional on a change since their answer.
 	ETag, LastModified string
-	// Cost is how many requests of the rate it counts for; default 1.
+	// Cost is the number of requests it counts as; default 1.
 	Cost int
 }
 
-// Answer is a whole, checked answer.
+// Answer is a complete, checked answer.
 type Answer struct {
-	Body               []byte // read-only: several may have asked for it
+	Body               []byte // read-only: equal requests share it
 	Unchanged          bool   // 304: Body is empty
 	ETag, LastModified string
-	Header             http.Header
 }
 
-// Get asks. The error is an *Error, or that of ctx.
+// Get sends a request. The error is an *Error, or that of ctx.
 func (c *Client) Get(ctx context.Context, r Request) (*Answer, error) {
 	key := r.URL + "\n" + r.ETag + "\n" + r.LastModified
-	// The request goes on if the first who asked goes away: others may wait for it.
+	// The request continues if the first caller gives up: others may wait for it.
 	flight := c.flights.DoChan(key, func() (any, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), overall)
 		defer cancel()
@@ -165,7 +153,7 @@ func (c *Client) Get(ctx context.Context, r Request) (*Answer, error) {
 	}
 }
 
-// tries asks until there is an answer or nothing more to hope for.
+// tries sends a request until there is an answer or another try makes no sense.
 func (c *Client) tries(ctx context.Context, r *Request) (*Answer, error) {
 	retries := backoff.Backoff{Jitter: true}
 	for try := 1; ; try++ {
@@ -177,7 +165,8 @@ func (c *Client) tries(ctx context.Context, r *Request) (*Answer, error) {
 		if err := c.bucket.WaitN(ctx, cost); err != nil {
 			c.breaker.drop()
 			c.o.Done(c.o.Name, string(Resting))
-			return nil, &Error{Source: c.o.Name, Kind: Resting, RetryAfter: c.wait(cost), Cause: errors.New("too many requests wait")}
+			cause := errors.New("too many requests wait")
+			return nil, &Error{Source: c.o.Name, Kind: Resting, RetryAfter: c.wait(cost), Cause: cause}
 		}
 		a, fault := c.once(ctx, r)
 		if fault == nil {
@@ -194,38 +183,36 @@ func (c *Client) tries(ctx context.Context, r *Request) (*Answer, error) {
 	}
 }
 
-// wait returns how long a request of a cost would wait for the rate, at least a second.
+// wait returns how long a request with a cost would wait for the rate, at least a second.
 func (c *Client) wait(cost int) time.Duration {
 	place := c.bucket.ReserveN(time.Now(), cost)
 	defer place.Cancel()
 	return max(place.Delay(), time.Second)
 }
 
-// retry reports whether another try makes sense, and how long to wait before it, given the
-// pause of the back-off.
+// retry reports whether another try makes sense, and returns the pause before it.
 func (c *Client) retry(fault *Error, pause time.Duration) (time.Duration, bool) {
 	switch fault.Kind {
 	case Network, Server:
-		if fault.RetryAfter > patience {
+		if fault.RetryAfter > maxRetryAfter {
 			c.breaker.pause(time.Now(), fault.RetryAfter)
 			return 0, false
 		}
 		return max(pause, fault.RetryAfter), true
 	case Limited, Banned:
-		// Whoever goes on asking is banned for longer.
+		// Further requests would prolong the ban.
 		if fault.RetryAfter <= 0 {
-			fault.RetryAfter = restUntold
+			fault.RetryAfter = defaultRest
 			if fault.Kind == Banned {
-				fault.RetryAfter = banUntold
+				fault.RetryAfter = defaultBan
 			}
 		}
 		c.breaker.pause(time.Now(), fault.RetryAfter)
-		return fault.RetryAfter + pause/4, fault.RetryAfter <= patience
+		return fault.RetryAfter + pause/4, fault.RetryAfter <= maxRetryAfter
 	}
 	return 0, false
 }
 
-// once asks once.
 func (c *Client) once(ctx context.Context, r *Request) (*Answer, *Error) {
 	fail := func(kind Kind, status int, cause error) *Error {
 		return &Error{Source: c.o.Name, Kind: kind, Status: status, Cause: cause}
@@ -258,7 +245,7 @@ func (c *Client) once(ctx context.Context, r *Request) (*Answer, *Error) {
 	}
 	defer w.Body.Close()
 	if w.StatusCode == http.StatusNotModified && r.ETag+r.LastModified != "" {
-		return &Answer{Unchanged: true, ETag: r.ETag, LastModified: r.LastModified, Header: w.Header}, nil
+		return &Answer{Unchanged: true, ETag: r.ETag, LastModified: r.LastModified}, nil
 	}
 	if w.StatusCode != http.StatusOK {
 		fault := fail(kindOf(w.StatusCode), w.StatusCode, nil)
@@ -279,11 +266,11 @@ func (c *Client) once(ctx context.Context, r *Request) (*Answer, *Error) {
 	if err := checkType(w.Header.Get("Content-Type"), body, r.Types); err != nil {
 		return nil, fail(Content, w.StatusCode, err)
 	}
-	return &Answer{Body: body, ETag: w.Header.Get("ETag"), LastModified: w.Header.Get("Last-Modified"), Header: w.Header}, nil
+	return &Answer{Body: body, ETag: w.Header.Get("ETag"), LastModified: w.Header.Get("Last-Modified")}, nil
 }
 
-// Undecodable is the error for an answer whose body is not what was asked for. The
-// server is to blame as for any other failure.
+// Undecodable returns the error for an answer that cannot be decoded, which counts as a failure of
+// the server.
 func (c *Client) Undecodable(cause error) error {
 	c.breaker.done(time.Now(), true)
 	c.o.Done(c.o.Name, string(Content))
@@ -302,11 +289,11 @@ func kindOf(status int) Kind {
 	return Refused
 }
 
-// checkType returns an error if an answer has another type than those that are taken,
-// or says so and is a page all the same.
+// checkType returns an error if an answer is not of one of the types, or is an HTML page regardless
+// of its type.
 func checkType(header string, body []byte, types []string) error {
 	if len(types) == 0 {
-		types = JSON
+		types = []string{"application/json"}
 	}
 	got, _, err := mime.ParseMediaType(header)
 	if err != nil || !slices.Contains(types, got) {

@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// ErrUnknown reports that a server does not have what it was asked about. Clients of servers
-// return it where those say so in words of their own.
+// ErrUnknown reports that a server does not know the asset in a request. Each client recognises the
+// answers by which its server reports that.
 var ErrUnknown = errors.New("the source does not know the asset")
 
-// Kind is what went wrong.
+// Kind is the kind of an Error.
 type Kind string
 
 // The kinds, which are the values of the label "result" beside "ok".
@@ -19,21 +19,21 @@ const (
 	Limited Kind = "rate_limited" // 429
 	Banned  Kind = "banned"       // 418
 	Server  Kind = "server_error" // 5xx
-	Refused Kind = "client_error" // any other status: the request is wrong
-	Content Kind = "content"      // another type than was asked for, or not decodable
+	Refused Kind = "client_error" // any other status
+	Content Kind = "content"      // of another type than requested, or not decodable
 	Large   Kind = "too_large"
-	Resting Kind = "resting" // not asked, because the server wants rest or fails
+	Resting Kind = "resting" // not sent, because the server asked for rest or keeps failing
 )
 
 // Kinds lists them.
 var Kinds = []Kind{Network, Limited, Banned, Server, Refused, Content, Large, Resting}
 
-// Error is why there is no answer.
+// Error is the reason for a missing answer.
 type Error struct {
 	Source string // the client's name
 	Kind   Kind
 	Status int // of HTTP; 0 without an answer
-	// RetryAfter is when it makes sense to ask again; 0 if that is not known.
+	// RetryAfter is when a retry makes sense; 0 if not known.
 	RetryAfter time.Duration
 	Body       []byte // the start of the body that came with an error
 	Cause      error  // may be nil
@@ -56,6 +56,3 @@ func (e *Error) Error() string {
 
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Cause }
-
-// Temporary reports whether the same request may have another answer later.
-func (e *Error) Temporary() bool { return e.Kind != Refused || e.Status == 403 || e.Status == 408 }

@@ -16,12 +16,16 @@ import (
 	"github.com/agentsignal/agentsignal/actors/backoff"
 )
 
-// script is a server of which each answer is known; the last one is repeated.
+type answer = func(*http.Request) (*http.Response, error)
+
+// script is a server with scripted answers, of which the last one is repeated.
 type script struct {
 	mu      sync.Mutex
-	answers []func(*http.Request) (*http.Response, error)
+	answers []answer
 	asked   []time.Time
 }
+
+func newScript(answers ...answer) *script { return &script{answers: answers} }
 
 func (s *script) RoundTrip(r *http.Request) (*http.Response, error) {
 	s.mu.Lock()
@@ -31,8 +35,8 @@ func (s *script) RoundTrip(r *http.Request) (*http.Response, error) {
 	return f(r)
 }
 
-// says returns an answer; headers are name, value, and so on.
-func says(status int, body string, headers ...string) func(*http.Request) (*http.Response, error) {
+// says returns an answer with headers, which are pairs of name and value.
+func says(status int, body string, headers ...string) answer {
 	return func(*http.Request) (*http.Response, error) {
 		h := http.Header{"Content-Type": {"application/json"}}
 		for i := 0; i+1 < len(headers); i += 2 {
@@ -44,7 +48,7 @@ func says(status int, body string, headers ...string) func(*http.Request) (*http
 
 func breaks(*http.Request) (*http.Response, error) { return nil, errors.New("connection reset") }
 
-// stops sends the beginning of a body.
+// stops sends a part of the body and then breaks off.
 func stops(*http.Request) (*http.Response, error) {
 	r, w := io.Pipe()
 	go func() {
@@ -54,13 +58,12 @@ func stops(*http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: 200, Header: http.Header{"Content-Type": {"application/json"}}, Body: r}, nil
 }
 
-// hangs never answers.
 func hangs(r *http.Request) (*http.Response, error) {
 	<-r.Context().Done()
 	return nil, r.Context().Err()
 }
 
-// trickles begins an answer, and sends no more of it.
+// trickles sends a part of the body and then hangs.
 func trickles(r *http.Request) (*http.Response, error) {
 	out, in := io.Pipe()
 	go func() {
@@ -73,7 +76,6 @@ func trickles(r *http.Request) (*http.Response, error) {
 
 func TestTriesAndFaults(t *testing.T) {
 	t.Parallel()
-	type answer = func(*http.Request) (*http.Response, error)
 	ok := says(200, `[]`)
 	for name, c := range map[string]struct {
 		answers []answer
@@ -92,9 +94,9 @@ func TestTriesAndFaults(t *testing.T) {
 		"trickles, then well": {[]answer{trickles, ok}, 2, "", 0},
 		"429 for a moment":    {[]answer{says(429, "", "Retry-After", "2"), ok}, 2, "", 0},
 		"429 for long":        {[]answer{says(429, "", "Retry-After", "60")}, 1, Limited, time.Minute},
-		"429 without a word":  {[]answer{says(429, "")}, 1, Limited, restUntold},
+		"429 without a word":  {[]answer{says(429, "")}, 1, Limited, defaultRest},
 		"418":                 {[]answer{says(418, "", "Retry-After", "7200")}, 1, Banned, 2 * time.Hour},
-		"418 without a word":  {[]answer{says(418, "")}, 1, Banned, banUntold},
+		"418 without a word":  {[]answer{says(418, "")}, 1, Banned, defaultBan},
 		"400":                 {[]answer{says(400, `{"code":-1121}`)}, 1, Refused, 0},
 		"403":                 {[]answer{says(403, "")}, 1, Refused, 0},
 		"HTML":                {[]answer{says(200, "<html>", "Content-Type", "text/html")}, 1, Content, 0},
@@ -106,9 +108,9 @@ func TestTriesAndFaults(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				server := &script{answers: c.answers}
-				results := map[string]int{}
-				client := New(Options{Name: "x", Transport: server, Done: func(_, result string) { results[result]++ }})
+				server, results, sum := newScript(c.answers...), map[string]int{}, 0
+				done := func(_, result string) { results[result]++; sum++ }
+				client := New(Options{Name: "x", Transport: server, Done: done})
 				a, err := client.Get(t.Context(), Request{URL: "http://x/"})
 				fault, isFault := errors.AsType[*Error](err)
 				switch {
@@ -121,13 +123,9 @@ func TestTriesAndFaults(t *testing.T) {
 					t.Errorf("%d tries, want %d", len(server.asked), c.tries)
 				}
 				for i := 1; i < len(server.asked); i++ {
-					if server.asked[i].Sub(server.asked[i-1]) < backoff.DefaultMin/2 {
-						t.Errorf("try %d came after %s", i, server.asked[i].Sub(server.asked[i-1]))
+					if pause := server.asked[i].Sub(server.asked[i-1]); pause < backoff.DefaultMin/2 {
+						t.Errorf("try %d came after %s", i, pause)
 					}
-				}
-				sum := 0
-				for _, n := range results {
-					sum += n
 				}
 				if sum != c.tries || c.kind != "" && results[string(c.kind)] == 0 {
 					t.Errorf("counted %v", results)
@@ -137,10 +135,10 @@ func TestTriesAndFaults(t *testing.T) {
 	}
 }
 
-func TestABanIsObeyed(t *testing.T) {
+func TestBanIsObeyed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		server := &script{answers: []func(*http.Request) (*http.Response, error){says(418, "", "Retry-After", "120"), says(200, "1")}}
+		server := newScript(says(418, "", "Retry-After", "120"), says(200, "1"))
 		client := New(Options{Name: "x", Transport: server})
 		get := func() error {
 			_, err := client.Get(t.Context(), Request{URL: "http://x/"})
@@ -163,10 +161,10 @@ func TestABanIsObeyed(t *testing.T) {
 	})
 }
 
-func TestAFailingServerIsLeftAlone(t *testing.T) {
+func TestFailingServerGetsRest(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		server := &script{answers: []func(*http.Request) (*http.Response, error){says(500, "")}}
+		server := newScript(says(500, ""))
 		client := New(Options{Name: "x", Transport: server})
 		begun := time.Now()
 		for time.Since(begun) < time.Hour {
@@ -177,29 +175,29 @@ func TestAFailingServerIsLeftAlone(t *testing.T) {
 			t.Errorf("%d requests in an hour", n)
 		}
 		server.mu.Lock()
-		server.answers = []func(*http.Request) (*http.Response, error){says(200, "1")}
+		server.answers = []answer{says(200, "1")}
 		server.mu.Unlock()
 		time.Sleep(longestRest)
 		for range 5 {
 			if _, err := client.Get(t.Context(), Request{URL: "http://x/"}); err != nil {
-				t.Errorf("it works again: %v", err)
+				t.Errorf("after it works again: %v", err)
 			}
 		}
 	})
 }
 
-func TestTheSameIsAskedOnce(t *testing.T) {
+func TestEqualRequestsAreSentOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		server := &script{answers: []func(*http.Request) (*http.Response, error){func(r *http.Request) (*http.Response, error) {
+		server := newScript(func(r *http.Request) (*http.Response, error) {
 			time.Sleep(time.Second)
 			return says(200, "1")(r)
-		}}}
+		})
 		client := New(Options{Name: "x", Transport: server})
 		first, leave := context.WithCancel(t.Context())
 		go func() {
 			if _, err := client.Get(first, Request{URL: "http://x/"}); !errors.Is(err, context.Canceled) {
-				t.Errorf("the one who went away: %v", err)
+				t.Errorf("the canceled request: %v", err)
 			}
 		}()
 		synctest.Wait()
@@ -221,10 +219,10 @@ func TestTheSameIsAskedOnce(t *testing.T) {
 	})
 }
 
-func TestTheRateIsKept(t *testing.T) {
+func TestRateIsKept(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		server := &script{answers: []func(*http.Request) (*http.Response, error){says(200, "1")}}
+		server := newScript(says(200, "1"))
 		client := New(Options{Name: "x", Transport: server, Rate: 2, Burst: 4})
 		begun := time.Now()
 		for i := range 12 {
@@ -238,15 +236,17 @@ func TestTheRateIsKept(t *testing.T) {
 	})
 }
 
-// TestARequestThatWouldWaitTooLongSaysHowLong, and takes nothing of the rate.
-func TestARequestThatWouldWaitTooLongSaysHowLong(t *testing.T) {
+// A request that would wait too long fails with the time to wait, and does not use up the rate.
+func TestRequestBeyondTheRateFails(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		server := &script{answers: []func(*http.Request) (*http.Response, error){says(200, "1")}}
+		server := newScript(says(200, "1"))
 		client := New(Options{Name: "x", Transport: server, Rate: 1, Burst: 600})
 		for i := range 3 {
 			_, err := client.Get(t.Context(), Request{URL: fmt.Sprint("http://x/", i), Cost: 600})
-			if e, _ := errors.AsType[*Error](err); i > 0 && (e == nil || e.Kind != Resting || e.RetryAfter != 600*time.Second) || i == 0 && err != nil {
+			e, _ := errors.AsType[*Error](err)
+			resting := e != nil && e.Kind == Resting && e.RetryAfter == 600*time.Second
+			if i == 0 && err != nil || i > 0 && !resting {
 				t.Errorf("request %d: %v", i, err)
 			}
 		}
@@ -257,27 +257,30 @@ func TestARequestThatWouldWaitTooLongSaysHowLong(t *testing.T) {
 	})
 }
 
-// TestABodyMayAskForRest, whatever the status of the answer is.
-func TestABodyMayAskForRest(t *testing.T) {
+// A body may ask for rest whatever the status of the answer.
+func TestBodyMayAskForRest(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		server := &script{answers: []func(*http.Request) (*http.Response, error){says(400, "busy"), says(200, "1")}}
-		client := New(Options{Name: "x", Transport: server, Rest: func(body []byte) time.Duration { return time.Duration(len(body)) * time.Second }})
+		server := newScript(says(400, "busy"), says(200, "1"))
+		rest := func(body []byte) time.Duration { return time.Duration(len(body)) * time.Second }
+		client := New(Options{Name: "x", Transport: server, Rest: rest})
 		begun := time.Now()
-		if _, err := client.Get(t.Context(), Request{URL: "http://x/"}); err != nil || time.Since(begun) < 4*time.Second {
-			t.Errorf("after %s: %v", time.Since(begun), err)
+		_, err := client.Get(t.Context(), Request{URL: "http://x/"})
+		if took := time.Since(begun); err != nil || took < 4*time.Second {
+			t.Errorf("after %s: %v", took, err)
 		}
 	})
 }
 
 func TestConditionalRequests(t *testing.T) {
 	t.Parallel()
-	server := &script{answers: []func(*http.Request) (*http.Response, error){func(r *http.Request) (*http.Response, error) {
-		if r.Header.Get("If-None-Match") == `"v1"` && r.Header.Get("If-Modified-Since") == "then" && r.Header.Get("X-Key") == "k" {
+	server := newScript(func(r *http.Request) (*http.Response, error) {
+		h := r.Header
+		if h.Get("If-None-Match") == `"v1"` && h.Get("If-Modified-Since") == "then" && h.Get("X-Key") == "k" {
 			return says(304, "")(r)
 		}
 		return says(200, "1", "ETag", `"v1"`, "Last-Modified", "then")(r)
-	}}}
+	})
 	client := New(Options{Name: "x", Transport: server, Header: http.Header{"X-Key": {"k"}}})
 	a, err := client.Get(t.Context(), Request{URL: "http://x/"})
 	if err != nil || a.Unchanged || a.ETag != `"v1"` || a.LastModified != "then" {

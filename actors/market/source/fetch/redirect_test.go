@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// redirecting returns the URL of a server that sends everything on to a place.
+// redirecting returns the URL of a server that redirects every request.
 func redirecting(t *testing.T, status int, to func(*http.Request) string) string {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -27,9 +27,9 @@ func redirecting(t *testing.T, status int, to func(*http.Request) string) string
 
 func TestSecretsStayWithTheHost(t *testing.T) {
 	t.Parallel()
-	var heard atomic.Pointer[http.Request]
+	var got atomic.Pointer[http.Request]
 	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		heard.Store(r)
+		got.Store(r)
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = w.Write([]byte(`"there"`))
 	}))
@@ -42,19 +42,22 @@ func TestSecretsStayWithTheHost(t *testing.T) {
 		if !ok || fault.Kind != Refused {
 			t.Fatalf("%d: %v", status, err)
 		}
-		if r := heard.Load(); r != nil {
-			t.Fatalf("%d: the other host was asked with %v", status, r.Header)
+		if r := got.Load(); r != nil {
+			t.Fatalf("%d: the other host got %v", status, r.Header)
 		}
-		if text := err.Error(); !strings.Contains(text, other.URL+", which is not followed") || strings.Contains(text, "secret") || strings.Contains(text, "/x") {
+		text := err.Error()
+		if !strings.Contains(text, other.URL+", which is not followed") || strings.Contains(text, "secret") ||
+			strings.Contains(text, "/x") {
 			t.Errorf("%d: %s", status, text)
 		}
 	}
 	base := redirecting(t, 302, func(*http.Request) string { return other.URL + "/x" })
-	if a, err := New(Options{Name: "feeds", AnyHost: true}).Get(context.Background(), Request{URL: base + "/?t=1"}); err != nil || string(a.Body) != `"there"` {
+	a, err := New(Options{Name: "feeds", AnyHost: true}).Get(context.Background(), Request{URL: base + "/?t=1"})
+	if err != nil || string(a.Body) != `"there"` {
 		t.Errorf("a client without secrets: %v, %v", a, err)
 	}
-	if got := heard.Load().Header.Get("Referer"); got != "" {
-		t.Errorf("the other host was told of %s", got)
+	if from := got.Load().Header.Get("Referer"); from != "" {
+		t.Errorf("the other host got the Referer %s", from)
 	}
 }
 
@@ -79,7 +82,7 @@ func TestRedirectsWithinAHostAreFollowed(t *testing.T) {
 
 func TestErrorsDoNotShowTheAddress(t *testing.T) {
 	t.Parallel()
-	c := New(Options{Name: "src", Transport: &script{answers: []func(*http.Request) (*http.Response, error){breaks}}})
+	c := New(Options{Name: "src", Transport: newScript(breaks)})
 	_, err := c.Get(context.Background(), Request{URL: "http://127.0.0.1:1/v1?apikey=secret"})
 	if err == nil || strings.Contains(err.Error(), "secret") || !strings.Contains(err.Error(), "connection reset") {
 		t.Errorf("%v", err)

@@ -1,4 +1,4 @@
-// Package rss reads news from RSS and Atom feeds. It asks for what changed only.
+// Package rss reads news from RSS and Atom feeds. It requests only feeds that changed.
 package rss
 
 import (
@@ -15,12 +15,14 @@ import (
 	"github.com/agentsignal/agentsignal/actors/market/source/fetch"
 )
 
-// Name is the source's.
+// Name is the name of the source.
 const Name = "rss"
 
 // types are the content types of feeds.
-var types = []string{"application/rss+xml", "application/atom+xml", "application/xml", "text/xml", "application/rdf+xml",
-	"application/feed+json", "application/json"}
+var types = []string{
+	"application/rss+xml", "application/atom+xml", "application/xml", "text/xml", "application/rdf+xml",
+	"application/feed+json", "application/json",
+}
 
 const (
 	maxItems    = 500
@@ -46,9 +48,8 @@ type Feed struct {
 // New returns the feed at a URL.
 func New(url string, c *fetch.Client) *Feed { return &Feed{URL: url, c: c} }
 
-// Read returns what the feed holds, or nil if that did not change since the last call.
-// Items without a headline or a time are left out. The error is a *fetch.Error or that
-// of ctx.
+// Read returns the items of the feed with a headline and a time, or nil if it did not change since
+// the last call. The error is a *fetch.Error or that of ctx.
 func (f *Feed) Read(ctx context.Context) ([]Item, error) {
 	a, err := f.c.Get(ctx, fetch.Request{URL: f.URL, Types: types, ETag: f.etag, LastModified: f.lastModified})
 	if err != nil || a.Unchanged {
@@ -62,7 +63,6 @@ func (f *Feed) Read(ctx context.Context) ([]Item, error) {
 	return items, nil
 }
 
-// parse reads a feed.
 func parse(body []byte) ([]Item, error) {
 	feed, err := gofeed.NewParser().Parse(bytes.NewReader(body))
 	if err != nil {
@@ -77,22 +77,21 @@ func parse(body []byte) ([]Item, error) {
 		if at == nil {
 			at = x.UpdatedParsed
 		}
-		i := Item{ID: cmp.Or(x.GUID, x.Link, x.Title), Headline: plain(x.Title, maxHeadline), Text: plain(cmp.Or(x.Description, x.Content), maxText)}
-		if at == nil || i.Headline == "" {
+		headline, text := plain(x.Title, maxHeadline), plain(cmp.Or(x.Description, x.Content), maxText)
+		if at == nil || headline == "" {
 			continue
 		}
-		i.At = *at
-		items = append(items, i)
+		items = append(items, Item{ID: cmp.Or(x.GUID, x.Link, x.Title), At: *at, Headline: headline, Text: text})
 	}
 	return items, nil
 }
 
 var tags = regexp.MustCompile(`<[^>]*>`)
 
-// Plain returns a text without markup, in one line.
+// Plain returns a text without markup in one line.
 func Plain(text string) string { return plain(text, maxText) }
 
-// plain returns text without markup, in one line, at most n bytes of it.
+// plain returns at most n bytes of a text without markup in one line.
 func plain(text string, n int) string {
 	if len(text) > 8*n {
 		text = text[:8*n]

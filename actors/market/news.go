@@ -2,6 +2,7 @@ package market
 
 import (
 	"slices"
+	"sort"
 	"sync"
 
 	"github.com/agentsignal/agentsignal/actors/market/assets"
@@ -11,22 +12,22 @@ import (
 	"github.com/agentsignal/agentsignal/actors/strategy"
 )
 
-// newsbook holds the news of the last days by asset.
-type newsbook struct {
-	kept  int64         // ms for which simulated items are kept
-	ready chan struct{} // closed once the past has been read
+type newsIndex struct {
+	kept  int64         // how long simulated items are kept, in milliseconds
+	ready chan struct{} // closed once the stored news have been read
 
 	mu    sync.RWMutex
 	items map[string][]strategy.NewsItem // by key, by time; shared with readers up to its length
 }
 
-func newNewsbook(speed int64) *newsbook {
-	return &newsbook{kept: simulated.NewsFor / speed, ready: make(chan struct{}), items: make(map[string][]strategy.NewsItem)}
+func newNewsIndex(speed int64) *newsIndex {
+	items := make(map[string][]strategy.NewsItem)
+	return &newsIndex{kept: simulated.NewsFor / speed, ready: make(chan struct{}), items: items}
 }
 
-// add files news under each asset that they are about. Items may come twice: when
-// a feeder takes over it repeats what it does not know to be stored.
-func (b *newsbook) add(news []marketdata.NewsItem) {
+// add adds news to each of their assets. An item may come twice, because a feeder that takes over
+// repeats items that may not be stored.
+func (b *newsIndex) add(news []marketdata.NewsItem) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for i := range news {
@@ -36,7 +37,7 @@ func (b *newsbook) add(news []marketdata.NewsItem) {
 	}
 }
 
-func (b *newsbook) file(symbol string, n *marketdata.NewsItem) {
+func (b *newsIndex) file(symbol string, n *marketdata.NewsItem) {
 	key := assets.Fold(symbol)
 	list := b.items[key]
 	at := len(list)
@@ -48,13 +49,14 @@ func (b *newsbook) file(symbol string, n *marketdata.NewsItem) {
 			return
 		}
 	}
-	item := strategy.NewsItem{ID: n.ID, At: n.At, Headline: n.Headline, Body: n.Body, Source: n.Source, Weight: n.Weight, Symbols: n.Symbols}
+	item := strategy.NewsItem{
+		ID: n.ID, At: n.At, Headline: n.Headline, Body: n.Body, Source: n.Source, Weight: n.Weight, Symbols: n.Symbols,
+	}
 	names := append([]string{symbol}, assets.SpokenNames(symbol)...)
 	if k := assets.Find(symbol); k != nil {
 		names = append(names, k.Name)
 	}
-	// It may be tagged with another spelling of the symbol.
-	item.Relevance = max(strategy.Relevance(item, names), 0.5)
+	item.Relevance = max(strategy.Relevance(item, names), 0.5) // its tag may spell the symbol differently
 	if at < len(list) {
 		list = slices.Clone(list) // readers hold the old one
 	}
@@ -70,16 +72,11 @@ func (b *newsbook) file(symbol string, n *marketdata.NewsItem) {
 	b.items[key] = list
 }
 
-// since returns the items of an asset from the time at on.
-func (b *newsbook) since(key string, at int64) []strategy.NewsItem {
+// since returns the items of an asset that are not before the time at.
+func (b *newsIndex) since(key string, at int64) []strategy.NewsItem {
 	b.mu.RLock()
 	list := b.items[key]
 	b.mu.RUnlock()
-	i, _ := slices.BinarySearchFunc(list, at, func(n strategy.NewsItem, at int64) int {
-		if n.At < at {
-			return -1
-		}
-		return 1 // the first of several at one time
-	})
+	i := sort.Search(len(list), func(i int) bool { return list[i].At >= at })
 	return list[i:len(list):len(list)]
 }

@@ -14,32 +14,36 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
-func TestThePastIsNotStale(t *testing.T) {
+func TestPastIsNotStale(t *testing.T) {
 	t.Parallel()
 	clock := markettest.NewClock()
 	old := clock.Now().UnixMilli() - 300*3_600_000
-	store := &fakeStore{asset: marketdata.Asset{Symbol: "X", Source: "stream", TickSize: .01, Speed: 1}, bars: hours(400, old, 1)}
-	m := newFake(t, store, clock)
-	if _, err := m.Series(t.Context(), "x", signal.H1); runErrorOf(t, err).Code != signal.StaleData {
+	record := marketdata.Asset{Symbol: "X", Source: "stream", TickSize: .01, Speed: 1}
+	m := newFake(t, &fakeStore{asset: record, bars: hours(400, old, 1)}, clock)
+	if _, err := m.Series(t.Context(), "x", signal.H1); markettest.RunError(t, err).Code != signal.StaleData {
 		t.Errorf("of a run: %v, want stale data", err)
 	}
 	s, err := m.Past(t.Context(), "x", signal.H1)
-	if err != nil || len(s.Bars) != 400 || s.Asset.Symbol != "X" || s.Asset.TickSize != .01 || s.Source != "stream" || s.Compression != 1 ||
-		s.Last != (marketdata.Tick{Price: 2, Time: old}) || s.Ticks {
+	if err != nil || len(s.Bars) != 400 || s.Asset.Symbol != "X" || s.Asset.TickSize != .01 || s.Source != "stream" ||
+		s.Compression != 1 || s.Last != (marketdata.Tick{Price: 2, Time: old}) || s.Ticks {
 		t.Errorf("past: %+v, %v", s.Last, err)
 	}
 	for name, c := range map[string]struct {
 		asset string
 		tf    signal.Timeframe
 		code  signal.ErrorCode
-	}{"no bars": {"X", signal.D1, signal.InsufficientHistory}, "no such asset": {"Y", signal.H1, signal.DataUnavailable}, "no timeframe": {"X", "2h", signal.Internal}} {
-		if _, err := m.Past(t.Context(), c.asset, c.tf); runErrorOf(t, err).Code != c.code {
+	}{
+		"no bars":       {"X", signal.D1, signal.InsufficientHistory},
+		"no such asset": {"Y", signal.H1, signal.DataUnavailable},
+		"no timeframe":  {"X", "2h", signal.Internal},
+	} {
+		if _, err := m.Past(t.Context(), c.asset, c.tf); markettest.RunError(t, err).Code != c.code {
 			t.Errorf("%s: %v, want %s", name, err, c.code)
 		}
 	}
 }
 
-func TestHistoryIsWhatReadersAreGiven(t *testing.T) {
+func TestHistoryFillsGaps(t *testing.T) {
 	t.Parallel()
 	stored := hours(400, 1_700_000_000_000/3_600_000*3_600_000, 1)
 	missing := slices.Delete(slices.Clone(stored), 300, 302)
@@ -57,7 +61,7 @@ func TestHistoryIsWhatReadersAreGiven(t *testing.T) {
 	}
 }
 
-func TestTimeGoesByTheSourceOfAnAsset(t *testing.T) {
+func TestSpeedAndExpiryFollowTheSource(t *testing.T) {
 	t.Parallel()
 	store := &fakeStore{asset: marketdata.Asset{Symbol: "BTC", Source: simulated.Name, Speed: 60}}
 	m := newFake(t, store, markettest.NewClock())
@@ -65,21 +69,24 @@ func TestTimeGoesByTheSourceOfAnAsset(t *testing.T) {
 		t.Errorf("speed %d, %v", speed, err)
 	}
 	if _, err := m.Speed(t.Context(), "NOSUCH"); signal.KindOf(err) != signal.KindNotFound {
-		t.Errorf("the speed of nothing: %v", err)
+		t.Errorf("speed of an unknown asset: %v", err)
 	}
 	friday := markettest.Instant(t, "2026-11-20T20:30:00Z") // half an hour before the exchange closes
-	for name, c := range map[string]struct {
-		record marketdata.Asset
-		want   string
-		thin   bool
+	for _, c := range []struct {
+		source, class string
+		speed         int64
+		want          string
+		thin          bool
 	}{
-		"simulated": {marketdata.Asset{Source: simulated.Name, Class: assets.Stock, Speed: 60}, "2026-11-20T22:30:00Z", false},
-		"fast":      {marketdata.Asset{Source: simulated.Name, Class: assets.Stock, Speed: 61}, "2026-11-20T22:30:00Z", true},
-		"exchange":  {marketdata.Asset{Source: "alpaca", Class: assets.Stock, Speed: 1}, "2026-11-23T16:00:00Z", false},
-		"crypto":    {marketdata.Asset{Source: "binance", Class: assets.Crypto, Speed: 1}, "2026-11-20T22:30:00Z", false},
+		{simulated.Name, assets.Stock, 60, "2026-11-20T22:30:00Z", false},
+		{simulated.Name, assets.Stock, 61, "2026-11-20T22:30:00Z", true},
+		{"alpaca", assets.Stock, 1, "2026-11-23T16:00:00Z", false},
+		{"binance", assets.Crypto, 1, "2026-11-20T22:30:00Z", false},
 	} {
-		if got := ExpiryOf(&c.record, friday, 2*time.Hour, signal.H1); !got.Equal(markettest.Instant(t, c.want)) || Thinned(&c.record) != c.thin {
-			t.Errorf("%s: two hours end at %v, want %s; thinned %v", name, got, c.want, Thinned(&c.record))
+		record := marketdata.Asset{Source: c.source, Class: c.class, Speed: c.speed}
+		got, thinned := ExpiryOf(&record, friday, 2*time.Hour, signal.H1), Thinned(&record)
+		if !got.Equal(markettest.Instant(t, c.want)) || thinned != c.thin {
+			t.Errorf("%s at speed %d: end %v, want %s; thinned %v", c.source, c.speed, got, c.want, thinned)
 		}
 	}
 }
