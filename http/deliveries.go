@@ -67,7 +67,11 @@ func (s *Server) testWebhook(c *call) error {
 			NextAttemptAt: now,
 			Single:        w.Status == delivery.WebhookDisabled,
 		}
-		sent := s.o.Envelope(nil, d.Event, d.Type, w.APIVersion, now, testData(w.ID, c.principal))
+		data, err := encode(viewTestEvent(w.ID, c.principal))
+		if err != nil {
+			return nil, err
+		}
+		sent := s.o.Envelope(nil, d.Event, d.Type, w.APIVersion, now, data)
 		if err := s.o.Deliveries.CreateDelivery(ctx, d, sent); err != nil {
 			return nil, err
 		}
@@ -75,13 +79,19 @@ func (s *Server) testWebhook(c *call) error {
 	}, nil)
 }
 
-// testData returns the payload of a webhook.test that p has asked for.
-func testData(id signal.WebhookID, p signal.Principal) []byte {
-	by := "dashboard"
+// testEventView is the payload of a webhook.test.
+type testEventView struct {
+	Webhook     signal.WebhookID `json:"webhook_id"`
+	Message     string           `json:"message"`
+	TriggeredBy string           `json:"triggered_by"`
+}
+
+func viewTestEvent(id signal.WebhookID, p signal.Principal) testEventView {
+	v := testEventView{id, "This is a test event.", "dashboard"}
 	if p.Key != "" {
-		by = "api"
+		v.TriggeredBy = "api"
 	}
-	return []byte(`{"webhook_id":"` + string(id) + `","message":"This is a test event.","triggered_by":"` + by + `"}`)
+	return v
 }
 
 // listDeliveries answers GET /v1/webhooks/{id}/deliveries.
