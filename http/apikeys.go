@@ -11,7 +11,7 @@ import (
 	"github.com/agentsignal/agentsignal/http/request"
 )
 
-// maxScopes bounds the list of a body; duplicates are merged.
+// maxScopes limits the list in a body, which may hold duplicates.
 const maxScopes = 100
 
 // newKeyView is the API key object of the specification.
@@ -114,9 +114,6 @@ func keyStatus(k credential.APIKey, now time.Time) string {
 
 // revokeKey answers DELETE /v1/auth/api-keys/{key_id}.
 func (s *Server) revokeKey(c *call) error {
-	if err := c.faults.Err(); err != nil {
-		return err
-	}
 	id, ok := signal.ParseKeyID(c.vars["key_id"])
 	if !ok {
 		return signal.NotFound("API key")

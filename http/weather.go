@@ -17,7 +17,7 @@ type Weather interface {
 	WeatherSignal(ctx context.Context, account signal.AccountID, id string) (signal.WeatherSignal, error)
 }
 
-// noWeather is the Weather of a service whose weather agent makes no signals.
+// noWeather is the Weather of a service without weather signals.
 type noWeather struct{}
 
 func (noWeather) WeatherSignals(context.Context, catalogue.WeatherQuery) ([]signal.WeatherSignal, int, error) {
@@ -53,9 +53,6 @@ func (s *Server) listWeather(c *call) error {
 
 // weatherSignal answers GET /v1/signals/weather/{id}.
 func (s *Server) weatherSignal(c *call) error {
-	if err := c.faults.Err(); err != nil {
-		return err
-	}
 	w, err := s.o.Weather.WeatherSignal(c.r.Context(), c.principal.Account, c.vars["id"])
 	if err != nil {
 		return err
