@@ -53,17 +53,18 @@ func (s *Server) createKey(c *call) error {
 				o.Bad("name", code, detail)
 			}
 		} else if given != "" {
-			o.Bad("name", request.CodeTooShort, "must have at least 1 character that is no space")
+			o.Bad("name", request.CodeTooShort, credentials.BlankName)
 		}
 		var listed bool
-		scopes, listed = o.Texts("scopes", maxScopes, request.SomeOf(signal.Scopes), func(item string) (code, detail string) {
+		rule := request.SomeOf(signal.Scopes)
+		scopes, listed = o.Texts("scopes", maxScopes, rule, func(item string) (code, detail string) {
 			if signal.ScopesOf(signal.Scope(item)) == 0 {
 				return request.CodeInvalidValue, request.OneOf(signal.Scopes)
 			}
 			return "", ""
 		})
 		if listed && len(scopes) == 0 {
-			o.Bad("scopes", request.CodeTooShort, request.SomeOf(signal.Scopes))
+			o.Bad("scopes", request.CodeTooShort, rule)
 		}
 		if n, ok := o.Integer("expires_in", 1, credentials.MaxExpiresIn); ok {
 			expiresIn = &n

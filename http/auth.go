@@ -133,14 +133,11 @@ func (c *call) finish(o *request.Object, read func(o *request.Object)) error {
 	return c.faults.Err()
 }
 
-// ofAccount is what a login must give.
-const ofAccount = "must be that of the account"
-
 // login answers POST /v1/auth/login.
 func (s *Server) login(c *call) error {
 	var email, password string
 	if err := c.decode(func(o *request.Object) {
-		email, password = o.Given("email", ofAccount), o.Given("password", ofAccount)
+		email, password = o.Given("email", credentials.LoginRule), o.Given("password", credentials.LoginRule)
 	}); err != nil {
 		return err
 	}
@@ -155,7 +152,7 @@ func (s *Server) login(c *call) error {
 func (s *Server) refresh(c *call) error {
 	var token string
 	if err := c.decode(func(o *request.Object) {
-		token = o.Given("refresh_token", "must be the one of the last login or refresh")
+		token = o.Given("refresh_token", credentials.RefreshRule)
 	}); err != nil {
 		return err
 	}
@@ -178,8 +175,8 @@ func (s *Server) logout(c *call) error {
 	return c.noContent()
 }
 
-// newPassword reads a password to set. Its length is checked here, too, so that a fault of it
-// is listed together with faults of the body's form; the credentials have further rules.
+// newPassword reads a new password. It checks the length, so that its fault is listed
+// together with the others of the body; the service has further rules.
 func newPassword(o *request.Object, name string) string {
 	p := o.Given(name, credentials.PasswordRule)
 	if code, detail := credentials.CheckPasswordLength(p); p != "" && code != "" {
@@ -195,7 +192,7 @@ func (s *Server) register(c *call) error {
 		email = o.Given("email", credentials.EmailRule)
 		password = o.Given("password", credentials.PasswordRule)
 		for _, f := range credentials.CheckAccount(email, password) {
-			if f.Field == "email" && email != "" || f.Field == "password" && password != "" { // else recorded already
+			if f.Field == "email" && email != "" || f.Field == "password" && password != "" { // Given records empty ones
 				o.Bad(f.Field, f.Code, f.Detail)
 			}
 		}
@@ -213,7 +210,8 @@ func (s *Server) register(c *call) error {
 func (s *Server) changePassword(c *call) error {
 	var current, next string
 	if err := c.decode(func(o *request.Object) {
-		current, next = o.Given("current_password", "must be the one in force"), newPassword(o, "new_password")
+		current = o.Given("current_password", credentials.CurrentPasswordRule)
+		next = newPassword(o, "new_password")
 	}); err != nil {
 		return err
 	}

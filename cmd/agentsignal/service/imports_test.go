@@ -73,7 +73,7 @@ var mayImport = []struct {
 	{"persistence", []string{"actors/signal", "persistence/..."}},
 	{"http/apitest", nil},
 	{"http/request", nil},
-	{"http/credentials", []string{"actors/signal"}},
+	{"http/credentials", []string{"actors/signal", "http/request"}},
 	{"http/limits", []string{"actors/signal"}},
 	// What it asks, for the types of questions and answers.
 	{"http", []string{"actors/signal", "actors/agent", "actors/catalogue", "actors/scorecard", "actors/market",
