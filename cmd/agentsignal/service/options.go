@@ -25,7 +25,7 @@ const (
 )
 
 // keysOf returns the configured keys, or else those of a file in the data directory, which
-// it makes if there is none.
+// it creates if necessary.
 func keysOf(list configs.Secret, dir, file string) ([]configs.Key, error) {
 	if list == "" {
 		return configs.LoadOrMakeKeys(dir, file)
@@ -46,7 +46,7 @@ func signingKeys(c configs.Config) (credentials.KeyRing, error) {
 	return credentials.NewKeyRing(list...), nil
 }
 
-// encryptionKeys returns the keys of the secrets of webhooks.
+// encryptionKeys returns the keys for the secrets of webhooks.
 func encryptionKeys(c configs.Config) (*keyring.Ring, error) {
 	keys, err := keysOf(c.Security.EncryptionKeys, c.DataDir, encryptionKeyFile)
 	if err != nil {
@@ -59,8 +59,7 @@ func encryptionKeys(c configs.Config) (*keyring.Ring, error) {
 	return keyring.New(list)
 }
 
-// checkOptions returns all faults of settings whose form only the packages know that use
-// them.
+// checkOptions returns the faults of settings that are parsed by the packages that use them.
 func checkOptions(c configs.Config) error {
 	var faults []error
 	fault := func(key string, err error) {
@@ -92,7 +91,7 @@ func checkOptions(c configs.Config) error {
 	return errors.Join(faults...)
 }
 
-// RealSources returns how real sources of prices and news are reached.
+// RealSources returns the options of the real sources of prices and news.
 func RealSources(c configs.Market) source.Options {
 	return source.Options{
 		BinanceURL:       c.BinanceURL,
@@ -106,7 +105,7 @@ func RealSources(c configs.Market) source.Options {
 	}
 }
 
-// knownAgent returns an error if there is no agent of that ID.
+// knownAgent returns an error for an unknown agent.
 func knownAgent(id string) error {
 	var known []string
 	for _, a := range signal.Agents() {
@@ -118,8 +117,7 @@ func knownAgent(id string) error {
 	return fmt.Errorf("%q is no agent: use %s", id, strings.Join(known, ", "))
 }
 
-// quotasOf returns the quotas as they are configured. The error names all that are
-// not valid.
+// quotasOf parses the configured quotas. The error lists all faults.
 func quotasOf(c configs.RateLimit) (limits.Quotas, error) {
 	quotas := limits.Quotas{}
 	var faults []error
@@ -143,7 +141,7 @@ func quotasOf(c configs.RateLimit) (limits.Quotas, error) {
 	return quotas, errors.Join(faults...)
 }
 
-// parsePrefixes reads the networks of a setting.
+// parsePrefixes parses the networks of a setting.
 func parsePrefixes(key string, networks []string) ([]netip.Prefix, error) {
 	var prefixes []netip.Prefix
 	for _, n := range networks {
