@@ -186,7 +186,7 @@ func TestListenForwardsWhatIsGenuine(t *testing.T) {
 	if err := signature.Verify("s", r.Header, []byte(body), time.Now()); err != nil {
 		t.Errorf("what is forwarded does not verify: %v", err)
 	}
-	printed := decode[seenDelivery](t, l.out.Line("dlv_1"))
+	printed := decode[printedDelivery](t, l.out.Line("dlv_1"))
 	if !printed.OK || printed.Status != 503 || printed.Body != body || printed.Event != "webhook.test" ||
 		printed.Attempt != "2" {
 		t.Errorf("printed %+v", printed)
@@ -200,7 +200,7 @@ func TestListenForwardsWhatIsGenuine(t *testing.T) {
 	odd.Store(false)
 	behind.Close()
 	l.deliver(t, []string{"s"}, body).want(t, http.StatusBadGateway)
-	if printed := decode[seenDelivery](t, l.out.Line(`"status":502`)); printed.OK ||
+	if printed := decode[printedDelivery](t, l.out.Line(`"status":502`)); printed.OK ||
 		!strings.Contains(printed.Why, "forwarding failed") {
 		t.Errorf("printed %+v", printed)
 	}

@@ -82,7 +82,7 @@ func TestVerifySaysWhatDoesNotFit(t *testing.T) {
 			`"signal.closed" is not the type in the body`, false},
 		"another signature": {replace("X-Service-Signature: sha256=", "X-Service-Signature: md5="), "new",
 			"has not the form", false},
-		"two of them": {replace("webhook-id:", "webhook-id: evt_2\r\nwebhook-id:"), "new", "is there 2 times",
+		"two of them": {replace("webhook-id:", "webhook-id: evt_2\r\nwebhook-id:"), "new", "is given 2 times",
 			false},
 		"no signature at all": {"Content-Type: application/json\n\n{}", "new", "carries no signature", false},
 		"control characters": {replace("X-Service-Event: webhook.test", "X-Service-Event: \xc2\x9b2J"), "new",

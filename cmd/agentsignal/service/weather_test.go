@@ -228,13 +228,13 @@ func TestDoctorExaminesTheWeather(t *testing.T) {
 		t.Cleanup(server.Close)
 		c := testConfig(t, "")
 		c.Weather.Source, c.Weather.APIKey, c.Weather.ForecastURL = "open_meteo", "verysecret", server.URL
-		found := ExamineWeather(t.Context(), c)
+		found := CheckWeather(t.Context(), c)
 		if found.Source != "weather open_meteo" || found.Works != (name == "answers") ||
 			!strings.Contains(found.Note, test.want) || strings.Contains(found.Note, "verysecret") {
 			t.Errorf("%s: %+v", name, found)
 		}
 	}
-	if found := ExamineWeather(t.Context(), testConfig(t, "")); found.Source != "weather simulated" || !found.Works ||
+	if found := CheckWeather(t.Context(), testConfig(t, "")); found.Source != "weather simulated" || !found.Works ||
 		found.Age > 6*time.Minute ||
 		!strings.HasPrefix(found.Note, "forecast for Chicago to ") {
 		t.Errorf("simulated weather: %+v", found)
