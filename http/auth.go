@@ -191,8 +191,9 @@ func (s *Server) register(c *call) error {
 	if err := c.decode(func(o *request.Object) {
 		email = o.Given("email", credentials.EmailRule)
 		password = o.Given("password", credentials.PasswordRule)
+		given := map[string]string{"email": email, "password": password}
 		for _, f := range credentials.CheckAccount(email, password) {
-			if f.Field == "email" && email != "" || f.Field == "password" && password != "" { // Given records empty ones
+			if given[f.Field] != "" { // o.Given has recorded empty ones
 				o.Bad(f.Field, f.Code, f.Detail)
 			}
 		}

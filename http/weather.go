@@ -87,7 +87,16 @@ type weatherEventView struct {
 }
 
 func viewWeather(w *signal.WeatherSignal) weatherView {
-	e := weatherEventView{w.Event.Type, w.Event.Severity, w.Event.Location, w.Event.ForecastDate, number(w.Event.Deviation)}
-	return weatherView{w.ID, "weather_arbitrage", w.Commodity, w.Region, w.Direction,
-		number(signal.RoundConfidence(w.Confidence)), e, w.ExpectedImpact, instant(w.CreatedAt)}
+	e := &w.Event
+	return weatherView{
+		ID:             w.ID,
+		Type:           "weather_arbitrage",
+		Commodity:      w.Commodity,
+		Region:         w.Region,
+		Direction:      w.Direction,
+		Confidence:     number(signal.RoundConfidence(w.Confidence)),
+		Event:          weatherEventView{e.Type, e.Severity, e.Location, e.ForecastDate, number(e.Deviation)},
+		ExpectedImpact: w.ExpectedImpact,
+		CreatedAt:      instant(w.CreatedAt),
+	}
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/agentsignal/agentsignal/http/request"
 )
 
-// Each error stands for several reasons, which it does not reveal.
+// These errors do not reveal which of several reasons applied.
 var (
 	errMissing = unauthorized("missing_credentials", "An Authorization header with a bearer token is needed: "+
 		"the word Bearer, a space and an API key or an access token.")
