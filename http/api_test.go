@@ -174,10 +174,8 @@ func TestListSignalsPassesEveryFilterOn(t *testing.T) {
 		return []signal.Listing{newSignal().Listing(), content.Listing()}, 9, nil
 	}}
 	s := newServer(t, f)
-	a := do(t, s, "GET",
-		"/v1/signals?asset=btc&strategy=momentum&direction=short&min_confidence=0.25&limit=2&offset=3"+
-			"&since=2026-11-21T10:30:00%2B01:00&status=open&agent_id=trading",
-		"")
+	a := do(t, s, "GET", "/v1/signals?asset=btc&strategy=momentum&direction=short&min_confidence=0.25&limit=2&offset=3"+
+		"&since=2026-11-21T10:30:00%2B01:00&status=open&agent_id=trading", "")
 	item := `{"signal_id":"sig_01M7YQ1WTVKN9DZNWV9NV456V1","agent_id":"trading","asset":"BTC","strategy":"momentum",` +
 		`"direction":"long","confidence":0.4372,"entry_price":`
 	want := `{"signals":[` + item + `64250.125,"created_at":"2026-11-21T09:30:00.000Z"},` + item +
@@ -186,8 +184,7 @@ func TestListSignalsPassesEveryFilterOn(t *testing.T) {
 		t.Errorf("got %d %s\nwant %s", a.Status, a.Body, want)
 	}
 	wantQuery := catalogue.Query{Account: accountID, Asset: "btc", Strategy: "momentum", Agent: "trading",
-		Direction: signal.Short, Status: signal.Open,
-		MinConfidence: 0.25, Since: morning, Limit: 2, Offset: 3}
+		Direction: signal.Short, Status: signal.Open, MinConfidence: 0.25, Since: morning, Limit: 2, Offset: 3}
 	if d := cmp.Diff(wantQuery, got); d != "" {
 		t.Errorf("query (-want +got):\n%s", d)
 	}
@@ -214,8 +211,7 @@ func TestSignalShowsItsState(t *testing.T) {
 	closed.UpdatedAt = morning.Add(272*time.Minute + 10250*time.Millisecond)
 	closed.Closing = &signal.Closing{Reason: signal.TakeProfit, At: closed.UpdatedAt, ExitPrice: &exit,
 		PnLPercent: &percent, PnLAbsolute: &absolute, DurationMinutes: 272}
-	f := &fakes{record: func(signal.SignalID, signal.Position,
-		signal.Position) (*signal.Signal, error) {
+	f := &fakes{record: func(signal.SignalID, signal.Position, signal.Position) (*signal.Signal, error) {
 		return closed, nil
 	}}
 	s := newServer(t, f)
@@ -430,8 +426,7 @@ func TestConflictsAndRefusalsOfCredentials(t *testing.T) {
 		{conflict("limit_reached"), "POST", "/v1/auth/api-key", `{"name":"a"}`, 409, "limit_reached"},
 		{signal.NotFound("key"), "DELETE", "/v1/auth/api-keys/" + string(keyID), "", 404, "not_found"},
 		{credentials.ValidationError{{Field: "password", Code: "invalid_value", Detail: "is too common"}}, "POST",
-			"/v1/auth/register",
-			`{"email":"a@b.c","password":"password1234"}`, 400, "invalid_request"},
+			"/v1/auth/register", `{"email":"a@b.c","password":"password1234"}`, 400, "invalid_request"},
 	}
 	for _, test := range tests {
 		err = test.err

@@ -282,8 +282,7 @@ func (f fakeCredentials) RevokeKey(_ context.Context, account signal.AccountID, 
 
 func newSignal() *signal.Signal {
 	return &signal.Signal{ID: signalID, Account: accountID, Agent: "trading", Run: runID, Asset: "BTC",
-		Strategy: "momentum", Timeframe: signal.H1,
-		Risk: signal.MediumRisk, Direction: signal.Long, Confidence: 0.4372,
+		Strategy: "momentum", Timeframe: signal.H1, Risk: signal.MediumRisk, Direction: signal.Long, Confidence: 0.4372,
 		Levels:    &signal.Levels{Entry: 64250.125, Stop: 62900.125, Target: 66275.125},
 		Metadata:  json.RawMessage(`{"indicators":["ema_12_26"],"reasoning":"EMA12 is above EMA26."}`),
 		CreatedAt: morning, ExpiresAt: morning.Add(24 * time.Hour), UpdatedAt: morning, Sequence: 1}
@@ -311,8 +310,7 @@ func newServer(tb testing.TB, f *fakes, change ...func(*signalhttp.Options)) *si
 	o := signalhttp.Options{Agents: fakeAgents{f}, Catalogue: fakeCatalogue{f}, Signals: fakeRecords{f},
 		Credentials: fakeCredentials{f},
 		Limits:      fakeLimits{f}, Replies: fakeReplies{f}, Hub: fakeHub{f}, Assets: everyAsset{}, Registration: true,
-		Gatherer: prometheus.NewRegistry(),
-		Now:      func() time.Time { return morning }}
+		Gatherer: prometheus.NewRegistry(), Now: func() time.Time { return morning }}
 	f.use(&o)
 	f.addWork(&o)
 	f.addSchedules(&o)

@@ -72,8 +72,7 @@ func TestAHandshakeThatFailsGivesItsPlaceBack(t *testing.T) {
 	for range 3 {
 		r := httptest.NewRequest(http.MethodGet, "/ws/dashboard", nil)
 		for name, value := range map[string]string{"Connection": "Upgrade", "Upgrade": "websocket",
-			"Sec-WebSocket-Version": "13",
-			"Sec-WebSocket-Key":     "dGhlIHNhbXBsZSBub25jZQ=="} {
+			"Sec-WebSocket-Version": "13", "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ=="} {
 			r.Header.Set(name, value)
 		}
 		w := httptest.NewRecorder() // cannot be hijacked

@@ -38,8 +38,7 @@ func TestBodiesThatAreNotValid(t *testing.T) {
 			[]string{"body  invalid_format"}},
 		{"nothing given", run, `{}`, []string{"body /asset required", "body /strategy required"}},
 		{"null is absence", run, `{"asset":null,"strategy":null,"timeframe":null,"risk_level":null,"async":null,` +
-			`"parameters":null}`,
-			[]string{"body /asset required", "body /strategy required"}},
+			`"parameters":null}`, []string{"body /asset required", "body /strategy required"}},
 		{"all faults at once", run,
 			`{"asset":7,"strategy":"nosuch","timeframe":"2h","risk_level":"none","async":"yes","x":1,"parameters":{"y":1,` +
 				`"region":"us"}}`,
@@ -73,14 +72,12 @@ func TestBodiesThatAreNotValid(t *testing.T) {
 		{"phrases", "/v1/agents/seo/run", `{"asset":"desk","strategy":"blog_post","parameters":{"keywords":["a",7,"` + long +
 			`"],"features":"x","locale":""}}`,
 			[]string{"body /parameters/keywords/1 invalid_type", "body /parameters/features invalid_type",
-				"body /parameters/locale too_short",
-				"body /parameters/keywords/2 too_long"}},
+				"body /parameters/locale too_short", "body /parameters/keywords/2 too_long"}},
 		{"a phrase too long", "/v1/agents/seo/run", `{"asset":"desk","strategy":"blog_post","parameters":{"keywords":["` +
 			long + `"],"locale":"english"}}`,
 			[]string{"body /parameters/keywords/0 too_long", "body /parameters/locale invalid_format"}},
 		{"too many phrases", "/v1/agents/seo/run", `{"asset":"desk","strategy":"blog_post","parameters":{"features":[` +
-			strings.Repeat(`"a",`, 20) + `"a"]}}`,
-			[]string{"body /parameters/features too_long"}},
+			strings.Repeat(`"a",`, 20) + `"a"]}}`, []string{"body /parameters/features too_long"}},
 		{"unknown agent, body invalid for every agent", "/v1/agents/nosuch/run", `{"asset":"BTC","strategy":"nosuch"}`,
 			[]string{"body /strategy invalid_value"}},
 		{"unknown agent, body invalid for the strategy's agent", "/v1/agents/nosuch/run",

@@ -43,10 +43,8 @@ type fakeSchedules struct{ *scheduleFakes }
 
 func newSchedule() signal.Schedule {
 	return signal.Schedule{ID: scheduleID, Account: accountID, Agent: "trading", Assets: []string{"BTC", "eth"},
-		Strategy: "momentum", Timeframe: signal.M5,
-		Risk: signal.MediumRisk, MaxOpen: 2, Status: signal.ScheduleEnabled,
-		NextRunAt: morning.Add(5*time.Minute + 2*time.Second), CreatedAt: morning,
-		UpdatedAt: morning, Revision: "1"}
+		Strategy: "momentum", Timeframe: signal.M5, Risk: signal.MediumRisk, MaxOpen: 2, Status: signal.ScheduleEnabled,
+		NextRunAt: morning.Add(5*time.Minute + 2*time.Second), CreatedAt: morning, UpdatedAt: morning, Revision: "1"}
 }
 
 func (f fakeSchedules) AddSchedule(_ context.Context, s signal.Schedule, limit int) (signal.Schedule, error) {

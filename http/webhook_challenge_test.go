@@ -26,9 +26,8 @@ func TestURLsAnswerAChallenge(t *testing.T) {
 		asked              []string // with which secret
 		stored             int
 	}{
-		"answered": {"POST", "/v1/webhooks", create, nil, 200, []string{"correct horse battery staple"}, 1},
-		"not answered": {"POST", "/v1/webhooks", create, refused, 400,
-			[]string{"correct horse battery staple"}, 0},
+		"answered":               {"POST", "/v1/webhooks", create, nil, 200, []string{"correct horse battery staple"}, 1},
+		"not answered":           {"POST", "/v1/webhooks", create, refused, 400, []string{"correct horse battery staple"}, 0},
 		"not asked":              {"POST", "/v1/webhooks", create, busy, 503, []string{"correct horse battery staple"}, 0},
 		"another URL":            {"PATCH", aWebhook, changed, nil, 200, []string{"present"}, 1},
 		"another URL, no answer": {"PATCH", aWebhook, changed, refused, 400, []string{"present"}, 0},

@@ -56,8 +56,7 @@ func TestRegisteredWebhookIsAnsweredWithItsSecret(t *testing.T) {
 	wantWebhook := delivery.Webhook{ID: got.ID, Account: accountID, URL: "https://example.com/a?b=<c>",
 		Events:      []signal.EventType{signal.AgentFailed, signal.SignalCreated},
 		Description: &empty, APIVersion: "2026-11-01", Status: delivery.WebhookEnabled, CreatedAt: morning,
-		UpdatedAt: morning,
-		Secret:    fakeSealer{}.Seal([]byte("gehe\x00im\""), string(got.ID))}
+		UpdatedAt: morning, Secret: fakeSealer{}.Seal([]byte("gehe\x00im\""), string(got.ID))}
 	if d := cmp.Diff(wantWebhook, got); d != "" {
 		t.Errorf("stored (-want +got):\n%s", d)
 	}
@@ -93,8 +92,7 @@ func TestSecretsAreGenerated(t *testing.T) {
 func TestLongestValues(t *testing.T) {
 	t.Parallel()
 	body, err := json.Marshal(map[string]any{"url": "https://example.com/" + strings.Repeat("x", 2048-20),
-		"events": delivery.WebhookEvents,
-		"secret": strings.Repeat("ü", 256), "description": strings.Repeat("ü", 200)})
+		"events": delivery.WebhookEvents, "secret": strings.Repeat("ü", 256), "description": strings.Repeat("ü", 200)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -28,12 +28,10 @@ func venueServer(t *testing.T, works bool) *httptest.Server {
 		})
 	}
 	serve("/api/v3/time", "application/json", func(int64) string {
-		return fmt.Sprintf(`{"serverTime":%d}`,
-			time.Now().UnixMilli())
+		return fmt.Sprintf(`{"serverTime":%d}`, time.Now().UnixMilli())
 	})
 	serve("/time", "application/json", func(int64) string {
-		return fmt.Sprintf(`{"iso":%q}`,
-			time.Now().UTC().Format(time.RFC3339Nano))
+		return fmt.Sprintf(`{"iso":%q}`, time.Now().UTC().Format(time.RFC3339Nano))
 	})
 	serve("/api/v3/klines", "application/json", func(m int64) string {
 		return fmt.Sprintf(`[[%d,"67000.0","67010.0","66990.0","67005.0","1.5",%d,"1",10,"1","1","0"]]`, m, m+59_999)

@@ -47,8 +47,7 @@ func TestTailRefusesMisspeltAssets(t *testing.T) {
 		t.Fatal(err)
 	}
 	for asset, want := range map[string]string{"btcc": "did you mean BTC?", "natural_gass": "did you mean natural_gas?",
-		"btc":         "",
-		"natural-gas": "", "btcusdt": "", "xbt": "", "Eth/USD": "", "standing desk": ""} {
+		"btc": "", "natural-gas": "", "btcusdt": "", "xbt": "", "Eth/USD": "", "standing desk": ""} {
 		out := &commandtest.Journal{}
 		tail := &tailer{address: address, key: "ask_key", assets: []string{asset}, err: out}
 		err := tail.checkAssets(t.Context())

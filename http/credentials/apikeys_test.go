@@ -28,8 +28,7 @@ func TestCreateKey(t *testing.T) {
 		t.Errorf("secret %q", secret)
 	}
 	want := credential.APIKey{ID: k.ID, Account: a.ID, Name: "deploy bot", Prefix: secret[:8], CreatedAt: k.CreatedAt,
-		ExpiresAt: k.CreatedAt.Add(time.Hour),
-		Scopes:    signal.ScopesOf(signal.AgentsRun, signal.SignalsRead)}
+		ExpiresAt: k.CreatedAt.Add(time.Hour), Scopes: signal.ScopesOf(signal.AgentsRun, signal.SignalsRead)}
 	if d := cmp.Diff(want, k); d != "" || !strings.HasPrefix(string(k.ID), "key_") {
 		t.Errorf("%s (-want +got):\n%s", k.ID, d)
 	}

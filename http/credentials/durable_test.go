@@ -19,8 +19,7 @@ func TestRevocationsHoldHereThoughNoReplicaHasThem(t *testing.T) {
 		"key": {func(w *world, k credential.APIKey, _ signal.Principal) error {
 			return w.RevokeKey(t.Context(), k.Account, k.ID)
 		}, false, true},
-		"logout": {func(w *world, _ credential.APIKey,
-			p signal.Principal) error {
+		"logout": {func(w *world, _ credential.APIKey, p signal.Principal) error {
 			return w.Logout(t.Context(), p, false)
 		}, true, false},
 		"logout everywhere": {func(w *world, _ credential.APIKey, p signal.Principal) error {

@@ -21,8 +21,7 @@ func TestFaultsNameTheirFieldOnce(t *testing.T) {
 		"the email as password": {CheckAccount("ada.l@example.com", "ada.l@example.com"),
 			"password must not be the email: choose another of 12 to 128 characters"},
 		"an unknown scope": {scopes, "scopes/0 must be one of: agents:read, agents:run, signals:read, webhooks:manage"},
-		"no scope": {none,
-			"scopes must name at least one of: agents:read, agents:run, signals:read, webhooks:manage"},
+		"no scope":         {none, "scopes must name at least one of: agents:read, agents:run, signals:read, webhooks:manage"},
 	}
 	for name, test := range tests {
 		if got := test.faults.Error(); got != test.want {

@@ -433,8 +433,7 @@ type overtaken struct {
 }
 
 func (s overtaken) SetPassword(ctx context.Context, id signal.AccountID, hash string, version int64,
-	keep signal.SessionID,
-	now time.Time) ([]signal.Event, error) {
+	keep signal.SessionID, now time.Time) ([]signal.Event, error) {
 	s.first()
 	return s.Store.SetPassword(ctx, id, hash, version, keep, now)
 }

@@ -46,8 +46,7 @@ func requestOf(secret string, n uint32) []byte {
 	body := webhookBody(nil, id, at, n)
 	return fmt.Appendf(nil,
 		"POST /e/7 HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n%s: %s\r\n%s: %s\r\n%s: %d\r\n%s: %s\r\n\r\n%s",
-		len(body),
-		signature.HeaderSignature, signature.Sign(secret, body), signature.HeaderStandardID, id,
+		len(body), signature.HeaderSignature, signature.Sign(secret, body), signature.HeaderStandardID, id,
 		signature.HeaderStandardTimestamp, at.Unix(),
 		signature.HeaderStandardSignature, signature.SignStandard(secret, string(id), at.Unix(), body), body)
 }

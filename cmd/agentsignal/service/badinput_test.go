@@ -73,8 +73,7 @@ func settled(tb testing.TB, public *client, ok func(footprint) bool) footprint {
 		text := public.get("/metrics").Body
 		// The goal of the next collection is twice what the last one found in use.
 		f = footprint{metricOf(text, "go_goroutines"), metricOf(text, "go_memstats_next_gc_bytes") / 2,
-			metricOf(text, "process_open_fds"),
-			metricOf(text, "agentsignal_ws_connections")}
+			metricOf(text, "process_open_fds"), metricOf(text, "agentsignal_ws_connections")}
 		if ok(f) {
 			return f
 		}
@@ -194,8 +193,7 @@ func badQueries(t *testing.T, trader *client) {
 		"direction=up", "direction=LONG", "direction=long&direction=short", "strategy=luck", "status=gone", "agent_id=nobody",
 		"since=yesterday",
 		"since=2026-13-01", "since=2026-02-30T00:00:00Z", "since=1795253400", "since=2026-11-21T09:30:00%2B99:00",
-		"asset=" + strings.Repeat("A", 65),
-		"asset=%00", "asset=%c3%28", "assets=BTC", "unknown=1&unknown=2"} {
+		"asset=" + strings.Repeat("A", 65), "asset=%00", "asset=%c3%28", "assets=BTC", "unknown=1&unknown=2"} {
 		name, _, _ := strings.Cut(bad, "=")
 		p := trader.get("/v1/signals?"+bad).fails(t, http.StatusBadRequest, "invalid_request")
 		if len(p.Errors) != 1 || p.Errors[0].Parameter != name {
@@ -212,8 +210,7 @@ func badQueries(t *testing.T, trader *client) {
 		trader.get("/v1/signals?"+fine).want(t, http.StatusOK)
 	}
 	for _, path := range []string{"/v1/jobs?status=done", "/v1/jobs?limit=101", "/v1/signals/weather?region=mars",
-		"/v1/signals/weather?limit=101",
-		"/v1/agents?category=sports", "/v1/agents?status=x"} {
+		"/v1/signals/weather?limit=101", "/v1/agents?category=sports", "/v1/agents?status=x"} {
 		trader.get(path).fails(t, http.StatusBadRequest, "invalid_request")
 	}
 	for _, path := range []string{"/v1/signals/", "/v1//signals", "/signals", "/v1/SIGNALS", "/v1/signals/sig_x",
@@ -390,8 +387,7 @@ func badMessages(t *testing.T, trader *client) {
 	early := trader.with("").dial()
 	early.say(`{"action":"ping"}`)
 	early.await("auth is required", func(m told) bool {
-		return m.Type == "error" &&
-			bytes.Contains(m.Data, []byte("auth_required"))
+		return m.Type == "error" && bytes.Contains(m.Data, []byte("auth_required"))
 	})
 	early.say(`{"action":"auth","api_key":"` + trader.token + `"}`)
 	early.await("a welcome", func(m told) bool { return m.Type == "welcome" })

@@ -336,8 +336,7 @@ func equal(a, b []string) bool { return slices.Equal(a, b) }
 
 // signalMembers are those of the Signal object of the specification.
 var signalMembers = []string{"signal_id", "agent_id", "asset", "strategy", "direction", "confidence", "entry_price",
-	"stop_loss",
-	"take_profit", "metadata", "created_at"}
+	"stop_loss", "take_profit", "metadata", "created_at"}
 
 // unavailable says that the answer asks to come back in a moment.
 func (a answer) unavailable() bool {

@@ -136,8 +136,7 @@ func TestTwoNodesAreOneService(t *testing.T) {
 	victim := there.with(made1.Secret)
 	elsewhere := [2]*stream{victim.dial(), session.at(there.url).dial()}
 	refusedSoon(t, victim, func() {
-		session.do(http.MethodDelete, "/v1/auth/api-keys/"+made1.ID, "").want(t,
-			http.StatusNoContent)
+		session.do(http.MethodDelete, "/v1/auth/api-keys/"+made1.ID, "").want(t, http.StatusNoContent)
 	})
 	refusedSoon(t, session.at(there.url), func() { session.post("/v1/auth/logout", "").want(t, http.StatusNoContent) })
 	for _, s := range elsewhere {

@@ -18,8 +18,7 @@ func TestFaultsOfFlagsEndWithASentence(t *testing.T) {
 	key, wrong, weak := written(t, c.token), written(t, unknownKey()), written(t, runner.token)
 	secure := httptest.NewTLSServer(http.NotFoundHandler())
 	t.Cleanup(secure.Close)
-	strange := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter,
-		_ *http.Request) {
+	strange := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Write([]byte("<html>hello"))
 	}))
 	t.Cleanup(strange.Close)

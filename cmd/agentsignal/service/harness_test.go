@@ -139,8 +139,7 @@ func testConfig(tb testing.TB, url string) configs.Config {
 	c.Market.Source = "stream"
 	many := "1000000/m"
 	c.RateLimit = configs.RateLimit{Reads: many, Runs: many, Writes: many, Streams: many, Logins: many,
-		Registrations: many,
-		Sessions:      many, Failures: many, Scrapes: many}
+		Registrations: many, Sessions: many, Failures: many, Scrapes: many}
 	return c
 }
 

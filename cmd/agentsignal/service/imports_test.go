@@ -89,8 +89,7 @@ var mayImport = []struct {
 		"cmd/agentsignal/undo", "cmd/agentsignal/remote"}},
 	{"cmd/agentsignal/bench/barelog", nil},
 	{"cmd/agentsignal/bench", []string{"actors/...", "http/credentials", "persistence", "persistence/...",
-		"cmd/agentsignal/service",
-		"cmd/agentsignal/undo", "cmd/agentsignal/bench/barelog"}},
+		"cmd/agentsignal/service", "cmd/agentsignal/undo", "cmd/agentsignal/bench/barelog"}},
 	{"cmd/agentsignal", []string{"..."}},
 	{"cmd/...", nil},
 	// An example to copy: it must not need this module.

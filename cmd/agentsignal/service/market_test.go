@@ -123,8 +123,7 @@ func TestARunSeesThePricesThatOthersWrite(t *testing.T) {
 		if got.Direction != string(want.Direction) || math.Abs(got.Confidence-want.Confidence) > .0001 ||
 			*got.Entry != 102.75 || *got.Stop != levels.Stop || *got.Target != levels.Target {
 			t.Errorf("%s: the run says %s %v at %v, stop %v, target %v; the strategy %s %v at %+v", name, got.Direction,
-				got.Confidence,
-				*got.Entry, *got.Stop, *got.Target, want.Direction, want.Confidence, levels)
+				got.Confidence, *got.Entry, *got.Stop, *got.Target, want.Direction, want.Confidence, levels)
 		}
 	}
 
@@ -132,8 +131,7 @@ func TestARunSeesThePricesThatOthersWrite(t *testing.T) {
 	for _, price := range []string{"102.8", "103.123", "99.5"} {
 		prices.tick("waves", price)
 		eventually(t, "the entry is "+price, func() bool {
-			return fmt.Sprint(*trader.run("Waves",
-				"breakout").Entry) == price
+			return fmt.Sprint(*trader.run("Waves", "breakout").Entry) == price
 		})
 	}
 }
@@ -212,8 +210,7 @@ func TestNonsenseInTheMarketHarmsNothing(t *testing.T) {
 	}
 	want := before + float64(5*(len(ticks)+len(malformed)))
 	eventually(t, "all nonsense is counted", func() bool {
-		return s.metric(t,
-			"agentsignal_market_entries_skipped_total") == want
+		return s.metric(t, "agentsignal_market_entries_skipped_total") == want
 	})
 
 	// What comes behind it is read, and nothing of it shows.

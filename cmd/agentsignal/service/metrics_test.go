@@ -114,8 +114,7 @@ func TestMetricsAreWhatOperatorsAreTold(t *testing.T) {
 	secrets := exercise(t, s, newMarket(t, redis.Client()))
 
 	eventually(t, "the streams are measured", func() bool {
-		return s.metric(t, "agentsignal_stream_length",
-			`stream="events"`) > 0
+		return s.metric(t, "agentsignal_stream_length", `stream="events"`) > 0
 	})
 	families, err := s.process.registry.Gather()
 	if err != nil {
@@ -303,8 +302,7 @@ func TestGaugesAreThereFromTheStart(t *testing.T) {
 	second := start(t, config)
 	began := time.Now()
 	eventually(t, "there is a webhook", func() bool {
-		return second.metric(t, "agentsignal_webhooks",
-			`status="enabled"`) == 1
+		return second.metric(t, "agentsignal_webhooks", `status="enabled"`) == 1
 	})
 	if uptime := time.Since(began); uptime >= gaugesEvery {
 		t.Errorf("it is shown after %v", uptime)

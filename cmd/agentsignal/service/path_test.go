@@ -157,8 +157,7 @@ func TestAJobIsPolledUntilItIsCompleted(t *testing.T) {
 		t.Errorf("the list has %+v", p)
 	}
 	live.await("the end of the job's run", func(m told) bool {
-		return m.statusOf() == runStatus{"trading", "completed",
-			job.Run}
+		return m.statusOf() == runStatus{"trading", "completed", job.Run}
 	})
 	if list := decode[struct{ Total int }](t, trader.get("/v1/jobs?status=completed").want(t,
 		http.StatusOK).Body); list.Total != 1 {
@@ -233,8 +232,7 @@ func TestARunThatFailsSaysWhyAndFreesItsKey(t *testing.T) {
 				t.Errorf("%s fails with %s", test.agent, failed.Body)
 			}
 			all := live.until("the failure", func(all []told) bool {
-				return all[len(all)-1].statusOf() == runStatus{test.agent,
-					"error", p.RunID}
+				return all[len(all)-1].statusOf() == runStatus{test.agent, "error", p.RunID}
 			})
 			if before := all[len(all)-2].statusOf(); before != (runStatus{test.agent, "running", p.RunID}) {
 				t.Errorf("%s: before the error comes %+v", test.agent, before)

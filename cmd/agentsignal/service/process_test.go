@@ -105,8 +105,7 @@ func TestSIGHUPReadsSettingsAgain(t *testing.T) {
 	write(base + "rate_limit:\n  reads: lots\n")
 	c.signal(syscall.SIGHUP)
 	eventually(t, "the bad file is told of", func() bool {
-		return c.log.Line(`"level":"ERROR"`,
-			"rate_limit.reads") != ""
+		return c.log.Line(`"level":"ERROR"`, "rate_limit.reads") != ""
 	})
 	if got := limit(); got != "9000" {
 		t.Errorf("a bad file made the limit %s", got)
@@ -125,8 +124,7 @@ func certificateFor(tb testing.TB, certFile, keyFile string) *x509.Certificate {
 	template := &x509.Certificate{SerialNumber: serial, Subject: pkix.Name{CommonName: "test"},
 		NotBefore: time.Now().Add(-time.Hour),
 		NotAfter:  time.Now().Add(24 * time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true,
-		BasicConstraintsValid: true,
-		KeyUsage:              x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign}
+		BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
 	if err != nil {
 		tb.Fatal(err)

@@ -261,8 +261,7 @@ func TestBacktestsOfFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	args := []string{"backtest", "--asset", "BTC", "--strategy", "breakout", "--risk", "low", "--cost", "2.5", "--tick",
-		"0.01", "--always-open",
-		"--from", time.UnixMilli(bars[500].CloseTime).UTC().Format(time.RFC3339)}
+		"0.01", "--always-open", "--from", time.UnixMilli(bars[500].CloseTime).UTC().Format(time.RFC3339)}
 	if got := o.Do(append(args, "--csv", file, "--json")...); !same(got, jsonOf(t, want)) {
 		t.Errorf("got %s, want %s", got, jsonOf(t, want))
 	}
@@ -283,8 +282,7 @@ func TestBacktestsOfFiles(t *testing.T) {
 		"--risk", "none", "--from", "soon")
 	gap := strings.Split(text, "\n")
 	o.Fails("more than 3 bars in a row are missing", "backtest", "--asset", "BTC", "--strategy", "momentum",
-		"--always-open", "--csv",
-		written(t, strings.Join(append(gap[:400:400], gap[404:]...), "\n")))
+		"--always-open", "--csv", written(t, strings.Join(append(gap[:400:400], gap[404:]...), "\n")))
 }
 
 // csvOf returns a file of bars.

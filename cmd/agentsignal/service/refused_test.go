@@ -48,8 +48,7 @@ func TestAWrongRedisPassword(t *testing.T) {
 	}
 	public.get("/readyz").want(t, http.StatusServiceUnavailable)
 	eventually(t, "the setting is named", func() bool {
-		return c.log.Line(`"level":"ERROR"`, "redis.url",
-			refusesUserOrPassword) != ""
+		return c.log.Line(`"level":"ERROR"`, "redis.url", refusesUserOrPassword) != ""
 	})
 	notReady()
 

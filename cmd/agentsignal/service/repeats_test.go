@@ -59,8 +59,7 @@ func TestARepeatedFaultIsLoggedOnceAndThenEachMinute(t *testing.T) {
 			`level=WARN msg="duty failed" partition=1 err=x`, `level=WARN msg="duty failed" partition=2 err=x`,
 			`level=ERROR msg="duty failed"`,
 			`level=ERROR msg="duty failed"`, `level=INFO msg="each of these is logged"`,
-			`level=INFO msg="each of these is logged"`,
-			`level=INFO msg="each of these is logged"`)
+			`level=INFO msg="each of these is logged"`, `level=INFO msg="each of these is logged"`)
 
 		// Of too many different ones each is logged; nothing grows.
 		h := newRepeats(slog.DiscardHandler)

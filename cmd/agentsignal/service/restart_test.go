@@ -103,8 +103,7 @@ func TestARestartChangesNothingThatIsShown(t *testing.T) {
 			s.change(t, account.ID, id, signal.SignalClosed, fmt.Sprintf(`{"signal_id":%q}`, id), func(s *signal.Signal) {
 				s.Confidence = confidence
 				s.Closing = &signal.Closing{Reason: signal.CloseReasons[i%3], At: s.CreatedAt.Add(time.Minute), ExitPrice: &exit,
-					PnLPercent:  &percent,
-					PnLAbsolute: &absolute, DurationMinutes: 1}
+					PnLPercent: &percent, PnLAbsolute: &absolute, DurationMinutes: 1}
 			})
 		}
 	}

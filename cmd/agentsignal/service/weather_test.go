@@ -235,8 +235,7 @@ func TestDoctorExaminesTheWeather(t *testing.T) {
 		}
 	}
 	if found := CheckWeather(t.Context(), testConfig(t, "")); found.Source != "weather simulated" || !found.Works ||
-		found.Age > 6*time.Minute ||
-		!strings.HasPrefix(found.Note, "forecast for Chicago to ") {
+		found.Age > 6*time.Minute || !strings.HasPrefix(found.Note, "forecast for Chicago to ") {
 		t.Errorf("simulated weather: %+v", found)
 	}
 }

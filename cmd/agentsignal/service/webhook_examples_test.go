@@ -40,12 +40,10 @@ var examples = map[string]struct {
 		}
 		return []string{binary}
 	}},
-	"python": {"python/receiver.py", func(tb testing.TB,
-		file string) []string {
+	"python": {"python/receiver.py", func(tb testing.TB, file string) []string {
 		return []string{interpreter(tb, "python3"), file}
 	}},
-	"node": {"node/receiver.mjs", func(tb testing.TB,
-		file string) []string {
+	"node": {"node/receiver.mjs", func(tb testing.TB, file string) []string {
 		return []string{interpreter(tb, "node"), file}
 	}},
 }
@@ -255,28 +253,23 @@ func tryForgeries(t *testing.T, args []string) {
 		body   func(string) string // likewise
 		want   int
 	}{
-		"good":           {age: 4 * time.Minute, want: 200},
-		"another secret": {secret: "another", want: 401},
-		"another body": {body: func(b string) string { return strings.Replace(b, "test", "tess", 1) },
-			want: 401},
+		"good":                    {age: 4 * time.Minute, want: 200},
+		"another secret":          {secret: "another", want: 401},
+		"another body":            {body: func(b string) string { return strings.Replace(b, "test", "tess", 1) }, want: 401},
 		"a truncated body":        {body: func(b string) string { return b[:len(b)-1] }, want: 401},
 		"no body":                 {body: func(string) string { return "" }, want: 401},
 		"an old request":          {age: 5*time.Minute + 30*time.Second, want: 401},
 		"a request of the future": {age: -5*time.Minute - 30*time.Second, want: 401},
-		"an old one with a new time": {age: time.Hour,
-			change: func(h http.Header) {
-				h.Set(signature.HeaderStandardTimestamp, strconv.FormatInt(time.Now().Unix(), 10))
-			},
-			want: 401},
+		"an old one with a new time": {age: time.Hour, change: func(h http.Header) {
+			h.Set(signature.HeaderStandardTimestamp, strconv.FormatInt(time.Now().Unix(), 10))
+		}, want: 401},
 		"a time that is none": {change: func(h http.Header) { h.Set(signature.HeaderStandardTimestamp, "now") },
 			want: 401},
-		"another id": {change: func(h http.Header) { h.Set(signature.HeaderStandardID, "evt_other") },
-			want: 401},
+		"another id": {change: func(h http.Header) { h.Set(signature.HeaderStandardID, "evt_other") }, want: 401},
 		"half a signature": {change: func(h http.Header) {
 			h.Set(signature.HeaderStandardSignature, h.Get(signature.HeaderStandardSignature)[:20])
 		}, want: 401},
-		"no signature": {change: without(signature.HeaderSignature, signature.HeaderStandardSignature),
-			want: 401},
+		"no signature":                 {change: without(signature.HeaderSignature, signature.HeaderStandardSignature), want: 401},
 		"no signature that has a time": {change: without(signature.HeaderStandardSignature), want: 401},
 	} {
 		id := "evt_" + strings.ReplaceAll(name, " ", "_")

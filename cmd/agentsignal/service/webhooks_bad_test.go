@@ -265,8 +265,7 @@ func TestARefusedURLIsNotChallenged(t *testing.T) {
 	s := begin(t, c)
 	s.awaitReady(t)
 	user, _ := s.account(t)
-	r := newHookEndpoint(t, func(w http.ResponseWriter,
-		a hookRequest) {
+	r := newHookEndpoint(t, func(w http.ResponseWriter, a hookRequest) {
 		io.WriteString(w, webhook.ChallengeOf([]byte(a.Body)))
 	})
 	asked := 0

@@ -37,8 +37,7 @@ func TestWhatWasAcknowledgedIsDelivered(t *testing.T) {
 	before := len(trader.allSignals())
 
 	good, hanging := newHookEndpoint(t, nil), newHangingEndpoint(t)
-	failing := newHookEndpoint(t, func(w http.ResponseWriter,
-		_ hookRequest) {
+	failing := newHookEndpoint(t, func(w http.ResponseWriter, _ hookRequest) {
 		w.WriteHeader(http.StatusServiceUnavailable)
 	})
 	quick, slow, bad := trader.hook(good.url, everyEvent...), trader.hook(hanging.url), trader.hook(failing.url)

@@ -29,8 +29,7 @@ import (
 
 // testRetries are the delays before retries where a test waits for them.
 var testRetries = []time.Duration{50 * time.Millisecond, 100 * time.Millisecond, 150 * time.Millisecond,
-	200 * time.Millisecond,
-	250 * time.Millisecond, 300 * time.Millisecond}
+	200 * time.Millisecond, 250 * time.Millisecond, 300 * time.Millisecond}
 
 // loopback is where the endpoints of tests are.
 const loopback = "127.0.0.0/8"
@@ -439,8 +438,7 @@ func (h hookService) content(tb testing.TB, key string) []byte {
 		return nil // it has expired
 	}
 	read := map[string][]any{"string": {"GET", key}, "hash": {"HGETALL", key}, "zset": {"ZRANGE", key, 0, -1},
-		"set":  {"SMEMBERS", key},
-		"list": {"LRANGE", key, 0, -1}, "stream": {"XRANGE", key, "-", "+"}}[kind]
+		"set": {"SMEMBERS", key}, "list": {"LRANGE", key, 0, -1}, "stream": {"XRANGE", key, "-", "+"}}[kind]
 	if read == nil {
 		tb.Fatalf("%s has the type %q", key, kind)
 	}

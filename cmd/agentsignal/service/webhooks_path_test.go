@@ -66,9 +66,8 @@ func TestEveryEventReachesAWebhook(t *testing.T) {
 		good := false
 		switch {
 		case e.Type == "signal.created":
-			good = data.Signal == job.Signal.ID ||
-				same(string(e.Data), members(t, ran.Body,
-					slices.DeleteFunc(slices.Clone(signalMembers), func(n string) bool { return n == "created_at" })...))
+			good = data.Signal == job.Signal.ID || same(string(e.Data), members(t, ran.Body,
+				slices.DeleteFunc(slices.Clone(signalMembers), func(n string) bool { return n == "created_at" })...))
 		case e.Type == "signal.updated":
 			good = string(e.Data) == changed
 		case e.Type == "signal.closed":
@@ -110,8 +109,7 @@ func TestEveryEventReachesAWebhook(t *testing.T) {
 		t.Errorf("%d deliveries are listed: %+v", len(listed), listed)
 	}
 	for query, want := range map[string]int{"status=succeeded": seen, "status=failed": 0, "event=agent.started": 3,
-		"event=signal.created&status=succeeded": 2,
-		"status=pending":                        0} {
+		"event=signal.created&status=succeeded": 2, "status=pending": 0} {
 		if got := len(trader.deliveries(w, query)); got != want {
 			t.Errorf("%q finds %d deliveries, want %d", query, got, want)
 		}
