@@ -22,8 +22,7 @@ func TestAssetsHaveOneName(t *testing.T) {
 	live.say(`{"action":"subscribe","channels":["signal.new"],"filters":{"assets":["btc-usd"]}}`)
 	live.until("the subscription", func(all []told) bool { return all[len(all)-1].Type == "subscribed" })
 	for _, asset := range []string{"BTC", "btc", "BTCUSDT", "BTC/USD"} {
-		if made := decode[wireSignal](t, trader.post("/v1/agents/trading/run", runBody(asset, "momentum")).want(t,
-			http.StatusOK).Body); made.Asset != "BTC" {
+		if made := decode[wireSignal](t, trader.post("/v1/agents/trading/run", runBody(asset, "momentum")).ok(t).Body); made.Asset != "BTC" {
 			t.Errorf("a run on %s says %s", asset, made.Asset)
 		}
 	}
@@ -56,7 +55,7 @@ func TestAssetsHaveOneName(t *testing.T) {
 			Price                *float64 `json:"last_price"`
 			At                   *string  `json:"last_price_at"`
 		}
-	}](t, trader.get("/v1/assets").want(t, http.StatusOK).Body).Assets
+	}](t, trader.get("/v1/assets").ok(t).Body).Assets
 	if len(all) != 17 {
 		t.Errorf("%d assets are listed", len(all))
 	}

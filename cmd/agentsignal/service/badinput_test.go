@@ -207,7 +207,7 @@ func badQueries(t *testing.T, trader *client) {
 	}
 	for _, fine := range []string{"limit=", "offset=99999999999999999999999999", "min_confidence=0.0", "since=2026-11-21",
 		"asset=nosuch"} {
-		trader.get("/v1/signals?"+fine).want(t, http.StatusOK)
+		trader.get("/v1/signals?" + fine).ok(t)
 	}
 	for _, path := range []string{"/v1/jobs?status=done", "/v1/jobs?limit=101", "/v1/signals/weather?region=mars",
 		"/v1/signals/weather?limit=101", "/v1/agents?category=sports", "/v1/agents?status=x"} {
@@ -258,7 +258,7 @@ func forgedTokens(t *testing.T, public, user *client) {
 		return text
 	}
 	same := forge(jwt.SigningMethodHS256, key, nil, nil)
-	public.with(same).get("/v1/account").want(t, http.StatusOK) // so it is the change that is refused below
+	public.with(same).get("/v1/account").ok(t) // so it is the change that is refused below
 
 	now := time.Now().Unix()
 	type m = map[string]any
@@ -319,7 +319,7 @@ func forgedTokens(t *testing.T, public, user *client) {
 		fails(t, http.StatusUnauthorized, "invalid_token")
 	public.get("/v1/account", "Cookie: token="+user.token).fails(t, http.StatusUnauthorized, "missing_credentials")
 	public.get("/v1/account?api_key="+url.QueryEscape(user.token)).fails(t, http.StatusUnauthorized, "missing_credentials")
-	public.get("/v1/account", "Authorization: bEARER "+user.token).want(t, http.StatusOK)
+	public.get("/v1/account", "Authorization: bEARER "+user.token).ok(t)
 }
 
 // badMessages says nonsense on streams.

@@ -108,6 +108,12 @@ func (a answer) want(tb testing.TB, status int) answer {
 	return a
 }
 
+// ok is want for 200.
+func (a answer) ok(tb testing.TB) answer {
+	tb.Helper()
+	return a.want(tb, http.StatusOK)
+}
+
 // problem is what tests look at of an error document.
 type problem struct {
 	Code, Detail  string
@@ -181,15 +187,13 @@ func runBody(asset, strategy string, members ...string) string {
 // run runs the trading agent, which must conclude.
 func (c *client) run(asset, strategy string) wireSignal {
 	c.tb.Helper()
-	return decode[wireSignal](c.tb, c.post("/v1/agents/trading/run", runBody(asset, strategy)).want(c.tb,
-		http.StatusOK).Body)
+	return decode[wireSignal](c.tb, c.post("/v1/agents/trading/run", runBody(asset, strategy)).ok(c.tb).Body)
 }
 
 // submit is run as a job.
 func (c *client) submit(asset, strategy string) wireJob {
 	c.tb.Helper()
-	return decode[wireJob](c.tb, c.post("/v1/agents/trading/run", runBody(asset, strategy, `"async":true`)).want(c.tb,
-		http.StatusOK).Body)
+	return decode[wireJob](c.tb, c.post("/v1/agents/trading/run", runBody(asset, strategy, `"async":true`)).ok(c.tb).Body)
 }
 
 // awaitJob polls a job until it has ended, whether or not every question is answered.
@@ -201,7 +205,7 @@ func (c *client) awaitJob(id string) wireJob {
 		if a.unavailable() {
 			return false
 		}
-		j = decode[wireJob](c.tb, a.want(c.tb, http.StatusOK).Body)
+		j = decode[wireJob](c.tb, a.ok(c.tb).Body)
 		return j.Status == "completed" || j.Status == "error"
 	})
 	return j
@@ -210,7 +214,7 @@ func (c *client) awaitJob(id string) wireJob {
 // signals returns a page of the list; query may be empty.
 func (c *client) signals(query string) page {
 	c.tb.Helper()
-	return decode[page](c.tb, c.get("/v1/signals?"+query).want(c.tb, http.StatusOK).Body)
+	return decode[page](c.tb, c.get("/v1/signals?"+query).ok(c.tb).Body)
 }
 
 // allSignals pages through the whole list, which must not change meanwhile, and
@@ -248,7 +252,7 @@ func (c *client) allSignals() []wireSignal {
 // login returns the tokens of an account.
 func (c *client) login(email, password string) tokens {
 	c.tb.Helper()
-	return decode[tokens](c.tb, c.post("/v1/auth/login", credentialsBody(email, password)).want(c.tb, http.StatusOK).Body)
+	return decode[tokens](c.tb, c.post("/v1/auth/login", credentialsBody(email, password)).ok(c.tb).Body)
 }
 
 type tokens struct {

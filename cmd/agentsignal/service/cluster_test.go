@@ -75,7 +75,7 @@ func TestTwoNodesAreOneService(t *testing.T) {
 		if p := asked.signals("strategy=momentum&limit=1"); p.Total != i+1 || p.Signals[0].ID != made[i] {
 			t.Errorf("after run %d the other node lists %d, the newest %+v", i, p.Total, p.Signals)
 		}
-		asked.get("/v1/signals/"+made[i]).want(t, http.StatusOK)
+		asked.get("/v1/signals/" + made[i]).ok(t)
 	}
 	for i, s := range live {
 		all := s.until("all signals", func(all []told) bool { return len(signalsOf(all)) == len(made) })
@@ -92,8 +92,8 @@ func TestTwoNodesAreOneService(t *testing.T) {
 
 	// An idempotent request is one request, wherever it arrives.
 	body, key := runBody("ACME", "momentum"), "Idempotency-Key: once"
-	first := here.post("/v1/agents/trading/run", body, key).want(t, http.StatusOK)
-	again := there.post("/v1/agents/trading/run", body, key).want(t, http.StatusOK)
+	first := here.post("/v1/agents/trading/run", body, key).ok(t)
+	again := there.post("/v1/agents/trading/run", body, key).ok(t)
 	if again.Body != first.Body || again.Header.Get("Idempotency-Replayed") != "true" {
 		t.Errorf("the other node answers %v %s, the first %s", again.Header, again.Body, first.Body)
 	}
@@ -131,7 +131,7 @@ func TestTwoNodesAreOneService(t *testing.T) {
 	// the other: by whatever request begins a second after the answer.
 	email := n.account.Email
 	session := here.with(here.with("").login(email, password).Access)
-	session.at(there.url).get("/v1/account").want(t, http.StatusOK)
+	session.at(there.url).get("/v1/account").ok(t)
 	made1 := session.key("second", "")
 	victim := there.with(made1.Secret)
 	elsewhere := [2]*stream{victim.dial(), session.at(there.url).dial()}
@@ -150,7 +150,7 @@ func TestTwoNodesAreOneService(t *testing.T) {
 // request that begins a second later is answered.
 func refusedSoon(tb testing.TB, c *client, revoke func()) {
 	tb.Helper()
-	c.get("/v1/account").want(tb, http.StatusOK)
+	c.get("/v1/account").ok(tb)
 	revoke()
 	revoked := time.Now()
 	for {

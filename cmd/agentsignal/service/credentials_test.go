@@ -39,10 +39,10 @@ func TestARefreshTokenServesOnce(t *testing.T) {
 	if first.Expires != 900 {
 		t.Errorf("an access token lives %d s, want 900", first.Expires)
 	}
-	second := decode[tokens](t, public.refresh(first.Refresh).want(t, http.StatusOK).Body)
-	third := decode[tokens](t, public.refresh(second.Refresh).want(t, http.StatusOK).Body)
+	second := decode[tokens](t, public.refresh(first.Refresh).ok(t).Body)
+	third := decode[tokens](t, public.refresh(second.Refresh).ok(t).Body)
 	for _, token := range []string{first.Access, second.Access, third.Access} {
-		public.with(token).get("/v1/account").want(t, http.StatusOK)
+		public.with(token).get("/v1/account").ok(t)
 	}
 
 	// Who presents a used one has stolen it, or was robbed: the session ends.
@@ -70,7 +70,7 @@ func TestALogoutEndsTheSession(t *testing.T) {
 
 	user.post("/v1/auth/logout", "").want(t, http.StatusNoContent)
 	user.get("/v1/account").fails(t, http.StatusUnauthorized, "invalid_token")
-	other.get("/v1/account").want(t, http.StatusOK)
+	other.get("/v1/account").ok(t)
 	if code := streams[0].closing(); code != 4401 {
 		t.Errorf("the stream of the session is closed with %d, want 4401", code)
 	}
@@ -81,7 +81,7 @@ func TestALogoutEndsTheSession(t *testing.T) {
 			t.Errorf("the stream of another session is closed with %d, want 4401", code)
 		}
 	}
-	key.get("/v1/account").want(t, http.StatusOK)
+	key.get("/v1/account").ok(t)
 	streams[3].say(`{"action":"ping"}`)
 	streams[3].await("the key's stream goes on", func(m told) bool { return m.Type == "pong" })
 }
@@ -99,7 +99,7 @@ func TestANewPasswordEndsTheOtherSessions(t *testing.T) {
 	change("wrong wrong wrong", next).fails(t, http.StatusUnauthorized, "invalid_credentials")
 	change(password, "short").fails(t, http.StatusBadRequest, "invalid_request")
 	change(password, next).want(t, http.StatusNoContent)
-	user.get("/v1/account").want(t, http.StatusOK)
+	user.get("/v1/account").ok(t)
 	other.get("/v1/account").fails(t, http.StatusUnauthorized, "invalid_token")
 	public.post("/v1/auth/login", credentialsBody(email, password)).
 		fails(t, http.StatusUnauthorized, "invalid_credentials")
@@ -138,7 +138,7 @@ func TestAKeyDoesWhatItsScopesSay(t *testing.T) {
 			}
 		}
 		for _, path := range []string{"/v1/account", "/v1/versions"} {
-			key.get(path).want(t, http.StatusOK)
+			key.get(path).ok(t)
 		}
 		key.get("/v1/auth/api-keys").fails(t, http.StatusUnauthorized, "jwt_required")
 		key.post("/v1/auth/api-key", `{"name":"more"}`).fails(t, http.StatusUnauthorized, "jwt_required")
@@ -199,7 +199,7 @@ func TestAKeyExpires(t *testing.T) {
 		keys := decode[struct {
 			Keys  []listed `json:"api_keys"`
 			Total int
-		}](t, user.get("/v1/auth/api-keys").want(t, http.StatusOK).Body)
+		}](t, user.get("/v1/auth/api-keys").ok(t).Body)
 		if keys.Total != 1 || keys.Keys[0].Name != "brief" || keys.Keys[0].Status != "expired" ||
 			keys.Keys[0].Prefix != made.Secret[:8] {
 			t.Fatalf("the list has %+v", keys)
@@ -305,7 +305,7 @@ func TestRateLimitsSayWhatIsLeft(t *testing.T) {
 		}
 	}
 	// A limit is an account's own, and a class's.
-	key.get("/v1/account").want(t, http.StatusOK)
+	key.get("/v1/account").ok(t)
 	if got := s.metric(t, "agentsignal_http_rate_limited_total", `class="runs"`); got != 2 {
 		t.Errorf("%v refused runs are counted, want 2", got)
 	}
@@ -370,7 +370,7 @@ func TestTooManyFailedLoginsLockTheEmail(t *testing.T) {
 	for range 2 {
 		login(email, "wrong").fails(t, http.StatusUnauthorized, "invalid_credentials")
 		login(email, "wrong").fails(t, http.StatusUnauthorized, "invalid_credentials")
-		login(email, password).want(t, http.StatusOK)
+		login(email, password).ok(t)
 	}
 	for _, who := range []string{email, unknown, strings.ToUpper(newEmail())} { // unknown ones behave the same
 		for range 3 {
@@ -390,7 +390,7 @@ func TestTooManyFailedLoginsLockTheEmail(t *testing.T) {
 	if err := s.process.credentials.Unlock(t.Context(), email); err != nil {
 		t.Fatal(err)
 	}
-	login(email, password).want(t, http.StatusOK)
+	login(email, password).ok(t)
 	login("no address", password).fails(t, http.StatusUnauthorized, "invalid_credentials")
 	for _, body := range []string{credentialsBody("", password), credentialsBody(email, ""), `{}`,
 		`{"email":1,"password":2}`} {

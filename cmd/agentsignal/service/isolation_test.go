@@ -109,14 +109,14 @@ func owns(t *testing.T, user *client) belongings {
 	hook := user.hook(endpoint.url)
 	test := user.test(hook)
 	run := user.run("BTC", "momentum")
-	body := user.post("/v1/agents/weather/run", runBody("wheat", "agriculture")).want(t, http.StatusOK).Body
+	body := user.post("/v1/agents/weather/run", runBody("wheat", "agriculture")).ok(t).Body
 	weather := decode[struct {
 		Metadata struct {
 			ID string `json:"weather_signal_id"`
 		}
 	}](t, body).Metadata.ID
 	schedule := decode[wireSchedule](t, user.post("/v1/schedules",
-		`{"agent_id":"trading","strategy":"momentum","assets":["BTC"],"every":"1440m"}`).want(t, http.StatusOK).Body).ID
+		`{"agent_id":"trading","strategy":"momentum","assets":["BTC"],"every":"1440m"}`).ok(t).Body).ID
 	return belongings{"signal": run.ID, "weather": weather, "job": user.submit("BTC", "momentum").ID, "schedule": schedule,
 		"webhook": hook.ID, "delivery": test.ID, "key": user.key("hers", "").ID}
 }
@@ -180,7 +180,7 @@ func TestEveryRouteWithEveryScope(t *testing.T) {
 	for _, route := range routes {
 		method, template, _ := strings.Cut(route, " ")
 		if rule := routeRules[route]; method == http.MethodGet && rule.ids != "" {
-			a := ada.get(hers.path(template, rule.ids)).want(t, http.StatusOK)
+			a := ada.get(hers.path(template, rule.ids)).ok(t)
 			if template == "/v1/webhooks/{id}" || template == "/v1/schedules/{id}" {
 				if !strings.Contains(a.Body, `"status":"enabled"`) {
 					t.Errorf("%s: %s", template, a.Body)

@@ -134,7 +134,7 @@ func TestWithoutARedisServerTheServiceWorksAndSaysWhatIsAtStake(t *testing.T) {
 			p := decode[problem](t, a.Body)
 			return !a.unavailable() && !p.Retryable && p.Code != "idempotency_in_progress"
 		})
-		return a.want(t, http.StatusOK)
+		return a.ok(t)
 	}
 	repeat("first", runBody("BTC", "momentum"))
 	live := trader.dial()
@@ -152,7 +152,7 @@ func TestWithoutARedisServerTheServiceWorksAndSaysWhatIsAtStake(t *testing.T) {
 	if len(all) != before+2 || all[0].ID != job.Signal.ID || all[1].ID != made.ID {
 		t.Errorf("listed are %d signals, before %d", len(all), before)
 	}
-	trader.get("/v1/signals/"+made.ID).want(t, http.StatusOK)
+	trader.get("/v1/signals/" + made.ID).ok(t)
 	live.until("both signals", func(all []told) bool { return equal(signalsOf(all), []string{made.ID, job.Signal.ID}) })
 	place := live.await("the first signal", func(m told) bool { return m.signalOf() == made.ID }).ID
 	if d := trader.dial().subscribe(`"channels":["signal.new"],"last_event_id":"` + place + `"`); !d.Resumed.Complete ||

@@ -72,7 +72,7 @@ func TestSecretsStayWhereTheyBelong(t *testing.T) {
 
 	public.post("/v1/auth/register", credentialsBody(email, password)).want(t, http.StatusCreated)
 	first := public.login(email, password)
-	refreshed := decode[tokens](t, public.refresh(first.Refresh).want(t, http.StatusOK).Body)
+	refreshed := decode[tokens](t, public.refresh(first.Refresh).ok(t).Body)
 	user := public.with(refreshed.Access)
 	secrets["access token"], secrets["refresh token"] = first.Access, first.Refresh
 	secrets["second access token"], secrets["second refresh token"] = refreshed.Access, refreshed.Refresh
@@ -96,16 +96,16 @@ func TestSecretsStayWhereTheyBelong(t *testing.T) {
 	// Webhooks: with a secret of one's own and a made one, replays, deliveries that fail.
 	failing := newHookEndpoint(t, func(w http.ResponseWriter, _ hookRequest) { w.WriteHeader(http.StatusTeapot) })
 	body := `{"url":"` + failing.url + `","events":["signal.created"],"secret":"` + ownSecret + `"}`
-	created := trader.post("/v1/webhooks", body, "Idempotency-Key: once").want(t, http.StatusOK)
+	created := trader.post("/v1/webhooks", body, "Idempotency-Key: once").ok(t)
 	if again := trader.post("/v1/webhooks", body, "Idempotency-Key: once"); again.Body != created.Body {
 		t.Errorf("the replay is %d %s", again.Status, again.Body)
 	}
 	hook := decode[wireWebhook](t, created.Body)
 	generated := decode[struct{ Secret string }](t,
-		trader.post("/v1/webhooks", `{"url":"`+failing.url+`/2","events":["signal.created"]}`).want(t, http.StatusOK).Body).
+		trader.post("/v1/webhooks", `{"url":"`+failing.url+`/2","events":["signal.created"]}`).ok(t).Body).
 		Secret
 	secrets["made webhook secret"] = generated
-	trader.post("/v1/webhooks/"+hook.ID+"/rotate-secret", `{"secret":"`+newSecret+`"}`).want(t, http.StatusOK)
+	trader.post("/v1/webhooks/"+hook.ID+"/rotate-secret", `{"secret":"`+newSecret+`"}`).ok(t)
 	test := trader.test(hook)
 	trader.awaitEnd(hook, test.ID, "failed")
 
@@ -141,7 +141,7 @@ func TestSecretsStayWhereTheyBelong(t *testing.T) {
 	user = public.with(public.login(email, next).Access)
 	user.do(http.MethodDelete, "/v1/auth/api-keys/"+made.ID, "").want(t, http.StatusNoContent)
 	user.post("/v1/auth/logout", `{"all":true}`).want(t, http.StatusNoContent)
-	metrics := public.get("/metrics").want(t, http.StatusOK).Body
+	metrics := public.get("/metrics").ok(t).Body
 	s.stop(t)
 	logged := s.log.String()
 

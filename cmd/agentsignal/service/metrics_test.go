@@ -105,7 +105,7 @@ func TestMetricsAreWhatOperatorsAreTold(t *testing.T) {
 	c.Auth.Registration, c.Auth.LockAfter = "open", 2
 	s := start(t, c)
 	// Before the first event, so that a rate sees it.
-	fresh := s.client(t).get("/metrics").want(t, http.StatusOK).Body
+	fresh := s.client(t).get("/metrics").ok(t).Body
 	for _, m := range described {
 		if m.kind == "COUNTER" && m.name != "agentsignal_http_requests_total" && !strings.Contains(fresh, "\n"+m.name) {
 			t.Errorf("%s is not there before the first event", m.name)
@@ -151,7 +151,7 @@ func TestMetricsAreWhatOperatorsAreTold(t *testing.T) {
 			}
 		}
 	}
-	text := s.client(t).get("/metrics").want(t, http.StatusOK).Body
+	text := s.client(t).get("/metrics").ok(t).Body
 	checkCardinality(t, text, secrets)
 	if problems, err := testutil.GatherAndLint(s.process.registry); err != nil || len(problems) > 0 {
 		t.Errorf("lint: %v %v", problems, err)
@@ -251,7 +251,7 @@ func exercise(t *testing.T, s *service, prices pricer) []string {
 	}
 	job := trader.awaitJob(trader.submit("SECRETASSET", "momentum").ID)
 	trader.post("/v1/agents/weather/run", runBody("wheat", "agriculture")).want(t, http.StatusInternalServerError)
-	trader.post("/v1/agents/seo/run", runBody("secretsubject", "blog_post")).want(t, http.StatusOK)
+	trader.post("/v1/agents/seo/run", runBody("secretsubject", "blog_post")).ok(t)
 	for range 3 {
 		public.post("/v1/auth/login", credentialsBody("secretmail@example.com", "secretpassword"))
 	}

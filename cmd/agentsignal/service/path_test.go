@@ -35,16 +35,16 @@ func TestAnAccountGetsFromLoginToASignal(t *testing.T) {
 
 	public := s.client(t)
 	user := public.with(public.login("ada@example.com", password).Access)
-	if got := user.get("/v1/account").want(t, http.StatusOK).Body; !same(got, out) {
+	if got := user.get("/v1/account").ok(t).Body; !same(got, out) {
 		t.Errorf("GET /account says %s, the command said %s", got, out)
 	}
 	trader := public.with(user.key("laptop", "").Secret)
-	if got := decode[accountJSON](t, trader.get("/v1/account").want(t, http.StatusOK).Body); got != account {
+	if got := decode[accountJSON](t, trader.get("/v1/account").ok(t).Body); got != account {
 		t.Errorf("the key is of %+v, want %+v", got, account)
 	}
 
 	live := trader.dial()
-	ran := trader.post("/v1/agents/trading/run", runBody("ACME", "momentum")).want(t, http.StatusOK)
+	ran := trader.post("/v1/agents/trading/run", runBody("ACME", "momentum")).ok(t)
 	run, made := ran.Header.Get("X-Run-Id"), decode[wireSignal](t, ran.Body)
 	if *made.Entry != 101.25 {
 		t.Errorf("entry_price is %v, want the last tick's 101.25", *made.Entry)
@@ -56,7 +56,7 @@ func TestAnAccountGetsFromLoginToASignal(t *testing.T) {
 		if listed.Total != 1 || len(listed.Signals) != 1 || listed.Signals[0].ID != made.ID {
 			t.Errorf("GET /signals has %+v", listed)
 		}
-		got := who.get("/v1/signals/"+made.ID).want(t, http.StatusOK).Body
+		got := who.get("/v1/signals/" + made.ID).ok(t).Body
 		if !same(members(t, got, signalMembers...), ran.Body) {
 			t.Errorf("GET /signals/{id} is %s, the run answered %s", got, ran.Body)
 		}
@@ -124,7 +124,7 @@ func TestAClientReadsItsOwnWritesFromANodeThatLags(t *testing.T) {
 		if p := trader.signals("limit=1"); p.Total != 2*n || p.Signals[0].ID != made.ID {
 			t.Errorf("after run %d the list has %d signals, the first %+v, want %s", n, p.Total, p.Signals, made.ID)
 		}
-		trader.get("/v1/signals/"+made.ID).want(t, http.StatusOK)
+		trader.get("/v1/signals/" + made.ID).ok(t)
 	}
 }
 
@@ -133,7 +133,7 @@ func TestAJobIsPolledUntilItIsCompleted(t *testing.T) {
 	trader, _ := shared(t).account(t)
 	live := trader.dial()
 	accepted := trader.post("/v1/agents/trading/run",
-		runBody("eth", "breakout", `"async":true`, `"timeframe":"5m"`, `"risk_level":"high"`)).want(t, http.StatusOK)
+		runBody("eth", "breakout", `"async":true`, `"timeframe":"5m"`, `"risk_level":"high"`)).ok(t)
 	job := decode[wireJob](t, accepted.Body)
 	if job.Status != "queued" || accepted.Header.Get("Location") != "/v1/jobs/"+job.ID ||
 		accepted.Header.Get("Retry-After") != "1" {
@@ -148,7 +148,7 @@ func TestAJobIsPolledUntilItIsCompleted(t *testing.T) {
 	if ended.Header.Get("Retry-After") != "" {
 		t.Error("a job that ended asks to come back")
 	}
-	stored := trader.get("/v1/signals/"+done.Signal.ID).want(t, http.StatusOK).Body
+	stored := trader.get("/v1/signals/" + done.Signal.ID).ok(t).Body
 	whole := decode[struct{ Signal any }](t, ended.Body)
 	if !same(members(t, stored, signalMembers...), jsonOf(t, whole.Signal)) {
 		t.Errorf("the job's signal is %s, stored is %s", jsonOf(t, whole.Signal), stored)
@@ -159,8 +159,7 @@ func TestAJobIsPolledUntilItIsCompleted(t *testing.T) {
 	live.await("the end of the job's run", func(m told) bool {
 		return m.statusOf() == runStatus{"trading", "completed", job.Run}
 	})
-	if list := decode[struct{ Total int }](t, trader.get("/v1/jobs?status=completed").want(t,
-		http.StatusOK).Body); list.Total != 1 {
+	if list := decode[struct{ Total int }](t, trader.get("/v1/jobs?status=completed").ok(t).Body); list.Total != 1 {
 		t.Errorf("%d completed jobs are listed", list.Total)
 	}
 }
@@ -195,7 +194,7 @@ func TestARepeatedRequestIsAnsweredWithoutANewSignal(t *testing.T) {
 		if first.Status == 0 {
 			t.Fatalf("%s: no request was carried out", name)
 		}
-		again := trader.post("/v1/agents/trading/run", body, key).want(t, http.StatusOK)
+		again := trader.post("/v1/agents/trading/run", body, key).ok(t)
 		if again.Header.Get("Idempotency-Replayed") != "true" || again.Body != first.Body ||
 			again.Header.Get("Location") != first.Header.Get("Location") {
 			t.Errorf("%s: the replay is %v %s, the first answer was %s", name, again.Header, again.Body, first.Body)

@@ -45,7 +45,7 @@ func TestTheDemoShowsSignalsAtOnce(t *testing.T) {
 			tryDocumentedRequests(t, trader)
 			trader.post("/v1/webhooks",
 				`{"url":"http://127.0.0.1:61999","events":["signal.closed"],"secret":"a secret of the demo's user"}`).
-				want(t, http.StatusOK)
+				ok(t)
 		}
 		if again := strings.Contains(c.log.String(), "as printed at the first start"); again != (round == "second") {
 			t.Errorf("at the %s start it says:\n%s", round, c.log.Newest())
@@ -194,7 +194,7 @@ func TestTheServiceSpeaksTLS(t *testing.T) {
 	if err := s.process.certificate.load(c.TLS); err != nil {
 		t.Fatal(err)
 	}
-	newClient(t, s.url, trader.token).trust(second).get("/v1/account").want(t, http.StatusOK)
+	newClient(t, s.url, trader.token).trust(second).get("/v1/account").ok(t)
 	if _, err := newClient(t, s.url, trader.token).trust(first).try(http.MethodGet, "/v1/account", ""); err == nil {
 		t.Error("the old certificate is still shown")
 	}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"net/http"
 	"strconv"
 	"strings"
 	"testing"
@@ -110,9 +109,8 @@ func TestLiveSignalsAreThoseOfTheBacktest(t *testing.T) {
 					t.Fatalf("the backtest has no signal of %s at bar %d", name, last)
 				}
 				run := trader.post("/v1/agents/trading/run",
-					runBody("walk", name, `"timeframe":"1h"`, fmt.Sprintf(`"risk_level":%q`, risk))).want(t, http.StatusOK)
-				got := decode[madeSignal](t, trader.get("/v1/signals/"+decode[madeSignal](t, run.Body).ID).want(t,
-					http.StatusOK).Body)
+					runBody("walk", name, `"timeframe":"1h"`, fmt.Sprintf(`"risk_level":%q`, risk))).ok(t)
+				got := decode[madeSignal](t, trader.get("/v1/signals/"+decode[madeSignal](t, run.Body).ID).ok(t).Body)
 				same := strategy.Evaluation{Direction: got.Direction, Confidence: got.Confidence,
 					Levels:   signal.Levels{Entry: got.Entry, Stop: got.Stop, Target: got.Target},
 					Metadata: got.Metadata, Lifetime: got.ExpiresAt.Sub(got.CreatedAt)}
@@ -154,11 +152,11 @@ func TestLiveSignalsAreThoseOfTheBacktest(t *testing.T) {
 		t.Errorf("the command says %s, want %s", got, wanted)
 	}
 	job := decode[map[string]json.RawMessage](t,
-		trader.post("/v1/backtests", `{"agent_id":"trading","asset":"walk","strategy":"momentum"}`).want(t, http.StatusOK).
+		trader.post("/v1/backtests", `{"agent_id":"trading","asset":"walk","strategy":"momentum"}`).ok(t).
 			Body)
 	id := strings.Trim(string(job["job_id"]), `"`)
 	trader.awaitJob(id)
-	ended := decode[map[string]json.RawMessage](t, trader.get("/v1/jobs/"+id).want(t, http.StatusOK).Body)
+	ended := decode[map[string]json.RawMessage](t, trader.get("/v1/jobs/"+id).ok(t).Body)
 	if string(ended["status"]) != `"completed"` || !same(string(ended["result"]), wanted) {
 		t.Errorf("the job ended as %s, want %s", ended, wanted)
 	}
@@ -173,7 +171,7 @@ func TestLiveSignalsAreThoseOfTheBacktest(t *testing.T) {
 	}
 	var card scorecard.Card
 	eventually(t, "all signals are closed and counted", func() bool {
-		card = decode[scorecard.Card](t, trader.get("/v1/scorecard?asset=WALK").want(t, http.StatusOK).Body)
+		card = decode[scorecard.Card](t, trader.get("/v1/scorecard?asset=WALK").ok(t).Body)
 		return card.Statistics.Count == made
 	})
 	wins, groups := 0, 0
@@ -231,10 +229,10 @@ func TestScansRankManyAssets(t *testing.T) {
 	var ended scan
 	eventually(t, "a scan finds no old prices", func() bool { // as a busy machine may have them
 		a := trader.post("/v1/agents/trading/scan", `{"assets":["BTC","eth","NOSUCH","EURUSD"],"strategy":"breakout"}`).
-			want(t, http.StatusOK)
+			ok(t)
 		id := decode[wireJob](t, a.Body).ID
 		trader.awaitJob(id)
-		ended = decode[scan](t, trader.get("/v1/jobs/"+id).want(t, http.StatusOK).Body)
+		ended = decode[scan](t, trader.get("/v1/jobs/"+id).ok(t).Body)
 		return len(ended.Result.Ranked) == 3
 	})
 	r := ended.Result

@@ -35,8 +35,7 @@ func TestAWrongRedisPassword(t *testing.T) {
 	c := launch(t, childSettings(t, server.URLFor("", "the-password"), "AUTH_REGISTRATION=open")...)
 	public := c.client(t)
 	failedPipelines := func() float64 {
-		return metricOf(public.get("/metrics").want(t, http.StatusOK).Body, "agentsignal_redis_errors_total",
-			`command="pipeline"`)
+		return metricOf(public.get("/metrics").ok(t).Body, "agentsignal_redis_errors_total", `command="pipeline"`)
 	}
 	// The gauges are read by pipelines.
 	notReady := func() {
@@ -44,7 +43,7 @@ func TestAWrongRedisPassword(t *testing.T) {
 		before := failedPipelines()
 		eventually(t, "a pipeline failed", func() bool { return failedPipelines() > before })
 		public.get("/readyz").want(t, http.StatusServiceUnavailable)
-		public.get("/healthz").want(t, http.StatusOK)
+		public.get("/healthz").ok(t)
 	}
 	public.get("/readyz").want(t, http.StatusServiceUnavailable)
 	eventually(t, "the setting is named", func() bool {

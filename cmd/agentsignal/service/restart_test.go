@@ -3,7 +3,6 @@ package service
 import (
 	"fmt"
 	"maps"
-	"net/http"
 	"net/url"
 	"slices"
 	"testing"
@@ -35,7 +34,7 @@ func pictureOf(c *client, since string) map[string]string {
 	}
 	picture := map[string]string{}
 	for _, path := range paths {
-		picture[path] = c.get(path).want(c.tb, http.StatusOK).Body
+		picture[path] = c.get(path).ok(c.tb).Body
 	}
 	return picture
 }
@@ -82,7 +81,7 @@ func TestARestartChangesNothingThatIsShown(t *testing.T) {
 	for i := range 30 {
 		body := runBody([]string{"ACME", "Globex", "globex"}[i%3], strategies[i/3%3],
 			fmt.Sprintf(`"risk_level":%q`, risks[i%3]))
-		w := decode[wireSignal](t, trader.post("/v1/agents/trading/run", body).want(t, http.StatusOK).Body)
+		w := decode[wireSignal](t, trader.post("/v1/agents/trading/run", body).ok(t).Body)
 		made = append(made, w.ID)
 		if i == 15 {
 			since = w.CreatedAt

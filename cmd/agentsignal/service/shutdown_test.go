@@ -105,7 +105,7 @@ func TestSIGTERMEndsTheServiceInOrder(t *testing.T) {
 		}
 		return errors.Is(err, syscall.ECONNREFUSED)
 	})
-	last := decode[wireSignal](t, slow.finish().want(t, http.StatusOK).Body)
+	last := decode[wireSignal](t, slow.finish().ok(t).Body)
 	if code := live.closing(); code != 1001 {
 		t.Errorf("the stream is closed with %d, want 1001", code)
 	}

@@ -38,7 +38,7 @@ type weatherPage struct {
 
 func (c *client) weather(query string) weatherPage {
 	c.tb.Helper()
-	return decode[weatherPage](c.tb, c.get("/v1/signals/weather"+query).want(c.tb, http.StatusOK).Body)
+	return decode[weatherPage](c.tb, c.get("/v1/signals/weather"+query).ok(c.tb).Body)
 }
 
 // TestWeatherRunsMakeTwoRecords: what a run answers is listed twice, filtered, read
@@ -64,7 +64,7 @@ func TestWeatherRunsMakeTwoRecords(t *testing.T) {
 		if run.region != "" {
 			members = append(members, `"parameters":{"region":"`+run.region+`"}`)
 		}
-		answer := trader.post("/v1/agents/weather/run", runBody(run.asset, run.strategy, members...)).want(t, http.StatusOK).
+		answer := trader.post("/v1/agents/weather/run", runBody(run.asset, run.strategy, members...)).ok(t).
 			Body
 		got := decode[wireSignal](t, answer)
 		metadata := decode[struct {
@@ -94,7 +94,7 @@ func TestWeatherRunsMakeTwoRecords(t *testing.T) {
 		if want := run.region; w.Region != want && (want != "" || w.Region != "global") {
 			t.Errorf("region is %q, want %q", w.Region, want)
 		}
-		if one := decode[wireWeather](t, trader.get("/v1/signals/weather/"+w.ID).want(t, http.StatusOK).Body); one != w {
+		if one := decode[wireWeather](t, trader.get("/v1/signals/weather/"+w.ID).ok(t).Body); one != w {
 			t.Errorf("one is %+v, in the list %+v", one, w)
 		}
 		first[w.ID] = got
@@ -187,7 +187,7 @@ func TestWeatherJobs(t *testing.T) {
 	s.awaitPrices(t, "natural_gas", signal.D1)
 	trader, _ := s.account(t)
 	job := decode[wireJob](t, trader.post("/v1/agents/weather/run",
-		runBody("natural_gas", "commodity_impact", `"async":true`)).want(t, http.StatusOK).Body)
+		runBody("natural_gas", "commodity_impact", `"async":true`)).ok(t).Body)
 	ended := trader.awaitJob(job.ID)
 	if ended.Status != "completed" || ended.Signal == nil {
 		t.Fatalf("the job ends as %+v", ended)

@@ -209,7 +209,7 @@ func TestBadEndpointsDoNoHarm(t *testing.T) {
 		}
 	}
 	use := func() (goroutines, memory float64) {
-		text := c.client(t).get("/metrics").want(t, http.StatusOK).Body
+		text := c.client(t).get("/metrics").ok(t).Body
 		return metricOf(text, "go_goroutines"), metricOf(text, "process_resident_memory_bytes")
 	}
 	round()
@@ -253,7 +253,7 @@ func TestAWebhookAnswersItsChallenge(t *testing.T) {
 		t.Errorf("an endpoint that does not answer is refused with %s", text)
 	}
 	_, listening := spawnListener(t, "new secret of 1")
-	user.post("/v1/webhooks", body(listening)).want(t, http.StatusOK)
+	user.post("/v1/webhooks", body(listening)).ok(t)
 }
 
 // A URL that would be refused anyway is not challenged: its receiver gets no request.
@@ -291,7 +291,7 @@ func TestARefusedURLIsNotChallenged(t *testing.T) {
 		asked++
 	}
 	refused("one more", "limit_reached", http.StatusConflict, user.tryHook(path(100)))
-	change(path(101)).want(t, http.StatusOK)
+	change(path(101)).ok(t)
 	if n := len(r.got()); n != asked+1 {
 		t.Errorf("the receiver has %d requests after a URL was changed, want %d", n, asked+1)
 	}

@@ -47,7 +47,7 @@ func TestWhatWasAcknowledgedIsDelivered(t *testing.T) {
 	stored := func(w wireWebhook, ok func(wireDelivery) bool) map[string]wireDelivery {
 		found := map[string]wireDelivery{}
 		page := decode[struct{ Deliveries []wireDelivery }](t,
-			trader.get("/v1/webhooks/"+w.ID+"/deliveries?limit=100").want(t, http.StatusOK).Body)
+			trader.get("/v1/webhooks/"+w.ID+"/deliveries?limit=100").ok(t).Body)
 		for _, d := range page.Deliveries {
 			if ok(d) {
 				found[d.ID] = d
@@ -206,7 +206,7 @@ func TestSIGTERMLosesNoDelivery(t *testing.T) {
 	}
 	account := decode[struct {
 		ID signal.AccountID `json:"account_id"`
-	}](t, trader.get("/v1/account").want(t, http.StatusOK).Body).ID
+	}](t, trader.get("/v1/account").ok(t).Body).ID
 	eventually(t, "the secret is sealed by the new key", func() bool {
 		stored, err := s.process.webhooks.Webhook(t.Context(), account, signal.WebhookID(w.ID))
 		if err != nil {

@@ -82,8 +82,7 @@ func TestAFailingDeliveryIsRetriedAndGivenUp(t *testing.T) {
 
 	// By hand: one attempt at once, and it is failed again, or not.
 	retry := "/v1/webhooks/" + w.ID + "/deliveries/" + first.ID + "/retry"
-	if again := decode[wireDelivery](t, trader.post(retry, "", "Idempotency-Key: once").want(t,
-		http.StatusOK).Body); again.Status != "pending" {
+	if again := decode[wireDelivery](t, trader.post(retry, "", "Idempotency-Key: once").ok(t).Body); again.Status != "pending" {
 		t.Errorf("retried is %+v", again)
 	}
 	d = trader.awaitEnd(w, first.ID, "failed")
@@ -94,7 +93,7 @@ func TestAFailingDeliveryIsRetriedAndGivenUp(t *testing.T) {
 		t.Errorf("a repeated retry is answered with %v %s", a.Header, a.Body)
 	}
 	broken.Store(false)
-	trader.post(retry, "").want(t, http.StatusOK)
+	trader.post(retry, "").ok(t)
 	d = trader.awaitEnd(w, first.ID, "succeeded")
 	if d.AttemptCount != 9 || d.Error != nil || *d.ResponseStatus != http.StatusOK {
 		t.Errorf("retried with success it is %+v", d)
@@ -189,7 +188,7 @@ func TestWhatIsCancelledIsNotSent(t *testing.T) {
 	}
 	for i, d := range made { // one that waits
 		if !underWay[d.ID] && i > 8 {
-			one := decode[wireDelivery](t, trader.post(all+d.ID+"/cancel", "").want(t, http.StatusOK).Body)
+			one := decode[wireDelivery](t, trader.post(all+d.ID+"/cancel", "").ok(t).Body)
 			if one.Status != "failed" || said(one.Error) != "cancelled" || one.CompletedAt == nil || one.NextAttemptAt != nil {
 				t.Errorf("cancelled is %+v", one)
 			}
@@ -311,7 +310,7 @@ func TestAnAccountHasAHundredWebhooks(t *testing.T) {
 	list := decode[struct {
 		Webhooks []wireWebhook
 		Total    int
-	}](t, trader.get("/v1/webhooks?limit=100").want(t, http.StatusOK).Body)
+	}](t, trader.get("/v1/webhooks?limit=100").ok(t).Body)
 	if list.Total != most || len(list.Webhooks) != most {
 		t.Errorf("%d of %d are listed", len(list.Webhooks), list.Total)
 	}
@@ -340,7 +339,7 @@ func TestPendingDeliveriesOfAnAccountAreBounded(t *testing.T) {
 	trader.hook(good.url, "agent.started")
 	const runs = 40
 	for range runs {
-		trader.post("/v1/agents/trading/run", runBody("BTC", "momentum")).want(t, http.StatusOK)
+		trader.post("/v1/agents/trading/run", runBody("BTC", "momentum")).ok(t)
 	}
 	live.await("the notification", func(m told) bool {
 		return m.Type == "system.notification" && strings.Contains(string(m.Data), `"code":"deliveries_dropped"`)

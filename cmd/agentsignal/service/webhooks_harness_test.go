@@ -316,7 +316,7 @@ func said(text *string) string {
 // hook registers a webhook; without events it gets signal.created.
 func (c *client) hook(url string, events ...string) wireWebhook {
 	c.tb.Helper()
-	return decode[wireWebhook](c.tb, c.tryHook(url, events...).want(c.tb, http.StatusOK).Body)
+	return decode[wireWebhook](c.tb, c.tryHook(url, events...).ok(c.tb).Body)
 }
 
 // tryHook is hook for a request that may be refused.
@@ -331,13 +331,13 @@ func (c *client) tryHook(url string, events ...string) answer {
 // test triggers a test event.
 func (c *client) test(w wireWebhook) wireDelivery {
 	c.tb.Helper()
-	return decode[wireDelivery](c.tb, c.post("/v1/webhooks/"+w.ID+"/test", "").want(c.tb, http.StatusOK).Body)
+	return decode[wireDelivery](c.tb, c.post("/v1/webhooks/"+w.ID+"/test", "").ok(c.tb).Body)
 }
 
 // delivery returns a delivery with its attempts.
 func (c *client) delivery(w wireWebhook, id string) wireDelivery {
 	c.tb.Helper()
-	return decode[wireDelivery](c.tb, c.get("/v1/webhooks/"+w.ID+"/deliveries/"+id).want(c.tb, http.StatusOK).Body)
+	return decode[wireDelivery](c.tb, c.get("/v1/webhooks/"+w.ID+"/deliveries/"+id).ok(c.tb).Body)
 }
 
 // awaitDelivery waits until a delivery is as it should be.
@@ -368,7 +368,7 @@ func (c *client) deliveries(w wireWebhook, query string) []wireDelivery {
 			Total      int
 			HasMore    bool `json:"has_more"`
 		}](c.tb, c.get(fmt.Sprintf("/v1/webhooks/%s/deliveries?limit=100&offset=%d&%s", w.ID, len(all), query)).
-			want(c.tb, http.StatusOK).Body)
+			ok(c.tb).Body)
 		all = append(all, p.Deliveries...)
 		if p.HasMore != (len(all) < p.Total) || len(p.Deliveries) == 0 && p.HasMore {
 			c.tb.Fatalf("after %d deliveries has_more is %v with a total of %d", len(all), p.HasMore, p.Total)
@@ -382,8 +382,7 @@ func (c *client) deliveries(w wireWebhook, query string) []wireDelivery {
 // total returns how many deliveries a query finds.
 func (c *client) total(w wireWebhook, query string) int {
 	c.tb.Helper()
-	return decode[struct{ Total int }](c.tb, c.get("/v1/webhooks/"+w.ID+"/deliveries?limit=1&"+query).want(c.tb,
-		http.StatusOK).Body).Total
+	return decode[struct{ Total int }](c.tb, c.get("/v1/webhooks/"+w.ID+"/deliveries?limit=1&"+query).ok(c.tb).Body).Total
 }
 
 // awaitTotal waits until a query finds so many.
@@ -395,7 +394,7 @@ func (c *client) awaitTotal(w wireWebhook, query string, n int) {
 // counted returns the number that an answer consists of.
 func (a answer) counted(tb testing.TB, name string) int {
 	tb.Helper()
-	n, ok := decode[map[string]int](tb, a.want(tb, http.StatusOK).Body)[name]
+	n, ok := decode[map[string]int](tb, a.ok(tb).Body)[name]
 	if !ok {
 		tb.Fatalf("the answer %s does not have %s", a.Body, name)
 	}

@@ -23,7 +23,7 @@ func TestEveryEventReachesAWebhook(t *testing.T) {
 	end := newHookEndpoint(t, nil)
 	w := trader.hook(end.url, everyEvent...)
 
-	ran := trader.post("/v1/agents/trading/run", runBody("BTC", "momentum")).want(t, http.StatusOK)
+	ran := trader.post("/v1/agents/trading/run", runBody("BTC", "momentum")).ok(t)
 	made := decode[wireSignal](t, ran.Body)
 	failed := trader.post("/v1/agents/trading/run", runBody("NOSUCH", "momentum")).
 		fails(t, http.StatusInternalServerError, "agent_failed")
@@ -146,7 +146,7 @@ func TestAWebhookGetsWhatItAskedFor(t *testing.T) {
 	eve.get("/v1/webhooks/"+w.ID+"/deliveries/"+all[0].delivery()).fails(t, http.StatusNotFound, "not_found")
 	trader.do(http.MethodDelete, path, "").want(t, http.StatusNoContent)
 	changed := decode[wireWebhook](t, trader.do(http.MethodPatch, "/v1/webhooks/"+w.ID,
-		`{"events":["agent.completed"],"url":"`+other.url+`"}`).want(t, http.StatusOK).Body)
+		`{"events":["agent.completed"],"url":"`+other.url+`"}`).ok(t).Body)
 	if changed.URL != other.url || !equal(changed.Events, []string{"agent.completed"}) || changed.Secret != "" {
 		t.Errorf("changed to %+v", changed)
 	}
@@ -158,8 +158,7 @@ func TestAWebhookGetsWhatItAskedFor(t *testing.T) {
 		t.Errorf("after the change it got %v, want %v", got, want)
 	}
 
-	disabled := decode[wireWebhook](t, trader.do(http.MethodPatch, "/v1/webhooks/"+w.ID, `{"status":"disabled"}`).want(t,
-		http.StatusOK).Body)
+	disabled := decode[wireWebhook](t, trader.do(http.MethodPatch, "/v1/webhooks/"+w.ID, `{"status":"disabled"}`).ok(t).Body)
 	if disabled.Status != "disabled" || said(disabled.DisabledReason) != "manual" {
 		t.Errorf("disabled is %+v", disabled)
 	}
@@ -168,7 +167,7 @@ func TestAWebhookGetsWhatItAskedFor(t *testing.T) {
 	trader.awaitEnd(w, once.ID, "succeeded")
 	trader.run("BTC", "momentum")
 	trader.post("/v1/webhooks/"+w.ID+"/deliveries/retry", "").fails(t, http.StatusConflict, "webhook_disabled")
-	trader.do(http.MethodPatch, "/v1/webhooks/"+w.ID, `{"status":"enabled"}`).want(t, http.StatusOK)
+	trader.do(http.MethodPatch, "/v1/webhooks/"+w.ID, `{"status":"enabled"}`).ok(t)
 	trader.test(w)
 	other.await(t, 4)
 	trader.run("BTC", "momentum")
@@ -233,7 +232,7 @@ func TestSecretsAreShownOnce(t *testing.T) {
 	given := "plain secret " + string(signal.NewKeyID())
 	body := jsonOf(t, map[string]any{"url": end.url, "events": []string{"webhook.test"}, "secret": given})
 	key := "Idempotency-Key: secret"
-	answered := trader.post("/v1/webhooks", body, key).want(t, http.StatusOK)
+	answered := trader.post("/v1/webhooks", body, key).ok(t)
 	w := decode[wireWebhook](t, answered.Body)
 	if w.Secret != given {
 		t.Fatalf("registered with the secret %q, want %q", w.Secret, given)
@@ -254,7 +253,7 @@ func TestSecretsAreShownOnce(t *testing.T) {
 		ID      string `json:"webhook_id"`
 		Secret  string
 		Expires string `json:"previous_secret_expires_at"`
-	}](t, trader.post("/v1/webhooks/"+w.ID+"/rotate-secret", "").want(t, http.StatusOK).Body)
+	}](t, trader.post("/v1/webhooks/"+w.ID+"/rotate-secret", "").ok(t).Body)
 	if turned.ID != w.ID || !strings.HasPrefix(turned.Secret, "whsec_") || turned.Expires == "" {
 		t.Errorf("rotated to %+v", turned)
 	}
@@ -267,7 +266,7 @@ func TestSecretsAreShownOnce(t *testing.T) {
 	}
 	// After a second rotation the first secret is out.
 	third := "third secret " + string(signal.NewKeyID())
-	trader.post("/v1/webhooks/"+w.ID+"/rotate-secret", `{"secret":"`+third+`"}`).want(t, http.StatusOK)
+	trader.post("/v1/webhooks/"+w.ID+"/rotate-secret", `{"secret":"`+third+`"}`).ok(t)
 	trader.test(w)
 	latest = end.await(t, 3)[2]
 	latest.verify(t, third)
@@ -283,10 +282,9 @@ func TestSecretsAreShownOnce(t *testing.T) {
 	var shown strings.Builder
 	for _, path := range []string{"/v1/webhooks", "/v1/webhooks/" + w.ID, "/v1/webhooks/" + w.ID + "/deliveries",
 		"/v1/webhooks/" + w.ID + "/deliveries/" + latest.delivery()} {
-		shown.WriteString(trader.get(path).want(t, http.StatusOK).Body)
+		shown.WriteString(trader.get(path).ok(t).Body)
 	}
-	shown.WriteString(trader.do(http.MethodPatch, "/v1/webhooks/"+w.ID, `{"description":"changed"}`).want(t,
-		http.StatusOK).Body)
+	shown.WriteString(trader.do(http.MethodPatch, "/v1/webhooks/"+w.ID, `{"description":"changed"}`).ok(t).Body)
 	for _, secret := range secrets {
 		if strings.Contains(shown.String(), secret) {
 			t.Errorf("%q is shown again: %s", secret, shown.String())
