@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/cmd/agentsignal/commandtest"
+	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
 // program builds the program, with the race detector, and returns its path.
@@ -216,8 +218,20 @@ func (c *child) awaitReady(tb testing.TB) {
 	})
 }
 
-// settings returns what makes a child of the service c: on the Redis at url, with
-// prices from outside and without rate limits that a test would meet.
+// newTrader opens the market for ACME and returns a new client whose runs succeed.
+func (c *child) newTrader(tb testing.TB, redis *redistest.Server) *client {
+	tb.Helper()
+	c.awaitReady(tb)
+	newMarket(tb, redis.Client()).open("ACME", "101.25")
+	trader := register(c.client(tb))
+	eventually(tb, "there are prices", func() bool {
+		return trader.post("/v1/agents/trading/run", runBody("ACME", "breakout")).Status == http.StatusOK
+	})
+	return trader
+}
+
+// childSettings returns the settings of a child on the Redis at url, with prices from outside
+// and without effective rate limits.
 func childSettings(tb testing.TB, url string, more ...string) []string {
 	list := []string{"DATA_DIR=" + tb.TempDir(), "REDIS_URL=" + url, "REDIS_TIMEOUT=20s", "MARKET_SOURCE=stream"}
 	for _, class := range []string{"READS", "RUNS", "WRITES", "STREAMS", "LOGINS", "REGISTRATIONS", "SESSIONS", "FAILURES",

@@ -114,12 +114,7 @@ func TestWhatWasAcknowledgedSurvivesKillNine(t *testing.T) {
 	redis := redistest.NewDurable(t)
 	settings := childSettings(t, redis.URL(), "AUTH_REGISTRATION=open", "LEASE=6s")
 	first := launch(t, settings...)
-	first.awaitReady(t)
-	newMarket(t, redis.Client()).open("ACME", "101.25")
-	trader := register(first.client(t))
-	eventually(t, "there are prices", func() bool {
-		return trader.post("/v1/agents/trading/run", runBody("ACME", "breakout")).Status == http.StatusOK
-	})
+	trader := first.newTrader(t, redis)
 	before := len(trader.allSignals())
 
 	var p promises

@@ -94,7 +94,7 @@ func TestSecretsStayWhereTheyBelong(t *testing.T) {
 	byMessage.until("the welcome", func(all []told) bool { return len(all) > 0 })
 
 	// Webhooks: with a secret of one's own and a made one, replays, deliveries that fail.
-	failing := newHookEndpoint(t, func(w http.ResponseWriter, _ hookRequest) { w.WriteHeader(http.StatusTeapot) })
+	failing := newFailingEndpoint(t, http.StatusTeapot, "")
 	body := `{"url":"` + failing.url + `","events":["signal.created"],"secret":"` + ownSecret + `"}`
 	created := trader.post("/v1/webhooks", body, "Idempotency-Key: once").ok(t)
 	if again := trader.post("/v1/webhooks", body, "Idempotency-Key: once"); again.Body != created.Body {

@@ -78,13 +78,7 @@ func TestSIGTERMEndsTheServiceInOrder(t *testing.T) {
 	redis := redistest.New(t)
 	settings := childSettings(t, redis.URL(), "AUTH_REGISTRATION=open", "SHUTDOWN_DELAY=1500ms")
 	c := launch(t, settings...)
-	c.awaitReady(t)
-	newMarket(t, redis.Client()).open("ACME", "101.25")
-	public := c.client(t)
-	trader := register(public)
-	eventually(t, "there are prices", func() bool {
-		return trader.post("/v1/agents/trading/run", runBody("ACME", "breakout")).Status == http.StatusOK
-	})
+	public, trader := c.client(t), c.newTrader(t, redis)
 	live := trader.dial()
 	slow := trader.beginRun(runBody("ACME", "momentum"))
 	eventually(t, "the slow run is being answered", func() bool {
@@ -93,7 +87,7 @@ func TestSIGTERMEndsTheServiceInOrder(t *testing.T) {
 
 	c.signal(syscall.SIGTERM)
 	began := time.Now()
-	eventually(t, "it says that it drains", func() bool {
+	eventually(t, "it drains", func() bool {
 		_, ready, status := public.health()
 		return ready == http.StatusServiceUnavailable && status == "draining"
 	})

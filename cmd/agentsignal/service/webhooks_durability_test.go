@@ -21,25 +21,18 @@ func hookSettings(more ...string) []string {
 	return append([]string{"AUTH_REGISTRATION=open", "LEASE=6s", "WEBHOOKS_ALLOWED_NETWORKS=" + loopback}, more...)
 }
 
-// TestWhatWasAcknowledgedIsDelivered kills the service and Redis, first together and
-// then Redis alone, while deliveries wait, are under way, and wait for a retry.
+// TestWhatWasAcknowledgedIsDelivered kills the service and Redis, first together and then
+// Redis alone, while deliveries wait, are in flight, and wait for a retry.
 func TestWhatWasAcknowledgedIsDelivered(t *testing.T) {
 	t.Parallel()
 	redis := redistest.NewDurable(t)
 	settings := childSettings(t, redis.URL(), hookSettings("WEBHOOKS_RETRY_SCHEDULE=1h", "WEBHOOKS_TIMEOUT=1m")...)
 	first := launch(t, settings...)
-	first.awaitReady(t)
-	newMarket(t, redis.Client()).open("ACME", "101.25")
-	trader := register(first.client(t))
-	eventually(t, "there are prices", func() bool {
-		return trader.post("/v1/agents/trading/run", runBody("ACME", "breakout")).Status == http.StatusOK
-	})
+	trader := first.newTrader(t, redis)
 	before := len(trader.allSignals())
 
 	good, hanging := newHookEndpoint(t, nil), newHangingEndpoint(t)
-	failing := newHookEndpoint(t, func(w http.ResponseWriter, _ hookRequest) {
-		w.WriteHeader(http.StatusServiceUnavailable)
-	})
+	failing := newFailingEndpoint(t, http.StatusServiceUnavailable, "")
 	quick, slow, bad := trader.hook(good.url, everyEvent...), trader.hook(hanging.url), trader.hook(failing.url)
 	var p promises
 	wait := p.load(trader, 8, nil)

@@ -16,6 +16,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -187,6 +188,21 @@ func newHangingEndpoint(tb testing.TB) *hookEndpoint {
 	})
 	r.release = sync.OnceFunc(func() { close(free) })
 	tb.Cleanup(r.release)
+	return r
+}
+
+// newFailingEndpoint starts one that answers with a status and a body until it is released.
+// From then on it answers 200.
+func newFailingEndpoint(tb testing.TB, status int, body string) *hookEndpoint {
+	tb.Helper()
+	var released atomic.Bool
+	r := newHookEndpoint(tb, func(w http.ResponseWriter, _ hookRequest) {
+		if !released.Load() {
+			w.WriteHeader(status)
+			io.WriteString(w, body)
+		}
+	})
+	r.release = func() { released.Store(true) }
 	return r
 }
 
