@@ -40,10 +40,7 @@ func TestRevocationsHoldHereThoughNoReplicaHasThem(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, Options{})
 			a := w.register(t, "a@example.com")
-			k, secret, err := w.CreateKey(t.Context(), a.ID, "name", nil, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			k, secret := w.key(t, a.ID, "name")
 			token := w.login(t, "a@example.com").Access
 			waiting, err := persistence.Open(persistence.Options{URL: w.server.URL(), WaitReplicas: 1})
 			if err != nil {

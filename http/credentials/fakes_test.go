@@ -124,6 +124,32 @@ func (w *world) login(t *testing.T, email string) Tokens {
 	return tokens
 }
 
+func (w *world) refresh(t *testing.T, token string) Tokens {
+	t.Helper()
+	tokens, err := w.Refresh(t.Context(), token)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tokens
+}
+
+// wantNoRefresh demands that the refresh token is not valid.
+func (w *world) wantNoRefresh(t *testing.T, token string) {
+	t.Helper()
+	_, err := w.Refresh(t.Context(), token)
+	wantCode(t, err, "invalid_refresh_token")
+}
+
+// key creates a key with all scopes.
+func (w *world) key(t *testing.T, account signal.AccountID, name string) (k credential.APIKey, secret string) {
+	t.Helper()
+	k, secret, err := w.CreateKey(t.Context(), account, name, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k, secret
+}
+
 func (w *world) principal(t *testing.T, token string) signal.Principal {
 	t.Helper()
 	p, err := w.Authenticate(t.Context(), token)
