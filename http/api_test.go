@@ -82,7 +82,7 @@ func TestRunGoesOnWhenItsClientLeaves(t *testing.T) {
 	}
 }
 
-func TestFailedRunIsToldWithItsCode(t *testing.T) {
+func TestFailedRunIsAnsweredWithItsCode(t *testing.T) {
 	t.Parallel()
 	f := &fakes{run: func(context.Context, signal.RunRequest) (agent.Outcome, error) {
 		return agent.Outcome{Run: runID}, &signal.RunError{Code: signal.StaleData, Message: "the last tick is too old",

@@ -85,8 +85,8 @@ func TestRateLimits(t *testing.T) {
 	}
 }
 
-// TestEveryAnswerTellsOfTheLimit has requests fail at each check.
-func TestEveryAnswerTellsOfTheLimit(t *testing.T) {
+// TestEveryAnswerShowsTheLimit has requests fail at each check.
+func TestEveryAnswerShowsTheLimit(t *testing.T) {
 	t.Parallel()
 	off := map[limits.Class]bool{}
 	f := &fakes{take: func(class limits.Class, who string) limits.Decision {

@@ -7,9 +7,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestFaultsSayWhatIsAllowed holds the texts of faults: each names the member, what it
+// TestFaultsStateWhatIsAllowed holds the texts of faults: each names the member, what it
 // must be and, where there are few, all that are allowed.
-func TestFaultsSayWhatIsAllowed(t *testing.T) {
+func TestFaultsStateWhatIsAllowed(t *testing.T) {
 	t.Parallel()
 	const events = "signal.created, signal.updated, signal.closed, agent.started, agent.completed, agent.error, " +
 		"webhook.test"
@@ -91,8 +91,8 @@ func TestFaultsSayWhatIsAllowed(t *testing.T) {
 	}
 }
 
-// TestProblemsSayWhatToDo holds the texts of errors that concern no single value.
-func TestProblemsSayWhatToDo(t *testing.T) {
+// TestProblemsStateWhatToDo holds the texts of errors that concern no single value.
+func TestProblemsStateWhatToDo(t *testing.T) {
 	t.Parallel()
 	const run = "/v1/agents/trading/run"
 	large := strings.Repeat("x", 1<<20+1)

@@ -284,7 +284,7 @@ func TestSchedulesAreChanged(t *testing.T) {
 	}
 }
 
-func TestAChangeOfAScheduleThatIsForestalledIsMadeAnew(t *testing.T) {
+func TestAChangeOfAScheduleIsRetried(t *testing.T) {
 	t.Parallel()
 	f := &fakes{}
 	tries := 0

@@ -347,9 +347,9 @@ func TestSecretsAreReplaced(t *testing.T) {
 	}
 }
 
-// TestReplacedSecretIsTheOneTold lets another change come between: the secret that is
+// TestReplacedSecretIsTheOneInTheAnswer lets another change come between: the secret that is
 // stored in the end must be the one of the answer.
-func TestReplacedSecretIsTheOneTold(t *testing.T) {
+func TestReplacedSecretIsTheOneInTheAnswer(t *testing.T) {
 	t.Parallel()
 	f := &fakes{}
 	var stored [][]byte

@@ -6,7 +6,7 @@ import (
 )
 
 // Another directory than the service's has no signals: that all are right says nothing then.
-func TestAnAuditOfNothingSaysSo(t *testing.T) {
+func TestAnAuditWithoutSignals(t *testing.T) {
 	t.Parallel()
 	var out strings.Builder
 	(&auditReport{}).print(&out)

@@ -65,7 +65,7 @@ func doctor(t *testing.T, settings ...string) (string, error) {
 	return out.String(), err
 }
 
-func TestDoctorTellsWhichSourcesAnswer(t *testing.T) {
+func TestDoctorReportsWhichSourcesAnswer(t *testing.T) {
 	t.Parallel()
 	good, bad := venueServer(t, true), venueServer(t, false)
 	out, err := doctor(t, "source: binance,coinbase", "binance_url: "+bad.URL, "coinbase_url: "+good.URL,

@@ -13,8 +13,8 @@ import (
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
-// TestWrongCommandLinesSayWhatIsRight in one sentence, and end with an error.
-func TestWrongCommandLinesSayWhatIsRight(t *testing.T) {
+// TestWrongCommandLinesAreExplained in one sentence, and end with an error.
+func TestWrongCommandLinesAreExplained(t *testing.T) {
 	t.Parallel()
 	for line, want := range map[string]string{
 		"tial": `no command "tial": did you mean tail? ` +

@@ -104,7 +104,7 @@ func TestCommonPasswords(t *testing.T) {
 	}
 }
 
-func TestPasswordsAreStoredAsTheDecisionsSay(t *testing.T) {
+func TestPasswordsAreStoredAsDecided(t *testing.T) {
 	t.Parallel()
 	s := New(nil, nil, KeyRing{}, Options{})
 	want := argon2id.Params{Memory: 19 * 1024, Iterations: 2, Parallelism: 1, SaltLength: 16, KeyLength: 32}
@@ -155,9 +155,9 @@ func TestHashesWaitForTheirTurn(t *testing.T) {
 	}
 }
 
-// TestNoMorePasswordsWaitThanMay fills the only turn and the queue behind it. What
+// TestTheQueueOfPasswordsIsLimited fills the only turn and the queue behind it. What
 // comes then is refused at once, before it costs a hash, and not counted as a guess.
-func TestNoMorePasswordsWaitThanMay(t *testing.T) {
+func TestTheQueueOfPasswordsIsLimited(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, Options{HashesAtOnce: 1, HashQueue: 2})
 	a := w.register(t, "a@example.com")

@@ -215,9 +215,9 @@ func TestForgetTakesEffectAtOnce(t *testing.T) {
 	})
 }
 
-// TestLookupUnderWayIsNotRemembered ends a key while a question for it is on its
+// TestLookupInFlightIsNotCached ends a key while a question for it is on its
 // way back from the store.
-func TestLookupUnderWayIsNotRemembered(t *testing.T) {
+func TestLookupInFlightIsNotCached(t *testing.T) {
 	inBubble(t, Options{}, func(t *testing.T, s *Service, m *memory) {
 		secret := m.addKey(credential.APIKey{ID: "key_1", Account: "acc_1"})
 		session, access := m.addSession(t, s, "acc_1")
@@ -246,9 +246,9 @@ func TestLookupUnderWayIsNotRemembered(t *testing.T) {
 	})
 }
 
-// TestLookupUnderWayInAGapIsNotRemembered: the key is revoked elsewhere, by an event that was
+// TestLookupInFlightDuringAGapIsNotCached: the key is revoked elsewhere, by an event that was
 // missed.
-func TestLookupUnderWayInAGapIsNotRemembered(t *testing.T) {
+func TestLookupInFlightDuringAGapIsNotCached(t *testing.T) {
 	inBubble(t, Options{}, func(t *testing.T, s *Service, m *memory) {
 		there := New(m, &eventLog{}, testKeys(), Options{})
 		secret := m.addKey(credential.APIKey{ID: "key_1", Account: "acc_1"})

@@ -30,8 +30,8 @@ func TestFaultsNameTheirFieldOnce(t *testing.T) {
 	}
 }
 
-// TestRefusedTokensSayWhatToDo and have one text whatever is wrong with them.
-func TestRefusedTokensSayWhatToDo(t *testing.T) {
+// TestRefusedTokensAreExplained and have one text whatever is wrong with them.
+func TestRefusedTokensAreExplained(t *testing.T) {
 	t.Parallel()
 	for err, want := range map[error]string{
 		errMissing: "An Authorization header with a bearer token is needed: the word Bearer, a space and an API key " +

@@ -75,7 +75,7 @@ func TestAccessTokenLivesFor15Minutes(t *testing.T) {
 	w.wantRefused(t, tokens.Access)
 }
 
-func TestLoginTellsNothingOfAccounts(t *testing.T) {
+func TestLoginRevealsNoAccounts(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, Options{})
 	w.register(t, "a@example.com")

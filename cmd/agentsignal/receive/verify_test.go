@@ -42,7 +42,7 @@ func TestVerifyPassesTheTestVector(t *testing.T) {
 	}
 }
 
-func TestVerifySaysWhatDoesNotFit(t *testing.T) {
+func TestVerifyReportsWhatDoesNotFit(t *testing.T) {
 	t.Parallel()
 	const event, kind = "evt_01M7YQ1X3DTRA4S2456P21NJZ0", "webhook.test"
 	now := time.Unix(vectorTime, 0)

@@ -15,7 +15,7 @@ import (
 
 // TestTheAuditComparesEndsWithBars lets signals of the simulated market, whose minutes
 // last a second, close by trades. The audit finds nothing, until a closing is stored at
-// a price that nobody paid.
+// a price without a trade.
 func TestTheAuditComparesEndsWithBars(t *testing.T) {
 	t.Parallel()
 	redis := redistest.New(t)

@@ -75,7 +75,7 @@ func storeOperator(tb testing.TB, url, dataDir string) commandtest.Operator {
 	return operator(tb, commandtest.StoreSettings(tb, url, dataDir)...)
 }
 
-// Exit codes of the program beside 0.
+// Exit codes of failures.
 const (
 	exitFailed = 1
 	exitForced = 130
@@ -145,8 +145,7 @@ func spawn(tb testing.TB, args []string, settings ...string) *child {
 	tb.Helper()
 	c := &child{tb: tb, log: &journal{}, over: make(chan struct{})}
 	c.cmd = exec.Command(program(tb), args...)
-	// Without a pause at the end, which the race detector makes for reports of other
-	// threads; and ended with the test, however that ends.
+	// The race detector must not pause at the end, and the child must not outlive the test.
 	c.cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0", "AGENTSIGNAL_HTTP_ADDR=127.0.0.1:0",
 		"AGENTSIGNAL_LOG_FORMAT=json")
 	c.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
@@ -187,8 +186,7 @@ func (c *child) kill() {
 	<-c.over
 }
 
-// exit waits for the end of the process and returns its exit code and how long it
-// took to come.
+// exit waits for the end of the process, and returns its exit code and how long that took.
 func (c *child) exit() (code int, took time.Duration) {
 	c.tb.Helper()
 	began := time.Now()

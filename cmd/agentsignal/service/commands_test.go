@@ -37,7 +37,7 @@ func TestCommandsChangeAccountsAndKeys(t *testing.T) {
 				t.Errorf("listed %+v", all)
 			}
 
-			// The running service knows of it.
+			// The running service sees the change.
 			user := public.with(public.login("ada@example.com", password).Access)
 			key := decode[keyJSON](t, admin.Do("key", "create", "--email", "ada@example.com", "--name", "laptop", "--scopes",
 				"signals:read,agents:read", "--expires-in", "3600"))
@@ -92,7 +92,7 @@ func TestCommandsChangeAccountsAndKeys(t *testing.T) {
 				t.Errorf("listed %s", out)
 			}
 
-			// And whether or not the service runs.
+			// The commands also work without a running service.
 			s.stop(t)
 			admin.Do("account", "create", "--email", "bob@example.com", "--password", password)
 			again := start(t, c)

@@ -45,7 +45,7 @@ func TestARefreshTokenServesOnce(t *testing.T) {
 		public.with(token).get("/v1/account").ok(t)
 	}
 
-	// Who presents a used one has stolen it, or was robbed: the session ends.
+	// A used token may have been stolen, so the session ends.
 	public.refresh(first.Refresh).fails(t, http.StatusUnauthorized, "invalid_refresh_token")
 	public.refresh(third.Refresh).fails(t, http.StatusUnauthorized, "invalid_refresh_token")
 	for _, token := range []string{first.Access, second.Access, third.Access} {
@@ -83,7 +83,7 @@ func TestALogoutEndsTheSession(t *testing.T) {
 	}
 	key.get("/v1/account").ok(t)
 	streams[3].say(`{"action":"ping"}`)
-	streams[3].await("the key's stream goes on", func(m told) bool { return m.Type == "pong" })
+	streams[3].await("the key's stream goes on", func(m message) bool { return m.Type == "pong" })
 }
 
 func TestANewPasswordEndsTheOtherSessions(t *testing.T) {
@@ -106,7 +106,7 @@ func TestANewPasswordEndsTheOtherSessions(t *testing.T) {
 	public.login(email, next)
 }
 
-func TestAKeyDoesWhatItsScopesSay(t *testing.T) {
+func TestAKeyIsLimitedToItsScopes(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
 	user, _, _ := s.user(t)
@@ -234,7 +234,7 @@ func TestADeletedAccountIsGoneAtOnce(t *testing.T) {
 	public.post("/v1/auth/login", credentialsBody(email, password)).
 		fails(t, http.StatusUnauthorized, "invalid_credentials")
 
-	// The email is free, and whoever has it next sees nothing of the former account.
+	// The email is free, and its next account sees nothing of the former one.
 	if _, err := s.process.credentials.CreateAccount(t.Context(), email, password); err != nil {
 		t.Fatalf("create the account again: %v", err)
 	}
@@ -268,7 +268,7 @@ func TestRegistrationIsClosedUnlessOpened(t *testing.T) {
 	open.get("/v1/auth/register").fails(t, http.StatusMethodNotAllowed, "method_not_allowed")
 }
 
-func TestRateLimitsSayWhatIsLeft(t *testing.T) {
+func TestRateLimitsShowWhatRemains(t *testing.T) {
 	t.Parallel()
 	c := testConfig(t, redistest.New(t).URL())
 	c.RateLimit.Reads, c.RateLimit.Runs, c.RateLimit.Writes, c.RateLimit.Streams = "5/h", "3/h", "2/h", "2/h"
@@ -304,14 +304,14 @@ func TestRateLimitsSayWhatIsLeft(t *testing.T) {
 			checkLimit(t, fmt.Sprintf("%s: answer %d", limited.class, n), a, limited.class, limit, left, over)
 		}
 	}
-	// A limit is an account's own, and a class's.
+	// A limit is for one account and one class.
 	key.get("/v1/account").ok(t)
 	if got := s.metric(t, "agentsignal_http_rate_limited_total", `class="runs"`); got != 2 {
 		t.Errorf("%v refused runs are counted, want 2", got)
 	}
 
-	// Guesses run into the limit of failures: 429 in the place of 401. Some failures
-	// were counted above; a slow machine wins some tokens back.
+	// Guesses reach the limit of failures: 429 instead of 401. Some failures were counted
+	// above; on a slow machine some tokens are back.
 	for n := 1; ; n++ {
 		a := public.with(unknownKey()).get("/v1/signals")
 		if a.Status == http.StatusTooManyRequests {
@@ -328,7 +328,7 @@ func TestRateLimitsSayWhatIsLeft(t *testing.T) {
 	}
 }
 
-// checkLimit holds the headers of an answer against what they must say.
+// checkLimit checks the headers of the limit in an answer.
 func checkLimit(tb testing.TB, what string, a answer, class string, limit, left int, over bool) {
 	tb.Helper()
 	h := a.Header

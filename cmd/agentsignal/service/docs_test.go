@@ -19,7 +19,7 @@ import (
 //go:embed testdata/docs/page.js
 var docsScript string
 
-// notTried are the operations of the page that cannot succeed with what is filled in.
+// notTried are the operations that cannot succeed with the values filled in by the page.
 var notTried = map[string]string{
 	"openStream":       "a page cannot upgrade a connection by fetch",
 	"openStreamAtRoot": "a page cannot upgrade a connection by fetch",
@@ -27,8 +27,8 @@ var notTried = map[string]string{
 	"changePassword":   "the password is the reader's own",
 }
 
-// Whoever presses "Try it out" and "Execute" at any operation gets what it promises, with
-// an id of their own where one is asked for; and every example on the page can be read.
+// "Try it out" and "Execute" succeed for every operation, with an id of the reader where
+// necessary; and every example on the page is visible.
 func TestDocsPage(t *testing.T) {
 	t.Parallel()
 	hooks := httptest.NewServer(http.NotFoundHandler())
@@ -57,7 +57,7 @@ func TestDocsPage(t *testing.T) {
 		for _, text := range got.Faint {
 			faint[text] = true
 		}
-		if operation == "createWebhook" { // the host of its example is not ours
+		if operation == "createWebhook" { // the host of its example belongs to others
 			id := decode[struct {
 				ID string `json:"webhook_id"`
 			}](t, got.Body).ID

@@ -25,11 +25,11 @@ func register(public *client) *client {
 	return public.with(public.with(public.login(email, password).Access).key("key", "").Secret)
 }
 
-// promises are what a service has acknowledged.
+// promises records what a service has acknowledged.
 type promises struct {
 	mu            sync.Mutex
 	signals, jobs []string
-	unknown       int // requests without an answer, or with one that the outcome is not known
+	unknown       int // requests whose outcome is unknown
 }
 
 func (p *promises) note(f func()) {
@@ -81,7 +81,7 @@ func (p *promises) load(trader *client, workers int, done <-chan struct{}) (wait
 	return wg.Wait
 }
 
-// kept fails the test if something acknowledged is not there exactly once.
+// kept fails the test if something acknowledged is missing or there twice.
 func (p *promises) kept(trader *client) {
 	trader.tb.Helper()
 	for _, id := range p.jobs {
@@ -146,7 +146,7 @@ func TestTheServiceOutlivesItsRedis(t *testing.T) {
 
 	stayed, left := trader.dial(), trader.dial()
 	early := []string{trader.run("ACME", "momentum").ID, trader.run("ACME", "breakout").ID}
-	left.until("both signals", func(all []told) bool { return len(signalsOf(all)) == 2 })
+	left.until("both signals", func(all []message) bool { return len(signalsOf(all)) == 2 })
 	place := left.last()
 	left.ws.Close()
 
@@ -170,7 +170,7 @@ func TestTheServiceOutlivesItsRedis(t *testing.T) {
 		func() answer { return public.post("/v1/auth/refresh", `{"refresh_token":"`+refreshForm+`"}`) },
 	} {
 		var a answer
-		eventually(t, "a request is told to come back",
+		eventually(t, "a request is to be retried",
 			func() bool { a = ask(); return a.Status == http.StatusServiceUnavailable })
 		if !a.unavailable() {
 			t.Errorf("while Redis is away the answer is %d %v %s", a.Status, a.Header, a.Body)
@@ -196,7 +196,7 @@ func TestTheServiceOutlivesItsRedis(t *testing.T) {
 		listed = append(listed, w.ID)
 	}
 	slices.Reverse(listed)
-	all := stayed.until("all signals", func(all []told) bool { return len(signalsOf(all)) >= len(listed) })
+	all := stayed.until("all signals", func(all []message) bool { return len(signalsOf(all)) >= len(listed) })
 	if got := signalsOf(all); !sameSet(got, listed) {
 		t.Errorf("the stream that stayed has %d signals, the list %d", len(got), len(listed))
 	}
@@ -204,7 +204,7 @@ func TestTheServiceOutlivesItsRedis(t *testing.T) {
 	if d := back.subscribe(`"last_event_id":"` + place + `"`); d.Resumed == nil || !d.Resumed.Complete {
 		t.Fatalf("resumed: %+v", d.Resumed)
 	}
-	all = back.until("what was missed", func(all []told) bool { return len(signalsOf(all)) >= len(listed)-2 })
+	all = back.until("what was missed", func(all []message) bool { return len(signalsOf(all)) >= len(listed)-2 })
 	if got := append(early, signalsOf(all)...); !sameSet(got, listed) {
 		t.Errorf("the stream that came back has %d signals, the list %d", len(got), len(listed))
 	}
@@ -213,7 +213,7 @@ func TestTheServiceOutlivesItsRedis(t *testing.T) {
 // refreshForm has the form of a refresh token.
 const refreshForm = "rt_q3V0xH7mW2cY8nB5kR1tZ6pL4sD9fG0jA7eU2iO5vXw"
 
-// sameSet says that both lists hold the same, each once.
+// sameSet reports whether both lists have the same elements, each once.
 func sameSet(a, b []string) bool {
 	a, b = slices.Clone(a), slices.Clone(b)
 	slices.Sort(a)
@@ -278,7 +278,7 @@ func TestABroughtRedisThatDiesComesBackWithItsData(t *testing.T) {
 		if !slices.ContainsFunc(listed, func(s wireSignal) bool { return s.ID == id }) {
 			t.Errorf("%s is not listed", id)
 		}
-		live.await("every signal", func(m told) bool { return m.signalOf() == id })
+		live.await("every signal", func(m message) bool { return m.signalOf() == id })
 	}
 
 	// And after a restart of all.
@@ -309,7 +309,7 @@ func TestARunWhoseProcessDiedIsEnded(t *testing.T) {
 	trader, account := s.account(t)
 	live := trader.dial()
 	run := signal.NewRunID()
-	// What a process writes that announces a run and is gone.
+	// A process announces a run and dies.
 	_, err := s.process.events.Append(t.Context(), signal.Change{Account: account.ID,
 		Events: []signal.Event{{ID: signal.NewEventID(), Account: account.ID, Type: signal.AgentStarted, Agent: "trading",
 			Run: run, Data: []byte(`{}`)}},
@@ -317,6 +317,6 @@ func TestARunWhoseProcessDiedIsEnded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	live.await("its beginning", func(m told) bool { return m.statusOf() == runStatus{"trading", "running", string(run)} })
-	live.await("its end", func(m told) bool { return m.statusOf() == runStatus{"trading", "error", string(run)} })
+	live.await("its beginning", func(m message) bool { return m.statusOf() == runStatus{"trading", "running", string(run)} })
+	live.await("its end", func(m message) bool { return m.statusOf() == runStatus{"trading", "error", string(run)} })
 }

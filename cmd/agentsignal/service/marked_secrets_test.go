@@ -53,8 +53,8 @@ func dump(t *testing.T, c *redis.Client) string {
 	return all.String()
 }
 
-// TestSecretsStayWhereTheyBelong uses a service with secrets that are marked, well and
-// badly, and looks for them in all that it keeps and says.
+// TestSecretsStayWhereTheyBelong uses marked secrets in valid and invalid requests, and
+// searches for them in all that the service stores, logs and answers.
 func TestSecretsStayWhereTheyBelong(t *testing.T) {
 	t.Parallel()
 	server := redistest.New(t)
@@ -86,14 +86,14 @@ func TestSecretsStayWhereTheyBelong(t *testing.T) {
 		trader.run("BTC", "momentum")
 	}
 	trader.awaitJob(trader.submit("BTC", "momentum").ID)
-	live.until("the signals", func(all []told) bool { return len(signalsOf(all)) == 4 })
+	live.until("the signals", func(all []message) bool { return len(signalsOf(all)) == 4 })
 	byQuery := public.dialAt("/ws/dashboard?api_key=" + made.Secret)
-	byQuery.until("the welcome", func(all []told) bool { return len(all) > 0 })
+	byQuery.until("the welcome", func(all []message) bool { return len(all) > 0 })
 	byMessage := public.dialAt("/ws/dashboard")
 	byMessage.say(`{"action":"auth","token":"` + refreshed.Access + `"}`)
-	byMessage.until("the welcome", func(all []told) bool { return len(all) > 0 })
+	byMessage.until("the welcome", func(all []message) bool { return len(all) > 0 })
 
-	// Webhooks: with a secret of one's own and a made one, replays, deliveries that fail.
+	// Webhooks with given and generated secrets, replays, failed deliveries.
 	failing := newFailingEndpoint(t, http.StatusTeapot, "")
 	body := `{"url":"` + failing.url + `","events":["signal.created"],"secret":"` + ownSecret + `"}`
 	created := trader.post("/v1/webhooks", body, "Idempotency-Key: once").ok(t)
@@ -162,7 +162,7 @@ func TestSecretsStayWhereTheyBelong(t *testing.T) {
 			t.Errorf("%s holds the email", place)
 		}
 	}
-	// The search would find what is there.
+	// The search finds secrets that are there.
 	for place, what := range map[string]string{"Redis": email, "the log": made.ID,
 		"the metrics": "agentsignal_auth_locks_total 1"} {
 		if !strings.Contains(places[place], what) {

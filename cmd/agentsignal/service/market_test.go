@@ -17,7 +17,7 @@ import (
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
-// pricer writes prices as anybody may: by XADD to the two streams.
+// pricer writes prices from outside: by XADD to the two streams.
 type pricer struct {
 	tb  testing.TB
 	rdb redis.Cmdable
@@ -70,7 +70,7 @@ func (m pricer) bars(asset string, tf signal.Timeframe, length time.Duration, n 
 	return bars
 }
 
-// path is where the price stands after i bars: waves, with a drift.
+// path returns the price after i bars: waves with a drift.
 func path(i int) float64 {
 	x := float64(i)
 	return math.Round((100+8*math.Sin(x/11)+3*math.Cos(x/5)+.01*x)*1e4) / 1e4
@@ -105,7 +105,7 @@ func TestARunSeesThePricesThatOthersWrite(t *testing.T) {
 		return err == nil && slices.Equal(seen.Bars, bars) && seen.Last.Price == 102.75
 	})
 
-	// What the strategy says of these bars by itself is what the run answers.
+	// The run answers with the result of the strategy on these bars.
 	series := strategy.NewSeries(signal.H1).WithTick(1e-5)
 	if err := series.Sync(bars); err != nil {
 		t.Fatal(err)
@@ -150,12 +150,12 @@ func TestTheFirstRunOnAnAssetKnowsItsLastTrade(t *testing.T) {
 		ticks := s.metric(t, "agentsignal_market_ticks_total")
 		prices.tick(asset, "102.5")
 		eventually(t, "the tick is taken", func() bool { return s.metric(t, "agentsignal_market_ticks_total") > ticks })
-		// Nobody has asked for the asset before, and it does not trade again.
+		// The asset has not been requested before, and it does not trade again.
 		eventually(t, "the tick is the entry", func() bool { return *trader.run(asset, "momentum").Entry == 102.5 })
 	}
 }
 
-func TestNonsenseInTheMarketHarmsNothing(t *testing.T) {
+func TestInvalidMarketDataIsIgnored(t *testing.T) {
 	t.Parallel()
 	redis := redistest.New(t)
 	s := start(t, testConfig(t, redis.URL()))
@@ -213,7 +213,7 @@ func TestNonsenseInTheMarketHarmsNothing(t *testing.T) {
 		return s.metric(t, "agentsignal_market_entries_skipped_total") == want
 	})
 
-	// What comes behind it is read, and nothing of it shows.
+	// Later entries are read, and the invalid ones have no effect.
 	prices.tick("ACME", "101.75")
 	trader, _ := s.account(t)
 	eventually(t, "the next tick is the entry", func() bool { return *trader.run("ACME", "momentum").Entry == 101.75 })

@@ -42,8 +42,8 @@ series:
 	return total
 }
 
-// described are the metrics of operations.md that this version has, with their kind,
-// labels and buckets.
+// described has the metrics of operations.md in this version, with their kind, labels and
+// buckets.
 var described = []struct{ name, kind, labels, buckets string }{
 	{"agentsignal_build_info", "GAUGE", "commit goversion version", ""},
 	{"agentsignal_ready", "GAUGE", "", ""},
@@ -95,10 +95,10 @@ var described = []struct{ name, kind, labels, buckets string }{
 	{"process_open_fds", "GAUGE", "", ""},
 }
 
-// mostSeries is how many series a process may have.
-const mostSeries = 3000
+// maxSeries is the maximum number of series of a process.
+const maxSeries = 3000
 
-func TestMetricsAreWhatOperatorsAreTold(t *testing.T) {
+func TestMetricsAreThoseDocumented(t *testing.T) {
 	t.Parallel()
 	redis := redistest.New(t)
 	c := testConfig(t, redis.URL())
@@ -166,7 +166,7 @@ func TestMetricsAreWhatOperatorsAreTold(t *testing.T) {
 	checkCounts(t, text)
 }
 
-// identifiers match what no label may hold.
+// identifiers matches texts that no label may contain.
 var identifiers = regexp.MustCompile(
 	`(acc|key|sig|wsig|run|job|evt|whk|dlv|ses|req|con|ask|rt|node)_[0-9A-Za-z]{16,}|` +
 		`[0-9A-HJKMNP-TV-Z]{26}|@|[0-9]+\.[0-9]+\.[0-9]+\.[0-9]+:|\.sock`)
@@ -195,13 +195,13 @@ func checkCardinality(t *testing.T, text string, secrets []string) {
 			}
 		}
 	}
-	if series >= mostSeries {
-		t.Errorf("%d series, want fewer than %d", series, mostSeries)
+	if series >= maxSeries {
+		t.Errorf("%d series, want fewer than %d", series, maxSeries)
 	}
 	t.Logf("%d series", series)
 }
 
-// checkCounts holds some counts against what exercise has done.
+// checkCounts compares some counts with what exercise has done.
 func checkCounts(t *testing.T, text string) {
 	t.Helper()
 	for _, count := range []struct {
@@ -235,8 +235,8 @@ func checkCounts(t *testing.T, text string) {
 	}
 }
 
-// exercise uses every route, and all that is counted, and sends odd things. It
-// returns texts of which none may come up in a label.
+// exercise uses every route and all that is counted, and sends invalid requests. It returns
+// texts that must not occur in labels.
 func exercise(t *testing.T, s *service, prices pricer) []string {
 	t.Helper()
 	prices.open("SECRETASSET", "101.25")
@@ -255,7 +255,7 @@ func exercise(t *testing.T, s *service, prices pricer) []string {
 	for range 3 {
 		public.post("/v1/auth/login", credentialsBody("secretmail@example.com", "secretpassword"))
 	}
-	live.until("the signals", func(all []told) bool { return len(signalsOf(all)) == 5 })
+	live.until("the signals", func(all []message) bool { return len(signalsOf(all)) == 5 })
 	live.subscribe(`"last_event_id":"` + live.last() + `"`)
 	live.subscribe(`"last_event_id":"5-5"`)
 	live.send(websocket.BinaryMessage, "x")
@@ -291,7 +291,7 @@ func exercise(t *testing.T, s *service, prices pricer) []string {
 	return []string{"secret", "SECRET"}
 }
 
-// What is in Redis is shown at once, and not from the first round on.
+// The gauges of Redis are set at once, not only by the first update.
 func TestGaugesAreThereFromTheStart(t *testing.T) {
 	t.Parallel()
 	config := hookConfig(t, redistest.New(t).URL())

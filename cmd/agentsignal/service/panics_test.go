@@ -12,7 +12,7 @@ import (
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
-// What is started and panics ends the process as what failed does: in order, by its name.
+// A panic of a background task shuts the process down, with the name of the task.
 func TestAStartThatPanicsEndsTheProcessInOrder(t *testing.T) {
 	t.Parallel()
 	undone := false

@@ -65,12 +65,12 @@ func TestAnAccountGetsFromLoginToASignal(t *testing.T) {
 		}
 	}
 
-	// The stream tells of the run in order; that ids increase is checked for all.
-	all := live.until("the end of the run", func(all []told) bool {
+	// The stream has the events of the run in order.
+	all := live.until("the end of the run", func(all []message) bool {
 		return len(all) > 0 && all[len(all)-1].statusOf() == runStatus{"trading", "completed", run}
 	})
 	if want := "welcome agent.status signal.new agent.status"; types(all) != want {
-		t.Fatalf("the stream told: %s, want: %s", types(all), want)
+		t.Fatalf("the stream sent: %s, want: %s", types(all), want)
 	}
 	if first := all[1].statusOf(); first != (runStatus{"trading", "running", run}) {
 		t.Errorf("first comes %+v", first)
@@ -156,7 +156,7 @@ func TestAJobIsPolledUntilItIsCompleted(t *testing.T) {
 	if p := trader.signals("asset=ETH"); p.Total != 1 || p.Signals[0].ID != done.Signal.ID {
 		t.Errorf("the list has %+v", p)
 	}
-	live.await("the end of the job's run", func(m told) bool {
+	live.await("the end of the job's run", func(m message) bool {
 		return m.statusOf() == runStatus{"trading", "completed", job.Run}
 	})
 	if list := decode[struct{ Total int }](t, trader.get("/v1/jobs?status=completed").ok(t).Body); list.Total != 1 {
@@ -170,7 +170,7 @@ func TestARepeatedRequestIsAnsweredWithoutANewSignal(t *testing.T) {
 	for name, body := range map[string]string{"run": runBody("BTC", "momentum"),
 		"job": runBody("BTC", "momentum", `"async":true`)} {
 		key := "Idempotency-Key: " + name + " 1"
-		// Many at once: one does it, the others are told to wait, or replayed.
+		// Of many concurrent requests one runs; the others must wait or are replayed.
 		answers := make([]answer, 8)
 		var wg sync.WaitGroup
 		for i := range answers {
@@ -215,7 +215,7 @@ func TestARepeatedRequestIsAnsweredWithoutANewSignal(t *testing.T) {
 	}
 }
 
-func TestARunThatFailsSaysWhyAndFreesItsKey(t *testing.T) {
+func TestARunThatFailsReportsWhyAndFreesItsKey(t *testing.T) {
 	t.Parallel()
 	trader, _ := shared(t).account(t)
 	live := trader.dial()
@@ -230,7 +230,7 @@ func TestARunThatFailsSaysWhyAndFreesItsKey(t *testing.T) {
 				p.RunID != failed.Header.Get("X-Run-Id") {
 				t.Errorf("%s fails with %s", test.agent, failed.Body)
 			}
-			all := live.until("the failure", func(all []told) bool {
+			all := live.until("the failure", func(all []message) bool {
 				return all[len(all)-1].statusOf() == runStatus{test.agent, "error", p.RunID}
 			})
 			if before := all[len(all)-2].statusOf(); before != (runStatus{test.agent, "running", p.RunID}) {
@@ -261,12 +261,12 @@ func TestAccountsDoNotSeeEachOther(t *testing.T) {
 	if p := eve.signals(""); p.Total != 0 {
 		t.Errorf("eve sees %d signals", p.Total)
 	}
-	// Her own run ends the wait for what should not come.
+	// Her own run ends the wait for messages that must not come.
 	own := eve.run("BTC", "momentum")
 	all := hers.until("the end of her own run",
-		func(all []told) bool { return all[len(all)-1].statusOf().Status == "completed" })
+		func(all []message) bool { return all[len(all)-1].statusOf().Status == "completed" })
 	if want := "welcome agent.status signal.new agent.status"; types(all) != want || all[2].signalOf() != own.ID {
-		t.Errorf("her stream told: %s, want: %s", types(all), want)
+		t.Errorf("her stream sent: %s, want: %s", types(all), want)
 	}
 }
 
@@ -282,24 +282,24 @@ func TestAStreamIsFilteredAndResumed(t *testing.T) {
 	for i := range 6 {
 		made = append(made, trader.run([]string{"BTC", "ETH"}[i%2], "momentum").ID)
 	}
-	all := first.until("six signals", func(all []told) bool { return len(signalsOf(all)) == 6 })
+	all := first.until("six signals", func(all []message) bool { return len(signalsOf(all)) == 6 })
 	if got := signalsOf(all); !equal(got, made) {
 		t.Errorf("signals came as %v, want %v", got, made)
 	}
-	got := signalsOf(narrow.until("three signals", func(all []told) bool { return len(signalsOf(all)) == 3 }))
+	got := signalsOf(narrow.until("three signals", func(all []message) bool { return len(signalsOf(all)) == 3 }))
 	if !equal(got, []string{made[1], made[3], made[5]}) {
 		t.Errorf("the filter let through %v of %v", got, made)
 	}
 
-	// One comes back where it was after the second signal.
-	place := first.await("the second signal", func(m told) bool { return m.signalOf() == made[1] }).ID
+	// One reconnects and resumes after the second signal.
+	place := first.await("the second signal", func(m message) bool { return m.signalOf() == made[1] }).ID
 	back := trader.dial()
 	d := back.subscribe(`"channels":["signal.new"],"last_event_id":"` + place + `"`)
 	if d.Resumed == nil || !d.Resumed.Complete || d.Resumed.Replayed != 4 {
 		t.Fatalf("resumed: %+v", d.Resumed)
 	}
 	made = append(made, trader.run("BTC", "momentum").ID)
-	all = back.until("what was missed and what is new", func(all []told) bool { return len(signalsOf(all)) == 5 })
+	all = back.until("what was missed and what is new", func(all []message) bool { return len(signalsOf(all)) == 5 })
 	if got := signalsOf(all); !equal(got, made[2:]) {
 		t.Errorf("resumed with %v, want %v", got, made[2:])
 	}

@@ -104,7 +104,7 @@ func TestSIGHUPReadsSettingsAgain(t *testing.T) {
 	eventually(t, "the new limit is in force", func() bool { return limit() == "9000" })
 	write(base + "rate_limit:\n  reads: lots\n")
 	c.signal(syscall.SIGHUP)
-	eventually(t, "the bad file is told of", func() bool {
+	eventually(t, "the bad file is logged", func() bool {
 		return c.log.Line(`"level":"ERROR"`, "rate_limit.reads") != ""
 	})
 	if got := limit(); got != "9000" {
@@ -146,7 +146,7 @@ func certificateFor(tb testing.TB, certFile, keyFile string) *x509.Certificate {
 	return certificate
 }
 
-// trust makes the client speak TLS with who has the certificate.
+// trust makes the client use TLS and trust the certificate.
 func (c *client) trust(certificate *x509.Certificate) *client {
 	pool := x509.NewCertPool()
 	pool.AddCert(certificate)
@@ -169,12 +169,12 @@ func TestTheServiceSpeaksTLS(t *testing.T) {
 	trader.trust(first)
 	live := trader.dial()
 	var made []string
-	for range 40 { // enough for writes that the kernel cuts
+	for range 40 { // enough for partial writes
 		made = append(made, trader.run("ACME", "momentum").ID)
 	}
-	all := live.until("all signals", func(all []told) bool { return len(signalsOf(all)) == len(made) })
+	all := live.until("all signals", func(all []message) bool { return len(signalsOf(all)) == len(made) })
 	if got := signalsOf(all); !equal(got, made) {
-		t.Errorf("the stream told of %v, want %v", got, made)
+		t.Errorf("the stream sent %v, want %v", got, made)
 	}
 	if a := trader.get("/v1/account"); a.Header.Get("Strict-Transport-Security") == "" {
 		t.Error("Strict-Transport-Security is missing")
@@ -189,7 +189,7 @@ func TestTheServiceSpeaksTLS(t *testing.T) {
 		t.Errorf("healthcheck says %q", out)
 	}
 
-	// Whoever connects after a new certificate was put there sees it.
+	// New connections get the new certificate.
 	second := certificateFor(t, c.TLS.CertFile, c.TLS.KeyFile)
 	if err := s.process.certificate.load(c.TLS); err != nil {
 		t.Fatal(err)
@@ -199,7 +199,7 @@ func TestTheServiceSpeaksTLS(t *testing.T) {
 		t.Error("the old certificate is still shown")
 	}
 	live.say(`{"action":"ping"}`)
-	live.await("the stream goes on", func(m told) bool { return m.Type == "pong" })
+	live.await("the stream goes on", func(m message) bool { return m.Type == "pong" })
 	if got, want := s.metric(t, "agentsignal_tls_certificate_expiry_timestamp_seconds"),
 		float64(second.NotAfter.Unix()); got != want {
 		t.Errorf("the metric shows %g as the certificate's end, want %g", got, want)

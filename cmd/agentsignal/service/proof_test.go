@@ -67,11 +67,10 @@ type madeSignal struct {
 	ExpiresAt  time.Time        `json:"expires_at"`
 }
 
-// TestLiveSignalsAreThoseOfTheBacktest runs every strategy that reads bars alone at
-// two closes of a source without ticks. What is stored is what the backtest has at
-// those bars, in every field but identifiers and times; the commands that read the
-// stored bars say the same, and the audit finds nothing. Then the signals close, and
-// the scorecard counts them.
+// TestLiveSignalsAreThoseOfTheBacktest runs every strategy that reads only bars at two
+// closes of a source without ticks. The stored signals equal those of the backtest at these
+// bars except for identifiers and times; the commands that read the stored bars agree, and
+// the audit finds nothing. Then the signals close, and the scorecard counts them.
 func TestLiveSignalsAreThoseOfTheBacktest(t *testing.T) {
 	t.Parallel()
 	redis := redistest.New(t)
@@ -85,9 +84,9 @@ func TestLiveSignalsAreThoseOfTheBacktest(t *testing.T) {
 
 	prices.give("WALK", bars[:len(bars)-1]...)
 	made := 0
-	// rows are what the commands must print of the last ones, by strategy and risk.
+	// rows are the rows that the commands must print, by strategy and risk.
 	rows := map[[2]string]string{}
-	for _, last := range []int{len(bars) - 2, len(bars) - 1} { // what closed before is stale
+	for _, last := range []int{len(bars) - 2, len(bars) - 1} { // older bars are stale
 		if last == len(bars)-1 {
 			prices.give("WALK", bars[last])
 		}
@@ -165,7 +164,7 @@ func TestLiveSignalsAreThoseOfTheBacktest(t *testing.T) {
 		t.Errorf("the audit says %s", out)
 	}
 
-	// All levels are passed, upwards: what is long wins.
+	// The price rises past all levels: long signals win.
 	for range 3 {
 		prices.tick("WALK", "190.5")
 	}
@@ -206,7 +205,7 @@ func TestLiveSignalsAreThoseOfTheBacktest(t *testing.T) {
 func TestScansRankManyAssets(t *testing.T) {
 	t.Parallel()
 	config := testConfig(t, redistest.New(t).URL())
-	config.Market.Source = "simulated,stream" // so that a name may come without a price
+	config.Market.Source = "simulated,stream" // so that an asset may have no price
 	s := start(t, config)
 	trader, _ := s.account(t)
 	for _, asset := range []string{"BTC", "ETH", "EURUSD"} {

@@ -8,11 +8,10 @@ import (
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
-// While Redis is away, what is tried again and again is not logged again and again,
-// however often the service is probed.
+// Without Redis, retries are not logged each time, however often the service is probed.
 func TestAnOutageOfRedisLeavesAHandfulOfLines(t *testing.T) {
 	t.Parallel()
-	const most = 32 // each part that misses Redis has a line of its own, and so has each of 16 partitions
+	const maxLines = 32 // each part that misses Redis has a line of its own, and so has each of 16 partitions
 	redis := redistest.New(t)
 	s := launch(t, "REDIS_URL="+redis.URL(), "LOG_LEVEL=info", "DATA_DIR="+t.TempDir(), "MARKET_SOURCE=simulated",
 		"LEASE=1s")
@@ -31,8 +30,8 @@ func TestAnOutageOfRedisLeavesAHandfulOfLines(t *testing.T) {
 		return failed >= 30
 	})
 	lines := strings.Split(strings.TrimSpace(s.log.String()), "\n")[before:]
-	if len(lines) > most {
-		t.Errorf("%d lines while %d probes failed, want at most %d:\n%s", len(lines), failed, most, strings.Join(lines, "\n"))
+	if len(lines) > maxLines {
+		t.Errorf("%d lines while %d probes failed, want at most %d:\n%s", len(lines), failed, maxLines, strings.Join(lines, "\n"))
 	}
 	if s.log.Line(`"path":"/readyz"`, `"status":503`) == "" {
 		t.Error("that the service is not ready is not logged")

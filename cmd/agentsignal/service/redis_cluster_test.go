@@ -41,8 +41,8 @@ func TestTheServiceWorksOnARedisCluster(t *testing.T) {
 		if job.Status != "completed" {
 			t.Fatalf("partition %d: the job ended as %+v", p, job)
 		}
-		live.until("both signals", func(all []told) bool { return equal(signalsOf(all), []string{made.ID, job.Signal.ID}) })
-		place := live.await("the first signal", func(m told) bool { return m.signalOf() == made.ID }).ID
+		live.until("both signals", func(all []message) bool { return equal(signalsOf(all), []string{made.ID, job.Signal.ID}) })
+		place := live.await("the first signal", func(m message) bool { return m.signalOf() == made.ID }).ID
 		back := trader.dial().subscribe(`"channels":["signal.new"],"last_event_id":"` + place + `"`)
 		if back.Resumed == nil || !back.Resumed.Complete || back.Resumed.Replayed != 1 {
 			t.Errorf("partition %d: resumed with %+v", p, back.Resumed)

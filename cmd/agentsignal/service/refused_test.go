@@ -15,8 +15,8 @@ import (
 )
 
 // A wrong password of Redis, at the start or after it was rotated, makes the service not
-// ready. It says which setting is at fault, once, without the password, and goes on when
-// the password is right.
+// ready. It logs the faulty setting once, without the password, and recovers with the right
+// password.
 func TestAWrongRedisPassword(t *testing.T) {
 	t.Parallel()
 	server := redistest.New(t)
@@ -76,7 +76,7 @@ func TestAWrongRedisPassword(t *testing.T) {
 const refusesUserOrPassword = `"reason":"redis refuses the user or the password of redis.url"`
 
 // While Redis refuses writes the service is not ready and reports why, and so does a request
-// that was to write. It goes on by itself afterwards.
+// that was to write. It recovers by itself.
 func TestAServiceWhoseWritesAreRefused(t *testing.T) {
 	t.Parallel()
 	server := redistest.New(t)

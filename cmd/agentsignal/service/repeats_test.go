@@ -44,7 +44,7 @@ func TestARepeatedFaultIsLoggedOnceAndThenEachMinute(t *testing.T) {
 		log.Warn("redis is waited for")
 		want("the same, later", `level=WARN msg="redis is waited for" repeated=9`)
 
-		// What differs in text, in its logger or in its level is another fault.
+		// Faults with another text, logger or level differ.
 		for range 3 {
 			log.Warn("a token was used twice", "account", "acc_1")
 			log.Warn("a token was used twice", "account", "acc_2")
@@ -61,7 +61,7 @@ func TestARepeatedFaultIsLoggedOnceAndThenEachMinute(t *testing.T) {
 			`level=ERROR msg="duty failed"`, `level=INFO msg="each of these is logged"`,
 			`level=INFO msg="each of these is logged"`, `level=INFO msg="each of these is logged"`)
 
-		// Of too many different ones each is logged; nothing grows.
+		// If there are too many different faults, all are logged, and none is remembered.
 		h := newRepeats(slog.DiscardHandler)
 		for i := range 3 * maxRepeats {
 			r := slog.NewRecord(time.Now(), slog.LevelWarn, fmt.Sprint(i), 0)

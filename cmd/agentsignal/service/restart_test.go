@@ -136,7 +136,7 @@ func TestARestartChangesNothingThatIsShown(t *testing.T) {
 			t.Errorf("the other account has %d signals after a restart %s", p.Total, how)
 		}
 	}
-	// What comes after the pass over the log is on top of it.
+	// New signals come before those read from the event log.
 	s.awaitPrices(t, "ACME", signal.H1)
 	next := trader.run("ACME", "momentum")
 	if p := trader.signals("limit=2"); p.Total != 32 || p.Signals[0].ID != next.ID {

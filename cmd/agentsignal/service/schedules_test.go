@@ -9,7 +9,7 @@ import (
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
-// wireSchedule is what tests look at of a schedule.
+// wireSchedule holds the members of a schedule that tests check.
 type wireSchedule struct {
 	ID        string     `json:"schedule_id"`
 	Status    string     `json:"status"`
@@ -34,7 +34,7 @@ func (c *client) schedule(id string) wireSchedule {
 	return decode[wireSchedule](c.tb, c.get("/v1/schedules/"+id).ok(c.tb).Body)
 }
 
-// afterRounds waits until a schedule has been moved on so many times.
+// afterRounds waits until a schedule has had the given number of rounds.
 func (c *client) afterRounds(id string, rounds int) {
 	c.tb.Helper()
 	seen := map[time.Time]bool{}
@@ -68,7 +68,7 @@ func TestASchedulesSignalsAreNoMoreThanMayBeOpen(t *testing.T) {
 		trader.signals("").Total != 4 {
 		t.Errorf("%d signals of the chair, %d in all", all.Total, trader.signals("").Total)
 	}
-	// More room is used, none after it is disabled.
+	// A higher maximum is used, and none after it is disabled.
 	trader.do("PATCH", "/v1/schedules/"+s.ID, `{"max_open":3}`).ok(t)
 	eventually(t, "each asset has three signals", func() bool { return trader.signals("").Total == 6 })
 	trader.do("PATCH", "/v1/schedules/"+s.ID, `{"max_open":9,"status":"disabled"}`).ok(t)
@@ -172,7 +172,7 @@ func TestSchedulesOutliveTheirOwner(t *testing.T) {
 		s := decode[wireSchedule](t, trader.at(n.first.url).post("/v1/schedules", everySecond+`100}`).ok(t).Body)
 		traders, ids = append(traders, trader), append(ids, s.ID)
 	}
-	// Of one that runs once a day there is one round, whoever owns it when.
+	// A daily schedule has one round, whichever node owns it.
 	for _, trader := range traders {
 		trader.post("/v1/schedules",
 			`{"agent_id":"seo","assets":["desk","chair"],"strategy":"product_description","every":"1440m","max_open":9}`).
@@ -192,7 +192,7 @@ func TestSchedulesOutliveTheirOwner(t *testing.T) {
 		before[i] = trader.signals("").Total
 	}
 	for i, trader := range traders {
-		// What the killed process had begun counts for before, or is left out.
+		// The runs in flight at the kill may have ended before or be lost.
 		eventually(t, "signals come after the death", func() bool { return trader.signals("").Total > before[i]+4 })
 		if n := trader.signals("strategy=product_description").Total; n != 2 {
 			t.Errorf("the round of a day has made %d signals, want 2", n)
@@ -210,7 +210,7 @@ func TestSchedulesDoNotHoldEachOtherUp(t *testing.T) {
 		trader.post("/v1/schedules", body+`,`+manner+`}`).ok(t)
 	}
 	eventually(t, "each has a signal", func() bool { return trader.signals("status=open&asset=eth").Total == 3 })
-	// Another of the same manner has no room; of another one it has.
+	// Another schedule with the same timeframe and risk has no room, one with others has.
 	again := decode[wireSchedule](t, trader.post("/v1/schedules", body+`,"timeframe":"5m"}`).ok(t).Body)
 	eventually(t, "its round is over",
 		func() bool { return trader.schedule(again.ID).NextRunAt.After(time.Now().Add(30 * time.Second)) })

@@ -17,7 +17,7 @@ import (
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
-// slowRequest is a request whose body is not yet sent to its end.
+// slowRequest is a request whose body is not complete.
 type slowRequest struct {
 	tb      testing.TB
 	conn    net.Conn
@@ -25,7 +25,7 @@ type slowRequest struct {
 	body    string
 }
 
-// beginRun sends a run but for the end of its body.
+// beginRun sends a run without the end of its body.
 func (c *client) beginRun(body string) *slowRequest {
 	c.tb.Helper()
 	conn, err := net.Dial("tcp", strings.TrimPrefix(c.url, "http://"))
@@ -91,7 +91,7 @@ func TestSIGTERMEndsTheServiceInOrder(t *testing.T) {
 		_, ready, status := public.health()
 		return ready == http.StatusServiceUnavailable && status == "draining"
 	})
-	during := trader.run("ACME", "momentum") // balancers may not have noticed yet
+	during := trader.run("ACME", "momentum") // load balancers may not have noticed yet
 	eventually(t, "it listens no more", func() bool {
 		conn, err := net.Dial("tcp", strings.TrimPrefix(c.url, "http://"))
 		if err == nil {
@@ -103,9 +103,9 @@ func TestSIGTERMEndsTheServiceInOrder(t *testing.T) {
 	if code := live.closing(); code != 1001 {
 		t.Errorf("the stream is closed with %d, want 1001", code)
 	}
-	told := signalsOf(live.until("what happened before", func([]told) bool { return true }))
-	if len(told) != 2 || told[0] != during.ID || told[1] != last.ID {
-		t.Errorf("before its end the stream told of %v, want %s and %s", told, during.ID, last.ID)
+	got := signalsOf(live.until("what happened before", func([]message) bool { return true }))
+	if len(got) != 2 || got[0] != during.ID || got[1] != last.ID {
+		t.Errorf("before its end the stream sent %v, want %s and %s", got, during.ID, last.ID)
 	}
 	code, _ := c.exit()
 	if took := time.Since(began); code != 0 || took > 12*time.Second {
@@ -192,7 +192,7 @@ func TestAServiceThatDoesNotFitIsRefused(t *testing.T) {
 	}
 }
 
-func TestStreamsAreToldEverythingBeforeTheyEnd(t *testing.T) {
+func TestStreamsGetEveryEventBeforeTheyEnd(t *testing.T) {
 	t.Parallel()
 	redis := redistest.New(t)
 	// Each read of the event log keeps the node busy for a while.
@@ -212,6 +212,6 @@ func TestStreamsAreToldEverythingBeforeTheyEnd(t *testing.T) {
 		t.Errorf("the stream is closed with %d, want 1001", code)
 	}
 	if got := signalsOf(live.events()); !equal(got, made) {
-		t.Errorf("before its end the stream told of %v, want %v", got, made)
+		t.Errorf("before its end the stream sent %v, want %v", got, made)
 	}
 }

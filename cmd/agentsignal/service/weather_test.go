@@ -42,7 +42,7 @@ func (c *client) weather(query string) weatherPage {
 }
 
 // TestWeatherRunsMakeTwoRecords: what a run answers is listed twice, filtered, read
-// one by one, the same after a restart, and nobody else's.
+// one by one, the same after a restart, and hidden from others.
 func TestWeatherRunsMakeTwoRecords(t *testing.T) {
 	t.Parallel()
 	c := testConfig(t, redistest.New(t).URL())
@@ -141,8 +141,8 @@ func TestWeatherRunsMakeTwoRecords(t *testing.T) {
 	}
 }
 
-// TestForecastRunsRescoreOpenSignals: a run of the models is felt when it arrives, not only
-// when the day's bar closes, by signals that were made before a restart, too.
+// TestForecastRunsRescoreOpenSignals: a run of the models takes effect when it arrives, not
+// only when the bar of the day closes, also for signals made before a restart.
 func TestForecastRunsRescoreOpenSignals(t *testing.T) {
 	t.Parallel()
 	c := testConfig(t, redistest.New(t).URL())
@@ -170,7 +170,7 @@ func TestForecastRunsRescoreOpenSignals(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if at.After(restarted) && at.Sub(at.Truncate(bar)) > bar/6 { // a close is told sooner
+			if at.After(restarted) && at.Sub(at.Truncate(bar)) > bar/6 { // a close is published sooner
 				return true
 			}
 		}
@@ -199,8 +199,8 @@ func TestWeatherJobs(t *testing.T) {
 		fails(t, http.StatusBadRequest, "invalid_request")
 }
 
-// TestDoctorExaminesTheWeather: a source that answers and one that does not.
-func TestDoctorExaminesTheWeather(t *testing.T) {
+// TestDoctorChecksTheWeather: a source that answers and one that does not.
+func TestDoctorChecksTheWeather(t *testing.T) {
 	t.Parallel()
 	today := time.Now().UTC()
 	tomorrow := today.AddDate(0, 0, 1).Format(time.DateOnly)

@@ -118,7 +118,7 @@ func (x *exampleReceiver) send(header http.Header, body io.Reader) int {
 	return w.StatusCode
 }
 
-// cut sends the request with a part of its body and ends it there. It says whether
+// cut sends the request with a part of its body and ends it there. It reports whether
 // the answer was 2xx.
 func (x *exampleReceiver) cut(header http.Header, body string, part int) bool {
 	x.tb.Helper()
@@ -206,7 +206,7 @@ func TestExampleReceivers(t *testing.T) {
 	}
 }
 
-// tryDeliveries sends an example what a Sender does, and each of it twice.
+// tryDeliveries sends an example the requests of a Sender, each twice.
 func tryDeliveries(t *testing.T, args []string) {
 	made, odd := delivery.NewSecret(), "whsec_no base64 пароль 鍵"
 	x := startExample(t, args, "SECRET="+made, "SECRET_2="+odd)
@@ -298,7 +298,7 @@ func tryForgeries(t *testing.T, args []string) {
 	if x.cut(signedHeader([]string{secret}, "evt_cut", whole, time.Now()), whole, len(whole)/2) {
 		t.Error("half a request is answered with 2xx")
 	}
-	// What has come is an event and signed as it is, but more was to come.
+	// The received part is a signed event, but the body is incomplete.
 	if x.cut(signedHeader([]string{secret}, "evt_cut", whole, time.Now()), whole+"   ", len(whole)) {
 		t.Error("a request without its end is answered with 2xx")
 	}

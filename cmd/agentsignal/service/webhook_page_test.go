@@ -90,7 +90,7 @@ func TestPageHasTheTestVector(t *testing.T) {
 	}
 }
 
-func TestPageSaysWhatTheServiceDoes(t *testing.T) {
+func TestPageDescribesTheService(t *testing.T) {
 	t.Parallel()
 	page := webhooksPage(t)
 	demand := func(format string, args ...any) {

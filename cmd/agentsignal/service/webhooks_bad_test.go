@@ -76,7 +76,7 @@ func TestWhereAWebhookMayBe(t *testing.T) {
 		}
 	}
 
-	// It is looked at again at each connection: settings change, and what names mean.
+	// The address is checked again at each connection: settings and names change.
 	canary, hooks := newHookEndpoint(t, nil), shared(t).process.webhooks
 	w, err := hooks.Webhook(t.Context(), account.ID, signal.WebhookID(there[strict].ID))
 	if err != nil {
@@ -88,7 +88,7 @@ func TestWhereAWebhookMayBe(t *testing.T) {
 	}
 	d := strict.awaitDelivery(there[strict], strict.test(there[strict]).ID, "tried",
 		func(d wireDelivery) bool { return d.AttemptCount > 0 })
-	if said(d.Error) != "address not allowed" || d.ResponseStatus != nil || len(canary.got()) > 0 {
+	if textOf(d.Error) != "address not allowed" || d.ResponseStatus != nil || len(canary.got()) > 0 {
 		t.Errorf("a request to an address that is not allowed ends as %+v", d)
 	}
 }
@@ -198,9 +198,9 @@ func TestBadEndpointsDoNoHarm(t *testing.T) {
 			for _, id := range ids[i] {
 				d := trader.awaitDelivery(hooks[i], id, "at its end", func(d wireDelivery) bool { return d.Status != "pending" })
 				last := d.Attempts[len(d.Attempts)-1]
-				if d.Status != test.status || said(d.Error) != test.error || said(last.Error) != test.error ||
-					len(said(last.ResponseBody)) > 8<<10 {
-					t.Errorf("%s: the delivery is %s, %s, error %q", test.name, d.ID, d.Status, said(d.Error))
+				if d.Status != test.status || textOf(d.Error) != test.error || textOf(last.Error) != test.error ||
+					len(textOf(last.ResponseBody)) > 8<<10 {
+					t.Errorf("%s: the delivery is %s, %s, error %q", test.name, d.ID, d.Status, textOf(d.Error))
 				}
 				if want := map[string]int{"failed": 2, "succeeded": 1}[test.status]; d.AttemptCount != want {
 					t.Errorf("%s: %d attempts, want %d", test.name, d.AttemptCount, want)

@@ -16,7 +16,7 @@ import (
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
-// hookSettings are those of a child that delivers to this machine, beside others.
+// hookSettings returns the settings of a child that delivers to this machine.
 func hookSettings(more ...string) []string {
 	return append([]string{"AUTH_REGISTRATION=open", "LEASE=6s", "WEBHOOKS_ALLOWED_NETWORKS=" + loopback}, more...)
 }
@@ -70,7 +70,7 @@ func TestWhatWasAcknowledgedIsDelivered(t *testing.T) {
 		t.Errorf("%d requests were under way to the endpoint that hangs", underWay)
 	}
 
-	// Now Redis alone, with load upon it.
+	// Then only Redis is killed, under load.
 	done := make(chan struct{})
 	wait = p.load(trader, 3, done)
 	more := p.count() + 20
@@ -122,7 +122,7 @@ func TestWhatWasAcknowledgedIsDelivered(t *testing.T) {
 		again := trader.delivery(bad, id)
 		if again.Status != "pending" || len(again.Attempts) != 1 || !again.NextAttemptAt.Equal(*d.NextAttemptAt) {
 			t.Errorf("%s was due at %s, and is %+v after the restart", id, d.NextAttemptAt, again)
-		} else if a := again.Attempts[0]; again.NextAttemptAt.Before(a.At.Add(time.Hour)) || said(a.Error) != "status 503" {
+		} else if a := again.Attempts[0]; again.NextAttemptAt.Before(a.At.Add(time.Hour)) || textOf(a.Error) != "status 503" {
 			t.Errorf("%s is due at %s after the attempt %+v", id, again.NextAttemptAt, a)
 		}
 	}
@@ -137,8 +137,8 @@ func encryptionKey(name string) (setting string, key keyring.Key) {
 	return name + ":" + base64.StdEncoding.EncodeToString(key.Value[:]), key
 }
 
-// TestSIGTERMLosesNoDelivery ends a service with requests under way, and starts
-// another one that has a new key in front of the old one.
+// TestSIGTERMLosesNoDelivery ends a service with requests in flight, and starts
+// another one with a new key before the old one.
 func TestSIGTERMLosesNoDelivery(t *testing.T) {
 	t.Parallel()
 	redis := redistest.New(t)
@@ -192,7 +192,7 @@ func TestSIGTERMLosesNoDelivery(t *testing.T) {
 		t.Errorf("%d requests for %d deliveries, of which %d were given up", n, len(want), len(cancelled))
 	}
 
-	// The secret is sealed by the new key alone, so that the old one can go.
+	// The secret is sealed by the new key, so that the old one can be removed.
 	ring, err := keyring.New([]keyring.Key{newKey})
 	if err != nil {
 		t.Fatal(err)

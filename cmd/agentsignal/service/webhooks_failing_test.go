@@ -40,21 +40,21 @@ func TestAFailingDeliveryIsRetriedAndGivenUp(t *testing.T) {
 	first := trader.test(w)
 	waits := trader.awaitDelivery(w, first.ID, "tried once", func(d wireDelivery) bool { return d.AttemptCount > 0 })
 	if waits.Status == "pending" && (waits.NextAttemptAt == nil || waits.NextAttemptAt.Before(waits.Attempts[0].At) ||
-		said(waits.Error) != "status 500") {
+		textOf(waits.Error) != "status 500") {
 		t.Errorf("between two attempts it is %+v", waits)
 	}
 	trader.post("/v1/webhooks/"+w.ID+"/deliveries/"+waits.ID+"/retry", "").
 		fails(t, http.StatusConflict, "delivery_not_failed")
 
 	d := trader.awaitEnd(w, first.ID, "failed")
-	if d.AttemptCount != 7 || len(d.Attempts) != 7 || said(d.Error) != "status 500" || *d.ResponseStatus != 500 ||
+	if d.AttemptCount != 7 || len(d.Attempts) != 7 || textOf(d.Error) != "status 500" || *d.ResponseStatus != 500 ||
 		d.NextAttemptAt != nil || d.CompletedAt == nil {
 		t.Errorf("given up is %+v", d)
 	}
 	d.holdsTo(t, testRetries)
 	for _, a := range d.Attempts {
-		if a.Trigger != "schedule" || said(a.Error) != "status 500" || *a.ResponseStatus != 500 ||
-			said(a.ResponseBody) != "<b>broken</b>" {
+		if a.Trigger != "schedule" || textOf(a.Error) != "status 500" || *a.ResponseStatus != 500 ||
+			textOf(a.ResponseBody) != "<b>broken</b>" {
 			t.Errorf("attempt %+v", a)
 		}
 	}
@@ -175,7 +175,7 @@ func TestWhatIsCancelledIsNotSent(t *testing.T) {
 	for i, d := range made { // one that waits
 		if !inFlight[d.ID] && i > 8 {
 			one := decode[wireDelivery](t, trader.post(all+d.ID+"/cancel", "").ok(t).Body)
-			if one.Status != "failed" || said(one.Error) != "cancelled" || one.CompletedAt == nil || one.NextAttemptAt != nil {
+			if one.Status != "failed" || textOf(one.Error) != "cancelled" || one.CompletedAt == nil || one.NextAttemptAt != nil {
 				t.Errorf("cancelled is %+v", one)
 			}
 			trader.post(all+d.ID+"/cancel", "").fails(t, http.StatusConflict, "delivery_not_pending")
@@ -197,7 +197,7 @@ func TestWhatIsCancelledIsNotSent(t *testing.T) {
 		t.Errorf("%d requests of deliveries of which at most 8 were in flight", len(got))
 	}
 	for _, d := range made {
-		if d = trader.delivery(w, d.ID); d.Status != "failed" || said(d.Error) != "cancelled" || d.AttemptCount != 0 {
+		if d = trader.delivery(w, d.ID); d.Status != "failed" || textOf(d.Error) != "cancelled" || d.AttemptCount != 0 {
 			t.Errorf("cancelled is %+v", d)
 		}
 	}
@@ -327,7 +327,7 @@ func TestPendingDeliveriesOfAnAccountAreLimited(t *testing.T) {
 	for range runs {
 		trader.post("/v1/agents/trading/run", runBody("BTC", "momentum")).ok(t)
 	}
-	live.await("the notification", func(m told) bool {
+	live.await("the notification", func(m message) bool {
 		return m.Type == "system.notification" && strings.Contains(string(m.Data), `"code":"deliveries_dropped"`)
 	})
 	good.await(t, runs)

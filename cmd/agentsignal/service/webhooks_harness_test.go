@@ -32,11 +32,10 @@ import (
 var testRetries = []time.Duration{50 * time.Millisecond, 100 * time.Millisecond, 150 * time.Millisecond,
 	200 * time.Millisecond, 250 * time.Millisecond, 300 * time.Millisecond}
 
-// loopback is where the endpoints of tests are.
+// loopback is the network of the endpoints of tests.
 const loopback = "127.0.0.0/8"
 
-// hookConfig is testConfig for a service that delivers to this machine, and tries
-// again soon.
+// hookConfig is testConfig for a service that delivers to this machine and retries soon.
 func hookConfig(tb testing.TB, url string) configs.Config {
 	c := testConfig(tb, url)
 	c.Webhooks.AllowedNetworks = []string{loopback}
@@ -47,7 +46,7 @@ func hookConfig(tb testing.TB, url string) configs.Config {
 	return c
 }
 
-// hookService is a service and what it keeps.
+// hookService is a service and its Redis.
 type hookService struct {
 	*service
 	redis *redis.Client
@@ -84,7 +83,7 @@ func (a hookRequest) event() string    { return a.Header.Get("Webhook-Id") }
 func (a hookRequest) kind() string     { return a.Header.Get("X-Service-Event") }
 func (a hookRequest) attempt() int     { n, _ := strconv.Atoi(a.Header.Get("X-Service-Attempt")); return n }
 
-// envelope is what every body consists of.
+// envelope is the form of every body.
 type envelope struct {
 	ID         string
 	Type       string
@@ -93,9 +92,8 @@ type envelope struct {
 	Data       json.RawMessage
 }
 
-// verify fails the test if the request is not signed with the secret, by the rule of
-// the specification and by that of Standard Webhooks, or is not formed as it is to be.
-// It returns what it says.
+// verify fails the test if the request is not signed with the secret, by the rules of
+// the specification and of Standard Webhooks, or is malformed. It returns its envelope.
 func (a hookRequest) verify(tb testing.TB, secret string) envelope {
 	tb.Helper()
 	mac := hmac.New(sha256.New, []byte(secret))
@@ -154,7 +152,7 @@ func memberNames(tb testing.TB, text string) string {
 	return strings.Join(names, " ")
 }
 
-// hookEndpoint is an endpoint that remembers what it got.
+// hookEndpoint is an endpoint that records its requests.
 type hookEndpoint struct {
 	tb      testing.TB
 	url     string
@@ -222,14 +220,14 @@ func (r *hookEndpoint) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	}
 }
 
-// got returns what has arrived so far.
+// got returns the requests so far.
 func (r *hookEndpoint) got() []hookRequest {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.arrivals)
 }
 
-// open returns those that are not answered, and not given up by the service.
+// open returns the requests that are neither answered nor given up by the service.
 func (r *hookEndpoint) open() []hookRequest {
 	return slices.DeleteFunc(r.got(), func(a hookRequest) bool { return a.ctx.Err() != nil })
 }
@@ -321,8 +319,8 @@ type wireAttempt struct {
 	Error          *string
 }
 
-// said returns what a delivery failed with, empty if it did not.
-func said(text *string) string {
+// textOf returns a text, or "" for null.
+func textOf(text *string) string {
 	if text == nil {
 		return ""
 	}
@@ -373,8 +371,8 @@ func (c *client) awaitEnd(w wireWebhook, id, status string) wireDelivery {
 	return c.awaitDelivery(w, id, status, func(d wireDelivery) bool { return d.Status == status })
 }
 
-// deliveries returns all deliveries of a webhook, newest first, and holds the pages
-// against each other; query may be empty. They must not change meanwhile.
+// deliveries returns all deliveries of a webhook, newest first, and compares the pages with
+// each other; query may be empty. They must not change meanwhile.
 func (c *client) deliveries(w wireWebhook, query string) []wireDelivery {
 	c.tb.Helper()
 	var all []wireDelivery
@@ -395,7 +393,7 @@ func (c *client) deliveries(w wireWebhook, query string) []wireDelivery {
 	}
 }
 
-// total returns how many deliveries a query finds.
+// total returns the number of deliveries that a query finds.
 func (c *client) total(w wireWebhook, query string) int {
 	c.tb.Helper()
 	return decode[struct{ Total int }](c.tb, c.get("/v1/webhooks/"+w.ID+"/deliveries?limit=1&"+query).ok(c.tb).Body).Total
@@ -407,7 +405,7 @@ func (c *client) awaitTotal(w wireWebhook, query string, n int) {
 	eventually(c.tb, fmt.Sprintf("%d deliveries are found by %q", n, query), func() bool { return c.total(w, query) == n })
 }
 
-// counted returns the number that an answer consists of.
+// counted returns the number in an answer.
 func (a answer) counted(tb testing.TB, name string) int {
 	tb.Helper()
 	n, ok := decode[map[string]int](tb, a.ok(tb).Body)[name]
@@ -417,9 +415,8 @@ func (a answer) counted(tb testing.TB, name string) int {
 	return n
 }
 
-// traces returns where in Redis one of the texts occurs, in the name of a key or in
-// anything that is stored there. Prices are left out, and keys that end as one of
-// without.
+// traces returns the places in Redis, names of keys and stored values, that contain one of
+// the texts. It skips prices and keys with a suffix in without.
 func (h hookService) traces(tb testing.TB, texts []string, without ...string) (found []string) {
 	tb.Helper()
 	keys := h.redis.Scan(tb.Context(), 0, "*", 1000).Iterator()

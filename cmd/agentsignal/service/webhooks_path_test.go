@@ -28,7 +28,7 @@ func TestEveryEventReachesAWebhook(t *testing.T) {
 	failed := trader.post("/v1/agents/trading/run", runBody("NOSUCH", "momentum")).
 		fails(t, http.StatusInternalServerError, "agent_failed")
 	job := trader.awaitJob(trader.submit("BTC", "breakout").ID)
-	// What the owner of a signal writes when it changes and when it ends.
+	// The owner of a signal appends its changes and its end.
 	changed := `{"signal_id":"` + made.ID + `","confidence":0.5,"previous":{"confidence":0.4372}}`
 	closed := `{"signal_id":"` + made.ID + `","asset":"BTC","close_reason":"take_profit"}`
 	s.change(t, account.ID, made.ID, signal.SignalUpdated, changed, func(s *signal.Signal) { s.Confidence = .5 })
@@ -92,7 +92,7 @@ func TestEveryEventReachesAWebhook(t *testing.T) {
 		if !good || a.attempt() != 1 {
 			t.Errorf("attempt %d of %s: %s", a.attempt(), e.Type, a.Body)
 		}
-		// It is shown as it was sent, and as a success.
+		// The delivery shows the sent body and has succeeded.
 		d := trader.awaitEnd(w, a.delivery(), "succeeded")
 		if string(d.Payload) != a.Body || d.Event != e.ID || d.Type != e.Type || d.AttemptCount != 1 ||
 			len(d.Attempts) != 1 || d.Error != nil ||
@@ -119,17 +119,17 @@ func TestEveryEventReachesAWebhook(t *testing.T) {
 	}
 }
 
-// TestAWebhookGetsWhatItAskedFor: no other types, no other account's, nothing of
-// before or while it is disabled, and what it is told after a change.
-func TestAWebhookGetsWhatItAskedFor(t *testing.T) {
+// TestAWebhookGetsItsSubscription: no other types or accounts, nothing from
+// before it or while it is disabled, and the new subscription after a change.
+func TestAWebhookGetsItsSubscription(t *testing.T) {
 	t.Parallel()
 	s := sharedHooks(t)
 	trader, _ := s.account(t)
 	eve, _ := s.account(t)
 	hers, his, other := newHookEndpoint(t, nil), newHookEndpoint(t, nil), newHookEndpoint(t, nil)
-	trader.run("BTC", "momentum") // nobody listens yet
+	trader.run("BTC", "momentum") // before the webhook
 	w := trader.hook(his.url, "signal.created")
-	second := trader.hook(his.url+"?second", "signal.created") // the same address once more
+	second := trader.hook(his.url+"?second", "signal.created") // the same host
 	eve.hook(hers.url, everyEvent...)
 	first := trader.run("BTC", "momentum")
 	all := his.await(t, 2)
@@ -150,7 +150,7 @@ func TestAWebhookGetsWhatItAskedFor(t *testing.T) {
 	if changed.URL != other.url || !equal(changed.Events, []string{"agent.completed"}) || changed.Secret != "" {
 		t.Errorf("changed to %+v", changed)
 	}
-	// A test is behind the change: what is done after it goes to the new address.
+	// The test comes after the change: later events go to the new URL.
 	trader.test(w)
 	other.await(t, 1)
 	trader.run("BTC", "breakout")
@@ -159,7 +159,7 @@ func TestAWebhookGetsWhatItAskedFor(t *testing.T) {
 	}
 
 	disabled := decode[wireWebhook](t, trader.do(http.MethodPatch, "/v1/webhooks/"+w.ID, `{"status":"disabled"}`).ok(t).Body)
-	if disabled.Status != "disabled" || said(disabled.DisabledReason) != "manual" {
+	if disabled.Status != "disabled" || textOf(disabled.DisabledReason) != "manual" {
 		t.Errorf("disabled is %+v", disabled)
 	}
 	once := trader.test(w) // is sent nevertheless
@@ -237,7 +237,7 @@ func TestSecretsAreShownOnce(t *testing.T) {
 	if w.Secret != given {
 		t.Fatalf("registered with the secret %q, want %q", w.Secret, given)
 	}
-	// The same request once more has the same answer, which is kept sealed.
+	// A repeated request has the same answer, which is stored sealed.
 	if again := trader.post("/v1/webhooks", body, key); again.Header.Get("Idempotency-Replayed") != "true" ||
 		again.Body != answered.Body {
 		t.Errorf("the replay is %v %s", again.Header, again.Body)
@@ -264,7 +264,7 @@ func TestSecretsAreShownOnce(t *testing.T) {
 	if n := len(strings.Fields(latest.Header.Get("Webhook-Signature"))); n != 2 {
 		t.Errorf("%d signatures during the overlap", n)
 	}
-	// After a second rotation the first secret is out.
+	// After a second rotation the first secret is no longer valid.
 	third := "third secret " + string(signal.NewKeyID())
 	trader.post("/v1/webhooks/"+w.ID+"/rotate-secret", `{"secret":"`+third+`"}`).ok(t)
 	trader.test(w)
