@@ -126,7 +126,7 @@ func TestRulesOfValues(t *testing.T) {
 	}
 }
 
-// TestFaultsAcrossSettings checks that faults of combined settings say what to write.
+// TestFaultsAcrossSettings checks that faults of combined settings state what to write.
 func TestFaultsAcrossSettings(t *testing.T) {
 	t.Parallel()
 	const keys = "must be given where cluster is true, since nodes share them: write NAME: and what openssl rand " +

@@ -183,14 +183,14 @@ func TestStreamsThatWaitForACredentialAreBounded(t *testing.T) {
 	}
 	open("/ws/dashboard", 101)
 	open("/ws/dashboard", 429)
-	open("/ws/dashboard?api_key=key", 101) // has one
+	open("/ws/dashboard?api_key=key", 101) // with a credential
 	(<-settled)()
 	(<-settled)()
 	open("/v1/ws/dashboard", 101)
 	open("/v1/ws/dashboard", 429)
 }
 
-// TestAStreamThatIsNotOpenedDoesNotCount: the client sends before it is answered, which ends the
+// TestAStreamThatIsNotOpenedDoesNotCount: a client that sends before it is answered loses its
 // connection.
 func TestAStreamThatIsNotOpenedDoesNotCount(t *testing.T) {
 	t.Parallel()

@@ -13,13 +13,13 @@ import (
 	signalhttp "github.com/agentsignal/agentsignal/http"
 )
 
-// everyAsset knows any asset, by one name.
+// everyAsset has every asset, by one name.
 type everyAsset struct{ fakeAssets }
 
 func (everyAsset) Name(asset string) string                       { return asset }
 func (everyAsset) Check(context.Context, string) ([]string, bool) { return nil, true }
 
-// fakeAssets knows BTC, by another name too, XAUUSD as gold, and oil.
+// fakeAssets has BTC, XAUUSD and oil, each also by another name.
 type fakeAssets struct{ list []market.AssetState }
 
 func (fakeAssets) Name(asset string) string {
@@ -94,7 +94,7 @@ func TestAssetsThatNoSourceCanKnowAreRefused(t *testing.T) {
 	}
 }
 
-// TestASchedulesAssetMayGo: it can be changed and switched off all the same.
+// TestASchedulesAssetMayGo: a schedule with an asset that no source has can be disabled.
 func TestASchedulesAssetMayGo(t *testing.T) {
 	t.Parallel()
 	f := &fakes{}

@@ -24,7 +24,7 @@ func TestChangesOfWebhooksAreLogged(t *testing.T) {
 		{"POST", "/v1/webhooks", body, "key", "webhook created"},
 		{"PATCH", aWebhook, `{"url":"https://example.com/hidden-path"}`, "key", "webhook changed"},
 		{"PATCH", aWebhook, `{"status":"disabled"}`, "jwt", "webhook changed"},
-		{"PATCH", aWebhook, `{}`, "jwt", ""}, // nothing is another than before
+		{"PATCH", aWebhook, `{}`, "jwt", ""}, // changes nothing
 		{"POST", aWebhook + "/rotate-secret", "", "key", "webhook secret rotated"},
 		{"DELETE", aWebhook, "", "key", "webhook removed"},
 		{"POST", "/v1/webhooks", `{}`, "key", ""},

@@ -14,18 +14,18 @@ import (
 
 func TestSessionsBeginAndEnd(t *testing.T) {
 	t.Parallel()
-	var heard []string
+	var calls []string
 	f := &fakes{
 		login: func(email, password string) (credentials.Tokens, error) {
-			heard = append(heard, "login", email, password)
+			calls = append(calls, "login", email, password)
 			return newTokens(), nil
 		},
 		refresh: func(token string) (credentials.Tokens, error) {
-			heard = append(heard, "refresh", token)
+			calls = append(calls, "refresh", token)
 			return newTokens(), nil
 		},
 		logout: func(p signal.Principal, all bool) error {
-			heard = append(heard, "logout", string(p.Session), map[bool]string{true: "all", false: "one"}[all])
+			calls = append(calls, "logout", string(p.Session), map[bool]string{true: "all", false: "one"}[all])
 			return nil
 		},
 	}
@@ -45,11 +45,11 @@ func TestSessionsBeginAndEnd(t *testing.T) {
 			t.Errorf("logout with %q: %d %s", body, a.Status, a.Body)
 		}
 	}
-	wantHeard := strings.Fields("login ada@example.com correct_horse refresh rt_1 logout ses_1 one logout ses_1 one " +
+	wantCalls := strings.Fields("login ada@example.com correct_horse refresh rt_1 logout ses_1 one logout ses_1 one " +
 		"logout ses_1 one logout ses_1 all")
-	wantHeard[2] = "correct horse"
-	if d := cmp.Diff(wantHeard, heard); d != "" {
-		t.Errorf("credentials heard (-want +got):\n%s", d)
+	wantCalls[2] = "correct horse"
+	if d := cmp.Diff(wantCalls, calls); d != "" {
+		t.Errorf("calls of credentials (-want +got):\n%s", d)
 	}
 }
 

@@ -127,8 +127,7 @@ func TestDeliveriesAreListed(t *testing.T) {
 	}
 }
 
-// TestDeliveryIsShownWhole demands the payload byte for byte, which encoding/json would
-// not keep.
+// TestDeliveryIsShownWhole demands the payload byte for byte, which encoding/json changes.
 func TestDeliveryIsShownWhole(t *testing.T) {
 	t.Parallel()
 	f := &fakes{}
@@ -177,7 +176,7 @@ func TestDeliveriesAreRetriedAndCancelled(t *testing.T) {
 	tests := []struct {
 		action, refused string
 		disabled        delivery.WebhookStatus
-		status          int // where the webhook is disabled
+		status          int // if the webhook is disabled
 	}{
 		{"retry", "delivery_not_failed", "", 409},
 		{"cancel", "delivery_not_pending", "", 200},
@@ -291,7 +290,7 @@ func TestManyDeliveriesAreCancelled(t *testing.T) {
 	}
 }
 
-// TestStoreFailsBehindWebhooks: every error of the store is answered as what it is.
+// TestStoreFailsBehindWebhooks checks the answer to every error of the store.
 func TestStoreFailsBehindWebhooks(t *testing.T) {
 	t.Parallel()
 	for want, err := range map[int]error{503: signal.Unavailable(errors.New("secret state")),
@@ -316,7 +315,7 @@ func TestStoreFailsBehindWebhooks(t *testing.T) {
 		s := newServer(t, f)
 		for _, r := range everyWebhookRequest {
 			if r.method == "GET" && r.path == aWebhook {
-				continue // it is there
+				continue // it exists
 			}
 			if a := do(t, s, r.method, r.path, r.body); a.Status != want || strings.Contains(a.Body, "secret state") {
 				t.Errorf("%s %s: got %d %s", r.method, r.path, a.Status, a.Body)

@@ -25,8 +25,8 @@ func descriptions(tb testing.TB) map[string]map[string]any {
 	return all
 }
 
-// Generators make one type of each component, whatever its section, and differ in
-// what they keep of its name: letters and digits only, and not always their case.
+// Generators make one type of each component of all sections. Some drop all but letters and
+// digits from the name, and some the case.
 func TestNamesOfComponentsAreUnique(t *testing.T) {
 	t.Parallel()
 	for document, doc := range descriptions(t) {
@@ -65,8 +65,8 @@ func TestOneServer(t *testing.T) {
 	}
 }
 
-// openapi-typescript makes a member with a default compulsory, in requests too. So
-// the descriptions of members of request bodies say their defaults.
+// openapi-typescript makes a member with a default mandatory, also in requests. So the
+// defaults of members of request bodies are in their descriptions.
 func TestBodiesOfRequestsHaveNoDefaults(t *testing.T) {
 	t.Parallel()
 	doc := descriptions(t)["openapi"]

@@ -20,7 +20,7 @@ import (
 	"github.com/agentsignal/agentsignal/http/limits"
 )
 
-// gathered counts how often metrics are gathered.
+// gathered counts the gatherings of metrics.
 type gathered struct {
 	prometheus.Gatherer
 	times atomic.Int32
@@ -31,7 +31,7 @@ func (g *gathered) Gather() ([]*dto.MetricFamily, error) {
 	return g.Gatherer.Gather()
 }
 
-// get asks a handler without a network, as the clock of a bubble wants it.
+// get sends a request to a handler without a network, so that it works in a bubble.
 func get(h http.Handler, path string, headers ...string) *httptest.ResponseRecorder {
 	r := httptest.NewRequest("GET", path, nil)
 	for _, header := range headers {

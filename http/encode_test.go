@@ -12,7 +12,7 @@ import (
 	"github.com/agentsignal/agentsignal/http/request"
 )
 
-// FuzzProblem: the answer about any body and any query is JSON, and so is a page of a list.
+// FuzzProblem: the error document of any body and query is JSON, and so is a page of a list.
 func FuzzProblem(f *testing.F) {
 	f.Add([]byte("{\"\xff\":1,\"a\":1,\"a\":2}"), "limit=%35&limit=5")
 	f.Add([]byte(`["\ud800"]`), "offset=00000000000000000000000000000000000001&x=%zz")
@@ -34,8 +34,7 @@ func FuzzProblem(f *testing.F) {
 	})
 }
 
-// TestEncodersWriteWhatEncodingJSONWould holds the hand-written encoders against
-// structs.
+// TestEncodersWriteWhatEncodingJSONWould compares the hand-written encoders with structs.
 func TestEncodersWriteWhatEncodingJSONWould(t *testing.T) {
 	t.Parallel()
 	type listing struct {

@@ -143,7 +143,7 @@ func (f fakeLimits) Take(_ context.Context, class limits.Class, who string) limi
 	return f.take(class, who)
 }
 
-// Peek says of whom it was asked by what remains, and that Take would refuse.
+// Peek returns the length of who as what remains, and a refusal.
 func (f fakeLimits) Peek(class limits.Class, who string) limits.Decision {
 	return limits.Decision{Class: class, Limit: 600, Window: time.Minute, Remaining: len(who), RetryAfter: time.Second}
 }
@@ -324,14 +324,14 @@ func newServer(tb testing.TB, f *fakes, change ...func(*signalhttp.Options)) *si
 	return s
 }
 
-// answer is what a request got.
+// answer is the answer to a request.
 type answer struct {
 	Status int
 	Header http.Header
 	Body   string
 }
 
-// problem is what tests look at of an error document.
+// problem holds the members of an error document that tests check.
 type problem struct {
 	Code, Detail, Instance string
 	RequestID              string `json:"request_id"`
@@ -371,9 +371,9 @@ func (a answer) faults(tb testing.TB) []string {
 	return list
 }
 
-// do sends a request to the server's handler and holds the exchange against the
-// description. Headers are "Name: value"; without an Authorization among them the
-// API key is sent, and "Authorization:" sends none.
+// do sends a request to the server's handler and compares the exchange with the description.
+// Headers are "Name: value". Without an Authorization among them the API key is sent, with
+// "Authorization:" no credential.
 func do(tb testing.TB, s *signalhttp.Server, method, target, body string, headers ...string) answer {
 	tb.Helper()
 	var reader io.Reader

@@ -96,7 +96,7 @@ func TestEveryAnswerShowsTheLimit(t *testing.T) {
 		return limits.Decision{Class: class, Allowed: true, Limit: 600, Window: time.Minute, Remaining: 1}
 	}}
 	s := newServer(t, f)
-	// What fakeLimits.Peek says remains.
+	// The remaining requests of fakeLimits.Peek.
 	account, address := strconv.Itoa(len(accountID)), strconv.Itoa(len("192.0.2.1"))
 	for _, test := range []struct {
 		name, method, path, authorization string

@@ -7,8 +7,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestFaultsStateWhatIsAllowed holds the texts of faults: each names the member, what it
-// must be and, where there are few, all that are allowed.
+// TestFaultsStateWhatIsAllowed checks the texts of faults: each has the name of the
+// member, its rule and, if there are few, all allowed values.
 func TestFaultsStateWhatIsAllowed(t *testing.T) {
 	t.Parallel()
 	const events = "signal.created, signal.updated, signal.closed, agent.started, agent.completed, agent.error, " +
@@ -91,7 +91,7 @@ func TestFaultsStateWhatIsAllowed(t *testing.T) {
 	}
 }
 
-// TestProblemsStateWhatToDo holds the texts of errors that concern no single value.
+// TestProblemsStateWhatToDo checks the texts of errors that concern no single value.
 func TestProblemsStateWhatToDo(t *testing.T) {
 	t.Parallel()
 	const run = "/v1/agents/trading/run"

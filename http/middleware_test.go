@@ -121,8 +121,7 @@ func TestCredentials(t *testing.T) {
 	}
 }
 
-// TestOrderOfChecks lets requests fail in several ways and removes the first fault
-// each time.
+// TestOrderOfChecks sends requests with several faults and removes the first fault each time.
 func TestOrderOfChecks(t *testing.T) {
 	t.Parallel()
 	limited := true

@@ -270,7 +270,7 @@ func TestEveryOperationRefusesAnUnknownVersion(t *testing.T) {
 	}
 }
 
-// TestEveryOperationRefusesAnUnknownParameter: but pages, to which anybody may link.
+// TestEveryOperationRefusesAnUnknownParameter, except pages, to which others link.
 func TestEveryOperationRefusesAnUnknownParameter(t *testing.T) {
 	t.Parallel()
 	s := newServer(t, &fakes{})
@@ -295,8 +295,8 @@ func TestEveryOperationRefusesAnUnknownParameter(t *testing.T) {
 	}
 }
 
-// TestEveryDescribedParameterIsTaken holds the parameters of operations against the
-// description: an empty value is as good as none.
+// TestEveryDescribedParameterIsTaken compares the parameters of operations with the
+// description. An empty value is the same as none.
 func TestEveryDescribedParameterIsTaken(t *testing.T) {
 	t.Parallel()
 	doc, err := openapi3.NewLoader().LoadFromData(signalhttp.OpenAPI())

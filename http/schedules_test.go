@@ -28,7 +28,7 @@ const scheduleRecord = `{"schedule_id":"sch_01M7YQ1WTVKN9DZNWV9NV456V1","agent_i
 	`"last_run_at":null,"last_error":null,"failures":0,"skipped":0,` +
 	`"created_at":"2026-11-21T09:30:00.000Z","updated_at":"2026-11-21T09:30:00.000Z"}`
 
-// scheduleFakes are what is behind schedules. A nil function has a plain answer.
+// scheduleFakes is the package behind schedules. A nil function has a plain answer.
 type scheduleFakes struct {
 	addSchedule    func(s signal.Schedule, limit int) (signal.Schedule, error)
 	schedule       func(account signal.AccountID, id signal.ScheduleID) (signal.Schedule, error)
@@ -243,7 +243,7 @@ func TestSchedulesAreChanged(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		body           string
-		want           string // what is another in the answer, "OLD NEW" …
+		want           string // the changes of the answer, "OLD NEW" …
 		stored, replan bool
 	}{
 		{`{}`, ``, false, false},
@@ -270,7 +270,7 @@ func TestSchedulesAreChanged(t *testing.T) {
 			t.Errorf("%s: %d %s, stored %t, replan %t\nwant %s", test.body, a.Status, a.Body, stored, replanned, want)
 		}
 	}
-	// Together with what was there before, it must be valid.
+	// It must be valid together with the members that do not change.
 	for _, body := range []string{`{"strategy":"blog_post"}`, `{"agent_id":"weather"}`,
 		`{"agent_id":"weather","strategy":"agriculture"}`, `{"every":"0m"}`, `{"assets":[]}`} {
 		f := &fakes{}

@@ -64,7 +64,7 @@ func TestStreamDescriptionIsSound(t *testing.T) {
 	}
 }
 
-// TestCheckerSeesWhatIsNotDescribed: a harness that passes everything is none.
+// TestCheckerSeesWhatIsNotDescribed: the checker must not pass everything.
 func TestCheckerSeesWhatIsNotDescribed(t *testing.T) {
 	t.Parallel()
 	request := func(method, target string) *http.Request { return httptest.NewRequest(method, target, nil) }
@@ -353,7 +353,6 @@ func TestMetricsOfOddInputStayFew(t *testing.T) {
 		t.Errorf("%d series", series)
 	}
 	send("HEAD", "/docs/swagger-ui.css") // whose handler sets no status
-	// its answer was not asked for yet
 	served := newServer(t, &fakes{}, func(o *signalhttp.Options) { o.Gatherer = registry })
 	body := do(t, served, "GET", "/metrics", "", "Authorization:").Body
 	if strings.Contains(body, `code="0"`) {

@@ -11,7 +11,7 @@ import (
 	signalhttp "github.com/agentsignal/agentsignal/http"
 )
 
-// TestSlowSendersAreClosed sends a header and a body a byte at a time, without an end.
+// TestSlowSendersAreClosed sends a header and a body byte by byte, without an end.
 func TestSlowSendersAreClosed(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -51,7 +51,7 @@ func TestSlowSendersAreClosed(t *testing.T) {
 					}
 					return
 				case <-every.C:
-					_, _ = io.WriteString(conn, "a") // it fails once the connection is closed
+					_, _ = io.WriteString(conn, "a") // fails once the connection is closed
 				}
 			}
 		})

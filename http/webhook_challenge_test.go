@@ -11,8 +11,8 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 )
 
-// A URL that does not answer its challenge is neither registered nor given to a webhook;
-// one that a webhook has already is not asked again.
+// A URL that does not answer its challenge is refused for new and changed webhooks. The present
+// URL of a webhook is not challenged again.
 func TestURLsAnswerAChallenge(t *testing.T) {
 	t.Parallel()
 	const changed = `{"url":"https://example.com/new"}`
@@ -23,7 +23,7 @@ func TestURLsAnswerAChallenge(t *testing.T) {
 		method, path, body string
 		answer             error
 		status             int
-		asked              []string // with which secret
+		asked              []string // the secrets of the challenges
 		stored             int
 	}{
 		"answered":               {"POST", "/v1/webhooks", create, nil, 200, []string{"correct horse battery staple"}, 1},
@@ -66,7 +66,7 @@ func TestURLsAnswerAChallenge(t *testing.T) {
 	}
 }
 
-// A URL that the account has, and one too many, are not asked.
+// A duplicate URL, and one webhook too many, are not challenged.
 func TestRefusedURLsAreNotChallenged(t *testing.T) {
 	t.Parallel()
 	duplicate := &signal.Error{Kind: signal.KindInvalid, Code: signal.CodeDuplicateURL, Message: "m"}

@@ -43,7 +43,7 @@ type webhookFakes struct {
 	retryAll   func(webhook signal.WebhookID, q delivery.RetryQuery) (int, error)
 	cancelAll  func(webhook signal.WebhookID) (int, error)
 	checkURL   func(url string) error
-	challenge  func(w *delivery.Webhook, secret string) error // nil: none is asked for
+	challenge  func(w *delivery.Webhook, secret string) error // nil: no challenges
 }
 
 type (
@@ -54,7 +54,7 @@ type (
 	fakeSealer     struct{}
 )
 
-// use lets o answer requests about webhooks.
+// use adds the fakes to o.
 func (f *fakes) use(o *signalhttp.Options) {
 	o.Webhooks, o.Deliveries, o.Addresses, o.Sealer, o.Envelope = fakeWebhooks{f}, fakeDeliveries{f}, fakeAddresses{f},
 		fakeSealer{}, fakeEnvelope
@@ -194,7 +194,7 @@ func (f fakeAddresses) CheckURL(_ context.Context, url string) error {
 	return f.checkURL(url)
 }
 
-// Seal turns the bytes round behind the purpose, so that nothing sealed can be read.
+// Seal reverses the bytes behind the purpose, so that sealed texts cannot be read.
 func (fakeSealer) Seal(plain []byte, purpose string) []byte {
 	b := bytes.Clone(plain)
 	slices.Reverse(b)

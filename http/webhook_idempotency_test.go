@@ -14,10 +14,10 @@ import (
 	signalhttp "github.com/agentsignal/agentsignal/http"
 )
 
-// keptReplies is a fakeReplies that keeps.
+// keptReplies is a fakeReplies that stores replies.
 type keptReplies struct {
 	saved    *signal.Reply
-	saves    int // beside what the answer is of
+	saves    int // in addition to the change
 	released int
 }
 
@@ -154,7 +154,7 @@ func TestLargeAnswersAreNotKept(t *testing.T) {
 	}
 }
 
-// TestAnswersThatCannotBeMadeAgainAreKept: however large they are.
+// TestAnswersThatCannotBeMadeAgainAreKept, whatever their size.
 func TestAnswersThatCannotBeMadeAgainAreKept(t *testing.T) {
 	t.Parallel()
 	f := &fakes{}
@@ -169,7 +169,7 @@ func TestAnswersThatCannotBeMadeAgainAreKept(t *testing.T) {
 	}
 }
 
-// maxKept is the size beyond which answers that can be made again are not kept.
+// maxKept is the size above which answers that can be made again are not kept.
 const maxKept = 1024
 
 func TestKeptSecretsAreSealed(t *testing.T) {
@@ -191,7 +191,7 @@ func TestKeptSecretsAreSealed(t *testing.T) {
 	if !bytes.HasPrefix(k.saved.Body, []byte(`{"delivery_id"`)) {
 		t.Errorf("an answer without a secret is kept as %s", k.saved.Body)
 	}
-	// What was sealed for one key opens for no other.
+	// A text sealed for one key cannot be opened for another.
 	do(t, s, "POST", "/v1/webhooks", body, "Idempotency-Key: k1")
 	k.saved.Key = "k2"
 	if a := do(t, s, "POST", "/v1/webhooks", body, "Idempotency-Key: k2"); a.Status != 500 ||
@@ -230,7 +230,7 @@ func TestFailedWebhookRequestsFreeTheirKey(t *testing.T) {
 	}
 }
 
-// TestAnswerThatCannotBeKeptIsGiven: the delivery is there.
+// TestAnswerThatCannotBeKeptIsGiven, since the delivery exists.
 func TestAnswerThatCannotBeKeptIsGiven(t *testing.T) {
 	t.Parallel()
 	f := &fakes{}

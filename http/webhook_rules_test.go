@@ -135,9 +135,8 @@ func TestAddressesAreAskedForGoodURLsOnly(t *testing.T) {
 	}
 }
 
-// TestRulesOfAllWebhookRequests are those of every operation: credential, scope, class
-// of the limit, version, other methods, identifiers that cannot be, and what is not
-// there.
+// TestRulesOfAllWebhookRequests checks the rules of every operation: credential, scope, class
+// of the limit, version, other methods, malformed identifiers and missing things.
 func TestRulesOfAllWebhookRequests(t *testing.T) {
 	t.Parallel()
 	var classes []limits.Class
@@ -208,8 +207,7 @@ func TestRulesOfAllWebhookRequests(t *testing.T) {
 	}
 }
 
-// TestValuesComeBeforeTheResource: what is not valid is told of even where nothing is
-// there.
+// TestValuesComeBeforeTheResource: faults are reported even if the resource does not exist.
 func TestValuesComeBeforeTheResource(t *testing.T) {
 	t.Parallel()
 	s := newServer(t, &fakes{})

@@ -87,8 +87,7 @@ func TestSecretsAreGenerated(t *testing.T) {
 	}
 }
 
-// TestLongestValues are those that are just short enough, in characters and not in
-// bytes.
+// TestLongestValues sends the longest valid values, in characters and not in bytes.
 func TestLongestValues(t *testing.T) {
 	t.Parallel()
 	body, err := json.Marshal(map[string]any{"url": "https://example.com/" + strings.Repeat("x", 2048-20),
@@ -273,7 +272,7 @@ func TestChangesOfWebhooks(t *testing.T) {
 	}
 }
 
-// TestChangesMeetOthers lets other requests change the webhook in between.
+// TestChangesMeetOthers lets other requests change the webhook concurrently.
 func TestChangesMeetOthers(t *testing.T) {
 	t.Parallel()
 	for others, want := range map[int]int{0: 200, 1: 200, 4: 200, 5: 503, 100: 503} {
@@ -347,8 +346,8 @@ func TestSecretsAreReplaced(t *testing.T) {
 	}
 }
 
-// TestReplacedSecretIsTheOneInTheAnswer lets another change come between: the secret that is
-// stored in the end must be the one of the answer.
+// TestReplacedSecretIsTheOneInTheAnswer lets another change come first: the secret that is
+// stored in the end must be the one in the answer.
 func TestReplacedSecretIsTheOneInTheAnswer(t *testing.T) {
 	t.Parallel()
 	f := &fakes{}

@@ -18,7 +18,7 @@ import (
 	"github.com/agentsignal/agentsignal/http/limits"
 )
 
-// workFakes are what is behind scans, backtests and the scorecard.
+// workFakes are the packages behind scans, backtests and the scorecard.
 type workFakes struct {
 	scan     func(req signal.RunRequest, assets []string) (signal.Job, error)
 	backtest func(req signal.RunRequest, from, to time.Time) (signal.Job, error)

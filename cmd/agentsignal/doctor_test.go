@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// venueServer speaks as Binance and Coinbase do, and has a feed at /news.
+// venueServer serves the APIs of Binance and Coinbase, and a feed at /news.
 func venueServer(t *testing.T, works bool) *httptest.Server {
 	t.Helper()
 	mux := http.NewServeMux()

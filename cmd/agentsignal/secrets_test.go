@@ -9,8 +9,8 @@ import (
 	"github.com/agentsignal/agentsignal/cmd/agentsignal/commandtest"
 )
 
-// Whatever is wrong with a setting that holds a secret, or an address in which one may
-// stand, what is printed of it has no part of its value.
+// Faults of settings with secrets, and of addresses that may contain one, are printed without
+// any part of the value.
 func TestFaultsOfSettingsHideSecrets(t *testing.T) {
 	t.Parallel()
 	const mark = "hunter2"
@@ -46,8 +46,8 @@ func TestFaultsOfSettingsHideSecrets(t *testing.T) {
 	}
 }
 
-// A secret given by a flag is seen by others: the command warns of that without repeating it,
-// and each secret has another way.
+// Others can see a secret that is given by a flag: the command warns without repeating it, and
+// each secret can be given in another way.
 func TestSecretsNeedNoFlag(t *testing.T) {
 	t.Parallel()
 	const useKeyFile = "the value of --key: use --key-file or AGENTSIGNAL_API_KEY"

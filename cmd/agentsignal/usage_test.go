@@ -97,7 +97,7 @@ func TestPlacesThatCannotBeUsed(t *testing.T) {
 	}
 }
 
-// TestABacktestNamesTheAssetsThatThereAre where it is asked for another.
+// TestABacktestNamesTheAssetsThatThereAre if the given one does not exist.
 func TestABacktestNamesTheAssetsThatThereAre(t *testing.T) {
 	t.Parallel()
 	redis := redistest.New(t)

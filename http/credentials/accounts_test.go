@@ -155,8 +155,8 @@ func TestHashesWaitForTheirTurn(t *testing.T) {
 	}
 }
 
-// TestTheQueueOfPasswordsIsLimited fills the only turn and the queue behind it. What
-// comes then is refused at once, before it costs a hash, and not counted as a guess.
+// TestTheQueueOfPasswordsIsLimited fills the only slot and the queue. Further logins
+// are refused at once, without a hash, and not counted as guesses.
 func TestTheQueueOfPasswordsIsLimited(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, Options{HashesAtOnce: 1, HashQueue: 2})

@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestUsesAndChangesAreLogged demands one line each, with who and from where.
+// TestUsesAndChangesAreLogged demands one line each, with the account and the client.
 func TestUsesAndChangesAreLogged(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer

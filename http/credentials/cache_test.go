@@ -26,7 +26,7 @@ func inBubble(t *testing.T, o Options, f func(t *testing.T, s *Service, m *memor
 	})
 }
 
-// accepted says whether token is valid; any error but invalid_token fails the test.
+// accepted reports whether token is valid. Errors other than invalid_token fail the test.
 func accepted(t *testing.T, s *Service, token string) bool {
 	t.Helper()
 	_, err := s.Authenticate(context.Background(), token)
@@ -108,8 +108,8 @@ func TestCloseWaitsForRenewals(t *testing.T) {
 	})
 }
 
-// TestOtherProcessesRefuseWithinASecond ends credentials at a store that two
-// services share, with requests going on all the time.
+// TestOtherProcessesRefuseWithinASecond ends credentials in a store that two services
+// share, while requests go on.
 func TestOtherProcessesRefuseWithinASecond(t *testing.T) {
 	for name, slow := range map[string]func(m *memory){
 		"store at once":       func(*memory) {},
@@ -139,7 +139,7 @@ func TestOtherProcessesRefuseWithinASecond(t *testing.T) {
 						}
 					}()
 					time.Sleep(10 * time.Millisecond)
-					if i == 111 { // just after a question of the slowest store began
+					if i == 111 { // just after a lookup in the slowest store began
 						if err := here.RevokeKey(t.Context(), "acc_1", "key_1"); err != nil {
 							t.Error(err)
 						}
@@ -215,8 +215,8 @@ func TestForgetTakesEffectAtOnce(t *testing.T) {
 	})
 }
 
-// TestLookupInFlightIsNotCached ends a key while a question for it is on its
-// way back from the store.
+// TestLookupInFlightIsNotCached ends a key while the answer to its lookup is on its
+// way from the store.
 func TestLookupInFlightIsNotCached(t *testing.T) {
 	inBubble(t, Options{}, func(t *testing.T, s *Service, m *memory) {
 		secret := m.addKey(credential.APIKey{ID: "key_1", Account: "acc_1"})
@@ -286,7 +286,7 @@ func TestEqualLookupsAreOne(t *testing.T) {
 			}()
 		}
 		synctest.Wait()
-		cancel() // that the first one leaves must not spoil it for the others
+		cancel() // the first one leaves, the others must be answered
 		refused := 0
 		for range 100 {
 			if err := <-results; err != nil {

@@ -8,8 +8,8 @@ import (
 	"github.com/agentsignal/agentsignal/persistence"
 )
 
-// TestRevocationsHoldHereThoughNoReplicaHasThem: they are answered as unavailable, since a
-// failover may undo them, but no credential that was to end is accepted any longer.
+// TestRevocationsHoldHereThoughNoReplicaHasThem: they are answered with
+// unavailable, since a failover may undo them, but the ended credentials are refused.
 func TestRevocationsHoldHereThoughNoReplicaHasThem(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -18,7 +18,7 @@ import (
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
-// cheap makes hashes that take next to no time.
+// cheap are parameters of fast hashes.
 var cheap = argon2id.Params{Memory: 8, Iterations: 1, Parallelism: 1, SaltLength: 16, KeyLength: 32}
 
 // testKeys is a ring of two keys.
@@ -27,7 +27,7 @@ func testKeys() KeyRing {
 		Key{"old", [keyBytes]byte(bytes.Repeat([]byte{1}, keyBytes))})
 }
 
-// eventLog remembers what is appended.
+// eventLog records appended events.
 type eventLog struct {
 	mu     sync.Mutex
 	events []signal.Event
@@ -188,10 +188,10 @@ func wantFields(t *testing.T, err error, want ...string) {
 	}
 }
 
-// memory is a store of keys and sessions by the clock of a synctest bubble. What a
-// test does not set, it has not.
+// memory is a store of the keys and sessions that a test sets, by the clock of a synctest
+// bubble.
 type memory struct {
-	Store // nil: what is not written below must not be called
+	Store // nil: other methods must not be called
 
 	mu       sync.Mutex
 	keys     map[credential.Digest]credential.APIKey

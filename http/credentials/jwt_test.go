@@ -36,7 +36,7 @@ func goodClaims() map[string]any {
 		"iat":   testNow.Unix(), "nbf": testNow.Unix(), "exp": testNow.Unix() + 900}
 }
 
-// forge writes a token by hand, so that no library keeps it from being wrong.
+// forge writes a token without a library, so that it can be invalid.
 func forge(header, claims map[string]any, key []byte, h func() hash.Hash) string {
 	encode := func(v any) string {
 		b, err := json.Marshal(v)
@@ -51,7 +51,7 @@ func forge(header, claims map[string]any, key []byte, h func() hash.Hash) string
 	return text + "." + base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
 }
 
-// with returns m with changes; a nil value takes a member away.
+// with returns m with changes; a nil value removes a member.
 func with(m, changes map[string]any) map[string]any {
 	m = maps.Clone(m)
 	for k, v := range changes {
@@ -245,7 +245,7 @@ func TestWithoutKeysNoTokenIsIssuedOrAccepted(t *testing.T) {
 
 func FuzzVerify(f *testing.F) {
 	issuer := testIssuer(f)
-	// The same in every process that takes part: an issued token has a random jti.
+	// An issued token has a random jti.
 	key, _ := issuer.keys.find("new")
 	good := forge(map[string]any{"alg": "HS256", "kid": "new"}, goodClaims(), key, sha256.New)
 	f.Add(good)

@@ -101,8 +101,8 @@ func TestLoginRevealsNoAccounts(t *testing.T) {
 	}
 }
 
-// TestAnUnknownEmailCostsAHash: it is compared with a hash of the same cost, so that the
-// time of an answer does not show which accounts there are.
+// TestAnUnknownEmailCostsAHash: the password is compared with a hash of the same cost, so
+// that the time of an answer does not reveal accounts.
 func TestAnUnknownEmailCostsAHash(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, Options{})
@@ -266,7 +266,7 @@ func TestLogout(t *testing.T) {
 	}
 	w.principal(t, foreign.Access)
 	w.principal(t, secret)   // keys are no sessions
-	want := []signal.Event{} // of each, so that no clock decides which are meant
+	want := []signal.Event{} // one for each session, independent of clocks
 	for _, tokens := range []Tokens{first, second, third} {
 		want = append(want, signal.Event{Account: a.ID, Type: signal.SessionEnded, Subject: string(tokens.Session)})
 	}
@@ -312,7 +312,7 @@ func TestFailedLoginsLockTheEmail(t *testing.T) {
 					_, err := w.Login(t.Context(), email, "wrong password")
 					wantCode(t, err, "invalid_credentials") // the fifth too
 				}
-				for range 2 { // the password is not looked at
+				for range 2 { // the password is not compared
 					_, err := w.Login(t.Context(), strings.ToUpper(email), goodPassword)
 					wantCode(t, err, "account_locked")
 					e, _ := errors.AsType[*signal.Error](err)
@@ -333,8 +333,7 @@ func TestFailedLoginsLockTheEmail(t *testing.T) {
 	}
 }
 
-// hangingUp is a store whose caller's client hangs up as soon as a password was
-// compared and was wrong.
+// hangingUp is a store whose client leaves as soon as a wrong password has been compared.
 type hangingUp struct {
 	Store
 	hangUp context.CancelFunc
@@ -371,7 +370,7 @@ func TestAClientThatHangsUpIsCounted(t *testing.T) {
 	}
 }
 
-// leaving hangs up as soon as its change is stored.
+// leaving is a store whose client leaves as soon as its change is stored.
 type leaving struct {
 	*persistence.Store
 	leave context.CancelFunc
@@ -400,7 +399,7 @@ func TestARevocationIsAnnouncedThoughItsClientLeaves(t *testing.T) {
 	}
 }
 
-// overtaken has another change of the password stored before its own.
+// overtaken is a store in which another change of the password comes first.
 type overtaken struct {
 	*persistence.Store
 	first func()
@@ -412,8 +411,8 @@ func (s overtaken) SetPassword(ctx context.Context, id signal.AccountID, hash st
 	return s.Store.SetPassword(ctx, id, hash, version, keep, now)
 }
 
-// A change of the password that was allowed by the password of before does not undo a
-// change that was stored meanwhile: that may be the owner who locks a thief out.
+// A change of the password with the previous password does not undo a change that was stored
+// meanwhile, by which an owner may lock out a thief.
 func TestAChangeOfThePasswordDoesNotUndoAnother(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, Options{})
@@ -431,8 +430,8 @@ func TestAChangeOfThePasswordDoesNotUndoAnother(t *testing.T) {
 	}
 }
 
-// TestNoPasswordIsComparedWhileLocked takes the only turn to hash: whoever compared
-// a password would wait for it.
+// TestNoPasswordIsComparedWhileLocked takes the only slot for hashes: comparing a
+// password would wait for it.
 func TestNoPasswordIsComparedWhileLocked(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, Options{HashesAtOnce: 1})
@@ -494,8 +493,8 @@ func TestLockSettings(t *testing.T) {
 	w.login(t, "a@example.com")
 }
 
-// TestGuessesAtOnce makes many guesses before the first of them is counted: only
-// five may be looked at, the right one behind them included.
+// TestGuessesAtOnce makes many guesses before the first is counted: only five may be
+// answered, even if a later one is right.
 func TestGuessesAtOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, Options{HashesAtOnce: 50})

@@ -38,7 +38,7 @@ func TestALookupThatPanicsFailsAndTheNextIsAnswered(t *testing.T) {
 	}
 }
 
-// panickingMaintenance panics at the first use that is noted and the first events that are read.
+// panickingMaintenance panics at the first recorded use and the first read of events.
 type panickingMaintenance struct {
 	*memory
 	noted, read int
@@ -82,7 +82,7 @@ func TestMaintenanceGoesOnAfterAPanic(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error)
 		go func() { done <- s.Run(ctx) }()
-		for range 2 { // the uses of the first question are lost
+		for range 2 { // the uses of the first call are lost
 			secret := m.addKey(credential.APIKey{ID: signal.NewKeyID(), Account: "acc_1"})
 			if _, err := s.Authenticate(t.Context(), secret); err != nil {
 				t.Error(err)

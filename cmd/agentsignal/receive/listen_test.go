@@ -155,7 +155,7 @@ func TestListenForwardsWhatIsGenuine(t *testing.T) {
 		count.Add(1)
 		got.Store(r)
 		gotBody.Store(string(text))
-		if odd.Load() { // a status that no answer may have
+		if odd.Load() { // an invalid status
 			conn, _, err := w.(http.Hijacker).Hijack()
 			if err == nil {
 				io.WriteString(conn, "HTTP/1.1 099 Odd\r\nContent-Length: 0\r\n\r\n")

@@ -58,7 +58,7 @@ func TestVerifyReportsWhatDoesNotFit(t *testing.T) {
 	for name, c := range map[string]struct {
 		request string
 		secret  string
-		want    string // a part of what is said
+		want    string // a part of the output
 		genuine bool
 	}{
 		"the new secret":             {good, "new", "ok  verification         signed with secret 1 of 1", true},
@@ -138,7 +138,7 @@ func TestVerifyReadsAChunkedBody(t *testing.T) {
 	operator(t).Do("verify", "--secret", "s", "--request", commandtest.Written(t, request))
 }
 
-// FuzzSavedRequest holds what is said of any request against signature.Verify.
+// FuzzSavedRequest compares the findings on any request with signature.Verify.
 func FuzzSavedRequest(f *testing.F) {
 	body := vectorBody(f)
 	now := time.Unix(vectorTime, 0)
