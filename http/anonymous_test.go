@@ -85,7 +85,8 @@ func TestConnectionsWithoutACredentialAreBounded(t *testing.T) {
 	t.Parallel()
 	registry := prometheus.NewRegistry()
 	metrics := signalhttp.NewMetrics(registry)
-	address := serveOn(t, newServer(t, &fakes{}, func(o *signalhttp.Options) { o.MaxAnonymous, o.Metrics = 2, metrics }))
+	address := serveOn(t, newServer(t, &fakes{},
+		func(o *signalhttp.Options) { o.MaxAnonymous, o.Metrics = 2, metrics }))
 	first, second := connect(t, address), connect(t, address)
 	first.want("wrong", 401)
 	second.want("", 401)

@@ -41,7 +41,8 @@ func TestSessionsBeginAndEnd(t *testing.T) {
 		t.Errorf("refresh: %d %s", a.Status, a.Body)
 	}
 	for _, body := range []string{"", "{}", `{"all":null}`, `{"all":true}`} {
-		if a := do(t, s, "POST", "/v1/auth/logout", body, "Authorization: Bearer jwt"); a.Status != 204 || a.Body != "" {
+		if a := do(t, s, "POST", "/v1/auth/logout", body, "Authorization: Bearer jwt"); a.Status != 204 ||
+			a.Body != "" {
 			t.Errorf("logout with %q: %d %s", body, a.Status, a.Body)
 		}
 	}
@@ -101,7 +102,8 @@ func TestAPIKeys(t *testing.T) {
 				t.Errorf("asked for %d %d", limit, offset)
 			}
 			return []credential.APIKey{
-				{ID: keyID, Name: "a", Prefix: secret[:8], Scopes: signal.AllScopes, CreatedAt: morning, LastUsedAt: morning},
+				{ID: keyID, Name: "a", Prefix: secret[:8], Scopes: signal.AllScopes, CreatedAt: morning,
+					LastUsedAt: morning},
 				{ID: keyID, Name: "b", Prefix: secret[:8], Scopes: signal.ScopesOf(signal.AgentsRun),
 					CreatedAt: morning.Add(-time.Hour), ExpiresAt: morning},
 			}, 2, nil
@@ -109,7 +111,8 @@ func TestAPIKeys(t *testing.T) {
 	}
 	s := newServer(t, f)
 	tests := []struct{ body, want string }{
-		{`{"name":"  my key "}`, `"name":"my key","scopes":["agents:read","agents:run","signals:read","webhooks:manage"],` +
+		{`{"name":"  my key "}`, `"name":"my key","scopes":["agents:read","agents:run","signals:read",` +
+			`"webhooks:manage"],` +
 			`"created_at":"2026-11-21T09:30:00.000Z","expires_at":null}`},
 		{`{"name":"k","scopes":["signals:read","agents:read","signals:read"],"expires_in":60}`,
 			`"scopes":["agents:read","signals:read"],"created_at":"2026-11-21T09:30:00.000Z",` +
@@ -130,7 +133,8 @@ func TestAPIKeys(t *testing.T) {
 		`"last_used_at":"2026-11-21T09:30:00.000Z","status":"active"},` +
 		`{"key_id":"key_01M7YQ1WJ9KX5V8WQ8KXDH917J","name":"b","scopes":["agents:run"],` +
 		`"created_at":"2026-11-21T08:30:00.000Z",` +
-		`"expires_at":"2026-11-21T09:30:00.000Z","prefix":"ask_0123","last_used_at":null,"status":"expired"}],"total":2}`
+		`"expires_at":"2026-11-21T09:30:00.000Z","prefix":"ask_0123","last_used_at":null,` +
+		`"status":"expired"}],"total":2}`
 	if a := do(t, s, "GET", "/v1/auth/api-keys", "", "Authorization: Bearer jwt"); a.Body != want {
 		t.Errorf("list:\n got %s\nwant %s", a.Body, want)
 	}

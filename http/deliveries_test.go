@@ -18,7 +18,8 @@ import (
 const (
 	shown = `{"delivery_id":"dlv_01M7YQ1X7PE2DGEP087XGX6XDW","webhook_id":"whk_01M7YQ1WTVKN9DZNWV9NV456V1",` +
 		`"event_id":"evt_01M7YQ1X3DTRA4S2456P21NJZ0",` +
-		`"event_type":"signal.created","status":"pending","attempt_count":1,"next_attempt_at":"2026-11-21T09:30:31.120Z",` +
+		`"event_type":"signal.created","status":"pending","attempt_count":1,` +
+		`"next_attempt_at":"2026-11-21T09:30:31.120Z",` +
 		`"completed_at":null,` +
 		`"response_status":503,"error":"status 503","created_at":"2026-11-21T09:30:00.000Z"`
 	shownWhole = shown + `,"attempts":[{"number":1,"trigger":"schedule","at":"2026-11-21T09:30:00.410Z",` +
@@ -67,7 +68,8 @@ func TestTestEvents(t *testing.T) {
 		if sent != wantSent {
 			t.Errorf("sent %s\nwant %s", sent, wantSent)
 		}
-		wantBody := `{"delivery_id":"` + string(got.ID) + `","webhook_id":"whk_01M7YQ1WTVKN9DZNWV9NV456V1","event_id":"` +
+		wantBody := `{"delivery_id":"` + string(got.ID) +
+			`","webhook_id":"whk_01M7YQ1WTVKN9DZNWV9NV456V1","event_id":"` +
 			string(got.Event) + `","event_type":"webhook.test",` +
 			`"status":"pending","attempt_count":0,"next_attempt_at":"2026-11-21T09:30:00.000Z","completed_at":null,` +
 			`"response_status":null,"error":null,` +
@@ -236,11 +238,12 @@ func TestManyDeliveriesAreRetried(t *testing.T) {
 		{``, delivery.RetryQuery{Status: delivery.Failed}},
 		{`{"since":null,"until":null,"status":null,"dry_run":null}`, delivery.RetryQuery{Status: delivery.Failed}},
 		{`{"since":"2026-11-21T10:30:00+01:00","until":"2026-11-22","status":"succeeded","dry_run":true}`,
-			delivery.RetryQuery{Status: delivery.Succeeded, Since: morning, Until: time.Date(2026, 11, 22, 0, 0, 0, 0, time.UTC),
-				DryRun: true}},
+			delivery.RetryQuery{Status: delivery.Succeeded, Since: morning,
+				Until: time.Date(2026, 11, 22, 0, 0, 0, 0, time.UTC), DryRun: true}},
 		{`{"since":"2026-11-21t09:30:00.000z","until":"2026-11-21T09:30:00"}`,
 			delivery.RetryQuery{Status: delivery.Failed, Since: morning, Until: morning}},
-		{`{"until":"2026-11-21T09:30:00Z","dry_run":false}`, delivery.RetryQuery{Status: delivery.Failed, Until: morning}},
+		{`{"until":"2026-11-21T09:30:00Z","dry_run":false}`,
+			delivery.RetryQuery{Status: delivery.Failed, Until: morning}},
 	}
 	for _, test := range tests {
 		a := do(t, s, "POST", aWebhook+"/deliveries/retry", test.body)
@@ -266,7 +269,8 @@ func TestManyDeliveriesAreRetried(t *testing.T) {
 		`{"status":["failed"],"dry_run":0,"since":{"a":1},"until":["2026-11-21"]}`: {"body /since invalid_type",
 			"body /until invalid_type", "body /status invalid_type", "body /dry_run invalid_type"},
 	} {
-		if a := do(t, s, "POST", aWebhook+"/deliveries/retry", body); a.Status != 400 || !slices.Equal(a.faults(t), want) {
+		if a := do(t, s, "POST", aWebhook+"/deliveries/retry", body); a.Status != 400 ||
+			!slices.Equal(a.faults(t), want) {
 			t.Errorf("%s: got %d %s", body, a.Status, a.Body)
 		}
 	}

@@ -98,7 +98,8 @@ func TestMetricsThatCannotBeMade(t *testing.T) {
 
 func TestScrapesAreLimitedByAddress(t *testing.T) {
 	t.Parallel()
-	limiter := limits.New(nil, limits.Options{Quotas: limits.Quotas{limits.Scrapes: {Requests: 2, Period: time.Minute}}})
+	limiter := limits.New(nil,
+		limits.Options{Quotas: limits.Quotas{limits.Scrapes: {Requests: 2, Period: time.Minute}}})
 	s := newServer(t, &fakes{}, func(o *signalhttp.Options) { o.Limits = limiter })
 	for i, want := range []int{200, 200, 429, 429} {
 		a := do(t, s, "GET", "/metrics", "", "Authorization: Bearer jwt")
@@ -124,7 +125,8 @@ func TestDescriptionsAreCompressed(t *testing.T) {
 			t.Errorf("%s: %v and %v", path, plain.Header(), small.Header())
 		}
 		for _, w := range []*httptest.ResponseRecorder{plain, small} {
-			if w.Header().Get("Vary") != "Accept-Encoding" || w.Header().Get("Content-Length") != strconv.Itoa(w.Body.Len()) ||
+			if w.Header().Get("Vary") != "Accept-Encoding" ||
+				w.Header().Get("Content-Length") != strconv.Itoa(w.Body.Len()) ||
 				w.Header().Get("Cache-Control") != "public, max-age=300" {
 				t.Errorf("%s: %v", path, w.Header())
 			}

@@ -51,9 +51,9 @@ func TestEncodersWriteWhatEncodingJSONWould(t *testing.T) {
 	for _, asset := range []string{"BTC", `quote " backslash \`, "tab\tnull\x00del\x7f", "élan 😀 \u2028",
 		"bad \xff\xc3 bytes", "<a href='x'>&"} {
 		for _, price := range []float64{64250.125, 0.00000001, 1e15, 1.1, 100, 0} {
-			s := &signal.Signal{ID: "sig_1", Agent: "trading", Asset: asset, Strategy: "momentum", Direction: signal.Short,
-				Confidence: 0.43724999,
-				Levels:     &signal.Levels{Entry: price}, Metadata: json.RawMessage(`{}`), CreatedAt: at}
+			s := &signal.Signal{ID: "sig_1", Agent: "trading", Asset: asset, Strategy: "momentum",
+				Direction: signal.Short, Confidence: 0.43724999,
+				Levels: &signal.Levels{Entry: price}, Metadata: json.RawMessage(`{}`), CreatedAt: at}
 			l := s.Listing()
 			var got, want any
 			if err := json.Unmarshal(appendListing(nil, &l), &got); err != nil {

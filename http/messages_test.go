@@ -14,7 +14,8 @@ func TestFaultsStateWhatIsAllowed(t *testing.T) {
 	const events = "signal.created, signal.updated, signal.closed, agent.started, agent.completed, agent.error, " +
 		"webhook.test"
 	const asset = "asset is required and must be a name such as BTC: GET /v1/assets lists those that there are"
-	const assets = "assets is required and must be a list of 1 to 50 names such as BTC: GET /v1/assets lists those that " +
+	const assets = "assets is required and must be a list of 1 to 50 names such as BTC: " +
+		"GET /v1/assets lists those that " +
 		"there are"
 	const agents = "agent_id is required and must be one of: trading, weather, seo"
 	const everyStrategy = "strategy is required and must be one of: momentum, mean_reversion, breakout, sentiment, " +
@@ -42,8 +43,8 @@ func TestFaultsStateWhatIsAllowed(t *testing.T) {
 		"backtest": {"/v1/backtests", `{}`, []string{agents, asset, everyStrategy}},
 		"backtest of an agent": {"/v1/backtests", `{"agent_id":"trading","asset":"BTC"}`,
 			[]string{"strategy is required and must be one of: momentum, mean_reversion, breakout, sentiment"}},
-		"schedule": {"/v1/schedules", `{}`,
-			[]string{agents, assets, everyStrategy, `every is required and must be "bar" or minutes from "1m" to "1440m"`}},
+		"schedule": {"/v1/schedules", `{}`, []string{agents, assets, everyStrategy,
+			`every is required and must be "bar" or minutes from "1m" to "1440m"`}},
 		"webhook": {"/v1/webhooks", `{}`,
 			[]string{"url is required and must be an absolute URL that begins with https://",
 				"events is required and must be a list of some of: " + events}},

@@ -112,13 +112,14 @@ func TestSchedulesAreCreated(t *testing.T) {
 		t.Errorf("identifier %s", got.ID)
 	}
 	a = do(t, s, "POST", "/v1/schedules",
-		`{"agent_id":"seo","assets":["standing desk"],"strategy":"meta_tags","every":"bar","timeframe":null,"max_open":null}`)
+		`{"agent_id":"seo","assets":["standing desk"],"strategy":"meta_tags","every":"bar","timeframe":null,`+
+			`"max_open":null}`)
 	want = signal.Schedule{ID: got.ID, Account: accountID, Agent: "seo", Assets: []string{"standing desk"},
 		Strategy: "meta_tags", Timeframe: signal.H1, Risk: signal.MediumRisk,
 		MaxOpen: 1, Status: signal.ScheduleEnabled, NextRunAt: morning.Add(2 * time.Second), CreatedAt: morning,
 		UpdatedAt: morning}
-	if d := cmp.Diff(want, got); d != "" || a.Status != 200 ||
-		!strings.Contains(a.Body, `"every":"bar","max_open":1,"status":"enabled","next_run_at":"2026-11-21T09:30:02.000Z"`) {
+	if d := cmp.Diff(want, got); d != "" || a.Status != 200 || !strings.Contains(a.Body,
+		`"every":"bar","max_open":1,"status":"enabled","next_run_at":"2026-11-21T09:30:02.000Z"`) {
 		t.Errorf("%d %s (-want +got):\n%s", a.Status, a.Body, d)
 	}
 }
@@ -137,14 +138,16 @@ func TestFaultsOfSchedules(t *testing.T) {
 	}{
 		{`{}`, []string{"/agent_id required", "/assets required", "/strategy required", "/every required"}},
 		{`{"agent_id":"none","assets":[],"strategy":"x","every":"5","timeframe":"2m","risk_level":"none","max_open":0}`,
-			[]string{"/agent_id invalid_value", "/assets too_short", "/strategy invalid_value", "/timeframe invalid_value",
+			[]string{"/agent_id invalid_value", "/assets too_short", "/strategy invalid_value",
+				"/timeframe invalid_value",
 				"/risk_level invalid_value", "/every invalid_value", "/max_open out_of_range"}},
 		{`{"agent_id":"weather","assets":["corn","BTC","oil"],"strategy":"agriculture","every":"bar"}`,
 			[]string{"/assets/1 invalid_value", "/assets/2 invalid_value"}},
 		{`{"agent_id":"weather","assets":["corn","wheat"],"strategy":"momentum","every":"bar"}`,
 			[]string{"/strategy invalid_value"}},
 		{`{"agent_id":"trading","assets":["a","A",7,""],"strategy":"blog_post","every":"bar"}`,
-			[]string{"/assets/1 duplicate", "/assets/2 invalid_type", "/assets/3 too_short", "/strategy invalid_value"}},
+			[]string{"/assets/1 duplicate", "/assets/2 invalid_type", "/assets/3 too_short",
+				"/strategy invalid_value"}},
 		{`{` + well + `,"status":"disabled","next_run_at":null}`,
 			[]string{"/status unknown_field", "/next_run_at unknown_field"}},
 		{`{` + strings.Replace(well, `"BTC"`, many, 1) + `}`, []string{"/assets too_long"}},

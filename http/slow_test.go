@@ -25,8 +25,8 @@ func TestSlowSendersAreClosed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			conn, err := net.Dial("tcp",
-				serveOn(t, newServer(t, &fakes{}, test.change, func(o *signalhttp.Options) { o.WriteTimeout = time.Hour })))
+			conn, err := net.Dial("tcp", serveOn(t, newServer(t, &fakes{}, test.change,
+				func(o *signalhttp.Options) { o.WriteTimeout = time.Hour })))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -16,8 +16,9 @@ import (
 func TestURLsAnswerAChallenge(t *testing.T) {
 	t.Parallel()
 	const changed = `{"url":"https://example.com/new"}`
-	const create = `{"url":"https://example.com/new","events":["signal.created"],"secret":"correct horse battery staple"}`
-	refused := &signal.Error{Kind: signal.KindInvalid, Code: "url_not_allowed", Message: "the endpoint has not answered"}
+	const create = `{"url":"https://example.com/new","events":["signal.created"],"secret":"correct horse battery"}`
+	refused := &signal.Error{Kind: signal.KindInvalid, Code: "url_not_allowed",
+		Message: "the endpoint has not answered"}
 	busy := &signal.Error{Kind: signal.KindUnavailable, Code: "unavailable", Message: "m"}
 	tests := map[string]struct {
 		method, path, body string
@@ -26,9 +27,9 @@ func TestURLsAnswerAChallenge(t *testing.T) {
 		asked              []string // the secrets of the challenges
 		stored             int
 	}{
-		"answered":               {"POST", "/v1/webhooks", create, nil, 200, []string{"correct horse battery staple"}, 1},
-		"not answered":           {"POST", "/v1/webhooks", create, refused, 400, []string{"correct horse battery staple"}, 0},
-		"not asked":              {"POST", "/v1/webhooks", create, busy, 503, []string{"correct horse battery staple"}, 0},
+		"answered":               {"POST", "/v1/webhooks", create, nil, 200, []string{"correct horse battery"}, 1},
+		"not answered":           {"POST", "/v1/webhooks", create, refused, 400, []string{"correct horse battery"}, 0},
+		"not asked":              {"POST", "/v1/webhooks", create, busy, 503, []string{"correct horse battery"}, 0},
 		"another URL":            {"PATCH", aWebhook, changed, nil, 200, []string{"present"}, 1},
 		"another URL, no answer": {"PATCH", aWebhook, changed, refused, 400, []string{"present"}, 0},
 		"the same URL": {"PATCH", aWebhook, `{"url":"https://example.com/hooks/signals","description":"d"}`,

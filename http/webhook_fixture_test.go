@@ -37,13 +37,14 @@ type webhookFakes struct {
 	create   func(d delivery.Delivery, body []byte) error
 	delivery func(account signal.AccountID, webhook signal.WebhookID,
 		id signal.DeliveryID) (delivery.Delivery, []byte, error)
-	deliveries func(account signal.AccountID, webhook signal.WebhookID, q delivery.Query) ([]delivery.Delivery, int, error)
-	retry      func(id signal.DeliveryID) (delivery.Delivery, error)
-	cancel     func(id signal.DeliveryID) (delivery.Delivery, error)
-	retryAll   func(webhook signal.WebhookID, q delivery.RetryQuery) (int, error)
-	cancelAll  func(webhook signal.WebhookID) (int, error)
-	checkURL   func(url string) error
-	challenge  func(w *delivery.Webhook, secret string) error // nil: no challenges
+	deliveries func(account signal.AccountID, webhook signal.WebhookID,
+		q delivery.Query) ([]delivery.Delivery, int, error)
+	retry     func(id signal.DeliveryID) (delivery.Delivery, error)
+	cancel    func(id signal.DeliveryID) (delivery.Delivery, error)
+	retryAll  func(webhook signal.WebhookID, q delivery.RetryQuery) (int, error)
+	cancelAll func(webhook signal.WebhookID) (int, error)
+	checkURL  func(url string) error
+	challenge func(w *delivery.Webhook, secret string) error // nil: no challenges
 }
 
 type (

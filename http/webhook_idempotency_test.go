@@ -65,7 +65,10 @@ func TestRepeatedWebhookRequestsAreDoneOnce(t *testing.T) {
 		f.create = func(delivery.Delivery, []byte) error { did(); return nil }
 		f.retry = func(signal.DeliveryID) (delivery.Delivery, error) { did(); return newDelivery(), nil }
 		f.retryAll = func(signal.WebhookID, delivery.RetryQuery) (int, error) { did(); return done, nil }
-		f.cancel, f.change = f.retry, func(w delivery.Webhook, _ bool) (delivery.Webhook, error) { did(); return w, nil }
+		f.cancel, f.change = f.retry, func(w delivery.Webhook, _ bool) (delivery.Webhook, error) {
+			did()
+			return w, nil
+		}
 		f.cancelAll = func(signal.WebhookID) (int, error) { did(); return done, nil }
 		s := newServer(t, f)
 		first := do(t, s, "POST", test.path, test.body, "Idempotency-Key: k1")
@@ -79,7 +82,8 @@ func TestRepeatedWebhookRequestsAreDoneOnce(t *testing.T) {
 			}
 			continue
 		}
-		if done != 1 || again.Body != first.Body || again.Header.Get("Idempotency-Replayed") != "true" || k.released != 0 {
+		if done != 1 || again.Body != first.Body || again.Header.Get("Idempotency-Replayed") != "true" ||
+			k.released != 0 {
 			t.Errorf("%s: done %d times, released %d: %s and %s", test.path, done, k.released, first.Body, again.Body)
 		}
 		if k.saved.Method != "POST" || k.saved.Path != test.path || k.saved.Key != "k1" || k.saved.Status != 200 {
@@ -160,7 +164,8 @@ func TestAnswersThatCannotBeMadeAgainAreKept(t *testing.T) {
 	f := &fakes{}
 	keepReplies(f)
 	s := newServer(t, f)
-	body := `{"url":"https://example.com/` + strings.Repeat("x", 1500) + `","events":["signal.created"],"secret":"hidden"}`
+	body := `{"url":"https://example.com/` + strings.Repeat("x", 1500) +
+		`","events":["signal.created"],"secret":"hidden"}`
 	first := do(t, s, "POST", "/v1/webhooks", body, "Idempotency-Key: k1")
 	again := do(t, s, "POST", "/v1/webhooks", body, "Idempotency-Key: k1")
 	if first.Status != 200 || len(first.Body) < maxKept || again.Body != first.Body ||

@@ -115,12 +115,14 @@ func TestBacktestsAreQueued(t *testing.T) {
 	}
 	s := newServer(t, f)
 	a := do(t, s, "POST", "/v1/backtests",
-		`{"agent_id":"trading","asset":" BTC","strategy":"momentum","from":"2026-11-21T08:00:00+01:00","to":"2026-11-22"}`)
+		`{"agent_id":"trading","asset":" BTC","strategy":"momentum","from":"2026-11-21T08:00:00+01:00",`+
+			`"to":"2026-11-22"}`)
 	want := `{"job_id":"job_01M7YQ1WJ9KX5V8WQ8KXDH917J","run_id":"run_01M7YQ1WPJA84WKP9M7T9BM2EX","kind":"backtest",` +
 		`"agent_id":"trading","asset":"BTC",` +
 		`"strategy":"momentum","timeframe":"1h","risk_level":"medium","from":"2026-11-21T08:30:00.000Z","to":null,` +
 		`"status":"queued",` +
-		`"created_at":"2026-11-21T09:30:00.000Z","started_at":null,"completed_at":null,"expires_at":null,"result":null,` +
+		`"created_at":"2026-11-21T09:30:00.000Z","started_at":null,"completed_at":null,"expires_at":null,` +
+		`"result":null,` +
 		`"error":null}`
 	if a.Status != 200 || a.Body != want {
 		t.Errorf("got %d %s\nwant %s", a.Status, a.Body, want)

@@ -16,7 +16,8 @@ func TestFaultsOfSettingsHideSecrets(t *testing.T) {
 	const mark = "hunter2"
 	values := []string{mark, "[" + mark + "]", "{a: " + mark + "}", `"http://user:` + mark + `%zz@host"`,
 		`"redis://user:` + mark + `%zz@host"`,
-		`"smtp://user:` + mark + `%zz@host"`, `"smtp://user:` + mark + `@host:port"`, `"redis://user:` + mark + `@host:port"`,
+		`"smtp://user:` + mark + `%zz@host"`, `"smtp://user:` + mark + `@host:port"`,
+		`"redis://user:` + mark + `@host:port"`,
 		`"http://user:` + mark + `@host:port"`, `"http://user:` + mark + ` x@host"`, `"ftp://user:` + mark + `@host"`,
 		`"k:` + mark + `"`, `"` + mark + "\\n:x\"",
 		`"https://host/?key=` + mark + `%zz"`, `"redis+sentinel://user:` + mark + `%zz@host"`,
@@ -68,8 +69,9 @@ func TestSecretsNeedNoFlag(t *testing.T) {
 		}
 	}
 	for stdin, args := range map[string]string{
-		"secret\n":     "webhook verify --secret-file - --request " + none,
-		"secret\r\n":   "webhook verify --secret-file " + commandtest.Written(t, "secret\nmore\n") + " --request " + none,
+		"secret\n": "webhook verify --secret-file - --request " + none,
+		"secret\r\n": "webhook verify --secret-file " + commandtest.Written(t, "secret\nmore\n") +
+			" --request " + none,
 		"ask_key\n":    "tail --url localhost:1 --key-file -",
 		"a password\n": "account create --email x --password-stdin --data-dir " + commandtest.Written(t, ""),
 		"": "account create --email x --password-file " + commandtest.Written(t, "a password\n") +

@@ -84,7 +84,7 @@ func TestPlacesThatCannotBeUsed(t *testing.T) {
 		"account list --data-dir " + missing: "there is no data directory " + missing +
 			": give that of the service by --data-dir or AGENTSIGNAL_DATA_DIR, or its redis.url",
 		"key list --email a@example.com --data-dir " + missing:  "there is no data directory " + missing,
-		"account create --password-file nosuch --email a@b.com": "--password-file: open nosuch: no such file or directory",
+		"account create --email a@b.c --password-file nosuch":   "--password-file: open nosuch: no such file or directory",
 		"backtest --asset BTC --strategy momentum --csv nosuch": "--csv: open nosuch: no such file or directory",
 	} {
 		if _, _, err := runCommand(t.Context(), strings.NewReader(""), strings.Fields(line)...); err == nil ||
@@ -129,5 +129,6 @@ func TestABacktestNamesTheAssetsThatThereAre(t *testing.T) {
 	o.Fails("--asset: no prices of BTCC are stored: did you mean BTC?", append(run, "BTCC")...)
 	o.Fails("--asset: no prices of nosuch are stored; there are those of BTC, ETH", append(run, "nosuch")...)
 	give("A1", "A2", "A3", "A4", "A5", "A6", "A7", "A8", "A9", "B1", "B2")
-	o.Fails("stored, but of 13 others, such as A1, A2, A3, A4, A5, A6, A7, A8, A9, B1, B2, BTC", append(run, "nosuch")...)
+	o.Fails("stored, but of 13 others, such as A1, A2, A3, A4, A5, A6, A7, A8, A9, B1, B2, BTC",
+		append(run, "nosuch")...)
 }

@@ -48,10 +48,11 @@ func TestEmailsAndPasswordsAreChecked(t *testing.T) {
 		email, password string
 		want            []string
 	}{
-		"nothing":                      {"", "", []string{"email required", "password required"}},
-		"spaces":                       {"  ", "            ", []string{"email required", "password invalid_value"}},
-		"no address":                   {"someone", goodPassword, []string{"email invalid_format"}},
-		"two addresses":                {"a@example.com, b@example.com", goodPassword, []string{"email invalid_format"}},
+		"nothing":    {"", "", []string{"email required", "password required"}},
+		"spaces":     {"  ", "            ", []string{"email required", "password invalid_value"}},
+		"no address": {"someone", goodPassword, []string{"email invalid_format"}},
+		"two addresses": {"a@example.com, b@example.com", goodPassword,
+			[]string{"email invalid_format"}},
 		"name and address":             {"Some One <a@example.com>", goodPassword, []string{"email invalid_format"}},
 		"quoted":                       {`"a b"@example.com`, goodPassword, []string{"email invalid_format"}},
 		"line end":                     {"a@example.com\nb", goodPassword, []string{"email invalid_format"}},
@@ -249,7 +250,8 @@ func TestChangePasswordEndsAllOtherSessions(t *testing.T) {
 	wantFields(t, w.ChangePassword(ctx, p, goodPassword, "short"), "new_password too_short")
 	wantFields(t, w.ChangePassword(ctx, p, goodPassword, a.Email), "new_password invalid_value")
 	wantCode(t, w.ChangePassword(ctx, p, "wrong password", next), "invalid_credentials")
-	wantCode(t, w.ChangePassword(ctx, signal.Principal{Account: a.ID, Key: "key_1"}, goodPassword, next), "jwt_required")
+	wantCode(t, w.ChangePassword(ctx, signal.Principal{Account: a.ID, Key: "key_1"}, goodPassword, next),
+		"jwt_required")
 	w.principal(t, other.Access)
 
 	if err := w.ChangePassword(ctx, p, goodPassword, next); err != nil {

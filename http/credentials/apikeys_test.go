@@ -177,7 +177,8 @@ func TestLastUseIsListedInMinutes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := list[0].LastUsedAt; got != got.Truncate(time.Minute) || used.Sub(got) < 0 || used.Sub(got) > 2*time.Minute {
+	if got := list[0].LastUsedAt; got != got.Truncate(time.Minute) || used.Sub(got) < 0 ||
+		used.Sub(got) > 2*time.Minute {
 		t.Errorf("used at %v, listed as %v", used, got)
 	}
 }
@@ -190,8 +191,10 @@ func TestKeysAreListedByPages(t *testing.T) {
 		w.key(t, a.ID, name)
 	}
 	for _, c := range []struct{ limit, offset, want int }{{2, 0, 2}, {2, 2, 1}, {2, 3, 0}, {2, 9, 0}, {10, 0, 3}} {
-		if keys, total, err := w.Keys(t.Context(), a.ID, c.limit, c.offset); err != nil || len(keys) != c.want || total != 3 {
-			t.Errorf("limit %d, offset %d: %d keys of %d, %v; want %d of 3", c.limit, c.offset, len(keys), total, err, c.want)
+		if keys, total, err := w.Keys(t.Context(), a.ID, c.limit, c.offset); err != nil ||
+			len(keys) != c.want || total != 3 {
+			t.Errorf("limit %d, offset %d: %d keys of %d, %v; want %d of 3", c.limit, c.offset, len(keys),
+				total, err, c.want)
 		}
 	}
 }

@@ -143,7 +143,8 @@ func TestOtherProcessesRefuseWithinASecond(t *testing.T) {
 						if err := here.RevokeKey(t.Context(), "acc_1", "key_1"); err != nil {
 							t.Error(err)
 						}
-						if err := here.Logout(t.Context(), signal.Principal{Account: "acc_1", Session: session}, false); err != nil {
+						if err := here.Logout(t.Context(), signal.Principal{Account: "acc_1", Session: session},
+							false); err != nil {
 							t.Error(err)
 						}
 						mu.Lock()
@@ -387,7 +388,8 @@ func TestCacheIsBounded(t *testing.T) {
 
 func TestKeysEndWithTheirTime(t *testing.T) {
 	inBubble(t, Options{}, func(t *testing.T, s *Service, m *memory) {
-		secret := m.addKey(credential.APIKey{ID: "key_1", Account: "acc_1", ExpiresAt: s.now().Add(300 * time.Millisecond)})
+		secret := m.addKey(credential.APIKey{ID: "key_1", Account: "acc_1",
+			ExpiresAt: s.now().Add(300 * time.Millisecond)})
 		if !accepted(t, s, secret) {
 			t.Error("refused in time")
 		}
@@ -444,7 +446,8 @@ func TestUsesAreNotedOnceAMinute(t *testing.T) {
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
-		if diff := cmp.Diff([]map[credential.Digest]time.Time{{d: start.Add(2 * time.Minute).UTC()}}, m.uses); diff != "" {
+		if diff := cmp.Diff([]map[credential.Digest]time.Time{{d: start.Add(2 * time.Minute).UTC()}},
+			m.uses); diff != "" {
 			t.Errorf("uses after the store was away (-want +got):\n%s", diff)
 		}
 	})

@@ -12,8 +12,9 @@ func TestFaultsNameTheirFieldOnce(t *testing.T) {
 		faults ValidationError
 		want   string
 	}{
-		"nothing given": {CheckAccount("", ""), "email is required and must be an email address such as name@example.com; " +
-			"password is required and must have 12 to 128 characters"},
+		"nothing given": {CheckAccount("", ""),
+			"email is required and must be an email address such as name@example.com; " +
+				"password is required and must have 12 to 128 characters"},
 		"nothing right": {CheckAccount("ada", "short"),
 			"email must be an email address such as name@example.com; password must have at least 12 characters"},
 		"a common password": {CheckAccount("ada@example.com", "passwordpassword"),
@@ -21,7 +22,8 @@ func TestFaultsNameTheirFieldOnce(t *testing.T) {
 		"the email as password": {CheckAccount("ada.l@example.com", "ada.l@example.com"),
 			"password must not be the email: choose another of 12 to 128 characters"},
 		"an unknown scope": {scopes, "scopes/0 must be one of: agents:read, agents:run, signals:read, webhooks:manage"},
-		"no scope":         {none, "scopes must name at least one of: agents:read, agents:run, signals:read, webhooks:manage"},
+		"no scope": {none,
+			"scopes must name at least one of: agents:read, agents:run, signals:read, webhooks:manage"},
 	}
 	for name, test := range tests {
 		if got := test.faults.Error(); got != test.want {

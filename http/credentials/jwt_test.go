@@ -76,8 +76,8 @@ func TestVerifyAcceptsWhatIsOurs(t *testing.T) {
 			with(goodClaims(), m{"aud": []string{"x", "audience"}}), newKey, sha256.New),
 		"nbf and iat 30 s ahead": forge(m{"alg": "HS256", "kid": "new"},
 			with(goodClaims(), m{"nbf": testNow.Unix() + 30, "iat": testNow.Unix() + 30}), newKey, sha256.New),
-		"a second before the expiry": forge(m{"alg": "HS256", "kid": "new"}, with(goodClaims(), m{"exp": testNow.Unix() + 1}),
-			newKey, sha256.New),
+		"a second before the expiry": forge(m{"alg": "HS256", "kid": "new"},
+			with(goodClaims(), m{"exp": testNow.Unix() + 1}), newKey, sha256.New),
 	} {
 		got, err := issuer.verify(token)
 		if err != nil || got.principal.Account != "acc_1" || got.principal.Session != "ses_1" ||

@@ -46,7 +46,8 @@ func TestLoginGivesTokens(t *testing.T) {
 	c := token.Claims.(jwt.MapClaims)
 	for name, want := range map[string]any{"iss": "agentsignal", "sub": string(a.ID), "aud": []any{"agentsignal"},
 		"sid":   string(tokens.Session),
-		"scope": "agents:read agents:run signals:read webhooks:manage", "exp": c["iat"].(float64) + 900, "nbf": c["iat"]} {
+		"scope": "agents:read agents:run signals:read webhooks:manage", "exp": c["iat"].(float64) + 900,
+		"nbf": c["iat"]} {
 		if d := cmp.Diff(want, c[name]); d != "" {
 			t.Errorf("claim %s (-want +got):\n%s", name, d)
 		}

@@ -67,7 +67,8 @@ func TestAClientThatLeavesDoesNotStopTheStore(t *testing.T) {
 		store.counted()
 		l.Take(t.Context(), Runs, "acc_2")
 		if n := store.counted(); n != 1 || l.failing.Load() {
-			t.Errorf("the store is asked %d times for the next one, failing: %v; want once, and no failure", n, l.failing.Load())
+			t.Errorf("the store is asked %d times for the next one, failing: %v; want once, and no failure", n,
+				l.failing.Load())
 		}
 	})
 }
@@ -117,7 +118,8 @@ func TestQuotaIsAllowedAtOnceAndNoMore(t *testing.T) {
 						t.Errorf("request %d (-want +got):\n%s", i+1, diff)
 					}
 				}
-				want := Decision{Class: Runs, Limit: 10, Window: time.Hour, Reset: 6 * time.Minute, RetryAfter: 6 * time.Minute}
+				want := Decision{Class: Runs, Limit: 10, Window: time.Hour, Reset: 6 * time.Minute,
+					RetryAfter: 6 * time.Minute}
 				if diff := cmp.Diff(want, l.Take(t.Context(), Runs, "acc_1")); diff != "" {
 					t.Errorf("request 11 (-want +got):\n%s", diff)
 				}
@@ -464,7 +466,8 @@ func TestHeaders(t *testing.T) {
 	}{
 		"refused": {
 			decide(Runs, Quota{600, time.Minute}, false, 0, 100*time.Millisecond),
-			http.Header{"Ratelimit-Policy": {`"runs";q=600;w=60`}, "Ratelimit": {`"runs";r=0;t=1`}, "X-Ratelimit-Limit": {"600"},
+			http.Header{"Ratelimit-Policy": {`"runs";q=600;w=60`}, "Ratelimit": {`"runs";r=0;t=1`},
+				"X-Ratelimit-Limit":     {"600"},
 				"X-Ratelimit-Remaining": {"0"}, "X-Ratelimit-Reset": {"1795253407"}, "Retry-After": {"1"}},
 		},
 		"refused for long": {

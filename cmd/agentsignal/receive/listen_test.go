@@ -70,7 +70,8 @@ func (l *listening) deliver(tb testing.TB, secrets []string, body string, change
 	now := time.Now().Unix()
 	r.Header = http.Header{"Content-Type": {"application/json"},
 		signature.HeaderSignature: {signature.Sign(secrets[0], []byte(body))},
-		signature.HeaderEvent:     {"webhook.test"}, signature.HeaderDelivery: {"dlv_1"}, signature.HeaderAttempt: {"2"},
+		signature.HeaderEvent:     {"webhook.test"}, signature.HeaderDelivery: {"dlv_1"},
+		signature.HeaderAttempt:   {"2"},
 		signature.HeaderTimestamp: {fmt.Sprint(now)}, signature.HeaderStandardID: {"evt_1"},
 		signature.HeaderStandardTimestamp: {fmt.Sprint(now)},
 		signature.HeaderStandardSignature: {signature.SignStandardAll(secrets, "evt_1", now, []byte(body))}}
@@ -254,7 +255,8 @@ func TestListenRegistersItself(t *testing.T) {
 		}
 	}))
 	t.Cleanup(api.Close)
-	l := listenFor(t, "--register", "--url", api.URL+"/", "--key", "ask_key", "--events", "signal.created,signal.closed")
+	l := listenFor(t, "--register", "--url", api.URL+"/", "--key", "ask_key", "--events",
+		"signal.created,signal.closed")
 	commandtest.Eventually(t, "it is registered", func() bool { return l.errs.Line("registered whk_1") != "" })
 	in := *made.Load()
 	if in["url"] != l.url || fmt.Sprint(in["events"]) != "[signal.created signal.closed]" ||

@@ -22,7 +22,8 @@ func TestAssetsHaveOneName(t *testing.T) {
 	live.say(`{"action":"subscribe","channels":["signal.new"],"filters":{"assets":["btc-usd"]}}`)
 	live.until("the subscription", func(all []message) bool { return all[len(all)-1].Type == "subscribed" })
 	for _, asset := range []string{"BTC", "btc", "BTCUSDT", "BTC/USD"} {
-		if made := decode[wireSignal](t, trader.post("/v1/agents/trading/run", runBody(asset, "momentum")).ok(t).Body); made.Asset != "BTC" {
+		if made := decode[wireSignal](t, trader.post("/v1/agents/trading/run",
+			runBody(asset, "momentum")).ok(t).Body); made.Asset != "BTC" {
 			t.Errorf("a run on %s says %s", asset, made.Asset)
 		}
 	}

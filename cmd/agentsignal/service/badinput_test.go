@@ -184,14 +184,14 @@ func tooLarge(t *testing.T, c *client, path, body string) {
 // badQueries requests lists with invalid queries. The answer names the parameter.
 func badQueries(t *testing.T, trader *client) {
 	t.Helper()
-	for _, bad := range []string{"limit=0", "limit=101", "limit=-1", "limit=1.5", "limit=NaN", "limit=1e1", "limit=0x10",
-		"limit=+5", "limit=99999999999999999999",
-		"limit=%00", "limit=1&limit=1", "limit=%zz", "limit=%ff", "offset=-1", "offset=x", "offset=1.0", "offset=0&offset=1",
-		"min_confidence=NaN",
+	for _, bad := range []string{"limit=0", "limit=101", "limit=-1", "limit=1.5", "limit=NaN",
+		"limit=1e1", "limit=0x10", "limit=+5", "limit=99999999999999999999",
+		"limit=%00", "limit=1&limit=1", "limit=%zz", "limit=%ff", "offset=-1", "offset=x", "offset=1.0",
+		"offset=0&offset=1", "min_confidence=NaN",
 		"min_confidence=Infinity", "min_confidence=-0.1", "min_confidence=1.0001", "min_confidence=1e400",
 		"min_confidence=.5", "min_confidence=0x1p-2",
-		"direction=up", "direction=LONG", "direction=long&direction=short", "strategy=luck", "status=gone", "agent_id=nobody",
-		"since=yesterday",
+		"direction=up", "direction=LONG", "direction=long&direction=short", "strategy=luck", "status=gone",
+		"agent_id=nobody", "since=yesterday",
 		"since=2026-13-01", "since=2026-02-30T00:00:00Z", "since=1795253400", "since=2026-11-21T09:30:00%2B99:00",
 		"asset=" + strings.Repeat("A", 65), "asset=%00", "asset=%c3%28", "assets=BTC", "unknown=1&unknown=2"} {
 		name, _, _ := strings.Cut(bad, "=")
@@ -205,8 +205,8 @@ func badQueries(t *testing.T, trader *client) {
 	if len(p.Errors) != 6 {
 		t.Errorf("of six faults are listed: %+v", p.Errors)
 	}
-	for _, fine := range []string{"limit=", "offset=99999999999999999999999999", "min_confidence=0.0", "since=2026-11-21",
-		"asset=nosuch"} {
+	for _, fine := range []string{"limit=", "offset=99999999999999999999999999", "min_confidence=0.0",
+		"since=2026-11-21", "asset=nosuch"} {
 		trader.get("/v1/signals?" + fine).ok(t)
 	}
 	for _, path := range []string{"/v1/jobs?status=done", "/v1/jobs?limit=101", "/v1/signals/weather?region=mars",
@@ -290,7 +290,8 @@ func forgedTokens(t *testing.T, public, user *client) {
 		"no session":       forge(jwt.SigningMethodHS256, key, nil, m{"sid": nil}),
 		"changed body":     head + "." + base64.RawURLEncoding.EncodeToString([]byte(`{"sub":"x"}`)) + "." + signature,
 		"no signature":     head + "." + body + ".",
-		"half a signature": user.token[:len(user.token)-10], "padded": user.token + "==", "two parts": head + "." + body,
+		"half a signature": user.token[:len(user.token)-10], "padded": user.token + "==",
+		"two parts":  head + "." + body,
 		"four parts": user.token + ".x",
 		"dots":       "...", "garbage": "\x01\x02", "long": strings.Repeat("a", 8000), "a space": user.token + " x",
 		"quoted":      `"` + user.token + `"`,
@@ -318,7 +319,8 @@ func forgedTokens(t *testing.T, public, user *client) {
 	public.get("/v1/account", "Authorization: Bearer "+user.token, "Authorization: Bearer "+user.token).
 		fails(t, http.StatusUnauthorized, "invalid_token")
 	public.get("/v1/account", "Cookie: token="+user.token).fails(t, http.StatusUnauthorized, "missing_credentials")
-	public.get("/v1/account?api_key="+url.QueryEscape(user.token)).fails(t, http.StatusUnauthorized, "missing_credentials")
+	public.get("/v1/account?api_key="+url.QueryEscape(user.token)).fails(t, http.StatusUnauthorized,
+		"missing_credentials")
 	public.get("/v1/account", "Authorization: bEARER "+user.token).ok(t)
 }
 
@@ -431,7 +433,8 @@ func badConnections(t *testing.T, address string) {
 			"400"},
 		"both framings": {"POST /v1/auth/login HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 2\r\n" +
 			"Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n", "400"},
-		"bad chunk":     {"POST /v1/auth/login HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n{}", "400"},
+		"bad chunk": {"POST /v1/auth/login HTTP/1.1\r\nHost: x\r\n" +
+			"Transfer-Encoding: chunked\r\n\r\nzz\r\n{}", "400"},
 		"zero in token": {"GET /v1/account HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer \x01\x00\r\n\r\n", "400"},
 	} {
 		conn := rawConn(t, address)

@@ -232,8 +232,8 @@ func (c *child) newTrader(tb testing.TB, redis *redistest.Server) *client {
 // and without effective rate limits.
 func childSettings(tb testing.TB, url string, more ...string) []string {
 	list := []string{"DATA_DIR=" + tb.TempDir(), "REDIS_URL=" + url, "REDIS_TIMEOUT=20s", "MARKET_SOURCE=stream"}
-	for _, class := range []string{"READS", "RUNS", "WRITES", "STREAMS", "LOGINS", "REGISTRATIONS", "SESSIONS", "FAILURES",
-		"SCRAPES"} {
+	for _, class := range []string{"READS", "RUNS", "WRITES", "STREAMS", "LOGINS", "REGISTRATIONS",
+		"SESSIONS", "FAILURES", "SCRAPES"} {
 		list = append(list, "RATE_LIMIT_"+class+"=1000000/m")
 	}
 	return append(list, more...)

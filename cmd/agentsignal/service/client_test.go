@@ -193,7 +193,8 @@ func (c *client) run(asset, strategy string) wireSignal {
 // submit is run as a job.
 func (c *client) submit(asset, strategy string) wireJob {
 	c.tb.Helper()
-	return decode[wireJob](c.tb, c.post("/v1/agents/trading/run", runBody(asset, strategy, `"async":true`)).ok(c.tb).Body)
+	return decode[wireJob](c.tb, c.post("/v1/agents/trading/run",
+		runBody(asset, strategy, `"async":true`)).ok(c.tb).Body)
 }
 
 // awaitJob polls a job until it has ended. Requests may fail meanwhile.

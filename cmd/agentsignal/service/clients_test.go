@@ -10,8 +10,9 @@ import (
 	signalhttp "github.com/agentsignal/agentsignal/http"
 )
 
-// Clients that generators make from the description compile, and their calls succeed. The generators come from the registries of npm and Go: some
-// two minutes the first time and one after it, so the test is not part of make test.
+// Clients that generators make from the description compile, and their calls succeed. The
+// generators come from the registries of npm and Go. The test takes some two minutes the
+// first time and one later, so it is not part of make test.
 func TestGeneratedClients(t *testing.T) {
 	if os.Getenv("TEST_CLIENTS") == "" {
 		t.Skip("it downloads generators: make clients runs it")

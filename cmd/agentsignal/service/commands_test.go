@@ -13,8 +13,10 @@ import (
 func TestCommandsChangeAccountsAndKeys(t *testing.T) {
 	t.Parallel()
 	for where, address := range map[string]func(*testing.T) string{
-		"of a Redis elsewhere":                        func(t *testing.T) string { return redistest.New(t).URL() },
-		"of a Redis Cluster":                          func(t *testing.T) string { return redistest.NewCluster(t, 3).URL() },
+		"of a Redis elsewhere": func(t *testing.T) string { return redistest.New(t).URL() },
+		"of a Redis Cluster": func(t *testing.T) string {
+			return redistest.NewCluster(t, 3).URL()
+		},
 		"of the Redis that the service brought along": func(*testing.T) string { return "" },
 	} {
 		t.Run(where, func(t *testing.T) {
@@ -25,7 +27,8 @@ func TestCommandsChangeAccountsAndKeys(t *testing.T) {
 			public := s.client(t)
 			admin := storeOperator(t, url, c.DataDir)
 
-			made := decode[accountJSON](t, admin.Do("account", "create", "--email", "Ada@example.com", "--password", password))
+			made := decode[accountJSON](t, admin.Do("account", "create", "--email", "Ada@example.com",
+				"--password", password))
 			if made.Email != "ada@example.com" || !strings.HasPrefix(string(made.AccountID), "acc_") {
 				t.Errorf("created %+v", made)
 			}
@@ -39,13 +42,14 @@ func TestCommandsChangeAccountsAndKeys(t *testing.T) {
 
 			// The running service sees the change.
 			user := public.with(public.login("ada@example.com", password).Access)
-			key := decode[keyJSON](t, admin.Do("key", "create", "--email", "ada@example.com", "--name", "laptop", "--scopes",
-				"signals:read,agents:read", "--expires-in", "3600"))
+			key := decode[keyJSON](t, admin.Do("key", "create", "--email", "ada@example.com", "--name",
+				"laptop", "--scopes", "signals:read,agents:read", "--expires-in", "3600"))
 			if len(key.Scopes) != 2 || key.ExpiresAt == nil || key.APIKey == "" {
 				t.Errorf("created %+v", key)
 			}
 			admin.Fails("name", "key", "create", "--email", "ada@example.com", "--name", "laptop")
-			admin.Fails("scopes", "key", "create", "--email", "ada@example.com", "--name", "other", "--scopes", "everything")
+			admin.Fails("scopes", "key", "create", "--email", "ada@example.com", "--name", "other",
+				"--scopes", "everything")
 			admin.Fails("no account has the email", "key", "create", "--email", "eve@example.com", "--name", "laptop")
 			reader := public.with(key.APIKey)
 			reader.signals("")

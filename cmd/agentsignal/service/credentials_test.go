@@ -133,8 +133,8 @@ func TestAKeyIsLimitedToItsScopes(t *testing.T) {
 			p := a.fails(t, http.StatusForbidden, "insufficient_scope")
 			want := `Bearer realm="agent-signals", error="insufficient_scope", scope="` + g.scope + `"`
 			if p.RequiredScope != g.scope || a.Header.Get("WWW-Authenticate") != want {
-				t.Errorf("%s %s with %s: required_scope %q, WWW-Authenticate %q", g.method, g.path, scope, p.RequiredScope,
-					a.Header.Get("WWW-Authenticate"))
+				t.Errorf("%s %s with %s: required_scope %q, WWW-Authenticate %q", g.method, g.path, scope,
+					p.RequiredScope, a.Header.Get("WWW-Authenticate"))
 			}
 		}
 		for _, path := range []string{"/v1/account", "/v1/versions"} {
@@ -145,7 +145,8 @@ func TestAKeyIsLimitedToItsScopes(t *testing.T) {
 		key.post("/v1/auth/logout", "").fails(t, http.StatusUnauthorized, "jwt_required")
 
 		live := key.dial()
-		d := live.subscribe(`"channels":["signal.new","signal.updated","signal.closed","agent.status","system.notification"]`)
+		d := live.subscribe(`"channels":["signal.new","signal.updated","signal.closed","agent.status",` +
+			`"system.notification"]`)
 		want := map[signal.Scope]string{signal.AgentsRead: "agent.status system.notification",
 			signal.SignalsRead: "signal.new signal.updated signal.closed system.notification"}[scope]
 		if got := strings.Join(d.Channels, " "); got != cmp.Or(want, "system.notification") ||
@@ -262,7 +263,8 @@ func TestRegistrationIsClosedUnlessOpened(t *testing.T) {
 	}
 	open.post("/v1/auth/register", body).fails(t, http.StatusConflict, "email_taken")
 	for _, bad := range []string{credentialsBody("eve", password), credentialsBody("eve2@example.com", "short"),
-		credentialsBody("eve2@example.com", "password1234"), credentialsBody("eve2@example.com", "eve2@example.com"), `{}`} {
+		credentialsBody("eve2@example.com", "password1234"),
+		credentialsBody("eve2@example.com", "eve2@example.com"), `{}`} {
 		open.post("/v1/auth/register", bad).fails(t, http.StatusBadRequest, "invalid_request")
 	}
 	open.get("/v1/auth/register").fails(t, http.StatusMethodNotAllowed, "method_not_allowed")
@@ -339,8 +341,8 @@ func checkLimit(tb testing.TB, what string, a answer, class string, limit, left 
 		tb.Errorf("%s: RateLimit is %q, want r=%d", what, got, left)
 	}
 	if h.Get("X-RateLimit-Limit") != strconv.Itoa(limit) || h.Get("X-RateLimit-Remaining") != strconv.Itoa(left) {
-		tb.Errorf("%s: X-RateLimit-Limit %q, X-RateLimit-Remaining %q, want %d and %d", what, h.Get("X-RateLimit-Limit"),
-			h.Get("X-RateLimit-Remaining"), limit, left)
+		tb.Errorf("%s: X-RateLimit-Limit %q, X-RateLimit-Remaining %q, want %d and %d", what,
+			h.Get("X-RateLimit-Limit"), h.Get("X-RateLimit-Remaining"), limit, left)
 	}
 	reset, err := strconv.ParseInt(h.Get("X-RateLimit-Reset"), 10, 64)
 	if in := time.Until(time.Unix(reset, 0)); err != nil || in < -time.Minute || in > time.Hour+time.Minute {
@@ -379,7 +381,8 @@ func TestTooManyFailedLoginsLockTheEmail(t *testing.T) {
 		for _, attempt := range []string{"wrong", password} {
 			a := login(" "+strings.ToLower(who), attempt)
 			a.fails(t, http.StatusTooManyRequests, "account_locked")
-			if seconds, err := strconv.Atoi(a.Header.Get("Retry-After")); err != nil || seconds < 14*60 || seconds > 15*60 {
+			if seconds, err := strconv.Atoi(a.Header.Get("Retry-After")); err != nil || seconds < 14*60 ||
+				seconds > 15*60 {
 				t.Errorf("a locked login says Retry-After %q, want 15 minutes", a.Header.Get("Retry-After"))
 			}
 		}

@@ -41,7 +41,8 @@ func TestDocsPage(t *testing.T) {
 	owner = owner.with(owner.login(account.Email, password).Access)
 	page := newBrowser(t, s.url+"/docs", 1280)
 	evaluate[any](t, page, docsScript)
-	evaluate[any](t, page, fmt.Sprintf(`until("the page is there", () => window.ui && document.querySelector(".opblock"))
+	evaluate[any](t, page, fmt.Sprintf(`until("the page is there",
+		() => window.ui && document.querySelector(".opblock"))
 		.then(() => { ui.preauthorizeApiKey("bearer", %q); })`, owner.token))
 	texts, faint := 0, make(map[string]bool)
 	for _, operation := range operations(t) {
@@ -154,8 +155,8 @@ func newBrowser(t *testing.T, url string, width int64) context.Context {
 	if err != nil {
 		t.Fatal("chromium is needed for this test: install the package chromium")
 	}
-	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.UserDataDir(t.TempDir()),
-		chromedp.NoSandbox, chromedp.DisableGPU, chromedp.Flag("disable-quic", true),
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path),
+		chromedp.UserDataDir(t.TempDir()), chromedp.NoSandbox, chromedp.DisableGPU, chromedp.Flag("disable-quic", true),
 		chromedp.Flag("disable-component-update", true))
 	ctx, end := chromedp.NewExecAllocator(t.Context(), options...)
 	t.Cleanup(end)

@@ -250,8 +250,8 @@ func TestABroughtRedisThatDiesComesBackWithItsData(t *testing.T) {
 	t.Parallel()
 	c := testConfig(t, "")
 	s := start(t, c)
-	rdb := redis.NewClient(&redis.Options{Network: "unix", Addr: strings.TrimPrefix(s.process.embedded.URL(), "unix://"),
-		MaxRetries: -1})
+	rdb := redis.NewClient(&redis.Options{Network: "unix",
+		Addr: strings.TrimPrefix(s.process.embedded.URL(), "unix://"), MaxRetries: -1})
 	t.Cleanup(func() { rdb.Close() })
 	newMarket(t, rdb).open("ACME", "101.25")
 	s.awaitPrices(t, "ACME", signal.H1)
@@ -263,7 +263,10 @@ func TestABroughtRedisThatDiesComesBackWithItsData(t *testing.T) {
 		if err := syscall.Kill(before, syscall.SIGKILL); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "another Redis answers", func() bool { now := processID(t, rdb); return now != 0 && now != before })
+		eventually(t, "another Redis answers", func() bool {
+			now := processID(t, rdb)
+			return now != 0 && now != before
+		})
 		s.awaitReady(t)
 		eventually(t, "a run is acknowledged", func() bool {
 			a := trader.post("/v1/agents/trading/run", runBody("ACME", "momentum"))
@@ -311,12 +314,13 @@ func TestARunWhoseProcessDiedIsEnded(t *testing.T) {
 	run := signal.NewRunID()
 	// A process announces a run and dies.
 	_, err := s.process.events.Append(t.Context(), signal.Change{Account: account.ID,
-		Events: []signal.Event{{ID: signal.NewEventID(), Account: account.ID, Type: signal.AgentStarted, Agent: "trading",
-			Run: run, Data: []byte(`{}`)}},
+		Events: []signal.Event{{ID: signal.NewEventID(), Account: account.ID, Type: signal.AgentStarted,
+			Agent: "trading", Run: run, Data: []byte(`{}`)}},
 		Due: &signal.RunDue{Run: run, Agent: "trading", At: s.process.store.Now().Add(time.Second)}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	live.await("its beginning", func(m message) bool { return m.statusOf() == runStatus{"trading", "running", string(run)} })
+	live.await("its beginning",
+		func(m message) bool { return m.statusOf() == runStatus{"trading", "running", string(run)} })
 	live.await("its end", func(m message) bool { return m.statusOf() == runStatus{"trading", "error", string(run)} })
 }

@@ -33,10 +33,11 @@ var mayImport = []struct {
 	{"actors/scorecard", []string{"actors/signal", "actors/strategy", "actors/backtest"}},
 	{"actors/content", nil},
 	{"actors/weather", []string{"actors/signal", "actors/market/source/fetch"}},
-	{"actors/agent", []string{"actors/weather", "actors/content", "actors/signal", "actors/strategy", "actors/engine", "actors/market", "actors/backtest"}},
+	{"actors/agent", []string{"actors/weather", "actors/content", "actors/signal", "actors/strategy", "actors/engine",
+		"actors/market", "actors/backtest"}},
 	{"actors/ownership", []string{"actors/signal", "actors/engine"}},
-	{"actors/lifecycle", []string{"actors/signal", "actors/strategy", "actors/engine", "actors/market", "actors/market/alerts",
-		"actors/ownership"}},
+	{"actors/lifecycle", []string{"actors/signal", "actors/strategy", "actors/engine", "actors/market",
+		"actors/market/alerts", "actors/ownership"}},
 	{"actors/partition", []string{"actors/signal", "actors/engine", "actors/ownership"}},
 	{"actors/schedule", []string{"actors/signal", "actors/engine", "actors/ownership"}},
 	{"actors/webhook", []string{"actors/signal", "actors/engine", "actors/ownership", "actors/webhook/..."}},
@@ -47,10 +48,11 @@ var mayImport = []struct {
 	{"actors/market/prices", []string{"actors/signal", "actors/strategy", "actors/market/assets"}},
 	{"actors/market/sessions", []string{"actors/signal", "actors/market/assets", "actors/market/prices"}},
 	{"actors/market/feeder", []string{"actors/signal", "actors/market/..."}},
-	{"actors/market/simulated", []string{"actors/signal", "actors/strategy", "actors/market/assets", "actors/market/prices"}},
+	{"actors/market/simulated", []string{"actors/signal", "actors/strategy", "actors/market/assets",
+		"actors/market/prices"}},
 	{"actors/market/source/fetch", nil},
-	{"actors/market/source", []string{"actors/signal", "actors/strategy", "actors/market/assets", "actors/market/prices",
-		"actors/market/sessions", "actors/market/simulated", "actors/market/source/..."}},
+	{"actors/market/source", []string{"actors/signal", "actors/strategy", "actors/market/assets",
+		"actors/market/prices", "actors/market/sessions", "actors/market/simulated", "actors/market/source/..."}},
 	{"actors/market/source/...", []string{"actors/signal", "actors/market/source/fetch"}},
 	{"actors/market", []string{"actors/signal", "actors/strategy", "actors/engine", "actors/market/..."}},
 	{"actors/webhook/keyring", nil},
@@ -63,13 +65,17 @@ var mayImport = []struct {
 	{"persistence/codec", []string{"actors/signal"}},
 	{"persistence/redis", []string{"actors/signal", "persistence/codec"}},
 	{"persistence/eventlog", []string{"actors/signal", "persistence/codec", "persistence/redis"}},
-	{"persistence/deliveries", []string{"actors/signal", "persistence/codec", "persistence/eventlog", "persistence/redis"}},
+	{"persistence/deliveries", []string{"actors/signal", "persistence/codec", "persistence/eventlog",
+		"persistence/redis"}},
 	{"persistence/jobs", []string{"actors/signal", "persistence/codec", "persistence/eventlog", "persistence/redis"}},
 	{"persistence/market", []string{"actors/signal", "persistence/codec", "persistence/eventlog", "persistence/redis"}},
-	{"persistence/schedules", []string{"actors/signal", "persistence/codec", "persistence/eventlog", "persistence/redis"}},
+	{"persistence/schedules", []string{"actors/signal", "persistence/codec", "persistence/eventlog",
+		"persistence/redis"}},
 	{"persistence/credentials", []string{"actors/signal", "persistence/redis"}},
-	{"persistence/signals", []string{"actors/signal", "persistence/codec", "persistence/eventlog", "persistence/redis"}},
-	{"persistence/requests", []string{"actors/signal", "persistence/codec", "persistence/eventlog", "persistence/redis", "persistence/signals"}},
+	{"persistence/signals", []string{"actors/signal", "persistence/codec", "persistence/eventlog",
+		"persistence/redis"}},
+	{"persistence/requests", []string{"actors/signal", "persistence/codec", "persistence/eventlog", "persistence/redis",
+		"persistence/signals"}},
 	{"persistence", []string{"actors/signal", "persistence/..."}},
 	{"http/apitest", nil},
 	{"http/request", nil},
@@ -83,8 +89,8 @@ var mayImport = []struct {
 	{"cmd/agentsignal/command", nil},
 	{"cmd/agentsignal/remote", []string{"configs", "cmd/agentsignal/command"}},
 	{"cmd/agentsignal/commandtest", []string{"configs"}},
-	{"cmd/agentsignal/receive", []string{"actors/signal", "actors/webhook", "actors/webhook/...", "cmd/agentsignal/command",
-		"cmd/agentsignal/remote"}},
+	{"cmd/agentsignal/receive", []string{"actors/signal", "actors/webhook", "actors/webhook/...",
+		"cmd/agentsignal/command", "cmd/agentsignal/remote"}},
 	{"cmd/agentsignal/service", []string{"actors/...", "configs", "http", "http/...", "persistence", "persistence/...",
 		"cmd/agentsignal/undo", "cmd/agentsignal/remote"}},
 	{"cmd/agentsignal/bench/barelog", nil},
@@ -103,8 +109,8 @@ var onlyIn = map[string][]string{
 	"github.com/alicebob/miniredis":     {"persistence", "persistence/redistest"},
 	"github.com/gorilla/mux":            {"http"},
 	"github.com/golang-jwt/jwt":         {"http/credentials"},
-	"net/http": {"http", "http/...", "actors/retryafter", "actors/webhook/sender", "actors/webhook/signature", "actors/content", "actors/weather",
-		"actors/market", "actors/market/...", "cmd/...", "deploy/webhooks/go"},
+	"net/http": {"http", "http/...", "actors/retryafter", "actors/webhook/sender", "actors/webhook/signature",
+		"actors/content", "actors/weather", "actors/market", "actors/market/...", "cmd/...", "deploy/webhooks/go"},
 	"os/signal": {"cmd/..."},
 }
 
@@ -233,7 +239,8 @@ func TestTheWordsOfTheServiceNeedTheStandardLibraryOnly(t *testing.T) {
 			continue
 		}
 		for _, imported := range p.Imports {
-			if host, _, _ := strings.Cut(imported, "/"); strings.Contains(host, ".") && imported != "github.com/oklog/ulid/v2" {
+			if host, _, _ := strings.Cut(imported, "/"); strings.Contains(host, ".") &&
+				imported != "github.com/oklog/ulid/v2" {
 				t.Errorf("%s imports %s", name, imported)
 			}
 		}

@@ -24,60 +24,61 @@ const (
 // route without a rule fails the test; a rule may be of a route that a configuration does
 // not have.
 var routeRules = map[string]struct{ who, ids, body string }{
-	"POST /v1/agents/{id}/run":                               {"agents:run", "", `{"asset":"BTC"}`},
-	"POST /v1/agents/{id}/scan":                              {"agents:run", "", `{}`},
-	"POST /v1/backtests":                                     {"agents:run", "", `{}`},
-	"GET /v1/scorecard":                                      {"signals:read", "", ""},
-	"GET /v1/signals":                                        {"signals:read", "", ""},
-	"GET /v1/signals/{id}":                                   {"signals:read", "signal", ""},
-	"GET /v1/signals/weather":                                {"signals:read", "", ""},
-	"GET /v1/signals/weather/{id}":                           {"signals:read", "weather", ""},
-	"GET /v1/jobs":                                           {"agents:run", "", ""},
-	"GET /v1/jobs/{id}":                                      {"agents:run", "job", ""},
-	"GET /v1/agents":                                         {"agents:read", "", ""},
-	"GET /v1/agents/{id}":                                    {"agents:read", "", ""},
-	"GET /v1/schedules":                                      {"agents:run", "", ""},
-	"POST /v1/schedules":                                     {"agents:run", "", `{}`},
-	"GET /v1/schedules/{id}":                                 {"agents:run", "schedule", ""},
-	"PATCH /v1/schedules/{id}":                               {"agents:run", "schedule", `{"status":"disabled"}`},
-	"DELETE /v1/schedules/{id}":                              {"agents:run", "schedule", ""},
-	"GET /v1/webhooks":                                       {"webhooks:manage", "", ""},
-	"POST /v1/webhooks":                                      {"webhooks:manage", "", `{}`},
-	"GET /v1/webhooks/{id}":                                  {"webhooks:manage", "webhook", ""},
-	"PATCH /v1/webhooks/{id}":                                {"webhooks:manage", "webhook", `{"status":"disabled"}`},
-	"DELETE /v1/webhooks/{id}":                               {"webhooks:manage", "webhook", ""},
-	"POST /v1/webhooks/{id}/rotate-secret":                   {"webhooks:manage", "webhook", `{}`},
-	"POST /v1/webhooks/{id}/test":                            {"webhooks:manage", "webhook", `{}`},
-	"GET /v1/webhooks/{id}/deliveries":                       {"webhooks:manage", "webhook", ""},
-	"POST /v1/webhooks/{id}/deliveries/retry":                {"webhooks:manage", "webhook", `{"since":"2026-01-01T00:00:00Z"}`},
+	"POST /v1/agents/{id}/run":             {"agents:run", "", `{"asset":"BTC"}`},
+	"POST /v1/agents/{id}/scan":            {"agents:run", "", `{}`},
+	"POST /v1/backtests":                   {"agents:run", "", `{}`},
+	"GET /v1/scorecard":                    {"signals:read", "", ""},
+	"GET /v1/signals":                      {"signals:read", "", ""},
+	"GET /v1/signals/{id}":                 {"signals:read", "signal", ""},
+	"GET /v1/signals/weather":              {"signals:read", "", ""},
+	"GET /v1/signals/weather/{id}":         {"signals:read", "weather", ""},
+	"GET /v1/jobs":                         {"agents:run", "", ""},
+	"GET /v1/jobs/{id}":                    {"agents:run", "job", ""},
+	"GET /v1/agents":                       {"agents:read", "", ""},
+	"GET /v1/agents/{id}":                  {"agents:read", "", ""},
+	"GET /v1/schedules":                    {"agents:run", "", ""},
+	"POST /v1/schedules":                   {"agents:run", "", `{}`},
+	"GET /v1/schedules/{id}":               {"agents:run", "schedule", ""},
+	"PATCH /v1/schedules/{id}":             {"agents:run", "schedule", `{"status":"disabled"}`},
+	"DELETE /v1/schedules/{id}":            {"agents:run", "schedule", ""},
+	"GET /v1/webhooks":                     {"webhooks:manage", "", ""},
+	"POST /v1/webhooks":                    {"webhooks:manage", "", `{}`},
+	"GET /v1/webhooks/{id}":                {"webhooks:manage", "webhook", ""},
+	"PATCH /v1/webhooks/{id}":              {"webhooks:manage", "webhook", `{"status":"disabled"}`},
+	"DELETE /v1/webhooks/{id}":             {"webhooks:manage", "webhook", ""},
+	"POST /v1/webhooks/{id}/rotate-secret": {"webhooks:manage", "webhook", `{}`},
+	"POST /v1/webhooks/{id}/test":          {"webhooks:manage", "webhook", `{}`},
+	"GET /v1/webhooks/{id}/deliveries":     {"webhooks:manage", "webhook", ""},
+	"POST /v1/webhooks/{id}/deliveries/retry": {"webhooks:manage", "webhook",
+		`{"since":"2026-01-01T00:00:00Z"}`},
 	"POST /v1/webhooks/{id}/deliveries/cancel":               {"webhooks:manage", "webhook", `{}`},
 	"GET /v1/webhooks/{id}/deliveries/{delivery_id}":         {"webhooks:manage", "webhook delivery", ""},
 	"POST /v1/webhooks/{id}/deliveries/{delivery_id}/retry":  {"webhooks:manage", "webhook delivery", ""},
 	"POST /v1/webhooks/{id}/deliveries/{delivery_id}/cancel": {"webhooks:manage", "webhook delivery", ""},
-	"GET /v1/assets":                                         {"signals:read", "", ""},
-	"GET /v1/account":                                        {forAnyToken, "", ""},
-	"GET /v1/versions":                                       {forAnyToken, "", ""},
-	"GET /ws/dashboard":                                      {forStreams, "", ""},
-	"GET /v1/ws/dashboard":                                   {forStreams, "", ""},
-	"POST /v1/auth/logout":                                   {forSessions, "", `{"all":"x"}`},
-	"POST /v1/auth/password":                                 {forSessions, "", `{}`},
-	"POST /v1/auth/api-key":                                  {forSessions, "", `{}`},
-	"GET /v1/auth/api-keys":                                  {forSessions, "", ""},
-	"DELETE /v1/auth/api-keys/{key_id}":                      {forSessions, "key", ""},
-	"POST /v1/auth/login":                                    {forEverybody, "", `{}`},
-	"POST /v1/auth/refresh":                                  {forEverybody, "", `{}`},
-	"POST /v1/auth/register":                                 {forEverybody, "", `{}`},
-	"GET /healthz":                                           {forEverybody, "", ""},
-	"GET /readyz":                                            {forEverybody, "", ""},
-	"GET /metrics":                                           {forEverybody, "", ""},
-	"GET /v1/openapi.json":                                   {forEverybody, "", ""},
-	"GET /v1/openapi.yaml":                                   {forEverybody, "", ""},
-	"GET /v1/asyncapi.yaml":                                  {forEverybody, "", ""},
-	"GET /":                                                  {forEverybody, "", ""},
-	"GET /docs":                                              {forEverybody, "", ""},
-	"GET /docs/{file}":                                       {forEverybody, "", ""},
-	"GET /problems":                                          {forEverybody, "", ""},
-	"GET /problems/{code}":                                   {forEverybody, "", ""},
+	"GET /v1/assets":                    {"signals:read", "", ""},
+	"GET /v1/account":                   {forAnyToken, "", ""},
+	"GET /v1/versions":                  {forAnyToken, "", ""},
+	"GET /ws/dashboard":                 {forStreams, "", ""},
+	"GET /v1/ws/dashboard":              {forStreams, "", ""},
+	"POST /v1/auth/logout":              {forSessions, "", `{"all":"x"}`},
+	"POST /v1/auth/password":            {forSessions, "", `{}`},
+	"POST /v1/auth/api-key":             {forSessions, "", `{}`},
+	"GET /v1/auth/api-keys":             {forSessions, "", ""},
+	"DELETE /v1/auth/api-keys/{key_id}": {forSessions, "key", ""},
+	"POST /v1/auth/login":               {forEverybody, "", `{}`},
+	"POST /v1/auth/refresh":             {forEverybody, "", `{}`},
+	"POST /v1/auth/register":            {forEverybody, "", `{}`},
+	"GET /healthz":                      {forEverybody, "", ""},
+	"GET /readyz":                       {forEverybody, "", ""},
+	"GET /metrics":                      {forEverybody, "", ""},
+	"GET /v1/openapi.json":              {forEverybody, "", ""},
+	"GET /v1/openapi.yaml":              {forEverybody, "", ""},
+	"GET /v1/asyncapi.yaml":             {forEverybody, "", ""},
+	"GET /":                             {forEverybody, "", ""},
+	"GET /docs":                         {forEverybody, "", ""},
+	"GET /docs/{file}":                  {forEverybody, "", ""},
+	"GET /problems":                     {forEverybody, "", ""},
+	"GET /problems/{code}":              {forEverybody, "", ""},
 }
 
 // belongings are the identifiers of the things of an account, by their kind.
@@ -117,8 +118,8 @@ func owns(t *testing.T, user *client) belongings {
 	}](t, body).Metadata.ID
 	schedule := decode[wireSchedule](t, user.post("/v1/schedules",
 		`{"agent_id":"trading","strategy":"momentum","assets":["BTC"],"every":"1440m"}`).ok(t).Body).ID
-	return belongings{"signal": run.ID, "weather": weather, "job": user.submit("BTC", "momentum").ID, "schedule": schedule,
-		"webhook": hook.ID, "delivery": test.ID, "key": user.key("hers", "").ID}
+	return belongings{"signal": run.ID, "weather": weather, "job": user.submit("BTC", "momentum").ID,
+		"schedule": schedule, "webhook": hook.ID, "delivery": test.ID, "key": user.key("hers", "").ID}
 }
 
 // TestEveryRouteWithEveryScope requests things of another account, and things that do not
@@ -158,7 +159,8 @@ func TestEveryRouteWithEveryScope(t *testing.T) {
 		}
 		for name, who := range credentials {
 			foreign := who.do(method, hers.path(template, rule.ids), rule.body, "X-Request-Id: req-1")
-			if want := refusalOf(rule.who, name); codeOf(t, foreign) != want && (want != "" || isRefusal(codeOf(t, foreign))) {
+			if want := refusalOf(rule.who, name); codeOf(t, foreign) != want &&
+				(want != "" || isRefusal(codeOf(t, foreign))) {
 				t.Errorf("%s with %s: %d %.200s, want %q", route, name, foreign.Status, foreign.Body, want)
 			}
 			if rule.ids == "" {
@@ -166,7 +168,8 @@ func TestEveryRouteWithEveryScope(t *testing.T) {
 			}
 			if want := refusalOf(rule.who, name); want == "" {
 				if foreign.Status != http.StatusNotFound {
-					t.Errorf("%s with %s: %d %.200s of another account, want 404", route, name, foreign.Status, foreign.Body)
+					t.Errorf("%s with %s: %d %.200s of another account, want 404", route, name,
+						foreign.Status, foreign.Body)
 				}
 			}
 			none := who.do(method, unknown.path(template, rule.ids), rule.body, "X-Request-Id: req-1")

@@ -37,7 +37,8 @@ func (c *client) state(id string) wireState {
 // tickAt writes a trade of a time.
 func (m pricer) tickAt(asset string, price float64, at time.Time) {
 	m.tb.Helper()
-	m.add("market:ticks", []any{"asset", asset, "price", strconv.FormatFloat(price, 'f', -1, 64), "time", at.UnixMilli()})
+	m.add("market:ticks", []any{"asset", asset, "price", strconv.FormatFloat(price, 'f', -1, 64), "time",
+		at.UnixMilli()})
 }
 
 func TestSignalsCloseAtTheirLevels(t *testing.T) {

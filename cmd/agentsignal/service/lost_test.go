@@ -152,7 +152,8 @@ func TestWithoutARedisServerTheServiceWorksAndWarns(t *testing.T) {
 		t.Errorf("listed are %d signals, before %d", len(all), before)
 	}
 	trader.get("/v1/signals/" + made.ID).ok(t)
-	live.until("both signals", func(all []message) bool { return equal(signalsOf(all), []string{made.ID, job.Signal.ID}) })
+	live.until("both signals",
+		func(all []message) bool { return equal(signalsOf(all), []string{made.ID, job.Signal.ID}) })
 	place := live.await("the first signal", func(m message) bool { return m.signalOf() == made.ID }).ID
 	if d := trader.dial().subscribe(`"channels":["signal.new"],"last_event_id":"` + place + `"`); !d.Resumed.Complete ||
 		d.Resumed.Replayed != 1 {

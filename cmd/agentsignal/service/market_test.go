@@ -167,8 +167,8 @@ func TestInvalidMarketDataIsIgnored(t *testing.T) {
 	now := time.Now().UnixMilli()
 	hour := bars[len(bars)-1].OpenTime
 	bar := func(change ...any) []any {
-		fields := map[string]any{"asset": "ACME", "timeframe": "1h", "open_time": hour, "open": 100, "high": 101, "low": 99,
-			"close": 100}
+		fields := map[string]any{"asset": "ACME", "timeframe": "1h", "open_time": hour, "open": 100,
+			"high": 101, "low": 99, "close": 100}
 		for i := 0; i < len(change); i += 2 {
 			fields[change[i].(string)] = change[i+1]
 		}

@@ -261,16 +261,16 @@ func exercise(t *testing.T, s *service, prices pricer) []string {
 	live.send(websocket.BinaryMessage, "x")
 	live.closing()
 
-	fill := strings.NewReplacer("{id}", "secretid", "{key_id}", "secretkey", "{delivery_id}", "secretdelivery", "{code}",
-		"secretcode", "{file}", "secretfile")
+	fill := strings.NewReplacer("{id}", "secretid", "{key_id}", "secretkey", "{delivery_id}",
+		"secretdelivery", "{code}", "secretcode", "{file}", "secretfile")
 	for _, route := range s.process.server.Routes() {
 		_, template, _ := strings.Cut(route, " ")
 		for _, who := range []*client{public, trader, user, public.with(unknownKey()), public.with("secrettoken")} {
 			if template == "/v1/auth/logout" && who == user {
 				continue // at the end
 			}
-			for _, method := range []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "SECRETMETHOD",
-				"get"} {
+			for _, method := range []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE",
+				"SECRETMETHOD", "get"} {
 				who.do(method, fill.Replace(template)+"?secretquery=secretvalue", "", "User-Agent: secretagent",
 					"X-Request-Id: secretrequest")
 			}

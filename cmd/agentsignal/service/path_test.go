@@ -94,8 +94,8 @@ func TestAClientReadsItsOwnWrites(t *testing.T) {
 				made := trader.run(asset, []string{"momentum", "breakout", "mean_reversion"}[n%3])
 				p := trader.signals("limit=100&asset=" + strings.ToLower(asset))
 				if p.Total != n || p.Signals[0].ID != made.ID {
-					t.Errorf("after run %d of %s the list has %d signals, the first %s, want %s", n, asset, p.Total, p.Signals[0].ID,
-						made.ID)
+					t.Errorf("after run %d of %s the list has %d signals, the first %s, want %s", n, asset, p.Total,
+						p.Signals[0].ID, made.ID)
 				}
 			}
 		})
@@ -137,8 +137,8 @@ func TestAJobIsPolledUntilItIsCompleted(t *testing.T) {
 	job := decode[wireJob](t, accepted.Body)
 	if job.Status != "queued" || accepted.Header.Get("Location") != "/v1/jobs/"+job.ID ||
 		accepted.Header.Get("Retry-After") != "1" {
-		t.Errorf("a job is accepted with %s, Location %q, Retry-After %q", accepted.Body, accepted.Header.Get("Location"),
-			accepted.Header.Get("Retry-After"))
+		t.Errorf("a job is accepted with %s, Location %q, Retry-After %q", accepted.Body,
+			accepted.Header.Get("Location"), accepted.Header.Get("Retry-After"))
 	}
 	done := trader.awaitJob(job.ID)
 	if done.Status != "completed" || done.Signal == nil || done.Signal.Asset != "ETH" {
@@ -221,7 +221,8 @@ func TestARunThatFailsReportsWhyAndFreesItsKey(t *testing.T) {
 	live := trader.dial()
 	for _, test := range []struct{ agent, body, message string }{
 		{"trading", runBody("NOSUCH", "momentum"), "no source knows NOSUCH"},
-		{"weather", runBody("natural_gas", "energy_demand", `"parameters":{"region":"us"}`), "no source knows natural_gas"},
+		{"weather", runBody("natural_gas", "energy_demand", `"parameters":{"region":"us"}`),
+			"no source knows natural_gas"},
 	} {
 		for range 2 { // the key of a request that failed may be used again
 			failed := trader.post("/v1/agents/"+test.agent+"/run", test.body, "Idempotency-Key: "+test.agent)

@@ -46,8 +46,8 @@ func (m pricer) give(asset string, bars ...marketdata.Bar) {
 	m.tb.Helper()
 	entries := make([][]any, len(bars))
 	for i, b := range bars {
-		entries[i] = []any{"asset", asset, "timeframe", "1h", "open_time", b.OpenTime, "open", b.Open, "high", b.High, "low",
-			b.Low, "close", b.Close, "volume", b.Volume}
+		entries[i] = []any{"asset", asset, "timeframe", "1h", "open_time", b.OpenTime, "open", b.Open, "high",
+			b.High, "low", b.Low, "close", b.Close, "volume", b.Volume}
 	}
 	m.add("market:bars", entries...)
 }
@@ -128,8 +128,8 @@ func TestLiveSignalsAreThoseOfTheBacktest(t *testing.T) {
 	file := written(t, csvOf(bars))
 	end := time.UnixMilli(bars[len(bars)-1].CloseTime).UTC().Format(time.RFC3339)
 	for manner, row := range rows {
-		args := []string{"backtest", "--asset", "walk", "--strategy", manner[0], "--risk", manner[1], "--from", end, "--to",
-			end, "--trades"}
+		args := []string{"backtest", "--asset", "walk", "--strategy", manner[0], "--risk", manner[1],
+			"--from", end, "--to", end, "--trades"}
 		for what, out := range map[string]string{"stored": operator.Do(args...),
 			"csv": operator.Do(append(args, "--csv", file, "--tick", fmt.Sprint(origin.Tick))...)} {
 			if !strings.Contains(strings.Join(strings.Fields(out), " "), row) {
@@ -198,7 +198,8 @@ func TestLiveSignalsAreThoseOfTheBacktest(t *testing.T) {
 	prices.give("WALK", bars[len(bars)-200:]...)
 	eventually(t, "the audit finds what differs", func() bool {
 		out, err := operator.Try("", "audit")
-		return err != nil && strings.Contains(out, "confidence is ") && strings.Contains(out, fmt.Sprintf("%d differ", made))
+		return err != nil && strings.Contains(out, "confidence is ") &&
+			strings.Contains(out, fmt.Sprintf("%d differ", made))
 	})
 }
 
@@ -237,7 +238,8 @@ func TestScansRankManyAssets(t *testing.T) {
 	r := ended.Result
 	if ended.Kind != "scan" || ended.Status != "completed" || len(r.Errors) != 1 || r.Errors[0].Asset != "NOSUCH" ||
 		r.Errors[0].Code != "DATA_UNAVAILABLE" ||
-		r.Ranked[0].Strength < r.Ranked[1].Strength || r.Ranked[1].Strength < r.Ranked[2].Strength || r.Ranked[0].Entry <= 0 {
+		r.Ranked[0].Strength < r.Ranked[1].Strength || r.Ranked[1].Strength < r.Ranked[2].Strength ||
+		r.Ranked[0].Entry <= 0 {
 		t.Errorf("the scan ended as %+v", ended)
 	}
 	if p := trader.signals(""); p.Total != 0 {
@@ -253,7 +255,8 @@ func TestBacktestsOfFiles(t *testing.T) {
 	o := operator(t)
 	want, err := backtest.Run(t.Context(), bars,
 		backtest.Options{Origin: strategy.Origin{Asset: "BTC", Tick: .01, Source: "csv", Compression: 1},
-			Strategy: strategy.Breakout, Timeframe: signal.H1, Risk: signal.LowRisk, Cost: .00025, From: bars[500].CloseTime})
+			Strategy: strategy.Breakout, Timeframe: signal.H1, Risk: signal.LowRisk, Cost: .00025,
+			From: bars[500].CloseTime})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -275,8 +278,8 @@ func TestBacktestsOfFiles(t *testing.T) {
 	o.Fails("no such file", "backtest", "--asset", "BTC", "--strategy", "momentum", "--csv", file+"x")
 	o.Fails("only 299 closed bars", "backtest", "--asset", "BTC", "--strategy", "momentum", "--csv",
 		written(t, strings.Join(strings.Split(text, "\n")[:300], "\n")))
-	o.Fails("--risk: must be low, medium or high", "backtest", "--asset", "BTC", "--strategy", "luck", "--timeframe", "2h",
-		"--risk", "none", "--from", "soon")
+	o.Fails("--risk: must be low, medium or high", "backtest", "--asset", "BTC", "--strategy", "luck",
+		"--timeframe", "2h", "--risk", "none", "--from", "soon")
 	gap := strings.Split(text, "\n")
 	o.Fails("more than 3 bars in a row are missing", "backtest", "--asset", "BTC", "--strategy", "momentum",
 		"--always-open", "--csv", written(t, strings.Join(append(gap[:400:400], gap[404:]...), "\n")))

@@ -31,7 +31,8 @@ func TestAnOutageOfRedisLeavesAHandfulOfLines(t *testing.T) {
 	})
 	lines := strings.Split(strings.TrimSpace(s.log.String()), "\n")[before:]
 	if len(lines) > maxLines {
-		t.Errorf("%d lines while %d probes failed, want at most %d:\n%s", len(lines), failed, maxLines, strings.Join(lines, "\n"))
+		t.Errorf("%d lines while %d probes failed, want at most %d:\n%s", len(lines), failed, maxLines,
+			strings.Join(lines, "\n"))
 	}
 	if s.log.Line(`"path":"/readyz"`, `"status":503`) == "" {
 		t.Error("that the service is not ready is not logged")

@@ -34,14 +34,16 @@ func TestTheServiceWorksOnARedisCluster(t *testing.T) {
 		live := trader.dial()
 		made := trader.run("ACME", "momentum")
 		if list := trader.signals("limit=1"); list.Total != before+1 || list.Signals[0].ID != made.ID {
-			t.Errorf("partition %d: %d signals are listed, the first %+v; want %s", p, list.Total, list.Signals, made.ID)
+			t.Errorf("partition %d: %d signals are listed, the first %+v; want %s", p, list.Total,
+				list.Signals, made.ID)
 		}
 		trader.get("/v1/signals/" + made.ID).ok(t)
 		job := trader.awaitJob(trader.submit("ACME", "breakout").ID)
 		if job.Status != "completed" {
 			t.Fatalf("partition %d: the job ended as %+v", p, job)
 		}
-		live.until("both signals", func(all []message) bool { return equal(signalsOf(all), []string{made.ID, job.Signal.ID}) })
+		live.until("both signals",
+			func(all []message) bool { return equal(signalsOf(all), []string{made.ID, job.Signal.ID}) })
 		place := live.await("the first signal", func(m message) bool { return m.signalOf() == made.ID }).ID
 		back := trader.dial().subscribe(`"channels":["signal.new"],"last_event_id":"` + place + `"`)
 		if back.Resumed == nil || !back.Resumed.Complete || back.Resumed.Replayed != 1 {

@@ -59,7 +59,8 @@ func TestAWrongRedisPassword(t *testing.T) {
 	trader.get("/v1/agents").want(t, http.StatusServiceUnavailable)
 	rotate("the-password")
 	c.awaitReady(t)
-	eventually(t, "requests are answered again", func() bool { return trader.get("/v1/agents").Status == http.StatusOK })
+	eventually(t, "requests are answered again",
+		func() bool { return trader.get("/v1/agents").Status == http.StatusOK })
 	c.signal(syscall.SIGTERM)
 	if code, _ := c.exit(); code != 0 {
 		t.Errorf("the service ended with %d", code)

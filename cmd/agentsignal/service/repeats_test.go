@@ -34,8 +34,8 @@ func TestARepeatedFaultIsLoggedOnceAndThenEachMinute(t *testing.T) {
 		}
 		// 130 faults at two a second, each with another cause, as of many signals.
 		for i := range 130 {
-			log.Warn("redis is waited for", "err", fmt.Errorf("signal sig_%d: timeout", i), "after", time.Duration(i), "tries",
-				i)
+			log.Warn("redis is waited for", "err", fmt.Errorf("signal sig_%d: timeout", i), "after",
+				time.Duration(i), "tries", i)
 			time.Sleep(500 * time.Millisecond)
 		}
 		want("one fault", `level=WARN msg="redis is waited for" err="signal sig_0: timeout" after=0s tries=0`,

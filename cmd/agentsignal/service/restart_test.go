@@ -95,15 +95,17 @@ func TestARestartChangesNothingThatIsShown(t *testing.T) {
 		confidence := .9 + float64(i)/1000
 		if i%3 != 2 {
 			data := fmt.Sprintf(`{"signal_id":%q,"confidence":%v}`, id, confidence)
-			s.change(t, account.ID, id, signal.SignalUpdated, data, func(s *signal.Signal) { s.Confidence = confidence })
+			s.change(t, account.ID, id, signal.SignalUpdated, data,
+				func(s *signal.Signal) { s.Confidence = confidence })
 		}
 		if i%3 != 0 {
 			exit, percent, absolute := 105.5, 4.1234, 4.25
-			s.change(t, account.ID, id, signal.SignalClosed, fmt.Sprintf(`{"signal_id":%q}`, id), func(s *signal.Signal) {
-				s.Confidence = confidence
-				s.Closing = &signal.Closing{Reason: signal.CloseReasons[i%3], At: s.CreatedAt.Add(time.Minute), ExitPrice: &exit,
-					PnLPercent: &percent, PnLAbsolute: &absolute, DurationMinutes: 1}
-			})
+			s.change(t, account.ID, id, signal.SignalClosed, fmt.Sprintf(`{"signal_id":%q}`, id),
+				func(s *signal.Signal) {
+					s.Confidence = confidence
+					s.Closing = &signal.Closing{Reason: signal.CloseReasons[i%3], At: s.CreatedAt.Add(time.Minute),
+						ExitPrice: &exit, PnLPercent: &percent, PnLAbsolute: &absolute, DurationMinutes: 1}
+				})
 		}
 	}
 	want := pictureOf(trader, since)
@@ -140,6 +142,7 @@ func TestARestartChangesNothingThatIsShown(t *testing.T) {
 	s.awaitPrices(t, "ACME", signal.H1)
 	next := trader.run("ACME", "momentum")
 	if p := trader.signals("limit=2"); p.Total != 32 || p.Signals[0].ID != next.ID {
-		t.Errorf("after the restarts a run leads to a total of %d, the newest %s, want %s", p.Total, p.Signals[0].ID, next.ID)
+		t.Errorf("after the restarts a run leads to a total of %d, the newest %s, want %s", p.Total,
+			p.Signals[0].ID, next.ID)
 	}
 }

@@ -86,7 +86,8 @@ func TestSchedulesDrawFromTheQuotaOfRuns(t *testing.T) {
 	c.RateLimit.Runs = "5/h"
 	svc := start(t, c)
 	trader, _ := svc.account(t)
-	const subjects = `{"agent_id":"seo","strategy":"meta_tags","every":"1440m","assets":["a","b","c","d","e","f","g","h"]}`
+	const subjects = `{"agent_id":"seo","strategy":"meta_tags","every":"1440m","assets":["a","b","c","d","e","f",` +
+		`"g","h"]}`
 	s := decode[wireSchedule](t, trader.post("/v1/schedules", subjects).ok(t).Body)
 	eventually(t, "the round is over", func() bool { return trader.schedule(s.ID).LastRunAt != nil })
 	if got := trader.schedule(s.ID); got.Skipped != 1 || got.Failures != 0 || got.LastError != nil {
@@ -175,7 +176,8 @@ func TestSchedulesOutliveTheirOwner(t *testing.T) {
 	// A daily schedule has one round, whichever node owns it.
 	for _, trader := range traders {
 		trader.post("/v1/schedules",
-			`{"agent_id":"seo","assets":["desk","chair"],"strategy":"product_description","every":"1440m","max_open":9}`).
+			`{"agent_id":"seo","assets":["desk","chair"],"strategy":"product_description",`+
+				`"every":"1440m","max_open":9}`).
 			ok(t)
 		eventually(t, "the round of the day is over",
 			func() bool { return trader.signals("strategy=product_description").Total == 2 })

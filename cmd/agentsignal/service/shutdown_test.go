@@ -66,8 +66,8 @@ func (s *slowRequest) finish() answer {
 		s.tb.Fatalf("read the answer: %v", err)
 	}
 	s.request.Body = http.NoBody
-	if err := httpCheck(s.tb).Check(apitest.Exchange{Request: s.request, RequestBody: []byte(s.body), Status: w.StatusCode,
-		Header: w.Header, Body: text}); err != nil {
+	if err := httpCheck(s.tb).Check(apitest.Exchange{Request: s.request, RequestBody: []byte(s.body),
+		Status: w.StatusCode, Header: w.Header, Body: text}); err != nil {
 		s.tb.Errorf("%v: %s", err, text)
 	}
 	return answer{w.StatusCode, w.Header, string(text)}

@@ -87,8 +87,8 @@ func TestWeatherRunsMakeTwoRecords(t *testing.T) {
 		}
 		w := list.Signals[0]
 		if w.ID != metadata.WeatherID || w.Type != "weather_arbitrage" || w.Commodity != strings.ToLower(run.asset) ||
-			w.Confidence != got.Confidence ||
-			w.Direction != got.Direction || w.CreatedAt != got.CreatedAt || !strings.Contains(w.Impact, "% in 5 days: ") {
+			w.Confidence != got.Confidence || w.Direction != got.Direction || w.CreatedAt != got.CreatedAt ||
+			!strings.Contains(w.Impact, "% in 5 days: ") {
 			t.Errorf("the run answers %+v, the list has %+v", got, w)
 		}
 		if want := run.region; w.Region != want && (want != "" || w.Region != "global") {
@@ -192,7 +192,8 @@ func TestWeatherJobs(t *testing.T) {
 	if ended.Status != "completed" || ended.Signal == nil {
 		t.Fatalf("the job ends as %+v", ended)
 	}
-	if p := trader.weather(""); p.Total != 1 || p.Signals[0].ID != strings.Replace(ended.Signal.ID, "sig_", "wsig_", 1) {
+	want := strings.Replace(ended.Signal.ID, "sig_", "wsig_", 1)
+	if p := trader.weather(""); p.Total != 1 || p.Signals[0].ID != want {
 		t.Errorf("listed are %+v", p)
 	}
 	trader.post("/v1/agents/weather/run", runBody("BTC", "commodity_impact")).
@@ -214,7 +215,8 @@ func TestDoctorChecksTheWeather(t *testing.T) {
 			"forecast for Chicago to " + tomorrow},
 		"old": {200, `{"daily":{"time":["2026-11-01"],"temperature_2m_mean":[1],` +
 			`"temperature_2m_max":[1],"temperature_2m_min":[1],` +
-			`"precipitation_sum":[0],"et0_fao_evapotranspiration":[1],"wind_gusts_10m_max":[30]}}`, "for Chicago of 2026-11-01"},
+			`"precipitation_sum":[0],"et0_fao_evapotranspiration":[1],"wind_gusts_10m_max":[30]}}`,
+			"for Chicago of 2026-11-01"},
 		"refuses": {400, `{"error":true,"reason":"The API key is invalid"}`, "The API key is invalid"},
 	} {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

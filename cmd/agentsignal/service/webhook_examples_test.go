@@ -253,9 +253,11 @@ func tryForgeries(t *testing.T, args []string) {
 		body   func(string) string // likewise
 		want   int
 	}{
-		"good":                    {age: 4 * time.Minute, want: 200},
-		"another secret":          {secret: "another", want: 401},
-		"another body":            {body: func(b string) string { return strings.Replace(b, "test", "tess", 1) }, want: 401},
+		"good":           {age: 4 * time.Minute, want: 200},
+		"another secret": {secret: "another", want: 401},
+		"another body": {body: func(b string) string {
+			return strings.Replace(b, "test", "tess", 1)
+		}, want: 401},
 		"a truncated body":        {body: func(b string) string { return b[:len(b)-1] }, want: 401},
 		"no body":                 {body: func(string) string { return "" }, want: 401},
 		"an old request":          {age: 5*time.Minute + 30*time.Second, want: 401},
@@ -269,7 +271,8 @@ func tryForgeries(t *testing.T, args []string) {
 		"half a signature": {change: func(h http.Header) {
 			h.Set(signature.HeaderStandardSignature, h.Get(signature.HeaderStandardSignature)[:20])
 		}, want: 401},
-		"no signature":                 {change: without(signature.HeaderSignature, signature.HeaderStandardSignature), want: 401},
+		"no signature": {
+			change: without(signature.HeaderSignature, signature.HeaderStandardSignature), want: 401},
 		"no signature that has a time": {change: without(signature.HeaderStandardSignature), want: 401},
 	} {
 		id := "evt_" + strings.ReplaceAll(name, " ", "_")

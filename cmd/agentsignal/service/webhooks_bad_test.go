@@ -162,10 +162,10 @@ func TestBadEndpointsDoNoHarm(t *testing.T) {
 			io.WriteString(c, okStatus+"Content-Length: 1000\r\n\r\n")
 			trickle(c, megabyte[:1000])
 		}), "succeeded", ""},
-		{"headers of a byte a second", rawEndpoint(t, func(c net.Conn) { trickle(c, okStatus+"Content-Length: 0\r\n\r\n") }),
-			"failed", "timeout"},
-		{"headers without end", rawEndpoint(t, func(c net.Conn) { io.WriteString(c, okStatus+"X: "+megabyte+megabyte) }),
-			"failed", "connection failed"},
+		{"headers of a byte a second",
+			rawEndpoint(t, func(c net.Conn) { trickle(c, okStatus+"Content-Length: 0\r\n\r\n") }), "failed", "timeout"},
+		{"headers without end", rawEndpoint(t,
+			func(c net.Conn) { io.WriteString(c, okStatus+"X: "+megabyte+megabyte) }), "failed", "connection failed"},
 		{"a reset", rawEndpoint(t, func(c net.Conn) { c.(*net.TCPConn).SetLinger(0) }), "failed", "connection failed"},
 		{"garbage", rawEndpoint(t, func(c net.Conn) { io.WriteString(c, "SSH-2.0-OpenSSH_9.9\r\n") }), "failed",
 			"connection failed"},
@@ -196,7 +196,8 @@ func TestBadEndpointsDoNoHarm(t *testing.T) {
 		}
 		for i, test := range tests {
 			for _, id := range ids[i] {
-				d := trader.awaitDelivery(hooks[i], id, "at its end", func(d wireDelivery) bool { return d.Status != "pending" })
+				d := trader.awaitDelivery(hooks[i], id, "at its end",
+					func(d wireDelivery) bool { return d.Status != "pending" })
 				last := d.Attempts[len(d.Attempts)-1]
 				if d.Status != test.status || textOf(d.Error) != test.error || textOf(last.Error) != test.error ||
 					len(textOf(last.ResponseBody)) > 8<<10 {

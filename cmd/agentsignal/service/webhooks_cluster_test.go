@@ -87,7 +87,8 @@ func TestTwoNodesDeliverWhatHappensOnBoth(t *testing.T) {
 			a.verify(t, held.Secret)
 		}
 	}
-	eventually(t, "the signal of after the kill arrives", func() bool { return signalsIn(t, ends[0].got())[last.ID] > 0 })
+	eventually(t, "the signal of after the kill arrives",
+		func() bool { return signalsIn(t, ends[0].got())[last.ID] > 0 })
 	if p := trader.get("/v1/webhooks").ok(t); decode[struct{ Total int }](t, p.Body).Total != 2 {
 		t.Errorf("the webhooks are %s", p.Body)
 	}

@@ -122,7 +122,8 @@ func TestWhatWasAcknowledgedIsDelivered(t *testing.T) {
 		again := trader.delivery(bad, id)
 		if again.Status != "pending" || len(again.Attempts) != 1 || !again.NextAttemptAt.Equal(*d.NextAttemptAt) {
 			t.Errorf("%s was due at %s, and is %+v after the restart", id, d.NextAttemptAt, again)
-		} else if a := again.Attempts[0]; again.NextAttemptAt.Before(a.At.Add(time.Hour)) || textOf(a.Error) != "status 503" {
+		} else if a := again.Attempts[0]; again.NextAttemptAt.Before(a.At.Add(time.Hour)) ||
+			textOf(a.Error) != "status 503" {
 			t.Errorf("%s is due at %s after the attempt %+v", id, again.NextAttemptAt, a)
 		}
 	}

@@ -74,7 +74,8 @@ func TestAFailingDeliveryIsRetriedAndGivenUp(t *testing.T) {
 
 	// A manual retry makes one attempt at once.
 	retry := "/v1/webhooks/" + w.ID + "/deliveries/" + first.ID + "/retry"
-	if again := decode[wireDelivery](t, trader.post(retry, "", "Idempotency-Key: once").ok(t).Body); again.Status != "pending" {
+	if again := decode[wireDelivery](t, trader.post(retry, "",
+		"Idempotency-Key: once").ok(t).Body); again.Status != "pending" {
 		t.Errorf("retried is %+v", again)
 	}
 	d = trader.awaitEnd(w, first.ID, "failed")
@@ -116,7 +117,8 @@ func TestDeliveriesAreSentAgain(t *testing.T) {
 	between := `"since":"` + stamp(made[1]) + `","until":"` + stamp(made[4]) + `"`
 	for body, want := range map[string]int{`{"dry_run":true}`: 5, `{"dry_run":true,` + between + `}`: 3,
 		`{"dry_run":true,"status":"succeeded"}`:             0,
-		`{"dry_run":true,"since":"` + stamp(made[4]) + `"}`: 1, `{"dry_run":true,"until":"` + stamp(made[0]) + `"}`: 0} {
+		`{"dry_run":true,"since":"` + stamp(made[4]) + `"}`: 1,
+		`{"dry_run":true,"until":"` + stamp(made[0]) + `"}`: 0} {
 		if n := trader.post(all+"retry", body).counted(t, "retried"); n != want {
 			t.Errorf("%s counts %d, want %d", body, n, want)
 		}
@@ -175,7 +177,8 @@ func TestWhatIsCancelledIsNotSent(t *testing.T) {
 	for i, d := range made { // one that waits
 		if !inFlight[d.ID] && i > 8 {
 			one := decode[wireDelivery](t, trader.post(all+d.ID+"/cancel", "").ok(t).Body)
-			if one.Status != "failed" || textOf(one.Error) != "cancelled" || one.CompletedAt == nil || one.NextAttemptAt != nil {
+			if one.Status != "failed" || textOf(one.Error) != "cancelled" || one.CompletedAt == nil ||
+				one.NextAttemptAt != nil {
 				t.Errorf("cancelled is %+v", one)
 			}
 			trader.post(all+d.ID+"/cancel", "").fails(t, http.StatusConflict, "delivery_not_pending")

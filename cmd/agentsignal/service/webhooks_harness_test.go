@@ -102,8 +102,8 @@ func (a hookRequest) verify(tb testing.TB, secret string) envelope {
 		tb.Errorf("X-Service-Signature is %q, want %q", got, want)
 	}
 	a.verifyStandard(tb, secret)
-	for name, want := range map[string]string{"Content-Type": "application/json", "User-Agent": "agentsignal/" + Version,
-		"Webhook-Timestamp": a.Header.Get("X-Service-Timestamp")} {
+	for name, want := range map[string]string{"Content-Type": "application/json",
+		"User-Agent": "agentsignal/" + Version, "Webhook-Timestamp": a.Header.Get("X-Service-Timestamp")} {
 		if got := a.Header.Get(name); got != want {
 			tb.Errorf("%s is %q, want %q", name, got, want)
 		}
@@ -396,13 +396,15 @@ func (c *client) deliveries(w wireWebhook, query string) []wireDelivery {
 // total returns the number of deliveries that a query finds.
 func (c *client) total(w wireWebhook, query string) int {
 	c.tb.Helper()
-	return decode[struct{ Total int }](c.tb, c.get("/v1/webhooks/"+w.ID+"/deliveries?limit=1&"+query).ok(c.tb).Body).Total
+	return decode[struct{ Total int }](c.tb,
+		c.get("/v1/webhooks/"+w.ID+"/deliveries?limit=1&"+query).ok(c.tb).Body).Total
 }
 
 // awaitTotal waits until a query finds so many.
 func (c *client) awaitTotal(w wireWebhook, query string, n int) {
 	c.tb.Helper()
-	eventually(c.tb, fmt.Sprintf("%d deliveries are found by %q", n, query), func() bool { return c.total(w, query) == n })
+	eventually(c.tb, fmt.Sprintf("%d deliveries are found by %q", n, query),
+		func() bool { return c.total(w, query) == n })
 }
 
 // counted returns the number in an answer.

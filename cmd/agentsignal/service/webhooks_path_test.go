@@ -85,7 +85,8 @@ func TestEveryEventReachesAWebhook(t *testing.T) {
 			good = names == "agent_id error_code message retryable run_id" && data.Run == failed.RunID &&
 				data.Code == failed.ErrorCode && !*data.Retryable
 		case a.delivery() == byKey.ID:
-			good = e.ID == byKey.Event && same(a.Body, string(byKey.Payload)) && data.Triggered == "api" && data.Webhook == w.ID
+			good = e.ID == byKey.Event && same(a.Body, string(byKey.Payload)) && data.Triggered == "api" &&
+				data.Webhook == w.ID
 		case a.delivery() == byUser.ID:
 			good = e.ID == byUser.Event && data.Triggered == "dashboard"
 		}
@@ -158,7 +159,8 @@ func TestAWebhookGetsItsSubscription(t *testing.T) {
 		t.Errorf("after the change it got %v, want %v", got, want)
 	}
 
-	disabled := decode[wireWebhook](t, trader.do(http.MethodPatch, "/v1/webhooks/"+w.ID, `{"status":"disabled"}`).ok(t).Body)
+	disabled := decode[wireWebhook](t, trader.do(http.MethodPatch, "/v1/webhooks/"+w.ID,
+		`{"status":"disabled"}`).ok(t).Body)
 	if disabled.Status != "disabled" || textOf(disabled.DisabledReason) != "manual" {
 		t.Errorf("disabled is %+v", disabled)
 	}
