@@ -76,7 +76,8 @@ func TestPlacesThatCannotBeUsed(t *testing.T) {
 	for line, want := range map[string]string{
 		"serve --data-dir " + file: "make data directory: mkdir " + file +
 			": not a directory: choose another data_dir",
-		"serve --data-dir " + file + "/below": "not a directory: choose another data_dir",
+		"account create --email a@b.c --password-file nosuch": "--password-file: open nosuch: no such file or directory",
+		"serve --data-dir " + file + "/below":                 "not a directory: choose another data_dir",
 		"serve --data-dir " + foreign: "open node id in the data directory: open " + foreign +
 			"/node: is a directory: choose another data_dir",
 		"account list --data-dir " + foreign: "open lock of the data directory: open " + foreign +
@@ -84,7 +85,6 @@ func TestPlacesThatCannotBeUsed(t *testing.T) {
 		"account list --data-dir " + missing: "there is no data directory " + missing +
 			": give that of the service by --data-dir or AGENTSIGNAL_DATA_DIR, or its redis.url",
 		"key list --email a@example.com --data-dir " + missing:  "there is no data directory " + missing,
-		"account create --email a@b.c --password-file nosuch":   "--password-file: open nosuch: no such file or directory",
 		"backtest --asset BTC --strategy momentum --csv nosuch": "--csv: open nosuch: no such file or directory",
 	} {
 		if _, _, err := runCommand(t.Context(), strings.NewReader(""), strings.Fields(line)...); err == nil ||
