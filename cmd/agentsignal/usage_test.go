@@ -76,8 +76,8 @@ func TestPlacesThatCannotBeUsed(t *testing.T) {
 	for line, want := range map[string]string{
 		"serve --data-dir " + file: "make data directory: mkdir " + file +
 			": not a directory: choose another data_dir",
-		"account create --email a@b.c --password-file nosuch": "--password-file: open nosuch: no such file or directory",
-		"serve --data-dir " + file + "/below":                 "not a directory: choose another data_dir",
+		"account create --email a@b --password-file nosuch": "--password-file: open nosuch: no such file or directory",
+		"serve --data-dir " + file + "/below":               "not a directory: choose another data_dir",
 		"serve --data-dir " + foreign: "open node id in the data directory: open " + foreign +
 			"/node: is a directory: choose another data_dir",
 		"account list --data-dir " + foreign: "open lock of the data directory: open " + foreign +
