@@ -265,7 +265,7 @@ func TestPanicsAreAnsweredAndLogged(t *testing.T) {
 	}
 	if text := log.String(); !strings.Contains(text, "secret state") || !strings.Contains(text, "serve_test.go") ||
 		!strings.Contains(text, `"level":"ERROR"`) {
-		t.Errorf("the log does not say where: %s", text)
+		t.Errorf("the log does not name the place: %s", text)
 	}
 	if a := do(t, s, "GET", "/v1/signals", ""); a.Status != 200 {
 		t.Errorf("after it: %d", a.Status)
@@ -290,7 +290,7 @@ func TestAccessLog(t *testing.T) {
 		got = append(got, line)
 		if text := lines.Text(); strings.Contains(text, "private") || strings.Contains(text, "hidden") ||
 			len(text) > 1000 {
-			t.Errorf("the line says too much: %s", text)
+			t.Errorf("the line reveals too much: %s", text)
 		}
 	}
 	if len(got) != 3 {

@@ -187,7 +187,7 @@ func TestTheQueueOfPasswordsIsLimited(t *testing.T) {
 			"password": w.ChangePassword(t.Context(), p, goodPassword, "four green hedgehogs")} {
 			e, _ := errors.AsType[*signal.Error](err)
 			if e == nil || e.Kind != signal.KindUnavailable || e.Code != "unavailable" || e.RetryAfter <= 0 {
-				t.Errorf("%s: %+v, want unavailable with a time to come back", name, err)
+				t.Errorf("%s: %+v, want unavailable with Retry-After", name, err)
 			}
 		}
 	}

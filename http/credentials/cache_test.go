@@ -159,7 +159,7 @@ func TestOtherProcessesRefuseWithinASecond(t *testing.T) {
 				mu.Lock()
 				defer mu.Unlock()
 				if late > fresh {
-					t.Errorf("a request that came %v after the end is accepted", late)
+					t.Errorf("a request %v after the end is accepted", late)
 				}
 			})
 		})

@@ -120,7 +120,7 @@ func TestListenVerifiesAndPrints(t *testing.T) {
 	} {
 		send().want(t, http.StatusUnauthorized)
 		if l.out.Line("401", want) == "" {
-			t.Errorf("listen does not say %q:\n%s", want, l.out)
+			t.Errorf("listen does not contain %q:\n%s", want, l.out)
 		}
 	}
 	l.deliver(t, []string{"new"}, strings.Repeat("x", maxDeliveryBytes+1)).want(t, http.StatusRequestEntityTooLarge)

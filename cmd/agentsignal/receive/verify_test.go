@@ -33,12 +33,12 @@ func TestVerifyPassesTheTestVector(t *testing.T) {
 	for _, more := range [][]string{{"--at", "2026-11-21T09:30:00Z"}, {"--at", strconv.Itoa(vectorTime + 300)},
 		{"--no-time-check"}, {"--no-time-check", "--secret", "an older one"}} {
 		if out := o.Do(append(args, more...)...); !strings.Contains(out, "the request is genuine") {
-			t.Errorf("%v: verify says\n%s", more, out)
+			t.Errorf("%v: verify prints\n%s", more, out)
 		}
 	}
 	out, err := o.Try("", append(args, "--at", strconv.Itoa(vectorTime+301))...)
 	if err == nil || !strings.Contains(out, "NO  Webhook-Timestamp    2026-11-21T09:30:00Z: 5m1s ago") {
-		t.Errorf("too late: verify ended with %v and says\n%s", err, out)
+		t.Errorf("too late: verify ended with %v and prints\n%s", err, out)
 	}
 }
 
@@ -94,7 +94,7 @@ func TestVerifyReportsWhatDoesNotFit(t *testing.T) {
 		out, err := operator(t).Try("", "verify", "--secret", c.secret, "--at", "1795253410", "--request",
 			commandtest.Written(t, c.request))
 		if (err == nil) != c.genuine || !strings.Contains(out, c.want) {
-			t.Errorf("%s: verify ended with %v and does not say %q:\n%s", name, err, c.want, out)
+			t.Errorf("%s: verify ended with %v and does not contain %q:\n%s", name, err, c.want, out)
 		}
 		if strings.ContainsAny(out, "\x1b\u009b") {
 			t.Errorf("%s: verify prints control characters", name)

@@ -24,7 +24,7 @@ func TestAssetsHaveOneName(t *testing.T) {
 	for _, asset := range []string{"BTC", "btc", "BTCUSDT", "BTC/USD"} {
 		if made := decode[wireSignal](t, trader.post("/v1/agents/trading/run",
 			runBody(asset, "momentum")).ok(t).Body); made.Asset != "BTC" {
-			t.Errorf("a run on %s says %s", asset, made.Asset)
+			t.Errorf("a run on %s is on %s", asset, made.Asset)
 		}
 	}
 	live.until("four signals", func(all []message) bool {

@@ -111,7 +111,7 @@ func TestHealthcheckAsksTheService(t *testing.T) {
 	s := start(t, testConfig(t, redis.URL()))
 	o := operator(t)
 	if out := o.Do("healthcheck", "--url", s.url+"/readyz"); !strings.Contains(out, `"status":"ready"`) {
-		t.Errorf("healthcheck says %q", out)
+		t.Errorf("healthcheck prints %q", out)
 	}
 	redis.Kill()
 	eventually(t, "it is not ready",

@@ -383,7 +383,7 @@ func TestTooManyFailedLoginsLockTheEmail(t *testing.T) {
 			a.fails(t, http.StatusTooManyRequests, "account_locked")
 			if seconds, err := strconv.Atoi(a.Header.Get("Retry-After")); err != nil || seconds < 14*60 ||
 				seconds > 15*60 {
-				t.Errorf("a locked login says Retry-After %q, want 15 minutes", a.Header.Get("Retry-After"))
+				t.Errorf("a locked login has Retry-After %q, want 15 minutes", a.Header.Get("Retry-After"))
 			}
 		}
 	}

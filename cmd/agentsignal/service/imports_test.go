@@ -200,7 +200,7 @@ func TestPackagesImportInOneDirection(t *testing.T) {
 			return fits(rule.pkg, name)
 		})
 		if i < 0 {
-			t.Errorf("package %s stands in no row of the table: say what it may import", name)
+			t.Errorf("package %s stands in no row of the table: add what it may import", name)
 			continue
 		}
 		for _, imported := range p.Imports {

@@ -100,7 +100,7 @@ func TestAStreamIsAuthenticatedInThreeWays(t *testing.T) {
 	first.say(`{"action":"ping","ref":"behind"}`) // handled in order
 	all := first.until("welcome and pong", func(all []message) bool { return len(all) == 2 })
 	if types(all) != "welcome pong" {
-		t.Errorf("after auth came %s", types(all))
+		t.Errorf("after auth: %s", types(all))
 	}
 	query := public.dialAt("/v1/ws/dashboard?api_key=" + trader.token)
 	query.await("a welcome", func(m message) bool { return m.Type == "welcome" })

@@ -122,7 +122,7 @@ func TestARunSeesThePricesThatOthersWrite(t *testing.T) {
 		got := trader.run("WAVES", name)
 		if got.Direction != string(want.Direction) || math.Abs(got.Confidence-want.Confidence) > .0001 ||
 			*got.Entry != 102.75 || *got.Stop != levels.Stop || *got.Target != levels.Target {
-			t.Errorf("%s: the run says %s %v at %v, stop %v, target %v; the strategy %s %v at %+v", name, got.Direction,
+			t.Errorf("%s: the run has %s %v at %v, stop %v, target %v; the strategy %s %v at %+v", name, got.Direction,
 				got.Confidence, *got.Entry, *got.Stop, *got.Target, want.Direction, want.Confidence, levels)
 		}
 	}

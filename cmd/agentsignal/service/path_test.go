@@ -36,7 +36,7 @@ func TestAnAccountGetsFromLoginToASignal(t *testing.T) {
 	public := s.client(t)
 	user := public.with(public.login("ada@example.com", password).Access)
 	if got := user.get("/v1/account").ok(t).Body; !same(got, out) {
-		t.Errorf("GET /account says %s, the command said %s", got, out)
+		t.Errorf("GET /account returns %s, the command printed %s", got, out)
 	}
 	trader := public.with(user.key("laptop", "").Secret)
 	if got := decode[accountJSON](t, trader.get("/v1/account").ok(t).Body); got != account {
@@ -73,7 +73,7 @@ func TestAnAccountGetsFromLoginToASignal(t *testing.T) {
 		t.Fatalf("the stream sent: %s, want: %s", types(all), want)
 	}
 	if first := all[1].statusOf(); first != (runStatus{"trading", "running", run}) {
-		t.Errorf("first comes %+v", first)
+		t.Errorf("the first message is %+v", first)
 	}
 	if !same(string(all[2].Data), ran.Body) {
 		t.Errorf("signal.new is %s, the run answered %s", all[2].Data, ran.Body)
@@ -146,7 +146,7 @@ func TestAJobIsPolledUntilItIsCompleted(t *testing.T) {
 	}
 	ended := trader.get("/v1/jobs/" + job.ID)
 	if ended.Header.Get("Retry-After") != "" {
-		t.Error("a job that ended asks to come back")
+		t.Error("a job that ended has Retry-After")
 	}
 	stored := trader.get("/v1/signals/" + done.Signal.ID).ok(t).Body
 	whole := decode[struct{ Signal any }](t, ended.Body)
@@ -235,7 +235,7 @@ func TestARunThatFailsReportsWhyAndFreesItsKey(t *testing.T) {
 				return all[len(all)-1].statusOf() == runStatus{test.agent, "error", p.RunID}
 			})
 			if before := all[len(all)-2].statusOf(); before != (runStatus{test.agent, "running", p.RunID}) {
-				t.Errorf("%s: before the error comes %+v", test.agent, before)
+				t.Errorf("%s: before the error: %+v", test.agent, before)
 			}
 		}
 	}
@@ -285,7 +285,7 @@ func TestAStreamIsFilteredAndResumed(t *testing.T) {
 	}
 	all := first.until("six signals", func(all []message) bool { return len(signalsOf(all)) == 6 })
 	if got := signalsOf(all); !equal(got, made) {
-		t.Errorf("signals came as %v, want %v", got, made)
+		t.Errorf("signals were sent as %v, want %v", got, made)
 	}
 	got := signalsOf(narrow.until("three signals", func(all []message) bool { return len(signalsOf(all)) == 3 }))
 	if !equal(got, []string{made[1], made[3], made[5]}) {

@@ -48,7 +48,7 @@ func TestTheDemoShowsSignalsAtOnce(t *testing.T) {
 				ok(t)
 		}
 		if again := strings.Contains(c.log.String(), "as printed at the first start"); again != (round == "second") {
-			t.Errorf("at the %s start it says:\n%s", round, c.log.Newest())
+			t.Errorf("at the %s start it logs:\n%s", round, c.log.Newest())
 		}
 		keys = append(keys, trader.token)
 		if round == "second" {
@@ -186,7 +186,7 @@ func TestTheServiceSpeaksTLS(t *testing.T) {
 		t.Fatal(err)
 	}
 	if out := operator(t, "--config", settings).Do("healthcheck"); !strings.Contains(out, `"status":"ready"`) {
-		t.Errorf("healthcheck says %q", out)
+		t.Errorf("healthcheck prints %q", out)
 	}
 
 	// New connections get the new certificate.
@@ -297,7 +297,7 @@ func TestTailComesBackWhereItWas(t *testing.T) {
 
 	// Another node makes a signal while tail is away.
 	first.stop(t)
-	eventually(t, "tail says that it tries again", func() bool { return errs.Line("going away", "trying again") != "" })
+	eventually(t, "tail tries again", func() bool { return errs.Line("going away", "trying again") != "" })
 	c.DataDir = t.TempDir()
 	second := start(t, c)
 	second.awaitTrade(t, "ACME", 101.25)

@@ -133,7 +133,7 @@ func TestLiveSignalsAreThoseOfTheBacktest(t *testing.T) {
 		for what, out := range map[string]string{"stored": operator.Do(args...),
 			"csv": operator.Do(append(args, "--csv", file, "--tick", fmt.Sprint(origin.Tick))...)} {
 			if !strings.Contains(strings.Join(strings.Fields(out), " "), row) {
-				t.Errorf("%s over %s bars: the command says %s, want %s", manner, what, out, row)
+				t.Errorf("%s over %s bars: the command prints %s, want %s", manner, what, out, row)
 			}
 		}
 	}
@@ -148,7 +148,7 @@ func TestLiveSignalsAreThoseOfTheBacktest(t *testing.T) {
 	}
 	wanted := jsonOf(t, want)
 	if got := operator.Do("backtest", "--asset", "walk", "--strategy", "momentum", "--json"); !same(got, wanted) {
-		t.Errorf("the command says %s, want %s", got, wanted)
+		t.Errorf("the command prints %s, want %s", got, wanted)
 	}
 	job := decode[map[string]json.RawMessage](t,
 		trader.post("/v1/backtests", `{"agent_id":"trading","asset":"walk","strategy":"momentum"}`).ok(t).
@@ -161,7 +161,7 @@ func TestLiveSignalsAreThoseOfTheBacktest(t *testing.T) {
 	}
 	if out := operator.Do("audit"); !strings.Contains(out,
 		fmt.Sprintf("%d signals, %d of them recomputed, 0 differ", made, made)) {
-		t.Errorf("the audit says %s", out)
+		t.Errorf("the audit reports %s", out)
 	}
 
 	// The price rises past all levels: long signals win.
@@ -188,7 +188,7 @@ func TestLiveSignalsAreThoseOfTheBacktest(t *testing.T) {
 	}
 	if out := operator.Do("audit", "--account", string(account.ID)); !strings.Contains(out,
 		fmt.Sprintf("%d signals, %d of them recomputed, 0 differ", made, made)) {
-		t.Errorf("the audit of closed signals says %s", out)
+		t.Errorf("the audit of closed signals reports %s", out)
 	}
 	operator.Fails(`there is no account "acc_nobody"`, "audit", "--account", "acc_nobody")
 	// Other bars than those that the signals were made of.

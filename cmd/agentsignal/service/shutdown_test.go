@@ -139,7 +139,7 @@ func TestADataDirectoryHasOneService(t *testing.T) {
 	second := spawn(t, []string{"serve"}, "DATA_DIR="+c.DataDir)
 	if code, _ := second.exit(); code != exitFailed ||
 		second.log.Line("agentsignal: ", c.DataDir, "in use by another agentsignal process") == "" {
-		t.Errorf("a second service on the data directory ends with %d and says: %s", code, second.log)
+		t.Errorf("a second service on the data directory ends with %d and logs: %s", code, second.log)
 	}
 	if ready := s.client(t).get("/readyz").Status; ready != http.StatusOK {
 		t.Errorf("the first one's /readyz is %d", ready)

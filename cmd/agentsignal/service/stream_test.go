@@ -149,12 +149,12 @@ func (s *stream) until(what string, ok func(all []message) bool) []message {
 			return all
 		}
 		if ended {
-			s.tb.Fatalf("stream: %s did not come before the end with %d; heard: %s", what, s.code, types(all))
+			s.tb.Fatalf("stream: %s was not sent before the end with %d; messages: %s", what, s.code, types(all))
 		}
 		select {
 		case <-news:
 		case <-deadline.C:
-			s.tb.Fatalf("stream: %s did not come within %s; heard: %s", what, patience, types(all))
+			s.tb.Fatalf("stream: %s was not sent within %s; messages: %s", what, patience, types(all))
 		}
 	}
 }

@@ -145,7 +145,7 @@ func TestDeliveriesAreSentAgain(t *testing.T) {
 	requests := end.await(t, before+6)
 	for id, attempts := range byDelivery(t, requests[before:]) {
 		if len(attempts) != 2 || attempts[0].attempt() != 8 || attempts[1].attempt() != 9 {
-			t.Errorf("delivery %s came again as %+v", id, attempts)
+			t.Errorf("delivery %s was repeated as %+v", id, attempts)
 		}
 	}
 	trader.awaitTotal(w, "status=succeeded", 3)

@@ -116,7 +116,7 @@ func TestEveryEventReachesAWebhook(t *testing.T) {
 		}
 	}
 	if n := len(end.got()); n != seen {
-		t.Errorf("%d requests have come, want %d", n, seen)
+		t.Errorf("%d requests, want %d", n, seen)
 	}
 }
 
