@@ -80,10 +80,7 @@ type (
 func (f fakeAgents) Catalogue() []signal.Agent { return signal.Agents() }
 
 func (f fakeAgents) Run(ctx context.Context, req signal.RunRequest) (agent.Outcome, error) {
-	if f.run == nil {
-		return agent.Outcome{Run: runID, Signal: newSignal()}, nil
-	}
-	return f.run(ctx, req)
+	return call2(f.run, agent.Outcome{Run: runID, Signal: newSignal()}, ctx, req)
 }
 
 func (f fakeAgents) Submit(ctx context.Context, req signal.RunRequest,
@@ -98,10 +95,7 @@ func (f fakeAgents) Submit(ctx context.Context, req signal.RunRequest,
 }
 
 func (f fakeAgents) Job(_ context.Context, account signal.AccountID, id signal.JobID) (signal.Job, error) {
-	if f.job == nil {
-		return newJob(), nil
-	}
-	return f.job(account, id)
+	return call2(f.job, newJob(), account, id)
 }
 
 func (f fakeAgents) Jobs(_ context.Context, account signal.AccountID, status signal.JobStatus,
@@ -166,10 +160,7 @@ func (f fakeReplies) Release(ctx context.Context, account signal.AccountID, key 
 }
 
 func (f fakeReplies) SaveReply(_ context.Context, account signal.AccountID, r *signal.Reply) error {
-	if f.save == nil {
-		return nil
-	}
-	return f.save(account, r)
+	return fail2(f.save, account, r)
 }
 
 func (f fakeHub) Serve(ws *websocket.Conn, p *signal.Principal, settled func()) {
@@ -215,31 +206,19 @@ func newTokens() credentials.Tokens {
 }
 
 func (f fakeCredentials) Login(_ context.Context, email, password string) (credentials.Tokens, error) {
-	if f.login == nil {
-		return newTokens(), nil
-	}
-	return f.login(email, password)
+	return call2(f.login, newTokens(), email, password)
 }
 
 func (f fakeCredentials) Refresh(_ context.Context, token string) (credentials.Tokens, error) {
-	if f.refresh == nil {
-		return newTokens(), nil
-	}
-	return f.refresh(token)
+	return call1(f.refresh, newTokens(), token)
 }
 
 func (f fakeCredentials) Logout(_ context.Context, p signal.Principal, all bool) error {
-	if f.logout == nil {
-		return nil
-	}
-	return f.logout(p, all)
+	return fail2(f.logout, p, all)
 }
 
 func (f fakeCredentials) CreateAccount(_ context.Context, email, password string) (credential.Account, error) {
-	if f.register == nil {
-		return credential.Account{ID: accountID, Email: email, CreatedAt: morning}, nil
-	}
-	return f.register(email, password)
+	return call2(f.register, credential.Account{ID: accountID, Email: email, CreatedAt: morning}, email, password)
 }
 
 func (f fakeCredentials) ChangePassword(_ context.Context, p signal.Principal, current, next string) error {
@@ -250,10 +229,7 @@ func (f fakeCredentials) ChangePassword(_ context.Context, p signal.Principal, c
 }
 
 func (f fakeCredentials) Account(_ context.Context, id signal.AccountID) (credential.Account, error) {
-	if f.account == nil {
-		return credential.Account{ID: id, Email: "ada@example.com", CreatedAt: morning}, nil
-	}
-	return f.account(id)
+	return call1(f.account, credential.Account{ID: id, Email: "ada@example.com", CreatedAt: morning}, id)
 }
 
 func (f fakeCredentials) CreateKey(_ context.Context, account signal.AccountID, name string, scopes []string,
@@ -274,10 +250,30 @@ func (f fakeCredentials) Keys(_ context.Context, account signal.AccountID,
 }
 
 func (f fakeCredentials) RevokeKey(_ context.Context, account signal.AccountID, id signal.KeyID) error {
-	if f.revoke == nil {
+	return fail2(f.revoke, account, id)
+}
+
+// call1 and call2 call the function of a fake. Without one they return plain.
+func call1[A, T any](f func(A) (T, error), plain T, a A) (T, error) {
+	if f == nil {
+		return plain, nil
+	}
+	return f(a)
+}
+
+func call2[A, B, T any](f func(A, B) (T, error), plain T, a A, b B) (T, error) {
+	if f == nil {
+		return plain, nil
+	}
+	return f(a, b)
+}
+
+// fail2 is call2 for a function that only returns an error.
+func fail2[A, B any](f func(A, B) error, a A, b B) error {
+	if f == nil {
 		return nil
 	}
-	return f.revoke(account, id)
+	return f(a, b)
 }
 
 func newSignal() *signal.Signal {

@@ -48,39 +48,24 @@ func newSchedule() signal.Schedule {
 }
 
 func (f fakeSchedules) AddSchedule(_ context.Context, s signal.Schedule, limit int) (signal.Schedule, error) {
-	if f.addSchedule == nil {
-		return s, nil
-	}
-	return f.addSchedule(s, limit)
+	return call2(f.addSchedule, s, s, limit)
 }
 
 func (f fakeSchedules) Schedule(_ context.Context, account signal.AccountID,
 	id signal.ScheduleID) (signal.Schedule, error) {
-	if f.schedule == nil {
-		return newSchedule(), nil
-	}
-	return f.schedule(account, id)
+	return call2(f.schedule, newSchedule(), account, id)
 }
 
 func (f fakeSchedules) Schedules(_ context.Context, account signal.AccountID) ([]signal.Schedule, error) {
-	if f.schedules == nil {
-		return []signal.Schedule{newSchedule()}, nil
-	}
-	return f.schedules(account)
+	return call1(f.schedules, []signal.Schedule{newSchedule()}, account)
 }
 
 func (f fakeSchedules) ChangeSchedule(_ context.Context, s signal.Schedule, replan bool) (signal.Schedule, error) {
-	if f.changeSchedule == nil {
-		return s, nil
-	}
-	return f.changeSchedule(s, replan)
+	return call2(f.changeSchedule, s, s, replan)
 }
 
 func (f fakeSchedules) RemoveSchedule(_ context.Context, account signal.AccountID, id signal.ScheduleID) error {
-	if f.removeSchedule == nil {
-		return nil
-	}
-	return f.removeSchedule(account, id)
+	return fail2(f.removeSchedule, account, id)
 }
 
 func TestSchedulesAreCreated(t *testing.T) {
