@@ -87,7 +87,8 @@ func TestAllFaultsAreReportedAtOnce(t *testing.T) {
 func TestAllFaultsOfAFileAreReported(t *testing.T) {
 	t.Parallel()
 	_, err := Load(write(t, "c.yaml",
-		"http:\n  adr: ':1'\nruns:\n  timeout: soon\nlease: [1s]\ndashboard:\n  queue_bytes: big\npartitions: 99\n"), nil)
+		"http:\n  adr: ':1'\nruns:\n  timeout: soon\nlease: [1s]\ndashboard:\n  queue_bytes: big\n"+
+			"partitions: 99\n"), nil)
 	if err == nil {
 		t.Fatal("no fault was found")
 	}

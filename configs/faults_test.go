@@ -59,8 +59,9 @@ func TestFaultsOfAFile(t *testing.T) {
 func TestFaultsOfVariables(t *testing.T) {
 	t.Parallel()
 	for variable, want := range map[string]string{
-		"HTTP_ADR=:1":                 "AGENTSIGNAL_HTTP_ADR is not a setting: did you mean AGENTSIGNAL_HTTP_ADDR?",
-		"SIGNALS_RETENTION=long":      `AGENTSIGNAL_SIGNALS_RETENTION: "long" is not a duration: write 30s, 15m, 24h or 90d`,
+		"HTTP_ADR=:1": "AGENTSIGNAL_HTTP_ADR is not a setting: did you mean AGENTSIGNAL_HTTP_ADDR?",
+		"SIGNALS_RETENTION=long": `AGENTSIGNAL_SIGNALS_RETENTION: "long" is not a duration: ` +
+			`write 30s, 15m, 24h or 90d`,
 		"PARTITIONS=hunter2":          "AGENTSIGNAL_PARTITIONS: must be a whole number",
 		"CLUSTER=hunter2":             "AGENTSIGNAL_CLUSTER: must be true or false",
 		"COSTS_CRYPTO=fast":           "AGENTSIGNAL_COSTS_CRYPTO: must be a number",
@@ -126,7 +127,7 @@ func TestRulesOfValues(t *testing.T) {
 	}
 }
 
-// TestFaultsAcrossSettings checks that faults of combined settings say what to write.
+// TestFaultsAcrossSettings checks that faults of combined settings state what to write.
 func TestFaultsAcrossSettings(t *testing.T) {
 	t.Parallel()
 	const keys = "must be given where cluster is true, since nodes share them: write NAME: and what openssl rand " +
@@ -136,8 +137,10 @@ func TestFaultsAcrossSettings(t *testing.T) {
 		{"CLUSTER=true", "security.encryption_keys: " + keys},
 		{"CLUSTER=true", "redis.url: must be given where cluster is true: write redis://host:6379/0"},
 		{"TLS_CERT_FILE=c.pem", "tls: cert_file and key_file go together: give both, or neither"},
-		{"EMAIL_SMTP_URL=smtp://h:25", "email.from: must be given where email.smtp_url is: write agentsignal@example.com"},
-		{"REDIS_CA_FILE=ca.pem", "redis.ca_file: is for a redis.url that begins with rediss: give such a one, or leave " +
+		{"EMAIL_SMTP_URL=smtp://h:25",
+			"email.from: must be given where email.smtp_url is: write agentsignal@example.com"},
+		{"REDIS_CA_FILE=ca.pem", "redis.ca_file: is for a redis.url that begins with rediss: " +
+			"give such a one, or leave " +
 			"redis.ca_file out"},
 		{"EMAIL_FROM=no-address", "email.from: must be an email address such as agentsignal@example.com"},
 	} {
@@ -174,7 +177,8 @@ func TestLimitsOfEverySetting(t *testing.T) {
 		{"WEBHOOKS_DISABLE_AFTER=0s", "webhooks.disable_after: must be more than 0"},
 		{"WEBHOOKS_RETENTION=0s", "webhooks.retention: must be more than 0"},
 		{"WEBHOOKS_RETRY_SCHEDULE=1s,0s", "webhooks.retry_schedule: each must be more than 0"},
-		{"WEBHOOKS_RETRY_SCHEDULE=" + strings.Repeat("1s,", 20) + "1s", "webhooks.retry_schedule: must have at most 20"},
+		{"WEBHOOKS_RETRY_SCHEDULE=" + strings.Repeat("1s,", 20) + "1s",
+			"webhooks.retry_schedule: must have at most 20"},
 		{"WEBHOOKS_WARN_AFTER=0s", "webhooks.warn_after: each must be more than 0"},
 		{"WEBHOOKS_ORDER_WAIT=-1s", "webhooks.order_wait: must be 0s to 24h"},
 		{"WEBHOOKS_ORDER_WAIT=24h1s", "webhooks.order_wait: must be 0s to 24h"},

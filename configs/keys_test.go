@@ -33,7 +33,8 @@ func TestParseKeys(t *testing.T) {
 			base64.StdEncoding.EncodeToString(make([]byte, 31)),
 		"33 bytes": "a:" + base64.StdEncoding.EncodeToString(make([]byte, 33)), "no padding": "a:" +
 			strings.TrimRight(key, "="),
-		"hex": "a:" + strings.Repeat("6b", 32), "unused bits": "a:" + key[:42] + "5=", "line end within": "a:" + key[:10] +
+		"hex": "a:" + strings.Repeat("6b", 32), "unused bits": "a:" + key[:42] + "5=",
+		"line end within": "a:" + key[:10] +
 			"\n" + key[10:], "no key": "a:",
 	} {
 		_, err := ParseKeys(list)
@@ -109,11 +110,12 @@ func TestFilesOfSecrets(t *testing.T) {
 	if err := os.WriteFile(path, []byte("redis://:hidden@localhost:6379\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	environ := []string{"AGENTSIGNAL_REDIS_URL_FILE=" + path, "AGENTSIGNAL_TLS_KEY_FILE=/does/not/exist", "OTHER_FILE=" +
-		path}
+	environ := []string{"AGENTSIGNAL_REDIS_URL_FILE=" + path, "AGENTSIGNAL_TLS_KEY_FILE=/does/not/exist",
+		"OTHER_FILE=" + path}
 	for mode, want := range map[fs.FileMode]struct{ refused, readable bool }{0o600: {}, 0o640: {}, 0o400: {},
 		0o644: {readable: true}, 0o444: {readable: true},
-		0o660: {refused: true}, 0o620: {refused: true}, 0o602: {refused: true}, 0o666: {refused: true, readable: true}} {
+		0o660: {refused: true}, 0o620: {refused: true}, 0o602: {refused: true},
+		0o666: {refused: true, readable: true}} {
 		if err := os.Chmod(path, mode); err != nil {
 			t.Fatal(err)
 		}

@@ -116,7 +116,8 @@ func unknownVariables(variables map[string]string) error {
 	var faults []error
 	for _, name := range slices.Sorted(maps.Keys(variables)) {
 		if !known[name] && !slices.Contains(notSettings, name) {
-			faults = append(faults, fmt.Errorf("%s is not a setting%s", name, suggestion(name, slices.Sorted(maps.Keys(known)))))
+			near := suggestion(name, slices.Sorted(maps.Keys(known)))
+			faults = append(faults, fmt.Errorf("%s is not a setting%s", name, near))
 		}
 	}
 	return errors.Join(faults...)

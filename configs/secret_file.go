@@ -14,9 +14,8 @@ func ReadSecretFile(path string) ([]byte, error) {
 		return nil, err
 	}
 	if info.Mode().IsRegular() && info.Mode().Perm()&0o022 != 0 {
-		return nil, fmt.Errorf("%s may be written by others (mode %04o): run chmod go-w, and make a new secret if others "+
-			"may have changed it",
-			path, info.Mode().Perm())
+		return nil, fmt.Errorf("%s may be written by others (mode %04o): "+
+			"run chmod go-w, and make a new secret if others may have changed it", path, info.Mode().Perm())
 	}
 	return os.ReadFile(path)
 }

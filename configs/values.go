@@ -25,8 +25,8 @@ func (d *Duration) UnmarshalText(text []byte) error {
 	fault := fmt.Errorf("%q is not a duration: write 30s, 15m, 24h or 90d", text)
 	rest, days := string(text), uint64(0)
 	if before, after, ok := strings.Cut(rest, "d"); ok {
-		var err error
-		if days, err = strconv.ParseUint(before, 10, 16); err != nil || days > maxDays || strings.HasPrefix(after, "-") {
+		n, err := strconv.ParseUint(before, 10, 16)
+		if days = n; err != nil || days > maxDays || strings.HasPrefix(after, "-") {
 			return fault
 		}
 		rest = cmp.Or(after, "0s")

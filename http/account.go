@@ -19,9 +19,6 @@ func viewAccount(a credential.Account) accountView {
 
 // account answers GET /v1/account.
 func (s *Server) account(c *call) error {
-	if err := c.faults.Err(); err != nil {
-		return err
-	}
 	a, err := s.o.Credentials.Account(c.r.Context(), c.principal.Account)
 	if err != nil {
 		return err

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// clientAddress returns the address of the client: the peer's, or what X-Forwarded-For names,
-// read from the right as long as each hop is among trusted.
+// clientAddress returns the address of the client: that of the peer or, behind trusted
+// proxies, the rightmost one in X-Forwarded-For that is not trusted.
 func clientAddress(r *http.Request, trusted []netip.Prefix) string {
 	peer, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {
@@ -29,7 +29,7 @@ func clientAddress(r *http.Request, trusted []netip.Prefix) string {
 			}
 			addr, ok := parseHop(strings.TrimSpace(hop))
 			if !ok {
-				return client.String() // what follows cannot be believed
+				return client.String() // nor can the hops before it be trusted
 			}
 			if client = addr; !isTrusted(client, trusted) {
 				return client.String()

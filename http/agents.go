@@ -9,7 +9,7 @@ import (
 	"github.com/agentsignal/agentsignal/http/request"
 )
 
-// Agents is the catalogue of agents, and runs them. See agent.Agents.
+// Agents lists and runs agents. See agent.Agents.
 type Agents interface {
 	Catalogue() []signal.Agent
 	Run(ctx context.Context, req signal.RunRequest) (agent.Outcome, error)
@@ -19,7 +19,6 @@ type Agents interface {
 		limit, offset int) ([]signal.Job, int, error)
 }
 
-// agentView is an agent in answers.
 type agentView struct {
 	ID          signal.AgentID     `json:"id"`
 	Name        string             `json:"name"`
@@ -34,7 +33,7 @@ type agentList struct {
 	Total  int         `json:"total"`
 }
 
-// Enumerations of the query of listAgents.
+// The values of the query parameters of listAgents.
 var (
 	categories    = []signal.Category{signal.Trading, signal.Weather, signal.Content}
 	agentStatuses = []signal.AgentStatus{signal.AgentActive, signal.AgentBeta, signal.AgentDeprecated}
@@ -60,9 +59,6 @@ func (s *Server) listAgents(c *call) error {
 
 // agentByID answers GET /v1/agents/{id}.
 func (s *Server) agentByID(c *call) error {
-	if err := c.faults.Err(); err != nil {
-		return err
-	}
 	a, err := s.agentNamed(c.vars["id"])
 	if err != nil {
 		return err
@@ -77,11 +73,10 @@ func (s *Server) agentNamed(id string) (signal.Agent, error) {
 			return a, nil
 		}
 	}
-	what := "agent"
 	if ids := s.agentIDs(); len(ids) > 0 {
-		what += ": there are " + request.Joined(ids)
+		return signal.Agent{}, notFound("agent", "there are "+request.Joined(ids))
 	}
-	return signal.Agent{}, signal.NotFound(what)
+	return signal.Agent{}, signal.NotFound("agent")
 }
 
 // agentIDs returns the identifiers of the catalogue.

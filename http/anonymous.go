@@ -12,27 +12,27 @@ import (
 	"github.com/agentsignal/agentsignal/http/limits"
 )
 
-// anonymous bounds the connections of an address on which no credential was accepted
-// yet: those of the listener up to their first request with one, and those of the
-// stream while they may still send one. Proxies that are trusted are not counted.
+// anonymous limits the connections of an address on which no credential has been accepted
+// yet: those of the listener before their first request with a credential, and those of the
+// stream before they authenticate. Trusted proxies are not counted.
 type anonymous struct {
 	open    *limits.Open
 	trusted []netip.Prefix
 
 	mu   sync.Mutex
-	ends map[net.Conn]func() // of the listener's connections that are counted
+	ends map[net.Conn]func() // end the count of a connection of the listener
 }
 
 func newAnonymous(max int, trusted []netip.Prefix) *anonymous {
 	return &anonymous{open: limits.NewOpen(max), trusted: trusted, ends: make(map[net.Conn]func())}
 }
 
-// anonymousListener accepts connections within the bound; it answers the others.
+// anonymousListener accepts connections within the limit and refuses the others.
 type anonymousListener struct {
 	net.Listener
 	*anonymous
 	log     func(address string)
-	answers bool // in plain HTTP; else they are only closed
+	answers bool // refused connections get an answer in plain HTTP; otherwise they are closed
 }
 
 // Accept implements net.Listener.
@@ -63,21 +63,21 @@ func (l anonymousListener) Accept() (net.Conn, error) {
 	}
 }
 
-// refusalTime is how long a connection that is refused is kept for its answer.
+// refusalTime is how long a refused connection stays open for its answer.
 const refusalTime = time.Second
 
-// tooManyConnections is the answer of a connection that is refused.
+// tooManyConnections is the answer to a refused connection.
 var tooManyConnections = func() []byte {
 	p := problem{problemKind: problemsByCode["rate_limited"],
 		Detail: "too many connections of this address have shown no credential"}
 	body := p.document("/", signal.NewRequestID())
-	head := "HTTP/1.1 429 Too Many Requests\r\nContent-Type: application/problem+json\r\nRetry-After: 10\r\nConnection: " +
-		"close\r\n\r\n"
+	head := "HTTP/1.1 429 Too Many Requests\r\nContent-Type: application/problem+json\r\n" +
+		"Retry-After: 10\r\nConnection: close\r\n\r\n"
 	return append([]byte(head), body...)
 }()
 
-// refuseConnection answers and closes. It reads what the client sends meanwhile: else
-// the client would lose the answer.
+// refuseConnection answers and closes. It reads what the client sends until then, because
+// closing a connection with unread bytes discards the answer.
 func refuseConnection(conn net.Conn, answer bool) {
 	defer conn.Close()
 	if !answer {
@@ -99,7 +99,7 @@ func refuseConnection(conn net.Conn, answer bool) {
 	}
 }
 
-// bare returns the connection that the listener accepted.
+// bare returns the connection below TLS.
 func bare(conn net.Conn) net.Conn {
 	if over, ok := conn.(interface{ NetConn() net.Conn }); ok { // TLS
 		return over.NetConn()
@@ -107,11 +107,10 @@ func bare(conn net.Conn) net.Conn {
 	return conn
 }
 
-// acceptedKey is that of the function that records that a credential was accepted on the
-// connection of a request.
+// acceptedKey is the context key of the function that ends the count of a connection.
 type acceptedKey struct{}
 
-// context is http.Server.ConnContext.
+// context serves as http.Server.ConnContext.
 func (a *anonymous) context(ctx context.Context, conn net.Conn) context.Context {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -121,7 +120,7 @@ func (a *anonymous) context(ctx context.Context, conn net.Conn) context.Context 
 	return ctx
 }
 
-// state is http.Server.ConnState.
+// state serves as http.Server.ConnState.
 func (a *anonymous) state(conn net.Conn, state http.ConnState) {
 	if state != http.StateClosed && state != http.StateHijacked {
 		return
@@ -136,7 +135,7 @@ func (a *anonymous) state(conn net.Conn, state http.ConnState) {
 	}
 }
 
-// accepted records that a credential was accepted on the connection of a request.
+// accepted records that a request carried a valid credential: its connection counts no more.
 func accepted(ctx context.Context) {
 	if end, ok := ctx.Value(acceptedKey{}).(func()); ok {
 		end()

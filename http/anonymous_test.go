@@ -85,7 +85,8 @@ func TestConnectionsWithoutACredentialAreBounded(t *testing.T) {
 	t.Parallel()
 	registry := prometheus.NewRegistry()
 	metrics := signalhttp.NewMetrics(registry)
-	address := serveOn(t, newServer(t, &fakes{}, func(o *signalhttp.Options) { o.MaxAnonymous, o.Metrics = 2, metrics }))
+	address := serveOn(t, newServer(t, &fakes{},
+		func(o *signalhttp.Options) { o.MaxAnonymous, o.Metrics = 2, metrics }))
 	first, second := connect(t, address), connect(t, address)
 	first.want("wrong", 401)
 	second.want("", 401)
@@ -183,14 +184,14 @@ func TestStreamsThatWaitForACredentialAreBounded(t *testing.T) {
 	}
 	open("/ws/dashboard", 101)
 	open("/ws/dashboard", 429)
-	open("/ws/dashboard?api_key=key", 101) // has one
+	open("/ws/dashboard?api_key=key", 101) // with a credential
 	(<-settled)()
 	(<-settled)()
 	open("/v1/ws/dashboard", 101)
 	open("/v1/ws/dashboard", 429)
 }
 
-// TestAStreamThatIsNotOpenedDoesNotCount: the client sends before it is answered, which ends the
+// TestAStreamThatIsNotOpenedDoesNotCount: a client that sends before it is answered loses its
 // connection.
 func TestAStreamThatIsNotOpenedDoesNotCount(t *testing.T) {
 	t.Parallel()

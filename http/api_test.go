@@ -31,7 +31,8 @@ func TestRunAnswersWithExactlyTheSignal(t *testing.T) {
 	want := `{"signal_id":"sig_01M7YQ1WTVKN9DZNWV9NV456V1","agent_id":"trading","asset":"BTC","strategy":"momentum",` +
 		`"direction":"long",` +
 		`"confidence":0.4372,"entry_price":64250.125,"stop_loss":62900.125,"take_profit":66275.125,` +
-		`"metadata":{"indicators":["ema_12_26"],"reasoning":"EMA12 is above EMA26."},"created_at":"2026-11-21T09:30:00.000Z"}`
+		`"metadata":{"indicators":["ema_12_26"],"reasoning":"EMA12 is above EMA26."},` +
+		`"created_at":"2026-11-21T09:30:00.000Z"}`
 	if a.Status != 200 || a.Body != want {
 		t.Errorf("got %d %s\nwant %s", a.Status, a.Body, want)
 	}
@@ -82,7 +83,7 @@ func TestRunGoesOnWhenItsClientLeaves(t *testing.T) {
 	}
 }
 
-func TestFailedRunIsToldWithItsCode(t *testing.T) {
+func TestFailedRunIsAnsweredWithItsCode(t *testing.T) {
 	t.Parallel()
 	f := &fakes{run: func(context.Context, signal.RunRequest) (agent.Outcome, error) {
 		return agent.Outcome{Run: runID}, &signal.RunError{Code: signal.StaleData, Message: "the last tick is too old",
@@ -107,7 +108,8 @@ func TestAsyncRunAnswersWithItsJob(t *testing.T) {
 		return newJob(), nil
 	}}
 	s := newServer(t, f)
-	want := `{"job_id":"job_01M7YQ1WJ9KX5V8WQ8KXDH917J","run_id":"run_01M7YQ1WPJA84WKP9M7T9BM2EX","agent_id":"trading",` +
+	want := `{"job_id":"job_01M7YQ1WJ9KX5V8WQ8KXDH917J","run_id":"run_01M7YQ1WPJA84WKP9M7T9BM2EX",` +
+		`"agent_id":"trading",` +
 		`"asset":"BTC",` +
 		`"strategy":"momentum","timeframe":"1h","risk_level":"medium","status":"queued",` +
 		`"created_at":"2026-11-21T09:30:00.000Z",` +
@@ -122,7 +124,8 @@ func TestAsyncRunAnswersWithItsJob(t *testing.T) {
 	if kept != nil {
 		t.Errorf("without an Idempotency-Key a reply is kept: %+v", kept)
 	}
-	do(t, s, "POST", "/v1/agents/trading/run", `{"asset":"BTC","strategy":"momentum","async":true}`, "Idempotency-Key: k1")
+	do(t, s, "POST", "/v1/agents/trading/run", `{"asset":"BTC","strategy":"momentum","async":true}`,
+		"Idempotency-Key: k1")
 	if kept == nil || string(kept.Body) != want || kept.Status != 200 ||
 		kept.Header["Location"] != "/v1/jobs/"+string(jobID) || kept.Key != "k1" {
 		t.Errorf("kept reply: %+v", kept)
@@ -174,10 +177,8 @@ func TestListSignalsPassesEveryFilterOn(t *testing.T) {
 		return []signal.Listing{newSignal().Listing(), content.Listing()}, 9, nil
 	}}
 	s := newServer(t, f)
-	a := do(t, s, "GET",
-		"/v1/signals?asset=btc&strategy=momentum&direction=short&min_confidence=0.25&limit=2&offset=3"+
-			"&since=2026-11-21T10:30:00%2B01:00&status=open&agent_id=trading",
-		"")
+	a := do(t, s, "GET", "/v1/signals?asset=btc&strategy=momentum&direction=short&min_confidence=0.25&limit=2&offset=3"+
+		"&since=2026-11-21T10:30:00%2B01:00&status=open&agent_id=trading", "")
 	item := `{"signal_id":"sig_01M7YQ1WTVKN9DZNWV9NV456V1","agent_id":"trading","asset":"BTC","strategy":"momentum",` +
 		`"direction":"long","confidence":0.4372,"entry_price":`
 	want := `{"signals":[` + item + `64250.125,"created_at":"2026-11-21T09:30:00.000Z"},` + item +
@@ -186,12 +187,12 @@ func TestListSignalsPassesEveryFilterOn(t *testing.T) {
 		t.Errorf("got %d %s\nwant %s", a.Status, a.Body, want)
 	}
 	wantQuery := catalogue.Query{Account: accountID, Asset: "btc", Strategy: "momentum", Agent: "trading",
-		Direction: signal.Short, Status: signal.Open,
-		MinConfidence: 0.25, Since: morning, Limit: 2, Offset: 3}
+		Direction: signal.Short, Status: signal.Open, MinConfidence: 0.25, Since: morning, Limit: 2, Offset: 3}
 	if d := cmp.Diff(wantQuery, got); d != "" {
 		t.Errorf("query (-want +got):\n%s", d)
 	}
-	do(t, s, "GET", "/v1/signals?asset=&strategy=&direction=&min_confidence=&limit=&offset=&since=&status=&agent_id=", "")
+	do(t, s, "GET", "/v1/signals?asset=&strategy=&direction=&min_confidence=&limit=&offset=&since=&status="+
+		"&agent_id=", "")
 	if d := cmp.Diff(catalogue.Query{Account: accountID, Limit: 25}, got); d != "" {
 		t.Errorf("empty values are not as absent (-want +got):\n%s", d)
 	}
@@ -214,8 +215,7 @@ func TestSignalShowsItsState(t *testing.T) {
 	closed.UpdatedAt = morning.Add(272*time.Minute + 10250*time.Millisecond)
 	closed.Closing = &signal.Closing{Reason: signal.TakeProfit, At: closed.UpdatedAt, ExitPrice: &exit,
 		PnLPercent: &percent, PnLAbsolute: &absolute, DurationMinutes: 272}
-	f := &fakes{record: func(signal.SignalID, signal.Position,
-		signal.Position) (*signal.Signal, error) {
+	f := &fakes{record: func(signal.SignalID, signal.Position, signal.Position) (*signal.Signal, error) {
 		return closed, nil
 	}}
 	s := newServer(t, f)
@@ -383,13 +383,17 @@ func TestErrorsOfOtherPackages(t *testing.T) {
 		{"invalid", &signal.Error{Kind: signal.KindInvalid, Message: "m"}, 400, "invalid_request", ""},
 		{"unknown conflict", &signal.Error{Kind: signal.KindConflict, Code: "nobody_knows", Message: "secret"}, 500,
 			"internal", ""},
-		{"internal", &signal.Error{Kind: signal.KindInternal, Code: "internal", Message: "secret"}, 500, "internal", ""},
+		{"internal", &signal.Error{Kind: signal.KindInternal, Code: "internal", Message: "secret"}, 500,
+			"internal", ""},
 		{"foreign", errors.New("secret"), 500, "internal", ""},
 	}
 	for _, test := range tests {
-		f := &fakes{run: func(context.Context, signal.RunRequest) (agent.Outcome, error) { return agent.Outcome{}, test.err }}
+		f := &fakes{run: func(context.Context, signal.RunRequest) (agent.Outcome, error) {
+			return agent.Outcome{}, test.err
+		}}
 		a := do(t, newServer(t, f), "POST", "/v1/agents/trading/run", `{"asset":"BTC","strategy":"momentum"}`)
-		if p := a.problem(t); a.Status != test.status || p.Code != test.code || a.Header.Get("Retry-After") != test.retry {
+		if p := a.problem(t); a.Status != test.status || p.Code != test.code ||
+			a.Header.Get("Retry-After") != test.retry {
 			t.Errorf("%s: got %d %s, Retry-After %q", test.name, a.Status, a.Body, a.Header.Get("Retry-After"))
 		}
 		if strings.Contains(a.Body, "secret") {
@@ -402,7 +406,8 @@ func TestConflictsAndRefusalsOfCredentials(t *testing.T) {
 	t.Parallel()
 	conflict := func(code string) error { return &signal.Error{Kind: signal.KindConflict, Code: code, Message: "m"} }
 	refusal := func(code string) error { return &signal.Error{Kind: signal.KindUnauthorized, Code: code, Message: "m"} }
-	locked := &signal.Error{Kind: signal.KindTooMany, Code: "account_locked", Message: "m", RetryAfter: 15 * time.Minute}
+	locked := &signal.Error{Kind: signal.KindTooMany, Code: "account_locked", Message: "m",
+		RetryAfter: 15 * time.Minute}
 	var err error
 	f := &fakes{
 		login:    func(string, string) (credentials.Tokens, error) { return credentials.Tokens{}, err },
@@ -423,15 +428,15 @@ func TestConflictsAndRefusalsOfCredentials(t *testing.T) {
 		{refusal("invalid_credentials"), "POST", "/v1/auth/login", `{"email":"a","password":"b"}`, 401,
 			"invalid_credentials"},
 		{locked, "POST", "/v1/auth/login", `{"email":"a","password":"b"}`, 429, "account_locked"},
-		{refusal("invalid_refresh_token"), "POST", "/v1/auth/refresh", `{"refresh_token":"b"}`, 401, "invalid_refresh_token"},
+		{refusal("invalid_refresh_token"), "POST", "/v1/auth/refresh", `{"refresh_token":"b"}`, 401,
+			"invalid_refresh_token"},
 		{conflict("email_taken"), "POST", "/v1/auth/register", `{"email":"a@b.c","password":"correct horse"}`, 409,
 			"email_taken"},
 		{conflict("name_taken"), "POST", "/v1/auth/api-key", `{"name":"a"}`, 409, "name_taken"},
 		{conflict("limit_reached"), "POST", "/v1/auth/api-key", `{"name":"a"}`, 409, "limit_reached"},
 		{signal.NotFound("key"), "DELETE", "/v1/auth/api-keys/" + string(keyID), "", 404, "not_found"},
 		{credentials.ValidationError{{Field: "password", Code: "invalid_value", Detail: "is too common"}}, "POST",
-			"/v1/auth/register",
-			`{"email":"a@b.c","password":"password1234"}`, 400, "invalid_request"},
+			"/v1/auth/register", `{"email":"a@b.c","password":"password1234"}`, 400, "invalid_request"},
 	}
 	for _, test := range tests {
 		err = test.err

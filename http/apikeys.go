@@ -11,7 +11,7 @@ import (
 	"github.com/agentsignal/agentsignal/http/request"
 )
 
-// maxScopes bounds the list of a body; duplicates are merged.
+// maxScopes limits the list in a body, which may hold duplicates.
 const maxScopes = 100
 
 // newKeyView is the API key object of the specification.
@@ -53,17 +53,18 @@ func (s *Server) createKey(c *call) error {
 				o.Bad("name", code, detail)
 			}
 		} else if given != "" {
-			o.Bad("name", request.CodeTooShort, "must have at least 1 character that is no space")
+			o.Bad("name", request.CodeTooShort, credentials.BlankName)
 		}
 		var listed bool
-		scopes, listed = o.Texts("scopes", maxScopes, request.SomeOf(signal.Scopes), func(item string) (code, detail string) {
+		rule := request.SomeOf(signal.Scopes)
+		scopes, listed = o.Texts("scopes", maxScopes, rule, func(item string) (code, detail string) {
 			if signal.ScopesOf(signal.Scope(item)) == 0 {
 				return request.CodeInvalidValue, request.OneOf(signal.Scopes)
 			}
 			return "", ""
 		})
 		if listed && len(scopes) == 0 {
-			o.Bad("scopes", request.CodeTooShort, request.SomeOf(signal.Scopes))
+			o.Bad("scopes", request.CodeTooShort, rule)
 		}
 		if n, ok := o.Integer("expires_in", 1, credentials.MaxExpiresIn); ok {
 			expiresIn = &n
@@ -114,9 +115,6 @@ func keyStatus(k credential.APIKey, now time.Time) string {
 
 // revokeKey answers DELETE /v1/auth/api-keys/{key_id}.
 func (s *Server) revokeKey(c *call) error {
-	if err := c.faults.Err(); err != nil {
-		return err
-	}
 	id, ok := signal.ParseKeyID(c.vars["key_id"])
 	if !ok {
 		return signal.NotFound("API key")

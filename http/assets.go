@@ -12,32 +12,32 @@ import (
 	"github.com/agentsignal/agentsignal/http/request"
 )
 
-// Assets knows the names of assets, and what they cost. See market.Market.
+// Assets has the names and the prices of assets. See market.Market.
 type Assets interface {
 	// Name returns the catalogue name of an asset by any of its spellings, or the spelling
 	// itself.
 	Name(asset string) string
-	// Check reports whether there can be prices of an asset, and if not, which names may
-	// have been meant.
+	// Check reports whether a source can have prices of an asset. If not, it returns the
+	// names that may have been meant.
 	Check(ctx context.Context, asset string) (nearest []string, ok bool)
-	// Assets returns all that there are, by name.
+	// Assets returns all assets, sorted by name.
 	Assets(ctx context.Context) ([]market.AssetState, error)
 }
 
-// anyAsset is Assets where nothing is known of names.
+// anyAsset is the default of Options.Assets: it accepts every name.
 type anyAsset struct{}
 
 func (anyAsset) Name(asset string) string                            { return asset }
 func (anyAsset) Check(context.Context, string) ([]string, bool)      { return nil, true }
 func (anyAsset) Assets(context.Context) ([]market.AssetState, error) { return nil, nil }
 
-// assetPointer is where the only asset of a request stands, assetsPointer where the one
-// with an index does.
+// assetPointer and assetsPointer return the JSON Pointer of an asset: of a request with one
+// asset, and of the asset at an index of a list.
 func assetPointer(int) string    { return "/asset" }
 func assetsPointer(i int) string { return "/assets/" + strconv.Itoa(i) }
 
-// nameAssets replaces assets by their catalogue names, and records those that are given
-// under two spellings. Subjects of content have no other name.
+// nameAssets replaces assets by their catalogue names and records those that are given
+// twice, under two spellings. A subject of content has no other spelling.
 func (s *Server) nameAssets(a signal.Agent, assets []string, at func(int) string, f *request.Faults) {
 	if a.Category == signal.Content {
 		return
@@ -53,8 +53,8 @@ func (s *Server) nameAssets(a signal.Agent, assets []string, at func(int) string
 	}
 }
 
-// findAssets records the assets for which no source has prices, unless they have another
-// fault.
+// findAssets records the assets for which no source has prices, except those that have
+// another fault.
 func (s *Server) findAssets(ctx context.Context, a signal.Agent, assets []string, at func(int) string,
 	f *request.Faults) {
 	if a.Category == signal.Content {
@@ -66,58 +66,44 @@ func (s *Server) findAssets(ctx context.Context, a signal.Agent, assets []string
 			continue
 		}
 		nearest, ok := s.o.Assets.Check(ctx, asset)
-		switch {
-		case ok:
-		case len(nearest) == 0:
-			f.Body(pointer, request.CodeInvalidValue,
-				"no source of this service knows such an asset: GET /v1/assets lists those that there are")
-		default:
-			f.Body(pointer, request.CodeInvalidValue,
-				"no source of this service knows such an asset; the nearest names are "+strings.Join(nearest, ", "))
+		if ok {
+			continue
 		}
+		advice := ": GET /v1/assets lists those that there are"
+		if len(nearest) > 0 {
+			advice = "; the nearest names are " + strings.Join(nearest, ", ")
+		}
+		f.Body(pointer, request.CodeInvalidValue, "no source of this service knows such an asset"+advice)
 	}
+}
+
+type assetList struct {
+	Assets []assetView `json:"assets"`
+}
+
+type assetView struct {
+	Asset       string  `json:"asset"`
+	Class       *string `json:"class"`
+	Source      string  `json:"source"`
+	Simulated   bool    `json:"simulated"`
+	LastPrice   *number `json:"last_price"`
+	LastPriceAt instant `json:"last_price_at"`
+	Open        bool    `json:"open"`
+}
+
+func viewAsset(a *market.AssetState) assetView {
+	v := assetView{a.Symbol, orNull(a.Class), a.Source, a.Simulated, nil, instant(a.LastAt), a.Open}
+	if !a.LastAt.IsZero() {
+		v.LastPrice = new(number(a.Last))
+	}
+	return v
 }
 
 // listAssets answers GET /v1/assets.
 func (s *Server) listAssets(c *call) error {
-	if err := c.faults.Err(); err != nil {
-		return err
-	}
 	assets, err := s.o.Assets.Assets(c.r.Context())
 	if err != nil {
 		return err
 	}
-	b := append(make([]byte, 0, 32+160*len(assets)), `{"assets":[`...)
-	for i := range assets {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = appendAsset(b, &assets[i])
-	}
-	return c.json(http.StatusOK, append(b, `]}`...))
-}
-
-func appendAsset(b []byte, a *market.AssetState) []byte {
-	b = append(b, `{"asset":`...)
-	b = signal.AppendText(b, a.Symbol)
-	b = append(b, `,"class":`...)
-	if a.Class == "" {
-		b = append(b, `null`...)
-	} else {
-		b = signal.AppendText(b, a.Class)
-	}
-	b = append(b, `,"source":`...)
-	b = signal.AppendText(b, a.Source)
-	b = append(b, `,"simulated":`...)
-	b = strconv.AppendBool(b, a.Simulated)
-	b = append(b, `,"last_price":`...)
-	if a.LastAt.IsZero() {
-		b = append(b, `null`...)
-	} else {
-		b = signal.AppendPrice(b, a.Last)
-	}
-	b = append(b, `,"last_price_at":`...)
-	b = appendTimeOrNull(b, a.LastAt)
-	b = append(b, `,"open":`...)
-	return append(strconv.AppendBool(b, a.Open), '}')
+	return c.value(http.StatusOK, assetList{views(assets, viewAsset)})
 }

@@ -13,13 +13,13 @@ import (
 	signalhttp "github.com/agentsignal/agentsignal/http"
 )
 
-// everyAsset knows any asset, by one name.
+// everyAsset has every asset, by one name.
 type everyAsset struct{ fakeAssets }
 
 func (everyAsset) Name(asset string) string                       { return asset }
 func (everyAsset) Check(context.Context, string) ([]string, bool) { return nil, true }
 
-// fakeAssets knows BTC, by another name too, XAUUSD as gold, and oil.
+// fakeAssets has BTC, XAUUSD and oil, each also by another name.
 type fakeAssets struct{ list []market.AssetState }
 
 func (fakeAssets) Name(asset string) string {
@@ -53,7 +53,8 @@ func TestAssetsThatNoSourceCanKnowAreRefused(t *testing.T) {
 		method, path, body string
 		want               []string
 	}{
-		"run": {"POST", "/v1/agents/trading/run", `{"asset":"BTCC"` + rest + `}`, []string{"body /asset invalid_value"}},
+		"run": {"POST", "/v1/agents/trading/run", `{"asset":"BTCC"` + rest + `}`,
+			[]string{"body /asset invalid_value"}},
 		"job": {"POST", "/v1/agents/trading/run", `{"asset":"BTCC","async":true` + rest + `}`,
 			[]string{"body /asset invalid_value"}},
 		"scan": {"POST", "/v1/agents/trading/scan", `{"assets":["BTC","BTCC","zz"]` + rest + `}`,
@@ -84,7 +85,8 @@ func TestAssetsThatNoSourceCanKnowAreRefused(t *testing.T) {
 	a := do(t, s, "POST", "/v1/agents/trading/scan", tests["scan"].body)
 	if p := a.problem(t); p.Errors[0].Detail != "no source of this service knows such an asset; "+
 		"the nearest names are BTC" ||
-		p.Errors[1].Detail != "no source of this service knows such an asset: GET /v1/assets lists those that there are" {
+		p.Errors[1].Detail != "no source of this service knows such an asset: "+
+			"GET /v1/assets lists those that there are" {
 		t.Errorf("%s", a.Body)
 	}
 	for name, body := range map[string]string{"content": `{"asset":"BTCC","strategy":"blog_post"}`} {
@@ -94,7 +96,7 @@ func TestAssetsThatNoSourceCanKnowAreRefused(t *testing.T) {
 	}
 }
 
-// TestASchedulesAssetMayGo: it can be changed and switched off all the same.
+// TestASchedulesAssetMayGo: a schedule with an asset that no source has can be disabled.
 func TestASchedulesAssetMayGo(t *testing.T) {
 	t.Parallel()
 	f := &fakes{}
@@ -141,7 +143,8 @@ func TestAssetsGoByTheirCatalogueNames(t *testing.T) {
 	if a.Status != 200 || !strings.Contains(a.Body, `"assets":["Gold"]`) {
 		t.Errorf("a subject: %d %s", a.Status, a.Body)
 	}
-	if a := do(t, s, "POST", "/v1/agents/weather/run", `{"asset":"crude","strategy":"energy_demand"}`); a.Status != 200 {
+	if a := do(t, s, "POST", "/v1/agents/weather/run",
+		`{"asset":"crude","strategy":"energy_demand"}`); a.Status != 200 {
 		t.Errorf("a commodity by another name: %d %s", a.Status, a.Body)
 	}
 }
@@ -150,7 +153,8 @@ func TestListAssets(t *testing.T) {
 	t.Parallel()
 	s := newServer(t, &fakes{}, func(o *signalhttp.Options) {
 		o.Assets = fakeAssets{list: []market.AssetState{
-			{Symbol: "BTC", Class: "crypto", Source: "simulated", Simulated: true, Last: 64250.125, LastAt: morning, Open: true},
+			{Symbol: "BTC", Class: "crypto", Source: "simulated", Simulated: true, Last: 64250.125,
+				LastAt: morning, Open: true},
 			{Symbol: `W "1"`, Source: "stream"}}}
 	})
 	const want = `{"assets":[{"asset":"BTC","class":"crypto","source":"simulated","simulated":true,` +

@@ -20,11 +20,12 @@ func TestChangesOfWebhooksAreLogged(t *testing.T) {
 	var out bytes.Buffer
 	s := newServer(t, &fakes{}, func(o *signalhttp.Options) { o.Log = slog.New(slog.NewTextHandler(&out, nil)) })
 	const body = `{"url":"https://example.com/hidden-path","events":["signal.created"]}`
+	webhook := regexp.MustCompile(`whk_\w+`)
 	for _, test := range []struct{ method, path, body, token, want string }{
 		{"POST", "/v1/webhooks", body, "key", "webhook created"},
 		{"PATCH", aWebhook, `{"url":"https://example.com/hidden-path"}`, "key", "webhook changed"},
 		{"PATCH", aWebhook, `{"status":"disabled"}`, "jwt", "webhook changed"},
-		{"PATCH", aWebhook, `{}`, "jwt", ""}, // nothing is another than before
+		{"PATCH", aWebhook, `{}`, "jwt", ""}, // changes nothing
 		{"POST", aWebhook + "/rotate-secret", "", "key", "webhook secret rotated"},
 		{"DELETE", aWebhook, "", "key", "webhook removed"},
 		{"POST", "/v1/webhooks", `{}`, "key", ""},
@@ -35,14 +36,14 @@ func TestChangesOfWebhooksAreLogged(t *testing.T) {
 		var got []string
 		for line := range strings.Lines(out.String()) {
 			if !strings.Contains(line, "msg=request ") {
-				got = append(got, regexp.MustCompile(`whk_\w+`).ReplaceAllString(line[strings.Index(line, "msg="):], "WEBHOOK"))
+				got = append(got, webhook.ReplaceAllString(line[strings.Index(line, "msg="):], "WEBHOOK"))
 			}
 		}
 		var want []string
 		if test.want != "" {
 			by := map[string]string{"key": "key=" + string(keyID), "jwt": "session=ses_1"}[test.token]
-			want = []string{fmt.Sprintf("msg=%q component=http account=%s webhook=WEBHOOK %s address=192.0.2.1 request=req-1\n",
-				test.want, accountID, by)}
+			want = []string{fmt.Sprintf("msg=%q component=http account=%s webhook=WEBHOOK %s address=192.0.2.1 "+
+				"request=req-1\n", test.want, accountID, by)}
 		}
 		if d := cmp.Diff(want, got); d != "" {
 			t.Errorf("%s %s %s: %d (-want +got):\n%s", test.method, test.path, test.body, a.Status, d)

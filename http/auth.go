@@ -13,13 +13,13 @@ import (
 	"github.com/agentsignal/agentsignal/http/request"
 )
 
-// Credentials authenticates callers, and keeps accounts, sessions and API keys. Its errors
+// Credentials authenticates callers and keeps accounts, sessions and API keys. Its errors
 // are *signal.Error, or credentials.ValidationError for values of a body. See
 // credentials.Service.
 type Credentials interface {
-	// Authenticate returns whom a token stands for; an empty one is missing.
+	// Authenticate returns the principal of a token; an empty token is a missing one.
 	Authenticate(ctx context.Context, token string) (signal.Principal, error)
-	// RequireJWT refuses a principal that came with an API key.
+	// RequireJWT refuses a principal that was authenticated by an API key.
 	RequireJWT(p signal.Principal) error
 
 	Login(ctx context.Context, email, password string) (credentials.Tokens, error)
@@ -35,11 +35,11 @@ type Credentials interface {
 	RevokeKey(ctx context.Context, account signal.AccountID, id signal.KeyID) error
 }
 
-// malformedToken stands for an Authorization header that holds no bearer token. No
-// credential has this form, so it is refused, and counted, like any other.
+// malformedToken stands for an Authorization header without a bearer token. No credential
+// has this form, so it is refused and counted as an unknown one.
 const malformedToken = "malformed"
 
-// bearerToken returns the token of an Authorization header; "" if there is none.
+// bearerToken returns the token of an Authorization header, or "" without such a header.
 func bearerToken(h http.Header) string {
 	values := h["Authorization"]
 	if len(values) == 0 || len(values) == 1 && values[0] == "" {
@@ -53,8 +53,8 @@ func bearerToken(h http.Header) string {
 	return token
 }
 
-// authenticate finds out who the caller is.
-func (s *Server) authenticate(c *call) (err error) {
+// authenticate sets the principal of the call if its operation requires one.
+func (s *Server) authenticate(c *call) error {
 	switch c.operation.guard {
 	case public:
 		return nil
@@ -71,11 +71,11 @@ func (s *Server) authenticate(c *call) (err error) {
 	return nil
 }
 
-// errMalformed describes what an Authorization header must be like. It shows nothing of the token.
+// errMalformed describes the form of an Authorization header. It does not repeat the token.
 var errMalformed = &signal.Error{Kind: signal.KindUnauthorized, Code: "invalid_token",
 	Message: "The Authorization header must be the word Bearer, a space and the token."}
 
-// identify finds out whose token it is.
+// identify sets the principal of the call to that of the token.
 func (s *Server) identify(c *call, token string) (err error) {
 	c.principal, err = s.o.Credentials.Authenticate(c.r.Context(), token)
 	if err != nil && token == malformedToken {
@@ -84,13 +84,13 @@ func (s *Server) identify(c *call, token string) (err error) {
 	return err
 }
 
-// client returns the context of a request that uses or changes a credential.
+// client returns the context of the request with its origin, for the log of credentials.
 func (c *call) client() context.Context {
 	return credentials.WithClient(c.r.Context(), credentials.Client{Address: c.address, Request: c.id})
 }
 
-// audit writes the line of the log about a change that the caller made to a webhook.
-// It holds neither the address of the endpoint nor a secret.
+// audit logs a change of a webhook by the caller, without the URL of the endpoint, which may
+// hold a secret.
 func (s *Server) audit(c *call, what string, webhook signal.WebhookID) {
 	attrs := []slog.Attr{slog.String("account", string(c.principal.Account)), slog.String("webhook", string(webhook))}
 	if c.principal.Session != "" {
@@ -114,7 +114,7 @@ func (c *call) tokens(t credentials.Tokens) error {
 	return c.value(http.StatusOK, tokensView{t.Access, "bearer", int64(t.ExpiresIn / time.Second), t.Refresh})
 }
 
-// decode reads a body that must be given, by read, and returns all its faults.
+// decode reads a required body with read and returns the faults of the request.
 func (c *call) decode(read func(o *request.Object)) error {
 	o, err := c.object()
 	if err != nil {
@@ -123,8 +123,8 @@ func (c *call) decode(read func(o *request.Object)) error {
 	return c.finish(o, read)
 }
 
-// finish reads the members of o by read, records those left over, and returns the
-// faults of the request.
+// finish reads o with read, records its unknown members and returns the faults of the
+// request. o is nil if reading the body failed.
 func (c *call) finish(o *request.Object, read func(o *request.Object)) error {
 	if o != nil {
 		read(o)
@@ -133,14 +133,11 @@ func (c *call) finish(o *request.Object, read func(o *request.Object)) error {
 	return c.faults.Err()
 }
 
-// ofAccount is what a login must give.
-const ofAccount = "must be that of the account"
-
 // login answers POST /v1/auth/login.
 func (s *Server) login(c *call) error {
 	var email, password string
 	if err := c.decode(func(o *request.Object) {
-		email, password = o.Given("email", ofAccount), o.Given("password", ofAccount)
+		email, password = o.Given("email", credentials.LoginRule), o.Given("password", credentials.LoginRule)
 	}); err != nil {
 		return err
 	}
@@ -155,7 +152,7 @@ func (s *Server) login(c *call) error {
 func (s *Server) refresh(c *call) error {
 	var token string
 	if err := c.decode(func(o *request.Object) {
-		token = o.Given("refresh_token", "must be the one of the last login or refresh")
+		token = o.Given("refresh_token", credentials.RefreshRule)
 	}); err != nil {
 		return err
 	}
@@ -168,12 +165,8 @@ func (s *Server) refresh(c *call) error {
 
 // logout answers POST /v1/auth/logout.
 func (s *Server) logout(c *call) error {
-	o, err := c.optionalObject()
-	if err != nil {
-		return err
-	}
 	var all bool
-	if err := c.finish(o, func(o *request.Object) { all, _ = o.Bool("all") }); err != nil {
+	if _, err := c.decodeOptional(func(o *request.Object) { all, _ = o.Bool("all") }); err != nil {
 		return err
 	}
 	if err := s.o.Credentials.Logout(c.client(), c.principal, all); err != nil {
@@ -182,8 +175,8 @@ func (s *Server) logout(c *call) error {
 	return c.noContent()
 }
 
-// newPassword reads a password to set. Its length is checked here, too, so that a fault of it
-// is listed together with faults of the body's form; the credentials have further rules.
+// newPassword reads a new password. It checks the length, so that its fault is listed
+// together with the others of the body; the service has further rules.
 func newPassword(o *request.Object, name string) string {
 	p := o.Given(name, credentials.PasswordRule)
 	if code, detail := credentials.CheckPasswordLength(p); p != "" && code != "" {
@@ -198,8 +191,9 @@ func (s *Server) register(c *call) error {
 	if err := c.decode(func(o *request.Object) {
 		email = o.Given("email", credentials.EmailRule)
 		password = o.Given("password", credentials.PasswordRule)
+		given := map[string]string{"email": email, "password": password}
 		for _, f := range credentials.CheckAccount(email, password) {
-			if f.Field == "email" && email != "" || f.Field == "password" && password != "" { // else recorded already
+			if given[f.Field] != "" { // o.Given has recorded empty ones
 				o.Bad(f.Field, f.Code, f.Detail)
 			}
 		}
@@ -217,7 +211,8 @@ func (s *Server) register(c *call) error {
 func (s *Server) changePassword(c *call) error {
 	var current, next string
 	if err := c.decode(func(o *request.Object) {
-		current, next = o.Given("current_password", "must be the one in force"), newPassword(o, "new_password")
+		current = o.Given("current_password", credentials.CurrentPasswordRule)
+		next = newPassword(o, "new_password")
 	}); err != nil {
 		return err
 	}

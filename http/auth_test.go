@@ -14,18 +14,18 @@ import (
 
 func TestSessionsBeginAndEnd(t *testing.T) {
 	t.Parallel()
-	var heard []string
+	var calls []string
 	f := &fakes{
 		login: func(email, password string) (credentials.Tokens, error) {
-			heard = append(heard, "login", email, password)
+			calls = append(calls, "login", email, password)
 			return newTokens(), nil
 		},
 		refresh: func(token string) (credentials.Tokens, error) {
-			heard = append(heard, "refresh", token)
+			calls = append(calls, "refresh", token)
 			return newTokens(), nil
 		},
 		logout: func(p signal.Principal, all bool) error {
-			heard = append(heard, "logout", string(p.Session), map[bool]string{true: "all", false: "one"}[all])
+			calls = append(calls, "logout", string(p.Session), map[bool]string{true: "all", false: "one"}[all])
 			return nil
 		},
 	}
@@ -41,15 +41,16 @@ func TestSessionsBeginAndEnd(t *testing.T) {
 		t.Errorf("refresh: %d %s", a.Status, a.Body)
 	}
 	for _, body := range []string{"", "{}", `{"all":null}`, `{"all":true}`} {
-		if a := do(t, s, "POST", "/v1/auth/logout", body, "Authorization: Bearer jwt"); a.Status != 204 || a.Body != "" {
+		if a := do(t, s, "POST", "/v1/auth/logout", body, "Authorization: Bearer jwt"); a.Status != 204 ||
+			a.Body != "" {
 			t.Errorf("logout with %q: %d %s", body, a.Status, a.Body)
 		}
 	}
-	wantHeard := strings.Fields("login ada@example.com correct_horse refresh rt_1 logout ses_1 one logout ses_1 one " +
+	wantCalls := strings.Fields("login ada@example.com correct_horse refresh rt_1 logout ses_1 one logout ses_1 one " +
 		"logout ses_1 one logout ses_1 all")
-	wantHeard[2] = "correct horse"
-	if d := cmp.Diff(wantHeard, heard); d != "" {
-		t.Errorf("credentials heard (-want +got):\n%s", d)
+	wantCalls[2] = "correct horse"
+	if d := cmp.Diff(wantCalls, calls); d != "" {
+		t.Errorf("calls of credentials (-want +got):\n%s", d)
 	}
 }
 
@@ -101,7 +102,8 @@ func TestAPIKeys(t *testing.T) {
 				t.Errorf("asked for %d %d", limit, offset)
 			}
 			return []credential.APIKey{
-				{ID: keyID, Name: "a", Prefix: secret[:8], Scopes: signal.AllScopes, CreatedAt: morning, LastUsedAt: morning},
+				{ID: keyID, Name: "a", Prefix: secret[:8], Scopes: signal.AllScopes, CreatedAt: morning,
+					LastUsedAt: morning},
 				{ID: keyID, Name: "b", Prefix: secret[:8], Scopes: signal.ScopesOf(signal.AgentsRun),
 					CreatedAt: morning.Add(-time.Hour), ExpiresAt: morning},
 			}, 2, nil
@@ -109,7 +111,8 @@ func TestAPIKeys(t *testing.T) {
 	}
 	s := newServer(t, f)
 	tests := []struct{ body, want string }{
-		{`{"name":"  my key "}`, `"name":"my key","scopes":["agents:read","agents:run","signals:read","webhooks:manage"],` +
+		{`{"name":"  my key "}`, `"name":"my key","scopes":["agents:read","agents:run","signals:read",` +
+			`"webhooks:manage"],` +
 			`"created_at":"2026-11-21T09:30:00.000Z","expires_at":null}`},
 		{`{"name":"k","scopes":["signals:read","agents:read","signals:read"],"expires_in":60}`,
 			`"scopes":["agents:read","signals:read"],"created_at":"2026-11-21T09:30:00.000Z",` +
@@ -130,7 +133,8 @@ func TestAPIKeys(t *testing.T) {
 		`"last_used_at":"2026-11-21T09:30:00.000Z","status":"active"},` +
 		`{"key_id":"key_01M7YQ1WJ9KX5V8WQ8KXDH917J","name":"b","scopes":["agents:run"],` +
 		`"created_at":"2026-11-21T08:30:00.000Z",` +
-		`"expires_at":"2026-11-21T09:30:00.000Z","prefix":"ask_0123","last_used_at":null,"status":"expired"}],"total":2}`
+		`"expires_at":"2026-11-21T09:30:00.000Z","prefix":"ask_0123","last_used_at":null,` +
+		`"status":"expired"}],"total":2}`
 	if a := do(t, s, "GET", "/v1/auth/api-keys", "", "Authorization: Bearer jwt"); a.Body != want {
 		t.Errorf("list:\n got %s\nwant %s", a.Body, want)
 	}

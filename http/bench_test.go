@@ -16,15 +16,15 @@ import (
 	signalhttp "github.com/agentsignal/agentsignal/http"
 )
 
-// discard is a ResponseWriter that keeps nothing.
+// discard is a ResponseWriter that discards all.
 type discard struct{ h http.Header }
 
 func (d *discard) Header() http.Header         { return d.h }
 func (d *discard) Write(b []byte) (int, error) { return len(b), nil }
 func (d *discard) WriteHeader(int)             {}
 
-// benchmark measures the layer alone: fakes behind it, no network before it, and
-// log lines encoded but not written.
+// benchmark measures this package only: on fakes, without a network, and with log lines that
+// are encoded but not written.
 func benchmark(b *testing.B, method, target, body string) {
 	many := make([]signal.Listing, 25)
 	for i := range many {

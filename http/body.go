@@ -14,12 +14,12 @@ import (
 const (
 	maxBodyBytes     = 1 << 20
 	maxAuthBodyBytes = 64 << 10
-	// firstRead is how much of a body is made room for before any of it came.
+	// firstRead limits the memory that a body gets before any of it has arrived.
 	firstRead = 4 << 10
 )
 
-// readBody returns the body of the request: 415 if it is not declared as JSON,
-// 413 if it is longer than limit.
+// readBody returns the body of the request. It fails with 415 if the body is not declared as
+// JSON, and with 413 if it is longer than limit.
 func readBody(w http.ResponseWriter, r *http.Request, limit int64, within time.Duration) ([]byte, error) {
 	if !isJSON(r.Header) {
 		return nil, errMediaType
@@ -34,8 +34,7 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int64, within time.D
 	if 0 < r.ContentLength && r.ContentLength < room {
 		room = r.ContentLength
 	}
-	// A client that sends slowly holds its connection for so long only. Without a
-	// deadline a run may then take longer than the body did.
+	// The deadline ends with the body: a run may take longer.
 	deadline := http.NewResponseController(w)
 	_ = deadline.SetReadDeadline(time.Now().Add(within)) // a test's recorder has no deadline
 	body := bytes.NewBuffer(make([]byte, 0, room+bytes.MinRead))
@@ -51,7 +50,7 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int64, within time.D
 	return body.Bytes(), nil
 }
 
-// isJSON reports whether the body is declared as JSON, or not declared.
+// isJSON reports whether the body is declared as JSON or has no declared type.
 func isJSON(h http.Header) bool {
 	if e := h.Get("Content-Encoding"); e != "" && !strings.EqualFold(e, "identity") {
 		return false

@@ -21,7 +21,7 @@ const (
 	typeYAML    = "application/yaml"
 )
 
-// Header values that many answers share. Nobody changes them.
+// Header values that many answers share. They are read-only.
 var (
 	headerJSON    = []string{typeJSON}
 	headerProblem = []string{typeProblem}
@@ -33,11 +33,10 @@ var (
 	headerOne     = []string{"1"}
 )
 
-// compressFrom is the least size of an answer that is compressed when asked for.
+// compressFrom is the minimum size of an answer that is compressed on request.
 const compressFrom = 1<<10 + 1
 
-// call is one request on its way, and the writer of its answer, which records what
-// was written.
+// call is one request and the writer of its answer, which records what was written.
 type call struct {
 	http.ResponseWriter
 	r      *http.Request
@@ -50,16 +49,16 @@ type call struct {
 	operation *operation
 	vars      map[string]string // of the path
 	principal signal.Principal  // zero on public endpoints
-	query     *request.Query    // the parameters of the operation; their faults are among faults
+	query     *request.Query    // the parameters of the operation; its faults are in faults
 	faults    request.Faults
 
 	status int // 0 until the answer begins
 	bytes  int64
-	err    error  // why the answer is an error
-	then   func() // runs when the request has been counted and logged; see stream.go
+	err    error  // the cause of an answer that is an error
+	then   func() // runs after the request has been counted and logged; see stream.go
 }
 
-// WriteHeader implements http.ResponseWriter.
+// WriteHeader implements http.ResponseWriter. It does not record informational statuses.
 func (c *call) WriteHeader(status int) {
 	if c.status == 0 && status >= http.StatusOK || status == http.StatusSwitchingProtocols {
 		c.status = status
@@ -92,8 +91,7 @@ func (c *call) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return h.Hijack()
 }
 
-// send writes the whole answer. An error of writing is ignored: the client
-// has left.
+// send writes the whole answer. It ignores errors of writing: the client has left.
 func (c *call) send(status int, contentType []string, body []byte) error {
 	h := c.Header()
 	h["Content-Type"] = contentType
@@ -116,10 +114,10 @@ func (c *call) send(status int, contentType []string, body []byte) error {
 	return nil
 }
 
-// json answers with a JSON document that is encoded already.
+// json answers with an encoded document.
 func (c *call) json(status int, body []byte) error { return c.send(status, headerJSON, body) }
 
-// value answers with the JSON of v. For answers that are not asked for often.
+// value answers with the JSON of v.
 func (c *call) value(status int, v any) error {
 	body, err := encode(v)
 	if err != nil {
@@ -128,7 +126,7 @@ func (c *call) value(status int, v any) error {
 	return c.json(status, body)
 }
 
-// encoded answers with a document, unless encoding it failed.
+// encoded answers 200 with a document, unless encoding it has failed.
 func (c *call) encoded(body []byte, err error) error {
 	if err != nil {
 		return err
@@ -156,38 +154,30 @@ func (c *call) body() ([]byte, error) {
 	return readBody(c.ResponseWriter, c.r, c.endpoint.bodyLimit, c.server.o.BodyTimeout)
 }
 
-// object reads a body that must be given. It returns nil if the fault was noted.
+// object reads a required body. If that is not an object, it returns the faults of the
+// request.
 func (c *call) object() (*request.Object, error) {
 	body, err := c.body()
 	if err != nil {
 		return nil, err
 	}
-	return request.ReadObject(body, &c.faults), nil
+	o := request.ReadObject(body, &c.faults)
+	if o == nil {
+		return nil, c.faults.Err()
+	}
+	return o, nil
 }
 
-// optionalObject reads a body that may be left out; it is then an empty object.
-func (c *call) optionalObject() (*request.Object, error) {
-	body, err := c.optionalBody()
-	if err != nil {
-		return nil, err
+// decodeOptional reads an optional body with read. It returns the body, and the faults of
+// the request. The type of an empty body does not matter.
+func (c *call) decodeOptional(read func(o *request.Object)) (body []byte, err error) {
+	if c.r.ContentLength != 0 {
+		if body, err = c.body(); err != nil {
+			return nil, err
+		}
 	}
-	return request.ReadOptional(body, &c.faults), nil
+	return body, c.finish(request.ReadOptional(body, &c.faults), read)
 }
 
-// optionalBody is body for one that may be left out, whose type then does not matter.
-func (c *call) optionalBody() ([]byte, error) {
-	if c.r.ContentLength == 0 {
-		return nil, nil
-	}
-	return c.body()
-}
-
-// empty reads the body of a request without values: no body, or an object without
-// members. It returns the faults of the request.
-func (c *call) empty() ([]byte, error) {
-	body, err := c.optionalBody()
-	if err != nil {
-		return nil, err
-	}
-	return body, c.finish(request.ReadOptional(body, &c.faults), func(*request.Object) {})
-}
+// empty is decodeOptional for a request whose body has no members.
+func (c *call) empty() ([]byte, error) { return c.decodeOptional(func(*request.Object) {}) }

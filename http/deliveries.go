@@ -10,42 +10,41 @@ import (
 	"github.com/agentsignal/agentsignal/http/request"
 )
 
-// Deliveries holds what was and is to be sent to webhooks. All that name a delivery
-// or a webhook fail with KindNotFound if the account does not have it. See
-// persistence/deliveries.
+// Deliveries holds the deliveries of webhooks. Methods fail with KindNotFound if the account
+// does not have the webhook or the delivery. See persistence/deliveries.
 type Deliveries interface {
-	// CreateDelivery stores one that is pending, and what it sends.
+	// CreateDelivery stores a pending delivery and the body that it sends.
 	CreateDelivery(ctx context.Context, d delivery.Delivery, body []byte) error
-	// Delivery returns one and what it sends.
+	// Delivery returns a delivery and the body that it sends.
 	Delivery(ctx context.Context, account signal.AccountID, webhook signal.WebhookID,
 		id signal.DeliveryID) (d delivery.Delivery, body []byte, err error)
-	// Deliveries returns a page of those that q wants, newest first, and how many
-	// there are.
+	// Deliveries returns a page of the deliveries that match q, newest first, and the number
+	// of all matches.
 	Deliveries(ctx context.Context, account signal.AccountID, webhook signal.WebhookID,
 		q delivery.Query) (list []delivery.Delivery, total int, err error)
-	// RetryDelivery makes a failed one pending, for one attempt. KindConflict,
+	// RetryDelivery makes a failed delivery pending, for one attempt. KindConflict,
 	// "delivery_not_failed".
 	RetryDelivery(ctx context.Context, account signal.AccountID, webhook signal.WebhookID,
 		id signal.DeliveryID) (delivery.Delivery, error)
-	// CancelDelivery lets a pending one fail. KindConflict, "delivery_not_pending".
+	// CancelDelivery makes a pending delivery fail. KindConflict, "delivery_not_pending".
 	CancelDelivery(ctx context.Context, account signal.AccountID, webhook signal.WebhookID,
 		id signal.DeliveryID) (delivery.Delivery, error)
-	// RetryDeliveries makes those that q wants pending, and returns how many they are.
+	// RetryDeliveries makes the deliveries that match q pending and returns their number.
 	RetryDeliveries(ctx context.Context, account signal.AccountID, webhook signal.WebhookID,
 		q delivery.RetryQuery) (int, error)
-	// CancelDeliveries lets all that are pending fail, and returns how many they were.
+	// CancelDeliveries makes all pending deliveries fail and returns their number.
 	CancelDeliveries(ctx context.Context, account signal.AccountID, webhook signal.WebhookID) (int, error)
 }
 
-// Envelope writes what is sent of an event: data is the JSON of its payload. See
+// Envelope appends the body that is sent for an event: data is the JSON of its payload. See
 // webhook.AppendBody.
 type Envelope func(b []byte, id signal.EventID, t signal.EventType, version string, at time.Time, data []byte) []byte
 
-// errWebhookDisabled is a retry of what would not be sent.
+// errWebhookDisabled refuses a retry that would never be sent.
 var errWebhookDisabled = &signal.Error{Kind: signal.KindConflict, Code: "webhook_disabled",
 	Message: "the webhook is disabled"}
 
-// retryable lists the states from which deliveries can be sent again.
+// retryable lists the states of deliveries that can be sent again.
 var retryable = []delivery.Status{delivery.Failed, delivery.Succeeded}
 
 // testWebhook answers POST /v1/webhooks/{id}/test.
@@ -67,7 +66,11 @@ func (s *Server) testWebhook(c *call) error {
 			NextAttemptAt: now,
 			Single:        w.Status == delivery.WebhookDisabled,
 		}
-		sent := s.o.Envelope(nil, d.Event, d.Type, w.APIVersion, now, testData(w.ID, c.principal))
+		data, err := encode(viewTestEvent(w.ID, c.principal))
+		if err != nil {
+			return nil, err
+		}
+		sent := s.o.Envelope(nil, d.Event, d.Type, w.APIVersion, now, data)
 		if err := s.o.Deliveries.CreateDelivery(ctx, d, sent); err != nil {
 			return nil, err
 		}
@@ -75,13 +78,19 @@ func (s *Server) testWebhook(c *call) error {
 	}, nil)
 }
 
-// testData returns the payload of a webhook.test that p has asked for.
-func testData(id signal.WebhookID, p signal.Principal) []byte {
-	by := "dashboard"
+// testEventView is the payload of a webhook.test.
+type testEventView struct {
+	Webhook     signal.WebhookID `json:"webhook_id"`
+	Message     string           `json:"message"`
+	TriggeredBy string           `json:"triggered_by"`
+}
+
+func viewTestEvent(id signal.WebhookID, p signal.Principal) testEventView {
+	v := testEventView{id, "This is a test event.", "dashboard"}
 	if p.Key != "" {
-		by = "api"
+		v.TriggeredBy = "api"
 	}
-	return []byte(`{"webhook_id":"` + string(id) + `","message":"This is a test event.","triggered_by":"` + by + `"}`)
+	return v
 }
 
 // listDeliveries answers GET /v1/webhooks/{id}/deliveries.
@@ -93,6 +102,9 @@ func (s *Server) listDeliveries(c *call) error {
 		Type:   request.Option(q, "event", delivery.WebhookEvents),
 		Limit:  p.Limit,
 		Offset: p.Offset,
+	}
+	if err := c.faults.Err(); err != nil {
+		return err
 	}
 	w, err := s.webhook(c)
 	if err != nil {
@@ -107,17 +119,19 @@ func (s *Server) listDeliveries(c *call) error {
 
 // deliveryByID answers GET /v1/webhooks/{id}/deliveries/{delivery_id}.
 func (s *Server) deliveryByID(c *call) error {
-	if err := c.faults.Err(); err != nil {
-		return err
-	}
-	d, sent, err := s.delivery(c)
-	if err != nil {
-		return err
-	}
-	return c.encoded(encodeDelivery(&d, sent))
+	return c.encoded(s.encodedDelivery(c))
 }
 
-// delivery returns the delivery that the path names and what it sends.
+// encodedDelivery returns the answer with the delivery that the path names.
+func (s *Server) encodedDelivery(c *call) ([]byte, error) {
+	d, sent, err := s.delivery(c)
+	if err != nil {
+		return nil, err
+	}
+	return encodeDelivery(&d, sent)
+}
+
+// delivery returns the delivery that the path names and the body that it sends.
 func (s *Server) delivery(c *call) (delivery.Delivery, []byte, error) {
 	webhook, err := c.webhookID()
 	if err != nil {
@@ -148,24 +162,14 @@ func (s *Server) retryDelivery(c *call) error {
 			return nil, err
 		}
 		return encodeDelivery(&d, sent)
-	}, func(context.Context) ([]byte, error) { // the attempts of a delivery can be long
-		d, sent, err := s.delivery(c)
-		if err != nil {
-			return nil, err
-		}
-		return encodeDelivery(&d, sent)
-	})
+	}, func(context.Context) ([]byte, error) { return s.encodedDelivery(c) })
 }
 
 // retryDeliveries answers POST /v1/webhooks/{id}/deliveries/retry.
 func (s *Server) retryDeliveries(c *call) error {
 	checkIdempotencyKey(c.r.Header, &c.faults)
-	body, err := c.optionalBody()
-	if err != nil {
-		return err
-	}
 	wanted := delivery.RetryQuery{Status: delivery.Failed}
-	if err := c.finish(request.ReadOptional(body, &c.faults), func(o *request.Object) {
+	body, err := c.decodeOptional(func(o *request.Object) {
 		wanted.Since, _ = o.Time("since")
 		until, bounded := o.Time("until")
 		if wanted.Until = until; bounded && until.Before(wanted.Since) {
@@ -175,7 +179,8 @@ func (s *Server) retryDeliveries(c *call) error {
 			wanted.Status = status
 		}
 		wanted.DryRun, _ = o.Bool("dry_run")
-	}); err != nil {
+	})
+	if err != nil {
 		return err
 	}
 	return s.once(c, body, func(ctx context.Context) ([]byte, error) {

@@ -18,7 +18,8 @@ import (
 const (
 	shown = `{"delivery_id":"dlv_01M7YQ1X7PE2DGEP087XGX6XDW","webhook_id":"whk_01M7YQ1WTVKN9DZNWV9NV456V1",` +
 		`"event_id":"evt_01M7YQ1X3DTRA4S2456P21NJZ0",` +
-		`"event_type":"signal.created","status":"pending","attempt_count":1,"next_attempt_at":"2026-11-21T09:30:31.120Z",` +
+		`"event_type":"signal.created","status":"pending","attempt_count":1,` +
+		`"next_attempt_at":"2026-11-21T09:30:31.120Z",` +
 		`"completed_at":null,` +
 		`"response_status":503,"error":"status 503","created_at":"2026-11-21T09:30:00.000Z"`
 	shownWhole = shown + `,"attempts":[{"number":1,"trigger":"schedule","at":"2026-11-21T09:30:00.410Z",` +
@@ -67,7 +68,8 @@ func TestTestEvents(t *testing.T) {
 		if sent != wantSent {
 			t.Errorf("sent %s\nwant %s", sent, wantSent)
 		}
-		wantBody := `{"delivery_id":"` + string(got.ID) + `","webhook_id":"whk_01M7YQ1WTVKN9DZNWV9NV456V1","event_id":"` +
+		wantBody := `{"delivery_id":"` + string(got.ID) +
+			`","webhook_id":"whk_01M7YQ1WTVKN9DZNWV9NV456V1","event_id":"` +
 			string(got.Event) + `","event_type":"webhook.test",` +
 			`"status":"pending","attempt_count":0,"next_attempt_at":"2026-11-21T09:30:00.000Z","completed_at":null,` +
 			`"response_status":null,"error":null,` +
@@ -127,8 +129,7 @@ func TestDeliveriesAreListed(t *testing.T) {
 	}
 }
 
-// TestDeliveryIsShownWhole demands the payload byte for byte, which encoding/json would
-// not keep.
+// TestDeliveryIsShownWhole demands the payload byte for byte, which encoding/json changes.
 func TestDeliveryIsShownWhole(t *testing.T) {
 	t.Parallel()
 	f := &fakes{}
@@ -177,7 +178,7 @@ func TestDeliveriesAreRetriedAndCancelled(t *testing.T) {
 	tests := []struct {
 		action, refused string
 		disabled        delivery.WebhookStatus
-		status          int // where the webhook is disabled
+		status          int // if the webhook is disabled
 	}{
 		{"retry", "delivery_not_failed", "", 409},
 		{"cancel", "delivery_not_pending", "", 200},
@@ -237,11 +238,12 @@ func TestManyDeliveriesAreRetried(t *testing.T) {
 		{``, delivery.RetryQuery{Status: delivery.Failed}},
 		{`{"since":null,"until":null,"status":null,"dry_run":null}`, delivery.RetryQuery{Status: delivery.Failed}},
 		{`{"since":"2026-11-21T10:30:00+01:00","until":"2026-11-22","status":"succeeded","dry_run":true}`,
-			delivery.RetryQuery{Status: delivery.Succeeded, Since: morning, Until: time.Date(2026, 11, 22, 0, 0, 0, 0, time.UTC),
-				DryRun: true}},
+			delivery.RetryQuery{Status: delivery.Succeeded, Since: morning,
+				Until: time.Date(2026, 11, 22, 0, 0, 0, 0, time.UTC), DryRun: true}},
 		{`{"since":"2026-11-21t09:30:00.000z","until":"2026-11-21T09:30:00"}`,
 			delivery.RetryQuery{Status: delivery.Failed, Since: morning, Until: morning}},
-		{`{"until":"2026-11-21T09:30:00Z","dry_run":false}`, delivery.RetryQuery{Status: delivery.Failed, Until: morning}},
+		{`{"until":"2026-11-21T09:30:00Z","dry_run":false}`,
+			delivery.RetryQuery{Status: delivery.Failed, Until: morning}},
 	}
 	for _, test := range tests {
 		a := do(t, s, "POST", aWebhook+"/deliveries/retry", test.body)
@@ -267,7 +269,8 @@ func TestManyDeliveriesAreRetried(t *testing.T) {
 		`{"status":["failed"],"dry_run":0,"since":{"a":1},"until":["2026-11-21"]}`: {"body /since invalid_type",
 			"body /until invalid_type", "body /status invalid_type", "body /dry_run invalid_type"},
 	} {
-		if a := do(t, s, "POST", aWebhook+"/deliveries/retry", body); a.Status != 400 || !slices.Equal(a.faults(t), want) {
+		if a := do(t, s, "POST", aWebhook+"/deliveries/retry", body); a.Status != 400 ||
+			!slices.Equal(a.faults(t), want) {
 			t.Errorf("%s: got %d %s", body, a.Status, a.Body)
 		}
 	}
@@ -291,7 +294,7 @@ func TestManyDeliveriesAreCancelled(t *testing.T) {
 	}
 }
 
-// TestStoreFailsBehindWebhooks: every error of the store is answered as what it is.
+// TestStoreFailsBehindWebhooks checks the answer to every error of the store.
 func TestStoreFailsBehindWebhooks(t *testing.T) {
 	t.Parallel()
 	for want, err := range map[int]error{503: signal.Unavailable(errors.New("secret state")),
@@ -316,7 +319,7 @@ func TestStoreFailsBehindWebhooks(t *testing.T) {
 		s := newServer(t, f)
 		for _, r := range everyWebhookRequest {
 			if r.method == "GET" && r.path == aWebhook {
-				continue // it is there
+				continue // it exists
 			}
 			if a := do(t, s, r.method, r.path, r.body); a.Status != want || strings.Contains(a.Body, "secret state") {
 				t.Errorf("%s %s: got %d %s", r.method, r.path, a.Status, a.Body)

@@ -25,8 +25,8 @@ func descriptions(tb testing.TB) map[string]map[string]any {
 	return all
 }
 
-// Generators make one type of each component, whatever its section, and differ in
-// what they keep of its name: letters and digits only, and not always their case.
+// Generators make one type of each component of all sections. Some drop all but letters and
+// digits from the name, and some the case.
 func TestNamesOfComponentsAreUnique(t *testing.T) {
 	t.Parallel()
 	for document, doc := range descriptions(t) {
@@ -65,21 +65,16 @@ func TestOneServer(t *testing.T) {
 	}
 }
 
-// openapi-typescript makes a member with a default compulsory, in requests too. So
-// the descriptions of members of request bodies say their defaults.
+// openapi-typescript makes a member with a default mandatory, also in requests. So the
+// defaults of members of request bodies are in their descriptions.
 func TestBodiesOfRequestsHaveNoDefaults(t *testing.T) {
 	t.Parallel()
 	doc := descriptions(t)["openapi"]
 	bodies, seen := 0, make(map[string]bool)
 	var walk func(at string, v any)
 	walk = func(at string, v any) {
-		switch v := v.(type) {
-		case []any:
-			for _, element := range v {
-				walk(at, element)
-			}
-		case map[string]any:
-			if ref, ok := v["$ref"].(string); ok && !seen[ref] {
+		eachObject(v, func(object map[string]any) {
+			if ref, ok := object["$ref"].(string); ok && !seen[ref] {
 				seen[ref] = true
 				var target any = doc
 				for _, step := range strings.Split(strings.TrimPrefix(ref, "#/"), "/") {
@@ -87,15 +82,10 @@ func TestBodiesOfRequestsHaveNoDefaults(t *testing.T) {
 				}
 				walk(ref, target)
 			}
-			if _, has := v["default"]; has && v["type"] != nil {
-				t.Errorf("%s: a member has the default %v", at, v["default"])
+			if _, has := object["default"]; has && object["type"] != nil {
+				t.Errorf("%s: a member has the default %v", at, object["default"])
 			}
-			for name, member := range v {
-				if name != "examples" && name != "example" {
-					walk(at, member)
-				}
-			}
-		}
+		})
 	}
 	for path, item := range doc["paths"].(map[string]any) {
 		for method, operation := range item.(map[string]any) {
@@ -123,28 +113,32 @@ func TestPayloadsHaveNames(t *testing.T) {
 			t.Errorf("the payload of %s is not in components/schemas", name)
 		}
 	}
-	var walk func(at string, v any)
-	walk = func(at string, v any) {
-		switch v := v.(type) {
-		case []any:
-			for _, element := range v {
-				walk(at, element)
-			}
-		case map[string]any:
-			if _, object := v["properties"].(map[string]any); object {
-				t.Errorf("%s has an object without a name", at)
-			}
-			for _, member := range v {
-				walk(at, member)
-			}
-		}
-	}
 	for name, schema := range schemas {
 		object := schema.(map[string]any)
 		if object["title"] != name {
 			t.Errorf("schema %s has the title %v", name, object["title"])
 		}
-		walk(name, object["properties"])
-		walk(name, object["items"])
+		eachObject([]any{object["properties"], object["items"]}, func(inner map[string]any) {
+			if _, object := inner["properties"].(map[string]any); object {
+				t.Errorf("%s has an object without a name", name)
+			}
+		})
+	}
+}
+
+// eachObject calls f for every object in v, except in examples.
+func eachObject(v any, f func(object map[string]any)) {
+	switch v := v.(type) {
+	case []any:
+		for _, element := range v {
+			eachObject(element, f)
+		}
+	case map[string]any:
+		f(v)
+		for name, member := range v {
+			if name != "examples" && name != "example" {
+				eachObject(member, f)
+			}
+		}
 	}
 }

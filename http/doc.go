@@ -1,6 +1,6 @@
-// Package http serves the API: it authenticates a request, checks its values, asks the
-// package that it concerns, and writes the answer. The API itself is
-// described in openapi.yaml and asyncapi.yaml, which the service serves too.
+// Package http serves the API: it authenticates a request, checks its values, calls the
+// package that is responsible, and writes the answer. openapi.yaml and asyncapi.yaml, which
+// the service also serves, describe the API.
 //
 // A request passes these steps, and the first that fails answers it: path (404),
 // method (405), credential (401), scope (403), rate (429), media type (415), size

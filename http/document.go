@@ -13,7 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// document is an answer that is the same for many requests: it is compressed once.
+// document is an answer to many requests, which is compressed once.
 type document struct {
 	types []string // its Content-Type
 	plain []byte
@@ -44,7 +44,7 @@ func (c *call) document(d *document) error {
 	}
 	h["Content-Length"] = []string{strconv.Itoa(len(body))}
 	c.WriteHeader(http.StatusOK)
-	_, _ = c.Write(body) // the client may have left
+	_, _ = c.Write(body) // fails if the client has left
 	return nil
 }
 
@@ -68,11 +68,11 @@ func takesGzip(values []string) bool {
 	return any
 }
 
-// metricsAge is for how long the answer of /metrics is given again: it takes 8 ms to
-// make, and anyone may ask for it.
+// metricsAge is how long an answer of /metrics is reused: it takes 8 ms to make, and
+// requests need no credential.
 const metricsAge = time.Second
 
-// exposition keeps the newest answer of /metrics.
+// exposition holds the newest answer of /metrics.
 type exposition struct {
 	handler http.Handler
 
@@ -93,7 +93,7 @@ func (s *Server) metrics() func(*call) error {
 	}
 }
 
-// document returns the metrics as they are, or were less than metricsAge ago.
+// document returns the metrics of now or of less than metricsAge ago.
 func (e *exposition) document() (*document, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -109,7 +109,7 @@ func (e *exposition) document() (*document, error) {
 	return e.newest, nil
 }
 
-// recorder keeps an answer.
+// recorder records an answer.
 type recorder struct {
 	header http.Header
 	status int

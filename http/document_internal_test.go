@@ -34,7 +34,8 @@ func FuzzTakesGzip(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, value string) {
-		if takesGzip([]string{value}) && !strings.Contains(strings.ToLower(value), "gzip") && !strings.Contains(value, "*") {
+		if takesGzip([]string{value}) && !strings.Contains(strings.ToLower(value), "gzip") &&
+			!strings.Contains(value, "*") {
 			t.Errorf("%q takes gzip", value)
 		}
 		if takesGzip([]string{"gzip;q=0," + value}) {

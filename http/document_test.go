@@ -20,7 +20,7 @@ import (
 	"github.com/agentsignal/agentsignal/http/limits"
 )
 
-// gathered counts how often metrics are gathered.
+// gathered counts the gatherings of metrics.
 type gathered struct {
 	prometheus.Gatherer
 	times atomic.Int32
@@ -31,7 +31,7 @@ func (g *gathered) Gather() ([]*dto.MetricFamily, error) {
 	return g.Gatherer.Gather()
 }
 
-// get asks a handler without a network, as the clock of a bubble wants it.
+// get sends a request to a handler without a network, so that it works in a bubble.
 func get(h http.Handler, path string, headers ...string) *httptest.ResponseRecorder {
 	r := httptest.NewRequest("GET", path, nil)
 	for _, header := range headers {
@@ -98,7 +98,8 @@ func TestMetricsThatCannotBeMade(t *testing.T) {
 
 func TestScrapesAreLimitedByAddress(t *testing.T) {
 	t.Parallel()
-	limiter := limits.New(nil, limits.Options{Quotas: limits.Quotas{limits.Scrapes: {Requests: 2, Period: time.Minute}}})
+	limiter := limits.New(nil,
+		limits.Options{Quotas: limits.Quotas{limits.Scrapes: {Requests: 2, Period: time.Minute}}})
 	s := newServer(t, &fakes{}, func(o *signalhttp.Options) { o.Limits = limiter })
 	for i, want := range []int{200, 200, 429, 429} {
 		a := do(t, s, "GET", "/metrics", "", "Authorization: Bearer jwt")
@@ -124,7 +125,8 @@ func TestDescriptionsAreCompressed(t *testing.T) {
 			t.Errorf("%s: %v and %v", path, plain.Header(), small.Header())
 		}
 		for _, w := range []*httptest.ResponseRecorder{plain, small} {
-			if w.Header().Get("Vary") != "Accept-Encoding" || w.Header().Get("Content-Length") != strconv.Itoa(w.Body.Len()) ||
+			if w.Header().Get("Vary") != "Accept-Encoding" ||
+				w.Header().Get("Content-Length") != strconv.Itoa(w.Body.Len()) ||
 				w.Header().Get("Cache-Control") != "public, max-age=300" {
 				t.Errorf("%s: %v", path, w.Header())
 			}

@@ -11,9 +11,8 @@ import (
 	"github.com/agentsignal/agentsignal/http/request"
 )
 
-// The functions up to appendList write signals by hand, which are asked for most: a page of
-// them takes a tenth of the time of encoding/json. Tests compare both. All else is encoded
-// by types.
+// Signals are requested most, so the functions up to appendList write them by hand, in a
+// tenth of the time of encoding/json. Tests compare both. All other answers are types.
 
 // appendSignal adds the Signal object of the specification, which has exactly
 // these eleven members.
@@ -44,8 +43,8 @@ func appendSignalState(b []byte, s *signal.Signal) []byte {
 	b = signal.AppendTime(b, s.ExpiresAt)
 	c := s.Closing
 	if c == nil {
-		return append(b, `,"closed_at":null,"close_reason":null,"exit_price":null,"pnl_percent":null,"pnl_absolute":null,`+
-			`"duration_minutes":null}`...)
+		return append(b, `,"closed_at":null,"close_reason":null,"exit_price":null,"pnl_percent":null,`+
+			`"pnl_absolute":null,"duration_minutes":null}`...)
 	}
 	b = append(b, `,"closed_at":`...)
 	b = signal.AppendTime(b, c.At)
@@ -63,10 +62,10 @@ func appendListing(b []byte, l *signal.Listing) []byte {
 	return append(b, '}')
 }
 
-// appendList adds a page of a list: the items under their name, and where the page
-// stands in the list.
-func appendList[T any](b []byte, name string, items []T, item func([]byte, *T) []byte, p request.Page,
-	total int) []byte {
+// appendList adds a page of a list: the items under name, and the members of appendPage.
+func appendList[T any](
+	b []byte, name string, items []T, item func([]byte, *T) []byte, p request.Page, total int,
+) []byte {
 	b = append(b, `{"`...)
 	b = append(b, name...)
 	b = append(b, `":[`...)
@@ -79,7 +78,8 @@ func appendList[T any](b []byte, name string, items []T, item func([]byte, *T) [
 	return appendPage(append(b, ']'), len(items), p, total)
 }
 
-// appendPage ends a page of n items of a list: it adds where the page stands in the list.
+// appendPage ends the object of a page with n items: it adds the position of the page in
+// its list.
 func appendPage(b []byte, n int, p request.Page, total int) []byte {
 	b = append(b, `,"total":`...)
 	b = strconv.AppendInt(b, int64(total), 10)
@@ -92,24 +92,29 @@ func appendPage(b []byte, n int, p request.Page, total int) []byte {
 	return append(b, '}')
 }
 
-// encode returns the JSON of v, for answers that are asked for less often.
+// encode returns the JSON of v.
 func encode(v any) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false) // answers are no pages
+	e.SetEscapeHTML(false) // answers are not part of pages
 	if err := e.Encode(v); err != nil {
 		return nil, fmt.Errorf("encode answer: %w", err)
 	}
 	return bytes.TrimSuffix(b.Bytes(), []byte{'\n'}), nil
 }
 
-// encodeList returns a page of a list whose items encoding/json writes.
-func encodeList[T, V any](name string, items []T, view func(*T) V, p request.Page, total int) ([]byte, error) {
-	views := make([]V, len(items))
+// views returns the views of items.
+func views[T, V any](items []T, view func(*T) V) []V {
+	list := make([]V, len(items))
 	for i := range items {
-		views[i] = view(&items[i])
+		list[i] = view(&items[i])
 	}
-	text, err := encode(views)
+	return list
+}
+
+// encodeList is appendList for items that encoding/json writes.
+func encodeList[T, V any](name string, items []T, view func(*T) V, p request.Page, total int) ([]byte, error) {
+	text, err := encode(views(items, view))
 	if err != nil {
 		return nil, err
 	}
@@ -125,7 +130,7 @@ func orNull[T comparable](v T) *T {
 	return &v
 }
 
-// list returns items, or an empty list for nil, which would encode as null.
+// list returns items, or an empty list for nil, which would become null.
 func list[T any](items []T) []T {
 	if items == nil {
 		return []T{}
@@ -133,15 +138,19 @@ func list[T any](items []T) []T {
 	return items
 }
 
-func appendTimeOrNull(b []byte, t time.Time) []byte {
-	if t.IsZero() {
-		return append(b, "null"...)
-	}
-	return signal.AppendTime(b, t)
-}
-
-// instant is a time in answers that encoding/json writes; the zero time is null.
+// instant is a time for encoding/json; the zero time is null.
 type instant time.Time
 
 // MarshalJSON implements json.Marshaler.
-func (t instant) MarshalJSON() ([]byte, error) { return appendTimeOrNull(nil, time.Time(t)), nil }
+func (t instant) MarshalJSON() ([]byte, error) {
+	if time.Time(t).IsZero() {
+		return null, nil
+	}
+	return signal.AppendTime(nil, time.Time(t)), nil
+}
+
+// number is a number for encoding/json, which would write small ones with an exponent.
+type number float64
+
+// MarshalJSON implements json.Marshaler.
+func (n number) MarshalJSON() ([]byte, error) { return signal.AppendPrice(nil, float64(n)), nil }

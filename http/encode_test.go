@@ -12,7 +12,7 @@ import (
 	"github.com/agentsignal/agentsignal/http/request"
 )
 
-// FuzzProblem: the answer about any body and any query is JSON, and so is a page of a list.
+// FuzzProblem: the error document of any body and query is JSON, and so is a page of a list.
 func FuzzProblem(f *testing.F) {
 	f.Add([]byte("{\"\xff\":1,\"a\":1,\"a\":2}"), "limit=%35&limit=5")
 	f.Add([]byte(`["\ud800"]`), "offset=00000000000000000000000000000000000001&x=%zz")
@@ -34,8 +34,7 @@ func FuzzProblem(f *testing.F) {
 	})
 }
 
-// TestEncodersWriteWhatEncodingJSONWould holds the hand-written encoders against
-// structs.
+// TestEncodersWriteWhatEncodingJSONWould compares the hand-written encoders with structs.
 func TestEncodersWriteWhatEncodingJSONWould(t *testing.T) {
 	t.Parallel()
 	type listing struct {
@@ -52,9 +51,9 @@ func TestEncodersWriteWhatEncodingJSONWould(t *testing.T) {
 	for _, asset := range []string{"BTC", `quote " backslash \`, "tab\tnull\x00del\x7f", "élan 😀 \u2028",
 		"bad \xff\xc3 bytes", "<a href='x'>&"} {
 		for _, price := range []float64{64250.125, 0.00000001, 1e15, 1.1, 100, 0} {
-			s := &signal.Signal{ID: "sig_1", Agent: "trading", Asset: asset, Strategy: "momentum", Direction: signal.Short,
-				Confidence: 0.43724999,
-				Levels:     &signal.Levels{Entry: price}, Metadata: json.RawMessage(`{}`), CreatedAt: at}
+			s := &signal.Signal{ID: "sig_1", Agent: "trading", Asset: asset, Strategy: "momentum",
+				Direction: signal.Short, Confidence: 0.43724999,
+				Levels: &signal.Levels{Entry: price}, Metadata: json.RawMessage(`{}`), CreatedAt: at}
 			l := s.Listing()
 			var got, want any
 			if err := json.Unmarshal(appendListing(nil, &l), &got); err != nil {

@@ -80,10 +80,7 @@ type (
 func (f fakeAgents) Catalogue() []signal.Agent { return signal.Agents() }
 
 func (f fakeAgents) Run(ctx context.Context, req signal.RunRequest) (agent.Outcome, error) {
-	if f.run == nil {
-		return agent.Outcome{Run: runID, Signal: newSignal()}, nil
-	}
-	return f.run(ctx, req)
+	return call2(f.run, agent.Outcome{Run: runID, Signal: newSignal()}, ctx, req)
 }
 
 func (f fakeAgents) Submit(ctx context.Context, req signal.RunRequest,
@@ -98,10 +95,7 @@ func (f fakeAgents) Submit(ctx context.Context, req signal.RunRequest,
 }
 
 func (f fakeAgents) Job(_ context.Context, account signal.AccountID, id signal.JobID) (signal.Job, error) {
-	if f.job == nil {
-		return newJob(), nil
-	}
-	return f.job(account, id)
+	return call2(f.job, newJob(), account, id)
 }
 
 func (f fakeAgents) Jobs(_ context.Context, account signal.AccountID, status signal.JobStatus,
@@ -143,7 +137,7 @@ func (f fakeLimits) Take(_ context.Context, class limits.Class, who string) limi
 	return f.take(class, who)
 }
 
-// Peek says of whom it was asked by what remains, and that Take would refuse.
+// Peek returns the length of who as what remains, and a refusal.
 func (f fakeLimits) Peek(class limits.Class, who string) limits.Decision {
 	return limits.Decision{Class: class, Limit: 600, Window: time.Minute, Remaining: len(who), RetryAfter: time.Second}
 }
@@ -166,10 +160,7 @@ func (f fakeReplies) Release(ctx context.Context, account signal.AccountID, key 
 }
 
 func (f fakeReplies) SaveReply(_ context.Context, account signal.AccountID, r *signal.Reply) error {
-	if f.save == nil {
-		return nil
-	}
-	return f.save(account, r)
+	return fail2(f.save, account, r)
 }
 
 func (f fakeHub) Serve(ws *websocket.Conn, p *signal.Principal, settled func()) {
@@ -215,31 +206,19 @@ func newTokens() credentials.Tokens {
 }
 
 func (f fakeCredentials) Login(_ context.Context, email, password string) (credentials.Tokens, error) {
-	if f.login == nil {
-		return newTokens(), nil
-	}
-	return f.login(email, password)
+	return call2(f.login, newTokens(), email, password)
 }
 
 func (f fakeCredentials) Refresh(_ context.Context, token string) (credentials.Tokens, error) {
-	if f.refresh == nil {
-		return newTokens(), nil
-	}
-	return f.refresh(token)
+	return call1(f.refresh, newTokens(), token)
 }
 
 func (f fakeCredentials) Logout(_ context.Context, p signal.Principal, all bool) error {
-	if f.logout == nil {
-		return nil
-	}
-	return f.logout(p, all)
+	return fail2(f.logout, p, all)
 }
 
 func (f fakeCredentials) CreateAccount(_ context.Context, email, password string) (credential.Account, error) {
-	if f.register == nil {
-		return credential.Account{ID: accountID, Email: email, CreatedAt: morning}, nil
-	}
-	return f.register(email, password)
+	return call2(f.register, credential.Account{ID: accountID, Email: email, CreatedAt: morning}, email, password)
 }
 
 func (f fakeCredentials) ChangePassword(_ context.Context, p signal.Principal, current, next string) error {
@@ -250,10 +229,7 @@ func (f fakeCredentials) ChangePassword(_ context.Context, p signal.Principal, c
 }
 
 func (f fakeCredentials) Account(_ context.Context, id signal.AccountID) (credential.Account, error) {
-	if f.account == nil {
-		return credential.Account{ID: id, Email: "ada@example.com", CreatedAt: morning}, nil
-	}
-	return f.account(id)
+	return call1(f.account, credential.Account{ID: id, Email: "ada@example.com", CreatedAt: morning}, id)
 }
 
 func (f fakeCredentials) CreateKey(_ context.Context, account signal.AccountID, name string, scopes []string,
@@ -274,16 +250,35 @@ func (f fakeCredentials) Keys(_ context.Context, account signal.AccountID,
 }
 
 func (f fakeCredentials) RevokeKey(_ context.Context, account signal.AccountID, id signal.KeyID) error {
-	if f.revoke == nil {
+	return fail2(f.revoke, account, id)
+}
+
+// call1 and call2 call the function of a fake. Without one they return plain.
+func call1[A, T any](f func(A) (T, error), plain T, a A) (T, error) {
+	if f == nil {
+		return plain, nil
+	}
+	return f(a)
+}
+
+func call2[A, B, T any](f func(A, B) (T, error), plain T, a A, b B) (T, error) {
+	if f == nil {
+		return plain, nil
+	}
+	return f(a, b)
+}
+
+// fail2 is call2 for a function that only returns an error.
+func fail2[A, B any](f func(A, B) error, a A, b B) error {
+	if f == nil {
 		return nil
 	}
-	return f.revoke(account, id)
+	return f(a, b)
 }
 
 func newSignal() *signal.Signal {
 	return &signal.Signal{ID: signalID, Account: accountID, Agent: "trading", Run: runID, Asset: "BTC",
-		Strategy: "momentum", Timeframe: signal.H1,
-		Risk: signal.MediumRisk, Direction: signal.Long, Confidence: 0.4372,
+		Strategy: "momentum", Timeframe: signal.H1, Risk: signal.MediumRisk, Direction: signal.Long, Confidence: 0.4372,
 		Levels:    &signal.Levels{Entry: 64250.125, Stop: 62900.125, Target: 66275.125},
 		Metadata:  json.RawMessage(`{"indicators":["ema_12_26"],"reasoning":"EMA12 is above EMA26."}`),
 		CreatedAt: morning, ExpiresAt: morning.Add(24 * time.Hour), UpdatedAt: morning, Sequence: 1}
@@ -311,8 +306,7 @@ func newServer(tb testing.TB, f *fakes, change ...func(*signalhttp.Options)) *si
 	o := signalhttp.Options{Agents: fakeAgents{f}, Catalogue: fakeCatalogue{f}, Signals: fakeRecords{f},
 		Credentials: fakeCredentials{f},
 		Limits:      fakeLimits{f}, Replies: fakeReplies{f}, Hub: fakeHub{f}, Assets: everyAsset{}, Registration: true,
-		Gatherer: prometheus.NewRegistry(),
-		Now:      func() time.Time { return morning }}
+		Gatherer: prometheus.NewRegistry(), Now: func() time.Time { return morning }}
 	f.use(&o)
 	f.addWork(&o)
 	f.addSchedules(&o)
@@ -326,14 +320,14 @@ func newServer(tb testing.TB, f *fakes, change ...func(*signalhttp.Options)) *si
 	return s
 }
 
-// answer is what a request got.
+// answer is the answer to a request.
 type answer struct {
 	Status int
 	Header http.Header
 	Body   string
 }
 
-// problem is what tests look at of an error document.
+// problem holds the members of an error document that tests check.
 type problem struct {
 	Code, Detail, Instance string
 	RequestID              string `json:"request_id"`
@@ -373,9 +367,9 @@ func (a answer) faults(tb testing.TB) []string {
 	return list
 }
 
-// do sends a request to the server's handler and holds the exchange against the
-// description. Headers are "Name: value"; without an Authorization among them the
-// API key is sent, and "Authorization:" sends none.
+// do sends a request to the server's handler and compares the exchange with the description.
+// Headers are "Name: value". Without an Authorization among them the API key is sent, with
+// "Authorization:" no credential.
 func do(tb testing.TB, s *signalhttp.Server, method, target, body string, headers ...string) answer {
 	tb.Helper()
 	var reader io.Reader

@@ -12,8 +12,7 @@ import (
 	signalhttp "github.com/agentsignal/agentsignal/http"
 )
 
-// A client that goes away cancels none of its work, and does not keep the key of work that
-// has failed.
+// A client that leaves does not cancel its work, and the key of failed work is freed.
 func TestAClientThatGoesAwayCancelsNothing(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ path, body string }{
@@ -64,16 +63,15 @@ func postAndLeave(t *testing.T, s *signalhttp.Server, path, body string) int {
 	return w.Code
 }
 
-// A handshake whose connection cannot be taken over gives back its place among those
-// without a credential.
+// A handshake whose connection cannot be taken over no longer counts as one without a
+// credential.
 func TestAHandshakeThatFailsGivesItsPlaceBack(t *testing.T) {
 	t.Parallel()
 	s := newServer(t, &fakes{}, func(o *signalhttp.Options) { o.MaxAnonymous = 1 })
 	for range 3 {
 		r := httptest.NewRequest(http.MethodGet, "/ws/dashboard", nil)
 		for name, value := range map[string]string{"Connection": "Upgrade", "Upgrade": "websocket",
-			"Sec-WebSocket-Version": "13",
-			"Sec-WebSocket-Key":     "dGhlIHNhbXBsZSBub25jZQ=="} {
+			"Sec-WebSocket-Version": "13", "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ=="} {
 			r.Header.Set(name, value)
 		}
 		w := httptest.NewRecorder() // cannot be hijacked

@@ -11,17 +11,16 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
-// Health answers how the process is. A nil function finds nothing wrong. The message of
-// an error that is a *signal.Error is shown among the warnings.
+// Health holds the checks of the process. A nil function finds no fault. The message of a
+// *signal.Error is shown among the warnings.
 type Health struct {
 	Alive    func(ctx context.Context) error // the root actor answers
-	Redis    func(ctx context.Context) error // Redis takes writes
+	Redis    func(ctx context.Context) error // Redis accepts writes
 	Streams  func(ctx context.Context) error // the tail is attached
 	Actors   func(ctx context.Context) error // the actors are started and answer
 	Warnings func() []string                 // for people, such as that nothing survives a restart
 }
 
-// Time limits of the checks.
 const (
 	aliveTimeout = time.Second
 	readyTimeout = 500 * time.Millisecond
@@ -74,8 +73,8 @@ func (s *Server) readyz(c *call) error {
 	return c.value(status, r)
 }
 
-// Ready reports whether the process should get requests, and what is wrong if not. Errors of
-// checks that are not meant for clients are logged, not shown.
+// Ready returns whether the process should get requests and which checks failed. Errors that
+// are not meant for clients are only logged.
 func (s *Server) Ready(ctx context.Context) Readiness {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()

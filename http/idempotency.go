@@ -11,30 +11,30 @@ import (
 	"github.com/agentsignal/agentsignal/http/request"
 )
 
-// Replies keeps the first successful answers to requests with an Idempotency-Key.
-// The change that a run causes stores its answer; see signal.Change.
+// Replies stores the first successful answers to requests with an Idempotency-Key. The
+// change that a run causes stores its answer; see signal.Change.
 type Replies interface {
-	// Claim takes a key for a request that begins. It returns the answer that is
-	// kept for it, or nil if this request is the first. The error is KindConflict
-	// if the first is still running, and KindMismatch if it was another request.
+	// Claim takes a key for a new request. It returns the stored answer, or nil if this
+	// request is the first. The error is KindConflict if the first is still running, and
+	// KindMismatch if it was another request.
 	Claim(ctx context.Context, account signal.AccountID, key signal.ReplyKey) (*signal.Reply, error)
 	// Release frees a claimed key whose request was not successful.
 	Release(ctx context.Context, account signal.AccountID, key signal.ReplyKey) error
-	// SaveReply keeps the answer to a request whose change does not.
+	// SaveReply stores an answer that no change has stored.
 	SaveReply(ctx context.Context, account signal.AccountID, r *signal.Reply) error
 }
 
 const (
 	keyHeader    = "Idempotency-Key"
 	maxKeyLength = 255
-	// maxKeptReply is the size in bytes beyond which an answer is not kept if it can be
-	// made again.
+	// maxKeptReply is the size, in bytes, above which an answer that can be made again is
+	// stored without its body.
 	maxKeptReply = 1 << 10
-	// releaseTimeout bounds freeing a key; if it fails the claim expires by itself.
+	// releaseTimeout limits freeing a key. If that fails, the claim expires.
 	releaseTimeout = 2 * time.Second
 )
 
-// idempotencyKey returns the key that a request names, if it names one.
+// idempotencyKey returns the Idempotency-Key of a request and whether it has one.
 func idempotencyKey(h http.Header) (key string, given bool) {
 	values := h[keyHeader]
 	if len(values) == 0 {
@@ -43,7 +43,7 @@ func idempotencyKey(h http.Header) (key string, given bool) {
 	return values[0], true
 }
 
-// checkIdempotencyKey records the faults of a key: it must have 1 to 255 printable
+// checkIdempotencyKey records the faults of a key, which must be 1 to 255 printable
 // characters of ASCII.
 func checkIdempotencyKey(h http.Header, f *request.Faults) {
 	key, given := idempotencyKey(h)
@@ -52,9 +52,9 @@ func checkIdempotencyKey(h http.Header, f *request.Faults) {
 	case len(h[keyHeader]) > 1:
 		f.Add(request.InHeader, keyHeader, request.CodeDuplicate, "is given more than once")
 	case key == "":
-		f.Add(request.InHeader, keyHeader, request.CodeTooShort, "must have at least 1 character")
+		f.Add(request.InHeader, keyHeader, request.CodeTooShort, request.NotEmpty)
 	case len(key) > maxKeyLength:
-		f.Add(request.InHeader, keyHeader, request.CodeTooLong, "must have at most 255 characters")
+		f.Add(request.InHeader, keyHeader, request.CodeTooLong, request.AtMost(maxKeyLength))
 	default:
 		for i := range len(key) {
 			if key[i] < ' ' || key[i] > '~' {
@@ -65,11 +65,11 @@ func checkIdempotencyKey(h http.Header, f *request.Faults) {
 	}
 }
 
-// replayOr answers with the reply that is kept for key, whose body again returns where it
-// is omitted; or else by first, whose failure frees the key. A reply that was stored
-// nevertheless stays: releasing drops a claim only.
-func (s *Server) replayOr(c *call, account signal.AccountID, key signal.ReplyKey, first func() error,
-	again answerer) error {
+// replayOr answers with the stored reply to key, or else by first. again returns the body of
+// a reply that was stored without it. A failure of first frees the key, but does not remove
+// a reply that was stored nevertheless.
+func (s *Server) replayOr(c *call, key signal.ReplyKey, first func() error, again answerer) error {
+	account := c.principal.Account
 	kept, err := s.o.Replies.Claim(c.r.Context(), account, key)
 	if err != nil {
 		return err
@@ -96,7 +96,7 @@ func (s *Server) replayOr(c *call, account signal.AccountID, key signal.ReplyKey
 // answerer returns the body of an answer.
 type answerer func(ctx context.Context) ([]byte, error)
 
-// replay answers as the first time.
+// replay repeats an answer.
 func (s *Server) replay(c *call, kept *signal.Reply, again answerer) error {
 	body := kept.Body
 	if kept.Omitted && again != nil {
@@ -122,16 +122,16 @@ func (s *Server) replay(c *call, kept *signal.Reply, again answerer) error {
 	return c.json(kept.Status, body)
 }
 
-// replyKey returns under what the answer to the request is kept; nil if it names no
+// replyKey returns the key under which the answer is stored, or nil without an
 // Idempotency-Key.
 func (s *Server) replyKey(c *call, body []byte) *signal.ReplyKey {
 	key, given := idempotencyKey(c.r.Header)
 	if !given {
 		return nil
 	}
-	// By a key, since a body may hold a secret, and its digest is kept for a day.
+	// The digest is keyed, since it is stored for a day and the body may hold a secret.
 	digests := s.o.Sealer.Digests(body, "request "+replyPurpose(c, key))
-	former := append(digests[1:], sha256.Sum256(body)) // as version 1.0 kept them
+	former := append(digests[1:], sha256.Sum256(body)) // the last one is of version 1.0
 	return &signal.ReplyKey{
 		Method:       c.r.Method,
 		Path:         c.r.URL.Path,
@@ -141,29 +141,29 @@ func (s *Server) replyKey(c *call, body []byte) *signal.ReplyKey {
 	}
 }
 
-// once answers 200 with what do returns. With an Idempotency-Key it is done for the
-// first of the requests, and all get its answer: kept, or made by again, which may be nil,
-// where it is larger than maxKeptReply. A client that goes away ends nothing.
+// once answers 200 with the result of do. Of several requests with the same Idempotency-Key
+// only the first runs do, and all get its answer. Unless again is nil, it makes an answer
+// larger than maxKeptReply again. do goes on if the client leaves.
 func (s *Server) once(c *call, body []byte, do, again answerer) error {
 	ctx := context.WithoutCancel(c.r.Context())
 	key := s.replyKey(c, body)
-	answer := func() error {
-		said, err := do(ctx)
+	first := func() error {
+		answer, err := do(ctx)
 		if err != nil {
 			return err
 		}
 		if key != nil {
-			s.keep(ctx, c, *key, said, again != nil && len(said) > maxKeptReply)
+			s.keep(ctx, c, *key, answer, again != nil && len(answer) > maxKeptReply)
 		}
-		return c.json(http.StatusOK, said)
+		return c.json(http.StatusOK, answer)
 	}
 	if key == nil {
-		return answer()
+		return first()
 	}
-	return s.replayOr(c, c.principal.Account, *key, answer, again)
+	return s.replayOr(c, *key, first, again)
 }
 
-// onceEmpty is once for a request without values.
+// onceEmpty is once for a request whose body has no members.
 func (s *Server) onceEmpty(c *call, do, again answerer) error {
 	checkIdempotencyKey(c.r.Header, &c.faults)
 	body, err := c.empty()
@@ -173,8 +173,8 @@ func (s *Server) onceEmpty(c *call, do, again answerer) error {
 	return s.once(c, body, do, again)
 }
 
-// reply returns an answer as it is kept for those who ask again, without its body if that
-// is omitted.
+// reply returns an answer as it is stored: encrypted if it holds a secret, and without its
+// body if omit is set.
 func (s *Server) reply(c *call, key signal.ReplyKey, answer []byte, omit bool) *signal.Reply {
 	r := &signal.Reply{ReplyKey: key, Status: http.StatusOK, Omitted: omit}
 	switch {
@@ -187,8 +187,8 @@ func (s *Server) reply(c *call, key signal.ReplyKey, answer []byte, omit bool) *
 	return r
 }
 
-// keep stores an answer for repeated requests. If that fails, they are refused for a while
-// as if the first were under way; the first must get its answer all the same.
+// keep stores an answer for repeated requests. If that fails, they are refused until the
+// claim expires; the first request gets its answer nevertheless.
 func (s *Server) keep(ctx context.Context, c *call, key signal.ReplyKey, answer []byte, omit bool) {
 	r := s.reply(c, key, answer, omit)
 	if err := s.o.Replies.SaveReply(ctx, c.principal.Account, r); err != nil {
@@ -196,5 +196,5 @@ func (s *Server) keep(ctx context.Context, c *call, key signal.ReplyKey, answer 
 	}
 }
 
-// replyPurpose is the purpose for which an answer that holds a secret is sealed.
+// replyPurpose returns the purpose for which an answer with a secret is sealed.
 func replyPurpose(c *call, key string) string { return string(c.principal.Account) + " " + key }

@@ -43,7 +43,8 @@ func TestIdempotency(t *testing.T) {
 	kept = nil
 
 	claimed = nil
-	for _, bad := range []struct{ path, body string }{{"/v1/agents/trading/run", `{}`}, {"/v1/agents/nosuch/run", body}} {
+	for _, bad := range []struct{ path, body string }{{"/v1/agents/trading/run", `{}`},
+		{"/v1/agents/nosuch/run", body}} {
 		if a := post(bad.path, bad.body); a.Status < 400 || len(claimed) != 0 {
 			t.Errorf("%s: the key is looked at before the values: %d %v", bad.path, a.Status, claimed)
 		}

@@ -12,9 +12,6 @@ var jobStatuses = []signal.JobStatus{signal.JobQueued, signal.JobRunning, signal
 
 // jobByID answers GET /v1/jobs/{id}.
 func (s *Server) jobByID(c *call) error {
-	if err := c.faults.Err(); err != nil {
-		return err
-	}
 	id, ok := signal.ParseJobID(c.vars["id"])
 	if !ok {
 		return signal.NotFound("job")
@@ -44,14 +41,14 @@ func (s *Server) listJobs(c *call) error {
 	return c.encoded(encodeList("jobs", jobs, viewJob, p, total))
 }
 
-// jobView is a job. Work other than a run has its kind, the members of its request, and
-// its result in place of a signal.
+// jobView is a job. A scan or a backtest has a kind, the members of its request, and a
+// result instead of a signal.
 type jobView struct {
 	ID          signal.JobID     `json:"job_id"`
 	Run         signal.RunID     `json:"run_id"`
 	Kind        signal.JobKind   `json:"kind,omitempty"`
 	Agent       signal.AgentID   `json:"agent_id"`
-	Assets      []string         `json:"assets,omitzero"` // of a scan, in place of the asset
+	Assets      []string         `json:"assets,omitzero"` // of a scan, instead of the asset
 	Asset       *string          `json:"asset,omitempty"`
 	Strategy    string           `json:"strategy"`
 	Timeframe   signal.Timeframe `json:"timeframe"`
@@ -64,7 +61,7 @@ type jobView struct {
 	CompletedAt instant          `json:"completed_at"`
 	ExpiresAt   instant          `json:"expires_at"`
 	Result      json.RawMessage  `json:"result,omitempty"`
-	Signal      json.RawMessage  `json:"signal,omitempty"` // of a run, in place of the result
+	Signal      json.RawMessage  `json:"signal,omitempty"` // of a run, instead of the result
 	Error       *jobErrorView    `json:"error"`
 }
 
@@ -74,7 +71,7 @@ type jobErrorView struct {
 	Retryable bool             `json:"retryable"`
 }
 
-// null is what a job shows before it has a result or a signal.
+// null is the result or signal of a job that has not ended.
 var null = json.RawMessage("null")
 
 func viewJob(j *signal.Job) jobView {

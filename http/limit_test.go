@@ -85,8 +85,8 @@ func TestRateLimits(t *testing.T) {
 	}
 }
 
-// TestEveryAnswerTellsOfTheLimit has requests fail at each check.
-func TestEveryAnswerTellsOfTheLimit(t *testing.T) {
+// TestEveryAnswerShowsTheLimit has requests fail at each check.
+func TestEveryAnswerShowsTheLimit(t *testing.T) {
 	t.Parallel()
 	off := map[limits.Class]bool{}
 	f := &fakes{take: func(class limits.Class, who string) limits.Decision {
@@ -96,7 +96,7 @@ func TestEveryAnswerTellsOfTheLimit(t *testing.T) {
 		return limits.Decision{Class: class, Allowed: true, Limit: 600, Window: time.Minute, Remaining: 1}
 	}}
 	s := newServer(t, f)
-	// What fakeLimits.Peek says remains.
+	// The remaining requests of fakeLimits.Peek.
 	account, address := strconv.Itoa(len(accountID)), strconv.Itoa(len("192.0.2.1"))
 	for _, test := range []struct {
 		name, method, path, authorization string
@@ -109,8 +109,8 @@ func TestEveryAnswerTellsOfTheLimit(t *testing.T) {
 		{"a bad one, failures not limited", "POST", "/v1/agents/trading/run", "Bearer wrong", limits.Failures, 401,
 			`"runs";r=` + address + `;t=0`},
 		{"a key where none is taken", "POST", "/v1/auth/api-key", "Bearer key", "", 401, `"failures";r=1;t=0`},
-		{"a key where none is taken, failures not limited", "POST", "/v1/auth/api-key", "Bearer key", limits.Failures, 401,
-			`"writes";r=` + account + `;t=0`},
+		{"a key where none is taken, failures not limited", "POST", "/v1/auth/api-key", "Bearer key",
+			limits.Failures, 401, `"writes";r=` + account + `;t=0`},
 		{"no scope", "POST", "/v1/agents/trading/run", "Bearer reader", "", 403, `"runs";r=` + account + `;t=0`},
 		{"a wrong value", "GET", "/v1/signals?limit=0", "Bearer key", "", 400, `"reads";r=1;t=0`},
 		{"no such thing", "GET", "/v1/signals/x", "Bearer key", "", 404, `"reads";r=1;t=0`},

@@ -7,14 +7,15 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestFaultsSayWhatIsAllowed holds the texts of faults: each names the member, what it
-// must be and, where there are few, all that are allowed.
-func TestFaultsSayWhatIsAllowed(t *testing.T) {
+// TestFaultsStateWhatIsAllowed checks the texts of faults: each has the name of the
+// member, its rule and, if there are few, all allowed values.
+func TestFaultsStateWhatIsAllowed(t *testing.T) {
 	t.Parallel()
 	const events = "signal.created, signal.updated, signal.closed, agent.started, agent.completed, agent.error, " +
 		"webhook.test"
 	const asset = "asset is required and must be a name such as BTC: GET /v1/assets lists those that there are"
-	const assets = "assets is required and must be a list of 1 to 50 names such as BTC: GET /v1/assets lists those that " +
+	const assets = "assets is required and must be a list of 1 to 50 names such as BTC: " +
+		"GET /v1/assets lists those that " +
 		"there are"
 	const agents = "agent_id is required and must be one of: trading, weather, seo"
 	const everyStrategy = "strategy is required and must be one of: momentum, mean_reversion, breakout, sentiment, " +
@@ -42,8 +43,8 @@ func TestFaultsSayWhatIsAllowed(t *testing.T) {
 		"backtest": {"/v1/backtests", `{}`, []string{agents, asset, everyStrategy}},
 		"backtest of an agent": {"/v1/backtests", `{"agent_id":"trading","asset":"BTC"}`,
 			[]string{"strategy is required and must be one of: momentum, mean_reversion, breakout, sentiment"}},
-		"schedule": {"/v1/schedules", `{}`,
-			[]string{agents, assets, everyStrategy, `every is required and must be "bar" or minutes from "1m" to "1440m"`}},
+		"schedule": {"/v1/schedules", `{}`, []string{agents, assets, everyStrategy,
+			`every is required and must be "bar" or minutes from "1m" to "1440m"`}},
 		"webhook": {"/v1/webhooks", `{}`,
 			[]string{"url is required and must be an absolute URL that begins with https://",
 				"events is required and must be a list of some of: " + events}},
@@ -51,9 +52,8 @@ func TestFaultsSayWhatIsAllowed(t *testing.T) {
 			[]string{"must be a list of some of: " + events}},
 		"webhook of a text": {"/v1/webhooks", `{"url":"https://example.com/","events":"signal.created"}`,
 			[]string{"must be a list of some of: " + events}},
-		"login": {"/v1/auth/login", `{}`,
-			[]string{"email is required and must be that of the account",
-				"password is required and must be that of the account"}},
+		"login": {"/v1/auth/login", `{}`, []string{"email is required and must be that of the account",
+			"password is required and must be that of the account"}},
 		"refresh": {"/v1/auth/refresh", `{}`,
 			[]string{"refresh_token is required and must be the one of the last login or refresh"}},
 		"register": {"/v1/auth/register", `{}`,
@@ -92,8 +92,8 @@ func TestFaultsSayWhatIsAllowed(t *testing.T) {
 	}
 }
 
-// TestProblemsSayWhatToDo holds the texts of errors that concern no single value.
-func TestProblemsSayWhatToDo(t *testing.T) {
+// TestProblemsStateWhatToDo checks the texts of errors that concern no single value.
+func TestProblemsStateWhatToDo(t *testing.T) {
 	t.Parallel()
 	const run = "/v1/agents/trading/run"
 	large := strings.Repeat("x", 1<<20+1)
@@ -103,8 +103,7 @@ func TestProblemsSayWhatToDo(t *testing.T) {
 		status                       int
 		want                         string
 	}{
-		"agent": {"GET", "/v1/agents/tradng", "", "", 404,
-			"no such agent: there are trading, weather, seo"},
+		"agent": {"GET", "/v1/agents/tradng", "", "", 404, "no such agent: there are trading, weather, seo"},
 		"run of an agent": {"POST", "/v1/agents/nosuch/run", `{"asset":"BTC","strategy":"momentum"}`, "", 404,
 			"no such agent: there are trading, weather, seo"},
 		"path without version": {"GET", "/signals", "", "", 404, "no such path: did you mean /v1/signals?"},
@@ -124,8 +123,7 @@ func TestProblemsSayWhatToDo(t *testing.T) {
 			"no such signal: GET /v1/signals lists those of the account"},
 		"weather signal": {"GET", "/v1/signals/weather/wsig_x", "", "", 404,
 			"no such weather signal: GET /v1/signals/weather lists those of the account"},
-		"job": {"GET", "/v1/jobs/job_x", "", "", 404,
-			"no such job: GET /v1/jobs lists those of the account"},
+		"job": {"GET", "/v1/jobs/job_x", "", "", 404, "no such job: GET /v1/jobs lists those of the account"},
 		"schedule": {"DELETE", "/v1/schedules/sch_x", "", "", 404,
 			"no such schedule: GET /v1/schedules lists those of the account"},
 		"webhook": {"GET", "/v1/webhooks/whk_x", "", "", 404,
@@ -134,10 +132,8 @@ func TestProblemsSayWhatToDo(t *testing.T) {
 			"no such delivery: GET /v1/webhooks/{id}/deliveries lists those of the account"},
 		"key": {"DELETE", "/v1/auth/api-keys/key_x", "", "Authorization: Bearer jwt", 404,
 			"no such API key: GET /v1/auth/api-keys lists those of the account"},
-		"method": {"DELETE", "/v1/signals", "", "", 405,
-			"the path has only the methods GET, HEAD, OPTIONS"},
-		"body too large": {"POST", run, large, "", 413,
-			"the body is too large: it may have at most 1048576 bytes"},
+		"method":         {"DELETE", "/v1/signals", "", "", 405, "the path has only the methods GET, HEAD, OPTIONS"},
+		"body too large": {"POST", run, large, "", 413, "the body is too large: it may have at most 1048576 bytes"},
 		"body too large for a login": {"POST", "/v1/auth/login", large[:64<<10+1], "", 413,
 			"the body is too large: it may have at most 65536 bytes"},
 		"media type": {"POST", run, "x", "Content-Type: text/plain", 415,

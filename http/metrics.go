@@ -16,7 +16,7 @@ type Metrics struct {
 	requests *prometheus.CounterVec
 	duration *prometheus.HistogramVec
 	inFlight prometheus.Gauge
-	// connections counts those that were refused.
+	// connections counts refused ones.
 	connections prometheus.Counter
 	limited     map[limits.Class]prometheus.Counter
 }
@@ -28,7 +28,8 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 			Help: "Answered HTTP requests, by path template, method and status."}, []string{"route", "method", "code"}),
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "agentsignal_http_request_duration_seconds",
 			Help:    "Time from the end of a request's header to the end of its answer, for methods that the path has.",
-			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30}}, []string{"route", "method"}),
+			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30},
+		}, []string{"route", "method"}),
 		inFlight: prometheus.NewGauge(prometheus.GaugeOpts{Name: "agentsignal_http_requests_in_flight",
 			Help: "HTTP requests being answered; WebSocket connections count only during their handshake."}),
 		connections: prometheus.NewCounter(prometheus.CounterOpts{Name: "agentsignal_http_connections_refused_total",
@@ -51,7 +52,7 @@ func (m *Metrics) refused(c limits.Class) {
 	}
 }
 
-// refusedConnection counts a connection without a credential that was one too many.
+// refusedConnection counts a connection over the limit of those without a credential.
 func (m *Metrics) refusedConnection() {
 	if m != nil {
 		m.connections.Inc()
@@ -95,19 +96,18 @@ func methodLabel(method string) string {
 	return "other"
 }
 
-// tally holds the counters of one operation, so that counting needs no lookup by
-// labels. Only methods that a path has observe their duration: a histogram is 17
-// series.
+// tally holds the counters of one operation, so that counting needs no lookup by labels.
+// Other methods of a path have no histogram of durations, which would be 17 series.
 type tally struct {
 	codes    [len(tallied)]atomic.Pointer[prometheus.Counter]
 	duration atomic.Pointer[prometheus.Observer]
 }
 
-// tallied are the statuses that have a place in a tally.
+// tallied lists the statuses that have a counter in a tally.
 var tallied = [...]int{200, 201, 204, 304, 400, 401, 403, 404, 409, 413, 415, 422, 429, 500, 503, statusClientGone, 101}
 
-// count adds one answer. Two goroutines may both look the counter up at first;
-// they find the same.
+// count counts an answer. If two goroutines look the counter up at the same time, they find
+// the same one.
 func (t *tally) count(m *Metrics, route, method string, status int) {
 	for i, known := range tallied {
 		if known != status {

@@ -14,8 +14,8 @@ import (
 	"github.com/agentsignal/agentsignal/http/request"
 )
 
-// serve is what every request passes: it is given an identity, guarded against
-// panics, answered, counted and logged.
+// serve handles every request: it gives it an ID, answers it whatever panics, counts and
+// logs it.
 func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	c := &call{
 		ResponseWriter: w,
@@ -43,8 +43,8 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// guarded answers c, whatever happens. It returns true if an answer that had begun
-// could not be finished.
+// guarded answers c and recovers from panics. It reports whether the answer was begun but
+// not finished.
 func (s *Server) guarded(c *call) (broken bool) {
 	defer func() {
 		reason := recover()
@@ -97,8 +97,8 @@ func (s *Server) dispatch(c *call) {
 	}
 }
 
-// handle makes the checks that come before the values of a request, in their
-// order, and hands it to its operation.
+// handle makes the checks that precede those of the request's values, in the order of the
+// package comment, and runs the operation.
 func (s *Server) handle(c *call) error {
 	if c.endpoint == nil {
 		return s.unknownPath(c.r.URL.Path)
@@ -133,8 +133,8 @@ func (s *Server) handle(c *call) error {
 	return c.operation.handle(c)
 }
 
-// answer writes the error document of err, unless the answer has begun or the
-// client has left.
+// answer writes the error document of err, unless the answer has begun or the client has
+// left.
 func (s *Server) answer(c *call, err error) {
 	c.err = err
 	if c.status != 0 {
@@ -155,8 +155,7 @@ func (s *Server) answer(c *call, err error) {
 	c.fail(&p)
 }
 
-// requestID returns the client's own identifier of the request if it is one, else
-// a new one.
+// requestID returns the ID that the client gave the request if it is valid, or a new one.
 func requestID(h http.Header) string {
 	values := h["X-Request-Id"]
 	if len(values) != 1 || !isRequestID(values[0]) {
@@ -165,8 +164,7 @@ func requestID(h http.Header) string {
 	return values[0]
 }
 
-// isRequestID reports whether s has 1 to 64 letters, digits, dots, underscores and
-// hyphens.
+// isRequestID reports whether s is 1 to 64 letters, digits, dots, underscores and hyphens.
 func isRequestID(s string) bool {
 	if s == "" || len(s) > 64 {
 		return false
@@ -181,10 +179,10 @@ func isRequestID(s string) bool {
 	return true
 }
 
-// maxLoggedPath is how much of a path is logged.
+// maxLoggedPath is the length, in bytes, to which logged paths are cut.
 const maxLoggedPath = 256
 
-// logCall writes the line of a request. It holds no query, which may hold a key.
+// logCall logs a request, without its query, which may hold a key.
 func (s *Server) logCall(c *call, took time.Duration) {
 	level := slog.LevelInfo
 	probe := c.operation != nil && c.operation.probe
@@ -208,7 +206,7 @@ func (s *Server) logCall(c *call, took time.Duration) {
 	attrs := append(room[:0], slog.String("method", methodLabel(c.r.Method)), slog.String("path", path),
 		slog.Int("status", c.status),
 		slog.Int64("bytes", c.bytes), slog.Float64("ms", float64(took.Microseconds())/1000))
-	if !probe || level == slog.LevelDebug { // a probe that fails is the same fault again, whoever asks
+	if !probe || level == slog.LevelDebug { // without these, failing probes are logged as one repeated fault
 		attrs = append(attrs, slog.String("request", c.id), slog.String("address", c.address))
 	}
 	if c.principal.Account != "" {

@@ -121,8 +121,7 @@ func TestCredentials(t *testing.T) {
 	}
 }
 
-// TestOrderOfChecks lets requests fail in several ways and removes the first fault
-// each time.
+// TestOrderOfChecks sends requests with several faults and removes the first fault each time.
 func TestOrderOfChecks(t *testing.T) {
 	t.Parallel()
 	limited := true
@@ -172,7 +171,8 @@ func TestHeadersOfEveryAnswer(t *testing.T) {
 		h := a.Header
 		for name, want := range map[string]string{"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff",
 			"Referrer-Policy":         "no-referrer",
-			"Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'", "X-Service-Version": "2026-11-01"} {
+			"Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
+			"X-Service-Version":       "2026-11-01"} {
 			if h.Get(name) != want {
 				t.Errorf("%s: %s is %q", target, name, h.Get(name))
 			}
@@ -202,7 +202,8 @@ func TestCORS(t *testing.T) {
 	}
 	s := newServer(t, &fakes{}, func(o *signalhttp.Options) { o.CORSOrigins = []string{"https://app.example.com"} })
 	a := do(t, s, "OPTIONS", "/v1/agents/trading/run", "", "Authorization:", "Origin: https://app.example.com",
-		"Access-Control-Request-Method: POST", "Access-Control-Request-Headers: authorization,content-type,idempotency-key")
+		"Access-Control-Request-Method: POST",
+		"Access-Control-Request-Headers: authorization,content-type,idempotency-key")
 	h := a.Header
 	if a.Status != 204 || h.Get("Allow") != "OPTIONS, POST" ||
 		h.Get("Access-Control-Allow-Origin") != "https://app.example.com" ||
@@ -215,7 +216,8 @@ func TestCORS(t *testing.T) {
 		t.Errorf("request: %d %v", a.Status, a.Header)
 	}
 	for _, origin := range []string{"https://evil.example.com", "http://app.example.com", "null"} {
-		if a := do(t, s, "GET", "/v1/signals", "", "Origin: "+origin); a.Header.Get("Access-Control-Allow-Origin") != "" {
+		if a := do(t, s, "GET", "/v1/signals", "",
+			"Origin: "+origin); a.Header.Get("Access-Control-Allow-Origin") != "" {
 			t.Errorf("%s is allowed", origin)
 		}
 	}

@@ -11,12 +11,10 @@ import (
 
 	swaggerui "github.com/swaggest/swgui/v5emb"
 	"go.yaml.in/yaml/v3"
-
-	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
-// What the service serves for people to read. The pages have no inline script or
-// style, so that a strict Content-Security-Policy holds.
+// The descriptions and pages for people. Pages have no inline script or style, so that a
+// strict Content-Security-Policy holds.
 
 //go:embed openapi.yaml
 var openAPI []byte
@@ -33,7 +31,7 @@ func OpenAPI() []byte { return bytes.Clone(openAPI) }
 // AsyncAPI returns the description of the dashboard stream, in YAML.
 func AsyncAPI() []byte { return bytes.Clone(asyncAPI) }
 
-// openAPIJSON is the description in JSON.
+// openAPIJSON is openAPI in JSON.
 var openAPIJSON = func() []byte {
 	var v any
 	if err := yaml.Unmarshal(openAPI, &v); err != nil {
@@ -48,10 +46,9 @@ var openAPIJSON = func() []byte {
 
 // pagePolicy is the Content-Security-Policy of the pages.
 var pagePolicy = []string{"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; " +
-	"connect-src 'self'; " +
-	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"}
+	"connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"}
 
-// headerCached lets caches keep what changes only with the service's version.
+// headerCached is for answers that change only with the service's version.
 var headerCached = []string{"public, max-age=300"}
 
 // description answers with a description of the API.
@@ -63,7 +60,7 @@ func description(text []byte, contentType string) func(*call) error {
 	}
 }
 
-// redirect answers with the way to another path.
+// redirect answers with a redirect to another path.
 func redirect(to string) func(*call) error {
 	return func(c *call) error {
 		c.Header().Set("Location", to)
@@ -72,7 +69,7 @@ func redirect(to string) func(*call) error {
 	}
 }
 
-// page answers with a page.
+// html answers with a page.
 func (c *call) html(body []byte) error {
 	c.Header()["Content-Security-Policy"] = pagePolicy
 	c.Header()["Cache-Control"] = headerCached
@@ -88,7 +85,7 @@ func (s *Server) docs(c *call) error {
 	return c.html(page)
 }
 
-// docsTypes are the files beside the page: our own, and those of Swagger UI.
+// docsTypes has the media types of the files beside the page. Those of Swagger UI are empty.
 var docsTypes = map[string]string{
 	"init.js": "text/javascript; charset=utf-8", "style.css": "text/css; charset=utf-8",
 	"swagger-ui.css": "", "swagger-ui-bundle.js": "", "favicon-32x32.png": "", "favicon-16x16.png": "",
@@ -122,12 +119,12 @@ var problemTemplates = template.Must(template.New("").Funcs(template.FuncMap{"sl
 // slug is the form of a code in a path.
 func slug(code string) string { return strings.ReplaceAll(code, "_", "-") }
 
-// problemPage answers GET /problems/{code}: what an error document's type names.
+// problemPage answers GET /problems/{code}, to which the type of an error document refers.
 func (s *Server) problemPage(c *call) error {
 	name := c.vars["code"]
 	p := problemsByCode[strings.ReplaceAll(name, "-", "_")]
 	if p == nil || slug(p.Code) != name {
-		return signal.NotFound("problem: /problems lists those that there are")
+		return notFound("problem", "/problems lists those that there are")
 	}
 	return c.template("problem.html", p)
 }

@@ -14,8 +14,8 @@ import (
 	signalhttp "github.com/agentsignal/agentsignal/http"
 )
 
-// Probes and scrapes come every few seconds: they leave no line unless something is wrong,
-// and then the same one.
+// Probes and scrapes come every few seconds. They are logged only if they fail, with the same
+// line each time.
 func TestProbesLeaveNoLineWhileAllIsWell(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer

@@ -24,13 +24,13 @@ type problemKind struct {
 // problemKinds lists every error code that an answer may carry.
 var problemKinds = []problemKind{
 	{"invalid_request", 400, "The request is not valid",
-		"The body is not JSON, or values in the body, the query or the headers are missing, of the wrong type, unknown or " +
-			"out of range. The member errors lists every fault with the place where it lies."},
+		"The body is not JSON, or values in the body, the query or the headers are missing, of the wrong type, " +
+			"unknown or out of range. The member errors lists every fault with the place where it lies."},
 	{"missing_credentials", 401, "Credentials are missing",
 		"The request has no Authorization header. Send Authorization: Bearer and an API key or an access token."},
 	{"invalid_token", 401, "The token is not valid",
-		"The API key is unknown, revoked or expired, or the access token is malformed, forged or expired, or its session " +
-			"has ended."},
+		"The API key is unknown, revoked or expired, or the access token is malformed, forged or expired, or its " +
+			"session has ended."},
 	{"jwt_required", 401, "An access token is required",
 		"An API key was sent to an endpoint that takes only an access token. Sign in to get one."},
 	{"invalid_credentials", 401, "The email or the password is wrong", "No account has this email and this password."},
@@ -50,8 +50,8 @@ var problemKinds = []problemKind{
 	{"webhook_disabled", 409, "The webhook is disabled",
 		"Nothing is sent to a disabled webhook, so nothing is sent again. Change its status to enabled first."},
 	{"delivery_not_failed", 409, "The delivery has not failed",
-		"Only a delivery that has failed can be tried again. One that succeeded is sent again by the bulk retry with the " +
-			"status succeeded."},
+		"Only a delivery that has failed can be tried again. One that succeeded is sent again by the bulk retry with " +
+			"the status succeeded."},
 	{"delivery_not_pending", 409, "The delivery is not pending",
 		"Only a delivery that is still to be sent can be cancelled; this one has ended."},
 	{"idempotency_in_progress", 409, "The first request is still running",
@@ -62,22 +62,24 @@ var problemKinds = []problemKind{
 	{"idempotency_key_reused", 422, "The Idempotency-Key was used for another request",
 		"The same Idempotency-Key came with another body. Make a new key for each request."},
 	{"rate_limited", 429, "Too many requests",
-		"The rate limit is used up. The header Retry-After says when to come back, the RateLimit headers how much is left."},
+		"The rate limit is used up. The header Retry-After says when to come back, the RateLimit headers how much is " +
+			"left."},
 	{"too_many_runs", 429, "Too many runs at once",
 		"The account has as many runs under way, or jobs waiting, as it may have."},
 	{"too_many_signals", 429, "Too many open signals",
-		"The account has as many open signals as it may have. Runs are possible again when some of them have closed. The " +
-			"operator sets the number by signals.max_open."},
+		"The account has as many open signals as it may have. Runs are possible again when some of them have closed. " +
+			"The operator sets the number by signals.max_open."},
 	{"account_locked", 429, "The account is locked for a while",
 		"Too many logins failed. The header Retry-After says when the lock ends."},
 	{"agent_failed", 500, "The agent's run failed",
-		"The request was valid but the run ended with an error. The members error_code and retryable say which and whether " +
-			"trying again may help."},
+		"The request was valid but the run ended with an error. The members error_code and retryable say which and " +
+			"whether trying again may help."},
 	{"internal", 500, "Something went wrong",
 		"An unexpected error. Its cause is in the log of the service, under the request_id."},
 	{"unavailable", 503, "The service is not available",
-		"The service cannot reach its store, its store refuses to be written (it may be full), the service is about to " +
-			"stop, or it has too many passwords waiting to be checked. Try again after the time in the header Retry-After."},
+		"The service cannot reach its store, its store refuses to be written (it may be full), the service is about " +
+			"to stop, or it has too many passwords waiting to be checked. Try again after the time in the header " +
+			"Retry-After."},
 }
 
 var problemsByCode = func() map[string]*problemKind {
@@ -88,8 +90,8 @@ var problemsByCode = func() map[string]*problemKind {
 	return m
 }()
 
-// defaultCodes names the problem of an error whose own code is not in the list.
-// Conflicts and limits have no default: they must name themselves.
+// defaultCodes has the problem of an error whose own code is not in the list. Conflicts and
+// limits have no default: each must have a code of the list.
 var defaultCodes = map[signal.Kind]string{
 	signal.KindInvalid:      "invalid_request",
 	signal.KindUnauthorized: "invalid_token",
@@ -98,11 +100,10 @@ var defaultCodes = map[signal.Kind]string{
 	signal.KindUnavailable:  "unavailable",
 }
 
-// statusClientGone is counted and logged when the client left before the answer;
-// it is never sent.
+// statusClientGone is counted and logged if the client left before the answer. It is never
+// sent.
 const statusClientGone = 499
 
-// Errors of this package.
 var (
 	errNotFound = &signal.Error{Kind: signal.KindNotFound, Code: "not_found",
 		Message: "no such path: GET /v1/openapi.json lists all, /docs shows them"}
@@ -120,27 +121,34 @@ var (
 	internalErrorText = "The service met an unexpected error. Name the request_id when you report it."
 )
 
-// tooLarge is a body of more than limit bytes.
+// notFound is signal.NotFound with advice.
+func notFound(subject, advice string) error {
+	e := signal.NotFound(subject)
+	e.Message += ": " + advice
+	return e
+}
+
+// tooLarge returns the error of a body of more than limit bytes.
 func tooLarge(limit int64) error {
 	return &signal.Error{Kind: signal.KindInvalid, Code: "body_too_large",
 		Message: fmt.Sprintf("the body is too large: it may have at most %d bytes", limit)}
 }
 
-// scopeError is a credential without the scope that the endpoint needs.
+// scopeError refuses a credential without the scope that the endpoint requires.
 type scopeError struct{ scope signal.Scope }
 
 func (e *scopeError) Error() string { return "the credential lacks the scope " + string(e.scope) }
 
-// runFailed is a run that ended with an error.
+// runFailed is the error of a run with its ID.
 type runFailed struct {
 	run signal.RunID
 	*signal.RunError
 }
 
-// Unwrap lets the log see that this was no unexpected error: runs may fail.
+// Unwrap makes signal.KindOf find that the error is of a run, and not unexpected.
 func (e *runFailed) Unwrap() error { return e.RunError }
 
-// problem is an error document (RFC 9457), with what the headers of its answer hold.
+// problem is an error document (RFC 9457), with the values of the headers of its answer.
 type problem struct {
 	*problemKind
 	Detail     string
@@ -151,8 +159,8 @@ type problem struct {
 	run     *runFailed            // of agent_failed
 }
 
-// newProblem returns the document by which a client learns of err. Errors that are not
-// meant for clients become internal, without their text.
+// newProblem returns the error document of err. Errors that are not meant for clients become
+// internal, without their text.
 func newProblem(err error) problem {
 	if e, ok := errors.AsType[*request.InvalidError](err); ok {
 		return problem{problemKind: problemsByCode["invalid_request"], Detail: e.Error(), invalid: e}
@@ -186,7 +194,7 @@ func knownProblem(e *signal.Error) problem {
 		return problem{problemKind: problemsByCode["internal"], Detail: internalErrorText}
 	}
 	p := problem{problemKind: kind, Detail: e.Message, RetryAfter: e.RetryAfter}
-	if path := lists[e.Subject]; path != "" {
+	if path := listPaths[e.Subject]; path != "" {
 		p.Detail += ": GET " + path + " lists those of the account"
 	}
 	if kind.Code == "invalid_request" {
@@ -199,9 +207,8 @@ func knownProblem(e *signal.Error) problem {
 	return p
 }
 
-// lists has the path that lists all things of a kind, for those who named one that does not
-// exist.
-var lists = map[string]string{
+// listPaths has the path that lists all things of a kind, by the subject of signal.NotFound.
+var listPaths = map[string]string{
 	"signal":         "/v1/signals",
 	"weather signal": "/v1/signals/weather",
 	"job":            "/v1/jobs",
@@ -233,8 +240,7 @@ func wholeSeconds(d time.Duration) string {
 	return strconv.FormatInt(max(1, int64((d+time.Second-1)/time.Second)), 10)
 }
 
-// problemView is the document of a problem. What follows the identifier of the request
-// depends on its kind.
+// problemView is the document of a problem. The second group depends on its kind.
 type problemView struct {
 	Type      string `json:"type"`
 	Title     string `json:"title"`
@@ -251,7 +257,7 @@ type problemView struct {
 	Retryable     *bool            `json:"retryable,omitempty"`
 }
 
-// faultView has one of its first three members: the place of the fault.
+// faultView has one of its first three members, the place of the fault.
 type faultView struct {
 	Pointer   *string `json:"pointer,omitempty"`
 	Parameter *string `json:"parameter,omitempty"`
@@ -283,7 +289,7 @@ func (p *problem) document(instance, requestID string) []byte {
 	}
 	body, err := encode(v)
 	if err != nil {
-		panic("encode an error document: " + err.Error()) // cannot be: it holds texts only
+		panic("encode error document: " + err.Error()) // cannot happen: it holds texts only
 	}
 	return body
 }
@@ -301,14 +307,13 @@ func viewFault(f request.Fault) faultView {
 	return v
 }
 
-// asInvalid returns the faults behind an error of the kind KindInvalid that
-// another package raised. Such an error has no pointer, so it concerns the body.
+// asInvalid returns an error of KindInvalid as a fault of the body, since it has no pointer.
 func asInvalid(e *signal.Error) *request.InvalidError {
-	return &request.InvalidError{Faults: []request.Fault{{In: request.InBody, Code: request.CodeInvalidValue,
-		Detail: e.Message}}}
+	fault := request.Fault{In: request.InBody, Code: request.CodeInvalidValue, Detail: e.Message}
+	return &request.InvalidError{Faults: []request.Fault{fault}}
 }
 
-// invalidCredentials returns the faults that the credentials found in a body.
+// invalidCredentials returns e as faults of the body.
 func invalidCredentials(e credentials.ValidationError) error {
 	var f request.Faults
 	for _, field := range e {

@@ -17,10 +17,10 @@ import (
 type guard uint8
 
 const (
-	public    guard = iota // no credential; one that is sent is ignored
+	public    guard = iota // no credential; a given one is ignored
 	anyToken               // an API key or an access token
 	jwtOnly                // an access token
-	handshake              // the stream's own rules; see stream.go
+	handshake              // the rules of the stream; see stream.go
 )
 
 // operation is one method of a path.
@@ -30,11 +30,11 @@ type operation struct {
 	class  limits.Class // of its rate limit; "" for no limit
 	handle func(*call) error
 	params []string // of its query; others are refused
-	// anyQuery leaves the query alone: what links to a page carries is not ours.
+	// anyQuery accepts every query: links to pages may carry parameters of others.
 	anyQuery bool
 	always   bool // answered while the process ends, too
-	probe    bool // asked every few seconds: only what goes wrong is logged
-	secret   bool // its answers hold a secret: they are kept encrypted
+	probe    bool // requested every few seconds: only failures are logged
+	secret   bool // its answers hold a secret: they are stored encrypted
 
 	method string
 	tally  tally
@@ -51,34 +51,43 @@ type endpoint struct {
 	bodyLimit int64 // bytes
 }
 
-// ServeHTTP implements http.Handler, which the router wants; it is never called.
+// ServeHTTP implements http.Handler, as the router requires; it is never called.
 func (*endpoint) ServeHTTP(http.ResponseWriter, *http.Request) {}
 
 // methods are the operations of a path.
 type methods map[string]*operation
 
-// get is an operation of the class reads, with the parameters of its query.
-func get(scope signal.Scope, handle func(*call) error, params ...string) *operation {
-	return &operation{guard: anyToken, scope: scope, class: limits.Reads, handle: handle, params: params}
-}
-
-// change is an operation of the class writes.
-func change(scope signal.Scope, handle func(*call) error) *operation {
-	return &operation{guard: anyToken, scope: scope, class: limits.Writes, handle: handle}
-}
-
-// open is an operation without a credential and without a limit, that is also answered while
-// the process ends. Of the request's values it looks only at the version.
-func open(handle func(*call) error) methods {
-	return methods{http.MethodGet: {always: true, handle: func(c *call) error {
+// checked returns handle for requests without values, whose faults, such as unknown
+// parameters of the query, are all known before it runs.
+func checked(handle func(*call) error) func(*call) error {
+	return func(c *call) error {
 		if err := c.faults.Err(); err != nil {
 			return err
 		}
 		return handle(c)
-	}}}
+	}
 }
 
-// probed has m logged only where it fails.
+// get returns an operation of the class reads, with the parameters of its query.
+func get(scope signal.Scope, handle func(*call) error, params ...string) *operation {
+	if len(params) == 0 {
+		handle = checked(handle)
+	}
+	return &operation{guard: anyToken, scope: scope, class: limits.Reads, handle: handle, params: params}
+}
+
+// change returns an operation of the class writes.
+func change(scope signal.Scope, handle func(*call) error) *operation {
+	return &operation{guard: anyToken, scope: scope, class: limits.Writes, handle: handle}
+}
+
+// open returns an operation without a credential and without a limit, which is also answered
+// while the process ends.
+func open(handle func(*call) error) methods {
+	return methods{http.MethodGet: {always: true, handle: checked(handle)}}
+}
+
+// probed makes m log only failures.
 func probed(m methods) methods {
 	for _, op := range m {
 		op.probe = true
@@ -86,7 +95,7 @@ func probed(m methods) methods {
 	return m
 }
 
-// anyQuery has m leave the query alone.
+// anyQuery makes m accept every query.
 func anyQuery(m methods) methods {
 	for _, op := range m {
 		op.anyQuery = true
@@ -94,8 +103,8 @@ func anyQuery(m methods) methods {
 	return m
 }
 
-// addRoutes is the list of all routes, grouped by the credential they want. The
-// router tries them in this order, so the busiest stand first.
+// addRoutes lists all routes, grouped by the credential that they require. The router tries
+// them in this order, so the busiest come first.
 func (s *Server) addRoutes() {
 	s.router = mux.NewRouter().SkipClean(true)
 
@@ -113,7 +122,7 @@ func (s *Server) addRoutes() {
 	s.add("/v1/agents", methods{"GET": get(signal.AgentsRead, s.listAgents, "category", "status", "limit", "offset")})
 	s.add("/v1/agents/{id}", methods{"GET": get(signal.AgentsRead, s.agentByID)})
 
-	if _, none := s.o.Assets.(anyAsset); !none {
+	if _, any := s.o.Assets.(anyAsset); !any {
 		s.add("/v1/assets", methods{"GET": get(signal.SignalsRead, s.listAssets)})
 	}
 	s.addWork()
@@ -126,7 +135,8 @@ func (s *Server) addRoutes() {
 
 	// The stream.
 	for _, path := range []string{"/ws/dashboard", "/v1/ws/dashboard"} {
-		s.add(path, methods{"GET": {guard: handshake, class: limits.Streams, handle: s.stream, params: credentialParams}})
+		s.add(path, methods{"GET": {guard: handshake, class: limits.Streams, handle: s.stream,
+			params: credentialParams}})
 	}
 
 	// An access token.
@@ -135,7 +145,8 @@ func (s *Server) addRoutes() {
 	s.add("/v1/auth/api-key", methods{"POST": {guard: jwtOnly, class: limits.Writes, handle: s.createKey}})
 	s.add("/v1/auth/api-keys", methods{"GET": {guard: jwtOnly, class: limits.Reads, handle: s.listKeys,
 		params: []string{"limit", "offset"}}})
-	s.add("/v1/auth/api-keys/{key_id}", methods{"DELETE": {guard: jwtOnly, class: limits.Writes, handle: s.revokeKey}})
+	s.add("/v1/auth/api-keys/{key_id}", methods{"DELETE": {guard: jwtOnly, class: limits.Writes,
+		handle: checked(s.revokeKey)}})
 
 	// No token.
 	s.add("/v1/auth/login", methods{"POST": {class: limits.Logins, handle: s.login}})
@@ -156,7 +167,7 @@ func (s *Server) addRoutes() {
 	s.addPages()
 }
 
-// addWebhooks adds what is about webhooks, if there are any.
+// addWebhooks adds the routes of webhooks, if the server has webhooks.
 func (s *Server) addWebhooks() {
 	if s.o.Webhooks == nil {
 		return
@@ -166,7 +177,7 @@ func (s *Server) addWebhooks() {
 	create.secret = true
 	s.add("/v1/webhooks", methods{"GET": get(scope, s.listWebhooks, "status", "limit", "offset"), "POST": create})
 	s.add("/v1/webhooks/{id}", methods{"GET": get(scope, s.webhookByID), "PATCH": change(scope, s.changeWebhook),
-		"DELETE": change(scope, s.removeWebhook)})
+		"DELETE": change(scope, checked(s.removeWebhook))})
 	s.add("/v1/webhooks/{id}/rotate-secret", methods{"POST": change(scope, s.rotateSecret)})
 	s.add("/v1/webhooks/{id}/test", methods{"POST": change(scope, s.testWebhook)})
 	s.add("/v1/webhooks/{id}/deliveries",
@@ -178,7 +189,7 @@ func (s *Server) addWebhooks() {
 	s.add("/v1/webhooks/{id}/deliveries/{delivery_id}/cancel", methods{"POST": change(scope, s.cancelDelivery)})
 }
 
-// addPages adds what people read.
+// addPages adds the pages for people.
 func (s *Server) addPages() {
 	s.add("/", anyQuery(open(redirect("/docs"))))
 	for path, handle := range map[string]func(*call) error{
@@ -189,8 +200,8 @@ func (s *Server) addPages() {
 	}
 }
 
-// add makes a route. The answers of all but the paths under /v1/auth and the
-// stream are compressed when asked for.
+// add adds a route. Answers are compressed on request, except those under /v1/auth and of
+// the stream.
 func (s *Server) add(template string, m methods) *endpoint {
 	auth := strings.HasPrefix(template, "/v1/auth/")
 	e := &endpoint{
@@ -218,7 +229,7 @@ func (s *Server) add(template string, m methods) *endpoint {
 	return e
 }
 
-// match finds the endpoint of a path and its variables; nil if no route fits.
+// match returns the endpoint of a path and the variables of the path, or nil.
 func (s *Server) match(r *http.Request) (*endpoint, map[string]string) {
 	var m mux.RouteMatch
 	if !s.router.Match(r, &m) || m.MatchErr != nil {
@@ -228,10 +239,10 @@ func (s *Server) match(r *http.Request) (*endpoint, map[string]string) {
 	return e, m.Vars
 }
 
-// version is the first part of a path with a version of the API.
+// version matches the part of a path that names a version of the API.
 var version = regexp.MustCompile(`^v\d+$`)
 
-// parts returns the parts of a path or template between slashes, without the version.
+// parts splits a path or template at slashes and drops the version.
 func parts(path string) []string {
 	list := slices.DeleteFunc(strings.Split(path, "/"), func(part string) bool { return part == "" })
 	if len(list) > 0 && version.MatchString(list[0]) {
@@ -240,11 +251,10 @@ func parts(path string) []string {
 	return list
 }
 
-// unknownPath returns the error of a path that is not there. It names the paths that may
-// have been meant: one that differs by the version, by slashes or by case, else those
-// that differ by a slip in a word.
+// unknownPath returns the error of a path that does not exist. It suggests a path that
+// differs only in the version, slashes or case, or else paths with a similar word.
 func (s *Server) unknownPath(path string) error {
-	if len(path) > maxGuessedPath {
+	if len(path) > maxComparedPath {
 		return errNotFound
 	}
 	given, near := parts(path), []string(nil)
@@ -271,18 +281,18 @@ func (s *Server) unknownPath(path string) error {
 	if len(near) == 0 {
 		return errNotFound
 	}
-	return signal.NotFound("path: " + spelling.DidYouMean(near[:min(len(near), maxGuesses)]))
+	return notFound("path", spelling.DidYouMean(near[:min(len(near), maxSuggestions)]))
 }
 
 const (
-	// maxGuessedPath is up to which length a path is compared with those that there are.
-	maxGuessedPath = 256
-	// maxGuesses is how many paths are named at most.
-	maxGuesses = 3
+	// maxComparedPath is the length, in bytes, up to which an unknown path is compared with
+	// the existing ones.
+	maxComparedPath = 256
+	// maxSuggestions is the maximum number of paths that an answer suggests.
+	maxSuggestions = 3
 )
 
-// operation returns what a method does here; nil if nothing. HEAD is GET whose
-// body is not sent.
+// operation returns the operation of a method, or nil. HEAD is GET without a body.
 func (e *endpoint) operation(method string) *operation {
 	if method == http.MethodHead {
 		method = http.MethodGet

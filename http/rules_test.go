@@ -38,10 +38,10 @@ func TestBodiesThatAreNotValid(t *testing.T) {
 			[]string{"body  invalid_format"}},
 		{"nothing given", run, `{}`, []string{"body /asset required", "body /strategy required"}},
 		{"null is absence", run, `{"asset":null,"strategy":null,"timeframe":null,"risk_level":null,"async":null,` +
-			`"parameters":null}`,
-			[]string{"body /asset required", "body /strategy required"}},
+			`"parameters":null}`, []string{"body /asset required", "body /strategy required"}},
 		{"all faults at once", run,
-			`{"asset":7,"strategy":"nosuch","timeframe":"2h","risk_level":"none","async":"yes","x":1,"parameters":{"y":1,` +
+			`{"asset":7,"strategy":"nosuch","timeframe":"2h","risk_level":"none","async":"yes","x":1,` +
+				`"parameters":{"y":1,` +
 				`"region":"us"}}`,
 			[]string{"body /asset invalid_type", "body /timeframe invalid_value", "body /risk_level invalid_value",
 				"body /async invalid_type",
@@ -62,7 +62,8 @@ func TestBodiesThatAreNotValid(t *testing.T) {
 		{"asset with a control character", run, `{"asset":"B\u0000C","strategy":"momentum"}`,
 			[]string{"body /asset invalid_format"}},
 		{"empty strategy", run, `{"asset":"BTC","strategy":""}`, []string{"body /strategy invalid_value"}},
-		{"another agent's strategy", run, `{"asset":"BTC","strategy":"blog_post"}`, []string{"body /strategy invalid_value"}},
+		{"another agent's strategy", run, `{"asset":"BTC","strategy":"blog_post"}`,
+			[]string{"body /strategy invalid_value"}},
 		{"parameters of the wrong type", run, `{"asset":"BTC","strategy":"momentum","parameters":[]}`,
 			[]string{"body /parameters invalid_type"}},
 		{"weather of no commodity", "/v1/agents/weather/run",
@@ -70,17 +71,17 @@ func TestBodiesThatAreNotValid(t *testing.T) {
 			[]string{"body /parameters/region invalid_value", "body /asset invalid_value"}},
 		{"commodity that does not fit", "/v1/agents/weather/run", `{"asset":"oil","strategy":"agriculture"}`,
 			[]string{"body /asset invalid_value"}},
-		{"phrases", "/v1/agents/seo/run", `{"asset":"desk","strategy":"blog_post","parameters":{"keywords":["a",7,"` + long +
-			`"],"features":"x","locale":""}}`,
+		{"phrases", "/v1/agents/seo/run",
+			`{"asset":"desk","strategy":"blog_post","parameters":{"keywords":["a",7,"` + long +
+				`"],"features":"x","locale":""}}`,
 			[]string{"body /parameters/keywords/1 invalid_type", "body /parameters/features invalid_type",
-				"body /parameters/locale too_short",
-				"body /parameters/keywords/2 too_long"}},
-		{"a phrase too long", "/v1/agents/seo/run", `{"asset":"desk","strategy":"blog_post","parameters":{"keywords":["` +
-			long + `"],"locale":"english"}}`,
+				"body /parameters/locale too_short", "body /parameters/keywords/2 too_long"}},
+		{"a phrase too long", "/v1/agents/seo/run",
+			`{"asset":"desk","strategy":"blog_post","parameters":{"keywords":["` +
+				long + `"],"locale":"english"}}`,
 			[]string{"body /parameters/keywords/0 too_long", "body /parameters/locale invalid_format"}},
 		{"too many phrases", "/v1/agents/seo/run", `{"asset":"desk","strategy":"blog_post","parameters":{"features":[` +
-			strings.Repeat(`"a",`, 20) + `"a"]}}`,
-			[]string{"body /parameters/features too_long"}},
+			strings.Repeat(`"a",`, 20) + `"a"]}}`, []string{"body /parameters/features too_long"}},
 		{"unknown agent, body invalid for every agent", "/v1/agents/nosuch/run", `{"asset":"BTC","strategy":"nosuch"}`,
 			[]string{"body /strategy invalid_value"}},
 		{"unknown agent, body invalid for the strategy's agent", "/v1/agents/nosuch/run",
@@ -110,7 +111,8 @@ func TestBodiesThatAreNotValid(t *testing.T) {
 		{"key with a long name", key, `{"name":"` + long + `","scopes":"agents:read","expires_in":1.5}`,
 			[]string{"body /name too_long", "body /scopes invalid_type", "body /expires_in invalid_type"}},
 		{"a huge number", key, `{"name":"k","expires_in":1e999}`, []string{"body /expires_in out_of_range"}},
-		{"many digits", key, `{"name":"k","expires_in":99999999999999999999}`, []string{"body /expires_in out_of_range"}},
+		{"many digits", key, `{"name":"k","expires_in":99999999999999999999}`,
+			[]string{"body /expires_in out_of_range"}},
 		{"a number as text", key, `{"name":"k","expires_in":"60"}`, []string{"body /expires_in invalid_type"}},
 	}
 	s := newServer(t, &fakes{})
@@ -229,10 +231,14 @@ func TestHeadersThatAreNotValid(t *testing.T) {
 		want    []string
 	}{
 		{"empty key", []string{"Idempotency-Key:"}, []string{"header Idempotency-Key too_short"}},
-		{"long key", []string{"Idempotency-Key: " + strings.Repeat("k", 256)}, []string{"header Idempotency-Key too_long"}},
-		{"key beyond ASCII", []string{"Idempotency-Key: schl\u00fcssel"}, []string{"header Idempotency-Key invalid_format"}},
-		{"two keys", []string{"Idempotency-Key: a", "Idempotency-Key: b"}, []string{"header Idempotency-Key duplicate"}},
-		{"unknown version", []string{"X-Service-Version: 2020-01-01"}, []string{"header X-Service-Version invalid_value"}},
+		{"long key", []string{"Idempotency-Key: " + strings.Repeat("k", 256)},
+			[]string{"header Idempotency-Key too_long"}},
+		{"key beyond ASCII", []string{"Idempotency-Key: schl\u00fcssel"},
+			[]string{"header Idempotency-Key invalid_format"}},
+		{"two keys", []string{"Idempotency-Key: a", "Idempotency-Key: b"},
+			[]string{"header Idempotency-Key duplicate"}},
+		{"unknown version", []string{"X-Service-Version: 2020-01-01"},
+			[]string{"header X-Service-Version invalid_value"}},
 		{"two versions", []string{"X-Service-Version: 2026-11-01", "X-Service-Version: 2026-11-01"},
 			[]string{"header X-Service-Version duplicate"}},
 		{"both", []string{"X-Service-Version: v1", "Idempotency-Key:"},
@@ -264,7 +270,8 @@ func TestEveryOperationRefusesAnUnknownVersion(t *testing.T) {
 			body = `{}`
 		}
 		a := do(t, s, method, path, body, "Authorization: Bearer jwt", "X-Service-Version: nosuch")
-		if a.Status != 400 || !strings.Contains(strings.Join(a.faults(t), ","), "header X-Service-Version invalid_value") {
+		if a.Status != 400 || !strings.Contains(strings.Join(a.faults(t), ","),
+			"header X-Service-Version invalid_value") {
 			t.Errorf("%s: %d %s", operation, a.Status, a.Body)
 		}
 		if a.Header.Get("X-Service-Version") != "2026-11-01" {
@@ -273,7 +280,7 @@ func TestEveryOperationRefusesAnUnknownVersion(t *testing.T) {
 	}
 }
 
-// TestEveryOperationRefusesAnUnknownParameter: but pages, to which anybody may link.
+// TestEveryOperationRefusesAnUnknownParameter, except pages, to which others link.
 func TestEveryOperationRefusesAnUnknownParameter(t *testing.T) {
 	t.Parallel()
 	s := newServer(t, &fakes{})
@@ -298,8 +305,8 @@ func TestEveryOperationRefusesAnUnknownParameter(t *testing.T) {
 	}
 }
 
-// TestEveryDescribedParameterIsTaken holds the parameters of operations against the
-// description: an empty value is as good as none.
+// TestEveryDescribedParameterIsTaken compares the parameters of operations with the
+// description. An empty value is the same as none.
 func TestEveryDescribedParameterIsTaken(t *testing.T) {
 	t.Parallel()
 	doc, err := openapi3.NewLoader().LoadFromData(signalhttp.OpenAPI())
@@ -364,7 +371,8 @@ func TestMediaTypes(t *testing.T) {
 		{"Content-Type: application/vnd.api+json", 200}, {"Content-Encoding: identity", 200},
 		{"Content-Type: application/+json", 415}, {"Content-Type: text/json", 415}, {"Content-Type: text/plain", 415},
 		{"Content-Type: application/jsonx", 415},
-		{"Content-Type: application/x-www-form-urlencoded", 415}, {"Content-Type: ;", 415}, {"Content-Encoding: gzip", 415},
+		{"Content-Type: application/x-www-form-urlencoded", 415}, {"Content-Type: ;", 415},
+		{"Content-Encoding: gzip", 415},
 	}
 	for _, test := range tests {
 		var headers []string
@@ -407,7 +415,8 @@ func TestSizesOfBodies(t *testing.T) {
 		w := httptest.NewRecorder()
 		s.Handler().ServeHTTP(w, r)
 		if w.Code != test.want {
-			t.Errorf("%s with %d bytes of unknown number: got %d, want %d", test.path, len(test.body), w.Code, test.want)
+			t.Errorf("%s with %d bytes of unknown number: got %d, want %d", test.path, len(test.body),
+				w.Code, test.want)
 		}
 	}
 }

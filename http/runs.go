@@ -20,15 +20,15 @@ func (s *Server) runAgent(c *call) error {
 		return err
 	}
 	if req.Reply = s.replyKey(c, body); req.Reply != nil {
-		return s.replayOr(c, req.Account, *req.Reply, func() error { return s.execute(c, req, async) }, nil)
+		return s.replayOr(c, *req.Reply, func() error { return s.execute(c, req, async) }, nil)
 	}
 	return s.execute(c, req, async)
 }
 
-// execute runs or queues, and answers.
+// execute answers with the signal of a run or with a queued job.
 func (s *Server) execute(c *call, req signal.RunRequest, async bool) error {
-	// A client that goes away does not cancel its run, which has its own time
-	// limit. Nor may it free its Idempotency-Key while the run goes on.
+	// A client that leaves neither cancels its run, which has its own time limit, nor frees
+	// its Idempotency-Key during the run.
 	ctx := context.WithoutCancel(c.r.Context())
 	if async {
 		return s.submit(ctx, c, req)
@@ -43,7 +43,7 @@ func (s *Server) execute(c *call, req signal.RunRequest, async bool) error {
 	return c.json(http.StatusOK, appendSignal(make([]byte, 0, 1024), outcome.Signal))
 }
 
-// runError gives the error of a run its identifier.
+// runError adds the ID of the run to the error of a run.
 func runError(run signal.RunID, err error) error {
 	if e, ok := err.(*signal.RunError); ok {
 		return &runFailed{run: run, RunError: e}
@@ -59,10 +59,15 @@ func (s *Server) submit(ctx context.Context, c *call, req signal.RunRequest) err
 		}
 		body, err := encode(viewJob(&j))
 		if err != nil {
-			return nil // cannot be: a new job has no result yet
+			return nil // cannot happen: a new job has no result yet
 		}
 		return &signal.Reply{ReplyKey: *req.Reply, Status: http.StatusOK, Header: jobHeader(j), Body: body}
 	})
+	return c.queued(job, err)
+}
+
+// queued answers with a queued job, unless queueing it has failed.
+func (c *call) queued(job signal.Job, err error) error {
 	if err != nil {
 		return err
 	}
@@ -72,13 +77,13 @@ func (s *Server) submit(ctx context.Context, c *call, req signal.RunRequest) err
 	return c.value(http.StatusOK, viewJob(&job))
 }
 
-// jobHeader has the headers of the answer to an asynchronous run.
+// jobHeader returns the headers of the answer with a queued job.
 func jobHeader(j signal.Job) map[string]string {
 	return map[string]string{"Location": "/v1/jobs/" + string(j.ID), "Retry-After": "1", "X-Run-Id": string(j.Run)}
 }
 
-// decodeRun reads what to run. The error is about the request's values, or that there is no
-// such agent.
+// decodeRun reads a run. The error holds the faults of the request, or is KindNotFound if
+// the agent does not exist.
 func (s *Server) decodeRun(c *call, body []byte) (req signal.RunRequest, async bool, err error) {
 	f := &c.faults
 	checkIdempotencyKey(c.r.Header, f)

@@ -9,8 +9,8 @@ import (
 	"github.com/agentsignal/agentsignal/http/request"
 )
 
-// The functions of this file read what runs, scans, backtests and schedules have in common:
-// which assets an agent is run on, and how.
+// This file reads what runs, scans, backtests and schedules have in common: the assets, the
+// strategy and its options.
 
 // maxAssetLength is in characters.
 const maxAssetLength = 64
@@ -20,9 +20,9 @@ const (
 	assetsRule = "must be a list of 1 to 50 names such as BTC: GET /v1/assets lists those that there are"
 )
 
-// requireRunSpec records a fault for each missing member: the asset, or the assets if that is
-// its name, and the strategy. What they must be depends on the agent, if there is one of
-// that name.
+// requireRunSpec records a fault for a missing strategy and a missing member asset, which is
+// the name of either the asset or the list of assets. The details depend on the agent, if it
+// exists.
 func (s *Server) requireRunSpec(o *request.Object, id, asset string) {
 	if o.Has(asset) && o.Has("strategy") { // nearly always
 		return
@@ -44,7 +44,7 @@ func (s *Server) requireRunSpec(o *request.Object, id, asset string) {
 	o.Require("strategy", request.OneOf(a.Strategies))
 }
 
-// readAsset reads the asset, trimmed; "" if it is missing or not valid.
+// readAsset reads the asset, trimmed, or returns "" if it is missing or not valid.
 func readAsset(o *request.Object) string {
 	asset, ok := o.Text("asset")
 	if !ok {
@@ -58,8 +58,7 @@ func readAsset(o *request.Object) string {
 	return asset
 }
 
-// readAssets reads a list of assets, trimmed; nil if it is missing or any of them is not
-// valid.
+// readAssets reads a list of assets, trimmed, or returns nil if it is missing or not valid.
 func readAssets(o *request.Object) []string {
 	seen := map[string]bool{}
 	assets, ok := o.Texts("assets", agent.MaxScanned, assetsRule, func(item string) (code, detail string) {
@@ -86,7 +85,7 @@ func readAssets(o *request.Object) []string {
 	return assets
 }
 
-// readRunSpec reads the strategy, the timeframe and the risk of a run, and reports whether a
+// readRunSpec reads the strategy, the timeframe and the risk into req and reports whether a
 // strategy is given.
 func readRunSpec(o *request.Object, req *signal.RunRequest) (strategyGiven bool) {
 	req.Strategy, strategyGiven = o.Text("strategy")
@@ -100,7 +99,7 @@ func readRunSpec(o *request.Object, req *signal.RunRequest) (strategyGiven bool)
 	return strategyGiven
 }
 
-// readParameters reads the options of all agents; agent.Check refuses those of others.
+// readParameters reads the options of all agents. agent.Check refuses those of other agents.
 func readParameters(o *request.Object) signal.Parameters {
 	var p signal.Parameters
 	const textsRule = "must be an array of strings"
@@ -124,10 +123,9 @@ func readParameters(o *request.Object) signal.Parameters {
 // maxPhrases is how many keywords or features a run may have.
 const maxPhrases = 20
 
-// checkForAgent records what the agent of the path cannot accept by check, and returns the
-// agent. If there is none of that name, the body is compared with the agent whose strategy
-// it names, so that a body that no agent accepts is refused as such; else the error is
-// KindNotFound.
+// checkForAgent records the faults that check finds for the agent of the path, and returns
+// the agent. If it does not exist, the error is KindNotFound, and the body is checked for
+// the agent that has its strategy: the faults of a body that no agent accepts come first.
 func (s *Server) checkForAgent(
 	c *call, req *signal.RunRequest, assets []string, strategyGiven bool, check func(signal.Agent) []agent.Fault,
 ) (signal.Agent, error) {
@@ -147,8 +145,8 @@ func (s *Server) checkForAgent(
 	return a, missing
 }
 
-// checkRunSpec records what a cannot accept by check, and names the assets, or the asset of
-// req if they are nil, as the catalogue does.
+// checkRunSpec records the faults that check finds for the agent a. It gives the assets, or
+// if they are nil the asset of req, their catalogue names.
 func (s *Server) checkRunSpec(
 	c *call, a signal.Agent, req *signal.RunRequest, assets []string, strategyGiven bool,
 	check func(signal.Agent) []agent.Fault,

@@ -13,52 +13,49 @@ import (
 	"github.com/agentsignal/agentsignal/http/request"
 )
 
-// Schedules holds what accounts have run again and again. See persistence/schedules.
+// Schedules holds the schedules of accounts. See persistence/schedules.
 type Schedules interface {
 	// AddSchedule stores a new schedule. KindConflict, "limit_reached": the account has
-	// limit of them.
+	// limit schedules.
 	AddSchedule(ctx context.Context, s signal.Schedule, limit int) (signal.Schedule, error)
-	// Schedule returns one with its revision. KindNotFound.
+	// Schedule returns a schedule with its revision. KindNotFound.
 	Schedule(ctx context.Context, account signal.AccountID, id signal.ScheduleID) (signal.Schedule, error)
-	// Schedules returns all of an account, newest first.
+	// Schedules returns all schedules of an account, newest first.
 	Schedules(ctx context.Context, account signal.AccountID) ([]signal.Schedule, error)
-	// ChangeSchedule stores s in the place of its revision, with its NextRunAt if replan
-	// is set. KindConflict, "schedule_changed": another change came first.
+	// ChangeSchedule replaces the stored schedule if it still has the revision of s. It
+	// stores NextRunAt only if replan is set. KindConflict, "schedule_changed": another
+	// change came first.
 	ChangeSchedule(ctx context.Context, s signal.Schedule, replan bool) (signal.Schedule, error)
-	// RemoveSchedule drops one. KindNotFound.
+	// RemoveSchedule removes a schedule. KindNotFound.
 	RemoveSchedule(ctx context.Context, account signal.AccountID, id signal.ScheduleID) error
 }
 
 const (
-	// maxSchedules is how many an account may have.
-	maxSchedules = 100
-	// maxOpenSignals bounds max_open.
-	maxOpenSignals = 100
-	// maxEvery bounds every, in minutes: a day.
-	maxEvery = 1440
-	// everyBar is every for the close of each bar.
-	everyBar  = "bar"
-	everyRule = `must be "bar" or minutes from "1m" to "1440m"`
+	maxSchedules   = 100  // of an account
+	maxOpenSignals = 100  // maximum of max_open
+	maxEvery       = 1440 // maximum of every, in minutes: a day
+	everyBar       = "bar"
+	everyRule      = `must be "bar" or minutes from "1m" to "1440m"`
 )
 
-// errBusySchedule refuses a change before which others have always come.
+// errBusySchedule refuses a change that always lost to concurrent ones.
 var errBusySchedule = &signal.Error{Kind: signal.KindUnavailable, Code: "unavailable", RetryAfter: time.Second,
 	Message: "too many requests change this schedule at once"}
 
-// scheduleInput holds the members of a body about a schedule. A zero one was not given.
+// scheduleInput holds the members of a body. Those that are zero were not given.
 type scheduleInput struct {
 	agent     signal.AgentID
 	assets    []string
 	strategy  string
 	timeframe signal.Timeframe
 	risk      signal.RiskLevel
-	every     time.Duration // 0 stands for bars, if it was given
-	given     bool          // every was
+	every     time.Duration // 0: at the close of each bar
+	given     bool          // whether every was given
 	maxOpen   int
 	status    signal.ScheduleStatus
 }
 
-// readSchedule reads what both a new schedule and a change of one may give.
+// readSchedule reads the members that a new schedule and a change have in common.
 func (s *Server) readSchedule(o *request.Object) scheduleInput {
 	var in scheduleInput
 	in.agent, _ = request.Choice(o, "agent_id", s.agentIDs())
@@ -90,7 +87,7 @@ func parseEvery(s string) (time.Duration, bool) {
 	return time.Duration(n) * time.Minute, true
 }
 
-// apply changes w to what was given. replan reports whether that changes when it runs.
+// apply sets the given members of w. replan reports whether the times of its runs change.
 func (in *scheduleInput) apply(w *signal.Schedule) (changed, replan bool) {
 	before := *w
 	if in.agent != "" {
@@ -117,16 +114,16 @@ func (in *scheduleInput) apply(w *signal.Schedule) (changed, replan bool) {
 	if in.status != "" {
 		w.Status = in.status
 	}
-	bars := w.Timeframe != before.Timeframe || !slices.Equal(w.Assets, before.Assets) // may close at other times
+	bars := w.Timeframe != before.Timeframe || !slices.Equal(w.Assets, before.Assets) // which close at other times
 	replan = w.Status != before.Status || w.Every != before.Every || w.Every == 0 && bars
 	changed = replan || bars || w.Agent != before.Agent || w.Strategy != before.Strategy || w.Risk != before.Risk ||
 		w.MaxOpen != before.MaxOpen
 	return changed, replan
 }
 
-// checkSchedule records what the agent of w cannot accept. With find, a source must have
-// prices for its assets; without it, a schedule whose asset no source has any more can still
-// be changed.
+// checkSchedule records the faults of w for its agent. With find, a source must have prices
+// of its assets. A change of other members is without find, so that a schedule with an asset
+// that no source has any more can still be changed.
 func (s *Server) checkSchedule(ctx context.Context, w *signal.Schedule, find bool, f *request.Faults) {
 	known, err := s.agentNamed(string(w.Agent))
 	if err != nil { // it was switched off since the schedule was made
@@ -136,10 +133,10 @@ func (s *Server) checkSchedule(ctx context.Context, w *signal.Schedule, find boo
 	w.Assets = slices.Clone(w.Assets)
 	s.nameAssets(known, w.Assets, assetsPointer, f)
 	assets := w.Assets
-	if len(assets) == 0 { // they are wrong themselves; the strategy may be, too
+	if len(assets) == 0 { // they are not valid; the strategy is checked nevertheless
 		assets = []string{""}
 	}
-	seen := map[string]bool{} // a strategy is wrong once, not with each asset
+	seen := map[string]bool{} // reports a fault of the strategy once, not for each asset
 	for i, asset := range assets {
 		for _, fault := range agent.Check(known, signal.RunRequest{Asset: asset, Strategy: w.Strategy}) {
 			if fault.Pointer == "/asset" {
@@ -156,7 +153,7 @@ func (s *Server) checkSchedule(ctx context.Context, w *signal.Schedule, find boo
 	}
 }
 
-// plan sets when w runs next.
+// plan sets the time of the next run of w.
 func (s *Server) plan(ctx context.Context, w *signal.Schedule, now time.Time) {
 	w.NextRunAt = time.Time{}
 	if w.Status == signal.ScheduleEnabled {
@@ -222,12 +219,8 @@ func (s *Server) scheduleByID(c *call) error {
 	return c.value(http.StatusOK, viewSchedule(&w))
 }
 
-// scheduleID returns the schedule that the path names, if the values of the request are
-// valid; KindNotFound for a malformed name.
+// scheduleID returns the ID in the path, or KindNotFound if it is malformed.
 func (c *call) scheduleID() (signal.ScheduleID, error) {
-	if err := c.faults.Err(); err != nil {
-		return "", err
-	}
 	id, ok := signal.ParseScheduleID(c.vars["id"])
 	if !ok {
 		return "", signal.NotFound("schedule")
@@ -244,8 +237,7 @@ func (s *Server) schedule(c *call) (signal.Schedule, error) {
 	return s.o.Schedules.Schedule(c.r.Context(), c.principal.Account, id)
 }
 
-// changeSchedule answers PATCH /v1/schedules/{id}. If another change comes first, it is
-// made again.
+// changeSchedule answers PATCH /v1/schedules/{id}. It retries if another change comes first.
 func (s *Server) changeSchedule(c *call) error {
 	var in scheduleInput
 	if err := c.decode(func(o *request.Object) {
@@ -261,8 +253,9 @@ func (s *Server) changeSchedule(c *call) error {
 		}
 		changed, replan := in.apply(&w)
 		if changed {
-			if s.checkSchedule(c.r.Context(), &w, in.assets != nil || in.agent != "", &c.faults); c.faults.Err() != nil {
-				return c.faults.Err()
+			s.checkSchedule(c.r.Context(), &w, in.assets != nil || in.agent != "", &c.faults)
+			if err := c.faults.Err(); err != nil {
+				return err
 			}
 			w.UpdatedAt = s.o.Now().UTC().Truncate(time.Millisecond)
 			if replan {
@@ -292,7 +285,7 @@ func (s *Server) removeSchedule(c *call) error {
 	return c.noContent()
 }
 
-// addSchedules adds what is about schedules, if there are any.
+// addSchedules adds the routes of schedules, if the server has schedules.
 func (s *Server) addSchedules() {
 	if s.o.Schedules == nil {
 		return
@@ -301,10 +294,9 @@ func (s *Server) addSchedules() {
 	s.add("/v1/schedules", methods{"GET": get(scope, s.listSchedules, "status", "limit", "offset"),
 		"POST": change(scope, s.createSchedule)})
 	s.add("/v1/schedules/{id}", methods{"GET": get(scope, s.scheduleByID), "PATCH": change(scope, s.changeSchedule),
-		"DELETE": change(scope, s.removeSchedule)})
+		"DELETE": change(scope, checked(s.removeSchedule))})
 }
 
-// scheduleView is the record of a schedule.
 type scheduleView struct {
 	ID        signal.ScheduleID     `json:"schedule_id"`
 	Agent     signal.AgentID        `json:"agent_id"`

@@ -64,11 +64,12 @@ func TestStreamDescriptionIsSound(t *testing.T) {
 	}
 }
 
-// TestCheckerSeesWhatIsNotDescribed: a harness that passes everything is none.
+// TestCheckerSeesWhatIsNotDescribed: the checker must not pass everything.
 func TestCheckerSeesWhatIsNotDescribed(t *testing.T) {
 	t.Parallel()
 	request := func(method, target string) *http.Request { return httptest.NewRequest(method, target, nil) }
-	header := http.Header{"Content-Type": {"application/json"}, "X-Request-Id": {"r"}, "X-Service-Version": {"2026-11-01"}}
+	header := http.Header{"Content-Type": {"application/json"}, "X-Request-Id": {"r"},
+		"X-Service-Version": {"2026-11-01"}}
 	list := `{"signals":[],"total":0,"limit":25,"offset":0,"has_more":false}`
 	tests := []struct {
 		name string
@@ -85,12 +86,14 @@ func TestCheckerSeesWhatIsNotDescribed(t *testing.T) {
 			Body: []byte(list)}, false},
 		{"no headers", apitest.Exchange{Request: request("GET", "/v1/signals"), Status: 200,
 			Header: http.Header{"Content-Type": {"application/json"}}, Body: []byte(list)}, false},
-		{"a bad request that was accepted", apitest.Exchange{Request: request("GET", "/v1/signals?limit=101"), Status: 200,
-			Header: header, Body: []byte(list)}, false},
+		{"a bad request that was accepted",
+			apitest.Exchange{Request: request("GET", "/v1/signals?limit=101"), Status: 200,
+				Header: header, Body: []byte(list)}, false},
 		{"an undescribed path", apitest.Exchange{Request: request("GET", "/v1/nosuch"), Status: 200, Header: header,
 			Body: []byte(list)}, false},
-		{"more in an object of ours", apitest.Exchange{Request: request("GET", "/v1/account"), Status: 200, Header: header,
-			Body: []byte(`{"account_id":"acc_01M7YQ1WE0AE67Z5NHCJZHQ5XV","email":"a","created_at":"2026-11-21T09:30:00.000Z",` +
+		{"more in an object of ours", apitest.Exchange{Request: request("GET", "/v1/account"), Status: 200,
+			Header: header, Body: []byte(`{"account_id":"acc_01M7YQ1WE0AE67Z5NHCJZHQ5XV","email":"a",` +
+				`"created_at":"2026-11-21T09:30:00.000Z",` +
 				`"x":1}`)}, false},
 	}
 	for _, test := range tests {
@@ -216,8 +219,8 @@ func TestCompression(t *testing.T) {
 	f := &fakes{
 		list: func(catalogue.Query) ([]signal.Listing, int, error) { return many, 25, nil },
 		keys: func(signal.AccountID, int, int) ([]credential.APIKey, int, error) {
-			return slices.Repeat([]credential.APIKey{{ID: keyID, Name: "n", Prefix: "ask_0123", Scopes: signal.AllScopes,
-				CreatedAt: morning}}, 25), 25, nil
+			return slices.Repeat([]credential.APIKey{{ID: keyID, Name: "n", Prefix: "ask_0123",
+				Scopes: signal.AllScopes, CreatedAt: morning}}, 25), 25, nil
 		},
 	}
 	s := newServer(t, f)
@@ -262,7 +265,7 @@ func TestPanicsAreAnsweredAndLogged(t *testing.T) {
 	}
 	if text := log.String(); !strings.Contains(text, "secret state") || !strings.Contains(text, "serve_test.go") ||
 		!strings.Contains(text, `"level":"ERROR"`) {
-		t.Errorf("the log does not say where: %s", text)
+		t.Errorf("the log does not name the place: %s", text)
 	}
 	if a := do(t, s, "GET", "/v1/signals", ""); a.Status != 200 {
 		t.Errorf("after it: %d", a.Status)
@@ -285,8 +288,9 @@ func TestAccessLog(t *testing.T) {
 			t.Fatal(err)
 		}
 		got = append(got, line)
-		if text := lines.Text(); strings.Contains(text, "private") || strings.Contains(text, "hidden") || len(text) > 1000 {
-			t.Errorf("the line says too much: %s", text)
+		if text := lines.Text(); strings.Contains(text, "private") || strings.Contains(text, "hidden") ||
+			len(text) > 1000 {
+			t.Errorf("the line reveals too much: %s", text)
 		}
 	}
 	if len(got) != 3 {
@@ -328,8 +332,8 @@ func TestMetricsOfOddInputStayFew(t *testing.T) {
 		for _, method := range []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT",
 			"BREW", "x'y"} {
 			for i := range 3 {
-				send(method, strings.NewReplacer("{id}", fmt.Sprint(i), "{key_id}", fmt.Sprint(i), "{delivery_id}", fmt.Sprint(i),
-					"{code}", fmt.Sprint(i), "{file}", fmt.Sprint(i)).Replace(path))
+				send(method, strings.NewReplacer("{id}", fmt.Sprint(i), "{key_id}", fmt.Sprint(i), "{delivery_id}",
+					fmt.Sprint(i), "{code}", fmt.Sprint(i), "{file}", fmt.Sprint(i)).Replace(path))
 			}
 		}
 	}
@@ -353,7 +357,6 @@ func TestMetricsOfOddInputStayFew(t *testing.T) {
 		t.Errorf("%d series", series)
 	}
 	send("HEAD", "/docs/swagger-ui.css") // whose handler sets no status
-	// its answer was not asked for yet
 	served := newServer(t, &fakes{}, func(o *signalhttp.Options) { o.Gatherer = registry })
 	body := do(t, served, "GET", "/metrics", "", "Authorization:").Body
 	if strings.Contains(body, `code="0"`) {
@@ -361,8 +364,7 @@ func TestMetricsOfOddInputStayFew(t *testing.T) {
 	}
 	for _, part := range []string{`agentsignal_http_requests_total{code="404",method="GET",route="unmatched"} `,
 		`agentsignal_http_requests_total{code="405",method="other",route="/v1/agents/{id}/run"} `,
-		`agentsignal_http_requests_in_flight 0`,
-		`agentsignal_http_rate_limited_total{class="logins"} 0`,
+		`agentsignal_http_requests_in_flight 0`, `agentsignal_http_rate_limited_total{class="logins"} 0`,
 		`agentsignal_http_request_duration_seconds_bucket{method="GET",route="/v1/signals",le="0.0025"}`} {
 		if !strings.Contains(body, part) {
 			t.Errorf("no %s", part)
@@ -430,7 +432,8 @@ func TestBodyThatIsCutOff(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = conn.Close() }()
-	fmt.Fprintf(conn, "POST /v1/agents/trading/run HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer key\r\nContent-Length: "+
+	fmt.Fprintf(conn, "POST /v1/agents/trading/run HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer key\r\n"+
+		"Content-Length: "+
 		"100\r\n\r\n{\"asset\":")
 	if err := conn.(*net.TCPConn).CloseWrite(); err != nil {
 		t.Fatal(err)

@@ -23,7 +23,7 @@ import (
 	"github.com/rs/cors"
 )
 
-// Options are what a Server is made of. The first group is required.
+// Options configure a Server. The first group is required.
 type Options struct {
 	Agents      Agents
 	Catalogue   Catalogue
@@ -33,58 +33,51 @@ type Options struct {
 	Replies     Replies
 	Hub         Hub
 
-	// Webhooks and what goes with them; without the first, the others are not
-	// needed, and their paths do not exist.
+	// Without Webhooks the others of this group are not needed, and the paths of webhooks do
+	// not exist.
 	Webhooks   Webhooks
 	Deliveries Deliveries
 	Sealer     Sealer
 	Addresses  Addresses
 	Envelope   Envelope
 
-	Challenges Challenges // nil: endpoints of webhooks are not asked for a proof
-	Weather    Weather    // nil: there are no weather signals
-	Work       Work       // nil: there are no scans and no backtests
-	Scorecards Scorecards // nil: there are none
-	Schedules  Schedules  // nil: there are none
-	Assets     Assets     // nil: any name is taken as it is, and there is no list
-	// Speed returns how many times as fast as real time the bars of an asset go by; nil:
-	// all in real time.
+	Challenges Challenges // nil: endpoints of webhooks are not challenged
+	Weather    Weather    // nil: no weather signals
+	Work       Work       // nil: no scans and backtests
+	Scorecards Scorecards // nil: no scorecards
+	Schedules  Schedules  // nil: no schedules
+	Assets     Assets     // nil: every name is accepted, and there is no list
+	// Speed returns how many times as fast as real time the bars of an asset go by; nil: 1.
 	Speed        func(ctx context.Context, asset string) int64
 	Registration bool // POST /v1/auth/register exists
 
-	CORSOrigins    []string       // exact origins, such as https://app.example.com; none by default
-	TrustedProxies []netip.Prefix // whose X-Forwarded-For is believed; none by default
+	CORSOrigins    []string       // exact origins, such as https://app.example.com; default none
+	TrustedProxies []netip.Prefix // whose X-Forwarded-For is trusted; default none
 	TLS            *tls.Config    // nil: plain HTTP
-	// MaxAnonymous is how many connections of a client's address may be open on which no
-	// credential was accepted; default 1,000.
+	// MaxAnonymous is the limit of open connections of a client's address on which no
+	// credential has been accepted; default 1,000.
 	MaxAnonymous int
 
 	Health   Health
-	Gatherer prometheus.Gatherer // for /metrics; nil: /metrics is not on this listener
+	Gatherer prometheus.Gatherer // for /metrics; nil: this server has no /metrics
 	Metrics  *Metrics            // nil: nothing is counted
 	Log      *slog.Logger        // nil: none
 	Tracing  bool                // spans by the global OpenTelemetry provider
 
-	// Answering a request may take this long, which must exceed the longest run;
+	// WriteTimeout limits the answering of a request and must exceed the longest run;
 	// default 90 s.
 	WriteTimeout time.Duration
-	// A client may take this long to send a header, or a body; default 10 s and 30 s.
+	// HeaderTimeout and BodyTimeout limit the sending of a request; default 10 s and 30 s.
 	HeaderTimeout, BodyTimeout time.Duration
 	Now                        func() time.Time // the service's clock; default time.Now
 }
 
-// Time limits of a connection.
 const (
-	headerTimeout  = 10 * time.Second // default of Options.HeaderTimeout
-	bodyTimeout    = 30 * time.Second // default of Options.BodyTimeout
-	idleTimeout    = 2 * time.Minute  // between two requests
+	idleTimeout    = 2 * time.Minute // between two requests of a connection
 	maxHeaderBytes = 64 << 10
-
-	defaultAnonymous = 1000
 )
 
-// Server answers the requests of the API. Its methods are safe for concurrent
-// use.
+// Server answers the requests of the API. Its methods are safe for concurrent use.
 type Server struct {
 	o        Options
 	log      *slog.Logger
@@ -100,17 +93,17 @@ type Server struct {
 	anonymous *anonymous
 	versions  []apiVersion
 
-	draining atomic.Bool // not ready, but still serving
-	refusing atomic.Bool // requests that come now are refused
+	draining atomic.Bool // not ready, but serving
+	refusing atomic.Bool // refuses new requests
 }
 
 // New returns a server that does not listen yet. The error names a malformed CORS
 // origin.
 func New(o Options) (*Server, error) {
 	o.WriteTimeout = cmp.Or(o.WriteTimeout, 90*time.Second)
-	o.HeaderTimeout = cmp.Or(o.HeaderTimeout, headerTimeout)
-	o.BodyTimeout = cmp.Or(o.BodyTimeout, bodyTimeout)
-	o.MaxAnonymous = cmp.Or(o.MaxAnonymous, defaultAnonymous)
+	o.HeaderTimeout = cmp.Or(o.HeaderTimeout, 10*time.Second)
+	o.BodyTimeout = cmp.Or(o.BodyTimeout, 30*time.Second)
+	o.MaxAnonymous = cmp.Or(o.MaxAnonymous, 1000)
 	if o.Now == nil {
 		o.Now = time.Now
 	}
@@ -172,22 +165,21 @@ func (s *Server) allowOrigins(origins []string) error {
 	s.cors = cors.New(cors.Options{
 		AllowedOrigins: origins,
 		AllowedMethods: []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPatch, http.MethodDelete},
-		AllowedHeaders: []string{"Accept", "Authorization", "Content-Type", "Idempotency-Key", "Traceparent", "X-Request-Id",
-			"X-Service-Version"},
+		AllowedHeaders: []string{"Accept", "Authorization", "Content-Type", "Idempotency-Key", "Traceparent",
+			"X-Request-Id", "X-Service-Version"},
 		ExposedHeaders: []string{"Deprecation", "Idempotency-Replayed", "Location", "RateLimit", "RateLimit-Policy",
-			"Retry-After", "Sunset",
-			"WWW-Authenticate", "X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset", "X-Request-Id", "X-Run-Id",
-			"X-Service-Version"},
+			"Retry-After", "Sunset", "WWW-Authenticate", "X-RateLimit-Limit", "X-RateLimit-Remaining",
+			"X-RateLimit-Reset", "X-Request-Id", "X-Run-Id", "X-Service-Version"},
 		MaxAge:             600,
 		OptionsPassthrough: true,
 	})
 	return nil
 }
 
-// Handler returns what answers requests, for tests and other listeners.
+// Handler returns the handler of requests, for tests and other listeners.
 func (s *Server) Handler() http.Handler { return s.handler }
 
-// Serve answers requests that come to ln until Shutdown. It then returns nil.
+// Serve answers the requests of ln until Shutdown. It then returns nil.
 func (s *Server) Serve(ln net.Listener) error {
 	serve := s.http.Serve
 	if s.o.TLS != nil {
@@ -204,13 +196,12 @@ func (s *Server) Serve(ln net.Listener) error {
 	return nil
 }
 
-// Drain turns /readyz to 503, so that balancers send no more; requests are still
-// served.
+// Drain makes /readyz answer 503, so that load balancers send no more requests. Requests are
+// still served.
 func (s *Server) Drain() { s.draining.Store(true) }
 
-// Shutdown closes the listeners, refuses requests that still come and waits until
-// those under way are answered. WebSocket connections belong to the hub, which
-// closes them itself.
+// Shutdown closes the listeners, refuses new requests and waits until those in flight are
+// answered. WebSocket connections belong to the hub, which closes them.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.draining.Store(true)
 	s.refusing.Store(true)

@@ -9,10 +9,10 @@ import (
 	"github.com/agentsignal/agentsignal/http/request"
 )
 
-// Catalogue knows which signals an account has. See catalogue.Catalogue.
+// Catalogue lists the signals of accounts. See catalogue.Catalogue.
 type Catalogue interface {
 	List(ctx context.Context, q catalogue.Query) (items []signal.Listing, total int, err error)
-	// Find returns where a signal was created and, if it is closed, closed.
+	// Find returns the positions at which a signal was created and, if so, closed.
 	// KindNotFound.
 	Find(ctx context.Context, account signal.AccountID, id signal.SignalID) (created, closed signal.Position, err error)
 }
@@ -23,7 +23,7 @@ type Signals interface {
 		created, closed signal.Position) (*signal.Signal, error)
 }
 
-// Enumerations of the query of listSignals.
+// The values of the query parameters of listSignals.
 var (
 	directions = []signal.Direction{signal.Long, signal.Short}
 	statuses   = []signal.Status{signal.Open, signal.Closed}
@@ -36,7 +36,7 @@ var (
 	}()
 )
 
-// listingBytes is about what an item of the list takes.
+// listingBytes is the approximate size of an item of the list.
 const listingBytes = 240
 
 // listSignals answers GET /v1/signals.
@@ -68,9 +68,6 @@ func (s *Server) listSignals(c *call) error {
 
 // signalByID answers GET /v1/signals/{id}.
 func (s *Server) signalByID(c *call) error {
-	if err := c.faults.Err(); err != nil {
-		return err
-	}
 	id, ok := signal.ParseSignalID(c.vars["id"])
 	if !ok {
 		return signal.NotFound("signal")
@@ -82,8 +79,8 @@ func (s *Server) signalByID(c *call) error {
 	return c.json(http.StatusOK, appendSignalState(make([]byte, 0, 1536), found))
 }
 
-// findSignal looks a signal up. One that closes between the two questions is no
-// longer where the first answer said, so both are asked once more.
+// findSignal returns the record of a signal. A signal that closes between the two lookups
+// moves, so both are repeated once.
 func (s *Server) findSignal(ctx context.Context, account signal.AccountID, id signal.SignalID) (*signal.Signal, error) {
 	for attempt := 0; ; attempt++ {
 		created, closed, err := s.o.Catalogue.Find(ctx, account, id)

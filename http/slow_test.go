@@ -11,7 +11,7 @@ import (
 	signalhttp "github.com/agentsignal/agentsignal/http"
 )
 
-// TestSlowSendersAreClosed sends a header and a body a byte at a time, without an end.
+// TestSlowSendersAreClosed sends a header and a body byte by byte, without an end.
 func TestSlowSendersAreClosed(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -25,8 +25,8 @@ func TestSlowSendersAreClosed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			conn, err := net.Dial("tcp",
-				serveOn(t, newServer(t, &fakes{}, test.change, func(o *signalhttp.Options) { o.WriteTimeout = time.Hour })))
+			conn, err := net.Dial("tcp", serveOn(t, newServer(t, &fakes{}, test.change,
+				func(o *signalhttp.Options) { o.WriteTimeout = time.Hour })))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -51,7 +51,7 @@ func TestSlowSendersAreClosed(t *testing.T) {
 					}
 					return
 				case <-every.C:
-					_, _ = io.WriteString(conn, "a") // it fails once the connection is closed
+					_, _ = io.WriteString(conn, "a") // fails once the connection is closed
 				}
 			}
 		})

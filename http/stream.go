@@ -15,18 +15,17 @@ import (
 
 // Hub serves the connections of the dashboard stream.
 type Hub interface {
-	// Serve takes an upgraded connection over and closes it in the end. Without a
-	// principal the first message must authenticate; settled, if it is not nil, is called
-	// when that was done or the connection has ended.
+	// Serve takes over an upgraded connection and closes it in the end. Without a principal
+	// the first message must authenticate. settled is called, if not nil, as soon as that is
+	// done or the connection has ended.
 	Serve(ws *websocket.Conn, p *signal.Principal, settled func())
 }
 
-// handshakeTimeout bounds the writing of the answer to a handshake.
+// handshakeTimeout limits the writing of the answer to a handshake.
 const handshakeTimeout = 10 * time.Second
 
-// newUpgrader returns what answers handshakes. Who may connect is checked before.
-// The hub reads and writes by itself, so it needs no buffers: without a size and
-// with a pool, it makes none.
+// newUpgrader returns an upgrader for handshakes whose origin has been checked. The hub
+// reads and writes without its buffers: with a pool and no size it allocates none.
 func newUpgrader() websocket.Upgrader {
 	return websocket.Upgrader{
 		HandshakeTimeout: handshakeTimeout,
@@ -36,9 +35,9 @@ func newUpgrader() websocket.Upgrader {
 	}
 }
 
-// authenticateStream finds out who opens a stream: by the header or, since browsers cannot
-// set one, by the query; without either, the first message authenticates.
-// The header counts if both are given. Pages of foreign origins are refused.
+// authenticateStream sets the principal of a stream by the header or, since browsers cannot
+// set one, by the query. The header takes precedence; without either, the first message
+// authenticates. Pages of foreign origins are refused.
 func (s *Server) authenticateStream(c *call) error {
 	token := bearerToken(c.r.Header)
 	if token == "" {
@@ -55,12 +54,11 @@ func (s *Server) authenticateStream(c *call) error {
 	return nil
 }
 
-// credentialParams are the parameters of a handshake: the credential, by one of the
-// names that it has in the message auth.
+// credentialParams are the names of the credential in the query, as in the message auth.
 var credentialParams = []string{"api_key", "token"}
 
-// credentialOf returns the credential of a handshake's query; "" if it has none. One that
-// cannot be read, and more than one, are no credential.
+// credentialOf returns the credential in the query of a handshake, or "" without one. One
+// that cannot be read, and more than one, count as malformed.
 func credentialOf(raw string) (token string) {
 	var f request.Faults
 	q := request.NewQuery(raw, &f, credentialParams...)
@@ -75,8 +73,8 @@ func credentialOf(raw string) (token string) {
 	return token
 }
 
-// originAllowed reports whether a page of the request's origin may open the stream: the
-// service's own, and those of the list. Clients that are no browsers send none.
+// originAllowed reports whether a page of the request's origin may open the stream: that of
+// the service or a configured one. Clients other than browsers send no origin.
 func (s *Server) originAllowed(r *http.Request) bool {
 	values := r.Header["Origin"]
 	if len(values) == 0 {
@@ -113,23 +111,22 @@ func (s *Server) stream(c *call) error {
 	if err != nil {
 		settled()
 		if _, refused := err.(websocket.HandshakeError); refused {
-			return err // the connection cannot be taken over: nothing of the client's
+			return err // the connection cannot be taken over, which is not the client's fault
 		}
-		c.status = statusClientGone // it sent too early, or left
+		c.status = statusClientGone // it sent data too early, or left
 		return nil
 	}
 	c.status = http.StatusSwitchingProtocols
 	var p *signal.Principal
 	if c.principal.Account != "" {
-		copied := c.principal // so that nothing keeps the request alive
-		p = &copied
+		p = new(c.principal) // a copy does not keep the request alive
 	}
 	hub := s.o.Hub
 	c.then = func() { hub.Serve(ws, p, settled) }
 	return nil
 }
 
-// checkHandshake records what keeps a request from being a handshake (RFC 6455).
+// checkHandshake records the faults of a handshake (RFC 6455).
 func checkHandshake(h http.Header, f *request.Faults) {
 	if !hasToken(h["Connection"], "upgrade") {
 		f.Add(request.InHeader, "Connection", request.CodeInvalidValue, "must be Upgrade")
@@ -145,7 +142,7 @@ func checkHandshake(h http.Header, f *request.Faults) {
 	}
 }
 
-// hasToken reports whether a comma-separated header holds token, in any case.
+// hasToken reports whether a comma-separated header contains token, in any case.
 func hasToken(values []string, token string) bool {
 	for _, v := range values {
 		for part := range strings.SplitSeq(v, ",") {

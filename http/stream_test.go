@@ -100,8 +100,8 @@ func TestRequestsThatAreNoHandshake(t *testing.T) {
 		t.Errorf("%d (-want +got):\n%s", a.Status, d)
 	}
 	r := httptest.NewRequest("GET", "/ws/dashboard", nil)
-	r.Header = http.Header{"Connection": {"keep-alive, Upgrade"}, "Upgrade": {"websocket"}, "Sec-Websocket-Version": {"8"},
-		"Sec-Websocket-Key": {"dGhlIHNhbXBsZSBub25jZQ=="}}
+	r.Header = http.Header{"Connection": {"keep-alive, Upgrade"}, "Upgrade": {"websocket"},
+		"Sec-Websocket-Version": {"8"}, "Sec-Websocket-Key": {"dGhlIHNhbXBsZSBub25jZQ=="}}
 	w := httptest.NewRecorder()
 	s.Handler().ServeHTTP(w, r)
 	if w.Code != 400 {

@@ -8,12 +8,10 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// traced makes a span of each request, in the trace that the client's traceparent
-// names.
+// traced makes a span for each request, in the trace of the client's traceparent.
 func traced(next http.Handler) http.Handler { return otelhttp.NewHandler(next, "http") }
 
-// nameSpan names the request's span by its path template. Without tracing there is
-// no span and nothing happens.
+// nameSpan names the request's span by its path template. Without tracing it does nothing.
 func (c *call) nameSpan() {
 	span := trace.SpanFromContext(c.r.Context())
 	if !span.IsRecording() || c.endpoint == nil {
@@ -29,8 +27,8 @@ const (
 	traceparentLength  = 55
 )
 
-// traceID returns the trace that a request belongs to, in hexadecimal; "" if it
-// belongs to none. A client's traceparent counts even where tracing is off.
+// traceID returns the trace ID of a request in hexadecimal, or "". It reads the client's
+// traceparent even if tracing is off.
 func traceID(r *http.Request) string {
 	if span := trace.SpanContextFromContext(r.Context()); span.HasTraceID() {
 		return span.TraceID().String()

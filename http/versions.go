@@ -11,18 +11,18 @@ import (
 
 const versionHeader = "X-Service-Version"
 
-// apiVersion is a version of the contract. Its name is the date of it.
+// apiVersion is a version of the contract, named by its date.
 type apiVersion struct {
 	Name   string
 	Status string // current, supported, deprecated
-	// Of a deprecated version: since when, and when it will end.
+	// Of a deprecated version: when it was deprecated and when it ends.
 	DeprecatedAt, SunsetAt time.Time
 
 	header []string
 }
 
-// apiVersions lists the versions of the contract, the newest first. There is one,
-// so every account's default is the same.
+// apiVersions lists the versions of the contract, newest first. The first is the default of
+// every account.
 var apiVersions = []apiVersion{newVersion("2026-11-01", "current")}
 
 func newVersion(name, status string) apiVersion {
@@ -53,11 +53,7 @@ func (s *Server) selectVersion(c *call) {
 	}
 	i := slices.IndexFunc(s.versions, func(v apiVersion) bool { return v.Name == values[0] })
 	if i < 0 {
-		names := make([]string, len(s.versions))
-		for i, v := range s.versions {
-			names[i] = v.Name
-		}
-		c.faults.Add(request.InHeader, versionHeader, request.CodeInvalidValue, request.OneOf(names))
+		c.faults.Add(request.InHeader, versionHeader, request.CodeInvalidValue, request.OneOf(s.versionNames()))
 		return
 	}
 	v, h := &s.versions[i], c.Header()
@@ -68,11 +64,12 @@ func (s *Server) selectVersion(c *call) {
 	}
 }
 
+func (s *Server) versionNames() []string {
+	return views(s.versions, func(v *apiVersion) string { return v.Name })
+}
+
 // listVersions answers GET /v1/versions.
 func (s *Server) listVersions(c *call) error {
-	if err := c.faults.Err(); err != nil {
-		return err
-	}
 	list := versionList{Default: s.versions[0].Name}
 	for _, v := range s.versions {
 		list.Versions = append(list.Versions, versionView{v.Name, v.Status, instant(v.SunsetAt)})

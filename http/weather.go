@@ -3,7 +3,6 @@ package http
 import (
 	"context"
 	"net/http"
-	"strconv"
 
 	"github.com/agentsignal/agentsignal/actors/agent"
 	"github.com/agentsignal/agentsignal/actors/catalogue"
@@ -11,14 +10,14 @@ import (
 	"github.com/agentsignal/agentsignal/http/request"
 )
 
-// Weather holds the weather signals.
+// Weather holds the weather signals. See catalogue.Catalogue.
 type Weather interface {
 	WeatherSignals(ctx context.Context, q catalogue.WeatherQuery) (items []signal.WeatherSignal, total int, err error)
-	// WeatherSignal returns one, or KindNotFound.
+	// WeatherSignal returns one signal, or KindNotFound.
 	WeatherSignal(ctx context.Context, account signal.AccountID, id string) (signal.WeatherSignal, error)
 }
 
-// noWeather is the Weather of a service whose weather agent makes no signals.
+// noWeather is the Weather of a service without weather signals.
 type noWeather struct{}
 
 func (noWeather) WeatherSignals(context.Context, catalogue.WeatherQuery) ([]signal.WeatherSignal, int, error) {
@@ -49,55 +48,55 @@ func (s *Server) listWeather(c *call) error {
 	if err != nil {
 		return err
 	}
-	b := append(make([]byte, 0, 64+512*len(items)), `{"signals":[`...)
-	for i := range items {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = appendWeather(b, &items[i])
-	}
-	b = append(b, `],"total":`...)
-	b = strconv.AppendInt(b, int64(total), 10)
-	return c.json(http.StatusOK, append(b, '}'))
+	return c.value(http.StatusOK, weatherList{views(items, viewWeather), total})
 }
 
 // weatherSignal answers GET /v1/signals/weather/{id}.
 func (s *Server) weatherSignal(c *call) error {
-	if err := c.faults.Err(); err != nil {
-		return err
-	}
 	w, err := s.o.Weather.WeatherSignal(c.r.Context(), c.principal.Account, c.vars["id"])
 	if err != nil {
 		return err
 	}
-	return c.json(http.StatusOK, appendWeather(nil, &w))
+	return c.value(http.StatusOK, viewWeather(&w))
 }
 
-// appendWeather adds the Weather signal object of the specification.
-func appendWeather(b []byte, w *signal.WeatherSignal) []byte {
-	b = append(b, `{"signal_id":`...)
-	b = signal.AppendText(b, string(w.ID))
-	b = append(b, `,"type":"weather_arbitrage","commodity":`...)
-	b = signal.AppendText(b, w.Commodity)
-	b = append(b, `,"region":`...)
-	b = signal.AppendText(b, w.Region)
-	b = append(b, `,"direction":"`...)
-	b = append(b, w.Direction...)
-	b = append(b, `","confidence":`...)
-	b = signal.AppendConfidence(b, w.Confidence)
-	b = append(b, `,"weather_event":{"type":`...)
-	b = signal.AppendText(b, w.Event.Type)
-	b = append(b, `,"severity":`...)
-	b = signal.AppendText(b, w.Event.Severity)
-	b = append(b, `,"location":`...)
-	b = signal.AppendText(b, w.Event.Location)
-	b = append(b, `,"forecast_date":`...)
-	b = signal.AppendText(b, w.Event.ForecastDate)
-	b = append(b, `,"temperature_deviation":`...)
-	b = signal.AppendPrice(b, w.Event.Deviation)
-	b = append(b, `},"expected_impact":`...)
-	b = signal.AppendText(b, w.ExpectedImpact)
-	b = append(b, `,"created_at":`...)
-	b = signal.AppendTime(b, w.CreatedAt)
-	return append(b, '}')
+type weatherList struct {
+	Signals []weatherView `json:"signals"`
+	Total   int           `json:"total"`
+}
+
+// weatherView is the Weather signal object of the specification.
+type weatherView struct {
+	ID             signal.WeatherID `json:"signal_id"`
+	Type           string           `json:"type"`
+	Commodity      string           `json:"commodity"`
+	Region         string           `json:"region"`
+	Direction      signal.Direction `json:"direction"`
+	Confidence     number           `json:"confidence"`
+	Event          weatherEventView `json:"weather_event"`
+	ExpectedImpact string           `json:"expected_impact"`
+	CreatedAt      instant          `json:"created_at"`
+}
+
+type weatherEventView struct {
+	Type         string `json:"type"`
+	Severity     string `json:"severity"`
+	Location     string `json:"location"`
+	ForecastDate string `json:"forecast_date"`
+	Deviation    number `json:"temperature_deviation"`
+}
+
+func viewWeather(w *signal.WeatherSignal) weatherView {
+	e := &w.Event
+	return weatherView{
+		ID:             w.ID,
+		Type:           "weather_arbitrage",
+		Commodity:      w.Commodity,
+		Region:         w.Region,
+		Direction:      w.Direction,
+		Confidence:     number(signal.RoundConfidence(w.Confidence)),
+		Event:          weatherEventView{e.Type, e.Severity, e.Location, e.ForecastDate, number(e.Deviation)},
+		ExpectedImpact: w.ExpectedImpact,
+		CreatedAt:      instant(w.CreatedAt),
+	}
 }

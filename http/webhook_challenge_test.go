@@ -11,25 +11,25 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 )
 
-// A URL that does not answer its challenge is neither registered nor given to a webhook;
-// one that a webhook has already is not asked again.
+// A URL that does not answer its challenge is refused for new and changed webhooks. The present
+// URL of a webhook is not challenged again.
 func TestURLsAnswerAChallenge(t *testing.T) {
 	t.Parallel()
 	const changed = `{"url":"https://example.com/new"}`
-	const create = `{"url":"https://example.com/new","events":["signal.created"],"secret":"correct horse battery staple"}`
-	refused := &signal.Error{Kind: signal.KindInvalid, Code: "url_not_allowed", Message: "the endpoint has not answered"}
+	const create = `{"url":"https://example.com/new","events":["signal.created"],"secret":"correct horse battery"}`
+	refused := &signal.Error{Kind: signal.KindInvalid, Code: "url_not_allowed",
+		Message: "the endpoint has not answered"}
 	busy := &signal.Error{Kind: signal.KindUnavailable, Code: "unavailable", Message: "m"}
 	tests := map[string]struct {
 		method, path, body string
 		answer             error
 		status             int
-		asked              []string // with which secret
+		asked              []string // the secrets of the challenges
 		stored             int
 	}{
-		"answered": {"POST", "/v1/webhooks", create, nil, 200, []string{"correct horse battery staple"}, 1},
-		"not answered": {"POST", "/v1/webhooks", create, refused, 400,
-			[]string{"correct horse battery staple"}, 0},
-		"not asked":              {"POST", "/v1/webhooks", create, busy, 503, []string{"correct horse battery staple"}, 0},
+		"answered":               {"POST", "/v1/webhooks", create, nil, 200, []string{"correct horse battery"}, 1},
+		"not answered":           {"POST", "/v1/webhooks", create, refused, 400, []string{"correct horse battery"}, 0},
+		"not asked":              {"POST", "/v1/webhooks", create, busy, 503, []string{"correct horse battery"}, 0},
 		"another URL":            {"PATCH", aWebhook, changed, nil, 200, []string{"present"}, 1},
 		"another URL, no answer": {"PATCH", aWebhook, changed, refused, 400, []string{"present"}, 0},
 		"the same URL": {"PATCH", aWebhook, `{"url":"https://example.com/hooks/signals","description":"d"}`,
@@ -67,7 +67,7 @@ func TestURLsAnswerAChallenge(t *testing.T) {
 	}
 }
 
-// A URL that the account has, and one too many, are not asked.
+// A duplicate URL, and one webhook too many, are not challenged.
 func TestRefusedURLsAreNotChallenged(t *testing.T) {
 	t.Parallel()
 	duplicate := &signal.Error{Kind: signal.KindInvalid, Code: signal.CodeDuplicateURL, Message: "m"}

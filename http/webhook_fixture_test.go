@@ -37,13 +37,14 @@ type webhookFakes struct {
 	create   func(d delivery.Delivery, body []byte) error
 	delivery func(account signal.AccountID, webhook signal.WebhookID,
 		id signal.DeliveryID) (delivery.Delivery, []byte, error)
-	deliveries func(account signal.AccountID, webhook signal.WebhookID, q delivery.Query) ([]delivery.Delivery, int, error)
-	retry      func(id signal.DeliveryID) (delivery.Delivery, error)
-	cancel     func(id signal.DeliveryID) (delivery.Delivery, error)
-	retryAll   func(webhook signal.WebhookID, q delivery.RetryQuery) (int, error)
-	cancelAll  func(webhook signal.WebhookID) (int, error)
-	checkURL   func(url string) error
-	challenge  func(w *delivery.Webhook, secret string) error // nil: none is asked for
+	deliveries func(account signal.AccountID, webhook signal.WebhookID,
+		q delivery.Query) ([]delivery.Delivery, int, error)
+	retry     func(id signal.DeliveryID) (delivery.Delivery, error)
+	cancel    func(id signal.DeliveryID) (delivery.Delivery, error)
+	retryAll  func(webhook signal.WebhookID, q delivery.RetryQuery) (int, error)
+	cancelAll func(webhook signal.WebhookID) (int, error)
+	checkURL  func(url string) error
+	challenge func(w *delivery.Webhook, secret string) error // nil: no challenges
 }
 
 type (
@@ -54,7 +55,7 @@ type (
 	fakeSealer     struct{}
 )
 
-// use lets o answer requests about webhooks.
+// use adds the fakes to o.
 func (f *fakes) use(o *signalhttp.Options) {
 	o.Webhooks, o.Deliveries, o.Addresses, o.Sealer, o.Envelope = fakeWebhooks{f}, fakeDeliveries{f}, fakeAddresses{f},
 		fakeSealer{}, fakeEnvelope
@@ -84,10 +85,7 @@ func newDelivery() delivery.Delivery {
 }
 
 func (f fakeWebhooks) CheckRegistration(_ context.Context, w *delivery.Webhook, limit int) error {
-	if f.allowed == nil {
-		return nil
-	}
-	return f.allowed(w, limit)
+	return fail2(f.allowed, w, limit)
 }
 
 func (f fakeWebhooks) Register(_ context.Context, w delivery.Webhook, limit int,
@@ -106,10 +104,7 @@ func (f fakeWebhooks) Register(_ context.Context, w delivery.Webhook, limit int,
 
 func (f fakeWebhooks) Webhook(_ context.Context, account signal.AccountID,
 	id signal.WebhookID) (delivery.Webhook, error) {
-	if f.webhook == nil {
-		return newWebhook(), nil
-	}
-	return f.webhook(account, id)
+	return call2(f.webhook, newWebhook(), account, id)
 }
 
 func (f fakeWebhooks) Webhooks(_ context.Context, account signal.AccountID) ([]delivery.Webhook, error) {
@@ -120,24 +115,15 @@ func (f fakeWebhooks) Webhooks(_ context.Context, account signal.AccountID) ([]d
 }
 
 func (f fakeWebhooks) ChangeWebhook(_ context.Context, w delivery.Webhook, clearHealth bool) (delivery.Webhook, error) {
-	if f.change == nil {
-		return w, nil
-	}
-	return f.change(w, clearHealth)
+	return call2(f.change, w, w, clearHealth)
 }
 
 func (f fakeWebhooks) RemoveWebhook(_ context.Context, account signal.AccountID, id signal.WebhookID) error {
-	if f.remove == nil {
-		return nil
-	}
-	return f.remove(account, id)
+	return fail2(f.remove, account, id)
 }
 
 func (f fakeDeliveries) CreateDelivery(_ context.Context, d delivery.Delivery, body []byte) error {
-	if f.create == nil {
-		return nil
-	}
-	return f.create(d, body)
+	return fail2(f.create, d, body)
 }
 
 func (f fakeDeliveries) Delivery(_ context.Context, account signal.AccountID, webhook signal.WebhookID,
@@ -158,33 +144,21 @@ func (f fakeDeliveries) Deliveries(_ context.Context, account signal.AccountID, 
 
 func (f fakeDeliveries) RetryDelivery(_ context.Context, _ signal.AccountID, _ signal.WebhookID,
 	id signal.DeliveryID) (delivery.Delivery, error) {
-	if f.retry == nil {
-		return newDelivery(), nil
-	}
-	return f.retry(id)
+	return call1(f.retry, newDelivery(), id)
 }
 
 func (f fakeDeliveries) CancelDelivery(_ context.Context, _ signal.AccountID, _ signal.WebhookID,
 	id signal.DeliveryID) (delivery.Delivery, error) {
-	if f.cancel == nil {
-		return newDelivery(), nil
-	}
-	return f.cancel(id)
+	return call1(f.cancel, newDelivery(), id)
 }
 
 func (f fakeDeliveries) RetryDeliveries(_ context.Context, _ signal.AccountID, webhook signal.WebhookID,
 	q delivery.RetryQuery) (int, error) {
-	if f.retryAll == nil {
-		return 0, nil
-	}
-	return f.retryAll(webhook, q)
+	return call2(f.retryAll, 0, webhook, q)
 }
 
 func (f fakeDeliveries) CancelDeliveries(_ context.Context, _ signal.AccountID, webhook signal.WebhookID) (int, error) {
-	if f.cancelAll == nil {
-		return 0, nil
-	}
-	return f.cancelAll(webhook)
+	return call1(f.cancelAll, 0, webhook)
 }
 
 func (f fakeAddresses) CheckURL(_ context.Context, url string) error {
@@ -194,7 +168,7 @@ func (f fakeAddresses) CheckURL(_ context.Context, url string) error {
 	return f.checkURL(url)
 }
 
-// Seal turns the bytes round behind the purpose, so that nothing sealed can be read.
+// Seal reverses the bytes behind the purpose, so that sealed texts cannot be read.
 func (fakeSealer) Seal(plain []byte, purpose string) []byte {
 	b := bytes.Clone(plain)
 	slices.Reverse(b)

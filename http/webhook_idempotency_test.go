@@ -14,10 +14,10 @@ import (
 	signalhttp "github.com/agentsignal/agentsignal/http"
 )
 
-// keptReplies is a fakeReplies that keeps.
+// keptReplies is a fakeReplies that stores replies.
 type keptReplies struct {
 	saved    *signal.Reply
-	saves    int // beside what the answer is of
+	saves    int // in addition to the change
 	released int
 }
 
@@ -65,7 +65,10 @@ func TestRepeatedWebhookRequestsAreDoneOnce(t *testing.T) {
 		f.create = func(delivery.Delivery, []byte) error { did(); return nil }
 		f.retry = func(signal.DeliveryID) (delivery.Delivery, error) { did(); return newDelivery(), nil }
 		f.retryAll = func(signal.WebhookID, delivery.RetryQuery) (int, error) { did(); return done, nil }
-		f.cancel, f.change = f.retry, func(w delivery.Webhook, _ bool) (delivery.Webhook, error) { did(); return w, nil }
+		f.cancel, f.change = f.retry, func(w delivery.Webhook, _ bool) (delivery.Webhook, error) {
+			did()
+			return w, nil
+		}
 		f.cancelAll = func(signal.WebhookID) (int, error) { did(); return done, nil }
 		s := newServer(t, f)
 		first := do(t, s, "POST", test.path, test.body, "Idempotency-Key: k1")
@@ -79,7 +82,8 @@ func TestRepeatedWebhookRequestsAreDoneOnce(t *testing.T) {
 			}
 			continue
 		}
-		if done != 1 || again.Body != first.Body || again.Header.Get("Idempotency-Replayed") != "true" || k.released != 0 {
+		if done != 1 || again.Body != first.Body || again.Header.Get("Idempotency-Replayed") != "true" ||
+			k.released != 0 {
 			t.Errorf("%s: done %d times, released %d: %s and %s", test.path, done, k.released, first.Body, again.Body)
 		}
 		if k.saved.Method != "POST" || k.saved.Path != test.path || k.saved.Key != "k1" || k.saved.Status != 200 {
@@ -154,13 +158,14 @@ func TestLargeAnswersAreNotKept(t *testing.T) {
 	}
 }
 
-// TestAnswersThatCannotBeMadeAgainAreKept: however large they are.
+// TestAnswersThatCannotBeMadeAgainAreKept, whatever their size.
 func TestAnswersThatCannotBeMadeAgainAreKept(t *testing.T) {
 	t.Parallel()
 	f := &fakes{}
 	keepReplies(f)
 	s := newServer(t, f)
-	body := `{"url":"https://example.com/` + strings.Repeat("x", 1500) + `","events":["signal.created"],"secret":"hidden"}`
+	body := `{"url":"https://example.com/` + strings.Repeat("x", 1500) +
+		`","events":["signal.created"],"secret":"hidden"}`
 	first := do(t, s, "POST", "/v1/webhooks", body, "Idempotency-Key: k1")
 	again := do(t, s, "POST", "/v1/webhooks", body, "Idempotency-Key: k1")
 	if first.Status != 200 || len(first.Body) < maxKept || again.Body != first.Body ||
@@ -169,7 +174,7 @@ func TestAnswersThatCannotBeMadeAgainAreKept(t *testing.T) {
 	}
 }
 
-// maxKept is the size beyond which answers that can be made again are not kept.
+// maxKept is the size above which answers that can be made again are not kept.
 const maxKept = 1024
 
 func TestKeptSecretsAreSealed(t *testing.T) {
@@ -191,7 +196,7 @@ func TestKeptSecretsAreSealed(t *testing.T) {
 	if !bytes.HasPrefix(k.saved.Body, []byte(`{"delivery_id"`)) {
 		t.Errorf("an answer without a secret is kept as %s", k.saved.Body)
 	}
-	// What was sealed for one key opens for no other.
+	// A text sealed for one key cannot be opened for another.
 	do(t, s, "POST", "/v1/webhooks", body, "Idempotency-Key: k1")
 	k.saved.Key = "k2"
 	if a := do(t, s, "POST", "/v1/webhooks", body, "Idempotency-Key: k2"); a.Status != 500 ||
@@ -230,7 +235,7 @@ func TestFailedWebhookRequestsFreeTheirKey(t *testing.T) {
 	}
 }
 
-// TestAnswerThatCannotBeKeptIsGiven: the delivery is there.
+// TestAnswerThatCannotBeKeptIsGiven, since the delivery exists.
 func TestAnswerThatCannotBeKeptIsGiven(t *testing.T) {
 	t.Parallel()
 	f := &fakes{}

@@ -3,7 +3,6 @@ package http
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 	"unicode/utf8"
@@ -13,7 +12,7 @@ import (
 	"github.com/agentsignal/agentsignal/http/request"
 )
 
-// webhookInput holds the members of a body about a webhook. A zero one was not given.
+// webhookInput holds the members of a body. Those that are zero were not given.
 type webhookInput struct {
 	url         string
 	events      []signal.EventType
@@ -23,26 +22,21 @@ type webhookInput struct {
 	secret      string
 }
 
-// readWebhook reads what both a new webhook and a change of one may give.
+// readWebhook reads the members that a new webhook and a change have in common.
 func (s *Server) readWebhook(c *call, o *request.Object) webhookInput {
 	var in webhookInput
 	in.url = s.readURL(c.r.Context(), o)
 	in.events = readEvents(o)
 	if text, ok := o.Text("description"); ok {
 		if in.description = &text; utf8.RuneCountInString(text) > delivery.MaxWebhookDescription {
-			o.Bad("description", request.CodeTooLong, fmt.Sprintf("must have at most %d characters",
-				delivery.MaxWebhookDescription))
+			o.Bad("description", request.CodeTooLong, request.AtMost(delivery.MaxWebhookDescription))
 		}
 	}
-	names := make([]string, len(s.versions))
-	for i, v := range s.versions {
-		names[i] = v.Name
-	}
-	in.apiVersion, _ = request.Choice(o, "api_version", names)
+	in.apiVersion, _ = request.Choice(o, "api_version", s.versionNames())
 	return in
 }
 
-// readURL reads where to send deliveries.
+// readURL reads the URL to which deliveries are sent.
 func (s *Server) readURL(ctx context.Context, o *request.Object) string {
 	text, ok := o.Text("url")
 	if !ok {
@@ -50,16 +44,16 @@ func (s *Server) readURL(ctx context.Context, o *request.Object) string {
 	}
 	switch n := utf8.RuneCountInString(text); {
 	case n == 0:
-		o.Bad("url", request.CodeTooShort, "must have at least 1 character")
+		o.Bad("url", request.CodeTooShort, request.NotEmpty)
 	case n > delivery.MaxWebhookURL:
-		o.Bad("url", request.CodeTooLong, fmt.Sprintf("must have at most %d characters", delivery.MaxWebhookURL))
+		o.Bad("url", request.CodeTooLong, request.AtMost(delivery.MaxWebhookURL))
 	default:
 		badURL(o, "url", s.o.Addresses.CheckURL(ctx, text))
 	}
 	return text
 }
 
-// badURL records what Addresses found.
+// badURL records the errors of Addresses as faults of a member.
 func badURL(o *request.Object, name string, err error) {
 	if err == nil {
 		return
@@ -77,8 +71,8 @@ func badURL(o *request.Object, name string, err error) {
 	o.Bad(name, request.CodeFormat, "must be a URL")
 }
 
-// readEvents reads the types of a subscription; nil if they were not given or are
-// not valid.
+// readEvents reads the types of a subscription, or returns nil if they are missing or not
+// valid.
 func readEvents(o *request.Object) []signal.EventType {
 	var list []signal.EventType
 	_, ok := o.Texts("events", len(delivery.WebhookEvents), request.SomeOf(delivery.WebhookEvents),
@@ -99,17 +93,17 @@ func readEvents(o *request.Object) []signal.EventType {
 	return list
 }
 
-// readSecret reads a signing secret; "" if one is to be made.
+// readSecret reads a signing secret, or returns "" if none is given.
 func readSecret(o *request.Object) string {
 	secret, _ := o.Text("secret")
 	if utf8.RuneCountInString(secret) > delivery.MaxWebhookSecret {
-		o.Bad("secret", request.CodeTooLong, fmt.Sprintf("must have at most %d characters", delivery.MaxWebhookSecret))
+		o.Bad("secret", request.CodeTooLong, request.AtMost(delivery.MaxWebhookSecret))
 	}
 	return secret
 }
 
-// apply changes w to what was given, but not its secret. It reports whether
-// anything has changed.
+// apply sets the given members of w except its secret. It reports whether it has changed
+// anything.
 func (in *webhookInput) apply(w *delivery.Webhook, now time.Time) (changed bool) {
 	if in.url != "" && in.url != w.URL {
 		w.URL, changed = in.url, true

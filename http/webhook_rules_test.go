@@ -54,7 +54,8 @@ func TestRefusedWebhooks(t *testing.T) {
 		{"given twice", `{` + ok + `,"url":"https://example.com"}`, []string{"body /url duplicate"}, nil},
 		{"empty", `{"url":"","events":[]}`, []string{"body /url too_short", "body /events too_short"}, nil},
 		{"too long", `{"url":"` + long +
-			`","events":["signal.created","signal.updated","signal.closed","agent.started","agent.completed","agent.error",` +
+			`","events":["signal.created","signal.updated","signal.closed","agent.started","agent.completed",` +
+			`"agent.error",` +
 			`"webhook.test","signal.created"],"description":"` + long[:201] + `"}`,
 			[]string{"body /url too_long", "body /events too_long", "body /description too_long"}, nil},
 		{"wrong types", `{"url":7,"events":"signal.created","description":false,"api_version":20261101}`,
@@ -67,16 +68,19 @@ func TestRefusedWebhooks(t *testing.T) {
 				"body /events too_long"}, nil},
 		{"internal events", `{"url":"https://example.com","events":["webhook.changed","key.revoked"]}`,
 			[]string{"body /events/0 invalid_value", "body /events/1 invalid_value"}, nil},
-		{"an unknown version", `{` + ok + `,"api_version":"2026-11-02"}`, []string{"body /api_version invalid_value"}, nil},
+		{"an unknown version", `{` + ok + `,"api_version":"2026-11-02"}`,
+			[]string{"body /api_version invalid_value"}, nil},
 		{"an empty version", `{` + ok + `,"api_version":""}`, []string{"body /api_version invalid_value"}, nil},
-		{"a private address", `{"url":"private","events":["signal.created"]}`, []string{"body /url url_not_allowed"}, nil},
+		{"a private address", `{"url":"private","events":["signal.created"]}`,
+			[]string{"body /url url_not_allowed"}, nil},
 		{"plain HTTP", `{"url":"plain","events":["signal.created"]}`, []string{"body /url https_required"}, nil},
 		{"both", `{"url":"both","events":["signal.created"]}`,
 			[]string{"body /url url_not_allowed", "body /url https_required"}, nil},
-		{"what cannot be checked", `{"url":"broken","events":["signal.created"]}`, []string{"body /url invalid_format"}, nil},
+		{"what cannot be checked", `{"url":"broken","events":["signal.created"]}`,
+			[]string{"body /url invalid_format"}, nil},
 		{"other people's members", `{` + ok + `,"webhook_id":"whk_1","created_at":"","failing_since":null,"Url":""}`,
-			[]string{"body /webhook_id unknown_field", "body /created_at unknown_field", "body /failing_since unknown_field",
-				"body /Url unknown_field"}, nil},
+			[]string{"body /webhook_id unknown_field", "body /created_at unknown_field",
+				"body /failing_since unknown_field", "body /Url unknown_field"}, nil},
 		{"a status", `{` + ok + `,"status":"paused"}`, []string{"body /status unknown_field"},
 			[]string{"body /status invalid_value"}},
 		{"a secret", `{` + ok + `,"secret":7}`, []string{"body /secret invalid_type"},
@@ -135,9 +139,8 @@ func TestAddressesAreAskedForGoodURLsOnly(t *testing.T) {
 	}
 }
 
-// TestRulesOfAllWebhookRequests are those of every operation: credential, scope, class
-// of the limit, version, other methods, identifiers that cannot be, and what is not
-// there.
+// TestRulesOfAllWebhookRequests checks the rules of every operation: credential, scope, class
+// of the limit, version, other methods, malformed identifiers and missing things.
 func TestRulesOfAllWebhookRequests(t *testing.T) {
 	t.Parallel()
 	var classes []limits.Class
@@ -208,8 +211,7 @@ func TestRulesOfAllWebhookRequests(t *testing.T) {
 	}
 }
 
-// TestValuesComeBeforeTheResource: what is not valid is told of even where nothing is
-// there.
+// TestValuesComeBeforeTheResource: faults are reported even if the resource does not exist.
 func TestValuesComeBeforeTheResource(t *testing.T) {
 	t.Parallel()
 	s := newServer(t, &fakes{})

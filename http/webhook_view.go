@@ -8,8 +8,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 )
 
-// webhookView is the record of a webhook. Only the answer to its registration shows the
-// secret.
+// webhookView is a webhook. Its secret is only in the answer to its registration.
 type webhookView struct {
 	ID             signal.WebhookID         `json:"webhook_id"`
 	URL            string                   `json:"url"`
@@ -41,7 +40,7 @@ func viewWebhook(w *delivery.Webhook) webhookView {
 	}
 }
 
-// secretView is the answer to the rotation of a secret.
+// secretView is the answer to a rotation of the secret.
 type secretView struct {
 	ID                      signal.WebhookID `json:"webhook_id"`
 	Secret                  string           `json:"secret"`
@@ -89,7 +88,7 @@ type deliveryView struct {
 	Attempts []attemptView `json:"attempts"`
 }
 
-// attemptView is an attempt. The body of the response is shown as text, whatever it is.
+// attemptView is an attempt. The body of the response is text, whatever its media type.
 type attemptView struct {
 	Number         int              `json:"number"`
 	Trigger        delivery.Trigger `json:"trigger"`
@@ -100,8 +99,8 @@ type attemptView struct {
 	ResponseBody   *string          `json:"response_body"` // null if there was no response
 }
 
-// encodeDelivery returns a delivery with its attempts and, as its payload, what it sends: byte
-// by byte, since signatures are of those.
+// encodeDelivery returns a delivery with its attempts and the body that it sends, byte by
+// byte, since the bytes are what signatures sign.
 func encodeDelivery(d *delivery.Delivery, sent []byte) ([]byte, error) {
 	b, err := encode(viewDelivery(d))
 	if err != nil {

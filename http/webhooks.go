@@ -12,67 +12,62 @@ import (
 	"github.com/agentsignal/agentsignal/http/request"
 )
 
-// Webhooks holds the endpoints that accounts have registered. See
-// persistence/deliveries.
+// Webhooks holds the webhooks of accounts. See persistence/deliveries.
 type Webhooks interface {
 	// CheckRegistration returns the error with which w, or its new URL, would be refused
-	// now: as Register does, and KindInvalid, "duplicate", if another webhook has the URL.
+	// now: that of Register, or KindInvalid, "duplicate", if another webhook has the URL.
 	CheckRegistration(ctx context.Context, w *delivery.Webhook, limit int) error
-	// Register stores a new webhook, together with the answer if it is to be kept; nil: it
-	// is not. KindConflict, "limit_reached": the account has limit of them.
+	// Register stores a new webhook and, unless it is nil, the answer to repeated requests.
+	// KindConflict, "limit_reached": the account has limit webhooks.
 	Register(ctx context.Context, w delivery.Webhook, limit int, answer *signal.Reply) (delivery.Webhook, error)
-	// Webhook returns one with its health and its revision. KindNotFound.
+	// Webhook returns a webhook with its health and its revision. KindNotFound.
 	Webhook(ctx context.Context, account signal.AccountID, id signal.WebhookID) (delivery.Webhook, error)
-	// Webhooks returns all of an account, newest first.
+	// Webhooks returns all webhooks of an account, newest first.
 	Webhooks(ctx context.Context, account signal.AccountID) ([]delivery.Webhook, error)
-	// ChangeWebhook stores w in the place of its revision, and forgets how it has
-	// failed if clearHealth is set. KindConflict, "webhook_changed": another change
-	// came first.
+	// ChangeWebhook replaces the stored webhook if it still has the revision of w, and
+	// clears its failures if clearHealth is set. KindConflict, "webhook_changed": another
+	// change came first.
 	ChangeWebhook(ctx context.Context, w delivery.Webhook, clearHealth bool) (delivery.Webhook, error)
-	// RemoveWebhook drops one with its deliveries. KindNotFound.
+	// RemoveWebhook removes a webhook with its deliveries. KindNotFound.
 	RemoveWebhook(ctx context.Context, account signal.AccountID, id signal.WebhookID) error
 }
 
-// Sealer encrypts what must not be stored as it is. What was sealed for a purpose
-// opens for no other. See webhook.Keyring.
+// Sealer encrypts secrets for the store. A secret that was sealed for one purpose cannot be
+// opened for another. See keyring.Ring.
 type Sealer interface {
 	Seal(plain []byte, purpose string) []byte
 	Open(sealed []byte, purpose string) ([]byte, error)
-	// Digests returns at least one digest of data for a purpose, which cannot be made
-	// without the keys: by the present key, then by former ones.
+	// Digests returns at least one keyed digest of data for a purpose: by the present key,
+	// then by former ones.
 	Digests(data []byte, purpose string) [][32]byte
 }
 
-// Addresses knows where deliveries may be sent. See webhook.Guard.
+// Addresses decides where deliveries may be sent. See guard.Guard.
 type Addresses interface {
-	// CheckURL returns nil for a URL that may be registered, else one *signal.Error for
-	// each fault, joined by errors.Join. Their codes are those of single faults, such
-	// as url_not_allowed and https_required.
+	// CheckURL returns nil for a URL that may be registered. Otherwise it returns one
+	// *signal.Error for each fault, joined by errors.Join, with codes such as
+	// url_not_allowed and https_required.
 	CheckURL(ctx context.Context, url string) error
 }
 
-// Challenges asks endpoints for a proof that they take deliveries. See webhook.Node.
+// Challenges checks that endpoints accept deliveries. See webhook.Node.
 type Challenges interface {
-	// Challenge returns nil if the URL of w, a webhook that is not stored yet, has answered
-	// a request that secret signs. KindInvalid, "url_not_allowed": it has not.
+	// Challenge sends a challenge that secret signs to the URL of w, which is not stored
+	// yet. KindInvalid, "url_not_allowed": the endpoint did not answer it.
 	Challenge(ctx context.Context, w *delivery.Webhook, secret string) error
 }
 
 const (
-	// maxWebhooks is how many an account may have.
-	maxWebhooks = 100
-	// secretOverlap is how long a secret signs on after it was replaced.
-	secretOverlap = 24 * time.Hour
-	// maxUpdates is how often a change is tried when others come first.
-	maxUpdates = 5
+	maxWebhooks   = 100            // of an account
+	secretOverlap = 24 * time.Hour // for which a replaced secret still signs
+	maxUpdates    = 5              // attempts at a change that loses to concurrent ones
 )
 
-// errBusyWebhook refuses a change before which others have always come.
+// errBusyWebhook refuses a change that always lost to concurrent ones.
 var errBusyWebhook = &signal.Error{Kind: signal.KindUnavailable, Code: "unavailable", RetryAfter: time.Second,
 	Message: "too many requests change this webhook at once"}
 
-// webhookID returns the webhook that the path names, or KindNotFound for a
-// malformed name.
+// webhookID returns the ID in the path, or KindNotFound if it is malformed.
 func (c *call) webhookID() (signal.WebhookID, error) {
 	id, ok := signal.ParseWebhookID(c.vars["id"])
 	if !ok {
@@ -101,12 +96,12 @@ func (s *Server) createWebhook(c *call) error {
 	if key == nil {
 		return s.registerWebhook(c, &in, nil)
 	}
-	return s.replayOr(c, c.principal.Account, *key, func() error { return s.registerWebhook(c, &in, key) }, nil)
+	return s.replayOr(c, *key, func() error { return s.registerWebhook(c, &in, key) }, nil)
 }
 
-// registerWebhook stores a new webhook and answers. Where the request has a key its answer is
-// stored in the same step, so that no crash in between makes a second webhook of it. A
-// client that goes away ends nothing.
+// registerWebhook stores a new webhook and answers. If the request has an Idempotency-Key,
+// its answer is stored in the same step, so that no crash leads to a second webhook. It goes
+// on if the client leaves.
 func (s *Server) registerWebhook(c *call, in *webhookInput, key *signal.ReplyKey) error {
 	now := s.o.Now()
 	w := delivery.Webhook{
@@ -143,7 +138,7 @@ func (s *Server) registerWebhook(c *call, in *webhookInput, key *signal.ReplyKey
 	return c.json(http.StatusOK, answer)
 }
 
-// urlFault returns err, or the fault of the body that it is.
+// urlFault returns err as a fault of the body if the URL is a duplicate.
 func (c *call) urlFault(err error) error {
 	if signal.CodeOf(err) != signal.CodeDuplicateURL {
 		return err
@@ -153,8 +148,8 @@ func (c *call) urlFault(err error) error {
 	return c.faults.Err()
 }
 
-// challenge asks the URL of w for a proof where the operator wants one. A receiver gets no
-// request for a webhook that would be refused anyway.
+// challenge challenges the URL of w if the operator requires that. An endpoint gets no
+// challenge for a webhook that would be refused anyway.
 func (s *Server) challenge(c *call, w *delivery.Webhook, secret string) error {
 	if s.o.Challenges == nil {
 		return nil
@@ -170,7 +165,7 @@ func (s *Server) challenge(c *call, w *delivery.Webhook, secret string) error {
 	return err
 }
 
-// challengeChange asks the URL that a webhook is to get for a proof.
+// challengeChange challenges the new URL of the webhook that the path names.
 func (s *Server) challengeChange(c *call, url string) error {
 	if s.o.Challenges == nil || url == "" {
 		return nil
@@ -212,12 +207,8 @@ func (s *Server) webhookByID(c *call) error {
 	return c.value(http.StatusOK, viewWebhook(&w))
 }
 
-// webhook returns the webhook that the path names, if the values of the request are
-// in order.
+// webhook returns the webhook that the path names.
 func (s *Server) webhook(c *call) (delivery.Webhook, error) {
-	if err := c.faults.Err(); err != nil {
-		return delivery.Webhook{}, err
-	}
 	id, err := c.webhookID()
 	if err != nil {
 		return delivery.Webhook{}, err
@@ -244,11 +235,11 @@ func (s *Server) changeWebhook(c *call) error {
 	return c.value(http.StatusOK, viewWebhook(&w))
 }
 
-// update changes the webhook that the path names by change, which reports whether
-// anything has changed. If another change comes first, it is made again. The
-// log names what was done.
-func (s *Server) update(c *call, what string,
-	change func(w *delivery.Webhook, now time.Time) bool) (delivery.Webhook, error) {
+// update changes the webhook that the path names with change, which reports whether it has
+// changed anything, and logs what. It retries if another change comes first.
+func (s *Server) update(
+	c *call, what string, change func(w *delivery.Webhook, now time.Time) bool,
+) (delivery.Webhook, error) {
 	for range maxUpdates {
 		w, err := s.webhook(c)
 		if err != nil {
@@ -272,9 +263,6 @@ func (s *Server) update(c *call, what string,
 
 // removeWebhook answers DELETE /v1/webhooks/{id}.
 func (s *Server) removeWebhook(c *call) error {
-	if err := c.faults.Err(); err != nil {
-		return err
-	}
 	id, err := c.webhookID()
 	if err != nil {
 		return err
@@ -288,12 +276,8 @@ func (s *Server) removeWebhook(c *call) error {
 
 // rotateSecret answers POST /v1/webhooks/{id}/rotate-secret.
 func (s *Server) rotateSecret(c *call) error {
-	o, err := c.optionalObject()
-	if err != nil {
-		return err
-	}
 	var secret string
-	if err := c.finish(o, func(o *request.Object) { secret = readSecret(o) }); err != nil {
+	if _, err := c.decodeOptional(func(o *request.Object) { secret = readSecret(o) }); err != nil {
 		return err
 	}
 	if secret == "" {

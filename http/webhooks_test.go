@@ -47,7 +47,8 @@ func TestRegisteredWebhookIsAnsweredWithItsSecret(t *testing.T) {
 			`"description":"","api_version":"2026-11-01"}`)
 	want := `{"webhook_id":"` + string(got.ID) +
 		`","url":"https://example.com/a?b=<c>","events":["agent.error","signal.created"],"description":"",` +
-		`"api_version":"2026-11-01","status":"enabled","disabled_at":null,"disabled_reason":null,"failing_since":null,` +
+		`"api_version":"2026-11-01","status":"enabled","disabled_at":null,"disabled_reason":null,` +
+		`"failing_since":null,` +
 		`"created_at":"2026-11-21T09:30:00.000Z","updated_at":"2026-11-21T09:30:00.000Z","secret":"gehe\u0000im\""}`
 	if a.Status != 200 || a.Body != want {
 		t.Errorf("got %d %s\nwant %s", a.Status, a.Body, want)
@@ -56,8 +57,7 @@ func TestRegisteredWebhookIsAnsweredWithItsSecret(t *testing.T) {
 	wantWebhook := delivery.Webhook{ID: got.ID, Account: accountID, URL: "https://example.com/a?b=<c>",
 		Events:      []signal.EventType{signal.AgentFailed, signal.SignalCreated},
 		Description: &empty, APIVersion: "2026-11-01", Status: delivery.WebhookEnabled, CreatedAt: morning,
-		UpdatedAt: morning,
-		Secret:    fakeSealer{}.Seal([]byte("gehe\x00im\""), string(got.ID))}
+		UpdatedAt: morning, Secret: fakeSealer{}.Seal([]byte("gehe\x00im\""), string(got.ID))}
 	if d := cmp.Diff(wantWebhook, got); d != "" {
 		t.Errorf("stored (-want +got):\n%s", d)
 	}
@@ -77,8 +77,8 @@ func TestSecretsAreGenerated(t *testing.T) {
 			Secret     string
 			APIVersion string `json:"api_version"`
 		}
-		if err := json.Unmarshal([]byte(a.Body), &view); err != nil || a.Status != 200 || !form.MatchString(view.Secret) ||
-			view.APIVersion != "2026-11-01" {
+		if err := json.Unmarshal([]byte(a.Body), &view); err != nil || a.Status != 200 ||
+			!form.MatchString(view.Secret) || view.APIVersion != "2026-11-01" {
 			t.Errorf("with %q: %d %s", member, a.Status, a.Body)
 		}
 		seen[view.Secret] = true
@@ -88,13 +88,12 @@ func TestSecretsAreGenerated(t *testing.T) {
 	}
 }
 
-// TestLongestValues are those that are just short enough, in characters and not in
-// bytes.
+// TestLongestValues sends the longest valid values, in characters and not in bytes.
 func TestLongestValues(t *testing.T) {
 	t.Parallel()
 	body, err := json.Marshal(map[string]any{"url": "https://example.com/" + strings.Repeat("x", 2048-20),
-		"events": delivery.WebhookEvents,
-		"secret": strings.Repeat("ü", 256), "description": strings.Repeat("ü", 200)})
+		"events": delivery.WebhookEvents, "secret": strings.Repeat("ü", 256),
+		"description": strings.Repeat("ü", 200)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,7 +126,8 @@ func TestWebhooksAreListed(t *testing.T) {
 		failing := newWebhook()
 		failing.Health = delivery.WebhookHealth{FailingSince: morning.Add(time.Minute), Failures: 3}
 		disabled := newWebhook()
-		disabled.Status, disabled.DisabledAt, disabled.DisabledReason = delivery.WebhookDisabled, morning.Add(time.Hour),
+		disabled.Status, disabled.DisabledAt, disabled.DisabledReason = delivery.WebhookDisabled,
+			morning.Add(time.Hour),
 			delivery.DisabledFailing
 		text := "d"
 		disabled.Description = &text
@@ -210,9 +210,11 @@ func TestChangesOfWebhooks(t *testing.T) {
 			func(w *delivery.Webhook) { w.URL = "https://example.org" }, false},
 		{"the subscription", `{"events":["signal.closed"]}`, newWebhook(),
 			func(w *delivery.Webhook) { w.Events = []signal.EventType{signal.SignalClosed} }, false},
-		{"its order", `{"events":["signal.closed","signal.created"]}`, newWebhook(),
-			func(w *delivery.Webhook) { w.Events = []signal.EventType{signal.SignalClosed, signal.SignalCreated} }, false},
-		{"a description", `{"description":"text"}`, newWebhook(), func(w *delivery.Webhook) { w.Description = &text }, false},
+		{"its order", `{"events":["signal.closed","signal.created"]}`, newWebhook(), func(w *delivery.Webhook) {
+			w.Events = []signal.EventType{signal.SignalClosed, signal.SignalCreated}
+		}, false},
+		{"a description", `{"description":"text"}`, newWebhook(),
+			func(w *delivery.Webhook) { w.Description = &text }, false},
 		{"another description", `{"description":"text"}`, emptied,
 			func(w *delivery.Webhook) { w.Description = &text }, false},
 		{"an empty description", `{"description":""}`, described,
@@ -252,8 +254,8 @@ func TestChangesOfWebhooks(t *testing.T) {
 				}
 				return w, nil
 			}
-			a := do(t, newServer(t, f, func(o *signalhttp.Options) { o.Now = func() time.Time { return now } }), "PATCH",
-				aWebhook, test.body)
+			a := do(t, newServer(t, f,
+				func(o *signalhttp.Options) { o.Now = func() time.Time { return now } }), "PATCH", aWebhook, test.body)
 			var want *delivery.Webhook
 			if test.change != nil {
 				w := test.before
@@ -275,7 +277,7 @@ func TestChangesOfWebhooks(t *testing.T) {
 	}
 }
 
-// TestChangesMeetOthers lets other requests change the webhook in between.
+// TestChangesMeetOthers lets other requests change the webhook concurrently.
 func TestChangesMeetOthers(t *testing.T) {
 	t.Parallel()
 	for others, want := range map[int]int{0: 200, 1: 200, 4: 200, 5: 503, 100: 503} {
@@ -349,9 +351,9 @@ func TestSecretsAreReplaced(t *testing.T) {
 	}
 }
 
-// TestReplacedSecretIsTheOneTold lets another change come between: the secret that is
-// stored in the end must be the one of the answer.
-func TestReplacedSecretIsTheOneTold(t *testing.T) {
+// TestReplacedSecretIsTheOneInTheAnswer lets another change come first: the secret that is
+// stored in the end must be the one in the answer.
+func TestReplacedSecretIsTheOneInTheAnswer(t *testing.T) {
 	t.Parallel()
 	f := &fakes{}
 	var stored [][]byte

@@ -17,7 +17,7 @@ type Work interface {
 	SubmitBacktest(ctx context.Context, req signal.RunRequest, from, to time.Time) (signal.Job, error)
 }
 
-// Scorecards reports how signals ended. See scorecard.Scorecards.
+// Scorecards summarizes closed signals. See scorecard.Scorecards.
 type Scorecards interface {
 	Card(ctx context.Context, q scorecard.Query) (scorecard.Card, error)
 }
@@ -28,10 +28,6 @@ func (s *Server) scanAgent(c *call) error {
 	if err != nil {
 		return err
 	}
-	f := &c.faults
-	if o == nil {
-		return f.Err()
-	}
 	req := signal.RunRequest{Account: c.principal.Account}
 	s.requireRunSpec(o, c.vars["id"], "assets")
 	assets := readAssets(o)
@@ -40,7 +36,7 @@ func (s *Server) scanAgent(c *call) error {
 	known, err := s.checkForAgent(c, &req, assets, given, func(a signal.Agent) []agent.Fault {
 		return agent.CheckScan(a, req, assets)
 	})
-	if e := f.Err(); e != nil {
+	if e := c.faults.Err(); e != nil {
 		return e
 	}
 	if err != nil {
@@ -56,10 +52,6 @@ func (s *Server) createBacktest(c *call) error {
 	o, err := c.object()
 	if err != nil {
 		return err
-	}
-	f := &c.faults
-	if o == nil {
-		return f.Err()
 	}
 	req := signal.RunRequest{Account: c.principal.Account}
 	ids := s.agentIDs()
@@ -79,22 +71,11 @@ func (s *Server) createBacktest(c *call) error {
 			return agent.CheckBacktest(a, req)
 		})
 	}
-	if err := f.Err(); err != nil {
+	if err := c.faults.Err(); err != nil {
 		return err
 	}
 	job, err := s.o.Work.SubmitBacktest(context.WithoutCancel(c.r.Context()), req, from, to)
 	return c.queued(job, err)
-}
-
-// queued answers with a job, as an asynchronous run does.
-func (c *call) queued(job signal.Job, err error) error {
-	if err != nil {
-		return err
-	}
-	for name, value := range jobHeader(job) {
-		c.Header().Set(name, value)
-	}
-	return c.value(http.StatusOK, viewJob(&job))
 }
 
 // scorecard answers GET /v1/scorecard.
@@ -125,7 +106,7 @@ func (s *Server) addWork() {
 		s.add("/v1/backtests", methods{"POST": change(signal.AgentsRun, s.createBacktest)})
 	}
 	if s.o.Scorecards != nil {
-		s.add("/v1/scorecard", methods{"GET": get(signal.SignalsRead, s.scorecard, "agent_id", "strategy", "asset",
-			"timeframe", "since")})
+		s.add("/v1/scorecard", methods{"GET": get(signal.SignalsRead, s.scorecard,
+			"agent_id", "strategy", "asset", "timeframe", "since")})
 	}
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/agentsignal/agentsignal/http/limits"
 )
 
-// workFakes are what is behind scans, backtests and the scorecard.
+// workFakes are the packages behind scans, backtests and the scorecard.
 type workFakes struct {
 	scan     func(req signal.RunRequest, assets []string) (signal.Job, error)
 	backtest func(req signal.RunRequest, from, to time.Time) (signal.Job, error)
@@ -52,10 +52,7 @@ func (f fakeWork) SubmitBacktest(ctx context.Context, req signal.RunRequest, fro
 }
 
 func (f fakeWork) Card(_ context.Context, q scorecard.Query) (scorecard.Card, error) {
-	if f.card == nil {
-		return scorecard.Card{Statistics: backtest.Summarize(nil), Groups: []scorecard.Group{}}, nil
-	}
-	return f.card(q)
+	return call1(f.card, scorecard.Card{Statistics: backtest.Summarize(nil), Groups: []scorecard.Group{}}, q)
 }
 
 func newScan() signal.Job {
@@ -115,12 +112,14 @@ func TestBacktestsAreQueued(t *testing.T) {
 	}
 	s := newServer(t, f)
 	a := do(t, s, "POST", "/v1/backtests",
-		`{"agent_id":"trading","asset":" BTC","strategy":"momentum","from":"2026-11-21T08:00:00+01:00","to":"2026-11-22"}`)
+		`{"agent_id":"trading","asset":" BTC","strategy":"momentum","from":"2026-11-21T08:00:00+01:00",`+
+			`"to":"2026-11-22"}`)
 	want := `{"job_id":"job_01M7YQ1WJ9KX5V8WQ8KXDH917J","run_id":"run_01M7YQ1WPJA84WKP9M7T9BM2EX","kind":"backtest",` +
 		`"agent_id":"trading","asset":"BTC",` +
 		`"strategy":"momentum","timeframe":"1h","risk_level":"medium","from":"2026-11-21T08:30:00.000Z","to":null,` +
 		`"status":"queued",` +
-		`"created_at":"2026-11-21T09:30:00.000Z","started_at":null,"completed_at":null,"expires_at":null,"result":null,` +
+		`"created_at":"2026-11-21T09:30:00.000Z","started_at":null,"completed_at":null,"expires_at":null,` +
+		`"result":null,` +
 		`"error":null}`
 	if a.Status != 200 || a.Body != want {
 		t.Errorf("got %d %s\nwant %s", a.Status, a.Body, want)

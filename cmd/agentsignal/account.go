@@ -42,13 +42,14 @@ type passwordFlags struct {
 
 func (f *passwordFlags) add(c *cobra.Command) {
 	c.Flags().StringVar(&f.password, "password", "",
-		"the password, 12 to 128 characters; others on this machine can see it")
+		fmt.Sprintf("the password, %d to %d characters; others on this machine can see it",
+			credentials.MinPassword, credentials.MaxPassword))
 	c.Flags().StringVar(&f.file, "password-file", "", "file with the password")
 	c.Flags().BoolVar(&f.fromStdin, "password-stdin", false, "read the password from standard input")
 	c.MarkFlagsMutuallyExclusive("password", "password-file", "password-stdin")
 }
 
-// read returns the password, asking for it on a terminal if no flag gives it.
+// read returns the password. Without a flag it asks on the terminal.
 func (f *passwordFlags) read(cmd *cobra.Command) (string, error) {
 	switch {
 	case f.password != "":
@@ -70,8 +71,8 @@ func (f *passwordFlags) read(cmd *cobra.Command) (string, error) {
 	return "", errors.New("give the password by --password-stdin or --password-file")
 }
 
-// askPassword reads a password from a terminal, which shows again what is typed when
-// it returns, also by the end of ctx.
+// askPassword reads a password from a terminal without showing it. The terminal is restored
+// even if ctx ends first.
 func askPassword(ctx context.Context, prompt io.Writer, terminal int) (string, error) {
 	before, err := term.GetState(terminal)
 	if err != nil {
@@ -94,7 +95,7 @@ func askPassword(ctx context.Context, prompt io.Writer, terminal int) (string, e
 			return "", fmt.Errorf("read password: %w", o.err)
 		}
 		return string(o.text), nil
-	case <-ctx.Done(): // the reading goes on until the process ends
+	case <-ctx.Done(): // reading ends with the process
 		term.Restore(terminal, before)
 		return "", ctx.Err()
 	}
@@ -215,7 +216,7 @@ func accountDelete(s *service.Settings) *cobra.Command {
 		Use: "delete", Short: "Delete an account with all that it has", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !sure {
-				return errors.New("this deletes the account's signals, jobs and keys for good: add --yes if that is wanted")
+				return errors.New("this deletes the account's signals, jobs and keys for good: add --yes to do it")
 			}
 			return withAccount(cmd.Context(), s, email,
 				func(ctx context.Context, c *credentials.Service, a credential.Account) error {

@@ -24,7 +24,7 @@ import (
 	marketstore "github.com/agentsignal/agentsignal/persistence/market"
 )
 
-// errDiffer ends an audit that has found something.
+// errDiffer is the error of an audit that has found differences.
 var errDiffer = errors.New("signals differ from what is recomputed")
 
 func auditCommand(s *service.Settings) *cobra.Command {
@@ -71,7 +71,7 @@ What could not be compared is counted with the reason. Exit code 1: some signals
 	return c
 }
 
-// auditReport is what an audit has found.
+// auditReport is the result of an audit.
 type auditReport struct {
 	Signals       int               `json:"signals"`
 	Recomputed    int               `json:"recomputed"`
@@ -83,7 +83,7 @@ type auditReport struct {
 	Differing     []differingSignal `json:"differing"`
 }
 
-// differingSignal is a signal that is not as it is recomputed.
+// differingSignal is a signal that differs from the recomputed one.
 type differingSignal struct {
 	ID          signal.SignalID       `json:"signal_id"`
 	Asset       string                `json:"asset"`
@@ -105,8 +105,8 @@ func (r *auditReport) print(w io.Writer) {
 	}
 	fmt.Fprintf(w, "%d signals, %d of them recomputed, %d differ\n", r.Signals, r.Recomputed, len(r.Differing))
 	printReasons(w, "not recomputed", r.NotRecomputed)
-	fmt.Fprintf(w, "%d closed, %d of them closed again by bars, %d held against the bars of their lives\n", r.Closed,
-		r.Replayed, r.Held)
+	fmt.Fprintf(w, "%d closed, %d of them closed again by bars, %d compared with the bars of their lives\n",
+		r.Closed, r.Replayed, r.Held)
 	printReasons(w, "ends not compared", r.NotCompared)
 }
 
@@ -116,7 +116,7 @@ func printReasons(w io.Writer, what string, count map[string]int) {
 	}
 }
 
-// Reasons why signals are not recomputed beside those of package backtest.
+// Reasons why signals are not recomputed, in addition to those of package backtest.
 const (
 	reasonAgent  = "it is of another agent than trading"
 	reasonAsset  = "the prices of the asset are stored no more"
@@ -124,8 +124,8 @@ const (
 	reasonBars   = "too few bars before it are stored: a strategy looks back at 1,000"
 )
 
-// audit checks the signals of an account, or of all. Signals are held in memory: about
-// a kilobyte each.
+// audit checks the signals of an account, or all. It holds them in memory, about a kilobyte
+// each.
 func audit(ctx context.Context, store *persistence.Store, account signal.AccountID) (*auditReport, error) {
 	partitions := make([]int, 0, store.Partitions())
 	if account != "" {
@@ -140,7 +140,11 @@ func audit(ctx context.Context, store *persistence.Store, account signal.Account
 			partitions = append(partitions, p)
 		}
 	}
-	report := &auditReport{NotRecomputed: map[string]int{}, NotCompared: map[string]int{}, Differing: []differingSignal{}}
+	report := &auditReport{
+		NotRecomputed: map[string]int{},
+		NotCompared:   map[string]int{},
+		Differing:     []differingSignal{},
+	}
 	byAsset := map[string][]*signal.Signal{} // by key of the store
 	for _, p := range partitions {
 		err := store.EachSignal(ctx, p, func(s *signal.Signal) error {
@@ -173,12 +177,12 @@ func audit(ctx context.Context, store *persistence.Store, account signal.Account
 	return report, nil
 }
 
-// auditedAsset is what is stored of the prices of an asset.
+// auditedAsset holds the stored prices of an asset.
 type auditedAsset struct {
-	record *marketdata.Asset // nil: nothing
+	record *marketdata.Asset // nil: no prices
 	prices backtest.Prices
 	audits map[signal.Timeframe]*backtest.Audit
-	gaps   map[signal.Timeframe]string // why there is no audit
+	gaps   map[signal.Timeframe]string // reasons for missing audits
 }
 
 func readAudited(ctx context.Context, prices *marketstore.Store, key string) (*auditedAsset, error) {
@@ -222,22 +226,22 @@ func readAudited(ctx context.Context, prices *marketstore.Store, key string) (*a
 	return a, nil
 }
 
-// check compares a signal with the prices of its asset. Signals come by their creation.
+// check compares a signal with the prices of its asset. It must be called in the order of
+// the signals' creation.
 func (a *auditedAsset) check(s *signal.Signal, report *auditReport) error {
 	var made backtest.Verdict
 	found := backtest.CheckClosing(s)
-	var ended []backtest.Difference
-	how, none := backtest.NotCompared, ""
+	how, reason := backtest.NotCompared, ""
 	switch {
 	case s.Levels == nil:
-		made.Reason = reasonAgent
-		none = backtest.EndsContent
+		made.Reason, reason = reasonAgent, backtest.EndsContent
 	case a.record == nil:
-		made.Reason, none = reasonAsset, reasonAsset
+		made.Reason, reason = reasonAsset, reasonAsset
 	case !madeBy(s, a.record):
-		made.Reason, none = reasonSource, reasonSource
+		made.Reason, reason = reasonSource, reasonSource
 	default:
-		ended, how, none = a.prices.CheckEnd(s)
+		var ended []backtest.Difference
+		ended, how, reason = a.prices.CheckEnd(s)
 		found = append(found, ended...)
 		switch check := a.audits[s.Timeframe]; {
 		case s.Agent != "trading":
@@ -252,13 +256,13 @@ func (a *auditedAsset) check(s *signal.Signal, report *auditReport) error {
 			found = append(found, made.Differences...)
 		}
 	}
-	report.add(s, made, how, none, found)
+	report.add(s, made, how, reason, found)
 	return nil
 }
 
-// add counts what was found of a signal.
+// add adds the result for a signal. reason is why its end was not compared.
 func (r *auditReport) add(
-	s *signal.Signal, made backtest.Verdict, how backtest.Compared, none string, found []backtest.Difference,
+	s *signal.Signal, made backtest.Verdict, how backtest.Compared, reason string, found []backtest.Difference,
 ) {
 	r.Signals++
 	switch {
@@ -277,7 +281,7 @@ func (r *auditReport) add(
 		case backtest.Within:
 			r.Held++
 		default:
-			r.NotCompared[none]++
+			r.NotCompared[reason]++
 		}
 	}
 	if len(found) > 0 {
@@ -286,7 +290,7 @@ func (r *auditReport) add(
 	}
 }
 
-// madeBy reports whether the prices of a signal came from the present source of its asset.
+// madeBy reports whether the prices of a signal are of the present source of its asset.
 func madeBy(s *signal.Signal, record *marketdata.Asset) bool {
 	var m struct {
 		Source      string  `json:"source"`

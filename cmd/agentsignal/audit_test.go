@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// Another directory than the service's has no signals: that all are right says nothing then.
-func TestAnAuditOfNothingSaysSo(t *testing.T) {
+// A directory without signals is probably the wrong one: the audit reports that.
+func TestAnAuditWithoutSignals(t *testing.T) {
 	t.Parallel()
 	var out strings.Builder
 	(&auditReport{}).print(&out)

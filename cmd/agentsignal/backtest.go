@@ -26,10 +26,10 @@ import (
 	marketstore "github.com/agentsignal/agentsignal/persistence/market"
 )
 
-// barStrategies are those that read nothing but bars.
+// barStrategies are the strategies that read only bars.
 var barStrategies = []string{strategy.Momentum, strategy.MeanReversion, strategy.Breakout}
 
-// csvSource is the source that signals of a file name.
+// csvSource is the source of signals from a file.
 const csvSource = "csv"
 
 // backtestFlags are the flags of agentsignal backtest.
@@ -66,7 +66,7 @@ is known, volume. Times are those at which bars open: milliseconds or seconds si
 	flags.StringVar(&f.file, "csv", "", "a file with bars; - is standard input")
 	flags.Float64Var(&f.cost, "cost", math.NaN(),
 		"cost of entry and of exit each, in basis points; as configured for the asset's class if not given")
-	flags.Lookup("cost").DefValue = "0" // shown as none; not a number means: as configured
+	flags.Lookup("cost").DefValue = "0" // hides the default, which stands for the configured cost
 	flags.Float64Var(&f.tick, "tick", 0, "tick size of the prices of a file; 0: 8 significant digits")
 	flags.BoolVar(&f.overlap, "overlap", false, "make signals while one is open, too")
 	flags.BoolVar(&f.fill, "always-open", false,
@@ -117,7 +117,7 @@ func runBacktest(cmd *cobra.Command, s *service.Settings, f *backtestFlags) erro
 	return printBacktest(cmd.OutOrStdout(), &o, bars, &result, f.trades)
 }
 
-// options checks the flags. The error names all that are wrong.
+// options checks the flags. The error lists all faults.
 func (f *backtestFlags) options() (backtest.Options, error) {
 	o := backtest.Options{
 		Origin: strategy.Origin{
@@ -193,8 +193,8 @@ func (f *backtestFlags) readFile(stdin io.Reader, o *backtest.Options) ([]market
 	return filled, nil
 }
 
-// storedBars reads what the service has stored of an asset, and sets what a live run
-// would say of where that comes from.
+// storedBars reads the bars of an asset that the service has stored, and sets the origin to
+// that of a live run.
 func storedBars(
 	ctx context.Context, prices *marketstore.Store, o *backtest.Options,
 ) ([]marketdata.Bar, string, error) {
@@ -217,10 +217,10 @@ func storedBars(
 	return bars, record.Class, err
 }
 
-// maxNamed is how many assets are named in place of one that is not there.
+// maxNamed limits the assets in the error of an unknown one.
 const maxNamed = 12
 
-// notStored returns the error that no prices of an asset are stored; it names assets that have some.
+// notStored returns the error of an asset without stored prices. It names assets with prices.
 func notStored(ctx context.Context, prices *marketstore.Store, asset string) error {
 	state, err := prices.State(ctx)
 	if err != nil {
@@ -242,25 +242,26 @@ func notStored(ctx context.Context, prices *marketstore.Store, asset string) err
 	return fmt.Errorf("--asset: no prices of %s are stored%s", asset, advice)
 }
 
-// printBacktest prints what was found.
+// printBacktest prints the result.
 func printBacktest(w io.Writer, o *backtest.Options, bars []marketdata.Bar, r *backtest.Result, trades bool) error {
 	at := func(ms int64) string { return time.UnixMilli(ms).UTC().Format("2006-01-02 15:04:05") }
-	fmt.Fprintf(w, "%s %s %s, risk %s: %d bars from %s to %s, cost %g basis points a side\n\n", o.Asset, o.Timeframe,
-		o.Strategy, o.Risk,
-		len(bars), at(bars[0].OpenTime), at(bars[len(bars)-1].CloseTime), math.Round(o.Cost*1e8)/1e4)
+	from, to := at(bars[0].OpenTime), at(bars[len(bars)-1].CloseTime)
+	fmt.Fprintf(w, "%s %s %s, risk %s: %d bars from %s to %s, cost %g basis points a side\n\n",
+		o.Asset, o.Timeframe, o.Strategy, o.Risk, len(bars), from, to, math.Round(o.Cost*1e8)/1e4)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	if trades {
 		fmt.Fprintln(t, "made\tdirection\tconfidence\tentry\tstop\ttarget\tclosed\treason\texit\tR\tR after costs")
 		for i := range r.Trades {
 			x := &r.Trades[i]
-			fmt.Fprintf(t, "%s\t%s\t%.4f\t%v\t%v\t%v\t", at(x.CreatedAt), x.Direction, x.Confidence, x.Levels.Entry,
-				x.Levels.Stop, x.Levels.Target)
+			fmt.Fprintf(t, "%s\t%s\t%.4f\t%v\t%v\t%v\t",
+				at(x.CreatedAt), x.Direction, x.Confidence, x.Levels.Entry, x.Levels.Stop, x.Levels.Target)
 			if x.Open() {
 				fmt.Fprintln(t, "open\t\t\t\t")
 				continue
 			}
 			out := x.Outcome(o.Cost)
-			fmt.Fprintf(t, "%s\t%s\t%v\t%+.3f\t%+.3f\n", at(x.ClosedAt), x.Exit.Reason, x.Exit.Price, out.R, out.R-out.Cost)
+			fmt.Fprintf(t, "%s\t%s\t%v\t%+.3f\t%+.3f\n",
+				at(x.ClosedAt), x.Exit.Reason, x.Exit.Price, out.R, out.R-out.Cost)
 		}
 		fmt.Fprintln(t)
 	}
@@ -281,8 +282,8 @@ func printStatistics(w io.Writer, s *backtest.Statistics) {
 		}
 		fmt.Fprintf(w, "%s\t%s\n", name, fmt.Sprintf(format, values...))
 	}
-	fmt.Fprintf(w, "closed signals\t%d (%d take_profit, %d stop_loss, %d expired)\n", s.Count, s.Reasons.TakeProfit,
-		s.Reasons.StopLoss, s.Reasons.Expired)
+	fmt.Fprintf(w, "closed signals\t%d (%d take_profit, %d stop_loss, %d expired)\n",
+		s.Count, s.Reasons.TakeProfit, s.Reasons.StopLoss, s.Reasons.Expired)
 	row("hit rate", "%.4f (95 %%: %.4f to %.4f)", s.HitRate, s.HitRateInterval.Low, s.HitRateInterval.High)
 	row("mean confidence", "%.4f", s.MeanConfidence)
 	row("mean R, median R", "%+.4f, %+.4f", s.MeanR, s.MedianR)
@@ -297,8 +298,7 @@ func printStatistics(w io.Writer, s *backtest.Statistics) {
 	fmt.Fprintln(w, "\nconfidence\tsignals\tmean\thit rate")
 	for _, b := range s.Reliability {
 		if b.Count > 0 {
-			fmt.Fprintf(w, "%.1f to %.1f\t%d\t%.4f\t%.4f\n", float64(b.From), float64(b.To), b.Count, float64(b.MeanConfidence),
-				float64(b.HitRate))
+			fmt.Fprintf(w, "%.1f to %.1f\t%d\t%.4f\t%.4f\n", b.From, b.To, b.Count, b.MeanConfidence, b.HitRate)
 		}
 	}
 }

@@ -20,7 +20,7 @@ func configCommand(s *service.Settings) *cobra.Command {
 			return nil
 		},
 	}, &cobra.Command{
-		Use: "print", Short: "Print every setting as it is in force, secrets as ***", Args: cobra.NoArgs,
+		Use: "print", Short: "Print every setting in force, secrets as ***", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := s.Load()
 			if err != nil {

@@ -24,13 +24,13 @@ func TestConfigCommandsTellWhatIsInForce(t *testing.T) {
 	good := write("partitions: 32\nredis:\n  url: redis://user:hush@example.com:6379\nauth:\n  jwt_keys: " + key +
 		"\nruns:\n  timeout: 10s\n")
 	if out := good.Do("config", "check"); !strings.Contains(out, "valid") {
-		t.Errorf("config check says %q", out)
+		t.Errorf("config check prints %q", out)
 	}
 	out := good.Do("config", "print")
 	for _, want := range []string{"partitions: 32\n", "timeout: 10s\n", "url: '***'\n", "jwt_keys: '***'\n",
 		"reads: 3000/m\n"} {
 		if !strings.Contains(out, want) {
-			t.Errorf("config print does not say %q:\n%s", want, out)
+			t.Errorf("config print does not contain %q:\n%s", want, out)
 		}
 	}
 	if strings.Contains(out, "hush") || strings.Contains(out, "MDEy") {
@@ -60,7 +60,7 @@ func TestConfigCommandsTellWhatIsInForce(t *testing.T) {
 func TestVersionIsPrinted(t *testing.T) {
 	t.Parallel()
 	if out := operator(t).Do("version"); !strings.HasPrefix(out, "agentsignal "+service.Version+" (commit ") {
-		t.Errorf("version says %q", out)
+		t.Errorf("version prints %q", out)
 	}
 	operator(t).Fails(`no command "dance"`, "dance")
 	operator(t).Fails("no flag --dance", "version", "--dance")

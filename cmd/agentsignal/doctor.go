@@ -15,15 +15,15 @@ import (
 	"github.com/agentsignal/agentsignal/cmd/agentsignal/service"
 )
 
-// doctorTimeout bounds all questions together: each has tries of its own.
+// doctorTimeout limits all checks together, including their retries.
 const doctorTimeout = 60 * time.Second
 
 func doctorCommand(s *service.Settings) *cobra.Command {
 	return &cobra.Command{
-		Use: "doctor", Short: "Say which of the configured sources answer, and how fresh they are", Args: cobra.NoArgs,
-		Long: "Say which of the configured sources of prices, news and weather answer, " +
-			"how long that takes and how old the newest thing is\n" +
-			"that they have. The exit code is 1 if no source of prices works.",
+		Use: "doctor", Short: "Report which configured sources answer, and how fresh they are", Args: cobra.NoArgs,
+		Long: "Report which of the configured sources of prices, news and weather answer, how long\n" +
+			"that takes, and the age of their newest data. The exit code is 1 if no source of prices\n" +
+			"works.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := s.Load()
 			if err != nil {
@@ -35,7 +35,8 @@ func doctorCommand(s *service.Settings) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := printCheckups(cmd.OutOrStdout(), append(slices.Clone(found), service.ExamineWeather(ctx, c))); err != nil {
+			all := append(slices.Clone(found), service.CheckWeather(ctx, c))
+			if err := printHealth(cmd.OutOrStdout(), all); err != nil {
 				return err
 			}
 			for _, f := range found[:len(found)-len(c.Market.NewsFeeds)] {
@@ -48,8 +49,8 @@ func doctorCommand(s *service.Settings) *cobra.Command {
 	}
 }
 
-// printCheckups writes a table.
-func printCheckups(w io.Writer, found []source.HealthCheck) error {
+// printHealth prints the checks as a table.
+func printHealth(w io.Writer, found []source.HealthCheck) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "SOURCE\tWORKS\tTOOK\tAGE\tCLOCK\tNOTE")
 	for _, f := range found {
@@ -63,7 +64,7 @@ func printCheckups(w io.Writer, found []source.HealthCheck) error {
 	return table.Flush()
 }
 
-// rounded returns a duration in steps of step, and - for what is not known.
+// rounded returns d in steps of step, or - if it is unknown.
 func rounded(d, step time.Duration) string {
 	if d == 0 {
 		return "-"

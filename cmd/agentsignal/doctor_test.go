@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// venueServer speaks as Binance and Coinbase do, and has a feed at /news.
+// venueServer serves the APIs of Binance and Coinbase, and a feed at /news.
 func venueServer(t *testing.T, works bool) *httptest.Server {
 	t.Helper()
 	mux := http.NewServeMux()
@@ -28,12 +28,10 @@ func venueServer(t *testing.T, works bool) *httptest.Server {
 		})
 	}
 	serve("/api/v3/time", "application/json", func(int64) string {
-		return fmt.Sprintf(`{"serverTime":%d}`,
-			time.Now().UnixMilli())
+		return fmt.Sprintf(`{"serverTime":%d}`, time.Now().UnixMilli())
 	})
 	serve("/time", "application/json", func(int64) string {
-		return fmt.Sprintf(`{"iso":%q}`,
-			time.Now().UTC().Format(time.RFC3339Nano))
+		return fmt.Sprintf(`{"iso":%q}`, time.Now().UTC().Format(time.RFC3339Nano))
 	})
 	serve("/api/v3/klines", "application/json", func(m int64) string {
 		return fmt.Sprintf(`[[%d,"67000.0","67010.0","66990.0","67005.0","1.5",%d,"1",10,"1","1","0"]]`, m, m+59_999)
@@ -67,7 +65,7 @@ func doctor(t *testing.T, settings ...string) (string, error) {
 	return out.String(), err
 }
 
-func TestDoctorTellsWhichSourcesAnswer(t *testing.T) {
+func TestDoctorReportsWhichSourcesAnswer(t *testing.T) {
 	t.Parallel()
 	good, bad := venueServer(t, true), venueServer(t, false)
 	out, err := doctor(t, "source: binance,coinbase", "binance_url: "+bad.URL, "coinbase_url: "+good.URL,

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
+	"math"
 
 	"github.com/spf13/cobra"
 
@@ -13,6 +13,7 @@ import (
 	"github.com/agentsignal/agentsignal/cmd/agentsignal/command"
 	"github.com/agentsignal/agentsignal/cmd/agentsignal/service"
 	"github.com/agentsignal/agentsignal/http/credentials"
+	"github.com/agentsignal/agentsignal/http/request"
 )
 
 func keyCommand(s *service.Settings) *cobra.Command {
@@ -66,7 +67,7 @@ func keyCreate(s *service.Settings) *cobra.Command {
 	emailFlag(c, &email)
 	c.Flags().StringVar(&name, "name", "", "the key's name, unique in the account")
 	c.Flags().StringSliceVar(&scopes, "scopes", nil,
-		"agents:read, agents:run, signals:read, webhooks:manage; all if left out")
+		request.Joined(signal.Scopes)+"; all if left out")
 	c.Flags().Int64Var(&expires, "expires-in", 0, "seconds until it expires; never if left out")
 	c.MarkFlagRequired("name")
 	return c
@@ -79,27 +80,20 @@ func keyList(s *service.Settings) *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return withAccount(cmd.Context(), s, email,
 				func(ctx context.Context, c *credentials.Service, a credential.Account) error {
-					return printKeys(ctx, cmd.OutOrStdout(), c, a.ID)
+					keys, _, err := c.Keys(ctx, a.ID, math.MaxInt, 0)
+					if err != nil {
+						return err
+					}
+					forms := []keyJSON{}
+					for _, k := range keys {
+						forms = append(forms, keyForm(k, ""))
+					}
+					return command.PrintJSON(cmd.OutOrStdout(), forms)
 				})
 		},
 	}
 	emailFlag(c, &email)
 	return c
-}
-
-// maxKeys is more than an account may have.
-const maxKeys = 1000
-
-func printKeys(ctx context.Context, w io.Writer, c *credentials.Service, a signal.AccountID) error {
-	keys, _, err := c.Keys(ctx, a, maxKeys, 0)
-	if err != nil {
-		return err
-	}
-	forms := []keyJSON{}
-	for _, k := range keys {
-		forms = append(forms, keyForm(k, ""))
-	}
-	return command.PrintJSON(w, forms)
 }
 
 func keyRevoke(s *service.Settings) *cobra.Command {

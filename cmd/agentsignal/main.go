@@ -28,7 +28,7 @@ func main() {
 	go func() {
 		<-signals
 		stop()
-		<-signals // the second one ends the process without waiting for an orderly end
+		<-signals // the second one ends the process at once
 		os.Exit(exitForced)
 	}()
 	if err := newRoot(reload).ExecuteContext(ctx); err != nil {
@@ -37,13 +37,14 @@ func main() {
 	}
 }
 
-// Exit codes beside 0.
+// Exit codes of failures.
 const (
 	exitFailed = 1
 	exitForced = 130
 )
 
-// newRoot returns all commands. A value of reload makes a service read its settings again.
+// newRoot returns the root of all commands. A value of reload makes a service reload its
+// settings.
 func newRoot(reload <-chan os.Signal) *cobra.Command {
 	root := &cobra.Command{
 		Use:           "agentsignal",
@@ -54,8 +55,9 @@ func newRoot(reload <-chan os.Signal) *cobra.Command {
 		PersistentPreRunE: command.RequireFlags,
 	}
 	s := &service.Settings{}
-	root.PersistentFlags().StringVar(&s.File, "config", os.Getenv("AGENTSIGNAL_CONFIG"), "configuration file (YAML)")
-	root.PersistentFlags().StringVar(&s.DataDir, "data-dir", "", "directory of this node's own files; overrides data_dir")
+	flags := root.PersistentFlags()
+	flags.StringVar(&s.File, "config", os.Getenv("AGENTSIGNAL_CONFIG"), "configuration file (YAML)")
+	flags.StringVar(&s.DataDir, "data-dir", "", "directory of this node's own files; overrides data_dir")
 	root.AddCommand(
 		serveCommand(s, reload),
 		accountCommand(s),

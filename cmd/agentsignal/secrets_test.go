@@ -9,14 +9,15 @@ import (
 	"github.com/agentsignal/agentsignal/cmd/agentsignal/commandtest"
 )
 
-// Whatever is wrong with a setting that holds a secret, or an address in which one may
-// stand, what is printed of it has no part of its value.
+// Faults of settings with secrets, and of addresses that may contain one, are printed without
+// any part of the value.
 func TestFaultsOfSettingsHideSecrets(t *testing.T) {
 	t.Parallel()
 	const mark = "hunter2"
 	values := []string{mark, "[" + mark + "]", "{a: " + mark + "}", `"http://user:` + mark + `%zz@host"`,
 		`"redis://user:` + mark + `%zz@host"`,
-		`"smtp://user:` + mark + `%zz@host"`, `"smtp://user:` + mark + `@host:port"`, `"redis://user:` + mark + `@host:port"`,
+		`"smtp://user:` + mark + `%zz@host"`, `"smtp://user:` + mark + `@host:port"`,
+		`"redis://user:` + mark + `@host:port"`,
 		`"http://user:` + mark + `@host:port"`, `"http://user:` + mark + ` x@host"`, `"ftp://user:` + mark + `@host"`,
 		`"k:` + mark + `"`, `"` + mark + "\\n:x\"",
 		`"https://host/?key=` + mark + `%zz"`, `"redis+sentinel://user:` + mark + `%zz@host"`,
@@ -46,8 +47,8 @@ func TestFaultsOfSettingsHideSecrets(t *testing.T) {
 	}
 }
 
-// A secret given by a flag is seen by others: the command warns of that without repeating it,
-// and each secret has another way.
+// Others can see a secret that is given by a flag: the command warns without repeating it, and
+// each secret can be given in another way.
 func TestSecretsNeedNoFlag(t *testing.T) {
 	t.Parallel()
 	const useKeyFile = "the value of --key: use --key-file or AGENTSIGNAL_API_KEY"
@@ -68,8 +69,9 @@ func TestSecretsNeedNoFlag(t *testing.T) {
 		}
 	}
 	for stdin, args := range map[string]string{
-		"secret\n":     "webhook verify --secret-file - --request " + none,
-		"secret\r\n":   "webhook verify --secret-file " + commandtest.Written(t, "secret\nmore\n") + " --request " + none,
+		"secret\n": "webhook verify --secret-file - --request " + none,
+		"secret\r\n": "webhook verify --secret-file " + commandtest.Written(t, "secret\nmore\n") +
+			" --request " + none,
 		"ask_key\n":    "tail --url localhost:1 --key-file -",
 		"a password\n": "account create --email x --password-stdin --data-dir " + commandtest.Written(t, ""),
 		"": "account create --email x --password-file " + commandtest.Written(t, "a password\n") +

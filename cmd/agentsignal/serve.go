@@ -8,7 +8,7 @@ import (
 	"github.com/agentsignal/agentsignal/cmd/agentsignal/service"
 )
 
-// serveCommand runs the service. It reads its settings again whenever reload asks for it.
+// serveCommand runs the service, which reloads its settings on every value of reload.
 func serveCommand(s *service.Settings, reload <-chan os.Signal) *cobra.Command {
 	var demo bool
 	c := &cobra.Command{
@@ -21,6 +21,6 @@ func serveCommand(s *service.Settings, reload <-chan os.Signal) *cobra.Command {
 			return service.Run(cmd.Context(), s, cmd.ErrOrStderr(), o)
 		},
 	}
-	c.Flags().BoolVar(&demo, "demo", false, "make a demo account with a key, print them, and have agents run for it")
+	c.Flags().BoolVar(&demo, "demo", false, "create and print a demo account with a key, and run agents for it")
 	return c
 }

@@ -24,8 +24,7 @@ import (
 	"github.com/agentsignal/agentsignal/cmd/agentsignal/remote"
 )
 
-// tailTimeout is how long the stream may be silent: the service sends a heartbeat
-// every 30 s.
+// tailTimeout is how long the stream may be silent; the service sends a heartbeat every 30 s.
 const tailTimeout = 90 * time.Second
 
 // Pauses between attempts to connect.
@@ -42,10 +41,10 @@ type tailer struct {
 	assets   []string
 	raw      bool
 	out, err io.Writer
-	last     string // position of the last event after a reply, to resume from
+	last     string // ID of the last event, from which a new connection resumes
 
-	connected  bool // there was a connection once: what fails now may pass
-	subscribed bool // this connection's subscription is confirmed
+	connected  bool // has been connected before, so that a failure may be temporary
+	subscribed bool // the subscription of this connection is confirmed
 }
 
 func tailCommand() *cobra.Command {
@@ -78,11 +77,11 @@ func tailCommand() *cobra.Command {
 	key.Add(c, "")
 	c.Flags().StringSliceVar(&t.channels, "channels", shownChannels, "message types to show")
 	c.Flags().StringSliceVar(&t.assets, "assets", nil, "show only these assets")
-	c.Flags().BoolVar(&t.raw, "json", false, "print the messages as they come, a line each")
+	c.Flags().BoolVar(&t.raw, "json", false, "print the messages as JSON, a line each")
 	return c
 }
 
-// shownChannels are those that are shown unless flags say otherwise.
+// shownChannels is the default of --channels.
 var shownChannels = []string{"signal.new", "signal.updated", "signal.closed", "agent.status", "system.notification"}
 
 // checkChannels refuses channels that the stream does not have.
@@ -90,16 +89,16 @@ func checkChannels(names []string) error {
 	known := dashboard.ChannelNames()
 	for _, name := range names {
 		if !slices.Contains(known, name) {
-			return fmt.Errorf("--channels: no channel %q%s There are %s", name, cmp.Or(command.OrNearest(name, known), "."),
-				strings.Join(known, ", "))
+			near := cmp.Or(command.OrNearest(name, known), ".")
+			return fmt.Errorf("--channels: no channel %q%s There are %s", name, near, strings.Join(known, ", "))
 		}
 	}
 	return nil
 }
 
-// checkAssets refuses an asset that looks like a slip for one that the service has prices
-// of, unless it is another spelling of it. Other names are allowed: signals on content have
-// subjects of any name, and so have prices that others write to Redis.
+// checkAssets refuses an asset that looks like a misspelt asset with prices. It allows all
+// other names: subjects of content, and assets whose prices others write to Redis, have any
+// name.
 func (t *tailer) checkAssets(ctx context.Context) error {
 	if len(t.assets) == 0 {
 		return nil
@@ -110,7 +109,7 @@ func (t *tailer) checkAssets(ctx context.Context) error {
 		return err
 	}
 	if err != nil {
-		return nil // it passes, or the key may not read the list
+		return nil // a temporary failure, or the key has no scope for the list
 	}
 	var list struct{ Assets []struct{ Asset string } }
 	if err := json.Unmarshal(text, &list); err != nil {
@@ -133,7 +132,7 @@ func (t *tailer) checkAssets(ctx context.Context) error {
 	return nil
 }
 
-// follow shows the stream until ctx ends, coming back after each interruption.
+// follow shows the stream until ctx ends. It reconnects after interruptions.
 func (t *tailer) follow(ctx context.Context) error {
 	retries := backoff.Backoff{Min: minReconnectPause, Max: maxReconnectPause}
 	for {
@@ -190,10 +189,10 @@ func (t *tailer) connect(ctx context.Context) error {
 		ws.SetReadDeadline(time.Now().Add(tailTimeout))
 		_, text, err := ws.ReadMessage()
 		if err != nil {
-			if closing, ok := errors.AsType[*websocket.CloseError](err); ok &&
-				slices.Contains([]int{4400, 4401, 4403}, closing.Code) {
-				return &remote.Fault{Text: fmt.Sprintf("the service has closed the connection (%d): %s", closing.Code,
-					closing.Text)}
+			closing, ok := errors.AsType[*websocket.CloseError](err)
+			if ok && slices.Contains([]int{4400, 4401, 4403}, closing.Code) {
+				const reason = "the service has closed the connection (%d): %s"
+				return &remote.Fault{Text: fmt.Sprintf(reason, closing.Code, closing.Text)}
 			}
 			return fmt.Errorf("read: %w", err)
 		}
@@ -203,7 +202,7 @@ func (t *tailer) connect(ctx context.Context) error {
 	}
 }
 
-// message is a message of the stream, as far as it is shown.
+// message holds the shown members of a message of the stream.
 type message struct {
 	Type      string `json:"type"`
 	ID        string `json:"id"`
@@ -246,7 +245,7 @@ func (t *tailer) show(text []byte) error {
 	if m.Type == "error" && !t.subscribed { // it answers what the flags ask for
 		return &remote.Fault{Text: fmt.Sprintf("the service refuses the subscription: %s", m.Data.Message)}
 	}
-	if m.ID != "" && t.subscribed { // what came before says nothing of what a resume still sends
+	if m.ID != "" && t.subscribed { // after earlier ones, a resume would skip events
 		t.last = m.ID
 	}
 	if t.raw {
@@ -265,17 +264,16 @@ func (t *tailer) show(text []byte) error {
 	return err
 }
 
-// describe returns the line that stands for m; empty for what is not shown.
+// describe returns the line for m, or "" if m is not shown.
 func describe(m *message) string {
 	d := &m.Data
 	switch m.Type {
 	case "signal.new":
-		return fmt.Sprintf("%-10s %-11s %-5s %-14s confidence %.4f  entry %s  stop %s  target %s", "new", d.Asset,
-			d.Direction, d.Strategy,
-			d.Confidence, number(d.Entry), number(d.Stop), number(d.Target))
+		return fmt.Sprintf("%-10s %-11s %-5s %-14s confidence %.4f  entry %s  stop %s  target %s",
+			"new", d.Asset, d.Direction, d.Strategy, d.Confidence, number(d.Entry), number(d.Stop), number(d.Target))
 	case "signal.updated":
-		return fmt.Sprintf("%-10s %-11s %-5s %-14s confidence %.4f", "updated", d.Asset, d.Direction, d.Strategy,
-			d.Confidence)
+		return fmt.Sprintf("%-10s %-11s %-5s %-14s confidence %.4f",
+			"updated", d.Asset, d.Direction, d.Strategy, d.Confidence)
 	case "signal.closed":
 		return fmt.Sprintf("%-10s %-11s %s  pnl %s %%", "closed", d.Asset, d.CloseReason, number(d.PnLPercent))
 	case "agent.status":

@@ -11,8 +11,8 @@ import (
 	"github.com/agentsignal/agentsignal/cmd/agentsignal/commandtest"
 )
 
-// TestTailResumesAfterWhatFollowedTheReply has messages of the default channels come
-// before the reply to a resume, which then sends older ones.
+// TestTailResumesAfterWhatFollowedTheReply sends messages of the default channels before
+// the reply to a resume, which is followed by older ones.
 func TestTailResumesAfterWhatFollowedTheReply(t *testing.T) {
 	tail := &tailer{out: io.Discard, last: "2-0"}
 	for _, step := range []struct{ text, last string }{
@@ -31,7 +31,7 @@ func TestTailResumesAfterWhatFollowedTheReply(t *testing.T) {
 	}
 }
 
-// An asset that looks like a slip is refused; others may come.
+// An asset that looks misspelt is refused; other names are allowed.
 func TestTailRefusesMisspeltAssets(t *testing.T) {
 	t.Parallel()
 	service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -47,8 +47,7 @@ func TestTailRefusesMisspeltAssets(t *testing.T) {
 		t.Fatal(err)
 	}
 	for asset, want := range map[string]string{"btcc": "did you mean BTC?", "natural_gass": "did you mean natural_gas?",
-		"btc":         "",
-		"natural-gas": "", "btcusdt": "", "xbt": "", "Eth/USD": "", "standing desk": ""} {
+		"btc": "", "natural-gas": "", "btcusdt": "", "xbt": "", "Eth/USD": "", "standing desk": ""} {
 		out := &commandtest.Journal{}
 		tail := &tailer{address: address, key: "ask_key", assets: []string{asset}, err: out}
 		err := tail.checkAssets(t.Context())

@@ -14,8 +14,8 @@ import (
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
-// TestWrongCommandLinesSayWhatIsRight in one sentence, and end with an error.
-func TestWrongCommandLinesSayWhatIsRight(t *testing.T) {
+// TestWrongCommandLinesAreExplained in one sentence, and end with an error.
+func TestWrongCommandLinesAreExplained(t *testing.T) {
 	t.Parallel()
 	for line, want := range map[string]string{
 		"tial": `no command "tial": did you mean tail? ` +
@@ -77,7 +77,8 @@ func TestPlacesThatCannotBeUsed(t *testing.T) {
 	for line, want := range map[string]string{
 		"serve --data-dir " + file: "make data directory: mkdir " + file +
 			": not a directory: choose another data_dir",
-		"serve --data-dir " + file + "/below": "not a directory: choose another data_dir",
+		"account create --email a@b --password-file nosuch": "--password-file: open nosuch: no such file or directory",
+		"serve --data-dir " + file + "/below":               "not a directory: choose another data_dir",
 		"serve --data-dir " + foreign: "open node id in the data directory: open " + foreign +
 			"/node: is a directory: choose another data_dir",
 		"account list --data-dir " + foreign: "open lock of the data directory: open " + foreign +
@@ -85,7 +86,6 @@ func TestPlacesThatCannotBeUsed(t *testing.T) {
 		"account list --data-dir " + missing: "there is no data directory " + missing +
 			": give that of the service by --data-dir or AGENTSIGNAL_DATA_DIR, or its redis.url",
 		"key list --email a@example.com --data-dir " + missing:  "there is no data directory " + missing,
-		"account create --password-file nosuch --email a@b.com": "--password-file: open nosuch: no such file or directory",
 		"backtest --asset BTC --strategy momentum --csv nosuch": "--csv: open nosuch: no such file or directory",
 	} {
 		if _, _, err := runCommand(t.Context(), strings.NewReader(""), strings.Fields(line)...); err == nil ||
@@ -98,7 +98,7 @@ func TestPlacesThatCannotBeUsed(t *testing.T) {
 	}
 }
 
-// TestABacktestNamesTheAssetsThatThereAre where it is asked for another.
+// TestABacktestNamesTheAssetsThatThereAre if the given one does not exist.
 func TestABacktestNamesTheAssetsThatThereAre(t *testing.T) {
 	t.Parallel()
 	redis := redistest.New(t)
@@ -130,5 +130,6 @@ func TestABacktestNamesTheAssetsThatThereAre(t *testing.T) {
 	o.Fails("--asset: no prices of BTCC are stored: did you mean BTC?", append(run, "BTCC")...)
 	o.Fails("--asset: no prices of nosuch are stored; there are those of BTC, ETH", append(run, "nosuch")...)
 	give("A1", "A2", "A3", "A4", "A5", "A6", "A7", "A8", "A9", "B1", "B2")
-	o.Fails("stored, but of 13 others, such as A1, A2, A3, A4, A5, A6, A7, A8, A9, B1, B2, BTC", append(run, "nosuch")...)
+	o.Fails("stored, but of 13 others, such as A1, A2, A3, A4, A5, A6, A7, A8, A9, B1, B2, BTC",
+		append(run, "nosuch")...)
 }

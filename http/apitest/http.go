@@ -77,8 +77,8 @@ func (h *HTTP) Routes() []string {
 	return all
 }
 
-// closeObjects forbids members that are not described, wherever an object does not
-// say whether it has others.
+// closeObjects forbids undescribed members of all objects that do not specify whether they
+// have others.
 func closeObjects(doc *openapi3.T) {
 	no := false
 	seen := make(map[*openapi3.Schema]bool)
@@ -89,8 +89,9 @@ func closeObjects(doc *openapi3.T) {
 		}
 		s := ref.Value
 		seen[s] = true
-		if s.Type.Includes(openapi3.TypeObject) && s.AdditionalProperties.Has == nil && s.AdditionalProperties.Schema == nil {
-			s.AdditionalProperties.Has = &no
+		more := &s.AdditionalProperties
+		if s.Type.Includes(openapi3.TypeObject) && more.Has == nil && more.Schema == nil {
+			more.Has = &no
 		}
 		for _, p := range s.Properties {
 			walk(p)
@@ -125,7 +126,7 @@ type Exchange struct {
 	Body        []byte // without compression
 }
 
-// Check returns what of an exchange is not as it is described.
+// Check returns the differences of an exchange from its description.
 func (h *HTTP) Check(x Exchange) error {
 	r := x.Request.Clone(context.Background())
 	if r.Method == http.MethodHead {
@@ -162,7 +163,7 @@ func (h *HTTP) Check(x Exchange) error {
 		}
 	}
 	if x.Request.Method == http.MethodHead && x.Status < 300 {
-		return nil // there is no body to hold against the schema
+		return nil // has no body for the schema
 	}
 	out := &openapi3filter.ResponseValidationInput{RequestValidationInput: in, Status: x.Status, Header: x.Header,
 		Options: &openapi3filter.Options{IncludeResponseStatus: true, MultiError: true}}
@@ -176,16 +177,16 @@ func (h *HTTP) Check(x Exchange) error {
 	return nil
 }
 
-// accepted reports whether the values of a request with this answer were valid.
+// accepted reports whether a request with this status had valid values.
 func accepted(status int) bool {
 	return status < 300 || status == http.StatusConflict || status == http.StatusUnprocessableEntity
 }
 
-// int64Digits is how long a number the validator can read.
+// int64Digits is the length of the longest number that the validator can read.
 const int64Digits = 18
 
-// normalize gives a request the form that the validator reads: without a media type
-// it is JSON, an empty parameter or version is none, and integers are of 64 bits.
+// normalize gives a request the form that the validator can read: the media type is JSON, an
+// empty parameter or version is absent, and integers have 64 bits.
 func normalize(r *http.Request, body []byte) {
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	r.ContentLength = int64(len(body))
@@ -207,10 +208,10 @@ func normalize(r *http.Request, body []byte) {
 	r.URL.RawQuery = query.Encode()
 }
 
-// undescribed checks the answer to a request that the description does not have.
+// undescribed checks the answer to a request that is not in the description.
 func (h *HTTP) undescribed(x Exchange, want int) error {
 	if x.Status != want {
-		return fmt.Errorf("%s %s is not described but was answered with %d", x.Request.Method, x.Request.URL.Path, x.Status)
+		return fmt.Errorf("a request that is not described was answered with %d", x.Status)
 	}
 	if len(x.Body) == 0 && x.Request.Method == http.MethodHead {
 		return nil
@@ -229,8 +230,7 @@ func (h *HTTP) undescribed(x Exchange, want int) error {
 	return nil
 }
 
-// Handler passes requests on to next and checks each exchange. Upgrades pass
-// unchecked.
+// Handler forwards requests to next and checks each exchange except upgrades.
 func (h *HTTP) Handler(tb testing.TB, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.EqualFold(r.Header.Get("Upgrade"), "websocket") {
@@ -238,8 +238,8 @@ func (h *HTTP) Handler(tb testing.TB, next http.Handler) http.Handler {
 			return
 		}
 		body := readAll(tb, r.Body)
-		original := r.Clone(r.Context()) // as it came, whatever next does with it
-		// A body that is longer than it says, or of unknown length, must stay so.
+		original := r.Clone(r.Context()) // which next cannot change
+		// ContentLength is kept, even if it is wrong or unknown.
 		r.Body = io.NopCloser(bytes.NewReader(body))
 		rec := httptest.NewRecorder()
 		next.ServeHTTP(rec, r)
@@ -254,8 +254,7 @@ func (h *HTTP) Handler(tb testing.TB, next http.Handler) http.Handler {
 	})
 }
 
-// Transport passes requests on to base, nil for the default one, and checks each
-// exchange.
+// Transport forwards requests to base, nil for the default one, and checks each exchange.
 func (h *HTTP) Transport(tb testing.TB, base http.RoundTripper) http.RoundTripper {
 	if base == nil {
 		base = http.DefaultTransport
@@ -285,7 +284,7 @@ type roundTripper func(*http.Request) (*http.Response, error)
 // RoundTrip implements http.RoundTripper.
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// report fails the test if an exchange is not as it is described.
+// report fails the test if an exchange differs from its description.
 func (h *HTTP) report(tb testing.TB, x Exchange) {
 	if err := h.Check(x); err != nil {
 		tb.Errorf("%s %s: %v\nrequest: %.500s\nanswer: %.1000s", x.Request.Method, x.Request.URL.RequestURI(), err,

@@ -18,7 +18,7 @@ type Stream struct {
 	closeCodes map[int]bool
 }
 
-// asyncAPI is what is read of a description.
+// asyncAPI holds the relevant parts of a description.
 type asyncAPI struct {
 	Components struct {
 		Messages map[string]message
@@ -33,8 +33,8 @@ type message struct {
 	Examples []struct{ Payload any }
 }
 
-// NewStream reads a description and fails the test if it is not of the known form,
-// or if an example in it is not as it says.
+// NewStream reads a description. It fails the test if the description has another form, or
+// if an example does not match its schema.
 func NewStream(tb testing.TB, description []byte) *Stream {
 	tb.Helper()
 	var doc asyncAPI
@@ -92,7 +92,7 @@ func NewStream(tb testing.TB, description []byte) *Stream {
 	return s
 }
 
-// FromServer returns what of a message of the service is not as it is described.
+// FromServer returns the differences of a message of the service from its description.
 func (s *Stream) FromServer(message []byte) error { return check(s.fromServer, "type", message) }
 
 // FromClient is FromServer for a message of a client.

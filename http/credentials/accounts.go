@@ -18,15 +18,15 @@ type accountStore interface {
 	DeleteAccount(ctx context.Context, id signal.AccountID, now time.Time) ([]signal.Event, error)
 }
 
-// passwordStore keeps their passwords.
+// passwordStore keeps the passwords of accounts.
 type passwordStore interface {
 	SetPassword(ctx context.Context, id signal.AccountID, hash string, version int64, keep signal.SessionID,
 		now time.Time) ([]signal.Event, error)
 	Rehash(ctx context.Context, id signal.AccountID, from, to string) error
 }
 
-// CreateAccount registers an email with a password. ValidationError: the faults
-// of "email" and "password". KindConflict, "email_taken".
+// CreateAccount creates an account. ValidationError: the faults of "email" and "password".
+// KindConflict, "email_taken".
 func (s *Service) CreateAccount(ctx context.Context, email, password string) (credential.Account, error) {
 	if err := CheckAccount(email, password).orNil(); err != nil {
 		return credential.Account{}, err
@@ -57,16 +57,16 @@ func (s *Service) AccountByEmail(ctx context.Context, email string) (credential.
 	return a, err
 }
 
-// Accounts returns at most limit accounts after the first offset ones, oldest
-// first, and how many there are.
+// Accounts returns at most limit accounts after the first offset ones, oldest first, and the
+// number of all accounts.
 func (s *Service) Accounts(ctx context.Context, limit, offset int) ([]credential.Account, int, error) {
 	return s.store.Accounts(ctx, limit, offset)
 }
 
-// ChangePassword replaces the password of p's account and ends all its sessions
-// but p's. ValidationError: the faults of "current_password" and "new_password".
-// KindUnauthorized: "invalid_credentials", the current password is wrong, which
-// counts like a failed login; "jwt_required". KindTooMany, "account_locked".
+// ChangePassword replaces the password of p's account and ends all its sessions except p's.
+// ValidationError: the faults of "current_password" and "new_password". KindUnauthorized:
+// "jwt_required", or "invalid_credentials" if the current password is wrong, which counts as
+// a failed login. KindTooMany, "account_locked".
 func (s *Service) ChangePassword(ctx context.Context, p signal.Principal, current, next string) error {
 	if err := s.RequireJWT(p); err != nil {
 		return err
@@ -76,14 +76,12 @@ func (s *Service) ChangePassword(ctx context.Context, p signal.Principal, curren
 		return err
 	}
 	var v ValidationError
-	if current == "" {
-		v.add("current_password", "required", "current_password is required and must be the one in force")
-	}
+	v.require("current_password", current, CurrentPasswordRule)
 	checkPassword(&v, "new_password", next, account.Email)
 	if err := v.orNil(); err != nil {
 		return err
 	}
-	// A stolen access token must not open a way round the lock.
+	// The lock also holds for those with a stolen access token.
 	who := credential.DigestOf(account.Email)
 	if err := s.checkLock(ctx, who, account.ID); err != nil {
 		return err
@@ -103,18 +101,23 @@ func (s *Service) ChangePassword(ctx context.Context, p signal.Principal, curren
 		return err
 	}
 	ended, err := s.store.SetPassword(ctx, account.ID, hash, stored.Version, p.Session, s.now())
-	if is(err, signal.KindConflict) {
+	if signal.KindOf(err) == signal.KindConflict {
 		return s.failLogin(ctx, who, account.ID) // another request changed it meanwhile
 	}
-	if err == nil || len(ended) > 0 { // in effect, also if replicas lack it
-		s.audit(ctx, slog.LevelInfo, "password changed", account.ID, sessionAttr(p.Session), slog.Int("ended", len(ended)))
+	if inEffect(ended, err) {
+		s.audit(ctx, slog.LevelInfo, "password changed", account.ID, sessionAttr(p.Session),
+			slog.Int("ended", len(ended)))
 	}
 	s.announce(ctx, ended)
 	return err
 }
 
-// SetPassword replaces the password of an account, for its administrator, and
-// ends all its sessions. ValidationError: the faults of "password". KindNotFound.
+// inEffect reports whether a change of the store is in effect: with an error, it is if the
+// store has returned its events and only replicas lack it.
+func inEffect(events []signal.Event, err error) bool { return err == nil || len(events) > 0 }
+
+// SetPassword replaces the password of an account for an operator and ends all sessions of
+// the account. ValidationError: the faults of "password". KindNotFound.
 func (s *Service) SetPassword(ctx context.Context, id signal.AccountID, password string) error {
 	account, _, err := s.store.AccountByID(ctx, id)
 	if err != nil {
@@ -131,24 +134,23 @@ func (s *Service) SetPassword(ctx context.Context, id signal.AccountID, password
 	}
 	const anyVersion = 0
 	ended, err := s.store.SetPassword(ctx, id, hash, anyVersion, "", s.now())
-	if err == nil || len(ended) > 0 { // in effect, also if replicas lack it
+	if inEffect(ended, err) {
 		s.audit(ctx, slog.LevelInfo, "password changed", id, slog.Int("ended", len(ended)))
 	}
 	s.announce(ctx, ended)
 	return err
 }
 
-// Unlock forgets the locks and failed logins of an email, whether an account has
-// it or not.
+// Unlock clears the lock and the failed logins of an email, also of one without an account.
 func (s *Service) Unlock(ctx context.Context, email string) error {
 	return s.store.Unlock(ctx, credential.DigestOf(NormalizeEmail(email)))
 }
 
-// DeleteAccount ends an account with its keys and sessions and frees its email;
-// the event it announces makes every process drop the rest. KindNotFound.
+// DeleteAccount deletes an account with its keys and sessions and frees its email. The event
+// that it announces makes every process delete the rest. KindNotFound.
 func (s *Service) DeleteAccount(ctx context.Context, id signal.AccountID) error {
 	events, err := s.store.DeleteAccount(ctx, id, s.now())
-	if err == nil || len(events) > 0 { // in effect, also if replicas lack it
+	if inEffect(events, err) {
 		s.audit(ctx, slog.LevelInfo, "account deleted", id)
 	}
 	s.announce(ctx, events)

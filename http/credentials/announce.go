@@ -9,34 +9,33 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
-// outbox holds the events of changes until they are appended to their logs.
+// outbox holds the events of changes until they are appended to their event logs.
 type outbox interface {
-	// Settle removes events that were appended.
+	// Settle removes events that have been appended.
 	Settle(ctx context.Context, events []signal.Event) error
-	// Unsettled returns at most limit events that were put in before a time.
+	// Unsettled returns at most limit events that are older than a time.
 	Unsettled(ctx context.Context, before time.Time, limit int) ([]signal.Event, error)
 }
 
 const (
-	// announceTimeout bounds how long a change waits for its announcement.
+	// announceTimeout limits how long a change waits for its announcement.
 	announceTimeout = 5 * time.Second
-	// sweepAge is the age at which an announcement is taken for forgotten by the
-	// process that made it. An event that is appended twice does no harm.
+	// sweepAge is the age at which any process announces an event. Appending an event twice
+	// does no harm.
 	sweepAge = announceTimeout + 5*time.Second
-	// eventsAtOnce bounds one append.
+	// eventsAtOnce limits one append.
 	eventsAtOnce = 100
 )
 
-// announce makes this process forget what events end, at once, and appends them,
-// so that all others do. The change is stored and its events with it: if they
-// cannot be appended now, Run of any process does it later. So the caller learns
-// of the change, not of the delay.
+// announce makes this process forget the ended credentials and appends the events, so that
+// all other processes do. The change is stored together with its events: if they cannot be
+// appended now, Run of any process does it later. So the change succeeds nevertheless.
 func (s *Service) announce(ctx context.Context, events []signal.Event) {
 	if len(events) == 0 {
 		return
 	}
 	s.Forget(events)
-	// The change stands, whether or not the client still waits.
+	// The change is announced even if the client leaves.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), announceTimeout)
 	defer cancel()
 	if err := s.publish(ctx, events); err != nil {
@@ -44,13 +43,13 @@ func (s *Service) announce(ctx context.Context, events []signal.Event) {
 	}
 }
 
-// publish appends events of one account and settles them.
+// publish appends the events of one account and settles them.
 func (s *Service) publish(ctx context.Context, events []signal.Event) error {
 	for len(events) > 0 {
 		n := min(len(events), eventsAtOnce)
 		c := signal.Change{Account: events[0].Account, Events: make([]signal.Event, n)}
 		for i, e := range events[:n] {
-			// The events of one change wait under one id, and may be appended again.
+			// In the outbox the events of one change share an ID.
 			e.ID = signal.NewEventID()
 			c.Events[i] = e
 		}
@@ -65,7 +64,7 @@ func (s *Service) publish(ctx context.Context, events []signal.Event) error {
 	return nil
 }
 
-// sweep announces what was not announced by the process that changed it.
+// sweep announces old events that the processes of their changes have not announced.
 func (s *Service) sweep(ctx context.Context) {
 	events, err := s.store.Unsettled(ctx, s.now().Add(-sweepAge), eventsAtOnce)
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/credential"
+	"github.com/agentsignal/agentsignal/http/request"
 )
 
 // keyStore keeps API keys by the digest of their secrets.
@@ -21,25 +22,26 @@ type keyStore interface {
 	NoteKeyUses(ctx context.Context, uses map[credential.Digest]time.Time) error
 }
 
-// CreateKey makes an API key and returns it with its secret, which is stored
-// nowhere. scopes nil means all; expiresIn, in seconds, nil means never.
-// ValidationError: the faults of "name", "scopes", "scopes/i" and "expires_in".
-// KindConflict: "name_taken", "limit_reached".
-func (s *Service) CreateKey(ctx context.Context, account signal.AccountID, name string, scopes []string,
-	expiresIn *int64) (credential.APIKey, string, error) {
+// CreateKey creates an API key and returns it with its secret, which is not stored. Without
+// scopes the key has all; without expiresIn, in seconds, it never expires. ValidationError:
+// the faults of "name", "scopes", "scopes/i" and "expires_in". KindConflict: "name_taken",
+// "limit_reached".
+func (s *Service) CreateKey(
+	ctx context.Context, account signal.AccountID, name string, scopes []string, expiresIn *int64,
+) (credential.APIKey, string, error) {
 	var v ValidationError
 	granted := checkScopes(&v, scopes)
+	v.require("name", name, KeyNameRule)
 	trimmed := strings.TrimSpace(name)
 	switch {
 	case name == "":
-		v.add("name", "required", "name is required and "+KeyNameRule)
 	case trimmed == "":
-		v.add("name", "too_short", "must have at least 1 character that is no space")
+		v.add("name", request.CodeTooShort, BlankName)
 	case utf8.RuneCountInString(trimmed) > MaxKeyName:
-		v.add("name", "too_long", atMost(MaxKeyName))
+		v.add("name", request.CodeTooLong, request.AtMost(MaxKeyName))
 	}
 	if expiresIn != nil && (*expiresIn < 1 || *expiresIn > MaxExpiresIn) {
-		v.add("expires_in", "out_of_range", fmt.Sprintf("must be 1 to %d seconds", MaxExpiresIn))
+		v.add("expires_in", request.CodeOutOfRange, fmt.Sprintf("must be 1 to %d seconds", MaxExpiresIn))
 	}
 	if err := v.orNil(); err != nil {
 		return credential.APIKey{}, "", err
@@ -63,32 +65,30 @@ func (s *Service) CreateKey(ctx context.Context, account signal.AccountID, name 
 	return k, secret, nil
 }
 
-// scopeNames lists those that there are.
-const scopeNames = "agents:read, agents:run, signals:read, webhooks:manage"
-
-// checkScopes returns the set of scopes and records unknown ones.
+// checkScopes returns the set of scopes and records unknown ones. Nil stands for all.
 func checkScopes(v *ValidationError, scopes []string) signal.ScopeSet {
 	if scopes == nil {
 		return signal.AllScopes
 	}
 	if len(scopes) == 0 {
-		v.add("scopes", "too_short", "must name at least one of: "+scopeNames)
+		v.add("scopes", request.CodeTooShort, "must name at least one of: "+request.Joined(signal.Scopes))
 	}
 	var set signal.ScopeSet
 	for i, name := range scopes {
 		bit := signal.ScopesOf(signal.Scope(name))
 		if bit == 0 {
-			v.add(fmt.Sprintf("scopes/%d", i), "invalid_value", "must be one of: "+scopeNames)
+			v.add(fmt.Sprintf("scopes/%d", i), request.CodeInvalidValue, request.OneOf(signal.Scopes))
 		}
 		set |= bit
 	}
 	return set
 }
 
-// Keys returns at most limit keys of the account that are not revoked, after the
-// first offset ones, newest first, and how many there are.
-func (s *Service) Keys(ctx context.Context, account signal.AccountID,
-	limit, offset int) ([]credential.APIKey, int, error) {
+// Keys returns at most limit keys of the account that are not revoked, after the first
+// offset ones, newest first, and the number of all.
+func (s *Service) Keys(
+	ctx context.Context, account signal.AccountID, limit, offset int,
+) ([]credential.APIKey, int, error) {
 	keys, err := s.store.Keys(ctx, account)
 	if err != nil {
 		return nil, 0, err
@@ -98,16 +98,16 @@ func (s *Service) Keys(ctx context.Context, account signal.AccountID,
 	return keys[from:to], len(keys), nil
 }
 
-// KeyExpired reports whether k no longer authenticates, though it is not revoked.
+// KeyExpired reports whether k has expired.
 func (s *Service) KeyExpired(k credential.APIKey) bool {
 	return !k.ExpiresAt.IsZero() && !s.o.Now().Before(k.ExpiresAt)
 }
 
-// RevokeKey ends a key: this process refuses it at once, all others within a
-// second. KindNotFound: the account has no such key.
+// RevokeKey revokes a key. This process refuses it at once, all others within a second.
+// KindNotFound.
 func (s *Service) RevokeKey(ctx context.Context, account signal.AccountID, id signal.KeyID) error {
 	events, err := s.store.RevokeKey(ctx, account, id, s.now())
-	if err == nil || len(events) > 0 { // in effect, also if replicas lack it
+	if inEffect(events, err) {
 		s.audit(ctx, slog.LevelInfo, "API key revoked", account, keyAttr(id))
 	}
 	s.announce(ctx, events)

@@ -28,8 +28,7 @@ func TestCreateKey(t *testing.T) {
 		t.Errorf("secret %q", secret)
 	}
 	want := credential.APIKey{ID: k.ID, Account: a.ID, Name: "deploy bot", Prefix: secret[:8], CreatedAt: k.CreatedAt,
-		ExpiresAt: k.CreatedAt.Add(time.Hour),
-		Scopes:    signal.ScopesOf(signal.AgentsRun, signal.SignalsRead)}
+		ExpiresAt: k.CreatedAt.Add(time.Hour), Scopes: signal.ScopesOf(signal.AgentsRun, signal.SignalsRead)}
 	if d := cmp.Diff(want, k); d != "" || !strings.HasPrefix(string(k.ID), "key_") {
 		t.Errorf("%s (-want +got):\n%s", k.ID, d)
 	}
@@ -133,14 +132,8 @@ func TestRevokeKey(t *testing.T) {
 	w := newWorld(t, Options{})
 	ctx := t.Context()
 	a, b := w.register(t, "a@example.com"), w.register(t, "b@example.com")
-	k, secret, err := w.CreateKey(ctx, a.ID, "one", nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, other, err := w.CreateKey(ctx, a.ID, "two", nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	k, secret := w.key(t, a.ID, "one")
+	_, other := w.key(t, a.ID, "two")
 	w.principal(t, secret)
 	w.principal(t, other)
 	wantCode(t, w.RevokeKey(ctx, b.ID, k.ID), "not_found")
@@ -163,9 +156,7 @@ func TestAtMost100Keys(t *testing.T) {
 	ctx := t.Context()
 	a := w.register(t, "a@example.com")
 	for i := range 100 {
-		if _, _, err := w.CreateKey(ctx, a.ID, fmt.Sprint(i), nil, nil); err != nil {
-			t.Fatal(err)
-		}
+		w.key(t, a.ID, fmt.Sprint(i))
 	}
 	_, _, err := w.CreateKey(ctx, a.ID, "one too many", nil, nil)
 	wantCode(t, err, "limit_reached")
@@ -178,10 +169,7 @@ func TestLastUseIsListedInMinutes(t *testing.T) {
 	w := newWorld(t, Options{})
 	ctx := t.Context()
 	a := w.register(t, "a@example.com")
-	_, secret, err := w.CreateKey(ctx, a.ID, "name", nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	_, secret := w.key(t, a.ID, "name")
 	w.principal(t, secret)
 	used := w.clock.now()
 	w.storeUses(ctx)
@@ -189,7 +177,8 @@ func TestLastUseIsListedInMinutes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := list[0].LastUsedAt; got != got.Truncate(time.Minute) || used.Sub(got) < 0 || used.Sub(got) > 2*time.Minute {
+	if got := list[0].LastUsedAt; got != got.Truncate(time.Minute) || used.Sub(got) < 0 ||
+		used.Sub(got) > 2*time.Minute {
 		t.Errorf("used at %v, listed as %v", used, got)
 	}
 }
@@ -199,13 +188,13 @@ func TestKeysAreListedByPages(t *testing.T) {
 	w := newWorld(t, Options{})
 	a := w.register(t, "a@example.com")
 	for _, name := range []string{"1", "2", "3"} {
-		if _, _, err := w.CreateKey(t.Context(), a.ID, name, nil, nil); err != nil {
-			t.Fatal(err)
-		}
+		w.key(t, a.ID, name)
 	}
 	for _, c := range []struct{ limit, offset, want int }{{2, 0, 2}, {2, 2, 1}, {2, 3, 0}, {2, 9, 0}, {10, 0, 3}} {
-		if keys, total, err := w.Keys(t.Context(), a.ID, c.limit, c.offset); err != nil || len(keys) != c.want || total != 3 {
-			t.Errorf("limit %d, offset %d: %d keys of %d, %v; want %d of 3", c.limit, c.offset, len(keys), total, err, c.want)
+		if keys, total, err := w.Keys(t.Context(), a.ID, c.limit, c.offset); err != nil ||
+			len(keys) != c.want || total != 3 {
+			t.Errorf("limit %d, offset %d: %d keys of %d, %v; want %d of 3", c.limit, c.offset, len(keys),
+				total, err, c.want)
 		}
 	}
 }

@@ -7,11 +7,10 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
-// Client is where a request came from, for the lines of the log about who used or
-// changed which credential.
+// Client is the origin of a request, for the log of uses and changes of credentials.
 type Client struct {
 	Address string
-	Request string // its identifier, which the line about the request has too
+	Request string // the ID under which the request is logged
 }
 
 type clientKey struct{}
@@ -21,10 +20,11 @@ func WithClient(ctx context.Context, c Client) context.Context {
 	return context.WithValue(ctx, clientKey{}, c)
 }
 
-// audit writes one line about a credential of an account. Neither attrs nor anything
-// else in it may be a secret or an email; account is empty where it is not known.
-func (s *Service) audit(ctx context.Context, level slog.Level, what string, account signal.AccountID,
-	attrs ...slog.Attr) {
+// audit logs a use or change of a credential. attrs must not hold secrets or emails. account
+// is empty if it is unknown.
+func (s *Service) audit(
+	ctx context.Context, level slog.Level, what string, account signal.AccountID, attrs ...slog.Attr,
+) {
 	line := make([]slog.Attr, 0, len(attrs)+3)
 	if account != "" {
 		line = append(line, slog.String("account", string(account)))

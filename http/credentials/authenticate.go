@@ -12,23 +12,22 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal/credential"
 )
 
-// keyState is what is known of an API key.
+// keyState is the cached state of an API key.
 type keyState struct {
 	principal signal.Principal
-	// usedMinute is the last use that is stored or noted, in minutes since 1970. It
-	// is shared by successive answers of the store.
+	// usedMinute is the last recorded use, in minutes since 1970. Successive answers of the
+	// store share it.
 	usedMinute *atomic.Int64
 }
 
-// sessionState is what is known of a session that has not ended.
+// sessionState is the cached state of a session that has not ended.
 type sessionState struct {
 	ends time.Time
 }
 
-// Authenticate returns whom token stands for: an API key, or an access token. It
-// fails with KindUnauthorized, "missing_credentials" if token is empty,
-// "invalid_token" otherwise, with KindUnavailable if the store must be asked and
-// cannot be.
+// Authenticate returns the principal of token, an API key or an access token. It fails with
+// KindUnauthorized, "missing_credentials" if token is empty, otherwise "invalid_token"; with
+// KindUnavailable if the store is needed and does not answer.
 func (s *Service) Authenticate(ctx context.Context, token string) (signal.Principal, error) {
 	switch {
 	case token == "":
@@ -40,7 +39,7 @@ func (s *Service) Authenticate(ctx context.Context, token string) (signal.Princi
 	return s.authenticateJWT(ctx, token)
 }
 
-// RequireJWT refuses a principal that came with an API key: KindUnauthorized,
+// RequireJWT refuses a principal that was authenticated by an API key: KindUnauthorized,
 // "jwt_required".
 func (s *Service) RequireJWT(p signal.Principal) error {
 	if p.Session == "" {
@@ -148,9 +147,9 @@ func (s *Service) fetchSession(ctx context.Context, id signal.SessionID) (*entry
 	})
 }
 
-// Forget drops what account.deleted, key.revoked and session.ended events report as
-// no longer valid; other events are passed over. It does not block, so that it may
-// be called from the loop that reads the logs.
+// Forget removes the credentials that account.deleted, key.revoked and session.ended events
+// have ended from the caches. It ignores other events. It does not block, so that the loop
+// that reads the event logs can call it.
 func (s *Service) Forget(events []signal.Event) {
 	for i := range events {
 		e := &events[i]
@@ -170,7 +169,7 @@ func (s *Service) Forget(events []signal.Event) {
 	}
 }
 
-// ForgetAll drops everything: for when events may have been missed.
+// ForgetAll clears the caches, after events may have been missed.
 func (s *Service) ForgetAll() {
 	s.keys.forgetAll()
 	s.sessions.forgetAll()

@@ -17,19 +17,19 @@ import (
 )
 
 const (
-	// fresh is how long an answer of the store holds, from the start of the
-	// question: that it is revoked elsewhere is noticed within this time.
+	// fresh is how long an answer of the store is valid, from the start of the lookup. A
+	// revocation by another process takes effect within this time.
 	fresh = time.Second
-	// renewAfter is the age at which an answer in use is asked for again beside
-	// the requests, so that none of them waits.
+	// renewAfter is the age at which an answer in use is looked up again in the background,
+	// so that no request waits.
 	renewAfter = fresh / 2
-	// lookupTimeout bounds a question to the store.
+	// lookupTimeout limits a lookup in the store.
 	lookupTimeout = 3 * time.Second
-	// evictionSample is how many entries are looked at to find an old one.
+	// evictionSample is the number of entries of which the oldest is evicted.
 	evictionSample = 8
 )
 
-// entry is an answer of the store. All but the atomic is set before it is shared.
+// entry is an answer of the store. Only renewed changes after it is shared.
 type entry[V any] struct {
 	value   V
 	account signal.AccountID
@@ -38,11 +38,11 @@ type entry[V any] struct {
 	renewed atomic.Bool
 }
 
-// cache remembers answers of the store for the time fresh. Answers that there is
-// no record are kept apart, so that guesses displace nothing of worth.
+// cache holds answers of the store for the time fresh. Missing records have a map of their
+// own, so that guessed credentials do not evict valid ones.
 //
-// Ages are counted by the process's own monotonic clock: a corrected wall clock
-// must not make an answer hold longer.
+// Ages are measured by the monotonic clock, so that a corrected wall clock does not extend
+// an answer.
 type cache[K comparable, V any] struct {
 	most    int
 	log     *slog.Logger
@@ -52,10 +52,10 @@ type cache[K comparable, V any] struct {
 	mu      sync.RWMutex
 	present map[K]*entry[V]
 	missing map[K]*entry[V]
-	// byAccount finds what an account's end concerns.
+	// byAccount has the keys of each account in present.
 	byAccount map[signal.AccountID]map[K]struct{}
-	// epoch counts how often something was forgotten. A lookup that began before
-	// must neither be remembered nor be shared with those who come after.
+	// epoch counts the calls that removed entries. The answer to a lookup that began before
+	// one of them must not be cached, nor be shared with later callers.
 	epoch uint64
 }
 
@@ -70,8 +70,8 @@ func newCache[K comparable, V any](most int, log *slog.Logger, lookups *tasks.Gr
 	}
 }
 
-// get returns a fresh answer, or nil. renew is set for one caller, who should ask
-// again beside its work.
+// get returns a fresh answer, or nil. renew is set for one caller, which should repeat the
+// lookup in the background.
 func (c *cache[K, V]) get(k K) (e *entry[V], renew bool) {
 	c.mu.RLock()
 	e = c.present[k]
@@ -89,11 +89,11 @@ func (c *cache[K, V]) get(k K) (e *entry[V], renew bool) {
 	return e, age >= renewAfter && !e.missing && e.renewed.CompareAndSwap(false, true)
 }
 
-// fetch asks the store by load and remembers the answer. Callers that ask the
-// same at the same time share one question. name is k as text. load returns
-// KindNotFound if there is no record.
-func (c *cache[K, V]) fetch(ctx context.Context, k K, name string,
-	load func(context.Context) (V, signal.AccountID, error)) (*entry[V], error) {
+// fetch looks k up in the store with load and caches the answer. Concurrent callers share
+// one lookup. name is k as text. load returns KindNotFound for a missing record.
+func (c *cache[K, V]) fetch(
+	ctx context.Context, k K, name string, load func(context.Context) (V, signal.AccountID, error),
+) (*entry[V], error) {
 	const attempts = 2
 	for range attempts {
 		c.mu.RLock()
@@ -102,7 +102,7 @@ func (c *cache[K, V]) fetch(ctx context.Context, k K, name string,
 		flight := c.flights.DoChan(name+" "+strconv.FormatUint(epoch, 10), func() (any, error) {
 			e := &entry[V]{at: time.Now()}
 			err := panics.ErrPanicked
-			// The question is for all who wait, so it outlives the one who asked first.
+			// All callers wait for the lookup, so it outlives the first of them.
 			if !c.lookups.Do(ctx, func(ctx context.Context) {
 				ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 				defer cancel()
@@ -110,7 +110,7 @@ func (c *cache[K, V]) fetch(ctx context.Context, k K, name string,
 			}) {
 				err = signal.Unavailable(tasks.ErrClosed)
 			}
-			if err != nil && !is(err, signal.KindNotFound) {
+			if err != nil && signal.KindOf(err) != signal.KindNotFound {
 				return nil, err
 			}
 			e.missing = err != nil
@@ -132,7 +132,7 @@ func (c *cache[K, V]) fetch(ctx context.Context, k K, name string,
 	return nil, signal.Unavailable(fmt.Errorf("the store answers later than in %v", fresh))
 }
 
-// put remembers e unless something was forgotten since epoch.
+// put caches e unless entries have been removed since epoch.
 func (c *cache[K, V]) put(k K, e *entry[V], epoch uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -158,8 +158,7 @@ func (c *cache[K, V]) put(k K, e *entry[V], epoch uint64) {
 	}
 }
 
-// evict removes the oldest of a few entries. The order of a map is random enough
-// for that.
+// evict removes the oldest of a few entries. The order of a map is random enough for that.
 func (c *cache[K, V]) evict(from map[K]*entry[V]) {
 	var oldest *entry[V]
 	var victim K
@@ -189,7 +188,7 @@ func (c *cache[K, V]) remove(k K) {
 	}
 }
 
-// forget drops k, and spoils lookups under way.
+// forget removes k and makes the answers of lookups in flight stale.
 func (c *cache[K, V]) forget(k K) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -197,8 +196,8 @@ func (c *cache[K, V]) forget(k K) {
 	c.remove(k)
 }
 
-// forgetIf drops the account's entries for which f holds, and spoils lookups
-// under way.
+// forgetIf removes the entries of the account for which f returns true, and makes the
+// answers of lookups in flight stale.
 func (c *cache[K, V]) forgetIf(account signal.AccountID, f func(V) bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -210,7 +209,6 @@ func (c *cache[K, V]) forgetIf(account signal.AccountID, f func(V) bool) {
 	}
 }
 
-// forgetAll drops everything.
 func (c *cache[K, V]) forgetAll() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -220,7 +218,7 @@ func (c *cache[K, V]) forgetAll() {
 	clear(c.byAccount)
 }
 
-// prune gives back the memory of what is no longer fresh.
+// prune frees the memory of entries that are no longer fresh.
 func (c *cache[K, V]) prune() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -233,14 +231,14 @@ func (c *cache[K, V]) prune() {
 	}
 }
 
-// size returns how many answers are remembered: records, and that there is no record.
+// size returns the numbers of cached records and of missing ones.
 func (c *cache[K, V]) size() (present, missing int) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	return len(c.present), len(c.missing)
 }
 
-// bounded is a map that drops any entry when it is full.
+// bounded is a map that evicts an arbitrary entry when it is full.
 type bounded[K comparable, V any] struct {
 	mu   sync.RWMutex
 	m    map[K]V

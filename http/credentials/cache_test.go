@@ -26,7 +26,7 @@ func inBubble(t *testing.T, o Options, f func(t *testing.T, s *Service, m *memor
 	})
 }
 
-// accepted says whether token is valid; any error but invalid_token fails the test.
+// accepted reports whether token is valid. Errors other than invalid_token fail the test.
 func accepted(t *testing.T, s *Service, token string) bool {
 	t.Helper()
 	_, err := s.Authenticate(context.Background(), token)
@@ -108,8 +108,8 @@ func TestCloseWaitsForRenewals(t *testing.T) {
 	})
 }
 
-// TestOtherProcessesRefuseWithinASecond ends credentials at a store that two
-// services share, with requests going on all the time.
+// TestOtherProcessesRefuseWithinASecond ends credentials in a store that two services
+// share, while requests go on.
 func TestOtherProcessesRefuseWithinASecond(t *testing.T) {
 	for name, slow := range map[string]func(m *memory){
 		"store at once":       func(*memory) {},
@@ -139,11 +139,12 @@ func TestOtherProcessesRefuseWithinASecond(t *testing.T) {
 						}
 					}()
 					time.Sleep(10 * time.Millisecond)
-					if i == 111 { // just after a question of the slowest store began
+					if i == 111 { // just after a lookup in the slowest store began
 						if err := here.RevokeKey(t.Context(), "acc_1", "key_1"); err != nil {
 							t.Error(err)
 						}
-						if err := here.Logout(t.Context(), signal.Principal{Account: "acc_1", Session: session}, false); err != nil {
+						if err := here.Logout(t.Context(), signal.Principal{Account: "acc_1", Session: session},
+							false); err != nil {
 							t.Error(err)
 						}
 						mu.Lock()
@@ -158,7 +159,7 @@ func TestOtherProcessesRefuseWithinASecond(t *testing.T) {
 				mu.Lock()
 				defer mu.Unlock()
 				if late > fresh {
-					t.Errorf("a request that came %v after the end is accepted", late)
+					t.Errorf("a request %v after the end is accepted", late)
 				}
 			})
 		})
@@ -215,9 +216,9 @@ func TestForgetTakesEffectAtOnce(t *testing.T) {
 	})
 }
 
-// TestLookupUnderWayIsNotRemembered ends a key while a question for it is on its
-// way back from the store.
-func TestLookupUnderWayIsNotRemembered(t *testing.T) {
+// TestLookupInFlightIsNotCached ends a key while the answer to its lookup is on its
+// way from the store.
+func TestLookupInFlightIsNotCached(t *testing.T) {
 	inBubble(t, Options{}, func(t *testing.T, s *Service, m *memory) {
 		secret := m.addKey(credential.APIKey{ID: "key_1", Account: "acc_1"})
 		session, access := m.addSession(t, s, "acc_1")
@@ -246,9 +247,9 @@ func TestLookupUnderWayIsNotRemembered(t *testing.T) {
 	})
 }
 
-// TestLookupUnderWayInAGapIsNotRemembered: the key is revoked elsewhere, by an event that was
+// TestLookupInFlightDuringAGapIsNotCached: the key is revoked elsewhere, by an event that was
 // missed.
-func TestLookupUnderWayInAGapIsNotRemembered(t *testing.T) {
+func TestLookupInFlightDuringAGapIsNotCached(t *testing.T) {
 	inBubble(t, Options{}, func(t *testing.T, s *Service, m *memory) {
 		there := New(m, &eventLog{}, testKeys(), Options{})
 		secret := m.addKey(credential.APIKey{ID: "key_1", Account: "acc_1"})
@@ -286,7 +287,7 @@ func TestEqualLookupsAreOne(t *testing.T) {
 			}()
 		}
 		synctest.Wait()
-		cancel() // that the first one leaves must not spoil it for the others
+		cancel() // the first one leaves, the others must be answered
 		refused := 0
 		for range 100 {
 			if err := <-results; err != nil {
@@ -387,7 +388,8 @@ func TestCacheIsBounded(t *testing.T) {
 
 func TestKeysEndWithTheirTime(t *testing.T) {
 	inBubble(t, Options{}, func(t *testing.T, s *Service, m *memory) {
-		secret := m.addKey(credential.APIKey{ID: "key_1", Account: "acc_1", ExpiresAt: s.now().Add(300 * time.Millisecond)})
+		secret := m.addKey(credential.APIKey{ID: "key_1", Account: "acc_1",
+			ExpiresAt: s.now().Add(300 * time.Millisecond)})
 		if !accepted(t, s, secret) {
 			t.Error("refused in time")
 		}
@@ -444,7 +446,8 @@ func TestUsesAreNotedOnceAMinute(t *testing.T) {
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
-		if diff := cmp.Diff([]map[credential.Digest]time.Time{{d: start.Add(2 * time.Minute).UTC()}}, m.uses); diff != "" {
+		if diff := cmp.Diff([]map[credential.Digest]time.Time{{d: start.Add(2 * time.Minute).UTC()}},
+			m.uses); diff != "" {
 			t.Errorf("uses after the store was away (-want +got):\n%s", diff)
 		}
 	})

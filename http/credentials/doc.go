@@ -1,16 +1,15 @@
-// Package credentials authenticates callers, and keeps accounts, sessions and API
-// keys.
+// Package credentials authenticates callers and keeps accounts, sessions and API keys.
 //
-// A credential is an API key or an access token (JWT) of a session. Authenticate
-// answers from memory: what it knows of a key or session is at most a second old,
-// counted from the start of the question to the store. So what another process
-// ends is refused within a second, and what this one ends is refused at once.
+// A credential is an API key or an access token (JWT) of a session. Authenticate answers
+// from caches whose entries are valid for a second from the start of their lookup. So a
+// credential that another process ends is refused within a second, and one that this process
+// ends is refused at once.
 //
-// Every change is one atomic step in the store, which also records an event that
-// announces it. The event is appended to the account's event log at once, or, if
-// that fails, by Run of this or another process, so that every process forgets
-// what has ended and closes its connections even if the one that ended it dies.
+// Every change is one atomic step in the store, which also records an event that announces
+// it. The event is appended to the account's event log at once or, if that fails, by Run of
+// any process. So every process forgets an ended credential and closes its connections, even
+// if the process that ended it dies.
 //
-// Secrets are stored as SHA-256 only, passwords as argon2id, and neither is
-// logged. All methods are safe for concurrent use.
+// Secrets are stored as SHA-256 only, passwords as argon2id, and neither is logged. All
+// methods are safe for concurrent use.
 package credentials

@@ -8,8 +8,8 @@ import (
 	"github.com/agentsignal/agentsignal/persistence"
 )
 
-// TestRevocationsHoldHereThoughNoReplicaHasThem: they are answered as unavailable, since a
-// failover may undo them, but no credential that was to end is accepted any longer.
+// TestRevocationsHoldHereThoughNoReplicaHasThem: they are answered with
+// unavailable, since a failover may undo them, but the ended credentials are refused.
 func TestRevocationsHoldHereThoughNoReplicaHasThem(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -19,8 +19,7 @@ func TestRevocationsHoldHereThoughNoReplicaHasThem(t *testing.T) {
 		"key": {func(w *world, k credential.APIKey, _ signal.Principal) error {
 			return w.RevokeKey(t.Context(), k.Account, k.ID)
 		}, false, true},
-		"logout": {func(w *world, _ credential.APIKey,
-			p signal.Principal) error {
+		"logout": {func(w *world, _ credential.APIKey, p signal.Principal) error {
 			return w.Logout(t.Context(), p, false)
 		}, true, false},
 		"logout everywhere": {func(w *world, _ credential.APIKey, p signal.Principal) error {
@@ -41,10 +40,7 @@ func TestRevocationsHoldHereThoughNoReplicaHasThem(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, Options{})
 			a := w.register(t, "a@example.com")
-			k, secret, err := w.CreateKey(t.Context(), a.ID, "name", nil, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			k, secret := w.key(t, a.ID, "name")
 			token := w.login(t, "a@example.com").Access
 			waiting, err := persistence.Open(persistence.Options{URL: w.server.URL(), WaitReplicas: 1})
 			if err != nil {

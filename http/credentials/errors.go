@@ -5,29 +5,29 @@ import (
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/http/request"
 )
 
-// Errors have one text for all of a kind, which does not reveal the reason.
+// These errors do not reveal which of several reasons applied.
 var (
-	errMissing = &signal.Error{Kind: signal.KindUnauthorized, Code: "missing_credentials",
-		Message: "An Authorization header with a bearer token is needed: the word Bearer, a space and an API key or an " +
-			"access token."}
-	errInvalidToken = &signal.Error{Kind: signal.KindUnauthorized, Code: "invalid_token",
-		Message: "The token is unknown, revoked or expired: use another API key, or log in again."}
-	errJWTRequired = &signal.Error{Kind: signal.KindUnauthorized, Code: "jwt_required",
-		Message: "This needs an access token from login (POST /v1/auth/login); an API key is not accepted."}
-	errInvalidCredentials = &signal.Error{Kind: signal.KindUnauthorized, Code: "invalid_credentials",
-		Message: "The email or the password is wrong."}
-	errBusy = &signal.Error{Kind: signal.KindUnavailable, Code: "unavailable",
-		Message: "Too many passwords are being checked. Try again in a moment.", RetryAfter: busyFor}
-	errInvalidRefresh = &signal.Error{Kind: signal.KindUnauthorized, Code: "invalid_refresh_token",
-		Message: "The refresh token is unknown, used, revoked or expired: log in again."}
+	errMissing = unauthorized("missing_credentials", "An Authorization header with a bearer token is needed: "+
+		"the word Bearer, a space and an API key or an access token.")
+	errInvalidToken = unauthorized("invalid_token",
+		"The token is unknown, revoked or expired: use another API key, or log in again.")
+	errJWTRequired = unauthorized("jwt_required",
+		"This needs an access token from login (POST /v1/auth/login); an API key is not accepted.")
+	errInvalidCredentials = unauthorized("invalid_credentials", "The email or the password is wrong.")
+	errInvalidRefresh     = unauthorized("invalid_refresh_token",
+		"The refresh token is unknown, used, revoked or expired: log in again.")
+	errBusy = &signal.Error{Kind: signal.KindUnavailable, Code: "unavailable", RetryAfter: 5 * time.Second,
+		Message: "Too many passwords are being checked. Try again in a moment."}
 )
 
-// busyFor is when a client should come back that found too many passwords waiting.
-const busyFor = 5 * time.Second
+func unauthorized(code, message string) error {
+	return &signal.Error{Kind: signal.KindUnauthorized, Code: code, Message: message}
+}
 
-// locked returns the refusal of logins of an email for d.
+// locked returns the error of logins with an email that is locked for d.
 func locked(d time.Duration) error {
 	return &signal.Error{Kind: signal.KindTooMany, Code: "account_locked", RetryAfter: d,
 		Message: "There were too many failed logins. Try again later."}
@@ -35,8 +35,8 @@ func locked(d time.Duration) error {
 
 // FieldError is a fault of one input value.
 type FieldError struct {
-	Field  string // its path in the body, without leading slash: "email", "scopes/1"
-	Code   string // of those in the API decisions: "required", "too_short", …
+	Field  string // the path in the body, without leading slash: "email", "scopes/1"
+	Code   string // of package request
 	Detail string // for people
 }
 
@@ -53,7 +53,7 @@ func (e ValidationError) Error() string {
 		if i > 0 {
 			text += "; "
 		}
-		text += f.Field + " " + strings.TrimPrefix(f.Detail, f.Field+" ") // some name it themselves
+		text += f.Field + " " + strings.TrimPrefix(f.Detail, f.Field+" ") // some details begin with the field
 	}
 	return text
 }
@@ -68,4 +68,11 @@ func (e ValidationError) orNil() error {
 
 func (e *ValidationError) add(field, code, detail string) {
 	*e = append(*e, FieldError{Field: field, Code: code, Detail: detail})
+}
+
+// require records a fault if value is empty.
+func (e *ValidationError) require(field, value, rule string) {
+	if value == "" {
+		e.add(field, request.CodeRequired, field+" is required and "+rule)
+	}
 }

@@ -12,8 +12,9 @@ func TestFaultsNameTheirFieldOnce(t *testing.T) {
 		faults ValidationError
 		want   string
 	}{
-		"nothing given": {CheckAccount("", ""), "email is required and must be an email address such as name@example.com; " +
-			"password is required and must have 12 to 128 characters"},
+		"nothing given": {CheckAccount("", ""),
+			"email is required and must be an email address such as name@example.com; " +
+				"password is required and must have 12 to 128 characters"},
 		"nothing right": {CheckAccount("ada", "short"),
 			"email must be an email address such as name@example.com; password must have at least 12 characters"},
 		"a common password": {CheckAccount("ada@example.com", "passwordpassword"),
@@ -31,8 +32,8 @@ func TestFaultsNameTheirFieldOnce(t *testing.T) {
 	}
 }
 
-// TestRefusedTokensSayWhatToDo and have one text whatever is wrong with them.
-func TestRefusedTokensSayWhatToDo(t *testing.T) {
+// TestRefusedTokensAreExplained and have one text whatever is wrong with them.
+func TestRefusedTokensAreExplained(t *testing.T) {
 	t.Parallel()
 	for err, want := range map[error]string{
 		errMissing: "An Authorization header with a bearer token is needed: the word Bearer, a space and an API key " +

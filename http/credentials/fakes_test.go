@@ -18,7 +18,7 @@ import (
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
-// cheap makes hashes that take next to no time.
+// cheap are parameters of fast hashes.
 var cheap = argon2id.Params{Memory: 8, Iterations: 1, Parallelism: 1, SaltLength: 16, KeyLength: 32}
 
 func testKeys() []credential.NamedKey {
@@ -28,7 +28,7 @@ func testKeys() []credential.NamedKey {
 	}
 }
 
-// eventLog remembers what is appended.
+// eventLog records appended events.
 type eventLog struct {
 	mu     sync.Mutex
 	events []signal.Event
@@ -125,6 +125,32 @@ func (w *world) login(t *testing.T, email string) Tokens {
 	return tokens
 }
 
+func (w *world) refresh(t *testing.T, token string) Tokens {
+	t.Helper()
+	tokens, err := w.Refresh(t.Context(), token)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tokens
+}
+
+// wantNoRefresh demands that the refresh token is not valid.
+func (w *world) wantNoRefresh(t *testing.T, token string) {
+	t.Helper()
+	_, err := w.Refresh(t.Context(), token)
+	wantCode(t, err, "invalid_refresh_token")
+}
+
+// key creates a key with all scopes.
+func (w *world) key(t *testing.T, account signal.AccountID, name string) (k credential.APIKey, secret string) {
+	t.Helper()
+	k, secret, err := w.CreateKey(t.Context(), account, name, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k, secret
+}
+
 func (w *world) principal(t *testing.T, token string) signal.Principal {
 	t.Helper()
 	p, err := w.Authenticate(t.Context(), token)
@@ -163,10 +189,10 @@ func wantFields(t *testing.T, err error, want ...string) {
 	}
 }
 
-// memory is a store of keys and sessions by the clock of a synctest bubble. What a
-// test does not set, it has not.
+// memory is a store of the keys and sessions that a test sets, by the clock of a synctest
+// bubble.
 type memory struct {
-	Store // nil: what is not written below must not be called
+	Store // nil: other methods must not be called
 
 	mu       sync.Mutex
 	keys     map[credential.Digest]credential.APIKey

@@ -13,9 +13,9 @@ import (
 )
 
 const (
-	// leeway is granted to nbf and iat, for clocks that differ. Not to exp.
+	// leeway is granted to nbf and iat, for clocks that differ, but not to exp.
 	leeway = 30 * time.Second
-	// maxToken bounds the work for a forged token. Ours have about 500 bytes.
+	// maxToken limits the work for a forged token, in bytes. Valid ones have about 500.
 	maxToken = 4096
 )
 
@@ -32,8 +32,8 @@ type claims struct {
 	Scope   string `json:"scope"`
 }
 
-// accessToken is a token whose signature and claims were right. Whether it has
-// expired since, and whether its session has ended, is asked at each use.
+// accessToken is a token whose signature and claims were valid. Each use checks whether it
+// has expired since and whether its session has ended.
 type accessToken struct {
 	principal signal.Principal
 }
@@ -56,10 +56,10 @@ func newTokenIssuer(keys []credential.NamedKey, issuer, audience string, now fun
 			jwt.WithLeeway(leeway), jwt.WithTimeFunc(now), jwt.WithStrictDecoding())}
 }
 
-// issue returns a token of the session that is valid until expires, in whole
-// seconds.
-func (t *tokenIssuer) issue(account signal.AccountID, session signal.SessionID, now,
-	expires time.Time) (string, error) {
+// issue returns a token of the session that is valid until expires, in whole seconds.
+func (t *tokenIssuer) issue(
+	account signal.AccountID, session signal.SessionID, now, expires time.Time,
+) (string, error) {
 	if len(t.keys) == 0 {
 		return "", errNoKey
 	}
@@ -69,9 +69,13 @@ func (t *tokenIssuer) issue(account signal.AccountID, session signal.SessionID, 
 	}
 	token := jwt.NewWithClaims(jwt.SigningMethodHS256, claims{
 		RegisteredClaims: jwt.RegisteredClaims{
-			Issuer: t.issuer, Subject: string(account), Audience: jwt.ClaimStrings{t.audience},
-			IssuedAt: jwt.NewNumericDate(now), NotBefore: jwt.NewNumericDate(now), ExpiresAt: jwt.NewNumericDate(expires),
-			ID: string(appendRandom(nil, 22)),
+			Issuer:    t.issuer,
+			Subject:   string(account),
+			Audience:  jwt.ClaimStrings{t.audience},
+			IssuedAt:  jwt.NewNumericDate(now),
+			NotBefore: jwt.NewNumericDate(now),
+			ExpiresAt: jwt.NewNumericDate(expires),
+			ID:        string(appendRandom(nil, 22)),
 		},
 		Session: string(session), Scope: strings.Join(scopes, " "),
 	})
@@ -80,8 +84,8 @@ func (t *tokenIssuer) issue(account signal.AccountID, session signal.SessionID, 
 	return token.SignedString(key.Value[:])
 }
 
-// verify checks all of token but its session. It returns errExpired if nothing
-// else is wrong with it.
+// verify checks all of token except its session. It returns errExpired if the token is valid
+// otherwise.
 func (t *tokenIssuer) verify(token string) (accessToken, error) {
 	if len(token) > maxToken {
 		return accessToken{}, errBadToken
@@ -95,7 +99,7 @@ func (t *tokenIssuer) verify(token string) (accessToken, error) {
 		}
 		return accessToken{}, errors.Join(errBadToken, err)
 	}
-	// "crit" and the like would demand what is not understood here.
+	// Headers such as crit require extensions, of which none is supported.
 	for name := range parsed.Header {
 		if name != "alg" && name != "kid" && name != "typ" {
 			return accessToken{}, errBadToken
@@ -112,8 +116,7 @@ func (t *tokenIssuer) verify(token string) (accessToken, error) {
 		scopes |= signal.ScopesOf(signal.Scope(s))
 	}
 	return accessToken{principal: signal.Principal{Account: signal.AccountID(c.Subject),
-		Session: signal.SessionID(c.Session),
-		Scopes:  scopes, ExpiresAt: c.ExpiresAt.UTC()}}, nil
+		Session: signal.SessionID(c.Session), Scopes: scopes, ExpiresAt: c.ExpiresAt.UTC()}}, nil
 }
 
 // key returns the key that the token's header names.

@@ -36,7 +36,7 @@ func goodClaims() map[string]any {
 		"iat":   testNow.Unix(), "nbf": testNow.Unix(), "exp": testNow.Unix() + 900}
 }
 
-// forge writes a token by hand, so that no library keeps it from being wrong.
+// forge writes a token without a library, so that it can be invalid.
 func forge(header, claims map[string]any, key []byte, h func() hash.Hash) string {
 	encode := func(v any) string {
 		b, err := json.Marshal(v)
@@ -51,7 +51,7 @@ func forge(header, claims map[string]any, key []byte, h func() hash.Hash) string
 	return text + "." + base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
 }
 
-// with returns m with changes; a nil value takes a member away.
+// with returns m with changes; a nil value removes a member.
 func with(m, changes map[string]any) map[string]any {
 	m = maps.Clone(m)
 	for k, v := range changes {
@@ -75,8 +75,8 @@ func TestVerifyAcceptsWhatIsOurs(t *testing.T) {
 			with(goodClaims(), m{"aud": []string{"x", "audience"}}), newKey, sha256.New),
 		"nbf and iat 30 s ahead": forge(m{"alg": "HS256", "kid": "new"},
 			with(goodClaims(), m{"nbf": testNow.Unix() + 30, "iat": testNow.Unix() + 30}), newKey, sha256.New),
-		"a second before the expiry": forge(m{"alg": "HS256", "kid": "new"}, with(goodClaims(), m{"exp": testNow.Unix() + 1}),
-			newKey, sha256.New),
+		"a second before the expiry": forge(m{"alg": "HS256", "kid": "new"},
+			with(goodClaims(), m{"exp": testNow.Unix() + 1}), newKey, sha256.New),
 	} {
 		got, err := issuer.verify(token)
 		if err != nil || got.principal.Account != "acc_1" || got.principal.Session != "ses_1" ||
@@ -243,7 +243,7 @@ func TestWithoutKeysNoTokenIsIssuedOrAccepted(t *testing.T) {
 
 func FuzzVerify(f *testing.F) {
 	issuer := testIssuer(f)
-	// The same in every process that takes part: an issued token has a random jti.
+	// An issued token has a random jti.
 	key := issuer.keys[0].Value[:]
 	good := forge(map[string]any{"alg": "HS256", "kid": "new"}, goodClaims(), key, sha256.New)
 	f.Add(good)

@@ -13,14 +13,14 @@ import (
 // sessionStore keeps sessions. Methods that end sessions return the events to
 // announce, which are in the outbox by then.
 type sessionStore interface {
-	CreateSession(
-		ctx context.Context, n credential.Session, passwordVersion int64, email credential.Digest, max int, now time.Time,
-	) (ended []signal.Event, lockedUntil time.Time, err error)
+	CreateSession(ctx context.Context, n credential.Session, passwordVersion int64, email credential.Digest,
+		max int, now time.Time) (ended []signal.Event, lockedUntil time.Time, err error)
 	SessionByID(ctx context.Context, id signal.SessionID) (credential.Session, error)
 	SessionByLocator(ctx context.Context, locator credential.Digest) (credential.Session, error)
 	RotateSession(ctx context.Context, next credential.Session, presented credential.Digest,
 		now time.Time) ([]signal.Event, error)
-	EndSession(ctx context.Context, account signal.AccountID, id signal.SessionID, now time.Time) ([]signal.Event, error)
+	EndSession(ctx context.Context, account signal.AccountID, id signal.SessionID,
+		now time.Time) ([]signal.Event, error)
 	EndSessions(ctx context.Context, account signal.AccountID, now time.Time) ([]signal.Event, error)
 }
 
@@ -32,7 +32,7 @@ type lockStore interface {
 	Unlock(ctx context.Context, email credential.Digest) error
 }
 
-// Tokens are what a login or refresh gives to the client.
+// Tokens are the result of a login or refresh.
 type Tokens struct {
 	Access    string        // a JWT
 	ExpiresIn time.Duration // of Access; whole seconds
@@ -41,18 +41,15 @@ type Tokens struct {
 	Session   signal.SessionID
 }
 
-// Login begins a session. ValidationError: a value is missing.
-// KindUnauthorized, "invalid_credentials": email or password is wrong.
-// KindTooMany, "account_locked": too many failed logins; the password was not
-// looked at. It takes the same time whether the account exists or not.
+// Login begins a session. ValidationError: a value is missing. KindUnauthorized,
+// "invalid_credentials": the email or the password is wrong. KindTooMany, "account_locked":
+// too many logins failed, and the password was not checked. It takes the same time whether
+// or not the account exists.
 func (s *Service) Login(ctx context.Context, email, password string) (Tokens, error) {
 	var v ValidationError
-	if email = NormalizeEmail(email); email == "" {
-		v.add("email", "required", "email is required and must be that of the account")
-	}
-	if password == "" {
-		v.add("password", "required", "password is required and must be that of the account")
-	}
+	email = NormalizeEmail(email)
+	v.require("email", email, LoginRule)
+	v.require("password", password, LoginRule)
 	if err := v.orNil(); err != nil {
 		return Tokens{}, err
 	}
@@ -61,7 +58,7 @@ func (s *Service) Login(ctx context.Context, email, password string) (Tokens, er
 		return Tokens{}, err
 	}
 	account, stored, err := s.store.AccountByEmail(ctx, email)
-	if err != nil && !is(err, signal.KindNotFound) {
+	if err != nil && signal.KindOf(err) != signal.KindNotFound {
 		return Tokens{}, err
 	}
 	right, outdated, err := s.hashes.compare(ctx, password, stored.Hash)
@@ -77,8 +74,8 @@ func (s *Service) Login(ctx context.Context, email, password string) (Tokens, er
 	return s.begin(ctx, account.ID, stored.Version, who)
 }
 
-// checkLock returns an error if logins with the email are refused now. account is that
-// of the email, for the log, if it is known without asking.
+// checkLock returns an error if the email is locked. account is for the log and may be
+// empty.
 func (s *Service) checkLock(ctx context.Context, email credential.Digest, account signal.AccountID) error {
 	until, err := s.store.LockedUntil(ctx, email)
 	if err != nil {
@@ -90,19 +87,20 @@ func (s *Service) checkLock(ctx context.Context, email credential.Digest, accoun
 	return nil
 }
 
-// refuseLocked answers a login of an email that is locked for d.
+// refuseLocked counts and logs a login with an email that is locked for d, and returns its
+// error.
 func (s *Service) refuseLocked(ctx context.Context, account signal.AccountID, d time.Duration) error {
 	s.metrics.refused(accountLocked)
 	s.audit(ctx, slog.LevelInfo, "login refused: the email is locked", account)
 	return locked(d)
 }
 
-// failLogin counts a wrong password and returns the error that answers it.
-// Passwords that were compared at the same time count in the order in which they
-// come here, so that those after the one that locks learn nothing.
+// failLogin counts a wrong password and returns the error of the login. Passwords that were
+// compared concurrently count in the order of these calls: all after the one that locks the
+// email get the error of a locked one.
 func (s *Service) failLogin(ctx context.Context, email credential.Digest, account signal.AccountID) error {
 	now := s.now()
-	// A client that hangs up must not escape the count.
+	// The login counts even if the client leaves.
 	until, justLocked, err := s.store.FailLogin(context.WithoutCancel(ctx), email, s.o.Lock, now)
 	if err != nil {
 		return err
@@ -119,8 +117,8 @@ func (s *Service) failLogin(ctx context.Context, email credential.Digest, accoun
 	return errInvalidCredentials
 }
 
-// rehash stores the password under the parameters of now. If it fails the old
-// hash still serves.
+// rehash stores a hash of the password with the present parameters. If that fails, the old
+// hash remains valid.
 func (s *Service) rehash(ctx context.Context, account signal.AccountID, password, old string) {
 	hash, err := s.hashes.hash(ctx, password)
 	if err == nil {
@@ -131,10 +129,11 @@ func (s *Service) rehash(ctx context.Context, account signal.AccountID, password
 	}
 }
 
-// begin makes a session after a right password. Of too many sessions it ends those
-// that were not refreshed for longest.
-func (s *Service) begin(ctx context.Context, account signal.AccountID, passwordVersion int64,
-	email credential.Digest) (Tokens, error) {
+// begin begins a session after a right password. If the account has too many sessions, those
+// that were not refreshed for longest end.
+func (s *Service) begin(
+	ctx context.Context, account signal.AccountID, passwordVersion int64, email credential.Digest,
+) (Tokens, error) {
 	now := s.now()
 	n := credential.Session{
 		ID:        signal.NewSessionIDAt(now),
@@ -148,7 +147,7 @@ func (s *Service) begin(ctx context.Context, account signal.AccountID, passwordV
 	}
 	ended, until, err := s.store.CreateSession(ctx, n, passwordVersion, email, s.o.MaxSessions, now)
 	s.announce(ctx, ended)
-	if is(err, signal.KindConflict) {
+	if signal.KindOf(err) == signal.KindConflict {
 		// The account was deleted, or its password changed, while it was compared.
 		return Tokens{}, s.failLogin(ctx, email, account)
 	}
@@ -165,7 +164,7 @@ func (s *Service) begin(ctx context.Context, account signal.AccountID, passwordV
 	return tokens, nil
 }
 
-// renew makes the next tokens of the session n and returns it as it is with them.
+// renew issues the next tokens of the session n and returns them with the changed session.
 func (s *Service) renew(n credential.Session, locator string, now time.Time) (Tokens, credential.Session, error) {
 	accessUntil := earlier(now.Truncate(time.Second).Add(s.o.AccessTTL), n.EndsAt)
 	access, err := s.jwt.issue(n.Account, n.ID, now, accessUntil)
@@ -190,13 +189,14 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// Refresh uses a refresh token up and returns the next tokens of its session. It
-// fails with KindUnauthorized, "invalid_refresh_token", if the token is unknown,
-// expired, or revoked; also if it was used before, which ends the session.
+// Refresh invalidates a refresh token and returns the next tokens of its session. It fails
+// with KindUnauthorized, "invalid_refresh_token", if the token is unknown, expired or
+// revoked, or was used before, which ends the session.
 func (s *Service) Refresh(ctx context.Context, token string) (Tokens, error) {
-	if token == "" {
-		return Tokens{}, ValidationError{{Field: "refresh_token", Code: "required",
-			Detail: "refresh_token is required and must be the one of the last login or refresh"}}
+	var v ValidationError
+	v.require("refresh_token", token, RefreshRule)
+	if err := v.orNil(); err != nil {
+		return Tokens{}, err
 	}
 	refuse := func(why reason) (Tokens, error) {
 		s.metrics.refused(why)
@@ -207,7 +207,7 @@ func (s *Service) Refresh(ctx context.Context, token string) (Tokens, error) {
 		return refuse(invalidRefresh)
 	}
 	n, err := s.store.SessionByLocator(ctx, digest(locator))
-	if is(err, signal.KindNotFound) {
+	if signal.KindOf(err) == signal.KindNotFound {
 		return refuse(invalidRefresh)
 	}
 	if err != nil {
@@ -219,7 +219,7 @@ func (s *Service) Refresh(ctx context.Context, token string) (Tokens, error) {
 		return Tokens{}, err
 	}
 	ended, err := s.store.RotateSession(ctx, next, digest(token), now)
-	if is(err, signal.KindNotFound) {
+	if signal.KindOf(err) == signal.KindNotFound {
 		return refuse(invalidRefresh)
 	}
 	if len(ended) > 0 {
@@ -236,7 +236,7 @@ func (s *Service) Refresh(ctx context.Context, token string) (Tokens, error) {
 }
 
 // Logout ends the session of p, or all sessions of its account. KindUnauthorized,
-// "jwt_required": p came with an API key.
+// "jwt_required".
 func (s *Service) Logout(ctx context.Context, p signal.Principal, all bool) error {
 	if err := s.RequireJWT(p); err != nil {
 		return err
@@ -248,7 +248,7 @@ func (s *Service) Logout(ctx context.Context, p signal.Principal, all bool) erro
 	} else {
 		ended, err = s.store.EndSession(ctx, p.Account, p.Session, s.now())
 	}
-	if err == nil || len(ended) > 0 { // in effect, also if replicas lack it
+	if inEffect(ended, err) {
 		s.audit(ctx, slog.LevelInfo, "logout", p.Account, sessionAttr(p.Session), slog.Bool("all", all))
 	}
 	s.announce(ctx, ended)

@@ -8,7 +8,7 @@ type Metrics struct {
 	locks    prometheus.Counter
 }
 
-// reason is the closed list of why a credential was refused.
+// reason is the reason why a credential was refused.
 type reason string
 
 const (

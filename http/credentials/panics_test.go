@@ -38,20 +38,20 @@ func TestALookupThatPanicsFailsAndTheNextIsAnswered(t *testing.T) {
 	}
 }
 
-// panickingUpkeep panics at the first use that is noted and the first events that are read.
-type panickingUpkeep struct {
+// panickingMaintenance panics at the first recorded use and the first read of events.
+type panickingMaintenance struct {
 	*memory
 	noted, read int
 }
 
-func (s *panickingUpkeep) NoteKeyUses(ctx context.Context, uses map[credential.Digest]time.Time) error {
+func (s *panickingMaintenance) NoteKeyUses(ctx context.Context, uses map[credential.Digest]time.Time) error {
 	if s.noted++; s.noted == 1 {
 		panic("at a use")
 	}
 	return s.memory.NoteKeyUses(ctx, uses)
 }
 
-func (s *panickingUpkeep) Unsettled(ctx context.Context, before time.Time, limit int) ([]signal.Event, error) {
+func (s *panickingMaintenance) Unsettled(ctx context.Context, before time.Time, limit int) ([]signal.Event, error) {
 	if s.read++; s.read == 1 {
 		panic("at an event")
 	}
@@ -71,18 +71,18 @@ func (l *panickingEvents) Append(ctx context.Context, c signal.Change) (signal.P
 	return l.eventLog.Append(ctx, c)
 }
 
-func TestUpkeepGoesOnAfterAPanic(t *testing.T) {
+func TestMaintenanceGoesOnAfterAPanic(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		m, events := &memory{}, &panickingEvents{}
 		m.unsettled = []signal.Event{{ID: "evt_1", Type: signal.KeyRevoked, Account: "acc_1"},
 			{ID: "evt_2", Type: signal.KeyRevoked, Account: "acc_2"}}
-		store := &panickingUpkeep{memory: m}
+		store := &panickingMaintenance{memory: m}
 		s := New(store, events, testKeys(), Options{})
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error)
 		go func() { done <- s.Run(ctx) }()
-		for range 2 { // the uses of the first question are lost
+		for range 2 { // the uses of the first call are lost
 			secret := m.addKey(credential.APIKey{ID: signal.NewKeyID(), Account: "acc_1"})
 			if _, err := s.Authenticate(t.Context(), secret); err != nil {
 				t.Error(err)

@@ -13,8 +13,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
-// commonText lists passwords that are guessed first, one a line, in the form of
-// foldPassword.
+// commonText lists the most common passwords, one a line.
 //
 //go:embed common.txt
 var commonText string
@@ -33,11 +32,11 @@ var commonPasswords = func() map[string]bool {
 var lookAlikes = strings.NewReplacer("@", "a", "4", "a", "3", "e", "1", "i", "!", "i", "0", "o", "$", "s", "5",
 	"s", "7", "t")
 
-// foldPassword makes passwords equal that a guesser tries together.
+// foldPassword makes variants of a password equal.
 func foldPassword(p string) string { return lookAlikes.Replace(strings.ToLower(p)) }
 
-// isCommon reports whether a guesser would try p early: it is in the list, or one
-// character repeated.
+// isCommon reports whether p is easy to guess: a variant of a common password or one
+// repeated character.
 func isCommon(p string) bool {
 	folded := foldPassword(p)
 	if commonPasswords[folded] {
@@ -49,14 +48,14 @@ func isCommon(p string) bool {
 	return false
 }
 
-// hasher makes and compares password hashes. Each takes 19 MiB and a core for a while:
-// so only a few run at once, which leaves cores to others, a few more wait, and beyond
-// that they are refused.
+// hasher makes and compares password hashes. Each takes 19 MiB and a core for a while, so
+// only a few run at once, which leaves cores to other work, a few more wait, and the rest is
+// refused.
 type hasher struct {
 	params argon2id.Params
-	slots  chan struct{} // of those that run
-	places chan struct{} // of those that run or wait
-	// dummy is compared where there is no account. No password gives it.
+	slots  chan struct{} // of hashes that run
+	places chan struct{} // of hashes that run or wait
+	// dummy is the hash of accounts that do not exist. No password has it.
 	dummy string
 	check func(password, hash string) (bool, *argon2id.Params, error) // argon2id.CheckHash
 }
@@ -77,8 +76,7 @@ func newHasher(p argon2id.Params, atOnce, waiting int) *hasher {
 	}
 }
 
-// acquire waits for its turn. KindUnavailable if too many wait already, or if ctx
-// ends before.
+// acquire waits for a slot. KindUnavailable: too many wait already, or ctx has ended.
 func (h *hasher) acquire(ctx context.Context) error {
 	select {
 	case h.places <- struct{}{}:
@@ -94,7 +92,6 @@ func (h *hasher) acquire(ctx context.Context) error {
 	}
 }
 
-// release gives the turn back.
 func (h *hasher) release() {
 	<-h.slots
 	<-h.places
@@ -112,9 +109,8 @@ func (h *hasher) hash(ctx context.Context, password string) (string, error) {
 	return text, nil
 }
 
-// compare reports whether password has the hash, and whether the hash was made with
-// other parameters than the present ones. An empty hash takes as long and is never
-// right.
+// compare reports whether password has the hash, and whether the hash was made with other
+// than the present parameters. An empty hash takes as long and is never right.
 func (h *hasher) compare(ctx context.Context, password, hash string) (right, outdated bool, err error) {
 	if err := h.acquire(ctx); err != nil {
 		return false, false, err

@@ -9,7 +9,6 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal/credential"
 )
 
-// The digits of base 62, in the order of their values.
 const base62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 const (
@@ -17,11 +16,11 @@ const (
 	keyRandom      = 40 // characters: 238 bits
 	keyCheck       = 6  // characters of CRC-32 over the random ones
 	keyLength      = len(keyPrefix) + keyRandom + keyCheck
-	keyShown       = 8 // characters of a key that lists show
+	keyShown       = 8 // characters of a key in lists
 	refreshPrefix  = "rt_"
 	refreshRandom  = 43 // characters: 256 bits
 	refreshLength  = len(refreshPrefix) + refreshRandom
-	refreshLocator = len(refreshPrefix) + 21 // what all tokens of a session begin with: 125 random bits
+	refreshLocator = len(refreshPrefix) + 21 // prefix of all tokens of a session: 125 random bits
 )
 
 // appendRandom adds n random base-62 characters to b.
@@ -30,7 +29,7 @@ func appendRandom(b []byte, n int) []byte {
 	const limit = 256 - 256%len(base62)
 	var buffer [64]byte
 	for n > 0 {
-		rand.Read(buffer[:]) // never fails: the process would end
+		rand.Read(buffer[:]) // never fails
 		for _, r := range buffer {
 			if n > 0 && int(r) < limit {
 				b = append(b, base62[int(r)%len(base62)])
@@ -50,7 +49,7 @@ func newKeySecret() string {
 
 // keyChecksum returns the last characters of a key with the given random ones.
 func keyChecksum(random string) [keyCheck]byte {
-	// As crc32.ChecksumIEEE, which would need the bytes on the heap.
+	// Like crc32.ChecksumIEEE, but without allocating for a string.
 	sum := ^uint32(0)
 	for i := range len(random) {
 		sum = crc32.IEEETable[byte(sum)^random[i]] ^ sum>>8
@@ -64,8 +63,8 @@ func keyChecksum(random string) [keyCheck]byte {
 	return out
 }
 
-// isKeySecret reports whether s has the form of an API key and its checksum is right,
-// so that asking the store is worth it.
+// isKeySecret reports whether s has the form of an API key and the right checksum, so that
+// it is worth a lookup in the store.
 func isKeySecret(s string) bool {
 	if len(s) != keyLength || !strings.HasPrefix(s, keyPrefix) || !isBase62(s[len(keyPrefix):]) {
 		return false
@@ -84,13 +83,13 @@ func isBase62(s string) bool {
 	return true
 }
 
-// A refresh token's first 21 random characters, its locator, are the same for the
-// whole session; the other 22 (131 bits) are new for each token. So a token that
-// was used up still finds its session, which it ends, while the store keeps one
-// entry a session and not one for each token of the last 30 days.
+// The first 21 random characters of a refresh token, its locator, are the same for the whole
+// session; the other 22 (131 bits) are new for each token. So a used token still finds its
+// session and ends it, while the store keeps one entry for each session and not one for each
+// token of the last 30 days.
 
-// newRefreshToken returns the next token after one that begins with locator, or
-// the first one of a session if it is empty.
+// newRefreshToken returns the next token with the locator, or the first one of a session if
+// it is empty.
 func newRefreshToken(locator string) string {
 	b := append(make([]byte, 0, refreshLength), locator...)
 	if len(b) == 0 {
@@ -99,16 +98,17 @@ func newRefreshToken(locator string) string {
 	return string(appendRandom(b, refreshLength-len(b)))
 }
 
-// parseRefreshToken returns what token has in common with all of its session, or
-// false if token has not the form of a refresh token.
+// parseRefreshToken returns the locator of token, and whether token has the form of a
+// refresh token.
 func parseRefreshToken(token string) (locator string, ok bool) {
-	if len(token) != refreshLength || !strings.HasPrefix(token, refreshPrefix) || !isBase62(token[len(refreshPrefix):]) {
+	random, ok := strings.CutPrefix(token, refreshPrefix)
+	if !ok || len(random) != refreshRandom || !isBase62(random) {
 		return "", false
 	}
 	return token[:refreshLocator], true
 }
 
-// digest is signal.DigestOf without allocating for usual tokens.
+// digest is credential.DigestOf without allocating for usual tokens.
 func digest(s string) credential.Digest {
 	var b [1024]byte
 	if len(s) > len(b) {

@@ -3,7 +3,6 @@ package credentials
 import (
 	"cmp"
 	"context"
-	"errors"
 	"log/slog"
 	"runtime"
 	"time"
@@ -46,8 +45,7 @@ type Log interface {
 	Append(ctx context.Context, c signal.Change) (signal.Position, error)
 }
 
-// Options change how a Service works. The zero value has the defaults of the API
-// decisions.
+// Options configure a Service. The zero value has the defaults of the API decisions.
 type Options struct {
 	Issuer, Audience string // of access tokens
 	AccessTTL        time.Duration
@@ -77,8 +75,8 @@ type Service struct {
 
 	keys     *cache[credential.Digest, keyState]
 	sessions *cache[signal.SessionID, sessionState]
-	tokens   *bounded[credential.Digest, accessToken] // whose signature was checked
-	lookups  *tasks.Group                             // questions to the store that several callers share
+	tokens   *bounded[credential.Digest, accessToken] // with a valid signature
+	lookups  *tasks.Group                             // in the store, which callers share
 
 	uses keyUses
 }
@@ -124,14 +122,13 @@ func New(store Store, events Log, keys []credential.NamedKey, o Options) *Servic
 	}
 }
 
-// Close ends the questions to the store that are under way and waits for them. Whoever
-// must ask it then gets KindUnavailable.
+// Close ends the lookups in flight and waits for them. Later ones fail with KindUnavailable.
 func (s *Service) Close(ctx context.Context) error { return s.lookups.Close(ctx) }
 
 // now returns the time as it is stored: milliseconds, UTC.
 func (s *Service) now() time.Time { return s.o.Now().UTC().Truncate(time.Millisecond) }
 
-// Times of the work in the background.
+// Intervals of the work in the background.
 const (
 	tick          = time.Second
 	sweepEvery    = 2 // ticks
@@ -139,9 +136,9 @@ const (
 	finishTimeout = 2 * time.Second
 )
 
-// Run does what no caller waits for until ctx ends: it stores when keys were last
-// used, announces what other processes could not, and forgets what is old. At the
-// end it stores the last uses.
+// Run does the work in the background until ctx ends: it stores the last uses of keys,
+// announces events that other processes could not, and prunes the caches. At the end it
+// stores the remaining uses.
 func (s *Service) Run(ctx context.Context) error {
 	ticker := time.NewTicker(tick)
 	defer ticker.Stop()
@@ -166,17 +163,9 @@ func (s *Service) Run(ctx context.Context) error {
 
 func (s *Service) guard(f func()) { panics.Guard(s.log, panics.Credentials, f) }
 
-// prune drops what need not be remembered.
 func (s *Service) prune() {
 	s.keys.prune()
 	s.sessions.prune()
 	now := s.o.Now()
 	s.tokens.removeIf(func(t accessToken) bool { return !now.Before(t.principal.ExpiresAt) })
-}
-
-// is reports whether err has the kind. It is for answers of the store, whose kinds
-// credentials translates into its own errors.
-func is(err error, kind signal.Kind) bool {
-	e, ok := errors.AsType[*signal.Error](err)
-	return ok && e.Kind == kind
 }

@@ -9,11 +9,10 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal/credential"
 )
 
-// maxUses bounds the uses that wait to be stored while the store is away.
+// maxUses limits the uses that wait to be stored while the store does not answer.
 const maxUses = 100_000
 
-// keyUses collects when keys were used until they are stored. The zero value is
-// ready.
+// keyUses collects the last uses of keys until they are stored. The zero value is ready.
 type keyUses struct {
 	mu      sync.Mutex
 	waiting map[credential.Digest]time.Time
@@ -26,7 +25,7 @@ func minuteOf(t time.Time) int64 {
 	return t.Unix() / 60
 }
 
-// note records a use, once a minute for each key: lists show minutes.
+// note records a use, at most once a minute for each key, since lists show minutes.
 func (u *keyUses) note(d credential.Digest, last *atomic.Int64, now time.Time) {
 	minute := minuteOf(now)
 	before := last.Load()
@@ -43,7 +42,7 @@ func (u *keyUses) note(d credential.Digest, last *atomic.Int64, now time.Time) {
 	}
 }
 
-// take returns what was noted since the last call.
+// take returns the uses since the last call.
 func (u *keyUses) take() map[credential.Digest]time.Time {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -52,7 +51,7 @@ func (u *keyUses) take() map[credential.Digest]time.Time {
 	return uses
 }
 
-// putBack records again the uses that could not be stored.
+// putBack returns uses that could not be stored.
 func (u *keyUses) putBack(uses map[credential.Digest]time.Time) {
 	u.mu.Lock()
 	defer u.mu.Unlock()

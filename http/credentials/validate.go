@@ -6,9 +6,11 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/agentsignal/agentsignal/http/request"
 )
 
-// Limits of what a client may choose, in characters unless a unit is named.
+// Limits of values that clients choose, in characters unless another unit is named.
 const (
 	MaxEmail     = 254
 	MinPassword  = 12
@@ -17,9 +19,17 @@ const (
 	MaxExpiresIn = 315_360_000 // seconds: ten years
 )
 
-// The rules of those values, for the details of faults: "name must …".
+// The rules of values, for the details of faults: "name must …".
+const (
+	EmailRule           = "must be an email address such as name@example.com"
+	BlankName           = "must have at least 1 character that is no space"
+	LoginRule           = "must be that of the account"
+	RefreshRule         = "must be the one of the last login or refresh"
+	CurrentPasswordRule = "must be the one in force"
+)
+
+// The rules that state limits.
 var (
-	EmailRule    = "must be an email address such as name@example.com"
 	PasswordRule = fmt.Sprintf("must have %d to %d characters", MinPassword, MaxPassword)
 	KeyNameRule  = fmt.Sprintf("must have 1 to %d characters", MaxKeyName)
 )
@@ -35,16 +45,16 @@ func CheckAccount(email, password string) ValidationError {
 	return v
 }
 
-// checkEmail returns the normalized email, and records its faults.
+// checkEmail returns the normalized email and records its fault.
 func checkEmail(v *ValidationError, field, email string) string {
 	email = NormalizeEmail(email)
+	v.require(field, email, EmailRule)
 	switch {
 	case email == "":
-		v.add(field, "required", field+" is required and "+EmailRule)
 	case utf8.RuneCountInString(email) > MaxEmail:
-		v.add(field, "too_long", atMost(MaxEmail))
+		v.add(field, request.CodeTooLong, request.AtMost(MaxEmail))
 	case !isEmail(email):
-		v.add(field, "invalid_format", EmailRule)
+		v.add(field, request.CodeFormat, EmailRule)
 	}
 	return email
 }
@@ -58,34 +68,30 @@ func isEmail(s string) bool {
 	})
 }
 
-// checkPassword records the faults of a new password for the account with the
-// normalized email.
+// checkPassword records the fault of a new password for the account with the normalized
+// email.
 func checkPassword(v *ValidationError, field, password, email string) {
 	code, detail := CheckPasswordLength(password)
 	another := fmt.Sprintf("choose another of %d to %d characters", MinPassword, MaxPassword)
+	v.require(field, password, PasswordRule)
 	switch {
 	case password == "":
-		v.add(field, "required", field+" is required and "+PasswordRule)
 	case code != "":
 		v.add(field, code, detail)
 	case NormalizeEmail(password) == email:
-		v.add(field, "invalid_value", "must not be the email: "+another)
+		v.add(field, request.CodeInvalidValue, "must not be the email: "+another)
 	case isCommon(password):
-		v.add(field, "invalid_value", "is one of the commonest: "+another)
+		v.add(field, request.CodeInvalidValue, "is one of the commonest: "+another)
 	}
 }
 
-// CheckPasswordLength returns the fault of the length of a new password; the code is empty
-// if there is none.
+// CheckPasswordLength returns the fault of the length of a new password, or empty strings.
 func CheckPasswordLength(password string) (code, detail string) {
 	switch n := utf8.RuneCountInString(password); {
 	case n < MinPassword:
-		return "too_short", fmt.Sprintf("must have at least %d characters", MinPassword)
+		return request.CodeTooShort, fmt.Sprintf("must have at least %d characters", MinPassword)
 	case n > MaxPassword:
-		return "too_long", atMost(MaxPassword)
+		return request.CodeTooLong, request.AtMost(MaxPassword)
 	}
 	return "", ""
 }
-
-// atMost is the detail of a text that is too long.
-func atMost(characters int) string { return fmt.Sprintf("must have at most %d characters", characters) }

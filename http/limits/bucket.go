@@ -6,31 +6,30 @@ import (
 	"time"
 )
 
-// bucket is what this process knows of one bucket. Times are counted from the
-// start of its limiter.
+// bucket is the state of one bucket in this process. Times are relative to the start of the
+// limiter.
 type bucket struct {
 	mu    sync.Mutex
-	quota Quota // that the rest is about
-	// full is when the bucket will be full, if the leased tokens count as used.
+	quota Quota // on which the rest is based
+	// full is when the bucket will be full if the leased tokens count as used.
 	full time.Duration
-	// leased tokens were taken from the store and not yet used; they serve until
-	// leaseEnd and are given back after.
+	// leased tokens have been taken from the store but not used. They are valid until
+	// leaseEnd and returned afterwards.
 	leased   int
 	leaseEnd time.Duration
 	size     int // of the next lease
-	// empty is set while the store has no token to give: from when it answered so until full.
+	// empty is set if the store has answered that it has no token.
 	empty bool
-	// asking is closed when the question under way to the store is answered; nil if
-	// there is no question.
+	// asking is closed when the request in flight to the store is answered; nil without one.
 	asking  chan struct{}
-	waiting int // requests that wait for it
+	waiting int // requests that wait for asking
 	gone    bool
 }
 
 // All methods are called with mu held.
 
-// settle adapts b to a quota that was changed: no more is owed than the new period
-// allows, and the store is asked again whether it has a token.
+// settle adapts b to a changed quota: b fills up within the new period at the latest, and
+// the next request asks the store again.
 func (b *bucket) settle(q Quota, now time.Duration) {
 	if b.quota != q {
 		b.quota, b.empty = q, false
@@ -38,10 +37,10 @@ func (b *bucket) settle(q Quota, now time.Duration) {
 	}
 }
 
-// free returns how many tokens are in the bucket, leased ones left out.
+// free returns the number of tokens in the bucket without the leased ones.
 func (b *bucket) free(q Quota, now time.Duration) int {
 	owed := max(0, b.full-now)
-	// The small number makes up for rounding, so that a full bucket has its quota.
+	// The small number compensates rounding, so that a full bucket has its quota.
 	n := math.Floor(float64(q.Period-owed)/q.each() + 1e-6)
 	return min(max(0, int(n)), q.Requests)
 }
@@ -61,7 +60,7 @@ func (b *bucket) untilFull(q Quota, now time.Duration) time.Duration {
 	return b.full - now - time.Duration(float64(b.leased)*q.each())
 }
 
-// state returns what remains, and the time that goes with it.
+// state returns the remaining tokens and Decision.Reset.
 func (b *bucket) state(q Quota, now time.Duration) (remaining int, reset time.Duration) {
 	remaining = min(b.free(q, now)+b.leased, q.Requests)
 	if remaining == 0 {
@@ -70,7 +69,7 @@ func (b *bucket) state(q Quota, now time.Duration) (remaining int, reset time.Du
 	return remaining, b.untilFull(q, now)
 }
 
-// unlease counts the leased tokens as free again and returns how many there were.
+// unlease counts the leased tokens as free again and returns their number.
 func (b *bucket) unlease(q Quota) int {
 	n := b.leased
 	b.full -= time.Duration(math.Round(float64(n) * q.each()))
@@ -78,7 +77,7 @@ func (b *bucket) unlease(q Quota) int {
 	return n
 }
 
-// idle reports whether forgetting b changes nothing.
+// idle reports whether b is the same as a new bucket.
 func (b *bucket) idle(now time.Duration) bool {
 	return b.asking == nil && b.leased == 0 && b.full <= now
 }

@@ -6,22 +6,21 @@ import (
 	"time"
 )
 
-// Decision holds whether a request may pass, and what is left.
+// Decision is whether a request is allowed, and the state of its limit.
 type Decision struct {
 	Class     Class
 	Allowed   bool
 	Limit     int           // the quota; 0: the class is off, and the rest is zero
 	Window    time.Duration // in which an empty bucket fills up
 	Remaining int
-	// Reset is the time until a request is possible, if nothing remains, else until
-	// the bucket is full.
+	// Reset is the time until the bucket is full or, if nothing remains, until the next
+	// request is possible.
 	Reset time.Duration
-	// RetryAfter is when to come back: 0 if the request was allowed, else at least
-	// a second.
+	// RetryAfter is 0 if the request is allowed, otherwise at least a second.
 	RetryAfter time.Duration
 }
 
-// decide makes a decision of class c with quota q.
+// decide returns a decision on a request of class c with quota q.
 func decide(c Class, q Quota, allowed bool, remaining int, reset time.Duration) Decision {
 	d := Decision{
 		Class:     c,
@@ -40,16 +39,16 @@ func decide(c Class, q Quota, allowed bool, remaining int, reset time.Duration) 
 // seconds returns d in whole seconds, rounded up.
 func seconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
 
-// Write sets the RateLimit fields, the older X-RateLimit ones, and, if the request
-// was refused, Retry-After. It writes nothing for a class that is off. now is the
-// time of the answer.
+// Write sets the RateLimit headers, the older X-RateLimit ones and, if the request is
+// refused, Retry-After. It sets nothing for a class that is off. now is the time of the
+// answer.
 func (d Decision) Write(h http.Header, now time.Time) {
 	if d.Limit == 0 {
 		return
 	}
 	name := `"` + string(d.Class) + `"`
 	limit, remaining := strconv.Itoa(d.Limit), strconv.Itoa(d.Remaining)
-	// Names in their canonical spelling, which Set would allocate for.
+	// The names are canonical: unlike Set, this does not allocate for them.
 	h["Ratelimit-Policy"] = []string{name + ";q=" + limit + ";w=" + strconv.FormatInt(seconds(d.Window), 10)}
 	h["Ratelimit"] = []string{name + ";r=" + remaining + ";t=" + strconv.FormatInt(seconds(d.Reset), 10)}
 	h["X-Ratelimit-Limit"] = []string{limit}

@@ -1,12 +1,11 @@
 // Package limits counts requests against the rate limits.
 //
-// Each class and account, or address, has a token bucket in the store, shared by
-// all processes, that holds the class' quota and fills up within its period. A
-// process leases tokens: while it has some, a request does not ask the
-// store. The first request leases one; a process that uses up a lease within its
-// second gets twice as many, up to a twentieth of the quota. Tokens not used within a second
-// are given back.
+// Each class and account, or address, has a token bucket in the store, shared by all
+// processes, that holds the quota of the class and fills up within its period. A process
+// leases tokens: while it has some, a request does not need the store. The first lease has
+// one token; if it is used up within its second, the next has twice as many, up to a
+// twentieth of the quota. Unused tokens are returned after a second.
 //
-// If the store fails, the process counts on its own with the same numbers, from
-// what it last knew of the bucket, and asks the store again after a second.
+// If the store fails, the process counts alone with the same quotas, from the last known
+// state of the bucket, and tries the store again after a second.
 package limits

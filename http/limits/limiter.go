@@ -17,36 +17,35 @@ import (
 )
 
 const (
-	// leaseTime is how long leased tokens serve.
+	// leaseTime is how long leased tokens are valid.
 	leaseTime = time.Second
-	// retryStore is how long a store that failed is left alone.
+	// retryStore is how long the store is not asked after it has failed.
 	retryStore = time.Second
-	// askTimeout is how long a request waits for the store before the process
-	// decides on its own.
+	// askTimeout is how long a request waits for the store before the process decides alone.
 	askTimeout = time.Second
-	// shards spread the buckets, so that requests seldom wait for one another.
+	// shards spread the buckets, so that requests rarely wait for a lock.
 	shards = 32
-	// evictionSample is how many buckets are looked at to find one to drop.
+	// evictionSample is the number of buckets of which one is evicted.
 	evictionSample = 8
 	// maxReturned bounds the calls to the store that give tokens back, a second.
 	maxReturned = 1000
 	defaultMost = 131_072
-	// closed is the aloneUntil of a Limiter that has ended.
+	// closed is the aloneUntil of a closed Limiter.
 	closed = math.MaxInt64
 )
 
-// Store keeps the buckets that all processes share.
+// Store holds the buckets that all processes share.
 type Store interface {
-	// TakeTokens gives back tokens taken before, takes at most want, and returns how
-	// many were taken and how long the bucket would take to be full again.
+	// TakeTokens returns back tokens that were taken before and takes at most want. It
+	// returns the number of taken tokens and the time until the bucket is full.
 	TakeTokens(ctx context.Context, class, who string, quota int, period time.Duration,
 		want, back int) (taken int, full time.Duration, err error)
 }
 
-// Options change how a Limiter works.
+// Options configure a Limiter.
 type Options struct {
 	Quotas  Quotas
-	Buckets int // remembered in this process; 0: 131,072
+	Buckets int // in the memory of this process; 0: 131,072
 	Log     *slog.Logger
 }
 
@@ -60,11 +59,11 @@ type Limiter struct {
 	most   int // buckets in a shard
 	shards [shards]shard
 
-	// aloneUntil is the time until which the store is not asked, after it failed.
+	// aloneUntil is the time until which the store is not asked after a failure.
 	aloneUntil atomic.Int64
 	failing    atomic.Bool
 
-	questions tasks.Group // to the store
+	questions tasks.Group // requests in flight to the store
 }
 
 type shard struct {
@@ -77,7 +76,7 @@ type bucketID struct {
 	who   string
 }
 
-// New returns a limiter over store; nil counts in this process only.
+// New returns a limiter on store. Without a store it counts in this process only.
 func New(store Store, o Options) *Limiter {
 	l := &Limiter{
 		store: store,
@@ -97,16 +96,15 @@ func New(store Store, o Options) *Limiter {
 	return l
 }
 
-// SetQuotas changes the quotas of requests to come. What was used up in a bucket
-// stays used up, as a part of the new quota.
+// SetQuotas changes the quotas. A share of a quota that was used up counts as the same share
+// of the new quota.
 func (l *Limiter) SetQuotas(q Quotas) { l.quotas.Store(q.table()) }
 
 func (l *Limiter) now() time.Duration { return time.Since(l.start) }
 
-// Take counts a request of class by who, an account or an address, and decides
-// whether it may pass. Addresses of IPv6 count by their /64, which one client has
-// to itself. It always answers: if ctx ends or the store fails, from what this
-// process knows. An unknown class is allowed.
+// Take counts a request of class by who, an account or an address, and decides whether it is
+// allowed. IPv6 addresses count by their /64, which a client has to itself. If ctx ends or
+// the store fails, the process decides alone. An unknown class is allowed.
 func (l *Limiter) Take(ctx context.Context, class Class, who string) Decision {
 	i, ok := class.index()
 	if !ok {
@@ -120,7 +118,7 @@ func (l *Limiter) Take(ctx context.Context, class Class, who string) Decision {
 		}
 		b := l.bucket(id)
 		b.mu.Lock()
-		if b.gone { // dropped between finding and locking it
+		if b.gone { // evicted before it was locked
 			b.mu.Unlock()
 			continue
 		}
@@ -133,9 +131,9 @@ func (l *Limiter) Take(ctx context.Context, class Class, who string) Decision {
 	}
 }
 
-// try decides with what is known, or returns what to wait for. waited is set
-// if the request has waited for an answer of the store: then one that the store has
-// no token is final, whatever rounding makes of the time at which one comes.
+// try decides with what is known, or returns a channel to wait for. If the request has
+// waited for an answer of the store already, the answer that there is no token is final,
+// whatever rounding makes of the time of the next token.
 func (l *Limiter) try(ctx context.Context, b *bucket, id bucketID, q Quota, waited bool) (Decision, <-chan struct{}) {
 	class, now := Classes[id.class], l.now()
 	b.settle(q, now)
@@ -163,8 +161,8 @@ func (l *Limiter) try(ctx context.Context, b *bucket, id bucketID, q Quota, wait
 	return Decision{}, b.asking
 }
 
-// await waits until the question is answered. If that takes too long, the process
-// decides alone for a while.
+// await waits for the answer of the store. If that takes too long, the process decides alone
+// for a while.
 func (l *Limiter) await(ctx context.Context, b *bucket, asked <-chan struct{}) {
 	timer := time.NewTimer(askTimeout)
 	defer timer.Stop()
@@ -179,8 +177,8 @@ func (l *Limiter) await(ctx context.Context, b *bucket, asked <-chan struct{}) {
 	b.mu.Unlock()
 }
 
-// ask takes tokens from the store, for those who wait and ahead, and gives back
-// what was not used. Called with b locked.
+// ask takes tokens from the store, for the waiting requests and for later ones, and returns
+// unused tokens. It is called with b locked.
 func (l *Limiter) ask(ctx context.Context, b *bucket, id bucketID, q Quota) {
 	back := b.unlease(q)
 	if back > 0 {
@@ -190,15 +188,16 @@ func (l *Limiter) ask(ctx context.Context, b *bucket, id bucketID, q Quota) {
 	want := min(max(b.size, b.waiting), q.Requests)
 	answered := make(chan struct{})
 	b.asking = answered
-	// The tokens are for all who wait, so the question outlives the request that asked
-	// first. The store bounds it.
+	// The tokens are for all waiting requests, so the question outlives the first of them.
+	// The store limits its time.
+	class := string(Classes[id.class])
 	if !l.questions.Go(ctx, func(ctx context.Context) {
 		var taken int
 		var full time.Duration
 		err := panics.ErrPanicked
 		panics.Guard(l.log, panics.Limiter, func() {
-			taken, full, err = l.store.TakeTokens(ctx, string(Classes[id.class]), id.who, q.Requests, q.Period, want, back)
-		}, "class", string(Classes[id.class]))
+			taken, full, err = l.store.TakeTokens(ctx, class, id.who, q.Requests, q.Period, want, back)
+		}, "class", class)
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		defer close(answered)
@@ -221,14 +220,14 @@ func (l *Limiter) ask(ctx context.Context, b *bucket, id bucketID, q Quota) {
 	}
 }
 
-// Close ends the questions to the store and waits for them. Later requests are counted by
-// this process alone.
+// Close ends the requests in flight to the store and waits for them. Later requests are
+// counted by this process alone.
 func (l *Limiter) Close(ctx context.Context) error {
 	l.aloneUntil.Store(closed)
 	return l.questions.Close(ctx)
 }
 
-// alone leaves the store alone for a while after it failed.
+// alone makes the process count alone for a while after the store has failed.
 func (l *Limiter) alone(err error) {
 	until := l.aloneUntil.Load()
 	if until == closed {
@@ -240,8 +239,8 @@ func (l *Limiter) alone(err error) {
 	}
 }
 
-// Peek reports whether a request of class by who would pass, as far as this process
-// knows, without counting one. It never asks the store.
+// Peek returns the decision on a request without counting it, from the state in this
+// process.
 func (l *Limiter) Peek(class Class, who string) Decision {
 	i, ok := class.index()
 	if !ok {
@@ -267,7 +266,7 @@ func (l *Limiter) Peek(class Class, who string) Decision {
 	return decide(class, q, remaining > 0, remaining, reset)
 }
 
-// network returns who, an IPv6 address by the /64 that it is in.
+// network returns who, or the /64 of an IPv6 address.
 func network(who string) string {
 	if strings.IndexByte(who, ':') < 0 {
 		return who
@@ -287,7 +286,7 @@ func (l *Limiter) shard(id bucketID) *shard {
 	return &l.shards[(maphash.String(l.seed, id.who)+uint64(id.class))%shards]
 }
 
-// bucket returns the bucket of id, a new one if need be.
+// bucket returns the bucket of id, which it creates if necessary.
 func (l *Limiter) bucket(id bucketID) *bucket {
 	s := l.shard(id)
 	s.mu.RLock()
@@ -304,14 +303,14 @@ func (l *Limiter) bucket(id bucketID) *bucket {
 	if len(s.buckets) >= l.most {
 		s.evict(l.now())
 	}
-	id.who = strings.Clone(id.who) // it may be a part of a whole request
+	id.who = strings.Clone(id.who) // does not keep the request alive
 	b = &bucket{}
 	s.buckets[id] = b
 	return b
 }
 
-// evict drops, of a few buckets, one that is full or will be so first: the least
-// is lost with it. Tokens it had leased fill up again with time.
+// evict removes, of a few buckets, the one that is full or will be full first, which loses
+// least. Its leased tokens fill up again with time.
 func (s *shard) evict(now time.Duration) {
 	var victim bucketID
 	var soonest *bucket
@@ -322,7 +321,7 @@ func (s *shard) evict(now time.Duration) {
 		b.mu.Lock()
 		full, idle := b.full, b.idle(now)
 		if b.asking != nil {
-			full += asked // requests wait for this one
+			full += asked // requests wait for this bucket
 		}
 		b.mu.Unlock()
 		if soonest == nil || full < soonestFull || idle {
@@ -341,8 +340,8 @@ func (s *shard) evict(now time.Duration) {
 	delete(s.buckets, victim)
 }
 
-// Run gives unused tokens back and forgets full buckets until ctx ends. Without
-// it both happen late: when the bucket is used next, or memory is short.
+// Run returns unused tokens and removes full buckets until ctx ends. Without Run both happen
+// late: at the next use of the bucket, or when there are too many.
 func (l *Limiter) Run(ctx context.Context) error {
 	ticker := time.NewTicker(leaseTime)
 	defer ticker.Stop()
@@ -390,14 +389,14 @@ func (l *Limiter) sweep(ctx context.Context) {
 		if ctx.Err() != nil || l.now() < time.Duration(l.aloneUntil.Load()) {
 			return
 		}
-		if _, _, err := l.store.TakeTokens(ctx, string(Classes[u.id.class]), u.id.who, u.q.Requests, u.q.Period, 0,
-			u.n); err != nil {
+		class := string(Classes[u.id.class])
+		if _, _, err := l.store.TakeTokens(ctx, class, u.id.who, u.q.Requests, u.q.Period, 0, u.n); err != nil {
 			l.alone(err)
 		}
 	}
 }
 
-// size returns how many buckets are remembered.
+// size returns the number of buckets.
 func (l *Limiter) size() int {
 	n := 0
 	for i := range l.shards {

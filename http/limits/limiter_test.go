@@ -15,7 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// fakeStore keeps buckets as the real one does, by the clock of the bubble.
+// fakeStore holds buckets like the real store, by the clock of the bubble.
 type fakeStore struct {
 	mu    sync.Mutex
 	full  map[string]time.Time
@@ -54,8 +54,8 @@ func (f *fakeStore) TakeTokens(ctx context.Context, class, who string, quota int
 	return given, full.Sub(now), nil
 }
 
-// A client that leaves while its request is being counted does not end the question, which
-// would have this process count alone for a while, as fast as clients can leave.
+// A client that leaves while its request is being counted does not end the request to
+// the store, after which this process would count alone for a while.
 func TestAClientThatLeavesDoesNotStopTheStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &fakeStore{delay: 100 * time.Millisecond}
@@ -67,7 +67,8 @@ func TestAClientThatLeavesDoesNotStopTheStore(t *testing.T) {
 		store.counted()
 		l.Take(t.Context(), Runs, "acc_2")
 		if n := store.counted(); n != 1 || l.failing.Load() {
-			t.Errorf("the store is asked %d times for the next one, failing: %v; want once, and no failure", n, l.failing.Load())
+			t.Errorf("the store is asked %d times for the next one, failing: %v; want once, and no failure", n,
+				l.failing.Load())
 		}
 	})
 }
@@ -79,7 +80,7 @@ func (f *fakeStore) set(err error, delay time.Duration) {
 	f.err, f.delay = err, delay
 }
 
-// counted returns how often the store was asked since the last call.
+// counted returns the number of requests to the store since the last call.
 func (f *fakeStore) counted() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -88,7 +89,7 @@ func (f *fakeStore) counted() int {
 	return n
 }
 
-// owed returns how many tokens of a bucket are used.
+// owed returns the number of used tokens of a bucket.
 func (f *fakeStore) owed(key string, q Quota) int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -117,7 +118,8 @@ func TestQuotaIsAllowedAtOnceAndNoMore(t *testing.T) {
 						t.Errorf("request %d (-want +got):\n%s", i+1, diff)
 					}
 				}
-				want := Decision{Class: Runs, Limit: 10, Window: time.Hour, Reset: 6 * time.Minute, RetryAfter: 6 * time.Minute}
+				want := Decision{Class: Runs, Limit: 10, Window: time.Hour, Reset: 6 * time.Minute,
+					RetryAfter: 6 * time.Minute}
 				if diff := cmp.Diff(want, l.Take(t.Context(), Runs, "acc_1")); diff != "" {
 					t.Errorf("request 11 (-want +got):\n%s", diff)
 				}
@@ -163,7 +165,7 @@ func TestLeasedTokensCostNoQuestion(t *testing.T) {
 		if store.wants[0] != 1 || most != 150 {
 			t.Errorf("leases begin with %d and grow to %d, want 1 and 150 (5 %%)", store.wants[0], most)
 		}
-		// 1, 2, 4 … 128 and then 150 each, and one question more that finds none.
+		// 1, 2, 4 … 128 and then 150 each, and one more request that gets no token.
 		if n := store.counted(); n > 30 {
 			t.Errorf("%d questions for 3001 requests", n)
 		}
@@ -280,7 +282,7 @@ func TestStoreThatFailsIsLeftAlone(t *testing.T) {
 				store.counted()
 				store.set(broken.err, broken.delay)
 				start := time.Now()
-				for i := range 7 { // what was known goes on
+				for i := range 7 { // the known state is used
 					if d := l.Take(t.Context(), Runs, "acc_1"); !d.Allowed || d.Remaining != 6-i {
 						t.Errorf("request %d: %+v", i+4, d)
 					}
@@ -307,7 +309,7 @@ func TestStoreThatFailsIsLeftAlone(t *testing.T) {
 				if d := l.Take(t.Context(), Runs, "acc_4"); !d.Allowed || store.counted() != 1 {
 					t.Error("a store that answers again is not asked")
 				}
-				time.Sleep(2 * time.Minute) // what hung comes to its end
+				time.Sleep(2 * time.Minute) // requests that hung have ended
 			})
 		})
 	}
@@ -337,7 +339,7 @@ func TestQuotasChangeAtRunTime(t *testing.T) {
 			t.Errorf("a class that is off: %+v", d)
 		}
 		l.SetQuotas(Quotas{Runs: {100, time.Second}, Writes: {2, time.Minute}})
-		// The bucket was empty, so it is now; but it fills up within the new period.
+		// The bucket is still empty, but fills up within the new period.
 		if d := l.Take(t.Context(), Runs, "acc_1"); d.Allowed || d.Reset > time.Second {
 			t.Errorf("at once after the change: %+v", d)
 		}
@@ -409,7 +411,7 @@ func TestMemoryIsBounded(t *testing.T) {
 		if n := l.size(); n > 320 {
 			t.Errorf("%d buckets are remembered, want at most 320", n)
 		}
-		// Full again: nothing needs to be remembered.
+		// A full bucket is removed.
 		time.Sleep(2 * time.Minute)
 		if n := l.size(); n != 0 {
 			t.Errorf("%d buckets are remembered, though all are full", n)
@@ -464,7 +466,8 @@ func TestHeaders(t *testing.T) {
 	}{
 		"refused": {
 			decide(Runs, Quota{600, time.Minute}, false, 0, 100*time.Millisecond),
-			http.Header{"Ratelimit-Policy": {`"runs";q=600;w=60`}, "Ratelimit": {`"runs";r=0;t=1`}, "X-Ratelimit-Limit": {"600"},
+			http.Header{"Ratelimit-Policy": {`"runs";q=600;w=60`}, "Ratelimit": {`"runs";r=0;t=1`},
+				"X-Ratelimit-Limit":     {"600"},
 				"X-Ratelimit-Remaining": {"0"}, "X-Ratelimit-Reset": {"1795253407"}, "Retry-After": {"1"}},
 		},
 		"refused for long": {
@@ -499,7 +502,7 @@ func BenchmarkTake(b *testing.B) {
 	})
 }
 
-// TestScrapesAreCountedHere: the metrics must be there when the store is not.
+// TestScrapesAreCountedHere: the metrics must be available without the store.
 func TestScrapesAreCountedHere(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -520,8 +523,8 @@ func TestScrapesAreCountedHere(t *testing.T) {
 	})
 }
 
-// TestAShorterPeriodCountsAtOnce: what was used up of an hour's quota may not keep the
-// bucket of a second's quota empty for that hour.
+// TestAShorterPeriodCountsAtOnce: a used-up quota of an hour must not keep the bucket of
+// a quota of a second empty for an hour.
 func TestAShorterPeriodCountsAtOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -5,9 +5,8 @@ import (
 	"sync"
 )
 
-// Open bounds how many things an address may have open at a time in this process, such
-// as connections. Addresses of IPv6 count by their /64. Its methods are safe for
-// concurrent use.
+// Open limits how many things, such as connections, an address has open in this process.
+// IPv6 addresses count by their /64. Its methods are safe for concurrent use.
 type Open struct {
 	most int
 	mu   sync.Mutex
@@ -26,7 +25,7 @@ func (o *Open) Begin(address string) (end func(), ok bool) {
 	if o.open[address] >= o.most {
 		return nil, false
 	}
-	address = strings.Clone(address) // it may be a part of a whole request
+	address = strings.Clone(address) // does not keep the request alive
 	o.open[address]++
 	return sync.OnceFunc(func() {
 		o.mu.Lock()

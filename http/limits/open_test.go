@@ -24,7 +24,7 @@ func TestOpenIsBoundedByAddress(t *testing.T) {
 	v6, same := begin("2001:db8::1", true), begin("2001:db8::ffff:2", true)
 	begin("2001:db8::3", false) // the same /64
 	first()
-	first() // once more gives no second place
+	first() // a second call has no effect
 	third := begin("192.0.2.1", true)
 	begin("192.0.2.1", false)
 	for _, end := range []func(){second, third, other, v6, same} {

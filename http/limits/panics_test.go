@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// panickingStore panics at its first question.
+// panickingStore panics at its first request.
 type panickingStore struct {
 	*fakeStore
 	asked bool
@@ -39,7 +39,7 @@ func TestAQuestionThatPanicsIsOneThatFailed(t *testing.T) {
 	})
 }
 
-// panickingReturn panics when tokens are first given back.
+// panickingReturn panics when tokens are first returned.
 type panickingReturn struct {
 	*fakeStore
 	returned int

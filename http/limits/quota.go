@@ -24,10 +24,10 @@ const (
 	Scrapes       Class = "scrapes" // of /metrics, by address; each process counts its own
 )
 
-// Classes lists them all.
+// Classes lists all classes.
 var Classes = [...]Class{Reads, Runs, Writes, Streams, Logins, Registrations, Sessions, Failures, Scrapes}
 
-// index returns the place of c in Classes, or false if there is no such class.
+// index returns the index of c in Classes and whether the class exists.
 func (c Class) index() (int, bool) {
 	for i, known := range Classes {
 		if c == known {
@@ -37,10 +37,10 @@ func (c Class) index() (int, bool) {
 	return 0, false
 }
 
-// maxRequests is the greatest number in a quota.
+// maxRequests is the maximum of Quota.Requests.
 const maxRequests = 1_000_000
 
-// Quota is how many requests a period allows, all of them at once if need be. The
+// Quota is the number of requests allowed in a period, all of them at once if necessary. The
 // zero value is off: everything is allowed.
 type Quota struct {
 	Requests int           // 1 to 1,000,000
@@ -50,7 +50,7 @@ type Quota struct {
 // Off reports whether nothing is limited.
 func (q Quota) Off() bool { return q.Requests <= 0 || q.Period <= 0 }
 
-// each returns the time in which one token comes, in nanoseconds.
+// each returns the time for one token, in nanoseconds.
 func (q Quota) each() float64 { return float64(q.Period) / float64(q.Requests) }
 
 // lease returns the most tokens to hold ahead: a twentieth of the quota.
@@ -88,7 +88,8 @@ func ParseQuota(s string) (Quota, error) {
 	}
 	n, err := strconv.ParseUint(number, 10, 32)
 	if err != nil || period == 0 || n < 1 || n > maxRequests || number[0] == '+' {
-		return Quota{}, fmt.Errorf("%q is not NUMBER/s, NUMBER/m, NUMBER/h with a number of 1 to %d, or off", s, maxRequests)
+		const form = "%q is not NUMBER/s, NUMBER/m, NUMBER/h with a number of 1 to %d, or off"
+		return Quota{}, fmt.Errorf(form, s, maxRequests)
 	}
 	return Quota{Requests: int(n), Period: period}, nil
 }
@@ -111,7 +112,7 @@ func Defaults() Quotas {
 	}
 }
 
-// table returns q by the index of the classes, with defaults.
+// table returns the quotas by the index of their class, with defaults.
 func (q Quotas) table() *[len(Classes)]Quota {
 	all := Defaults()
 	maps.Copy(all, q)

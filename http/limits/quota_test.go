@@ -31,8 +31,8 @@ func TestParseQuota(t *testing.T) {
 
 func TestDefaultsAreThoseOfTheDecisions(t *testing.T) {
 	t.Parallel()
-	want := map[Class]string{"reads": "3000/m", "runs": "600/m", "writes": "300/m", "streams": "20000/m", "logins": "20/m",
-		"registrations": "5/h", "sessions": "60/m", "failures": "300/m", "scrapes": "600/m"}
+	want := map[Class]string{"reads": "3000/m", "runs": "600/m", "writes": "300/m", "streams": "20000/m",
+		"logins": "20/m", "registrations": "5/h", "sessions": "60/m", "failures": "300/m", "scrapes": "600/m"}
 	got := map[Class]string{}
 	for c, q := range Defaults() {
 		got[c] = q.String()
@@ -60,7 +60,8 @@ func FuzzParseQuota(f *testing.F) {
 		if err != nil || again != q {
 			t.Errorf("%q reads back as %v, %v", s, again, err)
 		}
-		if !q.Off() && (q.Requests < 1 || q.Requests > maxRequests || q.lease() < 1 || q.lease() > max(1, q.Requests/20)) {
+		if !q.Off() && (q.Requests < 1 || q.Requests > maxRequests || q.lease() < 1 ||
+			q.lease() > max(1, q.Requests/20)) {
 			t.Errorf("%q: %+v is out of range", s, q)
 		}
 	})

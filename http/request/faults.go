@@ -19,8 +19,7 @@ const (
 	CodeDuplicate    = "duplicate"
 )
 
-// maxFaults is how many faults one answer lists; a body of 1 MiB could hold
-// 200,000.
+// maxFaults limits the faults in one answer; a body of 1 MiB could hold 200,000.
 const maxFaults = 100
 
 // Place is the member of a fault in an answer that names where the fault is.
@@ -41,17 +40,17 @@ type Fault struct {
 	Detail string // for people; holds nothing that the client sent
 }
 
-// Faults collects what is wrong with a request, so that the answer lists all
-// of it at once. The zero value is ready.
+// Faults collects the faults of a request, so that the answer lists all at once. The zero
+// value is ready.
 type Faults struct {
-	list []Fault
-	left int // found but not listed
+	list     []Fault
+	unlisted int // beyond maxFaults
 }
 
-// Add records a fault; beyond a hundred, faults are counted only.
+// Add records a fault. Beyond a hundred, faults are only counted.
 func (f *Faults) Add(in Place, name, code, detail string) {
 	if len(f.list) == maxFaults {
-		f.left++
+		f.unlisted++
 		return
 	}
 	f.list = append(f.list, Fault{in, name, code, detail})
@@ -75,13 +74,13 @@ func (f *Faults) Err() error {
 	if !f.Any() {
 		return nil
 	}
-	return &InvalidError{Faults: f.list, Unlisted: f.left}
+	return &InvalidError{Faults: f.list, Unlisted: f.unlisted}
 }
 
-// InvalidError is a request that is not valid: 400 invalid_request.
+// InvalidError is the error of a request that is not valid: 400 invalid_request.
 type InvalidError struct {
 	Faults   []Fault
-	Unlisted int // how many more there were
+	Unlisted int // the number of further faults
 }
 
 // Error implements error.
@@ -101,6 +100,12 @@ func OneOf[T ~string](values []T) string { return "must be one of: " + Joined(va
 
 // SomeOf is the detail of a list with values outside an enumeration.
 func SomeOf[T ~string](values []T) string { return "must be a list of some of: " + Joined(values) }
+
+// NotEmpty is the detail of a text that is empty.
+const NotEmpty = "must have at least 1 character"
+
+// AtMost is the detail of a text with more than n characters.
+func AtMost(n int) string { return fmt.Sprintf("must have at most %d characters", n) }
 
 // Joined lists values with commas.
 func Joined[T ~string](values []T) string {

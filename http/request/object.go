@@ -14,18 +14,18 @@ import (
 	"github.com/agentsignal/agentsignal/actors/jsonobject"
 )
 
-// maxMembers is how many members of one object are looked at; no object of the API has
-// more than ten.
+// maxMembers limits the members of one object that are read; no object of the API has more
+// than ten.
 const maxMembers = 256
 
-// Object is an object of a request's body. Each method reads one member: it records what
-// is wrong with it, and returns false if it is wrong, absent or null. When all are read,
-// Close records the members that were not asked for.
+// Object is an object in the body of a request. Each method reads one member: it records a
+// fault of it, and returns false if it is wrong, absent or null. When all are read, Close
+// records the unknown members.
 type Object struct {
 	pointer string // JSON Pointer of the object
 	faults  *Faults
 	members []member
-	asked   []string // the names of the members that were asked for
+	asked   []string // the names of known members
 }
 
 type member struct {
@@ -34,8 +34,8 @@ type member struct {
 	taken bool
 }
 
-// ReadObject reads a body, which must be one JSON object. It returns nil, with
-// the fault recorded, if it is not.
+// ReadObject reads a body, which must be one JSON object. Otherwise it records the fault and
+// returns nil.
 func ReadObject(body []byte, f *Faults) *Object {
 	if len(bytes.TrimSpace(body)) == 0 {
 		f.Body("", CodeFormat, "a body is required and must be a JSON object")
@@ -53,8 +53,7 @@ func ReadObject(body []byte, f *Faults) *Object {
 	return newObject("", body, f)
 }
 
-// ReadOptional is ReadObject for a body that may be left out; it is then an empty
-// object.
+// ReadOptional is ReadObject for a body that may be absent, which is an empty object.
 func ReadOptional(body []byte, f *Faults) *Object {
 	if len(body) == 0 {
 		return &Object{faults: f}
@@ -115,8 +114,8 @@ func (o *Object) take(name string) []byte {
 	return nil
 }
 
-// Require records a fault if a member is absent or null. rule is what it must be:
-// "must be one of: …".
+// Require records a fault if a member is absent or null. rule is its detail: "must be one
+// of: …".
 func (o *Object) Require(name, rule string) {
 	if !o.Has(name) {
 		o.Bad(name, CodeRequired, name+" is required and "+rule)
@@ -126,7 +125,7 @@ func (o *Object) Require(name, rule string) {
 // Has reports whether a member is given and not null.
 func (o *Object) Has(name string) bool { return o.take(name) != nil }
 
-// Given reads a string that must be given and not be empty. rule is what it must be.
+// Given reads a string that must be given and not be empty. rule is the detail of its fault.
 func (o *Object) Given(name, rule string) string {
 	text, ok := o.Text(name)
 	if ok && text == "" || !o.Has(name) {
@@ -210,8 +209,8 @@ func (o *Object) Object(name string) (*Object, bool) {
 	return newObject(o.at(name), v, o.faults), true
 }
 
-// Texts reads an array of strings, at most limit of them. rule is what it must be.
-// Faults of items are recorded at their own pointers.
+// Texts reads an array of at most limit strings. rule is the detail of a value of another
+// type. The faults that check returns are recorded at the pointers of the items.
 func (o *Object) Texts(
 	name string, limit int, rule string, check func(item string) (code, detail string),
 ) ([]string, bool) {
@@ -229,8 +228,7 @@ func (o *Object) Texts(
 			o.Bad(name, CodeTooLong, fmt.Sprintf("must not have more than %d items", limit))
 			return nil, false
 		}
-		// Anything but a string stands in the list as one that check accepts; the request is
-		// refused anyway.
+		// A placeholder keeps the indexes right; the request is refused anyway.
 		text, code, detail := "?", CodeInvalidType, "must be a string"
 		if item[0] == '"' {
 			text = string(jsonobject.Text(item))
@@ -263,29 +261,29 @@ func Choice[T ~string](o *Object, name string, values []T) (T, bool) {
 	return text, true
 }
 
-// Close records the members that were not read: names are case-sensitive.
+// Close records the unknown members. Names are case-sensitive.
 func (o *Object) Close() {
 	for _, m := range o.members {
 		if m.taken {
 			continue
 		}
 		detail := ""
-		if len(o.faults.list) < maxFaults { // else it is not listed
+		if len(o.faults.list) < maxFaults { // otherwise it is not listed
 			detail = unknownName("member", string(m.name), o.asked)
 		}
 		o.Bad(string(m.name), CodeUnknown, detail)
 	}
 }
 
-// CheckText returns the fault of a trimmed text that must have 1 to high characters and no
-// control characters; the code is empty if there is none.
-func CheckText(s string, high int) (code, detail string) {
-	if n := utf8.RuneCountInString(s); n == 0 {
-		return CodeTooShort, "must have at least 1 character"
-	} else if n > high {
-		return CodeTooLong, fmt.Sprintf("must have at most %d characters", high)
-	}
-	if strings.ContainsFunc(s, unicode.IsControl) {
+// CheckText returns the fault of a trimmed text that must have 1 to maxLength characters and
+// no control characters, or empty strings.
+func CheckText(s string, maxLength int) (code, detail string) {
+	switch n := utf8.RuneCountInString(s); {
+	case n == 0:
+		return CodeTooShort, NotEmpty
+	case n > maxLength:
+		return CodeTooLong, AtMost(maxLength)
+	case strings.ContainsFunc(s, unicode.IsControl):
 		return CodeFormat, "must not have control characters"
 	}
 	return "", ""

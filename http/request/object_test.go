@@ -8,8 +8,8 @@ import (
 	"unicode/utf8"
 )
 
-// FuzzDecodeObject: what the reader finds encoding/json finds too; no fault that it notes
-// breaks an answer.
+// FuzzDecodeObject: the reader finds what encoding/json finds, and no recorded fault breaks
+// an answer.
 func FuzzDecodeObject(f *testing.F) {
 	for _, seed := range []string{
 		`{"asset":"BTC","strategy":"momentum","parameters":{"keywords":["a","b"],"region":null}}`,
@@ -33,7 +33,7 @@ func FuzzDecodeObject(f *testing.F) {
 	})
 }
 
-// compareMembers holds what the decoder found against encoding/json.
+// compareMembers compares the found members with those of encoding/json.
 func compareMembers(t *testing.T, data []byte, o *Object, f *Faults) {
 	var want map[string]json.RawMessage
 	if err := json.Unmarshal(data, &want); err != nil {

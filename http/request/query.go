@@ -17,12 +17,12 @@ import (
 const (
 	defaultLimit = 25
 	maxLimit     = 100
-	// maxOffset is beyond the end of every list; larger offsets select the same.
+	// maxOffset is beyond the end of every list. Larger offsets are equivalent.
 	maxOffset = math.MaxInt32
 )
 
-// Query reads the parameters of a URL. Its methods record what is wrong with a
-// value, and return zero if it is wrong, absent or empty.
+// Query reads the parameters of a URL. Its methods record the fault of a value, and return
+// zero if it is wrong, absent or empty.
 type Query struct {
 	faults *Faults
 	params []param
@@ -30,9 +30,9 @@ type Query struct {
 
 type param struct{ name, value string }
 
-// NewQuery reads a raw query whose parameters must be among names, each given once,
-// whatever its value. A misspelt one must not be dropped: the list would not be the one
-// that was asked for.
+// NewQuery reads a raw query whose parameters must be among names, each given at most once.
+// An unknown parameter is a fault: without a misspelt filter, a list would be another one
+// than the client wanted.
 func NewQuery(raw string, f *Faults, names ...string) *Query {
 	q := &Query{faults: f}
 	for raw != "" && len(f.list) < maxFaults {
@@ -66,7 +66,7 @@ func NewQuery(raw string, f *Faults, names ...string) *Query {
 	return q
 }
 
-// unknownName is the detail of a name that is not among names: it suggests the nearest.
+// unknownName returns the detail of a name that is not among names. It suggests the nearest.
 func unknownName(kind, name string, names []string) string {
 	unknown := "there is no such " + kind
 	if len(names) == 0 {
@@ -78,7 +78,7 @@ func unknownName(kind, name string, names []string) string {
 	return unknown + "; there are " + strings.Join(names, ", ")
 }
 
-// maxNamed is how many characters are shown of a name that a client made up.
+// maxNamed is the length, in characters, to which unknown names are cut.
 const maxNamed = 64
 
 // shorten returns the beginning of name, in valid UTF-8.
@@ -102,7 +102,7 @@ func (q *Query) IsBad(name string) bool {
 	return q.faults.has(InQuery, name)
 }
 
-// Get returns the value of a parameter; "" if it is absent or empty.
+// Get returns the value of a parameter, or "" if it is absent.
 func (q *Query) Get(name string) string {
 	for _, p := range q.params {
 		if p.name == name {
@@ -112,14 +112,14 @@ func (q *Query) Get(name string) string {
 	return ""
 }
 
-// Text reads a text of 1 to high characters.
-func (q *Query) Text(name string, high int) string {
+// Text reads a text of 1 to maxLength characters.
+func (q *Query) Text(name string, maxLength int) string {
 	v := q.Get(name)
 	if v == "" {
 		return ""
 	}
 	v = strings.TrimSpace(v)
-	if code, detail := CheckText(v, high); code != "" {
+	if code, detail := CheckText(v, maxLength); code != "" {
 		q.bad(name, code, detail)
 		return ""
 	}
@@ -154,11 +154,11 @@ func (q *Query) Fraction(name string) float64 {
 	return x
 }
 
-// Page is the part of a list that a client asks for.
+// Page is the part of a list that a client requests.
 type Page struct {
 	Limit   int
 	Offset  int
-	Written string // the offset as the client wrote it: it has no upper bound
+	Written string // the offset as the client wrote it, which has no upper limit
 }
 
 // Page reads limit and offset.
@@ -192,8 +192,8 @@ func (q *Query) Page() Page {
 	return p
 }
 
-// whole returns the magnitude of an decimal integer, at most MaxInt, or false if v
-// is not an integer.
+// whole returns the absolute value of a decimal integer, at most MaxInt, and whether v is
+// an integer.
 func whole(v string) (n int, ok bool) {
 	v = strings.TrimPrefix(v, "-")
 	if v == "" || strings.Trim(v, "0123456789") != "" {
@@ -215,12 +215,11 @@ func Cut[T any](p Page, list []T) []T {
 	return list[from:min(from+p.Limit, len(list))]
 }
 
-// writtenTime is how a time may be written; time.Parse alone also takes hours of one
-// digit and a comma for the decimal point.
+// writtenTime matches the accepted forms of a time. time.Parse alone also accepts hours of
+// one digit and a decimal comma.
 var writtenTime = regexp.MustCompile(`^\d{4}-\d\d-\d\d(T\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)?)?$`)
 
-// timeLayouts are those forms for time.Parse, which allows any fraction of a
-// second in each.
+// timeLayouts are these forms for time.Parse, which accepts a fraction of a second in each.
 var timeLayouts = []string{"2006-01-02T15:04:05Z07:00", "2006-01-02T15:04:05", time.DateOnly}
 
 // timeForm is the detail of a text that is not a time.
@@ -240,8 +239,8 @@ func parseTime(text string) (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// Since reads a time. A "+" that was sent as it is arrives as a space, which cannot
-// stand there for anything else.
+// Since reads the parameter since, a time. An unescaped "+" arrives as a space, which cannot
+// mean anything else there.
 func (q *Query) Since() time.Time {
 	v := q.Get("since")
 	if v == "" {

@@ -2,9 +2,10 @@ package bench
 
 import (
 	"context"
-	"sync"
 	"sync/atomic"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/cmd/agentsignal/bench/barelog"
@@ -15,8 +16,7 @@ const (
 	appendBatch   = 512 // entries of one pipeline of the reference
 )
 
-// appendMetadata is the metadata of the signals that are written, appendPayload the
-// data of their events.
+// appendMetadata is the metadata of written signals, appendPayload the data of their events.
 const (
 	appendMetadata = `{"indicators":["ema_12_26","adx_14","atr_14"],` +
 		`"reasoning":"EMA12 is 0.8 ATR above EMA26; ADX 27 confirms a trend."}`
@@ -25,10 +25,10 @@ const (
 		`"stop_loss":62900.125,"take_profit":66275.125,"metadata":` + appendMetadata + `}`
 )
 
-// appends measures durable appends: one event of the log, by many callers at once,
-// against a pipeline that groups the same callers and does nothing but XADD.
+// appends measures durable appends of one event by many concurrent callers. The reference is
+// a pipeline of XADD for the same callers.
 func (b *bench) appends(ctx context.Context) (err error) {
-	r, err := newRig(ctx)
+	r, err := newRig(ctx, 0)
 	if err != nil {
 		return err
 	}
@@ -38,20 +38,7 @@ func (b *bench) appends(ctx context.Context) (err error) {
 		accounts[i] = signal.NewAccountID()
 	}
 	log := func(ctx context.Context, caller int) error {
-		_, err := r.log.Append(ctx, signal.Change{Account: accounts[caller], Events: []signal.Event{{
-			Type:  signal.SignalCreated,
-			Asset: "BTC",
-			Data:  []byte(appendPayload),
-			Listing: &signal.Listing{
-				ID:         signal.NewSignalID(),
-				Agent:      "trading",
-				Asset:      "BTC",
-				Strategy:   "momentum",
-				Direction:  signal.Long,
-				Confidence: .4372,
-			},
-		}}})
-		return err
+		return r.appendCreated(ctx, accounts[caller], "BTC", []byte(appendPayload))
 	}
 	bare, err := barelog.New(r.url, appendBatch, []byte(appendPayload))
 	if err != nil {
@@ -59,7 +46,7 @@ func (b *bench) appends(ctx context.Context) (err error) {
 	}
 	defer bare.Close()
 	pipeline := func(_ context.Context, caller int) error { return bare.Append(caller % r.store.Partitions()) }
-	// In turn, so that a machine that slows down does not favour either.
+	// They take turns, so that a machine that slows down favours neither.
 	var ours, reference []float64
 	for range 3 {
 		rate, err := b.callers(ctx, pipeline)
@@ -79,28 +66,22 @@ func (b *bench) appends(ctx context.Context) (err error) {
 	return nil
 }
 
-// callers has many goroutines call f for a window and returns calls a second.
+// callers calls f from many goroutines for a window and returns the calls per second.
 func (b *bench) callers(ctx context.Context, f func(ctx context.Context, caller int) error) (float64, error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
 	var calls atomic.Int64
-	var failed atomic.Pointer[error]
-	var wg sync.WaitGroup
+	var group errgroup.Group
 	start := time.Now()
 	for i := range appendCallers {
-		wg.Go(func() {
+		group.Go(func() error {
 			for time.Since(start) < b.window {
 				if err := f(ctx, i); err != nil {
-					failed.CompareAndSwap(nil, &err)
-					return
+					return err
 				}
 				calls.Add(1)
 			}
+			return nil
 		})
 	}
-	wg.Wait()
-	if e := failed.Load(); e != nil {
-		return 0, *e
-	}
-	return float64(calls.Load()) / time.Since(start).Seconds(), nil
+	err := group.Wait()
+	return float64(calls.Load()) / time.Since(start).Seconds(), err
 }

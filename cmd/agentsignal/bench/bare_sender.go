@@ -18,33 +18,32 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/webhook"
 	"github.com/agentsignal/agentsignal/actors/webhook/signature"
 )
 
-// bareOrder is what the reference of the webhooks benchmark must send.
+// bareOrder is the input of the bare sender.
 type bareOrder struct {
 	URLs        []string
-	Connections int // to each of them
+	Connections int // to each URL
 	Secret      string
 	Window      time.Duration
-	// Events is how many events a second go to all of them, each at its time; 0: as
-	// many as there is time for.
-	Events float64
+	Events      float64 // per second, each sent to all URLs; 0: as many as possible
 }
 
-// bareReport is what it has sent.
+// bareReport is the output of the bare sender.
 type bareReport struct {
 	Sent     int64
 	Took     time.Duration
-	P50, P99 time.Duration // from when an event was due to its answer
+	P50, P99 time.Duration // from the time at which an event was due to its answer
 }
 
-// bareSenderCommand is the reference of the webhooks benchmark: it signs and sends the
-// same bodies to the same endpoints over as many connections, and does nothing else. No
-// event log, no queue, no outcome, no store.
+// bareSenderCommand is the reference of the webhooks benchmark: it signs and sends the same
+// bodies to the same endpoints over as many connections, without an event log, queue,
+// outcome or store.
 func bareSenderCommand() *cobra.Command {
 	return &cobra.Command{Use: "bare-sender", Hidden: true, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -63,45 +62,42 @@ func bareSenderCommand() *cobra.Command {
 func runBareSender(ctx context.Context, o bareOrder) (bareReport, error) {
 	transport := &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: o.Connections}
 	defer transport.CloseIdleConnections()
-	var failed atomic.Pointer[error]
 	var mu sync.Mutex // guards taken
 	var taken []time.Duration
-	var wg sync.WaitGroup
+	group, ctx := errgroup.WithContext(ctx)
 	numbers := make([]atomic.Uint32, len(o.URLs))
 	start := time.Now()
 	for i, url := range o.URLs {
 		for c := range o.Connections {
-			wg.Go(func() {
+			group.Go(func() error {
 				var mine []time.Duration
 				body := webhookBody(nil, signal.NewEventID(), start, 0)
-				for k := c; ctx.Err() == nil && failed.Load() == nil; k += o.Connections {
+				for k := c; ctx.Err() == nil; k += o.Connections {
 					due := o.due(start, k)
 					if due.Sub(start) >= o.Window {
 						break
 					}
-					if err := barePost(ctx, transport, url, o.Secret, renumber(body, numbers[i].Add(1)-1)); err != nil {
-						failed.CompareAndSwap(nil, &err)
-						break
+					body = renumber(body, numbers[i].Add(1)-1)
+					if err := barePost(ctx, transport, url, o.Secret, body); err != nil {
+						return err
 					}
 					mine = append(mine, time.Since(due))
 				}
 				mu.Lock()
+				defer mu.Unlock()
 				taken = append(taken, mine...)
-				mu.Unlock()
+				return ctx.Err()
 			})
 		}
 	}
-	wg.Wait()
-	if err := failed.Load(); err != nil {
-		return bareReport{}, *err
+	if err := group.Wait(); err != nil {
+		return bareReport{}, err
 	}
-	report := bareReport{Sent: int64(len(taken)), Took: time.Since(start)}
 	slices.Sort(taken)
-	report.P50, report.P99 = percentile(taken, 50), percentile(taken, 99)
-	return report, ctx.Err()
+	return bareReport{int64(len(taken)), time.Since(start), percentile(taken, 50), percentile(taken, 99)}, nil
 }
 
-// due returns when the k-th event is due, and waits for that.
+// due waits until the k-th event is due and returns that time.
 func (o *bareOrder) due(start time.Time, k int) time.Time {
 	if o.Events == 0 {
 		return time.Now()
@@ -111,8 +107,8 @@ func (o *bareOrder) due(start time.Time, k int) time.Time {
 	return at
 }
 
-// renumber writes the number of an event into the body of another one: the service makes
-// a body once for all endpoints.
+// renumber replaces the number of the event in a body. The service also makes a body only
+// once for all endpoints.
 func renumber(body []byte, n uint32) []byte {
 	digits := body[bytes.Index(body, []byte(numberMark))+len(numberMark):][:numberDigits]
 	for i := len(digits) - 1; i >= 0; i-- {
@@ -153,13 +149,13 @@ func barePost(ctx context.Context, transport *http.Transport, url, secret string
 	return nil
 }
 
-// webhookBody adds what is sent of the n-th event of the benchmark.
+// webhookBody appends the body of the n-th event of the benchmark.
 func webhookBody(b []byte, id signal.EventID, at time.Time, n uint32) []byte {
 	return webhook.AppendBody(b, id, signal.SignalCreated, webhookVersion, at, streamPayload(webhookAsset, n))
 }
 
-// bare runs the reference as a process of its own, with so many events a second or, if
-// that is 0, as many as it can. cost is microseconds of its CPU for each delivery.
+// bare runs the reference as a process of its own, with events per second or, if that is 0,
+// as many as possible. cost is its CPU time for each delivery in microseconds.
 func (w *webhookRig) bare(
 	ctx context.Context, window time.Duration, events float64,
 ) (report bareReport, cost float64, err error) {
@@ -189,7 +185,7 @@ func (w *webhookRig) bare(
 		return report, 0, fmt.Errorf("bare sender: %w", err)
 	}
 	if got := w.receiver.received.Load(); got != report.Sent {
-		return report, 0, fmt.Errorf("bare sender: %d of %d deliveries came", got, report.Sent)
+		return report, 0, fmt.Errorf("bare sender: %d of %d deliveries arrived", got, report.Sent)
 	}
 	w.receiver.forget()
 	cpu := cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()

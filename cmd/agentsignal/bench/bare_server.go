@@ -22,9 +22,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// bareServerCommand is the reference of the stream benchmark: it writes finished
-// frames to connections and does nothing else. No credentials, no replay, no slow
-// readers, no heartbeats, no store.
+// bareServerCommand is the reference of the stream benchmark: it writes finished frames to
+// connections, without credentials, replay, slow readers, heartbeats or a store.
 func bareServerCommand() *cobra.Command {
 	return &cobra.Command{Use: "bare-server", Hidden: true, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -32,8 +31,8 @@ func bareServerCommand() *cobra.Command {
 		}}
 }
 
-// bareServer groups connections by their assets: what a group is to get is put
-// together once, and written to each member with one call.
+// bareServer groups connections by their assets. The frames for a group are collected once
+// and written to each member with one call.
 type bareServer struct {
 	mu     sync.Mutex
 	groups map[string]*bareGroup
@@ -72,7 +71,7 @@ func runBareServer(ctx context.Context, addr string) error {
 	return nil
 }
 
-// join subscribes a connection and then reads what it sends, until it ends.
+// join subscribes a connection and then reads from it until it ends.
 func (b *bareServer) join(ws *websocket.Conn) {
 	defer ws.Close()
 	var m struct {
@@ -105,8 +104,8 @@ func (b *bareServer) join(ws *websocket.Conn) {
 	}
 }
 
-// publish writes what comes: a length, the asset behind its own length, the frame.
-// Whatever has come meanwhile is written together.
+// publish reads messages and writes their frames, all that have arrived meanwhile at once. A
+// message is its length, the asset behind its length, and the frame.
 func (b *bareServer) publish(r *bufio.Reader) {
 	message := make([]byte, 64<<10)
 	for {
@@ -142,7 +141,7 @@ func (b *bareServer) publish(r *bufio.Reader) {
 	}
 }
 
-// writeAll writes data, waiting where the reader is slow.
+// writeAll writes data. It waits for slow readers.
 func writeAll(c syscall.RawConn, data []byte) {
 	err := c.Write(func(fd uintptr) bool {
 		for len(data) > 0 {

@@ -1,8 +1,8 @@
 // Package bench is agentsignal bench: it measures the service on this machine. Each figure
-// comes with one of a reference that does the least possible for the same result, measured
-// in the same run, so that the ratio of the two can be compared between machines. Servers
-// run as processes of this program, on loopback, with a Redis and data of their own; load
-// is made in this process.
+// is printed beside that of a reference, which does the minimum for the same result and is
+// measured in the same run, so that their ratio can be compared between machines. Servers
+// run as processes of this program, on loopback, with a Redis and data of their own; this
+// process generates the load.
 //
 // Each benchmark has a file of its own. Beside them are the loads (http.go, stream_load.go,
 // webhooks_load.go), the endpoints of clients (receiver.go) and the references
@@ -25,7 +25,7 @@ func Command() *cobra.Command {
 	c := &cobra.Command{
 		Use: "bench", Short: "Measure the service on this machine, each figure against a reference",
 		Long: "Measure the service on this machine. Servers and load run here, on loopback and with\n" +
-			"data in a temporary directory; each benchmark ends by itself.",
+			"data in a temporary directory.",
 	}
 	c.PersistentFlags().DurationVar(&b.window, "window", 5*time.Second, "how long each figure is measured")
 	benchmarks := []struct {
@@ -37,8 +37,8 @@ func Command() *cobra.Command {
 		{"lists", "GET /v1/signals with a million signals", b.lists},
 		{"stream", "Fan-out to 1,000 and 10,000 connections, against a bare server", b.stream},
 		{"webhooks", "Deliveries to the endpoints of clients, against a bare loop that signs and sends", b.webhooks},
-		{"lifecycle", "A million open signals, and a hundred thousand that close", b.signalLives},
-		{"calibration", "Confidence against what comes of signals", b.calibration},
+		{"lifecycle", "A million open signals, and a hundred thousand that close", b.lifecycle},
+		{"calibration", "Confidence against the outcomes of signals", b.calibration},
 		{"sizes", "Bytes and time of an idle connection, a listed signal and a run", b.sizes},
 	}
 	for _, m := range benchmarks {
@@ -48,7 +48,7 @@ func Command() *cobra.Command {
 				return m.f(cmd.Context())
 			}})
 	}
-	c.AddCommand(&cobra.Command{Use: "all", Short: "All of them", Args: cobra.NoArgs,
+	c.AddCommand(&cobra.Command{Use: "all", Short: "Run all benchmarks", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			b.out = cmd.OutOrStdout()
 			for _, m := range benchmarks {
@@ -62,7 +62,7 @@ func Command() *cobra.Command {
 	return c
 }
 
-// bench is what the benchmarks share.
+// bench holds the options of all benchmarks.
 type bench struct {
 	out    io.Writer
 	window time.Duration
@@ -81,7 +81,7 @@ func percentile(sorted []time.Duration, p float64) time.Duration {
 	return sorted[min(int(float64(len(sorted))*p/100), len(sorted)-1)]
 }
 
-// latencies describes p50 and p99.
+// latencies formats the p50 and p99 of values.
 func latencies(values []time.Duration) string {
 	slices.Sort(values)
 	return fmt.Sprintf("p50 %s, p99 %s", short(percentile(values, 50)), short(percentile(values, 99)))

@@ -9,7 +9,8 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"sync"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/agentsignal/agentsignal/actors/backtest"
 	"github.com/agentsignal/agentsignal/actors/market/simulated"
@@ -19,27 +20,19 @@ import (
 )
 
 const (
-	// calibrationSignals is how many signals of each kind are counted at least.
-	calibrationSignals = 5000
-	// calibrationBars is how long a series is, in bars of 1h; the first 300 and more
-	// yield no signals.
-	calibrationBars = 4000
-	// calibrationPoints is how many steps of a walk are in a bar.
-	calibrationPoints = 24
-	// calibrationHour is the deviation of an hour's return.
-	calibrationHour = 0.006
-	// calibrationMiss is how far mean confidence and hit rate may lie apart.
-	calibrationMiss = 0.03
-	// calibrationSeed fixes all of it.
-	calibrationSeed = 20261121
+	calibrationSignals = 5000     // minimum number of signals of each kind
+	calibrationBars    = 4000     // of 1h in a series; the first 300 or more yield no signals
+	calibrationPoints  = 24       // steps of a walk in a bar
+	calibrationHour    = 0.006    // standard deviation of the return of an hour
+	calibrationMiss    = 0.03     // maximum distance of mean confidence and hit rate
+	calibrationSeed    = 20261121 // of all series
 )
 
-// calibrated are the strategies that read nothing but bars.
+// calibrated are the strategies that read only bars.
 var calibrated = []string{strategy.Momentum, strategy.MeanReversion, strategy.Breakout}
 
-// calibration compares confidence with what it forecasts: the share of signals that close
-// in profit. It needs no Redis and no clock: the same binary gives the same
-// figures.
+// calibration compares confidence with the share of signals that close in profit, which it
+// forecasts. It needs no Redis and no clock: the same binary prints the same figures.
 func (b *bench) calibration(ctx context.Context) error {
 	fmt.Fprintf(b.out, "  walks without drift, at least %d signals each\n", calibrationSignals)
 	worst := 0.0
@@ -52,9 +45,8 @@ func (b *bench) calibration(ctx context.Context) error {
 			miss := float64(s.MeanConfidence - s.HitRate)
 			worst = max(worst, math.Abs(miss))
 			b.row(fmt.Sprintf("%s, %s", name, risk),
-				"%d signals: confidence %.4f, hit rate %.4f (95 %%: %.4f to %.4f), apart %+.4f, Brier skill %+.4f", s.Count,
-				float64(s.MeanConfidence), float64(s.HitRate), float64(s.HitRateInterval.Low), float64(s.HitRateInterval.High),
-				miss, float64(s.BrierSkill))
+				"%d signals: confidence %.4f, hit rate %.4f (95 %%: %.4f to %.4f), apart %+.4f, Brier skill %+.4f",
+				s.Count, s.MeanConfidence, s.HitRate, s.HitRateInterval.Low, s.HitRateInterval.High, miss, s.BrierSkill)
 		}
 	}
 	b.row("farthest apart", "%.4f (at most %.2f)", worst, calibrationMiss)
@@ -66,9 +58,9 @@ func (b *bench) calibration(ctx context.Context) error {
 	for _, after := range rescoredAfter {
 		r := scored[after]
 		b.row(fmt.Sprintf("after %d bars", after),
-			"%d signals still open: Brier skill re-scored %+.4f, first value kept %+.4f", len(r.won), skill(r.now, r.won),
-			skill(r.first, r.won))
-		b.row("  by quintile of confidence, told and seen", "%s", quintiles(r))
+			"%d signals still open: Brier skill re-scored %+.4f, first value kept %+.4f",
+			len(r.won), skill(r.now, r.won), skill(r.first, r.won))
+		b.row("  by quintile of confidence, mean and hit rate", "%s", quintiles(r))
 	}
 	return nil
 }
@@ -81,7 +73,8 @@ func driftless(seed uint64, n int) []marketdata.Bar {
 	at := func() float64 { return math.Round(math.Exp(price)*1e6) / 1e6 }
 	bars := make([]marketdata.Bar, n)
 	for i := range bars {
-		b := marketdata.Bar{OpenTime: int64(i) * hour, CloseTime: int64(i+1) * hour, Open: at(), Volume: 1 + r.Float64()}
+		open := int64(i) * hour
+		b := marketdata.Bar{OpenTime: open, CloseTime: open + hour, Open: at(), Volume: 1 + r.Float64()}
 		b.High, b.Low = b.Open, b.Open
 		for range calibrationPoints {
 			price += calibrationHour / math.Sqrt(calibrationPoints) * r.NormFloat64()
@@ -93,8 +86,8 @@ func driftless(seed uint64, n int) []marketdata.Bar {
 	return bars
 }
 
-// onWalks returns the statistics of a strategy on walks without drift, of at least so
-// many signals.
+// onWalks returns the statistics of a strategy on walks without drift, of at least the given
+// number of signals.
 func onWalks(ctx context.Context, name string, risk signal.RiskLevel, signals int) (backtest.Statistics, error) {
 	const atOnce = 4
 	var all []backtest.Outcome
@@ -117,42 +110,31 @@ func onWalks(ctx context.Context, name string, risk signal.RiskLevel, signals in
 }
 
 func calibrationOptions(name string, risk signal.RiskLevel) backtest.Options {
-	return backtest.Options{Origin: strategy.Origin{Asset: "WALK", Compression: 1}, Strategy: name, Timeframe: signal.H1,
-		Risk: risk}
+	origin := strategy.Origin{Asset: "WALK", Compression: 1}
+	return backtest.Options{Origin: origin, Strategy: name, Timeframe: signal.H1, Risk: risk}
 }
 
-// replayAll runs n backtests, as many at once as there are processors.
+// replayAll runs n backtests, as many at a time as there are processors.
 func replayAll(
 	ctx context.Context, n int, series func(i int) ([]marketdata.Bar, backtest.Options),
 ) ([]backtest.Result, error) {
-	results, errs := make([]backtest.Result, n), make([]error, n)
-	next := make(chan int)
-	var group sync.WaitGroup
-	for range runtime.GOMAXPROCS(0) {
-		group.Go(func() {
-			for i := range next {
-				bars, o := series(i)
-				results[i], errs[i] = backtest.Run(ctx, bars, o)
-			}
+	results := make([]backtest.Result, n)
+	var group errgroup.Group
+	group.SetLimit(runtime.GOMAXPROCS(0))
+	for i := range n {
+		group.Go(func() (err error) {
+			bars, o := series(i)
+			results[i], err = backtest.Run(ctx, bars, o)
+			return err
 		})
 	}
-	for i := range n {
-		next <- i
-	}
-	close(next)
-	group.Wait()
-	for _, err := range errs {
-		if err != nil {
-			return nil, err
-		}
-	}
-	return results, nil
+	return results, group.Wait()
 }
 
-// rescoredAfter is after how many bars confidence is looked at again.
+// rescoredAfter lists the numbers of bars after which confidence is re-scored.
 var rescoredAfter = []int{2, 5, 10}
 
-// rescored are forecasts of signals that are still open, and what came of them.
+// rescored are the forecasts and outcomes of signals that are still open.
 type rescored struct {
 	first, now []float64
 	won        []bool
@@ -162,8 +144,8 @@ type rescored struct {
 var calibrationAssets = []string{"BTC", "ETH", "SOL", "AAPL", "MSFT", "TSLA", "SPY", "EURUSD", "USDJPY", "XAUUSD",
 	"natural_gas", "oil"}
 
-// onMarket re-scores the signals of all strategies on assets of the simulated market, by
-// the number of bars after which it did.
+// onMarket re-scores the signals of all strategies on assets of the simulated market. Its
+// result is by the number of bars in rescoredAfter.
 func onMarket(ctx context.Context, assets []string) (map[int]*rescored, error) {
 	found := map[int]*rescored{}
 	for _, after := range rescoredAfter {
@@ -187,7 +169,7 @@ func onMarket(ctx context.Context, assets []string) (map[int]*rescored, error) {
 	return found, nil
 }
 
-// rescore adds a trade to where it was still open.
+// rescore adds a trade to the numbers of bars after which it was still open.
 func rescore(found map[int]*rescored, t *backtest.Trade, bars []marketdata.Bar) {
 	if t.Open() {
 		return
@@ -225,15 +207,15 @@ func quintiles(r *rescored) string {
 	var text []string
 	for q := range 5 {
 		part := order[q*len(order)/5 : (q+1)*len(order)/5]
-		told, seen := 0.0, 0.0
+		confidence, won := 0.0, 0.0
 		for _, i := range part {
-			told += r.now[i]
+			confidence += r.now[i]
 			if r.won[i] {
-				seen++
+				won++
 			}
 		}
 		n := float64(max(1, len(part)))
-		text = append(text, fmt.Sprintf("%.3f→%.3f", told/n, seen/n))
+		text = append(text, fmt.Sprintf("%.3f→%.3f", confidence/n, won/n))
 	}
 	return strings.Join(text, ", ")
 }

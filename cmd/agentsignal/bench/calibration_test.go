@@ -8,8 +8,8 @@ import (
 	"github.com/agentsignal/agentsignal/actors/strategy"
 )
 
-// The whole table is agentsignal bench calibration.
-func TestConfidenceIsWhatComesOfSignals(t *testing.T) {
+// TestConfidenceIsTheShareOfWonSignals is a part of agentsignal bench calibration.
+func TestConfidenceIsTheShareOfWonSignals(t *testing.T) {
 	t.Parallel()
 	const signals = 1500
 	s, err := onWalks(t.Context(), strategy.Momentum, signal.LowRisk, signals)

@@ -12,17 +12,19 @@ import (
 	"strconv"
 	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 )
 
-// load sends HTTP requests over connections that stay open. It costs the machine
-// less than net/http's client, since it shares the processors with what it measures.
+// load sends HTTP requests over persistent connections. It shares the processors with the
+// service, so it is written to cost less than the client of net/http.
 type load struct {
 	addr string
-	// request returns the bytes of a request; it is called by connection and count.
+	// request returns the bytes of the n-th request of a connection.
 	request func(connection, n int) []byte
 }
 
-// maxAnswer bounds an answer's body.
+// maxAnswer limits the body of an answer, in bytes.
 const maxAnswer = 1 << 20
 
 // httpConnection is one connection of a load.
@@ -31,8 +33,7 @@ type httpConnection struct {
 	r *bufio.Reader
 }
 
-// do sends one request and reads the whole answer. An answer other than 200 is an
-// error that shows it.
+// do sends one request and reads the whole answer, which is an error unless it is 200.
 func (c *httpConnection) do(request []byte) error {
 	if _, err := c.Write(request); err != nil {
 		return err
@@ -69,7 +70,7 @@ func (c *httpConnection) do(request []byte) error {
 	return err
 }
 
-// requestTimeout bounds one request of a load.
+// requestTimeout limits one request of a load.
 const requestTimeout = 10 * time.Second
 
 // saturate sends requests over connections as fast as they are answered.
@@ -79,8 +80,8 @@ func (l *load) saturate(
 	return l.run(ctx, connections, window, 0)
 }
 
-// pace sends rate requests a second. A latency counts from when its request was
-// due, so that a server that stalls does not slow the clock.
+// pace sends rate requests per second. Latencies count from the time at which a request was
+// due, so that they include the delay by a stalled server.
 func (l *load) pace(ctx context.Context, connections int, window time.Duration, rate float64) ([]time.Duration, error) {
 	_, taken, err := l.run(ctx, connections, window, rate)
 	return taken, err
@@ -89,26 +90,25 @@ func (l *load) pace(ctx context.Context, connections int, window time.Duration, 
 func (l *load) run(
 	ctx context.Context, connections int, window time.Duration, rate float64,
 ) (float64, []time.Duration, error) {
-	var mu sync.Mutex // guards the next three
+	var mu sync.Mutex // guards all
 	var all []time.Duration
-	var failed error
-	var wg sync.WaitGroup
+	var group errgroup.Group
 	start := time.Now()
 	for i := range connections {
-		wg.Go(func() {
+		group.Go(func() error {
 			taken, err := l.connection(ctx, i, connections, start, window, rate)
 			mu.Lock()
 			defer mu.Unlock()
 			all = append(all, taken...)
-			failed = errors.Join(failed, err)
+			return err
 		})
 	}
-	wg.Wait()
+	err := group.Wait()
 	slices.Sort(all)
-	return float64(len(all)) / time.Since(start).Seconds(), all, failed
+	return float64(len(all)) / time.Since(start).Seconds(), all, err
 }
 
-// connection sends the requests of the i-th of so many connections.
+// connection sends the requests of the i-th connection.
 func (l *load) connection(
 	ctx context.Context, i, connections int, start time.Time, window time.Duration, rate float64,
 ) ([]time.Duration, error) {
@@ -137,7 +137,7 @@ func (l *load) connection(
 	return taken, ctx.Err()
 }
 
-// httpRequest returns the bytes of a request with a key.
+// httpRequest returns the bytes of a request with an API key.
 func httpRequest(method, path, key, body string) []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "%s %s HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\n", method, path, key)

@@ -8,8 +8,9 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
@@ -23,12 +24,12 @@ const (
 	watchedSome     = 100_000
 	watchedWriters  = 256
 	ticksPerSecond  = 10_000
-	watchPatience   = 3 * time.Minute
+	watchTimeout    = 3 * time.Minute
 )
 
-// signalLives measures open signals: what a million costs while prices move, how fast
-// a hundred thousand close, and how soon they are watched after a start.
-func (b *bench) signalLives(ctx context.Context) error {
+// lifecycle measures open signals: the cost of a million while prices move, how fast a
+// hundred thousand close, and how soon they are watched after a start.
+func (b *bench) lifecycle(ctx context.Context) error {
 	if err := b.watchedSignals(ctx); err != nil {
 		return err
 	}
@@ -37,20 +38,12 @@ func (b *bench) signalLives(ctx context.Context) error {
 
 // watchedSignals measures a million open signals that no price touches.
 func (b *bench) watchedSignals(ctx context.Context) (err error) {
-	r, err := newRig(ctx)
+	r, s, err := newService(ctx, watchedAccounts, withTicks)
 	if err != nil {
 		return err
 	}
 	defer r.end(ctx, &err)
-	ids, _, err := r.accounts(ctx, watchedAccounts)
-	if err != nil {
-		return err
-	}
 	prices := market.New(r.store.Client)
-	s, err := r.start(ctx, "AGENTSIGNAL_MARKET_SOURCE=stream")
-	if err != nil {
-		return err
-	}
 	idle, err := b.underTicks(ctx, prices, s)
 	if err == nil {
 		b.row("no signals, 10,000 ticks/s on 100 assets", "%.2f of a processor", idle)
@@ -59,12 +52,12 @@ func (b *bench) watchedSignals(ctx context.Context) (err error) {
 		return fmt.Errorf("without signals: %w", err)
 	}
 	start := time.Now()
-	if err := r.openSignals(ctx, ids, watchedMany); err != nil {
+	if err := r.openSignals(ctx, watchedMany); err != nil {
 		return err
 	}
 	b.row("a million signals opened", "in %s", short(time.Since(start)))
 	start = time.Now()
-	if s, err = r.serve(ctx, "AGENTSIGNAL_MARKET_SOURCE=stream"); err != nil {
+	if s, err = r.serve(ctx, withTicks); err != nil {
 		return err
 	}
 	empty, emptyLive, err := s.memory(ctx)
@@ -84,8 +77,8 @@ func (b *bench) watchedSignals(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	b.row("memory of an open signal (target 1.5 KB)", "%d bytes alive, %d resident", (fullLive-emptyLive)/watchedMany,
-		(full-empty)/watchedMany)
+	b.row("memory of an open signal (target 1.5 KB)", "%d bytes alive, %d resident",
+		(fullLive-emptyLive)/watchedMany, (full-empty)/watchedMany)
 	start = time.Now()
 	if err := s.stop(ctx); err != nil {
 		return fmt.Errorf("with open signals: %w", err)
@@ -94,27 +87,19 @@ func (b *bench) watchedSignals(ctx context.Context) (err error) {
 	return nil
 }
 
-// closedSignals measures a hundred thousand signals that close within a second, and as
-// many whose end came while no service was there.
+// closedSignals measures a hundred thousand signals that close within a second, and as many
+// of which half reached their levels while no service was running.
 func (b *bench) closedSignals(ctx context.Context) (err error) {
-	r, err := newRig(ctx)
+	r, s, err := newService(ctx, watchedAccounts, withTicks)
 	if err != nil {
 		return err
 	}
 	defer r.end(ctx, &err)
-	ids, _, err := r.accounts(ctx, watchedAccounts)
-	if err != nil {
-		return err
-	}
 	prices := market.New(r.store.Client)
-	s, err := r.start(ctx, "AGENTSIGNAL_MARKET_SOURCE=stream")
-	if err != nil {
-		return err
-	}
 	if err := appendTicks(ctx, prices, 100, watchedAssets); err != nil {
 		return err
 	}
-	if err := r.openSignals(ctx, ids, watchedSome); err != nil {
+	if err := r.openSignals(ctx, watchedSome); err != nil {
 		return err
 	}
 	if err := s.await(ctx, "agentsignal_signals_open", watchedSome); err != nil {
@@ -131,15 +116,15 @@ func (b *bench) closedSignals(ctx context.Context) (err error) {
 	if err := s.stop(ctx); err != nil {
 		return err
 	}
-	if err := r.openSignals(ctx, ids, watchedSome); err != nil {
+	if err := r.openSignals(ctx, watchedSome); err != nil {
 		return err
 	}
-	// Half of the assets pass the levels while no service runs.
+	// Half of the assets reach the levels while no service is running.
 	if err := appendTicks(ctx, prices, 200, watchedAssets/2); err != nil {
 		return err
 	}
 	start = time.Now()
-	if s, err = r.serve(ctx, "AGENTSIGNAL_MARKET_SOURCE=stream"); err != nil {
+	if s, err = r.serve(ctx, withTicks); err != nil {
 		return err
 	}
 	if err := s.await(ctx, "agentsignal_signals_closed_total", watchedSome/2); err != nil {
@@ -153,98 +138,80 @@ func (b *bench) closedSignals(ctx context.Context) (err error) {
 	return nil
 }
 
-// openSignals opens n signals of accounts, on watchedAssets assets around a price of 100.
-func (r *rig) openSignals(ctx context.Context, accounts []signal.AccountID, n int) error {
-	var wg sync.WaitGroup
-	failures := make(chan error, watchedWriters)
+// openSignals opens n signals of all accounts, on watchedAssets assets around a price of 100.
+func (r *rig) openSignals(ctx context.Context, n int) error {
+	var group errgroup.Group
 	for w := range watchedWriters {
-		wg.Go(func() {
+		group.Go(func() error {
 			for i := w; i < n; i += watchedWriters {
 				reach := 5 + float64(i%1000)/100
-				sig := &signal.Signal{ID: signal.NewSignalID(), Account: accounts[i%len(accounts)], Agent: "trading",
-					Run:   signal.NewRunID(),
-					Asset: watchedAsset(i % watchedAssets), Strategy: "momentum", Timeframe: signal.H1, Risk: signal.MediumRisk,
-					Direction:  signal.Long,
-					Confidence: .45, Metadata: []byte(appendMetadata),
-					Levels:    &signal.Levels{Entry: 100, Stop: 100 - reach/1.5, Target: 100 + reach},
-					ExpiresAt: r.store.Now().Add(24 * time.Hour)}
-				listing := sig.Listing()
-				if _, err := r.log.Append(ctx, signal.Change{Account: sig.Account, Signal: sig,
-					Events: []signal.Event{{Type: signal.SignalCreated,
-						Asset: sig.Asset, Listing: &listing, Data: []byte(appendPayload)}}}); err != nil {
-					failures <- err
-					return
+				s := r.newSignal(r.ids[i%len(r.ids)], watchedAsset(i%watchedAssets))
+				s.Levels = &signal.Levels{Entry: 100, Stop: 100 - reach/1.5, Target: 100 + reach}
+				if _, err := r.open(ctx, s); err != nil {
+					return err
 				}
 			}
+			return nil
 		})
 	}
-	wg.Wait()
-	select {
-	case err := <-failures:
-		return err
-	default:
-		return nil
-	}
+	return group.Wait()
 }
 
 func watchedAsset(i int) string { return fmt.Sprintf("W%03d", i) }
 
 // appendTicks writes a tick of each of the first n assets.
 func appendTicks(ctx context.Context, prices *market.Store, price float64, n int) error {
-	time.Sleep(2 * time.Millisecond) // of what was opened just now, a price of the same moment does not count
+	time.Sleep(2 * time.Millisecond) // a price of the millisecond in which a signal was opened does not count
 	now := time.Now().UnixMilli()
 	ticks := make([]marketdata.AssetTick, n)
 	for i := range ticks {
-		ticks[i] = marketdata.AssetTick{Asset: watchedAsset(i), Tick: marketdata.Tick{Price: price, Volume: 1, Time: now}}
+		tick := marketdata.Tick{Price: price, Volume: 1, Time: now}
+		ticks[i] = marketdata.AssetTick{Asset: watchedAsset(i), Tick: tick}
 	}
 	return prices.GiveTicks(ctx, ticks)
 }
 
-// underTicks returns how much of a processor the service uses while prices move that
-// touch nothing.
+// underTicks returns the share of a processor that the service uses while prices move
+// without reaching a level.
 func (b *bench) underTicks(ctx context.Context, prices *market.Store, s *server) (float64, error) {
-	for range 2 { // the assets come to be
+	for range 2 { // the first one makes the assets known
 		if err := appendTicks(ctx, prices, 100, watchedAssets); err != nil {
 			return 0, err
 		}
 		time.Sleep(time.Second)
 	}
-	before, err := s.cpu()
-	if err != nil {
-		return 0, err
-	}
-	start := time.Now()
-	const every = time.Second * watchedAssets / ticksPerSecond
-	for n := 0; time.Since(start) < b.window; n++ {
-		if err := appendTicks(ctx, prices, 100+.5*float64(n%7-3)/3, watchedAssets); err != nil {
-			return 0, err
+	var took time.Duration
+	used, err := s.cpuDuring(func() error {
+		start := time.Now()
+		const every = time.Second * watchedAssets / ticksPerSecond
+		for n := 0; time.Since(start) < b.window; n++ {
+			if err := appendTicks(ctx, prices, 100+.5*float64(n%7-3)/3, watchedAssets); err != nil {
+				return err
+			}
+			time.Sleep(time.Until(start.Add(time.Duration(n+1) * every)))
 		}
-		time.Sleep(time.Until(start.Add(time.Duration(n+1) * every)))
-	}
-	took := time.Since(start)
-	after, err := s.cpu()
-	return float64(after-before) / float64(took), err
+		took = time.Since(start)
+		return nil
+	})
+	return float64(used) / float64(took), err
 }
 
 // await waits until the sum of a metric over its labels has a value.
 func (s *server) await(ctx context.Context, metric string, want float64) error {
-	ctx, cancel := context.WithTimeout(ctx, watchPatience)
-	defer cancel()
-	for {
-		got, err := s.metric(ctx, metric)
-		if err == nil && got == want {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("wait for %s of %v: it is %v, %w", metric, want, got, ctx.Err())
-		case <-time.After(20 * time.Millisecond):
-		}
+	got := 0.0
+	err := until(ctx, watchTimeout, 20*time.Millisecond, func() (bool, error) {
+		v, err := s.metric(ctx, metric)
+		got = v
+		return err == nil && got == want, nil
+	})
+	if err != nil {
+		return fmt.Errorf("wait for %s of %v: it is %v, %w", metric, want, got, err)
 	}
+	return nil
 }
 
-// memory returns how many bytes of the server are resident, and how many of its heap were
-// alive at its last collection: the next one begins when those have grown by GOGC.
+// memory returns the resident memory of the server and the bytes of its heap that were alive
+// at the last collection: the next one begins when they have grown by GOGC percent.
 func (s *server) memory(ctx context.Context) (resident, alive int64, err error) {
 	next, err := s.metric(ctx, "go_memstats_next_gc_bytes")
 	if err != nil {

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/agentsignal/agentsignal/actors/catalogue"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
@@ -25,21 +27,20 @@ const (
 	listAssets      = 500
 )
 
-// listQuery is a filter that is measured.
 type listQuery struct {
 	name  string
 	query catalogue.Query
 }
 
-// listQueries returns the filters that are measured, in the account whose last signal
-// is of the given time.
+// listQueries returns the measured queries of an account whose last signal has the given
+// time.
 func listQueries(account signal.AccountID, last time.Time) []listQuery {
 	since := last.Add(-time.Second)
 	queries := []listQuery{
 		{"none", catalogue.Query{}},
 		{"asset", catalogue.Query{Asset: "A000"}},
-		{"asset, strategy, direction, confidence", catalogue.Query{Asset: "A000", Strategy: "momentum",
-			Direction: signal.Long, MinConfidence: .8}},
+		{"asset, strategy, direction, confidence",
+			catalogue.Query{Asset: "A000", Strategy: "momentum", Direction: signal.Long, MinConfidence: .8}},
 		{"confidence .8", catalogue.Query{MinConfidence: .8}},
 		{"confidence .8137", catalogue.Query{MinConfidence: .8137}},
 		{"direction, confidence .8", catalogue.Query{Direction: signal.Long, MinConfidence: .8}},
@@ -57,52 +58,49 @@ func listQueries(account signal.AccountID, last time.Time) []listQuery {
 	return queries
 }
 
-// lists measures GET /v1/signals of an account with a million signals: 500 assets
-// by Zipf's law, the strategies of all agents, confidences uniform, a tenth of them open.
+// lists measures GET /v1/signals of an account with a million signals: 500 assets by Zipf's
+// law, the strategies of all agents, uniform confidences, a tenth of them open.
 func (b *bench) lists(ctx context.Context) (err error) {
-	r, err := newRig(ctx)
+	r, err := newRig(ctx, 1)
 	if err != nil {
 		return err
 	}
 	defer r.end(ctx, &err)
-	ids, keys, err := r.accounts(ctx, 1)
-	if err != nil {
-		return err
-	}
+	account := r.ids[0]
 	start := time.Now()
-	last, err := r.fill(ctx, ids[0], listSignals)
+	last, err := r.fill(ctx, account, listSignals)
 	if err != nil {
 		return err
 	}
 	b.row("a million signals written", "in %s", short(time.Since(start)))
-	queries := listQueries(ids[0], last.Time())
-	if err := b.inCatalogue(ctx, r, ids[0], queries); err != nil {
+	queries := listQueries(account, last.Time())
+	if err := b.inCatalogue(ctx, r, account, queries); err != nil {
 		return err
 	}
-	// Their assets have prices, so that the open ones are watched as they always are.
-	prices := market.New(r.store.Client)
-	for i := range listAssets {
-		tick := marketdata.AssetTick{Asset: fmt.Sprintf("A%03d", i),
-			Tick: marketdata.Tick{Price: 64250, Time: time.Now().UnixMilli()}}
-		if err := prices.GiveTicks(ctx, []marketdata.AssetTick{tick}); err != nil {
-			return err
-		}
+	// The assets have prices, so that the open signals are watched.
+	ticks := make([]marketdata.AssetTick, listAssets)
+	for i := range ticks {
+		tick := marketdata.Tick{Price: 64250, Time: time.Now().UnixMilli()}
+		ticks[i] = marketdata.AssetTick{Asset: listAsset(uint64(i)), Tick: tick}
 	}
-	s, err := r.serve(ctx, "AGENTSIGNAL_MARKET_SOURCE=stream")
+	if err := market.New(r.store.Client).GiveTicks(ctx, ticks); err != nil {
+		return err
+	}
+	s, err := r.serve(ctx, withTicks)
 	if err != nil {
 		return err
 	}
-	if err := r.caughtUp(ctx, ids[0], last); err != nil {
+	if err := r.caughtUp(ctx, account, last); err != nil {
 		return err
 	}
-	first := &load{addr: s.addr, request: func(int, int) []byte { return listRequest(keys[0], catalogue.Query{}) }}
+	first := &load{addr: s.addr, request: func(int, int) []byte { return listRequest(r.keys[0], catalogue.Query{}) }}
 	start = time.Now()
 	if _, err := first.connection(ctx, 0, 1, start, time.Nanosecond, 1); err != nil {
 		return err
 	}
 	b.row("first query after a start (target 3 s)", "%s", short(time.Since(start)))
 	for _, q := range queries {
-		l := &load{addr: s.addr, request: func(int, int) []byte { return listRequest(keys[0], q.query) }}
+		l := &load{addr: s.addr, request: func(int, int) []byte { return listRequest(r.keys[0], q.query) }}
 		rate, taken, err := l.saturate(ctx, listConnections, b.window/2)
 		if err != nil {
 			return err
@@ -112,24 +110,16 @@ func (b *bench) lists(ctx context.Context) (err error) {
 	return nil
 }
 
-// caughtUp waits until the service has had the effects of an account's events up to
-// last. A service that restarts is a few of them behind; this one is behind by all
-// that was written before it was there.
+// caughtUp waits until the service has processed an account's events up to last, all of
+// which were written before it was started.
 func (r *rig) caughtUp(ctx context.Context, account signal.AccountID, last signal.Position) error {
-	ctx, cancel := context.WithTimeout(ctx, serverStart)
-	defer cancel()
-	for {
+	return until(ctx, serverStart, 100*time.Millisecond, func() (bool, error) {
 		position, err := r.store.EnginePosition(ctx, r.store.Partition(account))
-		if err != nil || position.Compare(last) >= 0 {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("wait for the effects of events: %w", ctx.Err())
-		case <-time.After(100 * time.Millisecond):
-		}
-	}
+		return position.Compare(last) >= 0, err
+	})
 }
+
+func listAsset(n uint64) string { return fmt.Sprintf("A%03d", n) }
 
 // inCatalogue measures the queries in this process, without HTTP and Redis.
 func (b *bench) inCatalogue(ctx context.Context, r *rig, account signal.AccountID, queries []listQuery) error {
@@ -156,8 +146,8 @@ func (b *bench) inCatalogue(ctx context.Context, r *rig, account signal.AccountI
 			c.Page(q.query)
 			taken[i] = time.Since(start)
 		}
-		b.row("catalogue, "+q.name+" (target p99 2 ms)", "first %s, then %s (%d match)", short(first), latencies(taken),
-			total)
+		b.row("catalogue, "+q.name+" (target p99 2 ms)", "first %s, then %s (%d match)",
+			short(first), latencies(taken), total)
 	}
 	return nil
 }
@@ -194,50 +184,45 @@ func (r *rig) fill(ctx context.Context, account signal.AccountID, n int) (signal
 			owner[s] = a.ID
 		}
 	}
-	var mu sync.Mutex // guards last and failed
+	var mu sync.Mutex // guards last
 	var last signal.Position
-	var failed error
-	var wg sync.WaitGroup
+	var group errgroup.Group
 	for w := range listWriters {
-		wg.Go(func() {
+		group.Go(func() error {
 			random := rand.New(rand.NewPCG(1, uint64(w)))
 			zipf := rand.NewZipf(random, 1.2, 1, listAssets-1)
 			for i := w; i < n; i += listWriters {
 				strategy := strategies[random.IntN(len(strategies))]
-				sig := &signal.Signal{ID: signal.NewSignalID(), Account: account, Agent: owner[strategy], Run: signal.NewRunID(),
-					Asset: fmt.Sprintf("A%03d", zipf.Uint64()), Strategy: strategy, Timeframe: signal.H1, Risk: signal.MediumRisk,
-					Direction: signal.Long, Confidence: float64(random.IntN(10_001)) / 10_000, Metadata: []byte(appendMetadata),
-					Levels: &signal.Levels{Entry: 64250.125, Stop: 62900.125, Target: 66275.125}, ExpiresAt: r.store.Now().
-						Add(24 * time.Hour)}
+				s := r.newSignal(account, listAsset(zipf.Uint64()))
+				s.Strategy, s.Agent = strategy, owner[strategy]
+				s.Confidence = float64(random.IntN(10_001)) / 10_000
 				if random.IntN(2) == 0 {
-					sig.Direction = signal.Short
+					s.Direction = signal.Short
 				}
-				listing := sig.Listing()
-				at, err := r.log.Append(ctx, signal.Change{Account: account, Signal: sig,
-					Events: []signal.Event{{Type: signal.SignalCreated,
-						Asset: sig.Asset, Listing: &listing, Data: []byte(appendPayload)}}})
+				at, err := r.open(ctx, s)
 				if err == nil && i%listOpenShare != 0 {
-					closed := *sig
-					closed.Closing, closed.Sequence, closed.Metadata = &signal.Closing{Reason: signal.StopLoss, At: at.Time(),
-						ExitPrice: &sig.Levels.Stop}, 2, nil
-					at, err = r.log.Append(ctx, signal.Change{Account: account, Signal: &closed,
-						Events: []signal.Event{{Type: signal.SignalClosed,
-							Asset: sig.Asset, Data: []byte(`{}`)}}})
+					at, err = r.closeSignal(ctx, s, at)
+				}
+				if err != nil {
+					return err
 				}
 				mu.Lock()
 				if at.Compare(last) > 0 {
 					last = at
 				}
-				if err != nil {
-					failed = err
-				}
 				mu.Unlock()
-				if err != nil {
-					return
-				}
 			}
+			return nil
 		})
 	}
-	wg.Wait()
-	return last, failed
+	return last, group.Wait()
+}
+
+// closeSignal closes a signal that was opened at a position.
+func (r *rig) closeSignal(ctx context.Context, s *signal.Signal, opened signal.Position) (signal.Position, error) {
+	closed := *s
+	closed.Closing = &signal.Closing{Reason: signal.StopLoss, At: opened.Time(), ExitPrice: &s.Levels.Stop}
+	closed.Sequence, closed.Metadata = 2, nil
+	return r.log.Append(ctx, signal.Change{Account: s.Account, Signal: &closed,
+		Events: []signal.Event{{Type: signal.SignalClosed, Asset: s.Asset, Data: []byte(`{}`)}}})
 }

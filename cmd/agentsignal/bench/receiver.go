@@ -18,21 +18,21 @@ import (
 )
 
 // clientReceiver stands for the endpoints of clients. It verifies both signatures of every
-// request, counts deliveries and duplicates by endpoint and event, and notes when they
-// came. It runs in the process of the load and reads HTTP by hand, since what it costs
-// is taken from the service and from the reference alike.
+// request, counts deliveries and duplicates by endpoint and event, and records when they
+// arrived. It shares the processors with the service and the reference, so it reads HTTP
+// without net/http, at a lower cost.
 type clientReceiver struct {
 	secret    string
 	listeners []net.Listener
 	sinks     []sink
 
 	delay  atomic.Int64 // ns between a request and its answer
-	record atomic.Bool  // arrivals are kept
+	record atomic.Bool  // records arrivals
 
-	received   atomic.Int64 // deliveries, each counted once
+	received   atomic.Int64 // deliveries without duplicates
 	duplicates atomic.Int64
-	under      atomic.Int64 // requests that are not answered yet
-	first      atomic.Int64 // when the first request came since forget, in Unix ns; 0: none
+	unanswered atomic.Int64 // requests
+	first      atomic.Int64 // time of the first request since forget in Unix ns, or 0
 	failed     atomic.Pointer[error]
 
 	mu    sync.Mutex // guards conns
@@ -40,23 +40,23 @@ type clientReceiver struct {
 	wg    sync.WaitGroup
 }
 
-// sink is what has come at one endpoint.
+// sink is one endpoint.
 type sink struct {
-	hangs bool // it reads requests without answering
+	hangs bool // reads requests without answering
 
 	mu       sync.Mutex // guards the rest
 	seen     []uint64   // a bit for each event
 	arrivals []arrival
 }
 
-// arrival is a delivery that has come.
+// arrival is the arrival of a delivery.
 type arrival struct {
 	event uint32
 	at    int64 // Unix ns
 }
 
-// maxListeners is how many ports a receiver has at most. Each is a pool of connections
-// of its own to the sender, as endpoints on different hosts are.
+// maxListeners is the maximum number of ports of a receiver. Like a host, each has a pool of
+// connections in the sender.
 const maxListeners = 100
 
 // newReceiver opens the endpoints. close ends them.
@@ -92,7 +92,7 @@ func (v *clientReceiver) close(context.Context) error {
 	return nil
 }
 
-// forget forgets all deliveries that have come.
+// forget forgets all deliveries.
 func (v *clientReceiver) forget() {
 	for i := range v.sinks {
 		s := &v.sinks[i]
@@ -157,7 +157,7 @@ func (v *clientReceiver) serve(c net.Conn) {
 	q := incoming{}
 	for {
 		if err := q.read(r); err != nil {
-			return // its sender has ended, or has given up the request
+			return // the sender has ended or has given up the request
 		}
 		now := time.Now().UnixNano()
 		n, err := q.verify(v.secret)
@@ -174,14 +174,14 @@ func (v *clientReceiver) serve(c net.Conn) {
 			r.Peek(1) // until the sender gives up
 			return
 		}
-		v.under.Add(1)
+		v.unanswered.Add(1)
 		v.first.CompareAndSwap(0, now)
 		v.note(s, n, now)
 		if d := v.delay.Load(); d > 0 {
 			time.Sleep(time.Duration(d))
 		}
 		_, err = c.Write(receiverAnswer)
-		v.under.Add(-1)
+		v.unanswered.Add(-1)
 		if err != nil {
 			return
 		}
@@ -207,8 +207,7 @@ func (v *clientReceiver) note(s *sink, n uint32, at int64) {
 	}
 }
 
-// incoming is a request as the receiver reads it. The strings stay valid, the body
-// until the next read.
+// incoming is a request. Its body is valid until the next read.
 type incoming struct {
 	endpoint                        int
 	id, timestamp, signed, standard string
@@ -253,7 +252,7 @@ func (q *incoming) read(r *bufio.Reader) error {
 	}
 }
 
-// maxRequestBody is more than any body of the benchmark has, in bytes.
+// maxRequestBody exceeds all bodies of the benchmark, in bytes.
 const maxRequestBody = 1 << 16
 
 // verify checks both signatures and returns the number of the event in the body.
@@ -266,16 +265,21 @@ func (q *incoming) verify(secret string) (uint32, error) {
 		q.standard != signature.SignStandard(secret, q.id, timestamp, q.body) {
 		return 0, errors.New("a signature does not fit")
 	}
-	i := bytes.Index(q.body, []byte(numberMark))
-	if i < 0 || len(q.body) < i+len(numberMark)+numberDigits {
-		return 0, fmt.Errorf("a body without a number: %s", q.body)
-	}
-	n, err := strconv.ParseUint(string(q.body[i+len(numberMark):][:numberDigits]), 10, 32)
-	return uint32(n), err
+	return eventNumber(q.body)
 }
 
-// numberMark stands in front of the number of an event in streamPayload.
+// The number of an event in streamPayload follows numberMark.
 const (
 	numberMark   = `"sig_01M7YQ1WTVKN9DZNWV`
 	numberDigits = 10
 )
+
+// eventNumber returns the number of the event in a text with streamPayload.
+func eventNumber(text []byte) (uint32, error) {
+	_, rest, ok := bytes.Cut(text, []byte(numberMark))
+	if !ok || len(rest) < numberDigits {
+		return 0, fmt.Errorf("no number in %s", text)
+	}
+	n, err := strconv.ParseUint(string(rest[:numberDigits]), 10, 32)
+	return uint32(n), err
+}

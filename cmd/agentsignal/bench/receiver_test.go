@@ -11,9 +11,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/webhook/signature"
 )
 
-// TestReceiverCountsWhatIsSent lets the reference of the webhooks benchmark send for a
-// moment.
-func TestReceiverCountsWhatIsSent(t *testing.T) {
+func TestReceiverCountsDeliveries(t *testing.T) {
 	v, err := newReceiver(t.Context(), 3)
 	if err != nil {
 		t.Fatal(err)
@@ -21,13 +19,13 @@ func TestReceiverCountsWhatIsSent(t *testing.T) {
 	defer v.close(t.Context())
 	o := bareOrder{URLs: []string{v.url(0), v.url(1), v.url(2)}, Connections: 2, Secret: v.secret,
 		Window: 20 * time.Millisecond}
-	for range 2 { // the second time all events come again
+	for range 2 { // the second time all events are duplicates
 		report, err := runBareSender(t.Context(), o)
 		if err != nil || report.Sent == 0 {
 			t.Fatalf("sent %d: %v", report.Sent, err)
 		}
 		if got := v.received.Load() + v.duplicates.Load(); got != report.Sent {
-			t.Errorf("%d of %d came", got, report.Sent)
+			t.Errorf("%d of %d arrived", got, report.Sent)
 		}
 		v.received.Store(0)
 		v.duplicates.Store(0)
@@ -38,7 +36,7 @@ func TestReceiverCountsWhatIsSent(t *testing.T) {
 	}
 	o.Secret = "another"
 	if _, err := runBareSender(t.Context(), o); err == nil || v.err() == nil {
-		t.Error("the receiver takes what another secret has signed")
+		t.Error("the receiver accepts a signature of another secret")
 	}
 }
 
@@ -47,8 +45,8 @@ func requestOf(secret string, n uint32) []byte {
 	at, id := time.Unix(1795253400, 0), signal.NewEventID()
 	body := webhookBody(nil, id, at, n)
 	return fmt.Appendf(nil,
-		"POST /e/7 HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n%s: %s\r\n%s: %s\r\n%s: %d\r\n%s: %s\r\n\r\n%s", len(body),
-		signature.HeaderSignature, signature.Sign(secret, body), signature.HeaderStandardID, id,
+		"POST /e/7 HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n%s: %s\r\n%s: %s\r\n%s: %d\r\n%s: %s\r\n\r\n%s",
+		len(body), signature.HeaderSignature, signature.Sign(secret, body), signature.HeaderStandardID, id,
 		signature.HeaderStandardTimestamp, at.Unix(),
 		signature.HeaderStandardSignature, signature.SignStandard(secret, string(id), at.Unix(), body), body)
 }
@@ -64,7 +62,7 @@ func TestIncomingIsVerified(t *testing.T) {
 	}
 	q.body[len(q.body)-2]++
 	if _, err := q.verify("secret"); err == nil {
-		t.Error("a body that was changed is taken")
+		t.Error("a changed body is accepted")
 	}
 }
 
@@ -80,7 +78,7 @@ func FuzzIncoming(f *testing.F) {
 			t.Errorf("endpoint %d, body of %d bytes", q.endpoint, len(q.body))
 		}
 		if _, err := q.verify("secret"); err == nil && !bytes.Contains(request, []byte(q.signed)) {
-			t.Error("a signature that is not there fits")
+			t.Error("a missing signature fits")
 		}
 	})
 }

@@ -19,18 +19,23 @@ import (
 	"github.com/agentsignal/agentsignal/persistence/eventlog"
 )
 
-// rig is a Redis of a benchmark's own, and services on it.
+// withTicks makes a service read prices from Redis only.
+const withTicks = "AGENTSIGNAL_MARKET_SOURCE=stream"
+
+// rig is a Redis of a benchmark's own with accounts, and services on it.
 type rig struct {
 	dir   string
 	url   string
-	redis int // its process
+	redis int // process ID
 	store *persistence.Store
 	log   *eventlog.Log
 	undo  undo.List
+	ids   []signal.AccountID
+	keys  []string // an API key of each account
 }
 
-// newRig starts a Redis as the service would, with its append-only file.
-func newRig(ctx context.Context) (_ *rig, err error) {
+// newRig starts a Redis with an append-only file, as the service does, and creates accounts.
+func newRig(ctx context.Context, accounts int) (_ *rig, err error) {
 	r := &rig{}
 	defer func() {
 		if err != nil {
@@ -60,33 +65,72 @@ func newRig(ctx context.Context) (_ *rig, err error) {
 	}
 	r.log = eventlog.NewLog(r.store.Store, eventlog.LogOptions{AppendTimeout: 30 * time.Second, Queue: 1 << 16})
 	r.undo.Add("log", r.log.Close)
-	return r, nil
+	return r, r.addAccounts(ctx, accounts)
 }
 
-// end undoes the rig, whatever the benchmark's error.
+// end ends the rig and joins its error to that of the benchmark.
 func (r *rig) end(ctx context.Context, err *error) {
 	*err = errors.Join(*err, r.undo.Run(context.WithoutCancel(ctx)))
 }
 
-// accounts makes n accounts with a key each and returns ids and keys.
-func (r *rig) accounts(ctx context.Context, n int) ([]signal.AccountID, []string, error) {
-	// Cheap hashes, for no benchmark logs in.
+// addAccounts creates n accounts with an API key each.
+func (r *rig) addAccounts(ctx context.Context, n int) error {
+	// The hashes are cheap, since no benchmark logs in.
 	c := credentials.New(r.store, r.log, nil, credentials.Options{Now: r.store.Now,
 		Password: argon2id.Params{Memory: 8, Iterations: 1, Parallelism: 1, SaltLength: 16, KeyLength: 32}})
-	var ids []signal.AccountID
-	var keys []string
 	for i := range n {
 		a, err := c.CreateAccount(ctx, fmt.Sprintf("bench%d@example.com", i), "a long bench password")
 		if err != nil {
-			return nil, nil, err
+			return err
 		}
 		_, key, err := c.CreateKey(ctx, a.ID, "bench", nil, nil)
 		if err != nil {
-			return nil, nil, err
+			return err
 		}
-		ids, keys = append(ids, a.ID), append(keys, key)
+		r.ids, r.keys = append(r.ids, a.ID), append(r.keys, key)
 	}
-	return ids, keys, nil
+	return nil
+}
+
+// newSignal returns an open signal of an account.
+func (r *rig) newSignal(account signal.AccountID, asset string) *signal.Signal {
+	return &signal.Signal{
+		ID:         signal.NewSignalID(),
+		Account:    account,
+		Agent:      "trading",
+		Run:        signal.NewRunID(),
+		Asset:      asset,
+		Strategy:   "momentum",
+		Timeframe:  signal.H1,
+		Risk:       signal.MediumRisk,
+		Direction:  signal.Long,
+		Confidence: .45,
+		Metadata:   []byte(appendMetadata),
+		Levels:     &signal.Levels{Entry: 64250.125, Stop: 62900.125, Target: 66275.125},
+		ExpiresAt:  r.store.Now().Add(24 * time.Hour),
+	}
+}
+
+// open stores a signal and appends its event.
+func (r *rig) open(ctx context.Context, s *signal.Signal) (signal.Position, error) {
+	listing := s.Listing()
+	event := signal.Event{Type: signal.SignalCreated, Asset: s.Asset, Listing: &listing, Data: []byte(appendPayload)}
+	return r.log.Append(ctx, signal.Change{Account: s.Account, Signal: s, Events: []signal.Event{event}})
+}
+
+// appendCreated appends the event of a new signal without storing the signal.
+func (r *rig) appendCreated(ctx context.Context, account signal.AccountID, asset string, data []byte) error {
+	listing := signal.Listing{
+		ID:         signal.NewSignalID(),
+		Agent:      "trading",
+		Asset:      asset,
+		Strategy:   "momentum",
+		Direction:  signal.Long,
+		Confidence: .4372,
+	}
+	event := signal.Event{Type: signal.SignalCreated, Asset: asset, Listing: &listing, Data: data}
+	_, err := r.log.Append(ctx, signal.Change{Account: account, Events: []signal.Event{event}})
+	return err
 }
 
 // serve starts the service on the rig's Redis and waits until it is ready. env has
@@ -117,20 +161,15 @@ func (r *rig) start(ctx context.Context, env ...string) (*server, error) {
 	return s, nil
 }
 
-// newService is newRig with accounts that have a key each, and a service. env has
-// settings of the service.
-func newService(ctx context.Context, accounts int, env ...string) (r *rig, s *server, keys []string, err error) {
-	if r, err = newRig(ctx); err != nil {
-		return nil, nil, nil, err
+// newService is newRig with a service. env has settings of the service.
+func newService(ctx context.Context, accounts int, env ...string) (*rig, *server, error) {
+	r, err := newRig(ctx, accounts)
+	if err != nil {
+		return nil, nil, err
 	}
-	defer func() {
-		if err != nil {
-			r.end(ctx, &err)
-		}
-	}()
-	if _, keys, err = r.accounts(ctx, accounts); err != nil {
-		return nil, nil, nil, err
+	s, err := r.serve(ctx, env...)
+	if err != nil {
+		r.end(ctx, &err)
 	}
-	s, err = r.serve(ctx, env...)
-	return r, s, keys, err
+	return r, s, err
 }

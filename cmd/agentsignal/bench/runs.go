@@ -11,8 +11,8 @@ const (
 	runConnections = 128
 )
 
-// runKinds are the runs that are asked for: assets of all classes and the three
-// strategies that read bars.
+// runKinds are the bodies of runs: assets of all classes and the three strategies that read
+// only bars.
 var runKinds = func() []string {
 	var bodies []string
 	for _, asset := range []string{"BTC", "ETH", "SOL", "AAPL", "NVDA", "EURUSD", "XAUUSD", "oil"} {
@@ -23,17 +23,17 @@ var runKinds = func() []string {
 	return bodies
 }()
 
-// runs measures synchronous runs over HTTP, each answered when its signal is
-// durable. Service, Redis and load share the machine.
+// runs measures synchronous runs over HTTP, which are answered when their signal is durable.
+// Service, Redis and load share the machine.
 func (b *bench) runs(ctx context.Context) (err error) {
-	r, s, keys, err := newService(ctx, runAccounts)
+	r, s, err := newService(ctx, runAccounts)
 	if err != nil {
 		return err
 	}
 	defer r.end(ctx, &err)
 	l := &load{addr: s.addr, request: func(connection, n int) []byte {
-		return httpRequest("POST", "/v1/agents/trading/run", keys[connection%len(keys)],
-			runKinds[(connection+n)%len(runKinds)])
+		key, body := r.keys[connection%len(r.keys)], runKinds[(connection+n)%len(runKinds)]
+		return httpRequest("POST", "/v1/agents/trading/run", key, body)
 	}}
 	if err := b.warm(ctx, l); err != nil {
 		return err
@@ -43,21 +43,18 @@ func (b *bench) runs(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	before, err := s.cpu()
-	if err != nil {
+	var rate float64
+	var taken []time.Duration
+	used, err := s.cpuDuring(func() (err error) {
+		rate, taken, err = l.saturate(ctx, runConnections, b.window)
 		return err
-	}
-	rate, taken, err := l.saturate(ctx, runConnections, b.window)
-	if err != nil {
-		return err
-	}
-	after, err := s.cpu()
+	})
 	if err != nil {
 		return err
 	}
 	b.row("runs, 128 connections (target 8,000/s)", "%.0f/s, %s", rate, latencies(taken))
 	b.row("GET /healthz, 128 connections", "%.0f/s, ratio %.2f", reference, rate/reference)
-	b.row("the service's CPU a run", "%.1f us", float64((after-before).Microseconds())/float64(len(taken)))
+	b.row("the service's CPU a run", "%.1f us", float64(used.Microseconds())/float64(len(taken)))
 	if taken, err = l.pace(ctx, runConnections, b.window, rate/2); err != nil {
 		return err
 	}
@@ -65,8 +62,8 @@ func (b *bench) runs(ctx context.Context) (err error) {
 	return nil
 }
 
-// warm waits until every kind of run makes a signal: the simulated market takes a
-// moment to begin.
+// warm waits until every kind of run makes a signal: the simulated market needs a moment to
+// start.
 func (b *bench) warm(ctx context.Context, l *load) error {
 	deadline := time.Now().Add(serverStart)
 	for {

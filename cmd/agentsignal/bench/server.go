@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// server is a service, or the bare reference, as a process of its own.
+// server is a service or the bare server, as a process of its own.
 type server struct {
 	cmd  *exec.Cmd
 	addr string
@@ -65,33 +65,27 @@ func (s *server) kill(context.Context) error {
 	return nil
 }
 
-// serverStart bounds the wait for a server.
+// serverStart limits the wait for a server.
 const serverStart = 30 * time.Second
 
+// waitFor waits until the path is answered with 200.
 func (s *server) waitFor(ctx context.Context, path string) error {
-	ctx, cancel := context.WithTimeout(ctx, serverStart)
-	defer cancel()
-	for {
-		r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.addr+path, nil)
-		if err != nil {
-			return err
+	var last error
+	client := http.Client{Timeout: requestTimeout}
+	err := until(ctx, serverStart, 10*time.Millisecond, func() (bool, error) {
+		var w *http.Response
+		if w, last = client.Get("http://" + s.addr + path); last != nil {
+			return false, nil
 		}
-		w, err := http.DefaultClient.Do(r)
-		if err == nil {
-			w.Body.Close()
-			if w.StatusCode == http.StatusOK {
-				return nil
-			}
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("wait for the server: %w", errors.Join(err, ctx.Err()))
-		case <-time.After(10 * time.Millisecond):
-		}
+		return w.StatusCode == http.StatusOK, w.Body.Close()
+	})
+	if err != nil {
+		return fmt.Errorf("wait for the server: %w", errors.Join(last, err))
 	}
+	return nil
 }
 
-// pin gives the server's threads one processor.
+// pin binds the server's threads to one processor.
 func (s *server) pin(cpu int) error { return pinProcess(s.cmd.Process.Pid, cpu) }
 
 func pinProcess(pid, cpu int) error {
@@ -118,6 +112,19 @@ const clockTick = time.Second / 100
 
 // cpu returns the processor time that the server has used.
 func (s *server) cpu() (time.Duration, error) { return processorTime(s.cmd.Process.Pid) }
+
+// cpuDuring returns the processor time that the server uses while f runs.
+func (s *server) cpuDuring(f func() error) (time.Duration, error) {
+	before, err := s.cpu()
+	if err != nil {
+		return 0, err
+	}
+	if err := f(); err != nil {
+		return 0, err
+	}
+	after, err := s.cpu()
+	return after - before, err
+}
 
 func processorTime(pid int) (time.Duration, error) {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))

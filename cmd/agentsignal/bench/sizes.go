@@ -2,7 +2,6 @@ package bench
 
 import (
 	"context"
-	"fmt"
 	"runtime"
 	"time"
 
@@ -15,7 +14,7 @@ const (
 	sizeIdle    = 5000 // connections
 )
 
-// sizes measures what one more of something costs.
+// sizes measures the cost of one more signal, connection or run.
 func (b *bench) sizes(ctx context.Context) error {
 	if err := b.listedSignal(ctx); err != nil {
 		return err
@@ -26,18 +25,17 @@ func (b *bench) sizes(ctx context.Context) error {
 	return b.oneRun(ctx)
 }
 
-// emptyLog is an event log with nothing in it.
+// emptyLog is an empty event log.
 type emptyLog struct{}
 
 func (emptyLog) Head(context.Context, int) (signal.Position, error)                  { return signal.Position{}, nil }
 func (emptyLog) Wait(context.Context, int, signal.Position) error                    { return nil }
 func (emptyLog) Partition(signal.AccountID) int                                      { return 0 }
 func (emptyLog) ScanSignals(context.Context, int, func(signal.LogEntry) error) error { return nil }
+func (emptyLog) CountOpen(context.Context, int) (int, error)                         { return 0, nil }
 
-func (emptyLog) CountOpen(context.Context, int) (int, error) { return 0, nil }
-
-// listedSignal measures a signal of the catalogue, the identifier's text aside,
-// which is not kept.
+// listedSignal measures a signal in the catalogue, without the text of its ID, which the
+// catalogue does not keep.
 func (b *bench) listedSignal(ctx context.Context) error {
 	c := catalogue.New(emptyLog{}, emptyLog{}, 1, catalogue.Options{})
 	account := signal.NewAccountID()
@@ -48,11 +46,17 @@ func (b *bench) listedSignal(ctx context.Context) error {
 	price := 64250.125
 	start := time.Now()
 	for i := range sizeSignals {
-		c.Publish(0, []signal.Event{{Position: signal.Position{MS: start.UnixMilli() + int64(i)}, Account: account,
-			Type: signal.SignalCreated,
-			Listing: &signal.Listing{ID: signal.NewSignalID(), Agent: "trading", Asset: fmt.Sprintf("A%03d", i%500),
-				Strategy:  "momentum",
-				Direction: signal.Long, Confidence: float64(i%10_000) / 10_000, Entry: &price}}})
+		listing := &signal.Listing{
+			ID:         signal.NewSignalID(),
+			Agent:      "trading",
+			Asset:      listAsset(uint64(i % listAssets)),
+			Strategy:   "momentum",
+			Direction:  signal.Long,
+			Confidence: float64(i%10_000) / 10_000,
+			Entry:      &price,
+		}
+		at := signal.Position{MS: start.UnixMilli() + int64(i)}
+		c.Publish(0, []signal.Event{{Position: at, Account: account, Type: signal.SignalCreated, Listing: listing}})
 	}
 	took := time.Since(start)
 	b.row("a signal in the catalogue", "%d bytes, %d ns to add", (heap()-before)/sizeSignals,
@@ -69,11 +73,10 @@ func heap() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// idleConnection measures a connection that gets nothing but heartbeats: its
-// memory, and what it costs the processor, of which the idle service's own is taken
-// off.
+// idleConnection measures the memory and, beyond that of an idle service, the processor time
+// of a connection that only gets heartbeats.
 func (b *bench) idleConnection(ctx context.Context) (err error) {
-	r, s, keys, err := newService(ctx, 1, "AGENTSIGNAL_MARKET_SOURCE=stream", "AGENTSIGNAL_DASHBOARD_HEARTBEAT=1s")
+	r, s, err := newService(ctx, 1, withTicks, "AGENTSIGNAL_DASHBOARD_HEARTBEAT=1s")
 	if err != nil {
 		return err
 	}
@@ -86,7 +89,7 @@ func (b *bench) idleConnection(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	load, err := newStreamLoad(s.addr, "/ws/dashboard?api_key="+keys[0], sizeIdle)
+	load, err := newStreamLoad(s.addr, "/ws/dashboard?api_key="+r.keys[0], sizeIdle)
 	if err != nil {
 		return err
 	}
@@ -111,24 +114,21 @@ func (b *bench) idleConnection(ctx context.Context) (err error) {
 
 // cpuOver returns the processor time that a server uses in a window.
 func (b *bench) cpuOver(s *server) (time.Duration, error) {
-	before, err := s.cpu()
-	if err != nil {
-		return 0, err
-	}
-	time.Sleep(b.window)
-	after, err := s.cpu()
-	return after - before, err
+	return s.cpuDuring(func() error {
+		time.Sleep(b.window)
+		return nil
+	})
 }
 
 // oneRun measures a run by a single client.
 func (b *bench) oneRun(ctx context.Context) (err error) {
-	r, s, keys, err := newService(ctx, 1)
+	r, s, err := newService(ctx, 1)
 	if err != nil {
 		return err
 	}
 	defer r.end(ctx, &err)
 	l := &load{addr: s.addr, request: func(_, n int) []byte {
-		return httpRequest("POST", "/v1/agents/trading/run", keys[0], runKinds[n%len(runKinds)])
+		return httpRequest("POST", "/v1/agents/trading/run", r.keys[0], runKinds[n%len(runKinds)])
 	}}
 	if err := b.warm(ctx, l); err != nil {
 		return err

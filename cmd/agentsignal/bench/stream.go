@@ -10,26 +10,23 @@ import (
 	"runtime"
 	"slices"
 	"time"
-
-	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
 const (
-	streamAssets = 20
-	streamEach   = 2 // assets of a connection
-	// streamUnderWay is how many signals may be on their way to clients.
-	streamUnderWay = 40
-	streamPaced    = 100 // signals a second of the latency figures at 10,000 connections
+	streamAssets   = 20
+	streamEach     = 2   // assets of a connection
+	streamInFlight = 40  // maximum of signals on their way to clients
+	streamPaced    = 100 // signals per second of the latency figures at 10,000 connections
 	serverCPU      = 0
 	loadCPU        = 1
 )
 
-// publisher sends a signal of an asset. n counts signals and stands in the payload.
+// publisher sends a signal of an asset, with the number n in its payload.
 type publisher func(ctx context.Context, asset string, n uint32) error
 
-// stream measures the fan-out of the dashboard stream: the server on one processor;
-// load, Redis and the publisher on the other. The reference is a server that does
-// nothing but write the same frames to the same connections.
+// stream measures the fan-out of the dashboard stream: the server on one processor; load,
+// Redis and the publisher on the other. The reference is a server that only writes the same
+// frames to the same connections.
 func (b *bench) stream(ctx context.Context) (err error) {
 	if runtime.NumCPU() < 2 {
 		return fmt.Errorf("this benchmark needs two processors")
@@ -46,53 +43,41 @@ func (b *bench) stream(ctx context.Context) (err error) {
 		if err != nil {
 			return fmt.Errorf("service, %d connections: %w", connections, err)
 		}
-		b.row(fmt.Sprintf("%d connections, %d signals under way", connections, streamUnderWay),
+		b.row(fmt.Sprintf("%d connections, %d signals in flight", connections, streamInFlight),
 			"%.0f delivered/s, %.2f us CPU each", ours.rate, ours.cost)
 		b.row("  bare server", "%.0f delivered/s, %.2f us CPU each", bare.rate, bare.cost)
 		b.row("  ratio of rates (target at least 0.7)", "%.2f", ours.rate/bare.rate)
-		b.row(fmt.Sprintf("  at %.0f signals/s", ours.paced), "%s, %.2f us CPU each", latencies(ours.taken), ours.pacedCost)
-		b.row(fmt.Sprintf("  bare server at %.0f signals/s", bare.paced), "%s, %.2f us CPU each", latencies(bare.taken),
-			bare.pacedCost)
-		b.row("  accepted", "%.0f/s, %.0f us CPU each (bare %.0f/s, %.0f us)", ours.accepted, ours.acceptCost, bare.accepted,
-			bare.acceptCost)
+		b.row(fmt.Sprintf("  at %.0f signals/s", ours.paced),
+			"%s, %.2f us CPU each", latencies(ours.taken), ours.pacedCost)
+		b.row(fmt.Sprintf("  bare server at %.0f signals/s", bare.paced),
+			"%s, %.2f us CPU each", latencies(bare.taken), bare.pacedCost)
+		b.row("  accepted", "%.0f/s, %.0f us CPU each (bare %.0f/s, %.0f us)",
+			ours.accepted, ours.acceptCost, bare.accepted, bare.acceptCost)
 		b.row("  memory of an idle connection", "%d bytes (bare %d)", ours.memory, bare.memory)
 	}
 	return nil
 }
 
-// fanOut is what one server did.
+// fanOut holds the figures of one server. Costs are microseconds of CPU each.
 type fanOut struct {
-	rate, cost       float64 // delivered a second; microseconds of CPU each
-	paced, pacedCost float64 // signals a second of the latencies
+	rate, cost       float64 // deliveries per second
+	paced, pacedCost float64 // signals per second of the latencies
 	taken            []time.Duration
-	accepted         float64 // a second
+	accepted         float64 // connections per second
 	acceptCost       float64
-	memory           int64 // resident bytes a connection
+	memory           int64 // resident bytes per connection
 }
 
 func (b *bench) serviceFanOut(ctx context.Context, connections int) (_ fanOut, err error) {
-	r, err := newRig(ctx)
+	r, s, err := newService(ctx, 1, "GOMAXPROCS=1", "AGENTSIGNAL_DASHBOARD_MAX_CONNECTIONS=20000", withTicks)
 	if err != nil {
 		return fanOut{}, err
 	}
 	defer r.end(ctx, &err)
-	ids, keys, err := r.accounts(ctx, 1)
-	if err != nil {
-		return fanOut{}, err
-	}
-	s, err := r.serve(ctx, "GOMAXPROCS=1", "AGENTSIGNAL_DASHBOARD_MAX_CONNECTIONS=20000",
-		"AGENTSIGNAL_MARKET_SOURCE=stream")
-	if err != nil {
-		return fanOut{}, err
-	}
 	publish := func(ctx context.Context, asset string, n uint32) error {
-		_, err := r.log.Append(ctx, signal.Change{Account: ids[0],
-			Events: []signal.Event{{Type: signal.SignalCreated, Asset: asset,
-				Data: streamPayload(asset, n), Listing: &signal.Listing{ID: signal.NewSignalID(), Agent: "trading", Asset: asset,
-					Strategy: "momentum", Direction: signal.Long, Confidence: .4372}}}})
-		return err
+		return r.appendCreated(ctx, r.ids[0], asset, streamPayload(asset, n))
 	}
-	return b.fanOut(ctx, s, "/ws/dashboard?api_key="+keys[0], connections, publish)
+	return b.fanOut(ctx, s, "/ws/dashboard?api_key="+r.keys[0], connections, publish)
 }
 
 func (b *bench) bareFanOut(ctx context.Context, connections int) (fanOut, error) {
@@ -114,7 +99,7 @@ func (b *bench) bareFanOut(ctx context.Context, connections int) (fanOut, error)
 	}
 	var message []byte
 	publish := func(_ context.Context, asset string, n uint32) error {
-		// The frame is made here: the reference only writes.
+		// The frame is made here, since the reference only writes.
 		text := []byte(`{"type":"signal.new","id":"1795253400000-0","data":`)
 		text = append(text, streamPayload(asset, n)...)
 		text = append(text, `,"timestamp":"2026-11-21T09:30:00.000Z"}`...)
@@ -128,29 +113,26 @@ func (b *bench) bareFanOut(ctx context.Context, connections int) (fanOut, error)
 	return b.fanOut(ctx, s, "/stream", connections, publish)
 }
 
-// streamPayload is the data of a signal.new message, with n in it.
+// streamPayload returns the data of a signal.new message with the number n; see eventNumber.
 func streamPayload(asset string, n uint32) []byte {
 	return fmt.Appendf(nil,
 		`{"signal_id":"sig_01M7YQ1WTVKN9DZNWV%010d","agent_id":"trading","asset":"%s","strategy":"momentum",`+
-			`"direction":"long","confidence":0.4372,"entry_price":64250.125,"stop_loss":62900.125,"take_profit":66275.125,`+
-			`"metadata":{"indicators":["ema_12_26","adx_14"],"reasoning":"ADX 27 confirms."}}`, n, asset)
+			`"direction":"long","confidence":0.4372,"entry_price":64250.125,"stop_loss":62900.125,`+
+			`"take_profit":66275.125,"metadata":{"indicators":["ema_12_26","adx_14"],`+
+			`"reasoning":"ADX 27 confirms."}}`, n, asset)
 }
 
-// connect opens the connections of load and measures what they cost the server.
+// connect opens the connections of load and measures their cost for the server.
 func (f *fanOut) connect(ctx context.Context, s *server, load *streamLoad, connections int) error {
 	empty, err := s.resident()
 	if err != nil {
 		return err
 	}
-	before, err := s.cpu()
-	if err != nil {
+	var took time.Duration
+	used, err := s.cpuDuring(func() (err error) {
+		took, err = load.connect(ctx)
 		return err
-	}
-	took, err := load.connect(ctx)
-	if err != nil {
-		return err
-	}
-	after, err := s.cpu()
+	})
 	if err != nil {
 		return err
 	}
@@ -159,7 +141,7 @@ func (f *fanOut) connect(ctx context.Context, s *server, load *streamLoad, conne
 		return err
 	}
 	f.accepted = float64(connections) / took.Seconds()
-	f.acceptCost = float64((after - before).Microseconds()) / float64(connections)
+	f.acceptCost = float64(used.Microseconds()) / float64(connections)
 	f.memory = (full - empty) / int64(connections)
 	return nil
 }
@@ -181,21 +163,19 @@ func (b *bench) fanOut(
 	}
 	go load.read(ctx)
 
-	if err := load.saturate(ctx, publish, b.window/2); err != nil { // once to warm
+	if err := load.saturate(ctx, publish, b.window/2); err != nil { // to warm up
 		return f, err
 	}
-	cost := func(run func() error) (float64, float64, error) {
-		cpuBefore, err := s.cpu()
-		if err != nil {
-			return 0, 0, err
-		}
-		count, start := load.received.Load(), time.Now()
-		if err := run(); err != nil {
-			return 0, 0, err
-		}
-		delivered, took := float64(load.received.Load()-count), time.Since(start)
-		cpuAfter, err := s.cpu()
-		return delivered / took.Seconds(), float64((cpuAfter - cpuBefore).Microseconds()) / delivered, err
+	cost := func(run func() error) (rate, each float64, err error) {
+		var took time.Duration
+		before := load.received.Load()
+		used, err := s.cpuDuring(func() error {
+			start := time.Now()
+			defer func() { took = time.Since(start) }()
+			return run()
+		})
+		delivered := float64(load.received.Load() - before)
+		return delivered / took.Seconds(), float64(used.Microseconds()) / delivered, err
 	}
 	if f.rate, f.cost, err = cost(func() error { return load.saturate(ctx, publish, b.window) }); err != nil {
 		return f, err

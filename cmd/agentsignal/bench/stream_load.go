@@ -17,9 +17,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// streamLoad is many clients of a stream in one process, whose sockets one
-// goroutine reads: clients must cost little where they share the machine with what
-// they measure.
+// streamLoad is many clients of a stream in one process. One goroutine reads all sockets, so
+// that the clients cost little of the machine that they share with the server.
 type streamLoad struct {
 	addr, path  string
 	connections int
@@ -32,19 +31,19 @@ type streamLoad struct {
 	byFD    []int32 // number of the client by descriptor
 
 	received atomic.Int64 // signals read
-	expected atomic.Int64 // signals that will have been read when all are delivered
+	expected atomic.Int64 // signals to be read in total
 
 	n    uint32
-	sent [1 << 16]atomic.Int64 // when signal n was due, by n modulo the length, in ns
+	sent [1 << 16]atomic.Int64 // time at which signal n was due, by n modulo the length, in ns
 
-	patient  atomic.Bool     // throughput is wanted: read less often, and more at once
-	record   atomic.Bool     // latencies are wanted
-	recorded []time.Duration // the reading goroutine's while record is set
+	patient  atomic.Bool     // for throughput: read less often, and more at once
+	record   atomic.Bool     // record latencies
+	recorded []time.Duration // owned by the reading goroutine while record is set
 	taken    []time.Duration // of the last pace
 	failed   atomic.Pointer[error]
 }
 
-// streamClient is one connection and what of a frame it has read.
+// streamClient is one connection and the part of a frame that it has read.
 type streamClient struct {
 	fd      int
 	partial []byte
@@ -63,7 +62,7 @@ func newStreamLoad(addr, path string, connections int) (*streamLoad, error) {
 	for i := range connections {
 		var wanted []string
 		for k := range streamEach {
-			// The second asset is another one, at changing distances.
+			// The distance of the second asset from the first changes.
 			name := l.names[(i+k*(1+i/streamAssets%(streamAssets-1)))%streamAssets]
 			wanted = append(wanted, name)
 			l.receivers[name]++
@@ -73,15 +72,15 @@ func newStreamLoad(addr, path string, connections int) (*streamLoad, error) {
 	return l, nil
 }
 
-// readPause is how long clients leave what comes to the system while only throughput
-// is measured: their reads would else take the processor from the publisher.
+// readPause is the time between reads while only throughput is measured, which leaves the
+// processor to the publisher.
 const readPause = time.Millisecond
 
-// dialers is how many connections are made at once.
+// dialers is the number of connections that are made concurrently.
 const dialers = 16
 
-// connect makes all connections and subscribes them, and returns how long that took
-// until the last was confirmed.
+// connect opens and subscribes all connections, and returns the time until the last one was
+// confirmed.
 func (l *streamLoad) connect(ctx context.Context) (time.Duration, error) {
 	start := time.Now()
 	var wg sync.WaitGroup
@@ -99,8 +98,7 @@ func (l *streamLoad) connect(ctx context.Context) (time.Duration, error) {
 	return time.Since(start), l.err()
 }
 
-// dial makes the i-th connection by blocking calls, and leaves the descriptor to
-// epoll.
+// dial opens the i-th connection by blocking calls and adds its descriptor to epoll.
 func (l *streamLoad) dial(ctx context.Context, i int) error {
 	raw, err := (&net.Dialer{}).DialContext(ctx, "tcp", l.addr)
 	if err != nil {
@@ -128,14 +126,14 @@ func (l *streamLoad) dial(ctx context.Context, i int) error {
 	if _, err := raw.Write(maskedFrame(subscribe)); err != nil {
 		return err
 	}
-	// The service sends a welcome and a subscribed, the bare server a subscribed.
+	// The service sends the messages welcome and subscribed, the bare server only subscribed.
 	for text := []byte(nil); !bytes.Contains(text, []byte(`"type":"subscribed"`)); {
 		if text, err = readFrame(r); err != nil {
 			return fmt.Errorf("wait for subscribed: %w", err)
 		}
 	}
 	if r.Buffered() > 0 {
-		return errors.New("more came than was asked for")
+		return errors.New("data behind the message subscribed")
 	}
 	file, err := raw.(*net.TCPConn).File()
 	if err != nil {
@@ -154,7 +152,7 @@ func (l *streamLoad) dial(ctx context.Context, i int) error {
 	return unix.EpollCtl(l.epoll, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(fd)})
 }
 
-// maskedFrame returns a client's text frame; the mask is zero.
+// maskedFrame returns a text frame of a client with a zero mask.
 func maskedFrame(text []byte) []byte {
 	frame := []byte{0x81}
 	if len(text) < 126 {
@@ -165,7 +163,7 @@ func maskedFrame(text []byte) []byte {
 	return append(append(frame, 0, 0, 0, 0), text...)
 }
 
-// readFrame reads a server's frame of up to 64 KiB.
+// readFrame reads a frame of a server of up to 64 KiB.
 func readFrame(r *bufio.Reader) ([]byte, error) {
 	var head [4]byte
 	if _, err := io.ReadFull(r, head[:2]); err != nil {
@@ -183,7 +181,7 @@ func readFrame(r *bufio.Reader) ([]byte, error) {
 	return text, err
 }
 
-// read reads what comes on all connections until close.
+// read reads from all connections until close.
 func (l *streamLoad) read(ctx context.Context) {
 	events := make([]unix.EpollEvent, 4096)
 	buf := make([]byte, 256<<10)
@@ -210,7 +208,7 @@ func (l *streamLoad) read(ctx context.Context) {
 	}
 }
 
-// take counts the frames in what a client has read.
+// take counts the signals in data that a client has read.
 func (l *streamLoad) take(c *streamClient, data []byte) {
 	if len(c.partial) > 0 {
 		data = append(c.partial, data...)
@@ -224,7 +222,6 @@ func (l *streamLoad) take(c *streamClient, data []byte) {
 		}
 		frame := data[:size]
 		data = data[size:]
-		// Heartbeats and pings are no signals.
 		if frame[0] != 0x81 || !bytes.HasPrefix(frame[4:], []byte(`{"type":"signal.new"`)) {
 			continue
 		}
@@ -233,14 +230,14 @@ func (l *streamLoad) take(c *streamClient, data []byte) {
 			if now == 0 {
 				now = time.Now().UnixNano()
 			}
-			l.note(frame, now)
+			l.recordLatency(frame, now)
 		}
 	}
 	c.partial = append(c.partial[:0], data...)
 	l.received.Add(count)
 }
 
-// frameSize returns the length of the first frame of data, 0 if that is not known.
+// frameSize returns the length of the first frame of data, or 0 if it is not known yet.
 func frameSize(data []byte) int {
 	switch {
 	case len(data) < 2:
@@ -253,24 +250,18 @@ func frameSize(data []byte) int {
 	return 4 + int(data[2])<<8 + int(data[3])
 }
 
-// note records how long the signal of a frame took.
-func (l *streamLoad) note(frame []byte, now int64) {
-	mark := []byte(`"sig_01M7YQ1WTVKN9DZNWV`)
-	i := bytes.Index(frame, mark)
-	if i < 0 {
-		l.fail(fmt.Errorf("a frame without a number: %s", frame))
-		return
-	}
-	n, err := strconv.Atoi(string(frame[i+len(mark):][:10]))
+// recordLatency records the latency of the signal in a frame.
+func (l *streamLoad) recordLatency(frame []byte, now int64) {
+	n, err := eventNumber(frame)
 	if err != nil {
 		l.fail(err)
 		return
 	}
-	l.recorded = append(l.recorded, time.Duration(now-l.sent[n%len(l.sent)].Load()))
+	l.recorded = append(l.recorded, time.Duration(now-l.sent[n%uint32(len(l.sent))].Load()))
 }
 
-// signalPublisher publishes signals, several at once: else the round trip to Redis would
-// bound the rate, and what waits for it would count as latency.
+// signalPublisher publishes several signals concurrently, so that the round trip to Redis
+// does not limit the rate or count as latency.
 type signalPublisher struct {
 	load    *streamLoad
 	publish publisher
@@ -279,10 +270,10 @@ type signalPublisher struct {
 }
 
 func (l *streamLoad) publisher(f publisher) *signalPublisher {
-	return &signalPublisher{load: l, publish: f, slots: make(chan struct{}, streamUnderWay)}
+	return &signalPublisher{load: l, publish: f, slots: make(chan struct{}, streamInFlight)}
 }
 
-// send publishes the next signal, which is due at due, and counts the clients that will get it.
+// send publishes the next signal, which is due at due, and counts its receivers.
 func (s *signalPublisher) send(ctx context.Context, due time.Time) {
 	l := s.load
 	l.n++
@@ -306,35 +297,37 @@ func (s *signalPublisher) send(ctx context.Context, due time.Time) {
 	})
 }
 
-// finish waits until all that was sent has come.
+// finish waits until all signals have been delivered.
 func (s *signalPublisher) finish(ctx context.Context) error {
 	s.sending.Wait()
 	return s.load.settle(ctx, 0)
 }
 
-// settle waits until at most maxLeft signals are still to be read.
+// settle waits until at most maxLeft signals remain to be read.
 func (l *streamLoad) settle(ctx context.Context, maxLeft int64) error {
 	deadline := time.Now().Add(requestTimeout)
-	for l.expected.Load()-l.received.Load() > maxLeft {
-		if err := l.err(); err != nil {
+	for {
+		expected := l.expected.Load()
+		left := expected - l.received.Load()
+		if err := l.err(); left <= maxLeft || err != nil {
 			return err
 		}
 		if ctx.Err() != nil || time.Now().After(deadline) {
-			return fmt.Errorf("%d of %d signals were not delivered", l.expected.Load()-l.received.Load(), l.expected.Load())
+			return fmt.Errorf("%d of %d signals were not delivered", left, expected)
 		}
 		time.Sleep(200 * time.Microsecond)
 	}
-	return nil
 }
 
-// saturate keeps streamUnderWay signals under way, and ends when all have come.
+// saturate keeps streamInFlight signals in flight for a window, and ends when all have been
+// delivered.
 func (l *streamLoad) saturate(ctx context.Context, f publisher, window time.Duration) error {
 	l.patient.Store(true)
 	defer l.patient.Store(false)
-	under := int64(streamUnderWay) * int64(l.connections) * streamEach / streamAssets
+	inFlight := int64(streamInFlight) * int64(l.connections) * streamEach / streamAssets
 	out := l.publisher(f)
 	for start := time.Now(); time.Since(start) < window; {
-		if err := l.settle(ctx, under); err != nil {
+		if err := l.settle(ctx, inFlight); err != nil {
 			return err
 		}
 		out.send(ctx, time.Now())
@@ -342,8 +335,8 @@ func (l *streamLoad) saturate(ctx context.Context, f publisher, window time.Dura
 	return out.finish(ctx)
 }
 
-// pace sends rate signals a second and records how long each delivery took, from
-// when its signal was due.
+// pace sends rate signals per second and records the latency of each delivery from the time
+// at which its signal was due.
 func (l *streamLoad) pace(ctx context.Context, f publisher, window time.Duration, rate float64) error {
 	l.recorded = nil
 	l.record.Store(true)

@@ -9,19 +9,19 @@ import (
 
 const (
 	webhookTurns = 3
-	// webhookHanging of webhookMany endpoints hang. The highest percentile differs from
-	// turn to turn more than they make of it, so there are more turns.
+	// webhookHanging of webhookMany endpoints hang. The high percentiles differ more between
+	// turns than because of them, so there are more turns.
 	webhookMany    = 100
 	webhookHanging = 10
 	hangingTurns   = 7
-	// webhookTimeout is when the service gives up requests that hang: sooner than by
-	// default, so that a window sees it many times.
+	// webhookTimeout is the service's timeout for requests that hang, which is shorter than
+	// by default, so that it occurs many times in a window.
 	webhookTimeout = 2 * time.Second
 )
 
-// webhooks measures deliveries to the endpoints of clients, from the event on the log
-// to the stored outcome. The service is a process of its own; the receiver and who
-// appends the events are this one. All share the machine with Redis.
+// webhooks measures deliveries to the endpoints of clients, from the event in the event log
+// to the stored outcome. The service is a process of its own; this process receives the
+// deliveries and appends the events. All share the machine with Redis.
 func (b *bench) webhooks(ctx context.Context) error {
 	half := 0.0
 	for _, c := range []struct {
@@ -48,8 +48,8 @@ func (b *bench) webhooks(ctx context.Context) error {
 	return nil
 }
 
-// webhookRates measures an account with so many endpoints: each of its events goes to
-// all of them. It returns deliveries a second.
+// webhookRates measures an account whose events all go to the given number of endpoints. It
+// returns deliveries per second.
 func (b *bench) webhookRates(ctx context.Context, endpoints int, target string) (_ float64, err error) {
 	w, err := newWebhookRig(ctx, endpoints)
 	if err != nil {
@@ -64,12 +64,12 @@ func (b *bench) webhookRates(ctx context.Context, endpoints int, target string) 
 	if err != nil {
 		return 0, err
 	}
-	if _, err := l.saturate(ctx, s, b.window/2); err != nil { // once to warm
+	if _, err := l.saturate(ctx, s, b.window/2); err != nil { // to warm up
 		return 0, err
 	}
 	var rates, costs, redisCosts, bareRates, bareCosts []float64
 	duplicates := int64(0)
-	// In turn, so that a machine that slows down does not favour either.
+	// They take turns, so that a machine that slows down favours neither.
 	for range webhookTurns {
 		report, cost, err := w.bare(ctx, b.window/2, 0)
 		if err != nil {
@@ -92,8 +92,8 @@ func (b *bench) webhookRates(ctx context.Context, endpoints int, target string) 
 	if err != nil {
 		return 0, err
 	}
-	b.row(fmt.Sprintf("endpoints: %d (target %s)", endpoints, target), "%.0f deliveries/s, none lost, %d twice", rate,
-		duplicates)
+	b.row(fmt.Sprintf("endpoints: %d (target %s)", endpoints, target),
+		"%.0f deliveries/s, none lost, %d twice", rate, duplicates)
 	b.row("  bare loop, as many connections", "%.0f/s", bare)
 	b.row("  ratio (target at least 0.4)", "%.2f", rate/bare)
 	b.row("  the service's CPU each (target 40 us)", "%.1f us (bare loop %.1f us)", median(costs), median(bareCosts))
@@ -103,8 +103,8 @@ func (b *bench) webhookRates(ctx context.Context, endpoints int, target string) 
 	return rate, nil
 }
 
-// hangingEndpoints compares an account whose endpoints all answer with one of which
-// some read requests and never answer, at so many deliveries a second to the others.
+// hangingEndpoints compares an account whose endpoints all answer with one of which some
+// read requests and never answer. rate is deliveries per second to endpoints that answer.
 func (b *bench) hangingEndpoints(ctx context.Context, rate float64) (err error) {
 	w, err := newWebhookRig(ctx, 2*webhookMany)
 	if err != nil {
@@ -114,11 +114,11 @@ func (b *bench) hangingEndpoints(ctx context.Context, rate float64) (err error) 
 	for i := range webhookHanging {
 		w.receiver.sinks[webhookMany+i*(webhookMany/webhookHanging)].hangs = true
 	}
-	well, err := w.load(ctx, 0, webhookMany)
+	without, err := w.load(ctx, 0, webhookMany)
 	if err != nil {
 		return err
 	}
-	some, err := w.load(ctx, webhookMany, webhookMany)
+	with, err := w.load(ctx, webhookMany, webhookMany)
 	if err != nil {
 		return err
 	}
@@ -126,12 +126,12 @@ func (b *bench) hangingEndpoints(ctx context.Context, rate float64) (err error) 
 	if err != nil {
 		return err
 	}
-	if _, err := well.saturate(ctx, s, b.window/2); err != nil { // once to warm
+	if _, err := without.saturate(ctx, s, b.window/2); err != nil { // to warm up
 		return err
 	}
-	var p50, p99 [2][]float64 // without and with, in ms
+	var p50, p99 [2][]float64 // in ms
 	for range hangingTurns {
-		for i, l := range []*webhookLoad{well, some} {
+		for i, l := range []*webhookLoad{without, with} {
 			taken, err := l.pace(ctx, b.window/2, rate*float64(l.fanOut)/webhookMany)
 			if err != nil {
 				return err
@@ -141,11 +141,11 @@ func (b *bench) hangingEndpoints(ctx context.Context, rate float64) (err error) 
 			p99[i] = append(p99[i], percentile(taken, 99).Seconds()*1000)
 		}
 	}
-	without, with := median(p99[0]), median(p99[1])
-	b.row(fmt.Sprintf("%d of %d endpoints hang, others at %.0f/s", webhookHanging, webhookMany,
-		rate*(webhookMany-webhookHanging)/webhookMany),
-		"p50 %.1f ms, p99 %.1f ms", median(p50[1]), with)
-	b.row("  none hangs", "p50 %.1f ms, p99 %.1f ms", median(p50[0]), without)
-	b.row("  ratio of p99 (target at most 1.3)", "%.2f", with/without)
+	none, some := median(p99[0]), median(p99[1])
+	others := rate * (webhookMany - webhookHanging) / webhookMany
+	b.row(fmt.Sprintf("%d of %d endpoints hang, others at %.0f/s", webhookHanging, webhookMany, others),
+		"p50 %.1f ms, p99 %.1f ms", median(p50[1]), some)
+	b.row("  none hangs", "p50 %.1f ms, p99 %.1f ms", median(p50[0]), none)
+	b.row("  ratio of p99 (target at most 1.3)", "%.2f", some/none)
 	return nil
 }

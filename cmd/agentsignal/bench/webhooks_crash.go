@@ -4,32 +4,30 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"slices"
-	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 )
 
 const (
-	crashEvents  = 200    // each to webhookMany endpoints
-	crashWaiting = 15_000 // deliveries that are not sent when the service is killed
-	// crashAnswer is how long an endpoint takes to answer, so that requests are under
-	// way.
-	crashAnswer = 20 * time.Millisecond
+	crashEvents  = 200                   // each to webhookMany endpoints
+	crashWaiting = 15_000                // deliveries that are not sent when the service is killed
+	crashAnswer  = 20 * time.Millisecond // of an endpoint, so that requests are in flight
 
 	scheduleAccounts  = 100 // each with webhookMany webhooks
 	scheduleEach      = 100 // deliveries of a webhook
 	scheduleSpan      = 8 * time.Hour
-	scheduleWindows   = 4 // windows that the schedule is watched
+	scheduleWindows   = 4 // windows for which the schedule is observed
 	scheduleLease     = 10 * time.Minute
 	scheduleBatch     = 20 // events stored by one call
 	scheduleSample    = 250 * time.Millisecond
-	scheduleTolerance = time.Second // before the end of the window: they may be under way
+	scheduleTolerance = time.Second // at the end: deliveries may be in flight
 )
 
-// webhookCrash kills the service while deliveries wait and requests are under way, and
+// webhookCrash kills the service while deliveries wait and requests are in flight, and
 // starts it again.
 func (b *bench) webhookCrash(ctx context.Context) (err error) {
 	w, err := newWebhookRig(ctx, webhookMany)
@@ -56,9 +54,9 @@ func (b *bench) webhookCrash(ctx context.Context) (err error) {
 	}); err != nil {
 		return err
 	}
-	under := w.receiver.under.Load()
+	unanswered := w.receiver.unanswered.Load()
 	s.kill(ctx)
-	time.Sleep(5 * crashAnswer) // what was sent arrives
+	time.Sleep(5 * crashAnswer) // until all that was sent has arrived
 	arrived := w.receiver.received.Load()
 	succeeded := int64(0)
 	for _, id := range l.hooks {
@@ -82,9 +80,10 @@ func (b *bench) webhookCrash(ctx context.Context) (err error) {
 	}
 	b.row(fmt.Sprintf("kill -9, %d of %d waiting", total-arrived, total), "lost %d (target 0), twice %d",
 		total-w.receiver.received.Load(), w.receiver.duplicates.Load())
-	b.row("  in flight at the kill (target: no more twice)", "%d, of them %d not answered yet", arrived-succeeded, under)
-	b.row("  first after the start (target 5 s)", "%s, last %s", short(time.Unix(0, w.receiver.first.Load()).Sub(start)),
-		short(took))
+	b.row("  in flight at the kill (target: no more twice)",
+		"%d, of them %d not answered yet", arrived-succeeded, unanswered)
+	first := time.Unix(0, w.receiver.first.Load()).Sub(start)
+	b.row("  first after the start (target 5 s)", "%s, last %s", short(first), short(took))
 	return nil
 }
 
@@ -138,7 +137,7 @@ func (b *bench) webhookSchedule(ctx context.Context) (err error) {
 	return b.scheduleRows(w, due, start, [3]int64{peak, last, empty})
 }
 
-// idleService returns the resident memory of a service that has nothing to do.
+// idleService returns the resident memory of an idle service.
 func (b *bench) idleService(ctx context.Context, w *webhookRig) (int64, error) {
 	s, err := w.start(ctx, w.env...)
 	if err != nil {
@@ -150,8 +149,8 @@ func (b *bench) idleService(ctx context.Context, w *webhookRig) (int64, error) {
 	return n, err
 }
 
-// schedule stores the deliveries and returns when they are due, by endpoint and event,
-// in Unix ms.
+// schedule stores the deliveries and returns the times at which they are due, by endpoint
+// and event, in Unix ms.
 func (w *webhookRig) schedule(ctx context.Context) ([][]int64, error) {
 	due := make([][]int64, scheduleAccounts*webhookMany)
 	accounts := make([]signal.AccountID, scheduleAccounts)
@@ -164,31 +163,24 @@ func (w *webhookRig) schedule(ctx context.Context) ([][]int64, error) {
 		}
 	}
 	start := w.store.Now()
-	var mu sync.Mutex // guards failed
-	var failed error
-	var wg sync.WaitGroup
+	var group errgroup.Group
 	for p := range w.store.Partitions() {
-		wg.Go(func() {
-			err := w.lease(ctx, p, func(epoch int64) error {
+		group.Go(func() error {
+			return w.lease(ctx, p, func(epoch int64) error {
 				for i, a := range accounts {
 					if w.store.Partition(a) != p {
 						continue
 					}
-					if err := w.scheduleAccount(ctx, p, epoch, start, a, hooks[i], due[i*webhookMany:][:webhookMany]); err != nil {
+					dueOf := due[i*webhookMany:][:webhookMany]
+					if err := w.scheduleAccount(ctx, epoch, start, a, hooks[i], dueOf); err != nil {
 						return err
 					}
 				}
 				return nil
 			})
-			if err != nil {
-				mu.Lock()
-				failed = err
-				mu.Unlock()
-			}
 		})
 	}
-	wg.Wait()
-	return due, failed
+	return due, group.Wait()
 }
 
 // lease calls f as the owner of partition p.
@@ -204,10 +196,10 @@ func (w *webhookRig) lease(ctx context.Context, p int, f func(epoch int64) error
 	return w.store.ReleaseLease(ctx, p, node, epoch)
 }
 
-// scheduleAccount stores the deliveries of an account's events to its webhooks, and
-// notes when they are due.
+// scheduleAccount stores the deliveries of an account's events to its webhooks, and adds the
+// times at which they are due to due.
 func (w *webhookRig) scheduleAccount(
-	ctx context.Context, p int, epoch int64, start time.Time, a signal.AccountID, hooks []signal.WebhookID, due [][]int64,
+	ctx context.Context, epoch int64, start time.Time, a signal.AccountID, hooks []signal.WebhookID, due [][]int64,
 ) error {
 	var batch []delivery.EventDeliveries
 	for n := range scheduleEach {
@@ -216,12 +208,19 @@ func (w *webhookRig) scheduleAccount(
 		for i, hook := range hooks {
 			at := start.Add(rand.N(scheduleSpan)).Truncate(time.Millisecond)
 			due[i] = append(due[i], at.UnixMilli())
-			e.Deliveries = append(e.Deliveries, delivery.Delivery{ID: signal.DeliveryIDOf(e.Event, hook), Webhook: hook,
-				Account: a,
-				Event:   e.Event, Type: signal.SignalCreated, Status: delivery.Pending, CreatedAt: start, NextAttemptAt: at})
+			e.Deliveries = append(e.Deliveries, delivery.Delivery{
+				ID:            signal.DeliveryIDOf(e.Event, hook),
+				Webhook:       hook,
+				Account:       a,
+				Event:         e.Event,
+				Type:          signal.SignalCreated,
+				Status:        delivery.Pending,
+				CreatedAt:     start,
+				NextAttemptAt: at,
+			})
 		}
 		if batch = append(batch, e); len(batch) == scheduleBatch || n == scheduleEach-1 {
-			if err := w.webhooks.StoreDeliveries(ctx, p, epoch, batch); err != nil {
+			if err := w.webhooks.StoreDeliveries(ctx, w.store.Partition(a), epoch, batch); err != nil {
 				return err
 			}
 			batch = nil
@@ -230,45 +229,42 @@ func (w *webhookRig) scheduleAccount(
 	return nil
 }
 
-// scheduleRows prints how late deliveries came after a start. memory is the most, the
-// last and that of an idle service.
+// scheduleRows prints the lateness of deliveries after a start. memory is the maximum, the
+// last value and that of an idle service.
 func (b *bench) scheduleRows(w *webhookRig, due [][]int64, start time.Time, memory [3]int64) error {
 	end := time.Now().Add(-scheduleTolerance)
 	arrivals := w.receiver.take()
-	var caught time.Duration // until all that was due at the start has come
+	var caughtUp time.Duration // from the start until all overdue deliveries had arrived
 	var overdue, missing int
 	for i := range due {
-		came := map[uint32]int64{}
+		arrived := map[uint32]int64{}
 		for _, a := range arrivals[i] {
-			came[a.event] = a.at
+			arrived[a.event] = a.at
 		}
 		for n, ms := range due[i] {
-			at, ok := came[uint32(n)]
-			switch t := time.UnixMilli(ms); {
-			case t.Before(start):
+			at, ok := arrived[uint32(n)]
+			t := time.UnixMilli(ms)
+			if t.Before(start) {
 				overdue++
-				caught = max(caught, time.Duration(at-start.UnixNano()))
-				fallthrough
-			case t.Before(end):
-				if !ok {
-					missing++
-				}
+				caughtUp = max(caughtUp, time.Duration(at-start.UnixNano()))
+			}
+			if !ok && (t.Before(start) || t.Before(end)) {
+				missing++
 			}
 		}
 	}
-	late := lateness(due, arrivals, start.Add(caught))
-	slices.Sort(late)
+	late := lateness(due, arrivals, start.Add(caughtUp))
 	first := time.Unix(0, w.receiver.first.Load()).Sub(start)
-	b.row(fmt.Sprintf("  after a start, %d overdue", overdue), "first %s, all %s, %d missing, %d twice", short(first),
-		short(caught), missing, w.receiver.duplicates.Load())
-	b.row(fmt.Sprintf("  lateness of %d due in %s after that", len(late), time.Since(start).Round(time.Second)), "%s",
-		latencies(late))
-	b.row("  memory of the service", "most %d MB, at the end %d MB (nothing stored: %d MB)", memory[0]>>20, memory[1]>>20,
-		memory[2]>>20)
+	b.row(fmt.Sprintf("  after a start, %d overdue", overdue), "first %s, all %s, %d missing, %d twice",
+		short(first), short(caughtUp), missing, w.receiver.duplicates.Load())
+	b.row(fmt.Sprintf("  lateness of %d due in %s after that", len(late), time.Since(start).Round(time.Second)),
+		"%s", latencies(late))
+	b.row("  memory of the service", "most %d MB, at the end %d MB (nothing stored: %d MB)",
+		memory[0]>>20, memory[1]>>20, memory[2]>>20)
 	return w.receiver.err()
 }
 
-// lateness returns how late those came that were due after a time.
+// lateness returns the lateness of the deliveries that were due after a time.
 func lateness(due [][]int64, arrivals [][]arrival, after time.Time) []time.Duration {
 	var late []time.Duration
 	for i := range arrivals {

@@ -20,22 +20,18 @@ import (
 const (
 	webhookAsset   = "BTC"
 	webhookVersion = "2026-11-01"
-	// webhookConnections is how many requests an endpoint gets at once, by default.
+	// webhookConnections is the default number of concurrent requests to an endpoint.
 	webhookConnections = webhook.DefaultConcurrency
-	// webhookUnder and webhookUnderAll are how many deliveries may be under way to an
-	// endpoint and to all of them when the service is saturated: fewer than an endpoint
-	// keeps in memory.
+	// webhookUnder and webhookUnderAll are the numbers of deliveries in flight to an endpoint
+	// and to all of them that saturate the service. An endpoint holds more in memory.
 	webhookUnder    = 200
 	webhookUnderAll = 16_000
-	// webhookAppends is how many events are appended at once.
-	webhookAppends = 64
-	// webhookPoll is how often is looked what more is to be appended.
-	webhookPoll = 250 * time.Microsecond
-	// webhookDrain bounds the wait until all that was appended has been delivered.
-	webhookDrain = 60 * time.Second
+	webhookAppends  = 64                     // concurrent appends
+	webhookPoll     = 250 * time.Microsecond // interval at which more events are appended
+	webhookDrain    = 60 * time.Second       // limit for the delivery of all appended events
 )
 
-// webhookRig is a rig with endpoints, and webhooks for them.
+// webhookRig is a rig with endpoints and webhooks for them.
 type webhookRig struct {
 	*rig
 	receiver *clientReceiver
@@ -44,10 +40,10 @@ type webhookRig struct {
 	env      []string // of the service
 }
 
-// newWebhookRig returns a rig with so many endpoints, for which there are no webhooks
-// yet. Its environment lets the service reach them.
+// newWebhookRig returns a rig with endpoints, which have no webhooks yet. Its environment
+// lets the service reach them.
 func newWebhookRig(ctx context.Context, endpoints int) (_ *webhookRig, err error) {
-	r, err := newRig(ctx)
+	r, err := newRig(ctx, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -60,9 +56,8 @@ func newWebhookRig(ctx context.Context, endpoints int) (_ *webhookRig, err error
 	rand.Read(key.Value[:])
 	w := &webhookRig{rig: r, webhooks: deliveries.New(r.store.Store, r.log),
 		env: []string{"AGENTSIGNAL_SECURITY_ENCRYPTION_KEYS=bench:" + base64.StdEncoding.EncodeToString(key.Value[:]),
-			"AGENTSIGNAL_WEBHOOKS_ALLOWED_NETWORKS=127.0.0.0/8", "AGENTSIGNAL_WEBHOOKS_ALLOW_HTTP=true",
-			"AGENTSIGNAL_MARKET_SOURCE=stream",
-			// All endpoints are of one account, and on one host.
+			"AGENTSIGNAL_WEBHOOKS_ALLOWED_NETWORKS=127.0.0.0/8", "AGENTSIGNAL_WEBHOOKS_ALLOW_HTTP=true", withTicks,
+			// All endpoints belong to one account and one host.
 			"AGENTSIGNAL_WEBHOOKS_HOST_CONCURRENCY=2048", "AGENTSIGNAL_WEBHOOKS_ACCOUNT_CONCURRENCY=1024"}}
 	if w.keys, err = keyring.New([]credential.NamedKey{key}); err != nil {
 		return nil, err
@@ -74,12 +69,18 @@ func newWebhookRig(ctx context.Context, endpoints int) (_ *webhookRig, err error
 	return w, nil
 }
 
-// register makes a webhook of an account for each of the endpoints first to first+n-1.
+// register registers a webhook of an account for each of the endpoints first to first+n-1.
 func (w *webhookRig) register(ctx context.Context, account signal.AccountID, first, n int) ([]signal.WebhookID, error) {
 	ids := make([]signal.WebhookID, n)
 	for i := range n {
-		hook := delivery.Webhook{ID: signal.NewWebhookID(), Account: account, URL: w.receiver.url(first + i),
-			Events: []signal.EventType{signal.SignalCreated}, APIVersion: webhookVersion, Status: delivery.WebhookEnabled}
+		hook := delivery.Webhook{
+			ID:         signal.NewWebhookID(),
+			Account:    account,
+			URL:        w.receiver.url(first + i),
+			Events:     []signal.EventType{signal.SignalCreated},
+			APIVersion: webhookVersion,
+			Status:     delivery.WebhookEnabled,
+		}
 		hook.Secret = w.keys.Seal([]byte(w.receiver.secret), string(hook.ID))
 		if _, err := w.webhooks.Register(ctx, hook, n, nil); err != nil {
 			return nil, fmt.Errorf("register webhook: %w", err)
@@ -97,10 +98,11 @@ type webhookLoad struct {
 	hooks   []signal.WebhookID
 
 	n     uint32  // events appended since begin
-	acked []int64 // when the append of each event was confirmed, in Unix ns
+	acked []int64 // time at which the append of each event was confirmed, in Unix ns
 }
 
-// load makes an account with a webhook for each of the endpoints first to first+n-1.
+// load returns a load of an account with a webhook for each of the endpoints first to
+// first+n-1.
 func (w *webhookRig) load(ctx context.Context, first, n int) (*webhookLoad, error) {
 	l := &webhookLoad{webhookRig: w, account: signal.NewAccountID()}
 	for i := range n {
@@ -113,19 +115,13 @@ func (w *webhookRig) load(ctx context.Context, first, n int) (*webhookLoad, erro
 	return l, err
 }
 
-// begin counts what comes from now on.
-func (l *webhookLoad) begin() {
-	l.receiver.forget()
-	l.n = 0
-	l.acked = l.acked[:0]
-}
-
-// push appends events for a window: as many as allowed says in all, of the time that
-// has passed and what has been delivered.
+// push appends events for a window: allowed returns their total number so far, from the
+// elapsed time and the number of deliveries.
 func (l *webhookLoad) push(
-	ctx context.Context, window time.Duration, allowed func(passed time.Duration, delivered int64) int64,
+	ctx context.Context, window time.Duration, allowed func(elapsed time.Duration, delivered int64) int64,
 ) error {
-	l.begin()
+	l.receiver.forget()
+	l.n, l.acked = 0, l.acked[:0]
 	numbers := make(chan uint32, 1<<12)
 	var mu sync.Mutex // guards acked and failed
 	var failed error
@@ -133,11 +129,7 @@ func (l *webhookLoad) push(
 	for range webhookAppends {
 		wg.Go(func() {
 			for n := range numbers {
-				_, err := l.log.Append(ctx, signal.Change{Account: l.account,
-					Events: []signal.Event{{Type: signal.SignalCreated, Asset: webhookAsset,
-						Data: streamPayload(webhookAsset, n), Listing: &signal.Listing{ID: signal.NewSignalID(), Agent: "trading",
-							Asset:    webhookAsset,
-							Strategy: "momentum", Direction: signal.Long, Confidence: .4372}}}})
+				err := l.appendCreated(ctx, l.account, webhookAsset, streamPayload(webhookAsset, n))
 				now := time.Now().UnixNano()
 				mu.Lock()
 				for int(n) >= len(l.acked) {
@@ -151,11 +143,12 @@ func (l *webhookLoad) push(
 			}
 		})
 	}
-	for start := time.Now(); time.Since(start) < window && ctx.Err() == nil &&
-		l.receiver.err() == nil; time.Sleep(webhookPoll) {
+	start := time.Now()
+	for time.Since(start) < window && ctx.Err() == nil && l.receiver.err() == nil {
 		for total := allowed(time.Since(start), l.receiver.received.Load()); int64(l.n) < total; l.n++ {
 			numbers <- l.n
 		}
+		time.Sleep(webhookPoll)
 	}
 	close(numbers)
 	wg.Wait()
@@ -168,18 +161,18 @@ func (l *webhookLoad) saturated(_ time.Duration, delivered int64) int64 {
 	return (delivered + under) / int64(l.fanOut)
 }
 
-// paced allows deliveries at a rate a second.
+// paced allows deliveries at a rate per second.
 func (l *webhookLoad) paced(rate float64) func(time.Duration, int64) int64 {
-	return func(passed time.Duration, _ int64) int64 { return int64(passed.Seconds() * rate / float64(l.fanOut)) }
+	return func(elapsed time.Duration, _ int64) int64 { return int64(elapsed.Seconds() * rate / float64(l.fanOut)) }
 }
 
-// settle waits until all that was appended has come, each once.
+// settle waits until all appended events have been delivered, each once.
 func (l *webhookLoad) settle(ctx context.Context) error {
 	want := int64(l.n) * int64(l.fanOut)
 	err := until(ctx, webhookDrain, time.Millisecond,
 		func() (bool, error) { return l.receiver.received.Load() >= want, l.receiver.err() })
 	if got := l.receiver.received.Load(); err == nil && got != want || errors.Is(err, context.DeadlineExceeded) {
-		return fmt.Errorf("%d of %d deliveries came: %w", got, want, errors.Join(err, l.receiver.err()))
+		return fmt.Errorf("%d of %d deliveries arrived: %w", got, want, errors.Join(err, l.receiver.err()))
 	}
 	return err
 }
@@ -192,7 +185,7 @@ func (w *webhookRig) stored(ctx context.Context) error {
 	})
 }
 
-// until waits until f returns true, and asks it every pause.
+// until calls f every pause until it returns true or an error.
 func until(ctx context.Context, timeout, pause time.Duration, f func() (bool, error)) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -209,9 +202,9 @@ func until(ctx context.Context, timeout, pause time.Duration, f func() (bool, er
 	}
 }
 
-// throughput is what a service has done.
+// throughput holds the figures of a saturated service.
 type throughput struct {
-	rate        float64 // deliveries a second
+	rate        float64 // deliveries per second
 	cost, redis float64 // microseconds of CPU each, of the service and of Redis
 	duplicates  int64
 }
@@ -225,8 +218,7 @@ func (l *webhookLoad) costs(s *server) (service, redis time.Duration, err error)
 	return service, redis, err
 }
 
-// saturate keeps the service busy for a window and waits until the last outcome is
-// stored.
+// saturate keeps the service busy for a window and waits until the last outcome is stored.
 func (l *webhookLoad) saturate(ctx context.Context, s *server, window time.Duration) (t throughput, err error) {
 	service, redis, err := l.costs(s)
 	if err != nil {
@@ -249,12 +241,16 @@ func (l *webhookLoad) saturate(ctx context.Context, s *server, window time.Durat
 	}
 	delivered := float64(l.receiver.received.Load())
 	each := func(d time.Duration) float64 { return float64(d.Microseconds()) / delivered }
-	return throughput{delivered / took.Seconds(), each(serviceEnd - service), each(redisEnd - redis),
-		l.receiver.duplicates.Load()}, nil
+	return throughput{
+		rate:       delivered / took.Seconds(),
+		cost:       each(serviceEnd - service),
+		redis:      each(redisEnd - redis),
+		duplicates: l.receiver.duplicates.Load(),
+	}, nil
 }
 
-// pace makes deliveries at a rate for a window and returns how long each took from its
-// event to the endpoint: 0 for one that came before the append was confirmed.
+// pace makes deliveries at a rate for a window and returns the latency of each from its
+// event to the endpoint, 0 for one that arrived before the append was confirmed.
 func (l *webhookLoad) pace(ctx context.Context, window time.Duration, rate float64) ([]time.Duration, error) {
 	l.receiver.record.Store(true)
 	defer l.receiver.take()

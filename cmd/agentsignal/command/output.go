@@ -15,8 +15,8 @@ func PrintJSON(w io.Writer, v any) error {
 	return e.Encode(v)
 }
 
-// Printable returns text with every control character but line feed and tab replaced, so
-// that text of a stranger cannot control the terminal it is shown on.
+// Printable replaces the control characters in text except line feeds and tabs, so that
+// foreign text cannot control the terminal.
 func Printable(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r == '\n' || r == '\t' || unicode.IsPrint(r) {

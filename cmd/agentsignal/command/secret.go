@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// maxSecretLine bounds what is read as a password, a key or a secret.
+// maxSecretLine limits the line with a password, a key or a secret, in bytes.
 const maxSecretLine = 4096
 
 // ReadSecret returns the first line of a file, without its end; the name - is standard
@@ -33,7 +33,8 @@ func ReadSecret(cmd *cobra.Command, name string) (string, error) {
 	return strings.TrimRight(line, "\r\n"), nil
 }
 
-// WarnVisible warns on standard error that a flag's value shows in the list of processes.
+// WarnVisible warns on standard error that the list of processes shows the value of a flag.
 func WarnVisible(cmd *cobra.Command, flag, instead string) {
-	fmt.Fprintf(cmd.ErrOrStderr(), "agentsignal: others on this machine can see the value of %s: use %s\n", flag, instead)
+	const warning = "agentsignal: others on this machine can see the value of %s: use %s\n"
+	fmt.Fprintf(cmd.ErrOrStderr(), warning, flag, instead)
 }

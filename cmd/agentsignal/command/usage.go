@@ -1,5 +1,5 @@
-// Package command is what the commands of the program share: how a wrong command line is
-// answered, how secrets are read and how results are printed.
+// Package command is shared by the commands of the program: it explains wrong command lines,
+// reads secrets and prints results.
 package command
 
 import (
@@ -14,9 +14,9 @@ import (
 	"github.com/agentsignal/agentsignal/actors/spelling"
 )
 
-// ExplainUsage makes cmd and all commands below it answer a wrong call by one sentence
-// with the right form. A command that only groups others shows its help if none is named;
-// a wrong name is an error, a missing one is not.
+// ExplainUsage makes cmd and all commands below it answer a wrong command line with one
+// sentence and the right form. A command that groups others shows its help if none is named;
+// an unknown name is an error.
 func ExplainUsage(cmd *cobra.Command) {
 	cmd.SetFlagErrorFunc(flagFault)
 	switch args := cmd.Args; {
@@ -45,7 +45,7 @@ func ExplainUsage(cmd *cobra.Command) {
 	}
 }
 
-// unknownCommand refuses the name of a command below cmd.
+// unknownCommand returns the error of an unknown command below cmd.
 func unknownCommand(cmd *cobra.Command, name string) error {
 	var known []string
 	for _, below := range cmd.Commands() {
@@ -57,10 +57,10 @@ func unknownCommand(cmd *cobra.Command, name string) error {
 	return fmt.Errorf("no command %q%s %s has %s", name, near, cmd.CommandPath(), strings.Join(known, ", "))
 }
 
-// flagFault explains why the flags of cmd cannot be read.
+// flagFault explains why the flags of cmd are not valid.
 func flagFault(cmd *cobra.Command, err error) error {
 	if args := cmd.Flags().Args(); cmd.HasSubCommands() && len(args) > 0 {
-		return unknownCommand(cmd, args[0]) // these are flags of a command that does not exist
+		return unknownCommand(cmd, args[0]) // whose flags these are
 	}
 	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok {
 		var known []string
@@ -93,7 +93,7 @@ func flagFault(cmd *cobra.Command, err error) error {
 	return fmt.Errorf("--%s %s: %s", f.Name, rule, f.Usage)
 }
 
-// RequireFlags refuses a command without a flag that it must have.
+// RequireFlags returns an error if a required flag is missing.
 func RequireFlags(cmd *cobra.Command, _ []string) error {
 	var missing []string
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
@@ -107,8 +107,8 @@ func RequireFlags(cmd *cobra.Command, _ []string) error {
 	return nil
 }
 
-// OrNearest returns the end of a sentence on an unknown name: a colon and a question for
-// the names of known that are spelt nearly like it; empty if there are none.
+// OrNearest returns the end of a sentence on an unknown name: a colon and a question with
+// similar known names, or "".
 func OrNearest(name string, known []string) string {
 	question := spelling.DidYouMean(spelling.Nearest(name, known))
 	if question == "" {

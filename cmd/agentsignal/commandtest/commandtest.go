@@ -1,5 +1,5 @@
-// Package commandtest is what tests of the commands share: running a command, reading what
-// it writes, waiting for a condition.
+// Package commandtest is shared by the tests of commands: it runs commands, reads their
+// output and waits for conditions.
 package commandtest
 
 import (
@@ -13,8 +13,7 @@ import (
 	"github.com/agentsignal/agentsignal/configs"
 )
 
-// Patience bounds every wait of a test for a condition: long enough for a machine that is
-// busy with much else.
+// Patience limits every wait for a condition. It suffices for a busy machine.
 const Patience = 5 * time.Minute
 
 // Prepare makes the tests of a package independent of the settings in the environment, and

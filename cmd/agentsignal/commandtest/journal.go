@@ -27,7 +27,7 @@ func (j *Journal) String() string {
 	return j.text.String()
 }
 
-// Line returns the first line that holds all parts, with its end; empty if none does.
+// Line returns the first line that contains all parts, with its end, or "".
 func (j *Journal) Line(parts ...string) string {
 lines:
 	for line := range strings.Lines(j.String()) {
@@ -41,7 +41,7 @@ lines:
 	return ""
 }
 
-// Forget removes the lines that hold part: those that a test has provoked.
+// Forget removes the lines that contain part, which a test has provoked.
 func (j *Journal) Forget(part string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -56,17 +56,16 @@ func (j *Journal) Forget(part string) {
 
 // Newest returns the last 12,000 bytes of the log.
 func (j *Journal) Newest() string {
-	const most = 12_000
+	const maxBytes = 12_000
 	text := j.String()
-	return text[max(0, len(text)-most):]
+	return text[max(0, len(text)-maxBytes):]
 }
 
-// Blame fails the test for errors, data races and panics in the log: each is something
-// that a person would have to look at.
+// Blame fails the test for each error, data race and panic in the log.
 func (j *Journal) Blame(tb testing.TB) {
 	for _, part := range []string{`"level":"ERROR"`, "DATA RACE", "panic:", "fatal error:"} {
 		if line := j.Line(part); line != "" {
-			tb.Errorf("the log says: %s", line)
+			tb.Errorf("in the log: %s", line)
 			if part != `"level":"ERROR"` {
 				tb.Logf("end of the log:\n%s", j.Newest())
 			}

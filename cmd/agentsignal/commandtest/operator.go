@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Run runs a command of the program with the standard input in, and returns what it wrote
-// and its error.
+// Run runs a command of the program with the standard input in, and returns its output and
+// its error.
 type Run func(ctx context.Context, in io.Reader, args ...string) (out, errs string, err error)
 
 // InProcess returns a Run that executes a new root each time.
@@ -57,7 +57,7 @@ func (o Operator) Try(in string, args ...string) (string, error) {
 	return out, err
 }
 
-// Do runs a command that must succeed, and returns what it wrote.
+// Do runs a command that must succeed, and returns its output.
 func (o Operator) Do(args ...string) string {
 	o.tb.Helper()
 	out, err := o.Try("", args...)
@@ -67,7 +67,7 @@ func (o Operator) Do(args ...string) string {
 	return out
 }
 
-// Fails runs a command that must fail, with an error that holds part.
+// Fails runs a command that must fail with an error that contains part.
 func (o Operator) Fails(part string, args ...string) {
 	o.tb.Helper()
 	out, err := o.Try("", args...)

@@ -28,21 +28,21 @@ import (
 const (
 	maxDeliveryBytes = 1 << 20 // body of a request; the service sends far less
 	maxHeaderBytes   = 64 << 10
-	maxForwardAnswer = 64 << 10 // body of the receiver behind it
+	maxForwardAnswer = 64 << 10 // body of the answer to a forwarded request
 	listenTimeout    = 30 * time.Second
-	forwardTimeout   = 14 * time.Second // less than the service waits
-	listenGrace      = 5 * time.Second  // for requests under way at the end
+	forwardTimeout   = 14 * time.Second // less than that of the service
+	listenGrace      = 5 * time.Second  // for requests in flight at the end
 )
 
-// localReceiver takes the deliveries of a webhook, verifies and prints them.
+// localReceiver receives, verifies and prints the deliveries of a webhook.
 type localReceiver struct {
 	secrets []string
-	forward string // where genuine deliveries go on to; empty: nowhere
-	json    bool   // print for programs
+	forward string // URL to which genuine deliveries are forwarded, or ""
+	json    bool   // print JSON
 	save    *deliverySaver
 	now     func() time.Time
 	client  *http.Client // for forward
-	failed  chan error   // holds one; ends the command
+	failed  chan error   // the first error, which ends the command
 
 	mu       sync.Mutex // one delivery is printed at a time
 	out, err io.Writer
@@ -87,7 +87,7 @@ func webhookListen() *cobra.Command {
 	return c
 }
 
-// configure checks what flags have given.
+// configure checks the flags.
 func (l *localReceiver) configure(print, save string) error {
 	switch print {
 	case "text", "json":
@@ -99,7 +99,7 @@ func (l *localReceiver) configure(print, save string) error {
 		if u, err := url.Parse(l.forward); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
 			return fmt.Errorf("--forward-to %q: give a URL like http://localhost:3000/hooks", l.forward)
 		}
-		// A receiver's redirects are its answer. Bodies pass as they are.
+		// Redirects are answers to pass on, and bodies are not changed.
 		l.client = &http.Client{Timeout: forwardTimeout,
 			Transport:     &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 16},
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
@@ -122,7 +122,7 @@ func (l *localReceiver) listen(ctx context.Context, addr string, register *regis
 	}
 	if register.wanted {
 		if len(l.secrets) == 0 {
-			// It is made here, so that a delivery that comes at once is verified.
+			// The secret is made here, so that the first delivery can already be verified.
 			l.secrets = []string{delivery.NewSecret()}
 		}
 		register.secret = l.secrets[0]
@@ -131,7 +131,12 @@ func (l *localReceiver) listen(ctx context.Context, addr string, register *regis
 		ln.Close()
 		return errNoSecret
 	}
-	s := &http.Server{Handler: l, ReadTimeout: listenTimeout, WriteTimeout: listenTimeout, MaxHeaderBytes: maxHeaderBytes}
+	s := &http.Server{
+		Handler:        l,
+		ReadTimeout:    listenTimeout,
+		WriteTimeout:   listenTimeout,
+		MaxHeaderBytes: maxHeaderBytes,
+	}
 	ended := make(chan error, 1)
 	go func() { ended <- s.Serve(ln) }()
 	fmt.Fprintf(l.err, "agentsignal: listening on http://%s\n", ln.Addr())
@@ -149,17 +154,17 @@ func (l *localReceiver) listen(ctx context.Context, addr string, register *regis
 	}
 	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), listenGrace)
 	defer cancel()
-	// The webhook goes first: what comes while the listener closes would be retried.
+	// The webhook is removed first: deliveries to a closed listener would be retried.
 	return errors.Join(err, register.end(grace), s.Shutdown(grace))
 }
 
-// ServeHTTP receives one delivery. An error that is not the sender's ends the command.
+// ServeHTTP receives one delivery. An error other than that of the sender ends the command.
 func (l *localReceiver) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err := l.receive(w, r); err != nil {
 		http.Error(w, http.StatusText(http.StatusInternalServerError), http.StatusInternalServerError)
 		select {
 		case l.failed <- err:
-		default: // another one ends it
+		default: // another error ends it
 		}
 	}
 }
@@ -201,12 +206,11 @@ func (l *localReceiver) receive(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// hopHeaders concern one connection only, and are not passed on.
-var hopHeaders = []string{"Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Proxy-Connection",
-	"Te", "Trailer",
-	"Transfer-Encoding", "Upgrade"}
+// hopHeaders concern one connection only and are not forwarded.
+var hopHeaders = []string{"Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization",
+	"Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade"}
 
-// pass forwards a genuine delivery and answers as the receiver behind has answered.
+// pass forwards a genuine delivery and passes the answer on.
 func (l *localReceiver) pass(w http.ResponseWriter, r *http.Request, body []byte) error {
 	out, err := http.NewRequestWithContext(r.Context(), http.MethodPost, l.forward, bytes.NewReader(body))
 	if err != nil {
@@ -224,7 +228,7 @@ func (l *localReceiver) pass(w http.ResponseWriter, r *http.Request, body []byte
 	if err == nil {
 		text, err = io.ReadAll(io.LimitReader(answer.Body, maxForwardAnswer))
 		answer.Body.Close()
-		if err == nil && answer.StatusCode < 100 { // no number that can be answered with
+		if err == nil && answer.StatusCode < 100 { // net/http cannot send it
 			err = fmt.Errorf("answered with status %d", answer.StatusCode)
 		}
 	}
@@ -249,22 +253,28 @@ func (l *localReceiver) pass(w http.ResponseWriter, r *http.Request, body []byte
 	return nil
 }
 
-// seenDelivery is a delivery as it is printed.
-type seenDelivery struct {
-	Time     string `json:"time"` // when it came
+// printedDelivery is a delivery as it is printed.
+type printedDelivery struct {
+	Time     string `json:"time"` // of arrival
 	Event    string `json:"event"`
 	Delivery string `json:"delivery"`
 	Attempt  string `json:"attempt"`
-	OK       bool   `json:"ok"`     // genuine, and passed on where that is asked for
-	Why      string `json:"why"`    // it is not
+	OK       bool   `json:"ok"`     // genuine and, if required, forwarded
+	Why      string `json:"why"`    // it is not OK
 	Status   int    `json:"status"` // of the answer
 	Body     string `json:"body"`
 }
 
-func (l *localReceiver) describe(r *http.Request, body []byte, status int, err error) seenDelivery {
-	d := seenDelivery{Time: l.now().UTC().Format(signal.TimeLayout), Event: r.Header.Get(signature.HeaderEvent),
-		Delivery: r.Header.Get(signature.HeaderDelivery), Attempt: r.Header.Get(signature.HeaderAttempt), OK: err == nil,
-		Status: status, Body: string(body)}
+func (l *localReceiver) describe(r *http.Request, body []byte, status int, err error) printedDelivery {
+	d := printedDelivery{
+		Time:     l.now().UTC().Format(signal.TimeLayout),
+		Event:    r.Header.Get(signature.HeaderEvent),
+		Delivery: r.Header.Get(signature.HeaderDelivery),
+		Attempt:  r.Header.Get(signature.HeaderAttempt),
+		OK:       err == nil,
+		Status:   status,
+		Body:     string(body),
+	}
 	if err != nil {
 		d.Why = err.Error()
 	}
@@ -272,7 +282,7 @@ func (l *localReceiver) describe(r *http.Request, body []byte, status int, err e
 }
 
 // report prints a delivery.
-func (l *localReceiver) report(d seenDelivery) error {
+func (l *localReceiver) report(d printedDelivery) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.json {
@@ -287,9 +297,9 @@ func (l *localReceiver) report(d seenDelivery) error {
 	if !d.OK {
 		verdict = d.Why
 	}
-	line := fmt.Sprintf("%s  %-16s %s  attempt %s  %d  %s", d.Time, cmp.Or(d.Event, "-"), cmp.Or(d.Delivery, "-"),
-		cmp.Or(d.Attempt, "-"), d.Status, verdict)
-	// A body is indented, so that it cannot look like the line of another delivery.
+	line := fmt.Sprintf("%s  %-16s %s  attempt %s  %d  %s",
+		d.Time, cmp.Or(d.Event, "-"), cmp.Or(d.Delivery, "-"), cmp.Or(d.Attempt, "-"), d.Status, verdict)
+	// The body is indented, so that it cannot look like another delivery.
 	fmt.Fprintf(l.out, "%s\n  %s\n", strings.ReplaceAll(command.Printable(line), "\n", " "),
 		strings.ReplaceAll(command.Printable(d.Body), "\n", "\n  "))
 	return nil

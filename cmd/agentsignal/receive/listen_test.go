@@ -70,7 +70,8 @@ func (l *listening) deliver(tb testing.TB, secrets []string, body string, change
 	now := time.Now().Unix()
 	r.Header = http.Header{"Content-Type": {"application/json"},
 		signature.HeaderSignature: {signature.Sign(secrets[0], []byte(body))},
-		signature.HeaderEvent:     {"webhook.test"}, signature.HeaderDelivery: {"dlv_1"}, signature.HeaderAttempt: {"2"},
+		signature.HeaderEvent:     {"webhook.test"}, signature.HeaderDelivery: {"dlv_1"},
+		signature.HeaderAttempt:   {"2"},
 		signature.HeaderTimestamp: {fmt.Sprint(now)}, signature.HeaderStandardID: {"evt_1"},
 		signature.HeaderStandardTimestamp: {fmt.Sprint(now)},
 		signature.HeaderStandardSignature: {signature.SignStandardAll(secrets, "evt_1", now, []byte(body))}}
@@ -119,7 +120,7 @@ func TestListenVerifiesAndPrints(t *testing.T) {
 	} {
 		send().want(t, http.StatusUnauthorized)
 		if l.out.Line("401", want) == "" {
-			t.Errorf("listen does not say %q:\n%s", want, l.out)
+			t.Errorf("listen does not contain %q:\n%s", want, l.out)
 		}
 	}
 	l.deliver(t, []string{"new"}, strings.Repeat("x", maxDeliveryBytes+1)).want(t, http.StatusRequestEntityTooLarge)
@@ -155,7 +156,7 @@ func TestListenForwardsWhatIsGenuine(t *testing.T) {
 		count.Add(1)
 		got.Store(r)
 		gotBody.Store(string(text))
-		if odd.Load() { // a status that no answer may have
+		if odd.Load() { // an invalid status
 			conn, _, err := w.(http.Hijacker).Hijack()
 			if err == nil {
 				io.WriteString(conn, "HTTP/1.1 099 Odd\r\nContent-Length: 0\r\n\r\n")
@@ -186,7 +187,7 @@ func TestListenForwardsWhatIsGenuine(t *testing.T) {
 	if err := signature.Verify("s", r.Header, []byte(body), time.Now()); err != nil {
 		t.Errorf("what is forwarded does not verify: %v", err)
 	}
-	printed := decode[seenDelivery](t, l.out.Line("dlv_1"))
+	printed := decode[printedDelivery](t, l.out.Line("dlv_1"))
 	if !printed.OK || printed.Status != 503 || printed.Body != body || printed.Event != "webhook.test" ||
 		printed.Attempt != "2" {
 		t.Errorf("printed %+v", printed)
@@ -200,7 +201,7 @@ func TestListenForwardsWhatIsGenuine(t *testing.T) {
 	odd.Store(false)
 	behind.Close()
 	l.deliver(t, []string{"s"}, body).want(t, http.StatusBadGateway)
-	if printed := decode[seenDelivery](t, l.out.Line(`"status":502`)); printed.OK ||
+	if printed := decode[printedDelivery](t, l.out.Line(`"status":502`)); printed.OK ||
 		!strings.Contains(printed.Why, "forwarding failed") {
 		t.Errorf("printed %+v", printed)
 	}
@@ -254,7 +255,8 @@ func TestListenRegistersItself(t *testing.T) {
 		}
 	}))
 	t.Cleanup(api.Close)
-	l := listenFor(t, "--register", "--url", api.URL+"/", "--key", "ask_key", "--events", "signal.created,signal.closed")
+	l := listenFor(t, "--register", "--url", api.URL+"/", "--key", "ask_key", "--events",
+		"signal.created,signal.closed")
 	commandtest.Eventually(t, "it is registered", func() bool { return l.errs.Line("registered whk_1") != "" })
 	in := *made.Load()
 	if in["url"] != l.url || fmt.Sprint(in["events"]) != "[signal.created signal.closed]" ||

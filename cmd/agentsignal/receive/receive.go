@@ -1,6 +1,6 @@
-// Package receive is agentsignal webhook: a receiver of deliveries on this machine, which
-// verifies, prints, forwards and saves them, and registers itself at a service; and the
-// verification of a saved delivery, which explains what does not fit.
+// Package receive is agentsignal webhook: a local receiver, which verifies, prints, forwards
+// and saves deliveries and registers itself with a service, and the verification of a saved
+// delivery, which explains what does not fit.
 package receive
 
 import (
@@ -26,7 +26,7 @@ func Command() *cobra.Command {
 	return c
 }
 
-// secretVariable holds the secret where no flag gives one.
+// secretVariable is the environment variable with the secret, used without a flag.
 const secretVariable = "AGENTSIGNAL_WEBHOOK_SECRET"
 
 // secretFlags are the flags that give the secrets of a webhook.
@@ -39,8 +39,8 @@ func (f *secretFlags) add(c *cobra.Command) {
 		"file with a secret, - for standard input; may be given again. Without one of the two: "+secretVariable)
 }
 
-// read returns the secrets, those of flags before those of files; without either, that of
-// the variable. It is not an error if there is no secret.
+// read returns the secrets of flags, then those of files, or else that of the variable. It
+// returns none without an error if none is given.
 func (f *secretFlags) read(cmd *cobra.Command) ([]string, error) {
 	if len(f.texts) > 0 {
 		command.WarnVisible(cmd, "--secret", "--secret-file or "+secretVariable)
@@ -57,19 +57,19 @@ func (f *secretFlags) read(cmd *cobra.Command) ([]string, error) {
 		secrets = append(secrets, v)
 	}
 	for i, s := range secrets {
-		if s == "" || utf8.RuneCountInString(s) > delivery.MaxWebhookSecret {
-			return nil, fmt.Errorf("secret %d has %d characters: 1 to %d are allowed", i+1, utf8.RuneCountInString(s),
-				delivery.MaxWebhookSecret)
+		if n := utf8.RuneCountInString(s); n < 1 || n > delivery.MaxWebhookSecret {
+			const rule = "secret %d has %d characters: 1 to %d are allowed"
+			return nil, fmt.Errorf(rule, i+1, n, delivery.MaxWebhookSecret)
 		}
 	}
 	return secrets, nil
 }
 
-// errNoSecret reports that nothing can be verified.
+// errNoSecret is the error of a verification without a secret.
 var errNoSecret = errors.New("give the secret of the webhook by --secret-file or " + secretVariable)
 
-// verifyBy returns the number, from 0, of the first secret that a delivery was signed with.
-// Otherwise it returns the most telling error of signature.Verify.
+// verifyBy returns the index of the first secret that a delivery was signed with, or else
+// the most informative error of signature.Verify.
 func verifyBy(secrets []string, h http.Header, body []byte, now time.Time) (int, error) {
 	var why error
 	for i, secret := range secrets {

@@ -14,18 +14,18 @@ import (
 	"github.com/agentsignal/agentsignal/cmd/agentsignal/remote"
 )
 
-// registration is a webhook that lasts as long as the local receiver.
+// registration is a webhook that is registered while the local receiver listens.
 type registration struct {
 	wanted   bool
 	service  string
-	address  *url.URL // of service, once it is read
+	address  *url.URL // the parsed service
 	keys     remote.KeyFlags
 	key      string
 	events   []string
-	endpoint string // where the service sends to; empty: the address listened on
+	endpoint string // URL of the webhook; empty: the address of the receiver
 	secret   string
 
-	id string // of the webhook, while there is one
+	id string // of the webhook while it is registered
 }
 
 func (g *registration) add(c *cobra.Command) {
@@ -41,7 +41,7 @@ func (g *registration) add(c *cobra.Command) {
 		"URL under which the service reaches this receiver, for --register; else --addr")
 }
 
-// configure checks what flags have given.
+// configure checks the flags.
 func (g *registration) configure(cmd *cobra.Command) (err error) {
 	if !g.wanted {
 		return nil
@@ -75,7 +75,7 @@ func (g *registration) begin(ctx context.Context, addr string) error {
 	return nil
 }
 
-// end removes the webhook, if there is one.
+// end removes the webhook if it is registered.
 func (g *registration) end(ctx context.Context) error {
 	if g.id == "" {
 		return nil

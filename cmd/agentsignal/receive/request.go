@@ -12,15 +12,14 @@ import (
 	"strings"
 )
 
-// savedRequest is a delivery that was saved.
+// savedRequest is a saved delivery.
 type savedRequest struct {
 	header http.Header
 	body   []byte
-	notes  []string // on what was ignored
+	notes  []string // on ignored bytes
 }
 
-// readSaved reads a request from one file, or from a file of headers and one of the
-// body.
+// readSaved reads a request from one file, or from a file of headers and one of the body.
 func readSaved(request, headers, body string) (*savedRequest, error) {
 	if request != "" {
 		text, err := readAtMost(request, maxHeaderBytes+2*maxDeliveryBytes)
@@ -54,7 +53,7 @@ func readSaved(request, headers, body string) (*savedRequest, error) {
 	return s, nil
 }
 
-// readAtMost returns the content of a file, which must not be longer than maxBytes.
+// readAtMost returns the content of a file of at most maxBytes.
 func readAtMost(name string, maxBytes int64) ([]byte, error) {
 	f, err := os.Open(name)
 	if err != nil {
@@ -68,8 +67,8 @@ func readAtMost(name string, maxBytes int64) ([]byte, error) {
 	return text, err
 }
 
-// parseRequest reads a request as it travels: a request line, which may be missing,
-// headers, an empty line, the body. Lines may end in LF alone.
+// parseRequest reads a raw request: a request line, which may be missing, headers, an empty
+// line and the body. Lines may end in LF alone.
 func parseRequest(text []byte) (*savedRequest, error) {
 	s := &savedRequest{}
 	rest, _, err := s.parseHeader(text)
@@ -95,8 +94,8 @@ func parseRequest(text []byte) (*savedRequest, error) {
 	return s, nil
 }
 
-// parseHeader reads headers up to an empty line, and a request or status line before
-// them. It returns what is behind the empty line, and the number of the line there.
+// parseHeader reads headers up to an empty line, and a request or status line before them.
+// It returns the text behind the empty line and the number of its first line.
 func (s *savedRequest) parseHeader(text []byte) (rest []byte, line int, err error) {
 	s.header = http.Header{}
 	rest = text
@@ -141,7 +140,7 @@ func isStartLine(line string) bool {
 	return ok && isToken(method) && target != "" && strings.HasPrefix(version, "HTTP/")
 }
 
-// isToken reports whether a text may name a header or a method.
+// isToken reports whether a text is a valid name of a header or a method.
 func isToken(text string) bool {
 	const marks = "!#$%&'*+-.^_`|~"
 	for _, c := range []byte(text) {
@@ -152,8 +151,8 @@ func isToken(text string) bool {
 	return text != ""
 }
 
-// fitLength compares the body with Content-Length, if that is given: editors add a line
-// end, and copies are cut off.
+// fitLength compares the body with Content-Length, if given, and removes a line end that an
+// editor has added.
 func (s *savedRequest) fitLength() error {
 	given := s.header.Values("Content-Length")
 	if len(given) == 0 {

@@ -11,12 +11,11 @@ import (
 	"time"
 )
 
-// maxSaved bounds what senders can put on the disk: requests are saved before they are
-// verified.
+// maxSaved limits the saved requests, since they are saved before they are verified.
 const maxSaved = 10_000
 
-// deliverySaver keeps requests as files, each as it came but for the spelling and
-// order of its headers. A nil *deliverySaver saves nothing.
+// deliverySaver saves requests as files, unchanged except for the spelling and order of
+// their headers. A nil *deliverySaver saves nothing.
 type deliverySaver struct {
 	dir   string
 	count atomic.Int64
@@ -29,8 +28,8 @@ func newDeliverySaver(dir string) (*deliverySaver, error) {
 	return &deliverySaver{dir: dir}, nil
 }
 
-// keep writes a request to a file of its own. Errors are printed on errs: a delivery does
-// not fail for them.
+// keep writes a request to a file of its own. It prints errors on errs, since a delivery
+// must not fail because of them.
 func (s *deliverySaver) keep(r *http.Request, body []byte, errs io.Writer) {
 	if s == nil || s.count.Add(1) > maxSaved {
 		return
@@ -40,7 +39,7 @@ func (s *deliverySaver) keep(r *http.Request, body []byte, errs io.Writer) {
 	r.Header.WriteSubset(&b, map[string]bool{"Content-Length": true})
 	fmt.Fprintf(&b, "Content-Length: %d\r\n\r\n", len(body))
 	b.Write(body)
-	// The name is new, also after earlier runs. Nothing of the sender is part of it.
+	// The name is unique across runs and holds nothing from the sender.
 	f, err := os.CreateTemp(s.dir, time.Now().UTC().Format("20060102T150405.000")+"-*.http")
 	if err == nil {
 		_, err = f.Write(b.Bytes())

@@ -26,9 +26,9 @@ func webhookVerify() *cobra.Command {
 	var request, headers, body, at string
 	var timeless bool
 	c := &cobra.Command{
-		Use: "verify", Short: "Verify a saved delivery and say what fits", Args: cobra.NoArgs,
-		Long: "Verify a saved delivery and say what fits and what does not. It is given as a raw HTTP\n" +
-			"request, such as agentsignal webhook listen --save keeps, or as a file of headers, a\n" +
+		Use: "verify", Short: "Verify a saved delivery and report what fits", Args: cobra.NoArgs,
+		Long: "Verify a saved delivery and report what fits and what does not. It is given as a raw HTTP\n" +
+			"request, such as agentsignal webhook listen --save writes, or as a file of headers, a\n" +
 			"line each, and one of the body, byte for byte. Ends with 0 if the request is genuine.",
 		Example: "  agentsignal webhook verify --secret-file secret.txt --request saved.http --no-time-check\n" +
 			"  agentsignal webhook verify --secret-file secret.txt --headers headers.txt --body body.json " +
@@ -61,7 +61,7 @@ func webhookVerify() *cobra.Command {
 	c.Flags().StringVar(&headers, "headers", "", "file with the headers, a line each")
 	c.Flags().StringVar(&body, "body", "", "file with the body")
 	c.Flags().StringVar(&at, "at", "", "time to compare with, RFC 3339 or Unix seconds; default: now")
-	c.Flags().BoolVar(&timeless, "no-time-check", false, "do not mind when the request was sent")
+	c.Flags().BoolVar(&timeless, "no-time-check", false, "do not check when the request was sent")
 	return c
 }
 
@@ -95,7 +95,7 @@ type finding struct {
 	what, text string
 }
 
-// findings are those of a request. It is genuine if none fails.
+// findings are the findings on a request, which is genuine if none fails.
 type findings []finding
 
 func (f *findings) add(v verdict, what, format string, args ...any) {
@@ -117,15 +117,15 @@ func (f findings) print(w io.Writer) error {
 	return err
 }
 
-// examination is a request with what was found so far.
+// examination is a request with the findings so far.
 type examination struct {
 	*savedRequest
 	findings
 	secrets []string
 }
 
-// examine checks all parts of a request. signature.Verify decides whether it is genuine; the
-// rest explains that, and checks what no signature covers.
+// examine checks all parts of a request. signature.Verify decides whether it is genuine. The
+// other findings explain that, and check the headers that no signature covers.
 func examine(secrets []string, r *savedRequest, now time.Time, timeless bool) findings {
 	e := &examination{savedRequest: r, secrets: secrets}
 	for _, n := range r.notes {
@@ -150,13 +150,13 @@ func examine(secrets []string, r *savedRequest, now time.Time, timeless bool) fi
 	return e.findings
 }
 
-// once fails a header of the verification that is there twice: receivers would differ in
-// which one they read.
+// once fails duplicate headers of the verification, since receivers differ in which one they
+// read.
 func (e *examination) once() {
-	for _, name := range []string{signature.HeaderSignature, signature.HeaderStandardID, signature.HeaderStandardTimestamp,
-		signature.HeaderStandardSignature} {
+	for _, name := range []string{signature.HeaderSignature, signature.HeaderStandardID,
+		signature.HeaderStandardTimestamp, signature.HeaderStandardSignature} {
 		if n := len(e.header.Values(name)); n > 1 {
-			e.add(partFails, name, "is there %d times", n)
+			e.add(partFails, name, "is given %d times", n)
 		}
 	}
 }
@@ -176,13 +176,12 @@ func (e *examination) signatures() {
 	case !strings.HasPrefix(given, "sha256="):
 		e.add(partFails, signature.HeaderSignature, "%.40q has not the form sha256=HEX", given)
 	case standard != "" && e.standard(e.body) > 0:
-		// During a rotation it is made with the new secret alone.
-		e.add(partNoted, signature.HeaderSignature, "fits no secret given: after a rotation it is made with the new one")
+		// During a rotation it is made with the new secret only.
+		e.add(partNoted, signature.HeaderSignature,
+			"fits no secret given: after a rotation it is made with the new one")
 	default:
-		e.add(partFails, signature.HeaderSignature, "fits no secret given with this body%s",
-			e.hint(func(secret string, body []byte) bool {
-				return given == signature.Sign(secret, body)
-			}))
+		hint := e.hint(func(secret string, body []byte) bool { return given == signature.Sign(secret, body) })
+		e.add(partFails, signature.HeaderSignature, "fits no secret given with this body%s", hint)
 	}
 	if standard == "" {
 		e.add(partNoted, signature.HeaderStandardSignature,
@@ -197,7 +196,7 @@ func (e *examination) signatures() {
 		e.hint(e.standardFits))
 }
 
-// signedBy returns the number, from 1, of the first secret that fits; 0 if none does.
+// signedBy returns the number, from 1, of the first secret that fits, or 0.
 func (e *examination) signedBy(body []byte, fit func(secret string, body []byte) bool) int {
 	return 1 + slices.IndexFunc(e.secrets, func(s string) bool { return fit(s, body) })
 }
@@ -218,7 +217,7 @@ func (e *examination) standardFits(secret string, body []byte) bool {
 	return any
 }
 
-// hint returns how the body was probably changed; empty if that is unknown.
+// hint returns how the body has probably been changed, or "".
 func (e *examination) hint(fit func(secret string, body []byte) bool) string {
 	trimmed := bytes.TrimRight(e.body, "\r\n")
 	var compact bytes.Buffer
@@ -231,7 +230,7 @@ func (e *examination) hint(fit func(secret string, body []byte) bool) string {
 	return ""
 }
 
-// time checks when the request was sent.
+// time checks the time at which the request was sent.
 func (e *examination) time(sent int64, err error, now time.Time, timeless bool) {
 	given := e.header.Get(signature.HeaderStandardTimestamp)
 	if err != nil {
@@ -239,17 +238,17 @@ func (e *examination) time(sent int64, err error, now time.Time, timeless bool) 
 		return
 	}
 	at := time.Unix(sent, 0).UTC()
-	age := now.Sub(at).Round(time.Second)
+	text, age := at.Format(time.RFC3339), now.Sub(at).Round(time.Second)
 	switch {
 	case timeless:
-		e.add(partNoted, signature.HeaderStandardTimestamp, "%s: not compared", at.Format(time.RFC3339))
+		e.add(partNoted, signature.HeaderStandardTimestamp, "%s: not compared", text)
 	case age.Abs() <= signature.Tolerance:
-		e.add(partFits, signature.HeaderStandardTimestamp, "%s: within %v", at.Format(time.RFC3339), signature.Tolerance)
+		e.add(partFits, signature.HeaderStandardTimestamp, "%s: within %v", text, signature.Tolerance)
 	case age > 0:
 		e.add(partFails, signature.HeaderStandardTimestamp, "%s: %v ago, more than %v; for a saved request see --at",
-			at.Format(time.RFC3339), age, signature.Tolerance)
+			text, age, signature.Tolerance)
 	default:
-		e.add(partFails, signature.HeaderStandardTimestamp, "%s: %v ahead, more than %v", at.Format(time.RFC3339), -age,
+		e.add(partFails, signature.HeaderStandardTimestamp, "%s: %v ahead, more than %v", text, -age,
 			signature.Tolerance)
 	}
 	if t := e.header.Get(signature.HeaderTimestamp); t != "" && t != given {
@@ -257,7 +256,7 @@ func (e *examination) time(sent int64, err error, now time.Time, timeless bool) 
 	}
 }
 
-// content compares headers that no signature covers with the body.
+// content compares the headers that no signature covers with the body.
 func (e *examination) content() {
 	var envelope struct {
 		ID   string `json:"id"`

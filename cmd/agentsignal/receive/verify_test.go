@@ -33,16 +33,16 @@ func TestVerifyPassesTheTestVector(t *testing.T) {
 	for _, more := range [][]string{{"--at", "2026-11-21T09:30:00Z"}, {"--at", strconv.Itoa(vectorTime + 300)},
 		{"--no-time-check"}, {"--no-time-check", "--secret", "an older one"}} {
 		if out := o.Do(append(args, more...)...); !strings.Contains(out, "the request is genuine") {
-			t.Errorf("%v: verify says\n%s", more, out)
+			t.Errorf("%v: verify prints\n%s", more, out)
 		}
 	}
 	out, err := o.Try("", append(args, "--at", strconv.Itoa(vectorTime+301))...)
 	if err == nil || !strings.Contains(out, "NO  Webhook-Timestamp    2026-11-21T09:30:00Z: 5m1s ago") {
-		t.Errorf("too late: verify ended with %v and says\n%s", err, out)
+		t.Errorf("too late: verify ended with %v and prints\n%s", err, out)
 	}
 }
 
-func TestVerifySaysWhatDoesNotFit(t *testing.T) {
+func TestVerifyReportsWhatDoesNotFit(t *testing.T) {
 	t.Parallel()
 	const event, kind = "evt_01M7YQ1X3DTRA4S2456P21NJZ0", "webhook.test"
 	now := time.Unix(vectorTime, 0)
@@ -58,32 +58,35 @@ func TestVerifySaysWhatDoesNotFit(t *testing.T) {
 	for name, c := range map[string]struct {
 		request string
 		secret  string
-		want    string // a part of what is said
+		want    string // a part of the output
 		genuine bool
 	}{
-		"the new secret":             {good, "new", "ok  verification         signed with secret 1 of 1", true},
-		"the old one":                {good, "old", "--  X-Service-Signature  fits no secret given: after a rotation", true},
+		"the new secret": {good, "new", "ok  verification         signed with secret 1 of 1", true},
+		"the old one": {good, "old",
+			"--  X-Service-Signature  fits no secret given: after a rotation", true},
 		"another one":                {good, "other", "NO  Webhook-Signature    fits no secret given", false},
 		"lines end in LF":            {strings.ReplaceAll(good, "\r\n", "\n"), "new", "genuine", true},
 		"no request line":            {strings.TrimPrefix(good, "POST /hooks HTTP/1.1\r\n"), "new", "genuine", true},
 		"the specified one alone":    {bare, "new", "nothing signs the time", true},
 		"a line end behind the body": {good + "\n", "new", "no part of the body", true},
 		"the same without a length":  {bare + "\n", "new", "it would without the line end", false},
-		"another body":               {replace(`"api"}}`, `"apx"}}`), "new", "fits no secret given with this body", false},
+		"another body": {replace(`"api"}}`, `"apx"}}`), "new",
+			"fits no secret given with this body", false},
 		"formatted JSON": {"X-Service-Signature: " + signature.Sign("new", []byte(vectorBody(t))) + "\n\n" +
 			formatted, "new", "formatted after it came", false},
 		"another time": {replace("webhook-timestamp: 1795253400", "webhook-timestamp: 1795253401"), "new",
 			"NO  Webhook-Signature", false},
 		"no time": {replace("webhook-timestamp: 1795253400", "webhook-timestamp: today"), "new",
 			`"today" is no time`, false},
-		"another time of the service": {replace("X-Service-Timestamp: 1795253400", "X-Service-Timestamp: 1795253401"), "new",
+		"another time of the service": {
+			replace("X-Service-Timestamp: 1795253400", "X-Service-Timestamp: 1795253401"), "new",
 			"NO  X-Service-Timestamp", false},
 		"another type": {replace("X-Service-Event: webhook.test", "X-Service-Event: signal.closed"), "new",
 			`"signal.closed" is not the type in the body`, false},
 		"another signature": {replace("X-Service-Signature: sha256=", "X-Service-Signature: md5="), "new",
 			"has not the form", false},
-		"two of them": {replace("webhook-id:", "webhook-id: evt_2\r\nwebhook-id:"), "new", "is there 2 times",
-			false},
+		"two of them": {replace("webhook-id:", "webhook-id: evt_2\r\nwebhook-id:"), "new",
+			"is given 2 times", false},
 		"no signature at all": {"Content-Type: application/json\n\n{}", "new", "carries no signature", false},
 		"control characters": {replace("X-Service-Event: webhook.test", "X-Service-Event: \xc2\x9b2J"), "new",
 			"NO  X-Service-Event", false},
@@ -91,7 +94,7 @@ func TestVerifySaysWhatDoesNotFit(t *testing.T) {
 		out, err := operator(t).Try("", "verify", "--secret", c.secret, "--at", "1795253410", "--request",
 			commandtest.Written(t, c.request))
 		if (err == nil) != c.genuine || !strings.Contains(out, c.want) {
-			t.Errorf("%s: verify ended with %v and does not say %q:\n%s", name, err, c.want, out)
+			t.Errorf("%s: verify ended with %v and does not contain %q:\n%s", name, err, c.want, out)
 		}
 		if strings.ContainsAny(out, "\x1b\u009b") {
 			t.Errorf("%s: verify prints control characters", name)
@@ -139,7 +142,7 @@ func TestVerifyReadsAChunkedBody(t *testing.T) {
 	operator(t).Do("verify", "--secret", "s", "--request", commandtest.Written(t, request))
 }
 
-// FuzzSavedRequest holds what is said of any request against signature.Verify.
+// FuzzSavedRequest compares the findings on any request with signature.Verify.
 func FuzzSavedRequest(f *testing.F) {
 	body := vectorBody(f)
 	now := time.Unix(vectorTime, 0)

@@ -1,5 +1,5 @@
-// Package remote is a running service as the commands reach it: its address as people
-// write it, the API key, requests, and a sentence for each way in which they fail.
+// Package remote is the client of a running service for commands: the address as people
+// write it, the API key, requests, and an explanation of each failure.
 package remote
 
 import (
@@ -17,13 +17,13 @@ import (
 	"github.com/agentsignal/agentsignal/configs"
 )
 
-// knownPaths are the paths that people copy along with the address of a service.
+// knownPaths are the paths that people copy with the address of a service.
 var knownPaths = []string{"/v1/ws/dashboard", "/ws/dashboard", "/readyz", "/docs", "/v1"}
 
-// ParseAddress reads the address of a service as people write it: with http, https, ws
-// or wss or without a scheme, with the path of the stream or of the API or without.
-// The result has the scheme http or https and at most the path of a proxy before
-// the service, without a slash at its end.
+// ParseAddress reads the address of a service as people write it: with the scheme http,
+// https, ws, wss or none, and with or without the path of the stream or of the API. The
+// result has the scheme http or https and at most the path of a proxy in front of the
+// service, without a slash at its end.
 func ParseAddress(text string) (*url.URL, error) {
 	const form = "give an address like http://localhost:8080"
 	if !strings.Contains(text, "://") {
@@ -31,7 +31,7 @@ func ParseAddress(text string) (*url.URL, error) {
 	}
 	u, err := url.Parse(text)
 	switch {
-	case err != nil: // it would repeat the address, which may hold a password
+	case err != nil: // err repeats the address, which may hold a password
 		return nil, errors.New("it is no address: " + form)
 	case u.User != nil:
 		return nil, errors.New("an address has no user name: give a key by --key-file or AGENTSIGNAL_API_KEY")
@@ -63,7 +63,7 @@ func ParseAddress(text string) (*url.URL, error) {
 	return &url.URL{Scheme: u.Scheme, Host: u.Host, Path: strings.TrimRight(path, "/")}, nil
 }
 
-// Fault is an error that trying again does not cure.
+// Fault is an error that a retry cannot resolve.
 type Fault struct {
 	Text   string
 	Status int // HTTP status of the answer; 0 without an answer
@@ -72,9 +72,9 @@ type Fault struct {
 // Error implements error.
 func (f *Fault) Error() string { return f.Text }
 
-// ConnectFault explains why no connection to the service at address was made. It returns
-// a *Fault if trying again does not help. before reports whether the service has answered
-// at the address already: then it may come back.
+// ConnectFault explains why the connection to the service at address failed. It returns a
+// *Fault if a retry cannot help. before is set if the service has answered at the address
+// before and may come back.
 func ConnectFault(address *url.URL, err error, before bool) error {
 	var (
 		dns       *net.DNSError
@@ -95,15 +95,15 @@ func ConnectFault(address *url.URL, err error, before bool) error {
 	case errors.As(err, &dns) && dns.IsNotFound:
 		return &Fault{Text: fmt.Sprintf("there is no host %q: see --url", address.Hostname())}
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return &Fault{Text: fmt.Sprintf("nothing listens at %s: start the service, or give its address by --url",
-			address.Host)}
+		const advice = "nothing listens at %s: start the service, or give its address by --url"
+		return &Fault{Text: fmt.Sprintf(advice, address.Host)}
 	case errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH):
 		return &Fault{Text: fmt.Sprintf("%s cannot be reached: %v", address.Host, rootCause(err))}
 	}
 	return fmt.Errorf("connect: %w", rootCause(err))
 }
 
-// rootCause returns the innermost of a chain of errors, whose text is without the address.
+// rootCause returns the innermost error of a chain, whose text is without the address.
 func rootCause(err error) error {
 	for {
 		next := errors.Unwrap(err)
@@ -114,42 +114,39 @@ func rootCause(err error) error {
 	}
 }
 
-// isTLSRefusal reports whether an answer is the one of Go's server to HTTP on a port for
-// HTTPS.
+// isTLSRefusal reports whether an answer is that of Go's server to HTTP on a port for HTTPS.
 func isTLSRefusal(status int, body []byte) bool {
 	return status == http.StatusBadRequest && strings.Contains(string(body), "HTTP request to an HTTPS server")
 }
 
-// AnswerFault explains an answer of the service at address that is not a success. It
-// returns a *Fault if trying again does not help.
+// AnswerFault explains an answer of the service at address that is not a success. It returns
+// a *Fault if a retry cannot help.
 func AnswerFault(address *url.URL, status int, body []byte) error {
 	reason := faults(body)
 	if reason == "" || strings.HasPrefix(strings.TrimSpace(reason), "<") {
 		reason = http.StatusText(status)
 	}
+	text := fmt.Sprintf("the service refuses the request (%d): %s", status, reason)
 	switch {
 	case isTLSRefusal(status, body):
-		return &Fault{Status: status, Text: fmt.Sprintf("%s is a port for HTTPS: give https://%s", address.Host,
-			address.Host)}
+		text = fmt.Sprintf("%[1]s is a port for HTTPS: give https://%[1]s", address.Host)
 	case status == http.StatusUnauthorized:
-		return &Fault{Status: status, Text: fmt.Sprintf("the service refuses the key (401): %s See agentsignal key list",
-			reason)}
+		text = fmt.Sprintf("the service refuses the key (401): %s See agentsignal key list", reason)
 	case status == http.StatusNotFound || status < 400:
-		return &Fault{Status: status, Text: fmt.Sprintf("no agentsignal answers at %s (%d): see --url", address, status)}
+		text = fmt.Sprintf("no agentsignal answers at %s (%d): see --url", address, status)
 	case status == http.StatusTooManyRequests || status >= 500:
 		return fmt.Errorf("the service answers %d: %s", status, reason)
 	}
-	return &Fault{Status: status, Text: fmt.Sprintf("the service refuses the request (%d): %s", status, reason)}
+	return &Fault{Text: text, Status: status}
 }
 
-// LocalURL returns the address on this machine of a service that listens at addr,
-// host:port.
+// LocalURL returns the URL on this machine of a service that listens at addr, host:port.
 func LocalURL(addr string, c configs.TLS) string {
 	scheme := "http"
 	if c.CertFile != "" {
 		scheme = "https"
 	}
-	host, port, _ := net.SplitHostPort(addr) // bound, or checked by Load
+	host, port, _ := net.SplitHostPort(addr) // is bound or has been checked
 	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
 		host = "localhost"
 	}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"strings"
-	"unicode"
 
 	"github.com/spf13/cobra"
 
@@ -15,7 +14,7 @@ import (
 // KeyFlags are the flags that give an API key.
 type KeyFlags struct{ key, file string }
 
-// KeyVariable holds the API key where no flag gives one.
+// KeyVariable is the environment variable with the API key, used without a flag.
 const KeyVariable = "AGENTSIGNAL_API_KEY"
 
 // Add adds the flags to c; purpose completes the help of --key.
@@ -26,7 +25,7 @@ func (f *KeyFlags) Add(c *cobra.Command, purpose string) {
 	c.MarkFlagsMutuallyExclusive("key", "key-file")
 }
 
-// Read returns the key of a flag, or else that of the variable; without a key, an error.
+// Read returns the key of a flag or else of the variable. Without a key it fails.
 func (f *KeyFlags) Read(cmd *cobra.Command) (string, error) {
 	key := os.Getenv(KeyVariable)
 	switch {
@@ -46,7 +45,7 @@ func (f *KeyFlags) Read(cmd *cobra.Command) (string, error) {
 	if key == "" {
 		return "", errors.New("give an API key by --key-file or " + KeyVariable + ": agentsignal key create makes one")
 	}
-	if strings.ContainsFunc(key, func(r rune) bool { return r > unicode.MaxASCII || !unicode.IsGraphic(r) || r == ' ' }) {
+	if strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r > '~' }) {
 		return "", errors.New("the API key has characters that no key has: copy it again")
 	}
 	return key, nil

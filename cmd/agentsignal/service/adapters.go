@@ -12,7 +12,7 @@ import (
 	"github.com/agentsignal/agentsignal/persistence/eventlog"
 )
 
-// eventLog is the event log as the dashboard's resumes read it.
+// eventLog adapts the event log to dashboard.EventLog.
 type eventLog struct {
 	*persistence.Store
 	tail *eventlog.Tail
@@ -23,7 +23,7 @@ func (l eventLog) Wait(ctx context.Context, partition int, p signal.Position) er
 	return l.tail.Wait(ctx, partition, p)
 }
 
-// scheduledAgents runs agents for schedules, which do not look at the outcomes.
+// scheduledAgents runs agents for schedules, which ignore the outcomes.
 type scheduledAgents struct{ *agent.Agents }
 
 // Run implements schedule.Agents.
@@ -40,18 +40,18 @@ func (q runQuota) TakeRun(ctx context.Context, account signal.AccountID) bool {
 	return q.limiter.Take(ctx, limits.Runs, string(account)).Allowed
 }
 
-// openSignals counts signals by the catalogue, which has read the event log up to the
-// question, and by their records, which have the timeframe and the risk.
+// openSignals counts the open signals of schedules, by the catalogue, which has read the
+// event log up to the call, and by the records, which have the timeframe and the risk.
 type openSignals struct {
 	catalogue *catalogue.Catalogue
 	store     *persistence.Store
 }
 
-// openPage is how many signals are looked at before the list is asked again.
+// openPage is the number of signals that are read at a time.
 const openPage = 100
 
-// Full implements schedule.Signals. Few signals are read: as a rule an asset has fewer
-// than the schedule allows, of whatever timeframe, or no others than those of the schedule.
+// Full implements schedule.Signals. It reads few records: an asset usually has fewer open
+// signals than the schedule allows, or only those of the schedule.
 func (s openSignals) Full(ctx context.Context, w *signal.Schedule, asset string) (bool, error) {
 	q := catalogue.Query{Account: w.Account, Agent: w.Agent, Strategy: w.Strategy, Asset: asset, Status: signal.Open,
 		Limit: openPage}
@@ -89,7 +89,7 @@ func (s openSignals) signal(ctx context.Context, account signal.AccountID, id si
 	return s.store.SignalByID(ctx, account, id, created, closed)
 }
 
-// forecasts is the weather as open signals ask for it.
+// forecasts adapts the weather to lifecycle.Forecasts.
 type forecasts struct{ weather *weather.Service }
 
 // Turned implements lifecycle.Forecasts.
@@ -99,7 +99,7 @@ func (f forecasts) Turned(
 	return f.weather.Likelihood(weather.Question{Strategy: strategy, Commodity: o.Commodity, Region: o.Region}, d)
 }
 
-// addresses are the email addresses of accounts.
+// addresses has the email addresses of accounts.
 type addresses struct{ store *persistence.Store }
 
 // Email implements webhook.Addresses.

@@ -9,8 +9,8 @@ import (
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
-// TestAssetsHaveOneName: whoever names an asset by one of its spellings finds what was
-// made under any other, and a misspelt one is refused.
+// TestAssetsHaveOneName: each spelling of an asset finds what was made under another, and a
+// misspelt one is refused.
 func TestAssetsHaveOneName(t *testing.T) {
 	t.Parallel()
 	c := testConfig(t, redistest.New(t).URL())
@@ -20,14 +20,14 @@ func TestAssetsHaveOneName(t *testing.T) {
 	s.awaitPrices(t, "BTC", signal.H1)
 	live := trader.dial()
 	live.say(`{"action":"subscribe","channels":["signal.new"],"filters":{"assets":["btc-usd"]}}`)
-	live.until("the subscription", func(all []told) bool { return all[len(all)-1].Type == "subscribed" })
+	live.until("the subscription", func(all []message) bool { return all[len(all)-1].Type == "subscribed" })
 	for _, asset := range []string{"BTC", "btc", "BTCUSDT", "BTC/USD"} {
-		if made := decode[wireSignal](t, trader.post("/v1/agents/trading/run", runBody(asset, "momentum")).want(t,
-			http.StatusOK).Body); made.Asset != "BTC" {
-			t.Errorf("a run on %s says %s", asset, made.Asset)
+		if made := decode[wireSignal](t, trader.post("/v1/agents/trading/run",
+			runBody(asset, "momentum")).ok(t).Body); made.Asset != "BTC" {
+			t.Errorf("a run on %s is on %s", asset, made.Asset)
 		}
 	}
-	live.until("four signals", func(all []told) bool {
+	live.until("four signals", func(all []message) bool {
 		n := 0
 		for _, m := range all {
 			if m.Type == "signal.new" {
@@ -56,7 +56,7 @@ func TestAssetsHaveOneName(t *testing.T) {
 			Price                *float64 `json:"last_price"`
 			At                   *string  `json:"last_price_at"`
 		}
-	}](t, trader.get("/v1/assets").want(t, http.StatusOK).Body).Assets
+	}](t, trader.get("/v1/assets").ok(t).Body).Assets
 	if len(all) != 17 {
 		t.Errorf("%d assets are listed", len(all))
 	}

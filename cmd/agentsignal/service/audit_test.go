@@ -15,7 +15,7 @@ import (
 
 // TestTheAuditComparesEndsWithBars lets signals of the simulated market, whose minutes
 // last a second, close by trades. The audit finds nothing, until a closing is stored at
-// a price that nobody paid.
+// a price without a trade.
 func TestTheAuditComparesEndsWithBars(t *testing.T) {
 	t.Parallel()
 	redis := redistest.New(t)
@@ -64,7 +64,7 @@ func TestTheAuditComparesEndsWithBars(t *testing.T) {
 		return report.Held >= 6
 	})
 	if report.Signals != 13 || report.Closed < 6 {
-		t.Errorf("the audit says %+v", report)
+		t.Errorf("the audit reports %+v", report)
 	}
 
 	var open *signal.Signal
@@ -93,6 +93,6 @@ func TestTheAuditComparesEndsWithBars(t *testing.T) {
 	})
 	if out, err := operator.Try("", "audit"); err == nil ||
 		!strings.Contains(out, string(open.ID)+" SPY momentum, made ") || !strings.Contains(out, "  exit_price is ") {
-		t.Errorf("the audit says %s (%v)", out, err)
+		t.Errorf("the audit reports %s (%v)", out, err)
 	}
 }

@@ -21,8 +21,8 @@ import (
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
-// TestBadInputIsRefusedAndLeavesNothingBehind sends all sorts of nonsense to a
-// process of its own, whose goroutines and memory are its own too.
+// TestBadInputIsRefusedAndLeavesNothingBehind sends invalid input of all
+// kinds to a process of its own, so that its goroutines and memory can be measured.
 func TestBadInputIsRefusedAndLeavesNothingBehind(t *testing.T) {
 	t.Parallel()
 	redis := redistest.New(t)
@@ -40,7 +40,7 @@ func TestBadInputIsRefusedAndLeavesNothingBehind(t *testing.T) {
 	})
 	before := settled(t, public, func(f footprint) bool { return f.connections == 0 })
 
-	for range 2 { // what leaks shows by its growth
+	for range 2 { // a leak grows
 		badBodies(t, trader, public, user)
 		badQueries(t, trader)
 		forgedTokens(t, public, user)
@@ -61,20 +61,19 @@ func TestBadInputIsRefusedAndLeavesNothingBehind(t *testing.T) {
 	trader.dial()
 }
 
-// footprint is what a process uses.
+// footprint is the resources that a process uses.
 type footprint struct{ goroutines, heap, descriptors, connections float64 }
 
-// settled polls the metrics until ok returns true of them.
+// settled polls the metrics until ok returns true.
 func settled(tb testing.TB, public *client, ok func(footprint) bool) footprint {
 	tb.Helper()
 	var f footprint
 	deadline := time.Now().Add(patience)
 	for {
 		text := public.get("/metrics").Body
-		// The goal of the next collection is twice what the last one found in use.
+		// The goal of the next collection is twice the live heap of the last one.
 		f = footprint{metricOf(text, "go_goroutines"), metricOf(text, "go_memstats_next_gc_bytes") / 2,
-			metricOf(text, "process_open_fds"),
-			metricOf(text, "agentsignal_ws_connections")}
+			metricOf(text, "process_open_fds"), metricOf(text, "agentsignal_ws_connections")}
 		if ok(f) {
 			return f
 		}
@@ -168,7 +167,7 @@ func tooLarge(t *testing.T, c *client, path, body string) {
 		w.Body.Close()
 		answer{w.StatusCode, w.Header, string(text)}.fails(t, http.StatusRequestEntityTooLarge, "body_too_large")
 	}
-	// A client that asks first is told before it sends.
+	// A client with Expect: 100-continue is refused before it sends.
 	conn := rawConn(t, c.url)
 	fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n"+
 		"Expect: 100-continue\r\nContent-Length: %d\r\n\r\n", path, c.token, len(body))
@@ -182,20 +181,19 @@ func tooLarge(t *testing.T, c *client, path, body string) {
 	conn.Close()
 }
 
-// badQueries asks for lists with queries that are refused, naming the parameter.
+// badQueries requests lists with invalid queries. The answer names the parameter.
 func badQueries(t *testing.T, trader *client) {
 	t.Helper()
-	for _, bad := range []string{"limit=0", "limit=101", "limit=-1", "limit=1.5", "limit=NaN", "limit=1e1", "limit=0x10",
-		"limit=+5", "limit=99999999999999999999",
-		"limit=%00", "limit=1&limit=1", "limit=%zz", "limit=%ff", "offset=-1", "offset=x", "offset=1.0", "offset=0&offset=1",
-		"min_confidence=NaN",
+	for _, bad := range []string{"limit=0", "limit=101", "limit=-1", "limit=1.5", "limit=NaN",
+		"limit=1e1", "limit=0x10", "limit=+5", "limit=99999999999999999999",
+		"limit=%00", "limit=1&limit=1", "limit=%zz", "limit=%ff", "offset=-1", "offset=x", "offset=1.0",
+		"offset=0&offset=1", "min_confidence=NaN",
 		"min_confidence=Infinity", "min_confidence=-0.1", "min_confidence=1.0001", "min_confidence=1e400",
 		"min_confidence=.5", "min_confidence=0x1p-2",
-		"direction=up", "direction=LONG", "direction=long&direction=short", "strategy=luck", "status=gone", "agent_id=nobody",
-		"since=yesterday",
+		"direction=up", "direction=LONG", "direction=long&direction=short", "strategy=luck", "status=gone",
+		"agent_id=nobody", "since=yesterday",
 		"since=2026-13-01", "since=2026-02-30T00:00:00Z", "since=1795253400", "since=2026-11-21T09:30:00%2B99:00",
-		"asset=" + strings.Repeat("A", 65),
-		"asset=%00", "asset=%c3%28", "assets=BTC", "unknown=1&unknown=2"} {
+		"asset=" + strings.Repeat("A", 65), "asset=%00", "asset=%c3%28", "assets=BTC", "unknown=1&unknown=2"} {
 		name, _, _ := strings.Cut(bad, "=")
 		p := trader.get("/v1/signals?"+bad).fails(t, http.StatusBadRequest, "invalid_request")
 		if len(p.Errors) != 1 || p.Errors[0].Parameter != name {
@@ -205,15 +203,14 @@ func badQueries(t *testing.T, trader *client) {
 	p := trader.get("/v1/signals?limit=0&offset=-1&direction=up&min_confidence=2&since=x&unknown=1").
 		fails(t, http.StatusBadRequest, "invalid_request")
 	if len(p.Errors) != 6 {
-		t.Errorf("of six faults are told: %+v", p.Errors)
+		t.Errorf("of six faults are listed: %+v", p.Errors)
 	}
-	for _, fine := range []string{"limit=", "offset=99999999999999999999999999", "min_confidence=0.0", "since=2026-11-21",
-		"asset=nosuch"} {
-		trader.get("/v1/signals?"+fine).want(t, http.StatusOK)
+	for _, fine := range []string{"limit=", "offset=99999999999999999999999999", "min_confidence=0.0",
+		"since=2026-11-21", "asset=nosuch"} {
+		trader.get("/v1/signals?" + fine).ok(t)
 	}
 	for _, path := range []string{"/v1/jobs?status=done", "/v1/jobs?limit=101", "/v1/signals/weather?region=mars",
-		"/v1/signals/weather?limit=101",
-		"/v1/agents?category=sports", "/v1/agents?status=x"} {
+		"/v1/signals/weather?limit=101", "/v1/agents?category=sports", "/v1/agents?status=x"} {
 		trader.get(path).fails(t, http.StatusBadRequest, "invalid_request")
 	}
 	for _, path := range []string{"/v1/signals/", "/v1//signals", "/signals", "/v1/SIGNALS", "/v1/signals/sig_x",
@@ -227,7 +224,7 @@ func badQueries(t *testing.T, trader *client) {
 	}
 }
 
-// forgedTokens presents credentials that are none.
+// forgedTokens sends invalid credentials.
 func forgedTokens(t *testing.T, public, user *client) {
 	t.Helper()
 	key := []byte("0123456789abcdef0123456789abcdef")
@@ -261,7 +258,7 @@ func forgedTokens(t *testing.T, public, user *client) {
 		return text
 	}
 	same := forge(jwt.SigningMethodHS256, key, nil, nil)
-	public.with(same).get("/v1/account").want(t, http.StatusOK) // so it is the change that is refused below
+	public.with(same).get("/v1/account").ok(t) // so the change is what is refused below
 
 	now := time.Now().Unix()
 	type m = map[string]any
@@ -293,7 +290,8 @@ func forgedTokens(t *testing.T, public, user *client) {
 		"no session":       forge(jwt.SigningMethodHS256, key, nil, m{"sid": nil}),
 		"changed body":     head + "." + base64.RawURLEncoding.EncodeToString([]byte(`{"sub":"x"}`)) + "." + signature,
 		"no signature":     head + "." + body + ".",
-		"half a signature": user.token[:len(user.token)-10], "padded": user.token + "==", "two parts": head + "." + body,
+		"half a signature": user.token[:len(user.token)-10], "padded": user.token + "==",
+		"two parts":  head + "." + body,
 		"four parts": user.token + ".x",
 		"dots":       "...", "garbage": "\x01\x02", "long": strings.Repeat("a", 8000), "a space": user.token + " x",
 		"quoted":      `"` + user.token + `"`,
@@ -321,11 +319,12 @@ func forgedTokens(t *testing.T, public, user *client) {
 	public.get("/v1/account", "Authorization: Bearer "+user.token, "Authorization: Bearer "+user.token).
 		fails(t, http.StatusUnauthorized, "invalid_token")
 	public.get("/v1/account", "Cookie: token="+user.token).fails(t, http.StatusUnauthorized, "missing_credentials")
-	public.get("/v1/account?api_key="+url.QueryEscape(user.token)).fails(t, http.StatusUnauthorized, "missing_credentials")
-	public.get("/v1/account", "Authorization: bEARER "+user.token).want(t, http.StatusOK)
+	public.get("/v1/account?api_key="+url.QueryEscape(user.token)).fails(t, http.StatusUnauthorized,
+		"missing_credentials")
+	public.get("/v1/account", "Authorization: bEARER "+user.token).ok(t)
 }
 
-// badMessages says nonsense on streams.
+// badMessages sends invalid messages on streams.
 func badMessages(t *testing.T, trader *client) {
 	t.Helper()
 	for _, wrong := range []struct{ text, code string }{
@@ -345,13 +344,13 @@ func badMessages(t *testing.T, trader *client) {
 	} {
 		live := trader.dial()
 		live.send(websocket.TextMessage, wrong.text)
-		m := live.await("an error", func(m told) bool { return m.Type == "error" })
+		m := live.await("an error", func(m message) bool { return m.Type == "error" })
 		var e struct{ Code string }
 		if err := json.Unmarshal(m.Data, &e); err != nil || e.Code != wrong.code {
 			t.Errorf("%.100q is answered with %s, want %s", wrong.text, m.Data, wrong.code)
 		}
 		live.say(`{"action":"ping"}`) // an error changes nothing
-		live.await("a pong", func(m told) bool { return m.Type == "pong" })
+		live.await("a pong", func(m message) bool { return m.Type == "pong" })
 		live.ws.Close()
 	}
 	for name, end := range map[string]struct {
@@ -389,16 +388,15 @@ func badMessages(t *testing.T, trader *client) {
 	}
 	early := trader.with("").dial()
 	early.say(`{"action":"ping"}`)
-	early.await("auth is required", func(m told) bool {
-		return m.Type == "error" &&
-			bytes.Contains(m.Data, []byte("auth_required"))
+	early.await("auth is required", func(m message) bool {
+		return m.Type == "error" && bytes.Contains(m.Data, []byte("auth_required"))
 	})
 	early.say(`{"action":"auth","api_key":"` + trader.token + `"}`)
-	early.await("a welcome", func(m told) bool { return m.Type == "welcome" })
+	early.await("a welcome", func(m message) bool { return m.Type == "welcome" })
 	early.ws.Close()
 }
 
-// flood sends messages until the connection takes no more.
+// flood sends messages until writing to the connection fails.
 func flood(s *stream) {
 	for range 200 {
 		if s.ws.WriteMessage(websocket.TextMessage, []byte(`{"action":"ping"}`)) != nil {
@@ -418,13 +416,13 @@ func rawConn(tb testing.TB, address string) net.Conn {
 	return conn
 }
 
-// untilEnd reads what comes until the other side closes.
+// untilEnd reads until the other side closes.
 func untilEnd(conn net.Conn) string {
 	text, _ := io.ReadAll(conn) // whatever ends it
 	return string(text)
 }
 
-// badConnections says what is no HTTP, or not to its end.
+// badConnections sends invalid and incomplete HTTP.
 func badConnections(t *testing.T, address string) {
 	t.Helper()
 	for name, test := range map[string]struct{ text, status string }{
@@ -435,7 +433,8 @@ func badConnections(t *testing.T, address string) {
 			"400"},
 		"both framings": {"POST /v1/auth/login HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 2\r\n" +
 			"Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n", "400"},
-		"bad chunk":     {"POST /v1/auth/login HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n{}", "400"},
+		"bad chunk": {"POST /v1/auth/login HTTP/1.1\r\nHost: x\r\n" +
+			"Transfer-Encoding: chunked\r\n\r\nzz\r\n{}", "400"},
 		"zero in token": {"GET /v1/account HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer \x01\x00\r\n\r\n", "400"},
 	} {
 		conn := rawConn(t, address)
@@ -446,7 +445,7 @@ func badConnections(t *testing.T, address string) {
 			t.Errorf("%s is answered with %.300q, want %s", name, got, test.status)
 		}
 	}
-	for range 20 { // who leaves in the middle
+	for range 20 { // clients that leave in the middle
 		conn := rawConn(t, address)
 		io.WriteString(conn, "POST /v1/auth/login HTTP/1.1\r\nHost: x\r\nContent-Length: 500\r\n\r\n{\"email\":")
 		conn.Close()

@@ -33,9 +33,8 @@ import (
 	"github.com/agentsignal/agentsignal/persistence/schedules"
 )
 
-// newProcess builds the service: everything is in place when it returns and the listeners
-// are bound, but nothing is served yet. Each part needs only parts built before it, and
-// adds to undo how it ends.
+// newProcess builds the service. When it returns, the listeners are bound, but nothing is
+// served yet. Each part depends only on parts built before it, and adds its end to undo.
 func newProcess(ctx context.Context, c configs.Config, o Options) (_ *process, err error) {
 	p := &process{
 		config:   c,
@@ -73,7 +72,7 @@ func newProcess(ctx context.Context, c configs.Config, o Options) (_ *process, e
 	return p, nil
 }
 
-// buildStore opens the data directory and Redis, which it starts if none is configured.
+// buildStore opens the data directory and Redis, which is started if none is configured.
 func (p *process) buildStore(ctx context.Context) error {
 	c := p.config
 	node, err := persistence.OpenNodeID(c.DataDir)
@@ -152,7 +151,7 @@ func (p *process) buildAccess(context.Context) error {
 	return nil
 }
 
-// buildMarket starts the actor system and builds what knows and feeds prices and weather.
+// buildMarket starts the actor system and builds the market, its feeder and the weather.
 func (p *process) buildMarket(context.Context) error {
 	c := p.config
 	p.system = engine.NewSystem(engine.Options{
@@ -189,7 +188,7 @@ func (p *process) buildMarket(context.Context) error {
 	return err
 }
 
-// buildAgents builds what makes signals, lists them and closes them.
+// buildAgents builds the agents, and the lists and the lifecycle of their signals.
 func (p *process) buildAgents(context.Context) error {
 	c := p.config
 	texts, err := contentWriter(c, p.log)
@@ -240,7 +239,7 @@ func (p *process) buildAgents(context.Context) error {
 	return nil
 }
 
-// buildSchedules builds what runs agents by the clock, and the statistics of signals.
+// buildSchedules builds the schedules of runs and the statistics of signals.
 func (p *process) buildSchedules(context.Context) error {
 	c := p.config
 	p.schedules = schedules.New(p.store.Client, p.events)
@@ -265,7 +264,7 @@ func (p *process) buildSchedules(context.Context) error {
 	return nil
 }
 
-// buildStreams builds what serves WebSocket connections.
+// buildStreams builds the hub of the WebSocket connections.
 func (p *process) buildStreams(context.Context) error {
 	c := p.config.Dashboard
 	p.hub = dashboard.NewHub(p.system, dashboard.Options{
@@ -291,7 +290,7 @@ func (p *process) buildStreams(context.Context) error {
 	return nil
 }
 
-// buildServer builds the HTTP server, which answers from all of the above.
+// buildServer builds the HTTP server on all other parts.
 func (p *process) buildServer(ctx context.Context) error {
 	c := p.config
 	var err error

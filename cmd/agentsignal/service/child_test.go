@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/cmd/agentsignal/commandtest"
+	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
 // program builds the program, with the race detector, and returns its path.
@@ -73,7 +75,7 @@ func storeOperator(tb testing.TB, url, dataDir string) commandtest.Operator {
 	return operator(tb, commandtest.StoreSettings(tb, url, dataDir)...)
 }
 
-// Exit codes of the program beside 0.
+// Exit codes of failures.
 const (
 	exitFailed = 1
 	exitForced = 130
@@ -143,8 +145,7 @@ func spawn(tb testing.TB, args []string, settings ...string) *child {
 	tb.Helper()
 	c := &child{tb: tb, log: &journal{}, over: make(chan struct{})}
 	c.cmd = exec.Command(program(tb), args...)
-	// Without a pause at the end, which the race detector makes for reports of other
-	// threads; and ended with the test, however that ends.
+	// The race detector must not pause at the end, and the child must not outlive the test.
 	c.cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0", "AGENTSIGNAL_HTTP_ADDR=127.0.0.1:0",
 		"AGENTSIGNAL_LOG_FORMAT=json")
 	c.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
@@ -185,8 +186,7 @@ func (c *child) kill() {
 	<-c.over
 }
 
-// exit waits for the end of the process and returns its exit code and how long it
-// took to come.
+// exit waits for the end of the process, and returns its exit code and how long that took.
 func (c *child) exit() (code int, took time.Duration) {
 	c.tb.Helper()
 	began := time.Now()
@@ -216,12 +216,25 @@ func (c *child) awaitReady(tb testing.TB) {
 	})
 }
 
-// settings returns what makes a child of the service c: on the Redis at url, with
-// prices from outside and without rate limits that a test would meet.
+// newTrader opens the market for ACME and returns a new client whose runs succeed.
+func (c *child) newTrader(tb testing.TB, redis *redistest.Server) *client {
+	tb.Helper()
+	c.awaitReady(tb)
+	newMarket(tb, redis.Client()).open("ACME", "101.25")
+	trader := register(c.client(tb))
+	eventually(tb, "there are prices", func() bool {
+		return trader.post("/v1/agents/trading/run", runBody("ACME", "breakout")).Status == http.StatusOK
+	})
+	return trader
+}
+
+// childSettings returns the settings of a child on the Redis at url, with prices from outside
+// and without effective rate limits.
 func childSettings(tb testing.TB, url string, more ...string) []string {
-	list := []string{"DATA_DIR=" + tb.TempDir(), "REDIS_URL=" + url, "REDIS_TIMEOUT=20s", "RUNS_TIMEOUT=3m", "MARKET_SOURCE=stream"}
-	for _, class := range []string{"READS", "RUNS", "WRITES", "STREAMS", "LOGINS", "REGISTRATIONS", "SESSIONS", "FAILURES",
-		"SCRAPES"} {
+	list := []string{"DATA_DIR=" + tb.TempDir(), "REDIS_URL=" + url, "REDIS_TIMEOUT=20s", "RUNS_TIMEOUT=3m",
+		"MARKET_SOURCE=stream"}
+	for _, class := range []string{"READS", "RUNS", "WRITES", "STREAMS", "LOGINS", "REGISTRATIONS",
+		"SESSIONS", "FAILURES", "SCRAPES"} {
 		list = append(list, "RATE_LIMIT_"+class+"=1000000/m")
 	}
 	return append(list, more...)

@@ -14,8 +14,8 @@ import (
 	"testing"
 )
 
-// client asks one service with one credential. Every exchange is held against the
-// API description.
+// client sends requests to one service with one credential. Every exchange is compared with
+// the API description.
 type client struct {
 	tb    testing.TB
 	url   string // http://host:port
@@ -46,7 +46,7 @@ func (c *client) at(url string) *client {
 	return &other
 }
 
-// answer is what a request got.
+// answer is the answer to a request.
 type answer struct {
 	Status int
 	Header http.Header
@@ -108,7 +108,13 @@ func (a answer) want(tb testing.TB, status int) answer {
 	return a
 }
 
-// problem is what tests look at of an error document.
+// ok is want for 200.
+func (a answer) ok(tb testing.TB) answer {
+	tb.Helper()
+	return a.want(tb, http.StatusOK)
+}
+
+// problem holds the members of an error document that tests check.
 type problem struct {
 	Code, Detail  string
 	RequiredScope string `json:"required_scope"`
@@ -178,21 +184,20 @@ func runBody(asset, strategy string, members ...string) string {
 		strings.Join(append([]string{""}, members...), ","))
 }
 
-// run runs the trading agent, which must conclude.
+// run runs the trading agent, which must succeed.
 func (c *client) run(asset, strategy string) wireSignal {
 	c.tb.Helper()
-	return decode[wireSignal](c.tb, c.post("/v1/agents/trading/run", runBody(asset, strategy)).want(c.tb,
-		http.StatusOK).Body)
+	return decode[wireSignal](c.tb, c.post("/v1/agents/trading/run", runBody(asset, strategy)).ok(c.tb).Body)
 }
 
 // submit is run as a job.
 func (c *client) submit(asset, strategy string) wireJob {
 	c.tb.Helper()
-	return decode[wireJob](c.tb, c.post("/v1/agents/trading/run", runBody(asset, strategy, `"async":true`)).want(c.tb,
-		http.StatusOK).Body)
+	return decode[wireJob](c.tb, c.post("/v1/agents/trading/run",
+		runBody(asset, strategy, `"async":true`)).ok(c.tb).Body)
 }
 
-// awaitJob polls a job until it has ended, whether or not every question is answered.
+// awaitJob polls a job until it has ended. Requests may fail meanwhile.
 func (c *client) awaitJob(id string) wireJob {
 	c.tb.Helper()
 	var j wireJob
@@ -201,7 +206,7 @@ func (c *client) awaitJob(id string) wireJob {
 		if a.unavailable() {
 			return false
 		}
-		j = decode[wireJob](c.tb, a.want(c.tb, http.StatusOK).Body)
+		j = decode[wireJob](c.tb, a.ok(c.tb).Body)
 		return j.Status == "completed" || j.Status == "error"
 	})
 	return j
@@ -210,11 +215,11 @@ func (c *client) awaitJob(id string) wireJob {
 // signals returns a page of the list; query may be empty.
 func (c *client) signals(query string) page {
 	c.tb.Helper()
-	return decode[page](c.tb, c.get("/v1/signals?"+query).want(c.tb, http.StatusOK).Body)
+	return decode[page](c.tb, c.get("/v1/signals?"+query).ok(c.tb).Body)
 }
 
-// allSignals pages through the whole list, which must not change meanwhile, and
-// holds its totals against what it has.
+// allSignals pages through the whole list, which must not change meanwhile, and checks its
+// totals.
 func (c *client) allSignals() []wireSignal {
 	c.tb.Helper()
 	var all []wireSignal
@@ -248,7 +253,7 @@ func (c *client) allSignals() []wireSignal {
 // login returns the tokens of an account.
 func (c *client) login(email, password string) tokens {
 	c.tb.Helper()
-	return decode[tokens](c.tb, c.post("/v1/auth/login", credentialsBody(email, password)).want(c.tb, http.StatusOK).Body)
+	return decode[tokens](c.tb, c.post("/v1/auth/login", credentialsBody(email, password)).ok(c.tb).Body)
 }
 
 type tokens struct {
@@ -278,7 +283,7 @@ func (c *client) key(name, scopes string) apiKey {
 	return decode[apiKey](c.tb, c.post("/v1/auth/api-key", body).want(c.tb, http.StatusCreated).Body)
 }
 
-// unknownKey returns an API key that has the right form and is nobody's.
+// unknownKey returns a well-formed API key of no account.
 func unknownKey() string {
 	const digits = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 	random := strings.ReplaceAll(rand.Text()+rand.Text(), "=", "")[:40]
@@ -291,14 +296,14 @@ func unknownKey() string {
 	return "ask_" + random + string(check)
 }
 
-// health returns the statuses of /healthz and /readyz, and what the latter says.
+// health returns the statuses of /healthz and /readyz, and that in the body of the latter.
 func (c *client) health() (alive, ready int, status string) {
 	c.tb.Helper()
 	readiness := c.get("/readyz")
 	return c.get("/healthz").Status, readiness.Status, decode[struct{ Status string }](c.tb, readiness.Body).Status
 }
 
-// same says that two JSON texts mean the same, whatever the order of members.
+// same reports whether two JSON texts are equal, in any order of members.
 func same(a, b string) bool {
 	var x, y any
 	if json.Unmarshal([]byte(a), &x) != nil || json.Unmarshal([]byte(b), &y) != nil {
@@ -331,15 +336,14 @@ func jsonOf(tb testing.TB, v any) string {
 	return string(b)
 }
 
-// equal says that two lists are the same.
+// equal reports whether two lists are equal.
 func equal(a, b []string) bool { return slices.Equal(a, b) }
 
 // signalMembers are those of the Signal object of the specification.
 var signalMembers = []string{"signal_id", "agent_id", "asset", "strategy", "direction", "confidence", "entry_price",
-	"stop_loss",
-	"take_profit", "metadata", "created_at"}
+	"stop_loss", "take_profit", "metadata", "created_at"}
 
-// unavailable says that the answer asks to come back in a moment.
+// unavailable reports whether the answer asks for a retry.
 func (a answer) unavailable() bool {
 	return a.Status == http.StatusServiceUnavailable && a.Header.Get("Retry-After") == "5" &&
 		strings.Contains(a.Body, `"code":"unavailable"`) && a.Header.Get("Content-Type") == "application/problem+json"

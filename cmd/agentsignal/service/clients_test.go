@@ -10,9 +10,9 @@ import (
 	signalhttp "github.com/agentsignal/agentsignal/http"
 )
 
-// Clients that other people's generators make of the description compile, and their
-// calls are answered. The generators come from the registries of npm and Go: some
-// two minutes the first time and one after it, so the test is not part of make test.
+// Clients that generators make from the description compile, and their calls succeed. The
+// generators come from the registries of npm and Go. The test takes some two minutes the
+// first time and one later, so it is not part of make test.
 func TestGeneratedClients(t *testing.T) {
 	if os.Getenv("TEST_CLIENTS") == "" {
 		t.Skip("it downloads generators: make clients runs it")
@@ -69,7 +69,7 @@ func TestGeneratedClients(t *testing.T) {
 			for _, program := range generators.programs {
 				id := strings.TrimSpace(run(program))
 				if a := client.get("/v1/signals/" + id); a.Status != 200 {
-					t.Errorf("%s made the signal %q, of which the service says %d", program, id, a.Status)
+					t.Errorf("%s made the signal %q, but the service answers %d", program, id, a.Status)
 				}
 			}
 		})

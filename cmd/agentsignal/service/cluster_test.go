@@ -19,11 +19,11 @@ import (
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
-// sharedKeys are the signing keys of nodes that belong together.
+// sharedKeys are the signing keys of the nodes.
 var sharedKeys = "main:" + base64.StdEncoding.EncodeToString([]byte("0123456789abcdef0123456789abcdef"))
 
-// nodes are two services on one Redis: the first can be killed. here and there ask
-// them for the same account.
+// nodes are two services on one Redis: the first can be killed. here and there are
+// clients of the nodes for the same account.
 type nodes struct {
 	redis       *redistest.Server
 	first       *child
@@ -63,7 +63,7 @@ func TestTwoNodesAreOneService(t *testing.T) {
 	here, there := n.here, n.there
 	before := there.signals("").Total
 
-	// What one has answered the other lists at once, and tells on its stream.
+	// What one node has answered, the other lists at once and sends on its stream.
 	live := [2]*stream{here.dial(), there.dial()}
 	var made []string
 	for i := range 20 {
@@ -75,16 +75,16 @@ func TestTwoNodesAreOneService(t *testing.T) {
 		if p := asked.signals("strategy=momentum&limit=1"); p.Total != i+1 || p.Signals[0].ID != made[i] {
 			t.Errorf("after run %d the other node lists %d, the newest %+v", i, p.Total, p.Signals)
 		}
-		asked.get("/v1/signals/"+made[i]).want(t, http.StatusOK)
+		asked.get("/v1/signals/" + made[i]).ok(t)
 	}
 	for i, s := range live {
-		all := s.until("all signals", func(all []told) bool { return len(signalsOf(all)) == len(made) })
+		all := s.until("all signals", func(all []message) bool { return len(signalsOf(all)) == len(made) })
 		if got := signalsOf(all); !equal(got, made) {
-			t.Errorf("the stream of node %d told of %v, want %v", i, got, made)
+			t.Errorf("the stream of node %d sent %v, want %v", i, got, made)
 		}
 	}
-	// A position of one node is known to the other.
-	place := live[0].await("the tenth signal", func(m told) bool { return m.signalOf() == made[9] }).ID
+	// A stream resumes on the other node.
+	place := live[0].await("the tenth signal", func(m message) bool { return m.signalOf() == made[9] }).ID
 	d := there.dial().subscribe(`"channels":["signal.new"],"last_event_id":"` + place + `"`)
 	if d.Resumed == nil || !d.Resumed.Complete || d.Resumed.Replayed != 10 {
 		t.Errorf("resumed on the other node: %+v", d.Resumed)
@@ -92,8 +92,8 @@ func TestTwoNodesAreOneService(t *testing.T) {
 
 	// An idempotent request is one request, wherever it arrives.
 	body, key := runBody("ACME", "momentum"), "Idempotency-Key: once"
-	first := here.post("/v1/agents/trading/run", body, key).want(t, http.StatusOK)
-	again := there.post("/v1/agents/trading/run", body, key).want(t, http.StatusOK)
+	first := here.post("/v1/agents/trading/run", body, key).ok(t)
+	again := there.post("/v1/agents/trading/run", body, key).ok(t)
 	if again.Body != first.Body || again.Header.Get("Idempotency-Replayed") != "true" {
 		t.Errorf("the other node answers %v %s, the first %s", again.Header, again.Body, first.Body)
 	}
@@ -127,17 +127,16 @@ func TestTwoNodesAreOneService(t *testing.T) {
 		t.Errorf("%d signals are listed, want %d", got, want)
 	}
 
-	// Tokens of one node count on the other, and what is revoked on one is refused by
-	// the other: by whatever request begins a second after the answer.
+	// Tokens of one node are valid on the other, and what is revoked on one is refused by the
+	// other in all requests that begin a second after the answer.
 	email := n.account.Email
 	session := here.with(here.with("").login(email, password).Access)
-	session.at(there.url).get("/v1/account").want(t, http.StatusOK)
+	session.at(there.url).get("/v1/account").ok(t)
 	made1 := session.key("second", "")
 	victim := there.with(made1.Secret)
 	elsewhere := [2]*stream{victim.dial(), session.at(there.url).dial()}
 	refusedSoon(t, victim, func() {
-		session.do(http.MethodDelete, "/v1/auth/api-keys/"+made1.ID, "").want(t,
-			http.StatusNoContent)
+		session.do(http.MethodDelete, "/v1/auth/api-keys/"+made1.ID, "").want(t, http.StatusNoContent)
 	})
 	refusedSoon(t, session.at(there.url), func() { session.post("/v1/auth/logout", "").want(t, http.StatusNoContent) })
 	for _, s := range elsewhere {
@@ -151,7 +150,7 @@ func TestTwoNodesAreOneService(t *testing.T) {
 // request that begins a second later is answered.
 func refusedSoon(tb testing.TB, c *client, revoke func()) {
 	tb.Helper()
-	c.get("/v1/account").want(tb, http.StatusOK)
+	c.get("/v1/account").ok(tb)
 	revoke()
 	revoked := time.Now()
 	for {
@@ -196,8 +195,8 @@ func TestTheOtherNodeGoesOnWhenOneIsKilled(t *testing.T) {
 			}
 		})
 	}
-	// It is killed while it holds a job. One is taken in its name, since its own are
-	// done within moments; it is stopped before, so that it does not give that back.
+	// It is killed while it holds a job. Its own jobs end too soon, so one is taken in its
+	// name; it is stopped before, so that it does not release that job.
 	rdb, node := n.redis.Client(), n.firstID(t)
 	n.first.signal(syscall.SIGSTOP)
 	inItsName := jobs.New(n.second.process.store.Client, node, jobs.Options{})
@@ -240,7 +239,7 @@ func TestTheOtherNodeGoesOnWhenOneIsKilled(t *testing.T) {
 	if want := len(made) + len(queued) + 2; len(listed) > want {
 		t.Errorf("%d signals are listed, want %d: a job has two", len(listed), want)
 	}
-	t.Logf("%d jobs, of which %d were the dead node's when it died", len(queued), held)
+	t.Logf("%d jobs, %d of them of the dead node when it died", len(queued), held)
 }
 
 // firstID returns the id of the first node.

@@ -13,8 +13,10 @@ import (
 func TestCommandsChangeAccountsAndKeys(t *testing.T) {
 	t.Parallel()
 	for where, address := range map[string]func(*testing.T) string{
-		"of a Redis elsewhere":                        func(t *testing.T) string { return redistest.New(t).URL() },
-		"of a Redis Cluster":                          func(t *testing.T) string { return redistest.NewCluster(t, 3).URL() },
+		"of a Redis elsewhere": func(t *testing.T) string { return redistest.New(t).URL() },
+		"of a Redis Cluster": func(t *testing.T) string {
+			return redistest.NewCluster(t, 3).URL()
+		},
 		"of the Redis that the service brought along": func(*testing.T) string { return "" },
 	} {
 		t.Run(where, func(t *testing.T) {
@@ -25,7 +27,8 @@ func TestCommandsChangeAccountsAndKeys(t *testing.T) {
 			public := s.client(t)
 			admin := storeOperator(t, url, c.DataDir)
 
-			made := decode[accountJSON](t, admin.Do("account", "create", "--email", "Ada@example.com", "--password", password))
+			made := decode[accountJSON](t, admin.Do("account", "create", "--email", "Ada@example.com",
+				"--password", password))
 			if made.Email != "ada@example.com" || !strings.HasPrefix(string(made.AccountID), "acc_") {
 				t.Errorf("created %+v", made)
 			}
@@ -37,15 +40,16 @@ func TestCommandsChangeAccountsAndKeys(t *testing.T) {
 				t.Errorf("listed %+v", all)
 			}
 
-			// The running service knows of it.
+			// The running service sees the change.
 			user := public.with(public.login("ada@example.com", password).Access)
-			key := decode[keyJSON](t, admin.Do("key", "create", "--email", "ada@example.com", "--name", "laptop", "--scopes",
-				"signals:read,agents:read", "--expires-in", "3600"))
+			key := decode[keyJSON](t, admin.Do("key", "create", "--email", "ada@example.com", "--name",
+				"laptop", "--scopes", "signals:read,agents:read", "--expires-in", "3600"))
 			if len(key.Scopes) != 2 || key.ExpiresAt == nil || key.APIKey == "" {
 				t.Errorf("created %+v", key)
 			}
 			admin.Fails("name", "key", "create", "--email", "ada@example.com", "--name", "laptop")
-			admin.Fails("scopes", "key", "create", "--email", "ada@example.com", "--name", "other", "--scopes", "everything")
+			admin.Fails("scopes", "key", "create", "--email", "ada@example.com", "--name", "other",
+				"--scopes", "everything")
 			admin.Fails("no account has the email", "key", "create", "--email", "eve@example.com", "--name", "laptop")
 			reader := public.with(key.APIKey)
 			reader.signals("")
@@ -92,7 +96,7 @@ func TestCommandsChangeAccountsAndKeys(t *testing.T) {
 				t.Errorf("listed %s", out)
 			}
 
-			// And whether or not the service runs.
+			// The commands also work without a running service.
 			s.stop(t)
 			admin.Do("account", "create", "--email", "bob@example.com", "--password", password)
 			again := start(t, c)
@@ -107,7 +111,7 @@ func TestHealthcheckAsksTheService(t *testing.T) {
 	s := start(t, testConfig(t, redis.URL()))
 	o := operator(t)
 	if out := o.Do("healthcheck", "--url", s.url+"/readyz"); !strings.Contains(out, `"status":"ready"`) {
-		t.Errorf("healthcheck says %q", out)
+		t.Errorf("healthcheck prints %q", out)
 	}
 	redis.Kill()
 	eventually(t, "it is not ready",

@@ -39,13 +39,13 @@ func TestARefreshTokenServesOnce(t *testing.T) {
 	if first.Expires != 900 {
 		t.Errorf("an access token lives %d s, want 900", first.Expires)
 	}
-	second := decode[tokens](t, public.refresh(first.Refresh).want(t, http.StatusOK).Body)
-	third := decode[tokens](t, public.refresh(second.Refresh).want(t, http.StatusOK).Body)
+	second := decode[tokens](t, public.refresh(first.Refresh).ok(t).Body)
+	third := decode[tokens](t, public.refresh(second.Refresh).ok(t).Body)
 	for _, token := range []string{first.Access, second.Access, third.Access} {
-		public.with(token).get("/v1/account").want(t, http.StatusOK)
+		public.with(token).get("/v1/account").ok(t)
 	}
 
-	// Who presents a used one has stolen it, or was robbed: the session ends.
+	// A used token may have been stolen, so the session ends.
 	public.refresh(first.Refresh).fails(t, http.StatusUnauthorized, "invalid_refresh_token")
 	public.refresh(third.Refresh).fails(t, http.StatusUnauthorized, "invalid_refresh_token")
 	for _, token := range []string{first.Access, second.Access, third.Access} {
@@ -70,7 +70,7 @@ func TestALogoutEndsTheSession(t *testing.T) {
 
 	user.post("/v1/auth/logout", "").want(t, http.StatusNoContent)
 	user.get("/v1/account").fails(t, http.StatusUnauthorized, "invalid_token")
-	other.get("/v1/account").want(t, http.StatusOK)
+	other.get("/v1/account").ok(t)
 	if code := streams[0].closing(); code != 4401 {
 		t.Errorf("the stream of the session is closed with %d, want 4401", code)
 	}
@@ -81,9 +81,9 @@ func TestALogoutEndsTheSession(t *testing.T) {
 			t.Errorf("the stream of another session is closed with %d, want 4401", code)
 		}
 	}
-	key.get("/v1/account").want(t, http.StatusOK)
+	key.get("/v1/account").ok(t)
 	streams[3].say(`{"action":"ping"}`)
-	streams[3].await("the key's stream goes on", func(m told) bool { return m.Type == "pong" })
+	streams[3].await("the key's stream goes on", func(m message) bool { return m.Type == "pong" })
 }
 
 func TestANewPasswordEndsTheOtherSessions(t *testing.T) {
@@ -99,14 +99,14 @@ func TestANewPasswordEndsTheOtherSessions(t *testing.T) {
 	change("wrong wrong wrong", next).fails(t, http.StatusUnauthorized, "invalid_credentials")
 	change(password, "short").fails(t, http.StatusBadRequest, "invalid_request")
 	change(password, next).want(t, http.StatusNoContent)
-	user.get("/v1/account").want(t, http.StatusOK)
+	user.get("/v1/account").ok(t)
 	other.get("/v1/account").fails(t, http.StatusUnauthorized, "invalid_token")
 	public.post("/v1/auth/login", credentialsBody(email, password)).
 		fails(t, http.StatusUnauthorized, "invalid_credentials")
 	public.login(email, next)
 }
 
-func TestAKeyDoesWhatItsScopesSay(t *testing.T) {
+func TestAKeyIsLimitedToItsScopes(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
 	user, _, _ := s.user(t)
@@ -133,19 +133,20 @@ func TestAKeyDoesWhatItsScopesSay(t *testing.T) {
 			p := a.fails(t, http.StatusForbidden, "insufficient_scope")
 			want := `Bearer realm="agent-signals", error="insufficient_scope", scope="` + g.scope + `"`
 			if p.RequiredScope != g.scope || a.Header.Get("WWW-Authenticate") != want {
-				t.Errorf("%s %s with %s: required_scope %q, WWW-Authenticate %q", g.method, g.path, scope, p.RequiredScope,
-					a.Header.Get("WWW-Authenticate"))
+				t.Errorf("%s %s with %s: required_scope %q, WWW-Authenticate %q", g.method, g.path, scope,
+					p.RequiredScope, a.Header.Get("WWW-Authenticate"))
 			}
 		}
 		for _, path := range []string{"/v1/account", "/v1/versions"} {
-			key.get(path).want(t, http.StatusOK)
+			key.get(path).ok(t)
 		}
 		key.get("/v1/auth/api-keys").fails(t, http.StatusUnauthorized, "jwt_required")
 		key.post("/v1/auth/api-key", `{"name":"more"}`).fails(t, http.StatusUnauthorized, "jwt_required")
 		key.post("/v1/auth/logout", "").fails(t, http.StatusUnauthorized, "jwt_required")
 
 		live := key.dial()
-		d := live.subscribe(`"channels":["signal.new","signal.updated","signal.closed","agent.status","system.notification"]`)
+		d := live.subscribe(`"channels":["signal.new","signal.updated","signal.closed","agent.status",` +
+			`"system.notification"]`)
 		want := map[signal.Scope]string{signal.AgentsRead: "agent.status system.notification",
 			signal.SignalsRead: "signal.new signal.updated signal.closed system.notification"}[scope]
 		if got := strings.Join(d.Channels, " "); got != cmp.Or(want, "system.notification") ||
@@ -199,7 +200,7 @@ func TestAKeyExpires(t *testing.T) {
 		keys := decode[struct {
 			Keys  []listed `json:"api_keys"`
 			Total int
-		}](t, user.get("/v1/auth/api-keys").want(t, http.StatusOK).Body)
+		}](t, user.get("/v1/auth/api-keys").ok(t).Body)
 		if keys.Total != 1 || keys.Keys[0].Name != "brief" || keys.Keys[0].Status != "expired" ||
 			keys.Keys[0].Prefix != made.Secret[:8] {
 			t.Fatalf("the list has %+v", keys)
@@ -234,7 +235,7 @@ func TestADeletedAccountIsGoneAtOnce(t *testing.T) {
 	public.post("/v1/auth/login", credentialsBody(email, password)).
 		fails(t, http.StatusUnauthorized, "invalid_credentials")
 
-	// The email is free, and whoever has it next sees nothing of the former account.
+	// The email is free, and its next account sees nothing of the former one.
 	if _, err := s.process.credentials.CreateAccount(t.Context(), email, password); err != nil {
 		t.Fatalf("create the account again: %v", err)
 	}
@@ -262,13 +263,14 @@ func TestRegistrationIsClosedUnlessOpened(t *testing.T) {
 	}
 	open.post("/v1/auth/register", body).fails(t, http.StatusConflict, "email_taken")
 	for _, bad := range []string{credentialsBody("eve", password), credentialsBody("eve2@example.com", "short"),
-		credentialsBody("eve2@example.com", "password1234"), credentialsBody("eve2@example.com", "eve2@example.com"), `{}`} {
+		credentialsBody("eve2@example.com", "password1234"),
+		credentialsBody("eve2@example.com", "eve2@example.com"), `{}`} {
 		open.post("/v1/auth/register", bad).fails(t, http.StatusBadRequest, "invalid_request")
 	}
 	open.get("/v1/auth/register").fails(t, http.StatusMethodNotAllowed, "method_not_allowed")
 }
 
-func TestRateLimitsSayWhatIsLeft(t *testing.T) {
+func TestRateLimitsShowWhatRemains(t *testing.T) {
 	t.Parallel()
 	c := testConfig(t, redistest.New(t).URL())
 	c.RateLimit.Reads, c.RateLimit.Runs, c.RateLimit.Writes, c.RateLimit.Streams = "5/h", "3/h", "2/h", "2/h"
@@ -304,14 +306,14 @@ func TestRateLimitsSayWhatIsLeft(t *testing.T) {
 			checkLimit(t, fmt.Sprintf("%s: answer %d", limited.class, n), a, limited.class, limit, left, over)
 		}
 	}
-	// A limit is an account's own, and a class's.
-	key.get("/v1/account").want(t, http.StatusOK)
+	// A limit is for one account and one class.
+	key.get("/v1/account").ok(t)
 	if got := s.metric(t, "agentsignal_http_rate_limited_total", `class="runs"`); got != 2 {
 		t.Errorf("%v refused runs are counted, want 2", got)
 	}
 
-	// Guesses run into the limit of failures: 429 in the place of 401. Some failures
-	// were counted above; a slow machine wins some tokens back.
+	// Guesses reach the limit of failures: 429 instead of 401. Some failures were counted
+	// above; on a slow machine some tokens are back.
 	for n := 1; ; n++ {
 		a := public.with(unknownKey()).get("/v1/signals")
 		if a.Status == http.StatusTooManyRequests {
@@ -328,7 +330,7 @@ func TestRateLimitsSayWhatIsLeft(t *testing.T) {
 	}
 }
 
-// checkLimit holds the headers of an answer against what they must say.
+// checkLimit checks the headers of the limit in an answer.
 func checkLimit(tb testing.TB, what string, a answer, class string, limit, left int, over bool) {
 	tb.Helper()
 	h := a.Header
@@ -339,8 +341,8 @@ func checkLimit(tb testing.TB, what string, a answer, class string, limit, left 
 		tb.Errorf("%s: RateLimit is %q, want r=%d", what, got, left)
 	}
 	if h.Get("X-RateLimit-Limit") != strconv.Itoa(limit) || h.Get("X-RateLimit-Remaining") != strconv.Itoa(left) {
-		tb.Errorf("%s: X-RateLimit-Limit %q, X-RateLimit-Remaining %q, want %d and %d", what, h.Get("X-RateLimit-Limit"),
-			h.Get("X-RateLimit-Remaining"), limit, left)
+		tb.Errorf("%s: X-RateLimit-Limit %q, X-RateLimit-Remaining %q, want %d and %d", what,
+			h.Get("X-RateLimit-Limit"), h.Get("X-RateLimit-Remaining"), limit, left)
 	}
 	reset, err := strconv.ParseInt(h.Get("X-RateLimit-Reset"), 10, 64)
 	if in := time.Until(time.Unix(reset, 0)); err != nil || in < -time.Minute || in > time.Hour+time.Minute {
@@ -370,7 +372,7 @@ func TestTooManyFailedLoginsLockTheEmail(t *testing.T) {
 	for range 2 {
 		login(email, "wrong").fails(t, http.StatusUnauthorized, "invalid_credentials")
 		login(email, "wrong").fails(t, http.StatusUnauthorized, "invalid_credentials")
-		login(email, password).want(t, http.StatusOK)
+		login(email, password).ok(t)
 	}
 	for _, who := range []string{email, unknown, strings.ToUpper(newEmail())} { // unknown ones behave the same
 		for range 3 {
@@ -379,8 +381,9 @@ func TestTooManyFailedLoginsLockTheEmail(t *testing.T) {
 		for _, attempt := range []string{"wrong", password} {
 			a := login(" "+strings.ToLower(who), attempt)
 			a.fails(t, http.StatusTooManyRequests, "account_locked")
-			if seconds, err := strconv.Atoi(a.Header.Get("Retry-After")); err != nil || seconds < 14*60 || seconds > 15*60 {
-				t.Errorf("a locked login says Retry-After %q, want 15 minutes", a.Header.Get("Retry-After"))
+			if seconds, err := strconv.Atoi(a.Header.Get("Retry-After")); err != nil || seconds < 14*60 ||
+				seconds > 15*60 {
+				t.Errorf("a locked login has Retry-After %q, want 15 minutes", a.Header.Get("Retry-After"))
 			}
 		}
 	}
@@ -390,7 +393,7 @@ func TestTooManyFailedLoginsLockTheEmail(t *testing.T) {
 	if err := s.process.credentials.Unlock(t.Context(), email); err != nil {
 		t.Fatal(err)
 	}
-	login(email, password).want(t, http.StatusOK)
+	login(email, password).ok(t)
 	login("no address", password).fails(t, http.StatusUnauthorized, "invalid_credentials")
 	for _, body := range []string{credentialsBody("", password), credentialsBody(email, ""), `{}`,
 		`{"email":1,"password":2}`} {

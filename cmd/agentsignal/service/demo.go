@@ -3,8 +3,8 @@ package service
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
+	"math"
 	"os"
 	"time"
 
@@ -12,40 +12,46 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/credential"
 	"github.com/agentsignal/agentsignal/cmd/agentsignal/remote"
-	"github.com/agentsignal/agentsignal/http/credentials"
 )
 
-// The demo runs agents for an account of its own, so that a new user sees signals come,
-// move and close at once.
+// The demo runs agents for an account of its own, so that a new user sees signals at once.
 const (
 	demoEmail   = "demo@example.com"
 	demoKeyName = "demo"
 )
 
-// maxDemoKeys is more API keys than an account may have.
-const maxDemoKeys = 1000
-
-// demoNetworks let the demo's webhooks reach receivers on the same machine, unless
-// other networks are configured.
+// demoNetworks lets the demo's webhooks reach receivers on this machine, unless other
+// networks are configured.
 var demoNetworks = []string{"127.0.0.0/8", "::1/128"}
 
-// demoSchedules are made for the account if it has no schedules: what its user changes or
-// removes is not made again.
+// demoSchedules are the schedules of the demo account. They are created only if it has none,
+// so that those that the user has removed are not created again.
 var demoSchedules = []signal.Schedule{
-	{Agent: "trading", Strategy: "momentum", Timeframe: signal.M1, Assets: []string{"BTC", "ETH", "EURUSD"}, MaxOpen: 1},
-	{Agent: "trading", Strategy: "breakout", Timeframe: signal.M5, Assets: []string{"SOL", "NVDA", "XAUUSD"}, MaxOpen: 2},
-	{Agent: "trading", Strategy: "mean_reversion", Timeframe: signal.M5, Assets: []string{"AAPL", "GBPUSD"}, MaxOpen: 1},
-	{Agent: "trading", Strategy: "momentum", Timeframe: signal.H1, Assets: []string{"MSFT", "TSLA", "natural_gas"},
-		MaxOpen: 3},
-	{Agent: "trading", Strategy: "sentiment", Timeframe: signal.H1, Assets: []string{"BTC", "AAPL"}, MaxOpen: 1,
-		Every: 2 * time.Minute},
-	{Agent: "weather", Strategy: "energy_demand", Timeframe: signal.D1, Assets: []string{"natural_gas", "oil"}, MaxOpen: 1,
-		Every: 5 * time.Minute},
-	{Agent: "seo", Strategy: "blog_post", Timeframe: signal.H1, Assets: []string{"standing desk"}, MaxOpen: 1,
-		Every: time.Hour},
+	demoSchedule("trading", "momentum", signal.M1, 0, 1, "BTC", "ETH", "EURUSD"),
+	demoSchedule("trading", "breakout", signal.M5, 0, 2, "SOL", "NVDA", "XAUUSD"),
+	demoSchedule("trading", "mean_reversion", signal.M5, 0, 1, "AAPL", "GBPUSD"),
+	demoSchedule("trading", "momentum", signal.H1, 0, 3, "MSFT", "TSLA", "natural_gas"),
+	demoSchedule("trading", "sentiment", signal.H1, 2*time.Minute, 1, "BTC", "AAPL"),
+	demoSchedule("weather", "energy_demand", signal.D1, 5*time.Minute, 1, "natural_gas", "oil"),
+	demoSchedule("seo", "blog_post", signal.H1, time.Hour, 1, "standing desk"),
 }
 
-// runDemo makes the account with a key and schedules, and prints them.
+func demoSchedule(
+	agent signal.AgentID, strategy string, tf signal.Timeframe, every time.Duration, maxOpen int, assets ...string,
+) signal.Schedule {
+	return signal.Schedule{
+		Agent:     agent,
+		Strategy:  strategy,
+		Timeframe: tf,
+		Every:     every,
+		MaxOpen:   maxOpen,
+		Assets:    assets,
+		Risk:      signal.MediumRisk,
+		Status:    signal.ScheduleEnabled,
+	}
+}
+
+// runDemo creates the account with a key and schedules, and prints them.
 func (p *process) runDemo(ctx context.Context) error {
 	account, password, err := p.demoAccount(ctx)
 	if err != nil {
@@ -63,7 +69,7 @@ func (p *process) runDemo(ctx context.Context) error {
 	return nil
 }
 
-// addDemoSchedules makes the schedules of the account, unless it has some.
+// addDemoSchedules creates the schedules of the account, unless it has schedules.
 func (p *process) addDemoSchedules(ctx context.Context, account signal.AccountID) error {
 	list, err := p.schedules.Schedules(ctx, account)
 	if err != nil || len(list) > 0 {
@@ -72,7 +78,6 @@ func (p *process) addDemoSchedules(ctx context.Context, account signal.AccountID
 	for _, s := range demoSchedules {
 		now := p.store.Now().UTC().Truncate(time.Millisecond)
 		s.ID, s.Account = signal.NewScheduleID(), account
-		s.Risk, s.Status = signal.MediumRisk, signal.ScheduleEnabled
 		s.CreatedAt, s.UpdatedAt = now, now
 		s.NextRunAt = s.FirstRun(now, s.Fastest(func(asset string) int64 { return p.speedOf(ctx, asset) }))
 		if _, err := p.schedules.AddSchedule(ctx, s, len(demoSchedules)); err != nil {
@@ -82,10 +87,10 @@ func (p *process) addDemoSchedules(ctx context.Context, account signal.AccountID
 	return nil
 }
 
-// maxDemoWait bounds the wait for the market, which begins within a second.
+// maxDemoWait limits the wait for the market, which starts within a second.
 const maxDemoWait = 10 * time.Second
 
-// waitForMarket waits until the first run has something to read.
+// waitForMarket waits until the first run has bars to read.
 func (p *process) waitForMarket(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, maxDemoWait)
 	defer cancel()
@@ -97,7 +102,7 @@ func (p *process) waitForMarket(ctx context.Context) {
 	}
 }
 
-// demoAccount returns the account, and its password if it was made now.
+// demoAccount returns the account, and its password if it has been created now.
 func (p *process) demoAccount(ctx context.Context) (credential.Account, string, error) {
 	password := rand.Text()
 	account, err := p.credentials.CreateAccount(ctx, demoEmail, password)
@@ -108,10 +113,9 @@ func (p *process) demoAccount(ctx context.Context) (credential.Account, string, 
 	return account, password, err
 }
 
-// demoKey replaces the demo's key: the secret of the old one is not stored, so it cannot be
-// printed again.
+// demoKey replaces the demo's key and returns its secret: that of the old key is not stored.
 func (p *process) demoKey(ctx context.Context, account signal.AccountID) (string, error) {
-	keys, _, err := p.credentials.Keys(ctx, account, maxDemoKeys, 0)
+	keys, _, err := p.credentials.Keys(ctx, account, math.MaxInt, 0)
 	if err != nil {
 		return "", err
 	}
@@ -123,13 +127,10 @@ func (p *process) demoKey(ctx context.Context, account signal.AccountID) (string
 		}
 	}
 	_, secret, err := p.credentials.CreateKey(ctx, account, demoKeyName, nil, nil)
-	if v, ok := errors.AsType[credentials.ValidationError](err); ok {
-		return "", fmt.Errorf("key is not valid: %v", v)
-	}
 	return secret, err
 }
 
-// printDemo prints what a new user needs.
+// printDemo prints the account and how to use it.
 func (p *process) printDemo(password, key string) {
 	address := remote.LocalURL(p.listener.Addr().String(), p.config.TLS)
 	if password == "" {

@@ -19,7 +19,7 @@ import (
 //go:embed testdata/docs/page.js
 var docsScript string
 
-// notTried are the operations of the page that cannot succeed with what is filled in.
+// notTried are the operations that cannot succeed with the values filled in by the page.
 var notTried = map[string]string{
 	"openStream":       "a page cannot upgrade a connection by fetch",
 	"openStreamAtRoot": "a page cannot upgrade a connection by fetch",
@@ -27,8 +27,8 @@ var notTried = map[string]string{
 	"changePassword":   "the password is the reader's own",
 }
 
-// Whoever presses "Try it out" and "Execute" at any operation gets what it promises, with
-// an id of their own where one is asked for; and every example on the page can be read.
+// "Try it out" and "Execute" succeed for every operation, with an id of the reader where
+// necessary; and every example on the page is visible.
 func TestDocsPage(t *testing.T) {
 	t.Parallel()
 	hooks := httptest.NewServer(http.NotFoundHandler())
@@ -41,7 +41,8 @@ func TestDocsPage(t *testing.T) {
 	owner = owner.with(owner.login(account.Email, password).Access)
 	page := newBrowser(t, s.url+"/docs", 1280)
 	evaluate[any](t, page, docsScript)
-	evaluate[any](t, page, fmt.Sprintf(`until("the page is there", () => window.ui && document.querySelector(".opblock"))
+	evaluate[any](t, page, fmt.Sprintf(`until("the page is there",
+		() => window.ui && document.querySelector(".opblock"))
 		.then(() => { ui.preauthorizeApiKey("bearer", %q); })`, owner.token))
 	texts, faint := 0, make(map[string]bool)
 	for _, operation := range operations(t) {
@@ -57,7 +58,7 @@ func TestDocsPage(t *testing.T) {
 		for _, text := range got.Faint {
 			faint[text] = true
 		}
-		if operation == "createWebhook" { // the host of its example is not ours
+		if operation == "createWebhook" { // the host of its example belongs to others
 			id := decode[struct {
 				ID string `json:"webhook_id"`
 			}](t, got.Body).ID
@@ -154,8 +155,8 @@ func newBrowser(t *testing.T, url string, width int64) context.Context {
 	if err != nil {
 		t.Fatal("chromium is needed for this test: install the package chromium")
 	}
-	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.UserDataDir(t.TempDir()),
-		chromedp.NoSandbox, chromedp.DisableGPU, chromedp.Flag("disable-quic", true),
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path),
+		chromedp.UserDataDir(t.TempDir()), chromedp.NoSandbox, chromedp.DisableGPU, chromedp.Flag("disable-quic", true),
 		chromedp.Flag("disable-component-update", true))
 	ctx, end := chromedp.NewExecAllocator(t.Context(), options...)
 	t.Cleanup(end)

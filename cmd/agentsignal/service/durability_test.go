@@ -25,11 +25,11 @@ func register(public *client) *client {
 	return public.with(public.with(public.login(email, password).Access).key("key", "").Secret)
 }
 
-// promises are what a service has acknowledged.
+// promises records what a service has acknowledged.
 type promises struct {
 	mu            sync.Mutex
 	signals, jobs []string
-	unknown       int // requests without an answer, or with one that the outcome is not known
+	unknown       int // requests whose outcome is unknown
 }
 
 func (p *promises) note(f func()) {
@@ -81,7 +81,7 @@ func (p *promises) load(trader *client, workers int, done <-chan struct{}) (wait
 	return wg.Wait
 }
 
-// kept fails the test if something acknowledged is not there exactly once.
+// kept fails the test if something acknowledged is missing or there twice.
 func (p *promises) kept(trader *client) {
 	trader.tb.Helper()
 	for _, id := range p.jobs {
@@ -114,12 +114,7 @@ func TestWhatWasAcknowledgedSurvivesKillNine(t *testing.T) {
 	redis := redistest.NewDurable(t)
 	settings := childSettings(t, redis.URL(), "AUTH_REGISTRATION=open", "LEASE=6s")
 	first := launch(t, settings...)
-	first.awaitReady(t)
-	newMarket(t, redis.Client()).open("ACME", "101.25")
-	trader := register(first.client(t))
-	eventually(t, "there are prices", func() bool {
-		return trader.post("/v1/agents/trading/run", runBody("ACME", "breakout")).Status == http.StatusOK
-	})
+	trader := first.newTrader(t, redis)
 	before := len(trader.allSignals())
 
 	var p promises
@@ -151,7 +146,7 @@ func TestTheServiceOutlivesItsRedis(t *testing.T) {
 
 	stayed, left := trader.dial(), trader.dial()
 	early := []string{trader.run("ACME", "momentum").ID, trader.run("ACME", "breakout").ID}
-	left.until("both signals", func(all []told) bool { return len(signalsOf(all)) == 2 })
+	left.until("both signals", func(all []message) bool { return len(signalsOf(all)) == 2 })
 	place := left.last()
 	left.ws.Close()
 
@@ -175,7 +170,7 @@ func TestTheServiceOutlivesItsRedis(t *testing.T) {
 		func() answer { return public.post("/v1/auth/refresh", `{"refresh_token":"`+refreshForm+`"}`) },
 	} {
 		var a answer
-		eventually(t, "a request is told to come back",
+		eventually(t, "a request is to be retried",
 			func() bool { a = ask(); return a.Status == http.StatusServiceUnavailable })
 		if !a.unavailable() {
 			t.Errorf("while Redis is away the answer is %d %v %s", a.Status, a.Header, a.Body)
@@ -201,7 +196,7 @@ func TestTheServiceOutlivesItsRedis(t *testing.T) {
 		listed = append(listed, w.ID)
 	}
 	slices.Reverse(listed)
-	all := stayed.until("all signals", func(all []told) bool { return len(signalsOf(all)) >= len(listed) })
+	all := stayed.until("all signals", func(all []message) bool { return len(signalsOf(all)) >= len(listed) })
 	if got := signalsOf(all); !sameSet(got, listed) {
 		t.Errorf("the stream that stayed has %d signals, the list %d", len(got), len(listed))
 	}
@@ -209,7 +204,7 @@ func TestTheServiceOutlivesItsRedis(t *testing.T) {
 	if d := back.subscribe(`"last_event_id":"` + place + `"`); d.Resumed == nil || !d.Resumed.Complete {
 		t.Fatalf("resumed: %+v", d.Resumed)
 	}
-	all = back.until("what was missed", func(all []told) bool { return len(signalsOf(all)) >= len(listed)-2 })
+	all = back.until("what was missed", func(all []message) bool { return len(signalsOf(all)) >= len(listed)-2 })
 	if got := append(early, signalsOf(all)...); !sameSet(got, listed) {
 		t.Errorf("the stream that came back has %d signals, the list %d", len(got), len(listed))
 	}
@@ -218,7 +213,7 @@ func TestTheServiceOutlivesItsRedis(t *testing.T) {
 // refreshForm has the form of a refresh token.
 const refreshForm = "rt_q3V0xH7mW2cY8nB5kR1tZ6pL4sD9fG0jA7eU2iO5vXw"
 
-// sameSet says that both lists hold the same, each once.
+// sameSet reports whether both lists have the same elements, each once.
 func sameSet(a, b []string) bool {
 	a, b = slices.Clone(a), slices.Clone(b)
 	slices.Sort(a)
@@ -255,8 +250,8 @@ func TestABroughtRedisThatDiesComesBackWithItsData(t *testing.T) {
 	t.Parallel()
 	c := testConfig(t, "")
 	s := start(t, c)
-	rdb := redis.NewClient(&redis.Options{Network: "unix", Addr: strings.TrimPrefix(s.process.embedded.URL(), "unix://"),
-		MaxRetries: -1})
+	rdb := redis.NewClient(&redis.Options{Network: "unix",
+		Addr: strings.TrimPrefix(s.process.embedded.URL(), "unix://"), MaxRetries: -1})
 	t.Cleanup(func() { rdb.Close() })
 	newMarket(t, rdb).open("ACME", "101.25")
 	s.awaitPrices(t, "ACME", signal.H1)
@@ -268,7 +263,10 @@ func TestABroughtRedisThatDiesComesBackWithItsData(t *testing.T) {
 		if err := syscall.Kill(before, syscall.SIGKILL); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "another Redis answers", func() bool { now := processID(t, rdb); return now != 0 && now != before })
+		eventually(t, "another Redis answers", func() bool {
+			now := processID(t, rdb)
+			return now != 0 && now != before
+		})
 		s.awaitReady(t)
 		eventually(t, "a run is acknowledged", func() bool {
 			a := trader.post("/v1/agents/trading/run", runBody("ACME", "momentum"))
@@ -283,7 +281,7 @@ func TestABroughtRedisThatDiesComesBackWithItsData(t *testing.T) {
 		if !slices.ContainsFunc(listed, func(s wireSignal) bool { return s.ID == id }) {
 			t.Errorf("%s is not listed", id)
 		}
-		live.await("every signal", func(m told) bool { return m.signalOf() == id })
+		live.await("every signal", func(m message) bool { return m.signalOf() == id })
 	}
 
 	// And after a restart of all.
@@ -314,14 +312,15 @@ func TestARunWhoseProcessDiedIsEnded(t *testing.T) {
 	trader, account := s.account(t)
 	live := trader.dial()
 	run := signal.NewRunID()
-	// What a process writes that announces a run and is gone.
+	// A process announces a run and dies.
 	_, err := s.process.events.Append(t.Context(), signal.Change{Account: account.ID,
-		Events: []signal.Event{{ID: signal.NewEventID(), Account: account.ID, Type: signal.AgentStarted, Agent: "trading",
-			Run: run, Data: []byte(`{}`)}},
+		Events: []signal.Event{{ID: signal.NewEventID(), Account: account.ID, Type: signal.AgentStarted,
+			Agent: "trading", Run: run, Data: []byte(`{}`)}},
 		Due: &signal.RunDue{Run: run, Agent: "trading", At: s.process.store.Now().Add(time.Second)}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	live.await("its beginning", func(m told) bool { return m.statusOf() == runStatus{"trading", "running", string(run)} })
-	live.await("its end", func(m told) bool { return m.statusOf() == runStatus{"trading", "error", string(run)} })
+	live.await("its beginning",
+		func(m message) bool { return m.statusOf() == runStatus{"trading", "running", string(run)} })
+	live.await("its end", func(m message) bool { return m.statusOf() == runStatus{"trading", "error", string(run)} })
 }

@@ -18,8 +18,7 @@ func TestFaultsOfFlagsEndWithASentence(t *testing.T) {
 	key, wrong, weak := written(t, c.token), written(t, unknownKey()), written(t, runner.token)
 	secure := httptest.NewTLSServer(http.NotFoundHandler())
 	t.Cleanup(secure.Close)
-	strange := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter,
-		_ *http.Request) {
+	strange := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Write([]byte("<html>hello"))
 	}))
 	t.Cleanup(strange.Close)
@@ -43,10 +42,12 @@ func TestFaultsOfFlagsEndWithASentence(t *testing.T) {
 		{"is a port for HTTPS: give https://" + secureHost, "healthcheck --url " + secureHost},
 		{"answers without TLS", "healthcheck --url https://" + plainHost},
 		{"no agentsignal answers", "healthcheck --url " + strange.URL},
-		{"refuses the key (401)", "webhook listen --addr 127.0.0.1:0 --register --url " + s.url + " --key-file " + wrong},
+		{"refuses the key (401)", "webhook listen --addr 127.0.0.1:0 --register --url " + s.url +
+			" --key-file " + wrong},
 		{"(403): the credential lacks the scope webhooks:manage",
 			"webhook listen --addr 127.0.0.1:0 --register --url " + s.url + " --key-file " + weak},
-		{"nothing listens at", "webhook listen --addr 127.0.0.1:0 --register --url " + nothing.URL + " --key-file " + key},
+		{"nothing listens at", "webhook listen --addr 127.0.0.1:0 --register --url " + nothing.URL +
+			" --key-file " + key},
 		{"--url: ", "webhook listen --addr 127.0.0.1:0 --register --url ftp://x --key-file " + key},
 	} {
 		_, err := operator(t).Try("", strings.Fields(row.args)...)

@@ -80,7 +80,7 @@ func TestGoroutinesAreGuarded(t *testing.T) {
 	}
 }
 
-// startedBare returns file and function of what a package starts and nothing guards.
+// startedBare returns the file and function of every unguarded goroutine of a package.
 func startedBare(t *testing.T, dir string) (places []string) {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(dir, "*.go"))

@@ -35,13 +35,13 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// patience bounds every wait of a test for a condition.
+// patience limits every wait for a condition.
 const patience = commandtest.Patience
 
 // journal is a log that tests read.
 type journal = commandtest.Journal
 
-// What tests of commands share, by short names.
+// Short names of helpers that are shared with the tests of commands.
 var (
 	eventually = commandtest.Eventually
 	written    = commandtest.Written
@@ -50,7 +50,7 @@ var (
 // lasting holds what outlives the test that made it, for the tests that share it.
 var lasting steps
 
-// steps are what is to be done at the end, the last first.
+// steps are run at the end, the last first.
 type steps struct {
 	mu   sync.Mutex
 	list []func()
@@ -94,7 +94,7 @@ func (tb lastingTB) TempDir() string {
 	return dir
 }
 
-// checks hold what is said against the descriptions. They are made once.
+// checks compare exchanges with the descriptions. They are made once.
 var checks = struct{ http, stream func(testing.TB) any }{
 	http:   once(func(tb testing.TB) any { return apitest.NewHTTP(tb, signalhttp.OpenAPI()) }),
 	stream: once(func(tb testing.TB) any { return apitest.NewStream(tb, signalhttp.AsyncAPI()) }),
@@ -128,20 +128,19 @@ type service struct {
 }
 
 // testConfig returns the settings of a service on the Redis at url; without one it
-// brings its own. Prices come from outside, and nobody meets a rate limit.
+// starts its own. Prices come from outside, and rate limits are not reached.
 func testConfig(tb testing.TB, url string) configs.Config {
 	c := configs.Default()
 	c.HTTP.Addr = "127.0.0.1:0"
 	c.DataDir = tb.TempDir()
 	c.Redis.URL = configs.Secret(url)
-	// A busy machine is no fault of the service.
+	// The machine may be busy.
 	c.Redis.Timeout, c.Lease = configs.Duration(20*time.Second), configs.Duration(15*time.Second)
 	c.Runs.Timeout = configs.Duration(3 * time.Minute)
 	c.Market.Source = "stream"
 	many := "1000000/m"
 	c.RateLimit = configs.RateLimit{Reads: many, Runs: many, Writes: many, Streams: many, Logins: many,
-		Registrations: many,
-		Sessions:      many, Failures: many, Scrapes: many}
+		Registrations: many, Sessions: many, Failures: many, Scrapes: many}
 	return c
 }
 
@@ -171,7 +170,7 @@ func begin(tb testing.TB, c configs.Config, change ...func(*process)) *service {
 		s.end()
 		<-s.ended
 		s.log.Blame(tb)
-		s.process = nil // a test that is over keeps s until all parallel ones are
+		s.process = nil // s lives until all parallel tests have ended
 	})
 	return s
 }

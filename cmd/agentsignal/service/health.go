@@ -20,7 +20,8 @@ func (p *process) health() signalhttp.Health {
 				return nil
 			}
 			reason, _ := redisclient.Refusal(err)
-			return &signal.Error{Kind: signal.KindUnavailable, Message: cmp.Or(reason, "redis cannot be reached"), Cause: err}
+			reason = cmp.Or(reason, "redis cannot be reached")
+			return &signal.Error{Kind: signal.KindUnavailable, Message: reason, Cause: err}
 		},
 		Streams: func(context.Context) error {
 			if !p.tail.Attached() {
@@ -36,7 +37,8 @@ func (p *process) health() signalhttp.Health {
 		},
 		Warnings: func() []string {
 			if p.embedded != nil && !p.embedded.Durable() {
-				return []string{"No Redis server is installed: data are kept in this process, and nothing survives a restart."}
+				return []string{"No Redis server is installed: data are kept in this process, " +
+					"and nothing survives a restart."}
 			}
 			return nil
 		},

@@ -34,10 +34,11 @@ var mayImport = []struct {
 	{"actors/scorecard", []string{"actors/signal", "actors/strategy", "actors/backtest"}},
 	{"actors/content", nil},
 	{"actors/weather", []string{"actors/signal", "actors/market/source/fetch"}},
-	{"actors/agent", []string{"actors/weather", "actors/content", "actors/signal", "actors/strategy", "actors/engine", "actors/market", "actors/backtest"}},
+	{"actors/agent", []string{"actors/weather", "actors/content", "actors/signal", "actors/strategy", "actors/engine",
+		"actors/market", "actors/backtest"}},
 	{"actors/ownership", []string{"actors/signal", "actors/engine"}},
-	{"actors/lifecycle", []string{"actors/signal", "actors/strategy", "actors/engine", "actors/market", "actors/market/alerts",
-		"actors/ownership"}},
+	{"actors/lifecycle", []string{"actors/signal", "actors/strategy", "actors/engine", "actors/market",
+		"actors/market/alerts", "actors/ownership"}},
 	{"actors/partition", []string{"actors/signal", "actors/engine", "actors/ownership"}},
 	{"actors/schedule", []string{"actors/signal", "actors/engine", "actors/ownership"}},
 	{"actors/webhook", []string{"actors/signal", "actors/engine", "actors/ownership", "actors/webhook/..."}},
@@ -48,10 +49,11 @@ var mayImport = []struct {
 	{"actors/market/prices", []string{"actors/signal", "actors/strategy", "actors/market/assets"}},
 	{"actors/market/sessions", []string{"actors/signal", "actors/market/assets", "actors/market/prices"}},
 	{"actors/market/feeder", []string{"actors/signal", "actors/market/..."}},
-	{"actors/market/simulated", []string{"actors/signal", "actors/strategy", "actors/market/assets", "actors/market/prices"}},
+	{"actors/market/simulated", []string{"actors/signal", "actors/strategy", "actors/market/assets",
+		"actors/market/prices"}},
 	{"actors/market/source/fetch", nil},
-	{"actors/market/source", []string{"actors/signal", "actors/strategy", "actors/market/assets", "actors/market/prices",
-		"actors/market/sessions", "actors/market/simulated", "actors/market/source/..."}},
+	{"actors/market/source", []string{"actors/signal", "actors/strategy", "actors/market/assets",
+		"actors/market/prices", "actors/market/sessions", "actors/market/simulated", "actors/market/source/..."}},
 	{"actors/market/source/...", []string{"actors/signal", "actors/market/source/fetch"}},
 	{"actors/market", []string{"actors/signal", "actors/strategy", "actors/engine", "actors/market/..."}},
 	{"actors/webhook/keyring", nil},
@@ -65,17 +67,21 @@ var mayImport = []struct {
 	{"persistence/codec", []string{"actors/signal"}},
 	{"persistence/redis", []string{"actors/signal", "persistence/codec"}},
 	{"persistence/eventlog", []string{"actors/signal", "persistence/codec", "persistence/redis"}},
-	{"persistence/deliveries", []string{"actors/signal", "persistence/codec", "persistence/eventlog", "persistence/redis"}},
+	{"persistence/deliveries", []string{"actors/signal", "persistence/codec", "persistence/eventlog",
+		"persistence/redis"}},
 	{"persistence/jobs", []string{"actors/signal", "persistence/codec", "persistence/eventlog", "persistence/redis"}},
 	{"persistence/market", []string{"actors/signal", "persistence/codec", "persistence/eventlog", "persistence/redis"}},
-	{"persistence/schedules", []string{"actors/signal", "persistence/codec", "persistence/eventlog", "persistence/redis"}},
+	{"persistence/schedules", []string{"actors/signal", "persistence/codec", "persistence/eventlog",
+		"persistence/redis"}},
 	{"persistence/credentials", []string{"actors/signal", "persistence/redis"}},
-	{"persistence/signals", []string{"actors/signal", "persistence/codec", "persistence/eventlog", "persistence/redis"}},
-	{"persistence/requests", []string{"actors/signal", "persistence/codec", "persistence/eventlog", "persistence/redis", "persistence/signals"}},
+	{"persistence/signals", []string{"actors/signal", "persistence/codec", "persistence/eventlog",
+		"persistence/redis"}},
+	{"persistence/requests", []string{"actors/signal", "persistence/codec", "persistence/eventlog", "persistence/redis",
+		"persistence/signals"}},
 	{"persistence", []string{"actors/signal", "persistence/..."}},
 	{"http/apitest", nil},
 	{"http/request", nil},
-	{"http/credentials", []string{"actors/signal"}},
+	{"http/credentials", []string{"actors/signal", "http/request"}},
 	{"http/limits", []string{"actors/signal"}},
 	// What it asks, for the types of questions and answers.
 	{"http", []string{"actors/signal", "actors/agent", "actors/catalogue", "actors/scorecard", "actors/market",
@@ -85,14 +91,13 @@ var mayImport = []struct {
 	{"cmd/agentsignal/command", nil},
 	{"cmd/agentsignal/remote", []string{"configs", "cmd/agentsignal/command"}},
 	{"cmd/agentsignal/commandtest", []string{"configs"}},
-	{"cmd/agentsignal/receive", []string{"actors/signal", "actors/webhook", "actors/webhook/...", "cmd/agentsignal/command",
-		"cmd/agentsignal/remote"}},
+	{"cmd/agentsignal/receive", []string{"actors/signal", "actors/webhook", "actors/webhook/...",
+		"cmd/agentsignal/command", "cmd/agentsignal/remote"}},
 	{"cmd/agentsignal/service", []string{"actors/...", "configs", "http", "http/...", "persistence", "persistence/...",
 		"cmd/agentsignal/undo", "cmd/agentsignal/remote"}},
 	{"cmd/agentsignal/bench/barelog", nil},
 	{"cmd/agentsignal/bench", []string{"actors/...", "http/credentials", "persistence", "persistence/...",
-		"cmd/agentsignal/service",
-		"cmd/agentsignal/undo", "cmd/agentsignal/bench/barelog"}},
+		"cmd/agentsignal/service", "cmd/agentsignal/undo", "cmd/agentsignal/bench/barelog"}},
 	{"cmd/agentsignal", []string{"..."}},
 	{"cmd/...", nil},
 	// An example to copy: it must not need this module.
@@ -106,8 +111,8 @@ var onlyIn = map[string][]string{
 	"github.com/alicebob/miniredis":     {"persistence", "persistence/redistest"},
 	"github.com/gorilla/mux":            {"http"},
 	"github.com/golang-jwt/jwt":         {"http/credentials"},
-	"net/http": {"http", "http/...", "actors/retryafter", "actors/webhook/sender", "actors/webhook/signature", "actors/content", "actors/weather",
-		"actors/market", "actors/market/...", "cmd/...", "deploy/webhooks/go"},
+	"net/http": {"http", "http/...", "actors/retryafter", "actors/webhook/sender", "actors/webhook/signature",
+		"actors/content", "actors/weather", "actors/market", "actors/market/...", "cmd/...", "deploy/webhooks/go"},
 	"os/signal": {"cmd/..."},
 }
 
@@ -198,7 +203,7 @@ func TestPackagesImportInOneDirection(t *testing.T) {
 			return fits(rule.pkg, name)
 		})
 		if i < 0 {
-			t.Errorf("package %s stands in no row of the table: say what it may import", name)
+			t.Errorf("package %s stands in no row of the table: add what it may import", name)
 			continue
 		}
 		for _, imported := range p.Imports {
@@ -237,7 +242,8 @@ func TestTheWordsOfTheServiceNeedTheStandardLibraryOnly(t *testing.T) {
 			continue
 		}
 		for _, imported := range p.Imports {
-			if host, _, _ := strings.Cut(imported, "/"); strings.Contains(host, ".") && imported != "github.com/oklog/ulid/v2" {
+			if host, _, _ := strings.Cut(imported, "/"); strings.Contains(host, ".") &&
+				imported != "github.com/oklog/ulid/v2" {
 				t.Errorf("%s imports %s", name, imported)
 			}
 		}

@@ -12,17 +12,17 @@ import (
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
-// Who may use a route, beside the scopes.
+// The credentials of a route that needs no scope.
 const (
-	forEverybody = "everybody" // no credential is looked at
+	forEverybody = "everybody" // credentials are ignored
 	forAnyToken  = "any token"
 	forSessions  = "sessions" // an access token
-	forStreams   = "streams"  // anybody; a credential that is sent must be valid
+	forStreams   = "streams"  // none, but a given credential must be valid
 )
 
-// routeRules says of every route who may use it, what its identifiers name, and what
-// body it takes. A route that is not here fails the test; one that a configuration does
-// not have may be here.
+// routeRules has the credential of every route, what its identifiers name, and a body. A
+// route without a rule fails the test; a rule may be of a route that a configuration does
+// not have.
 var routeRules = map[string]struct{ who, ids, body string }{
 	"POST /v1/agents/{id}/run":             {"agents:run", "", `{"asset":"BTC"}`},
 	"POST /v1/agents/{id}/scan":            {"agents:run", "", `{}`},
@@ -81,7 +81,7 @@ var routeRules = map[string]struct{ who, ids, body string }{
 	"GET /problems/{code}":              {forEverybody, "", ""},
 }
 
-// belongings are the identifiers of what an account has, by their kind.
+// belongings are the identifiers of the things of an account, by their kind.
 type belongings map[string]string
 
 // path fills the identifiers of a template in.
@@ -95,13 +95,12 @@ func (b belongings) path(template, ids string) string {
 	return strings.NewReplacer("{id}", "trading", "{file}", "style.css", "{code}", "not-found").Replace(template)
 }
 
-// nobodys are identifiers of the right form that nothing has.
-func nobodys() belongings {
+// unknownBelongings returns well-formed identifiers of things that do not exist.
+func unknownBelongings() belongings {
 	return belongings{"signal": string(signal.NewSignalID()),
 		"weather": strings.Replace(string(signal.NewSignalID()), "sig_", "wsig_", 1), "job": string(signal.NewJobID()),
 		"schedule": string(signal.NewScheduleID()), "webhook": string(signal.NewWebhookID()),
-		"delivery": string(signal.NewDeliveryID()),
-		"key":      string(signal.NewKeyID())}
+		"delivery": string(signal.NewDeliveryID()), "key": string(signal.NewKeyID())}
 }
 
 // owns makes one of everything for a client.
@@ -111,20 +110,20 @@ func owns(t *testing.T, user *client) belongings {
 	hook := user.hook(endpoint.url)
 	test := user.test(hook)
 	run := user.run("BTC", "momentum")
-	body := user.post("/v1/agents/weather/run", runBody("wheat", "agriculture")).want(t, http.StatusOK).Body
+	body := user.post("/v1/agents/weather/run", runBody("wheat", "agriculture")).ok(t).Body
 	weather := decode[struct {
 		Metadata struct {
 			ID string `json:"weather_signal_id"`
 		}
 	}](t, body).Metadata.ID
 	schedule := decode[wireSchedule](t, user.post("/v1/schedules",
-		`{"agent_id":"trading","strategy":"momentum","assets":["BTC"],"every":"1440m"}`).want(t, http.StatusOK).Body).ID
-	return belongings{"signal": run.ID, "weather": weather, "job": user.submit("BTC", "momentum").ID, "schedule": schedule,
-		"webhook": hook.ID, "delivery": test.ID, "key": user.key("hers", "").ID}
+		`{"agent_id":"trading","strategy":"momentum","assets":["BTC"],"every":"1440m"}`).ok(t).Body).ID
+	return belongings{"signal": run.ID, "weather": weather, "job": user.submit("BTC", "momentum").ID,
+		"schedule": schedule, "webhook": hook.ID, "delivery": test.ID, "key": user.key("hers", "").ID}
 }
 
-// TestEveryRouteWithEveryScope asks for what is another account's, and for what nobody
-// has, by every route and with every scope: the answers are the same byte by byte.
+// TestEveryRouteWithEveryScope requests things of another account, and things that do not
+// exist, by every route and with every scope: the answers are the same byte by byte.
 func TestEveryRouteWithEveryScope(t *testing.T) {
 	t.Parallel()
 	c := hookConfig(t, redistest.New(t).URL())
@@ -134,7 +133,7 @@ func TestEveryRouteWithEveryScope(t *testing.T) {
 	s.awaitPrices(t, "wheat", signal.D1)
 	ada, _, _ := s.user(t)
 	eve, _, _ := s.user(t)
-	hers, unknown := owns(t, ada), nobodys()
+	hers, unknown := owns(t, ada), unknownBelongings()
 	for kind, id := range hers {
 		if unknown[kind] == "" || id == "" {
 			t.Fatalf("no identifier of a %s: %q, %q", kind, id, unknown[kind])
@@ -160,7 +159,8 @@ func TestEveryRouteWithEveryScope(t *testing.T) {
 		}
 		for name, who := range credentials {
 			foreign := who.do(method, hers.path(template, rule.ids), rule.body, "X-Request-Id: req-1")
-			if want := refusalOf(rule.who, name); codeOf(t, foreign) != want && (want != "" || isRefusal(codeOf(t, foreign))) {
+			if want := refusalOf(rule.who, name); codeOf(t, foreign) != want &&
+				(want != "" || isRefusal(codeOf(t, foreign))) {
 				t.Errorf("%s with %s: %d %.200s, want %q", route, name, foreign.Status, foreign.Body, want)
 			}
 			if rule.ids == "" {
@@ -168,7 +168,8 @@ func TestEveryRouteWithEveryScope(t *testing.T) {
 			}
 			if want := refusalOf(rule.who, name); want == "" {
 				if foreign.Status != http.StatusNotFound {
-					t.Errorf("%s with %s: %d %.200s of another account, want 404", route, name, foreign.Status, foreign.Body)
+					t.Errorf("%s with %s: %d %.200s of another account, want 404", route, name,
+						foreign.Status, foreign.Body)
 				}
 			}
 			none := who.do(method, unknown.path(template, rule.ids), rule.body, "X-Request-Id: req-1")
@@ -182,7 +183,7 @@ func TestEveryRouteWithEveryScope(t *testing.T) {
 	for _, route := range routes {
 		method, template, _ := strings.Cut(route, " ")
 		if rule := routeRules[route]; method == http.MethodGet && rule.ids != "" {
-			a := ada.get(hers.path(template, rule.ids)).want(t, http.StatusOK)
+			a := ada.get(hers.path(template, rule.ids)).ok(t)
 			if template == "/v1/webhooks/{id}" || template == "/v1/schedules/{id}" {
 				if !strings.Contains(a.Body, `"status":"enabled"`) {
 					t.Errorf("%s: %s", template, a.Body)
@@ -192,7 +193,7 @@ func TestEveryRouteWithEveryScope(t *testing.T) {
 	}
 }
 
-// refusalOf returns the error code that a credential gets by a rule; empty: it is let in.
+// refusalOf returns the error code that a credential gets by a rule, or "".
 func refusalOf(rule, credential string) string {
 	switch {
 	case rule == forEverybody, rule == forStreams && credential == "none":
@@ -213,7 +214,7 @@ func isRefusal(code string) bool {
 	return slices.Contains([]string{"missing_credentials", "invalid_token", "jwt_required", "insufficient_scope"}, code)
 }
 
-// codeOf returns the code of an error document; empty if there is none.
+// codeOf returns the code of an error document, or "".
 func codeOf(t *testing.T, a answer) string {
 	t.Helper()
 	if a.Header.Get("Content-Type") != "application/problem+json" {
@@ -222,8 +223,8 @@ func codeOf(t *testing.T, a answer) string {
 	return decode[problem](t, a.Body).Code
 }
 
-// withoutPath returns what of an answer may not depend on whether the thing exists:
-// all but the path asked for, the time, and what is left of limits.
+// withoutPath returns the part of an answer that must not depend on whether the thing
+// exists: all except the requested path, the time and the headers of limits.
 func withoutPath(a answer, path string) any {
 	h := a.Header.Clone()
 	for name := range h {

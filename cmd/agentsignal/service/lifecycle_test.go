@@ -37,7 +37,8 @@ func (c *client) state(id string) wireState {
 // tickAt writes a trade of a time.
 func (m pricer) tickAt(asset string, price float64, at time.Time) {
 	m.tb.Helper()
-	m.add("market:ticks", []any{"asset", asset, "price", strconv.FormatFloat(price, 'f', -1, 64), "time", at.UnixMilli()})
+	m.add("market:ticks", []any{"asset", asset, "price", strconv.FormatFloat(price, 'f', -1, 64), "time",
+		at.UnixMilli()})
 }
 
 func TestSignalsCloseAtTheirLevels(t *testing.T) {
@@ -52,11 +53,11 @@ func TestSignalsCloseAtTheirLevels(t *testing.T) {
 	live.subscribe(`"channels":["signal.new","signal.updated","signal.closed"]`)
 	win, lose := trader.run("ACME", "momentum"), trader.run("acme", "momentum")
 
-	// Nothing is reached between the levels, nor by what others say of the asset.
+	// Prices between the levels, or of other assets, close nothing.
 	prices.tick("ACME", strconv.FormatFloat((*win.Entry+*win.Target)/2, 'f', 4, 64))
 	price := *win.Target + (*win.Target-*win.Entry)/100
 	prices.tick("ACME", strconv.FormatFloat(price, 'f', -1, 64))
-	live.await("the closing", func(m told) bool { return m.Type == "signal.closed" })
+	live.await("the closing", func(m message) bool { return m.Type == "signal.closed" })
 	eventually(t, "both are closed", func() bool { return trader.signals("status=closed").Total == 2 })
 	for _, id := range []string{win.ID, lose.ID} {
 		got := trader.state(id)
@@ -65,7 +66,7 @@ func TestSignalsCloseAtTheirLevels(t *testing.T) {
 			t.Errorf("closed as %s", jsonOf(t, got))
 		}
 	}
-	// A stop is left at the price seen.
+	// A stop closes at the observed price.
 	third := trader.run("ACME", "momentum")
 	gap := inTicks(*third.Stop - (*third.Entry-*third.Stop)/10)
 	prices.tick("ACME", strconv.FormatFloat(gap, 'f', -1, 64))
@@ -74,13 +75,13 @@ func TestSignalsCloseAtTheirLevels(t *testing.T) {
 		t.Errorf("closed as %s", jsonOf(t, got))
 	}
 	var closings []string
-	for _, m := range live.until("three closings", func(all []told) bool { return len(closingsOf(all)) >= 3 }) {
+	for _, m := range live.until("three closings", func(all []message) bool { return len(closingsOf(all)) >= 3 }) {
 		if m.Type == "signal.closed" {
 			closings = append(closings, m.Type)
 		}
 	}
 	if len(closings) != 3 {
-		t.Errorf("%d closings are told", len(closings))
+		t.Errorf("%d closings are sent", len(closings))
 	}
 	if open := trader.signals("status=open").Total; open != 0 {
 		t.Errorf("%d are open", open)
@@ -90,8 +91,8 @@ func TestSignalsCloseAtTheirLevels(t *testing.T) {
 // inTicks returns a price around 100 as a multiple of the tick in which exits are shown.
 func inTicks(price float64) float64 { return math.Round(price*1e4) / 1e4 }
 
-// closingsOf returns the signals whose closing messages tell.
-func closingsOf(all []told) []string {
+// closingsOf returns the signals of closing messages.
+func closingsOf(all []message) []string {
 	var ids []string
 	for _, m := range all {
 		if m.Type == "signal.closed" {
@@ -103,9 +104,9 @@ func closingsOf(all []told) []string {
 	return ids
 }
 
-// TestPricesMissedAreMadeUp kills the service, lets prices pass by, and demands the
-// same ends as if it had been there.
-func TestPricesMissedAreMadeUp(t *testing.T) {
+// TestMissedPricesAreCaughtUp kills the service, lets prices pass, and demands the
+// same closings as without the kill.
+func TestMissedPricesAreCaughtUp(t *testing.T) {
 	t.Parallel()
 	redis := redistest.New(t)
 	prices := newMarket(t, redis.Client())
@@ -125,7 +126,7 @@ func TestPricesMissedAreMadeUp(t *testing.T) {
 	second := trader.run("ACME", "breakout")
 	c.kill()
 	c.exit()
-	// The stop is passed for a moment while nobody watches; then the target is, too.
+	// The stop is reached for a moment while no service is running, then the target.
 	at := time.Now()
 	stop, target := inTicks(*first.Stop-(*first.Entry-*first.Stop)/20), *first.Target+(*first.Target-*first.Entry)/20
 	prices.tickAt("ACME", *first.Entry, at)
@@ -146,7 +147,7 @@ func TestPricesMissedAreMadeUp(t *testing.T) {
 			t.Errorf("the second closed as %s", jsonOf(t, got))
 		}
 	}
-	// What is closed is closed: nothing more comes of it after another start.
+	// Closed signals stay closed after another start.
 	c.kill()
 	c.exit()
 	c = launch(t, settings...)

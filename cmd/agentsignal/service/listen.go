@@ -37,7 +37,7 @@ func (p *process) listen(ctx context.Context) error {
 	return nil
 }
 
-// listenFault explains why nothing can listen at the address of a setting.
+// listenFault explains why listening at the address of a setting failed.
 func listenFault(setting string, err error) error {
 	advice := "choose another address"
 	if errors.Is(err, syscall.EADDRINUSE) {
@@ -46,7 +46,7 @@ func listenFault(setting string, err error) error {
 	return fmt.Errorf("%s: %w: %s", setting, err, advice)
 }
 
-// serveAdmin serves metrics and profiles to operators, where that is asked for.
+// serveAdmin serves metrics and profiles to operators, if http.admin_addr is set.
 func (p *process) serveAdmin(context.Context) error {
 	if p.admin == nil {
 		return nil

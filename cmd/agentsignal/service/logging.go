@@ -12,8 +12,8 @@ import (
 	"github.com/agentsignal/agentsignal/configs"
 )
 
-// newLogger returns a logger that writes to w: JSON, or text on a terminal. A fault that
-// keeps occurring is logged once a minute, see repeats.
+// newLogger returns a logger that writes to w: JSON, or text on a terminal. It logs a
+// repeated fault once a minute, see repeats.
 func newLogger(w io.Writer, c configs.Log, level *slog.LevelVar) *slog.Logger {
 	setLevel(level, c.Level)
 	terminal := false
@@ -27,7 +27,7 @@ func newLogger(w io.Writer, c configs.Log, level *slog.LevelVar) *slog.Logger {
 	return slog.New(newRepeats(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: level})))
 }
 
-// setLevel sets level to the configured name, which has been checked.
+// setLevel sets level, if it is not nil, to the configured name.
 func setLevel(level *slog.LevelVar, name string) {
 	var l slog.Level
 	if level != nil && l.UnmarshalText([]byte(name)) == nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/panics"
 )
 
-// syncClock corrects this node's clock by that of Redis.
+// syncClock synchronizes this node's clock with that of Redis.
 func (p *process) syncClock(ctx context.Context) error {
 	return every(ctx, p.log, clockEvery, func() {
 		if err := p.store.SyncClock(ctx); err != nil && ctx.Err() == nil && !p.reportRefusal(err) {
@@ -29,13 +29,13 @@ func (p *process) updateGauges(ctx context.Context) error {
 	return every(ctx, p.log, gaugesEvery, update)
 }
 
-// trimLists frees the memory of signals past retention.
+// trimLists frees the memory of signals past their retention.
 func (p *process) trimLists(ctx context.Context) error {
 	return every(ctx, p.log, trimListsEvery, p.catalogue.Trim)
 }
 
-// readSettings reads certificates, log level and rate limits again whenever it is asked to.
-// Settings that are not valid change nothing.
+// readSettings reloads the certificate, log level and rate limits on request. Settings that
+// are not valid change nothing.
 func (p *process) readSettings(ctx context.Context) error {
 	for {
 		select {
@@ -53,7 +53,7 @@ func (p *process) readSettings(ctx context.Context) error {
 	}
 }
 
-// applySettings reads the settings and applies those that may change.
+// applySettings reads the settings and applies those that can change at run time.
 func (p *process) applySettings() error {
 	c, err := p.options.settings.Load()
 	if err != nil {

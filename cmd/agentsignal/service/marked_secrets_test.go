@@ -53,8 +53,8 @@ func dump(t *testing.T, c *redis.Client) string {
 	return all.String()
 }
 
-// TestSecretsStayWhereTheyBelong uses a service with secrets that are marked, well and
-// badly, and looks for them in all that it keeps and says.
+// TestSecretsStayWhereTheyBelong uses marked secrets in valid and invalid requests, and
+// searches for them in all that the service stores, logs and answers.
 func TestSecretsStayWhereTheyBelong(t *testing.T) {
 	t.Parallel()
 	server := redistest.New(t)
@@ -72,7 +72,7 @@ func TestSecretsStayWhereTheyBelong(t *testing.T) {
 
 	public.post("/v1/auth/register", credentialsBody(email, password)).want(t, http.StatusCreated)
 	first := public.login(email, password)
-	refreshed := decode[tokens](t, public.refresh(first.Refresh).want(t, http.StatusOK).Body)
+	refreshed := decode[tokens](t, public.refresh(first.Refresh).ok(t).Body)
 	user := public.with(refreshed.Access)
 	secrets["access token"], secrets["refresh token"] = first.Access, first.Refresh
 	secrets["second access token"], secrets["second refresh token"] = refreshed.Access, refreshed.Refresh
@@ -86,26 +86,26 @@ func TestSecretsStayWhereTheyBelong(t *testing.T) {
 		trader.run("BTC", "momentum")
 	}
 	trader.awaitJob(trader.submit("BTC", "momentum").ID)
-	live.until("the signals", func(all []told) bool { return len(signalsOf(all)) == 4 })
+	live.until("the signals", func(all []message) bool { return len(signalsOf(all)) == 4 })
 	byQuery := public.dialAt("/ws/dashboard?api_key=" + made.Secret)
-	byQuery.until("the welcome", func(all []told) bool { return len(all) > 0 })
+	byQuery.until("the welcome", func(all []message) bool { return len(all) > 0 })
 	byMessage := public.dialAt("/ws/dashboard")
 	byMessage.say(`{"action":"auth","token":"` + refreshed.Access + `"}`)
-	byMessage.until("the welcome", func(all []told) bool { return len(all) > 0 })
+	byMessage.until("the welcome", func(all []message) bool { return len(all) > 0 })
 
-	// Webhooks: with a secret of one's own and a made one, replays, deliveries that fail.
-	failing := newHookEndpoint(t, func(w http.ResponseWriter, _ hookRequest) { w.WriteHeader(http.StatusTeapot) })
+	// Webhooks with given and generated secrets, replays, failed deliveries.
+	failing := newFailingEndpoint(t, http.StatusTeapot, "")
 	body := `{"url":"` + failing.url + `","events":["signal.created"],"secret":"` + ownSecret + `"}`
-	created := trader.post("/v1/webhooks", body, "Idempotency-Key: once").want(t, http.StatusOK)
+	created := trader.post("/v1/webhooks", body, "Idempotency-Key: once").ok(t)
 	if again := trader.post("/v1/webhooks", body, "Idempotency-Key: once"); again.Body != created.Body {
 		t.Errorf("the replay is %d %s", again.Status, again.Body)
 	}
 	hook := decode[wireWebhook](t, created.Body)
 	generated := decode[struct{ Secret string }](t,
-		trader.post("/v1/webhooks", `{"url":"`+failing.url+`/2","events":["signal.created"]}`).want(t, http.StatusOK).Body).
+		trader.post("/v1/webhooks", `{"url":"`+failing.url+`/2","events":["signal.created"]}`).ok(t).Body).
 		Secret
 	secrets["made webhook secret"] = generated
-	trader.post("/v1/webhooks/"+hook.ID+"/rotate-secret", `{"secret":"`+newSecret+`"}`).want(t, http.StatusOK)
+	trader.post("/v1/webhooks/"+hook.ID+"/rotate-secret", `{"secret":"`+newSecret+`"}`).ok(t)
 	test := trader.test(hook)
 	trader.awaitEnd(hook, test.ID, "failed")
 
@@ -141,7 +141,7 @@ func TestSecretsStayWhereTheyBelong(t *testing.T) {
 	user = public.with(public.login(email, next).Access)
 	user.do(http.MethodDelete, "/v1/auth/api-keys/"+made.ID, "").want(t, http.StatusNoContent)
 	user.post("/v1/auth/logout", `{"all":true}`).want(t, http.StatusNoContent)
-	metrics := public.get("/metrics").want(t, http.StatusOK).Body
+	metrics := public.get("/metrics").ok(t).Body
 	s.stop(t)
 	logged := s.log.String()
 
@@ -162,7 +162,7 @@ func TestSecretsStayWhereTheyBelong(t *testing.T) {
 			t.Errorf("%s holds the email", place)
 		}
 	}
-	// The search would find what is there.
+	// The search finds secrets that are there.
 	for place, what := range map[string]string{"Redis": email, "the log": made.ID,
 		"the metrics": "agentsignal_auth_locks_total 1"} {
 		if !strings.Contains(places[place], what) {
@@ -172,8 +172,7 @@ func TestSecretsStayWhereTheyBelong(t *testing.T) {
 	for _, line := range []string{`"msg":"account created"`, `"msg":"login"`, `"msg":"login failed"`,
 		`"msg":"email locked after failed logins"`, `"msg":"API key created"`,
 		`"msg":"API key revoked"`, `"msg":"password changed"`, `"msg":"session ended: a refresh token was used twice"`,
-		`"msg":"logout"`,
-		`"msg":"webhook created"`, `"msg":"webhook secret rotated"`} {
+		`"msg":"logout"`, `"msg":"webhook created"`, `"msg":"webhook secret rotated"`} {
 		if s.log.Line(line, `"address":"127.0.0.1"`, `"account":"acc_`) == "" {
 			t.Errorf("no line %s with account and address", line)
 		}

@@ -17,7 +17,7 @@ import (
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
-// pricer writes prices as anybody may: by XADD to the two streams.
+// pricer writes prices from outside: by XADD to the two streams.
 type pricer struct {
 	tb  testing.TB
 	rdb redis.Cmdable
@@ -70,7 +70,7 @@ func (m pricer) bars(asset string, tf signal.Timeframe, length time.Duration, n 
 	return bars
 }
 
-// path is where the price stands after i bars: waves, with a drift.
+// path returns the price after i bars: waves with a drift.
 func path(i int) float64 {
 	x := float64(i)
 	return math.Round((100+8*math.Sin(x/11)+3*math.Cos(x/5)+.01*x)*1e4) / 1e4
@@ -105,7 +105,7 @@ func TestARunSeesThePricesThatOthersWrite(t *testing.T) {
 		return err == nil && slices.Equal(seen.Bars, bars) && seen.Last.Price == 102.75
 	})
 
-	// What the strategy says of these bars by itself is what the run answers.
+	// The run answers with the result of the strategy on these bars.
 	series := strategy.NewSeries(signal.H1).WithTick(1e-5)
 	if err := series.Sync(bars); err != nil {
 		t.Fatal(err)
@@ -122,9 +122,8 @@ func TestARunSeesThePricesThatOthersWrite(t *testing.T) {
 		got := trader.run("WAVES", name)
 		if got.Direction != string(want.Direction) || math.Abs(got.Confidence-want.Confidence) > .0001 ||
 			*got.Entry != 102.75 || *got.Stop != levels.Stop || *got.Target != levels.Target {
-			t.Errorf("%s: the run says %s %v at %v, stop %v, target %v; the strategy %s %v at %+v", name, got.Direction,
-				got.Confidence,
-				*got.Entry, *got.Stop, *got.Target, want.Direction, want.Confidence, levels)
+			t.Errorf("%s: the run has %s %v at %v, stop %v, target %v; the strategy %s %v at %+v", name, got.Direction,
+				got.Confidence, *got.Entry, *got.Stop, *got.Target, want.Direction, want.Confidence, levels)
 		}
 	}
 
@@ -132,8 +131,7 @@ func TestARunSeesThePricesThatOthersWrite(t *testing.T) {
 	for _, price := range []string{"102.8", "103.123", "99.5"} {
 		prices.tick("waves", price)
 		eventually(t, "the entry is "+price, func() bool {
-			return fmt.Sprint(*trader.run("Waves",
-				"breakout").Entry) == price
+			return fmt.Sprint(*trader.run("Waves", "breakout").Entry) == price
 		})
 	}
 }
@@ -152,12 +150,12 @@ func TestTheFirstRunOnAnAssetKnowsItsLastTrade(t *testing.T) {
 		ticks := s.metric(t, "agentsignal_market_ticks_total")
 		prices.tick(asset, "102.5")
 		eventually(t, "the tick is taken", func() bool { return s.metric(t, "agentsignal_market_ticks_total") > ticks })
-		// Nobody has asked for the asset before, and it does not trade again.
+		// The asset has not been requested before, and it does not trade again.
 		eventually(t, "the tick is the entry", func() bool { return *trader.run(asset, "momentum").Entry == 102.5 })
 	}
 }
 
-func TestNonsenseInTheMarketHarmsNothing(t *testing.T) {
+func TestInvalidMarketDataIsIgnored(t *testing.T) {
 	t.Parallel()
 	redis := redistest.New(t)
 	s := start(t, testConfig(t, redis.URL()))
@@ -169,8 +167,8 @@ func TestNonsenseInTheMarketHarmsNothing(t *testing.T) {
 	now := time.Now().UnixMilli()
 	hour := bars[len(bars)-1].OpenTime
 	bar := func(change ...any) []any {
-		fields := map[string]any{"asset": "ACME", "timeframe": "1h", "open_time": hour, "open": 100, "high": 101, "low": 99,
-			"close": 100}
+		fields := map[string]any{"asset": "ACME", "timeframe": "1h", "open_time": hour, "open": 100,
+			"high": 101, "low": 99, "close": 100}
 		for i := 0; i < len(change); i += 2 {
 			fields[change[i].(string)] = change[i+1]
 		}
@@ -212,11 +210,10 @@ func TestNonsenseInTheMarketHarmsNothing(t *testing.T) {
 	}
 	want := before + float64(5*(len(ticks)+len(malformed)))
 	eventually(t, "all nonsense is counted", func() bool {
-		return s.metric(t,
-			"agentsignal_market_entries_skipped_total") == want
+		return s.metric(t, "agentsignal_market_entries_skipped_total") == want
 	})
 
-	// What comes behind it is read, and nothing of it shows.
+	// Later entries are read, and the invalid ones have no effect.
 	prices.tick("ACME", "101.75")
 	trader, _ := s.account(t)
 	eventually(t, "the next tick is the entry", func() bool { return *trader.run("ACME", "momentum").Entry == 101.75 })

@@ -42,8 +42,8 @@ series:
 	return total
 }
 
-// described are the metrics of operations.md that this version has, with their kind,
-// labels and buckets.
+// described has the metrics of operations.md in this version, with their kind, labels and
+// buckets.
 var described = []struct{ name, kind, labels, buckets string }{
 	{"agentsignal_build_info", "GAUGE", "commit goversion version", ""},
 	{"agentsignal_ready", "GAUGE", "", ""},
@@ -95,17 +95,17 @@ var described = []struct{ name, kind, labels, buckets string }{
 	{"process_open_fds", "GAUGE", "", ""},
 }
 
-// maxSeries is how many series a process may have.
+// maxSeries is the maximum number of series of a process.
 const maxSeries = 3000
 
-func TestMetricsAreWhatOperatorsAreTold(t *testing.T) {
+func TestMetricsAreThoseDocumented(t *testing.T) {
 	t.Parallel()
 	redis := redistest.New(t)
 	c := testConfig(t, redis.URL())
 	c.Auth.Registration, c.Auth.LockAfter = "open", 2
 	s := start(t, c)
 	// Before the first event, so that a rate sees it.
-	fresh := s.client(t).get("/metrics").want(t, http.StatusOK).Body
+	fresh := s.client(t).get("/metrics").ok(t).Body
 	for _, m := range described {
 		if m.kind == "COUNTER" && m.name != "agentsignal_http_requests_total" && !strings.Contains(fresh, "\n"+m.name) {
 			t.Errorf("%s is not there before the first event", m.name)
@@ -114,8 +114,7 @@ func TestMetricsAreWhatOperatorsAreTold(t *testing.T) {
 	secrets := exercise(t, s, newMarket(t, redis.Client()))
 
 	eventually(t, "the streams are measured", func() bool {
-		return s.metric(t, "agentsignal_stream_length",
-			`stream="events"`) > 0
+		return s.metric(t, "agentsignal_stream_length", `stream="events"`) > 0
 	})
 	families, err := s.process.registry.Gather()
 	if err != nil {
@@ -152,7 +151,7 @@ func TestMetricsAreWhatOperatorsAreTold(t *testing.T) {
 			}
 		}
 	}
-	text := s.client(t).get("/metrics").want(t, http.StatusOK).Body
+	text := s.client(t).get("/metrics").ok(t).Body
 	checkCardinality(t, text, secrets)
 	if problems, err := testutil.GatherAndLint(s.process.registry); err != nil || len(problems) > 0 {
 		t.Errorf("lint: %v %v", problems, err)
@@ -167,7 +166,7 @@ func TestMetricsAreWhatOperatorsAreTold(t *testing.T) {
 	checkCounts(t, text)
 }
 
-// identifiers match what no label may hold.
+// identifiers matches texts that no label may contain.
 var identifiers = regexp.MustCompile(
 	`(acc|key|sig|wsig|run|job|evt|whk|dlv|ses|req|con|ask|rt|node)_[0-9A-Za-z]{16,}|` +
 		`[0-9A-HJKMNP-TV-Z]{26}|@|[0-9]+\.[0-9]+\.[0-9]+\.[0-9]+:|\.sock`)
@@ -202,7 +201,7 @@ func checkCardinality(t *testing.T, text string, secrets []string) {
 	t.Logf("%d series", series)
 }
 
-// checkCounts holds some counts against what exercise has done.
+// checkCounts compares some counts with what exercise has done.
 func checkCounts(t *testing.T, text string) {
 	t.Helper()
 	for _, count := range []struct {
@@ -236,8 +235,8 @@ func checkCounts(t *testing.T, text string) {
 	}
 }
 
-// exercise uses every route, and all that is counted, and sends odd things. It
-// returns texts of which none may come up in a label.
+// exercise uses every route and all that is counted, and sends invalid requests. It returns
+// texts that must not occur in labels.
 func exercise(t *testing.T, s *service, prices pricer) []string {
 	t.Helper()
 	prices.open("SECRETASSET", "101.25")
@@ -252,26 +251,26 @@ func exercise(t *testing.T, s *service, prices pricer) []string {
 	}
 	job := trader.awaitJob(trader.submit("SECRETASSET", "momentum").ID)
 	trader.post("/v1/agents/weather/run", runBody("wheat", "agriculture")).want(t, http.StatusInternalServerError)
-	trader.post("/v1/agents/seo/run", runBody("secretsubject", "blog_post")).want(t, http.StatusOK)
+	trader.post("/v1/agents/seo/run", runBody("secretsubject", "blog_post")).ok(t)
 	for range 3 {
 		public.post("/v1/auth/login", credentialsBody("secretmail@example.com", "secretpassword"))
 	}
-	live.until("the signals", func(all []told) bool { return len(signalsOf(all)) == 5 })
+	live.until("the signals", func(all []message) bool { return len(signalsOf(all)) == 5 })
 	live.subscribe(`"last_event_id":"` + live.last() + `"`)
 	live.subscribe(`"last_event_id":"5-5"`)
 	live.send(websocket.BinaryMessage, "x")
 	live.closing()
 
-	fill := strings.NewReplacer("{id}", "secretid", "{key_id}", "secretkey", "{delivery_id}", "secretdelivery", "{code}",
-		"secretcode", "{file}", "secretfile")
+	fill := strings.NewReplacer("{id}", "secretid", "{key_id}", "secretkey", "{delivery_id}",
+		"secretdelivery", "{code}", "secretcode", "{file}", "secretfile")
 	for _, route := range s.process.server.Routes() {
 		_, template, _ := strings.Cut(route, " ")
 		for _, who := range []*client{public, trader, user, public.with(unknownKey()), public.with("secrettoken")} {
 			if template == "/v1/auth/logout" && who == user {
 				continue // at the end
 			}
-			for _, method := range []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "SECRETMETHOD",
-				"get"} {
+			for _, method := range []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE",
+				"SECRETMETHOD", "get"} {
 				who.do(method, fill.Replace(template)+"?secretquery=secretvalue", "", "User-Agent: secretagent",
 					"X-Request-Id: secretrequest")
 			}
@@ -292,7 +291,7 @@ func exercise(t *testing.T, s *service, prices pricer) []string {
 	return []string{"secret", "SECRET"}
 }
 
-// What is in Redis is shown at once, and not from the first round on.
+// The gauges of Redis are set at once, not only by the first update.
 func TestGaugesAreThereFromTheStart(t *testing.T) {
 	t.Parallel()
 	config := hookConfig(t, redistest.New(t).URL())
@@ -303,8 +302,7 @@ func TestGaugesAreThereFromTheStart(t *testing.T) {
 	second := start(t, config)
 	began := time.Now()
 	eventually(t, "there is a webhook", func() bool {
-		return second.metric(t, "agentsignal_webhooks",
-			`status="enabled"`) == 1
+		return second.metric(t, "agentsignal_webhooks", `status="enabled"`) == 1
 	})
 	if uptime := time.Since(began); uptime >= gaugesEvery {
 		t.Errorf("it is shown after %v", uptime)

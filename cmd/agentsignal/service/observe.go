@@ -16,7 +16,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/panics"
 )
 
-// buildInfo returns the metric that names the build.
+// buildInfo returns the metric with the version of the build.
 func buildInfo() prometheus.Collector {
 	g := prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "agentsignal_build_info",
@@ -26,8 +26,8 @@ func buildInfo() prometheus.Collector {
 	return g
 }
 
-// panicCounter is a handler that counts the panics that panics.Guard logs, so that not every
-// part with a log needs a counter, too.
+// panicCounter is a handler that counts the panics that panics.Guard logs, so that the parts
+// with a log need no counter.
 type panicCounter struct {
 	slog.Handler
 	panics *prometheus.CounterVec
@@ -69,7 +69,7 @@ func (c panicCounter) WithGroup(name string) slog.Handler {
 	return panicCounter{c.Handler.WithGroup(name), c.panics}
 }
 
-// readyGauge returns the metric of what /readyz answers.
+// readyGauge returns the metric of the answer of /readyz.
 func (p *process) readyGauge() prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "agentsignal_ready",
@@ -78,7 +78,7 @@ func (p *process) readyGauge() prometheus.Collector {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
 		ready := 0.0
-		panics.Guard(p.log, panics.Background, func() { // the registry calls this on a goroutine of its own
+		panics.Guard(p.log, panics.Background, func() { // runs on a goroutine of the registry
 			if p.server != nil && p.server.Ready(ctx).Status == "ready" {
 				ready = 1
 			}
@@ -87,8 +87,8 @@ func (p *process) readyGauge() prometheus.Collector {
 	})
 }
 
-// startTracing exports spans if the environment names a collector, and reports whether it
-// does.
+// startTracing exports spans if the environment names a collector. It reports whether spans
+// are exported.
 func (p *process) startTracing(ctx context.Context) bool {
 	if os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT") == "" && os.Getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") == "" {
 		return false

@@ -30,8 +30,7 @@ func (p *process) keysOf(setting string, list configs.Secret, file string) ([]cr
 	return keys, nil
 }
 
-// checkOptions returns all faults of settings whose form only the packages know that use
-// them.
+// checkOptions returns the faults of settings that are parsed by the packages that use them.
 func checkOptions(c configs.Config) error {
 	var faults []error
 	fault := func(key string, err error) {
@@ -63,7 +62,7 @@ func checkOptions(c configs.Config) error {
 	return errors.Join(faults...)
 }
 
-// RealSources returns how real sources of prices and news are reached.
+// RealSources returns the options of the real sources of prices and news.
 func RealSources(c configs.Market) source.Options {
 	return source.Options{
 		BinanceURL:       c.BinanceURL,
@@ -77,7 +76,7 @@ func RealSources(c configs.Market) source.Options {
 	}
 }
 
-// knownAgent returns an error if there is no agent of that ID.
+// knownAgent returns an error for an unknown agent.
 func knownAgent(id string) error {
 	var known []string
 	for _, a := range signal.Agents() {
@@ -89,8 +88,7 @@ func knownAgent(id string) error {
 	return fmt.Errorf("%q is no agent: use %s", id, strings.Join(known, ", "))
 }
 
-// quotasOf returns the quotas as they are configured. The error names all that are
-// not valid.
+// quotasOf parses the configured quotas. The error lists all faults.
 func quotasOf(c configs.RateLimit) (limits.Quotas, error) {
 	quotas := limits.Quotas{}
 	var faults []error
@@ -114,7 +112,7 @@ func quotasOf(c configs.RateLimit) (limits.Quotas, error) {
 	return quotas, errors.Join(faults...)
 }
 
-// parsePrefixes reads the networks of a setting.
+// parsePrefixes parses the networks of a setting.
 func parsePrefixes(key string, networks []string) ([]netip.Prefix, error) {
 	var prefixes []netip.Prefix
 	for _, n := range networks {

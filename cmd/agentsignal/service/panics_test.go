@@ -12,7 +12,7 @@ import (
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
-// What is started and panics ends the process as what failed does: in order, by its name.
+// A panic of a background task shuts the process down, with the name of the task.
 func TestAStartThatPanicsEndsTheProcessInOrder(t *testing.T) {
 	t.Parallel()
 	undone := false
@@ -42,8 +42,7 @@ func TestSettingsAreReadAgainAfterAPanic(t *testing.T) {
 		reload <- syscall.SIGHUP
 	}
 	eventually(t, "both panics are logged", func() bool {
-		return strings.Count(s.log.String(),
-			"settings are not read again") == 2
+		return strings.Count(s.log.String(), "settings are not read again") == 2
 	})
 	if text := string(s.client(t).get("/metrics").Body); !strings.Contains(text,
 		`agentsignal_panics_total{where="background"} 2`+"\n") {

@@ -35,16 +35,16 @@ func TestAnAccountGetsFromLoginToASignal(t *testing.T) {
 
 	public := s.client(t)
 	user := public.with(public.login("ada@example.com", password).Access)
-	if got := user.get("/v1/account").want(t, http.StatusOK).Body; !same(got, out) {
-		t.Errorf("GET /account says %s, the command said %s", got, out)
+	if got := user.get("/v1/account").ok(t).Body; !same(got, out) {
+		t.Errorf("GET /account returns %s, the command printed %s", got, out)
 	}
 	trader := public.with(user.key("laptop", "").Secret)
-	if got := decode[accountJSON](t, trader.get("/v1/account").want(t, http.StatusOK).Body); got != account {
+	if got := decode[accountJSON](t, trader.get("/v1/account").ok(t).Body); got != account {
 		t.Errorf("the key is of %+v, want %+v", got, account)
 	}
 
 	live := trader.dial()
-	ran := trader.post("/v1/agents/trading/run", runBody("ACME", "momentum")).want(t, http.StatusOK)
+	ran := trader.post("/v1/agents/trading/run", runBody("ACME", "momentum")).ok(t)
 	run, made := ran.Header.Get("X-Run-Id"), decode[wireSignal](t, ran.Body)
 	if *made.Entry != 101.25 {
 		t.Errorf("entry_price is %v, want the last tick's 101.25", *made.Entry)
@@ -56,7 +56,7 @@ func TestAnAccountGetsFromLoginToASignal(t *testing.T) {
 		if listed.Total != 1 || len(listed.Signals) != 1 || listed.Signals[0].ID != made.ID {
 			t.Errorf("GET /signals has %+v", listed)
 		}
-		got := who.get("/v1/signals/"+made.ID).want(t, http.StatusOK).Body
+		got := who.get("/v1/signals/" + made.ID).ok(t).Body
 		if !same(members(t, got, signalMembers...), ran.Body) {
 			t.Errorf("GET /signals/{id} is %s, the run answered %s", got, ran.Body)
 		}
@@ -65,15 +65,15 @@ func TestAnAccountGetsFromLoginToASignal(t *testing.T) {
 		}
 	}
 
-	// The stream tells of the run in order; that ids increase is checked for all.
-	all := live.until("the end of the run", func(all []told) bool {
+	// The stream has the events of the run in order.
+	all := live.until("the end of the run", func(all []message) bool {
 		return len(all) > 0 && all[len(all)-1].statusOf() == runStatus{"trading", "completed", run}
 	})
 	if want := "welcome agent.status signal.new agent.status"; types(all) != want {
-		t.Fatalf("the stream told: %s, want: %s", types(all), want)
+		t.Fatalf("the stream sent: %s, want: %s", types(all), want)
 	}
 	if first := all[1].statusOf(); first != (runStatus{"trading", "running", run}) {
-		t.Errorf("first comes %+v", first)
+		t.Errorf("the first message is %+v", first)
 	}
 	if !same(string(all[2].Data), ran.Body) {
 		t.Errorf("signal.new is %s, the run answered %s", all[2].Data, ran.Body)
@@ -94,8 +94,8 @@ func TestAClientReadsItsOwnWrites(t *testing.T) {
 				made := trader.run(asset, []string{"momentum", "breakout", "mean_reversion"}[n%3])
 				p := trader.signals("limit=100&asset=" + strings.ToLower(asset))
 				if p.Total != n || p.Signals[0].ID != made.ID {
-					t.Errorf("after run %d of %s the list has %d signals, the first %s, want %s", n, asset, p.Total, p.Signals[0].ID,
-						made.ID)
+					t.Errorf("after run %d of %s the list has %d signals, the first %s, want %s", n, asset, p.Total,
+						p.Signals[0].ID, made.ID)
 				}
 			}
 		})
@@ -124,7 +124,7 @@ func TestAClientReadsItsOwnWritesFromANodeThatLags(t *testing.T) {
 		if p := trader.signals("limit=1"); p.Total != 2*n || p.Signals[0].ID != made.ID {
 			t.Errorf("after run %d the list has %d signals, the first %+v, want %s", n, p.Total, p.Signals, made.ID)
 		}
-		trader.get("/v1/signals/"+made.ID).want(t, http.StatusOK)
+		trader.get("/v1/signals/" + made.ID).ok(t)
 	}
 }
 
@@ -133,12 +133,12 @@ func TestAJobIsPolledUntilItIsCompleted(t *testing.T) {
 	trader, _ := shared(t).account(t)
 	live := trader.dial()
 	accepted := trader.post("/v1/agents/trading/run",
-		runBody("eth", "breakout", `"async":true`, `"timeframe":"5m"`, `"risk_level":"high"`)).want(t, http.StatusOK)
+		runBody("eth", "breakout", `"async":true`, `"timeframe":"5m"`, `"risk_level":"high"`)).ok(t)
 	job := decode[wireJob](t, accepted.Body)
 	if job.Status != "queued" || accepted.Header.Get("Location") != "/v1/jobs/"+job.ID ||
 		accepted.Header.Get("Retry-After") != "1" {
-		t.Errorf("a job is accepted with %s, Location %q, Retry-After %q", accepted.Body, accepted.Header.Get("Location"),
-			accepted.Header.Get("Retry-After"))
+		t.Errorf("a job is accepted with %s, Location %q, Retry-After %q", accepted.Body,
+			accepted.Header.Get("Location"), accepted.Header.Get("Retry-After"))
 	}
 	done := trader.awaitJob(job.ID)
 	if done.Status != "completed" || done.Signal == nil || done.Signal.Asset != "ETH" {
@@ -146,9 +146,9 @@ func TestAJobIsPolledUntilItIsCompleted(t *testing.T) {
 	}
 	ended := trader.get("/v1/jobs/" + job.ID)
 	if ended.Header.Get("Retry-After") != "" {
-		t.Error("a job that ended asks to come back")
+		t.Error("a job that ended has Retry-After")
 	}
-	stored := trader.get("/v1/signals/"+done.Signal.ID).want(t, http.StatusOK).Body
+	stored := trader.get("/v1/signals/" + done.Signal.ID).ok(t).Body
 	whole := decode[struct{ Signal any }](t, ended.Body)
 	if !same(members(t, stored, signalMembers...), jsonOf(t, whole.Signal)) {
 		t.Errorf("the job's signal is %s, stored is %s", jsonOf(t, whole.Signal), stored)
@@ -156,12 +156,10 @@ func TestAJobIsPolledUntilItIsCompleted(t *testing.T) {
 	if p := trader.signals("asset=ETH"); p.Total != 1 || p.Signals[0].ID != done.Signal.ID {
 		t.Errorf("the list has %+v", p)
 	}
-	live.await("the end of the job's run", func(m told) bool {
-		return m.statusOf() == runStatus{"trading", "completed",
-			job.Run}
+	live.await("the end of the job's run", func(m message) bool {
+		return m.statusOf() == runStatus{"trading", "completed", job.Run}
 	})
-	if list := decode[struct{ Total int }](t, trader.get("/v1/jobs?status=completed").want(t,
-		http.StatusOK).Body); list.Total != 1 {
+	if list := decode[struct{ Total int }](t, trader.get("/v1/jobs?status=completed").ok(t).Body); list.Total != 1 {
 		t.Errorf("%d completed jobs are listed", list.Total)
 	}
 }
@@ -172,7 +170,7 @@ func TestARepeatedRequestIsAnsweredWithoutANewSignal(t *testing.T) {
 	for name, body := range map[string]string{"run": runBody("BTC", "momentum"),
 		"job": runBody("BTC", "momentum", `"async":true`)} {
 		key := "Idempotency-Key: " + name + " 1"
-		// Many at once: one does it, the others are told to wait, or replayed.
+		// Of many concurrent requests one runs; the others must wait or are replayed.
 		answers := make([]answer, 8)
 		var wg sync.WaitGroup
 		for i := range answers {
@@ -196,7 +194,7 @@ func TestARepeatedRequestIsAnsweredWithoutANewSignal(t *testing.T) {
 		if first.Status == 0 {
 			t.Fatalf("%s: no request was carried out", name)
 		}
-		again := trader.post("/v1/agents/trading/run", body, key).want(t, http.StatusOK)
+		again := trader.post("/v1/agents/trading/run", body, key).ok(t)
 		if again.Header.Get("Idempotency-Replayed") != "true" || again.Body != first.Body ||
 			again.Header.Get("Location") != first.Header.Get("Location") {
 			t.Errorf("%s: the replay is %v %s, the first answer was %s", name, again.Header, again.Body, first.Body)
@@ -217,13 +215,14 @@ func TestARepeatedRequestIsAnsweredWithoutANewSignal(t *testing.T) {
 	}
 }
 
-func TestARunThatFailsSaysWhyAndFreesItsKey(t *testing.T) {
+func TestARunThatFailsReportsWhyAndFreesItsKey(t *testing.T) {
 	t.Parallel()
 	trader, _ := shared(t).account(t)
 	live := trader.dial()
 	for _, test := range []struct{ agent, body, message string }{
 		{"trading", runBody("NOSUCH", "momentum"), "no source knows NOSUCH"},
-		{"weather", runBody("natural_gas", "energy_demand", `"parameters":{"region":"us"}`), "no source knows natural_gas"},
+		{"weather", runBody("natural_gas", "energy_demand", `"parameters":{"region":"us"}`),
+			"no source knows natural_gas"},
 	} {
 		for range 2 { // the key of a request that failed may be used again
 			failed := trader.post("/v1/agents/"+test.agent+"/run", test.body, "Idempotency-Key: "+test.agent)
@@ -232,12 +231,11 @@ func TestARunThatFailsSaysWhyAndFreesItsKey(t *testing.T) {
 				p.RunID != failed.Header.Get("X-Run-Id") {
 				t.Errorf("%s fails with %s", test.agent, failed.Body)
 			}
-			all := live.until("the failure", func(all []told) bool {
-				return all[len(all)-1].statusOf() == runStatus{test.agent,
-					"error", p.RunID}
+			all := live.until("the failure", func(all []message) bool {
+				return all[len(all)-1].statusOf() == runStatus{test.agent, "error", p.RunID}
 			})
 			if before := all[len(all)-2].statusOf(); before != (runStatus{test.agent, "running", p.RunID}) {
-				t.Errorf("%s: before the error comes %+v", test.agent, before)
+				t.Errorf("%s: before the error: %+v", test.agent, before)
 			}
 		}
 	}
@@ -264,12 +262,12 @@ func TestAccountsDoNotSeeEachOther(t *testing.T) {
 	if p := eve.signals(""); p.Total != 0 {
 		t.Errorf("eve sees %d signals", p.Total)
 	}
-	// Her own run ends the wait for what should not come.
+	// Her own run ends the wait for messages that must not come.
 	own := eve.run("BTC", "momentum")
 	all := hers.until("the end of her own run",
-		func(all []told) bool { return all[len(all)-1].statusOf().Status == "completed" })
+		func(all []message) bool { return all[len(all)-1].statusOf().Status == "completed" })
 	if want := "welcome agent.status signal.new agent.status"; types(all) != want || all[2].signalOf() != own.ID {
-		t.Errorf("her stream told: %s, want: %s", types(all), want)
+		t.Errorf("her stream sent: %s, want: %s", types(all), want)
 	}
 }
 
@@ -285,24 +283,24 @@ func TestAStreamIsFilteredAndResumed(t *testing.T) {
 	for i := range 6 {
 		made = append(made, trader.run([]string{"BTC", "ETH"}[i%2], "momentum").ID)
 	}
-	all := first.until("six signals", func(all []told) bool { return len(signalsOf(all)) == 6 })
+	all := first.until("six signals", func(all []message) bool { return len(signalsOf(all)) == 6 })
 	if got := signalsOf(all); !equal(got, made) {
-		t.Errorf("signals came as %v, want %v", got, made)
+		t.Errorf("signals were sent as %v, want %v", got, made)
 	}
-	got := signalsOf(narrow.until("three signals", func(all []told) bool { return len(signalsOf(all)) == 3 }))
+	got := signalsOf(narrow.until("three signals", func(all []message) bool { return len(signalsOf(all)) == 3 }))
 	if !equal(got, []string{made[1], made[3], made[5]}) {
 		t.Errorf("the filter let through %v of %v", got, made)
 	}
 
-	// One comes back where it was after the second signal.
-	place := first.await("the second signal", func(m told) bool { return m.signalOf() == made[1] }).ID
+	// One reconnects and resumes after the second signal.
+	place := first.await("the second signal", func(m message) bool { return m.signalOf() == made[1] }).ID
 	back := trader.dial()
 	d := back.subscribe(`"channels":["signal.new"],"last_event_id":"` + place + `"`)
 	if d.Resumed == nil || !d.Resumed.Complete || d.Resumed.Replayed != 4 {
 		t.Fatalf("resumed: %+v", d.Resumed)
 	}
 	made = append(made, trader.run("BTC", "momentum").ID)
-	all = back.until("what was missed and what is new", func(all []told) bool { return len(signalsOf(all)) == 5 })
+	all = back.until("what was missed and what is new", func(all []message) bool { return len(signalsOf(all)) == 5 })
 	if got := signalsOf(all); !equal(got, made[2:]) {
 		t.Errorf("resumed with %v, want %v", got, made[2:])
 	}

@@ -43,18 +43,13 @@ import (
 	"github.com/agentsignal/agentsignal/persistence/schedules"
 )
 
-// Time limits of the process' life.
 const (
 	shutdownTimeout = 10 * time.Second
-	// requestGrace and runGrace are what requests and runs get of it.
-	requestGrace = 5 * time.Second
-	runGrace     = 5 * time.Second
-	// streamGrace is what the last events get of it to reach the streams.
-	streamGrace = 2 * time.Second
-	// answerMargin is what a synchronous answer may take beyond its run.
-	answerMargin = 30 * time.Second
-	// jobMargin is how long a job may be silent beyond the timeout of runs.
-	jobMargin       = 15 * time.Second
+	requestGrace    = 5 * time.Second  // for requests, of shutdownTimeout
+	runGrace        = 5 * time.Second  // for runs
+	streamGrace     = 2 * time.Second  // for the last events to reach the streams
+	answerMargin    = 30 * time.Second // for the answer of a synchronous run after its timeout
+	jobMargin       = 15 * time.Second // for a sign of life of a job after the timeout of runs
 	clockEvery      = 10 * time.Second
 	installEvery    = 500 * time.Millisecond
 	gaugesEvery     = 15 * time.Second
@@ -62,7 +57,7 @@ const (
 	adminHeaderTime = 10 * time.Second
 )
 
-// process is a service. Its parts are set by newProcess, in this order, and do not change
+// process is a service. newProcess sets its parts in this order; they do not change
 // afterwards.
 type process struct {
 	config   configs.Config
@@ -85,7 +80,7 @@ type process struct {
 	system     *engine.System
 	market     *market.Market
 	weather    *weather.Service
-	climate    *weather.Simulated // moves simulated prices; nil: nothing does
+	climate    *weather.Simulated // moves simulated prices, or nil
 	feeder     *feeder.Feeder
 	catalogue  *catalogue.Catalogue
 	agents     *agent.Agents
@@ -108,12 +103,12 @@ type process struct {
 	listener    net.Listener
 	admin       net.Listener // nil without http.admin_addr
 
-	// The life of the process.
+	// State.
 	joined     atomic.Pointer[partition.Partitions] // nil until this node has joined the installation
 	background tasks.Group
 }
 
-// run serves until ctx ends, and then ends in order. It returns nil if nothing failed.
+// run serves until ctx ends and then shuts down. It returns nil if nothing has failed.
 func (p *process) run(ctx context.Context) error {
 	failed := make(chan error)
 	for what, f := range map[string]func(context.Context) error{
@@ -145,9 +140,8 @@ func (p *process) run(ctx context.Context) error {
 	return errors.Join(err, p.undo.Run(end))
 }
 
-// start runs f in the background, until stopBackground. Its error, or a panic, ends the
-// process in order; the first one counts. Periodic work of f has guards of its own, and goes
-// on after a panic.
+// start runs f in the background. Its first error or panic shuts the process down. Periodic
+// work of f has guards of its own and goes on after a panic.
 func (p *process) start(ctx context.Context, failed chan<- error, what string, f func(context.Context) error) {
 	p.background.Go(ctx, func(ctx context.Context) {
 		err := panics.ErrPanicked
@@ -161,14 +155,14 @@ func (p *process) start(ctx context.Context, failed chan<- error, what string, f
 	})
 }
 
-// stopBackground ends what runs in the background, and waits for it.
+// stopBackground ends the background and waits for it.
 func (p *process) stopBackground(ctx context.Context) error {
 	p.background.Cancel() // first, so that readers know why their reads end
 	return errors.Join(p.store.EndBlocking(), p.background.Close(ctx))
 }
 
-// join waits until Redis confirms that the installation is the configured one, and then
-// takes part in it. An error means that this process must not.
+// join waits until Redis confirms that the installation is the configured one, and then joins
+// it. An error means that this process must not join.
 func (p *process) join(ctx context.Context, failed chan<- error) error {
 	if installed, err := p.awaitInstallation(ctx); !installed {
 		return err
@@ -195,7 +189,7 @@ func (p *process) join(ctx context.Context, failed chan<- error) error {
 	return nil
 }
 
-// awaitInstallation waits until Redis is there and holds the configured installation. It
+// awaitInstallation waits until Redis answers and holds the configured installation. It
 // returns false and nil if ctx ends first.
 func (p *process) awaitInstallation(ctx context.Context) (installed bool, err error) {
 	for {
@@ -218,7 +212,7 @@ func (p *process) awaitInstallation(ctx context.Context) (installed bool, err er
 	}
 }
 
-// newPartitions starts the actors of this node's partitions, which announce it at once.
+// newPartitions starts the actors of this node's partitions, which announce the node at once.
 func (p *process) newPartitions() *partition.Partitions {
 	return partition.New(p.system, p.node, p.store, p.events, partition.Options{
 		Lease:      time.Duration(p.config.Lease),
@@ -234,19 +228,19 @@ func (p *process) newPartitions() *partition.Partitions {
 	})
 }
 
-// reportRefusal logs an error of Redis that waiting does not cure, and reports whether err
+// reportRefusal logs an error of Redis that a retry cannot resolve, and reports whether err
 // is one.
 func (p *process) reportRefusal(err error) bool {
 	reason, setting := redisclient.Refusal(err)
 	if setting {
-		p.log.Error("redis refuses this service: correct the setting redis.url, or the user in redis", "reason", reason,
-			"err", err)
+		p.log.Error("redis refuses this service: correct the setting redis.url, or the user in redis",
+			"reason", reason, "err", err)
 	}
 	return setting
 }
 
-// handOver gives this node's partitions to other nodes before the rest ends: requests and
-// streams do not depend on which node owns a partition.
+// handOver hands this node's partitions over to other nodes before the rest ends: requests
+// and streams do not depend on which node owns a partition.
 func (p *process) handOver(ctx context.Context) error {
 	if joined := p.joined.Load(); joined != nil {
 		return joined.Leave(ctx)
@@ -254,18 +248,18 @@ func (p *process) handOver(ctx context.Context) error {
 	return nil
 }
 
-// subscribe passes what the tail reads to all parts that follow it. The tail notifies them
-// one after the other, in the order of these calls:
+// subscribe subscribes the parts to the tail, which notifies them one after the other in the
+// order of these calls:
 //
-//  1. credentials, so that a revoked key, a session that has ended or a deleted account is
-//     refused from here on, and no later event reaches it;
-//  2. the streams, which clients wait for;
+//  1. credentials, so that a revoked key, an ended session or a deleted account is refused,
+//     and no later event reaches it;
+//  2. the streams, for which clients wait;
 //  3. the lists;
-//  4. the partitions, which run what follows from an event and append more, see
+//  4. the partitions, which process the effects of events and append more, see
 //     subscribePartitions.
 //
-// After a rollback of Redis, what was computed from lost events is dropped before partitions
-// change owner; a gap follows, in which each part reads again what it has missed.
+// After a rollback of Redis, results computed from lost events are dropped before partitions
+// change owner. A gap follows, in which each part reads missed events again.
 func (p *process) subscribe() {
 	p.tail.Subscribe(func(_ int, events []signal.Event) { p.credentials.Forget(events) })
 	p.tail.Subscribe(p.hub.Publish)
@@ -278,16 +272,16 @@ func (p *process) subscribe() {
 	})
 }
 
-// subscribePartitions is subscribe for the partitions, which exist only once the node joins
-// the installation. The tail does not run before that.
+// subscribePartitions is subscribe for the partitions, which exist only after the node has
+// joined the installation. The tail does not run before that.
 func (p *process) subscribePartitions(partitions *partition.Partitions) {
 	p.tail.Subscribe(partitions.Publish)
 	p.tail.OnRollback(partitions.RolledBack)
 	p.tail.OnGap(partitions.Gap)
 }
 
-// publishAll waits until the streams have got all events that requests were answered with.
-// If that takes too long, clients read the rest from another node.
+// publishAll waits until the streams have all events of answered requests. If that takes too
+// long, clients read the rest from another node.
 func (p *process) publishAll(ctx context.Context) error {
 	if !p.tail.Attached() {
 		return nil
@@ -298,14 +292,14 @@ func (p *process) publishAll(ctx context.Context) error {
 			err = p.tail.Wait(ctx, n, head)
 		}
 		if err != nil {
-			p.log.Warn("streams end before they were told everything", "err", err)
+			p.log.Warn("streams end before all events were published", "err", err)
 			return nil
 		}
 	}
 	return nil
 }
 
-// within bounds f by d.
+// within limits f to d.
 func within(d time.Duration, f func(context.Context) error) func(context.Context) error {
 	return func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, d)

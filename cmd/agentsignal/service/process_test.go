@@ -45,10 +45,10 @@ func TestTheDemoShowsSignalsAtOnce(t *testing.T) {
 			tryDocumentedRequests(t, trader)
 			trader.post("/v1/webhooks",
 				`{"url":"http://127.0.0.1:61999","events":["signal.closed"],"secret":"a secret of the demo's user"}`).
-				want(t, http.StatusOK)
+				ok(t)
 		}
 		if again := strings.Contains(c.log.String(), "as printed at the first start"); again != (round == "second") {
-			t.Errorf("at the %s start it says:\n%s", round, c.log.Newest())
+			t.Errorf("at the %s start it logs:\n%s", round, c.log.Newest())
 		}
 		keys = append(keys, trader.token)
 		if round == "second" {
@@ -104,9 +104,8 @@ func TestSIGHUPReadsSettingsAgain(t *testing.T) {
 	eventually(t, "the new limit is in force", func() bool { return limit() == "9000" })
 	write(base + "rate_limit:\n  reads: lots\n")
 	c.signal(syscall.SIGHUP)
-	eventually(t, "the bad file is told of", func() bool {
-		return c.log.Line(`"level":"ERROR"`,
-			"rate_limit.reads") != ""
+	eventually(t, "the bad file is logged", func() bool {
+		return c.log.Line(`"level":"ERROR"`, "rate_limit.reads") != ""
 	})
 	if got := limit(); got != "9000" {
 		t.Errorf("a bad file made the limit %s", got)
@@ -125,8 +124,7 @@ func certificateFor(tb testing.TB, certFile, keyFile string) *x509.Certificate {
 	template := &x509.Certificate{SerialNumber: serial, Subject: pkix.Name{CommonName: "test"},
 		NotBefore: time.Now().Add(-time.Hour),
 		NotAfter:  time.Now().Add(24 * time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true,
-		BasicConstraintsValid: true,
-		KeyUsage:              x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign}
+		BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
 	if err != nil {
 		tb.Fatal(err)
@@ -148,7 +146,7 @@ func certificateFor(tb testing.TB, certFile, keyFile string) *x509.Certificate {
 	return certificate
 }
 
-// trust makes the client speak TLS with who has the certificate.
+// trust makes the client use TLS and trust the certificate.
 func (c *client) trust(certificate *x509.Certificate) *client {
 	pool := x509.NewCertPool()
 	pool.AddCert(certificate)
@@ -171,12 +169,12 @@ func TestTheServiceSpeaksTLS(t *testing.T) {
 	trader.trust(first)
 	live := trader.dial()
 	var made []string
-	for range 40 { // enough for writes that the kernel cuts
+	for range 40 { // enough for partial writes
 		made = append(made, trader.run("ACME", "momentum").ID)
 	}
-	all := live.until("all signals", func(all []told) bool { return len(signalsOf(all)) == len(made) })
+	all := live.until("all signals", func(all []message) bool { return len(signalsOf(all)) == len(made) })
 	if got := signalsOf(all); !equal(got, made) {
-		t.Errorf("the stream told of %v, want %v", got, made)
+		t.Errorf("the stream sent %v, want %v", got, made)
 	}
 	if a := trader.get("/v1/account"); a.Header.Get("Strict-Transport-Security") == "" {
 		t.Error("Strict-Transport-Security is missing")
@@ -188,20 +186,20 @@ func TestTheServiceSpeaksTLS(t *testing.T) {
 		t.Fatal(err)
 	}
 	if out := operator(t, "--config", settings).Do("healthcheck"); !strings.Contains(out, `"status":"ready"`) {
-		t.Errorf("healthcheck says %q", out)
+		t.Errorf("healthcheck prints %q", out)
 	}
 
-	// Whoever connects after a new certificate was put there sees it.
+	// New connections get the new certificate.
 	second := certificateFor(t, c.TLS.CertFile, c.TLS.KeyFile)
 	if err := s.process.certificate.load(c.TLS); err != nil {
 		t.Fatal(err)
 	}
-	newClient(t, s.url, trader.token).trust(second).get("/v1/account").want(t, http.StatusOK)
+	newClient(t, s.url, trader.token).trust(second).get("/v1/account").ok(t)
 	if _, err := newClient(t, s.url, trader.token).trust(first).try(http.MethodGet, "/v1/account", ""); err == nil {
 		t.Error("the old certificate is still shown")
 	}
 	live.say(`{"action":"ping"}`)
-	live.await("the stream goes on", func(m told) bool { return m.Type == "pong" })
+	live.await("the stream goes on", func(m message) bool { return m.Type == "pong" })
 	if got, want := s.metric(t, "agentsignal_tls_certificate_expiry_timestamp_seconds"),
 		float64(second.NotAfter.Unix()); got != want {
 		t.Errorf("the metric shows %g as the certificate's end, want %g", got, want)
@@ -299,7 +297,7 @@ func TestTailComesBackWhereItWas(t *testing.T) {
 
 	// Another node makes a signal while tail is away.
 	first.stop(t)
-	eventually(t, "tail says that it tries again", func() bool { return errs.Line("going away", "trying again") != "" })
+	eventually(t, "tail tries again", func() bool { return errs.Line("going away", "trying again") != "" })
 	c.DataDir = t.TempDir()
 	second := start(t, c)
 	second.awaitTrade(t, "ACME", 101.25)

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"net/http"
 	"strconv"
 	"strings"
 	"testing"
@@ -47,8 +46,8 @@ func (m pricer) give(asset string, bars ...marketdata.Bar) {
 	m.tb.Helper()
 	entries := make([][]any, len(bars))
 	for i, b := range bars {
-		entries[i] = []any{"asset", asset, "timeframe", "1h", "open_time", b.OpenTime, "open", b.Open, "high", b.High, "low",
-			b.Low, "close", b.Close, "volume", b.Volume}
+		entries[i] = []any{"asset", asset, "timeframe", "1h", "open_time", b.OpenTime, "open", b.Open, "high",
+			b.High, "low", b.Low, "close", b.Close, "volume", b.Volume}
 	}
 	m.add("market:bars", entries...)
 }
@@ -68,11 +67,10 @@ type madeSignal struct {
 	ExpiresAt  time.Time        `json:"expires_at"`
 }
 
-// TestLiveSignalsAreThoseOfTheBacktest runs every strategy that reads bars alone at
-// two closes of a source without ticks. What is stored is what the backtest has at
-// those bars, in every field but identifiers and times; the commands that read the
-// stored bars say the same, and the audit finds nothing. Then the signals close, and
-// the scorecard counts them.
+// TestLiveSignalsAreThoseOfTheBacktest runs every strategy that reads only bars at two
+// closes of a source without ticks. The stored signals equal those of the backtest at these
+// bars except for identifiers and times; the commands that read the stored bars agree, and
+// the audit finds nothing. Then the signals close, and the scorecard counts them.
 func TestLiveSignalsAreThoseOfTheBacktest(t *testing.T) {
 	t.Parallel()
 	redis := redistest.New(t)
@@ -86,9 +84,9 @@ func TestLiveSignalsAreThoseOfTheBacktest(t *testing.T) {
 
 	prices.give("WALK", bars[:len(bars)-1]...)
 	made := 0
-	// rows are what the commands must print of the last ones, by strategy and risk.
+	// rows are the rows that the commands must print, by strategy and risk.
 	rows := map[[2]string]string{}
-	for _, last := range []int{len(bars) - 2, len(bars) - 1} { // what closed before is stale
+	for _, last := range []int{len(bars) - 2, len(bars) - 1} { // older bars are stale
 		if last == len(bars)-1 {
 			prices.give("WALK", bars[last])
 		}
@@ -110,9 +108,8 @@ func TestLiveSignalsAreThoseOfTheBacktest(t *testing.T) {
 					t.Fatalf("the backtest has no signal of %s at bar %d", name, last)
 				}
 				run := trader.post("/v1/agents/trading/run",
-					runBody("walk", name, `"timeframe":"1h"`, fmt.Sprintf(`"risk_level":%q`, risk))).want(t, http.StatusOK)
-				got := decode[madeSignal](t, trader.get("/v1/signals/"+decode[madeSignal](t, run.Body).ID).want(t,
-					http.StatusOK).Body)
+					runBody("walk", name, `"timeframe":"1h"`, fmt.Sprintf(`"risk_level":%q`, risk))).ok(t)
+				got := decode[madeSignal](t, trader.get("/v1/signals/"+decode[madeSignal](t, run.Body).ID).ok(t).Body)
 				same := strategy.Evaluation{Direction: got.Direction, Confidence: got.Confidence,
 					Levels:   signal.Levels{Entry: got.Entry, Stop: got.Stop, Target: got.Target},
 					Metadata: got.Metadata, Lifetime: got.ExpiresAt.Sub(got.CreatedAt)}
@@ -131,12 +128,12 @@ func TestLiveSignalsAreThoseOfTheBacktest(t *testing.T) {
 	file := written(t, csvOf(bars))
 	end := time.UnixMilli(bars[len(bars)-1].CloseTime).UTC().Format(time.RFC3339)
 	for manner, row := range rows {
-		args := []string{"backtest", "--asset", "walk", "--strategy", manner[0], "--risk", manner[1], "--from", end, "--to",
-			end, "--trades"}
+		args := []string{"backtest", "--asset", "walk", "--strategy", manner[0], "--risk", manner[1],
+			"--from", end, "--to", end, "--trades"}
 		for what, out := range map[string]string{"stored": operator.Do(args...),
 			"csv": operator.Do(append(args, "--csv", file, "--tick", fmt.Sprint(origin.Tick))...)} {
 			if !strings.Contains(strings.Join(strings.Fields(out), " "), row) {
-				t.Errorf("%s over %s bars: the command says %s, want %s", manner, what, out, row)
+				t.Errorf("%s over %s bars: the command prints %s, want %s", manner, what, out, row)
 			}
 		}
 	}
@@ -151,29 +148,29 @@ func TestLiveSignalsAreThoseOfTheBacktest(t *testing.T) {
 	}
 	wanted := jsonOf(t, want)
 	if got := operator.Do("backtest", "--asset", "walk", "--strategy", "momentum", "--json"); !same(got, wanted) {
-		t.Errorf("the command says %s, want %s", got, wanted)
+		t.Errorf("the command prints %s, want %s", got, wanted)
 	}
 	job := decode[map[string]json.RawMessage](t,
-		trader.post("/v1/backtests", `{"agent_id":"trading","asset":"walk","strategy":"momentum"}`).want(t, http.StatusOK).
+		trader.post("/v1/backtests", `{"agent_id":"trading","asset":"walk","strategy":"momentum"}`).ok(t).
 			Body)
 	id := strings.Trim(string(job["job_id"]), `"`)
 	trader.awaitJob(id)
-	ended := decode[map[string]json.RawMessage](t, trader.get("/v1/jobs/"+id).want(t, http.StatusOK).Body)
+	ended := decode[map[string]json.RawMessage](t, trader.get("/v1/jobs/"+id).ok(t).Body)
 	if string(ended["status"]) != `"completed"` || !same(string(ended["result"]), wanted) {
 		t.Errorf("the job ended as %s, want %s", ended, wanted)
 	}
 	if out := operator.Do("audit"); !strings.Contains(out,
 		fmt.Sprintf("%d signals, %d of them recomputed, 0 differ", made, made)) {
-		t.Errorf("the audit says %s", out)
+		t.Errorf("the audit reports %s", out)
 	}
 
-	// All levels are passed, upwards: what is long wins.
+	// The price rises past all levels: long signals win.
 	for range 3 {
 		prices.tick("WALK", "190.5")
 	}
 	var card scorecard.Card
 	eventually(t, "all signals are closed and counted", func() bool {
-		card = decode[scorecard.Card](t, trader.get("/v1/scorecard?asset=WALK").want(t, http.StatusOK).Body)
+		card = decode[scorecard.Card](t, trader.get("/v1/scorecard?asset=WALK").ok(t).Body)
 		return card.Statistics.Count == made
 	})
 	wins, groups := 0, 0
@@ -191,7 +188,7 @@ func TestLiveSignalsAreThoseOfTheBacktest(t *testing.T) {
 	}
 	if out := operator.Do("audit", "--account", string(account.ID)); !strings.Contains(out,
 		fmt.Sprintf("%d signals, %d of them recomputed, 0 differ", made, made)) {
-		t.Errorf("the audit of closed signals says %s", out)
+		t.Errorf("the audit of closed signals reports %s", out)
 	}
 	operator.Fails(`there is no account "acc_nobody"`, "audit", "--account", "acc_nobody")
 	// Other bars than those that the signals were made of.
@@ -201,14 +198,15 @@ func TestLiveSignalsAreThoseOfTheBacktest(t *testing.T) {
 	prices.give("WALK", bars[len(bars)-200:]...)
 	eventually(t, "the audit finds what differs", func() bool {
 		out, err := operator.Try("", "audit")
-		return err != nil && strings.Contains(out, "confidence is ") && strings.Contains(out, fmt.Sprintf("%d differ", made))
+		return err != nil && strings.Contains(out, "confidence is ") &&
+			strings.Contains(out, fmt.Sprintf("%d differ", made))
 	})
 }
 
 func TestScansRankManyAssets(t *testing.T) {
 	t.Parallel()
 	config := testConfig(t, redistest.New(t).URL())
-	config.Market.Source = "simulated,stream" // so that a name may come without a price
+	config.Market.Source = "simulated,stream" // so that an asset may have no price
 	s := start(t, config)
 	trader, _ := s.account(t)
 	for _, asset := range []string{"BTC", "ETH", "EURUSD"} {
@@ -231,16 +229,17 @@ func TestScansRankManyAssets(t *testing.T) {
 	var ended scan
 	eventually(t, "a scan finds no old prices", func() bool { // as a busy machine may have them
 		a := trader.post("/v1/agents/trading/scan", `{"assets":["BTC","eth","NOSUCH","EURUSD"],"strategy":"breakout"}`).
-			want(t, http.StatusOK)
+			ok(t)
 		id := decode[wireJob](t, a.Body).ID
 		trader.awaitJob(id)
-		ended = decode[scan](t, trader.get("/v1/jobs/"+id).want(t, http.StatusOK).Body)
+		ended = decode[scan](t, trader.get("/v1/jobs/"+id).ok(t).Body)
 		return len(ended.Result.Ranked) == 3
 	})
 	r := ended.Result
 	if ended.Kind != "scan" || ended.Status != "completed" || len(r.Errors) != 1 || r.Errors[0].Asset != "NOSUCH" ||
 		r.Errors[0].Code != "DATA_UNAVAILABLE" ||
-		r.Ranked[0].Strength < r.Ranked[1].Strength || r.Ranked[1].Strength < r.Ranked[2].Strength || r.Ranked[0].Entry <= 0 {
+		r.Ranked[0].Strength < r.Ranked[1].Strength || r.Ranked[1].Strength < r.Ranked[2].Strength ||
+		r.Ranked[0].Entry <= 0 {
 		t.Errorf("the scan ended as %+v", ended)
 	}
 	if p := trader.signals(""); p.Total != 0 {
@@ -256,13 +255,13 @@ func TestBacktestsOfFiles(t *testing.T) {
 	o := operator(t)
 	want, err := backtest.Run(t.Context(), bars,
 		backtest.Options{Origin: strategy.Origin{Asset: "BTC", Tick: .01, Source: "csv", Compression: 1},
-			Strategy: strategy.Breakout, Timeframe: signal.H1, Risk: signal.LowRisk, Cost: .00025, From: bars[500].CloseTime})
+			Strategy: strategy.Breakout, Timeframe: signal.H1, Risk: signal.LowRisk, Cost: .00025,
+			From: bars[500].CloseTime})
 	if err != nil {
 		t.Fatal(err)
 	}
 	args := []string{"backtest", "--asset", "BTC", "--strategy", "breakout", "--risk", "low", "--cost", "2.5", "--tick",
-		"0.01", "--always-open",
-		"--from", time.UnixMilli(bars[500].CloseTime).UTC().Format(time.RFC3339)}
+		"0.01", "--always-open", "--from", time.UnixMilli(bars[500].CloseTime).UTC().Format(time.RFC3339)}
 	if got := o.Do(append(args, "--csv", file, "--json")...); !same(got, jsonOf(t, want)) {
 		t.Errorf("got %s, want %s", got, jsonOf(t, want))
 	}
@@ -279,12 +278,11 @@ func TestBacktestsOfFiles(t *testing.T) {
 	o.Fails("no such file", "backtest", "--asset", "BTC", "--strategy", "momentum", "--csv", file+"x")
 	o.Fails("only 299 closed bars", "backtest", "--asset", "BTC", "--strategy", "momentum", "--csv",
 		written(t, strings.Join(strings.Split(text, "\n")[:300], "\n")))
-	o.Fails("--risk: must be low, medium or high", "backtest", "--asset", "BTC", "--strategy", "luck", "--timeframe", "2h",
-		"--risk", "none", "--from", "soon")
+	o.Fails("--risk: must be low, medium or high", "backtest", "--asset", "BTC", "--strategy", "luck",
+		"--timeframe", "2h", "--risk", "none", "--from", "soon")
 	gap := strings.Split(text, "\n")
 	o.Fails("more than 3 bars in a row are missing", "backtest", "--asset", "BTC", "--strategy", "momentum",
-		"--always-open", "--csv",
-		written(t, strings.Join(append(gap[:400:400], gap[404:]...), "\n")))
+		"--always-open", "--csv", written(t, strings.Join(append(gap[:400:400], gap[404:]...), "\n")))
 }
 
 // csvOf returns a file of bars.

@@ -8,11 +8,10 @@ import (
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
-// While Redis is away, what is tried again and again is not logged again and again,
-// however often the service is probed.
+// Without Redis, retries are not logged each time, however often the service is probed.
 func TestAnOutageOfRedisLeavesAHandfulOfLines(t *testing.T) {
 	t.Parallel()
-	const most = 24 // each of 10 parts that miss Redis has a line, each of 4 partitions two, and some to spare
+	const maxLines = 24 // one of each of 10 parts, two of each of 4 partitions, and some to spare
 	redis := redistest.New(t)
 	s := launch(t, "REDIS_URL="+redis.URL(), "LOG_LEVEL=info", "DATA_DIR="+t.TempDir(), "MARKET_SOURCE=simulated",
 		"LEASE=1s", "PARTITIONS=4")
@@ -31,8 +30,9 @@ func TestAnOutageOfRedisLeavesAHandfulOfLines(t *testing.T) {
 		return failed >= 30
 	})
 	lines := strings.Split(strings.TrimSpace(s.log.String()), "\n")[before:]
-	if len(lines) > most {
-		t.Errorf("%d lines while %d probes failed, want at most %d:\n%s", len(lines), failed, most, strings.Join(lines, "\n"))
+	if len(lines) > maxLines {
+		t.Errorf("%d lines while %d probes failed, want at most %d:\n%s", len(lines), failed, maxLines,
+			strings.Join(lines, "\n"))
 	}
 	if s.log.Line(`"path":"/readyz"`, `"status":503`) == "" {
 		t.Error("that the service is not ready is not logged")

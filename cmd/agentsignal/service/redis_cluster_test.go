@@ -34,15 +34,17 @@ func TestTheServiceWorksOnARedisCluster(t *testing.T) {
 		live := trader.dial()
 		made := trader.run("ACME", "momentum")
 		if list := trader.signals("limit=1"); list.Total != before+1 || list.Signals[0].ID != made.ID {
-			t.Errorf("partition %d: %d signals are listed, the first %+v; want %s", p, list.Total, list.Signals, made.ID)
+			t.Errorf("partition %d: %d signals are listed, the first %+v; want %s", p, list.Total,
+				list.Signals, made.ID)
 		}
-		trader.get("/v1/signals/"+made.ID).want(t, http.StatusOK)
+		trader.get("/v1/signals/" + made.ID).ok(t)
 		job := trader.awaitJob(trader.submit("ACME", "breakout").ID)
 		if job.Status != "completed" {
 			t.Fatalf("partition %d: the job ended as %+v", p, job)
 		}
-		live.until("both signals", func(all []told) bool { return equal(signalsOf(all), []string{made.ID, job.Signal.ID}) })
-		place := live.await("the first signal", func(m told) bool { return m.signalOf() == made.ID }).ID
+		live.until("both signals",
+			func(all []message) bool { return equal(signalsOf(all), []string{made.ID, job.Signal.ID}) })
+		place := live.await("the first signal", func(m message) bool { return m.signalOf() == made.ID }).ID
 		back := trader.dial().subscribe(`"channels":["signal.new"],"last_event_id":"` + place + `"`)
 		if back.Resumed == nil || !back.Resumed.Complete || back.Resumed.Replayed != 1 {
 			t.Errorf("partition %d: resumed with %+v", p, back.Resumed)
@@ -52,7 +54,7 @@ func TestTheServiceWorksOnARedisCluster(t *testing.T) {
 		use(p, 0)
 	}
 	key := "Idempotency-Key: k"
-	first := accounts[0].post("/v1/agents/trading/run", runBody("ACME", "momentum"), key).want(t, http.StatusOK)
+	first := accounts[0].post("/v1/agents/trading/run", runBody("ACME", "momentum"), key).ok(t)
 	if again := accounts[0].post("/v1/agents/trading/run", runBody("ACME", "momentum"), key); again.Body != first.Body {
 		t.Errorf("a repeated request is answered with %s, first it was %s", again.Body, first.Body)
 	}

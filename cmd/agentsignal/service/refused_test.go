@@ -15,8 +15,8 @@ import (
 )
 
 // A wrong password of Redis, at the start or after it was rotated, makes the service not
-// ready. It says which setting is at fault, once, without the password, and goes on when
-// the password is right.
+// ready. It logs the faulty setting once, without the password, and recovers with the right
+// password.
 func TestAWrongRedisPassword(t *testing.T) {
 	t.Parallel()
 	server := redistest.New(t)
@@ -35,8 +35,7 @@ func TestAWrongRedisPassword(t *testing.T) {
 	c := launch(t, childSettings(t, server.URLFor("", "the-password"), "AUTH_REGISTRATION=open")...)
 	public := c.client(t)
 	failedPipelines := func() float64 {
-		return metricOf(public.get("/metrics").want(t, http.StatusOK).Body, "agentsignal_redis_errors_total",
-			`command="pipeline"`)
+		return metricOf(public.get("/metrics").ok(t).Body, "agentsignal_redis_errors_total", `command="pipeline"`)
 	}
 	// The gauges are read by pipelines.
 	notReady := func() {
@@ -44,12 +43,11 @@ func TestAWrongRedisPassword(t *testing.T) {
 		before := failedPipelines()
 		eventually(t, "a pipeline failed", func() bool { return failedPipelines() > before })
 		public.get("/readyz").want(t, http.StatusServiceUnavailable)
-		public.get("/healthz").want(t, http.StatusOK)
+		public.get("/healthz").ok(t)
 	}
 	public.get("/readyz").want(t, http.StatusServiceUnavailable)
 	eventually(t, "the setting is named", func() bool {
-		return c.log.Line(`"level":"ERROR"`, "redis.url",
-			refusesUserOrPassword) != ""
+		return c.log.Line(`"level":"ERROR"`, "redis.url", refusesUserOrPassword) != ""
 	})
 	notReady()
 
@@ -61,7 +59,8 @@ func TestAWrongRedisPassword(t *testing.T) {
 	trader.get("/v1/agents").want(t, http.StatusServiceUnavailable)
 	rotate("the-password")
 	c.awaitReady(t)
-	eventually(t, "requests are answered again", func() bool { return trader.get("/v1/agents").Status == http.StatusOK })
+	eventually(t, "requests are answered again",
+		func() bool { return trader.get("/v1/agents").Status == http.StatusOK })
 	c.signal(syscall.SIGTERM)
 	if code, _ := c.exit(); code != 0 {
 		t.Errorf("the service ended with %d", code)
@@ -78,7 +77,7 @@ func TestAWrongRedisPassword(t *testing.T) {
 const refusesUserOrPassword = `"reason":"redis refuses the user or the password of redis.url"`
 
 // While Redis refuses writes the service is not ready and reports why, and so does a request
-// that was to write. It goes on by itself afterwards.
+// that was to write. It recovers by itself.
 func TestAServiceWhoseWritesAreRefused(t *testing.T) {
 	t.Parallel()
 	server := redistest.New(t)

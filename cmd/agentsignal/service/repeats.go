@@ -11,31 +11,30 @@ import (
 const (
 	// repeatEvery is the time between two logs of a fault that keeps occurring.
 	repeatEvery = time.Minute
-	// maxRepeats bounds the faults that are remembered. Beyond it each one is logged.
+	// maxRepeats limits the remembered faults. Further ones are always logged.
 	maxRepeats = 1000
 )
 
 // repeats is a handler that logs a fault when it first occurs, and then once a minute with
-// the number of times that it has occurred since. A fault is a warning or an error. Two of
-// them are the same if their messages and their attributes of text are equal: a fault of
-// another account is another one, and a fault with a request's ID is always logged. Errors,
-// numbers and durations are not compared.
+// the number of its repetitions. A fault is a warning or an error. Two faults are the same
+// if their messages and text attributes are equal: faults of different accounts differ, and
+// a fault with the ID of a request is always logged. Errors, numbers and durations are not
+// compared.
 type repeats struct {
 	slog.Handler
 	context string // the attributes of the logger
 	seen    *faultsSeen
 }
 
-// faultsSeen is what the handlers of a logger share.
+// faultsSeen holds the faults that the handlers of a logger have seen.
 type faultsSeen struct {
 	mu     sync.Mutex
 	faults map[string]*faultSeen
 }
 
-// faultSeen is when a fault was last logged, and how often it has occurred since.
 type faultSeen struct {
-	logged time.Time
-	since  int
+	logged  time.Time // the last time
+	repeats int       // since then
 }
 
 func newRepeats(h slog.Handler) *repeats {
@@ -64,14 +63,14 @@ func (h *repeats) Handle(ctx context.Context, r slog.Record) error {
 	return h.Handler.Handle(ctx, r)
 }
 
-// note reports whether a fault that occurs now is to be logged, and how often it has occurred
+// note records a fault. It reports whether to log it, and how often it has been repeated
 // since it was last logged.
 func (s *faultsSeen) note(key string, now time.Time) (repeated int, log bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	f := s.faults[key]
 	if f != nil && now.Sub(f.logged) < repeatEvery {
-		f.since++
+		f.repeats++
 		return 0, false
 	}
 	if f == nil {
@@ -88,7 +87,7 @@ func (s *faultsSeen) note(key string, now time.Time) (repeated int, log bool) {
 		f = &faultSeen{}
 		s.faults[key] = f
 	}
-	repeated = f.since
+	repeated = f.repeats
 	*f = faultSeen{logged: now}
 	return repeated, true
 }
@@ -98,7 +97,7 @@ func (h *repeats) WithAttrs(attrs []slog.Attr) slog.Handler {
 	context := strings.Builder{}
 	context.WriteString(h.context)
 	for _, a := range attrs {
-		if a.Value.Kind() == slog.KindInt64 { // of a logger it is its partition
+		if a.Value.Kind() == slog.KindInt64 { // the number of a partition
 			a.Value = slog.StringValue(a.Value.String())
 		}
 		appendText(&context, a)
@@ -111,7 +110,7 @@ func (h *repeats) WithGroup(name string) slog.Handler {
 	return &repeats{h.Handler.WithGroup(name), h.context + " " + name, h.seen}
 }
 
-// appendText adds an attribute to the key of a fault if it is text.
+// appendText appends an attribute to the key of a fault if it is text.
 func appendText(key *strings.Builder, a slog.Attr) {
 	if v := a.Value.Resolve(); v.Kind() == slog.KindString {
 		key.WriteString(" " + a.Key + "=" + v.String())

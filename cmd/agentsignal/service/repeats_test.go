@@ -34,8 +34,8 @@ func TestARepeatedFaultIsLoggedOnceAndThenEachMinute(t *testing.T) {
 		}
 		// 130 faults at two a second, each with another cause, as of many signals.
 		for i := range 130 {
-			log.Warn("redis is waited for", "err", fmt.Errorf("signal sig_%d: timeout", i), "after", time.Duration(i), "tries",
-				i)
+			log.Warn("redis is waited for", "err", fmt.Errorf("signal sig_%d: timeout", i), "after",
+				time.Duration(i), "tries", i)
 			time.Sleep(500 * time.Millisecond)
 		}
 		want("one fault", `level=WARN msg="redis is waited for" err="signal sig_0: timeout" after=0s tries=0`,
@@ -44,7 +44,7 @@ func TestARepeatedFaultIsLoggedOnceAndThenEachMinute(t *testing.T) {
 		log.Warn("redis is waited for")
 		want("the same, later", `level=WARN msg="redis is waited for" repeated=9`)
 
-		// What differs in text, in its logger or in its level is another fault.
+		// Faults with another text, logger or level differ.
 		for range 3 {
 			log.Warn("a token was used twice", "account", "acc_1")
 			log.Warn("a token was used twice", "account", "acc_2")
@@ -59,10 +59,9 @@ func TestARepeatedFaultIsLoggedOnceAndThenEachMinute(t *testing.T) {
 			`level=WARN msg="duty failed" partition=1 err=x`, `level=WARN msg="duty failed" partition=2 err=x`,
 			`level=ERROR msg="duty failed"`,
 			`level=ERROR msg="duty failed"`, `level=INFO msg="each of these is logged"`,
-			`level=INFO msg="each of these is logged"`,
-			`level=INFO msg="each of these is logged"`)
+			`level=INFO msg="each of these is logged"`, `level=INFO msg="each of these is logged"`)
 
-		// Of too many different ones each is logged; nothing grows.
+		// If there are too many different faults, all are logged, and none is remembered.
 		h := newRepeats(slog.DiscardHandler)
 		for i := range 3 * maxRepeats {
 			r := slog.NewRecord(time.Now(), slog.LevelWarn, fmt.Sprint(i), 0)

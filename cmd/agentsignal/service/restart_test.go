@@ -3,7 +3,6 @@ package service
 import (
 	"fmt"
 	"maps"
-	"net/http"
 	"net/url"
 	"slices"
 	"testing"
@@ -35,7 +34,7 @@ func pictureOf(c *client, since string) map[string]string {
 	}
 	picture := map[string]string{}
 	for _, path := range paths {
-		picture[path] = c.get(path).want(c.tb, http.StatusOK).Body
+		picture[path] = c.get(path).ok(c.tb).Body
 	}
 	return picture
 }
@@ -82,7 +81,7 @@ func TestARestartChangesNothingThatIsShown(t *testing.T) {
 	for i := range 30 {
 		body := runBody([]string{"ACME", "Globex", "globex"}[i%3], strategies[i/3%3],
 			fmt.Sprintf(`"risk_level":%q`, risks[i%3]))
-		w := decode[wireSignal](t, trader.post("/v1/agents/trading/run", body).want(t, http.StatusOK).Body)
+		w := decode[wireSignal](t, trader.post("/v1/agents/trading/run", body).ok(t).Body)
 		made = append(made, w.ID)
 		if i == 15 {
 			since = w.CreatedAt
@@ -96,16 +95,17 @@ func TestARestartChangesNothingThatIsShown(t *testing.T) {
 		confidence := .9 + float64(i)/1000
 		if i%3 != 2 {
 			data := fmt.Sprintf(`{"signal_id":%q,"confidence":%v}`, id, confidence)
-			s.change(t, account.ID, id, signal.SignalUpdated, data, func(s *signal.Signal) { s.Confidence = confidence })
+			s.change(t, account.ID, id, signal.SignalUpdated, data,
+				func(s *signal.Signal) { s.Confidence = confidence })
 		}
 		if i%3 != 0 {
 			exit, percent, absolute := 105.5, 4.1234, 4.25
-			s.change(t, account.ID, id, signal.SignalClosed, fmt.Sprintf(`{"signal_id":%q}`, id), func(s *signal.Signal) {
-				s.Confidence = confidence
-				s.Closing = &signal.Closing{Reason: signal.CloseReasons[i%3], At: s.CreatedAt.Add(time.Minute), ExitPrice: &exit,
-					PnLPercent:  &percent,
-					PnLAbsolute: &absolute, DurationMinutes: 1}
-			})
+			s.change(t, account.ID, id, signal.SignalClosed, fmt.Sprintf(`{"signal_id":%q}`, id),
+				func(s *signal.Signal) {
+					s.Confidence = confidence
+					s.Closing = &signal.Closing{Reason: signal.CloseReasons[i%3], At: s.CreatedAt.Add(time.Minute),
+						ExitPrice: &exit, PnLPercent: &percent, PnLAbsolute: &absolute, DurationMinutes: 1}
+				})
 		}
 	}
 	want := pictureOf(trader, since)
@@ -138,10 +138,11 @@ func TestARestartChangesNothingThatIsShown(t *testing.T) {
 			t.Errorf("the other account has %d signals after a restart %s", p.Total, how)
 		}
 	}
-	// What comes after the pass over the log is on top of it.
+	// New signals come before those read from the event log.
 	s.awaitPrices(t, "ACME", signal.H1)
 	next := trader.run("ACME", "momentum")
 	if p := trader.signals("limit=2"); p.Total != 32 || p.Signals[0].ID != next.ID {
-		t.Errorf("after the restarts a run leads to a total of %d, the newest %s, want %s", p.Total, p.Signals[0].ID, next.ID)
+		t.Errorf("after the restarts a run leads to a total of %d, the newest %s, want %s", p.Total,
+			p.Signals[0].ID, next.ID)
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
-// wireSchedule is what tests look at of a schedule.
+// wireSchedule holds the members of a schedule that tests check.
 type wireSchedule struct {
 	ID        string     `json:"schedule_id"`
 	Status    string     `json:"status"`
@@ -31,10 +31,10 @@ const everySecond = `{"agent_id":"seo","assets":["standing desk","oak chair"],"s
 
 func (c *client) schedule(id string) wireSchedule {
 	c.tb.Helper()
-	return decode[wireSchedule](c.tb, c.get("/v1/schedules/"+id).want(c.tb, http.StatusOK).Body)
+	return decode[wireSchedule](c.tb, c.get("/v1/schedules/"+id).ok(c.tb).Body)
 }
 
-// afterRounds waits until a schedule has been moved on so many times.
+// afterRounds waits until a schedule has had the given number of rounds.
 func (c *client) afterRounds(id string, rounds int) {
 	c.tb.Helper()
 	seen := map[time.Time]bool{}
@@ -61,17 +61,17 @@ func TestASchedulesSignalsAreNoMoreThanMayBeOpen(t *testing.T) {
 	c := testConfig(t, redistest.New(t).URL())
 	c.Market.Source = "simulated"
 	trader, _ := start(t, c).account(t)
-	s := decode[wireSchedule](t, trader.post("/v1/schedules", everySecond+`2}`).want(t, http.StatusOK).Body)
+	s := decode[wireSchedule](t, trader.post("/v1/schedules", everySecond+`2}`).ok(t).Body)
 	eventually(t, "each asset has two signals", func() bool { return trader.signals("").Total == 4 })
 	trader.afterRounds(s.ID, 2)
 	if all := trader.signals("status=open&strategy=meta_tags&asset=OAK%20chair"); all.Total != 2 ||
 		trader.signals("").Total != 4 {
 		t.Errorf("%d signals of the chair, %d in all", all.Total, trader.signals("").Total)
 	}
-	// More room is used, none after it is disabled.
-	trader.do("PATCH", "/v1/schedules/"+s.ID, `{"max_open":3}`).want(t, http.StatusOK)
+	// A higher maximum is used, and none after it is disabled.
+	trader.do("PATCH", "/v1/schedules/"+s.ID, `{"max_open":3}`).ok(t)
 	eventually(t, "each asset has three signals", func() bool { return trader.signals("").Total == 6 })
-	trader.do("PATCH", "/v1/schedules/"+s.ID, `{"max_open":9,"status":"disabled"}`).want(t, http.StatusOK)
+	trader.do("PATCH", "/v1/schedules/"+s.ID, `{"max_open":9,"status":"disabled"}`).ok(t)
 	if got := trader.schedule(s.ID); got.NextRunAt != nil || got.Status != "disabled" {
 		t.Errorf("disabled it is %+v", got)
 	}
@@ -86,8 +86,9 @@ func TestSchedulesDrawFromTheQuotaOfRuns(t *testing.T) {
 	c.RateLimit.Runs = "5/h"
 	svc := start(t, c)
 	trader, _ := svc.account(t)
-	const subjects = `{"agent_id":"seo","strategy":"meta_tags","every":"1440m","assets":["a","b","c","d","e","f","g","h"]}`
-	s := decode[wireSchedule](t, trader.post("/v1/schedules", subjects).want(t, http.StatusOK).Body)
+	const subjects = `{"agent_id":"seo","strategy":"meta_tags","every":"1440m","assets":["a","b","c","d","e","f",` +
+		`"g","h"]}`
+	s := decode[wireSchedule](t, trader.post("/v1/schedules", subjects).ok(t).Body)
 	eventually(t, "the round is over", func() bool { return trader.schedule(s.ID).LastRunAt != nil })
 	if got := trader.schedule(s.ID); got.Skipped != 1 || got.Failures != 0 || got.LastError != nil {
 		t.Errorf("after a round of 8 runs with a quota of 5: %+v", got)
@@ -108,7 +109,7 @@ func TestASchedulesLastErrorIsShown(t *testing.T) {
 	c.Market.Source = "stream"
 	trader, _ := start(t, c).account(t)
 	const nothing = `{"agent_id":"trading","strategy":"momentum","every":"1440m","assets":["NOSUCH"]}`
-	s := decode[wireSchedule](t, trader.post("/v1/schedules", nothing).want(t, http.StatusOK).Body)
+	s := decode[wireSchedule](t, trader.post("/v1/schedules", nothing).ok(t).Body)
 	eventually(t, "the round is over", func() bool { return trader.schedule(s.ID).LastRunAt != nil })
 	got := trader.schedule(s.ID)
 	if got.Failures != 1 || got.LastError == nil || got.LastError.Code != "DATA_UNAVAILABLE" ||
@@ -126,7 +127,7 @@ func TestOpenSignalsOfAnAccountAreBounded(t *testing.T) {
 	trader, _ := svc.account(t)
 	other, _ := svc.account(t)
 	for range 2 {
-		trader.post("/v1/agents/seo/run", runBody("desk", "meta_tags")).want(t, http.StatusOK)
+		trader.post("/v1/agents/seo/run", runBody("desk", "meta_tags")).ok(t)
 	}
 	if n := trader.signals("status=open").Total; n != 2 {
 		t.Fatalf("%d open signals", n)
@@ -139,13 +140,13 @@ func TestOpenSignalsOfAnAccountAreBounded(t *testing.T) {
 	trader.post("/v1/agents/seo/run", runBody("desk", "meta_tags", `"async":true`)).
 		fails(t, http.StatusTooManyRequests, "too_many_signals")
 	const chair = `{"agent_id":"seo","strategy":"meta_tags","every":"1440m","assets":["oak chair"]}`
-	s := decode[wireSchedule](t, trader.post("/v1/schedules", chair).want(t, http.StatusOK).Body)
+	s := decode[wireSchedule](t, trader.post("/v1/schedules", chair).ok(t).Body)
 	eventually(t, "the round is over", func() bool { return trader.schedule(s.ID).LastRunAt != nil })
 	if got := trader.schedule(s.ID); got.Failures != 1 || got.LastError == nil ||
 		got.LastError.Code != "too_many_signals" {
 		t.Errorf("%+v, error %+v", got, got.LastError)
 	}
-	other.post("/v1/agents/seo/run", runBody("desk", "meta_tags")).want(t, http.StatusOK)
+	other.post("/v1/agents/seo/run", runBody("desk", "meta_tags")).ok(t)
 	eventually(t, "the other account, which lists nothing, is bounded", func() bool {
 		return other.post("/v1/agents/seo/run", runBody("desk", "meta_tags")).Status == http.StatusTooManyRequests
 	})
@@ -169,15 +170,15 @@ func TestSchedulesOutliveTheirOwner(t *testing.T) {
 	var ids []string
 	for range 6 {
 		trader, _ := n.second.account(t)
-		s := decode[wireSchedule](t, trader.at(n.first.url).post("/v1/schedules", everySecond+`100}`).want(t,
-			http.StatusOK).Body)
+		s := decode[wireSchedule](t, trader.at(n.first.url).post("/v1/schedules", everySecond+`100}`).ok(t).Body)
 		traders, ids = append(traders, trader), append(ids, s.ID)
 	}
-	// Of one that runs once a day there is one round, whoever owns it when.
+	// A daily schedule has one round, whichever node owns it.
 	for _, trader := range traders {
 		trader.post("/v1/schedules",
-			`{"agent_id":"seo","assets":["desk","chair"],"strategy":"product_description","every":"1440m","max_open":9}`).
-			want(t, http.StatusOK)
+			`{"agent_id":"seo","assets":["desk","chair"],"strategy":"product_description",`+
+				`"every":"1440m","max_open":9}`).
+			ok(t)
 		eventually(t, "the round of the day is over",
 			func() bool { return trader.signals("strategy=product_description").Total == 2 })
 	}
@@ -193,7 +194,7 @@ func TestSchedulesOutliveTheirOwner(t *testing.T) {
 		before[i] = trader.signals("").Total
 	}
 	for i, trader := range traders {
-		// What the killed process had begun counts for before, or is left out.
+		// The runs in flight at the kill may have ended before or be lost.
 		eventually(t, "signals come after the death", func() bool { return trader.signals("").Total > before[i]+4 })
 		if n := trader.signals("strategy=product_description").Total; n != 2 {
 			t.Errorf("the round of a day has made %d signals, want 2", n)
@@ -208,14 +209,14 @@ func TestSchedulesDoNotHoldEachOtherUp(t *testing.T) {
 	trader, _ := shared(t).account(t)
 	const body = `{"agent_id":"trading","assets":["ETH"],"strategy":"momentum","every":"1m"`
 	for _, manner := range []string{`"timeframe":"1h"`, `"timeframe":"5m"`, `"timeframe":"1h","risk_level":"high"`} {
-		trader.post("/v1/schedules", body+`,`+manner+`}`).want(t, http.StatusOK)
+		trader.post("/v1/schedules", body+`,`+manner+`}`).ok(t)
 	}
 	eventually(t, "each has a signal", func() bool { return trader.signals("status=open&asset=eth").Total == 3 })
-	// Another of the same manner has no room; of another one it has.
-	again := decode[wireSchedule](t, trader.post("/v1/schedules", body+`,"timeframe":"5m"}`).want(t, http.StatusOK).Body)
+	// Another schedule with the same timeframe and risk has no room, one with others has.
+	again := decode[wireSchedule](t, trader.post("/v1/schedules", body+`,"timeframe":"5m"}`).ok(t).Body)
 	eventually(t, "its round is over",
 		func() bool { return trader.schedule(again.ID).NextRunAt.After(time.Now().Add(30 * time.Second)) })
-	trader.post("/v1/schedules", body+`,"timeframe":"5m","risk_level":"low"}`).want(t, http.StatusOK)
+	trader.post("/v1/schedules", body+`,"timeframe":"5m","risk_level":"low"}`).ok(t)
 	eventually(t, "the last has a signal", func() bool { return trader.signals("status=open&asset=eth").Total >= 4 })
 	if total := trader.signals("").Total; total != 4 {
 		t.Errorf("%d signals", total)

@@ -1,8 +1,8 @@
 // Package service builds and runs the process: it maps the configuration to the options of
-// each package, builds the parts in the order in which they depend on each other, joins the
-// installation, and ends all in reverse order under one deadline.
+// each package, builds the parts in the order of their dependencies, joins the installation,
+// and ends all parts in reverse order under one deadline.
 //
-// The tests through the whole are here, and the map of the packages: imports_test.go.
+// It has the tests of the whole service, and the map of the packages in imports_test.go.
 package service
 
 import (
@@ -16,15 +16,15 @@ import (
 	"github.com/agentsignal/agentsignal/configs"
 )
 
-// Options are what a process is given beside its configuration. The zero value works.
+// Options configure a process in addition to its configuration. The zero value works.
 type Options struct {
-	Demo   io.Writer        // where the demo account is printed; nil: no demo
-	Reload <-chan os.Signal // asks to read the settings again; nil: never
+	Demo   io.Writer        // to which the demo account is printed; nil: no demo
+	Reload <-chan os.Signal // requests to reload the settings; nil: none
 
-	settings *Settings      // which are read again
+	settings *Settings      // to reload
 	log      *slog.Logger   // default: discards
 	level    *slog.LevelVar // of log; nil: fixed
-	shutdown time.Duration  // bounds an orderly end, shutdown.delay aside; default 10 s
+	shutdown time.Duration  // limit of a shutdown without shutdown.delay; default 10 s
 }
 
 func (o Options) withDefaults() Options {
@@ -35,8 +35,8 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Run builds a service with the configuration of s and serves until ctx ends. It logs to
-// w, and returns nil if it has ended in order.
+// Run builds a service with the configuration of s and serves until ctx ends. It logs to w
+// and returns nil if nothing has failed.
 func Run(ctx context.Context, s *Settings, w io.Writer, o Options) error {
 	c, err := s.Load()
 	if err != nil {

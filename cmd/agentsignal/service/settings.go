@@ -7,13 +7,13 @@ import (
 	"github.com/agentsignal/agentsignal/configs"
 )
 
-// Settings are where the configuration comes from. The environment is read, too.
+// Settings are the sources of the configuration beside the environment.
 type Settings struct {
 	File    string // YAML; empty: none
 	DataDir string // overrides data_dir unless empty
 }
 
-// Load returns the configuration. The error names all faults at once.
+// Load returns the configuration. The error lists all faults.
 func (s *Settings) Load() (configs.Config, error) {
 	c, err := configs.Load(s.File, os.Environ())
 	if s.DataDir != "" {

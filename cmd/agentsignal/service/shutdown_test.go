@@ -17,7 +17,7 @@ import (
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
-// slowRequest is a request whose body is not yet sent to its end.
+// slowRequest is a request whose body is not complete.
 type slowRequest struct {
 	tb      testing.TB
 	conn    net.Conn
@@ -25,7 +25,7 @@ type slowRequest struct {
 	body    string
 }
 
-// beginRun sends a run but for the end of its body.
+// beginRun sends a run without the end of its body.
 func (c *client) beginRun(body string) *slowRequest {
 	c.tb.Helper()
 	conn, err := net.Dial("tcp", strings.TrimPrefix(c.url, "http://"))
@@ -66,8 +66,8 @@ func (s *slowRequest) finish() answer {
 		s.tb.Fatalf("read the answer: %v", err)
 	}
 	s.request.Body = http.NoBody
-	if err := httpCheck(s.tb).Check(apitest.Exchange{Request: s.request, RequestBody: []byte(s.body), Status: w.StatusCode,
-		Header: w.Header, Body: text}); err != nil {
+	if err := httpCheck(s.tb).Check(apitest.Exchange{Request: s.request, RequestBody: []byte(s.body),
+		Status: w.StatusCode, Header: w.Header, Body: text}); err != nil {
 		s.tb.Errorf("%v: %s", err, text)
 	}
 	return answer{w.StatusCode, w.Header, string(text)}
@@ -78,13 +78,7 @@ func TestSIGTERMEndsTheServiceInOrder(t *testing.T) {
 	redis := redistest.New(t)
 	settings := childSettings(t, redis.URL(), "AUTH_REGISTRATION=open", "SHUTDOWN_DELAY=1500ms")
 	c := launch(t, settings...)
-	c.awaitReady(t)
-	newMarket(t, redis.Client()).open("ACME", "101.25")
-	public := c.client(t)
-	trader := register(public)
-	eventually(t, "there are prices", func() bool {
-		return trader.post("/v1/agents/trading/run", runBody("ACME", "breakout")).Status == http.StatusOK
-	})
+	public, trader := c.client(t), c.newTrader(t, redis)
 	live := trader.dial()
 	slow := trader.beginRun(runBody("ACME", "momentum"))
 	eventually(t, "the slow run is being answered", func() bool {
@@ -93,11 +87,11 @@ func TestSIGTERMEndsTheServiceInOrder(t *testing.T) {
 
 	c.signal(syscall.SIGTERM)
 	began := time.Now()
-	eventually(t, "it says that it drains", func() bool {
+	eventually(t, "it drains", func() bool {
 		_, ready, status := public.health()
 		return ready == http.StatusServiceUnavailable && status == "draining"
 	})
-	during := trader.run("ACME", "momentum") // balancers may not have noticed yet
+	during := trader.run("ACME", "momentum") // load balancers may not have noticed yet
 	eventually(t, "it listens no more", func() bool {
 		conn, err := net.Dial("tcp", strings.TrimPrefix(c.url, "http://"))
 		if err == nil {
@@ -105,13 +99,13 @@ func TestSIGTERMEndsTheServiceInOrder(t *testing.T) {
 		}
 		return errors.Is(err, syscall.ECONNREFUSED)
 	})
-	last := decode[wireSignal](t, slow.finish().want(t, http.StatusOK).Body)
+	last := decode[wireSignal](t, slow.finish().ok(t).Body)
 	if code := live.closing(); code != 1001 {
 		t.Errorf("the stream is closed with %d, want 1001", code)
 	}
-	told := signalsOf(live.until("what happened before", func([]told) bool { return true }))
-	if len(told) != 2 || told[0] != during.ID || told[1] != last.ID {
-		t.Errorf("before its end the stream told of %v, want %s and %s", told, during.ID, last.ID)
+	got := signalsOf(live.until("what happened before", func([]message) bool { return true }))
+	if len(got) != 2 || got[0] != during.ID || got[1] != last.ID {
+		t.Errorf("before its end the stream sent %v, want %s and %s", got, during.ID, last.ID)
 	}
 	code, _ := c.exit()
 	if took := time.Since(began); code != 0 || took > 12*time.Second {
@@ -145,7 +139,7 @@ func TestADataDirectoryHasOneService(t *testing.T) {
 	second := spawn(t, []string{"serve"}, "DATA_DIR="+c.DataDir)
 	if code, _ := second.exit(); code != exitFailed ||
 		second.log.Line("agentsignal: ", c.DataDir, "in use by another agentsignal process") == "" {
-		t.Errorf("a second service on the data directory ends with %d and says: %s", code, second.log)
+		t.Errorf("a second service on the data directory ends with %d and logs: %s", code, second.log)
 	}
 	if ready := s.client(t).get("/readyz").Status; ready != http.StatusOK {
 		t.Errorf("the first one's /readyz is %d", ready)
@@ -198,7 +192,7 @@ func TestAServiceThatDoesNotFitIsRefused(t *testing.T) {
 	}
 }
 
-func TestStreamsAreToldEverythingBeforeTheyEnd(t *testing.T) {
+func TestStreamsGetEveryEventBeforeTheyEnd(t *testing.T) {
 	t.Parallel()
 	redis := redistest.New(t)
 	// Each read of the event log keeps the node busy for a while.
@@ -218,6 +212,6 @@ func TestStreamsAreToldEverythingBeforeTheyEnd(t *testing.T) {
 		t.Errorf("the stream is closed with %d, want 1001", code)
 	}
 	if got := signalsOf(live.events()); !equal(got, made) {
-		t.Errorf("before its end the stream told of %v, want %v", got, made)
+		t.Errorf("before its end the stream sent %v, want %v", got, made)
 	}
 }

@@ -12,8 +12,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
-// clockedRedis is a Redis in this process, whose clock goes with ours and jumps when a
-// test has it do so.
+// clockedRedis is a Redis in this process whose clock a test can put forward.
 type clockedRedis struct {
 	*miniredis.Miniredis
 	mu    sync.Mutex
@@ -56,8 +55,8 @@ func (r *clockedRedis) now() time.Time {
 	return time.Now().Add(r.ahead)
 }
 
-// TestARealSourceClosesSignals has a service follow an exchange: signals are made and
-// close by its trades, and by its bars where trades were missed.
+// TestARealSourceClosesSignals lets a service follow an exchange: signals are made and
+// closed by its trades, or by its bars if trades were missed.
 func TestARealSourceClosesSignals(t *testing.T) {
 	t.Parallel()
 	redis := newClockedRedis(t)
@@ -66,8 +65,8 @@ func TestARealSourceClosesSignals(t *testing.T) {
 	c.Market.Source, c.Market.BinanceURL, c.Market.BinanceStreamURL = "binance", x.URL, x.StreamURL()
 	s := start(t, c)
 	trader, _ := s.account(t)
-	// trade has the exchange tell of trades at a price until the service knows it: a
-	// second one confirms a first that lies far from the one before.
+	// trade sends trades of the exchange at a price until the service has it: a second trade
+	// confirms a first one that is far from the previous price.
 	trade := func(price float64) {
 		t.Helper()
 		eventually(t, "the price is known", func() bool {
@@ -82,12 +81,12 @@ func TestARealSourceClosesSignals(t *testing.T) {
 		return trader.state(id)
 	}
 	// beyond is a price behind a level, as far as that is from entry, times a share, in the
-	// decimals that the exchange tells.
+	// decimals of the exchange.
 	beyond := func(entry, level, share float64) float64 { return math.Round((level+(level-entry)*share)*1e3) / 1e3 }
 
 	trade(markettest.PriceAt(redis.now().UnixMilli()))
 	won := trader.run("BTC", "momentum")
-	// What cannot be true reaches no level.
+	// Implausible prices reach no level.
 	now := redis.now().UnixMilli()
 	for _, lie := range []struct {
 		price float64
@@ -105,14 +104,14 @@ func TestARealSourceClosesSignals(t *testing.T) {
 	if got := closed(won.ID); *got.Reason != "take_profit" || *got.Exit != *won.Target {
 		t.Errorf("the first closed as %s", jsonOf(t, got))
 	}
-	// A stop is left at the price seen.
+	// A stop closes at the observed price.
 	lost := trader.run("BTC", "momentum")
 	gap := beyond(*lost.Entry, *lost.Stop, .5)
 	trade(gap)
 	if got := closed(lost.ID); *got.Reason != "stop_loss" || *got.Exit != gap {
 		t.Errorf("the second closed as %s, want at %v", jsonOf(t, got), gap)
 	}
-	// While nobody listens the stop is touched, then the target.
+	// Without a connection the stop is reached, then the target.
 	third := trader.run("BTC", "momentum")
 	x.Cut()
 	eventually(t, "the connection is lost", func() bool { return !x.Follows("BTCUSDT") })

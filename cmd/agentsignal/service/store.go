@@ -16,34 +16,30 @@ import (
 	"github.com/agentsignal/agentsignal/persistence/eventlog"
 )
 
-// readyTimeout is how long a command waits for Redis.
+// readyTimeout limits how long a command waits for Redis.
 const readyTimeout = 10 * time.Second
 
-// WithStore runs f with the configured Redis, whether or not a service runs. Without
-// redis.url it uses the server of the running service, or starts one while f runs;
-// the data directory must exist.
+// WithStore runs f with the configured Redis, whether or not a service is running. Without
+// redis.url it uses the server of the running service or starts one for f; the data
+// directory must exist.
 func (s *Settings) WithStore(ctx context.Context, f func(context.Context, *persistence.Store) error) error {
 	return s.openStore(ctx, false, f)
 }
 
-// WithCredentials runs f with the accounts and keys of the configured Redis, as
-// WithStore does.
-func (s *Settings) WithCredentials(
-	ctx context.Context, f func(context.Context, *credentials.Service) error,
-) error {
+// WithCredentials is WithStore with the accounts and keys of the store.
+func (s *Settings) WithCredentials(ctx context.Context, f func(context.Context, *credentials.Service) error) error {
 	return s.openStore(ctx, false, onCredentials(f))
 }
 
-// WithNewCredentials is WithCredentials for a command that may be the first to use the
-// data directory, which it makes if there is none.
+// WithNewCredentials is WithCredentials for a command that may be the first to use the data
+// directory, which it creates if necessary.
 func (s *Settings) WithNewCredentials(
 	ctx context.Context, f func(context.Context, *credentials.Service) error,
 ) error {
 	return s.openStore(ctx, true, onCredentials(f))
 }
 
-// openStore runs f with the configured Redis. first allows it to make the data
-// directory.
+// openStore runs f with the configured Redis. first allows it to create the data directory.
 func (s *Settings) openStore(
 	ctx context.Context, first bool, f func(context.Context, *persistence.Store) error,
 ) (err error) {
@@ -100,6 +96,7 @@ func onCredentials(
 		log := eventlog.NewLog(store.Store, eventlog.LogOptions{})
 		defer func() { err = errors.Join(err, log.Close(context.WithoutCancel(ctx))) }()
 		audit := newLogger(os.Stderr, configs.Log{Level: "info", Format: "auto"}, new(slog.LevelVar))
-		return f(ctx, credentials.New(store, log, nil, credentials.Options{Now: store.Now, Log: audit}))
+		o := credentials.Options{Now: store.Now, Log: audit}
+		return f(ctx, credentials.New(store, log, nil, o))
 	}
 }

@@ -14,23 +14,23 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
-// told is a message of the service.
-type told struct {
+// message is a message of the service.
+type message struct {
 	Type      string
 	ID        string
 	Timestamp string
 	Data      json.RawMessage
 }
 
-// stream is a connection to the dashboard stream. All that the service sends on it
-// is held against the description, and ids must increase.
+// stream is a connection to the dashboard stream. All messages of the service
+// are compared with the description, and ids must increase.
 type stream struct {
 	tb testing.TB
 	ws *websocket.Conn
 
 	mu       sync.Mutex
-	messages []told
-	code     int           // of the close frame; 1006 if there was none
+	messages []message
+	code     int           // of the close frame; 1006 without one
 	ended    bool          // the connection
 	news     chan struct{} // closed at each change
 }
@@ -48,7 +48,7 @@ func (c *client) dial() *stream {
 		c.tb.Fatalf("open stream: %v (status %d)", err, status)
 	}
 	if c.token != "" {
-		s.await("welcome", func(m told) bool { return m.Type == "welcome" })
+		s.await("welcome", func(m message) bool { return m.Type == "welcome" })
 	}
 	return s
 }
@@ -98,7 +98,7 @@ func (s *stream) read() {
 			s.over(err)
 			return
 		}
-		var m told
+		var m message
 		if kind != websocket.TextMessage {
 			s.tb.Errorf("the service sent a frame of kind %d", kind)
 		} else if err := streamCheck(s.tb).FromServer(text); err != nil {
@@ -136,8 +136,8 @@ func (s *stream) over(err error) {
 	s.note(func() { s.ended, s.code = true, code })
 }
 
-// until waits until ok returns true of all that was heard so far.
-func (s *stream) until(what string, ok func(all []told) bool) []told {
+// until waits until ok returns true for all messages so far.
+func (s *stream) until(what string, ok func(all []message) bool) []message {
 	s.tb.Helper()
 	deadline := time.NewTimer(patience)
 	defer deadline.Stop()
@@ -149,21 +149,21 @@ func (s *stream) until(what string, ok func(all []told) bool) []told {
 			return all
 		}
 		if ended {
-			s.tb.Fatalf("stream: %s did not come before the end with %d; heard: %s", what, s.code, types(all))
+			s.tb.Fatalf("stream: %s was not sent before the end with %d; messages: %s", what, s.code, types(all))
 		}
 		select {
 		case <-news:
 		case <-deadline.C:
-			s.tb.Fatalf("stream: %s did not come within %s; heard: %s", what, patience, types(all))
+			s.tb.Fatalf("stream: %s was not sent within %s; messages: %s", what, patience, types(all))
 		}
 	}
 }
 
 // await waits for a message.
-func (s *stream) await(what string, ok func(told) bool) told {
+func (s *stream) await(what string, ok func(message) bool) message {
 	s.tb.Helper()
-	var found told
-	s.until(what, func(all []told) bool {
+	var found message
+	s.until(what, func(all []message) bool {
 		for _, m := range all {
 			if ok(m) {
 				found = m
@@ -196,10 +196,10 @@ func (s *stream) closing() int {
 }
 
 // events returns what has an id so far.
-func (s *stream) events() []told {
+func (s *stream) events() []message {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var list []told
+	var list []message
 	for _, m := range s.messages {
 		if m.ID != "" {
 			list = append(list, m)
@@ -208,7 +208,7 @@ func (s *stream) events() []told {
 	return list
 }
 
-// last returns the id of the newest event; empty if there was none.
+// last returns the id of the newest event, or "".
 func (s *stream) last() string {
 	list := s.events()
 	if len(list) == 0 {
@@ -217,7 +217,7 @@ func (s *stream) last() string {
 	return list[len(list)-1].ID
 }
 
-// say sends a message that is as it is described.
+// say sends a message that matches the description.
 func (s *stream) say(text string) {
 	s.tb.Helper()
 	if err := streamCheck(s.tb).FromClient([]byte(text)); err != nil {
@@ -256,7 +256,7 @@ func (s *stream) subscribe(members string) subscribed {
 	}
 	s.say(text + "}")
 	var d subscribed
-	s.await("the answer to subscribe", func(m told) bool {
+	s.await("the answer to subscribe", func(m message) bool {
 		if m.Type != "subscribed" {
 			return false
 		}
@@ -273,8 +273,8 @@ type runStatus struct {
 	Run    string `json:"run_id"`
 }
 
-// signalOf returns the signal of a signal.new; empty for others.
-func (m told) signalOf() string {
+// signalOf returns the signal of a signal.new, or "".
+func (m message) signalOf() string {
 	if m.Type != "signal.new" {
 		return ""
 	}
@@ -283,8 +283,8 @@ func (m told) signalOf() string {
 	return w.ID
 }
 
-// statusOf returns the data of an agent.status; empty for others.
-func (m told) statusOf() (r runStatus) {
+// statusOf returns the data of an agent.status, or the zero value.
+func (m message) statusOf() (r runStatus) {
 	if m.Type == "agent.status" {
 		_ = json.Unmarshal(m.Data, &r)
 	}
@@ -292,7 +292,7 @@ func (m told) statusOf() (r runStatus) {
 }
 
 // types lists the types of messages, for failures.
-func types(all []told) string {
+func types(all []message) string {
 	var list []string
 	for _, m := range all {
 		list = append(list, m.Type)
@@ -304,8 +304,8 @@ func types(all []told) string {
 	return strings.Join(list, " ")
 }
 
-// signalsOf returns the signals that messages tell of, in their order.
-func signalsOf(all []told) []string {
+// signalsOf returns the signals of messages, in their order.
+func signalsOf(all []message) []string {
 	var ids []string
 	for _, m := range all {
 		if id := m.signalOf(); id != "" {

@@ -11,13 +11,13 @@ import (
 	"github.com/agentsignal/agentsignal/configs"
 )
 
-// certificate is the server's certificate, which may be read again.
+// certificate is the server's certificate, which can be reloaded.
 type certificate struct {
 	current atomic.Pointer[tls.Certificate]
 	expiry  prometheus.Gauge
 }
 
-// loadCertificate reads the configured certificate; nil if TLS does not end here.
+// loadCertificate reads the configured certificate, or returns nil without TLS.
 func loadCertificate(c configs.TLS, r prometheus.Registerer) (*certificate, error) {
 	if c.CertFile == "" {
 		return nil, nil
@@ -30,7 +30,7 @@ func loadCertificate(c configs.TLS, r prometheus.Registerer) (*certificate, erro
 	return k, k.load(c)
 }
 
-// load reads the certificate again.
+// load reads the certificate from its files.
 func (k *certificate) load(c configs.TLS) error {
 	if k == nil {
 		return nil
@@ -52,12 +52,11 @@ func (k *certificate) load(c configs.TLS) error {
 	return nil
 }
 
-// config returns the settings of the listener; nil if TLS does not end here.
+// config returns the configuration of the listener, or nil without TLS.
 func (k *certificate) config() *tls.Config {
 	if k == nil {
 		return nil
 	}
-	return &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-		return k.current.Load(), nil
-	}}
+	current := func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return k.current.Load(), nil }
+	return &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: current}
 }

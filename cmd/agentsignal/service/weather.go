@@ -12,9 +12,9 @@ import (
 	"github.com/agentsignal/agentsignal/configs"
 )
 
-// newWeather returns the service that answers questions about the weather, and the
-// simulated weather if that is its source: it moves simulated prices, and follows the seed
-// and the speed of the simulated market. Simulated forecasts are not stored.
+// newWeather returns the weather service and, if that is its source, the simulated weather.
+// That moves simulated prices and has the seed and the speed of the simulated market. Its
+// forecasts are not stored.
 func (p *process) newWeather() (*weather.Service, *weather.Simulated) {
 	c := p.config
 	o := weather.Options{
@@ -36,8 +36,8 @@ func (p *process) newWeather() (*weather.Service, *weather.Simulated) {
 	return weather.New(source, o), nil
 }
 
-// feed feeds the market. The climate, which takes a moment to compute, is computed before
-// this node may become the feeder, so that prices do not wait for it.
+// feed feeds the market. It first computes the climate, which takes a moment, so that prices
+// do not wait for it once this node is the feeder.
 func (p *process) feed(ctx context.Context) error {
 	if p.climate != nil {
 		p.climate.Warm(ctx, p.store.Now())
@@ -58,8 +58,8 @@ func weatherSource(c configs.Config, metrics *weather.Metrics) weather.Source {
 	})
 }
 
-// ExamineWeather asks the configured source of weather for the forecast of a point.
-func ExamineWeather(ctx context.Context, c configs.Config) source.HealthCheck {
+// CheckWeather checks the configured source of weather by the forecast of one point.
+func CheckWeather(ctx context.Context, c configs.Config) source.HealthCheck {
 	start, at := time.Now(), weather.Points()[0]
 	found := source.HealthCheck{Source: "weather " + c.Weather.Source}
 	got, run, err := weatherSource(c, nil).Forecast(ctx, []*weather.Point{&at}, start)

@@ -38,11 +38,11 @@ type weatherPage struct {
 
 func (c *client) weather(query string) weatherPage {
 	c.tb.Helper()
-	return decode[weatherPage](c.tb, c.get("/v1/signals/weather"+query).want(c.tb, http.StatusOK).Body)
+	return decode[weatherPage](c.tb, c.get("/v1/signals/weather"+query).ok(c.tb).Body)
 }
 
 // TestWeatherRunsMakeTwoRecords: what a run answers is listed twice, filtered, read
-// one by one, the same after a restart, and nobody else's.
+// one by one, the same after a restart, and hidden from others.
 func TestWeatherRunsMakeTwoRecords(t *testing.T) {
 	t.Parallel()
 	c := testConfig(t, redistest.New(t).URL())
@@ -64,7 +64,7 @@ func TestWeatherRunsMakeTwoRecords(t *testing.T) {
 		if run.region != "" {
 			members = append(members, `"parameters":{"region":"`+run.region+`"}`)
 		}
-		answer := trader.post("/v1/agents/weather/run", runBody(run.asset, run.strategy, members...)).want(t, http.StatusOK).
+		answer := trader.post("/v1/agents/weather/run", runBody(run.asset, run.strategy, members...)).ok(t).
 			Body
 		got := decode[wireSignal](t, answer)
 		metadata := decode[struct {
@@ -87,14 +87,14 @@ func TestWeatherRunsMakeTwoRecords(t *testing.T) {
 		}
 		w := list.Signals[0]
 		if w.ID != metadata.WeatherID || w.Type != "weather_arbitrage" || w.Commodity != strings.ToLower(run.asset) ||
-			w.Confidence != got.Confidence ||
-			w.Direction != got.Direction || w.CreatedAt != got.CreatedAt || !strings.Contains(w.Impact, "% in 5 days: ") {
+			w.Confidence != got.Confidence || w.Direction != got.Direction || w.CreatedAt != got.CreatedAt ||
+			!strings.Contains(w.Impact, "% in 5 days: ") {
 			t.Errorf("the run answers %+v, the list has %+v", got, w)
 		}
 		if want := run.region; w.Region != want && (want != "" || w.Region != "global") {
 			t.Errorf("region is %q, want %q", w.Region, want)
 		}
-		if one := decode[wireWeather](t, trader.get("/v1/signals/weather/"+w.ID).want(t, http.StatusOK).Body); one != w {
+		if one := decode[wireWeather](t, trader.get("/v1/signals/weather/"+w.ID).ok(t).Body); one != w {
 			t.Errorf("one is %+v, in the list %+v", one, w)
 		}
 		first[w.ID] = got
@@ -141,8 +141,8 @@ func TestWeatherRunsMakeTwoRecords(t *testing.T) {
 	}
 }
 
-// TestForecastRunsRescoreOpenSignals: a run of the models is felt when it arrives, not only
-// when the day's bar closes, by signals that were made before a restart, too.
+// TestForecastRunsRescoreOpenSignals: a run of the models takes effect when it arrives, not
+// only when the bar of the day closes, also for signals made before a restart.
 func TestForecastRunsRescoreOpenSignals(t *testing.T) {
 	t.Parallel()
 	c := testConfig(t, redistest.New(t).URL())
@@ -170,7 +170,7 @@ func TestForecastRunsRescoreOpenSignals(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if at.After(restarted) && at.Sub(at.Truncate(bar)) > bar/6 { // a close is told sooner
+			if at.After(restarted) && at.Sub(at.Truncate(bar)) > bar/6 { // a close is published sooner
 				return true
 			}
 		}
@@ -187,20 +187,21 @@ func TestWeatherJobs(t *testing.T) {
 	s.awaitPrices(t, "natural_gas", signal.D1)
 	trader, _ := s.account(t)
 	job := decode[wireJob](t, trader.post("/v1/agents/weather/run",
-		runBody("natural_gas", "commodity_impact", `"async":true`)).want(t, http.StatusOK).Body)
+		runBody("natural_gas", "commodity_impact", `"async":true`)).ok(t).Body)
 	ended := trader.awaitJob(job.ID)
 	if ended.Status != "completed" || ended.Signal == nil {
 		t.Fatalf("the job ends as %+v", ended)
 	}
-	if p := trader.weather(""); p.Total != 1 || p.Signals[0].ID != strings.Replace(ended.Signal.ID, "sig_", "wsig_", 1) {
+	want := strings.Replace(ended.Signal.ID, "sig_", "wsig_", 1)
+	if p := trader.weather(""); p.Total != 1 || p.Signals[0].ID != want {
 		t.Errorf("listed are %+v", p)
 	}
 	trader.post("/v1/agents/weather/run", runBody("BTC", "commodity_impact")).
 		fails(t, http.StatusBadRequest, "invalid_request")
 }
 
-// TestDoctorExaminesTheWeather: a source that answers and one that does not.
-func TestDoctorExaminesTheWeather(t *testing.T) {
+// TestDoctorChecksTheWeather: a source that answers and one that does not.
+func TestDoctorChecksTheWeather(t *testing.T) {
 	t.Parallel()
 	today := time.Now().UTC()
 	tomorrow := today.AddDate(0, 0, 1).Format(time.DateOnly)
@@ -214,7 +215,8 @@ func TestDoctorExaminesTheWeather(t *testing.T) {
 			"forecast for Chicago to " + tomorrow},
 		"old": {200, `{"daily":{"time":["2026-11-01"],"temperature_2m_mean":[1],` +
 			`"temperature_2m_max":[1],"temperature_2m_min":[1],` +
-			`"precipitation_sum":[0],"et0_fao_evapotranspiration":[1],"wind_gusts_10m_max":[30]}}`, "for Chicago of 2026-11-01"},
+			`"precipitation_sum":[0],"et0_fao_evapotranspiration":[1],"wind_gusts_10m_max":[30]}}`,
+			"for Chicago of 2026-11-01"},
 		"refuses": {400, `{"error":true,"reason":"The API key is invalid"}`, "The API key is invalid"},
 	} {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -228,15 +230,14 @@ func TestDoctorExaminesTheWeather(t *testing.T) {
 		t.Cleanup(server.Close)
 		c := testConfig(t, "")
 		c.Weather.Source, c.Weather.APIKey, c.Weather.ForecastURL = "open_meteo", "verysecret", server.URL
-		found := ExamineWeather(t.Context(), c)
+		found := CheckWeather(t.Context(), c)
 		if found.Source != "weather open_meteo" || found.Works != (name == "answers") ||
 			!strings.Contains(found.Note, test.want) || strings.Contains(found.Note, "verysecret") {
 			t.Errorf("%s: %+v", name, found)
 		}
 	}
-	if found := ExamineWeather(t.Context(), testConfig(t, "")); found.Source != "weather simulated" || !found.Works ||
-		found.Age > 6*time.Minute ||
-		!strings.HasPrefix(found.Note, "forecast for Chicago to ") {
+	if found := CheckWeather(t.Context(), testConfig(t, "")); found.Source != "weather simulated" || !found.Works ||
+		found.Age > 6*time.Minute || !strings.HasPrefix(found.Note, "forecast for Chicago to ") {
 		t.Errorf("simulated weather: %+v", found)
 	}
 }

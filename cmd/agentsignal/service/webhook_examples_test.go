@@ -40,12 +40,10 @@ var examples = map[string]struct {
 		}
 		return []string{binary}
 	}},
-	"python": {"python/receiver.py", func(tb testing.TB,
-		file string) []string {
+	"python": {"python/receiver.py", func(tb testing.TB, file string) []string {
 		return []string{interpreter(tb, "python3"), file}
 	}},
-	"node": {"node/receiver.mjs", func(tb testing.TB,
-		file string) []string {
+	"node": {"node/receiver.mjs", func(tb testing.TB, file string) []string {
 		return []string{interpreter(tb, "node"), file}
 	}},
 }
@@ -120,7 +118,7 @@ func (x *exampleReceiver) send(header http.Header, body io.Reader) int {
 	return w.StatusCode
 }
 
-// cut sends the request with a part of its body and ends it there. It says whether
+// cut sends the request with a part of its body and ends it there. It reports whether
 // the answer was 2xx.
 func (x *exampleReceiver) cut(header http.Header, body string, part int) bool {
 	x.tb.Helper()
@@ -208,7 +206,7 @@ func TestExampleReceivers(t *testing.T) {
 	}
 }
 
-// tryDeliveries sends an example what a Sender does, and each of it twice.
+// tryDeliveries sends an example the requests of a Sender, each twice.
 func tryDeliveries(t *testing.T, args []string) {
 	made, odd := delivery.NewSecret(), "whsec_no base64 пароль 鍵"
 	x := startExample(t, args, "SECRET="+made, "SECRET_2="+odd)
@@ -257,26 +255,24 @@ func tryForgeries(t *testing.T, args []string) {
 	}{
 		"good":           {age: 4 * time.Minute, want: 200},
 		"another secret": {secret: "another", want: 401},
-		"another body": {body: func(b string) string { return strings.Replace(b, "test", "tess", 1) },
-			want: 401},
+		"another body": {body: func(b string) string {
+			return strings.Replace(b, "test", "tess", 1)
+		}, want: 401},
 		"a truncated body":        {body: func(b string) string { return b[:len(b)-1] }, want: 401},
 		"no body":                 {body: func(string) string { return "" }, want: 401},
 		"an old request":          {age: 5*time.Minute + 30*time.Second, want: 401},
 		"a request of the future": {age: -5*time.Minute - 30*time.Second, want: 401},
-		"an old one with a new time": {age: time.Hour,
-			change: func(h http.Header) {
-				h.Set(signature.HeaderStandardTimestamp, strconv.FormatInt(time.Now().Unix(), 10))
-			},
-			want: 401},
+		"an old one with a new time": {age: time.Hour, change: func(h http.Header) {
+			h.Set(signature.HeaderStandardTimestamp, strconv.FormatInt(time.Now().Unix(), 10))
+		}, want: 401},
 		"a time that is none": {change: func(h http.Header) { h.Set(signature.HeaderStandardTimestamp, "now") },
 			want: 401},
-		"another id": {change: func(h http.Header) { h.Set(signature.HeaderStandardID, "evt_other") },
-			want: 401},
+		"another id": {change: func(h http.Header) { h.Set(signature.HeaderStandardID, "evt_other") }, want: 401},
 		"half a signature": {change: func(h http.Header) {
 			h.Set(signature.HeaderStandardSignature, h.Get(signature.HeaderStandardSignature)[:20])
 		}, want: 401},
-		"no signature": {change: without(signature.HeaderSignature, signature.HeaderStandardSignature),
-			want: 401},
+		"no signature": {
+			change: without(signature.HeaderSignature, signature.HeaderStandardSignature), want: 401},
 		"no signature that has a time": {change: without(signature.HeaderStandardSignature), want: 401},
 	} {
 		id := "evt_" + strings.ReplaceAll(name, " ", "_")
@@ -305,7 +301,7 @@ func tryForgeries(t *testing.T, args []string) {
 	if x.cut(signedHeader([]string{secret}, "evt_cut", whole, time.Now()), whole, len(whole)/2) {
 		t.Error("half a request is answered with 2xx")
 	}
-	// What has come is an event and signed as it is, but more was to come.
+	// The received part is a signed event, but the body is incomplete.
 	if x.cut(signedHeader([]string{secret}, "evt_cut", whole, time.Now()), whole+"   ", len(whole)) {
 		t.Error("a request without its end is answered with 2xx")
 	}

@@ -72,7 +72,7 @@ func TestPageHasTheTestVector(t *testing.T) {
 		t.Errorf("the page has the secret %q and the body\n%s", v.secret, v.body)
 	}
 	if !strings.Contains(webhooksPage(t), fmt.Sprintf("the body (%d bytes", len(v.body))) {
-		t.Errorf("the page does not say that the body has %d bytes", len(v.body))
+		t.Errorf("the page does not contain that the body has %d bytes", len(v.body))
 	}
 	want := http.Header{}
 	id := v.header.Get(signature.HeaderStandardID)
@@ -90,13 +90,13 @@ func TestPageHasTheTestVector(t *testing.T) {
 	}
 }
 
-func TestPageSaysWhatTheServiceDoes(t *testing.T) {
+func TestPageDescribesTheService(t *testing.T) {
 	t.Parallel()
 	page := webhooksPage(t)
 	demand := func(format string, args ...any) {
 		t.Helper()
 		if text := fmt.Sprintf(format, args...); !strings.Contains(strings.Join(strings.Fields(page), " "), text) {
-			t.Errorf("the page does not say %q", text)
+			t.Errorf("the page does not contain %q", text)
 		}
 	}
 	var table strings.Builder

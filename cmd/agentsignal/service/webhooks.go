@@ -14,7 +14,7 @@ import (
 	"github.com/agentsignal/agentsignal/persistence/deliveries"
 )
 
-// buildWebhooks builds what stores webhooks and delivers to them.
+// buildWebhooks builds the store of webhooks and the delivery to them.
 func (p *process) buildWebhooks(context.Context) error {
 	c := p.config.Webhooks
 	keys, err := p.keysOf("security.encryption_keys", p.config.Security.EncryptionKeys, "encryption.key")
@@ -76,7 +76,7 @@ func (p *process) buildWebhooks(context.Context) error {
 	return nil
 }
 
-// orderWait returns the option for a setting, whose 0 means not to wait.
+// orderWait returns the option for the setting, whose 0 means not to wait.
 func orderWait(d configs.Duration) time.Duration {
 	if d == 0 {
 		return -1
@@ -84,7 +84,7 @@ func orderWait(d configs.Duration) time.Duration {
 	return time.Duration(d)
 }
 
-// newMailer returns what sends mails; nil if none is configured.
+// newMailer returns the configured mailer, or nil.
 func newMailer(c configs.Email) (webhook.Mailer, error) {
 	if c.SMTPURL == "" {
 		return nil, nil
@@ -92,7 +92,7 @@ func newMailer(c configs.Email) (webhook.Mailer, error) {
 	return mail.NewSMTP(string(c.SMTPURL), c.From, mail.Options{})
 }
 
-// observeWebhooks updates the gauges of webhooks and of deliveries that are pending.
+// observeWebhooks updates the gauges of webhooks and pending deliveries.
 func (p *process) observeWebhooks(ctx context.Context) error {
 	stats, err := p.webhooks.WebhookStats(ctx)
 	if err != nil {

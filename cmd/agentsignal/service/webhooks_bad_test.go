@@ -76,7 +76,7 @@ func TestWhereAWebhookMayBe(t *testing.T) {
 		}
 	}
 
-	// It is looked at again at each connection: settings change, and what names mean.
+	// The address is checked again at each connection: settings and names change.
 	canary, hooks := newHookEndpoint(t, nil), shared(t).process.webhooks
 	w, err := hooks.Webhook(t.Context(), account.ID, signal.WebhookID(there[strict].ID))
 	if err != nil {
@@ -88,13 +88,13 @@ func TestWhereAWebhookMayBe(t *testing.T) {
 	}
 	d := strict.awaitDelivery(there[strict], strict.test(there[strict]).ID, "tried",
 		func(d wireDelivery) bool { return d.AttemptCount > 0 })
-	if said(d.Error) != "address not allowed" || d.ResponseStatus != nil || len(canary.got()) > 0 {
+	if textOf(d.Error) != "address not allowed" || d.ResponseStatus != nil || len(canary.got()) > 0 {
 		t.Errorf("a request to an address that is not allowed ends as %+v", d)
 	}
 }
 
-// rawEndpoint listens for connections, reads a request from each and has the function
-// answer. It returns its URL.
+// rawEndpoint accepts connections and calls answer after the request of each. It returns its
+// URL.
 func rawEndpoint(tb testing.TB, answer func(net.Conn)) string {
 	tb.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -120,7 +120,7 @@ func rawEndpoint(tb testing.TB, answer func(net.Conn)) string {
 	return "http://" + l.Addr().String()
 }
 
-// trickle writes a byte a second until nobody reads.
+// trickle writes a byte a second until the connection ends.
 func trickle(c net.Conn, text string) {
 	for i := range text {
 		if _, err := io.WriteString(c, text[i:i+1]); err != nil {
@@ -132,8 +132,8 @@ func trickle(c net.Conn, text string) {
 
 const okStatus = "HTTP/1.1 200 OK\r\n"
 
-// TestBadEndpointsDoNoHarm looks at what the service says of endpoints that misbehave,
-// and that they cost it nothing that stays.
+// TestBadEndpointsDoNoHarm checks the deliveries to endpoints that misbehave, and that they
+// leak no goroutines and no memory.
 func TestBadEndpointsDoNoHarm(t *testing.T) {
 	t.Parallel()
 	canary := newHookEndpoint(t, nil)
@@ -162,14 +162,14 @@ func TestBadEndpointsDoNoHarm(t *testing.T) {
 			io.WriteString(c, okStatus+"Content-Length: 1000\r\n\r\n")
 			trickle(c, megabyte[:1000])
 		}), "succeeded", ""},
-		{"headers of a byte a second", rawEndpoint(t, func(c net.Conn) { trickle(c, okStatus+"Content-Length: 0\r\n\r\n") }),
-			"failed", "timeout"},
-		{"headers without end", rawEndpoint(t, func(c net.Conn) { io.WriteString(c, okStatus+"X: "+megabyte+megabyte) }),
-			"failed", "connection failed"},
+		{"headers of a byte a second",
+			rawEndpoint(t, func(c net.Conn) { trickle(c, okStatus+"Content-Length: 0\r\n\r\n") }), "failed", "timeout"},
+		{"headers without end", rawEndpoint(t,
+			func(c net.Conn) { io.WriteString(c, okStatus+"X: "+megabyte+megabyte) }), "failed", "connection failed"},
 		{"a reset", rawEndpoint(t, func(c net.Conn) { c.(*net.TCPConn).SetLinger(0) }), "failed", "connection failed"},
 		{"garbage", rawEndpoint(t, func(c net.Conn) { io.WriteString(c, "SSH-2.0-OpenSSH_9.9\r\n") }), "failed",
 			"connection failed"},
-		{"a certificate of nobody", unknown.URL, "failed", "TLS failed"},
+		{"an untrusted certificate", unknown.URL, "failed", "TLS failed"},
 		{"a redirect to the metadata", elsewhere("http://169.254.169.254/latest/meta-data"), "failed", "status 307"},
 		{"a redirect", elsewhere(canary.url), "failed", "status 307"},
 		{"a host that is not known", "https://no-such-host.invalid/", "failed", "host not found"},
@@ -188,7 +188,7 @@ func TestBadEndpointsDoNoHarm(t *testing.T) {
 		for i, test := range tests {
 			n := 6
 			if strings.HasSuffix(test.name, "a byte a second") {
-				n = 1 // each takes as long as an attempt may take
+				n = 1 // each takes the time limit of an attempt
 			}
 			for range n {
 				ids[i] = append(ids[i], trader.test(hooks[i]).ID)
@@ -196,11 +196,12 @@ func TestBadEndpointsDoNoHarm(t *testing.T) {
 		}
 		for i, test := range tests {
 			for _, id := range ids[i] {
-				d := trader.awaitDelivery(hooks[i], id, "at its end", func(d wireDelivery) bool { return d.Status != "pending" })
+				d := trader.awaitDelivery(hooks[i], id, "at its end",
+					func(d wireDelivery) bool { return d.Status != "pending" })
 				last := d.Attempts[len(d.Attempts)-1]
-				if d.Status != test.status || said(d.Error) != test.error || said(last.Error) != test.error ||
-					len(said(last.ResponseBody)) > 8<<10 {
-					t.Errorf("%s: the delivery is %s, %s, error %q", test.name, d.ID, d.Status, said(d.Error))
+				if d.Status != test.status || textOf(d.Error) != test.error || textOf(last.Error) != test.error ||
+					len(textOf(last.ResponseBody)) > 8<<10 {
+					t.Errorf("%s: the delivery is %s, %s, error %q", test.name, d.ID, d.Status, textOf(d.Error))
 				}
 				if want := map[string]int{"failed": 2, "succeeded": 1}[test.status]; d.AttemptCount != want {
 					t.Errorf("%s: %d attempts, want %d", test.name, d.AttemptCount, want)
@@ -209,24 +210,24 @@ func TestBadEndpointsDoNoHarm(t *testing.T) {
 		}
 	}
 	use := func() (goroutines, memory float64) {
-		text := c.client(t).get("/metrics").want(t, http.StatusOK).Body
+		text := c.client(t).get("/metrics").ok(t).Body
 		return metricOf(text, "go_goroutines"), metricOf(text, "process_resident_memory_bytes")
 	}
 	round()
 	var goroutines, memory float64
 	eventually(t, "the first round is over", func() bool {
 		before := goroutines
-		time.Sleep(time.Second) // for so long /metrics gives the same answer
+		time.Sleep(time.Second) // for which /metrics repeats its answer
 		goroutines, memory = use()
 		return goroutines == before
 	})
 	round()
 	var goroutinesThen, memoryThen float64
-	eventually(t, "nothing stays of the second round", func() bool {
+	eventually(t, "the goroutines of the second round have ended", func() bool {
 		goroutinesThen, memoryThen = use()
 		return goroutinesThen <= goroutines+5
 	})
-	if most := memory + 100<<20; memoryThen > most {
+	if memoryThen > memory+100<<20 {
 		t.Errorf("the service has %.0f MB, after the first round it had %.0f", memoryThen/1e6, memory/1e6)
 	}
 	t.Logf("%.0f goroutines, then %.0f; %.0f MB, then %.0f", goroutines, goroutinesThen, memory/1e6, memoryThen/1e6)
@@ -235,15 +236,20 @@ func TestBadEndpointsDoNoHarm(t *testing.T) {
 	}
 }
 
-// With webhooks.challenge a URL is registered if its endpoint answers, and only then.
-func TestAWebhookAnswersItsChallenge(t *testing.T) {
-	t.Parallel()
-	server := redistest.New(t)
-	c := hookConfig(t, server.URL())
+// challenged returns a client of a service with webhooks.challenge.
+func challenged(t *testing.T) *client {
+	t.Helper()
+	c := hookConfig(t, redistest.New(t).URL())
 	c.Webhooks.Challenge = true
 	s := begin(t, c)
 	s.awaitReady(t)
 	user, _ := s.account(t)
+	return user
+}
+
+func TestAWebhookAnswersItsChallenge(t *testing.T) {
+	t.Parallel()
+	user := challenged(t)
 	silent := newHookEndpoint(t, nil)
 	body := func(url string) string {
 		return `{"url":"` + url + `","events":["webhook.test"],"secret":"new secret of 1"}`
@@ -253,20 +259,14 @@ func TestAWebhookAnswersItsChallenge(t *testing.T) {
 		t.Errorf("an endpoint that does not answer is refused with %s", text)
 	}
 	_, listening := spawnListener(t, "new secret of 1")
-	user.post("/v1/webhooks", body(listening)).want(t, http.StatusOK)
+	user.post("/v1/webhooks", body(listening)).ok(t)
 }
 
-// A URL that would be refused anyway is not challenged: its receiver gets no request.
+// The endpoint of a URL that would be refused anyway gets no request.
 func TestARefusedURLIsNotChallenged(t *testing.T) {
 	t.Parallel()
-	server := redistest.New(t)
-	c := hookConfig(t, server.URL())
-	c.Webhooks.Challenge = true
-	s := begin(t, c)
-	s.awaitReady(t)
-	user, _ := s.account(t)
-	r := newHookEndpoint(t, func(w http.ResponseWriter,
-		a hookRequest) {
+	user := challenged(t)
+	r := newHookEndpoint(t, func(w http.ResponseWriter, a hookRequest) {
 		io.WriteString(w, webhook.ChallengeOf([]byte(a.Body)))
 	})
 	asked := 0
@@ -292,7 +292,7 @@ func TestARefusedURLIsNotChallenged(t *testing.T) {
 		asked++
 	}
 	refused("one more", "limit_reached", http.StatusConflict, user.tryHook(path(100)))
-	change(path(101)).want(t, http.StatusOK)
+	change(path(101)).ok(t)
 	if n := len(r.got()); n != asked+1 {
 		t.Errorf("the receiver has %d requests after a URL was changed, want %d", n, asked+1)
 	}

@@ -17,31 +17,23 @@ import (
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
-// hookSettings are those of a child that delivers to this machine, beside others.
+// hookSettings returns the settings of a child that delivers to this machine.
 func hookSettings(more ...string) []string {
 	return append([]string{"AUTH_REGISTRATION=open", "LEASE=6s", "WEBHOOKS_ALLOWED_NETWORKS=" + loopback}, more...)
 }
 
-// TestWhatWasAcknowledgedIsDelivered kills the service and Redis, first together and
-// then Redis alone, while deliveries wait, are under way, and wait for a retry.
+// TestWhatWasAcknowledgedIsDelivered kills the service and Redis, first together and then
+// Redis alone, while deliveries wait, are in flight, and wait for a retry.
 func TestWhatWasAcknowledgedIsDelivered(t *testing.T) {
 	t.Parallel()
 	redis := redistest.NewDurable(t)
 	settings := childSettings(t, redis.URL(), hookSettings("WEBHOOKS_RETRY_SCHEDULE=1h", "WEBHOOKS_TIMEOUT=1m")...)
 	first := launch(t, settings...)
-	first.awaitReady(t)
-	newMarket(t, redis.Client()).open("ACME", "101.25")
-	trader := register(first.client(t))
-	eventually(t, "there are prices", func() bool {
-		return trader.post("/v1/agents/trading/run", runBody("ACME", "breakout")).Status == http.StatusOK
-	})
+	trader := first.newTrader(t, redis)
 	before := len(trader.allSignals())
 
 	good, hanging := newHookEndpoint(t, nil), newHangingEndpoint(t)
-	failing := newHookEndpoint(t, func(w http.ResponseWriter,
-		_ hookRequest) {
-		w.WriteHeader(http.StatusServiceUnavailable)
-	})
+	failing := newFailingEndpoint(t, http.StatusServiceUnavailable, "")
 	quick, slow, bad := trader.hook(good.url, everyEvent...), trader.hook(hanging.url), trader.hook(failing.url)
 	var p promises
 	wait := p.load(trader, 8, nil)
@@ -49,7 +41,7 @@ func TestWhatWasAcknowledgedIsDelivered(t *testing.T) {
 	stored := func(w wireWebhook, ok func(wireDelivery) bool) map[string]wireDelivery {
 		found := map[string]wireDelivery{}
 		page := decode[struct{ Deliveries []wireDelivery }](t,
-			trader.get("/v1/webhooks/"+w.ID+"/deliveries?limit=100").want(t, http.StatusOK).Body)
+			trader.get("/v1/webhooks/"+w.ID+"/deliveries?limit=100").ok(t).Body)
 		for _, d := range page.Deliveries {
 			if ok(d) {
 				found[d.ID] = d
@@ -79,7 +71,7 @@ func TestWhatWasAcknowledgedIsDelivered(t *testing.T) {
 		t.Errorf("%d requests were under way to the endpoint that hangs", underWay)
 	}
 
-	// Now Redis alone, with load upon it.
+	// Then only Redis is killed, under load.
 	done := make(chan struct{})
 	wait = p.load(trader, 3, done)
 	more := p.count() + 20
@@ -131,7 +123,8 @@ func TestWhatWasAcknowledgedIsDelivered(t *testing.T) {
 		again := trader.delivery(bad, id)
 		if again.Status != "pending" || len(again.Attempts) != 1 || !again.NextAttemptAt.Equal(*d.NextAttemptAt) {
 			t.Errorf("%s was due at %s, and is %+v after the restart", id, d.NextAttemptAt, again)
-		} else if a := again.Attempts[0]; again.NextAttemptAt.Before(a.At.Add(time.Hour)) || said(a.Error) != "status 503" {
+		} else if a := again.Attempts[0]; again.NextAttemptAt.Before(a.At.Add(time.Hour)) ||
+			textOf(a.Error) != "status 503" {
 			t.Errorf("%s is due at %s after the attempt %+v", id, again.NextAttemptAt, a)
 		}
 	}
@@ -146,8 +139,8 @@ func encryptionKey(name string) (setting string, key credential.NamedKey) {
 	return name + ":" + base64.StdEncoding.EncodeToString(key.Value[:]), key
 }
 
-// TestSIGTERMLosesNoDelivery ends a service with requests under way, and starts
-// another one that has a new key in front of the old one.
+// TestSIGTERMLosesNoDelivery ends a service with requests in flight, and starts
+// another one with a new key before the old one.
 func TestSIGTERMLosesNoDelivery(t *testing.T) {
 	t.Parallel()
 	redis := redistest.New(t)
@@ -201,14 +194,14 @@ func TestSIGTERMLosesNoDelivery(t *testing.T) {
 		t.Errorf("%d requests for %d deliveries, of which %d were given up", n, len(want), len(cancelled))
 	}
 
-	// The secret is sealed by the new key alone, so that the old one can go.
+	// The secret is sealed by the new key, so that the old one can be removed.
 	ring, err := keyring.New([]credential.NamedKey{newKey})
 	if err != nil {
 		t.Fatal(err)
 	}
 	account := decode[struct {
 		ID signal.AccountID `json:"account_id"`
-	}](t, trader.get("/v1/account").want(t, http.StatusOK).Body).ID
+	}](t, trader.get("/v1/account").ok(t).Body).ID
 	eventually(t, "the secret is sealed by the new key", func() bool {
 		stored, err := s.process.webhooks.Webhook(t.Context(), account, signal.WebhookID(w.ID))
 		if err != nil {

@@ -4,7 +4,6 @@ import (
 	"net/http"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -12,8 +11,8 @@ import (
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
-// holdsTo fails the test unless the attempts of a delivery were made by the schedule:
-// none before its time, by the times that are recorded.
+// holdsTo fails the test if an attempt of a delivery was made before its time in the
+// schedule, by the recorded times.
 func (d wireDelivery) holdsTo(tb testing.TB, delays []time.Duration) {
 	tb.Helper()
 	for i, a := range d.Attempts {
@@ -36,33 +35,26 @@ func TestAFailingDeliveryIsRetriedAndGivenUp(t *testing.T) {
 	t.Parallel()
 	s := sharedHooks(t)
 	trader, _ := s.account(t)
-	var broken atomic.Bool
-	broken.Store(true)
-	end := newHookEndpoint(t, func(w http.ResponseWriter, _ hookRequest) {
-		if broken.Load() {
-			w.WriteHeader(http.StatusInternalServerError)
-			w.Write([]byte("<b>broken</b>"))
-		}
-	})
+	end := newFailingEndpoint(t, http.StatusInternalServerError, "<b>broken</b>")
 	w := trader.hook(end.url, "webhook.test")
 	first := trader.test(w)
 	waits := trader.awaitDelivery(w, first.ID, "tried once", func(d wireDelivery) bool { return d.AttemptCount > 0 })
 	if waits.Status == "pending" && (waits.NextAttemptAt == nil || waits.NextAttemptAt.Before(waits.Attempts[0].At) ||
-		said(waits.Error) != "status 500") {
+		textOf(waits.Error) != "status 500") {
 		t.Errorf("between two attempts it is %+v", waits)
 	}
 	trader.post("/v1/webhooks/"+w.ID+"/deliveries/"+waits.ID+"/retry", "").
 		fails(t, http.StatusConflict, "delivery_not_failed")
 
 	d := trader.awaitEnd(w, first.ID, "failed")
-	if d.AttemptCount != 7 || len(d.Attempts) != 7 || said(d.Error) != "status 500" || *d.ResponseStatus != 500 ||
+	if d.AttemptCount != 7 || len(d.Attempts) != 7 || textOf(d.Error) != "status 500" || *d.ResponseStatus != 500 ||
 		d.NextAttemptAt != nil || d.CompletedAt == nil {
 		t.Errorf("given up is %+v", d)
 	}
 	d.holdsTo(t, testRetries)
 	for _, a := range d.Attempts {
-		if a.Trigger != "schedule" || said(a.Error) != "status 500" || *a.ResponseStatus != 500 ||
-			said(a.ResponseBody) != "<b>broken</b>" {
+		if a.Trigger != "schedule" || textOf(a.Error) != "status 500" || *a.ResponseStatus != 500 ||
+			textOf(a.ResponseBody) != "<b>broken</b>" {
 			t.Errorf("attempt %+v", a)
 		}
 	}
@@ -80,21 +72,21 @@ func TestAFailingDeliveryIsRetriedAndGivenUp(t *testing.T) {
 		t.Errorf("an endpoint that fails is %+v", shown)
 	}
 
-	// By hand: one attempt at once, and it is failed again, or not.
+	// A manual retry makes one attempt at once.
 	retry := "/v1/webhooks/" + w.ID + "/deliveries/" + first.ID + "/retry"
-	if again := decode[wireDelivery](t, trader.post(retry, "", "Idempotency-Key: once").want(t,
-		http.StatusOK).Body); again.Status != "pending" {
+	if again := decode[wireDelivery](t, trader.post(retry, "",
+		"Idempotency-Key: once").ok(t).Body); again.Status != "pending" {
 		t.Errorf("retried is %+v", again)
 	}
 	d = trader.awaitEnd(w, first.ID, "failed")
 	if d.AttemptCount != 8 || d.Attempts[7].Trigger != "manual" {
-		t.Errorf("retried in vain it is %+v", d)
+		t.Errorf("after a retry that failed it is %+v", d)
 	}
 	if a := trader.post(retry, "", "Idempotency-Key: once"); a.Header.Get("Idempotency-Replayed") != "true" {
 		t.Errorf("a repeated retry is answered with %v %s", a.Header, a.Body)
 	}
-	broken.Store(false)
-	trader.post(retry, "").want(t, http.StatusOK)
+	end.release()
+	trader.post(retry, "").ok(t)
 	d = trader.awaitEnd(w, first.ID, "succeeded")
 	if d.AttemptCount != 9 || d.Error != nil || *d.ResponseStatus != http.StatusOK {
 		t.Errorf("retried with success it is %+v", d)
@@ -111,27 +103,22 @@ func TestDeliveriesAreSentAgain(t *testing.T) {
 	t.Parallel()
 	s := sharedHooks(t)
 	trader, _ := s.account(t)
-	var broken atomic.Bool
-	broken.Store(true)
-	end := newHookEndpoint(t, func(w http.ResponseWriter, _ hookRequest) {
-		if broken.Load() {
-			w.WriteHeader(http.StatusBadGateway)
-		}
-	})
+	end := newFailingEndpoint(t, http.StatusBadGateway, "")
 	w := trader.hook(end.url, "webhook.test")
 	all := "/v1/webhooks/" + w.ID + "/deliveries/"
 	var made []wireDelivery
 	for range 5 {
 		made = append(made, trader.test(w))
-		time.Sleep(2 * time.Millisecond) // so that they can be told apart by their times
+		time.Sleep(2 * time.Millisecond) // so that their times differ
 	}
 	trader.awaitTotal(w, "status=failed", 5)
-	broken.Store(false)
+	end.release()
 	stamp := func(d wireDelivery) string { return d.CreatedAt.UTC().Format(signal.TimeLayout) }
 	between := `"since":"` + stamp(made[1]) + `","until":"` + stamp(made[4]) + `"`
 	for body, want := range map[string]int{`{"dry_run":true}`: 5, `{"dry_run":true,` + between + `}`: 3,
 		`{"dry_run":true,"status":"succeeded"}`:             0,
-		`{"dry_run":true,"since":"` + stamp(made[4]) + `"}`: 1, `{"dry_run":true,"until":"` + stamp(made[0]) + `"}`: 0} {
+		`{"dry_run":true,"since":"` + stamp(made[4]) + `"}`: 1,
+		`{"dry_run":true,"until":"` + stamp(made[0]) + `"}`: 0} {
 		if n := trader.post(all+"retry", body).counted(t, "retried"); n != want {
 			t.Errorf("%s counts %d, want %d", body, n, want)
 		}
@@ -158,7 +145,7 @@ func TestDeliveriesAreSentAgain(t *testing.T) {
 	requests := end.await(t, before+6)
 	for id, attempts := range byDelivery(t, requests[before:]) {
 		if len(attempts) != 2 || attempts[0].attempt() != 8 || attempts[1].attempt() != 9 {
-			t.Errorf("delivery %s came again as %+v", id, attempts)
+			t.Errorf("delivery %s was repeated as %+v", id, attempts)
 		}
 	}
 	trader.awaitTotal(w, "status=succeeded", 3)
@@ -167,7 +154,7 @@ func TestDeliveriesAreSentAgain(t *testing.T) {
 	}
 	trader.awaitTotal(w, "status=succeeded", 5)
 	if n := len(end.got()); n != before+8 {
-		t.Errorf("%d requests by hand, want 8", n-before)
+		t.Errorf("%d manual requests, want 8", n-before)
 	}
 }
 
@@ -183,14 +170,15 @@ func TestWhatIsCancelledIsNotSent(t *testing.T) {
 	}
 	hanging.await(t, 1)
 	all := "/v1/webhooks/" + w.ID + "/deliveries/"
-	underWay := map[string]bool{}
+	inFlight := map[string]bool{}
 	for _, a := range hanging.got() {
-		underWay[a.delivery()] = true
+		inFlight[a.delivery()] = true
 	}
 	for i, d := range made { // one that waits
-		if !underWay[d.ID] && i > 8 {
-			one := decode[wireDelivery](t, trader.post(all+d.ID+"/cancel", "").want(t, http.StatusOK).Body)
-			if one.Status != "failed" || said(one.Error) != "cancelled" || one.CompletedAt == nil || one.NextAttemptAt != nil {
+		if !inFlight[d.ID] && i > 8 {
+			one := decode[wireDelivery](t, trader.post(all+d.ID+"/cancel", "").ok(t).Body)
+			if one.Status != "failed" || textOf(one.Error) != "cancelled" || one.CompletedAt == nil ||
+				one.NextAttemptAt != nil {
 				t.Errorf("cancelled is %+v", one)
 			}
 			trader.post(all+d.ID+"/cancel", "").fails(t, http.StatusConflict, "delivery_not_pending")
@@ -200,8 +188,8 @@ func TestWhatIsCancelledIsNotSent(t *testing.T) {
 	if n := trader.post(all+"cancel", "").counted(t, "cancelled"); n != len(made)-1 {
 		t.Errorf("%d are cancelled, want %d", n, len(made)-1)
 	}
-	trader.test(w) // behind the cancelling: what is sent after it is not cancelled
-	// The owner has handled the cancelling when it handles a later event of the account.
+	trader.test(w) // is not cancelled
+	// The owner has cancelled the others before it handles a later event of the account.
 	other := newHookEndpoint(t, func(http.ResponseWriter, hookRequest) {})
 	trader.test(trader.hook(other.url, "webhook.test"))
 	other.await(t, 1)
@@ -209,10 +197,10 @@ func TestWhatIsCancelledIsNotSent(t *testing.T) {
 	trader.awaitTotal(w, "status=succeeded", 1)
 	got := hanging.got()
 	if len(got) > 9+1 {
-		t.Errorf("%d requests have come of deliveries of which at most 8 were under way", len(got))
+		t.Errorf("%d requests of deliveries of which at most 8 were in flight", len(got))
 	}
 	for _, d := range made {
-		if d = trader.delivery(w, d.ID); d.Status != "failed" || said(d.Error) != "cancelled" || d.AttemptCount != 0 {
+		if d = trader.delivery(w, d.ID); d.Status != "failed" || textOf(d.Error) != "cancelled" || d.AttemptCount != 0 {
 			t.Errorf("cancelled is %+v", d)
 		}
 	}
@@ -236,7 +224,7 @@ func TestRetryAfterIsAFloor(t *testing.T) {
 	d.holdsTo(t, []time.Duration{time.Second})
 }
 
-func TestAWebhookIsRemovedWithARequestUnderWay(t *testing.T) {
+func TestAWebhookIsRemovedWithARequestInFlight(t *testing.T) {
 	t.Parallel()
 	s := sharedHooks(t)
 	trader, _ := s.account(t)
@@ -256,20 +244,20 @@ func TestAWebhookIsRemovedWithARequestUnderWay(t *testing.T) {
 	<-held[0].ctx.Done() // it is given up
 	hanging.release()
 	s.nothingLeft(t, w, hanging.got())
-	// Nothing is sent for it any more: what comes next is of another webhook.
+	// Later requests are of another webhook.
 	before := len(hanging.got())
 	next := trader.hook(hanging.url, "webhook.test")
 	trader.awaitEnd(next, trader.test(next).ID, "succeeded")
 	trader.run("BTC", "momentum")
 	for _, a := range hanging.got()[before:] {
 		if decode[envelope](t, a.Body).Type != "webhook.test" || !strings.Contains(a.Body, next.ID) {
-			t.Errorf("after the webhook was removed came %s", a.Body)
+			t.Errorf("after the webhook was removed, %s was sent", a.Body)
 		}
 	}
 }
 
-// nothingLeft waits until Redis has nothing of a webhook and of deliveries, but for
-// the event log, which has nothing of deliveries either.
+// nothingLeft waits until Redis holds no traces of a webhook and of deliveries. Only the
+// event log may name the webhook.
 func (h hookService) nothingLeft(tb testing.TB, w wireWebhook, sent []hookRequest) {
 	tb.Helper()
 	texts := []string{w.ID, w.URL, rawID(tb, w.ID)}
@@ -290,7 +278,7 @@ func TestAnAccountHasAHundredWebhooks(t *testing.T) {
 	t.Parallel()
 	s := sharedHooks(t)
 	trader, _ := s.account(t)
-	const asked, most = 150, 100
+	const asked, maxWebhooks = 150, 100
 	answers := make([]answer, asked)
 	var wg sync.WaitGroup
 	for i := range asked {
@@ -305,14 +293,14 @@ func TestAnAccountHasAHundredWebhooks(t *testing.T) {
 			a.fails(t, http.StatusConflict, "limit_reached")
 		}
 	}
-	if len(made) != most {
-		t.Errorf("%d of %d registrations succeed, want %d", len(made), asked, most)
+	if len(made) != maxWebhooks {
+		t.Errorf("%d of %d registrations succeed, want %d", len(made), asked, maxWebhooks)
 	}
 	list := decode[struct {
 		Webhooks []wireWebhook
 		Total    int
-	}](t, trader.get("/v1/webhooks?limit=100").want(t, http.StatusOK).Body)
-	if list.Total != most || len(list.Webhooks) != most {
+	}](t, trader.get("/v1/webhooks?limit=100").ok(t).Body)
+	if list.Total != maxWebhooks || len(list.Webhooks) != maxWebhooks {
 		t.Errorf("%d of %d are listed", len(list.Webhooks), list.Total)
 	}
 	trader.do(http.MethodDelete, "/v1/webhooks/"+made[0].ID, "").want(t, http.StatusNoContent)
@@ -322,9 +310,9 @@ func TestAnAccountHasAHundredWebhooks(t *testing.T) {
 	other.hook("http://127.0.0.1:9999/other")
 }
 
-// With as many pending deliveries as an account may have, more are dropped and the
-// account's dashboards show it; its other endpoint gets everything.
-func TestPendingDeliveriesOfAnAccountAreBounded(t *testing.T) {
+// Further deliveries of an account with the maximum of pending ones are dropped, which its
+// dashboards show; its other endpoint gets everything.
+func TestPendingDeliveriesOfAnAccountAreLimited(t *testing.T) {
 	t.Parallel()
 	server := redistest.New(t)
 	c := hookConfig(t, server.URL())
@@ -340,9 +328,9 @@ func TestPendingDeliveriesOfAnAccountAreBounded(t *testing.T) {
 	trader.hook(good.url, "agent.started")
 	const runs = 40
 	for range runs {
-		trader.post("/v1/agents/trading/run", runBody("BTC", "momentum")).want(t, http.StatusOK)
+		trader.post("/v1/agents/trading/run", runBody("BTC", "momentum")).ok(t)
 	}
-	live.await("the notification", func(m told) bool {
+	live.await("the notification", func(m message) bool {
 		return m.Type == "system.notification" && strings.Contains(string(m.Data), `"code":"deliveries_dropped"`)
 	})
 	good.await(t, runs)
@@ -380,9 +368,9 @@ func TestADeletedAccountLeavesNoDeliveries(t *testing.T) {
 		events = append(events, a.event(), rawID(t, a.event()))
 	}
 	if left := s.traces(t, events, "}:events", "}:signals"); len(left) > 0 {
-		t.Errorf("of what was sent %v is left", left)
+		t.Errorf("traces of what was sent: %v", left)
 	}
 	if n := len(good.got()); n != 30 {
-		t.Errorf("after the end %d requests have come, want 30", n)
+		t.Errorf("after the end there are %d requests, want 30", n)
 	}
 }

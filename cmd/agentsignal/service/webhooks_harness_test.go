@@ -16,6 +16,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -29,14 +30,12 @@ import (
 
 // testRetries are the delays before retries where a test waits for them.
 var testRetries = []time.Duration{50 * time.Millisecond, 100 * time.Millisecond, 150 * time.Millisecond,
-	200 * time.Millisecond,
-	250 * time.Millisecond, 300 * time.Millisecond}
+	200 * time.Millisecond, 250 * time.Millisecond, 300 * time.Millisecond}
 
-// loopback is where the endpoints of tests are.
+// loopback is the network of the endpoints of tests.
 const loopback = "127.0.0.0/8"
 
-// hookConfig is testConfig for a service that delivers to this machine, and tries
-// again soon.
+// hookConfig is testConfig for a service that delivers to this machine and retries soon.
 func hookConfig(tb testing.TB, url string) configs.Config {
 	c := testConfig(tb, url)
 	c.Webhooks.AllowedNetworks = []string{loopback}
@@ -47,7 +46,7 @@ func hookConfig(tb testing.TB, url string) configs.Config {
 	return c
 }
 
-// hookService is a service and what it keeps.
+// hookService is a service and its Redis.
 type hookService struct {
 	*service
 	redis *redis.Client
@@ -84,7 +83,7 @@ func (a hookRequest) event() string    { return a.Header.Get("Webhook-Id") }
 func (a hookRequest) kind() string     { return a.Header.Get("X-Service-Event") }
 func (a hookRequest) attempt() int     { n, _ := strconv.Atoi(a.Header.Get("X-Service-Attempt")); return n }
 
-// envelope is what every body consists of.
+// envelope is the form of every body.
 type envelope struct {
 	ID         string
 	Type       string
@@ -93,9 +92,8 @@ type envelope struct {
 	Data       json.RawMessage
 }
 
-// verify fails the test if the request is not signed with the secret, by the rule of
-// the specification and by that of Standard Webhooks, or is not formed as it is to be.
-// It returns what it says.
+// verify fails the test if the request is not signed with the secret, by the rules of
+// the specification and of Standard Webhooks, or is malformed. It returns its envelope.
 func (a hookRequest) verify(tb testing.TB, secret string) envelope {
 	tb.Helper()
 	mac := hmac.New(sha256.New, []byte(secret))
@@ -104,8 +102,8 @@ func (a hookRequest) verify(tb testing.TB, secret string) envelope {
 		tb.Errorf("X-Service-Signature is %q, want %q", got, want)
 	}
 	a.verifyStandard(tb, secret)
-	for name, want := range map[string]string{"Content-Type": "application/json", "User-Agent": "agentsignal/" + Version,
-		"Webhook-Timestamp": a.Header.Get("X-Service-Timestamp")} {
+	for name, want := range map[string]string{"Content-Type": "application/json",
+		"User-Agent": "agentsignal/" + Version, "Webhook-Timestamp": a.Header.Get("X-Service-Timestamp")} {
 		if got := a.Header.Get(name); got != want {
 			tb.Errorf("%s is %q, want %q", name, got, want)
 		}
@@ -154,7 +152,7 @@ func memberNames(tb testing.TB, text string) string {
 	return strings.Join(names, " ")
 }
 
-// hookEndpoint is an endpoint that remembers what it got.
+// hookEndpoint is an endpoint that records its requests.
 type hookEndpoint struct {
 	tb      testing.TB
 	url     string
@@ -191,6 +189,21 @@ func newHangingEndpoint(tb testing.TB) *hookEndpoint {
 	return r
 }
 
+// newFailingEndpoint starts one that answers with a status and a body until it is released.
+// From then on it answers 200.
+func newFailingEndpoint(tb testing.TB, status int, body string) *hookEndpoint {
+	tb.Helper()
+	var released atomic.Bool
+	r := newHookEndpoint(tb, func(w http.ResponseWriter, _ hookRequest) {
+		if !released.Load() {
+			w.WriteHeader(status)
+			io.WriteString(w, body)
+		}
+	})
+	r.release = func() { released.Store(true) }
+	return r
+}
+
 // ServeHTTP implements http.Handler.
 func (r *hookEndpoint) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	body, err := io.ReadAll(q.Body)
@@ -207,14 +220,14 @@ func (r *hookEndpoint) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	}
 }
 
-// got returns what has arrived so far.
+// got returns the requests so far.
 func (r *hookEndpoint) got() []hookRequest {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.arrivals)
 }
 
-// open returns those that are not answered, and not given up by the service.
+// open returns the requests that are neither answered nor given up by the service.
 func (r *hookEndpoint) open() []hookRequest {
 	return slices.DeleteFunc(r.got(), func(a hookRequest) bool { return a.ctx.Err() != nil })
 }
@@ -306,8 +319,8 @@ type wireAttempt struct {
 	Error          *string
 }
 
-// said returns what a delivery failed with, empty if it did not.
-func said(text *string) string {
+// textOf returns a text, or "" for null.
+func textOf(text *string) string {
 	if text == nil {
 		return ""
 	}
@@ -317,7 +330,7 @@ func said(text *string) string {
 // hook registers a webhook; without events it gets signal.created.
 func (c *client) hook(url string, events ...string) wireWebhook {
 	c.tb.Helper()
-	return decode[wireWebhook](c.tb, c.tryHook(url, events...).want(c.tb, http.StatusOK).Body)
+	return decode[wireWebhook](c.tb, c.tryHook(url, events...).ok(c.tb).Body)
 }
 
 // tryHook is hook for a request that may be refused.
@@ -332,13 +345,13 @@ func (c *client) tryHook(url string, events ...string) answer {
 // test triggers a test event.
 func (c *client) test(w wireWebhook) wireDelivery {
 	c.tb.Helper()
-	return decode[wireDelivery](c.tb, c.post("/v1/webhooks/"+w.ID+"/test", "").want(c.tb, http.StatusOK).Body)
+	return decode[wireDelivery](c.tb, c.post("/v1/webhooks/"+w.ID+"/test", "").ok(c.tb).Body)
 }
 
 // delivery returns a delivery with its attempts.
 func (c *client) delivery(w wireWebhook, id string) wireDelivery {
 	c.tb.Helper()
-	return decode[wireDelivery](c.tb, c.get("/v1/webhooks/"+w.ID+"/deliveries/"+id).want(c.tb, http.StatusOK).Body)
+	return decode[wireDelivery](c.tb, c.get("/v1/webhooks/"+w.ID+"/deliveries/"+id).ok(c.tb).Body)
 }
 
 // awaitDelivery waits until a delivery is as it should be.
@@ -358,8 +371,8 @@ func (c *client) awaitEnd(w wireWebhook, id, status string) wireDelivery {
 	return c.awaitDelivery(w, id, status, func(d wireDelivery) bool { return d.Status == status })
 }
 
-// deliveries returns all deliveries of a webhook, newest first, and holds the pages
-// against each other; query may be empty. They must not change meanwhile.
+// deliveries returns all deliveries of a webhook, newest first, and compares the pages with
+// each other; query may be empty. They must not change meanwhile.
 func (c *client) deliveries(w wireWebhook, query string) []wireDelivery {
 	c.tb.Helper()
 	var all []wireDelivery
@@ -369,7 +382,7 @@ func (c *client) deliveries(w wireWebhook, query string) []wireDelivery {
 			Total      int
 			HasMore    bool `json:"has_more"`
 		}](c.tb, c.get(fmt.Sprintf("/v1/webhooks/%s/deliveries?limit=100&offset=%d&%s", w.ID, len(all), query)).
-			want(c.tb, http.StatusOK).Body)
+			ok(c.tb).Body)
 		all = append(all, p.Deliveries...)
 		if p.HasMore != (len(all) < p.Total) || len(p.Deliveries) == 0 && p.HasMore {
 			c.tb.Fatalf("after %d deliveries has_more is %v with a total of %d", len(all), p.HasMore, p.Total)
@@ -380,32 +393,32 @@ func (c *client) deliveries(w wireWebhook, query string) []wireDelivery {
 	}
 }
 
-// total returns how many deliveries a query finds.
+// total returns the number of deliveries that a query finds.
 func (c *client) total(w wireWebhook, query string) int {
 	c.tb.Helper()
-	return decode[struct{ Total int }](c.tb, c.get("/v1/webhooks/"+w.ID+"/deliveries?limit=1&"+query).want(c.tb,
-		http.StatusOK).Body).Total
+	return decode[struct{ Total int }](c.tb,
+		c.get("/v1/webhooks/"+w.ID+"/deliveries?limit=1&"+query).ok(c.tb).Body).Total
 }
 
 // awaitTotal waits until a query finds so many.
 func (c *client) awaitTotal(w wireWebhook, query string, n int) {
 	c.tb.Helper()
-	eventually(c.tb, fmt.Sprintf("%d deliveries are found by %q", n, query), func() bool { return c.total(w, query) == n })
+	eventually(c.tb, fmt.Sprintf("%d deliveries are found by %q", n, query),
+		func() bool { return c.total(w, query) == n })
 }
 
-// counted returns the number that an answer consists of.
+// counted returns the number in an answer.
 func (a answer) counted(tb testing.TB, name string) int {
 	tb.Helper()
-	n, ok := decode[map[string]int](tb, a.want(tb, http.StatusOK).Body)[name]
+	n, ok := decode[map[string]int](tb, a.ok(tb).Body)[name]
 	if !ok {
 		tb.Fatalf("the answer %s does not have %s", a.Body, name)
 	}
 	return n
 }
 
-// traces returns where in Redis one of the texts occurs, in the name of a key or in
-// anything that is stored there. Prices are left out, and keys that end as one of
-// without.
+// traces returns the places in Redis, names of keys and stored values, that contain one of
+// the texts. It skips prices and keys with a suffix in without.
 func (h hookService) traces(tb testing.TB, texts []string, without ...string) (found []string) {
 	tb.Helper()
 	keys := h.redis.Scan(tb.Context(), 0, "*", 1000).Iterator()
@@ -439,8 +452,7 @@ func (h hookService) content(tb testing.TB, key string) []byte {
 		return nil // it has expired
 	}
 	read := map[string][]any{"string": {"GET", key}, "hash": {"HGETALL", key}, "zset": {"ZRANGE", key, 0, -1},
-		"set":  {"SMEMBERS", key},
-		"list": {"LRANGE", key, 0, -1}, "stream": {"XRANGE", key, "-", "+"}}[kind]
+		"set": {"SMEMBERS", key}, "list": {"LRANGE", key, 0, -1}, "stream": {"XRANGE", key, "-", "+"}}[kind]
 	if read == nil {
 		tb.Fatalf("%s has the type %q", key, kind)
 	}

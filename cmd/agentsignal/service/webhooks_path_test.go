@@ -23,12 +23,12 @@ func TestEveryEventReachesAWebhook(t *testing.T) {
 	end := newHookEndpoint(t, nil)
 	w := trader.hook(end.url, everyEvent...)
 
-	ran := trader.post("/v1/agents/trading/run", runBody("BTC", "momentum")).want(t, http.StatusOK)
+	ran := trader.post("/v1/agents/trading/run", runBody("BTC", "momentum")).ok(t)
 	made := decode[wireSignal](t, ran.Body)
 	failed := trader.post("/v1/agents/trading/run", runBody("NOSUCH", "momentum")).
 		fails(t, http.StatusInternalServerError, "agent_failed")
 	job := trader.awaitJob(trader.submit("BTC", "breakout").ID)
-	// What the owner of a signal writes when it changes and when it ends.
+	// The owner of a signal appends its changes and its end.
 	changed := `{"signal_id":"` + made.ID + `","confidence":0.5,"previous":{"confidence":0.4372}}`
 	closed := `{"signal_id":"` + made.ID + `","asset":"BTC","close_reason":"take_profit"}`
 	s.change(t, account.ID, made.ID, signal.SignalUpdated, changed, func(s *signal.Signal) { s.Confidence = .5 })
@@ -66,9 +66,8 @@ func TestEveryEventReachesAWebhook(t *testing.T) {
 		good := false
 		switch {
 		case e.Type == "signal.created":
-			good = data.Signal == job.Signal.ID ||
-				same(string(e.Data), members(t, ran.Body,
-					slices.DeleteFunc(slices.Clone(signalMembers), func(n string) bool { return n == "created_at" })...))
+			good = data.Signal == job.Signal.ID || same(string(e.Data), members(t, ran.Body,
+				slices.DeleteFunc(slices.Clone(signalMembers), func(n string) bool { return n == "created_at" })...))
 		case e.Type == "signal.updated":
 			good = string(e.Data) == changed
 		case e.Type == "signal.closed":
@@ -86,14 +85,15 @@ func TestEveryEventReachesAWebhook(t *testing.T) {
 			good = names == "agent_id error_code message retryable run_id" && data.Run == failed.RunID &&
 				data.Code == failed.ErrorCode && !*data.Retryable
 		case a.delivery() == byKey.ID:
-			good = e.ID == byKey.Event && same(a.Body, string(byKey.Payload)) && data.Triggered == "api" && data.Webhook == w.ID
+			good = e.ID == byKey.Event && same(a.Body, string(byKey.Payload)) && data.Triggered == "api" &&
+				data.Webhook == w.ID
 		case a.delivery() == byUser.ID:
 			good = e.ID == byUser.Event && data.Triggered == "dashboard"
 		}
 		if !good || a.attempt() != 1 {
 			t.Errorf("attempt %d of %s: %s", a.attempt(), e.Type, a.Body)
 		}
-		// It is shown as it was sent, and as a success.
+		// The delivery shows the sent body and has succeeded.
 		d := trader.awaitEnd(w, a.delivery(), "succeeded")
 		if string(d.Payload) != a.Body || d.Event != e.ID || d.Type != e.Type || d.AttemptCount != 1 ||
 			len(d.Attempts) != 1 || d.Error != nil ||
@@ -110,28 +110,27 @@ func TestEveryEventReachesAWebhook(t *testing.T) {
 		t.Errorf("%d deliveries are listed: %+v", len(listed), listed)
 	}
 	for query, want := range map[string]int{"status=succeeded": seen, "status=failed": 0, "event=agent.started": 3,
-		"event=signal.created&status=succeeded": 2,
-		"status=pending":                        0} {
+		"event=signal.created&status=succeeded": 2, "status=pending": 0} {
 		if got := len(trader.deliveries(w, query)); got != want {
 			t.Errorf("%q finds %d deliveries, want %d", query, got, want)
 		}
 	}
 	if n := len(end.got()); n != seen {
-		t.Errorf("%d requests have come, want %d", n, seen)
+		t.Errorf("%d requests, want %d", n, seen)
 	}
 }
 
-// TestAWebhookGetsWhatItAskedFor: no other types, no other account's, nothing of
-// before or while it is disabled, and what it is told after a change.
-func TestAWebhookGetsWhatItAskedFor(t *testing.T) {
+// TestAWebhookGetsItsSubscription: no other types or accounts, nothing from
+// before it or while it is disabled, and the new subscription after a change.
+func TestAWebhookGetsItsSubscription(t *testing.T) {
 	t.Parallel()
 	s := sharedHooks(t)
 	trader, _ := s.account(t)
 	eve, _ := s.account(t)
 	hers, his, other := newHookEndpoint(t, nil), newHookEndpoint(t, nil), newHookEndpoint(t, nil)
-	trader.run("BTC", "momentum") // nobody listens yet
+	trader.run("BTC", "momentum") // before the webhook
 	w := trader.hook(his.url, "signal.created")
-	second := trader.hook(his.url+"?second", "signal.created") // the same address once more
+	second := trader.hook(his.url+"?second", "signal.created") // the same host
 	eve.hook(hers.url, everyEvent...)
 	first := trader.run("BTC", "momentum")
 	all := his.await(t, 2)
@@ -148,11 +147,11 @@ func TestAWebhookGetsWhatItAskedFor(t *testing.T) {
 	eve.get("/v1/webhooks/"+w.ID+"/deliveries/"+all[0].delivery()).fails(t, http.StatusNotFound, "not_found")
 	trader.do(http.MethodDelete, path, "").want(t, http.StatusNoContent)
 	changed := decode[wireWebhook](t, trader.do(http.MethodPatch, "/v1/webhooks/"+w.ID,
-		`{"events":["agent.completed"],"url":"`+other.url+`"}`).want(t, http.StatusOK).Body)
+		`{"events":["agent.completed"],"url":"`+other.url+`"}`).ok(t).Body)
 	if changed.URL != other.url || !equal(changed.Events, []string{"agent.completed"}) || changed.Secret != "" {
 		t.Errorf("changed to %+v", changed)
 	}
-	// A test is behind the change: what is done after it goes to the new address.
+	// The test comes after the change: later events go to the new URL.
 	trader.test(w)
 	other.await(t, 1)
 	trader.run("BTC", "breakout")
@@ -160,9 +159,9 @@ func TestAWebhookGetsWhatItAskedFor(t *testing.T) {
 		t.Errorf("after the change it got %v, want %v", got, want)
 	}
 
-	disabled := decode[wireWebhook](t, trader.do(http.MethodPatch, "/v1/webhooks/"+w.ID, `{"status":"disabled"}`).want(t,
-		http.StatusOK).Body)
-	if disabled.Status != "disabled" || said(disabled.DisabledReason) != "manual" {
+	disabled := decode[wireWebhook](t, trader.do(http.MethodPatch, "/v1/webhooks/"+w.ID,
+		`{"status":"disabled"}`).ok(t).Body)
+	if disabled.Status != "disabled" || textOf(disabled.DisabledReason) != "manual" {
 		t.Errorf("disabled is %+v", disabled)
 	}
 	once := trader.test(w) // is sent nevertheless
@@ -170,7 +169,7 @@ func TestAWebhookGetsWhatItAskedFor(t *testing.T) {
 	trader.awaitEnd(w, once.ID, "succeeded")
 	trader.run("BTC", "momentum")
 	trader.post("/v1/webhooks/"+w.ID+"/deliveries/retry", "").fails(t, http.StatusConflict, "webhook_disabled")
-	trader.do(http.MethodPatch, "/v1/webhooks/"+w.ID, `{"status":"enabled"}`).want(t, http.StatusOK)
+	trader.do(http.MethodPatch, "/v1/webhooks/"+w.ID, `{"status":"enabled"}`).ok(t)
 	trader.test(w)
 	other.await(t, 4)
 	trader.run("BTC", "momentum")
@@ -235,12 +234,12 @@ func TestSecretsAreShownOnce(t *testing.T) {
 	given := "plain secret " + string(signal.NewKeyID())
 	body := jsonOf(t, map[string]any{"url": end.url, "events": []string{"webhook.test"}, "secret": given})
 	key := "Idempotency-Key: secret"
-	answered := trader.post("/v1/webhooks", body, key).want(t, http.StatusOK)
+	answered := trader.post("/v1/webhooks", body, key).ok(t)
 	w := decode[wireWebhook](t, answered.Body)
 	if w.Secret != given {
 		t.Fatalf("registered with the secret %q, want %q", w.Secret, given)
 	}
-	// The same request once more has the same answer, which is kept sealed.
+	// A repeated request has the same answer, which is stored sealed.
 	if again := trader.post("/v1/webhooks", body, key); again.Header.Get("Idempotency-Replayed") != "true" ||
 		again.Body != answered.Body {
 		t.Errorf("the replay is %v %s", again.Header, again.Body)
@@ -256,7 +255,7 @@ func TestSecretsAreShownOnce(t *testing.T) {
 		ID      string `json:"webhook_id"`
 		Secret  string
 		Expires string `json:"previous_secret_expires_at"`
-	}](t, trader.post("/v1/webhooks/"+w.ID+"/rotate-secret", "").want(t, http.StatusOK).Body)
+	}](t, trader.post("/v1/webhooks/"+w.ID+"/rotate-secret", "").ok(t).Body)
 	if turned.ID != w.ID || !strings.HasPrefix(turned.Secret, "whsec_") || turned.Expires == "" {
 		t.Errorf("rotated to %+v", turned)
 	}
@@ -267,9 +266,9 @@ func TestSecretsAreShownOnce(t *testing.T) {
 	if n := len(strings.Fields(latest.Header.Get("Webhook-Signature"))); n != 2 {
 		t.Errorf("%d signatures during the overlap", n)
 	}
-	// After a second rotation the first secret is out.
+	// After a second rotation the first secret is no longer valid.
 	third := "third secret " + string(signal.NewKeyID())
-	trader.post("/v1/webhooks/"+w.ID+"/rotate-secret", `{"secret":"`+third+`"}`).want(t, http.StatusOK)
+	trader.post("/v1/webhooks/"+w.ID+"/rotate-secret", `{"secret":"`+third+`"}`).ok(t)
 	trader.test(w)
 	latest = end.await(t, 3)[2]
 	latest.verify(t, third)
@@ -285,10 +284,9 @@ func TestSecretsAreShownOnce(t *testing.T) {
 	var shown strings.Builder
 	for _, path := range []string{"/v1/webhooks", "/v1/webhooks/" + w.ID, "/v1/webhooks/" + w.ID + "/deliveries",
 		"/v1/webhooks/" + w.ID + "/deliveries/" + latest.delivery()} {
-		shown.WriteString(trader.get(path).want(t, http.StatusOK).Body)
+		shown.WriteString(trader.get(path).ok(t).Body)
 	}
-	shown.WriteString(trader.do(http.MethodPatch, "/v1/webhooks/"+w.ID, `{"description":"changed"}`).want(t,
-		http.StatusOK).Body)
+	shown.WriteString(trader.do(http.MethodPatch, "/v1/webhooks/"+w.ID, `{"description":"changed"}`).ok(t).Body)
 	for _, secret := range secrets {
 		if strings.Contains(shown.String(), secret) {
 			t.Errorf("%q is shown again: %s", secret, shown.String())

@@ -1,6 +1,5 @@
-// Package undo ends what was built, the last first. Whoever builds several parts that
-// depend on each other adds to a List how each one ends; running the list ends all of
-// them, also if one fails to.
+// Package undo ends parts that depend on each other in the reverse order of their start. All
+// are ended, even if one fails.
 package undo
 
 import (
@@ -9,25 +8,25 @@ import (
 	"fmt"
 )
 
-// List holds how to end what was built. The zero value is an empty list. It is for one
-// goroutine at a time.
+// List holds the steps that end the started parts. The zero value is an empty list. It is
+// not safe for concurrent use.
 type List struct {
 	steps []step
 }
 
-// step is how one part ends.
+// step ends one part.
 type step struct {
 	what string
 	f    func(context.Context) error
 }
 
-// Add appends f, which ends what was built last; what names that part in errors.
+// Add adds f, which ends the part that was started last; what names the part in errors.
 func (u *List) Add(what string, f func(context.Context) error) {
 	u.steps = append(u.steps, step{what, f})
 }
 
-// Run ends everything, the last first, and returns the errors of all that failed. The
-// list is empty afterwards.
+// Run ends all parts, the last first, and returns the joined errors. The list is empty
+// afterwards.
 func (u *List) Run(ctx context.Context) error {
 	var errs []error
 	for i := len(u.steps) - 1; i >= 0; i-- {

@@ -1,7 +1,6 @@
-// Package barelog is the reference of the append benchmark: what a program without
-// this service would do with the Redis client. Entries of many callers go into one
-// pipeline of XADD. Nothing is conditional, nothing is protected from doubling, and
-// errors are not retried.
+// Package barelog is the reference of the append benchmark: it appends the entries of many
+// callers with the Redis client, in one pipeline of XADD. Appends have no conditions and no
+// protection from duplicates, and errors are not retried.
 package barelog
 
 import (
@@ -11,14 +10,13 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// header is as long as the routing fields of an event of the log.
+// header is as long as the routing fields of an event in the event log.
 var header = string(make([]byte, 100))
 
-// Log appends by group commit: who comes while a pipeline is under way is in the
-// next one.
+// Log appends by group commit: entries that arrive during a pipeline are in the next one.
 type Log struct {
 	client  *redis.Client
-	most    int
+	max     int // entries of a pipeline
 	payload []byte
 	queue   chan entry
 	done    chan struct{}
@@ -29,15 +27,14 @@ type entry struct {
 	answer chan error
 }
 
-// New connects to the Redis at url. Every entry has the payload; at most so many go
-// into one pipeline.
-func New(url string, most int, payload []byte) (*Log, error) {
+// New returns a log on the Redis at url. Every entry has the payload; a pipeline has at most
+// max entries.
+func New(url string, max int, payload []byte) (*Log, error) {
 	o, err := redis.ParseURL(url)
 	if err != nil {
 		return nil, fmt.Errorf("connect to redis: %w", err)
 	}
-	l := &Log{client: redis.NewClient(o), most: most, payload: payload, queue: make(chan entry, most),
-		done: make(chan struct{})}
+	l := &Log{redis.NewClient(o), max, payload, make(chan entry, max), make(chan struct{})}
 	go l.run()
 	return l, nil
 }
@@ -63,7 +60,8 @@ func (l *Log) run() {
 		batch := l.gather(e)
 		pipe := l.client.Pipeline()
 		for _, e := range batch {
-			pipe.XAdd(ctx, &redis.XAddArgs{Stream: fmt.Sprintf("bare:%d", e.stream), Values: []any{"h", header, "d", l.payload}})
+			stream := fmt.Sprintf("bare:%d", e.stream)
+			pipe.XAdd(ctx, &redis.XAddArgs{Stream: stream, Values: []any{"h", header, "d", l.payload}})
 		}
 		_, err := pipe.Exec(ctx)
 		for _, e := range batch {
@@ -72,10 +70,10 @@ func (l *Log) run() {
 	}
 }
 
-// gather returns first and who else waits.
+// gather returns first and the entries that wait.
 func (l *Log) gather(first entry) []entry {
 	batch := []entry{first}
-	for len(batch) < l.most {
+	for len(batch) < l.max {
 		select {
 		case e, ok := <-l.queue:
 			if !ok {

@@ -23,7 +23,8 @@ func main() {
 	if err != nil || health.JSON200 == nil {
 		log.Fatal("healthz: ", err, health)
 	}
-	run, err := client.RunAgentWithResponse(context.Background(), "trading", nil, api.RunRequest{Asset: "BTC", Strategy: api.Momentum})
+	run, err := client.RunAgentWithResponse(context.Background(), "trading", nil,
+		api.RunRequest{Asset: "BTC", Strategy: api.Momentum})
 	if err != nil || run.JSON200 == nil {
 		log.Fatal("run: ", err, run)
 	}
