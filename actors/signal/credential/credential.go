@@ -1,5 +1,5 @@
-// Package credential holds the records of accounts, sessions and API keys, as the API and
-// the store exchange them. Of a secret they hold its digest only.
+// Package credential holds the records of accounts, sessions and API keys that the API and
+// the store exchange. They contain digests of secrets only.
 package credential
 
 import (
@@ -63,6 +63,6 @@ type APIKey struct {
 	Prefix     string // the secret's first 8 characters
 	Scopes     signal.ScopeSet
 	CreatedAt  time.Time
-	ExpiresAt  time.Time // zero: never
-	LastUsedAt time.Time // minute precision; zero: never
+	ExpiresAt  time.Time // zero if never
+	LastUsedAt time.Time // minute precision; zero if never
 }
