@@ -197,7 +197,7 @@ func TestReadsAtOnceAreBounded(t *testing.T) {
 		r, j := newFinder(t, nil)
 		slow := &slowLog{journal: j}
 		r.log = slow
-		const accounts = 3 * readsAt
+		const accounts = 3 * maxReads
 		first := map[signal.AccountID]signal.Position{}
 		for range accounts {
 			a := signal.NewAccountID()
@@ -213,8 +213,8 @@ func TestReadsAtOnceAreBounded(t *testing.T) {
 			})
 		}
 		all.Wait()
-		if n := slow.max.Load(); n != readsAt {
-			t.Errorf("%d reads at once, want %d", n, readsAt)
+		if n := slow.max.Load(); n != maxReads {
+			t.Errorf("%d reads at once, want %d", n, maxReads)
 		}
 		stock := func() (accounts, bytes int) {
 			r.mu.Lock()
