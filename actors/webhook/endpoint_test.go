@@ -337,15 +337,15 @@ func TestAnEarlierEventIsSentAfterTheOneUnderWay(t *testing.T) {
 	if d := q.pop(); d != nil {
 		t.Errorf("the event of %d ms is sent while another one of its signal is under way", d.CreatedAt.UnixMilli())
 	}
-	q.over(later)
+	q.unblock(later)
 	if got := q.pop(); got != earlier {
 		t.Fatalf("sent next: %+v, want the earlier event", got)
 	}
-	q.over(earlier)
+	q.unblock(earlier)
 	if q.pop() != last || q.pop() != nil {
 		t.Error("the last event is not sent at the end, once")
 	}
-	q.over(last)
+	q.unblock(last)
 	if len(q.chains) != 0 || q.parked != 0 {
 		t.Errorf("%d chains and %d parked deliveries are left", len(q.chains), q.parked)
 	}
