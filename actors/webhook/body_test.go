@@ -47,7 +47,8 @@ func TestBodyIsWhatTheStandardLibraryWrites(t *testing.T) {
 	for _, data := range []string{`{}`, `{"confidence":0.4372,"asset":"BTC/\"é\""}`, `{"previous":{"status":null}}`} {
 		for _, kind := range delivery.WebhookEvents {
 			at := vectorTime.Add(123456789 * time.Nanosecond)
-			want, err := json.Marshal(envelope{id, string(kind), "2026-11-01", "2026-11-21T09:30:00.123Z", json.RawMessage(data)})
+			e := envelope{id, string(kind), "2026-11-01", "2026-11-21T09:30:00.123Z", json.RawMessage(data)}
+			want, err := json.Marshal(e)
 			if err != nil {
 				t.Fatal(err)
 			}

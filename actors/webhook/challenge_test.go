@@ -92,7 +92,8 @@ func TestChallenge(t *testing.T) {
 		t.Errorf("%d slots and %d flows are left at the limiter", used, len(n.limiter.flows))
 	}
 	guarded := New(newFakeStore(), sender.New(sender.Options{}), ringOf(t, "2026"), Options{})
-	err := guarded.Challenge(t.Context(), &delivery.Webhook{ID: signal.NewWebhookID(), URL: "https://127.0.0.1/"}, "secret")
+	hook := &delivery.Webhook{ID: signal.NewWebhookID(), URL: "https://127.0.0.1/"}
+	err := guarded.Challenge(t.Context(), hook, "secret")
 	if signal.CodeOf(err) != guard.CodeNotAllowed {
 		t.Errorf("a forbidden address: %v", err)
 	}

@@ -192,7 +192,9 @@ func (s *fakeStore) remove(id signal.WebhookID) {
 	defer s.mu.Unlock()
 	account := s.webhooks[id].Account
 	delete(s.webhooks, id)
-	maps.DeleteFunc(s.deliveries, func(_ signal.DeliveryID, d *delivery.PendingDelivery) bool { return d.Webhook == id })
+	maps.DeleteFunc(s.deliveries, func(_ signal.DeliveryID, d *delivery.PendingDelivery) bool {
+		return d.Webhook == id
+	})
 	s.notify(signal.WebhookChanged, account, id)
 }
 
@@ -443,7 +445,9 @@ func (s *fakeStore) DueDeliveries(ctx context.Context, _ int, account signal.Acc
 	return due, next, err
 }
 
-func (s *fakeStore) StoreOutcomes(ctx context.Context, _ int, epoch int64, o delivery.Outcomes) (left []int, err error) {
+func (s *fakeStore) StoreOutcomes(
+	ctx context.Context, _ int, epoch int64, o delivery.Outcomes,
+) (left []int, err error) {
 	err = s.do(ctx, "StoreOutcomes", func() error {
 		w, ok := s.webhooks[o.Webhook]
 		switch {
@@ -465,7 +469,8 @@ func (s *fakeStore) StoreOutcomes(ctx context.Context, _ int, epoch int64, o del
 				old.Status, old.NextAttemptAt = delivery.Pending, wasDue
 				s.deliveries[d.ID] = old
 			}
-			if old == nil || old.Status != delivery.Pending || !d.WasDueAt.IsZero() && !wasDue.Equal(old.NextAttemptAt) {
+			if old == nil || old.Status != delivery.Pending ||
+				!d.WasDueAt.IsZero() && !wasDue.Equal(old.NextAttemptAt) {
 				left = append(left, i)
 				continue
 			}

@@ -36,12 +36,12 @@ func TestHealth(t *testing.T) {
 		{"one success in three days clears it", HealthRules{}, "0h 1h 2h +3h 4h 5h 72h 75h", "7 warn"},
 		{"it recovers before a warning", HealthRules{}, "0h +23h", ""},
 		{"it recovers after a warning", HealthRules{}, "0h 24h +25h +26h", "2 warn, 3 recovered"},
-		{"it fails again after it has recovered", HealthRules{}, "0h 24h +25h 26h 49h 50h", "2 warn, 3 recovered, 6 warn"},
+		{"it fails after a recovery", HealthRules{}, "0h 24h +25h 26h 49h 50h", "2 warn, 3 recovered, 6 warn"},
 
 		{"with other times", HealthRules{DisableAfter: 10 * h, MinFailures: 2, WarnAfter: []time.Duration{h}},
 			"0h 1h 10h", "2 warn, 3 disable"},
 		{"with warnings not below the disabling", HealthRules{DisableAfter: 24 * h, MinFailures: 9}, "0h 24h 49h", ""},
-		{"with one warning below the disabling", HealthRules{DisableAfter: 48 * h, MinFailures: 9}, "0h 24h 49h", "2 warn"},
+		{"with one warning below it", HealthRules{DisableAfter: 48 * h, MinFailures: 9}, "0h 24h 49h", "2 warn"},
 		{"without warnings", HealthRules{WarnAfter: []time.Duration{}}, "0h 24h +25h", ""},
 		{"an attempt that ends before one that began later", HealthRules{}, "1h 0h", ""},
 	}

@@ -14,7 +14,8 @@ func TestAFailedWriteIsRepeatedAtTheEnd(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		id := w.serve(nil)
 		w.store.set(func() {
-			w.store.fail = failIf(false, func(op string) bool { return op == "StoreOutcomes" && w.store.calls[op] == 1 })
+			first := func(op string) bool { return op == "StoreOutcomes" && w.store.calls[op] == 1 }
+			w.store.fail = failIf(false, first)
 		})
 		events := w.emit(5)
 		synctest.Wait()

@@ -142,7 +142,7 @@ func checkLimiter(g *limiter, all []contender) string {
 		}
 		for i, limit := range []int{max(1, g.limits.host/2), g.limits.host, g.limits.account} {
 			if s := f.shares()[i]; s.limit != limit || s.used != by[s] || s.used > limit {
-				return fmt.Sprintf("share %d of %v: %d slots of %d are counted, %d are held", i, key, s.used, limit, by[s])
+				return fmt.Sprintf("share %d of %v: %d slots of %d counted, %d held", i, key, s.used, limit, by[s])
 			}
 			if n := slowBy[f.shares()[i]]; n > max(1, limit/4) {
 				return fmt.Sprintf("share %d of %v: the slow class has %d slots of %d", i, key, n, limit)
@@ -215,7 +215,9 @@ func (g *limiter) serves(s slot, t *waiter) bool {
 func onlyTotal(total int) limits { return limits{total: total, account: 1 << 20, host: 1 << 20} }
 
 // limiterWaits makes a waiter wait at g, and appends its name to got when it is served.
-func limiterWaits(t *testing.T, g *limiter, got *[]string, name string, account signal.AccountID, host string, l class) {
+func limiterWaits(
+	t *testing.T, g *limiter, got *[]string, name string, account signal.AccountID, host string, l class,
+) {
 	t.Helper()
 	w := &waiter{account: account, granted: func() { *got = append(*got, name) }}
 	if _, entered := g.acquire(w, host, l); entered {
@@ -421,7 +423,8 @@ func TestSlotsAreSharedInTurn(t *testing.T) {
 
 // Endpoints that hang have at most a quarter of the slots, once they are in the slow class.
 func TestHangingEndpointsLeaveTheSlotsToOthers(t *testing.T) {
-	inWorldWith(t, func(o *Options) { o.InFlight, o.Schedule.Retries = 16, []time.Duration{time.Hour} }, func(t *testing.T, w *world) {
+	options := func(o *Options) { o.InFlight, o.Schedule.Retries = 16, []time.Duration{time.Hour} }
+	inWorldWith(t, options, func(t *testing.T, w *world) {
 		hanging := map[string]bool{}
 		for range 12 {
 			id := w.register()

@@ -23,8 +23,9 @@ type behaviour struct {
 }
 
 var behaviours = []behaviour{
-	{takes: 20 * time.Millisecond}, {takes: 3 * time.Second}, {takes: 100 * time.Millisecond, fails: .3},
-	{takes: 100 * time.Millisecond, fails: 1}, {takes: time.Second, fails: .2, hangs: .3}, {takes: time.Second, hangs: 1},
+	{takes: 20 * time.Millisecond}, {takes: 3 * time.Second},
+	{takes: 100 * time.Millisecond, fails: .3}, {takes: 100 * time.Millisecond, fails: 1},
+	{takes: time.Second, fails: .2, hangs: .3}, {takes: time.Second, hangs: 1},
 }
 
 // lives emits random events of signals and keeps them by signal, in order.
@@ -90,7 +91,7 @@ func (l *lives) check(t *testing.T, attempts []sent, wait time.Duration) {
 				if len(of[before]) == 0 || of[before][0].At.After(first.At) {
 					fault("%s: event %d was sent before event %d", s, i, j)
 				} else if after := first.At.Sub(of[before][0].ended); over(of[before]).After(first.At) && after < wait {
-					fault("%s: event %d was sent %v after the first attempt of event %d, which waits for a retry", s, i, after, j)
+					fault("%s: event %d was sent %v after event %d, which waits for a retry", s, i, after, j)
 				}
 			}
 		}
@@ -201,7 +202,7 @@ func TestSignalOf(t *testing.T) {
 	}{
 		{"payload", signal.SignalCreated, data, "sig_1"},
 		{"body", signal.SignalUpdated, body, "sig_1"},
-		{"in a text", signal.SignalClosed, []byte(`{"message":"\"signal_id\":\"sig_3\"","signal_id":"sig_4"}`), "sig_4"},
+		{"in a text", signal.SignalClosed, []byte(`{"text":"\"signal_id\":\"sig_3\"","signal_id":"sig_4"}`), "sig_4"},
 		{"of a run", signal.AgentCompleted, data, ""},
 		{"none", signal.SignalCreated, []byte(`{"n":1}`), ""},
 		{"cut off", signal.SignalCreated, []byte(`{"signal_id":"sig_1`), ""},
@@ -216,7 +217,8 @@ func FuzzSignalOf(f *testing.F) {
 	f.Add([]byte(`{"signal_id":"sig_1"}`))
 	f.Add([]byte(`"signal_id":"`))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		if id := signalOf(signal.SignalCreated, b); id != "" && !bytes.Contains(b, []byte(`"signal_id":"`+string(id)+`"`)) {
+		id := signalOf(signal.SignalCreated, b)
+		if id != "" && !bytes.Contains(b, []byte(`"signal_id":"`+string(id)+`"`)) {
 			t.Errorf("%q is read from %q", id, b)
 		}
 	})
@@ -225,7 +227,8 @@ func FuzzSignalOf(f *testing.F) {
 // The later events of a signal wait for OrderWait, which may be none.
 func TestOrderWaitEnds(t *testing.T) {
 	t.Parallel()
-	for _, tt := range []struct{ option, want time.Duration }{{0, 10 * time.Minute}, {time.Minute, time.Minute}, {-1, 0}} {
+	tests := []struct{ option, want time.Duration }{{0, 10 * time.Minute}, {time.Minute, time.Minute}, {-1, 0}}
+	for _, tt := range tests {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t, func(o *Options) { o.OrderWait = tt.option })
 			s := signal.NewSignalID()

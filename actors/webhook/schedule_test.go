@@ -123,7 +123,7 @@ func TestSchedule(t *testing.T) {
 			}
 			ended := got.Status != delivery.Pending
 			if ended != got.CompletedAt.Equal(now) || ended != got.NextAttemptAt.IsZero() {
-				t.Errorf("it is %s, completed at %s, next attempt at %s", got.Status, got.CompletedAt, got.NextAttemptAt)
+				t.Errorf("it is %s, completed %s, next attempt %s", got.Status, got.CompletedAt, got.NextAttemptAt)
 			}
 			if got.Single {
 				t.Error("it is still marked for a single attempt")

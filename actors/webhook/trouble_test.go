@@ -109,7 +109,8 @@ func TestTheOwnerChanges(t *testing.T) {
 }
 
 func TestTenThousandFailingDeliveries(t *testing.T) {
-	inWorldWith(t, func(o *Options) { o.Schedule.Retries = []time.Duration{time.Minute, 2 * time.Minute} }, func(t *testing.T, w *world) {
+	retries := func(o *Options) { o.Schedule.Retries = []time.Duration{time.Minute, 2 * time.Minute} }
+	inWorldWith(t, retries, func(t *testing.T, w *world) {
 		id, healthy := w.register(), w.register(onlyClosed)
 		w.fromBad(id, answers503)
 		w.store.takes = time.Millisecond

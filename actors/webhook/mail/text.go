@@ -27,11 +27,12 @@ func Compose(m *delivery.Mail, to string) Message {
 		l.Subject = "Your webhook is failing"
 		fmt.Fprintf(&b, "All deliveries to your webhook %s have failed for %s.\n\n", m.Webhook, failing)
 		writeFacts(&b, m)
-		b.WriteString("\nIf the webhook goes on failing, it will be disabled. The success of any delivery ends\n" +
-			"this, that of a test event, too.\n")
+		b.WriteString("\nIf the webhook goes on failing, it will be disabled. " +
+			"The success of any delivery ends this,\nthat of a test event, too.\n")
 	case delivery.MailWebhookDisabled:
 		l.Subject = "Your webhook was disabled"
-		fmt.Fprintf(&b, "Your webhook %s was disabled: all deliveries to it have failed for %s.\n\n", m.Webhook, failing)
+		fmt.Fprintf(&b, "Your webhook %s was disabled: all deliveries to it have failed for %s.\n\n",
+			m.Webhook, failing)
 		writeFacts(&b, m)
 		b.WriteString("\nNothing is recorded for it any more. Deliveries that were pending have failed. When the\n" +
 			"endpoint works again, set the status of the webhook to \"enabled\", and retry the failed\n" +
