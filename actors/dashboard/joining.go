@@ -141,7 +141,8 @@ func (f *flusher) catchUp(p *peer) bool {
 	upTo := later(f.position(p).last, r.upTo)
 	var e extract
 	if upTo != r.upTo {
-		if e = f.hub.ring.after(a.partition, a.account, p.sub, r.upTo, upTo, f.hub.o.ReplayMessages); !e.covered || e.excess {
+		e = f.hub.ring.after(a.partition, a.account, p.sub, r.upTo, upTo, f.hub.o.ReplayMessages)
+		if !e.covered || e.excess {
 			f.close(p, closeSlow)
 			return true
 		}

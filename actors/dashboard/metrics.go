@@ -49,7 +49,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	}, []string{"channel"})
 	messages := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "agentsignal_ws_messages_sent_total",
-		Help: "Messages written to WebSocket connections, by channel; replies are not counted.",
+		Help: "Messages written to WebSocket connections by channel, without replies.",
 	}, []string{"channel"})
 	m := &Metrics{
 		connections: prometheus.NewGauge(prometheus.GaugeOpts{
@@ -63,7 +63,8 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 			Name: "agentsignal_ws_disconnects_total", Help: "Ended WebSocket connections by close code; 1006 had none.",
 		}, []string{"code"}),
 		resumes: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "agentsignal_ws_resumes_total", Help: "Subscriptions with last_event_id by whether the gap was filled.",
+			Name: "agentsignal_ws_resumes_total",
+			Help: "Subscriptions with last_event_id by whether the gap was filled.",
 		}, []string{"result"}),
 		bytes: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "agentsignal_ws_sent_bytes_total", Help: "Bytes written to WebSocket connections.",
