@@ -301,7 +301,8 @@ func (c *Catalogue) Publish(p int, events []signal.Event) {
 
 // concerns reports whether events of type t change a list.
 func concerns(t signal.EventType) bool {
-	return t == signal.SignalCreated || t == signal.SignalUpdated || t == signal.SignalClosed || t == signal.AccountDeleted
+	return t == signal.SignalCreated || t == signal.SignalUpdated || t == signal.SignalClosed ||
+		t == signal.AccountDeleted
 }
 
 // apply applies events to a ready partition, whose lock is held. The lock of an account

@@ -37,7 +37,8 @@ type filter struct {
 func (a *account) filter(t *strategies, q *Query) (filter, bool) {
 	f := filter{direction: q.Direction, status: q.Status, minConfidence: minConfUnits(q.MinConfidence)}
 	if q.Asset != "" {
-		f.byAsset, f.asset, f.subject = true, a.assets.group(t.key(q.Asset, false)), a.assets.group(t.key(q.Asset, true))
+		f.byAsset = true
+		f.asset, f.subject = a.assets.group(t.key(q.Asset, false)), a.assets.group(t.key(q.Asset, true))
 		if f.asset == noGroup && f.subject == noGroup {
 			return f, false
 		}

@@ -89,7 +89,8 @@ func (w *weatherRows) page(q *WeatherQuery, notBefore int64) ([]signal.WeatherSi
 }
 
 func (v *weatherRow) matches(q *WeatherQuery) bool {
-	return (q.Region == "" || q.Region == v.outlook.Region) && (q.Commodity == "" || q.Commodity == v.outlook.Commodity) &&
+	return (q.Region == "" || q.Region == v.outlook.Region) &&
+		(q.Commodity == "" || q.Commodity == v.outlook.Commodity) &&
 		(q.Severity == "" || q.Severity == v.outlook.Event.Severity)
 }
 
