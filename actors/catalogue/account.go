@@ -140,10 +140,10 @@ func (a *account) list(t *strategies, q *Query, notBefore int64) ([]signal.Listi
 	defer a.mu.RUnlock()
 	from := a.rows.after(max(notBefore, unixMilli(q.Since)))
 	m, ok := a.match(t, q, from)
-	if !ok || m.total() == 0 || q.Offset >= m.total() {
-		if !ok {
-			return []signal.Listing{}, 0
-		}
+	if !ok {
+		return []signal.Listing{}, 0
+	}
+	if q.Offset >= m.total() {
 		return []signal.Listing{}, m.total()
 	}
 	page := a.page(m, q.Offset, min(q.Limit, m.total()-q.Offset))
@@ -157,10 +157,16 @@ func (a *account) list(t *strategies, q *Query, notBefore int64) ([]signal.Listi
 func (a *account) listing(t *strategies, n uint32) signal.Listing {
 	v := a.rows.at(n)
 	name, agent := t.name(v.kind.strategy())
-	l := signal.Listing{ID: signal.SignalIDFromBytes(v.id), Agent: agent, Asset: a.assets.spellings[v.asset],
-		Strategy:  name,
-		Direction: v.kind.direction(), Confidence: float64(v.conf) / confScale, Status: signal.Open,
-		CreatedAt: time.UnixMilli(v.created.ms()).UTC()}
+	l := signal.Listing{
+		ID:         signal.SignalIDFromBytes(v.id),
+		Agent:      agent,
+		Asset:      a.assets.spellings[v.asset],
+		Strategy:   name,
+		Direction:  v.kind.direction(),
+		Confidence: float64(v.conf) / confScale,
+		Status:     signal.Open,
+		CreatedAt:  time.UnixMilli(v.created.ms()).UTC(),
+	}
 	if !math.IsNaN(v.entry) {
 		l.Entry = &v.entry
 	}

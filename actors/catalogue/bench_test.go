@@ -25,7 +25,7 @@ func million(b *testing.B) (*Catalogue, time.Time) {
 	c := New(log, log, 1, Options{Now: func() time.Time { return start.Add(80 * 24 * time.Hour) }})
 	c.List(b.Context(), Query{Account: acc, Limit: 1})
 	price := 1.5
-	// As if many callers at once made them: hundreds in a millisecond, in any order.
+	// As many concurrent callers make them: hundreds in a millisecond, in any order.
 	const together = 400
 	ids := make([]signal.SignalID, together)
 	for i := range signals {
@@ -56,17 +56,18 @@ func BenchmarkList(b *testing.B) {
 	runtime.ReadMemStats(&after)
 	held := float64(after.HeapAlloc-before.HeapAlloc) / float64(c.Size())
 	for name, q := range map[string]Query{
-		"none":                              {},
-		"asset":                             {Asset: "AAA"},
-		"asset+strategy+direction+conf>=.8": {Asset: "AAA", Strategy: "momentum", Direction: signal.Long, MinConfidence: .8},
-		"conf>=.8":                          {MinConfidence: .8},
-		"conf>=.8137":                       {MinConfidence: .8137},
-		"direction+conf>=.8":                {Direction: signal.Long, MinConfidence: .8},
-		"direction+conf>=.8137":             {Direction: signal.Long, MinConfidence: .8137},
-		"since 1h":                          {Since: start.Add(5000*time.Second - time.Hour)},
-		"offset 50100":                      {Offset: 50_100},
-		"asset+offset 50100":                {Asset: "AAA", Offset: 50_100},
-		"direction+conf>=.8+offset 50100":   {Direction: signal.Long, MinConfidence: .8, Offset: 50_100},
+		"none":  {},
+		"asset": {Asset: "AAA"},
+		"asset+strategy+direction+conf>=.8": {
+			Asset: "AAA", Strategy: "momentum", Direction: signal.Long, MinConfidence: .8},
+		"conf>=.8":                        {MinConfidence: .8},
+		"conf>=.8137":                     {MinConfidence: .8137},
+		"direction+conf>=.8":              {Direction: signal.Long, MinConfidence: .8},
+		"direction+conf>=.8137":           {Direction: signal.Long, MinConfidence: .8137},
+		"since 1h":                        {Since: start.Add(5000*time.Second - time.Hour)},
+		"offset 50100":                    {Offset: 50_100},
+		"asset+offset 50100":              {Asset: "AAA", Offset: 50_100},
+		"direction+conf>=.8+offset 50100": {Direction: signal.Long, MinConfidence: .8, Offset: 50_100},
 	} {
 		b.Run(name, func(b *testing.B) {
 			q.Account, q.Limit = acc, 25

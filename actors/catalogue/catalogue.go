@@ -42,10 +42,10 @@ type Options struct {
 	Name      func(asset string) string
 	Retention time.Duration // signals older than this are not listed; default 90 days
 	// MaxOpen is the limit of open signals per account. Open builds a partition once it
-	// has half as many; default 0: at its first use.
+	// has half as many; with the default 0 at its first call.
 	MaxOpen int
 	Now     func() time.Time // the clock of Redis; default time.Now
-	Log     *slog.Logger     // nil: none
+	Log     *slog.Logger     // nil to discard
 }
 
 // Catalogue lists the signals of all accounts.
@@ -90,9 +90,6 @@ func New(tail Tail, records Records, partitions int, o Options) *Catalogue {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
 	if o.Name == nil {
 		o.Name = func(asset string) string { return asset }
 	}
@@ -103,7 +100,7 @@ func New(tail Tail, records Records, partitions int, o Options) *Catalogue {
 		retention:  cmp.Or(o.Retention, 90*24*time.Hour),
 		maxOpen:    o.MaxOpen,
 		now:        o.Now,
-		log:        o.Log,
+		log:        cmp.Or(o.Log, slog.New(slog.DiscardHandler)),
 		partitions: make([]partition, partitions),
 	}
 }
@@ -140,7 +137,7 @@ func (c *Catalogue) Find(ctx context.Context, id signal.AccountID, s signal.Sign
 func (c *Catalogue) oldest() int64 { return c.now().Add(-c.retention).UnixMilli() }
 
 // account returns the signals of an account, including every event that was in the log at
-// the time of the call; nil if there are none.
+// the time of the call, or nil.
 func (c *Catalogue) account(ctx context.Context, id signal.AccountID) (*account, error) {
 	p := c.records.Partition(id)
 	if err := c.build(ctx, p); err != nil {
@@ -185,8 +182,8 @@ func (c *Catalogue) build(ctx context.Context, p int) error {
 	}
 }
 
-// begin begins a pass over an unbuilt partition, whose lock is held. The pass serves all
-// callers that come meanwhile, so it does not end with ctx.
+// begin starts a pass over an unbuilt partition, whose lock is held. The pass serves later
+// callers, too, so it does not end with ctx.
 func (c *Catalogue) begin(ctx context.Context, p int) {
 	part := &c.partitions[p]
 	built := make(chan struct{})
@@ -197,7 +194,7 @@ func (c *Catalogue) begin(ctx context.Context, p int) {
 	}
 }
 
-// Close ends the passes under way and waits for them. What is not built stays so.
+// Close ends the running passes and waits for them.
 func (c *Catalogue) Close(ctx context.Context) error { return c.passes.Close(ctx) }
 
 // passTimeout bounds one pass over a partition's signal log.
@@ -289,7 +286,8 @@ func (c *Catalogue) Publish(p int, events []signal.Event) {
 
 // concerns reports whether events of type t change a list.
 func concerns(t signal.EventType) bool {
-	return t == signal.SignalCreated || t == signal.SignalUpdated || t == signal.SignalClosed || t == signal.AccountDeleted
+	return t == signal.SignalCreated || t == signal.SignalUpdated || t == signal.SignalClosed ||
+		t == signal.AccountDeleted
 }
 
 // apply applies events to a ready partition, whose lock is held. The lock of an account
@@ -344,7 +342,7 @@ func (c *Catalogue) report(err error) {
 	}
 }
 
-// Gap notes that the tail has lost events of partition p, which is then built again at
+// Gap records that the tail has lost events of partition p, which is then built again at
 // its next use.
 func (c *Catalogue) Gap(p int) {
 	part := &c.partitions[p]
@@ -417,8 +415,6 @@ func (c *Catalogue) Open(id signal.AccountID) int {
 	return a.rows.open
 }
 
-// countEvery is how often the open signals of a partition are counted, countTimeout how
-// long that may take.
 const (
 	// countEvery is the minimum time between two counts of a partition's open signals,
 	// countTimeout the maximum duration of one.

@@ -40,19 +40,21 @@ func (f *fakeLog) ScanSignals(_ context.Context, _ int, each func(signal.LogEntr
 	events := slices.Clone(f.events)
 	f.mu.Unlock()
 	origin := map[signal.SignalID]signal.Position{}
-	last := map[signal.SignalID]*signal.Event{} // including closed signals, which a pass may have read before
+	last := map[signal.SignalID]*signal.Event{} // also of closed signals: a pass may have read them before
 	for i := range events {
 		e := &events[i]
+		l := e.Listing
+		entry := signal.LogEntry{Account: e.Account, Position: e.Position, ID: l.ID, Confidence: l.Confidence}
 		switch e.Type {
 		case signal.SignalCreated:
-			origin[e.Listing.ID] = e.Position
-			each(signal.LogEntry{Account: e.Account, Position: e.Position, ID: e.Listing.ID, Created: e.Listing,
-				Weather: e.Weather, Confidence: e.Listing.Confidence})
+			origin[l.ID] = e.Position
+			entry.Created, entry.Weather = l, e.Weather
+			each(entry)
 		case signal.SignalClosed:
-			each(signal.LogEntry{Account: e.Account, Position: e.Position, ID: e.Listing.ID,
-				Origin: origin[e.Listing.ID], Confidence: e.Listing.Confidence, Closed: true})
+			entry.Origin, entry.Closed = origin[l.ID], true
+			each(entry)
 		case signal.SignalUpdated:
-			last[e.Listing.ID] = e
+			last[l.ID] = e
 		}
 	}
 	for id, e := range last {
@@ -85,6 +87,21 @@ type model struct {
 
 const acc = signal.AccountID("acc_01M7YQ1WTVKN9DZNWV9NV456V1")
 
+// eventOf returns an event of a signal of acc.
+func eventOf(p signal.Position, kind signal.EventType, l *signal.Listing) signal.Event {
+	return signal.Event{Position: p, Account: acc, Type: kind, Listing: l}
+}
+
+// total returns the number of acc's signals.
+func total(t testing.TB, c *Catalogue) int {
+	t.Helper()
+	_, n, err := c.List(t.Context(), Query{Account: acc, Limit: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
 // history makes n events of signals whose times are clustered.
 func history(r *rand.Rand, n int, start time.Time) (*model, []signal.Event) {
 	m := &model{byID: map[signal.SignalID]int{}}
@@ -108,12 +125,15 @@ func history(r *rand.Rand, n int, start time.Time) (*model, []signal.Event) {
 				s.Status, kind = signal.Closed, signal.SignalClosed
 			}
 			l := *s
-			events = append(events, signal.Event{Position: p, Account: acc, Type: kind, Listing: &l})
+			events = append(events, eventOf(p, kind, &l))
 			continue
 		}
 		strategy, agent := t.name(r.IntN(t.count()))
-		l := signal.Listing{ID: signal.NewSignalID(), Agent: agent, Asset: names[r.IntN(len(names))], Strategy: strategy,
-			Direction: signal.Long, Confidence: float64(r.IntN(10001)) / confScale, Status: signal.Open, CreatedAt: p.Time()}
+		l := signal.Listing{
+			ID: signal.NewSignalID(), Agent: agent, Asset: names[r.IntN(len(names))], Strategy: strategy,
+			Direction: signal.Long, Confidence: float64(r.IntN(10001)) / confScale,
+			Status: signal.Open, CreatedAt: p.Time(),
+		}
 		if r.IntN(2) == 0 {
 			l.Direction = signal.Short
 		}
@@ -125,7 +145,7 @@ func history(r *rand.Rand, n int, start time.Time) (*model, []signal.Event) {
 		m.signals = append(m.signals, l)
 		m.places = append(m.places, p)
 		created := l
-		events = append(events, signal.Event{Position: p, Account: acc, Type: signal.SignalCreated, Listing: &created})
+		events = append(events, eventOf(p, signal.SignalCreated, &created))
 	}
 	return m, events
 }
@@ -174,8 +194,9 @@ func (m *model) list(q Query) ([]signal.Listing, int) {
 func pick[T any](r *rand.Rand, values ...T) T { return values[r.IntN(len(values))] }
 
 func randomQuery(r *rand.Rand, m *model) Query {
+	assets := []string{"", "", "", "bTc", "btcusdt", "ETH", "SOL", "Standing Desk", "ÄPFEL", "Gold", "xauusd", "none"}
 	q := Query{Account: acc, Limit: 1 + r.IntN(100), Offset: pick(r, 0, 0, r.IntN(50), r.IntN(len(m.signals)+5)),
-		Asset:     pick(r, "", "", "", "bTc", "btcusdt", "ETH", "SOL", "Standing Desk", "ÄPFEL", "Gold", "xauusd", "none"),
+		Asset:     pick(r, assets...),
 		Strategy:  pick(r, "", "", "", "momentum", "breakout", "blog_post"),
 		Agent:     pick(r, signal.AgentID(""), "", "", "trading", "weather"),
 		Direction: pick(r, signal.Direction(""), "", signal.Long, signal.Short),
@@ -206,26 +227,25 @@ func TestEveryQueryEqualsAPlainScan(t *testing.T) {
 			r := rand.New(rand.NewPCG(1, uint64(count)))
 			start := time.Now().Add(-time.Hour).UTC().Truncate(time.Millisecond)
 			m, events := history(r, count, start)
-			// The pass reads a part, the tail the rest, some of it twice.
 			log := &fakeLog{events: events[:count/2]}
 			c := New(log, log, 1, options(start))
-			if _, _, err := c.List(t.Context(), Query{Account: acc, Limit: 1}); err != nil {
-				t.Fatal(err)
-			}
+			total(t, c)
 			// The tail repeats what the pass has read, then publishes the rest. Cached
 			// filters must be updated.
 			c.Publish(0, events[count/3:count/2])
+			repeated := []Query{
+				{Account: acc, Limit: 30, MinConfidence: .4321},
+				{Account: acc, Limit: 30, Direction: signal.Long, Status: signal.Open},
+				{Account: acc, Limit: 30, Agent: "trading"},
+				{Account: acc, Limit: 30, Asset: "eth", MinConfidence: .9},
+			}
 			for chunk := range slices.Chunk(events[count/2:], 1000) {
-				for _, q := range []Query{{Account: acc, Limit: 1, MinConfidence: .4321},
-					{Account: acc, Limit: 1, Direction: signal.Long, Status: signal.Open},
-					{Account: acc, Limit: 1, Agent: "trading"}, {Account: acc, Limit: 1, Asset: "eth", MinConfidence: .9}} {
+				for _, q := range repeated {
 					c.List(t.Context(), q)
 				}
 				c.Publish(0, chunk)
 			}
-			for _, q := range []Query{{Account: acc, Limit: 30, MinConfidence: .4321},
-				{Account: acc, Limit: 30, Direction: signal.Long, Status: signal.Open},
-				{Account: acc, Limit: 30, Agent: "trading"}, {Account: acc, Limit: 30, Asset: "eth", MinConfidence: .9}} {
+			for _, q := range repeated {
 				got, total, _ := c.List(t.Context(), q)
 				if want, wantTotal := m.list(q); total != wantTotal || cmp.Diff(want, got) != "" {
 					t.Errorf("%+v asked before and after: total %d, want %d", q, total, wantTotal)
@@ -253,7 +273,8 @@ func TestEveryQueryEqualsAPlainScan(t *testing.T) {
 			for i, s := range m.signals {
 				created, closed, err := c.Find(t.Context(), acc, s.ID)
 				if err != nil || created != m.places[i] || closed.IsZero() != (s.Status == signal.Open) {
-					t.Fatalf("Find(%s) = %v, %v, %v; want created %v, status %s", s.ID, created, closed, err, m.places[i], s.Status)
+					t.Fatalf("Find(%s) = %v, %v, %v; want created %v, status %s",
+						s.ID, created, closed, err, m.places[i], s.Status)
 				}
 			}
 		})
@@ -265,12 +286,11 @@ func TestSequenceNumbersThatDoNotFitARow(t *testing.T) {
 	log := &fakeLog{}
 	now := time.Now()
 	c := New(log, log, 1, options(now))
-	c.List(t.Context(), Query{Account: acc, Limit: 1})
+	total(t, c)
 	l := signal.Listing{ID: signal.NewSignalID(), Asset: "BTC", Strategy: "momentum", Direction: signal.Long}
 	created := signal.Position{MS: now.UnixMilli(), Seq: 70_000}
 	closed := signal.Position{MS: now.UnixMilli(), Seq: 1 << 40}
-	c.Publish(0, []signal.Event{{Position: created, Account: acc, Type: signal.SignalCreated, Listing: &l},
-		{Position: closed, Account: acc, Type: signal.SignalClosed, Listing: &l}})
+	c.Publish(0, []signal.Event{eventOf(created, signal.SignalCreated, &l), eventOf(closed, signal.SignalClosed, &l)})
 	gotCreated, gotClosed, err := c.Find(t.Context(), acc, l.ID)
 	if err != nil || gotCreated != created || gotClosed != closed {
 		t.Errorf("Find = %v, %v, %v; want %v, %v", gotCreated, gotClosed, err, created, closed)
@@ -298,8 +318,8 @@ func TestOpenSignalsAreCounted(t *testing.T) {
 		c.Publish(0, []signal.Event{e})
 	}
 	create := func(a signal.AccountID) {
-		s := signal.Signal{ID: signal.NewSignalID(), Account: a, Asset: "BTC", Strategy: "momentum", Direction: signal.Long,
-			CreatedAt: at.Time()}
+		s := signal.Signal{ID: signal.NewSignalID(), Account: a, Asset: "BTC", Strategy: "momentum",
+			Direction: signal.Long, CreatedAt: at.Time()}
 		made = append(made, s)
 		publish(signal.SignalCreated, &s)
 	}
@@ -338,7 +358,7 @@ func TestOpenSignalsAreCounted(t *testing.T) {
 	create(account)
 	c.Trim()
 	if got := c.Open(account); got > blockRows {
-		t.Errorf("%d open signals are counted after the others were forgotten", got)
+		t.Errorf("%d open signals are counted after the others were dropped", got)
 	}
 	publish(signal.AccountDeleted, &made[0])
 	check(0)
@@ -352,8 +372,7 @@ func TestFewOpenSignalsAreNotRead(t *testing.T) {
 		now := time.Now()
 		log := &fakeLog{open: 4}
 		s := signal.Listing{ID: signal.NewSignalID(), Agent: "trading", Strategy: "momentum", Asset: "BTC"}
-		log.add(signal.Event{Position: signal.Position{MS: now.UnixMilli()}, Account: acc, Type: signal.SignalCreated,
-			Listing: &s})
+		log.add(eventOf(signal.Position{MS: now.UnixMilli()}, signal.SignalCreated, &s))
 		o := options(now)
 		o.MaxOpen = 10
 		c := New(log, log, 1, o)
@@ -404,27 +423,23 @@ func TestEventsDuringThePassAreKept(t *testing.T) {
 	m, events := history(rand.New(rand.NewPCG(3, 3)), 200, now)
 	log := &fakeLog{events: events[:100], scanned: make(chan struct{})}
 	c := New(log, log, 1, options(now))
-	type result struct {
-		total int
-		err   error
-	}
-	done := make(chan result)
+	done := make(chan error)
 	for range 3 {
 		go func() {
-			_, total, err := c.List(context.Background(), Query{Account: acc, Limit: 1})
-			done <- result{total, err}
+			_, _, err := c.List(context.Background(), Query{Account: acc, Limit: 1})
+			done <- err
 		}()
 	}
 	log.scanned <- struct{}{} // received once the pass has read its entries
 	// The pass may or may not have ended: in both cases no event may be lost.
 	c.Publish(0, events[90:])
 	for range 3 {
-		if r := <-done; r.err != nil {
-			t.Fatal(r.err)
+		if err := <-done; err != nil {
+			t.Fatal(err)
 		}
 	}
-	if _, total, _ := c.List(t.Context(), Query{Account: acc, Limit: 1}); total != len(m.signals) {
-		t.Errorf("total: got %d, want %d", total, len(m.signals))
+	if n := total(t, c); n != len(m.signals) {
+		t.Errorf("total: got %d, want %d", n, len(m.signals))
 	}
 	if log.scans != 1 {
 		t.Errorf("three first callers made %d passes, want 1", log.scans)
@@ -437,12 +452,11 @@ func TestGapRebuildsThePartition(t *testing.T) {
 	m, events := history(rand.New(rand.NewPCG(4, 4)), 100, now)
 	log := &fakeLog{events: events[:50]}
 	c := New(log, log, 1, options(now))
-	c.List(t.Context(), Query{Account: acc, Limit: 1})
+	total(t, c)
 	log.add(events[50:]...) // never published: the tail lost them
 	c.Gap(0)
-	_, total, err := c.List(t.Context(), Query{Account: acc, Limit: 1})
-	if err != nil || total != len(m.signals) {
-		t.Errorf("List after a gap: total %d, %v; want %d", total, err, len(m.signals))
+	if n := total(t, c); n != len(m.signals) {
+		t.Errorf("total after a gap: got %d, want %d", n, len(m.signals))
 	}
 }
 
@@ -470,26 +484,26 @@ func TestRetentionCutsListsToTheMillisecond(t *testing.T) {
 	cut = cut.Add(time.Hour)
 	c.Trim()
 	if held := c.Size(); held != 0 {
-		t.Errorf("of an account whose signals are all past retention %d rows are held", held)
+		t.Errorf("%d rows are held of an account whose signals are all past retention", held)
 	}
 	next := events[len(events)-1]
 	next.Position.MS, next.Type = cut.UnixMilli()+1, signal.SignalCreated
 	c.Publish(0, []signal.Event{next})
-	if _, total, err := c.List(t.Context(), Query{Account: acc, Limit: 1}); total != 1 || err != nil {
-		t.Errorf("a signal of that account after Trim: total %d, %v", total, err)
+	if n := total(t, c); n != 1 {
+		t.Errorf("a signal of that account after Trim: total %d", n)
 	}
 }
 
-func TestDeletedAccountIsForgotten(t *testing.T) {
+func TestDeletedAccountIsDropped(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
 	_, events := history(rand.New(rand.NewPCG(6, 6)), 100, now)
 	log := &fakeLog{events: events}
 	c := New(log, log, 1, options(now))
-	c.List(t.Context(), Query{Account: acc, Limit: 1})
+	total(t, c)
 	c.Publish(0, []signal.Event{{Account: acc, Type: signal.AccountDeleted}})
-	if _, total, err := c.List(t.Context(), Query{Account: acc, Limit: 1}); total != 0 || err != nil {
-		t.Errorf("List of a deleted account: total %d, %v", total, err)
+	if n := total(t, c); n != 0 {
+		t.Errorf("total of a deleted account: %d", n)
 	}
 }
 
@@ -508,7 +522,7 @@ func TestConcurrentReadersAndTail(t *testing.T) {
 	m, events := history(rand.New(rand.NewPCG(7, 7)), indexedRows+4000, start)
 	log := &fakeLog{}
 	c := New(log, log, 1, options(start))
-	c.List(t.Context(), Query{Account: acc, Limit: 1})
+	total(t, c)
 	published := make(chan struct{})
 	var wg sync.WaitGroup
 	for i := range 2 {

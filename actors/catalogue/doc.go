@@ -2,9 +2,8 @@
 // memory, with exact totals for every combination of filters.
 //
 // A partition is built at its first use by one pass over its signal log, and then follows
-// the node's tail. A question is answered only after the tail has reached the end that
-// the event log had when the question arrived, so a client reads its own writes on any
-// node.
+// the node's tail. A query is answered only after the tail has reached the end that the
+// event log had when the query arrived, so a client reads its own writes on any node.
 //
 // A signal takes 48 bytes in a row and, in accounts of at least indexedRows signals,
 // about 10 bytes in bitmaps. Rows are in the order of the log, which is the order of

@@ -11,7 +11,7 @@ import (
 // Query selects signals. A zero member does not filter.
 type Query struct {
 	Account       signal.AccountID
-	Asset         string // by any of its spellings, whatever their ASCII case
+	Asset         string // by any of its spellings, ignoring ASCII case
 	Strategy      string
 	Agent         signal.AgentID
 	Direction     signal.Direction
@@ -24,7 +24,7 @@ type Query struct {
 
 // filter is a Query without its time and page, in the representation of rows.
 type filter struct {
-	strategies    uint64 // bit n stands for strategy number n; 0: all
+	strategies    uint64 // bit n stands for strategy number n; 0 selects all
 	byAsset       bool
 	asset         uint32 // if byAsset: group of spellings of an asset with prices, or noGroup
 	subject       uint32 // if byAsset: group of a subject of content, or noGroup
@@ -37,7 +37,8 @@ type filter struct {
 func (a *account) filter(t *strategies, q *Query) (filter, bool) {
 	f := filter{direction: q.Direction, status: q.Status, minConfidence: minConfUnits(q.MinConfidence)}
 	if q.Asset != "" {
-		f.byAsset, f.asset, f.subject = true, a.assets.group(t.key(q.Asset, false)), a.assets.group(t.key(q.Asset, true))
+		f.byAsset = true
+		f.asset, f.subject = a.assets.group(t.key(q.Asset, false)), a.assets.group(t.key(q.Asset, true))
 		if f.asset == noGroup && f.subject == noGroup {
 			return f, false
 		}

@@ -79,7 +79,8 @@ func (a *account) page(m matches, offset, count int) []uint32 {
 	candidates := make([]candidate, len(numbers))
 	for i, n := range numbers {
 		v := a.rows.at(n)
-		candidates[i] = candidate{v.created.ms(), binary.BigEndian.Uint64(v.id[:8]), binary.BigEndian.Uint64(v.id[8:]), n}
+		high, low := binary.BigEndian.Uint64(v.id[:8]), binary.BigEndian.Uint64(v.id[8:])
+		candidates[i] = candidate{v.created.ms(), high, low, n}
 	}
 	sortPart(candidates, skip, skip+count)
 	page := numbers[:count]

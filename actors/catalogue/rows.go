@@ -92,7 +92,7 @@ func (r *rows) add(v row) uint32 {
 	return n
 }
 
-// pack returns p as a place and keeps aside what does not fit.
+// pack returns p as a place, and stores a sequence number that does not fit in far.
 func (r *rows) pack(p signal.Position, n uint32, closing uint64) place {
 	if p.Seq > seqMax {
 		if r.far == nil {
@@ -132,8 +132,8 @@ func (r *rows) after(ms int64) uint32 {
 	return r.first + uint32(b*blockRows+i)
 }
 
-// findAt is find with the position of the creation, if known: a pass over a log with a
-// million changes would take seconds to search for their identifiers.
+// findAt is like find, with the position of the creation if known: without it, a pass over a
+// log with a million changes would search for seconds.
 func (r *rows) findAt(id [16]byte, created signal.Position) (uint32, bool) {
 	if !created.IsZero() {
 		for n := r.after(created.MS - 1); n < r.next && r.at(n).created.ms() == created.MS; n++ {
@@ -217,8 +217,8 @@ type assets struct {
 	groupOf   []uint32          // by spelling
 }
 
-// spelt is an asset as a signal names it. The same text means another thing as a subject
-// of content.
+// spelt is an asset as spelled by a signal, or a subject of content, which differs from an
+// asset of the same text.
 type spelt struct {
 	name    string
 	content bool

@@ -1,6 +1,7 @@
 package catalogue
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -40,8 +41,13 @@ func (w *weatherRows) add(l *signal.Listing, id [16]byte, o *signal.Outlook) {
 	if w.byID == nil {
 		w.byID = make(map[[16]byte]*weatherRow)
 	}
-	v := &weatherRow{id: id, created: l.CreatedAt.UnixMilli(), confidence: signal.RoundConfidence(l.Confidence),
-		direction: l.Direction, outlook: o}
+	v := &weatherRow{
+		id:         id,
+		created:    l.CreatedAt.UnixMilli(),
+		confidence: signal.RoundConfidence(l.Confidence),
+		direction:  l.Direction,
+		outlook:    o,
+	}
 	w.byID[id] = v
 	at := len(w.list)
 	for at > 0 && compareWeather(w.list[at-1], v) > 0 { // created in the same millisecond
@@ -51,10 +57,7 @@ func (w *weatherRows) add(l *signal.Listing, id [16]byte, o *signal.Outlook) {
 }
 
 func compareWeather(a, b *weatherRow) int {
-	if a.created != b.created {
-		return int(min(max(a.created-b.created, -1), 1))
-	}
-	return slices.Compare(a.id[:], b.id[:])
+	return cmp.Or(cmp.Compare(a.created, b.created), slices.Compare(a.id[:], b.id[:]))
 }
 
 // forget drops the signals created at or before ms.
@@ -86,14 +89,19 @@ func (w *weatherRows) page(q *WeatherQuery, notBefore int64) ([]signal.WeatherSi
 }
 
 func (v *weatherRow) matches(q *WeatherQuery) bool {
-	return (q.Region == "" || q.Region == v.outlook.Region) && (q.Commodity == "" || q.Commodity == v.outlook.Commodity) &&
+	return (q.Region == "" || q.Region == v.outlook.Region) &&
+		(q.Commodity == "" || q.Commodity == v.outlook.Commodity) &&
 		(q.Severity == "" || q.Severity == v.outlook.Event.Severity)
 }
 
 func (v *weatherRow) signal() signal.WeatherSignal {
-	return signal.WeatherSignal{ID: signal.SignalIDFromBytes(v.id).Weather(), Direction: v.direction,
+	return signal.WeatherSignal{
+		ID:         signal.SignalIDFromBytes(v.id).Weather(),
+		Direction:  v.direction,
 		Confidence: v.confidence,
-		CreatedAt:  time.UnixMilli(v.created).UTC(), Outlook: *v.outlook}
+		CreatedAt:  time.UnixMilli(v.created).UTC(),
+		Outlook:    *v.outlook,
+	}
 }
 
 // WeatherSignals returns the page of q and the exact number of matches. It fails with
@@ -111,8 +119,9 @@ func (c *Catalogue) WeatherSignals(ctx context.Context, q WeatherQuery) ([]signa
 
 // WeatherSignal returns a Weather signal by its identifier. It fails with KindNotFound if
 // the account has no such signal.
-func (c *Catalogue) WeatherSignal(ctx context.Context, account signal.AccountID, id string) (signal.WeatherSignal,
-	error) {
+func (c *Catalogue) WeatherSignal(
+	ctx context.Context, account signal.AccountID, id string,
+) (signal.WeatherSignal, error) {
 	a, err := c.account(ctx, account)
 	if err != nil {
 		return signal.WeatherSignal{}, err

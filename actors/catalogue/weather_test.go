@@ -27,24 +27,28 @@ func weatherHistory(r *rand.Rand, n int, start time.Time) ([]signal.WeatherSigna
 			w := &all[r.IntN(len(all))]
 			w.Confidence = float64(r.IntN(10001)) / confScale
 			l := weatherListing(w)
-			events = append(events, signal.Event{Position: p, Account: acc, Type: signal.SignalUpdated, Listing: &l})
+			events = append(events, eventOf(p, signal.SignalUpdated, &l))
 			continue
 		}
-		w := signal.WeatherSignal{ID: signal.NewSignalID().Weather(), Direction: pick(r, signal.Long, signal.Short),
-			Confidence: float64(r.IntN(10001)) / confScale, CreatedAt: p.Time(), Outlook: signal.Outlook{
-				Commodity: pick(r, "natural_gas", "wheat", "corn", "oil"), Region: pick(r, "us", "eu", "asia", "global"),
-				Likelihood: r.Float64(),
+		w := signal.WeatherSignal{
+			ID: signal.NewSignalID().Weather(), Direction: pick(r, signal.Long, signal.Short),
+			Confidence: float64(r.IntN(10001)) / confScale, CreatedAt: p.Time(),
+			Outlook: signal.Outlook{
+				Commodity: pick(r, "natural_gas", "wheat", "corn", "oil"),
+				Region:    pick(r, "us", "eu", "asia", "global"), Likelihood: r.Float64(), ExpectedImpact: "+1 %",
 				Event: signal.WeatherEvent{Type: signal.Storm, Severity: pick(r, signal.Severities...),
 					Location: "Houston", ForecastDate: "2026-11-24"},
-				ExpectedImpact: "+1 %"}}
+			},
+		}
 		l, o := weatherListing(&w), w.Outlook
-		events = append(events, signal.Event{Position: p, Account: acc, Type: signal.SignalCreated, Listing: &l, Weather: &o})
-		all = append(all, w)
+		e := eventOf(p, signal.SignalCreated, &l)
+		e.Weather = &o
+		events, all = append(events, e), append(all, w)
 		if r.IntN(5) == 0 { // another agent's
 			other := l
 			other.ID, other.Agent, other.Strategy = signal.NewSignalID(), "trading", "momentum"
 			p.Seq++
-			events = append(events, signal.Event{Position: p, Account: acc, Type: signal.SignalCreated, Listing: &other})
+			events = append(events, eventOf(p, signal.SignalCreated, &other))
 		}
 	}
 	return all, events
@@ -53,8 +57,7 @@ func weatherHistory(r *rand.Rand, n int, start time.Time) ([]signal.WeatherSigna
 func weatherListing(w *signal.WeatherSignal) signal.Listing {
 	id, _ := signal.ParseWeatherID(string(w.ID))
 	return signal.Listing{ID: id, Agent: "weather", Asset: w.Commodity, Strategy: "commodity_impact",
-		Direction:  w.Direction,
-		Confidence: w.Confidence, Status: signal.Open, CreatedAt: w.CreatedAt}
+		Direction: w.Direction, Confidence: w.Confidence, Status: signal.Open, CreatedAt: w.CreatedAt}
 }
 
 // wanted returns the page of q from the plain list.
@@ -93,8 +96,9 @@ func TestWeatherListsEqualAPlainList(t *testing.T) {
 	restarted := New(log, log, 1, Options{Now: func() time.Time { return now }})
 	for name, c := range map[string]*Catalogue{"followed": c, "built": restarted} {
 		for range 300 {
-			q := WeatherQuery{Account: acc, Region: pick(r, "", "", "us", "global"), Commodity: pick(r, "", "", "corn", "oil"),
-				Severity: pick(r, "", "", "low", "extreme"), Limit: 1 + r.IntN(40), Offset: pick(r, 0, 0, 7, 1000)}
+			q := WeatherQuery{Account: acc, Limit: 1 + r.IntN(40), Offset: pick(r, 0, 0, 7, 1000),
+				Region: pick(r, "", "", "us", "global"), Commodity: pick(r, "", "", "corn", "oil"),
+				Severity: pick(r, "", "", "low", "extreme")}
 			if r.IntN(3) == 0 {
 				q.Since = all[r.IntN(len(all))].CreatedAt
 			}
@@ -134,12 +138,15 @@ func TestMissingWeatherSignals(t *testing.T) {
 		account signal.AccountID
 		id      string
 	}{
-		"foreign": {"acc_01M7YQ1WTVKN9DZNWV9NV456V2", id}, "no id": {acc, "wsig_1"},
-		"signal":  {acc, strings.TrimPrefix(id, "w")},
-		"unknown": {acc, string(signal.NewSignalID().Weather())}, "of another agent": {acc, trading},
-		"lower case": {acc, strings.ToLower(id)},
+		"another account's": {"acc_01M7YQ1WTVKN9DZNWV9NV456V2", id},
+		"no id":             {acc, "wsig_1"},
+		"signal":            {acc, strings.TrimPrefix(id, "w")},
+		"unknown":           {acc, string(signal.NewSignalID().Weather())},
+		"another agent's":   {acc, trading},
+		"lower case":        {acc, strings.ToLower(id)},
 	} {
-		if w, err := c.WeatherSignal(t.Context(), missing.account, missing.id); signal.KindOf(err) != signal.KindNotFound {
+		w, err := c.WeatherSignal(t.Context(), missing.account, missing.id)
+		if signal.KindOf(err) != signal.KindNotFound {
 			t.Errorf("%s: %+v, %v", name, w, err)
 		}
 	}
@@ -155,10 +162,9 @@ func TestMissingWeatherSignals(t *testing.T) {
 		t.Errorf("past retention: %v, %d, %v", items, total, err)
 	}
 	c.Trim()
-	c.Publish(0, []signal.Event{{Position: signal.Position{MS: clock.UnixMilli()}, Account: acc,
-		Type: signal.AccountDeleted}})
-	if items, total, err := c.WeatherSignals(t.Context(), WeatherQuery{Account: acc, Limit: 10}); err != nil ||
-		total != 0 || items == nil {
+	c.Publish(0, []signal.Event{eventOf(signal.Position{MS: clock.UnixMilli()}, signal.AccountDeleted, nil)})
+	items, total, err = c.WeatherSignals(t.Context(), WeatherQuery{Account: acc, Limit: 10})
+	if err != nil || total != 0 || items == nil {
 		t.Errorf("of a deleted account: %v, %d, %v", items, total, err)
 	}
 }

@@ -12,7 +12,7 @@ const frameOverhead = 200
 
 // backfill caches an account's part of the event log: everything from its first
 // frame up to upTo. Requests for one account wait for each other, so that equal
-// ones share a read and a longer one reads only what is missing.
+// ones share a read and a longer one reads only the missing part.
 type backfill struct {
 	turn    chan struct{} // a lock: holds a value while a resume uses the frames
 	users   int           // guarded by resumer.mu

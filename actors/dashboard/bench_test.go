@@ -3,7 +3,6 @@ package dashboard
 import (
 	"fmt"
 	"net"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -74,14 +73,7 @@ func (a *audienceOf) expect(n int) {
 
 func (a *audienceOf) wait() { <-a.reached }
 
-// benchEvent is a signal whose frame has about 376 bytes.
-func benchEvent() signal.Event {
-	e := created(alice, "BTC")
-	e.Data = fmt.Appendf(nil, `{"asset":"BTC","text":%q}`, strings.Repeat("x", 210))
-	return e
-}
-
-// BenchmarkFanOut delivers signals to 1,000 connections of one account: by the hub and,
+// BenchmarkFanOut delivers signals, in frames of about 376 bytes, to 1,000 connections of one account: by the hub and,
 // as the lower bound, by a plain loop of write(2) of the same bytes. One operation is
 // one message to one connection.
 func BenchmarkFanOut(b *testing.B) {
@@ -102,7 +94,7 @@ func BenchmarkFanOut(b *testing.B) {
 			position := signal.Position{MS: 1}
 			for b.Loop() {
 				for i := range events {
-					events[i] = benchEvent()
+					events[i] = bulky(210)
 					position = position.Plus(1)
 					events[i].Position = position
 				}
@@ -121,7 +113,7 @@ func BenchmarkFanOut(b *testing.B) {
 			for b.Loop() {
 				var frames []byte
 				for range batch {
-					e := benchEvent()
+					e := bulky(210)
 					frames = append(frames, newFrame(&e).bytes...)
 				}
 				a.expect(len(frames))
@@ -158,7 +150,7 @@ func bareWrite(tb testing.TB, connections []*net.TCPConn, b []byte) {
 
 // BenchmarkEncode makes the frame of a signal.
 func BenchmarkEncode(b *testing.B) {
-	e := benchEvent()
+	e := bulky(210)
 	b.ReportAllocs()
 	for b.Loop() {
 		newFrame(&e)

@@ -12,18 +12,18 @@ type closing struct {
 // All close frames that the service sends.
 var (
 	closeBye          = closing{1000, "bye"}                  // answers the client's own close frame
-	closeGoingAway    = closing{1001, "going away"}           // come back at once and resume
-	closeProtocol     = closing{1002, "protocol error"}       // come back after a fix
+	closeGoingAway    = closing{1001, "going away"}           // reconnect at once and resume
+	closeProtocol     = closing{1002, "protocol error"}       // reconnect after a fix
 	closeBinary       = closing{1003, "binary frame"}         // the same
 	closeBadText      = closing{1007, "bad UTF-8"}            // the same
 	closeTooLarge     = closing{1009, "message too large"}    // the same
-	closeInternal     = closing{1011, "internal error"}       // come back with backoff
-	closeLifeless     = closing{4000, "no sign of life"}      // come back
-	closeSlow         = closing{4008, "slow consumer"}        // come back and resume, with a narrower filter
-	closeErrors       = closing{4400, "too many errors"}      // come back after a fix
-	closeUnauth       = closing{4401, "unauthenticated"}      // come back with a new credential
-	closeForbidden    = closing{4403, "forbidden"}            // do not come back
-	closeFlood        = closing{4429, "too many messages"}    // come back with backoff
+	closeInternal     = closing{1011, "internal error"}       // reconnect with backoff
+	closeLifeless     = closing{4000, "no sign of life"}      // reconnect
+	closeSlow         = closing{4008, "slow consumer"}        // reconnect and resume, with a narrower filter
+	closeErrors       = closing{4400, "too many errors"}      // reconnect after a fix
+	closeUnauth       = closing{4401, "unauthenticated"}      // reconnect with a new credential
+	closeForbidden    = closing{4403, "forbidden"}            // do not reconnect
+	closeFlood        = closing{4429, "too many messages"}    // reconnect with backoff
 	closeTooManyConns = closing{4429, "too many connections"} // the same
 )
 

@@ -90,9 +90,8 @@ func (a *audience) index(c *cohort, change func([]*cohort) []*cohort) {
 	}
 }
 
-// cohort holds the connections of one account and flusher that get the same frames,
-// and the log of the frames that some of them have not got yet. Only its flusher
-// uses it.
+// cohort holds the connections of one account and flusher that get the same frames, and
+// the log of the frames that some of them still need. Only its flusher uses it.
 type cohort struct {
 	sub      *subscription
 	audience *audience
@@ -107,7 +106,7 @@ type cohort struct {
 
 	fresh   int  // frames appended since the last pass
 	dirty   bool // listed in flusher.dirty for the next pass
-	lagging int  // members that did not get everything in a pass
+	lagging int  // members that did not get all frames in a pass
 }
 
 // mark describes a frame in its cohort's log: end is its end, counted from log[0].
@@ -137,10 +136,10 @@ func (c *cohort) append(f *frame) {
 	c.fresh++
 }
 
-// behind returns the part of the log that p has not got yet.
+// behind returns the part of the log that p still needs.
 func (c *cohort) behind(p *peer) []byte { return c.log[p.offset-c.base:] }
 
-// release frees the log's memory. All members must have got all of it.
+// release frees the log's memory. All members must have all of it.
 func (c *cohort) release() {
 	c.base, c.first = c.end(), c.endFrame()
 	recycle(c.log)
@@ -153,8 +152,8 @@ func (c *cohort) release() {
 // compactFrom is the shortest log that compact works on.
 const compactFrom = 256 << 10
 
-// compact drops the beginning of a long log that all members have got, if that is
-// at least half of it.
+// compact drops the beginning of a long log that all members have, if it is at least half
+// of the log.
 func (c *cohort) compact() {
 	if len(c.log) < compactFrom {
 		return

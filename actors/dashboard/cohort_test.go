@@ -23,7 +23,7 @@ func TestAudienceFindsTheCohortsConcerned(t *testing.T) {
 	for _, s := range subs {
 		a.cohort(s)
 		if a.cohort(newSubscription(channelsIn(s), s.assets)) != a.cohort(s) {
-			t.Error("an equal subscription has a cohort of its own")
+			t.Error("an equal subscription has another cohort")
 		}
 	}
 	tests := []struct {
@@ -126,7 +126,8 @@ func TestCohortLog(t *testing.T) {
 			compacted = compacted || c.base != base
 		}
 		for i := range peers {
-			if want := all[:len(got[i])]; i > 0 && len(got[i]) != len(all) || string(want[max(0, len(want)-100):]) != string(got[i][max(0, len(want)-100):]) {
+			end := max(0, len(got[i])-100)
+			if i > 0 && len(got[i]) != len(all) || string(all[end:len(got[i])]) != string(got[i][end:]) {
 				t.Fatalf("member %d got something else", i)
 			}
 		}
@@ -155,7 +156,7 @@ func TestFrames(t *testing.T) {
 		want string
 	}{
 		{"empty object", `{}`, `{"created_at":"1970-01-01T00:00:00.005Z"}`},
-		{"space behind", "{\"a\":1}\n ", `{"a":1,"created_at":"1970-01-01T00:00:00.005Z"}`},
+		{"space after it", "{\"a\":1}\n ", `{"a":1,"created_at":"1970-01-01T00:00:00.005Z"}`},
 		{"nothing", ``, `null`},
 	}
 	for _, test := range tests {

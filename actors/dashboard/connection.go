@@ -48,9 +48,9 @@ const (
 	authLimit    = 5 * time.Second // for one call of the Authenticator
 )
 
-// connection is the actor of one WebSocket. It knows who the client is and what it
-// subscribed to. It handles the client's messages one by one; those behind an auth
-// or a resume wait until that is done.
+// connection is the actor of one WebSocket. It holds the client's principal and
+// subscription. It handles the client's messages one by one; those behind an auth or a
+// resume wait until that is done.
 type connection struct {
 	hub  *Hub
 	peer *peer
@@ -206,7 +206,7 @@ func (a *connection) onCredentialChecked(c engine.Context, m credentialChecked) 
 		return
 	}
 	if a.principal != nil && a.principal.Account != m.principal.Account {
-		// Positions and what was already sent belong to one account.
+		// Positions and sent frames belong to one account.
 		a.close(closeUnauth)
 		return
 	}
@@ -296,7 +296,7 @@ func (a *connection) onMissedFound(c engine.Context, m missedFound) {
 	a.resume(c)
 }
 
-// wanted returns the channels that m asks for: those that the scopes permit, and the
+// wanted splits the channels that m requests into those that the scopes permit and the
 // others.
 func (a *connection) wanted(m message) (granted, denied []channel) {
 	if !m.named {
@@ -306,7 +306,7 @@ func (a *connection) wanted(m message) (granted, denied []channel) {
 	return allowed(m.channels, a.principal.Scopes)
 }
 
-// change replaces the subscription by the one that m asks for.
+// change replaces the subscription by the one that m requests.
 func (a *connection) change(m message, r *replay) {
 	a.catchingUp = true
 	granted, denied := a.wanted(m)

@@ -13,7 +13,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
-func TestWelcomeNamesWhatTheCredentialAllows(t *testing.T) {
+func TestWelcomeListsTheAllowedChannels(t *testing.T) {
 	t.Parallel()
 	s := newService(t, nil)
 	expires := time.Now().Add(time.Hour)
@@ -46,10 +46,11 @@ func TestWelcomeNamesWhatTheCredentialAllows(t *testing.T) {
 		})
 	}
 	c := s.dial(principalOf(alice))
-	if e := c.want("welcome"); !strings.Contains(string(e.Data), `"expires_at":null`) {
-		t.Errorf("welcome without expiry: %s", e.Data)
-	}
+	c.wantPart(c.want("welcome"), `"expires_at":null`)
 }
+
+// unfiltered are the last members of a reply to subscribe without filters.
+const unfiltered = `"filters":{"assets":[]},"denied":[],"resumed":null}`
 
 func TestFirstMessageAuthenticates(t *testing.T) {
 	t.Parallel()
@@ -58,15 +59,15 @@ func TestFirstMessageAuthenticates(t *testing.T) {
 	s.tokens.gate = make(chan struct{})
 	for _, member := range []string{"api_key", "token"} {
 		c := s.dial(nil)
-		c.send(`{"action":"subscribe","ref":"r1"}`)
-		c.wantData("error", `{"ref":"r1","code":"auth_required","message":"the first message must be {\"action\": \"auth\", \"api_key\": \"…\"}"}`)
+		c.wantReply(`{"action":"subscribe","ref":"r1"}`, "error", `{"ref":"r1","code":"auth_required",`+
+			`"message":"the first message must be {\"action\": \"auth\", \"api_key\": \"…\"}"}`)
 		// Messages sent right after the auth are handled after it, in order.
 		c.send(`{"action":"auth","` + member + `":"ask_a"}`)
 		c.send(`{"action":"subscribe","channels":["signal.new"],"ref":"r2"}`)
 		c.send(`{"action":"ping","ref":"r3"}`)
 		s.tokens.gate <- struct{}{}
 		c.want("welcome")
-		c.wantData("subscribed", `{"ref":"r2","channels":["signal.new"],"filters":{"assets":[]},"denied":[],"resumed":null}`)
+		c.wantData("subscribed", `{"ref":"r2","channels":["signal.new"],`+unfiltered)
 		c.wantData("pong", `{"ref":"r3"}`)
 	}
 }
@@ -77,12 +78,10 @@ func TestConnectionsThatDoNotAuthenticateAreClosed(t *testing.T) {
 	c := s.dial(nil)
 	c.wantClose(closeUnauth)
 	c = s.dial(nil)
-	c.send(`{"action":"auth","api_key":"ask_wrong"}`)
-	c.wantClose(closeUnauth)
+	c.wantCloseAfter(`{"action":"auth","api_key":"ask_wrong"}`, closeUnauth)
 	s.tokens.fail(signal.Unavailable(nil))
 	c = s.dial(nil)
-	c.send(`{"action":"auth","api_key":"ask_a"}`)
-	c.wantClose(closeInternal)
+	c.wantCloseAfter(`{"action":"auth","api_key":"ask_a"}`, closeInternal)
 	c = s.dial(&signal.Principal{Account: alice, ExpiresAt: time.Now().Add(-time.Second)})
 	c.wantClose(closeUnauth)
 	until(t, "all are settled", func() bool { return s.unsettled.Load() == 0 })
@@ -92,20 +91,18 @@ func TestAConnectionIsSettledWhenItIsAuthenticated(t *testing.T) {
 	t.Parallel()
 	s := newService(t, nil)
 	s.tokens.known["ask_a"] = *principalOf(alice)
-	c, gone := s.dial(nil), s.dial(nil)
-	c.send(`{"action":"ping"}`)
-	c.want("error")
+	c, closed := s.dial(nil), s.dial(nil)
+	c.ask(`{"action":"ping"}`, "error")
 	until(t, "neither is settled", func() bool { return s.unsettled.Load() == 2 })
-	c.send(`{"action":"auth","api_key":"ask_a"}`)
-	c.want("welcome")
+	c.ask(`{"action":"auth","api_key":"ask_a"}`, "welcome")
 	until(t, "the authenticated one is settled", func() bool { return s.unsettled.Load() == 1 })
-	gone.ws.Close()
+	closed.ws.Close()
 	until(t, "the closed one is settled", func() bool { return s.unsettled.Load() == 0 })
 	if err := s.hub.Drain(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	s.dial(nil).wantClose(closeGoingAway)
-	until(t, "one that came after a drain is settled", func() bool { return s.unsettled.Load() == 0 })
+	until(t, "one accepted after a drain is settled", func() bool { return s.unsettled.Load() == 0 })
 }
 
 func TestExpiryClosesUnlessExtended(t *testing.T) {
@@ -118,30 +115,26 @@ func TestExpiryClosesUnlessExtended(t *testing.T) {
 	other := *principalOf(bob)
 	s.tokens.known["fresh"], s.tokens.known["other"], s.tokens.known["soon"] = fresh, other, soon
 
-	extended, expiring, crossing, bad := s.welcomed(&soon), s.welcomed(&soon), s.welcomed(principalOf(alice)), s.welcomed(principalOf(alice))
-	shortened := s.welcomed(&fresh)
+	extended, expiring, shortened := s.welcomed(&soon), s.welcomed(&soon), s.welcomed(&fresh)
+	crossing, bad := s.welcomed(principalOf(alice)), s.welcomed(principalOf(alice))
 	shortened.send(`{"action":"auth","token":"soon"}`)
-	extended.send(`{"action":"subscribe","channels":["signal.new"],"filters":{"assets":["BTC"]}}`)
-	extended.want("subscribed")
+	extended.ask(`{"action":"subscribe","channels":["signal.new"],"filters":{"assets":["BTC"]}}`, "subscribed")
 	extended.send(`{"action":"auth","token":"fresh"}`)
 	var w welcomeData
-	if err := json.Unmarshal(extended.want("welcome").Data, &w); err != nil || w.ExpiresAt == nil || *w.ExpiresAt != fresh.ExpiresAt.UTC().Format(signal.TimeLayout) {
+	err := json.Unmarshal(extended.want("welcome").Data, &w)
+	if err != nil || w.ExpiresAt == nil || *w.ExpiresAt != fresh.ExpiresAt.UTC().Format(signal.TimeLayout) {
 		t.Errorf("second welcome: %+v, %v", w, err)
 	}
 	if d := cmp.Diff([]string{"signal.new"}, w.Channels); d != "" {
 		t.Error("the subscription does not continue:", d)
 	}
-	crossing.send(`{"action":"auth","token":"other"}`)
-	crossing.wantClose(closeUnauth)
-	bad.send(`{"action":"auth","token":"wrong"}`)
-	bad.wantClose(closeUnauth)
+	crossing.wantCloseAfter(`{"action":"auth","token":"other"}`, closeUnauth)
+	bad.wantCloseAfter(`{"action":"auth","token":"wrong"}`, closeUnauth)
 	expiring.wantClose(closeUnauth)
 	shortened.wantClose(closeUnauth)
 	// The extended connection keeps its filter.
 	s.journal.append(created(alice, "ETH"), created(alice, "BTC"))
-	if e := extended.want("signal.new"); !strings.Contains(string(e.Data), `"BTC"`) {
-		t.Errorf("after the extension: %s", e.Data)
-	}
+	extended.wantPart(extended.want("signal.new"), `"BTC"`)
 }
 
 func TestFreshCredentialWithFewerScopesNarrowsTheSubscription(t *testing.T) {
@@ -149,10 +142,8 @@ func TestFreshCredentialWithFewerScopesNarrowsTheSubscription(t *testing.T) {
 	s := newService(t, nil)
 	s.tokens.known["less"] = signal.Principal{Account: alice, Scopes: signal.ScopesOf(signal.AgentsRead)}
 	c := s.welcomed(principalOf(alice))
-	c.send(`{"action":"auth","token":"less"}`)
-	if e := c.want("welcome"); !strings.Contains(string(e.Data), `"channels":["agent.status","system.notification"]`) {
-		t.Errorf("welcome: %s", e.Data)
-	}
+	welcome := c.ask(`{"action":"auth","token":"less"}`, "welcome")
+	c.wantPart(welcome, `"channels":["agent.status","system.notification"]`)
 	s.journal.append(created(alice, "BTC"))
 	c.wantNothing()
 }
@@ -163,61 +154,72 @@ func TestRepliesToMessages(t *testing.T) {
 	signals := principalOf(alice)
 	signals.Scopes = signal.ScopesOf(signal.SignalsRead)
 	tests := []struct{ name, send, kind, data string }{
-		{"subscribe", `{"action":"subscribe","channels":["system.notification","signal.new"],"ref":"a"}`, "subscribed",
-			`{"ref":"a","channels":["system.notification","signal.new"],"filters":{"assets":[]},"denied":[],"resumed":null}`},
-		{"absent channels are all", `{"action":"subscribe","channels":null}`, "subscribed",
-			`{"ref":null,"channels":["signal.new","system.notification"],"filters":{"assets":[]},"denied":[],"resumed":null}`},
-		{"empty channels are none", `{"action":"subscribe","channels":[]}`, "subscribed",
-			`{"ref":null,"channels":[],"filters":{"assets":[]},"denied":[],"resumed":null}`},
-		{"missing scope", `{"action":"subscribe","channels":["agent.status","signal.closed","signal.updated"]}`, "subscribed",
-			`{"ref":null,"channels":["signal.closed","signal.updated"],"filters":{"assets":[]},"denied":["agent.status"],"resumed":null}`},
-		{"twice the same", `{"action":"subscribe","channels":["signal.new","signal.new"],"filters":{"assets":["btc","BTC"]}}`, "subscribed",
-			`{"ref":null,"channels":["signal.new"],"filters":{"assets":["btc","BTC"]},"denied":[],"resumed":null}`},
-		{"heartbeat may be named", `{"action":"subscribe","channels":["heartbeat"]}`, "subscribed",
-			`{"ref":null,"channels":["heartbeat"],"filters":{"assets":[]},"denied":[],"resumed":null}`},
-		{"position that is none", `{"action":"subscribe","channels":[],"last_event_id":"garbage"}`, "error",
-			`{"ref":null,"code":"invalid_message","message":"last_event_id \"garbage\" is not the id of a message, such as 1795253400000-0"}`},
-		{"unsubscribe", `{"action":"unsubscribe","channels":["signal.new"],"ref":"b"}`, "unsubscribed", `{"ref":"b","channels":["system.notification"]}`},
-		{"unsubscribe from all", `{"action":"unsubscribe"}`, "unsubscribed", `{"ref":null,"channels":[]}`},
-		{"unsubscribe from none", `{"action":"unsubscribe","channels":[]}`, "unsubscribed", `{"ref":null,"channels":["signal.new","system.notification"]}`},
-		{"unsubscribe from what is not subscribed", `{"action":"unsubscribe","channels":["signal.closed"]}`, "unsubscribed", `{"ref":null,"channels":["signal.new","system.notification"]}`},
+		{"subscribe", `{"action":"subscribe","channels":["system.notification","signal.new"],"ref":"a"}`,
+			"subscribed", `{"ref":"a","channels":["system.notification","signal.new"],` + unfiltered},
+		{"absent channels are all", `{"action":"subscribe","channels":null}`,
+			"subscribed", `{"ref":null,"channels":["signal.new","system.notification"],` + unfiltered},
+		{"empty channels are none", `{"action":"subscribe","channels":[]}`,
+			"subscribed", `{"ref":null,"channels":[],` + unfiltered},
+		{"missing scope", `{"action":"subscribe","channels":["agent.status","signal.closed","signal.updated"]}`,
+			"subscribed", `{"ref":null,"channels":["signal.closed","signal.updated"],"filters":{"assets":[]},` +
+				`"denied":["agent.status"],"resumed":null}`},
+		{"twice the same",
+			`{"action":"subscribe","channels":["signal.new","signal.new"],"filters":{"assets":["btc","BTC"]}}`,
+			"subscribed", `{"ref":null,"channels":["signal.new"],"filters":{"assets":["btc","BTC"]},` +
+				`"denied":[],"resumed":null}`},
+		{"heartbeat may be named", `{"action":"subscribe","channels":["heartbeat"]}`,
+			"subscribed", `{"ref":null,"channels":["heartbeat"],` + unfiltered},
+		{"invalid position", `{"action":"subscribe","channels":[],"last_event_id":"garbage"}`,
+			"error", `{"ref":null,"code":"invalid_message","message":` +
+				`"last_event_id \"garbage\" is not the id of a message, such as 1795253400000-0"}`},
+		{"unsubscribe", `{"action":"unsubscribe","channels":["signal.new"],"ref":"b"}`,
+			"unsubscribed", `{"ref":"b","channels":["system.notification"]}`},
+		{"unsubscribe from all", `{"action":"unsubscribe"}`,
+			"unsubscribed", `{"ref":null,"channels":[]}`},
+		{"unsubscribe from none", `{"action":"unsubscribe","channels":[]}`,
+			"unsubscribed", `{"ref":null,"channels":["signal.new","system.notification"]}`},
+		{"unsubscribe from another channel", `{"action":"unsubscribe","channels":["signal.closed"]}`,
+			"unsubscribed", `{"ref":null,"channels":["signal.new","system.notification"]}`},
 		{"ping", `{"action":"ping","ref":"c"}`, "pong", `{"ref":"c"}`},
-		{"unknown action", `{"action":"nap","ref":"d"}`, "error", `{"ref":"d","code":"unknown_action","message":"no action \"nap\": must be one of: auth, subscribe, unsubscribe, ping"}`},
-		{"unknown channel", `{"action":"subscribe","channels":["signal.old"],"ref":"a4"}`, "error", `{"ref":"a4","code":"unknown_channel","message":` +
-			`"no channel \"signal.old\": must be one of: signal.new, signal.updated, signal.closed, agent.status, system.notification, heartbeat"}`},
-		{"unknown member", `{"action":"ping","Ref":"d"}`, "error", `{"ref":null,"code":"invalid_message","message":"no member \"Ref\" (did you mean ref?): must be one of: action, ref"}`},
-		{"bad filter", `{"action":"subscribe","filters":{"asset":"BTC"}}`, "error", `{"ref":null,"code":"invalid_filter","message":"no filter \"asset\" (did you mean assets?): must be one of: assets"}`},
-		{"no JSON", `hello`, "error", `{"ref":null,"code":"invalid_message","message":"a message must be one JSON object such as {\"action\":\"subscribe\",\"channels\":[\"signal.new\"]}"}`},
+		{"unknown action", `{"action":"nap","ref":"d"}`,
+			"error", `{"ref":"d","code":"unknown_action","message":` +
+				`"no action \"nap\": must be one of: auth, subscribe, unsubscribe, ping"}`},
+		{"unknown channel", `{"action":"subscribe","channels":["signal.old"],"ref":"a4"}`,
+			"error", `{"ref":"a4","code":"unknown_channel","message":"no channel \"signal.old\": must be one of: ` +
+				`signal.new, signal.updated, signal.closed, agent.status, system.notification, heartbeat"}`},
+		{"unknown member", `{"action":"ping","Ref":"d"}`,
+			"error", `{"ref":null,"code":"invalid_message","message":` +
+				`"no member \"Ref\" (did you mean ref?): must be one of: action, ref"}`},
+		{"bad filter", `{"action":"subscribe","filters":{"asset":"BTC"}}`,
+			"error", `{"ref":null,"code":"invalid_filter","message":` +
+				`"no filter \"asset\" (did you mean assets?): must be one of: assets"}`},
+		{"no JSON", `hello`,
+			"error", `{"ref":null,"code":"invalid_message","message":"a message must be one JSON object ` +
+				`such as {\"action\":\"subscribe\",\"channels\":[\"signal.new\"]}"}`},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			c := s.welcomed(signals)
 			c.tb = t
-			c.send(test.send)
-			c.wantData(test.kind, test.data)
+			c.wantReply(test.send, test.kind, test.data)
 		})
 	}
 }
 
 func TestErrorsChangeNothing(t *testing.T) {
 	t.Parallel()
-	s := newService(t, nil)
-	c := s.welcomed(principalOf(alice))
-	c.send(`{"action":"subscribe","channels":["signal.new","signal.old"]}`)
-	c.want("error")
-	c.send(`{"action":"unsubscribe","channel":["signal.new"]}`)
-	c.want("error")
+	s, c := newClient(t, nil)
+	c.ask(`{"action":"subscribe","channels":["signal.new","signal.old"]}`, "error")
+	c.ask(`{"action":"unsubscribe","channel":["signal.new"]}`, "error")
 	s.journal.append(created(alice, "BTC"))
 	c.want("signal.new")
 }
 
 func TestTenthErrorWithinAMinuteCloses(t *testing.T) {
 	t.Parallel()
-	s := newService(t, nil)
-	c := s.welcomed(principalOf(alice))
+	_, c := newClient(t, nil)
 	for range errorsPerMinute {
-		c.send(`{}`)
-		c.want("error")
+		c.ask(`{}`, "error")
 	}
 	c.wantClose(closeErrors)
 }
@@ -225,8 +227,7 @@ func TestTenthErrorWithinAMinuteCloses(t *testing.T) {
 func TestTooManyMessages(t *testing.T) {
 	t.Parallel()
 	const rate = 20
-	s := newService(t, nil)
-	c := s.welcomed(principalOf(alice))
+	_, c := newClient(t, nil)
 	for i := range rate + errorsPerMinute {
 		c.send(fmt.Sprintf(`{"action":"ping","ref":"%d"}`, i))
 	}
@@ -241,8 +242,9 @@ func TestTooManyMessages(t *testing.T) {
 			pongs++
 		case "error":
 			refused++
-			if !strings.Contains(string(e.Data), `"code":"too_many_messages"`) || !strings.Contains(string(e.Data), `"ref":"2`) {
-				t.Errorf("error: %s", e.Data)
+			data := string(e.Data)
+			if !strings.Contains(data, `"code":"too_many_messages"`) || !strings.Contains(data, `"ref":"2`) {
+				t.Errorf("error: %s", data)
 			}
 		}
 	}
@@ -260,7 +262,7 @@ func TestTooManyConnections(t *testing.T) {
 	s.dial(principalOf(alice)).wantClose(closeTooManyConns)
 	s.welcomed(principalOf(bob))
 	first.ws.Close()
-	until(t, "the first is gone", func() bool {
+	until(t, "the first has ended", func() bool {
 		s.hub.mu.Lock()
 		defer s.hub.mu.Unlock()
 		return s.hub.accounts[alice] == 1
@@ -276,7 +278,9 @@ func TestBadFramesClose(t *testing.T) {
 		send func(ws *websocket.Conn) error
 		want closing
 	}{
-		{"binary", func(ws *websocket.Conn) error { return ws.WriteMessage(websocket.BinaryMessage, []byte{1}) }, closeBinary},
+		{"binary", func(ws *websocket.Conn) error {
+			return ws.WriteMessage(websocket.BinaryMessage, []byte{1})
+		}, closeBinary},
 		{"bad UTF-8", func(ws *websocket.Conn) error {
 			return ws.WriteMessage(websocket.TextMessage, []byte("{\"action\":\"\xff\"}"))
 		}, closeBadText},
@@ -315,32 +319,30 @@ func TestBadFramesClose(t *testing.T) {
 	}
 }
 
-func TestLargestMessageIsTaken(t *testing.T) {
+func TestLargestMessageIsAccepted(t *testing.T) {
 	t.Parallel()
-	s := newService(t, nil)
-	c := s.welcomed(principalOf(alice))
+	_, c := newClient(t, nil)
 	text := `{"action":"ping","ref":"big"}`
-	c.send(text + strings.Repeat(" ", maxMessageBytes-len(text)))
-	c.wantData("pong", `{"ref":"big"}`)
+	c.wantReply(text+strings.Repeat(" ", maxMessageBytes-len(text)), "pong", `{"ref":"big"}`)
 }
 
 func TestControlFrames(t *testing.T) {
 	t.Parallel()
-	s := newService(t, nil)
-	c := s.welcomed(principalOf(alice))
+	s, c := newClient(t, nil)
 	var pong string
 	c.ws.SetPongHandler(func(data string) error {
 		pong = data
 		return nil
 	})
-	if err := c.ws.WriteControl(websocket.PingMessage, []byte("are you there"), time.Now().Add(time.Second)); err != nil {
+	if err := c.ws.WriteControl(websocket.PingMessage, []byte("a ping"), time.Now().Add(time.Second)); err != nil {
 		t.Fatal(err)
 	}
 	c.wantNothing()
-	if pong != "are you there" {
+	if pong != "a ping" {
 		t.Errorf("pong: %q", pong)
 	}
-	for _, payload := range [][]byte{nil, websocket.FormatCloseMessage(1000, "done"), websocket.FormatCloseMessage(1001, "")} {
+	done, away := websocket.FormatCloseMessage(1000, "done"), websocket.FormatCloseMessage(1001, "")
+	for _, payload := range [][]byte{nil, done, away} {
 		c := s.welcomed(principalOf(alice))
 		if err := c.ws.WriteControl(websocket.CloseMessage, payload, time.Now().Add(time.Second)); err != nil {
 			t.Fatal(err)
@@ -361,15 +363,14 @@ func TestHeartbeatsAndPings(t *testing.T) {
 		pings++
 		return answer(data)
 	})
-	c.send(`{"action":"unsubscribe"}`)
-	c.want("unsubscribed")
+	c.ask(`{"action":"unsubscribe"}`, "unsubscribed")
 	for range 20 { // longer than the life timeout: the pongs keep it alive
 		if e := c.want("heartbeat"); e.Data != nil || e.ID != "" {
 			t.Fatalf("heartbeat: %+v", e)
 		}
 	}
 	if pings == 0 {
-		t.Error("no ping came")
+		t.Error("no ping")
 	}
 	silent := s.welcomed(principalOf(alice))
 	silent.ws.SetPingHandler(func(string) error { return nil })
@@ -401,8 +402,9 @@ func TestRevocationsClose(t *testing.T) {
 	}
 	s.journal.append(signal.Event{Account: alice, Type: signal.SessionEnded})
 	b.wantClose(closeUnauth)
-	until(t, "the clock ticks", func() bool { return time.Now().UnixMilli() > s.journal.events[len(s.journal.events)-1].Position.MS })
-	s.welcomed(&signal.Principal{Account: alice, Session: signal.NewSessionID(), Scopes: signal.AllScopes}) // a new login
+	last := s.journal.events[len(s.journal.events)-1].Position
+	until(t, "the clock advances", func() bool { return time.Now().UnixMilli() > last.MS })
+	s.welcomed(&signal.Principal{Account: alice, Session: signal.NewSessionID(), Scopes: signal.AllScopes})
 	stays.wantNothing()
 	s.journal.append(signal.Event{Account: alice, Type: signal.AccountDeleted})
 	stays.wantClose(closeForbidden)

@@ -66,8 +66,7 @@ func (x *entryCounts) passed(partition int, last signal.Position, n int) {
 	c.milestones = c.milestones[old:]
 }
 
-// read adds the milestones of a read, which are ascending, as far as they are older than
-// the known ones.
+// read adds the ascending milestones of a read that are older than the known ones.
 func (x *entryCounts) read(partition int, milestones []milestone) {
 	x.mu.Lock()
 	defer x.mu.Unlock()

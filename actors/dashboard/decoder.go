@@ -15,7 +15,7 @@ const maxMessageBytes = 16 << 10
 // message: a blocking reader would need a buffer for each connection. The zero value is
 // ready for use.
 type decoder struct {
-	buffer  [ws.MaxHeaderSize]byte // the header, as far as it was read
+	buffer  [ws.MaxHeaderSize]byte // the part of the header read so far
 	have    uint8                  // bytes in buffer
 	inside  bool                   // the header is complete, its payload is not
 	begun   bool                   // the first part of a fragmented message was read

@@ -51,7 +51,8 @@ func decodeIn(b []byte, n func() int) (list []decoded, why closing) {
 
 func TestDecoder(t *testing.T) {
 	t.Parallel()
-	const text = finalBit | opText
+	const text, end = finalBit | opText, finalBit | opContinuation
+	const ping, closed = finalBit | opPing, finalBit | opClose
 	join := func(frames ...[]byte) []byte { return bytes.Join(frames, nil) }
 	long := strings.Repeat("é", maxMessageBytes/2)
 	tests := []struct {
@@ -62,16 +63,20 @@ func TestDecoder(t *testing.T) {
 	}{
 		{"a message", masked(text, "hello"), []decoded{{opText, "hello"}}, closing{}},
 		{"an empty message", masked(text, ""), []decoded{{opText, ""}}, closing{}},
-		{"two messages", join(masked(text, "a"), masked(text, "b")), []decoded{{opText, "a"}, {opText, "b"}}, closing{}},
-		{"fragments with a ping between", join(masked(opText, "he"), masked(finalBit|opPing, "p"), masked(opContinuation, "l"), masked(finalBit|opContinuation, "lo")),
+		{"two messages", join(masked(text, "a"), masked(text, "b")),
+			[]decoded{{opText, "a"}, {opText, "b"}}, closing{}},
+		{"fragments with a ping in between",
+			join(masked(opText, "he"), masked(ping, "p"), masked(opContinuation, "l"), masked(end, "lo")),
 			[]decoded{{opPing, "p"}, {opText, "hello"}}, closing{}},
-		{"a character across fragments", join(masked(opText, "\xc3"), masked(finalBit|opContinuation, "\xa9")), []decoded{{opText, "é"}}, closing{}},
+		{"a character across fragments", join(masked(opText, "\xc3"), masked(end, "\xa9")),
+			[]decoded{{opText, "é"}}, closing{}},
 		{"the longest message", masked(text, long), []decoded{{opText, long}}, closing{}},
 		{"a longer one", masked(text, long+"x"), nil, closeTooLarge},
 		{"a longer one in fragments", join(masked(opText, long), masked(opContinuation, "x")), nil, closeTooLarge},
-		{"control frames", join(masked(finalBit|opPong, ""), masked(finalBit|opPing, strings.Repeat("x", 125)), masked(finalBit|opClose, "\x03\xe8bye")),
+		{"control frames",
+			join(masked(finalBit|opPong, ""), masked(ping, strings.Repeat("x", 125)), masked(closed, "\x03\xe8bye")),
 			[]decoded{{opPong, ""}, {opPing, strings.Repeat("x", 125)}, {opClose, "\x03\xe8bye"}}, closing{}},
-		{"nothing after a close", join(masked(finalBit|opClose, ""), masked(text, "late")), []decoded{{opClose, ""}}, closing{}},
+		{"nothing after a close", join(masked(closed, ""), masked(text, "late")), []decoded{{opClose, ""}}, closing{}},
 		{"bad UTF-8", masked(text, "\xff"), nil, closeBadText},
 		{"half a character", masked(text, "\xc3"), nil, closeBadText},
 		{"binary", masked(finalBit|opBinary, "x"), nil, closeBinary},
@@ -80,19 +85,22 @@ func TestDecoder(t *testing.T) {
 		{"reserved bit", masked(text|0x40, "x"), nil, closeProtocol},
 		{"not masked", []byte{text, 1, 'x'}, nil, closeProtocol},
 		{"a message inside another", join(masked(opText, "a"), masked(text, "b")), nil, closeProtocol},
-		{"a fragment of nothing", masked(finalBit|opContinuation, "b"), nil, closeProtocol},
+		{"a fragment without a beginning", masked(end, "b"), nil, closeProtocol},
 		{"a control frame in fragments", masked(opPing, "b"), nil, closeProtocol},
-		{"a long control frame", masked(finalBit|opPing, strings.Repeat("x", 126)), nil, closeProtocol},
+		{"a long control frame", masked(ping, strings.Repeat("x", 126)), nil, closeProtocol},
 		{"a negative length", []byte{text, maskBit | 127, 0x80, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0}, nil, closeProtocol},
-		{"a huge length", []byte{text, maskBit | 127, 0x7F, 255, 255, 255, 255, 255, 255, 255, 0, 0, 0, 0}, nil, closeTooLarge},
-		{"half a close code", masked(finalBit|opClose, "\x03"), nil, closeProtocol},
-		{"a close code that is not sent", masked(finalBit|opClose, "\x03\xee"), nil, closeProtocol},
-		{"a bad close reason", masked(finalBit|opClose, "\x03\xe8\xff"), nil, closeProtocol},
+		{"a huge length", append([]byte{text, maskBit | 127, 0x7F}, strings.Repeat("\xFF", 11)...), nil, closeTooLarge},
+		{"half a close code", masked(closed, "\x03"), nil, closeProtocol},
+		{"a close code that must not be sent", masked(closed, "\x03\xee"), nil, closeProtocol},
+		{"a bad close reason", masked(closed, "\x03\xe8\xff"), nil, closeProtocol},
 	}
 	r := rand.New(rand.NewPCG(1, 2))
 	for _, test := range tests {
 		for name, pieces := range map[string]func() int{
-			"whole": func() int { return 1 << 20 }, "by bytes": func() int { return 1 }, "in pieces": func() int { return 1 + r.IntN(9) }} {
+			"whole":          func() int { return 1 << 20 },
+			"byte by byte":   func() int { return 1 },
+			"in some pieces": func() int { return 1 + r.IntN(9) },
+		} {
 			got, why := decodeIn(test.b, pieces)
 			if d := cmp.Diff(test.want, got); d != "" || why != test.why {
 				t.Errorf("%s, %s: closed by %v, want %v %.300s", test.name, name, why, test.why, d)

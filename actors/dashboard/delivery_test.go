@@ -4,8 +4,8 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -29,20 +29,11 @@ func TestSlowConsumerIsClosedWithoutAffectingOthers(t *testing.T) {
 	for range 4 {
 		others = append(others, s.welcomed(principalOf(alice)))
 	}
-	e := created(alice, "BTC")
-	e.Data = fmt.Appendf(nil, `{"asset":"BTC","text":%q}`, strings.Repeat("x", 1000))
+	batch := slices.Repeat([]signal.Event{bulky(1000)}, 50)
 	for range 30 {
-		batch := make([]signal.Event, 50)
-		for i := range batch {
-			batch[i] = e
-		}
 		positions := s.journal.append(batch...)
 		for _, c := range others {
-			for _, p := range positions {
-				if e := c.want("signal.new"); e.ID != p.String() {
-					t.Fatalf("another client got %s, want %s", e.ID, p)
-				}
-			}
+			c.wantEvents("signal.new", positions...)
 		}
 	}
 	until(t, "the slow one is closed", func() bool {
@@ -137,9 +128,7 @@ func TestPartialWrites(t *testing.T) {
 	}
 	r := rand.New(rand.NewPCG(9, 9))
 	for range events {
-		e := created(alice, "BTC")
-		e.Data = fmt.Appendf(nil, `{"asset":"BTC","text":%q}`, strings.Repeat("x", r.IntN(30_000)))
-		s.journal.append(e)
+		s.journal.append(bulky(r.IntN(30_000)))
 	}
 	wg.Wait()
 }
@@ -176,27 +165,17 @@ func TestDrainDoesNotWaitForever(t *testing.T) {
 
 func TestGapSendsConnectionsAwayToResume(t *testing.T) {
 	t.Parallel()
-	s := newService(t, nil)
-	c := s.welcomed(principalOf(alice))
+	s, c := newClient(t, nil)
 	seen := s.journal.append(created(alice, "BTC"))[0]
 	c.want("signal.new")
 	s.hub.Gap(testPartition + 1)
 	c.wantNothing()
-	missed := s.journal.record(created(alice, "BTC"), created(alice, "ETH"))
-	s.journal.skip()
+	missed := s.journal.recordPast(created(alice, "BTC"), created(alice, "ETH"))
 	s.hub.Gap(testPartition)
 	c.wantClose(closeGoingAway)
 	later := s.journal.append(created(alice, "SOL"))
 	c = s.welcomed(principalOf(alice))
-	c.send(`{"action":"subscribe","last_event_id":"` + seen.String() + `"}`)
-	if e := c.want("subscribed"); !strings.Contains(string(e.Data), `"resumed":{"replayed":3,"complete":true}`) {
-		t.Fatalf("reply: %s", e.Data)
-	}
-	for _, p := range append(missed, later...) {
-		if e := c.want("signal.new"); e.ID != p.String() {
-			t.Errorf("got %s, want %s", e.ID, p)
-		}
-	}
+	c.subscribe(after1(seen), `{"replayed":3,"complete":true}`, append(missed, later...)...)
 }
 
 func TestTLS(t *testing.T) {
@@ -211,9 +190,7 @@ func TestTLS(t *testing.T) {
 	last := signal.Position{}
 	for range 40 {
 		for range 50 {
-			e := created(alice, "BTC")
-			e.Data = fmt.Appendf(nil, `{"asset":"BTC","text":%q}`, strings.Repeat("x", 1000))
-			s.journal.append(e)
+			s.journal.append(bulky(1000))
 		}
 		for range 50 {
 			p, _ := signal.ParsePosition(c.want("signal.new").ID)
@@ -237,33 +214,33 @@ func TestMetrics(t *testing.T) {
 	t.Parallel()
 	registry := prometheus.NewRegistry()
 	m := NewMetrics(registry)
-	s := newService(t, func(o *Options) { o.Metrics = m })
-	c := s.welcomed(principalOf(alice))
+	s, c := newClient(t, func(o *Options) { o.Metrics = m })
 	p := s.journal.append(created(alice, "BTC"), created(alice, "ETH"))
 	c.want("signal.new")
 	c.want("signal.new")
-	c.send(`{"action":"subscribe","channels":["signal.new"],"last_event_id":"` + p[0].String() + `"}`)
-	c.want("subscribed")
+	c.ask(`{"action":"subscribe","channels":["signal.new"],"last_event_id":"`+p[0].String()+`"}`, "subscribed")
 	if got := testutil.ToFloat64(m.connections); got != 1 {
 		t.Errorf("%v connections", got)
 	}
-	if a, b := testutil.ToFloat64(m.subscriptions[signalNew]), testutil.ToFloat64(m.subscriptions[agentStatus]); a != 1 || b != 0 {
-		t.Errorf("%v and %v subscriptions", a, b)
+	for c, want := range map[channel]float64{signalNew: 1, agentStatus: 0} {
+		if got := testutil.ToFloat64(m.subscriptions[c]); got != want {
+			t.Errorf("%v subscriptions to %s, want %v", got, c, want)
+		}
 	}
 	c.ws.Close()
 	d := s.dial(nil)
-	d.send(`{"action":"auth","api_key":"wrong"}`)
-	d.wantClose(closeUnauth)
+	d.wantCloseAfter(`{"action":"auth","api_key":"wrong"}`, closeUnauth)
 	d.ws.Close()
-	until(t, "both are gone", func() bool { return testutil.ToFloat64(m.connections) == 0 })
-	want := strings.NewReader(`# HELP agentsignal_ws_connects_total Upgraded WebSocket connections by what came of their authentication.
+	until(t, "both have ended", func() bool { return testutil.ToFloat64(m.connections) == 0 })
+	want := strings.NewReader(`
+# HELP agentsignal_ws_connects_total Upgraded WebSocket connections by the result of their authentication.
 # TYPE agentsignal_ws_connects_total counter
 agentsignal_ws_connects_total{result="abandoned"} 0
 agentsignal_ws_connects_total{result="going_away"} 0
 agentsignal_ws_connects_total{result="ok"} 1
 agentsignal_ws_connects_total{result="too_many_connections"} 0
 agentsignal_ws_connects_total{result="unauthenticated"} 1
-# HELP agentsignal_ws_messages_sent_total Messages written to WebSocket connections, by channel; replies are not counted.
+# HELP agentsignal_ws_messages_sent_total Messages written to WebSocket connections by channel, without replies.
 # TYPE agentsignal_ws_messages_sent_total counter
 agentsignal_ws_messages_sent_total{channel="agent.status"} 0
 agentsignal_ws_messages_sent_total{channel="heartbeat"} 0
@@ -283,8 +260,11 @@ agentsignal_ws_subscriptions{channel="signal.new"} 0
 agentsignal_ws_subscriptions{channel="signal.updated"} 0
 agentsignal_ws_subscriptions{channel="system.notification"} 0
 `)
-	if err := testutil.GatherAndCompare(registry, want, "agentsignal_ws_connects_total", "agentsignal_ws_messages_sent_total",
-		"agentsignal_ws_resumes_total", "agentsignal_ws_subscriptions"); err != nil {
+	compared := []string{
+		"agentsignal_ws_connects_total", "agentsignal_ws_messages_sent_total",
+		"agentsignal_ws_resumes_total", "agentsignal_ws_subscriptions",
+	}
+	if err := testutil.GatherAndCompare(registry, want, compared...); err != nil {
 		t.Error(err)
 	}
 	if n := testutil.CollectAndCount(m.deliveryLag); n != 1 {

@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	maxWrite    = 64 << 10              // bytes for one connection before others get their turn
+	maxWrite    = 64 << 10              // bytes for one connection in a turn
 	retryAfter  = 20 * time.Millisecond // pause after the kernel accepted no more bytes
 	yieldEvery  = 32                    // writes before other goroutines may run
 	closingTime = 5 * time.Second       // time to write the close frame
@@ -41,14 +41,14 @@ type flusher struct {
 	ready       []*peer          // peers that have something to write
 	readyBefore []*peer          // the previous list, for reuse
 	waiting     []*peer          // peers whose kernel buffer is full
-	retryAt     int64            // when they are tried again
+	retryAt     int64            // when they are retried
 	peers       heap.Heap[*peer] // by due: see newDeadlines
 	draining    bool
 	halted      bool
 	pacing      pacing
 
 	writer  *rawWriter
-	scratch []byte // where a replay's frames are gathered
+	scratch []byte // buffer for a replay's frames
 	writes  int    // since the last yield
 	counted tally
 
@@ -188,7 +188,7 @@ func (f *flusher) each(n int, do func(i int)) {
 	panics.GuardEach(f.hub.o.Logger, panics.Dashboard, n, do, nil)
 }
 
-// flush writes to all members of c the frames that they have not got.
+// flush writes to all members of c the frames that they still need.
 func (f *flusher) flush(c *cohort) {
 	for i := 0; i < len(c.members); {
 		p := c.members[i]

@@ -83,7 +83,7 @@ type bench struct {
 
 func newBench(tb testing.TB, change func(*Options)) *bench {
 	j := newJournal()
-	o := Options{PartitionOf: func(signal.AccountID) int { return testPartition }, Log: j}
+	o := Options{PartitionOf: partitionOf, Log: j}
 	if change != nil {
 		change(&o)
 	}
@@ -97,13 +97,18 @@ func newBench(tb testing.TB, change func(*Options)) *bench {
 	return &bench{tb, h, f, j}
 }
 
-// attach returns an authenticated connection with the default subscription.
-func (b *bench) attach() (*peer, *tap) {
-	s := &tap{}
+// attach returns an authenticated connection with the default subscription, whose tap
+// has no room yet.
+func (b *bench) attach() (*peer, *tap) { return b.attachWith("", 0) }
+
+// attachWith returns a connection that was authenticated with a key, whose tap has room
+// for some bytes.
+func (b *bench) attachWith(key signal.KeyID, room int) (*peer, *tap) {
+	s := &tap{room: room}
 	p := &peer{id: "con", flusher: b.flusher, socket: s}
 	p.reading.Store(true)
 	b.flusher.post(attached{p})
-	b.flusher.post(authenticated{peer: p, account: alice, sub: everything})
+	b.flusher.post(authenticated{peer: p, account: alice, key: key, sub: everything})
 	return p, s
 }
 
@@ -142,12 +147,10 @@ func TestFlusherAgainstModel(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, 77))
 			b := newBench(t, func(o *Options) { o.QueueMessages, o.QueueBytes, o.RingFrames = 1<<30, 1<<40, 1000 })
 			m := &machine{bench: b, r: r}
-			for range r.IntN(20) {
-				m.bench.journal.record(randomEvent(r))
-			}
+			m.bench.journal.record(randomEvents(r, r.IntN(20))...)
 			m.bench.journal.skip() // past events are in the log only
 			for _, e := range m.bench.journal.events {
-				m.posted = append(m.posted, newEventFrame(e))
+				m.posted = append(m.posted, newFrame(&e)) // may be nil
 			}
 			for range 3 {
 				p, s := b.attach()
@@ -164,9 +167,6 @@ func TestFlusherAgainstModel(t *testing.T) {
 		}
 	}
 }
-
-// newEventFrame returns the frame of e, which may be nil.
-func newEventFrame(e signal.Event) *frame { return newFrame(&e) }
 
 type machine struct {
 	bench  *bench
@@ -322,8 +322,7 @@ func (m *machine) finish(t *testing.T) {
 func TestSlowConsumerLearnsWhy(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, func(o *Options) { o.QueueMessages = 5 })
-	p, s := b.attach()
-	s.room = 1 << 20
+	p, s := b.attachWith("", 1<<20)
 	b.settle()
 	s.room = 10 // ends inside the first frame
 	for range 5 {
@@ -362,8 +361,7 @@ func TestClosingCompletesTheFrameUnderWay(t *testing.T) {
 	for _, test := range []string{"log", "replay", "private"} {
 		b := newBench(t, nil)
 		first := b.journal.append(created(alice, "BTC"))[0]
-		p, s := b.attach()
-		s.room = 1 << 20
+		p, s := b.attachWith("", 1<<20)
 		b.settle()
 		s.room = 10
 		switch test {
@@ -374,7 +372,7 @@ func TestClosingCompletesTheFrameUnderWay(t *testing.T) {
 			s.room = 1 << 20
 			b.settle()
 			p.sent = nil
-			found, err := b.hub.resumer.find(t.Context(), testPartition, alice, everything, first.String())
+			found, err := b.hub.resumer.findAfter(t.Context(), alice, first)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -19,28 +19,28 @@ const (
 	opPing         = 0x9
 	opPong         = 0xA
 
-	maxHeaderBytes  = 10 // of a frame to a client, which is not masked
+	maxHeaderBytes  = 10 // of an unmasked frame, as sent to clients
 	maxControlBytes = 125
 )
 
-// frame is one event as clients get it. It is never changed after it was made:
-// the ring and all flushers share it.
+// frame is one event as sent to clients. It is immutable: the ring and all flushers share
+// it.
 type frame struct {
-	bytes   []byte // the whole WebSocket frame; nil if no client hears of the event
+	bytes   []byte // the whole WebSocket frame; nil for an internal event
 	at      signal.Position
 	account signal.AccountID
 	asset   string // folded; empty unless the channel has assets
 	channel channel
-	revoked *revocation // of internal events; else nil
+	revoked *revocation // of an internal event; else nil
 }
 
-// revocation says what is no longer valid from an internal event on.
+// revocation is an internal event that ends the validity of credentials.
 type revocation struct {
 	kind    signal.EventType
 	subject string
 }
 
-// newFrame encodes e. It returns nil if nobody on the dashboard is to know of e.
+// newFrame encodes e, or returns nil if e does not concern the dashboard.
 func newFrame(e *signal.Event) *frame {
 	if e.Type.Internal() {
 		return &frame{at: e.Position, account: e.Account, revoked: &revocation{e.Type, e.Subject}}
@@ -53,7 +53,7 @@ func newFrame(e *signal.Event) *frame {
 	if c.hasAsset() {
 		f.asset = fold(e.Asset)
 	}
-	const envelope = 160 // more than all that is added to the data
+	const envelope = 160 // upper bound of the bytes added to the data
 	b := make([]byte, maxHeaderBytes, maxHeaderBytes+envelope+len(e.Data)+len(e.Agent))
 	b = append(b, `{"type":"`...)
 	b = append(b, c.String()...)
@@ -67,9 +67,9 @@ func newFrame(e *signal.Event) *frame {
 	return f
 }
 
-// frameOf is newFrame with the asset by its catalogue name: filters have that, and a signal
-// that was stored under another spelling is found by it. Subjects of content, whose signals
-// have no entry price, stay as they are.
+// frameOf is like newFrame, but replaces the asset by its catalogue name, which filters
+// use, in case the signal was stored under another spelling. Subjects of content, whose
+// signals have no entry price, stay unchanged.
 func (o *Options) frameOf(e *signal.Event) *frame {
 	f := newFrame(e)
 	if f != nil && f.asset != "" && o.Name != nil && e.Listing != nil && e.Listing.Entry != nil {
@@ -84,7 +84,7 @@ func appendData(b []byte, e *signal.Event) []byte {
 	case signal.SignalCreated:
 		data := bytes.TrimRight(e.Data, " \t\r\n")
 		if len(data) < 2 || data[len(data)-1] != '}' {
-			return append(b, "null"...) // no object; the log never holds this
+			return append(b, "null"...) // not an object; the log never holds this
 		}
 		body := data[:len(data)-1]
 		b = append(b, body...)
@@ -119,8 +119,8 @@ func runStatus(t signal.EventType) string {
 	return "error"
 }
 
-// withHeader returns the text frame whose payload is b[maxHeaderBytes:]. The
-// header takes the end of the room before it.
+// withHeader returns the text frame whose payload is b[maxHeaderBytes:]. It writes the
+// header directly before the payload.
 func withHeader(b []byte) []byte {
 	n := len(b) - maxHeaderBytes
 	switch {
@@ -139,7 +139,7 @@ func withHeader(b []byte) []byte {
 	return b
 }
 
-// appendControl adds a control frame; what is over 125 bytes is cut off.
+// appendControl adds a control frame, whose payload is truncated to 125 bytes.
 func appendControl(b []byte, opcode byte, payload []byte) []byte {
 	payload = payload[:min(len(payload), maxControlBytes)]
 	b = append(b, finalBit|opcode, byte(len(payload)))

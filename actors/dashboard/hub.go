@@ -23,13 +23,13 @@ import (
 // means its default.
 type Options struct {
 	PartitionOf   func(signal.AccountID) int
-	Authenticator Authenticator // nil: auth messages are refused
-	Log           EventLog      // nil: resumes reach back only as far as the ring
-	Metrics       *Metrics      // nil: no metrics
-	Logger        *slog.Logger  // nil: no logging
+	Authenticator Authenticator // nil to refuse auth messages
+	Log           EventLog      // nil to resume from the ring only
+	Metrics       *Metrics      // nil to count nothing
+	Logger        *slog.Logger  // nil to discard
 	Now           func() time.Time
 	// Name returns the catalogue name of an asset by any of its spellings, for filters;
-	// nil: the spelling itself.
+	// nil to keep the spelling.
 	Name func(asset string) string
 
 	Heartbeat     time.Duration // 30 s
@@ -51,10 +51,7 @@ type Options struct {
 }
 
 func (o Options) withDefaults() Options {
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
-	o.Logger = o.Logger.With("component", "dashboard")
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler)).With("component", "dashboard")
 	if o.Now == nil {
 		o.Now = time.Now
 	}
@@ -101,7 +98,7 @@ type Hub struct {
 	parent   engine.Ref
 	turn     atomic.Uint64 // chooses the flusher of the next connection
 
-	late       tasks.Group // connections that came after a drain had begun
+	late       tasks.Group // connections accepted during a drain
 	publishing sync.Mutex  // keeps the ring and the inboxes in the same order
 
 	mu       sync.Mutex
@@ -148,15 +145,15 @@ func (s *connections) Receive(c engine.Context) {
 	}
 }
 
-// clock returns the time since the hub started, in nanoseconds, for everything that
-// clients do not see. It is never 0.
+// clock returns the time since the hub started, in nanoseconds, for times that clients do
+// not see. It is never 0.
 func (h *Hub) clock() int64 { return int64(time.Since(h.started)) + 1 }
 
-// Serve takes over ws, from which nothing was read and to which nothing was written
-// since the upgrade. p is the principal of the handshake; nil means that the first
-// message must authenticate. settled may be nil; it is called when the client was
-// authenticated or its connection has ended, perhaps more than once. Serve returns at
-// once. While the hub drains it closes ws with 1001.
+// Serve takes over ws, which must not have been read from or written to since the upgrade.
+// p is the principal of the handshake, or nil if the first message must authenticate.
+// settled may be nil; it is called, possibly more than once, when the client was
+// authenticated or its connection has ended. Serve returns at once. While the hub drains it
+// closes ws with 1001.
 func (h *Hub) Serve(ws *websocket.Conn, p *signal.Principal, settled func()) {
 	if settled == nil {
 		settled = func() {}
@@ -188,7 +185,7 @@ func (h *Hub) serve(conn net.Conn, p *signal.Principal, settled func()) {
 // guard recovers from a panic of do.
 func (h *Hub) guard(do func()) { panics.Guard(h.o.Logger, panics.Dashboard, do) }
 
-// sendAway closes a connection that came while the hub drains.
+// sendAway closes a connection accepted during a drain.
 func sendAway(conn net.Conn) {
 	conn.SetDeadline(time.Now().Add(lingerTime))
 	_, _ = conn.Write(appendClose(nil, closeGoingAway)) // best effort: the client may have left
@@ -202,7 +199,8 @@ func (p *peer) begin(ref engine.Ref) {
 	go p.read()
 }
 
-// Publish hands over events of a partition, in the order of its log. It does not block.
+// Publish sends events of a partition to clients. The caller passes them in the order of
+// the log. It does not block.
 func (h *Hub) Publish(partition int, events []signal.Event) {
 	if len(events) == 0 {
 		return
@@ -223,9 +221,9 @@ func (h *Hub) Publish(partition int, events []signal.Event) {
 	}
 }
 
-// Gap reports that events of partition are missing between the last published one and
-// the next. Its connections are closed with 1001: their clients connect again and
-// resume from the event log, or learn that it is trimmed.
+// Gap records that events of partition are missing between the last published one and the
+// next. It closes the partition's connections with 1001, so that their clients reconnect
+// and resume from the event log.
 func (h *Hub) Gap(partition int) {
 	h.publishing.Lock()
 	defer h.publishing.Unlock()
@@ -272,8 +270,8 @@ func (h *Hub) connectionEnded(p *peer) {
 }
 
 // Drain closes all present and later connections with 1001 and waits for their end.
-// If ctx ends before, it closes the sockets at once and returns ctx's error. The hub
-// cannot be used afterwards.
+// When ctx ends, it closes the sockets at once and returns ctx's error. The hub cannot be
+// used afterwards.
 func (h *Hub) Drain(ctx context.Context) error {
 	h.mu.Lock()
 	h.draining = true
@@ -310,6 +308,6 @@ func (h *Hub) Drain(ctx context.Context) error {
 	return err
 }
 
-// Close waits until clients that came after Drain had begun are sent away. Connections
-// that come later still are cut.
+// Close waits until connections accepted during Drain are closed. Later ones are closed
+// without a close frame.
 func (h *Hub) Close(ctx context.Context) error { return h.late.Close(ctx) }

@@ -43,9 +43,12 @@ type journal struct {
 	published int // number of events that were published or skipped
 	reads     int
 	fail      error
+	onRead    func(limit int) error // is called before each read, whose error it may return
 }
 
 const testPartition = 3
+
+func partitionOf(signal.AccountID) int { return testPartition }
 
 func newJournal() *journal {
 	j := &journal{}
@@ -97,7 +100,19 @@ func (j *journal) skip() {
 	j.published = len(j.events)
 }
 
+// recordPast records events that are not going to be published.
+func (j *journal) recordPast(events ...signal.Event) []signal.Position {
+	p := j.record(events...)
+	j.skip()
+	return p
+}
+
 func (j *journal) ReadLog(_ context.Context, partition int, after signal.Position, limit int) ([]signal.Event, error) {
+	if j.onRead != nil {
+		if err := j.onRead(limit); err != nil {
+			return nil, err
+		}
+	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.reads++
@@ -161,7 +176,7 @@ func (a *tokens) fail(err error) {
 	a.err = err
 }
 
-// service is a hub behind a real listener.
+// service is a hub with a real listener.
 type service struct {
 	tb      testing.TB
 	hub     *Hub
@@ -185,8 +200,9 @@ func newService(tb testing.TB, change func(*Options)) *service {
 // newUnstarted returns a service that does not listen yet.
 func newUnstarted(tb testing.TB, change func(*Options)) *service {
 	sys := engine.NewSystem(engine.Options{})
-	s := &service{tb: tb, journal: newJournal(), tokens: &tokens{known: map[string]signal.Principal{"alice": *principalOf(alice)}}}
-	o := Options{PartitionOf: func(signal.AccountID) int { return testPartition }, Authenticator: s.tokens, Log: s.journal, Flushers: 2}
+	known := map[string]signal.Principal{"alice": *principalOf(alice)}
+	s := &service{tb: tb, journal: newJournal(), tokens: &tokens{known: known}}
+	o := Options{PartitionOf: partitionOf, Authenticator: s.tokens, Log: s.journal, Flushers: 2}
 	if change != nil {
 		change(&o)
 	}
@@ -250,6 +266,13 @@ func (s *service) welcomed(p *signal.Principal) *client {
 	return c
 }
 
+// newClient starts a service and connects to it as alice.
+func newClient(tb testing.TB, change func(*Options)) (*service, *client) {
+	tb.Helper()
+	s := newService(tb, change)
+	return s, s.welcomed(principalOf(alice))
+}
+
 // smallDialer connects with a small receive buffer.
 func smallDialer(bytes int) *websocket.Dialer {
 	return &websocket.Dialer{NetDial: func(network, addr string) (net.Conn, error) {
@@ -306,11 +329,43 @@ func (c *client) want(kind string) envelope {
 	return e
 }
 
+// ask sends a message and returns the next one, which must have the given type.
+func (c *client) ask(text, kind string) envelope {
+	c.tb.Helper()
+	c.send(text)
+	return c.want(kind)
+}
+
 // wantData is want that also checks the data.
 func (c *client) wantData(kind, data string) {
 	c.tb.Helper()
 	if e := c.want(kind); string(e.Data) != data {
 		c.tb.Fatalf("data of %s:\n got %s\nwant %s", kind, e.Data, data)
+	}
+}
+
+// wantReply sends a message and checks the type and the data of the next one.
+func (c *client) wantReply(text, kind, data string) {
+	c.tb.Helper()
+	c.send(text)
+	c.wantData(kind, data)
+}
+
+// wantPart checks that the data of a message contains a text.
+func (c *client) wantPart(e envelope, part string) {
+	c.tb.Helper()
+	if !strings.Contains(string(e.Data), part) {
+		c.tb.Fatalf("data of %s: %s, want %s in it", e.Type, e.Data, part)
+	}
+}
+
+// wantEvents checks that the next messages are the events at these positions.
+func (c *client) wantEvents(kind string, want ...signal.Position) {
+	c.tb.Helper()
+	for _, p := range want {
+		if e := c.want(kind); e.ID != p.String() {
+			c.tb.Fatalf("got %s, want %s", e.ID, p)
+		}
 	}
 }
 
@@ -329,17 +384,30 @@ func (c *client) wantClose(why closing) {
 	}
 }
 
+// wantCloseAfter sends a message that closes the connection.
+func (c *client) wantCloseAfter(text string, why closing) {
+	c.tb.Helper()
+	c.send(text)
+	c.wantClose(why)
+}
+
 // wantNothing fails the test if a message comes before the answer to a ping.
 func (c *client) wantNothing() {
 	c.tb.Helper()
-	c.send(`{"action":"ping","ref":"nothing"}`)
-	c.wantData("pong", `{"ref":"nothing"}`)
+	c.wantReply(`{"action":"ping","ref":"nothing"}`, "pong", `{"ref":"nothing"}`)
 }
 
 // created returns the event of a new signal on asset.
 func created(account signal.AccountID, asset string) signal.Event {
 	return signal.Event{ID: signal.NewEventID(), Account: account, Type: signal.SignalCreated, Asset: asset,
 		Data: fmt.Appendf(nil, `{"signal_id":%q,"asset":%q}`, signal.NewSignalID(), asset)}
+}
+
+// bulky returns an event of alice with a text of n bytes.
+func bulky(n int) signal.Event {
+	e := created(alice, "BTC")
+	e.Data = fmt.Appendf(nil, `{"asset":"BTC","text":%q}`, strings.Repeat("x", n))
+	return e
 }
 
 // until waits for a condition.

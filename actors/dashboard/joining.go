@@ -10,7 +10,7 @@ import "slices"
 // maxSpans bounds the history of a connection's former subscriptions.
 const maxSpans = 32
 
-// unsubscribe ends p's subscription. Frames already published for it are still sent.
+// unsubscribe ends p's subscription. Frames already published are still sent.
 func (f *flusher) unsubscribe(p *peer) {
 	at := f.position(p)
 	if n := len(p.sent); n > 0 && p.sent[n-1].open {
@@ -21,7 +21,7 @@ func (f *flusher) unsubscribe(p *peer) {
 		return
 	}
 	if rest := c.behind(p); len(rest) > 0 {
-		// A partly written frame must be completed before the private queue.
+		// A partly written frame must be completed before the private queue is sent.
 		cut := 0
 		if start := c.start(p.frame); p.offset > start {
 			cut = int(c.start(p.frame+1) - p.offset)
@@ -141,7 +141,8 @@ func (f *flusher) catchUp(p *peer) bool {
 	upTo := later(f.position(p).last, r.upTo)
 	var e extract
 	if upTo != r.upTo {
-		if e = f.hub.ring.after(a.partition, a.account, p.sub, r.upTo, upTo, f.hub.o.ReplayMessages); !e.covered || e.excess {
+		e = f.hub.ring.after(a.partition, a.account, p.sub, r.upTo, upTo, f.hub.o.ReplayMessages)
+		if !e.covered || e.excess {
 			f.close(p, closeSlow)
 			return true
 		}

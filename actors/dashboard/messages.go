@@ -17,9 +17,7 @@ const (
 	maxRefCharacters   = 64
 	maxFilterAssets    = 100
 	maxAssetCharacters = 64
-	// maxMembers is how many members of an object are looked at; no message has more
-	// than five.
-	maxMembers = 16
+	maxMembers         = 16 // of an object; no valid message has more than five
 )
 
 // Error codes of messages.
@@ -32,10 +30,10 @@ const (
 	codeTooMany        = "too_many_messages"
 )
 
-// credentialForms names what a client may authenticate with.
+// credentialForms describes the accepted credentials.
 const credentialForms = "an API key, or an access token from login"
 
-// action is what a client asks for.
+// action is the type of a client's request.
 type action uint8
 
 const (
@@ -46,7 +44,7 @@ const (
 	actionPing
 )
 
-// actionNames and filterNames are what a client may name.
+// The names that a message may contain.
 var (
 	actionNames = []string{"auth", "subscribe", "unsubscribe", "ping"}
 	filterNames = []string{"assets"}
@@ -55,17 +53,17 @@ var (
 // message is one message of a client, decoded and checked.
 type message struct {
 	action action
-	ref    *string // nil without one
+	ref    *string // or nil
 
 	token string // of auth
 
 	channels    []channel // of subscribe and unsubscribe, each once
 	named       bool      // channels was given
 	assets      []string  // of subscribe, as written
-	lastEventID *string   // of subscribe; nil without one
+	lastEventID *string   // of subscribe, or nil
 }
 
-// fault is why a message is refused.
+// fault is the reason to refuse a message.
 type fault struct{ code, message string }
 
 func (f *fault) Error() string { return f.code + ": " + f.message }
@@ -74,8 +72,8 @@ func faultf(code, format string, args ...any) *fault {
 	return &fault{code, fmt.Sprintf(format, args...)}
 }
 
-// decodeMessage reads a client's message. With a fault, the message holds the
-// action and the ref as far as they could be read, for the reply.
+// decodeMessage reads a client's message. With a fault, the message holds the action and
+// the ref, if they could be read, for the reply.
 //
 // Member names are compared exactly, unlike in encoding/json's structs, and unknown
 // and repeated ones are refused, so that an option is never silently dropped.
@@ -92,7 +90,8 @@ func decodeMessage(text []byte) (message, *fault) {
 	}
 	name, given, ok := stringMember(list.value("action"))
 	if !ok || !given {
-		return m, faultf(codeInvalidMessage, "action is required and must be one of: %s", strings.Join(actionNames, ", "))
+		actions := strings.Join(actionNames, ", ")
+		return m, faultf(codeInvalidMessage, "action is required and must be one of: %s", actions)
 	}
 	var decode func(*message, string, []byte) *fault
 	switch name {
@@ -164,7 +163,8 @@ func (m *message) decodeSubscribe(member string, value []byte) *fault {
 	case "last_event_id":
 		id, given, ok := stringMember(value)
 		if !ok {
-			return faultf(codeInvalidMessage, `last_event_id must be the id of a message as a string, such as "1795253400000-0"`)
+			return faultf(codeInvalidMessage,
+				`last_event_id must be the id of a message as a string, such as "1795253400000-0"`)
 		}
 		if _, position := signal.ParsePosition(id); given && !position {
 			return faultf(codeInvalidMessage,
@@ -190,7 +190,8 @@ func (m *message) decodePing(member string, _ []byte) *fault { return unknownMem
 func (m *message) decodeChannels(value []byte) *fault {
 	names, given, ok := stringsMember(value)
 	if !ok {
-		return faultf(codeInvalidMessage, "channels must be an array of some of: %s", strings.Join(channelNames[:], ", "))
+		all := strings.Join(channelNames[:], ", ")
+		return faultf(codeInvalidMessage, "channels must be an array of some of: %s", all)
 	}
 	var seen channelSet
 	for _, name := range names {
@@ -239,8 +240,8 @@ func (m *message) decodeFilters(value []byte) *fault {
 	return nil
 }
 
-// checkAsset refuses what no signal has as its asset: those are trimmed and have
-// 1 to 64 characters, none of them a control character.
+// checkAsset refuses names that no asset has: assets are trimmed and have 1 to 64
+// characters, none of them a control character.
 func checkAsset(a string) *fault {
 	if n := utf8.RuneCountInString(a); n < 1 || n > maxAssetCharacters {
 		return faultf(codeInvalidFilter, "an asset must have 1 to %d characters", maxAssetCharacters)
@@ -251,13 +252,12 @@ func checkAsset(a string) *fault {
 	return nil
 }
 
-// unknownMember refuses a member that a message of the action does not have: beside
-// action and ref it has those of known.
+// unknownMember refuses a member that is not action, ref or one of known.
 func unknownMember(name string, known ...string) *fault {
 	return unknownName(codeInvalidMessage, "member", name, append([]string{"action", "ref"}, known...))
 }
 
-// unknownName refuses a name that is none of known, and suggests the nearest.
+// unknownName refuses a name that is not in known, and suggests the nearest.
 func unknownName(code, kind, name string, known []string) *fault {
 	suggestion := spelling.DidYouMean(spelling.Nearest(name, known))
 	if suggestion != "" {
@@ -266,15 +266,15 @@ func unknownName(code, kind, name string, known []string) *fault {
 	return faultf(code, "no %s %q%s: must be one of: %s", kind, shorten(name), suggestion, strings.Join(known, ", "))
 }
 
-// members are those of a JSON object, each once, in their order.
+// members are the members of a JSON object in order, each once.
 type members []member
 
 type member struct {
 	name  string
-	value []byte // its JSON
+	value []byte // JSON
 }
 
-// value returns the value of a member, nil if there is none of that name.
+// value returns the value of a member, or nil.
 func (m members) value(name string) []byte {
 	for i := range m {
 		if m[i].name == name {
@@ -284,8 +284,8 @@ func (m members) value(name string) []byte {
 	return nil
 }
 
-// decodeObject returns the members of text, or nil if it is not one JSON object. The
-// problem is what is wrong with them; the list then ends there.
+// decodeObject returns the members of text, or nil if it is not one JSON object. problem
+// describes the first invalid member, at which the list ends.
 func decodeObject(text []byte) (list members, problem string) {
 	text = jsonobject.Trim(text)
 	if !json.Valid(text) || text[0] != '{' {
@@ -305,7 +305,7 @@ func decodeObject(text []byte) (list members, problem string) {
 	return list, ""
 }
 
-// isNull reports whether value is null or absent, which mean the same.
+// isNull reports whether value is null or absent.
 func isNull(value []byte) bool { return value == nil || value[0] == 'n' }
 
 // stringMember reads a string.
@@ -319,7 +319,7 @@ func stringMember(value []byte) (s string, given, ok bool) {
 	return string(jsonobject.Text(value)), true, true
 }
 
-// stringsMember reads an array of strings, none of them null.
+// stringsMember reads an array of strings.
 func stringsMember(value []byte) (list []string, given, ok bool) {
 	if isNull(value) {
 		return nil, false, true
@@ -336,11 +336,11 @@ func stringsMember(value []byte) (list []string, given, ok bool) {
 	return list, true, true
 }
 
-// shorten bounds what of a client's text is quoted back.
+// shorten bounds the length of a client's text in a reply.
 func shorten(s string) string {
-	const most = 64
-	if utf8.RuneCountInString(s) <= most {
+	const maxCharacters = 64
+	if utf8.RuneCountInString(s) <= maxCharacters {
 		return s
 	}
-	return string([]rune(s)[:most]) + "…"
+	return string([]rune(s)[:maxCharacters]) + "…"
 }

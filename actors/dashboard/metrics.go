@@ -6,7 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Metrics counts what this package does. A nil *Metrics counts nothing.
+// Metrics counts connections and messages. A nil *Metrics counts nothing.
 type Metrics struct {
 	connections   prometheus.Gauge
 	subscriptions [heartbeat]prometheus.Gauge
@@ -18,7 +18,7 @@ type Metrics struct {
 	deliveryLag   prometheus.Histogram
 }
 
-// All values of the label "result" of connects.
+// Values of the label "result" of connects.
 const (
 	connectOK              = "ok"
 	connectUnauthenticated = "unauthenticated"
@@ -26,6 +26,8 @@ const (
 	connectGoingAway       = "going_away"
 	connectAbandoned       = "abandoned" // ended before it was authenticated
 )
+
+var connectResults = []string{connectOK, connectUnauthenticated, connectTooMany, connectGoingAway, connectAbandoned}
 
 // connectResult returns the result of a connection that was never authenticated.
 func connectResult(why closing) string {
@@ -43,33 +45,29 @@ func connectResult(why closing) string {
 // NewMetrics registers the metrics of this package.
 func NewMetrics(r prometheus.Registerer) *Metrics {
 	subscriptions := prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "agentsignal_ws_subscriptions",
-		Help: "WebSocket connections that are subscribed to a channel.",
+		Name: "agentsignal_ws_subscriptions", Help: "WebSocket connections that are subscribed to a channel.",
 	}, []string{"channel"})
 	messages := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "agentsignal_ws_messages_sent_total",
-		Help: "Messages written to WebSocket connections, by channel; replies are not counted.",
+		Help: "Messages written to WebSocket connections by channel, without replies.",
 	}, []string{"channel"})
 	m := &Metrics{
 		connections: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "agentsignal_ws_connections",
-			Help: "Open WebSocket connections.",
+			Name: "agentsignal_ws_connections", Help: "Open WebSocket connections.",
 		}),
 		connects: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "agentsignal_ws_connects_total",
-			Help: "Upgraded WebSocket connections by what came of their authentication.",
+			Help: "Upgraded WebSocket connections by the result of their authentication.",
 		}, []string{"result"}),
 		disconnects: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "agentsignal_ws_disconnects_total",
-			Help: "Ended WebSocket connections by close code; 1006 had none.",
+			Name: "agentsignal_ws_disconnects_total", Help: "Ended WebSocket connections by close code; 1006 had none.",
 		}, []string{"code"}),
 		resumes: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "agentsignal_ws_resumes_total",
 			Help: "Subscriptions with last_event_id by whether the gap was filled.",
 		}, []string{"result"}),
 		bytes: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "agentsignal_ws_sent_bytes_total",
-			Help: "Bytes written to WebSocket connections.",
+			Name: "agentsignal_ws_sent_bytes_total", Help: "Bytes written to WebSocket connections.",
 		}),
 		deliveryLag: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "agentsignal_ws_delivery_lag_seconds",
@@ -87,8 +85,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	for c := range heartbeat {
 		m.subscriptions[c] = subscriptions.WithLabelValues(c.String())
 	}
-	results := []string{connectOK, connectUnauthenticated, connectTooMany, connectGoingAway, connectAbandoned}
-	for _, result := range results {
+	for _, result := range connectResults {
 		m.connects.WithLabelValues(result)
 	}
 	for _, code := range closeCodes {
@@ -151,6 +148,6 @@ func (m *Metrics) sent(messages *[channels]uint64, bytes uint64) {
 	m.bytes.Add(float64(bytes))
 }
 
-// lag records a delivery lag in milliseconds. It is at least 0, because the clocks of
-// nodes differ a little.
+// lag records a delivery lag in milliseconds. A negative one, from nodes whose clocks
+// differ, counts as 0.
 func (m *Metrics) lag(ms int64) { m.deliveryLag.Observe(float64(max(0, ms)) / 1000) }

@@ -8,8 +8,8 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
-// published hands over the events of a partition from first to last; frames holds
-// those among them that concern clients.
+// published carries the events of a partition from first to last, of which frames holds
+// those that concern the dashboard.
 type published struct {
 	partition   int
 	first, last signal.Position
@@ -100,7 +100,7 @@ func (o gapped) apply(f *flusher) {
 	}
 }
 
-// attached hands over a new connection. It is the first order for it.
+// attached adds a new connection. It is the first order for it.
 type attached struct{ peer *peer }
 
 func (o attached) apply(f *flusher) {
@@ -172,7 +172,7 @@ func (f *flusher) addToAccount(p *peer, account signal.AccountID) {
 type subscribed struct {
 	peer   *peer
 	sub    *subscription
-	replay *replay // nil unless asked for
+	replay *replay // nil unless requested
 	kind   string  // of the reply
 	reply  func(*resumedData) any
 }
@@ -263,7 +263,7 @@ func (f *flusher) remove(p *peer) {
 	}
 }
 
-// drained closes all connections, and those that come later.
+// drained closes all present and later connections.
 type drained struct{}
 
 func (drained) apply(f *flusher) {

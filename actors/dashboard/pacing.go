@@ -4,9 +4,9 @@ import "time"
 
 // passInterval is a minimum time from the start of one pass to the start of the next.
 // A flusher changes to the next longer interval when it spends more than the share
-// above of its time in passes, and to the next shorter one below the share below: the
-// busier it is, the more frames are worth writing together. Writing together lowers the
-// share itself, so below lies well under the share at which the interval was entered.
+// above of its time in passes, and to the next shorter one under the share below: the
+// busier it is, the more it gains from larger batches. Batches lower the share itself, so
+// below lies well under the share at which the interval was entered.
 type passInterval struct {
 	min          time.Duration
 	above, below float64

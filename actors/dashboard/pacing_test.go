@@ -16,16 +16,16 @@ func TestNextLevel(t *testing.T) {
 		use   float64
 		want  int
 	}{
-		{"idle sends at once", 0, 0, 0},
-		{"half busy sends at once", 0, .5, 0},
+		{"idle sends immediately", 0, 0, 0},
+		{"half busy sends immediately", 0, .5, 0},
 		{"more than half busy waits 5 ms", 0, .51, 1},
-		{"waiting lowers the use and goes on", 1, .3, 1},
-		{"still half busy goes on", 1, .6, 1},
+		{"less busy still waits 5 ms", 1, .3, 1},
+		{"half busy still waits 5 ms", 1, .6, 1},
 		{"nearly always busy waits 10 ms", 1, .81, 2},
-		{"longer is never waited", 2, 1, 2},
-		{"10 ms go on", 2, .5, 2},
-		{"10 ms end", 2, .39, 1},
-		{"5 ms end", 1, .19, 0},
+		{"always busy waits no longer", 2, 1, 2},
+		{"half busy still waits 10 ms", 2, .5, 2},
+		{"less busy waits 5 ms again", 2, .39, 1},
+		{"hardly busy sends immediately again", 1, .19, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

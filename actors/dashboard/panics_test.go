@@ -36,8 +36,7 @@ func TestFlusherContinuesAfterAPanic(t *testing.T) {
 	broken := &brokenSocket{}
 	broken.room = 1 << 20
 	first.socket = broken
-	_, other := b.attach()
-	other.room = 1 << 20
+	_, other := b.attachWith("", 1<<20)
 	b.settle()
 	b.flusher.post(brokenOrder{})
 	want := b.journal.append(created(alice, "BTC"))
@@ -105,8 +104,7 @@ func TestPanickingConnectionDoesNotStopExpiry(t *testing.T) {
 func TestPanickingReaderEndsOnlyItsConnection(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, nil)
-	p, s := b.attach()
-	s.room = 1 << 20
+	p, _ := b.attachWith("", 1<<20)
 	p.socket = panickingReader{p.socket}
 	b.settle()
 	p.read()

@@ -21,10 +21,10 @@ type peer struct {
 	ref     engine.Ref // the connection's actor
 	reading atomic.Bool
 
-	lastSeen atomic.Int64 // when the client last sent anything, by Hub.clock
+	lastSeen atomic.Int64 // when the client last sent bytes, by Hub.clock
 
 	// Guarded by Hub.mu.
-	account  signal.AccountID // that it is counted for; empty before authentication
+	account  signal.AccountID // in Hub.accounts; empty before authentication
 	departed bool
 
 	// The rest is used by the flusher only.
@@ -44,7 +44,7 @@ type peer struct {
 	frame   uint64 // number of the frame that contains offset
 	lagging bool   // counted in cohort.lagging
 	sent    []span
-	lostTo  signal.Position // spans that end before this were dropped from sent
+	lostTo  signal.Position // spans up to here were dropped from sent
 
 	// Bytes for this client alone. They are written before anything else, at the next
 	// frame boundary.
@@ -52,8 +52,8 @@ type peer struct {
 	privateDone     int // bytes of private that are written
 	privateMessages int
 
-	// reached is the position up to which replays have read the event log: no event up
-	// to it comes live any more.
+	// reached is the position up to which replays have read the event log: later events
+	// are sent live.
 	reached signal.Position
 	replay  *replaying // nil outside of a replay
 
@@ -75,10 +75,10 @@ type peer struct {
 	removed  bool    // no longer in flusher.peers
 }
 
-// ended reports whether p gets nothing more, except perhaps its close frame.
+// ended reports whether p receives nothing more except its close frame.
 func (p *peer) ended() bool { return p.closed.code != 0 || p.finished || p.removed }
 
-// span records that all events that match sub, after from and up to to, were sent.
+// span records that all events after from and up to to that match sub were sent.
 type span struct {
 	sub      *subscription
 	from, to signal.Position

@@ -6,9 +6,8 @@ import "time"
 const (
 	// maxExcess is how many messages over the rate limit are passed to the actor,
 	// which closes the connection long before that.
-	maxExcess = 32
-
-	errorsPerMinute = 10 // the tenth closes
+	maxExcess       = 32
+	errorsPerMinute = 10 // the tenth closes the connection
 )
 
 // Messages from the reading goroutine to the connection's actor.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -37,8 +38,8 @@ func after1(p signal.Position) string { return `"last_event_id":"` + p.String() 
 func TestReplayLeavesOutWhatWasSent(t *testing.T) {
 	t.Parallel()
 	s := newService(t, func(o *Options) { o.MessageRate = 1_000_000 })
-	past := s.journal.record(created(alice, "BTC"), created(alice, "ETH"), created(alice, "BTC"), created(alice, "ETH"))
-	s.journal.skip() // the node starts
+	past := s.journal.recordPast( // the node starts
+		created(alice, "BTC"), created(alice, "ETH"), created(alice, "BTC"), created(alice, "ETH"))
 	c := s.welcomed(principalOf(alice))
 	c.subscribe(after1(past[0])+`,"filters":{"assets":["BTC"]}`, `{"replayed":1,"complete":true}`, past[2])
 	c.subscribe(after1(past[0])+`,"filters":{"assets":["BTC"]}`, `{"replayed":0,"complete":true}`)
@@ -86,16 +87,24 @@ func TestResumeAfterLaterEvents(t *testing.T) {
 		c := s.welcomed(principalOf(alice))
 		p = append(p, s.journal.append(created(alice, "BTC"))...)
 		c.want("signal.new")
-		c.send(`{"action":"subscribe","filters":{"assets":["ETH"]}}`)
-		c.want("subscribed")
+		c.ask(`{"action":"subscribe","filters":{"assets":["ETH"]}}`, "subscribed")
 		p = append(p, s.journal.append(created(alice, "BTC"), created(alice, "ETH"))...)
 		c.want("signal.new")
 		c.subscribe(after1(p[0]), `{"replayed":3,"complete":true}`, p[1], p[2], p[4])
 		p = append(p, s.journal.append(created(alice, "BTC"))...)
-		if e := c.want("signal.new"); e.ID != p[6].String() {
-			t.Errorf("after the replay: got %s, want %s", e.ID, p[6])
-		}
+		c.wantEvents("signal.new", p[6])
 	}
+}
+
+// replaying returns a client with a small buffer, whose subscribe with these members has
+// been answered and whose replay waits for it to read.
+func (s *service) replaying(members string) *client {
+	s.tb.Helper()
+	c := s.dialWith(principalOf(alice), smallDialer(64<<10))
+	c.want("welcome")
+	c.ask(`{"action":"subscribe",`+members+`}`, "subscribed")
+	until(s.tb, "the replay has begun", func() bool { return refusedPeers(s.hub) == 1 })
+	return c
 }
 
 // TestReplayAtTheClientsPace checks that a client that slowly reads a long replay, while
@@ -103,29 +112,13 @@ func TestResumeAfterLaterEvents(t *testing.T) {
 func TestReplayAtTheClientsPace(t *testing.T) {
 	t.Parallel()
 	s := newService(t, func(o *Options) { o.QueueMessages, o.QueueBytes = 10, 10_000 })
-	big := func() signal.Event {
-		e := created(alice, "BTC")
-		e.Data = fmt.Appendf(nil, `{"asset":"BTC","text":%q}`, strings.Repeat("x", 2000))
-		return e
-	}
-	var all []signal.Position
-	for range 1000 {
-		all = append(all, s.journal.append(big())...)
-	}
-	c := s.dialWith(principalOf(alice), smallDialer(64<<10))
-	c.want("welcome")
-	c.send(`{"action":"subscribe","channels":["signal.new"],` + after1(all[0]) + `}`)
-	c.want("subscribed")
-	until(t, "the replay is under way", func() bool { return refusedPeers(s.hub) == 1 })
+	all := s.journal.append(slices.Repeat([]signal.Event{bulky(2000)}, 1000)...)
+	c := s.replaying(`"channels":["signal.new"],` + after1(all[0]))
 	for range 200 {
-		all = append(all, s.journal.append(big())...)
+		all = append(all, s.journal.append(bulky(2000))...)
 	}
 	c.send(`{"action":"unsubscribe","ref":"waits"}`)
-	for _, p := range all[1:] {
-		if e := c.want("signal.new"); e.ID != p.String() {
-			t.Fatalf("got %s, want %s", e.ID, p)
-		}
-	}
+	c.wantEvents("signal.new", all[1:]...)
 	c.wantData("unsubscribed", `{"ref":"waits","channels":[]}`)
 }
 
@@ -133,17 +126,8 @@ func TestReplayAtTheClientsPace(t *testing.T) {
 func TestPingDuringReplay(t *testing.T) {
 	t.Parallel()
 	s := newService(t, nil)
-	e := created(alice, "BTC")
-	e.Data = fmt.Appendf(nil, `{"text":%q}`, strings.Repeat("x", 3000))
-	first := s.journal.append(e)[0]
-	for range 1000 {
-		s.journal.append(e)
-	}
-	c := s.dialWith(principalOf(alice), smallDialer(64<<10))
-	c.want("welcome")
-	c.send(`{"action":"subscribe",` + after1(first) + `}`)
-	c.want("subscribed")
-	until(t, "the replay is under way", func() bool { return refusedPeers(s.hub) == 1 })
+	all := s.journal.append(slices.Repeat([]signal.Event{bulky(3000)}, 1001)...)
+	c := s.replaying(after1(all[0]))
 	c.send(`{"action":"ping"}`)
 	for n := 0; ; n++ {
 		e, err := c.next()
@@ -161,25 +145,12 @@ func TestPingDuringReplay(t *testing.T) {
 func TestReplayThatIsNeverRead(t *testing.T) {
 	t.Parallel()
 	s := newService(t, func(o *Options) { o.RingFrames = 400 })
-	e := created(alice, "BTC")
-	e.Data = fmt.Appendf(nil, `{"text":%q}`, strings.Repeat("x", 5000))
-	var all []signal.Position
-	for range 300 {
-		all = append(all, s.journal.append(e)...)
-	}
-	c := s.dialWith(principalOf(alice), smallDialer(64<<10))
-	c.want("welcome")
-	c.send(`{"action":"subscribe",` + after1(all[0]) + `}`)
-	c.want("subscribed")
-	until(t, "the replay is under way", func() bool { return refusedPeers(s.hub) == 1 })
+	all := s.journal.append(slices.Repeat([]signal.Event{bulky(5000)}, 300)...)
+	c := s.replaying(after1(all[0]))
 	for range 500 {
-		s.journal.append(e)
+		s.journal.append(bulky(5000))
 	}
-	for _, p := range all[1:] {
-		if e := c.want("signal.new"); e.ID != p.String() {
-			t.Fatalf("got %s, want %s", e.ID, p)
-		}
-	}
+	c.wantEvents("signal.new", all[1:]...)
 	c.wantClose(closeSlow)
 }
 
@@ -207,8 +178,7 @@ func refusedPeers(h *Hub) int {
 func TestResumeFailsOpenWhenTheLogCannotBeRead(t *testing.T) {
 	t.Parallel()
 	s := newService(t, nil)
-	p := s.journal.record(created(alice, "BTC"))[0]
-	s.journal.skip()
+	p := s.journal.recordPast(created(alice, "BTC"))[0]
 	s.journal.fail = errors.New("out of order")
 	c := s.welcomed(principalOf(alice))
 	c.subscribe(after1(p), `{"replayed":0,"complete":false}`)
@@ -228,14 +198,13 @@ func TestFailedActorClosesItsConnection(t *testing.T) {
 	s := newService(t, func(o *Options) { o.Authenticator = panicking{} })
 	other := s.welcomed(principalOf(alice))
 	c := s.welcomed(principalOf(alice))
-	c.send(`{"action":"auth","token":"x"}`)
-	c.wantClose(closeInternal)
+	c.wantCloseAfter(`{"action":"auth","token":"x"}`, closeInternal)
 	other.wantNothing()
 }
 
-// TestManyComeAndGo starts and ends connections from many goroutines, in every
-// state that they can be in.
-func TestManyComeAndGo(t *testing.T) {
+// TestManyConnectAndDisconnect starts and ends connections from many goroutines, in
+// every state that they can be in.
+func TestManyConnectAndDisconnect(t *testing.T) {
 	t.Parallel()
 	s := newService(t, nil)
 	p := s.journal.append(created(alice, "BTC"))[0]
@@ -249,7 +218,10 @@ func TestManyComeAndGo(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				for k, text := range []string{`{"action":"auth","api_key":"alice"}`, `{"action":"subscribe",` + after1(p) + `}`, `{"action":"unsubscribe"}`, `{"action":"ping"}`} {
+				for k, text := range []string{
+					`{"action":"auth","api_key":"alice"}`, `{"action":"subscribe",` + after1(p) + `}`,
+					`{"action":"unsubscribe"}`, `{"action":"ping"}`,
+				} {
 					if k > (i+j)%5 {
 						break
 					}
@@ -263,7 +235,7 @@ func TestManyComeAndGo(t *testing.T) {
 		s.journal.append(created(alice, "BTC"))
 		<-done
 	}
-	until(t, "all are gone", func() bool {
+	until(t, "all have ended", func() bool {
 		s.hub.mu.Lock()
 		defer s.hub.mu.Unlock()
 		return s.hub.open == 0 && len(s.hub.accounts) == 0

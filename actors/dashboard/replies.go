@@ -7,8 +7,8 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
-// The messages to a client other than events. Members without a value are null, as the
-// API documents.
+// The messages to a client other than events. As documented, members without a value are
+// null.
 
 type welcomeData struct {
 	ConnectionID     string   `json:"connection_id"`
@@ -73,7 +73,7 @@ func encodeHeartbeat(now time.Time) []byte {
 	return withHeader(b)
 }
 
-// names returns the names of list, which are never null.
+// names returns the names of list, never nil.
 func names(list []channel) []string {
 	n := make([]string, 0, len(list))
 	for _, c := range list {

@@ -11,10 +11,10 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
-// EventLog is what a resume reads when the ring does not reach back far enough.
+// EventLog is read by a resume when the ring does not reach back far enough.
 type EventLog interface {
-	// ReadLog returns up to limit events of partition, of all accounts, that lie
-	// after a position, in their order; none if it is the end of the log.
+	// ReadLog returns up to limit events of all accounts of partition after a position, in
+	// order; none at the end of the log.
 	ReadLog(ctx context.Context, partition int, after signal.Position, limit int) ([]signal.Event, error)
 	// Wait returns once no more events up to p will be passed to Hub.Publish.
 	Wait(ctx context.Context, partition int, p signal.Position) error
@@ -22,7 +22,7 @@ type EventLog interface {
 
 const (
 	readPage  = 2000 // events per call of ReadLog
-	readsAt   = 4    // reads of event logs at once
+	maxReads  = 4    // concurrent reads of event logs
 	readLimit = 10 * time.Second
 	keepRead  = time.Minute // how long an unused backfill is kept for other resumes
 )
@@ -44,7 +44,7 @@ type replay struct {
 // concurrent use; they block, so actors and flushers must not call them.
 type resumer struct {
 	ring     *ring
-	log      EventLog // nil: only the ring is searched
+	log      EventLog // nil to search only the ring
 	now      func() time.Time
 	messages int
 	entries  int
@@ -69,7 +69,7 @@ func newResumer(r *ring, o Options) *resumer {
 		entries:  o.ReplayEntries,
 		bytes:    o.ReplayBytes,
 		age:      o.ReplayAge,
-		reads:    make(chan struct{}, readsAt),
+		reads:    make(chan struct{}, maxReads),
 		counts:   newEntryCounts(o.ReplayAge),
 		frameOf:  o.frameOf,
 		logger:   o.Logger,
@@ -93,7 +93,7 @@ func (r *resumer) find(
 	case e.covered && e.found:
 		return replay{complete: true, from: p, frames: e.frames, known: e.head}, nil
 	case e.covered && !e.edge, r.log == nil:
-		return replay{}, nil // nothing of the account happened there
+		return replay{}, nil // p is not an event of the account
 	}
 	floor, _ := r.ring.floor(partition)
 	if r.counts.exceed(partition, p, floor, r.entries) {
@@ -104,7 +104,7 @@ func (r *resumer) find(
 	return r.findInLog(ctx, partition, account, sub, p)
 }
 
-// findInLog is find for a position p that the ring does not reach back to.
+// findInLog is like find, for a position p before the ring's oldest.
 func (r *resumer) findInLog(
 	ctx context.Context, partition int, account signal.AccountID, sub *subscription, p signal.Position,
 ) (replay, error) {
@@ -256,8 +256,8 @@ func (r *resumer) read(
 	return frames, upTo, nil
 }
 
-// scan is read without the check for trimmed events. It counts a span that is too long
-// to its end, so that other resumes are refused without a read.
+// scan is like read, without the check for trimmed events. It counts the entries of a span
+// that is too long, so that other resumes are refused without a read.
 func (r *resumer) scan(
 	ctx context.Context, b *backfill, partition int, account signal.AccountID, span *logSpan,
 ) (frames []*frame, upTo signal.Position, err error) {

@@ -22,8 +22,8 @@ func processorTime(b *testing.B) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// BenchmarkResumeTooFar resumes behind 330,000 entries of a log, which is too far, on a
-// node that has published them and on one that started after them.
+// BenchmarkResumeTooFar resumes at a position before 330,000 entries of a log, which are
+// too many, on a node that has published them and on one that started after them.
 func BenchmarkResumeTooFar(b *testing.B) {
 	const entries, each = 330_000, 500
 	store, err := persistence.Open(persistence.Options{URL: redistest.New(b).URL()})
@@ -52,7 +52,8 @@ func BenchmarkResumeTooFar(b *testing.B) {
 	partition := store.Partition(alice)
 	for _, published := range []int{len(all), 1} {
 		b.Run(fmt.Sprintf("published=%d", published), func(b *testing.B) {
-			o := Options{Log: redisLog{store, nil}, Now: store.Now, PartitionOf: store.Partition, RingFrames: 1000}.withDefaults()
+			o := Options{Log: redisLog{store, nil}, Now: store.Now, PartitionOf: store.Partition, RingFrames: 1000}
+			o = o.withDefaults()
 			ring := newRing(o.RingFrames, o.RingBytes)
 			h := &Hub{o: o, ring: ring, resumer: newResumer(ring, o)}
 			b.Cleanup(h.resumer.close)
@@ -61,7 +62,9 @@ func BenchmarkResumeTooFar(b *testing.B) {
 			}
 			start, i := processorTime(b), 0
 			for b.Loop() {
-				if got, err := h.resumer.find(b.Context(), partition, alice, everything, all[i%1000].Position.String()); err != nil || got.complete {
+				id := all[i%1000].Position.String()
+				got, err := h.resumer.find(b.Context(), partition, alice, everything, id)
+				if err != nil || got.complete {
 					b.Fatalf("%+v, %v", got.complete, err)
 				}
 				i++

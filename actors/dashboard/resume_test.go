@@ -3,10 +3,8 @@ package dashboard
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -33,25 +31,31 @@ func newFinder(tb testing.TB, change func(*Options)) (*resumer, *journal) {
 	return r, j
 }
 
+// findAfter finds what an account missed after a position.
+func (r *resumer) findAfter(ctx context.Context, account signal.AccountID, p signal.Position) (replay, error) {
+	return r.find(ctx, testPartition, account, everything, p.String())
+}
+
 // wantReplay fails the test unless find returns exactly these events.
-func wantReplay(t *testing.T, r *resumer, sub *subscription, id string, want []signal.Position) {
+func wantReplay(t *testing.T, r *resumer, sub *subscription, after signal.Position, want []signal.Position) {
 	t.Helper()
-	got, err := r.find(t.Context(), testPartition, alice, sub, id)
+	got, err := r.find(t.Context(), testPartition, alice, sub, after.String())
 	if err != nil || !got.complete {
-		t.Fatalf("resume after %s: complete %v, %v", id, got.complete, err)
+		t.Fatalf("resume after %s: complete %v, %v", after, got.complete, err)
 	}
 	var at []signal.Position
 	for _, f := range got.frames {
 		at = append(at, f.at)
 	}
 	if d := cmp.Diff(want, at); d != "" {
-		t.Fatalf("resume after %s: %s", id, d)
+		t.Fatalf("resume after %s: %s", after, d)
 	}
 }
 
 func wantUnknown(t *testing.T, r *resumer, id string) {
 	t.Helper()
-	if got, err := r.find(t.Context(), testPartition, alice, everything, id); got.complete || len(got.frames) > 0 || err != nil {
+	got, err := r.find(t.Context(), testPartition, alice, everything, id)
+	if got.complete || len(got.frames) > 0 || err != nil {
 		t.Fatalf("resume after %s: %+v, %v", id, got, err)
 	}
 }
@@ -78,8 +82,8 @@ func TestResumeFromTheRing(t *testing.T) {
 	t.Parallel()
 	r, j := newFinder(t, nil)
 	p := every(j.append(several(5)...))
-	wantReplay(t, r, everything, p[0].String(), p[1:])
-	wantReplay(t, r, everything, p[4].String(), nil)
+	wantReplay(t, r, everything, p[0], p[1:])
+	wantReplay(t, r, everything, p[4], nil)
 	if j.reads > 0 {
 		t.Errorf("the log was read %d times", j.reads)
 	}
@@ -88,34 +92,32 @@ func TestResumeFromTheRing(t *testing.T) {
 func TestResumeFromTheLog(t *testing.T) {
 	t.Parallel()
 	r, j := newFinder(t, nil)
-	past := every(j.record(several(3000)...))
-	j.skip() // the node starts
-	// Nothing was published yet.
-	wantReplay(t, r, everything, past[2990].String(), past[2991:])
-	// Part of it was.
+	past := every(j.recordPast(several(3000)...)) // the node starts
+	// Nothing has been published yet.
+	wantReplay(t, r, everything, past[2990], past[2991:])
+	// A part of it has.
 	live := every(j.append(several(3)...))
-	wantReplay(t, r, everything, past[2995].String(), append(append([]signal.Position(nil), past[2996:]...), live...))
-	// Farther back than what was read before.
-	wantReplay(t, r, everything, past[0].String(), append(append([]signal.Position(nil), past[1:]...), live...))
+	wantReplay(t, r, everything, past[2995], slices.Concat(past[2996:], live))
+	// Before what was read so far.
+	wantReplay(t, r, everything, past[0], slices.Concat(past[1:], live))
 	reads := j.reads
-	wantReplay(t, r, everything, past[100].String(), append(append([]signal.Position(nil), past[101:]...), live...))
-	wantReplay(t, r, newSubscription(defaultChannels, []string{"ETH"}), past[7].String(), nil)
+	wantReplay(t, r, everything, past[100], slices.Concat(past[101:], live))
+	wantReplay(t, r, newSubscription(defaultChannels, []string{"ETH"}), past[7], nil)
 	if j.reads != reads {
 		t.Error("what was read is read again")
 	}
-	// What was read before no longer touches what the ring holds.
+	// There is a gap between what was read before and what the ring holds.
 	more := every(j.append(several(2000)...))
-	wantReplay(t, r, everything, past[2999].String(), append(live, more...))
+	wantReplay(t, r, everything, past[2999], append(live, more...))
 }
 
 func TestEqualResumesShareARead(t *testing.T) {
 	t.Parallel()
 	r, j := newFinder(t, nil)
-	past := every(j.record(several(50)...))
-	j.skip()
+	past := every(j.recordPast(several(50)...))
 	var wg sync.WaitGroup
 	for range 50 {
-		wg.Go(func() { wantReplay(t, r, everything, past[10].String(), past[11:]) })
+		wg.Go(func() { wantReplay(t, r, everything, past[10], past[11:]) })
 	}
 	wg.Wait()
 	if j.reads > 10 {
@@ -126,8 +128,7 @@ func TestEqualResumesShareARead(t *testing.T) {
 func TestResumesThatAreNotPossible(t *testing.T) {
 	t.Parallel()
 	r, j := newFinder(t, func(o *Options) { o.ReplayMessages, o.ReplayEntries = 20, 200 })
-	past := j.record(several(150)...)
-	j.skip()
+	past := j.recordPast(several(150)...)
 	for _, id := range []string{"", "garbage", "-", "1-", "-1-0", "1-1", "0-0", "99999999999999-0", "1795253400000-0"} {
 		wantUnknown(t, r, id)
 	}
@@ -140,7 +141,7 @@ func TestResumesThatAreNotPossible(t *testing.T) {
 	wantUnknown(t, r, past[100].String())          // too many messages
 	wantUnknown(t, r, past[0].String())            // too many entries
 	recent := every(past[len(past)-10:])
-	wantReplay(t, r, everything, recent[0].String(), recent[1:]) // and yet this is possible
+	wantReplay(t, r, everything, recent[0], recent[1:]) // and yet this is possible
 	live := j.append(several(3)...)
 	wantUnknown(t, r, live[1].String())
 	wantUnknown(t, r, live[5].Plus(1).String())
@@ -155,49 +156,40 @@ func TestResumesThatAreNotPossible(t *testing.T) {
 	wantUnknown(t, r, live[0].String()) // too old
 }
 
-// TestAResumeWaitsForTheTail: before the node has published anything of a log, events
-// read from it must not come live again.
+// TestAResumeWaitsForTheTail checks that a node does not read events from a log of which
+// it has published nothing: they could be published later.
 func TestAResumeWaitsForTheTail(t *testing.T) {
 	t.Parallel()
 	r, j := newFinder(t, nil)
 	past := every(j.record(several(3)...))
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
-	if got, err := r.find(ctx, testPartition, alice, everything, past[0].String()); got.complete || !errors.Is(err, context.DeadlineExceeded) {
+	got, err := r.findAfter(ctx, alice, past[0])
+	if got.complete || !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("before the tail has published anything: %+v, %v", got, err)
 	}
 	j.publish()
-	wantReplay(t, r, everything, past[0].String(), past[1:])
+	wantReplay(t, r, everything, past[0], past[1:])
 }
 
-// slowLog is a journal whose pages take a second, and which counts how many are read at once.
-type slowLog struct {
-	*journal
-	now, max atomic.Int64
-}
-
-func (l *slowLog) ReadLog(
-	ctx context.Context, partition int, after signal.Position, limit int,
-) ([]signal.Event, error) {
-	if limit == readPage {
-		n := l.now.Add(1)
-		for most := l.max.Load(); n > most && !l.max.CompareAndSwap(most, n); most = l.max.Load() {
-		}
-		time.Sleep(time.Second)
-		l.now.Add(-1)
-	}
-	return l.journal.ReadLog(ctx, partition, after, limit)
-}
-
-// TestReadsAtOnceAreBounded also checks that backfills are dropped after a minute
+// TestConcurrentReadsAreBounded also checks that backfills are dropped after a minute
 // without use.
-func TestReadsAtOnceAreBounded(t *testing.T) {
+func TestConcurrentReadsAreBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r, j := newFinder(t, nil)
-		slow := &slowLog{journal: j}
-		r.log = slow
-		const accounts = 3 * readsAt
+		var now, peak atomic.Int64
+		j.onRead = func(limit int) error {
+			if limit == readPage {
+				n := now.Add(1)
+				for most := peak.Load(); n > most && !peak.CompareAndSwap(most, n); most = peak.Load() {
+				}
+				time.Sleep(time.Second)
+				now.Add(-1)
+			}
+			return nil
+		}
+		const accounts = 3 * maxReads
 		first := map[signal.AccountID]signal.Position{}
 		for range accounts {
 			a := signal.NewAccountID()
@@ -207,14 +199,14 @@ func TestReadsAtOnceAreBounded(t *testing.T) {
 		var all sync.WaitGroup
 		for account, p := range first {
 			all.Go(func() {
-				if got, err := r.find(t.Context(), testPartition, account, everything, p.String()); !got.complete || err != nil {
+				if got, err := r.findAfter(t.Context(), account, p); !got.complete || err != nil {
 					t.Errorf("complete is %v, %v", got.complete, err)
 				}
 			})
 		}
 		all.Wait()
-		if n := slow.max.Load(); n != readsAt {
-			t.Errorf("%d reads at once, want %d", n, readsAt)
+		if n := peak.Load(); n != maxReads {
+			t.Errorf("%d concurrent reads, want %d", n, maxReads)
 		}
 		stock := func() (accounts, bytes int) {
 			r.mu.Lock()
@@ -232,13 +224,12 @@ func TestReadsAtOnceAreBounded(t *testing.T) {
 	})
 }
 
-// TestEventsDuringASearchCount: together with them a replay may exceed the limit.
+// TestEventsDuringASearchCount checks that with them a replay may exceed the limit.
 func TestEventsDuringASearchCount(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, func(o *Options) { o.ReplayMessages = 3 })
-	past := b.journal.record(created(alice, "BTC"), created(alice, "BTC"), created(alice, "BTC"))
-	b.journal.skip()
-	found, err := b.hub.resumer.find(t.Context(), testPartition, alice, everything, past[0].String())
+	past := b.journal.recordPast(created(alice, "BTC"), created(alice, "BTC"), created(alice, "BTC"))
+	found, err := b.hub.resumer.findAfter(t.Context(), alice, past[0])
 	if err != nil || len(found.frames) != 2 {
 		t.Fatalf("%d frames, %v", len(found.frames), err)
 	}
@@ -253,8 +244,9 @@ func TestEventsDuringASearchCount(t *testing.T) {
 	}
 }
 
-// TestTooFarIsReadOnce: a resume that reaches back too far is refused without a read if
-// the node has published the events, and costs one read of the log otherwise.
+// TestTooFarIsReadOnce checks that a resume after a position too far in the past is
+// refused without a read if the node has published the events, and after one read of the
+// log otherwise.
 func TestTooFarIsReadOnce(t *testing.T) {
 	t.Parallel()
 	bounded := func(o *Options) { o.ReplayEntries, o.RingFrames = 3*readPage, 100 }
@@ -272,13 +264,12 @@ func TestTooFarIsReadOnce(t *testing.T) {
 			t.Errorf("the log was read %d times", j.reads)
 		}
 		near := every(p[len(p)-2*readPage:])
-		wantReplay(t, r, everything, near[0].String(), near[1:])
+		wantReplay(t, r, everything, near[0], near[1:])
 	})
 	t.Run("unseen", func(t *testing.T) {
 		t.Parallel()
 		r, j := newFinder(t, bounded)
-		past := j.record(several(5 * readPage)...)
-		j.skip()
+		past := j.recordPast(several(5 * readPage)...)
 		live := j.append(several(100)...)
 		wantUnknown(t, r, past[0].String())
 		reads := j.reads
@@ -289,7 +280,7 @@ func TestTooFarIsReadOnce(t *testing.T) {
 			t.Errorf("the log was read %d times after it was known to be too long", j.reads-reads)
 		}
 		near := every(append(past[len(past)-2*readPage:], live...))
-		wantReplay(t, r, everything, near[0].String(), near[1:])
+		wantReplay(t, r, everything, near[0], near[1:])
 		// Published events are added to those counted by the read.
 		for range 4 {
 			j.append(several(readPage / 2)...)
@@ -303,7 +294,7 @@ func TestTooFarIsReadOnce(t *testing.T) {
 	})
 }
 
-// TestEntryCountsNeverExceed compares with a plain list: exceed is never wrong when it
+// TestEntryCountsNeverExceed compares with the true counts: exceed is never wrong when it
 // reports true, and reports true if the limit is exceeded by two milestones or more.
 func TestEntryCountsNeverExceed(t *testing.T) {
 	t.Parallel()
@@ -360,47 +351,23 @@ func TestEntryCountsNeverExceed(t *testing.T) {
 	}
 }
 
-// failing is a journal whose reads fail after a number of pages.
-type failing struct {
-	*journal
-	pages int
-}
-
-func (l *failing) ReadLog(
-	ctx context.Context, partition int, after signal.Position, limit int,
-) ([]signal.Event, error) {
-	if limit == readPage {
-		if l.pages--; l.pages < 0 {
-			return nil, errors.New("out of order")
-		}
-	}
-	return l.journal.ReadLog(ctx, partition, after, limit)
-}
-
-// TestBytesOfBackfillsAreBounded: unused backfills are dropped for a new one, which is
-// refused if it is too large by itself.
+// TestBytesOfBackfillsAreBounded checks that unused backfills are dropped for a new one,
+// which is refused if it alone is too large.
 func TestBytesOfBackfillsAreBounded(t *testing.T) {
 	t.Parallel()
 	const each = 100
 	r, j := newFinder(t, func(o *Options) { o.ReplayBytes = 100_000 })
-	large := func(account signal.AccountID, bytes int) signal.Event {
-		e := created(account, "BTC")
-		e.Data = fmt.Appendf(nil, `{"asset":"BTC","text":%q}`, strings.Repeat("x", bytes))
-		return e
-	}
 	first := map[signal.AccountID]signal.Position{}
 	carol := signal.NewAccountID()
 	for account, bytes := range map[signal.AccountID]int{alice: 200, bob: 300, carol: 2000} {
-		for i := range each {
-			if p := j.record(large(account, bytes)); i == 0 {
-				first[account] = p[0]
-			}
-		}
+		e := bulky(bytes)
+		e.Account = account
+		first[account] = j.record(slices.Repeat([]signal.Event{e}, each)...)[0]
 	}
 	j.skip()
 	find := func(account signal.AccountID, want bool) {
 		t.Helper()
-		got, err := r.find(t.Context(), testPartition, account, everything, first[account].String())
+		got, err := r.findAfter(t.Context(), account, first[account])
 		if err != nil || got.complete != want || want && len(got.frames) != each-1 {
 			t.Fatalf("complete is %v with %d frames, want %v; %v", got.complete, len(got.frames), want, err)
 		}
@@ -429,14 +396,22 @@ func TestBytesOfBackfillsAreBounded(t *testing.T) {
 	find(alice, true)
 	check(alice)
 	j.fail = errors.New("out of order")
-	if _, err := r.find(t.Context(), testPartition, bob, everything, first[bob].String()); !errors.Is(err, j.fail) {
+	if _, err := r.findAfter(t.Context(), bob, first[bob]); !errors.Is(err, j.fail) {
 		t.Error(err)
 	}
 	j.fail = nil
 	check(alice)
 	// A failure after the first pages frees their bytes.
-	r.log = &failing{journal: j, pages: 1}
-	if got, err := r.find(t.Context(), testPartition, bob, everything, first[bob].String()); got.complete || err == nil {
+	pages := 0
+	j.onRead = func(limit int) error {
+		if limit == readPage {
+			if pages++; pages > 1 {
+				return errors.New("out of order")
+			}
+		}
+		return nil
+	}
+	if got, err := r.findAfter(t.Context(), bob, first[bob]); got.complete || err == nil {
 		t.Errorf("complete is %v, %v", got.complete, err)
 	}
 	check()
@@ -447,10 +422,9 @@ func TestBytesOfBackfillsAreBounded(t *testing.T) {
 func TestResumeWhenTheLogCannotBeRead(t *testing.T) {
 	t.Parallel()
 	r, j := newFinder(t, nil)
-	past := j.record(several(3)...)
-	j.skip()
+	past := j.recordPast(several(3)...)
 	j.fail = errors.New("out of order")
-	if got, err := r.find(t.Context(), testPartition, alice, everything, past[0].String()); got.complete || !errors.Is(err, j.fail) {
+	if got, err := r.findAfter(t.Context(), alice, past[0]); got.complete || !errors.Is(err, j.fail) {
 		t.Errorf("%+v, %v", got, err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -461,21 +435,20 @@ func TestResumeWhenTheLogCannotBeRead(t *testing.T) {
 	default:
 		t.Fatal("a read that failed keeps its turn")
 	}
-	if _, err := r.find(ctx, testPartition, alice, everything, past[0].String()); !errors.Is(err, context.Canceled) {
+	if _, err := r.findAfter(ctx, alice, past[0]); !errors.Is(err, context.Canceled) {
 		t.Errorf("waiting for a turn: %v", err)
 	}
 	<-b.turn
 	r.release(alice, b)
 	j.fail = nil
-	wantReplay(t, r, everything, past[0].String(), every(past)[1:])
+	wantReplay(t, r, everything, past[0], every(past)[1:])
 }
 
 // However a resume ends, later ones of the account and of others may read.
 func TestResumesGiveTheirTurnBack(t *testing.T) {
 	t.Parallel()
 	r, j := newFinder(t, func(o *Options) { o.ReplayEntries = 200 })
-	past := j.record(several(150)...)
-	j.skip()
+	past := j.recordPast(several(150)...)
 	for _, c := range []struct {
 		name string
 		from signal.Position
@@ -487,7 +460,7 @@ func TestResumesGiveTheirTurnBack(t *testing.T) {
 		{"a resume", past[200], nil},
 	} {
 		j.fail = c.fail
-		if _, err := r.find(t.Context(), testPartition, alice, everything, c.from.String()); !errors.Is(err, c.fail) {
+		if _, err := r.findAfter(t.Context(), alice, c.from); !errors.Is(err, c.fail) {
 			t.Fatalf("%s: %v", c.name, err)
 		}
 		b := r.take(alice)
@@ -498,36 +471,22 @@ func TestResumesGiveTheirTurnBack(t *testing.T) {
 	}
 }
 
-// TestTrimmingDuringARead trims the beginning of the log between two reads.
+// TestTrimmingDuringARead drops the beginning of the log between two reads.
 func TestTrimmingDuringARead(t *testing.T) {
 	t.Parallel()
 	r, j := newFinder(t, nil)
-	past := j.record(several(readPage)...) // two pages
-	j.skip()
-	for reads := range 3 { // before the first page, the second page, the final check
-		r.log = &trimming{journal: j, after: reads + 1}
+	past := j.recordPast(several(readPage)...) // two pages
+	for reads := range 3 {                     // before the first page, the second page, the final check
+		j.onRead = func(int) error {
+			if reads--; reads < -1 {
+				j.events = j.events[len(j.events)-3:]
+			}
+			return nil
+		}
 		wantUnknown(t, r, past[0].String())
 		if j.events = j.events[:0]; len(r.stock[alice].frames) > 0 {
 			t.Error("frames of a log with a gap are kept")
 		}
-		past = j.record(several(readPage)...)
-		j.skip()
+		past = j.recordPast(several(readPage)...)
 	}
-}
-
-// trimming is a journal that is trimmed after some reads.
-type trimming struct {
-	*journal
-	after int
-}
-
-func (l *trimming) ReadLog(
-	ctx context.Context, partition int, after signal.Position, limit int,
-) ([]signal.Event, error) {
-	if l.after--; l.after < 0 {
-		l.mu.Lock()
-		l.events = l.events[len(l.events)-3:]
-		l.mu.Unlock()
-	}
-	return l.journal.ReadLog(ctx, partition, after, limit)
 }

@@ -25,7 +25,7 @@ type ring struct {
 
 type slot struct {
 	frame     *frame
-	previous  uint64 // of the same account, counted from 1; 0: none
+	previous  uint64 // of the same account, counted from 1, or 0
 	partition int
 }
 

@@ -39,7 +39,8 @@ func TestRing(t *testing.T) {
 	add := func(partition int, frames ...*frame) {
 		r.add(partition, frames[0].at, frames[len(frames)-1].at, frames)
 	}
-	if e := r.after(0, alice, everything, at(1), at(0), 10); e.covered {
+	after := func(ms int64) extract { return r.after(0, alice, everything, at(ms), at(0), 10) }
+	if after(1).covered {
 		t.Error("an empty ring covers something")
 	}
 	add(0, framesAt(alice, "BTC", 10)...)
@@ -48,6 +49,7 @@ func TestRing(t *testing.T) {
 	if e := r.after(1, alice, everything, at(20), at(0), 10); e.covered {
 		t.Error("a partition of which nothing is known is covered")
 	}
+	found := extract{covered: true, found: true, head: at(12)}
 	tests := []struct {
 		name        string
 		account     signal.AccountID
@@ -58,12 +60,12 @@ func TestRing(t *testing.T) {
 		positions   []int64
 	}{
 		{"before the first event", alice, everything, 9, 0, 10, extract{}, []int64{}},
-		{"at the first event", alice, everything, 10, 0, 10, extract{covered: true, found: true, head: at(12)}, []int64{12}},
-		{"at the last event", alice, everything, 12, 0, 10, extract{covered: true, found: true, head: at(12)}, []int64{}},
+		{"at the first event", alice, everything, 10, 0, 10, found, []int64{12}},
+		{"at the last event", alice, everything, 12, 0, 10, found, []int64{}},
 		{"at another account's event", alice, everything, 11, 0, 10, extract{covered: true, head: at(12)}, []int64{12}},
 		{"in the future", alice, everything, 99, 0, 10, extract{covered: true, head: at(12)}, []int64{}},
-		{"filtered", alice, newSubscription(defaultChannels, []string{"btc"}), 10, 0, 10, extract{covered: true, found: true, head: at(12)}, []int64{}},
-		{"bounded", alice, everything, 10, 11, 10, extract{covered: true, found: true, head: at(12)}, []int64{}},
+		{"filtered", alice, newSubscription(defaultChannels, []string{"btc"}), 10, 0, 10, found, []int64{}},
+		{"bounded", alice, everything, 10, 11, 10, found, []int64{}},
 		{"too many", alice, everything, 10, 0, 0, extract{covered: true, excess: true, head: at(12)}, []int64{}},
 	}
 	for _, test := range tests {
@@ -76,55 +78,58 @@ func TestRing(t *testing.T) {
 		}
 	}
 
-	// The oldest give way.
+	// New frames replace the oldest.
 	add(0, framesAt(alice, "BTC", 13, 14, 15)...)
-	if e := r.after(0, alice, everything, at(10), at(0), 10); e.covered {
-		t.Error("what was replaced is covered")
+	if after(10).covered {
+		t.Error("a replaced frame is covered")
 	}
-	if e := r.after(0, alice, everything, at(11), at(0), 10); !e.covered || !e.edge || e.found || !cmp.Equal(positions(e.frames), []int64{12, 13, 14, 15}) {
-		t.Errorf("at the edge: %+v", e)
+	e := after(11)
+	if d := cmp.Diff([]int64{12, 13, 14, 15}, positions(e.frames)); d != "" || !e.covered || !e.edge || e.found {
+		t.Errorf("at the edge: %+v, %s", e, d)
 	}
 	if _, there := r.last[bob]; there {
-		t.Error("an account without frames is remembered")
+		t.Error("an account without frames is kept")
 	}
 
 	// After a gap nothing before it counts.
 	r.forget(0)
-	if e := r.after(0, alice, everything, at(14), at(0), 10); e.covered {
+	if after(14).covered {
 		t.Error("a gap is covered")
 	}
 	r.begin(0, at(30))
 	r.begin(0, at(40)) // too late: it is known already
-	if e := r.after(0, alice, everything, at(30), at(0), 10); !e.covered || !e.edge || len(e.frames) != 0 {
+	if e := after(30); !e.covered || !e.edge || len(e.frames) != 0 {
 		t.Errorf("at the beginning: %+v", e)
 	}
 	add(0, framesAt(alice, "BTC", 31)...)
-	if e := r.after(0, alice, everything, at(30), at(0), 10); !cmp.Equal(positions(e.frames), []int64{31}) {
+	if e := after(30); !cmp.Equal(positions(e.frames), []int64{31}) {
 		t.Errorf("after the beginning: %+v", e)
 	}
 }
 
-// TestTheBytesOfTheRingAreBounded: a large frame replaces several small ones, and one
-// larger than the bound replaces all others.
+// TestTheBytesOfTheRingAreBounded checks that a large frame replaces several small ones,
+// and one larger than the bound all others.
 func TestTheBytesOfTheRingAreBounded(t *testing.T) {
 	t.Parallel()
-	sized := func(ms int64, bytes int) []*frame {
-		return []*frame{{at: at(ms), account: alice, channel: signalNew, bytes: make([]byte, bytes)}}
-	}
 	r := newRing(8, 1000)
-	for ms := int64(1); ms <= 20; ms++ {
-		r.add(0, at(ms), at(ms), sized(ms, 200))
+	add := func(ms int64, bytes int) {
+		f := &frame{at: at(ms), account: alice, channel: signalNew, bytes: make([]byte, bytes)}
+		r.add(0, at(ms), at(ms), []*frame{f})
+	}
+	for ms := range int64(20) {
+		add(ms+1, 200)
 	}
 	check := func(floor int64, bytes int, want ...int64) {
 		t.Helper()
 		if got, _ := r.floor(0); got != at(floor) || r.bytes != bytes {
 			t.Errorf("it begins after %v with %d bytes, want %d and %d", got, r.bytes, floor, bytes)
 		}
-		if e := r.after(0, alice, everything, at(floor), at(0), 100); !e.covered || !cmp.Equal(positions(e.frames), want) {
-			t.Errorf("it holds %v, want %v", positions(e.frames), want)
+		e := r.after(0, alice, everything, at(floor), at(0), 100)
+		if got := positions(e.frames); !e.covered || !cmp.Equal(got, want) {
+			t.Errorf("it has %v, want %v", got, want)
 		}
-		if e := r.after(0, alice, everything, at(floor-1), at(0), 100); e.covered {
-			t.Error("what is gone is covered")
+		if r.after(0, alice, everything, at(floor-1), at(0), 100).covered {
+			t.Error("a replaced frame is covered")
 		}
 		held := 0
 		for _, s := range r.slots {
@@ -133,18 +138,18 @@ func TestTheBytesOfTheRingAreBounded(t *testing.T) {
 			}
 		}
 		if held != len(want) {
-			t.Errorf("%d frames are held, want %d", held, len(want))
+			t.Errorf("it holds %d frames, want %d", held, len(want))
 		}
 	}
 	check(15, 1000, 16, 17, 18, 19, 20)
-	r.add(0, at(21), at(21), sized(21, 500))
+	add(21, 500)
 	check(18, 900, 19, 20, 21)
-	r.add(0, at(22), at(22), sized(22, 5000))
+	add(22, 5000)
 	check(21, 5000, 22)
-	r.add(0, at(23), at(23), sized(23, 10))
+	add(23, 10)
 	check(22, 10, 23)
-	for ms := int64(24); ms <= 40; ms++ {
-		r.add(0, at(ms), at(ms), sized(ms, 1))
+	for ms := range int64(17) {
+		add(24+ms, 1)
 	}
 	check(32, 8, 33, 34, 35, 36, 37, 38, 39, 40)
 }

@@ -18,33 +18,39 @@ import (
 
 func TestMessagesOfEvents(t *testing.T) {
 	t.Parallel()
-	s := newService(t, nil)
-	c := s.welcomed(principalOf(alice))
-	c.send(`{"action":"subscribe","channels":["signal.new","signal.updated","signal.closed","agent.status","system.notification"]}`)
-	c.want("subscribed")
-	run := signal.NewRunID()
+	s, c := newClient(t, nil)
+	c.ask(`{"action":"subscribe","channels":`+
+		`["signal.new","signal.updated","signal.closed","agent.status","system.notification"]}`, "subscribed")
+	status := func(text string) string { return `{"agent_id":"trading","status":"` + text + `","run_id":"run_1"}` }
 	tests := []struct {
-		event      signal.Event
-		kind, data string
+		event            signal.EventType
+		data, kind, want string
 	}{
-		{signal.Event{Type: signal.SignalCreated, Asset: "BTC", Data: []byte(`{"asset":"BTC","entry_price":1}`)}, "signal.new", `{"asset":"BTC","entry_price":1,"created_at":"TIME"}`},
-		{signal.Event{Type: signal.SignalUpdated, Asset: "BTC", Data: []byte(`{"asset":"BTC"}`)}, "signal.updated", `{"asset":"BTC"}`},
-		{signal.Event{Type: signal.SignalClosed, Asset: "BTC", Data: []byte(`{"asset":"BTC"}`)}, "signal.closed", `{"asset":"BTC"}`},
-		{signal.Event{Type: signal.AgentStarted, Agent: "trading", Run: run, Data: []byte(`{"job_id":null}`)}, "agent.status", `{"agent_id":"trading","status":"running","run_id":"` + string(run) + `"}`},
-		{signal.Event{Type: signal.AgentCompleted, Agent: "trading", Run: run}, "agent.status", `{"agent_id":"trading","status":"completed","run_id":"` + string(run) + `"}`},
-		{signal.Event{Type: signal.AgentFailed, Agent: "trading", Run: run}, "agent.status", `{"agent_id":"trading","status":"error","run_id":"` + string(run) + `"}`},
-		{signal.Event{Type: signal.SystemNotification, Data: []byte(`{"message":"m","severity":"info"}`)}, "system.notification", `{"message":"m","severity":"info"}`},
+		{signal.SignalCreated, `{"asset":"BTC","entry_price":1}`,
+			"signal.new", `{"asset":"BTC","entry_price":1,"created_at":"TIME"}`},
+		{signal.SignalUpdated, `{"asset":"BTC"}`, "signal.updated", `{"asset":"BTC"}`},
+		{signal.SignalClosed, `{"asset":"BTC"}`, "signal.closed", `{"asset":"BTC"}`},
+		{signal.AgentStarted, `{"job_id":null}`, "agent.status", status("running")},
+		{signal.AgentCompleted, "", "agent.status", status("completed")},
+		{signal.AgentFailed, "", "agent.status", status("error")},
+		{signal.SystemNotification, `{"message":"m","severity":"info"}`,
+			"system.notification", `{"message":"m","severity":"info"}`},
 	}
 	for _, test := range tests {
-		test.event.Account = alice
-		// These are not sent to any client.
-		at := s.journal.append(signal.Event{Account: alice, Type: signal.WebhookTest, Data: []byte(`{}`)}, created(bob, "BTC"), test.event)[2]
+		event := signal.Event{Account: alice, Type: test.event, Data: []byte(test.data)}
+		if strings.HasPrefix(string(test.event), "signal.") {
+			event.Asset = "BTC"
+		} else if test.kind == "agent.status" {
+			event.Agent, event.Run = "trading", "run_1"
+		}
+		hidden := signal.Event{Account: alice, Type: signal.WebhookTest, Data: []byte(`{}`)}
+		at := s.journal.append(hidden, created(bob, "BTC"), event)[2]
 		e := c.want(test.kind)
 		stamp := at.Time().UTC().Format(signal.TimeLayout)
 		if e.ID != at.String() || e.Timestamp != stamp {
 			t.Errorf("id %s at %s, want %s at %s", e.ID, e.Timestamp, at, stamp)
 		}
-		if d := cmp.Diff(strings.ReplaceAll(test.data, "TIME", stamp), string(e.Data)); d != "" {
+		if d := cmp.Diff(strings.ReplaceAll(test.want, "TIME", stamp), string(e.Data)); d != "" {
 			t.Errorf("data of %s: %s", test.kind, d)
 		}
 	}
@@ -53,28 +59,24 @@ func TestMessagesOfEvents(t *testing.T) {
 
 func TestFilters(t *testing.T) {
 	t.Parallel()
-	s := newService(t, nil)
-	c := s.welcomed(principalOf(alice))
-	c.send(`{"action":"subscribe","channels":["signal.new","agent.status"],"filters":{"assets":["btc","Eth"]}}`)
-	c.want("subscribed")
+	s, c := newClient(t, nil)
+	c.subscribe(`"channels":["signal.new","agent.status"],"filters":{"assets":["btc","Eth"]}`, `null`)
 	s.journal.append(created(alice, "SOL"), created(alice, "BTC"), created(bob, "BTC"), created(alice, "eTH"),
 		signal.Event{Account: alice, Type: signal.SystemNotification, Data: []byte(`{}`)},
 		signal.Event{Account: alice, Type: signal.AgentStarted, Agent: "trading", Run: signal.NewRunID()})
 	for _, asset := range []string{"BTC", "eTH"} {
-		if e := c.want("signal.new"); !strings.Contains(string(e.Data), `"asset":"`+asset+`"`) {
-			t.Errorf("got %s, want %s", e.Data, asset)
-		}
+		c.wantPart(c.want("signal.new"), `"asset":"`+asset+`"`)
 	}
 	c.want("agent.status")
-	c.send(`{"action":"unsubscribe","channels":["agent.status"]}`)
-	c.want("unsubscribed")
-	s.journal.append(signal.Event{Account: alice, Type: signal.AgentStarted, Agent: "trading"}, created(alice, "SOL"), created(alice, "BTC"))
+	c.ask(`{"action":"unsubscribe","channels":["agent.status"]}`, "unsubscribed")
+	started := signal.Event{Account: alice, Type: signal.AgentStarted, Agent: "trading"}
+	s.journal.append(started, created(alice, "SOL"), created(alice, "BTC"))
 	c.want("signal.new") // the filter stays
 	c.wantNothing()
 }
 
-// TestFiltersFindSignalsUnderAliases: an open signal that was stored under an alias, before
-// those were one asset, is found by the asset's name. A subject of content is not renamed.
+// An open signal that was stored under an alias is found by the asset's name. A subject of
+// content is not renamed.
 func TestFiltersFindSignalsUnderAliases(t *testing.T) {
 	t.Parallel()
 	entry := 1.0
@@ -97,8 +99,8 @@ func TestFiltersFindSignalsUnderAliases(t *testing.T) {
 	}
 }
 
-// TestFiltersKnowAliases: a filter matches an asset by any of its spellings, and a
-// subject of content by the spelling in the filter.
+// A filter matches an asset by any of its spellings, and a subject of content by the
+// spelling in the filter.
 func TestFiltersKnowAliases(t *testing.T) {
 	t.Parallel()
 	s := newService(t, func(o *Options) {
@@ -107,23 +109,19 @@ func TestFiltersKnowAliases(t *testing.T) {
 		}
 	})
 	c := s.welcomed(principalOf(alice))
-	c.send(`{"action":"subscribe","channels":["signal.new"],"filters":{"assets":["btcusdt","gold"]}}`)
-	if e := c.want("subscribed"); !strings.Contains(string(e.Data), `"assets":["btcusdt","gold"]`) {
-		t.Errorf("the filter is told as %s", e.Data)
+	const assets = `"assets":["btcusdt","gold"]`
+	c.wantPart(c.ask(`{"action":"subscribe","channels":["signal.new"],"filters":{`+assets+`}}`, "subscribed"), assets)
+	for _, asset := range []string{"SOL", "BTC", "BTCUSDT", "gold", "XAUUSD"} {
+		s.journal.append(created(alice, asset))
 	}
-	s.journal.append(created(alice, "SOL"), created(alice, "BTC"), created(alice, "BTCUSDT"), created(alice, "gold"), created(alice, "XAUUSD"))
 	for _, asset := range []string{"BTC", "BTCUSDT", "gold", "XAUUSD"} {
-		if e := c.want("signal.new"); !strings.Contains(string(e.Data), `"asset":"`+asset+`"`) {
-			t.Errorf("got %s, want %s", e.Data, asset)
-		}
+		c.wantPart(c.want("signal.new"), `"asset":"`+asset+`"`)
 	}
-	c.send(`{"action":"unsubscribe","channels":["signal.closed"]}`)
-	c.want("unsubscribed")
+	c.ask(`{"action":"unsubscribe","channels":["signal.closed"]}`, "unsubscribed")
 	s.journal.append(created(alice, "SOL"), created(alice, "BTC"))
 	c.want("signal.new") // the aliases stay
 	c.wantNothing()
-	c.send(`{"action":"subscribe","channels":["signal.new"],"filters":{"assets":["BTC"]}}`)
-	c.want("subscribed")
+	c.ask(`{"action":"subscribe","channels":["signal.new"],"filters":{"assets":["BTC"]}}`, "subscribed")
 	alias := created(alice, "btcusdt")
 	alias.Listing = &signal.Listing{Entry: new(1.0)}
 	s.journal.append(created(alice, "btcusdt"), alias) // the former is of content
@@ -138,7 +136,10 @@ func (j *journal) matching(account signal.AccountID, sub *subscription, from sig
 	var ids []string
 	for i := range j.events {
 		e := &j.events[i]
-		if f := newFrame(e); e.Account == account && e.Position.Compare(from) >= 0 && f != nil && f.revoked == nil && sub.matches(f) {
+		if e.Account != account || e.Position.Compare(from) < 0 {
+			continue
+		}
+		if f := newFrame(e); f != nil && f.revoked == nil && sub.matches(f) {
 			ids = append(ids, e.Position.String())
 		}
 	}
@@ -168,6 +169,14 @@ func randomEvent(r *rand.Rand) signal.Event {
 	return signal.Event{Account: account, Type: signal.SignalCreated, Asset: asset, Data: data}
 }
 
+func randomEvents(r *rand.Rand, n int) []signal.Event {
+	events := make([]signal.Event, n)
+	for i := range events {
+		events[i] = randomEvent(r)
+	}
+	return events
+}
+
 // randomSubscription returns a subscription and the members that ask for it.
 func randomSubscription(r *rand.Rand) (*subscription, string) {
 	list, assets := []channel{}, []string{}
@@ -187,11 +196,12 @@ func randomSubscription(r *rand.Rand) (*subscription, string) {
 		}
 		return `["` + strings.Join(items, `","`) + `"]`
 	}
-	return newSubscription(list, assets), `"channels":` + quoted(names(list)) + `,"filters":{"assets":` + quoted(assets) + `}`
+	members := `"channels":` + quoted(names(list)) + `,"filters":{"assets":` + quoted(assets) + `}`
+	return newSubscription(list, assets), members
 }
 
-// TestResumeLeavesNoGapAndRepeatsNothing has clients that connect and disconnect while
-// events are published, each with one subscription that it resumes.
+// Clients connect and disconnect while events are published, each with one subscription
+// that it resumes.
 func TestResumeLeavesNoGapAndRepeatsNothing(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -226,11 +236,7 @@ func TestResumeLeavesNoGapAndRepeatsNothing(t *testing.T) {
 					continue
 				default:
 				}
-				batch := make([]signal.Event, 1+r.IntN(5))
-				for i := range batch {
-					batch[i] = randomEvent(r)
-				}
-				s.journal.append(batch...)
+				s.journal.append(randomEvents(r, 1+r.IntN(5))...)
 				time.Sleep(500 * time.Microsecond) // bounds the log; nothing depends on it
 			}
 			close(quiet)
@@ -353,8 +359,7 @@ func oneSession(
 	return p, nil
 }
 
-// TestChangingSubscriptions has connections that change their subscriptions, some with
-// a resume, while events are published.
+// Connections change their subscriptions, some with a resume, while events are published.
 func TestChangingSubscriptions(t *testing.T) {
 	t.Parallel()
 	s := newService(t, func(o *Options) { o.RingFrames, o.MessageRate = 2000, 1_000_000 })
@@ -371,7 +376,7 @@ func TestChangingSubscriptions(t *testing.T) {
 // segment holds the events between two replies to subscribe.
 type segment struct {
 	sub  *subscription
-	from signal.Position // everything after it must have come; zero: unknown
+	from signal.Position // all matching events after it must be in ids; zero if unknown
 	ids  []signal.Position
 }
 
@@ -404,11 +409,7 @@ func changingClient(t *testing.T, s *service, c *client, r *rand.Rand, changes i
 	}
 	for range changes {
 		for range r.IntN(4) {
-			batch := make([]signal.Event, r.IntN(6))
-			for i := range batch {
-				batch[i] = randomEvent(r)
-			}
-			s.journal.append(batch...)
+			s.journal.append(randomEvents(r, r.IntN(6))...)
 			c.send(`{"action":"ping"}`) // answered even during a replay
 			for {
 				e, ok := read()

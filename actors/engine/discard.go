@@ -6,8 +6,8 @@ package engine
 // parent's own goroutine uses it.
 type childSet struct {
 	alive map[*cell]struct{}
-	// last is the library's message that ends or restarts the parent, which is delayed
-	// until all children have ended; nil if there is none.
+	// last is the library's message that ends or restarts the parent, delayed until all
+	// children have ended, or nil.
 	last any
 }
 

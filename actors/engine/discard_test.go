@@ -72,9 +72,7 @@ func TestIdleChildrenAreDiscarded(t *testing.T) {
 			}
 		}
 		children[7].Tell("after the end")
-		if n := metrics.of(Signal).dead.Load(); n != 1 {
-			t.Errorf("dead letters counted: %d, want 1", n)
-		}
+		wantCount(t, "dead letters counted", metrics.of(Signal).dead.Load(), 1)
 		if _, err := Ask(t.Context(), children[8], func(chan<- int) any { return "question" }); err != ErrStopped {
 			t.Errorf("a question to a discarded actor: %v", err)
 		}
@@ -145,9 +143,7 @@ func TestBusyChildrenAreNotDiscarded(t *testing.T) {
 					r.Tell("end")
 				}
 				synctest.Wait()
-				if n := metrics.of(Partition).running.Load(); n != 1 {
-					t.Errorf("%d parents are running while a child is at work", n)
-				}
+				wantCount(t, "parents running while a child works", metrics.of(Partition).running.Load(), 1)
 				if last == "ends while it restarts" {
 					r.c.PostSystemMessage(stop)
 					synctest.Wait()
@@ -161,11 +157,9 @@ func TestBusyChildrenAreNotDiscarded(t *testing.T) {
 				}
 				rec.want(t, want...)
 				left := map[bool]int64{true: 1}[last == "restarts"]
-				if n := metrics.of(Partition).running.Load(); n != left {
-					t.Errorf("%d parents are running, want %d", n, left)
-				}
-				if n := metrics.of(Signal).running.Load() + metrics.of(Agent).running.Load() + metrics.of(Webhook).running.Load(); n != 0 {
-					t.Errorf("%d children are running", n)
+				wantCount(t, "parents running", metrics.of(Partition).running.Load(), left)
+				for _, kind := range []Kind{Signal, Agent, Webhook} {
+					wantCount(t, string(kind)+" actors running", metrics.of(kind).running.Load(), 0)
 				}
 			})
 		})
@@ -203,9 +197,7 @@ func TestChildrenThatAreDiscardedAreSupervised(t *testing.T) {
 		}
 		synctest.Wait()
 		rec.want(t, "Terminated signal/child")
-		if n := metrics.of(Signal).restarts.Load(); n != 2 {
-			t.Errorf("restarts counted: %d, want 2", n)
-		}
+		wantCount(t, "restarts counted", metrics.of(Signal).restarts.Load(), 2)
 	})
 }
 
@@ -254,10 +246,6 @@ func TestDiscardWhileChildrenAreAtWork(t *testing.T) {
 		<-r.c.ended()
 		telling.Wait()
 	}
-	if n := metrics.of(Signal).running.Load(); n != 0 {
-		t.Errorf("%d children are running", n)
-	}
-	if n := metrics.of(Signal).mailbox.Load(); n != 0 {
-		t.Errorf("%d messages wait", n)
-	}
+	wantCount(t, "children running", metrics.of(Signal).running.Load(), 0)
+	wantCount(t, "messages waiting", metrics.of(Signal).mailbox.Load(), 0)
 }

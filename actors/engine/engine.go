@@ -138,22 +138,22 @@ func (r Ref) String() string {
 }
 
 // Ask sends the message that question returns and waits for the actor's answer on
-// reply, whose buffer of one answer keeps the actor from blocking. Actors must not call
-// it. It returns ctx's error, or ErrStopped if the actor ends without an answer.
+// reply, which is buffered so that the actor does not block. It returns ctx's error, or
+// ErrStopped if the actor ends without an answer. Actors must not call it.
 func Ask[T any](ctx context.Context, r Ref, question func(reply chan<- T) any) (T, error) {
 	var none T
 	if r.c == nil {
 		return none, ErrStopped
 	}
 	reply := make(chan T, 1)
-	gone := r.c.ended()
+	ended := r.c.ended()
 	r.Tell(question(reply))
 	select {
 	case answer := <-reply:
 		return answer, nil
 	case <-ctx.Done():
 		return none, ctx.Err()
-	case <-gone:
+	case <-ended:
 	}
 	select { // the actor may have answered just before it ended
 	case answer := <-reply:

@@ -91,6 +91,14 @@ func (r *record) want(t *testing.T, want ...string) {
 	r.list = nil
 }
 
+// wantCount checks a number of something.
+func wantCount[N int32 | int64](t *testing.T, what string, got, want N) {
+	t.Helper()
+	if got != want {
+		t.Errorf("%s: %d, want %d", what, got, want)
+	}
+}
+
 // text returns the text of a message for a record.
 func text(m any) string {
 	switch m := m.(type) {
@@ -126,15 +134,9 @@ func TestMessagesArriveInOrder(t *testing.T) {
 			}
 		}
 		stats := metrics.of(Agent)
-		if got := stats.messages.Load(); got != 10_000 {
-			t.Errorf("messages counted: %d", got)
-		}
-		if got := stats.mailbox.Load(); got != 0 {
-			t.Errorf("messages waiting: %d, want 0", got)
-		}
-		if got := stats.running.Load(); got != 1 {
-			t.Errorf("actors running: %d, want 1", got)
-		}
+		wantCount(t, "messages counted", stats.messages.Load(), 10_000)
+		wantCount(t, "messages waiting", stats.mailbox.Load(), 0)
+		wantCount(t, "actors running", stats.running.Load(), 1)
 	})
 }
 
@@ -177,12 +179,8 @@ func TestStopOvertakesAndPoisonWaits(t *testing.T) {
 				close(hold)
 				synctest.Wait()
 				rec.want(t, tt.want...)
-				if got := metrics.of(Agent).dead.Load(); got != tt.dead {
-					t.Errorf("dead letters counted: %d, want %d", got, tt.dead)
-				}
-				if got := metrics.of(Agent).mailbox.Load(); got != 0 {
-					t.Errorf("messages waiting: %d, want 0", got)
-				}
+				wantCount(t, "dead letters counted", metrics.of(Agent).dead.Load(), tt.dead)
+				wantCount(t, "messages waiting", metrics.of(Agent).mailbox.Load(), 0)
 			})
 		})
 	}
@@ -254,9 +252,7 @@ func TestGo(t *testing.T) {
 		if got := lines.matching("in a goroutine"); got != 1 {
 			t.Errorf("panic of a goroutine logged %d times, want 1", got)
 		}
-		if got := metrics.of(Agent).dead.Load(); got != 0 {
-			t.Errorf("dead letters counted: %d, want 0", got)
-		}
+		wantCount(t, "dead letters counted", metrics.of(Agent).dead.Load(), 0)
 	})
 }
 
@@ -279,7 +275,7 @@ func TestTimers(t *testing.T) {
 			stopped := c.After(2*time.Second, "stopped")
 			c.After(2*time.Second, "second")
 			c.After(2*time.Second, "second, again")
-			c.After(-time.Second, "at once")
+			c.After(-time.Second, "now")
 			c.After(8*time.Hour, "last")
 			if !stopped.Stop() || stopped.Stop() {
 				t.Error("Stop: want true, then false")
@@ -289,7 +285,7 @@ func TestTimers(t *testing.T) {
 			}
 		})
 		time.Sleep(9 * time.Hour)
-		rec.want(t, "0s at once", "1s first", "2s second", "2s second, again", "3s third", "8h0m0s last")
+		rec.want(t, "0s now", "1s first", "2s second", "2s second, again", "3s third", "8h0m0s last")
 
 		r.Tell(func(c Context) {
 			c.After(time.Second, "of an earlier incarnation")
@@ -366,8 +362,8 @@ func TestShutdownEndsTheYoungestFirst(t *testing.T) {
 		}
 		shutdown(t, s)
 		rec.want(t, "a message", "b message", "c message", "c stops", "b stops", "a stops")
-		dead := s.Spawn(Agent, "late", made(func(Context) { t.Error("an actor started after Shutdown") }), Supervision{})
-		dead.Tell("lost")
+		started := made(func(Context) { t.Error("an actor started after Shutdown") })
+		s.Spawn(Agent, "late", started, Supervision{}).Tell("lost")
 		if err := s.Alive(t.Context()); !errors.Is(err, ErrStopped) {
 			t.Errorf("Alive after Shutdown: %v", err)
 		}
@@ -455,12 +451,8 @@ func TestManyStartAndStop(t *testing.T) {
 	shutdown(t, s)
 	for _, k := range kinds {
 		stats := metrics.of(k)
-		if n := stats.running.Load(); n != 0 {
-			t.Errorf("%s: %d actors are left", k, n)
-		}
-		if n := stats.mailbox.Load(); n != 0 {
-			t.Errorf("%s: %d messages are left", k, n)
-		}
+		wantCount(t, string(k)+" actors running", stats.running.Load(), 0)
+		wantCount(t, string(k)+" messages waiting", stats.mailbox.Load(), 0)
 	}
 	if n := len(s.inTransition); n != 0 {
 		t.Errorf("%d actors are left in transition", n)
@@ -479,7 +471,10 @@ func TestMetricsStartAtZero(t *testing.T) {
 		got[f.GetName()] = len(f.GetMetric())
 	}
 	want := map[string]int{}
-	for _, name := range []string{"running", "mailbox_messages", "messages_total", "restarts_total", "dead_letters_total", "receive_duration_seconds"} {
+	for _, name := range []string{
+		"running", "mailbox_messages", "messages_total", "restarts_total", "dead_letters_total",
+		"receive_duration_seconds",
+	} {
 		want["agentsignal_actor_"+name] = len(kinds)
 	}
 	if d := cmp.Diff(want, got); d != "" {
@@ -503,7 +498,7 @@ func TestEndWaits(t *testing.T) {
 			t.Errorf("while it works: %v", err)
 		}
 		if err := s.End(t.Context(), r); err != nil || metrics.of(Agent).running.Load() != 0 {
-			t.Errorf("%v, and it runs on", err)
+			t.Errorf("%v, or it still runs", err)
 		}
 		if err := s.End(t.Context(), Ref{}); err != nil {
 			t.Errorf("zero Ref: %v", err)

@@ -63,7 +63,7 @@ var (
 	runningDesc = prometheus.NewDesc("agentsignal_actor_running",
 		"Actors that are running.", []string{"kind"}, nil)
 	mailboxDesc = prometheus.NewDesc("agentsignal_actor_mailbox_messages",
-		"Messages that wait in mailboxes, those of the library left out.", []string{"kind"}, nil)
+		"Messages in mailboxes, without those of the library.", []string{"kind"}, nil)
 	messagesDesc = prometheus.NewDesc("agentsignal_actor_messages_total",
 		"Messages that actors have handled.", []string{"kind"}, nil)
 	restartsDesc = prometheus.NewDesc("agentsignal_actor_restarts_total",

@@ -26,9 +26,7 @@ func TestPanicRestartsTheActorWithoutTheMessage(t *testing.T) {
 		r.Tell("b")
 		synctest.Wait()
 		rec.want(t, "1 Started", "1 a", "1 boom", "1 Restarting", "2 Started", "2 b")
-		if got := metrics.of(Agent).restarts.Load(); got != 1 {
-			t.Errorf("restarts counted: %d, want 1", got)
-		}
+		wantCount(t, "restarts counted", metrics.of(Agent).restarts.Load(), 1)
 		if got := lines.matching("actor panicked"); got != 1 {
 			t.Errorf("panic logged %d times, want 1", got)
 		}
@@ -68,19 +66,13 @@ func TestActorThatFailsTooOftenEnds(t *testing.T) {
 		}
 		synctest.Wait()
 		rec.want(t)
-		if got := metrics.of(Signal).restarts.Load(); got != 6 {
-			t.Errorf("restarts counted: %d, want 6", got)
-		}
+		wantCount(t, "restarts counted", metrics.of(Signal).restarts.Load(), 6)
 		child.Tell("boom")
 		synctest.Wait()
 		rec.want(t, "Terminated signal/child signal")
 		child.Tell("late")
-		if got := metrics.of(Signal).dead.Load(); got != 1 {
-			t.Errorf("dead letters counted: %d, want 1", got)
-		}
-		if got := metrics.of(Signal).running.Load(); got != 0 {
-			t.Errorf("actors running: %d, want 0", got)
-		}
+		wantCount(t, "dead letters counted", metrics.of(Signal).dead.Load(), 1)
+		wantCount(t, "actors running", metrics.of(Signal).running.Load(), 0)
 		if got := lines.matching("failed too often"); got != 1 {
 			t.Errorf("logged %d times, want 1", got)
 		}
@@ -104,9 +96,7 @@ func TestNegativeRestartsStopAtTheFirstPanic(t *testing.T) {
 		}), Supervision{Restarts: -1})
 		synctest.Wait()
 		rec.want(t, "Terminated signal/child")
-		if got := metrics.of(Signal).restarts.Load(); got != 0 {
-			t.Errorf("restarts counted: %d, want 0", got)
-		}
+		wantCount(t, "restarts counted", metrics.of(Signal).restarts.Load(), 0)
 	})
 }
 
@@ -130,7 +120,8 @@ func TestRestartStopsChildrenFirst(t *testing.T) {
 			rec.add("parent %s", text(c.Message()))
 			switch c.Message() {
 			case Started{}:
-				child = c.Spawn(Signal, "s", made(func(c Context) { rec.add("child %s", text(c.Message())) }), Supervision{})
+				receive := func(c Context) { rec.add("child %s", text(c.Message())) }
+				child = c.Spawn(Signal, "s", made(receive), Supervision{})
 			case "boom":
 				panic("boom")
 			}
@@ -172,9 +163,7 @@ func TestActorGetsNoMessagesWhileItWaitsForItsChildren(t *testing.T) {
 		close(hold)
 		synctest.Wait()
 		rec.want(t, "Started", "end", "Stopping")
-		if got := metrics.of(Partition).dead.Load(); got != 1 {
-			t.Errorf("dead letters counted: %d, want 1", got)
-		}
+		wantCount(t, "dead letters counted", metrics.of(Partition).dead.Load(), 1)
 	})
 }
 
@@ -249,9 +238,7 @@ func TestPanicWhileStoppingDoesNotReviveTheActor(t *testing.T) {
 		}), Supervision{})
 		r.Tell("end")
 		synctest.Wait()
-		if got := metrics.of(Agent).running.Load(); got != 0 {
-			t.Errorf("actors running: %d, want 0", got)
-		}
+		wantCount(t, "actors running", metrics.of(Agent).running.Load(), 0)
 		if got := lines.matching("actor panicked"); got != 1 {
 			t.Errorf("panic logged %d times, want 1", got)
 		}

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,8 +19,8 @@ var ErrStopped = errors.New("actor has stopped")
 
 // Options configure a System. The zero value works.
 type Options struct {
-	Log     *slog.Logger // nil: no logging
-	Metrics *Metrics     // nil: no metrics
+	Log     *slog.Logger // nil to discard
+	Metrics *Metrics     // nil to export none
 }
 
 // System is a tree of actors. Its methods are safe for concurrent use. Spawn, Alive,
@@ -51,16 +52,12 @@ type System struct {
 // NewSystem starts the root actor. Shutdown ends it.
 func NewSystem(o Options) *System {
 	s := &System{
-		log:          o.Log,
+		log:          cmp.Or(o.Log, slog.New(slog.DiscardHandler)).With("component", "engine"),
 		metrics:      o.Metrics,
 		timers:       newTimers(),
 		inTransition: make(map[*actor.PID]*cell),
 		work:         newWorkers(),
 	}
-	if s.log == nil {
-		s.log = slog.New(slog.DiscardHandler)
-	}
-	s.log = s.log.With("component", "engine")
 	if s.metrics == nil {
 		s.metrics = newMetrics()
 	}
@@ -146,7 +143,7 @@ func (s *System) Alive(ctx context.Context) error {
 }
 
 // Shutdown poisons the root's children one after the other, the youngest first, waits
-// for each and then for the goroutines of all actors. If ctx ends before, it stops the
+// for each and then for the goroutines of all actors. When ctx ends, it stops the
 // remaining children at once and returns ctx's error. It may be called more than once.
 func (s *System) Shutdown(ctx context.Context) error {
 	s.ending.Store(true)
@@ -179,8 +176,7 @@ func (s *System) Shutdown(ctx context.Context) error {
 	return nil
 }
 
-// End poisons an actor and waits until it has ended. It returns ctx's error if ctx ends
-// before.
+// End poisons an actor and waits until it has ended, or returns ctx's error.
 func (s *System) End(ctx context.Context, r Ref) error {
 	if r.c == nil {
 		return nil

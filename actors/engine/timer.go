@@ -7,23 +7,23 @@ import (
 	"github.com/agentsignal/agentsignal/actors/heap"
 )
 
-// Timer is a message to come, made by Context.After. The zero value is a timer
-// that has fired.
+// Timer is a scheduled message, returned by Context.After. The zero value is a timer that
+// has fired.
 type Timer struct{ e *timer }
 
-// Stop drops the message and reports whether it was still to be sent. A message that
-// is in the mailbox already is delivered nevertheless.
+// Stop cancels the message and reports whether it did. A message that is already in the
+// mailbox is still delivered.
 func (t Timer) Stop() bool { return t.e != nil && t.e.c.sys.timers.drop(t.e) }
 
 // timer is one entry of the heap, and the envelope of its message.
 type timer struct {
 	at          time.Duration // since the start of the heap
-	seq         uint64        // keeps the order of those due at once
+	seq         uint64        // orders timers due at the same time
 	c           *cell
 	incarnation uint32
 	message     any
 
-	index      int    // in the heap; -1 when it is not there
+	index      int    // in the heap, or -1
 	prev, next *timer // the other timers of the actor
 }
 
@@ -117,7 +117,7 @@ func (t *timers) dropAll(c *cell) {
 	}
 }
 
-// unlink takes e out of its actor's list.
+// unlink removes e from its actor's list.
 func (e *timer) unlink() {
 	if e.prev != nil {
 		e.prev.next = e.next
@@ -130,7 +130,7 @@ func (e *timer) unlink() {
 	e.prev, e.next = nil, nil
 }
 
-// run sends what is due until close.
+// run sends due messages until close.
 func (t *timers) run() {
 	defer close(t.ended)
 	clock := time.NewTimer(0)
@@ -150,8 +150,7 @@ func (t *timers) run() {
 	}
 }
 
-// fire sends what is due and returns how long it is until the next one, or false
-// if there is none.
+// fire sends due messages and returns the time until the next one, or false without one.
 func (t *timers) fire() (time.Duration, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

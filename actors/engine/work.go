@@ -47,8 +47,8 @@ func (w *workers) finish(f func()) {
 	f()
 }
 
-// close waits for all running functions and ends the idle goroutines. run must not be
-// called after it. close may be called more than once.
+// close waits for all running functions and ends the idle goroutines. It may be called
+// more than once, but run must not be called after it.
 func (w *workers) close() {
 	w.busy.Wait()
 	w.ended.Do(func() { close(w.tasks) })

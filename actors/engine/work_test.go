@@ -12,9 +12,7 @@ func TestGoroutinesAreUsedAgain(t *testing.T) {
 		idle := func(want int32) {
 			t.Helper()
 			synctest.Wait()
-			if n := w.idle.Load(); n != want {
-				t.Errorf("%d goroutines wait for work, want %d", n, want)
-			}
+			wantCount(t, "goroutines waiting for work", w.idle.Load(), want)
 		}
 		begin := func(n int) (end func()) {
 			release := make(chan struct{})

@@ -1,5 +1,5 @@
-// Package heap keeps items by their order, so that the first one is known at once and any
-// one can be moved or removed by its place. It is container/heap with types.
+// Package heap is a typed container/heap whose items know their index, so that any of them
+// can be moved or removed.
 package heap
 
 import (
@@ -11,22 +11,22 @@ import (
 type Heap[T any] struct {
 	items  []T
 	before func(a, b T) bool
-	placed func(item T, place int)
+	placed func(item T, index int)
 }
 
-// New returns an empty heap, on top of which is the item that is before all others. placed
-// is called with each item whose place changes, and with -1 for one that is removed.
-func New[T any](before func(a, b T) bool, placed func(item T, place int)) Heap[T] {
+// New returns an empty heap, ordered by before. placed is called with each item whose index
+// changes, and with -1 for a removed one.
+func New[T any](before func(a, b T) bool, placed func(item T, index int)) Heap[T] {
 	return Heap[T]{before: before, placed: placed}
 }
 
 // Len returns the number of items.
 func (h *Heap[T]) Len() int { return len(h.items) }
 
-// Top returns the first item, at place 0. The heap must not be empty.
+// Top returns the first item, at index 0. The heap must not be empty.
 func (h *Heap[T]) Top() T { return h.items[0] }
 
-// All returns the items in the order of their places. The heap must not be changed meanwhile.
+// All returns the items by index. The heap must not change during the iteration.
 func (h *Heap[T]) All() iter.Seq[T] { return slices.Values(h.items) }
 
 // Push adds an item.
@@ -35,28 +35,28 @@ func (h *Heap[T]) Push(item T) {
 	h.up(len(h.items) - 1)
 }
 
-// Remove removes the item at a place.
-func (h *Heap[T]) Remove(place int) {
+// Remove removes the item at index i.
+func (h *Heap[T]) Remove(i int) {
 	last := len(h.items) - 1
-	removed, moved := h.items[place], h.items[last]
+	removed, moved := h.items[i], h.items[last]
 	var zero T
 	h.items[last] = zero
 	h.items = h.items[:last]
-	if place != last {
-		h.items[place] = moved
-		h.Fix(place)
+	if i != last {
+		h.items[i] = moved
+		h.Fix(i)
 	}
 	h.placed(removed, -1)
 }
 
-// Fix restores the order after the item at a place has changed.
-func (h *Heap[T]) Fix(place int) {
-	if !h.down(place) {
-		h.up(place)
+// Fix restores the order after the item at index i has changed.
+func (h *Heap[T]) Fix(i int) {
+	if !h.down(i) {
+		h.up(i)
 	}
 }
 
-// up moves the item at i to where none above it is behind it.
+// up moves the item at index i up while it is before its parent.
 func (h *Heap[T]) up(i int) {
 	item := h.items[i]
 	for i > 0 {
@@ -70,8 +70,8 @@ func (h *Heap[T]) up(i int) {
 	h.put(i, item)
 }
 
-// down moves the item at i to where none below it is before it, and reports whether it
-// had to.
+// down moves the item at index i down while a child is before it, and reports whether it
+// moved.
 func (h *Heap[T]) down(i int) bool {
 	item, from := h.items[i], i
 	for {

@@ -6,13 +6,17 @@ import (
 	"testing"
 )
 
-type item struct{ key, place int }
+type item struct{ key, index int }
+
+func newHeap() Heap[*item] {
+	return New(func(a, b *item) bool { return a.key < b.key }, func(i *item, index int) { i.index = index })
+}
 
 // TestAHeapIsASortedList compares a heap with a list after random changes.
 func TestAHeapIsASortedList(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(1, 2))
-	h := New(func(a, b *item) bool { return a.key < b.key }, func(i *item, place int) { i.place = place })
+	h := newHeap()
 	var list []*item
 	for step := range 20_000 {
 		switch n := random.IntN(8); {
@@ -23,22 +27,22 @@ func TestAHeapIsASortedList(t *testing.T) {
 		case n < 5:
 			at := random.IntN(len(list))
 			i := list[at]
-			h.Remove(i.place)
-			if i.place != -1 {
-				t.Fatalf("step %d: a removed item has place %d", step, i.place)
+			h.Remove(i.index)
+			if i.index != -1 {
+				t.Fatalf("step %d: a removed item has index %d", step, i.index)
 			}
 			list = slices.Delete(list, at, at+1)
 		default:
 			i := list[random.IntN(len(list))]
 			i.key = random.IntN(100)
-			h.Fix(i.place)
+			h.Fix(i.index)
 		}
 		if h.Len() != len(list) {
 			t.Fatalf("step %d: %d items, want %d", step, h.Len(), len(list))
 		}
 		for _, i := range list {
-			if h.items[i.place] != i {
-				t.Fatalf("step %d: an item is not at its place", step)
+			if h.items[i.index] != i {
+				t.Fatalf("step %d: an item is not at its index", step)
 			}
 		}
 		if len(list) > 0 {
@@ -52,7 +56,7 @@ func TestAHeapIsASortedList(t *testing.T) {
 
 func TestItemsLeaveInOrder(t *testing.T) {
 	t.Parallel()
-	h := New(func(a, b *item) bool { return a.key < b.key }, func(i *item, place int) { i.place = place })
+	h := newHeap()
 	for _, key := range rand.Perm(1000) {
 		h.Push(&item{key: key})
 	}

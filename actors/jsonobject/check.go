@@ -9,7 +9,7 @@ import (
 // three levels.
 const maxDepth = 32
 
-// SyntaxError is the first fault that Check found.
+// SyntaxError is the first fault in a JSON text.
 type SyntaxError struct {
 	At     int // offset of the byte that is wrong
 	Reason string
@@ -26,7 +26,7 @@ type scanner struct {
 	err   *SyntaxError // the first
 }
 
-// Check returns nil if data is exactly one JSON text by RFC 8259. It is stricter than
+// Check returns nil if data is exactly one JSON text of RFC 8259. It is stricter than
 // encoding/json: strings must be UTF-8 without lone surrogates (RFC 7493), and nesting is
 // limited to 32 levels.
 func Check(data []byte) *SyntaxError {
@@ -77,7 +77,7 @@ func (s *scanner) peek() byte {
 	return 0
 }
 
-// value skips one value that begins at the next byte.
+// value skips one value.
 func (s *scanner) value() bool {
 	switch c := s.peek(); {
 	case c == '{':
@@ -108,7 +108,7 @@ func (s *scanner) enter() bool {
 	return true
 }
 
-// leave closes one.
+// leave closes an object or array.
 func (s *scanner) leave() bool {
 	s.depth--
 	s.pos++
@@ -175,7 +175,7 @@ func (s *scanner) array() bool {
 	}
 }
 
-// text skips a string, from quote to quote.
+// text skips a string.
 func (s *scanner) text() bool {
 	s.pos++
 	for s.pos < len(s.data) {
@@ -202,7 +202,7 @@ func (s *scanner) text() bool {
 	return s.fail("unexpected end")
 }
 
-// escape skips an escape sequence; for a high surrogate, the low one too.
+// escape skips an escape sequence, or the two of a surrogate pair.
 func (s *scanner) escape() bool {
 	s.pos++
 	switch s.peek() {

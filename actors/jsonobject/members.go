@@ -1,10 +1,9 @@
-// Package jsonobject takes JSON objects of clients apart without building values, for the
-// bodies of requests and the messages of the stream alike. Unlike encoding/json it keeps
-// what a decoder into a struct hides: the exact names, unknown and repeated members, and
-// their order.
+// Package jsonobject splits JSON objects of clients into members, for the bodies of requests
+// and the messages of the stream. Unlike a decoder into a struct it reports exact names,
+// unknown and repeated members, and their order.
 //
-// Check is the strict test of a text. Members, Items and Text read what is known to be
-// valid JSON; which members there may be, and what a fault is called, is the caller's.
+// Check validates a text strictly. Members, Items and Text read valid JSON. The caller
+// decides which members are allowed.
 package jsonobject
 
 import (
@@ -14,15 +13,11 @@ import (
 	"unicode/utf8"
 )
 
-// spaces is the white space of JSON.
-const spaces = " \t\r\n"
+// Trim returns text without JSON's white space around it.
+func Trim(text []byte) []byte { return bytes.Trim(text, " \t\r\n") }
 
-// Trim returns text without the white space around it.
-func Trim(text []byte) []byte { return bytes.Trim(text, spaces) }
-
-// Members yields the name, without escapes, and the JSON of each member of object, in
-// their order; a repeated one comes repeatedly. object must be valid and begin with its
-// brace.
+// Members yields the unescaped name and the JSON value of each member of object in order,
+// including repeated ones. object must be valid and begin with its brace.
 func Members(object []byte) iter.Seq2[[]byte, []byte] {
 	return func(yield func(name, value []byte) bool) {
 		for rest := object[1:]; ; {
@@ -49,8 +44,8 @@ func Items(array []byte) iter.Seq[[]byte] {
 	}
 }
 
-// cut returns the first name or value of text, and what follows the colon, comma or
-// bracket behind it. The element is empty where there is none left.
+// cut returns the first name or value of text and the rest after its colon, comma or
+// bracket. The element is empty at the end.
 func cut(text []byte) (element, rest []byte) {
 	depth, quoted := 0, false
 	for i := 0; i < len(text); i++ {
@@ -71,8 +66,8 @@ func cut(text []byte) (element, rest []byte) {
 	return nil, nil
 }
 
-// Text returns what a valid JSON string stands for. Bytes that are not UTF-8 and lone
-// surrogates, both of which Check refuses, become U+FFFD.
+// Text returns the unquoted text of a valid JSON string. Invalid UTF-8 and lone surrogates,
+// both of which Check refuses, become U+FFFD.
 func Text(quoted []byte) []byte {
 	text := quoted[1 : len(quoted)-1]
 	if bytes.IndexByte(text, '\\') < 0 && utf8.Valid(text) {

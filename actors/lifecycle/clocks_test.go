@@ -9,18 +9,18 @@ import (
 	"github.com/agentsignal/agentsignal/actors/market/alerts"
 )
 
-// Clocks that disagree: that of Redis, as last measured, and those of price sources.
+// Tests with clocks that differ: that of Redis, as last measured, and those of price sources.
 
-// TestASignalIsNotClosedBeforeItsExpiryByTheClockOfRedis, even if that was measured again
-// since the watcher's timer was started.
-func TestASignalIsNotClosedBeforeItsExpiryByTheClockOfRedis(t *testing.T) {
+// A signal is not closed before its expiry by the clock of Redis, even if that was measured
+// again since the watcher's timer was started.
+func TestExpiryByTheClockOfRedis(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var behind atomic.Int64
 		s := openSignal("1") // for 24 minutes
 		s.Levels = nil
-		w := newWorldWith(t, Options{Now: func() time.Time { return time.Now().Add(-time.Duration(behind.Load())) }}, s)
-		defer w.end()
+		now := func() time.Time { return time.Now().Add(-time.Duration(behind.Load())) }
+		w := newWorldWith(t, Options{Now: now}, s)
 		behind.Store(int64(time.Hour))
 		time.Sleep(83 * time.Minute)
 		synctest.Wait()
@@ -35,13 +35,13 @@ func TestASignalIsNotClosedBeforeItsExpiryByTheClockOfRedis(t *testing.T) {
 	})
 }
 
-// TestASignalIsNotClosedBeforeItsCreation, although the clock of the price's source is behind.
+// A signal is not closed before its creation, even if the clock of the price's source is
+// behind.
 func TestASignalIsNotClosedBeforeItsCreation(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := openSignal("1")
 		w := newWorld(t, s)
-		defer w.end()
 		w.send(t, "BTC", alerts.Reached{Tick: tickAt(-3*time.Minute, 116)})
 		if len(w.changes) != 1 {
 			t.Fatalf("%d changes, want 1", len(w.changes))

@@ -14,21 +14,17 @@ import (
 
 // Messages that cross, answers that are lost, actors that fail in between.
 
-// TestExpiredSignalIsNotClosedBeforePricesAreKnown: while the market cannot be asked, a
-// signal stays open however long ago it expired.
+// While the market is not available, a signal stays open long after its expiry.
 func TestExpiredSignalIsNotClosedBeforePricesAreKnown(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := openSignal("1")
 		s.CreatedAt, s.ExpiresAt = s.CreatedAt.Add(-48*time.Hour), s.ExpiresAt.Add(-48*time.Hour)
-		w := unstartedWorld(s)
+		w := unstartedWorld(t, s)
 		w.silent = true
 		w.start(Options{})
-		defer w.end()
 		time.Sleep(time.Hour)
-		w.mu.Lock()
-		w.silent = false
-		w.mu.Unlock()
+		w.set(func() { w.silent = false })
 		time.Sleep(2 * backoff.DefaultMax)
 		w.send(t, "BTC", alerts.Reached{Tick: tickAt(-48*time.Hour, 116), Past: true})
 		if len(w.changes) != 1 || *w.changes[0].Signal.Closing.ExitPrice != 115 {
@@ -37,57 +33,46 @@ func TestExpiredSignalIsNotClosedBeforePricesAreKnown(t *testing.T) {
 	})
 }
 
-// TestAStoreThatIsAwayIsAskedLessAndLess, even if it returns part of the signals.
-func TestAStoreThatIsAwayIsAskedLessAndLess(t *testing.T) {
+// Reads of a failing store back off, even if it returns part of the signals.
+func TestReadsOfAFailingStoreBackOff(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := unstartedWorld(openSignal("1"))
-		w.away = true
+		w := unstartedWorld(t, openSignal("1"))
+		w.down = true
 		w.start(Options{})
-		defer w.end()
-		demand := func(what string, most int) {
+		check := func(name string) {
 			t.Helper()
 			time.Sleep(time.Minute)
 			w.mu.Lock()
 			defer w.mu.Unlock()
-			if w.reads < 10 || w.reads > most {
-				t.Errorf("%s: it was asked %d times in a minute", what, w.reads)
+			if w.reads < 10 || w.reads > 20 {
+				t.Errorf("%s: %d reads in a minute", name, w.reads)
 			}
 			w.reads = 0
 		}
-		demand("at the start", 20)
-		w.mu.Lock()
-		w.away = false
-		w.mu.Unlock()
+		check("at the start")
+		w.set(func() { w.down = false })
 		time.Sleep(backoff.DefaultMax)
-		w.mu.Lock()
-		w.away, w.reads = true, 0
-		w.mu.Unlock()
+		w.set(func() { w.down, w.reads = true, 0 })
 		w.follower.Follow([]signal.Event{{Type: signal.SignalCreated, Listing: &signal.Listing{ID: idOf("2")}}})
-		demand("for a new signal", 20)
+		check("for a new signal")
 	})
 }
 
-// TestUpdateWhoseAnswerIsLostIsStoredOnce, and the next change has the next sequence.
-func TestUpdateWhoseAnswerIsLostIsStoredOnce(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, openSignal("1"))
-		defer w.end()
+// An update whose answer is lost is stored once, and the next change has the next sequence.
+func TestLostAnswerOfAnUpdate(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
 		w.dropAnswers = true
 		w.send(t, "BTC", alerts.BarClosed{Price: 105})
-		w.mu.Lock()
-		w.dropAnswers = false
-		w.mu.Unlock()
+		w.set(func() { w.dropAnswers = false })
 		time.Sleep(time.Minute)
 		w.send(t, "BTC", alerts.Reached{Tick: tickAt(0, 116)})
-		w.wantEvents(t, []signal.EventType{signal.SignalUpdated, signal.SignalClosed})
+		w.wantEvents(t, signal.SignalUpdated, signal.SignalClosed)
 	})
 }
 
-// wantEvents fails the test unless the events of the only signal are those, and their
-// sequences without a gap.
-func (w *world) wantEvents(t *testing.T, want []signal.EventType) {
+// wantEvents checks the events of the only signal, and that their sequences have no gap.
+func (w *world) wantEvents(t *testing.T, want ...signal.EventType) {
 	t.Helper()
 	if got := w.types(); !slices.Equal(got, want) {
 		t.Fatalf("events %v, want %v", got, want)
@@ -99,24 +84,24 @@ func (w *world) wantEvents(t *testing.T, want []signal.EventType) {
 	}
 }
 
-// TestRestartedActorContinues: the change of the earlier incarnation is stored, and its
-// result is not mistaken for that of the new incarnation's change.
+// The change of an earlier incarnation is stored, and its result is not mistaken for that of
+// the new incarnation's change.
 func TestRestartedActorContinues(t *testing.T) {
 	t.Parallel()
+	const closed = signal.SignalClosed
 	for name, before := range map[string]struct {
-		tell any
-		want []signal.EventType
+		message any
+		want    []signal.EventType
 	}{
-		"after an update": {alerts.BarClosed{Price: 105}, []signal.EventType{signal.SignalUpdated, signal.SignalClosed}},
-		"after a closing": {alerts.Reached{Tick: marketdata.Tick{Price: 80}}, []signal.EventType{signal.SignalClosed}},
-		"after nothing":   {alerts.BarClosed{Price: 100}, []signal.EventType{signal.SignalClosed}},
+		"after an update": {alerts.BarClosed{Price: 105}, []signal.EventType{signal.SignalUpdated, closed}},
+		"after a closing": {alerts.Reached{Tick: marketdata.Tick{Price: 80}}, []signal.EventType{closed}},
+		"after nothing":   {alerts.BarClosed{Price: 100}, []signal.EventType{closed}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				w, forecasts := newBrittleWorld(t)
-				defer w.end()
-				w.send(t, "BTC", before.tell)
+				w.send(t, "BTC", before.message)
 				if name != "after a closing" { // then it ignores bars
 					forecasts.broken = true
 					w.send(t, "BTC", alerts.BarClosed{Price: 101}) // it fails at this
@@ -125,7 +110,7 @@ func TestRestartedActorContinues(t *testing.T) {
 				synctest.Wait()
 				w.send(t, "BTC", alerts.Reached{Tick: tickAt(0, 80)})
 				time.Sleep(time.Minute)
-				w.wantEvents(t, before.want)
+				w.wantEvents(t, before.want...)
 				if n := len(w.alerts["BTC"]); name != "after a closing" && n != 2 {
 					t.Errorf("%d alerts were made, want one for each incarnation", n)
 				}
@@ -134,8 +119,8 @@ func TestRestartedActorContinues(t *testing.T) {
 	}
 }
 
-// TestAnswerToAnEarlierIncarnationIsIgnored: an update and a closing, of two incarnations,
-// are in progress at once. Whichever is stored first, the signal closes.
+// An update and a closing, of two incarnations, may be in progress at once. Whichever is
+// stored first, the signal closes.
 func TestAnswerToAnEarlierIncarnationIsIgnored(t *testing.T) {
 	t.Parallel()
 	for name, order := range map[string][]signal.EventType{
@@ -146,11 +131,13 @@ func TestAnswerToAnEarlierIncarnationIsIgnored(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				w, forecasts := newBrittleWorld(t)
-				defer w.end()
-				w.mu.Lock()
-				w.turns = map[signal.EventType]chan struct{}{order[0]: make(chan struct{}), order[1]: make(chan struct{})}
-				close(w.block)
-				w.mu.Unlock()
+				w.set(func() {
+					w.turns = map[signal.EventType]chan struct{}{}
+					for _, next := range order {
+						w.turns[next] = make(chan struct{})
+					}
+					close(w.block)
+				})
 				w.send(t, "BTC", alerts.BarClosed{Price: 105})
 				forecasts.broken = true
 				w.send(t, "BTC", alerts.BarClosed{Price: 101}) // it fails at this
@@ -167,7 +154,7 @@ func TestAnswerToAnEarlierIncarnationIsIgnored(t *testing.T) {
 				if order[0] == signal.SignalClosed {
 					want = order[:1] // the update is refused
 				}
-				w.wantEvents(t, want)
+				w.wantEvents(t, want...)
 				w.mu.Lock()
 				defer w.mu.Unlock()
 				if len(w.open) != 0 {
@@ -186,9 +173,7 @@ func newBrittleWorld(t *testing.T) (*world, *brittleForecasts) {
 	s.Weather = &signal.Outlook{Commodity: "natural_gas", Region: "us", Likelihood: .8}
 	forecasts := &brittleForecasts{}
 	w := newWorldWith(t, Options{Forecasts: forecasts}, s)
-	w.mu.Lock()
-	w.block = make(chan struct{})
-	w.mu.Unlock()
+	w.set(func() { w.block = make(chan struct{}) })
 	return w, forecasts
 }
 
@@ -203,9 +188,9 @@ func (f *brittleForecasts) Turned(string, signal.Direction, *signal.Outlook) (fl
 	return 0, 0, false
 }
 
-// TestAlertsThatCrossTheEndOfTheirActorAreRemoved: those of one signal, and all when the
-// partition is lost.
-func TestAlertsThatCrossTheEndOfTheirActorAreRemoved(t *testing.T) {
+// An alert that is added while its actor ends is removed: that of one signal, and all when
+// the partition is lost.
+func TestAlertsAddedDuringTheEndAreRemoved(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(*world){
 		"the account is deleted": func(w *world) {
@@ -216,10 +201,9 @@ func TestAlertsThatCrossTheEndOfTheirActorAreRemoved(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				w := unstartedWorld(openSignal("1"))
+				w := unstartedWorld(t, openSignal("1"))
 				w.asked = make(chan struct{})
 				w.start(Options{})
-				defer w.end()
 				end(w)
 				synctest.Wait()
 				w.mu.Lock()
@@ -229,15 +213,17 @@ func TestAlertsThatCrossTheEndOfTheirActorAreRemoved(t *testing.T) {
 				synctest.Wait()
 				w.mu.Lock()
 				defer w.mu.Unlock()
-				if len(w.alerts["BTC"]) != 1 || len(w.undone) != before+1 || w.undone[before] != w.alerts["BTC"][0].Ref {
-					t.Errorf("%d alerts, %d taken back, %d of them before", len(w.alerts["BTC"]), len(w.undone), before)
+				added := w.alerts["BTC"]
+				if len(added) != 1 || len(w.undone) != before+1 || w.undone[before] != added[0].Ref {
+					t.Errorf("%d alerts, %d removed, %d of them before", len(added), len(w.undone), before)
 				}
 			})
 		})
 	}
 }
 
-// TestKindIsDroppedWithItsLastSignal: the number of content subjects is unbounded.
+// A kind is dropped with its last signal, because the number of content subjects is
+// unbounded.
 func TestKindIsDroppedWithItsLastSignal(t *testing.T) {
 	t.Parallel()
 	all := kinds{}

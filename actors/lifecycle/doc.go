@@ -1,6 +1,6 @@
 // Package lifecycle watches open signals until they close. The owner of a partition
-// has an actor for each open signal of it, below a parent that starts them: from what
-// Redis holds when the partition is taken over, then as events tell of new ones.
+// has an actor for each open signal of it, below a parent that starts them: first for
+// those in Redis when the partition is taken over, then for each new one in the log.
 //
 //	event log ─> partition feed ─> signals ─> sig_…  <─ asset ─< ticks, bars
 //	    ^                                      │
@@ -8,10 +8,10 @@
 //
 // What it promises:
 //
-//   - A signal closes once, and by the rules of package strategy: the write is refused
-//     if the signal is not open any more, or if another node owns the partition.
-//   - An actor has no state that Redis and the market do not have. A new owner asks for
-//     an alert from the signal's creation on, gets everything that has happened since,
+//   - A signal closes once, by the rules of package strategy: the write is refused if the
+//     signal is already closed, or if another node owns the partition.
+//   - An actor has no state that Redis and the market do not have. A new owner requests
+//     an alert from the signal's creation on, receives everything that has happened since,
 //     and so closes the signal in the same way.
 //   - A price wakes only the signals whose levels it reaches (package market keeps them
 //     sorted), the close of a bar those of its timeframe.

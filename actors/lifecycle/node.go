@@ -1,6 +1,7 @@
 package lifecycle
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"sync"
@@ -12,48 +13,47 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
-// Store has the open signals. persistence.Store does.
+// Store reads the open signals. persistence.Store implements it.
 type Store interface {
-	// OpenSignals calls f for each open signal of a partition, without its metadata. One
-	// may come twice. An error of f ends it.
+	// OpenSignals calls f for each open signal of a partition, without its metadata,
+	// possibly twice, until f returns an error.
 	OpenSignals(ctx context.Context, partition int, f func(s signal.Signal, created signal.Position) error) error
 	// OpenSignalsOf returns those of the named signals that are open.
 	OpenSignalsOf(ctx context.Context, partition int, ids []signal.SignalID) ([]signal.Signal, error)
 }
 
-// Log appends events. The log of persistence does.
+// Log appends events. The log of persistence implements it.
 type Log interface {
 	Append(ctx context.Context, c signal.Change) (signal.Position, error)
 }
 
-// Market tells of prices. market.Market does.
+// Market watches prices. market.Market implements it.
 type Market interface {
 	// Alert adds alerts to an asset. It waits.
 	Alert(ctx context.Context, asset string, alerts []alerts.Alert) error
-	// Unalert takes those of refs back. It does not wait.
+	// Unalert removes the alerts of refs. It does not wait.
 	Unalert(asset string, refs ...engine.Ref)
-	// RequestPrice requests alerts.LastPrice for the Ref of an alert. It does not wait.
+	// RequestPrice sends the last price to ref if it has an alert. It does not wait.
 	RequestPrice(asset string, ref engine.Ref)
 }
 
-// Forecasts tell how the weather behind a signal has turned. They do not wait.
+// Forecasts returns the newest forecast behind a signal, without waiting.
 type Forecasts interface {
-	// Turned returns the likelihood, by the newest forecast that is known here, that the
-	// anomaly is on the side of the direction, and by how much a likelihood of 1 moves a
-	// confidence against one of 0. False: no forecast is known.
+	// Turned returns the likelihood that the anomaly is on the side of the direction, and
+	// the difference of confidence between a likelihood of 1 and of 0. ok is false if this
+	// process knows no forecast.
 	Turned(strategy string, d signal.Direction, o *signal.Outlook) (likelihood, weight float64, ok bool)
 }
 
-// Options are what a Node may be given beyond what it needs. The zero value works.
+// Options are the optional settings of a Node. The zero value works.
 type Options struct {
-	Now     func() time.Time // by the clock of Redis; nil: time.Now
-	Log     *slog.Logger     // nil: none
-	Metrics *Metrics         // nil: none
-	// Forecasts re-score weather signals; nil: they are re-scored by price alone.
-	Forecasts Forecasts
+	Now       func() time.Time // by the clock of Redis; default time.Now
+	Log       *slog.Logger     // nil to discard
+	Metrics   *Metrics         // nil to count nothing
+	Forecasts Forecasts        // nil to re-score weather signals by price alone
 }
 
-// Node is what the signals of all partitions of a process share. It is safe for
+// Node holds what the signals of all partitions of a process share. It is safe for
 // concurrent use.
 type Node struct {
 	store   Store
@@ -63,24 +63,28 @@ type Node struct {
 	log     *slog.Logger
 
 	mu      sync.Mutex
-	parents map[engine.Ref]struct{} // of the signals of partitions
+	parents map[engine.Ref]struct{} // the actors of type signals
 }
 
-// New returns a node that reads signals from store, appends what becomes of them to
-// events, and watches prices by prices.
-func New(store Store, events Log, prices Market, o Options) *Node {
+// New returns a node that reads signals from store, watches prices in market, and appends
+// updates and closings to events.
+func New(store Store, events Log, market Market, o Options) *Node {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
+	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
+	return &Node{
+		store:   store,
+		events:  events,
+		market:  market,
+		options: o,
+		log:     o.Log.With("component", "lifecycle"),
+		parents: make(map[engine.Ref]struct{}),
 	}
-	return &Node{store: store, events: events, market: prices, options: o, log: o.Log.With("component", "lifecycle"),
-		parents: make(map[engine.Ref]struct{})}
 }
 
-// ForecastArrived has the signals re-scored that rest on the weather of a question, of
-// which a new forecast is known here. It does not wait.
+// ForecastArrived re-scores the signals based on a forecast that has changed. It does not
+// wait.
 func (n *Node) ForecastArrived(strategy, commodity, region string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -89,7 +93,7 @@ func (n *Node) ForecastArrived(strategy, commodity, region string) {
 	}
 }
 
-// join has the parent of a partition's signals told of forecasts, until leave.
+// join notifies the parent of a partition's signals of forecasts until leave.
 func (n *Node) join(parent engine.Ref) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -102,13 +106,14 @@ func (n *Node) leave(parent engine.Ref) {
 	delete(n.parents, parent)
 }
 
-// Start implements ownership.Tenant: it starts the actors of a partition's signals.
+// Start implements ownership.Tenant.
 func (n *Node) Start(c engine.Context, p ownership.Owned) ownership.Follower {
 	o := &owned{Node: n, Owned: p, log: n.log.With("partition", p.Partition)}
-	return &follower{c.Spawn(engine.Supervisor, "signals", func() engine.Actor { return newSignals(o) }, signalFailures)}
+	produce := func() engine.Actor { return newSignals(o) }
+	return &follower{c.Spawn(engine.Supervisor, "signals", produce, signalFailures)}
 }
 
-// follower notifies the signals of a partition of those that are new in the log.
+// follower notifies the parent of a partition's signals of new signals and deleted accounts.
 type follower struct{ parent engine.Ref }
 
 // Follow implements ownership.Follower.
@@ -129,8 +134,7 @@ func (f *follower) Follow(events []signal.Event) {
 	}
 }
 
-// owned is a partition that this process owns, as the actors below its owner see it.
-// It does not change.
+// owned is a partition that this process owns. It does not change.
 type owned struct {
 	*Node
 	ownership.Owned

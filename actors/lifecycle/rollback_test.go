@@ -17,7 +17,8 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
-// A Redis that has lost its newest writes, as after a failover to a replica that lagged.
+// Tests with a Redis that has lost its newest writes, as after a failover to a replica that
+// lagged.
 
 // rollBack stores an earlier state of the only signal, with the given sequence. From then
 // on a lost partition is taken again.
@@ -29,21 +30,21 @@ func (w *world) rollBack(s signal.Signal, sequence int64) {
 	w.retake, w.appends, w.changes = true, 0, nil
 }
 
-// TestASignalThatRedisHasInAnEarlierStateIsWatchedFromThere: the watcher asks for the
-// partition to be loaded again, once, and the signal closes once.
-func TestASignalThatRedisHasInAnEarlierStateIsWatchedFromThere(t *testing.T) {
+// The watcher of a signal that Redis has in an earlier state gives the partition up once,
+// and the signal closes once.
+func TestASignalInAnEarlierState(t *testing.T) {
 	t.Parallel()
+	expiry := time.Date(2000, 1, 1, 0, 24, 0, 0, time.UTC).UnixMilli()
 	for name, first := range map[string]any{
 		"an update":               alerts.BarClosed{Price: 103},
 		"a closing":               alerts.Reached{Tick: marketdata.Tick{Price: 116}},
-		"a closing by expiration": alerts.Expired{Price: 104, At: time.Date(2000, 1, 1, 0, 24, 0, 0, time.UTC).UnixMilli()},
+		"a closing by expiration": alerts.Expired{Price: 104, At: expiry},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				s := openSignal("1")
 				w := newWorld(t, s)
-				defer w.end()
 				for _, price := range []float64{105, 99, 106} {
 					w.send(t, "BTC", alerts.BarClosed{Price: price})
 				}
@@ -60,43 +61,35 @@ func TestASignalThatRedisHasInAnEarlierStateIsWatchedFromThere(t *testing.T) {
 				w.send(t, "BTC", alerts.Reached{Tick: tickAt(0, 116)})
 				time.Sleep(time.Minute)
 				synctest.Wait()
-				w.wantEvents(t, []signal.EventType{signal.SignalClosed})
+				w.wantEvents(t, signal.SignalClosed)
 				if w.appends > 3 {
-					t.Errorf("the log was asked %d times", w.appends)
+					t.Errorf("%d appends", w.appends)
 				}
 			})
 		})
 	}
 }
 
-// TestLostClosingIsRepeated: the watcher of the signal has ended. When the partition is
-// taken again, the signal is watched again, and closes.
+// If a closing is lost after the watcher of the signal has ended, the signal is watched
+// again when the partition is taken again, and closes.
 func TestLostClosingIsRepeated(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := openSignal("1")
 		w := newWorld(t, s)
-		defer w.end()
 		w.send(t, "BTC", alerts.Reached{Tick: tickAt(0, 116)})
-		w.wantEvents(t, []signal.EventType{signal.SignalClosed})
+		w.wantEvents(t, signal.SignalClosed)
 		w.rollBack(s, 1)
 		w.owner.Tell(ownership.Lost{Err: signal.ErrRolledBack})
 		time.Sleep(time.Minute)
 		w.send(t, "BTC", alerts.Reached{Tick: tickAt(0, 116)})
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		w.wantEvents(t, []signal.EventType{signal.SignalClosed})
+		w.wantEvents(t, signal.SignalClosed)
 	})
 }
 
-// fail makes the log fail with err.
-func (w *world) fail(err error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.failing = err
-}
-
-// TestEveryRetryPauses, whatever the log answers, and is logged.
+// Every retry pauses, whatever the log answers, and is logged.
 func TestEveryRetryPauses(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -117,13 +110,12 @@ func TestEveryRetryPauses(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					var lines bytes.Buffer
 					w := newWorldWith(t, Options{Log: slog.New(slog.NewTextHandler(&lines, nil))}, openSignal("1"))
-					defer w.end()
-					w.fail(c.answer)
+					w.set(func() { w.failing = c.answer })
 					w.send(t, "BTC", m)
 					time.Sleep(10 * time.Minute)
 					synctest.Wait()
 					if w.appends > 10*60/5+10 {
-						t.Errorf("the log was asked %d times in ten minutes", w.appends)
+						t.Errorf("%d appends in ten minutes", w.appends)
 					}
 					if c.lost && len(w.lost) == 0 {
 						t.Error("the owner does not load all signals again")
@@ -165,8 +157,7 @@ func (h *faults) Handle(_ context.Context, r slog.Record) error {
 // WithAttrs implements slog.Handler.
 func (h *faults) WithAttrs([]slog.Attr) slog.Handler { return h }
 
-// TestFailuresOfManySignalsAreOneFault: their log lines name each of them, but are limited
-// together.
+// The log lines of failures name each signal, but are limited together.
 func TestFailuresOfManySignalsAreOneFault(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -177,8 +168,7 @@ func TestFailuresOfManySignalsAreOneFault(t *testing.T) {
 		}
 		logged := &faults{Handler: slog.NewTextHandler(io.Discard, nil), times: map[string]int{}}
 		w := newWorldWith(t, Options{Log: slog.New(logged)}, open...)
-		defer w.end()
-		w.fail(signal.Unavailable(nil))
+		w.set(func() { w.failing = signal.Unavailable(nil) })
 		for _, a := range w.alerts["BTC"] {
 			a.Ref.Tell(alerts.Reached{Tick: tickAt(0, 116)})
 		}

@@ -25,17 +25,17 @@ type world struct {
 	changes     []signal.Change
 	alerts      map[string][]alerts.Alert
 	undone      []engine.Ref  // of removed alerts
-	price       float64       // that RequestPrice sends; 0: none
+	price       float64       // sent by RequestPrice, unless it is 0
 	priceCalls  int           // number of calls of RequestPrice
 	failing     error         // of the log
 	unknown     bool          // the market knows no asset
-	silent      bool          // the market cannot be asked
-	away        bool          // reads of the store end with an error
+	silent      bool          // the market is not available
+	down        bool          // reads of the store end with an error
 	reads       int           // of the store
-	reading     chan struct{} // the search for open signals waits for it; nil: it does not
-	asked       chan struct{} // questions to it wait for it; nil: they do not
+	reading     chan struct{} // the search for open signals waits for it, unless it is nil
+	asked       chan struct{} // calls of Alert wait for it, unless it is nil
 	dropAnswers bool          // answers of the log are lost
-	block       chan struct{} // appends wait for it; nil: they do not
+	block       chan struct{} // appends wait for it, unless it is nil
 	// turns are like block, for appends of one type of event.
 	turns       map[signal.EventType]chan struct{}
 	maxInFlight int   // maximum of now
@@ -66,8 +66,8 @@ func (w *world) OpenSignals(_ context.Context, _ int, f func(signal.Signal, sign
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.away {
-		return signal.Unavailable(errors.New("away"))
+	if w.down {
+		return signal.Unavailable(errors.New("down"))
 	}
 	return nil
 }
@@ -76,8 +76,8 @@ func (w *world) OpenSignalsOf(_ context.Context, _ int, ids []signal.SignalID) (
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.reads++
-	if w.away {
-		return nil, signal.Unavailable(errors.New("away"))
+	if w.down {
+		return nil, signal.Unavailable(errors.New("down"))
 	}
 	var list []signal.Signal
 	for _, id := range ids {
@@ -88,7 +88,12 @@ func (w *world) OpenSignalsOf(_ context.Context, _ int, ids []signal.SignalID) (
 	return list, nil
 }
 
-// Append refuses the changes that the script of the log refuses.
+// conflict returns an error of Append with a code.
+func conflict(code string) error {
+	return &signal.Error{Kind: signal.KindConflict, Code: code, Message: code}
+}
+
+// Append refuses the same changes as the script of the log.
 func (w *world) Append(ctx context.Context, c signal.Change) (signal.Position, error) {
 	w.mu.Lock()
 	w.now++
@@ -111,10 +116,10 @@ func (w *world) Append(ctx context.Context, c signal.Change) (signal.Position, e
 		return signal.Position{}, w.failing
 	}
 	if c.Epoch != w.epoch {
-		return signal.Position{}, &signal.Error{Kind: signal.KindConflict, Code: signal.CodeNotOwner, Message: "another epoch"}
+		return signal.Position{}, conflict(signal.CodeNotOwner)
 	}
 	if _, ok := w.open[c.Signal.ID]; !ok {
-		return signal.Position{}, &signal.Error{Kind: signal.KindConflict, Code: "signal_closed", Message: "closed"}
+		return signal.Position{}, conflict("signal_closed")
 	}
 	if stored := w.open[c.Signal.ID].Sequence; c.Signal.Sequence != stored+1 {
 		return signal.Position{}, signal.Changed(stored)
@@ -141,7 +146,7 @@ func (w *world) Alert(_ context.Context, asset string, alerts []alerts.Alert) er
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.silent {
-		return &signal.RunError{Code: signal.DataUnavailable, Retryable: true, Message: "prices cannot be read at the moment"}
+		return &signal.RunError{Code: signal.DataUnavailable, Retryable: true, Message: "prices are not readable now"}
 	}
 	if w.unknown {
 		return &signal.RunError{Code: signal.DataUnavailable, Message: "no source knows " + asset}
@@ -161,11 +166,12 @@ func (w *world) RequestPrice(_ string, ref engine.Ref) {
 	defer w.mu.Unlock()
 	w.priceCalls++
 	if w.price != 0 {
-		ref.Tell(alerts.LastPrice{Price: w.price, Span: alerts.Span{Low: w.price, High: w.price}, Frame: dayBar.Milliseconds()})
+		span := alerts.Span{Low: w.price, High: w.price}
+		ref.Tell(alerts.LastPrice{Price: w.price, Span: span, Frame: dayBar.Milliseconds()})
 	}
 }
 
-// dayBar is how long a bar of a day lasts at speed 60.
+// dayBar is the duration of a bar of a day at speed 60.
 const dayBar = 24 * time.Minute
 
 // lose ends the partitionOwner.
@@ -191,9 +197,7 @@ func (o *partitionOwner) Receive(c engine.Context) {
 		}
 		o.w.mu.Unlock()
 	case engine.Terminated: // the signals of the former epoch
-		o.w.mu.Lock()
-		o.w.epoch++
-		o.w.mu.Unlock()
+		o.w.set(func() { o.w.epoch++ })
 		o.start(c)
 	}
 }
@@ -203,9 +207,13 @@ func (o *partitionOwner) start(c engine.Context) {
 	epoch := o.w.epoch
 	o.w.mu.Unlock()
 	f := o.node.Start(c, ownership.Owned{Partition: 3, Epoch: epoch, Owner: c.Self()}).(*follower)
-	o.w.mu.Lock()
-	o.w.follower = f
-	o.w.mu.Unlock()
+	o.w.set(func() { o.w.follower = f })
+}
+
+// inWorld runs a test in a bubble of synctest with one open signal.
+func inWorld(t *testing.T, test func(t *testing.T, w *world)) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) { test(t, newWorld(t, openSignal("1"))) })
 }
 
 // newWorld starts the signals of a partition with the given open ones. It must be called
@@ -215,31 +223,45 @@ func newWorld(t *testing.T, open ...signal.Signal) *world {
 	return newWorldWith(t, Options{}, open...)
 }
 
-// newWorldWith is newWorld with options.
+// newWorldWith is like newWorld, with options.
 func newWorldWith(t *testing.T, o Options, open ...signal.Signal) *world {
 	t.Helper()
-	w := unstartedWorld(open...)
+	w := unstartedWorld(t, open...)
 	w.start(o)
 	return w
 }
 
-// unstartedWorld is newWorld without the start.
-func unstartedWorld(open ...signal.Signal) *world {
-	w := &world{epoch: 7, open: map[signal.SignalID]signal.Signal{}, alerts: map[string][]alerts.Alert{}, sys: engine.NewSystem(engine.Options{})}
+// unstartedWorld is like newWorld, without the start.
+func unstartedWorld(t *testing.T, open ...signal.Signal) *world {
+	w := &world{
+		epoch:  7,
+		open:   map[signal.SignalID]signal.Signal{},
+		alerts: map[string][]alerts.Alert{},
+		sys:    engine.NewSystem(engine.Options{}),
+	}
 	for _, s := range open {
 		w.open[s.ID] = s
 	}
+	t.Cleanup(w.end)
 	return w
 }
 
 func (w *world) start(o Options) {
 	w.node = New(w, w, w, o)
-	w.owner = w.sys.Spawn(engine.Partition, "3", func() engine.Actor { return &partitionOwner{w: w, node: w.node} }, engine.Supervision{})
+	produce := func() engine.Actor { return &partitionOwner{w: w, node: w.node} }
+	w.owner = w.sys.Spawn(engine.Partition, "3", produce, engine.Supervision{})
 	synctest.Wait()
 }
 
-// end ends the actors: a synctest bubble needs that.
+// end ends the actors, as a synctest bubble requires.
 func (w *world) end() { w.sys.Shutdown(context.Background()) }
+
+// set calls f under the lock.
+func (w *world) set(f func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	f()
+}
 
 // send sends m to the actor of the only alert of an asset.
 func (w *world) send(t *testing.T, asset string, m any) {
@@ -254,7 +276,7 @@ func (w *world) send(t *testing.T, asset string, m any) {
 	synctest.Wait()
 }
 
-// inFlight returns how many changes are being appended.
+// inFlight returns the number of changes being appended.
 func (w *world) inFlight() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -278,9 +300,23 @@ func idOf(digits string) signal.SignalID { return signal.SignalID(fmt.Sprintf("s
 // openSignal returns a long signal of BTC: entry 100, stop 90, target 115, created now.
 func openSignal(id string) signal.Signal {
 	now := time.Now().UTC().Truncate(time.Millisecond)
-	return signal.Signal{ID: idOf(id), Account: "acc_1", Agent: "trading", Asset: "BTC", Strategy: "momentum", Timeframe: signal.H1,
-		Risk: signal.MediumRisk, Direction: signal.Long, Confidence: .45, FirstConfidence: .45, Levels: &signal.Levels{Entry: 100, Stop: 90, Target: 115},
-		CreatedAt: now, UpdatedAt: now, ExpiresAt: now.Add(24 * time.Minute), Sequence: 1}
+	return signal.Signal{
+		ID:              idOf(id),
+		Account:         "acc_1",
+		Agent:           "trading",
+		Asset:           "BTC",
+		Strategy:        "momentum",
+		Timeframe:       signal.H1,
+		Risk:            signal.MediumRisk,
+		Direction:       signal.Long,
+		Confidence:      .45,
+		FirstConfidence: .45,
+		Levels:          &signal.Levels{Entry: 100, Stop: 90, Target: 115},
+		CreatedAt:       now,
+		UpdatedAt:       now,
+		ExpiresAt:       now.Add(24 * time.Minute),
+		Sequence:        1,
+	}
 }
 
 func tickAt(after time.Duration, price float64) marketdata.Tick {

@@ -8,7 +8,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
-// owner notes why it must give its partition up.
+// owner records why it must give its partition up.
 type owner struct{ lost chan error }
 
 func (o owner) Receive(c engine.Context) {
@@ -22,8 +22,10 @@ func TestTheOwnerIsNotifiedOfARefusalOnly(t *testing.T) {
 	sys := engine.NewSystem(engine.Options{})
 	defer sys.Shutdown(t.Context())
 	lost := make(chan error, 10)
-	o := Owned{Owner: sys.Spawn(engine.Partition, "0", func() engine.Actor { return owner{lost} }, engine.Supervision{})}
-	for _, err := range []error{nil, errors.New("away"), signal.Unavailable(errors.New("away")), signal.NotFound("webhook")} {
+	produce := func() engine.Actor { return owner{lost} }
+	o := Owned{Owner: sys.Spawn(engine.Partition, "0", produce, engine.Supervision{})}
+	down := errors.New("down")
+	for _, err := range []error{nil, down, signal.Unavailable(down), signal.NotFound("webhook")} {
 		if o.Refused(err) {
 			t.Errorf("%v was taken for a refusal", err)
 		}

@@ -9,24 +9,24 @@ import (
 	"runtime/debug"
 )
 
-// Place names a part of the service that goes on after a panic. It is a closed list,
-// for the metric.
+// Place names a part of the service that continues after a panic. It is a label of a
+// metric, so the list is closed.
 type Place string
 
 // The places. Actors, HTTP handlers and runs recover by themselves.
 const (
-	Tail        Place = "tail"        // a record of the event log, or what follows it
+	Tail        Place = "tail"        // a record of the event log, or a subscriber
 	Log         Place = "log"         // other reads of Redis
 	Catalogue   Place = "catalogue"   // a signal of the lists
 	Dashboard   Place = "dashboard"   // a connection, or an order of a flusher
 	Market      Place = "market"      // an entry of the market's streams
 	Source      Place = "source"      // a source of prices or news
-	Limiter     Place = "limiter"     // a question for tokens
-	Credentials Place = "credentials" // a renewal of what is known of a credential
-	Jobs        Place = "jobs"        // a job, or the count of those that wait
+	Limiter     Place = "limiter"     // a request for tokens
+	Credentials Place = "credentials" // a renewal of a cached credential
+	Jobs        Place = "jobs"        // a job, or the count of waiting ones
 	Weather     Place = "weather"     // an outlook
 	Webhooks    Place = "webhooks"    // a connection to an endpoint
-	Background  Place = "background"  // what the process does now and then
+	Background  Place = "background"  // a periodic task of the process
 )
 
 // Places lists the places.
@@ -40,22 +40,23 @@ var ErrPanicked = errors.New("panicked: see the log for the place")
 // process counts panics by it.
 const Message = "panic recovered"
 
-// faultLog is where panics are logged: a *slog.Logger.
+// faultLog logs panics. *slog.Logger implements it.
 type faultLog interface {
 	Error(message string, args ...any)
 }
 
 // Guard calls f and reports whether it returned. A panic in it is logged, with its stack
-// and attrs, and thereby counted; Guard then returns false.
+// and attrs, and thereby counted.
 func Guard(log faultLog, where Place, f func(), attrs ...any) (ok bool) {
 	return GuardAt(log, where, f, func() []any { return attrs })
 }
 
-// GuardAt is Guard with attributes that are known only after a panic, or expensive.
+// GuardAt is like Guard, for attributes that are expensive or known only after a panic.
 func GuardAt(log faultLog, where Place, f func(), at func() []any) (ok bool) {
 	defer func() {
 		if reason := recover(); reason != nil {
-			log.Error(Message, append([]any{"where", string(where), "panic", fmt.Sprint(reason), "stack", string(debug.Stack())}, at()...)...)
+			attrs := []any{"where", string(where), "panic", fmt.Sprint(reason), "stack", string(debug.Stack())}
+			log.Error(Message, append(attrs, at()...)...)
 		}
 	}()
 	f()
@@ -63,7 +64,7 @@ func GuardAt(log faultLog, where Place, f func(), at func() []any) (ok bool) {
 }
 
 // GuardEach calls f for 0 to n-1 and continues after one that panics. at returns the
-// attributes to log for i; nil: i itself.
+// attributes to log for i; if nil, i itself is logged.
 func GuardEach(log faultLog, where Place, n int, f func(i int), at func(i int) []any) {
 	if at == nil {
 		at = func(i int) []any { return []any{"at", i} }

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-func TestGuardEachGoesOnBehindAPanic(t *testing.T) {
+func TestGuardEachContinuesAfterAPanic(t *testing.T) {
 	var out strings.Builder
 	log := slog.New(slog.NewTextHandler(&out, nil))
 	var done []int
@@ -31,7 +31,7 @@ func TestGuardEachGoesOnBehindAPanic(t *testing.T) {
 func TestGuardReportsWhetherItReturned(t *testing.T) {
 	log := slog.New(slog.DiscardHandler)
 	if !Guard(log, Log, func() {}) {
-		t.Error("what returns is taken for a panic")
+		t.Error("a return is taken for a panic")
 	}
 	if Guard(log, Log, func() { panic("x") }) {
 		t.Error("a panic is taken for a return")

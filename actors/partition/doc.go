@@ -5,11 +5,10 @@
 // hashing over the live nodes selects one wanted owner of each partition; for each
 // partition that this node should own there is one partition actor:
 //
-//	partitions                 announces the node; starts and stops its children
-//	└── partition              one of each wanted partition: takes its lease, renews
-//	    │                      it, follows its events, ends overdue runs, erases
-//	    │                      deleted accounts, trims
-//	    └── tenants            what else works in the partition: see package ownership
+//	partitions         announces the node; starts and stops its children
+//	└── partition      one for each wanted partition: takes and renews its lease, follows
+//	    │              its events, ends overdue runs, erases deleted accounts, trims
+//	    └── tenants    what else works in the partition: see package ownership
 //
 // What it promises:
 //
@@ -22,7 +21,7 @@
 //   - Every event of an owned partition is handled at least once, in the order of the
 //     log, from the position that was stored with the effects of the earlier events. It
 //     comes from the node's tail if that keeps up, otherwise from the log itself.
-//   - A run whose process died is ended within a minute after it was due.
+//   - A run whose process died is ended within a minute of its deadline.
 //   - A node that leaves in order returns its leases at once; those of a node that died
 //     are taken within the lease's time and a second.
 //   - An outage of Redis ends ownership, never the process.

@@ -9,12 +9,12 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
-// dutyDue asks a partition actor to run a duty, dutyDone is the result of that.
+// dutyDue asks a partition actor to run a duty, dutyDone is the result.
 type (
 	dutyDue  struct{ duty *duty }
 	dutyDone struct {
 		duty *duty
-		next time.Duration // pause before the next run; negative: none is scheduled
+		next time.Duration // pause before the next run; negative for no next run
 		err  error
 	}
 )
@@ -31,13 +31,13 @@ type Eraser interface {
 	EraseStep(ctx context.Context, partition int, epoch int64) (time.Duration, error)
 }
 
-// Webhooks erase what removed webhooks have left. The webhooks of persistence do.
+// Webhooks erases the data of removed webhooks. The webhooks of persistence implement it.
 type Webhooks interface {
-	// EraseWebhooks drops some of it, and reports whether there is more.
+	// EraseWebhooks erases some of it, and reports whether there is more.
 	EraseWebhooks(ctx context.Context, partition int, epoch int64) (more bool, err error)
 }
 
-// Trimmer drops what a partition's logs need not keep.
+// Trimmer drops the entries that a partition's logs need not keep.
 type Trimmer interface {
 	TrimEvents(ctx context.Context, partition int, epoch int64) error
 	TrimSignals(ctx context.Context, partition int, epoch int64) error
@@ -60,12 +60,12 @@ type duty struct {
 
 	running bool
 	again   bool // it became due during a run
-	failing bool // the last run failed, and that was logged
+	failing bool // the last run failed and was logged
 	timer   engine.Timer
 }
 
-// duties returns what the owner does beside following the events, and by the type of an
-// event the duty for which it gives a reason to run at once.
+// duties returns the tasks of the owner besides following the events, and by event type
+// the duty that runs at once after such an event.
 func (a *partition) duties() (list []*duty, dueAfter map[signal.EventType]*duty) {
 	p, number, epoch := a.p, a.number, a.epoch
 	erase := &duty{name: "erase deleted accounts", do: func(ctx context.Context) (time.Duration, error) {

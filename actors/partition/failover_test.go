@@ -146,8 +146,9 @@ func newFailover(t *testing.T, signals int) *failover {
 func (f *failover) open() {
 	f.Helper()
 	now := f.store.Now().Truncate(time.Millisecond)
-	s := signal.Signal{ID: signal.NewSignalID(), Account: signal.NewAccountID(), Agent: "trading", Run: signal.NewRunID(),
-		Asset: "BTC", Strategy: "momentum", Timeframe: signal.H1, Risk: signal.MediumRisk, Direction: signal.Long,
+	s := signal.Signal{ID: signal.NewSignalID(), Account: signal.NewAccountID(), Agent: "trading",
+		Run: signal.NewRunID(), Asset: "BTC", Strategy: "momentum", Timeframe: signal.H1,
+		Risk: signal.MediumRisk, Direction: signal.Long,
 		Confidence: .45, FirstConfidence: .45, Sequence: 1, Levels: &signal.Levels{Entry: 100, Stop: 90, Target: 115},
 		CreatedAt: now, UpdatedAt: now, ExpiresAt: now.Add(time.Hour)}
 	_, err := f.log.Append(f.Context(), signal.Change{Account: s.Account, Signal: &s,
@@ -200,8 +201,8 @@ func calls(t *testing.T, s *redistest.Server) int {
 	return n
 }
 
-// TestEverySignalClosesOnceAfterAFailover to a replica that lacks updates and closings,
-// within the lease of the partition.
+// The replica lacks updates and closings. All signals must be closed within the lease of
+// the partition.
 func TestEverySignalClosesOnceAfterAFailover(t *testing.T) {
 	t.Parallel()
 	const signals, closed = 24, 8
@@ -248,9 +249,8 @@ func TestEverySignalClosesOnceAfterAFailover(t *testing.T) {
 	}
 }
 
-// TestSignalsCloseThatRedisHasInAnEarlierState: only the states of signals went back, so
-// that the log does not show the loss.
-func TestSignalsCloseThatRedisHasInAnEarlierState(t *testing.T) {
+// Only the states of signals are rolled back, so that the log does not show the loss.
+func TestSignalsInAnEarlierStateAreClosed(t *testing.T) {
 	t.Parallel()
 	const signals = 12
 	f := newFailover(t, signals)

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 
 	"github.com/agentsignal/agentsignal/actors/engine"
@@ -21,7 +22,19 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var errDown = errors.New("connection refused")
 
-var errNotOwner = &signal.Error{Kind: signal.KindConflict, Code: signal.CodeNotOwner, Message: "another node owns the partition"}
+var errNotOwner = conflict(signal.CodeNotOwner, "another node owns the partition")
+
+func conflict(code, message string) *signal.Error {
+	return &signal.Error{Kind: signal.KindConflict, Code: code, Message: message}
+}
+
+// wantEqual compares two values of which one was expected.
+func wantEqual(t *testing.T, what string, want, got any) {
+	t.Helper()
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("%s (-want +got):\n%s", what, d)
+	}
+}
 
 // fakeRedis is the store that nodes share in a test with fake time.
 type fakeRedis struct {
@@ -53,15 +66,17 @@ type lease struct {
 func newFakeRedis(partitions int) *fakeRedis {
 	return &fakeRedis{partitions: partitions, live: map[string]time.Time{}, single: map[string]bool{},
 		owner: map[int]lease{}, epoch: map[int]int64{}, position: map[int]signal.Position{},
-		logs: map[int][]signal.Event{}, due: map[int][]signal.RunDue{}, erased: map[int][]signal.AccountID{}, toErase: map[int]int{}}
+		logs: map[int][]signal.Event{}, due: map[int][]signal.RunDue{}, erased: map[int][]signal.AccountID{},
+		toErase: map[int]int{}}
 }
 
 // now returns a copy of the state, without the fields that only tests set.
 func (r *fakeRedis) now() *fakeRedis {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	c := &fakeRedis{stores: r.stores, trims: r.trims, epoch: maps.Clone(r.epoch), position: maps.Clone(r.position),
-		toErase: maps.Clone(r.toErase), logs: map[int][]signal.Event{}, due: map[int][]signal.RunDue{}, erased: map[int][]signal.AccountID{}}
+	c := newFakeRedis(r.partitions)
+	c.stores, c.trims, c.epoch = r.stores, r.trims, maps.Clone(r.epoch)
+	c.position, c.toErase = maps.Clone(r.position), maps.Clone(r.toErase)
 	for p := range r.partitions {
 		c.logs[p], c.due[p], c.erased[p] = slices.Clone(r.logs[p]), slices.Clone(r.due[p]), slices.Clone(r.erased[p])
 	}
@@ -168,7 +183,7 @@ func (l *link) AnnounceNode(ctx context.Context, node string, ttl time.Duration,
 	maps.DeleteFunc(l.live, func(_ string, until time.Time) bool { return !now.Before(until) })
 	for other := range l.live {
 		if other != node && (single || l.single[other]) {
-			return nil, &signal.Error{Kind: signal.KindConflict, Code: "not_alone", Message: "another node lives"}
+			return nil, conflict("not_alone", "another node runs")
 		}
 	}
 	l.live[node], l.single[node] = now.Add(ttl), single
@@ -336,7 +351,7 @@ func (l *link) Append(ctx context.Context, c signal.Change) (signal.Position, er
 	defer l.fakeRedis.mu.Unlock()
 	i := slices.IndexFunc(l.due[p], func(d signal.RunDue) bool { return d.Run == c.Ended })
 	if i < 0 {
-		return signal.Position{}, &signal.Error{Kind: signal.KindConflict, Code: "run_ended", Message: "the run has ended already"}
+		return signal.Position{}, conflict("run_ended", "the run has ended already")
 	}
 	l.due[p] = slices.Delete(l.due[p], i, i+1)
 	e := c.Events[0]
@@ -359,10 +374,25 @@ func startNode(t *testing.T, r *fakeRedis, id string, options func(*Options)) *n
 	if options != nil {
 		options(&o)
 	}
-	n := &node{link: l, sys: engine.NewSystem(engine.Options{})}
+	n := &node{link: l, sys: newSystem()}
 	n.Partitions = New(n.sys, id, l, l, o)
 	t.Cleanup(func() { n.stop(t) })
 	return n
+}
+
+// startOne starts a node that owns the only partition.
+func startOne(t *testing.T) (*node, *fakeRedis) {
+	r := newFakeRedis(1)
+	n := startNode(t, r, "a", nil)
+	time.Sleep(time.Second)
+	return n, r
+}
+
+// publish appends an event to the log and publishes it to the node.
+func (n *node) publish(account signal.AccountID, t signal.EventType) signal.Event {
+	e := n.link.append(0, account, t)
+	n.Publish(0, []signal.Event{e})
+	return e
 }
 
 func (n *node) stop(t *testing.T) {

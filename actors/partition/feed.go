@@ -12,32 +12,32 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
-// positionLoaded is from where the feed begins.
+// positionLoaded is the stored position, from which the feed begins.
 type positionLoaded struct {
 	position signal.Position
 	err      error
 }
 
-// logRead is what was read of the event log after the handled position.
+// logRead is the result of reading the event log after the handled position.
 type logRead struct {
 	events []signal.Event
 	err    error
 }
 
-// effectsStored reports that the effects of the events up to a position are stored, or
-// why they are not. What recorders have recorded may be stored later.
+// effectsStored reports whether the effects of the events up to a position are stored.
+// Recorders may store later what they were given.
 type effectsStored struct {
 	upTo signal.Position
 	err  error
 }
 
-// positionStored reports how the storing of a position ended.
+// positionStored is the result of storing a position.
 type positionStored struct {
 	position signal.Position
 	err      error
 }
 
-// What the actor sends itself for its feed, for later.
+// Messages of the actor to itself, for its feed.
 type (
 	loadDue   struct{}
 	attachDue struct{}
@@ -47,8 +47,8 @@ type (
 	checkDue  struct{}
 )
 
-// Feed reads a partition's event log and keeps how far its events have had their
-// effect. persistence.Store does.
+// Feed reads a partition's event log and stores the position up to which the effects of
+// its events are stored. persistence.Store implements it.
 type Feed interface {
 	EnginePosition(ctx context.Context, partition int) (signal.Position, error)
 	StoreEnginePosition(ctx context.Context, partition int, epoch int64, position signal.Position) error
@@ -58,8 +58,8 @@ type Feed interface {
 // Limits of the feed.
 const (
 	readLimit  = 1000                   // events of one read of the log
-	storeEvery = 250 * time.Millisecond // at most this long is a position not stored,
-	storeAfter = 1000                   // or for so many events
+	storeEvery = 250 * time.Millisecond // store the position this often,
+	storeAfter = 1000                   // and after so many events
 	checkEvery = 2 * time.Second        // read the log when the tail is silent
 	retryEvery = 250 * time.Millisecond // after Redis could not be reached
 )
@@ -67,48 +67,44 @@ const (
 // effect stores what an event changes beyond its own records.
 type effect func(ctx context.Context, e *signal.Event) error
 
-// feedOptions are what a feed works with. tail may be nil.
+// feedOptions are the dependencies of a feed. tail may be nil.
 type feedOptions struct {
 	partition  int
 	epoch      int64
 	store      Feed
 	tail       Tail
-	attachPoll time.Duration // the time between two questions whether the tail is attached
+	attachPoll time.Duration // time between two checks whether the tail is attached
 	publish    func(*inbox)  // hands the inbox to the tail
 	followers  []ownership.Follower
 	effects    map[signal.EventType]effect
-	// followUp is called with each event that has an effect or is recorded, once that is
-	// done.
+	// followUp is called with each event after its effect is stored and it is recorded.
 	followUp func(c engine.Context, e *signal.Event)
 	lost     func(c engine.Context, err error) // called when a write was refused
 	log      *slog.Logger
 }
 
 // feed follows the events of an owned partition for its actor, whose messages it handles.
-// It reads the log from the stored position until nothing is left; what the tail has read
-// meanwhile waits in the inbox, so what is appended after the last read is there. At most
-// one read or one effect is under way.
+// It reads the log from the stored position to its end, while the tail's events collect in
+// the inbox; then it continues with the inbox. At most one read or one effect is in flight.
 type feed struct {
 	feedOptions
 	recorders []ownership.Recorder // of the followers
 	inbox     *inbox               // nil until the tail is attached
 
 	handled  signal.Position // effects of the events up to here are stored, and recorders have them
-	stored   signal.Position // what recorders do is stored, too, up to here, and Redis knows it
-	behind   bool            // the log must be read: the inbox does not have all
-	busy     bool            // a read or an effect is under way
+	stored   signal.Position // the position in Redis
+	behind   bool            // the log must be read: the inbox lacks events
+	busy     bool            // a read or an effect is in flight
 	notified bool            // the tail has published since the last check
 
-	// The events whose effects are to be stored, nil if there are none; then those up to
-	// pending are handled.
-	events  []signal.Event
-	pending signal.Position
+	events  []signal.Event  // whose effects are being stored, or nil
+	pending signal.Position // the last of them
 
 	storing  bool
-	storeSet bool // a storeDue is to come
+	storeSet bool // a storeDue is scheduled
 	unstored int  // events between stored and handled
 
-	failing bool // the last use of Redis failed, and that was logged
+	failing bool // the last use of Redis failed and was logged
 }
 
 func newFeed(o feedOptions) *feed {
@@ -121,7 +117,7 @@ func newFeed(o feedOptions) *feed {
 	return f
 }
 
-// failed logs a failure of Redis, once until something succeeds.
+// failed logs a failure of Redis, as a warning only once until a use succeeds.
 func (f *feed) failed(text string, err error) {
 	if f.failing {
 		f.log.Debug(text, "err", err)
@@ -172,7 +168,7 @@ func (f *feed) onLoaded(c engine.Context, m positionLoaded) {
 	f.attach(c)
 }
 
-// attach opens the inbox as soon as the tail misses nothing, and begins to read.
+// attach opens the inbox once the tail is attached, and begins to read.
 func (f *feed) attach(c engine.Context) {
 	if f.tail != nil && !f.tail.Attached() {
 		c.After(f.attachPoll, attachDue{})
@@ -184,7 +180,7 @@ func (f *feed) attach(c engine.Context) {
 	f.next(c)
 }
 
-// next continues with what there is to do, if nothing is under way.
+// next reads the log or handles the inbox, unless a read or an effect is in flight.
 func (f *feed) next(c engine.Context) {
 	for !f.busy && f.inbox != nil {
 		if f.behind {
@@ -207,8 +203,8 @@ func (f *feed) next(c engine.Context) {
 	}
 }
 
-// read reads the log behind the handled position. What the inbox holds meanwhile
-// overlaps with what is read, and is left out by its position.
+// read reads the log after the handled position. The inbox may receive the same events
+// meanwhile; handle skips those by their position.
 func (f *feed) read(c engine.Context) {
 	f.busy = true
 	store, partition, after := f.store, f.partition, f.handled
@@ -230,7 +226,7 @@ func (f *feed) onRead(c engine.Context, m logRead) {
 	f.next(c)
 }
 
-// handle begins the effects of events, leaving out those that have had theirs.
+// handle starts the effects of events, except those already handled.
 func (f *feed) handle(c engine.Context, events []signal.Event) {
 	for len(events) > 0 && events[0].Position.Compare(f.handled) <= 0 {
 		events = events[1:]
@@ -252,7 +248,7 @@ func (f *feed) handle(c engine.Context, events []signal.Event) {
 
 func (f *feed) hasEffect(e signal.Event) bool { return f.effects[e.Type] != nil }
 
-// apply has the effects of the events stored, and then has them recorded.
+// apply stores the effects of the events, and then passes the events to the recorders.
 func (f *feed) apply(c engine.Context) {
 	upTo := f.pending
 	if f.events == nil {
@@ -299,7 +295,7 @@ func (f *feed) onEffectsStored(c engine.Context, m effectsStored) {
 	}
 }
 
-// done notes that the events up to a position are handled.
+// done marks the events up to a position as handled.
 func (f *feed) done(c engine.Context, upTo signal.Position) {
 	f.handled = upTo
 	if f.unstored >= storeAfter {
@@ -308,7 +304,7 @@ func (f *feed) done(c engine.Context, upTo signal.Position) {
 	f.storeLater(c)
 }
 
-// storeLater has the position stored in a while if it has changed.
+// storeLater schedules storing the position if it has changed.
 func (f *feed) storeLater(c engine.Context) {
 	if f.handled != f.stored && !f.storeSet && !f.storing {
 		f.storeSet = true
@@ -316,7 +312,7 @@ func (f *feed) storeLater(c engine.Context) {
 	}
 }
 
-// settled returns up to where all effects and what recorders do are stored.
+// settled returns the position up to which all effects and records are stored.
 func (f *feed) settled() signal.Position {
 	settled := f.handled
 	for _, r := range f.recorders {
@@ -330,7 +326,7 @@ func (f *feed) settled() signal.Position {
 	return settled
 }
 
-// storePosition stores the position up to which all is stored, one at a time.
+// storePosition stores the settled position, unless an earlier one is still being stored.
 func (f *feed) storePosition(c engine.Context) {
 	position := f.settled()
 	if f.storing || position == f.stored {
@@ -358,8 +354,8 @@ func (f *feed) onPositionStored(c engine.Context, m positionStored) {
 	f.storeLater(c)
 }
 
-// check reads the log if the tail has published nothing since the last check: a tail that
-// is stuck must not keep events from their effects.
+// check reads the log if the tail has published nothing since the last check, so that a
+// stuck tail does not delay effects.
 func (f *feed) check(c engine.Context) {
 	c.After(checkEvery, checkDue{})
 	if !f.notified && !f.busy && f.inbox != nil {

@@ -35,7 +35,7 @@ func (r *fakeRedis) erasedOf(p int) []signal.AccountID {
 	return got
 }
 
-func TestFeedCatchesUpAndGoesLive(t *testing.T) {
+func TestFeedReadsTheLogAndThenTheTail(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newFakeRedis(1)
 		r.readLimit = 7
@@ -45,21 +45,15 @@ func TestFeedCatchesUpAndGoesLive(t *testing.T) {
 		r.position[0] = r.logs[0][9].Position // ten had their effect under an earlier owner
 		a := startNode(t, r, "a", nil)
 		time.Sleep(time.Second)
-		if d := cmp.Diff(accounts(10, 50), r.now().erased[0]); d != "" {
-			t.Fatalf("effects on take-over (-want +got):\n%s", d)
-		}
+		wantEqual(t, "effects on take-over", accounts(10, 50), r.now().erased[0])
 		for i := 50; i < 80; i++ {
-			a.Publish(0, []signal.Event{r.append(0, name(i), signal.AccountDeleted)})
+			a.publish(name(i), signal.AccountDeleted)
 		}
 		time.Sleep(50 * time.Millisecond)
 		synctest.Wait()
-		if d := cmp.Diff(accounts(10, 80), r.now().erased[0]); d != "" {
-			t.Errorf("effects live (-want +got):\n%s", d)
-		}
+		wantEqual(t, "effects live", accounts(10, 80), r.now().erased[0])
 		time.Sleep(time.Second)
-		if got, want := r.now().position[0], r.now().logs[0][79].Position; got != want {
-			t.Errorf("stored position %v, want %v", got, want)
-		}
+		wantEqual(t, "stored position", r.now().logs[0][79].Position, r.now().position[0])
 		if r.now().toErase[0] != 0 {
 			t.Errorf("%d steps of erasing are left", r.now().toErase[0])
 		}
@@ -68,28 +62,23 @@ func TestFeedCatchesUpAndGoesLive(t *testing.T) {
 
 func TestPositionIsStoredInBatches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newFakeRedis(1)
-		a := startNode(t, r, "a", nil)
-		time.Sleep(time.Second)
+		a, r := startOne(t)
 		begin := time.Now()
 		for i := range 10_000 {
-			a.Publish(0, []signal.Event{r.append(0, name(i), signal.SignalCreated)})
+			a.publish(name(i), signal.SignalCreated)
 			time.Sleep(time.Millisecond)
 		}
 		if r.now().stores < 30 || r.now().stores > 60 {
 			t.Errorf("the position was stored %d times in %v, want about 40", r.now().stores, time.Since(begin))
 		}
-		behind := r.now().logs[0][len(r.now().logs[0])-1].Position.MS - r.now().position[0].MS
-		if behind > 300 {
-			t.Errorf("the stored position is %d ms behind", behind)
+		lag := r.now().logs[0][len(r.now().logs[0])-1].Position.MS - r.now().position[0].MS
+		if lag > 300 {
+			t.Errorf("the stored position is %d ms before the last event", lag)
 		}
-		last := r.append(0, "acc_last", signal.SignalCreated)
-		a.Publish(0, []signal.Event{last})
+		last := a.publish("acc_last", signal.SignalCreated)
 		synctest.Wait()
 		a.stop(t)
-		if r.now().position[0] != last.Position {
-			t.Errorf("position after an orderly end %v, want %v", r.now().position[0], last.Position)
-		}
+		wantEqual(t, "stored position", last.Position, r.now().position[0])
 	})
 }
 
@@ -97,11 +86,8 @@ func TestPositionIsStoredInBatches(t *testing.T) {
 // events: trimming and a successor use it.
 func TestPositionIsStoredAfterAFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newFakeRedis(1)
-		a := startNode(t, r, "a", nil)
-		time.Sleep(time.Second)
-		e := r.append(0, name(1), signal.SignalCreated)
-		a.Publish(0, []signal.Event{e})
+		a, r := startOne(t)
+		e := a.publish(name(1), signal.SignalCreated)
 		synctest.Wait()
 		a.link.cut(true)
 		time.Sleep(storeEvery + 1100*time.Millisecond) // the client notices after a second
@@ -112,9 +98,7 @@ func TestPositionIsStoredAfterAFailure(t *testing.T) {
 		a.link.cut(false)
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
-		if got := r.now().position[0]; got != e.Position {
-			t.Errorf("stored position %v, want %v", got, e.Position)
-		}
+		wantEqual(t, "stored position", e.Position, r.now().position[0])
 	})
 }
 
@@ -148,9 +132,7 @@ func TestOverflowAndGapAreReadFromTheLog(t *testing.T) {
 				for i := 0; i < maxInbox+500; i += 1000 {
 					want = append(want, accounts(i, i+1)[0])
 				}
-				if d := cmp.Diff(want, r.now().erased[0]); d != "" {
-					t.Errorf("effects (-want +got):\n%s", d)
-				}
+				wantEqual(t, "effects", want, r.now().erased[0])
 			})
 		})
 	}
@@ -171,20 +153,16 @@ func TestFeedWaitsForTheTail(t *testing.T) {
 		a.link.detached = false
 		a.link.mu.Unlock()
 		time.Sleep(time.Second)
-		if d := cmp.Diff(accounts(0, 1), r.now().erased[0]); d != "" {
-			t.Errorf("effects (-want +got):\n%s", d)
-		}
+		wantEqual(t, "effects", accounts(0, 1), r.now().erased[0])
 	})
 }
 
 func TestEffectIsRetriedUntilItIsStored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newFakeRedis(1)
-		a := startNode(t, r, "a", nil)
-		time.Sleep(time.Second)
+		a, r := startOne(t)
 		r.set(func() { r.undone = signal.Unavailable(errors.New("try again")) })
 		for i := range 5 {
-			a.Publish(0, []signal.Event{r.append(0, name(i), signal.AccountDeleted)})
+			a.publish(name(i), signal.AccountDeleted)
 		}
 		time.Sleep(4 * time.Second)
 		if !r.now().position[0].IsZero() {
@@ -192,12 +170,8 @@ func TestEffectIsRetriedUntilItIsStored(t *testing.T) {
 		}
 		r.set(func() { r.undone = nil })
 		time.Sleep(time.Second)
-		if d := cmp.Diff(accounts(0, 5), r.now().erased[0]); d != "" {
-			t.Errorf("effects (-want +got):\n%s", d)
-		}
-		if got, want := r.now().position[0], r.now().logs[0][4].Position; got != want {
-			t.Errorf("stored position %v, want %v", got, want)
-		}
+		wantEqual(t, "effects", accounts(0, 5), r.now().erased[0])
+		wantEqual(t, "stored position", r.now().logs[0][4].Position, r.now().position[0])
 	})
 }
 
@@ -208,15 +182,13 @@ func TestEventsWithoutEffectAreLeftToTheSuccessor(t *testing.T) {
 		r.undone = signal.Unavailable(errors.New("try again"))
 		a := startNode(t, r, "a", nil)
 		time.Sleep(time.Second)
-		a.Publish(0, []signal.Event{r.append(0, name(0), signal.AccountDeleted)})
+		a.publish(name(0), signal.AccountDeleted)
 		time.Sleep(time.Second)
 		a.stop(t)
 		r.set(func() { r.undone = nil })
 		startNode(t, r, "b", nil)
 		time.Sleep(time.Second)
-		if d := cmp.Diff(accounts(0, 1), r.now().erased[0]); d != "" {
-			t.Errorf("effects (-want +got):\n%s", d)
-		}
+		wantEqual(t, "effects", accounts(0, 1), r.now().erased[0])
 	})
 }
 
@@ -267,7 +239,8 @@ func TestOverdueRunsAreCancelled(t *testing.T) {
 		r := newFakeRedis(1)
 		at := time.Now().Add(20 * time.Second)
 		for i := range 250 {
-			r.due[0] = append(r.due[0], signal.RunDue{Run: signal.NewRunID(), Agent: "trading", Account: name(i), At: at})
+			due := signal.RunDue{Run: signal.NewRunID(), Agent: "trading", Account: name(i), At: at}
+			r.due[0] = append(r.due[0], due)
 		}
 		later := signal.RunDue{Run: "run_later", Agent: "trading", Account: name(1), At: at.Add(time.Hour)}
 		r.due[0] = append(r.due[0], later)
@@ -282,14 +255,13 @@ func TestOverdueRunsAreCancelled(t *testing.T) {
 			t.Fatalf("%d of 250 runs were ended, %d are left", len(r.now().logs[0]), len(r.now().due[0]))
 		}
 		e := r.now().logs[0][0]
-		if e.Type != signal.AgentFailed || e.Run != first.Run || e.Account != first.Account || e.Agent != "trading" || e.ID == "" {
+		if e.Type != signal.AgentFailed || e.Run != first.Run || e.Account != first.Account ||
+			e.Agent != "trading" || e.ID == "" {
 			t.Errorf("event %+v", e)
 		}
 		want := `{"agent_id":"trading","run_id":"` + string(first.Run) +
 			`","error_code":"CANCELLED","message":"the process that ran the agent has ended","retryable":true}`
-		if d := cmp.Diff(want, string(e.Data)); d != "" {
-			t.Errorf("payload (-want +got):\n%s", d)
-		}
+		wantEqual(t, "payload", want, string(e.Data))
 	})
 }
 
@@ -342,11 +314,12 @@ func TestAnAccountDeletedDuringAStepIsErased(t *testing.T) {
 		r := newFakeRedis(1)
 		a := startNode(t, r, "a", func(o *Options) { o.Tail.(*link).eraseReplyTakes = time.Second })
 		time.Sleep(500 * time.Millisecond) // the step that finds nothing is in progress
-		a.Publish(0, []signal.Event{r.append(0, name(1), signal.AccountDeleted)})
+		a.publish(name(1), signal.AccountDeleted)
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		if got := r.now(); len(got.erased[0]) != 1 || got.toErase[0] != 0 {
-			t.Errorf("erasing of %v has begun and %d steps are left, want 1 account and 0 steps", got.erased[0], got.toErase[0])
+			t.Errorf("erasing of %v has begun and %d steps are left, want 1 account and 0 steps",
+				got.erased[0], got.toErase[0])
 		}
 	})
 }
@@ -395,9 +368,7 @@ func TestEventsAreRecordedBeforeThePositionMoves(t *testing.T) {
 		w.set(func() { w.failing, w.calls = nil, nil })
 		time.Sleep(2 * time.Second)
 		calls, _, _ = w.seen()
-		if d := cmp.Diff([][]signal.Event{first, second}, calls); d != "" {
-			t.Errorf("recorded (-want +got):\n%s", d)
-		}
+		wantEqual(t, "recorded", [][]signal.Event{first, second}, calls)
 		if got := r.now(); got.position[0] != second[1].Position || got.stores != 1 {
 			t.Errorf("position %v, stored %d times, want %v", got.position[0], got.stores, second[1].Position)
 		}
@@ -405,7 +376,7 @@ func TestEventsAreRecordedBeforeThePositionMoves(t *testing.T) {
 }
 
 // The position moves only as far as deliveries are stored, also when the owner ends, and
-// follows them at once, even without new events.
+// follows them immediately, even without new events.
 func TestThePositionWaitsForDeliveries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, w, r := startWithWebhooks(t)
@@ -419,17 +390,13 @@ func TestThePositionWaitsForDeliveries(t *testing.T) {
 		}
 		w.set(func() { w.open = events[1].Position })
 		time.Sleep(2 * storeEvery)
-		if got := r.now(); got.position[0] != events[1].Position {
-			t.Errorf("position %v, want %v", got.position[0], events[1].Position)
-		}
+		wantEqual(t, "stored position", events[1].Position, r.now().position[0])
 		last := r.appendMany(signal.SignalCreated, 3, 4)
 		a.Publish(0, last)
 		w.set(func() { w.open = events[2].Position })
 		time.Sleep(10 * time.Millisecond)
 		a.stop(t)
-		if got := r.now(); got.position[0] != events[2].Position {
-			t.Errorf("position %v in the end, want %v", got.position[0], events[2].Position)
-		}
+		wantEqual(t, "stored position", events[2].Position, r.now().position[0])
 	})
 }
 
@@ -476,7 +443,7 @@ func TestAPartitionIsDroppedWhenItsWebhooksLoseIt(t *testing.T) {
 				synctest.Wait()
 				w.set(func() { w.failing, w.broken = nil, nil })
 				time.Sleep(10 * time.Second)
-				wantOwned(t, "in the end", map[*node]int{a: 1})
+				wantOwned(t, "finally", map[*node]int{a: 1})
 				if _, epochs, _ := w.seen(); len(epochs) < 2 || !slices.IsSorted(epochs) || epochs[0] == epochs[1] {
 					t.Errorf("webhooks were started under the epochs %v", epochs)
 				}

@@ -18,8 +18,8 @@ type inbox struct {
 	mu       sync.Mutex
 	batches  [][]signal.Event
 	events   int
-	missed   bool // events were dropped, or missed by the tail
-	notified bool // inboxFilled was sent and take was not called since
+	missed   bool // events were dropped here or missed by the tail
+	notified bool // inboxFilled was sent since the last take
 }
 
 // inboxFilled notifies a partition actor that its inbox is not empty.

@@ -8,8 +8,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
@@ -35,7 +33,7 @@ func TestWantedOwner(t *testing.T) {
 	for p := range 4096 {
 		before, after := wantedOwner(nodes, p), wantedOwner(nodes[:3], p)
 		if before != nodes[3] && before != after {
-			t.Fatalf("partition %d moves from %s to %s, though its node stays", p, before, after)
+			t.Fatalf("partition %d moves from %s to %s, though its node has not left", p, before, after)
 		}
 		if reversed := wantedOwner([]string{nodes[3], nodes[2], nodes[1], nodes[0]}, p); reversed != before {
 			t.Fatalf("partition %d: the order of the nodes matters", p)
@@ -52,9 +50,7 @@ func TestOneNodeOwnsAll(t *testing.T) {
 		}
 		for range 60 {
 			time.Sleep(time.Second)
-			if d := cmp.Diff(map[string]int{"a": 16}, r.owns()); d != "" {
-				t.Fatalf("owners (-want +got):\n%s", d)
-			}
+			wantEqual(t, "owners", map[string]int{"a": 16}, r.owns())
 		}
 		wantOwned(t, "after a minute", map[*node]int{a: 16})
 		for p, epoch := range r.now().epoch {
@@ -63,9 +59,7 @@ func TestOneNodeOwnsAll(t *testing.T) {
 			}
 		}
 		a.stop(t)
-		if d := cmp.Diff(map[string]int{}, r.owns()); d != "" {
-			t.Errorf("owners after the node left (-want +got):\n%s", d)
-		}
+		wantEqual(t, "owners after the node left", map[string]int{}, r.owns())
 		wantOwned(t, "after it left", map[*node]int{a: 0})
 	})
 }
@@ -80,7 +74,7 @@ func TestSecondNodeTakesItsShareAndHandsItBack(t *testing.T) {
 		synctest.Wait()
 		owns := r.owns()
 		if owns["a"]+owns["b"] != 16 || owns["a"] == 0 || owns["b"] == 0 {
-			t.Fatalf("owners a second after b came: %v", owns)
+			t.Fatalf("owners a second after b joined: %v", owns)
 		}
 		wantOwned(t, "with two nodes", map[*node]int{a: owns["a"], b: owns["b"]})
 		if a.Wanted() != owns["a"] || b.Wanted() != owns["b"] {
@@ -89,9 +83,7 @@ func TestSecondNodeTakesItsShareAndHandsItBack(t *testing.T) {
 		b.stop(t)
 		time.Sleep(time.Second)
 		synctest.Wait()
-		if d := cmp.Diff(map[string]int{"a": 16}, r.owns()); d != "" {
-			t.Errorf("owners a second after b left (-want +got):\n%s", d)
-		}
+		wantEqual(t, "owners a second after b left", map[string]int{"a": 16}, r.owns())
 	})
 }
 
@@ -115,9 +107,7 @@ func TestANodeThatLeavesHandsOver(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		synctest.Wait()
-		if d := cmp.Diff(map[string]int{"a": 16}, r.owns()); d != "" {
-			t.Errorf("owners a second after b left (-want +got):\n%s", d)
-		}
+		wantEqual(t, "owners a second after b left", map[string]int{"a": 16}, r.owns())
 		wantOwned(t, "after b left", map[*node]int{a: 16, b: 0})
 		b.Publish(0, []signal.Event{{}}) // later events are dropped
 	})
@@ -156,7 +146,7 @@ func TestFailover(t *testing.T) {
 			old := epochs[p]
 			if owner == "a" {
 				if r.now().epoch[p] != old {
-					t.Errorf("partition %d of the node that stayed went from epoch %d to %d", p, old, r.now().epoch[p])
+					t.Errorf("partition %d of a went from epoch %d to %d", p, old, r.now().epoch[p])
 				}
 				continue
 			}
@@ -167,17 +157,15 @@ func TestFailover(t *testing.T) {
 			}
 			b.link.cut(true)
 		}
-		// It comes back and gets its share again.
+		// It is connected again and gets its share back.
 		b.link.cut(false)
 		time.Sleep(5 * time.Second)
 		synctest.Wait()
-		if d := cmp.Diff(before, r.owners()); d != "" {
-			t.Errorf("owners after b came back (-want +got):\n%s", d)
-		}
+		wantEqual(t, "owners after b came back", before, r.owners())
 	})
 }
 
-func TestRestartedNodeTakesItsLeasesBackAtOnce(t *testing.T) {
+func TestRestartedNodeTakesItsLeasesBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newFakeRedis(16)
 		killed := startNode(t, r, "a", nil)
@@ -186,7 +174,7 @@ func TestRestartedNodeTakesItsLeasesBackAtOnce(t *testing.T) {
 		restarted := startNode(t, r, "a", nil)
 		time.Sleep(100 * time.Millisecond)
 		synctest.Wait()
-		wantOwned(t, "at once", map[*node]int{restarted: 16})
+		wantOwned(t, "after 100 ms", map[*node]int{restarted: 16})
 		for p, epoch := range r.now().epoch {
 			if epoch != 2 {
 				t.Errorf("partition %d is at epoch %d, want 2", p, epoch)
@@ -214,11 +202,9 @@ func TestOutageOfRedis(t *testing.T) {
 		b.link.cut(false)
 		time.Sleep(5 * time.Second)
 		synctest.Wait()
-		if d := cmp.Diff(before, r.owners()); d != "" {
-			t.Errorf("owners after the outage (-want +got):\n%s", d)
-		}
+		wantEqual(t, "owners after the outage", before, r.owners())
 		if a.Owned()+b.Owned() != 16 {
-			t.Errorf("the nodes believe to own %d and %d", a.Owned(), b.Owned())
+			t.Errorf("the nodes believe that they own %d and %d", a.Owned(), b.Owned())
 		}
 		for p, epoch := range r.now().epoch {
 			if epoch != epochs[p]+1 {
@@ -234,8 +220,8 @@ func TestOutageOfRedis(t *testing.T) {
 	})
 }
 
-// Whatever happens to the links, no two nodes hold a partition at the same time, and in
-// the end each has one owner.
+// Whatever happens to the links, no two nodes hold a partition at the same time, and
+// finally each has one owner.
 func TestLeasesUnderTrouble(t *testing.T) {
 	for seed := range 5 {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -302,7 +288,9 @@ func TestRefusedWriteEndsTheOwnership(t *testing.T) {
 		event   signal.EventType
 		refusal error
 	}{
-		"position": {signal.SignalCreated, errNotOwner}, "effect": {signal.AccountDeleted, errNotOwner}, "duty": {"", errNotOwner},
+		"position":                {signal.SignalCreated, errNotOwner},
+		"effect":                  {signal.AccountDeleted, errNotOwner},
+		"duty":                    {"", errNotOwner},
 		"position beyond the log": {signal.SignalCreated, signal.ErrRolledBack},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -338,7 +326,7 @@ func TestRefusedWriteEndsTheOwnership(t *testing.T) {
 	}
 }
 
-// An owner whose renewal is refused stops at once: another node may already own the
+// An owner whose renewal is refused stops immediately: another node may already own the
 // partition, although the lease has not expired by the former owner's clock.
 func TestRefusedRenewalEndsTheOwnership(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -427,15 +415,13 @@ func TestJoinWaitsForRedis(t *testing.T) {
 	})
 }
 
-// TestAnOwnerBeginsAgainWhereRedisWentBack: it holds positions that the log has lost, and
-// later events may have lower positions.
-func TestAnOwnerBeginsAgainWhereRedisWentBack(t *testing.T) {
+// When the log is rolled back, the owner takes its lease again: it has positions that the
+// log has lost, and later events may have lower positions.
+func TestAnOwnerStartsAgainAfterARollback(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newFakeRedis(1)
-		a := startNode(t, r, "a", nil)
-		time.Sleep(time.Second)
+		a, r := startOne(t)
 		for i := range 10 {
-			a.Publish(0, []signal.Event{r.append(0, name(i), signal.AccountDeleted)})
+			a.publish(name(i), signal.AccountDeleted)
 		}
 		time.Sleep(time.Second)
 		epoch := r.now().epoch[0]
@@ -443,7 +429,8 @@ func TestAnOwnerBeginsAgainWhereRedisWentBack(t *testing.T) {
 			log := r.logs[0][:5]
 			last := log[4].Position
 			r.position[0] = last
-			r.logs[0] = append(log, signal.Event{Account: name(100), Type: signal.AccountDeleted, Position: last.Plus(1)})
+			next := signal.Event{Account: name(100), Type: signal.AccountDeleted, Position: last.Plus(1)}
+			r.logs[0] = append(log, next)
 		})
 		for range 3 { // several callers may notice it
 			a.RolledBack(0)

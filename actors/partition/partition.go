@@ -11,28 +11,28 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
-// taken reports how a try to take the lease, begun at the given time, has ended.
+// taken is the result of an attempt to take the lease.
 type taken struct {
 	begun time.Time
-	epoch int64 // 0: owner has it
+	epoch int64 // 0 if owner holds the lease
 	owner string
 	err   error
 }
 
-// renewed reports how a renewal ended.
+// renewed is the result of a renewal.
 type renewed struct {
 	begun time.Time
 	err   error
 }
 
-// What a partition actor sends itself for later.
+// Messages of a partition actor to itself.
 type (
 	takeDue   struct{}
 	renewDue  struct{}
 	leaseOver struct{}
 )
 
-// Leases gives partitions to nodes. persistence.Store does.
+// Leases grants partitions to nodes. persistence.Store implements it.
 type Leases interface {
 	TakeLease(ctx context.Context, partition int, node string, ttl time.Duration) (epoch int64, owner string, err error)
 	RenewLease(ctx context.Context, partition int, node string, epoch int64, ttl time.Duration) error
@@ -47,11 +47,10 @@ type partition struct {
 	log    *slog.Logger
 
 	epoch int64     // 0 while it is not owner
-	until time.Time // when the lease runs out, at the earliest
+	until time.Time // when the lease expires, at the earliest
 	over  engine.Timer
-	gone  bool // the ownership is over: there is no lease to give back
-	// granted is the epoch that take was given, for the case that the actor is stopped
-	// before it receives taken.
+	gone  bool // the ownership was lost: there is no lease to release
+	// granted is the epoch of the lease, for an actor that stops before it receives taken.
 	granted atomic.Int64
 
 	feed *feed // nil while it is not owner
@@ -107,8 +106,8 @@ func (a *partition) Receive(c engine.Context) {
 	}
 }
 
-// take tries to become owner. A lease that is given when the actor is about to stop
-// is given back: here if its context has ended, else by end.
+// take tries to become owner. A lease that is granted while the actor stops is released:
+// here if the actor's context has ended, else by end.
 func (a *partition) take(c engine.Context) {
 	p, number, granted := a.p, a.number, &a.granted
 	p.track(c, func(ctx context.Context) any {
@@ -124,7 +123,7 @@ func (a *partition) take(c engine.Context) {
 	})
 }
 
-// release gives a lease back, if Redis is there within a second.
+// release gives a lease back, if Redis answers within leaveTimeout.
 func (p *Partitions) release(ctx context.Context, number int, epoch int64) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTimeout)
 	defer cancel()
@@ -135,7 +134,7 @@ func (p *Partitions) release(ctx context.Context, number int, epoch int64) {
 
 func (a *partition) onTaken(c engine.Context, m taken) {
 	if m.err != nil || m.epoch == 0 {
-		a.log.Debug("lease is not to be had", "owner", m.owner, "err", m.err)
+		a.log.Debug("lease is not available", "owner", m.owner, "err", m.err)
 		c.After(a.p.pollEvery, takeDue{})
 		return
 	}
@@ -154,7 +153,7 @@ func (a *partition) onTaken(c engine.Context, m taken) {
 	}
 }
 
-// startTenants starts what works in the partition.
+// startTenants starts the tenants of the partition.
 func (a *partition) startTenants(c engine.Context) []ownership.Follower {
 	owned := ownership.Owned{Partition: a.number, Epoch: a.epoch, Owner: c.Self()}
 	followers := make([]ownership.Follower, len(a.p.options.Tenants))
@@ -190,8 +189,8 @@ func (a *partition) newFeed(followers []ownership.Follower, dueAfter map[signal.
 	})
 }
 
-// hold notes that the lease lasts from begun on. Redis counts from when it got the
-// request, which is later.
+// hold extends the lease, counted from begun. Redis counts from a later time, at which it
+// received the request.
 func (a *partition) hold(c engine.Context, begun time.Time) {
 	a.until = begun.Add(a.p.options.Lease)
 	a.over.Stop()
@@ -228,9 +227,9 @@ func (a *partition) onLeaseOver(c engine.Context) {
 	}
 }
 
-// drop ends the ownership because of err: the lease is lost, or Redis has lost what this
-// epoch has stored. The actor stops with all its children and timers; the supervisor starts
-// a new one, which may take the lease back under a new epoch.
+// drop ends the ownership because of err: the lease is lost, or Redis has lost writes of
+// this epoch. The actor stops with all its children and timers; the supervisor starts a new
+// one, which may take the lease again under a new epoch.
 func (a *partition) drop(c engine.Context, err error) {
 	if a.gone {
 		return
@@ -240,8 +239,8 @@ func (a *partition) drop(c engine.Context, err error) {
 	c.Stop(c.Self())
 }
 
-// end gives the partition back, unless it is lost. What the actor's goroutines still
-// write under the old epoch is stored before the next owner has its own, or refused.
+// end releases the partition, unless it is lost. Late writes of the actor's goroutines are
+// stored before the next owner has its epoch, or refused.
 func (a *partition) end(c engine.Context) {
 	p, number, epoch := a.p, a.number, a.epoch
 	if epoch == 0 {
@@ -264,7 +263,7 @@ func (a *partition) end(c engine.Context) {
 		detached, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTimeout)
 		defer cancel()
 		if settled != stored {
-			// Without it the next owner handles some events again, no more.
+			// Without it the next owner only handles some events again.
 			if err := p.store.StoreEnginePosition(detached, number, epoch, settled); err != nil {
 				p.slog.Debug("last position is not stored", "partition", number, "err", err)
 			}

@@ -15,7 +15,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
-// Store is what the package asks of Redis: each part stands with its caller.
+// Store is what the package needs from Redis. Each part is declared where it is used.
 type Store interface {
 	Partitions() int
 	Now() time.Time // by the clock of Redis
@@ -26,23 +26,21 @@ type Store interface {
 	Eraser
 }
 
-// Log appends events. The log of persistence does.
+// Log appends events. The log of persistence implements it.
 type Log interface {
 	Append(ctx context.Context, c signal.Change) (signal.Position, error)
 }
 
-// Tail is the node's reader of all event logs, whose subscriber Publish is.
+// Tail is the node's reader of all event logs. It calls Publish and Gap.
 type Tail interface {
-	// Attached reports whether from now on every event comes by Publish, or is announced
-	// as missed by Gap.
+	// Attached reports whether from now on Publish is called with every event, or Gap if
+	// the tail has missed some.
 	Attached() bool
 }
 
-// Options are what Partitions may be given beyond what they need. The zero value
-// works.
+// Options are the optional settings of Partitions. The zero value works.
 type Options struct {
-	// Lease is how long an owner that does not renew its leases keeps its partitions;
-	// default 5 s.
+	// Lease is how long a lease lasts without renewal; default 5 s.
 	Lease time.Duration
 	// SingleNode refuses a second node on the same Redis.
 	SingleNode bool
@@ -50,34 +48,34 @@ type Options struct {
 	SweepEvery time.Duration
 	// TrimEvery is the time between two trims of a partition's logs; default 10 s.
 	TrimEvery time.Duration
-	Tail      Tail    // nil: the tail is attached already
-	Trimmer   Trimmer // nil: logs are not trimmed
-	// Tenants work in each owned partition. They are started, and given each event, in
+	Tail      Tail    // nil if events arrive from the start on
+	Trimmer   Trimmer // nil to trim no logs
+	// Tenants work in each owned partition. They are started, and receive each event, in
 	// this order.
 	Tenants  []ownership.Tenant
-	Webhooks Webhooks     // nil: there is nothing of webhooks to erase
-	Log      *slog.Logger // nil: none
+	Webhooks Webhooks     // nil to erase no data of webhooks
+	Log      *slog.Logger // nil to discard
 }
 
-// Partitions are the partitions of this node. All methods are safe for concurrent
-// use.
+// Partitions are the partitions of this node. All methods are safe for concurrent use.
 type Partitions struct {
 	node    string
 	store   Store
 	log     Log
 	options Options
 	slog    *slog.Logger
-	// pollEvery is the time between two announcements, and between two tries to take
-	// a lease that another node holds. Both must happen within the second in which a
-	// node that leaves hands over.
+	// pollEvery is the time between two announcements, and between two attempts to take
+	// a lease that another node holds. Both must fit into the second within which a leaving
+	// node hands over.
 	pollEvery  time.Duration
 	renewEvery time.Duration
 
 	system     *engine.System
 	supervisor engine.Ref
 
-	inboxes []atomic.Pointer[inbox]      // by partition; nil where this node is not owner
-	owners  []atomic.Pointer[engine.Ref] // by partition, from the lease on; nil where this node is not owner
+	// By partition, nil where this node is not owner.
+	inboxes []atomic.Pointer[inbox]
+	owners  []atomic.Pointer[engine.Ref]
 	owned   atomic.Int64
 	wanted  atomic.Int64
 
@@ -85,20 +83,18 @@ type Partitions struct {
 	joinErr  error
 	joined   chan struct{} // closed when joinErr is set
 
-	// holding counts the goroutines that may hold a lease or an announcement which they
-	// give back themselves.
+	// holding counts the goroutines that may hold a lease or an announcement, which they
+	// withdraw themselves.
 	holding sync.WaitGroup
 }
 
-// New starts the actors of the partitions for the node of the given id. They end
-// with the system, which gives the leases back.
+// New starts the actors of the partitions for a node. They end with the system, and then
+// release their leases.
 func New(sys *engine.System, node string, store Store, log Log, o Options) *Partitions {
 	o.Lease = cmp.Or(o.Lease, 5*time.Second)
 	o.SweepEvery = cmp.Or(o.SweepEvery, 5*time.Second)
 	o.TrimEvery = cmp.Or(o.TrimEvery, 10*time.Second)
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
+	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	p := &Partitions{
 		node:       node,
 		store:      store,
@@ -118,7 +114,7 @@ func New(sys *engine.System, node string, store Store, log Log, o Options) *Part
 }
 
 // Leave withdraws the node, ends the actors of its partitions and waits until their leases
-// are given back. The partitions are of no use after it.
+// are released. The partitions cannot be used afterwards.
 func (p *Partitions) Leave(ctx context.Context) error {
 	if err := p.system.End(ctx, p.supervisor); err != nil {
 		return err
@@ -136,7 +132,7 @@ func (p *Partitions) Leave(ctx context.Context) error {
 	}
 }
 
-// track runs f as c.Go does; Leave waits for it.
+// track runs f like c.Go. Leave waits for it.
 func (p *Partitions) track(c engine.Context, f func(ctx context.Context) any) {
 	p.holding.Add(1)
 	c.Go(func(ctx context.Context) any {
@@ -145,9 +141,8 @@ func (p *Partitions) track(c engine.Context, f func(ctx context.Context) any) {
 	})
 }
 
-// Join waits until the node was announced for the first time. KindConflict: other
-// nodes live on the same Redis and may not; the process should end. It waits for
-// Redis as long as ctx lets it.
+// Join waits until the node was announced for the first time or ctx is done. It returns
+// KindConflict if other nodes use the same Redis and must not; the process should end then.
 func (p *Partitions) Join(ctx context.Context) error {
 	select {
 	case <-p.joined:
@@ -157,7 +152,7 @@ func (p *Partitions) Join(ctx context.Context) error {
 	}
 }
 
-// join ends Join with err.
+// join makes Join return err.
 func (p *Partitions) join(err error) {
 	p.joinOnce.Do(func() {
 		p.joinErr = err
@@ -165,16 +160,16 @@ func (p *Partitions) join(err error) {
 	})
 }
 
-// Publish hands over what the tail has read of a partition, in the order of the log.
-// It does not wait. events must not be changed afterwards.
+// Publish passes events that the tail has read to the owner of their partition, in the
+// order of the log. It does not wait. The caller must not change events afterwards.
 func (p *Partitions) Publish(partition int, events []signal.Event) {
 	if b := p.inboxes[partition].Load(); b != nil && len(events) > 0 {
 		b.put(events)
 	}
 }
 
-// Gap notes that the tail has missed events of a partition: its owner reads them from
-// the log.
+// Gap records that the tail has missed events of a partition. Its owner reads them from the
+// log.
 func (p *Partitions) Gap(partition int) {
 	if b := p.inboxes[partition].Load(); b != nil {
 		b.gap()
@@ -187,16 +182,16 @@ func (p *Partitions) Owned() int { return int(p.owned.Load()) }
 // Wanted returns how many partitions this node should own, as far as it knows.
 func (p *Partitions) Wanted() int { return int(p.wanted.Load()) }
 
-// RolledBack reports that Redis has lost events of a partition that it had acknowledged.
-// Its owner gives it up and takes it again, under a new epoch, so that nothing in memory
-// is ahead of what is stored.
+// RolledBack notifies the owner of a partition that Redis has lost acknowledged events of
+// it. The owner gives it up and takes it again under a new epoch, so that nothing in memory
+// is ahead of Redis.
 func (p *Partitions) RolledBack(partition int) {
 	if owner := p.owners[partition].Load(); owner != nil {
 		owner.Tell(ownership.Lost{Err: signal.ErrRolledBack})
 	}
 }
 
-// lost reports whether err means that the owner must give the partition up: a write under
+// lost reports whether the owner must give the partition up because of err: a write under
 // its epoch was refused, or Redis has lost writes.
 func lost(err error) bool {
 	code := signal.CodeOf(err)

@@ -75,8 +75,9 @@ func startProcess(t *testing.T, server *redistest.Server, id string) *process {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &process{store: store, log: eventlog.NewLog(store.Store, eventlog.LogOptions{}), sys: engine.NewSystem(engine.Options{})}
-	p.Partitions = New(p.sys, id, freezable{store, p}, p.log, Options{Lease: testLease, SweepEvery: 50 * time.Millisecond})
+	p := &process{store: store, log: eventlog.NewLog(store.Store, eventlog.LogOptions{}), sys: newSystem()}
+	o := Options{Lease: testLease, SweepEvery: 50 * time.Millisecond}
+	p.Partitions = New(p.sys, id, freezable{store, p}, p.log, o)
 	t.Cleanup(func() {
 		p.stop(t)
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -141,14 +142,14 @@ func TestTwoNodesOnRedis(t *testing.T) {
 	})
 	t.Logf("the second node's share was handed over in %v (promised: 1 s)", took)
 	if b.Owned() == 8 {
-		t.Fatal("the second node took everything")
+		t.Fatal("the second node took all partitions")
 	}
 	got, epochs := owners(t, b.store)
 	if got["node_a"] != a.Owned() || got["node_b"] != b.Owned() {
 		t.Errorf("Redis knows %v, the nodes %d and %d", got, a.Owned(), b.Owned())
 	}
 
-	// A paused process: b sends nothing more.
+	// A paused process sends nothing.
 	b.frozen.Store(true)
 	took = await(t, "the other owns all", generous, func() bool { return a.Owned() == 8 && b.Owned() == 0 })
 	t.Logf("took over in %v (promised: lease of %v + 2 s)", took, testLease)
@@ -166,7 +167,7 @@ func TestTwoNodesOnRedis(t *testing.T) {
 		t.Error("no partition has changed its owner")
 	}
 
-	// It wakes up, and leaves in order.
+	// It continues, and leaves in order.
 	b.frozen.Store(false)
 	await(t, "b has its share again", generous, func() bool { return b.Owned() > 0 && a.Owned()+b.Owned() == 8 })
 	start := time.Now()
@@ -196,7 +197,7 @@ func TestRestartWithTheSameID(t *testing.T) {
 	}
 }
 
-func TestRedisGoesAndComesBack(t *testing.T) {
+func TestRestartOfRedis(t *testing.T) {
 	t.Parallel()
 	server := redistest.NewDurable(t)
 	a := startProcess(t, server, "node_a")
@@ -205,14 +206,16 @@ func TestRedisGoesAndComesBack(t *testing.T) {
 	server.Kill()
 	await(t, "no node owns a partition", generous, func() bool { return a.Owned()+b.Owned() == 0 })
 	server.Restart()
-	await(t, "all is owned again", generous, func() bool { return a.Owned()+b.Owned() == 8 && a.Owned() > 0 && b.Owned() > 0 })
+	await(t, "all is owned again", generous, func() bool {
+		return a.Owned()+b.Owned() == 8 && a.Owned() > 0 && b.Owned() > 0
+	})
 	if err := a.sys.Alive(t.Context()); err != nil {
 		t.Error(err)
 	}
 }
 
 // An account's deletion and a run whose process died have their effects on any owner,
-// without a tail: the feed reads the log by itself.
+// without a tail: the feed reads the log.
 func TestEffectsOnRedis(t *testing.T) {
 	t.Parallel()
 	server := redistest.New(t)
@@ -240,7 +243,8 @@ func TestEffectsOnRedis(t *testing.T) {
 	if left, err := a.store.OverdueRuns(t.Context(), p, time.Now().Add(time.Hour), 10); len(left) != 0 || err != nil {
 		t.Errorf("overdue runs left: %v, %v", left, err)
 	}
-	position, err := a.log.Append(t.Context(), signal.Change{Account: account, Events: []signal.Event{{Type: signal.AccountDeleted}}})
+	deleted := []signal.Event{{Type: signal.AccountDeleted}}
+	position, err := a.log.Append(t.Context(), signal.Change{Account: account, Events: deleted})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -255,7 +259,7 @@ func TestEffectsOnRedis(t *testing.T) {
 }
 
 // Nodes join and leave from many goroutines; at the end no partition has an owner.
-func TestManyNodesComeAndGo(t *testing.T) {
+func TestManyNodesJoinAndLeave(t *testing.T) {
 	t.Parallel()
 	server := redistest.New(t)
 	var wg sync.WaitGroup
@@ -264,7 +268,8 @@ func TestManyNodesComeAndGo(t *testing.T) {
 			for j := range 3 {
 				p := startProcess(t, server, fmt.Sprint("node_", i))
 				for k := range 200 {
-					p.Publish(k%8, []signal.Event{{Type: signal.SignalCreated, Position: signal.Position{MS: int64(1000*j + k)}}})
+					at := signal.Position{MS: int64(1000*j + k)}
+					p.Publish(k%8, []signal.Event{{Type: signal.SignalCreated, Position: at}})
 					p.Gap(k % 8)
 					p.Owned()
 				}

@@ -1,4 +1,4 @@
-// Package retryafter reads the header Retry-After of answers that the service gets.
+// Package retryafter parses the header Retry-After of responses from other services.
 package retryafter
 
 import (
@@ -8,13 +8,12 @@ import (
 	"time"
 )
 
-// Max is the longest wait that is accepted; a server that asks for more gets it. It keeps
-// sums of durations in range; callers have limits of their own.
+// Max is the longest wait that Parse returns. It keeps sums of durations in range; callers
+// have limits of their own.
 const Max = 365 * 24 * time.Hour
 
-// Parse returns how long after now a header asks to wait, by a number of seconds or a date
-// (RFC 9110, section 10.2.3). It returns 0 for a header that is absent, malformed or in the
-// past.
+// Parse returns the wait after now that a header requests as a number of seconds or a date
+// (RFC 9110, section 10.2.3), or 0 if the header is absent, malformed or in the past.
 func Parse(header string, now time.Time) time.Duration {
 	text := strings.TrimSpace(header)
 	if text == "" {

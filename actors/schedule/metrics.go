@@ -2,15 +2,15 @@ package schedule
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// Metrics counts what schedules run. A nil *Metrics counts nothing.
+// Metrics counts the runs of schedules. A nil *Metrics counts nothing.
 type Metrics struct{ runs *prometheus.CounterVec }
 
-// What came of the runs of a round, the values of the label "result".
+// Outcomes of the runs of a round, the values of the label "result".
 const (
 	runCompleted = "completed"
 	runError     = "error"
-	runFull      = "full"    // not made: the asset has max_open open signals
-	runSkipped   = "skipped" // not made: the account's quota of runs is used up
+	runFull      = "full"    // not started: the asset has max_open open signals
+	runSkipped   = "skipped" // not started: the account's quota of runs is used up
 )
 
 // NewMetrics registers the metrics of this package.

@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"time"
@@ -10,51 +11,52 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
-// Store keeps the schedules. See persistence/schedules.
+// Store reads and moves schedules. Package persistence/schedules implements it.
 type Store interface {
-	// DueSchedules returns at most limit schedules of a partition that are to run until
-	// the given time, and when the first one after that is; zero: none is.
+	// DueSchedules returns at most limit schedules of a partition that are due by the given
+	// time, and the time of the first later one, or zero.
 	DueSchedules(ctx context.Context, partition int, until time.Time, limit int) ([]signal.Schedule, time.Time, error)
-	// MoveSchedule stores when a schedule runs next. KindConflict: "not_owner" under
-	// another epoch, another code if it was changed since it was read.
+	// MoveSchedule stores the next time of a schedule. It returns KindConflict with code
+	// "not_owner" under another epoch, and with another code if the schedule has changed
+	// since it was read.
 	MoveSchedule(ctx context.Context, partition int, epoch int64, s signal.Schedule, next time.Time) error
-	// RecordRound stores what came of a round. KindConflict under another epoch,
-	// KindNotFound if the schedule was removed.
+	// RecordRound stores the result of a round. It returns KindConflict under another epoch,
+	// and KindNotFound if the schedule was removed.
 	RecordRound(ctx context.Context, partition int, epoch int64, s signal.Schedule, r signal.Round) error
 }
 
-// Agents run agents.
+// Agents runs agents.
 type Agents interface {
-	// Run makes one run and returns when its outcome is stored. The error is a
-	// *signal.RunError if it failed, else a *signal.Error.
+	// Run runs an agent once and returns when the outcome is stored. The error is a
+	// *signal.RunError if the run failed, else a *signal.Error.
 	Run(ctx context.Context, req signal.RunRequest) error
 }
 
 // Signals counts signals.
 type Signals interface {
-	// Full says that an asset has as many open signals as a schedule may have, counting
-	// those that were stored before the call.
+	// Full reports whether an asset has as many open signals as the schedule allows,
+	// counting all that were stored before the call.
 	Full(ctx context.Context, s *signal.Schedule, asset string) (bool, error)
 }
 
-// Quota bounds the runs of accounts, those of schedules and of requests together.
+// Quota bounds the runs of accounts, of schedules and requests together.
 type Quota interface {
-	// TakeRun counts a run of the account, or reports that it may have none now.
+	// TakeRun reports whether the account has a run left, and counts it.
 	TakeRun(ctx context.Context, account signal.AccountID) bool
 }
 
-// Options are what a Node may be given beyond what it needs. The zero value works.
+// Options are the optional settings of a Node. The zero value works.
 type Options struct {
-	// Speed returns how many times as fast as real time the bars of an asset go by; nil:
-	// all in real time.
+	// Speed returns how many times faster than real time the bars of an asset close; nil
+	// for real time.
 	Speed   func(ctx context.Context, asset string) int64
-	Quota   Quota            // nil: there is none
-	Now     func() time.Time // by the clock of Redis; nil: time.Now
-	Log     *slog.Logger     // nil: none
-	Metrics *Metrics         // nil: none
+	Quota   Quota            // nil for unlimited runs
+	Now     func() time.Time // by the clock of Redis; default time.Now
+	Log     *slog.Logger     // nil to discard
+	Metrics *Metrics         // nil to count nothing
 }
 
-// Node is what the schedules of all partitions of a process share. It is safe for
+// Node holds what the schedules of all partitions of a process share. It is safe for
 // concurrent use.
 type Node struct {
 	store   Store
@@ -67,38 +69,36 @@ type Node struct {
 	metrics *Metrics
 }
 
-// unlimited is a Quota without a bound.
-type unlimited struct{}
-
-func (unlimited) TakeRun(context.Context, signal.AccountID) bool { return true }
-
-// New returns a node that reads schedules from store, runs them by agents and knows by
-// signals how many are open.
+// New returns a node that runs the schedules of store by agents, and counts open signals by
+// signals.
 func New(store Store, agents Agents, signals Signals, o Options) *Node {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	if o.Quota == nil {
-		o.Quota = unlimited{}
-	}
 	if o.Speed == nil {
 		o.Speed = func(context.Context, string) int64 { return 1 }
 	}
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
+	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
+	return &Node{
+		store:   store,
+		agents:  agents,
+		signals: signals,
+		quota:   o.Quota,
+		speed:   o.Speed,
+		now:     o.Now,
+		log:     o.Log.With("component", "schedule"),
+		metrics: o.Metrics,
 	}
-	return &Node{store: store, agents: agents, signals: signals, quota: o.Quota, speed: o.Speed, now: o.Now,
-		log: o.Log.With("component", "schedule"), metrics: o.Metrics}
 }
 
-// Start implements ownership.Tenant: it starts the actor of a partition's schedules.
+// Start implements ownership.Tenant.
 func (n *Node) Start(c engine.Context, p ownership.Owned) ownership.Follower {
 	o := &owned{Node: n, Owned: p, log: n.log.With("partition", p.Partition)}
 	produce := func() engine.Actor { return newSchedules(o) }
 	return &follower{c.Spawn(engine.Other, "schedules", produce, engine.Supervision{})}
 }
 
-// follower notifies the schedules of a partition of their changes.
+// follower notifies the actor of a partition's schedules of changes to them.
 type follower struct{ actor engine.Ref }
 
 // Follow implements ownership.Follower.

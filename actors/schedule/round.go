@@ -24,14 +24,13 @@ const (
 // ended is the result of a round.
 type ended struct {
 	result signal.Round
-	closed map[string]time.Time // assets whose market is closed, with the end of that
-	// cut is the asset at which the quota was used up; empty if it sufficed.
-	cut string
+	closed map[string]time.Time // when the closed markets of assets open again
+	cut    string               // the asset at which the quota was used up, or empty
 }
 
-// round runs the agent for the assets of a schedule, one after the other. It leaves out
-// assets that have their maximum of open signals. It ends early when ctx ends or the
-// account's quota of runs is used up; a run in progress is not cancelled then.
+// round runs the agent for the assets of a schedule one after the other, except those that
+// have their maximum of open signals. It ends early when ctx ends or the account's quota of
+// runs is used up; a run in progress is not cancelled then.
 func (o *owned) round(ctx context.Context, s *signal.Schedule) ended {
 	e := ended{result: signal.Round{At: o.now()}, closed: map[string]time.Time{}}
 	for i, asset := range s.Assets {
@@ -67,7 +66,7 @@ func (o *owned) round(ctx context.Context, s *signal.Schedule) ended {
 	return e
 }
 
-// Reasons for which a run is not made.
+// Reasons to skip a run.
 var (
 	errFull    = errors.New("the asset has as many open signals as it may have")
 	errNoQuota = errors.New("the account's quota of runs is used up")
@@ -87,15 +86,15 @@ func failure(err error, at time.Time) *signal.ScheduleError {
 	return &signal.ScheduleError{Code: string(signal.Internal), Message: "the run failed unexpectedly", At: at}
 }
 
-// runUnlessFull makes one run, if the asset may have another signal and the quota has a
-// run left. A run that is retried because there were too many at once counts once.
+// runUnlessFull runs the agent once if the asset may have another signal and the quota has
+// a run left. A run that is retried because too many ran at once counts once.
 func (o *owned) runUnlessFull(ctx context.Context, s *signal.Schedule, asset string) error {
 	if full, err := o.full(ctx, s, asset); err != nil {
 		return err
 	} else if full {
 		return errFull
 	}
-	if !o.quota.TakeRun(ctx, s.Account) {
+	if o.quota != nil && !o.quota.TakeRun(ctx, s.Account) {
 		return errNoQuota
 	}
 	ctx, cancel := context.WithTimeout(ctx, runTimeout)
@@ -140,6 +139,6 @@ func (o *owned) record(ctx context.Context, s signal.Schedule, r signal.Round) {
 	defer cancel()
 	err := o.store.RecordRound(ctx, o.Partition, o.Epoch, s, r)
 	if kind := signal.KindOf(err); err != nil && kind != signal.KindConflict && kind != signal.KindNotFound {
-		o.log.Warn("what came of a round is not recorded", "schedule", string(s.ID), "err", err)
+		o.log.Warn("result of a round is not recorded", "schedule", string(s.ID), "err", err)
 	}
 }

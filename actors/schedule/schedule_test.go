@@ -29,7 +29,7 @@ type world struct {
 	failing  error                             // of the store
 	onMove   func()                            // before a move
 	unmoved  signal.ScheduleID                 // whose move fails
-	run      func(req signal.RunRequest) error // nil: all succeed
+	run      func(req signal.RunRequest) error // nil if all succeed
 	takes    time.Duration                     // of a run
 	open     map[string]int                    // by asset
 	runs     []string                          // "SECOND ACCOUNT ASSET"
@@ -41,7 +41,7 @@ type world struct {
 	quota    int // runs left, if bounded
 	bounded  bool
 	rounds   []signal.Round           // as recorded
-	charged  map[signal.AccountID]int // runs that the quota was asked for
+	charged  map[signal.AccountID]int // calls of TakeRun
 	metrics  *prometheus.Registry
 
 	begun    time.Time
@@ -83,7 +83,7 @@ func (w *world) MoveSchedule(_ context.Context, _ int, epoch int64, s signal.Sch
 	known, ok := w.list[s.ID]
 	switch {
 	case s.ID == w.unmoved:
-		return signal.Unavailable(errors.New("redis is away"))
+		return signal.Unavailable(errors.New("redis is down"))
 	case epoch != w.epoch:
 		return &signal.Error{Kind: signal.KindConflict, Code: "not_owner", Message: "not owner"}
 	case !ok || known.Revision != s.Revision:
@@ -166,10 +166,20 @@ func (w *world) set(f func()) {
 	f()
 }
 
-// put stores a schedule and publishes the change.
-func (w *world) put(s signal.Schedule) {
-	w.set(func() { w.list[s.ID] = s })
-	w.follower.Follow([]signal.Event{{Type: signal.SignalCreated}, {Type: signal.ScheduleChanged, Account: s.Account, Subject: string(s.ID)}})
+// put stores schedules and publishes the change.
+func (w *world) put(list ...signal.Schedule) {
+	w.set(func() {
+		for _, s := range list {
+			w.list[s.ID] = s
+		}
+	})
+	w.follower.Follow([]signal.Event{{Type: signal.SignalCreated}, {Type: signal.ScheduleChanged}})
+}
+
+// nextMinute grants a number of runs and waits for the next round.
+func (w *world) nextMinute(quota int) {
+	w.set(func() { w.quota = quota })
+	time.Sleep(time.Minute)
 }
 
 // ran returns the runs since its last call.
@@ -224,15 +234,29 @@ func (o *partitionOwner) Receive(c engine.Context) {
 	}
 }
 
+// inWorld runs a test in a bubble of synctest, with the schedules of a partition started.
+func inWorld(t *testing.T, test func(t *testing.T, w *world)) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) { test(t, newWorld(t)) })
+}
+
 // newWorld starts the schedules of a partition. It must be called in a synctest bubble.
 func newWorld(t *testing.T, list ...signal.Schedule) *world {
 	t.Helper()
-	w := &world{list: map[signal.ScheduleID]signal.Schedule{}, open: map[string]int{}, epoch: 7, begun: time.Now(),
-		now: map[signal.AccountID]int{}, max: map[signal.AccountID]int{}, charged: map[signal.AccountID]int{}}
+	w := &world{
+		list:    map[signal.ScheduleID]signal.Schedule{},
+		open:    map[string]int{},
+		epoch:   7,
+		begun:   time.Now(),
+		now:     map[signal.AccountID]int{},
+		max:     map[signal.AccountID]int{},
+		charged: map[signal.AccountID]int{},
+	}
 	for _, s := range list {
 		w.list[s.ID] = s
 	}
 	w.start()
+	t.Cleanup(w.end)
 	return w
 }
 
@@ -240,7 +264,8 @@ func (w *world) start() {
 	w.sys = engine.NewSystem(engine.Options{})
 	w.metrics = prometheus.NewRegistry()
 	n := New(w, w, w, Options{Speed: w.speed, Quota: w, Now: w.clock, Metrics: NewMetrics(w.metrics)})
-	w.owner = w.sys.Spawn(engine.Partition, "3", func() engine.Actor { return &partitionOwner{w, n} }, engine.Supervision{})
+	produce := func() engine.Actor { return &partitionOwner{w, n} }
+	w.owner = w.sys.Spawn(engine.Partition, "3", produce, engine.Supervision{})
 	synctest.Wait()
 }
 
@@ -265,15 +290,25 @@ func (w *world) end() { w.sys.Shutdown(context.Background()) }
 
 // every returns a schedule that is due now.
 func every(id string, minutes int, maxOpen int, assets ...string) signal.Schedule {
-	return signal.Schedule{ID: signal.ScheduleID("sch_" + id), Account: "acc_1", Agent: "trading", Assets: assets, Strategy: "momentum", Timeframe: signal.M5,
-		Risk: signal.LowRisk, Every: time.Duration(minutes) * time.Minute, MaxOpen: maxOpen, Status: signal.ScheduleEnabled, NextRunAt: time.Now()}
+	return signal.Schedule{
+		ID:        signal.ScheduleID("sch_" + id),
+		Account:   "acc_1",
+		Agent:     "trading",
+		Assets:    assets,
+		Strategy:  "momentum",
+		Timeframe: signal.M5,
+		Risk:      signal.LowRisk,
+		Every:     time.Duration(minutes) * time.Minute,
+		MaxOpen:   maxOpen,
+		Status:    signal.ScheduleEnabled,
+		NextRunAt: time.Now(),
+	}
 }
 
 func TestSchedulesRun(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, every("a", 2, 100, "BTC", "ETH"))
-		defer w.end()
 		w.expect(t, "0s acc_1 BTC", "0s acc_1 ETH")
 		time.Sleep(2*time.Minute + time.Second)
 		w.expect(t, "2m0s acc_1 BTC", "2m0s acc_1 ETH")
@@ -297,22 +332,17 @@ func TestBars(t *testing.T) {
 		later := every("b", 60, 100, "SOL")
 		later.NextRunAt = time.Now().Add(time.Hour)
 		w := newWorld(t, s, later)
-		defer w.end()
 		time.Sleep(16 * time.Second)
 		// The bubble begins with a bar.
 		w.expect(t, "1s acc_1 BTC", "6s acc_1 BTC", "11s acc_1 BTC", "16s acc_1 BTC")
 	})
 }
 
-// TestEachAssetHasItsOwnBars: a schedule of assets with bars of different durations runs
-// each asset with its own bars.
+// A schedule of assets with bars of different durations runs each asset with its own bars.
 func TestEachAssetHasItsOwnBars(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
 		s := every("a", 0, 1000, "FAST", "SLOW")
 		s.NextRunAt = s.FirstRun(time.Now(), 60)
-		w := newWorld(t)
-		defer w.end()
 		w.set(func() { w.speeds = map[string]int64{"SLOW": 1} })
 		w.put(s)
 		time.Sleep(15 * time.Minute)
@@ -324,20 +354,20 @@ func TestEachAssetHasItsOwnBars(t *testing.T) {
 				fast++
 			}
 		}
-		// A bar of 5 minutes closes at the beginning of the bubble, and is there 2 s later.
-		if diff := gocmp.Diff([]string{"6s acc_1 SLOW", "5m6s acc_1 SLOW", "10m6s acc_1 SLOW"}, slow); diff != "" || fast != 180 {
+		// A bar of 5 minutes closes at the beginning of the bubble, and is stored 2 s later.
+		want := []string{"6s acc_1 SLOW", "5m6s acc_1 SLOW", "10m6s acc_1 SLOW"}
+		if diff := gocmp.Diff(want, slow); diff != "" || fast != 180 {
 			t.Errorf("%d runs of the fast one; of the slow one (-want +got):\n%s", fast, diff)
 		}
 	})
 }
 
-// TestClocksThatJump: after a jump forward the missed rounds become one; after a jump back
-// rounds wait until the clock reaches the old time.
+// After a jump forward the missed rounds become one; after a jump back rounds wait until
+// the clock reaches the old time.
 func TestClocksThatJump(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, every("a", 1, 1000, "BTC"))
-		defer w.end()
 		w.expect(t, "0s acc_1 BTC")
 		time.Sleep(31 * time.Second)
 		w.set(func() { w.ahead = 3 * time.Hour })
@@ -355,11 +385,10 @@ func TestClocksThatJump(t *testing.T) {
 	})
 }
 
-func TestNoMoreSignalsThanMayBeOpen(t *testing.T) {
+func TestMaxOpen(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, every("a", 1, 2, "BTC", "ETH"))
-		defer w.end()
 		time.Sleep(90 * time.Second)
 		w.ran()
 		time.Sleep(time.Minute)
@@ -370,18 +399,15 @@ func TestNoMoreSignalsThanMayBeOpen(t *testing.T) {
 	})
 }
 
-// TestACrashRepeatsNothing stops the process in the middle of a round.
+// A round is not repeated if the process stops in the middle of it.
 func TestACrashRepeatsNothing(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		w.set(func() { w.takes = 10 * time.Second })
 		w.put(every("a", 5, 100, "BTC", "ETH"))
 		time.Sleep(5 * time.Second)
 		w.expect(t, "0s acc_1 BTC")
 		w.end()
 		w.start() // the next process
-		defer w.end()
 		w.expect(t)
 		time.Sleep(5 * time.Minute)
 		w.expect(t, "5m0s acc_1 BTC")
@@ -394,20 +420,16 @@ func TestMissedRoundsBecomeOne(t *testing.T) {
 		s := every("a", 1, 100, "BTC")
 		s.NextRunAt = s.NextRunAt.Add(-time.Hour - 10*time.Second)
 		w := newWorld(t, s)
-		defer w.end()
 		w.expect(t, "0s acc_1 BTC")
 		time.Sleep(51 * time.Second)
 		w.expect(t, "50s acc_1 BTC")
 	})
 }
 
-// TestARoundEndsWithTheQuota: assets without quota are skipped, and come first in the next
-// round. A full asset does not use the quota.
+// Assets without quota are skipped, and come first in the next round. A full asset does not
+// use the quota.
 func TestARoundEndsWithTheQuota(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		defer w.end()
+	inWorld(t, func(t *testing.T, w *world) {
 		w.set(func() { w.bounded, w.quota, w.open["A"] = true, 2, 100 })
 		w.put(every("a", 1, 100, "A", "B", "C", "D", "E"))
 		begun := time.Now()
@@ -415,24 +437,20 @@ func TestARoundEndsWithTheQuota(t *testing.T) {
 		if diff := gocmp.Diff([]signal.Round{{At: begun, Runs: 2, Skipped: true}}, w.recorded()); diff != "" {
 			t.Errorf("first round (-want +got):\n%s", diff)
 		}
-		w.set(func() { w.quota = 3 })
-		time.Sleep(time.Minute)
+		w.nextMinute(3)
 		w.expect(t, "1m0s acc_1 D", "1m0s acc_1 E", "1m0s acc_1 B")
 		if r := w.recorded(); len(r) != 1 || !r[0].Skipped || r[0].Runs != 3 {
 			t.Errorf("second round %+v", r)
 		}
-		w.set(func() { w.quota = 4 })
-		time.Sleep(time.Minute)
+		w.nextMinute(4)
 		w.expect(t, "2m0s acc_1 C", "2m0s acc_1 D", "2m0s acc_1 E", "2m0s acc_1 B")
 		if r := w.recorded(); len(r) != 1 || r[0].Skipped {
 			t.Errorf("third round %+v", r)
 		}
-		w.set(func() { w.quota = 4 })
-		time.Sleep(time.Minute)
-		w.expect(t, "3m0s acc_1 B", "3m0s acc_1 C", "3m0s acc_1 D", "3m0s acc_1 E") // no round was cut before it
+		w.nextMinute(4)
+		w.expect(t, "3m0s acc_1 B", "3m0s acc_1 C", "3m0s acc_1 D", "3m0s acc_1 E") // after a complete round
 		w.recorded()
-		w.set(func() { w.quota = 0 })
-		time.Sleep(time.Minute)
+		w.nextMinute(0)
 		w.expect(t)
 		if r := w.recorded(); len(r) != 1 || !r[0].Skipped || r[0].Runs != 0 {
 			t.Errorf("fifth round %+v", r)
@@ -442,43 +460,39 @@ func TestARoundEndsWithTheQuota(t *testing.T) {
 		}
 		for account, n := range w.charged { // the refused run is counted, too
 			if account != "acc_1" || n != 3+4+4+4+1 {
-				t.Errorf("the quota of %s was asked for %d runs", account, n)
+				t.Errorf("%d calls of TakeRun for %s", n, account)
 			}
 		}
 	})
 }
 
-// TestTwoAssetsTakeTurns where the quota is enough for one of them.
+// Two assets take turns if the quota is enough for one of them.
 func TestTwoAssetsTakeTurns(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		defer w.end()
+	inWorld(t, func(t *testing.T, w *world) {
 		w.set(func() { w.bounded, w.quota = true, 1 })
 		w.put(every("a", 1, 100, "A", "B"))
 		w.expect(t, "0s acc_1 A")
-		for i, want := range []string{"1m0s acc_1 B", "2m0s acc_1 A", "3m0s acc_1 B"} {
-			w.set(func() { w.quota = 1 })
-			time.Sleep(time.Minute)
-			if diff := gocmp.Diff([]string{want}, w.ran()); diff != "" {
-				t.Errorf("round %d (-want +got):\n%s", i+2, diff)
-			}
+		for _, want := range []string{"1m0s acc_1 B", "2m0s acc_1 A", "3m0s acc_1 B"} {
+			w.nextMinute(1)
+			w.expect(t, want)
 		}
 	})
 }
 
-// TestRunTimesOut: it counts as failed, and the next round is made.
+// failedRound returns a round whose only failed run was the last one.
+func failedRound(begun time.Time, runs, failures int, code, message string, after time.Duration) signal.Round {
+	last := &signal.ScheduleError{Code: code, Message: message, At: begun.Add(after)}
+	return signal.Round{At: begun, Runs: runs, Failures: failures, Error: last}
+}
+
+// A run that times out counts as failed, and the next round runs.
 func TestRunTimesOut(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		defer w.end()
+	inWorld(t, func(t *testing.T, w *world) {
 		w.set(func() { w.takes = time.Hour })
 		begun := time.Now()
 		w.put(every("a", 5, 100, "BTC"))
 		time.Sleep(4 * time.Minute)
-		want := []signal.Round{{At: begun, Runs: 1, Failures: 1,
-			Error: &signal.ScheduleError{Code: string(signal.Timeout), Message: "the run took too long", At: begun.Add(runTimeout)}}}
+		want := []signal.Round{failedRound(begun, 1, 1, "TIMEOUT", "the run took too long", runTimeout)}
 		if diff := gocmp.Diff(want, w.recorded()); diff != "" {
 			t.Errorf("round (-want +got):\n%s", diff)
 		}
@@ -487,46 +501,38 @@ func TestRunTimesOut(t *testing.T) {
 	})
 }
 
-// TestARoundEndsWhereTooManySignalsAreOpen: a refusal is one failed run, without a retry.
-func TestARoundEndsWhereTooManySignalsAreOpen(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		defer w.end()
-		w.set(func() {
-			w.run = func(signal.RunRequest) error {
-				return &signal.Error{Kind: signal.KindTooMany, Code: signal.CodeTooManySignals, Message: "too many", RetryAfter: time.Minute}
-			}
-		})
+// If too many signals are open, a round ends with one failed run, without a retry.
+func TestARoundEndsWithTooManySignals(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		refusal := &signal.Error{
+			Kind:       signal.KindTooMany,
+			Code:       signal.CodeTooManySignals,
+			Message:    "too many",
+			RetryAfter: time.Minute,
+		}
+		w.set(func() { w.run = func(signal.RunRequest) error { return refusal } })
 		w.put(every("a", 60, 100, "BTC", "ETH", "SOL"))
 		begun := time.Now()
 		w.expect(t, "0s acc_1 BTC")
-		want := []signal.Round{{At: begun, Runs: 1, Failures: 1, Error: &signal.ScheduleError{Code: "too_many_signals", Message: "too many", At: begun}}}
+		want := []signal.Round{failedRound(begun, 1, 1, "too_many_signals", "too many", 0)}
 		if diff := gocmp.Diff(want, w.recorded()); diff != "" {
 			t.Errorf("round (-want +got):\n%s", diff)
 		}
 	})
 }
 
-// TestRoundsAreRecorded: failures with the last error, but not interrupted rounds.
+// Rounds are recorded with their failures and the last error, except interrupted ones.
 func TestRoundsAreRecorded(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		begun := time.Now()
+	inWorld(t, func(t *testing.T, w *world) {
+		begun, secret := time.Now(), errors.New("secret")
+		outcomes := map[string]error{
+			"X": &signal.RunError{Code: signal.DataUnavailable, Message: "no source knows X", Cause: secret},
+			"Y": &signal.Error{Kind: signal.KindNotFound, Code: "not_found", Message: "no such agent", Cause: secret},
+			"Z": secret,
+		}
 		w.set(func() {
 			w.takes = time.Second
-			w.run = func(req signal.RunRequest) error {
-				switch req.Asset {
-				case "X":
-					return &signal.RunError{Code: signal.DataUnavailable, Message: "no source knows X", Cause: errors.New("secret")}
-				case "Y":
-					return &signal.Error{Kind: signal.KindNotFound, Code: "not_found", Message: "no such agent", Cause: errors.New("secret")}
-				case "Z":
-					return errors.New("secret")
-				}
-				return nil
-			}
+			w.run = func(req signal.RunRequest) error { return outcomes[req.Asset] }
 		})
 		w.put(every("a", 60, 100, "X", "BTC", "Y"))
 		w.put(every("b", 60, 100, "Z"))
@@ -534,9 +540,11 @@ func TestRoundsAreRecorded(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		got := w.recorded()
 		slices.SortFunc(got, func(a, b signal.Round) int { return cmp.Or(a.Runs-b.Runs, a.Failures-b.Failures) })
-		want := []signal.Round{{At: begun, Runs: 1},
-			{At: begun, Runs: 1, Failures: 1, Error: &signal.ScheduleError{Code: "INTERNAL", Message: "the run failed unexpectedly", At: begun.Add(time.Second)}},
-			{At: begun, Runs: 3, Failures: 2, Error: &signal.ScheduleError{Code: "not_found", Message: "no such agent", At: begun.Add(3 * time.Second)}}}
+		want := []signal.Round{
+			{At: begun, Runs: 1},
+			failedRound(begun, 1, 1, "INTERNAL", "the run failed unexpectedly", time.Second),
+			failedRound(begun, 3, 2, "not_found", "no such agent", 3*time.Second),
+		}
 		if diff := gocmp.Diff(want, got); diff != "" {
 			t.Errorf("rounds (-want +got):\n%s", diff)
 		}
@@ -544,40 +552,33 @@ func TestRoundsAreRecorded(t *testing.T) {
 		time.Sleep(500 * time.Millisecond)
 		w.end()
 		if r := w.recorded(); len(r) > 0 {
-			t.Errorf("a round that was interrupted is recorded: %+v", r)
+			t.Errorf("an interrupted round is recorded: %+v", r)
 		}
 	})
 }
 
 func TestRoundsOfAScheduleDoNotOverlap(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		defer w.end()
+	inWorld(t, func(t *testing.T, w *world) {
 		w.set(func() { w.takes = 90 * time.Second })
 		w.put(every("a", 1, 100, "BTC"))
 		time.Sleep(3*time.Minute + 30*time.Second)
-		// The round of minute 1 is left out, that of minute 2 lasts until 3:30.
+		// The round of minute 1 is skipped, that of minute 2 lasts until 3:30.
 		w.expect(t, "0s acc_1 BTC", "2m0s acc_1 BTC")
 	})
 }
 
 func TestRoundsOfAnAccountAreFew(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		defer w.end()
-		w.set(func() {
-			w.takes = time.Second
-			for i := range 30 {
-				s := every(fmt.Sprintf("%02d", i), 60, 100, "BTC", "ETH")
-				if i%3 == 0 {
-					s.Account = "acc_2"
-				}
-				w.list[s.ID] = s
+	inWorld(t, func(t *testing.T, w *world) {
+		w.set(func() { w.takes = time.Second })
+		var list []signal.Schedule
+		for i := range 30 {
+			s := every(fmt.Sprintf("%02d", i), 60, 100, "BTC", "ETH")
+			if i%3 == 0 {
+				s.Account = "acc_2"
 			}
-		})
-		w.follower.Follow([]signal.Event{{Type: signal.ScheduleChanged}})
+			list = append(list, s)
+		}
+		w.put(list...)
 		time.Sleep(time.Minute)
 		runs := w.ran()
 		w.set(func() {
@@ -588,21 +589,16 @@ func TestRoundsOfAnAccountAreFew(t *testing.T) {
 	})
 }
 
-// TestRoundsOfAPartitionAreBounded: the running rounds of all accounts, and the waiting ones.
 func TestRoundsOfAPartitionAreBounded(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		defer w.end()
-		w.set(func() {
-			w.takes = time.Second
-			for i := range 40 {
-				s := every(fmt.Sprintf("%02d", i), 60, 100, "BTC")
-				s.Account = signal.AccountID(fmt.Sprint("acc_", i))
-				w.list[s.ID] = s
-			}
-		})
-		w.follower.Follow([]signal.Event{{Type: signal.ScheduleChanged}})
+	inWorld(t, func(t *testing.T, w *world) {
+		w.set(func() { w.takes = time.Second })
+		var list []signal.Schedule
+		for i := range 40 {
+			s := every(fmt.Sprintf("%02d", i), 60, 100, "BTC")
+			s.Account = signal.AccountID(fmt.Sprint("acc_", i))
+			list = append(list, s)
+		}
+		w.put(list...)
 		for _, want := range []int{maxRounds, maxRounds, 40 - 2*maxRounds, 0} {
 			if runs := w.ran(); len(runs) != want {
 				t.Errorf("%d runs begin at once, want %d", len(runs), want)
@@ -610,6 +606,10 @@ func TestRoundsOfAPartitionAreBounded(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 	})
+}
+
+func TestWaitingRoundsAreBounded(t *testing.T) {
+	t.Parallel()
 	o := &owned{Node: &Node{}, log: slog.New(slog.DiscardHandler)}
 	s := newSchedules(o)
 	for i := range maxWaiting + 3 {
@@ -618,32 +618,30 @@ func TestRoundsOfAPartitionAreBounded(t *testing.T) {
 	if len(s.waiting) != maxWaiting || len(s.busy) != maxWaiting {
 		t.Errorf("%d rounds wait, %d are busy, want %d", len(s.waiting), len(s.busy), maxWaiting)
 	}
-	s = newSchedules(o)
+}
+
+func TestEndedRoundsAreForgotten(t *testing.T) {
+	t.Parallel()
+	s := newSchedules(&owned{Node: &Node{}, log: slog.New(slog.DiscardHandler)})
 	s.running, s.accounts["acc_1"], s.busy["sch_1"], s.busy["sch_2"] = 2, 2, true, true
 	s.onRoundOver(nil, roundOver{schedule: "sch_2", account: "acc_1"})
 	if s.running != 1 || s.accounts["acc_1"] != 1 || !s.busy["sch_1"] {
-		t.Errorf("one of two rounds that is over leaves %d, %v and %v", s.running, s.accounts, s.busy)
+		t.Errorf("the end of one of two rounds leaves %d, %v and %v", s.running, s.accounts, s.busy)
 	}
 	s.onRoundOver(nil, roundOver{schedule: "sch_1", account: "acc_1"})
 	if s.running != 0 || len(s.accounts) > 0 || len(s.busy) > 0 {
-		t.Errorf("a round that is over leaves %d, %v and %v", s.running, s.accounts, s.busy)
+		t.Errorf("the end of a round leaves %d, %v and %v", s.running, s.accounts, s.busy)
 	}
 }
 
-// TestMoreThanOnePollIsDue: schedules beyond the limit of one poll are polled at once.
+// Schedules beyond the limit of one poll are polled at once.
 func TestMoreThanOnePollIsDue(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		defer w.end()
-		w.set(func() {
-			for i := range 2*pollLimit + 50 {
-				s := every(fmt.Sprintf("%03d", i), 60, 100, "BTC")
-				s.MaxOpen = 1000
-				w.list[s.ID] = s
-			}
-		})
-		w.follower.Follow([]signal.Event{{Type: signal.ScheduleChanged}})
+	inWorld(t, func(t *testing.T, w *world) {
+		var list []signal.Schedule
+		for i := range 2*pollLimit + 50 {
+			list = append(list, every(fmt.Sprintf("%03d", i), 60, 1000, "BTC"))
+		}
+		w.put(list...)
 		time.Sleep(time.Second)
 		if runs := w.ran(); len(runs) != 2*pollLimit+50 {
 			t.Errorf("%d runs within a second", len(runs))
@@ -651,12 +649,9 @@ func TestMoreThanOnePollIsDue(t *testing.T) {
 	})
 }
 
-// TestChangeDuringAPollIsSeen: a new schedule does not wait for the next regular poll.
-func TestChangeDuringAPollIsSeen(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		defer w.end()
+// A schedule that is added during a poll does not wait for the next regular one.
+func TestChangeDuringAPoll(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
 		added := false
 		w.onMove = func() {
 			if !added {
@@ -671,20 +666,11 @@ func TestChangeDuringAPollIsSeen(t *testing.T) {
 	})
 }
 
-// TestMovedSchedulesRun, even if the move of another one fails, which runs later.
+// Moved schedules run even if the move of another one fails, which runs later.
 func TestMovedSchedulesRun(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		defer w.end()
-		w.set(func() {
-			w.unmoved = "sch_b"
-			for id, asset := range map[string]string{"a": "BTC", "b": "ETH"} {
-				s := every(id, 60, 100, asset)
-				w.list[s.ID] = s
-			}
-		})
-		w.follower.Follow([]signal.Event{{Type: signal.ScheduleChanged}})
+	inWorld(t, func(t *testing.T, w *world) {
+		w.set(func() { w.unmoved = "sch_b" })
+		w.put(every("a", 60, 100, "BTC"), every("b", 60, 100, "ETH"))
 		time.Sleep(100 * time.Millisecond)
 		w.expect(t, "0s acc_1 BTC")
 		w.set(func() { w.unmoved = "" })
@@ -693,13 +679,9 @@ func TestMovedSchedulesRun(t *testing.T) {
 	})
 }
 
-// TestBusyAgentIsTriedThrice: a run that is refused each time has failed, and uses one run
-// of the quota.
+// A run that is refused three times has failed, and uses one run of the quota.
 func TestBusyAgentIsTriedThrice(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		defer w.end()
+	inWorld(t, func(t *testing.T, w *world) {
 		w.set(func() {
 			w.bounded, w.quota = true, 9
 			w.run = func(signal.RunRequest) error {
@@ -720,11 +702,8 @@ func TestBusyAgentIsTriedThrice(t *testing.T) {
 	})
 }
 
-func TestAnotherOwnerIsNotDisturbed(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		defer w.end()
+func TestAFormerOwnerStops(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
 		w.set(func() { w.epoch = 8 })
 		w.put(every("a", 1, 100, "BTC"))
 		w.expect(t)
@@ -736,11 +715,8 @@ func TestAnotherOwnerIsNotDisturbed(t *testing.T) {
 	})
 }
 
-func TestAChangeBetweenReadingAndMovingCounts(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		defer w.end()
+func TestAChangeBetweenReadAndMove(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
 		changed := false
 		w.onMove = func() {
 			if !changed {
@@ -755,12 +731,9 @@ func TestAChangeBetweenReadingAndMovingCounts(t *testing.T) {
 	})
 }
 
-func TestAStoreThatIsAwayIsAskedAgain(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		defer w.end()
-		w.set(func() { w.failing = signal.Unavailable(errors.New("redis is away")) })
+func TestPollsWhileTheStoreIsDown(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.set(func() { w.failing = signal.Unavailable(errors.New("redis is down")) })
 		w.put(every("a", 1, 100, "BTC"))
 		time.Sleep(10 * time.Second)
 		w.expect(t)
@@ -770,7 +743,7 @@ func TestAStoreThatIsAwayIsAskedAgain(t *testing.T) {
 		w.set(func() { w.failing = nil })
 		time.Sleep(2 * time.Second)
 		w.expect(t, "11s acc_1 BTC")
-		// Without anything to do it polls rarely.
+		// Without schedules it polls rarely.
 		w.set(func() { clear(w.list) })
 		w.polled()
 		time.Sleep(10 * time.Minute)
@@ -781,11 +754,8 @@ func TestAStoreThatIsAwayIsAskedAgain(t *testing.T) {
 }
 
 func TestRunsThatFail(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		defer w.end()
-		tries := 0
+	inWorld(t, func(t *testing.T, w *world) {
+		tries, retry := 0, 3*time.Second
 		w.set(func() {
 			w.run = func(req signal.RunRequest) error {
 				switch req.Asset {
@@ -793,10 +763,10 @@ func TestRunsThatFail(t *testing.T) {
 					return &signal.RunError{Code: signal.MarketClosed, RetryAfter: 150 * time.Second}
 				case "BTC":
 					if tries++; tries == 1 {
-						return &signal.Error{Kind: signal.KindTooMany, Code: "too_many_runs", RetryAfter: 3 * time.Second}
+						return &signal.Error{Kind: signal.KindTooMany, Code: "too_many_runs", RetryAfter: retry}
 					}
 				case "X":
-					return &signal.RunError{Code: signal.DataUnavailable, RetryAfter: time.Hour} // no closed market
+					return &signal.RunError{Code: signal.DataUnavailable, RetryAfter: time.Hour} // the market is open
 				}
 				return nil
 			}

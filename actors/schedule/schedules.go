@@ -29,19 +29,19 @@ type (
 )
 
 const (
-	// pollLimit is the number of schedules that are moved in one poll and pollTimeout its
-	// time limit. pollEvery is the longest time between two polls, because an event that
-	// reports a change may be missed.
+	// pollLimit is the number of schedules moved in one poll, pollTimeout its time limit.
+	// pollEvery is the longest time between two polls, in case the event of a change is
+	// missed.
 	pollLimit   = 100
 	pollTimeout = 10 * time.Second
 	pollEvery   = 30 * time.Second
 	// retryEvery is the pause after a poll that failed.
 	retryEvery = time.Second
-	// maxRounds bounds the rounds of a partition at once, maxAccountRounds those of an
+	// maxRounds bounds the concurrent rounds of a partition, maxAccountRounds those of an
 	// account. Each round has one run at a time.
 	maxRounds        = 16
 	maxAccountRounds = 4
-	// maxWaiting bounds the waiting rounds; beyond it new ones are left out.
+	// maxWaiting bounds the waiting rounds; beyond it new ones are skipped.
 	maxWaiting = 10_000
 )
 
@@ -50,14 +50,14 @@ type schedules struct {
 	o         *owned
 	polling   bool
 	pollAgain bool // a poll was requested during a poll
-	failing   bool // the last poll failed, and that was logged
+	failing   bool // the last poll failed and was logged
 	timer     engine.Timer
 
 	waiting  []signal.Schedule
 	running  int
 	accounts map[signal.AccountID]int   // number of running rounds
 	busy     map[signal.ScheduleID]bool // schedules with a waiting or running round
-	closed   map[string]time.Time       // assets whose market is closed, with the end of that
+	closed   map[string]time.Time       // when the closed markets of assets open again
 	// cut holds the asset at which the last round of a schedule used up the quota. The
 	// next one begins with it, so that each asset gets its share of the quota.
 	cut map[signal.ScheduleID]string
@@ -162,7 +162,7 @@ func (s *schedules) onPolled(c engine.Context, m polled) {
 	s.timer = c.After(pause, pollDue{})
 }
 
-// enqueue lets a round wait for its turn, unless the one before it is not over.
+// enqueue adds a round to the queue, unless the schedule's previous round is not over.
 func (s *schedules) enqueue(due signal.Schedule) {
 	if s.busy[due.ID] || len(s.waiting) >= maxWaiting {
 		s.o.log.Info("a round of a schedule is left out: the one before it is not over", "schedule", string(due.ID))
@@ -172,7 +172,7 @@ func (s *schedules) enqueue(due signal.Schedule) {
 	s.waiting = append(s.waiting, due)
 }
 
-// startNext starts the rounds that may start, in their order.
+// startNext starts the waiting rounds that the limits allow, in their order.
 func (s *schedules) startNext(c engine.Context) {
 	left := s.waiting[:0]
 	for _, due := range s.waiting {
@@ -188,7 +188,7 @@ func (s *schedules) startNext(c engine.Context) {
 	s.waiting = left
 }
 
-// start begins a round with the assets whose market is not known to be closed.
+// start starts a round with the assets whose market is not known to be closed.
 func (s *schedules) start(c engine.Context, due signal.Schedule) {
 	now := s.o.now()
 	var assets []string

@@ -16,8 +16,7 @@ const (
 	Content Category = "content"
 )
 
-// AgentStatus is how mature an agent is, as its operator states it. Nothing depends on
-// it.
+// AgentStatus is the maturity of an agent, for information only.
 type AgentStatus string
 
 // The statuses of agents.
@@ -71,7 +70,7 @@ func Agents() []Agent {
 	}
 }
 
-// RunRequest asks for one run. Its values are valid: whoever makes one has checked them.
+// RunRequest asks for one run. Its values are valid: the caller has checked them.
 type RunRequest struct {
 	Account    AccountID
 	Agent      AgentID
@@ -119,8 +118,8 @@ type Job struct {
 	Kind    JobKind
 	Request RunRequest
 	Assets  []string  // of a scan, in place of Request.Asset
-	From    time.Time // of a backtest: its first signals are made at this time; zero: no bound
-	To      time.Time // of a backtest: its last signals are made at this time; zero: no bound
+	From    time.Time // of a backtest: when its first signals are made, or zero
+	To      time.Time // of a backtest: when its last signals are made, or zero
 	Status  JobStatus
 	Attempt int // counts the workers that have taken the job; 0 while queued
 	// Entry is the job's entry in the queue while a worker holds it; zero otherwise.

@@ -1,6 +1,6 @@
 // Package signal defines the vocabulary of the service: agents, runs, signals, events,
-// jobs and principals, their identifiers, and the errors that may arise. It knows nothing
-// of actors, HTTP or Redis.
+// jobs and principals, their identifiers, and errors. It does not depend on actors, HTTP or
+// Redis.
 //
 //   - An agent is what a client runs; a strategy is how it decides.
 //   - A run is one execution of an agent; a job is work that its client polls.
@@ -12,6 +12,6 @@
 //     the records that they concern.
 //   - A principal is an authenticated account with the scopes granted to it.
 //
-// All values may be copied. They are read-only once they have been handed on, including
+// All values may be copied. They are read-only once they have been passed on, including
 // the slices and maps inside them.
 package signal

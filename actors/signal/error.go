@@ -19,7 +19,7 @@ const (
 	KindConflict                 // the current state does not allow it
 	KindMismatch                 // the Idempotency-Key was used before with another request
 	KindTooMany                  // over a limit; see RetryAfter
-	KindUnavailable              // the store cannot be reached, or the process is shutting down; try again
+	KindUnavailable              // the store cannot be reached, or the process is shutting down; retry
 	KindRunFailed                // an agent's run failed; see RunError
 )
 
@@ -112,8 +112,7 @@ func NotFound(subject string) *Error {
 	return &Error{Kind: KindNotFound, Code: "not_found", Message: "no such " + subject, Subject: subject}
 }
 
-// Unavailable returns an error that asks the caller to try again. cause is what cannot be
-// reached.
+// Unavailable returns an error that asks the caller to retry. cause is for the log.
 func Unavailable(cause error) *Error {
 	return &Error{Kind: KindUnavailable, Code: "unavailable", RetryAfter: 5 * time.Second,
 		Message: "the service cannot reach its store", Cause: cause}

@@ -20,13 +20,12 @@ const (
 // Internal events, which clients do not receive. The first three revoke what their
 // Subject names, on every node; the others notify the owner of the partition.
 const (
-	AccountDeleted    EventType = "account.deleted" // Subject: empty
-	KeyRevoked        EventType = "key.revoked"     // Subject: the KeyID
-	SessionEnded      EventType = "session.ended"   // Subject: the SessionID; empty means all of the account
-	WebhookChanged    EventType = "webhook.changed" // Subject: the WebhookID, whose record has changed
-	DeliveriesChanged EventType = "webhook.poked"   // Subject: the WebhookID, whose pending deliveries changed
-
-	ScheduleChanged EventType = "schedule.changed" // Subject: the ScheduleID, whose record has changed
+	AccountDeleted    EventType = "account.deleted"  // Subject: empty
+	KeyRevoked        EventType = "key.revoked"      // Subject: the KeyID
+	SessionEnded      EventType = "session.ended"    // Subject: the SessionID, or empty for all of the account
+	WebhookChanged    EventType = "webhook.changed"  // Subject: the WebhookID, whose record changed or was deleted
+	DeliveriesChanged EventType = "webhook.poked"    // Subject: the WebhookID, whose pending deliveries changed
+	ScheduleChanged   EventType = "schedule.changed" // Subject: the ScheduleID, whose record changed or was deleted
 )
 
 // Event is one entry of the event log.
@@ -74,10 +73,10 @@ type Change struct {
 	// Due is a run of this process that must be ended if the process dies; see RunDue.
 	// Nil otherwise.
 	Due *RunDue
-	// Ended is the run whose Due the change settles; empty if there is none.
+	// Ended is the run whose Due the change settles, or empty.
 	Ended RunID
 	// Epoch fences a write that only the owner of the partition may make: it is refused
-	// with KindConflict if the partition has another epoch. 0: not fenced.
+	// with KindConflict if the partition has another epoch. 0 for other writes.
 	Epoch int64
 }
 

@@ -125,10 +125,29 @@ func NewRequestID() string { return newID(prefixRequest) }
 // NewConnectionID returns an identifier for one WebSocket.
 func NewConnectionID() string { return newID(prefixConnection) }
 
-// ParseSignalID returns s as an identifier, or false if it is not a well-formed one.
-func ParseSignalID(s string) (SignalID, bool) {
-	_, ok := parseULID(s, prefixSignal)
-	return SignalID(s), ok
+// The functions below return s as an identifier, or false if it is not well-formed.
+
+// ParseSignalID parses the identifier of a signal.
+func ParseSignalID(s string) (SignalID, bool) { return parseID[SignalID](s, prefixSignal) }
+
+// ParseJobID parses the identifier of a job.
+func ParseJobID(s string) (JobID, bool) { return parseID[JobID](s, prefixJob) }
+
+// ParseKeyID parses the identifier of an API key.
+func ParseKeyID(s string) (KeyID, bool) { return parseID[KeyID](s, prefixKey) }
+
+// ParseWebhookID parses the identifier of a webhook.
+func ParseWebhookID(s string) (WebhookID, bool) { return parseID[WebhookID](s, prefixWebhook) }
+
+// ParseDeliveryID parses the identifier of a delivery.
+func ParseDeliveryID(s string) (DeliveryID, bool) { return parseID[DeliveryID](s, prefixDelivery) }
+
+// ParseScheduleID parses the identifier of a schedule.
+func ParseScheduleID(s string) (ScheduleID, bool) { return parseID[ScheduleID](s, prefixSchedule) }
+
+func parseID[ID ~string](s, prefix string) (ID, bool) {
+	_, ok := parseULID(s, prefix)
+	return ID(s), ok
 }
 
 // Weather returns the identifier of the Weather signal that belongs to the signal.
@@ -144,36 +163,6 @@ func ParseWeatherID(s string) (SignalID, bool) {
 		return "", false
 	}
 	return ParseSignalID(prefixSignal + text)
-}
-
-// ParseJobID returns s as an identifier, or false if it is not a well-formed one.
-func ParseJobID(s string) (JobID, bool) {
-	_, ok := parseULID(s, prefixJob)
-	return JobID(s), ok
-}
-
-// ParseKeyID returns s as an identifier, or false if it is not a well-formed one.
-func ParseKeyID(s string) (KeyID, bool) {
-	_, ok := parseULID(s, prefixKey)
-	return KeyID(s), ok
-}
-
-// ParseWebhookID returns s as an identifier, or false if it is not a well-formed one.
-func ParseWebhookID(s string) (WebhookID, bool) {
-	_, ok := parseULID(s, prefixWebhook)
-	return WebhookID(s), ok
-}
-
-// ParseDeliveryID returns s as an identifier, or false if it is not a well-formed one.
-func ParseDeliveryID(s string) (DeliveryID, bool) {
-	_, ok := parseULID(s, prefixDelivery)
-	return DeliveryID(s), ok
-}
-
-// ParseScheduleID returns s as an identifier, or false if it is not a well-formed one.
-func ParseScheduleID(s string) (ScheduleID, bool) {
-	_, ok := parseULID(s, prefixSchedule)
-	return ScheduleID(s), ok
 }
 
 func parseULID(s, prefix string) (ulid.ULID, bool) {

@@ -36,8 +36,10 @@ func TestMembersOfASignal(t *testing.T) {
 		got  []byte
 		want string
 	}{
-		"signal":  {AppendMembers([]byte("{"), &s), head + `"entry_price":100.5,"stop_loss":102,"take_profit":98.25}`},
-		"content": {AppendMembers([]byte("{"), &content), head + `"entry_price":null,"stop_loss":null,"take_profit":null}`},
+		"signal": {AppendMembers([]byte("{"), &s), head + `"entry_price":100.5,"stop_loss":102,"take_profit":98.25}`},
+		"content": {
+			AppendMembers([]byte("{"), &content), head + `"entry_price":null,"stop_loss":null,"take_profit":null}`,
+		},
 		"listing": {AppendListed([]byte("{"), &listing), head + `"entry_price":100.5}`},
 		"listing of content": {
 			AppendListed([]byte("{"), &unpriced), head + `"entry_price":null}`,

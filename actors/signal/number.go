@@ -7,11 +7,10 @@ import (
 	"unicode/utf8"
 )
 
-// The functions of this file write values as they appear in JSON, in events and
-// answers alike, so that both always show the same.
+// The functions of this file write JSON values, for events and answers alike.
 
-// AppendPrice adds v, which must be finite, in plain decimals: the shortest that
-// reads back as v, without an exponent.
+// AppendPrice adds v, which must be finite, as the shortest decimal that reads back as v,
+// without an exponent.
 func AppendPrice(b []byte, v float64) []byte { return strconv.AppendFloat(b, v, 'f', -1, 64) }
 
 // AppendConfidence adds v rounded to 4 decimals, without trailing zeros.
@@ -20,8 +19,7 @@ func AppendConfidence(b []byte, v float64) []byte { return AppendPrice(b, RoundC
 // RoundConfidence returns v rounded to the 4 decimals that are stored and shown.
 func RoundConfidence(v float64) float64 { return math.Round(v*1e4) / 1e4 }
 
-// TimeLayout is the form of all times that are shown: RFC 3339 with milliseconds, of a
-// time in UTC.
+// TimeLayout is the form of all times in answers: RFC 3339 with milliseconds, in UTC.
 const TimeLayout = "2006-01-02T15:04:05.000Z"
 
 // AppendTime adds t as a JSON string: "2026-11-21T09:30:00.000Z" with quotes. It is
@@ -52,8 +50,8 @@ func AppendTime(b []byte, t time.Time) []byte {
 // appendTwo adds two digits of n, which is from 0 to 99.
 func appendTwo(b []byte, n int) []byte { return append(b, byte('0'+n/10), byte('0'+n%10)) }
 
-// AppendText adds s as a JSON string with quotes. As in encoding/json, bytes that are not
-// UTF-8 become U+FFFD; unlike there, DEL is escaped, and what HTML reserves is not.
+// AppendText adds s as a JSON string with quotes. Like encoding/json it replaces invalid
+// UTF-8 by U+FFFD; unlike it, it escapes DEL, and not the characters that HTML reserves.
 func AppendText(b []byte, s string) []byte {
 	const hex = "0123456789abcdef"
 	b = append(b, '"')

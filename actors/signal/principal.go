@@ -56,10 +56,9 @@ func (set ScopeSet) List() []Scope {
 
 // Principal is an authenticated account, by an API key or a session.
 type Principal struct {
-	Account AccountID
-	Key     KeyID     // of an API key; else empty
-	Session SessionID // of an access token; else empty
-	Scopes  ScopeSet
-	// ExpiresAt is the credential's own expiry; zero if it has none.
-	ExpiresAt time.Time
+	Account   AccountID
+	Key       KeyID     // of an API key; else empty
+	Session   SessionID // of an access token; else empty
+	Scopes    ScopeSet
+	ExpiresAt time.Time // of the credential, or zero
 }

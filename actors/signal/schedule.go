@@ -24,8 +24,8 @@ type Schedule struct {
 	Strategy  string
 	Timeframe Timeframe
 	Risk      RiskLevel
-	// Every is the time between two rounds, in whole minutes; 0: at each close of a bar
-	// of Timeframe.
+	// Every is the time between two rounds, in whole minutes, or 0 for a round at each close
+	// of a bar of Timeframe.
 	Every time.Duration
 	// MaxOpen is the limit, 1 or more, of open signals of one asset with the schedule's
 	// agent, strategy, timeframe and risk, whether or not the schedule made them.
@@ -36,8 +36,8 @@ type Schedule struct {
 	UpdatedAt time.Time // of the last change by its owner
 
 	// The outcome of its rounds. Set by the store.
-	LastRunAt time.Time      // when the last round began; zero: none yet
-	LastError *ScheduleError // of the last run that failed; nil: none has
+	LastRunAt time.Time      // when the last round began, or zero
+	LastError *ScheduleError // of the last failed run, or nil
 	Failures  int            // failed runs since the last round without a failure
 	Skipped   int            // rounds that the quota of runs cut short or refused
 
@@ -59,7 +59,7 @@ type Round struct {
 	At       time.Time      // when it began
 	Runs     int            // runs made, including failed ones
 	Failures int            // runs that failed
-	Error    *ScheduleError // of the last failed run; nil: none
+	Error    *ScheduleError // of the last failed run, or nil
 	Skipped  bool           // the quota of runs cut the round short or refused it
 }
 

@@ -160,8 +160,16 @@ type LogEntry struct {
 
 // Listing returns the listing of s in its current state.
 func (s *Signal) Listing() Listing {
-	l := Listing{ID: s.ID, Agent: s.Agent, Asset: s.Asset, Strategy: s.Strategy, Direction: s.Direction,
-		Confidence: s.Confidence, Status: s.Status(), CreatedAt: s.CreatedAt}
+	l := Listing{
+		ID:         s.ID,
+		Agent:      s.Agent,
+		Asset:      s.Asset,
+		Strategy:   s.Strategy,
+		Direction:  s.Direction,
+		Confidence: s.Confidence,
+		Status:     s.Status(),
+		CreatedAt:  s.CreatedAt,
+	}
 	if s.Levels != nil {
 		l.Entry = &s.Levels.Entry
 	}

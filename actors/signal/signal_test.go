@@ -121,10 +121,10 @@ func TestIdentifiersByKind(t *testing.T) {
 		"sch_": func(s string) bool { id, ok := ParseScheduleID(s); return ok && string(id) == s },
 	}
 	for prefix, id := range map[string]string{
-		"acc_": string(NewAccountID()), "sig_": string(NewSignalID()), "run_": string(NewRunID()), "job_": string(NewJobID()),
-		"evt_": string(NewEventID()), "key_": string(NewKeyID()), "ses_": string(NewSessionID()),
-		"whk_": string(NewWebhookID()), "dlv_": string(NewDeliveryID()), "sch_": string(NewScheduleID()),
-		"req_": NewRequestID(), "con_": NewConnectionID(),
+		"acc_": string(NewAccountID()), "sig_": string(NewSignalID()), "run_": string(NewRunID()),
+		"job_": string(NewJobID()), "evt_": string(NewEventID()), "key_": string(NewKeyID()),
+		"ses_": string(NewSessionID()), "whk_": string(NewWebhookID()), "dlv_": string(NewDeliveryID()),
+		"sch_": string(NewScheduleID()), "req_": NewRequestID(), "con_": NewConnectionID(),
 	} {
 		if !strings.HasPrefix(id, prefix) || len(id) != len(prefix)+ulidLength {
 			t.Errorf("%q is not an identifier with the prefix %s", id, prefix)

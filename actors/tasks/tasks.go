@@ -1,5 +1,5 @@
-// Package tasks joins goroutines that outlive the call that starts them, because many
-// callers share what they find out. They end with their owner, which waits for them.
+// Package tasks joins goroutines that outlive the call that starts them, because several
+// callers share their result. They end with their owner, which waits for them.
 package tasks
 
 import (
@@ -9,7 +9,7 @@ import (
 	"sync"
 )
 
-// ErrClosed is the error of work that was not begun because its Group was closed.
+// ErrClosed is the error of work that was not started because its Group was closed.
 var ErrClosed = errors.New("the service ends")
 
 // Group is the goroutines of one owner. The zero value is ready to use. All methods are
@@ -21,7 +21,7 @@ type Group struct {
 	running sync.WaitGroup // added to under mu while not closed
 }
 
-// task is one call that is under way.
+// task is one running call.
 type task struct{ cancel context.CancelFunc }
 
 // Go calls f in a goroutine, and reports whether it did: after Close it does not. The
@@ -39,7 +39,7 @@ func (g *Group) Go(ctx context.Context, f func(ctx context.Context)) bool {
 	return true
 }
 
-// Do is Go in the goroutine of the caller, who need not wait for it.
+// Do is like Go, but calls f in the goroutine of the caller.
 func (g *Group) Do(ctx context.Context, f func(ctx context.Context)) bool {
 	t, ctx := g.begin(ctx)
 	if t == nil {
@@ -74,7 +74,7 @@ func (g *Group) end(t *task) {
 	g.running.Done()
 }
 
-// Cancel ends the contexts of all calls under way and refuses further ones.
+// Cancel cancels the contexts of all running calls and refuses further ones.
 func (g *Group) Cancel() {
 	g.mu.Lock()
 	defer g.mu.Unlock()

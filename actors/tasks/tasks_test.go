@@ -59,7 +59,7 @@ func TestNothingStartsAfterClose(t *testing.T) {
 	}
 }
 
-func TestCloseGivesUpWithItsContext(t *testing.T) {
+func TestCloseEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var g Group

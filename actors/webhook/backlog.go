@@ -9,18 +9,17 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 )
 
-// backlogs has the pending deliveries of webhooks.
+// backlogs reads the pending deliveries of webhooks.
 type backlogs interface {
-	// DueDeliveries returns pending deliveries that are due at until, those that are
-	// due for longest first and those named by except left out, and when the first one
-	// after until is due; zero if none is.
+	// DueDeliveries returns pending deliveries that are due at until, the oldest first,
+	// without those in except. next is the time of the first later one, or zero.
 	DueDeliveries(ctx context.Context, partition int, account signal.AccountID, webhook signal.WebhookID,
 		until time.Time, limit int, except map[signal.DeliveryID]bool) (
 		due []delivery.PendingDelivery, next time.Time, err error)
 }
 
-// catchUpSlack is how soon something may be due at which a page of the backlog was not
-// the last one: times of Redis are estimated, and pages with faults are read again.
+// catchUpSlack is how soon the next delivery must be due for the backlog to need another
+// page. The clock of Redis is only estimated here.
 const catchUpSlack = 150 * time.Millisecond
 
 // pageRead is a page of the backlog.
@@ -31,33 +30,32 @@ type pageRead struct {
 	err  error
 }
 
-// backlog is what Redis still has for an endpoint, as far as the endpoint knows. It decides
-// when a page is to be read, and which new deliveries must not pass those in Redis. A page
-// is read when the queue runs low, as long as there is more, and again when something new
-// is due. Every read begins at the oldest, so nothing can be skipped; what is held is left
-// out.
+// backlog tracks the deliveries that an endpoint has in Redis only. It decides when to read
+// a page, and which new deliveries must not overtake those in Redis. A page is read when
+// the queue runs low and there is more, and when something new is due. Every read begins at
+// the oldest delivery and leaves out held ones, so none is skipped.
 //
-// It neither reads nor sends: its methods return what the endpoint is to do.
+// It does no I/O: its methods return what the endpoint must do.
 type backlog struct {
-	// held are the deliveries that the queue or the outcomes have. Those that go back to
-	// Redis, to be tried again, are false.
+	// held are the deliveries in the queue or in the outcomes; false for those that go back
+	// to Redis to be retried.
 	held  map[signal.DeliveryID]bool
 	waits waits
 
-	wanted  bool // something may be due that is not held
+	wanted  bool // deliveries may be due that are not held
 	reading bool
-	stale   bool // the page that is being read is not to be used
-	// released are deliveries that were stored while a page was being read, which may
-	// show them as they were.
+	stale   bool // the page being read must not be used
+	// released are deliveries that were stored while a page was being read. The page may
+	// contain their former state.
 	released []signal.DeliveryID
-	due      time.Time // when the endpoint reads again; zero: no time is set
+	due      time.Time // when the endpoint reads again, or zero
 	failed   backoff.Backoff
 
-	behind bool // Redis may have deliveries that are due and not held
-	more   bool // it had when it was read last
+	behind bool // Redis may have due deliveries that are not held
+	more   bool // the last read left some of them
 	shut   bool // new deliveries wait in the queue, because Redis may have earlier ones
 	// unsaved are the deliveries that were given back before they were stored, until they
-	// are. Redis may have later ones than those that are true: so many are unsorted.
+	// are stored. Redis may have later ones than those that are true; unsorted counts these.
 	unsaved  map[signal.DeliveryID]bool
 	unsorted int
 }
@@ -73,13 +71,12 @@ func newBacklog() backlog {
 	}
 }
 
-// idle reports whether nothing is to be read for longer than the parent looks ahead.
+// idle reports whether no read is due within the window of the parent's scan.
 func (b *backlog) idle(now time.Time) bool {
 	return !b.wanted && !b.reading && (b.due.IsZero() || b.due.Sub(now) > window)
 }
 
-// plan notes that a page is to be read at a time, and reports whether that is sooner than
-// the endpoint has planned it so far.
+// plan schedules a read, and reports whether it is sooner than the one scheduled so far.
 func (b *backlog) plan(at time.Time) bool {
 	if at.IsZero() || !b.due.IsZero() && !at.Before(b.due) {
 		return false
@@ -88,7 +85,7 @@ func (b *backlog) plan(at time.Time) bool {
 	return true
 }
 
-// begin reports whether a page is to be read now, and returns what is left out of it.
+// begin reports whether to read a page now, and returns the deliveries to leave out.
 func (b *backlog) begin() (except map[signal.DeliveryID]bool, ok bool) {
 	if !b.wanted || b.reading || b.unsorted > 0 {
 		return nil, false
@@ -101,8 +98,7 @@ func (b *backlog) begin() (except map[signal.DeliveryID]bool, ok bool) {
 	return except, true
 }
 
-// end notes that a page was read, and reports whether it is to be used; else it is to be
-// read again.
+// end records that a page was read, and reports whether it is valid or must be read again.
 func (b *backlog) end() bool {
 	b.reading = false
 	if b.stale {
@@ -113,14 +109,14 @@ func (b *backlog) end() bool {
 	return true
 }
 
-// fail notes that a page was not readable, and returns after how long it is tried again.
+// fail records that a page was not readable, and returns the pause before the next try.
 func (b *backlog) fail() time.Duration {
 	b.wanted = true
 	b.dropReleased()
 	return b.failed.Next()
 }
 
-// take returns the deliveries of a page that are not held yet, and holds them.
+// take returns the deliveries of a page that are not held yet, and marks them as held.
 func (b *backlog) take(m *pageRead) (items []*item) {
 	b.failed.Reset()
 	due := m.due
@@ -133,7 +129,7 @@ func (b *backlog) take(m *pageRead) (items []*item) {
 			continue
 		}
 		b.held[d.ID] = true
-		// The page is not kept for one of it.
+		// A copy, so that one delivery does not keep the page in memory.
 		items = append(items, &item{PendingDelivery: d, signal: signalOf(d.Type, d.Body)})
 	}
 	b.dropReleased()
@@ -141,7 +137,7 @@ func (b *backlog) take(m *pageRead) (items []*item) {
 }
 
 // wholeMillis returns the deliveries of a full page without those of its last millisecond,
-// which may not be all: they come with the next page, in the order of their events.
+// which may be incomplete: the next page has them all, in the order of their events.
 func wholeMillis(due []delivery.PendingDelivery) []delivery.PendingDelivery {
 	n := len(due)
 	for n > 0 && due[n-1].NextAttemptAt.Equal(due[len(due)-1].NextAttemptAt) {
@@ -153,8 +149,8 @@ func wholeMillis(due []delivery.PendingDelivery) []delivery.PendingDelivery {
 	return due[:n]
 }
 
-// catchUp decides after a page whether the endpoint still is behind. If it returns true,
-// new deliveries in the queue are to be given back, and sortUnsaved is to be called.
+// catchUp decides after a page whether the endpoint is still behind. If it returns true,
+// the caller must give back new deliveries in the queue, and call sortUnsaved.
 func (b *backlog) catchUp(m *pageRead, now time.Time) (giveBack bool) {
 	if !b.behind {
 		return false
@@ -165,7 +161,7 @@ func (b *backlog) catchUp(m *pageRead, now time.Time) (giveBack bool) {
 		giveBack = b.shut
 		b.shut = false
 	case b.wanted || len(b.unsaved) > 0 || soon:
-		b.shut = true // what is new waits for the rest of it
+		b.shut = true // new deliveries wait for the rest
 	default:
 		b.behind, b.shut = false, false
 	}
@@ -180,8 +176,8 @@ func (b *backlog) dropReleased() {
 	b.released = nil
 }
 
-// distrust has the page that is being read, if any, read again.
-func (b *backlog) distrust() { b.stale = b.reading }
+// invalidate causes a page that is being read to be read again.
+func (b *backlog) invalidate() { b.stale = b.reading }
 
 // holds reports whether the queue or the outcomes have a delivery.
 func (b *backlog) holds(id signal.DeliveryID) bool {
@@ -189,7 +185,7 @@ func (b *backlog) holds(id signal.DeliveryID) bool {
 	return held
 }
 
-// drop notes that the state of a delivery was stored.
+// drop records that the state of a delivery was stored.
 func (b *backlog) drop(id signal.DeliveryID) {
 	if b.reading {
 		b.released = append(b.released, id)
@@ -198,14 +194,14 @@ func (b *backlog) drop(id signal.DeliveryID) {
 	}
 }
 
-// fallBehind notes that Redis may have deliveries that the endpoint does not know. earlier
-// says that they may come before those in its queue.
+// fallBehind records that Redis may have deliveries unknown to the endpoint, which may be
+// earlier than those in its queue.
 func (b *backlog) fallBehind(earlier bool) {
 	b.behind = true
 	b.shut = b.shut || earlier
 }
 
-// giveBack notes that a delivery is not sent by this actor: it is in Redis, or will be.
+// giveBack releases a delivery that this actor does not send. It is in Redis, or will be.
 func (b *backlog) giveBack(d *item) {
 	b.behind = true
 	delete(b.held, d.ID)
@@ -213,14 +209,14 @@ func (b *backlog) giveBack(d *item) {
 	b.awaitStored(d)
 }
 
-// awaitStored notes that d will be stored, if it is not yet.
+// awaitStored records that d will be stored, unless it is already.
 func (b *backlog) awaitStored(d *item) {
 	if _, known := b.unsaved[d.ID]; !known && d.isInFlight() && !d.passed.Load() {
 		b.unsaved[d.ID] = false
 	}
 }
 
-// sortUnsaved has the backlog read when all that was given back so far is stored.
+// sortUnsaved delays reads until all deliveries given back so far are stored.
 func (b *backlog) sortUnsaved() {
 	for id := range b.unsaved {
 		b.unsaved[id] = true
@@ -228,33 +224,33 @@ func (b *backlog) sortUnsaved() {
 	b.unsorted = len(b.unsaved)
 }
 
-// noteStored notes that Redis has d as pending, and reports whether it is to be read there.
+// noteStored records that Redis has d as pending, and reports whether to read it from there.
 func (b *backlog) noteStored(d *item) (wanted bool) {
 	unsorted, released := b.unsaved[d.ID]
 	delete(b.unsaved, d.ID)
 	if unsorted {
 		b.unsorted--
 	}
-	if b.holds(d.ID) { // it was read before, if its write was answered with an error
+	if b.holds(d.ID) { // it may have been read already, after a write whose answer was lost
 		return released
 	}
 	b.fallBehind(!released)
 	return true
 }
 
-// route is what the endpoint is to do with a delivery.
+// route is what the endpoint must do with a delivery.
 type route byte
 
 const (
 	routeSend   route = iota // put it into the queue
-	routeKnown               // nothing: it is held already
-	routeRead                // nothing: it is, or is being, stored, and is read from there
-	routeBack                // give it back: what is before it in Redis was not read yet
-	routeBehind              // have it tried behind what Redis has of its signal
+	routeKnown               // nothing: it is already held
+	routeRead                // nothing: it is stored, or being stored, and will be read
+	routeBack                // give it back: earlier ones in Redis were not read yet
+	routeBehind              // send it after those of its signal in Redis
 )
 
-// routeNew decides on a new delivery. An endpoint that recovers gets at once what has
-// nothing before it.
+// routeNew decides on a new delivery. A recovering endpoint sends those at once that have
+// no earlier ones.
 func (b *backlog) routeNew(d *item, recovering func() bool) route {
 	switch {
 	case d.pending.Load() && b.holds(d.ID):
@@ -263,14 +259,14 @@ func (b *backlog) routeNew(d *item, recovering func() bool) route {
 		b.fallBehind(true)
 		b.awaitStored(d)
 		return routeRead
-	case b.behind && (b.more || !b.shut) && !(d.begins() && recovering()):
+	case b.behind && (b.more || !b.shut) && !(d.isFirst() && recovering()):
 		return routeBack
 	}
 	b.held[d.ID] = true
 	return b.routeRead(d)
 }
 
-// routeRead decides on a delivery that is held, such as one that was read from Redis.
+// routeRead decides on a held delivery, such as one read from Redis.
 func (b *backlog) routeRead(d *item) route {
 	if w := b.waits.of[d.signal]; w != nil && b.mustWait(w, d) {
 		return routeBehind

@@ -31,7 +31,7 @@ func TestBacklogRoutesNewDeliveries(t *testing.T) {
 		{"all of Redis is known", caughtUp, madeNow("dlv_1"), false, routeSend},
 		{"the first page was not read yet", func(*backlog) {}, madeNow("dlv_1"), false, routeSend},
 		{"Redis has more than a page", hasMore, madeNow("dlv_1"), false, routeBack},
-		{"the same, of an endpoint that recovers", hasMore, madeNow("dlv_1"), true, routeSend},
+		{"the same, of a recovering endpoint", hasMore, madeNow("dlv_1"), true, routeSend},
 		{"it is being stored", caughtUp, stored, false, routeRead},
 		{"it is being stored, and held", func(b *backlog) { b.held[stored.ID] = true }, stored, false, routeKnown},
 	}
@@ -45,9 +45,9 @@ func TestBacklogRoutesNewDeliveries(t *testing.T) {
 	}
 }
 
-// What was given back before it was stored is waited for: a page that was read earlier may
-// have later deliveries, but not this one.
-func TestBacklogWaitsForWhatWasGivenBack(t *testing.T) {
+// No page is read before a delivery that was given back is stored: it might have later
+// deliveries, but not this one.
+func TestBacklogWaitsUntilDeliveriesAreStored(t *testing.T) {
 	t.Parallel()
 	b := newBacklog()
 	d := madeNow("dlv_1")
@@ -68,8 +68,8 @@ func TestBacklogWaitsForWhatWasGivenBack(t *testing.T) {
 	}
 }
 
-// A delivery that is stored while a page is read may be on it as it was before.
-func TestBacklogLeavesOutWhatWasStoredMeanwhile(t *testing.T) {
+// A page may contain the former state of a delivery that is stored during the read.
+func TestBacklogSkipsDeliveriesStoredMeanwhile(t *testing.T) {
 	t.Parallel()
 	b := newBacklog()
 	b.held["dlv_1"] = true
@@ -104,14 +104,15 @@ func TestOutcomesAreWrittenOneWriteAtATime(t *testing.T) {
 	}
 	r.add(delivery.Delivery{ID: "dlv_2"}, &item{})
 	if linger, write := r.begin(now, &changed); linger != 0 || write {
-		t.Errorf("a write is under way: linger %v, write %v", linger, write)
+		t.Errorf("a write is in flight: linger %v, write %v", linger, write)
 	}
 	r.end()
-	if linger, write := r.begin(now.Add(10*time.Millisecond), &changed); linger != storeEvery-10*time.Millisecond || write {
+	const soon = 10 * time.Millisecond
+	if linger, write := r.begin(now.Add(soon), &changed); linger != storeEvery-soon || write {
 		t.Errorf("soon after a write: linger %v, write %v", linger, write)
 	}
 	if linger, _ := r.begin(now.Add(11*time.Millisecond), &changed); linger != 0 {
-		t.Errorf("it lingers already, and is to linger %v", linger)
+		t.Errorf("it lingers already, but linger is %v", linger)
 	}
 	if _, write := r.begin(now.Add(storeEvery), &changed); !write {
 		t.Error("no write begins after a while")

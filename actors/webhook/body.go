@@ -6,8 +6,8 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
-// AppendBody adds the envelope in which an event is sent: the payload stands in it as
-// it is in the event log. version is the contract version of the webhook.
+// AppendBody adds an event's envelope, which contains the payload unchanged. version is the
+// contract version of the webhook.
 func AppendBody(b []byte, id signal.EventID, t signal.EventType, version string, at time.Time, data []byte) []byte {
 	b = append(b, `{"id":`...)
 	b = signal.AppendText(b, string(id))

@@ -43,14 +43,16 @@ func TestBodyIsWhatTheStandardLibraryWrites(t *testing.T) {
 		CreatedAt  string          `json:"created_at"`
 		Data       json.RawMessage `json:"data"`
 	}
+	const id = "evt_01M7YQ1X3DTRA4S2456P21NJZ0"
 	for _, data := range []string{`{}`, `{"confidence":0.4372,"asset":"BTC/\"é\""}`, `{"previous":{"status":null}}`} {
 		for _, kind := range delivery.WebhookEvents {
 			at := vectorTime.Add(123456789 * time.Nanosecond)
-			want, err := json.Marshal(envelope{"evt_01M7YQ1X3DTRA4S2456P21NJZ0", string(kind), "2026-11-01", "2026-11-21T09:30:00.123Z", json.RawMessage(data)})
+			e := envelope{id, string(kind), "2026-11-01", "2026-11-21T09:30:00.123Z", json.RawMessage(data)}
+			want, err := json.Marshal(e)
 			if err != nil {
 				t.Fatal(err)
 			}
-			got := AppendBody([]byte("before "), "evt_01M7YQ1X3DTRA4S2456P21NJZ0", kind, "2026-11-01", at, []byte(data))
+			got := AppendBody([]byte("before "), id, kind, "2026-11-01", at, []byte(data))
 			if diff := cmp.Diff("before "+string(want), string(got)); diff != "" {
 				t.Errorf("body (-want +got):\n%s", diff)
 			}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/url"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -15,25 +16,25 @@ import (
 	"github.com/agentsignal/agentsignal/actors/webhook/sender"
 )
 
-// traffic counts the requests that are under way, by account and by host.
+// traffic counts the requests in flight, by account and by host.
 type traffic struct {
-	mu        sync.Mutex
-	accounts  map[string]signal.AccountID // by URL
-	now, most map[string]int
+	mu         sync.Mutex
+	accounts   map[string]signal.AccountID // by URL
+	now, peaks map[string]int
 }
 
 func newTraffic() *traffic {
-	return &traffic{accounts: map[string]signal.AccountID{}, now: map[string]int{}, most: map[string]int{}}
+	return &traffic{accounts: map[string]signal.AccountID{}, now: map[string]int{}, peaks: map[string]int{}}
 }
 
-// through counts what answer answers.
-func (c *traffic) through(answer func(context.Context, sender.Request) sender.Result) func(context.Context, sender.Request) sender.Result {
+// count counts the requests that a answers.
+func (c *traffic) count(a answer) answer {
 	return func(ctx context.Context, r sender.Request) sender.Result {
 		u, _ := url.Parse(r.To.URL)
 		account, host := "account "+string(c.accounts[r.To.URL]), "host "+u.Hostname()
 		c.add(1, "all", account, host, account+" at "+host)
 		defer c.add(-1, "all", account, host, account+" at "+host)
-		return answer(ctx, r)
+		return a(ctx, r)
 	}
 }
 
@@ -42,23 +43,21 @@ func (c *traffic) add(n int, keys ...string) {
 	defer c.mu.Unlock()
 	for _, k := range keys {
 		c.now[k] += n
-		c.most[k] = max(c.most[k], c.now[k])
+		c.peaks[k] = max(c.peaks[k], c.now[k])
 	}
 }
 
-// peak returns how many requests were under way at once at most.
+// peak returns the maximum of concurrent requests.
 func (c *traffic) peak(key string) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.most[key]
+	return c.peaks[key]
 }
 
-// All webhooks of an account with one host together send no more requests at once to it
-// than half of what the host gets from all accounts, whatever their paths and ports are.
+// The webhooks of an account at one host share half of the host's limit, regardless of
+// their paths and ports.
 func TestAHostGetsFewRequestsAtOnce(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		c := newTraffic()
 		hosts := []string{"victim.example", "Victim.Example", "victim.example.", "victim.example:8443"}
 		owners := []signal.AccountID{w.account, signal.NewAccountID(), signal.NewAccountID()}
@@ -69,11 +68,7 @@ func TestAHostGetsFewRequestsAtOnce(t *testing.T) {
 				h.URL = fmt.Sprintf("https://%s/%d", hosts[i%len(hosts)], i)
 			}))
 		}
-		w.sender.script(func(ctx context.Context, r sender.Request) sender.Result {
-			c.add(1, "all")
-			defer c.add(-1, "all")
-			return after(time.Second, answers200)(ctx, r)
-		})
+		w.sender.script(c.count(after(time.Second, answers200)))
 		w.start()
 		for _, owner := range owners {
 			for range 10 {
@@ -81,8 +76,8 @@ func TestAHostGetsFewRequestsAtOnce(t *testing.T) {
 			}
 		}
 		pass(5 * time.Second)
-		if most := c.peak("all"); most != DefaultHostConcurrency {
-			t.Errorf("%d requests at once to a host, want %d", most, DefaultHostConcurrency)
+		if n := c.peak("all"); n != DefaultHostConcurrency {
+			t.Errorf("%d requests at once to a host, want %d", n, DefaultHostConcurrency)
 		}
 		pass(2 * time.Minute)
 		all := 0
@@ -95,14 +90,11 @@ func TestAHostGetsFewRequestsAtOnce(t *testing.T) {
 	})
 }
 
-// A webhook that gets another URL takes slots of the new host for what it sends there, in
-// the middle of its queue.
+// A webhook that gets another URL takes slots of the new host for the rest of its queue.
 func TestAMovedWebhookTakesSlotsOfItsNewHost(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, func(o *Options) { o.HostConcurrency = 4 })
+	inWorldWith(t, func(o *Options) { o.HostConcurrency = 4 }, func(t *testing.T, w *world) {
 		c := newTraffic()
-		w.sender.script(c.through(after(time.Second, answers200)))
+		w.sender.script(c.count(after(time.Second, answers200)))
 		at := func(url string) signal.WebhookID {
 			return w.register(func(h *delivery.Webhook) { h.URL = url })
 		}
@@ -110,11 +102,7 @@ func TestAMovedWebhookTakesSlotsOfItsNewHost(t *testing.T) {
 		w.start()
 		w.emit(60)
 		pass(5500 * time.Millisecond)
-		w.store.set(func() {
-			hook := w.store.webhooks[moved]
-			hook.URL = "https://new.example/1"
-			w.store.save(hook)
-		})
+		w.store.change(moved, func(h *delivery.Webhook) { h.URL = "https://new.example/1" })
 		pass(3 * time.Minute)
 		if n := c.peak("host new.example"); n != 2 {
 			t.Errorf("%d requests at once to the new host, want 2", n)
@@ -125,15 +113,8 @@ func TestAMovedWebhookTakesSlotsOfItsNewHost(t *testing.T) {
 	})
 }
 
-// emitAs appends an event signal.created of an account.
-func (w *world) emitAs(account signal.AccountID) {
-	w.store.set(func() {
-		w.store.append(signal.Event{ID: signal.NewEventID(), Account: account, Type: signal.SignalCreated, Data: []byte(`{"n":1}`)})
-	})
-}
-
-// Whoever sends what to whom, and whichever endpoints hang or move: the bounds hold, all
-// is delivered in the end, and no slot is lost.
+// With random senders, and endpoints that hang or move, the bounds hold, everything is
+// delivered in the end, and no slot is lost.
 func TestBoundsHoldWhateverHangs(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(12) {
@@ -148,7 +129,7 @@ func boundsHold(t *testing.T, random *rand.Rand) {
 	limits := limits{total: 4 + random.IntN(40), account: 1 + random.IntN(20), host: 1 + random.IntN(12)}
 	w := newWorld(t, func(o *Options) {
 		o.InFlight, o.AccountConcurrency, o.HostConcurrency = limits.total, limits.account, limits.host
-		o.Schedule.Retries = []time.Duration{time.Minute, time.Minute, time.Minute, time.Minute, time.Minute, time.Minute}
+		o.Schedule.Retries = slices.Repeat([]time.Duration{time.Minute}, 6)
 	})
 	owners := make([]signal.AccountID, 1+random.IntN(4))
 	for i := range owners {
@@ -158,18 +139,18 @@ func boundsHold(t *testing.T, random *rand.Rand) {
 	c := newTraffic()
 	hanging := map[string]bool{}
 	path := 0
-	aim := func(h *delivery.Webhook) {
+	setURL := func(h *delivery.Webhook) {
 		path++
 		h.URL = fmt.Sprintf("https://host%d.example/%d", random.IntN(hosts), path)
 		c.accounts[h.URL] = h.Account
 		hanging[h.URL] = random.IntN(4) == 0
 	}
 	var healed sync.Once
-	well := make(chan struct{})
-	defer healed.Do(func() { close(well) })
-	w.sender.script(c.through(func(ctx context.Context, r sender.Request) sender.Result {
+	healthy := make(chan struct{})
+	defer healed.Do(func() { close(healthy) })
+	w.sender.script(c.count(func(ctx context.Context, r sender.Request) sender.Result {
 		select {
-		case <-well:
+		case <-healthy:
 		default:
 			if hanging[r.To.URL] {
 				return hangs(ctx, r)
@@ -182,10 +163,10 @@ func boundsHold(t *testing.T, random *rand.Rand) {
 		owner := owners[random.IntN(len(owners))]
 		hooks[owner] = append(hooks[owner], w.register(func(h *delivery.Webhook) {
 			h.Account = owner
-			aim(h)
+			setURL(h)
 		}))
 	}
-	for i := range 20 { // where some move to
+	for i := range 20 { // the URLs of moved ones
 		hanging[fmt.Sprintf("https://host%d.example/moved/%d", i%hosts, i)] = i%5 == 0
 	}
 	w.start()
@@ -201,14 +182,10 @@ func boundsHold(t *testing.T, random *rand.Rand) {
 		if list := hooks[owner]; len(list) > 0 {
 			id, to := list[random.IntN(len(list))], fmt.Sprintf("https://host%d.example/moved/%d", round%hosts, round)
 			c.accounts[to] = owner
-			w.store.set(func() {
-				hook := w.store.webhooks[id]
-				hook.URL = to
-				w.store.save(hook)
-			})
+			w.store.change(id, func(h *delivery.Webhook) { h.URL = to })
 		}
 	}
-	healed.Do(func() { close(well) })
+	healed.Do(func() { close(healthy) })
 	pass(20 * time.Minute)
 	for owner, list := range hooks {
 		for _, id := range list {
@@ -233,7 +210,7 @@ func boundsHold(t *testing.T, random *rand.Rand) {
 	}
 }
 
-// idles checks that no endpoint waits for a slot that is free.
+// idles checks that no endpoint waits for a free slot.
 func (w *world) idles(limits limits) {
 	w.t.Helper()
 	g := w.node.limiter
@@ -242,7 +219,7 @@ func (w *world) idles(limits limits) {
 	for key, f := range g.flows {
 		for l := range classes {
 			if f.waiting[l].Len() > 0 && g.free(l) && f.full(l) == nil {
-				w.t.Errorf("%v waits in lane %d with %d of %d slots taken", key, l, g.used, limits.total)
+				w.t.Errorf("%v waits in class %d with %d of %d slots taken", key, l, g.used, limits.total)
 			}
 		}
 	}

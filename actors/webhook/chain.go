@@ -9,29 +9,29 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
-// place is where in its endpoint's queue a delivery is.
+// place is the place of a delivery in its endpoint's queue.
 type place byte
 
 const (
-	queued  place = iota // live or in the backlog, or under way
-	parked               // it was taken out and waits for another one of its signal
-	ready                // its turn has come
-	removed              // it was taken out and is to be skipped
+	queued  place = iota // live, in the backlog, or being sent
+	parked               // waits for another one of its signal
+	ready                // the one it waited for is done
+	removed              // must be skipped
 )
 
-// chain are the deliveries of one signal that a queue holds, in the order of their
-// events. Only the first one is sent.
+// chain is the list of a queue's deliveries of one signal, in the order of their events.
+// Only the first one is sent.
 type chain struct {
 	items []*item
-	busy  bool // the first is under way, or has failed and the actor has not seen it yet
+	busy  bool // the first is being sent, or has failed and the actor does not know it yet
 }
 
-// signalMark stands in front of a signal's identifier in the payloads of its events. In
-// a text its quotation marks would be escaped.
+// signalMark precedes a signal's identifier in the payloads of its events. Inside a text
+// its quotation marks would be escaped.
 var signalMark = []byte(`"signal_id":"`)
 
-// signalOf returns the signal that an event is about, which body is sent of or is the
-// payload of; empty if its order does not matter.
+// signalOf returns the signal in an event's body or payload, or "" if the order of the
+// event does not matter.
 func signalOf(t signal.EventType, body []byte) signal.SignalID {
 	if !strings.HasPrefix(string(t), "signal.") {
 		return ""
@@ -58,10 +58,10 @@ func (i *item) before(other *item) bool {
 		cmp.Compare(i.Event, other.Event)) < 0
 }
 
-// begins reports whether no earlier event can be about the same signal.
-func (i *item) begins() bool { return i.signal == "" || i.Type == signal.SignalCreated }
+// isFirst reports whether no earlier event of the same signal can exist.
+func (i *item) isFirst() bool { return i.signal == "" || i.Type == signal.SignalCreated }
 
-// For the methods below q is locked, unless they say otherwise.
+// Callers of the methods below hold q.mu, unless the method locks it itself.
 
 // link adds d to the chain of its signal.
 func (q *queue) link(d *item) {
@@ -84,8 +84,8 @@ func (q *queue) link(d *item) {
 	d.chain = c
 }
 
-// begins reports whether d may be sent now, and notes that it is.
-func (q *queue) begins(d *item) bool {
+// tryBegin reports whether d may be sent now, and marks its chain as busy.
+func (q *queue) tryBegin(d *item) bool {
 	c := d.chain
 	if c == nil {
 		return true
@@ -97,7 +97,7 @@ func (q *queue) begins(d *item) bool {
 	return true
 }
 
-// leave takes d, the first of its chain, out of it: the next one may be sent.
+// leave removes d, the first of its chain, so that the next one may be sent.
 func (q *queue) leave(d *item) {
 	c := d.chain
 	if c == nil {
@@ -108,7 +108,7 @@ func (q *queue) leave(d *item) {
 	q.wake(d.signal, c)
 }
 
-// wake has the first of a chain sent if it waits for that; an empty chain is forgotten.
+// wake makes a parked first delivery of a chain ready, or drops an empty chain.
 func (q *queue) wake(id signal.SignalID, c *chain) {
 	if len(c.items) == 0 {
 		delete(q.chains, id)
@@ -118,8 +118,8 @@ func (q *queue) wake(id signal.SignalID, c *chain) {
 	}
 }
 
-// unlinkLast takes d, which is neither under way nor parked, out of its chain if
-// nothing waits for it.
+// unlinkLast removes d, which is neither being sent nor parked, from its chain if it is the
+// last one there, and reports whether it did.
 func (q *queue) unlinkLast(d *item) bool {
 	c := d.chain
 	if c == nil {
@@ -136,7 +136,7 @@ func (q *queue) unlinkLast(d *item) bool {
 	return true
 }
 
-// unlink empties the chains but for what is under way, and returns what was parked.
+// unlink empties the chains except for deliveries being sent, and returns the parked ones.
 func (q *queue) unlink() (waiting []*item) {
 	for id, c := range q.chains {
 		for _, d := range c.items {
@@ -153,16 +153,16 @@ func (q *queue) unlink() (waiting []*item) {
 	return waiting
 }
 
-// over notes that d has failed and holds up no other delivery. It may be called by the actor.
-func (q *queue) over(d *item) {
+// unblock lets the deliveries of the chain after d, which has failed, be sent. It locks q.
+func (q *queue) unblock(d *item) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.leave(d)
 }
 
-// holdUp takes the deliveries behind d, which has failed, out of the queue and returns
-// them. It may be called by the actor.
-func (q *queue) holdUp(d *item) (behind []*item) {
+// takeAfter removes the deliveries of the chain after d, which has failed, from the queue
+// and returns them. It locks q.
+func (q *queue) takeAfter(d *item) (behind []*item) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	c := d.chain

@@ -14,17 +14,17 @@ import (
 	"github.com/agentsignal/agentsignal/actors/webhook/sender"
 )
 
-// EventChallenge is the type of the request by which an endpoint is asked for a proof
-// that it takes deliveries. It is in no log and no list of deliveries.
+// EventChallenge is the type of the request by which an endpoint proves that it accepts
+// deliveries. It is in no log and no list of deliveries.
 const EventChallenge signal.EventType = "webhook.challenge"
 
-// challengeTimeout is how long a challenge takes at most, its wait for a slot included.
+// challengeTimeout bounds a challenge, including the wait for a slot.
 const challengeTimeout = 10 * time.Second
 
-// Challenge sends a random token, signed with secret, to the URL of w, which is not
-// stored yet. It returns nil if the endpoint has answered 2xx with the token, as text or
-// as the member challenge of an object. KindInvalid, "url_not_allowed": it has not;
-// KindUnavailable: there was no slot for the request, which takes one as a delivery does.
+// Challenge sends a random token, signed with secret, to the URL of w, which is not stored
+// yet. It returns nil if the endpoint answers 2xx with the token, as text or as the member
+// challenge of an object, otherwise KindInvalid with code "url_not_allowed". It returns
+// KindUnavailable if the limiter had no slot for the request.
 func (n *Node) Challenge(ctx context.Context, w *delivery.Webhook, secret string) error {
 	ctx, cancel := context.WithTimeout(ctx, challengeTimeout)
 	defer cancel()
@@ -62,8 +62,7 @@ func (n *Node) Challenge(ctx context.Context, w *delivery.Webhook, secret string
 	return &signal.Error{Kind: signal.KindInvalid, Code: guard.CodeNotAllowed, Message: message}
 }
 
-// ChallengeOf returns the token to answer body with, if it is that of a challenge; else
-// nothing.
+// ChallengeOf returns the token to answer a challenge with, or "" if body is no challenge.
 func ChallengeOf(body []byte) string {
 	var e struct {
 		Type signal.EventType `json:"type"`
@@ -96,8 +95,8 @@ func (n *Node) await(ctx context.Context, account signal.AccountID, host string)
 	}
 }
 
-// answersChallenge reports whether body is token, or an object with it as challenge. An
-// endpoint that only sends back what it got does not pass.
+// answersChallenge reports whether body is token, or an object with the token as challenge.
+// An endpoint that only echoes the request does not pass.
 func answersChallenge(body, token string) bool {
 	if strings.TrimSpace(body) == token {
 		return true

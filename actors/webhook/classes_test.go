@@ -15,9 +15,9 @@ import (
 	"github.com/agentsignal/agentsignal/actors/webhook/sender"
 )
 
-// Endpoints that hang at real receivers take all the slots that they get of a share. Fast
-// endpoints with the same share get their deliveries while those requests are under way.
-func TestFastEndpointsPassHangingOnes(t *testing.T) {
+// Endpoints that hang at real receivers use up their slots of a share. Fast endpoints with
+// the same share get their deliveries while those requests are in flight.
+func TestFastEndpointsOvertakeHangingOnes(t *testing.T) {
 	t.Parallel()
 	const a, b, c = "acc_a", "acc_b", "acc_c"
 	tests := map[string]struct {
@@ -25,7 +25,7 @@ func TestFastEndpointsPassHangingOnes(t *testing.T) {
 		hanging       []signal.AccountID
 		hangingHost   string
 		fast          signal.AccountID
-		held          int // slots by those that hang
+		held          int // slots by hanging ones
 	}{
 		"of the same account at the same host": {16, 1000, []signal.AccountID{a}, "127.0.0.1", a, 2},
 		"of another account at the same host":  {16, 1000, []signal.AccountID{a, b}, "127.0.0.1", c, 4},
@@ -52,13 +52,13 @@ func TestFastEndpointsPassHangingOnes(t *testing.T) {
 			}
 			slow := slowEach * len(test.hanging)
 			held := 0
-			r.await("all that hang have a slot for long, or wait for one", func() bool {
-				used, waiting := w.slowLane()
+			r.await("all hanging ones hold a slot or wait for one", func() bool {
+				used, waiting := w.slowClass()
 				held = used
 				return used+waiting == slow && int(r.hanging.Load()) == used
 			})
 			if held != test.held {
-				t.Errorf("%d endpoints that hang hold %d slots, want %d", slow, held, test.held)
+				t.Errorf("%d hanging endpoints hold %d slots, want %d", slow, held, test.held)
 			}
 			for i := range fastEndpoints {
 				w.registerAt(test.fast, r.url("127.0.0.1", fmt.Sprintf("/fast/%d", i)))
@@ -66,24 +66,24 @@ func TestFastEndpointsPassHangingOnes(t *testing.T) {
 			for range events {
 				w.emitAs(test.fast)
 			}
-			r.await("the fast endpoints have all deliveries", func() bool { return r.got.Load() == fastEndpoints*events })
-			t.Logf("%d of %d fast deliveries while %d slots are held", r.got.Load(), fastEndpoints*events, r.hanging.Load())
+			const want = fastEndpoints * events
+			r.await("the fast endpoints have all deliveries", func() bool { return r.got.Load() == want })
+			t.Logf("%d of %d fast deliveries while %d slots are held", r.got.Load(), want, r.hanging.Load())
 			if now := int(r.hanging.Load()); now != held {
-				t.Errorf("%d slots are held by those that hang, want the same %d", now, held)
+				t.Errorf("%d slots are held by hanging endpoints, want the same %d", now, held)
 			}
 		})
 	}
 }
 
-// receiver is a server with endpoints that are fast and endpoints that hang, and the
-// courier to it.
+// receiver is a server with fast and hanging endpoints, and the Sender to it.
 type receiver struct {
 	t       *testing.T
 	port    string
 	got     atomic.Int64 // deliveries to fast endpoints
 	hanging atomic.Int64 // attempts that end only with the test
 
-	// brief gives up soon: with it an endpoint that hangs gets to the slow class.
+	// brief times out soon, so that a hanging endpoint gets to the slow class.
 	brief, patient *sender.Sender
 	mu             sync.Mutex
 	attempts       map[string]int // by URL
@@ -91,8 +91,12 @@ type receiver struct {
 
 func newReceiver(t *testing.T) *receiver {
 	ended := make(chan struct{})
-	r := &receiver{t: t, attempts: map[string]int{}, brief: localSender(t, sender.Options{Timeout: 50 * time.Millisecond}),
-		patient: localSender(t, sender.Options{Timeout: time.Hour, ConnectTimeout: time.Minute})}
+	r := &receiver{
+		t:        t,
+		attempts: map[string]int{},
+		brief:    localSender(t, sender.Options{Timeout: 50 * time.Millisecond}),
+		patient:  localSender(t, sender.Options{Timeout: time.Hour, ConnectTimeout: time.Minute}),
+	}
 	server := localServer(t, func(_ http.ResponseWriter, request *http.Request) {
 		if strings.HasPrefix(request.URL.Path, "/hangs") {
 			<-ended
@@ -116,7 +120,7 @@ func (r *receiver) Send(ctx context.Context, request sender.Request) sender.Resu
 	r.attempts[request.To.URL]++
 	n := r.attempts[request.To.URL]
 	r.mu.Unlock()
-	if n <= DefaultConcurrency { // those that are begun before three have timed out
+	if n <= DefaultConcurrency { // those begun before three have timed out
 		return r.brief.Send(ctx, request)
 	}
 	r.hanging.Add(1)
@@ -124,12 +128,12 @@ func (r *receiver) Send(ctx context.Context, request sender.Request) sender.Resu
 	return r.patient.Send(ctx, request)
 }
 
-// await waits until something is so.
-func (r *receiver) await(what string, so func() bool) {
+// await waits for a condition.
+func (r *receiver) await(name string, condition func() bool) {
 	r.t.Helper()
-	for end := time.Now().Add(20 * time.Second); !so(); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(20 * time.Second); !condition(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
-			r.t.Fatalf("not so: %s; there are %d fast deliveries, %d attempts hang", what, r.got.Load(), r.hanging.Load())
+			r.t.Fatalf("not reached: %s; %d fast deliveries, %d attempts hang", name, r.got.Load(), r.hanging.Load())
 		}
 	}
 }
@@ -139,8 +143,8 @@ func (w *world) registerAt(account signal.AccountID, url string) {
 	w.register(func(h *delivery.Webhook) { h.Account, h.URL, h.CreatedAt = account, url, h.CreatedAt.Add(-time.Hour) })
 }
 
-// slowLane returns how many slots the slow class has, and how many endpoints wait for one.
-func (w *world) slowLane() (used, waiting int) {
+// slowClass returns the number of slots of the slow class, and of endpoints that wait for one.
+func (w *world) slowClass() (used, waiting int) {
 	g := w.node.limiter
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -8,16 +8,16 @@ import (
 
 // Limits of a concurrencyLimit.
 const (
-	slowAbove    = time.Second // an attempt that takes longer is slow; if most are, the endpoint is
-	slowTimeouts = 3           // so many timeouts in a row are, too
+	slowAbove    = time.Second // an endpoint is slow if most of its attempts take longer,
+	slowTimeouts = 3           // or after so many timeouts in a row
 	recentTimes  = 15          // recent attempts that count
 	minTimes     = 3           // with fewer an endpoint is not slow
 )
 
-// concurrencyLimit is how many requests at once an endpoint gets. It begins with the most. Each
-// failure halves it and each success adds one, so that an endpoint that comes back
-// after an outage gets 1, 2, 4 and 8 of its backlog at once. One that hangs or is slow
-// goes to the slow class, where it gets one at a time, until it answers fast again.
+// concurrencyLimit is the number of concurrent requests to an endpoint. It begins at the
+// maximum. Each failure halves it and each success adds one, so that an endpoint that
+// recovers from an outage gets its backlog step by step. A slow one moves to the slow
+// class, where it gets one at a time until it is fast again.
 type concurrencyLimit struct {
 	max      int
 	allowed  int
@@ -27,11 +27,11 @@ type concurrencyLimit struct {
 	class    class
 }
 
-func newConcurrencyLimit(most int) concurrencyLimit {
-	return concurrencyLimit{max: most, allowed: most}
+func newConcurrencyLimit(limit int) concurrencyLimit {
+	return concurrencyLimit{max: limit, allowed: limit}
 }
 
-// limit returns how many requests may be under way.
+// limit returns how many requests may be in flight.
 func (p *concurrencyLimit) limit() int {
 	if p.class == slowClass {
 		return 1
@@ -42,12 +42,12 @@ func (p *concurrencyLimit) limit() int {
 // recovering reports whether an attempt has failed and too few have succeeded since.
 func (p *concurrencyLimit) recovering() bool { return p.allowed < p.max }
 
-// after notes how an attempt ended.
+// after records the result of an attempt.
 func (p *concurrencyLimit) after(r *sender.Result) {
 	success := r.Error == ""
 	switch {
 	case success && p.timeouts >= slowTimeouts && r.Duration <= slowAbove:
-		p.timeouts, p.attempts = 0, 0 // the hanging is over: its times do not count
+		p.timeouts, p.attempts = 0, 0 // the endpoint no longer hangs: drop its old times
 	case r.Class == sender.ClassTimeout:
 		p.timeouts++
 	default:
@@ -61,13 +61,13 @@ func (p *concurrencyLimit) after(r *sender.Result) {
 		p.allowed = max(1, p.allowed/2)
 	}
 	p.class = fastClass
-	if p.timeouts >= slowTimeouts || p.mostlySlow() {
+	if p.timeouts >= slowTimeouts || p.medianSlow() {
 		p.class = slowClass
 	}
 }
 
-// mostlySlow reports whether the median of the recent times is above slowAbove.
-func (p *concurrencyLimit) mostlySlow() bool {
+// medianSlow reports whether the median of the recent times is above slowAbove.
+func (p *concurrencyLimit) medianSlow() bool {
 	n := min(p.attempts, recentTimes)
 	slow := 0
 	for _, d := range p.times[:n] {

@@ -1,6 +1,7 @@
 package webhook
 
 import (
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,19 +12,18 @@ import (
 
 func TestDisabledAfterThreeDays(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		id := w.register()
-		w.sender.script(answers503)
-		w.start()
+		id := w.serve(answers503)
 		begin := w.store.now()
 		for w.store.now().Sub(begin) < 71*time.Hour {
 			w.emit(1)
 			pass(30 * time.Second)
 			w.jump(29*time.Minute + 30*time.Second)
 		}
+		fail := delivery.MailWebhookFailing
 		if got := w.store.healthOf(id); !got.FailingSince.Equal(begin) || got.Warned != 2 {
 			t.Errorf("health %+v", got)
 		}
-		w.mails(delivery.MailWebhookFailing, delivery.MailWebhookFailing)
+		w.mails(fail, fail)
 		sending := len(w.sender.sent())
 		for range 4 {
 			w.emit(1)
@@ -31,17 +31,20 @@ func TestDisabledAfterThreeDays(t *testing.T) {
 			w.jump(29 * time.Minute)
 		}
 		if len(w.sender.sent()) == sending {
-			t.Error("it was not tried to the end")
+			t.Error("there were no attempts until the end")
 		}
 		hook := w.store.hook(id)
+		after := hook.DisabledAt.Sub(begin)
 		if hook.Status != delivery.WebhookDisabled || hook.DisabledReason != delivery.DisabledFailing ||
-			hook.DisabledAt.Sub(begin) < 72*time.Hour || hook.DisabledAt.Sub(begin) > 73*time.Hour || !hook.UpdatedAt.Equal(hook.DisabledAt) {
+			after < 72*time.Hour || after > 73*time.Hour || !hook.UpdatedAt.Equal(hook.DisabledAt) {
 			t.Errorf("record %+v", hook)
 		}
-		w.mails(delivery.MailWebhookFailing, delivery.MailWebhookFailing, delivery.MailWebhookDisabled)
+		w.mails(fail, fail, delivery.MailWebhookDisabled)
 		notices := peek(w.store, func() []signal.Event { return w.store.notices })
+		want := `{"message":"Webhook ` + string(id) + ` was disabled after 72 hours of failures.",` +
+			`"severity":"warning","code":"webhook_disabled"}`
 		if len(notices) != 1 || notices[0].Type != signal.SystemNotification || notices[0].Account != w.account ||
-			string(notices[0].Data) != `{"message":"Webhook `+string(id)+` was disabled after 72 hours of failures.","severity":"warning","code":"webhook_disabled"}` {
+			string(notices[0].Data) != want {
 			t.Errorf("notification %+v", notices)
 		}
 		for text, n := range w.store.statuses(id) {
@@ -50,7 +53,7 @@ func TestDisabledAfterThreeDays(t *testing.T) {
 			}
 		}
 		if w.store.statuses(id)["failed, cancelled"] == 0 {
-			t.Error("no pending delivery was given up")
+			t.Error("no pending delivery was cancelled")
 		}
 		// Nothing more happens, and nothing is recorded.
 		recorded := func() int { return len(w.store.deliveries) }
@@ -60,7 +63,7 @@ func TestDisabledAfterThreeDays(t *testing.T) {
 		w.jump(48 * time.Hour)
 		pass(time.Minute)
 		if peek(w.store, recorded) != n || len(w.sender.sent()) != requests {
-			t.Error("events are recorded for a webhook that is disabled")
+			t.Error("events are recorded for a disabled webhook")
 		}
 		if got := w.counted("agentsignal_webhook_disabled_total"); got["failing"] != 1 || got["manual"] != 0 {
 			t.Errorf("disabled webhooks counted: %v", got)
@@ -72,30 +75,21 @@ func TestDisabledAfterThreeDays(t *testing.T) {
 		events := w.emit(1)
 		pass(time.Second)
 		w.once(id, events)
-		w.mails(delivery.MailWebhookFailing, delivery.MailWebhookFailing, delivery.MailWebhookDisabled)
+		w.mails(fail, fail, delivery.MailWebhookDisabled)
 	})
 }
 
-// mails checks what mails there are, by their time.
+// mails checks the kinds of the stored mails, by time.
 func (w *world) mails(want ...delivery.MailKind) {
 	w.t.Helper()
-	got := w.store.kinds()
-	if len(got) != len(want) {
+	if got := w.store.kinds(); !slices.Equal(got, want) {
 		w.t.Errorf("mails %v, want %v", got, want)
-		return
-	}
-	for i := range got {
-		if got[i] != want[i] {
-			w.t.Errorf("mails %v, want %v", got, want)
-		}
 	}
 }
 
 func TestAWarnedWebhookRecovers(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		id := w.register()
-		w.sender.script(answers503)
-		w.start()
+		id := w.serve(answers503)
 		for range 30 {
 			w.emit(1)
 			pass(30 * time.Second)
@@ -117,15 +111,11 @@ func TestAWarnedWebhookRecovers(t *testing.T) {
 	})
 }
 
-// A record that is changed while the endpoint disables the webhook is not overwritten;
-// the next failure disables it.
-func TestAChangeAndDisablingCross(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, func(o *Options) { o.Health.DisableAfter = time.Hour })
-		id := w.register()
-		w.sender.script(answers503)
-		w.start()
+// A record that changes while the endpoint disables the webhook is not overwritten; the
+// next failure disables it.
+func TestAChangeDuringDisabling(t *testing.T) {
+	inWorldWith(t, func(o *Options) { o.Health.DisableAfter = time.Hour }, func(t *testing.T, w *world) {
+		id := w.serve(answers503)
 		for range 3 {
 			w.emit(1)
 			pass(19 * time.Minute)
@@ -160,12 +150,16 @@ func TestAChangeAndDisablingCross(t *testing.T) {
 	})
 }
 
-// A record that was read before an outcome was stored does not bring a failure back
-// that is over.
+// failed puts the health of a failing webhook into the store.
+func (w *world) failed(id signal.WebhookID, ago time.Duration, warned int) {
+	w.store.health[id] = delivery.WebhookHealth{FailingSince: time.Now().Add(-ago), Failures: 10, Warned: warned}
+}
+
+// A record that was read before an outcome was stored does not restore an old failure.
 func TestARecordThatComesLate(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		id := w.register()
-		w.store.health[id] = delivery.WebhookHealth{FailingSince: time.Now().Add(-30 * time.Hour), Failures: 10, Warned: 1}
+		w.failed(id, 30*time.Hour, 1)
 		w.sender.script(after(50*time.Millisecond, answers200))
 		w.start()
 		w.emit(1)
@@ -180,17 +174,14 @@ func TestARecordThatComesLate(t *testing.T) {
 	})
 }
 
-// To enable a webhook that is enabled forgets its failures, too, even those that are
-// just being stored.
-func TestFailuresAreForgottenByHand(t *testing.T) {
+// Enabling an enabled webhook clears its failures, including those being stored.
+func TestFailuresAreClearedManually(t *testing.T) {
 	t.Parallel()
 	for name, storing := range map[string]time.Duration{"stored": 0, "being stored": 2 * time.Second} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
+			inWorld(t, func(t *testing.T, w *world) {
 				id := w.register()
-				w.store.health[id] = delivery.WebhookHealth{FailingSince: time.Now().Add(-71 * time.Hour), Failures: 10, Warned: 2}
+				w.failed(id, 71*time.Hour, 2)
 				w.sender.script(answers503)
 				w.start()
 				w.store.set(func() { w.store.early = slow("StoreOutcomes", storing) })
@@ -201,22 +192,22 @@ func TestFailuresAreForgottenByHand(t *testing.T) {
 				w.jump(2 * time.Hour)
 				w.emit(5)
 				pass(5 * time.Second)
-				if h := w.store.healthOf(id); w.store.hook(id).Status != delivery.WebhookEnabled || h.Warned != 0 || h.Failures == 0 || w.store.now().Sub(h.FailingSince) > time.Minute {
-					t.Errorf("%s, health %+v", w.store.hook(id).Status, h)
+				status, h := w.store.hook(id).Status, w.store.healthOf(id)
+				if status != delivery.WebhookEnabled || h.Warned != 0 || h.Failures == 0 ||
+					w.store.now().Sub(h.FailingSince) > time.Minute {
+					t.Errorf("%s, health %+v", status, h)
 				}
 			})
 		})
 	}
 }
 
-func TestDisabledByHand(t *testing.T) {
+func TestDisabledManually(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		id := w.register()
-		w.sender.script(answers503)
-		w.start()
+		id := w.serve(answers503)
 		w.emit(400)
 		pass(5 * time.Second)
-		w.sender.script(after(10*time.Second, answers503)) // eight are under way when it is disabled
+		w.sender.script(after(10*time.Second, answers503)) // eight are in flight when it is disabled
 		w.emit(300)
 		pass(time.Second)
 		w.store.disable(id)
@@ -228,22 +219,18 @@ func TestDisabledByHand(t *testing.T) {
 		}
 		n := len(w.sender.sent())
 		pass(3 * time.Hour)
-		if got := len(w.sender.sent()); got != n {
-			t.Errorf("%d requests after it was disabled", got-n)
-		}
+		w.attempts(n)
 		if got := w.counted("agentsignal_webhook_disabled_total")["manual"]; got != 1 {
 			t.Errorf("disabled webhooks counted: %v", got)
 		}
 
-		// A test is sent nevertheless, once.
+		// A test is still sent, once.
 		w.sender.script(answers503)
-		e := signal.NewEventID()
-		w.store.create(delivery.Delivery{ID: signal.NewDeliveryID(), Webhook: id, Account: w.account, Event: e, Type: signal.WebhookTest,
-			Status: delivery.Pending, CreatedAt: time.Now(), NextAttemptAt: dueTime(time.Now())}, "test")
+		test := w.pendingDelivery(id, dueTime(time.Now()))
+		test.Type = signal.WebhookTest
+		w.store.create(test, "test")
 		pass(3 * time.Hour)
-		if got := len(w.sender.sent()); got != n+1 {
-			t.Errorf("%d attempts of a test, want 1", got-n)
-		}
+		w.attempts(n + 1)
 		if got := w.store.statuses(id)["failed, status 503"]; got != 1 {
 			t.Errorf("%d tests have failed, want 1", got)
 		}
@@ -255,16 +242,16 @@ func TestDisabledByHand(t *testing.T) {
 	})
 }
 
-// emitted appends n events and lets them be delivered.
+// emitted appends n events and waits for their delivery.
 func (w *world) emitted(n int) []signal.EventID {
 	events := w.emit(n)
 	pass(time.Minute)
 	return events
 }
 
-// Deliveries that are pending when nobody owns the partition of a webhook that is
-// disabled are seen to by the next owner.
-func TestDisabledWhileNobodyOwnedIt(t *testing.T) {
+// The pending deliveries of a webhook that is disabled while its partition has no owner are
+// cancelled by the next owner.
+func TestDisabledWithoutAnOwner(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		id := w.register()
 		w.backlogged(id, 250)
@@ -274,7 +261,7 @@ func TestDisabledWhileNobodyOwnedIt(t *testing.T) {
 			}
 		})
 		w.store.disable(id)
-		w.store.position = w.store.log[len(w.store.log)-1].Position // the last owner has seen it
+		w.store.position = w.end() // the last owner has handled it
 		w.start()
 		pass(time.Second)
 		w.statuses(id, map[string]int{"failed, cancelled": 250})

@@ -13,9 +13,9 @@ import (
 
 // Messages of the partition's webhooks to an endpoint, which counts them.
 type (
-	// arrived are new deliveries, oldest first.
+	// arrived carries new deliveries, oldest first.
 	arrived struct{ items []*item }
-	// stored are deliveries that Redis has as pending now.
+	// stored carries deliveries that are now pending in Redis.
 	stored struct{ items []*item }
 	// pollNow is sent when Redis may have deliveries that the endpoint does not know.
 	pollNow struct{}
@@ -25,7 +25,7 @@ type (
 	changed struct{}
 )
 
-// keepRunning refuses an endpoint that wanted to end: so many messages were sent to it.
+// keepRunning refuses endpointIdle. sent is the number of messages sent to the endpoint.
 type keepRunning struct{ sent int64 }
 
 // Messages of an endpoint to itself.
@@ -43,35 +43,33 @@ type (
 	idleDue       struct{}
 )
 
-// records has the records of webhooks.
+// records reads and changes the records of webhooks.
 type records interface {
 	Webhook(ctx context.Context, account signal.AccountID, id signal.WebhookID) (delivery.Webhook, error)
-	// ChangeWebhook stores a record, unless another one came after the revision from
-	// which it was made.
+	// ChangeWebhook stores a record, unless it was changed since the revision of w.
 	ChangeWebhook(ctx context.Context, w delivery.Webhook, clearHealth bool) (delivery.Webhook, error)
 }
 
 const (
-	// idleAfter is after how long without work an endpoint ends its actor.
+	// idleAfter is the time without work after which an endpoint ends its actor.
 	idleAfter = time.Minute
 	// storeTimeout bounds one write, readTimeout one read.
 	storeTimeout = 5 * time.Second
 	readTimeout  = 5 * time.Second
-	// oldWait is for how long a wait is kept after its time.
+	// oldWait is how long a wait is kept after its time.
 	oldWait = time.Hour
-	// sealedRetry is when a secret that no key opens is tried again.
+	// sealedRetry is the pause before another try to open a secret that no key opens.
 	sealedRetry = time.Minute
 )
 
-// endpoint is the actor of one webhook that has something to do. All that it knows is
-// in Redis, too, or will be soon (inflight.go), so it may end at any time: the next one
-// continues. It has three parts: the queue decides what may be sent now (queue.go), the
-// backlog what must be read from Redis (backlog.go), and the outcomes what must be stored
-// there (outcomes.go). The parts do not know each other, nor actors; each returns what is
-// to be done, and only the endpoint does it.
+// endpoint is the actor of one webhook that has work. All of its state is in Redis, or will
+// be soon (inflight.go), so it may end at any time and another one continues. It has three
+// parts: the queue decides what may be sent now (queue.go), the backlog what must be read
+// from Redis (backlog.go), and the outcomes what must be stored there (outcomes.go). The
+// parts know neither each other nor actors; each returns what the endpoint must do.
 //
-// This file has its life: the record, new deliveries, slots and its end. What it reads and
-// writes is in endpoint_store.go.
+// This file handles the record, new deliveries, slots and the end of the actor;
+// endpoint_store.go reads and writes.
 type endpoint struct {
 	o       *owned
 	parent  engine.Ref
@@ -85,9 +83,9 @@ type endpoint struct {
 
 	record        delivery.Webhook
 	known         bool // the record was read
-	recordChanged bool // that the record has changed, since it was last read
+	recordChanged bool // changed was received since the record was read
 	loading       bool
-	again         bool // it is to be read once more
+	again         bool // it must be read once more
 	sealed        bool // no key opens its secret: nothing can be sent
 	loads         backoff.Backoff
 	reload        engine.Timer
@@ -98,7 +96,7 @@ type endpoint struct {
 	searchTimer engine.Timer
 
 	received int64 // messages of the parent
-	worked   bool  // something was done since the last look
+	worked   bool  // since the last idleDue
 }
 
 func newEndpoint(o *owned, parent engine.Ref, account signal.AccountID, id signal.WebhookID) *endpoint {
@@ -133,7 +131,7 @@ func (e *endpoint) Receive(c engine.Context) {
 	case changed:
 		e.received++
 		e.recordChanged = true
-		e.queue.aim(nil) // what is sent from now on goes to the new URL, with the new secret
+		e.queue.setTarget(nil) // later requests go to the new URL, with the new secret
 		e.load(c)
 	case keepRunning:
 		e.received = m.sent
@@ -197,7 +195,7 @@ func (e *endpoint) load(c engine.Context) {
 	})
 }
 
-// loadIn reads the record later. There is one such timer at most.
+// loadIn reads the record later. It replaces an earlier call.
 func (e *endpoint) loadIn(c engine.Context, d time.Duration) {
 	e.reload.Stop()
 	e.reload = c.After(d, loadDue{})
@@ -208,7 +206,7 @@ func (e *endpoint) onLoaded(c engine.Context, m loaded) {
 	switch {
 	case m.err == nil:
 	case signal.KindOf(m.err) == signal.KindNotFound:
-		e.parent.Tell(finished{c.Self()}) // removed: what is in flight is cancelled with the actor
+		e.parent.Tell(finished{c.Self()}) // removed: requests in flight are cancelled with the actor
 		return
 	default:
 		e.loads.Log(e.log, "webhook is not readable", "err", m.err)
@@ -222,8 +220,8 @@ func (e *endpoint) onLoaded(c engine.Context, m loaded) {
 	}
 	before, first := e.record, !e.known
 	e.countManual(&m.record)
-	// Its health is this actor's own, and what was read of it may be older. From outside
-	// it can only be cleared.
+	// This actor maintains the health, so the one in the record may be older. Others can
+	// only clear it.
 	if first {
 		e.outcomes.health = m.record.Health
 		for _, w := range m.waits {
@@ -241,18 +239,17 @@ func (e *endpoint) onLoaded(c engine.Context, m loaded) {
 		return
 	}
 	if e.disabled() {
-		e.backlog.waits.forget(e.o.now().Add(everything))
+		e.backlog.waits.forget(e.o.now().Add(farFuture))
 	}
 	if e.disabled() || !first && before.Status == delivery.WebhookDisabled {
-		e.refill(c) // what is read of a disabled webhook is given up
+		e.refill(c) // the deliveries of a disabled webhook are cancelled
 	} else {
 		e.search(c)
 	}
 	e.fill(c)
 }
 
-// countManual counts the change that has disabled the webhook by hand, if the record
-// is the one that this change has made.
+// countManual counts a manual change that has just disabled the webhook.
 func (e *endpoint) countManual(w *delivery.Webhook) {
 	if e.recordChanged && w.DisabledReason == delivery.DisabledManual &&
 		w.UpdatedAt.Sub(w.DisabledAt) < time.Second && !w.DisabledAt.Equal(e.record.DisabledAt) {
@@ -260,15 +257,15 @@ func (e *endpoint) countManual(w *delivery.Webhook) {
 	}
 }
 
-// disabled reports whether nothing is sent any more but a test, once.
+// disabled reports whether nothing is sent except tests, once.
 func (e *endpoint) disabled() bool { return e.record.Status == delivery.WebhookDisabled }
 
-// open opens the secrets of the record, so that requests can be signed. If no key does,
-// the deliveries stay in Redis until one does.
+// open opens the secrets of the record, so that requests can be signed. If no key opens
+// them, the deliveries stay in Redis until one does.
 func (e *endpoint) open(c engine.Context) bool {
 	t, err := openTarget(e.o.keys, &e.record, e.o.now())
 	e.sealed = err != nil
-	e.queue.aim(t)
+	e.queue.setTarget(t)
 	if err != nil {
 		e.log.Error("secret of a webhook cannot be opened", "err", err)
 		e.empty()
@@ -286,16 +283,16 @@ func (e *endpoint) open(c engine.Context) bool {
 	return true
 }
 
-// onResealed notes how sealing the secrets with the newest key ended. The endpoint is
-// notified of the new record as of any other change.
+// onResealed handles the result of sealing the secrets with the newest key. The new record
+// is loaded like any other change.
 func (e *endpoint) onResealed(m resealed) {
 	if m.err != nil {
 		e.log.Warn("secret is not sealed with the newest key", "err", m.err)
 	}
 }
 
-// onArrived takes new deliveries over. What there is no room for is read from Redis
-// later; so is what is stored by now, which may have been read already.
+// onArrived accepts new deliveries. Those without room, and those stored by now, are read
+// from Redis later.
 func (e *endpoint) onArrived(c engine.Context, m arrived) {
 	e.worked = true
 	if e.disabled() || e.sealed {
@@ -333,7 +330,7 @@ func (e *endpoint) onArrived(c engine.Context, m arrived) {
 	e.fill(c)
 }
 
-// onStored looks for deliveries that Redis has now, unless they are all held.
+// onStored reads deliveries that are now in Redis, unless all of them are held.
 func (e *endpoint) onStored(c engine.Context, m stored) {
 	wanted := false
 	for _, d := range m.items {
@@ -345,7 +342,7 @@ func (e *endpoint) onStored(c engine.Context, m stored) {
 	}
 }
 
-// empty releases what is in the queue.
+// empty releases the deliveries in the queue.
 func (e *endpoint) empty() {
 	e.release(e.queue.clear())
 	e.backlog.fallBehind(true)
@@ -353,11 +350,11 @@ func (e *endpoint) empty() {
 	e.backlog.sortUnsaved()
 }
 
-// release gives deliveries back that are not sent by this actor: they are in Redis, or
-// will be soon.
+// release gives back deliveries that this actor does not send. They are in Redis, or will
+// be soon.
 func (e *endpoint) release(dropped []*item) {
 	if len(dropped) > 0 {
-		// What comes before them is stored, too: the next owner finds it in Redis, not
+		// Earlier ones are stored, too, so that the next owner finds them in Redis and not
 		// only in the log.
 		e.queue.expose()
 	}
@@ -366,9 +363,9 @@ func (e *endpoint) release(dropped []*item) {
 	}
 }
 
-// putBehind has d sent after what Redis has of its signal. As long as not all of that is
-// known, it goes there as it is, and gets its place when it is read. So does what there
-// is no room for.
+// putBehind makes d wait for the deliveries of its signal in Redis. If not all of these are
+// known, or the account has too many pending ones, d is only released, and gets its place
+// when it is read.
 func (e *endpoint) putBehind(d *item) {
 	if e.backlog.behind || len(d.Attempts) > 0 || d.isInFlight() && e.o.recorder.counts.take(e.account, 1) == 0 {
 		e.release([]*item{d})
@@ -377,13 +374,13 @@ func (e *endpoint) putBehind(d *item) {
 	}
 }
 
-// postpone stores d as to be tried after what Redis has of its signal.
+// postpone stores d with a time after the deliveries of its signal in Redis.
 func (e *endpoint) postpone(d *item) {
 	e.outcomes.add(e.backlog.postpone(d), d)
 	e.queue.settle(-1)
 }
 
-// fill starts goroutines that send, as many as there is work, concurrency and slots for.
+// fill starts as many sending goroutines as work, concurrency and slots allow.
 func (e *endpoint) fill(c engine.Context) {
 	for {
 		host, l, more, ok := e.queue.wants()
@@ -405,7 +402,7 @@ func (e *endpoint) fill(c engine.Context) {
 		}
 		e.queued = false
 		e.worked = true
-		e.queue.hire(l)
+		e.queue.addWorker(l)
 		q := e.queue
 		c.Go(func(ctx context.Context) any {
 			if !q.work(ctx, s) {
@@ -419,17 +416,17 @@ func (e *endpoint) fill(c engine.Context) {
 func (e *endpoint) onAttemptsEnded(c engine.Context) {
 	e.worked = true
 	e.evaluate()
-	e.o.recorder.counts.tend(c)
+	e.o.recorder.counts.refresh(c)
 	e.store(c)
 	e.fill(c)
 	e.read(c)
 }
 
-// endIfIdle ends the actor if it had nothing to do for a while. The parent agrees if the
-// endpoint has received all messages; whatever is due later is found by the parent.
+// endIfIdle ends the actor if it had no work for a while. The parent agrees if the endpoint
+// has received all messages, and starts another one when deliveries are due.
 func (e *endpoint) endIfIdle(c engine.Context) {
 	c.After(idleAfter, idleDue{})
-	e.backlog.waits.forget(e.o.now().Add(-oldWait)) // what they were for was cancelled
+	e.backlog.waits.forget(e.o.now().Add(-oldWait)) // their deliveries were cancelled
 	idle := !e.worked && !e.sealed && e.known && !e.loading &&
 		e.queue.empty() && e.outcomes.idle() && e.backlog.idle(e.o.now())
 	e.worked = false
@@ -438,13 +435,13 @@ func (e *endpoint) endIfIdle(c engine.Context) {
 	}
 }
 
-// end gives back what the incarnation shares with others, and stores what it knows.
+// end releases slots and deliveries, and stores the outcomes.
 func (e *endpoint) end(c engine.Context) {
 	if e.queue == nil {
 		return
 	}
 	e.o.limiter.withdraw(&e.waiter)
-	e.queue.aim(nil)
+	e.queue.setTarget(nil)
 	e.queue.clear()
 	e.storeLast(c)
 }

@@ -15,30 +15,30 @@ import (
 type (
 	// searchDue is sent when a delivery is due in Redis.
 	searchDue struct{}
-	// outcomesStored is how a write of outcomes ended.
+	// outcomesStored is the result of a write of outcomes.
 	outcomesStored struct {
 		left []int
 		err  error
 	}
-	// storeDue is sent when a write is to be tried again.
+	// storeDue is sent when a write must be retried.
 	storeDue struct{}
 	// lingered is sent when outcomes have waited for others.
 	lingered struct{}
-	// pruned is how the pruning of deliveries ended.
+	// pruned is the result of pruning deliveries.
 	pruned struct{ err error }
 )
 
-// lastTimeout bounds what an actor stores when it ends.
+// lastTimeout bounds the last writes of an actor that ends.
 const lastTimeout = time.Second
 
-// search has the backlog read, now or when there is room.
+// search reads the backlog, now or when there is room.
 func (e *endpoint) search(c engine.Context) {
 	e.worked = true
 	e.backlog.wanted = true
 	e.read(c)
 }
 
-// searchAt has it read at a time, too.
+// searchAt schedules a search.
 func (e *endpoint) searchAt(c engine.Context, at time.Time) {
 	if e.backlog.plan(at) {
 		e.searchTimer.Stop()
@@ -104,7 +104,7 @@ func (e *endpoint) onPageRead(c engine.Context, m pageRead) {
 	}
 }
 
-// admit postpones the deliveries of a page that are to wait, and returns the others.
+// admit postpones the deliveries of a page that must wait, and returns the others.
 func (e *endpoint) admit(page []*item) (items []*item) {
 	for _, d := range page {
 		if e.backlog.routeRead(d) == routeBehind {
@@ -116,8 +116,8 @@ func (e *endpoint) admit(page []*item) (items []*item) {
 	return items
 }
 
-// giveUp reports deliveries of a disabled webhook as failed, and returns those that
-// are sent nevertheless: tests that were not tried yet.
+// giveUp cancels deliveries of a disabled webhook, except tests that were not tried yet,
+// which it returns.
 func (e *endpoint) giveUp(items []*item) (tests []*item) {
 	now := e.o.now()
 	for _, d := range items {
@@ -132,21 +132,21 @@ func (e *endpoint) giveUp(items []*item) (tests []*item) {
 	return tests
 }
 
-// cancelled returns d as it is when it is given up.
+// cancelled returns d in its final state after a cancellation.
 func cancelled(d delivery.Delivery, now time.Time) delivery.Delivery {
 	d.Status, d.Error, d.CompletedAt = delivery.Failed, delivery.Cancelled, now
 	d.WasDueAt, d.NextAttemptAt, d.Single = d.NextAttemptAt, time.Time{}, false
 	return d
 }
 
-// refill has the queue filled from Redis again: what is in it may not be what Redis has.
+// refill empties the queue and fills it from Redis again, because the two may differ.
 func (e *endpoint) refill(c engine.Context) {
 	e.empty()
-	e.backlog.distrust()
+	e.backlog.invalidate()
 	e.search(c)
 }
 
-// evaluate decides what follows from the attempts that have ended.
+// evaluate handles the attempts that have ended.
 func (e *endpoint) evaluate() {
 	rules, schedule := e.o.options.Health, e.o.options.Schedule
 	for _, a := range e.queue.collect() {
@@ -154,17 +154,17 @@ func (e *endpoint) evaluate() {
 		state := e.limited(a.item, schedule.After(a.item.Delivery, a.trigger, a.result, a.ended, jitter()))
 		e.outcomes.add(state, a.item)
 		if e.backlog.tried(a.item, &state, e.o.now(), e.o.options.OrderWait) {
-			for _, next := range e.queue.holdUp(a.item) {
+			for _, next := range e.queue.takeAfter(a.item) {
 				e.putBehind(next)
 			}
-		} else if !success { // else the queue went on at once
-			e.queue.over(a.item)
+		} else if !success { // after a success the queue has continued by itself
+			e.queue.unblock(a.item)
 		}
-		e.outcomes.judge(rules, &e.record, &a)
+		e.outcomes.applyHealth(rules, &e.record, &a)
 	}
 }
 
-// store stores what has happened, unless a write is under way or was just before.
+// store writes the waiting outcomes, unless a write is in flight or has just ended.
 func (e *endpoint) store(c engine.Context) {
 	linger, write := e.outcomes.begin(time.Now(), &e.backlog.waits)
 	if linger > 0 {
@@ -175,11 +175,11 @@ func (e *endpoint) store(c engine.Context) {
 	}
 }
 
-// write writes what is being stored.
+// write writes the outcomes being stored.
 func (e *endpoint) write(c engine.Context) {
 	o, changes := e.o, e.outcomes.write()
 	c.Go(func(ctx context.Context) any {
-		// The write goes on when the actor ends: what it stores has happened.
+		// The write continues when the actor ends, because the attempts have happened.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 		defer cancel()
 		left, err := o.store.StoreOutcomes(ctx, o.Partition, o.Epoch, changes)
@@ -226,8 +226,8 @@ func (e *endpoint) onOutcomesStored(c engine.Context, m outcomesStored) {
 	e.read(c)
 }
 
-// settle lets go of a delivery whose state is stored, unless it was left out: then
-// Redis has another one of it.
+// settle drops a delivery whose state is stored. left means that it was not stored, because
+// it was changed in Redis meanwhile.
 func (e *endpoint) settle(c engine.Context, d *outcome, left bool) {
 	d.item.noteStored()
 	switch {
@@ -243,18 +243,18 @@ func (e *endpoint) settle(c engine.Context, d *outcome, left bool) {
 	e.backlog.drop(d.ID)
 }
 
-// onDisabled goes on when the webhook was disabled because it has failed for too long.
+// onDisabled handles that the webhook was disabled because it has failed for too long.
 func (e *endpoint) onDisabled(c engine.Context, record *delivery.Webhook) {
 	e.log.Info("webhook is disabled", "account", string(e.account), "failing_since", e.outcomes.health.FailingSince)
 	e.o.options.Metrics.disabled(delivery.DisabledFailing)
 	e.o.recorder.forget(e.account)
 	e.record = *record
 	e.empty()
-	e.backlog.distrust()
+	e.backlog.invalidate()
 	e.load(c)
 }
 
-// prune drops ended deliveries that need not be kept, now and then.
+// prune drops ended deliveries beyond the limits, if enough have ended since the last time.
 func (e *endpoint) prune(c engine.Context) {
 	if !e.outcomes.prune(e.o.options.KeepBytes) {
 		return
@@ -270,7 +270,7 @@ func (e *endpoint) onPruned(m pruned) {
 	}
 }
 
-// prune drops the ended deliveries of a webhook that need not be kept.
+// prune drops the ended deliveries of a webhook beyond the limits.
 func (o *owned) prune(ctx context.Context, id signal.WebhookID) error {
 	for more := true; more; {
 		err := func() (err error) {
@@ -287,8 +287,8 @@ func (o *owned) prune(ctx context.Context, id signal.WebhookID) error {
 	return nil
 }
 
-// storeLast stores what has happened before the actor ends. If that fails, the next
-// one sends again what was sent already.
+// storeLast stores the outcomes before the actor ends. If that fails, the next one repeats
+// the attempts.
 func (e *endpoint) storeLast(c engine.Context) {
 	e.evaluate()
 	last := e.outcomes.rest(&e.backlog.waits)

@@ -17,18 +17,22 @@ import (
 func TestAnEventIsDeliveredOnce(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		id := w.register()
-		other := w.register(func(h *delivery.Webhook) { h.Events = []signal.EventType{signal.SignalClosed} })
+		other := w.register(onlyClosed)
 		w.start()
 		events := w.emit(1)
 		synctest.Wait()
 		w.once(id, events)
-		if n := len(w.sender.sent(w.url(other))); n != 0 {
-			t.Errorf("%d requests to a webhook that is not subscribed", n)
-		}
+		w.attempts(0, other)
 		got := w.sender.sent()[0].Request
-		want := sender.Request{To: sender.NewDestination(w.url(id), "secret"), Body: AppendBody(nil, events[0], signal.SignalCreated, "2026-11-01", time.Now(), []byte(`{"n":1}`)),
-			Event: events[0], Type: signal.SignalCreated, Delivery: signal.DeliveryIDOf(events[0], id), Attempt: 1,
-			At: time.Now()}
+		want := sender.Request{
+			To:       sender.NewDestination(w.url(id), "secret"),
+			Body:     AppendBody(nil, events[0], signal.SignalCreated, "2026-11-01", time.Now(), []byte(`{"n":1}`)),
+			Event:    events[0],
+			Type:     signal.SignalCreated,
+			Delivery: signal.DeliveryIDOf(events[0], id),
+			Attempt:  1,
+			At:       time.Now(),
+		}
 		if d := cmp.Diff(want, got, byEffect); d != "" {
 			t.Errorf("request (-want +got):\n%s", d)
 		}
@@ -36,24 +40,28 @@ func TestAnEventIsDeliveredOnce(t *testing.T) {
 		pass(3 * time.Hour)
 		w.once(id, events)
 		d := w.store.delivery(want.Delivery)
-		if d.AttemptCount() != 1 || d.CompletedAt.IsZero() || !d.NextAttemptAt.IsZero() || d.Attempts[0].Trigger != delivery.Scheduled {
+		if d.AttemptCount() != 1 || d.CompletedAt.IsZero() || !d.NextAttemptAt.IsZero() ||
+			d.Attempts[0].Trigger != delivery.Scheduled {
 			t.Errorf("stored %+v", d)
 		}
-		if d := cmp.Diff(map[string]float64{"pending": 1, "succeeded": 1}, w.counted("agentsignal_webhook_deliveries_total")); d != "" {
-			t.Errorf("deliveries counted (-want +got):\n%s", d)
-		}
-		if d := cmp.Diff(map[string]float64{"success": 1}, w.counted("agentsignal_webhook_attempts_total")); d != "" {
-			t.Errorf("attempts counted (-want +got):\n%s", d)
+		for name, want := range map[string]map[string]float64{
+			"agentsignal_webhook_deliveries_total": {"pending": 1, "succeeded": 1},
+			"agentsignal_webhook_attempts_total":   {"success": 1},
+		} {
+			if d := cmp.Diff(want, w.counted(name)); d != "" {
+				t.Errorf("%s (-want +got):\n%s", name, d)
+			}
 		}
 	})
 }
 
 func TestOutcomesOfOneWrite(t *testing.T) {
 	t.Parallel()
-	open := func(bytes int) outcome {
-		return outcome{item: &item{event: &inFlightEvent{}, PendingDelivery: delivery.PendingDelivery{Body: make([]byte, bytes)}}}
+	of := func(event *inFlightEvent, bytes int) outcome {
+		return outcome{item: &item{event: event, PendingDelivery: delivery.PendingDelivery{Body: make([]byte, bytes)}}}
 	}
-	pending := outcome{item: &item{PendingDelivery: delivery.PendingDelivery{Body: make([]byte, maxStoredBytes)}}}
+	open := func(bytes int) outcome { return of(&inFlightEvent{}, bytes) }
+	pending := of(nil, maxStoredBytes)
 	for name, c := range map[string]struct {
 		list []outcome
 		want []int
@@ -79,12 +87,10 @@ func TestOutcomesOfOneWrite(t *testing.T) {
 	}
 }
 
-// The first outcome is stored at once; those that follow soon wait for each other, but
-// not for many.
-func TestOutcomesAreGathered(t *testing.T) {
+// The first outcome is stored at once; the next ones are collected, up to a limit.
+func TestOutcomesAreCollected(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		id := w.register()
-		w.start()
+		id := w.serve(nil)
 		w.emit(1)
 		synctest.Wait()
 		w.statuses(id, map[string]int{"succeeded": 1})
@@ -94,9 +100,7 @@ func TestOutcomesAreGathered(t *testing.T) {
 		}
 		pass(storeEvery)
 		w.statuses(id, map[string]int{"succeeded": 21})
-		if n := w.store.count("StoreOutcomes"); n != 2 {
-			t.Errorf("outcomes were stored in %d writes, want the first one and all others", n)
-		}
+		w.calls("StoreOutcomes", 2)
 		w.emit(maxStored / 2)
 		synctest.Wait()
 		w.statuses(id, map[string]int{"succeeded": 21 + maxStored/2})
@@ -105,15 +109,10 @@ func TestOutcomesAreGathered(t *testing.T) {
 
 func TestScheduleOfRetries(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		id := w.register()
-		w.sender.script(after(700*time.Millisecond, answers503))
-		w.start()
+		id := w.serve(after(700*time.Millisecond, answers503))
 		w.emit(1)
 		pass(12 * time.Hour)
-		all := w.sender.sent()
-		if len(all) != 7 {
-			t.Fatalf("%d attempts, want 7", len(all))
-		}
+		all := w.attempts(7)
 		for i, s := range all[1:] {
 			want, got := DefaultRetries[i], s.At.Sub(all[i].ended)
 			if got < want || got > want+10*time.Millisecond {
@@ -144,51 +143,40 @@ func TestRetryAfterIsAFloor(t *testing.T) {
 		{"more than an hour more", 10 * time.Hour, time.Hour + 30*time.Second},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
-				w.register()
-				w.sender.script(func(ctx context.Context, r sender.Request) sender.Result {
+			inWorld(t, func(t *testing.T, w *world) {
+				w.serve(func(ctx context.Context, r sender.Request) sender.Result {
 					result := answers503(ctx, r)
 					result.RetryAfter = tt.asked
 					return result
 				})
-				w.start()
 				w.emit(1)
 				synctest.Wait()
 				w.sender.script(nil)
 				pass(3 * time.Hour)
-				all := w.sender.sent()
-				if len(all) != 2 {
-					t.Fatalf("%d attempts, want 2", len(all))
-				}
+				all := w.attempts(2)
 				if got := all[1].At.Sub(all[0].ended); got < tt.got || got > tt.got+10*time.Millisecond {
-					t.Errorf("again after %v, want %v", got, tt.got)
+					t.Errorf("retried after %v, want %v", got, tt.got)
 				}
 			})
 		})
 	}
 }
 
-func TestRetryByHandIsOneAttempt(t *testing.T) {
+func TestManualRetryIsOneAttempt(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		id := w.register()
-		w.sender.script(answers503)
-		w.start()
+		id := w.serve(answers503)
 		w.emit(1)
 		pass(11 * time.Hour)
 		first := w.sender.sent()[0].Delivery
 		w.store.retry(first)
 		pass(time.Hour)
-		if n := len(w.sender.sent()); n != 8 {
-			t.Fatalf("%d attempts, want one more than 7", n)
-		}
+		w.attempts(8)
 		w.statuses(id, map[string]int{"failed, status 503": 1})
 		w.sender.script(nil)
 		w.store.retry(first)
 		pass(time.Second)
-		all := w.sender.sent()
-		if n := len(all); n != 9 || all[8].Attempt != 9 {
-			t.Fatalf("%d attempts, want another one", n)
+		if n := w.attempts(9)[8].Attempt; n != 9 {
+			t.Errorf("the last attempt has number %d, want 9", n)
 		}
 		w.statuses(id, map[string]int{"succeeded": 1})
 		d := w.store.delivery(first)
@@ -200,7 +188,7 @@ func TestRetryByHandIsOneAttempt(t *testing.T) {
 			t.Errorf("triggers (-want +got):\n%s", d)
 		}
 		if h := w.store.healthOf(id); h != (delivery.WebhookHealth{}) {
-			t.Errorf("health after a success by hand: %+v", h)
+			t.Errorf("health after a manual success: %+v", h)
 		}
 	})
 }
@@ -213,15 +201,19 @@ func TestTriggerOf(t *testing.T) {
 		d    delivery.Delivery
 		want delivery.Trigger
 	}{
-		{"new", delivery.Delivery{Type: signal.SignalCreated}, schedule},
-		{"again", delivery.Delivery{Type: signal.SignalCreated, Attempts: tried, Error: "status 500"}, schedule},
-		{"by hand", delivery.Delivery{Type: signal.SignalCreated, Attempts: tried, Error: "status 500", Single: true}, manual},
-		{"by hand, cancelled before the first", delivery.Delivery{Type: signal.SignalCreated, Error: delivery.Cancelled, Single: true}, manual},
+		{"new", delivery.Delivery{}, schedule},
+		{"retry", delivery.Delivery{Attempts: tried, Error: "status 500"}, schedule},
+		{"manual", delivery.Delivery{Attempts: tried, Error: "status 500", Single: true}, manual},
+		{"manual, cancelled before the first", delivery.Delivery{Error: delivery.Cancelled, Single: true}, manual},
 		{"test", delivery.Delivery{Type: signal.WebhookTest}, schedule},
 		{"test of a disabled webhook", delivery.Delivery{Type: signal.WebhookTest, Single: true}, schedule},
-		{"test by hand", delivery.Delivery{Type: signal.WebhookTest, Attempts: tried, Single: true}, manual},
-		{"test by hand, cancelled before the first", delivery.Delivery{Type: signal.WebhookTest, Error: delivery.Cancelled, Single: true}, manual},
+		{"manual test", delivery.Delivery{Type: signal.WebhookTest, Attempts: tried, Single: true}, manual},
+		{"manual test, cancelled before the first",
+			delivery.Delivery{Type: signal.WebhookTest, Error: delivery.Cancelled, Single: true}, manual},
 	} {
+		if test.d.Type == "" {
+			test.d.Type = signal.SignalCreated
+		}
 		if got := triggerOf(&test.d); got != test.want {
 			t.Errorf("%s: %s, want %s", test.name, got, test.want)
 		}
@@ -230,22 +222,17 @@ func TestTriggerOf(t *testing.T) {
 
 func TestAtMostEightAtOnce(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		id, other := w.register(), w.register()
-		w.sender.script(after(100*time.Millisecond, answers200))
-		w.start()
+		ids := []signal.WebhookID{w.register(), w.serve(after(100*time.Millisecond, answers200))}
 		events := w.emit(100)
 		pass(10 * time.Second)
-		w.once(id, events)
-		w.once(other, events)
-		for _, id := range []signal.WebhookID{id, other} {
-			if n := w.sender.peak(w.url(id)); n != DefaultConcurrency {
-				t.Errorf("%d requests at once, want %d", n, DefaultConcurrency)
-			}
+		for _, id := range ids {
+			w.once(id, events)
+			w.peak(id, DefaultConcurrency)
 		}
 	})
 }
 
-// What does not fit into memory goes through Redis: each event is sent once.
+// Deliveries that do not fit into memory go through Redis: each event is sent once.
 func TestMoreThanFits(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		id := w.register()
@@ -266,12 +253,10 @@ func TestMoreThanFits(t *testing.T) {
 	})
 }
 
-// What did not fit is read as soon as there is room.
-func TestWhatDidNotFitDoesNotWait(t *testing.T) {
+// Deliveries that did not fit are read as soon as there is room.
+func TestMoreThanFitsDoesNotWaitForAScan(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		id := w.register()
-		w.sender.script(after(20*time.Millisecond, answers200))
-		w.start()
+		id := w.serve(after(20*time.Millisecond, answers200))
 		pass(time.Second)
 		events := w.emit(500)
 		pass(2 * time.Second) // before the next scan
@@ -279,31 +264,25 @@ func TestWhatDidNotFitDoesNotWait(t *testing.T) {
 	})
 }
 
-// One that answers slowly is in the slow class, too.
+// An endpoint that answers slowly is in the slow class, too.
 func TestSlowAnswers(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		id := w.register()
-		w.sender.script(after(2*time.Second, answers200))
-		w.start()
+		id := w.serve(after(2*time.Second, answers200))
 		w.emit(30)
 		pass(3 * time.Second)
 		w.sender.peak(w.url(id))
 		pass(20 * time.Second)
-		if n := w.sender.peak(w.url(id)); n != 1 {
-			t.Errorf("%d requests at once, want 1", n)
-		}
+		w.peak(id, 1)
 	})
 }
 
-// What waits is sent in the order in which it has happened, the backlog first.
+// Waiting deliveries are sent in the order of their events, the backlog first.
 func TestOrderOfSending(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, func(o *Options) { o.Concurrency = 1 })
+	inWorldWith(t, func(o *Options) { o.Concurrency = 1 }, func(t *testing.T, w *world) {
 		id := w.register()
 		want := w.backlogged(id, 8)
 		w.sender.script(after(time.Second, answers200))
-		w.start() // the first of the backlog is under way now
+		w.start() // the first of the backlog is in flight now
 		for _, e := range w.emit(8) {
 			want = append(want, signal.DeliveryIDOf(e, id))
 		}
@@ -318,16 +297,19 @@ func TestOrderOfSending(t *testing.T) {
 	})
 }
 
-// An earlier event of a signal that is found while a later one is under way stays in the
+// itemAt returns a delivery of an event at a time.
+func itemAt(ms int64, s signal.SignalID) *item {
+	i := &item{signal: s}
+	i.CreatedAt = time.UnixMilli(ms)
+	return i
+}
+
+// An earlier event of a signal that is found while a later one is in flight stays in the
 // queue, and is sent next.
-func TestAnEarlierEventIsSentAfterTheOneUnderWay(t *testing.T) {
+func TestAnEarlierEventIsSentAfterTheOneInFlight(t *testing.T) {
 	t.Parallel()
 	q := newQueue(newWorld(t).node, func() {})
-	at := func(ms int64) *item {
-		d := delivery.Delivery{CreatedAt: time.UnixMilli(ms)}
-		return &item{PendingDelivery: delivery.PendingDelivery{Delivery: d}, signal: "sig_1"}
-	}
-	earlier, later, last := at(1), at(2), at(3)
+	earlier, later, last := itemAt(1, "sig_1"), itemAt(2, "sig_1"), itemAt(3, "sig_1")
 	q.addLive([]*item{later})
 	if q.pop() != later {
 		t.Fatal("the only delivery is not sent")
@@ -335,31 +317,30 @@ func TestAnEarlierEventIsSentAfterTheOneUnderWay(t *testing.T) {
 	q.addBacklog([]*item{earlier})
 	q.addLive([]*item{last})
 	if d := q.pop(); d != nil {
-		t.Errorf("the event of %d ms is sent while another one of its signal is under way", d.CreatedAt.UnixMilli())
+		t.Errorf("the event of %d ms is sent while another one of its signal is in flight", d.CreatedAt.UnixMilli())
 	}
-	q.over(later)
+	q.unblock(later)
 	if got := q.pop(); got != earlier {
 		t.Fatalf("sent next: %+v, want the earlier event", got)
 	}
-	q.over(earlier)
+	q.unblock(earlier)
 	if q.pop() != last || q.pop() != nil {
-		t.Error("the last event is not sent at the end, once")
+		t.Error("the last event is not sent once at the end")
 	}
-	q.over(last)
+	q.unblock(last)
 	if len(q.chains) != 0 || q.parked != 0 {
 		t.Errorf("%d chains and %d parked deliveries are left", len(q.chains), q.parked)
 	}
 }
 
-// After a failure three of the newest go for one of the oldest, until the endpoint gets
-// as many requests at once as before.
+// After a failure three of the newest are sent for one of the oldest, until the endpoint
+// has recovered.
 func TestNewestFirstWhileRecovering(t *testing.T) {
 	t.Parallel()
 	q := newQueue(newWorld(t).node, func() {})
 	made := func(from, n int) (items []*item) {
 		for i := range n {
-			d := delivery.Delivery{CreatedAt: time.UnixMilli(int64(from + i))}
-			items = append(items, &item{PendingDelivery: delivery.PendingDelivery{Delivery: d}})
+			items = append(items, itemAt(int64(from+i), ""))
 		}
 		return items
 	}
@@ -387,9 +368,7 @@ func TestNewestFirstWhileRecovering(t *testing.T) {
 
 func TestSlowStartAfterAnOutage(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		id := w.register()
-		w.sender.script(answers503)
-		w.start()
+		id := w.serve(answers503)
 		w.emit(40)
 		synctest.Wait()
 		w.sender.script(after(time.Second, answers200))
@@ -412,30 +391,22 @@ func TestSlowStartAfterAnOutage(t *testing.T) {
 // An endpoint that hangs gets one request at a time, in the slow class, until it
 // answers fast again.
 func TestSlowClass(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, func(o *Options) { o.Schedule.Retries = []time.Duration{time.Hour} })
-		id := w.register()
-		w.sender.script(hangs)
-		w.start()
+	inWorldWith(t, func(o *Options) { o.Schedule.Retries = []time.Duration{time.Hour} }, func(t *testing.T, w *world) {
+		id := w.serve(hangs)
 		w.emit(60)
 		pass(16 * time.Second) // eight timeouts
 		w.sender.peak(w.url(id))
 		pass(time.Minute)
-		if n := w.sender.peak(w.url(id)); n != 1 {
-			t.Errorf("%d requests at once to an endpoint that hangs, want 1", n)
-		}
+		w.peak(id, 1)
 		w.node.limiter.mu.Lock()
 		slow, used := w.node.limiter.slowUsed, w.node.limiter.used
 		w.node.limiter.mu.Unlock()
 		if slow != 1 || used != 1 {
-			t.Errorf("%d slots are taken, %d in the slow lane; want one, there", used, slow)
+			t.Errorf("%d slots are taken, %d by the slow class; want 1 and 1", used, slow)
 		}
 		w.sender.script(after(100*time.Millisecond, answers200))
 		pass(30 * time.Second)
-		if n := w.sender.peak(w.url(id)); n != DefaultConcurrency {
-			t.Errorf("%d requests at once after it has come back, want %d", n, DefaultConcurrency)
-		}
+		w.peak(id, DefaultConcurrency)
 		pass(2 * time.Hour)
 		w.statuses(id, map[string]int{"succeeded": 60})
 	})

@@ -17,16 +17,16 @@ import (
 
 var errDown = errors.New("connection refused")
 
-var errNotOwner = &signal.Error{Kind: signal.KindConflict, Code: signal.CodeNotOwner, Message: "another node owns the partition"}
+var errNotOwner = &signal.Error{Kind: signal.KindConflict, Code: signal.CodeNotOwner, Message: "not the owner"}
 
-// fakeStore keeps the webhooks of one partition as Redis would. Every change of it is
-// one step; times are whole milliseconds, due ones rounded up.
+// fakeStore keeps the webhooks of one partition like Redis. Every change is atomic; times
+// are whole milliseconds, due ones rounded up.
 type fakeStore struct {
 	mu         sync.Mutex
 	epoch      int64
 	revisions  int
 	webhooks   map[signal.WebhookID]delivery.Webhook   // without their health
-	accounts   map[signal.AccountID][]signal.WebhookID // those removed included
+	accounts   map[signal.AccountID][]signal.WebhookID // including removed ones
 	health     map[signal.WebhookID]delivery.WebhookHealth
 	deliveries map[signal.DeliveryID]*delivery.PendingDelivery
 	waits      map[signal.WebhookID]map[signal.SignalID]delivery.Wait
@@ -39,32 +39,50 @@ type fakeStore struct {
 	log      []signal.Event
 	appended func() // called after an event was added to log; must not block
 
-	// fail says whether an operation fails, by its name, and after it was carried out.
+	// fail returns the error of an operation, or nil, and whether it fails after its effect.
 	fail  func(op string) (err error, after bool)
 	takes time.Duration // of each operation
-	// early is how long an operation is under way before takes, late its answer; nil: no
-	// time.
+	// early and late return the additional time before and after the effect; or nil.
 	early, late func(op string) time.Duration
 	ahead       atomic.Int64 // of the clock of Redis, in nanoseconds
 	calls       map[string]int
 	kept        []storedPage // by StoreDeliveries
-	// maxHeld is how many deliveries an endpoint named at most that it holds.
-	maxHeld int
+	maxHeld     int          // largest number of held deliveries passed to DueDeliveries
 }
 
-// storedPage is what one call of StoreDeliveries was given.
+// storedPage counts the arguments of one call of StoreDeliveries.
 type storedPage struct {
 	Bodies     int
 	Deliveries int
 }
 
 func newFakeStore() *fakeStore {
-	return &fakeStore{epoch: 1, webhooks: map[signal.WebhookID]delivery.Webhook{}, accounts: map[signal.AccountID][]signal.WebhookID{}, health: map[signal.WebhookID]delivery.WebhookHealth{},
-		deliveries: map[signal.DeliveryID]*delivery.PendingDelivery{}, waits: map[signal.WebhookID]map[signal.SignalID]delivery.Wait{}, mailbox: map[string]delivery.Mail{}, mailDue: map[string]time.Time{},
-		pruned: map[signal.WebhookID]int{}, calls: map[string]int{}}
+	return &fakeStore{
+		epoch:      1,
+		webhooks:   map[signal.WebhookID]delivery.Webhook{},
+		accounts:   map[signal.AccountID][]signal.WebhookID{},
+		health:     map[signal.WebhookID]delivery.WebhookHealth{},
+		deliveries: map[signal.DeliveryID]*delivery.PendingDelivery{},
+		waits:      map[signal.WebhookID]map[signal.SignalID]delivery.Wait{},
+		mailbox:    map[string]delivery.Mail{},
+		mailDue:    map[string]time.Time{},
+		pruned:     map[signal.WebhookID]int{},
+		calls:      map[string]int{},
+	}
 }
 
-// do carries out an operation, unless it is to fail.
+// failIf returns for fail that the operations selected by cond fail, perhaps after their
+// effect.
+func failIf(after bool, cond func(op string) bool) func(string) (error, bool) {
+	return func(op string) (error, bool) {
+		if cond(op) {
+			return errDown, after
+		}
+		return nil, false
+	}
+}
+
+// do performs an operation, unless it must fail.
 func (s *fakeStore) do(ctx context.Context, op string, f func() error) error {
 	takes := s.takes
 	s.mu.Lock()
@@ -99,7 +117,7 @@ func (s *fakeStore) do(ctx context.Context, op string, f func() error) error {
 	return cmp.Or(f(), fails)
 }
 
-// slow returns for early or late that one operation takes d.
+// slow returns for early or late that one operation takes d longer.
 func slow(op string, d time.Duration) func(string) time.Duration {
 	return func(asked string) time.Duration {
 		if asked == op {
@@ -112,36 +130,27 @@ func slow(op string, d time.Duration) func(string) time.Duration {
 // now returns the time by the clock of Redis.
 func (s *fakeStore) now() time.Time { return time.Now().Add(time.Duration(s.ahead.Load())) }
 
-// set changes the store as the test wants.
+// set calls f under the lock.
 func (s *fakeStore) set(f func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	f()
 }
 
-// peek returns what f reads in the store.
+// peek returns the result of f under the lock.
 func peek[T any](s *fakeStore, f func() T) T {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return f()
 }
 
-// hook returns a webhook as it is stored.
+// hook returns a stored webhook.
 func (s *fakeStore) hook(id signal.WebhookID) delivery.Webhook {
 	return peek(s, func() delivery.Webhook { return s.webhooks[id] })
 }
 
-// prunings returns in how many steps the deliveries of a webhook were pruned.
-func (s *fakeStore) prunings(id signal.WebhookID) int {
-	return peek(s, func() int { return s.pruned[id] })
-}
-
-// count returns how often an operation was asked for.
-func (s *fakeStore) count(op string) int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.calls[op]
-}
+// count returns how often an operation was called.
+func (s *fakeStore) count(op string) int { return peek(s, func() int { return s.calls[op] }) }
 
 // append adds an event to the log. s is locked.
 func (s *fakeStore) append(e signal.Event) {
@@ -155,7 +164,7 @@ func (s *fakeStore) append(e signal.Event) {
 	}
 }
 
-// save stores a record under a new revision and announces it. s is locked.
+// save stores a record under a new revision and notifies the owner. s is locked.
 func (s *fakeStore) save(w delivery.Webhook) delivery.Webhook {
 	s.revisions++
 	w.Revision = strconv.Itoa(s.revisions)
@@ -164,7 +173,7 @@ func (s *fakeStore) save(w delivery.Webhook) delivery.Webhook {
 	if !ok {
 		s.accounts[w.Account] = append(s.accounts[w.Account], w.ID)
 	}
-	s.append(signal.Event{ID: signal.NewEventID(), Account: w.Account, Type: signal.WebhookChanged, Subject: string(w.ID)})
+	s.notify(signal.WebhookChanged, w.Account, w.ID)
 	if w.Status == delivery.WebhookEnabled && before.Status != w.Status {
 		w.Since = s.log[len(s.log)-1].Position
 	}
@@ -172,17 +181,24 @@ func (s *fakeStore) save(w delivery.Webhook) delivery.Webhook {
 	return w
 }
 
-// remove removes a webhook as the API does.
+// notify appends an internal event about a webhook. s is locked.
+func (s *fakeStore) notify(t signal.EventType, account signal.AccountID, id signal.WebhookID) {
+	s.append(signal.Event{ID: signal.NewEventID(), Account: account, Type: t, Subject: string(id)})
+}
+
+// remove removes a webhook like the API.
 func (s *fakeStore) remove(id signal.WebhookID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	account := s.webhooks[id].Account
 	delete(s.webhooks, id)
-	maps.DeleteFunc(s.deliveries, func(_ signal.DeliveryID, d *delivery.PendingDelivery) bool { return d.Webhook == id })
-	s.append(signal.Event{ID: signal.NewEventID(), Account: account, Type: signal.WebhookChanged, Subject: string(id)})
+	maps.DeleteFunc(s.deliveries, func(_ signal.DeliveryID, d *delivery.PendingDelivery) bool {
+		return d.Webhook == id
+	})
+	s.notify(signal.WebhookChanged, account, id)
 }
 
-// change changes a record as the API does.
+// change changes a record like the API.
 func (s *fakeStore) change(id signal.WebhookID, f func(w *delivery.Webhook)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -192,7 +208,7 @@ func (s *fakeStore) change(id signal.WebhookID, f func(w *delivery.Webhook)) {
 	s.save(w)
 }
 
-// enable enables a webhook as the API does, and forgets that it has failed.
+// enable enables a webhook like the API, and clears its health.
 func (s *fakeStore) enable(id signal.WebhookID) {
 	s.set(func() { delete(s.health, id) })
 	s.change(id, func(w *delivery.Webhook) {
@@ -200,44 +216,43 @@ func (s *fakeStore) enable(id signal.WebhookID) {
 	})
 }
 
-// disable disables a webhook as the API does.
+// disable disables a webhook like the API.
 func (s *fakeStore) disable(id signal.WebhookID) {
 	s.change(id, func(w *delivery.Webhook) {
 		w.Status, w.DisabledReason, w.DisabledAt = delivery.WebhookDisabled, delivery.DisabledManual, s.now()
 	})
 }
 
-// byHand changes a delivery as the API does.
-func (s *fakeStore) byHand(id signal.DeliveryID, f func(d *delivery.Delivery)) {
+// changeDelivery changes a delivery like the API.
+func (s *fakeStore) changeDelivery(id signal.DeliveryID, f func(d *delivery.Delivery)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	d := s.deliveries[id]
 	f(&d.Delivery)
-	s.append(signal.Event{ID: signal.NewEventID(), Account: d.Account, Type: signal.DeliveriesChanged,
-		Subject: string(d.Webhook)})
+	s.notify(signal.DeliveriesChanged, d.Account, d.Webhook)
 }
 
-// retry has an ended delivery tried once more, now.
+// retry makes an ended delivery pending again, due now.
 func (s *fakeStore) retry(id signal.DeliveryID) {
-	s.byHand(id, func(d *delivery.Delivery) {
+	s.changeDelivery(id, func(d *delivery.Delivery) {
 		d.Status, d.Single, d.NextAttemptAt, d.CompletedAt = delivery.Pending, true, dueTime(s.now()), time.Time{}
 	})
 }
 
-// cancel gives a pending delivery up.
+// cancel cancels a pending delivery.
 func (s *fakeStore) cancel(id signal.DeliveryID) {
-	s.byHand(id, func(d *delivery.Delivery) {
+	s.changeDelivery(id, func(d *delivery.Delivery) {
 		d.Status, d.Error, d.NextAttemptAt, d.CompletedAt = delivery.Failed, delivery.Cancelled, time.Time{}, s.now()
 	})
 }
 
-// create makes a delivery as the API does of a test.
+// create makes a delivery, like the API for a test.
 func (s *fakeStore) create(d delivery.Delivery, body string) {
 	s.set(func() { s.deliveries[d.ID] = &delivery.PendingDelivery{Delivery: d, Body: []byte(body)} })
-	s.byHand(d.ID, func(*delivery.Delivery) {})
+	s.changeDelivery(d.ID, func(*delivery.Delivery) {})
 }
 
-// delivery returns a delivery as it is stored; one without an id is none.
+// delivery returns a stored delivery, or the zero value.
 func (s *fakeStore) delivery(id signal.DeliveryID) delivery.Delivery {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -266,12 +281,10 @@ func (s *fakeStore) statuses(id signal.WebhookID) map[string]int {
 
 // healthOf returns the stored health of a webhook.
 func (s *fakeStore) healthOf(id signal.WebhookID) delivery.WebhookHealth {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.health[id]
+	return peek(s, func() delivery.WebhookHealth { return s.health[id] })
 }
 
-// kinds returns the kinds of the mails that were stored, by their time.
+// kinds returns the kinds of the stored mails, by time.
 func (s *fakeStore) kinds() []delivery.MailKind {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -311,7 +324,9 @@ func (s *fakeStore) Webhooks(ctx context.Context, account signal.AccountID) (lis
 	return list, err
 }
 
-func (s *fakeStore) Webhook(ctx context.Context, account signal.AccountID, id signal.WebhookID) (w delivery.Webhook, err error) {
+func (s *fakeStore) Webhook(
+	ctx context.Context, account signal.AccountID, id signal.WebhookID,
+) (w delivery.Webhook, err error) {
 	err = s.do(ctx, "Webhook", func() error {
 		found, ok := s.webhooks[id]
 		if !ok || found.Account != account {
@@ -324,9 +339,11 @@ func (s *fakeStore) Webhook(ctx context.Context, account signal.AccountID, id si
 	return w, err
 }
 
-func (s *fakeStore) ChangeWebhook(ctx context.Context, w delivery.Webhook, clearHealth bool) (stored delivery.Webhook, err error) {
+func (s *fakeStore) ChangeWebhook(
+	ctx context.Context, w delivery.Webhook, clearHealth bool,
+) (stored delivery.Webhook, err error) {
 	err = s.do(ctx, "ChangeWebhook", func() error {
-		if s.webhooks[w.ID].Revision != w.Revision { // or it is gone
+		if s.webhooks[w.ID].Revision != w.Revision { // or it was removed
 			return &signal.Error{Kind: signal.KindConflict, Code: signal.CodeWebhookChanged}
 		}
 		if clearHealth {
@@ -373,7 +390,9 @@ func earlier(a, b *delivery.PendingDelivery) int {
 	return cmp.Or(a.NextAttemptAt.Compare(b.NextAttemptAt), cmp.Compare(a.ID, b.ID))
 }
 
-func (s *fakeStore) DueEndpoints(ctx context.Context, _ int, until time.Time, offset, limit int) (due []delivery.EndpointDue, err error) {
+func (s *fakeStore) DueEndpoints(
+	ctx context.Context, _ int, until time.Time, offset, limit int,
+) (due []delivery.EndpointDue, err error) {
 	err = s.do(ctx, "DueEndpoints", func() error {
 		first := map[signal.WebhookID]delivery.EndpointDue{}
 		for _, d := range s.deliveries {
@@ -399,8 +418,9 @@ func (s *fakeStore) DueEndpoints(ctx context.Context, _ int, until time.Time, of
 	return due, err
 }
 
-func (s *fakeStore) DueDeliveries(ctx context.Context, _ int, account signal.AccountID, id signal.WebhookID, until time.Time, limit int,
-	except map[signal.DeliveryID]bool) (due []delivery.PendingDelivery, next time.Time, err error) {
+func (s *fakeStore) DueDeliveries(ctx context.Context, _ int, account signal.AccountID, id signal.WebhookID,
+	until time.Time, limit int, except map[signal.DeliveryID]bool,
+) (due []delivery.PendingDelivery, next time.Time, err error) {
 	err = s.do(ctx, "DueDeliveries", func() error {
 		s.maxHeld = max(s.maxHeld, len(except))
 		var first []*delivery.PendingDelivery // sorted
@@ -425,7 +445,9 @@ func (s *fakeStore) DueDeliveries(ctx context.Context, _ int, account signal.Acc
 	return due, next, err
 }
 
-func (s *fakeStore) StoreOutcomes(ctx context.Context, _ int, epoch int64, o delivery.Outcomes) (left []int, err error) {
+func (s *fakeStore) StoreOutcomes(
+	ctx context.Context, _ int, epoch int64, o delivery.Outcomes,
+) (left []int, err error) {
 	err = s.do(ctx, "StoreOutcomes", func() error {
 		w, ok := s.webhooks[o.Webhook]
 		switch {
@@ -441,11 +463,14 @@ func (s *fakeStore) StoreOutcomes(ctx context.Context, _ int, epoch int64, o del
 		}
 		for i, d := range o.Deliveries {
 			old := s.deliveries[d.ID]
+			wasDue := dueTime(d.WasDueAt)
 			if old == nil && o.Bodies[i] != nil {
-				old = &delivery.PendingDelivery{Delivery: delivery.Delivery{Status: delivery.Pending, NextAttemptAt: dueTime(d.WasDueAt)}, Body: o.Bodies[i]}
+				old = &delivery.PendingDelivery{Body: o.Bodies[i]}
+				old.Status, old.NextAttemptAt = delivery.Pending, wasDue
 				s.deliveries[d.ID] = old
 			}
-			if old == nil || old.Status != delivery.Pending || !d.WasDueAt.IsZero() && !dueTime(d.WasDueAt).Equal(old.NextAttemptAt) {
+			if old == nil || old.Status != delivery.Pending ||
+				!d.WasDueAt.IsZero() && !wasDue.Equal(old.NextAttemptAt) {
 				left = append(left, i)
 				continue
 			}
@@ -482,7 +507,9 @@ func (s *fakeStore) StoreOutcomes(ctx context.Context, _ int, epoch int64, o del
 	return left, err
 }
 
-func (s *fakeStore) PendingDeliveries(ctx context.Context, _ int, accounts []signal.AccountID) (pending []int, err error) {
+func (s *fakeStore) PendingDeliveries(
+	ctx context.Context, _ int, accounts []signal.AccountID,
+) (pending []int, err error) {
 	err = s.do(ctx, "PendingDeliveries", func() error {
 		pending = make([]int, len(accounts))
 		for _, d := range s.deliveries {
@@ -514,7 +541,9 @@ func (s *fakeStore) SignalWaits(ctx context.Context, _ int, id signal.WebhookID)
 	return list, err
 }
 
-func (s *fakeStore) PruneDeliveries(ctx context.Context, _ int, epoch int64, id signal.WebhookID, _ time.Duration, _ int, _ int64) (more bool, err error) {
+func (s *fakeStore) PruneDeliveries(
+	ctx context.Context, _ int, epoch int64, id signal.WebhookID, _ time.Duration, _ int, _ int64,
+) (more bool, err error) {
 	err = s.do(ctx, "PruneDeliveries", func() error {
 		if epoch != s.epoch {
 			return errNotOwner
@@ -526,9 +555,12 @@ func (s *fakeStore) PruneDeliveries(ctx context.Context, _ int, epoch int64, id 
 	return more, err
 }
 
-func (s *fakeStore) DueMails(ctx context.Context, _ int, until time.Time, limit int) (due []delivery.Mail, next time.Time, err error) {
+func (s *fakeStore) DueMails(
+	ctx context.Context, _ int, until time.Time, limit int,
+) (due []delivery.Mail, next time.Time, err error) {
 	err = s.do(ctx, "DueMails", func() error {
-		for _, id := range slices.SortedFunc(maps.Keys(s.mailDue), func(a, b string) int { return s.mailDue[a].Compare(s.mailDue[b]) }) {
+		byTime := func(a, b string) int { return s.mailDue[a].Compare(s.mailDue[b]) }
+		for _, id := range slices.SortedFunc(maps.Keys(s.mailDue), byTime) {
 			if at := s.mailDue[id]; at.After(until) {
 				next = at
 				return nil

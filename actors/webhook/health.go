@@ -13,33 +13,32 @@ const (
 	DefaultMinFailures  = 5
 )
 
-// DefaultWarnAfter are the warnings of HealthRules.
+// DefaultWarnAfter are the default warnings of HealthRules.
 var DefaultWarnAfter = []time.Duration{24 * time.Hour, 48 * time.Hour}
 
 // HealthRules decide when the owner of a failing webhook is warned and when it is disabled.
 type HealthRules struct {
-	// DisableAfter is how long a webhook fails before it is disabled, from the first
-	// failed attempt since a success. 0: DefaultDisableAfter.
+	// DisableAfter is how long a webhook may fail, from the first failed attempt since a
+	// success, before it is disabled; default DefaultDisableAfter.
 	DisableAfter time.Duration
-	// MinFailures is how many attempts have failed by then at least. 0:
-	// DefaultLeastFailures.
+	// MinFailures is the minimum number of failed attempts before a webhook is disabled;
+	// default DefaultMinFailures.
 	MinFailures int
-	// WarnAfter is when its owner is warned, in rising order; times not below
-	// DisableAfter do not count. Nil: DefaultWarnAfter; empty: no warnings.
+	// WarnAfter lists when the owner is warned, ascending. Times not below DisableAfter do
+	// not count. Nil for DefaultWarnAfter, empty for no warnings.
 	WarnAfter []time.Duration
 }
 
-// Verdict is what follows from an attempt for its webhook. At most one of the
-// fields is set.
+// Verdict is the consequence of an attempt for its webhook. At most one field is set.
 type Verdict struct {
-	Disable   bool // it has failed for too long; again at each failure from then on
-	Warn      bool // its owner is to be warned
+	Disable   bool // it has failed for too long; set again at each later failure
+	Warn      bool // its owner must be warned
 	Recovered bool // it has succeeded after a warning
 }
 
-// After returns the health after an attempt that ended at the given time. Every
-// attempt counts, tests and those made by hand, too. For a webhook that is disabled
-// the caller ignores a verdict to disable it.
+// After returns the health after an attempt that ended at the given time. Every attempt
+// counts, including tests and manual ones. For a disabled webhook the caller ignores
+// Verdict.Disable.
 func (r HealthRules) After(h delivery.WebhookHealth, success bool, at time.Time) (delivery.WebhookHealth, Verdict) {
 	if success {
 		return delivery.WebhookHealth{}, Verdict{Recovered: h.Warned > 0}

@@ -2,6 +2,7 @@ package webhook
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -12,80 +13,67 @@ import (
 
 func TestHealth(t *testing.T) {
 	t.Parallel()
-	const ok, fails = true, false
-	type attempt struct {
-		after   time.Duration // the one first made
-		success bool
-	}
-	h := time.Hour
+	const h = time.Hour
+	// Each attempt is the number of hours after the first one; a success has a plus sign.
 	tests := []struct {
 		name     string
 		rules    HealthRules
-		attempts []attempt
-		want     []string // what follows, with the number of the attempt
+		attempts string
+		want     string // verdicts, with the number of the attempt
 	}{
-		{"it succeeds", HealthRules{}, []attempt{{0, ok}, {h, ok}}, nil},
-		{"it fails once", HealthRules{}, []attempt{{0, fails}}, nil},
-		{"it fails for a day less a second", HealthRules{}, []attempt{{0, fails}, {24*h - time.Second, fails}}, nil},
-		{"it fails for a day", HealthRules{}, []attempt{{0, fails}, {24 * h, fails}}, []string{"2 warn"}},
-		{"it fails often within a second day", HealthRules{}, []attempt{{0, fails}, {24 * h, fails}, {25 * h, fails}, {47 * h, fails}}, []string{"2 warn"}},
-		{"it fails for two days", HealthRules{}, []attempt{{0, fails}, {24 * h, fails}, {48 * h, fails}, {49 * h, fails}}, []string{"2 warn", "3 warn"}},
-		{"it was not tried on the first day", HealthRules{}, []attempt{{0, fails}, {50 * h, fails}, {51 * h, fails}}, []string{"2 warn"}},
-		{"it fails for three days less a second", HealthRules{},
-			[]attempt{{0, fails}, {h, fails}, {2 * h, fails}, {3 * h, fails}, {72*h - time.Second, fails}}, []string{"5 warn"}},
-		{"it fails for three days", HealthRules{},
-			[]attempt{{0, fails}, {h, fails}, {2 * h, fails}, {3 * h, fails}, {72 * h, fails}}, []string{"5 disable"}},
-		{"it fails for three days, but four times only", HealthRules{},
-			[]attempt{{0, fails}, {h, fails}, {2 * h, fails}, {72 * h, fails}}, []string{"4 warn"}},
-		{"it fails for the fifth time on the fourth day", HealthRules{},
-			[]attempt{{0, fails}, {h, fails}, {2 * h, fails}, {72 * h, fails}, {73 * h, fails}}, []string{"4 warn", "5 disable"}},
-		{"it fails through all of it", HealthRules{},
-			[]attempt{{0, fails}, {h, fails}, {24 * h, fails}, {48 * h, fails}, {71 * h, fails}, {72 * h, fails}}, []string{"3 warn", "4 warn", "6 disable"}},
-		{"one success in three days clears it", HealthRules{},
-			[]attempt{{0, fails}, {h, fails}, {2 * h, fails}, {3 * h, ok}, {4 * h, fails}, {5 * h, fails}, {72 * h, fails}, {75 * h, fails}},
-			[]string{"7 warn"}},
-		{"it recovers before a warning", HealthRules{}, []attempt{{0, fails}, {23 * h, ok}}, nil},
-		{"it recovers after a warning", HealthRules{}, []attempt{{0, fails}, {24 * h, fails}, {25 * h, ok}, {26 * h, ok}}, []string{"2 warn", "3 recovered"}},
-		{"it fails anew after it has recovered", HealthRules{},
-			[]attempt{{0, fails}, {24 * h, fails}, {25 * h, ok}, {26 * h, fails}, {49 * h, fails}, {50 * h, fails}}, []string{"2 warn", "3 recovered", "6 warn"}},
+		{"it succeeds", HealthRules{}, "+0h +1h", ""},
+		{"it fails once", HealthRules{}, "0h", ""},
+		{"it fails for a day less a second", HealthRules{}, "0h 23h59m59s", ""},
+		{"it fails for a day", HealthRules{}, "0h 24h", "2 warn"},
+		{"it fails often within a second day", HealthRules{}, "0h 24h 25h 47h", "2 warn"},
+		{"it fails for two days", HealthRules{}, "0h 24h 48h 49h", "2 warn, 3 warn"},
+		{"it was not tried on the first day", HealthRules{}, "0h 50h 51h", "2 warn"},
+		{"it fails for three days less a second", HealthRules{}, "0h 1h 2h 3h 71h59m59s", "5 warn"},
+		{"it fails for three days", HealthRules{}, "0h 1h 2h 3h 72h", "5 disable"},
+		{"it fails for three days, but four times only", HealthRules{}, "0h 1h 2h 72h", "4 warn"},
+		{"it fails for the fifth time on the fourth day", HealthRules{}, "0h 1h 2h 72h 73h", "4 warn, 5 disable"},
+		{"it fails all the time", HealthRules{}, "0h 1h 24h 48h 71h 72h", "3 warn, 4 warn, 6 disable"},
+		{"one success in three days clears it", HealthRules{}, "0h 1h 2h +3h 4h 5h 72h 75h", "7 warn"},
+		{"it recovers before a warning", HealthRules{}, "0h +23h", ""},
+		{"it recovers after a warning", HealthRules{}, "0h 24h +25h +26h", "2 warn, 3 recovered"},
+		{"it fails after a recovery", HealthRules{}, "0h 24h +25h 26h 49h 50h", "2 warn, 3 recovered, 6 warn"},
 
 		{"with other times", HealthRules{DisableAfter: 10 * h, MinFailures: 2, WarnAfter: []time.Duration{h}},
-			[]attempt{{0, fails}, {h, fails}, {10 * h, fails}}, []string{"2 warn", "3 disable"}},
-		{"with warnings not below the disabling", HealthRules{DisableAfter: 24 * h, MinFailures: 9},
-			[]attempt{{0, fails}, {24 * h, fails}, {49 * h, fails}}, nil},
-		{"with one warning below the disabling", HealthRules{DisableAfter: 48 * h, MinFailures: 9},
-			[]attempt{{0, fails}, {24 * h, fails}, {49 * h, fails}}, []string{"2 warn"}},
-		{"without warnings", HealthRules{WarnAfter: []time.Duration{}}, []attempt{{0, fails}, {24 * h, fails}, {25 * h, ok}}, nil},
-		{"an attempt that ends before one that began later", HealthRules{}, []attempt{{h, fails}, {0, fails}}, nil},
+			"0h 1h 10h", "2 warn, 3 disable"},
+		{"with warnings not below the disabling", HealthRules{DisableAfter: 24 * h, MinFailures: 9}, "0h 24h 49h", ""},
+		{"with one warning below it", HealthRules{DisableAfter: 48 * h, MinFailures: 9}, "0h 24h 49h", "2 warn"},
+		{"without warnings", HealthRules{WarnAfter: []time.Duration{}}, "0h 24h +25h", ""},
+		{"an attempt that ends before one that began later", HealthRules{}, "1h 0h", ""},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			var (
-				health delivery.WebhookHealth
-				got    []string
-			)
-			for i, a := range test.attempts {
+			var health delivery.WebhookHealth
+			var got []string
+			for i, text := range strings.Fields(test.attempts) {
+				after, success := strings.CutPrefix(text, "+")
+				d, err := time.ParseDuration(after)
+				if err != nil {
+					t.Fatal(err)
+				}
 				var v Verdict
-				health, v = test.rules.After(health, a.success, vectorTime.Add(a.after))
-				for what, so := range map[string]bool{"disable": v.Disable, "warn": v.Warn, "recovered": v.Recovered} {
-					if so {
-						got = append(got, fmt.Sprint(i+1, " ", what))
+				health, v = test.rules.After(health, success, vectorTime.Add(d))
+				for name, set := range map[string]bool{"disable": v.Disable, "warn": v.Warn, "recovered": v.Recovered} {
+					if set {
+						got = append(got, fmt.Sprint(i+1, " ", name))
 					}
 				}
 			}
-			if diff := cmp.Diff(test.want, got); diff != "" {
-				t.Errorf("what follows (-want +got):\n%s", diff)
+			if text := strings.Join(got, ", "); text != test.want {
+				t.Errorf("verdicts %q, want %q", text, test.want)
 			}
 		})
 	}
 }
 
-func TestHealthTellsSinceWhenItFails(t *testing.T) {
+func TestHealthCountsFailures(t *testing.T) {
 	t.Parallel()
-	var (
-		rules  HealthRules
-		health delivery.WebhookHealth
-	)
+	var rules HealthRules
+	var health delivery.WebhookHealth
 	for n := range 3 {
 		health, _ = rules.After(health, false, vectorTime.Add(time.Duration(n)*13*time.Hour))
 	}

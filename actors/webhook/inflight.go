@@ -10,10 +10,10 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 )
 
-// A delivery whose first attempt succeeds at once, as nearly all do, is stored once: in
-// its final state. Until then it is in flight: only this process has it, and the position
-// of the partition in the log stays before its event, so that the next owner makes it
-// again. Each delivery of an event goes this way:
+// A delivery whose first attempt succeeds at once, like nearly all, is stored once, in its
+// final state. Until then it is in flight: only this process has it, and the position of
+// the partition in the log stays before its event, so that the next owner would make the
+// delivery again. The states of a delivery:
 //
 //	                     ┌────────────────── outcome stored ─────────────────┐
 //	                     │                                                   ▼
@@ -23,47 +23,47 @@ import (
 //	                 released ─────────┘      └─too many pending─▶ dropped (passed)
 //
 // In flight: no flag is set; the endpoint has it and tries it. After inFlightFor, or when
-// Redis was away for longer than that, it is stored as pending. Released: the endpoint has
-// given it back, or one before it; it is stored as pending in the next pass. Being stored:
-// an endpoint that gets it only now reads it from Redis instead. An attempt may end
-// meanwhile; its outcome then is stored over the pending state. Known to Redis: whoever
-// owns the partition finds it there. Dropped: the account has too many pending ones; an
-// attempt that is under way still counts, and fails for good if it is to be retried.
+// Redis is available again, it is stored as pending. Released: the endpoint has given it,
+// or a later one, back; it is stored as pending in the next pass. Being stored: an endpoint
+// that receives it now reads it from Redis instead. If an attempt ends meanwhile, its
+// outcome overwrites the pending state. Known to Redis: every owner of the partition finds
+// it there. Dropped: the account has too many pending ones; an attempt in flight still
+// counts, but is not retried.
 //
 // A delivery that was read from Redis has no event and is known to Redis from the start.
 
 const (
-	// inFlightFor is how long a delivery may be in flight, and inFlightEvery how often those
-	// that are overdue are stored.
+	// inFlightFor is how long a delivery may be in flight, inFlightEvery how often overdue
+	// ones are stored.
 	inFlightFor   = 2 * time.Second
 	inFlightEvery = 100 * time.Millisecond
-	// maxInFlight is how many deliveries of a partition may be in flight. With more, the events
-	// of the log wait until they are stored.
+	// maxInFlight bounds the deliveries of a partition in flight. With more, the events of
+	// the log wait until they are stored.
 	maxInFlight = 32_768
 	// inFlightPage is how many are stored at once.
 	inFlightPage = 1000
 )
 
-// item is a delivery with what it sends, as an endpoint has it.
+// item is a delivery with its body, as held by an endpoint.
 type item struct {
 	delivery.PendingDelivery
-	event *inFlightEvent // that it was made of; nil: it was read from Redis
+	event *inFlightEvent // nil if it was read from Redis
 
 	// The state, as drawn above. Flags are set, never cleared.
-	released atomic.Bool // by the endpoint: it, or one after it, was given back
-	pending  atomic.Bool // by the Recorder: it is, or is being, stored as pending
-	stored   atomic.Bool // by either, after a write: Redis has it, in whatever state
+	released atomic.Bool // by the endpoint: it, or a later one, was given back
+	pending  atomic.Bool // by the Recorder: it is stored as pending, or being stored
+	stored   atomic.Bool // by either, after a write: Redis has it, in any state
 	passed   atomic.Bool // by either: the position in the log need not wait for it
 
-	signal signal.SignalID // that it is about; empty if its order does not matter
+	signal signal.SignalID // empty if its order does not matter
 	place  place           // in the endpoint's queue
-	chain  *chain          // of that queue that holds it; nil: none does
+	chain  *chain          // of that queue, or nil
 }
 
-// isInFlight reports whether Redis may not have the delivery.
+// isInFlight reports whether Redis may lack the delivery.
 func (i *item) isInFlight() bool { return i.event != nil && !i.stored.Load() }
 
-// noteStored notes that Redis has the delivery.
+// noteStored records that Redis has the delivery.
 func (i *item) noteStored() {
 	if i.event != nil {
 		i.stored.Store(true)
@@ -71,7 +71,7 @@ func (i *item) noteStored() {
 	}
 }
 
-// pass lets the position in the log go on behind the delivery.
+// pass lets the position in the log advance past the delivery.
 func (i *item) pass() {
 	if i.event != nil && i.passed.CompareAndSwap(false, true) {
 		i.event.count.Add(-1)
@@ -80,23 +80,23 @@ func (i *item) pass() {
 
 // inFlightEvent is an event with deliveries that are in flight.
 type inFlightEvent struct {
-	before signal.Position // where the event before it lies
-	at     time.Time       // when its deliveries were handed to their endpoints
+	before signal.Position // of the previous event
+	at     time.Time       // when its deliveries were sent to their endpoints
 	items  []*item
 	count  atomic.Int32 // of items that are in flight
 }
 
-// inFlight is the table of the deliveries of a partition that are in flight, by event in
-// the order of the log. It is safe for concurrent use.
+// inFlight is the table of a partition's deliveries in flight, by event in the order of the
+// log. It is safe for concurrent use.
 type inFlight struct {
 	mu    sync.Mutex
 	list  []*inFlightEvent
 	count int // items in list
 
-	storing sync.Mutex // held by who stores some of them; mu is not, meanwhile
+	storing sync.Mutex // held while some of them are stored, without mu
 }
 
-// add adds events that lie behind all others.
+// add adds events, which must be later than all others.
 func (t *inFlight) add(events []*inFlightEvent) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -106,8 +106,8 @@ func (t *inFlight) add(events []*inFlightEvent) {
 	}
 }
 
-// trim drops the events at the front that have nothing in flight, and returns how many
-// deliveries the others have, and the position before them.
+// trim drops the oldest events without deliveries in flight, and returns the number of
+// deliveries of the others, and the position before them.
 func (t *inFlight) trim() (count int, before signal.Position) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -124,8 +124,8 @@ func (t *inFlight) trim() (count int, before signal.Position) {
 	return t.count, t.list[0].before
 }
 
-// overdue returns the deliveries that are to be stored: those handed out until then, and
-// those that are released.
+// overdue returns the deliveries in flight that must be stored: those sent to their
+// endpoints until then, and released ones.
 func (t *inFlight) overdue(then time.Time) (items []*item) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -142,8 +142,7 @@ func (t *inFlight) overdue(then time.Time) (items []*item) {
 	return items
 }
 
-// storeInFlight stores deliveries as pending that were handed out until then, and those
-// that are released, and notifies the partition's webhooks of them.
+// storeInFlight stores overdue deliveries as pending, and notifies the partition's webhooks.
 func (r *Recorder) storeInFlight(ctx context.Context, then time.Time) error {
 	r.inFlight.storing.Lock()
 	defer r.inFlight.storing.Unlock()
@@ -162,7 +161,7 @@ func (r *Recorder) storeInFlight(ctx context.Context, then time.Time) error {
 	return nil
 }
 
-// byEvent groups deliveries by what they send. Those of an event follow each other.
+// byEvent groups deliveries by event and body. Those of one event must be consecutive.
 func byEvent(items []*item) (batch []delivery.EventDeliveries) {
 	for _, i := range items {
 		n := len(batch) - 1
@@ -178,7 +177,7 @@ func byEvent(items []*item) (batch []delivery.EventDeliveries) {
 	return batch
 }
 
-// byWebhook groups deliveries by their webhooks, in their order.
+// byWebhook groups deliveries by webhook and keeps their order.
 func byWebhook(items []*item) (batches []batch) {
 	index := map[signal.WebhookID]int{}
 	for _, i := range items {

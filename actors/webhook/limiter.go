@@ -8,60 +8,60 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
-// class is which slots of the limiter an endpoint may take. The slow class takes at most a
-// quarter, and at least one, of the slots in all and of those of each share. So a fast
+// class decides which slots of the limiter an endpoint may take. The slow class takes at
+// most a quarter, and at least one, of all slots and of those of each share. So a fast
 // endpoint never waits for slots that only slow ones hold, except where there is only one.
 type class int
 
 const (
 	fastClass class = iota
-	slowClass       // endpoints that hang, or answer slowly
+	slowClass       // endpoints that hang or answer slowly
 	classes
 )
 
-// limits are how many requests may be in flight at once.
+// limits bound the requests in flight.
 type limits struct {
-	total   int // in all
+	total   int
 	account int // of one account
-	host    int // to one host; of them at most half of one account
+	host    int // to one host; one account may have half of them
 }
 
-// limiter shares the requests in flight of a process among the endpoints. It never blocks.
-// An endpoint that finds no slot waits as a waiter and is notified when it has one.
-// Accounts that wait are served by turns, whatever number of endpoints they have; so are
-// the hosts of an account, and the accounts that wait for a host. While others wait for
-// what a slot takes, its holder gives it back after one request.
+// limiter shares the process's requests in flight among the endpoints. It never blocks. An
+// endpoint that gets no slot waits as a waiter and is notified when it has one. Waiting
+// accounts are served in turn, regardless of their number of endpoints; so are the hosts of
+// an account, and the accounts that wait for a host. While others wait for a share of a
+// slot, its holder gives it back after one request.
 //
-// Endpoints of an account with the same host wait in one flow, by classes. A flow that waits
-// in a class is ready there, or it is blocked at a share that has no free slot for the class.
-// As long as flows are blocked at a share, at least as many of its flows are ready in the
-// same class as it has free slots for the class: a slot given back wakes one in each class,
-// and so does a ready flow that goes without taking one.
+// Endpoints of an account with the same host wait in one flow, by class. A waiting flow is
+// ready in a class, or blocked at a share without a free slot for the class. As long as
+// flows are blocked at a share, at least as many of its flows are ready in the same class
+// as it has free slots for the class: a released slot wakes one in each class, and so does
+// a ready flow that leaves without taking a slot.
 type limiter struct {
 	limits limits
 
 	mu       sync.Mutex
-	slots    // in all
+	slots    // of the process
 	flows    map[flowKey]*flow
 	accounts map[signal.AccountID]*accountShare
 	hosts    map[string]*share
-	turns    [classes]list.List // of *accountShare with flows that are ready
+	turns    [classes]list.List // of *accountShare with ready flows
 	turn     class              // which class is served first at the next grant
 }
 
 // slots counts the slots of the limiter or of a share.
 type slots struct {
 	limit    int
-	used     int // those of the slow class and granted ones included
-	slowUsed int // of them by the slow class
-	// wanted is for asked: whether a slot of a class may serve a flow that waits here.
+	used     int // including granted ones
+	slowUsed int // by the slow class
+	// wanted is whether a slot of a class may serve a flow that waits here.
 	wanted [classes]atomic.Bool
 }
 
 // free reports whether there is a free slot for l.
 func (s *slots) free(l class) bool { return s.used < s.limit && (l == fastClass || s.slowFree()) }
 
-// slowFree reports whether the slow class has not taken its part.
+// slowFree reports whether the slow class may take another slot.
 func (s *slots) slowFree() bool { return s.slowUsed < max(1, s.limit/4) }
 
 func (s *slots) count(l class, n int) {
@@ -71,11 +71,11 @@ func (s *slots) count(l class, n int) {
 	}
 }
 
-// want sets wanted. waiting has the flows that wait here.
+// want sets wanted. waiting lists the flows that wait here.
 func (s *slots) want(waiting *[classes]list.List) {
 	fast, slow := waiting[fastClass].Len() > 0, waiting[slowClass].Len() > 0
 	for l, now := range [classes]bool{fastClass: fast || slow && s.slowFree(), slowClass: fast || slow} {
-		if s.wanted[l].Load() != now { // asked reads it all the time
+		if s.wanted[l].Load() != now { // avoids writes, because asked reads it often
 			s.wanted[l].Store(now)
 		}
 	}
@@ -84,7 +84,7 @@ func (s *slots) want(waiting *[classes]list.List) {
 // share is a part of the slots: those of an account, a host, or an account at a host.
 type share struct {
 	slots
-	flows   int                // that draw on it
+	flows   int                // that use it
 	blocked [classes]list.List // of *flow
 }
 
@@ -102,7 +102,7 @@ type flowKey struct {
 	host    string
 }
 
-// flow is what an account sends to a host.
+// flow is the traffic of an account to a host.
 type flow struct {
 	key     flowKey
 	account *accountShare
@@ -114,10 +114,10 @@ type flow struct {
 	place   [classes]*list.Element // in in; nil unless waiters wait
 }
 
-// shares returns what a slot of f takes from.
+// shares returns the shares that a slot of f counts in.
 func (f *flow) shares() [3]*share { return [3]*share{&f.own, f.host, &f.account.share} }
 
-// full returns a share of f without a free slot for l, nil if all have one.
+// full returns a share of f without a free slot for l, or nil.
 func (f *flow) full(l class) *share {
 	for _, s := range f.shares() {
 		if !s.free(l) {
@@ -149,8 +149,8 @@ func newLimiter(l limits) *limiter {
 		accounts: map[signal.AccountID]*accountShare{}, hosts: map[string]*share{}}
 }
 
-// acquire takes a slot for requests to a host in l, or has t wait for one: then t.granted
-// is called once, and enter is to be called again.
+// acquire takes a slot for requests to a host in l, or makes t wait for one: then t.granted
+// is called once, after which the caller must call acquire again.
 func (g *limiter) acquire(t *waiter, host string, l class) (slot, bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -162,7 +162,7 @@ func (g *limiter) acquire(t *waiter, host string, l class) (slot, bool) {
 	if same && t.place != nil {
 		return slot{}, false
 	}
-	g.remove(t) // it waits, or has a slot, in the other class or for another host
+	g.remove(t) // from the other class or another host
 	g.join(t, host)
 	t.class = l
 	f := t.flow
@@ -175,13 +175,12 @@ func (g *limiter) acquire(t *waiter, host string, l class) (slot, bool) {
 			g.makeReady(f, l)
 		}
 	}
-	g.grant() // what it had before may serve another
+	g.grant() // its former slot may serve another
 	return slot{f, l}, entered
 }
 
-// acquireMore takes a further slot for an endpoint that holds one, if there is plenty: a
-// quarter of all is left for endpoints that hold none. Then no endpoint waits that the slot
-// would serve.
+// acquireMore takes another slot for an endpoint that holds one, if more than a quarter of
+// all slots is free: that quarter is left for endpoints without one.
 func (g *limiter) acquireMore(t *waiter, host string, l class) (slot, bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -206,29 +205,29 @@ func (g *limiter) release(s slot) {
 	g.grant()
 }
 
-// withdraw takes t away from the limiter. What was granted is given back.
+// withdraw removes t from the limiter and releases a slot granted to it.
 func (g *limiter) withdraw(t *waiter) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.remove(t)
-	g.part(t)
+	g.leave(t)
 	g.grant()
 }
 
-// asked reports whether s is to be given back after one request.
+// asked reports whether s must be given back after one request.
 func (g *limiter) asked(s slot) bool {
 	f, l := s.flow, s.class
 	return g.wanted[l].Load() || f.own.wanted[l].Load() || f.host.wanted[l].Load() || f.account.wanted[l].Load()
 }
 
-// inFlight returns how many slots are taken.
+// inFlight returns the number of used slots.
 func (g *limiter) inFlight() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.used
 }
 
-// For the methods below g is locked.
+// Callers of the methods below hold g.mu.
 
 func (g *limiter) take(f *flow, l class) { g.add(f, l, 1) }
 
@@ -243,13 +242,13 @@ func (g *limiter) add(f *flow, l class, n int) {
 	g.count(l, n)
 	for _, s := range f.shares() {
 		s.count(l, n)
-		if l == slowClass { // what is wanted depends on no other count
+		if l == slowClass { // wanted depends on slowUsed only
 			s.want(&s.blocked)
 		}
 	}
 }
 
-// remove ends the waiting of t, or gives back what it was granted.
+// remove ends the wait of t, or releases the slot granted to it.
 func (g *limiter) remove(t *waiter) {
 	f, l := t.flow, t.class
 	if t.place != nil {
@@ -271,11 +270,12 @@ func (g *limiter) join(t *waiter, host string) {
 	if t.flow != nil && t.flow.key.host == host {
 		return
 	}
-	g.part(t)
+	g.leave(t)
 	key := flowKey{t.account, host}
 	f := g.flows[key]
 	if f == nil {
-		f = &flow{key: key, account: g.accounts[key.account], host: g.hosts[host], own: newShare(max(1, g.limits.host/2))}
+		half := max(1, g.limits.host/2)
+		f = &flow{key: key, account: g.accounts[key.account], host: g.hosts[host], own: newShare(half)}
 		if f.account == nil {
 			f.account = &accountShare{share: newShare(g.limits.account)}
 			g.accounts[key.account] = f.account
@@ -293,8 +293,8 @@ func (g *limiter) join(t *waiter, host string) {
 	t.flow = f
 }
 
-// part takes t, which neither waits nor holds a slot, out of its flow.
-func (g *limiter) part(t *waiter) {
+// leave removes t, which neither waits nor holds a slot, from its flow.
+func (g *limiter) leave(t *waiter) {
 	if f := t.flow; f != nil {
 		f.waiters--
 		t.flow = nil
@@ -302,7 +302,7 @@ func (g *limiter) part(t *waiter) {
 	}
 }
 
-// forget drops f if nothing has to do with it any more.
+// forget drops f when it has no waiters and no slots.
 func (g *limiter) forget(f *flow) {
 	if f.waiters > 0 || f.own.used > 0 {
 		return
@@ -319,7 +319,7 @@ func (g *limiter) forget(f *flow) {
 	}
 }
 
-// makeReady has f, which is in no list of l, served when it is the turn of its account.
+// makeReady adds f, which is in no list of l, to the ready flows of its account.
 func (g *limiter) makeReady(f *flow, l class) {
 	a := f.account
 	f.in[l] = &a.ready[l]
@@ -329,14 +329,14 @@ func (g *limiter) makeReady(f *flow, l class) {
 	}
 }
 
-// block has f, which is in no list of l, wait until s has a free slot for l.
+// block makes f, which is in no list of l, wait until s has a free slot for l.
 func (g *limiter) block(f *flow, l class, s *share) {
 	f.in[l] = &s.blocked[l]
 	f.place[l] = s.blocked[l].PushBack(f)
 	s.want(&s.blocked)
 }
 
-// takeOut takes f out of the list of l in which it waits.
+// takeOut removes f from the list of l in which it waits.
 func (g *limiter) takeOut(f *flow, l class) {
 	f.in[l].Remove(f.place[l])
 	f.in[l], f.place[l] = nil, nil
@@ -349,7 +349,7 @@ func (g *limiter) takeOut(f *flow, l class) {
 	}
 }
 
-// wake makes the next flow ready that is blocked at a share of f which has a free slot for l.
+// wake makes a blocked flow ready at each share of f that has a free slot for l.
 func (g *limiter) wake(f *flow, l class) {
 	for _, s := range f.shares() {
 		if s.free(l) && s.blocked[l].Len() > 0 {
@@ -360,7 +360,7 @@ func (g *limiter) wake(f *flow, l class) {
 	}
 }
 
-// grant gives free slots to those that wait, to the classes by turns.
+// grant gives free slots to waiters, to the classes in turn.
 func (g *limiter) grant() {
 	for misses := class(0); misses < classes; {
 		l := g.turn

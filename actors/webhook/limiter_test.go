@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -17,17 +16,16 @@ import (
 	"github.com/agentsignal/agentsignal/actors/webhook/sender"
 )
 
-// contender is an endpoint at a limiter, in a test.
+// contender is an endpoint at a limiter.
 type contender struct {
-	ticket waiter
-	host   string // to which it sends
-	asks   bool   // it waits, as far as it knows
+	waiter waiter
+	host   string
+	asks   bool // it waits
 	slots  []slot
-	grants int // not yet heard of
+	grants int // not yet handled
 }
 
-// Slots are never lost, given twice or left free while somebody could use them,
-// whatever endpoints do.
+// Slots are never lost, granted twice or left free while a waiter could use them.
 func TestLimiterKeepsItsSlots(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(40) {
@@ -39,39 +37,39 @@ func TestLimiterKeepsItsSlots(t *testing.T) {
 		for i := range all {
 			w := &all[i]
 			w.host = host()
-			w.ticket.account = signal.AccountID(fmt.Sprint(random.IntN(accounts)))
-			w.ticket.granted = func() { w.grants++ }
+			w.waiter.account = signal.AccountID(fmt.Sprint(random.IntN(accounts)))
+			w.waiter.granted = func() { w.grants++ }
 		}
 		for step := range 3000 {
 			w := &all[random.IntN(len(all))]
 			l := class(random.IntN(int(classes)))
-			switch what := random.IntN(20); {
-			case what < 8: // it has something to send
+			switch action := random.IntN(20); {
+			case action < 8: // it has a delivery to send
 				if w.grants > 1 {
 					t.Fatalf("seed %d, step %d: %d grants at once", seed, step, w.grants)
 				}
 				w.grants = 0
-				s, entered := g.acquire(&w.ticket, w.host, l)
+				s, entered := g.acquire(&w.waiter, w.host, l)
 				if w.asks = !entered; entered {
 					w.slots = append(w.slots, s)
 				}
-			case what < 10:
+			case action < 10:
 				if w.asks {
 					break
 				}
-				if s, entered := g.acquireMore(&w.ticket, w.host, l); entered {
+				if s, entered := g.acquireMore(&w.waiter, w.host, l); entered {
 					w.slots = append(w.slots, s)
 					for i := range all {
-						if other := &all[i].ticket; other.place != nil && g.serves(s, other) {
-							t.Fatalf("seed %d, step %d: a further slot is taken that serves one who waits", seed, step)
+						if other := &all[i].waiter; other.place != nil && g.serves(s, other) {
+							t.Fatalf("seed %d, step %d: another slot is taken that would serve a waiter", seed, step)
 						}
 					}
 				}
-			case what < 11:
-				g.withdraw(&w.ticket)
+			case action < 11:
+				g.withdraw(&w.waiter)
 				w.asks, w.grants = false, 0
-			case what < 12:
-				w.host = host() // its URL is another one
+			case action < 12:
+				w.host = host() // its URL has changed
 			default:
 				if n := len(w.slots) - 1; n >= 0 {
 					g.release(w.slots[n])
@@ -83,21 +81,21 @@ func TestLimiterKeepsItsSlots(t *testing.T) {
 			}
 		}
 		for i := range all {
-			g.withdraw(&all[i].ticket)
+			g.withdraw(&all[i].waiter)
 			for _, s := range all[i].slots {
 				g.release(s)
 			}
 		}
 		if g.used != 0 || g.slowUsed != 0 || g.wanted[fastClass].Load() || g.wanted[slowClass].Load() {
-			t.Errorf("seed %d: %d slots are taken at the end, %d of them in the slow lane", seed, g.used, g.slowUsed)
+			t.Errorf("seed %d: %d slots are taken at the end, %d by the slow class", seed, g.used, g.slowUsed)
 		}
 		if n := len(g.flows) + len(g.accounts) + len(g.hosts); n != 0 {
-			t.Errorf("seed %d: %d flows, accounts and hosts are kept that no endpoint has", seed, n)
+			t.Errorf("seed %d: %d unused flows, accounts and hosts are kept", seed, n)
 		}
 	}
 }
 
-// checkLimiter says what is wrong with a limiter; nothing: empty.
+// checkLimiter returns a fault of a limiter, or "".
 func checkLimiter(g *limiter, all []contender) string {
 	used, slow, by, slowBy := 0, 0, map[*share]int{}, map[*share]int{}
 	var taken []slot
@@ -121,33 +119,33 @@ func checkLimiter(g *limiter, all []contender) string {
 		}
 		taken = append(taken, w.slots...)
 		switch {
-		case w.ticket.holds:
-			count(slot{w.ticket.flow, w.ticket.class})
+		case w.waiter.holds:
+			count(slot{w.waiter.flow, w.waiter.class})
 			if w.grants != 1 {
-				return fmt.Sprintf("a slot was granted, and the endpoint told %d times", w.grants)
+				return fmt.Sprintf("a slot was granted, and the endpoint notified %d times", w.grants)
 			}
-		case w.ticket.place != nil:
-			waiting = append(waiting, &w.ticket)
+		case w.waiter.place != nil:
+			waiting = append(waiting, &w.waiter)
 		case w.asks:
-			return "one that waits is forgotten"
+			return "a waiter is forgotten"
 		}
 	}
 	switch {
 	case used != g.used || slow != g.slowUsed:
-		return fmt.Sprintf("%d slots are held, %d slow; counted are %d, %d of them slow", used, slow, g.used, g.slowUsed)
+		return fmt.Sprintf("%d slots are held, %d slow; counted %d, %d slow", used, slow, g.used, g.slowUsed)
 	case g.used > g.limits.total || g.slowUsed > max(1, g.limits.total/4):
-		return fmt.Sprintf("%d of %d slots are taken, %d of them slow", g.used, g.limits.total, g.slowUsed)
+		return fmt.Sprintf("%d of %d slots are taken, %d slow", g.used, g.limits.total, g.slowUsed)
 	}
 	for key, f := range g.flows {
 		if g.accounts[key.account] != f.account || g.hosts[key.host] != f.host {
-			return "a flow has shares that are forgotten"
+			return "a flow has dropped shares"
 		}
 		for i, limit := range []int{max(1, g.limits.host/2), g.limits.host, g.limits.account} {
 			if s := f.shares()[i]; s.limit != limit || s.used != by[s] || s.used > limit {
-				return fmt.Sprintf("share %d of %v: %d slots of %d are counted, %d are held", i, key, s.used, limit, by[s])
+				return fmt.Sprintf("share %d of %v: %d slots of %d counted, %d held", i, key, s.used, limit, by[s])
 			}
 			if n := slowBy[f.shares()[i]]; n > max(1, limit/4) {
-				return fmt.Sprintf("share %d of %v: %d slots of %d are in the slow lane", i, key, n, limit)
+				return fmt.Sprintf("share %d of %v: the slow class has %d slots of %d", i, key, n, limit)
 			}
 		}
 	}
@@ -164,28 +162,29 @@ func checkLimiter(g *limiter, all []contender) string {
 	return checkWaiting(g, taken, waiting)
 }
 
-// checkWaiting says what is wrong with those that wait at a limiter.
+// checkWaiting returns a fault with the waiters of a limiter, or "".
 func checkWaiting(g *limiter, taken []slot, waiting []*waiter) string {
 	for _, t := range waiting {
 		if g.free(t.class) && t.flow.full(t.class) == nil {
-			return "one waits although it could have a slot"
+			return "a waiter could have a slot"
 		}
 		for _, s := range taken {
 			if g.serves(s, t) && !g.asked(s) {
-				return "the holder of a slot that would serve one who waits is not asked for it"
+				return "the holder of a slot that would serve a waiter is not asked for it"
 			}
 		}
 	}
 	for _, s := range taken {
-		if s.class == fastClass && g.asked(s) && !slices.ContainsFunc(waiting, func(t *waiter) bool { return g.may(s, t) }) {
+		useful := func(t *waiter) bool { return g.may(s, t) }
+		if s.class == fastClass && g.asked(s) && !slices.ContainsFunc(waiting, useful) {
 			return "a fast endpoint is asked for its slot, and only slow ones wait that have their part"
 		}
 	}
 	return ""
 }
 
-// may reports whether t is in the fast lane, or waits for a share of s, or for a slot of
-// all, of which the slow class does not have its part.
+// may reports whether t is in the fast class, or waits for the limiter or a share of s in
+// which the slow class has a free slot.
 func (g *limiter) may(s slot, t *waiter) bool {
 	in := t.flow.in[slowClass]
 	if t.class == fastClass || in == &t.flow.account.ready[slowClass] && g.slowFree() {
@@ -199,7 +198,7 @@ func (g *limiter) may(s slot, t *waiter) bool {
 	return false
 }
 
-// serves reports whether t would have a slot if s were given back.
+// serves reports whether t would have a slot if s were released.
 func (g *limiter) serves(s slot, t *waiter) bool {
 	count := func(n int) {
 		g.count(s.class, n)
@@ -212,28 +211,30 @@ func (g *limiter) serves(s slot, t *waiter) bool {
 	return g.free(t.class) && t.flow.full(t.class) == nil
 }
 
-// roomy are the limits of a limiter in which only the total counts.
-func roomy(total int) limits { return limits{total: total, account: 1 << 20, host: 1 << 20} }
+// onlyTotal returns limits in which only the total counts.
+func onlyTotal(total int) limits { return limits{total: total, account: 1 << 20, host: 1 << 20} }
 
-// limiterWaits has a ticket wait at g, and notes its name in got when it is served.
-func limiterWaits(t *testing.T, g *limiter, got *[]string, name string, account signal.AccountID, host string, l class) {
+// limiterWaits makes a waiter wait at g, and appends its name to got when it is served.
+func limiterWaits(
+	t *testing.T, g *limiter, got *[]string, name string, account signal.AccountID, host string, l class,
+) {
 	t.Helper()
 	w := &waiter{account: account, granted: func() { *got = append(*got, name) }}
 	if _, entered := g.acquire(w, host, l); entered {
-		t.Fatalf("%s found a slot", name)
+		t.Fatalf("%s got a slot", name)
 	}
 }
 
-// An account with many endpoints and hosts gets its turn as one with a single endpoint
-// does, in all and at a host.
-func TestLimiterServesAccountsByTurns(t *testing.T) {
+// An account with many endpoints and hosts gets its turn like one with a single endpoint, at
+// the limiter and at a host.
+func TestLimiterServesAccountsInTurn(t *testing.T) {
 	t.Parallel()
 	for name, hostOf := range map[string]func(i int) string{
-		"at a gate that is full": func(i int) string { return fmt.Sprint(i % 7) },
-		"at a host that is full": func(int) string { return "host" },
+		"at a full limiter": func(i int) string { return fmt.Sprint(i % 7) },
+		"at a full host":    func(int) string { return "host" },
 	} {
-		g := newLimiter(roomy(8))
-		if name == "at a host that is full" {
+		g := newLimiter(onlyTotal(8))
+		if name == "at a full host" {
 			g = newLimiter(limits{total: 100, account: 100, host: 8})
 		}
 		var held []slot
@@ -281,8 +282,8 @@ func TestLimiterLeavesHalfOfAHostToOthers(t *testing.T) {
 	}
 }
 
-// Slow endpoints that wait because others have all that is for the slow class take nothing
-// from a fast one: it may have further slots, and keeps them.
+// Slow endpoints that wait because the slow class has its part take nothing from a fast
+// one: it may have more slots, and keeps them.
 func TestLimiterKeepsSlowEndpointsApart(t *testing.T) {
 	t.Parallel()
 	for name, limits := range map[string]limits{
@@ -321,7 +322,7 @@ func TestLimiterKeepsSlowEndpointsApart(t *testing.T) {
 		}
 		for _, s := range fast {
 			if g.asked(s) {
-				t.Fatalf("%s: the slot of a fast endpoint is asked for that serves none who waits", name)
+				t.Fatalf("%s: the slot of a fast endpoint is asked for, but would serve no waiter", name)
 			}
 		}
 		if !g.asked(slow[0]) {
@@ -339,7 +340,7 @@ func TestLimiterKeepsSlowEndpointsApart(t *testing.T) {
 	}
 }
 
-// A flow that was woken and goes before it is served wakes the next one.
+// A flow that was woken and leaves before it is served wakes the next one.
 func TestLimiterWakesTheNextFlow(t *testing.T) {
 	t.Parallel()
 	g := newLimiter(limits{total: 16, account: 16, host: 2})
@@ -352,11 +353,11 @@ func TestLimiterWakesTheNextFlow(t *testing.T) {
 	}
 	first, _ := enter("a", "host", fastClass), enter("b", "host", fastClass)
 	served := false
-	woken := &waiter{account: "c", granted: func() { t.Error("one that has gone is served") }}
+	woken := &waiter{account: "c", granted: func() { t.Error("a withdrawn waiter is served") }}
 	next := &waiter{account: "d", granted: func() { served = true }}
 	for _, w := range []*waiter{woken, next} {
 		if _, entered := g.acquire(w, "host", slowClass); entered {
-			t.Fatal("a host that is full has a slot")
+			t.Fatal("a full host has a slot")
 		}
 	}
 	var slow slot
@@ -367,14 +368,14 @@ func TestLimiterWakesTheNextFlow(t *testing.T) {
 	g.withdraw(woken)
 	g.release(slow)
 	if !served {
-		t.Error("one waits although its host has a slot, and its lane")
+		t.Error("one waits although its host and its class have a slot")
 	}
 }
 
-// Those that wait are served in turn, the lanes by turns.
+// Waiters are served in order, and the classes in turn.
 func TestLimiterIsFair(t *testing.T) {
 	t.Parallel()
-	g := newLimiter(roomy(4))
+	g := newLimiter(onlyTotal(4))
 	var got []string
 	var s slot
 	for range 4 {
@@ -384,14 +385,14 @@ func TestLimiterIsFair(t *testing.T) {
 		limiterWaits(t, g, &got, fmt.Sprint("fast ", i), "", "", fastClass)
 		limiterWaits(t, g, &got, fmt.Sprint("slow ", i), "", "", slowClass)
 	}
-	for range 4 { // of which only one may be slow
+	for range 4 { // only one may be slow
 		g.release(s)
 	}
 	s.class = slowClass
 	g.release(s)
 	g.release(s)
 	if first := strings.Join(got[:2], " "); !strings.Contains(first, "fast 0") || !strings.Contains(first, "slow 0") {
-		t.Errorf("first: %s; want one of each lane", first)
+		t.Errorf("first: %s; want one of each class", first)
 	}
 	slices.SortStableFunc(got, func(a, b string) int { return strings.Compare(a[:4], b[:4]) })
 	if d := cmp.Diff([]string{"fast 0", "fast 1", "fast 2", "slow 0", "slow 1", "slow 2"}, got); d != "" {
@@ -399,15 +400,11 @@ func TestLimiterIsFair(t *testing.T) {
 	}
 }
 
-// An endpoint with much to send holds nobody up: with few slots all are served by
-// turns.
-func TestSlotsAreSharedByTurns(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, func(o *Options) { o.InFlight = 4 })
-		greedy := w.register()
-		w.sender.script(after(100*time.Millisecond, answers200))
-		w.start()
+// An endpoint with many deliveries does not delay others: with few slots all are served in
+// turn.
+func TestSlotsAreSharedInTurn(t *testing.T) {
+	inWorldWith(t, func(o *Options) { o.InFlight = 4 }, func(t *testing.T, w *world) {
+		greedy := w.serve(after(100*time.Millisecond, answers200))
 		w.emit(200)
 		pass(time.Second)
 		var others []signal.WebhookID
@@ -424,11 +421,10 @@ func TestSlotsAreSharedByTurns(t *testing.T) {
 	})
 }
 
-// Endpoints that hang have at most a quarter of the slots, once that is known of them.
+// Endpoints that hang have at most a quarter of the slots, once they are in the slow class.
 func TestHangingEndpointsLeaveTheSlotsToOthers(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, func(o *Options) { o.InFlight, o.Schedule.Retries = 16, []time.Duration{time.Hour} })
+	options := func(o *Options) { o.InFlight, o.Schedule.Retries = 16, []time.Duration{time.Hour} }
+	inWorldWith(t, options, func(t *testing.T, w *world) {
 		hanging := map[string]bool{}
 		for range 12 {
 			id := w.register()
@@ -452,7 +448,7 @@ func TestHangingEndpointsLeaveTheSlotsToOthers(t *testing.T) {
 			slow := w.node.limiter.slowUsed
 			w.node.limiter.mu.Unlock()
 			if slow > 4 {
-				t.Fatalf("%d slots of 16 in the slow lane", slow)
+				t.Fatalf("the slow class has %d slots of 16", slow)
 			}
 		}
 		all := w.sender.sent(w.url(healthy))[before:]

@@ -9,19 +9,19 @@ import (
 )
 
 const (
-	// maintenanceEvery is the time between two passes, maintenanceRetry that after one that
-	// failed, maintenanceStart that to the first one of an owner.
+	// maintenanceEvery is the time between two passes, maintenanceRetry that after a failed
+	// one, maintenanceStart that before the first one of an owner.
 	maintenanceEvery = 6 * time.Hour
 	maintenanceRetry = time.Minute
 	maintenanceStart = time.Minute
-	// resealStart is the time to the first one if there are old keys: the sooner it is
-	// done, the sooner they can be removed.
+	// resealStart is the time before the first one if there are old keys, which can be
+	// removed after it.
 	resealStart = 5 * time.Second
-	// maintenancePause is left to others between two webhooks.
+	// maintenancePause separates two webhooks, so that Redis can serve others.
 	maintenancePause = 5 * time.Millisecond
 )
 
-// firstMaintenance returns how long after its start an owner makes its first pass.
+// firstMaintenance returns the time between the start of an owner and its first pass.
 func (n *Node) firstMaintenance() time.Duration {
 	if n.keys.Len() > 1 {
 		return resealStart
@@ -29,9 +29,8 @@ func (n *Node) firstMaintenance() time.Duration {
 	return maintenanceStart
 }
 
-// maintain goes over all webhooks of the partition, most of which have no actor. It
-// prunes their deliveries, and seals secrets with the newest key that an older one has
-// sealed.
+// maintain visits all webhooks of the partition, most of which have no actor. It prunes
+// their deliveries, and seals secrets of older keys with the newest one.
 func (o *owned) maintain(ctx context.Context) error {
 	accounts, err := o.store.AccountsWithWebhooks(ctx, o.Partition)
 	if err != nil {

@@ -9,8 +9,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/webhook/sender"
 )
 
-// Metrics counts attempts, deliveries, webhooks and mails. A nil *Metrics counts
-// nothing.
+// Metrics counts attempts, deliveries, webhooks and mails. A nil *Metrics counts nothing.
 type Metrics struct {
 	attempts   *prometheus.CounterVec
 	byClass    map[string]prometheus.Counter
@@ -28,13 +27,15 @@ type Metrics struct {
 	webhooks *prometheus.GaugeVec
 }
 
-// What becomes of a mail, the values of the label "result".
+// Outcomes of a mail, the values of the label "result".
 const (
 	mailSent     = "sent"
-	mailDeferred = "deferred" // it will be tried again
+	mailDeferred = "deferred" // it will be retried
 	mailGivenUp  = "given_up" // after the last try
 	mailUnsent   = "not_sent" // no server is configured
 )
+
+var mailResults = []string{mailSent, mailDeferred, mailGivenUp, mailUnsent}
 
 // NewMetrics registers the metrics of this package.
 func NewMetrics(r prometheus.Registerer) *Metrics {
@@ -66,7 +67,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		}, []string{"result"}),
 		pending: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "agentsignal_webhook_pending_deliveries",
-			Help: "Deliveries that are pending in Redis: those whose first attempt is not over are, after two seconds. " +
+			Help: "Pending deliveries in Redis, including those whose first attempt takes more than two seconds. " +
 				"The same in every process.",
 		}),
 		lag: prometheus.NewGauge(prometheus.GaugeOpts{
@@ -88,7 +89,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	for _, reason := range delivery.DisabledReasons {
 		m.disables.WithLabelValues(string(reason))
 	}
-	for _, result := range []string{mailSent, mailDeferred, mailGivenUp, mailUnsent} {
+	for _, result := range mailResults {
 		m.emails.WithLabelValues(result)
 	}
 	for _, s := range delivery.WebhookStatuses {
@@ -97,8 +98,8 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	return m
 }
 
-// Observe sets the gauges of what is in Redis, as it was at the given time. It is
-// called every 15 s, not at a scrape.
+// Observe sets the gauges of the data in Redis at the given time. It is called every 15 s,
+// not at a scrape.
 func (m *Metrics) Observe(s delivery.WebhookStats, now time.Time) {
 	if m == nil {
 		return
@@ -142,7 +143,7 @@ func (m *Metrics) ended(s delivery.Status) {
 	}
 }
 
-// dropped counts deliveries that there is no room for.
+// dropped counts deliveries that were dropped.
 func (m *Metrics) dropped(n int) {
 	if m != nil {
 		m.drops.Add(float64(n))

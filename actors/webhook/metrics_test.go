@@ -14,7 +14,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/webhook/sender"
 )
 
-func TestMetricsOfNothing(t *testing.T) {
+func TestNilMetrics(t *testing.T) {
 	t.Parallel()
 	var m *Metrics
 	for name, count := range map[string]func(){
@@ -67,10 +67,12 @@ func TestMetricsStartAtZero(t *testing.T) {
 func TestObserve(t *testing.T) {
 	t.Parallel()
 	m := NewMetrics(prometheus.NewRegistry())
-	m.Observe(delivery.WebhookStats{Pending: 7, Enabled: 5, Disabled: 2, OldestDue: vectorTime.Add(-3 * time.Second)}, vectorTime)
+	stats := delivery.WebhookStats{Pending: 7, Enabled: 5, Disabled: 2, OldestDue: vectorTime.Add(-3 * time.Second)}
+	m.Observe(stats, vectorTime)
 	gauges := func() string {
+		enabled, disabled := m.webhooks.WithLabelValues("enabled"), m.webhooks.WithLabelValues("disabled")
 		var b strings.Builder
-		for _, g := range []prometheus.Gauge{m.pending, m.lag, m.webhooks.WithLabelValues("enabled"), m.webhooks.WithLabelValues("disabled")} {
+		for _, g := range []prometheus.Gauge{m.pending, m.lag, enabled, disabled} {
 			fmt.Fprintf(&b, " %g", testutil.ToFloat64(g))
 		}
 		return b.String()

@@ -14,7 +14,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/webhook/sender"
 )
 
-// Store is what the actors ask of Redis: each part stands with its caller.
+// Store is what the actors need from Redis. Each part is declared where it is used.
 type Store interface {
 	tables
 	schedules
@@ -26,47 +26,46 @@ type Store interface {
 	mails
 }
 
-// Sender makes one attempt, as sender.Sender does.
+// Sender makes one attempt. sender.Sender implements it.
 type Sender interface {
 	Send(ctx context.Context, r sender.Request) sender.Result
 }
 
-// Options are what a Node may be given beyond what it needs. The zero value works.
+// Options are the optional settings of a Node. The zero value works.
 type Options struct {
 	Schedule Schedule    // of retries
 	Health   HealthRules // of disabling
-	// Concurrency is how many requests are under way at once to one endpoint; default
-	// 8.
+	// Concurrency bounds the concurrent requests to one endpoint; default 8.
 	Concurrency int
-	// HostConcurrency is how many are under way at once to one host, from this process, at
-	// most half of them of one account; default 64.
+	// HostConcurrency bounds the concurrent requests of this process to one host; one account
+	// may have half of them; default 64.
 	HostConcurrency int
-	// AccountConcurrency is how many of an account are under way at once in this process;
+	// AccountConcurrency bounds the concurrent requests of this process for one account;
 	// default 256.
 	AccountConcurrency int
-	// InFlight is how many are under way at once in this process; default 1,024.
+	// InFlight bounds the concurrent requests of this process; default 1,024.
 	InFlight int
-	// OrderWait is how long at most the events of a signal wait for an earlier one of it
-	// that is to be retried; default 10 min, below 0: not at all.
+	// OrderWait is how long the events of a signal wait for an earlier one that will be
+	// retried; default 10 min, negative for no wait.
 	OrderWait time.Duration
-	// Retention is how long deliveries are kept after their end, and Keep how many of
-	// one webhook at most; default 30 days and 10,000.
+	// Retention is how long ended deliveries are kept, and Keep the maximum number of
+	// deliveries of one webhook; default 30 days and 10,000.
 	Retention time.Duration
 	Keep      int
-	// KeepBytes is how much of the store's memory the deliveries of a webhook take at
-	// most before the oldest ended ones are dropped; default 8 MiB.
+	// KeepBytes bounds the store's memory for the deliveries of a webhook; beyond it the
+	// oldest ended ones are dropped; default 8 MiB.
 	KeepBytes int64
-	// MaxPending is how many deliveries of an account may be pending; default 100,000.
+	// MaxPending bounds the pending deliveries of an account; default 100,000.
 	MaxPending int
 
-	// Mailer sends mails. Nil: they are logged as not sent.
-	Mailer Mailer
-	// Addresses has the addresses of accounts. Nil: as without Mailer.
+	// Mailer sends mails to the addresses from Addresses. Without both, mails are logged as
+	// not sent.
+	Mailer    Mailer
 	Addresses Addresses
 
-	Now     func() time.Time // by the clock of Redis; nil: time.Now
-	Log     *slog.Logger     // nil: none
-	Metrics *Metrics         // nil: none
+	Now     func() time.Time // by the clock of Redis; default time.Now
+	Log     *slog.Logger     // nil to discard
+	Metrics *Metrics         // nil to count nothing
 }
 
 // Defaults of Options.
@@ -82,7 +81,7 @@ const (
 	DefaultMaxPending         = 100_000
 )
 
-// Node is what the webhooks of all partitions of a process share. It is safe for
+// Node holds what the webhooks of all partitions of a process share. It is safe for
 // concurrent use.
 type Node struct {
 	store   Store
@@ -90,13 +89,12 @@ type Node struct {
 	keys    *keyring.Ring
 	options Options
 	limiter *limiter
-	// room is how many more deliveries may wait in live queues.
-	room atomic.Int64
-	log  *slog.Logger
+	room    atomic.Int64 // for more deliveries in live queues
+	log     *slog.Logger
 }
 
 // New returns a node that keeps webhooks in store, makes attempts by sender and opens
-// their secrets with keys.
+// secrets with keys.
 func New(store Store, sender Sender, keys *keyring.Ring, o Options) *Node {
 	o.Concurrency = cmp.Or(o.Concurrency, DefaultConcurrency)
 	o.HostConcurrency = cmp.Or(o.HostConcurrency, DefaultHostConcurrency)
@@ -110,17 +108,20 @@ func New(store Store, sender Sender, keys *keyring.Ring, o Options) *Node {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
+	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
+	n := &Node{
+		store:   store,
+		sender:  sender,
+		keys:    keys,
+		options: o,
+		limiter: newLimiter(limits{total: o.InFlight, account: o.AccountConcurrency, host: o.HostConcurrency}),
+		log:     o.Log.With("component", "webhook"),
 	}
-	n := &Node{store: store, sender: sender, keys: keys, options: o, log: o.Log.With("component", "webhook"),
-		limiter: newLimiter(limits{total: o.InFlight, account: o.AccountConcurrency, host: o.HostConcurrency})}
 	n.room.Store(maxLiveNode)
 	return n
 }
 
-// Start implements ownership.Tenant: it starts the parent of the endpoints and the mailer
-// of a partition. The Recorder that it returns makes deliveries of events.
+// Start implements ownership.Tenant. It returns the Recorder of the partition.
 func (n *Node) Start(c engine.Context, p ownership.Owned) ownership.Follower {
 	o := &owned{Node: n, Owned: p, log: n.log.With("partition", p.Partition)}
 	r := newRecorder(o)
@@ -130,8 +131,7 @@ func (n *Node) Start(c engine.Context, p ownership.Owned) ownership.Follower {
 	return r
 }
 
-// owned is a partition that this process owns, as the actors below its owner see it.
-// It does not change.
+// owned is a partition that this process owns. It does not change.
 type owned struct {
 	*Node
 	ownership.Owned
@@ -140,11 +140,11 @@ type owned struct {
 	log      *slog.Logger
 }
 
-// now returns the time by the clock of Redis, by which deliveries are due.
+// now returns the time by the clock of Redis.
 func (n *Node) now() time.Time { return n.options.Now() }
 
-// in returns how long it is until t, at least 0.
+// in returns the time until t, at least 0.
 func (n *Node) in(t time.Time) time.Duration { return max(0, t.Sub(n.now())) }
 
-// jitter draws a number from -1 to 1.
+// jitter returns a random number from -1 to 1.
 func jitter() float64 { return 2*rand.Float64() - 1 }

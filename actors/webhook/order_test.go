@@ -16,29 +16,19 @@ import (
 	"github.com/agentsignal/agentsignal/actors/webhook/sender"
 )
 
-// allEvents subscribes a webhook to the life of signals and to runs.
-func allEvents(h *delivery.Webhook) {
-	h.Events = []signal.EventType{signal.SignalCreated, signal.SignalUpdated, signal.SignalClosed, signal.AgentStarted}
-}
-
-// emitOf appends an event of a signal.
-func (w *world) emitOf(s signal.SignalID, t signal.EventType) signal.EventID {
-	e := signal.Event{ID: signal.NewEventID(), Account: w.account, Type: t, Data: []byte(`{"signal_id":"` + s + `","n":1}`)}
-	w.store.set(func() { w.store.append(e) })
-	return e.ID
-}
-
-// mood is how an endpoint answers for a while.
-type mood struct {
-	fails, hangs float64       // how often
+// behaviour is how an endpoint answers for a while.
+type behaviour struct {
+	fails, hangs float64       // probabilities
 	takes        time.Duration // at most
 }
 
-var moods = []mood{{takes: 20 * time.Millisecond}, {takes: 3 * time.Second}, {takes: 100 * time.Millisecond, fails: .3},
-	{takes: 100 * time.Millisecond, fails: 1}, {takes: time.Second, fails: .2, hangs: .3}, {takes: time.Second, hangs: 1}}
+var behaviours = []behaviour{
+	{takes: 20 * time.Millisecond}, {takes: 3 * time.Second},
+	{takes: 100 * time.Millisecond, fails: .3}, {takes: 100 * time.Millisecond, fails: 1},
+	{takes: time.Second, fails: .2, hangs: .3}, {takes: time.Second, hangs: 1},
+}
 
-// lives emits events of signals at random and keeps which belong to a signal, in their
-// order.
+// lives emits random events of signals and keeps them by signal, in order.
 type lives struct {
 	random *rand.Rand
 	open   []signal.SignalID
@@ -51,7 +41,7 @@ func (l *lives) emit(w *world, n int) {
 		if len(l.open) == 0 || l.random.IntN(3) == 0 {
 			s := signal.NewSignalID()
 			l.open = append(l.open, s)
-			l.note(s, w.emitOf(s, signal.SignalCreated))
+			l.add(s, w.emitOf(s, signal.SignalCreated))
 			continue
 		}
 		i, t := l.random.IntN(len(l.open)), signal.SignalUpdated
@@ -60,23 +50,22 @@ func (l *lives) emit(w *world, n int) {
 			t = signal.SignalClosed
 			l.open = slices.Delete(l.open, i, i+1)
 		}
-		l.note(s, w.emitOf(s, t))
+		l.add(s, w.emitOf(s, t))
 		if l.random.IntN(4) == 0 {
 			time.Sleep(time.Millisecond)
 		}
 	}
 }
 
-func (l *lives) note(s signal.SignalID, e signal.EventID) {
+func (l *lives) add(s signal.SignalID, e signal.EventID) {
 	l.events[s] = append(l.events[s], e)
 	l.all = append(l.all, e)
 	if len(l.events[s]) > 1 {
-		time.Sleep(time.Millisecond) // no signal changes twice in one
+		time.Sleep(time.Millisecond) // no signal changes twice in a millisecond
 	}
 }
 
-// check reports what the attempts to one endpoint do against the order of a signal's
-// events.
+// check reports attempts to one endpoint that violate the order of a signal's events.
 func (l *lives) check(t *testing.T, attempts []sent, wait time.Duration) {
 	t.Helper()
 	of := map[signal.EventID][]sent{}
@@ -90,7 +79,7 @@ func (l *lives) check(t *testing.T, attempts []sent, wait time.Duration) {
 		}
 	}
 	for s, events := range l.events {
-		var all []sent // of the signal, in their order
+		var all []sent // of the signal, in order
 		for i, e := range events {
 			if len(of[e]) == 0 {
 				fault("%s: event %d was not sent", s, i)
@@ -101,11 +90,8 @@ func (l *lives) check(t *testing.T, attempts []sent, wait time.Duration) {
 				first := of[e][0]
 				if len(of[before]) == 0 || of[before][0].At.After(first.At) {
 					fault("%s: event %d was sent before event %d", s, i, j)
-				} else if !over(of[before]).After(first.At) {
-					continue
-				} else if first.At.Sub(of[before][0].ended) < wait {
-					fault("%s: event %d was sent %v after the first attempt of event %d, which waits for a retry", s, i,
-						first.At.Sub(of[before][0].ended), j)
+				} else if after := first.At.Sub(of[before][0].ended); over(of[before]).After(first.At) && after < wait {
+					fault("%s: event %d was sent %v after event %d, which waits for a retry", s, i, after, j)
 				}
 			}
 		}
@@ -131,8 +117,8 @@ func over(attempts []sent) time.Time {
 	return attempts[len(attempts)-1].ended
 }
 
-// Whatever an endpoint does, and whoever owns the partition, two events of one signal
-// are never under way at once nor in the wrong order.
+// Whatever an endpoint does, and whichever node owns the partition, two events of one
+// signal are never in flight at once nor in the wrong order.
 func TestOrderOfASignal(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(5) {
@@ -154,7 +140,7 @@ func testOrderOfASignal(t *testing.T, random *rand.Rand) {
 	id := w.register(allEvents)
 	var mu sync.Mutex // guards answers and now
 	answers := rand.New(rand.NewPCG(random.Uint64(), 2))
-	now := mood{takes: 100 * time.Millisecond}
+	now := behaviour{takes: 100 * time.Millisecond}
 	w.sender.script(func(ctx context.Context, r sender.Request) sender.Result {
 		mu.Lock()
 		takes := time.Duration(1 + answers.Int64N(int64(now.takes)))
@@ -170,20 +156,20 @@ func testOrderOfASignal(t *testing.T, random *rand.Rand) {
 	})
 	l := &lives{random: rand.New(rand.NewPCG(random.Uint64(), 1)), events: map[signal.SignalID][]signal.EventID{}}
 	if random.IntN(2) == 0 {
-		l.emit(w, random.IntN(600)) // what the owner finds in the log
+		l.emit(w, random.IntN(600)) // in the log before the owner starts
 	}
 	w.store.takes = time.Duration(random.IntN(2)*random.IntN(20)) * time.Millisecond
 	w.start()
 	for range 12 {
 		mu.Lock()
-		now = moods[random.IntN(len(moods))]
+		now = behaviours[random.IntN(len(behaviours))]
 		mu.Unlock()
 		for range random.IntN(6) {
 			l.emit(w, random.IntN(20))
 			pass(time.Duration(random.Int64N(int64(20 * time.Second))))
 		}
 		if random.IntN(3) == 0 {
-			l.emit(w, 300+random.IntN(400)) // more than is kept in memory
+			l.emit(w, 300+random.IntN(400)) // more than fits into memory
 		}
 		pass(time.Duration(random.Int64N(int64(3 * time.Minute))))
 		switch random.IntN(5) {
@@ -196,7 +182,7 @@ func testOrderOfASignal(t *testing.T, random *rand.Rand) {
 		}
 	}
 	mu.Lock()
-	now = mood{takes: 50 * time.Millisecond}
+	now = behaviour{takes: 50 * time.Millisecond}
 	mu.Unlock()
 	pass(5 * time.Hour)
 	synctest.Wait()
@@ -216,7 +202,7 @@ func TestSignalOf(t *testing.T) {
 	}{
 		{"payload", signal.SignalCreated, data, "sig_1"},
 		{"body", signal.SignalUpdated, body, "sig_1"},
-		{"in a text", signal.SignalClosed, []byte(`{"message":"\"signal_id\":\"sig_3\"","signal_id":"sig_4"}`), "sig_4"},
+		{"in a text", signal.SignalClosed, []byte(`{"text":"\"signal_id\":\"sig_3\"","signal_id":"sig_4"}`), "sig_4"},
 		{"of a run", signal.AgentCompleted, data, ""},
 		{"none", signal.SignalCreated, []byte(`{"n":1}`), ""},
 		{"cut off", signal.SignalCreated, []byte(`{"signal_id":"sig_1`), ""},
@@ -231,29 +217,28 @@ func FuzzSignalOf(f *testing.F) {
 	f.Add([]byte(`{"signal_id":"sig_1"}`))
 	f.Add([]byte(`"signal_id":"`))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		if id := signalOf(signal.SignalCreated, b); id != "" && !bytes.Contains(b, []byte(`"signal_id":"`+string(id)+`"`)) {
+		id := signalOf(signal.SignalCreated, b)
+		if id != "" && !bytes.Contains(b, []byte(`"signal_id":"`+string(id)+`"`)) {
 			t.Errorf("%q is read from %q", id, b)
 		}
 	})
 }
 
-// After ten minutes the later events of a signal wait no longer, and without a wait not
-// at all.
-func TestOrderIsGivenUp(t *testing.T) {
+// The later events of a signal wait for OrderWait, which may be none.
+func TestOrderWaitEnds(t *testing.T) {
 	t.Parallel()
-	for _, tt := range []struct{ option, want time.Duration }{{0, 10 * time.Minute}, {time.Minute, time.Minute}, {-1, 0}} {
+	tests := []struct{ option, want time.Duration }{{0, 10 * time.Minute}, {time.Minute, time.Minute}, {-1, 0}}
+	for _, tt := range tests {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t, func(o *Options) { o.OrderWait = tt.option })
-			id := w.register(allEvents)
-			w.start()
-			pass(time.Second)
 			s := signal.NewSignalID()
-			w.sender.script(func(ctx context.Context, r sender.Request) sender.Result {
+			id := w.serve(func(ctx context.Context, r sender.Request) sender.Result {
 				if r.Type == signal.SignalCreated {
 					return answers503(ctx, r)
 				}
 				return answers200(ctx, r)
-			})
+			}, allEvents)
+			pass(time.Second)
 			w.emitOf(s, signal.SignalCreated)
 			first := time.Now()
 			pass(time.Millisecond)
@@ -274,19 +259,18 @@ func TestOrderIsGivenUp(t *testing.T) {
 	}
 }
 
-// A delivery that waits is shown with the time at which it will be sent.
-func TestAWaitIsSeen(t *testing.T) {
+// A delivery that waits has the time at which it will be sent.
+func TestAWaitIsStored(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		id := w.register(allEvents)
-		w.sender.script(answers503)
-		w.start()
+		id := w.serve(answers503, allEvents)
 		s := signal.NewSignalID()
 		first := w.emitOf(s, signal.SignalCreated)
 		pass(10 * time.Millisecond)
 		second := w.emitOf(s, signal.SignalClosed)
 		pass(time.Second)
 		a, b := w.store.delivery(signal.DeliveryIDOf(first, id)), w.store.delivery(signal.DeliveryIDOf(second, id))
-		if wait := b.NextAttemptAt.Sub(a.NextAttemptAt); wait <= 0 || wait > 100*time.Millisecond || b.AttemptCount() != 0 {
+		wait := b.NextAttemptAt.Sub(a.NextAttemptAt)
+		if wait <= 0 || wait > 100*time.Millisecond || b.AttemptCount() != 0 {
 			t.Errorf("due %v after the one before it, with %d attempts", wait, b.AttemptCount())
 		}
 		w.sender.script(nil)
@@ -298,13 +282,11 @@ func TestAWaitIsSeen(t *testing.T) {
 	})
 }
 
-// The last delivery that waits may not know that the one before it was put off once more:
-// the first endpoint that reads it puts it behind that one.
-func TestTheLastOneStaysBehindWhatWasPutOffAgain(t *testing.T) {
+// The time of the last waiting delivery may be too early because the one before it was
+// postponed again: the first endpoint that reads it corrects the time.
+func TestTheLastOneWaitsForAPostponedOne(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		id := w.register(allEvents)
-		w.sender.script(answers503)
-		w.start()
+		id := w.serve(answers503, allEvents)
 		s := signal.NewSignalID()
 		of := func(e signal.EventID) delivery.Delivery { return w.store.delivery(signal.DeliveryIDOf(e, id)) }
 		head := w.emitOf(s, signal.SignalCreated)
@@ -313,16 +295,18 @@ func TestTheLastOneStaysBehindWhatWasPutOffAgain(t *testing.T) {
 		pass(18 * time.Second)
 		last := w.emitOf(s, signal.SignalClosed)
 		pass(time.Second)
-		// The second failure puts the next one off. Then the owner is gone, before it has read the last one.
+		// The second failure postpones the next one. Then the owner ends before it has read the
+		// last one.
 		pass(time.Until(of(next).NextAttemptAt) + 35*time.Millisecond)
-		if len(of(head).Attempts) != 2 || !of(next).NextAttemptAt.After(of(head).NextAttemptAt) || !of(last).NextAttemptAt.After(time.Now()) {
+		if len(of(head).Attempts) != 2 || !of(next).NextAttemptAt.After(of(head).NextAttemptAt) ||
+			!of(last).NextAttemptAt.After(time.Now()) {
 			t.Fatalf("at %v: head %+v, next %+v, last %+v", time.Now(), of(head), of(next), of(last))
 		}
 		w.unfollow()
 		<-w.ended
 		w.owner.Tell("stop")
 		pass(0)
-		// Its successor begins when the first is due, and the next one is not yet.
+		// Its successor starts when the head is due and the next one is not.
 		pass(time.Until(of(head).NextAttemptAt))
 		if !of(next).NextAttemptAt.After(time.Now()) || len(of(last).Attempts) != 0 {
 			t.Fatalf("at %v: next %+v, last %+v", time.Now(), of(next), of(last))

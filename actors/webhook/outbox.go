@@ -12,58 +12,58 @@ import (
 	"github.com/agentsignal/agentsignal/actors/webhook/mail"
 )
 
-// mailStored notifies the outbox that there are new mails.
+// mailStored notifies the outbox of new mails.
 type mailStored struct{}
 
 // mailsDue is sent when mails may be due, mailsDone when they were sent.
 type (
 	mailsDue  struct{}
 	mailsDone struct {
-		next time.Time // when the next one is due; zero: there is none
+		next time.Time // when the next one is due, or zero
 		err  error
 	}
 )
 
-// mails has the mails of a partition that are to be sent.
+// mails stores the mails of a partition.
 type mails interface {
-	// DueMails returns mails that are due at until, and when the first one after until
-	// is due; zero: none is.
+	// DueMails returns mails that are due at until, and the time of the first later one, or
+	// zero.
 	DueMails(ctx context.Context, partition int, until time.Time, limit int) (
 		due []delivery.Mail, next time.Time, err error)
-	// StoreMailOutcome stores that a mail was tried: it is tried again at the given
-	// time; zero: it is done with.
+	// StoreMailOutcome stores that a mail was tried. It is retried at the given time, or
+	// dropped if that is zero.
 	StoreMailOutcome(ctx context.Context, partition int, epoch int64, m delivery.Mail, again time.Time) error
 }
 
-// Mailer sends mails, as mail.SMTP does.
+// Mailer sends mails. mail.SMTP implements it.
 type Mailer interface {
-	// Send hands a mail over to the server. It returns within a limited time.
+	// Send passes a mail to the server. It returns within a limited time.
 	Send(ctx context.Context, l mail.Message) error
 }
 
-// Addresses has the addresses of accounts.
+// Addresses returns the addresses of accounts.
 type Addresses interface {
-	// Email returns an account's address. KindNotFound: the account was deleted.
+	// Email returns an account's address, or KindNotFound if the account was deleted.
 	Email(ctx context.Context, account signal.AccountID) (string, error)
 }
 
-// mailRetries are the pauses after tries to send a mail that failed. After the last
-// one it is given up.
+// mailRetries are the pauses after failed tries to send a mail. After the last one it is
+// given up.
 var mailRetries = []time.Duration{time.Minute, 5 * time.Minute, 30 * time.Minute, 2 * time.Hour, 8 * time.Hour}
 
 const (
-	// mailsAtOnce is how many mails are read at once; they are sent one by one.
-	mailsAtOnce = 16
+	// mailPage is how many mails are read at once; they are sent one by one.
+	mailPage = 16
 	// mailCheck is the longest time between two reads, in case a message is missed.
 	mailCheck = time.Minute
 )
 
-// outbox is the actor that sends the mails of an owned partition. It is an actor of its own
-// so that trouble with mail affects nothing else.
+// outbox is the actor that sends the mails of an owned partition, so that trouble with mail
+// affects nothing else.
 type outbox struct {
 	o      *owned
 	busy   bool
-	again  bool // mails came while it was busy
+	again  bool // mails arrived while it was busy
 	timer  engine.Timer
 	failed backoff.Backoff
 }
@@ -100,7 +100,7 @@ func (m *outbox) onDone(c engine.Context, d mailsDone) {
 		if m.o.Refused(d.err) {
 			return
 		}
-		m.failed.Log(m.o.log, "mails are not seen to", "err", d.err)
+		m.failed.Log(m.o.log, "mails are not processed", "err", d.err)
 		m.timer = c.After(m.failed.Next(), mailsDue{})
 		return
 	}
@@ -116,10 +116,10 @@ func (m *outbox) onDone(c engine.Context, d mailsDone) {
 	m.timer = c.After(wait, mailsDue{})
 }
 
-// sendMails sends the mails that are due, and returns when the next one is.
+// sendMails sends the due mails, and returns when the next one is due.
 func (o *owned) sendMails(ctx context.Context) (next time.Time, err error) {
 	for {
-		due, next, err := o.store.DueMails(ctx, o.Partition, o.now(), mailsAtOnce)
+		due, next, err := o.store.DueMails(ctx, o.Partition, o.now(), mailPage)
 		if err != nil {
 			return next, fmt.Errorf("read mails: %w", err)
 		}
@@ -138,7 +138,7 @@ func (o *owned) sendMails(ctx context.Context) (next time.Time, err error) {
 	}
 }
 
-// sendMail tries to send m and returns when it is tried again; zero: it is done with.
+// sendMail tries to send m and returns when to retry it, or zero.
 func (o *owned) sendMail(ctx context.Context, m delivery.Mail) (again time.Time) {
 	log := o.log.With("kind", string(m.Kind), "account", string(m.Account), "webhook", string(m.Webhook))
 	if o.options.Mailer == nil || o.options.Addresses == nil {
@@ -173,7 +173,7 @@ func (o *owned) sendMail(ctx context.Context, m delivery.Mail) (again time.Time)
 }
 
 // sendSafely sends m. A panic, which an answer of the server may cause, fails this mail
-// only: a restarted actor would run into it again at once.
+// only: a restarted actor would panic again at once.
 func (o *owned) sendSafely(ctx context.Context, m mail.Message) (err error) {
 	defer func() {
 		if reason := recover(); reason != nil {

@@ -7,7 +7,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/emersion/go-smtp"
@@ -17,10 +16,9 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 	"github.com/agentsignal/agentsignal/actors/webhook/mail"
-	"github.com/agentsignal/agentsignal/actors/webhook/sender"
 )
 
-// addresses knows the address of every account but "gone".
+// addresses returns the address of every account except the deleted "gone".
 type addresses struct{ err error }
 
 func (a addresses) Email(_ context.Context, account signal.AccountID) (string, error) {
@@ -33,13 +31,13 @@ func (a addresses) Email(_ context.Context, account signal.AccountID) (string, e
 	return "ann@example.com", nil
 }
 
-// fakeMailer takes mails as the test says. The zero value takes them all.
+// fakeMailer accepts mails. The zero value accepts them all.
 type fakeMailer struct {
 	mu    sync.Mutex
 	fails func(l mail.Message) error
 	takes time.Duration
 	tries []time.Time
-	ids   []string // of the mails that were taken
+	ids   []string // of accepted mails
 }
 
 func (p *fakeMailer) Send(ctx context.Context, l mail.Message) error {
@@ -69,18 +67,18 @@ func (p *fakeMailer) tried() []time.Time {
 	return p.tries
 }
 
-func (p *fakeMailer) taken() []string {
+func (p *fakeMailer) accepted() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.ids
 }
 
-// mailing returns a world with a post.
-func mailing(t *testing.T, p *fakeMailer) *world {
-	return newWorld(t, func(o *Options) { o.Mailer, o.Addresses = p, addresses{} })
+// inMailWorld runs a test in a world with a mailer.
+func inMailWorld(t *testing.T, p *fakeMailer, test func(t *testing.T, w *world)) {
+	inWorldWith(t, func(o *Options) { o.Mailer, o.Addresses = p, addresses{} }, test)
 }
 
-// mail stores a mail that is due.
+// mail stores a due mail.
 func (w *world) mail(id string, change ...func(m *delivery.Mail)) {
 	m := delivery.Mail{ID: id, Kind: delivery.MailWebhookFailing, Account: w.account, Webhook: "whk_1", At: time.Now()}
 	for _, f := range change {
@@ -89,19 +87,17 @@ func (w *world) mail(id string, change ...func(m *delivery.Mail)) {
 	w.store.set(func() { w.store.mailbox[id], w.store.mailDue[id] = m, time.Now() })
 }
 
-// waiting returns how many mails are still to be sent.
+// waiting returns the number of mails that are not sent.
 func (w *world) waiting() int { return peek(w.store, func() int { return len(w.store.mailDue) }) }
 
 func TestMailsAreRetriedAndGivenUp(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		p := &fakeMailer{fails: func(l mail.Message) error {
-			if l.ID == "bad" {
-				return errDown
-			}
-			return nil
-		}}
-		w := mailing(t, p)
+	p := &fakeMailer{fails: func(l mail.Message) error {
+		if l.ID == "bad" {
+			return errDown
+		}
+		return nil
+	}}
+	inMailWorld(t, p, func(t *testing.T, w *world) {
 		w.mail("bad")
 		w.start()
 		pass(12 * time.Hour)
@@ -117,8 +113,8 @@ func TestMailsAreRetriedAndGivenUp(t *testing.T) {
 		}
 		w.mail("good")
 		pass(2 * time.Minute)
-		if d := cmp.Diff([]string{"good"}, p.taken()); d != "" {
-			t.Errorf("taken (-want +got):\n%s", d)
+		if d := cmp.Diff([]string{"good"}, p.accepted()); d != "" {
+			t.Errorf("accepted (-want +got):\n%s", d)
 		}
 		want := map[string]float64{"deferred": 5, "given_up": 1, "sent": 1}
 		if d := cmp.Diff(want, w.counted("agentsignal_emails_total")); d != "" {
@@ -127,27 +123,25 @@ func TestMailsAreRetriedAndGivenUp(t *testing.T) {
 	})
 }
 
-// A mail that is refused does not stand in the way of the others.
+// A refused mail does not block the others.
 func TestOneMailFailsAndOthersDoNot(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		p := &fakeMailer{fails: func(l mail.Message) error {
-			switch l.ID {
-			case "m0":
-				return errDown
-			case "m1":
-				panic("in the post")
-			}
-			return nil
-		}}
-		w := mailing(t, p)
+	p := &fakeMailer{fails: func(l mail.Message) error {
+		switch l.ID {
+		case "m0":
+			return errDown
+		case "m1":
+			panic("in the mailer")
+		}
+		return nil
+	}}
+	inMailWorld(t, p, func(t *testing.T, w *world) {
 		for i := range 40 {
 			w.mail("m" + string(rune('0'+i)))
 		}
 		w.mail("nobody", func(m *delivery.Mail) { m.Account = "gone" })
 		w.start()
 		pass(time.Second)
-		if n := len(p.taken()); n != 38 || w.waiting() != 2 {
+		if n := len(p.accepted()); n != 38 || w.waiting() != 2 {
 			t.Errorf("%d mails are sent, %d wait, want 38 and 2", n, w.waiting())
 		}
 	})
@@ -158,43 +152,35 @@ func TestMailsWithoutSettings(t *testing.T) {
 		w.mail("1")
 		w.start()
 		pass(time.Second)
-		if w.waiting() != 0 || w.counted("agentsignal_emails_total")["not_sent"] != 1 || w.lines.count("no server is configured") != 1 {
-			t.Errorf("%d wait, counted %v", w.waiting(), w.counted("agentsignal_emails_total"))
+		counted := w.counted("agentsignal_emails_total")
+		if w.waiting() != 0 || counted["not_sent"] != 1 || w.lines.count("no server is configured") != 1 {
+			t.Errorf("%d wait, counted %v", w.waiting(), counted)
 		}
 	})
 }
 
-func TestTheAddressIsNotKnownNow(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		p := &fakeMailer{}
-		w := newWorld(t, func(o *Options) { o.Mailer, o.Addresses = p, addresses{err: errDown} })
+func TestAnAddressThatCannotBeRead(t *testing.T) {
+	p := &fakeMailer{}
+	failing := func(o *Options) { o.Mailer, o.Addresses = p, addresses{err: errDown} }
+	inWorldWith(t, failing, func(t *testing.T, w *world) {
 		w.mail("1")
 		w.start()
 		pass(90 * time.Second)
-		if w.waiting() != 1 || peek(w.store, func() int { return w.store.mailbox["1"].Tries }) != 2 || len(p.tried()) != 0 {
-			t.Errorf("%d wait, %d tries", w.waiting(), len(p.tried()))
+		tries := peek(w.store, func() int { return w.store.mailbox["1"].Tries })
+		if w.waiting() != 1 || tries != 2 || len(p.tried()) != 0 {
+			t.Errorf("%d wait, %d tries, %d calls of the mailer", w.waiting(), tries, len(p.tried()))
 		}
 	})
 }
 
-// A mail server that hangs, refuses or fails costs deliveries nothing, and a webhook
-// is disabled with its mail stored.
-func TestTroubleWithMailTouchesNoDelivery(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		p := &fakeMailer{takes: 20 * time.Second, fails: func(mail.Message) error { panic("in the post") }}
-		w := newWorld(t, func(o *Options) {
-			o.Mailer, o.Addresses = p, addresses{}
-			o.Health = HealthRules{DisableAfter: time.Minute, MinFailures: 2}
-		})
+// A mail server that hangs, refuses or fails does not affect deliveries, and a webhook is
+// disabled with its mail stored.
+func TestTroubleWithMailAffectsNoDelivery(t *testing.T) {
+	p := &fakeMailer{takes: 20 * time.Second, fails: func(mail.Message) error { panic("in the mailer") }}
+	inMailWorld(t, p, func(t *testing.T, w *world) {
+		w.node.options.Health = HealthRules{DisableAfter: time.Minute, MinFailures: 2}
 		failing, healthy := w.register(), w.register()
-		w.sender.script(func(ctx context.Context, r sender.Request) sender.Result {
-			if r.To.URL == w.url(failing) {
-				return answers503(ctx, r)
-			}
-			return answers200(ctx, r)
-		})
+		w.fromBad(failing, answers503)
 		w.start()
 		var events []signal.EventID
 		for range 20 {
@@ -214,23 +200,18 @@ func TestTroubleWithMailTouchesNoDelivery(t *testing.T) {
 	})
 }
 
-// Redis fails: nothing is sent twice in a row without a pause, and all is sent.
+// If Redis fails, nothing is sent twice in a row without a pause, and everything is sent.
 func TestRedisFailsWhileMailsAreSent(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		p := &fakeMailer{}
-		w := mailing(t, p)
-		w.store.fail = func(op string) (error, bool) {
-			if op == "DueMails" || op == "StoreMailOutcome" && w.store.calls[op] < 3 {
-				return map[bool]error{true: errDown}[op != "DueMails" || w.store.calls[op] < 5], false
-			}
-			return nil, false
-		}
+	p := &fakeMailer{}
+	inMailWorld(t, p, func(t *testing.T, w *world) {
+		w.store.fail = failIf(false, func(op string) bool {
+			return w.store.calls[op] < map[string]int{"DueMails": 5, "StoreMailOutcome": 3}[op]
+		})
 		w.mail("1")
 		w.start()
 		pass(2 * time.Minute)
 		if w.waiting() != 0 {
-			t.Error("the mail is not done with")
+			t.Error("the mail is not done")
 		}
 		if n := len(p.tried()); n != 3 {
 			t.Errorf("sent %d times, want 3: its outcome could not be stored twice", n)
@@ -239,16 +220,12 @@ func TestRedisFailsWhileMailsAreSent(t *testing.T) {
 }
 
 func TestMailsOfAnotherOwner(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := mailing(t, &fakeMailer{})
+	inMailWorld(t, &fakeMailer{}, func(t *testing.T, w *world) {
 		w.store.epoch = 2
 		w.mail("1")
 		w.start()
 		pass(time.Second)
-		if w.losses() != 1 {
-			t.Errorf("the owner was told %d times that it is none", w.losses())
-		}
+		w.losses(1)
 	})
 }
 
@@ -269,7 +246,7 @@ func (b *mailbox) Data(r io.Reader) error {
 	return err
 }
 
-// The mails of a partition by a real server.
+// The mails of a partition are sent to a real server.
 func TestMailsReachTheServer(t *testing.T) {
 	t.Parallel()
 	var box mailbox
@@ -288,19 +265,16 @@ func TestMailsReachTheServer(t *testing.T) {
 		server.Close()
 		<-served
 	}()
-	post, err := mail.NewSMTP("smtp://"+l.Addr().String(), "signals@example.org", mail.Options{})
+	mailer, err := mail.NewSMTP("smtp://"+l.Addr().String(), "signals@example.org", mail.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := newWorld(t, func(o *Options) { o.Mailer, o.Addresses = post, addresses{} })
+	w := newWorld(t, func(o *Options) { o.Mailer, o.Addresses = mailer, addresses{} })
 	defer w.stop()
 	o := &owned{Node: w.node, Owned: ownership.Owned{Epoch: 1}, log: w.node.log}
-	w.store.set(func() {
-		for _, id := range []string{"1", "2"} {
-			w.store.mailbox[id] = delivery.Mail{ID: id, Kind: delivery.MailWebhookDisabled, Account: w.account, Webhook: "whk_1", At: time.Now()}
-			w.store.mailDue[id] = time.Now()
-		}
-	})
+	for _, id := range []string{"1", "2"} {
+		w.mail(id, func(m *delivery.Mail) { m.Kind = delivery.MailWebhookDisabled })
+	}
 	if next, err := o.sendMails(t.Context()); err != nil || !next.IsZero() {
 		t.Errorf("next %v, error %v", next, err)
 	}

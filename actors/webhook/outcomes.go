@@ -12,57 +12,56 @@ import (
 	"github.com/agentsignal/agentsignal/actors/webhook/mail"
 )
 
-// outcomeStore stores what became of deliveries.
+// outcomeStore stores the outcomes of attempts.
 type outcomeStore interface {
-	// StoreOutcomes stores states after attempts and all that follows from them in one
-	// step. left are the indices of the deliveries that it left out, because they were
-	// changed by hand meanwhile: all of them if the webhook is removed. KindConflict,
-	// "webhook_changed": o.Disabled was made from another record than the present one.
+	// StoreOutcomes stores states after attempts and all their consequences atomically. left
+	// are the indices of the deliveries that it did not store because a client has changed
+	// them meanwhile, or all if the webhook is removed. It returns KindConflict with code
+	// "webhook_changed" if o.Disabled is based on an older record.
 	StoreOutcomes(ctx context.Context, partition int, epoch int64, o delivery.Outcomes) (left []int, err error)
-	// PruneDeliveries drops ended deliveries that need not be kept, a number at once.
+	// PruneDeliveries drops some of the ended deliveries beyond the limits.
 	PruneDeliveries(ctx context.Context, partition int, epoch int64, webhook signal.WebhookID, retention time.Duration,
 		keep int, keepBytes int64) (more bool, err error)
 }
 
 const (
-	// maxStored is how many outcomes are stored at once, and maxStoredBytes how much of
-	// what those send that are stored for the first time.
+	// maxStored bounds the outcomes stored at once, and maxStoredBytes the bodies of those
+	// stored for the first time.
 	maxStored      = 128
 	maxStoredBytes = 256 << 10
-	// storeEvery is how long after a write the next one begins, so that it has more to
-	// store; at once if half of what it can store waits.
+	// storeEvery is the time between two writes, so that each has more to store. If half of
+	// maxStored waits, the next one begins at once.
 	storeEvery = 25 * time.Millisecond
-	// pruneEvery is after how many ended deliveries they are pruned.
+	// Deliveries are pruned after pruneEvery of them have ended, or when the answers to them
+	// exceed a pruneShare-th of the bytes that may be kept.
 	pruneEvery = 1000
-	// pruneShare is which part of the bytes that may be kept is answered before they are
-	// pruned, too: so much more may be there.
 	pruneShare = 16
 )
 
 // outcomes are the states of deliveries and of the webhook that are not stored yet. One
-// write is under way at a time; what ends meanwhile forms the next one.
+// write is in flight at a time; later outcomes form the next one.
 //
-// It does not write: its methods return what the endpoint is to do.
+// It does no I/O: its methods return what the endpoint must do.
 type outcomes struct {
 	account signal.AccountID
 	webhook signal.WebhookID
 
-	health delivery.WebhookHealth // as it will be stored
+	health delivery.WebhookHealth // the newest, stored or not
 
-	waiting outcomeList // in the order in which they ended
-	storing outcomeList // is being stored, or will be tried again
-	busy    bool        // there is something in storing
-	written bool        // its write is under way
+	waiting outcomeList // in the order of their ends
+	storing outcomeList // being stored, or to be retried
+	busy    bool        // storing is not empty
+	written bool        // its write is in flight
 	failed  backoff.Backoff
 	last    time.Time // when the last write began
 	lingers bool      // outcomes wait for others
 
-	ended   int // deliveries that ended since the last pruning,
-	bytes   int // and what was answered to them
+	ended   int // deliveries that ended since the last pruning
+	bytes   int // of the answers to them
 	pruning bool
 }
 
-// outcomeList is what goes into one write.
+// outcomeList is the content of one write.
 type outcomeList struct {
 	outcomes []outcome
 	health   bool
@@ -72,7 +71,7 @@ type outcomeList struct {
 	waits    []delivery.Wait
 }
 
-// outcome is a delivery in its new state, and as it was held.
+// outcome is a delivery in its new state, and the item held for it.
 type outcome struct {
 	delivery.Delivery
 	item *item
@@ -85,7 +84,7 @@ func (r *outcomes) add(d delivery.Delivery, i *item) {
 	r.waiting.outcomes = append(r.waiting.outcomes, outcome{d, i})
 }
 
-// split takes what goes into the next write off the list.
+// split removes the next write from the list.
 func (l *outcomeList) split() outcomeList {
 	first, n, bytes := *l, 0, 0
 	for n < len(l.outcomes) && n < maxStored && bytes < maxStoredBytes {
@@ -103,14 +102,15 @@ func (l *outcomeList) split() outcomeList {
 	return first
 }
 
-// judge applies the rules of health to an attempt, and adds what follows from it for the
+// applyHealth applies the rules of health to an attempt, and adds its consequences for the
 // webhook, whose record is w.
-func (r *outcomes) judge(rules HealthRules, w *delivery.Webhook, a *attempt) {
+func (r *outcomes) applyHealth(rules HealthRules, w *delivery.Webhook, a *attempt) {
 	before := r.health
 	after, v := rules.After(before, a.result.Error == "", a.ended)
 	r.health = after
 	r.waiting.health = r.waiting.health || after != before
-	if v == (Verdict{}) || w.Status == delivery.WebhookDisabled || r.waiting.disabled != nil || r.storing.disabled != nil {
+	disabled := w.Status == delivery.WebhookDisabled || r.waiting.disabled != nil || r.storing.disabled != nil
+	if disabled || v == (Verdict{}) {
 		return
 	}
 	m := delivery.Mail{
@@ -142,17 +142,16 @@ func (r *outcomes) judge(rules HealthRules, w *delivery.Webhook, a *attempt) {
 	r.waiting.mails = append(r.waiting.mails, m)
 }
 
-// disabledNotice returns the payload of the notification that a webhook was disabled
-// after it had failed for so long.
+// disabledNotice returns the payload of the notification that a webhook was disabled.
 func disabledNotice(id signal.WebhookID, failing time.Duration) []byte {
 	text := fmt.Sprintf("Webhook %s was disabled after %s of failures.", id, mail.InWords(failing))
 	b := signal.AppendText([]byte(`{"message":`), text)
 	return append(b, `,"severity":"warning","code":"webhook_disabled"}`...)
 }
 
-// begin reports whether a write is to begin now, of what waits and of the changed waits of
-// the backlog. If it is too soon after the last one, begin is to be called again after
-// linger; 0: it need not.
+// begin reports whether to begin a write of the waiting outcomes and the changed waits of
+// the backlog. If the last write was too recent, linger is the time after which the caller
+// must call begin again; otherwise it is 0.
 func (r *outcomes) begin(now time.Time, changed *waits) (linger time.Duration, write bool) {
 	if r.busy || len(r.waiting.outcomes) == 0 {
 		return 0, false
@@ -170,7 +169,7 @@ func (r *outcomes) begin(now time.Time, changed *waits) (linger time.Duration, w
 	return 0, true
 }
 
-// write notes that a write begins, and returns what it stores.
+// write records that a write begins, and returns its content.
 func (r *outcomes) write() delivery.Outcomes {
 	r.written = true
 	return r.changes(&r.storing)
@@ -200,9 +199,9 @@ func (r *outcomes) changes(l *outcomeList) delivery.Outcomes {
 	return o
 }
 
-// keepEnabled takes the disabling of the webhook out of what is being stored, because its
-// record was changed meanwhile. It reports whether there was one: then the rest is to be
-// written. If the webhook goes on failing, the next attempt disables it.
+// keepEnabled removes the disabling of the webhook from the write, because the record was
+// changed meanwhile, and reports whether there was one: then the caller must write the
+// rest. If the webhook continues to fail, the next attempt disables it.
 func (r *outcomes) keepEnabled() bool {
 	if r.storing.disabled == nil {
 		return false
@@ -214,7 +213,7 @@ func (r *outcomes) keepEnabled() bool {
 	return true
 }
 
-// end notes that the write has succeeded, and returns what is stored.
+// end records that the write has succeeded, and returns its content.
 func (r *outcomes) end() outcomeList {
 	stored := r.storing
 	r.busy, r.storing = false, outcomeList{}
@@ -222,7 +221,7 @@ func (r *outcomes) end() outcomeList {
 	return stored
 }
 
-// countEnded notes that a delivery has ended.
+// countEnded counts a delivery that has ended.
 func (r *outcomes) countEnded(d *delivery.Delivery) {
 	r.ended++
 	for i := range d.Attempts {
@@ -230,8 +229,7 @@ func (r *outcomes) countEnded(d *delivery.Delivery) {
 	}
 }
 
-// prune reports whether ended deliveries are to be pruned now, of which keepBytes may be
-// kept.
+// prune reports whether to prune ended deliveries now, of which keepBytes may be kept.
 func (r *outcomes) prune(keepBytes int64) bool {
 	if r.ended < pruneEvery && int64(r.bytes) < keepBytes/pruneShare || r.pruning {
 		return false
@@ -240,7 +238,7 @@ func (r *outcomes) prune(keepBytes int64) bool {
 	return true
 }
 
-// rest returns the writes that are left when the endpoint ends.
+// rest returns the remaining writes when the endpoint ends.
 func (r *outcomes) rest(changed *waits) (last []delivery.Outcomes) {
 	if r.busy && !r.written {
 		last = append(last, r.changes(&r.storing))

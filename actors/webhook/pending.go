@@ -13,55 +13,59 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 )
 
-// At most Options.MaxPending deliveries of an account are pending. With so many, a new
-// one gets the first attempt that it comes to; what would have to be stored as pending
-// is dropped, and what has failed is not tried again. The account is notified.
+// At most Options.MaxPending deliveries of an account are pending. Beyond that, a new
+// delivery gets its first attempt if it can be sent at once. It is dropped instead of being
+// stored as pending, and not retried after a failure. The account is notified.
 
-// pendings counts pending deliveries, and gives notice that some were dropped.
+// pendings counts pending deliveries, and notifies accounts of dropped ones.
 type pendings interface {
-	// PendingDeliveries returns how many deliveries of each of the accounts are pending.
+	// PendingDeliveries returns the number of pending deliveries of each account.
 	PendingDeliveries(ctx context.Context, partition int, accounts []signal.AccountID) ([]int, error)
-	// Notify appends an event to the log. KindConflict with the code "not_owner": the
-	// partition is another's.
+	// Notify appends an event to the log. It returns KindConflict with code "not_owner" if
+	// another node owns the partition.
 	Notify(ctx context.Context, epoch int64, e signal.Event) error
 }
 
 const (
-	// recount is how often the pending deliveries of an account that has too many are
-	// counted at most, and recountAll how often those of others are, since what people
-	// retry is not counted here.
+	// recount is the minimum time between two counts of an account with too many pending
+	// deliveries. Others are counted every recountAll, because manual retries are not
+	// counted here.
 	recount    = time.Second
 	recountAll = time.Minute
-	// dropNotice is how often an account is notified at most that deliveries are dropped.
+	// dropNotice is the minimum time between two notifications of an account.
 	dropNotice = time.Hour
-	// maxCounts is how many accounts are kept that need not be.
+	// maxCounts is the number of accounts above which old counts are dropped.
 	maxCounts = 10_000
 )
 
-// counts are the pending deliveries of the accounts of a partition, as its owner knows
-// them. It is safe for concurrent use.
+// counts counts the pending deliveries of a partition by account. It is safe for concurrent
+// use.
 type counts struct {
 	o        *owned
 	mu       sync.Mutex
 	of       map[signal.AccountID]*count
-	asked    map[signal.AccountID]struct{} // are to be read
-	dropping map[signal.AccountID]int      // deliveries that were dropped since the last notice
+	asked    map[signal.AccountID]struct{} // must be read
+	dropping map[signal.AccountID]int      // deliveries dropped since the last notification
 }
 
-// count is what is known of an account.
+// count is the count of an account.
 type count struct {
-	n       int       // when it was read, and all that were stored since
-	read    time.Time // zero: never
-	noticed time.Time // when it was notified last
+	n       int       // as read, plus those stored since
+	read    time.Time // zero if never
+	noticed time.Time // when the account was last notified
 }
 
 func newCounts(o *owned) *counts {
-	return &counts{o: o, of: map[signal.AccountID]*count{}, asked: map[signal.AccountID]struct{}{},
-		dropping: map[signal.AccountID]int{}}
+	return &counts{
+		o:        o,
+		of:       map[signal.AccountID]*count{},
+		asked:    map[signal.AccountID]struct{}{},
+		dropping: map[signal.AccountID]int{},
+	}
 }
 
-// take counts n more pending deliveries of an account, but for those that are too many,
-// and returns how many are not. As long as the account was not counted, none is.
+// take adds up to n pending deliveries to the count of an account, and returns how many the
+// limit allows: all of them if the account was not counted yet.
 func (k *counts) take(a signal.AccountID, n int) int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -73,8 +77,8 @@ func (k *counts) take(a signal.AccountID, n int) int {
 	return n
 }
 
-// ask returns the count of an account, which is read again if n more might be too many.
-// k is locked.
+// ask returns the count of an account, and requests a new one if n more might exceed the
+// limit. The caller holds k.mu.
 func (k *counts) ask(a signal.AccountID, n int) *count {
 	c := k.of[a]
 	if c == nil {
@@ -87,7 +91,7 @@ func (k *counts) ask(a signal.AccountID, n int) *count {
 	return c
 }
 
-// drop notes that n deliveries of an account are dropped.
+// drop records that n deliveries of an account were dropped.
 func (k *counts) drop(a signal.AccountID, n int) {
 	k.o.options.Metrics.dropped(n)
 	k.mu.Lock()
@@ -95,8 +99,8 @@ func (k *counts) drop(a signal.AccountID, n int) {
 	k.dropping[a] += n
 }
 
-// room counts the deliveries of accounts that are to be stored, and returns how many of
-// each may be.
+// room counts deliveries that are about to be stored, and returns how many of each account
+// the limit allows.
 func (k *counts) room(ctx context.Context, of map[signal.AccountID]int) (map[signal.AccountID]int, error) {
 	k.mu.Lock()
 	for a, n := range of {
@@ -113,7 +117,7 @@ func (k *counts) room(ctx context.Context, of map[signal.AccountID]int) (map[sig
 	return room, nil
 }
 
-// toRead returns the accounts that are to be counted.
+// toRead returns the accounts that must be counted.
 func (k *counts) toRead() []signal.AccountID {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -122,8 +126,8 @@ func (k *counts) toRead() []signal.AccountID {
 	return asked
 }
 
-// read counts the pending deliveries of accounts. After an error they are asked for when
-// they are needed again.
+// read counts the pending deliveries of accounts. After an error they are counted when they
+// are next needed.
 func (k *counts) read(ctx context.Context, accounts []signal.AccountID) error {
 	if len(accounts) == 0 {
 		return nil
@@ -147,8 +151,7 @@ func (k *counts) read(ctx context.Context, accounts []signal.AccountID) error {
 	return nil
 }
 
-// notices returns how many deliveries were dropped of the accounts that are to be
-// notified.
+// notices returns the accounts that must be notified, with their dropped deliveries.
 func (k *counts) notices() map[signal.AccountID]int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -165,12 +168,13 @@ func (k *counts) notices() map[signal.AccountID]int {
 	return due
 }
 
-// notify notifies accounts of so many deliveries that were dropped.
+// notify notifies accounts of dropped deliveries.
 func (k *counts) notify(ctx context.Context, due map[signal.AccountID]int) {
 	for a, n := range due {
-		most := k.o.options.MaxPending
-		k.o.log.Warn("deliveries are dropped", "account", string(a), "deliveries", n, "max_pending", most)
-		e := signal.Event{ID: signal.NewEventID(), Account: a, Type: signal.SystemNotification, Data: droppedNotice(n, most)}
+		limit := k.o.options.MaxPending
+		k.o.log.Warn("deliveries are dropped", "account", string(a), "deliveries", n, "max_pending", limit)
+		data := droppedNotice(n, limit)
+		e := signal.Event{ID: signal.NewEventID(), Account: a, Type: signal.SystemNotification, Data: data}
 		if err := k.o.store.Notify(ctx, k.o.Epoch, e); err != nil && !k.o.Refused(err) {
 			k.o.log.Warn("an account is not notified of dropped deliveries", "account", string(a), "err", err)
 			k.mu.Lock()
@@ -182,15 +186,15 @@ func (k *counts) notify(ctx context.Context, due map[signal.AccountID]int) {
 }
 
 // droppedNotice returns the payload of the notification that n deliveries were dropped.
-func droppedNotice(n, most int) []byte {
+func droppedNotice(n, limit int) []byte {
 	b := signal.AppendText([]byte(`{"message":`), fmt.Sprintf("Webhook deliveries were dropped (%d so far): %d are "+
 		"pending, which is the most that an account may have. Repair or disable the webhooks that fail, or "+
-		"cancel what is pending.", n, most))
+		"cancel what is pending.", n, limit))
 	return append(b, `,"severity":"warning","code":"deliveries_dropped"}`...)
 }
 
-// tend counts and notifies what is due, for an actor that may not wait for it.
-func (k *counts) tend(c engine.Context) {
+// refresh reads the requested counts and sends due notifications, without waiting.
+func (k *counts) refresh(c engine.Context) {
 	asked, due := k.toRead(), k.notices()
 	if len(asked) == 0 && len(due) == 0 {
 		return
@@ -206,8 +210,8 @@ func (k *counts) tend(c engine.Context) {
 	})
 }
 
-// storePending stores new deliveries as pending, but for those that are too many, which
-// are dropped. Each account keeps its oldest ones.
+// storePending stores new deliveries as pending. It drops those beyond the limit of their
+// account, the newest first.
 func (r *Recorder) storePending(ctx context.Context, items []*item) error {
 	of := map[signal.AccountID]int{}
 	for _, i := range items {
@@ -244,8 +248,8 @@ func (r *Recorder) storePending(ctx context.Context, items []*item) error {
 	return nil
 }
 
-// limited returns the state of a delivery after an attempt as it can be stored: one that
-// is not stored yet has failed instead of being pending if too many are.
+// limited returns the state to store after an attempt. If too many are pending, a delivery
+// that is not stored yet fails instead of becoming pending.
 func (e *endpoint) limited(d *item, after delivery.Delivery) delivery.Delivery {
 	if after.Status != delivery.Pending || !d.isInFlight() || d.pending.Load() && !d.passed.Load() {
 		return after

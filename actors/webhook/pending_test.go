@@ -13,7 +13,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/webhook/sender"
 )
 
-// pending returns how many deliveries of a webhook are pending in the store.
+// pending returns the number of pending deliveries of a webhook in the store.
 func (w *world) pending(id signal.WebhookID) (n int) {
 	for status, count := range w.store.statuses(id) {
 		if strings.HasPrefix(status, string(delivery.Pending)) {
@@ -23,7 +23,7 @@ func (w *world) pending(id signal.WebhookID) (n int) {
 	return n
 }
 
-// drops returns how many deliveries this node has dropped.
+// drops returns the number of deliveries that this node has dropped.
 func (w *world) drops() int {
 	families, err := w.metrics.Gather()
 	if err != nil {
@@ -37,7 +37,7 @@ func (w *world) drops() int {
 	return 0
 }
 
-// notified checks how often the account was notified that deliveries are dropped.
+// notified checks how often the account was notified of dropped deliveries.
 func (w *world) notified(want int) {
 	w.t.Helper()
 	n := peek(w.store, func() (n int) {
@@ -54,35 +54,42 @@ func (w *world) notified(want int) {
 	}
 }
 
-// fromBad has the requests to one webhook answered in another way than the rest.
-func (w *world) fromBad(bad signal.WebhookID, answer func(context.Context, sender.Request) sender.Result) {
+// fromBad scripts an answer of one webhook; the others succeed.
+func (w *world) fromBad(bad signal.WebhookID, a answer) {
 	w.sender.script(func(ctx context.Context, r sender.Request) sender.Result {
 		if r.To.URL == w.url(bad) {
-			return answer(ctx, r)
+			return a(ctx, r)
 		}
 		return answers200(ctx, r)
 	})
 }
 
-func most(n int) func(*Options) { return func(o *Options) { o.MaxPending = n } }
+func maxPending500(o *Options) { o.MaxPending = 500 }
 
-// Of an account whose endpoint does not answer, or fails, at most so many deliveries are
-// pending, whichever node owns the partition. Its other endpoints go on, and so does the position
-// in the log. The account is notified once an hour.
+// pendingIn500 checks the pending deliveries of a webhook with a limit of 500. Deliveries in
+// flight during the count may exceed it: a batch of the log, and those of the endpoint.
+func (w *world) pendingIn500(id signal.WebhookID) {
+	w.t.Helper()
+	if n := w.pending(id); n > 500+100+8 || n < 300 {
+		w.t.Errorf("%d are pending, the limit is 500", n)
+	}
+}
+
+// The pending deliveries of an account whose endpoint hangs or fails are bounded, whichever
+// node owns the partition. Its other endpoints and the position in the log advance. The
+// account is notified once an hour.
 func TestPendingDeliveriesAreBounded(t *testing.T) {
 	t.Parallel()
-	for name, answer := range map[string]func(context.Context, sender.Request) sender.Result{"hangs": hangs, "fails": answers503} {
+	for name, a := range map[string]answer{"hangs": hangs, "fails": answers503} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) { testPendingDeliveriesAreBounded(t, answer) })
+			inWorldWith(t, maxPending500, func(t *testing.T, w *world) { testPendingDeliveriesAreBounded(t, w, a) })
 		})
 	}
 }
 
-func testPendingDeliveriesAreBounded(t *testing.T, answer func(context.Context, sender.Request) sender.Result) {
-	w := newWorld(t, most(500))
+func testPendingDeliveriesAreBounded(t *testing.T, w *world, a answer) {
 	bad, good := w.register(), w.register()
-	w.fromBad(bad, answer)
+	w.fromBad(bad, a)
 	w.start()
 	var events []signal.EventID
 	for range 20 {
@@ -91,24 +98,19 @@ func testPendingDeliveriesAreBounded(t *testing.T, answer func(context.Context, 
 	}
 	check := func(w *world) {
 		t.Helper()
-		// What is under way while they are counted may come on top: a batch of the log, and
-		// what the endpoint has in flight.
-		if n := w.pending(bad); n > 500+100+8 || n < 300 {
-			t.Errorf("%d are pending, 500 may be", n)
-		}
+		w.pendingIn500(bad)
 		if n := w.drops(); n == 0 {
 			t.Error("none was dropped")
 		}
 		w.once(good, events)
-		end := peek(w.store, func() signal.Position { return w.store.log[len(w.store.log)-1].Position })
-		if w.stored() != end {
-			t.Errorf("deliveries are stored up to %v, the log ends at %v", w.stored(), end)
+		if w.stored() != w.end() {
+			t.Errorf("deliveries are stored up to %v, the log ends at %v", w.stored(), w.end())
 		}
 	}
 	check(w)
 	w.notified(1)
 
-	next := w.takeOver(true, most(500))
+	next := w.takeOver(true, maxPending500)
 	for range 5 {
 		events = append(events, next.emit(100)...)
 		pass(3 * time.Second)
@@ -135,10 +137,9 @@ func testPendingDeliveriesAreBounded(t *testing.T, answer func(context.Context, 
 	}
 }
 
-// What an account has is counted again after the counting, or the notification, failed.
+// The pending deliveries are bounded if counts or notifications fail.
 func TestPendingDeliveriesAreBoundedWhateverFails(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		w.node.options.MaxPending = 500
+	inWorldWith(t, maxPending500, func(t *testing.T, w *world) {
 		bad := w.register()
 		w.fromBad(bad, hangs)
 		w.store.fail = func(op string) (error, bool) {
@@ -152,27 +153,24 @@ func TestPendingDeliveriesAreBoundedWhateverFails(t *testing.T) {
 			w.emit(100)
 			pass(5 * time.Second)
 		}
-		// What is under way while they are counted may come on top: a batch of the log, and
-		// what the endpoint has in flight.
-		if n := w.pending(bad); n > 500+100+8 || n < 300 {
-			t.Errorf("%d are pending, 500 may be", n)
-		}
-		// One whose answer was lost is repeated.
+		w.pendingIn500(bad)
+		// A notification whose answer was lost is repeated.
 		if n := peek(w.store, func() int { return len(w.store.notices) }); n == 0 || n > 2 {
 			t.Errorf("%d notifications", n)
 		}
 	})
 }
 
-// TestPendingDeliveriesAreCountedExactly: an account gets no more than may be pending, and no
-// less, from when it was counted; it is counted again after a second at the earliest. Before
-// that, and for what is under way during it, there is no bound: see the tests above.
+// Once an account was counted, it gets exactly as many pending deliveries as allowed; it is
+// counted again after a second at the earliest. Before the first count, and for deliveries
+// in flight during a count, there is no bound: see the tests above.
 func TestPendingDeliveriesAreCountedExactly(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store := newFakeStore()
 		const a, other = signal.AccountID("acc_1"), signal.AccountID("acc_2")
-		store.deliveries["dlv_1"] = &delivery.PendingDelivery{Delivery: delivery.Delivery{Account: a, Status: delivery.Pending}}
+		first := delivery.Delivery{Account: a, Status: delivery.Pending}
+		store.deliveries["dlv_1"] = &delivery.PendingDelivery{Delivery: first}
 		k := newCounts(&owned{Node: &Node{store: store, options: Options{MaxPending: 10}}})
 		room := func(want int, of map[signal.AccountID]int) {
 			t.Helper()
@@ -203,7 +201,7 @@ func TestPendingDeliveriesAreCountedExactly(t *testing.T) {
 		room(0, map[signal.AccountID]int{a: 1})
 		counted(1)
 		time.Sleep(recount)
-		room(9, map[signal.AccountID]int{a: 12}) // those that were taken have ended
+		room(9, map[signal.AccountID]int{a: 12}) // the taken ones have ended
 		counted(2)
 		room(0, map[signal.AccountID]int{a: 1})
 		time.Sleep(recount)
@@ -211,7 +209,7 @@ func TestPendingDeliveriesAreCountedExactly(t *testing.T) {
 		room(1, map[signal.AccountID]int{a: 1})
 		counted(3)
 		time.Sleep(recount)
-		room(1, map[signal.AccountID]int{a: 1}) // there is room: not counted again until a minute is over
+		room(1, map[signal.AccountID]int{a: 1}) // there is room: not counted again for a minute
 		counted(3)
 		time.Sleep(recountAll)
 		room(1, map[signal.AccountID]int{a: 1})

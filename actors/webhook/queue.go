@@ -11,40 +11,39 @@ import (
 	"github.com/agentsignal/agentsignal/actors/webhook/sender"
 )
 
-// Limits of what one endpoint keeps in memory.
+// Limits of an endpoint's memory.
 const (
 	maxLive     = 512    // new deliveries that are not yet sent,
 	maxLiveNode = 65_536 // and those of all endpoints of a process
 	maxBacklog  = 100    // deliveries read from Redis at once
-	lowBacklog  = 16     // with so many left, the next ones are read
+	lowBacklog  = 16     // deliveries left when the next page is read
 	maxUnstored = 256    // attempts that ended and are not stored yet
-	// liveTurns is how many live deliveries go before one of the backlog.
+	// liveTurns is how many live deliveries are sent between two of the backlog.
 	liveTurns = 3
 )
 
-// queue decides what may be sent now, and collects what has become of it: the part that
-// the actor of an endpoint shares with the goroutines that send. A goroutine that ends an attempt
-// takes the next delivery here by itself, so that a delivery costs no message: the
-// actor is notified once for all attempts that ended since it last collected them.
+// queue decides what may be sent now, and collects the results. The actor of an endpoint
+// shares it with its sending goroutines. After an attempt a goroutine takes the next
+// delivery by itself, so that a delivery costs no message: the actor is notified once for
+// all attempts that ended since it last collected them.
 type queue struct {
 	n      *Node
 	notify func() // notifies the actor that attempts have ended; must not block
 
 	mu          sync.Mutex
-	target      *target // nil: nothing is sent yet
-	live        ring    // recorded a moment ago
+	target      *target // nil while nothing may be sent
+	live        ring    // new deliveries
 	shut        bool    // live ones wait: Redis may have earlier ones
 	backlog     []*item // read from Redis, oldest first
-	ready       []*item // the delivery before them, of the same signal, is over
-	parked      int     // deliveries that wait for one of the same signal, ready ones included
+	ready       []*item // the previous delivery of their signal is done
+	parked      int     // deliveries that wait for one of the same signal, or are ready
 	chains      map[signal.SignalID]*chain
 	turn        int
 	concurrency concurrencyLimit
 	workers     [classes]int // goroutines, by the class of their slots
-	idle        int          // of them, those that have not taken their first delivery
+	idle        int          // workers that have not taken their first delivery
 	ended       []attempt    // not yet collected by the actor
-	// unstored counts the attempts that ended and are not stored, ended included.
-	unstored int
+	unstored    int          // attempts that ended and are not stored, including ended
 }
 
 // attempt is an attempt that has ended.
@@ -64,15 +63,15 @@ func newQueue(n *Node, notify func()) *queue {
 	}
 }
 
-// aim sets where requests go from now on; nil: nothing is sent.
-func (q *queue) aim(t *target) {
+// setTarget sets the target of later requests; nil stops them.
+func (q *queue) setTarget(t *target) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.target = t
 }
 
-// addLive adds new deliveries, oldest first. It returns those that there is no room
-// for, the newest.
+// addLive adds new deliveries, oldest first. It returns the newest ones if there is no room
+// for all.
 func (q *queue) addLive(items []*item) (dropped []*item) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -100,14 +99,14 @@ func (q *queue) addBacklog(items []*item) {
 	}
 }
 
-// setShut lets live deliveries wait, or not.
+// setShut sets whether live deliveries wait.
 func (q *queue) setShut(shut bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.shut = shut
 }
 
-// clear empties the queue but for what is under way, and returns what was in it.
+// clear removes and returns all deliveries except those being sent.
 func (q *queue) clear() (dropped []*item) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -122,16 +121,15 @@ func (q *queue) clear() (dropped []*item) {
 	return dropped
 }
 
-// dropLive takes the live deliveries out that are to go through Redis, but for those
-// that others of their signal wait for; of an endpoint that recovers only those that
-// may have others before them.
+// dropLive removes and returns the live deliveries, except those that others of their
+// signal wait for and, of a recovering endpoint, those without earlier ones.
 func (q *queue) dropLive() (dropped []*item) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	var kept []*item // newest first, as dropped
 	for q.live.len() > 0 {
 		d := q.live.popNewest()
-		if d.place == queued && !(q.concurrency.recovering() && d.begins()) && q.unlinkLast(d) {
+		if d.place == queued && !(q.concurrency.recovering() && d.isFirst()) && q.unlinkLast(d) {
 			q.n.room.Add(1)
 			dropped = append(dropped, d)
 		} else {
@@ -144,7 +142,7 @@ func (q *queue) dropLive() (dropped []*item) {
 	return dropped
 }
 
-// expose has the deliveries of the queue that are in flight stored soon.
+// expose releases the deliveries of the queue, so that those in flight are stored soon.
 func (q *queue) expose() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -158,15 +156,15 @@ func (q *queue) expose() {
 	}
 }
 
-// recovering reports whether the endpoint has failed a short time ago.
+// recovering reports whether the endpoint has failed recently.
 func (q *queue) recovering() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.concurrency.recovering()
 }
 
-// wants reports whether one more goroutine has something to do, the host and the class
-// for which it needs a slot, and whether the endpoint has one already.
+// wants reports whether there is work for another goroutine, the host and the class of the
+// slot it needs, and whether the endpoint already has a slot.
 func (q *queue) wants() (host string, l class, more, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -182,17 +180,17 @@ func (q *queue) wants() (host string, l class, more, ok bool) {
 	return q.target.to.HostName, q.concurrency.class, running > 0, ok
 }
 
-// hire notes that a goroutine is about to begin work, which will need a slot in l.
-func (q *queue) hire(l class) {
+// addWorker counts a goroutine that will call work with a slot in l.
+func (q *queue) addWorker(l class) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.workers[l]++
 	q.idle++
 }
 
-// work sends deliveries, one after the other, as long as there are some and the
-// endpoint may use the slot s, which is given back at the end. It returns false if
-// there was none for it: then the actor was not notified that the slot is free again.
+// work sends deliveries one after the other, as long as there are some and the endpoint may
+// use the slot s, which it releases at the end. It returns false if there was none: then
+// the actor was not notified.
 func (q *queue) work(ctx context.Context, s slot) bool {
 	defer q.n.limiter.release(s)
 	d, t := q.begin(s)
@@ -212,7 +210,7 @@ func (q *queue) work(ctx context.Context, s slot) bool {
 			At:       now,
 		})
 		if ctx.Err() != nil {
-			break // the actor has ended: the delivery is as it was
+			break // the actor has ended: the delivery stays unchanged
 		}
 		a.ended = q.n.now()
 		q.n.options.Metrics.attempted(&a.result)
@@ -221,8 +219,8 @@ func (q *queue) work(ctx context.Context, s slot) bool {
 	return true
 }
 
-// triggerOf returns why the next attempt of d is made. A test of a disabled webhook is
-// no retry, though it has none behind it; it has failed in no way yet.
+// triggerOf returns the trigger of the next attempt of d. The first attempt of a test is
+// scheduled, even if the webhook is disabled.
 func triggerOf(d *delivery.Delivery) delivery.Trigger {
 	if d.Single && (d.Type != signal.WebhookTest || len(d.Attempts) > 0 || d.Error != "") {
 		return delivery.Manual
@@ -230,7 +228,7 @@ func triggerOf(d *delivery.Delivery) delivery.Trigger {
 	return delivery.Scheduled
 }
 
-// begin returns the first delivery of a goroutine, nil if there is none for it.
+// begin returns the first delivery of a goroutine, or nil.
 func (q *queue) begin(s slot) (*item, *target) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -238,14 +236,14 @@ func (q *queue) begin(s slot) (*item, *target) {
 	return q.take(s)
 }
 
-// next notes the end of a goroutine's attempt and returns its next delivery, nil if it
-// is to end.
+// next records the end of a goroutine's attempt and returns its next delivery, or nil if it
+// must end.
 func (q *queue) next(s slot, a attempt) (*item, *target) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.concurrency.after(&a.result)
 	if a.result.Error == "" {
-		q.leave(a.item) // after a failure the actor decides on those behind it
+		q.leave(a.item) // after a failure the actor decides about the later ones
 	}
 	q.unstored++
 	if q.ended = append(q.ended, a); len(q.ended) == 1 {
@@ -258,9 +256,9 @@ func (q *queue) next(s slot, a attempt) (*item, *target) {
 	return q.take(s)
 }
 
-// take takes a delivery for a goroutine with the slot s; nil, and the goroutine is to
-// end, if there is none, if the slot is for another class or host, or if the goroutine is
-// one too many. q is locked.
+// take removes a delivery for a goroutine with the slot s. It returns nil, and the
+// goroutine must end, if there is none, if the slot is for another class or host, or if
+// there are too many goroutines. The caller holds q.mu.
 func (q *queue) take(s slot) (*item, *target) {
 	running := q.workers[fastClass] + q.workers[slowClass]
 	if q.target == nil || s.flow.key.host != q.target.to.HostName || s.class != q.concurrency.class ||
@@ -275,8 +273,8 @@ func (q *queue) take(s slot) (*item, *target) {
 	return d, q.target
 }
 
-// pop returns what is sent next; nil if there is nothing. What waits for another
-// delivery of its signal is set aside. q is locked.
+// pop removes the next delivery to send, or returns nil. It parks those that wait for
+// another one of their signal. The caller holds q.mu.
 func (q *queue) pop() *item {
 	for {
 		d := q.popAny()
@@ -284,7 +282,7 @@ func (q *queue) pop() *item {
 		case d == nil:
 			return nil
 		case d.place == removed:
-		case !q.begins(d):
+		case !q.tryBegin(d):
 			d.place = parked
 			q.parked++
 		default:
@@ -293,9 +291,8 @@ func (q *queue) pop() *item {
 	}
 }
 
-// popAny takes a delivery out: one whose turn has come, else the oldest. An endpoint
-// that recovers gets three of the newest, then one of the oldest, which is in the
-// backlog if that has any. q is locked.
+// popAny removes a ready delivery, else the oldest one. A recovering endpoint gets three of
+// the newest, then one of the oldest, preferably from the backlog. The caller holds q.mu.
 func (q *queue) popAny() (d *item) {
 	if len(q.ready) > 0 {
 		d, q.ready = cutFirst(q.ready)
@@ -311,7 +308,10 @@ func (q *queue) popAny() (d *item) {
 		q.turn++
 		oldest = q.turn%(liveTurns+1) == 0
 	}
-	if len(q.backlog) > 0 && (!live || oldest && (q.concurrency.recovering() || !q.live.oldest().before(q.backlog[0]))) {
+	preferBacklog := func() bool {
+		return !live || oldest && (q.concurrency.recovering() || !q.live.oldest().before(q.backlog[0]))
+	}
+	if len(q.backlog) > 0 && preferBacklog() {
 		d, q.backlog = cutFirst(q.backlog)
 		return d
 	}
@@ -325,7 +325,7 @@ func (q *queue) popAny() (d *item) {
 	return q.live.popNewest()
 }
 
-// cutFirst returns the first of items and the others, nil if there are none.
+// cutFirst splits items into the first and the others, nil without others.
 func cutFirst(items []*item) (*item, []*item) {
 	d := items[0]
 	items[0] = nil
@@ -335,7 +335,7 @@ func cutFirst(items []*item) (*item, []*item) {
 	return d, items[1:]
 }
 
-// collect returns the attempts that ended since the last call, in their order.
+// collect returns the attempts that ended since the last call, in order.
 func (q *queue) collect() []attempt {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -344,7 +344,7 @@ func (q *queue) collect() []attempt {
 	return ended
 }
 
-// settle notes that n attempts that had ended are stored.
+// settle records that n of the ended attempts are stored.
 func (q *queue) settle(n int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -358,15 +358,14 @@ func (q *queue) backlogLow() bool {
 	return len(q.backlog) <= lowBacklog && q.parked < maxLive && q.unstored < maxUnstored
 }
 
-// empty reports whether nothing waits and nothing is under way.
+// empty reports whether nothing waits, is being sent, or must be stored.
 func (q *queue) empty() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.live.len()+len(q.backlog)+q.parked+q.workers[fastClass]+q.workers[slowClass]+q.unstored == 0
 }
 
-// ring is a queue with two ends that keeps at most maxLive deliveries. It grows as it
-// is used, and holds nothing while it is empty.
+// ring is a double-ended queue of at most maxLive deliveries that grows on demand.
 type ring struct {
 	items []*item
 	first int // index of the oldest

@@ -11,52 +11,50 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 )
 
-// tables has the webhooks of accounts, and stores deliveries.
+// tables reads the webhooks of accounts, and stores deliveries.
 type tables interface {
 	AccountsWithWebhooks(ctx context.Context, partition int) ([]signal.AccountID, error)
 	Webhooks(ctx context.Context, account signal.AccountID) ([]delivery.Webhook, error)
 	// LastEvent returns the position of the newest event in the log.
 	LastEvent(ctx context.Context, partition int) (signal.Position, error)
-	// StoreDeliveries stores new deliveries. Those that are there already stay as they
-	// are.
+	// StoreDeliveries stores new deliveries. Existing ones stay unchanged.
 	StoreDeliveries(ctx context.Context, partition int, epoch int64, batch []delivery.EventDeliveries) error
 }
 
 // Limits of a Recorder.
 const (
-	// maxTables is how many webhooks a partition's tables hold; beyond it tables are
-	// forgotten, and read again when they are needed.
+	// maxTables bounds the webhooks in a partition's tables; beyond it tables are dropped,
+	// and read again when needed.
 	maxTables = 10_000
-	// maxRecord and maxRecordBytes bound the deliveries and bodies handed over at once. One
-	// event, which may go to 100 webhooks, is never divided.
+	// maxRecord and maxRecordBytes bound a page of deliveries and bodies. One event, which
+	// may go to 100 webhooks, is never split.
 	maxRecord      = 250
 	maxRecordBytes = 512 << 10
 )
 
 // Recorder makes deliveries of the events of an owned partition, and notifies the
-// partition's webhooks of them. Record is for one goroutine at a time, the rest is safe
-// for concurrent use.
+// partition's webhooks of them. Record must not be called concurrently; the other methods
+// are safe for concurrent use.
 type Recorder struct {
 	o      *owned
 	parent engine.Ref // the partition's webhooks
 
 	recorded signal.Position // events up to here are recorded, and the webhooks notified
-	// began is the end of the log when the Recorder began. An owner before it may have
-	// made deliveries of the events up to there.
+	// began is the end of the log when the Recorder began. A previous owner may have made
+	// deliveries of the events up to there.
 	began    signal.Position
 	inFlight inFlight
-	// counts are the pending deliveries by account.
-	counts *counts
+	counts   *counts
 
 	mu       sync.Mutex
-	accounts map[signal.AccountID]struct{} // that have webhooks; nil until they are known
+	accounts map[signal.AccountID]struct{} // that have webhooks; nil before load
 	tables   map[signal.AccountID][]subscriber
 	size     int // subscribers in tables
-	// forgotten counts calls of forget, so that what was read meanwhile is not kept.
+	// forgotten counts calls of forget, so that an older read is not kept.
 	forgotten int
 }
 
-// subscriber is an enabled webhook, as far as the Recorder needs it.
+// subscriber holds what the Recorder needs of an enabled webhook.
 type subscriber struct {
 	id      signal.WebhookID
 	version string
@@ -64,8 +62,7 @@ type subscriber struct {
 	since   signal.Position
 }
 
-// eventBit returns the bit of t in a set of types; 0 if no webhook gets such events
-// from the log.
+// eventBit returns the bit of t in a set of types, or 0 if webhooks cannot subscribe to t.
 func eventBit(t signal.EventType) uint8 {
 	for i, e := range delivery.WebhookEvents {
 		if e == t {
@@ -81,10 +78,10 @@ func newRecorder(o *owned) *Recorder {
 
 // Messages of the Recorder to the partition's webhooks, in the order of the log.
 type (
-	// deliveriesMade are new deliveries, by webhook.
+	// deliveriesMade carries new deliveries, by webhook.
 	deliveriesMade struct{ batches []batch }
-	// deliveriesStored are deliveries that Redis has as pending now, by webhook. The
-	// endpoints need not have them.
+	// deliveriesStored carries deliveries that are now pending in Redis, by webhook. The
+	// endpoints may not have them.
 	deliveriesStored struct{ batches []batch }
 	// webhookChanged is sent when a webhook's record was changed or removed.
 	webhookChanged struct {
@@ -101,18 +98,18 @@ type (
 	accountDeleted struct{ id signal.AccountID }
 )
 
-// batch are new deliveries of one webhook, oldest first.
+// batch is a list of deliveries of one webhook, oldest first.
 type batch struct {
 	account signal.AccountID
 	id      signal.WebhookID
 	items   []*item
 }
 
-// Record makes deliveries of events, which lie in the log one after the other, and
-// notifies the webhooks of the partition. Deliveries that an owner before may have made
-// are stored first, so that none is sent again that was sent already. After an error it
-// may be called again with the same events: what was recorded is not recorded again.
-// KindConflict with the code "not_owner": the partition is another's.
+// Record makes deliveries of consecutive events of the log, and notifies the webhooks of
+// the partition. Deliveries that a previous owner may have made are stored first, so that
+// none is sent twice. After an error it may be called again with the same events, and skips
+// recorded ones. It returns KindConflict with code "not_owner" if another node owns the
+// partition.
 func (r *Recorder) Record(ctx context.Context, events []signal.Event) error {
 	if err := r.load(ctx); err != nil {
 		return err
@@ -128,7 +125,7 @@ func (r *Recorder) Record(ctx context.Context, events []signal.Event) error {
 			return fmt.Errorf("record event %s: %w", e.ID, err)
 		}
 		p.before = e.Position
-		// What follows a change is handed over behind it.
+		// A page ends with a change, so that later deliveries come after it.
 		if p.hint == nil && len(p.items) < maxRecord && p.bytes < maxRecordBytes && i < len(events)-1 {
 			continue
 		}
@@ -140,12 +137,11 @@ func (r *Recorder) Record(ctx context.Context, events []signal.Event) error {
 	return nil
 }
 
-// Follow implements ownership.Follower. Events reach the webhooks of the partition by
-// Record, behind the deliveries that it has made of those before them.
+// Follow implements ownership.Follower. It does nothing: Record notifies the webhooks of
+// events, after the deliveries of earlier ones.
 func (r *Recorder) Follow([]signal.Event) {}
 
-// Stored returns up to where all deliveries of events are stored. handled is where the
-// last event lies that Record was given.
+// Stored implements ownership.Recorder.
 func (r *Recorder) Stored(handled signal.Position) signal.Position {
 	if count, before := r.inFlight.trim(); count > 0 {
 		return before
@@ -153,8 +149,7 @@ func (r *Recorder) Stored(handled signal.Position) signal.Position {
 	return handled
 }
 
-// deletedAccounts returns the accounts that are deleted among events, nil if none is:
-// nothing is delivered for them any more.
+// deletedAccounts returns the accounts that events delete, or nil. They get no deliveries.
 func deletedAccounts(events []signal.Event) map[signal.AccountID]bool {
 	var deleted map[signal.AccountID]bool
 	for i := range events {
@@ -168,16 +163,16 @@ func deletedAccounts(events []signal.Event) map[signal.AccountID]bool {
 	return deleted
 }
 
-// page is what is handed over at once.
+// page is one batch for the partition's webhooks.
 type page struct {
 	before signal.Position // of the next event
 	events []*inFlightEvent
 	items  []*item // of all events
-	hint   any     // another message to the partition's webhooks, behind the items
+	hint   any     // another message, sent after the items
 	bytes  int     // of bodies
 }
 
-// add adds what e brings about to p.
+// add adds the consequences of e to p.
 func (r *Recorder) add(ctx context.Context, p *page, e *signal.Event, deleted map[signal.AccountID]bool) error {
 	switch e.Type {
 	case signal.AccountDeleted:
@@ -221,7 +216,7 @@ func (r *Recorder) add(ctx context.Context, p *page, e *signal.Event, deleted ma
 	return nil
 }
 
-// newItem returns the delivery of e, which is about a signal, to a subscriber.
+// newItem returns the delivery of e to a subscriber. about is the signal of e.
 func newItem(event *inFlightEvent, e *signal.Event, s *subscriber, about signal.SignalID, body []byte) *item {
 	return &item{
 		event:  event,
@@ -271,8 +266,8 @@ func (r *Recorder) handOver(ctx context.Context, p *page) error {
 	return nil
 }
 
-// load finds out where the log ends, and which accounts have webhooks. Whoever
-// registers the first one of an account after that appears in the log.
+// load reads the end of the log, and which accounts have webhooks. A later registration is
+// an event in the log.
 func (r *Recorder) load(ctx context.Context) error {
 	if r.accounts != nil { // set by this goroutine only
 		return nil
@@ -295,8 +290,7 @@ func (r *Recorder) load(ctx context.Context) error {
 	return nil
 }
 
-// setAccount notes that an account has webhooks, or none, and forgets what was known
-// of them.
+// setAccount records whether an account has webhooks, and drops its table.
 func (r *Recorder) setAccount(a signal.AccountID, has bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -308,14 +302,14 @@ func (r *Recorder) setAccount(a signal.AccountID, has bool) {
 	}
 }
 
-// forget has the webhooks of an account read again. It may be called from anywhere.
+// forget drops the table of an account, so that it is read again.
 func (r *Recorder) forget(a signal.AccountID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.drop(a)
 }
 
-// drop forgets a table. r is locked.
+// drop removes a table. The caller holds r.mu.
 func (r *Recorder) drop(a signal.AccountID) {
 	r.forgotten++
 	r.size -= len(r.tables[a])
@@ -349,7 +343,7 @@ func (r *Recorder) table(ctx context.Context, a signal.AccountID) ([]subscriber,
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(list) == 0 {
-		delete(r.accounts, a) // registering one appears in the log
+		delete(r.accounts, a) // a registration is an event in the log
 	}
 	if forgotten == r.forgotten {
 		r.keep(a, table)
@@ -357,7 +351,7 @@ func (r *Recorder) table(ctx context.Context, a signal.AccountID) ([]subscriber,
 	return table, nil
 }
 
-// keep keeps a table, in place of others if there are too many. r is locked.
+// keep stores a table, and drops others if there are too many. The caller holds r.mu.
 func (r *Recorder) keep(a signal.AccountID, table []subscriber) {
 	r.tables[a] = table
 	r.size += len(table)

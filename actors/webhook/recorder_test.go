@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -20,9 +21,9 @@ import (
 
 // listener is an actor in place of the partition's webhooks.
 type listener struct {
-	mu    sync.Mutex
-	heard []string
-	items []*item // of new deliveries
+	mu       sync.Mutex
+	messages []string
+	items    []*item // of new deliveries
 }
 
 func (l *listener) Receive(c engine.Context) {
@@ -32,47 +33,53 @@ func (l *listener) Receive(c engine.Context) {
 	case deliveriesMade:
 		for _, b := range m.batches {
 			for _, d := range b.items {
-				l.heard = append(l.heard, fmt.Sprintf("%s for %s", d.Event, b.id))
+				l.messages = append(l.messages, made(d.Event, b.id))
 				l.items = append(l.items, d)
 			}
 		}
 	case deliveriesStored:
 		for _, b := range m.batches {
 			for _, d := range b.items {
-				l.heard = append(l.heard, fmt.Sprintf("%s for %s is stored", d.Event, b.id))
+				l.messages = append(l.messages, made(d.Event, b.id)+" is stored")
 			}
 		}
 	case webhookChanged:
-		l.heard = append(l.heard, fmt.Sprintf("%s changed", m.id))
+		l.messages = append(l.messages, fmt.Sprintf("%s changed", m.id))
 	case webhookDeliveriesChanged:
-		l.heard = append(l.heard, fmt.Sprintf("deliveries of %s changed", m.id))
+		l.messages = append(l.messages, fmt.Sprintf("deliveries of %s changed", m.id))
 	case accountDeleted:
-		l.heard = append(l.heard, fmt.Sprintf("%s deleted", m.id))
+		l.messages = append(l.messages, fmt.Sprintf("%s deleted", m.id))
 	}
 }
 
-// told checks what the webhooks were told since the last call.
-func (l *listener) told(t *testing.T, want ...string) {
+// made returns the message of a new delivery for received.
+func made(e signal.EventID, id signal.WebhookID) string { return fmt.Sprintf("%s for %s", e, id) }
+
+// received checks the messages to the webhooks since the last call.
+func (l *listener) received(t *testing.T, want ...string) {
 	t.Helper()
 	synctest.Wait()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if d := cmp.Diff(want, l.heard); d != "" {
-		t.Errorf("told (-want +got):\n%s", d)
+	if d := cmp.Diff(want, l.messages); d != "" {
+		t.Errorf("messages (-want +got):\n%s", d)
 	}
-	l.heard = nil
+	l.messages = nil
 }
 
-// recording returns a world with a Recorder and nothing else.
-func recording(t *testing.T) (*world, *listener) {
-	w, l := newWorld(t), &listener{}
-	w.recorder = newRecorder(&owned{Node: w.node, Owned: ownership.Owned{Epoch: 1}, log: w.node.log})
-	w.recorder.parent = w.system.Spawn(engine.Supervisor, "webhooks", func() engine.Actor { return l }, engine.Supervision{})
-	t.Cleanup(w.stop)
-	return w, l
+// inRecording runs a test in a world with a Recorder and nothing else.
+func inRecording(t *testing.T, test func(t *testing.T, w *world, l *listener)) {
+	inWorld(t, func(t *testing.T, w *world) {
+		l := &listener{}
+		w.recorder = newRecorder(&owned{Node: w.node, Owned: ownership.Owned{Epoch: 1}, log: w.node.log})
+		produce := func() engine.Actor { return l }
+		w.recorder.parent = w.system.Spawn(engine.Supervisor, "webhooks", produce, engine.Supervision{})
+		t.Cleanup(w.stop)
+		test(t, w, l)
+	})
 }
 
-// events returns what was appended to the log since the last call.
+// events returns the events appended to the log since the last call.
 func (w *world) events() (events []signal.Event) {
 	w.store.set(func() { events, w.read = w.store.log[w.read:], len(w.store.log) })
 	return events
@@ -85,17 +92,31 @@ func (w *world) record(events []signal.Event) {
 	}
 }
 
-// begin has the Recorder begin: what is in the log so far was an owner's before it.
+// recordNew appends n events and records the new events of the log.
+func (w *world) recordNew(n int) []signal.Event {
+	w.t.Helper()
+	w.emit(n)
+	events := w.events()
+	w.record(events)
+	return events
+}
+
+// begin starts the Recorder: the events in the log so far were a previous owner's.
 func (l *listener) begin(w *world) {
 	w.t.Helper()
 	w.record(w.events())
+	l.ignore()
+}
+
+// ignore drops the messages since the last call of received.
+func (l *listener) ignore() {
 	synctest.Wait()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.heard = nil
+	l.messages = nil
 }
 
-// storeInFlight has all stored that is open.
+// storeInFlight stores all deliveries in flight.
 func (w *world) storeInFlight() {
 	w.t.Helper()
 	if err := w.recorder.storeInFlight(w.t.Context(), time.Now()); err != nil {
@@ -103,29 +124,26 @@ func (w *world) storeInFlight() {
 	}
 }
 
-func TestRecordForWhoeverIsSubscribed(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w, l := recording(t)
+func TestRecordForSubscribers(t *testing.T) {
+	inRecording(t, func(t *testing.T, w *world, l *listener) {
 		all := w.register(func(h *delivery.Webhook) { h.Events = delivery.WebhookEvents })
 		created := w.register()
 		old := w.register(func(h *delivery.Webhook) { h.APIVersion = "2025-01-01" })
 		w.register(func(h *delivery.Webhook) { h.Status = delivery.WebhookDisabled })
 		w.register(func(h *delivery.Webhook) { h.Account = signal.NewAccountID() })
 		l.begin(w)
-		for _, typ := range []signal.EventType{signal.SignalCreated, signal.SignalClosed, signal.SystemNotification, signal.KeyRevoked} {
-			w.store.set(func() {
-				w.store.append(signal.Event{ID: signal.NewEventID(), Account: w.account, Type: typ, Data: []byte(`{}`)})
-			})
-		}
-		w.store.set(func() {
-			w.store.append(signal.Event{ID: signal.NewEventID(), Account: signal.NewAccountID(), Type: signal.SignalCreated, Data: []byte(`{}`)})
-		})
+		data := []byte(`{}`)
+		w.append(
+			signal.Event{Type: signal.SignalCreated, Data: data},
+			signal.Event{Type: signal.SignalClosed, Data: data},
+			signal.Event{Type: signal.SystemNotification, Data: data},
+			signal.Event{Type: signal.KeyRevoked, Data: data},
+			signal.Event{Type: signal.SignalCreated, Data: data, Account: signal.NewAccountID()},
+		)
 		events := w.events()
 		w.record(events)
 		first, second := events[0].ID, events[1].ID
-		l.told(t, fmt.Sprintf("%s for %s", first, old), fmt.Sprintf("%s for %s", first, created),
-			fmt.Sprintf("%s for %s", first, all), fmt.Sprintf("%s for %s", second, all))
+		l.received(t, made(first, old), made(first, created), made(first, all), made(second, all))
 		if w.store.kept != nil {
 			t.Errorf("stored %v before anything was sent", w.store.kept)
 		}
@@ -134,9 +152,10 @@ func TestRecordForWhoeverIsSubscribed(t *testing.T) {
 		if d := cmp.Diff([]storedPage{{Bodies: 3, Deliveries: 4}}, w.store.kept); d != "" {
 			t.Errorf("stored (-want +got):\n%s", d)
 		}
-		for id, version := range map[signal.WebhookID]string{all: "2026-11-01", created: "2026-11-01", old: "2025-01-01"} {
+		const current = "2026-11-01"
+		for id, version := range map[signal.WebhookID]string{all: current, created: current, old: "2025-01-01"} {
 			d := w.store.deliveries[signal.DeliveryIDOf(first, id)]
-			want := AppendBody(nil, first, signal.SignalCreated, version, events[0].Time(), []byte(`{}`))
+			want := AppendBody(nil, first, signal.SignalCreated, version, events[0].Time(), data)
 			if d := cmp.Diff(string(want), string(d.Body)); d != "" {
 				t.Errorf("body (-want +got):\n%s", d)
 			}
@@ -148,75 +167,68 @@ func TestRecordForWhoeverIsSubscribed(t *testing.T) {
 }
 
 func TestRecordNothing(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w, l := recording(t)
-		w.emit(3)
-		w.record(w.events())
-		l.told(t)
+	inRecording(t, func(t *testing.T, w *world, l *listener) {
+		w.recordNew(3)
+		l.received(t)
 		if n := w.store.count("StoreDeliveries") + w.store.count("Webhooks"); n != 0 {
-			t.Errorf("%d questions for an account without webhooks", n)
+			t.Errorf("%d calls for an account without webhooks", n)
 		}
 	})
 }
 
-// What an owner before may have made is stored and not told: whatever was sent of it
-// already is there. A write that fails is repeated with all of its events: none is told
-// twice, even if the write that failed was carried out.
-func TestRecordWhatAnOwnerBeforeHasMade(t *testing.T) {
+// Deliveries that a previous owner may have made are stored before they are sent: those
+// that it has sent are in Redis. A failed write is repeated with all of its events, and
+// none is notified twice, even if the failed write had an effect.
+func TestRecordDeliveriesOfAPreviousOwner(t *testing.T) {
 	t.Parallel()
-	for _, after := range []bool{false, true} {
-		synctest.Test(t, func(t *testing.T) {
-			w, l := recording(t)
-			id := w.register()
-			w.events()
-			w.emit(maxRecord + 10) // two writes, of which the second fails
-			events := w.events()
-			sent := signal.DeliveryIDOf(events[0].ID, id)
-			w.store.deliveries[sent] = &delivery.PendingDelivery{Delivery: delivery.Delivery{ID: sent, Webhook: id, Status: delivery.Succeeded}}
-			w.store.fail = func(op string) (error, bool) {
-				if op == "StoreDeliveries" && w.store.calls[op] == 2 {
-					return errDown, after
-				}
-				return nil, false
-			}
-			if err := w.recorder.Record(t.Context(), events); !errors.Is(err, errDown) {
-				t.Errorf("error %v", err)
-			}
-			synctest.Wait()
-			if n := len(l.heard); n != maxRecord {
-				t.Errorf("%d deliveries are told, want %d", n, maxRecord)
-			}
-			w.record(events)
-			w.record(events)
-			synctest.Wait()
-			seen := map[string]int{}
-			for _, s := range l.heard {
-				if seen[s]++; seen[s] > 1 || !strings.HasSuffix(s, " is stored") {
-					t.Fatalf("%s is told %d times", s, seen[s])
-				}
-			}
-			if len(seen) != len(events) || len(w.store.deliveries) != len(events) || w.store.delivery(sent).Status != delivery.Succeeded {
-				t.Errorf("%d are told, %d stored, want %d", len(seen), len(w.store.deliveries), len(events))
-			}
-			end := events[len(events)-1].Position
-			if got := w.recorder.Stored(end); got != end {
-				t.Errorf("stored up to %v, want %v", got, end)
-			}
-			l.heard = nil
-			w.emit(1)
-			events = w.events()
-			w.record(events)
-			w.record(events)
-			l.told(t, fmt.Sprintf("%s for %s", events[0].ID, id))
+	for name, after := range map[string]bool{"failed before": false, "failed after": true} {
+		t.Run(name, func(t *testing.T) {
+			inRecording(t, func(t *testing.T, w *world, l *listener) { testPreviousOwner(t, w, l, after) })
 		})
 	}
 }
 
+func testPreviousOwner(t *testing.T, w *world, l *listener, after bool) {
+	id := w.register()
+	w.events()
+	w.emit(maxRecord + 10) // two writes; the second fails
+	events := w.events()
+	sent := signal.DeliveryIDOf(events[0].ID, id)
+	done := delivery.Delivery{ID: sent, Webhook: id, Status: delivery.Succeeded}
+	w.store.deliveries[sent] = &delivery.PendingDelivery{Delivery: done}
+	w.store.fail = failIf(after, func(op string) bool { return op == "StoreDeliveries" && w.store.calls[op] == 2 })
+	if err := w.recorder.Record(t.Context(), events); !errors.Is(err, errDown) {
+		t.Errorf("error %v", err)
+	}
+	synctest.Wait()
+	if n := len(l.messages); n != maxRecord {
+		t.Errorf("%d deliveries are notified, want %d", n, maxRecord)
+	}
+	w.record(events)
+	w.record(events)
+	synctest.Wait()
+	seen := map[string]int{}
+	for _, s := range l.messages {
+		if seen[s]++; seen[s] > 1 || !strings.HasSuffix(s, " is stored") {
+			t.Fatalf("%s: %d notifications", s, seen[s])
+		}
+	}
+	if len(seen) != len(events) || len(w.store.deliveries) != len(events) ||
+		w.store.delivery(sent).Status != delivery.Succeeded {
+		t.Errorf("%d are notified, %d stored, want %d", len(seen), len(w.store.deliveries), len(events))
+	}
+	end := events[len(events)-1].Position
+	if got := w.recorder.Stored(end); got != end {
+		t.Errorf("stored up to %v, want %v", got, end)
+	}
+	l.ignore()
+	events = w.recordNew(1)
+	w.record(events)
+	l.received(t, made(events[0].ID, id))
+}
+
 func TestRecordIsNotForAnotherOwner(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w, l := recording(t)
+	inRecording(t, func(t *testing.T, w *world, l *listener) {
 		w.register()
 		w.events()
 		w.emit(1)
@@ -224,16 +236,14 @@ func TestRecordIsNotForAnotherOwner(t *testing.T) {
 		if err := w.recorder.Record(t.Context(), w.events()); signal.CodeOf(err) != signal.CodeNotOwner {
 			t.Errorf("error %v", err)
 		}
-		l.told(t)
+		l.received(t)
 	})
 }
 
-// What is open keeps the position before its event, until Redis has it: by its outcome,
-// because no endpoint has it any more, or because it was open for too long.
-func TestOpenDeliveries(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w, l := recording(t)
+// A delivery in flight keeps the position before its event until Redis has it: with its
+// outcome, because its endpoint has released it, or because it is overdue.
+func TestInFlight(t *testing.T) {
+	inRecording(t, func(t *testing.T, w *world, l *listener) {
 		first, second := w.register(), w.register()
 		l.begin(w)
 		w.emit(3)
@@ -264,12 +274,12 @@ func TestOpenDeliveries(t *testing.T) {
 		item(0, second).noteStored()
 		upTo(events[1].Position)
 
-		l.heard = nil
+		l.ignore()
 		item(2, second).released.Store(true)
 		if err := w.recorder.storeInFlight(t.Context(), time.Now().Add(-inFlightFor)); err != nil {
 			t.Fatal(err)
 		}
-		l.told(t, fmt.Sprintf("%s for %s is stored", events[2].ID, second))
+		l.received(t, made(events[2].ID, second)+" is stored")
 		upTo(events[1].Position)
 		time.Sleep(inFlightFor)
 		w.store.fail = func(op string) (error, bool) { return errDown, op == "StoreDeliveries" }
@@ -279,7 +289,7 @@ func TestOpenDeliveries(t *testing.T) {
 		upTo(events[1].Position)
 		w.store.fail = nil
 		w.storeInFlight()
-		l.told(t, fmt.Sprintf("%s for %s is stored", events[2].ID, first))
+		l.received(t, made(events[2].ID, first)+" is stored")
 		upTo(end)
 		if d := cmp.Diff([]storedPage{{1, 1}, {1, 1}, {1, 1}}, w.store.kept); d != "" {
 			t.Errorf("stored (-want +got):\n%s", d)
@@ -287,15 +297,12 @@ func TestOpenDeliveries(t *testing.T) {
 	})
 }
 
-// More than may be open is stored before the next ones are told.
-func TestOpenDeliveriesAreBounded(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w, l := recording(t)
+// If too many are in flight, they are stored before the next ones are sent.
+func TestInFlightIsBounded(t *testing.T) {
+	inRecording(t, func(t *testing.T, w *world, l *listener) {
 		w.register()
 		l.begin(w)
-		w.emit(maxInFlight)
-		w.record(w.events())
+		w.recordNew(maxInFlight)
 		if w.store.kept != nil {
 			t.Fatalf("stored %d pages", len(w.store.kept))
 		}
@@ -319,89 +326,67 @@ func TestOpenDeliveriesAreBounded(t *testing.T) {
 	})
 }
 
-// An event is never divided, and bodies fill a page, too.
+// An event is never split. The number of deliveries and the size of bodies bound a page.
 func TestRecordInBoundedPages(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w, _ := recording(t)
+	inRecording(t, func(t *testing.T, w *world, _ *listener) {
 		for range 100 {
 			w.register()
 		}
 		w.events()
-		w.emit(7)
-		w.record(w.events())
+		w.recordNew(7)
 		if d := cmp.Diff([]storedPage{{3, 300}, {3, 300}, {1, 100}}, w.store.kept); d != "" {
 			t.Errorf("stored (-want +got):\n%s", d)
 		}
 	})
-	synctest.Test(t, func(t *testing.T) {
-		w, _ := recording(t)
+}
+
+func TestRecordInPagesOfBoundedSize(t *testing.T) {
+	inRecording(t, func(t *testing.T, w *world, _ *listener) {
 		w.register()
 		w.events()
-		w.store.set(func() {
-			for range 5 {
-				w.store.append(signal.Event{ID: signal.NewEventID(), Account: w.account, Type: signal.SignalCreated, Data: make([]byte, 200<<10)})
-			}
-		})
+		w.append(slices.Repeat([]signal.Event{{Type: signal.SignalCreated, Data: make([]byte, 200<<10)}}, 5)...)
 		w.record(w.events())
 		if d := cmp.Diff([]storedPage{{3, 3}, {2, 2}}, w.store.kept); d != "" {
-			t.Errorf("stored of large events (-want +got):\n%s", d)
+			t.Errorf("stored (-want +got):\n%s", d)
 		}
 	})
 }
 
-// The table of an account is read once, until something changes in it.
+// The table of an account is read once, until it changes.
 func TestTablesFollowChanges(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w, l := recording(t)
-		w.emit(1)
-		w.record(w.events())
+	inRecording(t, func(t *testing.T, w *world, l *listener) {
+		w.recordNew(1)
 		id := w.register() // the first one of the account, after the Recorder has begun
 		time.Sleep(time.Minute)
-		w.emit(1)
-		events := w.events()
-		w.record(events)
-		l.told(t, fmt.Sprintf("%s changed", id), fmt.Sprintf("%s for %s", events[1].ID, id))
+		events := w.recordNew(1)
+		changed := fmt.Sprintf("%s changed", id)
+		l.received(t, changed, made(events[1].ID, id))
 		for range 3 {
-			w.emit(1)
-			w.record(w.events())
+			w.recordNew(1)
 		}
-		if n := w.store.count("Webhooks"); n != 1 {
-			t.Errorf("the table was read %d times, want once", n)
-		}
-		synctest.Wait()
-		l.heard = nil
+		w.calls("Webhooks", 1)
+		l.ignore()
 
 		w.store.disable(id)
-		w.emit(1)
-		w.record(w.events())
-		l.told(t, fmt.Sprintf("%s changed", id))
+		w.recordNew(1)
+		l.received(t, changed)
 		w.store.enable(id)
-		w.emit(1)
-		events = w.events()
-		w.record(events)
-		l.told(t, fmt.Sprintf("%s changed", id), fmt.Sprintf("%s for %s", events[1].ID, id))
+		events = w.recordNew(1)
+		l.received(t, changed, made(events[1].ID, id))
 		w.store.remove(id)
-		w.emit(2)
-		w.record(w.events())
-		l.told(t, fmt.Sprintf("%s changed", id))
+		w.recordNew(2)
+		l.received(t, changed)
 
-		// An account without webhooks is not asked for.
+		// The table of an account without webhooks is not read.
 		n := w.store.count("Webhooks")
-		w.emit(1)
-		w.record(w.events())
-		if got := w.store.count("Webhooks"); got != n {
-			t.Errorf("the table of an account without webhooks is read again")
-		}
+		w.recordNew(1)
+		w.calls("Webhooks", n)
 	})
 }
 
-// What was read of an account before it has changed is not kept.
+// A table that was read before a change is not kept.
 func TestATableReadMeanwhileIsNotKept(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w, l := recording(t)
+	inRecording(t, func(t *testing.T, w *world, l *listener) {
 		w.register()
 		l.begin(w)
 		w.store.fail = func(op string) (error, bool) {
@@ -411,19 +396,14 @@ func TestATableReadMeanwhileIsNotKept(t *testing.T) {
 			return nil, false
 		}
 		for range 3 {
-			w.emit(1)
-			w.record(w.events())
+			w.recordNew(1)
 		}
-		if n := w.store.count("Webhooks"); n != 2 {
-			t.Errorf("the table was read %d times, want twice", n)
-		}
+		w.calls("Webhooks", 2)
 	})
 }
 
 func TestTablesAreBounded(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w, l := recording(t)
+	inRecording(t, func(t *testing.T, w *world, l *listener) {
 		var accounts []signal.AccountID
 		for range maxTables/100 + 20 {
 			w.account = signal.NewAccountID()
@@ -436,8 +416,7 @@ func TestTablesAreBounded(t *testing.T) {
 		for round := range 2 {
 			for _, a := range accounts {
 				w.account = a
-				w.emit(1)
-				w.record(w.events())
+				w.recordNew(1)
 				w.storeInFlight()
 				if n := len(w.store.kept); n == 0 || w.store.kept[n-1].Deliveries != 100 {
 					t.Fatalf("stored %v, want 100 deliveries at last", w.store.kept)
@@ -447,42 +426,33 @@ func TestTablesAreBounded(t *testing.T) {
 				for _, table := range w.recorder.tables {
 					sum += len(table)
 				}
-				if sum != w.recorder.size || sum > maxTables {
-					t.Fatalf("round %d: tables of %d subscribers, counted as %d, want at most %d", round, sum, w.recorder.size, maxTables)
+				if size := w.recorder.size; sum != size || sum > maxTables {
+					t.Fatalf("round %d: %d subscribers, counted as %d, want at most %d", round, sum, size, maxTables)
 				}
 			}
 		}
 	})
 }
 
-func TestRecordOfAnAccountThatIsDeleted(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w, l := recording(t)
+func TestRecordForADeletedAccount(t *testing.T) {
+	inRecording(t, func(t *testing.T, w *world, l *listener) {
 		w.register()
 		l.begin(w)
 		w.emit(1)
-		w.store.set(func() {
-			w.store.append(signal.Event{ID: signal.NewEventID(), Account: w.account, Type: signal.AccountDeleted})
-		})
-		w.emit(1)
-		w.record(w.events())
-		w.emit(1) // by a request that was under way
-		w.record(w.events())
-		l.told(t, fmt.Sprintf("%s deleted", w.account))
+		w.append(signal.Event{Type: signal.AccountDeleted})
+		w.recordNew(1)
+		w.recordNew(1) // by a request in flight
+		l.received(t, fmt.Sprintf("%s deleted", w.account))
 		if len(w.store.kept) != 0 {
 			t.Errorf("stored %v", w.store.kept)
 		}
 	})
 }
 
-// What was before a registration, or while the webhook was disabled, is not delivered,
-// though the events are read only after it; what follows is, from the same millisecond
-// on.
+// Events before a registration, or while the webhook is disabled, are not delivered, even
+// if they are read later. The next ones are, from the same millisecond on.
 func TestNoEventFromBeforeTheRegistration(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w, l := recording(t)
+	inRecording(t, func(t *testing.T, w *world, l *listener) {
 		l.begin(w)
 		w.emit(1)
 		id := w.register()
@@ -490,38 +460,34 @@ func TestNoEventFromBeforeTheRegistration(t *testing.T) {
 		events := w.events()
 		w.record(events)
 		changed := fmt.Sprintf("%s changed", id)
-		l.told(t, changed, fmt.Sprintf("%s for %s", first, id))
+		l.received(t, changed, made(first, id))
 		w.store.disable(id)
 		w.emit(1)
 		w.store.enable(id)
 		last := w.emit(1)[0]
 		w.record(w.events())
-		l.told(t, changed, changed, fmt.Sprintf("%s for %s", last, id))
+		l.received(t, changed, changed, made(last, id))
 	})
 }
 
-func TestRecordWhileRedisIsAway(t *testing.T) {
+func TestRecordWhileRedisIsDown(t *testing.T) {
 	t.Parallel()
 	for _, op := range []string{"LastEvent", "AccountsWithWebhooks", "Webhooks"} {
-		synctest.Test(t, func(t *testing.T) {
-			w, l := recording(t)
-			id := w.register()
-			w.events()
-			w.emit(1)
-			events := w.events()
-			w.store.fail = func(failing string) (error, bool) {
-				if failing == op {
-					return errDown, false
+		t.Run(op, func(t *testing.T) {
+			inRecording(t, func(t *testing.T, w *world, l *listener) {
+				id := w.register()
+				w.events()
+				w.emit(1)
+				events := w.events()
+				w.store.fail = failIf(false, func(failing string) bool { return failing == op })
+				if err := w.recorder.Record(context.Background(), events); err == nil {
+					t.Error("no error")
 				}
-				return nil, false
-			}
-			if err := w.recorder.Record(context.Background(), events); err == nil {
-				t.Errorf("%s fails: no error", op)
-			}
-			l.told(t)
-			w.store.set(func() { w.store.fail = nil })
-			w.record(events)
-			l.told(t, fmt.Sprintf("%s for %s is stored", events[0].ID, id))
+				l.received(t)
+				w.store.set(func() { w.store.fail = nil })
+				w.record(events)
+				l.received(t, made(events[0].ID, id)+" is stored")
+			})
 		})
 	}
 }

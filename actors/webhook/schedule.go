@@ -7,26 +7,26 @@ import (
 	"github.com/agentsignal/agentsignal/actors/webhook/sender"
 )
 
-// DefaultRetries are the delays before the retries: 10 h 42 min 30 s in all.
+// DefaultRetries are the default delays before the retries, in total 10 h 42 min 30 s.
 var DefaultRetries = []time.Duration{
 	30 * time.Second, 2 * time.Minute, 10 * time.Minute, 30 * time.Minute, 2 * time.Hour, 8 * time.Hour,
 }
 
-// maxHold is how much later than scheduled a Retry-After may put an attempt.
+// maxHold is how far a Retry-After may delay an attempt beyond its schedule.
 const maxHold = time.Hour
 
-// Schedule decides when a delivery is tried again.
+// Schedule decides when a delivery is retried.
 type Schedule struct {
-	// Retries are the delays from the end of an attempt to the next one. Nil:
-	// DefaultRetries; empty: there are no retries.
+	// Retries are the delays from the end of an attempt to the next one. Nil for
+	// DefaultRetries, empty for no retries.
 	Retries []time.Duration
-	// Jitter is by how much a delay may be shorter or longer, from 0 to 0.5 of it.
+	// Jitter is the fraction by which a delay may vary, from 0 to 0.5.
 	Jitter float64
 }
 
-// After returns d as it is after an attempt with the result r that ended now. trigger
-// is why the attempt was made; jitter, from -1 to 1, is drawn by the caller. The
-// caller must drop a cancelled result. d itself is not changed.
+// After returns the state of d after an attempt with the result r that ended now. trigger
+// is the reason for the attempt; jitter is a random number from -1 to 1. The caller must
+// drop a cancelled result. d itself is not changed.
 func (s Schedule) After(
 	d delivery.Delivery, trigger delivery.Trigger, r sender.Result, now time.Time, jitter float64,
 ) delivery.Delivery {
@@ -57,8 +57,8 @@ func (s Schedule) After(
 	return d
 }
 
-// withAttempt returns a new slice of the newest attempts, a being the last. What was
-// answered to the others is cut.
+// withAttempt returns a new slice of the newest attempts, of which a is the last. It
+// truncates the response bodies of the others.
 func withAttempt(all []delivery.Attempt, a delivery.Attempt) []delivery.Attempt {
 	if n := len(all) - (delivery.MaxAttempts - 1); n > 0 {
 		all = all[n:]

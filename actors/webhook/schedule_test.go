@@ -13,23 +13,37 @@ import (
 	"github.com/agentsignal/agentsignal/actors/webhook/sender"
 )
 
-// Results of attempts that took two seconds.
+// Results of attempts.
 var (
-	wentWell = sender.Result{At: vectorTime, Duration: 2 * time.Second, Status: 204, Class: sender.ClassSuccess}
-	busy     = sender.Result{At: vectorTime, Duration: 2 * time.Second, Status: 503, Error: "status 503", Class: sender.ClassServerError, Body: "busy"}
+	success  = sender.Result{At: vectorTime, Duration: 2 * time.Second, Status: 204, Class: sender.ClassSuccess}
 	timedOut = sender.Result{At: vectorTime, Duration: 15 * time.Second, Error: "timeout", Class: sender.ClassTimeout}
+	busy     = sender.Result{
+		At:       vectorTime,
+		Duration: 2 * time.Second,
+		Status:   503,
+		Error:    "status 503",
+		Class:    sender.ClassServerError,
+		Body:     "busy",
+	}
 )
 
-// askingFor is busy with a Retry-After.
-func askingFor(d time.Duration) sender.Result {
+// retryAfter is busy with a Retry-After.
+func retryAfter(d time.Duration) sender.Result {
 	r := busy
 	r.RetryAfter = d
 	return r
 }
 
-// waiting returns a pending delivery of which so many attempts of the schedule failed.
+// waiting returns a pending delivery with a number of failed attempts of the schedule.
 func waiting(scheduled int) delivery.Delivery {
-	d := delivery.Delivery{ID: "dlv_1", Event: "evt_1", Status: delivery.Pending, CreatedAt: vectorTime, NextAttemptAt: vectorTime, Scheduled: scheduled}
+	d := delivery.Delivery{
+		ID:            "dlv_1",
+		Event:         "evt_1",
+		Status:        delivery.Pending,
+		CreatedAt:     vectorTime,
+		NextAttemptAt: vectorTime,
+		Scheduled:     scheduled,
+	}
 	for n := range scheduled {
 		d.Attempts = append(d.Attempts, delivery.Attempt{Number: n + 1, Trigger: delivery.Scheduled, Error: "timeout"})
 		d.Error = "timeout"
@@ -37,7 +51,7 @@ func waiting(scheduled int) delivery.Delivery {
 	return d
 }
 
-// single is waiting for one attempt without others behind it.
+// single is like waiting, for one last attempt.
 func single(scheduled int) delivery.Delivery {
 	d := waiting(scheduled)
 	d.Single = true
@@ -47,7 +61,9 @@ func single(scheduled int) delivery.Delivery {
 func TestSchedule(t *testing.T) {
 	t.Parallel()
 	const manual, schedule = delivery.Manual, delivery.Scheduled
-	s := Schedule{}
+	s, once := Schedule{}, Schedule{Retries: []time.Duration{time.Second}}
+	const failed = "failed: status 503"
+	in := func(delay string) string { return "pending for " + delay + ": status 503" }
 	tests := []struct {
 		name     string
 		schedule Schedule
@@ -57,38 +73,39 @@ func TestSchedule(t *testing.T) {
 		jitter   float64
 		want     string
 	}{
-		{"the first attempt succeeds", s, waiting(0), schedule, wentWell, 0, "succeeded"},
-		{"a retry succeeds", s, waiting(3), schedule, wentWell, 0, "succeeded"},
-		{"the last retry succeeds", s, waiting(6), schedule, wentWell, 0, "succeeded"},
+		{"the first attempt succeeds", s, waiting(0), schedule, success, 0, "succeeded"},
+		{"a retry succeeds", s, waiting(3), schedule, success, 0, "succeeded"},
+		{"the last retry succeeds", s, waiting(6), schedule, success, 0, "succeeded"},
 		{"the first attempt fails", s, waiting(0), schedule, timedOut, 0, "pending for 30s: timeout"},
-		{"the first retry fails", s, waiting(1), schedule, busy, 0, "pending for 2m0s: status 503"},
-		{"the second retry fails", s, waiting(2), schedule, busy, 0, "pending for 10m0s: status 503"},
-		{"the third retry fails", s, waiting(3), schedule, busy, 0, "pending for 30m0s: status 503"},
-		{"the fourth retry fails", s, waiting(4), schedule, busy, 0, "pending for 2h0m0s: status 503"},
-		{"the fifth retry fails", s, waiting(5), schedule, busy, 0, "pending for 8h0m0s: status 503"},
-		{"the sixth retry fails", s, waiting(6), schedule, busy, 0, "failed: status 503"},
-		{"the sixth retry fails and asks for a seventh", s, waiting(6), schedule, askingFor(time.Minute), 0, "failed: status 503"},
+		{"the first retry fails", s, waiting(1), schedule, busy, 0, in("2m0s")},
+		{"the second retry fails", s, waiting(2), schedule, busy, 0, in("10m0s")},
+		{"the third retry fails", s, waiting(3), schedule, busy, 0, in("30m0s")},
+		{"the fourth retry fails", s, waiting(4), schedule, busy, 0, in("2h0m0s")},
+		{"the fifth retry fails", s, waiting(5), schedule, busy, 0, in("8h0m0s")},
+		{"the sixth retry fails", s, waiting(6), schedule, busy, 0, failed},
+		{"the sixth retry fails and asks for a seventh", s, waiting(6), schedule, retryAfter(time.Minute), 0, failed},
 
-		{"a manual attempt succeeds", s, single(7), manual, wentWell, 0, "succeeded"},
-		{"a manual attempt fails", s, single(7), manual, busy, 0, "failed: status 503"},
-		{"a manual attempt fails where retries would be left", s, single(1), manual, busy, 0, "failed: status 503"},
-		{"a manual attempt fails though the delivery is not marked", s, waiting(1), manual, busy, 0, "failed: status 503"},
-		{"the test of a disabled webhook fails", s, single(0), schedule, busy, 0, "failed: status 503"},
+		{"a manual attempt succeeds", s, single(7), manual, success, 0, "succeeded"},
+		{"a manual attempt fails", s, single(7), manual, busy, 0, failed},
+		{"a manual attempt fails where retries would be left", s, single(1), manual, busy, 0, failed},
+		{"a manual attempt fails though the delivery is not marked", s, waiting(1), manual, busy, 0, failed},
+		{"the test of a disabled webhook fails", s, single(0), schedule, busy, 0, failed},
 
-		{"Retry-After is shorter than the delay", s, waiting(0), schedule, askingFor(10 * time.Second), 0, "pending for 30s: status 503"},
-		{"Retry-After is longer than the delay", s, waiting(0), schedule, askingFor(5 * time.Minute), 0, "pending for 5m0s: status 503"},
-		{"Retry-After is an hour after the delay", s, waiting(1), schedule, askingFor(time.Hour + 2*time.Minute), 0, "pending for 1h2m0s: status 503"},
-		{"Retry-After is more than an hour after the delay", s, waiting(1), schedule, askingFor(24 * time.Hour), 0, "pending for 1h2m0s: status 503"},
-		{"Retry-After is within the longest delay", s, waiting(5), schedule, askingFor(2 * time.Hour), 0, "pending for 8h0m0s: status 503"},
-		{"Retry-After is a year", s, waiting(5), schedule, askingFor(retryafter.Max), 0, "pending for 9h0m0s: status 503"},
+		{"Retry-After < delay", s, waiting(0), schedule, retryAfter(10 * time.Second), 0, in("30s")},
+		{"Retry-After > delay", s, waiting(0), schedule, retryAfter(5 * time.Minute), 0, in("5m0s")},
+		{"Retry-After = delay + 1h", s, waiting(1), schedule, retryAfter(62 * time.Minute), 0, in("1h2m0s")},
+		{"Retry-After > delay + 1h", s, waiting(1), schedule, retryAfter(24 * time.Hour), 0, in("1h2m0s")},
+		{"Retry-After < longest delay", s, waiting(5), schedule, retryAfter(2 * time.Hour), 0, in("8h0m0s")},
+		{"Retry-After is a year", s, waiting(5), schedule, retryAfter(retryafter.Max), 0, in("9h0m0s")},
 
-		{"with jitter, early", Schedule{Jitter: 0.5}, waiting(1), schedule, busy, -1, "pending for 1m0s: status 503"},
-		{"with jitter, late", Schedule{Jitter: 0.5}, waiting(1), schedule, busy, 1, "pending for 3m0s: status 503"},
-		{"with jitter, in between", Schedule{Jitter: 0.2}, waiting(1), schedule, busy, 0.5, "pending for 2m12s: status 503"},
-		{"with jitter that would undercut Retry-After", Schedule{Jitter: 0.5}, waiting(1), schedule, askingFor(100 * time.Second), -1, "pending for 1m40s: status 503"},
-		{"without retries", Schedule{Retries: []time.Duration{}}, waiting(0), schedule, busy, 0, "failed: status 503"},
-		{"with one retry, the first attempt fails", Schedule{Retries: []time.Duration{time.Second}}, waiting(0), schedule, busy, 0, "pending for 1s: status 503"},
-		{"with one retry, that fails", Schedule{Retries: []time.Duration{time.Second}}, waiting(1), schedule, busy, 0, "failed: status 503"},
+		{"with jitter, early", Schedule{Jitter: 0.5}, waiting(1), schedule, busy, -1, in("1m0s")},
+		{"with jitter, late", Schedule{Jitter: 0.5}, waiting(1), schedule, busy, 1, in("3m0s")},
+		{"with jitter, in between", Schedule{Jitter: 0.2}, waiting(1), schedule, busy, 0.5, in("2m12s")},
+		{"with jitter that would undercut Retry-After",
+			Schedule{Jitter: 0.5}, waiting(1), schedule, retryAfter(100 * time.Second), -1, in("1m40s")},
+		{"without retries", Schedule{Retries: []time.Duration{}}, waiting(0), schedule, busy, 0, failed},
+		{"with one retry, the first attempt fails", once, waiting(0), schedule, busy, 0, in("1s")},
+		{"with one retry, which fails", once, waiting(1), schedule, busy, 0, failed},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -104,20 +121,22 @@ func TestSchedule(t *testing.T) {
 			if text != test.want {
 				t.Errorf("it is %s, want %s", text, test.want)
 			}
-			if ended := got.Status != delivery.Pending; ended != got.CompletedAt.Equal(now) || ended != got.NextAttemptAt.IsZero() {
-				t.Errorf("it is %s, completed at %s, next attempt at %s", got.Status, got.CompletedAt, got.NextAttemptAt)
+			ended := got.Status != delivery.Pending
+			if ended != got.CompletedAt.Equal(now) || ended != got.NextAttemptAt.IsZero() {
+				t.Errorf("it is %s, completed %s, next attempt %s", got.Status, got.CompletedAt, got.NextAttemptAt)
 			}
 			if got.Single {
 				t.Error("it is still marked for a single attempt")
 			}
-			if got.ID != test.delivery.ID || got.Event != test.delivery.Event || !got.CreatedAt.Equal(test.delivery.CreatedAt) {
+			d := test.delivery
+			if got.ID != d.ID || got.Event != d.Event || !got.CreatedAt.Equal(d.CreatedAt) {
 				t.Error("it is another delivery")
 			}
 		})
 	}
 }
 
-// TestAWholeSchedule holds the published table: seven requests over 10 h 42 min 30 s.
+// TestAWholeSchedule checks the published table: seven requests over 10 h 42 min 30 s.
 func TestAWholeSchedule(t *testing.T) {
 	t.Parallel()
 	d, now := waiting(0), vectorTime
@@ -137,24 +156,30 @@ func TestAWholeSchedule(t *testing.T) {
 	if d.Status != delivery.Failed || d.Scheduled != 7 || d.AttemptCount() != 7 {
 		t.Errorf("it is %s after %d attempts, %d of the schedule", d.Status, d.AttemptCount(), d.Scheduled)
 	}
-	// A manual attempt counts on and leaves the schedule at its end.
+	// A manual attempt continues the numbers and does not resume the schedule.
 	d.Status, d.Single = delivery.Pending, true
-	d = Schedule{}.After(d, delivery.Manual, wentWell, now, 0)
+	d = Schedule{}.After(d, delivery.Manual, success, now, 0)
 	last := d.Attempts[len(d.Attempts)-1]
-	want8 := delivery.Attempt{Number: 8, Trigger: delivery.Manual, At: vectorTime, Duration: 2 * time.Second, ResponseStatus: 204}
+	want8 := delivery.Attempt{
+		Number:         8,
+		Trigger:        delivery.Manual,
+		At:             vectorTime,
+		Duration:       2 * time.Second,
+		ResponseStatus: 204,
+	}
 	if diff := cmp.Diff(want8, last); diff != "" || d.Scheduled != 7 || d.Error != "" {
 		t.Errorf("the eighth attempt (-want +got):\n%s\nscheduled %d, error %q", diff, d.Scheduled, d.Error)
 	}
 }
 
-func TestAttemptsAreRememberedUpToALimit(t *testing.T) {
+func TestAttemptsAreKeptUpToALimit(t *testing.T) {
 	t.Parallel()
 	d := waiting(0)
 	for range 60 {
 		d = Schedule{}.After(d, delivery.Manual, busy, vectorTime, 0)
 	}
 	if len(d.Attempts) != 50 || d.Attempts[0].Number != 11 || d.AttemptCount() != 60 {
-		t.Errorf("%d are remembered, from number %d to %d", len(d.Attempts), d.Attempts[0].Number, d.AttemptCount())
+		t.Errorf("%d are kept, from number %d to %d", len(d.Attempts), d.Attempts[0].Number, d.AttemptCount())
 	}
 }
 
@@ -172,15 +197,15 @@ func TestTheDeliveryBeforeIsNotChanged(t *testing.T) {
 	}
 }
 
-// Of the answers to earlier attempts the beginning is kept, which ends between two
-// characters.
-func TestEarlierAnswersAreCut(t *testing.T) {
+// The answers to earlier attempts are truncated between two characters.
+func TestEarlierAnswersAreTruncated(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("ä", delivery.MaxResponseBody/2)
 	odd := "x" + strings.Repeat("ä", delivery.MaxEarlierBody)
 	d := delivery.Delivery{Status: delivery.Pending}
 	for _, body := range []string{long, odd, "short", long} {
-		d = Schedule{}.After(d, delivery.Scheduled, sender.Result{Status: 503, Error: "status 503", Body: body}, time.Now(), 0)
+		result := sender.Result{Status: 503, Error: "status 503", Body: body}
+		d = Schedule{}.After(d, delivery.Scheduled, result, time.Now(), 0)
 	}
 	want := []string{long[:delivery.MaxEarlierBody], odd[:delivery.MaxEarlierBody-1], "short", long}
 	for i, a := range d.Attempts {

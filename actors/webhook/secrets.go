@@ -11,14 +11,14 @@ import (
 	"github.com/agentsignal/agentsignal/actors/webhook/sender"
 )
 
-// target is where an endpoint's requests go. It does not change.
+// target is the destination of an endpoint's requests. It does not change.
 type target struct {
 	to    *sender.Destination
-	both  *sender.Destination // signed by the previous secret, too; nil without one
+	both  *sender.Destination // signed by the previous secret, too, or nil
 	until time.Time           // when the previous secret ends
 }
 
-// at returns where requests go at t.
+// at returns the destination of requests at t.
 func (g *target) at(t time.Time) *sender.Destination {
 	if g.both != nil && t.Before(g.until) {
 		return g.both
@@ -43,8 +43,8 @@ func openTarget(keys *keyring.Ring, w *delivery.Webhook, at time.Time) (*target,
 	return t, nil
 }
 
-// overlaps reports whether w has a previous secret that still signs. One that has ended is
-// not read: the key that has sealed it may have been removed.
+// overlaps reports whether w has a previous secret that still signs. An ended one must not
+// be opened, because its key may have been removed.
 func overlaps(w *delivery.Webhook, at time.Time) bool {
 	return w.PreviousSecret != nil && at.Before(w.PreviousUntil)
 }
@@ -54,8 +54,8 @@ func outdated(keys *keyring.Ring, w *delivery.Webhook, at time.Time) bool {
 	return !keys.Current(w.Secret) || overlaps(w, at) && !keys.Current(w.PreviousSecret)
 }
 
-// reseal stores w with its secrets sealed by the newest key. If the record was changed or
-// removed meanwhile, it does nothing: the new record is checked when it is read.
+// reseal stores w with its secrets sealed by the newest key, unless the record was changed
+// or removed meanwhile: a new record is checked when it is read.
 func (o *owned) reseal(ctx context.Context, w delivery.Webhook) error {
 	secret, err := o.keys.Open(w.Secret, string(w.ID))
 	if err != nil {

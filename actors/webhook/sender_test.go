@@ -11,32 +11,35 @@ import (
 	"github.com/agentsignal/agentsignal/actors/webhook/sender"
 )
 
-// sent is one attempt that a fakeCourier has made.
+// sent is one attempt of a fakeSender.
 type sent struct {
 	sender.Request
-	ended     time.Time // zero while it is under way
+	ended     time.Time // zero while it is in flight
 	cancelled bool
 	succeeded bool
 }
 
-// fakeSender answers as the test says. Its zero value answers 200 at once.
+// answer is the behaviour of an endpoint.
+type answer func(ctx context.Context, r sender.Request) sender.Result
+
+// fakeSender answers as scripted by a test. Its zero value answers 200 at once.
 type fakeSender struct {
 	mu      sync.Mutex
-	answer  func(ctx context.Context, r sender.Request) sender.Result // nil: success at once
+	answer  answer // nil for success at once
 	all     []*sent
 	running map[string]int // by URL
-	most    map[string]int
+	peaks   map[string]int
 }
 
 func (f *fakeSender) Send(ctx context.Context, r sender.Request) sender.Result {
 	f.mu.Lock()
 	if f.running == nil {
-		f.running, f.most = map[string]int{}, map[string]int{}
+		f.running, f.peaks = map[string]int{}, map[string]int{}
 	}
 	s := &sent{Request: r}
 	f.all = append(f.all, s)
 	f.running[r.To.URL]++
-	f.most[r.To.URL] = max(f.most[r.To.URL], f.running[r.To.URL])
+	f.peaks[r.To.URL] = max(f.peaks[r.To.URL], f.running[r.To.URL])
 	answer := f.answer
 	f.mu.Unlock()
 	if answer == nil {
@@ -52,7 +55,7 @@ func (f *fakeSender) Send(ctx context.Context, r sender.Request) sender.Result {
 	return result
 }
 
-// byEffect compares destinations by where they lead and how they sign.
+// byEffect compares destinations by their URLs and signatures.
 var byEffect = cmp.Comparer(func(a, b *sender.Destination) bool {
 	sign := func(d *sender.Destination) string {
 		return string(d.Signers.AppendStandard(d.Signers.Append(nil, []byte("body")), "evt_1", 1, []byte("body")))
@@ -60,11 +63,11 @@ var byEffect = cmp.Comparer(func(a, b *sender.Destination) bool {
 	return a.URL == b.URL && sign(a) == sign(b)
 })
 
-// script has the courier answer in another way from now on.
-func (f *fakeSender) script(answer func(ctx context.Context, r sender.Request) sender.Result) {
+// script sets the answers to later requests.
+func (f *fakeSender) script(a answer) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.answer = answer
+	f.answer = a
 }
 
 // sent returns the attempts so far, to any URL or to one.
@@ -79,12 +82,12 @@ func (f *fakeSender) sent(url ...string) (list []sent) {
 	return list
 }
 
-// peak returns how many attempts were under way at once to a URL, and begins anew.
+// peak returns the maximum of concurrent attempts to a URL since the last call.
 func (f *fakeSender) peak(url string) int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	n := f.most[url]
-	f.most[url] = 0
+	n := f.peaks[url]
+	f.peaks[url] = 0
 	return n
 }
 
@@ -98,21 +101,21 @@ func answers503(_ context.Context, r sender.Request) sender.Result {
 	return sender.Result{At: r.At, Status: 503, Class: sender.ClassServerError, Error: "status 503"}
 }
 
-// after gives an answer later. Whoever cancels the request gets it sooner.
-func after(d time.Duration, answer func(ctx context.Context, r sender.Request) sender.Result) func(context.Context, sender.Request) sender.Result {
+// after delays an answer, unless the request is cancelled.
+func after(d time.Duration, a answer) answer {
 	return func(ctx context.Context, r sender.Request) sender.Result {
 		select {
 		case <-time.After(d):
 		case <-ctx.Done():
 			return sender.Result{At: r.At, Error: delivery.Cancelled}
 		}
-		result := answer(ctx, r)
+		result := a(ctx, r)
 		result.Duration = d
 		return result
 	}
 }
 
-// hangs does not answer until the attempt is timed out.
+// hangs does not answer until the attempt times out.
 var hangs = after(15*time.Second, func(_ context.Context, r sender.Request) sender.Result {
 	return sender.Result{At: r.At, Class: sender.ClassTimeout, Error: "timeout"}
 })

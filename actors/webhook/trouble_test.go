@@ -2,6 +2,7 @@ package webhook
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,20 +13,15 @@ import (
 )
 
 // Outcomes that cannot be stored are kept and stored later; nothing is sent twice.
-func TestRedisIsAwayWhileOutcomesAreStored(t *testing.T) {
+func TestRedisIsDownWhileOutcomesAreStored(t *testing.T) {
 	t.Parallel()
 	for _, after := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t)
-			id := w.register()
-			w.start()
+			id := w.serve(nil)
 			w.store.set(func() {
-				w.store.fail = func(op string) (error, bool) {
-					if op == "StoreOutcomes" || op == "DueDeliveries" || op == "DueEndpoints" {
-						return errDown, after
-					}
-					return nil, false
-				}
+				ops := []string{"StoreOutcomes", "DueDeliveries", "DueEndpoints"}
+				w.store.fail = failIf(after, func(op string) bool { return slices.Contains(ops, op) })
 			})
 			events := w.emit(1000)
 			pass(time.Minute)
@@ -40,7 +36,7 @@ func TestRedisIsAwayWhileOutcomesAreStored(t *testing.T) {
 	}
 }
 
-// The same under load, with operations that fail at random places.
+// The same under load, with operations that fail at various places.
 func TestRedisFailsNowAndThen(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.store.takes = time.Millisecond
@@ -65,18 +61,14 @@ func TestRedisFailsNowAndThen(t *testing.T) {
 	})
 }
 
-func TestAnotherOwnerHasCome(t *testing.T) {
+func TestAnotherOwnerHasTheEpoch(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		w.register()
-		w.sender.script(after(time.Second, answers200))
-		w.start()
+		w.serve(after(time.Second, answers200))
 		w.emit(20)
-		pass(1500 * time.Millisecond) // the first eight are stored, eight more under way
+		pass(1500 * time.Millisecond) // the first eight are stored, eight more in flight
 		w.store.set(func() { w.store.epoch = 2 })
 		pass(time.Second)
-		if n := w.losses(); n != 1 {
-			t.Errorf("the owner was told %d times that it is none", n)
-		}
+		w.losses(1)
 		n := len(w.sender.sent())
 		pass(time.Hour)
 		if got := len(w.sender.sent()); got != n {
@@ -85,28 +77,21 @@ func TestAnotherOwnerHasCome(t *testing.T) {
 	})
 }
 
-// The next owner goes on with what the last one had not stored, nothing is lost.
+// The next owner continues with deliveries that the last one has not stored.
 func TestTheOwnerChanges(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		first := newWorld(t)
-		id := first.register()
-		first.sender.script(after(time.Second, answers200))
-		first.start()
+	inWorld(t, func(t *testing.T, first *world) {
+		id := first.serve(after(time.Second, answers200))
 		first.emit(20)
 		first.store.set(func() { first.store.early = slow("StoreOutcomes", 100*time.Millisecond) })
 		pass(1050 * time.Millisecond) // the outcomes of eight are being stored
 		first.owner.Tell("stop")
 		pass(time.Second)
-		for _, s := range first.sender.sent()[8:] {
+		for _, s := range first.attempts(16)[8:] {
 			if !s.cancelled {
-				t.Error("a request goes on after its owner has ended")
+				t.Error("a request continues after its owner has ended")
 			}
 		}
 		first.statuses(id, map[string]int{"succeeded": 8}) // the position is before the others
-		if n := len(first.sender.sent()); n != 16 {
-			t.Errorf("%d requests, want 16", n)
-		}
 
 		second := newWorld(t)
 		second.store, second.node.store = first.store, first.store
@@ -124,16 +109,10 @@ func TestTheOwnerChanges(t *testing.T) {
 }
 
 func TestTenThousandFailingDeliveries(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, func(o *Options) { o.Schedule.Retries = []time.Duration{time.Minute, 2 * time.Minute} })
-		id, healthy := w.register(), w.register(func(h *delivery.Webhook) { h.Events = []signal.EventType{signal.SignalClosed} })
-		w.sender.script(func(ctx context.Context, r sender.Request) sender.Result {
-			if r.To.URL == w.url(id) {
-				return answers503(ctx, r)
-			}
-			return answers200(ctx, r)
-		})
+	retries := func(o *Options) { o.Schedule.Retries = []time.Duration{time.Minute, 2 * time.Minute} }
+	inWorldWith(t, retries, func(t *testing.T, w *world) {
+		id, healthy := w.register(), w.register(onlyClosed)
+		w.fromBad(id, answers503)
 		w.store.takes = time.Millisecond
 		w.start()
 		for range 20 {
@@ -141,26 +120,21 @@ func TestTenThousandFailingDeliveries(t *testing.T) {
 			pass(100 * time.Millisecond)
 		}
 		pass(20 * time.Minute)
-		// All that an endpoint holds is left out when it reads.
-		if most := peek(w.store, func() int { return w.store.maxHeld }); most < maxBacklog || most > maxLive+maxBacklog+lowBacklog+maxUnstored {
-			t.Errorf("%d deliveries are held in memory", most)
+		// An endpoint leaves out held deliveries when it reads.
+		const limit = maxLive + maxBacklog + lowBacklog + maxUnstored
+		if n := peek(w.store, func() int { return w.store.maxHeld }); n < maxBacklog || n > limit {
+			t.Errorf("%d deliveries are held in memory, want %d to %d", n, maxBacklog, limit)
 		}
-		var last signal.Event
-		w.store.set(func() {
-			last = signal.Event{ID: signal.NewEventID(), Account: w.account, Type: signal.SignalClosed, Data: []byte(`{}`)}
-			w.store.append(last)
-		})
+		last := w.append(signal.Event{Type: signal.SignalClosed, Data: []byte(`{}`)})
 		pass(time.Second)
-		w.once(healthy, []signal.EventID{last.ID})
+		w.once(healthy, last)
 		w.statuses(id, map[string]int{"failed, status 503": 10_000})
-		if n := len(w.sender.sent(w.url(id))); n != 30_000 {
-			t.Errorf("%d attempts, want 30000", n)
-		}
+		w.attempts(30_000, id)
 	})
 }
 
-// An endpoint that panics costs the others nothing, and goes on itself.
-func TestAPanicHarmsNobody(t *testing.T) {
+// An endpoint that panics does not affect the others, and continues.
+func TestAnEndpointPanics(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		id, healthy := w.register(), w.register()
 		panics := 0
@@ -171,7 +145,7 @@ func TestAPanicHarmsNobody(t *testing.T) {
 				n := panics
 				w.sender.mu.Unlock()
 				if n%3 == 1 && n < 60 {
-					panic("in the courier")
+					panic("in the sender")
 				}
 			}
 			return after(100*time.Millisecond, answers200)(ctx, r)
@@ -189,7 +163,7 @@ func TestAPanicHarmsNobody(t *testing.T) {
 	})
 }
 
-// The parent of the endpoints panics: it begins anew, and nothing is lost.
+// The parent of the endpoints panics: it starts again, and nothing is lost.
 func TestTheParentPanics(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		ids := []signal.WebhookID{w.register(), w.register()}
@@ -216,51 +190,33 @@ func TestTheParentPanics(t *testing.T) {
 	})
 }
 
-// What the parent cannot do it tries again.
-func TestMaintenanceIsTriedAgain(t *testing.T) {
+func TestMaintenanceIsRetried(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		id := w.register(func(h *delivery.Webhook) { h.Secret = w.keys.Seal([]byte("secret"), string(h.ID)) })
-		w.store.fail = func(op string) (error, bool) {
-			if op == "PruneDeliveries" && w.store.calls[op] < 4 {
-				return errDown, false
-			}
-			return nil, false
-		}
+		w.store.fail = failIf(false, func(op string) bool { return op == "PruneDeliveries" && w.store.calls[op] < 4 })
 		w.start()
 		pass(maintenanceStart + 3*maintenanceRetry + time.Second)
-		if n := w.store.prunings(id); n != 2 {
-			t.Errorf("pruned in %d steps, want 2", n)
-		}
+		w.pruned(id, 2)
 		pass(maintenanceEvery)
-		if n := w.store.prunings(id); n != 4 {
-			t.Errorf("pruned in %d steps after %v, want 4", n, maintenanceEvery)
-		}
+		w.pruned(id, 4)
 		w.store.set(func() { w.store.epoch = 2 })
 		pass(maintenanceEvery)
-		if w.losses() != 1 {
-			t.Errorf("the owner was told %d times that it is none", w.losses())
-		}
+		w.losses(1)
 	})
 }
 
 func TestDeliveriesArePruned(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		id := w.register()
-		quiet := w.register(func(h *delivery.Webhook) { h.Events = []signal.EventType{signal.SignalClosed} })
+		quiet := w.register(onlyClosed)
 		w.start()
 		w.emit(pruneEvery - 1)
 		pass(30 * time.Second)
-		if n := w.store.prunings(id); n != 0 {
-			t.Errorf("pruned %d times after %d deliveries", n, pruneEvery-1)
-		}
+		w.pruned(id, 0)
 		w.emit(1)
 		pass(time.Second)
-		if n := w.store.prunings(id); n != 2 {
-			t.Errorf("pruned in %d steps, want 2", n)
-		}
+		w.pruned(id, 2)
 		pass(time.Minute)
-		if n := w.store.prunings(quiet); n != 2 {
-			t.Errorf("a webhook without an actor is pruned in %d steps, want 2", n)
-		}
+		w.pruned(quiet, 2)
 	})
 }

@@ -8,23 +8,23 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 )
 
-// An endpoint gets the events of a signal in their order. For those in its queue, chains
-// see to that (chain.go). For those that are only in Redis there are two rules. A wait
-// records for one signal what Redis has of it: the delivery to be retried, and the last of
-// those that wait for it. It is stored, so that the next owner goes on with it. And an
-// endpoint that is behind may not know all that Redis has: then new deliveries go there,
-// too, and are read in the order of the events.
+// An endpoint receives the events of a signal in order. For those in its queue, chains
+// ensure it (chain.go). For those only in Redis there are two rules. A wait records for one
+// signal which deliveries Redis has: the one to be retried, and the last of those that wait
+// for it. It is stored, so that the next owner continues with it. And while an endpoint is
+// behind, it may not know all deliveries in Redis: then new ones are stored, too, and read
+// in the order of the events.
 
-// orders keeps the waits of webhooks.
+// orders reads the waits of webhooks.
 type orders interface {
 	SignalWaits(ctx context.Context, partition int, webhook signal.WebhookID) ([]delivery.Wait, error)
 }
 
-// waitSpread is how much closer to each other events of a signal are sent, after they
-// have waited, than they happened.
+// waitSpread divides the time between two events of a signal that have waited, to get the
+// time between their deliveries.
 const waitSpread = 256
 
-// waits are those of an endpoint.
+// waits are the waits of an endpoint.
 type waits struct {
 	of      map[signal.SignalID]*delivery.Wait
 	changed map[signal.SignalID]struct{} // not stored yet
@@ -34,7 +34,7 @@ func newWaits() waits {
 	return waits{map[signal.SignalID]*delivery.Wait{}, map[signal.SignalID]struct{}{}}
 }
 
-// set notes that w has changed. One that nothing waits for is forgotten.
+// set records that w has changed, and drops it if it is empty.
 func (s *waits) set(w *delivery.Wait) {
 	s.changed[w.Signal] = struct{}{}
 	if w.Head == "" && w.Last == "" {
@@ -44,7 +44,7 @@ func (s *waits) set(w *delivery.Wait) {
 	}
 }
 
-// take returns the waits that have changed since the last call, to be stored.
+// take returns the waits that have changed since the last call, for a write.
 func (s *waits) take() (list []delivery.Wait) {
 	for id := range s.changed {
 		if w := s.of[id]; w != nil {
@@ -57,7 +57,7 @@ func (s *waits) take() (list []delivery.Wait) {
 	return list
 }
 
-// forget forgets the waits that were for deliveries due until then.
+// forget drops the waits for deliveries due until then.
 func (s *waits) forget(then time.Time) {
 	for _, w := range s.of {
 		if !w.Due.After(then) {
@@ -67,27 +67,27 @@ func (s *waits) forget(then time.Time) {
 	}
 }
 
-// away reports whether a delivery is neither in the queue nor under way.
+// away reports whether a delivery is only in Redis.
 func (b *backlog) away(id signal.DeliveryID) bool { return id != "" && !b.held[id] }
 
-// mustWait reports whether d, which was not tried yet, waits for what is only in Redis.
+// mustWait reports whether d must wait for a delivery that is only in Redis.
 func (b *backlog) mustWait(w *delivery.Wait, d *item) bool {
 	if len(d.Attempts) > 0 || d.Single || d.ID == w.Head || d.CreatedAt.Before(w.HeadAt) {
 		return false
 	}
 	if d.event == nil && !d.NextAttemptAt.Before(placeBehind(w, d)) {
-		return false // it stands where it belongs, and what comes before it was read
+		return false // it has its place, and earlier ones were read
 	}
 	return b.away(w.Head) || b.away(w.Last) || w.Last == d.ID
 }
 
-// placeBehind returns when a delivery that waits is due: behind the one that is tried
-// again, and in the order of the events, whenever each of them is found to wait.
+// placeBehind returns when a waiting delivery is due: after the one to be retried, and in
+// the order of the events, regardless of when each of them began to wait.
 func placeBehind(w *delivery.Wait, d *item) time.Time {
 	return w.Due.Add(time.Millisecond + d.CreatedAt.Sub(w.HeadAt)/waitSpread).Truncate(time.Millisecond)
 }
 
-// postpone returns d as it is to be stored, tried after what Redis has of its signal.
+// postpone returns the state of d to store, due after the deliveries of its signal in Redis.
 func (b *backlog) postpone(d *item) delivery.Delivery {
 	w := b.waits.of[d.signal]
 	if !d.CreatedAt.Before(w.LastAt) || !b.away(w.Last) {
@@ -100,9 +100,9 @@ func (b *backlog) postpone(d *item) delivery.Delivery {
 	return put
 }
 
-// tried notes that an attempt of d has ended, after which it is in the state after. It
-// reports whether those behind it are to wait for its next attempt, at most for orderWait
-// after the first one.
+// tried records that an attempt of d has ended with the state after. It reports whether the
+// later deliveries of its signal must wait for the next attempt, at most for orderWait after
+// the first one.
 func (b *backlog) tried(d *item, after *delivery.Delivery, now time.Time, orderWait time.Duration) (holdsUp bool) {
 	if d.signal == "" {
 		return false

@@ -12,7 +12,7 @@ import (
 
 // Messages of endpoints to their parent.
 type (
-	// endpointIdle is sent when an endpoint has nothing to do, with how many messages it has
+	// endpointIdle is sent when an endpoint has no work, with the number of messages it has
 	// received.
 	endpointIdle struct {
 		id       signal.WebhookID
@@ -37,51 +37,49 @@ type (
 	maintenanceDone struct{ err error }
 )
 
-// schedules knows which webhooks have deliveries that are due.
+// schedules finds webhooks with due deliveries.
 type schedules interface {
-	// DueEndpoints returns webhooks with a delivery that is due at until, by the time
-	// of the first one: at most limit after the first offset ones.
+	// DueEndpoints returns webhooks with a delivery that is due at until, ordered by the
+	// time of the first one: at most limit after the first offset ones.
 	DueEndpoints(ctx context.Context, partition int, until time.Time, offset, limit int) ([]delivery.EndpointDue, error)
 }
 
 const (
-	// window is how far the scan looks ahead, so that endpoints are there before their
-	// deliveries are due; scanEvery is the time between two scans.
+	// window is how far the scan looks ahead, so that endpoints run before their deliveries
+	// are due; scanEvery is the time between two scans.
 	window    = 10 * time.Second
 	scanEvery = 5 * time.Second
-	// scanPage is how many webhooks are read at once, scanLimit how many are looked at
-	// in one scan.
+	// scanPage is how many webhooks are read at once, scanLimit how many in one scan.
 	scanPage  = 1000
 	scanLimit = 20_000
-	// startAtOnce is how many actors are started every startPause: each reads its
-	// record first.
-	startAtOnce = 100
-	startPause  = 20 * time.Millisecond
-	// overdue is how late a delivery is when its endpoint is notified to read it.
+	// startBatch is how many actors are started every startPause: each reads its record
+	// first.
+	startBatch = 100
+	startPause = 20 * time.Millisecond
+	// overdue is how late a delivery must be for a poll of its endpoint.
 	overdue = scanEvery
-	// everything is farther ahead than anything is due.
-	everything = 365 * 24 * time.Hour
+	// farFuture is later than all deliveries are due.
+	farFuture = 365 * 24 * time.Hour
 )
 
-// endpointFailures restarts an endpoint that panicked, and the parent if that did. One
-// that panics more often stops; the scan starts another as long as something is due.
+// endpointFailures restarts an endpoint that panicked. One that panics more often stops; the
+// scan starts another while deliveries are due.
 var endpointFailures = engine.Supervision{Restarts: 5, Within: time.Minute}
 
-// webhooks is the parent of the endpoints of an owned partition that have something
-// to do. The Recorder notifies it of new deliveries, but nothing depends on that: it
-// looks into Redis for what is due, and finds what a message has missed; and what is
-// in flight for too long is stored there.
+// webhooks is the parent of the endpoints of an owned partition that have work. The
+// Recorder notifies it of new deliveries. It does not depend on these messages: it scans
+// Redis for due deliveries, and stores those that are in flight for too long.
 type webhooks struct {
 	o        *owned
 	children map[signal.WebhookID]*child
 	ids      map[engine.Ref]signal.WebhookID
 
-	scans   int                    // that have succeeded
-	waiting []delivery.EndpointDue // to be started, those due first in front
-	pausing bool                   // a startDue is to come
+	scans   int                    // successful ones
+	waiting []delivery.EndpointDue // to be started, the earliest first
+	pausing bool                   // a startDue is scheduled
 	failed  backoff.Backoff
 
-	storing bool // inFlightDue or inFlightDone is to come
+	storing bool // an inFlightDue or inFlightDone will come
 	unsaved backoff.Backoff
 }
 
@@ -89,7 +87,7 @@ type webhooks struct {
 type child struct {
 	ref     engine.Ref
 	account signal.AccountID
-	sent    int64 // messages that were sent to it
+	sent    int64 // messages sent to it
 }
 
 func newWebhooks(o *owned) *webhooks {
@@ -142,7 +140,7 @@ func (w *webhooks) Receive(c engine.Context) {
 	}
 }
 
-// notify sends an endpoint a message; its actor is started if there is none.
+// notify sends a message to an endpoint, and starts its actor if needed.
 func (w *webhooks) notify(c engine.Context, account signal.AccountID, id signal.WebhookID, m any) {
 	e := w.children[id]
 	if e == nil {
@@ -162,10 +160,9 @@ func (w *webhooks) spawn(c engine.Context, account signal.AccountID, id signal.W
 	return e
 }
 
-// onEndpointIdle ends an endpoint that has nothing to do, if it has received all messages.
-// It does nothing more by itself then; whatever is sent to the webhook from now on goes to
-// a new actor. After a restart an endpoint does not know how many messages it has received:
-// it is sent their number, behind all of them.
+// onEndpointIdle ends an endpoint without work if it has received all messages; later ones
+// go to a new actor. A restarted endpoint does not know how many it has received, so
+// keepRunning sends it their number.
 func (w *webhooks) onEndpointIdle(c engine.Context, m endpointIdle) {
 	e := w.children[m.id]
 	if e == nil || e.ref != m.ref {
@@ -192,7 +189,7 @@ func (w *webhooks) forget(ref engine.Ref) {
 	delete(w.children, id)
 }
 
-// onAccountDeleted ends the endpoints of an account, with what they have in flight.
+// onAccountDeleted ends the endpoints of an account with their requests in flight.
 func (w *webhooks) onAccountDeleted(c engine.Context, m accountDeleted) {
 	for _, e := range w.children {
 		if e.account == m.id {
@@ -201,13 +198,13 @@ func (w *webhooks) onAccountDeleted(c engine.Context, m accountDeleted) {
 	}
 }
 
-// scan looks into Redis for endpoints that have something due soon. The first scan
-// finds all that have anything pending, so that changes of webhooks while the partition had
-// no owner take effect at once.
+// scan searches Redis for endpoints with deliveries due soon. The first scan finds all with
+// pending deliveries, so that changes made while the partition had no owner take effect at
+// once.
 func (w *webhooks) scan(c engine.Context) {
 	o, ahead := w.o, time.Duration(window)
 	if w.scans == 0 {
-		ahead = everything
+		ahead = farFuture
 	}
 	c.Go(func(ctx context.Context) any {
 		ctx, cancel := context.WithTimeout(ctx, readTimeout)
@@ -245,12 +242,12 @@ func (w *webhooks) onScanned(c engine.Context, m scanned) {
 	w.start(c)
 }
 
-// start starts the next actors that wait.
+// start starts the next waiting actors.
 func (w *webhooks) start(c engine.Context) {
 	if w.pausing {
 		return
 	}
-	n := min(len(w.waiting), startAtOnce)
+	n := min(len(w.waiting), startBatch)
 	for _, d := range w.waiting[:n] {
 		if w.children[d.Webhook] == nil {
 			w.spawn(c, d.Account, d.Webhook)
@@ -264,7 +261,7 @@ func (w *webhooks) start(c engine.Context) {
 	c.After(startPause, startDue{})
 }
 
-// storeInFlight has overdue deliveries stored in a while, as long as some are in flight.
+// storeInFlight schedules storing overdue deliveries, repeatedly while some are in flight.
 func (w *webhooks) storeInFlight(c engine.Context, in time.Duration) {
 	if !w.storing {
 		w.storing = true
@@ -296,7 +293,7 @@ func (w *webhooks) onInFlightDone(c engine.Context, m inFlightDone) {
 	}
 }
 
-// maintain goes over all webhooks of the partition, see maintenance.go.
+// maintain starts a pass of maintenance.go.
 func (w *webhooks) maintain(c engine.Context) {
 	o := w.o
 	c.Go(func(ctx context.Context) any { return maintenanceDone{o.maintain(ctx)} })
@@ -308,7 +305,7 @@ func (w *webhooks) onMaintenanceDone(c engine.Context, m maintenanceDone) {
 		c.After(maintenanceEvery, maintenanceDue{})
 	case w.o.Refused(m.err):
 	default:
-		w.o.log.Warn("upkeep of webhooks failed", "err", m.err)
+		w.o.log.Warn("maintenance of webhooks failed", "err", m.err)
 		c.After(maintenanceRetry, maintenanceDue{})
 	}
 }

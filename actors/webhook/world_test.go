@@ -1,6 +1,7 @@
 package webhook
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"fmt"
@@ -28,8 +29,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/webhook/sender"
 )
 
-// world is a node that owns one partition, with fakes round it. It lives in a bubble
-// of synctest.
+// world is a node that owns one partition, with fakes around it, in a bubble of synctest.
 type world struct {
 	t       *testing.T
 	store   *fakeStore
@@ -45,7 +45,7 @@ type world struct {
 	epoch    int64 // of the owner
 	owner    engine.Ref
 	recorder *Recorder
-	read     int // events of the log that a test has seen
+	read     int // events of the log that the test has read
 	woken    chan struct{}
 	ended    chan struct{}
 	unfollow context.CancelFunc
@@ -102,7 +102,7 @@ func localServer(tb testing.TB, h http.HandlerFunc) *httptest.Server {
 	return server
 }
 
-// owner is the partition's actor, as far as webhooks need it.
+// owner stands for the partition's actor.
 type owner struct {
 	w     *world
 	ready chan *Recorder
@@ -122,16 +122,31 @@ func (o owner) Receive(c engine.Context) {
 	}
 }
 
-// inWorld runs a test in a world whose time is its own.
+// inWorld runs a test in a bubble with a world of its own.
 func inWorld(t *testing.T, test func(t *testing.T, w *world)) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) { test(t, newWorld(t)) })
+	inWorldWith(t, func(*Options) {}, test)
 }
 
-// newWorld makes the fakes. start sets them going.
+// inWorldWith is like inWorld, with options of the node.
+func inWorldWith(t *testing.T, change func(o *Options), test func(t *testing.T, w *world)) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) { test(t, newWorld(t, change)) })
+}
+
+// newWorld makes the fakes. start starts the actors.
 func newWorld(t *testing.T, change ...func(o *Options)) *world {
-	w := &world{t: t, epoch: 1, store: newFakeStore(), sender: &fakeSender{}, keys: ringOf(t, "2026"), account: signal.NewAccountID(),
-		metrics: prometheus.NewRegistry(), actors: prometheus.NewRegistry(), woken: make(chan struct{}, 1), ended: make(chan struct{})}
+	w := &world{
+		t:       t,
+		epoch:   1,
+		store:   newFakeStore(),
+		sender:  &fakeSender{},
+		keys:    ringOf(t, "2026"),
+		account: signal.NewAccountID(),
+		metrics: prometheus.NewRegistry(),
+		actors:  prometheus.NewRegistry(),
+		woken:   make(chan struct{}, 1),
+		ended:   make(chan struct{}),
+	}
 	log := slog.New(slog.NewTextHandler(&w.lines, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	o := Options{Log: log, Metrics: NewMetrics(w.metrics), Now: w.store.now}
 	for _, f := range change {
@@ -143,16 +158,17 @@ func newWorld(t *testing.T, change ...func(o *Options)) *world {
 	return w
 }
 
-// start starts the actors, and what gives them the events of the log.
+// start starts the actors and the feed of events.
 func (w *world) start() {
 	w.run()
 	synctest.Wait()
 }
 
-// run is start for a test that is in no bubble.
+// run is like start, for a test outside of a bubble.
 func (w *world) run() {
 	ready := make(chan *Recorder, 1)
-	w.owner = w.system.Spawn(engine.Partition, "owner", func() engine.Actor { return owner{w, ready} }, engine.Supervision{})
+	produce := func() engine.Actor { return owner{w, ready} }
+	w.owner = w.system.Spawn(engine.Partition, "owner", produce, engine.Supervision{})
 	w.recorder = <-ready
 	ctx, cancel := context.WithCancel(context.Background())
 	w.unfollow = cancel
@@ -167,8 +183,8 @@ func (w *world) run() {
 	})
 }
 
-// takeOver ends the owner of the partition and starts another one on a new node, over
-// the same store. If killed is set, the former one stores nothing more.
+// takeOver ends the owner of the partition and starts another one on a new node with the
+// same store. If killed is true, the former one stores nothing more.
 func (w *world) takeOver(killed bool, change ...func(o *Options)) *world {
 	next := newWorld(w.t, change...)
 	next.store, next.sender, next.keys, next.account = w.store, w.sender, w.keys, w.account
@@ -191,7 +207,7 @@ func (w *world) takeOver(killed bool, change ...func(o *Options)) *world {
 	return next
 }
 
-// wake has the events of the log recorded.
+// wake notifies follow of new events in the log.
 func (w *world) wake() {
 	select {
 	case w.woken <- struct{}{}:
@@ -206,14 +222,14 @@ func (w *world) stop() {
 		w.t.Errorf("Shutdown: %v", err)
 	}
 	if n := w.node.limiter.inFlight(); n != 0 {
-		w.t.Errorf("%d slots of the gate are not given back", n)
+		w.t.Errorf("%d slots of the limiter are not released", n)
 	}
 	if n := w.node.room.Load(); n != maxLiveNode {
 		w.t.Errorf("the live queues have room for %d, want %d", n, maxLiveNode)
 	}
 }
 
-// follow records the events of the log, as the partition's feed does.
+// follow records the events of the log, like the partition's feed.
 func (w *world) follow(ctx context.Context) {
 	done := 0
 	w.store.set(func() {
@@ -246,18 +262,29 @@ func (w *world) follow(ctx context.Context) {
 	}
 }
 
-// stored returns up to where the deliveries of the log's events are stored.
-func (w *world) stored() signal.Position {
-	end := peek(w.store, func() signal.Position { return w.store.log[len(w.store.log)-1].Position })
-	return w.recorder.Stored(end)
+// end returns the position of the last event of the log.
+func (w *world) end() signal.Position {
+	return peek(w.store, func() signal.Position { return w.store.log[len(w.store.log)-1].Position })
 }
 
-// register adds a webhook that wants signal.created.
+// stored returns the position up to which the deliveries of the log's events are stored.
+func (w *world) stored() signal.Position { return w.recorder.Stored(w.end()) }
+
+// register adds a webhook subscribed to signal.created.
 func (w *world) register(change ...func(hook *delivery.Webhook)) signal.WebhookID {
 	w.t.Helper()
 	id := signal.NewWebhookID()
-	hook := delivery.Webhook{ID: id, Account: w.account, URL: "https://example.com/" + string(id), Events: []signal.EventType{signal.SignalCreated},
-		APIVersion: "2026-11-01", Status: delivery.WebhookEnabled, CreatedAt: time.Now(), UpdatedAt: time.Now(), Secret: w.keys.Seal([]byte("secret"), string(id))}
+	hook := delivery.Webhook{
+		ID:         id,
+		Account:    w.account,
+		URL:        w.url(id),
+		Events:     []signal.EventType{signal.SignalCreated},
+		APIVersion: "2026-11-01",
+		Status:     delivery.WebhookEnabled,
+		CreatedAt:  time.Now(),
+		UpdatedAt:  time.Now(),
+		Secret:     w.keys.Seal([]byte("secret"), string(id)),
+	}
 	for _, f := range change {
 		f(&hook)
 	}
@@ -265,14 +292,30 @@ func (w *world) register(change ...func(hook *delivery.Webhook)) signal.WebhookI
 	return id
 }
 
-// url returns where requests of a webhook go.
+// allEvents subscribes a webhook to the life of signals and to runs, onlyClosed to closings.
+func allEvents(h *delivery.Webhook) {
+	h.Events = []signal.EventType{signal.SignalCreated, signal.SignalUpdated, signal.SignalClosed, signal.AgentStarted}
+}
+
+func onlyClosed(h *delivery.Webhook) { h.Events = []signal.EventType{signal.SignalClosed} }
+
+// serve registers a webhook whose endpoint gives an answer, and starts the actors.
+func (w *world) serve(a answer, change ...func(hook *delivery.Webhook)) signal.WebhookID {
+	w.t.Helper()
+	id := w.register(change...)
+	w.sender.script(a)
+	w.start()
+	return id
+}
+
+// url returns the URL of a webhook.
 func (w *world) url(id signal.WebhookID) string { return "https://example.com/" + string(id) }
 
-// emit appends n events signal.created and returns them, oldest first.
-func (w *world) emit(n int) (ids []signal.EventID) {
+// append appends events at once, each of the world's account unless it has one.
+func (w *world) append(events ...signal.Event) (ids []signal.EventID) {
 	w.store.set(func() {
-		for range n {
-			e := signal.Event{ID: signal.NewEventID(), Account: w.account, Type: signal.SignalCreated, Data: []byte(`{"n":1}`)}
+		for _, e := range events {
+			e.ID, e.Account = signal.NewEventID(), cmp.Or(e.Account, w.account)
 			w.store.append(e)
 			ids = append(ids, e.ID)
 		}
@@ -280,24 +323,52 @@ func (w *world) emit(n int) (ids []signal.EventID) {
 	return ids
 }
 
-// pass lets time pass, and all that happens until then end.
+// emit appends n events signal.created at once and returns them, oldest first.
+func (w *world) emit(n int) []signal.EventID {
+	return w.append(slices.Repeat([]signal.Event{{Type: signal.SignalCreated, Data: []byte(`{"n":1}`)}}, n)...)
+}
+
+// emitAs appends an event signal.created of an account.
+func (w *world) emitAs(account signal.AccountID) {
+	w.append(signal.Event{Account: account, Type: signal.SignalCreated, Data: []byte(`{"n":1}`)})
+}
+
+// emitOf appends an event of a signal.
+func (w *world) emitOf(s signal.SignalID, t signal.EventType) signal.EventID {
+	return w.append(signal.Event{Type: t, Data: []byte(`{"signal_id":"` + s + `","n":1}`)})[0]
+}
+
+// pass lets time pass, and waits for everything that happens until then.
 func pass(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
 }
 
-// jump sets the clock of Redis forward. What is due by then is found by the next scan.
+// jump sets the clock of Redis forward. The next scan finds deliveries due by then.
 func (w *world) jump(d time.Duration) { w.store.ahead.Add(int64(d)) }
 
-// backlogged puts n pending deliveries of a webhook into the store, due a second
-// apart since a while ago, and returns their ids, oldest first.
+// pendingDelivery returns a delivery of a new event that is due at a time.
+func (w *world) pendingDelivery(id signal.WebhookID, at time.Time) delivery.Delivery {
+	e := signal.NewEventID()
+	return delivery.Delivery{
+		ID:            signal.DeliveryIDOf(e, id),
+		Webhook:       id,
+		Account:       w.account,
+		Event:         e,
+		Type:          signal.SignalCreated,
+		Status:        delivery.Pending,
+		CreatedAt:     at,
+		NextAttemptAt: at,
+	}
+}
+
+// backlogged puts n pending deliveries of a webhook into the store, due one second apart
+// and overdue, and returns their ids, oldest first.
 func (w *world) backlogged(id signal.WebhookID, n int) (ids []signal.DeliveryID) {
 	w.store.set(func() {
 		for i := range n {
-			e := signal.NewEventID()
 			at := time.Now().Truncate(time.Millisecond).Add(-time.Duration(n-i) * time.Second)
-			d := delivery.Delivery{ID: signal.DeliveryIDOf(e, id), Webhook: id, Account: w.account, Event: e, Type: signal.SignalCreated,
-				Status: delivery.Pending, CreatedAt: at, NextAttemptAt: at}
+			d := w.pendingDelivery(id, at)
 			w.store.deliveries[d.ID] = &delivery.PendingDelivery{Delivery: d, Body: fmt.Appendf(nil, "backlog %d", i)}
 			ids = append(ids, d.ID)
 		}
@@ -333,11 +404,52 @@ func (w *world) statuses(id signal.WebhookID, want map[string]int) {
 	}
 }
 
-// losses returns how often the owner was told that it is none.
-func (w *world) losses() int {
+// attempts checks the number of attempts so far, to all webhooks or to one, and returns them.
+func (w *world) attempts(want int, id ...signal.WebhookID) []sent {
+	w.t.Helper()
+	urls := make([]string, len(id))
+	for i := range id {
+		urls[i] = w.url(id[i])
+	}
+	all := w.sender.sent(urls...)
+	if len(all) != want {
+		w.t.Fatalf("%d attempts, want %d", len(all), want)
+	}
+	return all
+}
+
+// peak checks the maximum of concurrent attempts to a webhook since the last call.
+func (w *world) peak(id signal.WebhookID, want int) {
+	w.t.Helper()
+	if n := w.sender.peak(w.url(id)); n != want {
+		w.t.Errorf("%d requests at once, want %d", n, want)
+	}
+}
+
+// calls checks how often an operation of the store was called.
+func (w *world) calls(op string, want int) {
+	w.t.Helper()
+	if n := w.store.count(op); n != want {
+		w.t.Errorf("%d calls of %s, want %d", n, op, want)
+	}
+}
+
+// pruned checks in how many steps the deliveries of a webhook were pruned.
+func (w *world) pruned(id signal.WebhookID, want int) {
+	w.t.Helper()
+	if n := peek(w.store, func() int { return w.store.pruned[id] }); n != want {
+		w.t.Errorf("pruned in %d steps, want %d", n, want)
+	}
+}
+
+// losses checks how often the owner was notified that it has lost the partition.
+func (w *world) losses(want int) {
+	w.t.Helper()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return len(w.lost)
+	if len(w.lost) != want {
+		w.t.Errorf("the owner was notified %d times of a loss, want %d", len(w.lost), want)
+	}
 }
 
 // counted returns the value of a metric with one label, by the label's value.

@@ -1,6 +1,6 @@
-// Package credential holds the records of accounts, sessions and API keys, as the API and
-// the store exchange them: of a secret they hold its digest only. It also holds the form of
-// the keys with which an installation signs and encrypts; those are not stored.
+// Package credential holds the records of accounts, sessions and API keys that the API and
+// the store exchange, which contain digests of secrets only, and the form of the keys with
+// which an installation signs and encrypts, which are not stored.
 package credential
 
 import (
@@ -77,6 +77,6 @@ type APIKey struct {
 	Prefix     string // the secret's first 8 characters
 	Scopes     signal.ScopeSet
 	CreatedAt  time.Time
-	ExpiresAt  time.Time // zero: never
-	LastUsedAt time.Time // minute precision; zero: never
+	ExpiresAt  time.Time // zero if never
+	LastUsedAt time.Time // minute precision; zero if never
 }

@@ -114,7 +114,7 @@ type Query struct {
 // RetryQuery selects ended deliveries of a webhook for another attempt.
 type RetryQuery struct {
 	Status       Status    // Failed or Succeeded
-	Since, Until time.Time // of CreatedAt: at or after Since, before Until; zero: no bound
+	Since, Until time.Time // of CreatedAt: at or after Since, before Until; zero for no bound
 	DryRun       bool      // count them only
 }
 
@@ -148,12 +148,12 @@ type Outcomes struct {
 	// Bodies are, by index, the request bodies of those of Deliveries that may not be
 	// stored yet; nil for the others.
 	Bodies [][]byte
-	// Health is the endpoint's new health; nil: unchanged.
+	// Health is the endpoint's new health, or nil if it is unchanged.
 	Health *WebhookHealth
 	// Disabled is the webhook's new record if the attempts disabled it, else nil. The
 	// store refuses the outcomes if the record has changed since its Revision.
 	Disabled *Webhook
-	// Event is published to the account's streams; nil: none.
+	// Event is published to the account's streams, unless it is nil.
 	Event *signal.Event
 	// Mails go to the account.
 	Mails []Mail
@@ -171,7 +171,7 @@ type Wait struct {
 	// it has ended.
 	Head        signal.DeliveryID
 	HeadAt, Due time.Time
-	// Last is the newest delivery that waits, of an event at LastAt. Empty: none.
+	// Last is the newest waiting delivery, of an event at LastAt, or empty.
 	Last   signal.DeliveryID
 	LastAt time.Time
 }

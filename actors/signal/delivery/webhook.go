@@ -81,7 +81,7 @@ type Webhook struct {
 	DisabledReason DisabledReason // empty while it is enabled
 
 	// Since is the position in the log at which it was registered or last enabled: it
-	// gets the events after it. Set by the store; zero: all events.
+	// gets the events after it, or all events if it is zero. Set by the store.
 	Since signal.Position
 
 	// Secret signs requests; it is encrypted. After a rotation PreviousSecret signs too,
@@ -91,8 +91,7 @@ type Webhook struct {
 	PreviousUntil  time.Time
 
 	// Health is stored apart: only the owner of the partition writes it. Failures before
-	// ClearedAt, when the webhook was last enabled again, do not count. Set by the store;
-	// zero: never.
+	// ClearedAt, when the webhook was last enabled again, do not count. Set by the store.
 	Health    WebhookHealth
 	ClearedAt time.Time
 
@@ -104,7 +103,7 @@ type Webhook struct {
 // WebhookHealth is the recent record of an endpoint's answers. The zero value is healthy,
 // or not yet called.
 type WebhookHealth struct {
-	FailingSince time.Time // the first failed attempt since a success; zero: none
+	FailingSince time.Time // the first failed attempt since a success, or zero
 	Failures     int       // failed attempts since then, including the first
 	Warned       int       // warnings sent since then
 }
@@ -113,5 +112,5 @@ type WebhookHealth struct {
 type WebhookStats struct {
 	Pending           int64
 	Enabled, Disabled int64
-	OldestDue         time.Time // of the pending deliveries; zero: none
+	OldestDue         time.Time // of the pending deliveries, or zero
 }

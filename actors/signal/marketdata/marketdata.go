@@ -28,8 +28,8 @@ type AssetTick struct {
 	Asset  string
 	Source string // the source of the asset's prices
 	Tick
-	// Missed is the time since which ticks may be missing before this one; 0: none are
-	// missing. The prices of that time stand in the bars.
+	// Missed is the time since which ticks may be missing before this one, or 0. The prices
+	// of that time are in the bars.
 	Missed int64
 }
 
@@ -69,7 +69,7 @@ type Asset struct {
 	Symbol     string  // as it is shown
 	Class      string  // crypto, stock, fx, metal, commodity; empty if unknown
 	Source     string  // the source of its prices
-	TickSize   float64 // prices are multiples of it; 0: unknown
+	TickSize   float64 // prices are multiples of it; 0 if unknown
 	AlwaysOpen bool    // it trades around the clock
 	Speed      int64   // market time runs this many times as fast as the clock; 1 is real time
 }
@@ -108,12 +108,12 @@ type State struct {
 type Step struct {
 	Epoch       int64
 	Ticks, Bars signal.Position
-	Checkpoint  []byte // nil: as it was
+	Checkpoint  []byte // nil to keep the stored one
 	Assets      []Asset
 	Live        []Live
 	Closed      []AssetBar // in the order in which readers are notified
 	News        []NewsItem
-	Removed     []string // symbols of assets that no source offers any longer
+	Removed     []string // symbols of assets that no source offers any more
 }
 
 // ClosedBar notifies a reader of a closed bar. Count has no gaps, so that a reader

@@ -1,5 +1,5 @@
 // Package guard decides which URLs may be registered as webhooks and which addresses may be
-// connected to, so that nobody makes the service send requests into its own network.
+// connected to, so that clients cannot make the service send requests into its own network.
 package guard
 
 import (
@@ -30,7 +30,7 @@ const (
 	maxLabelLength = 63
 )
 
-// The codes of the faults that CheckURL finds.
+// The error codes of CheckURL.
 const (
 	CodeInvalidFormat = "invalid_format"
 	CodeTooLong       = "too_long"
@@ -41,31 +41,28 @@ const (
 // ErrAddressNotAllowed is the error of a connection that was refused because of its address.
 var ErrAddressNotAllowed = errors.New("the address is not allowed")
 
-// ErrNotPublic is the reason if the address is neither public nor in an allowed network.
+// ErrNotPublic is its cause if the address is neither public nor in an allowed network.
 var ErrNotPublic = errors.New("it is not public")
 
-// azureWireServer answers virtual machines of Azure with their credentials, though its
-// address is a public one.
+// azureWireServer has a public address, but returns credentials to virtual machines of
+// Azure.
 var azureWireServer = netip.MustParsePrefix("168.63.129.16/32")
 
-// loopback is the address of localhost where no resolver has one.
+// loopback is the address of localhost if the resolver has none.
 var loopback = []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1})}
 
-// Resolver finds the addresses of a host, as *net.Resolver does.
+// Resolver finds the addresses of a host. *net.Resolver implements it.
 type Resolver interface {
 	LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error)
 }
 
 // Options are the settings of a Guard.
 type Options struct {
-	// AllowedNetworks may be reached though they are not public, and without TLS.
+	// AllowedNetworks may be reached even if not public, and without TLS.
 	AllowedNetworks []netip.Prefix
-	// AllowHTTP lets public addresses be reached without TLS.
-	AllowHTTP bool
-	// Resolver is asked by CheckURL; nil: net.DefaultResolver.
-	Resolver Resolver
-	// LookupTimeout is how long CheckURL waits for it; 0: 2 s.
-	LookupTimeout time.Duration
+	AllowHTTP       bool          // without TLS to public addresses, too
+	Resolver        Resolver      // of CheckURL; default net.DefaultResolver
+	LookupTimeout   time.Duration // of CheckURL; default 2 s
 }
 
 // Guard checks URLs at their registration and addresses at each connection. It is safe for
@@ -75,7 +72,7 @@ type Guard struct {
 	allowHTTP     bool
 	resolver      Resolver
 	lookupTimeout time.Duration
-	public        *ssrf.Guardian // without regard to allowed
+	public        *ssrf.Guardian // does not know allowed
 }
 
 // New returns a guard with the settings o.
@@ -95,10 +92,9 @@ func New(o Options) *Guard {
 	return g
 }
 
-// CheckURL returns nil if text may be registered, else an error with one *signal.Error of
-// KindInvalid for each fault, the gravest first, with Code and Message for the client.
-// Several are joined by errors.Join. A host name is accepted whatever it resolves to, so
-// that a client cannot find out which names exist inside the operator's network; its
+// CheckURL returns nil if text may be registered, else a *signal.Error of KindInvalid, or
+// several joined by errors.Join, the gravest first. A host name is accepted regardless of
+// its addresses, so that a client cannot discover names inside the operator's network; its
 // addresses are checked at each connection.
 func (g *Guard) CheckURL(ctx context.Context, text string) error {
 	if utf8.RuneCountInString(text) > delivery.MaxWebhookURL {
@@ -130,15 +126,15 @@ func (g *Guard) CheckURL(ctx context.Context, text string) error {
 		}
 	}
 	if !g.reachable(addresses) {
-		faults = append(faults, fault(CodeNotAllowed,
-			"the host must be a name or a public address, unless the operator allows others (webhooks.allowed_networks)"))
+		faults = append(faults, fault(CodeNotAllowed, "the host must be a name or a public address, "+
+			"unless the operator allows others (webhooks.allowed_networks)"))
 	}
 	if len(addresses) == 0 && u.Scheme == "http" && !g.allowHTTP {
 		addresses = g.lookUp(ctx, host.name)
 	}
 	if u.Scheme == "http" && !g.allowHTTP && !g.within(addresses) {
-		faults = append(faults, fault(CodeHTTPSRequired,
-			"must begin with https://, unless the operator allows http:// (webhooks.allowed_networks, webhooks.allow_http)"))
+		faults = append(faults, fault(CodeHTTPSRequired, "must begin with https://, "+
+			"unless the operator allows http:// (webhooks.allowed_networks, webhooks.allow_http)"))
 	}
 	if len(faults) == 1 {
 		return faults[0]
@@ -153,8 +149,8 @@ func (g *Guard) Control(_, address string, _ syscall.RawConn) error {
 	return err
 }
 
-// ControlPlain is Control for connections without TLS: it refuses public addresses,
-// too, unless AllowHTTP is set.
+// ControlPlain is like Control, for connections without TLS: it also refuses public
+// addresses unless AllowHTTP is set.
 func (g *Guard) ControlPlain(_, address string, _ syscall.RawConn) error {
 	a, err := g.dialled(address)
 	if err == nil && !g.allowHTTP && !g.isAllowed(a) {
@@ -163,7 +159,7 @@ func (g *Guard) ControlPlain(_, address string, _ syscall.RawConn) error {
 	return err
 }
 
-// dialled returns the address in host:port as a dialer has it after resolution.
+// dialled parses and checks the host:port of a dialer, whose host is resolved.
 func (g *Guard) dialled(address string) (netip.Addr, error) {
 	ap, err := netip.ParseAddrPort(address)
 	if err != nil {
@@ -175,7 +171,7 @@ func (g *Guard) dialled(address string) (netip.Addr, error) {
 	return ap.Addr(), g.check(ap.Addr())
 }
 
-// check returns nil if a may be reached, else ErrAddressNotAllowed with the reason.
+// check returns nil if a may be reached, else ErrAddressNotAllowed with its cause.
 func (g *Guard) check(a netip.Addr) error {
 	if g.isAllowed(a) {
 		return nil
@@ -207,7 +203,7 @@ func (g *Guard) within(addresses []netip.Addr) bool {
 	return len(addresses) > 0 && !slices.ContainsFunc(addresses, func(a netip.Addr) bool { return !g.isAllowed(a) })
 }
 
-// lookUp returns the addresses of a host name, none if it does not resolve in time.
+// lookUp returns the addresses of a host name, or none if it does not resolve in time.
 func (g *Guard) lookUp(ctx context.Context, name string) []netip.Addr {
 	ctx, cancel := context.WithTimeout(ctx, g.lookupTimeout)
 	defer cancel()
@@ -224,10 +220,9 @@ type host struct {
 	addresses []netip.Addr
 }
 
-// readHost reads the host of a URL, without brackets and port. Names are brought
-// into the form in which they are looked up. A number that a resolver of the
-// operating system might take for an address (2130706433, 0x7f.1, 127.0.0.1.) is
-// refused however it is meant: no DNS name ends in a number.
+// readHost reads the host of a URL, without brackets and port. Names are converted to the
+// form for look-ups. Numbers that a system's resolver might read as an address (2130706433,
+// 0x7f.1, 127.0.0.1.) are refused: no DNS name ends in a number.
 func readHost(text string) (host, error) {
 	if strings.ContainsRune(text, ':') {
 		a, err := netip.ParseAddr(text)
@@ -237,7 +232,7 @@ func readHost(text string) (host, error) {
 		return host{addresses: []netip.Addr{a}}, nil
 	}
 	name, err := idna.Lookup.ToASCII(text)
-	if err != nil && isASCII(text) {
+	if err != nil && !strings.ContainsFunc(text, func(r rune) bool { return r >= utf8.RuneSelf }) {
 		name, err = strings.ToLower(text), nil // such as one with an underscore
 	}
 	if err != nil || !isName(name) {
@@ -252,8 +247,8 @@ func readHost(text string) (host, error) {
 	return host{name: name}, nil
 }
 
-// isName reports whether s could be looked up: labels of letters, digits, hyphens and
-// underscores, and perhaps a dot at the end.
+// isName reports whether s can be looked up: labels of letters, digits, hyphens and
+// underscores, with an optional dot at the end.
 func isName(s string) bool {
 	s = strings.TrimSuffix(s, ".")
 	if len(s) > maxHostLength {
@@ -284,17 +279,8 @@ func endsInNumber(name string) bool {
 	return strings.Trim(last, "0123456789") == ""
 }
 
-func isASCII(s string) bool {
-	for i := range len(s) {
-		if s[i] >= 0x80 {
-			return false
-		}
-	}
-	return true
-}
-
-// portAllowed reports whether the port of a URL may be connected to. An empty one is the
-// scheme's own, unless hostport ends in a colon.
+// portAllowed reports whether the port of a URL may be connected to. An empty one stands
+// for the scheme's port, unless hostport ends in a colon.
 func portAllowed(port, hostport string) bool {
 	if port == "" {
 		return !strings.HasSuffix(hostport, ":")

@@ -1,5 +1,5 @@
 // Package keyring encrypts secrets at rest with named keys, so that a key can be replaced
-// while what the old one has sealed is still in use.
+// while secrets sealed by the old one are still in use.
 package keyring
 
 import (
@@ -14,16 +14,16 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal/credential"
 )
 
-// Ring encrypts the secrets of webhooks, with AES-256-GCM. Its first key seals,
-// all of them open, so that a new key can be put in front of an old one and the old
-// one be removed once nothing is sealed by it. It is safe for concurrent use.
+// Ring encrypts the secrets of webhooks with AES-256-GCM. Its first key seals and all of
+// them open, so that a new key can be put before an old one, and the old one removed once
+// it is unused. It is safe for concurrent use.
 type Ring struct {
 	current string
 	ciphers map[string]cipher.AEAD
 	digests [][]byte // keys of Digests, in the order of the ring
 }
 
-// New returns a ring of keys, at least one, with different names.
+// New returns a ring of one or more keys with different names.
 func New(keys []credential.NamedKey) (*Ring, error) {
 	if len(keys) == 0 {
 		return nil, errors.New("make keyring: no key is given")
@@ -50,8 +50,8 @@ func New(keys []credential.NamedKey) (*Ring, error) {
 	return r, nil
 }
 
-// Seal encrypts plain for a purpose, such as the identifier of a webhook: what was
-// sealed for one opens for no other.
+// Seal encrypts plain for a purpose, such as the identifier of a webhook. Open must be
+// called with the same purpose.
 func (r *Ring) Seal(plain []byte, purpose string) []byte {
 	aead := r.ciphers[r.current]
 	b := make([]byte, 0, 1+len(r.current)+len(plain)+aead.Overhead())
@@ -60,8 +60,8 @@ func (r *Ring) Seal(plain []byte, purpose string) []byte {
 	return aead.Seal(b, nil, plain, []byte(purpose))
 }
 
-// Open decrypts what Seal has returned. It fails if the key is not in the ring, or
-// if the bytes or the purpose are not those of Seal.
+// Open decrypts the result of Seal. It fails if the key is not in the ring, or if the bytes
+// or the purpose differ.
 func (r *Ring) Open(sealed []byte, purpose string) ([]byte, error) {
 	name, rest, err := cutKeyName(sealed)
 	if err != nil {
@@ -79,8 +79,8 @@ func (r *Ring) Open(sealed []byte, purpose string) ([]byte, error) {
 	return plain, nil
 }
 
-// Digests returns a digest of data for a purpose by each key of the ring. Without the
-// key, data cannot be found by trying.
+// Digests returns a digest of data for a purpose by each key of the ring. Without the key,
+// data cannot be guessed from it.
 func (r *Ring) Digests(data []byte, purpose string) [][32]byte {
 	list := make([][32]byte, len(r.digests))
 	for i, key := range r.digests {

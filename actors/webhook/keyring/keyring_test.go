@@ -142,7 +142,7 @@ func FuzzKeyringOpen(f *testing.F) {
 	})
 }
 
-// TestDigestsNeedTheKey, and stay known while a key is only behind another.
+// Digests depend on the key, and stay valid while the key is an older one of the ring.
 func TestDigestsNeedTheKey(t *testing.T) {
 	t.Parallel()
 	old := newKeyring(t, keyNamed("old", 1))
@@ -154,8 +154,10 @@ func TestDigestsNeedTheKey(t *testing.T) {
 	}
 	bare := sha256.Sum256(data)
 	seen := map[[32]byte]string{bare: "no key"}
-	for name, digest := range map[string][32]byte{"old": after[1], "new": after[0], "other purpose": old.Digests(data, "b")[0],
-		"other data": old.Digests(data[1:], "a")[0], "longer purpose": old.Digests(data[1:], "aa")[0]} {
+	for name, digest := range map[string][32]byte{
+		"old": after[1], "new": after[0], "other purpose": old.Digests(data, "b")[0],
+		"other data": old.Digests(data[1:], "a")[0], "longer purpose": old.Digests(data[1:], "aa")[0],
+	} {
 		if with, twice := seen[digest]; twice {
 			t.Errorf("%s has the digest of %s", name, with)
 		}

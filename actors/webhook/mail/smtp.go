@@ -1,4 +1,4 @@
-// Package mail writes the mails that owners of webhooks get, and sends them by SMTP.
+// Package mail writes the mails to owners of webhooks, and sends them by SMTP.
 package mail
 
 import (
@@ -15,8 +15,8 @@ import (
 	gomail "github.com/wneessen/go-mail"
 )
 
-// The ports of smtp and smtps where the URL has none: with a login for the submission of
-// mail, else for a relay.
+// The default ports of smtp and smtps: with a login that for the submission of mail, else
+// that of a relay.
 const (
 	portRelay  = 25
 	portSubmit = 587
@@ -25,12 +25,11 @@ const (
 
 // Options are the settings of an SMTP.
 type Options struct {
-	Timeout time.Duration // of one mail; 0: 20 s
-	TLS     *tls.Config   // nil: the default
+	Timeout time.Duration // of one mail; default 20 s
+	TLS     *tls.Config   // nil for the default
 }
 
-// SMTP sends mails by a server, with a connection for each, since there are few. It is safe
-// for concurrent use.
+// SMTP sends mails by a server, with a connection for each. It is safe for concurrent use.
 type SMTP struct {
 	host    string
 	options []gomail.Option
@@ -38,10 +37,10 @@ type SMTP struct {
 	timeout time.Duration
 }
 
-// NewSMTP returns an SMTP for a server. smtp://HOST:PORT uses STARTTLS where the
-// server offers it, smtps://HOST:PORT begins with TLS; USER:PASSWORD@ in front of the
-// host logs in, by a method that does not show the password unless the connection is
-// encrypted. from is the address in the mails. Errors do not show the URL.
+// NewSMTP returns an SMTP for a server. smtp://HOST:PORT uses STARTTLS if the server offers
+// it, smtps://HOST:PORT begins with TLS; USER:PASSWORD@ before the host logs in, by a
+// method that does not reveal the password on an unencrypted connection. from is the
+// sender's address. Errors do not contain the URL.
 func NewSMTP(server, from string, o Options) (*SMTP, error) {
 	u, err := url.Parse(server)
 	if err != nil || u.Hostname() == "" || u.Opaque != "" {
@@ -86,7 +85,7 @@ func NewSMTP(server, from string, o Options) (*SMTP, error) {
 	return s, nil
 }
 
-// Send hands a mail over to the server, within the timeout.
+// Send passes a mail to the server, within the timeout.
 func (s *SMTP) Send(ctx context.Context, l Message) error {
 	message, err := s.message(l)
 	if err != nil {
@@ -115,7 +114,7 @@ func (s *SMTP) message(l Message) (*gomail.Msg, error) {
 	m.Subject(l.Subject)
 	m.SetDateWithValue(l.At)
 	if l.ID != "" {
-		// The same for all tries, so that a mail that was sent twice is shown once.
+		// The same for all tries, so that mail programs show a duplicate once.
 		m.SetMessageIDWithValue(l.ID + "@" + s.domainOf())
 	}
 	m.SetGenHeader("Auto-Submitted", "auto-generated")

@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http/httptest"
 	"net/mail"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -22,13 +23,13 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 )
 
-// mailServer is a real SMTP server that keeps what it is given.
+// mailServer is a real SMTP server that keeps the mails it accepts.
 type mailServer struct {
 	url  string // without scheme: "127.0.0.1:12345"
 	tls  *tls.Config
 	mu   sync.Mutex
 	got  []received
-	fail error // of every recipient; nil: none
+	fail error // of every recipient, or nil
 }
 
 // received is a mail that a mailServer has accepted.
@@ -88,7 +89,7 @@ func (m *mailSession) Auth(string) (sasl.Server, error) {
 	}), nil
 }
 
-// security is how a mailServer protects what it is told.
+// security is the protection of a mailServer.
 type security int
 
 const (
@@ -106,7 +107,8 @@ func newMailServer(t *testing.T, kind security) *mailServer {
 	pool := x509.NewCertPool()
 	pool.AddCert(local.Certificate())
 	m := &mailServer{tls: &tls.Config{RootCAs: pool}}
-	server := smtp.NewServer(smtp.BackendFunc(func(c *smtp.Conn) (smtp.Session, error) { return &mailSession{s: m, conn: c}, nil }))
+	session := func(c *smtp.Conn) (smtp.Session, error) { return &mailSession{s: m, conn: c}, nil }
+	server := smtp.NewServer(smtp.BackendFunc(session))
 	server.Domain = "localhost"
 	server.ErrorLog = log.New(io.Discard, "", 0)
 	server.ReadTimeout, server.WriteTimeout = 5*time.Second, 5*time.Second
@@ -135,34 +137,51 @@ func newMailServer(t *testing.T, kind security) *mailServer {
 	return m
 }
 
-// mails returns what the server has accepted.
+// smtp returns an SMTP for the server.
+func (m *mailServer) smtp(t *testing.T) *SMTP {
+	t.Helper()
+	s, err := NewSMTP("smtp://"+m.url, "signals@example.org", Options{TLS: m.tls})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// mails returns the accepted mails.
 func (m *mailServer) mails() []received {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.got
 }
 
-var aLetter = Message{ID: "m1", To: "ann@example.com", Subject: "Your webhook is failing", Text: "One.\n.\nThree: é\n", At: writtenAt}
+var aMail = Message{
+	ID:      "m1",
+	To:      "ann@example.com",
+	Subject: "Your webhook is failing",
+	Text:    "One.\n.\nThree: é\n",
+	At:      writtenAt,
+}
 
 func TestSendMail(t *testing.T) {
 	t.Parallel()
+	const login = "signals:p%40ss%3Aword@"
 	for _, tt := range []struct {
 		name   string
 		server security
-		url    string // in front of the address
+		url    string // before the address
 		known  bool   // the server's certificate
 		user   string
 		tls    bool
 		fails  bool
 	}{
-		{name: "STARTTLS and login", server: starttls, url: "smtp://signals:p%40ss%3Aword@", known: true, user: "signals", tls: true},
-		{name: "STARTTLS without login", server: starttls, url: "smtp://", known: true, tls: true},
-		{name: "TLS from the beginning and login", server: tlsAtOnce, url: "smtps://signals:p%40ss%3Aword@", known: true, user: "signals", tls: true},
-		{name: "a server without TLS", server: withoutTLS, url: "smtp://"},
-		{name: "a wrong password", server: starttls, url: "smtp://signals:wrong@", known: true, fails: true},
-		{name: "a certificate of nobody", server: starttls, url: "smtp://signals:p%40ss%3Aword@", fails: true},
-		{name: "a login that would show the password", server: lax, url: "smtp://signals:p%40ss%3Aword@", fails: true},
-		{name: "TLS that is not there", server: withoutTLS, url: "smtps://", known: true, fails: true},
+		{"STARTTLS and login", starttls, "smtp://" + login, true, "signals", true, false},
+		{"STARTTLS without login", starttls, "smtp://", true, "", true, false},
+		{"TLS from the beginning and login", tlsAtOnce, "smtps://" + login, true, "signals", true, false},
+		{"a server without TLS", withoutTLS, "smtp://", false, "", false, false},
+		{"a wrong password", starttls, "smtp://signals:wrong@", true, "", false, true},
+		{"an unknown certificate", starttls, "smtp://" + login, false, "", false, true},
+		{"a login that would reveal the password", lax, "smtp://" + login, false, "", false, true},
+		{"TLS to a server without it", withoutTLS, "smtps://", true, "", false, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -171,11 +190,11 @@ func TestSendMail(t *testing.T) {
 			if tt.known {
 				o.TLS = m.tls
 			}
-			post, err := NewSMTP(tt.url+m.url, "Signals <signals@example.org>", o)
+			s, err := NewSMTP(tt.url+m.url, "Signals <signals@example.org>", o)
 			if err != nil {
 				t.Fatal(err)
 			}
-			err = post.Send(t.Context(), aLetter)
+			err = s.Send(t.Context(), aMail)
 			got := m.mails()
 			if tt.fails {
 				if err == nil || len(got) != 0 {
@@ -190,19 +209,26 @@ func TestSendMail(t *testing.T) {
 				t.Fatalf("error %v, %d mails", err, len(got))
 			}
 			g := got[0]
-			if g.from != "signals@example.org" || len(g.to) != 1 || g.to[0] != "ann@example.com" || g.user != tt.user || g.tls != tt.tls {
+			if g.from != "signals@example.org" || !slices.Equal(g.to, []string{"ann@example.com"}) ||
+				g.user != tt.user || g.tls != tt.tls {
 				t.Errorf("got %+v", g)
 			}
 			head, text := readMail(t, g.data)
-			want := map[string]string{"From": `"Signals" <signals@example.org>`, "To": "<ann@example.com>", "Subject": aLetter.Subject,
-				"Message-Id": "<m1@example.org>", "Auto-Submitted": "auto-generated", "Date": "Sat, 21 Nov 2026 09:30:00 +0000"}
+			want := map[string]string{
+				"From":           `"Signals" <signals@example.org>`,
+				"To":             "<ann@example.com>",
+				"Subject":        aMail.Subject,
+				"Message-Id":     "<m1@example.org>",
+				"Auto-Submitted": "auto-generated",
+				"Date":           "Sat, 21 Nov 2026 09:30:00 +0000",
+			}
 			for k, v := range want {
 				if head.Get(k) != v {
 					t.Errorf("%s: %q, want %q", k, head.Get(k), v)
 				}
 			}
-			if text != aLetter.Text {
-				t.Errorf("text %q, want %q", text, aLetter.Text)
+			if text != aMail.Text {
+				t.Errorf("text %q, want %q", text, aMail.Text)
 			}
 		})
 	}
@@ -229,11 +255,7 @@ func TestAServerThatRefuses(t *testing.T) {
 	t.Parallel()
 	m := newMailServer(t, starttls)
 	m.fail = &smtp.SMTPError{Code: 550, Message: "no such mailbox"}
-	post, err := NewSMTP("smtp://"+m.url, "signals@example.org", Options{TLS: m.tls})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := post.Send(t.Context(), aLetter); err == nil || len(m.mails()) != 0 {
+	if err := m.smtp(t).Send(t.Context(), aMail); err == nil || len(m.mails()) != 0 {
 		t.Errorf("error %v, %d mails", err, len(m.mails()))
 	}
 }
@@ -245,13 +267,14 @@ func TestAMailServerThatHangs(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer silent.Close()
-	post, err := NewSMTP("smtp://"+silent.Addr().String(), "signals@example.org", Options{Timeout: 200 * time.Millisecond})
+	brief := Options{Timeout: 200 * time.Millisecond}
+	s, err := NewSMTP("smtp://"+silent.Addr().String(), "signals@example.org", brief)
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	if err := post.Send(ctx, aLetter); err == nil || ctx.Err() != nil {
+	if err := s.Send(ctx, aMail); err == nil || ctx.Err() != nil {
 		t.Errorf("error %v, context %v", err, ctx.Err())
 	}
 }
@@ -280,19 +303,19 @@ func TestBadSMTPSettings(t *testing.T) {
 	}
 }
 
-// What others have given cannot add a header, a recipient or a line of ours.
+// Values from outside cannot add a header, a recipient or a line of ours.
 func TestNothingIsInjectedIntoMails(t *testing.T) {
 	t.Parallel()
 	m := newMailServer(t, starttls)
-	post, err := NewSMTP("smtp://"+m.url, "signals@example.org", Options{TLS: m.tls})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := m.smtp(t)
 	const evil = "x\r\nBcc: eve@example.net\r\n.\r\nMAIL FROM:<eve@example.net>\n\u2028  Last error:     none\x00\x7f"
-	for _, kind := range []delivery.MailKind{delivery.MailWebhookFailing, delivery.MailWebhookDisabled, delivery.MailWebhookRecovered, "another"} {
-		l := Compose(&delivery.Mail{ID: "1", Kind: kind, Webhook: "whk_1", URL: "https://example.com/" + evil, Error: evil,
-			Since: writtenAt.Add(-time.Hour), At: writtenAt}, "ann@example.com")
-		if err := post.Send(t.Context(), l); err != nil {
+	of := delivery.Mail{ID: "1", Webhook: "whk_1", URL: "https://example.com/" + evil, Error: evil, At: writtenAt}
+	of.Since = writtenAt.Add(-time.Hour)
+	kinds := []delivery.MailKind{
+		delivery.MailWebhookFailing, delivery.MailWebhookDisabled, delivery.MailWebhookRecovered, "another",
+	}
+	for _, of.Kind = range kinds {
+		if err := s.Send(t.Context(), Compose(&of, "ann@example.com")); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -302,8 +325,10 @@ func TestNothingIsInjectedIntoMails(t *testing.T) {
 			t.Errorf("got %+v", g)
 		}
 		for line := range strings.Lines(text) {
-			if strings.HasPrefix(line, "Bcc") || strings.HasPrefix(line, ".") || strings.HasPrefix(line, "  Last error:     none") {
-				t.Errorf("the text has the line %q", line)
+			for _, prefix := range []string{"Bcc", ".", "  Last error:     none"} {
+				if strings.HasPrefix(line, prefix) {
+					t.Errorf("the text has the line %q", line)
+				}
 			}
 		}
 		if strings.ContainsAny(text, "\x00\x7f\u2028") {
@@ -313,14 +338,17 @@ func TestNothingIsInjectedIntoMails(t *testing.T) {
 	if n := len(m.mails()); n != 4 {
 		t.Errorf("%d mails, want 4", n)
 	}
-	for _, to := range []string{"ann@example.com\r\nBcc: eve@example.net", "ann@example.com>\r\nRCPT TO:<eve@example.net", "ann@example.com, eve@example.net", "", "nobody"} {
-		if err := post.Send(t.Context(), Message{To: to, Subject: "s", Text: "t", At: writtenAt}); err == nil {
+	for _, to := range []string{
+		"ann@example.com\r\nBcc: eve@example.net", "ann@example.com>\r\nRCPT TO:<eve@example.net",
+		"ann@example.com, eve@example.net", "", "nobody",
+	} {
+		if err := s.Send(t.Context(), Message{To: to, Subject: "s", Text: "t", At: writtenAt}); err == nil {
 			t.Errorf("a mail to %q is sent", to)
 		}
 	}
-	l := aLetter
+	l := aMail
 	l.Subject, l.ID = "s\r\nBcc: eve@example.net", "i\r\nBcc: eve@example.net"
-	if err := post.Send(t.Context(), l); err == nil {
+	if err := s.Send(t.Context(), l); err == nil {
 		all := m.mails()
 		if head, _ := readMail(t, all[len(all)-1].data); len(head["Bcc"]) != 0 {
 			t.Errorf("headers %v", head)

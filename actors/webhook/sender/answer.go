@@ -10,16 +10,15 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 )
 
-// maxBodyRead is how much of an answer's body is read at most, in bytes, of which
-// delivery.MaxResponseBody are kept. A connection whose answer is longer is not used
-// again.
+// maxBodyRead bounds the bytes read of an answer's body, of which delivery.MaxResponseBody
+// are kept. A connection with a longer answer is not reused.
 const maxBodyRead = 64 << 10
 
 var bodyBuffers = sync.Pool{New: func() any { return new([delivery.MaxResponseBody]byte) }}
 
-// readBody returns how the body of an answer begins, as text, and reads on to its
-// end within limits, so that the connection can be used again. It returns what it
-// has if reading fails; the time is limited by the request's context.
+// readBody returns the beginning of an answer's body as text, and reads the rest within
+// limits, so that the connection can be reused. If reading fails, it returns the part it
+// has. The request's context limits the time.
 func readBody(r io.Reader) string {
 	if r == http.NoBody {
 		return ""
@@ -30,14 +29,13 @@ func readBody(r io.Reader) string {
 	if err != nil {
 		return toText(b[:n], err != io.ErrUnexpectedEOF && err != io.EOF)
 	}
-	// A failure here changes nothing: what is kept has been read.
+	// A failure here does not matter: the kept part has been read.
 	more, _ := io.CopyN(io.Discard, r, maxBodyRead-delivery.MaxResponseBody)
 	return toText(b[:], more > 0)
 }
 
-// toText returns b as valid UTF-8 of at most delivery.MaxResponseBody bytes. Bytes that are no
-// text become U+FFFD; a character that is cut off at the end is left out if the body
-// goes on.
+// toText returns b as valid UTF-8 of at most delivery.MaxResponseBody bytes. Invalid bytes
+// become U+FFFD. If the body was cut, an incomplete character at the end is dropped.
 func toText(b []byte, cut bool) string {
 	if cut {
 		b = b[:len(b)-tornBytes(b)]
@@ -47,15 +45,14 @@ func toText(b []byte, cut bool) string {
 		return s
 	}
 	s = strings.ToValidUTF8(s, string(utf8.RuneError))
-	if len(s) > delivery.MaxResponseBody { // U+FFFD is longer than what it stands for
+	if len(s) > delivery.MaxResponseBody { // U+FFFD is longer than the bytes it replaces
 		s = s[:delivery.MaxResponseBody]
 		s = s[:len(s)-tornBytes([]byte(s))]
 	}
 	return s
 }
 
-// tornBytes returns how many bytes at the end of b begin a character without ending
-// it, 0 to 3.
+// tornBytes returns the length of an incomplete character at the end of b, 0 to 3.
 func tornBytes(b []byte) int {
 	for n := 1; n < utf8.UTFMax && n <= len(b); n++ {
 		if tail := b[len(b)-n:]; utf8.RuneStart(tail[0]) {
@@ -68,7 +65,7 @@ func tornBytes(b []byte) int {
 	return 0
 }
 
-// CutBody returns the beginning of s, at most n bytes, which end between two characters.
+// CutBody truncates s to at most n bytes, between two characters.
 func CutBody(s string, n int) string {
 	if len(s) <= n {
 		return s

@@ -17,21 +17,19 @@ import (
 	"github.com/agentsignal/agentsignal/actors/panics"
 )
 
-// The deliveries of a service go to few endpoints, over connections that are used again
-// and again, and most of what they cost is HTTP. So a request is written with one
-// system call by the goroutine that reads the answer: net/http's transport has two more
-// goroutines for each connection and takes half as much time again
-// (deploy/decisions/0012-one-goroutine-a-request.md). Answers are parsed by net/http
-// nevertheless.
+// Deliveries go to few endpoints over reused connections, and most of their cost is HTTP. So
+// a request is written with one system call by the goroutine that reads the answer:
+// net/http's transport has two more goroutines for each connection and takes half as much
+// time again (deploy/decisions/0012-one-goroutine-a-request.md). net/http parses the
+// answers.
 
-// endpointAddress is where a connection leads.
+// endpointAddress is the address of a connection.
 type endpointAddress struct {
 	secure  bool
 	address string // host:port, the host in ASCII
 }
 
-// connections keeps connections that may be used again. It is safe for concurrent
-// use.
+// connections keeps unused connections for reuse. It is safe for concurrent use.
 type connections struct {
 	dialer         *dialer
 	idleTimeout    time.Duration
@@ -42,7 +40,7 @@ type connections struct {
 	mu     sync.Mutex
 	idle   map[endpointAddress][]*connection // the last used at the end
 	count  int                               // of idle
-	sweep  *time.Timer                       // nil if there are none
+	sweep  *time.Timer                       // nil without idle ones
 	closed bool
 }
 
@@ -52,9 +50,9 @@ type connection struct {
 	to     endpointAddress
 	answer *bufio.Reader // over the connection's Read
 	left   int64         // bytes that may still be read
-	broken error         // why reading has ended; nil: it has not
-	used   bool          // for a request before
-	since  time.Time     // when it came to be unused
+	broken error         // of the last read
+	used   bool          // for an earlier request
+	since  time.Time     // when it became unused
 }
 
 // errHeaderTooLong is the error of an answer whose header exceeds maxHeaderBytes.
@@ -71,8 +69,7 @@ func (c *connection) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// take returns a connection to an endpoint: one that was used before, unless fresh is
-// set, or a new one.
+// take returns a connection to an endpoint: an unused one, unless fresh is set, or a new one.
 func (p *connections) take(
 	ctx context.Context, to endpointAddress, fresh bool, deadline time.Time,
 ) (*connection, error) {
@@ -81,7 +78,7 @@ func (p *connections) take(
 			if isQuiet(c.Conn) {
 				return c, nil
 			}
-			c.Close() // by the endpoint, mostly
+			c.Close() // mostly closed by the endpoint already
 		}
 	}
 	dial := p.dialer.dialPlain
@@ -99,7 +96,7 @@ func (p *connections) take(
 	return c, nil
 }
 
-// unused returns an unused connection, nil if there is none.
+// unused returns an unused connection, or nil.
 func (p *connections) unused(to endpointAddress) *connection {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -113,7 +110,7 @@ func (p *connections) unused(to endpointAddress) *connection {
 	return c
 }
 
-// set replaces a list of unused connections. p is locked.
+// set replaces a list of unused connections. The caller holds p.mu.
 func (p *connections) set(to endpointAddress, list []*connection) {
 	if len(list) == 0 {
 		delete(p.idle, to)
@@ -129,8 +126,8 @@ func (p *connections) give(c *connection) {
 	}
 }
 
-// keep keeps c for another request, unless there are enough. Nothing is closed while p is
-// locked, because closing writes to the endpoint and may wait for it.
+// keep keeps c for another request, unless there are enough, and reports whether it did. It
+// closes nothing while p is locked, because closing may wait for the endpoint.
 func (p *connections) keep(c *connection) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -149,14 +146,14 @@ func (p *connections) keep(c *connection) bool {
 	return true
 }
 
-// closeOld closes the connections that were not used for a while.
+// closeOld closes the connections that were unused for idleTimeout.
 func (p *connections) closeOld() {
 	old := p.dropOld()
 	panics.GuardEach(p.log, panics.Webhooks, len(old), func(i int) { old[i].Close() },
 		func(i int) []any { return []any{"endpoint", old[i].to.address} })
 }
 
-// dropOld takes the connections that were not used for a while out of p and returns them.
+// dropOld removes and returns the connections that were unused for idleTimeout.
 func (p *connections) dropOld() (old []*connection) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -178,7 +175,7 @@ func (p *connections) dropOld() (old []*connection) {
 	return old
 }
 
-// close closes the unused connections, and those in use when they are given back.
+// close closes the unused connections, and others when they become unused.
 func (p *connections) close() {
 	p.mu.Lock()
 	idle := p.idle
@@ -194,13 +191,13 @@ func (p *connections) close() {
 	}
 }
 
-// postRequest is what an answer is read for.
+// postRequest is the request argument of http.ReadResponse.
 var postRequest = &http.Request{Method: http.MethodPost}
 
 // post sends the complete request b and returns the answer, whose body the caller must read
-// before it calls done. A reused connection that the endpoint closes before it has begun to
-// answer is replaced by a new one: an endpoint that has got the request nevertheless knows
-// the delivery by its id.
+// before it calls done. If the endpoint closes a reused connection before it begins to
+// answer, post repeats the request on a new one: an endpoint that has received both
+// recognizes the delivery by its id.
 func (p *connections) post(ctx context.Context, to endpointAddress, b []byte, deadline time.Time) (
 	answer *http.Response, done func(whole bool), err error,
 ) {
@@ -210,7 +207,7 @@ func (p *connections) post(ctx context.Context, to endpointAddress, b []byte, de
 			return nil, nil, err
 		}
 		c.SetDeadline(deadline)
-		// The end of ctx ends what waits.
+		// The end of ctx interrupts reads and writes.
 		stop := context.AfterFunc(ctx, func() {
 			panics.Guard(p.log, panics.Webhooks, func() { c.SetDeadline(time.Unix(1, 0)) }, "endpoint", to.address)
 		})
@@ -248,7 +245,7 @@ func (c *connection) exchange(b []byte) (answer *http.Response, begun bool, err 
 	for {
 		answer, err := http.ReadResponse(c.answer, postRequest)
 		if err != nil {
-			// A line that was cut off by the time limit is read as a malformed one.
+			// A line cut off by the time limit would be reported as malformed.
 			return nil, true, cmp.Or(c.broken, err)
 		}
 		if answer.StatusCode < 100 || answer.StatusCode > 199 || answer.StatusCode == http.StatusSwitchingProtocols {

@@ -98,7 +98,7 @@ func TestConnectionsAreUsedAgainAfterWholeAnswers(t *testing.T) {
 		{"without a body", "HTTP/1.1 204 No Content\r\n\r\n", 204, 1},
 		{"in chunks", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n", 200, 1},
 		{"of a failure", "HTTP/1.1 503 Busy\r\nContent-Length: 4\r\n\r\nbusy", 503, 1},
-		{"after interim answers", "HTTP/1.1 103 Early Hints\r\nLink: <a>\r\n\r\nHTTP/1.1 100 Continue\r\n\r\n" + okAnswer, 200, 1},
+		{"after interim answers", "HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 100 Continue\r\n\r\n" + okAnswer, 200, 1},
 		{"that says close", "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok", 200, 3},
 		{"of HTTP/1.0", "HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nok", 200, 3},
 		{"with more behind it", okAnswer + "HTTP/1.1 500 Not Asked For\r\nContent-Length: 0\r\n\r\n", 200, 3},
@@ -119,13 +119,17 @@ func TestConnectionsAreUsedAgainAfterWholeAnswers(t *testing.T) {
 
 func TestAHeaderIsReadWithinItsLimit(t *testing.T) {
 	t.Parallel()
+	long := func(n int) string {
+		return "HTTP/1.1 200 OK\r\nX: " + strings.Repeat("x", n) + "\r\nContent-Length: 2\r\n\r\nok"
+	}
+	interim := "HTTP/1.1 103 Early Hints\r\nX: " + strings.Repeat("x", 1000) + "\r\n\r\n"
 	for _, c := range []struct {
 		name, answer string
 		ok           bool
 	}{
-		{"near the limit", "HTTP/1.1 200 OK\r\nX: " + strings.Repeat("x", maxHeaderBytes-200) + "\r\nContent-Length: 2\r\n\r\nok", true},
-		{"beyond it", "HTTP/1.1 200 OK\r\nX: " + strings.Repeat("x", maxHeaderBytes) + "\r\nContent-Length: 2\r\n\r\nok", false},
-		{"beyond it by interim answers", strings.Repeat("HTTP/1.1 103 Early Hints\r\nX: "+strings.Repeat("x", 1000)+"\r\n\r\n", 40) + okAnswer, false},
+		{"near the limit", long(maxHeaderBytes - 200), true},
+		{"beyond it", long(maxHeaderBytes), false},
+		{"beyond it by interim answers", strings.Repeat(interim, 40) + okAnswer, false},
 	} {
 		server := newCountingServer(t, c.answer)
 		r := newSender(t, Options{}).Send(t.Context(), anAttempt(server.url))
@@ -185,11 +189,11 @@ func TestOldConnectionsAreClosed(t *testing.T) {
 	}
 	p.closeOld()
 	if p.count != 0 || len(p.idle) != 0 || p.sweep != nil {
-		t.Errorf("%d connections are kept, a sweep is to come: %v", p.count, p.sweep != nil)
+		t.Errorf("%d connections are kept, a sweep is scheduled: %v", p.count, p.sweep != nil)
 	}
 }
 
-func TestURLsLeadWhereTheySay(t *testing.T) {
+func TestParseEndpoint(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
 		"https://example.com":                   "true example.com:443 example.com /",
@@ -214,12 +218,12 @@ func TestURLsLeadWhereTheySay(t *testing.T) {
 			got = fmt.Sprintf("%v %s %s %s", to.secure, to.address, host, path)
 		}
 		if got != want {
-			t.Errorf("%q leads to %q, want %q (%v)", text, got, want, err)
+			t.Errorf("%q: %q, want %q (%v)", text, got, want, err)
 		}
 	}
 }
 
-// brokenConn panics when it is closed, or ended before its time.
+// brokenConn panics when it is closed, or gets a deadline in the past.
 type brokenConn struct{ net.Conn }
 
 func (brokenConn) Close() error { panic("at a close") }
@@ -232,7 +236,7 @@ func (c brokenConn) SetDeadline(at time.Time) error {
 	return nil
 }
 
-func TestConnectionsThatPanicHarmNoOthers(t *testing.T) {
+func TestConnectionsThatPanicDoNotAffectOthers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		sender := New(Options{})
@@ -243,7 +247,7 @@ func TestConnectionsThatPanicHarmNoOthers(t *testing.T) {
 		}
 		time.Sleep(2 * p.idleTimeout)
 		if _, err := there.Read(make([]byte, 1)); err != io.EOF || p.count != 0 {
-			t.Errorf("the connection behind one that panics is not closed: %v, %d are kept", err, p.count)
+			t.Errorf("the connection after one that panics is not closed: %v, %d are kept", err, p.count)
 		}
 	})
 }
@@ -270,7 +274,8 @@ func TestAnAttemptWhoseEndPanicsEnds(t *testing.T) {
 
 func TestAnAddressAtWhichTheGuardPanicsIsRefused(t *testing.T) {
 	t.Parallel()
-	control := recovering(slog.New(slog.DiscardHandler), func(string, string, syscall.RawConn) error { panic("at an address") })
+	panicking := func(string, string, syscall.RawConn) error { panic("at an address") }
+	control := recovering(slog.New(slog.DiscardHandler), panicking)
 	if err := control("tcp6", "[fe80::1%lo]:80", nil); !errors.Is(err, panics.ErrPanicked) {
 		t.Errorf("it is refused with %v", err)
 	}

@@ -16,21 +16,21 @@ import (
 	"github.com/agentsignal/agentsignal/actors/webhook/signature"
 )
 
-// Destination is where requests go and how they are signed, prepared once for all
-// attempts. It is immutable.
+// Destination is the address and the signers of requests, prepared once for all attempts.
+// It is immutable.
 type Destination struct {
 	URL      string
 	to       endpointAddress
 	HostName string // without port; requests in flight are counted by it
-	host     string // as requests name it
+	host     string // the header Host
 	path     string // and query
-	err      error  // why nothing can be sent to URL; nil: it can
+	err      error  // why URL is invalid, or nil
 
 	Signers signature.Signers
 }
 
-// NewDestination returns the destination of a URL. There must be a secret; the newest
-// is the first.
+// NewDestination returns the destination of a URL with one or more secrets, the newest
+// first.
 func NewDestination(url string, secrets ...string) *Destination {
 	d := &Destination{URL: url, Signers: signature.NewSigners(secrets...)}
 	d.to, d.host, d.path, d.err = parseEndpoint(url)
@@ -38,7 +38,7 @@ func NewDestination(url string, secrets ...string) *Destination {
 	return d
 }
 
-// hostName returns the name in address, host:port, the same for all ways to write it.
+// hostName returns the name in address, host:port, in a canonical form.
 func hostName(address string) string {
 	name, _, err := net.SplitHostPort(address)
 	if err != nil {
@@ -50,8 +50,7 @@ func hostName(address string) string {
 	return strings.ToLower(strings.TrimSuffix(name, "."))
 }
 
-// isAddress reports whether the URL names an address, or this machine, and not another
-// host by its name.
+// isAddress reports whether the host of the URL is an address or localhost, not a name.
 func (d *Destination) isAddress() bool {
 	name, _, err := net.SplitHostPort(d.to.address)
 	if err != nil {
@@ -61,7 +60,7 @@ func (d *Destination) isAddress() bool {
 	return err == nil || guard.IsLocalhost(name)
 }
 
-// parseEndpoint returns the address a URL leads to, and the Host and path of its requests.
+// parseEndpoint returns the address of a URL, and the Host and path of its requests.
 func parseEndpoint(text string) (to endpointAddress, host, path string, err error) {
 	u, err := url.Parse(text)
 	if err != nil {
@@ -95,8 +94,8 @@ func parseEndpoint(text string) (to endpointAddress, host, path string, err erro
 
 func notASCII(r rune) bool { return r >= utf8.RuneSelf }
 
-// plainQuery returns a query escaped for a request line: url.Parse keeps spaces and
-// characters beyond ASCII as they were written.
+// plainQuery escapes a query for a request line: url.Parse keeps spaces and characters
+// beyond ASCII.
 func plainQuery(text string) string {
 	var b []byte
 	for i := range len(text) {

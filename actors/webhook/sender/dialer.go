@@ -13,12 +13,11 @@ import (
 	"github.com/agentsignal/agentsignal/actors/webhook/guard"
 )
 
-// maxTLSSessions is how many TLS sessions are remembered, one an endpoint's host, so
-// that their next handshakes are short.
+// maxTLSSessions is the number of TLS sessions kept for resumption, one for each host.
 const maxTLSSessions = 1024
 
-// dialer makes the connections of a Sender. Those without TLS have a dialer of their own,
-// to which more addresses are refused.
+// dialer makes the connections of a Sender. The guard refuses more addresses to those
+// without TLS, so they have a net.Dialer of their own.
 type dialer struct {
 	plain, secure net.Dialer
 	tls           *tls.Config
@@ -46,8 +45,8 @@ func newDialer(o Options) *dialer {
 // dialControl is net.Dialer.Control.
 type dialControl = func(network, address string, c syscall.RawConn) error
 
-// recovering wraps control for a dialer, which may call it on a goroutine of its own: an
-// address at which it panics is refused.
+// recovering wraps control, which a dialer may call on a goroutine of its own. An address
+// at which it panics is refused.
 func recovering(log *slog.Logger, control dialControl) dialControl {
 	return func(network, address string, c syscall.RawConn) error {
 		err := panics.ErrPanicked
@@ -56,7 +55,7 @@ func recovering(log *slog.Logger, control dialControl) dialControl {
 	}
 }
 
-// tlsError is the failure of a TLS handshake, other than by time.
+// tlsError is a failed TLS handshake, except for a timeout.
 type tlsError struct{ err error }
 
 func (e *tlsError) Error() string { return "make TLS handshake: " + e.err.Error() }

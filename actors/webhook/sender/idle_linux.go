@@ -5,8 +5,8 @@ import (
 	"syscall"
 )
 
-// isQuiet reports whether the other side of an unused connection has neither closed it
-// nor sent anything: a look at the socket that does not wait.
+// isQuiet reports, without waiting, whether the other side of an unused connection has
+// neither closed it nor sent bytes.
 func isQuiet(c net.Conn) bool {
 	if secure, ok := c.(interface{ NetConn() net.Conn }); ok {
 		c = secure.NetConn()

@@ -70,12 +70,14 @@ func TestAClosedConnectionGetsNoRequest(t *testing.T) {
 	}
 }
 
-// What is quiet is used again, with TLS too, and after the time limit of the attempt
-// before.
+// A quiet connection is reused, including with TLS and after the deadline of the last
+// attempt.
 func TestAQuietConnectionIsUsedAgain(t *testing.T) {
 	t.Parallel()
 	var connections atomic.Int32
-	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "ok") }))
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		io.WriteString(w, "ok")
+	}))
 	server.Config.ConnState = func(_ net.Conn, s http.ConnState) {
 		if s == http.StateNew {
 			connections.Add(1)

@@ -4,6 +4,6 @@ package sender
 
 import "net"
 
-// isQuiet reports whether an unused connection may be used again. Only Linux is asked:
-// elsewhere a connection that was closed is found when the request has been written.
+// isQuiet reports whether an unused connection may be reused. Only Linux can check: on other
+// systems a closed connection is noticed after the request was written.
 func isQuiet(net.Conn) bool { return true }

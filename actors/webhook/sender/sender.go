@@ -1,6 +1,6 @@
 // Package sender makes attempts to deliver: signed POST requests over HTTP/1.1, within hard
-// limits of time and size. It is not a general client; why it is not net/http's, and what
-// that saves, is written in deploy/decisions/0012-one-goroutine-a-request.md.
+// limits of time and size. It is not a general client:
+// deploy/decisions/0012-one-goroutine-a-request.md explains why it does not use net/http's.
 package sender
 
 import (
@@ -41,27 +41,26 @@ var Classes = []string{
 	ClassConnection, ClassTLS, ClassDNS, ClassBlocked,
 }
 
-// maxHeaderBytes limits the status line and headers of an answer, those of interim answers
-// (1xx) included.
+// maxHeaderBytes limits the status line and headers of an answer, including interim answers
+// (1xx).
 const maxHeaderBytes = 32 << 10
 
 // Options are the settings of a Sender.
 type Options struct {
-	Guard          *guard.Guard   // nil: public addresses, and TLS only
-	UserAgent      string         // empty: "agentsignal"
-	Timeout        time.Duration  // of a whole attempt; 0: 15 s
-	ConnectTimeout time.Duration  // of look-up, connection and TLS handshake together; 0: 5 s
-	IdleTimeout    time.Duration  // after which an unused connection is closed; 0: 90 s
-	MaxIdle        int            // unused connections; 0: 2,048
-	MaxIdlePerHost int            // of them to one host and port; 0: 64
-	RootCAs        *x509.CertPool // nil: those of the system
-	Resolver       *net.Resolver  // nil: net.DefaultResolver
-	Log            *slog.Logger   // nil: none
+	Guard          *guard.Guard   // default: public addresses, and TLS only
+	UserAgent      string         // default "agentsignal"
+	Timeout        time.Duration  // of a whole attempt; default 15 s
+	ConnectTimeout time.Duration  // of look-up, connection and TLS handshake together; default 5 s
+	IdleTimeout    time.Duration  // after which an unused connection is closed; default 90 s
+	MaxIdle        int            // unused connections; default 2,048
+	MaxIdlePerHost int            // unused ones to one host and port; default 64
+	RootCAs        *x509.CertPool // default those of the system
+	Resolver       *net.Resolver  // default net.DefaultResolver
+	Log            *slog.Logger   // nil to discard
 }
 
-// Sender makes attempts: signed POST requests over HTTP/1.1 and TLS. It follows no
-// redirect and uses no proxy, which would connect to addresses that the guard cannot check.
-// It is safe for concurrent use.
+// Sender makes attempts. It follows no redirect and uses no proxy, which would connect to
+// addresses that the guard cannot check. It is safe for concurrent use.
 type Sender struct {
 	connections connections
 	timeout     time.Duration
@@ -70,9 +69,7 @@ type Sender struct {
 
 // New returns a sender with the settings o. Its connections are closed by Close.
 func New(o Options) *Sender {
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
+	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	return &Sender{
 		connections: connections{
 			log:            o.Log,
@@ -86,39 +83,38 @@ func New(o Options) *Sender {
 	}
 }
 
-// Close closes the connections: those in use when their attempt ends.
+// Close closes the connections; those in use are closed when their attempt ends.
 func (s *Sender) Close() { s.connections.close() }
 
-// Request is what one attempt sends.
+// Request is the content of one attempt.
 type Request struct {
 	To       *Destination
-	Body     []byte // not changed until Send has returned
+	Body     []byte // must not change until Send has returned
 	Event    signal.EventID
 	Type     signal.EventType
 	Delivery signal.DeliveryID
 	Attempt  int       // its number, from 1
-	At       time.Time // of the attempt, as receivers and records see it
+	At       time.Time // of the attempt, for receivers and records
 }
 
-// Result is how an attempt ended.
+// Result is the outcome of an attempt.
 type Result struct {
 	At         time.Time     // Request.At
 	Duration   time.Duration // until the answer was read
-	Status     int           // of the answer; 0 if none came
+	Status     int           // of the answer, or 0
 	Error      string        // empty for a success
 	Class      string        // one of Classes; empty if the attempt was cancelled
-	Body       string        // how the answer's body begins: valid UTF-8, at most 8 KiB
-	RetryAfter time.Duration // of an answer 429 or 503, at most a year; 0: it asks for no delay
+	Body       string        // the beginning of the answer's body: valid UTF-8, at most 8 KiB
+	RetryAfter time.Duration // of an answer 429 or 503, at most a year, or 0
 }
 
-// Cancelled reports whether the attempt was given up because its context had ended. Such a
-// result has no bearing on the endpoint and must be dropped.
+// Cancelled reports whether the attempt was abandoned because its context had ended. Such a
+// result must be dropped.
 func (r *Result) Cancelled() bool { return r.Error == delivery.Cancelled }
 
-// Send makes an attempt and returns how it ended, within the sender's timeout. It is
-// a success once an answer's status is 2xx and its headers are complete, whatever
-// its body does. If ctx ends before, the result is Cancelled; the request may have
-// reached the endpoint nevertheless.
+// Send makes an attempt within the sender's timeout. It is a success if the answer's status
+// is 2xx and its headers are complete, regardless of its body. When ctx ends, the result is
+// Cancelled; the endpoint may still have received the request.
 func (s *Sender) Send(ctx context.Context, r Request) Result {
 	start := time.Now()
 	result := Result{At: r.At}
@@ -140,7 +136,7 @@ func (s *Sender) Send(ctx context.Context, r Request) Result {
 		result.Duration = time.Since(start)
 		return result
 	}
-	if answer.StatusCode < 100 { // three digits of any kind are read
+	if answer.StatusCode < 100 { // net/http accepts any three digits
 		done(false)
 		result.Error, result.Class = delivery.NoConnection, ClassConnection
 		result.Duration = time.Since(start)
@@ -170,7 +166,7 @@ var requestBuffers = sync.Pool{New: func() any {
 	return &b
 }}
 
-// appendRequest adds an attempt as it is sent: request line, headers and body.
+// appendRequest adds the request line, headers and body of an attempt.
 func (s *Sender) appendRequest(b []byte, r *Request) []byte {
 	timestamp := r.At.Unix()
 	b = append(b, "POST "...)
@@ -216,17 +212,17 @@ func classOf(status int) string {
 	case 400 <= status && status <= 499:
 		return ClassClientError
 	}
-	return ClassServerError // or no status at all, such as 999
+	return ClassServerError // including invalid ones, such as 999
 }
 
-// failure returns why no answer came. ctx is that of the caller.
+// failure returns the error and class of an attempt without an answer. ctx is the caller's.
 func failure(ctx context.Context, err error) (text, class string) {
 	switch {
 	case ctx.Err() != nil:
 		return delivery.Cancelled, ""
 	case errors.Is(err, guard.ErrAddressNotAllowed):
 		return delivery.Blocked, ClassBlocked
-	case isTimeout(err): // of a look-up, too
+	case isTimeout(err): // including that of a look-up
 		return delivery.TimedOut, ClassTimeout
 	case is[*net.DNSError](err):
 		return delivery.HostNotFound, ClassDNS
@@ -243,7 +239,7 @@ func is[E error](err error) bool {
 }
 
 // isAlert reports whether the endpoint has refused the handshake by an alert after the
-// client's part of it, as in TLS 1.3. crypto/tls shows that by the operation only.
+// client's part of it, as in TLS 1.3. crypto/tls marks it only by the operation.
 func isAlert(err error) bool {
 	e, ok := errors.AsType[*net.OpError](err)
 	return ok && e.Op == "remote error"

@@ -27,8 +27,8 @@ import (
 	"github.com/agentsignal/agentsignal/actors/webhook/guard"
 )
 
-// rawConn is the server's side of a connection. Its methods return false once the
-// client has gone.
+// rawConn is the server's side of a connection. Its methods return false once the client
+// has disconnected.
 type rawConn struct {
 	net.Conn
 	reader *bufio.Reader
@@ -48,21 +48,21 @@ func (c *rawConn) write(s string) bool {
 	return err == nil
 }
 
-// trickle writes s for ever, a piece at a time, much slower than anybody waits.
+// trickle writes s for ever, a piece at a time, more slowly than any timeout.
 func (c *rawConn) trickle(s string) {
 	for c.write(s) {
 		time.Sleep(50 * time.Millisecond)
 	}
 }
 
-// reset closes the connection so that the client is told that it is broken.
+// reset closes the connection with a TCP reset.
 func (c *rawConn) reset() {
 	c.Conn.(*net.TCPConn).SetLinger(0)
 	c.Close()
 }
 
-// newRawServer starts a server that speaks by hand, and returns its URL. Connections
-// are closed when serve returns.
+// newRawServer starts a server without HTTP, and returns its URL. Connections are closed
+// when serve returns.
 func newRawServer(tb testing.TB, serve func(*rawConn)) string {
 	tb.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -87,7 +87,7 @@ func newRawServer(tb testing.TB, serve func(*rawConn)) string {
 
 func TestBadAnswers(t *testing.T) {
 	t.Parallel()
-	// after answers a request with s, and then waits for the client to go.
+	// after answers a request with s, and then waits for the client to disconnect.
 	after := func(s string) func(*rawConn) {
 		return func(c *rawConn) {
 			if c.readRequest() && c.write(s) {
@@ -95,75 +95,94 @@ func TestBadAnswers(t *testing.T) {
 			}
 		}
 	}
-	const started = "HTTP/1.1 200 OK\r\n"
+	// reads reads a request before it calls f.
+	reads := func(f func(*rawConn)) func(*rawConn) {
+		return func(c *rawConn) {
+			c.readRequest()
+			f(c)
+		}
+	}
+	type outcome struct{ class, error, body string }
+	broken, timedOut := outcome{ClassConnection, "connection failed", ""}, outcome{ClassTimeout, "timeout", ""}
+	ok := func(body string) outcome { return outcome{ClassSuccess, "", body} }
+	const started, length9 = "HTTP/1.1 200 OK\r\n", "Content-Length: 9\r\n\r\n"
+	const upgrade = "HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n"
+	const two = started + "Content-Length: 2\r\n\r\nok"
+	large := func(n int) string {
+		return started + "A: " + strings.Repeat("b", n) + "\r\nContent-Length: 0\r\n\r\n"
+	}
+	writes := func(s string) func(*rawConn) { return reads(func(c *rawConn) { c.write(s) }) }
 	tests := []struct {
 		name  string
 		serve func(*rawConn)
-		class string
-		error string
-		body  string
+		want  outcome
 	}{
-		{"nothing, for ever", func(c *rawConn) { io.Copy(io.Discard, c) }, ClassTimeout, "timeout", ""},
-		{"a close", func(c *rawConn) { c.readRequest() }, ClassConnection, "connection failed", ""},
-		{"a close before the request is read", func(*rawConn) {}, ClassConnection, "connection failed", ""},
-		{"a reset", func(c *rawConn) { c.readRequest(); c.reset() }, ClassConnection, "connection failed", ""},
-		{"a reset within the headers", func(c *rawConn) { c.readRequest(); c.write(started + "A: b\r\n"); c.reset() }, ClassConnection, "connection failed", ""},
-		{"a close within the status line", func(c *rawConn) { c.readRequest(); c.write("HTTP/1.1 20") }, ClassConnection, "connection failed", ""},
+		{"nothing, for ever", func(c *rawConn) { io.Copy(io.Discard, c) }, timedOut},
+		{"a close", func(c *rawConn) { c.readRequest() }, broken},
+		{"a close before the request is read", func(*rawConn) {}, broken},
+		{"a reset", reads(func(c *rawConn) { c.reset() }), broken},
+		{"a reset within the headers", reads(func(c *rawConn) { c.write(started + "A: b\r\n"); c.reset() }), broken},
+		{"a close within the status line", reads(func(c *rawConn) { c.write("HTTP/1.1 20") }), broken},
 
-		{"another protocol", after("SSH-2.0-OpenSSH_9.2\r\n\r\n"), ClassConnection, "connection failed", ""},
-		{"bytes of no protocol", after("\x00\x01\x02\xff\xfe\r\n\r\n"), ClassConnection, "connection failed", ""},
-		{"a status that is no number", after("HTTP/1.1 abc OK\r\n\r\n"), ClassConnection, "connection failed", ""},
-		{"a status of four digits", after("HTTP/1.1 2000 OK\r\n\r\n"), ClassConnection, "connection failed", ""},
-		{"a status that is negative", after("HTTP/1.1 -20 OK\r\n\r\n"), ClassConnection, "connection failed", ""},
-		{"the status zero", after("HTTP/1.1 000 OK\r\n\r\n"), ClassConnection, "connection failed", ""},
-		{"a header without a colon", after(started + "garbage\r\n\r\n"), ClassConnection, "connection failed", ""},
-		{"two lengths", after(started + "Content-Length: 1\r\nContent-Length: 2\r\n\r\nab"), ClassConnection, "connection failed", ""},
-		{"a length that is negative", after(started + "Content-Length: -1\r\n\r\n"), ClassConnection, "connection failed", ""},
-		{"an unknown transfer encoding", after(started + "Transfer-Encoding: x\r\n\r\n"), ClassConnection, "connection failed", ""},
-		{"another protocol by 101", after("HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n"), ClassServerError, "status 101", ""},
+		{"another protocol", after("SSH-2.0-OpenSSH_9.2\r\n\r\n"), broken},
+		{"bytes of no protocol", after("\x00\x01\x02\xff\xfe\r\n\r\n"), broken},
+		{"a status that is no number", after("HTTP/1.1 abc OK\r\n\r\n"), broken},
+		{"a status of four digits", after("HTTP/1.1 2000 OK\r\n\r\n"), broken},
+		{"a status that is negative", after("HTTP/1.1 -20 OK\r\n\r\n"), broken},
+		{"the status zero", after("HTTP/1.1 000 OK\r\n\r\n"), broken},
+		{"a header without a colon", after(started + "garbage\r\n\r\n"), broken},
+		{"two lengths", after(started + "Content-Length: 1\r\nContent-Length: 2\r\n\r\nab"), broken},
+		{"a length that is negative", after(started + "Content-Length: -1\r\n\r\n"), broken},
+		{"an unknown transfer encoding", after(started + "Transfer-Encoding: x\r\n\r\n"), broken},
+		{"another protocol by 101", after(upgrade), outcome{ClassServerError, "status 101", ""}},
 
-		{"a line without end, a byte at a time", func(c *rawConn) { c.readRequest(); c.trickle("H") }, ClassTimeout, "timeout", ""},
-		{"a status line a byte at a time", func(c *rawConn) { c.readRequest(); c.write("HTTP/1.1 200 "); c.trickle("O") }, ClassTimeout, "timeout", ""},
-		{"headers a line at a time, without end", func(c *rawConn) { c.readRequest(); c.write(started); c.trickle("A: b\r\n") }, ClassTimeout, "timeout", ""},
-		{"headers at full speed, without end", func(c *rawConn) {
-			c.readRequest()
+		{"a line without end, a byte at a time", reads(func(c *rawConn) { c.trickle("H") }), timedOut},
+		{"a status line a byte at a time", reads(func(c *rawConn) {
+			c.write("HTTP/1.1 200 ")
+			c.trickle("O")
+		}), timedOut},
+		{"headers a line at a time, without end", reads(func(c *rawConn) {
+			c.write(started)
+			c.trickle("A: b\r\n")
+		}), timedOut},
+		{"headers at full speed, without end", reads(func(c *rawConn) {
 			for ok := c.write(started); ok; ok = c.write(strings.Repeat("A: b\r\n", 1000)) {
 			}
-		}, ClassConnection, "connection failed", ""},
-		{"one header without end", func(c *rawConn) {
-			c.readRequest()
+		}), broken},
+		{"one header without end", reads(func(c *rawConn) {
 			for ok := c.write(started + "A: "); ok; ok = c.write(strings.Repeat("b", 10000)) {
 			}
-		}, ClassConnection, "connection failed", ""},
-		{"headers just too large", after(started + "A: " + strings.Repeat("b", maxHeaderBytes) + "\r\nContent-Length: 0\r\n\r\n"), ClassConnection, "connection failed", ""},
-		{"headers that are large", after(started + "A: " + strings.Repeat("b", maxHeaderBytes/2) + "\r\nContent-Length: 0\r\n\r\n"), ClassSuccess, "", ""},
+		}), broken},
+		{"headers just too large", after(large(maxHeaderBytes)), broken},
+		{"headers that are large", after(large(maxHeaderBytes / 2)), ok("")},
 
-		{"100 before 200", after("HTTP/1.1 100 Continue\r\n\r\n" + started + "Content-Length: 2\r\n\r\nok"), ClassSuccess, "", "ok"},
-		{"103 before 200", after("HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n" + started + "Content-Length: 2\r\n\r\nok"), ClassSuccess, "", "ok"},
-		{"100 and no more", after("HTTP/1.1 100 Continue\r\n\r\n"), ClassTimeout, "timeout", ""},
-		{"100 without end", func(c *rawConn) {
-			c.readRequest()
+		{"100 before 200", after("HTTP/1.1 100 Continue\r\n\r\n" + two), ok("ok")},
+		{"103 before 200", after("HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n" + two), ok("ok")},
+		{"100 and no more", after("HTTP/1.1 100 Continue\r\n\r\n"), timedOut},
+		{"100 without end", reads(func(c *rawConn) {
 			for c.write(strings.Repeat("HTTP/1.1 100 Continue\r\n\r\n", 1000)) {
 			}
-		}, ClassConnection, "connection failed", ""},
+		}), broken},
 
-		{"204", after("HTTP/1.1 204 No Content\r\n\r\n"), ClassSuccess, "", ""},
-		{"204 with a body", after("HTTP/1.1 204 No Content\r\nContent-Length: 4\r\n\r\nbody"), ClassSuccess, "", ""},
-		{"410", after("HTTP/1.1 410 Gone\r\nContent-Length: 4\r\n\r\ngone"), ClassClientError, "status 410", "gone"},
-		{"a body that ends with the connection", func(c *rawConn) { c.readRequest(); c.write("HTTP/1.0 200 OK\r\n\r\nold") }, ClassSuccess, "", "old"},
-		{"a body shorter than its length", func(c *rawConn) { c.readRequest(); c.write(started + "Content-Length: 9\r\n\r\nhalf") }, ClassSuccess, "", "half"},
-		{"a body and a reset", func(c *rawConn) { c.readRequest(); c.write(started + "Content-Length: 9\r\n\r\n"); c.reset() }, ClassSuccess, "", ""},
-		{"a body that does not come", after(started + "Content-Length: 9\r\n\r\nha"), ClassSuccess, "", "ha"},
-		{"a body in broken chunks", after(started + "Transfer-Encoding: chunked\r\n\r\n2\r\nok\r\nzz\r\n"), ClassSuccess, "", "ok"},
-		{"a body that is packed", after(started + "Content-Encoding: gzip\r\nContent-Length: 3\r\n\r\n\x1f\x8bz"), ClassSuccess, "", "\x1f\ufffdz"},
-		{"a body that does not come, with a failure", after("HTTP/1.1 503 No\r\nRetry-After: 7\r\nContent-Length: 9\r\n\r\nbu"), ClassServerError, "status 503", "bu"},
+		{"204", after("HTTP/1.1 204 No Content\r\n\r\n"), ok("")},
+		{"204 with a body", after("HTTP/1.1 204 No Content\r\nContent-Length: 4\r\n\r\nbody"), ok("")},
+		{"410", after("HTTP/1.1 410 No\r\nContent-Length: 2\r\n\r\nno"), outcome{ClassClientError, "status 410", "no"}},
+		{"a body that ends with the connection", writes("HTTP/1.0 200 OK\r\n\r\nold"), ok("old")},
+		{"a body shorter than its length", writes(started + length9 + "half"), ok("half")},
+		{"a body and a reset", reads(func(c *rawConn) { c.write(started + length9); c.reset() }), ok("")},
+		{"a body that does not come", after(started + length9 + "ha"), ok("ha")},
+		{"a body in broken chunks", after(started + "Transfer-Encoding: chunked\r\n\r\n2\r\nok\r\nzz\r\n"), ok("ok")},
+		{"a compressed body", after(started + "Content-Encoding: gzip\r\nContent-Length: 3\r\n\r\n\x1f\x8bz"),
+			ok("\x1f\ufffdz")},
+		{"a body that does not come, with a failure", after("HTTP/1.1 503 No\r\nRetry-After: 7\r\n" + length9 + "bu"),
+			outcome{ClassServerError, "status 503", "bu"}},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			sender := newSender(t, Options{Timeout: time.Second})
 			got := sender.Send(t.Context(), anAttempt(newRawServer(t, test.serve)))
-			if got.Class != test.class || got.Error != test.error || got.Body != test.body {
+			if (outcome{got.Class, got.Error, got.Body}) != test.want {
 				t.Errorf("got %s, error %q, body %.100q", got.Class, got.Error, got.Body)
 			}
 			if (got.Status == 0) != (got.Class == ClassConnection || got.Class == ClassTimeout) {
@@ -238,18 +257,18 @@ func TestBadTLS(t *testing.T) {
 	tests := []struct {
 		name    string
 		change  func(*x509.Certificate)
-		config  *tls.Config // nil: the default
+		config  *tls.Config // nil for the default
 		unknown bool        // to the sender
-		class   string
-		error   string
 	}{
-		{name: "a good certificate", change: good, class: ClassSuccess},
-		{name: "a certificate of nobody", change: good, unknown: true, class: ClassTLS, error: "TLS failed"},
-		{name: "a certificate for another host", change: func(c *x509.Certificate) { c.IPAddresses, c.DNSNames = nil, []string{"example.com"} }, class: ClassTLS, error: "TLS failed"},
-		{name: "a certificate that has expired", change: func(c *x509.Certificate) { c.NotAfter = time.Now().Add(-time.Minute) }, class: ClassTLS, error: "TLS failed"},
-		{name: "an old version", change: good, config: &tls.Config{MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11}, class: ClassTLS, error: "TLS failed"},
-		{name: "another protocol", change: good, config: &tls.Config{NextProtos: []string{"smtp"}}, class: ClassTLS, error: "TLS failed"},
-		{name: "a certificate of the client is asked for", change: good, config: &tls.Config{ClientAuth: tls.RequireAnyClientCert}, class: ClassTLS, error: "TLS failed"},
+		{"a good certificate", good, nil, false},
+		{"an unknown certificate", good, nil, true},
+		{"a certificate for another host", func(c *x509.Certificate) {
+			c.IPAddresses, c.DNSNames = nil, []string{"example.com"}
+		}, nil, false},
+		{"an expired certificate", func(c *x509.Certificate) { c.NotAfter = time.Now().Add(-time.Minute) }, nil, false},
+		{"an old version", good, &tls.Config{MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11}, false},
+		{"another protocol", good, &tls.Config{NextProtos: []string{"smtp"}}, false},
+		{"a request for a client certificate", good, &tls.Config{ClientAuth: tls.RequireAnyClientCert}, false},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -270,14 +289,18 @@ func TestBadTLS(t *testing.T) {
 				known.AddCert(cert.Leaf)
 			}
 			got := newSender(t, Options{RootCAs: known}).Send(t.Context(), anAttempt("https://"+l.Addr().String()))
-			if got.Class != test.class || got.Error != test.error {
+			class, text := ClassTLS, "TLS failed"
+			if test.name == "a good certificate" {
+				class, text = ClassSuccess, ""
+			}
+			if got.Class != class || got.Error != text {
 				t.Errorf("got %s, error %q", got.Class, got.Error)
 			}
 		})
 	}
 }
 
-func TestPeersThatSpeakNoTLS(t *testing.T) {
+func TestPeersWithoutTLS(t *testing.T) {
 	t.Parallel()
 	plain := newServer(t, func(http.ResponseWriter, *http.Request) {})
 	silent := newRawServer(t, func(c *rawConn) { io.Copy(io.Discard, c) })
@@ -291,7 +314,7 @@ func TestPeersThatSpeakNoTLS(t *testing.T) {
 	}
 }
 
-func TestNobodyListens(t *testing.T) {
+func TestAClosedPort(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -304,8 +327,8 @@ func TestNobodyListens(t *testing.T) {
 	}
 }
 
-// newDNS returns a resolver whose server answers by the function: the address of a
-// name, or none if there is no such name.
+// newDNS returns a resolver whose server gets the address of a name from answer, which
+// returns false for an unknown name.
 func newDNS(t *testing.T, answer func(name string) (netip.Addr, bool)) *net.Resolver {
 	t.Helper()
 	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
@@ -369,15 +392,15 @@ func TestANameServerThatIsSilent(t *testing.T) {
 		<-t.Context().Done()
 		return netip.Addr{}, false
 	})
-	got := newSender(t, Options{Resolver: resolver, ConnectTimeout: 50 * time.Millisecond}).Send(t.Context(), anAttempt("https://hooks.example.com./"))
+	s := newSender(t, Options{Resolver: resolver, ConnectTimeout: 50 * time.Millisecond})
+	got := s.Send(t.Context(), anAttempt("https://hooks.example.com./"))
 	if got.Class != ClassTimeout || got.Error != "timeout" {
 		t.Errorf("got %s, error %q", got.Class, got.Error)
 	}
 }
 
-// TestANameThatTurnsInwards has a name that is public when it is registered and
-// private when it is dialled.
-func TestANameThatTurnsInwards(t *testing.T) {
+// The address of a name may be public when it is registered and private when it is dialled.
+func TestANameThatBecomesPrivate(t *testing.T) {
 	t.Parallel()
 	server := newServer(t, func(http.ResponseWriter, *http.Request) { t.Error("a private address was reached") })
 	_, port, _ := net.SplitHostPort(strings.TrimPrefix(server.URL, "http://"))
@@ -398,7 +421,8 @@ func TestANameThatTurnsInwards(t *testing.T) {
 				t.Fatalf("register %s: %v", url, err)
 			}
 			registered.Store(true)
-			if got := sender.Send(t.Context(), anAttempt(url)); got.Class != ClassBlocked || got.Error != "host not found" {
+			got := sender.Send(t.Context(), anAttempt(url))
+			if got.Class != ClassBlocked || got.Error != "host not found" {
 				t.Errorf("%s, now %s: got %s, error %q", url, inside, got.Class, got.Error)
 			}
 		}
@@ -430,24 +454,28 @@ func TestASenderReachesPublicAddressesOnly(t *testing.T) {
 	defer secure.Close()
 	sender := New(Options{ConnectTimeout: time.Second})
 	defer sender.Close()
-	for _, url := range []string{plain.URL, secure.URL, strings.Replace(plain.URL, "127.0.0.1", "localhost", 1), strings.Replace(plain.URL, "127.0.0.1", "[::ffff:127.0.0.1]", 1),
-		"http://169.254.169.254/", "http://93.184.215.14/", "http://[::1%25lo]:8080/", "https://93.184.215.14:25/", "nonsense\x00"} {
-		if got := sender.Send(t.Context(), anAttempt(url)); got.Class != ClassBlocked || got.Error != "address not allowed" {
+	at := func(host string) string { return strings.Replace(plain.URL, "127.0.0.1", host, 1) }
+	for _, url := range []string{
+		plain.URL, secure.URL, at("localhost"), at("[::ffff:127.0.0.1]"), "http://169.254.169.254/",
+		"http://93.184.215.14/", "http://[::1%25lo]:8080/", "https://93.184.215.14:25/", "nonsense\x00",
+	} {
+		got := sender.Send(t.Context(), anAttempt(url))
+		if got.Class != ClassBlocked || got.Error != "address not allowed" {
 			t.Errorf("%s: got %s, error %q", url, got.Class, got.Error)
 		}
 	}
 }
 
-// A request to a name that leads to an address inside ends like one to a name that does
-// not exist.
+// A request to a name of an internal address ends like one to a name that does not exist.
 func TestANameInsideEndsLikeAnUnknownOne(t *testing.T) {
 	t.Parallel()
 	resolver := newDNS(t, func(name string) (netip.Addr, bool) {
 		return netip.MustParseAddr("10.0.0.1"), strings.HasPrefix(name, "inside.")
 	})
 	s := newSender(t, Options{Guard: guard.New(guard.Options{AllowHTTP: true}), Resolver: resolver})
-	known, unknown := s.Send(t.Context(), anAttempt("http://inside.example.com./")), s.Send(t.Context(), anAttempt("http://other.example.com./"))
-	if known.Error != unknown.Error || known.Class != ClassBlocked || unknown.Class != ClassDNS {
-		t.Errorf("a name inside: %s (%s), an unknown one: %s (%s)", known.Error, known.Class, unknown.Error, unknown.Class)
+	inside := s.Send(t.Context(), anAttempt("http://inside.example.com./"))
+	unknown := s.Send(t.Context(), anAttempt("http://other.example.com./"))
+	if inside.Error != unknown.Error || inside.Class != ClassBlocked || unknown.Class != ClassDNS {
+		t.Errorf("internal: %s (%s), unknown: %s (%s)", inside.Error, inside.Class, unknown.Error, unknown.Class)
 	}
 }

@@ -30,8 +30,13 @@ const aSecret = "whsec_c2lnbmFsLXNlcnZpY2UtdGVzdC1zZWNyZXQtMDEyMzQ="
 // anAttempt is a request to a URL.
 func anAttempt(url string) Request {
 	return Request{
-		To: NewDestination(url, aSecret), Body: []byte(`{"id":"evt_1"}`), Event: "evt_1", Type: signal.SignalCreated, Delivery: "dlv_1",
-		Attempt: 3, At: time.Now(),
+		To:       NewDestination(url, aSecret),
+		Body:     []byte(`{"id":"evt_1"}`),
+		Event:    "evt_1",
+		Type:     signal.SignalCreated,
+		Delivery: "dlv_1",
+		Attempt:  3,
+		At:       time.Now(),
 	}
 }
 
@@ -39,7 +44,8 @@ func anAttempt(url string) Request {
 func newSender(tb testing.TB, o Options) *Sender {
 	tb.Helper()
 	if o.Guard == nil {
-		o.Guard = guard.New(guard.Options{AllowedNetworks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}})
+		local := []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
+		o.Guard = guard.New(guard.Options{AllowedNetworks: local})
 	}
 	s := New(o)
 	tb.Cleanup(s.Close)
@@ -56,10 +62,8 @@ func newServer(tb testing.TB, h http.HandlerFunc) *httptest.Server {
 
 func TestARequestIsSentAsSpecified(t *testing.T) {
 	t.Parallel()
-	var (
-		got     *http.Request
-		gotBody []byte
-	)
+	var got *http.Request
+	var gotBody []byte
 	server := newServer(t, func(w http.ResponseWriter, r *http.Request) {
 		got = r
 		gotBody, _ = io.ReadAll(r.Body)
@@ -72,8 +76,13 @@ func TestARequestIsSentAsSpecified(t *testing.T) {
 	at := time.Now().Truncate(time.Millisecond)
 	secrets := []string{"the new secret", aSecret}
 	r := Request{
-		To: NewDestination(server.URL+"/hooks?x=%20y", secrets...), Body: body, Event: "evt_01M7YQ1X3DTRA4S2456P21NJZ0", Type: signal.WebhookTest,
-		Delivery: "dlv_01M7YQ1X7PE2DGEP087XGX6XDW", Attempt: 12, At: at,
+		To:       NewDestination(server.URL+"/hooks?x=%20y", secrets...),
+		Body:     body,
+		Event:    "evt_01M7YQ1X3DTRA4S2456P21NJZ0",
+		Type:     signal.WebhookTest,
+		Delivery: "dlv_01M7YQ1X7PE2DGEP087XGX6XDW",
+		Attempt:  12,
+		At:       at,
 	}
 	result := newSender(t, Options{UserAgent: "agentsignal/1.2.3"}).Send(t.Context(), r)
 	if result.Duration <= 0 {
@@ -83,8 +92,10 @@ func TestARequestIsSentAsSpecified(t *testing.T) {
 	if diff := cmp.Diff(Result{At: at, Status: 200, Class: ClassSuccess, Body: "thanks"}, result); diff != "" {
 		t.Fatalf("result (-want +got):\n%s", diff)
 	}
-	if got.Method != "POST" || got.RequestURI != "/hooks?x=%20y" || got.Proto != "HTTP/1.1" || "http://"+got.Host != server.URL || got.ContentLength != 238 {
-		t.Errorf("got %s %s %s, host %s, %d bytes", got.Method, got.RequestURI, got.Proto, got.Host, got.ContentLength)
+	host := strings.TrimPrefix(server.URL, "http://")
+	line := fmt.Sprint(got.Method, " ", got.RequestURI, " ", got.Proto, " ", got.Host, " ", got.ContentLength)
+	if want := "POST /hooks?x=%20y HTTP/1.1 " + host + " 238"; line != want {
+		t.Errorf("got %s, want %s", line, want)
 	}
 	if string(gotBody) != string(r.Body) {
 		t.Errorf("got the body %s", gotBody)
@@ -94,12 +105,13 @@ func TestARequestIsSentAsSpecified(t *testing.T) {
 	want.Set(signature.HeaderStandardID, string(r.Event))
 	want.Set(signature.HeaderStandardTimestamp, strconv.FormatInt(at.Unix(), 10))
 	want.Set(signature.HeaderStandardSignature, signature.SignStandardAll(secrets, string(r.Event), at.Unix(), body))
-	for name, value := range map[string]string{
-		"Content-Type": "application/json", "User-Agent": "agentsignal/1.2.3", "Content-Length": "238", signature.HeaderEvent: "webhook.test",
-		signature.HeaderDelivery: "dlv_01M7YQ1X7PE2DGEP087XGX6XDW", signature.HeaderTimestamp: want.Get(signature.HeaderStandardTimestamp), signature.HeaderAttempt: "12",
-	} {
-		want.Set(name, value)
-	}
+	want.Set(signature.HeaderTimestamp, want.Get(signature.HeaderStandardTimestamp))
+	want.Set(signature.HeaderEvent, "webhook.test")
+	want.Set(signature.HeaderDelivery, string(r.Delivery))
+	want.Set(signature.HeaderAttempt, "12")
+	want.Set("Content-Type", "application/json")
+	want.Set("User-Agent", "agentsignal/1.2.3")
+	want.Set("Content-Length", "238")
 	if diff := cmp.Diff(want, got.Header); diff != "" {
 		t.Errorf("headers (-want +got):\n%s", diff)
 	}
@@ -140,7 +152,7 @@ func TestHeadersAreWrittenInTheirCanonicalForm(t *testing.T) {
 	}
 }
 
-func TestWhatAnswersMean(t *testing.T) {
+func TestClassesOfAnswers(t *testing.T) {
 	t.Parallel()
 	inAMinute := time.Now().Add(time.Minute).UTC().Format(http.TimeFormat)
 	tests := []struct {
@@ -202,7 +214,8 @@ func TestWhatAnswersMean(t *testing.T) {
 			t.Errorf("status %d: %+v", test.status, got)
 		}
 		// A date has whole seconds, and some time has passed.
-		if diff := test.wait - got.RetryAfter; diff < 0 || diff > 5*time.Second || test.retryAfter != inAMinute && diff != 0 {
+		diff := test.wait - got.RetryAfter
+		if diff < 0 || diff > 5*time.Second || test.retryAfter != inAMinute && diff != 0 {
 			t.Errorf("status %d, Retry-After %q: %s, want %s", test.status, test.retryAfter, got.RetryAfter, test.wait)
 		}
 	}
@@ -211,7 +224,7 @@ func TestWhatAnswersMean(t *testing.T) {
 	}
 }
 
-func TestConnectionsAreUsedAgain(t *testing.T) {
+func TestConnectionsAreReused(t *testing.T) {
 	t.Parallel()
 	var connections atomic.Int32
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -243,8 +256,8 @@ func TestConnectionsAreUsedAgain(t *testing.T) {
 	}
 }
 
-// TestAConnectionThatClosedMeanwhile has a receiver that closes a connection just as
-// its second request comes, as servers do whose idle time has ended.
+// A receiver may close a connection just when its second request arrives, like a server
+// whose idle time has ended.
 func TestAConnectionThatClosedMeanwhile(t *testing.T) {
 	t.Parallel()
 	server := newRawServer(t, func(c *rawConn) {
@@ -265,7 +278,7 @@ func TestAnAttemptCanBeCancelled(t *testing.T) {
 	t.Parallel()
 	arrived := make(chan struct{}, 1)
 	server := newServer(t, func(_ http.ResponseWriter, r *http.Request) {
-		io.Copy(io.Discard, r.Body) // the server notices that a client has gone once it has read all
+		io.Copy(io.Discard, r.Body) // the server notices a disconnect once it has read all
 		arrived <- struct{}{}
 		<-r.Context().Done()
 	})
@@ -275,7 +288,7 @@ func TestAnAttemptCanBeCancelled(t *testing.T) {
 		<-arrived
 		cancel()
 	}()
-	for _, when := range []string{"under way", "before it began"} {
+	for _, when := range []string{"in flight", "before it began"} {
 		got := sender.Send(ctx, anAttempt(server.URL))
 		if !got.Cancelled() || got.Error != "cancelled" || got.Class != "" || got.Status != 0 {
 			t.Errorf("cancelled %s: %+v", when, got)
@@ -295,7 +308,7 @@ func TestASenderUsesNoProxy(t *testing.T) {
 
 func TestEveryClassIsListed(t *testing.T) {
 	t.Parallel()
-	want := []string{"success", "redirect", "client_error", "server_error", "timeout", "connection", "tls", "dns", "blocked"}
+	want := strings.Fields("success redirect client_error server_error timeout connection tls dns blocked")
 	if !slices.Equal(Classes, want) {
 		t.Errorf("classes %v, want %v", Classes, want)
 	}

@@ -1,6 +1,6 @@
-// Package signature signs and verifies the requests that are sent to webhooks: by the
-// scheme of Standard Webhooks, which covers the time of the attempt, and by a simpler one
-// over the body alone. A Go receiver can use Verify as it is.
+// Package signature signs and verifies the requests to webhooks: by the scheme of Standard
+// Webhooks, which covers the time of the attempt, and by a simpler one over the body alone.
+// A Go receiver can use Verify unchanged.
 package signature
 
 import (
@@ -38,15 +38,15 @@ const (
 	Tolerance = 5 * time.Minute
 )
 
-// Sign returns the value of X-Service-Signature: the HMAC-SHA256 of the body
-// with the secret's whole text as key.
+// Sign returns the value of X-Service-Signature: the HMAC-SHA256 of the body with the whole
+// text of the secret as key.
 func Sign(secret string, body []byte) string {
 	return string(newSigner(secret).appendSignature(nil, body))
 }
 
-// SignStandard returns one signature of Webhook-Signature, for the id of the
-// event and the time of the attempt. Its key is the decoded base64 of a secret that begins
-// with whsec_; of any other secret, its bytes.
+// SignStandard returns one signature of Webhook-Signature, for the id of the event and the
+// time of the attempt. The key is the decoded base64 of a secret that begins with whsec_,
+// else the bytes of the secret.
 func SignStandard(secret, id string, timestamp int64, body []byte) string {
 	return string(newSigner(secret).appendStandard(nil, id, timestamp, body))
 }
@@ -68,15 +68,14 @@ func SignStandardAll(secrets []string, id string, timestamp int64, body []byte) 
 // Errors of Verify.
 var (
 	ErrNoSignature  = errors.New("the request carries no signature")
-	ErrBadSignature = errors.New("the signature does not fit the body and the secret")
+	ErrBadSignature = errors.New("the signature does not match the body and the secret")
 	ErrBadTime      = errors.New("the request was sent too long ago, or a clock is wrong")
 )
 
 // Verify returns nil if a request with the given headers and body was signed with the
-// secret, else one of the errors above. It compares in constant time. The signatures of
-// Standard Webhooks decide if there are any, because they cover the time, which must lie
-// within Tolerance of now, and because one by a previous secret is among them. Else
-// X-Service-Signature decides.
+// secret, else one of the errors above. It compares in constant time. If there are
+// signatures of Standard Webhooks, one of them must match and the time that they cover must
+// be within Tolerance of now; otherwise X-Service-Signature must match.
 func Verify(secret string, header http.Header, body []byte, now time.Time) error {
 	if list := header.Get(HeaderStandardSignature); list != "" {
 		return verifyStandard(secret, list, header, body, now)
@@ -91,7 +90,7 @@ func Verify(secret string, header http.Header, body []byte, now time.Time) error
 	return nil
 }
 
-// verifyStandard is Verify for a list of signatures of Webhook-Signature.
+// verifyStandard is like Verify, for the list of signatures in Webhook-Signature.
 func verifyStandard(secret, list string, header http.Header, body []byte, now time.Time) error {
 	sent, err := strconv.ParseInt(header.Get(HeaderStandardTimestamp), 10, 64)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 // use.
 type Signers []*signer
 
-// NewSigners returns the signers of secrets, of which there must be one.
+// NewSigners returns the signers of one or more secrets.
 func NewSigners(secrets ...string) Signers {
 	list := make(Signers, len(secrets))
 	for i, s := range secrets {
@@ -23,11 +23,10 @@ func NewSigners(secrets ...string) Signers {
 	return list
 }
 
-// Append adds the value of X-Service-Signature, which is by the newest secret.
+// Append adds the value of X-Service-Signature, signed by the newest secret.
 func (s Signers) Append(b, body []byte) []byte { return s[0].appendSignature(b, body) }
 
-// AppendStandard adds the value of Webhook-Signature: a signature by each secret, of which
-// there are several while a previous one is still accepted.
+// AppendStandard adds the value of Webhook-Signature: a signature by each secret.
 func (s Signers) AppendStandard(b []byte, id string, timestamp int64, body []byte) []byte {
 	for i, one := range s {
 		if i > 0 {
@@ -55,7 +54,7 @@ type macs struct {
 	pool sync.Pool // of hash.Hash
 }
 
-// sum returns the HMAC of parts, one after the other.
+// sum returns the HMAC of the concatenated parts.
 func (m *macs) sum(parts ...[]byte) (sum [sha256.Size]byte) {
 	mac, ok := m.pool.Get().(hash.Hash)
 	if !ok {

@@ -1,0 +1,58 @@
+package persistence_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/persistence"
+	"github.com/agentsignal/agentsignal/persistence/eventlog"
+)
+
+// A change is appended with all of its events or not at all, and its owner reads it back
+// from the log of its partition.
+func Example_append() {
+	ctx := context.Background()
+	dir, err := os.MkdirTemp("", "agentsignal")
+	if err != nil {
+		panic(err)
+	}
+	defer os.RemoveAll(dir)
+	options := persistence.EmbeddedOptions{Dir: dir, Log: slog.New(slog.DiscardHandler)}
+	server, err := persistence.StartEmbedded(ctx, options)
+	if err != nil {
+		panic(err)
+	}
+	defer server.Stop(ctx)
+	store, err := persistence.Open(persistence.Options{URL: server.URL()})
+	if err != nil {
+		panic(err)
+	}
+	defer store.Close()
+	if err := store.Ready(ctx); err != nil {
+		panic(err)
+	}
+	log := eventlog.NewLog(store.Store, eventlog.LogOptions{})
+	defer log.Close(ctx)
+
+	account := signal.NewAccountID()
+	position, err := log.Append(ctx, signal.Change{Account: account, Events: []signal.Event{{
+		ID:      signal.NewEventID(),
+		Account: account,
+		Type:    signal.SystemNotification,
+		Data:    []byte(`{"message":"Maintenance at noon.","severity":"info"}`),
+	}}})
+	if err != nil {
+		panic(err)
+	}
+	events, err := store.ReadLog(ctx, store.Partition(account), signal.Position{}, 10)
+	if err != nil {
+		panic(err)
+	}
+	for _, e := range events {
+		fmt.Println(e.Type, string(e.Data), e.Position == position)
+	}
+	// Output: system.notification {"message":"Maintenance at noon.","severity":"info"} true
+}
