@@ -755,7 +755,7 @@ func TestPollsWhileTheStoreIsDown(t *testing.T) {
 
 func TestRunsThatFail(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		tries := 0
+		tries, retry := 0, 3*time.Second
 		w.set(func() {
 			w.run = func(req signal.RunRequest) error {
 				switch req.Asset {
@@ -763,7 +763,7 @@ func TestRunsThatFail(t *testing.T) {
 					return &signal.RunError{Code: signal.MarketClosed, RetryAfter: 150 * time.Second}
 				case "BTC":
 					if tries++; tries == 1 {
-						return &signal.Error{Kind: signal.KindTooMany, Code: "too_many_runs", RetryAfter: 3 * time.Second}
+						return &signal.Error{Kind: signal.KindTooMany, Code: "too_many_runs", RetryAfter: retry}
 					}
 				case "X":
 					return &signal.RunError{Code: signal.DataUnavailable, RetryAfter: time.Hour} // the market is open

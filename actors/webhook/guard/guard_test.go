@@ -210,7 +210,8 @@ func TestPortsThatAreNotAllowed(t *testing.T) {
 		}
 	}
 	const public = "93.184.215.14"
-	for _, address := range []string{public + ":25", "127.0.0.1:22", public + ":0", public, "example.com:443", "", "x"} {
+	addresses := []string{public + ":25", "127.0.0.1:22", public + ":0", public, "example.com:443", "", "x"}
+	for _, address := range addresses {
 		if err := g.Control("tcp4", address, nil); !errors.Is(err, ErrAddressNotAllowed) {
 			t.Errorf("dial %q: %v", address, err)
 		}
