@@ -73,9 +73,9 @@ func (a *audienceOf) expect(n int) {
 
 func (a *audienceOf) wait() { <-a.reached }
 
-// BenchmarkFanOut delivers signals, in frames of about 376 bytes, to 1,000 connections of one account: by the hub and,
-// as the lower bound, by a plain loop of write(2) of the same bytes. One operation is
-// one message to one connection.
+// BenchmarkFanOut delivers signals, in frames of about 376 bytes, to 1,000 connections of
+// one account: by the hub and, as the lower bound, by a plain loop of write(2) of the
+// same bytes. One operation is one message to one connection.
 func BenchmarkFanOut(b *testing.B) {
 	const connections = 1000
 	for _, batch := range []int{1, 40} {
