@@ -38,7 +38,7 @@ func TestWrongCommandLinesAreExplained(t *testing.T) {
 		"tail --channels":           "--channels needs a value: message types to show",
 		"key create --expires-in 1d": "--expires-in must be a whole number: " +
 			"seconds until it expires; never if left out",
-		"serve --demo=yes":           "--demo must be true or false: make a demo account",
+		"serve --demo=yes":           "--demo must be true or false: create and print a demo account",
 		"backtest --cost=much":       "--cost must be a number: ",
 		"serve extra":                `too many arguments: the form is "agentsignal serve [flags]"`,
 		"key revoke --email a@b":     `too few arguments: the form is "agentsignal key revoke KEY_ID [flags]"`,
