@@ -23,9 +23,9 @@ func at(seen *market.Snapshot) *fakeMarket {
 	return &fakeMarket{series: func(context.Context, string, signal.Timeframe) (market.Snapshot, error) { return *seen, nil }}
 }
 
-func (t *trader) must(tb testing.TB, r signal.RunRequest) conclusion {
+func (t *trader) must(tb testing.TB, r signal.RunRequest) evaluation {
 	tb.Helper()
-	c, err := t.Conclude(tb.Context(), &r)
+	c, err := t.Evaluate(tb.Context(), &r)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -55,11 +55,11 @@ func TestTradingEvaluation(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				want := conclusion{Direction: a.Direction, Confidence: a.Confidence, Levels: &levels, Lifetime: strategy.Lifetime(signal.H1, risk, 60)}
+				want := evaluation{Direction: a.Direction, Confidence: a.Confidence, Levels: &levels, Lifetime: strategy.Lifetime(signal.H1, risk, 60)}
 				got := c
 				got.Metadata = nil
 				if diff := cmp.Diff(want, got); diff != "" {
-					t.Error("conclusion (-want +got):\n" + diff)
+					t.Error("evaluation (-want +got):\n" + diff)
 				}
 				var metadata struct {
 					Indicators  []string `json:"indicators"`
@@ -87,13 +87,13 @@ func TestLivesCountInSessions(t *testing.T) {
 		s.Session, s.Compression = sessions.Exchange, 1
 		return s, nil
 	}}, func() time.Time { return friday })
-	got, err := b.Conclude(t.Context(), &signal.RunRequest{Asset: "AAPL", Strategy: "momentum", Timeframe: signal.H1, Risk: signal.MediumRisk})
+	got, err := b.Evaluate(t.Context(), &signal.RunRequest{Asset: "AAPL", Strategy: "momentum", Timeframe: signal.H1, Risk: signal.MediumRisk})
 	if want := time.Date(2026, 11, 25, 20, 30, 0, 0, time.UTC); err != nil || !friday.Add(got.Lifetime).Equal(want) {
 		t.Errorf("it lives until %s, want %s (%v)", friday.Add(got.Lifetime), want, err)
 	}
 }
 
-// TestSeriesFollowTheMarket: whatever happens to the bars, the conclusion is that of
+// TestSeriesFollowTheMarket: whatever happens to the bars, the evaluation is that of
 // a series that has just been made from them.
 func TestSeriesFollowTheMarket(t *testing.T) {
 	all := testBars(1520)
@@ -135,7 +135,7 @@ func TestSeriesFollowTheMarket(t *testing.T) {
 	check("another tick size")
 
 	seen.Bars = all[1515:1520]
-	if _, err := tr.Conclude(t.Context(), &r); codeOf(err) != signal.InsufficientHistory {
+	if _, err := tr.Evaluate(t.Context(), &r); codeOf(err) != signal.InsufficientHistory {
 		t.Errorf("with five bars: %v, want INSUFFICIENT_HISTORY", err)
 	}
 	seen.Bars = all[500:1520]
@@ -163,7 +163,7 @@ func TestOlderSnapshot(t *testing.T) {
 		t.Error("the series was turned back")
 	}
 	if got.Direction != want.Direction || got.Confidence != want.Confidence {
-		t.Errorf("concluded %+v, want %+v", got, want)
+		t.Errorf("evaluated %+v, want %+v", got, want)
 	}
 }
 
@@ -180,7 +180,7 @@ func TestBarsOfAnotherSourceAreNotOlderOnes(t *testing.T) {
 	got := tr.must(t, r)
 	want := newTrader(at(&seen), time.Now).must(t, r)
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error("conclusion after a change of source (-alone +after):\n" + diff)
+		t.Error("evaluation after a change of source (-alone +after):\n" + diff)
 	}
 }
 
@@ -190,7 +190,7 @@ func TestBadBars(t *testing.T) {
 	seen.Bars[999].High = seen.Bars[999].Low / 2
 	tr := newTrader(at(&seen), time.Now)
 	r := request("BTC")
-	if _, err := tr.Conclude(t.Context(), &r); codeOf(err) != signal.DataUnavailable {
+	if _, err := tr.Evaluate(t.Context(), &r); codeOf(err) != signal.DataUnavailable {
 		t.Errorf("got %v, want DATA_UNAVAILABLE", err)
 	}
 	seen.Bars = testBars(1000)
@@ -198,7 +198,7 @@ func TestBadBars(t *testing.T) {
 }
 
 // TestMemoryOfAnotherState: a run that assessed the bars of before neither takes what
-// was concluded from newer ones, nor leaves its own for them.
+// was evaluated from newer ones, nor leaves its own for them.
 func TestMemoryOfAnotherState(t *testing.T) {
 	seen := history()
 	tr := newTrader(at(&seen), time.Now)
@@ -210,9 +210,9 @@ func TestMemoryOfAnotherState(t *testing.T) {
 		t.Fatal(err)
 	}
 	a.Confidence = 0.1234 // as the bars of before had it
-	got, err := k.conclude(&r, &seen, a, k.state-1)
+	got, err := k.evaluate(&r, &seen, a, k.state-1)
 	if err != nil || got.Confidence != a.Confidence {
-		t.Errorf("concluded %v, %v, want its own %v", got.Confidence, err, a.Confidence)
+		t.Errorf("evaluated %v, %v, want its own %v", got.Confidence, err, a.Confidence)
 	}
 	if again := tr.must(t, r); again.Confidence != newest.Confidence {
 		t.Errorf("the newest bars give %v, want %v", again.Confidence, newest.Confidence)
@@ -255,12 +255,12 @@ func TestSeriesAreBounded(t *testing.T) {
 		}
 	}
 	k := tr.series(keyOf(&seen))
-	for i := range 3 * maxMemories {
+	for i := range 3 * maxEvaluations {
 		seen.Last.Price = 60000 + float64(i)
 		tr.must(t, request("x"))
 	}
-	if n := len(k.memories); n > maxMemories {
-		t.Errorf("%d conclusions are kept, want at most %d", n, maxMemories)
+	if n := len(k.evaluations); n > maxEvaluations {
+		t.Errorf("%d evaluations are kept, want at most %d", n, maxEvaluations)
 	}
 }
 
@@ -283,7 +283,7 @@ func TestSentiment(t *testing.T) {
 	r.Strategy = "sentiment"
 	c := tr.must(t, r)
 	if c.Direction != signal.Long || c.Levels == nil {
-		t.Errorf("concluded %+v from good news", c)
+		t.Errorf("evaluated %+v from good news", c)
 	}
 	if want := seen.Bars[500].OpenTime - 7*24*3_600_000/60; asked != want {
 		t.Errorf("asked for news since %d, want %d", asked, want)
@@ -291,7 +291,7 @@ func TestSentiment(t *testing.T) {
 	m.news = func(string, int64) ([]strategy.NewsItem, error) {
 		return nil, &signal.RunError{Code: signal.DataUnavailable, Message: "away", Retryable: true}
 	}
-	if _, err := tr.Conclude(t.Context(), &r); codeOf(err) != signal.DataUnavailable {
+	if _, err := tr.Evaluate(t.Context(), &r); codeOf(err) != signal.DataUnavailable {
 		t.Errorf("got %v, want the market's error", err)
 	}
 }
@@ -302,13 +302,13 @@ func TestMarketErrorsPass(t *testing.T) {
 		return market.Snapshot{}, cause
 	}}, time.Now)
 	r := request("BTC")
-	if _, err := tr.Conclude(t.Context(), &r); !errors.Is(err, cause) {
+	if _, err := tr.Evaluate(t.Context(), &r); !errors.Is(err, cause) {
 		t.Errorf("got %v, want the market's error", err)
 	}
 }
 
 // TestConcurrentRuns: many runs on a market that moves; run with -race. Every
-// conclusion belongs to one state of the market.
+// evaluation belongs to one state of the market.
 func TestConcurrentRuns(t *testing.T) {
 	all := testBars(1100)
 	var mu sync.Mutex
@@ -331,7 +331,7 @@ func TestConcurrentRuns(t *testing.T) {
 			for range 50 {
 				r := request("BTC")
 				r.Strategy = []string{"momentum", "breakout"}[i%2]
-				c, err := tr.Conclude(t.Context(), &r)
+				c, err := tr.Evaluate(t.Context(), &r)
 				if err != nil {
 					t.Error(err)
 					return
@@ -350,6 +350,6 @@ func TestConcurrentRuns(t *testing.T) {
 	want := newTrader(at(&seen), time.Now).must(t, request("BTC"))
 	got := tr.must(t, request("BTC"))
 	if got.Direction != want.Direction || got.Confidence != want.Confidence || *got.Levels != *want.Levels {
-		t.Errorf("in the end concluded %+v, want %+v", got, want)
+		t.Errorf("in the end evaluated %+v, want %+v", got, want)
 	}
 }

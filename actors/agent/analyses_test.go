@@ -97,7 +97,7 @@ func TestAScanRanksByStrengthAndNamesWhatFailed(t *testing.T) {
 			// Exactly what a run says of the asset.
 			one := req
 			one.Asset = s.Asset
-			c, err := b.agents.exec.concluders["trading"].Conclude(t.Context(), &one)
+			c, err := b.agents.exec.evaluators["trading"].Evaluate(t.Context(), &one)
 			if err != nil {
 				t.Fatal(err)
 			}
