@@ -61,7 +61,10 @@ func (f *fakeSource) fail(err error) {
 	f.failing = err
 }
 
-var gas = Question{"energy_demand", "natural_gas", "us"}
+var (
+	gas  = Question{"energy_demand", "natural_gas", "us"}
+	gulf = Question{"commodity_impact", "oil", "us"} // needs the points of gas and two at the Gulf
+)
 
 func newSource() *fakeSource {
 	return &fakeSource{Simulated: NewSimulated(7, 1), refresh: time.Hour}
@@ -97,11 +100,10 @@ func TestForecastsAreFetchedOnceAndAgainWhenTheyAreOld(t *testing.T) {
 		}
 		group.Wait()
 		if source.archives != 6 || source.forecasts != 6 {
-			t.Errorf("%d archives and %d forecasts of points were fetched, want 6 of each", source.archives, source.forecasts)
+			t.Errorf("%d archives and %d forecasts were fetched, want 6 of each", source.archives, source.forecasts)
 		}
 		first, _ := s.Outlook(t.Context(), gas)
-		// Another question about the same points needs the Gulf in addition.
-		if _, err := s.Outlook(t.Context(), Question{"commodity_impact", "oil", "us"}); err != nil || source.forecasts != 8 {
+		if _, err := s.Outlook(t.Context(), gulf); err != nil || source.forecasts != 8 {
 			t.Errorf("%d forecasts, %v", source.forecasts, err)
 		}
 		time.Sleep(30 * time.Minute)
@@ -109,14 +111,15 @@ func TestForecastsAreFetchedOnceAndAgainWhenTheyAreOld(t *testing.T) {
 			t.Errorf("after half an hour: %v, %v", again.Run, err)
 		}
 		time.Sleep(31 * time.Minute)
-		if again, err := s.Outlook(t.Context(), gas); err != nil || !again.Run.After(first.Run) || source.archives != 8 {
+		again, err := s.Outlook(t.Context(), gas)
+		if err != nil || !again.Run.After(first.Run) || source.archives != 8 {
 			t.Errorf("after an hour: %v, %v", again.Run, err)
 		}
 	})
 }
 
-// TestAnOutlookIsAsOldAsItsOldestForecast: points may have been fetched at different
-// times, and an outlook with an old one among them must not pass for fresh.
+// TestAnOutlookIsAsOldAsItsOldestForecast checks the age of an outlook whose points were
+// fetched at different times.
 func TestAnOutlookIsAsOldAsItsOldestForecast(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -127,20 +130,19 @@ func TestAnOutlookIsAsOldAsItsOldestForecast(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(40 * time.Minute)
-		wide := Question{"commodity_impact", "oil", "us"} // needs the Gulf in addition
-		got, err := s.Outlook(t.Context(), wide)
+		got, err := s.Outlook(t.Context(), gulf)
 		if err != nil || source.forecasts != 8 || !got.Run.Equal(first.Run) {
 			t.Fatalf("%d forecasts, run of %v, want %v, %v", source.forecasts, got.Run, first.Run, err)
 		}
 		time.Sleep(30 * time.Minute) // the Gulf's is 30 minutes old, the others' 70
-		got, err = s.Outlook(t.Context(), wide)
-		if gulf := first.Run.Add(40 * time.Minute); err != nil || source.forecasts != 14 || !got.Run.Equal(gulf) {
-			t.Errorf("%d forecasts, run of %v, want %v, %v", source.forecasts, got.Run, gulf, err)
+		got, err = s.Outlook(t.Context(), gulf)
+		if want := first.Run.Add(40 * time.Minute); err != nil || source.forecasts != 14 || !got.Run.Equal(want) {
+			t.Errorf("%d forecasts, run of %v, want %v, %v", source.forecasts, got.Run, want, err)
 		}
 	})
 }
 
-// shortSource forecasts so many days only.
+// shortSource forecasts a number of days.
 type shortSource struct {
 	*fakeSource
 	days int
@@ -155,8 +157,8 @@ func (f shortSource) Forecast(ctx context.Context, at []*Point, now time.Time) (
 	return got, run, err
 }
 
-// Days that are missing count for nothing, and would look like normal weather: of a forecast
-// of which more than a fifth is missing there is no outlook.
+// TestAForecastThatIsTooShortGivesNoOutlook checks that a forecast counts only with four
+// fifths of its days, since a missing day looks like normal weather.
 func TestAForecastThatIsTooShortGivesNoOutlook(t *testing.T) {
 	t.Parallel()
 	for days, known := range map[int]bool{horizon: true, 10: true, 9: false, 3: false} {
@@ -263,7 +265,7 @@ func TestRecentQuestionsAreRefreshed(t *testing.T) {
 		if r, err := s.Outlook(t.Context(), gas); err != nil || time.Since(r.Run) > time.Hour+time.Minute {
 			t.Errorf("after hours without a question the forecast is of %v, %v", r.Run, err)
 		}
-		time.Sleep(wantedFor + 2*staleAfter)
+		time.Sleep(refreshFor + 2*staleAfter)
 		asked := source.forecasts
 		time.Sleep(5 * time.Hour)
 		if source.forecasts != asked {
@@ -321,7 +323,7 @@ func TestACallerThatGoesAwayWaitsNoLonger(t *testing.T) {
 	})
 }
 
-// TestNodesShareWhatIsFetched: the second node asks the source for nothing.
+// TestNodesShareWhatIsFetched checks that a second node does not ask the source.
 func TestNodesShareWhatIsFetched(t *testing.T) {
 	t.Parallel()
 	store, err := persistence.Open(persistence.Options{URL: redistest.New(t).URL()})
