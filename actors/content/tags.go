@@ -1,6 +1,7 @@
 package content
 
 import (
+	"cmp"
 	"io"
 	"strings"
 
@@ -38,7 +39,7 @@ func readTags(s string) tags {
 			return t
 		case html.TextToken:
 			if inTitle {
-				t.title = strings.TrimSpace(string(html.UnescapeString(string(z.Raw()))))
+				t.title = strings.TrimSpace(html.UnescapeString(string(z.Raw())))
 			}
 		case html.StartTagToken, html.SelfClosingTagToken:
 			token := z.Token()
@@ -60,10 +61,7 @@ func (t *tags) add(token html.Token, note func(name string)) {
 	}
 	switch token.Data {
 	case "meta":
-		name := strings.ToLower(attributes["name"])
-		if name == "" {
-			name = strings.ToLower(attributes["property"])
-		}
+		name := strings.ToLower(cmp.Or(attributes["name"], attributes["property"]))
 		if name == "" {
 			return
 		}

@@ -77,9 +77,7 @@ func hits(tb testing.TB, strategy string, walks, bars, every int) (confidence, h
 		path := walk(uint64(1000+seed), bars, 0.01)
 		s := NewSeries(signal.H1)
 		for i, b := range path {
-			if err := s.Append(b); err != nil {
-				tb.Fatal(err)
-			}
+			add(tb, s, b)
 			if i < minUsable || i%every != 0 || i+horizon >= len(path) {
 				continue
 			}
@@ -131,7 +129,7 @@ func TestCalibration(t *testing.T) {
 // BenchmarkCalibration reports how far confidence and hit rate lie apart over
 // 5,000 signals of each strategy.
 func BenchmarkCalibration(b *testing.B) {
-	for _, strategy := range []string{Momentum, MeanReversion, Breakout} {
+	for _, strategy := range technicalNames {
 		b.Run(strategy, func(b *testing.B) {
 			var confidence, hit float64
 			for b.Loop() {
