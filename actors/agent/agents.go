@@ -185,7 +185,7 @@ func (a *Agents) Agent(id signal.AgentID) (signal.Agent, error) {
 // Run executes one run and returns when its outcome is stored. The error is a
 // *signal.RunError if the run failed (Outcome.Run names it), else a *signal.Error:
 // KindNotFound, KindTooMany, or KindUnavailable, when no signal was published. If ctx ends
-// first Run returns its error; the run goes on.
+// first Run returns its error; the run continues.
 func (a *Agents) Run(ctx context.Context, req signal.RunRequest) (Outcome, error) {
 	if err := a.checkStrategy(req); err != nil {
 		return Outcome{}, err
@@ -224,15 +224,12 @@ func (a *Agents) checkStrategy(req signal.RunRequest) error {
 	return nil
 }
 
-// fullPause is the pause suggested to accounts with too many open signals.
-const fullPause = time.Minute
-
 // checkOpen checks that an account may have another open signal.
 func (a *Agents) checkOpen(account signal.AccountID) error {
 	if a.o.Open == nil || a.o.Open(account) < a.o.MaxOpen {
 		return nil
 	}
-	return &signal.Error{Kind: signal.KindTooMany, Code: signal.CodeTooManySignals, RetryAfter: fullPause,
+	return &signal.Error{Kind: signal.KindTooMany, Code: signal.CodeTooManySignals, RetryAfter: time.Minute,
 		Message: "the account has " + strconv.Itoa(a.o.MaxOpen) +
 			" open signals, which is as many as it may have: wait until some have closed"}
 }

@@ -64,7 +64,7 @@ func (b *bench) ends() *signal.Job {
 	return j
 }
 
-func TestAScanRanksByStrengthAndNamesWhatFailed(t *testing.T) {
+func TestScanRanksByStrengthAndReportsFailures(t *testing.T) {
 	withBench(t, Options{}, func(t *testing.T, b *bench) {
 		// Each asset has a history of another length, and so another last score.
 		lengths := map[string]int{"BTC": 1500, "ETH": 1200, "SOL": 900, "AAPL": 700, "MSFT": 550}
@@ -120,7 +120,7 @@ func TestAScanRanksByStrengthAndNamesWhatFailed(t *testing.T) {
 	})
 }
 
-func TestABacktestReplaysTheStoredBars(t *testing.T) {
+func TestBacktestReplaysTheStoredBars(t *testing.T) {
 	withBench(t, Options{Past: &fakeMarket{}}, func(t *testing.T, b *bench) {
 		bars := historyOfTests
 		from, to := time.UnixMilli(bars[600].CloseTime).UTC(), time.UnixMilli(bars[1400].CloseTime).UTC()
@@ -148,9 +148,9 @@ func TestABacktestReplaysTheStoredBars(t *testing.T) {
 	})
 }
 
-// TestARunAtACloseIsTheBacktestsSignal checks that a run at the close of a bar, on a source
+// TestRunEqualsBacktestAtTheClose checks that a run at the close of a bar, on a source
 // without ticks, makes the same signal as a backtest at that bar, for each strategy.
-func TestARunAtACloseIsTheBacktestsSignal(t *testing.T) {
+func TestRunEqualsBacktestAtTheClose(t *testing.T) {
 	var news []strategy.NewsItem
 	headlines := []string{"Bitcoin surges to a record high", "Regulator opens probe into bitcoin",
 		"Bitcoin beats estimates", "Bitcoin funds plunge"}
@@ -232,7 +232,7 @@ func TestAnalysesThatFail(t *testing.T) {
 	}
 }
 
-func TestAJobThatWasInterruptedTooOftenEnds(t *testing.T) {
+func TestJobInterruptedTooOftenEnds(t *testing.T) {
 	withBench(t, Options{Past: &fakeMarket{}}, func(t *testing.T, b *bench) {
 		job := signal.Job{ID: "job_1", Kind: signal.JobBacktest, Request: request("BTC"), Attempt: maxAttempts}
 		b.jobs.queued = []signal.Job{job}
@@ -242,9 +242,9 @@ func TestAJobThatWasInterruptedTooOftenEnds(t *testing.T) {
 	})
 }
 
-// TestAnInterruptedJobHasNoOutcome checks that a process that ends leaves its analyses to
+// TestInterruptedJobHasNoOutcome checks that a process that ends leaves its analyses to
 // another one.
-func TestAnInterruptedJobHasNoOutcome(t *testing.T) {
+func TestInterruptedJobHasNoOutcome(t *testing.T) {
 	withBench(t, Options{Past: silentMarket}, func(t *testing.T, b *bench) {
 		b.submitBacktest()
 		b.workFor(time.Second)

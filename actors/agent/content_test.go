@@ -56,7 +56,7 @@ func (f contentFunc) Write(ctx context.Context, r content.Request) (content.Text
 	return f(ctx, r)
 }
 
-func TestAWriterThatFailsFailsTheRun(t *testing.T) {
+func TestFailingWriterFailsTheRun(t *testing.T) {
 	failing := contentFunc(func(context.Context, content.Request) (content.Text, error) {
 		return content.Text{}, errors.New("secret")
 	})

@@ -17,7 +17,7 @@ type Jobs interface {
 	Enqueue(ctx context.Context, j signal.Job, maxQueued int, reply *signal.Reply) error
 	// Job returns a job, or KindNotFound.
 	Job(ctx context.Context, account signal.AccountID, id signal.JobID) (signal.Job, error)
-	// Jobs lists the jobs of an account, newest first, and how many there are in all.
+	// Jobs lists the jobs of an account, newest first, and returns their total.
 	Jobs(ctx context.Context, account signal.AccountID, status signal.JobStatus, limit, offset int) (
 		[]signal.Job, int, error)
 	// Next takes up to limit jobs and marks them as running, with their Attempt counted
@@ -90,8 +90,8 @@ func (a *Agents) Job(ctx context.Context, account signal.AccountID, id signal.Jo
 	return a.o.Jobs.Job(ctx, account, id)
 }
 
-// Jobs lists the jobs of the account, newest first, and how many there are in all;
-// status "" means any.
+// Jobs lists the jobs of the account, newest first, and returns their total; status ""
+// means any.
 func (a *Agents) Jobs(ctx context.Context, account signal.AccountID, status signal.JobStatus, limit, offset int) (
 	[]signal.Job, int, error) {
 	if a.o.Jobs == nil {

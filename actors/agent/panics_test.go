@@ -10,7 +10,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
-func TestAJobThatPanicsFailsAndTheNextIsRun(t *testing.T) {
+func TestPanickingJobFailsAlone(t *testing.T) {
 	withBench(t, Options{JobWorkers: 1}, func(t *testing.T, b *bench) {
 		panicked := false
 		b.log.refuse = func(signal.Change) error {

@@ -149,11 +149,11 @@ func TestAnnounceRace(t *testing.T) {
 }
 
 func TestRunTimesOut(t *testing.T) {
-	for name, heeds := range map[string]bool{"computation ends": true, "computation continues": false} {
+	for name, ends := range map[string]bool{"computation ends": true, "computation continues": false} {
 		t.Run(name, func(t *testing.T) {
 			withBench(t, Options{}, func(t *testing.T, b *bench) {
 				b.slow(time.Hour)
-				if !heeds {
+				if !ends {
 					b.market.series = seriesFunc(func() (market.Snapshot, error) {
 						time.Sleep(40 * time.Second)
 						return history(), nil

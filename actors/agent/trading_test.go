@@ -161,9 +161,9 @@ func TestOlderSnapshot(t *testing.T) {
 	}
 }
 
-// TestBarsOfAnotherSourceAreNotOlderOnes checks that a source in real time is not taken
+// TestBarsOfAnotherSourceAreNotOutdated checks that a source in real time is not taken
 // for an outdated one after bars of compressed time, whose times are later.
-func TestBarsOfAnotherSourceAreNotOlderOnes(t *testing.T) {
+func TestBarsOfAnotherSourceAreNotOutdated(t *testing.T) {
 	seen := history()
 	tr := newTrader(at(&seen), time.Now)
 	r := request("BTC")

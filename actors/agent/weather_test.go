@@ -55,7 +55,7 @@ func weatherRequest() signal.RunRequest {
 func dayBars(t *testing.T) *fakeMarket {
 	return &fakeMarket{series: func(_ context.Context, asset string, tf signal.Timeframe) (market.Snapshot, error) {
 		if tf != signal.D1 {
-			t.Errorf("bars of %s were asked for", tf)
+			t.Errorf("bars of %s are requested", tf)
 		}
 		s := history()
 		s.Asset.Symbol = "natural_gas"
@@ -76,7 +76,7 @@ func TestWeatherRun(t *testing.T) {
 			}
 			question := weather.Question{Strategy: "energy_demand", Commodity: "natural_gas", Region: "us"}
 			if w.asked != question {
-				t.Errorf("asked for %+v", w.asked)
+				t.Errorf("the question is %+v", w.asked)
 			}
 			series := strategy.NewSeries(signal.D1).WithTick(.001)
 			if err := series.Sync(historyOfTests); err != nil {

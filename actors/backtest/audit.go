@@ -14,7 +14,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/strategy"
 )
 
-// What an audit demands of the bars, and allows for them.
+// Requirements and tolerances of an audit.
 const (
 	// auditBars is the number of bars before a signal that must be known: those that a
 	// strategy uses.

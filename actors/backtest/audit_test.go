@@ -46,7 +46,7 @@ func audited1200(t *testing.T) (*Audit, []*signal.Signal) {
 	return NewAudit(o.Origin, o.Timeframe, bars), list
 }
 
-func TestSignalsThatHoldPassTheAudit(t *testing.T) {
+func TestConsistentSignalsPassTheAudit(t *testing.T) {
 	t.Parallel()
 	a, list := audited1200(t)
 	for _, s := range list {

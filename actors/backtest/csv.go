@@ -23,7 +23,7 @@ const (
 	maxFaults = 10
 	// maxCSVBars bounds a file: some 60 bytes of memory each.
 	maxCSVBars = 10_000_000
-	// maxCell bounds what is quoted of a bad value, in characters.
+	// maxCell is the number of characters of a bad value that are quoted.
 	maxCell = 40
 )
 

@@ -15,7 +15,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/strategy"
 )
 
-func TestBarsAreReadFromFilesOfManyForms(t *testing.T) {
+func TestReadCSVFormats(t *testing.T) {
 	t.Parallel()
 	const first = 1_795_251_600_000 // 2026-11-21T09:00:00Z
 	want := []marketdata.Bar{

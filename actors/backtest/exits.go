@@ -29,7 +29,6 @@ type Prices struct {
 // Compared is the way in which the end of a signal was compared with bars.
 type Compared int
 
-// The ways.
 const (
 	NotCompared Compared = iota
 	Replayed             // price, reason and time were reproduced from bars
@@ -220,8 +219,8 @@ func (l *life) compare(exit strategy.Exit, at int64) []Difference {
 	return d
 }
 
-// allows returns what of the stored end contradicts the bar that covers the time at and
-// the bars before it.
+// allows returns the contradictions between the stored end and the bars up to the one that
+// covers the time at.
 func (l *life) allows(at int64) ([]Difference, string) {
 	c := l.s.Closing
 	if closed := c.At.UnixMilli(); c.Reason == signal.Expired && closed < l.expires || closed > l.graceEnd() {

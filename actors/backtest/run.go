@@ -82,13 +82,13 @@ const checkEvery = 256
 // Run replays a strategy over bars, which are those of one asset and timeframe in order,
 // with gaps filled (strategy.FillGaps). At the close of each bar the strategy is
 // evaluated on the bars so far, as in a live run; if that fails there is no signal. Exits
-// are looked for from the next bar on. The error is a *signal.RunError,
+// are possible from the next bar on. The error is a *signal.RunError,
 // INSUFFICIENT_HISTORY if no bar allowed a signal and DATA_UNAVAILABLE for impossible
 // bars, or that of ctx.
 func Run(ctx context.Context, bars []marketdata.Bar, o Options) (Result, error) {
 	series := strategy.NewSeries(o.Timeframe).WithTick(o.Tick)
 	var trades []Trade
-	const noBars = "there are no bars in the time asked for"
+	const noBars = "there are no bars in the requested time"
 	last := error(&signal.RunError{Code: signal.InsufficientHistory, Message: noBars})
 	free := 0 // the first bar at whose close a signal may be made
 	evaluated := false

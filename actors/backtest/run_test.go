@@ -177,7 +177,7 @@ func TestBoundsLimitSignalsButNotHistory(t *testing.T) {
 	}
 }
 
-func TestErrorsOfReplays(t *testing.T) {
+func TestRunErrors(t *testing.T) {
 	t.Parallel()
 	long := walk(6, 400)
 	still := walk(6, 400)
@@ -198,7 +198,7 @@ func TestErrorsOfReplays(t *testing.T) {
 		{"no bars", nil, testOptions(strategy.Momentum), signal.InsufficientHistory, "no bars"},
 		{"few bars", long[:299], testOptions(strategy.Momentum), signal.InsufficientHistory, "only 299"},
 		{"no movement", still, testOptions(strategy.Momentum), signal.InsufficientHistory, "not moved"},
-		{"no bars in time", long, empty, signal.InsufficientHistory, "no bars in the time"},
+		{"no bars in time", long, empty, signal.InsufficientHistory, "no bars in the requested time"},
 		{"no news", long, testOptions(strategy.Sentiment), signal.InsufficientHistory, "news"},
 		{"bad bar", bad, testOptions(strategy.Momentum), signal.DataUnavailable, "not possible"},
 		{"no such strategy", long, testOptions("luck"), signal.Internal, ""},
@@ -216,7 +216,7 @@ func TestErrorsOfReplays(t *testing.T) {
 	}
 }
 
-func TestSentimentIsReplayedFromTheNewsOfItsTime(t *testing.T) {
+func TestSentimentUsesTheNewsOfItsTime(t *testing.T) {
 	t.Parallel()
 	bars := walk(7, 500)
 	o := testOptions(strategy.Sentiment)

@@ -54,7 +54,7 @@ func goldenCases(t *testing.T) []goldenCase {
 	return cases
 }
 
-func TestStatisticsAreThoseOfAnotherComputation(t *testing.T) {
+func TestStatisticsEqualIndependentOnes(t *testing.T) {
 	t.Parallel()
 	for _, c := range goldenCases(t) {
 		t.Run(c.Name, func(t *testing.T) {
@@ -135,7 +135,7 @@ func TestUndefinedStatisticsAreNull(t *testing.T) {
 		}
 	}
 	if got["count"] != 0.0 || got["max_drawdown_r"] != 0.0 || len(got["reliability"].([]any)) != 10 {
-		t.Errorf("statistics of nothing are %s", text)
+		t.Errorf("statistics without outcomes are %s", text)
 	}
 }
 

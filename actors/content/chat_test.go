@@ -50,7 +50,7 @@ func respond(status int, kind, body string) http.HandlerFunc {
 var desk = Request{Strategy: BlogPost, Subject: "standing desk", Keywords: []string{"standing desk"},
 	Features: []string{"quiet motor"}, Locale: "en-GB"}
 
-func TestTheEndpointIsAskedAndItsTextIsChecked(t *testing.T) {
+func TestEndpointTextIsChecked(t *testing.T) {
 	t.Parallel()
 	var got map[string]any
 	url, _ := endpoint(t, func(w http.ResponseWriter, r *http.Request) {
@@ -154,7 +154,7 @@ func TestTheBuiltInWriterTakesOver(t *testing.T) {
 	}
 }
 
-func TestAnEndpointThatFailsRests(t *testing.T) {
+func TestFailingEndpointRests(t *testing.T) {
 	t.Parallel()
 	var well atomic.Bool
 	url, asked := endpoint(t, func(w http.ResponseWriter, r *http.Request) {
@@ -194,7 +194,7 @@ func overTransport(t *testing.T, f transport) *Writer {
 	return newWriter(t, Options{Chat: ChatOptions{URL: "http://chat.example.com", Model: "m", Client: client}})
 }
 
-func TestEqualRequestsAtTheSameTimeAreOne(t *testing.T) {
+func TestEqualConcurrentRequestsAreJoined(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		asked := 0
@@ -235,7 +235,7 @@ func TestTheEndpointHasTwentySeconds(t *testing.T) {
 	})
 }
 
-func TestARunThatEndsDoesNotWait(t *testing.T) {
+func TestWriteStopsWithItsContext(t *testing.T) {
 	t.Parallel()
 	url, _ := endpoint(t, func(_ http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)

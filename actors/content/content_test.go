@@ -99,7 +99,7 @@ func TestEqualRequestsGetEqualTexts(t *testing.T) {
 			if diff := cmp.Diff(a, b); diff != "" {
 				t.Errorf("%s %d: equal requests differ:\n%s", strategy, i, diff)
 			}
-			// With the subject's words aside, texts differ by what was drawn.
+			// Even without the subject's words texts differ.
 			texts[strings.ReplaceAll(strings.ToLower(m.Content), strings.ToLower(r.Subject), "")] = true
 		}
 	}
@@ -127,7 +127,7 @@ func TestLanguageOfTheText(t *testing.T) {
 	}
 }
 
-func TestForeignTextsStandAsTheyAre(t *testing.T) {
+func TestUnusualSubjects(t *testing.T) {
 	t.Parallel()
 	w := newWriter(t, Options{})
 	for _, subject := range []string{`<script>alert("x")</script>`, `a*b_c [link](http://x) #1`, "🚀", "{{.Title}}",
@@ -166,7 +166,7 @@ func TestUnknownStrategyIsAnError(t *testing.T) {
 	}
 }
 
-func TestShareIsTheWeightOfWhatIsPassed(t *testing.T) {
+func TestShareIsTheWeightOfPassedChecks(t *testing.T) {
 	t.Parallel()
 	// Nothing but the weight 3 of no_new_claims is passed: 3 of 12.
 	p := examine(&Request{Strategy: ProductDescription, Subject: "desk", Features: []string{"drawer"}}, "A table.")
@@ -174,7 +174,7 @@ func TestShareIsTheWeightOfWhatIsPassed(t *testing.T) {
 		t.Errorf("share is %v, failed %v", p.share, p.failed)
 	}
 	if p := examine(&Request{Strategy: MetaTags, Subject: "desk"}, ""); p.share != rounded(1.0/11, 4) {
-		t.Errorf("share of nothing is %v", p.share)
+		t.Errorf("share of an empty text is %v", p.share)
 	}
 }
 

@@ -2,7 +2,7 @@ package content
 
 import "strings"
 
-// feature holds what texts state about a feature.
+// feature holds the statements of texts about a feature.
 type feature struct {
 	Name    string // as given, escaped
 	Benefit string // follows "so you can"
@@ -12,7 +12,7 @@ type feature struct {
 	Ask     string // a question about it
 }
 
-// topic holds what is known of features whose names contain one of its phrases.
+// topic holds statements about features whose names contain one of its phrases.
 type topic struct {
 	kind                           string // of the subjects that have such features; "": of any
 	phrases                        [][]string

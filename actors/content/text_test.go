@@ -56,7 +56,7 @@ func TestReadingEase(t *testing.T) {
 		t.Errorf("reading ease %v, want %v", got, want)
 	}
 	if a := readMarkdown("# Title alone"); a.readingEase() != 0 {
-		t.Errorf("reading ease of nothing is %v", a.readingEase())
+		t.Errorf("reading ease without prose is %v", a.readingEase())
 	}
 }
 
@@ -105,7 +105,7 @@ func TestIndefiniteArticles(t *testing.T) {
 	}
 }
 
-func TestPlacesOfAPhraseDoNotOverlap(t *testing.T) {
+func TestPhrasesAreCountedWithoutOverlap(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]int{"ha ha": 1, "ha ha ha": 1, "ha ha ha ha": 2, "ha ho ha ha": 1, "ha": 0} {
 		if got := countPhrase(tokens(text), tokens("ha ha")); got != want {

@@ -175,7 +175,7 @@ func FuzzAppend(f *testing.F) {
 			return
 		}
 		if closing < open && high < open || !(low > 0) || !finite(high) || math.IsNaN(open) || length <= 0 {
-			t.Fatalf("taken: %+v", b)
+			t.Fatalf("accepted: %+v", b)
 		}
 		for _, strategy := range technicalNames {
 			a, err := s.Assess(strategy, signal.HighRisk)

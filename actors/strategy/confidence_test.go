@@ -46,7 +46,7 @@ func TestWeighStaysFinite(t *testing.T) {
 func TestPrior(t *testing.T) {
 	var c record
 	if got := c.prior(); got != BreakEven {
-		t.Errorf("prior of nothing = %v, want %v", got, BreakEven)
+		t.Errorf("prior without entries = %v, want %v", got, BreakEven)
 	}
 	c.add(outcome{1.5, -1})
 	c.add(outcome{-1, -1})
@@ -59,7 +59,7 @@ func TestPrior(t *testing.T) {
 func TestPercentile(t *testing.T) {
 	var r rank
 	if got := r.percentile(); got != 0.5 {
-		t.Errorf("percentile among none = %v, want 0.5", got)
+		t.Errorf("percentile without others = %v, want 0.5", got)
 	}
 	for _, x := range []float64{1, 2, 2, 3} {
 		r.add(x, 2)

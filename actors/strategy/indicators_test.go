@@ -80,7 +80,7 @@ func TestFirstValueOfIndicators(t *testing.T) {
 	}
 }
 
-func TestIndicatorsOfAMarketThatStandsStill(t *testing.T) {
+func TestIndicatorsWithoutMovement(t *testing.T) {
 	bars := make([]marketdata.Bar, 200)
 	for i := range bars {
 		bars[i] = flatAt(i, 0.1)
@@ -100,7 +100,7 @@ func TestIndicatorsOfAMarketThatStandsStill(t *testing.T) {
 	}
 }
 
-func TestADXKeepsItsValueWhileNothingMoves(t *testing.T) {
+func TestADXKeepsItsValueWithoutMovement(t *testing.T) {
 	a := adx{n: 2, seeded: 2, value: 40}
 	a.addDX()
 	if a.value != 40 {

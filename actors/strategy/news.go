@@ -19,7 +19,7 @@ type NewsItem struct {
 	Body     string // may be empty
 	Source   string
 	Weight   float64  // of the source; 0 means 1
-	Symbols  []string // assets that the source says it is about
+	Symbols  []string // assets that it is about according to the source
 	// Relevance is 1 if the headline names the asset in question and 0.5 if the asset is
 	// named elsewhere. 0 means 1. See the function Relevance.
 	Relevance float64
@@ -141,7 +141,7 @@ type newsMemory struct {
 // forgetScores drops what depends on the last bar.
 func (m *newsMemory) forgetScores() { m.weights, m.history = nil, nil }
 
-// take scores the messages that are new in news. It returns at once if there are none.
+// take scores the messages that are new in news.
 func (m *newsMemory) take(news []NewsItem, window int64) {
 	if m.window == window && m.has(news) {
 		return

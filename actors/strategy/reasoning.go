@@ -9,8 +9,8 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
-// Reasoning explains in three sentences what the signal on asset rests on. It is made
-// from the numbers alone.
+// Reasoning explains in three sentences the basis of the signal on asset, from the numbers
+// alone.
 func (a Assessment) Reasoning(asset string, l signal.Levels) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %s on %s %s: %s. ", title(a.Strategy), a.Direction, asset, a.Timeframe, a.Finding)

@@ -70,9 +70,9 @@ func TestUnseenHeadlines(t *testing.T) {
 			turned++
 		}
 	}
-	t.Logf("%d of %d headlines are right, %d turned round", right, len(all), turned)
+	t.Logf("%d of %d headlines are right, %d have the opposite sign", right, len(all), turned)
 	if right*100 < 65*len(all) || turned*100 > 10*len(all) {
-		t.Errorf("%d of %d headlines are right, %d turned round", right, len(all), turned)
+		t.Errorf("%d of %d headlines are right, %d have the opposite sign", right, len(all), turned)
 	}
 }
 
@@ -221,8 +221,7 @@ func TestRelevance(t *testing.T) {
 	}
 }
 
-// newsFor returns an item every step of time over the bars, whose sign follows
-// nothing.
+// newsFor returns an item every step of time over the bars, with a random sign.
 func newsFor(bars []marketdata.Bar, step int64) []NewsItem {
 	good := []string{"surge", "beat estimates", "rally", "hit record high", "climb"}
 	bad := []string{"plunge", "miss estimates", "slump", "hit record low", "slide"}
@@ -312,7 +311,7 @@ func TestSentimentFallsBackOnThePrior(t *testing.T) {
 	}{
 		{"no news", nil},
 		{"two items", recent[:2]},
-		{"three of which two say the same", []NewsItem{recent[0], recent[1],
+		{"three, two of them equal", []NewsItem{recent[0], recent[1],
 			{ID: "x", At: now, Headline: recent[1].Headline}}},
 		{"invalid weights", []NewsItem{{ID: "1", At: now, Headline: "a", Weight: math.NaN()},
 			{ID: "2", At: now, Headline: "b", Weight: -1}, {ID: "3", At: now, Headline: "c", Weight: math.Inf(1)}}},

@@ -134,9 +134,9 @@ func TestAssessmentDoesNotDependOnTheFuture(t *testing.T) {
 	}
 }
 
-// TestBeginningOfASeriesDoesNotShow checks the promise of doc.go for series that begin at
+// TestAssessmentsDoNotDependOnTheFirstBar checks the promise of doc.go for series that begin at
 // different bars.
-func TestBeginningOfASeriesDoesNotShow(t *testing.T) {
+func TestAssessmentsDoNotDependOnTheFirstBar(t *testing.T) {
 	bars := walk(11, 3200, 0.01)
 	long, later, latest := NewSeries(signal.H1), NewSeries(signal.H1), NewSeries(signal.H1)
 	compared := 0
@@ -176,7 +176,7 @@ func TestBeginningOfASeriesDoesNotShow(t *testing.T) {
 	}
 }
 
-func TestHistoryThatDoesNotSuffice(t *testing.T) {
+func TestInsufficientHistory(t *testing.T) {
 	flat := make([]marketdata.Bar, 500)
 	for i := range flat {
 		flat[i] = flatAt(i, 5)
@@ -209,7 +209,7 @@ func TestHistoryThatDoesNotSuffice(t *testing.T) {
 	}
 }
 
-func TestFewerThanAHundredOutcomesDoNotSuffice(t *testing.T) {
+func TestAssessNeedsAHundredOutcomes(t *testing.T) {
 	bars := walk(5, 600, 0.01)
 	// After a long standstill there are enough bars, but hardly any entries.
 	for i := 130; i < 400; i++ {
@@ -240,7 +240,7 @@ func TestFewerThanAHundredOutcomesDoNotSuffice(t *testing.T) {
 		}
 	}
 	if failed == 0 || succeeded == 0 {
-		t.Fatalf("failed %d times, succeeded %d times: the test sees one side only", failed, succeeded)
+		t.Fatalf("failed %d times, succeeded %d times, want both", failed, succeeded)
 	}
 }
 

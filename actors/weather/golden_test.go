@@ -66,7 +66,7 @@ func day(tb testing.TB, text string) Date {
 	return DateOf(t)
 }
 
-func TestOutlooksEqualThoseComputedElsewhere(t *testing.T) {
+func TestOutlooksEqualIndependentOnes(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("testdata/golden.json")
 	if err != nil {

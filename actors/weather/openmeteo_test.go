@@ -74,7 +74,7 @@ func sendJSON(w http.ResponseWriter, status int, body string) {
 	fmt.Fprint(w, body)
 }
 
-func TestOpenMeteoIsAskedAsItsDescriptionSays(t *testing.T) {
+func TestOpenMeteoRequests(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
 	var asked []string
@@ -116,11 +116,11 @@ func TestOpenMeteoIsAskedAsItsDescriptionSays(t *testing.T) {
 		t.Errorf("requests (-want +got):\n%s", diff)
 	}
 	if m.Newest(now.Add(59*time.Minute), now) != now || m.Newest(now.Add(time.Hour), now) == now {
-		t.Error("a forecast is asked for again at another time than after an hour")
+		t.Error("a forecast is not requested again after exactly an hour")
 	}
 }
 
-func TestServersOfOpenMeteo(t *testing.T) {
+func TestOpenMeteoServers(t *testing.T) {
 	t.Parallel()
 	free, paid := NewOpenMeteo(OpenMeteoOptions{}), NewOpenMeteo(OpenMeteoOptions{APIKey: "k"})
 	got := []string{free.o.ForecastURL, free.o.ArchiveURL, paid.o.ForecastURL, paid.o.ArchiveURL}
@@ -344,9 +344,9 @@ func TestArchivesCountForManyCalls(t *testing.T) {
 	}
 }
 
-// TestOldForecastsOfOpenMeteo checks that an outdated run is refused and requested again
+// TestOpenMeteoOutdatedForecasts checks that an outdated run is refused and requested again
 // only after a pause.
-func TestOldForecastsOfOpenMeteo(t *testing.T) {
+func TestOpenMeteoOutdatedForecasts(t *testing.T) {
 	t.Parallel()
 	noon := day(t, "2026-11-21").Time().Add(12 * time.Hour)
 	for begins, stale := range map[string]bool{"2026-11-21": false, "2026-11-20": true, "2026-11-19": true} {
@@ -363,7 +363,7 @@ func TestOldForecastsOfOpenMeteo(t *testing.T) {
 	}
 }
 
-func TestOpenMeteoHeedsItsContext(t *testing.T) {
+func TestOpenMeteoStopsWithItsContext(t *testing.T) {
 	t.Parallel()
 	block := make(chan struct{})
 	m := newFixture(t, OpenMeteoOptions{}, func(_ http.ResponseWriter, r *http.Request) {
@@ -413,7 +413,7 @@ func FuzzDecode(f *testing.F) {
 		}
 		for _, s := range list {
 			if err == nil && (s == nil || len(s.Days) == 0) {
-				t.Errorf("an empty series was taken")
+				t.Errorf("an empty series was accepted")
 			}
 		}
 		if rest := restFor(reasonOf(body), time.Now()); rest < 0 || rest > 25*time.Hour {

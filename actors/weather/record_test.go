@@ -43,7 +43,7 @@ func TestRecords(t *testing.T) {
 		}
 		for n := range min(len(b), 50) {
 			if _, err := decodeForecast(b[:n]); err == nil {
-				t.Errorf("%s: the first %d bytes are taken", name, n)
+				t.Errorf("%s: the first %d bytes are accepted", name, n)
 			}
 		}
 	}

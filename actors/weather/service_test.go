@@ -84,7 +84,7 @@ func run(t *testing.T, s *Service) {
 	})
 }
 
-func TestForecastsAreFetchedOnceAndAgainWhenTheyAreOld(t *testing.T) {
+func TestForecastsAreFetchedOnceUntilTheyAreOld(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		source := newSource()
@@ -157,9 +157,9 @@ func (f shortSource) Forecast(ctx context.Context, at []*Point, now time.Time) (
 	return got, run, err
 }
 
-// TestAForecastThatIsTooShortGivesNoOutlook checks that a forecast counts only with four
+// TestTooShortForecastGivesNoOutlook checks that a forecast counts only with four
 // fifths of its days, since a missing day looks like normal weather.
-func TestAForecastThatIsTooShortGivesNoOutlook(t *testing.T) {
+func TestTooShortForecastGivesNoOutlook(t *testing.T) {
 	t.Parallel()
 	for days, known := range map[int]bool{horizon: true, 10: true, 9: false, 3: false} {
 		synctest.Test(t, func(t *testing.T) {
@@ -223,8 +223,8 @@ func TestForecastsOutliveTheirSourceForAWhile(t *testing.T) {
 	})
 }
 
-// TestRestOfASource checks that a source is not asked during the pause that it requests.
-func TestRestOfASource(t *testing.T) {
+// TestSourceRestsAsItRequests checks that a source is not asked during the pause that it requests.
+func TestSourceRestsAsItRequests(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		source := newSource()
@@ -305,7 +305,7 @@ func TestForecastsArePublishedWhenTheyArrive(t *testing.T) {
 	})
 }
 
-func TestACallerThatGoesAwayWaitsNoLonger(t *testing.T) {
+func TestOutlookStopsWithItsContext(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		source := newSource()
@@ -323,8 +323,8 @@ func TestACallerThatGoesAwayWaitsNoLonger(t *testing.T) {
 	})
 }
 
-// TestNodesShareWhatIsFetched checks that a second node does not ask the source.
-func TestNodesShareWhatIsFetched(t *testing.T) {
+// TestNodesShareFetchedWeather checks that a second node does not ask the source.
+func TestNodesShareFetchedWeather(t *testing.T) {
 	t.Parallel()
 	store, err := persistence.Open(persistence.Options{URL: redistest.New(t).URL()})
 	if err != nil {

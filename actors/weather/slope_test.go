@@ -50,7 +50,7 @@ func TestSlopeIsFound(t *testing.T) {
 	}
 }
 
-func TestSlopesOfOutcomesThatSayLittle(t *testing.T) {
+func TestSlopesOfUninformativeOutcomes(t *testing.T) {
 	t.Parallel()
 	all := func(change func(i int, o *outcome)) []outcome {
 		list := drawn(3, .25, 200)
