@@ -70,6 +70,17 @@ func newSource() *fakeSource {
 	return &fakeSource{Simulated: NewSimulated(7, 1), refresh: time.Hour}
 }
 
+// withService calls f in a bubble, beside other tests, with a service whose source takes a
+// time for each forecast.
+func withService(t *testing.T, took time.Duration, f func(t *testing.T, source *fakeSource, s *Service)) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		source := newSource()
+		source.took = took
+		f(t, source, New(source, Options{}))
+	})
+}
+
 // run keeps s up to date until the test ends.
 func run(t *testing.T, s *Service) {
 	ctx, cancel := context.WithCancel(t.Context())
@@ -85,11 +96,7 @@ func run(t *testing.T, s *Service) {
 }
 
 func TestForecastsAreFetchedOnceUntilTheyAreOld(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		source := newSource()
-		source.took = time.Second
-		s := New(source, Options{})
+	withService(t, time.Second, func(t *testing.T, source *fakeSource, s *Service) {
 		var group sync.WaitGroup
 		for range 20 {
 			group.Go(func() {
@@ -121,10 +128,7 @@ func TestForecastsAreFetchedOnceUntilTheyAreOld(t *testing.T) {
 // TestAnOutlookIsAsOldAsItsOldestForecast checks the age of an outlook whose points were
 // fetched at different times.
 func TestAnOutlookIsAsOldAsItsOldestForecast(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		source := newSource()
-		s := New(source, Options{})
+	withService(t, 0, func(t *testing.T, source *fakeSource, s *Service) {
 		first, err := s.Outlook(t.Context(), gas)
 		if err != nil {
 			t.Fatal(err)
@@ -173,10 +177,7 @@ func TestTooShortForecastGivesNoOutlook(t *testing.T) {
 }
 
 func TestForecastsOutliveTheirSourceForAWhile(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		source := newSource()
-		s := New(source, Options{})
+	withService(t, 0, func(t *testing.T, source *fakeSource, s *Service) {
 		code := func() (signal.ErrorCode, bool) {
 			t.Helper()
 			_, err := s.Outlook(t.Context(), gas)
@@ -225,10 +226,7 @@ func TestForecastsOutliveTheirSourceForAWhile(t *testing.T) {
 
 // TestSourceRestsAsItRequests checks that a source is not asked during the pause that it requests.
 func TestSourceRestsAsItRequests(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		source := newSource()
-		s := New(source, Options{})
+	withService(t, 0, func(t *testing.T, source *fakeSource, s *Service) {
 		source.fail(&signal.RunError{Code: signal.DataUnavailable, Retryable: true, RetryAfter: 10 * time.Minute,
 			Message: "limited"})
 		for range 20 {
@@ -247,10 +245,7 @@ func TestSourceRestsAsItRequests(t *testing.T) {
 }
 
 func TestRecentQuestionsAreRefreshed(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		source := newSource()
-		s := New(source, Options{})
+	withService(t, 0, func(t *testing.T, source *fakeSource, s *Service) {
 		run(t, s)
 		if _, _, ok := s.Likelihood(gas, signal.Long); ok {
 			t.Error("there is a likelihood before the first fetch")
@@ -277,10 +272,7 @@ func TestRecentQuestionsAreRefreshed(t *testing.T) {
 // TestForecastsArePublishedWhenTheyArrive checks that each is published once, after
 // Likelihood uses it.
 func TestForecastsArePublishedWhenTheyArrive(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		source := newSource()
-		s := New(source, Options{})
+	withService(t, 0, func(t *testing.T, source *fakeSource, s *Service) {
 		var runs []time.Time
 		s.OnForecast(func(q Question) {
 			r, err := s.Outlook(t.Context(), q)
@@ -306,11 +298,7 @@ func TestForecastsArePublishedWhenTheyArrive(t *testing.T) {
 }
 
 func TestOutlookStopsWithItsContext(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		source := newSource()
-		source.took = time.Minute
-		s := New(source, Options{})
+	withService(t, time.Minute, func(t *testing.T, source *fakeSource, s *Service) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if _, err := s.Outlook(ctx, gas); !errors.Is(err, context.DeadlineExceeded) {
@@ -362,11 +350,7 @@ func TestNodesShareFetchedWeather(t *testing.T) {
 }
 
 func TestCloseWaitsForTheAnswerUnderWay(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		source := newSource()
-		source.took = time.Minute
-		s := New(source, Options{})
+	withService(t, time.Minute, func(t *testing.T, source *fakeSource, s *Service) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if _, err := s.Outlook(ctx, gas); !errors.Is(err, context.DeadlineExceeded) {
