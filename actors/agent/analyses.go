@@ -8,8 +8,9 @@ import (
 	"fmt"
 	"runtime/debug"
 	"slices"
-	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/agentsignal/agentsignal/actors/backtest"
 	"github.com/agentsignal/agentsignal/actors/market"
@@ -135,20 +136,15 @@ type scanFailure struct {
 func (a *Agents) scan(ctx context.Context, req *signal.RunRequest, assets []string) (scanResult, error) {
 	found := make([]scanned, len(assets))
 	failed := make([]*signal.RunError, len(assets))
-	var group sync.WaitGroup
-	next := make(chan int)
-	for range min(scanWorkers, len(assets)) {
-		group.Go(func() {
-			for i := range next {
-				found[i], failed[i] = a.scanOne(ctx, req, assets[i])
-			}
+	var group errgroup.Group
+	group.SetLimit(scanWorkers)
+	for i, asset := range assets {
+		group.Go(func() error {
+			found[i], failed[i] = a.scanOne(ctx, req, asset)
+			return nil
 		})
 	}
-	for i := range assets {
-		next <- i
-	}
-	close(next)
-	group.Wait()
+	_ = group.Wait()
 	if ctx.Err() != nil {
 		return scanResult{}, ctx.Err()
 	}

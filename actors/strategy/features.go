@@ -43,8 +43,8 @@ type indicators struct {
 
 func newIndicators() indicators {
 	return indicators{
-		fast: ema{n: fastEMA}, slow: ema{n: slowEMA},
-		strength: newRSI(wilderLength), atr: wilder{n: wilderLength}, trend: adx{n: wilderLength},
+		fast: newEMA(fastEMA), slow: newEMA(slowEMA),
+		strength: newRSI(wilderLength), atr: newWilder(wilderLength), trend: adx{n: wilderLength},
 	}
 }
 
