@@ -25,9 +25,8 @@ type node struct {
 	stop   func() // ends it in order
 }
 
-// startNode starts a node with the market m. Its workers take over jobs that others have
-// held for idle.
-func startNode(t *testing.T, url, id string, m Market, idle time.Duration) *node {
+// startNode starts a node. Its workers take over jobs that others have held for idle.
+func startNode(t *testing.T, url, id string, o Options, idle time.Duration) *node {
 	t.Helper()
 	s, err := persistence.Open(persistence.Options{URL: url, Partitions: 2})
 	if err != nil {
@@ -35,8 +34,9 @@ func startNode(t *testing.T, url, id string, m Market, idle time.Duration) *node
 	}
 	l := persistence.NewLog(s, eventlog.LogOptions{})
 	sys := engine.NewSystem(engine.Options{})
-	jobs := persistence.NewJobs(s, id, persistence.JobsOptions{Idle: idle, Search: 50 * time.Millisecond})
-	a := New(sys, Options{Log: l, Market: m, Jobs: jobs, Now: s.Now})
+	o.Log, o.Now = l, s.Now
+	o.Jobs = persistence.NewJobs(s, id, persistence.JobsOptions{Idle: idle, Search: 50 * time.Millisecond})
+	a := New(sys, o)
 	ctx, cancel := context.WithCancel(context.Background())
 	worked := make(chan struct{})
 	go func() {
@@ -101,7 +101,7 @@ func typesOf(events []signal.Event) (types eventTypes) {
 // millisecond.
 func TestRunOnRedis(t *testing.T) {
 	t.Parallel()
-	n := startNode(t, redistest.New(t).URL(), "n1", &fakeMarket{}, time.Minute)
+	n := startNode(t, redistest.New(t).URL(), "n1", Options{Market: &fakeMarket{}}, time.Minute)
 	req := request("Größe \"東京\"")
 	req.Account = signal.NewAccountID()
 	got, err := n.agents.Run(t.Context(), req)
@@ -143,7 +143,7 @@ func TestRunOnRedis(t *testing.T) {
 
 func TestJobOnRedis(t *testing.T) {
 	t.Parallel()
-	n := startNode(t, redistest.New(t).URL(), "n1", &fakeMarket{}, time.Minute)
+	n := startNode(t, redistest.New(t).URL(), "n1", Options{Market: &fakeMarket{}}, time.Minute)
 	req := request("BTC")
 	req.Account = signal.NewAccountID()
 	job, err := n.agents.Submit(t.Context(), req, nil)
@@ -174,11 +174,12 @@ func TestJobOfDeadProcess(t *testing.T) {
 	t.Parallel()
 	url := redistest.New(t).URL()
 	taken, wake := make(chan struct{}), make(chan struct{})
-	dead := startNode(t, url, "n1", &fakeMarket{series: seriesFunc(func() (market.Snapshot, error) {
+	suspended := seriesFunc(func() (market.Snapshot, error) {
 		close(taken)
 		<-wake
 		return history(), nil
-	})}, time.Hour)
+	})
+	dead := startNode(t, url, "n1", Options{Market: &fakeMarket{series: suspended}}, time.Hour)
 	req := request("BTC")
 	req.Account = signal.NewAccountID()
 	job, err := dead.agents.Submit(t.Context(), req, nil)
@@ -186,7 +187,7 @@ func TestJobOfDeadProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-taken
-	second := startNode(t, url, "n2", &fakeMarket{}, 50*time.Millisecond)
+	second := startNode(t, url, "n2", Options{Market: &fakeMarket{}}, 50*time.Millisecond)
 	ended := second.ended(t, req.Account, job.ID)
 	if ended.Status != signal.JobCompleted || ended.Attempt != 2 || ended.Run != job.Run {
 		t.Errorf("job is %+v", ended)
@@ -222,7 +223,7 @@ func TestJobsSurviveRedis(t *testing.T) {
 	if err := r.Client().ConfigSet(t.Context(), "appendfsync", "always").Err(); err != nil {
 		t.Fatal(err)
 	}
-	n := startNode(t, r.URL(), "n1", &fakeMarket{}, time.Minute)
+	n := startNode(t, r.URL(), "n1", Options{Market: &fakeMarket{}}, time.Minute)
 	account := signal.NewAccountID()
 	var jobs []signal.Job
 	for i := range 40 {

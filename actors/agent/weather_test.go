@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"math"
 	"strings"
 	"testing"
@@ -10,14 +11,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/agentsignal/agentsignal/actors/engine"
 	"github.com/agentsignal/agentsignal/actors/market"
 	"github.com/agentsignal/agentsignal/actors/market/sessions"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/strategy"
 	"github.com/agentsignal/agentsignal/actors/weather"
-	"github.com/agentsignal/agentsignal/persistence"
-	"github.com/agentsignal/agentsignal/persistence/eventlog"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 	"github.com/agentsignal/agentsignal/persistence/signals"
 )
@@ -187,7 +185,7 @@ func TestWeatherRunsThatFail(t *testing.T) {
 	stale := &signal.RunError{Code: signal.StaleData, Retryable: true, Message: "old"}
 	withBench(t, Options{Weather: &fakeWeather{err: stale}}, func(t *testing.T, b *bench) {
 		b.market.series = dayBars(t).series
-		if _, err := b.agents.Run(t.Context(), weatherRequest()); err != error(stale) {
+		if _, err := b.agents.Run(t.Context(), weatherRequest()); !errors.Is(err, stale) {
 			t.Errorf("the run fails with %v", err)
 		}
 		b.market.series = failing(&signal.RunError{Code: signal.DataUnavailable}).series
@@ -201,19 +199,10 @@ func TestWeatherRunsThatFail(t *testing.T) {
 // equals them.
 func TestWeatherRunOnRedis(t *testing.T) {
 	t.Parallel()
-	store, err := persistence.Open(persistence.Options{URL: redistest.New(t).URL(), Partitions: 2})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer store.Close()
-	log := persistence.NewLog(store, eventlog.LogOptions{})
-	defer log.Close(context.Background())
-	sys := engine.NewSystem(engine.Options{})
-	defer sys.Shutdown(context.Background())
-	a := New(sys, Options{Log: log, Market: dayBars(t), Weather: &fakeWeather{report: coldReport(1.6)}, Now: store.Now})
-	defer a.Drain(context.Background())
-	req := weatherRequest()
-	got, err := a.Run(t.Context(), req)
+	o := Options{Market: dayBars(t), Weather: &fakeWeather{report: coldReport(1.6)}}
+	n := startNode(t, redistest.New(t).URL(), "n1", o, time.Minute)
+	req, store := weatherRequest(), n.store
+	got, err := n.agents.Run(t.Context(), req)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -235,11 +224,7 @@ func TestWeatherRunOnRedis(t *testing.T) {
 	if diff := cmp.Diff(got.Signal, stored); diff != "" {
 		t.Errorf("signal (-answered +stored):\n%s", diff)
 	}
-	events, err := store.ReadLog(t.Context(), p, signal.Position{}, 100)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, e := range events {
+	for _, e := range n.events(t, req.Account) {
 		if e.Type == signal.SignalCreated {
 			if diff := cmp.Diff(got.Signal.Weather, e.Weather); diff != "" {
 				t.Errorf("weather (-answered +event):\n%s", diff)

@@ -2,6 +2,7 @@ package content
 
 import (
 	"cmp"
+	"errors"
 	"io"
 	"strings"
 
@@ -33,7 +34,7 @@ func readTags(s string) tags {
 		kind := z.Next()
 		switch kind {
 		case html.ErrorToken:
-			if z.Err() != io.EOF {
+			if !errors.Is(z.Err(), io.EOF) {
 				t.duplicates++ // malformed HTML fails the check
 			}
 			return t

@@ -102,7 +102,7 @@ func TestFillGaps(t *testing.T) {
 	} {
 		got, err := FillGaps(without(bars, c.gone...), nil)
 		if c.fail {
-			e, ok := err.(*signal.RunError)
+			e, ok := errors.AsType[*signal.RunError](err)
 			if !ok || e.Code != signal.DataUnavailable || !e.Retryable {
 				t.Errorf("%s: %v, want DATA_UNAVAILABLE to be retried", c.name, err)
 			}

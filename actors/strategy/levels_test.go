@@ -2,6 +2,7 @@ package strategy
 
 import (
 	"encoding/json"
+	"errors"
 	"math"
 	"testing"
 	"time"
@@ -87,7 +88,7 @@ func TestLevelsRefuse(t *testing.T) {
 		{"a tick is more than the price", ok, 100, 1000, false},
 	} {
 		l, err := c.a.Levels(c.entry, c.tick)
-		e, isRun := err.(*signal.RunError)
+		e, isRun := errors.AsType[*signal.RunError](err)
 		if !isRun || e.Code != signal.DataUnavailable || e.Retryable != c.retryable {
 			t.Errorf("%s: %+v, %v", c.name, l, err)
 		}
