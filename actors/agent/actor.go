@@ -10,17 +10,17 @@ import (
 // runRequested asks the actor to have a run executed.
 type runRequested struct{ run *run }
 
-// workerFreed reports that a worker has ended its run.
+// workerFreed reports that a worker is free again.
 type workerFreed struct{}
 
-// agentActor keeps a bounded number of an agent's runs at work. Others wait in their
-// order, and beyond a number of those runs are refused.
+// agentActor executes a bounded number of an agent's runs at once. Further ones wait in
+// their order, and when too many wait, runs are refused.
 type agentActor struct {
 	exec    *executor
-	workers int // runs at work at once
-	queue   int // runs that may wait for a worker
+	workers int // maximum of working
+	queue   int // maximum length of waiting
 
-	working int
+	working int // runs that are executed
 	waiting []*run
 }
 
@@ -36,7 +36,7 @@ func (a *agentActor) Receive(c engine.Context) {
 	}
 }
 
-// onEnd refuses what waits. What is at work goes on: it belongs to the executor.
+// onEnd refuses the waiting runs. Those under way continue: they belong to the executor.
 func (a *agentActor) onEnd() {
 	for _, r := range a.waiting {
 		r.settle(nil, signal.Unavailable(errDrained))
@@ -67,8 +67,8 @@ func (a *agentActor) onWorkerFreed(c engine.Context) {
 	a.start(c, r)
 }
 
-// start gives r to a worker. The worker does not heed the context of the actor: a
-// restart of it must not end runs.
+// start gives r to a worker, which ignores the actor's context: a restart of the actor
+// must not end runs.
 func (a *agentActor) start(c engine.Context, r *run) {
 	a.working++
 	c.Go(func(context.Context) any {

@@ -16,7 +16,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
-// Options are what Agents is made with.
+// Options configures Agents.
 type Options struct {
 	Log     Log     // required
 	Market  Market  // required
@@ -26,13 +26,10 @@ type Options struct {
 	// Name returns the catalogue name of an asset by any of its spellings, under which
 	// signals with prices are stored; default the spelling itself.
 	Name func(asset string) string
-
-	// Cost is what entry and exit cost each in backtests, as a share of the price, by the
-	// class of the asset; default that of backtest.DefaultCosts.
-	Cost func(class string) float64
-
-	// Content writes the texts of the content agent; default the built-in writer.
-	Content Content
+	// Cost returns the cost of an entry or an exit in backtests as a share of the price,
+	// by the class of the asset; default that of backtest.DefaultCosts.
+	Cost    func(class string) float64
+	Content Content // writes the texts of the content agent; default the built-in writer
 
 	Disabled []signal.AgentID                      // agents that are neither listed nor run
 	Statuses map[signal.AgentID]signal.AgentStatus // where they differ from the built-in ones
@@ -41,27 +38,27 @@ type Options struct {
 	MaxConcurrent int           // synchronous runs of an account in this process; default 20
 	MaxQueued     int           // queued jobs of an account; default 1,000
 	MaxOpen       int           // open signals of an account; default 100,000
-	// Open returns how many open signals an account has, without waiting; nil: none is
-	// counted. Runs under way and queued jobs may add to them.
+	// Open returns how many open signals an account has, without waiting; nil: MaxOpen
+	// is not enforced. Runs under way and queued jobs may still exceed it.
 	Open          func(signal.AccountID) int
 	JobRetention  time.Duration // how long a job is kept after its end; default 24 h
 	JobWorkers    int           // jobs at once in this process; default 2 for each core
-	Workers       int           // runs at once of an agent; default 1,024. As many more may wait
+	Workers       int           // runs of an agent at once, and as many that wait; default 1,024
 	AnnounceAfter time.Duration // runs that take longer are announced before their end; default 5 ms
-	// DueMargin is the time after Timeout until a run that has announced itself is
-	// given up, if its process died; default 15 s.
+	// DueMargin is the time after Timeout until an announced run whose process died is
+	// given up; default 15 s.
 	DueMargin time.Duration
 
 	Now     func() time.Time // the service's clock; default time.Now
-	Slog    *slog.Logger     // nil: none
-	Metrics *Metrics         // nil: none
+	Slog    *slog.Logger     // or nil
+	Metrics *Metrics         // or nil
 }
 
 // maxAttempts is how often a job is run before it ends with CANCELLED.
 const maxAttempts = 3
 
-// answerMargin is how long a caller waits beyond Timeout for an answer, which
-// then is lost: the append has its own time limit, below this.
+// answerMargin is how long a caller waits beyond Timeout until the answer counts as lost.
+// It is longer than the time limit of an append.
 const answerMargin = 30 * time.Second
 
 // drainGrace is how long Drain waits for runs that it has cancelled.
@@ -87,7 +84,7 @@ type Outcome struct {
 	Signal *signal.Signal // nil if it failed
 }
 
-// New starts an actor for each agent that is not switched off.
+// New starts an actor for each agent that is not disabled.
 func New(sys *engine.System, o Options) *Agents {
 	o.Timeout = cmp.Or(o.Timeout, 30*time.Second)
 	o.MaxConcurrent = cmp.Or(o.MaxConcurrent, 20)
@@ -148,7 +145,7 @@ func New(sys *engine.System, o Options) *Agents {
 	return a
 }
 
-// evaluatorOf returns how agent works.
+// evaluatorOf returns the evaluator of agent.
 func evaluatorOf(agent signal.Agent, trading *trader, texts *writer, w Weather) evaluator {
 	switch agent.Category {
 	case signal.Trading:
@@ -163,8 +160,7 @@ func evaluatorOf(agent signal.Agent, trading *trader, texts *writer, w Weather) 
 	return unavailable{agent.Name}
 }
 
-// unavailable is an agent for which this version has no source of data. Its runs fail
-// with DATA_UNAVAILABLE.
+// unavailable is an agent without a source of data. Its runs fail with DATA_UNAVAILABLE.
 type unavailable struct{ name string }
 
 // Evaluate implements evaluator.
@@ -173,7 +169,7 @@ func (u unavailable) Evaluate(context.Context, *signal.RunRequest) (evaluation, 
 		Message: "the " + u.name + " has no data source in this version of the service"}
 }
 
-// Catalogue returns the agents in the order in which they are listed.
+// Catalogue returns the agents in the order of their listing.
 func (a *Agents) Catalogue() []signal.Agent { return slices.Clone(a.catalogue) }
 
 // Agent returns one agent of the catalogue, or KindNotFound.
@@ -189,13 +185,13 @@ func (a *Agents) Agent(id signal.AgentID) (signal.Agent, error) {
 // Run executes one run and returns when its outcome is stored. The error is a
 // *signal.RunError if the run failed (Outcome.Run names it), else a *signal.Error:
 // KindNotFound, KindTooMany, or KindUnavailable, when no signal was published. If ctx ends
-// first Run returns its error; the run goes on.
+// first Run returns its error; the run continues.
 func (a *Agents) Run(ctx context.Context, req signal.RunRequest) (Outcome, error) {
-	if err := a.known(req); err != nil {
+	if err := a.checkStrategy(req); err != nil {
 		return Outcome{}, err
 	}
 	req.Asset = a.nameOf(req.Agent, req.Asset)
-	if err := a.room(req.Account); err != nil {
+	if err := a.checkOpen(req.Account); err != nil {
 		return Outcome{}, err
 	}
 	if !a.begin() {
@@ -214,28 +210,26 @@ func (a *Agents) Run(ctx context.Context, req signal.RunRequest) (Outcome, error
 	return Outcome{Run: r.id, Signal: s}, err
 }
 
-// known checks that the catalogue has the agent with the strategy, which also
-// keeps labels of metrics to closed lists.
-func (a *Agents) known(req signal.RunRequest) error {
+// checkStrategy checks that the catalogue has the agent with the strategy, which also
+// restricts the labels of metrics to closed lists.
+func (a *Agents) checkStrategy(req signal.RunRequest) error {
 	agent, err := a.Agent(req.Agent)
 	if err != nil {
 		return err
 	}
 	if !agent.Has(req.Strategy) {
-		return &signal.Error{Kind: signal.KindInvalid, Code: "invalid_request", Message: "the agent has no such strategy"}
+		const message = "the agent has no such strategy"
+		return &signal.Error{Kind: signal.KindInvalid, Code: "invalid_request", Message: message}
 	}
 	return nil
 }
 
-// fullPause is when to come back where an account has too many open signals.
-const fullPause = time.Minute
-
-// room returns why an account may have no more signals, or nil.
-func (a *Agents) room(account signal.AccountID) error {
+// checkOpen checks that an account may have another open signal.
+func (a *Agents) checkOpen(account signal.AccountID) error {
 	if a.o.Open == nil || a.o.Open(account) < a.o.MaxOpen {
 		return nil
 	}
-	return &signal.Error{Kind: signal.KindTooMany, Code: signal.CodeTooManySignals, RetryAfter: fullPause,
+	return &signal.Error{Kind: signal.KindTooMany, Code: signal.CodeTooManySignals, RetryAfter: time.Minute,
 		Message: "the account has " + strconv.Itoa(a.o.MaxOpen) +
 			" open signals, which is as many as it may have: wait until some have closed"}
 }
@@ -249,7 +243,7 @@ func (a *Agents) nameOf(id signal.AgentID, asset string) string {
 	return a.o.Name(asset)
 }
 
-// newRun returns a run that gives back by free what was taken for it.
+// newRun returns a run; free releases what was taken for it.
 func (a *Agents) newRun(id signal.RunID, req signal.RunRequest, job *signal.Job, free func()) *run {
 	return &run{
 		id:       id,
@@ -261,7 +255,7 @@ func (a *Agents) newRun(id signal.RunID, req signal.RunRequest, job *signal.Job,
 	}
 }
 
-// begin counts a run as under way, or returns false if the process ends.
+// begin counts a run as under way. It returns false once Drain was called.
 func (a *Agents) begin() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -283,7 +277,7 @@ func (a *Agents) await(ctx context.Context, r *run) (*signal.Signal, error) {
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	case <-limit.C:
-		// The agent's actor failed while it had the run, or is stopped.
+		// The agent's actor failed while it held the run, or has stopped.
 		r.release()
 		return nil, signal.Unavailable(errors.New("no answer from agent " + string(r.request.Agent)))
 	}
@@ -291,7 +285,7 @@ func (a *Agents) await(ctx context.Context, r *run) (*signal.Signal, error) {
 
 // Drain refuses new runs and jobs and waits for those under way. When ctx ends it
 // cancels them: synchronous runs end with CANCELLED, jobs are left to another
-// process. Work must have been told to end before.
+// process. The context of Work must have ended before.
 func (a *Agents) Drain(ctx context.Context) error {
 	a.mu.Lock()
 	a.draining = true

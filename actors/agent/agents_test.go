@@ -15,14 +15,12 @@ import (
 )
 
 func TestAdmission(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, Options{MaxConcurrent: 3})
-		defer b.close()
+	withBench(t, Options{MaxConcurrent: 3}, func(t *testing.T, b *bench) {
 		b.slow(time.Second)
 		var runs sync.WaitGroup
 		for range 3 {
 			runs.Go(func() {
-				if _, err := b.agents.Run(t.Context(), request("BTC")); err != nil {
+				if _, err := b.run(); err != nil {
 					t.Error(err)
 				}
 			})
@@ -40,19 +38,18 @@ func TestAdmission(t *testing.T) {
 			t.Errorf("another account's run: %v, want DATA_UNAVAILABLE", err)
 		}
 		runs.Wait()
-		if _, err := b.agents.Run(t.Context(), request("BTC")); err != nil {
+		if _, err := b.run(); err != nil {
 			t.Errorf("after the others ended: %v", err)
 		}
 	})
 }
 
-// TestOpenSignalsAreBounded: an account with as many as it may have gets no run and no job that
-// would make one more; scans make none.
+// TestOpenSignalsAreBounded checks that an account at its limit gets no run and no job that
+// makes a signal. Scans make none.
 func TestOpenSignalsAreBounded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		open := map[signal.AccountID]int{"acc_2": 8}
-		b := newBench(t, Options{MaxOpen: 9, Open: func(a signal.AccountID) int { return open[a] }})
-		defer b.close()
+	open := map[signal.AccountID]int{"acc_2": 8}
+	o := Options{MaxOpen: 9, Open: func(a signal.AccountID) int { return open[a] }}
+	withBench(t, o, func(t *testing.T, b *bench) {
 		req := request("BTC")
 		open[req.Account] = 9
 		_, err := b.agents.Run(t.Context(), req)
@@ -77,17 +74,15 @@ func TestOpenSignalsAreBounded(t *testing.T) {
 	})
 }
 
-// TestSteadyClientsAreNotRefused: as many clients as may run at once, each of which
-// waits for its answer, never meet the limit.
+// TestSteadyClientsAreNotRefused checks that clients that wait for their answers never reach
+// the limit if there are no more of them.
 func TestSteadyClientsAreNotRefused(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, Options{MaxConcurrent: 8})
-		defer b.close()
+	withBench(t, Options{MaxConcurrent: 8}, func(t *testing.T, b *bench) {
 		var clients sync.WaitGroup
 		for range 8 {
 			clients.Go(func() {
 				for range 50 {
-					if _, err := b.agents.Run(t.Context(), request("BTC")); err != nil {
+					if _, err := b.run(); err != nil {
 						t.Error(err)
 						return
 					}
@@ -99,9 +94,7 @@ func TestSteadyClientsAreNotRefused(t *testing.T) {
 }
 
 func TestWorkersAreBounded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, Options{MaxConcurrent: 100, Workers: 2})
-		defer b.close()
+	withBench(t, Options{MaxConcurrent: 100, Workers: 2}, func(t *testing.T, b *bench) {
 		b.slow(time.Second)
 		var mu sync.Mutex
 		results := map[signal.Kind]int{}
@@ -109,7 +102,7 @@ func TestWorkersAreBounded(t *testing.T) {
 		begun := time.Now()
 		for range 5 {
 			runs.Go(func() {
-				_, err := b.agents.Run(t.Context(), request("BTC"))
+				_, err := b.run()
 				mu.Lock()
 				defer mu.Unlock()
 				if err == nil {
@@ -120,22 +113,23 @@ func TestWorkersAreBounded(t *testing.T) {
 			})
 		}
 		runs.Wait()
-		if diff := cmp.Diff(map[signal.Kind]int{signal.KindInternal: 4, signal.KindTooMany: 1}, results); diff != "" {
+		want := map[signal.Kind]int{signal.KindInternal: 4, signal.KindTooMany: 1}
+		if diff := cmp.Diff(want, results); diff != "" {
 			t.Error("two run, two wait, one is refused (-want +got):\n" + diff)
 		}
 		if d := time.Since(begun); d != 2*time.Second {
 			t.Errorf("took %v, want 2s", d)
 		}
-		if _, err := b.agents.Run(t.Context(), request("BTC")); err != nil {
+		if _, err := b.run(); err != nil {
 			t.Error(err)
 		}
 	})
 }
 
 func TestUnknownAgents(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, Options{Disabled: []signal.AgentID{"seo"}, Statuses: map[signal.AgentID]signal.AgentStatus{"weather": signal.AgentDeprecated}})
-		defer b.close()
+	o := Options{Disabled: []signal.AgentID{"seo"},
+		Statuses: map[signal.AgentID]signal.AgentStatus{"weather": signal.AgentDeprecated}}
+	withBench(t, o, func(t *testing.T, b *bench) {
 		for _, id := range []signal.AgentID{"seo", "none", ""} {
 			req := request("BTC")
 			req.Agent = id
@@ -162,8 +156,7 @@ func TestUnknownAgents(t *testing.T) {
 }
 
 func TestDrain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, Options{})
+	withBench(t, Options{}, func(t *testing.T, b *bench) {
 		b.slow(20 * time.Second)
 		answers := make(chan error, 2)
 		for range 2 {
@@ -179,7 +172,7 @@ func TestDrain(t *testing.T) {
 		drained := make(chan error)
 		go func() { drained <- b.agents.Drain(ctx) }()
 		time.Sleep(time.Second)
-		if _, err := b.agents.Run(t.Context(), request("BTC")); signal.KindOf(err) != signal.KindUnavailable {
+		if _, err := b.run(); signal.KindOf(err) != signal.KindUnavailable {
 			t.Errorf("a run while draining: %v, want unavailable", err)
 		}
 		if err := <-drained; err != nil {
@@ -194,15 +187,11 @@ func TestDrain(t *testing.T) {
 			}
 		}
 		b.expect(startedOnly, startedOnly, failedEnd, failedEnd)
-		if err := b.sys.Shutdown(t.Context()); err != nil {
-			t.Error(err)
-		}
 	})
 }
 
 func TestStartAndStopFromManyGoroutines(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, Options{})
+	withBench(t, Options{}, func(t *testing.T, b *bench) {
 		var callers sync.WaitGroup
 		for i := range 40 {
 			callers.Go(func() {
@@ -214,19 +203,17 @@ func TestStartAndStopFromManyGoroutines(t *testing.T) {
 				}
 				req := request("BTC")
 				req.Account = signal.AccountID(fmt.Sprint("acc_", i))
-				if _, err := b.agents.Run(t.Context(), req); err != nil && signal.KindOf(err) != signal.KindUnavailable {
+				_, err := b.agents.Run(t.Context(), req)
+				if err != nil && signal.KindOf(err) != signal.KindUnavailable {
 					t.Error(err)
 				}
 			})
 		}
 		callers.Wait()
-		if err := b.sys.Shutdown(t.Context()); err != nil {
-			t.Error(err)
-		}
 	})
 }
 
-// TestStoppedAgent: an agent that ended leaves no caller waiting for ever.
+// TestStoppedAgent checks that a stopped agent leaves no caller waiting.
 func TestStoppedAgent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, Options{Workers: 1})
@@ -242,7 +229,7 @@ func TestStoppedAgent(t *testing.T) {
 		if err := b.sys.Shutdown(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := b.agents.Run(t.Context(), request("BTC")); signal.KindOf(err) != signal.KindUnavailable {
+		if _, err := b.run(); signal.KindOf(err) != signal.KindUnavailable {
 			t.Errorf("run on a stopped agent: %v, want unavailable", err)
 		}
 		failed := 0

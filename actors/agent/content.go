@@ -13,14 +13,14 @@ type Content interface {
 	Write(ctx context.Context, r content.Request) (content.Text, error)
 }
 
-// writer is the content agent. Its signals have no price levels and end by time alone,
-// which runs as fast as it does, whatever the market's.
+// writer is the content agent. Its signals have no price levels; they expire by the
+// clock, however fast the market runs.
 type writer struct{ content Content }
 
-// newWriter returns the agent; without c it has the built-in writer.
+// newWriter returns the content agent; a nil c means the built-in writer.
 func newWriter(c Content) *writer {
 	if c == nil {
-		c, _ = content.New(content.Options{}) // fails for endpoints only
+		c, _ = content.New(content.Options{}) // fails only for an endpoint
 	}
 	return &writer{c}
 }
@@ -30,8 +30,9 @@ func (w *writer) Evaluate(ctx context.Context, r *signal.RunRequest) (evaluation
 	if r.Asset == "" {
 		return evaluation{}, errors.New("evaluate content: no subject")
 	}
-	t, err := w.content.Write(ctx, content.Request{Strategy: r.Strategy, Subject: r.Asset, Keywords: r.Parameters.Keywords,
-		Features: r.Parameters.Features, Locale: r.Parameters.Locale})
+	p := &r.Parameters
+	t, err := w.content.Write(ctx, content.Request{Strategy: r.Strategy, Subject: r.Asset, Keywords: p.Keywords,
+		Features: p.Features, Locale: p.Locale})
 	if err != nil {
 		return evaluation{}, err
 	}

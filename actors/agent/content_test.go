@@ -6,7 +6,6 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/content"
@@ -15,18 +14,19 @@ import (
 
 func TestContentHasNoLevelsAndItsOwnLifetime(t *testing.T) {
 	const day = 24 * time.Hour
-	for strategy, lifetime := range map[string]time.Duration{"blog_post": 30 * day, "product_description": 60 * day, "meta_tags": 14 * day} {
+	for strategy, lifetime := range map[string]time.Duration{content.BlogPost: 30 * day,
+		content.ProductDescription: 60 * day, content.MetaTags: 14 * day} {
 		t.Run(strategy, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				b := newBench(t, Options{})
-				defer b.close()
-				got, err := b.agents.Run(t.Context(), signal.RunRequest{Account: "acc_1", Agent: "seo", Asset: "standing desk", Strategy: strategy,
-					Timeframe: signal.M1, Risk: signal.HighRisk, Parameters: signal.Parameters{Keywords: []string{"oak desk"}, Features: []string{"quiet motor"}}})
+			withBench(t, Options{}, func(t *testing.T, b *bench) {
+				got, err := b.agents.Run(t.Context(), signal.RunRequest{Account: "acc_1", Agent: "seo",
+					Asset: "standing desk", Strategy: strategy, Timeframe: signal.M1, Risk: signal.HighRisk,
+					Parameters: signal.Parameters{Keywords: []string{"oak desk"}, Features: []string{"quiet motor"}}})
 				if err != nil {
 					t.Fatal(err)
 				}
 				s := got.Signal
-				if s.Levels != nil || s.Direction != signal.Long || s.Confidence != 1 || s.ExpiresAt.Sub(s.CreatedAt) != lifetime {
+				if s.Levels != nil || s.Direction != signal.Long || s.Confidence != 1 ||
+					s.ExpiresAt.Sub(s.CreatedAt) != lifetime {
 					t.Errorf("signal %+v", s)
 				}
 				var m struct {
@@ -36,7 +36,8 @@ func TestContentHasNoLevelsAndItsOwnLifetime(t *testing.T) {
 				if err := json.Unmarshal(s.Metadata, &m); err != nil {
 					t.Fatal(err)
 				}
-				if !strings.Contains(strings.ToLower(m.Content), "oak desk") || m.Writer != "template" || m.Reasoning == "" || len(m.Indicators) == 0 || m.Keyword != "oak desk" {
+				if !strings.Contains(strings.ToLower(m.Content), "oak desk") || m.Writer != "template" ||
+					m.Reasoning == "" || len(m.Indicators) == 0 || m.Keyword != "oak desk" {
 					t.Errorf("metadata %s", s.Metadata)
 				}
 				created := string(b.log.all()[0].Events[1].Data)
@@ -48,21 +49,23 @@ func TestContentHasNoLevelsAndItsOwnLifetime(t *testing.T) {
 	}
 }
 
-// contentFunc is a writer that is a function.
+// contentFunc implements Content by a function.
 type contentFunc func(ctx context.Context, r content.Request) (content.Text, error)
 
 func (f contentFunc) Write(ctx context.Context, r content.Request) (content.Text, error) {
 	return f(ctx, r)
 }
 
-func TestAWriterThatFailsFailsTheRun(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, Options{Content: contentFunc(func(context.Context, content.Request) (content.Text, error) {
-			return content.Text{}, errors.New("secret")
-		})})
-		defer b.close()
-		_, err := b.agents.Run(t.Context(), signal.RunRequest{Account: "acc_1", Agent: "seo", Asset: "desk", Strategy: "meta_tags"})
-		if e, ok := errors.AsType[*signal.RunError](err); !ok || e.Code != signal.Internal || strings.Contains(e.Message, "secret") {
+func TestFailingWriterFailsTheRun(t *testing.T) {
+	failing := contentFunc(func(context.Context, content.Request) (content.Text, error) {
+		return content.Text{}, errors.New("secret")
+	})
+	withBench(t, Options{Content: failing}, func(t *testing.T, b *bench) {
+		req := request("desk")
+		req.Agent, req.Strategy = "seo", content.MetaTags
+		_, err := b.agents.Run(t.Context(), req)
+		if e, ok := errors.AsType[*signal.RunError](err); !ok || e.Code != signal.Internal ||
+			strings.Contains(e.Message, "secret") {
 			t.Errorf("run ended with %v", err)
 		}
 		b.expect(failedRun)

@@ -2,8 +2,8 @@
 //
 // Other packages call Agents, which takes a place in the quota of the account. Each agent
 // is an actor that hands runs to a bounded number of worker goroutines. A run ends with a
-// signal or a *signal.RunError, and its caller gets that only once the store has it: the
-// signal and the events of the run are one signal.Change.
+// signal or a *signal.RunError, which its caller gets only once it is stored: the signal
+// and the events of the run are one signal.Change.
 //
 //   - A run that ends within Options.AnnounceAfter is recorded by one append:
 //     agent.started, then signal.created and agent.completed, or agent.error. A
@@ -15,9 +15,9 @@
 //   - A job is a run that waits in the store until a worker of some node takes it.
 //     Its outcome is stored by the append that stores its events. If its process
 //     dies another one runs it again, under the same run id, at most three times
-//     in all; so agent.started may be published more than once for a job, its end
-//     is published once.
+//     in all. So agent.started may be published several times for a job, its end
+//     only once.
 //
-// What the package does not do: it keeps no signal (see package lifecycle), and
-// checks no request: callers that accept requests use Check.
+// The package neither keeps signals (see package lifecycle) nor checks requests: callers
+// that accept requests use Check.
 package agent

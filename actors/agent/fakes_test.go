@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/backoff"
@@ -18,12 +19,12 @@ import (
 	"github.com/agentsignal/agentsignal/actors/strategy"
 )
 
-// fakeLog keeps what is appended. Positions have the bubble's time.
+// fakeLog keeps the appended changes. Positions have the bubble's time.
 type fakeLog struct {
 	mu      sync.Mutex
 	changes []signal.Change
 	took    time.Duration               // of each append
-	refuse  func(c signal.Change) error // nil: none is refused
+	refuse  func(c signal.Change) error // or nil
 }
 
 func (l *fakeLog) Append(_ context.Context, c signal.Change) (signal.Position, error) {
@@ -61,7 +62,7 @@ func (l *fakeLog) types() (all [][]signal.EventType) {
 
 var errAway = signal.Unavailable(errors.New("redis is away"))
 
-// fakeMarket answers by functions; by default with a history of BTC.
+// fakeMarket answers by functions; by default with a history of BTC. It is a Past, too.
 type fakeMarket struct {
 	series func(ctx context.Context, asset string, tf signal.Timeframe) (market.Snapshot, error)
 	news   func(asset string, since int64) ([]strategy.NewsItem, error)
@@ -74,6 +75,26 @@ func (m *fakeMarket) Series(ctx context.Context, asset string, tf signal.Timefra
 	return history(), nil
 }
 
+func (m *fakeMarket) Past(ctx context.Context, asset string, tf signal.Timeframe) (market.Snapshot, error) {
+	return m.Series(ctx, asset, tf)
+}
+
+// seriesFunc returns f as a function for fakeMarket.series.
+func seriesFunc(f func() (market.Snapshot, error)) func(context.Context, string, signal.Timeframe) (
+	market.Snapshot, error) {
+	return func(context.Context, string, signal.Timeframe) (market.Snapshot, error) { return f() }
+}
+
+// at returns a market whose snapshot is what seen points to.
+func at(seen *market.Snapshot) *fakeMarket {
+	return &fakeMarket{series: seriesFunc(func() (market.Snapshot, error) { return *seen, nil })}
+}
+
+// failing returns a market without prices.
+func failing(err error) *fakeMarket {
+	return &fakeMarket{series: seriesFunc(func() (market.Snapshot, error) { return market.Snapshot{}, err })}
+}
+
 func (m *fakeMarket) News(_ context.Context, asset string, since int64) ([]strategy.NewsItem, error) {
 	if m.news == nil {
 		return nil, nil
@@ -81,7 +102,7 @@ func (m *fakeMarket) News(_ context.Context, asset string, since int64) ([]strat
 	return m.news(asset, since)
 }
 
-// testBars returns n bars of an hour each that wander about 67,000.
+// testBars returns n bars of an hour around a price of 67,000.
 func testBars(n int) []marketdata.Bar {
 	bars := make([]marketdata.Bar, n)
 	last := 67000.0
@@ -101,11 +122,14 @@ var historyOfTests = testBars(1500)
 
 func history() market.Snapshot {
 	last := historyOfTests[len(historyOfTests)-1]
-	return market.Snapshot{Asset: market.Asset{Symbol: "BTC", Class: assets.Crypto, TickSize: 0.001, AlwaysOpen: true}, Bars: historyOfTests,
-		Last: marketdata.Tick{Price: last.Close, Time: last.CloseTime}, Ticks: true, Source: "simulated", Compression: 60}
+	return market.Snapshot{
+		Asset: market.Asset{Symbol: "BTC", Class: assets.Crypto, TickSize: 0.001, AlwaysOpen: true},
+		Bars:  historyOfTests, Last: marketdata.Tick{Price: last.Close, Time: last.CloseTime},
+		Ticks: true, Source: "simulated", Compression: 60,
+	}
 }
 
-// bench is Agents with fakes, on a real engine, inside a bubble.
+// bench is Agents with fakes on a real engine, inside a bubble.
 type bench struct {
 	t      *testing.T
 	log    *fakeLog
@@ -115,10 +139,20 @@ type bench struct {
 	sys    *engine.System
 }
 
-// newBench starts the agents; the test ends them with close.
+// withBench calls f with a bench inside a bubble.
+func withBench(t *testing.T, o Options, f func(t *testing.T, b *bench)) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, o)
+		defer b.close()
+		f(t, b)
+	})
+}
+
+// newBench starts the agents; close ends them.
 func newBench(t *testing.T, o Options) *bench {
 	t.Helper()
-	b := &bench{t: t, log: &fakeLog{}, market: &fakeMarket{}, jobs: &fakeJobs{}, sys: engine.NewSystem(engine.Options{})}
+	b := &bench{t: t, log: &fakeLog{}, market: &fakeMarket{}, jobs: &fakeJobs{},
+		sys: engine.NewSystem(engine.Options{})}
 	o.Log, o.Market = b.log, b.market
 	if o.Jobs == nil {
 		o.Jobs = b.jobs
@@ -139,6 +173,42 @@ func (b *bench) close() {
 	}
 }
 
+// run runs a request for BTC.
+func (b *bench) run() (Outcome, error) { return b.agents.Run(b.t.Context(), request("BTC")) }
+
+// submit queues a run.
+func (b *bench) submit(req signal.RunRequest) signal.Job {
+	b.t.Helper()
+	job, err := b.agents.Submit(b.t.Context(), req, nil)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return job
+}
+
+// work runs the job workers until the returned function is called.
+func (b *bench) work() (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := b.agents.Work(ctx); err != nil {
+			b.t.Error(err)
+		}
+	}()
+	return func() {
+		cancel()
+		<-done
+	}
+}
+
+// workFor runs the job workers for d.
+func (b *bench) workFor(d time.Duration) {
+	stop := b.work()
+	time.Sleep(d)
+	stop()
+}
+
 // slow makes the market answer after d, or when the run's context ends.
 func (b *bench) slow(d time.Duration) {
 	b.market.series = func(ctx context.Context, _ string, _ signal.Timeframe) (market.Snapshot, error) {
@@ -146,13 +216,14 @@ func (b *bench) slow(d time.Duration) {
 		case <-time.After(d):
 			return history(), nil
 		case <-ctx.Done():
-			return market.Snapshot{}, &signal.RunError{Code: signal.DataUnavailable, Message: "gave up", Cause: ctx.Err()}
+			return market.Snapshot{}, &signal.RunError{Code: signal.DataUnavailable, Cause: ctx.Err()}
 		}
 	}
 }
 
 func request(asset string) signal.RunRequest {
-	return signal.RunRequest{Account: "acc_1", Agent: "trading", Asset: asset, Strategy: "momentum", Timeframe: signal.H1, Risk: signal.MediumRisk}
+	return signal.RunRequest{Account: "acc_1", Agent: "trading", Asset: asset, Strategy: "momentum",
+		Timeframe: signal.H1, Risk: signal.MediumRisk}
 }
 
 // fakeJobs keeps jobs in memory.
@@ -162,7 +233,7 @@ type fakeJobs struct {
 	replies  []*signal.Reply
 	failing  error
 	waiting  int64
-	nextSize []int // what Next was asked for
+	nextSize []int // the limits given to Next
 	done     []signal.JobID
 }
 

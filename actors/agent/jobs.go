@@ -11,22 +11,22 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
-// Jobs keeps jobs and hands out those that wait. See persistence/jobs.
+// Jobs stores jobs and hands out the queued ones. See persistence/jobs.
 type Jobs interface {
-	// Enqueue stores j, which is queued, with the reply if it is not nil. KindTooMany
-	// if the account has maxQueued queued jobs.
+	// Enqueue stores the queued job j, with reply unless that is nil. The error is
+	// KindTooMany if the account has maxQueued queued jobs.
 	Enqueue(ctx context.Context, j signal.Job, maxQueued int, reply *signal.Reply) error
 	// Job returns a job, or KindNotFound.
 	Job(ctx context.Context, account signal.AccountID, id signal.JobID) (signal.Job, error)
-	// Jobs lists the jobs of an account, newest first, and how many there are in all.
+	// Jobs lists the jobs of an account, newest first, and returns their total.
 	Jobs(ctx context.Context, account signal.AccountID, status signal.JobStatus, limit, offset int) (
 		[]signal.Job, int, error)
-	// Next takes up to limit jobs, which are running then, with their Attempt counted
-	// and their Entry set; it waits for at most about a second for the first one. One
+	// Next takes up to limit jobs and marks them as running, with their Attempt counted
+	// and their Entry set. It waits about a second at most for the first one. Only one
 	// goroutine at a time may call it.
 	Next(ctx context.Context, limit int) ([]signal.Job, error)
-	// Done notes that this process has stopped working on a job of Next. Without an
-	// outcome the job is taken again.
+	// Done records that this process no longer works on a job of Next. A job without an
+	// outcome is taken again.
 	Done(j signal.Job)
 	// Waiting returns the number of queued jobs of the installation.
 	Waiting(ctx context.Context) (int64, error)
@@ -35,15 +35,15 @@ type Jobs interface {
 // Pauses of the job worker.
 const (
 	retryNext    = time.Second      // after an error of Next
-	countWaiting = 15 * time.Second // between two counts of what waits
+	countWaiting = 15 * time.Second // between two counts of queued jobs
 )
 
-// errNoJobs is the cause of refusals where there is no store for jobs.
+// errNoJobs is the cause of refusals without a store for jobs.
 var errNoJobs = errors.New("no store for jobs")
 
-// Submit queues a run and returns its job. reply, if not nil, makes the answer to
-// be kept for the request's Idempotency-Key; it is stored with the job. Errors are
-// *signal.Error: KindNotFound, KindTooMany, KindUnavailable.
+// Submit queues a run and returns its job. reply, unless nil, makes the answer that is
+// stored with the job for the request's Idempotency-Key. Errors are *signal.Error:
+// KindNotFound, KindTooMany, KindUnavailable.
 func (a *Agents) Submit(ctx context.Context, req signal.RunRequest,
 	reply func(signal.Job) *signal.Reply) (signal.Job, error) {
 	return a.submit(ctx, signal.Job{Request: req}, reply)
@@ -51,11 +51,11 @@ func (a *Agents) Submit(ctx context.Context, req signal.RunRequest,
 
 // submit is Submit for jobs of all kinds.
 func (a *Agents) submit(ctx context.Context, j signal.Job, reply func(signal.Job) *signal.Reply) (signal.Job, error) {
-	if err := a.known(j.Request); err != nil {
+	if err := a.checkStrategy(j.Request); err != nil {
 		return signal.Job{}, err
 	}
 	if j.Kind == signal.JobRun { // the others make no signals
-		if err := a.room(j.Request.Account); err != nil {
+		if err := a.checkOpen(j.Request.Account); err != nil {
 			return signal.Job{}, err
 		}
 	}
@@ -91,8 +91,8 @@ func (a *Agents) Job(ctx context.Context, account signal.AccountID, id signal.Jo
 	return a.o.Jobs.Job(ctx, account, id)
 }
 
-// Jobs lists the jobs of the account, newest first, and how many there are in all;
-// status "" means any.
+// Jobs lists the jobs of the account, newest first, and returns their total; status ""
+// means any.
 func (a *Agents) Jobs(ctx context.Context, account signal.AccountID, status signal.JobStatus, limit, offset int) (
 	[]signal.Job, int, error) {
 	if a.o.Jobs == nil {
@@ -101,8 +101,8 @@ func (a *Agents) Jobs(ctx context.Context, account signal.AccountID, status sign
 	return a.o.Jobs.Jobs(ctx, account, status, limit, offset)
 }
 
-// Work takes jobs and runs them until ctx ends, and then returns nil without
-// waiting for those under way: Drain does. It continues after errors of the store.
+// Work takes jobs and executes them until ctx ends. It then returns nil without waiting
+// for jobs under way, which Drain does. It continues after errors of the store.
 func (a *Agents) Work(ctx context.Context) error {
 	if a.o.Jobs == nil {
 		<-ctx.Done()
@@ -147,7 +147,7 @@ func (a *Agents) Work(ctx context.Context) error {
 	}
 }
 
-// drain takes all tokens that are there.
+// drain receives without waiting, and returns how many tokens there were.
 func drain(tokens <-chan struct{}) (n int) {
 	for {
 		select {
@@ -159,15 +159,15 @@ func drain(tokens <-chan struct{}) (n int) {
 	}
 }
 
-// work runs a job that this process has taken, and returns when its outcome is
-// stored, or is left to another process.
+// work executes a job that this process has taken. It returns when the outcome is stored
+// or left to another process.
 func (a *Agents) work(j signal.Job) {
 	defer a.o.Jobs.Done(j)
-	j.Request.Reply = nil // the answer was given when the job was queued
+	j.Request.Reply = nil // the client got its answer when the job was queued
 	r := a.newRun(j.Run, j.Request, &j, a.running.Done)
 	defer r.release()
 	err := panics.ErrPanicked
-	if !panics.Guard(a.o.Slog, panics.Jobs, func() { err = a.carryOut(r) }, "job", string(j.ID)) {
+	if !panics.Guard(a.o.Slog, panics.Jobs, func() { err = a.runJob(r) }, "job", string(j.ID)) {
 		err = a.abandon(r)
 	}
 	switch {
@@ -180,16 +180,16 @@ func (a *Agents) work(j signal.Job) {
 	}
 }
 
-// carryOut does what a job asks for, and stores what came of it.
-func (a *Agents) carryOut(r *run) error {
+// runJob executes a job and stores its outcome.
+func (a *Agents) runJob(r *run) error {
 	j := r.job
 	if j.Attempt == 1 {
 		a.o.Metrics.jobStarted(j.StartedAt.Sub(j.CreatedAt))
 	}
 	switch {
 	case j.Kind != signal.JobRun:
-		return a.perform(r)
-	case a.known(j.Request) != nil:
+		return a.analyze(r)
+	case a.checkStrategy(j.Request) != nil:
 		return a.fail(r, cancelledError("the agent was switched off"))
 	case j.Attempt > maxAttempts:
 		return a.fail(r, cancelledError("the job was interrupted too often"))
@@ -213,7 +213,7 @@ func (a *Agents) fail(r *run, failure *signal.RunError) error {
 	return (<-r.answer).err
 }
 
-// countWaiting keeps the gauge of queued jobs until ctx ends.
+// countWaiting updates the gauge of queued jobs until ctx ends.
 func (a *Agents) countWaiting(ctx context.Context) {
 	if a.o.Metrics == nil {
 		return

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -15,36 +14,20 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
-// work runs the job workers until the returned function is called.
-func (b *bench) work() (stop func()) {
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		if err := b.agents.Work(ctx); err != nil {
-			b.t.Error(err)
-		}
-	}()
-	return func() {
-		cancel()
-		<-done
-	}
-}
-
 func TestSubmit(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, Options{})
-		defer b.close()
+	withBench(t, Options{}, func(t *testing.T, b *bench) {
 		job, err := b.agents.Submit(t.Context(), request("BTC"), func(j signal.Job) *signal.Reply {
 			return &signal.Reply{Status: 200, Body: []byte(j.ID)}
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if job.Status != signal.JobQueued || job.ID == "" || job.Run == "" || !job.CreatedAt.Equal(time.Now()) || job.Attempt != 0 {
+		if job.Status != signal.JobQueued || job.ID == "" || job.Run == "" || job.Attempt != 0 ||
+			!job.CreatedAt.Equal(time.Now()) {
 			t.Errorf("job is %+v", job)
 		}
-		if len(b.jobs.queued) != 1 || b.jobs.queued[0].ID != job.ID || string(b.jobs.replies[0].Body) != string(job.ID) {
+		if len(b.jobs.queued) != 1 || b.jobs.queued[0].ID != job.ID ||
+			string(b.jobs.replies[0].Body) != string(job.ID) {
 			t.Errorf("queued %+v with reply %+v", b.jobs.queued, b.jobs.replies)
 		}
 		b.jobs.failing = tooManyRuns("full")
@@ -63,29 +46,23 @@ func TestJobIsRun(t *testing.T) {
 		"long":  {time.Second, []eventTypes{startedOnly, endOfRun}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				m := NewMetrics(prometheus.NewRegistry())
-				b := newBench(t, Options{Metrics: m})
-				defer b.close()
+			m := NewMetrics(prometheus.NewRegistry())
+			withBench(t, Options{Metrics: m}, func(t *testing.T, b *bench) {
 				if c.slow > 0 {
 					b.slow(c.slow)
 				}
 				req := request("BTC")
 				req.Reply = &signal.ReplyKey{Key: "k"}
-				job, err := b.agents.Submit(t.Context(), req, nil)
-				if err != nil {
-					t.Fatal(err)
-				}
+				job := b.submit(req)
 				b.jobs.waiting = 7
-				stop := b.work()
-				time.Sleep(5 * time.Second)
-				stop()
+				b.workFor(5 * time.Second)
 				b.expect(c.want...)
 				changes := b.log.all()
 				last := changes[len(changes)-1]
 				j := last.Job
-				if j == nil || j.Status != signal.JobCompleted || j.ID != job.ID || j.Attempt != 1 || j.Signal != last.Signal ||
-					j.CompletedAt.IsZero() || j.ExpiresAt.Sub(j.CompletedAt) != 24*time.Hour {
+				if j == nil || j.Status != signal.JobCompleted || j.ID != job.ID || j.Attempt != 1 ||
+					j.Signal != last.Signal || j.CompletedAt.IsZero() ||
+					j.ExpiresAt.Sub(j.CompletedAt) != 24*time.Hour {
 					t.Errorf("stored job is %+v", j)
 				}
 				if len(b.jobs.done) != 1 || b.jobs.done[0] != job.ID {
@@ -112,35 +89,29 @@ func TestJobIsRun(t *testing.T) {
 	}
 }
 
-// TestJobsDoNotCountAsRuns: the limit of synchronous runs is not for jobs, and no
-// more jobs run at once than there are workers.
+// TestJobWorkers checks that as many jobs run at once as there are workers, whatever the
+// limit of synchronous runs.
 func TestJobWorkers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, Options{JobWorkers: 3, MaxConcurrent: 1})
-		defer b.close()
+	withBench(t, Options{JobWorkers: 3, MaxConcurrent: 1}, func(t *testing.T, b *bench) {
 		var mu sync.Mutex
-		now, most := 0, 0
-		b.market.series = func(context.Context, string, signal.Timeframe) (market.Snapshot, error) {
+		now, peak := 0, 0
+		b.market.series = seriesFunc(func() (market.Snapshot, error) {
 			mu.Lock()
 			now++
-			most = max(most, now)
+			peak = max(peak, now)
 			mu.Unlock()
 			time.Sleep(time.Second)
 			mu.Lock()
 			now--
 			mu.Unlock()
 			return history(), nil
-		}
+		})
 		for range 9 {
-			if _, err := b.agents.Submit(t.Context(), request("BTC"), nil); err != nil {
-				t.Fatal(err)
-			}
+			b.submit(request("BTC"))
 		}
-		stop := b.work()
-		time.Sleep(10 * time.Second)
-		stop()
-		if most != 3 {
-			t.Errorf("%d jobs ran at once, want 3", most)
+		b.workFor(10 * time.Second)
+		if peak != 3 {
+			t.Errorf("%d jobs ran at once, want 3", peak)
 		}
 		if n := len(b.log.all()); n != 18 {
 			t.Errorf("%d changes, want 18", n)
@@ -154,17 +125,11 @@ func TestJobWorkers(t *testing.T) {
 }
 
 func TestFailedJob(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, Options{})
-		defer b.close()
+	withBench(t, Options{}, func(t *testing.T, b *bench) {
 		req := request("corn")
 		req.Agent, req.Strategy = "weather", "agriculture"
-		if _, err := b.agents.Submit(t.Context(), req, nil); err != nil {
-			t.Fatal(err)
-		}
-		stop := b.work()
-		time.Sleep(time.Second)
-		stop()
+		b.submit(req)
+		b.workFor(time.Second)
 		b.expect(failedRun)
 		j := b.log.all()[0].Job
 		if j.Status != signal.JobFailed || j.Error == nil || j.Error.Code != signal.DataUnavailable || j.Signal != nil {
@@ -173,21 +138,17 @@ func TestFailedJob(t *testing.T) {
 	})
 }
 
-// TestJobTriedTooOften: the fourth attempt is not made.
+// TestJobTriedTooOften checks that a fourth attempt is not made.
 func TestJobTriedTooOften(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, Options{})
-		defer b.close()
+	withBench(t, Options{}, func(t *testing.T, b *bench) {
+		removed := request("BTC")
+		removed.Agent = "removed"
 		b.jobs.queued = []signal.Job{
 			{ID: "job_1", Run: "run_1", Request: request("BTC"), Attempt: 2},
 			{ID: "job_2", Run: "run_2", Request: request("BTC"), Attempt: 3},
+			{ID: "job_3", Run: "run_3", Request: removed},
 		}
-		gone := request("BTC")
-		gone.Agent = "removed"
-		b.jobs.queued = append(b.jobs.queued, signal.Job{ID: "job_3", Run: "run_3", Request: gone})
-		stop := b.work()
-		time.Sleep(time.Second)
-		stop()
+		b.workFor(time.Second)
 		for _, c := range b.log.all() {
 			want := signal.JobFailed
 			if c.Job.ID == "job_1" {
@@ -203,11 +164,9 @@ func TestJobTriedTooOften(t *testing.T) {
 	})
 }
 
-// TestJobWhileStoreIsAway: the outcome of a job is kept until the store is back.
+// TestJobWhileStoreIsAway checks that the outcome of a job is kept until the store is back.
 func TestJobWhileStoreIsAway(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, Options{})
-		defer b.close()
+	withBench(t, Options{}, func(t *testing.T, b *bench) {
 		back := time.Now().Add(10 * time.Second)
 		b.log.refuse = func(signal.Change) error {
 			if time.Now().Before(back) {
@@ -215,32 +174,22 @@ func TestJobWhileStoreIsAway(t *testing.T) {
 			}
 			return nil
 		}
-		if _, err := b.agents.Submit(t.Context(), request("BTC"), nil); err != nil {
-			t.Fatal(err)
-		}
-		stop := b.work()
-		time.Sleep(20 * time.Second)
-		stop()
+		b.submit(request("BTC"))
+		b.workFor(20 * time.Second)
 		b.expect(wholeRun)
 	})
 }
 
-// TestJobIsLost: the outcome of a job that another process has taken is dropped.
+// TestJobIsLost checks that the outcome of a job that another process took is dropped.
 func TestJobIsLost(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, Options{})
-		defer b.close()
+	withBench(t, Options{}, func(t *testing.T, b *bench) {
 		refusals := 0
 		b.log.refuse = func(signal.Change) error {
 			refusals++
 			return &signal.Error{Kind: signal.KindConflict, Code: "job_lost", Message: "another worker holds the job"}
 		}
-		if _, err := b.agents.Submit(t.Context(), request("BTC"), nil); err != nil {
-			t.Fatal(err)
-		}
-		stop := b.work()
-		time.Sleep(20 * time.Second)
-		stop()
+		b.submit(request("BTC"))
+		b.workFor(20 * time.Second)
 		if len(b.jobs.done) != 1 {
 			t.Errorf("done with %v, want the one job", b.jobs.done)
 		}
@@ -250,18 +199,13 @@ func TestJobIsLost(t *testing.T) {
 	})
 }
 
-// TestDrainLeavesJobs: a process that ends leaves its jobs to others, without an
+// TestDrainLeavesJobs checks that a process that ends leaves its jobs to others, without an
 // outcome.
 func TestDrainLeavesJobs(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, Options{})
+	withBench(t, Options{}, func(t *testing.T, b *bench) {
 		b.slow(20 * time.Second)
-		if _, err := b.agents.Submit(t.Context(), request("BTC"), nil); err != nil {
-			t.Fatal(err)
-		}
-		stop := b.work()
-		time.Sleep(time.Second)
-		stop()
+		b.submit(request("BTC"))
+		b.workFor(time.Second)
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
 		if err := b.agents.Drain(ctx); err != nil {
@@ -271,19 +215,12 @@ func TestDrainLeavesJobs(t *testing.T) {
 		if _, err := b.agents.Submit(t.Context(), request("BTC"), nil); signal.KindOf(err) != signal.KindUnavailable {
 			t.Errorf("a job after the drain: %v, want unavailable", err)
 		}
-		if err := b.sys.Shutdown(t.Context()); err != nil {
-			t.Error(err)
-		}
 	})
 }
 
 func TestWorkSurvivesErrors(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, Options{})
-		defer b.close()
-		if _, err := b.agents.Submit(t.Context(), request("BTC"), nil); err != nil {
-			t.Fatal(err)
-		}
+	withBench(t, Options{}, func(t *testing.T, b *bench) {
+		b.submit(request("BTC"))
 		b.jobs.failing = errors.New("away")
 		stop := b.work()
 		time.Sleep(3500 * time.Millisecond)

@@ -20,8 +20,8 @@ type Metrics struct {
 	wait     prometheus.Histogram
 }
 
-// How runs end, the values of the label "result". A run is lost if its outcome
-// could not be recorded, or belongs to another process.
+// The values of the label "result". A run is lost if its outcome could not be recorded,
+// or belongs to another process.
 const (
 	resultCompleted = "completed"
 	resultError     = "error"
@@ -32,13 +32,15 @@ const (
 func NewMetrics(r prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		runs: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "agentsignal_runs_total", Help: "Runs that ended, by result: completed, error, or lost if the outcome could not be recorded.",
+			Name: "agentsignal_runs_total",
+			Help: "Runs that ended, by result: completed, error, or lost if the outcome could not be recorded.",
 		}, []string{"agent", "strategy", "result"}),
 		errors: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "agentsignal_run_errors_total", Help: "Runs that failed, by error code.",
 		}, []string{"agent", "error_code"}),
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "agentsignal_run_duration_seconds", Help: "Time from the start of a run until its outcome was recorded.",
+			Name:    "agentsignal_run_duration_seconds",
+			Help:    "Time from the start of a run until its outcome was recorded.",
 			Buckets: []float64{.01, .05, .1, .25, .5, 1, 2.5, 5, 10, 30},
 		}, []string{"agent"}),
 		inFlight: prometheus.NewGaugeVec(prometheus.GaugeOpts{
@@ -81,7 +83,7 @@ func (m *Metrics) runStarted(agent signal.AgentID) {
 	}
 }
 
-// runEnded counts the end of r: with the signal s, or with err.
+// runEnded counts the end of r with s or err.
 func (m *Metrics) runEnded(r *run, s *signal.Signal, err error, took time.Duration) {
 	if m == nil {
 		return

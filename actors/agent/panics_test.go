@@ -3,7 +3,6 @@ package agent
 import (
 	"context"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -11,10 +10,8 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
-func TestAJobThatPanicsFailsAndTheNextIsRun(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, Options{JobWorkers: 1})
-		defer b.close()
+func TestPanickingJobFailsAlone(t *testing.T) {
+	withBench(t, Options{JobWorkers: 1}, func(t *testing.T, b *bench) {
 		panicked := false
 		b.log.refuse = func(signal.Change) error {
 			if !panicked {
@@ -24,13 +21,9 @@ func TestAJobThatPanicsFailsAndTheNextIsRun(t *testing.T) {
 			return nil
 		}
 		for range 2 {
-			if _, err := b.agents.SubmitScan(t.Context(), request(""), []string{"BTC"}); err != nil {
-				t.Fatal(err)
-			}
+			b.submitScan()
 		}
-		stop := b.work()
-		time.Sleep(time.Minute)
-		stop()
+		b.workFor(time.Minute)
 		changes := b.log.all()
 		if len(changes) != 2 || changes[0].Job == nil || changes[1].Job == nil {
 			t.Fatalf("stored %+v, want the ends of two jobs", changes)
@@ -44,7 +37,7 @@ func TestAJobThatPanicsFailsAndTheNextIsRun(t *testing.T) {
 	})
 }
 
-// panickingJobs panics when jobs are first asked for.
+// panickingJobs panics at the first call of Next, and at all calls of Waiting and Done.
 type panickingJobs struct {
 	*fakeJobs
 	asked int
@@ -57,7 +50,6 @@ func (j *panickingJobs) Next(ctx context.Context, limit int) ([]signal.Job, erro
 	return j.fakeJobs.Next(ctx, limit)
 }
 
-// Waiting implements JobQueue; it panics each time.
 func (j *panickingJobs) Waiting(context.Context) (int64, error) { panic("at the count") }
 
 func (j *panickingJobs) Done(job signal.Job) {
@@ -66,18 +58,12 @@ func (j *panickingJobs) Done(job signal.Job) {
 }
 
 func TestJobsAreTakenAfterAPanic(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, Options{JobWorkers: 1, Metrics: NewMetrics(prometheus.NewRegistry())})
-		defer b.close()
+	withBench(t, Options{JobWorkers: 1, Metrics: NewMetrics(prometheus.NewRegistry())}, func(t *testing.T, b *bench) {
 		b.agents.o.Jobs = &panickingJobs{fakeJobs: b.jobs}
 		for range 2 {
-			if _, err := b.agents.SubmitScan(t.Context(), request(""), []string{"BTC"}); err != nil {
-				t.Fatal(err)
-			}
+			b.submitScan()
 		}
-		stop := b.work()
-		time.Sleep(time.Minute)
-		stop()
+		b.workFor(time.Minute)
 		if n := len(b.log.all()); n != 2 {
 			t.Errorf("%d jobs are done, want 2", n)
 		}

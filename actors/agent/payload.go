@@ -7,9 +7,8 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
-// The functions of this file write the data member of events. They append by
-// hand because every run makes two or three of them: reflection would cost more
-// than the strategy.
+// The functions of this file write the data member of events by hand, because every run
+// makes two or three of them: reflection would cost more than the strategy.
 
 // appendStarted adds the payload of agent.started.
 func appendStarted(b []byte, r *run) []byte {

@@ -13,8 +13,8 @@ func tooManyRuns(message string) *signal.Error {
 }
 
 // quota limits the synchronous runs of an account in this process. A run gives its place
-// back before its caller is answered, so that a sequential client never reaches the limit.
-// Jobs are limited by the number that is queued, and by their workers.
+// back before its caller gets the answer, so that a sequential client never reaches the
+// limit. Jobs are limited by the length of their queue and by their workers.
 type quota struct {
 	limit int
 
@@ -24,7 +24,7 @@ type quota struct {
 
 func newQuota(limit int) *quota { return &quota{limit: limit, runs: make(map[signal.AccountID]int)} }
 
-// take returns false if the account has as many runs as it may.
+// take takes a place, and returns false if the account has none left.
 func (q *quota) take(account signal.AccountID) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()

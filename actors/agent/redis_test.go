@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -18,16 +19,15 @@ import (
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
-// node is a process of the service as far as this package goes, on a real Redis.
+// node is the part of a process that belongs to this package, on a real Redis.
 type node struct {
 	agents *Agents
 	store  *persistence.Store
 	stop   func() // ends it in order
 }
 
-// startNode starts a node whose market is m and whose workers take jobs that others
-// have held for idle.
-func startNode(t *testing.T, url, id string, m Market, idle time.Duration) *node {
+// startNode starts a node. Its workers take over jobs that others have held for idle.
+func startNode(t *testing.T, url, id string, o Options, idle time.Duration) *node {
 	t.Helper()
 	s, err := persistence.Open(persistence.Options{URL: url, Partitions: 2})
 	if err != nil {
@@ -35,20 +35,17 @@ func startNode(t *testing.T, url, id string, m Market, idle time.Duration) *node
 	}
 	l := eventlog.NewLog(s.Store, eventlog.LogOptions{})
 	sys := engine.NewSystem(engine.Options{})
-	a := New(sys, Options{Log: l, Market: m, Jobs: jobs.New(s.Client, id, jobs.Options{Idle: idle, Search: 50 * time.Millisecond}), Now: s.Now})
+	o.Log, o.Now = l, s.Now
+	o.Jobs = jobs.New(s.Client, id, jobs.Options{Idle: idle, Search: 50 * time.Millisecond})
+	a := New(sys, o)
 	ctx, cancel := context.WithCancel(context.Background())
 	worked := make(chan struct{})
 	go func() {
 		defer close(worked)
 		a.Work(ctx)
 	}()
-	stopped := false
 	n := &node{agents: a, store: s}
-	n.stop = func() {
-		if stopped {
-			return
-		}
-		stopped = true
+	n.stop = sync.OnceFunc(func() {
 		cancel()
 		<-worked
 		end, done := context.WithTimeout(context.Background(), time.Minute)
@@ -63,7 +60,7 @@ func startNode(t *testing.T, url, id string, m Market, idle time.Duration) *node
 			t.Error(err)
 		}
 		s.Close()
-	}
+	})
 	t.Cleanup(n.stop)
 	return n
 }
@@ -101,11 +98,11 @@ func typesOf(events []signal.Event) (types eventTypes) {
 	return types
 }
 
-// TestRunOnRedis: what is told is what is stored, in every field and to the
+// TestRunOnRedis checks that the answer equals what is stored, in every field and to the
 // millisecond.
 func TestRunOnRedis(t *testing.T) {
 	t.Parallel()
-	n := startNode(t, redistest.New(t).URL(), "n1", &fakeMarket{}, time.Minute)
+	n := startNode(t, redistest.New(t).URL(), "n1", Options{Market: &fakeMarket{}}, time.Minute)
 	req := request("Größe \"東京\"")
 	req.Account = signal.NewAccountID()
 	got, err := n.agents.Run(t.Context(), req)
@@ -122,12 +119,13 @@ func TestRunOnRedis(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(got.Signal, stored); diff != "" {
-		t.Error("signal (-told +stored):\n" + diff)
+		t.Error("signal (-answered +stored):\n" + diff)
 	}
 	if !got.Signal.CreatedAt.Equal(created.Time()) {
 		t.Errorf("created at %v, its event at %v", got.Signal.CreatedAt, created.Time())
 	}
-	if l := created.Listing; l == nil || l.ID != got.Signal.ID || !l.CreatedAt.Equal(got.Signal.CreatedAt) || *l.Entry != got.Signal.Levels.Entry {
+	if l := created.Listing; l == nil || l.ID != got.Signal.ID || !l.CreatedAt.Equal(got.Signal.CreatedAt) ||
+		*l.Entry != got.Signal.Levels.Entry {
 		t.Errorf("listing is %+v", l)
 	}
 	var data struct {
@@ -138,14 +136,15 @@ func TestRunOnRedis(t *testing.T) {
 	if err := json.Unmarshal(created.Data, &data); err != nil {
 		t.Fatal(err)
 	}
-	if data.Asset != req.Asset || data.Confidence != got.Signal.Confidence || string(data.Metadata) != string(got.Signal.Metadata) {
+	if data.Asset != req.Asset || data.Confidence != got.Signal.Confidence ||
+		string(data.Metadata) != string(got.Signal.Metadata) {
 		t.Errorf("payload is %s", created.Data)
 	}
 }
 
 func TestJobOnRedis(t *testing.T) {
 	t.Parallel()
-	n := startNode(t, redistest.New(t).URL(), "n1", &fakeMarket{}, time.Minute)
+	n := startNode(t, redistest.New(t).URL(), "n1", Options{Market: &fakeMarket{}}, time.Minute)
 	req := request("BTC")
 	req.Account = signal.NewAccountID()
 	job, err := n.agents.Submit(t.Context(), req, nil)
@@ -169,18 +168,19 @@ func TestJobOnRedis(t *testing.T) {
 	}
 }
 
-// TestJobOfDeadProcess: a process stops between taking a job and its outcome.
-// Another one runs the job again, under the same run id; when the first comes back
-// after all, its outcome is refused, and one signal is stored.
+// TestJobOfDeadProcess suspends a process between taking a job and its outcome. Another one
+// runs the job again, under the same run id. When the first continues, its outcome is
+// refused, and one signal is stored.
 func TestJobOfDeadProcess(t *testing.T) {
 	t.Parallel()
 	url := redistest.New(t).URL()
 	taken, wake := make(chan struct{}), make(chan struct{})
-	dead := startNode(t, url, "n1", &fakeMarket{series: func(context.Context, string, signal.Timeframe) (market.Snapshot, error) {
+	suspended := seriesFunc(func() (market.Snapshot, error) {
 		close(taken)
 		<-wake
 		return history(), nil
-	}}, time.Hour)
+	})
+	dead := startNode(t, url, "n1", Options{Market: &fakeMarket{series: suspended}}, time.Hour)
 	req := request("BTC")
 	req.Account = signal.NewAccountID()
 	job, err := dead.agents.Submit(t.Context(), req, nil)
@@ -188,7 +188,7 @@ func TestJobOfDeadProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-taken
-	second := startNode(t, url, "n2", &fakeMarket{}, 50*time.Millisecond)
+	second := startNode(t, url, "n2", Options{Market: &fakeMarket{}}, 50*time.Millisecond)
 	ended := second.ended(t, req.Account, job.ID)
 	if ended.Status != signal.JobCompleted || ended.Attempt != 2 || ended.Run != job.Run {
 		t.Errorf("job is %+v", ended)
@@ -215,7 +215,7 @@ func TestJobOfDeadProcess(t *testing.T) {
 	}
 }
 
-// TestJobsSurviveRedis: a Redis that is killed and comes back loses no job.
+// TestJobsSurviveRedis checks that no job is lost when Redis is killed and restarted.
 func TestJobsSurviveRedis(t *testing.T) {
 	t.Parallel()
 	r := redistest.NewDurable(t)
@@ -224,7 +224,7 @@ func TestJobsSurviveRedis(t *testing.T) {
 	if err := r.Client().ConfigSet(t.Context(), "appendfsync", "always").Err(); err != nil {
 		t.Fatal(err)
 	}
-	n := startNode(t, r.URL(), "n1", &fakeMarket{}, time.Minute)
+	n := startNode(t, r.URL(), "n1", Options{Market: &fakeMarket{}}, time.Minute)
 	account := signal.NewAccountID()
 	var jobs []signal.Job
 	for i := range 40 {

@@ -15,7 +15,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
-// Log stores what happened. See eventlog.Log.
+// Log records events and signals. See eventlog.Log.
 type Log interface {
 	// Append records c and returns the position of its first event; the k-th is at
 	// Plus(k). Errors are *signal.Error: KindUnavailable if it is not known whether
@@ -27,17 +27,15 @@ type Log interface {
 type evaluation struct {
 	Direction  signal.Direction
 	Confidence float64
-	Levels     *signal.Levels // nil for content
-	Metadata   []byte         // JSON
-	Lifetime   time.Duration  // wall time from creation to expiry
-	// Timeframe is what the signal rests on; empty: that of the request.
-	Timeframe signal.Timeframe
-	Weather   *signal.Outlook // of a weather run; nil otherwise
+	Levels     *signal.Levels   // nil for content
+	Metadata   []byte           // JSON
+	Lifetime   time.Duration    // wall time from creation to expiry
+	Timeframe  signal.Timeframe // of the prices; empty: that of the request
+	Weather    *signal.Outlook  // of a weather run; else nil
 }
 
-// evaluator is how the agents of one category work. An error that is no
-// *signal.RunError is INTERNAL to the client. Evaluate returns soon after
-// ctx ends.
+// evaluator implements the agents of one category. To the client an error other than
+// *signal.RunError is INTERNAL. Evaluate returns soon after ctx ends.
 type evaluator interface {
 	Evaluate(ctx context.Context, r *signal.RunRequest) (evaluation, error)
 }
@@ -47,23 +45,23 @@ type run struct {
 	id       signal.RunID
 	request  signal.RunRequest
 	job      *signal.Job   // nil for a synchronous run
-	accepted time.Duration // when it was asked for, since the executor's start: its time limit counts from here
-	answer   chan answer   // holds one
-	free     func()        // gives back what was taken for the run; called once, before the answer
+	accepted time.Duration // since the executor's start; the time limit counts from here
+	answer   chan answer   // of length 1
+	free     func()        // releases what was taken for the run; called once, before the answer
 	released atomic.Bool   // free was called
 
-	started time.Time // by the service's clock; set when a worker takes it
-	due     time.Time // when others give it up; zero if it was not announced, or is a job
+	started time.Time // by the service's clock; set when a worker takes the run
+	due     time.Time // when others give the run up; zero for a job, or if not announced
 }
 
-// release gives back what the run holds, once.
+// release calls free, once.
 func (r *run) release() {
 	if !r.released.Swap(true) {
 		r.free()
 	}
 }
 
-// settle gives back what the run holds, and answers its caller. A run is answered once.
+// settle releases r and answers its caller. Only the first answer counts.
 func (r *run) settle(s *signal.Signal, err error) {
 	r.release()
 	select {
@@ -78,7 +76,7 @@ type answer struct {
 	err    error          // *signal.RunError or *signal.Error
 }
 
-// outcome is how the computing of a run ended; one of both is nil.
+// outcome is the result of computing a run; one of its members is nil.
 type outcome struct {
 	evaluation *evaluation
 	err        *signal.RunError
@@ -90,8 +88,7 @@ var (
 	errDrained = errors.New("process ends")
 )
 
-// errInterrupted is the answer of a job whose process ends: its outcome is left to
-// another process.
+// errInterrupted is the answer of a job whose process ends. Another process runs it.
 var errInterrupted = &signal.Error{
 	Kind:    signal.KindUnavailable,
 	Code:    "unavailable",
@@ -105,15 +102,14 @@ var errNotRecorded = &signal.Error{
 	Message: "the run could not be recorded",
 }
 
-// lateMargin is how long before its Due a run is recorded no more: longer than an
-// append takes.
+// lateMargin is how long before its Due a run can no longer be recorded. It is longer
+// than an append takes.
 const lateMargin = 5 * time.Second
 
-// retryAppend is the pause before the outcome of a job is appended once more.
+// retryAppend is the pause before the outcome of a job is appended again.
 const retryAppend = time.Second
 
-// executor executes runs. All of it may be called from any
-// goroutine.
+// executor executes runs. It may be used from any goroutine.
 type executor struct {
 	log           Log
 	now           func() time.Time // the service's clock
@@ -131,17 +127,17 @@ type executor struct {
 	stop context.CancelCauseFunc
 }
 
-// since returns the time since the executor's birth by the monotonic clock.
+// since returns the age of the executor by the monotonic clock.
 func (x *executor) since() time.Duration { return time.Since(x.birth) }
 
-// execute runs r and answers its caller. It returns when the computing is over,
-// which may be after the answer.
+// execute runs r and answers its caller. It returns when the computation is over, which
+// may be after the answer.
 //
-// A timer decides who records the run. If it can be stopped when the computing is
-// over, nothing was recorded yet and this goroutine records all of it at once. Else
-// the timer's goroutine has begun to announce the run, or has done so, and it is
-// handed the outcome: so the announcement always comes first, and the end comes
-// once, in time, even if the computing does not end.
+// A timer decides who records the run. If it can be stopped after the computation, nothing
+// has been recorded yet and this goroutine records the whole run. Otherwise the timer's
+// goroutine announces the run, or has done so, and receives the outcome. So the
+// announcement comes before the end, and the end is recorded once and in time, even if the
+// computation never ends.
 func (x *executor) execute(r *run) {
 	x.metrics.runStarted(r.request.Agent)
 	r.started = x.now()
@@ -167,8 +163,8 @@ func (x *executor) fail(r *run, failure *signal.RunError) {
 	x.end(r, func() (*signal.Signal, error) { return x.record(r, outcome{err: failure}, nil, false) })
 }
 
-// end is how every run ends that was begun: record has its outcome stored, or returns why
-// it was not. The end is counted, and the caller gets the answer.
+// end ends a run that has begun: record stores its outcome, the end is counted and the
+// caller gets the answer.
 func (x *executor) end(r *run, record func() (*signal.Signal, error)) {
 	var s *signal.Signal
 	var err error
@@ -189,11 +185,14 @@ func (x *executor) end(r *run, record func() (*signal.Signal, error)) {
 	r.settle(s, err)
 }
 
-// compute asks the agent. A panic there fails the run and nothing else.
+// compute evaluates r. A panic of the agent fails the run and nothing else.
 func (x *executor) compute(ctx context.Context, r *run) (o outcome) {
 	defer func() {
 		if reason := recover(); reason != nil {
-			x.slog.Error("run panicked", "agent", string(r.request.Agent), "run", string(r.id), "panic", fmt.Sprint(reason),
+			x.slog.Error("run panicked",
+				"agent", string(r.request.Agent),
+				"run", string(r.id),
+				"panic", fmt.Sprint(reason),
 				"stack", string(debug.Stack()))
 			o = outcome{err: internalError(nil)}
 		}
@@ -203,7 +202,7 @@ func (x *executor) compute(ctx context.Context, r *run) (o outcome) {
 		return outcome{evaluation: &c}
 	}
 	if cause := context.Cause(ctx); cause != nil {
-		return outcome{err: endedError(cause)} // whatever the agent made of it
+		return outcome{err: endedError(cause)} // err is a consequence of it
 	}
 	if e, ok := errors.AsType[*signal.RunError](err); ok {
 		return outcome{err: e}
@@ -212,8 +211,8 @@ func (x *executor) compute(ctx context.Context, r *run) (o outcome) {
 	return outcome{err: internalError(err)}
 }
 
-// recordAnnounced announces r, waits for its outcome and records that. It is the
-// goroutine of a run that takes longer.
+// recordAnnounced announces r, waits for its outcome and records that, in a goroutine of
+// its own.
 func (x *executor) recordAnnounced(ctx context.Context, cancel context.CancelCauseFunc, r *run,
 	computed <-chan outcome) (*signal.Signal, error) {
 	left := max(0, x.timeout-(x.since()-r.accepted))
@@ -229,7 +228,7 @@ func (x *executor) recordAnnounced(ctx context.Context, cancel context.CancelCau
 	case o = <-computed:
 	case <-ctx.Done():
 		select {
-		case o = <-computed: // it came just in time
+		case o = <-computed: // just in time
 		default:
 			o.err = endedError(context.Cause(ctx))
 		}
@@ -237,8 +236,8 @@ func (x *executor) recordAnnounced(ctx context.Context, cancel context.CancelCau
 	return x.record(r, o, context.Cause(ctx), true)
 }
 
-// announce records agent.started alone. The end of a job that has begun is assured
-// by its being run again, of another run by Due.
+// announce records agent.started alone. If this process dies, a job is run again, and
+// another run is ended by its Due.
 func (x *executor) announce(r *run, left time.Duration) error {
 	started := x.event(r, signal.AgentStarted, appendStarted(nil, r))
 	c := signal.Change{Account: r.request.Account, Events: []signal.Event{started}}
@@ -251,13 +250,13 @@ func (x *executor) announce(r *run, left time.Duration) error {
 }
 
 // record stores the outcome of r and returns the answer. cause is why r's context ended,
-// nil if it did not.
+// or nil.
 func (x *executor) record(r *run, o outcome, cause error, announced bool) (*signal.Signal, error) {
 	if r.job != nil && o.evaluation == nil && errors.Is(cause, errDrained) {
 		return nil, errInterrupted
 	}
 	if !r.due.IsZero() && x.now().After(r.due.Add(-lateMargin)) {
-		// This process was held up. Another one records the end of the run, or has.
+		// This process was suspended: another one records the end of the run, or has.
 		return nil, cancelledError("the run was given up")
 	}
 	c := x.change(r, o, announced)
@@ -268,7 +267,7 @@ func (x *executor) record(r *run, o outcome, cause error, announced bool) (*sign
 	if o.err != nil {
 		return nil, o.err
 	}
-	stored := *c.Signal // which belongs to the log
+	stored := *c.Signal // a copy: the original belongs to the log
 	s := &stored
 	for i := range c.Events {
 		if c.Events[i].Type == signal.SignalCreated {
@@ -279,11 +278,11 @@ func (x *executor) record(r *run, o outcome, cause error, announced bool) (*sign
 	return s, nil
 }
 
-// change makes what the end of r records.
+// change returns the change that records the end of r.
 func (x *executor) change(r *run, o outcome, announced bool) signal.Change {
 	now := x.now()
 	c := signal.Change{Account: r.request.Account, Events: make([]signal.Event, 0, 3)}
-	// One buffer for all payloads: they live and die together.
+	// One buffer for all payloads: they are dropped together.
 	size := 512 + len(r.request.Asset)*3
 	if o.evaluation != nil {
 		size += 512 + len(o.evaluation.Metadata)
@@ -327,8 +326,8 @@ func (x *executor) change(r *run, o outcome, announced bool) signal.Change {
 	return c
 }
 
-// newSignal makes the signal of r. Its times are known only when the log has it;
-// until then they stand for the lifetime, which the log keeps.
+// newSignal makes the signal of r. Its times are those of its append and not known yet:
+// until then they only state the lifetime, which the log keeps.
 func newSignal(r *run, c *evaluation, now time.Time) *signal.Signal {
 	q := &r.request
 	confidence := signal.RoundConfidence(c.Confidence)
@@ -351,9 +350,9 @@ func (x *executor) event(r *run, t signal.EventType, data []byte) signal.Event {
 	return e
 }
 
-// append records c. What a job does is tried until it is stored, or refused because
-// another process has taken the job, or this process ends: nobody waits for it, and
-// the guard of the job lets its outcome in once.
+// append records c. For a job it retries until c is stored, another process has taken the
+// job, or this process ends: no client waits for it, and the guard of the job admits its
+// outcome once.
 func (x *executor) append(r *run, c signal.Change) (signal.Position, error) {
 	for {
 		p, err := x.log.Append(context.WithoutCancel(x.ctx), c)

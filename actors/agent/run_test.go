@@ -8,7 +8,6 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -45,10 +44,8 @@ func codeOf(err error) signal.ErrorCode {
 }
 
 func TestShortRunIsOneAppend(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, Options{})
-		defer b.close()
-		b.log.took = time.Hour / 3600 // the append does not count
+	withBench(t, Options{}, func(t *testing.T, b *bench) {
+		b.log.took = time.Second // the append does not count
 		req := request("btc")
 		req.Reply = &signal.ReplyKey{Method: "POST", Path: "/v1/agents/trading/run", Key: "k"}
 		got, err := b.agents.Run(t.Context(), req)
@@ -62,7 +59,7 @@ func TestShortRunIsOneAppend(t *testing.T) {
 		}
 		s := got.Signal
 		if s.CreatedAt != (signal.Position{MS: time.Now().UnixMilli()}).Time() || s.UpdatedAt != s.CreatedAt {
-			t.Errorf("created %v, updated %v; want the time of the append, %v", s.CreatedAt, s.UpdatedAt, time.Now().UTC())
+			t.Errorf("created %v, updated %v; want the time of the append, %v", s.CreatedAt, s.UpdatedAt, time.Now())
 		}
 		if d := s.ExpiresAt.Sub(s.CreatedAt); d != 24*time.Minute { // 24 bars of 1h, 60 times as fast
 			t.Errorf("lives %v, want 24m", d)
@@ -71,10 +68,12 @@ func TestShortRunIsOneAppend(t *testing.T) {
 		if d := stored.ExpiresAt.Sub(stored.CreatedAt); d != 24*time.Minute {
 			t.Errorf("is stored to live %v, want 24m", d)
 		}
-		if s.ID != stored.ID || s.Run != got.Run || s.Asset != "btc" || s.Sequence != 1 || s.Confidence != s.FirstConfidence || s.Closing != nil {
+		if s.ID != stored.ID || s.Run != got.Run || s.Asset != "btc" || s.Sequence != 1 ||
+			s.Confidence != s.FirstConfidence || s.Closing != nil {
 			t.Errorf("signal is %+v", s)
 		}
-		if c.Reply == nil || c.Reply.Key != "k" || c.Reply.Status != 200 || c.Reply.Header["X-Run-Id"] != string(got.Run) || c.Reply.Body != nil {
+		if c.Reply == nil || c.Reply.Key != "k" || c.Reply.Status != 200 || c.Reply.Body != nil ||
+			c.Reply.Header["X-Run-Id"] != string(got.Run) {
 			t.Errorf("reply is %+v", c.Reply)
 		}
 		e := c.Events[1]
@@ -90,12 +89,10 @@ func TestShortRunIsOneAppend(t *testing.T) {
 }
 
 func TestLongRunIsAnnounced(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, Options{})
-		defer b.close()
+	withBench(t, Options{}, func(t *testing.T, b *bench) {
 		b.slow(2 * time.Second)
 		begun := time.Now()
-		got, err := b.agents.Run(t.Context(), request("BTC"))
+		got, err := b.run()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -114,24 +111,22 @@ func TestLongRunIsAnnounced(t *testing.T) {
 	})
 }
 
-// TestAnnounceRace: runs that end about when they are to be announced are recorded
-// once each, with their events in order.
+// TestAnnounceRace checks that runs that end when they are to be announced are recorded once
+// each, with their events in order.
 func TestAnnounceRace(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, Options{MaxConcurrent: 100})
-		defer b.close()
+	withBench(t, Options{MaxConcurrent: 100}, func(t *testing.T, b *bench) {
 		b.slow(5 * time.Millisecond) // exactly then
 		b.log.took = time.Millisecond
 		var runs sync.WaitGroup
 		for range 100 {
 			runs.Go(func() {
-				if _, err := b.agents.Run(t.Context(), request("BTC")); err != nil {
+				if _, err := b.run(); err != nil {
 					t.Error(err)
 				}
 			})
 		}
 		runs.Wait()
-		told := map[signal.RunID]eventTypes{}
+		published := map[signal.RunID]eventTypes{}
 		created := 0
 		for _, c := range b.log.all() {
 			for _, e := range c.Events {
@@ -139,13 +134,13 @@ func TestAnnounceRace(t *testing.T) {
 					created++
 					continue
 				}
-				told[e.Run] = append(told[e.Run], e.Type)
+				published[e.Run] = append(published[e.Run], e.Type)
 			}
 		}
-		if len(told) != 100 || created != 100 {
-			t.Errorf("%d runs, %d signals; want 100 of each", len(told), created)
+		if len(published) != 100 || created != 100 {
+			t.Errorf("%d runs, %d signals; want 100 of each", len(published), created)
 		}
-		for id, types := range told {
+		for id, types := range published {
 			if diff := cmp.Diff(eventTypes{signal.AgentStarted, signal.AgentCompleted}, types); diff != "" {
 				t.Errorf("run %s (-want +got):\n%s", id, diff)
 			}
@@ -154,20 +149,18 @@ func TestAnnounceRace(t *testing.T) {
 }
 
 func TestRunTimesOut(t *testing.T) {
-	for name, heeds := range map[string]bool{"and its computing ends": true, "though its computing goes on": false} {
+	for name, ends := range map[string]bool{"computation ends": true, "computation continues": false} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				b := newBench(t, Options{})
-				defer b.close()
+			withBench(t, Options{}, func(t *testing.T, b *bench) {
 				b.slow(time.Hour)
-				if !heeds {
-					b.market.series = func(context.Context, string, signal.Timeframe) (market.Snapshot, error) {
+				if !ends {
+					b.market.series = seriesFunc(func() (market.Snapshot, error) {
 						time.Sleep(40 * time.Second)
 						return history(), nil
-					}
+					})
 				}
 				begun := time.Now()
-				got, err := b.agents.Run(t.Context(), request("BTC"))
+				got, err := b.run()
 				if codeOf(err) != signal.Timeout || got.Run == "" || got.Signal != nil {
 					t.Errorf("run ended with %+v, %v; want TIMEOUT", got, err)
 				}
@@ -186,9 +179,7 @@ func TestRunTimesOut(t *testing.T) {
 }
 
 func TestClientGoesAway(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, Options{})
-		defer b.close()
+	withBench(t, Options{}, func(t *testing.T, b *bench) {
 		b.slow(3 * time.Second)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -202,33 +193,31 @@ func TestClientGoesAway(t *testing.T) {
 
 func TestFailedRuns(t *testing.T) {
 	stale := &signal.RunError{Code: signal.StaleData, Message: "too old", Retryable: true}
+	panicking := &fakeMarket{series: seriesFunc(func() (market.Snapshot, error) { panic("secret") })}
+	short := history()
+	short.Bars = short.Bars[:200]
 	for _, c := range []struct {
-		name   string
-		req    signal.RunRequest
-		series func() (market.Snapshot, error)
-		want   signal.ErrorCode
-		retry  bool
+		name     string
+		agent    signal.AgentID
+		strategy string
+		market   *fakeMarket
+		want     signal.ErrorCode
+		retry    bool
 	}{
-		{"stale data", request("BTC"), func() (market.Snapshot, error) { return market.Snapshot{}, stale }, signal.StaleData, true},
-		{"wrapped", request("BTC"), func() (market.Snapshot, error) { return market.Snapshot{}, fmt.Errorf("x: %w", stale) }, signal.StaleData, true},
-		{"foreign error", request("BTC"), func() (market.Snapshot, error) { return market.Snapshot{}, errors.New("secret") }, signal.Internal, false},
-		{"panic", request("BTC"), func() (market.Snapshot, error) { panic("secret") }, signal.Internal, false},
-		{"too little history", request("BTC"), func() (market.Snapshot, error) {
-			s := history()
-			s.Bars = s.Bars[:200]
-			return s, nil
-		}, signal.InsufficientHistory, false},
-		{"no news", func() signal.RunRequest { r := request("BTC"); r.Strategy = "sentiment"; return r }(), nil, signal.InsufficientHistory, false},
-		{"weather", signal.RunRequest{Account: "acc_1", Agent: "weather", Asset: "corn", Strategy: "agriculture"}, nil, signal.DataUnavailable, false},
+		{"stale data", "trading", "momentum", failing(stale), signal.StaleData, true},
+		{"wrapped", "trading", "momentum", failing(fmt.Errorf("x: %w", stale)), signal.StaleData, true},
+		{"foreign error", "trading", "momentum", failing(errors.New("secret")), signal.Internal, false},
+		{"panic", "trading", "momentum", panicking, signal.Internal, false},
+		{"too little history", "trading", "momentum", at(&short), signal.InsufficientHistory, false},
+		{"no news", "trading", "sentiment", &fakeMarket{}, signal.InsufficientHistory, false},
+		{"weather", "weather", "agriculture", &fakeMarket{}, signal.DataUnavailable, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				b := newBench(t, Options{})
-				defer b.close()
-				if c.series != nil {
-					b.market.series = func(context.Context, string, signal.Timeframe) (market.Snapshot, error) { return c.series() }
-				}
-				got, err := b.agents.Run(t.Context(), c.req)
+			withBench(t, Options{}, func(t *testing.T, b *bench) {
+				b.market.series = c.market.series
+				req := request("BTC")
+				req.Agent, req.Strategy = c.agent, c.strategy
+				got, err := b.agents.Run(t.Context(), req)
 				e, ok := errors.AsType[*signal.RunError](err)
 				if !ok || e.Code != c.want || e.Retryable != c.retry || got.Run == "" {
 					t.Fatalf("run %q ended with %v, want %s", got.Run, err, c.want)
@@ -240,10 +229,10 @@ func TestFailedRuns(t *testing.T) {
 				if ch := b.log.all()[0]; ch.Reply != nil || ch.Signal != nil {
 					t.Errorf("a failed run stored %+v", ch)
 				}
-				// The agent goes on.
+				// The agent continues.
 				b.market.series = nil
-				if c.req.Agent == "trading" {
-					if _, err := b.agents.Run(t.Context(), request("BTC")); err != nil {
+				if c.agent == "trading" {
+					if _, err := b.run(); err != nil {
 						t.Error(err)
 					}
 				}
@@ -255,14 +244,12 @@ func TestFailedRuns(t *testing.T) {
 func TestStoreIsAway(t *testing.T) {
 	for name, slow := range map[string]time.Duration{"short run": 0, "long run": time.Second} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				b := newBench(t, Options{})
-				defer b.close()
+			withBench(t, Options{}, func(t *testing.T, b *bench) {
 				if slow > 0 {
 					b.slow(slow)
 				}
 				b.log.refuse = func(signal.Change) error { return errAway }
-				got, err := b.agents.Run(t.Context(), request("BTC"))
+				got, err := b.run()
 				if signal.KindOf(err) != signal.KindUnavailable || got.Signal != nil {
 					t.Errorf("got %+v, %v; want unavailable and no signal", got, err)
 				}
@@ -275,11 +262,9 @@ func TestStoreIsAway(t *testing.T) {
 	}
 }
 
-// TestEndIsNotRecorded: the announcement is stored, the end is not.
+// TestEndIsNotRecorded checks the answer if the announcement is stored and the end is not.
 func TestEndIsNotRecorded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, Options{})
-		defer b.close()
+	withBench(t, Options{}, func(t *testing.T, b *bench) {
 		b.slow(time.Second)
 		b.log.refuse = func(c signal.Change) error {
 			if c.Ended != "" {
@@ -287,33 +272,32 @@ func TestEndIsNotRecorded(t *testing.T) {
 			}
 			return nil
 		}
-		if got, err := b.agents.Run(t.Context(), request("BTC")); signal.KindOf(err) != signal.KindUnavailable || got.Signal != nil {
+		if got, err := b.run(); signal.KindOf(err) != signal.KindUnavailable || got.Signal != nil {
 			t.Errorf("got %+v, %v; want unavailable", got, err)
 		}
 		b.expect(startedOnly)
 	})
 }
 
-// TestHeldUpProcess: a process that was stopped beyond the run's due does not record
-// its end: others have.
-func TestHeldUpProcess(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		skew := time.Duration(0)
-		var mu sync.Mutex
-		b := newBench(t, Options{Now: func() time.Time {
-			mu.Lock()
-			defer mu.Unlock()
-			return time.Now().Add(skew)
-		}})
-		defer b.close()
-		b.market.series = func(context.Context, string, signal.Timeframe) (market.Snapshot, error) {
+// TestSuspendedProcess checks that a process that was suspended beyond the run's due does not
+// record the end: others have.
+func TestSuspendedProcess(t *testing.T) {
+	var mu sync.Mutex
+	skew := time.Duration(0)
+	now := func() time.Time {
+		mu.Lock()
+		defer mu.Unlock()
+		return time.Now().Add(skew)
+	}
+	withBench(t, Options{Now: now}, func(t *testing.T, b *bench) {
+		b.market.series = seriesFunc(func() (market.Snapshot, error) {
 			time.Sleep(time.Second)
 			mu.Lock()
 			skew = time.Minute
 			mu.Unlock()
 			return history(), nil
-		}
-		if _, err := b.agents.Run(t.Context(), request("BTC")); codeOf(err) != signal.Cancelled {
+		})
+		if _, err := b.run(); codeOf(err) != signal.Cancelled {
 			t.Errorf("got %v, want CANCELLED", err)
 		}
 		b.expect(startedOnly)
@@ -321,29 +305,27 @@ func TestHeldUpProcess(t *testing.T) {
 }
 
 func TestMetrics(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := prometheus.NewPedanticRegistry()
-		m := NewMetrics(r)
-		if problems, err := testutil.GatherAndLint(r); err != nil || len(problems) > 0 {
-			t.Errorf("lint: %v, %v", problems, err)
+	r := prometheus.NewPedanticRegistry()
+	m := NewMetrics(r)
+	if problems, err := testutil.GatherAndLint(r); err != nil || len(problems) > 0 {
+		t.Errorf("lint: %v, %v", problems, err)
+	}
+	// 10 strategies and 3 results; 3 agents with 7 codes; 2 directions.
+	for name, want := range map[string]int{"runs_total": 30, "run_errors_total": 21, "signals_created_total": 6,
+		"run_duration_seconds": 3, "runs_in_flight": 3} {
+		if n, err := testutil.GatherAndCount(r, "agentsignal_"+name); n != want || err != nil {
+			t.Errorf("%s has %d series (%v), want %d", name, n, err, want)
 		}
-		// 10 strategies and 3 results; 3 agents with 7 codes; 2 directions.
-		for name, want := range map[string]int{"agentsignal_runs_total": 30, "agentsignal_run_errors_total": 21,
-			"agentsignal_signals_created_total": 6, "agentsignal_run_duration_seconds": 3, "agentsignal_runs_in_flight": 3} {
-			if n, err := testutil.GatherAndCount(r, name); n != want || err != nil {
-				t.Errorf("%s has %d series (%v), want %d", name, n, err, want)
-			}
-		}
-		b := newBench(t, Options{Metrics: m})
-		defer b.close()
-		if _, err := b.agents.Run(t.Context(), request("BTC")); err != nil {
+	}
+	withBench(t, Options{Metrics: m}, func(t *testing.T, b *bench) {
+		if _, err := b.run(); err != nil {
 			t.Fatal(err)
 		}
 		b.slow(time.Second)
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			b.agents.Run(t.Context(), request("BTC"))
+			b.run()
 		}()
 		time.Sleep(500 * time.Millisecond)
 		if n := testutil.ToFloat64(m.inFlight.WithLabelValues("trading")); n != 1 {
@@ -351,21 +333,20 @@ func TestMetrics(t *testing.T) {
 		}
 		<-done
 		b.log.refuse = func(signal.Change) error { return errAway }
-		b.agents.Run(t.Context(), request("BTC"))
+		b.run()
 		b.log.refuse = nil
 		req := request("corn")
 		req.Agent, req.Strategy = "weather", "agriculture"
 		b.agents.Run(t.Context(), req)
-		for name, c := range map[string]struct {
-			got  float64
-			want float64
-		}{
-			"completed": {testutil.ToFloat64(m.runs.WithLabelValues("trading", "momentum", "completed")), 2},
-			"lost":      {testutil.ToFloat64(m.runs.WithLabelValues("trading", "momentum", "lost")), 1},
-			"error":     {testutil.ToFloat64(m.runs.WithLabelValues("weather", "agriculture", "error")), 1},
-			"code":      {testutil.ToFloat64(m.errors.WithLabelValues("weather", "DATA_UNAVAILABLE")), 1},
-			"long":      {testutil.ToFloat64(m.created.WithLabelValues("trading", "long")) + testutil.ToFloat64(m.created.WithLabelValues("trading", "short")), 2},
-			"in flight": {testutil.ToFloat64(m.inFlight.WithLabelValues("trading")), 0},
+		count := testutil.ToFloat64
+		for name, c := range map[string]struct{ got, want float64 }{
+			"completed": {count(m.runs.WithLabelValues("trading", "momentum", "completed")), 2},
+			"lost":      {count(m.runs.WithLabelValues("trading", "momentum", "lost")), 1},
+			"error":     {count(m.runs.WithLabelValues("weather", "agriculture", "error")), 1},
+			"code":      {count(m.errors.WithLabelValues("weather", "DATA_UNAVAILABLE")), 1},
+			"created": {count(m.created.WithLabelValues("trading", "long")) +
+				count(m.created.WithLabelValues("trading", "short")), 2},
+			"in flight": {count(m.inFlight.WithLabelValues("trading")), 0},
 		} {
 			if c.got != c.want {
 				t.Errorf("%s: %v, want %v", name, c.got, c.want)
@@ -383,12 +364,12 @@ func BenchmarkWarmRun(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			i := 0
 			m := &fakeMarket{}
-			m.series = func(context.Context, string, signal.Timeframe) (market.Snapshot, error) {
+			m.series = seriesFunc(func() (market.Snapshot, error) {
 				s := history()
 				i++
 				s.Last.Price = price(i)
 				return s, nil
-			}
+			})
 			sys := engine.NewSystem(engine.Options{})
 			agents := New(sys, Options{Log: noLog{}, Market: m, Metrics: NewMetrics(prometheus.NewRegistry())})
 			req := request("BTC")
@@ -406,8 +387,8 @@ func BenchmarkWarmRun(b *testing.B) {
 	}
 }
 
-// cpuTime is what the process has used, which says more than the clock on a machine
-// that does other things, too.
+// cpuTime returns the CPU time of the process, which a busy machine disturbs less than the
+// time by the clock.
 func cpuTime() time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
@@ -422,13 +403,11 @@ func (noLog) Append(context.Context, signal.Change) (signal.Position, error) {
 	return signal.Position{MS: 1795253400000}, nil
 }
 
-// TestSignalsAreStoredByTheirCatalogueName: but for content, whose assets are subjects.
+// TestSignalsAreStoredByTheirCatalogueName checks the names of assets; the subjects of
+// content stay as they are.
 func TestSignalsAreStoredByTheirCatalogueName(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, Options{Name: func(asset string) string {
-			return map[string]string{"btcusdt": "BTC", "gold": "XAUUSD"}[asset]
-		}})
-		defer b.close()
+	names := map[string]string{"btcusdt": "BTC", "gold": "XAUUSD"}
+	withBench(t, Options{Name: func(asset string) string { return names[asset] }}, func(t *testing.T, b *bench) {
 		got, err := b.agents.Run(t.Context(), request("btcusdt"))
 		if err != nil || got.Signal.Asset != "BTC" {
 			t.Errorf("%+v, %v", got.Signal, err)

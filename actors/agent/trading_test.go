@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -17,11 +16,6 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/strategy"
 )
-
-// at is a market whose snapshot is what seen points to.
-func at(seen *market.Snapshot) *fakeMarket {
-	return &fakeMarket{series: func(context.Context, string, signal.Timeframe) (market.Snapshot, error) { return *seen, nil }}
-}
 
 func (t *trader) must(tb testing.TB, r signal.RunRequest) evaluation {
 	tb.Helper()
@@ -55,7 +49,8 @@ func TestTradingEvaluation(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				want := evaluation{Direction: a.Direction, Confidence: a.Confidence, Levels: &levels, Lifetime: strategy.Lifetime(signal.H1, risk, 60)}
+				want := evaluation{Direction: a.Direction, Confidence: a.Confidence, Levels: &levels,
+					Lifetime: strategy.Lifetime(signal.H1, risk, 60)}
 				got := c
 				got.Metadata = nil
 				if diff := cmp.Diff(want, got); diff != "" {
@@ -70,7 +65,8 @@ func TestTradingEvaluation(t *testing.T) {
 				if err := json.Unmarshal(c.Metadata, &metadata); err != nil {
 					t.Fatal(err)
 				}
-				if len(metadata.Indicators) == 0 || metadata.Reasoning == "" || metadata.Source != "simulated" || metadata.Compression != 60 {
+				if len(metadata.Indicators) == 0 || metadata.Reasoning == "" || metadata.Source != "simulated" ||
+					metadata.Compression != 60 {
 					t.Errorf("metadata is %s", c.Metadata)
 				}
 			})
@@ -78,23 +74,22 @@ func TestTradingEvaluation(t *testing.T) {
 	}
 }
 
-// What is traded in sessions lives for as long as it is traded.
-func TestLivesCountInSessions(t *testing.T) {
+// TestLifetimesCountInSessions checks that a lifetime counts only while the asset is traded.
+func TestLifetimesCountInSessions(t *testing.T) {
 	t.Parallel()
 	friday := time.Date(2026, 11, 20, 16, 0, 0, 0, time.UTC)
-	b := newTrader(&fakeMarket{series: func(context.Context, string, signal.Timeframe) (market.Snapshot, error) {
-		s := history()
-		s.Session, s.Compression = sessions.Exchange, 1
-		return s, nil
-	}}, func() time.Time { return friday })
-	got, err := b.Evaluate(t.Context(), &signal.RunRequest{Asset: "AAPL", Strategy: "momentum", Timeframe: signal.H1, Risk: signal.MediumRisk})
+	seen := history()
+	seen.Session, seen.Compression = sessions.Exchange, 1
+	b := newTrader(at(&seen), func() time.Time { return friday })
+	req := request("AAPL")
+	got, err := b.Evaluate(t.Context(), &req)
 	if want := time.Date(2026, 11, 25, 20, 30, 0, 0, time.UTC); err != nil || !friday.Add(got.Lifetime).Equal(want) {
 		t.Errorf("it lives until %s, want %s (%v)", friday.Add(got.Lifetime), want, err)
 	}
 }
 
-// TestSeriesFollowTheMarket: whatever happens to the bars, the evaluation is that of
-// a series that has just been made from them.
+// TestSeriesFollowTheMarket checks that after any change of the bars the evaluation equals
+// that of a new series.
 func TestSeriesFollowTheMarket(t *testing.T) {
 	all := testBars(1520)
 	seen := history()
@@ -142,13 +137,12 @@ func TestSeriesFollowTheMarket(t *testing.T) {
 	check("a gap of the history was filled")
 }
 
-// keyOf returns the key of what BTC on 1h is seen by.
+// keyOf returns the key of the 1h series of BTC.
 func keyOf(seen *market.Snapshot) seriesKey {
 	return seriesKey{"BTC", signal.H1, seen.Source, seen.Compression}
 }
 
-// TestOlderSnapshot: a run that has seen less than another does not turn the series
-// back.
+// TestOlderSnapshot checks that a run with an older snapshot does not change the series.
 func TestOlderSnapshot(t *testing.T) {
 	all := testBars(1010)
 	seen := history()
@@ -163,14 +157,13 @@ func TestOlderSnapshot(t *testing.T) {
 		t.Error("the series was turned back")
 	}
 	if got.Direction != want.Direction || got.Confidence != want.Confidence {
-		t.Errorf("evaluated to %+v, want %+v", got, want)
+		t.Errorf("evaluated %+v, want %+v", got, want)
 	}
 }
 
-// TestBarsOfAnotherSourceAreNotOlderOnes: bars of compressed time are newer than
-// those that a source of real prices gives after them, and have nothing to do with
-// them.
-func TestBarsOfAnotherSourceAreNotOlderOnes(t *testing.T) {
+// TestBarsOfAnotherSourceAreNotOutdated checks that a source in real time is not taken
+// for an outdated one after bars of compressed time, whose times are later.
+func TestBarsOfAnotherSourceAreNotOutdated(t *testing.T) {
 	seen := history()
 	tr := newTrader(at(&seen), time.Now)
 	r := request("BTC")
@@ -197,9 +190,9 @@ func TestBadBars(t *testing.T) {
 	tr.must(t, r) // recovers
 }
 
-// TestMemoryOfAnotherState: a run that assessed the bars of before neither takes what
-// was concluded from newer ones, nor leaves its own for them.
-func TestMemoryOfAnotherState(t *testing.T) {
+// TestEvaluationsOfAnotherState checks that a run with an assessment of earlier bars neither
+// uses the evaluations of newer bars nor adds its own to them.
+func TestEvaluationsOfAnotherState(t *testing.T) {
 	seen := history()
 	tr := newTrader(at(&seen), time.Now)
 	r := request("BTC")
@@ -209,10 +202,10 @@ func TestMemoryOfAnotherState(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a.Confidence = 0.1234 // as the bars of before had it
+	a.Confidence = 0.1234 // as with earlier bars
 	got, err := k.evaluate(&r, &seen, a, k.state-1)
 	if err != nil || got.Confidence != a.Confidence {
-		t.Errorf("evaluated to %v, %v, want its own %v", got.Confidence, err, a.Confidence)
+		t.Errorf("evaluated %v, %v, want its own %v", got.Confidence, err, a.Confidence)
 	}
 	if again := tr.must(t, r); again.Confidence != newest.Confidence {
 		t.Errorf("the newest bars give %v, want %v", again.Confidence, newest.Confidence)
@@ -255,12 +248,12 @@ func TestSeriesAreBounded(t *testing.T) {
 		}
 	}
 	k := tr.series(keyOf(&seen))
-	for i := range 3 * maxMemories {
+	for i := range 3 * maxEvaluations {
 		seen.Last.Price = 60000 + float64(i)
 		tr.must(t, request("x"))
 	}
-	if n := len(k.memories); n > maxMemories {
-		t.Errorf("%d evaluations are kept, want at most %d", n, maxMemories)
+	if n := len(k.evaluations); n > maxEvaluations {
+		t.Errorf("%d evaluations are kept, want at most %d", n, maxEvaluations)
 	}
 }
 
@@ -273,23 +266,25 @@ func TestSentiment(t *testing.T) {
 	m.news = func(_ string, since int64) ([]strategy.NewsItem, error) {
 		asked = since
 		var items []strategy.NewsItem
-		for i, text := range []string{"Bitcoin surges to record high", "Analysts upgrade Bitcoin miners", "Bitcoin beats expectations again"} {
-			items = append(items, strategy.NewsItem{ID: fmt.Sprint(i), At: last - int64(i)*60_000, Headline: text, Symbols: []string{"BTC"}})
+		for i, text := range []string{"Bitcoin surges to record high", "Analysts upgrade Bitcoin miners",
+			"Bitcoin beats expectations again"} {
+			items = append(items, strategy.NewsItem{ID: fmt.Sprint(i), At: last - int64(i)*60_000, Headline: text,
+				Symbols: []string{"BTC"}})
 		}
 		return items, nil
 	}
 	tr := newTrader(m, now)
 	r := request("BTC")
-	r.Strategy = "sentiment"
+	r.Strategy = strategy.Sentiment
 	c := tr.must(t, r)
 	if c.Direction != signal.Long || c.Levels == nil {
-		t.Errorf("evaluated to %+v from good news", c)
+		t.Errorf("evaluated %+v from good news", c)
 	}
 	if want := seen.Bars[500].OpenTime - 7*24*3_600_000/60; asked != want {
 		t.Errorf("asked for news since %d, want %d", asked, want)
 	}
 	m.news = func(string, int64) ([]strategy.NewsItem, error) {
-		return nil, &signal.RunError{Code: signal.DataUnavailable, Message: "away", Retryable: true}
+		return nil, &signal.RunError{Code: signal.DataUnavailable}
 	}
 	if _, err := tr.Evaluate(t.Context(), &r); codeOf(err) != signal.DataUnavailable {
 		t.Errorf("got %v, want the market's error", err)
@@ -298,22 +293,20 @@ func TestSentiment(t *testing.T) {
 
 func TestMarketErrorsPass(t *testing.T) {
 	cause := &signal.RunError{Code: signal.StaleData, Message: "old", Retryable: true}
-	tr := newTrader(&fakeMarket{series: func(context.Context, string, signal.Timeframe) (market.Snapshot, error) {
-		return market.Snapshot{}, cause
-	}}, time.Now)
+	tr := newTrader(failing(cause), time.Now)
 	r := request("BTC")
 	if _, err := tr.Evaluate(t.Context(), &r); !errors.Is(err, cause) {
 		t.Errorf("got %v, want the market's error", err)
 	}
 }
 
-// TestConcurrentRuns: many runs on a market that moves; run with -race. Every
-// evaluation belongs to one state of the market.
+// TestConcurrentRuns checks that every evaluation of a moving market belongs to one of its
+// states. Run it with -race.
 func TestConcurrentRuns(t *testing.T) {
 	all := testBars(1100)
 	var mu sync.Mutex
 	n := 1000
-	m := &fakeMarket{series: func(context.Context, string, signal.Timeframe) (market.Snapshot, error) {
+	m := &fakeMarket{series: seriesFunc(func() (market.Snapshot, error) {
 		mu.Lock()
 		defer mu.Unlock()
 		if n < len(all) {
@@ -323,7 +316,7 @@ func TestConcurrentRuns(t *testing.T) {
 		s.Bars = all[:n]
 		s.Last.Price = all[n-1].Close
 		return s, nil
-	}}
+	})}
 	tr := newTrader(m, time.Now)
 	var runs sync.WaitGroup
 	for i := range 8 {
@@ -350,6 +343,6 @@ func TestConcurrentRuns(t *testing.T) {
 	want := newTrader(at(&seen), time.Now).must(t, request("BTC"))
 	got := tr.must(t, request("BTC"))
 	if got.Direction != want.Direction || got.Confidence != want.Confidence || *got.Levels != *want.Levels {
-		t.Errorf("in the end evaluated to %+v, want %+v", got, want)
+		t.Errorf("in the end evaluated %+v, want %+v", got, want)
 	}
 }

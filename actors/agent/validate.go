@@ -10,7 +10,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
-// Fault is one value of a request that is not valid.
+// Fault describes an invalid value of a request.
 type Fault struct {
 	Pointer string // JSON Pointer into the body
 	Code    string // stable name, such as invalid_value
@@ -46,13 +46,13 @@ var commoditiesOf = map[string][]string{
 	"agriculture":      {"corn", "wheat"},
 }
 
-// Check returns what agent cannot accept of a request: its strategy, asset and
-// parameters, in this order. An empty strategy or asset is not a fault here; whoever
-// reads the request demands them, and checks what is the same for all agents.
+// Check returns what agent does not accept of a request: its strategy, asset and
+// parameters, in this order. An empty strategy or asset is no fault here: the reader of
+// the request requires them, and checks what is the same for all agents.
 func Check(agent signal.Agent, req signal.RunRequest) []Fault {
 	var faults []Fault
 	if req.Strategy != "" && !agent.Has(req.Strategy) {
-		faults = append(faults, Fault{"/strategy", codeInvalidValue, "must be one of: " + strings.Join(agent.Strategies, ", ")})
+		faults = append(faults, notOneOf("/strategy", agent.Strategies))
 	}
 	p := req.Parameters
 	switch agent.Category {
@@ -62,7 +62,7 @@ func Check(agent signal.Agent, req signal.RunRequest) []Fault {
 	case signal.Weather:
 		faults = append(faults, checkCommodity(agent, req)...)
 		if p.Region != "" && !slices.Contains(Regions, p.Region) {
-			faults = append(faults, Fault{"/parameters/region", codeInvalidValue, "must be one of: " + strings.Join(Regions, ", ")})
+			faults = append(faults, notOneOf("/parameters/region", Regions))
 		}
 		faults = append(faults, foreignContent(p, agent)...)
 	case signal.Content:
@@ -70,10 +70,15 @@ func Check(agent signal.Agent, req signal.RunRequest) []Fault {
 		faults = append(faults, checkPhrases("keywords", p.Keywords)...)
 		faults = append(faults, checkPhrases("features", p.Features)...)
 		if p.Locale != "" && !isLocale(p.Locale) {
-			faults = append(faults, Fault{"/parameters/locale", codeInvalidFormat, "must be a language tag such as en-US"})
+			const detail = "must be a language tag such as en-US"
+			faults = append(faults, Fault{"/parameters/locale", codeInvalidFormat, detail})
 		}
 	}
 	return faults
+}
+
+func notOneOf(pointer string, allowed []string) Fault {
+	return Fault{pointer, codeInvalidValue, "must be one of: " + strings.Join(allowed, ", ")}
 }
 
 // foreignContent refuses the parameters of the content agent.
@@ -87,11 +92,11 @@ func foreign(given bool, name string, agent signal.Agent) []Fault {
 	if !given {
 		return nil
 	}
-	return []Fault{{"/parameters/" + name, codeUnknownField, "the agent " + string(agent.ID) + " has no parameter " + name}}
+	detail := "the agent " + string(agent.ID) + " has no parameter " + name
+	return []Fault{{"/parameters/" + name, codeUnknownField, detail}}
 }
 
-// checkCommodity checks that the asset is a commodity, and one that the strategy
-// can judge.
+// checkCommodity checks that the asset is a commodity that the strategy can judge.
 func checkCommodity(agent signal.Agent, req signal.RunRequest) []Fault {
 	if req.Asset == "" {
 		return nil
@@ -119,7 +124,8 @@ func checkPhrases(name string, phrases []string) []Fault {
 		case strings.TrimSpace(phrase) == "":
 			faults = append(faults, Fault{at, codeTooShort, "must not be empty"})
 		case utf8.RuneCountInString(phrase) > maxPhraseLength:
-			faults = append(faults, Fault{at, codeTooLong, "at most " + strconv.Itoa(maxPhraseLength) + " characters are allowed"})
+			detail := "at most " + strconv.Itoa(maxPhraseLength) + " characters are allowed"
+			faults = append(faults, Fault{at, codeTooLong, detail})
 		case !utf8.ValidString(phrase) || strings.ContainsFunc(phrase, unicode.IsControl):
 			faults = append(faults, Fault{at, codeInvalidFormat, "must not contain control characters"})
 		}
@@ -127,8 +133,8 @@ func checkPhrases(name string, phrases []string) []Fault {
 	return faults
 }
 
-// isLocale says that s has the form of a BCP 47 tag: a language of 2 or 3 letters
-// and subtags of 1 to 8 letters or digits, with hyphens.
+// isLocale reports whether s has the form of a BCP 47 tag: a language of 2 or 3 letters
+// and subtags of 1 to 8 letters or digits, joined by hyphens.
 func isLocale(s string) bool {
 	if len(s) > maxLocaleLength {
 		return false

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"math"
-	"slices"
 	"strings"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
@@ -12,15 +11,14 @@ import (
 	"github.com/agentsignal/agentsignal/actors/weather"
 )
 
-// Weather says what is forecast. See weather.Service.
+// Weather provides outlooks on the weather. See weather.Service.
 type Weather interface {
-	// Outlook answers a question by the newest forecast, or fails with a
-	// *signal.RunError.
+	// Outlook answers a question by the newest forecast. The error is a *signal.RunError.
 	Outlook(ctx context.Context, q weather.Question) (weather.Report, error)
 }
 
-// forecaster is the weather agent. The prices that it builds on are bars of a day,
-// whatever timeframe is asked for.
+// forecaster is the weather agent. It builds on daily bars, whatever the timeframe of the
+// request.
 type forecaster struct {
 	weather Weather
 	prices  *trader
@@ -47,28 +45,17 @@ func (f *forecaster) Evaluate(ctx context.Context, r *signal.RunRequest) (evalua
 		return evaluation{}, err
 	}
 	a := assess(base, &report)
-	levels, err := a.Levels(seen.Last.Price, seen.Asset.TickSize)
+	e, err := evaluate(r, &seen, a)
 	if err != nil {
 		return evaluation{}, err
 	}
-	extra := map[string]any{"source": seen.Source, "weather_source": report.Source, "region": report.Region,
-		"forecast_at": report.Run.UTC().Format(signal.TimeLayout), "prior": a.Prior, "tau": report.Slope.Tau}
-	if seen.Compression > 1 {
-		extra["time_compression"] = seen.Compression
-	}
-	if seen.Proxy != "" {
-		extra["proxy"] = seen.Proxy
-	}
-	if report.Attribution != "" {
-		extra["attribution"] = report.Attribution
-	}
-	return evaluation{Direction: a.Direction, Confidence: a.Confidence, Levels: &levels, Metadata: slices.Clip(a.Metadata(r.Asset, levels, extra)),
-		Lifetime: seen.Lifetime(f.prices.now(), strategy.Lifetime(signal.D1, r.Risk, seen.Compression), signal.D1), Timeframe: signal.D1,
-		Weather: &signal.Outlook{Commodity: report.Commodity, Region: report.Region, Event: report.Event,
-			ExpectedImpact: report.ExpectedImpact(base.Sigma), Likelihood: report.Likelihood(a.Direction)}}, nil
+	e.Timeframe, e.Lifetime = signal.D1, seen.Lifetime(f.prices.now(), e.Lifetime, signal.D1)
+	e.Weather = &signal.Outlook{Commodity: report.Commodity, Region: report.Region, Event: report.Event,
+		ExpectedImpact: report.ExpectedImpact(base.Sigma), Likelihood: report.Likelihood(a.Direction)}
+	return e, nil
 }
 
-// assess puts the forecast on top of what an entry without an opinion is worth.
+// assess adjusts the prior of an entry by the forecast.
 func assess(base strategy.Base, report *weather.Report) strategy.Assessment {
 	a := base.Assessment(report.Strategy, report.Z, report.Direction())
 	a.Confidence = signal.RoundConfidence(report.Confidence(base.Prior))
@@ -79,6 +66,11 @@ func assess(base strategy.Base, report *weather.Report) strategy.Assessment {
 	a.Indicators = []string{report.Driver, "anomaly_z"}
 	a.Values = map[string]any{report.Driver: decimals(report.Value, 4), "anomaly_z": decimals(report.Z, 4)}
 	a.Finding = report.Finding
+	a.Extra = map[string]any{"weather_source": report.Source, "region": report.Region,
+		"forecast_at": report.Run.UTC().Format(signal.TimeLayout), "prior": a.Prior, "tau": report.Slope.Tau}
+	if report.Attribution != "" {
+		a.Extra["attribution"] = report.Attribution
+	}
 	return a
 }
 
@@ -87,7 +79,7 @@ func decimals(v float64, n int) float64 {
 	return math.Round(v*scale) / scale
 }
 
-// linked returns the metadata of a signal with the identifier of its Weather signal.
+// linked returns metadata with the identifier of the Weather signal added.
 func linked(metadata []byte, id signal.WeatherID) []byte {
 	end := len(metadata) - 1
 	b := make([]byte, 0, len(metadata)+64)

@@ -3,26 +3,23 @@ package agent
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"math"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/agentsignal/agentsignal/actors/engine"
 	"github.com/agentsignal/agentsignal/actors/market"
 	"github.com/agentsignal/agentsignal/actors/market/sessions"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/strategy"
 	"github.com/agentsignal/agentsignal/actors/weather"
-	"github.com/agentsignal/agentsignal/persistence"
-	"github.com/agentsignal/agentsignal/persistence/eventlog"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
-// fakeWeather gives one report, or an error.
+// fakeWeather returns report and err.
 type fakeWeather struct {
 	report weather.Report
 	err    error
@@ -37,21 +34,25 @@ func (f *fakeWeather) Outlook(_ context.Context, q weather.Question) (weather.Re
 }
 
 func coldReport(z float64) weather.Report {
-	return weather.Report{Source: "open_meteo", Attribution: "by somebody", Run: time.Date(2026, 11, 21, 6, 0, 0, 0, time.UTC), Slope: weather.Slope{Tau: .25},
-		Outlook: weather.Outlook{Driver: weather.DegreeDays, Z: z, Value: 20, Normal: 16, Strength: .93125, Finding: "heating demand 25 % above normal in us",
-			Event: signal.WeatherEvent{Type: signal.ColdSnap, Severity: "high", Location: "Chicago", ForecastDate: "2026-11-24", Deviation: -7.4}}}
+	event := signal.WeatherEvent{Type: signal.ColdSnap, Severity: "high", Location: "Chicago",
+		ForecastDate: "2026-11-24", Deviation: -7.4}
+	return weather.Report{Source: "open_meteo", Attribution: "by Open-Meteo", Slope: weather.Slope{Tau: .25},
+		Run: time.Date(2026, 11, 21, 6, 0, 0, 0, time.UTC),
+		Outlook: weather.Outlook{Driver: weather.DegreeDays, Z: z, Value: 20, Normal: 16, Strength: .93125,
+			Finding: "heating demand 25 % above normal in us", Event: event}}
 }
 
 func weatherRequest() signal.RunRequest {
-	return signal.RunRequest{Account: signal.NewAccountID(), Agent: "weather", Asset: "Natural_Gas", Strategy: "energy_demand", Timeframe: signal.M5,
-		Risk: signal.HighRisk, Parameters: signal.Parameters{Region: "us"}}
+	return signal.RunRequest{Account: signal.NewAccountID(), Agent: "weather", Asset: "Natural_Gas",
+		Strategy: "energy_demand", Timeframe: signal.M5, Risk: signal.HighRisk,
+		Parameters: signal.Parameters{Region: "us"}}
 }
 
-// dayBars answers questions for bars of a day, and for no others.
+// dayBars returns a market that expects questions for daily bars only.
 func dayBars(t *testing.T) *fakeMarket {
 	return &fakeMarket{series: func(_ context.Context, asset string, tf signal.Timeframe) (market.Snapshot, error) {
 		if tf != signal.D1 {
-			t.Errorf("bars of %s were asked for", tf)
+			t.Errorf("bars of %s are requested", tf)
 		}
 		s := history()
 		s.Asset.Symbol = "natural_gas"
@@ -62,18 +63,17 @@ func dayBars(t *testing.T) *fakeMarket {
 func TestWeatherRun(t *testing.T) {
 	t.Parallel()
 	for _, z := range []float64{1.6, 0, -2.5} {
-		synctest.Test(t, func(t *testing.T) {
-			w := &fakeWeather{report: coldReport(z)}
-			b := newBench(t, Options{Weather: w})
-			defer b.close()
+		w := &fakeWeather{report: coldReport(z)}
+		withBench(t, Options{Weather: w}, func(t *testing.T, b *bench) {
 			b.market.series = dayBars(t).series
 			req := weatherRequest()
 			got, err := b.agents.Run(t.Context(), req)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if want := (weather.Question{Strategy: "energy_demand", Commodity: "natural_gas", Region: "us"}); w.asked != want {
-				t.Errorf("asked for %+v", w.asked)
+			question := weather.Question{Strategy: "energy_demand", Commodity: "natural_gas", Region: "us"}
+			if w.asked != question {
+				t.Errorf("the question is %+v", w.asked)
 			}
 			series := strategy.NewSeries(signal.D1).WithTick(.001)
 			if err := series.Sync(historyOfTests); err != nil {
@@ -89,10 +89,12 @@ func TestWeatherRun(t *testing.T) {
 			if z < 0 {
 				direction = signal.Short
 			}
-			if want := signal.RoundConfidence(base.Prior + .25*(likelihood-.5)); s.Confidence != want || s.FirstConfidence != want {
+			want := signal.RoundConfidence(base.Prior + .25*(likelihood-.5))
+			if s.Confidence != want || s.FirstConfidence != want {
 				t.Errorf("confidence is %v and was %v, want %v", s.Confidence, s.FirstConfidence, want)
 			}
-			if s.Direction != direction || s.Timeframe != signal.D1 || s.Asset != "Natural_Gas" || !strategy.Ordered(direction, *s.Levels) {
+			if s.Direction != direction || s.Timeframe != signal.D1 || s.Asset != "Natural_Gas" ||
+				!strategy.Ordered(direction, *s.Levels) {
 				t.Errorf("signal is %+v", s)
 			}
 			if got, want := math.Abs(s.Levels.Entry-s.Levels.Stop), 2.5*base.ATR; math.Abs(got-want) > .01 {
@@ -101,8 +103,8 @@ func TestWeatherRun(t *testing.T) {
 			if got, want := s.ExpiresAt.Sub(s.CreatedAt), 20*24*time.Hour/60; got != want {
 				t.Errorf("it lives for %v, want %v", got, want)
 			}
-			if o := s.Weather; o == nil || o.Commodity != "natural_gas" || o.Region != "us" || math.Abs(o.Likelihood-likelihood) > 1e-12 ||
-				o.Event != w.report.Event || o.ExpectedImpact == "" {
+			if o := s.Weather; o == nil || o.Commodity != "natural_gas" || o.Region != "us" ||
+				math.Abs(o.Likelihood-likelihood) > 1e-12 || o.Event != w.report.Event || o.ExpectedImpact == "" {
 				t.Errorf("weather is %+v", o)
 			}
 			if n := len(b.log.all()); n != 1 {
@@ -113,17 +115,13 @@ func TestWeatherRun(t *testing.T) {
 	}
 }
 
-// TestAWeatherSignalLivesWhileItsFundIsTraded: ten days are ten sessions.
+// TestAWeatherSignalLivesWhileItsFundIsTraded checks that ten days are ten sessions.
 func TestAWeatherSignalLivesWhileItsFundIsTraded(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, Options{Weather: &fakeWeather{report: coldReport(1)}})
-		defer b.close()
-		b.market.series = func(context.Context, string, signal.Timeframe) (market.Snapshot, error) {
-			s := history()
-			s.Session, s.Compression = sessions.Exchange, 1
-			return s, nil
-		}
+	withBench(t, Options{Weather: &fakeWeather{report: coldReport(1)}}, func(t *testing.T, b *bench) {
+		seen := history()
+		seen.Session, seen.Compression = sessions.Exchange, 1
+		b.market.series = at(&seen).series
 		req := weatherRequest()
 		req.Risk = signal.MediumRisk
 		got, err := b.agents.Run(t.Context(), req) // on Saturday, 1 January 2000
@@ -139,10 +137,11 @@ func checkWeatherMetadata(t *testing.T, s *signal.Signal, z float64) {
 	if err := json.Unmarshal(s.Metadata, &m); err != nil {
 		t.Fatal(err)
 	}
-	for name, want := range map[string]any{"weather_signal_id": "w" + string(s.ID), "source": "simulated", "weather_source": "open_meteo",
-		"attribution": "by somebody", "region": "us", "time_compression": 60.0, "calibration": "prior", "tau": .25, "strength": .9313,
-		"forecast_at": "2026-11-21T06:00:00.000Z", "indicators": []any{"degree_days", "anomaly_z"},
-		"values": map[string]any{"degree_days": 20.0, "anomaly_z": z}} {
+	for name, want := range map[string]any{"weather_signal_id": "w" + string(s.ID), "source": "simulated",
+		"weather_source": "open_meteo", "attribution": "by Open-Meteo", "region": "us", "time_compression": 60.0,
+		"calibration": "prior", "tau": .25, "strength": .9313, "forecast_at": "2026-11-21T06:00:00.000Z",
+		"indicators": []any{"degree_days", "anomaly_z"},
+		"values":     map[string]any{"degree_days": 20.0, "anomaly_z": z}} {
 		if diff := cmp.Diff(want, m[name]); diff != "" {
 			t.Errorf("metadata.%s (-want +got):\n%s", name, diff)
 		}
@@ -155,14 +154,11 @@ func checkWeatherMetadata(t *testing.T, s *signal.Signal, z float64) {
 	}
 }
 
-// TestAFittedSlopeIsSaidToBeOne.
-func TestAFittedSlopeIsSaidToBeOne(t *testing.T) {
+func TestMetadataOfAFittedSlope(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := &fakeWeather{report: coldReport(2)}
-		w.report.Slope = weather.Slope{Tau: .4, Fitted: 200}
-		b := newBench(t, Options{Weather: w})
-		defer b.close()
+	w := &fakeWeather{report: coldReport(2)}
+	w.report.Slope = weather.Slope{Tau: .4, Fitted: 200}
+	withBench(t, Options{Weather: w}, func(t *testing.T, b *bench) {
 		b.market.series = dayBars(t).series
 		got, err := b.agents.Run(t.Context(), weatherRequest())
 		if err != nil {
@@ -176,7 +172,8 @@ func TestAFittedSlopeIsSaidToBeOne(t *testing.T) {
 			t.Fatal(err)
 		}
 		want := m.Prior + .4*(got.Signal.Weather.Likelihood-.5)
-		if m.Calibration != "fitted" || m.Tau != .4 || !strings.Contains(m.Reasoning, "; past signals put this one at ") || math.Abs(got.Signal.Confidence-want) > 1e-4 {
+		if m.Calibration != "fitted" || m.Tau != .4 || math.Abs(got.Signal.Confidence-want) > 1e-4 ||
+			!strings.Contains(m.Reasoning, "; past signals put this one at ") {
 			t.Errorf("confidence %v, want %v; metadata %+v", got.Signal.Confidence, want, m)
 		}
 	})
@@ -184,41 +181,27 @@ func TestAFittedSlopeIsSaidToBeOne(t *testing.T) {
 
 func TestWeatherRunsThatFail(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		stale := &signal.RunError{Code: signal.StaleData, Retryable: true, Message: "old"}
-		w := &fakeWeather{err: stale}
-		b := newBench(t, Options{Weather: w})
-		defer b.close()
+	stale := &signal.RunError{Code: signal.StaleData, Retryable: true, Message: "old"}
+	withBench(t, Options{Weather: &fakeWeather{err: stale}}, func(t *testing.T, b *bench) {
 		b.market.series = dayBars(t).series
-		if _, err := b.agents.Run(t.Context(), weatherRequest()); err != error(stale) {
+		if _, err := b.agents.Run(t.Context(), weatherRequest()); !errors.Is(err, stale) {
 			t.Errorf("the run fails with %v", err)
 		}
-		b.market.series = func(context.Context, string, signal.Timeframe) (market.Snapshot, error) {
-			return market.Snapshot{}, &signal.RunError{Code: signal.DataUnavailable, Message: "no prices"}
-		}
+		b.market.series = failing(&signal.RunError{Code: signal.DataUnavailable}).series
 		if _, err := b.agents.Run(t.Context(), weatherRequest()); signal.KindOf(err) != signal.KindRunFailed {
 			t.Errorf("without prices it fails with %v", err)
 		}
 	})
 }
 
-// TestWeatherRunOnRedis: both records are stored by the one append, and what is told is
-// what is stored.
+// TestWeatherRunOnRedis checks that one append stores both records, and that the answer
+// equals them.
 func TestWeatherRunOnRedis(t *testing.T) {
 	t.Parallel()
-	store, err := persistence.Open(persistence.Options{URL: redistest.New(t).URL(), Partitions: 2})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer store.Close()
-	log := eventlog.NewLog(store.Store, eventlog.LogOptions{})
-	defer log.Close(context.Background())
-	sys := engine.NewSystem(engine.Options{})
-	defer sys.Shutdown(context.Background())
-	a := New(sys, Options{Log: log, Market: dayBars(t), Weather: &fakeWeather{report: coldReport(1.6)}, Now: store.Now})
-	defer a.Drain(context.Background())
-	req := weatherRequest()
-	got, err := a.Run(t.Context(), req)
+	o := Options{Market: dayBars(t), Weather: &fakeWeather{report: coldReport(1.6)}}
+	n := startNode(t, redistest.New(t).URL(), "n1", o, time.Minute)
+	req, store := weatherRequest(), n.store
+	got, err := n.agents.Run(t.Context(), req)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -231,23 +214,19 @@ func TestWeatherRunOnRedis(t *testing.T) {
 		t.Fatalf("scanned are %+v, %v", scanned, err)
 	}
 	if diff := cmp.Diff(got.Signal.Weather, scanned[0].Weather); diff != "" {
-		t.Errorf("weather (-told +scanned):\n%s", diff)
+		t.Errorf("weather (-answered +scanned):\n%s", diff)
 	}
 	stored, err := store.SignalByID(t.Context(), req.Account, got.Signal.ID, scanned[0].Position, signal.Position{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(got.Signal, stored); diff != "" {
-		t.Errorf("signal (-told +stored):\n%s", diff)
+		t.Errorf("signal (-answered +stored):\n%s", diff)
 	}
-	events, err := store.ReadLog(t.Context(), p, signal.Position{}, 100)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, e := range events {
+	for _, e := range n.events(t, req.Account) {
 		if e.Type == signal.SignalCreated {
 			if diff := cmp.Diff(got.Signal.Weather, e.Weather); diff != "" {
-				t.Errorf("weather (-told +event):\n%s", diff)
+				t.Errorf("weather (-answered +event):\n%s", diff)
 			}
 		} else if e.Weather != nil {
 			t.Errorf("%s has weather", e.Type)

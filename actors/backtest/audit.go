@@ -14,7 +14,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/strategy"
 )
 
-// What an audit demands of the bars, and allows for them.
+// Requirements and tolerances of an audit.
 const (
 	// auditBars is the number of bars before a signal that must be known: those that a
 	// strategy uses.
@@ -185,21 +185,17 @@ func differences(s *signal.Signal, c *strategy.Evaluation) []Difference {
 		ExpectedR  float64         `json:"expected_r"`
 		Sample     float64         `json:"sample"`
 	}
-	if err := json.Unmarshal(s.Metadata, &stored); err != nil {
+	if json.Unmarshal(s.Metadata, &stored) != nil || json.Unmarshal(c.Metadata, &now) != nil {
 		return append(d, Difference{"metadata", string(s.Metadata), string(c.Metadata)})
 	}
-	if err := json.Unmarshal(c.Metadata, &now); err != nil {
-		return append(d, Difference{"metadata", string(s.Metadata), string(c.Metadata)})
-	}
-	for _, m := range [...]struct {
-		name        string
-		stored, now json.RawMessage
-	}{{"indicators", stored.Indicators, now.Indicators}, {"values", stored.Values, now.Values}, {"source", stored.Source,
-		now.Source}} {
-		if !sameJSON(m.stored, m.now) {
-			d = append(d, Difference{"metadata." + m.name, string(m.stored), string(m.now)})
+	member := func(name string, stored, now json.RawMessage) {
+		if !sameJSON(stored, now) {
+			d = append(d, Difference{"metadata." + name, string(stored), string(now)})
 		}
 	}
+	member("indicators", stored.Indicators, now.Indicators)
+	member("values", stored.Values, now.Values)
+	member("source", stored.Source, now.Source)
 	number("metadata.strength", stored.Strength, now.Strength, auditStrength)
 	number("metadata.break_even", stored.BreakEven, now.BreakEven, 0)
 	number("metadata.expected_r", stored.ExpectedR, now.ExpectedR, auditExpected)

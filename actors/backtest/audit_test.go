@@ -1,6 +1,7 @@
 package backtest
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -14,15 +15,19 @@ func stored(trade *Trade, o Options) *signal.Signal {
 	l := trade.Levels
 	created := time.UnixMilli(trade.CreatedAt + 137).UTC()
 	s := &signal.Signal{ID: signal.NewSignalID(), Agent: "trading", Asset: o.Asset, Strategy: o.Strategy,
-		Timeframe: o.Timeframe, Risk: o.Risk,
-		Direction: trade.Direction, Confidence: trade.Confidence, FirstConfidence: trade.Confidence, Levels: &l,
-		Metadata:  trade.Metadata,
+		Timeframe: o.Timeframe, Risk: o.Risk, Direction: trade.Direction, Confidence: trade.Confidence,
+		FirstConfidence: trade.Confidence, Levels: &l, Metadata: trade.Metadata,
 		CreatedAt: created, ExpiresAt: created.Add(trade.Lifetime)}
 	if !trade.Open() {
 		c := strategy.Close(s, trade.Exit, time.UnixMilli(trade.ClosedAt).UTC())
 		s.Closing = &c
 	}
 	return s
+}
+
+// has reports whether one of the differences is of a member.
+func has(found []Difference, member string) bool {
+	return slices.ContainsFunc(found, func(d Difference) bool { return d.Member == member })
 }
 
 func audited1200(t *testing.T) (*Audit, []*signal.Signal) {
@@ -41,7 +46,7 @@ func audited1200(t *testing.T) (*Audit, []*signal.Signal) {
 	return NewAudit(o.Origin, o.Timeframe, bars), list
 }
 
-func TestSignalsThatHoldPassTheAudit(t *testing.T) {
+func TestConsistentSignalsPassTheAudit(t *testing.T) {
 	t.Parallel()
 	a, list := audited1200(t)
 	for _, s := range list {
@@ -55,11 +60,9 @@ func TestSignalsThatHoldPassTheAudit(t *testing.T) {
 
 func TestAuditReportsDifferences(t *testing.T) {
 	t.Parallel()
+	opposite := map[signal.Direction]signal.Direction{signal.Long: signal.Short, signal.Short: signal.Long}
 	for member, change := range map[string]func(*signal.Signal){
-		"direction": func(s *signal.Signal) {
-			s.Direction = map[signal.Direction]signal.Direction{signal.Long: signal.Short,
-				signal.Short: signal.Long}[s.Direction]
-		},
+		"direction":   func(s *signal.Signal) { s.Direction = opposite[s.Direction] },
 		"confidence":  func(s *signal.Signal) { s.FirstConfidence += .01 },
 		"stop_loss":   func(s *signal.Signal) { s.Levels.Stop -= .01 },
 		"take_profit": func(s *signal.Signal) { s.Levels.Target += .01 },
@@ -80,11 +83,7 @@ func TestAuditReportsDifferences(t *testing.T) {
 		s := list[1]
 		change(s)
 		v, err := a.Check(s)
-		found := false
-		for _, d := range append(CheckClosing(s), v.Differences...) {
-			found = found || d.Member == member
-		}
-		if err != nil || !found {
+		if found := append(CheckClosing(s), v.Differences...); err != nil || !has(found, member) {
 			t.Errorf("changed %s: the audit reports %+v, %v", member, v, err)
 		}
 	}
@@ -110,13 +109,14 @@ func TestRunMayHaveUsedAnOlderBar(t *testing.T) {
 	}
 }
 
-func TestTheAuditSaysWhatItCannotRecompute(t *testing.T) {
+func TestAuditReportsWhatItCannotRecompute(t *testing.T) {
 	t.Parallel()
 	a, list := audited1200(t)
 	early := *list[0]
 	early.CreatedAt = early.CreatedAt.Add(-30 * 24 * time.Hour)
 	early.Closing = nil
-	if v, err := a.Check(&early); err != nil || !strings.Contains(v.Reason, "bars before it") || len(v.Differences) > 0 {
+	v, err := a.Check(&early)
+	if err != nil || !strings.Contains(v.Reason, "bars before it") || len(v.Differences) > 0 {
 		t.Errorf("too few bars: %+v, %v", v, err)
 	}
 	news := *list[0]

@@ -23,7 +23,7 @@ const (
 	maxFaults = 10
 	// maxCSVBars bounds a file: some 60 bytes of memory each.
 	maxCSVBars = 10_000_000
-	// maxCell bounds what is quoted of a bad value, in characters.
+	// maxCell is the number of characters of a bad value that are quoted.
 	maxCell = 40
 )
 
@@ -184,7 +184,8 @@ func findColumns(head []string, faults *FileError) (places [len(columns)]int, ok
 	}
 	for i := range columns[:volumeColumn] {
 		if places[i] < 0 {
-			faults.add(1, "there is no column %s (may be named %s)", columns[i].name, strings.Join(columns[i].names, ", "))
+			c := &columns[i]
+			faults.add(1, "there is no column %s (may be named %s)", c.name, strings.Join(c.names, ", "))
 		}
 	}
 	return places, len(faults.Faults) == 0
@@ -249,16 +250,10 @@ func appendLine(bars []marketdata.Bar, b marketdata.Bar) ([]marketdata.Bar, erro
 var openTimeLayouts = []string{time.RFC3339, "2006-01-02 15:04:05Z07:00", "2006-01-02T15:04:05", "2006-01-02 15:04:05",
 	"2006-01-02 15:04", "2006-01-02T15:04", time.DateOnly}
 
-// Years between which times are taken for times; seconds and milliseconds since 1970
-// cannot be confused there.
-const (
-	firstYear = 1971
-	lastYear  = 2200
-)
-
+// The accepted times. Between them seconds and milliseconds since 1970 cannot be confused.
 var (
-	firstTime = time.Date(firstYear, 1, 1, 0, 0, 0, 0, time.UTC).UnixMilli()
-	lastTime  = time.Date(lastYear, 1, 1, 0, 0, 0, 0, time.UTC).UnixMilli()
+	firstTime = time.Date(1971, 1, 1, 0, 0, 0, 0, time.UTC).UnixMilli()
+	lastTime  = time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC).UnixMilli()
 )
 
 // parseOpenTime returns a time in milliseconds since 1970.

@@ -15,7 +15,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/strategy"
 )
 
-func TestBarsAreReadFromFilesOfManyForms(t *testing.T) {
+func TestReadCSVFormats(t *testing.T) {
 	t.Parallel()
 	const first = 1_795_251_600_000 // 2026-11-21T09:00:00Z
 	want := []marketdata.Bar{
@@ -40,7 +40,8 @@ func TestBarsAreReadFromFilesOfManyForms(t *testing.T) {
 			t.Errorf("%s: %v %s", name, err, d)
 		}
 	}
-	got, err := ReadCSV(strings.NewReader("date,open,high,low,close\n2026-11-20,1,2,1,2\n2026-11-21,2,2,2,2\n"), signal.D1)
+	const days = "date,open,high,low,close\n2026-11-20,1,2,1,2\n2026-11-21,2,2,2,2\n"
+	got, err := ReadCSV(strings.NewReader(days), signal.D1)
 	if err != nil || len(got) != 2 || got[1].OpenTime-got[0].OpenTime != 24*hour || got[0].Volume != 0 {
 		t.Errorf("dates without volume: %+v, %v", got, err)
 	}
@@ -85,18 +86,19 @@ func TestBadLinesAreNamed(t *testing.T) {
 	}
 	_, err := ReadCSV(strings.NewReader(many.String()), signal.H1)
 	if lines := strings.Split(fmt.Sprint(err), "\n"); len(lines) != maxFaults+1 || lines[maxFaults] != "and 15 more" {
-		t.Errorf("of 25 bad lines is said: %v", err)
+		t.Errorf("25 bad lines are reported as: %v", err)
 	}
-	broken := errors.New("the disk is gone")
-	if _, err := ReadCSV(io.MultiReader(strings.NewReader(head), iotest.ErrReader(broken)), signal.H1); !errors.Is(err,
-		broken) {
+	broken := errors.New("disk failure")
+	_, err = ReadCSV(io.MultiReader(strings.NewReader(head), iotest.ErrReader(broken)), signal.H1)
+	if !errors.Is(err, broken) {
 		t.Errorf("a reader that fails: %v", err)
 	}
 }
 
 func FuzzReadCSV(f *testing.F) {
 	for _, text := range []string{"", "time,open,high,low,close\n1795251600,1,2,1,2\n", "t,o,h,l,c\n",
-		"date,o,h,l,c,v\n2026-11-21,1,2,1,2,\n2026-11-22,\"1\",2,1,2,1e3\n", "time,open,high,low,close\n\"a\nb\",1,2,1,2\n"} {
+		"date,o,h,l,c,v\n2026-11-21,1,2,1,2,\n2026-11-22,\"1\",2,1,2,1e3\n",
+		"time,open,high,low,close\n\"a\nb\",1,2,1,2\n"} {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {

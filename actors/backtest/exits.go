@@ -29,7 +29,6 @@ type Prices struct {
 // Compared is the way in which the end of a signal was compared with bars.
 type Compared int
 
-// The ways.
 const (
 	NotCompared Compared = iota
 	Replayed             // price, reason and time were reproduced from bars
@@ -220,8 +219,8 @@ func (l *life) compare(exit strategy.Exit, at int64) []Difference {
 	return d
 }
 
-// allows returns what of the stored end contradicts the bar that covers the time at and
-// the bars before it.
+// allows returns the contradictions between the stored end and the bars up to the one that
+// covers the time at.
 func (l *life) allows(at int64) ([]Difference, string) {
 	c := l.s.Closing
 	if closed := c.At.UnixMilli(); c.Reason == signal.Expired && closed < l.expires || closed > l.graceEnd() {
@@ -232,8 +231,7 @@ func (l *life) allows(at int64) ([]Difference, string) {
 		return nil, endsMoment
 	}
 	if b, exit, ended := l.endedBy(at); ended && !l.Sparse {
-		return []Difference{{"closed_at", moment(c.At.UnixMilli()), string(exit.Reason) + " in the bar of " +
-			moment(b.OpenTime)}}, ""
+		return []Difference{{"closed_at", moment(c.At.UnixMilli()), inBar(exit, b)}}, ""
 	}
 	b, exit, slack := l.bars[place], *c.ExitPrice, priceShare*l.s.Levels.Entry
 	best := b.High
@@ -256,8 +254,12 @@ func (l *life) allows(at int64) ([]Difference, string) {
 			return nil, ""
 		}
 	}
-	return []Difference{{"exit_price", decimal(exit), fmt.Sprintf("%s to %s in the bar of %s", decimal(b.Low),
-		decimal(b.High), moment(b.OpenTime))}}, ""
+	possible := fmt.Sprintf("%s to %s in the bar of %s", decimal(b.Low), decimal(b.High), moment(b.OpenTime))
+	return []Difference{{"exit_price", decimal(exit), possible}}, ""
+}
+
+func inBar(exit strategy.Exit, b marketdata.Bar) string {
+	return string(exit.Reason) + " in the bar of " + moment(b.OpenTime)
 }
 
 // endedBy returns the first bar that ends the signal among those that close by a time.
@@ -277,7 +279,7 @@ func (l *life) endedBy(at int64) (marketdata.Bar, strategy.Exit, bool) {
 func (l *life) checkOpen() []Difference {
 	until := l.bars[len(l.bars)-1].CloseTime - settleTime
 	if b, exit, ended := l.endedBy(until); ended && !l.Sparse {
-		return []Difference{{"status", string(signal.Open), string(exit.Reason) + " in the bar of " + moment(b.OpenTime)}}
+		return []Difference{{"status", string(signal.Open), inBar(exit, b)}}
 	}
 	if l.graceEnd() < until {
 		return []Difference{{"status", string(signal.Open), "expired at " + moment(l.expires)}}

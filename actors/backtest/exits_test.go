@@ -50,10 +50,9 @@ func newTraded(seed uint64, minutes int) *traded {
 	m := &traded{prices: Prices{Bars: map[signal.Timeframe][]marketdata.Bar{signal.M1: bars}, Speed: 1, Ticks: true}}
 	for n := 100; n < len(trades)-2000; n += 100 {
 		entry, wide := trades[n], []float64{1, 1, 6}[n/100%3]
+		levels := &signal.Levels{Entry: entry.price, Stop: entry.price - .5*wide, Target: entry.price + .75*wide}
 		s := &signal.Signal{ID: signal.NewSignalID(), Agent: "trading", Asset: "WALK", Strategy: strategy.Sentiment,
-			Timeframe: signal.M1, Risk: signal.MediumRisk,
-			Direction: signal.Long, Levels: &signal.Levels{Entry: entry.price, Stop: entry.price - .5*wide,
-				Target: entry.price + .75*wide},
+			Timeframe: signal.M1, Risk: signal.MediumRisk, Direction: signal.Long, Levels: levels,
 			CreatedAt: time.UnixMilli(entry.at + 1).UTC()}
 		if n%200 == 0 {
 			s.Direction, s.Levels.Stop, s.Levels.Target = signal.Short, entry.price+.5*wide, entry.price-.75*wide
@@ -133,9 +132,9 @@ func TestConsistentEndsPassTheAudit(t *testing.T) {
 		}
 	}
 	// Coarser bars find fewer faults, and no false ones.
-	coarse := Prices{Bars: map[signal.Timeframe][]marketdata.Bar{signal.M1: byTicks.prices.Bars[signal.M1][3000:],
-		signal.M5: joined(byTicks.prices.Bars[signal.M1], 5)},
-		Speed: 1, Ticks: true}
+	fine := byTicks.prices.Bars[signal.M1]
+	coarse := Prices{Speed: 1, Ticks: true,
+		Bars: map[signal.Timeframe][]marketdata.Bar{signal.M1: fine[3000:], signal.M5: joined(fine, 5)}}
 	for _, s := range byTicks.signals {
 		check(&coarse, s, Within)
 	}
@@ -178,81 +177,52 @@ func as(s *signal.Signal, reason signal.CloseReason, price float64, at time.Time
 
 func TestAuditReportsEndsThatBarsContradict(t *testing.T) {
 	t.Parallel()
+	type falsify = func(s *signal.Signal, bar time.Duration)
+	target := func(s *signal.Signal, _ time.Duration) { as(s, signal.TakeProfit, s.Levels.Target, s.Closing.At) }
+	stop := func(s *signal.Signal, _ time.Duration) { as(s, signal.StopLoss, s.Levels.Stop, s.Closing.At) }
+	expired := func(s *signal.Signal, _ time.Duration) { as(s, signal.Expired, s.Levels.Entry, s.ExpiresAt) }
+	open := func(s *signal.Signal, _ time.Duration) { s.Closing = nil }
+	moved := func(n int) falsify {
+		return func(s *signal.Signal, bar time.Duration) { s.Closing.At = s.Closing.At.Add(time.Duration(n) * bar) }
+	}
 	const bars, ticks = true, false
 	for _, c := range []struct {
 		name    string
 		byBars  bool
 		reason  signal.CloseReason
-		falsify func(s *signal.Signal, bar time.Duration)
+		falsify falsify
 		member  string
 	}{
-		{"won, not lost", bars, signal.StopLoss, func(s *signal.Signal,
-			_ time.Duration) {
-			as(s, signal.TakeProfit, s.Levels.Target, s.Closing.At)
-		}, "close_reason"},
-		{"lost, not won", bars, signal.TakeProfit, func(s *signal.Signal,
-			_ time.Duration) {
-			as(s, signal.StopLoss, s.Levels.Stop, s.Closing.At)
-		}, "close_reason"},
+		{"won, not lost", bars, signal.StopLoss, target, "close_reason"},
+		{"lost, not won", bars, signal.TakeProfit, stop, "close_reason"},
 		{"a better price", bars, signal.Expired, func(s *signal.Signal, _ time.Duration) {
 			as(s, signal.Expired, *s.Closing.ExitPrice+.01, s.Closing.At)
 		}, "exit_price"},
-		{"a bar later", bars, signal.StopLoss, func(s *signal.Signal,
-			bar time.Duration) {
-			s.Closing.At = s.Closing.At.Add(bar)
-		}, "closed_at"},
-		{"a bar earlier", bars, signal.TakeProfit, func(s *signal.Signal,
-			bar time.Duration) {
-			s.Closing.At = s.Closing.At.Add(-bar)
-		}, "closed_at"},
-		{"expired and not lost", bars, signal.StopLoss, func(s *signal.Signal,
-			_ time.Duration) {
-			as(s, signal.Expired, s.Levels.Entry, s.ExpiresAt)
-		}, "close_reason"},
-		{"open and lost", bars, signal.StopLoss, func(s *signal.Signal, _ time.Duration) { s.Closing = nil }, "status"},
-		{"open and expired", bars, signal.Expired, func(s *signal.Signal, _ time.Duration) { s.Closing = nil }, "status"},
-		{"longer life", bars, signal.StopLoss, func(s *signal.Signal,
-			bar time.Duration) {
+		{"a bar later", bars, signal.StopLoss, moved(1), "closed_at"},
+		{"a bar earlier", bars, signal.TakeProfit, moved(-1), "closed_at"},
+		{"expired and not lost", bars, signal.StopLoss, expired, "close_reason"},
+		{"open and lost", bars, signal.StopLoss, open, "status"},
+		{"open and expired", bars, signal.Expired, open, "status"},
+		{"longer life", bars, signal.StopLoss, func(s *signal.Signal, bar time.Duration) {
 			s.ExpiresAt = s.ExpiresAt.Add(bar)
 		}, "expires_at"},
-		{"won, not lost", ticks, signal.StopLoss, func(s *signal.Signal,
-			_ time.Duration) {
-			as(s, signal.TakeProfit, s.Levels.Target, s.Closing.At)
-		}, "exit_price"},
-		{"lost, not won", ticks, signal.TakeProfit, func(s *signal.Signal,
-			_ time.Duration) {
-			as(s, signal.StopLoss, s.Levels.Stop, s.Closing.At)
-		}, "exit_price"},
+		{"won, not lost", ticks, signal.StopLoss, target, "exit_price"},
+		{"lost, not won", ticks, signal.TakeProfit, stop, "exit_price"},
 		{"a worse stop", ticks, signal.StopLoss, func(s *signal.Signal, _ time.Duration) {
 			as(s, signal.StopLoss, s.Levels.Stop+5*(s.Levels.Stop-s.Levels.Entry), s.Closing.At)
 		}, "exit_price"},
-		{"later", ticks, signal.StopLoss, func(s *signal.Signal,
-			bar time.Duration) {
-			s.Closing.At = s.Closing.At.Add(3 * bar)
-		}, "closed_at"},
-		{"earlier", ticks, signal.TakeProfit, func(s *signal.Signal,
-			bar time.Duration) {
-			s.Closing.At = s.Closing.At.Add(-6 * bar)
-		}, "exit_price"},
-		{"expired and not lost", ticks, signal.StopLoss, func(s *signal.Signal,
-			_ time.Duration) {
-			as(s, signal.Expired, s.Levels.Entry, s.ExpiresAt)
-		}, "closed_at"},
-		{"expired early", ticks, signal.Expired, func(s *signal.Signal,
-			bar time.Duration) {
-			s.Closing.At = s.Closing.At.Add(-bar)
-		}, "closed_at"},
-		{"expired late", ticks, signal.Expired, func(s *signal.Signal,
-			bar time.Duration) {
-			s.Closing.At = s.Closing.At.Add(4 * bar)
-		}, "closed_at"},
+		{"later", ticks, signal.StopLoss, moved(3), "closed_at"},
+		{"earlier", ticks, signal.TakeProfit, moved(-6), "exit_price"},
+		{"expired and not lost", ticks, signal.StopLoss, expired, "closed_at"},
+		{"expired early", ticks, signal.Expired, moved(-1), "closed_at"},
+		{"expired late", ticks, signal.Expired, moved(4), "closed_at"},
 		{"expired at a better price", ticks, signal.Expired, func(s *signal.Signal, _ time.Duration) {
 			as(s, signal.Expired, *s.Closing.ExitPrice*1.003, s.Closing.At)
 		}, "exit_price"},
 		{"no price", ticks, signal.Expired, func(s *signal.Signal, _ time.Duration) { s.Closing.ExitPrice = nil },
 			"exit_price"},
-		{"open and lost", ticks, signal.StopLoss, func(s *signal.Signal, _ time.Duration) { s.Closing = nil }, "status"},
-		{"open and expired", ticks, signal.Expired, func(s *signal.Signal, _ time.Duration) { s.Closing = nil }, "status"},
+		{"open and lost", ticks, signal.StopLoss, open, "status"},
+		{"open and expired", ticks, signal.Expired, open, "status"},
 		{"went farther", ticks, signal.StopLoss, func(s *signal.Signal, _ time.Duration) { s.MFE += .5 }, "mfe"},
 		{"went less far", ticks, signal.TakeProfit, func(s *signal.Signal, _ time.Duration) { s.MAE = 0 }, "mae"},
 	} {
@@ -267,11 +237,7 @@ func TestAuditReportsEndsThatBarsContradict(t *testing.T) {
 		s := closed(t, list, c.reason, 7*bar)
 		c.falsify(s, bar)
 		found, _, reason := prices.all(s)
-		named := false
-		for _, d := range found {
-			named = named || d.Member == c.member
-		}
-		if !named {
+		if !has(found, c.member) {
 			t.Errorf("%s (by bars: %v): the audit reports %+v %q, want %s", c.name, c.byBars, found, reason, c.member)
 		}
 	}
@@ -285,9 +251,10 @@ func TestEndsThatCannotBeCompared(t *testing.T) {
 		want   string
 	}{
 		"content": {func(_ *Prices, s *signal.Signal) { s.Levels = nil }, "no prices"},
-		"old":     {func(p *Prices, _ *signal.Signal) { p.Bars[signal.M1] = p.Bars[signal.M1][900:] }, "no longer stored"},
-		"a gap":   {func(p *Prices, s *signal.Signal) { p.Bars[signal.M1] = p.Bars[signal.M1][:20] }, "of the moment"},
-		"stale":   {func(_ *Prices, s *signal.Signal) { s.Metadata = []byte(`{"stale_exit":true}`) }, "want of prices"},
+		"old": {func(p *Prices, _ *signal.Signal) { p.Bars[signal.M1] = p.Bars[signal.M1][900:] },
+			"no longer stored"},
+		"a gap": {func(p *Prices, _ *signal.Signal) { p.Bars[signal.M1] = p.Bars[signal.M1][:20] }, "of the moment"},
+		"stale": {func(_ *Prices, s *signal.Signal) { s.Metadata = []byte(`{"stale_exit":true}`) }, "want of prices"},
 	} {
 		prices := m.prices
 		prices.Bars = map[signal.Timeframe][]marketdata.Bar{signal.M1: m.prices.Bars[signal.M1]}
@@ -298,12 +265,12 @@ func TestEndsThatCannotBeCompared(t *testing.T) {
 			t.Errorf("%s: %+v, %d, %q", name, found, how, reason)
 		}
 	}
-	// Of bars with more prices than published trades only that of the end is checked.
+	// If bars have more prices than published trades, only the bar of the end is checked.
 	m.prices.Sparse = true
 	lost := closed(t, m.signals, signal.StopLoss, 7*time.Minute)
 	as(lost, signal.Expired, lost.Levels.Entry, lost.ExpiresAt)
 	if found, _, _ := m.prices.CheckEnd(lost); strings.Contains(text(found), "stop_loss in the bar") {
-		t.Errorf("by bars that say more than trades: %+v", found)
+		t.Errorf("by bars with more prices than trades: %+v", found)
 	}
 }
 
@@ -315,7 +282,8 @@ func text(found []Difference) string {
 	return b.String()
 }
 
-// With rare trades the excursion is smaller than that of the bars, which is not a fault.
+// TestSparsePricesMayHaveMissedExcursions checks that with rare trades an excursion may be
+// smaller than that of the bars.
 func TestSparsePricesMayHaveMissedExcursions(t *testing.T) {
 	t.Parallel()
 	m := newTraded(1, 4000)
@@ -330,7 +298,8 @@ func TestSparsePricesMayHaveMissedExcursions(t *testing.T) {
 	}
 }
 
-// A signal that is made when a bar opens begins with that bar.
+// TestSignalAtTheOpenOfTheOldestBar checks that a signal made when a bar opens begins with
+// that bar.
 func TestSignalAtTheOpenOfTheOldestBar(t *testing.T) {
 	t.Parallel()
 	m := newTraded(1, 400)

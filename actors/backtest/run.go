@@ -44,10 +44,10 @@ func (t *Trade) Open() bool { return t.Exit == strategy.Exit{} }
 
 // Outcome returns the outcome of a trade that has ended. cost is as in Options.
 func (t *Trade) Outcome(cost float64) Outcome {
+	created, closed := time.UnixMilli(t.CreatedAt), time.UnixMilli(t.ClosedAt)
 	return Outcome{At: t.ClosedAt, R: strategy.R(t.Direction, t.Levels, t.Exit.Price),
-		Cost:       CostR(t.Levels, t.Exit.Price, cost),
-		Confidence: t.Confidence, Minutes: strategy.DurationMinutes(time.UnixMilli(t.CreatedAt), time.UnixMilli(t.ClosedAt)),
-		MFE: t.Excursion.Best, MAE: t.Excursion.Worst, Reason: t.Exit.Reason}
+		Cost: CostR(t.Levels, t.Exit.Price, cost), Confidence: t.Confidence, Reason: t.Exit.Reason,
+		Minutes: strategy.DurationMinutes(created, closed), MFE: t.Excursion.Best, MAE: t.Excursion.Worst}
 }
 
 // CostR returns the cost of entry and exit together in multiples of |Entry-Stop|. cost is
@@ -82,13 +82,14 @@ const checkEvery = 256
 // Run replays a strategy over bars, which are those of one asset and timeframe in order,
 // with gaps filled (strategy.FillGaps). At the close of each bar the strategy is
 // evaluated on the bars so far, as in a live run; if that fails there is no signal. Exits
-// are looked for from the next bar on. The error is a *signal.RunError,
+// are possible from the next bar on. The error is a *signal.RunError,
 // INSUFFICIENT_HISTORY if no bar allowed a signal and DATA_UNAVAILABLE for impossible
 // bars, or that of ctx.
 func Run(ctx context.Context, bars []marketdata.Bar, o Options) (Result, error) {
 	series := strategy.NewSeries(o.Timeframe).WithTick(o.Tick)
 	var trades []Trade
-	last := error(&signal.RunError{Code: signal.InsufficientHistory, Message: "there are no bars in the time asked for"})
+	const noBars = "there are no bars in the requested time"
+	last := error(&signal.RunError{Code: signal.InsufficientHistory, Message: noBars})
 	free := 0 // the first bar at whose close a signal may be made
 	evaluated := false
 	for i := range bars {
@@ -96,7 +97,8 @@ func Run(ctx context.Context, bars []marketdata.Bar, o Options) (Result, error) 
 			return Result{}, ctx.Err()
 		}
 		if err := series.Append(bars[i]); err != nil {
-			return Result{}, &signal.RunError{Code: signal.DataUnavailable, Message: "the bars are not possible", Cause: err}
+			const message = "the bars are not possible"
+			return Result{}, &signal.RunError{Code: signal.DataUnavailable, Message: message, Cause: err}
 		}
 		at := bars[i].CloseTime
 		if i < free || at < o.From || o.To != 0 && at > o.To {

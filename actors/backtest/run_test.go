@@ -77,7 +77,7 @@ func TestTradesDoNotDependOnLaterBars(t *testing.T) {
 	}
 }
 
-// The exits are computed a second time here, bar by bar.
+// TestTradesEndByTheRulesForBars computes the exits a second time, bar by bar.
 func TestTradesEndByTheRulesForBars(t *testing.T) {
 	t.Parallel()
 	bars := walk(3, 3000)
@@ -99,7 +99,8 @@ func TestTradesEndByTheRulesForBars(t *testing.T) {
 			at := trade.Bar
 			for ended := false; !ended; {
 				at++
-				if want, ended = strategy.ExitOnBar(trade.Direction, trade.Levels, bars[at]); !ended && at == trade.Bar+horizon {
+				want, ended = strategy.ExitOnBar(trade.Direction, trade.Levels, bars[at])
+				if !ended && at == trade.Bar+horizon {
 					want, ended = strategy.ExitOnExpiry(bars[at].Close), true
 				}
 			}
@@ -109,7 +110,8 @@ func TestTradesEndByTheRulesForBars(t *testing.T) {
 			reasons[want.Reason]++
 			// At the bar with which one ends, the next one is made.
 			if i > 0 && trade.Bar != r.Trades[i-1].ExitBar {
-				t.Errorf("trade %d was made at bar %d, and the one before was open until %d", i, trade.Bar, r.Trades[i-1].ExitBar)
+				t.Errorf("trade %d was made at bar %d, the one before was open until %d", i, trade.Bar,
+					r.Trades[i-1].ExitBar)
 			}
 			gross := strategy.R(trade.Direction, trade.Levels, want.Price)
 			risked := math.Abs(trade.Levels.Entry - trade.Levels.Stop)
@@ -118,19 +120,18 @@ func TestTradesEndByTheRulesForBars(t *testing.T) {
 				t.Errorf("equity at %d is %v, want %v", point, got, Point{trade.ClosedAt, sum})
 			}
 			point++
-			// While it was open the price was at both ends of all bars but the last, and at its
-			// exit.
+			// The price was at both ends of all bars but the last, and at the exit.
 			best, worst := max(0, gross), min(0, gross)
 			for _, b := range bars[trade.Bar+1 : trade.ExitBar] {
 				for _, price := range []float64{b.Low, b.High} {
-					best, worst = max(best, strategy.R(trade.Direction, trade.Levels, price)),
-						min(worst, strategy.R(trade.Direction, trade.Levels, price))
+					at := strategy.R(trade.Direction, trade.Levels, price)
+					best, worst = max(best, at), min(worst, at)
 				}
 			}
-			if x := trade.Excursion; x.Best < best || x.Worst > worst || want.Reason == signal.StopLoss && x.Best > best+.5 ||
-				x.Best > 1.55 {
-				t.Errorf("trade %d that ended at %.3f R went from %.3f to %.3f, want %.3f to %.3f or more", i, gross, x.Worst,
-					x.Best, worst, best)
+			if x := trade.Excursion; x.Best < best || x.Worst > worst || x.Best > 1.55 ||
+				want.Reason == signal.StopLoss && x.Best > best+.5 {
+				t.Errorf("trade %d that ended at %.3f R went from %.3f to %.3f, want %.3f to %.3f or more",
+					i, gross, x.Worst, x.Best, worst, best)
 			}
 		}
 		if s := r.Statistics; point != len(r.Equity) || s.Count != point || math.Abs(float64(s.TotalR)-sum) > 1e-9 {
@@ -176,7 +177,7 @@ func TestBoundsLimitSignalsButNotHistory(t *testing.T) {
 	}
 }
 
-func TestErrorsOfReplays(t *testing.T) {
+func TestRunErrors(t *testing.T) {
 	t.Parallel()
 	long := walk(6, 400)
 	still := walk(6, 400)
@@ -197,7 +198,7 @@ func TestErrorsOfReplays(t *testing.T) {
 		{"no bars", nil, testOptions(strategy.Momentum), signal.InsufficientHistory, "no bars"},
 		{"few bars", long[:299], testOptions(strategy.Momentum), signal.InsufficientHistory, "only 299"},
 		{"no movement", still, testOptions(strategy.Momentum), signal.InsufficientHistory, "not moved"},
-		{"no bars in time", long, empty, signal.InsufficientHistory, "no bars in the time"},
+		{"no bars in time", long, empty, signal.InsufficientHistory, "no bars in the requested time"},
 		{"no news", long, testOptions(strategy.Sentiment), signal.InsufficientHistory, "news"},
 		{"bad bar", bad, testOptions(strategy.Momentum), signal.DataUnavailable, "not possible"},
 		{"no such strategy", long, testOptions("luck"), signal.Internal, ""},
@@ -215,7 +216,7 @@ func TestErrorsOfReplays(t *testing.T) {
 	}
 }
 
-func TestSentimentIsReplayedFromTheNewsOfItsTime(t *testing.T) {
+func TestSentimentUsesTheNewsOfItsTime(t *testing.T) {
 	t.Parallel()
 	bars := walk(7, 500)
 	o := testOptions(strategy.Sentiment)

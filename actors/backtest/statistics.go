@@ -169,11 +169,13 @@ func (t *Tally) Add(o *Outcome) {
 func (t *Tally) Statistics() Statistics {
 	n := float64(t.count)
 	mean := func(sum float64) Figure { return Figure(sum / n) } // NaN without any
-	s := Statistics{Count: t.count, Wins: t.wins, HitRate: mean(float64(t.wins)), HitRateInterval: wilson(t.wins, t.count),
+	s := Statistics{
+		Count: t.count, Wins: t.wins, HitRate: mean(float64(t.wins)), HitRateInterval: wilson(t.wins, t.count),
 		MeanR: mean(t.r), MedianR: median(t.rs), ExpectancyR: mean(t.net), ProfitFactor: none,
 		MaxDrawdownR: Figure(t.drawdown), TotalR: Figure(t.net), MeanMinutes: mean(t.minutes), Reasons: t.reasons,
-		MeanMFE: mean(t.mfe), MeanMAE: mean(t.mae), MeanConfidence: mean(t.confidence), Brier: mean(t.squaredError),
-		BrierSkill: none, Reliability: make([]Bucket, buckets)}
+		MeanMFE: mean(t.mfe), MeanMAE: mean(t.mae), MeanConfidence: mean(t.confidence),
+		Brier: mean(t.squaredError), BrierSkill: none, Reliability: make([]Bucket, buckets),
+	}
 	if t.losses > 0 {
 		s.ProfitFactor = Figure(t.gains / t.losses)
 	}
@@ -182,9 +184,9 @@ func (t *Tally) Statistics() Statistics {
 		s.BrierSkill = 1 - s.Brier/Figure(base*(1-base))
 	}
 	for i := range t.buckets {
-		b := &t.buckets[i]
+		b, n := &t.buckets[i], float64(t.buckets[i].count)
 		s.Reliability[i] = Bucket{From: Figure(i) / buckets, To: Figure(i+1) / buckets, Count: b.count,
-			MeanConfidence: Figure(b.confidence / float64(b.count)), HitRate: Figure(float64(b.wins) / float64(b.count))}
+			MeanConfidence: Figure(b.confidence / n), HitRate: Figure(float64(b.wins) / n)}
 	}
 	return s
 }

@@ -12,18 +12,10 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
-// goldenOutcome and goldenCase are written by testdata/golden.py, an independent
-// implementation.
-type goldenOutcome struct {
-	At                            int64
-	R, Cost, Confidence, MFE, MAE float64
-	Minutes                       int64
-	Reason                        signal.CloseReason
-}
-
+// goldenCase is written by testdata/golden.py, an independent implementation.
 type goldenCase struct {
 	Name     string
-	Outcomes []goldenOutcome
+	Outcomes []Outcome
 	Want     struct {
 		Count, Wins    int
 		HitRate        *float64 `json:"hit_rate"`
@@ -62,17 +54,12 @@ func goldenCases(t *testing.T) []goldenCase {
 	return cases
 }
 
-func TestStatisticsAreThoseOfAnotherComputation(t *testing.T) {
+func TestStatisticsEqualIndependentOnes(t *testing.T) {
 	t.Parallel()
 	for _, c := range goldenCases(t) {
 		t.Run(c.Name, func(t *testing.T) {
 			t.Parallel()
-			var outcomes []Outcome
-			for _, o := range c.Outcomes {
-				outcomes = append(outcomes, Outcome{At: o.At, R: o.R, Cost: o.Cost, Confidence: o.Confidence, Minutes: o.Minutes,
-					MFE: o.MFE, MAE: o.MAE, Reason: o.Reason})
-			}
-			got, want := Summarize(outcomes), c.Want
+			got, want := Summarize(c.Outcomes), c.Want
 			same := func(what string, got Figure, want *float64) {
 				t.Helper()
 				if want == nil {
@@ -84,8 +71,8 @@ func TestStatisticsAreThoseOfAnotherComputation(t *testing.T) {
 				}
 			}
 			if got.Count != want.Count || got.Wins != want.Wins || got.Reasons != want.Reasons {
-				t.Errorf("counts are %d, %d, %+v, want %d, %d, %+v", got.Count, got.Wins, got.Reasons, want.Count, want.Wins,
-					want.Reasons)
+				t.Errorf("counts are %d, %d, %+v, want %d, %d, %+v", got.Count, got.Wins, got.Reasons,
+					want.Count, want.Wins, want.Reasons)
 			}
 			low, high := (*float64)(nil), (*float64)(nil)
 			if want.Interval != nil {
@@ -117,7 +104,7 @@ func TestStatisticsAreThoseOfAnotherComputation(t *testing.T) {
 	}
 }
 
-// The Wilson interval of published tables, to their precision.
+// TestWilsonInterval compares with published tables, to their precision.
 func TestWilsonInterval(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -131,7 +118,7 @@ func TestWilsonInterval(t *testing.T) {
 	}
 }
 
-func TestStatisticsWithoutOutcomesAreNullWhereNothingCanBeSaid(t *testing.T) {
+func TestUndefinedStatisticsAreNull(t *testing.T) {
 	t.Parallel()
 	text, err := json.Marshal(Summarize(nil))
 	if err != nil {
@@ -148,7 +135,7 @@ func TestStatisticsWithoutOutcomesAreNullWhereNothingCanBeSaid(t *testing.T) {
 		}
 	}
 	if got["count"] != 0.0 || got["max_drawdown_r"] != 0.0 || len(got["reliability"].([]any)) != 10 {
-		t.Errorf("statistics of nothing are %s", text)
+		t.Errorf("statistics without outcomes are %s", text)
 	}
 }
 
@@ -157,7 +144,8 @@ func TestFiguresAreRoundedAndReadBack(t *testing.T) {
 	for _, c := range []struct {
 		figure Figure
 		text   string
-	}{{.1 + .2, "0.3"}, {-1e-9, "0"}, {none, "null"}, {Figure(math.Inf(1)), "null"}, {1234567.1234567, "1234567.123457"}} {
+	}{{.1 + .2, "0.3"}, {-1e-9, "0"}, {none, "null"}, {Figure(math.Inf(1)), "null"},
+		{1234567.1234567, "1234567.123457"}} {
 		text, err := json.Marshal(c.figure)
 		if err != nil || string(text) != c.text {
 			t.Errorf("%v is written %s (%v), want %s", c.figure, text, err, c.text)

@@ -23,7 +23,7 @@ func plainWords(n int) string {
 	return b.String()
 }
 
-// TestBoundsOfChecks: each check passes at its bound and fails beside it.
+// TestBoundsOfChecks checks that each check passes at its bound and fails beside it.
 func TestBoundsOfChecks(t *testing.T) {
 	t.Parallel()
 	head := func(title, description, rest string) string {
@@ -31,6 +31,7 @@ func TestBoundsOfChecks(t *testing.T) {
 	}
 	all := `<link rel="canonical" href="/x"><meta property="og:title" content="x"><meta property="og:description" ` +
 		`content="x"><meta property="og:type" content="x"><meta property="og:url" content="x">`
+	repeat := strings.Repeat
 	cases := []struct {
 		strategy, check string
 		passes, fails   string
@@ -42,29 +43,31 @@ func TestBoundsOfChecks(t *testing.T) {
 		{BlogPost, "keyword_in_heading", "# X\n\n## A desk lamp", "# Desk lamp\n\n## A lamp"},
 		{BlogPost, "heading_count", "# X\n\n## A\n\n### B\n\n## C", "# X\n\n## A\n\n## B"},
 		// 10 words of 17 syllables have an ease of 52.9, of 18 of 44.4.
-		{BlogPost, "reading_ease", strings.Repeat("cat ", 3) + strings.Repeat("table ", 7), strings.Repeat("cat ", 2) +
-			strings.Repeat("table ", 8)},
+		{BlogPost, "reading_ease", repeat("cat ", 3) + repeat("table ", 7), repeat("cat ", 2) + repeat("table ", 8)},
 		{BlogPost, "keyword_density", plainWords(198) + "desk lamp.", plainWords(199) + "desk lamp."},
 		{BlogPost, "keyword_density", plainWords(38) + "desk lamp.", plainWords(37) + "desk lamp."},
-		{BlogPost, "sentence_length", strings.Repeat("cat ", 40) + ".", strings.Repeat("cat ", 41) + "."},
+		{BlogPost, "sentence_length", repeat("cat ", 40) + ".", repeat("cat ", 41) + "."},
 		{BlogPost, "meta_description", "---\ndescription: x\n---\ntext", "---\ndescription: \"\"\n---\ntext"},
 		{ProductDescription, "word_count", plainWords(80), plainWords(79)},
 		{ProductDescription, "word_count", plainWords(300), plainWords(301)},
 		{ProductDescription, "features_named", "A Glass shade, a long cord.", "A glass shade, a cord."},
-		{ProductDescription, "feature_benefits", "A glass shade. It gives you soft light. Long cord: so you can move about.",
+		{ProductDescription, "feature_benefits",
+			"A glass shade. It gives you soft light. Long cord: so you can move about.",
 			"A glass shade. A long cord, so you can move about."},
-		{ProductDescription, "keyword_in_first_sentence", "This desk lamp shines. Yes.", "It shines. This desk lamp does."},
+		{ProductDescription, "keyword_in_first_sentence", "This desk lamp shines. Yes.",
+			"It shines. This desk lamp does."},
 		{ProductDescription, "no_new_claims", "A lamp with a long cord.", "The finest lamp."},
 		{ProductDescription, "no_new_claims", "A lamp.", "A lamp of 40 cm."},
-		{MetaTags, "title_length", head(strings.Repeat("é", 30), "", ""), head(strings.Repeat("é", 29), "", "")},
-		{MetaTags, "title_length", head(strings.Repeat("é", 60), "", ""), head(strings.Repeat("é", 61), "", "")},
-		{MetaTags, "description_length", head("", strings.Repeat("é", 70), ""), head("", strings.Repeat("é", 69), "")},
-		{MetaTags, "description_length", head("", strings.Repeat("é", 158), ""), head("", strings.Repeat("é", 159), "")},
+		{MetaTags, "title_length", head(repeat("é", 30), "", ""), head(repeat("é", 29), "", "")},
+		{MetaTags, "title_length", head(repeat("é", 60), "", ""), head(repeat("é", 61), "", "")},
+		{MetaTags, "description_length", head("", repeat("é", 70), ""), head("", repeat("é", 69), "")},
+		{MetaTags, "description_length", head("", repeat("é", 158), ""), head("", repeat("é", 159), "")},
 		{MetaTags, "keyword_in_title", head("A Desk Lamp", "", ""), head("A Desk", "desk lamp", "")},
 		{MetaTags, "keyword_in_description", head("", "The desk lamp", ""), head("desk lamp", "The desk", "")},
 		{MetaTags, "no_duplicate_tags", head("", "", all), head("", "", all+"<title>x</title>")},
 		{MetaTags, "canonical_present", head("", "", all), head("", "", `<link rel="canonical">`)},
-		{MetaTags, "open_graph_present", head("", "", all), head("", "", strings.Replace(all, "og:type", "og:kind", 1))},
+		{MetaTags, "open_graph_present", head("", "", all),
+			head("", "", strings.Replace(all, "og:type", "og:kind", 1))},
 	}
 	seen := map[string]bool{}
 	for _, c := range cases {
@@ -86,7 +89,8 @@ func TestBoundsOfChecks(t *testing.T) {
 	}
 }
 
-// TestChecksAreDocumented: the table of the decision names every check with its weight.
+// TestChecksAreDocumented checks that the table of the decision has every check with its
+// weight.
 func TestChecksAreDocumented(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../deploy/decisions/0017-checks-of-texts.md")

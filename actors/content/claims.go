@@ -11,13 +11,14 @@ import (
 var claimWords = func() map[string]bool {
 	m := map[string]bool{}
 	for _, w := range strings.Fields(`best better cheapest fastest strongest lightest quietest safest finest greatest
-		leading unbeatable unrivalled unmatched superior premium luxury perfect ideal ultimate revolutionary innovative
-		unique exclusive original authentic genuine guaranteed guarantee guarantees warranty certified approved tested
-		proven patented award awards winning rated recommended clinically scientifically medical healthy healing cures
-		organic natural vegan sustainable recyclable recycled biodegradable ecological hypoallergenic nontoxic waterproof
-		fireproof shockproof unbreakable indestructible durable lifetime everlasting free discount cheap affordable
-		bestseller popular famous trusted handmade handcrafted imported smart wireless rechargeable energy efficient
-		instant instantly always never everyone million thousands hundreds`) {
+		leading unbeatable unrivalled unmatched superior premium luxury perfect ideal ultimate revolutionary
+		innovative unique exclusive original authentic genuine guaranteed guarantee guarantees warranty certified
+		approved tested proven patented award awards winning rated recommended clinically scientifically medical
+		healthy healing cures organic natural vegan sustainable recyclable recycled biodegradable ecological
+		hypoallergenic nontoxic waterproof fireproof shockproof unbreakable indestructible durable lifetime
+		everlasting free discount cheap affordable bestseller popular famous trusted handmade handcrafted imported
+		smart wireless rechargeable energy efficient instant instantly always never everyone million thousands
+		hundreds`) {
 		m[w] = true
 	}
 	return m
@@ -43,10 +44,9 @@ func newClaims(r *Request, text string) []string {
 var benefitPhrases = func() [][]string {
 	var all [][]string
 	for _, p := range []string{"so you", "so that", "so your", "you can", "you get", "you will", "youll", "lets you",
-		"let you", "helps you", "help you",
-		"allows you", "allow you", "gives you", "give you", "means", "makes it easy", "makes it easier", "make it easy",
-		"make it easier",
-		"saves you", "save you", "keeps you", "keep you", "keeps your", "keep your", "thanks to", "for you"} {
+		"let you", "helps you", "help you", "allows you", "allow you", "gives you", "give you", "means",
+		"makes it easy", "makes it easier", "make it easy", "make it easier", "saves you", "save you", "keeps you",
+		"keep you", "keeps your", "keep your", "thanks to", "for you"} {
 		all = append(all, tokens(p))
 	}
 	return all

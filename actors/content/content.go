@@ -76,13 +76,13 @@ var lifetimes = map[string]time.Duration{BlogPost: 30 * 24 * time.Hour, ProductD
 
 // Options are the optional parts of a Writer. The zero value uses no endpoint.
 type Options struct {
-	Chat ChatOptions  // the endpoint; without a URL there is none
-	Log  *slog.Logger // nil: none
+	Chat ChatOptions  // without a URL no endpoint is used
+	Log  *slog.Logger // or nil
 }
 
 // Writer writes texts. It is safe for concurrent use.
 type Writer struct {
-	chat *chat // nil: none
+	chat *chat // or nil
 	log  *slog.Logger
 }
 

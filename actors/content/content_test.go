@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// ordinary are requests as people make them.
+// ordinary holds realistic requests.
 var ordinary = []Request{
 	{Subject: "standing desk", Features: []string{"quiet motor", "memory presets", "steel frame"}},
 	{Subject: "running shoes", Keywords: []string{"trail running shoes"},
@@ -23,8 +23,8 @@ var ordinary = []Request{
 	{Subject: "olive oil", Keywords: []string{"cold pressed olive oil", "mediterranean kitchen"}},
 	{Subject: "running shoes", Keywords: []string{"marathon"}},
 	{Subject: "Dr. Example's heat-pump handbook", Locale: "en-GB"},
-	{Subject: "backpack", Features: strings.Split("rain cover,steel buckle,laptop sleeve,20 litres,wide straps,two "+
-		"pockets,chest belt,light frame,bottle holder,reflective strips", ",")},
+	{Subject: "backpack", Features: strings.Split("rain cover,steel buckle,laptop sleeve,20 litres,wide straps,"+
+		"two pockets,chest belt,light frame,bottle holder,reflective strips", ",")},
 }
 
 func written(t *testing.T, w *Writer, r Request) (Text, metadata) {
@@ -57,9 +57,11 @@ func TestTheBuiltInWriterPassesItsChecks(t *testing.T) {
 			r.Strategy = strategy
 			text, m := written(t, w, r)
 			if text.Confidence != 1 || len(m.Failed) > 0 {
-				t.Errorf("%s on %s: confidence %v, failed %v\n%s", strategy, r.Subject, text.Confidence, m.Failed, m.Content)
+				t.Errorf("%s on %s: confidence %v, failed %v\n%s", strategy, r.Subject, text.Confidence, m.Failed,
+					m.Content)
 			}
-			if text.Lifetime != lifetime || m.Writer != "template" || m.Content == "" || m.Reasoning == "" || m.Fallback != "" {
+			if text.Lifetime != lifetime || m.Writer != "template" || m.Content == "" || m.Reasoning == "" ||
+				m.Fallback != "" {
 				t.Errorf("%s on %s: lifetime %v, metadata %+v", strategy, r.Subject, text.Lifetime, m)
 			}
 			for _, name := range m.Indicators {
@@ -97,7 +99,7 @@ func TestEqualRequestsGetEqualTexts(t *testing.T) {
 			if diff := cmp.Diff(a, b); diff != "" {
 				t.Errorf("%s %d: equal requests differ:\n%s", strategy, i, diff)
 			}
-			// With the subject's words aside, texts differ by what was drawn.
+			// Even without the subject's words texts differ.
 			texts[strings.ReplaceAll(strings.ToLower(m.Content), strings.ToLower(r.Subject), "")] = true
 		}
 	}
@@ -125,7 +127,7 @@ func TestLanguageOfTheText(t *testing.T) {
 	}
 }
 
-func TestForeignTextsStandAsTheyAre(t *testing.T) {
+func TestUnusualSubjects(t *testing.T) {
 	t.Parallel()
 	w := newWriter(t, Options{})
 	for _, subject := range []string{`<script>alert("x")</script>`, `a*b_c [link](http://x) #1`, "🚀", "{{.Title}}",
@@ -142,7 +144,7 @@ func TestForeignTextsStandAsTheyAre(t *testing.T) {
 	}
 }
 
-// TestPronounsAreTheSubjects: a description speaks of its subject, not of the keyword.
+// TestPronounsAreTheSubjects checks that pronouns agree with the subject, not the keyword.
 func TestPronounsAreTheSubjects(t *testing.T) {
 	t.Parallel()
 	w := newWriter(t, Options{})
@@ -158,13 +160,13 @@ func TestPronounsAreTheSubjects(t *testing.T) {
 
 func TestUnknownStrategyIsAnError(t *testing.T) {
 	t.Parallel()
-	if _, err := newWriter(t, Options{}).Write(context.Background(),
-		Request{Strategy: "poem", Subject: "desk"}); err == nil {
+	r := Request{Strategy: "poem", Subject: "desk"}
+	if _, err := newWriter(t, Options{}).Write(t.Context(), r); err == nil {
 		t.Error("no error")
 	}
 }
 
-func TestShareIsTheWeightOfWhatIsPassed(t *testing.T) {
+func TestShareIsTheWeightOfPassedChecks(t *testing.T) {
 	t.Parallel()
 	// Nothing but the weight 3 of no_new_claims is passed: 3 of 12.
 	p := examine(&Request{Strategy: ProductDescription, Subject: "desk", Features: []string{"drawer"}}, "A table.")
@@ -172,7 +174,7 @@ func TestShareIsTheWeightOfWhatIsPassed(t *testing.T) {
 		t.Errorf("share is %v, failed %v", p.share, p.failed)
 	}
 	if p := examine(&Request{Strategy: MetaTags, Subject: "desk"}, ""); p.share != rounded(1.0/11, 4) {
-		t.Errorf("share of nothing is %v", p.share)
+		t.Errorf("share of an empty text is %v", p.share)
 	}
 }
 
@@ -205,8 +207,8 @@ func FuzzCompose(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, subject, keywords, features, locale string) {
 		for strategy := range lifetimes {
-			r := Request{Strategy: strategy, Subject: subject, Keywords: strings.Split(keywords, ","), Features: strings.Split(features, ","), Locale: locale}
-			r = normal(r)
+			r := normal(Request{Strategy: strategy, Subject: subject, Keywords: strings.Split(keywords, ","),
+				Features: strings.Split(features, ","), Locale: locale})
 			text, err := compose(&r)
 			if err != nil {
 				t.Fatal(err)

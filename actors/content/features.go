@@ -2,7 +2,7 @@ package content
 
 import "strings"
 
-// feature holds what texts state about a feature.
+// feature holds the statements of texts about a feature.
 type feature struct {
 	Name    string // as given, escaped
 	Benefit string // follows "so you can"
@@ -12,7 +12,7 @@ type feature struct {
 	Ask     string // a question about it
 }
 
-// topic holds what is known of features whose names contain one of its phrases.
+// topic holds statements about features whose names contain one of its phrases.
 type topic struct {
 	kind                           string // of the subjects that have such features; "": of any
 	phrases                        [][]string
@@ -27,7 +27,8 @@ var topics = func() []topic {
 		if !found {
 			kind, names = "", s.name
 		}
-		t := topic{kind: kind, benefit: s.lines[0], wish: s.lines[1], why: s.lines[2], check: s.lines[3], ask: s.lines[4]}
+		l := s.lines
+		t := topic{kind: kind, benefit: l[0], wish: l[1], why: l[2], check: l[3], ask: l[4]}
 		for _, w := range strings.Fields(names) {
 			t.phrases = append(t.phrases, tokens(w))
 		}
@@ -84,7 +85,8 @@ func describeFeatures(names []string, d *drawer) (list []feature, words int) {
 		f := feature{Name: escapeMarks(name)}
 		if t := topicOf(name, used); t != nil {
 			used[t] = true
-			f.Benefit, f.Wish, f.Why, f.Check, f.Ask = t.benefit, t.wish, t.why, t.check, "**"+upperFirst(f.Name)+":** "+t.ask
+			f.Benefit, f.Wish, f.Why, f.Check = t.benefit, t.wish, t.why, t.check
+			f.Ask = "**" + upperFirst(f.Name) + ":** " + t.ask
 			if d.rng.IntN(2) == 0 {
 				f.Benefit, f.Wish = f.Wish, f.Benefit
 			}

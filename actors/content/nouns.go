@@ -30,9 +30,9 @@ func (n noun) number(one, many string) string {
 // replacer replaces names in braces by the noun and the words that agree with it.
 func (n noun) replacer() *strings.Replacer {
 	return strings.NewReplacer("{a}", n.A, "{name}", n.Bare, "{this}", n.This, "{T}", n.Title, "{A}", titleCase(n.A),
-		"{N}", upperFirst(n.Bare),
-		"{it}", n.number("it", "they"), "{them}", n.Them(), "{s}", n.number("s", ""), "{is}", n.number("is", "are"),
-		"{was}", n.number("was", "were"), "{does}", n.number("does", "do"), "{go}", n.number("goes", "go"))
+		"{N}", upperFirst(n.Bare), "{it}", n.number("it", "they"), "{them}", n.Them(), "{s}", n.number("s", ""),
+		"{is}", n.number("is", "are"), "{was}", n.number("was", "were"), "{does}", n.number("does", "do"),
+		"{go}", n.number("goes", "go"))
 }
 
 // nounOf returns s, which is not escaped, as a noun. A subject in another language is
@@ -81,12 +81,14 @@ var articles = strings.Fields("a an the this these my your our")
 // of up to three letters are spelled out.
 func indefinite(s string) string {
 	first, _, _ := strings.Cut(strings.ReplaceAll(s, "-", " "), " ")
+	lower := strings.ToLower(first)
 	begins := func(prefixes ...string) bool {
-		return slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(strings.ToLower(first), p) })
+		return slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(lower, p) })
 	}
-	// "you", "won"
+	// The exceptions begin like "you" and "won".
 	an := begins("a", "e", "i", "o", "u", "8") && !begins("uni", "use", "usa", "eu", "one", "once", "ubi", "uto") ||
-		begins("hour", "honest", "honour", "honor", "heir", "unin", "unim") || first == "11" || first == "18" || first == "x"
+		begins("hour", "honest", "honour", "honor", "heir", "unin", "unim") ||
+		first == "11" || first == "18" || first == "x"
 	if len(first) <= 3 && len(first) > 1 && first == strings.ToUpper(first) && unicode.IsLetter(rune(first[0])) {
 		an = strings.ContainsAny(first[:1], "AEFHILMNORSX")
 	}
@@ -103,12 +105,13 @@ func isQuestion(words []string) bool {
 	return len(words) > 1 && slices.Contains(questionWords, words[0])
 }
 
+var prepositions = strings.Fields("for of in with to from on at without by under near")
+
 // headOf returns the head of a noun phrase: the last word before a preposition.
 func headOf(words []string) string {
 	head := ""
 	for i, w := range words {
-		if i > 0 && slices.Contains([]string{"for", "of", "in", "with", "to", "from", "on", "at", "without", "by", "under",
-			"near"}, w) {
+		if i > 0 && slices.Contains(prepositions, w) {
 			break
 		}
 		head = w
@@ -132,13 +135,13 @@ func isPlural(w string) bool {
 // substances are things that have no plural and no article; abstracts are no things.
 var (
 	substances = strings.Fields(`oil bread coffee tea water milk wine beer juice honey rice flour sugar salt cheese
-		butter chocolate pasta soap shampoo cream sunscreen perfume paint wood paper fabric leather wool cotton furniture
-		equipment clothing jewellery jewelry luggage bedding lingerie cutlery crockery software hardware wheat corn gas
-		gold silver steel`)
-	abstracts = strings.Fields(`work seo ai yoga health energy power art music law history advice travel skin hair data
-		content code time money food insurance finance care sleep research science culture sport football tennis golf
-		weather economics electronics analytics logistics physics politics mathematics news tax debt credit privacy email
-		internet blockchain bitcoin astronomy photography pilates homework makeup`)
+		butter chocolate pasta soap shampoo cream sunscreen perfume paint wood paper fabric leather wool cotton
+		furniture equipment clothing jewellery jewelry luggage bedding lingerie cutlery crockery software hardware
+		wheat corn gas gold silver steel`)
+	abstracts = strings.Fields(`work seo ai yoga health energy power art music law history advice travel skin hair
+		data content code time money food insurance finance care sleep research science culture sport football tennis
+		golf weather economics electronics analytics logistics physics politics mathematics news tax debt credit
+		privacy email internet blockchain bitcoin astronomy photography pilates homework makeup`)
 )
 
 func isAbstract(w string) bool {

@@ -22,10 +22,11 @@ var subjects = []string{
 }
 
 // words make up keywords and features.
-var words = strings.Fields(`quiet motor memory presets steel frame foldable 1.7 litre rain cover automatic rollback health checks fresh
-	roast origin two pockets warranty unusual thing größer naïve Milchschaum A/B x2 light strong handle guide plan the and of for with`)
+var words = strings.Fields(`quiet motor memory presets steel frame foldable 1.7 litre rain cover automatic rollback
+	health checks fresh roast origin two pockets warranty unusual thing größer naïve Milchschaum A/B x2 light strong
+	handle guide plan the and of for with`)
 
-// requests are valid ones, as people make them: short phrases, any number of them.
+// requests generates valid requests of short phrases.
 func requests() *rapid.Generator[Request] {
 	return rapid.Custom(func(t *rapid.T) Request {
 		phrase := rapid.Custom(func(t *rapid.T) string {
@@ -40,8 +41,8 @@ func requests() *rapid.Generator[Request] {
 	})
 }
 
-// TestAnyRequestGetsAGoodText: whatever is asked for, a text passes the checks that do
-// not depend on how often the request itself repeats its keyword or how long that is.
+// TestAnyRequestGetsAGoodText checks that every text passes the checks, except those that
+// the request itself makes impossible.
 func TestAnyRequestGetsAGoodText(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -81,7 +82,7 @@ func excused(r *Request, check string) bool {
 	return false
 }
 
-// readable demands that a text holds nothing that a person would not write.
+// readable fails the test if a text holds something that no person would write.
 func readable(t *rapid.T, r *Request, text string) {
 	for _, bad := range []string{"<no value>", "{", "}", "%!", "  ", "\n\n\n", " .", " ,", "..", "?.", "?:", "!.", ",.",
 		"a an ", "a a ", "the the "} {
@@ -103,12 +104,12 @@ func readable(t *rapid.T, r *Request, text string) {
 	}
 }
 
-// TestLinesKeepToTheirSections: what the density of the keyword rests on.
+// TestLinesKeepToTheirSections checks what the density of the keyword depends on.
 func TestLinesKeepToTheirSections(t *testing.T) {
 	t.Parallel()
 	names := strings.NewReplacer("{a}", "", "{name}", "", "{this}", "", "{T}", "", "{A}", "", "{N}", "")
-	need := map[string]int{"reason": 4, "criteria": 4, "ask": 5, "try": 4, "mistake": 4, "check": 6, "faq": 3, "next": 2,
-		"picture": 2}
+	need := map[string]int{"reason": 4, "criteria": 4, "ask": 5, "try": 4, "mistake": 4, "check": 6, "faq": 3,
+		"next": 2, "picture": 2}
 	for kind, sections := range phrases {
 		if kind == "common" {
 			continue
@@ -141,7 +142,7 @@ func TestLinesKeepToTheirSections(t *testing.T) {
 	}
 }
 
-// TestTopics: what is said of known features claims nothing.
+// TestTopics checks that the benefits of known features claim nothing.
 func TestTopics(t *testing.T) {
 	t.Parallel()
 	for _, s := range readSections("words/features.txt") {
@@ -172,11 +173,10 @@ func TestKinds(t *testing.T) {
 	t.Parallel()
 	for subject, want := range map[string]string{
 		"standing desk": kindProduct, "coffee machine": kindProduct, "specialty coffee": kindFood,
-		"extra virgin olive oil": kindFood, "oil": kindTopic,
-		"zero-downtime deploys": kindTech, "C++": kindTech, "remote work": kindTopic, "how to bake bread": kindTask,
-		"how to":         kindTopic,
-		"what is an API": kindTopic, "natural_gas": kindTopic, "AI": kindTech, "machine learning": kindTech,
-		"espresso beans": kindFood, "skin care": kindPractice, "": kindTopic, "hot sauce for grills": kindFood,
+		"extra virgin olive oil": kindFood, "oil": kindTopic, "zero-downtime deploys": kindTech, "C++": kindTech,
+		"remote work": kindTopic, "how to bake bread": kindTask, "how to": kindTopic, "what is an API": kindTopic,
+		"natural_gas": kindTopic, "AI": kindTech, "machine learning": kindTech, "espresso beans": kindFood,
+		"skin care": kindPractice, "": kindTopic, "hot sauce for grills": kindFood,
 	} {
 		if got := kindOf(subject, nil); got != want {
 			t.Errorf("%s: kind %s, want %s", subject, got, want)

@@ -1,6 +1,8 @@
 package content
 
 import (
+	"cmp"
+	"errors"
 	"io"
 	"strings"
 
@@ -32,13 +34,13 @@ func readTags(s string) tags {
 		kind := z.Next()
 		switch kind {
 		case html.ErrorToken:
-			if z.Err() != io.EOF {
+			if !errors.Is(z.Err(), io.EOF) {
 				t.duplicates++ // malformed HTML fails the check
 			}
 			return t
 		case html.TextToken:
 			if inTitle {
-				t.title = strings.TrimSpace(string(html.UnescapeString(string(z.Raw()))))
+				t.title = strings.TrimSpace(html.UnescapeString(string(z.Raw())))
 			}
 		case html.StartTagToken, html.SelfClosingTagToken:
 			token := z.Token()
@@ -60,10 +62,7 @@ func (t *tags) add(token html.Token, note func(name string)) {
 	}
 	switch token.Data {
 	case "meta":
-		name := strings.ToLower(attributes["name"])
-		if name == "" {
-			name = strings.ToLower(attributes["property"])
-		}
+		name := strings.ToLower(cmp.Or(attributes["name"], attributes["property"]))
 		if name == "" {
 			return
 		}

@@ -1,6 +1,7 @@
 package content
 
 import (
+	"slices"
 	"strings"
 	"unicode"
 )
@@ -15,8 +16,7 @@ var apostrophes = strings.NewReplacer("'", "", "’", "")
 func tokens(s string) []string {
 	s = apostrophes.Replace(strings.ToLower(s))
 	return strings.FieldsFunc(s, func(c rune) bool {
-		return !unicode.IsLetter(c) && !unicode.IsDigit(c) &&
-			!unicode.IsMark(c)
+		return !unicode.IsLetter(c) && !unicode.IsDigit(c) && !unicode.IsMark(c)
 	})
 }
 
@@ -27,7 +27,7 @@ func countPhrase(text, phrase []string) int {
 	}
 	n := 0
 	for i := 0; i+len(phrase) <= len(text); {
-		if equalWords(text[i:i+len(phrase)], phrase) {
+		if slices.Equal(text[i:i+len(phrase)], phrase) {
 			n++
 			i += len(phrase)
 		} else {
@@ -35,15 +35,6 @@ func countPhrase(text, phrase []string) int {
 		}
 	}
 	return n
-}
-
-func equalWords(a, b []string) bool {
-	for i := range b {
-		if a[i] != b[i] {
-			return false
-		}
-	}
-	return true
 }
 
 // mentions reports whether a text contains a phrase. A phrase without letters and digits
@@ -57,9 +48,7 @@ func mentions(text, phrase string) bool {
 }
 
 // abbreviations do not end a sentence although they are followed by a full stop.
-var abbreviations = map[string]bool{"dr": true, "mr": true, "mrs": true, "ms": true, "st": true, "vs": true,
-	"no": true, "inc": true,
-	"ltd": true, "co": true, "e.g": true, "i.e": true, "etc": true, "approx": true, "prof": true, "jr": true, "sr": true}
+var abbreviations = strings.Fields("dr mr mrs ms st vs no inc ltd co e.g i.e etc approx prof jr sr")
 
 // closing are marks that belong to the sentence before them.
 const closing = `"'”’)`
@@ -79,7 +68,7 @@ func sentences(paragraph string) []string {
 		}
 		words := strings.Fields(string(runes[start:i]))
 		if c == '.' && i+1 < len(runes) && len(words) > 0 &&
-			abbreviations[strings.ToLower(strings.TrimLeft(words[len(words)-1], `("'`))] {
+			slices.Contains(abbreviations, strings.ToLower(strings.TrimLeft(words[len(words)-1], `("'`))) {
 			continue
 		}
 		end := i + 1

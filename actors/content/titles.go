@@ -5,8 +5,8 @@ import (
 	"unicode/utf8"
 )
 
-// What the checks of meta_tags ask for; titles and descriptions of other texts keep to
-// it where they can.
+// The lengths that the checks of meta_tags require. Titles and descriptions of other texts
+// have them where possible.
 const (
 	minTitle, maxTitle             = 30, 60 // characters
 	minDescription, maxDescription = 70, 158
@@ -32,7 +32,8 @@ func title(r *Request, p *page, d *drawer) string {
 			for _, form := range d.all(section) {
 				t := strings.NewReplacer("{T}:", colon(name), "{T}", name, "{A}",
 					titleCase(unescapeMarks(nounOf(name, inEnglish(r)).A))).Replace(form)
-				if joined := p.Aside && name != short; fits(t, minTitle, maxTitle) && !(joined && strings.Contains(form, "{A}")) {
+				joined := p.Aside && name != short // two nouns, which have no common article
+				if fits(t, minTitle, maxTitle) && !(joined && strings.Contains(form, "{A}")) {
 					return t
 				}
 			}

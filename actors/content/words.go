@@ -126,7 +126,7 @@ func (d *drawer) all(name string) []string {
 	return lines
 }
 
-// about draws a line and replaces {f} by what, a feature or a term.
+// about draws a line and replaces {f} by a feature or a term.
 func (d *drawer) about(name, what string) string {
 	return upperFirst(strings.ReplaceAll(d.template(name), "{f}", what))
 }

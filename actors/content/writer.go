@@ -22,8 +22,8 @@ var templates = template.Must(template.New("").Funcs(functions(nil)).ParseFS(tem
 // page is the data of a template. Texts in it are escaped for Markdown, except Title,
 // Summary and Tags.
 type page struct {
-	// Keyword is what the text is to be found by. If Keyword or Subject contains the
-	// other, the longer one stands for both.
+	// Keyword is the phrase to be found by. If Keyword or Subject contains the other, the
+	// longer one stands for both.
 	Keyword  noun
 	Subject  noun
 	Aside    bool // Keyword and Subject have little in common

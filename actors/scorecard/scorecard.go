@@ -26,7 +26,7 @@ type Records interface {
 type Options struct {
 	Retention time.Duration // of signals, from their creation; default 90 days
 	// Cost returns the cost of an entry or an exit of an asset as a share of the price;
-	// default none.
+	// default 0.
 	Cost func(asset string) float64
 	// Name returns the catalogue name of an asset by any of its spellings; default the
 	// spelling itself.
@@ -147,8 +147,8 @@ func (c *Scorecards) ForgetAll() {
 	clear(c.accounts)
 }
 
-// note records that an account has grown by more signals, and drops the accounts that
-// were not used for longest while there are too many signals.
+// note records that an account has grown by more signals, and drops the least recently
+// used accounts while there are too many signals.
 func (c *Scorecards) note(id signal.AccountID, more int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -51,9 +51,9 @@ var morning = time.Date(2026, 11, 21, 9, 30, 0, 0, time.UTC)
 func (r *fakeRecords) add(account signal.AccountID, i int, change func(*signal.Signal), exit float64) {
 	created := morning.Add(time.Duration(i) * time.Minute)
 	s := &signal.Signal{ID: signal.SignalID(fmt.Sprintf("sig_%d", len(r.list))), Account: account, Agent: "trading",
-		Asset: "BTC", Strategy: "momentum",
-		Timeframe: signal.H1, Risk: signal.MediumRisk, Direction: signal.Long, Confidence: .45, FirstConfidence: .45,
-		Levels: &signal.Levels{Entry: 100, Stop: 99, Target: 101.5}, CreatedAt: created}
+		Asset: "BTC", Strategy: "momentum", Timeframe: signal.H1, Risk: signal.MediumRisk, Direction: signal.Long,
+		Confidence: .45, FirstConfidence: .45, CreatedAt: created,
+		Levels: &signal.Levels{Entry: 100, Stop: 99, Target: 101.5}}
 	if change != nil {
 		change(s)
 	}
@@ -69,15 +69,24 @@ func (r *fakeRecords) add(account signal.AccountID, i int, change func(*signal.S
 	r.closed = append(r.closed, &whole)
 }
 
+// closedSignals returns a log of n closed signals of an account.
+func closedSignals(account signal.AccountID, n int) *fakeRecords {
+	r := &fakeRecords{}
+	for i := range n {
+		r.add(account, i, nil, 101.5)
+	}
+	return r
+}
+
 // want computes statistics independently of cards.
 func (r *fakeRecords) want(fits func(*signal.Signal) bool, cost float64) backtest.Statistics {
 	var list []backtest.Outcome
 	for _, s := range r.closed {
 		if fits(s) {
-			exit := *s.Closing.ExitPrice
-			list = append(list, backtest.Outcome{At: s.Closing.At.UnixMilli(), R: strategy.R(s.Direction, *s.Levels, exit),
-				Cost:       backtest.CostR(*s.Levels, exit, cost),
-				Confidence: s.FirstConfidence, Minutes: s.Closing.DurationMinutes, MFE: s.MFE, MAE: s.MAE, Reason: s.Closing.Reason})
+			c, exit := s.Closing, *s.Closing.ExitPrice
+			list = append(list, backtest.Outcome{At: c.At.UnixMilli(), R: strategy.R(s.Direction, *s.Levels, exit),
+				Cost: backtest.CostR(*s.Levels, exit, cost), Confidence: s.FirstConfidence,
+				Minutes: c.DurationMinutes, MFE: s.MFE, MAE: s.MAE, Reason: c.Reason})
 		}
 	}
 	return backtest.Summarize(list)
@@ -148,8 +157,8 @@ func TestCardsCountByGroupAndFilter(t *testing.T) {
 		for _, g := range got.Groups {
 			count += g.Statistics.Count
 			of := func(s *signal.Signal) bool {
-				return mine(s) && strings.EqualFold(s.Asset, g.Asset) && s.Strategy == g.Strategy && s.Timeframe == g.Timeframe &&
-					s.Risk == g.Risk
+				return mine(s) && strings.EqualFold(s.Asset, g.Asset) && s.Strategy == g.Strategy &&
+					s.Timeframe == g.Timeframe && s.Risk == g.Risk
 			}
 			if d := cmp.Diff(text(t, r.want(of, .001)), text(t, g.Statistics)); d != "" {
 				t.Errorf("%s, group %s %s (-want +got):\n%s", name, g.Asset, g.Strategy, d)
@@ -163,8 +172,8 @@ func TestCardsCountByGroupAndFilter(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d := cmp.Diff(text(t, r.want(func(s *signal.Signal) bool { return s.Account == "acc_1" && s.Agent == "weather" },
-		.0003)), text(t, got.Statistics)); d != "" {
+	oil := func(s *signal.Signal) bool { return s.Account == "acc_1" && s.Agent == "weather" }
+	if d := cmp.Diff(text(t, r.want(oil, .0003)), text(t, got.Statistics)); d != "" {
 		t.Errorf("the cost of oil (-want +got):\n%s", d)
 	}
 	if n := len(r.reads); n != 6 || r.reads[0] != 0 || r.reads[1] != int64(len(r.list)) {
@@ -183,15 +192,16 @@ func TestCardByHand(t *testing.T) {
 	r.add("acc_1", 2, func(s *signal.Signal) {
 		s.Levels, s.FirstConfidence = &signal.Levels{Entry: 50, Stop: 48, Target: 53}, .6
 	}, 50.5) // +0.25 R, 0.05025 R
-	got, err := New(r, Options{Now: clock, Cost: func(string) float64 { return .001 }}).Card(t.Context(),
-		Query{Account: "acc_1"})
+	c := New(r, Options{Now: clock, Cost: func(string) float64 { return .001 }})
+	got, err := c.Card(t.Context(), Query{Account: "acc_1"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	const want = `{"count":3,"wins":2,"hit_rate":0.666667,"hit_rate_interval":{"low":0.20766,"high":0.938508},"mean_r":0.25,"median_r":0.25,` +
-		`"expectancy_r":0.132417,"profit_factor":1.360808,"max_drawdown_r":1.101,"total_r":0.39725,"mean_duration_minutes":91,` +
-		`"close_reasons":{"take_profit":0,"stop_loss":0,"expired":3},"mean_mfe_r":1,"mean_mae_r":-0.5,"mean_confidence":0.45,` +
-		`"brier_score":0.184167,"brier_skill":0.17125,"reliability":[`
+	const want = `{"count":3,"wins":2,"hit_rate":0.666667,"hit_rate_interval":{"low":0.20766,"high":0.938508},` +
+		`"mean_r":0.25,"median_r":0.25,"expectancy_r":0.132417,"profit_factor":1.360808,"max_drawdown_r":1.101,` +
+		`"total_r":0.39725,"mean_duration_minutes":91,` +
+		`"close_reasons":{"take_profit":0,"stop_loss":0,"expired":3},"mean_mfe_r":1,"mean_mae_r":-0.5,` +
+		`"mean_confidence":0.45,"brier_score":0.184167,"brier_skill":0.17125,"reliability":[`
 	if s := text(t, got.Statistics); !strings.HasPrefix(s, want) ||
 		!strings.Contains(s, `{"from":0.6,"to":0.7,"count":1,"mean_confidence":0.6,"hit_rate":1}`) {
 		t.Errorf("got  %s\nwant %s", s, want)
@@ -224,10 +234,7 @@ func TestOnlyClosedSignalsWithPricesCount(t *testing.T) {
 
 func TestSignalsPastRetentionAreDropped(t *testing.T) {
 	t.Parallel()
-	r := &fakeRecords{}
-	for i := range 10 {
-		r.add("acc_1", i, nil, 101.5)
-	}
+	r := closedSignals("acc_1", 10)
 	now := morning.Add(time.Hour)
 	c := New(r, Options{Now: func() time.Time { return now }, Retention: 2 * time.Hour})
 	for want, at := range map[int]time.Time{10: morning.Add(time.Hour), 6: morning.Add(2*time.Hour + 3*time.Minute),
@@ -248,10 +255,8 @@ func TestSignalsPastRetentionAreDropped(t *testing.T) {
 
 func TestReadingContinuesWhereItFailed(t *testing.T) {
 	t.Parallel()
-	r := &fakeRecords{fail: errors.New("redis is away")}
-	for i := range 20 {
-		r.add("acc_1", i, nil, 101.5)
-	}
+	r := closedSignals("acc_1", 20)
+	r.fail = errors.New("redis is away")
 	c := New(r, Options{Now: clock})
 	if _, err := c.Card(t.Context(), Query{Account: "acc_1"}); !errors.Is(err, r.fail) {
 		t.Errorf("while Redis is unavailable: %v", err)
@@ -282,10 +287,7 @@ func TestUnusedAccountsAreDropped(t *testing.T) {
 
 func TestConcurrentCards(t *testing.T) {
 	t.Parallel()
-	r := &fakeRecords{}
-	for i := range 300 {
-		r.add("acc_1", i, nil, 101.5)
-	}
+	r := closedSignals("acc_1", 300)
 	c := New(r, Options{Now: clock})
 	var group sync.WaitGroup
 	for range 8 {
@@ -338,7 +340,8 @@ func TestFewLogsAreReadWhole(t *testing.T) {
 func BenchmarkCard(b *testing.B) {
 	r := &fakeRecords{}
 	for i := range 100_000 {
-		r.add("acc_1", i%1000, func(s *signal.Signal) { s.Asset = []string{"BTC", "ETH", "SOL"}[i%3] }, 99+float64(i%25)/10)
+		asset := func(s *signal.Signal) { s.Asset = []string{"BTC", "ETH", "SOL"}[i%3] }
+		r.add("acc_1", i%1000, asset, 99+float64(i%25)/10)
 	}
 	b.Run("first", func(b *testing.B) {
 		for b.Loop() {
@@ -361,10 +364,7 @@ func BenchmarkCard(b *testing.B) {
 // and it closes again.
 func TestLostRecordsAreForgotten(t *testing.T) {
 	t.Parallel()
-	r := &fakeRecords{}
-	for i := range 6 {
-		r.add("acc_0", i, nil, 101.5)
-	}
+	r := closedSignals("acc_0", 6)
 	c := New(r, Options{Now: clock})
 	card := func() int {
 		t.Helper()
@@ -410,10 +410,7 @@ func TestAliasesAreOneAsset(t *testing.T) {
 // and its log is not read again.
 func TestAccountLargerThanTheLimitIsKept(t *testing.T) {
 	t.Parallel()
-	r := &fakeRecords{}
-	for i := range 90 {
-		r.add("acc_0", i, nil, 101.5)
-	}
+	r := closedSignals("acc_0", 90)
 	c := New(r, Options{Now: clock, MaxKept: 65})
 	for range 2 {
 		if got, err := c.Card(t.Context(), Query{Account: "acc_0"}); err != nil || got.Statistics.Count != 90 {

@@ -10,12 +10,12 @@ import (
 )
 
 const (
-	// maxSuggested is how many names are suggested at most.
+	// maxSuggested is the maximum number of suggested names.
 	maxSuggested = 3
-	// maxDistance is how many edits apart names may be.
+	// maxDistance is the maximum number of edits between near names.
 	maxDistance = 3
-	// maxCompared is up to which length, in characters, a name is compared: a longer one
-	// is no slip of the hand, and comparing costs the product of both lengths.
+	// maxCompared is the maximum length of compared names, in characters: the cost is the
+	// product of both lengths, and a longer name is no typing error.
 	maxCompared = 64
 )
 
@@ -52,8 +52,7 @@ func Nearest(word string, known []string) []string {
 	return names
 }
 
-// DidYouMean returns the question for names that may be meant: "did you mean BTC or BTH?".
-// It is empty if there are none.
+// DidYouMean returns a question such as "did you mean BTC or BTH?", or "" without names.
 func DidYouMean(names []string) string {
 	if len(names) == 0 {
 		return ""

@@ -11,7 +11,8 @@ import (
 func TestNearest(t *testing.T) {
 	t.Parallel()
 	assets := []string{"BTC", "ETH", "SOL", "AAPL", "MSFT", "EURUSD", "GBPUSD", "natural_gas", "oil"}
-	params := []string{"asset", "strategy", "direction", "min_confidence", "limit", "offset", "since", "status", "agent_id"}
+	params := []string{"asset", "strategy", "direction", "min_confidence", "limit", "offset", "since", "status",
+		"agent_id"}
 	for _, c := range []struct {
 		name, word string
 		known      []string

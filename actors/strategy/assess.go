@@ -18,7 +18,7 @@ const (
 )
 
 // Assessment is the opinion of a strategy on a market at the close of a bar. Copies share
-// Indicators, Values and Headlines, which are read-only.
+// slices and maps, which are read-only.
 //
 // Agents with a strategy of their own fill in an Assessment from a Base. Metadata and
 // Reasoning then also need Strategy, Indicators, Values and Finding.
@@ -47,6 +47,7 @@ type Assessment struct {
 	Values     map[string]any // a number for each indicator, or several by name
 	Finding    string         // what the score rests on, without a full stop
 	Headlines  []string       // sentiment: up to three; else nil
+	Extra      map[string]any // further members of the metadata, or nil
 }
 
 // Base describes entries at the last bar without regard to direction or strategy. The

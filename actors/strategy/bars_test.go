@@ -3,6 +3,7 @@ package strategy
 import (
 	"errors"
 	"math"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -72,20 +73,11 @@ func TestAppendBar(t *testing.T) {
 func without(bars []marketdata.Bar, gone ...int) []marketdata.Bar {
 	var list []marketdata.Bar
 	for i, b := range bars {
-		if !containsInt(gone, i) {
+		if !slices.Contains(gone, i) {
 			list = append(list, b)
 		}
 	}
 	return list
-}
-
-func containsInt(list []int, x int) bool {
-	for _, y := range list {
-		if x == y {
-			return true
-		}
-	}
-	return false
 }
 
 func TestFillGaps(t *testing.T) {
@@ -110,7 +102,7 @@ func TestFillGaps(t *testing.T) {
 	} {
 		got, err := FillGaps(without(bars, c.gone...), nil)
 		if c.fail {
-			e, ok := err.(*signal.RunError)
+			e, ok := errors.AsType[*signal.RunError](err)
 			if !ok || e.Code != signal.DataUnavailable || !e.Retryable {
 				t.Errorf("%s: %v, want DATA_UNAVAILABLE to be retried", c.name, err)
 			}
@@ -122,10 +114,9 @@ func TestFillGaps(t *testing.T) {
 		}
 		for i, b := range got {
 			want := bars[i]
-			if containsInt(c.gone, i) {
-				p := got[i-1].Close
-				want = marketdata.Bar{OpenTime: want.OpenTime, CloseTime: want.CloseTime, Open: p, High: p, Low: p, Close: p,
-					Flat: true}
+			if slices.Contains(c.gone, i) {
+				want = flatAt(i, got[i-1].Close)
+				want.Flat = true
 			}
 			if b != want {
 				t.Errorf("%s: bar %d is %+v, want %+v", c.name, i, b, want)
@@ -184,9 +175,9 @@ func FuzzAppend(f *testing.F) {
 			return
 		}
 		if closing < open && high < open || !(low > 0) || !finite(high) || math.IsNaN(open) || length <= 0 {
-			t.Fatalf("taken: %+v", b)
+			t.Fatalf("accepted: %+v", b)
 		}
-		for _, strategy := range []string{Momentum, MeanReversion, Breakout} {
+		for _, strategy := range technicalNames {
 			a, err := s.Assess(strategy, signal.HighRisk)
 			if err != nil {
 				t.Fatal(err)

@@ -15,9 +15,7 @@ func BenchmarkAppend(b *testing.B) {
 		bar := bars[i%len(bars)]
 		shift := int64(i/len(bars)) * span
 		bar.OpenTime, bar.CloseTime = bar.OpenTime+shift, bar.CloseTime+shift
-		if err := s.Append(bar); err != nil {
-			b.Fatal(err)
-		}
+		add(b, s, bar)
 	}
 }
 

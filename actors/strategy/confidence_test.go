@@ -46,7 +46,7 @@ func TestWeighStaysFinite(t *testing.T) {
 func TestPrior(t *testing.T) {
 	var c record
 	if got := c.prior(); got != BreakEven {
-		t.Errorf("prior of nothing = %v, want %v", got, BreakEven)
+		t.Errorf("prior without entries = %v, want %v", got, BreakEven)
 	}
 	c.add(outcome{1.5, -1})
 	c.add(outcome{-1, -1})
@@ -59,7 +59,7 @@ func TestPrior(t *testing.T) {
 func TestPercentile(t *testing.T) {
 	var r rank
 	if got := r.percentile(); got != 0.5 {
-		t.Errorf("percentile among none = %v, want 0.5", got)
+		t.Errorf("percentile without others = %v, want 0.5", got)
 	}
 	for _, x := range []float64{1, 2, 2, 3} {
 		r.add(x, 2)
@@ -77,9 +77,7 @@ func hits(tb testing.TB, strategy string, walks, bars, every int) (confidence, h
 		path := walk(uint64(1000+seed), bars, 0.01)
 		s := NewSeries(signal.H1)
 		for i, b := range path {
-			if err := s.Append(b); err != nil {
-				tb.Fatal(err)
-			}
+			add(tb, s, b)
 			if i < minUsable || i%every != 0 || i+horizon >= len(path) {
 				continue
 			}
@@ -131,7 +129,7 @@ func TestCalibration(t *testing.T) {
 // BenchmarkCalibration reports how far confidence and hit rate lie apart over
 // 5,000 signals of each strategy.
 func BenchmarkCalibration(b *testing.B) {
-	for _, strategy := range []string{Momentum, MeanReversion, Breakout} {
+	for _, strategy := range technicalNames {
 		b.Run(strategy, func(b *testing.B) {
 			var confidence, hit float64
 			for b.Loop() {

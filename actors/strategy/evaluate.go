@@ -2,6 +2,7 @@ package strategy
 
 import (
 	"encoding/json"
+	"maps"
 	"slices"
 	"time"
 
@@ -40,6 +41,7 @@ func (a Assessment) Evaluate(o Origin, entry float64) (Evaluation, error) {
 	if o.Compression > 1 {
 		extra["time_compression"] = o.Compression
 	}
+	maps.Copy(extra, a.Extra)
 	return Evaluation{
 		Direction:  a.Direction,
 		Confidence: signal.RoundConfidence(a.Confidence),

@@ -101,7 +101,7 @@ func Close(s *signal.Signal, e Exit, at time.Time) signal.Closing {
 		DurationMinutes: DurationMinutes(s.CreatedAt, at)}
 }
 
-// maxPriceDecimals is the number of decimals with which prices are shown at most.
+// maxPriceDecimals is the maximum number of decimals of shown prices.
 const maxPriceDecimals = 8
 
 // shown returns an observed price as clients see it, rounded to the decimals of the
@@ -131,8 +131,8 @@ func (x Excursion) Observe(d signal.Direction, l signal.Levels, low, high float6
 	return Excursion{Best: max(x.Best, a, b), Worst: min(x.Worst, a, b)}
 }
 
-// Rescore returns the confidence of an open signal at the current price: what it
-// was at first, moved by how far the price has come from stop to target.
+// Rescore returns the confidence of an open signal at the current price: its first
+// confidence, moved by the place of the price between stop and target.
 func Rescore(first float64, l signal.Levels, price float64) float64 {
 	s := clip((price-l.Stop)/(l.Target-l.Stop), 0.02, 0.98) // both differences change sign for short
 	x := logit(s) + logit(clip(first, minConfidence, maxConfidence)) - logit(BreakEven)

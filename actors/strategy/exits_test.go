@@ -112,7 +112,8 @@ func TestPnL(t *testing.T) {
 	} {
 		percent, absolute := PnL(c.d, c.entry, c.exit)
 		if percent != c.percent || absolute != c.absolute || math.Signbit(percent) != math.Signbit(c.percent) {
-			t.Errorf("%s %v to %v: %v %%, %v, want %v %%, %v", c.d, c.entry, c.exit, percent, absolute, c.percent, c.absolute)
+			t.Errorf("%s %v to %v: %v %%, %v, want %v %%, %v", c.d, c.entry, c.exit, percent, absolute,
+				c.percent, c.absolute)
 		}
 	}
 }
@@ -176,29 +177,29 @@ func TestMirroredBars(t *testing.T) {
 }
 
 func TestCloseShowsPricesInTicks(t *testing.T) {
+	type levels = signal.Levels
+	usual := levels{Entry: 97.86426, Stop: 97.34346, Target: 98.64546}
 	for _, c := range []struct {
 		name             string
-		levels           signal.Levels
+		levels           levels
 		price            float64
 		want, wantAmount float64
 	}{
-		{"a price of more digits", signal.Levels{Entry: 97.86426, Stop: 97.34346, Target: 98.64546}, 96.30185669999999,
-			96.301857, -1.562403},
-		{"a level is what it was", signal.Levels{Entry: 97.86426, Stop: 97.34346, Target: 98.64546}, 98.64546, 98.64546,
-			.7812},
-		{"an end between the levels stays there", signal.Levels{Entry: 97.86426, Stop: 97.34346, Target: 98.64546},
-			97.34346034, 97.3434603, -.5207997},
-		{"levels of a finer tick", signal.Levels{Entry: 100.123456, Stop: 99.123457, Target: 101.623455}, 99.1234568,
-			99.123457, -.999999},
-		{"no more than 8 decimals", signal.Levels{Entry: .0123, Stop: .0122, Target: .01245}, .012112345678, .01211235,
-			-.00018765},
-		{"a great price", signal.Levels{Entry: 123456789, Stop: 123000000, Target: 124141973}, 122999998.76, 122999999,
-			-456790},
+		{"a price of more digits", usual, 96.30185669999999, 96.301857, -1.562403},
+		{"a level stays exact", usual, 98.64546, 98.64546, .7812},
+		{"a price between the levels stays there", usual, 97.34346034, 97.3434603, -.5207997},
+		{"levels of a finer tick", levels{Entry: 100.123456, Stop: 99.123457, Target: 101.623455},
+			99.1234568, 99.123457, -.999999},
+		{"no more than 8 decimals", levels{Entry: .0123, Stop: .0122, Target: .01245},
+			.012112345678, .01211235, -.00018765},
+		{"a high price", levels{Entry: 123456789, Stop: 123000000, Target: 124141973},
+			122999998.76, 122999999, -456790},
 	} {
 		s := &signal.Signal{Direction: signal.Long, Levels: &c.levels}
 		got := Close(s, Exit{signal.StopLoss, c.price}, time.Time{})
 		if *got.ExitPrice != c.want || *got.PnLAbsolute != c.wantAmount {
-			t.Errorf("%s: exit at %v with %v, want %v with %v", c.name, *got.ExitPrice, *got.PnLAbsolute, c.want, c.wantAmount)
+			t.Errorf("%s: exit at %v with %v, want %v with %v", c.name, *got.ExitPrice, *got.PnLAbsolute,
+				c.want, c.wantAmount)
 		}
 	}
 }

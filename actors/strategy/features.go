@@ -28,7 +28,6 @@ type Features struct {
 	Upper, Lower       float64 // Donchian channel of the 20 bars before
 	VolumeRatio        float64 // to the mean of the last 20 bars; NaN if volume is unknown
 	Sigma              float64 // sample deviation of the last 100 log returns
-	Return             float64 // log return of the bar
 	Move10, Move40     float64 // log returns of the last 10 and 40 bars
 	ready, hasMovement bool
 }
@@ -44,8 +43,8 @@ type indicators struct {
 
 func newIndicators() indicators {
 	return indicators{
-		fast: ema{n: fastEMA}, slow: ema{n: slowEMA},
-		strength: newRSI(wilderLength), atr: wilder{n: wilderLength}, trend: adx{n: wilderLength},
+		fast: newEMA(fastEMA), slow: newEMA(slowEMA),
+		strength: newRSI(wilderLength), atr: newWilder(wilderLength), trend: adx{n: wilderLength},
 	}
 }
 
@@ -66,7 +65,7 @@ func (x *indicators) add(previous *marketdata.Bar, b marketdata.Bar) {
 func (x *indicators) features(bars []marketdata.Bar, returns []float64, seen int) Features {
 	n := len(bars)
 	b := bars[n-1]
-	f := Features{Bar: b, Return: returns[n-1], VolumeRatio: math.NaN()}
+	f := Features{Bar: b, VolumeRatio: math.NaN()}
 	if seen <= warmUp {
 		return f
 	}

@@ -40,9 +40,7 @@ func TestGoldenSignals(t *testing.T) {
 		news := newsFor(bars, 7*hour)
 		s := NewSeries(tf)
 		for j, b := range bars {
-			if err := s.Append(b); err != nil {
-				t.Fatal(err)
-			}
+			add(t, s, b)
 			if j%333 != 332 && j != len(bars)-1 {
 				continue
 			}
@@ -66,8 +64,8 @@ func TestGoldenSignals(t *testing.T) {
 					t.Fatal(err)
 				}
 				got = append(got, goldenSignal{
-					Bar: j, Strategy: strategy, Timeframe: tf, Risk: risk, Direction: a.Direction, Score: round(a.Score, 9),
-					Confidence: a.Confidence, Entry: l.Entry, Stop: l.Stop, Target: l.Target,
+					Bar: j, Strategy: strategy, Timeframe: tf, Risk: risk, Direction: a.Direction,
+					Score: round(a.Score, 9), Confidence: a.Confidence, Entry: l.Entry, Stop: l.Stop, Target: l.Target,
 					Metadata: a.Metadata("TEST", l, map[string]any{"source": "simulated"}),
 				})
 			}

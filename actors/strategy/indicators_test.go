@@ -21,8 +21,8 @@ func goldenBars() []marketdata.Bar {
 	return bars
 }
 
-func TestIndicatorsEqualTALib(t *testing.T) {
-	bars := goldenBars()
+// addAll adds bars to new indicators, and calls each after every one.
+func addAll(bars []marketdata.Bar, each func(i int, x *indicators)) indicators {
 	state := newIndicators()
 	for i, b := range bars {
 		var previous *marketdata.Bar
@@ -30,7 +30,14 @@ func TestIndicatorsEqualTALib(t *testing.T) {
 			previous = &bars[i-1]
 		}
 		state.add(previous, b)
+		each(i, &state)
 	}
+	return state
+}
+
+func TestIndicatorsEqualTALib(t *testing.T) {
+	bars := goldenBars()
+	state := addAll(bars, func(int, *indicators) {})
 	mean, deviation := bollinger(bars[40:])
 	highest, lowest := donchian(bars[40:])
 	for _, c := range []struct {
@@ -55,24 +62,17 @@ func TestIndicatorsEqualTALib(t *testing.T) {
 }
 
 func TestFirstValueOfIndicators(t *testing.T) {
-	state := newIndicators()
-	bars := goldenBars()
 	first := map[string]int{}
-	for i, b := range bars {
-		var previous *marketdata.Bar
-		if i > 0 {
-			previous = &bars[i-1]
-		}
-		state.add(previous, b)
+	addAll(goldenBars(), func(i int, x *indicators) {
 		for name, ready := range map[string]bool{
-			"EMA12": state.fast.ready(), "EMA26": state.slow.ready(), "RSI14": state.strength.gain.ready(),
-			"ATR14": state.atr.ready(), "ADX14": state.trend.ready(),
+			"EMA12": x.fast.ready(), "EMA26": x.slow.ready(), "RSI14": x.strength.gain.ready(),
+			"ATR14": x.atr.ready(), "ADX14": x.trend.ready(),
 		} {
 			if _, known := first[name]; ready && !known {
 				first[name] = i
 			}
 		}
-	}
+	})
 	for name, want := range map[string]int{"EMA12": 11, "EMA26": 25, "RSI14": 14, "ATR14": 14, "ADX14": 27} {
 		if first[name] != want {
 			t.Errorf("%s is ready at bar %d, want %d", name, first[name], want)
@@ -80,17 +80,12 @@ func TestFirstValueOfIndicators(t *testing.T) {
 	}
 }
 
-func TestIndicatorsOfAMarketThatStandsStill(t *testing.T) {
-	state := newIndicators()
+func TestIndicatorsWithoutMovement(t *testing.T) {
 	bars := make([]marketdata.Bar, 200)
 	for i := range bars {
-		bars[i] = marketdata.Bar{OpenTime: int64(i), CloseTime: int64(i + 1), Open: 0.1, High: 0.1, Low: 0.1, Close: 0.1}
-		var previous *marketdata.Bar
-		if i > 0 {
-			previous = &bars[i-1]
-		}
-		state.add(previous, bars[i])
+		bars[i] = flatAt(i, 0.1)
 	}
+	state := addAll(bars, func(int, *indicators) {})
 	if got := state.strength.value(); got != 50 {
 		t.Errorf("RSI = %v, want 50", got)
 	}
@@ -105,7 +100,7 @@ func TestIndicatorsOfAMarketThatStandsStill(t *testing.T) {
 	}
 }
 
-func TestADXKeepsItsValueWhileNothingMoves(t *testing.T) {
+func TestADXKeepsItsValueWithoutMovement(t *testing.T) {
 	a := adx{n: 2, seeded: 2, value: 40}
 	a.addDX()
 	if a.value != 40 {

@@ -7,12 +7,12 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
-// RewardToRisk is the ratio of the target's distance to that of the stop.
-const RewardToRisk = 1.5
+// rewardToRisk is the ratio of the target's distance to that of the stop.
+const rewardToRisk = 1.5
 
 // BreakEven is the share of signals that must reach their target, with all others
 // stopped, for a mean result of 0.
-const BreakEven = 1 / (1 + RewardToRisk)
+const BreakEven = 1 / (1 + rewardToRisk)
 
 // The minimum distance of a stop. Nearer ones would be hit by noise.
 const (
@@ -80,12 +80,12 @@ func distances(d signal.Direction, entry, atr, multiple, tick float64) (stop, ta
 	stop = max(multiple*atr, minStopTicks*tick, minStopShare*entry)
 	below := stop
 	if d == signal.Short {
-		below *= RewardToRisk
+		below *= rewardToRisk
 	}
 	if room := entry - tick; below > room {
 		stop *= room / below
 	}
-	return stop, RewardToRisk * stop
+	return stop, rewardToRisk * stop
 }
 
 // priceLevels returns the levels around entry, rounded to tick, which is at most
@@ -104,7 +104,7 @@ func priceLevels(d signal.Direction, entry, atr, multiple, tick float64) (signal
 	at := math.Round(entry / tick)
 	minTicks := math.Ceil(max(minStopTicks, minStopShare*entry/tick) - 1e-6)
 	down := max(math.Round(stop/tick), minTicks)
-	up := max(math.Round(target/tick), math.Round(RewardToRisk*minTicks))
+	up := max(math.Round(target/tick), math.Round(rewardToRisk*minTicks))
 	if d == signal.Short {
 		down, up = -down, -up
 	}

@@ -2,6 +2,7 @@ package strategy
 
 import (
 	"encoding/json"
+	"errors"
 	"math"
 	"testing"
 	"time"
@@ -25,7 +26,8 @@ func TestLevels(t *testing.T) {
 		{"medium risk", long, signal.MediumRisk, 100, 2, 0.01, signal.Levels{Entry: 100, Stop: 97, Target: 104.5}},
 		{"high risk", long, signal.HighRisk, 100, 2, 0.01, signal.Levels{Entry: 100, Stop: 95, Target: 107.5}},
 		{"short", short, signal.MediumRisk, 100, 2, 0.01, signal.Levels{Entry: 100, Stop: 103, Target: 95.5}},
-		{"entry between ticks", long, signal.LowRisk, 100.013, 2, 0.05, signal.Levels{Entry: 100, Stop: 98, Target: 103}},
+		{"entry between ticks", long, signal.LowRisk, 100.013, 2, 0.05,
+			signal.Levels{Entry: 100, Stop: 98, Target: 103}},
 		{"no tick given", long, signal.MediumRisk, 64250.125, 900, 0,
 			signal.Levels{Entry: 64250.125, Stop: 62900.125, Target: 66275.125}},
 		{"a tick of 0.1 leaves no dust", long, signal.LowRisk, 0.7, 0.1, 0.1,
@@ -86,15 +88,15 @@ func TestLevelsRefuse(t *testing.T) {
 		{"a tick is more than the price", ok, 100, 1000, false},
 	} {
 		l, err := c.a.Levels(c.entry, c.tick)
-		e, isRun := err.(*signal.RunError)
+		e, isRun := errors.AsType[*signal.RunError](err)
 		if !isRun || e.Code != signal.DataUnavailable || e.Retryable != c.retryable {
 			t.Errorf("%s: %+v, %v", c.name, l, err)
 		}
 	}
 }
 
-// TestLevelsHold draws prices of all sizes: order, distances and ratio hold after
-// rounding, and every price is a number of ticks with at most 8 decimals.
+// TestLevelsHold draws prices of all sizes and checks that order, distances and ratio hold
+// after rounding, and that every price is a number of ticks with at most 8 decimals.
 func TestLevelsHold(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		entry := math.Exp(rapid.Float64Range(math.Log(1e-5), math.Log(1e12)).Draw(t, "log entry"))

@@ -41,7 +41,8 @@ func checkMetadata(tb testing.TB, raw json.RawMessage) map[string]any {
 func TestMetadata(t *testing.T) {
 	a := Assessment{
 		Strategy: Momentum, Timeframe: signal.H1, Risk: signal.MediumRisk, Direction: signal.Long,
-		Confidence: 0.4318, Strength: 0.8125, BreakEven: BreakEven, ExpectedR: -0.0113, Sample: 31.4, ATR: 2, Horizon: 24,
+		Confidence: 0.4318, Strength: 0.8125, BreakEven: BreakEven, ExpectedR: -0.0113, Sample: 31.4, ATR: 2,
+		Horizon:    24,
 		Indicators: []string{"ema_12_26", "adx_14", "atr_14"},
 		Values: map[string]any{"adx_14": 27.1, "atr_14": 2.0,
 			"ema_12_26": map[string]any{"ema_12": 99.0, "ema_26": 97.4}},
@@ -49,13 +50,12 @@ func TestMetadata(t *testing.T) {
 	}
 	l := signal.Levels{Entry: 100, Stop: 97, Target: 104.5}
 	got := string(a.Metadata("BTC", l, map[string]any{"source": "simulated", "time_compression": 60}))
-	want := `{"indicators":["ema_12_26","adx_14","atr_14"],` +
-		`"reasoning":"Momentum long on BTC 1h: EMA12 is 0.8 ATR above EMA26 and the 40-bar move is +1.3 sigma; ADX 27 ` +
-		`confirms a trend. ` +
-		`Of comparable past setups 43 % closed in profit (break-even 40 %). Stop 1.5 ATR, target 2.25 ATR, expires in 24 ` +
-		`bars.",` +
-		`"values":{"adx_14":27.1,"atr_14":2,"ema_12_26":{"ema_12":99,"ema_26":97.4}},` +
-		`"strength":0.8125,"break_even":0.4,"expected_r":-0.0113,"sample":31.4,"source":"simulated","time_compression":60}`
+	want := `{"indicators":["ema_12_26","adx_14","atr_14"],"reasoning":"Momentum long on BTC 1h: ` +
+		`EMA12 is 0.8 ATR above EMA26 and the 40-bar move is +1.3 sigma; ADX 27 confirms a trend. ` +
+		`Of comparable past setups 43 % closed in profit (break-even 40 %). ` +
+		`Stop 1.5 ATR, target 2.25 ATR, expires in 24 bars.",` +
+		`"values":{"adx_14":27.1,"atr_14":2,"ema_12_26":{"ema_12":99,"ema_26":97.4}},"strength":0.8125,` +
+		`"break_even":0.4,"expected_r":-0.0113,"sample":31.4,"source":"simulated","time_compression":60}`
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("metadata:\n%s", diff)
 	}
@@ -77,9 +77,8 @@ func TestMetadata(t *testing.T) {
 func TestReasoningOfThePrior(t *testing.T) {
 	a := Assessment{Strategy: Sentiment, Timeframe: signal.D1, Direction: signal.Short, Confidence: 0.43, Prior: 0.412,
 		BreakEven: BreakEven, Calibration: CalibrationPrior, ATR: 2, Horizon: 10, Finding: "x"}
-	want := "Sentiment short on corn 1d: x. Too few comparable past setups are known; of all past entries 41 % closed " +
-		"in profit " +
-		"(break-even 40 %). Stop 1.5 ATR, target 2.25 ATR, expires in 10 bars."
+	want := "Sentiment short on corn 1d: x. Too few comparable past setups are known; of all past entries 41 % " +
+		"closed in profit (break-even 40 %). Stop 1.5 ATR, target 2.25 ATR, expires in 10 bars."
 	got := a.Reasoning("corn", signal.Levels{Entry: 100, Stop: 103, Target: 95.5})
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
@@ -106,10 +105,11 @@ func TestFindings(t *testing.T) {
 		{momentum{}, f, "EMA12 is 1.0 ATR below EMA26 and the 40-bar move is -1.0 sigma; ADX 17 shows a weak trend"},
 		{momentum{}, &quiet, "EMA12 is 0.5 ATR above EMA26 and the 40-bar move is -1.0 sigma; ADX 12 shows no trend"},
 		{meanReversion{}, f, "the close is +1.5 deviations from its 20-bar mean (%B 0.88) and RSI is 61; ADX is 17"},
-		{breakout{}, f, "the close is 0.5 ATR above the high of the 20 bars before; volume is 1.5 times its 20-bar mean"},
+		{breakout{}, f,
+			"the close is 0.5 ATR above the high of the 20 bars before; volume is 1.5 times its 20-bar mean"},
 		{breakout{}, &below, "the close is 0.5 ATR below the low of the 20 bars before; volume is not known"},
-		{breakout{}, &quiet, "the close is inside the channel of the 20 bars before, 50 % of the way up; volume is not " +
-			"known"},
+		{breakout{}, &quiet,
+			"the close is inside the channel of the 20 bars before, 50 % of the way up; volume is not known"},
 		{breakout{}, &narrow, "the channel of the 20 bars before has no width; volume is not known"},
 	} {
 		if got := c.strategy.finding(c.f); got != c.want {

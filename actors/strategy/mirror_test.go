@@ -30,16 +30,12 @@ func TestMirroredPathSwapsDirections(t *testing.T) {
 	reflected := mirrored(bars, func(p float64) float64 { return 100 * 100 / p })
 	opinions := 0
 	for i := range bars {
-		if err := plain.Append(bars[i]); err != nil {
-			t.Fatal(err)
-		}
-		if err := mirror.Append(reflected[i]); err != nil {
-			t.Fatal(err)
-		}
+		add(t, plain, bars[i])
+		add(t, mirror, reflected[i])
 		if i < minUsable || i%3 != 0 {
 			continue
 		}
-		for _, strategy := range []string{Momentum, MeanReversion, Breakout} {
+		for _, strategy := range technicalNames {
 			a, b := assess(t, plain, strategy, signal.MediumRisk), assess(t, mirror, strategy, signal.MediumRisk)
 			if math.Abs(a.Score+b.Score) > 0.05+0.05*math.Abs(a.Score) {
 				t.Fatalf("bar %d, %s: score %v, mirrored %v", i, strategy, a.Score, b.Score)

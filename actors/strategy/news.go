@@ -19,7 +19,7 @@ type NewsItem struct {
 	Body     string // may be empty
 	Source   string
 	Weight   float64  // of the source; 0 means 1
-	Symbols  []string // assets that the source says it is about
+	Symbols  []string // assets that it is about according to the source
 	// Relevance is 1 if the headline names the asset in question and 0.5 if the asset is
 	// named elsewhere. 0 means 1. See the function Relevance.
 	Relevance float64
@@ -104,12 +104,12 @@ func (a *article) repeats(b *article) bool {
 		return true
 	}
 	// The number of common words at which their share in all words is nearDuplicate.
-	least := nearDuplicate/(1+nearDuplicate)*float64(len(x)+len(y)) - 1e-9
+	minCommon := nearDuplicate/(1+nearDuplicate)*float64(len(x)+len(y)) - 1e-9
 	// Each bit that only one of them has is at least one word that the other lacks.
-	if most := len(x) - bits.OnesCount64(a.marks&^b.marks); float64(most) < least {
+	if maxCommon := len(x) - bits.OnesCount64(a.marks&^b.marks); float64(maxCommon) < minCommon {
 		return false
 	}
-	if most := len(y) - bits.OnesCount64(b.marks&^a.marks); float64(most) < least {
+	if maxCommon := len(y) - bits.OnesCount64(b.marks&^a.marks); float64(maxCommon) < minCommon {
 		return false
 	}
 	common := 0
@@ -123,7 +123,7 @@ func (a *article) repeats(b *article) bool {
 			j++
 		}
 	}
-	return float64(common) >= least
+	return float64(common) >= minCommon
 }
 
 // newsMemory caches what was computed from news: each message is scored once, and the
@@ -141,7 +141,7 @@ type newsMemory struct {
 // forgetScores drops what depends on the last bar.
 func (m *newsMemory) forgetScores() { m.weights, m.history = nil, nil }
 
-// take scores the messages that are new in news. It returns at once if there are none.
+// take scores the messages that are new in news.
 func (m *newsMemory) take(news []NewsItem, window int64) {
 	if m.window == window && m.has(news) {
 		return
@@ -227,7 +227,8 @@ func (m *newsMemory) decays(reference int64) []float64 {
 // indexAt returns the index of the articles in the window that ends at the given time, or
 // false if there are too few. weights are those of decays.
 func (m *newsMemory) indexAt(at int64, weights []float64) (newsIndex, bool) {
-	to, _ := slices.BinarySearchFunc(m.articles, at+1, func(a article, t int64) int { return cmp.Compare(a.item.At, t) })
+	byTime := func(a article, t int64) int { return cmp.Compare(a.item.At, t) }
+	to, _ := slices.BinarySearchFunc(m.articles, at+1, byTime)
 	from := to
 	var sum, squares, scores float64
 	for from > 0 && m.articles[from-1].item.At > at-m.window {

@@ -9,6 +9,8 @@ import (
 )
 
 func TestReplay(t *testing.T) {
+	type bars = []marketdata.Bar
+	const long, short = signal.Long, signal.Short
 	// Entry at 100, ATR 2, multiple 1: long stop 98, target 103.
 	flat := marketdata.Bar{Open: 100, High: 100.5, Low: 99.5, Close: 100}
 	bar := func(open, high, low, closing float64) marketdata.Bar {
@@ -17,23 +19,23 @@ func TestReplay(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		d    signal.Direction
-		bars []marketdata.Bar // after the entry
+		bars bars // after the entry
 		want float64
 	}{
-		{"target", signal.Long, []marketdata.Bar{flat, bar(100, 104, 99, 104), flat}, 1.5},
-		{"stop", signal.Long, []marketdata.Bar{flat, bar(100, 101, 97, 97), flat}, -1},
-		{"the gap is paid", signal.Long, []marketdata.Bar{bar(96, 97, 95, 96), flat, flat}, -2},
-		{"both in one bar", signal.Long, []marketdata.Bar{bar(100, 104, 97, 100), flat, flat}, -1},
-		{"the first exit counts", signal.Long, []marketdata.Bar{bar(100, 101, 97, 97), bar(97, 104, 97, 104), flat}, -1},
-		{"expiry at the last close", signal.Long, []marketdata.Bar{flat, flat, bar(100, 101.2, 99, 101)}, 0.5},
-		{"the last bar may still stop", signal.Long, []marketdata.Bar{flat, flat, bar(100, 101.2, 98, 101)}, -1},
-		{"bars after the horizon do not count", signal.Long, []marketdata.Bar{flat, flat, flat, bar(100, 110, 100, 110)}, 0},
-		{"short target", signal.Short, []marketdata.Bar{flat, bar(100, 101, 96, 97), flat}, 1.5},
-		{"short expiry", signal.Short, []marketdata.Bar{flat, flat, bar(100, 101.2, 99, 101)}, -0.5},
+		{"target", long, bars{flat, bar(100, 104, 99, 104), flat}, 1.5},
+		{"stop", long, bars{flat, bar(100, 101, 97, 97), flat}, -1},
+		{"the gap is paid", long, bars{bar(96, 97, 95, 96), flat, flat}, -2},
+		{"both in one bar", long, bars{bar(100, 104, 97, 100), flat, flat}, -1},
+		{"the first exit counts", long, bars{bar(100, 101, 97, 97), bar(97, 104, 97, 104), flat}, -1},
+		{"expiry at the last close", long, bars{flat, flat, bar(100, 101.2, 99, 101)}, 0.5},
+		{"the last bar may still stop", long, bars{flat, flat, bar(100, 101.2, 98, 101)}, -1},
+		{"bars after the horizon do not count", long, bars{flat, flat, flat, bar(100, 110, 100, 110)}, 0},
+		{"short target", short, bars{flat, bar(100, 101, 96, 97), flat}, 1.5},
+		{"short expiry", short, bars{flat, flat, bar(100, 101.2, 99, 101)}, -0.5},
 	} {
 		// The extremes of the entry's bar lie beyond both levels and must be ignored.
-		bars := append([]marketdata.Bar{bar(100, 120, 80, 100)}, c.bars...)
-		if got := replay(c.d, bars, 3, 2, 1, 0); math.Abs(got-c.want) > 1e-12 {
+		all := append(bars{bar(100, 120, 80, 100)}, c.bars...)
+		if got := replay(c.d, all, 3, 2, 1, 0); math.Abs(got-c.want) > 1e-12 {
 			t.Errorf("%s: %v R, want %v", c.name, got, c.want)
 		}
 	}

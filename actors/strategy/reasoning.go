@@ -9,21 +9,19 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
-// Reasoning explains in three sentences what the signal on asset rests on. It is made
-// from the numbers alone.
+// Reasoning explains in three sentences the basis of the signal on asset, from the numbers
+// alone.
 func (a Assessment) Reasoning(asset string, l signal.Levels) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %s on %s %s: %s. ", title(a.Strategy), a.Direction, asset, a.Timeframe, a.Finding)
 	percent, evens := 100*a.Confidence, 100*a.BreakEven
 	switch a.Calibration {
 	case CalibrationPrior:
-		fmt.Fprintf(&b, "Too few comparable past setups are known; of all past entries %.0f %% closed in profit "+
-			"(break-even %.0f %%). ",
-			100*a.Prior, evens)
+		fmt.Fprintf(&b, "Too few comparable past setups are known; "+
+			"of all past entries %.0f %% closed in profit (break-even %.0f %%). ", 100*a.Prior, evens)
 	case CalibrationFitted:
-		fmt.Fprintf(&b, "Of all past entries %.0f %% closed in profit; past signals put this one at %.0f %% (break-even "+
-			"%.0f %%). ",
-			100*a.Prior, percent, evens)
+		fmt.Fprintf(&b, "Of all past entries %.0f %% closed in profit; "+
+			"past signals put this one at %.0f %% (break-even %.0f %%). ", 100*a.Prior, percent, evens)
 	default:
 		fmt.Fprintf(&b, "Of comparable past setups %.0f %% closed in profit (break-even %.0f %%). ", percent, evens)
 	}

@@ -3,7 +3,7 @@ package strategy
 // rsi is Wilder's relative strength index. Without any movement it is 50.
 type rsi struct{ gain, loss wilder }
 
-func newRSI(n int) rsi { return rsi{gain: wilder{n: n}, loss: wilder{n: n}} }
+func newRSI(n int) rsi { return rsi{newWilder(n), newWilder(n)} }
 
 // add adds the change from one close to the next.
 func (r *rsi) add(change float64) {

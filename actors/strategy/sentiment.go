@@ -38,8 +38,8 @@ func (s *Series) AssessSentiment(news []NewsItem, risk signal.RiskLevel, now int
 	}
 	index, ok := m.indexAt(now, m.weights)
 	if !ok {
-		return Assessment{}, insufficient("only %d relevant news items are known, %d are needed", len(index.articles),
-			minNews)
+		known := len(index.articles)
+		return Assessment{}, insufficient("only %d relevant news items are known, %d are needed", known, minNews)
 	}
 	current := &s.history[len(s.history)-1]
 	score := index.score() + momentumShare*current.scores[momentumIndex]
@@ -123,9 +123,8 @@ func (a *Assessment) describeNews(x newsIndex, momentumScore float64, now, windo
 		"news_count":     len(x.articles),
 		"atr_14":         significant(a.ATR),
 	}
-	a.Finding = fmt.Sprintf("the news index is %+.2f over %d items, %.0f %% of them positive, and the momentum score "+
-		"is %+.1f",
-		x.value, len(x.articles), 100*share, momentumScore)
+	a.Finding = fmt.Sprintf("the news index is %+.2f over %d items, %.0f %% of them positive, "+
+		"and the momentum score is %+.1f", x.value, len(x.articles), 100*share, momentumScore)
 	a.Headlines = headlines(x.articles, now, window)
 }
 

@@ -70,9 +70,9 @@ func TestUnseenHeadlines(t *testing.T) {
 			turned++
 		}
 	}
-	t.Logf("%d of %d headlines are right, %d turned round", right, len(all), turned)
+	t.Logf("%d of %d headlines are right, %d have the opposite sign", right, len(all), turned)
 	if right*100 < 65*len(all) || turned*100 > 10*len(all) {
-		t.Errorf("%d of %d headlines are right, %d turned round", right, len(all), turned)
+		t.Errorf("%d of %d headlines are right, %d have the opposite sign", right, len(all), turned)
 	}
 }
 
@@ -94,16 +94,16 @@ func TestPhrases(t *testing.T) {
 			t.Errorf("a phrase crossed punctuation: %q scores %v", text, got)
 		}
 	}
-	if got := analyser().joinPhrases("Bitcoin breaks below support, again"); got != "Bitcoin breaks_below_support, again" {
+	got := analyser().joinPhrases("Bitcoin breaks below support, again")
+	if got != "Bitcoin breaks_below_support, again" {
 		t.Errorf("joined %q", got)
 	}
 }
 
 func FuzzTextScore(f *testing.F) {
 	for _, s := range []string{"", " ", "Gold at record high!", "kind of", "no default", "\xff\xfe record\xffhigh",
-		"😁💘",
-		"n't least never so",
-		strings.Repeat("record high ", 400), "...,,, record --- high", "least", "not", "without doubt bad"} {
+		"😁💘", "n't least never so", strings.Repeat("record high ", 400), "...,,, record --- high", "least", "not",
+		"without doubt bad"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
@@ -221,8 +221,7 @@ func TestRelevance(t *testing.T) {
 	}
 }
 
-// newsFor returns an item every step of time over the bars, whose sign follows
-// nothing.
+// newsFor returns an item every step of time over the bars, with a random sign.
 func newsFor(bars []marketdata.Bar, step int64) []NewsItem {
 	good := []string{"surge", "beat estimates", "rally", "hit record high", "climb"}
 	bad := []string{"plunge", "miss estimates", "slump", "hit record low", "slide"}
@@ -233,8 +232,9 @@ func newsFor(bars []marketdata.Bar, step int64) []NewsItem {
 		if random.IntN(2) == 0 {
 			words = bad
 		}
+		word, n := words[random.IntN(len(words))], len(news)
 		news = append(news, NewsItem{ID: fmt.Sprint("n", at), At: at,
-			Headline: fmt.Sprintf("Coins %s on report %d by desk d%d", words[random.IntN(len(words))], len(news), len(news))})
+			Headline: fmt.Sprintf("Coins %s on report %d by desk d%d", word, n, n)})
 	}
 	return news
 }
@@ -268,8 +268,7 @@ func TestAssessSentiment(t *testing.T) {
 	// call has no effect.
 	shuffled := append([]NewsItem{{ID: "later", At: now + 1, Headline: "Coins crash"}}, news...)
 	rand.New(rand.NewPCG(1, 1)).Shuffle(len(shuffled), func(i, j int) {
-		shuffled[i], shuffled[j] = shuffled[j],
-			shuffled[i]
+		shuffled[i], shuffled[j] = shuffled[j], shuffled[i]
 	})
 	for name, series := range map[string]*Series{"the same series": s, "a new one": seriesOf(t, signal.H1, bars)} {
 		b, err := series.AssessSentiment(shuffled, signal.MediumRisk, now)
@@ -312,12 +311,13 @@ func TestSentimentFallsBackOnThePrior(t *testing.T) {
 	}{
 		{"no news", nil},
 		{"two items", recent[:2]},
-		{"three of which two say the same", []NewsItem{recent[0], recent[1],
+		{"three, two of them equal", []NewsItem{recent[0], recent[1],
 			{ID: "x", At: now, Headline: recent[1].Headline}}},
 		{"invalid weights", []NewsItem{{ID: "1", At: now, Headline: "a", Weight: math.NaN()},
 			{ID: "2", At: now, Headline: "b", Weight: -1}, {ID: "3", At: now, Headline: "c", Weight: math.Inf(1)}}},
 	} {
-		if _, err := s.AssessSentiment(c.news, signal.MediumRisk, now); runErrorCode(err) != signal.InsufficientHistory {
+		_, err := s.AssessSentiment(c.news, signal.MediumRisk, now)
+		if runErrorCode(err) != signal.InsufficientHistory {
 			t.Errorf("%s: %v, want INSUFFICIENT_HISTORY", c.name, err)
 		}
 	}
@@ -330,9 +330,7 @@ func TestSentimentWithoutLookAhead(t *testing.T) {
 	news := newsFor(bars, 5*hour)
 	live := NewSeries(signal.H1)
 	for i, b := range bars {
-		if err := live.Append(b); err != nil {
-			t.Fatal(err)
-		}
+		add(t, live, b)
 		if i < 320 || i%60 != 0 {
 			continue
 		}
@@ -359,9 +357,7 @@ func TestCompressedNewsWindow(t *testing.T) {
 	fast := seriesOf(t, signal.H1, nil)
 	for _, b := range bars {
 		b.OpenTime, b.CloseTime = b.OpenTime/60, b.CloseTime/60
-		if err := fast.Append(b); err != nil {
-			t.Fatal(err)
-		}
+		add(t, fast, b)
 	}
 	if got, want := fast.newsWindow(), 48*hour/60; got != want {
 		t.Errorf("window of %d ms, want %d", got, want)

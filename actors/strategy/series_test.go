@@ -24,7 +24,7 @@ func walk(seed uint64, n int, volatility float64) []marketdata.Bar {
 	bars := make([]marketdata.Bar, n)
 	price := 100.0
 	for i := range bars {
-		b := marketdata.Bar{OpenTime: int64(i) * hour, CloseTime: int64(i+1) * hour, Open: price, High: price, Low: price}
+		b := flatAt(i, price)
 		for range steps {
 			price *= math.Exp(volatility / math.Sqrt(steps) * random.NormFloat64())
 			b.High, b.Low = max(b.High, price), min(b.Low, price)
@@ -36,16 +36,30 @@ func walk(seed uint64, n int, volatility float64) []marketdata.Bar {
 	return bars
 }
 
+// flatAt returns the i-th bar of one hour, in which the price stands still.
+func flatAt(i int, price float64) marketdata.Bar {
+	return marketdata.Bar{OpenTime: int64(i) * hour, CloseTime: int64(i+1) * hour,
+		Open: price, High: price, Low: price, Close: price}
+}
+
+var technicalNames = []string{Momentum, MeanReversion, Breakout}
+
 // seriesOf returns a series with the given bars.
 func seriesOf(tb testing.TB, tf signal.Timeframe, bars []marketdata.Bar) *Series {
 	tb.Helper()
 	s := NewSeries(tf)
 	for _, b := range bars {
-		if err := s.Append(b); err != nil {
-			tb.Fatalf("append bar: %v", err)
-		}
+		add(tb, s, b)
 	}
 	return s
+}
+
+// add fails the test if s refuses b.
+func add(tb rapid.TB, s *Series, b marketdata.Bar) {
+	tb.Helper()
+	if err := s.Append(b); err != nil {
+		tb.Fatalf("append bar: %v", err)
+	}
 }
 
 // assess fails the test if there is no assessment.
@@ -73,18 +87,14 @@ func TestNoLookAhead(t *testing.T) {
 		full := NewSeries(signal.H1)
 		var seen Features
 		for i, b := range bars {
-			if err := full.Append(b); err != nil {
-				t.Fatal(err)
-			}
+			add(t, full, b)
 			if i == n-1 {
 				seen, _ = full.Features()
 			}
 		}
 		prefix := NewSeries(signal.H1)
 		for _, b := range bars[:n] {
-			if err := prefix.Append(b); err != nil {
-				t.Fatal(err)
-			}
+			add(t, prefix, b)
 		}
 		got, _ := prefix.Features()
 		if diff := cmp.Diff(seen, got, cmp.AllowUnexported(Features{}), cmpopts.EquateNaNs()); diff != "" {
@@ -104,14 +114,12 @@ func TestAssessmentDoesNotDependOnTheFuture(t *testing.T) {
 	live := NewSeries(signal.H1)
 	var resolved []outcome
 	for i, b := range bars {
-		if err := live.Append(b); err != nil {
-			t.Fatal(err)
-		}
+		add(t, live, b)
 		if i < 320 || i%97 != 0 {
 			continue
 		}
 		fresh := seriesOf(t, signal.H1, bars[:i+1])
-		for _, strategy := range []string{Momentum, MeanReversion, Breakout} {
+		for _, strategy := range technicalNames {
 			got, want := assess(t, live, strategy, signal.HighRisk), assess(t, fresh, strategy, signal.HighRisk)
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Fatalf("bar %d, %s: the way matters:\n%s", i, strategy, diff)
@@ -126,9 +134,9 @@ func TestAssessmentDoesNotDependOnTheFuture(t *testing.T) {
 	}
 }
 
-// TestBeginningOfASeriesDoesNotShow checks the promise of doc.go for series that begin at
+// TestAssessmentsDoNotDependOnTheFirstBar checks the promise of doc.go for series that begin at
 // different bars.
-func TestBeginningOfASeriesDoesNotShow(t *testing.T) {
+func TestAssessmentsDoNotDependOnTheFirstBar(t *testing.T) {
 	bars := walk(11, 3200, 0.01)
 	long, later, latest := NewSeries(signal.H1), NewSeries(signal.H1), NewSeries(signal.H1)
 	compared := 0
@@ -137,14 +145,12 @@ func TestBeginningOfASeriesDoesNotShow(t *testing.T) {
 			if i < from {
 				continue
 			}
-			if err := s.Append(b); err != nil {
-				t.Fatal(err)
-			}
+			add(t, s, b)
 		}
 		if i%10 != 0 {
 			continue
 		}
-		for _, strategy := range []string{Momentum, MeanReversion, Breakout} {
+		for _, strategy := range technicalNames {
 			if i >= 2000 { // each series has more than 1,000 bars
 				want := assess(t, long, strategy, signal.MediumRisk).Confidence
 				got := assess(t, latest, strategy, signal.MediumRisk).Confidence
@@ -170,13 +176,10 @@ func TestBeginningOfASeriesDoesNotShow(t *testing.T) {
 	}
 }
 
-func TestHistoryThatDoesNotSuffice(t *testing.T) {
-	flat := func(n int) []marketdata.Bar {
-		bars := make([]marketdata.Bar, n)
-		for i := range bars {
-			bars[i] = marketdata.Bar{OpenTime: int64(i) * hour, CloseTime: int64(i+1) * hour, Open: 5, High: 5, Low: 5, Close: 5}
-		}
-		return bars
+func TestInsufficientHistory(t *testing.T) {
+	flat := make([]marketdata.Bar, 500)
+	for i := range flat {
+		flat[i] = flatAt(i, 5)
 	}
 	fills := walk(3, 300, 0.01)
 	fills[200].Flat = true
@@ -193,8 +196,8 @@ func TestHistoryThatDoesNotSuffice(t *testing.T) {
 		{"no bars", nil, signal.InsufficientHistory},
 		{"299 bars", walk(3, 299, 0.01), signal.InsufficientHistory},
 		{"300 bars", walk(3, 300, 0.01), ""},
-		{"300 bars of which one fills a gap", fills, signal.InsufficientHistory},
-		{"a price that never moves", flat(500), signal.InsufficientHistory},
+		{"300 bars, one of them a fill", fills, signal.InsufficientHistory},
+		{"a price that never moves", flat, signal.InsufficientHistory},
 		{"20 equal closes", still[:399], signal.InsufficientHistory},
 		{"19 equal closes", still[:398], ""},
 	} {
@@ -206,7 +209,7 @@ func TestHistoryThatDoesNotSuffice(t *testing.T) {
 	}
 }
 
-func TestFewerThanAHundredOutcomesDoNotSuffice(t *testing.T) {
+func TestAssessNeedsAHundredOutcomes(t *testing.T) {
 	bars := walk(5, 600, 0.01)
 	// After a long standstill there are enough bars, but hardly any entries.
 	for i := 130; i < 400; i++ {
@@ -218,9 +221,7 @@ func TestFewerThanAHundredOutcomesDoNotSuffice(t *testing.T) {
 	s := NewSeries(signal.H1)
 	failed, succeeded := 0, 0
 	for i, b := range bars {
-		if err := s.Append(b); err != nil {
-			t.Fatal(err)
-		}
+		add(t, s, b)
 		if i < 430 {
 			continue
 		}
@@ -239,7 +240,7 @@ func TestFewerThanAHundredOutcomesDoNotSuffice(t *testing.T) {
 		}
 	}
 	if failed == 0 || succeeded == 0 {
-		t.Fatalf("failed %d times, succeeded %d times: the test sees one side only", failed, succeeded)
+		t.Fatalf("failed %d times, succeeded %d times, want both", failed, succeeded)
 	}
 }
 
@@ -261,22 +262,16 @@ func TestReplacedBar(t *testing.T) {
 	bars := walk(13, 900, 0.01)
 	plain, corrected := NewSeries(signal.D1), NewSeries(signal.D1)
 	for i, b := range bars {
-		if err := plain.Append(b); err != nil {
-			t.Fatal(err)
-		}
+		add(t, plain, b)
 		wrong := b
 		wrong.Close, wrong.High = b.Close*1.03, b.High*1.04
-		if err := corrected.Append(wrong); err != nil {
-			t.Fatal(err)
-		}
+		add(t, corrected, wrong)
 		if i > 320 { // so that some outcomes depend on the replaced bar
 			assess(t, corrected, Momentum, signal.HighRisk)
 		}
-		if err := corrected.Append(b); err != nil {
-			t.Fatal(err)
-		}
+		add(t, corrected, b)
 	}
-	for _, strategy := range []string{Momentum, MeanReversion, Breakout} {
+	for _, strategy := range technicalNames {
 		want, got := assess(t, plain, strategy, signal.HighRisk), assess(t, corrected, strategy, signal.HighRisk)
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s: the replaced bar shows:\n%s", strategy, diff)
@@ -352,8 +347,8 @@ func TestWithTick(t *testing.T) {
 	}
 	a, b := assess(t, fine, Momentum, signal.LowRisk), assess(t, coarse, Momentum, signal.LowRisk)
 	if a.Score != b.Score || a.Prior == b.Prior {
-		t.Errorf("scores %v and %v, priors %v and %v: want a history replayed at other distances", a.Score, b.Score,
-			a.Prior, b.Prior)
+		t.Errorf("scores %v and %v, priors %v and %v: want a history replayed at other distances",
+			a.Score, b.Score, a.Prior, b.Prior)
 	}
 	defer func() {
 		if recover() == nil {
@@ -366,9 +361,7 @@ func TestWithTick(t *testing.T) {
 func TestMemoryIsBounded(t *testing.T) {
 	s := NewSeries(signal.H1)
 	for i, b := range walk(6, 4000, 0.01) {
-		if err := s.Append(b); err != nil {
-			t.Fatal(err)
-		}
+		add(t, s, b)
 		if i > 400 && i%50 == 0 {
 			assess(t, s, Momentum, signal.LowRisk)
 		}
@@ -376,10 +369,8 @@ func TestMemoryIsBounded(t *testing.T) {
 	if n := s.Len(); n < window || n >= window+slack {
 		t.Errorf("series holds %d bars, want %d to %d", n, window, window+slack-1)
 	}
-	for name, n := range map[string]int{"bars": cap(s.bars), "readings": cap(s.history), "outcomes": cap(s.outcomes[0])} {
-		if n > 2*(window+slack) {
-			t.Errorf("room for %d %s", n, name)
-		}
+	if n := max(cap(s.bars), cap(s.history), cap(s.outcomes[0])); n > 2*(window+slack) {
+		t.Errorf("there is room for %d bars, readings or outcomes", n)
 	}
 }
 

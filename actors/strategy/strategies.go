@@ -1,6 +1,10 @@
 package strategy
 
-import "github.com/agentsignal/agentsignal/actors/signal"
+import (
+	"slices"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+)
 
 // The trading strategies.
 const (
@@ -31,23 +35,11 @@ const momentumIndex = 0
 
 // technicalIndex returns the index of the named strategy in technicals, or -1.
 func technicalIndex(name string) int {
-	for i, t := range technicals {
-		if t.name() == name {
-			return i
-		}
-	}
-	return -1
+	return slices.IndexFunc(technicals[:], func(t technical) bool { return t.name() == name })
 }
 
 // riskIndex returns the index of risk in signal.RiskLevels, or -1.
-func riskIndex(risk signal.RiskLevel) int {
-	for i, r := range signal.RiskLevels {
-		if r == risk {
-			return i
-		}
-	}
-	return -1
-}
+func riskIndex(risk signal.RiskLevel) int { return slices.Index(signal.RiskLevels, risk) }
 
 // directionOf returns the direction of a score. At 0 it is short below the slow average
 // and long otherwise.

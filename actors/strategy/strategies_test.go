@@ -14,44 +14,42 @@ func TestScores(t *testing.T) {
 		Upper: 110, Lower: 90, VolumeRatio: math.NaN(), Sigma: 0.01,
 		Move10: 0.01 * math.Sqrt(10), Move40: -0.02 * math.Sqrt(40),
 	}
-	with := func(change func(*Features)) *Features {
-		f := base
-		change(&f)
-		return &f
-	}
+	unchanged := func(*Features) {}
 	for _, c := range []struct {
 		name     string
 		strategy technical
-		f        *Features
+		change   func(*Features)
 		want     float64
 	}{
-		{"momentum, full trend", momentum{}, &base, (1 - 2 + 0.5) / 3},
-		{"momentum, half trend", momentum{}, with(func(f *Features) { f.ADX14 = 17.5 }), (1 - 2 + 0.5) / 3 * 0.5},
-		{"momentum, the trend factor is at least a quarter", momentum{}, with(func(f *Features) { f.ADX14 = 5 }),
+		{"momentum, full trend", momentum{}, unchanged, (1 - 2 + 0.5) / 3},
+		{"momentum, half trend", momentum{}, func(f *Features) { f.ADX14 = 17.5 }, (1 - 2 + 0.5) / 3 * 0.5},
+		{"momentum, the trend factor is at least a quarter", momentum{}, func(f *Features) { f.ADX14 = 5 },
 			(1 - 2 + 0.5) / 3 * 0.25},
-		{"momentum, each part is clipped", momentum{}, with(func(f *Features) { f.Move10, f.Move40, f.EMA12 = 9, 9, 900 }),
-			3},
-		{"mean reversion", meanReversion{}, &base, -0.6*1 + 0.4*-0.5},
-		{"mean reversion, strong trend", meanReversion{}, with(func(f *Features) { f.ADX14 = 60 }),
+		{"momentum, each part is clipped", momentum{},
+			func(f *Features) { f.Move10, f.Move40, f.EMA12 = 9, 9, 900 }, 3},
+		{"mean reversion", meanReversion{}, unchanged, -0.6*1 + 0.4*-0.5},
+		{"mean reversion, strong trend", meanReversion{}, func(f *Features) { f.ADX14 = 60 },
 			(-0.6*1 + 0.4*-0.5) * 0.25},
-		{"mean reversion, some trend", meanReversion{}, with(func(f *Features) { f.ADX14 = 35 }), (-0.6*1 + 0.4*-0.5) * 0.5},
-		{"mean reversion, each part is clipped", meanReversion{}, with(func(f *Features) { f.Bar.Close, f.RSI14 = 50, 1 }),
-			0.6*3 + 0.4*3},
-		{"breakout above", breakout{}, with(func(f *Features) { f.Bar.Close = 111 }), 1.5},
-		{"breakout far above", breakout{}, with(func(f *Features) { f.Bar.Close = 200 }), 3},
-		{"breakout below", breakout{}, with(func(f *Features) { f.Bar.Close = 89 }), -1.5},
-		{"breakout, inside the channel", breakout{}, &base, 0.8 * (2*12.0/20 - 1)},
-		{"breakout, at the upper edge", breakout{}, with(func(f *Features) { f.Bar.Close = 110 }), 0.8},
-		{"breakout, no channel", breakout{}, with(func(f *Features) { f.Upper, f.Lower = 102, 102 }), 0},
-		{"breakout, volume above the mean", breakout{}, with(func(f *Features) {
-			f.Bar.Close, f.VolumeRatio = 111,
-				math.Exp(0.5)
-		}), 1.5 * 1.125},
-		{"breakout, volume is clipped", breakout{}, with(func(f *Features) { f.Bar.Close, f.VolumeRatio = 111, 50 }),
-			1.5 * 1.25},
-		{"breakout, nothing traded", breakout{}, with(func(f *Features) { f.Bar.Close, f.VolumeRatio = 111, 0 }), 1.5 * 0.75},
+		{"mean reversion, some trend", meanReversion{}, func(f *Features) { f.ADX14 = 35 },
+			(-0.6*1 + 0.4*-0.5) * 0.5},
+		{"mean reversion, each part is clipped", meanReversion{},
+			func(f *Features) { f.Bar.Close, f.RSI14 = 50, 1 }, 0.6*3 + 0.4*3},
+		{"breakout above", breakout{}, func(f *Features) { f.Bar.Close = 111 }, 1.5},
+		{"breakout far above", breakout{}, func(f *Features) { f.Bar.Close = 200 }, 3},
+		{"breakout below", breakout{}, func(f *Features) { f.Bar.Close = 89 }, -1.5},
+		{"breakout, inside the channel", breakout{}, unchanged, 0.8 * (2*12.0/20 - 1)},
+		{"breakout, at the upper edge", breakout{}, func(f *Features) { f.Bar.Close = 110 }, 0.8},
+		{"breakout, no channel", breakout{}, func(f *Features) { f.Upper, f.Lower = 102, 102 }, 0},
+		{"breakout, volume above the mean", breakout{},
+			func(f *Features) { f.Bar.Close, f.VolumeRatio = 111, math.Exp(0.5) }, 1.5 * 1.125},
+		{"breakout, volume is clipped", breakout{},
+			func(f *Features) { f.Bar.Close, f.VolumeRatio = 111, 50 }, 1.5 * 1.25},
+		{"breakout, nothing traded", breakout{},
+			func(f *Features) { f.Bar.Close, f.VolumeRatio = 111, 0 }, 1.5 * 0.75},
 	} {
-		if got := c.strategy.score(c.f); math.Abs(got-c.want) > 1e-12 {
+		f := base
+		c.change(&f)
+		if got := c.strategy.score(&f); math.Abs(got-c.want) > 1e-12 {
 			t.Errorf("%s: %v, want %v", c.name, got, c.want)
 		}
 	}

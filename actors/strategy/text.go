@@ -123,5 +123,6 @@ func cut(s string, n int) string {
 
 // tokens returns the words of s in lower case, without punctuation.
 func tokens(s string) []string {
-	return strings.FieldsFunc(strings.ToLower(s), func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) })
+	separates := func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) }
+	return strings.FieldsFunc(strings.ToLower(s), separates)
 }

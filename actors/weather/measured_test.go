@@ -52,7 +52,7 @@ func TestMeasuredAnomalies(t *testing.T) {
 	for city, want := range map[string]struct {
 		shares         [4]float64 // of days by severity, of anomalies of seven days
 		memory         float64
-		winter, summer float64 // deviation of daily anomalies, °C; 0: not looked at
+		winter, summer float64 // deviation of daily anomalies, °C; 0: not checked
 	}{
 		"Seattle":  {[4]float64{.70, .17, .10, .03}, .75, 0, 0},
 		"New York": {[4]float64{.75, .14, .07, .04}, .66, 4.9, 2.4},
@@ -72,7 +72,7 @@ func TestMeasuredAnomalies(t *testing.T) {
 			}
 		}
 		if r := correlation(anomalies[1:], anomalies[:len(anomalies)-1]); math.Abs(r-want.memory) > .03 {
-			t.Errorf("%s: a day goes with the one before by %.3f, want %.2f", city, r, want.memory)
+			t.Errorf("%s: the correlation of consecutive days is %.3f, want %.2f", city, r, want.memory)
 		}
 		if a, b := deviationOf(cold), deviationOf(warm); want.winter > 0 &&
 			(math.Abs(a-want.winter) > .3 || math.Abs(b-want.summer) > .3) {

@@ -68,7 +68,7 @@ func newField(m measure, stations []station, archive map[string]*Series) (*field
 	for _, s := range stations {
 		a := archive[s.Name]
 		if a == nil {
-			return nil, fmt.Errorf("weather of the past is not known for %s", s.Name)
+			return nil, fmt.Errorf("there is no archive of %s", s.Name)
 		}
 		f.archive = append(f.archive, a)
 		f.normals = append(f.normals, make(map[int]normal))

@@ -20,8 +20,8 @@ import (
 // OpenMeteoName is the name of Open-Meteo as a source.
 const OpenMeteoName = "open_meteo"
 
-// The servers of Open-Meteo: without a key for what is not commercial, with one for
-// customers.
+// The servers of Open-Meteo: those of the free service, which is not for commercial use,
+// and those for customers, who have a key.
 const (
 	openMeteoForecast    = "https://api.open-meteo.com"
 	openMeteoArchive     = "https://archive-api.open-meteo.com"
@@ -31,18 +31,17 @@ const (
 
 // variables are the requested values, in the order of Day.
 var variables = [dayValues]string{"temperature_2m_mean", "temperature_2m_max", "temperature_2m_min",
-	"precipitation_sum",
-	"et0_fao_evapotranspiration", "wind_gusts_10m_max"}
+	"precipitation_sum", "et0_fao_evapotranspiration", "wind_gusts_10m_max"}
 
 // units are the required units of the values.
 var units = [dayValues]string{"°C", "°C", "°C", "mm", "mm", "km/h"}
 
 // OpenMeteoOptions are the optional parts of an OpenMeteo.
 type OpenMeteoOptions struct {
-	APIKey      string // empty: the free service, which is not for commercial use
+	APIKey      string // empty: the free service
 	ForecastURL string // scheme and host; the default depends on APIKey
 	ArchiveURL  string
-	Metrics     *Metrics // nil: none
+	Metrics     *Metrics // or nil
 }
 
 const (
@@ -80,9 +79,8 @@ func NewOpenMeteo(o OpenMeteoOptions) *OpenMeteo {
 	}
 	o.ForecastURL = strings.TrimRight(cmp.Or(o.ForecastURL, forecast), "/")
 	o.ArchiveURL = strings.TrimRight(cmp.Or(o.ArchiveURL, archive), "/")
-	client := fetch.Options{Name: OpenMeteoName, Rate: freeRate, Burst: freeBurst, Rest: func(body []byte) time.Duration {
-		return restFor(reasonOf(body), time.Now())
-	}, Done: o.Metrics.asked}
+	rest := func(body []byte) time.Duration { return restFor(reasonOf(body), time.Now()) }
+	client := fetch.Options{Name: OpenMeteoName, Rate: freeRate, Burst: freeBurst, Rest: rest, Done: o.Metrics.asked}
 	return &OpenMeteo{o: o, forecast: fetch.New(client), archive: fetch.New(client), one: make(chan struct{}, 1)}
 }
 
@@ -93,8 +91,8 @@ func restFor(reason string, now time.Time) time.Duration {
 	if strings.HasPrefix(reason, "Too many concurrent requests") {
 		return busy
 	}
-	for name, window := range map[string]time.Duration{"Minutely": time.Minute, "Hourly": time.Hour,
-		"Daily": 24 * time.Hour} {
+	const day = 24 * time.Hour
+	for name, window := range map[string]time.Duration{"Minutely": time.Minute, "Hourly": time.Hour, "Daily": day} {
 		if strings.HasPrefix(reason, name+" API request limit exceeded") {
 			return now.Truncate(window).Add(window + time.Second).Sub(now)
 		}
@@ -153,8 +151,8 @@ func (m *OpenMeteo) ask(ctx context.Context, client *fetch.Client, address strin
 	defer func() { <-m.one }()
 	var latitudes, longitudes []string
 	for _, p := range at {
-		latitudes = append(latitudes, strconv.FormatFloat(p.Latitude, 'f', 2, 64))
-		longitudes = append(longitudes, strconv.FormatFloat(p.Longitude, 'f', 2, 64))
+		latitudes = append(latitudes, strconv.FormatFloat(p.lat, 'f', 2, 64))
+		longitudes = append(longitudes, strconv.FormatFloat(p.lon, 'f', 2, 64))
 	}
 	values.Set("latitude", strings.Join(latitudes, ","))
 	values.Set("longitude", strings.Join(longitudes, ","))
@@ -274,7 +272,7 @@ const gridSize = 1
 // point.
 func (p *place) at(q *Point) bool {
 	near := func(got *float64, want float64) bool { return got == nil || math.Abs(*got-want) <= gridSize }
-	return near(p.Latitude, q.Latitude) && near(p.Longitude, q.Longitude)
+	return near(p.Latitude, q.lat) && near(p.Longitude, q.lon)
 }
 
 // series validates an answer for a point and returns its days.

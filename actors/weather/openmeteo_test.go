@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
@@ -22,8 +23,8 @@ import (
 
 // answerFor makes the answer of Open-Meteo for the points and days of a request.
 func answerFor(r *http.Request, from Date, n int) string {
-	latitudes, longitudes := strings.Split(r.URL.Query().Get("latitude"), ","),
-		strings.Split(r.URL.Query().Get("longitude"), ",")
+	q := r.URL.Query()
+	latitudes, longitudes := strings.Split(q.Get("latitude"), ","), strings.Split(q.Get("longitude"), ",")
 	var places []string
 	for i, latitude := range latitudes {
 		var days, columns []string
@@ -42,9 +43,8 @@ func answerFor(r *http.Request, from Date, n int) string {
 			columns = append(columns, fmt.Sprintf("%q:[%s]", name, strings.Join(values, ",")))
 		}
 		places = append(places, fmt.Sprintf(`{"latitude":%s,"longitude":%s,"generationtime_ms":0.06,`+
-			`"utc_offset_seconds":0,"timezone":"GMT",`+
-			`"timezone_abbreviation":"GMT","elevation":182.0,"daily_units":{"time":"iso8601","temperature_2m_mean":"°C",`+
-			`"wind_gusts_10m_max":"km/h"},`+
+			`"utc_offset_seconds":0,"timezone":"GMT","timezone_abbreviation":"GMT","elevation":182.0,`+
+			`"daily_units":{"time":"iso8601","temperature_2m_mean":"°C","wind_gusts_10m_max":"km/h"},`+
 			`"daily":{"time":[%s],%s}}`, latitude, longitudes[i], strings.Join(days, ","), strings.Join(columns, ",")))
 	}
 	if len(places) == 1 {
@@ -63,13 +63,18 @@ func newFixture(t *testing.T, o OpenMeteoOptions, handle http.HandlerFunc) *Open
 	return NewOpenMeteo(o)
 }
 
+// answering returns a handler that answers with 16 days.
+func answering(from Date) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) { sendJSON(w, 200, answerFor(r, from, 16)) }
+}
+
 func sendJSON(w http.ResponseWriter, status int, body string) {
 	w.Header().Set("Content-Type", "application/json; charset=utf-8")
 	w.WriteHeader(status)
 	fmt.Fprint(w, body)
 }
 
-func TestOpenMeteoIsAskedAsItsDescriptionSays(t *testing.T) {
+func TestOpenMeteoRequests(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
 	var asked []string
@@ -77,8 +82,12 @@ func TestOpenMeteoIsAskedAsItsDescriptionSays(t *testing.T) {
 	m := newFixture(t, OpenMeteoOptions{APIKey: "k&y"}, func(w http.ResponseWriter, r *http.Request) {
 		mu.Lock()
 		q := r.URL.Query()
-		asked = append(asked, r.URL.Path+" "+q.Get("latitude")+" "+q.Get("longitude")+" "+q.Get("daily")+" "+q.Get("timezone")+" "+q.Get("forecast_days")+
-			" "+q.Get("start_date")+" "+q.Get("end_date")+" "+q.Get("apikey"))
+		line := r.URL.Path
+		for _, name := range []string{"latitude", "longitude", "daily", "timezone", "forecast_days", "start_date",
+			"end_date", "apikey"} {
+			line += " " + q.Get(name)
+		}
+		asked = append(asked, line)
 		mu.Unlock()
 		sendJSON(w, 200, answerFor(r, from, 16))
 	})
@@ -101,23 +110,24 @@ func TestOpenMeteoIsAskedAsItsDescriptionSays(t *testing.T) {
 		t.Fatal(err)
 	}
 	daily := strings.Join(variables[:], ",")
-	want := []string{"/v1/forecast 41.88,40.71 -87.63,-74.01 " + daily + " GMT 16   k&y", "/v1/archive 41.88 -87.63 " +
-		daily + " GMT  1991-01-01 2020-12-31 k&y"}
-	if strings.Join(asked, "\n") != strings.Join(want, "\n") {
-		t.Errorf("asked\n%s\nwant\n%s", strings.Join(asked, "\n"), strings.Join(want, "\n"))
+	want := []string{"/v1/forecast 41.88,40.71 -87.63,-74.01 " + daily + " GMT 16   k&y",
+		"/v1/archive 41.88 -87.63 " + daily + " GMT  1991-01-01 2020-12-31 k&y"}
+	if diff := cmp.Diff(want, asked); diff != "" {
+		t.Errorf("requests (-want +got):\n%s", diff)
 	}
 	if m.Newest(now.Add(59*time.Minute), now) != now || m.Newest(now.Add(time.Hour), now) == now {
-		t.Error("a forecast is asked for again at another time than after an hour")
+		t.Error("a forecast is not requested again after exactly an hour")
 	}
 }
 
-func TestServersOfOpenMeteo(t *testing.T) {
+func TestOpenMeteoServers(t *testing.T) {
 	t.Parallel()
 	free, paid := NewOpenMeteo(OpenMeteoOptions{}), NewOpenMeteo(OpenMeteoOptions{APIKey: "k"})
-	if free.o.ForecastURL != "https://api.open-meteo.com" || free.o.ArchiveURL != "https://archive-api.open-meteo.com" ||
-		paid.o.ForecastURL != "https://customer-api.open-meteo.com" ||
-		paid.o.ArchiveURL != "https://customer-archive-api.open-meteo.com" {
-		t.Errorf("%+v, %+v", free.o, paid.o)
+	got := []string{free.o.ForecastURL, free.o.ArchiveURL, paid.o.ForecastURL, paid.o.ArchiveURL}
+	want := []string{"https://api.open-meteo.com", "https://archive-api.open-meteo.com",
+		"https://customer-api.open-meteo.com", "https://customer-archive-api.open-meteo.com"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("servers (-want +got):\n%s", diff)
 	}
 	if !strings.Contains(free.Attribution(), "Open-Meteo") || !strings.Contains(free.Attribution(), "CC BY 4.0") {
 		t.Error(free.Attribution())
@@ -126,12 +136,12 @@ func TestServersOfOpenMeteo(t *testing.T) {
 
 func TestOpenMeteoOneRequestAtATime(t *testing.T) {
 	t.Parallel()
-	var now, most atomic.Int32
+	var now, peak atomic.Int32
 	m := newFixture(t, OpenMeteoOptions{APIKey: "k"}, func(w http.ResponseWriter, r *http.Request) {
 		n := now.Add(1)
 		defer now.Add(-1)
-		if n > most.Load() {
-			most.Store(n)
+		if n > peak.Load() {
+			peak.Store(n)
 		}
 		time.Sleep(2 * time.Millisecond)
 		sendJSON(w, 200, answerFor(r, 0, 16))
@@ -145,14 +155,24 @@ func TestOpenMeteoOneRequestAtATime(t *testing.T) {
 		})
 	}
 	group.Wait()
-	if most.Load() != 1 {
-		t.Errorf("%d requests at once", most.Load())
+	if peak.Load() != 1 {
+		t.Errorf("%d requests at once", peak.Load())
 	}
 }
 
 func TestOpenMeteoFailures(t *testing.T) {
 	t.Parallel()
-	good := func(r *http.Request) string { return answerFor(r, 20000, 16) }
+	// respond answers every request alike, changed as it answers after a change, replaced
+	// after replacements.
+	respond := func(status int, body string) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) { sendJSON(w, status, body) }
+	}
+	changed := func(change func(good string) string) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) { sendJSON(w, 200, change(answerFor(r, 20000, 16))) }
+	}
+	replaced := func(old, replacement string) http.HandlerFunc {
+		return changed(func(good string) string { return strings.ReplaceAll(good, old, replacement) })
+	}
 	for name, test := range map[string]struct {
 		handle    http.HandlerFunc
 		retryable bool
@@ -160,74 +180,46 @@ func TestOpenMeteoFailures(t *testing.T) {
 		after     time.Duration
 		cause     string
 	}{
-		"limited, for long": {func(w http.ResponseWriter, r *http.Request) {
+		"limited, for long": {func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Retry-After", "120")
 			sendJSON(w, 429, `{"error":true,"reason":"Hourly API request limit exceeded."}`)
 		}, true, 1, 120 * time.Second, "Hourly API request limit exceeded."},
-		"limited, with a status of its own": {func(w http.ResponseWriter, r *http.Request) {
+		"limited, with a status of its own": {func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Retry-After", "60")
 			sendJSON(w, 400, `{"error":true,"reason":"Too many concurrent requests"}`)
 		}, true, 1, time.Minute, "Too many concurrent requests"},
-		"unknown variable": {func(w http.ResponseWriter, _ *http.Request) {
-			sendJSON(w, 400, `{"error":true,"reason":"Cannot initialize temperature_3m"}`)
-		}, false, 1, 0, "Cannot initialize temperature_3m"},
-		"server error": {func(w http.ResponseWriter, _ *http.Request) { sendJSON(w, 503, `{}`) }, true, 3, 0, "503"},
+		"unknown variable": {respond(400, `{"error":true,"reason":"Cannot initialize temperature_3m"}`),
+			false, 1, 0, "Cannot initialize temperature_3m"},
+		"server error": {respond(503, `{}`), true, 3, 0, "503"},
 		"page": {func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "text/html")
 			fmt.Fprint(w, "<html>maintenance</html>")
 		}, true, 1, 0, "content"},
-		"page that calls itself JSON": {func(w http.ResponseWriter,
-			_ *http.Request) {
-			sendJSON(w, 200, "<!DOCTYPE html><html>")
-		}, true, 1, 0, "HTML"},
-		"cut": {func(w http.ResponseWriter, r *http.Request) { sendJSON(w, 200, good(r)[:300]) },
-			true, 1, 0, "decode"},
+		"page that calls itself JSON": {respond(200, "<!DOCTYPE html><html>"), true, 1, 0, "HTML"},
+		"cut":                         {changed(func(good string) string { return good[:300] }), true, 1, 0, "decode"},
 		"cut on the way": {func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Length", "5000")
-			sendJSON(w, 200, good(r)[:300])
+			sendJSON(w, 200, answerFor(r, 20000, 16)[:300])
 		}, true, 3, 0, "EOF"},
-		"dropped": {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, true, 3, 0,
-			"network"},
-		"too few places": {func(w http.ResponseWriter, r *http.Request) {
-			sendJSON(w, 200,
-				"["+good(r)[1:len(good(r))/2]+"]")
-		}, true, 1, 0, ""},
-		"one place for two": {func(w http.ResponseWriter, r *http.Request) {
-			sendJSON(w, 200,
-				`[{"daily":{"time":["2026-01-01"]}}]`)
-		}, true, 1, 0, "1 places instead of 2"},
-		"no list for two": {func(w http.ResponseWriter, r *http.Request) {
-			sendJSON(w, 200,
-				`{"daily":{"time":["2026-01-01"]}}`)
-		}, true, 1, 0, "decode"},
-		"another order": {func(w http.ResponseWriter, r *http.Request) {
-			sendJSON(w, 200, strings.NewReplacer(`"latitude":41.88`, `"latitude":40.71`, `"longitude":-87.63`,
-				`"longitude":-74.01`).Replace(good(r)))
-		}, true, 1, 0, "of Chicago: it is that of another place"},
-		"a value missing": {func(w http.ResponseWriter, r *http.Request) {
-			sendJSON(w, 200, strings.Replace(good(r), `"wind_gusts_10m_max":[5.0,`, `"wind_gusts_10m_max":[`, 1))
-		}, true, 1, 0, "wind_gusts_10m_max has 15 values for 16 days"},
-		"an error under 200": {func(w http.ResponseWriter, r *http.Request) {
-			sendJSON(w, 200,
-				`[{"error":true,"reason":"busy"},{}]`)
-		}, true, 1, 0, "busy"},
-		"no days": {func(w http.ResponseWriter, r *http.Request) { sendJSON(w, 200, `[{},{}]`) }, true, 1, 0,
-			"no days"},
-		"a variable missing": {func(w http.ResponseWriter, r *http.Request) {
-			sendJSON(w, 200, strings.ReplaceAll(good(r), "et0_fao", "et1_fao"))
-		}, true, 1, 0, "et0_fao_evapotranspiration has 0 values"},
-		"days out of order": {func(w http.ResponseWriter, r *http.Request) {
-			sendJSON(w, 200, strings.ReplaceAll(good(r), Date(20003).String(), Date(20004).String()))
-		}, true, 1, 0, "does not follow"},
-		"bad date": {func(w http.ResponseWriter, r *http.Request) {
-			sendJSON(w, 200, strings.ReplaceAll(good(r), Date(20003).String(), "x"))
-		}, true, 1, 0, "no date"},
-		"other units": {func(w http.ResponseWriter, r *http.Request) {
-			sendJSON(w, 200, strings.ReplaceAll(good(r), "km/h", "mp/h"))
-		}, true, 1, 0, "mp/h"},
-		"text for a number": {func(w http.ResponseWriter, r *http.Request) {
-			sendJSON(w, 200, strings.ReplaceAll(good(r), "null", `"12"`))
-		}, true, 1, 0, "decode"},
+		"dropped": {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, true, 3, 0, "network"},
+		"too few places": {changed(func(good string) string { return "[" + good[1:len(good)/2] + "]" }),
+			true, 1, 0, ""},
+		"one place for two": {respond(200, `[{"daily":{"time":["2026-01-01"]}}]`),
+			true, 1, 0, "1 places instead of 2"},
+		"no list for two": {respond(200, `{"daily":{"time":["2026-01-01"]}}`), true, 1, 0, "decode"},
+		"another order": {changed(strings.NewReplacer(`"latitude":41.88`, `"latitude":40.71`,
+			`"longitude":-87.63`, `"longitude":-74.01`).Replace),
+			true, 1, 0, "of Chicago: it is that of another place"},
+		"a value missing": {replaced(`"wind_gusts_10m_max":[5.0,`, `"wind_gusts_10m_max":[`),
+			true, 1, 0, "wind_gusts_10m_max has 15 values for 16 days"},
+		"an error under 200": {respond(200, `[{"error":true,"reason":"busy"},{}]`), true, 1, 0, "busy"},
+		"no days":            {respond(200, `[{},{}]`), true, 1, 0, "no days"},
+		"a variable missing": {replaced("et0_fao", "et1_fao"), true, 1, 0, "et0_fao_evapotranspiration has 0 values"},
+		"days out of order": {replaced(Date(20003).String(), Date(20004).String()),
+			true, 1, 0, "does not follow"},
+		"bad date":          {replaced(Date(20003).String(), "x"), true, 1, 0, "no date"},
+		"other units":       {replaced("km/h", "mp/h"), true, 1, 0, "mp/h"},
+		"text for a number": {replaced("null", `"12"`), true, 1, 0, "decode"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -288,11 +280,11 @@ func TestOpenMeteoRecovers(t *testing.T) {
 func TestOpenMeteoLimits(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 21, 9, 30, 45, 0, time.UTC)
+	tomorrow := time.Date(2026, 11, 22, 0, 0, 0, 0, time.UTC)
 	for reason, want := range map[string]time.Duration{
-		"Minutely API request limit exceeded. Please try again in one minute.":  16 * time.Second,
-		"Hourly API request limit exceeded. Please try again in the next hour.": 29*time.Minute + 16*time.Second,
-		"Daily API request limit exceeded. Please try again tomorrow.": 14*time.Hour + 29*time.Minute +
-			16*time.Second,
+		"Minutely API request limit exceeded. Please try again in one minute.":   16 * time.Second,
+		"Hourly API request limit exceeded. Please try again in the next hour.":  29*time.Minute + 16*time.Second,
+		"Daily API request limit exceeded. Please try again tomorrow.":           tomorrow.Add(time.Second).Sub(now),
 		"Too many concurrent requests":                                           2 * time.Second,
 		"Cannot initialize WeatherVariable from invalid String value Daily rain": 0,
 		"": 0,
@@ -336,10 +328,7 @@ func TestArchivesCountForManyCalls(t *testing.T) {
 		t.Errorf("a forecast of 17 points counts for %d calls", got)
 	}
 	for key, waits := range map[string]bool{"": true, "k": false} {
-		m := newFixture(t, OpenMeteoOptions{APIKey: key}, func(w http.ResponseWriter,
-			r *http.Request) {
-			sendJSON(w, 200, answerFor(r, 0, 16))
-		})
+		m := newFixture(t, OpenMeteoOptions{APIKey: key}, answering(0))
 		if _, err := m.Archive(t.Context(), points2()[:1]); err != nil {
 			t.Fatal(err)
 		}
@@ -355,28 +344,26 @@ func TestArchivesCountForManyCalls(t *testing.T) {
 	}
 }
 
-// TestOldForecastsOfOpenMeteo checks that an outdated run is refused and requested again
+// TestOpenMeteoOutdatedForecasts checks that an outdated run is refused and requested again
 // only after a pause.
-func TestOldForecastsOfOpenMeteo(t *testing.T) {
+func TestOpenMeteoOutdatedForecasts(t *testing.T) {
 	t.Parallel()
 	noon := day(t, "2026-11-21").Time().Add(12 * time.Hour)
 	for begins, stale := range map[string]bool{"2026-11-21": false, "2026-11-20": true, "2026-11-19": true} {
-		m := newFixture(t, OpenMeteoOptions{}, func(w http.ResponseWriter,
-			r *http.Request) {
-			sendJSON(w, 200, answerFor(r, day(t, begins), 16))
-		})
+		m := newFixture(t, OpenMeteoOptions{}, answering(day(t, begins)))
 		_, _, err := m.Forecast(t.Context(), points2(), noon.Add(time.Minute))
-		if e, _ := errors.AsType[*signal.RunError](err); stale != (e != nil && e.Code == signal.StaleData && e.Retryable) ||
-			!stale && err != nil {
+		e, _ := errors.AsType[*signal.RunError](err)
+		if stale != (e != nil && e.Code == signal.StaleData && e.Retryable) || !stale && err != nil {
 			t.Errorf("a forecast that begins on %s: %v", begins, err)
 		}
-		if _, _, err := m.Forecast(t.Context(), points2(), noon.Add(-time.Minute)); (err != nil) != (begins == "2026-11-19") {
+		_, _, err = m.Forecast(t.Context(), points2(), noon.Add(-time.Minute))
+		if (err != nil) != (begins == "2026-11-19") {
 			t.Errorf("before noon, a forecast that begins on %s: %v", begins, err)
 		}
 	}
 }
 
-func TestOpenMeteoHeedsItsContext(t *testing.T) {
+func TestOpenMeteoStopsWithItsContext(t *testing.T) {
 	t.Parallel()
 	block := make(chan struct{})
 	m := newFixture(t, OpenMeteoOptions{}, func(_ http.ResponseWriter, r *http.Request) {
@@ -395,9 +382,10 @@ func TestOpenMeteoHeedsItsContext(t *testing.T) {
 
 func TestImpossibleWeatherIsMissing(t *testing.T) {
 	t.Parallel()
-	body := strings.NewReplacer("%V", "99999").Replace(`{"daily":{"time":["2026-01-01"],"temperature_2m_mean":[%V],"temperature_2m_max":[-300],"temperature_2m_min":[null],
-		"precipitation_sum":[-1],"et0_fao_evapotranspiration":[%V],"wind_gusts_10m_max":[501]}}`)
-	list, err := decodeOpenMeteo([]byte("["+body+"]"), points2()[:1]) // a list is taken for one place, too
+	const body = `[{"daily":{"time":["2026-01-01"],"temperature_2m_mean":[99999],"temperature_2m_max":[-300],
+		"temperature_2m_min":[null],"precipitation_sum":[-1],"et0_fao_evapotranspiration":[99999],
+		"wind_gusts_10m_max":[501]}}]`
+	list, err := decodeOpenMeteo([]byte(body), points2()[:1]) // one place may be a list, too
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -410,8 +398,9 @@ func TestImpossibleWeatherIsMissing(t *testing.T) {
 
 // FuzzDecode checks that no answer causes a panic and that accepted ones are complete.
 func FuzzDecode(f *testing.F) {
-	f.Add([]byte(`{"daily":{"time":["2026-01-01"],"temperature_2m_mean":[1],"temperature_2m_max":[1],`+
-		`"temperature_2m_min":[null],"precipitation_sum":[0],"et0_fao_evapotranspiration":[1],"wind_gusts_10m_max":[5]}}`), 1)
+	f.Add([]byte(`{"daily":{"time":["2026-01-01"],"temperature_2m_mean":[1],"temperature_2m_max":[1],
+		"temperature_2m_min":[null],"precipitation_sum":[0],"et0_fao_evapotranspiration":[1],
+		"wind_gusts_10m_max":[5]}}`), 1)
 	f.Add([]byte(`[{"error":true,"reason":"x"}]`), 1)
 	f.Add([]byte(`[{},null]`), 2)
 	f.Add([]byte(`[{"latitude":41.9,"longitude":-87.6,"daily":{"time":["2026-01-01","2026-01-02"],`+
@@ -424,11 +413,11 @@ func FuzzDecode(f *testing.F) {
 		}
 		for _, s := range list {
 			if err == nil && (s == nil || len(s.Days) == 0) {
-				t.Errorf("an empty series was taken")
+				t.Errorf("an empty series was accepted")
 			}
 		}
 		if rest := restFor(reasonOf(body), time.Now()); rest < 0 || rest > 25*time.Hour {
-			t.Errorf("it is left alone for %s", rest)
+			t.Errorf("the pause is %s", rest)
 		}
 	})
 }

@@ -385,6 +385,6 @@ func mean(list []float64) float64 {
 }
 
 func unavailable(cause error) *signal.RunError {
-	return &signal.RunError{Code: signal.DataUnavailable, Retryable: true, Message: "the weather forecast is incomplete",
-		Cause: cause}
+	const message = "the weather forecast is incomplete"
+	return &signal.RunError{Code: signal.DataUnavailable, Retryable: true, Message: message, Cause: cause}
 }

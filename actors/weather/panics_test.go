@@ -88,7 +88,7 @@ func (s *panickingForecast) Forecast(ctx context.Context, at []*Point, now time.
 	return s.fakeSource.Forecast(ctx, at, now)
 }
 
-func TestAnOutlookThatPanicsFailsAndIsMadeAgain(t *testing.T) {
+func TestPanickingOutlookIsMadeAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := New(&panickingForecast{fakeSource: newSource()},

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// TestAnomaliesThatMovePricesAreThoseOfRuns checks that the anomaly behind a simulated
+// TestAnomaliesEqualThoseOfRuns checks that the anomaly behind a simulated
 // price is that of a run at the same time, whatever the order of calls.
-func TestAnomaliesThatMovePricesAreThoseOfRuns(t *testing.T) {
+func TestAnomaliesEqualThoseOfRuns(t *testing.T) {
 	t.Parallel()
 	strategies := map[string]string{"natural_gas": "energy_demand", "corn": "agriculture", "wheat": "agriculture"}
 	start := time.Date(2026, 8, 30, 22, 0, 0, 0, time.UTC) // wheat does not grow, corn does

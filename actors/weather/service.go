@@ -19,53 +19,53 @@ const (
 	archiveTo   = 2020
 )
 
-// Source gives weather.
+// Source provides weather.
 type Source interface {
-	// Name is the name under which signals state it.
-	Name() string
-	// Attribution is what its license asks to be said; empty if nothing.
+	Name() string // as stated in signals
+	// Attribution returns the text that its license requires, or "".
 	Attribution() string
-	// Newest returns the run of the newest forecast that the source has now. known is the
-	// run of the newest one that the caller has, zero if it has none.
+	// Newest returns the run of the source's newest forecast. known is the run of the
+	// caller's newest one, or zero.
 	Newest(now, known time.Time) time.Time
 	// Archive returns the days of archiveFrom to archiveTo at some points, by name.
 	Archive(ctx context.Context, at []*Point) (map[string]*Series, error)
-	// Forecast returns at least the days from today on, and when they were forecast.
+	// Forecast returns at least the days from today on, and the run of the forecast.
 	Forecast(ctx context.Context, at []*Point, now time.Time) (map[string]*Series, time.Time, error)
 }
 
-// Store keeps what came from far away. A value that is not there is nil.
+// Store keeps what was fetched, for all nodes. See persistence.Store.
 type Store interface {
+	// WeatherRecord returns the value under a name, or nil.
 	WeatherRecord(ctx context.Context, name string) ([]byte, error)
-	// SaveWeatherRecord keeps a value for a time; for good if that is 0.
+	// SaveWeatherRecord stores a value for a time; 0 means for good.
 	SaveWeatherRecord(ctx context.Context, name string, value []byte, keep time.Duration) error
 }
 
-// Options are the parts of a Service that may be left out.
+// Options are the optional parts of a Service.
 type Options struct {
-	Store     Store            // nil: what is fetched is kept in this process only
-	Records   Records          // on which τ is fitted; nil: it is not
+	Store     Store            // nil: weather is kept in this process only
+	Records   Records          // to which τ is fitted; nil: it is not fitted
 	Retention time.Duration    // of signals, from their creation; default 90 days
-	Speed     int64            // as many times as fast as real time bars go by; default 1
+	Speed     int64            // bars pass this many times as fast as real time; default 1
 	Now       func() time.Time // the service's clock; default time.Now
-	Log       *slog.Logger     // nil: none
+	Log       *slog.Logger     // or nil
 	// OnForecast is called with each question whose answer rests on a new forecast. It must
-	// not wait; nil: nothing is called.
+	// not wait; it may be nil.
 	OnForecast func(Question)
 }
 
 const (
-	// staleAfter is from which age on a forecast is not used.
+	// staleAfter is the maximum age of a forecast that is used.
 	staleAfter = 12 * time.Hour
-	// makeTimeout bounds the fetching of all that an outlook needs. It may be longer
-	// than a run: what was fetched serves the next one.
+	// makeTimeout bounds the fetching of the weather for an outlook. It may exceed the
+	// time limit of a run: what was fetched serves the next one.
 	makeTimeout = 2 * time.Minute
-	// retryPause is the least pause after an error before the source is asked again.
+	// retryPause is the minimum pause after an error before the source is asked again.
 	retryPause = 5 * time.Second
-	// wantedFor is how long the outlook of a question is kept up to date unasked: open
+	// refreshFor is how long an outlook is kept up to date after the last question: open
 	// signals ask once a bar, which may be a day.
-	wantedFor = 49 * time.Hour
-	// refreshEvery is the pause between two looks for new runs.
+	refreshFor = 49 * time.Hour
+	// refreshEvery is the interval of checks for new runs.
 	refreshEvery = time.Second
 )
 
@@ -73,25 +73,24 @@ const (
 type Report struct {
 	Outlook
 	Source      string
-	Attribution string    // empty if none is asked for
+	Attribution string    // or empty
 	Run         time.Time // of the forecast
 	Slope       Slope     // for Confidence
 }
 
-// Limits of a confidence.
 const (
 	minConfidence = .01
 	maxConfidence = .99
 )
 
-// Confidence returns the probability of a profit, not rounded, where prior is that of
-// an entry without an opinion.
+// Confidence returns the probability of a profit, not rounded. prior is that of an entry
+// without an opinion.
 func (r *Report) Confidence(prior float64) float64 {
 	return min(max(prior+r.Slope.Tau*(r.Likelihood(r.Direction())-.5), minConfidence), maxConfidence)
 }
 
-// Service answers questions about the weather. Its methods may be called from
-// anywhere but an actor's Receive, except Likelihood.
+// Service answers questions about the weather. Only Likelihood may be called from an
+// actor's Receive.
 type Service struct {
 	source Source
 	store  Store
@@ -99,29 +98,27 @@ type Service struct {
 	log    *slog.Logger
 	slopes *slopes
 
-	gate chan struct{} // held by who fetches and judges
-
 	arrived func(Question) // Options.OnForecast
-	making  tasks.Group    // answers, for all who wait for one
+	making  tasks.Group    // of answers
 
 	mu   sync.Mutex
 	kept map[Question]*answer
 
-	// Guarded by gate.
+	judging   chan struct{} // held while weather is fetched and judged; guards the following
 	archive   map[string]*Series
 	forecasts map[string]*forecast
 }
 
-// answer is what is known of a question. Service.mu guards it.
+// answer is the newest answer to a question. Service.mu guards it.
 type answer struct {
-	report Report // without a Run: none yet
-	err    error  // of the last try, nil if it went well
+	report Report // without a Run: not made yet
+	err    error  // of the last try, or nil
 	tried  time.Time
 	asked  time.Time
-	making chan struct{} // closed when the try under way ends; nil: none is
+	making chan struct{} // closed when the try under way ends; nil without one
 }
 
-// forecast is that of one point.
+// forecast is the forecast for one point.
 type forecast struct {
 	run    time.Time
 	series *Series
@@ -145,20 +142,20 @@ func New(source Source, o Options) *Service {
 		now:       o.Now,
 		log:       o.Log,
 		slopes:    newSlopes(o),
-		gate:      make(chan struct{}, 1),
 		arrived:   o.OnForecast,
 		kept:      make(map[Question]*answer),
+		judging:   make(chan struct{}, 1),
 		archive:   make(map[string]*Series),
 		forecasts: make(map[string]*forecast),
 	}
 }
 
-// Outlook answers a question by the newest forecast. Errors are *signal.RunError:
-// DATA_UNAVAILABLE if the source gives nothing, STALE_DATA if what it gave is too old,
-// INSUFFICIENT_HISTORY if the past is not known. If ctx ends first it is its error.
+// Outlook answers a question by the newest forecast. Errors are *signal.RunError
+// (DATA_UNAVAILABLE without a forecast, STALE_DATA if it is too old, INSUFFICIENT_HISTORY
+// if the archive is too short), or that of ctx.
 func (s *Service) Outlook(ctx context.Context, q Question) (Report, error) {
 	s.mu.Lock()
-	a := s.ask(q)
+	a := s.answerTo(q)
 	a.asked = s.now()
 	done := s.refresh(ctx, q, a)
 	s.mu.Unlock()
@@ -171,13 +168,13 @@ func (s *Service) Outlook(ctx context.Context, q Question) (Report, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	report, err := a.given(s.now())
+	report, err := a.current(s.now())
 	report.Slope = s.slopes.of(q.Commodity)
 	return report, err
 }
 
-// ask returns what is known of q. The caller holds mu.
-func (s *Service) ask(q Question) *answer {
+// answerTo returns the answer to q, or a new one. The caller holds mu.
+func (s *Service) answerTo(q Question) *answer {
 	a := s.kept[q]
 	if a == nil {
 		a = &answer{}
@@ -186,8 +183,8 @@ func (s *Service) ask(q Question) *answer {
 	return a
 }
 
-// refresh begins to bring a up to date, and returns a channel that is closed when that has
-// ended; nil if a is up to date, or failed just now. The caller holds mu.
+// refresh begins to update a and returns a channel that is closed at the end; nil if a is
+// up to date, or failed just now. The caller holds mu.
 func (s *Service) refresh(ctx context.Context, q Question, a *answer) <-chan struct{} {
 	now := s.now()
 	switch {
@@ -206,8 +203,8 @@ func (s *Service) refresh(ctx context.Context, q Question, a *answer) <-chan str
 	return a.making
 }
 
-// Close ends the making of answers and waits for it. Later questions are answered by what
-// is known.
+// Close makes no further answers and waits for those under way. Later questions get
+// earlier answers.
 func (s *Service) Close(ctx context.Context) error { return s.making.Close(ctx) }
 
 // pauseAfter returns how long an error is repeated before the source is asked again.
@@ -218,8 +215,8 @@ func pauseAfter(err error) time.Duration {
 	return retryPause
 }
 
-// given returns the answer, or why there is none.
-func (a *answer) given(now time.Time) (Report, error) {
+// current returns the report unless it is missing or outdated.
+func (a *answer) current(now time.Time) (Report, error) {
 	known := !a.report.Run.IsZero()
 	if known && now.Sub(a.report.Run) <= staleAfter {
 		return a.report, nil
@@ -228,12 +225,8 @@ func (a *answer) given(now time.Time) (Report, error) {
 		return Report{}, e
 	}
 	if !known {
-		return Report{}, &signal.RunError{
-			Code:      signal.DataUnavailable,
-			Retryable: true,
-			Message:   "the weather cannot be read at the moment",
-			Cause:     a.err,
-		}
+		return Report{}, &signal.RunError{Code: signal.DataUnavailable, Retryable: true, Cause: a.err,
+			Message: "the weather cannot be read at the moment"}
 	}
 	return Report{}, &signal.RunError{Code: signal.StaleData, Retryable: true, Cause: a.err,
 		Message: fmt.Sprintf("the newest weather forecast is %s old", now.Sub(a.report.Run).Round(time.Minute))}
@@ -247,14 +240,14 @@ func (s *Service) make(ctx context.Context, q Question, a *answer) {
 	if err != nil {
 		s.log.Warn("no outlook", "strategy", q.Strategy, "commodity", q.Commodity, "region", q.Region, "err", err)
 	}
-	s.keep(a, report, err)
+	s.record(a, report, err)
 	if err == nil {
 		s.arrived(q)
 	}
 }
 
-// keep notes how a try has ended.
-func (s *Service) keep(a *answer, report Report, err error) {
+// record stores the result of a try.
+func (s *Service) record(a *answer, report Report, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if a.err = err; err == nil {
@@ -265,25 +258,23 @@ func (s *Service) keep(a *answer, report Report, err error) {
 	a.making = nil
 }
 
+// judge makes the report for q.
 func (s *Service) judge(ctx context.Context, q Question) (_ Report, err error) {
 	select {
-	case <-s.slopes.ready: // nothing is known without τ
+	case <-s.slopes.ready: // no report is made before τ is fitted
 	case <-ctx.Done():
 		return Report{}, ctx.Err()
 	}
 	select {
-	case s.gate <- struct{}{}:
+	case s.judging <- struct{}{}:
 	case <-ctx.Done():
 		return Report{}, ctx.Err()
 	}
-	defer func() { <-s.gate }()
+	defer func() { <-s.judging }()
 	defer func() {
 		if reason := recover(); reason != nil {
-			err = &signal.RunError{
-				Code:    signal.Internal,
-				Message: "the weather could not be judged",
-				Cause:   fmt.Errorf("panic: %v", reason),
-			}
+			cause := fmt.Errorf("panic: %v", reason)
+			err = &signal.RunError{Code: signal.Internal, Message: "the weather could not be judged", Cause: cause}
 		}
 	}()
 	at := distinct(pointsOf(q))
@@ -298,7 +289,7 @@ func (s *Service) judge(ctx context.Context, q Question) (_ Report, err error) {
 	for _, p := range at {
 		series[p.Name] = s.forecasts[p.Name].series
 	}
-	// A forecast that was made yesterday is judged from today on.
+	// Of a forecast made yesterday only the days from today on count.
 	o, err := outlookOf(q, DateOf(s.now()), series, s.archive)
 	if err != nil {
 		return Report{}, err
@@ -306,6 +297,7 @@ func (s *Service) judge(ctx context.Context, q Question) (_ Report, err error) {
 	return Report{Outlook: o, Source: s.source.Name(), Attribution: s.source.Attribution(), Run: run}, nil
 }
 
+// distinct returns the points of stations without repetitions.
 func distinct(list []station) []*Point {
 	var all []*Point
 	seen := map[string]bool{}
@@ -318,9 +310,9 @@ func distinct(list []station) []*Point {
 	return all
 }
 
-// needArchive loads or fetches the archive of points of which it is not known.
+// needArchive loads or fetches the archives of points that this process lacks.
 func (s *Service) needArchive(ctx context.Context, at []*Point) error {
-	var lacking []*Point
+	var missing []*Point
 	for _, p := range at {
 		if s.archive[p.Name] != nil {
 			continue
@@ -329,10 +321,10 @@ func (s *Service) needArchive(ctx context.Context, at []*Point) error {
 			s.archive[p.Name] = record.series
 			continue
 		}
-		lacking = append(lacking, p)
+		missing = append(missing, p)
 	}
-	// One at a time: thirty years are much, and what has come is kept if the next fails.
-	for _, p := range lacking {
+	// One at a time, since thirty years are much data, and are kept if the next one fails.
+	for _, p := range missing {
 		got, err := s.source.Archive(ctx, []*Point{p})
 		if err != nil {
 			return err
@@ -350,7 +342,7 @@ func (s *Service) needArchive(ctx context.Context, at []*Point) error {
 func (s *Service) needForecast(ctx context.Context, at []*Point) (time.Time, error) {
 	now := s.now()
 	current := func(f *forecast) bool { return f != nil && !s.source.Newest(now, f.run).After(f.run) }
-	var lacking []*Point
+	var missing []*Point
 	for _, p := range at {
 		if current(s.forecasts[p.Name]) {
 			continue
@@ -359,14 +351,14 @@ func (s *Service) needForecast(ctx context.Context, at []*Point) (time.Time, err
 			s.forecasts[p.Name] = f
 			continue
 		}
-		lacking = append(lacking, p)
+		missing = append(missing, p)
 	}
-	if len(lacking) > 0 {
-		got, run, err := s.source.Forecast(ctx, lacking, now)
+	if len(missing) > 0 {
+		got, run, err := s.source.Forecast(ctx, missing, now)
 		if err != nil {
 			return time.Time{}, err
 		}
-		for _, p := range lacking {
+		for _, p := range missing {
 			if got[p.Name] == nil {
 				return time.Time{}, unavailable(errors.New("no forecast of " + p.Name))
 			}
@@ -387,8 +379,7 @@ func (s *Service) needForecast(ctx context.Context, at []*Point) (time.Time, err
 func archiveRecord(p *Point) string  { return "archive:" + p.Name }
 func forecastRecord(p *Point) string { return "forecast:" + p.Name }
 
-// load returns what the store has under a name; nil if nothing, or nothing that can
-// be read.
+// load returns the record under a name; nil if it is missing or unreadable.
 func (s *Service) load(ctx context.Context, name string) *forecast {
 	if s.store == nil {
 		return nil
@@ -417,24 +408,23 @@ func (s *Service) save(ctx context.Context, name string, f forecast, keep time.D
 	}
 }
 
-// Likelihood returns the probability, by the newest forecast that is known here, that
-// the anomaly is on the side of a direction, and τ; false if none is known. It does not
-// wait, but from then on the question is kept up to date for a while.
+// Likelihood returns the probability, by the newest forecast of this process, that the
+// anomaly supports a direction, and τ; false without a forecast. It does not wait, but
+// keeps the answer up to date for a while.
 func (s *Service) Likelihood(q Question, d signal.Direction) (likelihood, tau float64, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.now()
-	a := s.ask(q)
+	a := s.answerTo(q)
 	a.asked = now
-	report, err := a.given(now)
+	report, err := a.current(now)
 	if err != nil {
 		return 0, 0, false
 	}
 	return report.Likelihood(d), s.slopes.of(q.Commodity).Tau, true
 }
 
-// Run keeps τ and the answers to questions up to date that were asked lately, until ctx
-// ends.
+// Run keeps τ and the answers to recent questions up to date until ctx ends.
 func (s *Service) Run(ctx context.Context) error {
 	var fitting sync.WaitGroup
 	fitting.Go(func() { s.slopes.run(ctx) })
@@ -451,13 +441,13 @@ func (s *Service) Run(ctx context.Context) error {
 	}
 }
 
-// refreshAll brings answers up to date that were asked for lately, and drops others.
+// refreshAll updates the answers to recent questions and drops others.
 func (s *Service) refreshAll(ctx context.Context) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.now()
 	for q, a := range s.kept {
-		if now.Sub(a.asked) > wantedFor {
+		if now.Sub(a.asked) > refreshFor {
 			if a.making == nil && now.Sub(a.report.Run) > staleAfter {
 				delete(s.kept, q)
 			}

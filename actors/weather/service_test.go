@@ -61,10 +61,24 @@ func (f *fakeSource) fail(err error) {
 	f.failing = err
 }
 
-var gas = Question{"energy_demand", "natural_gas", "us"}
+var (
+	gas  = Question{"energy_demand", "natural_gas", "us"}
+	gulf = Question{"commodity_impact", "oil", "us"} // needs the points of gas and two at the Gulf
+)
 
 func newSource() *fakeSource {
 	return &fakeSource{Simulated: NewSimulated(7, 1), refresh: time.Hour}
+}
+
+// withService calls f in a bubble, beside other tests, with a service whose source takes a
+// time for each forecast.
+func withService(t *testing.T, took time.Duration, f func(t *testing.T, source *fakeSource, s *Service)) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		source := newSource()
+		source.took = took
+		f(t, source, New(source, Options{}))
+	})
 }
 
 // run keeps s up to date until the test ends.
@@ -81,12 +95,8 @@ func run(t *testing.T, s *Service) {
 	})
 }
 
-func TestForecastsAreFetchedOnceAndAgainWhenTheyAreOld(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		source := newSource()
-		source.took = time.Second
-		s := New(source, Options{})
+func TestForecastsAreFetchedOnceUntilTheyAreOld(t *testing.T) {
+	withService(t, time.Second, func(t *testing.T, source *fakeSource, s *Service) {
 		var group sync.WaitGroup
 		for range 20 {
 			group.Go(func() {
@@ -97,11 +107,10 @@ func TestForecastsAreFetchedOnceAndAgainWhenTheyAreOld(t *testing.T) {
 		}
 		group.Wait()
 		if source.archives != 6 || source.forecasts != 6 {
-			t.Errorf("%d archives and %d forecasts of points were fetched, want 6 of each", source.archives, source.forecasts)
+			t.Errorf("%d archives and %d forecasts were fetched, want 6 of each", source.archives, source.forecasts)
 		}
 		first, _ := s.Outlook(t.Context(), gas)
-		// Another question about the same points needs the Gulf in addition.
-		if _, err := s.Outlook(t.Context(), Question{"commodity_impact", "oil", "us"}); err != nil || source.forecasts != 8 {
+		if _, err := s.Outlook(t.Context(), gulf); err != nil || source.forecasts != 8 {
 			t.Errorf("%d forecasts, %v", source.forecasts, err)
 		}
 		time.Sleep(30 * time.Minute)
@@ -109,38 +118,35 @@ func TestForecastsAreFetchedOnceAndAgainWhenTheyAreOld(t *testing.T) {
 			t.Errorf("after half an hour: %v, %v", again.Run, err)
 		}
 		time.Sleep(31 * time.Minute)
-		if again, err := s.Outlook(t.Context(), gas); err != nil || !again.Run.After(first.Run) || source.archives != 8 {
+		again, err := s.Outlook(t.Context(), gas)
+		if err != nil || !again.Run.After(first.Run) || source.archives != 8 {
 			t.Errorf("after an hour: %v, %v", again.Run, err)
 		}
 	})
 }
 
-// TestAnOutlookIsAsOldAsItsOldestForecast: points may have been fetched at different
-// times, and an outlook with an old one among them must not pass for fresh.
+// TestAnOutlookIsAsOldAsItsOldestForecast checks the age of an outlook whose points were
+// fetched at different times.
 func TestAnOutlookIsAsOldAsItsOldestForecast(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		source := newSource()
-		s := New(source, Options{})
+	withService(t, 0, func(t *testing.T, source *fakeSource, s *Service) {
 		first, err := s.Outlook(t.Context(), gas)
 		if err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(40 * time.Minute)
-		wide := Question{"commodity_impact", "oil", "us"} // needs the Gulf in addition
-		got, err := s.Outlook(t.Context(), wide)
+		got, err := s.Outlook(t.Context(), gulf)
 		if err != nil || source.forecasts != 8 || !got.Run.Equal(first.Run) {
 			t.Fatalf("%d forecasts, run of %v, want %v, %v", source.forecasts, got.Run, first.Run, err)
 		}
 		time.Sleep(30 * time.Minute) // the Gulf's is 30 minutes old, the others' 70
-		got, err = s.Outlook(t.Context(), wide)
-		if gulf := first.Run.Add(40 * time.Minute); err != nil || source.forecasts != 14 || !got.Run.Equal(gulf) {
-			t.Errorf("%d forecasts, run of %v, want %v, %v", source.forecasts, got.Run, gulf, err)
+		got, err = s.Outlook(t.Context(), gulf)
+		if want := first.Run.Add(40 * time.Minute); err != nil || source.forecasts != 14 || !got.Run.Equal(want) {
+			t.Errorf("%d forecasts, run of %v, want %v, %v", source.forecasts, got.Run, want, err)
 		}
 	})
 }
 
-// shortSource forecasts so many days only.
+// shortSource forecasts a number of days.
 type shortSource struct {
 	*fakeSource
 	days int
@@ -155,9 +161,9 @@ func (f shortSource) Forecast(ctx context.Context, at []*Point, now time.Time) (
 	return got, run, err
 }
 
-// Days that are missing count for nothing, and would look like normal weather: of a forecast
-// of which more than a fifth is missing there is no outlook.
-func TestAForecastThatIsTooShortGivesNoOutlook(t *testing.T) {
+// TestTooShortForecastGivesNoOutlook checks that a forecast counts only with four
+// fifths of its days, since a missing day looks like normal weather.
+func TestTooShortForecastGivesNoOutlook(t *testing.T) {
 	t.Parallel()
 	for days, known := range map[int]bool{horizon: true, 10: true, 9: false, 3: false} {
 		synctest.Test(t, func(t *testing.T) {
@@ -171,10 +177,7 @@ func TestAForecastThatIsTooShortGivesNoOutlook(t *testing.T) {
 }
 
 func TestForecastsOutliveTheirSourceForAWhile(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		source := newSource()
-		s := New(source, Options{})
+	withService(t, 0, func(t *testing.T, source *fakeSource, s *Service) {
 		code := func() (signal.ErrorCode, bool) {
 			t.Helper()
 			_, err := s.Outlook(t.Context(), gas)
@@ -221,12 +224,9 @@ func TestForecastsOutliveTheirSourceForAWhile(t *testing.T) {
 	})
 }
 
-// TestRestOfASource checks that a source is not asked during the pause that it requests.
-func TestRestOfASource(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		source := newSource()
-		s := New(source, Options{})
+// TestSourceRestsAsItRequests checks that a source is not asked during the pause that it requests.
+func TestSourceRestsAsItRequests(t *testing.T) {
+	withService(t, 0, func(t *testing.T, source *fakeSource, s *Service) {
 		source.fail(&signal.RunError{Code: signal.DataUnavailable, Retryable: true, RetryAfter: 10 * time.Minute,
 			Message: "limited"})
 		for range 20 {
@@ -245,10 +245,7 @@ func TestRestOfASource(t *testing.T) {
 }
 
 func TestRecentQuestionsAreRefreshed(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		source := newSource()
-		s := New(source, Options{})
+	withService(t, 0, func(t *testing.T, source *fakeSource, s *Service) {
 		run(t, s)
 		if _, _, ok := s.Likelihood(gas, signal.Long); ok {
 			t.Error("there is a likelihood before the first fetch")
@@ -263,7 +260,7 @@ func TestRecentQuestionsAreRefreshed(t *testing.T) {
 		if r, err := s.Outlook(t.Context(), gas); err != nil || time.Since(r.Run) > time.Hour+time.Minute {
 			t.Errorf("after hours without a question the forecast is of %v, %v", r.Run, err)
 		}
-		time.Sleep(wantedFor + 2*staleAfter)
+		time.Sleep(refreshFor + 2*staleAfter)
 		asked := source.forecasts
 		time.Sleep(5 * time.Hour)
 		if source.forecasts != asked {
@@ -275,10 +272,7 @@ func TestRecentQuestionsAreRefreshed(t *testing.T) {
 // TestForecastsArePublishedWhenTheyArrive checks that each is published once, after
 // Likelihood uses it.
 func TestForecastsArePublishedWhenTheyArrive(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		source := newSource()
-		var s *Service
+	withService(t, 0, func(t *testing.T, source *fakeSource, s *Service) {
 		var runs []time.Time
 		s = New(source, Options{OnForecast: func(q Question) {
 			r, err := s.Outlook(t.Context(), q)
@@ -303,12 +297,8 @@ func TestForecastsArePublishedWhenTheyArrive(t *testing.T) {
 	})
 }
 
-func TestACallerThatGoesAwayWaitsNoLonger(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		source := newSource()
-		source.took = time.Minute
-		s := New(source, Options{})
+func TestOutlookStopsWithItsContext(t *testing.T) {
+	withService(t, time.Minute, func(t *testing.T, source *fakeSource, s *Service) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if _, err := s.Outlook(ctx, gas); !errors.Is(err, context.DeadlineExceeded) {
@@ -321,8 +311,8 @@ func TestACallerThatGoesAwayWaitsNoLonger(t *testing.T) {
 	})
 }
 
-// TestNodesShareWhatIsFetched: the second node asks the source for nothing.
-func TestNodesShareWhatIsFetched(t *testing.T) {
+// TestNodesShareFetchedWeather checks that a second node does not ask the source.
+func TestNodesShareFetchedWeather(t *testing.T) {
 	t.Parallel()
 	store, err := persistence.Open(persistence.Options{URL: redistest.New(t).URL()})
 	if err != nil {
@@ -360,11 +350,7 @@ func TestNodesShareWhatIsFetched(t *testing.T) {
 }
 
 func TestCloseWaitsForTheAnswerUnderWay(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		source := newSource()
-		source.took = time.Minute
-		s := New(source, Options{})
+	withService(t, time.Minute, func(t *testing.T, source *fakeSource, s *Service) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if _, err := s.Outlook(ctx, gas); !errors.Is(err, context.DeadlineExceeded) {

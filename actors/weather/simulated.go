@@ -58,8 +58,8 @@ type shock struct{ warmth, storm float32 }
 // NewSimulated returns the weather of a seed. Dates are those of the clock; forecasts are
 // made speed times as often as in real time.
 func NewSimulated(seed uint64, speed int64) *Simulated {
-	return &Simulated{seed: seed, speed: max(speed, 1), paths: make(map[string]*Series), winds: make(map[string][]shock),
-		pulls: make(map[string]*pull)}
+	return &Simulated{seed: seed, speed: max(speed, 1), paths: make(map[string]*Series),
+		winds: make(map[string][]shock), pulls: make(map[string]*pull)}
 }
 
 // Name implements Source.
@@ -132,7 +132,7 @@ func (s *Simulated) path(p *Point, until Date) *Series {
 	own := s.generator("point", p.Name)
 	var radiation [yearDays]float64
 	for day := range radiation {
-		radiation[day] = radiationAt(p.Latitude, day)
+		radiation[day] = radiationAt(p.lat, day)
 	}
 	warmth, wet := own.NormFloat64(), false
 	for i := range path.Days {
@@ -240,7 +240,7 @@ func (s *Simulated) forecast(p *Point, path *Series, from Date, n int64) *Series
 				rain = a.rain
 			}
 		}
-		f.Days[k] = p.day(day, radiationAt(p.Latitude, day), mean, rain, gust)
+		f.Days[k] = p.day(day, radiationAt(p.lat, day), mean, rain, gust)
 	}
 	return f
 }
@@ -261,8 +261,8 @@ func (s *Simulated) errors(p *Point, block int64) [horizon]mistake {
 		} else {
 			last = errorMemory*last + math.Sqrt(1-errorMemory*errorMemory)*fresh
 		}
-		list[k] = mistake{last, own.Float64(), own.Float64(), own.ExpFloat64() * rainMean, 20 +
-			12*math.Sqrt(2*own.ExpFloat64())}
+		list[k] = mistake{last, own.Float64(), own.Float64(), own.ExpFloat64() * rainMean,
+			20 + 12*math.Sqrt(2*own.ExpFloat64())}
 	}
 	return list
 }

@@ -15,7 +15,7 @@ func forecastOf(t *testing.T, s *Simulated, at time.Time, p ...*Point) map[strin
 	return got
 }
 
-func TestSimulatedWeatherIsTheSameWhoeverAsksFirst(t *testing.T) {
+func TestSimulatedWeatherIgnoresTheOrderOfCalls(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 7, 3, 8, 0, 0, 0, time.UTC)
 	one, other := NewSimulated(5, 60), NewSimulated(5, 60)
@@ -95,17 +95,17 @@ func TestSimulatedClimate(t *testing.T) {
 			t.Errorf("%s: anomalies deviate by %.2f in January and %.2f in July", p.Name, a, b)
 		}
 		if r := correlation(anomalies[i][1:], anomalies[i][:len(anomalies[i])-1]); math.Abs(r-.70) > .03 {
-			t.Errorf("%s: a day goes with the one before by %.3f", p.Name, r)
+			t.Errorf("%s: the correlation of consecutive days is %.3f", p.Name, r)
 		}
 		if math.Abs(wet/days-p.wet) > .04 {
 			t.Errorf("%s: %.2f of the days are wet, want %.2f", p.Name, wet/days, p.wet)
 		}
 	}
 	if r := correlation(anomalies[0], anomalies[1]); math.Abs(r-.6) > .05 {
-		t.Errorf("two points of a region go together by %.3f", r)
+		t.Errorf("the correlation within a region is %.3f", r)
 	}
 	if r := correlation(anomalies[0], anomalies[2]); math.Abs(r) > .05 {
-		t.Errorf("points of two regions go together by %.3f", r)
+		t.Errorf("the correlation between regions is %.3f", r)
 	}
 }
 
@@ -125,7 +125,7 @@ func TestSimulatedForecastsErr(t *testing.T) {
 			errs[k] = append(errs[k], float64(f.Days[k].Mean-truth.At(DateOf(at)+Date(k)).Mean))
 		}
 	}
-	for _, k := range []int{0, 2, 4} { // below the least spread of the climate
+	for _, k := range []int{0, 2, 4} { // below the minimum spread of the climate
 		if got, want := deviationOf(errs[k]), 1+.35*float64(k); math.Abs(got-want) > .12*want {
 			t.Errorf("on day %d forecasts err by %.2f, want %.2f", k, got, want)
 		}

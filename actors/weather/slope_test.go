@@ -50,7 +50,7 @@ func TestSlopeIsFound(t *testing.T) {
 	}
 }
 
-func TestSlopesOfOutcomesThatSayLittle(t *testing.T) {
+func TestSlopesOfUninformativeOutcomes(t *testing.T) {
 	t.Parallel()
 	all := func(change func(i int, o *outcome)) []outcome {
 		list := drawn(3, .25, 200)
@@ -213,12 +213,14 @@ func TestSlopesAreFittedOnStoredSignals(t *testing.T) {
 		accounts.Go(func() {
 			account := signal.NewAccountID()
 			for range fitFrom / 4 {
-				s := signal.Signal{ID: signal.NewSignalID(), Account: account, Agent: "weather", Run: signal.NewRunID(),
-					Asset: "Natural_Gas", Strategy: gas.Strategy,
-					Timeframe: signal.D1, Risk: signal.LowRisk, Direction: signal.Long, Confidence: .45, FirstConfidence: .45,
-					Levels: &signal.Levels{Entry: 3, Stop: 2, Target: 4.5},
-					Weather: &signal.Outlook{Commodity: gas.Commodity, Region: gas.Region,
-						Likelihood: .9}, Metadata: []byte(`{"indicators":["degree_days"],"prior":0.4,"tau":0.25}`), Sequence: 1}
+				s := signal.Signal{
+					ID: signal.NewSignalID(), Account: account, Agent: "weather", Run: signal.NewRunID(), Sequence: 1,
+					Asset: "Natural_Gas", Strategy: gas.Strategy, Timeframe: signal.D1, Risk: signal.LowRisk,
+					Direction: signal.Long, Confidence: .45, FirstConfidence: .45,
+					Levels:   &signal.Levels{Entry: 3, Stop: 2, Target: 4.5},
+					Weather:  &signal.Outlook{Commodity: gas.Commodity, Region: gas.Region, Likelihood: .9},
+					Metadata: []byte(`{"indicators":["degree_days"],"prior":0.4,"tau":0.25}`),
+				}
 				_, err := log.Append(t.Context(), signal.Change{Account: account, Signal: &s,
 					Events: []signal.Event{{Type: signal.SignalCreated, Asset: s.Asset}}})
 				closed := s

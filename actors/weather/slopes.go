@@ -34,8 +34,8 @@ const (
 	minFitEvery = time.Minute
 	// settled is the age from which on all nodes read the same entries of the log.
 	settled = 5 * time.Second
-	// maxOutcomes is the number of newest outcomes kept per commodity: enough for τ ±
-	// 0.02.
+	// maxOutcomes is the number of newest outcomes kept per commodity: enough for a τ that
+	// is right within 0.02.
 	maxOutcomes = 10_000
 )
 
@@ -71,9 +71,9 @@ type closable struct {
 
 func newSlopes(o Options) *slopes {
 	speed := time.Duration(max(o.Speed, 1))
+	const day = 24 * time.Hour
 	s := &slopes{records: o.Records, now: o.Now, log: o.Log, every: max(fitEvery/speed, minFitEvery),
-		bar:       24 * time.Hour / speed,
-		retention: cmp.Or(o.Retention, 90*24*time.Hour), ready: make(chan struct{}),
+		bar: day / speed, retention: cmp.Or(o.Retention, 90*day), ready: make(chan struct{}),
 		open: make(map[signal.SignalID]closable), closed: make(map[string][]closable)}
 	s.fitted.Store(new(map[string]Slope))
 	if s.records == nil {
@@ -137,9 +137,9 @@ func (s *slopes) take(r *signal.Signal) {
 			Prior float64 `json:"prior"`
 		}
 		if json.Unmarshal(r.Metadata, &m) == nil && m.Prior > 0 && m.Prior < 1 {
-			s.open[r.ID] = closable{outcome{prior: m.Prior, likelihood: r.Weather.Likelihood,
-				bar: r.CreatedAt.UnixMilli() / s.bar.Milliseconds()},
-				r.ID, r.Weather.Commodity, r.CreatedAt, time.Time{}}
+			bar := r.CreatedAt.UnixMilli() / s.bar.Milliseconds()
+			s.open[r.ID] = closable{id: r.ID, commodity: r.Weather.Commodity, created: r.CreatedAt,
+				outcome: outcome{prior: m.Prior, likelihood: r.Weather.Likelihood, bar: bar}}
 		}
 		return
 	}

@@ -8,8 +8,9 @@ import (
 	"fmt"
 	"runtime/debug"
 	"slices"
-	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/agentsignal/agentsignal/actors/backtest"
 	"github.com/agentsignal/agentsignal/actors/market"
@@ -17,46 +18,46 @@ import (
 	"github.com/agentsignal/agentsignal/actors/strategy"
 )
 
-// Jobs that are no runs: scans and backtests. They go by the functions of runs, but
-// store no signal and tell no event; what they found is the result of their job.
+// Analyses are scans and backtests. They use the functions of runs, but store no signals
+// and publish no events: what they find is the result of their job.
 
-// Past knows the bars of assets, however old. See market.Market.
+// Past provides the bars of assets, however old. See market.Market.
 type Past interface {
-	// Past returns the closed bars of an asset, or a *signal.RunError.
+	// Past returns the closed bars of an asset. The error is a *signal.RunError.
 	Past(ctx context.Context, asset string, tf signal.Timeframe) (market.Snapshot, error)
 }
 
 const (
-	// MaxScanned is how many assets a scan may have.
+	// MaxScanned is the maximum number of assets of a scan.
 	MaxScanned = 50
-	// scanWorkers is how many of them are looked at at once.
+	// scanWorkers is how many of them are evaluated at once.
 	scanWorkers = 4
 )
 
-// SubmitScan queues a scan: one strategy over assets, of which the request names none.
-// Errors are those of Submit.
+// SubmitScan queues a scan of assets by one strategy; the request names no asset. Errors
+// are those of Submit.
 func (a *Agents) SubmitScan(ctx context.Context, req signal.RunRequest, assets []string) (signal.Job, error) {
 	return a.submit(ctx, signal.Job{Kind: signal.JobScan, Request: req, Assets: assets}, nil)
 }
 
-// SubmitBacktest queues a backtest of signals made between from and to; zero times are
-// no bounds. Errors are those of Submit.
+// SubmitBacktest queues a backtest of signals made between from and to; a zero time means
+// no bound. Errors are those of Submit.
 func (a *Agents) SubmitBacktest(ctx context.Context, req signal.RunRequest, from, to time.Time) (signal.Job, error) {
 	return a.submit(ctx, signal.Job{Kind: signal.JobBacktest, Request: req, From: from, To: to}, nil)
 }
 
-// perform does the work of r, a job that is no run, and stores what came of it.
-func (a *Agents) perform(r *run) error {
+// analyze executes r, an analysis, and stores its result.
+func (a *Agents) analyze(r *run) error {
 	var result json.RawMessage
 	var err error
 	switch {
-	case a.known(r.request) != nil:
+	case a.checkStrategy(r.request) != nil:
 		err = cancelledError("the agent was switched off")
 	case r.job.Attempt > maxAttempts:
 		err = cancelledError("the job was interrupted too often")
 	default:
 		ctx, cancel := context.WithTimeoutCause(a.exec.ctx, a.o.Timeout, errTimeout)
-		result, err = a.find(ctx, r)
+		result, err = a.resultOf(ctx, r)
 		cause := context.Cause(ctx)
 		cancel()
 		if err != nil && cause != nil {
@@ -69,7 +70,7 @@ func (a *Agents) perform(r *run) error {
 	return a.store(r, result, err)
 }
 
-// store records the end of a job that is no run: its result, or why it has none.
+// store records the end of an analysis: its result or err.
 func (a *Agents) store(r *run, result json.RawMessage, err error) error {
 	now := a.o.Now()
 	j := *r.job
@@ -86,8 +87,8 @@ func (a *Agents) store(r *run, result json.RawMessage, err error) error {
 	return err
 }
 
-// find returns the result of a job. A panic fails the job and nothing else.
-func (a *Agents) find(ctx context.Context, r *run) (result json.RawMessage, err error) {
+// resultOf returns the result of an analysis. A panic fails the job and nothing else.
+func (a *Agents) resultOf(ctx context.Context, r *run) (result json.RawMessage, err error) {
 	defer func() {
 		if reason := recover(); reason != nil {
 			result, err = nil, fmt.Errorf("job panicked: %v\n%s", reason, debug.Stack())
@@ -109,18 +110,18 @@ func (a *Agents) find(ctx context.Context, r *run) (result json.RawMessage, err 
 	return json.Marshal(found)
 }
 
-// scanResult is what a scan found. Its JSON is what clients are told.
+// scanResult is the result of a scan. Its JSON is sent to clients.
 type scanResult struct {
 	Ranked []scanned     `json:"ranked"` // the strongest first
 	Errors []scanFailure `json:"errors"` // in the order of the request
 }
 
-// scanned is how a run on an asset would have evaluated it.
+// scanned is the signal that a run on an asset would have made.
 type scanned struct {
 	Asset      string           `json:"asset"`
 	Direction  signal.Direction `json:"direction"`
 	Confidence float64          `json:"confidence"`
-	Strength   *float64         `json:"strength"` // nil for agents that know none
+	Strength   *float64         `json:"strength"` // nil for agents without one
 	Entry      *float64         `json:"entry_price"`
 	Stop       *float64         `json:"stop_loss"`
 	Target     *float64         `json:"take_profit"`
@@ -131,25 +132,19 @@ type scanFailure struct {
 	Code  signal.ErrorCode `json:"error_code"`
 }
 
-// scan asks the agent about each asset as a run does. It fails only as a whole: what
-// one asset lacks stands with that asset.
+// scan evaluates each asset as a run does. The failure of an asset is part of the result.
 func (a *Agents) scan(ctx context.Context, req *signal.RunRequest, assets []string) (scanResult, error) {
 	found := make([]scanned, len(assets))
 	failed := make([]*signal.RunError, len(assets))
-	var group sync.WaitGroup
-	next := make(chan int)
-	for range min(scanWorkers, len(assets)) {
-		group.Go(func() {
-			for i := range next {
-				found[i], failed[i] = a.scanOne(ctx, req, assets[i])
-			}
+	var group errgroup.Group
+	group.SetLimit(scanWorkers)
+	for i, asset := range assets {
+		group.Go(func() error {
+			found[i], failed[i] = a.scanOne(ctx, req, asset)
+			return nil
 		})
 	}
-	for i := range assets {
-		next <- i
-	}
-	close(next)
-	group.Wait()
+	_ = group.Wait()
 	if ctx.Err() != nil {
 		return scanResult{}, ctx.Err()
 	}
@@ -174,11 +169,15 @@ func strengthOf(s *scanned) float64 {
 	return *s.Strength
 }
 
-// scanOne asks about one asset. A panic there is an error of that asset.
-func (a *Agents) scanOne(ctx context.Context, req *signal.RunRequest, asset string) (s scanned, failed *signal.RunError) {
+// scanOne evaluates one asset. A panic is an error of that asset.
+func (a *Agents) scanOne(ctx context.Context, req *signal.RunRequest, asset string) (
+	s scanned, failed *signal.RunError) {
 	defer func() {
 		if reason := recover(); reason != nil {
-			a.o.Slog.Error("scan panicked", "agent", string(req.Agent), "panic", fmt.Sprint(reason), "stack", string(debug.Stack()))
+			a.o.Slog.Error("scan panicked",
+				"agent", string(req.Agent),
+				"panic", fmt.Sprint(reason),
+				"stack", string(debug.Stack()))
 			failed = internalError(nil)
 		}
 	}()
@@ -197,34 +196,36 @@ func (a *Agents) scanOne(ctx context.Context, req *signal.RunRequest, asset stri
 	if l := c.Levels; l != nil {
 		s.Entry, s.Stop, s.Target = &l.Entry, &l.Stop, &l.Target
 	}
-	var told struct {
+	var metadata struct {
 		Strength *float64 `json:"strength"`
 	}
-	if json.Unmarshal(c.Metadata, &told) == nil {
-		s.Strength = told.Strength
+	if json.Unmarshal(c.Metadata, &metadata) == nil {
+		s.Strength = metadata.Strength
 	}
 	return s, nil
 }
 
-// backtest replays a strategy over the bars that are stored.
+// backtest replays a strategy over the stored bars.
 func (a *Agents) backtest(ctx context.Context, r *run) (backtest.Result, error) {
 	req := &r.request
 	seen, err := a.o.Past.Past(ctx, req.Asset, req.Timeframe)
 	if err != nil {
 		return backtest.Result{}, err
 	}
-	o := backtest.Options{Origin: originOf(req.Asset, &seen), Strategy: req.Strategy, Timeframe: req.Timeframe, Risk: req.Risk,
-		From: milliOf(r.job.From), To: milliOf(r.job.To), Cost: a.o.Cost(seen.Asset.Class)}
+	o := backtest.Options{
+		Origin: originOf(req.Asset, &seen), Strategy: req.Strategy, Timeframe: req.Timeframe, Risk: req.Risk,
+		From: milliOf(r.job.From), To: milliOf(r.job.To), Cost: a.o.Cost(seen.Asset.Class),
+	}
 	if req.Strategy == strategy.Sentiment {
-		reach := float64(newsReach.Milliseconds()) / max(1, seen.Compression)
-		if o.News, err = a.o.Market.News(ctx, req.Asset, seen.Bars[0].OpenTime-int64(reach)); err != nil {
+		since := newsSince(seen.Bars[0].OpenTime, &seen)
+		if o.News, err = a.o.Market.News(ctx, req.Asset, since); err != nil {
 			return backtest.Result{}, err
 		}
 	}
 	return backtest.Run(ctx, seen.Bars, o)
 }
 
-// milliOf returns t in milliseconds since 1970, 0 for the zero time.
+// milliOf returns t in milliseconds since 1970; 0 for the zero time.
 func milliOf(t time.Time) int64 {
 	if t.IsZero() {
 		return 0
@@ -232,7 +233,7 @@ func milliOf(t time.Time) int64 {
 	return t.UnixMilli()
 }
 
-// CheckScan returns what agent cannot accept of a scan: as Check, for each of assets.
+// CheckScan is Check for a scan of assets.
 func CheckScan(agent signal.Agent, req signal.RunRequest, assets []string) []Fault {
 	faults := Check(agent, req)
 	for i, asset := range assets {
@@ -251,15 +252,16 @@ func CheckScan(agent signal.Agent, req signal.RunRequest, assets []string) []Fau
 	return faults
 }
 
-// notBacktestable gives, by category, the reason why runs cannot be replayed.
+// notBacktestable states why the runs of a category cannot be replayed.
 var notBacktestable = map[signal.Category]string{
 	signal.Weather: "past forecasts are not kept, and the weather that came is not what was known: " +
-		"only runs of the trading agent can be replayed. How weather signals ended is in GET /v1/scorecard?agent_id=weather",
+		"only runs of the trading agent can be replayed. " +
+		"How weather signals ended is in GET /v1/scorecard?agent_id=weather",
 	signal.Content: "content has no prices to win or to lose by: only runs of the trading agent can be replayed",
 }
 
-// CheckBacktest returns the faults of a request for a backtest of agent. Only trading
-// strategies rest on stored data alone.
+// CheckBacktest is Check for a backtest. Only trading strategies need nothing but stored
+// data.
 func CheckBacktest(agent signal.Agent, req signal.RunRequest) []Fault {
 	if why := notBacktestable[agent.Category]; why != "" {
 		return []Fault{{"/agent_id", codeInvalidValue, why}}
