@@ -83,7 +83,7 @@ func NewSystem(o Options) *System {
 // start has the library start an actor whose failures and end are reported to parent. A
 // short id saves memory: the library's default is a path of names.
 func (s *System) start(props *actor.Props, parent actor.SpawnerContext) (*actor.PID, error) {
-	return actor.DefaultSpawner(s.library, s.library.ProcessRegistry.NextId(), props, parent)
+	return actor.DefaultSpawner(s.library, s.library.ProcessRegistry.NextID(), props, parent)
 }
 
 func (s *System) newCell(kind Kind, name string, produce func() Actor, sup Supervision) *cell {
