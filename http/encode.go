@@ -12,7 +12,7 @@ import (
 )
 
 // Signals are requested most, so the functions up to appendList write them by hand, in a
-// tenth of the time of encoding/json. Tests compare both. All other answers are types.
+// seventh of the time of encoding/json (decision 32). Tests compare both. All other answers are types.
 
 // appendSignal adds the Signal object of the specification, which has exactly
 // these eleven members.
