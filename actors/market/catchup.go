@@ -139,7 +139,7 @@ func (a *assetActor) onExpireDue(c engine.Context) {
 	}
 	now := a.now()
 	if now.Sub(a.scheduled) > 2*maxExpiryWait {
-		a.alerts.Settle(now.UnixMilli())
+		a.alerts.DelayExpiry(now.UnixMilli())
 	}
 	a.alerts.Expire(now.UnixMilli())
 	a.schedule(c)
@@ -174,7 +174,7 @@ func (a *assetActor) alert(list []alerts.Entry) {
 	if a.alerts == nil {
 		record := a.watch.record.Load()
 		a.alerts = alerts.NewSet(record.Class, record.Speed, tradedIn(record), a.send)
-		a.alerts.Settle(a.now().UnixMilli())
+		a.alerts.DelayExpiry(a.now().UnixMilli())
 		var f prices.Filter
 		a.accepted, f = a.replay(math.MaxInt64)
 		if max(f.Last.Time, f.Held.Time) >= a.filter.Last.Time {

@@ -308,3 +308,19 @@ func (e *endpoint) storeLast(c engine.Context) {
 		return nil
 	})
 }
+
+// limited returns the state to store after an attempt. If too many are pending, a delivery
+// that is not stored yet fails instead of becoming pending.
+func (e *endpoint) limited(d *item, after delivery.Delivery) delivery.Delivery {
+	if after.Status != delivery.Pending || !d.isInFlight() || d.pending.Load() && !d.passed.Load() {
+		return after
+	}
+	if !d.passed.Load() {
+		if e.o.recorder.counts.take(e.account, 1) > 0 {
+			return after
+		}
+		e.o.recorder.counts.drop(e.account, 1)
+	} // else it was counted as dropped
+	after.Status, after.NextAttemptAt, after.CompletedAt = delivery.Failed, time.Time{}, e.o.now()
+	return after
+}

@@ -1,7 +1,6 @@
 package webhook
 
 import (
-	"context"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -140,25 +139,6 @@ func (t *inFlight) overdue(then time.Time) (items []*item) {
 		}
 	}
 	return items
-}
-
-// storeInFlight stores overdue deliveries as pending, and notifies the partition's webhooks.
-func (r *Recorder) storeInFlight(ctx context.Context, then time.Time) error {
-	r.inFlight.storing.Lock()
-	defer r.inFlight.storing.Unlock()
-	items := r.inFlight.overdue(then)
-	for len(items) > 0 {
-		page := items[:min(len(items), inFlightPage)]
-		items = items[len(page):]
-		for _, i := range page {
-			i.pending.Store(true)
-		}
-		if err := r.storePending(ctx, page); err != nil {
-			return err
-		}
-	}
-	r.inFlight.trim()
-	return nil
 }
 
 // byEvent groups deliveries by event and body. Those of one event must be consecutive.

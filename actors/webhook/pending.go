@@ -10,7 +10,6 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/engine"
 	"github.com/agentsignal/agentsignal/actors/signal"
-	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 )
 
 // At most Options.MaxPending deliveries of an account are pending. Beyond that, a new
@@ -208,58 +207,4 @@ func (k *counts) refresh(c engine.Context) {
 		k.notify(ctx, due)
 		return nil
 	})
-}
-
-// storePending stores new deliveries as pending. It drops those beyond the limit of their
-// account, the newest first.
-func (r *Recorder) storePending(ctx context.Context, items []*item) error {
-	of := map[signal.AccountID]int{}
-	for _, i := range items {
-		of[i.Account]++
-	}
-	room, err := r.counts.room(ctx, of)
-	if err != nil {
-		return err
-	}
-	kept, dropped := make([]*item, 0, len(items)), map[signal.AccountID]int{}
-	for _, i := range items {
-		if room[i.Account]--; room[i.Account] >= 0 {
-			kept = append(kept, i)
-		} else {
-			dropped[i.Account]++
-		}
-	}
-	if len(kept) > 0 {
-		if err := r.o.store.StoreDeliveries(ctx, r.o.Partition, r.o.Epoch, byEvent(kept)); err != nil {
-			return err
-		}
-	}
-	for _, i := range kept {
-		i.noteStored()
-	}
-	for _, i := range items {
-		i.pass()
-	}
-	for a, n := range dropped {
-		r.counts.drop(a, n)
-	}
-	r.parent.Tell(deliveriesStored{byWebhook(items)})
-	r.counts.notify(ctx, r.counts.notices())
-	return nil
-}
-
-// limited returns the state to store after an attempt. If too many are pending, a delivery
-// that is not stored yet fails instead of becoming pending.
-func (e *endpoint) limited(d *item, after delivery.Delivery) delivery.Delivery {
-	if after.Status != delivery.Pending || !d.isInFlight() || d.pending.Load() && !d.passed.Load() {
-		return after
-	}
-	if !d.passed.Load() {
-		if e.o.recorder.counts.take(e.account, 1) > 0 {
-			return after
-		}
-		e.o.recorder.counts.drop(e.account, 1)
-	} // else it was counted as dropped
-	after.Status, after.NextAttemptAt, after.CompletedAt = delivery.Failed, time.Time{}, e.o.now()
-	return after
 }

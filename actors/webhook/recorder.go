@@ -365,3 +365,60 @@ func (r *Recorder) keep(a signal.AccountID, table []subscriber) {
 		}
 	}
 }
+
+// storePending stores new deliveries as pending. It drops those beyond the limit of their
+// account, the newest first.
+func (r *Recorder) storePending(ctx context.Context, items []*item) error {
+	of := map[signal.AccountID]int{}
+	for _, i := range items {
+		of[i.Account]++
+	}
+	room, err := r.counts.room(ctx, of)
+	if err != nil {
+		return err
+	}
+	kept, dropped := make([]*item, 0, len(items)), map[signal.AccountID]int{}
+	for _, i := range items {
+		if room[i.Account]--; room[i.Account] >= 0 {
+			kept = append(kept, i)
+		} else {
+			dropped[i.Account]++
+		}
+	}
+	if len(kept) > 0 {
+		if err := r.o.store.StoreDeliveries(ctx, r.o.Partition, r.o.Epoch, byEvent(kept)); err != nil {
+			return err
+		}
+	}
+	for _, i := range kept {
+		i.noteStored()
+	}
+	for _, i := range items {
+		i.pass()
+	}
+	for a, n := range dropped {
+		r.counts.drop(a, n)
+	}
+	r.parent.Tell(deliveriesStored{byWebhook(items)})
+	r.counts.notify(ctx, r.counts.notices())
+	return nil
+}
+
+// storeInFlight stores overdue deliveries as pending, and notifies the partition's webhooks.
+func (r *Recorder) storeInFlight(ctx context.Context, then time.Time) error {
+	r.inFlight.storing.Lock()
+	defer r.inFlight.storing.Unlock()
+	items := r.inFlight.overdue(then)
+	for len(items) > 0 {
+		page := items[:min(len(items), inFlightPage)]
+		items = items[len(page):]
+		for _, i := range page {
+			i.pending.Store(true)
+		}
+		if err := r.storePending(ctx, page); err != nil {
+			return err
+		}
+	}
+	r.inFlight.trim()
+	return nil
+}

@@ -56,7 +56,7 @@ func (w *writer) adopt(p int, name string) {
 	w.queues[p] = &queue{partition: p, keys: fixedKeys(p, name)}
 }
 
-// enqueue hands o to the writer, which answers through o.done.
+// enqueue hands o to the writer, which answers through o.Done.
 func (w *writer) enqueue(p int, o *Operation) error {
 	o.enqueued = time.Now()
 	w.mu.Lock()

@@ -105,7 +105,7 @@ func NewSet(class string, speed int64, session sessions.Session, notify func(eng
 // Tick processes a trade.
 func (s *Set) Tick(t marketdata.Tick) {
 	s.expireBefore(t.Time)
-	s.settle(t, nil)
+	s.endOverdue(t, nil)
 	s.extremes.note(max(t.Time, s.noted()), t.Price, t.Price)
 	upper, lower := s.index.top(byUpper), s.index.top(byLower)
 	if upper != nil && upper.Upper <= t.Price || lower != nil && lower.Lower >= t.Price {
@@ -130,7 +130,7 @@ func (s *Set) Bar(frame int, b marketdata.Bar) {
 func (s *Set) takeBar(frame int, b marketdata.Bar) {
 	t := marketdata.Tick{Price: b.Close, Time: b.CloseTime}
 	s.expireBefore(b.CloseTime)
-	s.settle(t, &b)
+	s.endOverdue(t, &b)
 	// A bar counts for alerts that began before it opened, as a tick at that time would.
 	s.extremes.note(max(b.OpenTime+1, s.noted()), b.Low, b.High)
 	eligible := func(p *Entry) bool { return p.Since <= b.OpenTime }
@@ -248,9 +248,9 @@ func (s *Set) price(p *Entry) float64 {
 	return s.last.Price
 }
 
-// settle ends the alerts that waited for a price with t, the close of b unless that is nil. Their
+// endOverdue ends the alerts that waited for a price with t, the close of b unless that is nil. Their
 // levels still hold while they wait.
-func (s *Set) settle(t marketdata.Tick, b *marketdata.Bar) {
+func (s *Set) endOverdue(t marketdata.Tick, b *marketdata.Bar) {
 	for i := range s.overdue {
 		p := &s.overdue[i]
 		low, high := t.Price, t.Price
@@ -334,9 +334,9 @@ func (s *Set) ByTicks() bool { return s.frame < 0 }
 // MissedSince records that prices after a time may be missing.
 func (s *Set) MissedSince(at int64) { s.last.Time = min(s.last.Time, at) }
 
-// Settle stops alerts from expiring by the clock alone until the prices of a time that was not
+// DelayExpiry stops alerts from expiring by the clock alone until the prices of a time that was not
 // watched, and ended now, have arrived.
-func (s *Set) Settle(now int64) { s.settleUntil = now + UnwatchedFor }
+func (s *Set) DelayExpiry(now int64) { s.settleUntil = now + UnwatchedFor }
 
 // Release returns all alerts with their extremes, to be added to another set. s must not be used afterwards.
 func (s *Set) Release() []Entry {

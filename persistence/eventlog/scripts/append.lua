@@ -1,4 +1,6 @@
--- Carries out a batch of operations, each as a whole or not at all, once.
+-- Carries out a batch of operations, each as a whole or not at all, once. deliveries.lua goes
+-- before this file: it has the names of Redis and Lua, the table of steps and, as operation
+-- and left, the current operation and what is left out of it.
 --
 -- KEYS[1] batch key of the writer     KEYS[4] open signals
 -- KEYS[2] event log                   KEYS[5] runs due
@@ -109,7 +111,7 @@ while pc <= size do
       break
     end
   end
-  begin()
+  beginDeliveries()
   while pc < stop do
     local code, k1, k2, mode, at, n1, n2 = byte(program, pc, pc + 6)
     pc = pc + 7
@@ -149,7 +151,7 @@ while pc <= size do
   operation = operation + 1
 end
 
-settle()
+settleDeliveries()
 
 local result = (first or '-') .. ' ' .. (stamp or '-') .. refused .. left
 call('SET', keys[1], args[1] .. ' ' .. result, 'EX', 600)

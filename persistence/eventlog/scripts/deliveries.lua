@@ -1,5 +1,5 @@
--- The steps of append.lua about deliveries. It follows this file and calls begin before
--- the steps of an operation, settle once at the end of the batch.
+-- The steps of append.lua about deliveries. It follows this file and calls beginDeliveries
+-- before the steps of an operation, and settleDeliveries once at the end of the batch.
 
 local call, byte, unpack, match, cut = redis.call, string.byte, unpack, string.match, string.sub
 local keys, args = KEYS, ARGV
@@ -202,7 +202,7 @@ steps[25] = function(_, i)
   call('ZREM', keys[7], args[i])
 end
 
-local function begin()
+local function beginDeliveries()
   made, item, accounts = nil, 0, {}
 end
 
@@ -214,7 +214,7 @@ local function inParts(list, f)
 end
 
 -- Stores the bodies, the number of pending deliveries, and when webhooks are due.
-local function settle()
+local function settleDeliveries()
   local fields = {}
   for key in pairs(bodies) do
     fields[#fields + 1] = key
