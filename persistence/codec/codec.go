@@ -145,23 +145,24 @@ func (d *Decoder) float() float64 {
 // Uvarint returns the next unsigned varint.
 func (d *Decoder) Uvarint() uint64 {
 	v, n := binary.Uvarint(d.B)
-	if n <= 0 {
-		d.Fail(ErrShort)
-		return 0
-	}
-	d.B = d.B[n:]
+	d.advance(n)
 	return v
 }
 
 // Varint returns the next signed varint.
 func (d *Decoder) Varint() int64 {
 	v, n := binary.Varint(d.B)
+	d.advance(n)
+	return v
+}
+
+// advance skips the n bytes of a varint. It fails with ErrShort if n is not positive.
+func (d *Decoder) advance(n int) {
 	if n <= 0 {
 		d.Fail(ErrShort)
-		return 0
+		return
 	}
 	d.B = d.B[n:]
-	return v
 }
 
 // Text returns the next text: a word of the dictionary, or a new string.

@@ -17,6 +17,14 @@ import (
 
 const codecAccount = signal.AccountID("acc_01M7YQ1WTVKN9DZNWV9NV456V1")
 
+// wantEqual fails unless err is nil and got is want.
+func wantEqual(tb testing.TB, what string, err error, want, got any) {
+	tb.Helper()
+	if d := cmp.Diff(want, got); err != nil || d != "" {
+		tb.Errorf("%s: %v (-want +got):\n%s", what, err, d)
+	}
+}
+
 // codecEvents returns events with all kinds of fields.
 func codecEvents() map[string]signal.Event {
 	at := signal.Position{MS: 1795253400000, Seq: 3}
@@ -62,9 +70,7 @@ func TestEventCodec(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(e, got); diff != "" {
-				t.Errorf("decoded (-want +got):\n%s", diff)
-			}
+			wantEqual(t, "decoded", nil, e, got)
 			if !bytes.Equal(EventAccount(header), AccountBytes(e.Account)) {
 				t.Errorf("EventAccount = %q, want %q", EventAccount(header), AccountBytes(e.Account))
 			}
@@ -83,9 +89,7 @@ func TestEventTypes(t *testing.T) {
 	want := []signal.EventType{"", "signal.created", "signal.updated", "signal.closed", "agent.started",
 		"agent.completed", "agent.error", "webhook.test", "system.notification", "account.deleted", "key.revoked",
 		"session.ended", "webhook.changed", "webhook.poked", "schedule.changed"}
-	if diff := cmp.Diff(want, EventCodes); diff != "" {
-		t.Errorf("stored codes of events have changed (-want +got):\n%s", diff)
-	}
+	wantEqual(t, "stored codes of events have changed", nil, want, EventCodes)
 	if words[1] != "trading" || words[14] != "long" || words[25] != "expired" || len(words) > 128 {
 		t.Errorf("stored codes of words have changed: %q", words)
 	}
@@ -143,9 +147,7 @@ func TestSignalCodec(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(s, got); diff != "" {
-				t.Errorf("record (-want +got):\n%s", diff)
-			}
+			wantEqual(t, "record", nil, s, got)
 			given.Confidence, given.Sequence, given.MFE, given.MAE = .9, 7, 1, -.5
 			value := AppendOpen([]byte(at.String()+" "+later.String()+" "), &given, time.Time{})
 			open, created, err := DecodeOpen([]byte(OpenField(s.ID)), value)
@@ -158,9 +160,7 @@ func TestSignalCodec(t *testing.T) {
 			if w := s.Weather; w != nil {
 				want.Weather = &signal.Outlook{Commodity: w.Commodity, Region: w.Region, Likelihood: w.Likelihood}
 			}
-			if diff := cmp.Diff(want, open); diff != "" {
-				t.Errorf("open (-want +got):\n%s", diff)
-			}
+			wantEqual(t, "open", nil, want, open)
 		})
 	}
 	noTime := codecSignal(at)
@@ -217,9 +217,7 @@ func TestReplyCodec(t *testing.T) {
 		if err != nil || p != at {
 			t.Fatalf("%s: at %v, %v", name, p, err)
 		}
-		if diff := cmp.Diff(&r, got); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", name, diff)
-		}
+		wantEqual(t, name, nil, &r, got)
 		lock, _, err := DecodeReply(AppendReplyLock(nil, &r.ReplyKey))
 		if err != nil || lock.Status != 0 || lock.RequestHash != r.RequestHash {
 			t.Errorf("%s: lock is read as %v, %v", name, lock, err)

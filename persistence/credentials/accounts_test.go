@@ -42,12 +42,8 @@ func TestCreateAccountClaimsItsEmail(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		if d := cmp.Diff(a, got); d != "" {
-			t.Errorf("%s (-want +got):\n%s", name, d)
-		}
-		if d := cmp.Diff(credential.Password{Hash: "hash", Version: 1}, password); d != "" {
-			t.Errorf("%s (-want +got):\n%s", name, d)
-		}
+		wantEqual(t, name, nil, a, got)
+		wantEqual(t, name, nil, credential.Password{Hash: "hash", Version: 1}, password)
 	}
 	_, _, err = s.AccountByEmail(ctx, "b@example.com")
 	wantError(t, err, signal.KindNotFound, "not_found")
@@ -125,9 +121,7 @@ func TestSetPasswordEndsTheOtherSessions(t *testing.T) {
 	slices.Sort(subjects)
 	want := []string{string(first.ID), string(second.ID)}
 	slices.Sort(want)
-	if d := cmp.Diff(want, subjects); d != "" {
-		t.Errorf("ended (-want +got):\n%s", d)
-	}
+	wantEqual(t, "ended", nil, want, subjects)
 	if n := len(outboxOf(t, s)); n != 2 {
 		t.Errorf("%d announcements", n)
 	}
@@ -149,9 +143,7 @@ func TestSetPasswordEndsTheOtherSessions(t *testing.T) {
 		wantError(t, err, signal.KindNotFound, "not_found")
 	}
 	_, p, err := s.AccountByID(ctx, a.ID)
-	if d := cmp.Diff(credential.Password{Hash: "new", Version: 2}, p); err != nil || d != "" {
-		t.Errorf("password %v (-want +got):\n%s", err, d)
-	}
+	wantEqual(t, "password", err, credential.Password{Hash: "new", Version: 2}, p)
 
 	// A login that compared the old password comes too late.
 	late := credential.Session{ID: signal.NewSessionID(), Account: a.ID, KeepUntil: nowMS().Add(time.Hour)}
@@ -181,9 +173,7 @@ func TestRehashKeepsTheVersion(t *testing.T) {
 		t.Error("rehashing has restored a deleted account")
 	}
 	_, p, err := s.AccountByID(ctx, a.ID)
-	if d := cmp.Diff(credential.Password{Hash: "better", Version: 1}, p); err != nil || d != "" {
-		t.Errorf("password %v (-want +got):\n%s", err, d)
-	}
+	wantEqual(t, "password", err, credential.Password{Hash: "better", Version: 1}, p)
 }
 
 func TestDeleteAccountLeavesNothing(t *testing.T) {
@@ -219,9 +209,7 @@ func TestDeleteAccountLeavesNothing(t *testing.T) {
 		redisclient.APIKeyKey(staysKey.String()), redisclient.APIKeysOfKey(b.ID), redisclient.SessionsOfKey(b.ID),
 		redisclient.RefreshKey(stays.Locator.String()), redisclient.SessionKey(stays.ID)}
 	slices.Sort(wantLeft)
-	if d := cmp.Diff(wantLeft, left); d != "" {
-		t.Errorf("keys left (-want +got):\n%s", d)
-	}
+	wantEqual(t, "keys left", nil, wantLeft, left)
 	if list, total, err := s.Accounts(ctx, 10, 0); len(list) != 1 || total != 1 || err != nil {
 		t.Errorf("%d of %d accounts are listed, %v", len(list), total, err)
 	}
@@ -248,9 +236,7 @@ func TestOutboxPostponesWhatItCannotRead(t *testing.T) {
 	}
 	want := []signal.Event{{Account: a.ID, Type: signal.SessionEnded, Subject: string(n.ID)}}
 	for range 2 {
-		if d := cmp.Diff(want, outboxOf(t, s)); d != "" {
-			t.Errorf("outbox (-want +got):\n%s", d)
-		}
+		wantEqual(t, "outbox", nil, want, outboxOf(t, s))
 	}
 	storetest.WantPostponed(t, s.RDB, redisclient.OutboxKey(), "9 something else", time.Now())
 	if early, err := s.Unsettled(ctx, time.Now().Add(-time.Minute), 10); err != nil || len(early) != 0 {

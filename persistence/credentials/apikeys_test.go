@@ -8,8 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/credential"
 	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
@@ -28,13 +26,9 @@ func TestKeysAreReadAsWritten(t *testing.T) {
 		t.Fatal(err)
 	}
 	got, err := s.KeyByDigest(ctx, credential.DigestOf("second"))
-	if d := cmp.Diff(second, got); err != nil || d != "" {
-		t.Errorf("%v (-want +got):\n%s", err, d)
-	}
+	wantEqual(t, "read", err, second, got)
 	list, err := s.Keys(ctx, a)
-	if d := cmp.Diff([]credential.APIKey{second, first}, list); err != nil || d != "" {
-		t.Errorf("%v (-want +got):\n%s", err, d)
-	}
+	wantEqual(t, "read", err, []credential.APIKey{second, first}, list)
 	_, err = s.KeyByDigest(ctx, credential.DigestOf("unknown"))
 	wantError(t, err, signal.KindNotFound, "not_found")
 	if list, err := s.Keys(ctx, signal.NewAccountID()); err != nil || list == nil || len(list) != 0 {
@@ -60,9 +54,7 @@ func TestKeyNamesAreClaimed(t *testing.T) {
 		t.Fatalf("revoke: %v, %v", events, err)
 	}
 	want := []signal.Event{{Account: a, Type: signal.KeyRevoked, Subject: string(k.ID)}}
-	if d := cmp.Diff(want, outboxOf(t, s)); d != "" {
-		t.Errorf("announced (-want +got):\n%s", d)
-	}
+	wantEqual(t, "announced", nil, want, outboxOf(t, s))
 	_, err = s.KeyByDigest(ctx, d)
 	wantError(t, err, signal.KindNotFound, "not_found")
 	_, err = s.RevokeKey(ctx, a, k.ID, nowMS())

@@ -14,6 +14,14 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal/credential"
 )
 
+// wantEqual fails unless err is nil and got is want.
+func wantEqual(tb testing.TB, what string, err error, want, got any) {
+	tb.Helper()
+	if d := cmp.Diff(want, got); err != nil || d != "" {
+		tb.Errorf("%s: %v (-want +got):\n%s", what, err, d)
+	}
+}
+
 // fieldsOf returns the hash that Redis would keep of fields and values.
 func fieldsOf(args []any) map[string]string {
 	m := map[string]string{}
@@ -42,23 +50,17 @@ func TestCredentialRecordsRoundTrip(t *testing.T) {
 	n := newSession("acc_1", "ses_1", at, time.Hour)
 	n.KeepUntil, n.EndsAt = at.Add(2*time.Hour), at.Add(3*time.Hour)
 	gotN, err := decodeSession(n.ID, fieldsOf(encodeSession(n)))
-	if d := cmp.Diff(n, gotN); err != nil || d != "" {
-		t.Errorf("session: %v (-want +got):\n%s", err, d)
-	}
+	wantEqual(t, "session", err, n, gotN)
 	k := credential.APIKey{ID: "key_1", Account: "acc_1", Name: "name", Prefix: "ask_1234",
 		Scopes: signal.ScopesOf(signal.WebhooksManage), CreatedAt: at}
 	gotK, err := decodeKey(fieldsOf(encodeKey(k)))
-	if d := cmp.Diff(k, gotK); err != nil || d != "" {
-		t.Errorf("key: %v (-want +got):\n%s", err, d)
-	}
+	wantEqual(t, "key", err, k, gotK)
 	for _, e := range []signal.Event{
 		{ID: "evt_1", Account: "acc_1", Type: signal.KeyRevoked, Subject: "key_1"},
 		{ID: "evt_1", Account: "acc_1", Type: signal.AccountDeleted},
 	} {
 		got, err := decodeAnnouncement(encodeAnnouncement(e))
-		if d := cmp.Diff(e, got); err != nil || d != "" {
-			t.Errorf("announcement: %v (-want +got):\n%s", err, d)
-		}
+		wantEqual(t, "announcement", err, e, got)
 	}
 }
 

@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
@@ -94,16 +93,10 @@ func TestSessionsOfAnAccountAreLimited(t *testing.T) {
 	if events, err := s.RotateSession(t.Context(), next, first.Refresh, nowMS()); err != nil || len(events) != 0 {
 		t.Fatalf("rotate: %v, %v", events, err)
 	}
-	if d := cmp.Diff([]string{"ses_2"}, create(third)); d != "" {
-		t.Errorf("ended (-want +got):\n%s", d)
-	}
-	if d := cmp.Diff([]string{}, create(third)); d != "" {
-		t.Errorf("ended by the same call again (-want +got):\n%s", d)
-	}
+	wantEqual(t, "ended", nil, []string{"ses_2"}, create(third))
+	wantEqual(t, "ended by the same call again", nil, []string{}, create(third))
 	want := []signal.Event{{Account: a, Type: signal.SessionEnded, Subject: "ses_2"}}
-	if d := cmp.Diff(want, outboxOf(t, s)); d != "" {
-		t.Errorf("outbox (-want +got):\n%s", d)
-	}
+	wantEqual(t, "outbox", nil, want, outboxOf(t, s))
 	if got := sessionKeys(t, server, a); got != "2 2 2" {
 		t.Errorf("%s records, tokens and places are left, want 2 each", got)
 	}
@@ -113,9 +106,7 @@ func TestSessionsOfAnAccountAreLimited(t *testing.T) {
 		}
 	}
 	// A new session stays even if its end is the nearest.
-	if d := cmp.Diff([]string{"ses_3"}, create(session("ses_4", time.Second))); d != "" {
-		t.Errorf("ended by a short one (-want +got):\n%s", d)
-	}
+	wantEqual(t, "ended by a short one", nil, []string{"ses_3"}, create(session("ses_4", time.Second)))
 }
 
 // TestManySessionsEndInSteps has an account from before there was a limit.
@@ -196,9 +187,7 @@ func TestNoMoreSessionsEndThanNecessary(t *testing.T) {
 			t.Errorf("%+v end, %v", ended, err)
 		}
 		left := server.Client().ZRange(t.Context(), redisclient.SessionsOfKey(a), 0, -1).Val()
-		if d := cmp.Diff(test.want, left); d != "" {
-			t.Errorf("left (-want +got):\n%s", d)
-		}
+		wantEqual(t, "left", nil, test.want, left)
 	}
 }
 
@@ -237,9 +226,7 @@ func TestASessionWithoutARecordCounts(t *testing.T) {
 			t.Errorf("%s: %+v end, %v; want ses_1", name, ended, err)
 		}
 		left := server.Client().ZRange(t.Context(), redisclient.SessionsOfKey(a), 0, 2).Val()
-		if d := cmp.Diff([]string{"ses_2", "ses_3", "ses_4"}, left); d != "" {
-			t.Errorf("%s: left (-want +got):\n%s", name, d)
-		}
+		wantEqual(t, name+": left", nil, []string{"ses_2", "ses_3", "ses_4"}, left)
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
@@ -24,9 +23,7 @@ func TestSessionIsReadAsWritten(t *testing.T) {
 		"by locator": func() (credential.Session, error) { return s.SessionByLocator(t.Context(), n.Locator) },
 	} {
 		got, err := read()
-		if d := cmp.Diff(n, got); err != nil || d != "" {
-			t.Errorf("%s: %v (-want +got):\n%s", name, err, d)
-		}
+		wantEqual(t, name, err, n, got)
 	}
 	wantKept(t, server, n)
 }
@@ -59,9 +56,7 @@ func TestRotateSession(t *testing.T) {
 	}
 	rotate(second, n.Refresh)
 	got, err := s.SessionByID(ctx, n.ID)
-	if d := cmp.Diff(second, got); err != nil || d != "" {
-		t.Errorf("%v (-want +got):\n%s", err, d)
-	}
+	wantEqual(t, "read", err, second, got)
 	rotate(second, n.Refresh) // the reply was lost and the same call is made again
 	third := nextOf(second, "third")
 	rotate(third, second.Refresh)
@@ -73,9 +68,7 @@ func TestRotateSession(t *testing.T) {
 		t.Fatalf("reuse: %v, %v", events, err)
 	}
 	want := []signal.Event{{Account: n.Account, Type: signal.SessionEnded, Subject: string(n.ID)}}
-	if d := cmp.Diff(want, outboxOf(t, s)); d != "" {
-		t.Errorf("announced (-want +got):\n%s", d)
-	}
+	wantEqual(t, "announced", nil, want, outboxOf(t, s))
 	if got := sessionKeys(t, server, n.Account); got != "0 0 0" {
 		t.Errorf("%s records, tokens and places are left of it", got)
 	}
@@ -169,9 +162,7 @@ func TestSessionIndexForgetsExpiredOnes(t *testing.T) {
 	}
 	n := addSession(t, s, a)
 	got := server.Client().ZRange(t.Context(), redisclient.SessionsOfKey(a), 0, -1).Val()
-	if d := cmp.Diff([]string{string(n.ID)}, got); d != "" {
-		t.Errorf("sessions (-want +got):\n%s", d)
-	}
+	wantEqual(t, "sessions", nil, []string{string(n.ID)}, got)
 }
 
 // TestEndedSessionsLeaveNoLocators: otherwise they would stay for 90 days.

@@ -350,9 +350,7 @@ func (b *hookBench) wantDue(w *delivery.Webhook, until time.Time, limit int, exc
 	for _, d := range want {
 		pending = append(pending, delivery.PendingDelivery{Delivery: d, Body: []byte("body of " + d.Event)})
 	}
-	if d := cmp.Diff(pending, due); d != "" {
-		b.Errorf("due (-want +got):\n%s", d)
-	}
+	wantEqual(b, "due", nil, pending, due)
 }
 
 // wantPages fails unless the pages of q have exactly the deliveries of want.

@@ -21,6 +21,14 @@ const (
 	codecBody     = "12345678901234567890"
 )
 
+// wantEqual fails unless err is nil and got is want.
+func wantEqual(tb testing.TB, what string, err error, want, got any) {
+	tb.Helper()
+	if d := cmp.Diff(want, got); err != nil || d != "" {
+		tb.Errorf("%s: %v (-want +got):\n%s", what, err, d)
+	}
+}
+
 // codecWebhooks returns webhooks with all kinds of fields.
 func codecWebhooks() map[string]delivery.Webhook {
 	at := milli(0)
@@ -49,9 +57,7 @@ func TestWebhookCodec(t *testing.T) {
 			want := w
 			want.Revision = string(b)
 			got, err := decodeWebhook(w.Account, w.ID, b)
-			if d := cmp.Diff(want, got); d != "" || err != nil {
-				t.Errorf("%s: %v (-want +got):\n%s", name, err, d)
-			}
+			wantEqual(t, name, err, want, got)
 			if s := statusOfRecord(string(b)); s != w.Status {
 				t.Errorf("%s: status %q is read at its fixed place", name, s)
 			}
@@ -168,9 +174,7 @@ func TestDeliveryCodec(t *testing.T) {
 		if name == "failed" {
 			want.Error = "" // lists show only known errors
 		}
-		if diff := cmp.Diff(want, withEvent(front, d.Event)); diff != "" || err != nil {
-			t.Errorf("%s, its front: %v (-want +got):\n%s", name, err, diff)
-		}
+		wantEqual(t, name+", its front", err, want, withEvent(front, d.Event))
 		for n := range b {
 			if n == deliveryFront {
 				continue
@@ -227,9 +231,7 @@ func TestDeliveryErrors(t *testing.T) {
 	t.Parallel()
 	want := []string{"", "timeout", "connection failed", "TLS failed", "address not allowed", "host not found",
 		"cancelled"}
-	if d := cmp.Diff(want, deliveryErrors); d != "" {
-		t.Errorf("stored codes have changed (-want +got):\n%s", d)
-	}
+	wantEqual(t, "stored codes have changed", nil, want, deliveryErrors)
 	for _, e := range append(want, "status 200", "status 65535") {
 		code, status := errorCode(e)
 		if got, err := errorText(code, uint16(status)); got != e || err != nil || code == errorOther {

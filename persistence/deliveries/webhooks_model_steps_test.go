@@ -128,9 +128,7 @@ func (m *hookModel) adopt(d *modelDelivery, to delivery.Status, since time.Time)
 	if at.Before(since.Truncate(time.Millisecond)) || at.After(m.store.Now().Add(time.Millisecond)) {
 		m.Errorf("delivery %s was changed at %v, not after %v", d.ID, at, since)
 	}
-	if diff := cmp.Diff(d.Delivery, got); diff != "" {
-		m.Errorf("changed (-want +got):\n%s", diff)
-	}
+	wantEqual(m, "changed", nil, d.Delivery, got)
 }
 
 func (m *hookModel) changeOne() {
@@ -152,9 +150,7 @@ func (m *hookModel) changeOne() {
 	default:
 		m.must("change one", err)
 		m.adopt(d, to, since)
-		if diff := cmp.Diff(d.Delivery, got); diff != "" {
-			m.Errorf("answered (-want +got):\n%s", diff)
-		}
+		wantEqual(m, "answered", nil, d.Delivery, got)
 	}
 }
 
@@ -277,9 +273,7 @@ func (m *hookModel) list() {
 			last := full.Attempts[k-1]
 			full.Attempts = []delivery.Attempt{{Number: last.Number, ResponseStatus: last.ResponseStatus}}
 		}
-		if d := cmp.Diff(full, list[i]); d != "" {
-			m.Errorf("listed (-want +got):\n%s", d)
-		}
+		wantEqual(m, "listed", nil, full, list[i])
 	}
 	if d := cmp.Diff(want, got); d != "" || n != total {
 		m.Errorf("%+v: %d in all, want %d (-want +got):\n%s", q, n, total, d)

@@ -44,9 +44,7 @@ func TestRegisterKeepsTheLimit(t *testing.T) {
 		t.Errorf("%d were registered and %d are listed, want 7", len(want), len(list))
 	}
 	for i, w := range list {
-		if d := cmp.Diff(want[w.ID], w); d != "" {
-			t.Errorf("listed (-want +got):\n%s", d)
-		}
+		wantEqual(t, "listed", nil, want[w.ID], w)
 		if i > 0 && w.ID > list[i-1].ID {
 			t.Errorf("%s is listed after %s, which is older", w.ID, list[i-1].ID)
 		}
@@ -83,9 +81,7 @@ func TestChangeWebhook(t *testing.T) {
 	_, err = b.hooks.ChangeWebhook(ctx, second, false)
 	wantError(t, err, signal.KindConflict, "webhook_changed")
 	got := b.webhook(w.ID)
-	if d := cmp.Diff(changed, got); d != "" {
-		t.Errorf("read (-want +got):\n%s", d)
-	}
+	wantEqual(t, "read", nil, changed, got)
 	_, err = b.hooks.ChangeWebhook(ctx, disabled(got, delivery.DisabledManual, milli(5)), false)
 	b.must("disable", err)
 	b.wantStats(delivery.WebhookStats{Disabled: 1})
@@ -97,9 +93,7 @@ func TestChangeWebhook(t *testing.T) {
 	changed, err = b.hooks.ChangeWebhook(ctx, got, true)
 	b.must("enable", err)
 	got = b.webhook(w.ID)
-	if d := cmp.Diff(changed, got); d != "" {
-		t.Errorf("enabled (-want +got):\n%s", d)
-	}
+	wantEqual(t, "enabled", nil, changed, got)
 	events := b.eventsOf(b.account)
 	if first, last := events[0].Position, events[len(events)-1].Position; w.Since != first || got.Since != last {
 		t.Errorf("it gets events from %s, then %s on; want %s and %s", w.Since, got.Since, first, last)
@@ -199,9 +193,7 @@ func TestOutcomesDisableAWebhook(t *testing.T) {
 		t.Fatalf("mails %+v, %v", mails, err)
 	}
 	out.Mails[0].ID = mails[0].ID
-	if d := cmp.Diff(out.Mails, mails); d != "" {
-		t.Errorf("mails (-want +got):\n%s", d)
-	}
+	wantEqual(t, "mails", nil, out.Mails, mails)
 	b.wantStats(delivery.WebhookStats{Disabled: 1})
 	// An owner that does not know the outcome repeats it without the record.
 	out.Disabled, out.Event = nil, nil

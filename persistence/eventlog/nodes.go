@@ -57,8 +57,8 @@ func (s *Store) Install(ctx context.Context) error {
 		return redisclient.Failed(err, "read installation")
 	}
 	if got.Val() != want {
-		return redisclient.Refused("other_partitions", fmt.Sprintf("this Redis was set up with partitions: %s, and the "+
-			"setting says %s: it cannot be changed later", got.Val(), want))
+		return redisclient.Refused("other_partitions", fmt.Sprintf("this Redis was set up with partitions: %s, and "+
+			"the setting says %s: it cannot be changed later", got.Val(), want))
 	}
 	return nil
 }

@@ -75,8 +75,8 @@ type waiter struct {
 
 // NewTail returns a tail of s. Subscribe, then Run.
 func NewTail(s *Store, o TailOptions) *Tail {
-	t := &Tail{store: s, count: cmp.Or(o.Count, 1000), pause: cmp.Or(o.Pause, time.Millisecond), log: cmp.Or(o.Log, s.Log),
-		partitions: make([]tailPartition, s.Partitions()), byKey: map[string]int{}}
+	t := &Tail{store: s, count: cmp.Or(o.Count, 1000), pause: cmp.Or(o.Pause, time.Millisecond),
+		log: cmp.Or(o.Log, s.Log), partitions: make([]tailPartition, s.Partitions()), byKey: map[string]int{}}
 	for p := range t.partitions {
 		t.byKey[redisclient.EventsKey(p)] = p
 	}

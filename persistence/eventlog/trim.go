@@ -48,7 +48,8 @@ func NewTrimmer(s *Store, o TrimOptions) *Trimmer {
 // the engine's stored position: those wait for their effect. KindConflict: another epoch
 // holds the partition; 0 is not compared.
 func (t *Trimmer) TrimEvents(ctx context.Context, partition int, epoch int64) error {
-	keys := []string{redisclient.EventsKey(partition), redisclient.PositionKey(partition), redisclient.EpochKey(partition)}
+	keys := []string{redisclient.EventsKey(partition), redisclient.PositionKey(partition),
+		redisclient.EpochKey(partition)}
 	keep, limit := t.options.Keep.Milliseconds(), t.options.MaxEntries
 	for range trimRounds {
 		n, err := trimScript.Run(ctx, t.store.RDB, keys, keep, limit, epoch).Int()
