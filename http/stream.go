@@ -1,6 +1,7 @@
 package http
 
 import (
+	"errors"
 	"net/http"
 	"net/url"
 	"strings"
@@ -112,7 +113,7 @@ func (s *Server) stream(c *call) error {
 	ws, err := s.upgrader.Upgrade(c, c.r, c.Header())
 	if err != nil {
 		settled()
-		if _, refused := err.(websocket.HandshakeError); refused {
+		if _, refused := errors.AsType[websocket.HandshakeError](err); refused {
 			return err // the connection cannot be taken over: nothing of the client's
 		}
 		c.status = statusClientGone // it sent too early, or left

@@ -35,7 +35,7 @@ func (s *Store) streamStats(ctx context.Context) ([]streamStats, error) {
 		pipe := s.RDB.Pipeline()
 		lengths := []*redis.IntCmd{pipe.XLen(ctx, redisclient.EventsKey(p)), pipe.XLen(ctx, redisclient.SignalsKey(p)), pipe.XLen(ctx, redisclient.JobQueueKey(p))}
 		held := pipe.XPending(ctx, redisclient.JobQueueKey(p), eventlog.JobGroup)
-		redisclient.Execute(ctx, pipe) // each command has its own error
+		_ = redisclient.Execute(ctx, pipe) // each command has its own error
 		for i, total := range []*streamStats{&events, &signals, &jobs} {
 			n, err := lengths[i].Result()
 			if err != nil {

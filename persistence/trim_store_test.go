@@ -1,6 +1,7 @@
 package persistence
 
 import (
+	"errors"
 	"strconv"
 	"testing"
 	"time"
@@ -24,7 +25,7 @@ func fillEvents(t *testing.T, b *logBench, n int) func(i int) signal.Position {
 	err := b.rdb.Eval(t.Context(), `for i = 0, ARGV[1] - 1 do
 		redis.call('XADD', KEYS[1], string.format('%.0f-0', ARGV[2] + i), 'h', ARGV[3], 'd', i)
 	end`, []string{redisclient.EventsKey(0)}, n, old, header).Err()
-	if err != nil && err != redis.Nil {
+	if err != nil && !errors.Is(err, redis.Nil) {
 		t.Fatal(err)
 	}
 	return at

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"testing"
@@ -75,7 +76,7 @@ func TestIdleChildrenAreDiscarded(t *testing.T) {
 		if n := metrics.of(Signal).dead.Load(); n != 1 {
 			t.Errorf("dead letters counted: %d, want 1", n)
 		}
-		if _, err := Ask(t.Context(), children[8], func(chan<- int) any { return "question" }); err != ErrStopped {
+		if _, err := Ask(t.Context(), children[8], func(chan<- int) any { return "question" }); !errors.Is(err, ErrStopped) {
 			t.Errorf("a question to a discarded actor: %v", err)
 		}
 	})

@@ -95,7 +95,7 @@ func askPassword(ctx context.Context, prompt io.Writer, terminal int) (string, e
 		}
 		return string(o.text), nil
 	case <-ctx.Done(): // the reading goes on until the process ends
-		term.Restore(terminal, before)
+		_ = term.Restore(terminal, before)
 		return "", ctx.Err()
 	}
 }

@@ -1,6 +1,7 @@
 package feeder
 
 import (
+	"errors"
 	"net/http"
 	"testing"
 	"time"
@@ -68,7 +69,7 @@ func TestARealAssetIsTakenUpWhenItIsAskedFor(t *testing.T) {
 	}
 	for _, name := range []string{"NOCOIN", "EURUSD", "AAPL", "x y"} {
 		_, err := m.Series(t.Context(), name, signal.M1)
-		if e, ok := err.(*signal.RunError); !ok || e.Code != signal.DataUnavailable || e.Retryable {
+		if e, ok := errors.AsType[*signal.RunError](err); !ok || e.Code != signal.DataUnavailable || e.Retryable {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -298,7 +299,8 @@ func TestNobodyIsWaitedForWithoutASource(t *testing.T) {
 	m := b.market(market.Options{Sources: "binance"})
 	b.feed(Options{Sources: "binance", Real: exchangeOptions(x)})
 	_, err := m.Series(t.Context(), "BTC", signal.M5)
-	if e, ok := err.(*signal.RunError); !ok || e.Code != signal.DataUnavailable || !e.Retryable || e.RetryAfter <= 0 {
+	e, ok := errors.AsType[*signal.RunError](err)
+	if !ok || e.Code != signal.DataUnavailable || !e.Retryable || e.RetryAfter <= 0 {
 		t.Errorf("%v", err)
 	}
 }

@@ -3,6 +3,7 @@ package feeder
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -119,13 +120,13 @@ func TestStocksAreKnownInTheirSessions(t *testing.T) {
 	}
 	for _, name := range []string{"NONE", "BTC", "EURUSD"} {
 		_, err := m.Series(t.Context(), name, signal.H1)
-		if e, ok := err.(*signal.RunError); !ok || e.Code != signal.DataUnavailable || e.Retryable {
+		if e, ok := errors.AsType[*signal.RunError](err); !ok || e.Code != signal.DataUnavailable || e.Retryable {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	c.Add(5*time.Hour + time.Second)
 	_, err = m.Series(t.Context(), "AAPL", signal.H1)
-	e, ok := err.(*signal.RunError)
+	e, ok := errors.AsType[*signal.RunError](err)
 	if !ok || e.Code != signal.MarketClosed || !e.Retryable || !strings.Contains(e.Message, "2026-11-23T14:30:00Z") ||
 		!c.Now().Add(e.RetryAfter).Equal(markettest.Instant(t, "2026-11-23T14:30:00Z")) {
 		t.Errorf("after the close: %v", err)

@@ -127,7 +127,7 @@ func (p *process) demoKey(ctx context.Context, account signal.AccountID) (string
 	}
 	_, secret, err := p.credentials.CreateKey(ctx, account, demoKeyName, nil, nil)
 	if v, ok := errors.AsType[credentials.ValidationError](err); ok {
-		return "", fmt.Errorf("key is not valid: %v", v)
+		return "", fmt.Errorf("key is not valid: %w", v)
 	}
 	return secret, err
 }

@@ -256,7 +256,8 @@ func (c *connection) run(ctx context.Context) error {
 	for {
 		select {
 		case <-ctx.Done():
-			ws.WriteControl(websocket.CloseMessage, websocket.FormatCloseMessage(websocket.CloseNormalClosure, ""), time.Now().Add(time.Second))
+			closing := websocket.FormatCloseMessage(websocket.CloseNormalClosure, "")
+			_ = ws.WriteControl(websocket.CloseMessage, closing, time.Now().Add(time.Second))
 			return ctx.Err()
 		case <-renew.C:
 			return errRenew
