@@ -2,10 +2,10 @@
 .DEFAULT_GOAL := help
 SHELL := /bin/bash
 
-GO          ?= go
-STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
-FUZZTIME    ?= 5s
-BIN         := bin/agentsignal
+GO       ?= go
+LINT     := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+FUZZTIME ?= 5s
+BIN      := bin/agentsignal
 
 .PHONY: help run build test clients check bench fuzz fmt lint deps-run deps-test
 
@@ -31,8 +31,8 @@ check: deps-test fmt lint test fuzz ## Everything that must hold: format, vet, l
 fmt: ## Fail if a file is not formatted
 	@files=$$(gofmt -l .); if [ -n "$$files" ]; then echo "not formatted: $$files"; exit 1; fi
 
-lint: ## Run staticcheck
-	$(GO) run $(STATICCHECK) ./...
+lint: ## Run the linters of .golangci.yaml, staticcheck among them
+	$(GO) run $(LINT) run
 
 fuzz: ## Run each fuzz target for FUZZTIME (5s)
 	@set -e; for file in $$(grep -rl --include='*_test.go' '^func Fuzz' .); do \

@@ -2,6 +2,7 @@ package http
 
 import (
 	"context"
+	"errors"
 	"net/http"
 
 	"github.com/agentsignal/agentsignal/actors/agent"
@@ -45,7 +46,7 @@ func (s *Server) execute(c *call, req signal.RunRequest, async bool) error {
 
 // runError adds the ID of the run to the error of a run.
 func runError(run signal.RunID, err error) error {
-	if e, ok := err.(*signal.RunError); ok {
+	if e, ok := errors.AsType[*signal.RunError](err); ok {
 		return &runFailed{run: run, RunError: e}
 	}
 	return err

@@ -433,14 +433,14 @@ func (c *child) stop(ctx context.Context) error {
 	process := c.process
 	c.mu.Unlock()
 	if process != nil {
-		process.Signal(syscall.SIGTERM)
+		_ = process.Signal(syscall.SIGTERM)
 	}
 	select {
 	case <-c.ended:
 		return nil
 	case <-ctx.Done():
 		if process != nil {
-			process.Kill()
+			_ = process.Kill()
 		}
 		<-c.ended
 		return fmt.Errorf("stop redis: %w", ctx.Err())

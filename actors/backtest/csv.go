@@ -86,7 +86,7 @@ func (e *FileError) add(line int, format string, args ...any) {
 func ReadCSV(r io.Reader, tf signal.Timeframe) ([]marketdata.Bar, error) {
 	text := bufio.NewReader(r)
 	if mark, err := text.Peek(len(byteOrderMark)); err == nil && string(mark) == byteOrderMark {
-		text.Discard(len(mark)) // is there
+		_, _ = text.Discard(len(mark)) // Peek has read it
 	}
 	lines := csv.NewReader(text)
 	lines.FieldsPerRecord = -1

@@ -87,7 +87,7 @@ func (p *Prices) CheckEnd(s *signal.Signal) (found []Difference, how Compared, r
 	}
 	at := s.Closing.At.UnixMilli()
 	var resolved resolution
-	json.Unmarshal(s.Metadata, &resolved) // metadata without it leave the zero value
+	_ = json.Unmarshal(s.Metadata, &resolved) // other metadata leave the zero value
 	byBars := resolved.By == "backfill" || !p.Ticks
 	switch how = Within; {
 	case resolved.Stale:

@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"errors"
 	"net"
 	"testing"
 	"testing/synctest"
@@ -159,7 +160,7 @@ func TestPanickingWriteEndsOnlyItsConnection(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-taken
-	if _, err := s.write(nil, []byte("y")); err != panics.ErrPanicked {
+	if _, err := s.write(nil, []byte("y")); !errors.Is(err, panics.ErrPanicked) {
 		t.Errorf("the next write ends with %v", err)
 	}
 	s.finish()

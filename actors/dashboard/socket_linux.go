@@ -34,9 +34,9 @@ func newSocket(conn net.Conn, taken func(), guard func(do func())) socket {
 // tune sets the options that bound the cost of a client that does not read. Go has
 // already set TCP_NODELAY.
 func tune(raw syscall.RawConn) {
-	raw.Control(func(fd uintptr) {
-		unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_SNDBUF, sendBuffer)
-		unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(userTimeout.Milliseconds()))
+	_ = raw.Control(func(fd uintptr) {
+		_ = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_SNDBUF, sendBuffer)
+		_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(userTimeout.Milliseconds()))
 	})
 }
 
@@ -130,8 +130,8 @@ func (s *rawSocket) receive(yield func(b []byte)) error {
 }
 
 func (s *rawSocket) widen() {
-	s.raw.Control(func(fd uintptr) {
-		unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_SNDBUF, wideBuffer)
+	_ = s.raw.Control(func(fd uintptr) {
+		_ = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_SNDBUF, wideBuffer)
 	})
 }
 

@@ -211,7 +211,7 @@ func TestRefusedWriteIsReportedToTheOwner(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.failing = &signal.Error{Kind: signal.KindConflict, Code: "not_owner", Message: "another"}
 		w.send(t, "BTC", alerts.Reached{Tick: tickAt(0, 80)})
-		if len(w.lost) != 1 || w.lost[0] != w.failing {
+		if len(w.lost) != 1 || !errors.Is(w.lost[0], w.failing) {
 			t.Errorf("the owner received %v", w.lost)
 		}
 	})

@@ -68,7 +68,7 @@ func (s *Service) authenticateKey(ctx context.Context, token string) (signal.Pri
 	}
 	if renew {
 		s.lookups.Go(ctx, func(ctx context.Context) {
-			panics.Guard(s.log, panics.Credentials, func() { s.fetchKey(ctx, d) })
+			panics.Guard(s.log, panics.Credentials, func() { _, _ = s.fetchKey(ctx, d) })
 		})
 	}
 	if e.missing {
@@ -131,7 +131,7 @@ func (s *Service) authenticateJWT(ctx context.Context, token string) (signal.Pri
 	}
 	if renew {
 		s.lookups.Go(ctx, func(ctx context.Context) {
-			panics.Guard(s.log, panics.Credentials, func() { s.fetchSession(ctx, p.Session) })
+			panics.Guard(s.log, panics.Credentials, func() { _, _ = s.fetchSession(ctx, p.Session) })
 		})
 	}
 	if e.missing || e.account != p.Account || !now.Before(e.value.ends) {

@@ -317,7 +317,7 @@ func (j *Store) Waiting(ctx context.Context) (int64, error) {
 		lengths[p] = pipe.XLen(ctx, redisclient.JobQueueKey(p))
 		pending[p] = pipe.XPending(ctx, redisclient.JobQueueKey(p), eventlog.JobGroup)
 	}
-	redisclient.Execute(ctx, pipe) // each command has its own error
+	_ = redisclient.Execute(ctx, pipe) // each command has its own error
 	total := int64(0)
 	for p := range lengths {
 		n, err := lengths[p].Result()

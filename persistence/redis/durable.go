@@ -78,7 +78,7 @@ func (c *Client) Confirmed(ctx context.Context, confirm string, err error) error
 		return err
 	}
 	if e := c.Durably(ctx, confirm, func(redis.Pipeliner) {}); e != nil {
-		return Unavailable(fmt.Errorf("confirm %q: %w", err, e))
+		return Unavailable(fmt.Errorf("confirm %q: %w", err, e)) //nolint:errorlint // err is confirmed, and no cause
 	}
 	return err
 }

@@ -190,8 +190,8 @@ func CoinOf(symbol, class string) (string, bool) {
 		return "", false
 	}
 	name := assets.Bare(symbol)
-	for base, ok := name, true; ok && !slices.Contains(dollarCoins, name); name = base {
-		base, ok = cutQuote(name)
+	for ok := true; ok && !slices.Contains(dollarCoins, name); {
+		name, ok = cutQuote(name)
 	}
 	return name, coin.MatchString(name)
 }

@@ -1,6 +1,7 @@
 package sender
 
 import (
+	"errors"
 	"io"
 	"net/http"
 	"strings"
@@ -27,7 +28,7 @@ func readBody(r io.Reader) string {
 	defer bodyBuffers.Put(b)
 	n, err := io.ReadFull(r, b[:])
 	if err != nil {
-		return toText(b[:n], err != io.ErrUnexpectedEOF && err != io.EOF)
+		return toText(b[:n], !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, io.EOF))
 	}
 	// A failure here does not matter: the kept part has been read.
 	more, _ := io.CopyN(io.Discard, r, maxBodyRead-delivery.MaxResponseBody)

@@ -259,5 +259,5 @@ func (c *connection) exchange(b []byte) (answer *http.Response, begun bool, err 
 func ended(r io.Reader) bool {
 	var b [1]byte
 	n, err := r.Read(b[:])
-	return n == 0 && err == io.EOF
+	return n == 0 && errors.Is(err, io.EOF)
 }

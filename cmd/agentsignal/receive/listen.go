@@ -202,7 +202,7 @@ func (l *localReceiver) receive(w http.ResponseWriter, r *http.Request) error {
 	if err := l.report(l.describe(r, body, http.StatusOK, nil)); err != nil {
 		return err
 	}
-	io.WriteString(w, webhook.ChallengeOf(body))
+	_, _ = io.WriteString(w, webhook.ChallengeOf(body))
 	return nil
 }
 
@@ -249,7 +249,7 @@ func (l *localReceiver) pass(w http.ResponseWriter, r *http.Request, body []byte
 		}
 	}
 	w.WriteHeader(answer.StatusCode)
-	w.Write(text)
+	_, _ = w.Write(text)
 	return nil
 }
 

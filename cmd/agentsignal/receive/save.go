@@ -36,7 +36,7 @@ func (s *deliverySaver) keep(r *http.Request, body []byte, errs io.Writer) {
 	}
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "POST %s HTTP/1.1\r\nHost: %s\r\n", r.URL.RequestURI(), r.Host)
-	r.Header.WriteSubset(&b, map[string]bool{"Content-Length": true})
+	_ = r.Header.WriteSubset(&b, map[string]bool{"Content-Length": true})
 	fmt.Fprintf(&b, "Content-Length: %d\r\n\r\n", len(body))
 	b.Write(body)
 	// The name is unique across runs and holds nothing from the sender.

@@ -3,6 +3,7 @@ package service
 import (
 	"encoding/base64"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -42,7 +43,7 @@ func dump(t *testing.T, c *redis.Client) string {
 		default:
 			t.Fatalf("%s is a %s, which this test cannot read", key, kind)
 		}
-		if err != nil && err != redis.Nil {
+		if err != nil && !errors.Is(err, redis.Nil) {
 			t.Fatalf("read %s: %v", key, err)
 		}
 		fmt.Fprintf(&all, "%s\n%v\n", key, value)

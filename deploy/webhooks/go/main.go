@@ -149,7 +149,7 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 			http.Error(w, "the body is no event", http.StatusBadRequest)
 			return
 		}
-		io.WriteString(w, data.Challenge)
+		_, _ = io.WriteString(w, data.Challenge)
 		return
 	}
 	if err := r.once(e); err != nil {
