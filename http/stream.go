@@ -1,6 +1,7 @@
 package http
 
 import (
+	"errors"
 	"net/http"
 	"net/url"
 	"strings"
@@ -110,7 +111,7 @@ func (s *Server) stream(c *call) error {
 	ws, err := s.upgrader.Upgrade(c, c.r, c.Header())
 	if err != nil {
 		settled()
-		if _, refused := err.(websocket.HandshakeError); refused {
+		if _, refused := errors.AsType[websocket.HandshakeError](err); refused {
 			return err // the connection cannot be taken over, which is not the client's fault
 		}
 		c.status = statusClientGone // it sent data too early, or left

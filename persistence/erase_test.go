@@ -1,6 +1,7 @@
 package persistence
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -102,7 +103,7 @@ func TestErase(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := s.EraseStep(ctx, 1, epoch-1); err != eventlog.ErrNotOwner {
+	if _, err := s.EraseStep(ctx, 1, epoch-1); !errors.Is(err, eventlog.ErrNotOwner) {
 		t.Errorf("a step of a former owner: %v", err)
 	}
 	wait := eraseAll(t, s, epoch)

@@ -39,7 +39,7 @@ func (s *Store) streamStats(ctx context.Context) ([]streamStats, error) {
 			lengths = append(lengths, pipe.XLen(ctx, key))
 		}
 		held := pipe.XPending(ctx, queue, eventlog.JobGroup)
-		redisclient.Execute(ctx, pipe) // each command has its own error
+		_ = redisclient.Execute(ctx, pipe) // each command has its own error
 		for i, total := range []*streamStats{&events, &signals, &jobs} {
 			n, err := lengths[i].Result()
 			if err != nil {

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"testing"
@@ -73,7 +74,7 @@ func TestIdleChildrenAreDiscarded(t *testing.T) {
 		}
 		children[7].Tell("after the end")
 		wantCount(t, "dead letters counted", metrics.of(Signal).dead.Load(), 1)
-		if _, err := Ask(t.Context(), children[8], func(chan<- int) any { return "question" }); err != ErrStopped {
+		if _, err := Ask(t.Context(), children[8], func(chan<- int) any { return "question" }); !errors.Is(err, ErrStopped) {
 			t.Errorf("a question to a discarded actor: %v", err)
 		}
 	})

@@ -96,7 +96,7 @@ func askPassword(ctx context.Context, prompt io.Writer, terminal int) (string, e
 		}
 		return string(o.text), nil
 	case <-ctx.Done(): // reading ends with the process
-		term.Restore(terminal, before)
+		_ = term.Restore(terminal, before)
 		return "", ctx.Err()
 	}
 }

@@ -2,6 +2,7 @@ package eventlog
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -221,7 +222,7 @@ func (r refusal) of(o *Operation, partition int) error {
 		return fmt.Errorf("append to partition %d: guard %d is not known", partition, r.guard)
 	}
 	err := o.refusals[r.guard]
-	if err == errChanged {
+	if errors.Is(err, errChanged) {
 		return signal.Changed(r.sequence)
 	}
 	return err

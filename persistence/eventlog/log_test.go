@@ -1,6 +1,7 @@
 package eventlog
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 	"testing"
@@ -63,7 +64,7 @@ func TestAnOwnersChangeIsStoredOnce(t *testing.T) {
 		if signal.CodeOf(err) != signal.CodeOf(c.want) {
 			t.Errorf("change %d: %v, want %v", i, err, c.want)
 		}
-		if stored, known := signal.StoredSequence(err); known != (c.want == errChanged) || stored != c.stored {
+		if stored, known := signal.StoredSequence(err); known != (errors.Is(c.want, errChanged)) || stored != c.stored {
 			t.Errorf("change %d: the refusal has the sequence %d, want %d", i, stored, c.stored)
 		}
 	}

@@ -42,7 +42,7 @@ func TestReadinessIsProbedTwiceASecond(t *testing.T) {
 		time.Sleep(time.Second)
 		failing.Store(true)
 		p := r.current(try)
-		if <-p.done; p.err != refused {
+		if <-p.done; !errors.Is(p.err, refused) {
 			t.Errorf("the probe returns %v", p.err)
 		}
 		if r.current(try) != p {

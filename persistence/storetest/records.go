@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -57,7 +58,7 @@ func FillEvents(tb testing.TB, rdb redis.UniversalClient, n int) (at func(i int)
 	err := rdb.Eval(tb.Context(), `for i = 0, ARGV[1] - 1 do
 		redis.call('XADD', KEYS[1], string.format('%.0f-0', ARGV[2] + i), 'h', ARGV[3], 'd', i)
 	end`, []string{redisclient.EventsKey(0)}, n, old, header).Err()
-	if err != nil && err != redis.Nil {
+	if err != nil && !errors.Is(err, redis.Nil) {
 		tb.Fatal(err)
 	}
 	return func(i int) signal.Position { return signal.Position{MS: old + int64(i)} }

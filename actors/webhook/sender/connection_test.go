@@ -246,7 +246,7 @@ func TestConnectionsThatPanicDoNotAffectOthers(t *testing.T) {
 			p.give(&connection{Conn: c, to: endpointAddress{address: "a:1"}})
 		}
 		time.Sleep(2 * p.idleTimeout)
-		if _, err := there.Read(make([]byte, 1)); err != io.EOF || p.count != 0 {
+		if _, err := there.Read(make([]byte, 1)); !errors.Is(err, io.EOF) || p.count != 0 {
 			t.Errorf("the connection after one that panics is not closed: %v, %d are kept", err, p.count)
 		}
 	})

@@ -243,7 +243,7 @@ func (c *connection) run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			bye := websocket.FormatCloseMessage(websocket.CloseNormalClosure, "")
-			ws.WriteControl(websocket.CloseMessage, bye, time.Now().Add(time.Second))
+			_ = ws.WriteControl(websocket.CloseMessage, bye, time.Now().Add(time.Second))
 			return ctx.Err()
 		case <-renew.C:
 			return errRenew
