@@ -95,8 +95,8 @@ func BenchmarkJSON(b *testing.B) {
 	price := 64250.125
 	listings := make([]signal.Listing, 25)
 	for i := range listings {
-		listings[i] = signal.Listing{ID: "sig_01M7YQ1WE0AE67Z5NHCJZHQ5XV", Agent: "trading", Asset: "BTC", Strategy: "momentum",
-			Direction: signal.Long, Confidence: 0.4372, Entry: &price, CreatedAt: time.Now()}
+		listings[i] = signal.Listing{ID: "sig_01M7YQ1WE0AE67Z5NHCJZHQ5XV", Agent: "trading", Asset: "BTC",
+			Strategy: "momentum", Direction: signal.Long, Confidence: 0.4372, Entry: &price, CreatedAt: time.Now()}
 	}
 	buffer := make([]byte, 0, 16<<10)
 	body := []byte(`{"asset":"BTC","strategy":"momentum","timeframe":"1h","risk_level":"medium"}`)

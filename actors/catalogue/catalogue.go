@@ -169,6 +169,7 @@ func (c *Catalogue) build(ctx context.Context, p int) error {
 		return nil
 	case unbuilt:
 		c.begin(ctx, p)
+	case building: // for an earlier caller
 	}
 	built := part.built
 	part.mu.Unlock()
@@ -273,6 +274,7 @@ func (c *Catalogue) Publish(p int, events []signal.Event) {
 	part.mu.Lock()
 	defer part.mu.Unlock()
 	switch part.state {
+	case unbuilt: // the pass that builds it will read them
 	case building:
 		for i := range events {
 			if concerns(events[i].Type) {

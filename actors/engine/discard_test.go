@@ -74,7 +74,8 @@ func TestIdleChildrenAreDiscarded(t *testing.T) {
 		}
 		children[7].Tell("after the end")
 		wantCount(t, "dead letters counted", metrics.of(Signal).dead.Load(), 1)
-		if _, err := Ask(t.Context(), children[8], func(chan<- int) any { return "question" }); !errors.Is(err, ErrStopped) {
+		_, err := Ask(t.Context(), children[8], func(chan<- int) any { return "question" })
+		if !errors.Is(err, ErrStopped) {
 			t.Errorf("a question to a discarded actor: %v", err)
 		}
 	})

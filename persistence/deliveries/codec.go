@@ -123,8 +123,10 @@ func timeOfBytes(b []byte) time.Time {
 }
 
 func stateOf(d *delivery.Delivery) byte {
-	state := byte(statePending)
+	var state byte
 	switch d.Status {
+	case delivery.Pending:
+		state = statePending
 	case delivery.Succeeded:
 		state = stateSucceeded
 	case delivery.Failed:

@@ -125,8 +125,9 @@ func (w hook) byCreation(status delivery.Status) string {
 		return w.succeeded()
 	case delivery.Failed:
 		return w.failed()
+	default:
+		return w.all()
 	}
-	return w.all()
 }
 
 // page returns the members of a page of a set by creation, and its length.

@@ -165,6 +165,7 @@ func addOutcomes(o *eventlog.Operation, p int, out *delivery.Outcomes) {
 		}
 		to, score := "0", codec.DueText(d.NextAttemptAt)
 		switch d.Status {
+		case delivery.Pending:
 		case delivery.Succeeded:
 			to, score = "2", codec.MilliText(d.CreatedAt)
 		case delivery.Failed:

@@ -44,7 +44,8 @@ func TestLeaseHasOneOwner(t *testing.T) {
 	if second <= first {
 		t.Errorf("epoch %d after %d", second, first)
 	}
-	wantKind(t, "the process before the restart renews", s.RenewLease(ctx, 1, "a", first, time.Minute), signal.KindConflict)
+	err = s.RenewLease(ctx, 1, "a", first, time.Minute)
+	wantKind(t, "the process before the restart renews", err, signal.KindConflict)
 	if err := s.ReleaseLease(ctx, 1, "a", first); err != nil {
 		t.Errorf("release by a former owner: %v", err)
 	}
@@ -74,7 +75,8 @@ func TestLeaseEndsWithItsTime(t *testing.T) {
 	if second <= first {
 		t.Errorf("epoch %d after %d", second, first)
 	}
-	wantKind(t, "renewal of a lease that ran out", s.RenewLease(t.Context(), 0, "a", first, time.Minute), signal.KindConflict)
+	err := s.RenewLease(t.Context(), 0, "a", first, time.Minute)
+	wantKind(t, "renewal of a lease that ran out", err, signal.KindConflict)
 }
 
 // A Redis that has lost its newest writes gives no epoch twice.

@@ -200,6 +200,8 @@ func main() {
 		log.Fatal(err)
 	}
 	fmt.Printf("listening on http://%s\n", ln.Addr())
-	s := &http.Server{Handler: r, ReadTimeout: 10 * time.Second, WriteTimeout: 20 * time.Second, IdleTimeout: 2 * time.Minute}
+	s := &http.Server{
+		Handler: r, ReadTimeout: 10 * time.Second, WriteTimeout: 20 * time.Second, IdleTimeout: 2 * time.Minute,
+	}
 	log.Fatal(s.Serve(ln))
 }
