@@ -29,7 +29,7 @@ func TestExpiryByTheClockOfRedis(t *testing.T) {
 		}
 		time.Sleep(2 * time.Minute)
 		synctest.Wait()
-		if got := w.types(); len(got) != 1 || !w.changes[0].Signal.Closing.At.Equal(s.ExpiresAt) {
+		if got := w.types(); len(got) != 1 || !w.stored()[0].Signal.Closing.At.Equal(s.ExpiresAt) {
 			t.Errorf("events %v after the expiry, want a closing at %s", got, s.ExpiresAt)
 		}
 	})
@@ -43,10 +43,10 @@ func TestASignalIsNotClosedBeforeItsCreation(t *testing.T) {
 		s := openSignal("1")
 		w := newWorld(t, s)
 		w.send(t, "BTC", alerts.Reached{Tick: tickAt(-3*time.Minute, 116)})
-		if len(w.changes) != 1 {
-			t.Fatalf("%d changes, want 1", len(w.changes))
+		if len(w.stored()) != 1 {
+			t.Fatalf("%d changes, want 1", len(w.stored()))
 		}
-		if c := w.changes[0].Signal.Closing; !c.At.Equal(s.CreatedAt) || c.DurationMinutes != 0 {
+		if c := w.stored()[0].Signal.Closing; !c.At.Equal(s.CreatedAt) || c.DurationMinutes != 0 {
 			t.Errorf("closed at %s after %d min, want at its creation %s", c.At, c.DurationMinutes, s.CreatedAt)
 		}
 	})

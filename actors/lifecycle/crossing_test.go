@@ -27,8 +27,8 @@ func TestExpiredSignalIsNotClosedBeforePricesAreKnown(t *testing.T) {
 		w.set(func() { w.silent = false })
 		time.Sleep(2 * backoff.DefaultMax)
 		w.send(t, "BTC", alerts.Reached{Tick: tickAt(-48*time.Hour, 116), Past: true})
-		if len(w.changes) != 1 || *w.changes[0].Signal.Closing.ExitPrice != 115 {
-			t.Errorf("changes are %+v", w.changes)
+		if len(w.stored()) != 1 || *w.stored()[0].Signal.Closing.ExitPrice != 115 {
+			t.Errorf("changes are %+v", w.stored())
 		}
 	})
 }
@@ -77,7 +77,7 @@ func (w *world) wantEvents(t *testing.T, want ...signal.EventType) {
 	if got := w.types(); !slices.Equal(got, want) {
 		t.Fatalf("events %v, want %v", got, want)
 	}
-	for i, c := range w.changes {
+	for i, c := range w.stored() {
 		if c.Signal.Sequence != int64(i)+2 {
 			t.Errorf("change %d has the sequence %d", i, c.Signal.Sequence)
 		}

@@ -106,7 +106,7 @@ func TestSignalsCloseOnceByTheRules(t *testing.T) {
 				w.send(t, "BTC", c.message())
 				w.send(t, "BTC", alerts.Reached{Tick: tickAt(time.Hour, 80)}) // too late: the actor has ended
 				w.wantEvents(t, signal.SignalClosed)
-				change := w.changes[0]
+				change := w.stored()[0]
 				want := fmt.Sprintf(`{"signal_id":"%s","asset":"BTC","close_reason":"%s","entry_price":100,`+
 					`"exit_price":%v,"pnl_percent":%s,"pnl_absolute":%s,"duration_minutes":%d}`,
 					idOf("1"), c.reason, c.exit, c.pnl, c.pnl, c.minutes)
@@ -128,7 +128,7 @@ func TestExcursionsAreInUnitsOfRisk(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.send(t, "BTC", alerts.BarClosed{Price: 100, Span: alerts.Span{Low: 92, High: 104}})
 		w.send(t, "BTC", alerts.Reached{Tick: tickAt(time.Minute, 116), Span: alerts.Span{Low: 95, High: 116}})
-		if s := w.changes[len(w.changes)-1].Signal; s.MFE != 1.6 || s.MAE != -0.8 {
+		if s := w.stored()[len(w.stored())-1].Signal; s.MFE != 1.6 || s.MAE != -0.8 {
 			t.Errorf("MFE %v, MAE %v", s.MFE, s.MAE)
 		}
 	})
@@ -148,7 +148,7 @@ func TestABarDoesNotCountBeyondTheLevel(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, func(t *testing.T, w *world) {
 				w.send(t, "BTC", reachedInBar(c.bar))
-				if s := w.changes[len(w.changes)-1].Signal; s.MFE != c.mfe || s.MAE != c.mae {
+				if s := w.stored()[len(w.stored())-1].Signal; s.MFE != c.mfe || s.MAE != c.mae {
 					t.Errorf("MFE %v, MAE %v, want %v and %v", s.MFE, s.MAE, c.mfe, c.mae)
 				}
 			})
@@ -167,10 +167,10 @@ func TestConfidenceIsPublishedWhenItHasMoved(t *testing.T) {
 		w.send(t, "BTC", bar(105.2)) // compared with the last published value
 		w.send(t, "BTC", bar(100))
 		w.wantEvents(t, signal.SignalUpdated, signal.SignalUpdated)
-		if a, b := w.changes[0].Signal.Confidence, w.changes[1].Signal.Confidence; a != .648 || b != .45 {
+		if a, b := w.stored()[0].Signal.Confidence, w.stored()[1].Signal.Confidence; a != .648 || b != .45 {
 			t.Errorf("confidence %v then %v", a, b)
 		}
-		text := string(w.changes[1].Events[0].Data)
+		text := string(w.stored()[1].Events[0].Data)
 		const members = `"confidence":0.45,"entry_price":100,"stop_loss":90,"take_profit":115,` +
 			`"status":"open","updated_at":"`
 		if !strings.Contains(text, members) || !strings.HasSuffix(text, `"previous":{"confidence":0.648}}`) {
@@ -189,7 +189,7 @@ func TestUpdateInProgressIsStoredBeforeTheClosing(t *testing.T) {
 		close(w.block)
 		synctest.Wait()
 		w.wantEvents(t, signal.SignalUpdated, signal.SignalClosed)
-		if s := w.changes[1].Signal; s.Sequence != 3 || s.Confidence != .648 {
+		if s := w.stored()[1].Signal; s.Sequence != 3 || s.Confidence != .648 {
 			t.Errorf("closed with sequence %d and confidence %v", s.Sequence, s.Confidence)
 		}
 	})
@@ -249,7 +249,7 @@ func TestSignalWithoutPricesExpires(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		synctest.Wait()
 		w.wantEvents(t, signal.SignalClosed)
-		closed := w.changes[0].Signal
+		closed := w.stored()[0].Signal
 		if string(closed.Metadata) != `{"stale_exit":true}` || closed.Closing.DurationMinutes != 27 ||
 			*closed.Closing.ExitPrice != 100 {
 			t.Errorf("closed as %+v %s", closed.Closing, closed.Metadata)
@@ -298,7 +298,7 @@ func TestContentExpires(t *testing.T) {
 		w.wantEvents(t, signal.SignalClosed)
 		want := `{"signal_id":"` + string(s.ID) + `","asset":"standing desk","close_reason":"expired",` +
 			`"entry_price":null,"exit_price":null,"pnl_percent":null,"pnl_absolute":null,"duration_minutes":43200}`
-		if got := string(w.changes[0].Events[0].Data); got != want {
+		if got := string(w.stored()[0].Events[0].Data); got != want {
 			t.Errorf("payload %s", got)
 		}
 	})
@@ -314,8 +314,8 @@ func TestSignalsOfADeletedAccountAreDropped(t *testing.T) {
 		synctest.Wait()
 		w.send(t, "BTC", alerts.Reached{Tick: tickAt(0, 80)})
 		w.send(t, "ETH", alerts.Reached{Tick: tickAt(0, 80)})
-		if len(w.changes) != 1 || w.changes[0].Signal.ID != other.ID {
-			t.Errorf("%d changes", len(w.changes))
+		if len(w.stored()) != 1 || w.stored()[0].Signal.ID != other.ID {
+			t.Errorf("%d changes", len(w.stored()))
 		}
 		if len(w.undone) != 1 || w.undone[0] != w.alerts["BTC"][0].Ref {
 			t.Errorf("%d alerts are removed", len(w.undone))
@@ -345,8 +345,8 @@ func TestLateEndDoesNotAffectOtherSignals(t *testing.T) {
 			t.Errorf("alerts of %v are removed, want of %v", w.undone, former)
 		}
 		w.send(t, "ETH", alerts.Reached{Tick: tickAt(0, 80)})
-		if len(w.changes) != 1 || w.changes[0].Signal.ID != other.ID {
-			t.Errorf("%d changes, want the closing of the other one", len(w.changes))
+		if len(w.stored()) != 1 || w.stored()[0].Signal.ID != other.ID {
+			t.Errorf("%d changes, want the closing of the other one", len(w.stored()))
 		}
 	})
 }
@@ -369,8 +369,8 @@ func TestWritesInFlightAreBounded(t *testing.T) {
 		synctest.Wait()
 		close(w.block)
 		synctest.Wait()
-		if w.maxInFlight != maxWrites || len(w.changes) != len(list) {
-			t.Errorf("%d at once, %d in all", w.maxInFlight, len(w.changes))
+		if w.maxInFlight != maxWrites || len(w.stored()) != len(list) {
+			t.Errorf("%d at once, %d in all", w.maxInFlight, len(w.stored()))
 		}
 	})
 }

@@ -48,7 +48,7 @@ func TestASignalInAnEarlierState(t *testing.T) {
 				for _, price := range []float64{105, 99, 106} {
 					w.send(t, "BTC", alerts.BarClosed{Price: price})
 				}
-				if n := len(w.changes); n != 3 {
+				if n := len(w.stored()); n != 3 {
 					t.Fatalf("%d updates, want 3", n)
 				}
 				w.rollBack(s, 1)

@@ -283,6 +283,13 @@ func (w *world) inFlight() int {
 	return w.now
 }
 
+// stored returns the changes so far.
+func (w *world) stored() []signal.Change {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.changes)
+}
+
 // types returns the types of the events of all changes.
 func (w *world) types() []signal.EventType {
 	w.mu.Lock()

@@ -105,7 +105,7 @@ func TestListenVerifiesAndPrints(t *testing.T) {
 		t.Errorf("listen prints\n%s", l.out)
 	}
 	for want, send := range map[string]func() answer{
-		"does not fit": func() answer { return l.deliver(t, []string{"other"}, body) },
+		"does not match": func() answer { return l.deliver(t, []string{"other"}, body) },
 		"too long ago": func() answer {
 			return l.deliver(t, []string{"new"}, body, func(h http.Header) {
 				const old = 1795000000
