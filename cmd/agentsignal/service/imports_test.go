@@ -4,7 +4,10 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"os"
 	"os/exec"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -250,4 +253,24 @@ func TestTheWordsOfTheServiceNeedTheStandardLibraryOnly(t *testing.T) {
 		return
 	}
 	t.Error("actors/signal is not listed")
+}
+
+// TestTheMapNamesFilesThatExist checks the files of actors/doc.go, below actors or the root.
+func TestTheMapNamesFilesThatExist(t *testing.T) {
+	t.Parallel()
+	root := filepath.Join("..", "..", "..")
+	text, err := os.ReadFile(filepath.Join(root, "actors", "doc.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := regexp.MustCompile(`[a-z_/]+/[a-z_]+\.go\b`).FindAllString(string(text), -1)
+	if len(files) < 20 {
+		t.Errorf("only %d files are named", len(files))
+	}
+	for _, file := range files {
+		_, below := os.Stat(filepath.Join(root, "actors", file))
+		if _, err := os.Stat(filepath.Join(root, file)); err != nil && below != nil {
+			t.Errorf("%s does not exist", file)
+		}
+	}
 }
