@@ -22,7 +22,7 @@ type Options struct {
 	Market  Market  // required
 	Weather Weather // nil: runs of the weather agent fail with DATA_UNAVAILABLE
 	Jobs    Jobs    // nil: jobs are refused with KindUnavailable
-	Past    Past    // nil: backtests are refused with KindUnavailable
+	History History // nil: backtests are refused with KindUnavailable
 	// Name returns the catalogue name of an asset by any of its spellings, under which
 	// signals with prices are stored; default the spelling itself.
 	Name func(asset string) string

@@ -21,10 +21,10 @@ import (
 // Analyses are scans and backtests. They use the functions of runs, but store no signals
 // and publish no events: what they find is the result of their job.
 
-// Past provides the bars of assets, however old. See market.Market.
-type Past interface {
-	// Past returns the closed bars of an asset. The error is a *signal.RunError.
-	Past(ctx context.Context, asset string, tf signal.Timeframe) (market.Snapshot, error)
+// History provides the bars of assets, however old. See market.Market.
+type History interface {
+	// History returns the closed bars of an asset. The error is a *signal.RunError.
+	History(ctx context.Context, asset string, tf signal.Timeframe) (market.Snapshot, error)
 }
 
 const (
@@ -208,7 +208,7 @@ func (a *Agents) scanOne(ctx context.Context, req *signal.RunRequest, asset stri
 // backtest replays a strategy over the stored bars.
 func (a *Agents) backtest(ctx context.Context, r *run) (backtest.Result, error) {
 	req := &r.request
-	seen, err := a.o.Past.Past(ctx, req.Asset, req.Timeframe)
+	seen, err := a.o.History.History(ctx, req.Asset, req.Timeframe)
 	if err != nil {
 		return backtest.Result{}, err
 	}

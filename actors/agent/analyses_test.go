@@ -121,7 +121,7 @@ func TestScanRanksByStrengthAndReportsFailures(t *testing.T) {
 }
 
 func TestBacktestReplaysTheStoredBars(t *testing.T) {
-	withBench(t, Options{Past: &fakeMarket{}}, func(t *testing.T, b *bench) {
+	withBench(t, Options{History: &fakeMarket{}}, func(t *testing.T, b *bench) {
 		bars := historyOfTests
 		from, to := time.UnixMilli(bars[600].CloseTime).UTC(), time.UnixMilli(bars[1400].CloseTime).UTC()
 		if _, err := b.agents.SubmitBacktest(t.Context(), request("btc"), from, to); err != nil {
@@ -168,7 +168,7 @@ func TestRunEqualsBacktestAtTheClose(t *testing.T) {
 				s.Last = marketdata.Tick{Price: s.Bars[n-1].Close, Time: s.Bars[n-1].CloseTime}
 				return at(&s)
 			}
-			o := Options{Past: snapshot(len(historyOfTests)),
+			o := Options{History: snapshot(len(historyOfTests)),
 				Now: func() time.Time { return time.UnixMilli(closing).UTC() }}
 			withBench(t, o, func(t *testing.T, b *bench) {
 				b.market.series = snapshot(last + 1).series
@@ -222,7 +222,7 @@ func TestAnalysesThatFail(t *testing.T) {
 		"too slow":       {silentMarket, signal.Timeout},
 	} {
 		t.Run(name, func(t *testing.T) {
-			withBench(t, Options{Past: c.past}, func(t *testing.T, b *bench) {
+			withBench(t, Options{History: c.past}, func(t *testing.T, b *bench) {
 				b.submitBacktest()
 				if j := b.ends(); j.Error == nil || j.Error.Code != c.code {
 					t.Errorf("job ended by %+v, want %s", j.Error, c.code)
@@ -233,7 +233,7 @@ func TestAnalysesThatFail(t *testing.T) {
 }
 
 func TestJobInterruptedTooOftenEnds(t *testing.T) {
-	withBench(t, Options{Past: &fakeMarket{}}, func(t *testing.T, b *bench) {
+	withBench(t, Options{History: &fakeMarket{}}, func(t *testing.T, b *bench) {
 		job := signal.Job{ID: "job_1", Kind: signal.JobBacktest, Request: request("BTC"), Attempt: maxAttempts}
 		b.jobs.queued = []signal.Job{job}
 		if j := b.ends(); j.Error == nil || j.Error.Code != signal.Cancelled {
@@ -245,7 +245,7 @@ func TestJobInterruptedTooOftenEnds(t *testing.T) {
 // TestInterruptedJobHasNoOutcome checks that a process that ends leaves its analyses to
 // another one.
 func TestInterruptedJobHasNoOutcome(t *testing.T) {
-	withBench(t, Options{Past: silentMarket}, func(t *testing.T, b *bench) {
+	withBench(t, Options{History: silentMarket}, func(t *testing.T, b *bench) {
 		b.submitBacktest()
 		b.workFor(time.Second)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)

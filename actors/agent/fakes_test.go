@@ -62,7 +62,7 @@ func (l *fakeLog) types() (all [][]signal.EventType) {
 
 var errAway = signal.Unavailable(errors.New("redis is away"))
 
-// fakeMarket answers by functions; by default with a history of BTC. It is a Past, too.
+// fakeMarket answers by functions; by default with a history of BTC. It is a History, too.
 type fakeMarket struct {
 	series func(ctx context.Context, asset string, tf signal.Timeframe) (market.Snapshot, error)
 	news   func(asset string, since int64) ([]strategy.NewsItem, error)
@@ -75,7 +75,7 @@ func (m *fakeMarket) Series(ctx context.Context, asset string, tf signal.Timefra
 	return history(), nil
 }
 
-func (m *fakeMarket) Past(ctx context.Context, asset string, tf signal.Timeframe) (market.Snapshot, error) {
+func (m *fakeMarket) History(ctx context.Context, asset string, tf signal.Timeframe) (market.Snapshot, error) {
 	return m.Series(ctx, asset, tf)
 }
 

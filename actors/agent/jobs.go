@@ -59,7 +59,7 @@ func (a *Agents) submit(ctx context.Context, j signal.Job, reply func(signal.Job
 			return signal.Job{}, err
 		}
 	}
-	if a.o.Jobs == nil || j.Kind == signal.JobBacktest && a.o.Past == nil {
+	if a.o.Jobs == nil || j.Kind == signal.JobBacktest && a.o.History == nil {
 		return signal.Job{}, signal.Unavailable(errNoJobs)
 	}
 	if !a.begin() {

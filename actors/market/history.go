@@ -13,8 +13,8 @@ import (
 	"github.com/agentsignal/agentsignal/actors/strategy"
 )
 
-// Past is Series for bars of any age. Last is the close of the newest bar.
-func (m *Market) Past(ctx context.Context, name string, tf signal.Timeframe) (Snapshot, error) {
+// History is Series for bars of any age. Last is the close of the newest bar.
+func (m *Market) History(ctx context.Context, name string, tf signal.Timeframe) (Snapshot, error) {
 	w, frame, err := m.watched(ctx, name, tf)
 	if err != nil {
 		return Snapshot{}, err

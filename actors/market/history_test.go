@@ -23,7 +23,7 @@ func TestPastIsNotStale(t *testing.T) {
 	if _, err := m.Series(t.Context(), "x", signal.H1); markettest.RunError(t, err).Code != signal.StaleData {
 		t.Errorf("of a run: %v, want stale data", err)
 	}
-	s, err := m.Past(t.Context(), "x", signal.H1)
+	s, err := m.History(t.Context(), "x", signal.H1)
 	if err != nil || len(s.Bars) != 400 || s.Asset.Symbol != "X" || s.Asset.TickSize != .01 || s.Source != "stream" ||
 		s.Compression != 1 || s.Last != (marketdata.Tick{Price: 2, Time: old}) || s.Ticks {
 		t.Errorf("past: %+v, %v", s.Last, err)
@@ -37,7 +37,7 @@ func TestPastIsNotStale(t *testing.T) {
 		"no such asset": {"Y", signal.H1, signal.DataUnavailable},
 		"no timeframe":  {"X", "2h", signal.Internal},
 	} {
-		if _, err := m.Past(t.Context(), c.asset, c.tf); markettest.RunError(t, err).Code != c.code {
+		if _, err := m.History(t.Context(), c.asset, c.tf); markettest.RunError(t, err).Code != c.code {
 			t.Errorf("%s: %v, want %s", name, err, c.code)
 		}
 	}

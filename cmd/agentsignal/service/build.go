@@ -207,7 +207,7 @@ func (p *process) buildAgents(context.Context) error {
 		Log:     p.events,
 		Market:  p.market,
 		Name:    p.market.Name,
-		Past:    p.market,
+		History: p.market,
 		Content: texts,
 		Weather: p.weather,
 		Jobs: jobs.New(p.store.Client, p.node, jobs.Options{
