@@ -141,7 +141,7 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		return
 	}
 	if e.Type == "webhook.challenge" {
-		// Whoever registers this URL is asked for a proof: a text that only its receiver has.
+		// The registration of this URL needs a proof: a text that only its receiver gets.
 		var data struct {
 			Challenge string `json:"challenge"`
 		}
