@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"time"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/persistence"
@@ -26,7 +27,7 @@ func Example_append() {
 		panic(err)
 	}
 	defer server.Stop(ctx)
-	store, err := persistence.Open(persistence.Options{URL: server.URL()})
+	store, err := persistence.Open(persistence.Options{URL: server.URL(), Timeout: time.Minute})
 	if err != nil {
 		panic(err)
 	}

@@ -29,7 +29,7 @@ type node struct {
 // startNode starts a node. Its workers take over jobs that others have held for idle.
 func startNode(t *testing.T, url, id string, o Options, idle time.Duration) *node {
 	t.Helper()
-	s, err := persistence.Open(persistence.Options{URL: url, Partitions: 2})
+	s, err := persistence.Open(persistence.Options{URL: url, Partitions: 2, Timeout: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -25,7 +25,7 @@ func (l redisLog) Wait(ctx context.Context, partition int, p signal.Position) er
 // fills the gap of a client of the first.
 func TestResumeAcrossARestart(t *testing.T) {
 	t.Parallel()
-	store, err := persistence.Open(persistence.Options{URL: redistest.New(t).URL()})
+	store, err := persistence.Open(persistence.Options{URL: redistest.New(t).URL(), Timeout: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -314,7 +314,7 @@ func TestOutlookStopsWithItsContext(t *testing.T) {
 // TestNodesShareFetchedWeather checks that a second node does not ask the source.
 func TestNodesShareFetchedWeather(t *testing.T) {
 	t.Parallel()
-	store, err := persistence.Open(persistence.Options{URL: redistest.New(t).URL()})
+	store, err := persistence.Open(persistence.Options{URL: redistest.New(t).URL(), Timeout: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -200,7 +200,7 @@ func TestOutlooksWaitForTheFirstFit(t *testing.T) {
 // TestSlopesAreFittedOnStoredSignals uses runs and closings stored in Redis.
 func TestSlopesAreFittedOnStoredSignals(t *testing.T) {
 	t.Parallel()
-	store, err := persistence.Open(persistence.Options{URL: redistest.New(t).URL(), Partitions: 2})
+	store, err := persistence.Open(persistence.Options{URL: redistest.New(t).URL(), Partitions: 2, Timeout: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}

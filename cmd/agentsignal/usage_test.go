@@ -107,7 +107,7 @@ func TestABacktestNamesTheAssetsThatThereAre(t *testing.T) {
 	o.Fails("--asset: no prices of BTCC are stored: give bars by --csv, or another data directory by --data-dir",
 		append(run, "BTCC")...)
 
-	store, err := persistence.Open(persistence.Options{URL: redis.URL()})
+	store, err := persistence.Open(persistence.Options{URL: redis.URL(), Timeout: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}
