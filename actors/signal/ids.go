@@ -3,6 +3,7 @@ package signal
 import (
 	"crypto/rand"
 	"crypto/sha256"
+	"io"
 	"strings"
 	"sync"
 	"time"
@@ -49,18 +50,34 @@ const (
 // ulidLength is the number of characters of a ULID in text.
 const ulidLength = 26
 
+// maxClockStep is how far the clock may be set back while identifiers still increase.
+const maxClockStep = 60_000 // milliseconds
+
 // ids makes ULIDs that increase within the process, even within one millisecond.
 var ids = struct {
 	sync.Mutex
 	entropy *ulid.MonotonicEntropy
+	last    uint64 // the time of the last one, in milliseconds
 }{entropy: ulid.Monotonic(rand.Reader, 0)}
 
-func newID(prefix string) string { return newIDAt(prefix, time.Now()) }
-
-func newIDAt(prefix string, at time.Time) string {
+func newID(prefix string) string {
 	ids.Lock()
-	id, err := ulid.New(ulid.Timestamp(at), ids.entropy)
-	ids.Unlock()
+	defer ids.Unlock()
+	// The time is read under the lock: an earlier one would begin a new random sequence.
+	now := ulid.Now()
+	if now >= ids.last || ids.last-now > maxClockStep {
+		ids.last = now
+	}
+	return textOf(prefix, ids.last, ids.entropy)
+}
+
+// newIDAt returns an identifier with a given time. It increases with that time only.
+func newIDAt(prefix string, at time.Time) string {
+	return textOf(prefix, ulid.Timestamp(at), rand.Reader)
+}
+
+func textOf(prefix string, ms uint64, entropy io.Reader) string {
+	id, err := ulid.New(ms, entropy)
 	if err != nil {
 		// The operating system has no randomness, or one millisecond held 2^79 ids.
 		panic("make identifier: " + err.Error())

@@ -1,20 +1,32 @@
 package signal
 
 import (
-	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 )
 
+// TestIdentifiersIncrease checks the identifiers of each of several goroutines, among those
+// with a time of their own.
 func TestIdentifiersIncrease(t *testing.T) {
 	t.Parallel()
-	var ids []SignalID
-	for range 1000 {
-		ids = append(ids, NewSignalID())
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			var last SignalID
+			for range 5000 {
+				NewSessionIDAt(time.Now().Add(-time.Millisecond))
+				id := NewSignalID()
+				if id <= last {
+					t.Errorf("%s follows %s", id, last)
+					return
+				}
+				last = id
+			}
+		})
 	}
-	if !slices.IsSorted(ids) || len(slices.Compact(slices.Clone(ids))) != len(ids) {
-		t.Error("identifiers of one process do not increase")
-	}
+	wg.Wait()
 }
 
 func TestParseSignalID(t *testing.T) {
