@@ -13,6 +13,7 @@ import (
 	"github.com/chromedp/chromedp"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/agentsignal/agentsignal/actors/signal"
 	signalhttp "github.com/agentsignal/agentsignal/http"
 )
 
@@ -37,6 +38,8 @@ func TestDocsPage(t *testing.T) {
 	config.Market.Source, config.Auth.Registration = "simulated", "open"
 	config.Webhooks.AllowedNetworks, config.Webhooks.AllowHTTP = []string{"127.0.0.0/8"}, true
 	s := start(t, config)
+	s.awaitPrices(t, "BTC", signal.H1) // on busy cores the market takes longer than the page waits
+	s.awaitPrices(t, "natural_gas", signal.D1)
 	owner, account := s.account(t)
 	owner = owner.with(owner.login(account.Email, password).Access)
 	page := newBrowser(t, s.url+"/docs", 1280)

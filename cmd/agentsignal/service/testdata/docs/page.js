@@ -1,8 +1,8 @@
 // Functions that TestDocsPage evaluates in the page /docs.
 
-// until returns what f returns once that is true, or throws after a minute.
+// until returns what f returns once that is true, or throws after four minutes.
 async function until(what, f) {
-  for (const end = Date.now() + 60000; Date.now() < end; await new Promise((done) => setTimeout(done, 10))) {
+  for (const end = Date.now() + 240000; Date.now() < end; await new Promise((done) => setTimeout(done, 10))) {
     const value = f();
     if (value) return value;
   }
