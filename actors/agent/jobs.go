@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/backoff"
@@ -108,7 +109,9 @@ func (a *Agents) Work(ctx context.Context) error {
 		<-ctx.Done()
 		return nil
 	}
-	go a.countWaiting(ctx)
+	var counting sync.WaitGroup
+	counting.Go(func() { a.countWaiting(ctx) })
+	defer counting.Wait()
 	free := make(chan struct{}, a.o.JobWorkers)
 	for range a.o.JobWorkers {
 		free <- struct{}{}

@@ -46,8 +46,12 @@ func (s *Store) ScanSignals(ctx context.Context, p int, f func(signal.LogEntry) 
 // XRANGE. Redis sends the next entries while f gets the last ones.
 func (s *Store) scanLogFrom(ctx context.Context, p int, start string, f func(*redisclient.Entry) error) error {
 	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
 	pages, free := make(chan *page, 2), make(chan *page, 2)
+	defer func() { // readPages ends first
+		cancel()
+		for range pages {
+		}
+	}()
 	free <- &page{}
 	free <- &page{}
 	go s.readPages(ctx, redisclient.SignalsKey(p), start, pages, free)
@@ -95,7 +99,7 @@ func (s *Store) readPages(ctx context.Context, key, start string, pages chan<- *
 			start = "(" + p.entries[len(p.entries)-1].Position.String()
 		}
 		end := p.err != nil || len(p.entries) < eventlog.ScanEntries
-		pages <- p // there are as many places as pages
+		pages <- p // never blocks: the channel has room for all pages
 		if end {
 			return
 		}

@@ -226,8 +226,14 @@ func (c *connection) run(ctx context.Context) error {
 	// The end of the connection comes through the channel of its messages, so that none is dropped.
 	incoming := make(chan received, 256)
 	reading, stop := context.WithCancel(ctx)
-	defer stop()
+	ended := make(chan struct{})
+	defer func() {
+		stop()
+		ws.Close()
+		<-ended
+	}()
 	go func() {
+		defer close(ended)
 		if panics.Guard(c.s.o.Log, panics.Source, func() { c.read(reading, alive, incoming) }, "source", Name) {
 			return
 		}
