@@ -279,7 +279,7 @@ func (w *watcher) onAppended(c engine.Context, m appended) {
 // onChanged handles a stored sequence that differs from the expected one. If it equals
 // that of the change, a change of this epoch was stored and its answer lost. Anything
 // else means that Redis has lost writes: then no watcher of the partition can rely on its
-// memory, and the owner loads them all again.
+// memory, and the owner reloads all of them.
 func (w *watcher) onChanged(c engine.Context, m appended) {
 	stored, _ := signal.StoredSequence(m.err)
 	switch {
@@ -293,9 +293,9 @@ func (w *watcher) onChanged(c engine.Context, m appended) {
 	}
 }
 
-// retry appends the change again after a pause. Its log line names the signal inside the
-// error: with a text attribute the handler that limits repeated lines would treat the
-// failures of many signals as different faults.
+// retry appends the change again after a pause. The ID of the signal is inside the error of
+// its log line, because the filter of repeated lines keys on text attributes: it would treat
+// the failures of many signals as different faults.
 func (w *watcher) retry(c engine.Context, err error) {
 	w.o.log.Warn("change of a signal is not stored and will be tried again",
 		"err", fmt.Errorf("signal %s: %w", w.r.id, err))

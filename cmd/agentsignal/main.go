@@ -1,5 +1,5 @@
 // Command agentsignal is the service and the tools around it: see agentsignal help. Each
-// command has a file of its own here, or a package of its own below: service, bench and
+// command has a file of its own here; larger ones are in the packages service, bench and
 // receive.
 package main
 

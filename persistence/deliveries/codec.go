@@ -25,7 +25,7 @@ import (
 //	22-27  created, ms
 //	28-33  completed, ms; 0 while it is pending
 //	34-39  next attempt, ms; 0 unless it is pending
-//	40     state: a number of deliveryStates, and singleBit
+//	40     state: pending, succeeded or failed, and singleBit
 //	41-43  error: a number of deliveryErrors and a response status
 //	44     type of the event
 //	45     attempts of the schedule
@@ -43,7 +43,7 @@ const (
 	timeBytes       = 6
 )
 
-// deliveryStates are the stored numbers of states. append.lua has the same.
+// The stored numbers of states, which deliveries.lua has as well.
 const (
 	statePending   = 0
 	stateSucceeded = 2

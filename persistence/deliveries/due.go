@@ -15,8 +15,8 @@ import (
 	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 )
 
-// rereadAfter is when to read again where a full page had deliveries that cannot be sent: not
-// at once, in case they are still there.
+// rereadAfter is the pause before the next read if a full page had deliveries that cannot be
+// sent, since they may still be there.
 const rereadAfter = 100 * time.Millisecond
 
 // DueEndpoints returns the webhooks of partition p that have a delivery due until the given
@@ -123,7 +123,7 @@ func (h *Store) readPending(ctx context.Context, w hook, until time.Time, member
 	n := 0
 	for i, b := range bodies {
 		body, ok := b.(string)
-		if !ok { // erased between the reads, if nothing is wrong
+		if !ok { // normally erased between the reads
 			if err := h.setAside(ctx, w, pending[i], time.Time{}, errors.New("it has no body")); err != nil {
 				return nil, err
 			}

@@ -23,7 +23,7 @@ const (
 	batchOperations = 512
 	batchBytes      = 1 << 20
 	batchKeys       = 1 << 14 // beside the fixed ones, so that two bytes name each
-	batchDeliveries = 100     // take Redis a millisecond, which events have to wait
+	batchDeliveries = 100     // take Redis a millisecond, by which events are delayed
 )
 
 // queue holds the operations of one partition.

@@ -29,7 +29,7 @@ type Lease struct {
 	client *redisclient.Client
 	holder string // key of the holder
 	epoch  string // key of the last epoch
-	of     string // what it is a lease of, for errors
+	of     string // name of the leased resource, for errors
 }
 
 // NewLease returns the lease with the given keys, which lie in one slot.
@@ -37,7 +37,7 @@ func NewLease(c *redisclient.Client, holder, epoch, of string) Lease {
 	return Lease{client: c, holder: holder, epoch: epoch, of: of}
 }
 
-// leaseValue is what the holder's key has.
+// leaseValue returns the value of the holder's key.
 func leaseValue(node string, epoch int64) string { return node + " " + strconv.FormatInt(epoch, 10) }
 
 // Take gives node the lease for ttl unless another node holds it. It returns the epoch, or 0

@@ -99,7 +99,7 @@ func (l *Log) Apply(ctx context.Context, p int, o *Operation) (signal.Position, 
 	return r.position, r.Err
 }
 
-// CarryOut is Apply that also returns the deliveries that were left out.
+// CarryOut is like Apply but also returns the deliveries that were left out.
 func (l *Log) CarryOut(ctx context.Context, p int, o *Operation) outcome {
 	if err := o.check(); err != nil {
 		return outcome{Err: fmt.Errorf("append to partition %d: %w", p, err)}

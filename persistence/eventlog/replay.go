@@ -12,8 +12,8 @@ import (
 // replayEntries is how many events one command reads.
 const replayEntries = 1000
 
-// Retains reports whether everything that was ever after a position of an event log is still
-// there, except for entries of deleted accounts. In doubt it is false.
+// Retains reports whether all entries after a position of an event log are still stored,
+// except for those of deleted accounts. It is false if that is unknown.
 func (s *Store) Retains(ctx context.Context, p int, after signal.Position) (bool, redisclient.StreamInfo, error) {
 	info, err := s.ReadInfo(ctx, redisclient.EventsKey(p))
 	switch {
@@ -42,7 +42,7 @@ func (s *Store) Retains(ctx context.Context, p int, after signal.Position) (bool
 }
 
 // ReadLog returns at most limit events of all accounts of a partition after a position, in
-// their order. At the end of the log there are none.
+// their order. The result is empty at the end of the log.
 func (s *Store) ReadLog(ctx context.Context, p int, after signal.Position, limit int) ([]signal.Event, error) {
 	events := make([]signal.Event, 0, min(limit, replayEntries))
 	for len(events) < limit {

@@ -31,13 +31,12 @@ type TailOptions struct {
 // Tail follows the event logs of all partitions, without a consumer group: every
 // node reads everything.
 //
-// What it promises: subscribers are given every event that is appended after Run has
-// attached, once, in the order of its partition's log, by one goroutine at a time. Redis may
-// be away meanwhile, or restart. Where events were removed before they were read, the
-// functions of OnGap are called; then the events go on from there. Where Redis came back
-// without some that were read, or that this process has appended, those of OnRollback are
-// called first; then follow the events after the last common one, even if their positions
-// are below the lost ones. Passed, Head, Wait and Attached are safe for concurrent use.
+// Subscribers receive every event that is appended after Run has attached, once, in the order
+// of its partition's log, from one goroutine at a time, also when Redis was unavailable or
+// restarted meanwhile. If events were removed before they were read, the functions of OnGap
+// are called, and delivery continues after the gap. If Redis has lost events that were read, or
+// that this process has appended, the functions of OnRollback are called first; delivery then
+// continues after the last common event, even if positions are below those of the lost ones. Passed, Head, Wait and Attached are safe for concurrent use.
 type Tail struct {
 	store *Store
 	count int
@@ -89,18 +88,18 @@ func NewTail(s *Store, o TailOptions) *Tail {
 	return t
 }
 
-// Subscribe has f called with the events that are read. f may keep them but must not change
+// Subscribe registers f, which is called with the events that are read. f may keep them but must not change
 // them, and must not block. Subscribe must be called before Run.
 func (t *Tail) Subscribe(f func(partition int, events []signal.Event)) {
 	t.subscribers = append(t.subscribers, f)
 }
 
-// OnGap has f called when subscribers miss events of a partition. It must be called before
+// OnGap registers f, which is called when subscribers miss events of a partition. It must be called before
 // Run.
 func (t *Tail) OnGap(f func(partition int)) { t.gaps = append(t.gaps, f) }
 
-// OnRollback has f called when Redis has lost events of a partition that it had
-// acknowledged, before the functions of OnGap. It must be called before Run.
+// OnRollback registers f, which is called when Redis has lost acknowledged events of a
+// partition, before the functions of OnGap. It must be called before Run.
 func (t *Tail) OnRollback(f func(partition int)) { t.rollbacks = append(t.rollbacks, f) }
 
 // Attached reports whether Run follows the logs and Redis answered its last reads.

@@ -68,7 +68,7 @@ func (c *Client) Change(
 	}
 }
 
-// Stands reports whether a change that ended with err was carried out.
+// Stands reports whether the change that returned err took effect.
 func Stands(err error) bool { return err == nil || errors.Is(err, ErrReplicas) }
 
 // Confirmed returns err, which reports that there is nothing to change, once the replicas have

@@ -2,8 +2,8 @@ package redisclient
 
 import "fmt"
 
-// Failed returns an error of KindUnavailable for what the format names and Redis did not
-// do, or whose answer was lost. Without err it returns nil.
+// Failed returns an error of KindUnavailable for the operation that the format names, which
+// failed or whose reply was lost. It returns nil if err is nil.
 func Failed(err error, format string, args ...any) error {
 	if err == nil {
 		return nil

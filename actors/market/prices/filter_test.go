@@ -69,7 +69,7 @@ func TestFilterKeepsBadTicksOut(t *testing.T) {
 	}
 }
 
-// The series and its ATR(14) at the last bar are those of domain.md, section 2.
+// The series and its ATR(14) at the last bar are computed by hand.
 func TestATRAgreesWithTheReference(t *testing.T) {
 	t.Parallel()
 	got := ATR(60, func(i int) (high, low, closing float64) {

@@ -9,7 +9,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/strategy"
 )
 
-// The simulated market's process, in hours of market time. See domain.md: the volatility has regimes
+// The simulated market's process, in hours of market time. The volatility has regimes
 // and a slow wave, so that it clusters; innovations have heavy tails; the price reverts over years.
 const (
 	hoursPerYear    = 8760

@@ -59,7 +59,7 @@ type Output struct {
 	Live   []marketdata.Live
 }
 
-// Market is the deterministic market of domain.md, section 7. It belongs to one goroutine, which calls
+// Market is the deterministic simulated market. It belongs to one goroutine, which calls
 // Open, then Advance and Checkpoint as often as it likes. The output depends only on seed, start and clock.
 type Market struct {
 	grid   prices.Grid

@@ -145,7 +145,7 @@ func (k *AssetFeed) Run(ctx context.Context) {
 		case errors.Is(err, fetch.ErrUnknown):
 			k.absent[v.Name()] = true
 			if k.source == v.Name() {
-				k.rest(v, err) // it had it before
+				k.rest(v, err) // it has listed the symbol before
 				delete(k.absent, v.Name())
 			}
 		case !errors.Is(err, errPreferred):

@@ -102,7 +102,6 @@ var mayImport = []struct {
 	{"cmd/agentsignal/bench", []string{"actors/...", "http/credentials", "persistence", "persistence/...",
 		"cmd/agentsignal/service", "cmd/agentsignal/undo", "cmd/agentsignal/bench/barelog"}},
 	{"cmd/agentsignal", []string{"..."}},
-	{"cmd/...", nil},
 	// An example to copy: it must not need this module.
 	{"deploy/webhooks/go", nil},
 }

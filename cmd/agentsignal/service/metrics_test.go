@@ -42,7 +42,7 @@ series:
 	return total
 }
 
-// described has the metrics of operations.md in this version, with their kind, labels and
+// described has the documented metrics in this version, with their kind, labels and
 // buckets.
 var described = []struct{ name, kind, labels, buckets string }{
 	{"agentsignal_build_info", "GAUGE", "commit goversion version", ""},

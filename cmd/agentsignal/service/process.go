@@ -57,8 +57,8 @@ const (
 	adminHeaderTime = 10 * time.Second
 )
 
-// process is a service. newProcess sets its parts in this order; they do not change
-// afterwards.
+// process is a service. newProcess sets its parts in this order; only joined is set
+// later.
 type process struct {
 	config   configs.Config
 	options  Options

@@ -63,7 +63,7 @@ func (h *repeats) Handle(ctx context.Context, r slog.Record) error {
 	return h.Handler.Handle(ctx, r)
 }
 
-// note records a fault. It reports whether to log it, and how often it has been repeated
+// note counts a fault. It reports whether to log it, and how often it has been repeated
 // since it was last logged.
 func (s *faultsSeen) note(key string, now time.Time) (repeated int, log bool) {
 	s.mu.Lock()

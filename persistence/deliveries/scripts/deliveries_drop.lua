@@ -4,7 +4,7 @@
 -- KEYS[2] counts             KEYS[5] pending                KEYS[8] succeeded
 -- KEYS[3] bodies             KEYS[6] records                KEYS[9] failed
 -- ARGV[1] epoch of the owner
--- ARGV[2] "all"; "" for those that have ended; 6 bytes for those that ended until then
+-- ARGV[2] "all"; "" for those that have ended; 6 bytes for those that ended by that time
 -- ARGV[3..] members
 -- Returns how many it has dropped, -1 if another epoch holds the partition.
 local call, cut = redis.call, string.sub

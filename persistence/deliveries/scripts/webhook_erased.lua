@@ -2,7 +2,7 @@
 -- of its partition.
 -- KEYS[1] epoch                   KEYS[4] accounts with webhooks
 -- KEYS[2] webhooks to erase       KEYS[5] all deliveries
--- KEYS[3] webhooks of its account KEYS[6..] what else there may be of it
+-- KEYS[3] webhooks of its account KEYS[6..] its other keys
 -- ARGV[1] epoch of the owner      ARGV[2] webhook      ARGV[3] account
 -- Returns 1; 0 if there are deliveries; -1 if another epoch holds the partition.
 local call = redis.call

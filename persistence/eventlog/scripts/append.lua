@@ -1,6 +1,6 @@
--- Carries out a batch of operations, each as a whole or not at all, once. deliveries.lua goes
--- before this file: it has the names of Redis and Lua, the table of steps and, as operation
--- and left, the current operation and what is left out of it.
+-- Executes a batch of operations, each atomically and once. deliveries.lua is prepended to this
+-- file and defines the shared locals: call, keys, args, the table steps, operation (the number
+-- of the current one) and left (the deliveries that were left out).
 --
 -- KEYS[1] batch key of the writer     KEYS[4] open signals
 -- KEYS[2] event log                   KEYS[5] runs due

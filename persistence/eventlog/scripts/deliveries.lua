@@ -1,5 +1,6 @@
--- The steps of append.lua about deliveries. It follows this file and calls beginDeliveries
--- before the steps of an operation, and settleDeliveries once at the end of the batch.
+-- The steps about deliveries, and the locals that both files share. append.lua is concatenated
+-- after this file. It calls beginDeliveries before the steps of an operation, and
+-- settleDeliveries once at the end of the batch.
 
 local call, byte, unpack, match, cut = redis.call, string.byte, unpack, string.match, string.sub
 local keys, args = KEYS, ARGV

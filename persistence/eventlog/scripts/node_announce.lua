@@ -1,9 +1,9 @@
 -- Announces a node for a while, and lists the live ones.
--- KEYS[1] live nodes, "NODE MODE" by the millisecond until which they are
--- ARGV[1] node   ARGV[2] "many", or "alone" if no other node may be
+-- KEYS[1] live nodes, "NODE MODE" by the millisecond until which they are live
+-- ARGV[1] node   ARGV[2] "many", or "alone" if no other node may run
 -- ARGV[3] for how long, ms
 -- Returns {"1", NODE...} with the node itself, in no order; or
--- {"0", NODE} if the live node NODE and this one may not be at the same time.
+-- {"0", NODE} if the live node NODE and this one may not run at the same time.
 local t = redis.call('TIME')
 local now = t[1] * 1000 + math.floor(t[2] / 1000)
 redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now)
