@@ -200,7 +200,8 @@ func TestOutlooksWaitForTheFirstFit(t *testing.T) {
 // TestSlopesAreFittedOnStoredSignals uses runs and closings stored in Redis.
 func TestSlopesAreFittedOnStoredSignals(t *testing.T) {
 	t.Parallel()
-	store, err := persistence.Open(persistence.Options{URL: redistest.New(t).URL(), Partitions: 2, Timeout: time.Minute})
+	o := persistence.Options{URL: redistest.New(t).URL(), Partitions: 2, Timeout: time.Minute}
+	store, err := persistence.Open(o)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -36,7 +36,9 @@ type TailOptions struct {
 // restarted meanwhile. If events were removed before they were read, the functions of OnGap
 // are called, and delivery continues after the gap. If Redis has lost events that were read, or
 // that this process has appended, the functions of OnRollback are called first; delivery then
-// continues after the last common event, even if positions are below those of the lost ones. Passed, Head, Wait and Attached are safe for concurrent use.
+// continues after the last common event, even if positions are below those of the lost ones.
+//
+// Passed, Head, Wait and Attached are safe for concurrent use.
 type Tail struct {
 	store *Store
 	count int
