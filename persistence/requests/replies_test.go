@@ -261,7 +261,13 @@ func TestARepeatedRequestWaitsForReplicas(t *testing.T) {
 		t.Errorf("the request again: %+v, %v", r, err)
 	}
 	replica.Follow(master)
-	if r, err := b.store.Claim(t.Context(), account, key); err != nil || r == nil {
+	var r *signal.Reply
+	var err error
+	redistest.Eventually(t, func() bool {
+		r, err = b.store.Claim(t.Context(), account, key)
+		return signal.KindOf(err) != signal.KindUnavailable
+	})
+	if err != nil || r == nil {
 		t.Errorf("with the replica: %+v, %v", r, err)
 	}
 	// Since Redis 7.2 WAIT waits for the last write of its connection, so there must be one.
