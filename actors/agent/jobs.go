@@ -109,9 +109,11 @@ func (a *Agents) Work(ctx context.Context) error {
 		<-ctx.Done()
 		return nil
 	}
+	ctx, cancel := context.WithCancel(ctx)
 	var counting sync.WaitGroup
 	counting.Go(func() { a.countWaiting(ctx) })
 	defer counting.Wait()
+	defer cancel() // Work also returns when the agents are drained
 	free := make(chan struct{}, a.o.JobWorkers)
 	for range a.o.JobWorkers {
 		free <- struct{}{}
