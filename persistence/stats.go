@@ -17,7 +17,7 @@ import (
 // together.
 type streamStats struct {
 	Stream string // events, signals or jobs
-	Group  string // the reader: engine, jobs; empty if there is none
+	Group  string // the reader: engine, jobs; or empty
 	Length int64
 	Lag    int64         // entries that the reader has not taken; for events at most maxLag per partition
 	Oldest time.Duration // age of the oldest unfinished entry of all partitions

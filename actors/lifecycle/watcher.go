@@ -28,7 +28,7 @@ type watcher struct {
 	o      *owned
 	parent engine.Ref
 	r      *record
-	change *change // the change in progress; nil if there is none
+	change *change // the change in progress, or nil
 }
 
 // change is an update or the closing of a signal, or an update followed by the closing.

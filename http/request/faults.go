@@ -69,7 +69,7 @@ func (f *Faults) has(in Place, name string) bool {
 // Any reports whether a fault was recorded.
 func (f *Faults) Any() bool { return len(f.list) > 0 }
 
-// Err returns an *InvalidError with the recorded faults, or nil if there are none.
+// Err returns an *InvalidError with the recorded faults, or nil.
 func (f *Faults) Err() error {
 	if !f.Any() {
 		return nil

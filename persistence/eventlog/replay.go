@@ -74,7 +74,7 @@ func (s *Store) event(p int, e *redisclient.Entry) (signal.Event, bool) {
 	return event, true
 }
 
-// LastEvent returns the position of the newest event; zero if there is none.
+// LastEvent returns the position of the newest event, or zero.
 func (s *Store) LastEvent(ctx context.Context, p int) (signal.Position, error) {
 	return s.lastEventAfter(ctx, p, signal.Position{})
 }

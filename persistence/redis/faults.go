@@ -3,6 +3,7 @@ package redisclient
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -85,6 +86,15 @@ func Unavailable(cause error) *signal.Error {
 		}
 	}
 	return e
+}
+
+// Failed returns an error of KindUnavailable for the operation that the format names, which
+// failed or whose reply was lost. It returns nil if err is nil.
+func Failed(err error, format string, args ...any) error {
+	if err == nil {
+		return nil
+	}
+	return Unavailable(fmt.Errorf("%s: %w", fmt.Sprintf(format, args...), err))
 }
 
 // Execute sends the commands of a pipeline. It returns the error of the first failed one, not
