@@ -1,19 +1,23 @@
 package strategy
 
 import (
+	"fmt"
 	"math"
+	"time"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
-// What a confidence rests on, if not on the strategy's own history.
+// What a confidence rests on, if not on outcomes of the strategy alone.
 const (
 	// CalibrationPrior means all entries in the asset's history, since too few comparable
-	// ones are known.
+	// ones are known, and an assumed share of the score.
 	CalibrationPrior = "prior"
-	// CalibrationFitted means these entries, adjusted by how closed signals of the same
-	// agent ended.
+	// CalibrationAssumed means all entries, and a forecast whose worth is assumed.
+	CalibrationAssumed = "assumed"
+	// CalibrationFitted means all entries, and a forecast whose worth was measured on
+	// closed signals of the same agent.
 	CalibrationFitted = "fitted"
 )
 
@@ -31,13 +35,14 @@ type Assessment struct {
 	Score     float64
 
 	Confidence float64 // probability of a profit, 0.01 to 0.99, 4 decimals
-	Strength   float64 // share of earlier scores that were weaker, 0 to 1, 4 decimals
-	BreakEven  float64 // the hit rate at which the mean result is 0
-	ExpectedR  float64 // mean result of comparable earlier entries in R, 4 decimals
-	Sample     float64 // effective count of those entries, 1 decimal
+	Strength   float64 // share of earlier scores that were weaker, 0 to 1, 4 decimals; no edge
+	Win, Loss  float64 // mean result of all earlier entries with and without a profit, in R, positive
+	Sample     float64 // effective count of comparable earlier entries, 1 decimal
+	Share      float64 // how many of those closed in profit, 4 decimals; NaN without any
 	Prior      float64 // hit rate of an entry without an opinion, 4 decimals
+	Entries    float64 // effective count of the entries behind Prior, 1 decimal
 	// Calibration is one of the constants above, or empty if Confidence rests on the
-	// strategy's own history.
+	// outcomes of the strategy.
 	Calibration string
 
 	ATR     float64 // ATR14 of the timeframe in price units
@@ -57,8 +62,8 @@ type Base struct {
 	Timeframe signal.Timeframe
 	Risk      signal.RiskLevel
 	Prior     float64 // share of earlier entries that closed in profit, not rounded
-	ExpectedR float64 // their mean result in R
-	Sample    float64 // effective count of them
+	Win, Loss float64 // mean result of those and of the others in R, positive
+	Entries   float64 // effective count of all of them
 	ATR       float64 // ATR14 in price units
 	Sigma     float64 // sample deviation of the last 100 log returns, per bar
 	Horizon   int     // bars until expiry
@@ -66,7 +71,7 @@ type Base struct {
 
 // Base returns the base at the last bar. The error is a *signal.RunError:
 // INSUFFICIENT_HISTORY with fewer than 300 bars or 100 outcomes, or if the market does
-// not move.
+// not move; DATA_UNAVAILABLE if a bar of the window opens too far from the one before.
 func (s *Series) Base(risk signal.RiskLevel) (Base, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -84,14 +89,17 @@ func (s *Series) base(risk signal.RiskLevel) (Base, error) {
 	if !s.last.hasMovement {
 		return Base{}, insufficient("the market has not moved")
 	}
+	if err := s.jumped(); err != nil {
+		return Base{}, err
+	}
 	c := s.record(r)
-	if n := c.count / 2; n < minOutcomes {
+	if n := c.count.n / 2; n < minOutcomes {
 		return Base{}, insufficient("only %.0f past entries are resolved, %d are needed", n, minOutcomes)
 	}
 	return Base{
-		Bar: s.last.Bar, Timeframe: s.tf, Risk: risk, Prior: c.prior(), ExpectedR: c.meanR(),
-		Sample: c.count / 2 * min(1, independent/float64(horizon)),
-		ATR:    s.last.ATR14, Sigma: s.last.Sigma, Horizon: horizon,
+		Bar: s.last.Bar, Timeframe: s.tf, Risk: risk,
+		Prior: c.prior(), Win: c.meanWin(), Loss: c.meanLoss(), Entries: c.count.n / 2 * overlap(horizon),
+		ATR: s.last.ATR14, Sigma: s.last.Sigma, Horizon: horizon,
 	}, nil
 }
 
@@ -106,23 +114,41 @@ func (s *Series) usable() int {
 	return n
 }
 
+// jumped returns an error if a bar of the window opens too far from the close before.
+func (s *Series) jumped() error {
+	for i := max(0, len(s.bars)-window); i < len(s.bars); i++ {
+		if jump := s.history[i].jump; jump > 0 {
+			return &signal.RunError{Code: signal.DataUnavailable, Message: fmt.Sprintf(
+				"the bar of %s opens %.0f ATR from the close before it, which is a split or a fault of the source",
+				time.UnixMilli(s.bars[i].OpenTime).UTC().Format(time.RFC3339), jump)}
+		}
+	}
+	return nil
+}
+
 // record returns the outcomes of all entries whose horizon has passed, for the r-th risk
 // level.
 func (s *Series) record(r int) *record {
 	if s.records[r] != nil {
 		return s.records[r]
 	}
-	risk := signal.RiskLevels[r]
-	known := resolve(s.outcomes[r], s.bars, s.history, Horizon(s.tf, risk), StopMultiple(risk), s.tick)
-	s.outcomes[r] = known
+	s.resolve()
 	c := &record{}
-	for j := s.scoredFrom(); j < len(known); j++ {
+	for j := s.scoredFrom(); j < len(s.outcomes[r]); j++ {
 		if s.history[j].scored {
-			c.add(known[j])
+			c.add(s.outcomes[r][j])
 		}
 	}
 	s.records[r] = c
 	return c
+}
+
+// resolve brings the outcomes of all risk levels up to date with the bars.
+func (s *Series) resolve() {
+	for r, risk := range signal.RiskLevels {
+		s.outcomes[r] = resolve(s.outcomes[r], s.bars, s.history, Horizon(s.tf, risk), StopMultiple(risk), s.tick)
+	}
+	s.pool()
 }
 
 // Assess returns the assessment of the last bar by the named strategy. The error is a
@@ -148,50 +174,67 @@ func (s *Series) assess(t int, risk signal.RiskLevel) (Assessment, error) {
 	if err != nil {
 		return Assessment{}, err
 	}
-	strategy := technicals[t]
+	strategy, r := technicals[t], riskIndex(risk)
 	now := &s.history[len(s.history)-1]
 	score := now.scores[t]
 	a := b.Assessment(strategy.name(), score, directionOf(score, now.belowMean))
 	a.Calibration = ""
-
-	known := s.outcomes[riskIndex(risk)]
 	var place rank
-	s.scratch = s.scratch[:0]
 	for j := s.scoredFrom(); j < len(s.history)-1; j++ {
-		p := &s.history[j]
-		if !p.scored {
-			continue
-		}
-		strength := math.Abs(p.scores[t])
-		place.add(strength, math.Abs(score))
-		if j < len(known) {
-			s.scratch = append(s.scratch, setup{strength, known[j].of(directionOf(p.scores[t], p.belowMean))})
+		if s.history[j].scored {
+			place.add(math.Abs(s.history[j].scores[t]), math.Abs(score))
 		}
 	}
-	a.set(weigh(math.Abs(score), b.Horizon, b.Prior, s.scratch), place)
+	bin := binOf(math.Abs(score))
+	all, own := &s.view.all[t][r], &s.view.mine[t][r]
+	a.set(estimateFrom(b.Prior, b.Horizon, all.all, all.near(bin), own.near(bin)), place)
 	a.Indicators, a.Values = strategy.indicators(), strategy.values(&s.last)
 	a.Finding = strategy.finding(&s.last)
 	return a, nil
 }
 
-// Assessment begins an assessment by a strategy without a history of its own: its
+// Assessment begins an assessment by a strategy without outcomes of its own: its
 // confidence is the prior.
 func (b Base) Assessment(strategy string, score float64, d signal.Direction) Assessment {
 	a := Assessment{
 		Strategy: strategy, Timeframe: b.Timeframe, Risk: b.Risk, Bar: b.Bar, Direction: d, Score: score,
-		BreakEven: BreakEven, Prior: round(b.Prior, 4), ATR: b.ATR, Horizon: b.Horizon,
-		Calibration: CalibrationPrior,
+		Win: b.Win, Loss: b.Loss, Prior: round(b.Prior, 4), Entries: round(b.Entries, 1),
+		ATR: b.ATR, Horizon: b.Horizon, Calibration: CalibrationPrior,
 	}
-	a.set(estimate{b.Prior, b.ExpectedR, b.Sample}, rank{})
+	a.set(estimate{confidence: b.Prior, share: math.NaN()}, rank{})
 	return a
 }
 
 // set fills in the members that rest on history.
 func (a *Assessment) set(e estimate, place rank) {
 	a.Confidence = round(e.confidence, 4)
-	a.ExpectedR = noNegativeZero(round(e.expectedR, 4))
 	a.Sample = round(e.sample, 1)
+	a.Share = round(e.share, 4)
 	a.Strength = round(place.percentile(), 4)
+}
+
+// BreakEven returns the hit rate at which the mean result is 0 where each entry and exit
+// together cost the given part of the risk.
+func (a *Assessment) BreakEven(cost float64) float64 {
+	return round(min(1, (a.Loss+cost)/(a.Win+a.Loss)), 4)
+}
+
+// ExpectedR returns the mean result in R that the confidence implies, after the given
+// cost.
+func (a *Assessment) ExpectedR(cost float64) float64 {
+	return noNegativeZero(round(a.Confidence*a.Win-(1-a.Confidence)*a.Loss-cost, 4))
+}
+
+// Edge returns how far the confidence lies above the break-even after the given cost.
+func (a *Assessment) Edge(cost float64) float64 {
+	return noNegativeZero(round(a.Confidence-a.BreakEven(cost), 4))
+}
+
+// Interval returns the bounds between which the probability of a profit lies with 95 %,
+// by the effective count of the entries that the confidence rests on.
+func (a *Assessment) Interval() (low, high float64) {
+	low, high = interval(a.Confidence, a.Sample+a.Entries)
+	return round(low, 4), round(high, 4)
 }
 
 // Levels returns the prices of a signal that enters at entry, rounded to tick; tick is 0

@@ -179,10 +179,13 @@ func FuzzAppend(f *testing.F) {
 		}
 		for _, strategy := range technicalNames {
 			a, err := s.Assess(strategy, signal.HighRisk)
+			if runErrorCode(err) == signal.DataUnavailable {
+				return // the bar opens too far from the one before
+			}
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, x := range []float64{a.Score, a.Confidence, a.Strength, a.ExpectedR, a.Sample, a.ATR} {
+			for _, x := range []float64{a.Score, a.Confidence, a.Strength, a.ExpectedR(0), a.Sample, a.ATR} {
 				if !finite(x) {
 					t.Fatalf("%s of %+v: %+v", strategy, b, a)
 				}
@@ -191,7 +194,7 @@ func FuzzAppend(f *testing.F) {
 			if err == nil && (!Ordered(a.Direction, l) || min(l.Stop, l.Target) <= 0 || !finite(l.Stop+l.Target)) {
 				t.Fatalf("%s of %+v: levels %+v", strategy, b, l)
 			}
-			checkMetadata(t, a.Metadata("X", l, nil))
+			checkMetadata(t, a.Metadata("X", l, 0, nil))
 		}
 	})
 }

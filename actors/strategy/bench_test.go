@@ -61,7 +61,7 @@ func BenchmarkRunWarm(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		a.Metadata("BTC", l, extra)
+		a.Metadata("BTC", l, 0.1, extra)
 	}
 }
 

@@ -7,52 +7,68 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
-// TestWeigh compares with numbers computed by hand from the formulas.
-func TestWeigh(t *testing.T) {
-	past := []setup{{1, 1.5}, {1, -1}, {1 + kernelWidth, 1.5}}
+// TestEstimate compares with numbers computed by hand from the formulas.
+func TestEstimate(t *testing.T) {
 	const prior, horizon = 0.41, 8 // so the outcomes count half
-	e := weigh(1, horizon, prior, past)
-	const d, w = 0.5, 0.6065306597126334 // exp(-1/2)
-	base := (d*2 + 400*prior) / (d*3 + 400)
-	want := (d*(1+w) + 400*base) / (d*(2+w) + 400)
-	if math.Abs(e.confidence-want) > 1e-12 {
-		t.Errorf("confidence %v, want %v", e.confidence, want)
+	e := estimateFrom(prior, horizon, count{10_000, 4500}, count{2000, 1000}, count{400, 100})
+	const all = (0.5*4500 + 2000*prior) / (0.5*10_000 + 2000)
+	const near = (0.5*1000 + 2000*all) / (0.5*2000 + 2000)
+	const want = (0.5*100 + 2000*near) / (0.5*400 + 2000)
+	if math.Abs(e.confidence-want) > 1e-12 || e.sample != 1000 || e.share != 0.5 {
+		t.Errorf("%+v, want confidence %v, sample 1000 and share 0.5", e, want)
 	}
-	if want := (1.5 - 1 + w*1.5) / (2 + w); math.Abs(e.expectedR-want) > 1e-12 {
-		t.Errorf("expected R %v, want %v", e.expectedR, want)
-	}
-	if want := d * (2 + w); math.Abs(e.sample-want) > 1e-12 {
-		t.Errorf("sample %v, want %v", e.sample, want)
-	}
-}
-
-func TestWeighStaysFinite(t *testing.T) {
-	if e := weigh(1e6, 24, 0.4, []setup{{0, -1}, {0, 2}}); e.confidence <= 0.39 || e.confidence >= 0.41 ||
-		e.expectedR != 0.5 {
-		t.Errorf("nothing comparable: %+v", e)
-	}
-	if e := weigh(1, 24, 0.4, nil); math.Abs(e.confidence-0.4) > 1e-12 || e.expectedR != 0 || e.sample != 0 {
+	if e := estimateFrom(0.4, 24, count{}, count{}, count{}); math.Abs(e.confidence-0.4) > 1e-12 || e.sample != 0 ||
+		!math.IsNaN(e.share) {
 		t.Errorf("nothing known: %+v", e)
 	}
-	var sure []setup
-	for range 100_000 {
-		sure = append(sure, setup{1, 1.5})
-	}
-	if e := weigh(1, 1, 1, sure); e.confidence != maxConfidence {
+	sure := count{1e7, 1e7}
+	if e := estimateFrom(1, 1, sure, sure, sure); e.confidence != maxConfidence {
 		t.Errorf("certainty is %v, want %v", e.confidence, maxConfidence)
 	}
 }
 
 func TestPrior(t *testing.T) {
 	var c record
-	if got := c.prior(); got != BreakEven {
-		t.Errorf("prior without entries = %v, want %v", got, BreakEven)
+	if c.prior() != plainShare || math.Abs(c.meanWin()-plainWin) > 1e-12 || math.Abs(c.meanLoss()-plainLoss) > 1e-12 {
+		t.Errorf("without entries %v, %v, %v", c.prior(), c.meanWin(), c.meanLoss())
 	}
 	c.add(outcome{1.5, -1})
-	c.add(outcome{-1, -1})
+	c.add(outcome{-1, -7}) // a fault of data counts as -3
 	c.add(outcome{0, 0.2}) // 0 is not a profit
 	if got, want := c.prior(), (2+16.0)/(6+40); math.Abs(got-want) > 1e-12 {
 		t.Errorf("prior = %v, want %v", got, want)
+	}
+	if got, want := c.meanWin(), (1.7+16*1.5)/(2+16); math.Abs(got-want) > 1e-12 {
+		t.Errorf("mean win = %v, want %v", got, want)
+	}
+	if got, want := c.meanLoss(), (5+24.0)/(4+24); math.Abs(got-want) > 1e-12 {
+		t.Errorf("mean loss = %v, want %v", got, want)
+	}
+}
+
+func TestNumbersOfAnAssessment(t *testing.T) {
+	a := Assessment{Confidence: 0.44, Win: 1.4, Loss: 1.1, Sample: 900, Entries: 100}
+	if got, want := a.BreakEven(0), 0.44; got != want {
+		t.Errorf("break-even %v, want %v", got, want)
+	}
+	if got, want := a.BreakEven(0.1), 0.48; got != want {
+		t.Errorf("break-even after costs %v, want %v", got, want)
+	}
+	if got := a.BreakEven(9); got != 1 {
+		t.Errorf("break-even after ruinous costs %v, want 1", got)
+	}
+	if got, net := a.ExpectedR(0), a.ExpectedR(0.1); got != 0 || net != -0.1 {
+		t.Errorf("expected %v and %v after costs, want 0 and -0.1", got, net)
+	}
+	if got, want := a.Edge(0.1), -0.04; got != want {
+		t.Errorf("edge %v, want %v", got, want)
+	}
+	if low, high := a.Interval(); low != 0.4092 || high != 0.4708 {
+		t.Errorf("interval %v to %v", low, high)
+	}
+	a.Sample, a.Entries = 0, 0
+	if low, high := a.Interval(); low != 0 || high != 1 {
+		t.Errorf("interval of nothing %v to %v", low, high)
 	}
 }
 

@@ -16,6 +16,7 @@ type Origin struct {
 	Source      string  // the source of the prices
 	Proxy       string  // the fund whose prices stand in for the asset's; empty: its own
 	Compression float64 // market time runs this many times as fast as the clock; 1 is real time
+	Cost        float64 // of an entry or an exit, as a share of the price
 }
 
 // Evaluation is a signal before it is recorded: without identifiers and times.
@@ -46,7 +47,7 @@ func (a Assessment) Evaluate(o Origin, entry float64) (Evaluation, error) {
 		Direction:  a.Direction,
 		Confidence: signal.RoundConfidence(a.Confidence),
 		Levels:     levels,
-		Metadata:   slices.Clip(a.Metadata(o.Asset, levels, extra)),
+		Metadata:   slices.Clip(a.Metadata(o.Asset, levels, CostR(levels, levels.Entry, o.Cost), extra)),
 		Lifetime:   Lifetime(a.Timeframe, a.Risk, o.Compression),
 	}, nil
 }

@@ -131,12 +131,51 @@ func (x Excursion) Observe(d signal.Direction, l signal.Levels, low, high float6
 	return Excursion{Best: max(x.Best, a, b), Worst: min(x.Worst, a, b)}
 }
 
+// CostR returns the cost of entry and exit together in R. cost is that of each as a share
+// of its price.
+func CostR(l signal.Levels, exit, cost float64) float64 {
+	return cost * (l.Entry + exit) / math.Abs(l.Entry-l.Stop)
+}
+
 // Rescore returns the confidence of an open signal at the current price: its first
-// confidence, moved by the place of the price between stop and target.
-func Rescore(first float64, l signal.Levels, price float64) float64 {
-	s := clip((price-l.Stop)/(l.Target-l.Stop), 0.02, 0.98) // both differences change sign for short
-	x := logit(s) + logit(clip(first, minConfidence, maxConfidence)) - logit(BreakEven)
+// confidence, moved as far as the price and the time have moved the chances of a market
+// without drift. left is the number of bars until it expires, of its horizon.
+func Rescore(first float64, l signal.Levels, risk signal.RiskLevel, horizon int, left, price float64) float64 {
+	then := profitChance(l, risk, float64(horizon), l.Entry)
+	now := profitChance(l, risk, left, price)
+	x := logit(now) + logit(clip(first, minConfidence, maxConfidence)) - logit(then)
 	return round(clip(1/(1+math.Exp(-x)), minConfidence, maxConfidence), 4)
+}
+
+// barsPerATR is how many deviations of a bar's change make an ATR14, as measured on real
+// prices.
+const deviationsPerATR = 1.6
+
+// profitChance returns the probability that a Brownian motion without drift from price,
+// absorbed at stop and target, ends in profit within the given number of bars: at the
+// target, or on its side of the entry when the time is over. It is kept within 0.02 of 0
+// and 1.
+func profitChance(l signal.Levels, risk signal.RiskLevel, bars, price float64) float64 {
+	// Places are in units of the distance from stop to target. All differences change
+	// sign for short.
+	width := l.Target - l.Stop
+	at, entry := clip((price-l.Stop)/width, 0, 1), (l.Entry-l.Stop)/width
+	deviation := entry / StopMultiple(risk) / deviationsPerATR // of a bar
+	variance := deviation * deviation * max(0, bars)
+	chance := at
+	if variance < 1e-3 {
+		// The series converges too slowly, and the levels are out of reach.
+		chance = 0.5 * math.Erfc((entry-at)/math.Sqrt(2*max(variance, 1e-12)))
+	} else {
+		for n := 1.0; ; n++ {
+			decay := math.Exp(-0.5 * n * n * math.Pi * math.Pi * variance)
+			if decay < 1e-9 {
+				break
+			}
+			chance += 2 / (n * math.Pi) * math.Sin(n*math.Pi*at) * math.Cos(n*math.Pi*entry) * decay
+		}
+	}
+	return clip(chance, 0.02, 0.98)
 }
 
 func logit(p float64) float64 { return math.Log(p / (1 - p)) }

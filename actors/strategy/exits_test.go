@@ -2,6 +2,7 @@ package strategy
 
 import (
 	"math"
+	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -134,28 +135,65 @@ func TestR(t *testing.T) {
 }
 
 func TestRescore(t *testing.T) {
+	const risk, horizon = signal.MediumRisk, 24
 	for _, d := range []signal.Direction{signal.Long, signal.Short} {
 		l := levelsOf(d)
-		if got := Rescore(0.4372, l, l.Entry); got != 0.4372 {
+		rescore := func(first, left, price float64) float64 { return Rescore(first, l, risk, horizon, left, price) }
+		if got := rescore(0.4372, horizon, l.Entry); got != 0.4372 {
 			t.Errorf("%s at the entry: %v, want it unchanged", d, got)
 		}
-		// Half way from stop to target: logit(0.5) - logit(0.4) is ln 1.5.
-		half := (l.Stop + l.Target) / 2
-		if got, want := Rescore(0.4, l, half), 0.5; math.Abs(got-want) > 1e-4 {
-			t.Errorf("%s half way: %v, want %v", d, got, want)
+		above, below := l.Entry+0.2*(l.Target-l.Entry), l.Entry-0.2*(l.Target-l.Entry)
+		if early, late := rescore(0.4, 20, above), rescore(0.4, 0.2, above); !(0.4 < early && early < late) {
+			t.Errorf("%s with a profit: %v early, %v late", d, early, late)
 		}
-		if got := Rescore(0.4, l, l.Target+10*(l.Target-l.Stop)); math.Abs(got-0.98) > 1e-4 {
-			t.Errorf("%s far beyond the target: %v, want 0.98", d, got)
+		if early, late := rescore(0.4, 20, below), rescore(0.4, 0.2, below); !(0.4 > early && early > late) {
+			t.Errorf("%s with a loss: %v early, %v late", d, early, late)
 		}
-		if got := Rescore(0.99, l, l.Target); got != 0.99 {
+		if got := rescore(0.4, 0, above); got < 0.97 {
+			t.Errorf("%s with a profit at the end: %v", d, got)
+		}
+		if got := rescore(0.99, 5, l.Target); got != 0.99 {
 			t.Errorf("%s: %v, want it clamped to 0.99", d, got)
 		}
-		if got := Rescore(0.01, l, l.Stop); got != 0.01 {
+		if got := rescore(0.01, 5, l.Stop); got != 0.01 {
 			t.Errorf("%s: %v, want it clamped to 0.01", d, got)
 		}
 	}
 	if Moved(0.40, 0.4199) || !Moved(0.40, 0.42) || !Moved(0.4372, 0.4172) {
 		t.Error("a change of 0.02 must be published, a smaller one must not")
+	}
+}
+
+// TestProfitChance compares the series of sines with random walks.
+func TestProfitChance(t *testing.T) {
+	const walks, steps = 20_000, 100 // steps of a bar
+	l := longLevels
+	deviation := (l.Entry - l.Stop) / StopMultiple(signal.MediumRisk) / deviationsPerATR
+	r := rand.New(rand.NewPCG(1, 2))
+	for _, c := range []struct{ place, bars float64 }{{0.4, 1}, {0.4, 10}, {0.6, 5}, {0.15, 12}, {0.45, 0.2}} {
+		won := 0.0
+		for range walks {
+			x := l.Stop + c.place*(l.Target-l.Stop)
+			for range int(c.bars * steps) {
+				if x += deviation / math.Sqrt(steps) * r.NormFloat64(); x <= l.Stop || x >= l.Target {
+					break
+				}
+			}
+			if x > l.Entry {
+				won++
+			}
+		}
+		price := l.Stop + c.place*(l.Target-l.Stop)
+		got := profitChance(l, signal.MediumRisk, c.bars, price)
+		if want := won / walks; math.Abs(got-want) > 0.015 {
+			t.Errorf("from %v in %v bars: %.4f, of random walks %.4f", c.place, c.bars, got, want)
+		}
+	}
+	for _, c := range []struct{ bars, place, want float64 }{{0, 0.41, 0.98}, {0, 0.39, 0.02}, {1e6, 0.7, 0.7}} {
+		price := l.Stop + c.place*(l.Target-l.Stop)
+		if got := profitChance(l, signal.MediumRisk, c.bars, price); math.Abs(got-c.want) > 1e-6 {
+			t.Errorf("from %v in %v bars: %v, want %v", c.place, c.bars, got, c.want)
+		}
 	}
 }
 

@@ -66,7 +66,7 @@ func TestGoldenSignals(t *testing.T) {
 				got = append(got, goldenSignal{
 					Bar: j, Strategy: strategy, Timeframe: tf, Risk: risk, Direction: a.Direction,
 					Score: round(a.Score, 9), Confidence: a.Confidence, Entry: l.Entry, Stop: l.Stop, Target: l.Target,
-					Metadata: a.Metadata("TEST", l, map[string]any{"source": "simulated"}),
+					Metadata: a.Metadata("TEST", l, 0.1, map[string]any{"source": "simulated"}),
 				})
 			}
 		}

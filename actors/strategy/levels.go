@@ -10,10 +10,6 @@ import (
 // rewardToRisk is the ratio of the target's distance to that of the stop.
 const rewardToRisk = 1.5
 
-// BreakEven is the share of signals that must reach their target, with all others
-// stopped, for a mean result of 0.
-const BreakEven = 1 / (1 + rewardToRisk)
-
 // The minimum distance of a stop. Nearer ones would be hit by noise.
 const (
 	minStopTicks = 5

@@ -10,17 +10,23 @@ import (
 )
 
 // Metadata returns the JSON object of a signal's metadata. The members of extra (source,
-// time_compression, ...) are added and replace others of the same name. A value that JSON
-// cannot express becomes null.
-func (a Assessment) Metadata(asset string, l signal.Levels, extra map[string]any) json.RawMessage {
+// time_compression, ...) are added and replace others of the same name. cost is that of
+// entry and exit together in R. A value that JSON cannot express becomes null.
+func (a *Assessment) Metadata(asset string, l signal.Levels, cost float64, extra map[string]any) json.RawMessage {
 	o := object{buf: make([]byte, 0, 1024), skip: extra}
 	o.strings("indicators", a.Indicators)
-	o.value("reasoning", func() any { return a.Reasoning(asset, l) })
+	o.value("reasoning", func() any { return a.Reasoning(asset, l, cost) })
 	o.value("values", func() any { return a.Values })
 	o.number("strength", a.Strength)
-	o.number("break_even", a.BreakEven)
-	o.number("expected_r", a.ExpectedR)
+	o.number("break_even", a.BreakEven(0))
+	o.number("break_even_net", a.BreakEven(cost))
+	o.number("expected_r", a.ExpectedR(0))
+	o.number("expected_r_net", a.ExpectedR(cost))
+	o.number("edge", a.Edge(cost))
+	low, high := a.Interval()
+	o.value("confidence_interval", func() any { return [2]float64{low, high} })
 	o.number("sample", a.Sample)
+	o.number("comparable_share", a.Share)
 	if a.Calibration != "" {
 		o.strings("calibration", a.Calibration)
 	}

@@ -41,27 +41,30 @@ func checkMetadata(tb testing.TB, raw json.RawMessage) map[string]any {
 func TestMetadata(t *testing.T) {
 	a := Assessment{
 		Strategy: Momentum, Timeframe: signal.H1, Risk: signal.MediumRisk, Direction: signal.Long,
-		Confidence: 0.4318, Strength: 0.8125, BreakEven: BreakEven, ExpectedR: -0.0113, Sample: 31.4, ATR: 2,
-		Horizon:    24,
+		Confidence: 0.4318, Strength: 0.8125, Win: 1.4, Loss: 1.1, Prior: 0.42, Sample: 931.4, Share: 0.4412, Entries: 140,
+		ATR: 2, Horizon: 24,
 		Indicators: []string{"ema_12_26", "adx_14", "atr_14"},
 		Values: map[string]any{"adx_14": 27.1, "atr_14": 2.0,
 			"ema_12_26": map[string]any{"ema_12": 99.0, "ema_26": 97.4}},
 		Finding: "EMA12 is 0.8 ATR above EMA26 and the 40-bar move is +1.3 sigma; ADX 27 confirms a trend",
 	}
 	l := signal.Levels{Entry: 100, Stop: 97, Target: 104.5}
-	got := string(a.Metadata("BTC", l, map[string]any{"source": "simulated", "time_compression": 60}))
+	got := string(a.Metadata("BTC", l, 0.1, map[string]any{"source": "simulated", "time_compression": 60}))
 	want := `{"indicators":["ema_12_26","adx_14","atr_14"],"reasoning":"Momentum long on BTC 1h: ` +
 		`EMA12 is 0.8 ATR above EMA26 and the 40-bar move is +1.3 sigma; ADX 27 confirms a trend. ` +
-		`Of comparable past setups 43 % closed in profit (break-even 40 %). ` +
+		`Estimate 43 %: of 931 comparable past setups 44 % closed in profit, of all entries 42 %; ` +
+		`break-even after costs 48 %, so the past speaks for a loss. ` +
 		`Stop 1.5 ATR, target 2.25 ATR, expires in 24 bars.",` +
 		`"values":{"adx_14":27.1,"atr_14":2,"ema_12_26":{"ema_12":99,"ema_26":97.4}},"strength":0.8125,` +
-		`"break_even":0.4,"expected_r":-0.0113,"sample":31.4,"source":"simulated","time_compression":60}`
+		`"break_even":0.44,"break_even_net":0.48,"expected_r":-0.0205,"expected_r_net":-0.1205,"edge":-0.0482,` +
+		`"confidence_interval":[0.4021,0.4615],"sample":931.4,"comparable_share":0.4412,` +
+		`"source":"simulated","time_compression":60}`
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("metadata:\n%s", diff)
 	}
 
 	a.Calibration, a.Prior = CalibrationPrior, 0.41
-	m := checkMetadata(t, a.Metadata("a \"quoted\"\n asset", l, map[string]any{
+	m := checkMetadata(t, a.Metadata("a \"quoted\"\n asset", l, 0, map[string]any{
 		"reasoning": "another", "bad": math.NaN(), "odd \"name\"": 1,
 	}))
 	if m["reasoning"] != "another" || m["calibration"] != "prior" || m["odd \"name\""] != 1.0 {
@@ -70,18 +73,40 @@ func TestMetadata(t *testing.T) {
 	if v, ok := m["bad"]; !ok || v != nil {
 		t.Errorf("a value that is no JSON is %v, want null", v)
 	}
-	a.ExpectedR = math.Inf(1)
-	checkMetadata(t, a.Metadata("BTC", l, nil))
+	a.Win, a.Share = math.Inf(1), math.NaN()
+	checkMetadata(t, a.Metadata("BTC", l, 0, nil))
 }
 
-func TestReasoningOfThePrior(t *testing.T) {
-	a := Assessment{Strategy: Sentiment, Timeframe: signal.D1, Direction: signal.Short, Confidence: 0.43, Prior: 0.412,
-		BreakEven: BreakEven, Calibration: CalibrationPrior, ATR: 2, Horizon: 10, Finding: "x"}
-	want := "Sentiment short on corn 1d: x. Too few comparable past setups are known; of all past entries 41 % " +
-		"closed in profit (break-even 40 %). Stop 1.5 ATR, target 2.25 ATR, expires in 10 bars."
-	got := a.Reasoning("corn", signal.Levels{Entry: 100, Stop: 103, Target: 95.5})
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
+func TestReasoning(t *testing.T) {
+	plain := Assessment{Strategy: Sentiment, Timeframe: signal.D1, Direction: signal.Short, Confidence: 0.43, Prior: 0.412,
+		Win: 1.5, Loss: 1, Entries: 140, Share: math.NaN(), ATR: 2, Horizon: 10, Finding: "x"}
+	for _, c := range []struct {
+		want string
+		with func(a *Assessment)
+	}{
+		{"of all past entries 41 % closed in profit, too few of them are comparable, and the score changes that by " +
+			"+1.8 points, which is assumed; break-even after costs 40 %, so no evidence of an edge",
+			func(a *Assessment) { a.Calibration = CalibrationPrior }},
+		{"of all past entries 41 % closed in profit, and the forecast changes that by +1.8 points, which is assumed and " +
+			"not measured; break-even after costs 40 %, so no evidence of an edge",
+			func(a *Assessment) { a.Calibration = CalibrationAssumed }},
+		{"of all past entries 41 % closed in profit, and the forecast changes that by +1.8 points, as measured on closed " +
+			"signals; break-even after costs 40 %, so no evidence of an edge",
+			func(a *Assessment) { a.Calibration = CalibrationFitted }},
+		{"no comparable past setup is known, of all past entries 41 % closed in profit; " +
+			"break-even after costs 40 %, so no evidence of an edge", func(*Assessment) {}},
+		{"of 5000 comparable past setups 45 % closed in profit, of all entries 41 %; " +
+			"break-even after costs 40 %, so the past speaks for an edge",
+			func(a *Assessment) { a.Sample, a.Share = 5000, 0.45 }},
+	} {
+		a := plain
+		c.with(&a)
+		want := "Sentiment short on corn 1d: x. Estimate 43 %: " + c.want +
+			". Stop 1.5 ATR, target 2.25 ATR, expires in 10 bars."
+		got := a.Reasoning("corn", signal.Levels{Entry: 100, Stop: 103, Target: 95.5}, 0)
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Error(diff)
+		}
 	}
 }
 

@@ -10,24 +10,47 @@ import (
 )
 
 // Reasoning explains in three sentences the basis of the signal on asset, from the numbers
-// alone.
-func (a Assessment) Reasoning(asset string, l signal.Levels) string {
+// alone. cost is that of entry and exit together in R.
+func (a *Assessment) Reasoning(asset string, l signal.Levels, cost float64) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %s on %s %s: %s. ", title(a.Strategy), a.Direction, asset, a.Timeframe, a.Finding)
-	percent, evens := 100*a.Confidence, 100*a.BreakEven
-	switch a.Calibration {
-	case CalibrationPrior:
-		fmt.Fprintf(&b, "Too few comparable past setups are known; "+
-			"of all past entries %.0f %% closed in profit (break-even %.0f %%). ", 100*a.Prior, evens)
-	case CalibrationFitted:
-		fmt.Fprintf(&b, "Of all past entries %.0f %% closed in profit; "+
-			"past signals put this one at %.0f %% (break-even %.0f %%). ", 100*a.Prior, percent, evens)
-	default:
-		fmt.Fprintf(&b, "Of comparable past setups %.0f %% closed in profit (break-even %.0f %%). ", percent, evens)
-	}
+	fmt.Fprintf(&b, "Estimate %.0f %%: %s; break-even after costs %.0f %%, so %s. ",
+		100*a.Confidence, a.basis(), 100*a.BreakEven(cost), a.verdict(cost))
 	fmt.Fprintf(&b, "Stop %s ATR, target %s ATR, expires in %d bars.",
 		multiples(l.Entry-l.Stop, a.ATR), multiples(l.Entry-l.Target, a.ATR), a.Horizon)
 	return b.String()
+}
+
+// basis describes the entries that the confidence rests on.
+func (a *Assessment) basis() string {
+	points := 100 * (a.Confidence - a.Prior)
+	switch {
+	case a.Calibration == CalibrationPrior:
+		return fmt.Sprintf("of all past entries %.0f %% closed in profit, too few of them are comparable, "+
+			"and the score changes that by %+.1f points, which is assumed", 100*a.Prior, points)
+	case a.Calibration == CalibrationAssumed:
+		return fmt.Sprintf("of all past entries %.0f %% closed in profit, "+
+			"and the forecast changes that by %+.1f points, which is assumed and not measured", 100*a.Prior, points)
+	case a.Calibration == CalibrationFitted:
+		return fmt.Sprintf("of all past entries %.0f %% closed in profit, "+
+			"and the forecast changes that by %+.1f points, as measured on closed signals", 100*a.Prior, points)
+	case math.Round(a.Sample) == 0:
+		return fmt.Sprintf("no comparable past setup is known, of all past entries %.0f %% closed in profit", 100*a.Prior)
+	}
+	return fmt.Sprintf("of %.0f comparable past setups %.0f %% closed in profit, of all entries %.0f %%",
+		a.Sample, 100*a.Share, 100*a.Prior)
+}
+
+// verdict compares the confidence with the break-even after costs.
+func (a *Assessment) verdict(cost float64) string {
+	evens := a.BreakEven(cost)
+	switch low, high := a.Interval(); {
+	case low > evens:
+		return "the past speaks for an edge"
+	case high < evens:
+		return "the past speaks for a loss"
+	}
+	return "no evidence of an edge"
 }
 
 // multiples returns a distance in ATR with at most two decimals.

@@ -87,26 +87,30 @@ func (s *Series) calibrateSentiment(a *Assessment, b Base) {
 	known := s.outcomes[riskIndex(a.Risk)]
 	strength := math.Abs(a.Score)
 	var place rank
-	s.scratch = s.scratch[:0]
+	var all, near count
 	for j, score := range s.news.history[:len(s.history)-1] {
 		if math.IsNaN(score) {
 			continue
 		}
 		place.add(math.Abs(score), strength)
 		if j < len(known) {
-			r := known[j].of(directionOf(score, s.history[j].belowMean))
-			s.scratch = append(s.scratch, setup{math.Abs(score), r})
+			won := 0.0
+			if known[j].of(directionOf(score, s.history[j].belowMean)) > 0 {
+				won = 1
+			}
+			x := (math.Abs(score) - strength) / kernelWidth
+			w := math.Exp(-0.5 * x * x)
+			all, near = count{all.n + 1, all.won + won}, count{near.n + w, near.won + w*won}
 		}
 	}
-	if len(s.scratch) >= minOutcomes {
+	e := estimateFrom(b.Prior, b.Horizon, all, near, count{})
+	if all.n < minOutcomes {
+		p := clip(b.Prior+priorSpread*math.Tanh(strength), minConfidence, maxConfidence)
+		e = estimate{confidence: p, share: math.NaN()}
+	} else {
 		a.Calibration = ""
-		a.set(weigh(strength, b.Horizon, b.Prior, s.scratch), place)
-		return
 	}
-	// No earlier entry is comparable: the sample is empty and the expectation is that of
-	// all entries.
-	confidence := clip(b.Prior+priorSpread*math.Tanh(strength), minConfidence, maxConfidence)
-	a.set(estimate{confidence: confidence, expectedR: b.ExpectedR}, place)
+	a.set(e, place)
 }
 
 // describeNews sets the members of an assessment that describe the news.

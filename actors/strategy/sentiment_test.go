@@ -259,7 +259,7 @@ func TestAssessSentiment(t *testing.T) {
 	if want := x.score() + 0.3*momentumScore; math.Abs(a.Score-want) > 1e-9 {
 		t.Errorf("score %v, want %v", a.Score, want)
 	}
-	m := checkMetadata(t, a.Metadata("BTC", signal.Levels{Entry: 100, Stop: 99, Target: 101.5}, nil))
+	m := checkMetadata(t, a.Metadata("BTC", signal.Levels{Entry: 100, Stop: 99, Target: 101.5}, 0, nil))
 	if m["calibration"] != nil || len(m["headlines"].([]any)) != 3 {
 		t.Errorf("metadata %v", m)
 	}
@@ -301,7 +301,7 @@ func TestSentimentFallsBackOnThePrior(t *testing.T) {
 	if a.Direction != signal.Long {
 		t.Errorf("good news are %s", a.Direction)
 	}
-	m := checkMetadata(t, a.Metadata("BTC", signal.Levels{Entry: 100, Stop: 99, Target: 101.5}, nil))
+	m := checkMetadata(t, a.Metadata("BTC", signal.Levels{Entry: 100, Stop: 99, Target: 101.5}, 0, nil))
 	if m["calibration"] != "prior" {
 		t.Errorf("metadata %v", m)
 	}

@@ -17,11 +17,16 @@ const (
 	slack     = 250 // the number of older bars kept until they are dropped at once
 )
 
+// maxJump is the distance in ATR14 from the close before within which a bar must open. A
+// greater one is no move of the market but, say, a split.
+const maxJump = 20
+
 // reading holds the features of an earlier bar that are kept.
 type reading struct {
 	scored    bool
 	belowMean bool // close below EMA26, which decides the direction if a score is 0
 	atr       float64
+	jump      float64 // how far it opened from the close before in ATR14 of that, if too far; else 0
 	scores    [len(technicals)]float64
 }
 
@@ -44,7 +49,9 @@ type Series struct {
 	outcomes [3][]outcome // by risk level; the j-th belongs to bars[j]
 	records  [3]*record   // by risk level; nil: not computed for the last bar
 	cached   [len(technicals)][3]*result
-	scratch  []setup
+	view     view
+	pooled   int  // the index of the first bar whose outcome is not in the pool
+	jumps    bool // bars may open any distance from the close before
 	news     newsMemory
 }
 
@@ -56,7 +63,18 @@ type result struct {
 
 // NewSeries returns an empty series.
 func NewSeries(tf signal.Timeframe) *Series {
-	return &Series{tf: tf, state: newIndicators(), before: newIndicators()}
+	return &Series{tf: tf, state: newIndicators(), before: newIndicators(), view: view{pool: NewPool()}}
+}
+
+// InPool makes the outcomes of s those of an asset in a pool, whose other outcomes then
+// count as well, and returns s. Without it the series has a pool of its own. It panics
+// once there are bars.
+func (s *Series) InPool(p *Pool, asset string) *Series {
+	if s.Len() > 0 {
+		panic("strategy: pool changed after the first bar")
+	}
+	s.view = view{pool: p, own: asset}
+	return s
 }
 
 // WithTick sets the asset's tick size and returns s. Entries are then replayed with the
@@ -68,6 +86,12 @@ func (s *Series) WithTick(tick float64) *Series {
 	if tick > 0 && finite(tick) {
 		s.tick = tick
 	}
+	return s
+}
+
+// AllowJumps lets bars open any distance from the close before and returns s.
+func (s *Series) AllowJumps() *Series {
+	s.jumps = true
 	return s
 }
 
@@ -148,6 +172,7 @@ func (s *Series) reset() {
 	for i := range s.outcomes {
 		s.outcomes[i] = s.outcomes[i][:0]
 	}
+	s.pooled = 0
 	s.forget()
 }
 
@@ -179,12 +204,14 @@ func (s *Series) trim() {
 	if len(s.bars) < window+slack {
 		return
 	}
+	s.resolve()
 	s.bars = dropFirst(s.bars, slack)
 	s.returns = dropFirst(s.returns, slack)
 	s.history = dropFirst(s.history, slack)
 	for i := range s.outcomes {
 		s.outcomes[i] = dropFirst(s.outcomes[i], slack)
 	}
+	s.pooled = max(0, s.pooled-slack)
 }
 
 // dropFirst removes the first n elements of xs in place.
@@ -211,6 +238,11 @@ func (s *Series) update() {
 	if r.scored {
 		for i, t := range technicals {
 			r.scores[i] = t.score(&s.last)
+		}
+	}
+	if previous != nil && s.history[n-2].atr > 0 && !s.jumps {
+		if jump := math.Abs(b.Open-previous.Close) / s.history[n-2].atr; jump > maxJump {
+			r.jump = jump
 		}
 	}
 	s.history = append(s.history, r)
