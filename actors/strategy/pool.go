@@ -29,7 +29,8 @@ const (
 // Outcome records how the entries of the technical strategies at the close of one bar
 // ended. It never changes.
 type Outcome struct {
-	At   int64                  // when the last of them had ended, in milliseconds
+	Bar  int64                  // the open time of the bar in milliseconds
+	At   int64                  // the time from which it is known: at first that of the last end
 	Bins [len(technicals)]uint8 // the strength of each strategy's score in tenths
 	Won  [len(technicals)]uint8 // bit r: the entry at the r-th risk level closed in profit
 }
@@ -37,77 +38,44 @@ type Outcome struct {
 // Pool holds the outcomes of all assets of one timeframe. It may be used from several
 // goroutines.
 type Pool struct {
+	keep int // of an asset; 0: all
+
 	mu sync.Mutex
 	of map[string]*outcomes
-	// inserted counts outcomes that were added before others, which views have to count
-	// again.
-	inserted int
 }
 
-// outcomes are those of one asset, by time.
+// outcomes are those of one asset, by bar and by the time from which they are known.
 type outcomes struct {
 	kept    []Outcome
 	dropped int // the number of older ones that were removed
 }
 
-// NewPool returns an empty pool.
-func NewPool() *Pool { return &Pool{of: make(map[string]*outcomes)} }
+// NewPool returns an empty pool that keeps at least the newest outcomes of each asset, or
+// all if keep is 0.
+func NewPool(keep int) *Pool { return &Pool{keep: keep, of: make(map[string]*outcomes)} }
 
-// Add adds outcomes of an asset and returns how many of them are new.
-func (p *Pool) Add(asset string, added ...Outcome) int {
+// Add adds an outcome of an asset, unless there is one of the same or of a later bar.
+func (p *Pool) Add(asset string, added Outcome) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	o := p.of[asset]
 	if o == nil {
 		if len(p.of) >= maxPooled {
-			return 0
+			return
 		}
 		o = &outcomes{}
 		p.of[asset] = o
 	}
-	count := 0
-	for _, x := range added {
-		i, found := len(o.kept), false
-		if i > 0 && o.kept[i-1].At >= x.At {
-			i, found = o.find(x.At)
-			if found || i == 0 && o.dropped > 0 {
-				continue
-			}
-			p.inserted++
+	if n := len(o.kept); n > 0 {
+		if o.kept[n-1].Bar >= added.Bar {
+			return
 		}
-		o.kept = slices.Insert(o.kept, i, x)
-		count++
+		added.At = max(added.At, o.kept[n-1].At)
 	}
-	if n := len(o.kept) - MaxOutcomes; n >= outcomeSlack {
+	o.kept = append(o.kept, added)
+	if n := len(o.kept) - p.keep; p.keep > 0 && n >= outcomeSlack {
 		o.kept, o.dropped = slices.Delete(o.kept, 0, n), o.dropped+n
 	}
-	return count
-}
-
-// Since returns the outcomes of an asset after a time.
-func (p *Pool) Since(asset string, at int64) []Outcome {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	o := p.of[asset]
-	if o == nil {
-		return nil
-	}
-	i, _ := o.find(at + 1)
-	return slices.Clone(o.kept[i:])
-}
-
-// find returns the index of the first outcome at or after a time, and whether it is at
-// that time.
-func (o *outcomes) find(at int64) (int, bool) {
-	return slices.BinarySearchFunc(o.kept, at, func(x Outcome, at int64) int {
-		switch {
-		case x.At < at:
-			return -1
-		case x.At > at:
-			return 1
-		}
-		return 0
-	})
 }
 
 // count is a number of entries and how many of them closed in profit.
@@ -173,7 +141,6 @@ type view struct {
 	own  string // the asset whose outcomes count on their own as well
 
 	at        int64
-	inserted  int
 	positions map[string]span
 	all, mine tallies
 }
@@ -185,7 +152,7 @@ type span struct{ from, to int }
 func (v *view) advance(at int64) {
 	v.pool.mu.Lock()
 	defer v.pool.mu.Unlock()
-	if at < v.at || v.inserted != v.pool.inserted || v.positions == nil {
+	if at < v.at || v.positions == nil {
 		v.restart()
 	}
 	for asset, o := range v.pool.of {
@@ -212,7 +179,7 @@ func (v *view) advance(at int64) {
 
 func (v *view) restart() {
 	v.all, v.mine = tallies{}, tallies{}
-	v.positions, v.inserted = make(map[string]span, len(v.pool.of)), v.pool.inserted
+	v.positions = make(map[string]span, len(v.pool.of))
 }
 
 func (v *view) add(asset string, o *Outcome, sign float64) {
@@ -229,7 +196,7 @@ func (s *Series) outcomeAt(j int) (Outcome, bool) {
 	if !p.scored {
 		return Outcome{}, false
 	}
-	o := Outcome{At: s.bars[j+s.longest()].CloseTime}
+	o := Outcome{Bar: s.bars[j].OpenTime, At: s.bars[j+s.longest()].CloseTime}
 	for t, score := range p.scores {
 		o.Bins[t] = binOf(math.Abs(score))
 		for r := range s.outcomes {
@@ -249,7 +216,7 @@ func (s *Series) longest() int { return Horizon(s.tf, signal.HighRisk) }
 func (s *Series) pool() {
 	for ; s.pooled+s.longest() < len(s.bars)-1; s.pooled++ {
 		if o, ok := s.outcomeAt(s.pooled); ok {
-			s.view.pool.Add(s.view.own, o)
+			s.found(o)
 		}
 	}
 	s.view.advance(s.last.Bar.CloseTime)

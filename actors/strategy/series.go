@@ -50,6 +50,7 @@ type Series struct {
 	records  [3]*record   // by risk level; nil: not computed for the last bar
 	cached   [len(technicals)][3]*result
 	view     view
+	found    func(Outcome)
 	pooled   int  // the index of the first bar whose outcome is not in the pool
 	jumps    bool // bars may open any distance from the close before
 	news     newsMemory
@@ -63,18 +64,29 @@ type result struct {
 
 // NewSeries returns an empty series.
 func NewSeries(tf signal.Timeframe) *Series {
-	return &Series{tf: tf, state: newIndicators(), before: newIndicators(), view: view{pool: NewPool()}}
+	return (&Series{tf: tf, state: newIndicators(), before: newIndicators()}).InPool(NewPool(MaxOutcomes), "", nil)
 }
 
-// InPool makes the outcomes of s those of an asset in a pool, whose other outcomes then
-// count as well, and returns s. Without it the series has a pool of its own. It panics
-// once there are bars.
-func (s *Series) InPool(p *Pool, asset string) *Series {
+// InPool makes s estimate from the outcomes of a pool, where its own ones are those of
+// asset, and returns s. found is called with each new outcome of s, while s is locked;
+// nil: the outcome is added to the pool. Without InPool the series has a pool of its own.
+// It panics once there are bars.
+func (s *Series) InPool(p *Pool, asset string, found func(Outcome)) *Series {
 	if s.Len() > 0 {
 		panic("strategy: pool changed after the first bar")
 	}
-	s.view = view{pool: p, own: asset}
+	if found == nil {
+		found = func(o Outcome) { p.Add(asset, o) }
+	}
+	s.view, s.found = view{pool: p, own: asset}, found
 	return s
+}
+
+// Resolve reports the outcomes of all entries that have ended, as an assessment does.
+func (s *Series) Resolve() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.resolve()
 }
 
 // WithTick sets the asset's tick size and returns s. Entries are then replayed with the
