@@ -130,7 +130,7 @@ func New(sys *engine.System, o Options) *Agents {
 		quota:  newQuota(o.MaxConcurrent),
 		exec:   exec,
 	}
-	trading, texts := newTrader(o.Market, o.Now), newWriter(o.Content)
+	trading, texts := newTrader(o.Market, o.Now, o.Cost), newWriter(o.Content)
 	for _, agent := range signal.Agents() {
 		if slices.Contains(o.Disabled, agent.ID) {
 			continue

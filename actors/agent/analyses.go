@@ -213,8 +213,8 @@ func (a *Agents) backtest(ctx context.Context, r *run) (backtest.Result, error) 
 		return backtest.Result{}, err
 	}
 	o := backtest.Options{
-		Origin: originOf(req.Asset, &seen), Strategy: req.Strategy, Timeframe: req.Timeframe, Risk: req.Risk,
-		From: milliOf(r.job.From), To: milliOf(r.job.To), Cost: a.o.Cost(seen.Asset.Class),
+		Origin: originOf(req.Asset, &seen, a.o.Cost(seen.Asset.Class)), Strategy: req.Strategy, Timeframe: req.Timeframe, Risk: req.Risk,
+		From: milliOf(r.job.From), To: milliOf(r.job.To),
 	}
 	if req.Strategy == strategy.Sentiment {
 		since := newsSince(seen.Bars[0].OpenTime, &seen)

@@ -38,6 +38,7 @@ const (
 type trader struct {
 	market Market
 	now    func() time.Time
+	cost   func(class string) float64 // as in Options
 
 	mu    sync.Mutex
 	kept  map[seriesKey]*keptSeries
@@ -55,8 +56,8 @@ type seriesKey struct {
 	compression float64
 }
 
-func newTrader(m Market, now func() time.Time) *trader {
-	return &trader{market: m, now: now, kept: make(map[seriesKey]*keptSeries), limit: maxSeries}
+func newTrader(m Market, now func() time.Time, cost func(class string) float64) *trader {
+	return &trader{market: m, now: now, cost: cost, kept: make(map[seriesKey]*keptSeries), limit: maxSeries}
 }
 
 // Evaluate implements evaluator. The lifetime counts only while the asset is traded.
@@ -84,7 +85,7 @@ func (t *trader) evaluate(ctx context.Context, r *signal.RunRequest, seen *marke
 	if err != nil {
 		return evaluation{}, err
 	}
-	return kept.evaluate(r, seen, a, state)
+	return t.once(kept, r, seen, a, state)
 }
 
 // sentiment is evaluate for the strategy that reads news.
@@ -99,7 +100,7 @@ func (t *trader) sentiment(ctx context.Context, r *signal.RunRequest, seen *mark
 	if err != nil {
 		return evaluation{}, err
 	}
-	return evaluate(r, seen, a)
+	return t.complete(r, seen, a)
 }
 
 // newsSince returns the time from which on news count for a bar that opened at oldest.
@@ -107,9 +108,9 @@ func newsSince(oldest int64, seen *market.Snapshot) int64 {
 	return oldest - int64(float64(newsReach.Milliseconds())/max(1, seen.Compression))
 }
 
-// evaluate completes an assessment with levels at the last price, and metadata.
-func evaluate(r *signal.RunRequest, seen *market.Snapshot, a strategy.Assessment) (evaluation, error) {
-	e, err := a.Evaluate(originOf(r.Asset, seen), seen.Last.Price)
+// complete completes an assessment with levels at the last price, and metadata.
+func (t *trader) complete(r *signal.RunRequest, seen *market.Snapshot, a strategy.Assessment) (evaluation, error) {
+	e, err := a.Evaluate(originOf(r.Asset, seen, t.cost(seen.Asset.Class)), seen.Last.Price)
 	if err != nil {
 		return evaluation{}, err
 	}
@@ -118,9 +119,9 @@ func evaluate(r *signal.RunRequest, seen *market.Snapshot, a strategy.Assessment
 }
 
 // originOf returns the origin of the prices of a snapshot.
-func originOf(asset string, seen *market.Snapshot) strategy.Origin {
+func originOf(asset string, seen *market.Snapshot, cost float64) strategy.Origin {
 	return strategy.Origin{Asset: asset, Tick: seen.Asset.TickSize, Source: seen.Source, Proxy: seen.Proxy,
-		Compression: seen.Compression}
+		Compression: seen.Compression, Cost: cost}
 }
 
 // series returns the series kept under key, or a new one.
@@ -233,9 +234,9 @@ func continues(known, bars []marketdata.Bar) bool {
 	return len(bars) > n && slices.Equal(known[from:last], bars[:n]) && bars[n].OpenTime == known[last].OpenTime
 }
 
-// evaluate is the function evaluate with a cache: in a busy moment many runs ask the
-// same. a was made by the series in the given state, or in a later one.
-func (k *keptSeries) evaluate(r *signal.RunRequest, seen *market.Snapshot, a strategy.Assessment,
+// once is complete with a cache: in a busy moment many runs ask the same. a was made by
+// the series of k in the given state, or in a later one.
+func (t *trader) once(k *keptSeries, r *signal.RunRequest, seen *market.Snapshot, a strategy.Assessment,
 	state uint64) (evaluation, error) {
 	key := evaluationKey{r.Asset, r.Strategy, r.Risk, seen.Last.Price}
 	k.mu.Lock()
@@ -245,7 +246,7 @@ func (k *keptSeries) evaluate(r *signal.RunRequest, seen *market.Snapshot, a str
 	if ok {
 		return e, nil
 	}
-	e, err := evaluate(r, seen, a)
+	e, err := t.complete(r, seen, a)
 	if err != nil {
 		return evaluation{}, err
 	}

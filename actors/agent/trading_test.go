@@ -31,7 +31,7 @@ func TestTradingEvaluation(t *testing.T) {
 		for _, risk := range signal.RiskLevels {
 			t.Run(name+" "+string(risk), func(t *testing.T) {
 				seen := history()
-				tr := newTrader(at(&seen), time.Now)
+				tr := newTrader(at(&seen), time.Now, noCost)
 				r := request("btc")
 				r.Strategy, r.Risk = name, risk
 				c := tr.must(t, r)
@@ -80,7 +80,7 @@ func TestLifetimesCountInSessions(t *testing.T) {
 	friday := time.Date(2026, 11, 20, 16, 0, 0, 0, time.UTC)
 	seen := history()
 	seen.Session, seen.Compression = sessions.Exchange, 1
-	b := newTrader(at(&seen), func() time.Time { return friday })
+	b := newTrader(at(&seen), func() time.Time { return friday }, noCost)
 	req := request("AAPL")
 	got, err := b.Evaluate(t.Context(), &req)
 	if want := time.Date(2026, 11, 25, 20, 30, 0, 0, time.UTC); err != nil || !friday.Add(got.Lifetime).Equal(want) {
@@ -94,13 +94,13 @@ func TestSeriesFollowTheMarket(t *testing.T) {
 	all := testBars(1520)
 	seen := history()
 	seen.Bars = all[:1000]
-	tr := newTrader(at(&seen), time.Now)
+	tr := newTrader(at(&seen), time.Now, noCost)
 	r := request("BTC")
 	check := func(what string) {
 		t.Helper()
 		seen.Last.Price = seen.Bars[len(seen.Bars)-1].Close
 		got := tr.must(t, r)
-		fresh := newTrader(at(&seen), time.Now).must(t, r)
+		fresh := newTrader(at(&seen), time.Now, noCost).must(t, r)
 		if diff := cmp.Diff(fresh, got); diff != "" {
 			t.Errorf("%s (-fresh +kept):\n%s", what, diff)
 		}
@@ -147,7 +147,7 @@ func TestOlderSnapshot(t *testing.T) {
 	all := testBars(1010)
 	seen := history()
 	seen.Bars = all
-	tr := newTrader(at(&seen), time.Now)
+	tr := newTrader(at(&seen), time.Now, noCost)
 	r := request("BTC")
 	want := tr.must(t, r)
 	kept := tr.series(keyOf(&seen)).series
@@ -165,13 +165,13 @@ func TestOlderSnapshot(t *testing.T) {
 // for an outdated one after bars of compressed time, whose times are later.
 func TestBarsOfAnotherSourceAreNotOutdated(t *testing.T) {
 	seen := history()
-	tr := newTrader(at(&seen), time.Now)
+	tr := newTrader(at(&seen), time.Now, noCost)
 	r := request("BTC")
 	tr.must(t, r)
 	seen.Source, seen.Compression = "stream", 1
 	seen.Bars = slices.Clone(seen.Bars[:700])
 	got := tr.must(t, r)
-	want := newTrader(at(&seen), time.Now).must(t, r)
+	want := newTrader(at(&seen), time.Now, noCost).must(t, r)
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error("evaluation after a change of source (-alone +after):\n" + diff)
 	}
@@ -181,7 +181,7 @@ func TestBadBars(t *testing.T) {
 	seen := history()
 	seen.Bars = testBars(1000)
 	seen.Bars[999].High = seen.Bars[999].Low / 2
-	tr := newTrader(at(&seen), time.Now)
+	tr := newTrader(at(&seen), time.Now, noCost)
 	r := request("BTC")
 	if _, err := tr.Evaluate(t.Context(), &r); codeOf(err) != signal.DataUnavailable {
 		t.Errorf("got %v, want DATA_UNAVAILABLE", err)
@@ -194,7 +194,7 @@ func TestBadBars(t *testing.T) {
 // uses the evaluations of newer bars nor adds its own to them.
 func TestEvaluationsOfAnotherState(t *testing.T) {
 	seen := history()
-	tr := newTrader(at(&seen), time.Now)
+	tr := newTrader(at(&seen), time.Now, noCost)
 	r := request("BTC")
 	newest := tr.must(t, r)
 	k := tr.series(keyOf(&seen))
@@ -214,7 +214,7 @@ func TestEvaluationsOfAnotherState(t *testing.T) {
 
 func TestSpellingsShareASeries(t *testing.T) {
 	seen := history()
-	tr := newTrader(at(&seen), time.Now)
+	tr := newTrader(at(&seen), time.Now, noCost)
 	var metadata []string
 	for _, name := range []string{"BTC", "btc", "BTCUSDT"} {
 		c := tr.must(t, request(name))
@@ -231,7 +231,7 @@ func TestSpellingsShareASeries(t *testing.T) {
 
 func TestSeriesAreBounded(t *testing.T) {
 	seen := history()
-	tr := newTrader(at(&seen), time.Now)
+	tr := newTrader(at(&seen), time.Now, noCost)
 	tr.limit = 3
 	for i := range 10 {
 		seen.Asset.Symbol = fmt.Sprint("A", i)
@@ -273,7 +273,7 @@ func TestSentiment(t *testing.T) {
 		}
 		return items, nil
 	}
-	tr := newTrader(m, now)
+	tr := newTrader(m, now, noCost)
 	r := request("BTC")
 	r.Strategy = strategy.Sentiment
 	c := tr.must(t, r)
@@ -317,7 +317,7 @@ func TestConcurrentRuns(t *testing.T) {
 		s.Last.Price = all[n-1].Close
 		return s, nil
 	})}
-	tr := newTrader(m, time.Now)
+	tr := newTrader(m, time.Now, noCost)
 	var runs sync.WaitGroup
 	for i := range 8 {
 		runs.Go(func() {
@@ -340,9 +340,11 @@ func TestConcurrentRuns(t *testing.T) {
 	seen.Bars = all
 	seen.Last.Price = all[len(all)-1].Close
 	tr.market = at(&seen)
-	want := newTrader(at(&seen), time.Now).must(t, request("BTC"))
+	want := newTrader(at(&seen), time.Now, noCost).must(t, request("BTC"))
 	got := tr.must(t, request("BTC"))
 	if got.Direction != want.Direction || got.Confidence != want.Confidence || *got.Levels != *want.Levels {
 		t.Errorf("in the end evaluated %+v, want %+v", got, want)
 	}
 }
+
+func noCost(string) float64 { return 0 }

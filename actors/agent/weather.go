@@ -45,7 +45,7 @@ func (f *forecaster) Evaluate(ctx context.Context, r *signal.RunRequest) (evalua
 		return evaluation{}, err
 	}
 	a := assess(base, &report)
-	e, err := evaluate(r, &seen, a)
+	e, err := f.prices.complete(r, &seen, a)
 	if err != nil {
 		return evaluation{}, err
 	}

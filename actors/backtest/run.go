@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"math"
 	"slices"
 	"time"
 
@@ -22,9 +21,15 @@ type Options struct {
 	// From and To bound the times at which signals are made, both inclusive, in
 	// milliseconds; 0: no bound. Bars before From still count as history.
 	From, To int64
-	Cost     float64             // of entry and of exit each, as a share of the price
-	Overlap  bool                // signals are made while another one is open
-	News     []strategy.NewsItem // for sentiment: the news in any order
+	Overlap  bool // signals are made while another one is open
+	// Slippage is how far beyond the stop a signal is closed whose bar did not open there,
+	// in R: live ones are closed by the trade that passes the stop.
+	Slippage float64
+	Jumps    bool // bars may open any distance from the close before
+	// Pool has the outcomes of other assets; nil: only those of the bars count. Its
+	// outcomes of the asset itself should be those of the bars.
+	Pool *strategy.Pool
+	News []strategy.NewsItem // for sentiment: the news in any order
 }
 
 // Trade is a signal of a backtest.
@@ -42,18 +47,13 @@ type Trade struct {
 // Open reports whether the trade has not ended by the last bar.
 func (t *Trade) Open() bool { return t.Exit == strategy.Exit{} }
 
-// Outcome returns the outcome of a trade that has ended. cost is as in Options.
+// Outcome returns the outcome of a trade that has ended. cost is that of entry and of exit
+// each, as a share of the price.
 func (t *Trade) Outcome(cost float64) Outcome {
 	created, closed := time.UnixMilli(t.CreatedAt), time.UnixMilli(t.ClosedAt)
 	return Outcome{At: t.ClosedAt, R: strategy.R(t.Direction, t.Levels, t.Exit.Price),
-		Cost: CostR(t.Levels, t.Exit.Price, cost), Confidence: t.Confidence, Reason: t.Exit.Reason,
+		Cost: strategy.CostR(t.Levels, t.Exit.Price, cost), Confidence: t.Confidence, Reason: t.Exit.Reason,
 		Minutes: strategy.DurationMinutes(created, closed), MFE: t.Excursion.Best, MAE: t.Excursion.Worst}
-}
-
-// CostR returns the cost of entry and exit together in multiples of |Entry-Stop|. cost is
-// that of each as a share of its price.
-func CostR(l signal.Levels, exit, cost float64) float64 {
-	return cost * (l.Entry + exit) / math.Abs(l.Entry-l.Stop)
 }
 
 // Point is a point of the equity curve: the sum of results after costs.
@@ -87,6 +87,12 @@ const checkEvery = 256
 // bars, or that of ctx.
 func Run(ctx context.Context, bars []marketdata.Bar, o Options) (Result, error) {
 	series := strategy.NewSeries(o.Timeframe).WithTick(o.Tick)
+	if o.Pool != nil {
+		series.InPool(o.Pool, o.Asset, nil)
+	}
+	if o.Jumps {
+		series.AllowJumps()
+	}
 	var trades []Trade
 	const noBars = "there are no bars in the requested time"
 	last := error(&signal.RunError{Code: signal.InsufficientHistory, Message: noBars})
@@ -114,7 +120,7 @@ func Run(ctx context.Context, bars []marketdata.Bar, o Options) (Result, error) 
 		}
 		evaluated = true
 		t := Trade{Evaluation: c, Bar: i, CreatedAt: at}
-		t.follow(bars, strategy.Horizon(o.Timeframe, o.Risk))
+		t.follow(bars, strategy.Horizon(o.Timeframe, o.Risk), o.Slippage)
 		trades = append(trades, t)
 		switch {
 		case o.Overlap:
@@ -146,11 +152,14 @@ func Evaluate(series *strategy.Series, o Options, b marketdata.Bar) (strategy.Ev
 }
 
 // follow looks for the end of t in the horizon bars after its own.
-func (t *Trade) follow(bars []marketdata.Bar, horizon int) {
+func (t *Trade) follow(bars []marketdata.Bar, horizon int, slippage float64) {
 	for i := t.Bar + 1; i < len(bars) && i <= t.Bar+horizon; i++ {
 		b := bars[i]
 		exit, ended := strategy.ExitOnBar(t.Direction, t.Levels, b)
 		if ended {
+			if exit.Price == t.Levels.Stop {
+				exit.Price -= slippage * (t.Levels.Entry - t.Levels.Stop)
+			}
 			// The part of the bar beyond the level does not count.
 			open := max(min(t.Levels.Stop, t.Levels.Target), min(b.Open, max(t.Levels.Stop, t.Levels.Target)))
 			t.Excursion = t.Excursion.Observe(t.Direction, t.Levels, min(open, exit.Price), max(open, exit.Price))

@@ -94,7 +94,11 @@ type Statistics struct {
 	MeanConfidence  Figure   `json:"mean_confidence"`
 	Brier           Figure   `json:"brier_score"`
 	BrierSkill      Figure   `json:"brier_skill"` // against always forecasting the hit rate
-	Reliability     []Bucket `json:"reliability"` // ten of them
+	// Slope is that of the outcome on confidence by least squares: 1 is right, 0 means that
+	// confidence says nothing beyond its mean. SlopeError is its standard error.
+	Slope       Figure   `json:"calibration_slope"`
+	SlopeError  Figure   `json:"calibration_slope_error"`
+	Reliability []Bucket `json:"reliability"` // ten of them
 }
 
 // Summarize returns the statistics of outcomes. It sorts them by their ends.
@@ -119,6 +123,7 @@ type Tally struct {
 	peak, drawdown           float64
 	minutes, mfe, mae        float64
 	confidence, squaredError float64
+	squares, products        float64 // of confidence, and of confidence and success
 	reasons                  Reasons
 	buckets                  [buckets]struct {
 		count, wins int
@@ -151,6 +156,8 @@ func (t *Tally) Add(o *Outcome) {
 	t.confidence += o.Confidence
 	miss := o.Confidence - float64(won)
 	t.squaredError += miss * miss
+	t.squares += o.Confidence * o.Confidence
+	t.products += o.Confidence * float64(won)
 	switch o.Reason {
 	case signal.TakeProfit:
 		t.reasons.TakeProfit++
@@ -174,7 +181,7 @@ func (t *Tally) Statistics() Statistics {
 		MeanR: mean(t.r), MedianR: median(t.rs), ExpectancyR: mean(t.net), ProfitFactor: none,
 		MaxDrawdownR: Figure(t.drawdown), TotalR: Figure(t.net), MeanMinutes: mean(t.minutes), Reasons: t.reasons,
 		MeanMFE: mean(t.mfe), MeanMAE: mean(t.mae), MeanConfidence: mean(t.confidence),
-		Brier: mean(t.squaredError), BrierSkill: none, Reliability: make([]Bucket, buckets),
+		Brier: mean(t.squaredError), BrierSkill: none, Slope: none, SlopeError: none, Reliability: make([]Bucket, buckets),
 	}
 	if t.losses > 0 {
 		s.ProfitFactor = Figure(t.gains / t.losses)
@@ -182,6 +189,7 @@ func (t *Tally) Statistics() Statistics {
 	if t.wins > 0 && t.wins < t.count {
 		base := float64(t.wins) / n
 		s.BrierSkill = 1 - s.Brier/Figure(base*(1-base))
+		s.Slope, s.SlopeError = t.slope()
 	}
 	for i := range t.buckets {
 		b, n := &t.buckets[i], float64(t.buckets[i].count)
@@ -189,6 +197,20 @@ func (t *Tally) Statistics() Statistics {
 			MeanConfidence: Figure(b.confidence / n), HitRate: Figure(float64(b.wins) / n)}
 	}
 	return s
+}
+
+// slope returns the slope of success on confidence by least squares and its standard error;
+// none if too few signals, or all the same confidence, leave it undefined.
+func (t *Tally) slope() (slope, deviation Figure) {
+	n, wins := float64(t.count), float64(t.wins)
+	variance := t.squares - t.confidence*t.confidence/n
+	if t.count < 3 || variance < 1e-9*t.squares {
+		return none, none
+	}
+	covariance := t.products - t.confidence*wins/n
+	b := covariance / variance
+	rest := max(0, wins-wins*wins/n-b*covariance) // the sum of squares that is left
+	return Figure(b), Figure(math.Sqrt(rest / (n - 2) / variance))
 }
 
 // z95 is the two-sided 95 % quantile of the normal distribution.

@@ -57,7 +57,7 @@ func (w *watcher) Receive(c engine.Context) {
 	case alerts.Expired:
 		w.onExpired(c, m)
 	case alerts.BarClosed:
-		w.rescore(c, alerts.LastPrice{Price: m.Price, Span: m.Span, Frame: m.Frame})
+		w.rescore(c, alerts.LastPrice{Price: m.Price, Span: m.Span, Frame: m.Frame, Left: m.Left})
 	case alerts.LastPrice:
 		if _, likelihood := w.forecast(); likelihood != w.r.likelihood {
 			w.rescore(c, m)
@@ -187,7 +187,7 @@ func (w *watcher) rescore(c engine.Context, m alerts.LastPrice) {
 	}
 	w.recordSpan(m.Span)
 	first, likelihood := w.forecast()
-	confidence := strategy.Rescore(first, w.r.levels, m.Price)
+	confidence := strategy.Rescore(first, w.r.levels, w.r.kind.timeframe, w.r.kind.risk, m.Left, m.Price)
 	if w.change != nil || !strategy.Moved(w.r.confidence, confidence) || w.updatedThisBar(m.Frame) {
 		return
 	}

@@ -278,7 +278,7 @@ func (a *account) close(s *signal.Signal, cost func(string) float64) {
 	exit := *s.Closing.ExitPrice
 	a.closed = append(a.closed, entry{group: o.group, created: o.created, Outcome: backtest.Outcome{
 		At: s.Closing.At.UnixMilli(), R: strategy.R(o.direction, o.levels, exit),
-		Cost: backtest.CostR(o.levels, exit, cost(a.groups[o.group].asset)), Confidence: o.confidence,
+		Cost: strategy.CostR(o.levels, exit, cost(a.groups[o.group].asset)), Confidence: o.confidence,
 		Minutes: s.Closing.DurationMinutes, MFE: s.MFE, MAE: s.MAE, Reason: s.Closing.Reason}})
 }
 

@@ -139,10 +139,10 @@ func CostR(l signal.Levels, exit, cost float64) float64 {
 
 // Rescore returns the confidence of an open signal at the current price: its first
 // confidence, moved as far as the price and the time have moved the chances of a market
-// without drift. left is the number of bars until it expires, of its horizon.
-func Rescore(first float64, l signal.Levels, risk signal.RiskLevel, horizon int, left, price float64) float64 {
-	then := profitChance(l, risk, float64(horizon), l.Entry)
-	now := profitChance(l, risk, left, price)
+// without drift. left is the share of its life, while the market is open, that is left.
+func Rescore(first float64, l signal.Levels, tf signal.Timeframe, risk signal.RiskLevel, left, price float64) float64 {
+	horizon := float64(Horizon(tf, risk))
+	then, now := profitChance(l, risk, horizon, l.Entry), profitChance(l, risk, left*horizon, price)
 	x := logit(now) + logit(clip(first, minConfidence, maxConfidence)) - logit(then)
 	return round(clip(1/(1+math.Exp(-x)), minConfidence, maxConfidence), 4)
 }

@@ -138,7 +138,9 @@ func TestRescore(t *testing.T) {
 	const risk, horizon = signal.MediumRisk, 24
 	for _, d := range []signal.Direction{signal.Long, signal.Short} {
 		l := levelsOf(d)
-		rescore := func(first, left, price float64) float64 { return Rescore(first, l, risk, horizon, left, price) }
+		rescore := func(first, left, price float64) float64 {
+			return Rescore(first, l, signal.H1, risk, left/horizon, price)
+		}
 		if got := rescore(0.4372, horizon, l.Entry); got != 0.4372 {
 			t.Errorf("%s at the entry: %v, want it unchanged", d, got)
 		}

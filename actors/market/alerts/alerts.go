@@ -67,12 +67,15 @@ type (
 		Price float64 // the newest one
 		Span  Span
 		Frame int64 // the length of such a bar in wall time, in milliseconds
+		// Left is the share of the alert's time, while the market is open, that is left.
+		Left float64
 	}
 	// LastPrice answers a request for the last price.
 	LastPrice struct {
 		Price float64
 		Span  Span
-		Frame int64 // as in BarClosed
+		Frame int64   // as in BarClosed
+		Left  float64 // as in BarClosed
 	}
 	// Dropped reports that the asset's actor lost the alert, which must be added again.
 	Dropped struct{}
@@ -152,7 +155,8 @@ func (s *Set) CloseBar(frame int, b marketdata.Bar) {
 	s.notified[frame] = b.CloseTime
 	s.index.each(func(p *Entry) {
 		if int(p.frame) == frame && p.Since < b.CloseTime && b.CloseTime < p.Expires {
-			s.notify(p.Ref, BarClosed{At: b.CloseTime, Price: s.last.Price, Span: s.span(p), Frame: length})
+			s.notify(p.Ref, BarClosed{At: b.CloseTime, Price: s.last.Price, Span: s.span(p), Frame: length,
+				Left: s.left(p, b.CloseTime)})
 		}
 	})
 }
@@ -161,8 +165,18 @@ func (s *Set) CloseBar(frame int, b marketdata.Bar) {
 func (s *Set) NotifyPrice(ref engine.Ref) {
 	if i, ok := s.index.of[ref]; ok && s.last.Time != 0 {
 		p := &s.index.entries[i]
-		s.notify(ref, LastPrice{Price: s.last.Price, Span: s.span(p), Frame: prices.FrameMS[p.frame] / s.speed})
+		s.notify(ref, LastPrice{Price: s.last.Price, Span: s.span(p), Frame: prices.FrameMS[p.frame] / s.speed,
+			Left: s.left(p, s.last.Time)})
 	}
+}
+
+// left returns the share of the time of p, while the market is open, that is left at a time.
+func (s *Set) left(p *Entry, at int64) float64 {
+	all := s.session.Between(prices.Time(p.Since), prices.Time(p.Expires))
+	if all <= 0 {
+		return 0
+	}
+	return float64(s.session.Between(prices.Time(max(p.Since, at)), prices.Time(p.Expires))) / float64(all)
 }
 
 // noted returns the time of the newest price in the extremes.

@@ -42,11 +42,15 @@ func Command() *cobra.Command {
 		{"sizes", "Bytes and time of an idle connection, a listed signal and a run", b.sizes},
 	}
 	for _, m := range benchmarks {
-		c.AddCommand(&cobra.Command{Use: m.name, Short: m.short, Args: cobra.NoArgs,
+		one := &cobra.Command{Use: m.name, Short: m.short, Args: cobra.NoArgs,
 			RunE: func(cmd *cobra.Command, _ []string) error {
 				b.out = cmd.OutOrStdout()
 				return m.f(cmd.Context())
-			}})
+			}}
+		if m.name == "calibration" {
+			b.files.define(one)
+		}
+		c.AddCommand(one)
 	}
 	c.AddCommand(&cobra.Command{Use: "all", Short: "Run all benchmarks", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -66,6 +70,7 @@ func Command() *cobra.Command {
 type bench struct {
 	out    io.Writer
 	window time.Duration
+	files  barFiles // of calibration
 }
 
 // row prints one figure.

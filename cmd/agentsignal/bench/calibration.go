@@ -1,18 +1,16 @@
 package bench
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"math"
 	"math/rand/v2"
 	"runtime"
-	"slices"
-	"strings"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/agentsignal/agentsignal/actors/backtest"
+	"github.com/agentsignal/agentsignal/actors/market/assets"
 	"github.com/agentsignal/agentsignal/actors/market/simulated"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
@@ -34,6 +32,9 @@ var calibrated = []string{strategy.Momentum, strategy.MeanReversion, strategy.Br
 // calibration compares confidence with the share of signals that close in profit, which it
 // forecasts. It needs no Redis and no clock: the same binary prints the same figures.
 func (b *bench) calibration(ctx context.Context) error {
+	if len(b.files.names) > 0 {
+		return b.onFiles(ctx)
+	}
 	fmt.Fprintf(b.out, "  walks without drift, at least %d signals each\n", calibrationSignals)
 	worst := 0.0
 	for _, name := range calibrated {
@@ -51,18 +52,12 @@ func (b *bench) calibration(ctx context.Context) error {
 	}
 	b.row("farthest apart", "%.4f (at most %.2f)", worst, calibrationMiss)
 	fmt.Fprintln(b.out, "  the simulated market, 1h, medium risk")
-	scored, err := onMarket(ctx, calibrationAssets)
-	if err != nil {
-		return err
+	var markets []assetBars
+	for _, asset := range calibrationAssets {
+		bars := simulated.Walk(calibrationSeed, asset, signal.H1, calibrationBars)
+		markets = append(markets, assetBars{asset, assets.ClassOf(asset), bars})
 	}
-	for _, after := range rescoredAfter {
-		r := scored[after]
-		b.row(fmt.Sprintf("after %d bars", after),
-			"%d signals still open: Brier skill re-scored %+.4f, first value kept %+.4f",
-			len(r.won), skill(r.now, r.won), skill(r.first, r.won))
-		b.row("  by quintile of confidence, mean and hit rate", "%s", quintiles(r))
-	}
-	return nil
+	return b.onMarkets(ctx, markets, signal.H1, signal.MediumRisk)
 }
 
 // driftless returns bars of 1h of a walk whose logarithm has no drift.
@@ -131,91 +126,6 @@ func replayAll(
 	return results, group.Wait()
 }
 
-// rescoredAfter lists the numbers of bars after which confidence is re-scored.
-var rescoredAfter = []int{2, 5, 10}
-
-// rescored are the forecasts and outcomes of signals that are still open.
-type rescored struct {
-	first, now []float64
-	won        []bool
-}
-
 // calibrationAssets are assets of the simulated market, of all classes.
 var calibrationAssets = []string{"BTC", "ETH", "SOL", "AAPL", "MSFT", "TSLA", "SPY", "EURUSD", "USDJPY", "XAUUSD",
 	"natural_gas", "oil"}
-
-// onMarket re-scores the signals of all strategies on assets of the simulated market. Its
-// result is by the number of bars in rescoredAfter.
-func onMarket(ctx context.Context, assets []string) (map[int]*rescored, error) {
-	found := map[int]*rescored{}
-	for _, after := range rescoredAfter {
-		found[after] = &rescored{}
-	}
-	for _, name := range calibrated {
-		all := make([][]marketdata.Bar, len(assets))
-		results, err := replayAll(ctx, len(assets), func(i int) ([]marketdata.Bar, backtest.Options) {
-			all[i] = simulated.Walk(calibrationSeed, assets[i], signal.H1, calibrationBars)
-			return all[i], calibrationOptions(name, signal.MediumRisk)
-		})
-		if err != nil {
-			return nil, err
-		}
-		for i, r := range results {
-			for j := range r.Trades {
-				rescore(found, &r.Trades[j], all[i])
-			}
-		}
-	}
-	return found, nil
-}
-
-// rescore adds a trade to the numbers of bars after which it was still open.
-func rescore(found map[int]*rescored, t *backtest.Trade, bars []marketdata.Bar) {
-	if t.Open() {
-		return
-	}
-	won := t.Outcome(0).R > 0
-	for after, r := range found {
-		if t.ExitBar > t.Bar+after {
-			r.first = append(r.first, t.Confidence)
-			r.now = append(r.now, strategy.Rescore(t.Confidence, t.Levels, bars[t.Bar+after].Close))
-			r.won = append(r.won, won)
-		}
-	}
-}
-
-// skill returns the Brier skill of forecasts against always forecasting the base rate.
-func skill(forecasts []float64, won []bool) float64 {
-	outcomes := make([]backtest.Outcome, len(forecasts))
-	for i := range outcomes {
-		outcomes[i] = backtest.Outcome{Confidence: forecasts[i], R: -1}
-		if won[i] {
-			outcomes[i].R = 1
-		}
-	}
-	return float64(backtest.Summarize(outcomes).BrierSkill)
-}
-
-// quintiles returns mean confidence and hit rate of each fifth of the signals by their
-// re-scored confidence.
-func quintiles(r *rescored) string {
-	order := make([]int, len(r.now))
-	for i := range order {
-		order[i] = i
-	}
-	slices.SortFunc(order, func(i, j int) int { return cmp.Compare(r.now[i], r.now[j]) })
-	var text []string
-	for q := range 5 {
-		part := order[q*len(order)/5 : (q+1)*len(order)/5]
-		confidence, won := 0.0, 0.0
-		for _, i := range part {
-			confidence += r.now[i]
-			if r.won[i] {
-				won++
-			}
-		}
-		n := float64(max(1, len(part)))
-		text = append(text, fmt.Sprintf("%.3f→%.3f", confidence/n, won/n))
-	}
-	return strings.Join(text, ", ")
-}
