@@ -100,8 +100,8 @@
 // last read (persistence/signals/outcomes.go).
 //
 // A tick: a source → market/feeder → {market}:ticks → market/reader.go on every node → the
-// asset's actor (market/watch.go) → the snapshot for runs, and the affected alerts
-// (market/alerts) → the signal's actor (lifecycle/watcher.go) → signal.updated or
+// asset's actor (market/tick.go) → the snapshot for runs, and the affected alerts
+// (market/alerts) → the signal's actor (lifecycle/signal.go) → signal.updated or
 // signal.closed in the event log. market/catchup.go replays ticks from before an alert was
 // added.
 //

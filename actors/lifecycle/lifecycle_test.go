@@ -276,7 +276,7 @@ func TestWaitsGoByTheSignalsOwnTime(t *testing.T) {
 		s := openSignal("1")
 		s.Timeframe, s.Risk, s.ExpiresAt = c.timeframe, c.risk, s.CreatedAt.Add(c.life)
 		r := kinds{}.record(&s)
-		if got := time.Duration(r.settleUntil()-r.expires) * time.Millisecond; got != c.want {
+		if got := time.Duration(r.graceDeadline()-r.expires) * time.Millisecond; got != c.want {
 			t.Errorf("%s: it waits for %s, want %s", c.name, got, c.want)
 		}
 	}

@@ -53,7 +53,7 @@ func reached(price float64) alerts.Reached {
 	return alerts.Reached{Tick: marketdata.Tick{Price: price, Time: time.Now().UnixMilli()}}
 }
 
-// tell sends a message to n watchers.
+// tell sends a message to the actors of n signals.
 func (p *prices) tell(n int, m any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -72,7 +72,7 @@ func (p *prices) count() int {
 	return len(p.refs)
 }
 
-// reachNow reports the price to all present and later watchers.
+// reachNow reports the price to the actors of all present and later signals.
 func (p *prices) reachNow(price float64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
