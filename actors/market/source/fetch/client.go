@@ -90,8 +90,8 @@ func New(o Options) *Client {
 	if o.AnyHost {
 		client.CheckRedirect = anyHost
 	}
-	return &Client{o: o, http: client,
-		bucket: rate.NewLimiter(rate.Limit(o.Rate), o.Burst)}
+	return &Client{o: o, http: client, bucket: rate.NewLimiter(rate.Limit(o.Rate), o.Burst),
+		breaker: breaker{rests: backoff.Backoff{Min: minRest, Max: maxRest}}}
 }
 
 // sameHost refuses a redirect to another scheme or host, which would get the URL in Referer and all

@@ -177,7 +177,7 @@ func TestFailingServerGetsRest(t *testing.T) {
 		server.mu.Lock()
 		server.answers = []answer{says(200, "1")}
 		server.mu.Unlock()
-		time.Sleep(longestRest)
+		time.Sleep(maxRest)
 		for range 5 {
 			if _, err := client.Get(t.Context(), Request{URL: "http://x/"}); err != nil {
 				t.Errorf("after it works again: %v", err)
