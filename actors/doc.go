@@ -58,7 +58,7 @@
 // # Guarantees
 //
 //   - Everything that must survive is appended to the event log before it is sent or
-//     answered. A process may be killed at any moment: what a client has been told is in
+//     answered. A process may be killed at any moment: what a client received is in
 //     Redis.
 //   - A partition has one owner at a time, by a lease with an epoch. Redis compares the epoch
 //     with every write that only the owner may make, so a former owner that does not know of

@@ -258,7 +258,7 @@ func TestSignalWithoutPricesExpires(t *testing.T) {
 }
 
 // A signal waits in proportion to the duration of its own bars, regardless of market.speed.
-func TestWaitsGoByTheSignalsOwnTime(t *testing.T) {
+func TestGraceFollowsTheLifetimeOfTheSignal(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name      string

@@ -74,9 +74,9 @@ const (
 	appendTimeout = 10 * time.Second
 )
 
-// signalFailures restarts the actor of a signal that panicked. When the parent ends, the
-// actors, of which there may be a million, are discarded: their state is in Redis, and
-// the parent removes their alerts.
+// signalFailures restarts the actor of a signal that panicked. When the parent ends, its
+// actors, up to a million, are discarded: their state is in Redis, and the parent removes
+// their alerts.
 var signalFailures = engine.Supervision{Restarts: 5, Within: time.Minute, Discard: true}
 
 // signals is the parent of the open signals of an owned partition. It bounds their

@@ -52,7 +52,7 @@ type supervisor struct {
 	// failingSince is when announcements began to fail; zero if the last one succeeded.
 	failingSince time.Time
 	refused      bool      // because of another node
-	settleUntil  time.Time // until then, formerly known nodes count as alive
+	graceUntil   time.Time // until then, nodes that are missing count as alive
 }
 
 func newSupervisor(p *Partitions) *supervisor {
@@ -101,7 +101,7 @@ func (s *supervisor) onAnnounced(c engine.Context, m announced) {
 		s.onAnnouncedAgain()
 	}
 	missing := func(n string) bool { return !slices.Contains(m.live, n) }
-	if time.Now().Before(s.settleUntil) && slices.ContainsFunc(s.live, missing) {
+	if time.Now().Before(s.graceUntil) && slices.ContainsFunc(s.live, missing) {
 		return
 	}
 	if !slices.Equal(s.live, m.live) {
@@ -118,7 +118,7 @@ func (s *supervisor) onAnnouncedAgain() {
 	out := time.Since(s.failingSince)
 	s.p.slog.Info("node is announced again", "after", out)
 	if !s.refused && out >= s.p.announceTimeout() {
-		s.settleUntil = time.Now().Add(s.p.announceTimeout() + 2*s.p.pollEvery)
+		s.graceUntil = time.Now().Add(s.p.announceTimeout() + 2*s.p.pollEvery)
 	}
 	s.failingSince, s.refused = time.Time{}, false
 }

@@ -289,7 +289,7 @@ func (s *Service) judge(ctx context.Context, q Question) (_ Report, err error) {
 	for _, p := range at {
 		series[p.Name] = s.forecasts[p.Name].series
 	}
-	// Of a forecast made yesterday only the days from today on count.
+	// Only the days from today on count, also in a forecast of yesterday.
 	o, err := outlookOf(q, DateOf(s.now()), series, s.archive)
 	if err != nil {
 		return Report{}, err

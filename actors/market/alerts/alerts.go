@@ -106,7 +106,7 @@ func NewSet(class string, speed int64, session sessions.Session, notify func(eng
 func (s *Set) Tick(t marketdata.Tick) {
 	s.expireBefore(t.Time)
 	s.endOverdue(t, nil)
-	s.extremes.note(max(t.Time, s.noted()), t.Price, t.Price)
+	s.extremes.add(max(t.Time, s.extremes.newest()), t.Price, t.Price)
 	upper, lower := s.index.top(byUpper), s.index.top(byLower)
 	if upper != nil && upper.Upper <= t.Price || lower != nil && lower.Lower >= t.Price {
 		eligible := func(p *Entry) bool { return p.Since < t.Time }
@@ -132,7 +132,7 @@ func (s *Set) takeBar(frame int, b marketdata.Bar) {
 	s.expireBefore(b.CloseTime)
 	s.endOverdue(t, &b)
 	// A bar counts for alerts that began before it opened, as a tick at that time would.
-	s.extremes.note(max(b.OpenTime+1, s.noted()), b.Low, b.High)
+	s.extremes.add(max(b.OpenTime+1, s.extremes.newest()), b.Low, b.High)
 	eligible := func(p *Entry) bool { return p.Since <= b.OpenTime }
 	taken := s.index.take(nil, byUpper, func(p *Entry) bool { return p.Upper <= b.High }, eligible)
 	taken = s.index.take(taken, byLower, func(p *Entry) bool { return p.Lower >= b.Low }, eligible)
@@ -163,14 +163,6 @@ func (s *Set) NotifyPrice(ref engine.Ref) {
 		p := &s.index.entries[i]
 		s.notify(ref, LastPrice{Price: s.last.Price, Span: s.span(p), Frame: prices.FrameMS[p.frame] / s.speed})
 	}
-}
-
-// noted returns the time of the newest price in the extremes.
-func (s *Set) noted() int64 {
-	if n := len(s.extremes.highs); n > 0 {
-		return s.extremes.highs[n-1].at
-	}
-	return 0
 }
 
 // span returns the lowest and the highest price since p began.

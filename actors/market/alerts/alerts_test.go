@@ -314,7 +314,7 @@ func TestExtremesMatchAllPricesSince(t *testing.T) {
 		price += rng.NormFloat64()
 		at := int64(i * 10)
 		all = append(all, moment{at, price})
-		x.note(at, price, price)
+		x.add(at, price, price)
 		since := rng.Int64N(at + 20)
 		low, high, ok := x.since(since)
 		first := slices.IndexFunc(all, func(m moment) bool { return m.at > since })

@@ -30,7 +30,7 @@ const (
 	maxTries  = 3
 	// maxRedirects bounds the redirects of a request within a host.
 	maxRedirects = 5
-	// maxRetryAfter is the longest delay asked for by a server that is waited for within a request.
+	// maxRetryAfter is the longest Retry-After after which a request is tried again.
 	maxRetryAfter = 5 * time.Second
 	// overall bounds a request with all its tries.
 	overall = 45 * time.Second

@@ -18,7 +18,7 @@ import (
 
 type answer = func(*http.Request) (*http.Response, error)
 
-// script is a server with scripted answers, of which the last one is repeated.
+// script is a server with scripted answers. It repeats the last one.
 type script struct {
 	mu      sync.Mutex
 	answers []answer
