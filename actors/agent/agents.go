@@ -98,10 +98,7 @@ func New(sys *engine.System, o Options) *Agents {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	if o.Slog == nil {
-		o.Slog = slog.New(slog.DiscardHandler)
-	}
-	o.Slog = o.Slog.With("component", "agent")
+	o.Slog = cmp.Or(o.Slog, slog.New(slog.DiscardHandler)).With("component", "agent")
 
 	ctx, stop := context.WithCancelCause(context.Background())
 	exec := &executor{

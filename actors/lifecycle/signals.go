@@ -171,7 +171,7 @@ func (s *signals) Receive(c engine.Context) {
 		s.addPending(m.asset, m.alert)
 		s.alertAll(c)
 	case alertDue:
-		s.onAlertDue(c, m)
+		s.continueAlerts(c, m.asset, s.pending[m.asset])
 	case alerted:
 		s.onAlerted(c, m)
 	case write:
@@ -392,11 +392,6 @@ func (s *signals) onAlerted(c engine.Context, m alerted) {
 		}
 	}
 	c.After(w.failed.Next(), alertDue{m.asset})
-}
-
-// onAlertDue retries the alerts of an asset.
-func (s *signals) onAlertDue(c engine.Context, m alertDue) {
-	s.continueAlerts(c, m.asset, s.pending[m.asset])
 }
 
 // continueAlerts adds the pending alerts of an asset, without those of ended actors.

@@ -55,10 +55,6 @@ type supervisor struct {
 	graceUntil   time.Time // until then, nodes that are missing count as alive
 }
 
-func newSupervisor(p *Partitions) *supervisor {
-	return &supervisor{p: p, children: map[int]engine.Ref{}, numbers: map[engine.Ref]int{}}
-}
-
 // Receive implements engine.Actor.
 func (s *supervisor) Receive(c engine.Context) {
 	switch m := c.Message().(type) {
@@ -158,7 +154,9 @@ func (s *supervisor) apply(c engine.Context) {
 		}
 		wanted++
 		if !exists {
-			produce := func() engine.Actor { return newPartition(s.p, number) }
+			produce := func() engine.Actor {
+				return &partition{p: s.p, number: number, log: s.p.slog.With("partition", number)}
+			}
 			child = c.Spawn(engine.Partition, strconv.Itoa(number), produce, engine.Supervision{})
 			s.children[number] = child
 			s.numbers[child] = number

@@ -1,6 +1,7 @@
 package weather
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -129,13 +130,10 @@ func New(source Source, o Options) *Service {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
 	if o.OnForecast == nil {
 		o.OnForecast = func(Question) {}
 	}
-	o.Log = o.Log.With("component", "weather")
+	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler)).With("component", "weather")
 	return &Service{
 		source:    source,
 		store:     o.Store,
