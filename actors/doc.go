@@ -58,7 +58,7 @@
 // # Guarantees
 //
 //   - Everything that must survive is appended to the event log before it is sent or
-//     answered. A process may be killed at any moment: what a client has been told is in
+//     answered. A process may be killed at any moment: what a client received is in
 //     Redis.
 //   - A partition has one owner at a time, by a lease with an epoch. Redis compares the epoch
 //     with every write that only the owner may make, so a former owner that does not know of
@@ -100,8 +100,8 @@
 // last read (persistence/signals/outcomes.go).
 //
 // A tick: a source → market/feeder → {market}:ticks → market/reader.go on every node → the
-// asset's actor (market/watch.go) → the snapshot for runs, and the affected alerts
-// (market/alerts) → the signal's actor (lifecycle/watcher.go) → signal.updated or
+// asset's actor (market/tick.go) → the snapshot for runs, and the affected alerts
+// (market/alerts) → the signal's actor (lifecycle/signal.go) → signal.updated or
 // signal.closed in the event log. market/catchup.go replays ticks from before an alert was
 // added.
 //

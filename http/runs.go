@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net/http"
 
-	"github.com/agentsignal/agentsignal/actors/agent"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/http/request"
 )
@@ -92,21 +91,18 @@ func (s *Server) decodeRun(c *call, body []byte) (req signal.RunRequest, async b
 	if o == nil {
 		return req, false, f.Err()
 	}
-	req = signal.RunRequest{Account: c.principal.Account}
+	j := signal.Job{Request: signal.RunRequest{Account: c.principal.Account}}
 	s.requireRunSpec(o, c.vars["id"], "asset")
-	req.Asset = readAsset(o)
-	given := readRunSpec(o, &req)
+	j.Request.Asset = readAsset(o)
+	given := readRunSpec(o, &j.Request)
 	async, _ = o.Bool("async")
 	if p, ok := o.Object("parameters"); ok {
-		req.Parameters = readParameters(p)
+		j.Request.Parameters = readParameters(p)
 	}
 	o.Close()
-	known, err := s.checkForAgent(c, &req, nil, given, func(a signal.Agent) []agent.Fault {
-		return agent.Check(a, req)
-	})
+	err = s.checkForAgent(c, &j, given)
 	if e := f.Err(); e != nil {
 		return req, false, e
 	}
-	req.Agent = known.ID
-	return req, async, err
+	return j.Request, async, err
 }

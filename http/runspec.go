@@ -123,45 +123,41 @@ func readParameters(o *request.Object) signal.Parameters {
 // maxPhrases is how many keywords or features a run may have.
 const maxPhrases = 20
 
-// checkForAgent records the faults that check finds for the agent of the path, and returns
-// the agent. If it does not exist, the error is KindNotFound, and the body is checked for
-// the agent that has its strategy: the faults of a body that no agent accepts come first.
-func (s *Server) checkForAgent(
-	c *call, req *signal.RunRequest, assets []string, strategyGiven bool, check func(signal.Agent) []agent.Fault,
-) (signal.Agent, error) {
+// checkForAgent records the faults of j for the agent of the path, and sets the agent. If it
+// does not exist, the error is KindNotFound, and the body is checked for the agent that has
+// its strategy: the faults of a body that no agent accepts come first.
+func (s *Server) checkForAgent(c *call, j *signal.Job, strategyGiven bool) error {
 	a, missing := s.agentNamed(c.vars["id"])
 	if missing != nil {
 		all := signal.Agents()
-		i := slices.IndexFunc(all, func(a signal.Agent) bool { return a.Has(req.Strategy) })
+		i := slices.IndexFunc(all, func(a signal.Agent) bool { return a.Has(j.Request.Strategy) })
 		if i < 0 {
 			if strategyGiven {
 				c.faults.Body("/strategy", request.CodeInvalidValue, request.OneOf(strategies))
 			}
-			return a, missing
+			return missing
 		}
 		a = all[i]
 	}
-	s.checkRunSpec(c, a, req, assets, strategyGiven, check)
-	return a, missing
+	s.checkRunSpec(c, a, j, strategyGiven)
+	j.Request.Agent = a.ID
+	return missing
 }
 
-// checkRunSpec records the faults that check finds for the agent a. It gives the assets, or
-// if they are nil the asset of req, their catalogue names.
-func (s *Server) checkRunSpec(
-	c *call, a signal.Agent, req *signal.RunRequest, assets []string, strategyGiven bool,
-	check func(signal.Agent) []agent.Fault,
-) {
+// checkRunSpec records the faults of j for the agent a. It gives the assets of j their
+// catalogue names.
+func (s *Server) checkRunSpec(c *call, a signal.Agent, j *signal.Job, strategyGiven bool) {
 	f := &c.faults
-	if strategyGiven && req.Strategy == "" {
+	if strategyGiven && j.Request.Strategy == "" {
 		f.Body("/strategy", request.CodeInvalidValue, request.OneOf(a.Strategies))
 	}
-	at, one := assetsPointer, []string{req.Asset}
-	if assets == nil {
+	assets, at, one := j.Assets, assetsPointer, []string{j.Request.Asset}
+	if j.Kind != signal.JobScan {
 		assets, at = one, assetPointer
 	}
 	s.nameAssets(a, assets, at, f)
-	req.Asset = one[0]
-	for _, fault := range check(a) {
+	j.Request.Asset = one[0]
+	for _, fault := range agent.CheckJob(a, j) {
 		f.Body(fault.Pointer, fault.Code, fault.Detail)
 	}
 	s.findAssets(c.r.Context(), a, assets, at, f)

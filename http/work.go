@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/agentsignal/agentsignal/actors/agent"
 	"github.com/agentsignal/agentsignal/actors/scorecard"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/http/request"
@@ -28,22 +27,19 @@ func (s *Server) scanAgent(c *call) error {
 	if err != nil {
 		return err
 	}
-	req := signal.RunRequest{Account: c.principal.Account}
+	j := signal.Job{Kind: signal.JobScan, Request: signal.RunRequest{Account: c.principal.Account}}
 	s.requireRunSpec(o, c.vars["id"], "assets")
-	assets := readAssets(o)
-	given := readRunSpec(o, &req)
+	j.Assets = readAssets(o)
+	given := readRunSpec(o, &j.Request)
 	o.Close()
-	known, err := s.checkForAgent(c, &req, assets, given, func(a signal.Agent) []agent.Fault {
-		return agent.CheckScan(a, req, assets)
-	})
+	err = s.checkForAgent(c, &j, given)
 	if e := c.faults.Err(); e != nil {
 		return e
 	}
 	if err != nil {
 		return err
 	}
-	req.Agent = known.ID
-	job, err := s.o.Work.SubmitScan(context.WithoutCancel(c.r.Context()), req, assets)
+	job, err := s.o.Work.SubmitScan(context.WithoutCancel(c.r.Context()), j.Request, j.Assets)
 	return c.queued(job, err)
 }
 
@@ -53,13 +49,13 @@ func (s *Server) createBacktest(c *call) error {
 	if err != nil {
 		return err
 	}
-	req := signal.RunRequest{Account: c.principal.Account}
-	ids := s.agentIDs()
+	j := signal.Job{Kind: signal.JobBacktest, Request: signal.RunRequest{Account: c.principal.Account}}
+	req, ids := &j.Request, s.agentIDs()
 	o.Require("agent_id", request.OneOf(ids))
 	req.Agent, _ = request.Choice(o, "agent_id", ids)
 	s.requireRunSpec(o, string(req.Agent), "asset")
 	req.Asset = readAsset(o)
-	given := readRunSpec(o, &req)
+	given := readRunSpec(o, req)
 	from, hasFrom := o.Time("from")
 	to, hasTo := o.Time("to")
 	if hasFrom && hasTo && to.Before(from) {
@@ -67,14 +63,12 @@ func (s *Server) createBacktest(c *call) error {
 	}
 	o.Close()
 	if known, err := s.agentNamed(string(req.Agent)); err == nil {
-		s.checkRunSpec(c, known, &req, nil, given, func(a signal.Agent) []agent.Fault {
-			return agent.CheckBacktest(a, req)
-		})
+		s.checkRunSpec(c, known, &j, given)
 	}
 	if err := c.faults.Err(); err != nil {
 		return err
 	}
-	job, err := s.o.Work.SubmitBacktest(context.WithoutCancel(c.r.Context()), req, from, to)
+	job, err := s.o.Work.SubmitBacktest(context.WithoutCancel(c.r.Context()), *req, from, to)
 	return c.queued(job, err)
 }
 

@@ -23,9 +23,6 @@ type Options struct {
 	Weather Weather // nil: runs of the weather agent fail with DATA_UNAVAILABLE
 	Jobs    Jobs    // nil: jobs are refused with KindUnavailable
 	History History // nil: backtests are refused with KindUnavailable
-	// Name returns the catalogue name of an asset by any of its spellings, under which
-	// signals with prices are stored; default the spelling itself.
-	Name func(asset string) string
 	// Cost returns the cost of an entry or an exit in backtests as a share of the price,
 	// by the class of the asset; default that of backtest.DefaultCosts.
 	Cost    func(class string) float64
@@ -98,16 +95,10 @@ func New(sys *engine.System, o Options) *Agents {
 	if o.Cost == nil {
 		o.Cost = backtest.DefaultCosts.Of
 	}
-	if o.Name == nil {
-		o.Name = func(asset string) string { return asset }
-	}
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	if o.Slog == nil {
-		o.Slog = slog.New(slog.DiscardHandler)
-	}
-	o.Slog = o.Slog.With("component", "agent")
+	o.Slog = cmp.Or(o.Slog, slog.New(slog.DiscardHandler)).With("component", "agent")
 
 	ctx, stop := context.WithCancelCause(context.Background())
 	exec := &executor{
@@ -182,7 +173,8 @@ func (a *Agents) Agent(id signal.AgentID) (signal.Agent, error) {
 	return signal.Agent{}, signal.NotFound("agent")
 }
 
-// Run executes one run and returns when its outcome is stored. The error is a
+// Run executes one run and returns when its outcome is stored. An asset with prices must be
+// given by its catalogue name, under which the signal is stored. The error is a
 // *signal.RunError if the run failed (Outcome.Run names it), else a *signal.Error:
 // KindNotFound, KindTooMany, or KindUnavailable, when no signal was published. If ctx ends
 // first Run returns its error; the run continues.
@@ -190,7 +182,6 @@ func (a *Agents) Run(ctx context.Context, req signal.RunRequest) (Outcome, error
 	if err := a.checkStrategy(req); err != nil {
 		return Outcome{}, err
 	}
-	req.Asset = a.nameOf(req.Agent, req.Asset)
 	if err := a.checkOpen(req.Account); err != nil {
 		return Outcome{}, err
 	}
@@ -232,15 +223,6 @@ func (a *Agents) checkOpen(account signal.AccountID) error {
 	return &signal.Error{Kind: signal.KindTooMany, Code: signal.CodeTooManySignals, RetryAfter: time.Minute,
 		Message: "the account has " + strconv.Itoa(a.o.MaxOpen) +
 			" open signals, which is as many as it may have: wait until some have closed"}
-}
-
-// nameOf returns the name under which signals about an asset are stored: the catalogue's
-// for assets with prices, the subject itself for content.
-func (a *Agents) nameOf(id signal.AgentID, asset string) string {
-	if agent, err := a.Agent(id); err != nil || agent.Category == signal.Content {
-		return asset
-	}
-	return a.o.Name(asset)
 }
 
 // newRun returns a run; free releases what was taken for it.

@@ -233,8 +233,19 @@ func milliOf(t time.Time) int64 {
 	return t.UnixMilli()
 }
 
-// CheckScan is Check for a scan of assets.
-func CheckScan(agent signal.Agent, req signal.RunRequest, assets []string) []Fault {
+// CheckJob is Check for a job of any kind.
+func CheckJob(agent signal.Agent, j *signal.Job) []Fault {
+	switch j.Kind {
+	case signal.JobScan:
+		return checkScan(agent, j.Request, j.Assets)
+	case signal.JobBacktest:
+		return checkBacktest(agent, j.Request)
+	}
+	return Check(agent, j.Request)
+}
+
+// checkScan is Check for a scan of assets.
+func checkScan(agent signal.Agent, req signal.RunRequest, assets []string) []Fault {
 	faults := Check(agent, req)
 	for i, asset := range assets {
 		if asset == "" {
@@ -260,9 +271,9 @@ var notBacktestable = map[signal.Category]string{
 	signal.Content: "content has no prices to win or to lose by: only runs of the trading agent can be replayed",
 }
 
-// CheckBacktest is Check for a backtest. Only trading strategies need nothing but stored
+// checkBacktest is Check for a backtest. Only trading strategies need nothing but stored
 // data.
-func CheckBacktest(agent signal.Agent, req signal.RunRequest) []Fault {
+func checkBacktest(agent signal.Agent, req signal.RunRequest) []Fault {
 	if why := notBacktestable[agent.Category]; why != "" {
 		return []Fault{{"/agent_id", codeInvalidValue, why}}
 	}

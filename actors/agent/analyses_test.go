@@ -279,20 +279,20 @@ func TestCheckScanAndBacktest(t *testing.T) {
 	all := signal.Agents()
 	req := signal.RunRequest{Strategy: "agriculture"}
 	want := []Fault{{"/assets/1", codeInvalidValue, "for the strategy agriculture it must be one of: corn, wheat"}}
-	if d := cmp.Diff(want, CheckScan(all[1], req, []string{"corn", "oil", "WHEAT"})); d != "" {
+	if d := cmp.Diff(want, checkScan(all[1], req, []string{"corn", "oil", "WHEAT"})); d != "" {
 		t.Errorf("scan of weather (-want +got):\n%s", d)
 	}
-	faults := CheckScan(all[0], signal.RunRequest{Strategy: "momentum"}, []string{"BTC", "anything"})
+	faults := checkScan(all[0], signal.RunRequest{Strategy: "momentum"}, []string{"BTC", "anything"})
 	if len(faults) != 0 {
 		t.Errorf("scan of trading: %+v", faults)
 	}
 	for i, detail := range map[int]string{1: "/v1/scorecard?agent_id=weather", 2: "content has no prices"} {
-		if faults := CheckBacktest(all[i], req); len(faults) != 1 || faults[0].Pointer != "/agent_id" ||
+		if faults := checkBacktest(all[i], req); len(faults) != 1 || faults[0].Pointer != "/agent_id" ||
 			!strings.Contains(faults[0].Detail, detail) {
 			t.Errorf("backtest of %s: %+v", all[i].ID, faults)
 		}
 	}
-	faults = CheckBacktest(all[0], signal.RunRequest{Strategy: "luck"})
+	faults = checkBacktest(all[0], signal.RunRequest{Strategy: "luck"})
 	if len(faults) != 1 || faults[0].Pointer != "/strategy" {
 		t.Errorf("backtest of no strategy: %+v", faults)
 	}

@@ -3,7 +3,6 @@ package agent
 import (
 	"context"
 	"errors"
-	"slices"
 	"sync"
 	"time"
 
@@ -42,7 +41,7 @@ const (
 // errNoJobs is the cause of refusals without a store for jobs.
 var errNoJobs = errors.New("no store for jobs")
 
-// Submit queues a run and returns its job. reply, unless nil, makes the answer that is
+// Submit queues a run, as Run takes it, and returns its job. reply, unless nil, makes the answer that is
 // stored with the job for the request's Idempotency-Key. Errors are *signal.Error:
 // KindNotFound, KindTooMany, KindUnavailable.
 func (a *Agents) Submit(ctx context.Context, req signal.RunRequest,
@@ -67,11 +66,6 @@ func (a *Agents) submit(ctx context.Context, j signal.Job, reply func(signal.Job
 		return signal.Job{}, signal.Unavailable(errDrained)
 	}
 	defer a.running.Done()
-	j.Request.Asset = a.nameOf(j.Request.Agent, j.Request.Asset)
-	j.Assets = slices.Clone(j.Assets)
-	for i := range j.Assets {
-		j.Assets[i] = a.nameOf(j.Request.Agent, j.Assets[i])
-	}
 	j.ID, j.Run, j.Status = signal.NewJobID(), signal.NewRunID(), signal.JobQueued
 	j.CreatedAt = a.o.Now().UTC().Truncate(time.Millisecond)
 	var kept *signal.Reply

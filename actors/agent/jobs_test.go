@@ -218,6 +218,22 @@ func TestDrainLeavesJobs(t *testing.T) {
 	})
 }
 
+// TestDrainEndsWork checks that Work returns once it takes a job of drained agents, although its
+// context has not ended: it must not wait for the count of queued jobs.
+func TestDrainEndsWork(t *testing.T) {
+	withBench(t, Options{Metrics: NewMetrics(prometheus.NewRegistry())}, func(t *testing.T, b *bench) {
+		b.submit(request("BTC"))
+		if err := b.agents.Drain(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if err := b.agents.Work(ctx); err != nil || ctx.Err() != nil {
+			t.Errorf("work ended with %v; the context with %v, want none", err, ctx.Err())
+		}
+	})
+}
+
 func TestWorkSurvivesErrors(t *testing.T) {
 	withBench(t, Options{}, func(t *testing.T, b *bench) {
 		b.submit(request("BTC"))

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -401,24 +400,4 @@ type noLog struct{}
 
 func (noLog) Append(context.Context, signal.Change) (signal.Position, error) {
 	return signal.Position{MS: 1795253400000}, nil
-}
-
-// TestSignalsAreStoredByTheirCatalogueName checks the names of assets; the subjects of
-// content stay as they are.
-func TestSignalsAreStoredByTheirCatalogueName(t *testing.T) {
-	names := map[string]string{"btcusdt": "BTC", "gold": "XAUUSD"}
-	withBench(t, Options{Name: func(asset string) string { return names[asset] }}, func(t *testing.T, b *bench) {
-		got, err := b.agents.Run(t.Context(), request("btcusdt"))
-		if err != nil || got.Signal.Asset != "BTC" {
-			t.Errorf("%+v, %v", got.Signal, err)
-		}
-		if e := b.log.all()[0].Events; !strings.Contains(string(e[0].Data), `"asset":"BTC"`) || e[1].Asset != "BTC" {
-			t.Errorf("events are %s, %+v", e[0].Data, e[1])
-		}
-		req := request("gold")
-		req.Agent, req.Strategy = "seo", "blog_post"
-		if got, err = b.agents.Run(t.Context(), req); err != nil || got.Signal.Asset != "gold" {
-			t.Errorf("%+v, %v", got.Signal, err)
-		}
-	})
 }

@@ -7,6 +7,7 @@ import (
 	"math"
 	"reflect"
 	"slices"
+	"sort"
 	"strconv"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
@@ -93,12 +94,7 @@ func (a *Audit) Check(s *signal.Signal) (Verdict, error) {
 		return v, nil
 	}
 	created := s.CreatedAt.UnixMilli()
-	end, _ := slices.BinarySearchFunc(a.bars, created, func(b marketdata.Bar, t int64) int {
-		if b.CloseTime <= t {
-			return -1
-		}
-		return 1
-	})
+	end := sort.Search(len(a.bars), func(i int) bool { return a.bars[i].CloseTime > created })
 	if end-a.late+1 < auditBars {
 		v.FewBars = true
 		v.Reason = fmt.Sprintf("only %d bars before it are stored, %d are needed", end, auditBars+a.late-1)

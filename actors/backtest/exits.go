@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
-	"slices"
+	"sort"
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
@@ -142,13 +142,7 @@ func (p *Prices) lifeOf(s *signal.Signal) (*life, bool) {
 
 // before returns the number of bars that open before a time.
 func before(bars []marketdata.Bar, at int64) int {
-	n, _ := slices.BinarySearchFunc(bars, at, func(b marketdata.Bar, at int64) int {
-		if b.OpenTime < at {
-			return -1
-		}
-		return 1
-	})
-	return n
+	return sort.Search(len(bars), func(i int) bool { return bars[i].OpenTime >= at })
 }
 
 // resolution is the part of the metadata that describes the end.

@@ -46,8 +46,8 @@ func newIndex(strategies int) *index {
 	return x
 }
 
-// indexOf returns the index of all rows. The cumulative bitmaps, of which a row is in ten
-// on average, are united from whole buckets.
+// indexOf returns the index of all rows. A row is in ten of the cumulative bitmaps on
+// average, so they are united from whole buckets.
 func indexOf(r *rows, t *assets, strategies int) *index {
 	x := newIndex(strategies)
 	for n := r.first; n < r.next; n++ {

@@ -88,10 +88,7 @@ type Writer struct {
 
 // New returns a writer. The error means that the options of the endpoint are not valid.
 func New(o Options) (*Writer, error) {
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
-	w := &Writer{log: o.Log.With("component", "content")}
+	w := &Writer{log: cmp.Or(o.Log, slog.New(slog.DiscardHandler)).With("component", "content")}
 	if o.Chat.URL == "" {
 		return w, nil
 	}

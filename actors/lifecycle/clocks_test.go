@@ -12,7 +12,7 @@ import (
 // Tests with clocks that differ: that of Redis, as last measured, and those of price sources.
 
 // A signal is not closed before its expiry by the clock of Redis, even if that was measured
-// again since the watcher's timer was started.
+// again since the timer of its actor was started.
 func TestExpiryByTheClockOfRedis(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

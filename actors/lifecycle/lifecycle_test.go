@@ -258,7 +258,7 @@ func TestSignalWithoutPricesExpires(t *testing.T) {
 }
 
 // A signal waits in proportion to the duration of its own bars, regardless of market.speed.
-func TestWaitsGoByTheSignalsOwnTime(t *testing.T) {
+func TestGraceFollowsTheLifetimeOfTheSignal(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name      string
@@ -276,7 +276,7 @@ func TestWaitsGoByTheSignalsOwnTime(t *testing.T) {
 		s := openSignal("1")
 		s.Timeframe, s.Risk, s.ExpiresAt = c.timeframe, c.risk, s.CreatedAt.Add(c.life)
 		r := kinds{}.record(&s)
-		if got := time.Duration(r.settleUntil()-r.expires) * time.Millisecond; got != c.want {
+		if got := time.Duration(r.graceDeadline()-r.expires) * time.Millisecond; got != c.want {
 			t.Errorf("%s: it waits for %s, want %s", c.name, got, c.want)
 		}
 	}

@@ -30,7 +30,7 @@ func (w *world) rollBack(s signal.Signal, sequence int64) {
 	w.retake, w.appends, w.changes = true, 0, nil
 }
 
-// The watcher of a signal that Redis has in an earlier state gives the partition up once,
+// The actor of a signal that Redis has in an earlier state gives the partition up once,
 // and the signal closes once.
 func TestASignalInAnEarlierState(t *testing.T) {
 	t.Parallel()
@@ -70,7 +70,7 @@ func TestASignalInAnEarlierState(t *testing.T) {
 	}
 }
 
-// If a closing is lost after the watcher of the signal has ended, the signal is watched
+// If a closing is lost after the actor of the signal has ended, the signal is watched
 // again when the partition is taken again, and closes.
 func TestLostClosingIsRepeated(t *testing.T) {
 	t.Parallel()

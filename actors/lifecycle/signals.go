@@ -74,9 +74,9 @@ const (
 	appendTimeout = 10 * time.Second
 )
 
-// signalFailures restarts the actor of a signal that panicked. When the parent ends, the
-// actors, of which there may be a million, are discarded: their state is in Redis, and
-// the parent removes their alerts.
+// signalFailures restarts the actor of a signal that panicked. When the parent ends, its
+// actors, up to a million, are discarded: their state is in Redis, and the parent removes
+// their alerts.
 var signalFailures = engine.Supervision{Restarts: 5, Within: time.Minute, Discard: true}
 
 // signals is the parent of the open signals of an owned partition. It bounds their
@@ -117,7 +117,7 @@ type child struct {
 // pendingAlert is an alert that is not added yet.
 type pendingAlert struct {
 	alerts.Alert
-	settleUntil int64 // when the signal closes if no source has prices of the asset
+	graceDeadline int64 // when the signal closes if no source has prices of the asset
 }
 
 // pendingAlerts are the alerts that are not added to an asset yet.
@@ -171,7 +171,7 @@ func (s *signals) Receive(c engine.Context) {
 		s.addPending(m.asset, m.alert)
 		s.alertAll(c)
 	case alertDue:
-		s.onAlertDue(c, m)
+		s.continueAlerts(c, m.asset, s.pending[m.asset])
 	case alerted:
 		s.onAlerted(c, m)
 	case write:
@@ -275,7 +275,7 @@ func (s *signals) watch(c engine.Context, sig *signal.Signal) {
 		return
 	}
 	o, self, r := s.o, c.Self(), s.kinds.record(sig)
-	produce := func() engine.Actor { return newWatcher(o, self, r) }
+	produce := func() engine.Actor { return &signalActor{o: o, parent: self, r: r} }
 	ref := c.Spawn(engine.Signal, string(r.id), produce, engine.Supervision{})
 	s.children[key] = child{ref, r.kind}
 	s.count(r.kind.agent, 1)
@@ -305,14 +305,14 @@ func (r *record) alert(ref engine.Ref) pendingAlert {
 			Expires: r.expires,
 			Frame:   r.kind.timeframe,
 		},
-		settleUntil: r.settleUntil(),
+		graceDeadline: r.graceDeadline(),
 	}
 }
 
-// settleUntil returns until when the signal waits for a price after its expiry, in
+// graceDeadline returns until when the signal waits for a price after its expiry, in
 // milliseconds. It derives the duration of a bar from the signal's own lifetime, because
 // the speed of an asset without a source is not stored.
-func (r *record) settleUntil() int64 {
+func (r *record) graceDeadline() int64 {
 	bar := (r.expires - r.created) / int64(max(1, strategy.Horizon(r.kind.timeframe, r.kind.risk)))
 	return r.expires + strategy.GracePeriod(bar)
 }
@@ -358,7 +358,7 @@ func (s *signals) alertAll(c engine.Context) {
 
 // onAlerted continues with the next alerts of an asset. If they could not be added, it
 // retries after a pause. If no source will ever have prices of the asset, it expires the
-// signals whose time to settle is over. After a retryable error it does not: their
+// signals whose grace period is over. After a retryable error it does not: their
 // levels may have been reached.
 func (s *signals) onAlerted(c engine.Context, m alerted) {
 	w := s.pending[m.asset]
@@ -385,18 +385,13 @@ func (s *signals) onAlerted(c engine.Context, m alerted) {
 	final := known && !failure.Retryable
 	now := s.o.now().UnixMilli()
 	for _, a := range m.alerts {
-		if final && a.settleUntil < now {
-			a.Ref.Tell(alerts.Expired{At: a.settleUntil, Stale: true})
+		if final && a.graceDeadline < now {
+			a.Ref.Tell(alerts.Expired{At: a.graceDeadline, Stale: true})
 		} else {
 			w.alerts = append(w.alerts, a)
 		}
 	}
 	c.After(w.failed.Next(), alertDue{m.asset})
-}
-
-// onAlertDue retries the alerts of an asset.
-func (s *signals) onAlertDue(c engine.Context, m alertDue) {
-	s.continueAlerts(c, m.asset, s.pending[m.asset])
 }
 
 // continueAlerts adds the pending alerts of an asset, without those of ended actors.

@@ -4,7 +4,6 @@ import (
 	"math"
 	"slices"
 	"sort"
-	"time"
 
 	"github.com/agentsignal/agentsignal/actors/engine"
 	"github.com/agentsignal/agentsignal/actors/market/alerts"
@@ -12,27 +11,8 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
-// acceptedKept is how long, in milliseconds, an asset's actor keeps the ticks that its filter
-// accepted, for alerts that are added a little after they began.
-const acceptedKept = 120_000
-
-// maxExpiryWait bounds the wait for the next expiry: the clock may jump, and timers do not follow.
-const maxExpiryWait = 10 * time.Second
-
-// expireDue reports to an asset's actor that an alert may have expired.
-type expireDue struct{}
-
 // ticksMissed reports to an asset's actor that ticks after its last one were missed.
 type ticksMissed struct{}
-
-// send sends a message to the Ref of an alert.
-func (a *assetActor) send(ref engine.Ref, m any) {
-	if a.notify != nil {
-		a.notify(ref, m)
-		return
-	}
-	ref.Tell(m)
-}
 
 // addPending adds the pending alerts, unless bars must be read first.
 func (a *assetActor) addPending(c engine.Context) {
@@ -100,49 +80,9 @@ func (a *assetActor) notifyDropped() {
 	}
 }
 
-// take passes accepted ticks to the alerts and keeps them for a while.
-func (a *assetActor) take(c engine.Context, accepted []marketdata.Tick) {
-	for _, t := range accepted {
-		a.alerts.Tick(t)
-		a.accepted = append(a.accepted, t)
-	}
-	newest := a.accepted[len(a.accepted)-1].Time
-	if newest-a.accepted[0].Time > 2*acceptedKept {
-		a.accepted = slices.Clone(a.accepted[firstTick(a.accepted, newest-acceptedKept):])
-	}
-	a.schedule(c)
-}
-
 // firstTick returns the index of the first of ascending ticks at or after a time.
 func firstTick(ticks []marketdata.Tick, at int64) int {
 	return sort.Search(len(ticks), func(i int) bool { return ticks[i].Time >= at })
-}
-
-// schedule starts the timer for the next alert to expire.
-func (a *assetActor) schedule(c engine.Context) {
-	next := a.alerts.Next()
-	if next == math.MaxInt64 || a.due != 0 && a.due <= next {
-		return
-	}
-	a.timer.Stop()
-	a.due, a.scheduled = next, a.now()
-	wait := time.Duration(next-a.scheduled.UnixMilli()) * time.Millisecond
-	a.timer = c.After(min(wait, maxExpiryWait), expireDue{})
-}
-
-// onExpireDue ends the alerts that expired. If the clock has jumped they first get time for the
-// prices in between to arrive.
-func (a *assetActor) onExpireDue(c engine.Context) {
-	a.due = 0
-	if a.alerts == nil {
-		return
-	}
-	now := a.now()
-	if now.Sub(a.scheduled) > 2*maxExpiryWait {
-		a.alerts.DelayExpiry(now.UnixMilli())
-	}
-	a.alerts.Expire(now.UnixMilli())
-	a.schedule(c)
 }
 
 // onBarsMissed reads all bars again. If the asset has no ticks its alerts catch up by the bars.
@@ -173,7 +113,7 @@ func (a *assetActor) onTicksMissed(c engine.Context) {
 func (a *assetActor) alert(list []alerts.Entry) {
 	if a.alerts == nil {
 		record := a.watch.record.Load()
-		a.alerts = alerts.NewSet(record.Class, record.Speed, tradedIn(record), a.send)
+		a.alerts = alerts.NewSet(record.Class, record.Speed, tradedIn(record), a.notify)
 		a.alerts.DelayExpiry(a.now().UnixMilli())
 		var f prices.Filter
 		a.accepted, f = a.replay(math.MaxInt64)

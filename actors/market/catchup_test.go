@@ -56,7 +56,7 @@ var cryptoX = marketdata.Asset{Symbol: "X", Source: source.Stream, Class: assets
 // newActor returns an actor of cryptoX outside of any actor system.
 func newActor() *assetActor {
 	record := cryptoX
-	a := &assetActor{watch: &watch{key: "X"}, tapes: &tapes{}, now: markettest.NewClock().Now}
+	a := &assetActor{watch: &watch{key: "X"}, tapes: &tapes{}, now: markettest.NewClock().Now, notify: engine.Ref.Tell}
 	a.watch.record.Store(&record)
 	return a
 }

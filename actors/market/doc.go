@@ -35,10 +35,10 @@
 //     longer gap is filled in coarser steps.
 //   - Ticks are delivered at most once. A reader that must not miss one reads the streams of ticks.
 //
-// Where to read: market.go (questions), watch.go and catchup.go (asset actors), alert.go (adding an
-// alert), reader.go and tape.go (the streams), news.go (news), names.go and listed.go (which assets
-// exist), history.go (bars of any age). Subpackages: assets (known assets and the spelling of
-// names), prices (arithmetic of ticks and bars), alerts (levels and expiries), sessions (when
-// assets are traded), source (real sources), simulated (the simulated market) and feeder (runs the
-// sources on one node and stores their prices).
+// Where to read: market.go (questions), watch.go (asset actors), tick.go (what they do with a tick),
+// alert.go and catchup.go (adding an alert), reader.go and tape.go (the streams), news.go (news),
+// names.go and listed.go (which assets exist), history.go (bars of any age). Subpackages: assets
+// (known assets and the spelling of names), prices (arithmetic of ticks and bars), alerts (levels
+// and expiries), sessions (when assets are traded), source (real sources), simulated (the simulated
+// market) and feeder (runs the sources on one node and stores their prices).
 package market

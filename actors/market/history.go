@@ -39,10 +39,11 @@ func OriginOf(record *marketdata.Asset, asset string) strategy.Origin {
 // in real time even while it is not kept. The error is KindNotFound if the asset never had prices,
 // else that of the store.
 func (m *Market) Speed(ctx context.Context, name string) (int64, error) {
-	if w := (*m.watches.Load())[m.key(name)]; w != nil {
+	key := m.key(name)
+	if w := (*m.watches.Load())[key]; w != nil {
 		return max(1, w.record.Load().Speed), nil
 	}
-	record, _, err := m.o.Store.Asset(ctx, m.key(name))
+	record, _, err := m.o.Store.Asset(ctx, key)
 	if signal.KindOf(err) == signal.KindNotFound && m.firstIsReal(name) {
 		return 1, nil
 	}
@@ -51,12 +52,9 @@ func (m *Market) Speed(ctx context.Context, name string) (int64, error) {
 
 // firstIsReal reports whether the first source that may have an asset is a real one.
 func (m *Market) firstIsReal(name string) bool {
-	symbol, class, known := m.Name(name), "", false
-	if k := assets.Find(name); k != nil {
-		class, known = k.Class, true
-	}
+	symbol, class := m.Name(name), assets.ClassOf(name)
 	for _, source := range m.sources {
-		if source == simulated.Name && known {
+		if source == simulated.Name && class != "" {
 			return false
 		}
 		if m.listedAt(source, symbol, class) {

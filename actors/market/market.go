@@ -38,8 +38,8 @@ type Store interface {
 	ClosedEnd(ctx context.Context) (signal.Position, int64, error)
 	Follow(ctx context.Context, closedAfter, newsAfter signal.Position, block time.Duration) (
 		closed []marketdata.ClosedBar, news []marketdata.NewsItem, closedTo, newsTo signal.Position, err error)
-	// Want asks the feeder for an asset without a record, and returns the reason if it is known to
-	// be refused. Each account has a share of the assets that may wait and be kept.
+	// Want asks the feeder for an asset without a record, and returns the reason if the feeder has
+	// refused it. Each account has a share of the assets that may wait and be kept.
 	Want(ctx context.Context, account signal.AccountID, symbol string) (refused string, err error)
 	// Listings returns the symbols that sources list, without sources whose listing is not known.
 	Listings(ctx context.Context, sources []string) (map[string][]string, error)

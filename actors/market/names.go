@@ -60,27 +60,25 @@ func (m *Market) readListings(ctx context.Context) error {
 // source may have it or prices were given. If not, nearest are similar names. A source with an
 // unknown listing may have every name of its form. While Redis cannot be reached every name passes.
 func (m *Market) Check(ctx context.Context, name string) (nearest []string, ok bool) {
-	if m.given || m.possible(name) {
+	symbol := m.Name(name)
+	if m.given || m.possible(symbol) {
 		return nil, true
 	}
-	key := m.key(name)
+	key := assets.Fold(symbol)
 	if (*m.watches.Load())[key] != nil {
 		return nil, true
 	}
 	if _, _, err := m.o.Store.Asset(ctx, key); signal.KindOf(err) != signal.KindNotFound {
 		return nil, true
 	}
-	return spelling.Nearest(m.Name(name), m.names()), false
+	return spelling.Nearest(symbol, m.names()), false
 }
 
-// possible reports whether a configured source may have the asset that name means.
-func (m *Market) possible(name string) bool {
-	symbol, class := m.Name(name), ""
-	if k := assets.Find(name); k != nil {
-		if m.simulates {
-			return true
-		}
-		class = k.Class
+// possible reports whether a configured source may have the asset with a catalogue name.
+func (m *Market) possible(symbol string) bool {
+	class := assets.ClassOf(symbol)
+	if m.simulates && class != "" {
+		return true
 	}
 	return slices.ContainsFunc(m.sources, func(source string) bool { return m.listedAt(source, symbol, class) })
 }

@@ -44,9 +44,6 @@ type seriesLoaded struct {
 	err    error
 }
 
-// ticked reports a tick. Its Asset is the name as written in the stream.
-type ticked struct{ tick marketdata.AssetTick }
-
 // barClosed reports that a bar was closed or replaced, or, without a CloseTime, that the whole
 // series was written again.
 type barClosed struct {
@@ -92,7 +89,8 @@ func (s *supervisor) Receive(c engine.Context) {
 		w := &watch{key: m.key}
 		w.record.Store(&m.record)
 		w.ref = c.Spawn(engine.Asset, m.key, func() engine.Actor {
-			return &assetActor{watch: w, store: s.market.o.Store, tapes: s.market.tapes, now: s.market.o.Now}
+			return &assetActor{watch: w, store: s.market.o.Store, tapes: s.market.tapes, now: s.market.o.Now,
+				notify: engine.Ref.Tell}
 		}, engine.Supervision{})
 		tapes := s.market.tapes
 		tapes.mu.Lock()
@@ -134,7 +132,7 @@ type assetActor struct {
 	frames [prices.Timeframes]frameState
 
 	alerts        *alerts.Set             // nil until one is added
-	notify        func(engine.Ref, any)   // replaces Ref.Tell in tests
+	notify        func(engine.Ref, any)   // sends a message to the Ref of an alert
 	accepted      []marketdata.Tick       // the newest ticks, while there are alerts
 	pending       []alerts.Entry          // alerts that wait for bars to be read
 	priceRequests map[engine.Ref]struct{} // requests for the last price that wait with them
@@ -330,40 +328,6 @@ func (a *assetActor) forget() {
 func (a *assetActor) forgetPrices() {
 	a.filter, a.atr = prices.Filter{}, 0
 	a.watch.last.Store(nil)
-}
-
-// onTick processes a tick of the asset's source and ignores those of other sources.
-func (a *assetActor) onTick(c engine.Context, m ticked) {
-	record := a.watch.record.Load()
-	if m.tick.Source != record.Source {
-		return
-	}
-	if m.tick.Missed != 0 {
-		// The records got the bars of the missed time before the tick was written.
-		a.frames[prices.M1].loaded = false
-		a.refresh(c, prices.M1)
-		if a.alerts != nil {
-			a.alerts.MissedSince(m.tick.Missed)
-			a.onTicksMissed(c)
-		}
-	}
-	bars := a.frames[prices.M1].bars
-	a.filter.Begin(m.tick.Tick, record.Speed, len(bars), func(i int) marketdata.Bar { return bars[i] })
-	accepted, _ := a.filter.Take(m.tick.Tick, a.atr)
-	if len(accepted) == 0 {
-		return
-	}
-	a.publishLast(a.filter.Last)
-	if a.alerts != nil {
-		a.take(c, accepted)
-	}
-}
-
-// publishLast publishes the newest price, unless a newer one is published.
-func (a *assetActor) publishLast(t marketdata.Tick) {
-	if last := a.watch.last.Load(); last == nil || last.Time <= t.Time {
-		a.watch.last.Store(&marketdata.Tick{Price: t.Price, Volume: t.Volume, Time: t.Time})
-	}
 }
 
 func (a *assetActor) onClosed(c engine.Context, m barClosed) {

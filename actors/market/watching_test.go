@@ -424,7 +424,7 @@ func TestAlertsExpireAfterAJumpOfTheClock(t *testing.T) {
 		m.Add(2 * time.Hour)
 		time.Sleep(maxExpiryWait + time.Second)
 		h.check(t) // trades during the jump may still come
-		m.Add(alerts.UnwatchedFor * time.Millisecond)
+		m.Add(alerts.ExpiryDelay * time.Millisecond)
 		time.Sleep(maxExpiryWait + time.Second)
 		h.check(t, alerts.Expired{At: now + 3_600_000 + strategy.MinAge, Stale: true})
 	})

@@ -53,8 +53,8 @@ func reached(price float64) alerts.Reached {
 	return alerts.Reached{Tick: marketdata.Tick{Price: price, Time: time.Now().UnixMilli()}}
 }
 
-// tell sends a message to n watchers.
-func (p *prices) tell(n int, m any) {
+// notify sends a message to the actors of n signals.
+func (p *prices) notify(n int, m any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for ref := range p.refs {
@@ -72,7 +72,7 @@ func (p *prices) count() int {
 	return len(p.refs)
 }
 
-// reachNow reports the price to all present and later watchers.
+// reachNow reports the price to the actors of all present and later signals.
 func (p *prices) reachNow(price float64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -178,7 +178,7 @@ func (f *failover) sequences() map[signal.SignalID]int64 {
 // update makes all signals be updated to a sequence.
 func (f *failover) update(sequence int64, price float64) {
 	f.Helper()
-	f.prices.tell(len(f.signals), alerts.BarClosed{Price: price, Span: alerts.Span{Low: price, High: price}})
+	f.prices.notify(len(f.signals), alerts.BarClosed{Price: price, Span: alerts.Span{Low: price, High: price}})
 	await(f.T, fmt.Sprint("all have the sequence ", sequence), generous, func() bool {
 		for _, s := range f.sequences() {
 			if s != sequence {
@@ -213,7 +213,7 @@ func TestEverySignalClosesOnceAfterAFailover(t *testing.T) {
 	f.update(3, 99)
 	f.update(4, 105)
 	f.update(5, 98)
-	f.prices.tell(closed, reached(116))
+	f.prices.notify(closed, reached(116))
 	await(t, "some are closed", generous, func() bool { return len(f.sequences()) == signals-closed })
 
 	f.replica.Promote()

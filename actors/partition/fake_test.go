@@ -28,7 +28,7 @@ func conflict(code, message string) *signal.Error {
 	return &signal.Error{Kind: signal.KindConflict, Code: code, Message: message}
 }
 
-// wantEqual compares two values of which one was expected.
+// wantEqual compares a value with the expected one.
 func wantEqual(t *testing.T, what string, want, got any) {
 	t.Helper()
 	if d := cmp.Diff(want, got); d != "" {
@@ -426,7 +426,7 @@ func (o overdueTwice) OverdueRuns(ctx context.Context, p int, before time.Time, 
 	return append([]signal.RunDue{{Run: "run_0", Agent: "seo", Account: "acc_1"}}, got...), err
 }
 
-// fakeWebhooks notes what it is asked for one partition. It implements Webhooks,
+// fakeWebhooks records the calls for one partition. It implements Webhooks,
 // ownership.Tenant and ownership.Recorder.
 type fakeWebhooks struct {
 	mu      sync.Mutex

@@ -56,10 +56,6 @@ type partition struct {
 	feed *feed // nil while it is not owner
 }
 
-func newPartition(p *Partitions, number int) *partition {
-	return &partition{p: p, number: number, log: p.slog.With("partition", number)}
-}
-
 // Receive implements engine.Actor.
 func (a *partition) Receive(c engine.Context) {
 	switch m := c.Message().(type) {

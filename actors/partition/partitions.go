@@ -108,7 +108,9 @@ func New(sys *engine.System, node string, store Store, log Log, o Options) *Part
 		owners:     make([]atomic.Pointer[engine.Ref], store.Partitions()),
 		joined:     make(chan struct{}),
 	}
-	produce := func() engine.Actor { return newSupervisor(p) }
+	produce := func() engine.Actor {
+		return &supervisor{p: p, children: map[int]engine.Ref{}, numbers: map[engine.Ref]int{}}
+	}
 	p.supervisor = sys.Spawn(engine.Supervisor, "partitions", produce, partitionFailures)
 	return p
 }

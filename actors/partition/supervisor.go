@@ -52,11 +52,7 @@ type supervisor struct {
 	// failingSince is when announcements began to fail; zero if the last one succeeded.
 	failingSince time.Time
 	refused      bool      // because of another node
-	settleUntil  time.Time // until then, formerly known nodes count as alive
-}
-
-func newSupervisor(p *Partitions) *supervisor {
-	return &supervisor{p: p, children: map[int]engine.Ref{}, numbers: map[engine.Ref]int{}}
+	graceUntil   time.Time // until then, nodes that are missing count as alive
 }
 
 // Receive implements engine.Actor.
@@ -101,7 +97,7 @@ func (s *supervisor) onAnnounced(c engine.Context, m announced) {
 		s.onAnnouncedAgain()
 	}
 	missing := func(n string) bool { return !slices.Contains(m.live, n) }
-	if time.Now().Before(s.settleUntil) && slices.ContainsFunc(s.live, missing) {
+	if time.Now().Before(s.graceUntil) && slices.ContainsFunc(s.live, missing) {
 		return
 	}
 	if !slices.Equal(s.live, m.live) {
@@ -118,7 +114,7 @@ func (s *supervisor) onAnnouncedAgain() {
 	out := time.Since(s.failingSince)
 	s.p.slog.Info("node is announced again", "after", out)
 	if !s.refused && out >= s.p.announceTimeout() {
-		s.settleUntil = time.Now().Add(s.p.announceTimeout() + 2*s.p.pollEvery)
+		s.graceUntil = time.Now().Add(s.p.announceTimeout() + 2*s.p.pollEvery)
 	}
 	s.failingSince, s.refused = time.Time{}, false
 }
@@ -158,7 +154,9 @@ func (s *supervisor) apply(c engine.Context) {
 		}
 		wanted++
 		if !exists {
-			produce := func() engine.Actor { return newPartition(s.p, number) }
+			produce := func() engine.Actor {
+				return &partition{p: s.p, number: number, log: s.p.slog.With("partition", number)}
+			}
 			child = c.Spawn(engine.Partition, strconv.Itoa(number), produce, engine.Supervision{})
 			s.children[number] = child
 			s.numbers[child] = number

@@ -680,7 +680,7 @@ func TestMovedSchedulesRun(t *testing.T) {
 }
 
 // A run that is refused three times has failed, and uses one run of the quota.
-func TestBusyAgentIsTriedThrice(t *testing.T) {
+func TestBusyAgentIsTriedThreeTimes(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.set(func() {
 			w.bounded, w.quota = true, 9

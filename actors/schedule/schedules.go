@@ -14,7 +14,7 @@ type (
 	// pollDue reports that a schedule may be due, or that one has changed.
 	pollDue struct{}
 	// polled lists the schedules that were moved and must run now; next is the due time of
-	// the first other one, or zero if there is none.
+	// the first other one, or zero.
 	polled struct {
 		due  []signal.Schedule
 		next time.Time

@@ -17,7 +17,7 @@ type Outlook struct {
 
 // WeatherEvent is the forecast weather.
 type WeatherEvent struct {
-	Type         string  // one of WeatherEvents
+	Type         string  // such as ColdSnap
 	Severity     string  // one of Severities
 	Location     string  // the name of a point
 	ForecastDate string  // of the peak, YYYY-MM-DD
@@ -38,9 +38,6 @@ const (
 	Storm      = "storm"
 	Seasonal   = "seasonal"
 )
-
-// WeatherEvents lists them.
-var WeatherEvents = []string{ColdSnap, HeatWave, MildSpell, Drought, ExcessRain, Frost, Storm, Seasonal}
 
 // WeatherSignal is the part of a weather run that is shown in addition to its signal.
 type WeatherSignal struct {

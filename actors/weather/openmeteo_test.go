@@ -244,7 +244,7 @@ func TestOpenMeteoFailures(t *testing.T) {
 	}
 }
 
-// TestOpenMeteoRecovers checks retries after transient failures, each of which is counted.
+// TestOpenMeteoRecovers checks that transient failures are counted and followed by retries.
 func TestOpenMeteoRecovers(t *testing.T) {
 	t.Parallel()
 	for result, fail := range map[string]http.HandlerFunc{

@@ -1,6 +1,7 @@
 package weather
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -129,13 +130,10 @@ func New(source Source, o Options) *Service {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
 	if o.OnForecast == nil {
 		o.OnForecast = func(Question) {}
 	}
-	o.Log = o.Log.With("component", "weather")
+	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler)).With("component", "weather")
 	return &Service{
 		source:    source,
 		store:     o.Store,
@@ -289,7 +287,7 @@ func (s *Service) judge(ctx context.Context, q Question) (_ Report, err error) {
 	for _, p := range at {
 		series[p.Name] = s.forecasts[p.Name].series
 	}
-	// Of a forecast made yesterday only the days from today on count.
+	// Only the days from today on count, also in a forecast of yesterday.
 	o, err := outlookOf(q, DateOf(s.now()), series, s.archive)
 	if err != nil {
 		return Report{}, err

@@ -13,7 +13,7 @@ import (
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
-// fakeSource is simulated weather that can fail and counts what it is asked.
+// fakeSource is simulated weather that can fail and counts the calls.
 type fakeSource struct {
 	*Simulated
 	refresh time.Duration

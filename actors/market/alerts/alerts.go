@@ -24,9 +24,9 @@ import (
 const (
 	// TickGrace is how long after an expiry, in milliseconds, a tick from before it may arrive.
 	TickGrace = 2_000
-	// UnwatchedFor is how long, in milliseconds, alerts do not expire by the clock alone after a
+	// ExpiryDelay is how long, in milliseconds, alerts do not expire by the clock alone after a
 	// time in which prices were not watched, because its trades may still arrive.
-	UnwatchedFor = 10_000
+	ExpiryDelay = 10_000
 )
 
 // Alert asks for notifications of an asset's prices until a level is reached or the alert expires.
@@ -88,15 +88,15 @@ type Set struct {
 	speed   int64
 	session sessions.Session
 
-	index       alertIndex
-	overdue     []Entry // expired at a time for which the last price was too old
-	settleUntil int64   // no alert expires by the clock alone before it, see UnwatchedFor
-	extremes    extremes
-	replaying   bool                     // prices are bars of a time that was not watched
-	last        marketdata.Tick          // the newest price
-	frame       int                      // of the bar whose close last is, or -1 for a trade
-	traded      int64                    // time of the newest trade
-	notified    [prices.Timeframes]int64 // close times of the newest bars that were notified
+	index        alertIndex
+	overdue      []Entry // expired at a time for which the last price was too old
+	delayedUntil int64   // no alert expires by the clock alone before it, see ExpiryDelay
+	extremes     extremes
+	replaying    bool                     // prices are bars of a time that was not watched
+	last         marketdata.Tick          // the newest price
+	frame        int                      // of the bar whose close last is, or -1 for a trade
+	traded       int64                    // time of the newest trade
+	notified     [prices.Timeframes]int64 // close times of the newest bars that were notified
 }
 
 // NewSet returns an empty set for an asset of the class whose time runs speed times as fast as the
@@ -109,7 +109,7 @@ func NewSet(class string, speed int64, session sessions.Session, notify func(eng
 func (s *Set) Tick(t marketdata.Tick) {
 	s.expireBefore(t.Time)
 	s.endOverdue(t, nil)
-	s.extremes.note(max(t.Time, s.noted()), t.Price, t.Price)
+	s.extremes.add(max(t.Time, s.extremes.newest()), t.Price, t.Price)
 	upper, lower := s.index.top(byUpper), s.index.top(byLower)
 	if upper != nil && upper.Upper <= t.Price || lower != nil && lower.Lower >= t.Price {
 		eligible := func(p *Entry) bool { return p.Since < t.Time }
@@ -135,7 +135,7 @@ func (s *Set) takeBar(frame int, b marketdata.Bar) {
 	s.expireBefore(b.CloseTime)
 	s.endOverdue(t, &b)
 	// A bar counts for alerts that began before it opened, as a tick at that time would.
-	s.extremes.note(max(b.OpenTime+1, s.noted()), b.Low, b.High)
+	s.extremes.add(max(b.OpenTime+1, s.extremes.newest()), b.Low, b.High)
 	eligible := func(p *Entry) bool { return p.Since <= b.OpenTime }
 	taken := s.index.take(nil, byUpper, func(p *Entry) bool { return p.Upper <= b.High }, eligible)
 	taken = s.index.take(taken, byLower, func(p *Entry) bool { return p.Lower >= b.Low }, eligible)
@@ -177,14 +177,6 @@ func (s *Set) left(p *Entry, at int64) float64 {
 		return 0
 	}
 	return float64(s.session.Between(prices.Time(max(p.Since, at)), prices.Time(p.Expires))) / float64(all)
-}
-
-// noted returns the time of the newest price in the extremes.
-func (s *Set) noted() int64 {
-	if n := len(s.extremes.highs); n > 0 {
-		return s.extremes.highs[n-1].at
-	}
-	return 0
 }
 
 // span returns the lowest and the highest price since p began.
@@ -285,7 +277,7 @@ func (s *Set) endOverdue(t marketdata.Tick, b *marketdata.Bar) {
 
 // Expire ends the alerts that are over at the time now, although no price comes.
 func (s *Set) Expire(now int64) {
-	if now < s.settleUntil {
+	if now < s.delayedUntil {
 		return
 	}
 	for p := s.index.top(byExpiry); p != nil && p.Expires+s.grace() <= now; p = s.index.top(byExpiry) {
@@ -320,7 +312,7 @@ func (s *Set) Next() int64 {
 	for i := range s.overdue {
 		next = min(next, s.graceDeadline(&s.overdue[i])+s.grace())
 	}
-	return max(next, s.settleUntil)
+	return max(next, s.delayedUntil)
 }
 
 // Drop removes the alerts of refs.
@@ -350,7 +342,7 @@ func (s *Set) MissedSince(at int64) { s.last.Time = min(s.last.Time, at) }
 
 // DelayExpiry stops alerts from expiring by the clock alone until the prices of a time that was not
 // watched, and ended now, have arrived.
-func (s *Set) DelayExpiry(now int64) { s.settleUntil = now + UnwatchedFor }
+func (s *Set) DelayExpiry(now int64) { s.delayedUntil = now + ExpiryDelay }
 
 // Release returns all alerts with their extremes, to be added to another set. s must not be used afterwards.
 func (s *Set) Release() []Entry {

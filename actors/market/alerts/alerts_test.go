@@ -154,7 +154,7 @@ func TestAlertsDoNotExpireByTheClockAfterAHalt(t *testing.T) {
 		s := NewSet(assets.Crypto, 60, sessions.Always, got.Notify)
 		s.Tick(marketdata.Tick{Price: 100, Time: 2000})
 		s.index.add(NewEntry(Alert{Ref: ref, Lower: 90, Upper: 110, Since: 1000, Expires: 50_000, Frame: signal.M1}))
-		s.settleUntil = 200_000 // halted from 2,000 to 190,000
+		s.delayedUntil = 200_000 // halted from 2,000 to 190,000
 		s.Expire(190_000)
 		if len(got[ref]) != 0 || s.Next() != 200_000 {
 			t.Errorf("notified of %+v, next at %d", got[ref], s.Next())
@@ -314,7 +314,7 @@ func TestExtremesMatchAllPricesSince(t *testing.T) {
 		price += rng.NormFloat64()
 		at := int64(i * 10)
 		all = append(all, moment{at, price})
-		x.note(at, price, price)
+		x.add(at, price, price)
 		since := rng.Int64N(at + 20)
 		low, high, ok := x.since(since)
 		first := slices.IndexFunc(all, func(m moment) bool { return m.at > since })

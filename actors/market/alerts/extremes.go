@@ -16,8 +16,8 @@ type moment struct {
 	price float64
 }
 
-// note adds prices seen at a time, which must not be before the last one.
-func (x *extremes) note(at int64, low, high float64) {
+// add adds prices seen at a time, which must not be before the last one.
+func (x *extremes) add(at int64, low, high float64) {
 	for n := len(x.highs); n > 0 && x.highs[n-1].price <= high; n = len(x.highs) {
 		x.highs = x.highs[:n-1]
 	}
@@ -25,6 +25,14 @@ func (x *extremes) note(at int64, low, high float64) {
 		x.lows = x.lows[:n-1]
 	}
 	x.highs, x.lows = thinned(append(x.highs, moment{at, high})), thinned(append(x.lows, moment{at, low}))
+}
+
+// newest returns the time of the newest prices, or 0.
+func (x *extremes) newest() int64 {
+	if n := len(x.highs); n > 0 {
+		return x.highs[n-1].at
+	}
+	return 0
 }
 
 // thinned returns s, or s without every second moment of its older half if it is too long. An old

@@ -14,7 +14,8 @@ const (
 )
 
 // alertIndex finds the alerts that a price ends: three heaps over one array. A price that ends no
-// alert costs two comparisons.
+// alert costs two comparisons. The heaps are its own because the generic one takes twice as long
+// here (deploy/decisions/0030-timers-in-a-heap.md).
 type alertIndex struct {
 	entries []Entry
 	free    []int32 // of places

@@ -38,7 +38,7 @@ func sessionOn(day time.Time) (opens, closes time.Time, ok bool) {
 }
 
 // stocks returns options for a server that behaves like Alpaca. It has bars from 9:00 to 17:00 in
-// New York, of which those outside of the session must not count.
+// New York; those outside of the session must not count.
 func stocks(t *testing.T, now func() time.Time) source.Options {
 	t.Helper()
 	mux := http.NewServeMux()

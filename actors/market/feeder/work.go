@@ -86,7 +86,7 @@ func (t *leadership) asset(name string) (*assetState, prices.Reason) {
 	if len(t.assets) >= assets.Max {
 		return nil, prices.SkipAssets
 	}
-	// The first price says little about the tick size, and may be bad.
+	// The first price shows little of the tick size, and may be bad.
 	record := marketdata.Asset{Symbol: symbol, Source: source.Stream, Speed: 1}
 	if k := assets.Find(symbol); k != nil {
 		record.Class, record.AlwaysOpen = k.Class, k.Class == assets.Crypto

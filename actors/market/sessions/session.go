@@ -164,7 +164,7 @@ var newYork = sync.OnceValue(func() *time.Location {
 	return zone
 })
 
-// exchangeDay returns the session of a day in New York, or false if there is none.
+// exchangeDay returns the session of a day in New York, or false on a day without trading.
 func exchangeDay(day time.Time) (opens, closes time.Time, ok bool) {
 	y, m, d := day.Date()
 	if w := day.Weekday(); w == time.Saturday || w == time.Sunday || holiday(y, m, d) {

@@ -67,16 +67,15 @@ func (s *Market) restore(checkpoint []byte) bool {
 		a := &simulatedAsset{k: k, path: fixedPath(k), news: &newswire{k: k}, bars: assembler{grid: s.grid}}
 		a.path.own, a.path.class, a.news.own = r.generator(), r.generator(), r.generator()
 		a.path.price, a.path.wave, a.path.left = r.float(), r.float(), r.float()
-		regime, finest := 0, 0
-		regime, a.news.next, a.news.count, finest = int(r.int64()), r.int64(), r.int64(), int(r.int64())
-		a.path.regime, a.bars.finest = regime, finest
+		a.path.regime, a.news.next, a.news.count, a.bars.finest = int(r.int64()), r.int64(), r.int64(), int(r.int64())
 		a.last = marketdata.Tick{Price: r.float(), Volume: r.float(), Time: r.int64()}
 		for i := range a.bars.part {
 			a.bars.part[i] = marketdata.Bar{OpenTime: r.int64(), CloseTime: r.int64(),
 				Open: r.float(), High: r.float(), Low: r.float(), Close: r.float(), Volume: r.float()}
 		}
 		sum := a.path.price + a.path.wave + a.path.left
-		if r.bad || regime < 0 || regime >= regimes || finest < 0 || finest >= prices.Timeframes ||
+		if r.bad || a.path.regime < 0 || a.path.regime >= regimes ||
+			a.bars.finest < 0 || a.bars.finest >= prices.Timeframes ||
 			math.IsNaN(sum) || math.IsInf(sum, 0) {
 			return false
 		}

@@ -177,13 +177,8 @@ func validName(name string) bool {
 
 // parseNumber parses a plain decimal number. strconv alone would also accept NaN, Inf and hexadecimals.
 func parseNumber(text string) (float64, prices.Reason) {
-	if text == "" || len(text) > maxNumberBytes {
+	if len(text) > maxNumberBytes || strings.Trim(text, "0123456789.+-eE") != "" {
 		return 0, prices.SkipNumber
-	}
-	for i := range len(text) {
-		if c := text[i]; (c < '0' || c > '9') && c != '.' && c != '-' && c != '+' && c != 'e' && c != 'E' {
-			return 0, prices.SkipNumber
-		}
 	}
 	v, err := strconv.ParseFloat(text, 64)
 	if err != nil || math.IsInf(v, 0) {
@@ -211,17 +206,9 @@ func parseVolume(text string) (float64, prices.Reason) {
 }
 
 func parseTime(text string) (int64, prices.Reason) {
-	if text == "" || len(text) > 15 {
+	ms, err := strconv.ParseUint(text, 10, 63) // which accepts no sign
+	if err != nil || len(text) > 15 || ms < earliestTime {
 		return 0, prices.SkipTime
 	}
-	for i := range len(text) {
-		if text[i] < '0' || text[i] > '9' {
-			return 0, prices.SkipTime
-		}
-	}
-	ms, err := strconv.ParseInt(text, 10, 64)
-	if err != nil || ms < earliestTime {
-		return 0, prices.SkipTime
-	}
-	return ms, ""
+	return int64(ms), ""
 }

@@ -406,6 +406,29 @@ func TestPolledSourceSurvivesAJumpOfTheClock(t *testing.T) {
 	})
 }
 
+// If the prices of a source stay far from its history, the feed reads the history again when it
+// returns to the source, although the gap is short and no other source was used meanwhile.
+func TestHistoryIsReadAgainAfterWrongLevels(t *testing.T) {
+	withFeed(t, func(t *testing.T, k *btcFeed) {
+		k.second.fail(fetch.ErrUnknown)
+		k.live(10, true, 1)
+		k.expect(t, "at first", "first")
+		before := len(k.since(0))
+		for range LevelFaults {
+			tick := marketdata.Tick{Price: 1000, Volume: 1, Time: k.first.now().UnixMilli()}
+			k.first.send(binance.Event{Kind: binance.Trade, Tick: tick})
+			time.Sleep(time.Second)
+		}
+		time.Sleep(venueRest + 10*time.Second)
+		isReset := func(d Delivery) bool { return d.Reset && len(d.Series) == prices.Timeframes }
+		if got := k.since(before); !slices.ContainsFunc(got, isReset) {
+			t.Errorf("the history is not read again: %+v", got)
+		}
+		k.live(10, true, 1)
+		k.expect(t, "then", "first")
+	})
+}
+
 // Streamed bars are checked like requested ones.
 func TestStreamedBarsAreChecked(t *testing.T) {
 	withFeed(t, func(t *testing.T, k *btcFeed) {

@@ -21,7 +21,7 @@ import (
 type HealthCheck struct {
 	Source string
 	Works  bool
-	// Took is the time until the answer, Age that of the newest thing in it, and Skew the lead of
+	// Took is the time until the answer, Age that of the newest item in it, and Skew the lead of
 	// the source's clock; 0 if not known.
 	Took, Age, Skew time.Duration
 	Note            string // an error, or a remark

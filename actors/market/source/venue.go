@@ -45,7 +45,7 @@ type Venue interface {
 	// Symbol returns its symbol of an asset, or false if it cannot have the asset. class is empty
 	// if only the name is known.
 	Symbol(symbol, class string) (string, bool)
-	// Class returns the class of its assets of which only the name is known.
+	// Class returns the class of its assets that are known by name only.
 	Class() string
 	// Bars returns unchecked bars that open in [from, to). The last one may still be open. The
 	// error for an asset that it does not have is fetch.ErrUnknown.

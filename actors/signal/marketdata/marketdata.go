@@ -77,8 +77,8 @@ type Asset struct {
 // Live holds the newest prices of an asset.
 type Live struct {
 	Asset  string
-	Last   Tick // the newest tick; its Time is 0 if there was none
-	Minute Bar  // the 1m bar that is still open; its CloseTime is 0 if there is none
+	Last   Tick // the newest tick; its Time is 0 before the first
+	Minute Bar  // the 1m bar that is still open; its CloseTime is 0 without one
 }
 
 // NewsItem is a news item.

@@ -206,7 +206,6 @@ func (p *process) buildAgents(context.Context) error {
 	p.agents = agent.New(p.system, agent.Options{
 		Log:     p.events,
 		Market:  p.market,
-		Name:    p.market.Name,
 		History: p.market,
 		Content: texts,
 		Weather: p.weather,

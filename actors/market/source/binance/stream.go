@@ -204,7 +204,8 @@ type request struct {
 	at      time.Time
 }
 
-func (c *connection) run(ctx context.Context) error {
+// connect opens the connection.
+func (c *connection) connect(ctx context.Context) error {
 	dialer := *websocket.DefaultDialer
 	dialer.HandshakeTimeout, dialer.NetDialContext = handshakeTimeout, c.s.o.Dial
 	ws, response, err := dialer.DialContext(ctx, c.s.o.URL+"/stream", nil)
@@ -215,26 +216,35 @@ func (c *connection) run(ctx context.Context) error {
 		return fmt.Errorf("connect: %w", err)
 	}
 	c.ws = ws
-	defer ws.Close()
 	ws.SetReadLimit(maxMessage)
-	alive := func() { ws.SetReadDeadline(time.Now().Add(silence)) }
-	alive()
+	c.alive()
 	ws.SetPingHandler(func(text string) error {
-		alive()
+		c.alive()
 		return ws.WriteControl(websocket.PongMessage, []byte(text), time.Now().Add(writeTimeout))
 	})
+	return nil
+}
+
+// alive gives the server until silence for its next message or ping.
+func (c *connection) alive() { c.ws.SetReadDeadline(time.Now().Add(silence)) }
+
+// run opens the connection and handles its messages until it or ctx ends.
+func (c *connection) run(ctx context.Context) error {
+	if err := c.connect(ctx); err != nil {
+		return err
+	}
 	// The end of the connection comes through the channel of its messages, so that none is dropped.
 	incoming := make(chan received, 256)
 	reading, stop := context.WithCancel(ctx)
 	ended := make(chan struct{})
 	defer func() {
 		stop()
-		ws.Close()
+		c.ws.Close()
 		<-ended
 	}()
 	go func() {
 		defer close(ended)
-		if panics.Guard(c.s.o.Log, panics.Source, func() { c.read(reading, alive, incoming) }, "source", Name) {
+		if panics.Guard(c.s.o.Log, panics.Source, func() { c.read(reading, incoming) }, "source", Name) {
 			return
 		}
 		select {
@@ -249,7 +259,7 @@ func (c *connection) run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			bye := websocket.FormatCloseMessage(websocket.CloseNormalClosure, "")
-			_ = ws.WriteControl(websocket.CloseMessage, bye, time.Now().Add(time.Second))
+			_ = c.ws.WriteControl(websocket.CloseMessage, bye, time.Now().Add(time.Second))
 			return ctx.Err()
 		case <-renew.C:
 			return errRenew
@@ -275,7 +285,7 @@ type received struct {
 }
 
 // read passes messages to out in order until the connection or ctx ends.
-func (c *connection) read(ctx context.Context, alive func(), out chan<- received) {
+func (c *connection) read(ctx context.Context, out chan<- received) {
 	faults := 0
 	for {
 		var r received
@@ -283,7 +293,7 @@ func (c *connection) read(ctx context.Context, alive func(), out chan<- received
 		if err != nil {
 			r.err = fmt.Errorf("read: %w", err)
 		} else {
-			alive()
+			c.alive()
 			if r.message, err = decodeMessage(data); err != nil {
 				c.s.o.Faulty()
 				if faults++; faults <= maxFaults {

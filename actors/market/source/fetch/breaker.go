@@ -3,16 +3,17 @@ package fetch
 import (
 	"sync"
 	"time"
+
+	"github.com/agentsignal/agentsignal/actors/backoff"
 )
 
 const (
-	// failuresAllowed is after how many failures in a row a server is left alone.
-	failuresAllowed = 5
-	// firstRest is for how long, the next ones being twice as long up to longestRest.
-	firstRest   = 15 * time.Second
-	longestRest = 5 * time.Minute
-	// longestBan bounds what a server may ask for: bans last up to three days.
-	longestBan = 72 * time.Hour
+	// maxFailures is the number of failures in a row after which a server gets rests.
+	maxFailures = 5
+	minRest     = 15 * time.Second
+	maxRest     = 5 * time.Minute
+	// maxBan bounds what a server may ask for: bans last up to three days.
+	maxBan = 72 * time.Hour
 )
 
 // breaker keeps requests from a server that fails or wants rest. After a rest one request is let
@@ -20,19 +21,19 @@ const (
 type breaker struct {
 	mu       sync.Mutex
 	failures int
-	rest     time.Duration // the last one
-	until    time.Time     // no request before
-	trying   bool          // one request finds out whether the rest helped
+	rests    backoff.Backoff
+	until    time.Time // no request before
+	trying   bool      // one request finds out whether the rest helped
 }
 
-// allow returns 0 if a request may be made now, else how long not.
+// allow returns 0 if a request may be made now, else the time until then.
 func (b *breaker) allow(now time.Time) time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if wait := b.until.Sub(now); wait > 0 {
 		return wait
 	}
-	if b.failures < failuresAllowed {
+	if b.failures < maxFailures {
 		return 0
 	}
 	if b.trying {
@@ -42,34 +43,33 @@ func (b *breaker) allow(now time.Time) time.Duration {
 	return 0
 }
 
-// done notes how a request ended. failed reports whether the server is to blame.
+// done records how a request ended. failed reports whether the server is to blame.
 func (b *breaker) done(now time.Time, failed bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.trying = false
 	if !failed {
-		b.failures, b.rest = 0, 0
+		b.failures = 0
+		b.rests.Reset()
 		return
 	}
-	b.failures++
-	if b.failures >= failuresAllowed {
-		b.rest = min(max(2*b.rest, firstRest), longestRest)
-		b.later(now.Add(b.rest))
+	if b.failures++; b.failures >= maxFailures {
+		b.later(now.Add(b.rests.Next()))
 	}
 }
 
-// drop notes that a request which was allowed was not made.
+// drop records that an allowed request was not made.
 func (b *breaker) drop() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.trying = false
 }
 
-// pause leaves the server alone for as long as it asked for.
+// pause gives the server the rest that it asked for.
 func (b *breaker) pause(now time.Time, d time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.later(now.Add(min(d, longestBan)))
+	b.later(now.Add(min(d, maxBan)))
 }
 
 func (b *breaker) later(t time.Time) {

@@ -30,7 +30,7 @@ const (
 	maxTries  = 3
 	// maxRedirects bounds the redirects of a request within a host.
 	maxRedirects = 5
-	// maxRetryAfter is the longest delay asked for by a server that is waited for within a request.
+	// maxRetryAfter is the longest Retry-After after which a request is tried again.
 	maxRetryAfter = 5 * time.Second
 	// overall bounds a request with all its tries.
 	overall = 45 * time.Second
@@ -90,8 +90,8 @@ func New(o Options) *Client {
 	if o.AnyHost {
 		client.CheckRedirect = anyHost
 	}
-	return &Client{o: o, http: client,
-		bucket: rate.NewLimiter(rate.Limit(o.Rate), o.Burst)}
+	return &Client{o: o, http: client, bucket: rate.NewLimiter(rate.Limit(o.Rate), o.Burst),
+		breaker: breaker{rests: backoff.Backoff{Min: minRest, Max: maxRest}}}
 }
 
 // sameHost refuses a redirect to another scheme or host, which would get the URL in Referer and all

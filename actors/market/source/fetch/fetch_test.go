@@ -18,7 +18,7 @@ import (
 
 type answer = func(*http.Request) (*http.Response, error)
 
-// script is a server with scripted answers, of which the last one is repeated.
+// script is a server with scripted answers. It repeats the last one.
 type script struct {
 	mu      sync.Mutex
 	answers []answer
@@ -35,8 +35,8 @@ func (s *script) RoundTrip(r *http.Request) (*http.Response, error) {
 	return f(r)
 }
 
-// says returns an answer with headers, which are pairs of name and value.
-func says(status int, body string, headers ...string) answer {
+// reply returns an answer with headers, which are pairs of name and value.
+func reply(status int, body string, headers ...string) answer {
 	return func(*http.Request) (*http.Response, error) {
 		h := http.Header{"Content-Type": {"application/json"}}
 		for i := 0; i+1 < len(headers); i += 2 {
@@ -76,34 +76,34 @@ func trickles(r *http.Request) (*http.Response, error) {
 
 func TestTriesAndFaults(t *testing.T) {
 	t.Parallel()
-	ok := says(200, `[]`)
+	ok := reply(200, `[]`)
 	for name, c := range map[string]struct {
 		answers []answer
 		tries   int
 		kind    Kind // empty: an answer
 		after   time.Duration
 	}{
-		"well":                {[]answer{ok}, 1, "", 0},
-		"with charset":        {[]answer{says(200, `[]`, "Content-Type", "application/json; charset=UTF-8")}, 1, "", 0},
-		"network, then well":  {[]answer{breaks, ok}, 2, "", 0},
-		"5xx, then well":      {[]answer{says(503, ""), says(500, ""), ok}, 3, "", 0},
-		"5xx":                 {[]answer{says(502, "")}, 3, Server, 0},
-		"network":             {[]answer{breaks}, 3, Network, 0},
-		"breaks off":          {[]answer{stops}, 3, Network, 0},
-		"hangs":               {[]answer{hangs}, 3, Network, 0},
-		"trickles, then well": {[]answer{trickles, ok}, 2, "", 0},
-		"429 for a moment":    {[]answer{says(429, "", "Retry-After", "2"), ok}, 2, "", 0},
-		"429 for long":        {[]answer{says(429, "", "Retry-After", "60")}, 1, Limited, time.Minute},
-		"429 without a word":  {[]answer{says(429, "")}, 1, Limited, defaultRest},
-		"418":                 {[]answer{says(418, "", "Retry-After", "7200")}, 1, Banned, 2 * time.Hour},
-		"418 without a word":  {[]answer{says(418, "")}, 1, Banned, defaultBan},
-		"400":                 {[]answer{says(400, `{"code":-1121}`)}, 1, Refused, 0},
-		"403":                 {[]answer{says(403, "")}, 1, Refused, 0},
-		"HTML":                {[]answer{says(200, "<html>", "Content-Type", "text/html")}, 1, Content, 0},
-		"HTML that says JSON": {[]answer{says(200, "\n <!DOCTYPE html><html>")}, 1, Content, 0},
-		"no type":             {[]answer{says(200, `[]`, "Content-Type", "")}, 1, Content, 0},
-		"too large":           {[]answer{says(200, strings.Repeat(" ", maxBody+1))}, 1, Large, 0},
-		"304 unasked":         {[]answer{says(304, "")}, 1, Refused, 0},
+		"well":                       {[]answer{ok}, 1, "", 0},
+		"with charset":               {[]answer{reply(200, `[]`, "Content-Type", "application/json; charset=UTF-8")}, 1, "", 0},
+		"network, then well":         {[]answer{breaks, ok}, 2, "", 0},
+		"5xx, then well":             {[]answer{reply(503, ""), reply(500, ""), ok}, 3, "", 0},
+		"5xx":                        {[]answer{reply(502, "")}, 3, Server, 0},
+		"network":                    {[]answer{breaks}, 3, Network, 0},
+		"breaks off":                 {[]answer{stops}, 3, Network, 0},
+		"hangs":                      {[]answer{hangs}, 3, Network, 0},
+		"trickles, then well":        {[]answer{trickles, ok}, 2, "", 0},
+		"429 for a moment":           {[]answer{reply(429, "", "Retry-After", "2"), ok}, 2, "", 0},
+		"429 for long":               {[]answer{reply(429, "", "Retry-After", "60")}, 1, Limited, time.Minute},
+		"429 without a delay":        {[]answer{reply(429, "")}, 1, Limited, defaultRest},
+		"418":                        {[]answer{reply(418, "", "Retry-After", "7200")}, 1, Banned, 2 * time.Hour},
+		"418 without a delay":        {[]answer{reply(418, "")}, 1, Banned, defaultBan},
+		"400":                        {[]answer{reply(400, `{"code":-1121}`)}, 1, Refused, 0},
+		"403":                        {[]answer{reply(403, "")}, 1, Refused, 0},
+		"HTML":                       {[]answer{reply(200, "<html>", "Content-Type", "text/html")}, 1, Content, 0},
+		"HTML with the type of JSON": {[]answer{reply(200, "\n <!DOCTYPE html><html>")}, 1, Content, 0},
+		"no type":                    {[]answer{reply(200, `[]`, "Content-Type", "")}, 1, Content, 0},
+		"too large":                  {[]answer{reply(200, strings.Repeat(" ", maxBody+1))}, 1, Large, 0},
+		"304 not requested":          {[]answer{reply(304, "")}, 1, Refused, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -138,7 +138,7 @@ func TestTriesAndFaults(t *testing.T) {
 func TestBanIsObeyed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		server := newScript(says(418, "", "Retry-After", "120"), says(200, "1"))
+		server := newScript(reply(418, "", "Retry-After", "120"), reply(200, "1"))
 		client := New(Options{Name: "x", Transport: server})
 		get := func() error {
 			_, err := client.Get(t.Context(), Request{URL: "http://x/"})
@@ -164,7 +164,7 @@ func TestBanIsObeyed(t *testing.T) {
 func TestFailingServerGetsRest(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		server := newScript(says(500, ""))
+		server := newScript(reply(500, ""))
 		client := New(Options{Name: "x", Transport: server})
 		begun := time.Now()
 		for time.Since(begun) < time.Hour {
@@ -175,9 +175,9 @@ func TestFailingServerGetsRest(t *testing.T) {
 			t.Errorf("%d requests in an hour", n)
 		}
 		server.mu.Lock()
-		server.answers = []answer{says(200, "1")}
+		server.answers = []answer{reply(200, "1")}
 		server.mu.Unlock()
-		time.Sleep(longestRest)
+		time.Sleep(maxRest)
 		for range 5 {
 			if _, err := client.Get(t.Context(), Request{URL: "http://x/"}); err != nil {
 				t.Errorf("after it works again: %v", err)
@@ -191,7 +191,7 @@ func TestEqualRequestsAreSentOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newScript(func(r *http.Request) (*http.Response, error) {
 			time.Sleep(time.Second)
-			return says(200, "1")(r)
+			return reply(200, "1")(r)
 		})
 		client := New(Options{Name: "x", Transport: server})
 		first, leave := context.WithCancel(t.Context())
@@ -222,7 +222,7 @@ func TestEqualRequestsAreSentOnce(t *testing.T) {
 func TestRateIsKept(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		server := newScript(says(200, "1"))
+		server := newScript(reply(200, "1"))
 		client := New(Options{Name: "x", Transport: server, Rate: 2, Burst: 4})
 		begun := time.Now()
 		for i := range 12 {
@@ -240,7 +240,7 @@ func TestRateIsKept(t *testing.T) {
 func TestRequestBeyondTheRateFails(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		server := newScript(says(200, "1"))
+		server := newScript(reply(200, "1"))
 		client := New(Options{Name: "x", Transport: server, Rate: 1, Burst: 600})
 		for i := range 3 {
 			_, err := client.Get(t.Context(), Request{URL: fmt.Sprint("http://x/", i), Cost: 600})
@@ -261,7 +261,7 @@ func TestRequestBeyondTheRateFails(t *testing.T) {
 func TestBodyMayAskForRest(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		server := newScript(says(400, "busy"), says(200, "1"))
+		server := newScript(reply(400, "busy"), reply(200, "1"))
 		rest := func(body []byte) time.Duration { return time.Duration(len(body)) * time.Second }
 		client := New(Options{Name: "x", Transport: server, Rest: rest})
 		begun := time.Now()
@@ -277,9 +277,9 @@ func TestConditionalRequests(t *testing.T) {
 	server := newScript(func(r *http.Request) (*http.Response, error) {
 		h := r.Header
 		if h.Get("If-None-Match") == `"v1"` && h.Get("If-Modified-Since") == "then" && h.Get("X-Key") == "k" {
-			return says(304, "")(r)
+			return reply(304, "")(r)
 		}
-		return says(200, "1", "ETag", `"v1"`, "Last-Modified", "then")(r)
+		return reply(200, "1", "ETag", `"v1"`, "Last-Modified", "then")(r)
 	})
 	client := New(Options{Name: "x", Transport: server, Header: http.Header{"X-Key": {"k"}}})
 	a, err := client.Get(t.Context(), Request{URL: "http://x/"})
