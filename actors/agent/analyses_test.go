@@ -128,9 +128,9 @@ func TestBacktestReplaysTheStoredBars(t *testing.T) {
 			t.Fatal(err)
 		}
 		want, err := backtest.Run(t.Context(), bars, backtest.Options{
-			Origin:   strategy.Origin{Asset: "btc", Tick: .001, Source: "simulated", Compression: 60},
+			Origin:   strategy.Origin{Asset: "btc", Tick: .001, Source: "simulated", Compression: 60, Cost: .001},
 			Strategy: strategy.Momentum, Timeframe: signal.H1, Risk: signal.MediumRisk,
-			From: bars[600].CloseTime, To: bars[1400].CloseTime, Cost: .001,
+			From: bars[600].CloseTime, To: bars[1400].CloseTime,
 		})
 		if err != nil {
 			t.Fatal(err)

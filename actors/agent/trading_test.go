@@ -203,7 +203,7 @@ func TestEvaluationsOfAnotherState(t *testing.T) {
 		t.Fatal(err)
 	}
 	a.Confidence = 0.1234 // as with earlier bars
-	got, err := k.evaluate(&r, &seen, a, k.state-1)
+	got, err := tr.once(k, &r, &seen, a, k.state-1)
 	if err != nil || got.Confidence != a.Confidence {
 		t.Errorf("evaluated %v, %v, want its own %v", got.Confidence, err, a.Confidence)
 	}
@@ -293,7 +293,7 @@ func TestSentiment(t *testing.T) {
 
 func TestMarketErrorsPass(t *testing.T) {
 	cause := &signal.RunError{Code: signal.StaleData, Message: "old", Retryable: true}
-	tr := newTrader(failing(cause), time.Now)
+	tr := newTrader(failing(cause), time.Now, noCost)
 	r := request("BTC")
 	if _, err := tr.Evaluate(t.Context(), &r); !errors.Is(err, cause) {
 		t.Errorf("got %v, want the market's error", err)

@@ -63,7 +63,7 @@ func TestReadsOfAFailingStoreBackOff(t *testing.T) {
 func TestLostAnswerOfAnUpdate(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.dropAnswers = true
-		w.send(t, "BTC", alerts.BarClosed{Price: 105})
+		w.send(t, "BTC", alerts.BarClosed{Price: 105, Left: 1})
 		w.set(func() { w.dropAnswers = false })
 		time.Sleep(time.Minute)
 		w.send(t, "BTC", alerts.Reached{Tick: tickAt(0, 116)})
@@ -93,9 +93,9 @@ func TestRestartedActorContinues(t *testing.T) {
 		message any
 		want    []signal.EventType
 	}{
-		"after an update": {alerts.BarClosed{Price: 105}, []signal.EventType{signal.SignalUpdated, closed}},
+		"after an update": {alerts.BarClosed{Price: 105, Left: 1}, []signal.EventType{signal.SignalUpdated, closed}},
 		"after a closing": {alerts.Reached{Tick: marketdata.Tick{Price: 80}}, []signal.EventType{closed}},
-		"after nothing":   {alerts.BarClosed{Price: 100}, []signal.EventType{closed}},
+		"after nothing":   {alerts.BarClosed{Price: 100, Left: 1}, []signal.EventType{closed}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -104,7 +104,7 @@ func TestRestartedActorContinues(t *testing.T) {
 				w.send(t, "BTC", before.message)
 				if name != "after a closing" { // then it ignores bars
 					forecasts.broken = true
-					w.send(t, "BTC", alerts.BarClosed{Price: 101}) // it fails at this
+					w.send(t, "BTC", alerts.BarClosed{Price: 101, Left: 1}) // it fails at this
 				}
 				close(w.block)
 				synctest.Wait()
@@ -138,9 +138,9 @@ func TestAnswerToAnEarlierIncarnationIsIgnored(t *testing.T) {
 					}
 					close(w.block)
 				})
-				w.send(t, "BTC", alerts.BarClosed{Price: 105})
+				w.send(t, "BTC", alerts.BarClosed{Price: 105, Left: 1})
 				forecasts.broken = true
-				w.send(t, "BTC", alerts.BarClosed{Price: 101}) // it fails at this
+				w.send(t, "BTC", alerts.BarClosed{Price: 101, Left: 1}) // it fails at this
 				w.send(t, "BTC", alerts.Reached{Tick: tickAt(0, 80)})
 				if n := w.inFlight(); n != 2 {
 					t.Fatalf("%d changes are in progress, want one of each incarnation", n)

@@ -126,7 +126,7 @@ func TestSignalsCloseOnceByTheRules(t *testing.T) {
 
 func TestExcursionsAreInUnitsOfRisk(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		w.send(t, "BTC", alerts.BarClosed{Price: 100, Span: alerts.Span{Low: 92, High: 104}})
+		w.send(t, "BTC", alerts.BarClosed{Price: 100, Span: alerts.Span{Low: 92, High: 104}, Left: 1})
 		w.send(t, "BTC", alerts.Reached{Tick: tickAt(time.Minute, 116), Span: alerts.Span{Low: 95, High: 116}})
 		if s := w.stored()[len(w.stored())-1].Signal; s.MFE != 1.6 || s.MAE != -0.8 {
 			t.Errorf("MFE %v, MAE %v", s.MFE, s.MAE)
@@ -159,7 +159,7 @@ func TestABarDoesNotCountBeyondTheLevel(t *testing.T) {
 func TestConfidenceIsPublishedWhenItHasMoved(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		bar := func(price float64) alerts.BarClosed {
-			return alerts.BarClosed{At: time.Now().UnixMilli(), Price: price}
+			return alerts.BarClosed{At: time.Now().UnixMilli(), Price: price, Left: 1}
 		}
 		w.send(t, "BTC", bar(100.3)) // 0.4620: less than 0.02 more
 		w.wantEvents(t)
@@ -182,10 +182,10 @@ func TestConfidenceIsPublishedWhenItHasMoved(t *testing.T) {
 func TestUpdateInProgressIsStoredBeforeTheClosing(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.set(func() { w.block = make(chan struct{}) })
-		w.send(t, "BTC", alerts.BarClosed{At: time.Now().UnixMilli(), Price: 105})
-		w.send(t, "BTC", alerts.BarClosed{At: time.Now().UnixMilli(), Price: 110}) // while the first is in progress
+		w.send(t, "BTC", alerts.BarClosed{At: time.Now().UnixMilli(), Price: 105, Left: 1})
+		w.send(t, "BTC", alerts.BarClosed{At: time.Now().UnixMilli(), Price: 110, Left: 1}) // while the first is in progress
 		w.send(t, "BTC", alerts.Reached{Tick: tickAt(time.Minute, 116)})
-		w.send(t, "BTC", alerts.BarClosed{At: time.Now().UnixMilli(), Price: 95}) // no update after the end
+		w.send(t, "BTC", alerts.BarClosed{At: time.Now().UnixMilli(), Price: 95, Left: 1}) // no update after the end
 		close(w.block)
 		synctest.Wait()
 		w.wantEvents(t, signal.SignalUpdated, signal.SignalClosed)

@@ -36,7 +36,7 @@ func TestASignalInAnEarlierState(t *testing.T) {
 	t.Parallel()
 	expiry := time.Date(2000, 1, 1, 0, 24, 0, 0, time.UTC).UnixMilli()
 	for name, first := range map[string]any{
-		"an update":               alerts.BarClosed{Price: 103},
+		"an update":               alerts.BarClosed{Price: 103, Left: 1},
 		"a closing":               alerts.Reached{Tick: marketdata.Tick{Price: 116}},
 		"a closing by expiration": alerts.Expired{Price: 104, At: expiry},
 	} {
@@ -46,7 +46,7 @@ func TestASignalInAnEarlierState(t *testing.T) {
 				s := openSignal("1")
 				w := newWorld(t, s)
 				for _, price := range []float64{105, 99, 106} {
-					w.send(t, "BTC", alerts.BarClosed{Price: price})
+					w.send(t, "BTC", alerts.BarClosed{Price: price, Left: 1})
 				}
 				if n := len(w.stored()); n != 3 {
 					t.Fatalf("%d updates, want 3", n)
@@ -103,7 +103,7 @@ func TestEveryRetryPauses(t *testing.T) {
 		"a fault of the code": {&signal.Error{Message: "wrong type"}, false},
 	} {
 		for kind, m := range map[string]any{
-			"update": alerts.BarClosed{Price: 105}, "closing": alerts.Reached{Tick: marketdata.Tick{Price: 116}},
+			"update": alerts.BarClosed{Price: 105, Left: 1}, "closing": alerts.Reached{Tick: marketdata.Tick{Price: 116}},
 		} {
 			t.Run(name+" "+kind, func(t *testing.T) {
 				t.Parallel()

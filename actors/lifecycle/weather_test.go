@@ -50,7 +50,7 @@ func (w *world) bar(t *testing.T, price float64) {
 	closes := now.Truncate(dayBar).Add(dayBar)
 	time.Sleep(closes.Sub(now) + time.Second)
 	span := alerts.Span{Low: price, High: price}
-	closed := alerts.BarClosed{At: closes.UnixMilli(), Price: price, Span: span, Frame: dayBar.Milliseconds()}
+	closed := alerts.BarClosed{At: closes.UnixMilli(), Price: price, Span: span, Frame: dayBar.Milliseconds(), Left: 1}
 	w.send(t, "natural_gas", closed)
 }
 
@@ -89,7 +89,7 @@ func TestForecastsMoveTheConfidence(t *testing.T) {
 			t.Fatalf("%d updates after the forecast has turned", n)
 		}
 		wantOutlook := signal.Outlook{Commodity: "natural_gas", Region: "us", Likelihood: .2}
-		if math.Abs(got.FirstConfidence-want) > 1e-12 || got.Confidence != strategy.Rescore(want, *s.Levels, 100) ||
+		if math.Abs(got.FirstConfidence-want) > 1e-12 || got.Confidence != strategy.Rescore(want, *s.Levels, s.Timeframe, s.Risk, 1, 100) ||
 			*got.Weather != wantOutlook {
 			t.Errorf("stored is %+v with %+v, want a first confidence of %v", got, got.Weather, want)
 		}
@@ -131,7 +131,7 @@ func TestAForecastTakesEffectWhenItArrives(t *testing.T) {
 		w.price = 103
 		w.turn(forecasts, .2)
 		got := check("the forecast has turned", 1)
-		if got.Confidence != strategy.Rescore(.45+.25*(.2-.8), *s.Levels, 103) || got.MFE != .3 {
+		if got.Confidence != strategy.Rescore(.45+.25*(.2-.8), *s.Levels, s.Timeframe, s.Risk, 1, 103) || got.MFE != .3 {
 			t.Errorf("confidence %v, MFE %v", got.Confidence, got.MFE)
 		}
 		time.Sleep(dayBar / 4)
@@ -223,7 +223,7 @@ func TestOtherSignalsHaveNoForecast(t *testing.T) {
 		forecasts := &fakeForecasts{}
 		forecasts.set(.1)
 		w := newWorldWith(t, Options{Forecasts: forecasts}, openSignal("1"))
-		w.send(t, "BTC", alerts.BarClosed{Price: 110, Span: alerts.Span{Low: 100, High: 110}})
+		w.send(t, "BTC", alerts.BarClosed{Price: 110, Span: alerts.Span{Low: 100, High: 110}, Left: 1})
 		if got, n := w.last(); n != 1 || got.Weather != nil || got.FirstConfidence != .45 {
 			t.Errorf("%d changes, %+v", n, got)
 		}

@@ -167,7 +167,7 @@ func (w *world) RequestPrice(_ string, ref engine.Ref) {
 	w.priceCalls++
 	if w.price != 0 {
 		span := alerts.Span{Low: w.price, High: w.price}
-		ref.Tell(alerts.LastPrice{Price: w.price, Span: span, Frame: dayBar.Milliseconds()})
+		ref.Tell(alerts.LastPrice{Price: w.price, Span: span, Frame: dayBar.Milliseconds(), Left: 1})
 	}
 }
 

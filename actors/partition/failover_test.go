@@ -178,7 +178,7 @@ func (f *failover) sequences() map[signal.SignalID]int64 {
 // update makes all signals be updated to a sequence.
 func (f *failover) update(sequence int64, price float64) {
 	f.Helper()
-	f.prices.notify(len(f.signals), alerts.BarClosed{Price: price, Span: alerts.Span{Low: price, High: price}})
+	f.prices.notify(len(f.signals), alerts.BarClosed{Price: price, Span: alerts.Span{Low: price, High: price}, Left: 1})
 	await(f.T, fmt.Sprint("all have the sequence ", sequence), generous, func() bool {
 		for _, s := range f.sequences() {
 			if s != sequence {

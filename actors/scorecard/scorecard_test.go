@@ -85,7 +85,7 @@ func (r *fakeRecords) want(fits func(*signal.Signal) bool, cost float64) backtes
 		if fits(s) {
 			c, exit := s.Closing, *s.Closing.ExitPrice
 			list = append(list, backtest.Outcome{At: c.At.UnixMilli(), R: strategy.R(s.Direction, *s.Levels, exit),
-				Cost: backtest.CostR(*s.Levels, exit, cost), Confidence: s.FirstConfidence,
+				Cost: strategy.CostR(*s.Levels, exit, cost), Confidence: s.FirstConfidence,
 				Minutes: c.DurationMinutes, MFE: s.MFE, MAE: s.MAE, Reason: c.Reason})
 		}
 	}
@@ -201,7 +201,8 @@ func TestCardByHand(t *testing.T) {
 		`"mean_r":0.25,"median_r":0.25,"expectancy_r":0.132417,"profit_factor":1.360808,"max_drawdown_r":1.101,` +
 		`"total_r":0.39725,"mean_duration_minutes":91,` +
 		`"close_reasons":{"take_profit":0,"stop_loss":0,"expired":3},"mean_mfe_r":1,"mean_mae_r":-0.5,` +
-		`"mean_confidence":0.45,"brier_score":0.184167,"brier_skill":0.17125,"reliability":[`
+		`"mean_confidence":0.45,"brier_score":0.184167,"brier_skill":0.17125,` +
+		`"calibration_slope":3.333333,"calibration_slope_error":1.924501,"reliability":[`
 	if s := text(t, got.Statistics); !strings.HasPrefix(s, want) ||
 		!strings.Contains(s, `{"from":0.6,"to":0.7,"count":1,"mean_confidence":0.6,"hit_rate":1}`) {
 		t.Errorf("got  %s\nwant %s", s, want)

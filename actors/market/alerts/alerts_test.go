@@ -62,7 +62,8 @@ func expired(at int64, price, low, high float64) any {
 }
 
 func closed(at int64, price, low, high float64) any {
-	return BarClosed{At: at, Price: price, Span: Span{low, high}, Frame: 1000}
+	left := float64(100_000-at) / 99_000 // of the alert of checkNotifications
+	return BarClosed{At: at, Price: price, Span: Span{low, high}, Frame: 1000, Left: left}
 }
 
 // notifyCase is what an alert from 90 to 110, from 1,000 to 100,000 ms, is notified of after steps.

@@ -137,6 +137,18 @@ func newMeasured() *measured {
 	return &measured{now: make(map[int]forecasts), kept: make(map[int]forecasts)}
 }
 
+// merge adds what was measured of other signals.
+func (x *measured) merge(y *measured) {
+	x.first, x.expected = append(x.first, y.first...), append(x.expected, y.expected...)
+	x.told.BreakEven += y.told.BreakEven
+	x.told.BreakEvenNet += y.told.BreakEvenNet
+	x.told.ExpectedR += y.told.ExpectedR
+	for _, after := range rescoredAfter {
+		x.now[after] = append(x.now[after], y.now[after]...)
+		x.kept[after] = append(x.kept[after], y.kept[after]...)
+	}
+}
+
 // add adds the signals of m that have ended.
 func (x *measured) add(m *assetBars, trades []backtest.Trade, o *backtest.Options) error {
 	horizon := strategy.Horizon(o.Timeframe, o.Risk)
@@ -169,53 +181,90 @@ func (x *measured) add(m *assetBars, trades []backtest.Trade, o *backtest.Option
 	return nil
 }
 
-// onMarkets prints how confidence, break-even and expectation of the signals of all
-// strategies compare with their ends. Outcomes are pooled over the markets, each from the
-// time at which it was known.
-func (b *bench) onMarkets(ctx context.Context, markets []assetBars, tf signal.Timeframe, risk signal.RiskLevel) error {
+// poolOf returns the outcomes of all entries of the markets.
+func poolOf(markets []assetBars, tf signal.Timeframe) (*strategy.Pool, error) {
 	pool := strategy.NewPool(0)
 	for i := range markets {
 		series := strategy.NewSeries(tf).InPool(pool, markets[i].asset, nil)
 		for _, bar := range markets[i].bars {
 			if err := series.Append(bar); err != nil {
-				return fmt.Errorf("%s: %w", markets[i].asset, err)
+				return nil, fmt.Errorf("%s: %w", markets[i].asset, err)
 			}
 		}
 		series.Resolve()
 	}
+	return pool, nil
+}
+
+// measuredMarkets holds what was measured of each market, and of all together.
+type measuredMarkets struct {
+	each []*measured
+	sum  *measured
+}
+
+// measureMarkets measures a strategy on markets. Outcomes are pooled, each from the time at
+// which it was known.
+func measureMarkets(
+	ctx context.Context, markets []assetBars, name string, tf signal.Timeframe, risk signal.RiskLevel,
+) (measuredMarkets, error) {
+	pool, err := poolOf(markets, tf)
+	if err != nil {
+		return measuredMarkets{}, err
+	}
+	options := make([]backtest.Options, len(markets))
+	for i, m := range markets {
+		origin := strategy.Origin{Asset: m.asset, Compression: 1, Cost: backtest.DefaultCosts.Of(m.class)}
+		options[i] = backtest.Options{Origin: origin, Strategy: name, Timeframe: tf, Risk: risk, Pool: pool, Jumps: true}
+	}
+	results, err := replayAll(ctx, len(markets), func(i int) ([]marketdata.Bar, backtest.Options) {
+		return markets[i].bars, options[i]
+	})
+	if err != nil {
+		return measuredMarkets{}, err
+	}
+	all := measuredMarkets{sum: newMeasured()}
+	for i := range markets {
+		one := newMeasured()
+		for _, x := range []*measured{one, all.sum} {
+			if err := x.add(&markets[i], results[i].Trades, &options[i]); err != nil {
+				return measuredMarkets{}, err
+			}
+		}
+		all.each = append(all.each, one)
+	}
+	return all, nil
+}
+
+// onMarkets prints how confidence, break-even and expectation of the signals of all
+// strategies compare with their ends.
+func (b *bench) onMarkets(ctx context.Context, markets []assetBars, tf signal.Timeframe, risk signal.RiskLevel) error {
 	everything := newMeasured()
 	for _, name := range calibrated {
-		options := make([]backtest.Options, len(markets))
-		for i, m := range markets {
-			origin := strategy.Origin{Asset: m.asset, Compression: 1, Cost: backtest.DefaultCosts.Of(m.class)}
-			options[i] = backtest.Options{Origin: origin, Strategy: name, Timeframe: tf, Risk: risk, Pool: pool, Jumps: true}
-		}
-		results, err := replayAll(ctx, len(markets), func(i int) ([]marketdata.Bar, backtest.Options) {
-			return markets[i].bars, options[i]
-		})
+		all, err := measureMarkets(ctx, markets, name, tf, risk)
 		if err != nil {
 			return err
 		}
-		all := newMeasured()
-		for i := range markets {
-			one := newMeasured()
-			for _, x := range []*measured{one, all, everything} {
-				if err := x.add(&markets[i], results[i].Trades, &options[i]); err != nil {
-					return err
-				}
-			}
+		for i, one := range all.each {
 			b.measured(markets[i].asset+", "+name, one)
 		}
-		b.measured("all, "+name, all)
+		b.measured("all, "+name, all.sum)
+		everything.merge(all.sum)
 	}
 	b.measured("all", everything)
+	if len(everything.first) == 0 {
+		return nil
+	}
 	b.row("  by quintile of confidence, mean and hit rate", "%s", quintiles(everything.first))
 	b.row("  by quintile of expected R, mean and seen", "%s", expectations(everything.expected))
 	for _, after := range rescoredAfter {
+		now := everything.now[after]
+		if len(now) == 0 {
+			continue // signals do not live as long
+		}
 		b.row(fmt.Sprintf("after %d bars", after),
-			"%d signals still open: Brier skill re-scored %+.4f, first value kept %+.4f", len(everything.now[after]),
-			everything.now[after].statistics().BrierSkill, everything.kept[after].statistics().BrierSkill)
-		b.row("  by quintile of confidence, mean and hit rate", "%s", quintiles(everything.now[after]))
+			"%d signals still open: Brier skill re-scored %+.4f, first value kept %+.4f", len(now),
+			now.statistics().BrierSkill, everything.kept[after].statistics().BrierSkill)
+		b.row("  by quintile of confidence, mean and hit rate", "%s", quintiles(now))
 	}
 	return nil
 }

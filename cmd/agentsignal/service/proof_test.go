@@ -137,9 +137,9 @@ func TestLiveSignalsAreThoseOfTheBacktest(t *testing.T) {
 			}
 		}
 	}
+	origin.Cost = .001
 	want, err := backtest.Run(t.Context(), bars,
-		backtest.Options{Origin: origin, Strategy: strategy.Momentum, Timeframe: signal.H1, Risk: signal.MediumRisk,
-			Cost: .001})
+		backtest.Options{Origin: origin, Strategy: strategy.Momentum, Timeframe: signal.H1, Risk: signal.MediumRisk})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -254,8 +254,8 @@ func TestBacktestsOfFiles(t *testing.T) {
 	file := written(t, text)
 	o := operator(t)
 	want, err := backtest.Run(t.Context(), bars,
-		backtest.Options{Origin: strategy.Origin{Asset: "BTC", Tick: .01, Source: "csv", Compression: 1},
-			Strategy: strategy.Breakout, Timeframe: signal.H1, Risk: signal.LowRisk, Cost: .00025,
+		backtest.Options{Origin: strategy.Origin{Asset: "BTC", Tick: .01, Source: "csv", Compression: 1, Cost: .00025},
+			Strategy: strategy.Breakout, Timeframe: signal.H1, Risk: signal.LowRisk,
 			From: bars[500].CloseTime})
 	if err != nil {
 		t.Fatal(err)
