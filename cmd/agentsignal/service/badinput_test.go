@@ -26,18 +26,15 @@ import (
 func TestBadInputIsRefusedAndLeavesNothingBehind(t *testing.T) {
 	t.Parallel()
 	redis := redistest.New(t)
-	c := launch(t, childSettings(t, redis.URL(), "AUTH_REGISTRATION=open", "AUTH_JWT_KEYS="+sharedKeys,
+	c := launchReady(t, childSettings(t, redis.URL(), "AUTH_REGISTRATION=open", "AUTH_JWT_KEYS="+sharedKeys,
 		"DASHBOARD_AUTH_TIMEOUT=1s")...)
-	c.awaitReady(t)
 	newMarket(t, redis.Client()).open("ACME", "101.25")
 	public := c.client(t)
 	email := newEmail()
 	public.post("/v1/auth/register", credentialsBody(email, password)).want(t, http.StatusCreated)
 	user := public.with(public.login(email, password).Access)
 	trader := user.with(user.key("key", "").Secret)
-	eventually(t, "there are prices", func() bool {
-		return trader.post("/v1/agents/trading/run", runBody("ACME", "momentum")).Status == http.StatusOK
-	})
+	trader.awaitRun("ACME", "momentum")
 	before := settled(t, public, func(f footprint) bool { return f.connections == 0 })
 
 	for range 2 { // a leak grows
@@ -49,11 +46,10 @@ func TestBadInputIsRefusedAndLeavesNothingBehind(t *testing.T) {
 	}
 
 	public.base.CloseIdleConnections()
-	after := settled(t, public, func(f footprint) bool {
+	settled(t, public, func(f footprint) bool {
 		return f.goroutines <= before.goroutines+10 && f.heap <= 1.5*before.heap+16e6 &&
 			f.descriptors <= before.descriptors+10 && f.connections == 0
 	})
-	t.Logf("before %+v, after %+v", before, after)
 	made := trader.run("ACME", "momentum")
 	if p := trader.signals("limit=1"); p.Signals[0].ID != made.ID {
 		t.Errorf("the newest signal is %s, want %s", p.Signals[0].ID, made.ID)
@@ -68,20 +64,15 @@ type footprint struct{ goroutines, heap, descriptors, connections float64 }
 func settled(tb testing.TB, public *client, ok func(footprint) bool) footprint {
 	tb.Helper()
 	var f footprint
-	deadline := time.Now().Add(patience)
-	for {
+	tb.Cleanup(func() { tb.Logf("last footprint: %+v", f) })
+	eventually(tb, "the process uses no more than it may", func() bool {
 		text := public.get("/metrics").Body
 		// The goal of the next collection is twice the live heap of the last one.
 		f = footprint{metricOf(text, "go_goroutines"), metricOf(text, "go_memstats_next_gc_bytes") / 2,
 			metricOf(text, "process_open_fds"), metricOf(text, "agentsignal_ws_connections")}
-		if ok(f) {
-			return f
-		}
-		if time.Now().After(deadline) {
-			tb.Fatalf("the process did not get back to where it was: %+v", f)
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
+		return ok(f)
+	})
+	return f
 }
 
 // badBodies sends bodies that are refused: 400, or 413 if they are too large.
@@ -117,16 +108,13 @@ func badBodies(t *testing.T, trader, public, user *client) {
 		"many members": "{" + strings.Repeat(`"a":1,`, 100_000) + `"b":1}`,
 		"long string":  `{"asset":"` + strings.Repeat("A", 1_000_000) + `","strategy":"momentum"}`,
 	} {
-		a := trader.post("/v1/agents/trading/run", body)
-		if p := decode[problem](t, a.Body); a.Status != http.StatusBadRequest || p.Code != "invalid_request" ||
-			len(p.Errors) == 0 {
-			t.Errorf("%s: answered with %d %.300s", name, a.Status, a.Body)
-		}
-		if a := public.post("/v1/auth/login", body[:min(len(body), 60_000)]); a.Status != http.StatusBadRequest {
-			t.Errorf("%s as a login: answered with %d %.300s", name, a.Status, a.Body)
-		}
-		if a := user.post("/v1/auth/api-key", body[:min(len(body), 60_000)]); a.Status != http.StatusBadRequest {
-			t.Errorf("%s as a key: answered with %d %.300s", name, a.Status, a.Body)
+		short := body[:min(len(body), 60_000)]
+		for what, a := range map[string]answer{"a run": trader.post("/v1/agents/trading/run", body),
+			"a login": public.post("/v1/auth/login", short), "a key": user.post("/v1/auth/api-key", short)} {
+			if p := decode[problem](t, a.Body); a.Status != http.StatusBadRequest ||
+				what == "a run" && (p.Code != "invalid_request" || len(p.Errors) == 0) {
+				t.Errorf("%s as %s: answered with %d %.300s", name, what, a.Status, a.Body)
+			}
 		}
 	}
 	for _, mediaType := range []string{"text/plain", "application/xml", "multipart/form-data; boundary=x",
@@ -163,9 +151,7 @@ func tooLarge(t *testing.T, c *client, path, body string) {
 		if err != nil {
 			continue // the connection was closed while the client was still sending
 		}
-		text, _ := io.ReadAll(w.Body)
-		w.Body.Close()
-		answer{w.StatusCode, w.Header, string(text)}.fails(t, http.StatusRequestEntityTooLarge, "body_too_large")
+		readAnswer(w).fails(t, http.StatusRequestEntityTooLarge, "body_too_large")
 	}
 	// A client with Expect: 100-continue is refused before it sends.
 	conn := rawConn(t, c.url)
@@ -175,9 +161,7 @@ func tooLarge(t *testing.T, c *client, path, body string) {
 	if err != nil {
 		t.Fatalf("a body of %d bytes that is announced is not answered: %v", len(body), err)
 	}
-	text, _ := io.ReadAll(w.Body)
-	w.Body.Close()
-	answer{w.StatusCode, w.Header, string(text)}.fails(t, http.StatusRequestEntityTooLarge, "body_too_large")
+	readAnswer(w).fails(t, http.StatusRequestEntityTooLarge, "body_too_large")
 	conn.Close()
 }
 
@@ -349,8 +333,7 @@ func badMessages(t *testing.T, trader *client) {
 		if err := json.Unmarshal(m.Data, &e); err != nil || e.Code != wrong.code {
 			t.Errorf("%.100q is answered with %s, want %s", wrong.text, m.Data, wrong.code)
 		}
-		live.say(`{"action":"ping"}`) // an error changes nothing
-		live.await("a pong", func(m message) bool { return m.Type == "pong" })
+		live.ping() // an error changes nothing
 		live.ws.Close()
 	}
 	for name, end := range map[string]struct {

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -111,6 +110,14 @@ type child struct {
 func launch(tb testing.TB, settings ...string) *child {
 	tb.Helper()
 	return launchArgs(tb, []string{"serve"}, settings...)
+}
+
+// launchReady is launch for a service that is to be used.
+func launchReady(tb testing.TB, settings ...string) *child {
+	tb.Helper()
+	c := launch(tb, settings...)
+	c.awaitReady(tb)
+	return c
 }
 
 // launchArgs is launch with arguments of the program.
@@ -222,9 +229,7 @@ func (c *child) newTrader(tb testing.TB, redis *redistest.Server) *client {
 	c.awaitReady(tb)
 	newMarket(tb, redis.Client()).open("ACME", "101.25")
 	trader := register(c.client(tb))
-	eventually(tb, "there are prices", func() bool {
-		return trader.post("/v1/agents/trading/run", runBody("ACME", "breakout")).Status == http.StatusOK
-	})
+	trader.awaitRun("ACME", "breakout")
 	return trader
 }
 

@@ -79,6 +79,13 @@ func (c *client) try(method, path, body string, headers ...string) (answer, erro
 	return answer{w.StatusCode, w.Header, string(text)}, err
 }
 
+// readAnswer reads an answer as far as it comes.
+func readAnswer(w *http.Response) answer {
+	defer w.Body.Close()
+	text, _ := io.ReadAll(w.Body)
+	return answer{w.StatusCode, w.Header, string(text)}
+}
+
 // do is try for a service that must answer.
 func (c *client) do(method, path, body string, headers ...string) answer {
 	c.tb.Helper()
@@ -184,17 +191,34 @@ func runBody(asset, strategy string, members ...string) string {
 		strings.Join(append([]string{""}, members...), ","))
 }
 
-// run runs the trading agent, which must succeed.
+// tryRun runs the trading agent; members are further ones of the body.
+func (c *client) tryRun(asset, strategy string, members ...string) answer {
+	c.tb.Helper()
+	return c.post("/v1/agents/trading/run", runBody(asset, strategy, members...))
+}
+
+// run is tryRun for a run that must succeed.
 func (c *client) run(asset, strategy string) wireSignal {
 	c.tb.Helper()
-	return decode[wireSignal](c.tb, c.post("/v1/agents/trading/run", runBody(asset, strategy)).ok(c.tb).Body)
+	return decode[wireSignal](c.tb, c.tryRun(asset, strategy).ok(c.tb).Body)
+}
+
+// awaitRun is run for a service that may not yet be able to, or whose prices may be too old
+// on a busy machine.
+func (c *client) awaitRun(asset, strategy string, members ...string) wireSignal {
+	c.tb.Helper()
+	var a answer
+	eventually(c.tb, "a run of "+asset+" succeeds", func() bool {
+		a = c.tryRun(asset, strategy, members...)
+		return a.Status == http.StatusOK
+	})
+	return decode[wireSignal](c.tb, a.Body)
 }
 
 // submit is run as a job.
 func (c *client) submit(asset, strategy string) wireJob {
 	c.tb.Helper()
-	return decode[wireJob](c.tb, c.post("/v1/agents/trading/run",
-		runBody(asset, strategy, `"async":true`)).ok(c.tb).Body)
+	return decode[wireJob](c.tb, c.tryRun(asset, strategy, `"async":true`).ok(c.tb).Body)
 }
 
 // awaitJob polls a job until it has ended. Requests may fail meanwhile.
@@ -335,9 +359,6 @@ func jsonOf(tb testing.TB, v any) string {
 	}
 	return string(b)
 }
-
-// equal reports whether two lists are equal.
-func equal(a, b []string) bool { return slices.Equal(a, b) }
 
 // signalMembers are those of the Signal object of the specification.
 var signalMembers = []string{"signal_id", "agent_id", "asset", "strategy", "direction", "confidence", "entry_price",

@@ -51,9 +51,7 @@ func startNodes(tb testing.TB, sources string) nodes {
 	n.second.awaitPrices(tb, "ACME", signal.H1)
 	n.there, n.account = n.second.account(tb)
 	n.here = n.there.at(n.first.url)
-	eventually(tb, "the first node has prices", func() bool {
-		return n.here.post("/v1/agents/trading/run", runBody("ACME", "breakout")).Status == http.StatusOK
-	})
+	n.here.awaitRun("ACME", "breakout")
 	return n
 }
 
@@ -77,18 +75,10 @@ func TestTwoNodesAreOneService(t *testing.T) {
 		}
 		asked.get("/v1/signals/" + made[i]).ok(t)
 	}
-	for i, s := range live {
-		all := s.until("all signals", func(all []message) bool { return len(signalsOf(all)) == len(made) })
-		if got := signalsOf(all); !equal(got, made) {
-			t.Errorf("the stream of node %d sent %v, want %v", i, got, made)
-		}
+	for _, s := range live {
+		s.signals(made...)
 	}
-	// A stream resumes on the other node.
-	place := live[0].await("the tenth signal", func(m message) bool { return m.signalOf() == made[9] }).ID
-	d := there.dial().subscribe(`"channels":["signal.new"],"last_event_id":"` + place + `"`)
-	if d.Resumed == nil || !d.Resumed.Complete || d.Resumed.Replayed != 10 {
-		t.Errorf("resumed on the other node: %+v", d.Resumed)
-	}
+	there.dial().resumes(live[0], made[9], 10) // on the other node
 
 	// An idempotent request is one request, wherever it arrives.
 	body, key := runBody("ACME", "momentum"), "Idempotency-Key: once"
@@ -140,9 +130,7 @@ func TestTwoNodesAreOneService(t *testing.T) {
 	})
 	refusedSoon(t, session.at(there.url), func() { session.post("/v1/auth/logout", "").want(t, http.StatusNoContent) })
 	for _, s := range elsewhere {
-		if code := s.closing(); code != 4401 {
-			t.Errorf("a stream on the other node is closed with %d, want 4401", code)
-		}
+		s.closes(4401)
 	}
 }
 

@@ -13,10 +13,8 @@ import (
 func TestCommandsChangeAccountsAndKeys(t *testing.T) {
 	t.Parallel()
 	for where, address := range map[string]func(*testing.T) string{
-		"of a Redis elsewhere": func(t *testing.T) string { return redistest.New(t).URL() },
-		"of a Redis Cluster": func(t *testing.T) string {
-			return redistest.NewCluster(t, 3).URL()
-		},
+		"of a Redis elsewhere":                        func(t *testing.T) string { return redistest.New(t).URL() },
+		"of a Redis Cluster":                          func(t *testing.T) string { return redistest.NewCluster(t, 3).URL() },
 		"of the Redis that the service brought along": func(*testing.T) string { return "" },
 	} {
 		t.Run(where, func(t *testing.T) {
@@ -53,7 +51,7 @@ func TestCommandsChangeAccountsAndKeys(t *testing.T) {
 			admin.Fails("no account has the email", "key", "create", "--email", "eve@example.com", "--name", "laptop")
 			reader := public.with(key.APIKey)
 			reader.signals("")
-			reader.post("/v1/agents/trading/run", runBody("BTC", "momentum")).
+			reader.tryRun("BTC", "momentum").
 				fails(t, http.StatusForbidden, "insufficient_scope")
 			listed := decode[[]keyJSON](t, admin.Do("key", "list", "--email", "ada@example.com"))
 			if len(listed) != 1 || listed[0].KeyID != key.KeyID || listed[0].APIKey != "" {
@@ -62,9 +60,7 @@ func TestCommandsChangeAccountsAndKeys(t *testing.T) {
 			live := reader.dial()
 			admin.Fails("no key_id", "key", "revoke", "--email", "ada@example.com", "laptop")
 			admin.Do("key", "revoke", "--email", "ada@example.com", key.KeyID)
-			if code := live.closing(); code != 4401 {
-				t.Errorf("the stream of the revoked key is closed with %d", code)
-			}
+			live.closes(4401)
 			eventually(t, "the key is refused",
 				func() bool { return reader.get("/v1/signals").Status == http.StatusUnauthorized })
 
@@ -88,9 +84,7 @@ func TestCommandsChangeAccountsAndKeys(t *testing.T) {
 			live = user.dial()
 			admin.Fails("--yes", "account", "delete", "--email", "ada@example.com")
 			admin.Do("account", "delete", "--email", "ada@example.com", "--yes")
-			if code := live.closing(); code != 4403 {
-				t.Errorf("the stream of the deleted account is closed with %d", code)
-			}
+			live.closes(4403)
 			admin.Fails("no account has the email", "account", "delete", "--email", "ada@example.com", "--yes")
 			if out := admin.Do("account", "list"); strings.TrimSpace(out) != "[]" {
 				t.Errorf("listed %s", out)

@@ -51,9 +51,7 @@ func TestARefreshTokenServesOnce(t *testing.T) {
 	for _, token := range []string{first.Access, second.Access, third.Access} {
 		public.with(token).get("/v1/account").fails(t, http.StatusUnauthorized, "invalid_token")
 	}
-	if code := live.closing(); code != 4401 {
-		t.Errorf("the session's stream is closed with %d, want 4401", code)
-	}
+	live.closes(4401)
 	for _, token := range []string{refreshForm, "rt_", "x", strings.Repeat("rt_", 5000), first.Access} {
 		public.refresh(token).fails(t, http.StatusUnauthorized, "invalid_refresh_token")
 	}
@@ -71,19 +69,14 @@ func TestALogoutEndsTheSession(t *testing.T) {
 	user.post("/v1/auth/logout", "").want(t, http.StatusNoContent)
 	user.get("/v1/account").fails(t, http.StatusUnauthorized, "invalid_token")
 	other.get("/v1/account").ok(t)
-	if code := streams[0].closing(); code != 4401 {
-		t.Errorf("the stream of the session is closed with %d, want 4401", code)
-	}
+	streams[0].closes(4401)
 	other.post("/v1/auth/logout", `{"all":true}`).want(t, http.StatusNoContent)
 	for i, c := range []*client{other, third} {
 		c.get("/v1/account").fails(t, http.StatusUnauthorized, "invalid_token")
-		if code := streams[i+1].closing(); code != 4401 {
-			t.Errorf("the stream of another session is closed with %d, want 4401", code)
-		}
+		streams[i+1].closes(4401)
 	}
 	key.get("/v1/account").ok(t)
-	streams[3].say(`{"action":"ping"}`)
-	streams[3].await("the key's stream goes on", func(m message) bool { return m.Type == "pong" })
+	streams[3].ping()
 }
 
 func TestANewPasswordEndsTheOtherSessions(t *testing.T) {
@@ -169,9 +162,7 @@ func TestARevokedKeyIsRefusedAtOnce(t *testing.T) {
 		key.signals("")
 		user.do(http.MethodDelete, "/v1/auth/api-keys/"+made.ID, "").want(t, http.StatusNoContent)
 		key.get("/v1/signals").fails(t, http.StatusUnauthorized, "invalid_token")
-		if code := live.closing(); code != 4401 {
-			t.Errorf("the key's stream is closed with %d, want 4401", code)
-		}
+		live.closes(4401)
 		if _, refused, err := key.tryDial(http.Header{}); err == nil || refused.StatusCode != http.StatusUnauthorized {
 			t.Errorf("a stream is opened with a revoked key: %v", err)
 		}
@@ -188,9 +179,7 @@ func TestAKeyExpires(t *testing.T) {
 	key := user.with(made.Secret)
 	key.signals("")
 	live := key.dial()
-	if code := live.closing(); code != 4401 {
-		t.Errorf("the stream is closed with %d, want 4401", code)
-	}
+	live.closes(4401)
 	key.get("/v1/signals").fails(t, http.StatusUnauthorized, "invalid_token")
 	type listed struct {
 		Name, Status, Prefix string
@@ -223,12 +212,10 @@ func TestADeletedAccountIsGoneAtOnce(t *testing.T) {
 	}
 	for _, c := range []*client{user, key} {
 		c.get("/v1/signals/"+made.ID).fails(t, http.StatusUnauthorized, "invalid_token")
-		c.post("/v1/agents/trading/run", runBody("BTC", "momentum")).fails(t, http.StatusUnauthorized, "invalid_token")
+		c.tryRun("BTC", "momentum").fails(t, http.StatusUnauthorized, "invalid_token")
 	}
 	for _, live := range streams {
-		if code := live.closing(); code != 4403 {
-			t.Errorf("a stream is closed with %d, want 4403", code)
-		}
+		live.closes(4403)
 	}
 	public := s.client(t)
 	public.refresh(first.Refresh).fails(t, http.StatusUnauthorized, "invalid_refresh_token")

@@ -127,8 +127,7 @@ func TestWhatWasAcknowledgedSurvivesKillNine(t *testing.T) {
 	wait()
 
 	redis.Restart()
-	second := launch(t, settings...)
-	second.awaitReady(t)
+	second := launchReady(t, settings...)
 	trader = trader.at(second.url)
 	p.unknown += before
 	p.kept(trader)
@@ -138,10 +137,7 @@ func TestWhatWasAcknowledgedSurvivesKillNine(t *testing.T) {
 func TestTheServiceOutlivesItsRedis(t *testing.T) {
 	t.Parallel()
 	redis := redistest.NewDurable(t)
-	s := start(t, testConfig(t, redis.URL()))
-	newMarket(t, redis.Client()).open("ACME", "101.25")
-	s.awaitPrices(t, "ACME", signal.H1)
-	trader, account := s.account(t)
+	s, trader, account := startTrading(t, redis)
 	public := s.client(t)
 
 	stayed, left := trader.dial(), trader.dial()
@@ -163,7 +159,7 @@ func TestTheServiceOutlivesItsRedis(t *testing.T) {
 		return ready == http.StatusServiceUnavailable && status == "not_ready"
 	})
 	for _, ask := range []func() answer{
-		func() answer { return trader.post("/v1/agents/trading/run", runBody("ACME", "momentum")) },
+		func() answer { return trader.tryRun("ACME", "momentum") },
 		func() answer { return trader.get("/v1/signals") },
 		func() answer { return trader.get("/v1/account") },
 		func() answer { return public.post("/v1/auth/login", credentialsBody(account.Email, password)) },
@@ -268,13 +264,7 @@ func TestABroughtRedisThatDiesComesBackWithItsData(t *testing.T) {
 			return now != 0 && now != before
 		})
 		s.awaitReady(t)
-		eventually(t, "a run is acknowledged", func() bool {
-			a := trader.post("/v1/agents/trading/run", runBody("ACME", "momentum"))
-			if a.Status == http.StatusOK {
-				want = append(want, decode[wireSignal](t, a.Body).ID)
-			}
-			return a.Status == http.StatusOK
-		})
+		want = append(want, trader.awaitRun("ACME", "momentum").ID)
 	}
 	listed := trader.allSignals()
 	for _, id := range want {

@@ -225,6 +225,18 @@ func (s *service) account(tb testing.TB, scopes ...string) (*client, credential.
 	return newClient(tb, s.url, secret), a
 }
 
+// startTrading is start for a service with a last trade of ACME at 101.25, with a client.
+func startTrading(
+	tb testing.TB, redis *redistest.Server, change ...func(*process),
+) (*service, *client, credential.Account) {
+	tb.Helper()
+	s := start(tb, testConfig(tb, redis.URL()), change...)
+	newMarket(tb, redis.Client()).open("ACME", "101.25")
+	s.awaitTrade(tb, "ACME", 101.25)
+	trader, account := s.account(tb)
+	return s, trader, account
+}
+
 // newEmail returns an address that no other account has.
 func newEmail() string { return strings.ToLower(string(signal.NewAccountID())) + "@example.com" }
 

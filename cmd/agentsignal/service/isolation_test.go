@@ -116,8 +116,7 @@ func owns(t *testing.T, user *client) belongings {
 			ID string `json:"weather_signal_id"`
 		}
 	}](t, body).Metadata.ID
-	schedule := decode[wireSchedule](t, user.post("/v1/schedules",
-		`{"agent_id":"trading","strategy":"momentum","assets":["BTC"],"every":"1440m"}`).ok(t).Body).ID
+	schedule := user.addSchedule(`{"agent_id":"trading","strategy":"momentum","assets":["BTC"],"every":"1440m"}`).ID
 	return belongings{"signal": run.ID, "weather": weather, "job": user.submit("BTC", "momentum").ID,
 		"schedule": schedule, "webhook": hook.ID, "delivery": test.ID, "key": user.key("hers", "").ID}
 }

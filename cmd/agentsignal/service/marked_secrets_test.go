@@ -3,7 +3,6 @@ package service
 import (
 	"encoding/base64"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -16,40 +15,16 @@ import (
 )
 
 // dump returns all keys and values of a Redis, of every type.
-func dump(t *testing.T, c *redis.Client) string {
+func dump(t *testing.T, rdb *redis.Client) string {
 	t.Helper()
 	var all strings.Builder
-	keys := c.Scan(t.Context(), 0, "*", 1000).Iterator()
 	n := 0
-	for keys.Next(t.Context()) {
+	eachKey(t, rdb, func(key string) {
 		n++
-		key := keys.Val()
-		var value any
-		var err error
-		switch kind := c.Type(t.Context(), key).Val(); kind {
-		case "string":
-			value, err = c.Get(t.Context(), key).Result()
-		case "hash":
-			value, err = c.HGetAll(t.Context(), key).Result()
-		case "zset":
-			value, err = c.ZRangeWithScores(t.Context(), key, 0, -1).Result()
-		case "set":
-			value, err = c.SMembers(t.Context(), key).Result()
-		case "list":
-			value, err = c.LRange(t.Context(), key, 0, -1).Result()
-		case "stream":
-			value, err = c.XRange(t.Context(), key, "-", "+").Result()
-		case "none": // it has expired
-		default:
-			t.Fatalf("%s is a %s, which this test cannot read", key, kind)
-		}
-		if err != nil && !errors.Is(err, redis.Nil) {
-			t.Fatalf("read %s: %v", key, err)
-		}
-		fmt.Fprintf(&all, "%s\n%v\n", key, value)
-	}
-	if err := keys.Err(); err != nil || n < 50 {
-		t.Fatalf("%d keys, %v", n, err)
+		fmt.Fprintf(&all, "%s\n%s\n", key, stored(t, rdb, key))
+	})
+	if n < 50 {
+		t.Fatalf("%d keys", n)
 	}
 	return all.String()
 }

@@ -91,11 +91,11 @@ func TestARunSeesThePricesThatOthersWrite(t *testing.T) {
 	prices := newMarket(t, redis.Client())
 	trader, _ := s.account(t)
 
-	trader.post("/v1/agents/trading/run", runBody("WAVES", "momentum")).
+	trader.tryRun("WAVES", "momentum").
 		fails(t, http.StatusInternalServerError, "agent_failed")
 	prices.hours("WAVES", 250)
 	eventually(t, "250 bars are too few", func() bool {
-		a := trader.post("/v1/agents/trading/run", runBody("WAVES", "momentum"))
+		a := trader.tryRun("WAVES", "momentum")
 		return decode[problem](t, a.Body).ErrorCode == "INSUFFICIENT_HISTORY"
 	})
 	bars := prices.hours("WAVES", 500)

@@ -1,10 +1,7 @@
 package service
 
 import (
-	"fmt"
 	"net/http"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -17,16 +14,8 @@ import (
 func TestAnAccountGetsFromLoginToASignal(t *testing.T) {
 	t.Parallel()
 	redis := redistest.New(t)
-	c := testConfig(t, redis.URL())
-	s := start(t, c)
-	newMarket(t, redis.Client()).open("ACME", "101.25")
-	s.awaitTrade(t, "ACME", 101.25)
-
-	settings := filepath.Join(t.TempDir(), "config.yaml")
-	if err := os.WriteFile(settings, fmt.Appendf(nil, "redis:\n  url: %s\n", redis.URL()), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	out, err := operator(t, "--config", settings).Try(password+"\n",
+	s, _, _ := startTrading(t, redis)
+	out, err := storeOperator(t, redis.URL(), "").Try(password+"\n",
 		"account", "create", "--email", " Ada@Example.com ", "--password-stdin")
 	if err != nil {
 		t.Fatalf("create account: %v", err)
@@ -44,7 +33,7 @@ func TestAnAccountGetsFromLoginToASignal(t *testing.T) {
 	}
 
 	live := trader.dial()
-	ran := trader.post("/v1/agents/trading/run", runBody("ACME", "momentum")).ok(t)
+	ran := trader.tryRun("ACME", "momentum").ok(t)
 	run, made := ran.Header.Get("X-Run-Id"), decode[wireSignal](t, ran.Body)
 	if *made.Entry != 101.25 {
 		t.Errorf("entry_price is %v, want the last tick's 101.25", *made.Entry)
@@ -108,16 +97,11 @@ func TestAClientReadsItsOwnWrites(t *testing.T) {
 
 func TestAClientReadsItsOwnWritesFromANodeThatLags(t *testing.T) {
 	t.Parallel()
-	redis := redistest.New(t)
-	c := testConfig(t, redis.URL())
-	// Each read of the event log keeps the node busy for a while, so that the next
-	// events reach it late.
-	s := start(t, c, func(p *process) {
+	// Each read of the event log keeps the node busy for a while, so that the next events
+	// reach it late.
+	_, trader, _ := startTrading(t, redistest.New(t), func(p *process) {
 		p.tail.Subscribe(func(int, []signal.Event) { time.Sleep(40 * time.Millisecond) })
 	})
-	newMarket(t, redis.Client()).open("ACME", "101.25")
-	s.awaitTrade(t, "ACME", 101.25)
-	trader, _ := s.account(t)
 	for n := 1; n <= 10; n++ {
 		trader.run("ACME", "breakout") // keeps the node busy
 		made := trader.run("ACME", "momentum")
@@ -132,8 +116,7 @@ func TestAJobIsPolledUntilItIsCompleted(t *testing.T) {
 	t.Parallel()
 	trader, _ := shared(t).account(t)
 	live := trader.dial()
-	accepted := trader.post("/v1/agents/trading/run",
-		runBody("eth", "breakout", `"async":true`, `"timeframe":"5m"`, `"risk_level":"high"`)).ok(t)
+	accepted := trader.tryRun("eth", "breakout", `"async":true`, `"timeframe":"5m"`, `"risk_level":"high"`).ok(t)
 	job := decode[wireJob](t, accepted.Body)
 	if job.Status != "queued" || accepted.Header.Get("Location") != "/v1/jobs/"+job.ID ||
 		accepted.Header.Get("Retry-After") != "1" {
@@ -283,27 +266,14 @@ func TestAStreamIsFilteredAndResumed(t *testing.T) {
 	for i := range 6 {
 		made = append(made, trader.run([]string{"BTC", "ETH"}[i%2], "momentum").ID)
 	}
-	all := first.until("six signals", func(all []message) bool { return len(signalsOf(all)) == 6 })
-	if got := signalsOf(all); !equal(got, made) {
-		t.Errorf("signals were sent as %v, want %v", got, made)
-	}
-	got := signalsOf(narrow.until("three signals", func(all []message) bool { return len(signalsOf(all)) == 3 }))
-	if !equal(got, []string{made[1], made[3], made[5]}) {
-		t.Errorf("the filter let through %v of %v", got, made)
-	}
+	first.signals(made...)
+	narrow.signals(made[1], made[3], made[5])
 
 	// One reconnects and resumes after the second signal.
-	place := first.await("the second signal", func(m message) bool { return m.signalOf() == made[1] }).ID
 	back := trader.dial()
-	d := back.subscribe(`"channels":["signal.new"],"last_event_id":"` + place + `"`)
-	if d.Resumed == nil || !d.Resumed.Complete || d.Resumed.Replayed != 4 {
-		t.Fatalf("resumed: %+v", d.Resumed)
-	}
+	back.resumes(first, made[1], 4)
 	made = append(made, trader.run("BTC", "momentum").ID)
-	all = back.until("what was missed and what is new", func(all []message) bool { return len(signalsOf(all)) == 5 })
-	if got := signalsOf(all); !equal(got, made[2:]) {
-		t.Errorf("resumed with %v, want %v", got, made[2:])
-	}
+	back.signals(made[2:]...)
 	if d := trader.dial().subscribe(`"last_event_id":"1-0"`); d.Resumed == nil || d.Resumed.Complete ||
 		d.Resumed.Replayed != 0 {
 		t.Errorf("an unknown position is resumed from: %+v", d.Resumed)

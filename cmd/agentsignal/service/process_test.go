@@ -92,8 +92,7 @@ func TestSIGHUPReadsSettingsAgain(t *testing.T) {
 	base := "data_dir: " + t.TempDir() + "\nredis:\n  url: " + redistest.New(t).
 		URL() + "\nmarket:\n  source: stream\nauth:\n  registration: open\n"
 	write(base + "rate_limit:\n  reads: 7/h\nlog:\n  level: info\n")
-	c := launch(t, "CONFIG="+file)
-	c.awaitReady(t)
+	c := launchReady(t, "CONFIG="+file)
 	trader := register(c.client(t))
 	limit := func() string { return trader.get("/v1/account").Header.Get("X-RateLimit-Limit") }
 	if got := limit(); got != "7" {
@@ -172,20 +171,14 @@ func TestTheServiceSpeaksTLS(t *testing.T) {
 	for range 40 { // enough for partial writes
 		made = append(made, trader.run("ACME", "momentum").ID)
 	}
-	all := live.until("all signals", func(all []message) bool { return len(signalsOf(all)) == len(made) })
-	if got := signalsOf(all); !equal(got, made) {
-		t.Errorf("the stream sent %v, want %v", got, made)
-	}
+	live.signals(made...)
 	if a := trader.get("/v1/account"); a.Header.Get("Strict-Transport-Security") == "" {
 		t.Error("Strict-Transport-Security is missing")
 	}
-	settings := filepath.Join(dir, "config.yaml")
-	text := fmt.Sprintf("http:\n  addr: %s\ntls:\n  cert_file: %s\n  key_file: %s\n", s.process.listener.Addr(),
-		c.TLS.CertFile, c.TLS.KeyFile)
-	if err := os.WriteFile(settings, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if out := operator(t, "--config", settings).Do("healthcheck"); !strings.Contains(out, `"status":"ready"`) {
+	settings := fmt.Sprintf("http:\n  addr: %s\ntls:\n  cert_file: %s\n  key_file: %s\n",
+		s.process.listener.Addr(), c.TLS.CertFile, c.TLS.KeyFile)
+	if out := operator(t, "--config", written(t, settings)).Do("healthcheck"); !strings.Contains(out,
+		`"status":"ready"`) {
 		t.Errorf("healthcheck prints %q", out)
 	}
 
@@ -198,8 +191,7 @@ func TestTheServiceSpeaksTLS(t *testing.T) {
 	if _, err := newClient(t, s.url, trader.token).trust(first).try(http.MethodGet, "/v1/account", ""); err == nil {
 		t.Error("the old certificate is still shown")
 	}
-	live.say(`{"action":"ping"}`)
-	live.await("the stream goes on", func(m message) bool { return m.Type == "pong" })
+	live.ping()
 	if got, want := s.metric(t, "agentsignal_tls_certificate_expiry_timestamp_seconds"),
 		float64(second.NotAfter.Unix()); got != want {
 		t.Errorf("the metric shows %g as the certificate's end, want %g", got, want)
@@ -270,11 +262,7 @@ func (r *relay) forward(conn net.Conn) {
 func TestTailComesBackWhereItWas(t *testing.T) {
 	t.Parallel()
 	redis := redistest.New(t)
-	c := testConfig(t, redis.URL())
-	first := start(t, c)
-	newMarket(t, redis.Client()).open("ACME", "101.25")
-	first.awaitTrade(t, "ACME", 101.25)
-	trader, _ := first.account(t)
+	first, trader, _ := startTrading(t, redis)
 	relay := newRelay(t)
 	relay.to.Store(&first.url)
 
@@ -298,8 +286,7 @@ func TestTailComesBackWhereItWas(t *testing.T) {
 	// Another node makes a signal while tail is away.
 	first.stop(t)
 	eventually(t, "tail tries again", func() bool { return errs.Line("going away", "trying again") != "" })
-	c.DataDir = t.TempDir()
-	second := start(t, c)
+	second := start(t, testConfig(t, redis.URL()))
 	second.awaitTrade(t, "ACME", 101.25)
 	trader = trader.at(second.url)
 	missed := trader.run("ACME", "momentum")

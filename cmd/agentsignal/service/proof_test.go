@@ -74,9 +74,7 @@ type madeSignal struct {
 func TestLiveSignalsAreThoseOfTheBacktest(t *testing.T) {
 	t.Parallel()
 	redis := redistest.New(t)
-	config := testConfig(t, redis.URL())
-	config.Market.Source = "stream"
-	s := start(t, config)
+	s := start(t, testConfig(t, redis.URL()))
 	prices := newMarket(t, redis.Client())
 	trader, account := s.account(t)
 	bars := wander(1, 1200, time.Now().Truncate(time.Hour))
@@ -107,8 +105,7 @@ func TestLiveSignalsAreThoseOfTheBacktest(t *testing.T) {
 				if !ok {
 					t.Fatalf("the backtest has no signal of %s at bar %d", name, last)
 				}
-				run := trader.post("/v1/agents/trading/run",
-					runBody("walk", name, `"timeframe":"1h"`, fmt.Sprintf(`"risk_level":%q`, risk))).ok(t)
+				run := trader.tryRun("walk", name, `"timeframe":"1h"`, fmt.Sprintf(`"risk_level":%q`, risk)).ok(t)
 				got := decode[madeSignal](t, trader.get("/v1/signals/"+decode[madeSignal](t, run.Body).ID).ok(t).Body)
 				same := strategy.Evaluation{Direction: got.Direction, Confidence: got.Confidence,
 					Levels:   signal.Levels{Entry: got.Entry, Stop: got.Stop, Target: got.Target},

@@ -29,6 +29,22 @@ type wireSchedule struct {
 const everySecond = `{"agent_id":"seo","assets":["standing desk","oak chair"],"strategy":"meta_tags",` +
 	`"timeframe":"1m","every":"bar","max_open":`
 
+// addSchedule makes a schedule.
+func (c *client) addSchedule(body string) wireSchedule {
+	c.tb.Helper()
+	return decode[wireSchedule](c.tb, c.post("/v1/schedules", body).ok(c.tb).Body)
+}
+
+// afterRound returns a schedule after its first round.
+func (c *client) afterRound(id string) (s wireSchedule) {
+	c.tb.Helper()
+	eventually(c.tb, "the round is over", func() bool {
+		s = c.schedule(id)
+		return s.LastRunAt != nil
+	})
+	return s
+}
+
 func (c *client) schedule(id string) wireSchedule {
 	c.tb.Helper()
 	return decode[wireSchedule](c.tb, c.get("/v1/schedules/"+id).ok(c.tb).Body)
@@ -61,7 +77,7 @@ func TestASchedulesSignalsAreNoMoreThanMayBeOpen(t *testing.T) {
 	c := testConfig(t, redistest.New(t).URL())
 	c.Market.Source = "simulated"
 	trader, _ := start(t, c).account(t)
-	s := decode[wireSchedule](t, trader.post("/v1/schedules", everySecond+`2}`).ok(t).Body)
+	s := trader.addSchedule(everySecond + `2}`)
 	eventually(t, "each asset has two signals", func() bool { return trader.signals("").Total == 4 })
 	trader.afterRounds(s.ID, 2)
 	if all := trader.signals("status=open&strategy=meta_tags&asset=OAK%20chair"); all.Total != 2 ||
@@ -88,9 +104,8 @@ func TestSchedulesDrawFromTheQuotaOfRuns(t *testing.T) {
 	trader, _ := svc.account(t)
 	const subjects = `{"agent_id":"seo","strategy":"meta_tags","every":"1440m","assets":["a","b","c","d","e","f",` +
 		`"g","h"]}`
-	s := decode[wireSchedule](t, trader.post("/v1/schedules", subjects).ok(t).Body)
-	eventually(t, "the round is over", func() bool { return trader.schedule(s.ID).LastRunAt != nil })
-	if got := trader.schedule(s.ID); got.Skipped != 1 || got.Failures != 0 || got.LastError != nil {
+	s := trader.addSchedule(subjects)
+	if got := trader.afterRound(s.ID); got.Skipped != 1 || got.Failures != 0 || got.LastError != nil {
 		t.Errorf("after a round of 8 runs with a quota of 5: %+v", got)
 	}
 	if n := trader.signals("").Total; n != 5 {
@@ -105,13 +120,10 @@ func TestSchedulesDrawFromTheQuotaOfRuns(t *testing.T) {
 // TestASchedulesLastErrorIsShown: an asset whose price was never sent has no data.
 func TestASchedulesLastErrorIsShown(t *testing.T) {
 	t.Parallel()
-	c := testConfig(t, redistest.New(t).URL())
-	c.Market.Source = "stream"
-	trader, _ := start(t, c).account(t)
+	trader, _ := start(t, testConfig(t, redistest.New(t).URL())).account(t)
 	const nothing = `{"agent_id":"trading","strategy":"momentum","every":"1440m","assets":["NOSUCH"]}`
-	s := decode[wireSchedule](t, trader.post("/v1/schedules", nothing).ok(t).Body)
-	eventually(t, "the round is over", func() bool { return trader.schedule(s.ID).LastRunAt != nil })
-	got := trader.schedule(s.ID)
+	s := trader.addSchedule(nothing)
+	got := trader.afterRound(s.ID)
 	if got.Failures != 1 || got.LastError == nil || got.LastError.Code != "DATA_UNAVAILABLE" ||
 		got.LastError.Message == "" || got.LastError.At.Before(*got.LastRunAt) {
 		t.Errorf("%+v, error %+v", got, got.LastError)
@@ -140,9 +152,8 @@ func TestOpenSignalsOfAnAccountAreBounded(t *testing.T) {
 	trader.post("/v1/agents/seo/run", runBody("desk", "meta_tags", `"async":true`)).
 		fails(t, http.StatusTooManyRequests, "too_many_signals")
 	const chair = `{"agent_id":"seo","strategy":"meta_tags","every":"1440m","assets":["oak chair"]}`
-	s := decode[wireSchedule](t, trader.post("/v1/schedules", chair).ok(t).Body)
-	eventually(t, "the round is over", func() bool { return trader.schedule(s.ID).LastRunAt != nil })
-	if got := trader.schedule(s.ID); got.Failures != 1 || got.LastError == nil ||
+	s := trader.addSchedule(chair)
+	if got := trader.afterRound(s.ID); got.Failures != 1 || got.LastError == nil ||
 		got.LastError.Code != "too_many_signals" {
 		t.Errorf("%+v, error %+v", got, got.LastError)
 	}
@@ -170,7 +181,7 @@ func TestSchedulesOutliveTheirOwner(t *testing.T) {
 	var ids []string
 	for range 6 {
 		trader, _ := n.second.account(t)
-		s := decode[wireSchedule](t, trader.at(n.first.url).post("/v1/schedules", everySecond+`100}`).ok(t).Body)
+		s := trader.at(n.first.url).addSchedule(everySecond + `100}`)
 		traders, ids = append(traders, trader), append(ids, s.ID)
 	}
 	// A daily schedule has one round, whichever node owns it.
@@ -213,7 +224,7 @@ func TestSchedulesDoNotHoldEachOtherUp(t *testing.T) {
 	}
 	eventually(t, "each has a signal", func() bool { return trader.signals("status=open&asset=eth").Total == 3 })
 	// Another schedule with the same timeframe and risk has no room, one with others has.
-	again := decode[wireSchedule](t, trader.post("/v1/schedules", body+`,"timeframe":"5m"}`).ok(t).Body)
+	again := trader.addSchedule(body + `,"timeframe":"5m"}`)
 	eventually(t, "its round is over",
 		func() bool { return trader.schedule(again.ID).NextRunAt.After(time.Now().Add(30 * time.Second)) })
 	trader.post("/v1/schedules", body+`,"timeframe":"5m","risk_level":"low"}`).ok(t)

@@ -100,20 +100,14 @@ func TestSIGTERMEndsTheServiceInOrder(t *testing.T) {
 		return errors.Is(err, syscall.ECONNREFUSED)
 	})
 	last := decode[wireSignal](t, slow.finish().ok(t).Body)
-	if code := live.closing(); code != 1001 {
-		t.Errorf("the stream is closed with %d, want 1001", code)
-	}
-	got := signalsOf(live.until("what happened before", func([]message) bool { return true }))
-	if len(got) != 2 || got[0] != during.ID || got[1] != last.ID {
-		t.Errorf("before its end the stream sent %v, want %s and %s", got, during.ID, last.ID)
-	}
+	live.closes(1001)
+	live.signals(during.ID, last.ID)
 	code, _ := c.exit()
 	if took := time.Since(began); code != 0 || took > 12*time.Second {
 		t.Errorf("it ended with %d after %s", code, took)
 	}
 
-	again := launch(t, settings...)
-	again.awaitReady(t)
+	again := launchReady(t, settings...)
 	if p := trader.at(again.url).signals("strategy=momentum"); p.Total != 2 || p.Signals[0].ID != last.ID ||
 		p.Signals[1].ID != during.ID {
 		t.Errorf("after a restart the list has %+v", p)
@@ -194,24 +188,16 @@ func TestAServiceThatDoesNotFitIsRefused(t *testing.T) {
 
 func TestStreamsGetEveryEventBeforeTheyEnd(t *testing.T) {
 	t.Parallel()
-	redis := redistest.New(t)
 	// Each read of the event log keeps the node busy for a while.
-	s := start(t, testConfig(t, redis.URL()), func(p *process) {
+	s, trader, _ := startTrading(t, redistest.New(t), func(p *process) {
 		p.tail.Subscribe(func(int, []signal.Event) { time.Sleep(100 * time.Millisecond) })
 	})
-	newMarket(t, redis.Client()).open("ACME", "101.25")
-	s.awaitTrade(t, "ACME", 101.25)
-	trader, _ := s.account(t)
 	live := trader.dial()
 	var made []string
 	for range 3 {
 		made = append(made, trader.run("ACME", "momentum").ID)
 	}
 	s.stop(t)
-	if code := live.closing(); code != 1001 {
-		t.Errorf("the stream is closed with %d, want 1001", code)
-	}
-	if got := signalsOf(live.events()); !equal(got, made) {
-		t.Errorf("before its end the stream sent %v, want %v", got, made)
-	}
+	live.closes(1001)
+	live.signals(made...)
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -175,24 +176,51 @@ func (s *stream) await(what string, ok func(message) bool) message {
 	return found
 }
 
+// signals waits until as many signals have been sent as are wanted, and compares both.
+func (s *stream) signals(want ...string) {
+	s.tb.Helper()
+	all := s.until("all signals", func(all []message) bool { return len(signalsOf(all)) >= len(want) })
+	if got := signalsOf(all); !slices.Equal(got, want) {
+		s.tb.Errorf("the stream sent %v, want %v", got, want)
+	}
+}
+
+// resumes resumes after the message with the signal, of which others were sent since.
+func (s *stream) resumes(from *stream, signal string, replayed int) {
+	s.tb.Helper()
+	place := from.await("the signal", func(m message) bool { return m.signalOf() == signal }).ID
+	d := s.subscribe(`"channels":["signal.new"],"last_event_id":"` + place + `"`)
+	if d.Resumed == nil || !d.Resumed.Complete || d.Resumed.Replayed != replayed {
+		s.tb.Errorf("resumed: %+v, want %d messages", d.Resumed, replayed)
+	}
+}
+
+// ping waits for the answer to a ping.
+func (s *stream) ping() {
+	s.tb.Helper()
+	s.say(`{"action":"ping"}`)
+	s.await("a pong", func(m message) bool { return m.Type == "pong" })
+}
+
+// closes waits for the end of the connection, which must have the close code.
+func (s *stream) closes(want int) {
+	s.tb.Helper()
+	if got := s.closing(); got != want {
+		s.tb.Errorf("the stream is closed with %d, want %d", got, want)
+	}
+}
+
 // closing waits for the end of the connection and returns the close code.
 func (s *stream) closing() int {
 	s.tb.Helper()
-	deadline := time.NewTimer(patience)
-	defer deadline.Stop()
-	for {
+	code := 0
+	eventually(s.tb, "the stream ends", func() bool {
 		s.mu.Lock()
-		news, ended, code := s.news, s.ended, s.code
-		s.mu.Unlock()
-		if ended {
-			return code
-		}
-		select {
-		case <-news:
-		case <-deadline.C:
-			s.tb.Fatalf("the stream did not end within %s", patience)
-		}
-	}
+		defer s.mu.Unlock()
+		code = s.code
+		return s.ended
+	})
+	return code
 }
 
 // events returns what has an id so far.

@@ -51,7 +51,7 @@ func TestWeatherRunsMakeTwoRecords(t *testing.T) {
 	for _, asset := range []string{"natural_gas", "oil", "corn", "wheat"} {
 		s.awaitPrices(t, asset, signal.D1)
 	}
-	trader, account := s.account(t)
+	trader, _ := s.account(t)
 	stranger, _ := s.account(t)
 	first, ids := make(map[string]wireSignal), []string{}
 	for _, run := range []struct{ asset, strategy, region, indicator string }{
@@ -129,13 +129,7 @@ func TestWeatherRunsMakeTwoRecords(t *testing.T) {
 		t.Errorf("the severities have %d signals, want 6", bySeverity)
 	}
 	s.stop(t)
-	again := start(t, c)
-	_, secret, err := again.process.credentials.CreateKey(t.Context(), account.ID, "second", nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	trader = newClient(t, again.url, secret)
-	after := trader.weather("")
+	after := trader.at(start(t, c).url).weather("")
 	if diff := cmp.Diff(before, after); diff != "" {
 		t.Errorf("after a restart (-before +after):\n%s", diff)
 	}
@@ -150,7 +144,7 @@ func TestForecastRunsRescoreOpenSignals(t *testing.T) {
 	const bar = 48 * time.Second // of a day; a run comes every 12 s
 	s := start(t, c)
 	s.awaitPrices(t, "natural_gas", signal.D1)
-	trader, account := s.account(t)
+	trader, _ := s.account(t)
 	for _, region := range []string{"us", "eu", "asia", "global"} {
 		body := runBody("natural_gas", "energy_demand", `"risk_level":"high","parameters":{"region":"`+region+`"}`)
 		eventually(t, "a run", func() bool { // on a busy machine prices at this speed may be too old
@@ -159,11 +153,7 @@ func TestForecastRunsRescoreOpenSignals(t *testing.T) {
 	}
 	s.stop(t)
 	again, restarted := start(t, c), time.Now()
-	_, secret, err := again.process.credentials.CreateKey(t.Context(), account.ID, "second", nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	trader = newClient(t, again.url, secret)
+	trader = trader.at(again.url)
 	eventually(t, "an update within a bar", func() bool {
 		for _, w := range trader.signals("status=open").Signals {
 			at, err := time.Parse(time.RFC3339, trader.state(w.ID).UpdatedAt)

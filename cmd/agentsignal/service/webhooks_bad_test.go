@@ -174,10 +174,8 @@ func TestBadEndpointsDoNoHarm(t *testing.T) {
 		{"a redirect", elsewhere(canary.url), "failed", "status 307"},
 		{"a host that is not known", "https://no-such-host.invalid/", "failed", "host not found"},
 	}
-	redis := redistest.New(t)
-	c := launch(t, childSettings(t, redis.URL(),
+	c := launchReady(t, childSettings(t, redistest.New(t).URL(),
 		hookSettings("WEBHOOKS_RETRY_SCHEDULE=10ms", "WEBHOOKS_TIMEOUT=6s", "WEBHOOKS_CONNECT_TIMEOUT=6s")...)...)
-	c.awaitReady(t)
 	trader := register(c.client(t))
 	hooks := make([]wireWebhook, len(tests))
 	for i, test := range tests {

@@ -63,8 +63,7 @@ func TestWhatWasAcknowledgedIsDelivered(t *testing.T) {
 	byThen := map[*hookEndpoint]int{good: len(good.got()), failing: len(failing.got())}
 
 	redis.Restart()
-	second := launch(t, settings...)
-	second.awaitReady(t)
+	second := launchReady(t, settings...)
 	trader = trader.at(second.url)
 	hanging.release()
 	if lost := first.log.Line("partition is lost") != ""; (underWay == 0 || underWay > 8) && !lost {
@@ -77,11 +76,7 @@ func TestWhatWasAcknowledgedIsDelivered(t *testing.T) {
 	more := p.count() + 20
 	eventually(t, "runs are acknowledged", func() bool { return p.count() >= more })
 	redis.Kill()
-	eventually(t, "it is not ready", func() bool {
-		_, ready,
-			_ := trader.health()
-		return ready == http.StatusServiceUnavailable
-	})
+	eventually(t, "it is not ready", func() bool { return trader.get("/readyz").Status == http.StatusServiceUnavailable })
 	redis.Restart()
 	second.awaitReady(t)
 	more = p.count() + 20
@@ -146,10 +141,9 @@ func TestSIGTERMLosesNoDelivery(t *testing.T) {
 	redis := redistest.New(t)
 	oldSetting, _ := encryptionKey("old")
 	newSetting, newKey := encryptionKey("new")
-	child := launch(t, childSettings(t, redis.URL(),
+	child := launchReady(t, childSettings(t, redis.URL(),
 		hookSettings("AUTH_JWT_KEYS="+sharedKeys, "SECURITY_ENCRYPTION_KEYS="+oldSetting,
 			"SHUTDOWN_DELAY=0s", "WEBHOOKS_TIMEOUT=1m")...)...)
-	child.awaitReady(t)
 	trader := register(child.client(t))
 	hanging := newHangingEndpoint(t)
 	w := trader.hook(hanging.url, "webhook.test")

@@ -328,7 +328,7 @@ func TestPendingDeliveriesOfAnAccountAreLimited(t *testing.T) {
 	trader.hook(good.url, "agent.started")
 	const runs = 40
 	for range runs {
-		trader.post("/v1/agents/trading/run", runBody("BTC", "momentum")).ok(t)
+		trader.tryRun("BTC", "momentum").ok(t)
 	}
 	live.await("the notification", func(m message) bool {
 		return m.Type == "system.notification" && strings.Contains(string(m.Data), `"code":"deliveries_dropped"`)

@@ -417,34 +417,41 @@ func (a answer) counted(tb testing.TB, name string) int {
 	return n
 }
 
+// eachKey calls f with each key of a Redis.
+func eachKey(tb testing.TB, rdb *redis.Client, f func(key string)) {
+	tb.Helper()
+	keys := rdb.Scan(tb.Context(), 0, "*", 1000).Iterator()
+	for keys.Next(tb.Context()) {
+		f(keys.Val())
+	}
+	if err := keys.Err(); err != nil {
+		tb.Fatalf("scan: %v", err)
+	}
+}
+
 // traces returns the places in Redis, names of keys and stored values, that contain one of
 // the texts. It skips prices and keys with a suffix in without.
 func (h hookService) traces(tb testing.TB, texts []string, without ...string) (found []string) {
 	tb.Helper()
-	keys := h.redis.Scan(tb.Context(), 0, "*", 1000).Iterator()
-	for keys.Next(tb.Context()) {
-		key := keys.Val()
+	eachKey(tb, h.redis, func(key string) {
 		if strings.HasPrefix(key, "market:") || strings.HasPrefix(key, "{market}") ||
 			slices.ContainsFunc(without, func(end string) bool { return strings.HasSuffix(key, end) }) {
-			continue
+			return
 		}
-		all := append(h.content(tb, key), key...)
+		all := append(stored(tb, h.redis, key), key...)
 		for _, text := range texts {
 			if bytes.Contains(all, []byte(text)) {
 				found = append(found, fmt.Sprintf("%q in %s", text, key))
 			}
 		}
-	}
-	if err := keys.Err(); err != nil {
-		tb.Fatalf("scan: %v", err)
-	}
+	})
 	return found
 }
 
-// content returns all texts that are stored at a key, one a line.
-func (h hookService) content(tb testing.TB, key string) []byte {
+// stored returns all texts that are stored at a key, one a line.
+func stored(tb testing.TB, rdb *redis.Client, key string) []byte {
 	tb.Helper()
-	kind, err := h.redis.Type(tb.Context(), key).Result()
+	kind, err := rdb.Type(tb.Context(), key).Result()
 	if err != nil {
 		tb.Fatalf("read the type of %s: %v", key, err)
 	}
@@ -456,7 +463,7 @@ func (h hookService) content(tb testing.TB, key string) []byte {
 	if read == nil {
 		tb.Fatalf("%s has the type %q", key, kind)
 	}
-	v, err := h.redis.Do(tb.Context(), read...).Result()
+	v, err := rdb.Do(tb.Context(), read...).Result()
 	if err != nil && !errors.Is(err, redis.Nil) {
 		tb.Fatalf("read %s: %v", key, err)
 	}

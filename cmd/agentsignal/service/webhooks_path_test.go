@@ -23,9 +23,9 @@ func TestEveryEventReachesAWebhook(t *testing.T) {
 	end := newHookEndpoint(t, nil)
 	w := trader.hook(end.url, everyEvent...)
 
-	ran := trader.post("/v1/agents/trading/run", runBody("BTC", "momentum")).ok(t)
+	ran := trader.tryRun("BTC", "momentum").ok(t)
 	made := decode[wireSignal](t, ran.Body)
-	failed := trader.post("/v1/agents/trading/run", runBody("NOSUCH", "momentum")).
+	failed := trader.tryRun("NOSUCH", "momentum").
 		fails(t, http.StatusInternalServerError, "agent_failed")
 	job := trader.awaitJob(trader.submit("BTC", "breakout").ID)
 	// The owner of a signal appends its changes and its end.
@@ -43,7 +43,7 @@ func TestEveryEventReachesAWebhook(t *testing.T) {
 	want := []string{"agent.completed", "agent.completed", "agent.error", "agent.started", "agent.started",
 		"agent.started",
 		"signal.closed", "signal.created", "signal.created", "signal.updated", "webhook.test", "webhook.test"}
-	if got := kinds(all); !equal(got, want) {
+	if got := kinds(all); !slices.Equal(got, want) {
 		t.Fatalf("the events are %v, want %v", got, want)
 	}
 	runID := ran.Header.Get("X-Run-Id")
@@ -148,14 +148,14 @@ func TestAWebhookGetsItsSubscription(t *testing.T) {
 	trader.do(http.MethodDelete, path, "").want(t, http.StatusNoContent)
 	changed := decode[wireWebhook](t, trader.do(http.MethodPatch, "/v1/webhooks/"+w.ID,
 		`{"events":["agent.completed"],"url":"`+other.url+`"}`).ok(t).Body)
-	if changed.URL != other.url || !equal(changed.Events, []string{"agent.completed"}) || changed.Secret != "" {
+	if changed.URL != other.url || !slices.Equal(changed.Events, []string{"agent.completed"}) || changed.Secret != "" {
 		t.Errorf("changed to %+v", changed)
 	}
 	// The test comes after the change: later events go to the new URL.
 	trader.test(w)
 	other.await(t, 1)
 	trader.run("BTC", "breakout")
-	if got, want := kinds(other.await(t, 2)), []string{"agent.completed", "webhook.test"}; !equal(got, want) {
+	if got, want := kinds(other.await(t, 2)), []string{"agent.completed", "webhook.test"}; !slices.Equal(got, want) {
 		t.Errorf("after the change it got %v, want %v", got, want)
 	}
 
@@ -174,7 +174,7 @@ func TestAWebhookGetsItsSubscription(t *testing.T) {
 	other.await(t, 4)
 	trader.run("BTC", "momentum")
 	if got, want := kinds(other.await(t, 5)), []string{"agent.completed", "agent.completed", "webhook.test",
-		"webhook.test", "webhook.test"}; !equal(got, want) {
+		"webhook.test", "webhook.test"}; !slices.Equal(got, want) {
 		t.Errorf("while it was disabled it got %v, want %v", got, want)
 	}
 	if len(hers.got()) != 0 || len(his.got()) != 2 {
