@@ -11,7 +11,7 @@ import (
 	"github.com/agentsignal/agentsignal/cmd/agentsignal/service"
 )
 
-func TestConfigCommandsTellWhatIsInForce(t *testing.T) {
+func TestConfigIsCheckedAndPrinted(t *testing.T) {
 	t.Parallel()
 	key := "main:" + base64.StdEncoding.EncodeToString([]byte("0123456789abcdef0123456789abcdef"))
 	write := func(text string) commandtest.Operator {
@@ -49,7 +49,7 @@ func TestConfigCommandsTellWhatIsInForce(t *testing.T) {
 		"market.source", "rate_limit.runs",
 		"rate_limit.reads", "agents.disabled", "agents.statuses", "content.chat_url"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("config check does not tell of %s: %v", want, err)
+			t.Errorf("config check does not report %s: %v", want, err)
 		}
 	}
 	bad.Fails("partitions", "serve")

@@ -70,7 +70,7 @@ func flagFault(cmd *cobra.Command, err error) error {
 			name, known = "-"+unknown.GetSpecifiedName(), nil
 		}
 		return fmt.Errorf("no flag %s%s", name,
-			cmp.Or(OrNearest(name, known), ": "+cmd.CommandPath()+" --help lists those that there are"))
+			cmp.Or(OrNearest(name, known), ": "+cmd.CommandPath()+" --help lists the flags"))
 	}
 	if missing, ok := errors.AsType[*pflag.ValueRequiredError](err); ok {
 		return fmt.Errorf("--%s needs a value: %s", missing.GetFlag().Name, missing.GetFlag().Usage)

@@ -327,7 +327,7 @@ func badMessages(t *testing.T, trader *client) {
 		{`{"action":"auth"}`, "invalid_message"},
 	} {
 		live := trader.dial()
-		live.send(websocket.TextMessage, wrong.text)
+		live.sendRaw(websocket.TextMessage, wrong.text)
 		m := live.await("an error", func(m message) bool { return m.Type == "error" })
 		var e struct{ Code string }
 		if err := json.Unmarshal(m.Data, &e); err != nil || e.Code != wrong.code {
@@ -341,12 +341,12 @@ func badMessages(t *testing.T, trader *client) {
 		early bool // without a credential
 		do    func(s *stream)
 	}{
-		"binary":    {1003, false, func(s *stream) { s.send(websocket.BinaryMessage, "x") }},
-		"bad UTF-8": {1007, false, func(s *stream) { s.send(websocket.TextMessage, "\"\xc3\x28\"") }},
-		"too large": {1009, false, func(s *stream) { s.send(websocket.TextMessage, strings.Repeat("x", 16<<10+1)) }},
+		"binary":    {1003, false, func(s *stream) { s.sendRaw(websocket.BinaryMessage, "x") }},
+		"bad UTF-8": {1007, false, func(s *stream) { s.sendRaw(websocket.TextMessage, "\"\xc3\x28\"") }},
+		"too large": {1009, false, func(s *stream) { s.sendRaw(websocket.TextMessage, strings.Repeat("x", 16<<10+1)) }},
 		"ten errors": {4400, false, func(s *stream) {
 			for range 10 {
-				s.send(websocket.TextMessage, "x")
+				s.sendRaw(websocket.TextMessage, "x")
 			}
 		}},
 		"a flood":       {4429, false, func(s *stream) { flood(s) }},
@@ -356,7 +356,7 @@ func badMessages(t *testing.T, trader *client) {
 		"bye": {1000, false, func(s *stream) {
 			s.ws.WriteControl(websocket.CloseMessage, websocket.FormatCloseMessage(1000, ""), time.Time{})
 		}},
-		"bad credential": {4401, true, func(s *stream) { s.say(`{"action":"auth","api_key":"` + unknownKey() + `"}`) }},
+		"bad credential": {4401, true, func(s *stream) { s.send(`{"action":"auth","api_key":"` + unknownKey() + `"}`) }},
 		"no credential":  {4401, true, func(*stream) {}}, // in time
 	} {
 		who := trader
@@ -370,11 +370,11 @@ func badMessages(t *testing.T, trader *client) {
 		}
 	}
 	early := trader.with("").dial()
-	early.say(`{"action":"ping"}`)
+	early.send(`{"action":"ping"}`)
 	early.await("auth is required", func(m message) bool {
 		return m.Type == "error" && bytes.Contains(m.Data, []byte("auth_required"))
 	})
-	early.say(`{"action":"auth","api_key":"` + trader.token + `"}`)
+	early.send(`{"action":"auth","api_key":"` + trader.token + `"}`)
 	early.await("a welcome", func(m message) bool { return m.Type == "welcome" })
 	early.ws.Close()
 }

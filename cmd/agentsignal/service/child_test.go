@@ -134,11 +134,11 @@ func launchArgs(tb testing.TB, args []string, settings ...string) *child {
 		if line == "" || !strings.HasSuffix(line, "\n") {
 			return false
 		}
-		var said struct{ Addr string }
-		if err := json.Unmarshal([]byte(line), &said); err != nil {
+		var logged struct{ Addr string }
+		if err := json.Unmarshal([]byte(line), &logged); err != nil {
 			tb.Fatalf("read log line %q: %v", line, err)
 		}
-		c.url = "http://" + said.Addr
+		c.url = "http://" + logged.Addr
 		return true
 	})
 	return c

@@ -45,7 +45,7 @@ func (p *promises) count() int {
 }
 
 // load runs the trading agent from some workers, at once and as jobs, until done is
-// closed or the service answers no more.
+// closed or the service no longer answers.
 func (p *promises) load(trader *client, workers int, done <-chan struct{}) (wait func()) {
 	var wg sync.WaitGroup
 	for w := range workers {
@@ -225,7 +225,7 @@ func TestTheServiceWaitsForItsRedis(t *testing.T) {
 	t.Cleanup(func() { s.stop(t) })
 	public := s.client(t)
 	eventually(t, "it has tried", func() bool {
-		return s.log.Line("redis is waited for: start it, or correct the setting redis.url") != ""
+		return s.log.Line("waiting for redis: start it, or correct the setting redis.url") != ""
 	})
 	if alive, ready, status := public.health(); alive != http.StatusOK || ready != http.StatusServiceUnavailable ||
 		status != "not_ready" {

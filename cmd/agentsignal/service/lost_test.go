@@ -19,7 +19,7 @@ func TestARedisThatComesBackEmptyIsNoticed(t *testing.T) {
 	redis.Kill()
 	redis.Restart()
 	s.awaitReady(t)
-	eventually(t, "the key is known no more",
+	eventually(t, "the key is no longer known",
 		func() bool { return trader.get("/v1/signals").Status == http.StatusUnauthorized })
 	if code := live.closing(); code != 1001 && code != 4401 {
 		t.Errorf("a stream with a gap is closed with %d", code)
@@ -89,8 +89,8 @@ func TestAStreamIsAuthenticatedInThreeWays(t *testing.T) {
 	trader, _ := shared(t).account(t)
 	public := trader.with("")
 	first := public.dial()
-	first.say(`{"action":"auth","api_key":"` + trader.token + `"}`)
-	first.say(`{"action":"ping","ref":"behind"}`) // handled in order
+	first.send(`{"action":"auth","api_key":"` + trader.token + `"}`)
+	first.send(`{"action":"ping","ref":"behind"}`) // handled in order
 	all := first.until("welcome and pong", func(all []message) bool { return len(all) == 2 })
 	if types(all) != "welcome pong" {
 		t.Errorf("after auth: %s", types(all))

@@ -66,7 +66,7 @@ func TestSecretsStayWhereTheyBelong(t *testing.T) {
 	byQuery := public.dialAt("/ws/dashboard?api_key=" + made.Secret)
 	byQuery.until("the welcome", func(all []message) bool { return len(all) > 0 })
 	byMessage := public.dialAt("/ws/dashboard")
-	byMessage.say(`{"action":"auth","token":"` + refreshed.Access + `"}`)
+	byMessage.send(`{"action":"auth","token":"` + refreshed.Access + `"}`)
 	byMessage.until("the welcome", func(all []message) bool { return len(all) > 0 })
 
 	// Webhooks with given and generated secrets, replays, failed deliveries.

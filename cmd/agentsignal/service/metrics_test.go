@@ -258,7 +258,7 @@ func exercise(t *testing.T, s *service, prices pricer) []string {
 	live.until("the signals", func(all []message) bool { return len(signalsOf(all)) == 5 })
 	live.subscribe(`"last_event_id":"` + live.last() + `"`)
 	live.subscribe(`"last_event_id":"5-5"`)
-	live.send(websocket.BinaryMessage, "x")
+	live.sendRaw(websocket.BinaryMessage, "x")
 	live.closing()
 
 	fill := strings.NewReplacer("{id}", "secretid", "{key_id}", "secretkey", "{delivery_id}",

@@ -81,7 +81,7 @@ func TestOperatorsHaveAListenerOfTheirOwn(t *testing.T) {
 	}
 }
 
-func TestSIGHUPReadsSettingsAgain(t *testing.T) {
+func TestSIGHUPReloadsSettings(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "config.yaml")
 	write := func(text string) {
@@ -109,7 +109,7 @@ func TestSIGHUPReadsSettingsAgain(t *testing.T) {
 	if got := limit(); got != "9000" {
 		t.Errorf("a bad file made the limit %s", got)
 	}
-	c.log.Forget(`"level":"ERROR","msg":"settings are not read again`)
+	c.log.Forget(`"level":"ERROR","msg":"settings were not reloaded`)
 }
 
 // certificateFor writes a new certificate for 127.0.0.1 and returns it.
@@ -153,7 +153,7 @@ func (c *client) trust(certificate *x509.Certificate) *client {
 	return c
 }
 
-func TestTheServiceSpeaksTLS(t *testing.T) {
+func TestTheServiceUsesTLS(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	redis := redistest.New(t)
@@ -259,7 +259,7 @@ func (r *relay) forward(conn net.Conn) {
 	io.Copy(conn, other)
 }
 
-func TestTailComesBackWhereItWas(t *testing.T) {
+func TestTailResumesWhereItWas(t *testing.T) {
 	t.Parallel()
 	redis := redistest.New(t)
 	first, trader, _ := startTrading(t, redis)

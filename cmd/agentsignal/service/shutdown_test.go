@@ -92,7 +92,7 @@ func TestSIGTERMEndsTheServiceInOrder(t *testing.T) {
 		return ready == http.StatusServiceUnavailable && status == "draining"
 	})
 	during := trader.run("ACME", "momentum") // load balancers may not have noticed yet
-	eventually(t, "it listens no more", func() bool {
+	eventually(t, "it stops listening", func() bool {
 		conn, err := net.Dial("tcp", strings.TrimPrefix(c.url, "http://"))
 		if err == nil {
 			conn.Close()

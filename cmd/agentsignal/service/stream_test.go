@@ -185,7 +185,7 @@ func (s *stream) signals(want ...string) {
 	}
 }
 
-// resumes resumes after the message with the signal, of which others were sent since.
+// resumes subscribes from the message of from with the signal: as many messages must be replayed.
 func (s *stream) resumes(from *stream, signal string, replayed int) {
 	s.tb.Helper()
 	place := from.await("the signal", func(m message) bool { return m.signalOf() == signal }).ID
@@ -198,7 +198,7 @@ func (s *stream) resumes(from *stream, signal string, replayed int) {
 // ping waits for the answer to a ping.
 func (s *stream) ping() {
 	s.tb.Helper()
-	s.say(`{"action":"ping"}`)
+	s.send(`{"action":"ping"}`)
 	s.await("a pong", func(m message) bool { return m.Type == "pong" })
 }
 
@@ -245,17 +245,17 @@ func (s *stream) last() string {
 	return list[len(list)-1].ID
 }
 
-// say sends a message that matches the description.
-func (s *stream) say(text string) {
+// send sends a message that matches the description.
+func (s *stream) send(text string) {
 	s.tb.Helper()
 	if err := streamCheck(s.tb).FromClient([]byte(text)); err != nil {
 		s.tb.Fatalf("the test's own message is not described: %v", err)
 	}
-	s.send(websocket.TextMessage, text)
+	s.sendRaw(websocket.TextMessage, text)
 }
 
-// send sends anything.
-func (s *stream) send(kind int, text string) {
+// sendRaw sends anything.
+func (s *stream) sendRaw(kind int, text string) {
 	s.tb.Helper()
 	s.ws.SetWriteDeadline(time.Now().Add(patience))
 	if err := s.ws.WriteMessage(kind, []byte(text)); err != nil {
@@ -282,7 +282,7 @@ func (s *stream) subscribe(members string) subscribed {
 	if members != "" {
 		text += "," + members
 	}
-	s.say(text + "}")
+	s.send(text + "}")
 	var d subscribed
 	s.await("the answer to subscribe", func(m message) bool {
 		if m.Type != "subscribed" {

@@ -265,7 +265,7 @@ func tryForgeries(t *testing.T, args []string) {
 		"an old one with a new time": {age: time.Hour, change: func(h http.Header) {
 			h.Set(signature.HeaderStandardTimestamp, strconv.FormatInt(time.Now().Unix(), 10))
 		}, want: 401},
-		"a time that is none": {change: func(h http.Header) { h.Set(signature.HeaderStandardTimestamp, "now") },
+		"a malformed time": {change: func(h http.Header) { h.Set(signature.HeaderStandardTimestamp, "now") },
 			want: 401},
 		"another id": {change: func(h http.Header) { h.Set(signature.HeaderStandardID, "evt_other") }, want: 401},
 		"half a signature": {change: func(h http.Header) {

@@ -495,7 +495,7 @@ func rawID(tb testing.TB, id string) string {
 	tb.Helper()
 	raw, ok := signal.ULIDBytes(id)
 	if !ok {
-		tb.Fatalf("%q is no identifier", id)
+		tb.Fatalf("%q is not an identifier", id)
 	}
 	return string(raw[:])
 }
