@@ -19,16 +19,10 @@ import (
 )
 
 // program builds the program, with the race detector, and returns its path.
-func program(tb testing.TB) string {
-	tb.Helper()
-	return builtProgram(tb).(string)
-}
-
-var builtProgram = once(func(tb testing.TB) any {
+var program = once(func(tb testing.TB) string {
 	path := filepath.Join(lastingTB{tb}.TempDir(), "agentsignal")
 	if out, err := exec.Command("go", "build", "-race", "-o", path, "..").CombinedOutput(); err != nil {
-		tb.Errorf("build the program: %v\n%s", err, out)
-		return nil
+		tb.Fatalf("build the program: %v\n%s", err, out)
 	}
 	return path
 })
@@ -205,6 +199,14 @@ func (c *child) exit() (code int, took time.Duration) {
 		c.tb.Fatalf("the child did not end within %s:\n%s", patience, c.log.Newest())
 	}
 	return c.cmd.ProcessState.ExitCode(), time.Since(began)
+}
+
+// exits fails the test if the process ends with another exit code.
+func (c *child) exits(want int) {
+	c.tb.Helper()
+	if code, _ := c.exit(); code != want {
+		c.tb.Errorf("the child ended with %d, want %d", code, want)
+	}
 }
 
 func (c *child) client(tb testing.TB) *client { return newClient(tb, c.url, "") }

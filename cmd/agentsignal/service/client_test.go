@@ -236,10 +236,34 @@ func (c *client) awaitJob(id string) wireJob {
 	return j
 }
 
+// completed is awaitJob for a job that must lead to a signal.
+func (c *client) completed(id string) wireJob {
+	c.tb.Helper()
+	j := c.awaitJob(id)
+	if j.Status != "completed" || j.Signal == nil {
+		c.tb.Fatalf("job %s ended as %+v", id, j)
+	}
+	return j
+}
+
 // signals returns a page of the list; query may be empty.
 func (c *client) signals(query string) page {
 	c.tb.Helper()
 	return decode[page](c.tb, c.get("/v1/signals?"+query).ok(c.tb).Body)
+}
+
+// lists fails the test if a query finds another number of signals, or does not begin with
+// those of first.
+func (c *client) lists(query string, total int, first ...string) {
+	c.tb.Helper()
+	p := c.signals(query)
+	var got []string
+	for _, s := range p.Signals[:min(len(first), len(p.Signals))] {
+		got = append(got, s.ID)
+	}
+	if p.Total != total || !slices.Equal(got, first) {
+		c.tb.Errorf("%q lists %d signals, first %v; want %d, first %v", query, p.Total, got, total, first)
+	}
 }
 
 // allSignals pages through the whole list, which must not change meanwhile, and checks its

@@ -44,9 +44,10 @@ func (p *promises) count() int {
 	return len(p.signals) + len(p.jobs)
 }
 
-// load runs the trading agent from some workers, at once and as jobs, until done is
-// closed or the service no longer answers.
-func (p *promises) load(trader *client, workers int, done <-chan struct{}) (wait func()) {
+// load runs the trading agent from some workers, at once and as jobs, until calm is called or
+// the service no longer answers.
+func (p *promises) load(trader *client, workers int) (calm func()) {
+	done := make(chan struct{})
 	var wg sync.WaitGroup
 	for w := range workers {
 		wg.Go(func() {
@@ -78,19 +79,17 @@ func (p *promises) load(trader *client, workers int, done <-chan struct{}) (wait
 			}
 		})
 	}
-	return wg.Wait
+	return func() {
+		close(done)
+		wg.Wait()
+	}
 }
 
 // kept fails the test if something acknowledged is missing or there twice.
 func (p *promises) kept(trader *client) {
 	trader.tb.Helper()
 	for _, id := range p.jobs {
-		job := trader.awaitJob(id)
-		if job.Status != "completed" {
-			trader.tb.Errorf("job %s ended as %+v", id, job)
-			continue
-		}
-		p.signals = append(p.signals, job.Signal.ID)
+		p.signals = append(p.signals, trader.completed(id).Signal.ID)
 	}
 	var listed []string
 	for _, s := range trader.allSignals() {
@@ -118,13 +117,13 @@ func TestWhatWasAcknowledgedSurvivesKillNine(t *testing.T) {
 	before := len(trader.allSignals())
 
 	var p promises
-	wait := p.load(trader, 8, nil)
+	calm := p.load(trader, 8)
 	eventually(t, "a hundred runs are acknowledged", func() bool { return p.count() >= 100 })
 	var killing sync.WaitGroup
 	killing.Go(first.kill)
 	killing.Go(redis.Kill)
 	killing.Wait()
-	wait()
+	calm()
 
 	redis.Restart()
 	second := launchReady(t, settings...)
@@ -147,8 +146,7 @@ func TestTheServiceOutlivesItsRedis(t *testing.T) {
 	left.ws.Close()
 
 	var p promises
-	done := make(chan struct{})
-	wait := p.load(trader, 3, done)
+	calm := p.load(trader, 3)
 	eventually(t, "runs are acknowledged", func() bool { return p.count() >= 20 })
 	redis.Kill()
 	eventually(t, "it is alive but not ready", func() bool {
@@ -181,8 +179,7 @@ func TestTheServiceOutlivesItsRedis(t *testing.T) {
 	redis.Restart()
 	s.awaitReady(t)
 	eventually(t, "runs are acknowledged again", func() bool { return p.count() >= before+20 })
-	close(done)
-	wait()
+	calm()
 	p.signals = append(p.signals, early...)
 	p.kept(trader)
 
@@ -224,9 +221,8 @@ func TestTheServiceWaitsForItsRedis(t *testing.T) {
 	s := begin(t, testConfig(t, redis.URL()))
 	t.Cleanup(func() { s.stop(t) })
 	public := s.client(t)
-	eventually(t, "it has tried", func() bool {
-		return s.log.Line("waiting for redis: start it, or correct the setting redis.url") != ""
-	})
+	eventually(t, "it has tried",
+		func() bool { return s.log.Line("waiting for redis: start it, or correct the setting redis.url") != "" })
 	if alive, ready, status := public.health(); alive != http.StatusOK || ready != http.StatusServiceUnavailable ||
 		status != "not_ready" {
 		t.Errorf("without Redis /healthz is %d, /readyz %d %s", alive, ready, status)
@@ -237,9 +233,7 @@ func TestTheServiceWaitsForItsRedis(t *testing.T) {
 	redis.Restart()
 	s.awaitReady(t)
 	trader, _ := s.account(t)
-	if p := trader.signals(""); p.Total != 0 {
-		t.Errorf("a new account has %d signals", p.Total)
-	}
+	trader.lists("", 0)
 }
 
 func TestABroughtRedisThatDiesComesBackWithItsData(t *testing.T) {

@@ -80,9 +80,7 @@ func TestSignalsCloseAtTheirLevels(t *testing.T) {
 	if closings != 3 {
 		t.Errorf("%d closings are sent", closings)
 	}
-	if open := trader.signals("status=open").Total; open != 0 {
-		t.Errorf("%d are open", open)
-	}
+	trader.lists("status=open", 0)
 }
 
 // inTicks returns a price around 100 as a multiple of the tick in which exits are shown.

@@ -43,8 +43,7 @@ func TestARedisThatHangsLosesNothing(t *testing.T) {
 	s, trader, _ := startTrading(t, redis)
 	live := trader.dial()
 	var p promises
-	done := make(chan struct{})
-	wait := p.load(trader, 4, done)
+	calm := p.load(trader, 4)
 	for range 2 {
 		before := p.count()
 		eventually(t, "runs are acknowledged", func() bool { return p.count() >= before+20 })
@@ -55,8 +54,7 @@ func TestARedisThatHangsLosesNothing(t *testing.T) {
 		redis.Continue()
 		s.awaitReady(t)
 	}
-	close(done)
-	wait()
+	calm()
 	p.unknown += 2 * 1000 // the unavailable runs of this test may have been stored
 	p.kept(trader)
 	listed := trader.allSignals()

@@ -56,18 +56,26 @@ func (m pricer) bars(asset string, tf signal.Timeframe, length time.Duration, n 
 	step := length.Milliseconds()
 	end := time.Now().UnixMilli() / step * step
 	bars := make([]marketdata.Bar, n)
-	entries := make([][]any, n)
 	for i := range bars {
 		open := end - int64(n-i)*step
 		b := marketdata.Bar{OpenTime: open, CloseTime: open + step, Open: path(i), Close: path(i + 1),
 			Volume: 5 + float64(i%7)}
 		b.High, b.Low = max(b.Open, b.Close)+.5, min(b.Open, b.Close)-.5
 		bars[i] = b
+	}
+	m.give(asset, tf, bars...)
+	return bars
+}
+
+// give writes bars of a timeframe.
+func (m pricer) give(asset string, tf signal.Timeframe, bars ...marketdata.Bar) {
+	m.tb.Helper()
+	entries := make([][]any, len(bars))
+	for i, b := range bars {
 		entries[i] = []any{"asset", asset, "timeframe", string(tf), "open_time", b.OpenTime,
 			"open", b.Open, "high", b.High, "low", b.Low, "close", b.Close, "volume", b.Volume}
 	}
 	m.add("market:bars", entries...)
-	return bars
 }
 
 // path returns the price after i bars: waves with a drift.

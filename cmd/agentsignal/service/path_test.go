@@ -81,11 +81,7 @@ func TestAClientReadsItsOwnWrites(t *testing.T) {
 			asset := []string{"BTC", "ETH", "AAPL", "oil"}[w]
 			for n := 1; n <= runs; n++ {
 				made := trader.run(asset, []string{"momentum", "breakout", "mean_reversion"}[n%3])
-				p := trader.signals("limit=100&asset=" + strings.ToLower(asset))
-				if p.Total != n || p.Signals[0].ID != made.ID {
-					t.Errorf("after run %d of %s the list has %d signals, the first %s, want %s", n, asset, p.Total,
-						p.Signals[0].ID, made.ID)
-				}
+				trader.lists("limit=100&asset="+strings.ToLower(asset), n, made.ID)
 			}
 		})
 	}
@@ -105,9 +101,7 @@ func TestAClientReadsItsOwnWritesFromANodeThatLags(t *testing.T) {
 	for n := 1; n <= 10; n++ {
 		trader.run("ACME", "breakout") // keeps the node busy
 		made := trader.run("ACME", "momentum")
-		if p := trader.signals("limit=1"); p.Total != 2*n || p.Signals[0].ID != made.ID {
-			t.Errorf("after run %d the list has %d signals, the first %+v, want %s", n, p.Total, p.Signals, made.ID)
-		}
+		trader.lists("limit=1", 2*n, made.ID)
 		trader.get("/v1/signals/" + made.ID).ok(t)
 	}
 }
@@ -123,9 +117,9 @@ func TestAJobIsPolledUntilItIsCompleted(t *testing.T) {
 		t.Errorf("a job is accepted with %s, Location %q, Retry-After %q", accepted.Body,
 			accepted.Header.Get("Location"), accepted.Header.Get("Retry-After"))
 	}
-	done := trader.awaitJob(job.ID)
-	if done.Status != "completed" || done.Signal == nil || done.Signal.Asset != "ETH" {
-		t.Fatalf("the job ended as %+v", done)
+	done := trader.completed(job.ID)
+	if done.Signal.Asset != "ETH" {
+		t.Errorf("the job ended as %+v", done)
 	}
 	ended := trader.get("/v1/jobs/" + job.ID)
 	if ended.Header.Get("Retry-After") != "" {
@@ -136,9 +130,7 @@ func TestAJobIsPolledUntilItIsCompleted(t *testing.T) {
 	if !same(members(t, stored, signalMembers...), jsonOf(t, whole.Signal)) {
 		t.Errorf("the job's signal is %s, stored is %s", jsonOf(t, whole.Signal), stored)
 	}
-	if p := trader.signals("asset=ETH"); p.Total != 1 || p.Signals[0].ID != done.Signal.ID {
-		t.Errorf("the list has %+v", p)
-	}
+	trader.lists("asset=ETH", 1, done.Signal.ID)
 	live.await("the end of the job's run", func(m message) bool {
 		return m.statusOf() == runStatus{"trading", "completed", job.Run}
 	})
@@ -227,9 +219,7 @@ func TestARunThatFailsReportsWhyAndFreesItsKey(t *testing.T) {
 		job.Signal != nil {
 		t.Errorf("a job without data ends as %+v", job)
 	}
-	if p := trader.signals(""); p.Total != 0 {
-		t.Errorf("failed runs left %d signals", p.Total)
-	}
+	trader.lists("", 0) // failed runs leave nothing
 }
 
 func TestAccountsDoNotSeeEachOther(t *testing.T) {
@@ -242,9 +232,7 @@ func TestAccountsDoNotSeeEachOther(t *testing.T) {
 	job := ada.awaitJob(ada.submit("BTC", "momentum").ID)
 	eve.get("/v1/signals/"+made.ID).fails(t, http.StatusNotFound, "not_found")
 	eve.get("/v1/jobs/"+job.ID).fails(t, http.StatusNotFound, "not_found")
-	if p := eve.signals(""); p.Total != 0 {
-		t.Errorf("eve sees %d signals", p.Total)
-	}
+	eve.lists("", 0)
 	// Her own run ends the wait for messages that must not come.
 	own := eve.run("BTC", "momentum")
 	all := hers.until("the end of her own run",

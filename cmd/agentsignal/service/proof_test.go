@@ -41,17 +41,6 @@ func wander(seed uint64, n int, end time.Time) []marketdata.Bar {
 	return bars
 }
 
-// give writes bars of 1h to market:bars.
-func (m pricer) give(asset string, bars ...marketdata.Bar) {
-	m.tb.Helper()
-	entries := make([][]any, len(bars))
-	for i, b := range bars {
-		entries[i] = []any{"asset", asset, "timeframe", "1h", "open_time", b.OpenTime, "open", b.Open, "high",
-			b.High, "low", b.Low, "close", b.Close, "volume", b.Volume}
-	}
-	m.add("market:bars", entries...)
-}
-
 // madeSignal is a signal as clients see it.
 type madeSignal struct {
 	ID         string           `json:"signal_id"`
@@ -80,13 +69,13 @@ func TestLiveSignalsAreThoseOfTheBacktest(t *testing.T) {
 	bars := wander(1, 1200, time.Now().Truncate(time.Hour))
 	origin := strategy.Origin{Asset: "walk", Source: "stream", Compression: 1}
 
-	prices.give("WALK", bars[:len(bars)-1]...)
+	prices.give("WALK", signal.H1, bars[:len(bars)-1]...)
 	made := 0
 	// rows are the rows that the commands must print, by strategy and risk.
 	rows := map[[2]string]string{}
 	for _, last := range []int{len(bars) - 2, len(bars) - 1} { // older bars are stale
 		if last == len(bars)-1 {
-			prices.give("WALK", bars[last])
+			prices.give("WALK", signal.H1, bars[last])
 		}
 		eventually(t, fmt.Sprintf("bar %d is seen", last), func() bool {
 			seen, err := s.process.market.Series(t.Context(), "WALK", signal.H1)
@@ -192,7 +181,7 @@ func TestLiveSignalsAreThoseOfTheBacktest(t *testing.T) {
 	for i := range bars {
 		bars[i].Close = (bars[i].High + bars[i].Low) / 2
 	}
-	prices.give("WALK", bars[len(bars)-200:]...)
+	prices.give("WALK", signal.H1, bars[len(bars)-200:]...)
 	eventually(t, "the audit finds what differs", func() bool {
 		out, err := operator.Try("", "audit")
 		return err != nil && strings.Contains(out, "confidence is ") &&
@@ -239,9 +228,7 @@ func TestScansRankManyAssets(t *testing.T) {
 		r.Ranked[0].Entry <= 0 {
 		t.Errorf("the scan ended as %+v", ended)
 	}
-	if p := trader.signals(""); p.Total != 0 {
-		t.Errorf("a scan has stored %d signals", p.Total)
-	}
+	trader.lists("", 0)
 }
 
 func TestBacktestsOfFiles(t *testing.T) {

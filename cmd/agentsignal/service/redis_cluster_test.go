@@ -33,15 +33,9 @@ func TestTheServiceWorksOnARedisCluster(t *testing.T) {
 		trader := accounts[p]
 		live := trader.dial()
 		made := trader.run("ACME", "momentum")
-		if list := trader.signals("limit=1"); list.Total != before+1 || list.Signals[0].ID != made.ID {
-			t.Errorf("partition %d: %d signals are listed, the first %+v; want %s", p, list.Total,
-				list.Signals, made.ID)
-		}
+		trader.lists("limit=1", before+1, made.ID)
 		trader.get("/v1/signals/" + made.ID).ok(t)
-		job := trader.awaitJob(trader.submit("ACME", "breakout").ID)
-		if job.Status != "completed" {
-			t.Fatalf("partition %d: the job ended as %+v", p, job)
-		}
+		job := trader.completed(trader.submit("ACME", "breakout").ID)
 		live.signals(made.ID, job.Signal.ID)
 		trader.dial().resumes(live, made.ID, 1)
 	}

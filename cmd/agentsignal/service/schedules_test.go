@@ -80,10 +80,8 @@ func TestASchedulesSignalsAreNoMoreThanMayBeOpen(t *testing.T) {
 	s := trader.addSchedule(everySecond + `2}`)
 	eventually(t, "each asset has two signals", func() bool { return trader.signals("").Total == 4 })
 	trader.afterRounds(s.ID, 2)
-	if all := trader.signals("status=open&strategy=meta_tags&asset=OAK%20chair"); all.Total != 2 ||
-		trader.signals("").Total != 4 {
-		t.Errorf("%d signals of the chair, %d in all", all.Total, trader.signals("").Total)
-	}
+	trader.lists("status=open&strategy=meta_tags&asset=OAK%20chair", 2)
+	trader.lists("", 4)
 	// A higher maximum is used, and none after it is disabled.
 	trader.do("PATCH", "/v1/schedules/"+s.ID, `{"max_open":3}`).ok(t)
 	eventually(t, "each asset has three signals", func() bool { return trader.signals("").Total == 6 })
@@ -108,9 +106,7 @@ func TestSchedulesDrawFromTheQuotaOfRuns(t *testing.T) {
 	if got := trader.afterRound(s.ID); got.Skipped != 1 || got.Failures != 0 || got.LastError != nil {
 		t.Errorf("after a round of 8 runs with a quota of 5: %+v", got)
 	}
-	if n := trader.signals("").Total; n != 5 {
-		t.Errorf("%d signals, want 5", n)
-	}
+	trader.lists("", 5)
 	trader.post("/v1/agents/seo/run", runBody("i", "meta_tags")).fails(t, http.StatusTooManyRequests, "rate_limited")
 	if n := svc.metric(t, "agentsignal_scheduled_runs_total", `result="skipped"`); n != 3 {
 		t.Errorf("%v runs are counted as skipped, want 3", n)
@@ -141,9 +137,7 @@ func TestOpenSignalsOfAnAccountAreBounded(t *testing.T) {
 	for range 2 {
 		trader.post("/v1/agents/seo/run", runBody("desk", "meta_tags")).ok(t)
 	}
-	if n := trader.signals("status=open").Total; n != 2 {
-		t.Fatalf("%d open signals", n)
-	}
+	trader.lists("status=open", 2)
 	a := trader.post("/v1/agents/seo/run", runBody("desk", "meta_tags"))
 	a.fails(t, http.StatusTooManyRequests, "too_many_signals")
 	if a.Header.Get("Retry-After") != "60" {
@@ -207,9 +201,7 @@ func TestSchedulesOutliveTheirOwner(t *testing.T) {
 	for i, trader := range traders {
 		// The runs in flight at the kill may have ended before or be lost.
 		eventually(t, "signals come after the death", func() bool { return trader.signals("").Total > before[i]+4 })
-		if n := trader.signals("strategy=product_description").Total; n != 2 {
-			t.Errorf("the round of a day has made %d signals, want 2", n)
-		}
+		trader.lists("strategy=product_description", 2) // of the round of the day
 	}
 }
 
@@ -229,7 +221,5 @@ func TestSchedulesDoNotHoldEachOtherUp(t *testing.T) {
 		func() bool { return trader.schedule(again.ID).NextRunAt.After(time.Now().Add(30 * time.Second)) })
 	trader.post("/v1/schedules", body+`,"timeframe":"5m","risk_level":"low"}`).ok(t)
 	eventually(t, "the last has a signal", func() bool { return trader.signals("status=open&asset=eth").Total >= 4 })
-	if total := trader.signals("").Total; total != 4 {
-		t.Errorf("%d signals", total)
-	}
+	trader.lists("", 4)
 }

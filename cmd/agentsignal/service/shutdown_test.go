@@ -28,11 +28,7 @@ type slowRequest struct {
 // beginRun sends a run without the end of its body.
 func (c *client) beginRun(body string) *slowRequest {
 	c.tb.Helper()
-	conn, err := net.Dial("tcp", strings.TrimPrefix(c.url, "http://"))
-	if err != nil {
-		c.tb.Fatal(err)
-	}
-	c.tb.Cleanup(func() { conn.Close() })
+	conn := rawConn(c.tb, c.url)
 	r, err := http.NewRequest(http.MethodPost, c.url+"/v1/agents/trading/run", strings.NewReader(body))
 	if err != nil {
 		c.tb.Fatal(err)
@@ -52,7 +48,6 @@ func (c *client) beginRun(body string) *slowRequest {
 // finish sends the rest and returns the answer.
 func (s *slowRequest) finish() answer {
 	s.tb.Helper()
-	s.conn.SetDeadline(time.Now().Add(patience))
 	if _, err := io.WriteString(s.conn, s.body[1:]); err != nil {
 		s.tb.Fatalf("send the rest: %v", err)
 	}
@@ -108,22 +103,17 @@ func TestSIGTERMEndsTheServiceInOrder(t *testing.T) {
 	}
 
 	again := launchReady(t, settings...)
-	if p := trader.at(again.url).signals("strategy=momentum"); p.Total != 2 || p.Signals[0].ID != last.ID ||
-		p.Signals[1].ID != during.ID {
-		t.Errorf("after a restart the list has %+v", p)
-	}
+	trader.at(again.url).lists("strategy=momentum", 2, last.ID, during.ID)
 }
 
 func TestASecondSIGTERMEndsTheServiceAtOnce(t *testing.T) {
 	t.Parallel()
 	impatient := launch(t, childSettings(t, redistest.New(t).URL(), "SHUTDOWN_DELAY=1h")...)
 	impatient.signal(syscall.SIGTERM)
-	eventually(t, "it drains",
-		func() bool { return impatient.client(t).get("/readyz").Status == http.StatusServiceUnavailable })
+	public := impatient.client(t)
+	eventually(t, "it drains", func() bool { return public.get("/readyz").Status == http.StatusServiceUnavailable })
 	impatient.signal(syscall.SIGTERM)
-	if code, _ := impatient.exit(); code != exitForced {
-		t.Errorf("after two signals it ended with %d", code)
-	}
+	impatient.exits(exitForced)
 }
 
 func TestADataDirectoryHasOneService(t *testing.T) {
@@ -131,9 +121,9 @@ func TestADataDirectoryHasOneService(t *testing.T) {
 	c := testConfig(t, "")
 	s := start(t, c)
 	second := spawn(t, []string{"serve"}, "DATA_DIR="+c.DataDir)
-	if code, _ := second.exit(); code != exitFailed ||
-		second.log.Line("agentsignal: ", c.DataDir, "in use by another agentsignal process") == "" {
-		t.Errorf("a second service on the data directory ends with %d and logs: %s", code, second.log)
+	second.exits(exitFailed)
+	if second.log.Line("agentsignal: ", c.DataDir, "in use by another agentsignal process") == "" {
+		t.Errorf("a second service on the data directory logs: %s", second.log)
 	}
 	if ready := s.client(t).get("/readyz").Status; ready != http.StatusOK {
 		t.Errorf("the first one's /readyz is %d", ready)
@@ -177,9 +167,7 @@ func TestAServiceThatDoesNotFitIsRefused(t *testing.T) {
 		t.Errorf("a second service without cluster is refused with: %s", why)
 	}
 	trader, _ := first.account(t)
-	if p := trader.signals(""); p.Total != 0 {
-		t.Errorf("the first service lists %+v", p)
-	}
+	trader.lists("", 0)
 	first.awaitReady(t)
 	if n := first.process.joined.Load().Owned(); n != c.Partitions {
 		t.Errorf("the first service owns %d partitions", n)

@@ -64,8 +64,7 @@ func TestWeatherRunsMakeTwoRecords(t *testing.T) {
 		if run.region != "" {
 			members = append(members, `"parameters":{"region":"`+run.region+`"}`)
 		}
-		answer := trader.post("/v1/agents/weather/run", runBody(run.asset, run.strategy, members...)).ok(t).
-			Body
+		answer := trader.post("/v1/agents/weather/run", runBody(run.asset, run.strategy, members...)).ok(t).Body
 		got := decode[wireSignal](t, answer)
 		metadata := decode[struct {
 			Metadata struct {
@@ -100,9 +99,7 @@ func TestWeatherRunsMakeTwoRecords(t *testing.T) {
 		first[w.ID] = got
 		ids = append(ids, w.ID)
 	}
-	if p := trader.signals("agent_id=weather"); p.Total != 6 {
-		t.Errorf("%d signals are listed, want 6", p.Total)
-	}
+	trader.lists("agent_id=weather", 6)
 	stranger.get("/v1/signals/weather/"+ids[0]).fails(t, http.StatusNotFound, "not_found")
 	if p := stranger.weather(""); p.Total != 0 {
 		t.Errorf("a stranger sees %+v", p)
@@ -178,10 +175,7 @@ func TestWeatherJobs(t *testing.T) {
 	trader, _ := s.account(t)
 	job := decode[wireJob](t, trader.post("/v1/agents/weather/run",
 		runBody("natural_gas", "commodity_impact", `"async":true`)).ok(t).Body)
-	ended := trader.awaitJob(job.ID)
-	if ended.Status != "completed" || ended.Signal == nil {
-		t.Fatalf("the job ends as %+v", ended)
-	}
+	ended := trader.completed(job.ID)
 	want := strings.Replace(ended.Signal.ID, "sig_", "wsig_", 1)
 	if p := trader.weather(""); p.Total != 1 || p.Signals[0].ID != want {
 		t.Errorf("listed are %+v", p)

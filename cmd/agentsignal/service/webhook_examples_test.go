@@ -122,12 +122,7 @@ func (x *exampleReceiver) send(header http.Header, body io.Reader) int {
 // the answer was 2xx.
 func (x *exampleReceiver) cut(header http.Header, body string, part int) bool {
 	x.tb.Helper()
-	conn, err := net.Dial("tcp", strings.TrimPrefix(x.url, "http://"))
-	if err != nil {
-		x.tb.Fatal(err)
-	}
-	defer conn.Close()
-	conn.SetDeadline(time.Now().Add(patience))
+	conn := rawConn(x.tb, x.url)
 	var b bytes.Buffer
 	b.WriteString("POST /hooks HTTP/1.1\r\nHost: localhost\r\n")
 	header.Write(&b)

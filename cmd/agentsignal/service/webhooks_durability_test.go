@@ -36,7 +36,7 @@ func TestWhatWasAcknowledgedIsDelivered(t *testing.T) {
 	failing := newFailingEndpoint(t, http.StatusServiceUnavailable, "")
 	quick, slow, bad := trader.hook(good.url, everyEvent...), trader.hook(hanging.url), trader.hook(failing.url)
 	var p promises
-	wait := p.load(trader, 8, nil)
+	calm := p.load(trader, 8)
 	eventually(t, "a hundred runs are acknowledged", func() bool { return p.count() >= 100 })
 	stored := func(w wireWebhook, ok func(wireDelivery) bool) map[string]wireDelivery {
 		found := map[string]wireDelivery{}
@@ -59,7 +59,7 @@ func TestWhatWasAcknowledgedIsDelivered(t *testing.T) {
 	killing.Go(first.kill)
 	killing.Go(redis.Kill)
 	killing.Wait()
-	wait()
+	calm()
 	byThen := map[*hookEndpoint]int{good: len(good.got()), failing: len(failing.got())}
 
 	redis.Restart()
@@ -71,8 +71,7 @@ func TestWhatWasAcknowledgedIsDelivered(t *testing.T) {
 	}
 
 	// Then only Redis is killed, under load.
-	done := make(chan struct{})
-	wait = p.load(trader, 3, done)
+	calm = p.load(trader, 3)
 	more := p.count() + 20
 	eventually(t, "runs are acknowledged", func() bool { return p.count() >= more })
 	redis.Kill()
@@ -81,8 +80,7 @@ func TestWhatWasAcknowledgedIsDelivered(t *testing.T) {
 	second.awaitReady(t)
 	more = p.count() + 20
 	eventually(t, "runs are acknowledged again", func() bool { return p.count() >= more })
-	close(done)
-	wait()
+	calm()
 	p.unknown += before
 	p.kept(trader)
 

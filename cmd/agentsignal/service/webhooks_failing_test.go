@@ -314,13 +314,10 @@ func TestAnAccountHasAHundredWebhooks(t *testing.T) {
 // dashboards show; its other endpoint gets everything.
 func TestPendingDeliveriesOfAnAccountAreLimited(t *testing.T) {
 	t.Parallel()
-	server := redistest.New(t)
-	c := hookConfig(t, server.URL())
+	redis := redistest.New(t)
+	c := hookConfig(t, redis.URL())
 	c.Webhooks.MaxPending = 10
-	s := hookService{begin(t, c), server.Client()}
-	s.awaitReady(t)
-	newMarket(t, s.redis).hours("BTC", 400)
-	s.awaitPrices(t, "BTC", signal.H1)
+	s := startHooks(t, redis, c)
 	trader, _ := s.account(t)
 	live := trader.dial()
 	live.subscribe(`"channels":["system.notification"]`)

@@ -54,20 +54,22 @@ type hookService struct {
 
 // sharedHooks returns a service that tests of webhooks use at once, each with an
 // account of its own. It is made for hookConfig.
-func sharedHooks(tb testing.TB) hookService {
-	tb.Helper()
-	return sharedHookService(tb).(hookService)
-}
-
-var sharedHookService = once(func(tb testing.TB) any {
+var sharedHooks = once(func(tb testing.TB) hookService {
 	long := lastingTB{tb}
-	server := redistest.New(long)
-	s := hookService{begin(long, hookConfig(long, server.URL())), server.Client()}
+	redis := redistest.New(long)
+	return startHooks(long, redis, hookConfig(long, redis.URL()))
+})
+
+// startHooks starts a service with prices of BTC. It need not end well: deliveries may be
+// in flight.
+func startHooks(tb testing.TB, redis *redistest.Server, c configs.Config) hookService {
+	tb.Helper()
+	s := hookService{begin(tb, c), redis.Client()}
 	s.awaitReady(tb)
-	newMarket(long, s.redis).hours("BTC", 400)
+	newMarket(tb, s.redis).hours("BTC", 400)
 	s.awaitPrices(tb, "BTC", signal.H1)
 	return s
-})
+}
 
 // hookRequest is a request that an endpoint got.
 type hookRequest struct {
