@@ -126,7 +126,7 @@ func trickle(c net.Conn, text string) {
 		if _, err := io.WriteString(c, text[i:i+1]); err != nil {
 			return
 		}
-		time.Sleep(time.Second)
+		time.Sleep(time.Second) // the slowness is what is tested
 	}
 }
 
