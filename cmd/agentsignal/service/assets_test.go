@@ -1,7 +1,6 @@
 package service
 
 import (
-	"net/http"
 	"strings"
 	"testing"
 
@@ -34,13 +33,13 @@ func TestAssetsHaveOneName(t *testing.T) {
 		}
 	}
 	misspelt := trader.tryRun("BTCC", "momentum")
-	misspelt.fails(t, http.StatusBadRequest, "invalid_request")
+	misspelt.fails(t, "invalid_request")
 	if !strings.Contains(string(misspelt.Body), `"pointer":"/asset"`) ||
 		!strings.Contains(string(misspelt.Body), "the nearest names are BTC") {
 		t.Errorf("a misspelt asset: %s", misspelt.Body)
 	}
 	trader.post("/v1/schedules", `{"agent_id":"trading","assets":["BTCC"],"strategy":"momentum","every":"bar"}`).
-		fails(t, http.StatusBadRequest, "invalid_request")
+		fails(t, "invalid_request")
 	all := decode[struct {
 		Assets []struct {
 			Asset, Class, Source string

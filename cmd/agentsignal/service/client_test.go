@@ -101,6 +101,13 @@ func (c *client) get(path string, headers ...string) answer {
 	return c.do(http.MethodGet, path, "", headers...)
 }
 
+// await polls a path until it is answered with the status.
+func (c *client) await(path string, status int) {
+	c.tb.Helper()
+	eventually(c.tb, fmt.Sprintf("%s is answered with %d", path, status),
+		func() bool { return c.get(path).Status == status })
+}
+
 func (c *client) post(path, body string, headers ...string) answer {
 	c.tb.Helper()
 	return c.do(http.MethodPost, path, body, headers...)
@@ -131,15 +138,31 @@ type problem struct {
 	Errors        []struct{ Pointer, Parameter, Code string }
 }
 
-// fails fails the test if the answer is not the error code with the status, and
+// statuses are those of the error codes.
+var statuses = map[string]int{
+	"invalid_request": 400, "missing_credentials": 401, "invalid_token": 401, "jwt_required": 401,
+	"invalid_credentials": 401, "invalid_refresh_token": 401, "insufficient_scope": 403, "not_found": 404,
+	"method_not_allowed": 405, "name_taken": 409, "email_taken": 409, "limit_reached": 409, "webhook_disabled": 409,
+	"idempotency_in_progress": 409, "delivery_not_pending": 409, "delivery_not_failed": 409, "body_too_large": 413,
+	"unsupported_media_type": 415, "idempotency_key_reused": 422, "too_many_signals": 429, "rate_limited": 429,
+	"account_locked": 429, "agent_failed": 500, "unavailable": 503,
+}
+
+// fails fails the test if the answer is not the error with the code and its status, and
 // returns its document.
-func (a answer) fails(tb testing.TB, status int, code string) problem {
+func (a answer) fails(tb testing.TB, code string) problem {
 	tb.Helper()
 	p := decode[problem](tb, a.Body)
-	if a.Status != status || p.Code != code {
-		tb.Fatalf("the answer is %d %.600s, want %d %s", a.Status, a.Body, status, code)
+	if a.Status != statuses[code] || p.Code != code {
+		tb.Fatalf("the answer is %d %.600s, want %d %s", a.Status, a.Body, statuses[code], code)
 	}
 	return p
+}
+
+// tryLogin logs in to an account, if it can.
+func (c *client) tryLogin(email, password string) answer {
+	c.tb.Helper()
+	return c.post("/v1/auth/login", credentialsBody(email, password))
 }
 
 // decode reads JSON.
@@ -301,7 +324,7 @@ func (c *client) allSignals() []wireSignal {
 // login returns the tokens of an account.
 func (c *client) login(email, password string) tokens {
 	c.tb.Helper()
-	return decode[tokens](c.tb, c.post("/v1/auth/login", credentialsBody(email, password)).ok(c.tb).Body)
+	return decode[tokens](c.tb, c.tryLogin(email, password).ok(c.tb).Body)
 }
 
 type tokens struct {

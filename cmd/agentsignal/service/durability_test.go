@@ -160,7 +160,7 @@ func TestTheServiceOutlivesItsRedis(t *testing.T) {
 		func() answer { return trader.tryRun("ACME", "momentum") },
 		func() answer { return trader.get("/v1/signals") },
 		func() answer { return trader.get("/v1/account") },
-		func() answer { return public.post("/v1/auth/login", credentialsBody(account.Email, password)) },
+		func() answer { return public.tryLogin(account.Email, password) },
 		func() answer { return public.post("/v1/auth/refresh", `{"refresh_token":"`+refreshForm+`"}`) },
 	} {
 		var a answer

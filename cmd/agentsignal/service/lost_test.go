@@ -19,15 +19,14 @@ func TestARedisThatComesBackEmptyIsNoticed(t *testing.T) {
 	redis.Kill()
 	redis.Restart()
 	s.awaitReady(t)
-	eventually(t, "the key is no longer known",
-		func() bool { return trader.get("/v1/signals").Status == http.StatusUnauthorized })
+	trader.await("/v1/signals", http.StatusUnauthorized)
 	if code := live.closing(); code != 1001 && code != 4401 {
 		t.Errorf("a stream with a gap is closed with %d", code)
 	}
 	// A new account finds a working service, and nothing of the old one.
 	newMarket(t, redis.Client()).open("ACME", "99.75")
 	next, _ := s.account(t)
-	next.get("/v1/signals/"+made.ID).fails(t, http.StatusNotFound, "not_found")
+	next.get("/v1/signals/"+made.ID).fails(t, "not_found")
 	eventually(t, "runs have the new prices", func() bool {
 		a := next.tryRun("ACME", "momentum")
 		return a.Status == http.StatusOK && *decode[wireSignal](t, a.Body).Entry == 99.75

@@ -99,8 +99,7 @@ func TestARunSeesThePricesThatOthersWrite(t *testing.T) {
 	prices := newMarket(t, redis.Client())
 	trader, _ := s.account(t)
 
-	trader.tryRun("WAVES", "momentum").
-		fails(t, http.StatusInternalServerError, "agent_failed")
+	trader.tryRun("WAVES", "momentum").fails(t, "agent_failed")
 	prices.hours("WAVES", 250)
 	eventually(t, "250 bars are too few", func() bool {
 		a := trader.tryRun("WAVES", "momentum")

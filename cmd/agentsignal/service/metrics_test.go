@@ -253,7 +253,7 @@ func exercise(t *testing.T, s *service, prices pricer) []string {
 	trader.post("/v1/agents/weather/run", runBody("wheat", "agriculture")).want(t, http.StatusInternalServerError)
 	trader.post("/v1/agents/seo/run", runBody("secretsubject", "blog_post")).ok(t)
 	for range 3 {
-		public.post("/v1/auth/login", credentialsBody("secretmail@example.com", "secretpassword"))
+		public.tryLogin("secretmail@example.com", "secretpassword")
 	}
 	live.until("the signals", func(all []message) bool { return len(signalsOf(all)) == 5 })
 	live.subscribe(`"last_event_id":"` + live.last() + `"`)

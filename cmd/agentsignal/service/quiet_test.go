@@ -16,7 +16,7 @@ func TestAnOutageOfRedisLeavesAHandfulOfLines(t *testing.T) {
 	s := launch(t, "REDIS_URL="+redis.URL(), "LOG_LEVEL=info", "DATA_DIR="+t.TempDir(), "MARKET_SOURCE=simulated",
 		"LEASE=1s", "PARTITIONS=4")
 	c := newClient(t, s.url, "")
-	eventually(t, "the service is ready", func() bool { return c.get("/readyz").Status == http.StatusOK })
+	c.await("/readyz", http.StatusOK)
 	eventually(t, "the service serves", func() bool { return s.log.Line(`"msg":"agentsignal serves"`) != "" })
 	before := strings.Count(s.log.String(), "\n")
 	redis.Kill()
@@ -38,5 +38,5 @@ func TestAnOutageOfRedisLeavesAHandfulOfLines(t *testing.T) {
 		t.Error("that the service is not ready is not logged")
 	}
 	redis.Restart()
-	eventually(t, "the service is ready again", func() bool { return c.get("/readyz").Status == http.StatusOK })
+	c.await("/readyz", http.StatusOK)
 }

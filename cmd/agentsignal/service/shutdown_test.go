@@ -110,8 +110,7 @@ func TestASecondSIGTERMEndsTheServiceAtOnce(t *testing.T) {
 	t.Parallel()
 	impatient := launch(t, childSettings(t, redistest.New(t).URL(), "SHUTDOWN_DELAY=1h")...)
 	impatient.signal(syscall.SIGTERM)
-	public := impatient.client(t)
-	eventually(t, "it drains", func() bool { return public.get("/readyz").Status == http.StatusServiceUnavailable })
+	impatient.client(t).await("/readyz", http.StatusServiceUnavailable)
 	impatient.signal(syscall.SIGTERM)
 	impatient.exits(exitForced)
 }

@@ -100,7 +100,7 @@ func TestWeatherRunsMakeTwoRecords(t *testing.T) {
 		ids = append(ids, w.ID)
 	}
 	trader.lists("agent_id=weather", 6)
-	stranger.get("/v1/signals/weather/"+ids[0]).fails(t, http.StatusNotFound, "not_found")
+	stranger.get("/v1/signals/weather/"+ids[0]).fails(t, "not_found")
 	if p := stranger.weather(""); p.Total != 0 {
 		t.Errorf("a stranger sees %+v", p)
 	}
@@ -180,8 +180,7 @@ func TestWeatherJobs(t *testing.T) {
 	if p := trader.weather(""); p.Total != 1 || p.Signals[0].ID != want {
 		t.Errorf("listed are %+v", p)
 	}
-	trader.post("/v1/agents/weather/run", runBody("BTC", "commodity_impact")).
-		fails(t, http.StatusBadRequest, "invalid_request")
+	trader.post("/v1/agents/weather/run", runBody("BTC", "commodity_impact")).fails(t, "invalid_request")
 }
 
 // TestDoctorChecksTheWeather: a source that answers and one that does not.

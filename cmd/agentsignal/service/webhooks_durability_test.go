@@ -75,7 +75,7 @@ func TestWhatWasAcknowledgedIsDelivered(t *testing.T) {
 	more := p.count() + 20
 	eventually(t, "runs are acknowledged", func() bool { return p.count() >= more })
 	redis.Kill()
-	eventually(t, "it is not ready", func() bool { return trader.get("/readyz").Status == http.StatusServiceUnavailable })
+	trader.await("/readyz", http.StatusServiceUnavailable)
 	redis.Restart()
 	second.awaitReady(t)
 	more = p.count() + 20

@@ -409,14 +409,12 @@ func (c *client) awaitTotal(w wireWebhook, query string, n int) {
 		func() bool { return c.total(w, query) == n })
 }
 
-// counted returns the number in an answer.
-func (a answer) counted(tb testing.TB, name string) int {
+// counts fails the test if the answer has another number.
+func (a answer) counts(tb testing.TB, name string, want int) {
 	tb.Helper()
-	n, ok := decode[map[string]int](tb, a.ok(tb).Body)[name]
-	if !ok {
-		tb.Fatalf("the answer %s does not have %s", a.Body, name)
+	if n, ok := decode[map[string]int](tb, a.ok(tb).Body)[name]; !ok || n != want {
+		tb.Errorf("the answer is %s, want %d %s", a.Body, want, name)
 	}
-	return n
 }
 
 // eachKey calls f with each key of a Redis.

@@ -25,8 +25,7 @@ func TestEveryEventReachesAWebhook(t *testing.T) {
 
 	ran := trader.tryRun("BTC", "momentum").ok(t)
 	made := decode[wireSignal](t, ran.Body)
-	failed := trader.tryRun("NOSUCH", "momentum").
-		fails(t, http.StatusInternalServerError, "agent_failed")
+	failed := trader.tryRun("NOSUCH", "momentum").fails(t, "agent_failed")
 	job := trader.awaitJob(trader.submit("BTC", "breakout").ID)
 	// The owner of a signal appends its changes and its end.
 	changed := `{"signal_id":"` + made.ID + `","confidence":0.5,"previous":{"confidence":0.4372}}`
@@ -142,9 +141,9 @@ func TestAWebhookGetsItsSubscription(t *testing.T) {
 	}
 
 	path := "/v1/webhooks/" + second.ID
-	eve.get(path).fails(t, http.StatusNotFound, "not_found")
-	eve.post(path+"/test", "").fails(t, http.StatusNotFound, "not_found")
-	eve.get("/v1/webhooks/"+w.ID+"/deliveries/"+all[0].delivery()).fails(t, http.StatusNotFound, "not_found")
+	eve.get(path).fails(t, "not_found")
+	eve.post(path+"/test", "").fails(t, "not_found")
+	eve.get("/v1/webhooks/"+w.ID+"/deliveries/"+all[0].delivery()).fails(t, "not_found")
 	trader.do(http.MethodDelete, path, "").want(t, http.StatusNoContent)
 	changed := decode[wireWebhook](t, trader.do(http.MethodPatch, "/v1/webhooks/"+w.ID,
 		`{"events":["agent.completed"],"url":"`+other.url+`"}`).ok(t).Body)
@@ -168,7 +167,7 @@ func TestAWebhookGetsItsSubscription(t *testing.T) {
 	other.await(t, 3)
 	trader.awaitEnd(w, once.ID, "succeeded")
 	trader.run("BTC", "momentum")
-	trader.post("/v1/webhooks/"+w.ID+"/deliveries/retry", "").fails(t, http.StatusConflict, "webhook_disabled")
+	trader.post("/v1/webhooks/"+w.ID+"/deliveries/retry", "").fails(t, "webhook_disabled")
 	trader.do(http.MethodPatch, "/v1/webhooks/"+w.ID, `{"status":"enabled"}`).ok(t)
 	trader.test(w)
 	other.await(t, 4)
