@@ -16,9 +16,7 @@ func TestConfigIsCheckedAndPrinted(t *testing.T) {
 	key := "main:" + base64.StdEncoding.EncodeToString([]byte("0123456789abcdef0123456789abcdef"))
 	write := func(text string) commandtest.Operator {
 		file := filepath.Join(t.TempDir(), "config.yaml")
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		commandtest.Must(t, os.WriteFile(file, []byte(text), 0o600))
 		return operator(t, "--config", file)
 	}
 	good := write("partitions: 32\nredis:\n  url: redis://user:hush@example.com:6379\nauth:\n  jwt_keys: " + key +

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/agentsignal/agentsignal/cmd/agentsignal/commandtest"
 )
 
 // venueServer serves the APIs of Binance and Coinbase, and a feed at /news.
@@ -53,9 +55,7 @@ func doctor(t *testing.T, settings ...string) (string, error) {
 	t.Helper()
 	file := t.TempDir() + "/c.yaml"
 	text := "data_dir: " + t.TempDir() + "\nmarket:\n  " + strings.Join(settings, "\n  ") + "\n"
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	commandtest.Must(t, os.WriteFile(file, []byte(text), 0o600))
 	root := newRoot(nil)
 	var out bytes.Buffer
 	root.SetOut(&out)

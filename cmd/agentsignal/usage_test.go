@@ -65,14 +65,10 @@ func TestWrongCommandLinesAreExplained(t *testing.T) {
 func TestPlacesThatCannotBeUsed(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	commandtest.Must(t, os.WriteFile(file, nil, 0o600))
 	missing, foreign := filepath.Join(t.TempDir(), "missing"), t.TempDir()
 	for _, name := range []string{"node", "redis.lock"} { // they cannot be opened for writing, not even by root
-		if err := os.Mkdir(filepath.Join(foreign, name), 0o500); err != nil {
-			t.Fatal(err)
-		}
+		commandtest.Must(t, os.Mkdir(filepath.Join(foreign, name), 0o500))
 	}
 	for line, want := range map[string]string{
 		"serve --data-dir " + file: "make data directory: mkdir " + file +
@@ -108,23 +104,17 @@ func TestABacktestNamesTheAssetsThatThereAre(t *testing.T) {
 		append(run, "BTCC")...)
 
 	store, err := persistence.Open(persistence.Options{URL: redis.URL(), Timeout: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
+	commandtest.Must(t, err)
 	defer store.Close()
 	prices := market.New(store.Client)
 	epoch, _, err := prices.TakeLease(t.Context(), "node", time.Minute)
-	if err != nil {
-		t.Fatal(err)
-	}
+	commandtest.Must(t, err)
 	give := func(symbols ...string) {
 		var assets []marketdata.Asset
 		for _, s := range symbols {
 			assets = append(assets, marketdata.Asset{Symbol: s, Speed: 1})
 		}
-		if err := prices.Store(t.Context(), &marketdata.Step{Epoch: epoch, Assets: assets}); err != nil {
-			t.Fatal(err)
-		}
+		commandtest.Must(t, prices.Store(t.Context(), &marketdata.Step{Epoch: epoch, Assets: assets}))
 	}
 	give("ETH", "BTC")
 	o.Fails("--asset: no prices of BTCC are stored: did you mean BTC?", append(run, "BTCC")...)

@@ -139,9 +139,7 @@ func tooLarge(t *testing.T, c *client, path, body string) {
 	t.Helper()
 	for _, reader := range []io.Reader{strings.NewReader(body), io.MultiReader(strings.NewReader(body))} {
 		r, err := http.NewRequest(http.MethodPost, c.url+path, reader)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		r.Header.Set("Authorization", "Bearer "+c.token)
 		w, err := c.http.Do(r)
 		if err != nil {
@@ -210,9 +208,7 @@ func forgedTokens(t *testing.T, public, user *client) {
 	key := []byte("0123456789abcdef0123456789abcdef")
 	var claims jwt.MapClaims
 	parsed, _, err := jwt.NewParser().ParseUnverified(user.token, &claims)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	kid := parsed.Header["kid"]
 	forge := func(method jwt.SigningMethod, key any, header, change map[string]any) string {
 		all := jwt.MapClaims{}
@@ -232,9 +228,7 @@ func forgedTokens(t *testing.T, public, user *client) {
 			}
 		}
 		text, err := token.SignedString(key)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return text
 	}
 	same := forge(jwt.SigningMethodHS256, key, nil, nil)
@@ -388,9 +382,7 @@ func flood(s *stream) {
 func rawConn(tb testing.TB, address string) net.Conn {
 	tb.Helper()
 	conn, err := net.Dial("tcp", strings.TrimPrefix(address, "http://"))
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, err)
 	tb.Cleanup(func() { conn.Close() })
 	conn.SetDeadline(time.Now().Add(patience))
 	return conn

@@ -391,9 +391,7 @@ func members(tb testing.TB, text string, names ...string) string {
 	all := decode[map[string]json.RawMessage](tb, text)
 	maps.DeleteFunc(all, func(name string, _ json.RawMessage) bool { return !slices.Contains(names, name) })
 	b, err := json.Marshal(all)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, err)
 	return string(b)
 }
 
@@ -401,9 +399,7 @@ func members(tb testing.TB, text string, names ...string) string {
 func jsonOf(tb testing.TB, v any) string {
 	tb.Helper()
 	b, err := json.Marshal(v)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, err)
 	return string(b)
 }
 

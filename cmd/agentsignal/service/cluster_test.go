@@ -226,9 +226,7 @@ func TestTheOtherNodeGoesOnWhenOneIsKilled(t *testing.T) {
 func (n nodes) firstID(tb testing.TB) string {
 	tb.Helper()
 	live, err := n.redis.Client().ZRange(tb.Context(), "{node}:live", 0, -1).Result()
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, err)
 	for _, member := range live {
 		if id, _, _ := strings.Cut(member, " "); id != n.second.process.node {
 			return id

@@ -206,9 +206,7 @@ func TestADeletedAccountIsGoneAtOnce(t *testing.T) {
 	made := key.run("BTC", "momentum")
 	streams := []*stream{user.dial(), key.dial()}
 	account := decode[accountJSON](t, user.get("/v1/account").Body)
-	if err := s.process.credentials.DeleteAccount(t.Context(), account.AccountID); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.process.credentials.DeleteAccount(t.Context(), account.AccountID))
 	for _, c := range []*client{user, key} {
 		c.get("/v1/signals/"+made.ID).fails(t, "invalid_token")
 		c.tryRun("BTC", "momentum").fails(t, "invalid_token")
@@ -371,9 +369,7 @@ func TestTooManyFailedLoginsLockTheEmail(t *testing.T) {
 	if locks := s.metric(t, "agentsignal_auth_locks_total"); locks != 3 {
 		t.Errorf("%v locks are counted, want 3", locks)
 	}
-	if err := s.process.credentials.Unlock(t.Context(), email); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.process.credentials.Unlock(t.Context(), email))
 	login(email, password).ok(t)
 	login("no address", password).fails(t, "invalid_credentials")
 	for _, body := range []string{credentialsBody("", password), credentialsBody(email, ""), `{}`,

@@ -250,9 +250,7 @@ func TestABroughtRedisThatDiesComesBackWithItsData(t *testing.T) {
 	want := []string{trader.run("ACME", "momentum").ID}
 	for range 2 {
 		before := processID(t, rdb)
-		if err := syscall.Kill(before, syscall.SIGKILL); err != nil {
-			t.Fatal(err)
-		}
+		must(t, syscall.Kill(before, syscall.SIGKILL))
 		eventually(t, "another Redis answers", func() bool {
 			now := processID(t, rdb)
 			return now != 0 && now != before
@@ -301,9 +299,7 @@ func TestARunWhoseProcessDiedIsEnded(t *testing.T) {
 		Events: []signal.Event{{ID: signal.NewEventID(), Account: account.ID, Type: signal.AgentStarted,
 			Agent: "trading", Run: run, Data: []byte(`{}`)}},
 		Due: &signal.RunDue{Run: run, Agent: "trading", At: s.process.store.Now().Add(time.Second)}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	live.await("its beginning",
 		func(m message) bool { return m.statusOf() == runStatus{"trading", "running", string(run)} })
 	live.await("its end", func(m message) bool { return m.statusOf() == runStatus{"trading", "error", string(run)} })

@@ -69,9 +69,7 @@ func TestGoroutinesAreGuarded(t *testing.T) {
 			}
 			return nil
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 	}
 	for place := range unguarded {
 		if !used[place] {
@@ -84,18 +82,14 @@ func TestGoroutinesAreGuarded(t *testing.T) {
 func startedBare(t *testing.T, dir string) (places []string) {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	functions, started := map[string][]*ast.FuncDecl{}, map[string][]ast.Node{}
 	for _, path := range files {
 		if strings.HasSuffix(path, "_test.go") {
 			continue
 		}
 		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, d := range file.Decls {
 			if f, ok := d.(*ast.FuncDecl); ok && f.Body != nil {
 				functions[f.Name.Name] = append(functions[f.Name.Name], f)

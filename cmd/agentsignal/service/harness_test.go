@@ -44,6 +44,7 @@ type journal = commandtest.Journal
 // Short names of helpers that are shared with the tests of commands.
 var (
 	eventually = commandtest.Eventually
+	must       = commandtest.Must
 	written    = commandtest.Written
 )
 
@@ -87,9 +88,7 @@ func (lastingTB) Cleanup(f func()) { lasting.add(f) }
 
 func (tb lastingTB) TempDir() string {
 	dir, err := os.MkdirTemp("", "agentsignal")
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, err)
 	tb.Cleanup(func() { os.RemoveAll(dir) })
 	return dir
 }

@@ -272,9 +272,7 @@ func TestTheMapNamesFilesThatExist(t *testing.T) {
 	t.Parallel()
 	root := filepath.Join("..", "..", "..")
 	text, err := os.ReadFile(filepath.Join(root, "actors", "doc.go"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	files := regexp.MustCompile(`[a-z_/]+/[a-z_]+\.go\b`).FindAllString(string(text), -1)
 	if len(files) < 20 {
 		t.Errorf("only %d files are named", len(files))

@@ -89,9 +89,7 @@ func TestSecretsStayWhereTheyBelong(t *testing.T) {
 	for range 6 {
 		public.tryLogin(email, "marked-password-wrong")
 	}
-	if err := s.process.credentials.Unlock(t.Context(), email); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.process.credentials.Unlock(t.Context(), email))
 	secrets["wrong password"] = "marked-password-wrong"
 	unknown := unknownKey()
 	secrets["unknown key"] = unknown

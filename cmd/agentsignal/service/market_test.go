@@ -114,18 +114,14 @@ func TestARunSeesThePricesThatOthersWrite(t *testing.T) {
 
 	// The run answers with the result of the strategy on these bars.
 	series := strategy.NewSeries(signal.H1).WithTick(1e-5)
-	if err := series.Sync(bars); err != nil {
-		t.Fatal(err)
-	}
+	must(t, series.Sync(bars))
 	for _, name := range []string{"momentum", "mean_reversion", "breakout"} {
 		want, err := series.Assess(name, signal.MediumRisk)
 		if err != nil {
 			t.Fatalf("assess %s: %v", name, err)
 		}
 		levels, err := want.Levels(102.75, 1e-5)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		got := trader.run("WAVES", name)
 		if got.Direction != string(want.Direction) || math.Abs(got.Confidence-want.Confidence) > .0001 ||
 			*got.Entry != 102.75 || *got.Stop != levels.Stop || *got.Target != levels.Target {

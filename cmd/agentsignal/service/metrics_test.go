@@ -117,9 +117,7 @@ func TestMetricsAreThoseDocumented(t *testing.T) {
 		return s.metric(t, "agentsignal_stream_length", `stream="events"`) > 0
 	})
 	families, err := s.process.registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var names []string
 	for _, f := range families {
 		names = append(names, f.GetName())

@@ -68,9 +68,7 @@ func TestOperatorsHaveAListenerOfTheirOwn(t *testing.T) {
 	for path, want := range map[string]string{"/metrics": "agentsignal_ready 1",
 		"/debug/pprof/goroutine?debug=1": "goroutine profile"} {
 		w, err := http.Get("http://" + s.process.admin.Addr().String() + path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		text, _ := io.ReadAll(w.Body)
 		w.Body.Close()
 		if w.StatusCode != http.StatusOK || !strings.Contains(string(text), want) {
@@ -83,9 +81,7 @@ func TestSIGHUPReloadsSettings(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "config.yaml")
 	write := func(text string) {
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(file, []byte(text), 0o600))
 	}
 	base := "data_dir: " + t.TempDir() + "\nredis:\n  url: " + redistest.New(t).
 		URL() + "\nmarket:\n  source: stream\nauth:\n  registration: open\n"
@@ -113,32 +109,22 @@ func TestSIGHUPReloadsSettings(t *testing.T) {
 func certificateFor(tb testing.TB, certFile, keyFile string) *x509.Certificate {
 	tb.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, err)
 	serial, _ := rand.Int(rand.Reader, big.NewInt(1<<62))
 	template := &x509.Certificate{SerialNumber: serial, Subject: pkix.Name{CommonName: "test"},
 		NotBefore: time.Now().Add(-time.Hour),
 		NotAfter:  time.Now().Add(24 * time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true,
 		BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, err)
 	secret, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, err)
 	for file, block := range map[string]*pem.Block{certFile: {Type: "CERTIFICATE", Bytes: der},
 		keyFile: {Type: "PRIVATE KEY", Bytes: secret}} {
-		if err := os.WriteFile(file, pem.EncodeToMemory(block), 0o600); err != nil {
-			tb.Fatal(err)
-		}
+		must(tb, os.WriteFile(file, pem.EncodeToMemory(block), 0o600))
 	}
 	certificate, err := x509.ParseCertificate(der)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, err)
 	return certificate
 }
 
@@ -181,9 +167,7 @@ func TestTheServiceUsesTLS(t *testing.T) {
 
 	// New connections get the new certificate.
 	second := certificateFor(t, c.TLS.CertFile, c.TLS.KeyFile)
-	if err := s.process.certificate.load(c.TLS); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.process.certificate.load(c.TLS))
 	newClient(t, s.url, trader.token).trust(second).get("/v1/account").ok(t)
 	if _, err := newClient(t, s.url, trader.token).trust(first).try(http.MethodGet, "/v1/account", ""); err == nil {
 		t.Error("the old certificate is still shown")
@@ -225,9 +209,7 @@ type relay struct {
 func newRelay(tb testing.TB) *relay {
 	tb.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, err)
 	tb.Cleanup(func() { listener.Close() })
 	r := &relay{listener: listener}
 	go func() {

@@ -87,9 +87,7 @@ func TestLiveSignalsAreThoseOfTheBacktest(t *testing.T) {
 				replayed, err := backtest.Run(t.Context(), bars,
 					backtest.Options{Origin: origin, Strategy: name, Timeframe: signal.H1, Risk: risk,
 						From: bars[last].CloseTime, To: bars[last].CloseTime})
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				want, ok := replayed.At(last)
 				if !ok {
 					t.Fatalf("the backtest has no signal of %s at bar %d", name, last)
@@ -126,9 +124,7 @@ func TestLiveSignalsAreThoseOfTheBacktest(t *testing.T) {
 	want, err := backtest.Run(t.Context(), bars,
 		backtest.Options{Origin: origin, Strategy: strategy.Momentum, Timeframe: signal.H1, Risk: signal.MediumRisk,
 			Cost: .001})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if want.Statistics.Count < 20 {
 		t.Fatalf("the backtest has only %d signals", want.Statistics.Count)
 	}
@@ -241,9 +237,7 @@ func TestBacktestsOfFiles(t *testing.T) {
 		backtest.Options{Origin: strategy.Origin{Asset: "BTC", Tick: .01, Source: "csv", Compression: 1},
 			Strategy: strategy.Breakout, Timeframe: signal.H1, Risk: signal.LowRisk, Cost: .00025,
 			From: bars[500].CloseTime})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	args := []string{"backtest", "--asset", "BTC", "--strategy", "breakout", "--risk", "low", "--cost", "2.5", "--tick",
 		"0.01", "--always-open", "--from", time.UnixMilli(bars[500].CloseTime).UTC().Format(time.RFC3339)}
 	if got := o.Do(append(args, "--csv", file, "--json")...); !same(got, jsonOf(t, want)) {

@@ -55,9 +55,7 @@ func TestTheServiceWorksOnARedisCluster(t *testing.T) {
 	// A deleted account loses its streams, its keys and then its records.
 	gone := accounts[2]
 	live := gone.dial()
-	if err := s.process.credentials.DeleteAccount(t.Context(), owners[2]); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.process.credentials.DeleteAccount(t.Context(), owners[2]))
 	live.closes(4403)
 	gone.get("/v1/account").fails(t, "invalid_token")
 	eventually(t, "its open signals and jobs are erased", func() bool {

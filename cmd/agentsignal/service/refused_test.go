@@ -24,12 +24,8 @@ func TestAWrongRedisPassword(t *testing.T) {
 	t.Cleanup(func() { admin.Close() })
 	rotate := func(password string) {
 		t.Helper()
-		if err := admin.ConfigSet(context.Background(), "requirepass", password).Err(); err != nil {
-			t.Fatal(err)
-		}
-		if err := admin.Do(context.Background(), "CLIENT", "KILL", "TYPE", "normal").Err(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, admin.ConfigSet(context.Background(), "requirepass", password).Err())
+		must(t, admin.Do(context.Background(), "CLIENT", "KILL", "TYPE", "normal").Err())
 	}
 	rotate("another-one")
 	c := launch(t, childSettings(t, server.URLFor("", "the-password"), "AUTH_REGISTRATION=open")...)
@@ -81,9 +77,7 @@ func TestAServiceWhoseWritesAreRefused(t *testing.T) {
 	trader, _ := s.account(t)
 	rdb := server.Client()
 	// A directory where the file of a snapshot belongs makes all snapshots fail.
-	if err := os.MkdirAll(filepath.Join(server.Dir(), "dump.rdb", "x"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.MkdirAll(filepath.Join(server.Dir(), "dump.rdb", "x"), 0o700))
 	write := func() answer {
 		return trader.post("/v1/agents/seo/run", `{"asset":"standing desk","strategy":"blog_post"}`)
 	}
@@ -101,9 +95,7 @@ func TestAServiceWhoseWritesAreRefused(t *testing.T) {
 			} else {
 				err = rdb.ConfigSet(t.Context(), c.setting, value).Err()
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 		}
 		set(c.refusing, "127.0.0.1", "1")
 		if c.setting == "save" {

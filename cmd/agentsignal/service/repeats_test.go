@@ -65,9 +65,7 @@ func TestARepeatedFaultIsLoggedOnceAndThenEachMinute(t *testing.T) {
 		h := newRepeats(slog.DiscardHandler)
 		for i := range 3 * maxRepeats {
 			r := slog.NewRecord(time.Now(), slog.LevelWarn, fmt.Sprint(i), 0)
-			if err := h.Handle(context.Background(), r); err != nil {
-				t.Fatal(err)
-			}
+			must(t, h.Handle(context.Background(), r))
 		}
 		if n := len(h.seen.faults); n != maxRepeats {
 			t.Errorf("%d faults are remembered, want %d", n, maxRepeats)

@@ -30,14 +30,10 @@ func (c *client) beginRun(body string) *slowRequest {
 	c.tb.Helper()
 	conn := rawConn(c.tb, c.url)
 	r, err := http.NewRequest(http.MethodPost, c.url+"/v1/agents/trading/run", strings.NewReader(body))
-	if err != nil {
-		c.tb.Fatal(err)
-	}
+	must(c.tb, err)
 	r.Header.Set("Authorization", "Bearer "+c.token)
 	var whole strings.Builder
-	if err := r.Write(&whole); err != nil {
-		c.tb.Fatal(err)
-	}
+	must(c.tb, r.Write(&whole))
 	head := strings.TrimSuffix(whole.String(), body)
 	if _, err := io.WriteString(conn, head+body[:1]); err != nil {
 		c.tb.Fatal(err)

@@ -154,9 +154,7 @@ func TestForecastRunsRescoreOpenSignals(t *testing.T) {
 	eventually(t, "an update within a bar", func() bool {
 		for _, w := range trader.signals("status=open").Signals {
 			at, err := time.Parse(time.RFC3339, trader.state(w.ID).UpdatedAt)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if at.After(restarted) && at.Sub(at.Truncate(bar)) > bar/6 { // a close is published sooner
 				return true
 			}

@@ -79,9 +79,7 @@ func TestWhereAWebhookMayBe(t *testing.T) {
 	// The address is checked again at each connection: settings and names change.
 	canary, hooks := newHookEndpoint(t, nil), shared(t).process.webhooks
 	w, err := hooks.Webhook(t.Context(), account.ID, signal.WebhookID(there[strict].ID))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	w.URL = canary.url
 	if _, err := hooks.ChangeWebhook(t.Context(), w, false); err != nil {
 		t.Fatal(err)
@@ -98,9 +96,7 @@ func TestWhereAWebhookMayBe(t *testing.T) {
 func rawEndpoint(tb testing.TB, answer func(net.Conn)) string {
 	tb.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, err)
 	tb.Cleanup(func() { l.Close() })
 	go func() {
 		for {

@@ -188,17 +188,13 @@ func TestSIGTERMLosesNoDelivery(t *testing.T) {
 
 	// The secret is sealed by the new key, so that the old one can be removed.
 	ring, err := keyring.New([]credential.NamedKey{newKey})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	account := decode[struct {
 		ID signal.AccountID `json:"account_id"`
 	}](t, trader.get("/v1/account").ok(t).Body).ID
 	eventually(t, "the secret is sealed by the new key", func() bool {
 		stored, err := s.process.webhooks.Webhook(t.Context(), account, signal.WebhookID(w.ID))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		plain, err := ring.Open(stored.Secret, w.ID)
 		return err == nil && string(plain) == w.Secret
 	})

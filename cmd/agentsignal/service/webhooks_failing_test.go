@@ -343,9 +343,7 @@ func TestADeletedAccountLeavesNoDeliveries(t *testing.T) {
 	held := hanging.await(t, 1)
 	sent := good.await(t, 30)
 	trader.awaitTotal(quick, "status=succeeded", 30)
-	if err := s.process.credentials.DeleteAccount(t.Context(), account.ID); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.process.credentials.DeleteAccount(t.Context(), account.ID))
 	trader.get("/v1/webhooks").fails(t, "invalid_token")
 	<-held[0].ctx.Done()
 	hanging.release()

@@ -58,9 +58,7 @@ func TestEveryEventReachesAWebhook(t *testing.T) {
 			Code      string  `json:"error_code"`
 			Retryable *bool
 		}
-		if err := json.Unmarshal(e.Data, &data); err != nil {
-			t.Fatal(err)
-		}
+		must(t, json.Unmarshal(e.Data, &data))
 		names := memberNames(t, string(e.Data))
 		good := false
 		switch {
