@@ -2,7 +2,6 @@ package main
 
 import (
 	"encoding/base64"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -15,9 +14,7 @@ func TestConfigIsCheckedAndPrinted(t *testing.T) {
 	t.Parallel()
 	key := "main:" + base64.StdEncoding.EncodeToString([]byte("0123456789abcdef0123456789abcdef"))
 	write := func(text string) commandtest.Operator {
-		file := filepath.Join(t.TempDir(), "config.yaml")
-		commandtest.Must(t, os.WriteFile(file, []byte(text), 0o600))
-		return operator(t, "--config", file)
+		return operator(t, "--config", commandtest.Written(t, text))
 	}
 	good := write("partitions: 32\nredis:\n  url: redis://user:hush@example.com:6379\nauth:\n  jwt_keys: " + key +
 		"\nruns:\n  timeout: 10s\n")

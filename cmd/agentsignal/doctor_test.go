@@ -1,12 +1,9 @@
 package main
 
 import (
-	"bytes"
-	"context"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -53,16 +50,8 @@ func venueServer(t *testing.T, works bool) *httptest.Server {
 
 func doctor(t *testing.T, settings ...string) (string, error) {
 	t.Helper()
-	file := t.TempDir() + "/c.yaml"
 	text := "data_dir: " + t.TempDir() + "\nmarket:\n  " + strings.Join(settings, "\n  ") + "\n"
-	commandtest.Must(t, os.WriteFile(file, []byte(text), 0o600))
-	root := newRoot(nil)
-	var out bytes.Buffer
-	root.SetOut(&out)
-	root.SetErr(&out)
-	root.SetArgs([]string{"--config", file, "doctor"})
-	err := root.ExecuteContext(context.Background())
-	return out.String(), err
+	return operator(t, "--config", commandtest.Written(t, text)).Try("", "doctor")
 }
 
 func TestDoctorReportsWhichSourcesAnswer(t *testing.T) {

@@ -64,8 +64,7 @@ func TestWrongCommandLinesAreExplained(t *testing.T) {
 // TestPlacesThatCannotBeUsed are named with the setting that changes them.
 func TestPlacesThatCannotBeUsed(t *testing.T) {
 	t.Parallel()
-	file := filepath.Join(t.TempDir(), "file")
-	commandtest.Must(t, os.WriteFile(file, nil, 0o600))
+	file := commandtest.Written(t, "")
 	missing, foreign := filepath.Join(t.TempDir(), "missing"), t.TempDir()
 	for _, name := range []string{"node", "redis.lock"} { // they cannot be opened for writing, not even by root
 		commandtest.Must(t, os.Mkdir(filepath.Join(foreign, name), 0o500))
