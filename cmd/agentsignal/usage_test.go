@@ -93,8 +93,8 @@ func TestPlacesThatCannotBeUsed(t *testing.T) {
 	}
 }
 
-// TestABacktestNamesTheAssetsThatThereAre if the given one does not exist.
-func TestABacktestNamesTheAssetsThatThereAre(t *testing.T) {
+// TestABacktestNamesTheAssetsWithPrices if the given one has none.
+func TestABacktestNamesTheAssetsWithPrices(t *testing.T) {
 	t.Parallel()
 	redis := redistest.New(t)
 	o := operator(t, commandtest.StoreSettings(t, redis.URL(), "")...)

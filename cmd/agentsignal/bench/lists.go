@@ -23,7 +23,7 @@ const (
 	listWriters     = 1024
 	listConnections = 64
 	listRepeats     = 2000
-	listOpenShare   = 10 // of so many signals one is open
+	listOpenShare   = 10 // one of this many signals is open
 	listAssets      = 500
 )
 

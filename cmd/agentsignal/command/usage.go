@@ -60,7 +60,7 @@ func unknownCommand(cmd *cobra.Command, name string) error {
 // flagFault explains why the flags of cmd are not valid.
 func flagFault(cmd *cobra.Command, err error) error {
 	if args := cmd.Flags().Args(); cmd.HasSubCommands() && len(args) > 0 {
-		return unknownCommand(cmd, args[0]) // whose flags these are
+		return unknownCommand(cmd, args[0]) // the flags are of this command
 	}
 	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok {
 		var known []string

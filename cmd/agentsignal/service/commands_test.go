@@ -17,7 +17,7 @@ func TestCommandsChangeAccountsAndKeys(t *testing.T) {
 		"of a Redis Cluster": func(t *testing.T) string {
 			return redistest.NewCluster(t, 3).URL()
 		},
-		"of the Redis that the service brought along": func(*testing.T) string { return "" },
+		"of the Redis that the service starts": func(*testing.T) string { return "" },
 	} {
 		t.Run(where, func(t *testing.T) {
 			t.Parallel()

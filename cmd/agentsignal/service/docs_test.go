@@ -84,8 +84,8 @@ type attempt struct {
 	Faint  []string `json:"faint"`
 }
 
-// The button Authorize asks for one thing, whose field is in sight and has the cursor;
-// and a narrow page does not scroll sideways.
+// The button Authorize asks for one thing, whose field is visible and focused; and a narrow
+// page does not scroll sideways.
 func TestDocsPageAuthorize(t *testing.T) {
 	t.Parallel()
 	s := shared(t)

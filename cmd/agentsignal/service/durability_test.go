@@ -236,7 +236,7 @@ func TestTheServiceWaitsForItsRedis(t *testing.T) {
 	trader.lists("", 0)
 }
 
-func TestABroughtRedisThatDiesComesBackWithItsData(t *testing.T) {
+func TestAnEmbeddedRedisThatDiesIsRestartedWithItsData(t *testing.T) {
 	t.Parallel()
 	c := testConfig(t, "")
 	s := start(t, c)

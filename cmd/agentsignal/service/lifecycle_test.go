@@ -86,7 +86,7 @@ func TestSignalsCloseAtTheirLevels(t *testing.T) {
 // inTicks returns a price around 100 as a multiple of the tick in which exits are shown.
 func inTicks(price float64) float64 { return math.Round(price*1e4) / 1e4 }
 
-// TestMissedPricesAreCaughtUp kills the service, lets prices pass, and demands the
+// TestMissedPricesAreCaughtUp kills the service, lets prices pass, and expects the
 // same closings as without the kill.
 func TestMissedPricesAreCaughtUp(t *testing.T) {
 	t.Parallel()

@@ -9,7 +9,7 @@ import (
 )
 
 // Without Redis, retries are not logged each time, however often the service is probed.
-func TestAnOutageOfRedisLeavesAHandfulOfLines(t *testing.T) {
+func TestAnOutageOfRedisLogsFewLines(t *testing.T) {
 	t.Parallel()
 	const maxLines = 24 // one of each of 10 parts, two of each of 4 partitions, and some to spare
 	redis := redistest.New(t)

@@ -133,7 +133,7 @@ func (x *exampleReceiver) cut(header http.Header, body string, part int) bool {
 	return w.StatusCode/100 == 2
 }
 
-// handled ends the example and demands that exactly these events were handled, each
+// handled ends the example and fails the test unless it handled exactly these events, each
 // once.
 func (x *exampleReceiver) handled(want ...string) {
 	x.tb.Helper()

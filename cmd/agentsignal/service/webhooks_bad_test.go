@@ -17,7 +17,7 @@ import (
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
-func TestWhereAWebhookMayBe(t *testing.T) {
+func TestURLsOfWebhooks(t *testing.T) {
 	t.Parallel()
 	strict, account := shared(t).account(t) // by the default settings
 	lenient, _ := sharedHooks(t).account(t) // this machine is allowed

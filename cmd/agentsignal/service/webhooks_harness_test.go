@@ -234,7 +234,7 @@ func (r *hookEndpoint) open() []hookRequest {
 	return slices.DeleteFunc(r.got(), func(a hookRequest) bool { return a.ctx.Err() != nil })
 }
 
-// await waits until so many requests have arrived, and returns all that have.
+// await waits for n requests, and returns all so far.
 func (r *hookEndpoint) await(tb testing.TB, n int) []hookRequest {
 	tb.Helper()
 	var all []hookRequest
@@ -356,7 +356,7 @@ func (c *client) delivery(w wireWebhook, id string) wireDelivery {
 	return decode[wireDelivery](c.tb, c.get("/v1/webhooks/"+w.ID+"/deliveries/"+id).ok(c.tb).Body)
 }
 
-// awaitDelivery waits until a delivery is as it should be.
+// awaitDelivery waits until ok returns true for a delivery.
 func (c *client) awaitDelivery(w wireWebhook, id, what string, ok func(wireDelivery) bool) wireDelivery {
 	c.tb.Helper()
 	var d wireDelivery
@@ -402,7 +402,7 @@ func (c *client) total(w wireWebhook, query string) int {
 		c.get("/v1/webhooks/"+w.ID+"/deliveries?limit=1&"+query).ok(c.tb).Body).Total
 }
 
-// awaitTotal waits until a query finds so many.
+// awaitTotal waits until a query finds n deliveries.
 func (c *client) awaitTotal(w wireWebhook, query string, n int) {
 	c.tb.Helper()
 	eventually(c.tb, fmt.Sprintf("%d deliveries are found by %q", n, query),
