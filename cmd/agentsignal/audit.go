@@ -118,8 +118,8 @@ func printReasons(w io.Writer, what string, count map[string]int) {
 
 // Reasons why signals are not recomputed, in addition to those of package backtest.
 const (
-	reasonAgent  = "it is of another agent than trading"
-	reasonAsset  = "the prices of the asset are stored no more"
+	reasonAgent  = "its agent is not trading"
+	reasonAsset  = "the prices of the asset are no longer stored"
 	reasonSource = "the prices of the asset come from another source now, or at another speed"
 	reasonBars   = "too few bars before it are stored: a strategy looks back at 1,000"
 )

@@ -23,7 +23,7 @@ const (
 	listWriters     = 1024
 	listConnections = 64
 	listRepeats     = 2000
-	listOpenShare   = 10 // of so many signals one is open
+	listOpenShare   = 10 // one of this many signals is open
 	listAssets      = 500
 )
 
@@ -101,7 +101,7 @@ func (b *bench) lists(ctx context.Context) (err error) {
 	b.row("first query after a start (target 3 s)", "%s", short(time.Since(start)))
 	for _, q := range queries {
 		l := &load{addr: s.addr, request: func(int, int) []byte { return listRequest(r.keys[0], q.query) }}
-		rate, taken, err := l.saturate(ctx, listConnections, b.window/2)
+		rate, taken, err := l.run(ctx, listConnections, b.window/2, 0)
 		if err != nil {
 			return err
 		}

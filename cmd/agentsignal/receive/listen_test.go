@@ -64,9 +64,7 @@ func listenFor(tb testing.TB, args ...string) *listening {
 func (l *listening) deliver(tb testing.TB, secrets []string, body string, change ...func(http.Header)) answer {
 	tb.Helper()
 	r, err := http.NewRequest(http.MethodPost, l.url+"/hooks?x=1", strings.NewReader(body))
-	if err != nil {
-		tb.Fatal(err)
-	}
+	commandtest.Must(tb, err)
 	now := time.Now().Unix()
 	r.Header = http.Header{"Content-Type": {"application/json"},
 		signature.HeaderSignature: {signature.Sign(secrets[0], []byte(body))},
@@ -79,14 +77,10 @@ func (l *listening) deliver(tb testing.TB, secrets []string, body string, change
 		f(r.Header)
 	}
 	w, err := http.DefaultClient.Do(r)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	commandtest.Must(tb, err)
 	defer w.Body.Close()
 	text, err := io.ReadAll(w.Body)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	commandtest.Must(tb, err)
 	return answer{w.StatusCode, w.Header, string(text)}
 }
 
@@ -133,9 +127,7 @@ func TestListenVerifiesAndPrints(t *testing.T) {
 		t.Errorf("listen prints a line of a body as its own: %q", line)
 	}
 	w, err := http.Get(l.url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	commandtest.Must(t, err)
 	w.Body.Close()
 	if w.StatusCode != http.StatusMethodNotAllowed || w.Header.Get("Allow") != http.MethodPost {
 		t.Errorf("GET is answered with %d", w.StatusCode)

@@ -228,6 +228,7 @@ func (p *process) buildAgents(context.Context) error {
 		Metrics:       agent.NewMetrics(p.registry),
 	})
 	p.undo.Add("runs", within(runGrace, p.agents.Drain))
+	// It ends after the requests and streams that it serves, and before the parts that it uses.
 	p.undo.Add("background", p.stopBackground)
 	p.lifecycle = lifecycle.New(p.store, p.events, p.market, lifecycle.Options{
 		Now:       p.store.Now,

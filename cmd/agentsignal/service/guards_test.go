@@ -69,13 +69,11 @@ func TestGoroutinesAreGuarded(t *testing.T) {
 			}
 			return nil
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 	}
 	for place := range unguarded {
 		if !used[place] {
-			t.Errorf("%s starts nothing without a guard: take it off the list", place)
+			t.Errorf("%s starts nothing without a guard: remove it from the list", place)
 		}
 	}
 }
@@ -84,18 +82,14 @@ func TestGoroutinesAreGuarded(t *testing.T) {
 func startedBare(t *testing.T, dir string) (places []string) {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	functions, started := map[string][]*ast.FuncDecl{}, map[string][]ast.Node{}
 	for _, path := range files {
 		if strings.HasSuffix(path, "_test.go") {
 			continue
 		}
 		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, d := range file.Decls {
 			if f, ok := d.(*ast.FuncDecl); ok && f.Body != nil {
 				functions[f.Name.Name] = append(functions[f.Name.Name], f)
@@ -104,7 +98,7 @@ func startedBare(t *testing.T, dir string) (places []string) {
 			}
 		}
 	}
-	// orCalls holds for the names for which is holds, and of functions that use such a name.
+	// orCalls reports whether is holds for a name, or for one that the function of the name uses.
 	orCalls := func(is func(string) bool) func(string) bool {
 		return func(name string) bool {
 			same := functions[name] // of several types, perhaps
@@ -141,7 +135,7 @@ func starts(body ast.Node) (started []ast.Node) {
 	return started
 }
 
-// names reports whether n names something for which is holds.
+// names reports whether n contains a name for which is holds.
 func names(n ast.Node, is func(name string) bool) (found bool) {
 	ast.Inspect(n, func(n ast.Node) bool {
 		if name, ok := n.(*ast.Ident); ok {

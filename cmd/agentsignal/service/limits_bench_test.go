@@ -14,9 +14,7 @@ import (
 // request: decision 33 has the figures.
 func BenchmarkLimits(b *testing.B) {
 	store, err := persistence.Open(persistence.Options{URL: redistest.New(b).URL(), Partitions: 4})
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	b.Cleanup(func() { store.Close() })
 	quota := limits.Quota{Requests: 1_000_000, Period: time.Second}
 	l := limits.New(store, limits.Options{Quotas: limits.Quotas{limits.Reads: quota}})

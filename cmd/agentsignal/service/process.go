@@ -119,7 +119,7 @@ func (p *process) run(ctx context.Context) error {
 		"limit requests":   p.limiter.Run,
 		"trim lists":       p.trimLists,
 		"update gauges":    p.updateGauges,
-		"read settings":    p.readSettings,
+		"reload settings":  p.reloadSettings,
 	} {
 		p.start(ctx, failed, what, f)
 	}
@@ -204,7 +204,7 @@ func (p *process) awaitInstallation(ctx context.Context) (installed bool, err er
 			return false, err
 		}
 		if !p.reportRefusal(err) {
-			p.log.Warn("redis is waited for: start it, or correct the setting redis.url", "err", err)
+			p.log.Warn("waiting for redis: start it, or correct the setting redis.url", "err", err)
 		}
 		if !backoff.Sleep(ctx, installEvery) {
 			return false, nil
