@@ -4,7 +4,7 @@
 // Store is the connection and the records that most callers need. Each kind of record has a
 // package of its own:
 //
-//	redis        the client, replies, faults, waits for replicas, the names of keys
+//	redisclient  the client, replies, faults, waits for replicas, the names of keys
 //	codec        the encoding of records that one change stores together
 //	eventlog     operations, the log and its tail, trimming, leases, nodes
 //	credentials  accounts, keys, sessions, locks of logins
@@ -21,7 +21,7 @@
 //
 // The part in braces is the hash tag: keys with the same tag lie in one slot of a Redis
 // Cluster, so that one script may use them. NN is the partition of the account, from
-// Store.Partition. redis/keys.go makes the names, and a test compares them with this table.
+// Store.Partition. redisclient/keys.go makes the names, and a test compares them with this table.
 //
 //	key                           type   content                                        lifetime
 //	{pNN}:events                  stream event log: h = routing fields, d = payload     1 h and 1 M entries

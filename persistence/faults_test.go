@@ -22,7 +22,7 @@ import (
 	"github.com/agentsignal/agentsignal/persistence/eventlog"
 	"github.com/agentsignal/agentsignal/persistence/jobs"
 	"github.com/agentsignal/agentsignal/persistence/market"
-	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
+	"github.com/agentsignal/agentsignal/persistence/redisclient"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 	"github.com/agentsignal/agentsignal/persistence/schedules"
 	"github.com/agentsignal/agentsignal/persistence/storetest"
@@ -393,7 +393,7 @@ func TestPipelinesAreExecutedInOnePlace(t *testing.T) {
 		t.Fatalf("%d files, %v", len(files), err)
 	}
 	for _, f := range files {
-		if strings.HasSuffix(f, "_test.go") || f == "redis/faults.go" || strings.HasPrefix(f, "redistest/") {
+		if strings.HasSuffix(f, "_test.go") || f == "redisclient/faults.go" || strings.HasPrefix(f, "redistest/") {
 			continue
 		}
 		text, err := os.ReadFile(f)

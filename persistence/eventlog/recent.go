@@ -6,7 +6,7 @@ import (
 	"sync"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
-	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
+	"github.com/agentsignal/agentsignal/persistence/redisclient"
 )
 
 // What a process remembers of a log, to notice when Redis has lost its newest entries: by a
