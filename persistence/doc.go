@@ -13,9 +13,8 @@
 //	deliveries   webhooks, deliveries, mails
 //	jobs, schedules, market
 //
-// This package has what spans them: the erasing of accounts, the gauges, the embedded server,
-// and the values of package weather. Tests use redistest (servers) and storetest (stores and
-// records).
+// This package has what spans them: the erasing of accounts, the gauges, and the data directory
+// with the embedded server. Tests use redistest (servers) and storetest (stores and records).
 //
 // # Keys
 //

@@ -31,11 +31,11 @@ func Example_append() {
 	if err != nil {
 		panic(err)
 	}
-	defer store.Close()
-	if err := store.Ready(ctx); err != nil {
+	defer store.Client.Close()
+	if err := store.Client.Ready(ctx); err != nil {
 		panic(err)
 	}
-	log := eventlog.NewLog(store.Store, eventlog.LogOptions{})
+	log := eventlog.NewLog(store.Logs, eventlog.LogOptions{})
 	defer log.Close(ctx)
 
 	account := signal.NewAccountID()
@@ -48,7 +48,7 @@ func Example_append() {
 	if err != nil {
 		panic(err)
 	}
-	events, err := store.ReadLog(ctx, store.Partition(account), signal.Position{}, 10)
+	events, err := store.Logs.ReadLog(ctx, store.Client.Partition(account), signal.Position{}, 10)
 	if err != nil {
 		panic(err)
 	}

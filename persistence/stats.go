@@ -31,9 +31,9 @@ const maxLag = 20_000
 func (s *Store) streamStats(ctx context.Context) ([]streamStats, error) {
 	events, signals := streamStats{Stream: "events", Group: "engine"}, streamStats{Stream: "signals"}
 	jobs := streamStats{Stream: "jobs", Group: eventlog.JobGroup}
-	now := s.Now()
-	for p := range s.Partitions() {
-		pipe, queue := s.RDB.Pipeline(), redisclient.JobQueueKey(p)
+	now := s.Client.Now()
+	for p := range s.Client.Partitions() {
+		pipe, queue := s.Client.RDB.Pipeline(), redisclient.JobQueueKey(p)
 		var lengths []*redis.IntCmd
 		for _, key := range []string{redisclient.EventsKey(p), redisclient.SignalsKey(p), queue} {
 			lengths = append(lengths, pipe.XLen(ctx, key))
@@ -55,7 +55,7 @@ func (s *Store) streamStats(ctx context.Context) ([]streamStats, error) {
 		}
 		if n := lengths[2].Val(); n > 0 {
 			jobs.Lag += max(0, n-taken)
-			entries, err := s.ReadRange(ctx, queue, "-", "+", 1)
+			entries, err := s.Client.ReadRange(ctx, queue, "-", "+", 1)
 			if err != nil {
 				return nil, redisclient.Unavailable(err)
 			}
@@ -70,13 +70,13 @@ func (s *Store) streamStats(ctx context.Context) ([]streamStats, error) {
 
 // engineStats adds the events of partition p that the engine has not taken.
 func (s *Store) engineStats(ctx context.Context, p int, now time.Time, events *streamStats) error {
-	position, err := s.EnginePosition(ctx, p)
+	position, err := s.Logs.EnginePosition(ctx, p)
 	if err != nil {
 		return err
 	}
 	lag, page := 0, 100
 	for lag < maxLag {
-		entries, err := s.ReadRange(ctx, redisclient.EventsKey(p), "("+position.String(), "+", page)
+		entries, err := s.Client.ReadRange(ctx, redisclient.EventsKey(p), "("+position.String(), "+", page)
 		if err != nil {
 			return redisclient.Unavailable(err)
 		}

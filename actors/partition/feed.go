@@ -48,7 +48,7 @@ type (
 )
 
 // Feed reads a partition's event log and stores the position up to which the effects of
-// its events are stored. persistence.Store implements it.
+// its events are stored. eventlog.Store implements it.
 type Feed interface {
 	EnginePosition(ctx context.Context, partition int) (signal.Position, error)
 	StoreEnginePosition(ctx context.Context, partition int, epoch int64, position signal.Position) error

@@ -32,7 +32,7 @@ type (
 	leaseOver struct{}
 )
 
-// Leases grants partitions to nodes. persistence.Store implements it.
+// Leases grants partitions to nodes. eventlog.Store implements it.
 type Leases interface {
 	TakeLease(ctx context.Context, partition int, node string, ttl time.Duration) (epoch int64, owner string, err error)
 	RenewLease(ctx context.Context, partition int, node string, epoch int64, ttl time.Duration) error

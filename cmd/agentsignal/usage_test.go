@@ -111,7 +111,7 @@ func TestABacktestNamesTheAssetsThatThereAre(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer store.Close()
+	defer store.Client.Close()
 	prices := market.New(store.Client)
 	epoch, _, err := prices.TakeLease(t.Context(), "node", time.Minute)
 	if err != nil {

@@ -173,5 +173,5 @@ func MarketUsedKey() string    { return "{market}:used" }
 func FeederKey() string      { return "{market}:feeder" }
 func FeederEpochKey() string { return "{market}:feederepoch" }
 
-// WeatherKey holds an archive or a forecast of a point, as package weather writes it.
+// WeatherKey holds an archive or a forecast of a point, as actors/weather encodes it.
 func WeatherKey(name string) string { return "{weather}:" + name }

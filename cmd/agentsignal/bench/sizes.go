@@ -133,7 +133,7 @@ func (b *bench) oneRun(ctx context.Context) (err error) {
 	if err := b.warm(ctx, l); err != nil {
 		return err
 	}
-	bytes, err := r.store.MemoryUsed(ctx)
+	bytes, err := r.store.Client.MemoryUsed(ctx)
 	if err != nil {
 		return err
 	}
@@ -141,7 +141,7 @@ func (b *bench) oneRun(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	after, err := r.store.MemoryUsed(ctx)
+	after, err := r.store.Client.MemoryUsed(ctx)
 	if err != nil {
 		return err
 	}

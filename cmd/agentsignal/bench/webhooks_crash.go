@@ -99,7 +99,7 @@ func (b *bench) webhookSchedule(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	before, err := w.store.MemoryUsed(ctx)
+	before, err := w.store.Client.MemoryUsed(ctx)
 	if err != nil {
 		return err
 	}
@@ -109,7 +109,7 @@ func (b *bench) webhookSchedule(ctx context.Context) (err error) {
 		return err
 	}
 	total := int64(len(due) * scheduleEach)
-	after, err := w.store.MemoryUsed(ctx)
+	after, err := w.store.Client.MemoryUsed(ctx)
 	if err != nil {
 		return err
 	}
@@ -162,13 +162,13 @@ func (w *webhookRig) schedule(ctx context.Context) ([][]int64, error) {
 			return nil, err
 		}
 	}
-	start := w.store.Now()
+	start := w.store.Client.Now()
 	var group errgroup.Group
-	for p := range w.store.Partitions() {
+	for p := range w.store.Client.Partitions() {
 		group.Go(func() error {
 			return w.lease(ctx, p, func(epoch int64) error {
 				for i, a := range accounts {
-					if w.store.Partition(a) != p {
+					if w.store.Client.Partition(a) != p {
 						continue
 					}
 					dueOf := due[i*webhookMany:][:webhookMany]
@@ -186,14 +186,14 @@ func (w *webhookRig) schedule(ctx context.Context) ([][]int64, error) {
 // lease calls f as the owner of partition p.
 func (w *webhookRig) lease(ctx context.Context, p int, f func(epoch int64) error) error {
 	const node = "bench"
-	epoch, _, err := w.store.TakeLease(ctx, p, node, scheduleLease)
+	epoch, _, err := w.store.Logs.TakeLease(ctx, p, node, scheduleLease)
 	if err != nil {
 		return err
 	}
 	if err := f(epoch); err != nil {
 		return err
 	}
-	return w.store.ReleaseLease(ctx, p, node, epoch)
+	return w.store.Logs.ReleaseLease(ctx, p, node, epoch)
 }
 
 // scheduleAccount stores the deliveries of an account's events to its webhooks, and adds the
@@ -220,7 +220,7 @@ func (w *webhookRig) scheduleAccount(
 			})
 		}
 		if batch = append(batch, e); len(batch) == scheduleBatch || n == scheduleEach-1 {
-			if err := w.webhooks.StoreDeliveries(ctx, w.store.Partition(a), epoch, batch); err != nil {
+			if err := w.webhooks.StoreDeliveries(ctx, w.store.Client.Partition(a), epoch, batch); err != nil {
 				return err
 			}
 			batch = nil

@@ -229,7 +229,7 @@ func TestTheServiceWaitsForItsRedis(t *testing.T) {
 	t.Cleanup(func() { s.stop(t) })
 	public := s.client(t)
 	eventually(t, "it has tried", func() bool {
-		return s.log.Line("redis is waited for: start it, or correct the setting redis.url") != ""
+		return s.log.Line("waiting for redis: start it, or correct the setting redis.url") != ""
 	})
 	if alive, ready, status := public.health(); alive != http.StatusOK || ready != http.StatusServiceUnavailable ||
 		status != "not_ready" {
@@ -316,7 +316,7 @@ func TestARunWhoseProcessDiedIsEnded(t *testing.T) {
 	_, err := s.process.events.Append(t.Context(), signal.Change{Account: account.ID,
 		Events: []signal.Event{{ID: signal.NewEventID(), Account: account.ID, Type: signal.AgentStarted,
 			Agent: "trading", Run: run, Data: []byte(`{}`)}},
-		Due: &signal.RunDue{Run: run, Agent: "trading", At: s.process.store.Now().Add(time.Second)}})
+		Due: &signal.RunDue{Run: run, Agent: "trading", At: s.process.store.Client.Now().Add(time.Second)}})
 	if err != nil {
 		t.Fatal(err)
 	}

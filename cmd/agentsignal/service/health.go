@@ -15,7 +15,7 @@ func (p *process) health() signalhttp.Health {
 	return signalhttp.Health{
 		Alive: p.system.Alive,
 		Redis: func(ctx context.Context) error {
-			err := p.store.Ready(ctx)
+			err := p.store.Client.Ready(ctx)
 			if err == nil {
 				return nil
 			}

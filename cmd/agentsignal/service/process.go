@@ -158,7 +158,7 @@ func (p *process) start(ctx context.Context, failed chan<- error, what string, f
 // stopBackground ends the background and waits for it.
 func (p *process) stopBackground(ctx context.Context) error {
 	p.background.Cancel() // first, so that readers know why their reads end
-	return errors.Join(p.store.EndBlocking(), p.background.Close(ctx))
+	return errors.Join(p.store.Client.EndBlocking(), p.background.Close(ctx))
 }
 
 // join waits until Redis confirms that the installation is the configured one, and then joins
@@ -193,9 +193,9 @@ func (p *process) join(ctx context.Context, failed chan<- error) error {
 // returns false and nil if ctx ends first.
 func (p *process) awaitInstallation(ctx context.Context) (installed bool, err error) {
 	for {
-		err := p.store.Install(ctx)
+		err := p.store.Logs.Install(ctx)
 		if err == nil {
-			err = p.store.SyncClock(ctx)
+			err = p.store.Client.SyncClock(ctx)
 		}
 		if err == nil {
 			return true, nil
@@ -204,7 +204,7 @@ func (p *process) awaitInstallation(ctx context.Context) (installed bool, err er
 			return false, err
 		}
 		if !p.reportRefusal(err) {
-			p.log.Warn("redis is waited for: start it, or correct the setting redis.url", "err", err)
+			p.log.Warn("waiting for redis: start it, or correct the setting redis.url", "err", err)
 		}
 		if !backoff.Sleep(ctx, installEvery) {
 			return false, nil
@@ -214,14 +214,14 @@ func (p *process) awaitInstallation(ctx context.Context) (installed bool, err er
 
 // newPartitions starts the actors of this node's partitions, which announce the node at once.
 func (p *process) newPartitions() *partition.Partitions {
-	return partition.New(p.system, p.node, p.store, p.events, partition.Options{
+	return partition.New(p.system, p.node, partitionStore{p.store.Signals, p.store}, p.events, partition.Options{
 		Lease:      time.Duration(p.config.Lease),
 		SingleNode: !p.config.Cluster,
 		Tail:       p.tail,
 		// In the order in which they are started and given the events of a partition.
 		Tenants:  []ownership.Tenant{p.deliverer, p.lifecycle, p.scheduler},
 		Webhooks: p.webhooks,
-		Trimmer: eventlog.NewTrimmer(p.store.Store, eventlog.TrimOptions{
+		Trimmer: eventlog.NewTrimmer(p.store.Logs, eventlog.TrimOptions{
 			Retention: time.Duration(p.config.Signals.Retention),
 		}),
 		Log: p.log,
@@ -286,7 +286,7 @@ func (p *process) publishAll(ctx context.Context) error {
 	if !p.tail.Attached() {
 		return nil
 	}
-	for n := range p.store.Partitions() {
+	for n := range p.store.Client.Partitions() {
 		head, err := p.tail.Head(ctx, n)
 		if err == nil {
 			err = p.tail.Wait(ctx, n, head)

@@ -76,13 +76,13 @@ func (s *Settings) openStore(
 	if err != nil {
 		return err
 	}
-	ending.Add("connection", func(context.Context) error { return store.Close() })
+	ending.Add("connection", func(context.Context) error { return store.Client.Close() })
 	ready, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
-	if err := store.Install(ready); err != nil {
+	if err := store.Logs.Install(ready); err != nil {
 		return err
 	}
-	if err := store.SyncClock(ready); err != nil {
+	if err := store.Client.SyncClock(ready); err != nil {
 		return err
 	}
 	return f(ctx, store)
@@ -93,10 +93,10 @@ func onCredentials(
 	f func(context.Context, *credentials.Service) error,
 ) func(context.Context, *persistence.Store) error {
 	return func(ctx context.Context, store *persistence.Store) (err error) {
-		log := eventlog.NewLog(store.Store, eventlog.LogOptions{})
+		log := eventlog.NewLog(store.Logs, eventlog.LogOptions{})
 		defer func() { err = errors.Join(err, log.Close(context.WithoutCancel(ctx))) }()
 		audit := newLogger(os.Stderr, configs.Log{Level: "info", Format: "auto"}, new(slog.LevelVar))
-		o := credentials.Options{Now: store.Now, Log: audit}
-		return f(ctx, credentials.New(store, log, nil, o))
+		o := credentials.Options{Now: store.Client.Now, Log: audit}
+		return f(ctx, credentials.New(store.Credentials, log, nil, o))
 	}
 }
