@@ -11,16 +11,18 @@
 //	signals      reads of signals, and the runs that are due
 //	requests     replies to repeated requests, rates of callers
 //	deliveries   webhooks, deliveries, mails
-//	jobs, schedules, market
+//	jobs, schedules
+//	market       prices, assets, news, weather
 //
-// This package has what spans them: the erasing of accounts, the gauges, and the data directory
-// with the embedded server. Tests use redistest (servers) and storetest (stores and records).
+// This package has what spans them: the erasing of accounts and the gauges. Package datadir has the
+// id of a node and the Redis that it starts for itself. Tests use redistest (servers) and
+// storetest (stores and records).
 //
 // # Keys
 //
 // The part in braces is the hash tag: keys with the same tag lie in one slot of a Redis
 // Cluster, so that one script may use them. NN is the partition of the account, from
-// Store.Partition. redisclient/keys.go makes the names, and a test compares them with this table.
+// Client.Partition. redisclient/keys.go makes the names, and a test compares them with this table.
 //
 //	key                           type   content                                        lifetime
 //	{pNN}:events                  stream event log: h = routing fields, d = payload     1 h and 1 M entries

@@ -9,6 +9,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/persistence"
+	"github.com/agentsignal/agentsignal/persistence/datadir"
 	"github.com/agentsignal/agentsignal/persistence/eventlog"
 )
 
@@ -21,8 +22,8 @@ func Example_append() {
 		panic(err)
 	}
 	defer os.RemoveAll(dir)
-	options := persistence.EmbeddedOptions{Dir: dir, Log: slog.New(slog.DiscardHandler)}
-	server, err := persistence.StartEmbedded(ctx, options)
+	options := datadir.EmbeddedOptions{Dir: dir, Log: slog.New(slog.DiscardHandler)}
+	server, err := datadir.StartEmbedded(ctx, options)
 	if err != nil {
 		panic(err)
 	}

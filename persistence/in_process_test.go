@@ -8,7 +8,7 @@ import (
 
 func TestTheStoreInsideAProcess(t *testing.T) {
 	t.Parallel()
-	redistest.RunInProcess(t, 12, map[string][]string{
+	redistest.RunInProcess(t, 9, map[string][]string{
 		"they end, stop or restart the server, or have a second one": {
 			"TestErasingWithoutRedis",
 			"TestARedisThatRestartsAndLoads",
@@ -21,15 +21,10 @@ func TestTheStoreInsideAProcess(t *testing.T) {
 			"TestAStoreWithAWrongPassword",
 			"TestARedisThatDoesNotMeasure",
 		},
-		"it is too slow for as much": {"TestBytesOfPartitionsAreMeasured"},
+		"it is too slow for that many keys": {"TestBytesOfPartitionsAreMeasured"},
 		"they start servers by themselves": {
 			"TestOnCluster",
-			"TestChild.*",
-			"TestCommandsShare.*",
-			"TestWithoutAServer.*",
-			"TestDataAre.*",
 			"TestRedisByTLS",
-			"TestAChildHas.*",
 		},
 	})
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/agentsignal/agentsignal/cmd/agentsignal/undo"
 	"github.com/agentsignal/agentsignal/http/credentials"
 	"github.com/agentsignal/agentsignal/persistence"
+	"github.com/agentsignal/agentsignal/persistence/datadir"
 	"github.com/agentsignal/agentsignal/persistence/eventlog"
 )
 
@@ -46,8 +47,8 @@ func newRig(ctx context.Context, accounts int) (_ *rig, err error) {
 		return nil, err
 	}
 	r.undo.Add("directory", func(context.Context) error { return os.RemoveAll(r.dir) })
-	redis, err := persistence.StartEmbedded(ctx,
-		persistence.EmbeddedOptions{Dir: filepath.Join(r.dir, "redis"), Log: slog.New(slog.DiscardHandler)})
+	redis, err := datadir.StartEmbedded(ctx,
+		datadir.EmbeddedOptions{Dir: filepath.Join(r.dir, "redis"), Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		return nil, err
 	}

@@ -26,6 +26,7 @@ import (
 	"github.com/agentsignal/agentsignal/http/credentials"
 	"github.com/agentsignal/agentsignal/http/limits"
 	"github.com/agentsignal/agentsignal/persistence"
+	"github.com/agentsignal/agentsignal/persistence/datadir"
 	"github.com/agentsignal/agentsignal/persistence/eventlog"
 	"github.com/agentsignal/agentsignal/persistence/jobs"
 	marketstore "github.com/agentsignal/agentsignal/persistence/market"
@@ -75,7 +76,7 @@ func newProcess(ctx context.Context, c configs.Config, o Options) (_ *process, e
 // buildStore opens the data directory and Redis, which is started if none is configured.
 func (p *process) buildStore(ctx context.Context) error {
 	c := p.config
-	node, err := persistence.OpenNodeID(c.DataDir)
+	node, err := datadir.OpenNodeID(c.DataDir)
 	if err != nil {
 		return err
 	}
@@ -86,7 +87,7 @@ func (p *process) buildStore(ctx context.Context) error {
 	}
 	address := string(c.Redis.URL)
 	if address == "" {
-		p.embedded, err = persistence.StartEmbedded(ctx, persistence.EmbeddedOptions{
+		p.embedded, err = datadir.StartEmbedded(ctx, datadir.EmbeddedOptions{
 			Dir:       c.DataDir,
 			MaxMemory: int64(c.Redis.MaxMemory),
 			Log:       p.log,

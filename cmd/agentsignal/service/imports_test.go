@@ -69,6 +69,7 @@ var mayImport = []struct {
 	{"persistence/storetest", []string{"actors/signal", "persistence/codec", "persistence/redisclient"}},
 	{"persistence/codec", []string{"actors/signal"}},
 	{"persistence/redisclient", []string{"actors/signal", "persistence/codec"}},
+	{"persistence/datadir", []string{"persistence/redisclient"}},
 	{"persistence/eventlog", []string{"actors/signal", "persistence/codec", "persistence/redisclient"}},
 	{"persistence/deliveries", []string{"actors/signal", "persistence/codec", "persistence/eventlog",
 		"persistence/redisclient"}},
@@ -112,7 +113,7 @@ var mayImport = []struct {
 var onlyIn = map[string][]string{
 	"github.com/asynkron/protoactor-go": {"actors/engine"},
 	"github.com/redis/go-redis":         {"persistence", "persistence/...", "cmd/agentsignal/bench/barelog"},
-	"github.com/alicebob/miniredis":     {"persistence", "persistence/redistest"},
+	"github.com/alicebob/miniredis":     {"persistence/datadir", "persistence/redistest"},
 	"github.com/gorilla/mux":            {"http"},
 	"github.com/golang-jwt/jwt":         {"http/credentials"},
 	"net/http": {"http", "http/...", "actors/retryafter", "actors/webhook/sender", "actors/webhook/signature",

@@ -37,6 +37,7 @@ import (
 	"github.com/agentsignal/agentsignal/http/credentials"
 	"github.com/agentsignal/agentsignal/http/limits"
 	"github.com/agentsignal/agentsignal/persistence"
+	"github.com/agentsignal/agentsignal/persistence/datadir"
 	"github.com/agentsignal/agentsignal/persistence/deliveries"
 	"github.com/agentsignal/agentsignal/persistence/eventlog"
 	"github.com/agentsignal/agentsignal/persistence/redisclient"
@@ -67,8 +68,8 @@ type process struct {
 	undo     undo.List
 
 	// Store.
-	node        string                // ID of this node
-	embedded    *persistence.Embedded // nil with redis.url
+	node        string            // ID of this node
+	embedded    *datadir.Embedded // nil with redis.url
 	store       *persistence.Store
 	events      *eventlog.Log
 	tail        *eventlog.Tail

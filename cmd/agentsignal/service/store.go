@@ -13,6 +13,7 @@ import (
 	"github.com/agentsignal/agentsignal/configs"
 	"github.com/agentsignal/agentsignal/http/credentials"
 	"github.com/agentsignal/agentsignal/persistence"
+	"github.com/agentsignal/agentsignal/persistence/datadir"
 	"github.com/agentsignal/agentsignal/persistence/eventlog"
 )
 
@@ -55,7 +56,7 @@ func (s *Settings) openStore(
 			return fmt.Errorf("there is no data directory %s: give that of the service by --data-dir or "+
 				"AGENTSIGNAL_DATA_DIR, or its redis.url", c.DataDir)
 		}
-		embedded, err := persistence.StartEmbedded(ctx, persistence.EmbeddedOptions{
+		embedded, err := datadir.StartEmbedded(ctx, datadir.EmbeddedOptions{
 			Dir:       c.DataDir,
 			Share:     true,
 			MaxMemory: int64(c.Redis.MaxMemory),

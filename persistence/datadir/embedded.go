@@ -1,4 +1,6 @@
-package persistence
+// Package datadir is the data directory of a node: the id of the node, which one process holds at
+// a time, and the Redis that the process starts if none is configured.
+package datadir
 
 import (
 	"context"
