@@ -129,10 +129,10 @@ func (b *clusterBench) testLeases(t *testing.T) {
 			t.Errorf("renew: %v", err)
 		}
 		at := signal.Position{MS: 5, Seq: 7}
-		if err := s.Logs.StoreEnginePosition(ctx, p, epoch, at); err != nil {
+		if err := s.Logs.StoreOwnerPosition(ctx, p, epoch, at); err != nil {
 			t.Errorf("store position: %v", err)
 		}
-		if got, err := s.Logs.EnginePosition(ctx, p); got != at || err != nil {
+		if got, err := s.Logs.OwnerPosition(ctx, p); got != at || err != nil {
 			t.Errorf("position is %v, %v; want %v", got, err, at)
 		}
 		if _, owner, err := s.Logs.TakeLease(ctx, p, "b", time.Minute); owner != "a" || err != nil {
@@ -145,7 +145,7 @@ func (b *clusterBench) testLeases(t *testing.T) {
 		if node, newer, err := s.Logs.Owner(ctx, p); node != "b" || newer <= epoch || err != nil {
 			t.Errorf("owner is %s with epoch %d, %v", node, newer, err)
 		}
-		err := s.Logs.StoreEnginePosition(ctx, p, epoch, at)
+		err := s.Logs.StoreOwnerPosition(ctx, p, epoch, at)
 		storetest.WantKind(t, "a position of the former owner", err, signal.KindConflict)
 		// The epoch also fences appends.
 		fenced := storetest.Noted(storetest.AccountIn(s.Client, p), "late")
@@ -231,7 +231,7 @@ func (b *clusterBench) testTrimming(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Logs.StoreEnginePosition(ctx, 2, epoch, at); err != nil {
+	if err := s.Logs.StoreOwnerPosition(ctx, 2, epoch, at); err != nil {
 		t.Fatal(err)
 	}
 	trimAll := eventlog.TrimOptions{Keep: time.Nanosecond, MaxEntries: 1, Retention: time.Nanosecond}

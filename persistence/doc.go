@@ -110,8 +110,8 @@
 // reads such as lists and the events of Tail do not wait.
 //
 // Tail gives every node all events in their order, once, and reports where it cannot.
-// The engine of a partition's owner reads the same log from its stored position, after which
-// it may see events again; trimming waits for it. If Redis has lost acknowledged events,
+// The owner of a partition reads the same log from its stored position, after which it may see
+// events again; trimming waits for it. If Redis has lost acknowledged events,
 // Tail.OnRollback reports it, and the owner starts again under a new epoch.
 //
 // Writes that only the owner of a partition may make name its epoch and are refused under a

@@ -119,7 +119,7 @@ func (b *faultBench) reads() calls {
 		"keys":          func(ctx context.Context) error { return errOf(accounts.Keys(ctx, account)) },
 		"market":        func(ctx context.Context) error { return errOf(b.market.State(ctx)) },
 		"bars":          func(ctx context.Context) error { return errOf2(b.market.Bars(ctx, "BTC", signal.M5)) },
-		"position":      func(ctx context.Context) error { return errOf(b.store.Logs.EnginePosition(ctx, p)) },
+		"position":      func(ctx context.Context) error { return errOf(b.store.Logs.OwnerPosition(ctx, p)) },
 		"unsettled":     func(ctx context.Context) error { return errOf(accounts.Unsettled(ctx, until, 10)) },
 		"clock":         b.store.Client.SyncClock,
 		"delivery": func(ctx context.Context) error {

@@ -23,7 +23,7 @@ type streamStats struct {
 	Oldest time.Duration // age of the oldest unfinished entry of all partitions
 }
 
-// maxLag bounds the count of events that the engine has not taken.
+// maxLag bounds the count of events that the owner of a partition has not taken.
 const maxLag = 20_000
 
 // streamStats returns the state of all streams. It sends some commands per partition, so it is
@@ -61,16 +61,16 @@ func (s *Store) streamStats(ctx context.Context) ([]streamStats, error) {
 			}
 			jobs.age(now, entries)
 		}
-		if err := s.engineStats(ctx, p, now, &events); err != nil {
+		if err := s.ownerStats(ctx, p, now, &events); err != nil {
 			return nil, err
 		}
 	}
 	return []streamStats{events, signals, jobs}, nil
 }
 
-// engineStats adds the events of partition p that the engine has not taken.
-func (s *Store) engineStats(ctx context.Context, p int, now time.Time, events *streamStats) error {
-	position, err := s.Logs.EnginePosition(ctx, p)
+// ownerStats adds the events of partition p that its owner has not taken.
+func (s *Store) ownerStats(ctx context.Context, p int, now time.Time, events *streamStats) error {
+	position, err := s.Logs.OwnerPosition(ctx, p)
 	if err != nil {
 		return err
 	}

@@ -264,7 +264,7 @@ func (a *partition) end(c engine.Context) {
 		defer cancel()
 		if settled != stored {
 			// Without it the next owner only handles some events again.
-			if err := p.store.StoreEnginePosition(detached, number, epoch, settled); err != nil {
+			if err := p.store.StoreOwnerPosition(detached, number, epoch, settled); err != nil {
 				p.slog.Debug("last position is not stored", "partition", number, "err", err)
 			}
 		}

@@ -162,7 +162,7 @@ func TestTwoNodesOnRedis(t *testing.T) {
 	t.Logf("took over in %v (promised: lease of %v + 2 s)", took, testLease)
 	refusedWrites := 0
 	for p, epoch := range epochs {
-		err := b.store.Logs.StoreEnginePosition(t.Context(), p, epoch, signal.Position{MS: 1})
+		err := b.store.Logs.StoreOwnerPosition(t.Context(), p, epoch, signal.Position{MS: 1})
 		if _, now, _ := b.store.Logs.Owner(t.Context(), p); now != epoch {
 			refusedWrites++
 			if !lost(err) {
@@ -261,7 +261,7 @@ func TestEffectsOnRedis(t *testing.T) {
 		return c.HLen(t.Context(), fmt.Sprintf("{p%02d}:erase", p)).Val() == 1
 	})
 	await(t, "the position is stored", generous, func() bool {
-		got, err := a.store.Logs.EnginePosition(t.Context(), p)
+		got, err := a.store.Logs.OwnerPosition(t.Context(), p)
 		return err == nil && got == position
 	})
 }

@@ -119,7 +119,7 @@ func TestFormerOwnersWritesAreRefused(t *testing.T) {
 		name  string
 		write func(epoch int64) error
 	}{
-		{"position", func(e int64) error { return s.StoreEnginePosition(ctx, 3, e, signal.Position{MS: e}) }},
+		{"position", func(e int64) error { return s.StoreOwnerPosition(ctx, 3, e, signal.Position{MS: e}) }},
 		{"event", func(e int64) error {
 			c := noted(account, "late")
 			c.Epoch = e
@@ -132,10 +132,10 @@ func TestFormerOwnersWritesAreRefused(t *testing.T) {
 			t.Errorf("%s of the owner: %v", w.name, err)
 		}
 	}
-	if got, err := s.EnginePosition(ctx, 3); got != (signal.Position{MS: owner}) || err != nil {
-		t.Errorf("EnginePosition: %v, %v", got, err)
+	if got, err := s.OwnerPosition(ctx, 3); got != (signal.Position{MS: owner}) || err != nil {
+		t.Errorf("OwnerPosition: %v, %v", got, err)
 	}
-	if got, err := s.EnginePosition(ctx, 2); !got.IsZero() || err != nil {
-		t.Errorf("EnginePosition of a partition without: %v, %v", got, err)
+	if got, err := s.OwnerPosition(ctx, 2); !got.IsZero() || err != nil {
+		t.Errorf("OwnerPosition of a partition without: %v, %v", got, err)
 	}
 }

@@ -114,7 +114,7 @@ func (b *bench) lists(ctx context.Context) (err error) {
 // which were written before it was started.
 func (r *rig) caughtUp(ctx context.Context, account signal.AccountID, last signal.Position) error {
 	return until(ctx, serverStart, 100*time.Millisecond, func() (bool, error) {
-		position, err := r.store.Logs.EnginePosition(ctx, r.store.Client.Partition(account))
+		position, err := r.store.Logs.OwnerPosition(ctx, r.store.Client.Partition(account))
 		return position.Compare(last) >= 0, err
 	})
 }
