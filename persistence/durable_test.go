@@ -183,7 +183,7 @@ func eachChange(
 	wg.Wait()
 }
 
-func TestNothingIsAcknowledgedThatReplicasLack(t *testing.T) {
+func TestChangesWaitForReplicas(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name              string
@@ -237,9 +237,9 @@ func TestNothingIsAcknowledgedThatReplicasLack(t *testing.T) {
 	}
 }
 
-// TestWhatIsAcknowledgedSurvivesItsMaster: the replica stalls repeatedly, so it lacks changes
+// TestAcknowledgedChangesSurviveFailover: the replica stalls repeatedly, so it lacks changes
 // that were not waited for.
-func TestWhatIsAcknowledgedSurvivesItsMaster(t *testing.T) {
+func TestAcknowledgedChangesSurviveFailover(t *testing.T) {
 	t.Parallel()
 	master, replica := redistest.New(t), redistest.New(t)
 	replica.Follow(master)
@@ -292,7 +292,7 @@ func TestWhatIsAcknowledgedSurvivesItsMaster(t *testing.T) {
 
 // Without a known master every change fails as unavailable, and so does a reply that shows an
 // earlier change.
-func TestAClusterWithoutMasters(t *testing.T) {
+func TestClusterWithoutMasters(t *testing.T) {
 	t.Parallel()
 	plain := openStore(t, Options{URL: redistest.New(t).URL(), Partitions: 2})
 	address := "redis+cluster://127.0.0.1:" + redistest.FreePort(t)

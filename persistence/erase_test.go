@@ -22,7 +22,7 @@ import (
 )
 
 // An earlier version, without webhooks or schedules, may have begun: its pass starts again.
-func TestParseErasingOfTheVersionsBefore(t *testing.T) {
+func TestParseErasingOfEarlierVersions(t *testing.T) {
 	t.Parallel()
 	at := time.UnixMilli(1795253400123).UTC()
 	for version, before := range earlierStages {
@@ -296,7 +296,7 @@ func eraseState(t *testing.T, s *Store, a signal.AccountID) map[string]int {
 }
 
 // A step looks at a part of a log, and the next step continues from there.
-func TestALogLongerThanAStepIsErased(t *testing.T) {
+func TestLongLogIsErasedInSteps(t *testing.T) {
 	t.Parallel()
 	s, _ := leaseStore(t)
 	ctx, deleted, other := t.Context(), storetest.AccountIn(s.Client, 1), storetest.AccountIn(s.Client, 1)
@@ -322,7 +322,7 @@ func TestALogLongerThanAStepIsErased(t *testing.T) {
 }
 
 // An account is erased even if the state of its erasing cannot be read.
-func TestAnErasingThatIsNotReadableBeginsAgain(t *testing.T) {
+func TestUnreadableErasingStartsAgain(t *testing.T) {
 	t.Parallel()
 	s, _ := leaseStore(t)
 	ctx, account := t.Context(), storetest.AccountIn(s.Client, 1)

@@ -197,7 +197,7 @@ func (b *faultBench) check(all calls, failing bool, reason string, setting bool)
 
 // When Redis refuses, every call fails with an error that names the reason. Nothing panics,
 // nothing is removed, and the calls succeed once Redis is repaired.
-func TestARedisThatRefuses(t *testing.T) {
+func TestRefusingRedis(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name, reason   string
@@ -316,7 +316,7 @@ func (b *faultBench) breakDisk() {
 func (b *faultBench) healDisk() { b.do("CONFIG", "SET", "save", "") }
 
 // With a wrong password or an unknown user, every call returns an error.
-func TestAStoreWithAWrongPassword(t *testing.T) {
+func TestWrongRedisPassword(t *testing.T) {
 	t.Parallel()
 	b := newFaultBench(t, redistest.New(t))
 	for _, user := range []string{"service", "nobody", ""} {
@@ -336,7 +336,7 @@ func TestAStoreWithAWrongPassword(t *testing.T) {
 
 // While Redis is down calls fail as unavailable, while it loads its data their errors name
 // that, and they succeed once it is back.
-func TestARedisThatRestartsAndLoads(t *testing.T) {
+func TestRestartingRedis(t *testing.T) {
 	t.Parallel()
 	b := newFaultBench(t, redistest.NewDurable(t, "--enable-debug-command", "local",
 		"--loading-process-events-interval-bytes", "1024"))

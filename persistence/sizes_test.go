@@ -74,8 +74,8 @@ func TestBytesOfPartitionsAreMeasured(t *testing.T) {
 	}
 }
 
-// TestARedisThatDoesNotMeasure: a Redis that refuses or does not know the command is asked once.
-func TestARedisThatDoesNotMeasure(t *testing.T) {
+// TestSizesWithoutMemoryUsage: a Redis that refuses or does not know the command is asked once.
+func TestSizesWithoutMemoryUsage(t *testing.T) {
 	t.Parallel()
 	refusing, unable := redistest.New(t), redistest.New(t, "--rename-command", "MEMORY", "")
 	ctx := t.Context()

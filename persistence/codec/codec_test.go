@@ -185,7 +185,7 @@ func TestClosedCodec(t *testing.T) {
 		s.Closing, s.Confidence, s.Sequence, s.MFE, s.MAE = c, .1, 4, 2, -1
 		value := AppendClosed([]byte(at.String()+" "+end.String()+" "), s)
 		if !IsClosing(value) || IsClosing(AppendRecord(nil, s, time.Time{})) {
-			t.Errorf("%s: IsClosing does not tell closings from creations", name)
+			t.Errorf("%s: IsClosing does not distinguish closings from creations", name)
 		}
 		got, err := DecodeClosed(end, value)
 		if err != nil {

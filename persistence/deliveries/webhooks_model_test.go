@@ -52,8 +52,8 @@ func (w *modelWebhook) sorted() []*modelDelivery {
 	})
 }
 
-// TestWebhooksAreAsTheirModel takes random steps and compares every key with a model.
-func TestWebhooksAreAsTheirModel(t *testing.T) {
+// TestWebhooksMatchModel takes random steps and compares every key with a model.
+func TestWebhooksMatchModel(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(2) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {

@@ -80,7 +80,7 @@ func TestLeaseEndsWithItsTime(t *testing.T) {
 }
 
 // A Redis that has lost its newest writes gives no epoch twice.
-func TestEpochIsNewAfterALoss(t *testing.T) {
+func TestEpochIsNewAfterDataLoss(t *testing.T) {
 	t.Parallel()
 	s, server := leaseStore(t)
 	first := take(t, s, 0, "a", time.Minute)
@@ -91,9 +91,9 @@ func TestEpochIsNewAfterALoss(t *testing.T) {
 	}
 }
 
-// TestEpochsAscendWhateverTheClock: Redis' clock may be behind the last epoch, for example
+// TestEpochsAscendWithSlowClock: Redis' clock may be behind the last epoch, for example
 // after a failover to a host with a slow clock.
-func TestEpochsAscendWhateverTheClock(t *testing.T) {
+func TestEpochsAscendWithSlowClock(t *testing.T) {
 	t.Parallel()
 	s, server := leaseStore(t)
 	ahead := time.Now().Add(time.Hour).UnixMilli()

@@ -104,7 +104,7 @@ func (b *tailBench) wantTexts(p int, want ...string) {
 	}
 }
 
-func TestTailGivesWhatIsAppended(t *testing.T) {
+func TestTailDeliversAppendedEvents(t *testing.T) {
 	t.Parallel()
 	b := newTailBench(t, redistest.New(t), TailOptions{Count: 7})
 	account, other := accountIn(b.store, 1), accountIn(b.store, 3)

@@ -74,8 +74,8 @@ func TestNoProbeOutlivesItsOwner(t *testing.T) {
 	})
 }
 
-// Callers learn within two seconds that writes are refused or not answered, and that they are
-// taken again.
+// Ready reports within two seconds that writes are refused or not answered, and that they are
+// accepted again.
 func TestReadinessFollowsWithinTwoSeconds(t *testing.T) {
 	t.Parallel()
 	for name, broken := range map[string]func(context.Context) error{
@@ -156,7 +156,7 @@ func (h *panickingPipelines) ProcessPipelineHook(next redis.ProcessPipelineHook)
 	}
 }
 
-func TestAProbeThatPanicsIsOneThatFailed(t *testing.T) {
+func TestPanickingProbeFails(t *testing.T) {
 	t.Parallel()
 	one, cluster := redistest.New(t).URL(), redistest.NewCluster(t, 3).URL()
 	for name, address := range map[string]string{"one server": one, "a cluster": cluster} {

@@ -51,7 +51,7 @@ func TestTakeTokens(t *testing.T) {
 	}
 }
 
-func TestBucketGivesItsQuotaAndNoMore(t *testing.T) {
+func TestBucketHoldsQuota(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	for _, quota := range []int{1, 7, 20, 999, 1_000_000} {
