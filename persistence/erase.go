@@ -114,7 +114,7 @@ func (s *Store) noteErase(ctx context.Context, p int, epoch int64, account signa
 	noted, err := eraseNoteScript.Run(ctx, s.Client.RDB, []string{redisclient.EpochKey(p), redisclient.EraseKey(p)},
 		strconv.FormatInt(epoch, 10), string(account), from, to).Int()
 	if err != nil {
-		return redisclient.Unavailable(fmt.Errorf("note erasing in partition %d: %w", p, err))
+		return redisclient.Failed(err, "note erasing in partition %d", p)
 	}
 	if noted == 0 {
 		return eventlog.ErrNotOwner
@@ -128,7 +128,7 @@ func (s *Store) noteErase(ctx context.Context, p int, epoch int64, account signa
 func (s *Store) EraseStep(ctx context.Context, p int, epoch int64) (time.Duration, error) {
 	pending, err := s.Client.RDB.HGetAll(ctx, redisclient.EraseKey(p)).Result()
 	if err != nil {
-		return 0, redisclient.Unavailable(fmt.Errorf("read erasings of partition %d: %w", p, err))
+		return 0, redisclient.Failed(err, "read erasings of partition %d", p)
 	}
 	next := time.Duration(-1)
 	for account, state := range pending {

@@ -3,7 +3,6 @@ package persistence
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"time"
 
@@ -43,7 +42,7 @@ func (s *Store) streamStats(ctx context.Context) ([]streamStats, error) {
 		for i, total := range []*streamStats{&events, &signals, &jobs} {
 			n, err := lengths[i].Result()
 			if err != nil {
-				return nil, redisclient.Unavailable(fmt.Errorf("read streams of partition %d: %w", p, err))
+				return nil, redisclient.Failed(err, "read streams of partition %d", p)
 			}
 			total.Length += n
 		}
@@ -51,7 +50,7 @@ func (s *Store) streamStats(ctx context.Context) ([]streamStats, error) {
 		if pending, err := held.Result(); err == nil {
 			taken = pending.Count
 		} else if !errors.Is(err, redis.Nil) && !strings.HasPrefix(err.Error(), "NOGROUP") {
-			return nil, redisclient.Unavailable(fmt.Errorf("read jobs of partition %d: %w", p, err))
+			return nil, redisclient.Failed(err, "read jobs of partition %d", p)
 		}
 		if n := lengths[2].Val(); n > 0 {
 			jobs.Lag += max(0, n-taken)

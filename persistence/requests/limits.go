@@ -4,7 +4,6 @@ import (
 	"context"
 	_ "embed"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -27,7 +26,7 @@ func (s *Store) TakeTokens(
 	keys := []string{redisclient.LimitKey(class, who)}
 	reply, err := limitTakeScript.Run(ctx, s.RDB, keys, period.Microseconds(), quota, want, back).Int64Slice()
 	if err != nil {
-		return 0, 0, redisclient.Unavailable(fmt.Errorf("take tokens: %w", err))
+		return 0, 0, redisclient.Failed(err, "take tokens")
 	}
 	if len(reply) != 2 {
 		return 0, 0, errors.New("take tokens: the reply does not have two numbers")

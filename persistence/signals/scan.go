@@ -244,7 +244,7 @@ func (s *Store) OpenSignals(
 func (s *Store) CountOpen(ctx context.Context, p int) (int, error) {
 	n, err := s.RDB.HLen(ctx, redisclient.OpenKey(p)).Result()
 	if err != nil {
-		return 0, redisclient.Unavailable(fmt.Errorf("count open signals of partition %d: %w", p, err))
+		return 0, redisclient.Failed(err, "count open signals of partition %d", p)
 	}
 	return int(n), nil
 }
@@ -262,7 +262,7 @@ func (s *Store) OpenSignalsOf(ctx context.Context, p int, ids []signal.SignalID)
 		}
 		values, err := s.RDB.HMGet(ctx, redisclient.OpenKey(p), fields...).Result()
 		if err != nil {
-			return nil, redisclient.Unavailable(fmt.Errorf("read open signals of partition %d: %w", p, err))
+			return nil, redisclient.Failed(err, "read open signals of partition %d", p)
 		}
 		for i, v := range values {
 			value, ok := v.(string)
