@@ -33,21 +33,21 @@
 //	{pNN}:runsdue                 zset   runs under way by their latest end             until they end
 //	{pNN}:job:JOB                 hash   a job                                          until 24 h after its end
 //	{pNN}:jobs:ACCOUNT            zset   jobs of an account by creation                 1 h longer than the jobs
-//	{pNN}:jobs:ACCOUNT:STATUS     zset   jobs with one status by creation               as that
-//	{pNN}:jobs:ACCOUNT:ended      zset   ended jobs by when they are forgotten          as that
+//	{pNN}:jobs:ACCOUNT:STATUS     zset   jobs with one status by creation               1 h longer than the jobs
+//	{pNN}:jobs:ACCOUNT:ended      zset   ended jobs by when they are forgotten          1 h longer than the jobs
 //	{pNN}:jobqueue                stream waiting and running jobs, group "jobs"         until a job ends
 //	{pNN}:owner                   string node and epoch that own the partition          the lease
 //	{pNN}:confirm                 string nothing: a write for a WAIT to wait for        a minute
 //	{pNN}:epoch                   string the last epoch given                           for ever
 //	{pNN}:position                string up to where events have had their effect       for ever
 //	{pNN}:probe                   string nothing: a write that replicas must confirm    a minute
-//	{pNN}:erase                   hash   deleted accounts that are being erased         until that is done
+//	{pNN}:erase                   hash   deleted accounts that are being erased         until it is done
 //	{pNN}:webhooks:ACCOUNT        hash   webhooks of an account, behind their position  until they are removed
 //	{pNN}:webhookhealth:ACCOUNT   hash   since when their endpoints fail                until a success
 //	{pNN}:webhookaccounts         set    accounts that have webhooks                    until they have none
 //	{pNN}:webhooksdue             zset   webhooks by when their first delivery is due   while one is pending
 //	{pNN}:webhookstats            hash   pending deliveries, enabled, disabled webhooks for ever
-//	{pNN}:webhookserase           hash   removed webhooks that are being erased         until that is done
+//	{pNN}:webhookserase           hash   removed webhooks that are being erased         until it is done
 //	{pNN}:deliveries:WEBHOOK      hash   ULID of each delivery -> its record            30 days, the newest 10,000
 //	{pNN}:recorded:WEBHOOK        zset   deliveries by creation                         as the delivery
 //	{pNN}:pending:WEBHOOK         zset   pending deliveries by when they are due        until their end

@@ -169,7 +169,7 @@ func parseBatchReply(reply string) (r batchReply, err error) {
 	return r, nil
 }
 
-// parseID reads an id, or "-" for none.
+// parseID reads an id, or "-", which leaves p as it is.
 func parseID(word string, p *signal.Position) (ok bool) {
 	if word == "-" {
 		return true

@@ -41,7 +41,7 @@ type writer struct {
 	dirty  []*queue // those with operations
 	closed bool
 	// down is why the last batch failed. Until one succeeds, one operation at a time is
-	// let in as a probe, and the others are refused at once.
+	// accepted as a probe, and the others are refused at once.
 	down      error
 	probing   bool
 	nextProbe time.Time
