@@ -3,7 +3,7 @@ package persistence
 import (
 	"bytes"
 	"context"
-	_ "embed"
+	"embed"
 	"errors"
 	"fmt"
 	"slices"
@@ -23,10 +23,10 @@ import (
 	"github.com/agentsignal/agentsignal/persistence/schedules"
 )
 
-//go:embed scripts/erase_note.lua
-var eraseNoteText string
+//go:embed scripts
+var scripts embed.FS
 
-var eraseNoteScript = redis.NewScript(eraseNoteText)
+var eraseNoteScript = redisclient.Script(scripts, "erase_note")
 
 // The owner of a partition erases a deleted account's records in steps. Each step looks at no
 // more than redisclient.EraseChunk records and stores its progress, so that another owner can

@@ -3,7 +3,7 @@ package jobs
 import (
 	"cmp"
 	"context"
-	_ "embed"
+	"embed"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -23,19 +23,14 @@ import (
 // Waiting jobs are in one stream per partition, from which the nodes take them as one consumer
 // group: see queue.go.
 
-//go:embed scripts/enqueue.lua
-var enqueueText string
-
-//go:embed scripts/prune.lua
-var pruneText string
-
-//go:embed scripts/list.lua
-var listText string
+//go:embed scripts
+var scripts embed.FS
 
 var (
-	enqueueScript = redis.NewScript(enqueueText)
-	pruneScript   = redis.NewScript(pruneText)
-	listScript    = redis.NewScript(listText)
+	enqueueScript = redisclient.Script(scripts, "enqueue")
+	pruneScript   = redisclient.Script(scripts, "prune")
+	listScript    = redisclient.Script(scripts, "list")
+	takeScript    = redisclient.Script(scripts, "take")
 )
 
 const (

@@ -2,7 +2,6 @@ package jobs
 
 import (
 	"context"
-	_ "embed"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -26,11 +25,6 @@ import (
 // partition, more than there are free workers, and they would wait here while other nodes are
 // idle. So the wait is a plain read of all queues, which takes nothing and only finds the
 // partitions with new entries.
-
-//go:embed scripts/take.lua
-var takeText string
-
-var takeScript = redis.NewScript(takeText)
 
 const (
 	// lostIdle is how long an entry stays with a node that is not live, since the node may be

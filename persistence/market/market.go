@@ -2,7 +2,7 @@ package market
 
 import (
 	"context"
-	_ "embed"
+	"embed"
 	"errors"
 	"strconv"
 	"time"
@@ -29,17 +29,14 @@ const (
 	recentChunk = 500
 )
 
-var (
-	//go:embed scripts/store.lua
-	storeSource string
-	//go:embed scripts/fill.lua
-	fillSource string
-	//go:embed scripts/ticks.lua
-	ticksSource string
+//go:embed scripts
+var scripts embed.FS
 
-	storeScript = redis.NewScript(storeSource)
-	fillScript  = redis.NewScript(fillSource)
-	ticksScript = redis.NewScript(ticksSource)
+var (
+	storeScript  = redisclient.Script(scripts, "store")
+	fillScript   = redisclient.Script(scripts, "fill")
+	ticksScript  = redisclient.Script(scripts, "ticks")
+	settleScript = redisclient.Script(scripts, "settle")
 )
 
 // Store keeps the lease and the state of the feeder, the streams of prices, and the records of

@@ -2,7 +2,6 @@ package market
 
 import (
 	"context"
-	_ "embed"
 	"errors"
 	"slices"
 	"time"
@@ -24,12 +23,6 @@ const (
 
 // wantRefusedShare is the reason to refuse an account that has its share of the assets.
 const wantRefusedShare = "share"
-
-var (
-	//go:embed scripts/settle.lua
-	settleSource string
-	settleScript = redis.NewScript(settleSource)
-)
 
 // Want asks the feeder for an asset without a record, on behalf of an account; an empty account
 // has no limit. refused is why there will be no record, if that is known. KindUnavailable: too

@@ -2,19 +2,13 @@ package requests
 
 import (
 	"context"
-	_ "embed"
 	"errors"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 
 	"github.com/agentsignal/agentsignal/persistence/redisclient"
 )
 
-//go:embed scripts/take.lua
-var limitTakeText string
-
-var limitTakeScript = redis.NewScript(limitTakeText)
+var limitTakeScript = redisclient.Script(scripts, "take")
 
 // TakeTokens returns back tokens to the bucket of a class and an account or address, and then
 // takes at most want from it. The bucket holds quota tokens and fills up within one period.

@@ -2,7 +2,7 @@ package requests
 
 import (
 	"context"
-	_ "embed"
+	"embed"
 	"errors"
 	"fmt"
 	"slices"
@@ -20,10 +20,10 @@ import (
 // Each Idempotency-Key has a key in Redis. It holds a lock while the first request is under way,
 // and then the reply, "POSITION REPLY": the position is that of the signal in the reply.
 
-//go:embed scripts/release.lua
-var replyReleaseText string
+//go:embed scripts
+var scripts embed.FS
 
-var replyReleaseScript = redis.NewScript(replyReleaseText)
+var replyReleaseScript = redisclient.Script(scripts, "release")
 
 // replyLock is how long a request may be under way. If its process dies, the key is free then.
 const replyLock = time.Minute
