@@ -20,6 +20,7 @@ var (
 	testDelivery        = storetest.Delivery
 	attempt, milli      = storetest.Attempted, storetest.Milli
 	wantKind, wantError = storetest.WantKind, storetest.WantError
+	wantEqual           = storetest.WantEqual
 	wantPostponed, zAt  = storetest.WantPostponed, storetest.DueAt
 )
 
@@ -50,14 +51,6 @@ func (b *logBench) eventsOf(account signal.AccountID) []signal.Event {
 		b.Fatal(err)
 	}
 	return events
-}
-
-// carryOutTogether carries out operations as one batch.
-func carryOutTogether(t *testing.T, rdb redis.UniversalClient, p int, operations ...*eventlog.Operation) {
-	t.Helper()
-	if err := eventlog.Together(t.Context(), rdb, p, operations...); err != nil {
-		t.Fatal(err)
-	}
 }
 
 func set(members ...string) map[string]bool {
