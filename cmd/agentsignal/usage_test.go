@@ -104,7 +104,7 @@ func TestABacktestNamesTheAssetsWithPrices(t *testing.T) {
 
 	store, err := persistence.Open(persistence.Options{URL: redis.URL(), Timeout: time.Minute})
 	commandtest.Must(t, err)
-	defer store.Close()
+	defer store.Client.Close()
 	prices := market.New(store.Client)
 	epoch, _, err := prices.TakeLease(t.Context(), "node", time.Minute)
 	commandtest.Must(t, err)

@@ -214,7 +214,7 @@ func TestLoginRehashesWhenTheSettingsChanged(t *testing.T) {
 	a := w.register(t, "a@example.com")
 	first := w.login(t, "a@example.com")
 	stored := func() string {
-		_, p, err := w.store.AccountByID(t.Context(), a.ID)
+		_, p, err := w.store.Credentials.AccountByID(t.Context(), a.ID)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -46,8 +46,8 @@ func TestRevocationsHoldHereThoughNoReplicaHasThem(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			t.Cleanup(func() { waiting.Close() })
-			w.Service = New(waiting, w.log, testKeys(), Options{Password: cheap, Now: w.clock.now})
+			t.Cleanup(func() { waiting.Client.Close() })
+			w.Service = New(waiting.Credentials, w.log, testKeys(), Options{Password: cheap, Now: w.clock.now})
 			w.principal(t, secret) // and remembered
 			if err := c.revoke(w, k, w.principal(t, token)); signal.KindOf(err) != signal.KindUnavailable {
 				t.Errorf("without a replica: %v, want unavailable", err)

@@ -96,12 +96,12 @@ func newWorld(t *testing.T, o Options) *world {
 	if w.store, err = persistence.Open(persistence.Options{URL: w.server.URL()}); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { w.store.Close() })
+	t.Cleanup(func() { w.store.Client.Close() })
 	if o.Password == (argon2id.Params{}) {
 		o.Password = cheap
 	}
 	o.Now = w.clock.now
-	w.Service = New(w.store, w.log, testKeys(), o)
+	w.Service = New(w.store.Credentials, w.log, testKeys(), o)
 	return w
 }
 

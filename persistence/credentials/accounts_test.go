@@ -16,7 +16,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/credential"
-	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
+	"github.com/agentsignal/agentsignal/persistence/redisclient"
 	"github.com/agentsignal/agentsignal/persistence/storetest"
 )
 
@@ -221,7 +221,7 @@ func TestDeleteAccountLeavesNothing(t *testing.T) {
 	wantError(t, err, signal.KindNotFound, "not_found")
 }
 
-func TestOutboxPostponesWhatItCannotRead(t *testing.T) {
+func TestOutboxPostponesUnreadableEntries(t *testing.T) {
 	t.Parallel()
 	s, server := credentialStore(t)
 	ctx := t.Context()
@@ -244,7 +244,7 @@ func TestOutboxPostponesWhatItCannotRead(t *testing.T) {
 	}
 }
 
-func TestCredentialsSayThatRedisIsAway(t *testing.T) {
+func TestCredentialsWithoutRedis(t *testing.T) {
 	t.Parallel()
 	s, server := credentialStore(t)
 	server.Kill()

@@ -6,7 +6,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/credential"
-	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
+	"github.com/agentsignal/agentsignal/persistence/redisclient"
 )
 
 var lockRules = credential.LockRules{After: 5, Window: 15 * time.Minute, Duration: 15 * time.Minute}
@@ -111,7 +111,7 @@ func TestSuccessClearsTheCount(t *testing.T) {
 	if !locked {
 		t.Fatal("five failures after the login do not lock")
 	}
-	// A right password that was compared meanwhile comes too late.
+	// A correct password that was compared meanwhile comes too late.
 	if got, err := login(now.Add(time.Second)); err != nil || !got.Equal(until) {
 		t.Errorf("login while locked: %v, %v", got, err)
 	}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/credential"
-	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
+	"github.com/agentsignal/agentsignal/persistence/redisclient"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
@@ -78,7 +78,7 @@ func TestRotateSession(t *testing.T) {
 	wantError(t, err, signal.KindNotFound, "not_found")
 }
 
-func TestRotateSessionRefusesWhatExpired(t *testing.T) {
+func TestRotateSessionRefusesExpiredTokens(t *testing.T) {
 	t.Parallel()
 	s, _ := credentialStore(t)
 	ctx := t.Context()
@@ -222,9 +222,9 @@ func TestEndedSessionsLeaveNoLocators(t *testing.T) {
 	}
 }
 
-// TestARefreshThatNoReplicaHasIsTakenBack: the client uses its token again, which must not
+// TestUnreplicatedRefreshIsUndone: the client uses its token again, which must not
 // count as a stolen one.
-func TestARefreshThatNoReplicaHasIsTakenBack(t *testing.T) {
+func TestUnreplicatedRefreshIsUndone(t *testing.T) {
 	t.Parallel()
 	master := redistest.New(t)
 	plain := openStore(t, redisclient.Options{URL: master.URL()})

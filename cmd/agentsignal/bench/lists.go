@@ -114,7 +114,7 @@ func (b *bench) lists(ctx context.Context) (err error) {
 // which were written before it was started.
 func (r *rig) caughtUp(ctx context.Context, account signal.AccountID, last signal.Position) error {
 	return until(ctx, serverStart, 100*time.Millisecond, func() (bool, error) {
-		position, err := r.store.EnginePosition(ctx, r.store.Partition(account))
+		position, err := r.store.Logs.OwnerPosition(ctx, r.store.Client.Partition(account))
 		return position.Compare(last) >= 0, err
 	})
 }
@@ -123,8 +123,8 @@ func listAsset(n uint64) string { return fmt.Sprintf("A%03d", n) }
 
 // inCatalogue measures the queries in this process, without HTTP and Redis.
 func (b *bench) inCatalogue(ctx context.Context, r *rig, account signal.AccountID, queries []listQuery) error {
-	tail := eventlog.NewTail(r.store.Store, eventlog.TailOptions{})
-	c := catalogue.New(tail, r.store, r.store.Partitions(), catalogue.Options{})
+	tail := eventlog.NewTail(r.store.Logs, eventlog.TailOptions{})
+	c := catalogue.New(tail, r.store.Signals, r.store.Client.Partitions(), catalogue.Options{})
 	tail.Subscribe(c.Publish)
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup

@@ -131,7 +131,7 @@ func (b *bench) oneRun(ctx context.Context) (err error) {
 	}
 	var rate float64
 	var taken []time.Duration
-	memory := func() (int64, error) { return r.store.MemoryUsed(ctx) }
+	memory := func() (int64, error) { return r.store.Client.MemoryUsed(ctx) }
 	bytes, err := during(memory, func() (err error) {
 		rate, taken, err = l.run(ctx, 1, b.window, 0)
 		return err

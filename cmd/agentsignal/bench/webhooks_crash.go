@@ -101,7 +101,7 @@ func (b *bench) webhookSchedule(ctx context.Context) (err error) {
 	}
 	begun := time.Now()
 	var due [][]int64
-	memory := func() (int64, error) { return w.store.MemoryUsed(ctx) }
+	memory := func() (int64, error) { return w.store.Client.MemoryUsed(ctx) }
 	bytes, err := during(memory, func() (err error) {
 		due, err = w.schedule(ctx)
 		return err
@@ -159,13 +159,13 @@ func (w *webhookRig) schedule(ctx context.Context) ([][]int64, error) {
 			return nil, err
 		}
 	}
-	start := w.store.Now()
+	start := w.store.Client.Now()
 	var group errgroup.Group
-	for p := range w.store.Partitions() {
+	for p := range w.store.Client.Partitions() {
 		group.Go(func() error {
 			return w.lease(ctx, p, func(epoch int64) error {
 				for i, a := range accounts {
-					if w.store.Partition(a) != p {
+					if w.store.Client.Partition(a) != p {
 						continue
 					}
 					dueOf := due[i*webhookMany:][:webhookMany]
@@ -183,14 +183,14 @@ func (w *webhookRig) schedule(ctx context.Context) ([][]int64, error) {
 // lease calls f as the owner of partition p.
 func (w *webhookRig) lease(ctx context.Context, p int, f func(epoch int64) error) error {
 	const node = "bench"
-	epoch, _, err := w.store.TakeLease(ctx, p, node, scheduleLease)
+	epoch, _, err := w.store.Logs.TakeLease(ctx, p, node, scheduleLease)
 	if err != nil {
 		return err
 	}
 	if err := f(epoch); err != nil {
 		return err
 	}
-	return w.store.ReleaseLease(ctx, p, node, epoch)
+	return w.store.Logs.ReleaseLease(ctx, p, node, epoch)
 }
 
 // scheduleAccount stores the deliveries of an account's events to its webhooks, and adds the
@@ -217,7 +217,7 @@ func (w *webhookRig) scheduleAccount(
 			})
 		}
 		if batch = append(batch, e); len(batch) == scheduleBatch || n == scheduleEach-1 {
-			if err := w.webhooks.StoreDeliveries(ctx, w.store.Partition(a), epoch, batch); err != nil {
+			if err := w.webhooks.StoreDeliveries(ctx, w.store.Client.Partition(a), epoch, batch); err != nil {
 				return err
 			}
 			batch = nil

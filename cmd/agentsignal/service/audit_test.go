@@ -58,7 +58,8 @@ func TestTheAuditComparesEndsWithBars(t *testing.T) {
 
 	var open *signal.Signal
 	store := s.process.store
-	if err := store.EachSignal(t.Context(), store.Partition(account.ID), func(other *signal.Signal) error {
+	p := store.Client.Partition(account.ID)
+	if err := store.Signals.EachSignal(t.Context(), p, func(other *signal.Signal) error {
 		if string(other.ID) == kept.ID {
 			open = other
 		}

@@ -156,7 +156,7 @@ func TestTheOtherNodeGoesOnWhenOneIsKilled(t *testing.T) {
 	there := n.there
 	eventually(t, "both own partitions", func() bool {
 		owned := n.second.process.joined.Load().Owned()
-		return owned > 0 && owned < n.second.process.store.Partitions()
+		return owned > 0 && owned < n.second.process.store.Client.Partitions()
 	})
 	var mu sync.Mutex
 	queued, made := []string{}, []string{}
@@ -197,7 +197,7 @@ func TestTheOtherNodeGoesOnWhenOneIsKilled(t *testing.T) {
 	calm()
 
 	eventually(t, "the second node owns everything", func() bool {
-		return n.second.process.joined.Load().Owned() == n.second.process.store.Partitions()
+		return n.second.process.joined.Load().Owned() == n.second.process.store.Client.Partitions()
 	})
 	seen := map[string]bool{during.ID: true}
 	for _, id := range made {

@@ -298,7 +298,7 @@ func TestARunWhoseProcessDiedIsEnded(t *testing.T) {
 	_, err := s.process.events.Append(t.Context(), signal.Change{Account: account.ID,
 		Events: []signal.Event{{ID: signal.NewEventID(), Account: account.ID, Type: signal.AgentStarted,
 			Agent: "trading", Run: run, Data: []byte(`{}`)}},
-		Due: &signal.RunDue{Run: run, Agent: "trading", At: s.process.store.Now().Add(time.Second)}})
+		Due: &signal.RunDue{Run: run, Agent: "trading", At: s.process.store.Client.Now().Add(time.Second)}})
 	must(t, err)
 	live.await("its beginning",
 		func(m message) bool { return m.statusOf() == runStatus{"trading", "running", string(run)} })

@@ -12,7 +12,7 @@ import (
 // syncClock synchronizes this node's clock with that of Redis.
 func (p *process) syncClock(ctx context.Context) error {
 	return every(ctx, p.log, clockEvery, func() {
-		if err := p.store.SyncClock(ctx); err != nil && ctx.Err() == nil && !p.reportRefusal(err) {
+		if err := p.store.Client.SyncClock(ctx); err != nil && ctx.Err() == nil && !p.reportRefusal(err) {
 			p.log.Debug("the clock was not synchronized", "err", err)
 		}
 	})

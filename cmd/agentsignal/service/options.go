@@ -14,7 +14,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal/credential"
 	"github.com/agentsignal/agentsignal/configs"
 	"github.com/agentsignal/agentsignal/http/limits"
-	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
+	"github.com/agentsignal/agentsignal/persistence/redisclient"
 )
 
 // keysOf returns the keys of a setting, or else those of a file in the data directory, which

@@ -24,7 +24,7 @@ func TestTheServiceWorksOnARedisCluster(t *testing.T) {
 	owners := map[int]signal.AccountID{}
 	for len(accounts) < c.Partitions {
 		trader, a := s.account(t)
-		p := s.process.store.Partition(a.ID)
+		p := s.process.store.Client.Partition(a.ID)
 		accounts[p], owners[p] = trader, a.ID
 	}
 	use := func(p, before int) {

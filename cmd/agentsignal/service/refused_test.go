@@ -70,7 +70,7 @@ const refusesUserOrPassword = `"reason":"redis refuses the user or the password 
 
 // While Redis refuses writes the service is not ready and reports why, and so does a request
 // that was to write. It recovers by itself.
-func TestAServiceWhoseWritesAreRefused(t *testing.T) {
+func TestRefusedWrites(t *testing.T) {
 	t.Parallel()
 	server := redistest.New(t)
 	s := start(t, testConfig(t, server.URL()))

@@ -48,7 +48,7 @@ func (s *service) change(
 	if err != nil {
 		tb.Fatalf("find %s: %v", id, err)
 	}
-	found, err := s.process.store.SignalByID(tb.Context(), account, signal.SignalID(id), created, closed)
+	found, err := s.process.store.Signals.SignalByID(tb.Context(), account, signal.SignalID(id), created, closed)
 	if err != nil {
 		tb.Fatalf("read %s: %v", id, err)
 	}

@@ -127,8 +127,8 @@ func TestARealSourceClosesSignals(t *testing.T) {
 	})
 	redis.jump(3 * time.Minute)
 	eventually(t, "the service goes by the new time", func() bool {
-		err := s.process.store.SyncClock(t.Context())
-		return err == nil && s.process.store.Now().Sub(redis.now()).Abs() < time.Second
+		err := s.process.store.Client.SyncClock(t.Context())
+		return err == nil && s.process.store.Client.Now().Sub(redis.now()).Abs() < time.Second
 	})
 	x.Accept()
 	eventually(t, "the connection is back", func() bool { return x.Follows("BTCUSDT") })

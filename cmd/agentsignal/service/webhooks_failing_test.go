@@ -110,7 +110,7 @@ func TestDeliveriesAreSentAgain(t *testing.T) {
 		d := trader.test(w)
 		made = append(made, d)
 		eventually(t, "the next one has another time",
-			func() bool { return s.process.store.Now().Sub(d.CreatedAt) > time.Millisecond })
+			func() bool { return s.process.store.Client.Now().Sub(d.CreatedAt) > time.Millisecond })
 	}
 	trader.awaitTotal(w, "status=failed", 5)
 	end.release()
