@@ -25,12 +25,6 @@ var asyncAPI []byte
 //go:embed docs
 var docsFiles embed.FS
 
-// OpenAPI returns the description of the HTTP API, in YAML.
-func OpenAPI() []byte { return bytes.Clone(openAPI) }
-
-// AsyncAPI returns the description of the dashboard stream, in YAML.
-func AsyncAPI() []byte { return bytes.Clone(asyncAPI) }
-
 // openAPIJSON is openAPI in JSON.
 var openAPIJSON = func() []byte {
 	var v any

@@ -98,11 +98,6 @@ func (s *Service) Keys(
 	return keys[from:to], len(keys), nil
 }
 
-// KeyExpired reports whether k has expired.
-func (s *Service) KeyExpired(k credential.APIKey) bool {
-	return !k.ExpiresAt.IsZero() && !s.o.Now().Before(k.ExpiresAt)
-}
-
 // RevokeKey revokes a key. This process refuses it at once, all others within a second.
 // KindNotFound.
 func (s *Service) RevokeKey(ctx context.Context, account signal.AccountID, id signal.KeyID) error {

@@ -53,7 +53,7 @@ func signed(secrets []string, id string, at time.Time, body []byte) http.Header 
 	h.Set(HeaderSignature, Sign(secrets[0], body))
 	h.Set(HeaderStandardID, id)
 	h.Set(HeaderStandardTimestamp, strconv.FormatInt(at.Unix(), 10))
-	h.Set(HeaderStandardSignature, SignStandardAll(secrets, id, at.Unix(), body))
+	h.Set(HeaderStandardSignature, string(NewSigners(secrets...).AppendStandard(nil, id, at.Unix(), body)))
 	return h
 }
 

@@ -18,7 +18,6 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal/credential"
 	"github.com/agentsignal/agentsignal/cmd/agentsignal/commandtest"
 	"github.com/agentsignal/agentsignal/configs"
-	signalhttp "github.com/agentsignal/agentsignal/http"
 	"github.com/agentsignal/agentsignal/http/apitest"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
@@ -94,10 +93,16 @@ func (tb lastingTB) TempDir() string {
 	return dir
 }
 
+// The descriptions of the API.
+const (
+	openAPIFile  = "../../../http/openapi.yaml"
+	asyncAPIFile = "../../../http/asyncapi.yaml"
+)
+
 // checks compare exchanges with the descriptions. They are made once.
 var checks = struct{ http, stream func(testing.TB) any }{
-	http:   once(func(tb testing.TB) any { return apitest.NewHTTP(tb, signalhttp.OpenAPI()) }),
-	stream: once(func(tb testing.TB) any { return apitest.NewStream(tb, signalhttp.AsyncAPI()) }),
+	http:   once(func(tb testing.TB) any { return apitest.NewHTTP(tb, openAPIFile) }),
+	stream: once(func(tb testing.TB) any { return apitest.NewStream(tb, asyncAPIFile) }),
 }
 
 func httpCheck(tb testing.TB) *apitest.HTTP     { return checks.http(tb).(*apitest.HTTP) }
