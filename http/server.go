@@ -31,13 +31,13 @@ type Options struct {
 	Credentials Credentials
 	Limits      Limiter
 	Replies     Replies
+	Sealer      Sealer
 	Hub         Hub
 
 	// Without Webhooks the others of this group are not needed, and the paths of webhooks do
 	// not exist.
 	Webhooks   Webhooks
 	Deliveries Deliveries
-	Sealer     Sealer
 	Addresses  Addresses
 	Envelope   Envelope
 
