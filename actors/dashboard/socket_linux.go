@@ -12,9 +12,8 @@ import (
 )
 
 // newSocket takes over conn. taken is called, from any goroutine, when a socket that
-// refused bytes accepts them again; kernel sockets do not call it. guard recovers from
-// panics of its argument.
-func newSocket(conn net.Conn, taken func(), guard func(do func())) socket {
+// refused bytes accepts them again; kernel sockets do not call it.
+func newSocket(conn net.Conn, taken func(), start startFunc) socket {
 	if t, ok := conn.(*net.TCPConn); ok {
 		if raw, err := t.SyscallConn(); err == nil {
 			tune(raw)
@@ -28,7 +27,7 @@ func newSocket(conn net.Conn, taken func(), guard func(do func())) socket {
 			}
 		}
 	}
-	return &handover{conn: conn, taken: taken, guard: guard}
+	return &handover{conn: conn, taken: taken, start: start}
 }
 
 // tune sets the options that bound the cost of a client that does not read. Go has
