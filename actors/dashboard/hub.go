@@ -212,13 +212,13 @@ func (h *Hub) Publish(partition int, events []signal.Event) {
 	}
 	o := published{partition: partition, first: events[0].Position, last: events[len(events)-1].Position}
 	for i := range events {
-		if f := h.o.frameOf(&events[i]); f != nil {
+		if f := newFrame(&events[i], h.o.Name); f != nil {
 			o.frames = append(o.frames, f)
 		}
 	}
 	h.publishing.Lock()
 	defer h.publishing.Unlock()
-	h.resumer.counts.passed(partition, o.last, len(events))
+	h.resumer.counts.published(partition, o.last, len(events))
 	// First the ring, then the inboxes: see flusher.missed.
 	h.ring.add(partition, o.first, o.last, o.frames)
 	for _, f := range h.flushers {
