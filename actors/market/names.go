@@ -56,33 +56,33 @@ func (m *Market) readListings(ctx context.Context) error {
 	return nil
 }
 
-// Check reports whether there may be prices of the asset that name means, because a configured
-// source may have it or prices were given. If not, nearest are similar names. A source with an
+// Check reports whether there may be prices of an asset with the given catalogue name (see Name), because a
+// configured source may have it or prices were given. If not, nearest are similar names. A source with an
 // unknown listing may have every name of its form. While Redis cannot be reached every name passes.
 func (m *Market) Check(ctx context.Context, name string) (nearest []string, ok bool) {
 	if m.given || m.possible(name) {
 		return nil, true
 	}
-	key := m.key(name)
+	key := assets.Fold(name)
 	if (*m.watches.Load())[key] != nil {
 		return nil, true
 	}
 	if _, _, err := m.o.Store.Asset(ctx, key); signal.KindOf(err) != signal.KindNotFound {
 		return nil, true
 	}
-	return spelling.Nearest(m.Name(name), m.names()), false
+	return spelling.Nearest(name, m.names()), false
 }
 
-// possible reports whether a configured source may have the asset that name means.
+// possible reports whether a configured source may have an asset with the given catalogue name.
 func (m *Market) possible(name string) bool {
-	symbol, class := m.Name(name), ""
+	class := ""
 	if k := assets.Find(name); k != nil {
 		if m.simulates {
 			return true
 		}
 		class = k.Class
 	}
-	return slices.ContainsFunc(m.sources, func(source string) bool { return m.listedAt(source, symbol, class) })
+	return slices.ContainsFunc(m.sources, func(source string) bool { return m.listedAt(source, name, class) })
 }
 
 // listedAt reports whether a real source may have an asset.
