@@ -63,9 +63,9 @@ func newCounts(o *owned) *counts {
 	}
 }
 
-// take adds up to n pending deliveries to the count of an account, and returns how many the
+// reserve adds up to n pending deliveries to the count of an account, and returns how many the
 // limit allows: all of them if the account was not counted yet.
-func (k *counts) take(a signal.AccountID, n int) int {
+func (k *counts) reserve(a signal.AccountID, n int) int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	c := k.ask(a, n)
@@ -111,7 +111,7 @@ func (k *counts) room(ctx context.Context, of map[signal.AccountID]int) (map[sig
 	}
 	room := make(map[signal.AccountID]int, len(of))
 	for a, n := range of {
-		room[a] = k.take(a, n)
+		room[a] = k.reserve(a, n)
 	}
 	return room, nil
 }

@@ -44,8 +44,8 @@ func (s *waits) set(w *delivery.Wait) {
 	}
 }
 
-// take returns the waits that have changed since the last call, for a write.
-func (s *waits) take() (list []delivery.Wait) {
+// collect returns the waits that have changed since the last call, for a write.
+func (s *waits) collect() (list []delivery.Wait) {
 	for id := range s.changed {
 		if w := s.of[id]; w != nil {
 			list = append(list, *w)

@@ -69,8 +69,8 @@ func (c *connection) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// take returns a connection to an endpoint: an unused one, unless fresh is set, or a new one.
-func (p *connections) take(
+// connect returns a connection to an endpoint: an unused one, unless fresh is set, or a new one.
+func (p *connections) connect(
 	ctx context.Context, to endpointAddress, fresh bool, deadline time.Time,
 ) (*connection, error) {
 	if !fresh {
@@ -202,7 +202,7 @@ func (p *connections) post(ctx context.Context, to endpointAddress, b []byte, de
 	answer *http.Response, done func(whole bool), err error,
 ) {
 	for fresh := false; ; fresh = true {
-		c, err := p.take(ctx, to, fresh, deadline)
+		c, err := p.connect(ctx, to, fresh, deadline)
 		if err != nil {
 			return nil, nil, err
 		}
