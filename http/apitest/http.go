@@ -225,7 +225,7 @@ func (h *HTTP) undescribed(x Exchange, want int) error {
 	}
 	schema := h.doc.Components.Schemas["Problem"].Value
 	if err := schema.VisitJSON(document, openapi3.EnableJSONSchema2020(), openapi3.MultiErrors()); err != nil {
-		return fmt.Errorf("the answer %d is no problem: %w", want, err)
+		return fmt.Errorf("the answer %d is not a problem: %w", want, err)
 	}
 	return nil
 }

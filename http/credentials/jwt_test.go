@@ -63,7 +63,7 @@ func with(m, changes map[string]any) map[string]any {
 	return m
 }
 
-func TestVerifyAcceptsWhatIsOurs(t *testing.T) {
+func TestVerifyAcceptsOwnTokens(t *testing.T) {
 	t.Parallel()
 	issuer := testIssuer(t)
 	keys := testKeys()

@@ -219,7 +219,7 @@ func TestRefreshTokensExpire(t *testing.T) {
 	w.wantRefused(t, tokens.Access)
 }
 
-func TestRefreshRefusesWhatIsNoToken(t *testing.T) {
+func TestRefreshRefusesMalformedTokens(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, Options{})
 	w.register(t, "a@example.com")

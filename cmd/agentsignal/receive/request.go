@@ -39,7 +39,7 @@ func readSaved(request, headers, body string) (*savedRequest, error) {
 	s := &savedRequest{}
 	rest, line, err := s.parseHeader(text)
 	if err == nil && len(bytes.TrimSpace(rest)) > 0 {
-		err = fmt.Errorf("line %d: text behind the headers: give a whole request by --request", line)
+		err = fmt.Errorf("line %d: text after the headers: give a whole request by --request", line)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", headers, err)
@@ -95,7 +95,7 @@ func parseRequest(text []byte) (*savedRequest, error) {
 }
 
 // parseHeader reads headers up to an empty line, and a request or status line before them.
-// It returns the text behind the empty line and the number of its first line.
+// It returns the text after the empty line and the number of its first line.
 func (s *savedRequest) parseHeader(text []byte) (rest []byte, line int, err error) {
 	s.header = http.Header{}
 	rest = text

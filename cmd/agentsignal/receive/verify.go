@@ -234,7 +234,7 @@ func (e *examination) hint(fit func(secret string, body []byte) bool) string {
 func (e *examination) time(sent int64, err error, now time.Time, timeless bool) {
 	given := e.header.Get(signature.HeaderStandardTimestamp)
 	if err != nil {
-		e.add(partFails, signature.HeaderStandardTimestamp, "%.40q is no time in Unix seconds", given)
+		e.add(partFails, signature.HeaderStandardTimestamp, "%.40q is not a time in Unix seconds", given)
 		return
 	}
 	at := time.Unix(sent, 0).UTC()

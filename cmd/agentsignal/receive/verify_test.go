@@ -77,7 +77,7 @@ func TestVerifyReportsWhatDoesNotFit(t *testing.T) {
 		"another time": {replace("webhook-timestamp: 1795253400", "webhook-timestamp: 1795253401"), "new",
 			"NO  Webhook-Signature", false},
 		"no time": {replace("webhook-timestamp: 1795253400", "webhook-timestamp: today"), "new",
-			`"today" is no time`, false},
+			`"today" is not a time`, false},
 		"another time of the service": {
 			replace("X-Service-Timestamp: 1795253400", "X-Service-Timestamp: 1795253401"), "new",
 			"NO  X-Service-Timestamp", false},
@@ -131,7 +131,7 @@ func TestVerifyRefusesWhatItCannotRead(t *testing.T) {
 	} {
 		o.Fails(want, "verify", "--secret", "s", "--request", commandtest.Written(t, request))
 	}
-	o.Fails("line 3: text behind the headers", "verify", "--secret", "s", "--headers",
+	o.Fails("line 3: text after the headers", "verify", "--secret", "s", "--headers",
 		commandtest.Written(t, "A: b\n\nbody"), "--body", commandtest.Written(t, ""))
 }
 

@@ -60,7 +60,7 @@ func TestCommandsChangeAccountsAndKeys(t *testing.T) {
 				t.Errorf("listed %+v", listed)
 			}
 			live := reader.dial()
-			admin.Fails("no key_id", "key", "revoke", "--email", "ada@example.com", "laptop")
+			admin.Fails("not a key_id", "key", "revoke", "--email", "ada@example.com", "laptop")
 			admin.Do("key", "revoke", "--email", "ada@example.com", key.KeyID)
 			if code := live.closing(); code != 4401 {
 				t.Errorf("the stream of the revoked key is closed with %d", code)

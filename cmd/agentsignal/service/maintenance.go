@@ -46,7 +46,7 @@ func (p *process) readSettings(ctx context.Context) error {
 		err := panics.ErrPanicked
 		panics.Guard(p.log, panics.Background, func() { err = p.applySettings() })
 		if err != nil {
-			p.log.Error("settings are not read again: the old ones stay", "err", err)
+			p.log.Error("settings not reloaded: the old ones stay in force", "err", err)
 			continue
 		}
 		p.log.Info("settings were read again")

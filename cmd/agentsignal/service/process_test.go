@@ -110,7 +110,7 @@ func TestSIGHUPReadsSettingsAgain(t *testing.T) {
 	if got := limit(); got != "9000" {
 		t.Errorf("a bad file made the limit %s", got)
 	}
-	c.log.Forget(`"level":"ERROR","msg":"settings are not read again`)
+	c.log.Forget(`"level":"ERROR","msg":"settings not reloaded`)
 }
 
 // certificateFor writes a new certificate for 127.0.0.1 and returns it.
