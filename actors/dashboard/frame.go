@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/spelling"
 )
 
 // Opcodes and bits of a WebSocket frame (RFC 6455, section 5.2).
@@ -57,7 +58,7 @@ func newFrame(e *signal.Event, name func(asset string) string) *frame {
 		if name != nil && e.Listing != nil && e.Listing.Entry != nil {
 			f.asset = name(e.Asset)
 		}
-		f.asset = fold(f.asset)
+		f.asset = spelling.Fold(f.asset)
 	}
 	const envelope = 160 // upper bound of the bytes added to the data
 	b := make([]byte, maxHeaderBytes, maxHeaderBytes+envelope+len(e.Data)+len(e.Agent))
