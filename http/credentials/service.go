@@ -75,8 +75,10 @@ type Service struct {
 
 	keys     *cache[credential.Digest, keyState]
 	sessions *cache[signal.SessionID, sessionState]
-	tokens   *bounded[credential.Digest, accessToken] // with a valid signature
-	lookups  *tasks.Group                             // in the store, which callers share
+	// tokens are the principals of access tokens with a valid signature. Each use checks
+	// whether the token has expired and whether its session has ended.
+	tokens  *bounded[credential.Digest, signal.Principal]
+	lookups *tasks.Group // in the store, which callers share
 
 	uses keyUses
 }
@@ -117,7 +119,7 @@ func New(store Store, events Log, keys []credential.NamedKey, o Options) *Servic
 		hashes:   newHasher(o.Password, o.HashesAtOnce, o.HashQueue),
 		keys:     newCache[credential.Digest, keyState](o.Cached, o.Log, lookups),
 		sessions: newCache[signal.SessionID, sessionState](o.Cached, o.Log, lookups),
-		tokens:   newBounded[credential.Digest, accessToken](o.Cached),
+		tokens:   newBounded[credential.Digest, signal.Principal](o.Cached),
 		lookups:  lookups,
 	}
 }
@@ -167,5 +169,5 @@ func (s *Service) prune() {
 	s.keys.prune()
 	s.sessions.prune()
 	now := s.o.Now()
-	s.tokens.removeIf(func(t accessToken) bool { return !now.Before(t.principal.ExpiresAt) })
+	s.tokens.removeIf(func(p signal.Principal) bool { return !now.Before(p.ExpiresAt) })
 }
