@@ -75,7 +75,7 @@ func (s *slots) count(l class, n int) {
 func (s *slots) want(waiting *[classes]list.List) {
 	fast, slow := waiting[fastClass].Len() > 0, waiting[slowClass].Len() > 0
 	for l, now := range [classes]bool{fastClass: fast || slow && s.slowFree(), slowClass: fast || slow} {
-		if s.wanted[l].Load() != now { // avoids writes, because asked reads it often
+		if s.wanted[l].Load() != now { // avoids writes, because mustYield reads it often
 			s.wanted[l].Store(now)
 		}
 	}
@@ -214,8 +214,8 @@ func (g *limiter) withdraw(t *waiter) {
 	g.grant()
 }
 
-// asked reports whether s must be given back after one request.
-func (g *limiter) asked(s slot) bool {
+// mustYield reports whether s must be given back after one request.
+func (g *limiter) mustYield(s slot) bool {
 	f, l := s.flow, s.class
 	return g.wanted[l].Load() || f.own.wanted[l].Load() || f.host.wanted[l].Load() || f.account.wanted[l].Load()
 }

@@ -249,7 +249,7 @@ func (q *queue) next(s slot, a attempt) (*item, *target) {
 	if q.ended = append(q.ended, a); len(q.ended) == 1 {
 		q.notify()
 	}
-	if q.n.limiter.asked(s) {
+	if q.n.limiter.mustYield(s) {
 		q.workers[s.class]--
 		return nil, nil
 	}
