@@ -24,7 +24,6 @@ const (
 	defaultLockAfter   = 5
 	defaultLockWindow  = 15 * time.Minute
 	defaultLock        = 15 * time.Minute
-	defaultMaxKeys     = 100
 	defaultMaxSessions = 100
 	defaultCached      = 65_536
 	defaultHashQueue   = 100
@@ -52,7 +51,6 @@ type Options struct {
 	RefreshTTL       time.Duration // from the issue of a refresh token
 	SessionTTL       time.Duration // of a session, however often it is refreshed
 	Lock             credential.LockRules
-	MaxKeys          int // API keys of an account
 	MaxSessions      int // of an account; default 100
 	Password         argon2id.Params
 	HashesAtOnce     int // password hashes; default one for each core but one, at least 1
@@ -94,7 +92,6 @@ func New(store Store, events Log, keys []credential.NamedKey, o Options) *Servic
 	o.Lock.After = cmp.Or(o.Lock.After, defaultLockAfter)
 	o.Lock.Window = cmp.Or(o.Lock.Window, defaultLockWindow)
 	o.Lock.Duration = cmp.Or(o.Lock.Duration, defaultLock)
-	o.MaxKeys = cmp.Or(o.MaxKeys, defaultMaxKeys)
 	o.MaxSessions = cmp.Or(o.MaxSessions, defaultMaxSessions)
 	o.Cached = cmp.Or(o.Cached, defaultCached)
 	o.HashesAtOnce = cmp.Or(o.HashesAtOnce, max(1, runtime.GOMAXPROCS(0)-1))

@@ -23,6 +23,9 @@ import (
 // time again (deploy/decisions/0012-one-goroutine-a-request.md). net/http parses the
 // answers.
 
+// maxIdle bounds the unused connections.
+const maxIdle = 2048
+
 // endpointAddress is the address of a connection.
 type endpointAddress struct {
 	secure  bool
@@ -33,7 +36,6 @@ type endpointAddress struct {
 type connections struct {
 	dialer         *dialer
 	idleTimeout    time.Duration
-	maxIdle        int
 	maxIdlePerHost int
 	log            *slog.Logger
 
@@ -131,7 +133,7 @@ func (p *connections) give(c *connection) {
 func (p *connections) keep(c *connection) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.closed || p.count >= p.maxIdle || len(p.idle[c.to]) >= p.maxIdlePerHost {
+	if p.closed || p.count >= maxIdle || len(p.idle[c.to]) >= p.maxIdlePerHost {
 		return false
 	}
 	if p.idle == nil {
