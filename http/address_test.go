@@ -21,7 +21,7 @@ func TestClientAddress(t *testing.T) {
 		{"read from the right", "10.0.0.1:1", []string{"1.1.1.1, 198.51.100.1, 10.0.0.2"}, "198.51.100.1"},
 		{"over several headers", "10.0.0.1:1", []string{"1.1.1.1", "198.51.100.1", "10.0.0.2,10.0.0.3"},
 			"198.51.100.1"},
-		{"a hop that is not an address ends it", "10.0.0.1:1", []string{"198.51.100.1, nonsense, 10.0.0.2"}, "10.0.0.2"},
+		{"a malformed hop", "10.0.0.1:1", []string{"198.51.100.1, nonsense, 10.0.0.2"}, "10.0.0.2"},
 		{"all are proxies", "10.0.0.1:1", []string{"10.0.0.3, 10.0.0.2"}, "10.0.0.3"},
 		{"no header", "10.0.0.1:1", nil, "10.0.0.1"},
 		{"with a port", "[fd00::1]:1", []string{"[2001:db8::1]:4711"}, "2001:db8::1"},

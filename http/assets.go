@@ -69,11 +69,11 @@ func (s *Server) findAssets(ctx context.Context, a signal.Agent, assets []string
 		if ok {
 			continue
 		}
-		advice := ": GET /v1/assets lists those that there are"
+		advice := ": GET /v1/assets lists all"
 		if len(nearest) > 0 {
 			advice = "; the nearest names are " + strings.Join(nearest, ", ")
 		}
-		f.Body(pointer, request.CodeInvalidValue, "no source of this service knows such an asset"+advice)
+		f.Body(pointer, request.CodeInvalidValue, "no source has this asset"+advice)
 	}
 }
 

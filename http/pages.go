@@ -118,7 +118,7 @@ func (s *Server) problemPage(c *call) error {
 	name := c.vars["code"]
 	p := problemsByCode[strings.ReplaceAll(name, "-", "_")]
 	if p == nil || slug(p.Code) != name {
-		return notFound("problem", "/problems lists those that there are")
+		return notFound("problem", "/problems lists all")
 	}
 	return c.template("problem.html", p)
 }

@@ -16,8 +16,8 @@ import (
 const maxAssetLength = 64
 
 const (
-	assetRule  = "must be a name such as BTC: GET /v1/assets lists those that there are"
-	assetsRule = "must be a list of 1 to 50 names such as BTC: GET /v1/assets lists those that there are"
+	assetRule  = "must be a name such as BTC: GET /v1/assets lists all"
+	assetsRule = "must be a list of 1 to 50 names such as BTC: GET /v1/assets lists all"
 )
 
 // requireRunSpec records a fault for a missing strategy and a missing member asset, which is

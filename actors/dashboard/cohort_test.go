@@ -171,7 +171,8 @@ func TestFrames(t *testing.T) {
 		}
 	}
 	e := signal.Event{Type: signal.AgentStarted, Agent: "a\"b\n", Run: "é"}
-	if f := newFrame(&e, nil); !strings.Contains(string(f.bytes), `{"agent_id":"a\"b\n","status":"running","run_id":"é"}`) {
-		t.Errorf("frame %s", f.bytes)
+	want := `{"agent_id":"a\"b\n","status":"running","run_id":"é"}`
+	if f := newFrame(&e, nil); !strings.Contains(string(f.bytes), want) {
+		t.Errorf("frame %s, want %s", f.bytes, want)
 	}
 }

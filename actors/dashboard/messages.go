@@ -263,7 +263,8 @@ func unknownName(code, kind, name string, known []string) *fault {
 	if suggestion != "" {
 		suggestion = " (" + suggestion + ")"
 	}
-	return faultf(code, "no %s %q%s: must be one of: %s", kind, spelling.Shorten(name), suggestion, strings.Join(known, ", "))
+	return faultf(code, "no %s %q%s: must be one of: %s", kind, spelling.Shorten(name), suggestion,
+		strings.Join(known, ", "))
 }
 
 // members are the members of a JSON object in order, each once.
