@@ -114,8 +114,8 @@ func BenchmarkJSON(b *testing.B) {
 		},
 		"body": func() int {
 			var f request.Faults
-			var r signal.RunRequest
-			readRunSpec(request.ReadObject(body, &f), &r)
+			var r runSpec
+			r.read(request.ReadObject(body, &f))
 			return len(r.Strategy)
 		},
 		"body/unmarshal": func() int {

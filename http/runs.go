@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net/http"
 
-	"github.com/agentsignal/agentsignal/actors/agent"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/http/request"
 )
@@ -92,21 +91,15 @@ func (s *Server) decodeRun(c *call, body []byte) (req signal.RunRequest, async b
 	if o == nil {
 		return req, false, f.Err()
 	}
-	req = signal.RunRequest{Account: c.principal.Account}
-	s.requireRunSpec(o, c.vars["id"], "asset")
-	req.Asset = readAsset(o)
-	given := readRunSpec(o, &req)
+	r := s.readRunSpec(c, o, signal.JobRun, c.vars["id"])
 	async, _ = o.Bool("async")
 	if p, ok := o.Object("parameters"); ok {
-		req.Parameters = readParameters(p)
+		r.Parameters = readParameters(p)
 	}
 	o.Close()
-	known, err := s.checkForAgent(c, &req, nil, given, func(a signal.Agent) []agent.Fault {
-		return agent.Check(a, req)
-	})
+	err = s.checkForAgent(c, &r)
 	if e := f.Err(); e != nil {
 		return req, false, e
 	}
-	req.Agent = known.ID
-	return req, async, err
+	return r.RunRequest, async, err
 }

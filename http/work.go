@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/agentsignal/agentsignal/actors/agent"
 	"github.com/agentsignal/agentsignal/actors/scorecard"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/http/request"
@@ -28,22 +27,16 @@ func (s *Server) scanAgent(c *call) error {
 	if err != nil {
 		return err
 	}
-	req := signal.RunRequest{Account: c.principal.Account}
-	s.requireRunSpec(o, c.vars["id"], "assets")
-	assets := readAssets(o)
-	given := readRunSpec(o, &req)
+	r := s.readRunSpec(c, o, signal.JobScan, c.vars["id"])
 	o.Close()
-	known, err := s.checkForAgent(c, &req, assets, given, func(a signal.Agent) []agent.Fault {
-		return agent.CheckScan(a, req, assets)
-	})
+	err = s.checkForAgent(c, &r)
 	if e := c.faults.Err(); e != nil {
 		return e
 	}
 	if err != nil {
 		return err
 	}
-	req.Agent = known.ID
-	job, err := s.o.Work.SubmitScan(context.WithoutCancel(c.r.Context()), req, assets)
+	job, err := s.o.Work.SubmitScan(context.WithoutCancel(c.r.Context()), r.RunRequest, r.assets)
 	return c.queued(job, err)
 }
 
@@ -53,28 +46,24 @@ func (s *Server) createBacktest(c *call) error {
 	if err != nil {
 		return err
 	}
-	req := signal.RunRequest{Account: c.principal.Account}
 	ids := s.agentIDs()
 	o.Require("agent_id", request.OneOf(ids))
-	req.Agent, _ = request.Choice(o, "agent_id", ids)
-	s.requireRunSpec(o, string(req.Agent), "asset")
-	req.Asset = readAsset(o)
-	given := readRunSpec(o, &req)
+	id, _ := request.Choice(o, "agent_id", ids)
+	r := s.readRunSpec(c, o, signal.JobBacktest, string(id))
+	r.Agent = id
 	from, hasFrom := o.Time("from")
 	to, hasTo := o.Time("to")
 	if hasFrom && hasTo && to.Before(from) {
 		o.Bad("to", request.CodeOutOfRange, "must not be before from")
 	}
 	o.Close()
-	if known, err := s.agentNamed(string(req.Agent)); err == nil {
-		s.checkRunSpec(c, known, &req, nil, given, func(a signal.Agent) []agent.Fault {
-			return agent.CheckBacktest(a, req)
-		})
+	if known, err := s.agentNamed(string(id)); err == nil {
+		s.checkRunSpec(c, known, &r)
 	}
 	if err := c.faults.Err(); err != nil {
 		return err
 	}
-	job, err := s.o.Work.SubmitBacktest(context.WithoutCancel(c.r.Context()), req, from, to)
+	job, err := s.o.Work.SubmitBacktest(context.WithoutCancel(c.r.Context()), r.RunRequest, from, to)
 	return c.queued(job, err)
 }
 
