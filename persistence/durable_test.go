@@ -55,7 +55,7 @@ func changesToAcknowledge(t *testing.T, plain *Store) []acknowledged {
 	one, rotated, reused := addSession(user), addSession(user), addSession(user)
 	all, ofPassword := addSession(keeper), addSession(changed)
 	begun := one
-	begun.ID, begun.Locator = signal.NewSessionID(), credential.DigestOf("begun"+string(one.ID))
+	begun.ID, begun.Locator = signal.NewSessionIDAt(time.Now()), credential.DigestOf("begun"+string(one.ID))
 	next := rotated
 	next.Refresh = credential.DigestOf("next" + string(rotated.ID))
 	stolen := reused

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/gorilla/websocket"
@@ -419,4 +420,26 @@ func until(tb testing.TB, what string, ok func() bool) {
 		}
 		time.Sleep(time.Millisecond)
 	}
+}
+
+func TestCloseWaitsForABlockedWrite(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		h := newBench(t, nil).hub
+		client, conn := net.Pipe()
+		s := newSocket(conn, func() {}, h.start)
+		if _, err := s.write(nil, []byte("x")); err != nil {
+			t.Fatal(err)
+		}
+		closed := make(chan error, 1)
+		go func() { closed <- h.Close(t.Context()) }()
+		synctest.Wait()
+		if len(closed) > 0 {
+			t.Fatal("the hub is closed during a write")
+		}
+		client.Close()
+		if err := <-closed; err != nil {
+			t.Error(err)
+		}
+	})
 }

@@ -107,11 +107,8 @@ func NewEventID() EventID { return EventID(newID(prefixEvent)) }
 // NewKeyID returns an identifier for a new API key.
 func NewKeyID() KeyID { return KeyID(newID(prefixKey)) }
 
-// NewSessionID returns an identifier for a new login session.
-func NewSessionID() SessionID { return SessionID(newID(prefixSession)) }
-
-// NewSessionIDAt returns an identifier with the given time by the clock of Redis, which
-// is compared with the position of a revocation.
+// NewSessionIDAt returns an identifier for a new login session with the given time by the
+// clock of Redis, which is compared with the position of a revocation.
 func NewSessionIDAt(at time.Time) SessionID { return SessionID(newIDAt(prefixSession, at)) }
 
 // NewWebhookID returns an identifier for a new webhook.

@@ -344,7 +344,7 @@ func TestAppendThatFailsIsMadeUpFor(t *testing.T) {
 	w.principal(t, secret)
 	w.log.fail(errors.New("away"))
 	if err := w.RevokeKey(ctx, a.ID, k.ID); err != nil {
-		t.Errorf("the key is revoked, though others hear of it late: %v", err)
+		t.Errorf("the key is revoked, though others are notified late: %v", err)
 	}
 	w.wantRefused(t, secret)
 	w.sweep(ctx)

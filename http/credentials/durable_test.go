@@ -2,6 +2,7 @@ package credentials
 
 import (
 	"testing"
+	"time"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/credential"
@@ -26,7 +27,7 @@ func TestRevocationsHoldHereThoughNoReplicaHasThem(t *testing.T) {
 			return w.Logout(t.Context(), p, true)
 		}, true, false},
 		"password, by its user": {func(w *world, _ credential.APIKey, p signal.Principal) error {
-			p.Session = signal.NewSessionID() // another login
+			p.Session = signal.NewSessionIDAt(time.Now()) // another login
 			return w.ChangePassword(t.Context(), p, goodPassword, "four brown foxes")
 		}, true, false},
 		"password, by the operator": {func(w *world, _ credential.APIKey, p signal.Principal) error {

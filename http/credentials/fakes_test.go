@@ -321,7 +321,7 @@ func (m *memory) addKey(k credential.APIKey) string {
 // addSession gives the store a session and returns an access token of it.
 func (m *memory) addSession(t *testing.T, s *Service, account signal.AccountID) (signal.SessionID, string) {
 	t.Helper()
-	n := credential.Session{ID: signal.NewSessionID(), Account: account, EndsAt: s.now().Add(time.Hour)}
+	n := credential.Session{ID: signal.NewSessionIDAt(time.Now()), Account: account, EndsAt: s.now().Add(time.Hour)}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.sessions == nil {

@@ -146,7 +146,7 @@ func TestSetPasswordEndsTheOtherSessions(t *testing.T) {
 	wantEqual(t, "password", err, credential.Password{Hash: "new", Version: 2}, p)
 
 	// A login that compared the old password comes too late.
-	late := credential.Session{ID: signal.NewSessionID(), Account: a.ID, KeepUntil: nowMS().Add(time.Hour)}
+	late := credential.Session{ID: signal.NewSessionIDAt(time.Now()), Account: a.ID, KeepUntil: nowMS().Add(time.Hour)}
 	_, _, err = s.CreateSession(ctx, late, 1, credential.DigestOf("x"), 100, nowMS())
 	wantError(t, err, signal.KindConflict, "conflict")
 }

@@ -93,7 +93,7 @@ func TestSuccessClearsTheCount(t *testing.T) {
 	a := addAccount(t, s, "a@example.com")
 	now, email := nowMS(), credential.DigestOf(a.Email)
 	login := func(at time.Time) (time.Time, error) {
-		n := newSession(a.ID, signal.NewSessionID(), at, time.Hour)
+		n := newSession(a.ID, signal.NewSessionIDAt(time.Now()), at, time.Hour)
 		_, until, err := s.CreateSession(t.Context(), n, 1, email, 100, at)
 		if _, lookup := s.SessionByID(t.Context(), n.ID); (lookup == nil) != (err == nil && until.IsZero()) {
 			t.Errorf("session stored: %v; answer %v, %v", lookup == nil, until, err)

@@ -191,7 +191,7 @@ func TestEndedSessionsLeaveNoLocators(t *testing.T) {
 		},
 		"too many": func(s *Store, n credential.Session) error {
 			newer := n
-			newer.ID, newer.KeepUntil = signal.NewSessionID(), newer.KeepUntil.Add(time.Hour)
+			newer.ID, newer.KeepUntil = signal.NewSessionIDAt(time.Now()), newer.KeepUntil.Add(time.Hour)
 			newer.Locator, newer.Refresh = credential.DigestOf("other"), credential.DigestOf("others")
 			email := credential.DigestOf("nobody")
 			if _, _, err := s.CreateSession(t.Context(), newer, 1, email, 1, nowMS()); err != nil {

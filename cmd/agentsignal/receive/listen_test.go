@@ -65,14 +65,14 @@ func (l *listening) deliver(tb testing.TB, secrets []string, body string, change
 	tb.Helper()
 	r, err := http.NewRequest(http.MethodPost, l.url+"/hooks?x=1", strings.NewReader(body))
 	commandtest.Must(tb, err)
-	now := time.Now().Unix()
+	now, signers := time.Now().Unix(), signature.NewSigners(secrets...)
 	r.Header = http.Header{"Content-Type": {"application/json"},
 		signature.HeaderSignature: {signature.Sign(secrets[0], []byte(body))},
 		signature.HeaderEvent:     {"webhook.test"}, signature.HeaderDelivery: {"dlv_1"},
 		signature.HeaderAttempt:   {"2"},
 		signature.HeaderTimestamp: {fmt.Sprint(now)}, signature.HeaderStandardID: {"evt_1"},
 		signature.HeaderStandardTimestamp: {fmt.Sprint(now)},
-		signature.HeaderStandardSignature: {signature.SignStandardAll(secrets, "evt_1", now, []byte(body))}}
+		signature.HeaderStandardSignature: {string(signers.AppendStandard(nil, "evt_1", now, []byte(body)))}}
 	for _, f := range change {
 		f(r.Header)
 	}

@@ -22,7 +22,7 @@ func signedRequest(secrets []string, event, kind, body string, at time.Time) str
 		"X-Service-Timestamp: %d\r\nX-Service-Attempt: 1\r\n"+
 		"webhook-id: %s\r\nwebhook-timestamp: %[4]d\r\nwebhook-signature: %[6]s\r\n\r\n%[7]s",
 		len(body), signature.Sign(secrets[0], []byte(body)), kind, at.Unix(), event,
-		signature.SignStandardAll(secrets, event, at.Unix(), []byte(body)), body)
+		signature.NewSigners(secrets...).AppendStandard(nil, event, at.Unix(), []byte(body)), body)
 }
 
 func TestVerifyPassesTheTestVector(t *testing.T) {

@@ -46,7 +46,7 @@ func ParseAddress(text string) (*url.URL, error) {
 	case "https", "wss":
 		u.Scheme = "https"
 	default:
-		return nil, fmt.Errorf("%q is not one of http, https, ws and wss: %s", u.Scheme, form)
+		return nil, fmt.Errorf("the scheme %q is not http, https, ws or wss: %s", u.Scheme, form)
 	}
 	if u.Port() != "" {
 		if _, err := net.LookupPort("tcp", u.Port()); err != nil {

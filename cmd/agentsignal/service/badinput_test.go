@@ -260,7 +260,7 @@ func forgedTokens(t *testing.T, public, user *client) {
 		"issued later":     forge(jwt.SigningMethodHS256, key, nil, m{"iat": now + 120}),
 		"no subject":       forge(jwt.SigningMethodHS256, key, nil, m{"sub": nil}),
 		"other account":    forge(jwt.SigningMethodHS256, key, nil, m{"sub": string(signal.NewAccountID())}),
-		"unknown session":  forge(jwt.SigningMethodHS256, key, nil, m{"sid": string(signal.NewSessionID())}),
+		"unknown session":  forge(jwt.SigningMethodHS256, key, nil, m{"sid": signal.NewSessionIDAt(time.Now())}),
 		"no session":       forge(jwt.SigningMethodHS256, key, nil, m{"sid": nil}),
 		"changed body":     head + "." + base64.RawURLEncoding.EncodeToString([]byte(`{"sub":"x"}`)) + "." + signature,
 		"no signature":     head + "." + body + ".",

@@ -59,7 +59,7 @@ func TestCommandsChangeAccountsAndKeys(t *testing.T) {
 				t.Errorf("listed %+v", listed)
 			}
 			live := reader.dial()
-			admin.Fails(`"laptop" is not a key_id`, "key", "revoke", "--email", "ada@example.com", "laptop")
+			admin.Fails("not a key_id", "key", "revoke", "--email", "ada@example.com", "laptop")
 			admin.Do("key", "revoke", "--email", "ada@example.com", key.KeyID)
 			live.closes(4401)
 			reader.await("/v1/signals", http.StatusUnauthorized)

@@ -18,7 +18,6 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal/credential"
 	"github.com/agentsignal/agentsignal/cmd/agentsignal/commandtest"
 	"github.com/agentsignal/agentsignal/configs"
-	signalhttp "github.com/agentsignal/agentsignal/http"
 	"github.com/agentsignal/agentsignal/http/apitest"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
@@ -93,10 +92,16 @@ func (tb lastingTB) TempDir() string {
 	return dir
 }
 
+// The descriptions of the API.
+const (
+	openAPIFile  = "../../../http/openapi.yaml"
+	asyncAPIFile = "../../../http/asyncapi.yaml"
+)
+
 // These compare exchanges with the descriptions.
 var (
-	httpCheck   = once(func(tb testing.TB) *apitest.HTTP { return apitest.NewHTTP(tb, signalhttp.OpenAPI()) })
-	streamCheck = once(func(tb testing.TB) *apitest.Stream { return apitest.NewStream(tb, signalhttp.AsyncAPI()) })
+	httpCheck   = once(func(tb testing.TB) *apitest.HTTP { return apitest.NewHTTP(tb, openAPIFile) })
+	streamCheck = once(func(tb testing.TB) *apitest.Stream { return apitest.NewStream(tb, asyncAPIFile) })
 )
 
 // once returns a function that makes a value at its first call.

@@ -85,7 +85,7 @@ func knownAgent(id string) error {
 	if slices.Contains(known, id) {
 		return nil
 	}
-	return fmt.Errorf("%q is not an agent: use %s", id, strings.Join(known, ", "))
+	return fmt.Errorf("unknown agent %q: use %s", id, strings.Join(known, ", "))
 }
 
 // quotasOf parses the configured quotas. The error lists all faults.

@@ -157,7 +157,8 @@ func signedHeader(secrets []string, event, body string, at time.Time) http.Heade
 	h.Set(signature.HeaderSignature, signature.Sign(secrets[0], []byte(body)))
 	h.Set(signature.HeaderStandardID, event)
 	h.Set(signature.HeaderStandardTimestamp, strconv.FormatInt(at.Unix(), 10))
-	h.Set(signature.HeaderStandardSignature, signature.SignStandardAll(secrets, event, at.Unix(), []byte(body)))
+	h.Set(signature.HeaderStandardSignature,
+		string(signature.NewSigners(secrets...).AppendStandard(nil, event, at.Unix(), []byte(body))))
 	return h
 }
 
