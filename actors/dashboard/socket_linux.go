@@ -112,9 +112,10 @@ func (r *rawReader) read(fd uintptr) bool {
 		case syscall.EAGAIN:
 			readBuffers.Put(b)
 			return false
+		default:
+			r.buffer, r.n, r.errno = b, int(n), errno
+			return true
 		}
-		r.buffer, r.n, r.errno = b, int(n), errno
-		return true
 	}
 }
 
