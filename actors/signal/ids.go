@@ -71,9 +71,19 @@ func newID(prefix string) string {
 	return textOf(prefix, ids.last, ids.entropy)
 }
 
-// newIDAt returns an identifier with a given time. It increases with that time only.
+// givenIDs has the random sequence of identifiers with a given time, apart from that of ids,
+// which another time would begin again.
+var givenIDs = struct {
+	sync.Mutex
+	entropy *ulid.MonotonicEntropy
+}{entropy: ulid.Monotonic(rand.Reader, 0)}
+
+// newIDAt returns an identifier with a given time. Those made one after the other with the
+// same time increase.
 func newIDAt(prefix string, at time.Time) string {
-	return textOf(prefix, ulid.Timestamp(at), rand.Reader)
+	givenIDs.Lock()
+	defer givenIDs.Unlock()
+	return textOf(prefix, ulid.Timestamp(at), givenIDs.entropy)
 }
 
 func textOf(prefix string, ms uint64, entropy io.Reader) string {
