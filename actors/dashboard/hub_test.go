@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -442,4 +443,17 @@ func TestCloseWaitsForABlockedWrite(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+func TestASocketClosesAfterItsHub(t *testing.T) {
+	t.Parallel()
+	h := newBench(t, nil).hub
+	if err := h.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	client, conn := net.Pipe()
+	newSocket(conn, func() {}, h.start).Close()
+	if _, err := client.Read(make([]byte, 1)); err != io.EOF {
+		t.Errorf("reading from the other end: %v, want EOF", err)
+	}
 }

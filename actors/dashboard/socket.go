@@ -127,5 +127,10 @@ func (s *handover) closeWrite() {
 	}
 }
 
-// Close implements socket. It starts a goroutine, because closing TLS may block.
-func (s *handover) Close() { s.start(func() { s.conn.Close() }) }
+// Close implements socket. It starts a goroutine, because closing TLS may block, unless the hub
+// is closed.
+func (s *handover) Close() {
+	if !s.start(func() { s.conn.Close() }) {
+		s.conn.Close()
+	}
+}
