@@ -295,10 +295,7 @@ type Shutdown struct {
 // Default returns every setting at its default.
 func Default() Config {
 	return Config{
-		HTTP: HTTP{
-			Addr:         ":8080",
-			MaxAnonymous: 1000,
-		},
+		HTTP:       HTTP{Addr: ":8080", MaxAnonymous: 1000},
 		DataDir:    defaultDataDir(),
 		Partitions: 16,
 		Lease:      Duration(5 * time.Second),
@@ -340,16 +337,8 @@ func Default() Config {
 			MaxQueued:     1000,
 			JobRetention:  Duration(24 * time.Hour),
 		},
-		Signals: Signals{
-			Retention: Duration(2160 * time.Hour),
-			MaxOpen:   100_000,
-		},
-		Market: Market{
-			Source:     "simulated",
-			Speed:      60,
-			Seed:       1,
-			AlpacaFeed: "iex",
-		},
+		Signals:  Signals{Retention: Duration(2160 * time.Hour), MaxOpen: 100_000},
+		Market:   Market{Source: "simulated", Speed: 60, Seed: 1, AlpacaFeed: "iex"},
 		Weather:  Weather{Source: "simulated"},
 		Costs:    Costs{Crypto: 10, Stock: 2, FX: 1, Commodity: 3},
 		Webhooks: defaultWebhooks(),

@@ -93,6 +93,15 @@ func TestDurationsInDays(t *testing.T) {
 	}
 }
 
+// faulty loads a variable, NAME=value without the prefix, and fails the test if the fault does
+// not contain want.
+func faulty(t *testing.T, variable, want string) {
+	t.Helper()
+	if _, err := Load("", []string{Prefix + variable}); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("%s: %v, want %s", variable, err, want)
+	}
+}
+
 // TestRulesOfValues checks each rule at its limit.
 func TestRulesOfValues(t *testing.T) {
 	t.Parallel()
@@ -114,9 +123,7 @@ func TestRulesOfValues(t *testing.T) {
 		"LEASE=0s":                               "lease",
 		"LOG_LEVEL=loud":                         "log.level",
 	} {
-		if _, err := Load("", []string{Prefix + variable}); err == nil || !strings.Contains(err.Error(), key+": ") {
-			t.Errorf("%s: %v, want a fault of %s", variable, err, key)
-		}
+		faulty(t, variable, key+": ")
 	}
 	for _, variable := range []string{"PARTITIONS=64", "MARKET_SPEED=3600", "COSTS_FX=1000", "WEBHOOKS_JITTER=0.5",
 		"REDIS_WAIT_REPLICAS=5",
@@ -139,15 +146,11 @@ func TestFaultsAcrossSettings(t *testing.T) {
 		{"TLS_CERT_FILE=c.pem", "tls: cert_file and key_file go together: give both, or neither"},
 		{"EMAIL_SMTP_URL=smtp://h:25",
 			"email.from: must be given where email.smtp_url is: write agentsignal@example.com"},
-		{"REDIS_CA_FILE=ca.pem", "redis.ca_file: is for a redis.url that begins with rediss: " +
-			"give such a one, or leave " +
-			"redis.ca_file out"},
+		{"REDIS_CA_FILE=ca.pem", "redis.ca_file: is for a redis.url that begins with rediss: give such a one, or " +
+			"leave redis.ca_file out"},
 		{"EMAIL_FROM=no-address", "email.from: must be an email address such as agentsignal@example.com"},
 	} {
-		_, err := Load("", []string{Prefix + row[0]})
-		if err == nil || !strings.Contains(err.Error(), row[1]) {
-			t.Errorf("%s: %v, want %s", row[0], err, row[1])
-		}
+		faulty(t, row[0], row[1])
 	}
 	if _, err := ParseKeys("abc"); err == nil ||
 		err.Error() != "key 1 is not of the form name:base64: write NAME: and what openssl rand -base64 32 prints" {
@@ -159,23 +162,22 @@ func TestFaultsAcrossSettings(t *testing.T) {
 // checks the ends of ranges that other tests do not reach.
 func TestLimitsOfEverySetting(t *testing.T) {
 	t.Parallel()
+	keyOf := func(name string) string { return strings.ToLower(strings.Replace(name, "_", ".", 1)) }
+	for _, name := range []string{"REDIS_TIMEOUT", "AUTH_ACCESS_TTL", "AUTH_REFRESH_TTL", "AUTH_SESSION_TTL",
+		"AUTH_LOCK_WINDOW", "AUTH_LOCK_DURATION", "DASHBOARD_HEARTBEAT", "DASHBOARD_AUTH_TIMEOUT",
+		"DASHBOARD_REPLAY_AGE", "RUNS_TIMEOUT", "RUNS_JOB_RETENTION", "SIGNALS_RETENTION", "WEBHOOKS_TIMEOUT",
+		"WEBHOOKS_CONNECT_TIMEOUT", "WEBHOOKS_DISABLE_AFTER", "WEBHOOKS_RETENTION"} {
+		faulty(t, name+"=0s", keyOf(name)+": must be more than 0")
+		faulty(t, name+"=-1s", keyOf(name)+": must be more than 0")
+	}
+	for _, name := range []string{"HTTP_MAX_ANONYMOUS", "AUTH_LOCK_AFTER", "AUTH_MAX_SESSIONS",
+		"DASHBOARD_QUEUE_MESSAGES", "DASHBOARD_QUEUE_BYTES", "DASHBOARD_MAX_CONNECTIONS", "DASHBOARD_REPLAY_MESSAGES",
+		"RUNS_MAX_CONCURRENT", "RUNS_MAX_QUEUED", "SIGNALS_MAX_OPEN", "WEBHOOKS_KEEP", "WEBHOOKS_KEEP_BYTES",
+		"WEBHOOKS_MAX_PENDING", "WEBHOOKS_CONCURRENCY", "WEBHOOKS_HOST_CONCURRENCY", "WEBHOOKS_ACCOUNT_CONCURRENCY",
+		"WEBHOOKS_IN_FLIGHT"} {
+		faulty(t, name+"=0", keyOf(name)+": must be 1 or more")
+	}
 	for _, row := range [][2]string{
-		{"REDIS_TIMEOUT=0s", "redis.timeout: must be more than 0"},
-		{"AUTH_ACCESS_TTL=-1s", "auth.access_ttl: must be more than 0"},
-		{"AUTH_REFRESH_TTL=0s", "auth.refresh_ttl: must be more than 0"},
-		{"AUTH_SESSION_TTL=0s", "auth.session_ttl: must be more than 0"},
-		{"AUTH_LOCK_WINDOW=0s", "auth.lock_window: must be more than 0"},
-		{"AUTH_LOCK_DURATION=0s", "auth.lock_duration: must be more than 0"},
-		{"DASHBOARD_HEARTBEAT=0s", "dashboard.heartbeat: must be more than 0"},
-		{"DASHBOARD_AUTH_TIMEOUT=0s", "dashboard.auth_timeout: must be more than 0"},
-		{"DASHBOARD_REPLAY_AGE=0s", "dashboard.replay_age: must be more than 0"},
-		{"RUNS_TIMEOUT=0s", "runs.timeout: must be more than 0"},
-		{"RUNS_JOB_RETENTION=0s", "runs.job_retention: must be more than 0"},
-		{"SIGNALS_RETENTION=0s", "signals.retention: must be more than 0"},
-		{"WEBHOOKS_TIMEOUT=0s", "webhooks.timeout: must be more than 0"},
-		{"WEBHOOKS_CONNECT_TIMEOUT=0s", "webhooks.connect_timeout: must be more than 0"},
-		{"WEBHOOKS_DISABLE_AFTER=0s", "webhooks.disable_after: must be more than 0"},
-		{"WEBHOOKS_RETENTION=0s", "webhooks.retention: must be more than 0"},
 		{"WEBHOOKS_RETRY_SCHEDULE=1s,0s", "webhooks.retry_schedule: each must be more than 0"},
 		{"WEBHOOKS_RETRY_SCHEDULE=" + strings.Repeat("1s,", 20) + "1s",
 			"webhooks.retry_schedule: must have at most 20"},
@@ -183,23 +185,6 @@ func TestLimitsOfEverySetting(t *testing.T) {
 		{"WEBHOOKS_ORDER_WAIT=-1s", "webhooks.order_wait: must be 0s to 24h"},
 		{"WEBHOOKS_ORDER_WAIT=24h1s", "webhooks.order_wait: must be 0s to 24h"},
 		{"WEBHOOKS_JITTER=-0.1", "webhooks.jitter: must be 0 to 0.5"},
-		{"HTTP_MAX_ANONYMOUS=0", "http.max_anonymous: must be 1 or more"},
-		{"AUTH_LOCK_AFTER=0", "auth.lock_after: must be 1 or more"},
-		{"AUTH_MAX_SESSIONS=0", "auth.max_sessions: must be 1 or more"},
-		{"DASHBOARD_QUEUE_MESSAGES=0", "dashboard.queue_messages: must be 1 or more"},
-		{"DASHBOARD_QUEUE_BYTES=0", "dashboard.queue_bytes: must be 1 or more"},
-		{"DASHBOARD_MAX_CONNECTIONS=0", "dashboard.max_connections: must be 1 or more"},
-		{"DASHBOARD_REPLAY_MESSAGES=0", "dashboard.replay_messages: must be 1 or more"},
-		{"RUNS_MAX_CONCURRENT=0", "runs.max_concurrent: must be 1 or more"},
-		{"RUNS_MAX_QUEUED=0", "runs.max_queued: must be 1 or more"},
-		{"SIGNALS_MAX_OPEN=0", "signals.max_open: must be 1 or more"},
-		{"WEBHOOKS_KEEP=0", "webhooks.keep: must be 1 or more"},
-		{"WEBHOOKS_KEEP_BYTES=0", "webhooks.keep_bytes: must be 1 or more"},
-		{"WEBHOOKS_MAX_PENDING=0", "webhooks.max_pending: must be 1 or more"},
-		{"WEBHOOKS_CONCURRENCY=0", "webhooks.concurrency: must be 1 or more"},
-		{"WEBHOOKS_HOST_CONCURRENCY=0", "webhooks.host_concurrency: must be 1 or more"},
-		{"WEBHOOKS_ACCOUNT_CONCURRENCY=0", "webhooks.account_concurrency: must be 1 or more"},
-		{"WEBHOOKS_IN_FLIGHT=0", "webhooks.in_flight: must be 1 or more"},
 		{"REDIS_WAIT_REPLICAS=-1", "redis.wait_replicas: must be 0 to 5"},
 		{"MARKET_SPEED=0", "market.speed: must be 1 to 3600"},
 		{"COSTS_CRYPTO=-1", "costs.crypto: must be 0 to 1000 basis points"},
@@ -213,9 +198,7 @@ func TestLimitsOfEverySetting(t *testing.T) {
 		{"LOG_FORMAT=xml", "log.format: must be auto, json or text"},
 		{"SHUTDOWN_DELAY=-1s", "shutdown.delay: must be 0 or more"},
 	} {
-		if _, err := Load("", []string{Prefix + row[0]}); err == nil || !strings.Contains(err.Error(), row[1]) {
-			t.Errorf("%s: %v, want %s", row[0], err, row[1])
-		}
+		faulty(t, row[0], row[1])
 	}
 	if _, err := Load("", []string{Prefix + "WEATHER_FORECAST_URL=https://a.example/", Prefix +
 		"WEBHOOKS_ORDER_WAIT=24h"}); err != nil {

@@ -16,12 +16,12 @@ func TestClientAddress(t *testing.T) {
 		forwarded  []string
 		want       string
 	}{
-		{"nobody is trusted here", "203.0.113.9:1", []string{"198.51.100.1"}, "203.0.113.9"},
+		{"no trusted proxy", "203.0.113.9:1", []string{"198.51.100.1"}, "203.0.113.9"},
 		{"one proxy", "10.0.0.1:1", []string{"198.51.100.1"}, "198.51.100.1"},
 		{"read from the right", "10.0.0.1:1", []string{"1.1.1.1, 198.51.100.1, 10.0.0.2"}, "198.51.100.1"},
 		{"over several headers", "10.0.0.1:1", []string{"1.1.1.1", "198.51.100.1", "10.0.0.2,10.0.0.3"},
 			"198.51.100.1"},
-		{"what is no address ends it", "10.0.0.1:1", []string{"198.51.100.1, nonsense, 10.0.0.2"}, "10.0.0.2"},
+		{"a malformed hop", "10.0.0.1:1", []string{"198.51.100.1, nonsense, 10.0.0.2"}, "10.0.0.2"},
 		{"all are proxies", "10.0.0.1:1", []string{"10.0.0.3, 10.0.0.2"}, "10.0.0.3"},
 		{"no header", "10.0.0.1:1", nil, "10.0.0.1"},
 		{"with a port", "[fd00::1]:1", []string{"[2001:db8::1]:4711"}, "2001:db8::1"},

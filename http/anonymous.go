@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/tasks"
 	"github.com/agentsignal/agentsignal/http/limits"
 )
 
@@ -16,8 +17,9 @@ import (
 // yet: those of the listener before their first request with a credential, and those of the
 // stream before they authenticate. Trusted proxies are not counted.
 type anonymous struct {
-	open    *limits.Open
-	trusted []netip.Prefix
+	open     *limits.Open
+	trusted  []netip.Prefix
+	refusals tasks.Group // answers to refused connections; closed by Server.Shutdown
 
 	mu   sync.Mutex
 	ends map[net.Conn]func() // end the count of a connection of the listener
@@ -30,13 +32,12 @@ func newAnonymous(max int, trusted []netip.Prefix) *anonymous {
 // anonymousListener accepts connections within the limit and refuses the others.
 type anonymousListener struct {
 	net.Listener
-	*anonymous
-	log     func(address string)
-	answers bool // refused connections get an answer in plain HTTP; otherwise they are closed
+	server *Server
 }
 
 // Accept implements net.Listener.
 func (l anonymousListener) Accept() (net.Conn, error) {
+	s, a := l.server, l.server.anonymous
 	for {
 		conn, err := l.Listener.Accept()
 		if err != nil {
@@ -47,18 +48,21 @@ func (l anonymousListener) Accept() (net.Conn, error) {
 			return conn, nil
 		}
 		address := peer.Addr().Unmap().WithZone("")
-		if isTrusted(address, l.trusted) {
+		if isTrusted(address, a.trusted) {
 			return conn, nil
 		}
-		end, ok := l.open.Begin(address.String())
+		end, ok := a.open.Begin(address.String())
 		if !ok {
-			l.log(address.String())
-			go refuseConnection(conn, l.answers)
+			s.o.Metrics.refusedConnection()
+			s.log.Debug("connection refused: the address has too many without a credential", "address", address)
+			if !a.refusals.Go(context.Background(), func(context.Context) { s.refuseConnection(conn) }) {
+				conn.Close()
+			}
 			continue
 		}
-		l.mu.Lock()
-		l.ends[conn] = end
-		l.mu.Unlock()
+		a.mu.Lock()
+		a.ends[conn] = end
+		a.mu.Unlock()
 		return conn, nil
 	}
 }
@@ -76,11 +80,12 @@ var tooManyConnections = func() []byte {
 	return append([]byte(head), body...)
 }()
 
-// refuseConnection answers and closes. It reads what the client sends until then, because
-// closing a connection with unread bytes discards the answer.
-func refuseConnection(conn net.Conn, answer bool) {
+// refuseConnection answers in plain HTTP and closes; with TLS it only closes. It reads what
+// the client sends until then, because closing a connection with unread bytes discards the
+// answer.
+func (s *Server) refuseConnection(conn net.Conn) {
 	defer conn.Close()
-	if !answer {
+	if s.o.TLS != nil {
 		return
 	}
 	_ = conn.SetDeadline(time.Now().Add(refusalTime))

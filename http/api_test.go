@@ -381,7 +381,7 @@ func TestErrorsOfOtherPackages(t *testing.T) {
 			"idempotency_in_progress", ""},
 		{"mismatch", &signal.Error{Kind: signal.KindMismatch, Message: "m"}, 422, "idempotency_key_reused", ""},
 		{"invalid", &signal.Error{Kind: signal.KindInvalid, Message: "m"}, 400, "invalid_request", ""},
-		{"unknown conflict", &signal.Error{Kind: signal.KindConflict, Code: "nobody_knows", Message: "secret"}, 500,
+		{"unknown conflict", &signal.Error{Kind: signal.KindConflict, Code: "unlisted", Message: "secret"}, 500,
 			"internal", ""},
 		{"internal", &signal.Error{Kind: signal.KindInternal, Code: "internal", Message: "secret"}, 500,
 			"internal", ""},
@@ -397,7 +397,7 @@ func TestErrorsOfOtherPackages(t *testing.T) {
 			t.Errorf("%s: got %d %s, Retry-After %q", test.name, a.Status, a.Body, a.Header.Get("Retry-After"))
 		}
 		if strings.Contains(a.Body, "secret") {
-			t.Errorf("%s: tells of the inside: %s", test.name, a.Body)
+			t.Errorf("%s: internals are disclosed: %s", test.name, a.Body)
 		}
 	}
 }

@@ -17,9 +17,9 @@ type Assets interface {
 	// Name returns the catalogue name of an asset by any of its spellings, or the spelling
 	// itself.
 	Name(asset string) string
-	// Check reports whether a source can have prices of an asset. If not, it returns the
-	// names that may have been meant.
-	Check(ctx context.Context, asset string) (nearest []string, ok bool)
+	// Check reports whether a source can have prices of an asset by its catalogue name. If
+	// not, it returns the names that may have been meant.
+	Check(ctx context.Context, name string) (nearest []string, ok bool)
 	// Assets returns all assets, sorted by name.
 	Assets(ctx context.Context) ([]market.AssetState, error)
 }
@@ -69,11 +69,11 @@ func (s *Server) findAssets(ctx context.Context, a signal.Agent, assets []string
 		if ok {
 			continue
 		}
-		advice := ": GET /v1/assets lists those that there are"
+		advice := ": GET /v1/assets lists all"
 		if len(nearest) > 0 {
 			advice = "; the nearest names are " + strings.Join(nearest, ", ")
 		}
-		f.Body(pointer, request.CodeInvalidValue, "no source of this service knows such an asset"+advice)
+		f.Body(pointer, request.CodeInvalidValue, "no source has this asset"+advice)
 	}
 }
 

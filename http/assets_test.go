@@ -83,10 +83,10 @@ func TestAssetsThatNoSourceCanKnowAreRefused(t *testing.T) {
 		}
 	}
 	a := do(t, s, "POST", "/v1/agents/trading/scan", tests["scan"].body)
-	if p := a.problem(t); p.Errors[0].Detail != "no source of this service knows such an asset; "+
+	if p := a.problem(t); p.Errors[0].Detail != "no source has this asset; "+
 		"the nearest names are BTC" ||
-		p.Errors[1].Detail != "no source of this service knows such an asset: "+
-			"GET /v1/assets lists those that there are" {
+		p.Errors[1].Detail != "no source has this asset: "+
+			"GET /v1/assets lists all" {
 		t.Errorf("%s", a.Body)
 	}
 	for name, body := range map[string]string{"content": `{"asset":"BTCC","strategy":"blog_post"}`} {

@@ -26,7 +26,7 @@ func FuzzProblem(f *testing.F) {
 		if faults.Any() {
 			problem := newProblem(faults.Err())
 			if doc := problem.document("/v1/x", "r"); !json.Valid(doc) || !utf8.Valid(doc) {
-				t.Fatalf("the answer is no JSON: %q", doc)
+				t.Fatalf("the answer is not JSON: %q", doc)
 			}
 		}
 		if list := appendList(nil, "x", nil, appendListing, p, 3); !json.Valid(list) {
@@ -114,8 +114,8 @@ func BenchmarkJSON(b *testing.B) {
 		},
 		"body": func() int {
 			var f request.Faults
-			var r signal.RunRequest
-			readRunSpec(request.ReadObject(body, &f), &r)
+			var r runSpec
+			r.read(request.ReadObject(body, &f))
 			return len(r.Strategy)
 		},
 		"body/unmarshal": func() int {

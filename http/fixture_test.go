@@ -295,7 +295,7 @@ var checker = sync.OnceValue(func() func(testing.TB) *apitest.HTTP {
 	var once sync.Once
 	var h *apitest.HTTP
 	return func(tb testing.TB) *apitest.HTTP {
-		once.Do(func() { h = apitest.NewHTTP(tb, signalhttp.OpenAPI()) })
+		once.Do(func() { h = apitest.NewHTTP(tb, "openapi.yaml") })
 		return h
 	}
 })()

@@ -24,6 +24,16 @@ type Replies interface {
 	SaveReply(ctx context.Context, account signal.AccountID, r *signal.Reply) error
 }
 
+// Sealer encrypts secrets for the store. A secret that was sealed for one purpose cannot be
+// opened for another. See keyring.Ring.
+type Sealer interface {
+	Seal(plain []byte, purpose string) []byte
+	Open(sealed []byte, purpose string) ([]byte, error)
+	// Digests returns at least one keyed digest of data for a purpose: by the present key,
+	// then by former ones.
+	Digests(data []byte, purpose string) [][32]byte
+}
+
 const (
 	keyHeader    = "Idempotency-Key"
 	maxKeyLength = 255

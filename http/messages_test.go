@@ -13,10 +13,8 @@ func TestFaultsStateWhatIsAllowed(t *testing.T) {
 	t.Parallel()
 	const events = "signal.created, signal.updated, signal.closed, agent.started, agent.completed, agent.error, " +
 		"webhook.test"
-	const asset = "asset is required and must be a name such as BTC: GET /v1/assets lists those that there are"
-	const assets = "assets is required and must be a list of 1 to 50 names such as BTC: " +
-		"GET /v1/assets lists those that " +
-		"there are"
+	const asset = "asset is required and must be a name such as BTC: GET /v1/assets lists all"
+	const assets = "assets is required and must be a list of 1 to 50 names such as BTC: GET /v1/assets lists all"
 	const agents = "agent_id is required and must be one of: trading, weather, seo"
 	const everyStrategy = "strategy is required and must be one of: momentum, mean_reversion, breakout, sentiment, " +
 		"commodity_impact, energy_demand, " +
@@ -39,7 +37,7 @@ func TestFaultsStateWhatIsAllowed(t *testing.T) {
 		"scan": {"/v1/agents/trading/scan", `{}`,
 			[]string{assets, "strategy is required and must be one of: momentum, mean_reversion, breakout, sentiment"}},
 		"empty scan": {"/v1/agents/trading/scan", `{"assets":[],"strategy":"momentum"}`,
-			[]string{"must be a list of 1 to 50 names such as BTC: GET /v1/assets lists those that there are"}},
+			[]string{"must be a list of 1 to 50 names such as BTC: GET /v1/assets lists all"}},
 		"backtest": {"/v1/backtests", `{}`, []string{agents, asset, everyStrategy}},
 		"backtest of an agent": {"/v1/backtests", `{"agent_id":"trading","asset":"BTC"}`,
 			[]string{"strategy is required and must be one of: momentum, mean_reversion, breakout, sentiment"}},

@@ -25,12 +25,6 @@ var asyncAPI []byte
 //go:embed docs
 var docsFiles embed.FS
 
-// OpenAPI returns the description of the HTTP API, in YAML.
-func OpenAPI() []byte { return bytes.Clone(openAPI) }
-
-// AsyncAPI returns the description of the dashboard stream, in YAML.
-func AsyncAPI() []byte { return bytes.Clone(asyncAPI) }
-
 // openAPIJSON is openAPI in JSON.
 var openAPIJSON = func() []byte {
 	var v any
@@ -124,7 +118,7 @@ func (s *Server) problemPage(c *call) error {
 	name := c.vars["code"]
 	p := problemsByCode[strings.ReplaceAll(name, "-", "_")]
 	if p == nil || slug(p.Code) != name {
-		return notFound("problem", "/problems lists those that there are")
+		return notFound("problem", "/problems lists all")
 	}
 	return c.template("problem.html", p)
 }

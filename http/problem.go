@@ -25,7 +25,7 @@ type problemKind struct {
 var problemKinds = []problemKind{
 	{"invalid_request", 400, "The request is not valid",
 		"The body is not JSON, or values in the body, the query or the headers are missing, of the wrong type, " +
-			"unknown or out of range. The member errors lists every fault with the place where it lies."},
+			"unknown or out of range. The member errors lists every fault with its place."},
 	{"missing_credentials", 401, "Credentials are missing",
 		"The request has no Authorization header. Send Authorization: Bearer and an API key or an access token."},
 	{"invalid_token", 401, "The token is not valid",
@@ -62,23 +62,22 @@ var problemKinds = []problemKind{
 	{"idempotency_key_reused", 422, "The Idempotency-Key was used for another request",
 		"The same Idempotency-Key came with another body. Make a new key for each request."},
 	{"rate_limited", 429, "Too many requests",
-		"The rate limit is used up. The header Retry-After says when to come back, the RateLimit headers how much is " +
-			"left."},
+		"The rate limit is used up. Retry-After is the time to wait, the RateLimit headers show what is left."},
 	{"too_many_runs", 429, "Too many runs at once",
 		"The account has as many runs under way, or jobs waiting, as it may have."},
 	{"too_many_signals", 429, "Too many open signals",
 		"The account has as many open signals as it may have. Runs are possible again when some of them have closed. " +
 			"The operator sets the number by signals.max_open."},
 	{"account_locked", 429, "The account is locked for a while",
-		"Too many logins failed. The header Retry-After says when the lock ends."},
+		"Too many logins failed. The header Retry-After is the time until the lock ends."},
 	{"agent_failed", 500, "The agent's run failed",
-		"The request was valid but the run ended with an error. The members error_code and retryable say which and " +
-			"whether trying again may help."},
+		"The request was valid but the run ended with an error. The members error_code and retryable name the error " +
+			"and whether trying again may help."},
 	{"internal", 500, "Something went wrong",
 		"An unexpected error. Its cause is in the log of the service, under the request_id."},
 	{"unavailable", 503, "The service is not available",
 		"The service cannot reach its store, its store refuses to be written (it may be full), the service is about " +
-			"to stop, or it has too many passwords waiting to be checked. Try again after the time in the header " +
+			"to stop, or too many passwords wait to be checked. Try again after the time in the header " +
 			"Retry-After."},
 }
 

@@ -91,18 +91,15 @@ func (s *Server) decodeRun(c *call, body []byte) (req signal.RunRequest, async b
 	if o == nil {
 		return req, false, f.Err()
 	}
-	j := signal.Job{Request: signal.RunRequest{Account: c.principal.Account}}
-	s.requireRunSpec(o, c.vars["id"], "asset")
-	j.Request.Asset = readAsset(o)
-	given := readRunSpec(o, &j.Request)
+	r := s.readRunSpec(c, o, signal.JobRun, c.vars["id"])
 	async, _ = o.Bool("async")
 	if p, ok := o.Object("parameters"); ok {
-		j.Request.Parameters = readParameters(p)
+		r.Parameters = readParameters(p)
 	}
 	o.Close()
-	err = s.checkForAgent(c, &j, given)
+	err = s.checkForAgent(c, &r)
 	if e := f.Err(); e != nil {
 		return req, false, e
 	}
-	return j.Request, async, err
+	return r.RunRequest, async, err
 }

@@ -16,8 +16,8 @@ import (
 const maxAssetLength = 64
 
 const (
-	assetRule  = "must be a name such as BTC: GET /v1/assets lists those that there are"
-	assetsRule = "must be a list of 1 to 50 names such as BTC: GET /v1/assets lists those that there are"
+	assetRule  = "must be a name such as BTC: GET /v1/assets lists all"
+	assetsRule = "must be a list of 1 to 50 names such as BTC: GET /v1/assets lists all"
 )
 
 // requireRunSpec records a fault for a missing strategy and a missing member asset, which is
@@ -85,18 +85,42 @@ func readAssets(o *request.Object) []string {
 	return assets
 }
 
-// readRunSpec reads the strategy, the timeframe and the risk into req and reports whether a
-// strategy is given.
-func readRunSpec(o *request.Object, req *signal.RunRequest) (strategyGiven bool) {
-	req.Strategy, strategyGiven = o.Text("strategy")
-	req.Timeframe, req.Risk = signal.H1, signal.MediumRisk
+// runSpec is what the bodies of runs, scans and backtests have in common.
+type runSpec struct {
+	signal.RunRequest
+	kind          signal.JobKind
+	assets        []string // of a scan, instead of the asset
+	strategyGiven bool
+}
+
+// readRunSpec reads a run of a kind by the agent with the given ID, which need not exist.
+func (s *Server) readRunSpec(c *call, o *request.Object, kind signal.JobKind, id string) runSpec {
+	asset := "asset"
+	if kind == signal.JobScan {
+		asset = "assets"
+	}
+	s.requireRunSpec(o, id, asset)
+	r := runSpec{kind: kind}
+	r.Account = c.principal.Account
+	r.read(o)
+	return r
+}
+
+// read reads the assets, the strategy, the timeframe and the risk.
+func (r *runSpec) read(o *request.Object) {
+	if r.kind == signal.JobScan {
+		r.assets = readAssets(o)
+	} else {
+		r.Asset = readAsset(o)
+	}
+	r.Strategy, r.strategyGiven = o.Text("strategy")
+	r.Timeframe, r.Risk = signal.H1, signal.MediumRisk
 	if t, ok := request.Choice(o, "timeframe", signal.Timeframes); ok {
-		req.Timeframe = t
+		r.Timeframe = t
 	}
-	if r, ok := request.Choice(o, "risk_level", signal.RiskLevels); ok {
-		req.Risk = r
+	if risk, ok := request.Choice(o, "risk_level", signal.RiskLevels); ok {
+		r.Risk = risk
 	}
-	return strategyGiven
 }
 
 // readParameters reads the options of all agents. agent.Check refuses those of other agents.
@@ -123,41 +147,43 @@ func readParameters(o *request.Object) signal.Parameters {
 // maxPhrases is how many keywords or features a run may have.
 const maxPhrases = 20
 
-// checkForAgent records the faults of j for the agent of the path, and sets the agent. If it
+// checkForAgent records the faults of r for the agent of the path, and sets the agent. If it
 // does not exist, the error is KindNotFound, and the body is checked for the agent that has
 // its strategy: the faults of a body that no agent accepts come first.
-func (s *Server) checkForAgent(c *call, j *signal.Job, strategyGiven bool) error {
+func (s *Server) checkForAgent(c *call, r *runSpec) error {
 	a, missing := s.agentNamed(c.vars["id"])
 	if missing != nil {
 		all := signal.Agents()
-		i := slices.IndexFunc(all, func(a signal.Agent) bool { return a.Has(j.Request.Strategy) })
+		i := slices.IndexFunc(all, func(a signal.Agent) bool { return a.Has(r.Strategy) })
 		if i < 0 {
-			if strategyGiven {
+			if r.strategyGiven {
 				c.faults.Body("/strategy", request.CodeInvalidValue, request.OneOf(strategies))
 			}
 			return missing
 		}
 		a = all[i]
 	}
-	s.checkRunSpec(c, a, j, strategyGiven)
-	j.Request.Agent = a.ID
+	s.checkRunSpec(c, a, r)
+	r.Agent = a.ID
 	return missing
 }
 
-// checkRunSpec records the faults of j for the agent a. It gives the assets of j their
-// catalogue names.
-func (s *Server) checkRunSpec(c *call, a signal.Agent, j *signal.Job, strategyGiven bool) {
+// checkRunSpec records the faults of r for the agent a. It gives the assets, or if they are
+// nil the asset, their catalogue names.
+func (s *Server) checkRunSpec(c *call, a signal.Agent, r *runSpec) {
 	f := &c.faults
-	if strategyGiven && j.Request.Strategy == "" {
+	if r.strategyGiven && r.Strategy == "" {
 		f.Body("/strategy", request.CodeInvalidValue, request.OneOf(a.Strategies))
 	}
-	assets, at, one := j.Assets, assetsPointer, []string{j.Request.Asset}
-	if j.Kind != signal.JobScan {
+	at, one := assetsPointer, []string{r.Asset}
+	assets := r.assets
+	if assets == nil {
 		assets, at = one, assetPointer
 	}
 	s.nameAssets(a, assets, at, f)
-	j.Request.Asset = one[0]
-	for _, fault := range agent.CheckJob(a, j) {
+	r.Asset = one[0]
+	j := signal.Job{Kind: r.kind, Request: r.RunRequest, Assets: r.assets}
+	for _, fault := range agent.CheckJob(a, &j) {
 		f.Body(fault.Pointer, fault.Code, fault.Detail)
 	}
 	s.findAssets(c.r.Context(), a, assets, at, f)

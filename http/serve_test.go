@@ -40,7 +40,7 @@ func TestDescriptionHasEveryRouteAndNoOther(t *testing.T) {
 
 func TestStreamDescriptionIsSound(t *testing.T) {
 	t.Parallel()
-	stream := apitest.NewStream(t, signalhttp.AsyncAPI())
+	stream := apitest.NewStream(t, "asyncapi.yaml")
 	if server, client := stream.Types(); server != 11 || client != 4 {
 		t.Errorf("%d messages of the server and %d of clients are described", server, client)
 	}

@@ -31,13 +31,13 @@ type Options struct {
 	Credentials Credentials
 	Limits      Limiter
 	Replies     Replies
+	Sealer      Sealer
 	Hub         Hub
 
 	// Without Webhooks the others of this group are not needed, and the paths of webhooks do
 	// not exist.
 	Webhooks   Webhooks
 	Deliveries Deliveries
-	Sealer     Sealer
 	Addresses  Addresses
 	Envelope   Envelope
 
@@ -185,12 +185,7 @@ func (s *Server) Serve(ln net.Listener) error {
 	if s.o.TLS != nil {
 		serve = func(ln net.Listener) error { return s.http.ServeTLS(ln, "", "") }
 	}
-	refused := func(address string) {
-		s.o.Metrics.refusedConnection()
-		s.log.Debug("connection refused: the address has too many without a credential", "address", address)
-	}
-	ln = anonymousListener{ln, s.anonymous, refused, s.o.TLS == nil}
-	if err := serve(ln); !errors.Is(err, http.ErrServerClosed) {
+	if err := serve(anonymousListener{ln, s}); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serve HTTP: %w", err)
 	}
 	return nil
@@ -205,8 +200,12 @@ func (s *Server) Drain() { s.draining.Store(true) }
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.draining.Store(true)
 	s.refusing.Store(true)
-	if err := s.http.Shutdown(ctx); err != nil {
-		return fmt.Errorf("shut HTTP down: %w", errors.Join(err, s.http.Close()))
+	err := s.http.Shutdown(ctx)
+	if err != nil {
+		err = errors.Join(err, s.http.Close())
+	}
+	if err = errors.Join(err, s.anonymous.refusals.Close(ctx)); err != nil {
+		return fmt.Errorf("shut HTTP down: %w", err)
 	}
 	return nil
 }

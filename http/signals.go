@@ -17,7 +17,7 @@ type Catalogue interface {
 	Find(ctx context.Context, account signal.AccountID, id signal.SignalID) (created, closed signal.Position, err error)
 }
 
-// Signals holds the records of signals. See persistence.Store.
+// Signals holds the records of signals. See signals.Store.
 type Signals interface {
 	SignalByID(ctx context.Context, account signal.AccountID, id signal.SignalID,
 		created, closed signal.Position) (*signal.Signal, error)

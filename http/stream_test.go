@@ -90,7 +90,7 @@ func TestStreamHandshakes(t *testing.T) {
 	}
 }
 
-func TestRequestsThatAreNoHandshake(t *testing.T) {
+func TestRefusedHandshakes(t *testing.T) {
 	t.Parallel()
 	s := newServer(t, &fakes{})
 	a := do(t, s, "GET", "/ws/dashboard?api_key=key", "", "Authorization:")

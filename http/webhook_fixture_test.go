@@ -168,7 +168,7 @@ func (f fakeAddresses) CheckURL(_ context.Context, url string) error {
 	return f.checkURL(url)
 }
 
-// Seal reverses the bytes behind the purpose, so that sealed texts cannot be read.
+// Seal appends the reversed bytes to the purpose, so that sealed texts cannot be read.
 func (fakeSealer) Seal(plain []byte, purpose string) []byte {
 	b := bytes.Clone(plain)
 	slices.Reverse(b)

@@ -32,16 +32,6 @@ type Webhooks interface {
 	RemoveWebhook(ctx context.Context, account signal.AccountID, id signal.WebhookID) error
 }
 
-// Sealer encrypts secrets for the store. A secret that was sealed for one purpose cannot be
-// opened for another. See keyring.Ring.
-type Sealer interface {
-	Seal(plain []byte, purpose string) []byte
-	Open(sealed []byte, purpose string) ([]byte, error)
-	// Digests returns at least one keyed digest of data for a purpose: by the present key,
-	// then by former ones.
-	Digests(data []byte, purpose string) [][32]byte
-}
-
 // Addresses decides where deliveries may be sent. See guard.Guard.
 type Addresses interface {
 	// CheckURL returns nil for a URL that may be registered. Otherwise it returns one

@@ -27,19 +27,16 @@ func (s *Server) scanAgent(c *call) error {
 	if err != nil {
 		return err
 	}
-	j := signal.Job{Kind: signal.JobScan, Request: signal.RunRequest{Account: c.principal.Account}}
-	s.requireRunSpec(o, c.vars["id"], "assets")
-	j.Assets = readAssets(o)
-	given := readRunSpec(o, &j.Request)
+	r := s.readRunSpec(c, o, signal.JobScan, c.vars["id"])
 	o.Close()
-	err = s.checkForAgent(c, &j, given)
+	err = s.checkForAgent(c, &r)
 	if e := c.faults.Err(); e != nil {
 		return e
 	}
 	if err != nil {
 		return err
 	}
-	job, err := s.o.Work.SubmitScan(context.WithoutCancel(c.r.Context()), j.Request, j.Assets)
+	job, err := s.o.Work.SubmitScan(context.WithoutCancel(c.r.Context()), r.RunRequest, r.assets)
 	return c.queued(job, err)
 }
 
@@ -49,26 +46,24 @@ func (s *Server) createBacktest(c *call) error {
 	if err != nil {
 		return err
 	}
-	j := signal.Job{Kind: signal.JobBacktest, Request: signal.RunRequest{Account: c.principal.Account}}
-	req, ids := &j.Request, s.agentIDs()
+	ids := s.agentIDs()
 	o.Require("agent_id", request.OneOf(ids))
-	req.Agent, _ = request.Choice(o, "agent_id", ids)
-	s.requireRunSpec(o, string(req.Agent), "asset")
-	req.Asset = readAsset(o)
-	given := readRunSpec(o, req)
+	id, _ := request.Choice(o, "agent_id", ids)
+	r := s.readRunSpec(c, o, signal.JobBacktest, string(id))
+	r.Agent = id
 	from, hasFrom := o.Time("from")
 	to, hasTo := o.Time("to")
 	if hasFrom && hasTo && to.Before(from) {
 		o.Bad("to", request.CodeOutOfRange, "must not be before from")
 	}
 	o.Close()
-	if known, err := s.agentNamed(string(req.Agent)); err == nil {
-		s.checkRunSpec(c, known, &j, given)
+	if known, err := s.agentNamed(string(id)); err == nil {
+		s.checkRunSpec(c, known, &r)
 	}
 	if err := c.faults.Err(); err != nil {
 		return err
 	}
-	job, err := s.o.Work.SubmitBacktest(context.WithoutCancel(c.r.Context()), *req, from, to)
+	job, err := s.o.Work.SubmitBacktest(context.WithoutCancel(c.r.Context()), r.RunRequest, from, to)
 	return c.queued(job, err)
 }
 

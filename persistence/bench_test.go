@@ -16,7 +16,7 @@ func openStore(tb testing.TB, o Options) *Store {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	tb.Cleanup(func() { s.Close() })
+	tb.Cleanup(func() { s.Client.Close() })
 	return s
 }
 
@@ -29,13 +29,13 @@ func leaseStore(t *testing.T) (*Store, *redistest.Server) {
 
 // openLog returns a log that is closed when the test ends.
 func openLog(t *testing.T, s *Store, o eventlog.LogOptions) *eventlog.Log {
-	return storetest.Closing(t, eventlog.NewLog(s.Store, o))
+	return storetest.Closing(t, eventlog.NewLog(s.Logs, o))
 }
 
 // take takes the lease of partition p for a minute.
 func take(t *testing.T, s *Store, p int) int64 {
 	t.Helper()
-	return storetest.Take(t, s, p, "a", time.Minute)
+	return storetest.Take(t, s.Logs, p, "a", time.Minute)
 }
 
 // errOf and errOf2 return the error of a call without its results.

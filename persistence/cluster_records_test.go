@@ -15,7 +15,7 @@ import (
 	"github.com/agentsignal/agentsignal/persistence/deliveries"
 	"github.com/agentsignal/agentsignal/persistence/jobs"
 	"github.com/agentsignal/agentsignal/persistence/market"
-	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
+	"github.com/agentsignal/agentsignal/persistence/redisclient"
 	"github.com/agentsignal/agentsignal/persistence/storetest"
 )
 
@@ -29,14 +29,14 @@ func (b *clusterBench) testJobs(t *testing.T) {
 	first, second := node("n1", 0), node("n2", time.Millisecond)
 	enqueue := func(p int) signal.JobID {
 		t.Helper()
-		job := storetest.Job(storetest.AccountIn(b.store, p), b.store.Now())
+		job := storetest.Job(storetest.AccountIn(b.store.Client, p), b.store.Client.Now())
 		if err := first.Enqueue(ctx, job, 1000, nil); err != nil {
 			t.Fatal(err)
 		}
 		return job.ID
 	}
 	want := map[signal.JobID]bool{}
-	for p := range b.store.Partitions() {
+	for p := range b.store.Client.Partitions() {
 		want[enqueue(p)] = true
 	}
 	if n, err := first.Waiting(ctx); n != int64(len(want)) || err != nil {
@@ -46,13 +46,13 @@ func (b *clusterBench) testJobs(t *testing.T) {
 	for range want {
 		storetest.NextJob(t, first)
 	}
-	for range b.store.Partitions() {
+	for range b.store.Client.Partitions() {
 		job := storetest.NextJob(t, second)
 		if !want[job.ID] || job.Attempt != 2 {
 			t.Errorf("job %s was taken over in attempt %d", job.ID, job.Attempt)
 		}
 		delete(want, job.ID)
-		if _, err := storetest.CompleteJob(t, b.log, job, b.store.Now()); err != nil {
+		if _, err := storetest.CompleteJob(t, b.log, job, b.store.Client.Now()); err != nil {
 			t.Errorf("complete: %v", err)
 		}
 		second.Done(job)
@@ -84,13 +84,13 @@ func (b *clusterBench) testJobs(t *testing.T) {
 }
 
 func (b *clusterBench) testReplies(t *testing.T) {
-	ctx, account := t.Context(), storetest.AccountIn(b.store, 4)
+	ctx, account := t.Context(), storetest.AccountIn(b.store.Client, 4)
 	key := signal.ReplyKey{Method: "POST", Path: "/v1/x", Key: "k"}
-	claim := func() (*signal.Reply, error) { return b.store.Claim(ctx, account, key) }
+	claim := func() (*signal.Reply, error) { return b.store.Requests.Claim(ctx, account, key) }
 	if r, err := claim(); r != nil || err != nil {
 		t.Fatalf("claim: %v, %v", r, err)
 	}
-	if err := b.store.Release(ctx, account, key); err != nil {
+	if err := b.store.Requests.Release(ctx, account, key); err != nil {
 		t.Errorf("release: %v", err)
 	}
 	if r, err := claim(); r != nil || err != nil {
@@ -108,7 +108,7 @@ func (b *clusterBench) testReplies(t *testing.T) {
 	}
 	key.Path = "/v1/y"
 	other := &signal.Reply{ReplyKey: key, Status: 201, Body: []byte("{}")}
-	if err := b.store.SaveReply(ctx, account, other); err != nil {
+	if err := b.store.Requests.SaveReply(ctx, account, other); err != nil {
 		t.Errorf("save reply: %v", err)
 	}
 }
@@ -185,7 +185,7 @@ func (b *clusterBench) testMarket(t *testing.T) {
 	if end, n, err := m.ClosedEnd(ctx); end != closedTo || n != 4 || err != nil {
 		t.Errorf("closed bars end at %v after %d, %v; want %v", end, n, err, closedTo)
 	}
-	if err := m.Trim(ctx, b.store.Now(), ticks[1].Position, b.store.Now().Add(-time.Hour)); err != nil {
+	if err := m.Trim(ctx, b.store.Client.Now(), ticks[1].Position, b.store.Client.Now().Add(-time.Hour)); err != nil {
 		t.Errorf("trim: %v", err)
 	}
 	if err := m.TrimBars(ctx, bars[0].Position); err != nil {
@@ -202,7 +202,7 @@ func (b *clusterBench) testMarket(t *testing.T) {
 }
 
 func (b *clusterBench) testAccounts(t *testing.T) {
-	s, ctx := b.store, t.Context()
+	s, ctx := b.store.Credentials, t.Context()
 	a := storetest.AddAccount(t, s, "accounts@example.com")
 	again := credential.Account{ID: signal.NewAccountID(), Email: a.Email, CreatedAt: storetest.Now()}
 	storetest.WantError(t, s.CreateAccount(ctx, again, "hash"), signal.KindConflict, "email_taken")
@@ -249,7 +249,7 @@ func (b *clusterBench) testAccounts(t *testing.T) {
 }
 
 func (b *clusterBench) testKeys(t *testing.T) {
-	s, ctx := b.store, t.Context()
+	s, ctx := b.store.Credentials, t.Context()
 	a := storetest.AddAccount(t, s, "keys@example.com")
 	first, one := storetest.AddKey(t, s, a.ID, "one")
 	_, two := storetest.AddKey(t, s, a.ID, "two")
@@ -269,7 +269,7 @@ func (b *clusterBench) testKeys(t *testing.T) {
 }
 
 func (b *clusterBench) testSessions(t *testing.T) {
-	s, ctx := b.store, t.Context()
+	s, ctx := b.store.Credentials, t.Context()
 	a := storetest.AddAccount(t, s, "sessions@example.com")
 	n := storetest.AddSession(t, s, a.ID)
 	next := storetest.NextSession(n, "next")
@@ -308,7 +308,7 @@ func (b *clusterBench) testSessions(t *testing.T) {
 
 func (b *clusterBench) testWebhooks(t *testing.T) {
 	ctx, p := t.Context(), 7
-	h, account := deliveries.New(b.store.Store, b.log), storetest.AccountIn(b.store, 7)
+	h, account := deliveries.New(b.store.Logs, b.log), storetest.AccountIn(b.store.Client, 7)
 	epoch := take(t, b.store, p)
 	must := func(what string, err error) {
 		t.Helper()
@@ -344,7 +344,7 @@ func (b *clusterBench) testWebhooks(t *testing.T) {
 	left, err := h.StoreOutcomes(ctx, p, epoch, delivery.Outcomes{
 		Account: account, Webhook: w.ID, Disabled: &disabled,
 		Deliveries: []delivery.Delivery{storetest.Attempted(d, 500, storetest.Milli(2), time.Time{})},
-		Health:     &delivery.WebhookHealth{FailingSince: b.store.Now(), Failures: 5},
+		Health:     &delivery.WebhookHealth{FailingSince: b.store.Client.Now(), Failures: 5},
 		Event:      &signal.Event{Type: signal.SystemNotification},
 		Mails:      []delivery.Mail{{Account: account, Webhook: w.ID}},
 	})
@@ -374,7 +374,7 @@ func (b *clusterBench) testWebhooks(t *testing.T) {
 	if len(failed) != 2 || total != 2 || err != nil {
 		t.Errorf("%d of %d failed, %v", len(failed), total, err)
 	}
-	mails, _, err := h.DueMails(ctx, p, b.store.Now().Add(time.Second), 9)
+	mails, _, err := h.DueMails(ctx, p, b.store.Client.Now().Add(time.Second), 9)
 	if len(mails) != 1 || err != nil {
 		t.Fatalf("mails %v, %v", mails, err)
 	}

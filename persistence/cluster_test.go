@@ -11,7 +11,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/persistence/eventlog"
-	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
+	"github.com/agentsignal/agentsignal/persistence/redisclient"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 	"github.com/agentsignal/agentsignal/persistence/storetest"
 )
@@ -38,10 +38,10 @@ func newClusterBench(t *testing.T) *clusterBench {
 func TestOnCluster(t *testing.T) {
 	t.Parallel()
 	b := newClusterBench(t)
-	if err := b.store.Ready(t.Context()); err != nil {
+	if err := b.store.Client.Ready(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.store.SyncClock(t.Context()); err != nil {
+	if err := b.store.Client.SyncClock(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	for name, test := range map[string]func(*testing.T){
@@ -59,7 +59,7 @@ func TestOnCluster(t *testing.T) {
 
 // testLog covers the log, the tail and the reading of both logs.
 func (b *clusterBench) testLog(t *testing.T) {
-	tail := eventlog.NewTail(b.store.Store, eventlog.TailOptions{})
+	tail := eventlog.NewTail(b.store.Logs, eventlog.TailOptions{})
 	seen := make(chan signal.Event, 100_000)
 	tail.Subscribe(func(_ int, events []signal.Event) {
 		for _, e := range events {
@@ -74,7 +74,7 @@ func (b *clusterBench) testLog(t *testing.T) {
 
 	check := func(p int) {
 		t.Helper()
-		account := storetest.AccountIn(b.store, p)
+		account := storetest.AccountIn(b.store.Client, p)
 		sig := storetest.Signal(account)
 		at, err := b.log.Append(t.Context(), storetest.Created(sig))
 		if err != nil {
@@ -91,28 +91,30 @@ func (b *clusterBench) testLog(t *testing.T) {
 				seenOwn++
 			}
 		}
-		events, err := b.store.ReadLog(t.Context(), p, at, 1)
+		events, err := b.store.Logs.ReadLog(t.Context(), p, at, 1)
 		if err != nil || len(events) != 1 || events[0].Account != account {
 			t.Errorf("events of partition %d: %v, %v", p, events, err)
 		}
-		if retained, _, err := b.store.Retains(t.Context(), p, at); !retained || err != nil {
+		if retained, _, err := b.store.Logs.Retains(t.Context(), p, at); !retained || err != nil {
 			t.Errorf("retains of partition %d: %v, %v", p, retained, err)
 		}
-		if _, err := b.store.SignalByID(t.Context(), account, sig.ID, at, signal.Position{}); err != nil {
+		if _, err := b.store.Signals.SignalByID(t.Context(), account, sig.ID, at, signal.Position{}); err != nil {
 			t.Errorf("signal of partition %d: %v", p, err)
 		}
 		passed := map[signal.SignalID]bool{}
-		err = b.store.ScanSignals(t.Context(), p, func(e signal.LogEntry) error { passed[e.ID] = true; return nil })
+		scan := func(e signal.LogEntry) error { passed[e.ID] = true; return nil }
+		err = b.store.Signals.ScanSignals(t.Context(), p, scan)
 		if !passed[sig.ID] || err != nil {
 			t.Errorf("pass over partition %d: %v, %v", p, passed, err)
 		}
 		open := 0
-		err = b.store.OpenSignals(t.Context(), p, func(signal.Signal, signal.Position) error { open++; return nil })
+		count := func(signal.Signal, signal.Position) error { open++; return nil }
+		err = b.store.Signals.OpenSignals(t.Context(), p, count)
 		if err != nil || open == 0 {
 			t.Errorf("open signals of partition %d: %d, %v", p, open, err)
 		}
 	}
-	for p := range b.store.Partitions() {
+	for p := range b.store.Client.Partitions() {
 		check(p)
 	}
 	b.cluster.Move(redisclient.EventsKey(3))
@@ -121,32 +123,32 @@ func (b *clusterBench) testLog(t *testing.T) {
 
 func (b *clusterBench) testLeases(t *testing.T) {
 	s, ctx := b.store, t.Context()
-	for p := 8; p < s.Partitions(); p++ { // erasing and trimming take the leases of other partitions
+	for p := 8; p < s.Client.Partitions(); p++ { // erasing and trimming take the leases of other partitions
 		epoch := take(t, s, p)
-		if err := s.RenewLease(ctx, p, "a", epoch, time.Minute); err != nil {
+		if err := s.Logs.RenewLease(ctx, p, "a", epoch, time.Minute); err != nil {
 			t.Errorf("renew: %v", err)
 		}
 		at := signal.Position{MS: 5, Seq: 7}
-		if err := s.StoreEnginePosition(ctx, p, epoch, at); err != nil {
+		if err := s.Logs.StoreOwnerPosition(ctx, p, epoch, at); err != nil {
 			t.Errorf("store position: %v", err)
 		}
-		if got, err := s.EnginePosition(ctx, p); got != at || err != nil {
+		if got, err := s.Logs.OwnerPosition(ctx, p); got != at || err != nil {
 			t.Errorf("position is %v, %v; want %v", got, err, at)
 		}
-		if _, owner, err := s.TakeLease(ctx, p, "b", time.Minute); owner != "a" || err != nil {
+		if _, owner, err := s.Logs.TakeLease(ctx, p, "b", time.Minute); owner != "a" || err != nil {
 			t.Errorf("another node finds the owner %q, %v", owner, err)
 		}
-		if err := s.ReleaseLease(ctx, p, "a", epoch); err != nil {
+		if err := s.Logs.ReleaseLease(ctx, p, "a", epoch); err != nil {
 			t.Errorf("release: %v", err)
 		}
-		storetest.Take(t, s, p, "b", time.Minute)
-		if node, newer, err := s.Owner(ctx, p); node != "b" || newer <= epoch || err != nil {
+		storetest.Take(t, s.Logs, p, "b", time.Minute)
+		if node, newer, err := s.Logs.Owner(ctx, p); node != "b" || newer <= epoch || err != nil {
 			t.Errorf("owner is %s with epoch %d, %v", node, newer, err)
 		}
-		err := s.StoreEnginePosition(ctx, p, epoch, at)
+		err := s.Logs.StoreOwnerPosition(ctx, p, epoch, at)
 		storetest.WantKind(t, "a position of the former owner", err, signal.KindConflict)
 		// The epoch also fences appends.
-		fenced := storetest.Noted(storetest.AccountIn(s, p), "late")
+		fenced := storetest.Noted(storetest.AccountIn(s.Client, p), "late")
 		fenced.Epoch = epoch
 		_, err = b.log.Append(ctx, fenced)
 		storetest.WantKind(t, "an append of the former owner", err, signal.KindConflict)
@@ -156,26 +158,26 @@ func (b *clusterBench) testLeases(t *testing.T) {
 func (b *clusterBench) testNodes(t *testing.T) {
 	ctx := t.Context()
 	for range 2 {
-		if err := b.store.Install(ctx); err != nil {
+		if err := b.store.Logs.Install(ctx); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for i, node := range []string{"a", "b"} {
-		if live, err := b.store.AnnounceNode(ctx, node, time.Minute, false); len(live) != i+1 || err != nil {
+		if live, err := b.store.Logs.AnnounceNode(ctx, node, time.Minute, false); len(live) != i+1 || err != nil {
 			t.Errorf("live nodes: %v, %v", live, err)
 		}
 	}
-	if err := b.store.LeaveNode(ctx, "a"); err != nil {
+	if err := b.store.Logs.LeaveNode(ctx, "a"); err != nil {
 		t.Error(err)
 	}
-	if live, err := b.store.AnnounceNode(ctx, "b", time.Minute, true); len(live) != 1 || err != nil {
+	if live, err := b.store.Logs.AnnounceNode(ctx, "b", time.Minute, true); len(live) != 1 || err != nil {
 		t.Errorf("live nodes: %v, %v", live, err)
 	}
-	b.store.LeaveNode(ctx, "b")
+	b.store.Logs.LeaveNode(ctx, "b")
 }
 
 func (b *clusterBench) testDueRuns(t *testing.T) {
-	account := storetest.AccountIn(b.store, 5)
+	account := storetest.AccountIn(b.store.Client, 5)
 	due := &signal.RunDue{Run: signal.NewRunID(), Agent: "trading", At: time.Now().Add(-time.Second)}
 	events := func(kind signal.EventType) []signal.Event {
 		return []signal.Event{{Type: kind, Run: due.Run, Agent: due.Agent}}
@@ -184,7 +186,7 @@ func (b *clusterBench) testDueRuns(t *testing.T) {
 	if _, err := b.log.Append(t.Context(), start); err != nil {
 		t.Fatal(err)
 	}
-	runs, err := b.store.OverdueRuns(t.Context(), 5, time.Now(), 10)
+	runs, err := b.store.Signals.OverdueRuns(t.Context(), 5, time.Now(), 10)
 	if err != nil || len(runs) != 1 || runs[0].Run != due.Run {
 		t.Errorf("overdue: %v, %v", runs, err)
 	}
@@ -192,21 +194,21 @@ func (b *clusterBench) testDueRuns(t *testing.T) {
 	if _, err := b.log.Append(t.Context(), end); err != nil {
 		t.Fatal(err)
 	}
-	if runs, err := b.store.OverdueRuns(t.Context(), 5, time.Now(), 10); err != nil || len(runs) != 0 {
+	if runs, err := b.store.Signals.OverdueRuns(t.Context(), 5, time.Now(), 10); err != nil || len(runs) != 0 {
 		t.Errorf("overdue after the end: %v, %v", runs, err)
 	}
 }
 
 func (b *clusterBench) testErasing(t *testing.T) {
 	s, ctx := b.store, t.Context()
-	deleted, other := storetest.AccountIn(s, 1), storetest.AccountIn(s, 1)
+	deleted, other := storetest.AccountIn(s.Client, 1), storetest.AccountIn(s.Client, 1)
 	epoch := take(t, s, 1)
 	for i := range 3 {
 		fillAccount(t, s, b.log, epoch, deleted, i)
 		fillAccount(t, s, b.log, epoch, other, i)
 	}
 	before := eraseState(t, s, other)
-	if err := s.BeginErase(ctx, 1, epoch, deleted, s.Now().Add(-2*eraseGrace)); err != nil {
+	if err := s.BeginErase(ctx, 1, epoch, deleted, s.Client.Now().Add(-2*eraseGrace)); err != nil {
 		t.Fatal(err)
 	}
 	if wait := eraseAll(t, s, epoch); wait >= 0 {
@@ -225,15 +227,15 @@ func (b *clusterBench) testErasing(t *testing.T) {
 func (b *clusterBench) testTrimming(t *testing.T) {
 	s, ctx := b.store, t.Context()
 	epoch := take(t, s, 2)
-	at, err := b.log.Append(ctx, storetest.Created(storetest.Signal(storetest.AccountIn(s, 2))))
+	at, err := b.log.Append(ctx, storetest.Created(storetest.Signal(storetest.AccountIn(s.Client, 2))))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.StoreEnginePosition(ctx, 2, epoch, at); err != nil {
+	if err := s.Logs.StoreOwnerPosition(ctx, 2, epoch, at); err != nil {
 		t.Fatal(err)
 	}
 	trimAll := eventlog.TrimOptions{Keep: time.Nanosecond, MaxEntries: 1, Retention: time.Nanosecond}
-	trimmer := eventlog.NewTrimmer(s.Store, trimAll)
+	trimmer := eventlog.NewTrimmer(s.Logs, trimAll)
 	if err := trimmer.TrimEvents(ctx, 2, epoch); err != nil {
 		t.Errorf("trim events: %v", err)
 	}
@@ -247,7 +249,7 @@ func (b *clusterBench) testLimits(t *testing.T) {
 	for _, who := range []string{"a", "b", "c", "d", "e"} { // in different slots
 		taken := 0
 		for range 3 {
-			n, _, err := b.store.TakeTokens(t.Context(), "runs", who, 5, time.Hour, 2, 0)
+			n, _, err := b.store.Requests.TakeTokens(t.Context(), "runs", who, 5, time.Hour, 2, 0)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -260,7 +262,7 @@ func (b *clusterBench) testLimits(t *testing.T) {
 }
 
 func (b *clusterBench) testGauges(t *testing.T) {
-	change := storetest.Created(storetest.Signal(storetest.AccountIn(b.store, 6)))
+	change := storetest.Created(storetest.Signal(storetest.AccountIn(b.store.Client, 6)))
 	if _, err := b.log.Append(t.Context(), change); err != nil {
 		t.Fatal(err)
 	}

@@ -4,24 +4,25 @@
 // Store is the connection and the records that most callers need. Each kind of record has a
 // package of its own:
 //
-//	redis        the client, replies, faults, waits for replicas, the names of keys
+//	redisclient  the client, replies, faults, waits for replicas, the names of keys
 //	codec        the encoding of records that one change stores together
 //	eventlog     operations, the log and its tail, trimming, leases, nodes
 //	credentials  accounts, keys, sessions, locks of logins
 //	signals      reads of signals, and the runs that are due
 //	requests     replies to repeated requests, rates of callers
 //	deliveries   webhooks, deliveries, mails
-//	jobs, schedules, market
+//	jobs, schedules
+//	market       prices, assets, news, weather
 //
-// This package has what spans them: the erasing of accounts, the gauges, the embedded server,
-// and the values of package weather. Tests use redistest (servers) and storetest (stores and
-// records).
+// This package has what spans them: the erasing of accounts and the gauges. Package datadir has the
+// id of a node and the Redis that it starts for itself. Tests use redistest (servers) and
+// storetest (stores and records).
 //
 // # Keys
 //
 // The part in braces is the hash tag: keys with the same tag lie in one slot of a Redis
 // Cluster, so that one script may use them. NN is the partition of the account, from
-// Store.Partition. redis/keys.go makes the names, and a test compares them with this table.
+// Client.Partition. redisclient/keys.go makes the names, and a test compares them with this table.
 //
 //	key                           type   content                                        lifetime
 //	{pNN}:events                  stream event log: h = routing fields, d = payload     1 h and 1 M entries
@@ -32,21 +33,21 @@
 //	{pNN}:runsdue                 zset   runs under way by their latest end             until they end
 //	{pNN}:job:JOB                 hash   a job                                          until 24 h after its end
 //	{pNN}:jobs:ACCOUNT            zset   jobs of an account by creation                 1 h longer than the jobs
-//	{pNN}:jobs:ACCOUNT:STATUS     zset   jobs with one status by creation               as that
-//	{pNN}:jobs:ACCOUNT:ended      zset   ended jobs by when they are forgotten          as that
+//	{pNN}:jobs:ACCOUNT:STATUS     zset   jobs with one status by creation               1 h longer than the jobs
+//	{pNN}:jobs:ACCOUNT:ended      zset   ended jobs by when they are forgotten          1 h longer than the jobs
 //	{pNN}:jobqueue                stream waiting and running jobs, group "jobs"         until a job ends
 //	{pNN}:owner                   string node and epoch that own the partition          the lease
 //	{pNN}:confirm                 string nothing: a write for a WAIT to wait for        a minute
 //	{pNN}:epoch                   string the last epoch given                           for ever
 //	{pNN}:position                string up to where events have had their effect       for ever
 //	{pNN}:probe                   string nothing: a write that replicas must confirm    a minute
-//	{pNN}:erase                   hash   deleted accounts that are being erased         until that is done
+//	{pNN}:erase                   hash   deleted accounts that are being erased         until it is done
 //	{pNN}:webhooks:ACCOUNT        hash   webhooks of an account, behind their position  until they are removed
 //	{pNN}:webhookhealth:ACCOUNT   hash   since when their endpoints fail                until a success
 //	{pNN}:webhookaccounts         set    accounts that have webhooks                    until they have none
 //	{pNN}:webhooksdue             zset   webhooks by when their first delivery is due   while one is pending
 //	{pNN}:webhookstats            hash   pending deliveries, enabled, disabled webhooks for ever
-//	{pNN}:webhookserase           hash   removed webhooks that are being erased         until that is done
+//	{pNN}:webhookserase           hash   removed webhooks that are being erased         until it is done
 //	{pNN}:deliveries:WEBHOOK      hash   ULID of each delivery -> its record            30 days, the newest 10,000
 //	{pNN}:recorded:WEBHOOK        zset   deliveries by creation                         as the delivery
 //	{pNN}:pending:WEBHOOK         zset   pending deliveries by when they are due        until their end
@@ -109,8 +110,8 @@
 // reads such as lists and the events of Tail do not wait.
 //
 // Tail gives every node all events in their order, once, and reports where it cannot.
-// The engine of a partition's owner reads the same log from its stored position, after which
-// it may see events again; trimming waits for it. If Redis has lost acknowledged events,
+// The owner of a partition reads the same log from its stored position, after which it may see
+// events again; trimming waits for it. If Redis has lost acknowledged events,
 // Tail.OnRollback reports it, and the owner starts again under a new epoch.
 //
 // Writes that only the owner of a partition may make name its epoch and are refused under a

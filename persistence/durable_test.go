@@ -16,7 +16,7 @@ import (
 	"github.com/agentsignal/agentsignal/persistence/deliveries"
 	"github.com/agentsignal/agentsignal/persistence/eventlog"
 	"github.com/agentsignal/agentsignal/persistence/jobs"
-	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
+	"github.com/agentsignal/agentsignal/persistence/redisclient"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 	"github.com/agentsignal/agentsignal/persistence/storetest"
 )
@@ -34,9 +34,11 @@ func changesToAcknowledge(t *testing.T, plain *Store) []acknowledged {
 	t.Helper()
 	ctx, now := t.Context(), storetest.Now()
 	account := func(name string) credential.Account {
-		return storetest.AddAccount(t, plain, name+string(signal.NewAccountID()))
+		return storetest.AddAccount(t, plain.Credentials, name+string(signal.NewAccountID()))
 	}
-	addSession := func(a credential.Account) credential.Session { return storetest.AddSession(t, plain, a.ID) }
+	addSession := func(a credential.Account) credential.Session {
+		return storetest.AddSession(t, plain.Credentials, a.ID)
+	}
 	notFound := func(err error) error { // nil if err is of KindNotFound
 		if signal.KindOf(err) == signal.KindNotFound {
 			return nil
@@ -46,14 +48,14 @@ func changesToAcknowledge(t *testing.T, plain *Store) []acknowledged {
 	created, changed, deleted := account("created"), account("changed"), account("deleted")
 	keeper, user := account("keeper"), account("user")
 	created.ID, created.Email = signal.NewAccountID(), "new"+created.Email
-	old, digest := storetest.AddKey(t, plain, keeper.ID, "old")
+	old, digest := storetest.AddKey(t, plain.Credentials, keeper.ID, "old")
 	added := old
 	added.ID, added.Name = signal.NewKeyID(), "added"
 	addedDigest := credential.DigestOf("added" + string(added.ID))
 	one, rotated, reused := addSession(user), addSession(user), addSession(user)
 	all, ofPassword := addSession(keeper), addSession(changed)
 	begun := one
-	begun.ID, begun.Locator = signal.NewSessionID(), credential.DigestOf("begun"+string(one.ID))
+	begun.ID, begun.Locator = signal.NewSessionIDAt(time.Now()), credential.DigestOf("begun"+string(one.ID))
 	next := rotated
 	next.Refresh = credential.DigestOf("next" + string(rotated.ID))
 	stolen := reused
@@ -65,78 +67,86 @@ func changesToAcknowledge(t *testing.T, plain *Store) []acknowledged {
 		return &signal.Reply{ReplyKey: k, Status: 200, Body: []byte("{}")}
 	}
 	kept, saved := reply("kept"), reply("saved")
-	if err := plain.SaveReply(ctx, user.ID, kept); err != nil {
+	if err := plain.Requests.SaveReply(ctx, user.ID, kept); err != nil {
 		t.Fatal(err)
 	}
 	isKept := func(s *Store, k signal.ReplyKey) error {
-		r, err := s.Claim(ctx, user.ID, k)
+		r, err := s.Requests.Claim(ctx, user.ID, k)
 		if err == nil && r == nil {
 			return errors.New("there is no reply")
 		}
 		return err
 	}
 	session := func(id signal.SessionID) func(s *Store) error {
-		return func(s *Store) error { return errOf(s.SessionByID(ctx, id)) }
+		return func(s *Store) error { return errOf(s.Credentials.SessionByID(ctx, id)) }
 	}
 	ended := func(id signal.SessionID) func(s *Store) error {
 		return func(s *Store) error { return notFound(session(id)(s)) }
 	}
 	return []acknowledged{
-		{"create account", func(s *Store, _ *eventlog.Log) error { return s.CreateAccount(ctx, created, "hash") },
-			func(s *Store) error { return errOf2(s.AccountByID(ctx, created.ID)) }, false},
+		{"create account", func(s *Store, _ *eventlog.Log) error {
+			return s.Credentials.CreateAccount(ctx, created, "hash")
+		},
+			func(s *Store) error { return errOf2(s.Credentials.AccountByID(ctx, created.ID)) }, false},
 		{"set password", func(s *Store, _ *eventlog.Log) error {
-			return errOf(s.SetPassword(ctx, changed.ID, "other", 1, "", now))
+			return errOf(s.Credentials.SetPassword(ctx, changed.ID, "other", 1, "", now))
 		},
 			func(s *Store) error {
-				if _, p, err := s.AccountByID(ctx, changed.ID); err != nil || p.Hash != "other" {
+				if _, p, err := s.Credentials.AccountByID(ctx, changed.ID); err != nil || p.Hash != "other" {
 					return fmt.Errorf("password %q, %v", p.Hash, err)
 				}
 				return ended(ofPassword.ID)(s)
 			}, true},
 		{"delete account", func(s *Store, _ *eventlog.Log) error {
-			return errOf(s.DeleteAccount(ctx, deleted.ID, now))
+			return errOf(s.Credentials.DeleteAccount(ctx, deleted.ID, now))
 		},
-			func(s *Store) error { return notFound(errOf2(s.AccountByID(ctx, deleted.ID))) }, true},
+			func(s *Store) error { return notFound(errOf2(s.Credentials.AccountByID(ctx, deleted.ID))) }, true},
 		{"delete account again", func(s *Store, _ *eventlog.Log) error {
-			return notFound(errOf(s.DeleteAccount(ctx, "acc_unknown", now)))
+			return notFound(errOf(s.Credentials.DeleteAccount(ctx, "acc_unknown", now)))
 		}, nil, false},
-		{"create key", func(s *Store, _ *eventlog.Log) error { return s.CreateKey(ctx, added, addedDigest, 100) },
-			func(s *Store) error { return errOf(s.KeyByDigest(ctx, addedDigest)) }, false},
-		{"revoke key", func(s *Store, _ *eventlog.Log) error { return errOf(s.RevokeKey(ctx, keeper.ID, old.ID, now)) },
-			func(s *Store) error { return notFound(errOf(s.KeyByDigest(ctx, digest))) }, true},
+		{"create key", func(s *Store, _ *eventlog.Log) error {
+			return s.Credentials.CreateKey(ctx, added, addedDigest, 100)
+		},
+			func(s *Store) error { return errOf(s.Credentials.KeyByDigest(ctx, addedDigest)) }, false},
+		{"revoke key", func(s *Store, _ *eventlog.Log) error {
+			return errOf(s.Credentials.RevokeKey(ctx, keeper.ID, old.ID, now))
+		},
+			func(s *Store) error { return notFound(errOf(s.Credentials.KeyByDigest(ctx, digest))) }, true},
 		{"begin session", func(s *Store, _ *eventlog.Log) error {
-			return errOf2(s.CreateSession(ctx, begun, 1, credential.DigestOf("nobody"), 100, now))
+			return errOf2(s.Credentials.CreateSession(ctx, begun, 1, credential.DigestOf("nobody"), 100, now))
 		}, session(begun.ID), false},
 		{"rotate session", func(s *Store, _ *eventlog.Log) error {
-			return errOf(s.RotateSession(ctx, next, rotated.Refresh, now))
+			return errOf(s.Credentials.RotateSession(ctx, next, rotated.Refresh, now))
 		},
 			func(s *Store) error {
-				n, err := s.SessionByID(ctx, next.ID)
+				n, err := s.Credentials.SessionByID(ctx, next.ID)
 				if err == nil && n.Refresh != next.Refresh {
 					return errors.New("it has the former token")
 				}
 				return err
 			}, false},
 		{"reuse token", func(s *Store, _ *eventlog.Log) error {
-			return errOf(s.RotateSession(ctx, stolen, credential.DigestOf("used"), now))
+			return errOf(s.Credentials.RotateSession(ctx, stolen, credential.DigestOf("used"), now))
 		}, ended(reused.ID), true},
-		{"end session", func(s *Store, _ *eventlog.Log) error { return errOf(s.EndSession(ctx, user.ID, one.ID, now)) },
-			ended(one.ID), true},
-		{"end sessions", func(s *Store, _ *eventlog.Log) error { return errOf(s.EndSessions(ctx, keeper.ID, now)) },
-			ended(all.ID), true},
+		{"end session", func(s *Store, _ *eventlog.Log) error {
+			return errOf(s.Credentials.EndSession(ctx, user.ID, one.ID, now))
+		}, ended(one.ID), true},
+		{"end sessions", func(s *Store, _ *eventlog.Log) error {
+			return errOf(s.Credentials.EndSessions(ctx, keeper.ID, now))
+		}, ended(all.ID), true},
 		{"enqueue job", func(s *Store, _ *eventlog.Log) error {
 			return jobs.New(s.Client, "node", jobs.Options{}).Enqueue(ctx, job, 10, nil)
 		},
 			func(s *Store) error {
 				return errOf(jobs.New(s.Client, "node", jobs.Options{}).Job(ctx, user.ID, job.ID))
 			}, false},
-		{"keep reply", func(s *Store, _ *eventlog.Log) error { return s.SaveReply(ctx, user.ID, saved) },
+		{"keep reply", func(s *Store, _ *eventlog.Log) error { return s.Requests.SaveReply(ctx, user.ID, saved) },
 			func(s *Store) error { return isKept(s, saved.ReplyKey) }, false},
 		{"replay reply", func(s *Store, _ *eventlog.Log) error { return isKept(s, kept.ReplyKey) },
 			func(s *Store) error { return isKept(s, kept.ReplyKey) }, false},
 		{"append", func(_ *Store, l *eventlog.Log) error { return errOf(l.Append(ctx, event)) },
 			func(s *Store) error {
-				if last, err := s.LastEvent(ctx, s.Partition(user.ID)); err != nil || last.IsZero() {
+				if last, err := s.Logs.LastEvent(ctx, s.Client.Partition(user.ID)); err != nil || last.IsZero() {
 					return fmt.Errorf("last event %v, %v", last, err)
 				}
 				return nil
@@ -151,7 +161,7 @@ func changesToAcknowledge(t *testing.T, plain *Store) []acknowledged {
 			return fmt.Errorf("it is not refused: %w", err)
 		}, nil, false},
 		{"remove webhook again", func(s *Store, l *eventlog.Log) error {
-			return notFound(deliveries.New(s.Store, l).RemoveWebhook(ctx, user.ID, signal.NewWebhookID()))
+			return notFound(deliveries.New(s.Logs, l).RemoveWebhook(ctx, user.ID, signal.NewWebhookID()))
 		}, nil, false},
 	}
 }
@@ -173,7 +183,7 @@ func eachChange(
 	wg.Wait()
 }
 
-func TestNothingIsAcknowledgedThatReplicasLack(t *testing.T) {
+func TestChangesWaitForReplicas(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name              string
@@ -227,9 +237,9 @@ func TestNothingIsAcknowledgedThatReplicasLack(t *testing.T) {
 	}
 }
 
-// TestWhatIsAcknowledgedSurvivesItsMaster: the replica stalls repeatedly, so it lacks changes
+// TestAcknowledgedChangesSurviveFailover: the replica stalls repeatedly, so it lacks changes
 // that were not waited for.
-func TestWhatIsAcknowledgedSurvivesItsMaster(t *testing.T) {
+func TestAcknowledgedChangesSurviveFailover(t *testing.T) {
 	t.Parallel()
 	master, replica := redistest.New(t), redistest.New(t)
 	replica.Follow(master)
@@ -282,7 +292,7 @@ func TestWhatIsAcknowledgedSurvivesItsMaster(t *testing.T) {
 
 // Without a known master every change fails as unavailable, and so does a reply that shows an
 // earlier change.
-func TestAClusterWithoutMasters(t *testing.T) {
+func TestClusterWithoutMasters(t *testing.T) {
 	t.Parallel()
 	plain := openStore(t, Options{URL: redistest.New(t).URL(), Partitions: 2})
 	address := "redis+cluster://127.0.0.1:" + redistest.FreePort(t)
@@ -291,9 +301,9 @@ func TestAClusterWithoutMasters(t *testing.T) {
 	for _, c := range changesToAcknowledge(t, plain) {
 		storetest.WantKind(t, c.name, c.do(s, l), signal.KindUnavailable)
 	}
-	err := s.Confirmed(t.Context(), redisclient.ConfirmAuthKey(), signal.NotFound("key"))
+	err := s.Client.Confirmed(t.Context(), redisclient.ConfirmAuthKey(), signal.NotFound("key"))
 	storetest.WantKind(t, "an earlier change", err, signal.KindUnavailable)
-	if s.Ready(t.Context()) == nil {
+	if s.Client.Ready(t.Context()) == nil {
 		t.Error("it is ready")
 	}
 }
@@ -325,7 +335,7 @@ func TestEachWaitFollowsAWrite(t *testing.T) {
 	s := openStore(t, Options{URL: master.URL(), Partitions: 4, WaitReplicas: 1})
 	l := openLog(t, s, eventlog.LogOptions{})
 	var p pipelines
-	s.RDB.AddHook(&p)
+	s.Client.RDB.AddHook(&p)
 	var wg sync.WaitGroup
 	for _, c := range changes {
 		wg.Go(func() {

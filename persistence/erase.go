@@ -3,7 +3,7 @@ package persistence
 import (
 	"bytes"
 	"context"
-	_ "embed"
+	"embed"
 	"errors"
 	"fmt"
 	"slices"
@@ -19,14 +19,14 @@ import (
 	"github.com/agentsignal/agentsignal/persistence/deliveries"
 	"github.com/agentsignal/agentsignal/persistence/eventlog"
 	"github.com/agentsignal/agentsignal/persistence/jobs"
-	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
+	"github.com/agentsignal/agentsignal/persistence/redisclient"
 	"github.com/agentsignal/agentsignal/persistence/schedules"
 )
 
-//go:embed scripts/erase_note.lua
-var eraseNoteText string
+//go:embed scripts
+var scripts embed.FS
 
-var eraseNoteScript = redis.NewScript(eraseNoteText)
+var eraseNoteScript = redisclient.Script(scripts, "erase_note")
 
 // The owner of a partition erases a deleted account's records in steps. Each step looks at no
 // more than redisclient.EraseChunk records and stores its progress, so that another owner can
@@ -49,7 +49,7 @@ type erasing struct {
 
 // eraseStage erases one chunk of an account's records from cursor on. It returns the next
 // cursor, "" at the end.
-type eraseStage func(s *Store, ctx context.Context, w erasingOf, cursor string) (string, error)
+type eraseStage func(ctx context.Context, c *redisclient.Client, w erasingOf, cursor string) (string, error)
 
 // erasingOf is the account whose records are erased, and the epoch of the owner.
 type erasingOf struct {
@@ -60,13 +60,11 @@ type erasingOf struct {
 
 // erasePass runs immediately and again after eraseGrace. Webhooks and schedules come first, so
 // that nothing more is sent or run.
-var erasePass = []eraseStage{(*Store).eraseWebhooks, (*Store).eraseSchedules, (*Store).eraseMails,
-	(*Store).eraseJobs, (*Store).eraseDue, (*Store).eraseOpen, (*Store).eraseReplies}
+var erasePass = []eraseStage{eraseWebhooks, eraseSchedules, eraseMails, eraseJobs, eraseDue, eraseOpen, eraseReplies}
 
 // eraseStages run in this order; the nil stage waits for eraseGrace. Stored states name a stage
 // by its index, so a change of the list needs a new version of the state.
-var eraseStages = slices.Concat(erasePass, []eraseStage{nil}, erasePass,
-	[]eraseStage{(*Store).eraseEvents, (*Store).eraseSignals})
+var eraseStages = slices.Concat(erasePass, []eraseStage{nil}, erasePass, []eraseStage{eraseEvents, eraseSignals})
 
 // erasingVersion is the first word of a stored state.
 const erasingVersion = "3"
@@ -113,10 +111,10 @@ func (s *Store) BeginErase(ctx context.Context, p int, epoch int64, account sign
 
 // noteErase replaces the state from by to; "" means that there is no state.
 func (s *Store) noteErase(ctx context.Context, p int, epoch int64, account signal.AccountID, from, to string) error {
-	noted, err := eraseNoteScript.Run(ctx, s.RDB, []string{redisclient.EpochKey(p), redisclient.EraseKey(p)},
+	noted, err := eraseNoteScript.Run(ctx, s.Client.RDB, []string{redisclient.EpochKey(p), redisclient.EraseKey(p)},
 		strconv.FormatInt(epoch, 10), string(account), from, to).Int()
 	if err != nil {
-		return redisclient.Unavailable(fmt.Errorf("note erasing in partition %d: %w", p, err))
+		return redisclient.Failed(err, "note erasing in partition %d", p)
 	}
 	if noted == 0 {
 		return eventlog.ErrNotOwner
@@ -128,20 +126,21 @@ func (s *Store) noteErase(ctx context.Context, p int, epoch int64, account signa
 // how long to call it again, which is negative if nothing is left. KindConflict: another epoch
 // holds the partition.
 func (s *Store) EraseStep(ctx context.Context, p int, epoch int64) (time.Duration, error) {
-	pending, err := s.RDB.HGetAll(ctx, redisclient.EraseKey(p)).Result()
+	pending, err := s.Client.RDB.HGetAll(ctx, redisclient.EraseKey(p)).Result()
 	if err != nil {
-		return 0, redisclient.Unavailable(fmt.Errorf("read erasings of partition %d: %w", p, err))
+		return 0, redisclient.Failed(err, "read erasings of partition %d", p)
 	}
 	next := time.Duration(-1)
 	for account, state := range pending {
 		e, err := parseErasing(state)
 		if err != nil {
 			// Start again, since the records must be erased in any case.
-			s.Log.Error("an erasing is not readable", "component", "persistence", "partition", p, "err", err)
-			return 0, s.noteErase(ctx, p, epoch, signal.AccountID(account), state, erasing{deleted: s.Now()}.String())
+			s.Client.Log.Error("an erasing is not readable", "component", "persistence", "partition", p, "err", err)
+			again := erasing{deleted: s.Client.Now()}.String()
+			return 0, s.noteErase(ctx, p, epoch, signal.AccountID(account), state, again)
 		}
 		if eraseStages[e.stage] == nil {
-			if wait := e.deleted.Add(eraseGrace).Sub(s.Now()); wait > 0 {
+			if wait := e.deleted.Add(eraseGrace).Sub(s.Client.Now()); wait > 0 {
 				if next < 0 || wait < next {
 					next = wait
 				}
@@ -158,7 +157,7 @@ func (s *Store) eraseChunkOf(ctx context.Context, w erasingOf, state string, e e
 	cursor := ""
 	if stage := eraseStages[e.stage]; stage != nil {
 		var err error
-		cursor, err = stage(s, ctx, w, e.cursor)
+		cursor, err = stage(ctx, s.Client, w, e.cursor)
 		if errors.Is(err, eventlog.ErrNotOwner) {
 			return err
 		}
@@ -177,26 +176,26 @@ func (s *Store) eraseChunkOf(ctx context.Context, w erasingOf, state string, e e
 	return s.noteErase(ctx, w.partition, w.epoch, w.account, state, to)
 }
 
-func (s *Store) eraseWebhooks(ctx context.Context, w erasingOf, cursor string) (string, error) {
-	return deliveries.EraseWebhooks(ctx, s.Client, w.partition, w.epoch, w.account, cursor)
+func eraseWebhooks(ctx context.Context, c *redisclient.Client, w erasingOf, cursor string) (string, error) {
+	return deliveries.EraseWebhooks(ctx, c, w.partition, w.epoch, w.account, cursor)
 }
 
-func (s *Store) eraseSchedules(ctx context.Context, w erasingOf, _ string) (string, error) {
-	return schedules.Erase(ctx, s.Client, w.partition, w.account)
+func eraseSchedules(ctx context.Context, c *redisclient.Client, w erasingOf, _ string) (string, error) {
+	return schedules.Erase(ctx, c, w.partition, w.account)
 }
 
-func (s *Store) eraseMails(ctx context.Context, w erasingOf, cursor string) (string, error) {
-	return deliveries.EraseMails(ctx, s.Client, w.partition, w.account, cursor)
+func eraseMails(ctx context.Context, c *redisclient.Client, w erasingOf, cursor string) (string, error) {
+	return deliveries.EraseMails(ctx, c, w.partition, w.account, cursor)
 }
 
-func (s *Store) eraseJobs(ctx context.Context, w erasingOf, _ string) (string, error) {
-	return jobs.Erase(ctx, s.Client, w.partition, w.account)
+func eraseJobs(ctx context.Context, c *redisclient.Client, w erasingOf, _ string) (string, error) {
+	return jobs.Erase(ctx, c, w.partition, w.account)
 }
 
 // eraseDue erases the runs that are due.
-func (s *Store) eraseDue(ctx context.Context, w erasingOf, cursor string) (string, error) {
+func eraseDue(ctx context.Context, c *redisclient.Client, w erasingOf, cursor string) (string, error) {
 	key, match := redisclient.RunsDueKey(w.partition), string(w.account)+" *"
-	found, next, err := s.RDB.ZScan(ctx, key, redisclient.ScanCursor(cursor), match, redisclient.EraseChunk).Result()
+	found, next, err := c.RDB.ZScan(ctx, key, redisclient.ScanCursor(cursor), match, redisclient.EraseChunk).Result()
 	if err != nil {
 		return "", err
 	}
@@ -205,7 +204,7 @@ func (s *Store) eraseDue(ctx context.Context, w erasingOf, cursor string) (strin
 		members = append(members, found[i])
 	}
 	if len(members) > 0 {
-		if err := s.RDB.ZRem(ctx, key, members...).Err(); err != nil {
+		if err := c.RDB.ZRem(ctx, key, members...).Err(); err != nil {
 			return "", err
 		}
 	}
@@ -213,9 +212,9 @@ func (s *Store) eraseDue(ctx context.Context, w erasingOf, cursor string) (strin
 }
 
 // eraseOpen erases the states of open signals.
-func (s *Store) eraseOpen(ctx context.Context, w erasingOf, cursor string) (string, error) {
+func eraseOpen(ctx context.Context, c *redisclient.Client, w erasingOf, cursor string) (string, error) {
 	key := redisclient.OpenKey(w.partition)
-	found, next, err := s.RDB.HScan(ctx, key, redisclient.ScanCursor(cursor), "", redisclient.EraseChunk).Result()
+	found, next, err := c.RDB.HScan(ctx, key, redisclient.ScanCursor(cursor), "", redisclient.EraseChunk).Result()
 	if err != nil {
 		return "", err
 	}
@@ -223,7 +222,7 @@ func (s *Store) eraseOpen(ctx context.Context, w erasingOf, cursor string) (stri
 	for i := 0; i+1 < len(found); i += 2 { // field and value
 		open, _, err := codec.DecodeOpen([]byte(found[i]), []byte(found[i+1]))
 		if err != nil {
-			s.Log.Error("an open signal is not readable", "component", "persistence",
+			c.Log.Error("an open signal is not readable", "component", "persistence",
 				"partition", w.partition, "err", err)
 			continue
 		}
@@ -232,7 +231,7 @@ func (s *Store) eraseOpen(ctx context.Context, w erasingOf, cursor string) (stri
 		}
 	}
 	if len(fields) > 0 {
-		if err := s.RDB.HDel(ctx, key, fields...).Err(); err != nil {
+		if err := c.RDB.HDel(ctx, key, fields...).Err(); err != nil {
 			return "", err
 		}
 	}
@@ -241,10 +240,10 @@ func (s *Store) eraseOpen(ctx context.Context, w erasingOf, cursor string) (stri
 
 // eraseReplies erases the replies that are kept for Idempotency-Keys. They are in no index, so it
 // scans the keys of the server that holds the partition.
-func (s *Store) eraseReplies(ctx context.Context, w erasingOf, cursor string) (string, error) {
-	var client redis.Cmdable = s.RDB
-	if c, ok := s.RDB.(*redis.ClusterClient); ok {
-		master, err := c.MasterForKey(ctx, redisclient.OpenKey(w.partition))
+func eraseReplies(ctx context.Context, c *redisclient.Client, w erasingOf, cursor string) (string, error) {
+	var client redis.Cmdable = c.RDB
+	if cluster, ok := c.RDB.(*redis.ClusterClient); ok {
+		master, err := cluster.MasterForKey(ctx, redisclient.OpenKey(w.partition))
 		if err != nil {
 			return "", err
 		}
@@ -256,7 +255,7 @@ func (s *Store) eraseReplies(ctx context.Context, w erasingOf, cursor string) (s
 		return "", err
 	}
 	if len(keys) > 0 {
-		if err := s.RDB.Unlink(ctx, keys...).Err(); err != nil {
+		if err := c.RDB.Unlink(ctx, keys...).Err(); err != nil {
 			return "", err
 		}
 	}
@@ -264,9 +263,9 @@ func (s *Store) eraseReplies(ctx context.Context, w erasingOf, cursor string) (s
 }
 
 // eraseEvents erases all events but account.deleted.
-func (s *Store) eraseEvents(ctx context.Context, w erasingOf, cursor string) (string, error) {
+func eraseEvents(ctx context.Context, c *redisclient.Client, w erasingOf, cursor string) (string, error) {
 	stored := codec.AccountBytes(w.account)
-	return s.eraseEntries(ctx, redisclient.EventsKey(w.partition), w, cursor, func(header []byte) bool {
+	return eraseEntries(ctx, c, redisclient.EventsKey(w.partition), w, cursor, func(header []byte) bool {
 		return bytes.Equal(codec.EventAccount(header), stored) && !isDeletion(header)
 	})
 }
@@ -279,17 +278,18 @@ func isDeletion(header []byte) bool {
 }
 
 // eraseSignals erases the entries of the signal log.
-func (s *Store) eraseSignals(ctx context.Context, w erasingOf, cursor string) (string, error) {
+func eraseSignals(ctx context.Context, c *redisclient.Client, w erasingOf, cursor string) (string, error) {
 	stored := codec.AccountBytes(w.account)
-	return s.eraseEntries(ctx, redisclient.SignalsKey(w.partition), w, cursor, func(header []byte) bool {
+	return eraseEntries(ctx, c, redisclient.SignalsKey(w.partition), w, cursor, func(header []byte) bool {
 		return bytes.Equal(codec.RecordAccount(header), stored)
 	})
 }
 
 // eraseEntries removes the entries of a log that belong to the account. It starts at the time of
 // the account's id, since nothing of the account is older.
-func (s *Store) eraseEntries(
-	ctx context.Context, key string, w erasingOf, cursor string, belongs func(header []byte) bool,
+func eraseEntries(
+	ctx context.Context, c *redisclient.Client, key string, w erasingOf, cursor string,
+	belongs func(header []byte) bool,
 ) (string, error) {
 	if cursor == "" {
 		cursor = "-"
@@ -299,7 +299,7 @@ func (s *Store) eraseEntries(
 			cursor = strconv.FormatInt(max(made.UnixMilli(), 0), 10)
 		}
 	}
-	entries, err := s.RDB.XRangeN(ctx, key, cursor, "+", redisclient.EraseChunk).Result()
+	entries, err := c.RDB.XRangeN(ctx, key, cursor, "+", redisclient.EraseChunk).Result()
 	if err != nil {
 		return "", err
 	}
@@ -310,7 +310,7 @@ func (s *Store) eraseEntries(
 		}
 	}
 	for chunk := range slices.Chunk(ids, 100) { // XDEL searches for each id by itself
-		if err := s.RDB.XDel(ctx, key, chunk...).Err(); err != nil {
+		if err := c.RDB.XDel(ctx, key, chunk...).Err(); err != nil {
 			return "", err
 		}
 	}

@@ -15,14 +15,14 @@ import (
 	"github.com/agentsignal/agentsignal/persistence/codec"
 	"github.com/agentsignal/agentsignal/persistence/deliveries"
 	"github.com/agentsignal/agentsignal/persistence/eventlog"
-	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
+	"github.com/agentsignal/agentsignal/persistence/redisclient"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 	"github.com/agentsignal/agentsignal/persistence/schedules"
 	"github.com/agentsignal/agentsignal/persistence/storetest"
 )
 
 // An earlier version, without webhooks or schedules, may have begun: its pass starts again.
-func TestParseErasingOfTheVersionsBefore(t *testing.T) {
+func TestParseErasingOfEarlierVersions(t *testing.T) {
 	t.Parallel()
 	at := time.UnixMilli(1795253400123).UTC()
 	for version, before := range earlierStages {
@@ -71,7 +71,7 @@ func TestErase(t *testing.T) {
 	s, server := leaseStore(t)
 	ctx := t.Context()
 	log, epoch := openLog(t, s, eventlog.LogOptions{}), take(t, s, 1)
-	deleted, other := storetest.AccountIn(s, 1), storetest.AccountIn(s, 1)
+	deleted, other := storetest.AccountIn(s.Client, 1), storetest.AccountIn(s.Client, 1)
 	for i := range 30 {
 		for _, a := range []signal.AccountID{deleted, other} {
 			fillAccount(t, s, log, epoch, a, i)
@@ -92,14 +92,14 @@ func TestErase(t *testing.T) {
 		if err != nil || len(list) != 1 {
 			t.Fatalf("%d schedules, %v", len(list), err)
 		}
-		if err := schedules.RecordRound(ctx, 1, epoch, list[0], signal.Round{At: s.Now(), Runs: 1}); err != nil {
+		if err := schedules.RecordRound(ctx, 1, epoch, list[0], signal.Round{At: s.Client.Now(), Runs: 1}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	err := s.BeginErase(ctx, 1, epoch-1, deleted, s.Now())
+	err := s.BeginErase(ctx, 1, epoch-1, deleted, s.Client.Now())
 	storetest.WantKind(t, "erasing by a former owner", err, signal.KindConflict)
 	for range 2 { // the event may come twice
-		if err := s.BeginErase(ctx, 1, epoch, deleted, s.Now()); err != nil {
+		if err := s.BeginErase(ctx, 1, epoch, deleted, s.Client.Now()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -118,7 +118,7 @@ func TestErase(t *testing.T) {
 	fillAccount(t, s, log, epoch, deleted, 99) // a run that was under way
 
 	// The grace has passed, by moving the deletion into the past.
-	state := s.RDB.HGet(ctx, redisclient.EraseKey(1), string(deleted)).Val()
+	state := s.Client.RDB.HGet(ctx, redisclient.EraseKey(1), string(deleted)).Val()
 	e, err := parseErasing(state)
 	if err != nil {
 		t.Fatal(err)
@@ -140,7 +140,7 @@ func TestErase(t *testing.T) {
 	if d := cmp.Diff(want, eraseState(t, s, other)); d != "" {
 		t.Errorf("left of the other account (-want +got):\n%s", d)
 	}
-	due := s.RDB.ZRange(ctx, redisclient.SchedulesDueKey(1), 0, -1).Val()
+	due := s.Client.RDB.ZRange(ctx, redisclient.SchedulesDueKey(1), 0, -1).Val()
 	if len(due) != 1 || !strings.HasPrefix(due[0], string(other)) {
 		t.Errorf("due schedules: %v", due)
 	}
@@ -193,21 +193,21 @@ func fillAccount(t *testing.T, s *Store, log *eventlog.Log, epoch int64, a signa
 			t.Fatal(err)
 		}
 	}
-	p := s.Partition(a)
+	p := s.Client.Partition(a)
 	job := signal.NewJobID()
-	s.RDB.HSet(ctx, redisclient.JobKey(p, job), "s", "queued 0")
+	s.Client.RDB.HSet(ctx, redisclient.JobKey(p, job), "s", "queued 0")
 	queued := redisclient.JobsWithKey(p, a, signal.JobQueued)
 	for _, index := range []string{redisclient.JobsOfKey(p, a), queued, redisclient.JobsEndedKey(p, a)} {
-		s.RDB.ZAdd(ctx, index, redis.Z{Score: float64(i), Member: string(job)})
+		s.Client.RDB.ZAdd(ctx, index, redis.Z{Score: float64(i), Member: string(job)})
 	}
-	s.RDB.Set(ctx, redisclient.ReplyKey(p, a, fmt.Sprint(i)), "x", time.Hour)
+	s.Client.RDB.Set(ctx, redisclient.ReplyKey(p, a, fmt.Sprint(i)), "x", time.Hour)
 	fillWebhook(t, s, log, epoch, a, i)
 }
 
 // fillWebhook makes a delivery and a mail of an account, and a webhook if it has none.
 func fillWebhook(t *testing.T, s *Store, log *eventlog.Log, epoch int64, a signal.AccountID, i int) {
 	t.Helper()
-	h, ctx, p := deliveries.New(s.Store, log), t.Context(), s.Partition(a)
+	h, ctx, p := deliveries.New(s.Logs, log), t.Context(), s.Client.Partition(a)
 	list, err := h.Webhooks(ctx, a)
 	if err == nil && len(list) == 0 {
 		var w delivery.Webhook
@@ -236,19 +236,20 @@ func eraseState(t *testing.T, s *Store, a signal.AccountID) map[string]int {
 	ctx := t.Context()
 	got := map[string]int{"open": 0, "due": 0, "jobs": 0, "replies": 0, "events": 0, "signals": 0,
 		"webhooks": 0, "deliveries": 0, "bodies": 0, "mails": 0}
-	got["webhooks"] = int(s.RDB.HLen(ctx, redisclient.WebhooksKey(1, a)).Val())
-	for _, m := range s.RDB.ZRange(ctx, redisclient.WebhooksDueKey(1), 0, -1).Val() {
+	got["webhooks"] = int(s.Client.RDB.HLen(ctx, redisclient.WebhooksKey(1, a)).Val())
+	for _, m := range s.Client.RDB.ZRange(ctx, redisclient.WebhooksDueKey(1), 0, -1).Val() {
 		if account, webhook, _ := strings.Cut(m, " "); account == string(a) {
-			got["deliveries"] += int(s.RDB.HLen(ctx, redisclient.DeliveriesKey(1, signal.WebhookID(webhook))).Val())
+			key := redisclient.DeliveriesKey(1, signal.WebhookID(webhook))
+			got["deliveries"] += int(s.Client.RDB.HLen(ctx, key).Val())
 		}
 	}
-	for _, body := range s.RDB.HVals(ctx, redisclient.BodiesKey(1)).Val() {
+	for _, body := range s.Client.RDB.HVals(ctx, redisclient.BodiesKey(1)).Val() {
 		if strings.HasPrefix(body, string(a)) {
 			got["bodies"]++
 		}
 	}
-	mails, _, err := deliveries.New(s.Store, nil).DueMails(ctx, 1, s.Now().Add(time.Minute), 1000)
-	if n := s.RDB.HLen(ctx, redisclient.MailRecordsKey(1)).Val(); err != nil || int(n) != len(mails) {
+	mails, _, err := deliveries.New(s.Logs, nil).DueMails(ctx, 1, s.Client.Now().Add(time.Minute), 1000)
+	if n := s.Client.RDB.HLen(ctx, redisclient.MailRecordsKey(1)).Val(); err != nil || int(n) != len(mails) {
 		t.Fatalf("%d mails of %d are due, %v", len(mails), n, err)
 	}
 	for _, m := range mails {
@@ -256,37 +257,37 @@ func eraseState(t *testing.T, s *Store, a signal.AccountID) map[string]int {
 			got["mails"]++
 		}
 	}
-	for field, value := range s.RDB.HGetAll(ctx, redisclient.OpenKey(1)).Val() {
+	for field, value := range s.Client.RDB.HGetAll(ctx, redisclient.OpenKey(1)).Val() {
 		if open, _, err := codec.DecodeOpen([]byte(field), []byte(value)); err != nil || open.Account == a {
 			got["open"]++
 		}
 	}
-	for _, m := range s.RDB.ZRange(ctx, redisclient.RunsDueKey(1), 0, -1).Val() {
+	for _, m := range s.Client.RDB.ZRange(ctx, redisclient.RunsDueKey(1), 0, -1).Val() {
 		if strings.HasPrefix(m, string(a)) {
 			got["due"]++
 		}
 	}
-	jobs := s.RDB.ZRange(ctx, redisclient.JobsOfKey(1, a), 0, -1).Val()
+	jobs := s.Client.RDB.ZRange(ctx, redisclient.JobsOfKey(1, a), 0, -1).Val()
 	for _, id := range jobs {
-		if s.RDB.Exists(ctx, redisclient.JobKey(1, signal.JobID(id))).Val() == 1 {
+		if s.Client.RDB.Exists(ctx, redisclient.JobKey(1, signal.JobID(id))).Val() == 1 {
 			got["jobs"]++
 		}
 	}
-	if s.RDB.Exists(ctx, redisclient.JobsWithKey(1, a, signal.JobQueued)).Val() == 1 {
+	if s.Client.RDB.Exists(ctx, redisclient.JobsWithKey(1, a, signal.JobQueued)).Val() == 1 {
 		got["jobs"]++
 	}
-	var node redis.Cmdable = s.RDB // KEYS is asked of a single node
-	if c, ok := s.RDB.(*redis.ClusterClient); ok {
+	var node redis.Cmdable = s.Client.RDB // KEYS is asked of a single node
+	if c, ok := s.Client.RDB.(*redis.ClusterClient); ok {
 		node, _ = c.MasterForKey(ctx, redisclient.OpenKey(1))
 	}
 	got["replies"] = len(node.Keys(ctx, redisclient.ReplyKey(1, a, "*")).Val())
-	for _, e := range s.RDB.XRange(ctx, redisclient.EventsKey(1), "-", "+").Val() {
+	for _, e := range s.Client.RDB.XRange(ctx, redisclient.EventsKey(1), "-", "+").Val() {
 		event, err := codec.DecodeEvent(signal.Position{}, []byte(e.Values["h"].(string)), nil)
 		if err != nil || event.Account == a {
 			got["events"]++
 		}
 	}
-	for _, e := range s.RDB.XRange(ctx, redisclient.SignalsKey(1), "-", "+").Val() {
+	for _, e := range s.Client.RDB.XRange(ctx, redisclient.SignalsKey(1), "-", "+").Val() {
 		if string(codec.RecordAccount([]byte(e.Values["h"].(string)))) == string(codec.AccountBytes(a)) {
 			got["signals"]++
 		}
@@ -295,12 +296,12 @@ func eraseState(t *testing.T, s *Store, a signal.AccountID) map[string]int {
 }
 
 // A step looks at a part of a log, and the next step continues from there.
-func TestALogLongerThanAStepIsErased(t *testing.T) {
+func TestLongLogIsErasedInSteps(t *testing.T) {
 	t.Parallel()
 	s, _ := leaseStore(t)
-	ctx, deleted, other := t.Context(), storetest.AccountIn(s, 1), storetest.AccountIn(s, 1)
+	ctx, deleted, other := t.Context(), storetest.AccountIn(s.Client, 1), storetest.AccountIn(s.Client, 1)
 	const each = redisclient.EraseChunk + 5
-	pipe := s.RDB.Pipeline()
+	pipe := s.Client.RDB.Pipeline()
 	for range each {
 		for _, a := range []signal.AccountID{deleted, other} {
 			e := signal.Event{ID: signal.NewEventID(), Account: a, Type: signal.AgentStarted}
@@ -311,26 +312,26 @@ func TestALogLongerThanAStepIsErased(t *testing.T) {
 	if err := redisclient.Execute(ctx, pipe); err != nil {
 		t.Fatal(err)
 	}
-	cursor, err := s.eraseEvents(ctx, erasingOf{1, 1, deleted}, "")
+	cursor, err := eraseEvents(ctx, s.Client, erasingOf{1, 1, deleted}, "")
 	for err == nil && cursor != "" {
-		cursor, err = s.eraseEvents(ctx, erasingOf{1, 1, deleted}, cursor)
+		cursor, err = eraseEvents(ctx, s.Client, erasingOf{1, 1, deleted}, cursor)
 	}
-	if n := s.RDB.XLen(ctx, redisclient.EventsKey(1)).Val(); err != nil || n != each {
+	if n := s.Client.RDB.XLen(ctx, redisclient.EventsKey(1)).Val(); err != nil || n != each {
 		t.Errorf("%d entries are left, %v; want the %d of the other account", n, err, each)
 	}
 }
 
 // An account is erased even if the state of its erasing cannot be read.
-func TestAnErasingThatIsNotReadableBeginsAgain(t *testing.T) {
+func TestUnreadableErasingStartsAgain(t *testing.T) {
 	t.Parallel()
 	s, _ := leaseStore(t)
-	ctx, account := t.Context(), storetest.AccountIn(s, 1)
+	ctx, account := t.Context(), storetest.AccountIn(s.Client, 1)
 	epoch := take(t, s, 1)
-	s.RDB.HSet(ctx, redisclient.EraseKey(1), string(account), "99 of another version")
+	s.Client.RDB.HSet(ctx, redisclient.EraseKey(1), string(account), "99 of another version")
 	if _, err := s.EraseStep(ctx, 1, epoch); err != nil {
 		t.Fatal(err)
 	}
-	e, err := parseErasing(s.RDB.HGet(ctx, redisclient.EraseKey(1), string(account)).Val())
+	e, err := parseErasing(s.Client.RDB.HGet(ctx, redisclient.EraseKey(1), string(account)).Val())
 	if err != nil || e.stage != 0 {
 		t.Errorf("state %+v, %v; want the first stage", e, err)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/persistence"
+	"github.com/agentsignal/agentsignal/persistence/datadir"
 	"github.com/agentsignal/agentsignal/persistence/eventlog"
 )
 
@@ -21,8 +22,8 @@ func Example_append() {
 		panic(err)
 	}
 	defer os.RemoveAll(dir)
-	options := persistence.EmbeddedOptions{Dir: dir, Log: slog.New(slog.DiscardHandler)}
-	server, err := persistence.StartEmbedded(ctx, options)
+	options := datadir.EmbeddedOptions{Dir: dir, Log: slog.New(slog.DiscardHandler)}
+	server, err := datadir.StartEmbedded(ctx, options)
 	if err != nil {
 		panic(err)
 	}
@@ -31,11 +32,11 @@ func Example_append() {
 	if err != nil {
 		panic(err)
 	}
-	defer store.Close()
-	if err := store.Ready(ctx); err != nil {
+	defer store.Client.Close()
+	if err := store.Client.Ready(ctx); err != nil {
 		panic(err)
 	}
-	log := eventlog.NewLog(store.Store, eventlog.LogOptions{})
+	log := eventlog.NewLog(store.Logs, eventlog.LogOptions{})
 	defer log.Close(ctx)
 
 	account := signal.NewAccountID()
@@ -48,7 +49,7 @@ func Example_append() {
 	if err != nil {
 		panic(err)
 	}
-	events, err := store.ReadLog(ctx, store.Partition(account), signal.Position{}, 10)
+	events, err := store.Logs.ReadLog(ctx, store.Client.Partition(account), signal.Position{}, 10)
 	if err != nil {
 		panic(err)
 	}

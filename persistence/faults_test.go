@@ -22,7 +22,7 @@ import (
 	"github.com/agentsignal/agentsignal/persistence/eventlog"
 	"github.com/agentsignal/agentsignal/persistence/jobs"
 	"github.com/agentsignal/agentsignal/persistence/market"
-	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
+	"github.com/agentsignal/agentsignal/persistence/redisclient"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 	"github.com/agentsignal/agentsignal/persistence/schedules"
 	"github.com/agentsignal/agentsignal/persistence/storetest"
@@ -55,7 +55,7 @@ func newFaultBench(t *testing.T, server *redistest.Server) *faultBench {
 		URL: server.URLFor("service", servicePassword), Partitions: 2,
 		Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
 	})
-	b.account = storetest.AddAccount(t, b.store, "a@example.com")
+	b.account = storetest.AddAccount(t, b.store.Credentials, "a@example.com")
 	var err error
 	if b.webhook, err = b.hooks.Register(t.Context(), storetest.Webhook(b.account.ID), 10, nil); err != nil {
 		t.Fatal(err)
@@ -71,7 +71,7 @@ func (b *faultBench) open(o Options) {
 	b.Helper()
 	b.store = openStore(b.T, o)
 	b.log = openLog(b.T, b.store, eventlog.LogOptions{AppendTimeout: time.Second})
-	b.hooks, b.schedules = deliveries.New(b.store.Store, b.log), schedules.New(b.store.Client, b.log)
+	b.hooks, b.schedules = deliveries.New(b.store.Logs, b.log), schedules.New(b.store.Client, b.log)
 	b.jobs, b.market = jobs.New(b.store.Client, "node", jobs.Options{}), market.New(b.store.Client)
 }
 
@@ -102,8 +102,8 @@ func (b *faultBench) killClients() { b.do("CLIENT", "KILL", "TYPE", "normal", "S
 type calls map[string]func(context.Context) error
 
 func (b *faultBench) reads() calls {
-	p, account := b.store.Partition(b.account.ID), b.account.ID
-	until := time.UnixMilli(2_000_000_000_000)
+	p, account := b.store.Client.Partition(b.account.ID), b.account.ID
+	accounts, until := b.store.Credentials, time.UnixMilli(2_000_000_000_000)
 	return calls{
 		"stats":         func(ctx context.Context) error { return errOf(b.store.streamStats(ctx)) },
 		"webhook":       func(ctx context.Context) error { return errOf(b.hooks.Webhook(ctx, account, b.webhook.ID)) },
@@ -114,15 +114,14 @@ func (b *faultBench) reads() calls {
 		"schedules":     func(ctx context.Context) error { return errOf(b.schedules.Schedules(ctx, account)) },
 		"due schedules": func(ctx context.Context) error { return errOf2(b.schedules.DueSchedules(ctx, p, until, 10)) },
 		"waiting jobs":  func(ctx context.Context) error { return errOf(b.jobs.Waiting(ctx)) },
-		"account":       func(ctx context.Context) error { return errOf2(b.store.AccountByID(ctx, account)) },
-		"accounts":      func(ctx context.Context) error { return errOf2(b.store.Accounts(ctx, 10, 0)) },
-		"keys":          func(ctx context.Context) error { return errOf(b.store.Keys(ctx, account)) },
+		"account":       func(ctx context.Context) error { return errOf2(accounts.AccountByID(ctx, account)) },
+		"accounts":      func(ctx context.Context) error { return errOf2(accounts.Accounts(ctx, 10, 0)) },
+		"keys":          func(ctx context.Context) error { return errOf(accounts.Keys(ctx, account)) },
 		"market":        func(ctx context.Context) error { return errOf(b.market.State(ctx)) },
 		"bars":          func(ctx context.Context) error { return errOf2(b.market.Bars(ctx, "BTC", signal.M5)) },
-		"position":      func(ctx context.Context) error { return errOf(b.store.EnginePosition(ctx, p)) },
-		"unsettled":     func(ctx context.Context) error { return errOf(b.store.Unsettled(ctx, until, 10)) },
-		"overdue runs":  func(ctx context.Context) error { return errOf(b.store.OverdueRuns(ctx, p, until, 10)) },
-		"clock":         b.store.SyncClock,
+		"position":      func(ctx context.Context) error { return errOf(b.store.Logs.OwnerPosition(ctx, p)) },
+		"unsettled":     func(ctx context.Context) error { return errOf(accounts.Unsettled(ctx, until, 10)) },
+		"clock":         b.store.Client.SyncClock,
 		"delivery": func(ctx context.Context) error {
 			err := errOf2(b.hooks.Delivery(ctx, account, b.webhook.ID, signal.NewDeliveryID()))
 			if signal.KindOf(err) == signal.KindNotFound {
@@ -133,8 +132,11 @@ func (b *faultBench) reads() calls {
 		"schedule": func(ctx context.Context) error {
 			return errOf(b.schedules.Schedule(ctx, account, b.schedule.ID))
 		},
+		"overdue runs": func(ctx context.Context) error {
+			return errOf(b.store.Signals.OverdueRuns(ctx, p, until, 10))
+		},
 		"log": func(ctx context.Context) error {
-			return errOf(b.store.ReadLog(ctx, p, signal.Position{}, 10))
+			return errOf(b.store.Logs.ReadLog(ctx, p, signal.Position{}, 10))
 		},
 		"due deliveries": func(ctx context.Context) error {
 			return errOf2(b.hooks.DueDeliveries(ctx, p, account, b.webhook.ID, until, 10, nil))
@@ -150,21 +152,21 @@ func (b *faultBench) writes() calls {
 		"account": func(ctx context.Context) error {
 			a := credential.Account{ID: signal.NewAccountID(), CreatedAt: storetest.Now()}
 			a.Email = string(a.ID) + "@example.com"
-			return b.store.CreateAccount(ctx, a, "hash")
+			return b.store.Credentials.CreateAccount(ctx, a, "hash")
 		},
 		"job": func(ctx context.Context) error {
-			return b.jobs.Enqueue(ctx, storetest.Job(b.account.ID, b.store.Now()), 1000, nil)
+			return b.jobs.Enqueue(ctx, storetest.Job(b.account.ID, b.store.Client.Now()), 1000, nil)
 		},
 		"lease": func(ctx context.Context) error {
-			return errOf2(b.store.TakeLease(ctx, 0, "node", time.Minute))
+			return errOf2(b.store.Logs.TakeLease(ctx, 0, "node", time.Minute))
 		},
 		"announce": func(ctx context.Context) error {
-			return errOf(b.store.AnnounceNode(ctx, "node", time.Minute, false))
+			return errOf(b.store.Logs.AnnounceNode(ctx, "node", time.Minute, false))
 		},
 		"ticks": func(ctx context.Context) error {
 			return b.market.GiveTicks(ctx, []marketdata.AssetTick{{Asset: "BTC"}})
 		},
-		"install": b.store.Install,
+		"install": b.store.Logs.Install,
 	}
 }
 
@@ -195,7 +197,7 @@ func (b *faultBench) check(all calls, failing bool, reason string, setting bool)
 
 // When Redis refuses, every call fails with an error that names the reason. Nothing panics,
 // nothing is removed, and the calls succeed once Redis is repaired.
-func TestARedisThatRefuses(t *testing.T) {
+func TestRefusingRedis(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name, reason   string
@@ -279,7 +281,7 @@ func TestARedisThatRefuses(t *testing.T) {
 func (b *faultBench) wantReady(reason string) {
 	b.Helper()
 	redistest.Eventually(b.T, func() bool {
-		err := b.store.Ready(b.Context())
+		err := b.store.Client.Ready(b.Context())
 		got, _ := redisclient.Refusal(err)
 		return (err == nil) == (reason == "") && got == reason
 	})
@@ -314,7 +316,7 @@ func (b *faultBench) breakDisk() {
 func (b *faultBench) healDisk() { b.do("CONFIG", "SET", "save", "") }
 
 // With a wrong password or an unknown user, every call returns an error.
-func TestAStoreWithAWrongPassword(t *testing.T) {
+func TestWrongRedisPassword(t *testing.T) {
 	t.Parallel()
 	b := newFaultBench(t, redistest.New(t))
 	for _, user := range []string{"service", "nobody", ""} {
@@ -334,7 +336,7 @@ func TestAStoreWithAWrongPassword(t *testing.T) {
 
 // While Redis is down calls fail as unavailable, while it loads its data their errors name
 // that, and they succeed once it is back.
-func TestARedisThatRestartsAndLoads(t *testing.T) {
+func TestRestartingRedis(t *testing.T) {
 	t.Parallel()
 	b := newFaultBench(t, redistest.NewDurable(t, "--enable-debug-command", "local",
 		"--loading-process-events-interval-bytes", "1024"))
@@ -393,7 +395,7 @@ func TestPipelinesAreExecutedInOnePlace(t *testing.T) {
 		t.Fatalf("%d files, %v", len(files), err)
 	}
 	for _, f := range files {
-		if strings.HasSuffix(f, "_test.go") || f == "redis/faults.go" || strings.HasPrefix(f, "redistest/") {
+		if strings.HasSuffix(f, "_test.go") || f == "redisclient/faults.go" || strings.HasPrefix(f, "redistest/") {
 			continue
 		}
 		text, err := os.ReadFile(f)

@@ -6,30 +6,25 @@ import (
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
-func TestTheStoreInsideAProcess(t *testing.T) {
+func TestStoreInProcess(t *testing.T) {
 	t.Parallel()
-	redistest.RunInProcess(t, 12, map[string][]string{
+	redistest.RunInProcess(t, 9, map[string][]string{
 		"they end, stop or restart the server, or have a second one": {
 			"TestErasingWithoutRedis",
-			"TestARedisThatRestartsAndLoads",
-			"TestWhatIsAcknowledgedSurvivesItsMaster",
-			"TestAClusterWithoutMasters",
-			"TestNothingIsAcknowledgedThatReplicasLack",
+			"TestRestartingRedis",
+			"TestAcknowledgedChangesSurviveFailover",
+			"TestClusterWithoutMasters",
+			"TestChangesWaitForReplicas",
 		},
 		"they set it up by CONFIG or ACL": {
-			"TestARedisThatRefuses",
-			"TestAStoreWithAWrongPassword",
-			"TestARedisThatDoesNotMeasure",
+			"TestRefusingRedis",
+			"TestWrongRedisPassword",
+			"TestSizesWithoutMemoryUsage",
 		},
-		"it is too slow for as much": {"TestBytesOfPartitionsAreMeasured"},
+		"it is too slow for that many keys": {"TestBytesOfPartitionsAreMeasured"},
 		"they start servers by themselves": {
 			"TestOnCluster",
-			"TestChild.*",
-			"TestCommandsShare.*",
-			"TestWithoutAServer.*",
-			"TestDataAre.*",
 			"TestRedisByTLS",
-			"TestAChildHas.*",
 		},
 	})
 }

@@ -2,14 +2,13 @@ package persistence
 
 import (
 	"context"
-	"fmt"
 	"strings"
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/redis/go-redis/v9"
 
-	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
+	"github.com/agentsignal/agentsignal/persistence/redisclient"
 )
 
 const (
@@ -50,7 +49,7 @@ func (z *sizes) update(ctx context.Context, c *redisclient.Client, limit int) er
 	}
 	masters, err := c.Masters(ctx)
 	if err != nil {
-		return redisclient.Unavailable(fmt.Errorf("list servers: %w", err))
+		return redisclient.Failed(err, "list servers")
 	}
 	for n := 0; n < limit; {
 		if z.master >= len(masters) {
@@ -68,7 +67,7 @@ func (z *sizes) update(ctx context.Context, c *redisclient.Client, limit int) er
 			return nil
 		}
 		if err != nil {
-			return redisclient.Unavailable(fmt.Errorf("measure keys: %w", err))
+			return redisclient.Failed(err, "measure keys")
 		}
 		n += max(len(keys), 1)
 		if z.cursor = next; next == 0 {

@@ -9,7 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
+	"github.com/agentsignal/agentsignal/persistence/redisclient"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
@@ -23,13 +23,13 @@ func TestBytesOfPartitionsAreMeasured(t *testing.T) {
 	s, ctx := measuredStore(t, redistest.New(t)), t.Context()
 	large := strings.Repeat("x", 100_000)
 	for i := range 3000 {
-		s.RDB.Set(ctx, redisclient.PartitionKey(3, fmt.Sprint("small:", i)), "x", 0)
+		s.Client.RDB.Set(ctx, redisclient.PartitionKey(3, fmt.Sprint("small:", i)), "x", 0)
 	}
 	seven, twelve := redisclient.PartitionKey(7, "large"), redisclient.PartitionKey(12, "a")
 	for _, key := range []string{
 		seven, twelve, redisclient.PartitionKey(12, "b"), "market:ticks", "{p1}:none", "{p",
 	} {
-		if err := s.RDB.Set(ctx, key, large, 0).Err(); err != nil {
+		if err := s.Client.RDB.Set(ctx, key, large, 0).Err(); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -60,7 +60,7 @@ func TestBytesOfPartitionsAreMeasured(t *testing.T) {
 		}
 	}
 	// The next pass forgets removed keys.
-	if err := s.RDB.Del(ctx, seven, twelve).Err(); err != nil {
+	if err := s.Client.RDB.Del(ctx, seven, twelve).Err(); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.UpdateGauges(ctx); err != nil {
@@ -74,8 +74,8 @@ func TestBytesOfPartitionsAreMeasured(t *testing.T) {
 	}
 }
 
-// TestARedisThatDoesNotMeasure: a Redis that refuses or does not know the command is asked once.
-func TestARedisThatDoesNotMeasure(t *testing.T) {
+// TestSizesWithoutMemoryUsage: a Redis that refuses or does not know the command is asked once.
+func TestSizesWithoutMemoryUsage(t *testing.T) {
 	t.Parallel()
 	refusing, unable := redistest.New(t), redistest.New(t, "--rename-command", "MEMORY", "")
 	ctx := t.Context()
@@ -84,7 +84,7 @@ func TestARedisThatDoesNotMeasure(t *testing.T) {
 	}
 	for name, server := range map[string]*redistest.Server{"refused": refusing, "not known": unable} {
 		s := measuredStore(t, server)
-		if err := s.RDB.Set(ctx, redisclient.PartitionKey(1, "a"), "x", 0).Err(); err != nil {
+		if err := s.Client.RDB.Set(ctx, redisclient.PartitionKey(1, "a"), "x", 0).Err(); err != nil {
 			t.Fatal(err)
 		}
 		for range 2 {
@@ -102,7 +102,7 @@ func TestARedisThatDoesNotMeasure(t *testing.T) {
 func BenchmarkSizes(b *testing.B) {
 	s, ctx := measuredStore(b, redistest.New(b)), b.Context()
 	for from := 0; from < 50_000; from += 1000 {
-		pipe := s.RDB.Pipeline()
+		pipe := s.Client.RDB.Pipeline()
 		for i := range 1000 {
 			key := redisclient.PartitionKey(i%16, fmt.Sprint("job:", from+i))
 			pipe.HSet(ctx, key, "a", "some text", "b", "more of it", "c", i)

@@ -3,14 +3,13 @@ package persistence
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/agentsignal/agentsignal/persistence/eventlog"
-	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
+	"github.com/agentsignal/agentsignal/persistence/redisclient"
 )
 
 // streamStats is the length of a kind of stream and the lag of its reader, all partitions
@@ -23,7 +22,7 @@ type streamStats struct {
 	Oldest time.Duration // age of the oldest unfinished entry of all partitions
 }
 
-// maxLag bounds the count of events that the engine has not taken.
+// maxLag bounds the count of events that the owner of a partition has not taken.
 const maxLag = 20_000
 
 // streamStats returns the state of all streams. It sends some commands per partition, so it is
@@ -31,9 +30,9 @@ const maxLag = 20_000
 func (s *Store) streamStats(ctx context.Context) ([]streamStats, error) {
 	events, signals := streamStats{Stream: "events", Group: "engine"}, streamStats{Stream: "signals"}
 	jobs := streamStats{Stream: "jobs", Group: eventlog.JobGroup}
-	now := s.Now()
-	for p := range s.Partitions() {
-		pipe, queue := s.RDB.Pipeline(), redisclient.JobQueueKey(p)
+	now := s.Client.Now()
+	for p := range s.Client.Partitions() {
+		pipe, queue := s.Client.RDB.Pipeline(), redisclient.JobQueueKey(p)
 		var lengths []*redis.IntCmd
 		for _, key := range []string{redisclient.EventsKey(p), redisclient.SignalsKey(p), queue} {
 			lengths = append(lengths, pipe.XLen(ctx, key))
@@ -43,7 +42,7 @@ func (s *Store) streamStats(ctx context.Context) ([]streamStats, error) {
 		for i, total := range []*streamStats{&events, &signals, &jobs} {
 			n, err := lengths[i].Result()
 			if err != nil {
-				return nil, redisclient.Unavailable(fmt.Errorf("read streams of partition %d: %w", p, err))
+				return nil, redisclient.Failed(err, "read streams of partition %d", p)
 			}
 			total.Length += n
 		}
@@ -51,32 +50,32 @@ func (s *Store) streamStats(ctx context.Context) ([]streamStats, error) {
 		if pending, err := held.Result(); err == nil {
 			taken = pending.Count
 		} else if !errors.Is(err, redis.Nil) && !strings.HasPrefix(err.Error(), "NOGROUP") {
-			return nil, redisclient.Unavailable(fmt.Errorf("read jobs of partition %d: %w", p, err))
+			return nil, redisclient.Failed(err, "read jobs of partition %d", p)
 		}
 		if n := lengths[2].Val(); n > 0 {
 			jobs.Lag += max(0, n-taken)
-			entries, err := s.ReadRange(ctx, queue, "-", "+", 1)
+			entries, err := s.Client.ReadRange(ctx, queue, "-", "+", 1)
 			if err != nil {
 				return nil, redisclient.Unavailable(err)
 			}
 			jobs.age(now, entries)
 		}
-		if err := s.engineStats(ctx, p, now, &events); err != nil {
+		if err := s.ownerStats(ctx, p, now, &events); err != nil {
 			return nil, err
 		}
 	}
 	return []streamStats{events, signals, jobs}, nil
 }
 
-// engineStats adds the events of partition p that the engine has not taken.
-func (s *Store) engineStats(ctx context.Context, p int, now time.Time, events *streamStats) error {
-	position, err := s.EnginePosition(ctx, p)
+// ownerStats adds the events of partition p that its owner has not taken.
+func (s *Store) ownerStats(ctx context.Context, p int, now time.Time, events *streamStats) error {
+	position, err := s.Logs.OwnerPosition(ctx, p)
 	if err != nil {
 		return err
 	}
 	lag, page := 0, 100
 	for lag < maxLag {
-		entries, err := s.ReadRange(ctx, redisclient.EventsKey(p), "("+position.String(), "+", page)
+		entries, err := s.Client.ReadRange(ctx, redisclient.EventsKey(p), "("+position.String(), "+", page)
 		if err != nil {
 			return redisclient.Unavailable(err)
 		}

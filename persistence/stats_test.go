@@ -8,7 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/agentsignal/agentsignal/persistence/eventlog"
-	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
+	"github.com/agentsignal/agentsignal/persistence/redisclient"
 	"github.com/agentsignal/agentsignal/persistence/storetest"
 )
 
@@ -16,11 +16,11 @@ func TestStreamStats(t *testing.T) {
 	t.Parallel()
 	s, server := leaseStore(t)
 	log, rdb, ctx := openLog(t, s, eventlog.LogOptions{}), server.Client(), t.Context()
-	if err := s.SyncClock(ctx); err != nil {
+	if err := s.Client.SyncClock(ctx); err != nil {
 		t.Fatal(err)
 	}
 	at := storetest.FillEvents(t, rdb, 300)
-	if _, err := log.Append(ctx, storetest.Created(storetest.Signal(storetest.AccountIn(s, 1)))); err != nil {
+	if _, err := log.Append(ctx, storetest.Created(storetest.Signal(storetest.AccountIn(s.Client, 1)))); err != nil {
 		t.Fatal(err)
 	}
 	rdb.Set(ctx, redisclient.PositionKey(0), at(99).String(), 0)

@@ -3,7 +3,7 @@ package persistence
 import (
 	"github.com/agentsignal/agentsignal/persistence/credentials"
 	"github.com/agentsignal/agentsignal/persistence/eventlog"
-	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
+	"github.com/agentsignal/agentsignal/persistence/redisclient"
 	"github.com/agentsignal/agentsignal/persistence/requests"
 	"github.com/agentsignal/agentsignal/persistence/signals"
 )
@@ -11,21 +11,15 @@ import (
 // Options are the settings of the connection.
 type Options = redisclient.Options
 
-// Names of their own for the parts of a Store: each is the Store of its package.
-type (
-	credentialPart = credentials.Store
-	signalPart     = signals.Store
-	requestPart    = requests.Store
-)
-
 // Store is the connection to Redis and the records that most callers need. The other kinds of
-// records are opened from it: market.New(s.Client), deliveries.New(s.Store, log).
+// records are opened from it: market.New(s.Client), deliveries.New(s.Logs, log).
 type Store struct {
-	*redisclient.Client
-	*eventlog.Store
-	*credentialPart
-	*signalPart
-	*requestPart
+	Client      *redisclient.Client
+	Logs        *eventlog.Store
+	Credentials *credentials.Store
+	Signals     *signals.Store
+	Requests    *requests.Store
+
 	streams *streamMetrics // nil without Options.Metrics
 	sizes   *sizes
 }
@@ -40,11 +34,11 @@ func Open(o Options) (*Store, error) {
 	logs := eventlog.New(c)
 	signals := signals.New(logs)
 	s := &Store{
-		Client:         c,
-		Store:          logs,
-		credentialPart: credentials.New(c),
-		signalPart:     signals,
-		requestPart:    requests.New(c, signals),
+		Client:      c,
+		Logs:        logs,
+		Credentials: credentials.New(c),
+		Signals:     signals,
+		Requests:    requests.New(c, signals),
 	}
 	if o.Metrics != nil {
 		s.streams, s.sizes = newStreamMetrics(o.Metrics.Registry), newSizes(o.Metrics.Registry)

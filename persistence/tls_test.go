@@ -51,27 +51,27 @@ func TestRedisByTLS(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := openStore(t, Options{URL: c.url, CAFile: f.CA, Partitions: 2})
-			redistest.Eventually(t, func() bool { return s.Ready(context.Background()) == nil })
+			redistest.Eventually(t, func() bool { return s.Client.Ready(context.Background()) == nil })
 			log := openLog(t, s, eventlog.LogOptions{})
 			account := signal.NewAccountID()
 			if _, err := log.Append(t.Context(), storetest.Noted(account, "x")); err != nil {
 				t.Fatal(err)
 			}
-			events, err := s.ReadLog(t.Context(), s.Partition(account), signal.Position{}, 10)
+			events, err := s.Logs.ReadLog(t.Context(), s.Client.Partition(account), signal.Position{}, 10)
 			if len(events) == 0 || err != nil {
 				t.Errorf("%d events, %v", len(events), err)
 			}
 			stranger := openStore(t, Options{URL: c.url, Partitions: 2})
-			if err := stranger.SyncClock(t.Context()); err == nil {
+			if err := stranger.Client.SyncClock(t.Context()); err == nil {
 				t.Error("a certificate of an unknown authority is accepted")
 			}
 			plain := openStore(t, Options{URL: strings.Replace(c.url, "rediss", "redis", 1), Partitions: 2})
-			if err := plain.SyncClock(t.Context()); err == nil {
+			if err := plain.Client.SyncClock(t.Context()); err == nil {
 				t.Error("it answers without TLS")
 			}
 			if c.without != "" {
 				anonymous := openStore(t, Options{URL: c.without, CAFile: f.CA, Partitions: 2})
-				if err := anonymous.SyncClock(t.Context()); err == nil {
+				if err := anonymous.Client.SyncClock(t.Context()); err == nil {
 					t.Error("sentinels answer without their password")
 				}
 			}

@@ -240,6 +240,7 @@ func CheckJob(agent signal.Agent, j *signal.Job) []Fault {
 		return checkScan(agent, j.Request, j.Assets)
 	case signal.JobBacktest:
 		return checkBacktest(agent, j.Request)
+	case signal.JobRun:
 	}
 	return Check(agent, j.Request)
 }

@@ -33,9 +33,9 @@ func startNode(t *testing.T, url, id string, o Options, idle time.Duration) *nod
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := eventlog.NewLog(s.Store, eventlog.LogOptions{})
+	l := eventlog.NewLog(s.Logs, eventlog.LogOptions{})
 	sys := engine.NewSystem(engine.Options{})
-	o.Log, o.Now = l, s.Now
+	o.Log, o.Now = l, s.Client.Now
 	o.Jobs = jobs.New(s.Client, id, jobs.Options{Idle: idle, Search: 50 * time.Millisecond})
 	a := New(sys, o)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -59,7 +59,7 @@ func startNode(t *testing.T, url, id string, o Options, idle time.Duration) *nod
 		if err := l.Close(end); err != nil {
 			t.Error(err)
 		}
-		s.Close()
+		s.Client.Close()
 	})
 	t.Cleanup(n.stop)
 	return n
@@ -84,7 +84,7 @@ func (n *node) ended(t *testing.T, account signal.AccountID, id signal.JobID) si
 // events returns the account's log.
 func (n *node) events(t *testing.T, account signal.AccountID) []signal.Event {
 	t.Helper()
-	all, err := n.store.ReadLog(t.Context(), n.store.Partition(account), signal.Position{}, 1000)
+	all, err := n.store.Logs.ReadLog(t.Context(), n.store.Client.Partition(account), signal.Position{}, 1000)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,7 +114,8 @@ func TestRunOnRedis(t *testing.T) {
 		t.Fatal("events (-want +got):\n" + diff)
 	}
 	created := events[1]
-	stored, err := n.store.SignalByID(t.Context(), req.Account, got.Signal.ID, created.Position, signal.Position{})
+	stored, err := n.store.Signals.SignalByID(t.Context(), req.Account, got.Signal.ID, created.Position,
+		signal.Position{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -156,7 +157,8 @@ func TestJobOnRedis(t *testing.T) {
 	if diff := cmp.Diff(wholeRun, typesOf(events)); diff != "" {
 		t.Fatal("events (-want +got):\n" + diff)
 	}
-	stored, err := n.store.SignalByID(t.Context(), req.Account, ended.Signal.ID, events[1].Position, signal.Position{})
+	stored, err := n.store.Signals.SignalByID(t.Context(), req.Account, ended.Signal.ID, events[1].Position,
+		signal.Position{})
 	if err != nil {
 		t.Fatal(err)
 	}

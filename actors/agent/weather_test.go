@@ -205,9 +205,9 @@ func TestWeatherRunOnRedis(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := store.Partition(req.Account)
+	p := store.Client.Partition(req.Account)
 	var scanned []signal.LogEntry
-	if err := store.ScanSignals(t.Context(), p, func(e signal.LogEntry) error {
+	if err := store.Signals.ScanSignals(t.Context(), p, func(e signal.LogEntry) error {
 		scanned = append(scanned, e)
 		return nil
 	}); err != nil || len(scanned) != 1 {
@@ -216,7 +216,8 @@ func TestWeatherRunOnRedis(t *testing.T) {
 	if diff := cmp.Diff(got.Signal.Weather, scanned[0].Weather); diff != "" {
 		t.Errorf("weather (-answered +scanned):\n%s", diff)
 	}
-	stored, err := store.SignalByID(t.Context(), req.Account, got.Signal.ID, scanned[0].Position, signal.Position{})
+	stored, err := store.Signals.SignalByID(t.Context(), req.Account, got.Signal.ID, scanned[0].Position,
+		signal.Position{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -232,7 +233,7 @@ func TestWeatherRunOnRedis(t *testing.T) {
 			t.Errorf("%s has weather", e.Type)
 		}
 	}
-	open, err := store.OpenSignalsOf(t.Context(), p, []signal.SignalID{got.Signal.ID})
+	open, err := store.Signals.OpenSignalsOf(t.Context(), p, []signal.SignalID{got.Signal.ID})
 	if err != nil || len(open) != 1 {
 		t.Fatalf("open are %+v, %v", open, err)
 	}

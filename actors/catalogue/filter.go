@@ -6,6 +6,7 @@ import (
 	"github.com/RoaringBitmap/roaring/v2"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/spelling"
 )
 
 // Query selects signals. A zero member does not filter.
@@ -168,9 +169,9 @@ func newStrategies(agents []signal.Agent, name func(string) string) *strategies 
 // its catalogue name, or for content the subject itself. The two never coincide.
 func (t *strategies) key(asset string, content bool) string {
 	if content {
-		return "\x00" + fold(asset) // assets have no control characters
+		return "\x00" + spelling.Fold(asset) // assets have no control characters
 	}
-	return fold(t.asset(asset))
+	return spelling.Fold(t.asset(asset))
 }
 
 func (t *strategies) count() int { return len(t.names) }

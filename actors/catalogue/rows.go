@@ -253,22 +253,6 @@ func (a *assets) group(key string) uint32 {
 	return noGroup
 }
 
-// fold returns s with ASCII letters in lower case.
-func fold(s string) string {
-	for i := range len(s) {
-		if c := s[i]; 'A' <= c && c <= 'Z' {
-			b := []byte(s)
-			for j := i; j < len(b); j++ {
-				if 'A' <= b[j] && b[j] <= 'Z' {
-					b[j] += 'a' - 'A'
-				}
-			}
-			return string(b)
-		}
-	}
-	return s
-}
-
 // unixMilli returns t in milliseconds, and the smallest integer for the zero time.
 func unixMilli(t time.Time) int64 {
 	if t.IsZero() {

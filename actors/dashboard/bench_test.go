@@ -100,7 +100,7 @@ func BenchmarkFanOut(b *testing.B) {
 				}
 				bytes := 0
 				for i := range events {
-					bytes += len(newFrame(&events[i]).bytes)
+					bytes += len(newFrame(&events[i], nil).bytes)
 				}
 				a.expect(bytes)
 				s.hub.Publish(testPartition, events)
@@ -114,7 +114,7 @@ func BenchmarkFanOut(b *testing.B) {
 				var frames []byte
 				for range batch {
 					e := bulky(210)
-					frames = append(frames, newFrame(&e).bytes...)
+					frames = append(frames, newFrame(&e, nil).bytes...)
 				}
 				a.expect(len(frames))
 				bareWrite(b, a.servers, frames)
@@ -153,7 +153,7 @@ func BenchmarkEncode(b *testing.B) {
 	e := bulky(210)
 	b.ReportAllocs()
 	for b.Loop() {
-		newFrame(&e)
+		newFrame(&e, nil)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/spelling"
 )
 
 // channel is a type of message that a client may ask for.
@@ -100,7 +101,7 @@ type subscription struct {
 func newSubscription(list []channel, assets []string) *subscription {
 	s := &subscription{channels: setOf(list) &^ (1 << heartbeat)}
 	for _, a := range assets {
-		s.assets = append(s.assets, fold(a))
+		s.assets = append(s.assets, spelling.Fold(a))
 	}
 	slices.Sort(s.assets)
 	s.assets = slices.Compact(s.assets)
@@ -119,20 +120,4 @@ func (s *subscription) matches(f *frame) bool {
 	}
 	_, ok := slices.BinarySearch(s.assets, f.asset)
 	return ok
-}
-
-// fold returns s with ASCII letters in upper case.
-func fold(s string) string {
-	for i := range len(s) {
-		if 'a' <= s[i] && s[i] <= 'z' {
-			b := []byte(s)
-			for ; i < len(b); i++ {
-				if 'a' <= b[i] && b[i] <= 'z' {
-					b[i] -= 'a' - 'A'
-				}
-			}
-			return string(b)
-		}
-	}
-	return s
 }

@@ -2,8 +2,8 @@ package dashboard
 
 import "strconv"
 
-// closing is a close code and reason. The comment beside each one says what the
-// client should do next.
+// closing is a close code and reason. The comment beside each one is what the client
+// should do next.
 type closing struct {
 	code   int
 	reason string

@@ -95,7 +95,7 @@ func TestCohortLog(t *testing.T) {
 		for range r.IntN(3) {
 			e := created(alice, "BTC")
 			e.Data = []byte(`{"text":"` + strings.Repeat("x", r.IntN(2000)) + `"}`)
-			frame := newFrame(&e)
+			frame := newFrame(&e, nil)
 			c.append(frame)
 			all = append(all, frame.bytes...)
 		}
@@ -161,7 +161,7 @@ func TestFrames(t *testing.T) {
 	}
 	for _, test := range tests {
 		e := signal.Event{Type: signal.SignalCreated, Position: at(5), Data: []byte(test.data)}
-		f := newFrame(&e)
+		f := newFrame(&e, nil)
 		var got envelope
 		if err := json.Unmarshal(f.bytes[len(f.bytes)-payloadLength(f.bytes):], &got); err != nil {
 			t.Errorf("%s: %v", test.name, err)
@@ -171,7 +171,8 @@ func TestFrames(t *testing.T) {
 		}
 	}
 	e := signal.Event{Type: signal.AgentStarted, Agent: "a\"b\n", Run: "é"}
-	if f := newFrame(&e); !strings.Contains(string(f.bytes), `{"agent_id":"a\"b\n","status":"running","run_id":"é"}`) {
-		t.Errorf("frame %s", f.bytes)
+	want := `{"agent_id":"a\"b\n","status":"running","run_id":"é"}`
+	if f := newFrame(&e, nil); !strings.Contains(string(f.bytes), want) {
+		t.Errorf("frame %s, want %s", f.bytes, want)
 	}
 }

@@ -380,7 +380,7 @@ func TestHeartbeatsAndPings(t *testing.T) {
 func TestRevocationsClose(t *testing.T) {
 	t.Parallel()
 	s := newService(t, nil)
-	session, ended := signal.NewSessionID(), signal.NewSessionID()
+	session, ended := signal.NewSessionIDAt(time.Now()), signal.NewSessionIDAt(time.Now())
 	key := principalOf(alice)
 	jwt := &signal.Principal{Account: alice, Session: session, Scopes: signal.AllScopes}
 	otherJWT := &signal.Principal{Account: alice, Session: ended, Scopes: signal.AllScopes}
@@ -404,7 +404,7 @@ func TestRevocationsClose(t *testing.T) {
 	b.wantClose(closeUnauth)
 	last := s.journal.events[len(s.journal.events)-1].Position
 	until(t, "the clock advances", func() bool { return time.Now().UnixMilli() > last.MS })
-	s.welcomed(&signal.Principal{Account: alice, Session: signal.NewSessionID(), Scopes: signal.AllScopes})
+	s.welcomed(&signal.Principal{Account: alice, Session: signal.NewSessionIDAt(time.Now()), Scopes: signal.AllScopes})
 	stays.wantNothing()
 	s.journal.append(signal.Event{Account: alice, Type: signal.AccountDeleted})
 	stays.wantClose(closeForbidden)

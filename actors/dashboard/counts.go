@@ -49,8 +49,8 @@ func (x *entryCounts) of(partition int) *counted {
 	return c
 }
 
-// passed counts n entries of partition, up to the position last.
-func (x *entryCounts) passed(partition int, last signal.Position, n int) {
+// published counts n entries of partition, up to the position last.
+func (x *entryCounts) published(partition int, last signal.Position, n int) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	c := x.of(partition)

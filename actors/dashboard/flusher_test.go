@@ -150,7 +150,7 @@ func TestFlusherAgainstModel(t *testing.T) {
 			m.bench.journal.record(randomEvents(r, r.IntN(20))...)
 			m.bench.journal.skip() // past events are in the log only
 			for _, e := range m.bench.journal.events {
-				m.posted = append(m.posted, newFrame(&e)) // may be nil
+				m.posted = append(m.posted, newFrame(&e, nil)) // may be nil
 			}
 			for range 3 {
 				p, s := b.attach()
@@ -207,7 +207,7 @@ func (m *machine) publish() {
 	at := m.bench.journal.record(e)[0]
 	e.Position = at
 	o := published{partition: testPartition, first: at, last: at}
-	if f := newFrame(&e); f != nil {
+	if f := newFrame(&e, nil); f != nil {
 		o.frames = []*frame{f}
 	}
 	m.bench.hub.ring.add(testPartition, at, at, o.frames)

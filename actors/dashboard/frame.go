@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/spelling"
 )
 
 // Opcodes and bits of a WebSocket frame (RFC 6455, section 5.2).
@@ -40,8 +41,10 @@ type revocation struct {
 	subject string
 }
 
-// newFrame encodes e, or returns nil if e does not concern the dashboard.
-func newFrame(e *signal.Event) *frame {
+// newFrame encodes e, or returns nil if e does not concern the dashboard. name is
+// Options.Name: filters use the catalogue name, but the signal may have been stored under
+// another spelling. Subjects of content, whose signals have no entry price, stay unchanged.
+func newFrame(e *signal.Event, name func(asset string) string) *frame {
 	if e.Type.Internal() {
 		return &frame{at: e.Position, account: e.Account, revoked: &revocation{e.Type, e.Subject}}
 	}
@@ -51,7 +54,11 @@ func newFrame(e *signal.Event) *frame {
 	}
 	f := &frame{at: e.Position, account: e.Account, channel: c}
 	if c.hasAsset() {
-		f.asset = fold(e.Asset)
+		f.asset = e.Asset
+		if name != nil && e.Listing != nil && e.Listing.Entry != nil {
+			f.asset = name(e.Asset)
+		}
+		f.asset = spelling.Fold(f.asset)
 	}
 	const envelope = 160 // upper bound of the bytes added to the data
 	b := make([]byte, maxHeaderBytes, maxHeaderBytes+envelope+len(e.Data)+len(e.Agent))
@@ -64,17 +71,6 @@ func newFrame(e *signal.Event) *frame {
 	b = append(b, `,"timestamp":`...)
 	b = append(signal.AppendTime(b, e.Time()), '}')
 	f.bytes = withHeader(b)
-	return f
-}
-
-// frameOf is like newFrame, but replaces the asset by its catalogue name, which filters
-// use, in case the signal was stored under another spelling. Subjects of content, whose
-// signals have no entry price, stay unchanged.
-func (o *Options) frameOf(e *signal.Event) *frame {
-	f := newFrame(e)
-	if f != nil && f.asset != "" && o.Name != nil && e.Listing != nil && e.Listing.Entry != nil {
-		f.asset = fold(o.Name(e.Asset))
-	}
 	return f
 }
 

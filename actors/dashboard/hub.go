@@ -98,7 +98,7 @@ type Hub struct {
 	parent   engine.Ref
 	turn     atomic.Uint64 // chooses the flusher of the next connection
 
-	late       tasks.Group // connections accepted during a drain
+	tasks      tasks.Group // writes that may block, and connections accepted during a drain
 	publishing sync.Mutex  // keeps the ring and the inboxes in the same order
 
 	mu       sync.Mutex
@@ -167,7 +167,7 @@ func (h *Hub) serve(conn net.Conn, p *signal.Principal, settled func()) {
 		h.mu.Unlock()
 		h.o.Metrics.connected(connectGoingAway)
 		settled()
-		if !h.late.Go(context.Background(), func(context.Context) { h.guard(func() { sendAway(conn) }) }) {
+		if !h.start(func() { sendAway(conn) }) {
 			conn.Close()
 		}
 		return
@@ -176,7 +176,7 @@ func (h *Hub) serve(conn net.Conn, p *signal.Principal, settled func()) {
 	h.mu.Unlock()
 	f := h.flushers[h.turn.Add(1)%uint64(len(h.flushers))]
 	peer := &peer{id: signal.NewConnectionID(), flusher: f, settled: settled}
-	peer.socket = newSocket(conn, func() { f.post(writable{peer}) }, h.guard)
+	peer.socket = newSocket(conn, func() { f.post(writable{peer}) }, h.start)
 	h.o.Metrics.opened(+1)
 	f.post(attached{peer})
 	h.parent.Tell(connected{peer, p})
@@ -184,6 +184,11 @@ func (h *Hub) serve(conn net.Conn, p *signal.Principal, settled func()) {
 
 // guard recovers from a panic of do.
 func (h *Hub) guard(do func()) { panics.Guard(h.o.Logger, panics.Dashboard, do) }
+
+// start implements startFunc.
+func (h *Hub) start(do func()) bool {
+	return h.tasks.Go(context.Background(), func(context.Context) { h.guard(do) })
+}
 
 // sendAway closes a connection accepted during a drain.
 func sendAway(conn net.Conn) {
@@ -207,13 +212,13 @@ func (h *Hub) Publish(partition int, events []signal.Event) {
 	}
 	o := published{partition: partition, first: events[0].Position, last: events[len(events)-1].Position}
 	for i := range events {
-		if f := h.o.frameOf(&events[i]); f != nil {
+		if f := newFrame(&events[i], h.o.Name); f != nil {
 			o.frames = append(o.frames, f)
 		}
 	}
 	h.publishing.Lock()
 	defer h.publishing.Unlock()
-	h.resumer.counts.passed(partition, o.last, len(events))
+	h.resumer.counts.published(partition, o.last, len(events))
 	// First the ring, then the inboxes: see flusher.missed.
 	h.ring.add(partition, o.first, o.last, o.frames)
 	for _, f := range h.flushers {
@@ -308,6 +313,6 @@ func (h *Hub) Drain(ctx context.Context) error {
 	return err
 }
 
-// Close waits until connections accepted during Drain are closed. Later ones are closed
-// without a close frame.
-func (h *Hub) Close(ctx context.Context) error { return h.late.Close(ctx) }
+// Close waits for writes that have blocked, and until connections accepted during Drain are
+// closed. Later ones are closed without a close frame.
+func (h *Hub) Close(ctx context.Context) error { return h.tasks.Close(ctx) }

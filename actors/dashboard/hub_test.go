@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -12,6 +13,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/gorilla/websocket"
@@ -418,5 +420,40 @@ func until(tb testing.TB, what string, ok func() bool) {
 			tb.Fatalf("waited in vain until %s", what)
 		}
 		time.Sleep(time.Millisecond)
+	}
+}
+
+func TestCloseWaitsForABlockedWrite(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		h := newBench(t, nil).hub
+		client, conn := net.Pipe()
+		s := newSocket(conn, func() {}, h.start)
+		if _, err := s.write(nil, []byte("x")); err != nil {
+			t.Fatal(err)
+		}
+		closed := make(chan error, 1)
+		go func() { closed <- h.Close(t.Context()) }()
+		synctest.Wait()
+		if len(closed) > 0 {
+			t.Fatal("the hub is closed during a write")
+		}
+		client.Close()
+		if err := <-closed; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestASocketClosesAfterItsHub(t *testing.T) {
+	t.Parallel()
+	h := newBench(t, nil).hub
+	if err := h.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	client, conn := net.Pipe()
+	newSocket(conn, func() {}, h.start).Close()
+	if _, err := client.Read(make([]byte, 1)); err != io.EOF {
+		t.Errorf("reading from the other end: %v, want EOF", err)
 	}
 }

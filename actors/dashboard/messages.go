@@ -168,7 +168,7 @@ func (m *message) decodeSubscribe(member string, value []byte) *fault {
 		}
 		if _, position := signal.ParsePosition(id); given && !position {
 			return faultf(codeInvalidMessage,
-				"last_event_id %q is not the id of a message, such as 1795253400000-0", shorten(id))
+				"last_event_id %q is not the id of a message, such as 1795253400000-0", spelling.Shorten(id))
 		}
 		if given {
 			m.lastEventID = &id
@@ -263,7 +263,8 @@ func unknownName(code, kind, name string, known []string) *fault {
 	if suggestion != "" {
 		suggestion = " (" + suggestion + ")"
 	}
-	return faultf(code, "no %s %q%s: must be one of: %s", kind, shorten(name), suggestion, strings.Join(known, ", "))
+	return faultf(code, "no %s %q%s: must be one of: %s", kind, spelling.Shorten(name), suggestion,
+		strings.Join(known, ", "))
 }
 
 // members are the members of a JSON object in order, each once.
@@ -298,7 +299,7 @@ func decodeObject(text []byte) (list members, problem string) {
 			return list, fmt.Sprintf("an object must not have more than %d members", maxMembers)
 		}
 		if list.value(m.name) != nil {
-			return list, fmt.Sprintf("member %q is given more than once", shorten(m.name))
+			return list, fmt.Sprintf("member %q is given more than once", spelling.Shorten(m.name))
 		}
 		list = append(list, m)
 	}
@@ -334,13 +335,4 @@ func stringsMember(value []byte) (list []string, given, ok bool) {
 		list = append(list, string(jsonobject.Text(item)))
 	}
 	return list, true, true
-}
-
-// shorten bounds the length of a client's text in a reply.
-func shorten(s string) string {
-	const maxCharacters = 64
-	if utf8.RuneCountInString(s) <= maxCharacters {
-		return s
-	}
-	return string([]rune(s)[:maxCharacters]) + "…"
 }

@@ -129,11 +129,11 @@ func (m *Metrics) resumed(complete bool) {
 	if m == nil {
 		return
 	}
+	result := "incomplete"
 	if complete {
-		m.resumes.WithLabelValues("complete").Inc()
-	} else {
-		m.resumes.WithLabelValues("incomplete").Inc()
+		result = "complete"
 	}
+	m.resumes.WithLabelValues(result).Inc()
 }
 
 func (m *Metrics) sent(messages *[channels]uint64, bytes uint64) {

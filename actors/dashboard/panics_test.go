@@ -155,7 +155,7 @@ func TestPanickingWriteEndsOnlyItsConnection(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, nil)
 	conn, taken := &panickingConn{closed: make(chan string)}, make(chan struct{})
-	s := newSocket(conn, func() { taken <- struct{}{} }, b.hub.guard)
+	s := newSocket(conn, func() { taken <- struct{}{} }, b.hub.start)
 	if _, err := s.write(nil, []byte("x")); err != nil {
 		t.Fatal(err)
 	}

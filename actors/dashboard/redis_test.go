@@ -13,7 +13,7 @@ import (
 
 // redisLog is the event log of a real Redis, connected to the hub as in the process.
 type redisLog struct {
-	*persistence.Store
+	*eventlog.Store
 	tail *eventlog.Tail
 }
 
@@ -29,8 +29,8 @@ func TestResumeAcrossARestart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { store.Close() })
-	log := eventlog.NewLog(store.Store, eventlog.LogOptions{})
+	t.Cleanup(func() { store.Client.Close() })
+	log := eventlog.NewLog(store.Logs, eventlog.LogOptions{})
 	t.Cleanup(func() {
 		if err := log.Close(context.Background()); err != nil {
 			t.Error(err)
@@ -47,9 +47,9 @@ func TestResumeAcrossARestart(t *testing.T) {
 		return p
 	}
 	node := func() *service {
-		tail := eventlog.NewTail(store.Store, eventlog.TailOptions{})
+		tail := eventlog.NewTail(store.Logs, eventlog.TailOptions{})
 		s := newService(t, func(o *Options) {
-			o.PartitionOf, o.Log, o.Now = store.Partition, redisLog{store, tail}, store.Now
+			o.PartitionOf, o.Log, o.Now = store.Client.Partition, redisLog{store.Logs, tail}, store.Client.Now
 		})
 		tail.Subscribe(s.hub.Publish)
 		tail.OnGap(s.hub.Gap)

@@ -52,7 +52,7 @@ type resumer struct {
 	age      time.Duration
 	reads    chan struct{}
 	counts   *entryCounts
-	frameOf  func(*signal.Event) *frame
+	name     func(asset string) string
 	logger   *slog.Logger
 
 	mu    sync.Mutex
@@ -71,7 +71,7 @@ func newResumer(r *ring, o Options) *resumer {
 		age:      o.ReplayAge,
 		reads:    make(chan struct{}, maxReads),
 		counts:   newEntryCounts(o.ReplayAge),
-		frameOf:  o.frameOf,
+		name:     o.Name,
 		logger:   o.Logger,
 		stock:    make(map[signal.AccountID]*backfill),
 	}
@@ -283,7 +283,7 @@ func (r *resumer) scan(
 			if e.Account != account || tooLong {
 				continue
 			}
-			if f := r.frameOf(e); f != nil && f.revoked == nil {
+			if f := newFrame(e, r.name); f != nil && f.revoked == nil {
 				frames = append(frames, f)
 				bytes += len(f.bytes) + frameOverhead
 			}

@@ -30,8 +30,8 @@ func BenchmarkResumeTooFar(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	defer store.Close()
-	log := eventlog.NewLog(store.Store, eventlog.LogOptions{})
+	defer store.Client.Close()
+	log := eventlog.NewLog(store.Logs, eventlog.LogOptions{})
 	defer log.Close(context.Background())
 	var all []signal.Event
 	for range entries / each {
@@ -49,10 +49,11 @@ func BenchmarkResumeTooFar(b *testing.B) {
 		}
 		all = append(all, events...)
 	}
-	partition := store.Partition(alice)
+	partition := store.Client.Partition(alice)
 	for _, published := range []int{len(all), 1} {
 		b.Run(fmt.Sprintf("published=%d", published), func(b *testing.B) {
-			o := Options{Log: redisLog{store, nil}, Now: store.Now, PartitionOf: store.Partition, RingFrames: 1000}
+			o := Options{Log: redisLog{store.Logs, nil}, Now: store.Client.Now, PartitionOf: store.Client.Partition,
+				RingFrames: 1000}
 			o = o.withDefaults()
 			ring := newRing(o.RingFrames, o.RingBytes)
 			h := &Hub{o: o, ring: ring, resumer: newResumer(ring, o)}

@@ -306,7 +306,7 @@ func TestEntryCountsNeverExceed(t *testing.T) {
 		for n < unseen+60_000 {
 			step := 1 + rnd.Int64N(700)
 			n += step
-			x.passed(0, at(n), int(step))
+			x.published(0, at(n), int(step))
 			if rnd.IntN(40) == 0 {
 				var list []milestone
 				from := rnd.Int64N(n)
@@ -331,7 +331,7 @@ func TestEntryCountsNeverExceed(t *testing.T) {
 	}
 	x := newEntryCounts(time.Hour)
 	for k := range int64(3) {
-		x.passed(0, at(k), milestoneEvery)
+		x.published(0, at(k), milestoneEvery)
 	}
 	for _, until := range []signal.Position{at(1), {}} {
 		between := int(until.MS) * milestoneEvery
@@ -344,7 +344,7 @@ func TestEntryCountsNeverExceed(t *testing.T) {
 	}
 	x = newEntryCounts(time.Second)
 	for k := range int64(100) {
-		x.passed(0, at(k*1000), milestoneEvery)
+		x.published(0, at(k*1000), milestoneEvery)
 	}
 	if k := len(x.parts[0].milestones); k > 3 {
 		t.Errorf("%d milestones of 100 s are kept for 1 s", k)

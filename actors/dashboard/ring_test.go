@@ -20,7 +20,7 @@ func framesAt(account signal.AccountID, asset string, ms ...int64) []*frame {
 	for _, m := range ms {
 		e := created(account, asset)
 		e.Position = at(m)
-		list = append(list, newFrame(&e))
+		list = append(list, newFrame(&e, nil))
 	}
 	return list
 }

@@ -36,6 +36,10 @@ const (
 	userTimeout = 20 * time.Second
 )
 
+// startFunc runs do in a goroutine that the hub waits for, and recovers from its panics. It
+// reports whether it did: after Hub.Close it does not.
+type startFunc func(do func()) bool
+
 // readBytes is the size of a read buffer: messages of clients are short.
 const readBytes = 512
 
@@ -45,7 +49,7 @@ const readBytes = 512
 type handover struct {
 	conn  net.Conn
 	taken func() // called when the socket accepts bytes again
-	guard func(do func())
+	start startFunc
 
 	mu        sync.Mutex
 	busy      bool // the goroutine is running
@@ -62,18 +66,23 @@ func (s *handover) write(_ *rawWriter, b []byte) (int, error) {
 	case s.err != nil:
 		return 0, s.err
 	}
-	s.busy = true
-	go s.writeAll(append(grow(nil, len(b)), b...))
+	whole := append(grow(nil, len(b)), b...)
+	if s.busy = s.start(func() { s.writeAll(whole) }); !s.busy {
+		return 0, net.ErrClosed
+	}
 	return len(b), nil
 }
 
 func (s *handover) writeAll(b []byte) {
 	err := panics.ErrPanicked
-	s.guard(func() {
-		s.conn.SetWriteDeadline(time.Now().Add(userTimeout))
-		_, err = s.conn.Write(b)
-	})
+	defer func() { s.written(err) }()
+	s.conn.SetWriteDeadline(time.Now().Add(userTimeout))
+	_, err = s.conn.Write(b)
 	recycle(b)
+}
+
+// written records that the goroutine of a write has ended.
+func (s *handover) written(err error) {
 	s.mu.Lock()
 	s.busy, s.err = false, err
 	finishing := s.finishing
@@ -107,18 +116,21 @@ func (s *handover) finish() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.finishing = true; !s.busy {
-		go s.closeWrite()
+		s.start(s.closeWrite)
 	}
 }
 
 // closeWrite closes the sending side. It may block, because TLS sends an alert for it.
 func (s *handover) closeWrite() {
-	s.guard(func() {
-		if t, ok := s.conn.(interface{ CloseWrite() error }); !ok || t.CloseWrite() != nil {
-			s.conn.Close()
-		}
-	})
+	if t, ok := s.conn.(interface{ CloseWrite() error }); !ok || t.CloseWrite() != nil {
+		s.conn.Close()
+	}
 }
 
-// Close implements socket. It starts a goroutine, because closing TLS may block.
-func (s *handover) Close() { go s.guard(func() { s.conn.Close() }) }
+// Close implements socket. It starts a goroutine, because closing TLS may block, unless the hub
+// is closed.
+func (s *handover) Close() {
+	if !s.start(func() { s.conn.Close() }) {
+		s.conn.Close()
+	}
+}

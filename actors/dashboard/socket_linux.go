@@ -12,9 +12,8 @@ import (
 )
 
 // newSocket takes over conn. taken is called, from any goroutine, when a socket that
-// refused bytes accepts them again; kernel sockets do not call it. guard recovers from
-// panics of its argument.
-func newSocket(conn net.Conn, taken func(), guard func(do func())) socket {
+// refused bytes accepts them again; kernel sockets do not call it.
+func newSocket(conn net.Conn, taken func(), start startFunc) socket {
 	if t, ok := conn.(*net.TCPConn); ok {
 		if raw, err := t.SyscallConn(); err == nil {
 			tune(raw)
@@ -28,7 +27,7 @@ func newSocket(conn net.Conn, taken func(), guard func(do func())) socket {
 			}
 		}
 	}
-	return &handover{conn: conn, taken: taken, guard: guard}
+	return &handover{conn: conn, taken: taken, start: start}
 }
 
 // tune sets the options that bound the cost of a client that does not read. Go has
@@ -54,23 +53,25 @@ type rawWriter struct {
 	b     []byte
 	n     int
 	errno syscall.Errno
-	call  func(fd uintptr) bool
+	call  func(fd uintptr) bool // the method write
 }
 
 func newRawWriter() *rawWriter {
 	w := &rawWriter{}
-	w.call = func(fd uintptr) bool {
-		for {
-			n, _, errno := syscall.RawSyscall(syscall.SYS_WRITE, fd,
-				uintptr(unsafe.Pointer(unsafe.SliceData(w.b))), uintptr(len(w.b)))
-			if errno == syscall.EINTR {
-				continue
-			}
+	w.call = w.write
+	return w
+}
+
+// write writes b to fd, as far as it can. It serves as the callback of syscall.RawConn.Write.
+func (w *rawWriter) write(fd uintptr) bool {
+	for {
+		n, _, errno := syscall.RawSyscall(syscall.SYS_WRITE, fd,
+			uintptr(unsafe.Pointer(unsafe.SliceData(w.b))), uintptr(len(w.b)))
+		if errno != syscall.EINTR {
 			w.n, w.errno = int(n), errno
 			return true
 		}
 	}
-	return w
 }
 
 func (s *rawSocket) write(w *rawWriter, b []byte) (int, error) {
@@ -92,40 +93,50 @@ func (s *rawSocket) write(w *rawWriter, b []byte) (int, error) {
 // connection holds none.
 var readBuffers = sync.Pool{New: func() any { return new([4 << 10]byte) }}
 
-func (s *rawSocket) receive(yield func(b []byte)) error {
-	var buffer *[4 << 10]byte
-	var n int
-	var errno syscall.Errno
-	call := func(fd uintptr) bool {
-		b := readBuffers.Get().(*[4 << 10]byte)
-		for {
-			got, _, e := syscall.RawSyscall(syscall.SYS_READ, fd, uintptr(unsafe.Pointer(b)), uintptr(len(b)))
-			if e == syscall.EINTR {
-				continue
-			}
-			if e == syscall.EAGAIN {
-				readBuffers.Put(b)
-				return false
-			}
-			buffer, n, errno = b, int(got), e
+// rawReader holds the values that a read and its callback share.
+type rawReader struct {
+	buffer *[4 << 10]byte
+	n      int
+	errno  syscall.Errno
+}
+
+// read reads from fd into a buffer of the pool. It serves as the callback of
+// syscall.RawConn.Read: false means that there is nothing to read yet.
+func (r *rawReader) read(fd uintptr) bool {
+	b := readBuffers.Get().(*[4 << 10]byte)
+	for {
+		n, _, errno := syscall.RawSyscall(syscall.SYS_READ, fd, uintptr(unsafe.Pointer(b)), uintptr(len(b)))
+		switch errno {
+		case syscall.EINTR:
+			continue
+		case syscall.EAGAIN:
+			readBuffers.Put(b)
+			return false
+		default:
+			r.buffer, r.n, r.errno = b, int(n), errno
 			return true
 		}
 	}
+}
+
+func (s *rawSocket) receive(yield func(b []byte)) error {
+	r := rawReader{}
+	call := r.read
 	for {
 		if err := s.raw.Read(call); err != nil {
 			return err
 		}
 		switch {
-		case errno != 0:
-			readBuffers.Put(buffer)
-			return errno
-		case n == 0:
-			readBuffers.Put(buffer)
+		case r.errno != 0:
+			readBuffers.Put(r.buffer)
+			return r.errno
+		case r.n == 0:
+			readBuffers.Put(r.buffer)
 			return io.EOF
 		}
-		yield(buffer[:n])
-		readBuffers.Put(buffer)
-		buffer = nil
+		yield(r.buffer[:r.n])
+		readBuffers.Put(r.buffer)
+		r.buffer = nil
 	}
 }
 

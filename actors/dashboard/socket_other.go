@@ -5,12 +5,12 @@ package dashboard
 import "net"
 
 // newSocket takes over conn. taken is called, from any goroutine, when a socket that
-// refused bytes accepts them again. guard recovers from panics of its argument.
-func newSocket(conn net.Conn, taken func(), guard func(do func())) socket {
+// refused bytes accepts them again.
+func newSocket(conn net.Conn, taken func(), start startFunc) socket {
 	if t, ok := conn.(*net.TCPConn); ok {
 		t.SetWriteBuffer(sendBuffer)
 	}
-	return &handover{conn: conn, taken: taken, guard: guard}
+	return &handover{conn: conn, taken: taken, start: start}
 }
 
 // rawWriter is needed on Linux only.

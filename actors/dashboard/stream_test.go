@@ -93,7 +93,7 @@ func TestFiltersFindSignalsUnderAliases(t *testing.T) {
 		{&signal.Listing{Entry: &entry}, "BTC"}, {&signal.Listing{}, "BTCUSDT"}, {nil, "BTCUSDT"},
 	} {
 		e := signal.Event{Type: signal.SignalUpdated, Asset: "btcusdt", Listing: c.listing, Data: []byte("{}")}
-		if f := o.frameOf(&e); f.asset != c.want {
+		if f := newFrame(&e, o.Name); f.asset != c.want {
 			t.Errorf("%+v is found by %q, want %q", c.listing, f.asset, c.want)
 		}
 	}
@@ -139,7 +139,7 @@ func (j *journal) matching(account signal.AccountID, sub *subscription, from sig
 		if e.Account != account || e.Position.Compare(from) < 0 {
 			continue
 		}
-		if f := newFrame(e); f != nil && f.revoked == nil && sub.matches(f) {
+		if f := newFrame(e, nil); f != nil && f.revoked == nil && sub.matches(f) {
 			ids = append(ids, e.Position.String())
 		}
 	}
@@ -475,7 +475,7 @@ func (s *service) wantSeen(seen map[signal.Position]bool, from, to signal.Positi
 		if e.Account != alice || e.Position.Compare(from) <= 0 || e.Position.Compare(to) > 0 || seen[e.Position] {
 			continue
 		}
-		if f := newFrame(e); f != nil && a.matches(f) && b.matches(f) {
+		if f := newFrame(e, nil); f != nil && a.matches(f) && b.matches(f) {
 			s.tb.Errorf("%s is missing between %s and %s", e.Position, from, to)
 			return
 		}

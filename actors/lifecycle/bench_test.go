@@ -35,7 +35,7 @@ func (m *silentMarket) RequestPrice(string, engine.Ref) {}
 // partitionsOwner starts the signals of all partitions.
 type partitionsOwner struct {
 	node  *Node
-	store *persistence.Store
+	store *eventlog.Store
 	tb    testing.TB
 }
 
@@ -61,8 +61,8 @@ func BenchmarkClosings(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	b.Cleanup(func() { store.Close() })
-	log := eventlog.NewLog(store.Store, eventlog.LogOptions{})
+	b.Cleanup(func() { store.Client.Close() })
+	log := eventlog.NewLog(store.Logs, eventlog.LogOptions{})
 	b.Cleanup(func() { log.Close(context.Background()) })
 	accounts := make([]signal.AccountID, 64)
 	for i := range accounts {
@@ -88,8 +88,8 @@ func BenchmarkClosings(b *testing.B) {
 	b.Cleanup(func() { sys.Shutdown(context.Background()) })
 	prices := &silentMarket{}
 	closed := make(chan struct{}, b.N)
-	node := New(store, countingLog{log, closed}, prices, Options{Now: store.Now})
-	produce := func() engine.Actor { return &partitionsOwner{node, store, b} }
+	node := New(store.Signals, countingLog{log, closed}, prices, Options{Now: store.Client.Now})
+	produce := func() engine.Actor { return &partitionsOwner{node, store.Logs, b} }
 	sys.Spawn(engine.Partition, "all", produce, engine.Supervision{})
 	for watched := 0; watched < b.N; time.Sleep(time.Millisecond) {
 		prices.mu.Lock()

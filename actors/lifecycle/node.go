@@ -13,7 +13,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
-// Store reads the open signals. persistence.Store implements it.
+// Store reads the open signals. signals.Store implements it.
 type Store interface {
 	// OpenSignals calls f for each open signal of a partition, without its metadata,
 	// possibly twice, until f returns an error.

@@ -319,7 +319,7 @@ func notTakenUp(name, refused string) *signal.RunError {
 	case source.RefusedFull:
 		err.RetryAfter, err.Message = source.FullFor, "real sources have too many assets: "+name+" is not added"
 	default:
-		err.RetryAfter, err.Message = source.AwayFor, "no source gives prices of "+name+" at the moment"
+		err.RetryAfter, err.Message = source.SilentFor, "no source gives prices of "+name+" at the moment"
 	}
 	return err
 }

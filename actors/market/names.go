@@ -56,11 +56,10 @@ func (m *Market) readListings(ctx context.Context) error {
 	return nil
 }
 
-// Check reports whether there may be prices of the asset that name means, because a configured
-// source may have it or prices were given. If not, nearest are similar names. A source with an
+// Check reports whether there may be prices of an asset with the given catalogue name (see Name),
+// because a configured source may have it or prices were given. If not, nearest are similar names. A source with an
 // unknown listing may have every name of its form. While Redis cannot be reached every name passes.
-func (m *Market) Check(ctx context.Context, name string) (nearest []string, ok bool) {
-	symbol := m.Name(name)
+func (m *Market) Check(ctx context.Context, symbol string) (nearest []string, ok bool) {
 	if m.given || m.possible(symbol) {
 		return nil, true
 	}

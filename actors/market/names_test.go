@@ -114,7 +114,7 @@ func TestCheckRefusesUnknownAssets(t *testing.T) {
 		{"alpaca", "BTC", nil, false, nil},
 	} {
 		m, _ := namesOf(t, c.sources, c.listed)
-		nearest, ok := m.Check(t.Context(), c.asset)
+		nearest, ok := m.Check(t.Context(), m.Name(c.asset))
 		if d := cmp.Diff(c.nearest, nearest, cmpopts.EquateEmpty()); ok != c.ok || d != "" {
 			t.Errorf("%s: %s: %v (-want +got):\n%s", c.sources, c.asset, ok, d)
 		}

@@ -19,7 +19,7 @@ type (
 	}
 )
 
-// DueRuns lists the runs that should have ended. persistence.Store implements it.
+// DueRuns lists the runs that should have ended. signals.Store implements it.
 type DueRuns interface {
 	OverdueRuns(ctx context.Context, partition int, before time.Time, limit int) ([]signal.RunDue, error)
 }

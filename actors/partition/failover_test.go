@@ -104,11 +104,11 @@ func newFailover(t *testing.T, signals int) *failover {
 	if f.store, err = persistence.Open(persistence.Options{URL: f.proxy.URL(), Partitions: 4, Log: log}); err != nil {
 		t.Fatal(err)
 	}
-	f.log = eventlog.NewLog(f.store.Store, eventlog.LogOptions{})
-	tail := eventlog.NewTail(f.store.Store, eventlog.TailOptions{})
+	f.log = eventlog.NewLog(f.store.Logs, eventlog.LogOptions{})
+	tail := eventlog.NewTail(f.store.Logs, eventlog.TailOptions{})
 	sys := engine.NewSystem(engine.Options{})
-	watch := lifecycle.New(f.store, f.log, f.prices, lifecycle.Options{Now: f.store.Now, Log: log})
-	p := New(sys, "node_a", f.store, f.log, Options{
+	watch := lifecycle.New(f.store.Signals, f.log, f.prices, lifecycle.Options{Now: f.store.Client.Now, Log: log})
+	p := New(sys, "node_a", redisStore{f.store.Signals, f.store}, f.log, Options{
 		Lease:   30 * time.Second,
 		Tail:    tail,
 		Tenants: []ownership.Tenant{watch},
@@ -132,7 +132,7 @@ func newFailover(t *testing.T, signals int) *failover {
 		cancel()
 		<-ended
 		f.log.Close(ctx)
-		f.store.Close()
+		f.store.Client.Close()
 	})
 	await(t, "all is owned", generous, func() bool { return p.Owned() == 4 && tail.Attached() })
 	for range signals {
@@ -145,7 +145,7 @@ func newFailover(t *testing.T, signals int) *failover {
 // open appends a new signal.
 func (f *failover) open() {
 	f.Helper()
-	now := f.store.Now().Truncate(time.Millisecond)
+	now := f.store.Client.Now().Truncate(time.Millisecond)
 	s := signal.Signal{ID: signal.NewSignalID(), Account: signal.NewAccountID(), Agent: "trading",
 		Run: signal.NewRunID(), Asset: "BTC", Strategy: "momentum", Timeframe: signal.H1,
 		Risk: signal.MediumRisk, Direction: signal.Long,
@@ -163,8 +163,8 @@ func (f *failover) open() {
 func (f *failover) sequences() map[signal.SignalID]int64 {
 	f.Helper()
 	open := map[signal.SignalID]int64{}
-	for p := range f.store.Partitions() {
-		err := f.store.OpenSignals(f.Context(), p, func(s signal.Signal, _ signal.Position) error {
+	for p := range f.store.Client.Partitions() {
+		err := f.store.Signals.OpenSignals(f.Context(), p, func(s signal.Signal, _ signal.Position) error {
 			open[s.ID] = s.Sequence
 			return nil
 		})
@@ -222,7 +222,7 @@ func TestEverySignalClosesOnceAfterAFailover(t *testing.T) {
 	f.prices.reachNow(116)
 	took := await(t, "all are closed", generous, func() bool {
 		open := 0
-		for p := range f.store.Partitions() {
+		for p := range f.store.Client.Partitions() {
 			open += int(f.replica.Client().HLen(t.Context(), fmt.Sprintf("{p%02d}:open", p)).Val())
 		}
 		return open == 0
@@ -235,7 +235,7 @@ func TestEverySignalClosesOnceAfterAFailover(t *testing.T) {
 	}
 	ends := map[signal.SignalID]int{}
 	for _, s := range f.signals {
-		_, err := f.store.EachRecord(t.Context(), s.Account, signal.Position{}, func(r *signal.Signal) {
+		_, err := f.store.Signals.EachRecord(t.Context(), s.Account, signal.Position{}, func(r *signal.Signal) {
 			if r.Closing != nil {
 				ends[r.ID]++
 			}
@@ -256,7 +256,7 @@ func TestSignalsInAnEarlierStateAreClosed(t *testing.T) {
 	f := newFailover(t, signals)
 	c := f.master.Client()
 	before := map[string]map[string]string{}
-	for p := range f.store.Partitions() {
+	for p := range f.store.Client.Partitions() {
 		key := fmt.Sprintf("{p%02d}:open", p)
 		before[key] = c.HGetAll(t.Context(), key).Val()
 	}

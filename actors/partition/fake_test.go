@@ -255,7 +255,7 @@ func (l *link) fenced(ctx context.Context, p int, epoch int64) error {
 	return nil
 }
 
-func (l *link) EnginePosition(ctx context.Context, p int) (signal.Position, error) {
+func (l *link) OwnerPosition(ctx context.Context, p int) (signal.Position, error) {
 	if err := l.up(ctx); err != nil {
 		return signal.Position{}, err
 	}
@@ -263,7 +263,7 @@ func (l *link) EnginePosition(ctx context.Context, p int) (signal.Position, erro
 	return l.position[p], nil
 }
 
-func (l *link) StoreEnginePosition(ctx context.Context, p int, epoch int64, position signal.Position) error {
+func (l *link) StoreOwnerPosition(ctx context.Context, p int, epoch int64, position signal.Position) error {
 	if err := l.fenced(ctx, p, epoch); err != nil {
 		return err
 	}

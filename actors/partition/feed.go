@@ -48,10 +48,10 @@ type (
 )
 
 // Feed reads a partition's event log and stores the position up to which the effects of
-// its events are stored. persistence.Store implements it.
+// its events are stored. eventlog.Store implements it.
 type Feed interface {
-	EnginePosition(ctx context.Context, partition int) (signal.Position, error)
-	StoreEnginePosition(ctx context.Context, partition int, epoch int64, position signal.Position) error
+	OwnerPosition(ctx context.Context, partition int) (signal.Position, error)
+	StoreOwnerPosition(ctx context.Context, partition int, epoch int64, position signal.Position) error
 	ReadLog(ctx context.Context, partition int, after signal.Position, limit int) ([]signal.Event, error)
 }
 
@@ -152,7 +152,7 @@ func (f *feed) onStoreDue(c engine.Context) {
 func (f *feed) load(c engine.Context) {
 	store, partition := f.store, f.partition
 	c.Go(func(ctx context.Context) any {
-		position, err := store.EnginePosition(ctx, partition)
+		position, err := store.OwnerPosition(ctx, partition)
 		return positionLoaded{position, err}
 	})
 }
@@ -336,7 +336,7 @@ func (f *feed) storePosition(c engine.Context) {
 	f.unstored = 0
 	store, partition, epoch := f.store, f.partition, f.epoch
 	c.Go(func(ctx context.Context) any {
-		return positionStored{position, store.StoreEnginePosition(ctx, partition, epoch, position)}
+		return positionStored{position, store.StoreOwnerPosition(ctx, partition, epoch, position)}
 	})
 }
 

@@ -151,7 +151,7 @@ func TestFailover(t *testing.T) {
 				continue
 			}
 			b.link.cut(false)
-			err := b.link.StoreEnginePosition(t.Context(), p, old, signal.Position{MS: 1})
+			err := b.link.StoreOwnerPosition(t.Context(), p, old, signal.Position{MS: 1})
 			if !lost(err) {
 				t.Errorf("a write of the former owner of partition %d: %v", p, err)
 			}

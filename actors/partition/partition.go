@@ -32,7 +32,7 @@ type (
 	leaseOver struct{}
 )
 
-// Leases grants partitions to nodes. persistence.Store implements it.
+// Leases grants partitions to nodes. eventlog.Store implements it.
 type Leases interface {
 	TakeLease(ctx context.Context, partition int, node string, ttl time.Duration) (epoch int64, owner string, err error)
 	RenewLease(ctx context.Context, partition int, node string, epoch int64, ttl time.Duration) error
@@ -260,7 +260,7 @@ func (a *partition) end(c engine.Context) {
 		defer cancel()
 		if settled != stored {
 			// Without it the next owner only handles some events again.
-			if err := p.store.StoreEnginePosition(detached, number, epoch, settled); err != nil {
+			if err := p.store.StoreOwnerPosition(detached, number, epoch, settled); err != nil {
 				p.slog.Debug("last position is not stored", "partition", number, "err", err)
 			}
 		}

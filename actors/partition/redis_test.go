@@ -13,6 +13,7 @@ import (
 	"github.com/agentsignal/agentsignal/persistence"
 	"github.com/agentsignal/agentsignal/persistence/eventlog"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
+	"github.com/agentsignal/agentsignal/persistence/signals"
 )
 
 // testLease is short to keep the tests short.
@@ -28,9 +29,15 @@ type process struct {
 	frozen atomic.Bool
 }
 
+// redisStore is a Store on a real Redis.
+type redisStore struct {
+	*signals.Store
+	Eraser
+}
+
 // freezable is the store of a process.
 type freezable struct {
-	*persistence.Store
+	redisStore
 	p *process
 }
 
@@ -75,15 +82,15 @@ func startProcess(t *testing.T, server *redistest.Server, id string) *process {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &process{store: store, log: eventlog.NewLog(store.Store, eventlog.LogOptions{}), sys: newSystem()}
+	p := &process{store: store, log: eventlog.NewLog(store.Logs, eventlog.LogOptions{}), sys: newSystem()}
 	o := Options{Lease: testLease, SweepEvery: 50 * time.Millisecond}
-	p.Partitions = New(p.sys, id, freezable{store, p}, p.log, o)
+	p.Partitions = New(p.sys, id, freezable{redisStore{store.Signals, store}, p}, p.log, o)
 	t.Cleanup(func() {
 		p.stop(t)
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		p.log.Close(ctx)
-		store.Close()
+		store.Client.Close()
 	})
 	return p
 }
@@ -118,8 +125,8 @@ const generous = 20 * time.Second
 func owners(t *testing.T, s *persistence.Store) (map[string]int, map[int]int64) {
 	t.Helper()
 	got, epochs := map[string]int{}, map[int]int64{}
-	for p := range s.Partitions() {
-		node, epoch, err := s.Owner(t.Context(), p)
+	for p := range s.Client.Partitions() {
+		node, epoch, err := s.Logs.Owner(t.Context(), p)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -155,8 +162,8 @@ func TestTwoNodesOnRedis(t *testing.T) {
 	t.Logf("took over in %v (promised: lease of %v + 2 s)", took, testLease)
 	refusedWrites := 0
 	for p, epoch := range epochs {
-		err := b.store.StoreEnginePosition(t.Context(), p, epoch, signal.Position{MS: 1})
-		if _, now, _ := b.store.Owner(t.Context(), p); now != epoch {
+		err := b.store.Logs.StoreOwnerPosition(t.Context(), p, epoch, signal.Position{MS: 1})
+		if _, now, _ := b.store.Logs.Owner(t.Context(), p); now != epoch {
 			refusedWrites++
 			if !lost(err) {
 				t.Errorf("a write of the former owner of partition %d: %v", p, err)
@@ -222,17 +229,17 @@ func TestEffectsOnRedis(t *testing.T) {
 	a := startProcess(t, server, "node_a")
 	await(t, "it owns all", generous, func() bool { return a.Owned() == 8 })
 	account := signal.NewAccountID()
-	p := a.store.Partition(account)
+	p := a.store.Client.Partition(account)
 	run := signal.NewRunID()
 	_, err := a.log.Append(t.Context(), signal.Change{Account: account,
 		Events: []signal.Event{{Type: signal.AgentStarted, Agent: "weather", Run: run, Data: []byte(`{}`)}},
-		Due:    &signal.RunDue{Run: run, Agent: "weather", At: a.store.Now().Add(-time.Second)}})
+		Due:    &signal.RunDue{Run: run, Agent: "weather", At: a.store.Client.Now().Add(-time.Second)}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	var events []signal.Event
 	await(t, "the run is ended", generous, func() bool {
-		if events, err = a.store.ReadLog(t.Context(), p, signal.Position{}, 10); err != nil {
+		if events, err = a.store.Logs.ReadLog(t.Context(), p, signal.Position{}, 10); err != nil {
 			t.Fatal(err)
 		}
 		return len(events) == 2
@@ -240,7 +247,8 @@ func TestEffectsOnRedis(t *testing.T) {
 	if e := events[1]; e.Type != signal.AgentFailed || e.Run != run || e.Agent != "weather" || e.Account != account {
 		t.Errorf("event %+v", e)
 	}
-	if left, err := a.store.OverdueRuns(t.Context(), p, time.Now().Add(time.Hour), 10); len(left) != 0 || err != nil {
+	left, err := a.store.Signals.OverdueRuns(t.Context(), p, time.Now().Add(time.Hour), 10)
+	if len(left) != 0 || err != nil {
 		t.Errorf("overdue runs left: %v, %v", left, err)
 	}
 	deleted := []signal.Event{{Type: signal.AccountDeleted}}
@@ -253,7 +261,7 @@ func TestEffectsOnRedis(t *testing.T) {
 		return c.HLen(t.Context(), fmt.Sprintf("{p%02d}:erase", p)).Val() == 1
 	})
 	await(t, "the position is stored", generous, func() bool {
-		got, err := a.store.EnginePosition(t.Context(), p)
+		got, err := a.store.Logs.OwnerPosition(t.Context(), p)
 		return err == nil && got == position
 	})
 }
@@ -286,7 +294,7 @@ func TestManyNodesJoinAndLeave(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer s.Close()
+	defer s.Client.Close()
 	if got, _ := owners(t, s); len(got) != 0 {
 		t.Errorf("leases are left: %v", got)
 	}

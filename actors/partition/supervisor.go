@@ -23,7 +23,7 @@ type (
 	startDue    struct{}
 )
 
-// Nodes announces nodes. persistence.Store implements it.
+// Nodes announces nodes. eventlog.Store implements it.
 type Nodes interface {
 	AnnounceNode(ctx context.Context, node string, ttl time.Duration, singleNode bool) (live []string, err error)
 	LeaveNode(ctx context.Context, node string) error

@@ -13,7 +13,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/strategy"
 )
 
-// Records is the signal log. See persistence.Store.
+// Records is the signal log. See signals.Store.
 type Records interface {
 	// EachRecord calls f for each creation and closing of the account's signals after a
 	// position, in order, and returns the position up to which it has read. A closing has

@@ -71,9 +71,19 @@ func newID(prefix string) string {
 	return textOf(prefix, ids.last, ids.entropy)
 }
 
-// newIDAt returns an identifier with a given time. It increases with that time only.
+// givenIDs has the random sequence of identifiers with a given time, apart from that of ids,
+// which another time would begin again.
+var givenIDs = struct {
+	sync.Mutex
+	entropy *ulid.MonotonicEntropy
+}{entropy: ulid.Monotonic(rand.Reader, 0)}
+
+// newIDAt returns an identifier with a given time. Those made one after the other with the
+// same time increase.
 func newIDAt(prefix string, at time.Time) string {
-	return textOf(prefix, ulid.Timestamp(at), rand.Reader)
+	givenIDs.Lock()
+	defer givenIDs.Unlock()
+	return textOf(prefix, ulid.Timestamp(at), givenIDs.entropy)
 }
 
 func textOf(prefix string, ms uint64, entropy io.Reader) string {
@@ -107,11 +117,8 @@ func NewEventID() EventID { return EventID(newID(prefixEvent)) }
 // NewKeyID returns an identifier for a new API key.
 func NewKeyID() KeyID { return KeyID(newID(prefixKey)) }
 
-// NewSessionID returns an identifier for a new login session.
-func NewSessionID() SessionID { return SessionID(newID(prefixSession)) }
-
-// NewSessionIDAt returns an identifier with the given time by the clock of Redis, which
-// is compared with the position of a revocation.
+// NewSessionIDAt returns an identifier for a new login session with the given time by the
+// clock of Redis, which is compared with the position of a revocation.
 func NewSessionIDAt(at time.Time) SessionID { return SessionID(newIDAt(prefixSession, at)) }
 
 // NewWebhookID returns an identifier for a new webhook.

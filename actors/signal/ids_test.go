@@ -86,3 +86,15 @@ func TestDeliveryIDOfEventAndWebhook(t *testing.T) {
 		t.Errorf("the time of %s is not that of %s", id, e)
 	}
 }
+
+func TestIdentifiersOfOneTimeIncrease(t *testing.T) {
+	at := time.Now()
+	last := NewSessionIDAt(at)
+	for range 1000 {
+		next := NewSessionIDAt(at)
+		if next <= last {
+			t.Fatalf("%s comes after %s", next, last)
+		}
+		last = next
+	}
+}

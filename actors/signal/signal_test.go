@@ -123,7 +123,7 @@ func TestIdentifiersByKind(t *testing.T) {
 	for prefix, id := range map[string]string{
 		"acc_": string(NewAccountID()), "sig_": string(NewSignalID()), "run_": string(NewRunID()),
 		"job_": string(NewJobID()), "evt_": string(NewEventID()), "key_": string(NewKeyID()),
-		"ses_": string(NewSessionID()), "whk_": string(NewWebhookID()), "dlv_": string(NewDeliveryID()),
+		"ses_": string(NewSessionIDAt(time.Now())), "whk_": string(NewWebhookID()), "dlv_": string(NewDeliveryID()),
 		"sch_": string(NewScheduleID()), "req_": NewRequestID(), "con_": NewConnectionID(),
 	} {
 		if !strings.HasPrefix(id, prefix) || len(id) != len(prefix)+ulidLength {

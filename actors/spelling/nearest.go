@@ -1,5 +1,6 @@
-// Package spelling finds the known names that a misspelt one may stand for. It is pure,
-// and imports nothing of ours: settings, requests and messages share it.
+// Package spelling compares names in any case, and finds the known names that a misspelt one
+// may stand for. It is pure, and imports nothing of ours: settings, requests and messages
+// share it.
 package spelling
 
 import (
@@ -33,9 +34,9 @@ func Nearest(word string, known []string) []string {
 		distance int
 	}
 	var near []candidate
-	folded := fold(word)
+	folded := []rune(Fold(word))
 	for _, name := range known {
-		other := fold(name)
+		other := []rune(Fold(name))
 		longer := max(len(folded), len(other))
 		if longer > maxCompared || abs(len(folded)-len(other)) > maxDistance {
 			continue
@@ -62,15 +63,29 @@ func DidYouMean(names []string) string {
 
 func abs(n int) int { return max(n, -n) }
 
-// fold returns the characters of s with ASCII letters in lower case.
-func fold(s string) []rune {
-	r := []rune(s)
-	for i, c := range r {
-		if 'A' <= c && c <= 'Z' {
-			r[i] += 'a' - 'A'
+// Fold returns s with ASCII letters in upper case.
+func Fold(s string) string {
+	for i := range len(s) {
+		if 'a' <= s[i] && s[i] <= 'z' {
+			b := []byte(s)
+			for ; i < len(b); i++ {
+				if 'a' <= b[i] && b[i] <= 'z' {
+					b[i] -= 'a' - 'A'
+				}
+			}
+			return string(b)
 		}
 	}
-	return r
+	return s
+}
+
+// Shorten returns s, or its first 64 characters with an ellipsis, in valid UTF-8.
+func Shorten(s string) string {
+	s = strings.ToValidUTF8(s, "\uFFFD")
+	if utf8.RuneCountInString(s) <= maxCompared {
+		return s
+	}
+	return string([]rune(s)[:maxCompared]) + "…"
 }
 
 // distance is the optimal string alignment distance: Damerau-Levenshtein in which no

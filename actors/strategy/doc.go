@@ -31,7 +31,8 @@
 // 14-bar averages by 13/14. The store holds 1,500 bars, so after a restart the oldest bar
 // that counts is 620 bars away from the seed, whose weight is then below 1e-17. Series
 // that begin at different bars thus agree in every rounded field once each has seen 1,500
-// bars, and nearly so from 1,000 on; a test checks this. The windows (SMA, sigma,
+// bars and MaxOutcomes resolved entries, which the confidence counts beyond the window; a
+// test checks this. The windows (SMA, sigma,
 // Donchian) are computed from scratch at each bar, so that rounding errors do not
 // accumulate and a market without movement has a deviation of exactly 0.
 //

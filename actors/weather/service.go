@@ -34,7 +34,7 @@ type Source interface {
 	Forecast(ctx context.Context, at []*Point, now time.Time) (map[string]*Series, time.Time, error)
 }
 
-// Store keeps what was fetched, for all nodes. See persistence.Store.
+// Store keeps what was fetched, for all nodes. See market.Store of persistence.
 type Store interface {
 	// WeatherRecord returns the value under a name, or nil.
 	WeatherRecord(ctx context.Context, name string) ([]byte, error)

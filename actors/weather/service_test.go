@@ -9,7 +9,8 @@ import (
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
-	"github.com/agentsignal/agentsignal/persistence"
+	"github.com/agentsignal/agentsignal/persistence/market"
+	"github.com/agentsignal/agentsignal/persistence/redisclient"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
@@ -314,11 +315,12 @@ func TestOutlookStopsWithItsContext(t *testing.T) {
 // TestNodesShareFetchedWeather checks that a second node does not ask the source.
 func TestNodesShareFetchedWeather(t *testing.T) {
 	t.Parallel()
-	store, err := persistence.Open(persistence.Options{URL: redistest.New(t).URL(), Timeout: time.Minute})
+	client, err := redisclient.NewClient(redisclient.Options{URL: redistest.New(t).URL(), Timeout: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer store.Close()
+	defer client.Close()
+	store := market.New(client)
 	now := time.Date(2026, 11, 21, 9, 30, 0, 0, time.UTC)
 	o := Options{Store: store, Now: func() time.Time { return now }}
 	first, second := newSource(), newSource()

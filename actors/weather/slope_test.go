@@ -205,8 +205,8 @@ func TestSlopesAreFittedOnStoredSignals(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer store.Close()
-	log := eventlog.NewLog(store.Store, eventlog.LogOptions{})
+	defer store.Client.Close()
+	log := eventlog.NewLog(store.Logs, eventlog.LogOptions{})
 	defer log.Close(context.Background())
 	loss := -1.
 	var accounts sync.WaitGroup
@@ -236,8 +236,8 @@ func TestSlopesAreFittedOnStoredSignals(t *testing.T) {
 		})
 	}
 	accounts.Wait()
-	s := New(newSource(), Options{Records: store, Speed: 60,
-		Now: func() time.Time { return store.Now().Add(fitEvery / 30) }})
+	s := New(newSource(), Options{Records: store.Signals, Speed: 60,
+		Now: func() time.Time { return store.Client.Now().Add(fitEvery / 30) }})
 	run(t, s)
 	if r, err := s.Outlook(t.Context(), gas); err != nil || r.Slope.Fitted != fitFrom || r.Slope.Tau >= .25 {
 		t.Errorf("%+v, %v", r.Slope, err)

@@ -17,7 +17,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
-// Records is the signal log. See persistence.Store.
+// Records is the signal log. See signals.Store.
 type Records interface {
 	Partitions() int
 	// EachWeatherRecord calls f for each creation by a weather run, with its metadata,

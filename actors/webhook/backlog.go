@@ -85,8 +85,8 @@ func (b *backlog) plan(at time.Time) bool {
 	return true
 }
 
-// begin reports whether to read a page now, and returns the deliveries to leave out.
-func (b *backlog) begin() (except map[signal.DeliveryID]bool, ok bool) {
+// beginRead reports whether to read a page now, and returns the deliveries to leave out.
+func (b *backlog) beginRead() (except map[signal.DeliveryID]bool, ok bool) {
 	if !b.wanted || b.reading || b.unsorted > 0 {
 		return nil, false
 	}
@@ -98,8 +98,8 @@ func (b *backlog) begin() (except map[signal.DeliveryID]bool, ok bool) {
 	return except, true
 }
 
-// end records that a page was read, and reports whether it is valid or must be read again.
-func (b *backlog) end() bool {
+// endRead records that a page was read, and reports whether it is valid or must be read again.
+func (b *backlog) endRead() bool {
 	b.reading = false
 	if b.stale {
 		b.stale, b.wanted = false, true
@@ -116,8 +116,8 @@ func (b *backlog) fail() time.Duration {
 	return b.failed.Next()
 }
 
-// take returns the deliveries of a page that are not held yet, and marks them as held.
-func (b *backlog) take(m *pageRead) (items []*item) {
+// addPage marks the deliveries of a page as held, and returns those that were not held yet.
+func (b *backlog) addPage(m *pageRead) (items []*item) {
 	b.failed.Reset()
 	due := m.due
 	if m.full {

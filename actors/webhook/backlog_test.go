@@ -53,17 +53,17 @@ func TestBacklogWaitsUntilDeliveriesAreStored(t *testing.T) {
 	d := madeNow("dlv_1")
 	b.giveBack(d)
 	b.sortUnsaved()
-	if _, ok := b.begin(); ok {
+	if _, ok := b.beginRead(); ok {
 		t.Error("a page is read before the delivery is stored")
 	}
 	if !b.noteStored(d) {
 		t.Error("it is not wanted when it is stored")
 	}
-	except, ok := b.begin()
+	except, ok := b.beginRead()
 	if !ok || len(except) != 0 {
-		t.Errorf("begin returned %v, %v", except, ok)
+		t.Errorf("beginRead returned %v, %v", except, ok)
 	}
-	if _, ok := b.begin(); ok {
+	if _, ok := b.beginRead(); ok {
 		t.Error("two pages are read at once")
 	}
 }
@@ -73,18 +73,18 @@ func TestBacklogSkipsDeliveriesStoredMeanwhile(t *testing.T) {
 	t.Parallel()
 	b := newBacklog()
 	b.held["dlv_1"] = true
-	b.begin()
+	b.beginRead()
 	b.drop("dlv_1")
-	if !b.end() {
+	if !b.endRead() {
 		t.Fatal("the page is not used")
 	}
 	page := []delivery.PendingDelivery{
 		{Delivery: delivery.Delivery{ID: "dlv_1"}},
 		{Delivery: delivery.Delivery{ID: "dlv_2"}},
 	}
-	items := b.take(&pageRead{due: page})
+	items := b.addPage(&pageRead{due: page})
 	if len(items) != 1 || items[0].ID != "dlv_2" || b.holds("dlv_1") || !b.holds("dlv_2") {
-		t.Errorf("took %d deliveries, held are %v", len(items), b.held)
+		t.Errorf("added %d deliveries, held are %v", len(items), b.held)
 	}
 }
 
@@ -92,29 +92,29 @@ func TestOutcomesAreWrittenOneWriteAtATime(t *testing.T) {
 	t.Parallel()
 	changed, now := newWaits(), time.Now()
 	var r outcomes
-	if linger, write := r.begin(now, &changed); linger != 0 || write {
+	if linger, write := r.prepare(now, &changed); linger != 0 || write {
 		t.Errorf("nothing waits: linger %v, write %v", linger, write)
 	}
 	r.add(delivery.Delivery{ID: "dlv_1"}, &item{})
-	if _, write := r.begin(now, &changed); !write {
+	if _, write := r.prepare(now, &changed); !write {
 		t.Error("the first write does not begin at once")
 	}
-	if o := r.write(); len(o.Deliveries) != 1 {
+	if o := r.beginWrite(); len(o.Deliveries) != 1 {
 		t.Errorf("%d deliveries are written", len(o.Deliveries))
 	}
 	r.add(delivery.Delivery{ID: "dlv_2"}, &item{})
-	if linger, write := r.begin(now, &changed); linger != 0 || write {
+	if linger, write := r.prepare(now, &changed); linger != 0 || write {
 		t.Errorf("a write is in flight: linger %v, write %v", linger, write)
 	}
-	r.end()
+	r.endWrite()
 	const soon = 10 * time.Millisecond
-	if linger, write := r.begin(now.Add(soon), &changed); linger != storeEvery-soon || write {
+	if linger, write := r.prepare(now.Add(soon), &changed); linger != storeEvery-soon || write {
 		t.Errorf("soon after a write: linger %v, write %v", linger, write)
 	}
-	if linger, _ := r.begin(now.Add(11*time.Millisecond), &changed); linger != 0 {
+	if linger, _ := r.prepare(now.Add(11*time.Millisecond), &changed); linger != 0 {
 		t.Errorf("it lingers already, but linger is %v", linger)
 	}
-	if _, write := r.begin(now.Add(storeEvery), &changed); !write {
+	if _, write := r.prepare(now.Add(storeEvery), &changed); !write {
 		t.Error("no write begins after a while")
 	}
 }

@@ -76,8 +76,8 @@ func TestAHostGetsFewRequestsAtOnce(t *testing.T) {
 			}
 		}
 		pass(5 * time.Second)
-		if n := c.peak("all"); n != DefaultHostConcurrency {
-			t.Errorf("%d requests at once to a host, want %d", n, DefaultHostConcurrency)
+		if n := c.peak("all"); n != defaultHostConcurrency {
+			t.Errorf("%d requests at once to a host, want %d", n, defaultHostConcurrency)
 		}
 		pass(2 * time.Minute)
 		all := 0

@@ -62,7 +62,7 @@ func (n *Node) Challenge(ctx context.Context, w *delivery.Webhook, secret string
 	return &signal.Error{Kind: signal.KindInvalid, Code: guard.CodeNotAllowed, Message: message}
 }
 
-// ChallengeOf returns the token to answer a challenge with, or "" if body is no challenge.
+// ChallengeOf returns the token to answer a challenge with, or "" if body is not a challenge.
 func ChallengeOf(body []byte) string {
 	var e struct {
 		Type signal.EventType `json:"type"`

@@ -367,7 +367,7 @@ func (e *endpoint) release(dropped []*item) {
 // known, or the account has too many pending ones, d is only released, and gets its place
 // when it is read.
 func (e *endpoint) putBehind(d *item) {
-	if e.backlog.behind || len(d.Attempts) > 0 || d.isInFlight() && e.o.recorder.counts.take(e.account, 1) == 0 {
+	if e.backlog.behind || len(d.Attempts) > 0 || d.isInFlight() && e.o.recorder.counts.reserve(e.account, 1) == 0 {
 		e.release([]*item{d})
 	} else {
 		e.postpone(d)

@@ -57,7 +57,7 @@ func (e *endpoint) read(c engine.Context) {
 	if !e.known || e.sealed || !e.queue.backlogLow() {
 		return
 	}
-	held, ok := e.backlog.begin()
+	held, ok := e.backlog.beginRead()
 	if !ok {
 		return
 	}
@@ -75,7 +75,7 @@ func (e *endpoint) read(c engine.Context) {
 }
 
 func (e *endpoint) onPageRead(c engine.Context, m pageRead) {
-	if !e.backlog.end() {
+	if !e.backlog.endRead() {
 		e.read(c)
 		return
 	}
@@ -84,7 +84,7 @@ func (e *endpoint) onPageRead(c engine.Context, m pageRead) {
 		e.searchAt(c, e.o.now().Add(e.backlog.fail()))
 		return
 	}
-	items := e.backlog.take(&m)
+	items := e.backlog.addPage(&m)
 	e.searchAt(c, m.next)
 	if e.disabled() {
 		items = e.giveUp(items)
@@ -166,7 +166,7 @@ func (e *endpoint) evaluate() {
 
 // store writes the waiting outcomes, unless a write is in flight or has just ended.
 func (e *endpoint) store(c engine.Context) {
-	linger, write := e.outcomes.begin(time.Now(), &e.backlog.waits)
+	linger, write := e.outcomes.prepare(time.Now(), &e.backlog.waits)
 	if linger > 0 {
 		c.After(linger, lingered{})
 	}
@@ -177,7 +177,7 @@ func (e *endpoint) store(c engine.Context) {
 
 // write writes the outcomes being stored.
 func (e *endpoint) write(c engine.Context) {
-	o, changes := e.o, e.outcomes.write()
+	o, changes := e.o, e.outcomes.beginWrite()
 	c.Go(func(ctx context.Context) any {
 		// The write continues when the actor ends, because the attempts have happened.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
@@ -194,7 +194,7 @@ func (e *endpoint) onLingered(c engine.Context) {
 
 func (e *endpoint) onOutcomesStored(c engine.Context, m outcomesStored) {
 	r := &e.outcomes
-	r.written = false
+	r.writing = false
 	switch {
 	case m.err == nil:
 	case e.o.Refused(m.err):
@@ -209,7 +209,7 @@ func (e *endpoint) onOutcomesStored(c engine.Context, m outcomesStored) {
 		return
 	}
 	e.worked = true
-	stored := r.end()
+	stored := r.endWrite()
 	for i := range stored.outcomes {
 		e.settle(c, &stored.outcomes[i], slices.Contains(m.left, i))
 	}
@@ -316,7 +316,7 @@ func (e *endpoint) limited(d *item, after delivery.Delivery) delivery.Delivery {
 		return after
 	}
 	if !d.passed.Load() {
-		if e.o.recorder.counts.take(e.account, 1) > 0 {
+		if e.o.recorder.counts.reserve(e.account, 1) > 0 {
 			return after
 		}
 		e.o.recorder.counts.drop(e.account, 1)

@@ -75,7 +75,7 @@ func (s *slots) count(l class, n int) {
 func (s *slots) want(waiting *[classes]list.List) {
 	fast, slow := waiting[fastClass].Len() > 0, waiting[slowClass].Len() > 0
 	for l, now := range [classes]bool{fastClass: fast || slow && s.slowFree(), slowClass: fast || slow} {
-		if s.wanted[l].Load() != now { // avoids writes, because asked reads it often
+		if s.wanted[l].Load() != now { // avoids writes, because mustYield reads it often
 			s.wanted[l].Store(now)
 		}
 	}
@@ -168,7 +168,7 @@ func (g *limiter) acquire(t *waiter, host string, l class) (slot, bool) {
 	f := t.flow
 	entered := g.turns[l].Len() == 0 && g.free(l) && f.full(l) == nil
 	if entered {
-		g.take(f, l)
+		g.add(f, l, 1)
 	} else {
 		t.place = f.waiting[l].PushBack(t)
 		if f.place[l] == nil {
@@ -192,7 +192,7 @@ func (g *limiter) acquireMore(t *waiter, host string, l class) (slot, bool) {
 	if g.used >= g.limit-g.limit/4 || !g.free(l) || f.full(l) != nil {
 		return slot{}, false
 	}
-	g.take(f, l)
+	g.add(f, l, 1)
 	return slot{f, l}, true
 }
 
@@ -214,8 +214,8 @@ func (g *limiter) withdraw(t *waiter) {
 	g.grant()
 }
 
-// asked reports whether s must be given back after one request.
-func (g *limiter) asked(s slot) bool {
+// mustYield reports whether s must be given back after one request.
+func (g *limiter) mustYield(s slot) bool {
 	f, l := s.flow, s.class
 	return g.wanted[l].Load() || f.own.wanted[l].Load() || f.host.wanted[l].Load() || f.account.wanted[l].Load()
 }
@@ -228,8 +228,6 @@ func (g *limiter) inFlight() int {
 }
 
 // Callers of the methods below hold g.mu.
-
-func (g *limiter) take(f *flow, l class) { g.add(f, l, 1) }
 
 func (g *limiter) put(f *flow, l class) {
 	g.add(f, l, -1)
@@ -385,7 +383,7 @@ func (g *limiter) grantOne(l class) bool {
 		}
 		t := f.waiting[l].Remove(f.waiting[l].Front()).(*waiter)
 		t.place, t.holds = nil, true
-		g.take(f, l)
+		g.add(f, l, 1)
 		if f.waiting[l].Len() > 0 {
 			g.makeReady(f, l)
 		}

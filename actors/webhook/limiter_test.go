@@ -169,14 +169,14 @@ func checkWaiting(g *limiter, taken []slot, waiting []*waiter) string {
 			return "a waiter could have a slot"
 		}
 		for _, s := range taken {
-			if g.serves(s, t) && !g.asked(s) {
+			if g.serves(s, t) && !g.mustYield(s) {
 				return "the holder of a slot that would serve a waiter is not asked for it"
 			}
 		}
 	}
 	for _, s := range taken {
 		useful := func(t *waiter) bool { return g.may(s, t) }
-		if s.class == fastClass && g.asked(s) && !slices.ContainsFunc(waiting, useful) {
+		if s.class == fastClass && g.mustYield(s) && !slices.ContainsFunc(waiting, useful) {
 			return "a fast endpoint is asked for its slot, and only slow ones wait that have their part"
 		}
 	}
@@ -321,11 +321,11 @@ func TestLimiterKeepsSlowEndpointsApart(t *testing.T) {
 			t.Errorf("%s: a fast endpoint has %d slots beside %d slow ones, want %d", name, len(fast), len(slow), want)
 		}
 		for _, s := range fast {
-			if g.asked(s) {
+			if g.mustYield(s) {
 				t.Fatalf("%s: the slot of a fast endpoint is asked for, but would serve no waiter", name)
 			}
 		}
-		if !g.asked(slow[0]) {
+		if !g.mustYield(slow[0]) {
 			t.Errorf("%s: the slot of a slow endpoint is not asked for", name)
 		}
 		got := 0

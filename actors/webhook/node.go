@@ -68,17 +68,10 @@ type Options struct {
 	Metrics *Metrics         // nil to count nothing
 }
 
-// Defaults of Options.
+// Defaults of Options.Concurrency and HostConcurrency.
 const (
-	DefaultConcurrency        = 8
-	DefaultHostConcurrency    = 64
-	DefaultAccountConcurrency = 256
-	DefaultInFlight           = 1024
-	DefaultOrderWait          = 10 * time.Minute
-	DefaultRetention          = 30 * 24 * time.Hour
-	DefaultKeep               = 10_000
-	DefaultKeepBytes          = 8 << 20
-	DefaultMaxPending         = 100_000
+	DefaultConcurrency     = 8
+	defaultHostConcurrency = 64
 )
 
 // Node holds what the webhooks of all partitions of a process share. It is safe for
@@ -97,14 +90,14 @@ type Node struct {
 // secrets with keys.
 func New(store Store, sender Sender, keys *keyring.Ring, o Options) *Node {
 	o.Concurrency = cmp.Or(o.Concurrency, DefaultConcurrency)
-	o.HostConcurrency = cmp.Or(o.HostConcurrency, DefaultHostConcurrency)
-	o.AccountConcurrency = cmp.Or(o.AccountConcurrency, DefaultAccountConcurrency)
-	o.InFlight = cmp.Or(o.InFlight, DefaultInFlight)
-	o.OrderWait = cmp.Or(o.OrderWait, DefaultOrderWait)
-	o.Retention = cmp.Or(o.Retention, DefaultRetention)
-	o.Keep = cmp.Or(o.Keep, DefaultKeep)
-	o.KeepBytes = cmp.Or(o.KeepBytes, DefaultKeepBytes)
-	o.MaxPending = cmp.Or(o.MaxPending, DefaultMaxPending)
+	o.HostConcurrency = cmp.Or(o.HostConcurrency, defaultHostConcurrency)
+	o.AccountConcurrency = cmp.Or(o.AccountConcurrency, 256)
+	o.InFlight = cmp.Or(o.InFlight, 1024)
+	o.OrderWait = cmp.Or(o.OrderWait, 10*time.Minute)
+	o.Retention = cmp.Or(o.Retention, 30*24*time.Hour)
+	o.Keep = cmp.Or(o.Keep, 10_000)
+	o.KeepBytes = cmp.Or(o.KeepBytes, 8<<20)
+	o.MaxPending = cmp.Or(o.MaxPending, 100_000)
 	if o.Now == nil {
 		o.Now = time.Now
 	}

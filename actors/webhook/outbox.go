@@ -109,7 +109,7 @@ func (m *outbox) onDone(c engine.Context, d mailsDone) {
 		m.send(c)
 		return
 	}
-	wait := time.Duration(mailCheck)
+	wait := mailCheck
 	if !d.next.IsZero() {
 		wait = min(wait, m.o.in(d.next))
 	}

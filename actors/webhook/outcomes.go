@@ -51,7 +51,7 @@ type outcomes struct {
 	waiting outcomeList // in the order of their ends
 	storing outcomeList // being stored, or to be retried
 	busy    bool        // storing is not empty
-	written bool        // its write is in flight
+	writing bool        // its write is in flight
 	failed  backoff.Backoff
 	last    time.Time // when the last write began
 	lingers bool      // outcomes wait for others
@@ -149,10 +149,10 @@ func disabledNotice(id signal.WebhookID, failing time.Duration) []byte {
 	return append(b, `,"severity":"warning","code":"webhook_disabled"}`...)
 }
 
-// begin reports whether to begin a write of the waiting outcomes and the changed waits of
-// the backlog. If the last write was too recent, linger is the time after which the caller
-// must call begin again; otherwise it is 0.
-func (r *outcomes) begin(now time.Time, changed *waits) (linger time.Duration, write bool) {
+// prepare prepares a write of the waiting outcomes and the changed waits of the backlog, and
+// reports whether it did. If the last write was too recent, linger is the time after which
+// the caller must call prepare again; otherwise it is 0.
+func (r *outcomes) prepare(now time.Time, changed *waits) (linger time.Duration, write bool) {
 	if r.busy || len(r.waiting.outcomes) == 0 {
 		return 0, false
 	}
@@ -165,13 +165,13 @@ func (r *outcomes) begin(now time.Time, changed *waits) (linger time.Duration, w
 	}
 	r.busy, r.last = true, now
 	r.storing = r.waiting.split()
-	r.storing.waits = changed.take()
+	r.storing.waits = changed.collect()
 	return 0, true
 }
 
-// write records that a write begins, and returns its content.
-func (r *outcomes) write() delivery.Outcomes {
-	r.written = true
+// beginWrite records that the prepared write is in flight, and returns its content.
+func (r *outcomes) beginWrite() delivery.Outcomes {
+	r.writing = true
 	return r.changes(&r.storing)
 }
 
@@ -213,8 +213,8 @@ func (r *outcomes) keepEnabled() bool {
 	return true
 }
 
-// end records that the write has succeeded, and returns its content.
-func (r *outcomes) end() outcomeList {
+// endWrite records that the write has succeeded, and returns its content.
+func (r *outcomes) endWrite() outcomeList {
 	stored := r.storing
 	r.busy, r.storing = false, outcomeList{}
 	r.failed.Reset()
@@ -240,12 +240,12 @@ func (r *outcomes) prune(keepBytes int64) bool {
 
 // rest returns the remaining writes when the endpoint ends.
 func (r *outcomes) rest(changed *waits) (last []delivery.Outcomes) {
-	if r.busy && !r.written {
+	if r.busy && !r.writing {
 		last = append(last, r.changes(&r.storing))
 	}
 	for len(r.waiting.outcomes) > 0 {
 		l := r.waiting.split()
-		l.waits = changed.take()
+		l.waits = changed.collect()
 		last = append(last, r.changes(&l))
 	}
 	return last

@@ -43,7 +43,7 @@ type counts struct {
 	o        *owned
 	mu       sync.Mutex
 	of       map[signal.AccountID]*count
-	asked    map[signal.AccountID]struct{} // must be read
+	unread   map[signal.AccountID]struct{} // must be read
 	dropping map[signal.AccountID]int      // deliveries dropped since the last notification
 }
 
@@ -58,17 +58,17 @@ func newCounts(o *owned) *counts {
 	return &counts{
 		o:        o,
 		of:       map[signal.AccountID]*count{},
-		asked:    map[signal.AccountID]struct{}{},
+		unread:   map[signal.AccountID]struct{}{},
 		dropping: map[signal.AccountID]int{},
 	}
 }
 
-// take adds up to n pending deliveries to the count of an account, and returns how many the
+// reserve adds up to n pending deliveries to the count of an account, and returns how many the
 // limit allows: all of them if the account was not counted yet.
-func (k *counts) take(a signal.AccountID, n int) int {
+func (k *counts) reserve(a signal.AccountID, n int) int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	c := k.ask(a, n)
+	c := k.lookUp(a, n)
 	if !c.read.IsZero() {
 		n = max(0, min(n, k.o.options.MaxPending-c.n))
 	}
@@ -76,16 +76,16 @@ func (k *counts) take(a signal.AccountID, n int) int {
 	return n
 }
 
-// ask returns the count of an account, and requests a new one if n more might exceed the
+// lookUp returns the count of an account, and requests a new one if n more might exceed the
 // limit. The caller holds k.mu.
-func (k *counts) ask(a signal.AccountID, n int) *count {
+func (k *counts) lookUp(a signal.AccountID, n int) *count {
 	c := k.of[a]
 	if c == nil {
 		c = &count{}
 		k.of[a] = c
 	}
 	if age := time.Since(c.read); age >= recountAll || c.n+n > k.o.options.MaxPending && age >= recount {
-		k.asked[a] = struct{}{}
+		k.unread[a] = struct{}{}
 	}
 	return c
 }
@@ -103,7 +103,7 @@ func (k *counts) drop(a signal.AccountID, n int) {
 func (k *counts) room(ctx context.Context, of map[signal.AccountID]int) (map[signal.AccountID]int, error) {
 	k.mu.Lock()
 	for a, n := range of {
-		k.ask(a, n)
+		k.lookUp(a, n)
 	}
 	k.mu.Unlock()
 	if err := k.read(ctx, k.toRead()); err != nil {
@@ -111,7 +111,7 @@ func (k *counts) room(ctx context.Context, of map[signal.AccountID]int) (map[sig
 	}
 	room := make(map[signal.AccountID]int, len(of))
 	for a, n := range of {
-		room[a] = k.take(a, n)
+		room[a] = k.reserve(a, n)
 	}
 	return room, nil
 }
@@ -120,9 +120,9 @@ func (k *counts) room(ctx context.Context, of map[signal.AccountID]int) (map[sig
 func (k *counts) toRead() []signal.AccountID {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	asked := slices.Collect(maps.Keys(k.asked))
-	clear(k.asked)
-	return asked
+	accounts := slices.Collect(maps.Keys(k.unread))
+	clear(k.unread)
+	return accounts
 }
 
 // read counts the pending deliveries of accounts. After an error they are counted when they
@@ -156,7 +156,7 @@ func (k *counts) notices() map[signal.AccountID]int {
 	defer k.mu.Unlock()
 	var due map[signal.AccountID]int
 	for a, n := range k.dropping {
-		if c := k.ask(a, 0); time.Since(c.noticed) >= dropNotice {
+		if c := k.lookUp(a, 0); time.Since(c.noticed) >= dropNotice {
 			if due == nil {
 				due = map[signal.AccountID]int{}
 			}
@@ -178,7 +178,7 @@ func (k *counts) notify(ctx context.Context, due map[signal.AccountID]int) {
 			k.o.log.Warn("an account is not notified of dropped deliveries", "account", string(a), "err", err)
 			k.mu.Lock()
 			k.dropping[a] += n
-			k.ask(a, 0).noticed = time.Now().Add(recount - dropNotice)
+			k.lookUp(a, 0).noticed = time.Now().Add(recount - dropNotice)
 			k.mu.Unlock()
 		}
 	}
@@ -194,14 +194,14 @@ func droppedNotice(n, limit int) []byte {
 
 // refresh reads the requested counts and sends due notifications, without waiting.
 func (k *counts) refresh(c engine.Context) {
-	asked, due := k.toRead(), k.notices()
-	if len(asked) == 0 && len(due) == 0 {
+	unread, due := k.toRead(), k.notices()
+	if len(unread) == 0 && len(due) == 0 {
 		return
 	}
 	c.Go(func(ctx context.Context) any {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 		defer cancel()
-		if err := k.read(ctx, asked); err != nil {
+		if err := k.read(ctx, unread); err != nil {
 			k.o.log.Debug("pending deliveries are not counted", "err", err)
 		}
 		k.notify(ctx, due)

@@ -185,16 +185,16 @@ func TestPendingDeliveriesAreCountedExactly(t *testing.T) {
 				t.Errorf("counted %d times, want %d", n, want)
 			}
 		}
-		if n := k.take(a, 20); n != 20 {
+		if n := k.reserve(a, 20); n != 20 {
 			t.Errorf("%d of 20 are taken before anything was counted", n)
 		}
 		room(4, map[signal.AccountID]int{a: 4, other: 10})
 		counted(1)
-		if n := k.take(a, 6); n != 5 {
+		if n := k.reserve(a, 6); n != 5 {
 			t.Errorf("%d are taken, want 5: one was stored, 4 are taken", n)
 		}
 		for range 3 {
-			if n := k.take(a, 1); n != 0 {
+			if n := k.reserve(a, 1); n != 0 {
 				t.Errorf("%d are taken beyond the last", n)
 			}
 		}

@@ -233,7 +233,7 @@ func (q *queue) begin(s slot) (*item, *target) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.idle--
-	return q.take(s)
+	return q.assign(s)
 }
 
 // next records the end of a goroutine's attempt and returns its next delivery, or nil if it
@@ -249,17 +249,17 @@ func (q *queue) next(s slot, a attempt) (*item, *target) {
 	if q.ended = append(q.ended, a); len(q.ended) == 1 {
 		q.notify()
 	}
-	if q.n.limiter.asked(s) {
+	if q.n.limiter.mustYield(s) {
 		q.workers[s.class]--
 		return nil, nil
 	}
-	return q.take(s)
+	return q.assign(s)
 }
 
-// take removes a delivery for a goroutine with the slot s. It returns nil, and the
-// goroutine must end, if there is none, if the slot is for another class or host, or if
+// assign removes a delivery for a goroutine with the slot s. It returns nil, and the
+// goroutine must end, if nothing may be sent, the slot is for another class or host, or
 // there are too many goroutines. The caller holds q.mu.
-func (q *queue) take(s slot) (*item, *target) {
+func (q *queue) assign(s slot) (*item, *target) {
 	running := q.workers[fastClass] + q.workers[slowClass]
 	if q.target == nil || s.flow.key.host != q.target.to.HostName || s.class != q.concurrency.class ||
 		running > q.concurrency.limit() || q.unstored+running > maxUnstored {

@@ -44,8 +44,8 @@ func (s *waits) set(w *delivery.Wait) {
 	}
 }
 
-// take returns the waits that have changed since the last call, for a write.
-func (s *waits) take() (list []delivery.Wait) {
+// collect returns the waits that have changed since the last call, for a write.
+func (s *waits) collect() (list []delivery.Wait) {
 	for id := range s.changed {
 		if w := s.of[id]; w != nil {
 			list = append(list, *w)
@@ -96,7 +96,10 @@ func (b *backlog) postpone(d *item) delivery.Delivery {
 	}
 	b.held[d.ID] = false
 	put := d.Delivery
-	put.WasDueAt, put.NextAttemptAt = d.NextAttemptAt, later(d.NextAttemptAt, placeBehind(w, d))
+	put.WasDueAt, put.NextAttemptAt = d.NextAttemptAt, placeBehind(w, d)
+	if put.NextAttemptAt.Before(d.NextAttemptAt) {
+		put.NextAttemptAt = d.NextAttemptAt
+	}
 	return put
 }
 
@@ -120,7 +123,10 @@ func (b *backlog) tried(d *item, after *delivery.Delivery, now time.Time, orderW
 			if w == nil {
 				w = &delivery.Wait{Signal: d.signal}
 			}
-			w.Head, w.HeadAt, w.Due = d.ID, d.CreatedAt, sooner(after.NextAttemptAt, until)
+			w.Head, w.HeadAt, w.Due = d.ID, d.CreatedAt, after.NextAttemptAt
+			if until.Before(w.Due) {
+				w.Due = until
+			}
 			b.waits.set(w)
 			return true
 		}
@@ -130,18 +136,4 @@ func (b *backlog) tried(d *item, after *delivery.Delivery, now time.Time, orderW
 		b.waits.set(w)
 	}
 	return false
-}
-
-func later(a, b time.Time) time.Time {
-	if a.Before(b) {
-		return b
-	}
-	return a
-}
-
-func sooner(a, b time.Time) time.Time {
-	if b.Before(a) {
-		return b
-	}
-	return a
 }

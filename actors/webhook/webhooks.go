@@ -202,7 +202,7 @@ func (w *webhooks) onAccountDeleted(c engine.Context, m accountDeleted) {
 // pending deliveries, so that changes made while the partition had no owner take effect at
 // once.
 func (w *webhooks) scan(c engine.Context) {
-	o, ahead := w.o, time.Duration(window)
+	o, ahead := w.o, window
 	if w.scans == 0 {
 		ahead = farFuture
 	}

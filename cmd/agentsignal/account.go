@@ -165,7 +165,7 @@ func withAccount(
 	return s.WithCredentials(ctx, func(ctx context.Context, c *credentials.Service) error {
 		a, err := c.AccountByEmail(ctx, email)
 		if signal.KindOf(err) == signal.KindNotFound {
-			return fmt.Errorf("no account has the email %s: agentsignal account list shows those that there are", email)
+			return fmt.Errorf("no account has the email %s: see agentsignal account list", email)
 		}
 		if err != nil {
 			return err

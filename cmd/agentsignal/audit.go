@@ -118,8 +118,8 @@ func printReasons(w io.Writer, what string, count map[string]int) {
 
 // Reasons why signals are not recomputed, in addition to those of package backtest.
 const (
-	reasonAgent  = "it is of another agent than trading"
-	reasonAsset  = "the prices of the asset are stored no more"
+	reasonAgent  = "its agent is not trading"
+	reasonAsset  = "the prices of the asset are no longer stored"
 	reasonSource = "the prices of the asset come from another source now, or at another speed"
 	reasonBars   = "too few bars before it are stored: a strategy looks back at 1,000"
 )
@@ -127,16 +127,16 @@ const (
 // audit checks the signals of an account, or all. It holds them in memory, about a kilobyte
 // each.
 func audit(ctx context.Context, store *persistence.Store, account signal.AccountID) (*auditReport, error) {
-	partitions := make([]int, 0, store.Partitions())
+	partitions := make([]int, 0, store.Client.Partitions())
 	if account != "" {
-		if _, _, err := store.AccountByID(ctx, account); signal.KindOf(err) == signal.KindNotFound {
+		if _, _, err := store.Credentials.AccountByID(ctx, account); signal.KindOf(err) == signal.KindNotFound {
 			return nil, fmt.Errorf("--account: there is no account %q", account)
 		} else if err != nil {
 			return nil, err
 		}
-		partitions = append(partitions, store.Partition(account))
+		partitions = append(partitions, store.Client.Partition(account))
 	} else {
-		for p := range store.Partitions() {
+		for p := range store.Client.Partitions() {
 			partitions = append(partitions, p)
 		}
 	}
@@ -147,7 +147,7 @@ func audit(ctx context.Context, store *persistence.Store, account signal.Account
 	}
 	byAsset := map[string][]*signal.Signal{} // by key of the store
 	for _, p := range partitions {
-		err := store.EachSignal(ctx, p, func(s *signal.Signal) error {
+		err := store.Signals.EachSignal(ctx, p, func(s *signal.Signal) error {
 			if account == "" || s.Account == account {
 				key := assets.Key(s.Asset)
 				byAsset[key] = append(byAsset[key], s)

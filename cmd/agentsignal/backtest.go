@@ -61,18 +61,18 @@ is known, volume. Times are those at which bars open: milliseconds or seconds si
 	flags.StringVar(&f.strategy, "strategy", "", "momentum, mean_reversion or breakout")
 	flags.StringVar(&f.timeframe, "timeframe", "1h", "1m, 5m, 1h or 1d")
 	flags.StringVar(&f.risk, "risk", "medium", "low, medium or high")
-	flags.StringVar(&f.from, "from", "", "the first time of a signal, such as 2026-11-01 or 2026-11-01T09:30:00Z")
-	flags.StringVar(&f.to, "to", "", "the last time of a signal")
+	flags.StringVar(&f.from, "from", "", "the earliest time of a signal, such as 2026-11-01 or 2026-11-01T09:30:00Z")
+	flags.StringVar(&f.to, "to", "", "the latest time of a signal")
 	flags.StringVar(&f.file, "csv", "", "a file with bars; - is standard input")
 	flags.Float64Var(&f.cost, "cost", math.NaN(),
 		"cost of entry and of exit each, in basis points; as configured for the asset's class if not given")
 	flags.Lookup("cost").DefValue = "0" // hides the default, which stands for the configured cost
 	flags.Float64Var(&f.tick, "tick", 0, "tick size of the prices of a file; 0: 8 significant digits")
-	flags.BoolVar(&f.overlap, "overlap", false, "make signals while one is open, too")
+	flags.BoolVar(&f.overlap, "overlap", false, "make signals even while one is open")
 	flags.BoolVar(&f.fill, "always-open", false,
 		"the market of a file never closes: short gaps are filled, long ones refused")
 	flags.BoolVar(&f.json, "json", false, "print statistics and equity as JSON")
-	flags.BoolVar(&f.trades, "trades", false, "print each signal, too")
+	flags.BoolVar(&f.trades, "trades", false, "also print each signal")
 	c.MarkFlagRequired("asset")
 	c.MarkFlagRequired("strategy")
 	return c
@@ -153,7 +153,7 @@ func (f *backtestFlags) options() (backtest.Options, error) {
 			continue
 		}
 		at, err := parseMoment(bound.text)
-		check(err == nil, "%s: %q is no time: write 2026-11-01 or 2026-11-01T09:30:00Z", bound.flag, bound.text)
+		check(err == nil, "%s: %q is not a time: write 2026-11-01 or 2026-11-01T09:30:00Z", bound.flag, bound.text)
 		*bound.ms = at.UnixMilli()
 	}
 	check(o.From == 0 || o.To == 0 || o.From <= o.To, "--to: must not be before --from")

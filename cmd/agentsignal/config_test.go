@@ -2,7 +2,6 @@ package main
 
 import (
 	"encoding/base64"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -11,15 +10,11 @@ import (
 	"github.com/agentsignal/agentsignal/cmd/agentsignal/service"
 )
 
-func TestConfigCommandsTellWhatIsInForce(t *testing.T) {
+func TestConfigIsCheckedAndPrinted(t *testing.T) {
 	t.Parallel()
 	key := "main:" + base64.StdEncoding.EncodeToString([]byte("0123456789abcdef0123456789abcdef"))
 	write := func(text string) commandtest.Operator {
-		file := filepath.Join(t.TempDir(), "config.yaml")
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return operator(t, "--config", file)
+		return operator(t, "--config", commandtest.Written(t, text))
 	}
 	good := write("partitions: 32\nredis:\n  url: redis://user:hush@example.com:6379\nauth:\n  jwt_keys: " + key +
 		"\nruns:\n  timeout: 10s\n")
@@ -49,7 +44,7 @@ func TestConfigCommandsTellWhatIsInForce(t *testing.T) {
 		"market.source", "rate_limit.runs",
 		"rate_limit.reads", "agents.disabled", "agents.statuses", "content.chat_url"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("config check does not tell of %s: %v", want, err)
+			t.Errorf("config check does not report %s: %v", want, err)
 		}
 	}
 	bad.Fails("partitions", "serve")

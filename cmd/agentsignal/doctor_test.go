@@ -1,15 +1,14 @@
 package main
 
 import (
-	"bytes"
-	"context"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/agentsignal/agentsignal/cmd/agentsignal/commandtest"
 )
 
 // venueServer serves the APIs of Binance and Coinbase, and a feed at /news.
@@ -51,18 +50,8 @@ func venueServer(t *testing.T, works bool) *httptest.Server {
 
 func doctor(t *testing.T, settings ...string) (string, error) {
 	t.Helper()
-	file := t.TempDir() + "/c.yaml"
 	text := "data_dir: " + t.TempDir() + "\nmarket:\n  " + strings.Join(settings, "\n  ") + "\n"
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	root := newRoot(nil)
-	var out bytes.Buffer
-	root.SetOut(&out)
-	root.SetErr(&out)
-	root.SetArgs([]string{"--config", file, "doctor"})
-	err := root.ExecuteContext(context.Background())
-	return out.String(), err
+	return operator(t, "--config", commandtest.Written(t, text)).Try("", "doctor")
 }
 
 func TestDoctorReportsWhichSourcesAnswer(t *testing.T) {

@@ -103,7 +103,7 @@ func keyRevoke(s *service.Settings) *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id, ok := signal.ParseKeyID(args[0])
 			if !ok {
-				return errors.New("that is no key_id: see agentsignal key list")
+				return errors.New("not a key_id: see agentsignal key list")
 			}
 			return withAccount(cmd.Context(), s, email,
 				func(ctx context.Context, c *credentials.Service, a credential.Account) error {

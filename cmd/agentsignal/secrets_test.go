@@ -62,10 +62,10 @@ func TestSecretsNeedNoFlag(t *testing.T) {
 			commandtest.Written(t, ""): "the value of --password: use --password-stdin",
 		"tail --url localhost:1 --key-file " + commandtest.Written(t, "ask_marked"): "",
 	} {
-		out, said, err := runCommand(t.Context(), strings.NewReader(""), strings.Fields(args)...)
-		if err == nil || !strings.Contains(said, warned) || (said == "") != (warned == "") ||
-			strings.Contains(out+said+err.Error(), "ask_marked") {
-			t.Errorf("%s: %q %q %v", args, out, said, err)
+		out, errs, err := runCommand(t.Context(), strings.NewReader(""), strings.Fields(args)...)
+		if err == nil || !strings.Contains(errs, warned) || (errs == "") != (warned == "") ||
+			strings.Contains(out+errs+err.Error(), "ask_marked") {
+			t.Errorf("%s: %q %q %v", args, out, errs, err)
 		}
 	}
 	for stdin, args := range map[string]string{
@@ -77,9 +77,9 @@ func TestSecretsNeedNoFlag(t *testing.T) {
 		"": "account create --email x --password-file " + commandtest.Written(t, "a password\n") +
 			" --data-dir " + commandtest.Written(t, ""),
 	} {
-		_, said, err := runCommand(t.Context(), strings.NewReader(stdin), strings.Fields(args)...)
-		if err == nil || said != "" || strings.Contains(err.Error(), "give the") {
-			t.Errorf("%s: %q %v", args, said, err)
+		_, errs, err := runCommand(t.Context(), strings.NewReader(stdin), strings.Fields(args)...)
+		if err == nil || errs != "" || strings.Contains(err.Error(), "give the") {
+			t.Errorf("%s: %q %v", args, errs, err)
 		}
 	}
 }

@@ -55,7 +55,7 @@ func tailCommand() *cobra.Command {
 		Use: "tail", Short: "Show the stream of signals in the terminal", Args: cobra.NoArgs,
 		Long: "Show the stream of a running service. The API key comes from --key-file or from the\nvariable " +
 			remote.KeyVariable +
-			". A lost connection is made again and resumes where it was.",
+			". It reconnects after a lost connection, and resumes where it was.",
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			if t.address, err = remote.ParseAddress(address); err != nil {
 				return fmt.Errorf("--url: %w", err)
@@ -77,7 +77,7 @@ func tailCommand() *cobra.Command {
 	key.Add(c, "")
 	c.Flags().StringSliceVar(&t.channels, "channels", shownChannels, "message types to show")
 	c.Flags().StringSliceVar(&t.assets, "assets", nil, "show only these assets")
-	c.Flags().BoolVar(&t.raw, "json", false, "print the messages as JSON, a line each")
+	c.Flags().BoolVar(&t.raw, "json", false, "print the messages as JSON, one per line")
 	return c
 }
 
@@ -126,8 +126,8 @@ func (t *tailer) checkAssets(ctx context.Context) error {
 		if near := command.OrNearest(name, known); near != "" {
 			return fmt.Errorf("--assets: the service has no asset %q%s", name, near)
 		}
-		fmt.Fprintf(t.err, "agentsignal: the service lists no prices of %q: there may be none, "+
-			"unless it is another name of a listed asset\n", name)
+		fmt.Fprintf(t.err, "agentsignal: the service lists no prices of %q: it may have none, "+
+			"unless this is another name of a listed asset\n", name)
 	}
 	return nil
 }
@@ -288,7 +288,7 @@ func describe(m *message) string {
 			line += "; the key has no scope for " + strings.Join(d.Denied, ", ")
 		}
 		if r := d.Resumed; r != nil && !r.Complete {
-			line += "; what happened meanwhile is no longer held: see GET /v1/signals"
+			line += "; earlier events are no longer held: see GET /v1/signals"
 		}
 		return line
 	}

@@ -22,9 +22,7 @@ func TestTailResumesAfterWhatFollowedTheReply(t *testing.T) {
 		{`{"type":"agent.status","id":"3-0","data":{}}`, "3-0"},
 		{`{"type":"agent.status","id":"4-0","data":{}}`, "4-0"},
 	} {
-		if err := tail.show([]byte(step.text)); err != nil {
-			t.Fatal(err)
-		}
+		commandtest.Must(t, tail.show([]byte(step.text)))
 		if tail.last != step.last {
 			t.Errorf("after %s it resumes after %s, want %s", step.text, tail.last, step.last)
 		}
@@ -43,9 +41,7 @@ func TestTailRefusesMisspeltAssets(t *testing.T) {
 	}))
 	t.Cleanup(service.Close)
 	address, err := url.Parse(service.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	commandtest.Must(t, err)
 	for asset, want := range map[string]string{"btcc": "did you mean BTC?", "natural_gass": "did you mean natural_gas?",
 		"btc": "", "natural-gas": "", "btcusdt": "", "xbt": "", "Eth/USD": "", "standing desk": ""} {
 		out := &commandtest.Journal{}

@@ -22,19 +22,19 @@ func TestWrongCommandLinesAreExplained(t *testing.T) {
 			`agentsignal has account, audit, backtest, `,
 		"frobnicate":   `no command "frobnicate": agentsignal has account, audit, backtest, `,
 		"tial --url x": `no command "tial": did you mean tail?`,
-		"--nosuch":     "no flag --nosuch: agentsignal --help lists those that there are",
+		"--nosuch":     "no flag --nosuch: agentsignal --help lists the flags",
 		"account crate": `no command "crate": did you mean create? ` +
 			`agentsignal account has create, delete, list, set-password, unlock`,
 		"account crate --email a@b": `no command "crate": did you mean create?`,
 		"config chekc":              `no command "chekc": did you mean check? agentsignal config has check, print`,
 		"webhook nothing":           `no command "nothing": agentsignal webhook has listen, verify`,
 		"bench nosuch":              `no command "nosuch": agentsignal bench has all, `,
-		"key --email a@b":           "no flag --email: agentsignal key --help lists those that there are",
+		"key --email a@b":           "no flag --email: agentsignal key --help lists the flags",
 		"tail --urll x":             "no flag --urll: did you mean --url?",
 		"serve --dmo":               "no flag --dmo: did you mean --demo?",
-		"serve --portfolio":         "no flag --portfolio: agentsignal serve --help lists those that there are",
+		"serve --portfolio":         "no flag --portfolio: agentsignal serve --help lists the flags",
 		"serve --dataa-dir x":       "no flag --dataa-dir: did you mean --data-dir?",
-		"serve -x":                  "no flag -x: agentsignal serve --help lists those that there are",
+		"serve -x":                  "no flag -x: agentsignal serve --help lists the flags",
 		"tail --channels":           "--channels needs a value: message types to show",
 		"key create --expires-in 1d": "--expires-in must be a whole number: " +
 			"seconds until it expires; never if left out",
@@ -64,15 +64,10 @@ func TestWrongCommandLinesAreExplained(t *testing.T) {
 // TestPlacesThatCannotBeUsed are named with the setting that changes them.
 func TestPlacesThatCannotBeUsed(t *testing.T) {
 	t.Parallel()
-	file := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	file := commandtest.Written(t, "")
 	missing, foreign := filepath.Join(t.TempDir(), "missing"), t.TempDir()
 	for _, name := range []string{"node", "redis.lock"} { // they cannot be opened for writing, not even by root
-		if err := os.Mkdir(filepath.Join(foreign, name), 0o500); err != nil {
-			t.Fatal(err)
-		}
+		commandtest.Must(t, os.Mkdir(filepath.Join(foreign, name), 0o500))
 	}
 	for line, want := range map[string]string{
 		"serve --data-dir " + file: "make data directory: mkdir " + file +
@@ -98,8 +93,8 @@ func TestPlacesThatCannotBeUsed(t *testing.T) {
 	}
 }
 
-// TestABacktestNamesTheAssetsThatThereAre if the given one does not exist.
-func TestABacktestNamesTheAssetsThatThereAre(t *testing.T) {
+// TestABacktestNamesTheAssetsWithPrices if the given one has none.
+func TestABacktestNamesTheAssetsWithPrices(t *testing.T) {
 	t.Parallel()
 	redis := redistest.New(t)
 	o := operator(t, commandtest.StoreSettings(t, redis.URL(), "")...)
@@ -108,23 +103,17 @@ func TestABacktestNamesTheAssetsThatThereAre(t *testing.T) {
 		append(run, "BTCC")...)
 
 	store, err := persistence.Open(persistence.Options{URL: redis.URL(), Timeout: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer store.Close()
+	commandtest.Must(t, err)
+	defer store.Client.Close()
 	prices := market.New(store.Client)
 	epoch, _, err := prices.TakeLease(t.Context(), "node", time.Minute)
-	if err != nil {
-		t.Fatal(err)
-	}
+	commandtest.Must(t, err)
 	give := func(symbols ...string) {
 		var assets []marketdata.Asset
 		for _, s := range symbols {
 			assets = append(assets, marketdata.Asset{Symbol: s, Speed: 1})
 		}
-		if err := prices.Store(t.Context(), &marketdata.Step{Epoch: epoch, Assets: assets}); err != nil {
-			t.Fatal(err)
-		}
+		commandtest.Must(t, prices.Store(t.Context(), &marketdata.Step{Epoch: epoch, Assets: assets}))
 	}
 	give("ETH", "BTC")
 	o.Fails("--asset: no prices of BTCC are stored: did you mean BTC?", append(run, "BTCC")...)

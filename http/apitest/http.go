@@ -2,7 +2,7 @@
 // openapi.yaml and asyncapi.yaml. It is for tests, of package http and of the whole
 // service:
 //
-//	check := apitest.NewHTTP(t, signalhttp.OpenAPI())
+//	check := apitest.NewHTTP(t, "openapi.yaml")
 //	client := &http.Client{Transport: check.Transport(t, nil)}
 //
 // An answer must be described in its status, headers and body; a request that was
@@ -41,10 +41,10 @@ type HTTP struct {
 	router routers.Router
 }
 
-// NewHTTP reads a description and fails the test if it is not valid OpenAPI.
-func NewHTTP(tb testing.TB, description []byte) *HTTP {
+// NewHTTP reads the description in a file. It fails the test if that is not valid OpenAPI.
+func NewHTTP(tb testing.TB, file string) *HTTP {
 	tb.Helper()
-	doc, err := openapi3.NewLoader().LoadFromData(description)
+	doc, err := openapi3.NewLoader().LoadFromFile(file)
 	if err != nil {
 		tb.Fatalf("load description: %v", err)
 	}
@@ -225,7 +225,7 @@ func (h *HTTP) undescribed(x Exchange, want int) error {
 	}
 	schema := h.doc.Components.Schemas["Problem"].Value
 	if err := schema.VisitJSON(document, openapi3.EnableJSONSchema2020(), openapi3.MultiErrors()); err != nil {
-		return fmt.Errorf("the answer %d is no problem: %w", want, err)
+		return fmt.Errorf("the answer %d is not a problem: %w", want, err)
 	}
 	return nil
 }

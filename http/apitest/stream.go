@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"os"
 	"testing"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
@@ -33,10 +34,14 @@ type message struct {
 	Examples []struct{ Payload any }
 }
 
-// NewStream reads a description. It fails the test if the description has another form, or
-// if an example does not match its schema.
-func NewStream(tb testing.TB, description []byte) *Stream {
+// NewStream reads the description in a file. It fails the test if the description has
+// another form, or if an example does not match its schema.
+func NewStream(tb testing.TB, file string) *Stream {
 	tb.Helper()
+	description, err := os.ReadFile(file)
+	if err != nil {
+		tb.Fatalf("read description: %v", err)
+	}
 	var doc asyncAPI
 	var whole any
 	if err := yaml.Unmarshal(description, &doc); err != nil {

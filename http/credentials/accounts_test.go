@@ -214,7 +214,7 @@ func TestLoginRehashesWhenTheSettingsChanged(t *testing.T) {
 	a := w.register(t, "a@example.com")
 	first := w.login(t, "a@example.com")
 	stored := func() string {
-		_, p, err := w.store.AccountByID(t.Context(), a.ID)
+		_, p, err := w.store.Credentials.AccountByID(t.Context(), a.ID)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -344,7 +344,7 @@ func TestAppendThatFailsIsMadeUpFor(t *testing.T) {
 	w.principal(t, secret)
 	w.log.fail(errors.New("away"))
 	if err := w.RevokeKey(ctx, a.ID, k.ID); err != nil {
-		t.Errorf("the key is revoked, though others hear of it late: %v", err)
+		t.Errorf("the key is revoked, though others are notified late: %v", err)
 	}
 	w.wantRefused(t, secret)
 	w.sweep(ctx)

@@ -22,6 +22,9 @@ type keyStore interface {
 	NoteKeyUses(ctx context.Context, uses map[credential.Digest]time.Time) error
 }
 
+// maxKeys is the maximum number of API keys of an account.
+const maxKeys = 100
+
 // CreateKey creates an API key and returns it with its secret, which is not stored. Without
 // scopes the key has all; without expiresIn, in seconds, it never expires. ValidationError:
 // the faults of "name", "scopes", "scopes/i" and "expires_in". KindConflict: "name_taken",
@@ -58,7 +61,7 @@ func (s *Service) CreateKey(
 	if expiresIn != nil {
 		k.ExpiresAt = k.CreatedAt.Add(time.Duration(*expiresIn) * time.Second)
 	}
-	if err := s.store.CreateKey(ctx, k, digest(secret), s.o.MaxKeys); err != nil {
+	if err := s.store.CreateKey(ctx, k, digest(secret), maxKeys); err != nil {
 		return credential.APIKey{}, "", err
 	}
 	s.audit(ctx, slog.LevelInfo, "API key created", account, keyAttr(k.ID))
@@ -96,11 +99,6 @@ func (s *Service) Keys(
 	from := min(max(offset, 0), len(keys))
 	to := min(from+max(limit, 0), len(keys))
 	return keys[from:to], len(keys), nil
-}
-
-// KeyExpired reports whether k has expired.
-func (s *Service) KeyExpired(k credential.APIKey) bool {
-	return !k.ExpiresAt.IsZero() && !s.o.Now().Before(k.ExpiresAt)
 }
 
 // RevokeKey revokes a key. This process refuses it at once, all others within a second.

@@ -7,7 +7,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/agentsignal/agentsignal/actors/panics"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/credential"
 )
@@ -67,9 +66,7 @@ func (s *Service) authenticateKey(ctx context.Context, token string) (signal.Pri
 		}
 	}
 	if renew {
-		s.lookups.Go(ctx, func(ctx context.Context) {
-			panics.Guard(s.log, panics.Credentials, func() { _, _ = s.fetchKey(ctx, d) })
-		})
+		s.lookups.Go(ctx, func(ctx context.Context) { s.guard(func() { _, _ = s.fetchKey(ctx, d) }) })
 	}
 	if e.missing {
 		return s.refuse(unknownKey)
@@ -106,18 +103,17 @@ func (s *Service) authenticateJWT(ctx context.Context, token string) (signal.Pri
 		return s.refuse(invalidJWT)
 	}
 	d := digest(token)
-	t, ok := s.tokens.get(d)
+	p, ok := s.tokens.get(d)
 	if !ok {
 		var err error
-		if t, err = s.jwt.verify(token); err != nil {
+		if p, err = s.jwt.verify(token); err != nil {
 			if errors.Is(err, errExpired) {
 				return s.refuse(expiredJWT)
 			}
 			return s.refuse(invalidJWT)
 		}
-		s.tokens.put(d, t)
+		s.tokens.put(d, p)
 	}
-	p := t.principal
 	now := s.o.Now()
 	if !now.Before(p.ExpiresAt) {
 		return s.refuse(expiredJWT)
@@ -130,9 +126,7 @@ func (s *Service) authenticateJWT(ctx context.Context, token string) (signal.Pri
 		}
 	}
 	if renew {
-		s.lookups.Go(ctx, func(ctx context.Context) {
-			panics.Guard(s.log, panics.Credentials, func() { _, _ = s.fetchSession(ctx, p.Session) })
-		})
+		s.lookups.Go(ctx, func(ctx context.Context) { s.guard(func() { _, _ = s.fetchSession(ctx, p.Session) }) })
 	}
 	if e.missing || e.account != p.Account || !now.Before(e.value.ends) {
 		return s.refuse(endedSession)

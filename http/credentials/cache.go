@@ -25,7 +25,7 @@ const (
 	renewAfter = fresh / 2
 	// lookupTimeout limits a lookup in the store.
 	lookupTimeout = 3 * time.Second
-	// evictionSample is the number of entries of which the oldest is evicted.
+	// evictionSample is the number of entries compared for an eviction of the oldest one.
 	evictionSample = 8
 )
 
@@ -44,7 +44,7 @@ type entry[V any] struct {
 // Ages are measured by the monotonic clock, so that a corrected wall clock does not extend
 // an answer.
 type cache[K comparable, V any] struct {
-	most    int
+	max     int // entries in present; a quarter of it in missing
 	log     *slog.Logger
 	flights singleflight.Group
 	lookups *tasks.Group
@@ -59,9 +59,9 @@ type cache[K comparable, V any] struct {
 	epoch uint64
 }
 
-func newCache[K comparable, V any](most int, log *slog.Logger, lookups *tasks.Group) *cache[K, V] {
+func newCache[K comparable, V any](max int, log *slog.Logger, lookups *tasks.Group) *cache[K, V] {
 	return &cache[K, V]{
-		most:      most,
+		max:       max,
 		log:       log,
 		lookups:   lookups,
 		present:   map[K]*entry[V]{},
@@ -140,11 +140,11 @@ func (c *cache[K, V]) put(k K, e *entry[V], epoch uint64) {
 		return
 	}
 	c.remove(k)
-	into, most := c.present, c.most
+	into, limit := c.present, c.max
 	if e.missing {
-		into, most = c.missing, max(1, c.most/4)
+		into, limit = c.missing, max(1, c.max/4)
 	}
-	if len(into) >= most {
+	if len(into) >= limit {
 		c.evict(into)
 	}
 	into[k] = e
@@ -240,13 +240,13 @@ func (c *cache[K, V]) size() (present, missing int) {
 
 // bounded is a map that evicts an arbitrary entry when it is full.
 type bounded[K comparable, V any] struct {
-	mu   sync.RWMutex
-	m    map[K]V
-	most int
+	mu  sync.RWMutex
+	m   map[K]V
+	max int
 }
 
-func newBounded[K comparable, V any](most int) *bounded[K, V] {
-	return &bounded[K, V]{m: map[K]V{}, most: most}
+func newBounded[K comparable, V any](max int) *bounded[K, V] {
+	return &bounded[K, V]{m: map[K]V{}, max: max}
 }
 
 func (b *bounded[K, V]) get(k K) (V, bool) {
@@ -259,7 +259,7 @@ func (b *bounded[K, V]) get(k K) (V, bool) {
 func (b *bounded[K, V]) put(k K, v V) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if len(b.m) >= b.most {
+	if len(b.m) >= b.max {
 		for old := range b.m {
 			delete(b.m, old)
 			break

@@ -2,6 +2,7 @@ package credentials
 
 import (
 	"testing"
+	"time"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/credential"
@@ -26,7 +27,7 @@ func TestRevocationsHoldHereThoughNoReplicaHasThem(t *testing.T) {
 			return w.Logout(t.Context(), p, true)
 		}, true, false},
 		"password, by its user": {func(w *world, _ credential.APIKey, p signal.Principal) error {
-			p.Session = signal.NewSessionID() // another login
+			p.Session = signal.NewSessionIDAt(time.Now()) // another login
 			return w.ChangePassword(t.Context(), p, goodPassword, "four brown foxes")
 		}, true, false},
 		"password, by the operator": {func(w *world, _ credential.APIKey, p signal.Principal) error {
@@ -46,8 +47,8 @@ func TestRevocationsHoldHereThoughNoReplicaHasThem(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			t.Cleanup(func() { waiting.Close() })
-			w.Service = New(waiting, w.log, testKeys(), Options{Password: cheap, Now: w.clock.now})
+			t.Cleanup(func() { waiting.Client.Close() })
+			w.Service = New(waiting.Credentials, w.log, testKeys(), Options{Password: cheap, Now: w.clock.now})
 			w.principal(t, secret) // and remembered
 			if err := c.revoke(w, k, w.principal(t, token)); signal.KindOf(err) != signal.KindUnavailable {
 				t.Errorf("without a replica: %v, want unavailable", err)

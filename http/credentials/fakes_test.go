@@ -96,12 +96,12 @@ func newWorld(t *testing.T, o Options) *world {
 	if w.store, err = persistence.Open(persistence.Options{URL: w.server.URL()}); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { w.store.Close() })
+	t.Cleanup(func() { w.store.Client.Close() })
 	if o.Password == (argon2id.Params{}) {
 		o.Password = cheap
 	}
 	o.Now = w.clock.now
-	w.Service = New(w.store, w.log, testKeys(), o)
+	w.Service = New(w.store.Credentials, w.log, testKeys(), o)
 	return w
 }
 
@@ -321,7 +321,7 @@ func (m *memory) addKey(k credential.APIKey) string {
 // addSession gives the store a session and returns an access token of it.
 func (m *memory) addSession(t *testing.T, s *Service, account signal.AccountID) (signal.SessionID, string) {
 	t.Helper()
-	n := credential.Session{ID: signal.NewSessionID(), Account: account, EndsAt: s.now().Add(time.Hour)}
+	n := credential.Session{ID: signal.NewSessionIDAt(time.Now()), Account: account, EndsAt: s.now().Add(time.Hour)}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.sessions == nil {

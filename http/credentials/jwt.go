@@ -21,7 +21,7 @@ const (
 
 var (
 	errExpired  = errors.New("access token expired")
-	errNoKey    = errors.New("there is no JWT key")
+	errNoKey    = errors.New("no JWT key")
 	errBadToken = errors.New("access token is not ours")
 )
 
@@ -30,12 +30,6 @@ type claims struct {
 	jwt.RegisteredClaims
 	Session string `json:"sid"`
 	Scope   string `json:"scope"`
-}
-
-// accessToken is a token whose signature and claims were valid. Each use checks whether it
-// has expired since and whether its session has ended.
-type accessToken struct {
-	principal signal.Principal
 }
 
 // tokenIssuer makes and checks access tokens.
@@ -84,39 +78,39 @@ func (t *tokenIssuer) issue(
 	return token.SignedString(key.Value[:])
 }
 
-// verify checks all of token except its session. It returns errExpired if the token is valid
-// otherwise.
-func (t *tokenIssuer) verify(token string) (accessToken, error) {
+// verify checks all of token except its session, and returns its principal. It returns
+// errExpired if the token is valid otherwise.
+func (t *tokenIssuer) verify(token string) (signal.Principal, error) {
 	if len(token) > maxToken {
-		return accessToken{}, errBadToken
+		return signal.Principal{}, errBadToken
 	}
 	var c claims
 	parsed, err := t.parser.ParseWithClaims(token, &c, t.key)
 	if err != nil {
 		if errors.Is(err, jwt.ErrTokenExpired) && !errors.Is(err, jwt.ErrTokenInvalidIssuer) &&
 			!errors.Is(err, jwt.ErrTokenInvalidAudience) {
-			return accessToken{}, errExpired
+			return signal.Principal{}, errExpired
 		}
-		return accessToken{}, errors.Join(errBadToken, err)
+		return signal.Principal{}, errors.Join(errBadToken, err)
 	}
-	// Headers such as crit require extensions, of which none is supported.
+	// Headers such as crit require extensions, and none is supported.
 	for name := range parsed.Header {
 		if name != "alg" && name != "kid" && name != "typ" {
-			return accessToken{}, errBadToken
+			return signal.Principal{}, errBadToken
 		}
 	}
 	if c.Subject == "" || c.Session == "" || c.ID == "" || c.IssuedAt == nil {
-		return accessToken{}, errBadToken
+		return signal.Principal{}, errBadToken
 	}
 	if !t.now().Before(c.ExpiresAt.Time) {
-		return accessToken{}, errExpired
+		return signal.Principal{}, errExpired
 	}
 	var scopes signal.ScopeSet
 	for s := range strings.FieldsSeq(c.Scope) {
 		scopes |= signal.ScopesOf(signal.Scope(s))
 	}
-	return accessToken{principal: signal.Principal{Account: signal.AccountID(c.Subject),
-		Session: signal.SessionID(c.Session), Scopes: scopes, ExpiresAt: c.ExpiresAt.UTC()}}, nil
+	return signal.Principal{Account: signal.AccountID(c.Subject), Session: signal.SessionID(c.Session),
+		Scopes: scopes, ExpiresAt: c.ExpiresAt.UTC()}, nil
 }
 
 // key returns the key that the token's header names.

@@ -19,7 +19,6 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/credential"
-	"github.com/agentsignal/agentsignal/persistence"
 )
 
 func TestLoginGivesTokens(t *testing.T) {
@@ -108,7 +107,7 @@ func TestAnUnknownEmailCostsAHash(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, Options{})
 	a := w.register(t, "a@example.com")
-	_, stored, err := w.store.AccountByID(t.Context(), a.ID)
+	_, stored, err := w.store.Credentials.AccountByID(t.Context(), a.ID)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -219,7 +218,7 @@ func TestRefreshTokensExpire(t *testing.T) {
 	w.wantRefused(t, tokens.Access)
 }
 
-func TestRefreshRefusesWhatIsNoToken(t *testing.T) {
+func TestRefreshRefusesMalformedTokens(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, Options{})
 	w.register(t, "a@example.com")
@@ -359,10 +358,10 @@ func TestAClientThatHangsUpIsCounted(t *testing.T) {
 	} {
 		for range 5 {
 			ctx, hangUp := context.WithCancel(t.Context())
-			w.Service.store = hangingUp{w.store, hangUp}
+			w.Service.store = hangingUp{w.store.Credentials, hangUp}
 			wantCode(t, guess(ctx), "invalid_credentials")
 		}
-		w.Service.store = w.store
+		w.Service.store = w.store.Credentials
 		_, err := w.Login(t.Context(), a.Email, goodPassword)
 		t.Run(name, func(t *testing.T) { wantCode(t, err, "account_locked") })
 		if err := w.Unlock(t.Context(), a.Email); err != nil {
@@ -373,7 +372,7 @@ func TestAClientThatHangsUpIsCounted(t *testing.T) {
 
 // leaving is a store whose client leaves as soon as its change is stored.
 type leaving struct {
-	*persistence.Store
+	Store
 	leave context.CancelFunc
 }
 
@@ -390,7 +389,7 @@ func TestARevocationIsAnnouncedThoughItsClientLeaves(t *testing.T) {
 	a := w.register(t, "a@example.com")
 	k, _ := w.key(t, a.ID, "name")
 	ctx, leave := context.WithCancel(t.Context())
-	w.Service.store = leaving{w.store, leave}
+	w.Service.store = leaving{w.store.Credentials, leave}
 	if err := w.RevokeKey(ctx, a.ID, k.ID); err != nil {
 		t.Fatal(err)
 	}
@@ -402,7 +401,7 @@ func TestARevocationIsAnnouncedThoughItsClientLeaves(t *testing.T) {
 
 // overtaken is a store in which another change of the password comes first.
 type overtaken struct {
-	*persistence.Store
+	Store
 	first func()
 }
 
@@ -419,8 +418,8 @@ func TestAChangeOfThePasswordDoesNotUndoAnother(t *testing.T) {
 	w := newWorld(t, Options{})
 	a := w.register(t, "a@example.com")
 	owner, thief := w.principal(t, w.login(t, a.Email).Access), w.principal(t, w.login(t, a.Email).Access)
-	quicker := New(w.store, w.log, testKeys(), Options{Password: cheap, Now: w.clock.now})
-	w.Service.store = overtaken{w.store, func() {
+	quicker := New(w.store.Credentials, w.log, testKeys(), Options{Password: cheap, Now: w.clock.now})
+	w.Service.store = overtaken{w.store.Credentials, func() {
 		if err := quicker.ChangePassword(t.Context(), owner, goodPassword, "four green hedgehogs"); err != nil {
 			t.Error(err)
 		}

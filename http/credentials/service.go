@@ -24,7 +24,6 @@ const (
 	defaultLockAfter   = 5
 	defaultLockWindow  = 15 * time.Minute
 	defaultLock        = 15 * time.Minute
-	defaultMaxKeys     = 100
 	defaultMaxSessions = 100
 	defaultCached      = 65_536
 	defaultHashQueue   = 100
@@ -52,7 +51,6 @@ type Options struct {
 	RefreshTTL       time.Duration // from the issue of a refresh token
 	SessionTTL       time.Duration // of a session, however often it is refreshed
 	Lock             credential.LockRules
-	MaxKeys          int // API keys of an account
 	MaxSessions      int // of an account; default 100
 	Password         argon2id.Params
 	HashesAtOnce     int // password hashes; default one for each core but one, at least 1
@@ -75,8 +73,10 @@ type Service struct {
 
 	keys     *cache[credential.Digest, keyState]
 	sessions *cache[signal.SessionID, sessionState]
-	tokens   *bounded[credential.Digest, accessToken] // with a valid signature
-	lookups  *tasks.Group                             // in the store, which callers share
+	// tokens are the principals of access tokens with a valid signature. Each use checks
+	// whether the token has expired and whether its session has ended.
+	tokens  *bounded[credential.Digest, signal.Principal]
+	lookups *tasks.Group // in the store, which callers share
 
 	uses keyUses
 }
@@ -92,7 +92,6 @@ func New(store Store, events Log, keys []credential.NamedKey, o Options) *Servic
 	o.Lock.After = cmp.Or(o.Lock.After, defaultLockAfter)
 	o.Lock.Window = cmp.Or(o.Lock.Window, defaultLockWindow)
 	o.Lock.Duration = cmp.Or(o.Lock.Duration, defaultLock)
-	o.MaxKeys = cmp.Or(o.MaxKeys, defaultMaxKeys)
 	o.MaxSessions = cmp.Or(o.MaxSessions, defaultMaxSessions)
 	o.Cached = cmp.Or(o.Cached, defaultCached)
 	o.HashesAtOnce = cmp.Or(o.HashesAtOnce, max(1, runtime.GOMAXPROCS(0)-1))
@@ -117,7 +116,7 @@ func New(store Store, events Log, keys []credential.NamedKey, o Options) *Servic
 		hashes:   newHasher(o.Password, o.HashesAtOnce, o.HashQueue),
 		keys:     newCache[credential.Digest, keyState](o.Cached, o.Log, lookups),
 		sessions: newCache[signal.SessionID, sessionState](o.Cached, o.Log, lookups),
-		tokens:   newBounded[credential.Digest, accessToken](o.Cached),
+		tokens:   newBounded[credential.Digest, signal.Principal](o.Cached),
 		lookups:  lookups,
 	}
 }
@@ -167,5 +166,5 @@ func (s *Service) prune() {
 	s.keys.prune()
 	s.sessions.prune()
 	now := s.o.Now()
-	s.tokens.removeIf(func(t accessToken) bool { return !now.Before(t.principal.ExpiresAt) })
+	s.tokens.removeIf(func(p signal.Principal) bool { return !now.Before(p.ExpiresAt) })
 }

@@ -22,7 +22,7 @@ const (
 // The rules of values, for the details of faults: "name must …".
 const (
 	EmailRule           = "must be an email address such as name@example.com"
-	BlankName           = "must have at least 1 character that is no space"
+	BlankName           = "must have at least 1 character other than a space"
 	LoginRule           = "must be that of the account"
 	RefreshRule         = "must be the one of the last login or refresh"
 	CurrentPasswordRule = "must be the one in force"

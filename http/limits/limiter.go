@@ -25,11 +25,11 @@ const (
 	askTimeout = time.Second
 	// shards spread the buckets, so that requests rarely wait for a lock.
 	shards = 32
-	// evictionSample is the number of buckets of which one is evicted.
+	// evictionSample is the number of buckets compared for an eviction.
 	evictionSample = 8
 	// maxReturned bounds the calls to the store that give tokens back, a second.
-	maxReturned = 1000
-	defaultMost = 131_072
+	maxReturned    = 1000
+	defaultBuckets = 131_072
 	// closed is the aloneUntil of a closed Limiter.
 	closed = math.MaxInt64
 )
@@ -56,7 +56,7 @@ type Limiter struct {
 	quotas atomic.Pointer[[len(Classes)]Quota]
 	start  time.Time
 	seed   maphash.Seed
-	most   int // buckets in a shard
+	max    int // buckets in a shard
 	shards [shards]shard
 
 	// aloneUntil is the time until which the store is not asked after a failure.
@@ -83,7 +83,7 @@ func New(store Store, o Options) *Limiter {
 		log:   o.Log,
 		start: time.Now(),
 		seed:  maphash.MakeSeed(),
-		most:  max(1, cmp.Or(o.Buckets, defaultMost)/shards),
+		max:   max(1, cmp.Or(o.Buckets, defaultBuckets)/shards),
 	}
 	if l.log == nil {
 		l.log = slog.New(slog.DiscardHandler)
@@ -300,7 +300,7 @@ func (l *Limiter) bucket(id bucketID) *bucket {
 	if b = s.buckets[id]; b != nil {
 		return b
 	}
-	if len(s.buckets) >= l.most {
+	if len(s.buckets) >= l.max {
 		s.evict(l.now())
 	}
 	id.who = strings.Clone(id.who) // does not keep the request alive

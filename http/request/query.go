@@ -47,7 +47,7 @@ func NewQuery(raw string, f *Faults, names ...string) *Query {
 			name = key
 		}
 		if !slices.Contains(names, name) {
-			if name = shorten(name); !q.IsBad(name) {
+			if name = spelling.Shorten(name); !q.IsBad(name) {
 				q.faults.Add(InQuery, name, CodeUnknown, unknownName("parameter", name, names))
 			}
 			continue
@@ -76,18 +76,6 @@ func unknownName(kind, name string, names []string) string {
 		return unknown + "; the nearest one is " + strings.Join(near, ", ")
 	}
 	return unknown + "; there are " + strings.Join(names, ", ")
-}
-
-// maxNamed is the length, in characters, to which unknown names are cut.
-const maxNamed = 64
-
-// shorten returns the beginning of name, in valid UTF-8.
-func shorten(name string) string {
-	name = strings.ToValidUTF8(name, "\uFFFD")
-	if utf8.RuneCountInString(name) <= maxNamed {
-		return name
-	}
-	return string([]rune(name)[:maxNamed]) + "…"
 }
 
 // bad records a fault once for each parameter.

@@ -277,22 +277,11 @@ func CutStamp(b []byte) (signal.Position, []byte, error) {
 	if at < 0 || at > 41 {
 		return signal.Position{}, nil, fmt.Errorf("value has no position: %w", ErrShort)
 	}
-	p, ok := ParsePosition(b[:at])
+	p, ok := signal.ParsePosition(string(b[:at]))
 	if !ok {
 		return signal.Position{}, nil, fmt.Errorf("position %q is not valid", b[:at])
 	}
 	return p, b[at+1:], nil
-}
-
-// ParsePosition reads "MS-SEQ" as Redis writes it.
-func ParsePosition(b []byte) (signal.Position, bool) {
-	dash := bytes.IndexByte(b, '-')
-	if dash < 0 {
-		return signal.Position{}, false
-	}
-	ms, ok := ParseDigits(b[:dash])
-	seq, ok2 := ParseDigits(b[dash+1:])
-	return signal.Position{MS: ms, Seq: seq}, ok && ok2
 }
 
 // ParseDigits reads a number of 1 to 18 digits, which cannot overflow.

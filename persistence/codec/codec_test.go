@@ -185,7 +185,7 @@ func TestClosedCodec(t *testing.T) {
 		s.Closing, s.Confidence, s.Sequence, s.MFE, s.MAE = c, .1, 4, 2, -1
 		value := AppendClosed([]byte(at.String()+" "+end.String()+" "), s)
 		if !IsClosing(value) || IsClosing(AppendRecord(nil, s, time.Time{})) {
-			t.Errorf("%s: IsClosing does not tell closings from creations", name)
+			t.Errorf("%s: IsClosing does not distinguish closings from creations", name)
 		}
 		got, err := DecodeClosed(end, value)
 		if err != nil {
@@ -230,16 +230,20 @@ func TestReplyCodec(t *testing.T) {
 	}
 }
 
-func TestParsePosition(t *testing.T) {
+func TestCutStamp(t *testing.T) {
 	t.Parallel()
-	for text, want := range map[string]signal.Position{"0-0": {}, "1795253400000-12": {MS: 1795253400000, Seq: 12}} {
-		if got, ok := ParsePosition([]byte(text)); !ok || got != want {
-			t.Errorf("ParsePosition(%q) = %v, %v", text, got, ok)
+	for text, want := range map[string]signal.Position{
+		"0-0 rest":              {},
+		"1795253400000-12 rest": {MS: 1795253400000, Seq: 12},
+		"9223372036854775807-9223372036854775807 rest": {MS: math.MaxInt64, Seq: math.MaxInt64},
+	} {
+		if got, rest, err := CutStamp([]byte(text)); got != want || string(rest) != "rest" || err != nil {
+			t.Errorf("%q is cut into %v and %q, %v", text, got, rest, err)
 		}
 	}
-	for _, text := range []string{"", "-", "1-", "-1", "1", "+1-1", "1-1 ", "1-x", "1234567890123456789-0"} {
-		if got, ok := ParsePosition([]byte(text)); ok {
-			t.Errorf("ParsePosition(%q) = %v", text, got)
+	for _, text := range []string{"", " ", "1-1", "- ", "1- ", "+1-1 ", "9223372036854775808-0 "} {
+		if got, _, err := CutStamp([]byte(text)); err == nil {
+			t.Errorf("%q is cut into %v", text, got)
 		}
 	}
 }

@@ -16,7 +16,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/credential"
-	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
+	"github.com/agentsignal/agentsignal/persistence/redisclient"
 	"github.com/agentsignal/agentsignal/persistence/storetest"
 )
 
@@ -146,7 +146,7 @@ func TestSetPasswordEndsTheOtherSessions(t *testing.T) {
 	wantEqual(t, "password", err, credential.Password{Hash: "new", Version: 2}, p)
 
 	// A login that compared the old password comes too late.
-	late := credential.Session{ID: signal.NewSessionID(), Account: a.ID, KeepUntil: nowMS().Add(time.Hour)}
+	late := credential.Session{ID: signal.NewSessionIDAt(time.Now()), Account: a.ID, KeepUntil: nowMS().Add(time.Hour)}
 	_, _, err = s.CreateSession(ctx, late, 1, credential.DigestOf("x"), 100, nowMS())
 	wantError(t, err, signal.KindConflict, "conflict")
 }
@@ -221,7 +221,7 @@ func TestDeleteAccountLeavesNothing(t *testing.T) {
 	wantError(t, err, signal.KindNotFound, "not_found")
 }
 
-func TestOutboxPostponesWhatItCannotRead(t *testing.T) {
+func TestOutboxPostponesUnreadableEntries(t *testing.T) {
 	t.Parallel()
 	s, server := credentialStore(t)
 	ctx := t.Context()
@@ -244,7 +244,7 @@ func TestOutboxPostponesWhatItCannotRead(t *testing.T) {
 	}
 }
 
-func TestCredentialsSayThatRedisIsAway(t *testing.T) {
+func TestCredentialsWithoutRedis(t *testing.T) {
 	t.Parallel()
 	s, server := credentialStore(t)
 	server.Kill()

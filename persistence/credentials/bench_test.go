@@ -3,17 +3,17 @@ package credentials
 import (
 	"testing"
 
-	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
+	"github.com/agentsignal/agentsignal/persistence/redisclient"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 	"github.com/agentsignal/agentsignal/persistence/storetest"
 )
 
 // Short names of helpers that nearly every test uses.
 var (
-	nowMS, wantError   = storetest.Now, storetest.WantError
-	addAccount, addKey = storetest.AddAccount, storetest.AddKey
-	addSession, nextOf = storetest.AddSession, storetest.NextSession
-	outboxOf           = storetest.Outbox
+	nowMS, wantError    = storetest.Now, storetest.WantError
+	addAccount, addKey  = storetest.AddAccount, storetest.AddKey
+	addSession, nextOf  = storetest.AddSession, storetest.NextSession
+	outboxOf, wantEqual = storetest.Outbox, storetest.WantEqual
 )
 
 // openStore returns a store whose client is closed when the test ends.

@@ -139,7 +139,7 @@ func (r *recordReader) digest(name string) credential.Digest {
 }
 
 // An announcement is an event of a credential change in the outbox: version, type, account,
-// subject and event id with spaces between. The subject is noSubject where the event has none.
+// subject and event id, separated by spaces. The subject is noSubject where the event has none.
 // The event id makes it unique, so that settling one announcement leaves a later one of the
 // same kind.
 const noSubject = "*"

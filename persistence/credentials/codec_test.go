@@ -14,14 +14,6 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal/credential"
 )
 
-// wantEqual fails unless err is nil and got is want.
-func wantEqual(tb testing.TB, what string, err error, want, got any) {
-	tb.Helper()
-	if d := cmp.Diff(want, got); err != nil || d != "" {
-		tb.Errorf("%s: %v (-want +got):\n%s", what, err, d)
-	}
-}
-
 // fieldsOf returns the hash that Redis would keep of fields and values.
 func fieldsOf(args []any) map[string]string {
 	m := map[string]string{}

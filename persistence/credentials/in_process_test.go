@@ -6,17 +6,17 @@ import (
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
-func TestTheStoreInsideAProcess(t *testing.T) {
+func TestStoreInProcess(t *testing.T) {
 	t.Parallel()
 	redistest.RunInProcess(t, 27, map[string][]string{
 		"they end, stop or restart the server, or have a second one": {
-			"TestCredentialsSayThatRedisIsAway",
+			"TestCredentialsWithoutRedis",
 		},
 		"it keeps what expires for a duration, so that an expiry time is off by a millisecond": {
 			"TestRotateSession",
 			"TestSessionIsReadAsWritten",
 			"TestLockRecordsExpire",
 		},
-		"it is too slow for as much": {"TestManySessionsEndInSteps"},
+		"it is too slow for so many records": {"TestManySessionsEndInSteps"},
 	})
 }

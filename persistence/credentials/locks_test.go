@@ -6,7 +6,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/credential"
-	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
+	"github.com/agentsignal/agentsignal/persistence/redisclient"
 )
 
 var lockRules = credential.LockRules{After: 5, Window: 15 * time.Minute, Duration: 15 * time.Minute}
@@ -93,7 +93,7 @@ func TestSuccessClearsTheCount(t *testing.T) {
 	a := addAccount(t, s, "a@example.com")
 	now, email := nowMS(), credential.DigestOf(a.Email)
 	login := func(at time.Time) (time.Time, error) {
-		n := newSession(a.ID, signal.NewSessionID(), at, time.Hour)
+		n := newSession(a.ID, signal.NewSessionIDAt(time.Now()), at, time.Hour)
 		_, until, err := s.CreateSession(t.Context(), n, 1, email, 100, at)
 		if _, lookup := s.SessionByID(t.Context(), n.ID); (lookup == nil) != (err == nil && until.IsZero()) {
 			t.Errorf("session stored: %v; answer %v, %v", lookup == nil, until, err)
@@ -111,7 +111,7 @@ func TestSuccessClearsTheCount(t *testing.T) {
 	if !locked {
 		t.Fatal("five failures after the login do not lock")
 	}
-	// A right password that was compared meanwhile comes too late.
+	// A correct password that was compared meanwhile comes too late.
 	if got, err := login(now.Add(time.Second)); err != nil || !got.Equal(until) {
 		t.Errorf("login while locked: %v, %v", got, err)
 	}

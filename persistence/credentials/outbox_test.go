@@ -20,7 +20,7 @@ func TestAnnouncementsAreDueByTheTimeOfTheChange(t *testing.T) {
 	key, _ := addKey(t, s, user, "key")
 	one, reused := addSession(t, s, user), addSession(t, s, user)
 	more := one
-	more.ID, more.Locator = signal.NewSessionID(), credential.DigestOf("more")
+	more.ID, more.Locator = signal.NewSessionIDAt(time.Now()), credential.DigestOf("more")
 	for name, change := range map[string]func() ([]signal.Event, error){
 		"end session": func() ([]signal.Event, error) { return s.EndSession(ctx, user, one.ID, at) },
 		"reuse token": func() ([]signal.Event, error) {

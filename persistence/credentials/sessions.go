@@ -11,7 +11,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/credential"
-	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
+	"github.com/agentsignal/agentsignal/persistence/redisclient"
 )
 
 var (
@@ -28,7 +28,7 @@ const removeSession = "shared/session_remove"
 // of them take several scripts.
 const sessionsAtOnce = 500
 
-// CreateSession begins a session after a right password and clears the failed logins of the
+// CreateSession begins a session after a correct password and clears the failed logins of the
 // email. If the account then has more than maxSessions, those whose own end is nearest are ended;
 // it returns the events that announce them, which are to be settled. If the email was locked
 // meanwhile nothing is changed and it returns until when. KindConflict: the account was deleted,
@@ -146,8 +146,8 @@ func (s *Store) SessionByLocator(ctx context.Context, locator credential.Digest)
 	return s.SessionByID(ctx, signal.SessionID(id))
 }
 
-// RotateSession replaces the refresh token with the digest presented by that of next, the session
-// with its new Refresh, RefreshUntil and KeepUntil. If presented is not the current token, it was
+// RotateSession replaces the refresh token whose digest is presented by that of next, and stores
+// Refresh, RefreshUntil and KeepUntil of next. If presented is not the current token, it was
 // used before: the session is ended, and the event that announces it is returned, which is to be
 // settled. KindNotFound: the session has ended, or the token expired. KindUnavailable: it is not
 // known which of the tokens is the current one; if only the replicas lack the change, it is taken

@@ -12,7 +12,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/credential"
-	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
+	"github.com/agentsignal/agentsignal/persistence/redisclient"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
@@ -170,7 +170,7 @@ func TestManySessionsEndInSteps(t *testing.T) {
 	}
 }
 
-func TestNoMoreSessionsEndThanNecessary(t *testing.T) {
+func TestOnlyExcessSessionsEnd(t *testing.T) {
 	t.Parallel()
 	s, server := credentialStore(t)
 	a := addAccount(t, s, "a@example.com").ID
@@ -192,7 +192,7 @@ func TestNoMoreSessionsEndThanNecessary(t *testing.T) {
 }
 
 // Sessions that cannot be ended are not tried for ever.
-func TestSessionsThatCannotEnd(t *testing.T) {
+func TestEndingSessionsGivesUp(t *testing.T) {
 	t.Parallel()
 	s, _ := credentialStore(t)
 	a := addAccount(t, s, "user@example.com")
@@ -203,8 +203,8 @@ func TestSessionsThatCannotEnd(t *testing.T) {
 	}
 }
 
-// TestASessionWithoutARecordCounts: its place in the index is removed instead of a valid session.
-func TestASessionWithoutARecordCounts(t *testing.T) {
+// TestSessionsWithoutRecordAreRemovedFirst: its place in the index is removed instead of a valid session.
+func TestSessionsWithoutRecordAreRemovedFirst(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(s *Store, a signal.AccountID) ([]signal.Event, error){
 		"end": func(s *Store, a signal.AccountID) ([]signal.Event, error) {
@@ -230,8 +230,8 @@ func TestASessionWithoutARecordCounts(t *testing.T) {
 	}
 }
 
-// TestAPasswordIsSetWithTheEndOfTheLastSessions interrupts the change between steps.
-func TestAPasswordIsSetWithTheEndOfTheLastSessions(t *testing.T) {
+// TestPasswordChangesWithLastSessions interrupts the change between steps.
+func TestPasswordChangesWithLastSessions(t *testing.T) {
 	t.Parallel()
 	s, server := credentialStore(t)
 	a := addAccount(t, s, "a@example.com").ID

@@ -10,7 +10,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/credential"
-	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
+	"github.com/agentsignal/agentsignal/persistence/redisclient"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
@@ -78,7 +78,7 @@ func TestRotateSession(t *testing.T) {
 	wantError(t, err, signal.KindNotFound, "not_found")
 }
 
-func TestRotateSessionRefusesWhatExpired(t *testing.T) {
+func TestRotateSessionRefusesExpiredTokens(t *testing.T) {
 	t.Parallel()
 	s, _ := credentialStore(t)
 	ctx := t.Context()
@@ -191,7 +191,7 @@ func TestEndedSessionsLeaveNoLocators(t *testing.T) {
 		},
 		"too many": func(s *Store, n credential.Session) error {
 			newer := n
-			newer.ID, newer.KeepUntil = signal.NewSessionID(), newer.KeepUntil.Add(time.Hour)
+			newer.ID, newer.KeepUntil = signal.NewSessionIDAt(time.Now()), newer.KeepUntil.Add(time.Hour)
 			newer.Locator, newer.Refresh = credential.DigestOf("other"), credential.DigestOf("others")
 			email := credential.DigestOf("nobody")
 			if _, _, err := s.CreateSession(t.Context(), newer, 1, email, 1, nowMS()); err != nil {
@@ -222,9 +222,9 @@ func TestEndedSessionsLeaveNoLocators(t *testing.T) {
 	}
 }
 
-// TestARefreshThatNoReplicaHasIsTakenBack: the client uses its token again, which must not
+// TestUnreplicatedRefreshIsUndone: the client uses its token again, which must not
 // count as a stolen one.
-func TestARefreshThatNoReplicaHasIsTakenBack(t *testing.T) {
+func TestUnreplicatedRefreshIsUndone(t *testing.T) {
 	t.Parallel()
 	master := redistest.New(t)
 	plain := openStore(t, redisclient.Options{URL: master.URL()})

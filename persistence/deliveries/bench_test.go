@@ -8,7 +8,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/persistence/eventlog"
-	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
+	"github.com/agentsignal/agentsignal/persistence/redisclient"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 	"github.com/agentsignal/agentsignal/persistence/storetest"
 )
@@ -20,6 +20,7 @@ var (
 	testDelivery        = storetest.Delivery
 	attempt, milli      = storetest.Attempted, storetest.Milli
 	wantKind, wantError = storetest.WantKind, storetest.WantError
+	wantEqual           = storetest.WantEqual
 	wantPostponed, zAt  = storetest.WantPostponed, storetest.DueAt
 )
 
@@ -50,14 +51,6 @@ func (b *logBench) eventsOf(account signal.AccountID) []signal.Event {
 		b.Fatal(err)
 	}
 	return events
-}
-
-// carryOutTogether carries out operations as one batch.
-func carryOutTogether(t *testing.T, rdb redis.UniversalClient, p int, operations ...*eventlog.Operation) {
-	t.Helper()
-	if err := eventlog.Together(t.Context(), rdb, p, operations...); err != nil {
-		t.Fatal(err)
-	}
 }
 
 func set(members ...string) map[string]bool {

@@ -12,7 +12,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 	"github.com/agentsignal/agentsignal/persistence/codec"
 	"github.com/agentsignal/agentsignal/persistence/eventlog"
-	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
+	"github.com/agentsignal/agentsignal/persistence/redisclient"
 )
 
 // A delivery is made, tried, given up, retried and cancelled.
@@ -141,7 +141,7 @@ func TestStoreDeliveriesInParts(t *testing.T) {
 }
 
 // One batch makes deliveries, removes their webhook and makes more.
-func TestABatchSeesItsOwnChanges(t *testing.T) {
+func TestBatchSeesItsOwnChanges(t *testing.T) {
 	t.Parallel()
 	b := newHookBench(t)
 	w := b.register()
@@ -161,7 +161,7 @@ func TestABatchSeesItsOwnChanges(t *testing.T) {
 
 // A webhook is not due for deliveries that a later operation of the same batch has ended or removed:
 // it would be due for ever.
-func TestABatchLeavesNothingDueThatHasEnded(t *testing.T) {
+func TestBatchLeavesNoEndedDeliveryDue(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(*hookBench, *eventlog.Operation, *delivery.Webhook, delivery.Delivery){
 		"removed": func(b *hookBench, o *eventlog.Operation, w *delivery.Webhook, _ delivery.Delivery) {
@@ -211,7 +211,7 @@ func TestPendingDeliveriesAreNotDropped(t *testing.T) {
 }
 
 // Operations of one batch that make deliveries of the same event share its body.
-func TestABatchSharesBodies(t *testing.T) {
+func TestBatchSharesBodies(t *testing.T) {
 	t.Parallel()
 	b := newHookBench(t)
 	e := signal.NewEventID()

@@ -6,11 +6,11 @@ import (
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
-func TestTheStoreInsideAProcess(t *testing.T) {
+func TestStoreInProcess(t *testing.T) {
 	t.Parallel()
 	redistest.RunInProcess(t, 30, map[string][]string{
 		"they end, stop or restart the server, or have a second one": {"TestWebhooksWithoutRedis"},
 		"they measure keys by MEMORY USAGE":                          {"TestBytesOfAWebhookAreBounded"},
-		"it is too slow for as much":                                 {"TestManyDeliveries"},
+		"it is too slow for so many records":                         {"TestManyDeliveries"},
 	})
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 	"github.com/agentsignal/agentsignal/persistence/codec"
-	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
+	"github.com/agentsignal/agentsignal/persistence/redisclient"
 )
 
 var (
@@ -279,7 +279,7 @@ func (h *Store) scanType(ctx context.Context, w hook, q delivery.Query) (page []
 }
 
 // eachNewest calls f with the members of a set by creation, newest first and without the first
-// offset ones, until it returns false. None comes twice, whatever is added meanwhile.
+// offset ones, until it returns false. Each comes once, even if others are added meanwhile.
 func (h *Store) eachNewest(ctx context.Context, set string, offset int64, f func([]string) (bool, error)) error {
 	last := redis.Z{Score: math.Inf(1), Member: ""}
 	for ; ; offset += memberChunk {

@@ -13,7 +13,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 	"github.com/agentsignal/agentsignal/persistence/codec"
 	"github.com/agentsignal/agentsignal/persistence/eventlog"
-	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
+	"github.com/agentsignal/agentsignal/persistence/redisclient"
 )
 
 // Mails that are to be sent stand in a sorted set of their partition, by when. A mail is stored

@@ -13,10 +13,10 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 	"github.com/agentsignal/agentsignal/persistence/codec"
 	"github.com/agentsignal/agentsignal/persistence/eventlog"
-	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
+	"github.com/agentsignal/agentsignal/persistence/redisclient"
 )
 
-// Manual changes of deliveries. Scripts change the stored records, so none is read for it.
+// Manual changes of deliveries. Scripts change the stored records, so that they need not be read.
 
 // shiftChunk is how many deliveries one operation changes. Redis takes a millisecond for them,
 // and four where the answers of their endpoints are as long as possible.

@@ -11,7 +11,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 	"github.com/agentsignal/agentsignal/persistence/codec"
 	"github.com/agentsignal/agentsignal/persistence/eventlog"
-	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
+	"github.com/agentsignal/agentsignal/persistence/redisclient"
 )
 
 // What the later events of a signal wait for at a webhook: a hash by the signal.

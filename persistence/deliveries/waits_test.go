@@ -12,7 +12,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
-	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
+	"github.com/agentsignal/agentsignal/persistence/redisclient"
 )
 
 // someWaits returns waits with all kinds of fields.
@@ -103,7 +103,7 @@ func TestWaitsAreKept(t *testing.T) {
 }
 
 // A page past the end of many pending deliveries is found without reading them.
-func TestAPagePastThePendingOnes(t *testing.T) {
+func TestPageBeyondPendingDeliveries(t *testing.T) {
 	t.Parallel()
 	b := newHookBench(t)
 	w := b.register()
@@ -130,7 +130,7 @@ func TestAPagePastThePendingOnes(t *testing.T) {
 
 // A late page of many pending deliveries is found without reading the earlier ones, wherever ended
 // ones lie between them.
-func TestAPageFarBehindAmongThePendingOnes(t *testing.T) {
+func TestLatePageOfPendingDeliveries(t *testing.T) {
 	t.Parallel()
 	b := newHookBench(t)
 	w := b.register()

@@ -21,14 +21,6 @@ const (
 	codecBody     = "12345678901234567890"
 )
 
-// wantEqual fails unless err is nil and got is want.
-func wantEqual(tb testing.TB, what string, err error, want, got any) {
-	tb.Helper()
-	if d := cmp.Diff(want, got); err != nil || d != "" {
-		tb.Errorf("%s: %v (-want +got):\n%s", what, err, d)
-	}
-}
-
 // codecWebhooks returns webhooks with all kinds of fields.
 func codecWebhooks() map[string]delivery.Webhook {
 	at := milli(0)

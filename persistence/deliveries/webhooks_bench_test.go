@@ -10,7 +10,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 	"github.com/agentsignal/agentsignal/persistence/eventlog"
-	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
+	"github.com/agentsignal/agentsignal/persistence/redisclient"
 )
 
 // hookBench is webhooks of partition 1 on a Redis of its own, and its owner's epoch.
@@ -102,7 +102,7 @@ func (b *hookBench) wantStats(want delivery.WebhookStats) {
 // together carries out operations as one batch, all of which must succeed.
 func (b *hookBench) together(operations ...*eventlog.Operation) {
 	b.Helper()
-	carryOutTogether(b.T, b.rdb, b.p, operations...)
+	b.must("carry out", eventlog.Together(b.Context(), b.rdb, b.p, operations...))
 	for _, o := range operations {
 		if r := <-o.Done; r.Err != nil || r.Left != nil {
 			b.Errorf("%+v", r)

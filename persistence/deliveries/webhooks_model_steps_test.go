@@ -10,7 +10,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 )
 
-// These are the steps of TestWebhooksAreAsTheirModel after deliveries were made.
+// These are the steps of TestWebhooksMatchModel after deliveries were made.
 
 // pick returns a webhook and one of its deliveries, or nil.
 func (m *hookModel) pick() (*modelWebhook, *modelDelivery) {

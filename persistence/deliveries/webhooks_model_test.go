@@ -16,7 +16,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 	"github.com/agentsignal/agentsignal/persistence/codec"
-	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
+	"github.com/agentsignal/agentsignal/persistence/redisclient"
 )
 
 // hookModel is the content of Redis about webhooks as plain values.
@@ -52,8 +52,8 @@ func (w *modelWebhook) sorted() []*modelDelivery {
 	})
 }
 
-// TestWebhooksAreAsTheirModel takes random steps and compares every key with a model.
-func TestWebhooksAreAsTheirModel(t *testing.T) {
+// TestWebhooksMatchModel takes random steps and compares every key with a model.
+func TestWebhooksMatchModel(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(2) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
-	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
+	"github.com/agentsignal/agentsignal/persistence/redisclient"
 )
 
 func TestRegisterKeepsTheLimit(t *testing.T) {
@@ -105,7 +105,7 @@ func TestChangeWebhook(t *testing.T) {
 }
 
 // The health that an owner stores late does not count against a webhook that was enabled meanwhile.
-func TestHealthFromBeforeEnablingCountsNoMore(t *testing.T) {
+func TestLateHealthIsIgnored(t *testing.T) {
 	t.Parallel()
 	b := newHookBench(t)
 	ctx := t.Context()
@@ -152,7 +152,7 @@ func TestWebhookStatsOfAllPartitions(t *testing.T) {
 
 // A webhook whose endpoint has failed for too long is disabled, and its account is notified. If it
 // was changed meanwhile, none of that is stored.
-func TestOutcomesDisableAWebhook(t *testing.T) {
+func TestOutcomesDisableWebhook(t *testing.T) {
 	t.Parallel()
 	b := newHookBench(t)
 	ctx := t.Context()
@@ -293,7 +293,7 @@ func TestWebhooksWithoutRedis(t *testing.T) {
 }
 
 // An account has a URL once, whether webhooks are registered or changed.
-func TestAURLIsRegisteredOnce(t *testing.T) {
+func TestURLIsRegisteredOnce(t *testing.T) {
 	t.Parallel()
 	b := newHookBench(t)
 	ctx, first, second := b.Context(), b.register(), b.register()

@@ -12,7 +12,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/persistence/codec"
-	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
+	"github.com/agentsignal/agentsignal/persistence/redisclient"
 )
 
 // appendScript is one script of two files: a batch may have steps about deliveries.
@@ -169,7 +169,7 @@ func parseBatchReply(reply string) (r batchReply, err error) {
 	return r, nil
 }
 
-// parseID reads an id, or "-" for none.
+// parseID reads an id, or "-", which leaves p as it is.
 func parseID(word string, p *signal.Position) (ok bool) {
 	if word == "-" {
 		return true

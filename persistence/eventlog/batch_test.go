@@ -10,7 +10,7 @@ import (
 )
 
 // Events wait for a limited number of deliveries, however many there are.
-func TestABatchHasFewDeliveries(t *testing.T) {
+func TestBatchLimitsDeliveries(t *testing.T) {
 	t.Parallel()
 	w := newWriter(nil, LogOptions{Queue: 100})
 	w.adopt(0, "w")
@@ -37,9 +37,9 @@ func TestABatchHasFewDeliveries(t *testing.T) {
 	}
 }
 
-// TestABatchHasFewOperations: Redis does nothing else meanwhile. The deadline of a batch is that of
+// TestBatchLimitsOperations: Redis does nothing else meanwhile. The deadline of a batch is that of
 // the operation that has waited longest.
-func TestABatchHasFewOperations(t *testing.T) {
+func TestBatchLimitsOperations(t *testing.T) {
 	t.Parallel()
 	w := newWriter(nil, LogOptions{Queue: 1000, AppendTimeout: time.Minute})
 	w.adopt(0, "w")

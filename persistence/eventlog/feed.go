@@ -9,18 +9,18 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
-	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
+	"github.com/agentsignal/agentsignal/persistence/redisclient"
 )
 
 var positionStoreScript = redisclient.Script(scripts, "position_store")
 
-// The engine reads the event logs of the partitions that its node owns, from a position
-// that it stores once the effects of the events before it are stored. There is no consumer
-// group: a paused former owner could take entries from it that no other node would see.
+// The owner of a partition reads its event log from a position, which it stores once the effects
+// of the events before it are stored. There is no consumer group: a paused former owner could
+// take entries from it that no other node would see.
 
-// EnginePosition returns the position up to which the events of partition p have had their
-// effect; zero if no owner has stored one yet.
-func (s *Store) EnginePosition(ctx context.Context, p int) (signal.Position, error) {
+// OwnerPosition returns the position up to which the events of partition p have had their
+// effect, or zero before an owner has stored one.
+func (s *Store) OwnerPosition(ctx context.Context, p int) (signal.Position, error) {
 	value, err := s.RDB.Get(ctx, redisclient.PositionKey(p)).Result()
 	if errors.Is(err, redis.Nil) {
 		return signal.Position{}, nil
@@ -35,10 +35,10 @@ func (s *Store) EnginePosition(ctx context.Context, p int) (signal.Position, err
 	return position, nil
 }
 
-// StoreEnginePosition stores that the events of partition p up to position have had
+// StoreOwnerPosition stores that the events of partition p up to position have had
 // their effect. KindConflict: another epoch holds the partition, or the log ends before
 // the position because Redis has lost its newest entries (CodeRolledBack).
-func (s *Store) StoreEnginePosition(ctx context.Context, p int, epoch int64, position signal.Position) error {
+func (s *Store) StoreOwnerPosition(ctx context.Context, p int, epoch int64, position signal.Position) error {
 	keys := []string{redisclient.EpochKey(p), redisclient.PositionKey(p), redisclient.EventsKey(p)}
 	stored, err := positionStoreScript.Run(ctx, s.RDB, keys, strconv.FormatInt(epoch, 10), position.String()).Int()
 	switch {

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
-	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
+	"github.com/agentsignal/agentsignal/persistence/redisclient"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 	"github.com/agentsignal/agentsignal/persistence/storetest"
 )
@@ -18,21 +18,21 @@ func TestNoPositionIsStoredBeyondTheLog(t *testing.T) {
 	epoch := take(t, b.store, 0, "a", time.Minute)
 	end := b.append(noted(accountIn(b.store, 0), "end"))
 	for _, beyond := range []signal.Position{end.Plus(1), {MS: end.MS + 1}} {
-		err := b.store.StoreEnginePosition(t.Context(), 0, epoch, beyond)
+		err := b.store.StoreOwnerPosition(t.Context(), 0, epoch, beyond)
 		storetest.WantError(t, err, signal.KindConflict, signal.CodeRolledBack)
 	}
-	if err := b.store.StoreEnginePosition(t.Context(), 0, epoch, end); err != nil {
+	if err := b.store.StoreOwnerPosition(t.Context(), 0, epoch, end); err != nil {
 		t.Errorf("the end of the log: %v", err)
 	}
-	if got, err := b.store.EnginePosition(t.Context(), 0); got != end || err != nil {
+	if got, err := b.store.OwnerPosition(t.Context(), 0); got != end || err != nil {
 		t.Errorf("stored %v, %v, want %v", got, err, end)
 	}
 	before := signal.Position{MS: end.MS - 1, Seq: end.Seq + 1}
-	if err := b.store.StoreEnginePosition(t.Context(), 0, epoch, before); err != nil {
+	if err := b.store.StoreOwnerPosition(t.Context(), 0, epoch, before); err != nil {
 		t.Errorf("before the end of the log, with a greater sequence: %v", err)
 	}
 	b.rdb.XTrimMaxLen(t.Context(), redisclient.EventsKey(0), 0)
-	if err := b.store.StoreEnginePosition(t.Context(), 0, epoch, end); err != nil {
+	if err := b.store.StoreOwnerPosition(t.Context(), 0, epoch, end); err != nil {
 		t.Errorf("after trimming: %v", err)
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/panics"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/tasks"
-	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
+	"github.com/agentsignal/agentsignal/persistence/redisclient"
 )
 
 // headTimeout bounds one question for a log's end.
@@ -62,7 +62,7 @@ func (t *Tail) ask(ctx context.Context, partition int, q *headQuestion) {
 		limited, cancel := context.WithTimeout(ctx, headTimeout)
 		// Not before what the tail has passed: no caller waits for a log that Redis has lost.
 		if !panics.Guard(t.log, panics.Log, func() {
-			q.end, q.err = t.store.lastEventAfter(limited, partition, t.Passed(partition))
+			q.end, q.err = t.store.lastEventAfter(limited, partition, t.passed(partition))
 		}) {
 			q.err = redisclient.Unavailable(panics.ErrPanicked)
 		}

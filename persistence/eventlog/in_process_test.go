@@ -6,7 +6,7 @@ import (
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
-func TestTheStoreInsideAProcess(t *testing.T) {
+func TestStoreInProcess(t *testing.T) {
 	t.Parallel()
 	redistest.RunInProcess(t, 35, map[string][]string{
 		"they end, stop or restart the server, or have a second one": {
@@ -18,23 +18,23 @@ func TestTheStoreInsideAProcess(t *testing.T) {
 			"TestAppendAcrossKill",
 			"TestAppendLimits",
 			"TestAppendWaitsForReplicas",
-			"TestARepeatedBatchWaitsForReplicas",
+			"TestRepeatedBatchWaitsForReplicas",
 			"TestInstallationFixesThePartitions",
 		},
 		"they set it up by CONFIG or ACL": {"TestAppendOutOfMemory"},
 		"they read its INFO commandstats": {"TestHeadShares"},
 		"they restore a stream by DUMP, which it supports for strings only": {
-			"TestTailKnowsWhatItsProcessHasAppended",
-			"TestTailGoesBackWithRedis",
-			"TestTailGoesBackBeyondItsAttachment",
+			"TestTailDetectsLossOfOwnEvents",
+			"TestTailRollsBack",
+			"TestTailRollsBackBeforeAttachment",
 		},
 		"its XINFO STREAM lacks entries-added and the last-generated-id of removed entries": {
 			"TestRetains",
 			"TestTailPassesRemovedEnd",
 		},
-		"it is too slow for as much": {"TestTrimEvents"},
+		"it is too slow for so many records": {"TestTrimEvents"},
 		"it keeps what expires for a duration, so that an expiry time is off by a millisecond": {
-			"TestARepeatedBatchIsAWrite",
+			"TestRepeatedBatchWrites",
 		},
 	})
 }

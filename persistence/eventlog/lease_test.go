@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
-	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
+	"github.com/agentsignal/agentsignal/persistence/redisclient"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
@@ -80,7 +80,7 @@ func TestLeaseEndsWithItsTime(t *testing.T) {
 }
 
 // A Redis that has lost its newest writes gives no epoch twice.
-func TestEpochIsNewAfterALoss(t *testing.T) {
+func TestEpochIsNewAfterDataLoss(t *testing.T) {
 	t.Parallel()
 	s, server := leaseStore(t)
 	first := take(t, s, 0, "a", time.Minute)
@@ -91,9 +91,9 @@ func TestEpochIsNewAfterALoss(t *testing.T) {
 	}
 }
 
-// TestEpochsAscendWhateverTheClock: Redis' clock may be behind the last epoch, for example
+// TestEpochsAscendWithSlowClock: Redis' clock may be behind the last epoch, for example
 // after a failover to a host with a slow clock.
-func TestEpochsAscendWhateverTheClock(t *testing.T) {
+func TestEpochsAscendWithSlowClock(t *testing.T) {
 	t.Parallel()
 	s, server := leaseStore(t)
 	ahead := time.Now().Add(time.Hour).UnixMilli()
@@ -119,7 +119,7 @@ func TestFormerOwnersWritesAreRefused(t *testing.T) {
 		name  string
 		write func(epoch int64) error
 	}{
-		{"position", func(e int64) error { return s.StoreEnginePosition(ctx, 3, e, signal.Position{MS: e}) }},
+		{"position", func(e int64) error { return s.StoreOwnerPosition(ctx, 3, e, signal.Position{MS: e}) }},
 		{"event", func(e int64) error {
 			c := noted(account, "late")
 			c.Epoch = e
@@ -132,10 +132,10 @@ func TestFormerOwnersWritesAreRefused(t *testing.T) {
 			t.Errorf("%s of the owner: %v", w.name, err)
 		}
 	}
-	if got, err := s.EnginePosition(ctx, 3); got != (signal.Position{MS: owner}) || err != nil {
-		t.Errorf("EnginePosition: %v, %v", got, err)
+	if got, err := s.OwnerPosition(ctx, 3); got != (signal.Position{MS: owner}) || err != nil {
+		t.Errorf("OwnerPosition: %v, %v", got, err)
 	}
-	if got, err := s.EnginePosition(ctx, 2); !got.IsZero() || err != nil {
-		t.Errorf("EnginePosition of a partition without: %v, %v", got, err)
+	if got, err := s.OwnerPosition(ctx, 2); !got.IsZero() || err != nil {
+		t.Errorf("OwnerPosition of a partition without: %v, %v", got, err)
 	}
 }

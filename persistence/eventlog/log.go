@@ -14,7 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
-	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
+	"github.com/agentsignal/agentsignal/persistence/redisclient"
 )
 
 // LogOptions are the limits of a Log.
@@ -32,11 +32,11 @@ type LogOptions struct {
 	Log          *slog.Logger // nil: the Store's
 }
 
-// Log appends changes. The callers that come while a batch is in flight form the next one:
-// none waits for others to come, and a batch costs little more than one operation.
+// Log appends changes. The callers that come while a batch is in flight form the next one, so
+// that nothing is delayed to fill a batch. A batch costs little more than one operation.
 //
 // What Append promises:
-//   - A nil error: Redis has the whole change (and with WaitReplicas so many replicas too).
+//   - A nil error: Redis has the whole change, and so have WaitReplicas replicas.
 //     With appendfsync everysec the end of the Redis process loses nothing, a power cut up
 //     to a second.
 //   - KindConflict: a guard refused; nothing has changed.

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
-	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
+	"github.com/agentsignal/agentsignal/persistence/redisclient"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 

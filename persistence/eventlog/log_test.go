@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
-	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
+	"github.com/agentsignal/agentsignal/persistence/redisclient"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
@@ -29,9 +29,9 @@ func TestAppendPositionWithoutEvents(t *testing.T) {
 	}
 }
 
-// TestAnOwnersChangeIsStoredOnce: a change that is repeated, because its outcome was not known, is
+// TestOwnerChangeIsStoredOnce: a change that is repeated, because its outcome was not known, is
 // refused, and the next one is not.
-func TestAnOwnersChangeIsStoredOnce(t *testing.T) {
+func TestOwnerChangeIsStoredOnce(t *testing.T) {
 	t.Parallel()
 	b := newLogBench(t, redistest.New(t), LogOptions{})
 	account := signal.NewAccountID()

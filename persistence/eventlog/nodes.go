@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"time"
 
-	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
+	"github.com/agentsignal/agentsignal/persistence/redisclient"
 )
 
 var nodeAnnounceScript = redisclient.Script(scripts, "node_announce")

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
-	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
+	"github.com/agentsignal/agentsignal/persistence/redisclient"
 )
 
 // command is what a step of an operation does. The numbers are those of

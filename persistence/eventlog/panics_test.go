@@ -11,7 +11,7 @@ import (
 
 // A follower that panics at an event misses it and is notified of the gap. The other followers, and
 // the later events, are not affected.
-func TestAFollowerOfTheTailThatPanicsHarmsNoOther(t *testing.T) {
+func TestPanickingSubscriberAffectsNoOther(t *testing.T) {
 	t.Parallel()
 	b := newTailBench(t, redistest.New(t), TailOptions{Count: 1})
 	handled := make(chan string, 10)
@@ -39,7 +39,7 @@ func TestAFollowerOfTheTailThatPanicsHarmsNoOther(t *testing.T) {
 	}
 }
 
-func TestTheTailFollowsOnAfterAPanicOfItsOwn(t *testing.T) {
+func TestTailContinuesAfterPanic(t *testing.T) {
 	t.Parallel()
 	b := newTailBench(t, redistest.New(t), TailOptions{Count: 1})
 	faulty := &panicking{}

@@ -6,12 +6,11 @@ import (
 	"sync"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
-	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
+	"github.com/agentsignal/agentsignal/persistence/redisclient"
 )
 
-// What a process remembers of a log, to notice when Redis has lost its newest entries: by a
-// replica that became master without the last writes, or a restart without the end of the
-// file.
+// What a process remembers of a log, to detect that Redis has lost its newest entries: in a
+// failover to a replica without the last writes, or in a restart with a truncated file.
 
 // recentEvents is how many events the tail remembers of a partition, at least. A loss of more
 // may hide events whose positions are below the lost ones.
@@ -72,7 +71,7 @@ func (n *newest) position() signal.Position {
 }
 
 // wentBack reports whether an entry at p that is not retained was lost, not removed: trimming
-// removes the oldest entries first, and Retains knows of those that are deleted singly.
+// removes the oldest entries first, and Retains recognizes those that were deleted one by one.
 func wentBack(i redisclient.StreamInfo, p signal.Position) bool {
 	switch {
 	case !i.Exists:

@@ -6,7 +6,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/persistence/codec"
-	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
+	"github.com/agentsignal/agentsignal/persistence/redisclient"
 )
 
 // replayEntries is how many events one command reads.
@@ -36,7 +36,7 @@ func (s *Store) Retains(ctx context.Context, p int, after signal.Position) (bool
 	if len(entries) == 1 {
 		return true, info, nil
 	}
-	// The entry may have been deleted singly, with its account.
+	// The entry may have been deleted by itself, with its account.
 	older := info.Length > 0 && info.First.Compare(after) < 0
 	return older && info.Complete && info.MaxDeleted.Compare(after) >= 0, info, nil
 }
@@ -79,7 +79,7 @@ func (s *Store) LastEvent(ctx context.Context, p int) (signal.Position, error) {
 	return s.lastEventAfter(ctx, p, signal.Position{})
 }
 
-// lastEventAfter returns the position of the newest event, or after if there is none beyond
+// lastEventAfter returns the position of the newest event, or after if no event follows
 // it. The entry at after is not read.
 func (s *Store) lastEventAfter(ctx context.Context, p int, after signal.Position) (signal.Position, error) {
 	reply, err := s.Raw(ctx, s.RDB, nil, "XREVRANGE", redisclient.EventsKey(p), "+", "("+after.String(), "COUNT", 1)

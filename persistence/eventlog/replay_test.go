@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
-	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
+	"github.com/agentsignal/agentsignal/persistence/redisclient"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 

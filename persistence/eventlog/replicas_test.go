@@ -9,7 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
-	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
+	"github.com/agentsignal/agentsignal/persistence/redisclient"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
@@ -49,10 +49,10 @@ func TestAppendWaitsForReplicas(t *testing.T) {
 	eventually(t, taken("again"))
 }
 
-// TestARepeatedBatchWaitsForReplicas: the answer to the first try is lost while the replica
+// TestRepeatedBatchWaitsForReplicas: the answer to the first try is lost while the replica
 // stalls. WAIT waits for what its own connection has written, so the second try, on another
 // connection, must be a write although it changes nothing.
-func TestARepeatedBatchWaitsForReplicas(t *testing.T) {
+func TestRepeatedBatchWaitsForReplicas(t *testing.T) {
 	t.Parallel()
 	master, replica := redistest.New(t), redistest.New(t)
 	replica.Follow(master)
@@ -79,7 +79,7 @@ func TestARepeatedBatchWaitsForReplicas(t *testing.T) {
 	}
 }
 
-func TestARepeatedBatchIsAWrite(t *testing.T) {
+func TestRepeatedBatchWrites(t *testing.T) {
 	t.Parallel()
 	b := newLogBench(t, redistest.New(t), LogOptions{})
 	key, job := redisclient.BatchKey(0, "test"), redisclient.JobKey(0, "job_1")

@@ -11,7 +11,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/persistence/codec"
-	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
+	"github.com/agentsignal/agentsignal/persistence/redisclient"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
@@ -62,7 +62,7 @@ type rollbackCase struct {
 	want       int     // how many of the new events the tail reads
 }
 
-func TestTailGoesBackWithRedis(t *testing.T) {
+func TestTailRollsBack(t *testing.T) {
 	t.Parallel()
 	for _, c := range []rollbackCase{
 		{"the new ones come after the lost ones", 3, 2, []int64{10, 11}, 2},
@@ -140,9 +140,9 @@ func (c *rollbackCase) fill(b *tailBench, before int64) {
 	}
 }
 
-// TestTailKnowsWhatItsProcessHasAppended: an event that was acknowledged and then lost, before the
+// TestTailDetectsLossOfOwnEvents: an event that was acknowledged and then lost, before the
 // tail has read it, is also a loss.
-func TestTailKnowsWhatItsProcessHasAppended(t *testing.T) {
+func TestTailDetectsLossOfOwnEvents(t *testing.T) {
 	t.Parallel()
 	b := newTailBench(t, redistest.New(t), TailOptions{})
 	losses := 0
@@ -174,9 +174,9 @@ func TestTailKnowsWhatItsProcessHasAppended(t *testing.T) {
 	}
 }
 
-// TestTailGoesBackBeyondItsAttachment: the lost events are older than the tail, so that it remembers
+// TestTailRollsBackBeforeAttachment: the lost events are older than the tail, so that it remembers
 // none before them.
-func TestTailGoesBackBeyondItsAttachment(t *testing.T) {
+func TestTailRollsBackBeforeAttachment(t *testing.T) {
 	t.Parallel()
 	b := newTailBench(t, redistest.New(t), TailOptions{})
 	losses := 0
@@ -198,8 +198,8 @@ func TestTailGoesBackBeyondItsAttachment(t *testing.T) {
 	}
 }
 
-// TestRemovedEventsAreNoLoss: no owner has to give up its partition because of trimming or erasing.
-func TestRemovedEventsAreNoLoss(t *testing.T) {
+// TestRemovedEventsAreNotLost: no owner has to give up its partition because of trimming or erasing.
+func TestRemovedEventsAreNotLost(t *testing.T) {
 	t.Parallel()
 	for name, remove := range map[string]func(b *tailBench, seen []signal.Position){
 		"trimmed before the cursor": func(b *tailBench, _ []signal.Position) {
@@ -237,9 +237,9 @@ func TestRemovedEventsAreNoLoss(t *testing.T) {
 	}
 }
 
-// TestTailReportsThatItIsOvertaken: trimming removes entries after the cursor of a tail that lags,
+// TestTailReportsOvertaking: trimming removes entries after the cursor of a tail that lags,
 // although all its reads succeed.
-func TestTailReportsThatItIsOvertaken(t *testing.T) {
+func TestTailReportsOvertaking(t *testing.T) {
 	t.Parallel()
 	b := newTailBench(t, redistest.New(t), TailOptions{Count: 3})
 	b.attach()
@@ -260,7 +260,7 @@ func TestTailReportsThatItIsOvertaken(t *testing.T) {
 	}
 }
 
-func TestTheTailRemembersSomeEvents(t *testing.T) {
+func TestRecentPositionsAreBounded(t *testing.T) {
 	t.Parallel()
 	r := recent{base: signal.Position{MS: 10}}
 	for i := range 5 * recentEvents {

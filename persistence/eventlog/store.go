@@ -5,7 +5,7 @@ import (
 	"embed"
 	"fmt"
 
-	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
+	"github.com/agentsignal/agentsignal/persistence/redisclient"
 )
 
 //go:embed scripts

@@ -14,7 +14,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/backoff"
 	"github.com/agentsignal/agentsignal/actors/panics"
 	"github.com/agentsignal/agentsignal/actors/signal"
-	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
+	"github.com/agentsignal/agentsignal/persistence/redisclient"
 )
 
 // TailOptions are the limits of a Tail.
@@ -38,7 +38,7 @@ type TailOptions struct {
 // that this process has appended, the functions of OnRollback are called first; delivery then
 // continues after the last common event, even if positions are below those of the lost ones.
 //
-// Passed, Head, Wait and Attached are safe for concurrent use.
+// Head, Wait and Attached are safe for concurrent use.
 type Tail struct {
 	store *Store
 	count int
@@ -377,9 +377,9 @@ func (t *Tail) notify(p int, functions []func(partition int)) {
 	}
 }
 
-// Passed returns the position up to which subscribers have been given the events of a
+// passed returns the position up to which subscribers have been given the events of a
 // partition.
-func (t *Tail) Passed(partition int) signal.Position {
+func (t *Tail) passed(partition int) signal.Position {
 	part := &t.partitions[partition]
 	part.mu.Lock()
 	defer part.mu.Unlock()

@@ -13,7 +13,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/tasks"
-	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
+	"github.com/agentsignal/agentsignal/persistence/redisclient"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
@@ -104,13 +104,13 @@ func (b *tailBench) wantTexts(p int, want ...string) {
 	}
 }
 
-func TestTailGivesWhatIsAppended(t *testing.T) {
+func TestTailDeliversAppendedEvents(t *testing.T) {
 	t.Parallel()
 	b := newTailBench(t, redistest.New(t), TailOptions{Count: 7})
 	account, other := accountIn(b.store, 1), accountIn(b.store, 3)
 	before := b.append(noted(account, "before"))
 	b.run()
-	if p := b.tail.Passed(1); p != before {
+	if p := b.tail.passed(1); p != before {
 		t.Errorf("attached at %v, want %v", p, before)
 	}
 	var wg sync.WaitGroup
@@ -253,8 +253,8 @@ func TestTailReportsLoss(t *testing.T) {
 			if texts := b.texts(0); len(texts) == 0 || texts[len(texts)-1] != "next" {
 				t.Errorf("seen %v", texts)
 			}
-			if part.suspect || b.tail.Passed(0) != next || next.Compare(before) <= 0 {
-				t.Errorf("passed %v, want %v", b.tail.Passed(0), next)
+			if part.suspect || b.tail.passed(0) != next || next.Compare(before) <= 0 {
+				t.Errorf("passed %v, want %v", b.tail.passed(0), next)
 			}
 		})
 	}
@@ -307,7 +307,7 @@ func TestTailHeadAndWait(t *testing.T) {
 				if err := b.tail.Wait(t.Context(), 0, head); err != nil {
 					t.Error(err)
 				}
-				if passed := b.tail.Passed(0); passed.Compare(head) < 0 {
+				if passed := b.tail.passed(0); passed.Compare(head) < 0 {
 					t.Errorf("passed %v after waiting for %v", passed, head)
 				}
 			}
@@ -315,7 +315,7 @@ func TestTailHeadAndWait(t *testing.T) {
 	}
 	wg.Wait()
 
-	future := b.tail.Passed(0).Plus(1)
+	future := b.tail.passed(0).Plus(1)
 	ctx, cancel := context.WithCancel(t.Context())
 	waited := make(chan error)
 	go func() { waited <- b.tail.Wait(ctx, 0, future) }()

@@ -8,7 +8,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/persistence/codec"
-	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
+	"github.com/agentsignal/agentsignal/persistence/redisclient"
 )
 
 var trimScript = redisclient.Script(scripts, "trim")
@@ -45,7 +45,7 @@ func NewTrimmer(s *Store, o TrimOptions) *Trimmer {
 }
 
 // TrimEvents removes the events of a partition that are too old or too many, but none after
-// the engine's stored position: those wait for their effect. KindConflict: another epoch
+// the owner's stored position: those wait for their effect. KindConflict: another epoch
 // holds the partition; 0 is not compared.
 func (t *Trimmer) TrimEvents(ctx context.Context, partition int, epoch int64) error {
 	keys := []string{redisclient.EventsKey(partition), redisclient.PositionKey(partition),

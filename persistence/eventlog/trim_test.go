@@ -8,7 +8,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/persistence/codec"
-	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
+	"github.com/agentsignal/agentsignal/persistence/redisclient"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 	"github.com/agentsignal/agentsignal/persistence/storetest"
 )
@@ -19,17 +19,17 @@ func TestTrimEvents(t *testing.T) {
 	const young, older = 3 * time.Hour, 2*time.Hour - 10*time.Second
 	cases := map[string]struct {
 		options  TrimOptions
-		position int // of the engine; -1: none stored
+		position int // of the owner; -1: none stored
 		min, max int // how many are left
 	}{
-		"old":                     {TrimOptions{}, n - 1, 1, slack},
-		"after the engine":        {TrimOptions{}, n / 2, n/2 - 1, n/2 + slack},
-		"without an engine":       {TrimOptions{}, -1, n, n},
-		"young":                   {TrimOptions{Keep: young}, n - 1, n, n},
-		"too many":                {TrimOptions{Keep: young, MaxEntries: 1000}, n - 1, 1000, 1000 + slack},
-		"too many for the engine": {TrimOptions{Keep: young, MaxEntries: 1000}, n / 2, n/2 - 1, n/2 + slack},
-		"old and too many":        {TrimOptions{Keep: older, MaxEntries: 5000}, n - 1, 5000, 5000 + slack},
-		"a few too many":          {TrimOptions{Keep: young, MaxEntries: n - 3}, n - 1, n - 3, n},
+		"old":                    {TrimOptions{}, n - 1, 1, slack},
+		"after the owner":        {TrimOptions{}, n / 2, n/2 - 1, n/2 + slack},
+		"without an engine":      {TrimOptions{}, -1, n, n},
+		"young":                  {TrimOptions{Keep: young}, n - 1, n, n},
+		"too many":               {TrimOptions{Keep: young, MaxEntries: 1000}, n - 1, 1000, 1000 + slack},
+		"too many for the owner": {TrimOptions{Keep: young, MaxEntries: 1000}, n / 2, n/2 - 1, n/2 + slack},
+		"old and too many":       {TrimOptions{Keep: older, MaxEntries: 5000}, n - 1, 5000, 5000 + slack},
+		"a few too many":         {TrimOptions{Keep: young, MaxEntries: n - 3}, n - 1, n - 3, n},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

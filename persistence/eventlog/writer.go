@@ -13,7 +13,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/backoff"
 	"github.com/agentsignal/agentsignal/actors/panics"
-	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
+	"github.com/agentsignal/agentsignal/persistence/redisclient"
 )
 
 // Limits of a writer.
@@ -41,7 +41,7 @@ type writer struct {
 	dirty  []*queue // those with operations
 	closed bool
 	// down is why the last batch failed. Until one succeeds, one operation at a time is
-	// let in as a probe, and the others are refused at once.
+	// accepted as a probe, and the others are refused at once.
 	down      error
 	probing   bool
 	nextProbe time.Time

@@ -25,7 +25,7 @@ func (l *panicking) Allow() error {
 
 func (*panicking) ReportResult(error) {}
 
-func TestAWriterThatPanicsFailsItsBatchAndGoesOn(t *testing.T) {
+func TestWriterContinuesAfterPanic(t *testing.T) {
 	t.Parallel()
 	b := newLogBench(t, redistest.New(t), LogOptions{Writers: 1})
 	faulty := &panicking{}
@@ -41,8 +41,8 @@ func TestAWriterThatPanicsFailsItsBatchAndGoesOn(t *testing.T) {
 	b.wantEvents(account, 2)
 }
 
-// TestWhatWaitsBehindABatchThatFailsIsAnswered: callers need not wait for their own deadlines.
-func TestWhatWaitsBehindABatchThatFailsIsAnswered(t *testing.T) {
+// TestFailedBatchFailsWaitingOperations: callers need not wait for their own deadlines.
+func TestFailedBatchFailsWaitingOperations(t *testing.T) {
 	t.Parallel()
 	w := newWriter(nil, LogOptions{Queue: 10, Log: slog.New(slog.DiscardHandler)})
 	w.adopt(0, "w")
@@ -63,13 +63,13 @@ func TestWhatWaitsBehindABatchThatFailsIsAnswered(t *testing.T) {
 				t.Errorf("answered with %v", r.Err)
 			}
 		default:
-			t.Error("one is not answered")
+			t.Error("an operation is not answered")
 		}
 	}
 }
 
-// TestAWriterThatPanicsWhileItTriesGoesOn: else nothing would be let in to try again.
-func TestAWriterThatPanicsWhileItTriesGoesOn(t *testing.T) {
+// TestWriterProbesAgainAfterPanic: otherwise every later operation would be refused.
+func TestWriterProbesAgainAfterPanic(t *testing.T) {
 	t.Parallel()
 	w := newWriter(nil, LogOptions{Queue: 10, Log: slog.New(slog.DiscardHandler)})
 	w.adopt(0, "w")
@@ -79,12 +79,12 @@ func TestAWriterThatPanicsWhileItTriesGoesOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := w.enqueue(0, NewOperation()); err == nil {
-		t.Error("a second one is let in while the first one tries")
+		t.Error("a second operation is accepted during a probe")
 	}
 	batches, _ := w.collect()
 	w.abandon(batches)
 	if r := <-o.Done; !errors.Is(r.Err, panics.ErrPanicked) {
-		t.Errorf("the one that tried ends with %v", r.Err)
+		t.Errorf("the probe ends with %v", r.Err)
 	}
 	if err := w.enqueue(0, NewOperation()); err != nil {
 		t.Errorf("the next one: %v", err)

@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
-	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
+	"github.com/agentsignal/agentsignal/persistence/redisclient"
 )
 
 // Erase erases a chunk of the jobs of a deleted account and returns "" at the end. The entries

@@ -6,7 +6,7 @@ import (
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
-func TestTheStoreInsideAProcess(t *testing.T) {
+func TestStoreInProcess(t *testing.T) {
 	t.Parallel()
 	redistest.RunInProcess(t, 12, map[string][]string{
 		"they stop the server or set it up by ACL": {"TestJobsWithoutRedis", "TestPollingIsRefused"},

@@ -3,7 +3,7 @@ package jobs
 import (
 	"cmp"
 	"context"
-	_ "embed"
+	"embed"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -15,7 +15,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/persistence/codec"
 	"github.com/agentsignal/agentsignal/persistence/eventlog"
-	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
+	"github.com/agentsignal/agentsignal/persistence/redisclient"
 )
 
 // A job is a hash under its own key. Each account has sorted sets of the ids of its jobs: all by
@@ -23,19 +23,14 @@ import (
 // Waiting jobs are in one stream per partition, from which the nodes take them as one consumer
 // group: see queue.go.
 
-//go:embed scripts/enqueue.lua
-var enqueueText string
-
-//go:embed scripts/prune.lua
-var pruneText string
-
-//go:embed scripts/list.lua
-var listText string
+//go:embed scripts
+var scripts embed.FS
 
 var (
-	enqueueScript = redis.NewScript(enqueueText)
-	pruneScript   = redis.NewScript(pruneText)
-	listScript    = redis.NewScript(listText)
+	enqueueScript = redisclient.Script(scripts, "enqueue")
+	pruneScript   = redisclient.Script(scripts, "prune")
+	listScript    = redisclient.Script(scripts, "list")
+	takeScript    = redisclient.Script(scripts, "take")
 )
 
 const (
@@ -122,7 +117,7 @@ func (j *Store) Enqueue(ctx context.Context, job signal.Job, maxQueued int, repl
 	}
 	switch {
 	case err != nil:
-		return redisclient.Unavailable(fmt.Errorf("enqueue job: %w", err))
+		return redisclient.Failed(err, "enqueue job")
 	case stored.Val() == int64(0):
 		return &signal.Error{Kind: signal.KindTooMany, Code: "too_many_runs", RetryAfter: time.Second,
 			Message: "too many jobs are queued: wait until some have ended"}
@@ -136,7 +131,7 @@ func (j *Store) Job(ctx context.Context, account signal.AccountID, id signal.Job
 	fields := []string{codec.JobState, codec.JobStarted, codec.JobRequest, codec.JobOutcome}
 	r, err := j.store.RDB.HMGet(ctx, redisclient.JobKey(p, id), fields...).Result()
 	if err != nil {
-		return signal.Job{}, redisclient.Unavailable(fmt.Errorf("read job: %w", err))
+		return signal.Job{}, redisclient.Failed(err, "read job")
 	}
 	text := make([]string, 4)
 	for i := range text {
@@ -175,7 +170,7 @@ func (j *Store) Jobs(
 	}
 	r, err := listScript.Run(ctx, j.store.RDB, []string{index}, redisclient.JobKey(p, ""), offset, limit).Slice()
 	if err != nil {
-		return nil, 0, redisclient.Unavailable(fmt.Errorf("list jobs: %w", err))
+		return nil, 0, redisclient.Failed(err, "list jobs")
 	}
 	if len(r) == 0 {
 		return nil, 0, errors.New("list jobs: the reply is empty")
@@ -204,7 +199,7 @@ func (j *Store) prune(ctx context.Context, p int, account signal.AccountID) erro
 	for {
 		n, err := pruneScript.Run(ctx, j.store.RDB, keys, now, pruneBatch).Int()
 		if err != nil {
-			return redisclient.Unavailable(fmt.Errorf("prune jobs: %w", err))
+			return redisclient.Failed(err, "prune jobs")
 		}
 		if n < pruneBatch {
 			return nil

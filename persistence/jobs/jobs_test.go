@@ -12,7 +12,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/persistence/codec"
 	"github.com/agentsignal/agentsignal/persistence/eventlog"
-	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
+	"github.com/agentsignal/agentsignal/persistence/redisclient"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 	"github.com/agentsignal/agentsignal/persistence/requests"
 	"github.com/agentsignal/agentsignal/persistence/signals"
@@ -219,7 +219,7 @@ func TestJobsAreForgotten(t *testing.T) {
 
 // The index of an account's jobs expires some time after the end of the last one. A job that
 // waits longer is still listed, and erased with its account.
-func TestAJobThatWaitsStaysInTheIndex(t *testing.T) {
+func TestQueuedJobStaysInIndex(t *testing.T) {
 	b := newJobBench(t, 1)
 	j := b.jobs("n1", 0)
 	account := signal.NewAccountID()
@@ -351,9 +351,9 @@ func TestJobIsEnqueuedOnce(t *testing.T) {
 	}
 }
 
-// TestJobsAreListedAsLongAsOneIsQueued: without it the index would expire some time after the
+// TestQueuedJobKeepsIndex: without it the index would expire some time after the
 // end of the last job.
-func TestJobsAreListedAsLongAsOneIsQueued(t *testing.T) {
+func TestQueuedJobKeepsIndex(t *testing.T) {
 	b := newJobBench(t, 1)
 	j := b.jobs("n1", 0)
 	account := signal.NewAccountID()
@@ -366,9 +366,9 @@ func TestJobsAreListedAsLongAsOneIsQueued(t *testing.T) {
 	}
 }
 
-// TestJobsAreSharedOut: several nodes take many jobs. Each job is taken once, and no node takes
+// TestJobsAreDistributed: several nodes take many jobs. Each job is taken once, and no node takes
 // more than its limit.
-func TestJobsAreSharedOut(t *testing.T) {
+func TestJobsAreDistributed(t *testing.T) {
 	b := newJobBench(t, 4)
 	const jobs, nodes, limit = 200, 3, 5
 	taken := make(chan signal.Job, jobs*2)

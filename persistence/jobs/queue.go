@@ -2,7 +2,6 @@ package jobs
 
 import (
 	"context"
-	_ "embed"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -17,7 +16,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/persistence/codec"
 	"github.com/agentsignal/agentsignal/persistence/eventlog"
-	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
+	"github.com/agentsignal/agentsignal/persistence/redisclient"
 )
 
 // One script takes a job: it reads the queue as the node's consumer of the group and marks the
@@ -26,11 +25,6 @@ import (
 // partition, more than there are free workers, and they would wait here while other nodes are
 // idle. So the wait is a plain read of all queues, which takes nothing and only finds the
 // partitions with new entries.
-
-//go:embed scripts/take.lua
-var takeText string
-
-var takeScript = redis.NewScript(takeText)
 
 const (
 	// lostIdle is how long an entry stays with a node that is not live, since the node may be
@@ -181,7 +175,7 @@ func (j *Store) liveNodes(ctx context.Context) ([]any, error) {
 	live := &redis.ZRangeBy{Min: "(" + strconv.FormatInt(j.store.Now().UnixMilli(), 10), Max: "+inf"}
 	members, err := j.store.RDB.ZRangeByScore(ctx, redisclient.NodesKey(), live).Result()
 	if err != nil {
-		return nil, redisclient.Unavailable(fmt.Errorf("read live nodes: %w", err))
+		return nil, redisclient.Failed(err, "read live nodes")
 	}
 	var nodes []any
 	for _, m := range members {
@@ -204,7 +198,7 @@ func (j *Store) take(
 	all := append([]any{j.consumer, limit, redisclient.JobKey(p, ""), redisclient.JobsOfKey(p, ""), mode}, args...)
 	r, err := takeScript.Run(ctx, j.store.RDB, []string{redisclient.JobQueueKey(p)}, all...).Slice()
 	if err != nil {
-		return nil, 0, redisclient.Unavailable(fmt.Errorf("take jobs of partition %d: %w", p, err))
+		return nil, 0, redisclient.Failed(err, "take jobs of partition %d", p)
 	}
 	if len(r) == 0 {
 		return nil, 0, errors.New("take jobs: the reply is empty")
@@ -259,7 +253,7 @@ func (j *Store) wait(ctx context.Context) error {
 	read := &redis.XReadArgs{Streams: streams, Count: wakeCount, Block: block}
 	found, err := j.store.Blocking.XRead(ctx, read).Result()
 	if err != nil && !errors.Is(err, redis.Nil) {
-		return redisclient.Unavailable(fmt.Errorf("wait for jobs: %w", err))
+		return redisclient.Failed(err, "wait for jobs")
 	}
 	for _, s := range found {
 		for p := range j.store.Partitions() {
@@ -281,7 +275,7 @@ func (j *Store) poll(ctx context.Context, d time.Duration) error {
 			reads[p] = pipe.XRead(ctx, &redis.XReadArgs{Streams: stream, Count: wakeCount, Block: -1})
 		}
 		if err := redisclient.Execute(ctx, pipe); err != nil {
-			return redisclient.Unavailable(fmt.Errorf("poll for jobs: %w", err))
+			return redisclient.Failed(err, "poll for jobs")
 		}
 		any := false
 		for p, r := range reads {
@@ -322,13 +316,13 @@ func (j *Store) Waiting(ctx context.Context) (int64, error) {
 	for p := range lengths {
 		n, err := lengths[p].Result()
 		if err != nil {
-			return 0, redisclient.Unavailable(fmt.Errorf("count waiting jobs: %w", err))
+			return 0, redisclient.Failed(err, "count waiting jobs")
 		}
 		// Without the group no job has been taken yet.
 		if held, err := pending[p].Result(); err == nil {
 			n -= held.Count
 		} else if !strings.HasPrefix(err.Error(), "NOGROUP") && !errors.Is(err, redis.Nil) {
-			return 0, redisclient.Unavailable(fmt.Errorf("count running jobs: %w", err))
+			return 0, redisclient.Failed(err, "count running jobs")
 		}
 		total += max(0, n)
 	}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/persistence/eventlog"
-	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
+	"github.com/agentsignal/agentsignal/persistence/redisclient"
 	"github.com/agentsignal/agentsignal/persistence/storetest"
 )
 
@@ -71,9 +71,9 @@ func TestJobOfLostNode(t *testing.T) {
 	}
 }
 
-// TestJobsSeenByANodeThatIsNotAnnounced: a node that is not among the live ones takes no jobs of
+// TestUnannouncedNodeTakesNoJobs: a node that is not among the live ones takes no jobs of
 // others, whose announcements may be lost as well.
-func TestJobsSeenByANodeThatIsNotAnnounced(t *testing.T) {
+func TestUnannouncedNodeTakesNoJobs(t *testing.T) {
 	b := newJobBench(t, 1)
 	busy, me := b.jobs("busy", time.Hour), b.jobs("me", time.Hour)
 	job := b.enqueue(busy, signal.NewAccountID())
@@ -127,8 +127,8 @@ func TestJobOfFormerProcess(t *testing.T) {
 	}
 }
 
-// TestJobOfALostReply: the script has taken a job, and its reply was lost.
-func TestJobOfALostReply(t *testing.T) {
+// TestJobOfLostReply: the script has taken a job, and its reply was lost.
+func TestJobOfLostReply(t *testing.T) {
 	b := newJobBench(t, 1)
 	j := b.jobs("n1", time.Hour)
 	account := signal.NewAccountID()
@@ -203,9 +203,9 @@ func TestJobOfErasedAccount(t *testing.T) {
 	}
 }
 
-// TestJobsSurviveAnEmptyRedis: a Redis that has lost its data has no group, and its ids may be
+// TestJobsAfterDataLoss: a Redis that has lost its data has no group, and its ids may be
 // lower than earlier ones.
-func TestJobsSurviveAnEmptyRedis(t *testing.T) {
+func TestJobsAfterDataLoss(t *testing.T) {
 	b := newJobBench(t, 2)
 	j := b.jobs("n1", 0)
 	b.enqueue(j, signal.NewAccountID())

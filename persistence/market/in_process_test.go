@@ -6,7 +6,7 @@ import (
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
-func TestTheStoreInsideAProcess(t *testing.T) {
+func TestStoreInProcess(t *testing.T) {
 	t.Parallel()
 	redistest.RunInProcess(t, 10, map[string][]string{
 		"it stops the server": {"TestMarketWithoutRedis"},

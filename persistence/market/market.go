@@ -2,9 +2,8 @@ package market
 
 import (
 	"context"
-	_ "embed"
+	"embed"
 	"errors"
-	"fmt"
 	"strconv"
 	"time"
 
@@ -13,7 +12,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 	"github.com/agentsignal/agentsignal/persistence/eventlog"
-	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
+	"github.com/agentsignal/agentsignal/persistence/redisclient"
 )
 
 const (
@@ -30,17 +29,14 @@ const (
 	recentChunk = 500
 )
 
-var (
-	//go:embed scripts/store.lua
-	storeSource string
-	//go:embed scripts/fill.lua
-	fillSource string
-	//go:embed scripts/ticks.lua
-	ticksSource string
+//go:embed scripts
+var scripts embed.FS
 
-	storeScript = redis.NewScript(storeSource)
-	fillScript  = redis.NewScript(fillSource)
-	ticksScript = redis.NewScript(ticksSource)
+var (
+	storeScript  = redisclient.Script(scripts, "store")
+	fillScript   = redisclient.Script(scripts, "fill")
+	ticksScript  = redisclient.Script(scripts, "ticks")
+	settleScript = redisclient.Script(scripts, "settle")
 )
 
 // Store keeps the lease and the state of the feeder, the streams of prices, and the records of
@@ -84,7 +80,7 @@ func (m *Store) State(ctx context.Context) (marketdata.State, error) {
 	assets := p.HGetAll(ctx, redisclient.MarketAssetsKey())
 	live := p.HGetAll(ctx, redisclient.MarketLiveKey())
 	if err := redisclient.Execute(ctx, p); err != nil {
-		return state, redisclient.Unavailable(fmt.Errorf("read market state: %w", err))
+		return state, redisclient.Failed(err, "read market state")
 	}
 	state.Ticks, _ = signal.ParsePosition(fields.Val()["ticks"])
 	state.Bars, _ = signal.ParsePosition(fields.Val()["bars"])
@@ -136,7 +132,7 @@ func (m *Store) Store(ctx context.Context, step *marketdata.Step) error {
 	}
 	stored, err := storeScript.Run(ctx, m.s.RDB, keys, args...).Int64()
 	if err != nil {
-		return redisclient.Unavailable(fmt.Errorf("store market step: %w", err))
+		return redisclient.Failed(err, "store market step")
 	}
 	if stored == 0 {
 		return errNotFeeder
@@ -151,7 +147,7 @@ func (m *Store) Fill(ctx context.Context, epoch int64, series []marketdata.Serie
 		return nil
 	}
 	if err := fillScript.Load(ctx, m.s.RDB).Err(); err != nil {
-		return redisclient.Unavailable(fmt.Errorf("load script: %w", err))
+		return redisclient.Failed(err, "load script")
 	}
 	var results []*redis.Cmd
 	p := m.s.RDB.Pipeline()
@@ -172,7 +168,7 @@ func (m *Store) Fill(ctx context.Context, epoch int64, series []marketdata.Serie
 		results = append(results, fillScript.EvalSha(ctx, p, keys, args...))
 	}
 	if err := redisclient.Execute(ctx, p); err != nil {
-		return redisclient.Unavailable(fmt.Errorf("fill market series: %w", err))
+		return redisclient.Failed(err, "fill market series")
 	}
 	for _, r := range results {
 		if stored, _ := r.Int64(); stored == 0 {
@@ -200,7 +196,7 @@ func (m *Store) AppendTicks(ctx context.Context, epoch int64, ticks []marketdata
 	keys := []string{redisclient.FeederEpochKey(), redisclient.MarketOwnTicksKey()}
 	stored, err := ticksScript.Run(ctx, m.s.RDB, keys, args...).Int64()
 	if err != nil {
-		return redisclient.Unavailable(fmt.Errorf("append ticks: %w", err))
+		return redisclient.Failed(err, "append ticks")
 	}
 	if stored == 0 {
 		return errNotFeeder
@@ -218,10 +214,7 @@ func (m *Store) GiveTicks(ctx context.Context, ticks []marketdata.AssetTick) err
 		p.XAdd(ctx, &redis.XAddArgs{Stream: redisclient.MarketTicksKey(),
 			Values: []any{"asset", t.Asset, "price", decimal(t.Price), "volume", decimal(t.Volume), "time", t.Time}})
 	}
-	if err := redisclient.Execute(ctx, p); err != nil {
-		return redisclient.Unavailable(fmt.Errorf("give ticks: %w", err))
-	}
-	return nil
+	return redisclient.Failed(redisclient.Execute(ctx, p), "give ticks")
 }
 
 // decimal writes a number without an exponent.
@@ -240,18 +233,13 @@ func (m *Store) Trim(ctx context.Context, now time.Time, processed signal.Positi
 	p.XTrimMinIDApprox(ctx, redisclient.MarketClosedKey(), oldest, 0)
 	p.XTrimMaxLenApprox(ctx, redisclient.MarketClosedKey(), maxClosed, 0)
 	p.XTrimMinID(ctx, redisclient.MarketNewsKey(), strconv.FormatInt(newsSince.UnixMilli(), 10))
-	if err := redisclient.Execute(ctx, p); err != nil {
-		return redisclient.Unavailable(fmt.Errorf("trim market streams: %w", err))
-	}
-	return nil
+	return redisclient.Failed(redisclient.Execute(ctx, p), "trim market streams")
 }
 
 // TrimBars drops the entries of market:bars up to processed.
 func (m *Store) TrimBars(ctx context.Context, processed signal.Position) error {
-	if err := m.s.RDB.XTrimMinID(ctx, redisclient.MarketBarsKey(), processed.Plus(1).String()).Err(); err != nil {
-		return redisclient.Unavailable(fmt.Errorf("trim bars: %w", err))
-	}
-	return nil
+	err := m.s.RDB.XTrimMinID(ctx, redisclient.MarketBarsKey(), processed.Plus(1).String()).Err()
+	return redisclient.Failed(err, "trim bars")
 }
 
 // EachRecent calls f with the newest bars of each asset and the timeframe, at most count of each,
@@ -269,7 +257,7 @@ func (m *Store) EachRecent(
 			results[i] = p.ZRange(ctx, redisclient.BarsKey(asset, tf), int64(-count), -1)
 		}
 		if err := redisclient.Execute(ctx, p); err != nil {
-			return redisclient.Unavailable(fmt.Errorf("read bars: %w", err))
+			return redisclient.Failed(err, "read bars")
 		}
 		for i, asset := range chunk {
 			bars, err := unpackBars(asset, tf, results[i].Val())
@@ -302,7 +290,7 @@ func (m *Store) Bars(ctx context.Context, asset string, tf signal.Timeframe) ([]
 	packed := p.ZRange(ctx, redisclient.BarsKey(asset, tf), -maxBars, -1)
 	count := p.HGet(ctx, redisclient.MarketStateKey(), "count")
 	if err := redisclient.Execute(ctx, p); err != nil {
-		return nil, 0, redisclient.Unavailable(fmt.Errorf("read bars: %w", err))
+		return nil, 0, redisclient.Failed(err, "read bars")
 	}
 	bars, err := unpackBars(asset, tf, packed.Val())
 	if err != nil {
@@ -320,7 +308,7 @@ func (m *Store) Asset(ctx context.Context, key string) (marketdata.Asset, market
 		return marketdata.Asset{}, marketdata.Live{}, signal.NotFound("asset")
 	}
 	if err != nil {
-		return marketdata.Asset{}, marketdata.Live{}, redisclient.Unavailable(fmt.Errorf("read asset: %w", err))
+		return marketdata.Asset{}, marketdata.Live{}, redisclient.Failed(err, "read asset")
 	}
 	asset, err := unpackAsset(record)
 	if err != nil {
@@ -331,7 +319,7 @@ func (m *Store) Asset(ctx context.Context, key string) (marketdata.Asset, market
 		return asset, marketdata.Live{Asset: asset.Symbol}, nil
 	}
 	if err != nil {
-		return asset, marketdata.Live{}, redisclient.Unavailable(fmt.Errorf("read live prices: %w", err))
+		return asset, marketdata.Live{}, redisclient.Failed(err, "read live prices")
 	}
 	live, err := unpackLive(asset.Symbol, record)
 	return asset, live, err

@@ -14,7 +14,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 	"github.com/agentsignal/agentsignal/persistence/codec"
-	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
+	"github.com/agentsignal/agentsignal/persistence/redisclient"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 	"github.com/agentsignal/agentsignal/persistence/storetest"
 )
@@ -67,7 +67,7 @@ func TestOneNodeFeedsTheMarket(t *testing.T) {
 
 // An earlier version stored only the node, and counted epochs by one. Its lease keeps other nodes
 // out until it ends. Its own node can take it over, after which the earlier epoch cannot write.
-func TestTheLeaseOfAnEarlierVersionStillHolds(t *testing.T) {
+func TestLeaseOfEarlierVersionHolds(t *testing.T) {
 	t.Parallel()
 	m, rdb, _ := newMarketBench(t)
 	ctx := t.Context()
@@ -166,7 +166,7 @@ func TestMarketStepIsStoredAtOnce(t *testing.T) {
 	}
 }
 
-func TestAStaleFeederStoresNothing(t *testing.T) {
+func TestFormerFeederStoresNothing(t *testing.T) {
 	t.Parallel()
 	m, rdb, stale := newMarketBench(t)
 	ctx := t.Context()
@@ -463,8 +463,8 @@ func TestEndBlocking(t *testing.T) {
 	}
 }
 
-// TestTheFeedersEpochIsNewAfterALoss: with the same epoch the former feeder could still store.
-func TestTheFeedersEpochIsNewAfterALoss(t *testing.T) {
+// TestFeederEpochIsNewAfterDataLoss: with the same epoch the former feeder could still store.
+func TestFeederEpochIsNewAfterDataLoss(t *testing.T) {
 	t.Parallel()
 	m, rdb, first := newMarketBench(t)
 	if err := rdb.Set(t.Context(), redisclient.FeederEpochKey(), first-1, 0).Err(); err != nil {
@@ -481,7 +481,7 @@ func TestTheFeedersEpochIsNewAfterALoss(t *testing.T) {
 }
 
 // Redis' clock may be behind the last epoch, for example after a failover.
-func TestTheFeedersEpochsAscendWhateverTheClock(t *testing.T) {
+func TestFeederEpochsAscendWithSlowClock(t *testing.T) {
 	t.Parallel()
 	m, rdb, _ := newMarketBench(t)
 	ahead := time.Now().Add(time.Hour).UnixMilli()

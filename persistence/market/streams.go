@@ -3,7 +3,6 @@ package market
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strconv"
 	"time"
 
@@ -11,7 +10,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
-	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
+	"github.com/agentsignal/agentsignal/persistence/redisclient"
 )
 
 // ticksKey returns the key of a stream of ticks.
@@ -22,8 +21,8 @@ func ticksKey(stream marketdata.TickStream) string {
 	return redisclient.MarketTicksKey()
 }
 
-// ReadTicks returns the entries of a stream of ticks after a position, oldest first. If there are
-// none it waits for up to block, at most a second.
+// ReadTicks returns the entries of a stream of ticks after a position, oldest first. It waits
+// for the first one up to block, at most a second.
 func (m *Store) ReadTicks(
 	ctx context.Context, stream marketdata.TickStream, after signal.Position, block time.Duration,
 ) ([]marketdata.Entry, error) {
@@ -64,7 +63,7 @@ func (m *Store) read(ctx context.Context, block time.Duration, streams ...string
 	args := &redis.XReadArgs{Streams: streams, Count: readCount, Block: block}
 	result, err := m.s.Blocking.XRead(ctx, args).Result()
 	if err != nil && !errors.Is(err, redis.Nil) {
-		return nil, redisclient.Unavailable(fmt.Errorf("read %s: %w", streams[0], err))
+		return nil, redisclient.Failed(err, "read %s", streams[0])
 	}
 	return result, nil
 }
@@ -73,7 +72,7 @@ func (m *Store) read(ctx context.Context, block time.Duration, streams ...string
 func (m *Store) TicksEnd(ctx context.Context, stream marketdata.TickStream) (signal.Position, error) {
 	last, err := m.s.RDB.XRevRangeN(ctx, ticksKey(stream), "+", "-", 1).Result()
 	if err != nil {
-		return signal.Position{}, redisclient.Unavailable(fmt.Errorf("find end of ticks: %w", err))
+		return signal.Position{}, redisclient.Failed(err, "find end of ticks")
 	}
 	return endOf(last), nil
 }
@@ -104,14 +103,14 @@ func (m *Store) ClosedEnd(ctx context.Context) (signal.Position, int64, error) {
 	last := p.XRevRangeN(ctx, redisclient.MarketClosedKey(), "+", "-", 1)
 	count := p.HGet(ctx, redisclient.MarketStateKey(), "count")
 	if err := redisclient.Execute(ctx, p); err != nil {
-		return signal.Position{}, 0, redisclient.Unavailable(fmt.Errorf("find end of closed bars: %w", err))
+		return signal.Position{}, 0, redisclient.Failed(err, "find end of closed bars")
 	}
 	n, _ := strconv.ParseInt(count.Val(), 10, 64)
 	return endOf(last.Val()), n, nil
 }
 
 // Follow returns the closed bars and the news after the two positions, oldest first, and the
-// positions of the last of each. If there are none it waits for up to block, at most a second.
+// positions of the last of each. It waits for the first one up to block, at most a second.
 func (m *Store) Follow(ctx context.Context, closedAfter, newsAfter signal.Position, block time.Duration) (
 	closed []marketdata.ClosedBar, news []marketdata.NewsItem, closedTo, newsTo signal.Position, err error,
 ) {

@@ -2,16 +2,14 @@ package market
 
 import (
 	"context"
-	_ "embed"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
-	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
+	"github.com/agentsignal/agentsignal/persistence/redisclient"
 )
 
 const (
@@ -26,12 +24,6 @@ const (
 // wantRefusedShare is the reason to refuse an account that has its share of the assets.
 const wantRefusedShare = "share"
 
-var (
-	//go:embed scripts/settle.lua
-	settleSource string
-	settleScript = redis.NewScript(settleSource)
-)
-
 // Want asks the feeder for an asset without a record, on behalf of an account; an empty account
 // has no limit. refused is why there will be no record, if that is known. KindUnavailable: too
 // many assets wait, or Redis is not available.
@@ -40,7 +32,7 @@ func (m *Store) Want(ctx context.Context, account signal.AccountID, symbol strin
 	known := p.Get(ctx, redisclient.MarketRefusedKey(symbol))
 	waiting := p.HExists(ctx, redisclient.MarketWantedKey(), symbol)
 	if err := redisclient.Execute(ctx, p); err != nil {
-		return "", redisclient.Unavailable(fmt.Errorf("ask for asset: %w", err))
+		return "", redisclient.Failed(err, "ask for asset")
 	}
 	if known.Val() != "" || waiting.Val() { // callers ask repeatedly while they wait
 		return known.Val(), nil
@@ -49,7 +41,7 @@ func (m *Store) Want(ctx context.Context, account signal.AccountID, symbol strin
 	p = m.s.RDB.Pipeline()
 	wanted, kept := p.HVals(ctx, redisclient.MarketWantedKey()), p.HVals(ctx, redisclient.MarketKeptForKey())
 	if err := redisclient.Execute(ctx, p); err != nil {
-		return "", redisclient.Unavailable(fmt.Errorf("ask for asset: %w", err))
+		return "", redisclient.Failed(err, "ask for asset")
 	}
 	own := func(accounts []string) (n int) {
 		for _, a := range accounts {
@@ -66,7 +58,7 @@ func (m *Store) Want(ctx context.Context, account signal.AccountID, symbol strin
 		return wantRefusedShare, nil
 	}
 	if err := m.s.RDB.HSetNX(ctx, redisclient.MarketWantedKey(), symbol, by).Err(); err != nil {
-		return "", redisclient.Unavailable(fmt.Errorf("ask for asset: %w", err))
+		return "", redisclient.Failed(err, "ask for asset")
 	}
 	return "", nil
 }
@@ -75,7 +67,7 @@ func (m *Store) Want(ctx context.Context, account signal.AccountID, symbol strin
 func (m *Store) Wanted(ctx context.Context) ([]string, error) {
 	symbols, err := m.s.RDB.HKeys(ctx, redisclient.MarketWantedKey()).Result()
 	if err != nil {
-		return nil, redisclient.Unavailable(fmt.Errorf("read wanted assets: %w", err))
+		return nil, redisclient.Failed(err, "read wanted assets")
 	}
 	slices.Sort(symbols)
 	return symbols, nil
@@ -88,17 +80,14 @@ func (m *Store) NoteUse(ctx context.Context, symbols []string, at time.Time) err
 		members[i] = redis.Z{Score: float64(at.UnixMilli()), Member: symbol}
 	}
 	later := redis.ZAddArgs{GT: true, Members: members}
-	if err := m.s.RDB.ZAddArgs(ctx, redisclient.MarketUsedKey(), later).Err(); err != nil {
-		return redisclient.Unavailable(fmt.Errorf("note use of assets: %w", err))
-	}
-	return nil
+	return redisclient.Failed(m.s.RDB.ZAddArgs(ctx, redisclient.MarketUsedKey(), later).Err(), "note use of assets")
 }
 
 // Uses returns when assets were last needed.
 func (m *Store) Uses(ctx context.Context) (map[string]time.Time, error) {
 	list, err := m.s.RDB.ZRangeWithScores(ctx, redisclient.MarketUsedKey(), 0, -1).Result()
 	if err != nil {
-		return nil, redisclient.Unavailable(fmt.Errorf("read use of assets: %w", err))
+		return nil, redisclient.Failed(err, "read use of assets")
 	}
 	uses := make(map[string]time.Time, len(list))
 	for _, z := range list {
@@ -113,10 +102,7 @@ func (m *Store) ForgetUse(ctx context.Context, symbol string) error {
 	p := m.s.RDB.Pipeline()
 	p.ZRem(ctx, redisclient.MarketUsedKey(), symbol)
 	p.HDel(ctx, redisclient.MarketKeptForKey(), symbol)
-	if err := redisclient.Execute(ctx, p); err != nil {
-		return redisclient.Unavailable(fmt.Errorf("forget use of asset: %w", err))
-	}
-	return nil
+	return redisclient.Failed(redisclient.Execute(ctx, p), "forget use of asset")
 }
 
 // Settle ends the wait for an asset. Unless refused is empty, it is kept for the time remember as
@@ -128,7 +114,7 @@ func (m *Store) Settle(ctx context.Context, epoch int64, symbol, refused string,
 	}
 	settled, err := settleScript.Run(ctx, m.s.RDB, keys, epoch, symbol, refused, remember.Milliseconds()).Int64()
 	if err != nil {
-		return redisclient.Unavailable(fmt.Errorf("settle wanted asset: %w", err))
+		return redisclient.Failed(err, "settle wanted asset")
 	}
 	if settled == 0 {
 		return errNotFeeder
@@ -139,10 +125,8 @@ func (m *Store) Settle(ctx context.Context, epoch int64, symbol, refused string,
 // StoreListing keeps a source's own names of the assets that it lists for a time. It needs no
 // epoch, since the listing of a former feeder is as good.
 func (m *Store) StoreListing(ctx context.Context, source string, symbols []string, keep time.Duration) error {
-	if err := m.s.RDB.Set(ctx, redisclient.MarketListingKey(source), packListing(symbols), keep).Err(); err != nil {
-		return redisclient.Unavailable(fmt.Errorf("store listing: %w", err))
-	}
-	return nil
+	err := m.s.RDB.Set(ctx, redisclient.MarketListingKey(source), packListing(symbols), keep).Err()
+	return redisclient.Failed(err, "store listing")
 }
 
 // Listings returns the listings of the given sources that are known.
@@ -153,7 +137,7 @@ func (m *Store) Listings(ctx context.Context, sources []string) (map[string][]st
 		results[i] = p.Get(ctx, redisclient.MarketListingKey(source))
 	}
 	if err := redisclient.Execute(ctx, p); err != nil {
-		return nil, redisclient.Unavailable(fmt.Errorf("read listings: %w", err))
+		return nil, redisclient.Failed(err, "read listings")
 	}
 	all := make(map[string][]string)
 	for i, source := range sources {

@@ -10,10 +10,10 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
-	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
+	"github.com/agentsignal/agentsignal/persistence/redisclient"
 )
 
-func TestAnAssetIsWantedUntilItIsSettled(t *testing.T) {
+func TestAssetIsWantedUntilSettled(t *testing.T) {
 	t.Parallel()
 	m, rdb, epoch := newMarketBench(t)
 	ctx := t.Context()
@@ -61,7 +61,7 @@ func TestAnAssetIsWantedUntilItIsSettled(t *testing.T) {
 	}
 }
 
-func TestATickNamesSinceWhenSomeAreMissing(t *testing.T) {
+func TestTickReportsGapBefore(t *testing.T) {
 	t.Parallel()
 	m, _, epoch := newMarketBench(t)
 	ctx := t.Context()
@@ -93,8 +93,8 @@ func TestATickNamesSinceWhenSomeAreMissing(t *testing.T) {
 	}
 }
 
-// TestAnAccountHasAShareOfTheAssets, both of the waiting and of the kept ones.
-func TestAnAccountHasAShareOfTheAssets(t *testing.T) {
+// TestAccountAssetLimit, both of the waiting and of the kept ones.
+func TestAccountAssetLimit(t *testing.T) {
 	t.Parallel()
 	m, _, epoch := newMarketBench(t)
 	ctx := t.Context()
@@ -142,7 +142,7 @@ func TestAnAccountHasAShareOfTheAssets(t *testing.T) {
 	}
 }
 
-func TestTheUseOfAssetsIsNoted(t *testing.T) {
+func TestAssetUseIsRecorded(t *testing.T) {
 	t.Parallel()
 	m, _, _ := newMarketBench(t)
 	ctx := t.Context()

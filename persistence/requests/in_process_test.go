@@ -6,12 +6,12 @@ import (
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
-func TestTheStoreInsideAProcess(t *testing.T) {
+func TestStoreInProcess(t *testing.T) {
 	t.Parallel()
 	redistest.RunInProcess(t, 8, map[string][]string{
 		"they stop the server or have a second one": {
 			"TestTakeTokensFromAStoppedRedis",
-			"TestARepeatedRequestWaitsForReplicas",
+			"TestRepeatedRequestWaitsForReplicas",
 		},
 	})
 }

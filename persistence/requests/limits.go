@@ -2,20 +2,13 @@ package requests
 
 import (
 	"context"
-	_ "embed"
 	"errors"
-	"fmt"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
-	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
+	"github.com/agentsignal/agentsignal/persistence/redisclient"
 )
 
-//go:embed scripts/take.lua
-var limitTakeText string
-
-var limitTakeScript = redis.NewScript(limitTakeText)
+var limitTakeScript = redisclient.Script(scripts, "take")
 
 // TakeTokens returns back tokens to the bucket of a class and an account or address, and then
 // takes at most want from it. The bucket holds quota tokens and fills up within one period.
@@ -27,7 +20,7 @@ func (s *Store) TakeTokens(
 	keys := []string{redisclient.LimitKey(class, who)}
 	reply, err := limitTakeScript.Run(ctx, s.RDB, keys, period.Microseconds(), quota, want, back).Int64Slice()
 	if err != nil {
-		return 0, 0, redisclient.Unavailable(fmt.Errorf("take tokens: %w", err))
+		return 0, 0, redisclient.Failed(err, "take tokens")
 	}
 	if len(reply) != 2 {
 		return 0, 0, errors.New("take tokens: the reply does not have two numbers")

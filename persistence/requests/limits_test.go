@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
-	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
+	"github.com/agentsignal/agentsignal/persistence/redisclient"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 	"github.com/agentsignal/agentsignal/persistence/storetest"
 )
@@ -51,7 +51,7 @@ func TestTakeTokens(t *testing.T) {
 	}
 }
 
-func TestBucketGivesItsQuotaAndNoMore(t *testing.T) {
+func TestBucketHoldsQuota(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	for _, quota := range []int{1, 7, 20, 999, 1_000_000} {

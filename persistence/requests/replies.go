@@ -2,7 +2,7 @@ package requests
 
 import (
 	"context"
-	_ "embed"
+	"embed"
 	"errors"
 	"fmt"
 	"slices"
@@ -13,17 +13,17 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/persistence/codec"
 	"github.com/agentsignal/agentsignal/persistence/eventlog"
-	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
+	"github.com/agentsignal/agentsignal/persistence/redisclient"
 	"github.com/agentsignal/agentsignal/persistence/signals"
 )
 
 // Each Idempotency-Key has a key in Redis. It holds a lock while the first request is under way,
 // and then the reply, "POSITION REPLY": the position is that of the signal in the reply.
 
-//go:embed scripts/release.lua
-var replyReleaseText string
+//go:embed scripts
+var scripts embed.FS
 
-var replyReleaseScript = redis.NewScript(replyReleaseText)
+var replyReleaseScript = redisclient.Script(scripts, "release")
 
 // replyLock is how long a request may be under way. If its process dies, the key is free then.
 const replyLock = time.Minute
@@ -57,7 +57,7 @@ func (s *Store) Claim(ctx context.Context, account signal.AccountID, k signal.Re
 	for range 2 {
 		locked, err := s.RDB.SetNX(ctx, key, codec.AppendReplyLock(nil, &k), replyLock).Result()
 		if err != nil {
-			return nil, redisclient.Unavailable(fmt.Errorf("lock reply: %w", err))
+			return nil, redisclient.Failed(err, "lock reply")
 		}
 		if locked {
 			return nil, nil
@@ -65,14 +65,14 @@ func (s *Store) Claim(ctx context.Context, account signal.AccountID, k signal.Re
 		var get *redis.StringCmd
 		err = s.Durably(ctx, redisclient.ConfirmKey(p), func(pipe redis.Pipeliner) { get = pipe.Get(ctx, key) })
 		if err != nil {
-			return nil, redisclient.Unavailable(fmt.Errorf("read reply: %w", err))
+			return nil, redisclient.Failed(err, "read reply")
 		}
 		value, err := get.Bytes()
 		if errors.Is(err, redis.Nil) {
 			continue
 		}
 		if err != nil {
-			return nil, redisclient.Unavailable(fmt.Errorf("read reply: %w", err))
+			return nil, redisclient.Failed(err, "read reply")
 		}
 		return s.keptReply(ctx, p, &k, value)
 	}
@@ -104,10 +104,8 @@ func (s *Store) keptReply(ctx context.Context, p int, k *signal.ReplyKey, value 
 // stays.
 func (s *Store) Release(ctx context.Context, account signal.AccountID, k signal.ReplyKey) error {
 	key := redisclient.ReplyKey(s.Partition(account), account, codec.ReplyDigest(&k))
-	if err := replyReleaseScript.Run(ctx, s.RDB, []string{key}, codec.AppendReplyLock(nil, &k)).Err(); err != nil {
-		return redisclient.Unavailable(fmt.Errorf("release reply: %w", err))
-	}
-	return nil
+	err := replyReleaseScript.Run(ctx, s.RDB, []string{key}, codec.AppendReplyLock(nil, &k)).Err()
+	return redisclient.Failed(err, "release reply")
 }
 
 // SaveReply keeps a reply whose body is set or omitted, for requests that append no Change.
@@ -119,8 +117,5 @@ func (s *Store) SaveReply(ctx context.Context, account signal.AccountID, r *sign
 	key := redisclient.ReplyKey(p, account, codec.ReplyDigest(&r.ReplyKey))
 	value := append([]byte(signal.Position{}.String()+" "), codec.AppendReply(nil, r)...)
 	set := func(pipe redis.Pipeliner) { pipe.Set(ctx, key, value, eventlog.ReplyRetention) }
-	if err := s.Durably(ctx, redisclient.ConfirmKey(p), set); err != nil {
-		return redisclient.Unavailable(fmt.Errorf("save reply: %w", err))
-	}
-	return nil
+	return redisclient.Failed(s.Durably(ctx, redisclient.ConfirmKey(p), set), "save reply")
 }

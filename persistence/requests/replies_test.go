@@ -10,7 +10,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/persistence/deliveries"
-	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
+	"github.com/agentsignal/agentsignal/persistence/redisclient"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 	"github.com/agentsignal/agentsignal/persistence/storetest"
 )
@@ -114,9 +114,9 @@ func TestReplyWithoutSignal(t *testing.T) {
 	}
 }
 
-// TestAWebhookAndItsAnswerAreOneWrite: wherever the process has ended, the same request finds
-// the answer and makes no second webhook.
-func TestAWebhookAndItsAnswerAreOneWrite(t *testing.T) {
+// TestWebhookIsStoredWithReply: even if the process ends in between, the same request finds the
+// reply and makes no second webhook.
+func TestWebhookIsStoredWithReply(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	hooks, account := deliveries.New(b.logs, b.log), signal.NewAccountID()
@@ -149,8 +149,8 @@ func TestAWebhookAndItsAnswerAreOneWrite(t *testing.T) {
 	}
 }
 
-// TestARequestIsKnownByAFormerKey: the installation's keys may change within a day.
-func TestARequestIsKnownByAFormerKey(t *testing.T) {
+// TestReplyIsFoundByFormerKey: the installation's keys may change within a day.
+func TestReplyIsFoundByFormerKey(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	account := signal.NewAccountID()
@@ -241,9 +241,9 @@ func TestAppendRecordsWholeChange(t *testing.T) {
 	}
 }
 
-// TestARepeatedRequestWaitsForReplicas: its answer was stored by an append that was not
+// TestRepeatedRequestWaitsForReplicas: its answer was stored by an append that was not
 // acknowledged.
-func TestARepeatedRequestWaitsForReplicas(t *testing.T) {
+func TestRepeatedRequestWaitsForReplicas(t *testing.T) {
 	t.Parallel()
 	master, replica := redistest.New(t), redistest.New(t)
 	b := openBench(t, master, redisclient.Options{URL: master.URL(), WaitReplicas: 1})

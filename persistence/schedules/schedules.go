@@ -15,7 +15,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/persistence/codec"
 	"github.com/agentsignal/agentsignal/persistence/eventlog"
-	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
+	"github.com/agentsignal/agentsignal/persistence/redisclient"
 )
 
 // A schedule is a record, which its account changes, and a member of the set of due schedules,
@@ -84,7 +84,7 @@ func (h *Store) Schedule(ctx context.Context, account signal.AccountID, id signa
 	due := pipe.ZScore(ctx, redisclient.SchedulesDueKey(p), scheduleMember(account, id))
 	rounds := pipe.HMGet(ctx, redisclient.ScheduleRoundsKey(p, account), roundFieldsOf(id)...)
 	if err := redisclient.Execute(ctx, pipe); err != nil {
-		return signal.Schedule{}, redisclient.Unavailable(fmt.Errorf("read schedule: %w", err))
+		return signal.Schedule{}, redisclient.Failed(err, "read schedule")
 	}
 	if errors.Is(record.Err(), redis.Nil) {
 		return signal.Schedule{}, errNoSchedule
@@ -114,7 +114,7 @@ func (h *Store) Schedules(ctx context.Context, account signal.AccountID) ([]sign
 	p := h.store.Partition(account)
 	records, err := h.store.RDB.HGetAll(ctx, redisclient.SchedulesKey(p, account)).Result()
 	if err != nil {
-		return nil, redisclient.Unavailable(fmt.Errorf("read schedules: %w", err))
+		return nil, redisclient.Failed(err, "read schedules")
 	}
 	list := make([]signal.Schedule, 0, len(records))
 	if len(records) == 0 {
@@ -128,7 +128,7 @@ func (h *Store) Schedules(ctx context.Context, account signal.AccountID) ([]sign
 	due := pipe.ZMScore(ctx, redisclient.SchedulesDueKey(p), members...)
 	rounds := pipe.HGetAll(ctx, redisclient.ScheduleRoundsKey(p, account))
 	if err := redisclient.Execute(ctx, pipe); err != nil {
-		return nil, redisclient.Unavailable(fmt.Errorf("read runs of schedules: %w", err))
+		return nil, redisclient.Failed(err, "read runs of schedules")
 	}
 	for i, id := range ids {
 		s, err := readSchedule(account, signal.ScheduleID(id), records[id], due.Val()[i])
@@ -190,7 +190,7 @@ func (h *Store) DueSchedules(
 	found := pipe.ZRangeByScoreWithScores(ctx, key, &redis.ZRangeBy{Min: "-inf", Max: at, Count: int64(limit)})
 	later := pipe.ZRangeByScoreWithScores(ctx, key, &redis.ZRangeBy{Min: "(" + at, Max: "+inf", Count: 1})
 	if err := redisclient.Execute(ctx, pipe); err != nil {
-		return nil, next, redisclient.Unavailable(fmt.Errorf("read due schedules of partition %d: %w", p, err))
+		return nil, next, redisclient.Failed(err, "read due schedules of partition %d", p)
 	}
 	if z := later.Val(); len(z) > 0 {
 		next = codec.TimeOfMilli(int64(z[0].Score))
@@ -206,7 +206,7 @@ func (h *Store) DueSchedules(
 		records[i] = pipe.HGet(ctx, redisclient.SchedulesKey(p, signal.AccountID(account)), id)
 	}
 	if err := redisclient.Execute(ctx, pipe); err != nil {
-		return nil, next, redisclient.Unavailable(fmt.Errorf("read due schedules of partition %d: %w", p, err))
+		return nil, next, redisclient.Failed(err, "read due schedules of partition %d", p)
 	}
 	for i, z := range due {
 		member := z.Member.(string)

@@ -10,7 +10,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/persistence/eventlog"
-	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
+	"github.com/agentsignal/agentsignal/persistence/redisclient"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 	"github.com/agentsignal/agentsignal/persistence/storetest"
 )
@@ -91,7 +91,7 @@ func TestSchedulesAreKept(t *testing.T) {
 	}
 }
 
-func TestTheLimitOfSchedulesHolds(t *testing.T) {
+func TestScheduleLimit(t *testing.T) {
 	t.Parallel()
 	b := newScheduleBench(t)
 	var all sync.WaitGroup
@@ -194,7 +194,7 @@ func TestOnlyTheOwnerMovesASchedule(t *testing.T) {
 	}
 }
 
-func TestADamagedScheduleBlocksNoOther(t *testing.T) {
+func TestDamagedScheduleBlocksNoOther(t *testing.T) {
 	t.Parallel()
 	b := newScheduleBench(t)
 	ctx := t.Context()
@@ -321,7 +321,7 @@ func FuzzDecodeSchedule(f *testing.F) {
 
 // A schedule that is removed or disabled after it was found to be due is left out. It stays in
 // the set of due ones, since it may be enabled again.
-func TestAScheduleIsChangedWhileItIsDue(t *testing.T) {
+func TestScheduleChangesWhileDue(t *testing.T) {
 	t.Parallel()
 	b := newScheduleBench(t)
 	ctx := t.Context()

@@ -1,8 +1,8 @@
 -- Stores the progress of the erasing of an account, for its partition's owner.
 -- KEYS[1] epoch                     ARGV[1] epoch of the owner
 -- KEYS[2] erasings, by account      ARGV[2] account
--- ARGV[3] former state, "" for none
--- ARGV[4] new state, "" for none
+-- ARGV[3] former state, "" without one
+-- ARGV[4] new state, "" to remove it
 -- Returns 1, or 0 if another epoch holds the partition. Changes nothing if the state is
 -- not ARGV[3], since another call has continued already.
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then

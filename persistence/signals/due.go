@@ -11,7 +11,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/persistence/codec"
-	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
+	"github.com/agentsignal/agentsignal/persistence/redisclient"
 )
 
 // Started runs are in a sorted set of their partition, by the millisecond at which their end
@@ -34,7 +34,7 @@ func (s *Store) OverdueRuns(ctx context.Context, p int, before time.Time, limit 
 	found, err := s.RDB.ZRangeByScoreWithScores(ctx, redisclient.RunsDueKey(p), &redis.ZRangeBy{
 		Min: "-inf", Max: "(" + strconv.FormatInt(before.UnixMilli(), 10), Count: int64(limit)}).Result()
 	if err != nil {
-		return nil, redisclient.Unavailable(fmt.Errorf("read due runs of partition %d: %w", p, err))
+		return nil, redisclient.Failed(err, "read due runs of partition %d", p)
 	}
 	var runs []signal.RunDue
 	for _, z := range found {

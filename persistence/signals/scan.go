@@ -9,7 +9,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/persistence/codec"
 	"github.com/agentsignal/agentsignal/persistence/eventlog"
-	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
+	"github.com/agentsignal/agentsignal/persistence/redisclient"
 )
 
 // ScanSignals calls f for each entry of a partition's signal log in order, and then for each open
@@ -244,7 +244,7 @@ func (s *Store) OpenSignals(
 func (s *Store) CountOpen(ctx context.Context, p int) (int, error) {
 	n, err := s.RDB.HLen(ctx, redisclient.OpenKey(p)).Result()
 	if err != nil {
-		return 0, redisclient.Unavailable(fmt.Errorf("count open signals of partition %d: %w", p, err))
+		return 0, redisclient.Failed(err, "count open signals of partition %d", p)
 	}
 	return int(n), nil
 }
@@ -262,7 +262,7 @@ func (s *Store) OpenSignalsOf(ctx context.Context, p int, ids []signal.SignalID)
 		}
 		values, err := s.RDB.HMGet(ctx, redisclient.OpenKey(p), fields...).Result()
 		if err != nil {
-			return nil, redisclient.Unavailable(fmt.Errorf("read open signals of partition %d: %w", p, err))
+			return nil, redisclient.Failed(err, "read open signals of partition %d", p)
 		}
 		for i, v := range values {
 			value, ok := v.(string)

@@ -12,7 +12,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/persistence/codec"
 	"github.com/agentsignal/agentsignal/persistence/eventlog"
-	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
+	"github.com/agentsignal/agentsignal/persistence/redisclient"
 )
 
 // recentClosing is how far back SignalByID searches for a closing that is not announced yet.
@@ -49,7 +49,7 @@ func (s *Store) SignalByID(
 			return record, nil
 		}
 		if !errors.Is(err, redis.Nil) {
-			return nil, redisclient.Unavailable(fmt.Errorf("read open signal %s: %w", id, err))
+			return nil, redisclient.Failed(err, "read open signal %s", id)
 		}
 		return s.recentlyClosed(ctx, p, record)
 	}
@@ -70,7 +70,7 @@ func (s *Store) recentlyClosed(ctx context.Context, p int, record *signal.Signal
 	for {
 		reply, err := s.Raw(ctx, s.RDB, nil, "XREVRANGE", redisclient.SignalsKey(p), end, oldest, "COUNT", 500)
 		if err != nil {
-			return nil, redisclient.Unavailable(fmt.Errorf("search for closing of %s: %w", record.ID, err))
+			return nil, redisclient.Failed(err, "search for closing of %s", record.ID)
 		}
 		r := redisclient.NewReplyReader(reply)
 		entries, err := r.Entries(nil)

@@ -35,7 +35,7 @@ func AddAccount(tb testing.TB, s Credentials, email string) credential.Account {
 // AddSession stores a session of account with digests of its own.
 func AddSession(tb testing.TB, s Credentials, account signal.AccountID) credential.Session {
 	tb.Helper()
-	now, id := Now(), signal.NewSessionID()
+	now, id := Now(), signal.NewSessionIDAt(time.Now())
 	n := credential.Session{
 		ID: id, Account: account, CreatedAt: now, EndsAt: now.Add(2 * time.Hour),
 		RefreshUntil: now.Add(time.Hour), KeepUntil: now.Add(time.Hour),

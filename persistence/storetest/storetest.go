@@ -9,11 +9,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/persistence/codec"
-	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
+	"github.com/agentsignal/agentsignal/persistence/redisclient"
 )
 
 // Client returns a client that is closed when the test ends.
@@ -31,6 +32,14 @@ func Client(tb testing.TB, o redisclient.Options) *redisclient.Client {
 func Closing[C interface{ Close(context.Context) error }](tb testing.TB, c C) C {
 	tb.Cleanup(func() { c.Close(context.Background()) })
 	return c
+}
+
+// WantEqual fails unless err is nil and got is want.
+func WantEqual(tb testing.TB, what string, err error, want, got any) {
+	tb.Helper()
+	if d := cmp.Diff(want, got); err != nil || d != "" {
+		tb.Errorf("%s: %v (-want +got):\n%s", what, err, d)
+	}
 }
 
 // WantKind checks the kind of an error.

@@ -1,6 +1,10 @@
 package assets
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/agentsignal/agentsignal/actors/spelling"
+)
 
 // byKey finds an asset by its key and by the spellings of other services.
 var byKey = func() map[string]*Spec {
@@ -22,21 +26,8 @@ var byKey = func() map[string]*Spec {
 	return m
 }()
 
-// Fold returns the key of a symbol: ASCII letters in upper case, everything else unchanged.
-func Fold(name string) string {
-	for i := range len(name) {
-		if 'a' <= name[i] && name[i] <= 'z' {
-			b := []byte(name)
-			for ; i < len(b); i++ {
-				if 'a' <= b[i] && b[i] <= 'z' {
-					b[i] -= 'a' - 'A'
-				}
-			}
-			return string(b)
-		}
-	}
-	return name
-}
+// Fold returns the key of a symbol.
+func Fold(name string) string { return spelling.Fold(name) }
 
 var separators = strings.NewReplacer("-", "", "/", "", "_", "", " ", "", ":", "")
 

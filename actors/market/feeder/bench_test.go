@@ -39,7 +39,7 @@ func openMarket(t *testing.T, server *redistest.Server) *marketstore.Store {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { s.Close() })
+	t.Cleanup(func() { s.Client.Close() })
 	return marketstore.New(s.Client)
 }
 

@@ -165,7 +165,7 @@ func (t *leadership) workDelivery(ctx context.Context, d *source.Delivery) error
 	if d.Err != nil {
 		delete(t.feeds.kept, key)
 		t.o.Log.Info("no source gives an asset", "asset", d.Feed.Symbol, "err", d.Err)
-		refused, remember := source.RefusedAway, source.AwayFor
+		refused, remember := source.RefusedSilent, source.SilentFor
 		if errors.Is(d.Err, fetch.ErrUnknown) {
 			refused, remember = source.RefusedUnknown, source.RefusedFor
 		}

@@ -16,7 +16,7 @@ type Refusal string
 // The refusals.
 const (
 	RefusedUnknown Refusal = "unknown" // no source knows it
-	RefusedAway    Refusal = "away"    // no source answers
+	RefusedSilent  Refusal = "away"    // no source answers
 	RefusedFull    Refusal = "full"    // there are too many assets
 	RefusedShare   Refusal = "share"   // the account has too many assets
 )
@@ -24,6 +24,6 @@ const (
 // How long the feeder remembers a refusal.
 const (
 	RefusedFor = 5 * time.Minute  // no source knows the asset
-	AwayFor    = 10 * time.Second // no source answers
+	SilentFor  = 10 * time.Second // no source answers
 	FullFor    = time.Minute      // there are too many assets
 )

@@ -3,7 +3,6 @@
 package guard
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -48,6 +47,9 @@ var ErrNotPublic = errors.New("it is not public")
 // Azure.
 var azureWireServer = netip.MustParsePrefix("168.63.129.16/32")
 
+// lookupTimeout bounds the look-up of a host by CheckURL.
+const lookupTimeout = 2 * time.Second
+
 // loopback is the address of localhost if the resolver has none.
 var loopback = []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1})}
 
@@ -60,28 +62,25 @@ type Resolver interface {
 type Options struct {
 	// AllowedNetworks may be reached even if not public, and without TLS.
 	AllowedNetworks []netip.Prefix
-	AllowHTTP       bool          // without TLS to public addresses, too
-	Resolver        Resolver      // of CheckURL; default net.DefaultResolver
-	LookupTimeout   time.Duration // of CheckURL; default 2 s
+	AllowHTTP       bool     // without TLS to public addresses, too
+	Resolver        Resolver // of CheckURL; default net.DefaultResolver
 }
 
 // Guard checks URLs at their registration and addresses at each connection. It is safe for
 // concurrent use.
 type Guard struct {
-	allowed       []netip.Prefix
-	allowHTTP     bool
-	resolver      Resolver
-	lookupTimeout time.Duration
-	public        *ssrf.Guardian // does not know allowed
+	allowed   []netip.Prefix
+	allowHTTP bool
+	resolver  Resolver
+	public    *ssrf.Guardian // does not know allowed
 }
 
 // New returns a guard with the settings o.
 func New(o Options) *Guard {
 	g := &Guard{
-		allowHTTP:     o.AllowHTTP,
-		resolver:      o.Resolver,
-		lookupTimeout: cmp.Or(o.LookupTimeout, 2*time.Second),
-		public:        ssrf.New(ssrf.WithAnyPort(), ssrf.WithDeniedV4Prefixes(azureWireServer)),
+		allowHTTP: o.AllowHTTP,
+		resolver:  o.Resolver,
+		public:    ssrf.New(ssrf.WithAnyPort(), ssrf.WithDeniedV4Prefixes(azureWireServer)),
 	}
 	if g.resolver == nil {
 		g.resolver = net.DefaultResolver
@@ -205,7 +204,7 @@ func (g *Guard) within(addresses []netip.Addr) bool {
 
 // lookUp returns the addresses of a host name, or none if it does not resolve in time.
 func (g *Guard) lookUp(ctx context.Context, name string) []netip.Addr {
-	ctx, cancel := context.WithTimeout(ctx, g.lookupTimeout)
+	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 	defer cancel()
 	addresses, err := g.resolver.LookupNetIP(ctx, "ip", name)
 	if err != nil {

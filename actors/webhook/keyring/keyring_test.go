@@ -92,13 +92,13 @@ func TestKeyringRotation(t *testing.T) {
 		t.Errorf("with a new key in front, opened %q, %v", got, err)
 	}
 	if !before.Current(old) || during.Current(old) || during.Current(nil) {
-		t.Error("Current does not tell what the first key has sealed")
+		t.Error("Current does not report whether the first key has sealed a secret")
 	}
-	sealedAnew := during.Seal([]byte("secret"), "whk_1")
-	if !during.Current(sealedAnew) || !after.Current(sealedAnew) {
+	resealed := during.Seal([]byte("secret"), "whk_1")
+	if !during.Current(resealed) || !after.Current(resealed) {
 		t.Error("the ring does not seal with its first key")
 	}
-	if got, err := after.Open(sealedAnew, "whk_1"); err != nil || string(got) != "secret" {
+	if got, err := after.Open(resealed, "whk_1"); err != nil || string(got) != "secret" {
 		t.Errorf("without the old key, opened %q, %v", got, err)
 	}
 	if _, err := after.Open(old, "whk_1"); err == nil || !strings.Contains(err.Error(), `"old"`) {

@@ -34,7 +34,7 @@ func TestTheBeginningOfABodyIsKeptAsText(t *testing.T) {
 		{"one that breaks off within a character", breaksOff("sch\xc3"), "sch"},
 		{"one that breaks off", breaksOff("half"), "half"},
 		{"one that breaks off after the kept part", breaksOff(full + "y"), full},
-		{"one that is no text", strings.NewReader("a\xff\xfe\x00b"), "a\ufffd\x00b"},
+		{"bytes that are not text", strings.NewReader("a\xff\xfe\x00b"), "a\ufffd\x00b"},
 		{"a long replacement", strings.NewReader(strings.Repeat("x\xff", half)), strings.Repeat("x\ufffd", half/2)},
 	}
 	for _, test := range tests {

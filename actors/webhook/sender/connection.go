@@ -23,6 +23,9 @@ import (
 // time again (deploy/decisions/0012-one-goroutine-a-request.md). net/http parses the
 // answers.
 
+// maxIdle bounds the unused connections.
+const maxIdle = 2048
+
 // endpointAddress is the address of a connection.
 type endpointAddress struct {
 	secure  bool
@@ -33,7 +36,6 @@ type endpointAddress struct {
 type connections struct {
 	dialer         *dialer
 	idleTimeout    time.Duration
-	maxIdle        int
 	maxIdlePerHost int
 	log            *slog.Logger
 
@@ -69,8 +71,8 @@ func (c *connection) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// take returns a connection to an endpoint: an unused one, unless fresh is set, or a new one.
-func (p *connections) take(
+// connect returns a connection to an endpoint: an unused one, unless fresh is set, or a new one.
+func (p *connections) connect(
 	ctx context.Context, to endpointAddress, fresh bool, deadline time.Time,
 ) (*connection, error) {
 	if !fresh {
@@ -131,7 +133,7 @@ func (p *connections) give(c *connection) {
 func (p *connections) keep(c *connection) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.closed || p.count >= p.maxIdle || len(p.idle[c.to]) >= p.maxIdlePerHost {
+	if p.closed || p.count >= maxIdle || len(p.idle[c.to]) >= p.maxIdlePerHost {
 		return false
 	}
 	if p.idle == nil {
@@ -202,7 +204,7 @@ func (p *connections) post(ctx context.Context, to endpointAddress, b []byte, de
 	answer *http.Response, done func(whole bool), err error,
 ) {
 	for fresh := false; ; fresh = true {
-		c, err := p.take(ctx, to, fresh, deadline)
+		c, err := p.connect(ctx, to, fresh, deadline)
 		if err != nil {
 			return nil, nil, err
 		}

@@ -52,7 +52,6 @@ type Options struct {
 	Timeout        time.Duration  // of a whole attempt; default 15 s
 	ConnectTimeout time.Duration  // of look-up, connection and TLS handshake together; default 5 s
 	IdleTimeout    time.Duration  // after which an unused connection is closed; default 90 s
-	MaxIdle        int            // unused connections; default 2,048
 	MaxIdlePerHost int            // unused ones to one host and port; default 64
 	RootCAs        *x509.CertPool // default those of the system
 	Resolver       *net.Resolver  // default net.DefaultResolver
@@ -75,7 +74,6 @@ func New(o Options) *Sender {
 			log:            o.Log,
 			dialer:         newDialer(o),
 			idleTimeout:    cmp.Or(o.IdleTimeout, 90*time.Second),
-			maxIdle:        cmp.Or(o.MaxIdle, 2048),
 			maxIdlePerHost: cmp.Or(o.MaxIdlePerHost, 64),
 		},
 		timeout:   cmp.Or(o.Timeout, 15*time.Second),

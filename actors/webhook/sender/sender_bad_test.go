@@ -126,7 +126,7 @@ func TestBadAnswers(t *testing.T) {
 
 		{"another protocol", after("SSH-2.0-OpenSSH_9.2\r\n\r\n"), broken},
 		{"bytes of no protocol", after("\x00\x01\x02\xff\xfe\r\n\r\n"), broken},
-		{"a status that is no number", after("HTTP/1.1 abc OK\r\n\r\n"), broken},
+		{"a status that is not a number", after("HTTP/1.1 abc OK\r\n\r\n"), broken},
 		{"a status of four digits", after("HTTP/1.1 2000 OK\r\n\r\n"), broken},
 		{"a status that is negative", after("HTTP/1.1 -20 OK\r\n\r\n"), broken},
 		{"the status zero", after("HTTP/1.1 000 OK\r\n\r\n"), broken},

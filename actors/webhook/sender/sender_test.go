@@ -104,7 +104,9 @@ func TestARequestIsSentAsSpecified(t *testing.T) {
 	want.Set(signature.HeaderSignature, signature.Sign(secrets[0], body))
 	want.Set(signature.HeaderStandardID, string(r.Event))
 	want.Set(signature.HeaderStandardTimestamp, strconv.FormatInt(at.Unix(), 10))
-	want.Set(signature.HeaderStandardSignature, signature.SignStandardAll(secrets, string(r.Event), at.Unix(), body))
+	signers := signature.NewSigners(secrets...)
+	want.Set(signature.HeaderStandardSignature,
+		string(signers.AppendStandard(nil, string(r.Event), at.Unix(), body)))
 	want.Set(signature.HeaderTimestamp, want.Get(signature.HeaderStandardTimestamp))
 	want.Set(signature.HeaderEvent, "webhook.test")
 	want.Set(signature.HeaderDelivery, string(r.Delivery))

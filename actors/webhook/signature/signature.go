@@ -60,11 +60,6 @@ func standardKey(secret string) []byte {
 	return []byte(secret)
 }
 
-// SignStandardAll returns the value of Webhook-Signature by several secrets.
-func SignStandardAll(secrets []string, id string, timestamp int64, body []byte) string {
-	return string(NewSigners(secrets...).AppendStandard(nil, id, timestamp, body))
-}
-
 // Errors of Verify.
 var (
 	ErrNoSignature  = errors.New("the request carries no signature")

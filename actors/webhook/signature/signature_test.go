@@ -53,7 +53,7 @@ func signed(secrets []string, id string, at time.Time, body []byte) http.Header 
 	h.Set(HeaderSignature, Sign(secrets[0], body))
 	h.Set(HeaderStandardID, id)
 	h.Set(HeaderStandardTimestamp, strconv.FormatInt(at.Unix(), 10))
-	h.Set(HeaderStandardSignature, SignStandardAll(secrets, id, at.Unix(), body))
+	h.Set(HeaderStandardSignature, string(NewSigners(secrets...).AppendStandard(nil, id, at.Unix(), body)))
 	return h
 }
 
@@ -100,11 +100,11 @@ func TestTheOfficialLibraryVerifies(t *testing.T) {
 	}{
 		{"a secret that was made", []string{made}},
 		{"that of the vector", []string{vectorSecret}},
-		{"a secret that is no base64", []string{"correct horse battery staple"}},
+		{"a secret that is not base64", []string{"correct horse battery staple"}},
 		{"a secret of one character", []string{"x"}},
 		{"a secret beyond ASCII", []string{"пароль ключ 鍵"}},
 		{"a secret that is base64 without the prefix", []string{"c2lnbmFsLXNlcnZpY2U="}},
-		{"a prefix before what is no base64", []string{"whsec_not base64!"}},
+		{"a prefix without base64", []string{"whsec_not base64!"}},
 		{"two secrets during a rotation", []string{delivery.NewSecret(), made}},
 		{"two kinds of secrets during a rotation", []string{"plain", made}},
 	}
@@ -172,7 +172,7 @@ func TestVerify(t *testing.T) {
 		{name: "another secret", secret: "whsec_b3RoZXI=", want: ErrBadSignature},
 		{name: "another id", change: set(HeaderStandardID, "evt_2"), want: ErrBadSignature},
 		{name: "another time", change: set(HeaderStandardTimestamp, "1795253401"), want: ErrBadSignature},
-		{name: "a time that is no number", change: set(HeaderStandardTimestamp, "now"), want: ErrBadTime},
+		{name: "a time that is not a number", change: set(HeaderStandardTimestamp, "now"), want: ErrBadTime},
 		{name: "a forged standard signature with our good one", change: standard("v1,AAAA"), want: ErrBadSignature},
 		{name: "unknown kinds of signatures around the good one", change: standard("v1a,AAAA " + good + " v2,BBBB")},
 		{name: "an empty list", change: standard("  "), want: ErrBadSignature},

@@ -45,7 +45,7 @@ func (b *bench) appends(ctx context.Context) (err error) {
 		return err
 	}
 	defer bare.Close()
-	pipeline := func(_ context.Context, caller int) error { return bare.Append(caller % r.store.Partitions()) }
+	pipeline := func(_ context.Context, caller int) error { return bare.Append(caller % r.store.Client.Partitions()) }
 	// They take turns, so that a machine that slows down favours neither.
 	var ours, reference []float64
 	for range 3 {

@@ -105,7 +105,7 @@ func (b *bareServer) join(ws *websocket.Conn) {
 }
 
 // publish reads messages and writes their frames, all that have arrived meanwhile at once. A
-// message is its length, the asset behind its length, and the frame.
+// message is its length, the length of the asset, the asset, and the frame.
 func (b *bareServer) publish(r *bufio.Reader) {
 	message := make([]byte, 64<<10)
 	for {

@@ -73,20 +73,9 @@ func (c *httpConnection) do(request []byte) error {
 // requestTimeout limits one request of a load.
 const requestTimeout = 10 * time.Second
 
-// saturate sends requests over connections as fast as they are answered.
-func (l *load) saturate(
-	ctx context.Context, connections int, window time.Duration,
-) (rate float64, taken []time.Duration, err error) {
-	return l.run(ctx, connections, window, 0)
-}
-
-// pace sends rate requests per second. Latencies count from the time at which a request was
-// due, so that they include the delay by a stalled server.
-func (l *load) pace(ctx context.Context, connections int, window time.Duration, rate float64) ([]time.Duration, error) {
-	_, taken, err := l.run(ctx, connections, window, rate)
-	return taken, err
-}
-
+// run sends rate requests per second for a window, or with a rate of 0 as many as are answered.
+// It returns the requests per second and the latencies. These count from the time at which a
+// request was due, so that they include the delay by a stalled server.
 func (l *load) run(
 	ctx context.Context, connections int, window time.Duration, rate float64,
 ) (float64, []time.Duration, error) {

@@ -181,7 +181,7 @@ func (b *bench) underTicks(ctx context.Context, prices *market.Store, s *server)
 		time.Sleep(time.Second)
 	}
 	var took time.Duration
-	used, err := s.cpuDuring(func() error {
+	used, err := during(s.cpu, func() error {
 		start := time.Now()
 		const every = time.Second * watchedAssets / ticksPerSecond
 		for n := 0; time.Since(start) < b.window; n++ {

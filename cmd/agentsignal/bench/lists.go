@@ -23,7 +23,7 @@ const (
 	listWriters     = 1024
 	listConnections = 64
 	listRepeats     = 2000
-	listOpenShare   = 10 // of so many signals one is open
+	listOpenShare   = 10 // one of this many signals is open
 	listAssets      = 500
 )
 
@@ -101,7 +101,7 @@ func (b *bench) lists(ctx context.Context) (err error) {
 	b.row("first query after a start (target 3 s)", "%s", short(time.Since(start)))
 	for _, q := range queries {
 		l := &load{addr: s.addr, request: func(int, int) []byte { return listRequest(r.keys[0], q.query) }}
-		rate, taken, err := l.saturate(ctx, listConnections, b.window/2)
+		rate, taken, err := l.run(ctx, listConnections, b.window/2, 0)
 		if err != nil {
 			return err
 		}
@@ -114,7 +114,7 @@ func (b *bench) lists(ctx context.Context) (err error) {
 // which were written before it was started.
 func (r *rig) caughtUp(ctx context.Context, account signal.AccountID, last signal.Position) error {
 	return until(ctx, serverStart, 100*time.Millisecond, func() (bool, error) {
-		position, err := r.store.EnginePosition(ctx, r.store.Partition(account))
+		position, err := r.store.Logs.OwnerPosition(ctx, r.store.Client.Partition(account))
 		return position.Compare(last) >= 0, err
 	})
 }
@@ -123,8 +123,8 @@ func listAsset(n uint64) string { return fmt.Sprintf("A%03d", n) }
 
 // inCatalogue measures the queries in this process, without HTTP and Redis.
 func (b *bench) inCatalogue(ctx context.Context, r *rig, account signal.AccountID, queries []listQuery) error {
-	tail := eventlog.NewTail(r.store.Store, eventlog.TailOptions{})
-	c := catalogue.New(tail, r.store, r.store.Partitions(), catalogue.Options{})
+	tail := eventlog.NewTail(r.store.Logs, eventlog.TailOptions{})
+	c := catalogue.New(tail, r.store.Signals, r.store.Client.Partitions(), catalogue.Options{})
 	tail.Subscribe(c.Publish)
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup

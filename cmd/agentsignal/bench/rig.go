@@ -16,6 +16,7 @@ import (
 	"github.com/agentsignal/agentsignal/cmd/agentsignal/undo"
 	"github.com/agentsignal/agentsignal/http/credentials"
 	"github.com/agentsignal/agentsignal/persistence"
+	"github.com/agentsignal/agentsignal/persistence/datadir"
 	"github.com/agentsignal/agentsignal/persistence/eventlog"
 )
 
@@ -46,8 +47,8 @@ func newRig(ctx context.Context, accounts int) (_ *rig, err error) {
 		return nil, err
 	}
 	r.undo.Add("directory", func(context.Context) error { return os.RemoveAll(r.dir) })
-	redis, err := persistence.StartEmbedded(ctx,
-		persistence.EmbeddedOptions{Dir: filepath.Join(r.dir, "redis"), Log: slog.New(slog.DiscardHandler)})
+	redis, err := datadir.StartEmbedded(ctx,
+		datadir.EmbeddedOptions{Dir: filepath.Join(r.dir, "redis"), Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		return nil, err
 	}
@@ -59,11 +60,11 @@ func newRig(ctx context.Context, accounts int) (_ *rig, err error) {
 	if r.store, err = persistence.Open(persistence.Options{URL: r.url}); err != nil {
 		return nil, err
 	}
-	r.undo.Add("connection", func(context.Context) error { return r.store.Close() })
-	if err := r.store.Install(ctx); err != nil {
+	r.undo.Add("connection", func(context.Context) error { return r.store.Client.Close() })
+	if err := r.store.Logs.Install(ctx); err != nil {
 		return nil, err
 	}
-	r.log = eventlog.NewLog(r.store.Store, eventlog.LogOptions{AppendTimeout: 30 * time.Second, Queue: 1 << 16})
+	r.log = eventlog.NewLog(r.store.Logs, eventlog.LogOptions{AppendTimeout: 30 * time.Second, Queue: 1 << 16})
 	r.undo.Add("log", r.log.Close)
 	return r, r.addAccounts(ctx, accounts)
 }
@@ -76,7 +77,7 @@ func (r *rig) end(ctx context.Context, err *error) {
 // addAccounts creates n accounts with an API key each.
 func (r *rig) addAccounts(ctx context.Context, n int) error {
 	// The hashes are cheap, since no benchmark logs in.
-	c := credentials.New(r.store, r.log, nil, credentials.Options{Now: r.store.Now,
+	c := credentials.New(r.store.Credentials, r.log, nil, credentials.Options{Now: r.store.Client.Now,
 		Password: argon2id.Params{Memory: 8, Iterations: 1, Parallelism: 1, SaltLength: 16, KeyLength: 32}})
 	for i := range n {
 		a, err := c.CreateAccount(ctx, fmt.Sprintf("bench%d@example.com", i), "a long bench password")
@@ -107,7 +108,7 @@ func (r *rig) newSignal(account signal.AccountID, asset string) *signal.Signal {
 		Confidence: .45,
 		Metadata:   []byte(appendMetadata),
 		Levels:     &signal.Levels{Entry: 64250.125, Stop: 62900.125, Target: 66275.125},
-		ExpiresAt:  r.store.Now().Add(24 * time.Hour),
+		ExpiresAt:  r.store.Client.Now().Add(24 * time.Hour),
 	}
 }
 

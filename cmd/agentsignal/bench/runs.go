@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -39,14 +40,14 @@ func (b *bench) runs(ctx context.Context) (err error) {
 		return err
 	}
 	health := &load{addr: s.addr, request: func(int, int) []byte { return httpRequest("GET", "/healthz", "none", "") }}
-	reference, _, err := health.saturate(ctx, runConnections, b.window)
+	reference, _, err := health.run(ctx, runConnections, b.window, 0)
 	if err != nil {
 		return err
 	}
 	var rate float64
 	var taken []time.Duration
-	used, err := s.cpuDuring(func() (err error) {
-		rate, taken, err = l.saturate(ctx, runConnections, b.window)
+	used, err := during(s.cpu, func() (err error) {
+		rate, taken, err = l.run(ctx, runConnections, b.window, 0)
 		return err
 	})
 	if err != nil {
@@ -55,7 +56,7 @@ func (b *bench) runs(ctx context.Context) (err error) {
 	b.row("runs, 128 connections (target 8,000/s)", "%.0f/s, %s", rate, latencies(taken))
 	b.row("GET /healthz, 128 connections", "%.0f/s, ratio %.2f", reference, rate/reference)
 	b.row("the service's CPU a run", "%.1f us", float64(used.Microseconds())/float64(len(taken)))
-	if taken, err = l.pace(ctx, runConnections, b.window, rate/2); err != nil {
+	if _, taken, err = l.run(ctx, runConnections, b.window, rate/2); err != nil {
 		return err
 	}
 	b.row("at half of that rate (target p99 25 ms)", "%s", latencies(taken))
@@ -65,12 +66,10 @@ func (b *bench) runs(ctx context.Context) (err error) {
 // warm waits until every kind of run makes a signal: the simulated market needs a moment to
 // start.
 func (b *bench) warm(ctx context.Context, l *load) error {
-	deadline := time.Now().Add(serverStart)
-	for {
-		_, err := l.connection(ctx, 0, 1, time.Now(), 300*time.Millisecond, 100)
-		if err == nil || time.Now().After(deadline) {
-			return err
-		}
-		time.Sleep(100 * time.Millisecond)
-	}
+	var last error
+	err := until(ctx, serverStart, 100*time.Millisecond, func() (bool, error) {
+		_, last = l.connection(ctx, 0, 1, time.Now(), 300*time.Millisecond, 100)
+		return last == nil, nil
+	})
+	return cmp.Or(last, err)
 }

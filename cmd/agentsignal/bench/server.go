@@ -113,16 +113,16 @@ const clockTick = time.Second / 100
 // cpu returns the processor time that the server has used.
 func (s *server) cpu() (time.Duration, error) { return processorTime(s.cmd.Process.Pid) }
 
-// cpuDuring returns the processor time that the server uses while f runs.
-func (s *server) cpuDuring(f func() error) (time.Duration, error) {
-	before, err := s.cpu()
+// during returns by how much a measure grows while f runs.
+func during[T int64 | time.Duration](measure func() (T, error), f func() error) (T, error) {
+	before, err := measure()
+	if err == nil {
+		err = f()
+	}
 	if err != nil {
 		return 0, err
 	}
-	if err := f(); err != nil {
-		return 0, err
-	}
-	after, err := s.cpu()
+	after, err := measure()
 	return after - before, err
 }
 

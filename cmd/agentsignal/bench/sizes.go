@@ -85,36 +85,32 @@ func (b *bench) idleConnection(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	empty, err := s.resident()
-	if err != nil {
-		return err
-	}
 	load, err := newStreamLoad(s.addr, "/ws/dashboard?api_key="+r.keys[0], sizeIdle)
 	if err != nil {
 		return err
 	}
 	defer load.close()
-	if _, err := load.connect(ctx); err != nil {
+	var busy time.Duration
+	bytes, err := during(s.resident, func() error {
+		if _, err := load.connect(ctx); err != nil {
+			return err
+		}
+		go load.read(ctx)
+		busy, err = b.cpuOver(s)
 		return err
-	}
-	go load.read(ctx)
-	busy, err := b.cpuOver(s)
-	if err != nil {
-		return err
-	}
-	full, err := s.resident()
+	})
 	if err != nil {
 		return err
 	}
 	heartbeats := b.window.Seconds() * sizeIdle
-	b.row("an idle connection", "%d bytes resident, %d ns of CPU a heartbeat", (full-empty)/sizeIdle,
+	b.row("an idle connection", "%d bytes resident, %d ns of CPU a heartbeat", bytes/sizeIdle,
 		int64(float64(busy-idle)/heartbeats))
 	return nil
 }
 
 // cpuOver returns the processor time that a server uses in a window.
 func (b *bench) cpuOver(s *server) (time.Duration, error) {
-	return s.cpuDuring(func() error {
+	return during(s.cpu, func() error {
 		time.Sleep(b.window)
 		return nil
 	})
@@ -133,18 +129,16 @@ func (b *bench) oneRun(ctx context.Context) (err error) {
 	if err := b.warm(ctx, l); err != nil {
 		return err
 	}
-	bytes, err := r.store.MemoryUsed(ctx)
+	var rate float64
+	var taken []time.Duration
+	memory := func() (int64, error) { return r.store.Client.MemoryUsed(ctx) }
+	bytes, err := during(memory, func() (err error) {
+		rate, taken, err = l.run(ctx, 1, b.window, 0)
+		return err
+	})
 	if err != nil {
 		return err
 	}
-	rate, taken, err := l.saturate(ctx, 1, b.window)
-	if err != nil {
-		return err
-	}
-	after, err := r.store.MemoryUsed(ctx)
-	if err != nil {
-		return err
-	}
-	b.row("a run, one client", "%.0f/s, %s, %d bytes of Redis", rate, latencies(taken), (after-bytes)/int64(len(taken)))
+	b.row("a run, one client", "%.0f/s, %s, %d bytes of Redis", rate, latencies(taken), bytes/int64(len(taken)))
 	return nil
 }

@@ -124,26 +124,18 @@ func streamPayload(asset string, n uint32) []byte {
 
 // connect opens the connections of load and measures their cost for the server.
 func (f *fanOut) connect(ctx context.Context, s *server, load *streamLoad, connections int) error {
-	empty, err := s.resident()
-	if err != nil {
-		return err
-	}
-	var took time.Duration
-	used, err := s.cpuDuring(func() (err error) {
-		took, err = load.connect(ctx)
+	var took, used time.Duration
+	bytes, err := during(s.resident, func() (err error) {
+		used, err = during(s.cpu, func() (err error) {
+			took, err = load.connect(ctx)
+			return err
+		})
 		return err
 	})
-	if err != nil {
-		return err
-	}
-	full, err := s.resident()
-	if err != nil {
-		return err
-	}
 	f.accepted = float64(connections) / took.Seconds()
 	f.acceptCost = float64(used.Microseconds()) / float64(connections)
-	f.memory = (full - empty) / int64(connections)
-	return nil
+	f.memory = bytes / int64(connections)
+	return err
 }
 
 // fanOut measures one server.
@@ -169,7 +161,7 @@ func (b *bench) fanOut(
 	cost := func(run func() error) (rate, each float64, err error) {
 		var took time.Duration
 		before := load.received.Load()
-		used, err := s.cpuDuring(func() error {
+		used, err := during(s.cpu, func() error {
 			start := time.Now()
 			defer func() { took = time.Since(start) }()
 			return run()

@@ -103,7 +103,7 @@ func (b *bench) webhookRates(ctx context.Context, endpoints int, target string) 
 	return rate, nil
 }
 
-// hangingEndpoints compares an account whose endpoints all answer with one of which some
+// hangingEndpoints compares an account whose endpoints all answer with one where some of them
 // read requests and never answer. rate is deliveries per second to endpoints that answer.
 func (b *bench) hangingEndpoints(ctx context.Context, rate float64) (err error) {
 	w, err := newWebhookRig(ctx, 2*webhookMany)

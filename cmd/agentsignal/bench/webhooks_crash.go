@@ -80,7 +80,7 @@ func (b *bench) webhookCrash(ctx context.Context) (err error) {
 	}
 	b.row(fmt.Sprintf("kill -9, %d of %d waiting", total-arrived, total), "lost %d (target 0), twice %d",
 		total-w.receiver.received.Load(), w.receiver.duplicates.Load())
-	b.row("  in flight at the kill (target: no more twice)",
+	b.row("  in flight at the kill (target: no others twice)",
 		"%d, of them %d not answered yet", arrived-succeeded, unanswered)
 	first := time.Unix(0, w.receiver.first.Load()).Sub(start)
 	b.row("  first after the start (target 5 s)", "%s, last %s", short(first), short(took))
@@ -99,22 +99,19 @@ func (b *bench) webhookSchedule(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	before, err := w.store.MemoryUsed(ctx)
-	if err != nil {
-		return err
-	}
 	begun := time.Now()
-	due, err := w.schedule(ctx)
+	var due [][]int64
+	memory := func() (int64, error) { return w.store.Client.MemoryUsed(ctx) }
+	bytes, err := during(memory, func() (err error) {
+		due, err = w.schedule(ctx)
+		return err
+	})
 	if err != nil {
 		return err
 	}
 	total := int64(len(due) * scheduleEach)
-	after, err := w.store.MemoryUsed(ctx)
-	if err != nil {
-		return err
-	}
 	b.row(fmt.Sprintf("%d deliveries stored, %d endpoints", total, len(due)), "%.0f/s, %d bytes of Redis each",
-		float64(total)/time.Since(begun).Seconds(), (after-before)/total)
+		float64(total)/time.Since(begun).Seconds(), bytes/total)
 	w.receiver.record.Store(true)
 	start := time.Now()
 	s, err := w.serve(ctx, w.env...)
@@ -162,13 +159,13 @@ func (w *webhookRig) schedule(ctx context.Context) ([][]int64, error) {
 			return nil, err
 		}
 	}
-	start := w.store.Now()
+	start := w.store.Client.Now()
 	var group errgroup.Group
-	for p := range w.store.Partitions() {
+	for p := range w.store.Client.Partitions() {
 		group.Go(func() error {
 			return w.lease(ctx, p, func(epoch int64) error {
 				for i, a := range accounts {
-					if w.store.Partition(a) != p {
+					if w.store.Client.Partition(a) != p {
 						continue
 					}
 					dueOf := due[i*webhookMany:][:webhookMany]
@@ -186,14 +183,14 @@ func (w *webhookRig) schedule(ctx context.Context) ([][]int64, error) {
 // lease calls f as the owner of partition p.
 func (w *webhookRig) lease(ctx context.Context, p int, f func(epoch int64) error) error {
 	const node = "bench"
-	epoch, _, err := w.store.TakeLease(ctx, p, node, scheduleLease)
+	epoch, _, err := w.store.Logs.TakeLease(ctx, p, node, scheduleLease)
 	if err != nil {
 		return err
 	}
 	if err := f(epoch); err != nil {
 		return err
 	}
-	return w.store.ReleaseLease(ctx, p, node, epoch)
+	return w.store.Logs.ReleaseLease(ctx, p, node, epoch)
 }
 
 // scheduleAccount stores the deliveries of an account's events to its webhooks, and adds the
@@ -220,7 +217,7 @@ func (w *webhookRig) scheduleAccount(
 			})
 		}
 		if batch = append(batch, e); len(batch) == scheduleBatch || n == scheduleEach-1 {
-			if err := w.webhooks.StoreDeliveries(ctx, w.store.Partition(a), epoch, batch); err != nil {
+			if err := w.webhooks.StoreDeliveries(ctx, w.store.Client.Partition(a), epoch, batch); err != nil {
 				return err
 			}
 			batch = nil
@@ -259,7 +256,7 @@ func (b *bench) scheduleRows(w *webhookRig, due [][]int64, start time.Time, memo
 		short(first), short(caughtUp), missing, w.receiver.duplicates.Load())
 	b.row(fmt.Sprintf("  lateness of %d due in %s after that", len(late), time.Since(start).Round(time.Second)),
 		"%s", latencies(late))
-	b.row("  memory of the service", "most %d MB, at the end %d MB (nothing stored: %d MB)",
+	b.row("  memory of the service", "at most %d MB, at the end %d MB (nothing stored: %d MB)",
 		memory[0]>>20, memory[1]>>20, memory[2]>>20)
 	return w.receiver.err()
 }

@@ -54,7 +54,7 @@ func newWebhookRig(ctx context.Context, endpoints int) (_ *webhookRig, err error
 	}()
 	key := credential.NamedKey{Name: "bench"}
 	rand.Read(key.Value[:])
-	w := &webhookRig{rig: r, webhooks: deliveries.New(r.store.Store, r.log),
+	w := &webhookRig{rig: r, webhooks: deliveries.New(r.store.Logs, r.log),
 		env: []string{"AGENTSIGNAL_SECURITY_ENCRYPTION_KEYS=bench:" + base64.StdEncoding.EncodeToString(key.Value[:]),
 			"AGENTSIGNAL_WEBHOOKS_ALLOWED_NETWORKS=127.0.0.0/8", "AGENTSIGNAL_WEBHOOKS_ALLOW_HTTP=true", withTicks,
 			// All endpoints belong to one account and one host.

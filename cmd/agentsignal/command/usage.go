@@ -60,7 +60,7 @@ func unknownCommand(cmd *cobra.Command, name string) error {
 // flagFault explains why the flags of cmd are not valid.
 func flagFault(cmd *cobra.Command, err error) error {
 	if args := cmd.Flags().Args(); cmd.HasSubCommands() && len(args) > 0 {
-		return unknownCommand(cmd, args[0]) // whose flags these are
+		return unknownCommand(cmd, args[0]) // the flags are of this command
 	}
 	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok {
 		var known []string
@@ -70,7 +70,7 @@ func flagFault(cmd *cobra.Command, err error) error {
 			name, known = "-"+unknown.GetSpecifiedName(), nil
 		}
 		return fmt.Errorf("no flag %s%s", name,
-			cmp.Or(OrNearest(name, known), ": "+cmd.CommandPath()+" --help lists those that there are"))
+			cmp.Or(OrNearest(name, known), ": "+cmd.CommandPath()+" --help lists the flags"))
 	}
 	if missing, ok := errors.AsType[*pflag.ValueRequiredError](err); ok {
 		return fmt.Errorf("--%s needs a value: %s", missing.GetFlag().Name, missing.GetFlag().Usage)

@@ -30,6 +30,14 @@ func Prepare() {
 	}
 }
 
+// Must ends the test if err is not nil.
+func Must(tb testing.TB, err error) {
+	tb.Helper()
+	if err != nil {
+		tb.Fatal(err)
+	}
+}
+
 // Eventually waits until ok returns true.
 func Eventually(tb testing.TB, what string, ok func() bool) {
 	tb.Helper()
@@ -46,9 +54,7 @@ func Eventually(tb testing.TB, what string, ok func() bool) {
 func Written(tb testing.TB, text string) string {
 	tb.Helper()
 	path := filepath.Join(tb.TempDir(), "file")
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		tb.Fatal(err)
-	}
+	Must(tb, os.WriteFile(path, []byte(text), 0o600))
 	return path
 }
 
@@ -59,9 +65,7 @@ func Documented(tb testing.TB, root string) []string {
 	var lines []string
 	for _, file := range []string{"README.md", "deploy/WEBHOOKS.md"} {
 		text, err := os.ReadFile(filepath.Join(root, file))
-		if err != nil {
-			tb.Fatal(err)
-		}
+		Must(tb, err)
 		code := false
 		for line := range strings.Lines(string(text)) {
 			switch line = strings.TrimSpace(line); {

@@ -79,8 +79,8 @@ func webhookListen() *cobra.Command {
 	secrets.add(c)
 	c.Flags().StringVar(&addr, "addr", "127.0.0.1:8090", "address to listen on")
 	c.Flags().StringVar(&l.forward, "forward-to", "",
-		"URL to which genuine deliveries are passed on as they came, and whose answer is given")
-	c.Flags().StringVar(&print, "print", "text", "how deliveries are printed: text, or json, a line each")
+		"URL to which genuine deliveries are forwarded unchanged, and whose answer is returned")
+	c.Flags().StringVar(&print, "print", "text", "how deliveries are printed: text, or json with one per line")
 	c.Flags().StringVar(&save, "save", "",
 		"directory in which each request is kept, for agentsignal webhook verify --request")
 	register.add(c)
@@ -93,7 +93,7 @@ func (l *localReceiver) configure(print, save string) error {
 	case "text", "json":
 		l.json = print == "json"
 	default:
-		return fmt.Errorf("--print %q: text and json are known", print)
+		return fmt.Errorf("--print %q: must be text or json", print)
 	}
 	if l.forward != "" {
 		if u, err := url.Parse(l.forward); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {

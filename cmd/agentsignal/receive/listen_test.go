@@ -64,29 +64,23 @@ func listenFor(tb testing.TB, args ...string) *listening {
 func (l *listening) deliver(tb testing.TB, secrets []string, body string, change ...func(http.Header)) answer {
 	tb.Helper()
 	r, err := http.NewRequest(http.MethodPost, l.url+"/hooks?x=1", strings.NewReader(body))
-	if err != nil {
-		tb.Fatal(err)
-	}
-	now := time.Now().Unix()
+	commandtest.Must(tb, err)
+	now, signers := time.Now().Unix(), signature.NewSigners(secrets...)
 	r.Header = http.Header{"Content-Type": {"application/json"},
 		signature.HeaderSignature: {signature.Sign(secrets[0], []byte(body))},
 		signature.HeaderEvent:     {"webhook.test"}, signature.HeaderDelivery: {"dlv_1"},
 		signature.HeaderAttempt:   {"2"},
 		signature.HeaderTimestamp: {fmt.Sprint(now)}, signature.HeaderStandardID: {"evt_1"},
 		signature.HeaderStandardTimestamp: {fmt.Sprint(now)},
-		signature.HeaderStandardSignature: {signature.SignStandardAll(secrets, "evt_1", now, []byte(body))}}
+		signature.HeaderStandardSignature: {string(signers.AppendStandard(nil, "evt_1", now, []byte(body)))}}
 	for _, f := range change {
 		f(r.Header)
 	}
 	w, err := http.DefaultClient.Do(r)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	commandtest.Must(tb, err)
 	defer w.Body.Close()
 	text, err := io.ReadAll(w.Body)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	commandtest.Must(tb, err)
 	return answer{w.StatusCode, w.Header, string(text)}
 }
 
@@ -133,9 +127,7 @@ func TestListenVerifiesAndPrints(t *testing.T) {
 		t.Errorf("listen prints a line of a body as its own: %q", line)
 	}
 	w, err := http.Get(l.url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	commandtest.Must(t, err)
 	w.Body.Close()
 	if w.StatusCode != http.StatusMethodNotAllowed || w.Header.Get("Allow") != http.MethodPost {
 		t.Errorf("GET is answered with %d", w.StatusCode)

@@ -26,7 +26,7 @@ type answer struct {
 	Body   string
 }
 
-// want demands a status.
+// want ends the test if the answer has another status, and returns it.
 func (a answer) want(tb testing.TB, status int) answer {
 	tb.Helper()
 	if a.Status != status {

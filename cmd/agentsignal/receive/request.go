@@ -39,7 +39,7 @@ func readSaved(request, headers, body string) (*savedRequest, error) {
 	s := &savedRequest{}
 	rest, line, err := s.parseHeader(text)
 	if err == nil && len(bytes.TrimSpace(rest)) > 0 {
-		err = fmt.Errorf("line %d: text behind the headers: give a whole request by --request", line)
+		err = fmt.Errorf("line %d: text after the headers: give a whole request by --request", line)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", headers, err)
@@ -95,7 +95,7 @@ func parseRequest(text []byte) (*savedRequest, error) {
 }
 
 // parseHeader reads headers up to an empty line, and a request or status line before them.
-// It returns the text behind the empty line and the number of its first line.
+// It returns the text after the empty line and the number of its first line.
 func (s *savedRequest) parseHeader(text []byte) (rest []byte, line int, err error) {
 	s.header = http.Header{}
 	rest = text
@@ -118,7 +118,7 @@ func (s *savedRequest) parseHeader(text []byte) (rest []byte, line int, err erro
 		case one[0] == ' ' || one[0] == '\t':
 			return nil, line, fmt.Errorf("line %d: a header goes on over two lines: join them", line)
 		case !ok || !isToken(name):
-			return nil, line, fmt.Errorf("line %d: %.40q is no header: want Name: value", line, one)
+			return nil, line, fmt.Errorf("line %d: %.40q is not a header: want Name: value", line, one)
 		case strings.ContainsFunc(value, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }):
 			return nil, line, fmt.Errorf("line %d: a control character in the value of %s", line, name)
 		}
@@ -160,7 +160,7 @@ func (s *savedRequest) fitLength() error {
 	}
 	n, err := strconv.ParseUint(given[0], 10, 31)
 	if err != nil || len(given) > 1 {
-		return fmt.Errorf("Content-Length %.40q is no length", strings.Join(given, ", "))
+		return fmt.Errorf("Content-Length %.40q is not a length", strings.Join(given, ", "))
 	}
 	want := int(n)
 	switch {
@@ -169,7 +169,7 @@ func (s *savedRequest) fitLength() error {
 	case len(s.body) > want && len(bytes.Trim(s.body[want:], "\r\n")) > 0:
 		return fmt.Errorf("the body has %d bytes, but Content-Length says %d", len(s.body), want)
 	case len(s.body) > want:
-		s.notes = append(s.notes, "the line end at the end of the file is no part of the body")
+		s.notes = append(s.notes, "the line end at the end of the file is not part of the body")
 		s.body = s.body[:want]
 	}
 	return nil

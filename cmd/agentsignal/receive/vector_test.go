@@ -3,6 +3,8 @@ package receive
 import (
 	"os"
 	"testing"
+
+	"github.com/agentsignal/agentsignal/cmd/agentsignal/commandtest"
 )
 
 // The published test vector.
@@ -16,8 +18,6 @@ const (
 func vectorBody(tb testing.TB) string {
 	tb.Helper()
 	text, err := os.ReadFile(vectorPath + ".json")
-	if err != nil {
-		tb.Fatal(err)
-	}
+	commandtest.Must(tb, err)
 	return string(text)
 }

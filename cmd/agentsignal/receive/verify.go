@@ -174,7 +174,7 @@ func (e *examination) signatures() {
 	case ours > 0:
 		e.add(partFits, signature.HeaderSignature, "fits secret %d and the body", ours)
 	case !strings.HasPrefix(given, "sha256="):
-		e.add(partFails, signature.HeaderSignature, "%.40q has not the form sha256=HEX", given)
+		e.add(partFails, signature.HeaderSignature, "%.40q does not have the form sha256=HEX", given)
 	case standard != "" && e.standard(e.body) > 0:
 		// During a rotation it is made with the new secret only.
 		e.add(partNoted, signature.HeaderSignature,
@@ -234,7 +234,7 @@ func (e *examination) hint(fit func(secret string, body []byte) bool) string {
 func (e *examination) time(sent int64, err error, now time.Time, timeless bool) {
 	given := e.header.Get(signature.HeaderStandardTimestamp)
 	if err != nil {
-		e.add(partFails, signature.HeaderStandardTimestamp, "%.40q is no time in Unix seconds", given)
+		e.add(partFails, signature.HeaderStandardTimestamp, "%.40q is not a time in Unix seconds", given)
 		return
 	}
 	at := time.Unix(sent, 0).UTC()
@@ -263,7 +263,7 @@ func (e *examination) content() {
 		Type string `json:"type"`
 	}
 	if err := json.Unmarshal(e.body, &envelope); err != nil {
-		e.add(partNoted, "body", "%d bytes, no JSON object", len(e.body))
+		e.add(partNoted, "body", "%d bytes, not a JSON object", len(e.body))
 		return
 	}
 	e.add(partNoted, "body", "%d bytes, event %.64q of type %.64q", len(e.body), envelope.ID, envelope.Type)

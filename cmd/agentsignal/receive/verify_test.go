@@ -22,7 +22,7 @@ func signedRequest(secrets []string, event, kind, body string, at time.Time) str
 		"X-Service-Timestamp: %d\r\nX-Service-Attempt: 1\r\n"+
 		"webhook-id: %s\r\nwebhook-timestamp: %[4]d\r\nwebhook-signature: %[6]s\r\n\r\n%[7]s",
 		len(body), signature.Sign(secrets[0], []byte(body)), kind, at.Unix(), event,
-		signature.SignStandardAll(secrets, event, at.Unix(), []byte(body)), body)
+		signature.NewSigners(secrets...).AppendStandard(nil, event, at.Unix(), []byte(body)), body)
 }
 
 func TestVerifyPassesTheTestVector(t *testing.T) {
@@ -68,7 +68,7 @@ func TestVerifyReportsWhatDoesNotFit(t *testing.T) {
 		"lines end in LF":            {strings.ReplaceAll(good, "\r\n", "\n"), "new", "genuine", true},
 		"no request line":            {strings.TrimPrefix(good, "POST /hooks HTTP/1.1\r\n"), "new", "genuine", true},
 		"the specified one alone":    {bare, "new", "nothing signs the time", true},
-		"a line end behind the body": {good + "\n", "new", "no part of the body", true},
+		"a line end behind the body": {good + "\n", "new", "not part of the body", true},
 		"the same without a length":  {bare + "\n", "new", "it would without the line end", false},
 		"another body": {replace(`"api"}}`, `"apx"}}`), "new",
 			"fits no secret given with this body", false},
@@ -77,14 +77,14 @@ func TestVerifyReportsWhatDoesNotFit(t *testing.T) {
 		"another time": {replace("webhook-timestamp: 1795253400", "webhook-timestamp: 1795253401"), "new",
 			"NO  Webhook-Signature", false},
 		"no time": {replace("webhook-timestamp: 1795253400", "webhook-timestamp: today"), "new",
-			`"today" is no time`, false},
+			`"today" is not a time`, false},
 		"another time of the service": {
 			replace("X-Service-Timestamp: 1795253400", "X-Service-Timestamp: 1795253401"), "new",
 			"NO  X-Service-Timestamp", false},
 		"another type": {replace("X-Service-Event: webhook.test", "X-Service-Event: signal.closed"), "new",
 			`"signal.closed" is not the type in the body`, false},
 		"another signature": {replace("X-Service-Signature: sha256=", "X-Service-Signature: md5="), "new",
-			"has not the form", false},
+			"does not have the form", false},
 		"two of them": {replace("webhook-id:", "webhook-id: evt_2\r\nwebhook-id:"), "new",
 			"is given 2 times", false},
 		"no signature at all": {"Content-Type: application/json\n\n{}", "new", "carries no signature", false},
@@ -121,7 +121,7 @@ func TestVerifyRefusesWhatItCannotRead(t *testing.T) {
 		"line 1: a control character": "A: b\x00\n\n",
 		"cut off: 2 of 3 bytes":       "Content-Length: 3\n\n{}",
 		"Content-Length says 1":       "Content-Length: 1\n\n{}",
-		"is no length":                "Content-Length: -1\n\n{}",
+		"is not a length":             "Content-Length: -1\n\n{}",
 		"1, 2":                        "Content-Length: 1\nContent-Length: 2\n\n{}",
 		"\"gzip\" is not known":       "Transfer-Encoding: gzip\n\n{}",
 		"read chunked body":           "Transfer-Encoding: chunked\n\nz\n",
@@ -131,7 +131,7 @@ func TestVerifyRefusesWhatItCannotRead(t *testing.T) {
 	} {
 		o.Fails(want, "verify", "--secret", "s", "--request", commandtest.Written(t, request))
 	}
-	o.Fails("line 3: text behind the headers", "verify", "--secret", "s", "--headers",
+	o.Fails("line 3: text after the headers", "verify", "--secret", "s", "--headers",
 		commandtest.Written(t, "A: b\n\nbody"), "--body", commandtest.Written(t, ""))
 }
 

@@ -32,13 +32,13 @@ func ParseAddress(text string) (*url.URL, error) {
 	u, err := url.Parse(text)
 	switch {
 	case err != nil: // err repeats the address, which may hold a password
-		return nil, errors.New("it is no address: " + form)
+		return nil, errors.New("not an address: " + form)
 	case u.User != nil:
 		return nil, errors.New("an address has no user name: give a key by --key-file or AGENTSIGNAL_API_KEY")
 	case u.RawQuery != "" || u.ForceQuery || u.Fragment != "":
 		return nil, errors.New("an address has no query and no fragment: " + form)
 	case u.Hostname() == "" || u.Port() == "" && strings.HasSuffix(u.Host, ":"):
-		return nil, errors.New("it names no host, or no port behind its colon: " + form)
+		return nil, errors.New("it names no host, or no port after its colon: " + form)
 	}
 	switch u.Scheme {
 	case "http", "ws":
@@ -46,7 +46,7 @@ func ParseAddress(text string) (*url.URL, error) {
 	case "https", "wss":
 		u.Scheme = "https"
 	default:
-		return nil, fmt.Errorf("%q is none of http, https, ws and wss: %s", u.Scheme, form)
+		return nil, fmt.Errorf("the scheme %q is not http, https, ws or wss: %s", u.Scheme, form)
 	}
 	if u.Port() != "" {
 		if _, err := net.LookupPort("tcp", u.Port()); err != nil {

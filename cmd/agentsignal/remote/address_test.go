@@ -28,14 +28,14 @@ func TestAddressesAsPeopleWriteThem(t *testing.T) {
 		"http://":                             "names no host",
 		"http://:8080":                        "names no host",
 		"localhost:":                          "no port",
-		"localhost:eighty":                    "no address",
+		"localhost:eighty":                    "not an address",
 		"localhost:99999":                     `"99999" is not a port`,
-		"ftp://localhost":                     `"ftp" is none of http`,
-		"redis://localhost":                   `"redis" is none of http`,
+		"ftp://localhost":                     `"ftp" is not http`,
+		"redis://localhost":                   `"redis" is not http`,
 		"http://me:secret@localhost":          "no user name",
 		"http://localhost:8080/?api_key=ask_": "no query",
 		"http://localhost:8080#x":             "no query",
-		"http://local host":                   "no address",
+		"http://local host":                   "not an address",
 	} {
 		if u, err := ParseAddress(text); err == nil || !strings.Contains(err.Error(), want) ||
 			strings.Contains(err.Error(), "secret") {

@@ -5,22 +5,31 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/agent"
 	"github.com/agentsignal/agentsignal/actors/catalogue"
+	"github.com/agentsignal/agentsignal/actors/partition"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/weather"
 	"github.com/agentsignal/agentsignal/http/limits"
-	"github.com/agentsignal/agentsignal/persistence"
+	"github.com/agentsignal/agentsignal/persistence/credentials"
 	"github.com/agentsignal/agentsignal/persistence/eventlog"
+	"github.com/agentsignal/agentsignal/persistence/signals"
 )
 
 // eventLog adapts the event log to dashboard.EventLog.
 type eventLog struct {
-	*persistence.Store
+	*eventlog.Store
 	tail *eventlog.Tail
 }
 
 // Wait implements dashboard.EventLog.
 func (l eventLog) Wait(ctx context.Context, partition int, p signal.Position) error {
 	return l.tail.Wait(ctx, partition, p)
+}
+
+// partitionStore has the records of a partition: its logs, lease and due runs, and the deleted
+// accounts, whose records are of every kind.
+type partitionStore struct {
+	*signals.Store
+	partition.Eraser
 }
 
 // scheduledAgents runs agents for schedules, which ignore the outcomes.
@@ -44,7 +53,7 @@ func (q runQuota) TakeRun(ctx context.Context, account signal.AccountID) bool {
 // event log up to the call, and by the records, which have the timeframe and the risk.
 type openSignals struct {
 	catalogue *catalogue.Catalogue
-	store     *persistence.Store
+	records   *signals.Store
 }
 
 // openPage is the number of signals that are read at a time.
@@ -86,7 +95,7 @@ func (s openSignals) signal(ctx context.Context, account signal.AccountID, id si
 	if err != nil {
 		return nil, err
 	}
-	return s.store.SignalByID(ctx, account, id, created, closed)
+	return s.records.SignalByID(ctx, account, id, created, closed)
 }
 
 // forecasts adapts the weather to lifecycle.Forecasts.
@@ -100,10 +109,10 @@ func (f forecasts) Turned(
 }
 
 // addresses has the email addresses of accounts.
-type addresses struct{ store *persistence.Store }
+type addresses struct{ accounts *credentials.Store }
 
 // Email implements webhook.Addresses.
 func (a addresses) Email(ctx context.Context, id signal.AccountID) (string, error) {
-	account, _, err := a.store.AccountByID(ctx, id)
+	account, _, err := a.accounts.AccountByID(ctx, id)
 	return account.Email, err
 }

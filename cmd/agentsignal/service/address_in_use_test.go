@@ -9,9 +9,7 @@ import (
 func TestAPortInUseNamesItsSetting(t *testing.T) {
 	t.Parallel()
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer taken.Close()
 	for setting, want := range map[string]string{
 		"HTTP_ADDR=" + taken.Addr().String():       "http.addr: listen tcp " + taken.Addr().String(),

@@ -1,7 +1,6 @@
 package service
 
 import (
-	"net/http"
 	"strings"
 	"testing"
 
@@ -19,36 +18,28 @@ func TestAssetsHaveOneName(t *testing.T) {
 	trader, _ := s.account(t)
 	s.awaitPrices(t, "BTC", signal.H1)
 	live := trader.dial()
-	live.say(`{"action":"subscribe","channels":["signal.new"],"filters":{"assets":["btc-usd"]}}`)
-	live.until("the subscription", func(all []message) bool { return all[len(all)-1].Type == "subscribed" })
+	live.subscribe(`"channels":["signal.new"],"filters":{"assets":["btc-usd"]}`)
+	var ids []string
 	for _, asset := range []string{"BTC", "btc", "BTCUSDT", "BTC/USD"} {
-		if made := decode[wireSignal](t, trader.post("/v1/agents/trading/run",
-			runBody(asset, "momentum")).ok(t).Body); made.Asset != "BTC" {
+		made := trader.run(asset, "momentum")
+		if ids = append(ids, made.ID); made.Asset != "BTC" {
 			t.Errorf("a run on %s is on %s", asset, made.Asset)
 		}
 	}
-	live.until("four signals", func(all []message) bool {
-		n := 0
-		for _, m := range all {
-			if m.Type == "signal.new" {
-				n++
-			}
-		}
-		return n == 4
-	})
+	live.signals(ids...)
 	for _, filter := range []string{"BTC", "btcusdt", "btc/usd"} {
 		if p := trader.signals("asset=" + filter); p.Total != 4 || p.Signals[0].Asset != "BTC" {
 			t.Errorf("%s finds %d signals", filter, p.Total)
 		}
 	}
-	misspelt := trader.post("/v1/agents/trading/run", runBody("BTCC", "momentum"))
-	misspelt.fails(t, http.StatusBadRequest, "invalid_request")
+	misspelt := trader.tryRun("BTCC", "momentum")
+	misspelt.fails(t, "invalid_request")
 	if !strings.Contains(string(misspelt.Body), `"pointer":"/asset"`) ||
 		!strings.Contains(string(misspelt.Body), "the nearest names are BTC") {
 		t.Errorf("a misspelt asset: %s", misspelt.Body)
 	}
 	trader.post("/v1/schedules", `{"agent_id":"trading","assets":["BTCC"],"strategy":"momentum","every":"bar"}`).
-		fails(t, http.StatusBadRequest, "invalid_request")
+		fails(t, "invalid_request")
 	all := decode[struct {
 		Assets []struct {
 			Asset, Class, Source string

@@ -2,7 +2,6 @@ package service
 
 import (
 	"encoding/json"
-	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -23,23 +22,13 @@ func TestTheAuditComparesEndsWithBars(t *testing.T) {
 	config.Market.Source = "simulated"
 	s := start(t, config)
 	trader, account := s.account(t)
-	run := func(asset string, members ...string) (made madeSignal) {
-		eventually(t, "a run finds no old prices", func() bool { // as a busy machine may have them
-			a := trader.post("/v1/agents/trading/run", runBody(asset, strategy.Momentum, members...))
-			if a.Status == http.StatusOK {
-				made = decode[madeSignal](t, a.Body)
-			}
-			return a.Status == http.StatusOK
-		})
-		return made
-	}
 	for _, asset := range []string{"BTC", "ETH", "SOL"} {
 		s.awaitPrices(t, asset, signal.M1)
 		for range 4 {
-			run(asset, `"timeframe":"1m"`, `"risk_level":"low"`)
+			trader.awaitRun(asset, strategy.Momentum, `"timeframe":"1m"`, `"risk_level":"low"`)
 		}
 	}
-	kept := run("SPY", `"timeframe":"1d"`)
+	kept := trader.awaitRun("SPY", strategy.Momentum, `"timeframe":"1d"`)
 	operator := storeOperator(t, redis.URL(), "")
 	var report struct {
 		Signals   int
@@ -69,7 +58,8 @@ func TestTheAuditComparesEndsWithBars(t *testing.T) {
 
 	var open *signal.Signal
 	store := s.process.store
-	if err := store.EachSignal(t.Context(), store.Partition(account.ID), func(other *signal.Signal) error {
+	p := store.Client.Partition(account.ID)
+	if err := store.Signals.EachSignal(t.Context(), p, func(other *signal.Signal) error {
 		if string(other.ID) == kept.ID {
 			open = other
 		}

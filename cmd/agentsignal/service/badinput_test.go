@@ -26,18 +26,15 @@ import (
 func TestBadInputIsRefusedAndLeavesNothingBehind(t *testing.T) {
 	t.Parallel()
 	redis := redistest.New(t)
-	c := launch(t, childSettings(t, redis.URL(), "AUTH_REGISTRATION=open", "AUTH_JWT_KEYS="+sharedKeys,
+	c := launchReady(t, childSettings(t, redis.URL(), "AUTH_REGISTRATION=open", "AUTH_JWT_KEYS="+sharedKeys,
 		"DASHBOARD_AUTH_TIMEOUT=1s")...)
-	c.awaitReady(t)
 	newMarket(t, redis.Client()).open("ACME", "101.25")
 	public := c.client(t)
 	email := newEmail()
 	public.post("/v1/auth/register", credentialsBody(email, password)).want(t, http.StatusCreated)
 	user := public.with(public.login(email, password).Access)
 	trader := user.with(user.key("key", "").Secret)
-	eventually(t, "there are prices", func() bool {
-		return trader.post("/v1/agents/trading/run", runBody("ACME", "momentum")).Status == http.StatusOK
-	})
+	trader.awaitRun("ACME", "momentum")
 	before := settled(t, public, func(f footprint) bool { return f.connections == 0 })
 
 	for range 2 { // a leak grows
@@ -49,11 +46,10 @@ func TestBadInputIsRefusedAndLeavesNothingBehind(t *testing.T) {
 	}
 
 	public.base.CloseIdleConnections()
-	after := settled(t, public, func(f footprint) bool {
+	settled(t, public, func(f footprint) bool {
 		return f.goroutines <= before.goroutines+10 && f.heap <= 1.5*before.heap+16e6 &&
 			f.descriptors <= before.descriptors+10 && f.connections == 0
 	})
-	t.Logf("before %+v, after %+v", before, after)
 	made := trader.run("ACME", "momentum")
 	if p := trader.signals("limit=1"); p.Signals[0].ID != made.ID {
 		t.Errorf("the newest signal is %s, want %s", p.Signals[0].ID, made.ID)
@@ -68,20 +64,15 @@ type footprint struct{ goroutines, heap, descriptors, connections float64 }
 func settled(tb testing.TB, public *client, ok func(footprint) bool) footprint {
 	tb.Helper()
 	var f footprint
-	deadline := time.Now().Add(patience)
-	for {
+	tb.Cleanup(func() { tb.Logf("last footprint: %+v", f) })
+	eventually(tb, "the process uses no more than it may", func() bool {
 		text := public.get("/metrics").Body
 		// The goal of the next collection is twice the live heap of the last one.
 		f = footprint{metricOf(text, "go_goroutines"), metricOf(text, "go_memstats_next_gc_bytes") / 2,
 			metricOf(text, "process_open_fds"), metricOf(text, "agentsignal_ws_connections")}
-		if ok(f) {
-			return f
-		}
-		if time.Now().After(deadline) {
-			tb.Fatalf("the process did not get back to where it was: %+v", f)
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
+		return ok(f)
+	})
+	return f
 }
 
 // badBodies sends bodies that are refused: 400, or 413 if they are too large.
@@ -117,33 +108,26 @@ func badBodies(t *testing.T, trader, public, user *client) {
 		"many members": "{" + strings.Repeat(`"a":1,`, 100_000) + `"b":1}`,
 		"long string":  `{"asset":"` + strings.Repeat("A", 1_000_000) + `","strategy":"momentum"}`,
 	} {
-		a := trader.post("/v1/agents/trading/run", body)
-		if p := decode[problem](t, a.Body); a.Status != http.StatusBadRequest || p.Code != "invalid_request" ||
-			len(p.Errors) == 0 {
-			t.Errorf("%s: answered with %d %.300s", name, a.Status, a.Body)
-		}
-		if a := public.post("/v1/auth/login", body[:min(len(body), 60_000)]); a.Status != http.StatusBadRequest {
-			t.Errorf("%s as a login: answered with %d %.300s", name, a.Status, a.Body)
-		}
-		if a := user.post("/v1/auth/api-key", body[:min(len(body), 60_000)]); a.Status != http.StatusBadRequest {
-			t.Errorf("%s as a key: answered with %d %.300s", name, a.Status, a.Body)
+		short := body[:min(len(body), 60_000)]
+		for what, a := range map[string]answer{"a run": trader.post("/v1/agents/trading/run", body),
+			"a login": public.post("/v1/auth/login", short), "a key": user.post("/v1/auth/api-key", short)} {
+			if p := decode[problem](t, a.Body); a.Status != http.StatusBadRequest ||
+				what == "a run" && (p.Code != "invalid_request" || len(p.Errors) == 0) {
+				t.Errorf("%s as %s: answered with %d %.300s", name, what, a.Status, a.Body)
+			}
 		}
 	}
 	for _, mediaType := range []string{"text/plain", "application/xml", "multipart/form-data; boundary=x",
 		"application/jsonx", "nonsense"} {
-		trader.post("/v1/agents/trading/run", good, "Content-Type: "+mediaType).
-			fails(t, http.StatusUnsupportedMediaType, "unsupported_media_type")
+		trader.post("/v1/agents/trading/run", good, "Content-Type: "+mediaType).fails(t, "unsupported_media_type")
 	}
-	trader.post("/v1/agents/trading/run", good, "Content-Encoding: gzip").
-		fails(t, http.StatusUnsupportedMediaType, "unsupported_media_type")
+	trader.post("/v1/agents/trading/run", good, "Content-Encoding: gzip").fails(t, "unsupported_media_type")
 	for _, key := range []string{strings.Repeat("k", 256), "\u00e9"} {
-		trader.post("/v1/agents/trading/run", good, "Idempotency-Key: "+key).
-			fails(t, http.StatusBadRequest, "invalid_request")
+		trader.post("/v1/agents/trading/run", good, "Idempotency-Key: "+key).fails(t, "invalid_request")
 	}
-	trader.post("/v1/agents/trading/run", good, "X-Service-Version: 1999-01-01").
-		fails(t, http.StatusBadRequest, "invalid_request")
-	trader.post("/v1/agents/nobody/run", good).fails(t, http.StatusNotFound, "not_found")
-	trader.post("/v1/agents/nobody/run", "{}").fails(t, http.StatusBadRequest, "invalid_request")
+	trader.post("/v1/agents/trading/run", good, "X-Service-Version: 1999-01-01").fails(t, "invalid_request")
+	trader.post("/v1/agents/nobody/run", good).fails(t, "not_found")
+	trader.post("/v1/agents/nobody/run", "{}").fails(t, "invalid_request")
 
 	large := `{"asset":"` + strings.Repeat("A", 8<<20) + `","strategy":"momentum"}`
 	tooLarge(t, trader, "/v1/agents/trading/run", large)
@@ -155,17 +139,13 @@ func tooLarge(t *testing.T, c *client, path, body string) {
 	t.Helper()
 	for _, reader := range []io.Reader{strings.NewReader(body), io.MultiReader(strings.NewReader(body))} {
 		r, err := http.NewRequest(http.MethodPost, c.url+path, reader)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		r.Header.Set("Authorization", "Bearer "+c.token)
 		w, err := c.http.Do(r)
 		if err != nil {
 			continue // the connection was closed while the client was still sending
 		}
-		text, _ := io.ReadAll(w.Body)
-		w.Body.Close()
-		answer{w.StatusCode, w.Header, string(text)}.fails(t, http.StatusRequestEntityTooLarge, "body_too_large")
+		readAnswer(w).fails(t, "body_too_large")
 	}
 	// A client with Expect: 100-continue is refused before it sends.
 	conn := rawConn(t, c.url)
@@ -175,9 +155,7 @@ func tooLarge(t *testing.T, c *client, path, body string) {
 	if err != nil {
 		t.Fatalf("a body of %d bytes that is announced is not answered: %v", len(body), err)
 	}
-	text, _ := io.ReadAll(w.Body)
-	w.Body.Close()
-	answer{w.StatusCode, w.Header, string(text)}.fails(t, http.StatusRequestEntityTooLarge, "body_too_large")
+	readAnswer(w).fails(t, "body_too_large")
 	conn.Close()
 }
 
@@ -195,13 +173,13 @@ func badQueries(t *testing.T, trader *client) {
 		"since=2026-13-01", "since=2026-02-30T00:00:00Z", "since=1795253400", "since=2026-11-21T09:30:00%2B99:00",
 		"asset=" + strings.Repeat("A", 65), "asset=%00", "asset=%c3%28", "assets=BTC", "unknown=1&unknown=2"} {
 		name, _, _ := strings.Cut(bad, "=")
-		p := trader.get("/v1/signals?"+bad).fails(t, http.StatusBadRequest, "invalid_request")
+		p := trader.get("/v1/signals?"+bad).fails(t, "invalid_request")
 		if len(p.Errors) != 1 || p.Errors[0].Parameter != name {
 			t.Errorf("%s: the faults are %+v", bad, p.Errors)
 		}
 	}
 	p := trader.get("/v1/signals?limit=0&offset=-1&direction=up&min_confidence=2&since=x&unknown=1").
-		fails(t, http.StatusBadRequest, "invalid_request")
+		fails(t, "invalid_request")
 	if len(p.Errors) != 6 {
 		t.Errorf("of six faults are listed: %+v", p.Errors)
 	}
@@ -211,16 +189,16 @@ func badQueries(t *testing.T, trader *client) {
 	}
 	for _, path := range []string{"/v1/jobs?status=done", "/v1/jobs?limit=101", "/v1/signals/weather?region=mars",
 		"/v1/signals/weather?limit=101", "/v1/agents?category=sports", "/v1/agents?status=x"} {
-		trader.get(path).fails(t, http.StatusBadRequest, "invalid_request")
+		trader.get(path).fails(t, "invalid_request")
 	}
 	for _, path := range []string{"/v1/signals/", "/v1//signals", "/signals", "/v1/SIGNALS", "/v1/signals/sig_x",
 		"/v1/signals/../signals", "/v1/signals/%2e%2e",
 		"/v1/signals/" + strings.Repeat("A", 4000), "/v1/jobs/job_" + strings.Repeat("Z", 26), "/v1/signals/%00",
 		"/v1/agents/%F0%9F%92%A9", "/v2/signals", "/.git/config"} {
-		trader.get(path).fails(t, http.StatusNotFound, "not_found")
+		trader.get(path).fails(t, "not_found")
 	}
 	for _, method := range []string{"PUT", "PATCH", "DELETE", "TRACE", "BREW"} {
-		trader.do(method, "/v1/signals", "").fails(t, http.StatusMethodNotAllowed, "method_not_allowed")
+		trader.do(method, "/v1/signals", "").fails(t, "method_not_allowed")
 	}
 }
 
@@ -230,9 +208,7 @@ func forgedTokens(t *testing.T, public, user *client) {
 	key := []byte("0123456789abcdef0123456789abcdef")
 	var claims jwt.MapClaims
 	parsed, _, err := jwt.NewParser().ParseUnverified(user.token, &claims)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	kid := parsed.Header["kid"]
 	forge := func(method jwt.SigningMethod, key any, header, change map[string]any) string {
 		all := jwt.MapClaims{}
@@ -252,9 +228,7 @@ func forgedTokens(t *testing.T, public, user *client) {
 			}
 		}
 		text, err := token.SignedString(key)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return text
 	}
 	same := forge(jwt.SigningMethodHS256, key, nil, nil)
@@ -286,7 +260,7 @@ func forgedTokens(t *testing.T, public, user *client) {
 		"issued later":     forge(jwt.SigningMethodHS256, key, nil, m{"iat": now + 120}),
 		"no subject":       forge(jwt.SigningMethodHS256, key, nil, m{"sub": nil}),
 		"other account":    forge(jwt.SigningMethodHS256, key, nil, m{"sub": string(signal.NewAccountID())}),
-		"unknown session":  forge(jwt.SigningMethodHS256, key, nil, m{"sid": string(signal.NewSessionID())}),
+		"unknown session":  forge(jwt.SigningMethodHS256, key, nil, m{"sid": signal.NewSessionIDAt(time.Now())}),
 		"no session":       forge(jwt.SigningMethodHS256, key, nil, m{"sid": nil}),
 		"changed body":     head + "." + base64.RawURLEncoding.EncodeToString([]byte(`{"sub":"x"}`)) + "." + signature,
 		"no signature":     head + "." + body + ".",
@@ -314,13 +288,12 @@ func forgedTokens(t *testing.T, public, user *client) {
 	}
 	for _, header := range []string{"Basic " + base64.StdEncoding.EncodeToString([]byte("user:"+password)), "Bearer",
 		"Bearer ", user.token, "Token " + user.token, "bearer\t" + user.token} {
-		public.get("/v1/account", "Authorization: "+header).fails(t, http.StatusUnauthorized, "invalid_token")
+		public.get("/v1/account", "Authorization: "+header).fails(t, "invalid_token")
 	}
 	public.get("/v1/account", "Authorization: Bearer "+user.token, "Authorization: Bearer "+user.token).
-		fails(t, http.StatusUnauthorized, "invalid_token")
-	public.get("/v1/account", "Cookie: token="+user.token).fails(t, http.StatusUnauthorized, "missing_credentials")
-	public.get("/v1/account?api_key="+url.QueryEscape(user.token)).fails(t, http.StatusUnauthorized,
-		"missing_credentials")
+		fails(t, "invalid_token")
+	public.get("/v1/account", "Cookie: token="+user.token).fails(t, "missing_credentials")
+	public.get("/v1/account?api_key="+url.QueryEscape(user.token)).fails(t, "missing_credentials")
 	public.get("/v1/account", "Authorization: bEARER "+user.token).ok(t)
 }
 
@@ -343,14 +316,13 @@ func badMessages(t *testing.T, trader *client) {
 		{`{"action":"auth"}`, "invalid_message"},
 	} {
 		live := trader.dial()
-		live.send(websocket.TextMessage, wrong.text)
+		live.sendRaw(websocket.TextMessage, wrong.text)
 		m := live.await("an error", func(m message) bool { return m.Type == "error" })
 		var e struct{ Code string }
 		if err := json.Unmarshal(m.Data, &e); err != nil || e.Code != wrong.code {
 			t.Errorf("%.100q is answered with %s, want %s", wrong.text, m.Data, wrong.code)
 		}
-		live.say(`{"action":"ping"}`) // an error changes nothing
-		live.await("a pong", func(m message) bool { return m.Type == "pong" })
+		live.ping() // an error changes nothing
 		live.ws.Close()
 	}
 	for name, end := range map[string]struct {
@@ -358,12 +330,12 @@ func badMessages(t *testing.T, trader *client) {
 		early bool // without a credential
 		do    func(s *stream)
 	}{
-		"binary":    {1003, false, func(s *stream) { s.send(websocket.BinaryMessage, "x") }},
-		"bad UTF-8": {1007, false, func(s *stream) { s.send(websocket.TextMessage, "\"\xc3\x28\"") }},
-		"too large": {1009, false, func(s *stream) { s.send(websocket.TextMessage, strings.Repeat("x", 16<<10+1)) }},
+		"binary":    {1003, false, func(s *stream) { s.sendRaw(websocket.BinaryMessage, "x") }},
+		"bad UTF-8": {1007, false, func(s *stream) { s.sendRaw(websocket.TextMessage, "\"\xc3\x28\"") }},
+		"too large": {1009, false, func(s *stream) { s.sendRaw(websocket.TextMessage, strings.Repeat("x", 16<<10+1)) }},
 		"ten errors": {4400, false, func(s *stream) {
 			for range 10 {
-				s.send(websocket.TextMessage, "x")
+				s.sendRaw(websocket.TextMessage, "x")
 			}
 		}},
 		"a flood":       {4429, false, func(s *stream) { flood(s) }},
@@ -373,8 +345,10 @@ func badMessages(t *testing.T, trader *client) {
 		"bye": {1000, false, func(s *stream) {
 			s.ws.WriteControl(websocket.CloseMessage, websocket.FormatCloseMessage(1000, ""), time.Time{})
 		}},
-		"bad credential": {4401, true, func(s *stream) { s.say(`{"action":"auth","api_key":"` + unknownKey() + `"}`) }},
-		"no credential":  {4401, true, func(*stream) {}}, // in time
+		"bad credential": {4401, true, func(s *stream) {
+			s.send(`{"action":"auth","api_key":"` + unknownKey() + `"}`)
+		}},
+		"no credential": {4401, true, func(*stream) {}}, // in time
 	} {
 		who := trader
 		if end.early {
@@ -387,11 +361,11 @@ func badMessages(t *testing.T, trader *client) {
 		}
 	}
 	early := trader.with("").dial()
-	early.say(`{"action":"ping"}`)
+	early.send(`{"action":"ping"}`)
 	early.await("auth is required", func(m message) bool {
 		return m.Type == "error" && bytes.Contains(m.Data, []byte("auth_required"))
 	})
-	early.say(`{"action":"auth","api_key":"` + trader.token + `"}`)
+	early.send(`{"action":"auth","api_key":"` + trader.token + `"}`)
 	early.await("a welcome", func(m message) bool { return m.Type == "welcome" })
 	early.ws.Close()
 }
@@ -408,9 +382,7 @@ func flood(s *stream) {
 func rawConn(tb testing.TB, address string) net.Conn {
 	tb.Helper()
 	conn, err := net.Dial("tcp", strings.TrimPrefix(address, "http://"))
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, err)
 	tb.Cleanup(func() { conn.Close() })
 	conn.SetDeadline(time.Now().Add(patience))
 	return conn

@@ -26,10 +26,11 @@ import (
 	"github.com/agentsignal/agentsignal/http/credentials"
 	"github.com/agentsignal/agentsignal/http/limits"
 	"github.com/agentsignal/agentsignal/persistence"
+	"github.com/agentsignal/agentsignal/persistence/datadir"
 	"github.com/agentsignal/agentsignal/persistence/eventlog"
 	"github.com/agentsignal/agentsignal/persistence/jobs"
 	marketstore "github.com/agentsignal/agentsignal/persistence/market"
-	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
+	"github.com/agentsignal/agentsignal/persistence/redisclient"
 	"github.com/agentsignal/agentsignal/persistence/schedules"
 )
 
@@ -75,7 +76,7 @@ func newProcess(ctx context.Context, c configs.Config, o Options) (_ *process, e
 // buildStore opens the data directory and Redis, which is started if none is configured.
 func (p *process) buildStore(ctx context.Context) error {
 	c := p.config
-	node, err := persistence.OpenNodeID(c.DataDir)
+	node, err := datadir.OpenNodeID(c.DataDir)
 	if err != nil {
 		return err
 	}
@@ -86,7 +87,7 @@ func (p *process) buildStore(ctx context.Context) error {
 	}
 	address := string(c.Redis.URL)
 	if address == "" {
-		p.embedded, err = persistence.StartEmbedded(ctx, persistence.EmbeddedOptions{
+		p.embedded, err = datadir.StartEmbedded(ctx, datadir.EmbeddedOptions{
 			Dir:       c.DataDir,
 			MaxMemory: int64(c.Redis.MaxMemory),
 			Log:       p.log,
@@ -109,13 +110,13 @@ func (p *process) buildStore(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	p.undo.Add("connection to redis", func(context.Context) error { return p.store.Close() })
-	p.events = eventlog.NewLog(p.store.Store, eventlog.LogOptions{
+	p.undo.Add("connection to redis", func(context.Context) error { return p.store.Client.Close() })
+	p.events = eventlog.NewLog(p.store.Logs, eventlog.LogOptions{
 		AppendTimeout: time.Duration(c.Redis.Timeout),
 		Log:           p.log,
 	})
 	p.undo.Add("log", p.events.Close)
-	p.tail = eventlog.NewTail(p.store.Store, eventlog.TailOptions{Log: p.log})
+	p.tail = eventlog.NewTail(p.store.Logs, eventlog.TailOptions{Log: p.log})
 	p.undo.Add("questions of the tail", p.tail.Close)
 	return nil
 }
@@ -123,7 +124,7 @@ func (p *process) buildStore(ctx context.Context) error {
 // buildAccess builds accounts, keys and sessions, and the rate limits.
 func (p *process) buildAccess(context.Context) error {
 	c := p.config
-	p.credentials = credentials.New(p.store, p.events, p.signingKeys, credentials.Options{
+	p.credentials = credentials.New(p.store.Credentials, p.events, p.signingKeys, credentials.Options{
 		AccessTTL:   time.Duration(c.Auth.AccessTTL),
 		RefreshTTL:  time.Duration(c.Auth.RefreshTTL),
 		SessionTTL:  time.Duration(c.Auth.SessionTTL),
@@ -134,7 +135,7 @@ func (p *process) buildAccess(context.Context) error {
 			Window:   time.Duration(c.Auth.LockWindow),
 			Duration: time.Duration(c.Auth.LockDuration),
 		},
-		Now:     p.store.Now,
+		Now:     p.store.Client.Now,
 		Log:     p.log,
 		Metrics: credentials.NewMetrics(p.registry),
 	})
@@ -143,7 +144,7 @@ func (p *process) buildAccess(context.Context) error {
 	if err != nil {
 		return err
 	}
-	p.limiter = limits.New(p.store, limits.Options{
+	p.limiter = limits.New(p.store.Requests, limits.Options{
 		Quotas: quotas,
 		Log:    p.log,
 	})
@@ -164,11 +165,11 @@ func (p *process) buildMarket(context.Context) error {
 		Store:   prices,
 		Sources: c.Market.Source,
 		Speed:   c.Market.Speed,
-		Now:     p.store.Now,
+		Now:     p.store.Client.Now,
 		Log:     p.log,
 	})
 	var pull func(commodity string, at time.Time) float64
-	if p.weather, p.climate = p.newWeather(); p.climate != nil {
+	if p.weather, p.climate = p.newWeather(prices); p.climate != nil {
 		pull = p.climate.Anomaly
 	}
 	p.undo.Add("weather", p.weather.Close)
@@ -181,7 +182,7 @@ func (p *process) buildMarket(context.Context) error {
 		Weather: pull,
 		Lease:   time.Duration(c.Lease),
 		Real:    RealSources(c.Market),
-		Now:     p.store.Now,
+		Now:     p.store.Client.Now,
 		Log:     p.log,
 		Metrics: feeder.NewMetrics(p.registry),
 	})
@@ -195,11 +196,11 @@ func (p *process) buildAgents(context.Context) error {
 	if err != nil {
 		return err
 	}
-	p.catalogue = catalogue.New(p.tail, p.store, p.store.Partitions(), catalogue.Options{
+	p.catalogue = catalogue.New(p.tail, p.store.Signals, p.store.Client.Partitions(), catalogue.Options{
 		Name:      p.market.Name,
 		Retention: time.Duration(c.Signals.Retention),
 		MaxOpen:   c.Signals.MaxOpen,
-		Now:       p.store.Now,
+		Now:       p.store.Client.Now,
 		Log:       p.log,
 	})
 	p.undo.Add("lists", p.catalogue.Close)
@@ -223,14 +224,15 @@ func (p *process) buildAgents(context.Context) error {
 		MaxOpen:       c.Signals.MaxOpen,
 		Open:          p.catalogue.Open,
 		JobRetention:  time.Duration(c.Runs.JobRetention),
-		Now:           p.store.Now,
+		Now:           p.store.Client.Now,
 		Slog:          p.log,
 		Metrics:       agent.NewMetrics(p.registry),
 	})
 	p.undo.Add("runs", within(runGrace, p.agents.Drain))
+	// It ends after the requests and streams that it serves, and before the parts that it uses.
 	p.undo.Add("background", p.stopBackground)
-	p.lifecycle = lifecycle.New(p.store, p.events, p.market, lifecycle.Options{
-		Now:       p.store.Now,
+	p.lifecycle = lifecycle.New(p.store.Signals, p.events, p.market, lifecycle.Options{
+		Now:       p.store.Client.Now,
 		Log:       p.log,
 		Metrics:   lifecycle.NewMetrics(p.registry),
 		Forecasts: forecasts{p.weather},
@@ -245,18 +247,18 @@ func (p *process) buildSchedules(context.Context) error {
 	p.scheduler = schedule.New(
 		p.schedules,
 		scheduledAgents{p.agents},
-		openSignals{p.catalogue, p.store},
+		openSignals{p.catalogue, p.store.Signals},
 		schedule.Options{
 			Speed:   p.speedOf,
 			Quota:   runQuota{p.limiter},
-			Now:     p.store.Now,
+			Now:     p.store.Client.Now,
 			Log:     p.log,
 			Metrics: schedule.NewMetrics(p.registry),
 		},
 	)
-	p.scorecards = scorecard.New(p.store, scorecard.Options{
+	p.scorecards = scorecard.New(p.store.Signals, scorecard.Options{
 		Retention: time.Duration(c.Signals.Retention),
-		Now:       p.store.Now,
+		Now:       p.store.Client.Now,
 		Name:      p.market.Name,
 		Cost:      func(asset string) float64 { return CostsOf(c.Costs).Of(assets.ClassOf(asset)) },
 	})
@@ -267,9 +269,9 @@ func (p *process) buildSchedules(context.Context) error {
 func (p *process) buildStreams(context.Context) error {
 	c := p.config.Dashboard
 	p.hub = dashboard.NewHub(p.system, dashboard.Options{
-		PartitionOf:    p.store.Partition,
+		PartitionOf:    p.store.Client.Partition,
 		Authenticator:  p.credentials,
-		Log:            eventLog{p.store, p.tail},
+		Log:            eventLog{p.store.Logs, p.tail},
 		Name:           p.market.Name,
 		Heartbeat:      time.Duration(c.Heartbeat),
 		AuthTimeout:    time.Duration(c.AuthTimeout),
@@ -278,7 +280,7 @@ func (p *process) buildStreams(context.Context) error {
 		MaxConnections: c.MaxConnections,
 		ReplayMessages: c.ReplayMessages,
 		ReplayAge:      time.Duration(c.ReplayAge),
-		Now:            p.store.Now,
+		Now:            p.store.Client.Now,
 		Logger:         p.log,
 		Metrics:        dashboard.NewMetrics(p.registry),
 	})
@@ -305,8 +307,8 @@ func (p *process) buildServer(ctx context.Context) error {
 		Work:       p.agents,
 		Catalogue:  p.catalogue,
 		Weather:    p.catalogue,
-		Signals:    p.store,
-		Replies:    p.store,
+		Signals:    p.store.Signals,
+		Replies:    p.store.Requests,
 		Scorecards: p.scorecards,
 		Schedules:  p.schedules,
 		Speed:      p.speedOf,
@@ -330,7 +332,7 @@ func (p *process) buildServer(ctx context.Context) error {
 		WriteTimeout:   time.Duration(c.Runs.Timeout) + answerMargin,
 
 		Health:  p.health(),
-		Now:     p.store.Now,
+		Now:     p.store.Client.Now,
 		Log:     p.log,
 		Metrics: signalhttp.NewMetrics(p.registry),
 		Tracing: p.startTracing(ctx),

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -20,16 +19,10 @@ import (
 )
 
 // program builds the program, with the race detector, and returns its path.
-func program(tb testing.TB) string {
-	tb.Helper()
-	return builtProgram(tb).(string)
-}
-
-var builtProgram = once(func(tb testing.TB) any {
+var program = once(func(tb testing.TB) string {
 	path := filepath.Join(lastingTB{tb}.TempDir(), "agentsignal")
 	if out, err := exec.Command("go", "build", "-race", "-o", path, "..").CombinedOutput(); err != nil {
-		tb.Errorf("build the program: %v\n%s", err, out)
-		return nil
+		tb.Fatalf("build the program: %v\n%s", err, out)
 	}
 	return path
 })
@@ -113,6 +106,14 @@ func launch(tb testing.TB, settings ...string) *child {
 	return launchArgs(tb, []string{"serve"}, settings...)
 }
 
+// launchReady is launch for a service that is to be used.
+func launchReady(tb testing.TB, settings ...string) *child {
+	tb.Helper()
+	c := launch(tb, settings...)
+	c.awaitReady(tb)
+	return c
+}
+
 // launchArgs is launch with arguments of the program.
 func launchArgs(tb testing.TB, args []string, settings ...string) *child {
 	tb.Helper()
@@ -127,11 +128,11 @@ func launchArgs(tb testing.TB, args []string, settings ...string) *child {
 		if line == "" || !strings.HasSuffix(line, "\n") {
 			return false
 		}
-		var said struct{ Addr string }
-		if err := json.Unmarshal([]byte(line), &said); err != nil {
+		var logged struct{ Addr string }
+		if err := json.Unmarshal([]byte(line), &logged); err != nil {
 			tb.Fatalf("read log line %q: %v", line, err)
 		}
-		c.url = "http://" + said.Addr
+		c.url = "http://" + logged.Addr
 		return true
 	})
 	return c
@@ -200,6 +201,14 @@ func (c *child) exit() (code int, took time.Duration) {
 	return c.cmd.ProcessState.ExitCode(), time.Since(began)
 }
 
+// exits fails the test if the process ends with another exit code.
+func (c *child) exits(want int) {
+	c.tb.Helper()
+	if code, _ := c.exit(); code != want {
+		c.tb.Errorf("the child ended with %d, want %d", code, want)
+	}
+}
+
 func (c *child) client(tb testing.TB) *client { return newClient(tb, c.url, "") }
 
 // awaitReady waits until the child is ready.
@@ -222,9 +231,7 @@ func (c *child) newTrader(tb testing.TB, redis *redistest.Server) *client {
 	c.awaitReady(tb)
 	newMarket(tb, redis.Client()).open("ACME", "101.25")
 	trader := register(c.client(tb))
-	eventually(tb, "there are prices", func() bool {
-		return trader.post("/v1/agents/trading/run", runBody("ACME", "breakout")).Status == http.StatusOK
-	})
+	trader.awaitRun("ACME", "breakout")
 	return trader
 }
 

@@ -79,6 +79,13 @@ func (c *client) try(method, path, body string, headers ...string) (answer, erro
 	return answer{w.StatusCode, w.Header, string(text)}, err
 }
 
+// readAnswer reads an answer as far as it comes.
+func readAnswer(w *http.Response) answer {
+	defer w.Body.Close()
+	text, _ := io.ReadAll(w.Body)
+	return answer{w.StatusCode, w.Header, string(text)}
+}
+
 // do is try for a service that must answer.
 func (c *client) do(method, path, body string, headers ...string) answer {
 	c.tb.Helper()
@@ -92,6 +99,13 @@ func (c *client) do(method, path, body string, headers ...string) answer {
 func (c *client) get(path string, headers ...string) answer {
 	c.tb.Helper()
 	return c.do(http.MethodGet, path, "", headers...)
+}
+
+// await polls a path until it is answered with the status.
+func (c *client) await(path string, status int) {
+	c.tb.Helper()
+	eventually(c.tb, fmt.Sprintf("%s is answered with %d", path, status),
+		func() bool { return c.get(path).Status == status })
 }
 
 func (c *client) post(path, body string, headers ...string) answer {
@@ -124,15 +138,31 @@ type problem struct {
 	Errors        []struct{ Pointer, Parameter, Code string }
 }
 
-// fails fails the test if the answer is not the error code with the status, and
+// statuses are those of the error codes.
+var statuses = map[string]int{
+	"invalid_request": 400, "missing_credentials": 401, "invalid_token": 401, "jwt_required": 401,
+	"invalid_credentials": 401, "invalid_refresh_token": 401, "insufficient_scope": 403, "not_found": 404,
+	"method_not_allowed": 405, "name_taken": 409, "email_taken": 409, "limit_reached": 409, "webhook_disabled": 409,
+	"idempotency_in_progress": 409, "delivery_not_pending": 409, "delivery_not_failed": 409, "body_too_large": 413,
+	"unsupported_media_type": 415, "idempotency_key_reused": 422, "too_many_signals": 429, "rate_limited": 429,
+	"account_locked": 429, "agent_failed": 500, "unavailable": 503,
+}
+
+// fails fails the test if the answer is not the error with the code and its status, and
 // returns its document.
-func (a answer) fails(tb testing.TB, status int, code string) problem {
+func (a answer) fails(tb testing.TB, code string) problem {
 	tb.Helper()
 	p := decode[problem](tb, a.Body)
-	if a.Status != status || p.Code != code {
-		tb.Fatalf("the answer is %d %.600s, want %d %s", a.Status, a.Body, status, code)
+	if a.Status != statuses[code] || p.Code != code {
+		tb.Fatalf("the answer is %d %.600s, want %d %s", a.Status, a.Body, statuses[code], code)
 	}
 	return p
+}
+
+// tryLogin logs in to an account, if it can.
+func (c *client) tryLogin(email, password string) answer {
+	c.tb.Helper()
+	return c.post("/v1/auth/login", credentialsBody(email, password))
 }
 
 // decode reads JSON.
@@ -184,17 +214,34 @@ func runBody(asset, strategy string, members ...string) string {
 		strings.Join(append([]string{""}, members...), ","))
 }
 
-// run runs the trading agent, which must succeed.
+// tryRun runs the trading agent; members are further ones of the body.
+func (c *client) tryRun(asset, strategy string, members ...string) answer {
+	c.tb.Helper()
+	return c.post("/v1/agents/trading/run", runBody(asset, strategy, members...))
+}
+
+// run is tryRun for a run that must succeed.
 func (c *client) run(asset, strategy string) wireSignal {
 	c.tb.Helper()
-	return decode[wireSignal](c.tb, c.post("/v1/agents/trading/run", runBody(asset, strategy)).ok(c.tb).Body)
+	return decode[wireSignal](c.tb, c.tryRun(asset, strategy).ok(c.tb).Body)
+}
+
+// awaitRun is run for a service that may not yet be able to, or whose prices may be too old
+// on a busy machine.
+func (c *client) awaitRun(asset, strategy string, members ...string) wireSignal {
+	c.tb.Helper()
+	var a answer
+	eventually(c.tb, "a run of "+asset+" succeeds", func() bool {
+		a = c.tryRun(asset, strategy, members...)
+		return a.Status == http.StatusOK
+	})
+	return decode[wireSignal](c.tb, a.Body)
 }
 
 // submit is run as a job.
 func (c *client) submit(asset, strategy string) wireJob {
 	c.tb.Helper()
-	return decode[wireJob](c.tb, c.post("/v1/agents/trading/run",
-		runBody(asset, strategy, `"async":true`)).ok(c.tb).Body)
+	return decode[wireJob](c.tb, c.tryRun(asset, strategy, `"async":true`).ok(c.tb).Body)
 }
 
 // awaitJob polls a job until it has ended. Requests may fail meanwhile.
@@ -212,10 +259,34 @@ func (c *client) awaitJob(id string) wireJob {
 	return j
 }
 
+// completed is awaitJob for a job that must lead to a signal.
+func (c *client) completed(id string) wireJob {
+	c.tb.Helper()
+	j := c.awaitJob(id)
+	if j.Status != "completed" || j.Signal == nil {
+		c.tb.Fatalf("job %s ended as %+v", id, j)
+	}
+	return j
+}
+
 // signals returns a page of the list; query may be empty.
 func (c *client) signals(query string) page {
 	c.tb.Helper()
 	return decode[page](c.tb, c.get("/v1/signals?"+query).ok(c.tb).Body)
+}
+
+// lists fails the test if a query finds another number of signals, or does not begin with
+// those of first.
+func (c *client) lists(query string, total int, first ...string) {
+	c.tb.Helper()
+	p := c.signals(query)
+	var got []string
+	for _, s := range p.Signals[:min(len(first), len(p.Signals))] {
+		got = append(got, s.ID)
+	}
+	if p.Total != total || !slices.Equal(got, first) {
+		c.tb.Errorf("%q lists %d signals, first %v; want %d, first %v", query, p.Total, got, total, first)
+	}
 }
 
 // allSignals pages through the whole list, which must not change meanwhile, and checks its
@@ -253,7 +324,7 @@ func (c *client) allSignals() []wireSignal {
 // login returns the tokens of an account.
 func (c *client) login(email, password string) tokens {
 	c.tb.Helper()
-	return decode[tokens](c.tb, c.post("/v1/auth/login", credentialsBody(email, password)).ok(c.tb).Body)
+	return decode[tokens](c.tb, c.tryLogin(email, password).ok(c.tb).Body)
 }
 
 type tokens struct {
@@ -320,9 +391,7 @@ func members(tb testing.TB, text string, names ...string) string {
 	all := decode[map[string]json.RawMessage](tb, text)
 	maps.DeleteFunc(all, func(name string, _ json.RawMessage) bool { return !slices.Contains(names, name) })
 	b, err := json.Marshal(all)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, err)
 	return string(b)
 }
 
@@ -330,14 +399,9 @@ func members(tb testing.TB, text string, names ...string) string {
 func jsonOf(tb testing.TB, v any) string {
 	tb.Helper()
 	b, err := json.Marshal(v)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, err)
 	return string(b)
 }
-
-// equal reports whether two lists are equal.
-func equal(a, b []string) bool { return slices.Equal(a, b) }
 
 // signalMembers are those of the Signal object of the specification.
 var signalMembers = []string{"signal_id", "agent_id", "asset", "strategy", "direction", "confidence", "entry_price",

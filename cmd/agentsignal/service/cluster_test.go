@@ -51,9 +51,7 @@ func startNodes(tb testing.TB, sources string) nodes {
 	n.second.awaitPrices(tb, "ACME", signal.H1)
 	n.there, n.account = n.second.account(tb)
 	n.here = n.there.at(n.first.url)
-	eventually(tb, "the first node has prices", func() bool {
-		return n.here.post("/v1/agents/trading/run", runBody("ACME", "breakout")).Status == http.StatusOK
-	})
+	n.here.awaitRun("ACME", "breakout")
 	return n
 }
 
@@ -72,23 +70,13 @@ func TestTwoNodesAreOneService(t *testing.T) {
 			ran, asked = there, here
 		}
 		made = append(made, ran.run("ACME", "momentum").ID)
-		if p := asked.signals("strategy=momentum&limit=1"); p.Total != i+1 || p.Signals[0].ID != made[i] {
-			t.Errorf("after run %d the other node lists %d, the newest %+v", i, p.Total, p.Signals)
-		}
+		asked.lists("strategy=momentum&limit=1", i+1, made[i])
 		asked.get("/v1/signals/" + made[i]).ok(t)
 	}
-	for i, s := range live {
-		all := s.until("all signals", func(all []message) bool { return len(signalsOf(all)) == len(made) })
-		if got := signalsOf(all); !equal(got, made) {
-			t.Errorf("the stream of node %d sent %v, want %v", i, got, made)
-		}
+	for _, s := range live {
+		s.signals(made...)
 	}
-	// A stream resumes on the other node.
-	place := live[0].await("the tenth signal", func(m message) bool { return m.signalOf() == made[9] }).ID
-	d := there.dial().subscribe(`"channels":["signal.new"],"last_event_id":"` + place + `"`)
-	if d.Resumed == nil || !d.Resumed.Complete || d.Resumed.Replayed != 10 {
-		t.Errorf("resumed on the other node: %+v", d.Resumed)
-	}
+	there.dial().resumes(live[0], made[9], 10) // on the other node
 
 	// An idempotent request is one request, wherever it arrives.
 	body, key := runBody("ACME", "momentum"), "Idempotency-Key: once"
@@ -119,9 +107,7 @@ func TestTwoNodesAreOneService(t *testing.T) {
 	})
 	for i, id := range jobs {
 		who := []*client{here, there}[i%2]
-		if job := who.awaitJob(id); job.Status != "completed" {
-			t.Errorf("job %s ended as %+v", id, job)
-		}
+		who.completed(id)
 	}
 	if got, want := len(here.allSignals()), before+len(made)+1+len(jobs); got != want {
 		t.Errorf("%d signals are listed, want %d", got, want)
@@ -140,9 +126,7 @@ func TestTwoNodesAreOneService(t *testing.T) {
 	})
 	refusedSoon(t, session.at(there.url), func() { session.post("/v1/auth/logout", "").want(t, http.StatusNoContent) })
 	for _, s := range elsewhere {
-		if code := s.closing(); code != 4401 {
-			t.Errorf("a stream on the other node is closed with %d, want 4401", code)
-		}
+		s.closes(4401)
 	}
 }
 
@@ -172,7 +156,7 @@ func TestTheOtherNodeGoesOnWhenOneIsKilled(t *testing.T) {
 	there := n.there
 	eventually(t, "both own partitions", func() bool {
 		owned := n.second.process.joined.Load().Owned()
-		return owned > 0 && owned < n.second.process.store.Partitions()
+		return owned > 0 && owned < n.second.process.store.Client.Partitions()
 	})
 	var mu sync.Mutex
 	queued, made := []string{}, []string{}
@@ -213,18 +197,14 @@ func TestTheOtherNodeGoesOnWhenOneIsKilled(t *testing.T) {
 	calm()
 
 	eventually(t, "the second node owns everything", func() bool {
-		return n.second.process.joined.Load().Owned() == n.second.process.store.Partitions()
+		return n.second.process.joined.Load().Owned() == n.second.process.store.Client.Partitions()
 	})
 	seen := map[string]bool{during.ID: true}
 	for _, id := range made {
 		seen[id] = true
 	}
 	for _, id := range queued {
-		job := there.awaitJob(id)
-		if job.Status != "completed" {
-			t.Fatalf("job %s ended as %+v", id, job)
-		}
-		seen[job.Signal.ID] = true
+		seen[there.completed(id).Signal.ID] = true
 	}
 	if heldBy(t, rdb, node) != 0 {
 		t.Error("the dead node still holds jobs")
@@ -246,9 +226,7 @@ func TestTheOtherNodeGoesOnWhenOneIsKilled(t *testing.T) {
 func (n nodes) firstID(tb testing.TB) string {
 	tb.Helper()
 	live, err := n.redis.Client().ZRange(tb.Context(), "{node}:live", 0, -1).Result()
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, err)
 	for _, member := range live {
 		if id, _, _ := strings.Cut(member, " "); id != n.second.process.node {
 			return id

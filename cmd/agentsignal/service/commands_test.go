@@ -17,7 +17,7 @@ func TestCommandsChangeAccountsAndKeys(t *testing.T) {
 		"of a Redis Cluster": func(t *testing.T) string {
 			return redistest.NewCluster(t, 3).URL()
 		},
-		"of the Redis that the service brought along": func(*testing.T) string { return "" },
+		"of the Redis that the service starts": func(*testing.T) string { return "" },
 	} {
 		t.Run(where, func(t *testing.T) {
 			t.Parallel()
@@ -53,20 +53,16 @@ func TestCommandsChangeAccountsAndKeys(t *testing.T) {
 			admin.Fails("no account has the email", "key", "create", "--email", "eve@example.com", "--name", "laptop")
 			reader := public.with(key.APIKey)
 			reader.signals("")
-			reader.post("/v1/agents/trading/run", runBody("BTC", "momentum")).
-				fails(t, http.StatusForbidden, "insufficient_scope")
+			reader.tryRun("BTC", "momentum").fails(t, "insufficient_scope")
 			listed := decode[[]keyJSON](t, admin.Do("key", "list", "--email", "ada@example.com"))
 			if len(listed) != 1 || listed[0].KeyID != key.KeyID || listed[0].APIKey != "" {
 				t.Errorf("listed %+v", listed)
 			}
 			live := reader.dial()
-			admin.Fails("no key_id", "key", "revoke", "--email", "ada@example.com", "laptop")
+			admin.Fails("not a key_id", "key", "revoke", "--email", "ada@example.com", "laptop")
 			admin.Do("key", "revoke", "--email", "ada@example.com", key.KeyID)
-			if code := live.closing(); code != 4401 {
-				t.Errorf("the stream of the revoked key is closed with %d", code)
-			}
-			eventually(t, "the key is refused",
-				func() bool { return reader.get("/v1/signals").Status == http.StatusUnauthorized })
+			live.closes(4401)
+			reader.await("/v1/signals", http.StatusUnauthorized)
 
 			// A new password, from standard input; a lock that is lifted.
 			const next = "staple battery horse"
@@ -74,23 +70,18 @@ func TestCommandsChangeAccountsAndKeys(t *testing.T) {
 				"--password-stdin"); err != nil {
 				t.Errorf("set password: %v", err)
 			}
-			eventually(t, "the session has ended",
-				func() bool { return user.get("/v1/account").Status == http.StatusUnauthorized })
+			user.await("/v1/account", http.StatusUnauthorized)
 			for range c.Auth.LockAfter {
-				public.post("/v1/auth/login", credentialsBody("ada@example.com", password)).
-					fails(t, http.StatusUnauthorized, "invalid_credentials")
+				public.tryLogin("ada@example.com", password).fails(t, "invalid_credentials")
 			}
-			public.post("/v1/auth/login", credentialsBody("ada@example.com", next)).
-				fails(t, http.StatusTooManyRequests, "account_locked")
+			public.tryLogin("ada@example.com", next).fails(t, "account_locked")
 			admin.Do("account", "unlock", "--email", "ada@example.com")
 			user = user.with(public.login("ada@example.com", next).Access)
 
 			live = user.dial()
 			admin.Fails("--yes", "account", "delete", "--email", "ada@example.com")
 			admin.Do("account", "delete", "--email", "ada@example.com", "--yes")
-			if code := live.closing(); code != 4403 {
-				t.Errorf("the stream of the deleted account is closed with %d", code)
-			}
+			live.closes(4403)
 			admin.Fails("no account has the email", "account", "delete", "--email", "ada@example.com", "--yes")
 			if out := admin.Do("account", "list"); strings.TrimSpace(out) != "[]" {
 				t.Errorf("listed %s", out)
@@ -114,8 +105,7 @@ func TestHealthcheckAsksTheService(t *testing.T) {
 		t.Errorf("healthcheck prints %q", out)
 	}
 	redis.Kill()
-	eventually(t, "it is not ready",
-		func() bool { return s.client(t).get("/readyz").Status == http.StatusServiceUnavailable })
+	s.client(t).await("/readyz", http.StatusServiceUnavailable)
 	o.Fails("not ready", "healthcheck", "--url", s.url+"/readyz")
 	redis.Restart()
 	s.awaitReady(t)

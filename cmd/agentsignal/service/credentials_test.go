@@ -46,16 +46,14 @@ func TestARefreshTokenServesOnce(t *testing.T) {
 	}
 
 	// A used token may have been stolen, so the session ends.
-	public.refresh(first.Refresh).fails(t, http.StatusUnauthorized, "invalid_refresh_token")
-	public.refresh(third.Refresh).fails(t, http.StatusUnauthorized, "invalid_refresh_token")
+	public.refresh(first.Refresh).fails(t, "invalid_refresh_token")
+	public.refresh(third.Refresh).fails(t, "invalid_refresh_token")
 	for _, token := range []string{first.Access, second.Access, third.Access} {
-		public.with(token).get("/v1/account").fails(t, http.StatusUnauthorized, "invalid_token")
+		public.with(token).get("/v1/account").fails(t, "invalid_token")
 	}
-	if code := live.closing(); code != 4401 {
-		t.Errorf("the session's stream is closed with %d, want 4401", code)
-	}
+	live.closes(4401)
 	for _, token := range []string{refreshForm, "rt_", "x", strings.Repeat("rt_", 5000), first.Access} {
-		public.refresh(token).fails(t, http.StatusUnauthorized, "invalid_refresh_token")
+		public.refresh(token).fails(t, "invalid_refresh_token")
 	}
 }
 
@@ -69,21 +67,16 @@ func TestALogoutEndsTheSession(t *testing.T) {
 	streams := []*stream{user.dial(), other.dial(), third.dial(), key.dial()}
 
 	user.post("/v1/auth/logout", "").want(t, http.StatusNoContent)
-	user.get("/v1/account").fails(t, http.StatusUnauthorized, "invalid_token")
+	user.get("/v1/account").fails(t, "invalid_token")
 	other.get("/v1/account").ok(t)
-	if code := streams[0].closing(); code != 4401 {
-		t.Errorf("the stream of the session is closed with %d, want 4401", code)
-	}
+	streams[0].closes(4401)
 	other.post("/v1/auth/logout", `{"all":true}`).want(t, http.StatusNoContent)
 	for i, c := range []*client{other, third} {
-		c.get("/v1/account").fails(t, http.StatusUnauthorized, "invalid_token")
-		if code := streams[i+1].closing(); code != 4401 {
-			t.Errorf("the stream of another session is closed with %d, want 4401", code)
-		}
+		c.get("/v1/account").fails(t, "invalid_token")
+		streams[i+1].closes(4401)
 	}
 	key.get("/v1/account").ok(t)
-	streams[3].say(`{"action":"ping"}`)
-	streams[3].await("the key's stream goes on", func(m message) bool { return m.Type == "pong" })
+	streams[3].ping()
 }
 
 func TestANewPasswordEndsTheOtherSessions(t *testing.T) {
@@ -96,13 +89,12 @@ func TestANewPasswordEndsTheOtherSessions(t *testing.T) {
 	change := func(current, next string) answer {
 		return user.post("/v1/auth/password", fmt.Sprintf(`{"current_password":%q,"new_password":%q}`, current, next))
 	}
-	change("wrong wrong wrong", next).fails(t, http.StatusUnauthorized, "invalid_credentials")
-	change(password, "short").fails(t, http.StatusBadRequest, "invalid_request")
+	change("wrong wrong wrong", next).fails(t, "invalid_credentials")
+	change(password, "short").fails(t, "invalid_request")
 	change(password, next).want(t, http.StatusNoContent)
 	user.get("/v1/account").ok(t)
-	other.get("/v1/account").fails(t, http.StatusUnauthorized, "invalid_token")
-	public.post("/v1/auth/login", credentialsBody(email, password)).
-		fails(t, http.StatusUnauthorized, "invalid_credentials")
+	other.get("/v1/account").fails(t, "invalid_token")
+	public.tryLogin(email, password).fails(t, "invalid_credentials")
 	public.login(email, next)
 }
 
@@ -130,7 +122,7 @@ func TestAKeyIsLimitedToItsScopes(t *testing.T) {
 				}
 				continue
 			}
-			p := a.fails(t, http.StatusForbidden, "insufficient_scope")
+			p := a.fails(t, "insufficient_scope")
 			want := `Bearer realm="agent-signals", error="insufficient_scope", scope="` + g.scope + `"`
 			if p.RequiredScope != g.scope || a.Header.Get("WWW-Authenticate") != want {
 				t.Errorf("%s %s with %s: required_scope %q, WWW-Authenticate %q", g.method, g.path, scope,
@@ -140,9 +132,9 @@ func TestAKeyIsLimitedToItsScopes(t *testing.T) {
 		for _, path := range []string{"/v1/account", "/v1/versions"} {
 			key.get(path).ok(t)
 		}
-		key.get("/v1/auth/api-keys").fails(t, http.StatusUnauthorized, "jwt_required")
-		key.post("/v1/auth/api-key", `{"name":"more"}`).fails(t, http.StatusUnauthorized, "jwt_required")
-		key.post("/v1/auth/logout", "").fails(t, http.StatusUnauthorized, "jwt_required")
+		key.get("/v1/auth/api-keys").fails(t, "jwt_required")
+		key.post("/v1/auth/api-key", `{"name":"more"}`).fails(t, "jwt_required")
+		key.post("/v1/auth/logout", "").fails(t, "jwt_required")
 
 		live := key.dial()
 		d := live.subscribe(`"channels":["signal.new","signal.updated","signal.closed","agent.status",` +
@@ -163,19 +155,17 @@ func TestARevokedKeyIsRefusedAtOnce(t *testing.T) {
 	user, _, _ := s.user(t)
 	for range 5 {
 		made := user.key("laptop", `["signals:read"]`)
-		user.post("/v1/auth/api-key", `{"name":" laptop "}`).fails(t, http.StatusConflict, "name_taken")
+		user.post("/v1/auth/api-key", `{"name":" laptop "}`).fails(t, "name_taken")
 		key := user.with(made.Secret)
 		live := key.dial()
 		key.signals("")
 		user.do(http.MethodDelete, "/v1/auth/api-keys/"+made.ID, "").want(t, http.StatusNoContent)
-		key.get("/v1/signals").fails(t, http.StatusUnauthorized, "invalid_token")
-		if code := live.closing(); code != 4401 {
-			t.Errorf("the key's stream is closed with %d, want 4401", code)
-		}
+		key.get("/v1/signals").fails(t, "invalid_token")
+		live.closes(4401)
 		if _, refused, err := key.tryDial(http.Header{}); err == nil || refused.StatusCode != http.StatusUnauthorized {
 			t.Errorf("a stream is opened with a revoked key: %v", err)
 		}
-		user.do(http.MethodDelete, "/v1/auth/api-keys/"+made.ID, "").fails(t, http.StatusNotFound, "not_found")
+		user.do(http.MethodDelete, "/v1/auth/api-keys/"+made.ID, "").fails(t, "not_found")
 	}
 }
 
@@ -188,10 +178,8 @@ func TestAKeyExpires(t *testing.T) {
 	key := user.with(made.Secret)
 	key.signals("")
 	live := key.dial()
-	if code := live.closing(); code != 4401 {
-		t.Errorf("the stream is closed with %d, want 4401", code)
-	}
-	key.get("/v1/signals").fails(t, http.StatusUnauthorized, "invalid_token")
+	live.closes(4401)
+	key.get("/v1/signals").fails(t, "invalid_token")
 	type listed struct {
 		Name, Status, Prefix string
 		LastUsed             *string `json:"last_used_at"`
@@ -207,7 +195,7 @@ func TestAKeyExpires(t *testing.T) {
 		}
 		return keys.Keys[0].LastUsed != nil
 	})
-	user.post("/v1/auth/api-key", `{"name":"brief"}`).fails(t, http.StatusConflict, "name_taken") // until it is revoked
+	user.post("/v1/auth/api-key", `{"name":"brief"}`).fails(t, "name_taken") // until it is revoked
 }
 
 func TestADeletedAccountIsGoneAtOnce(t *testing.T) {
@@ -218,40 +206,33 @@ func TestADeletedAccountIsGoneAtOnce(t *testing.T) {
 	made := key.run("BTC", "momentum")
 	streams := []*stream{user.dial(), key.dial()}
 	account := decode[accountJSON](t, user.get("/v1/account").Body)
-	if err := s.process.credentials.DeleteAccount(t.Context(), account.AccountID); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.process.credentials.DeleteAccount(t.Context(), account.AccountID))
 	for _, c := range []*client{user, key} {
-		c.get("/v1/signals/"+made.ID).fails(t, http.StatusUnauthorized, "invalid_token")
-		c.post("/v1/agents/trading/run", runBody("BTC", "momentum")).fails(t, http.StatusUnauthorized, "invalid_token")
+		c.get("/v1/signals/"+made.ID).fails(t, "invalid_token")
+		c.tryRun("BTC", "momentum").fails(t, "invalid_token")
 	}
 	for _, live := range streams {
-		if code := live.closing(); code != 4403 {
-			t.Errorf("a stream is closed with %d, want 4403", code)
-		}
+		live.closes(4403)
 	}
 	public := s.client(t)
-	public.refresh(first.Refresh).fails(t, http.StatusUnauthorized, "invalid_refresh_token")
-	public.post("/v1/auth/login", credentialsBody(email, password)).
-		fails(t, http.StatusUnauthorized, "invalid_credentials")
+	public.refresh(first.Refresh).fails(t, "invalid_refresh_token")
+	public.tryLogin(email, password).fails(t, "invalid_credentials")
 
 	// The email is free, and its next account sees nothing of the former one.
 	if _, err := s.process.credentials.CreateAccount(t.Context(), email, password); err != nil {
 		t.Fatalf("create the account again: %v", err)
 	}
 	next := public.with(public.login(email, password).Access)
-	if p := next.signals(""); p.Total != 0 {
-		t.Errorf("the new account sees %d signals", p.Total)
-	}
-	next.get("/v1/signals/"+made.ID).fails(t, http.StatusNotFound, "not_found")
+	next.lists("", 0)
+	next.get("/v1/signals/"+made.ID).fails(t, "not_found")
 }
 
 func TestRegistrationIsClosedUnlessOpened(t *testing.T) {
 	t.Parallel()
 	closed := shared(t).client(t)
 	body := credentialsBody("eve@example.com", password)
-	closed.post("/v1/auth/register", body).fails(t, http.StatusNotFound, "not_found")
-	closed.get("/v1/auth/register").fails(t, http.StatusNotFound, "not_found")
+	closed.post("/v1/auth/register", body).fails(t, "not_found")
+	closed.get("/v1/auth/register").fails(t, "not_found")
 
 	c := testConfig(t, redistest.New(t).URL())
 	c.Auth.Registration = "open"
@@ -261,13 +242,13 @@ func TestRegistrationIsClosedUnlessOpened(t *testing.T) {
 	if made.Email != "eve@example.com" {
 		t.Errorf("registered %+v", made)
 	}
-	open.post("/v1/auth/register", body).fails(t, http.StatusConflict, "email_taken")
+	open.post("/v1/auth/register", body).fails(t, "email_taken")
 	for _, bad := range []string{credentialsBody("eve", password), credentialsBody("eve2@example.com", "short"),
 		credentialsBody("eve2@example.com", "password1234"),
 		credentialsBody("eve2@example.com", "eve2@example.com"), `{}`} {
-		open.post("/v1/auth/register", bad).fails(t, http.StatusBadRequest, "invalid_request")
+		open.post("/v1/auth/register", bad).fails(t, "invalid_request")
 	}
-	open.get("/v1/auth/register").fails(t, http.StatusMethodNotAllowed, "method_not_allowed")
+	open.get("/v1/auth/register").fails(t, "method_not_allowed")
 }
 
 func TestRateLimitsShowWhatRemains(t *testing.T) {
@@ -299,7 +280,7 @@ func TestRateLimitsShowWhatRemains(t *testing.T) {
 			}
 			over := n > limited.quota
 			if over {
-				a.fails(t, http.StatusTooManyRequests, "rate_limited")
+				a.fails(t, "rate_limited")
 			} else if a.Status == http.StatusTooManyRequests {
 				t.Errorf("%s: request %d of %d is refused", limited.class, n, limited.quota)
 			}
@@ -323,7 +304,7 @@ func TestRateLimitsShowWhatRemains(t *testing.T) {
 			}
 			break
 		}
-		a.fails(t, http.StatusUnauthorized, "invalid_token")
+		a.fails(t, "invalid_token")
 		if n > 35 {
 			t.Fatalf("after %d guesses none is refused", n)
 		}
@@ -365,22 +346,20 @@ func TestTooManyFailedLoginsLockTheEmail(t *testing.T) {
 	if _, err := s.process.credentials.CreateAccount(t.Context(), email, password); err != nil {
 		t.Fatal(err)
 	}
-	login := func(email, password string) answer {
-		return public.post("/v1/auth/login", credentialsBody(email, password))
-	}
+	login := public.tryLogin
 	// A success in between clears the count.
 	for range 2 {
-		login(email, "wrong").fails(t, http.StatusUnauthorized, "invalid_credentials")
-		login(email, "wrong").fails(t, http.StatusUnauthorized, "invalid_credentials")
+		login(email, "wrong").fails(t, "invalid_credentials")
+		login(email, "wrong").fails(t, "invalid_credentials")
 		login(email, password).ok(t)
 	}
 	for _, who := range []string{email, unknown, strings.ToUpper(newEmail())} { // unknown ones behave the same
 		for range 3 {
-			login(who, "wrong").fails(t, http.StatusUnauthorized, "invalid_credentials")
+			login(who, "wrong").fails(t, "invalid_credentials")
 		}
 		for _, attempt := range []string{"wrong", password} {
 			a := login(" "+strings.ToLower(who), attempt)
-			a.fails(t, http.StatusTooManyRequests, "account_locked")
+			a.fails(t, "account_locked")
 			if seconds, err := strconv.Atoi(a.Header.Get("Retry-After")); err != nil || seconds < 14*60 ||
 				seconds > 15*60 {
 				t.Errorf("a locked login has Retry-After %q, want 15 minutes", a.Header.Get("Retry-After"))
@@ -390,14 +369,12 @@ func TestTooManyFailedLoginsLockTheEmail(t *testing.T) {
 	if locks := s.metric(t, "agentsignal_auth_locks_total"); locks != 3 {
 		t.Errorf("%v locks are counted, want 3", locks)
 	}
-	if err := s.process.credentials.Unlock(t.Context(), email); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.process.credentials.Unlock(t.Context(), email))
 	login(email, password).ok(t)
-	login("no address", password).fails(t, http.StatusUnauthorized, "invalid_credentials")
+	login("no address", password).fails(t, "invalid_credentials")
 	for _, body := range []string{credentialsBody("", password), credentialsBody(email, ""), `{}`,
 		`{"email":1,"password":2}`} {
 		login := public.post("/v1/auth/login", body)
-		login.fails(t, http.StatusBadRequest, "invalid_request")
+		login.fails(t, "invalid_request")
 	}
 }

@@ -76,7 +76,7 @@ func (p *process) addDemoSchedules(ctx context.Context, account signal.AccountID
 		return err
 	}
 	for _, s := range demoSchedules {
-		now := p.store.Now().UTC().Truncate(time.Millisecond)
+		now := p.store.Client.Now().UTC().Truncate(time.Millisecond)
 		s.ID, s.Account = signal.NewScheduleID(), account
 		s.CreatedAt, s.UpdatedAt = now, now
 		s.NextRunAt = s.FirstRun(now, s.Fastest(func(asset string) int64 { return p.speedOf(ctx, asset) }))

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"os/exec"
 	"slices"
 	"testing"
@@ -14,7 +15,6 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
-	signalhttp "github.com/agentsignal/agentsignal/http"
 )
 
 //go:embed testdata/docs/page.js
@@ -84,8 +84,8 @@ type attempt struct {
 	Faint  []string `json:"faint"`
 }
 
-// The button Authorize asks for one thing, whose field is in sight and has the cursor;
-// and a narrow page does not scroll sideways.
+// The button Authorize asks for one thing, whose field is visible and focused; and a narrow
+// page does not scroll sideways.
 func TestDocsPageAuthorize(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
@@ -187,25 +187,23 @@ func evaluate[T any](t *testing.T, page context.Context, expression string) T {
 // answer.
 func operations(t *testing.T) []string {
 	t.Helper()
-	var doc struct{ Paths yaml.Node }
-	if err := yaml.Unmarshal(signalhttp.OpenAPI(), &doc); err != nil {
+	text, err := os.ReadFile(openAPIFile)
+	if err != nil {
 		t.Fatal(err)
 	}
+	var doc struct{ Paths yaml.Node }
+	must(t, yaml.Unmarshal(text, &doc))
 	var ids []string
 	for i := 1; i < len(doc.Paths.Content); i += 2 {
 		var item map[string]yaml.Node
-		if err := doc.Paths.Content[i].Decode(&item); err != nil {
-			t.Fatal(err)
-		}
+		must(t, doc.Paths.Content[i].Decode(&item))
 		for _, method := range []string{"get", "post", "patch", "delete"} {
 			var operation struct {
 				ID   string `yaml:"operationId"`
 				Tags []string
 			}
 			if node, ok := item[method]; ok {
-				if err := node.Decode(&operation); err != nil {
-					t.Fatal(err)
-				}
+				must(t, node.Decode(&operation))
 				if !slices.Contains(operation.Tags, "Service") {
 					ids = append(ids, operation.ID)
 				}

@@ -13,7 +13,7 @@ var (
 	curlBody = regexp.MustCompile(`-d '([^']+)'`)
 )
 
-// tryDocumentedRequests sends the requests of README: all must succeed as they stand.
+// tryDocumentedRequests sends the requests of README: all must succeed unchanged.
 func tryDocumentedRequests(t *testing.T, demo *client) {
 	t.Helper()
 	n := 0

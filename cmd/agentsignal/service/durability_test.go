@@ -44,9 +44,10 @@ func (p *promises) count() int {
 	return len(p.signals) + len(p.jobs)
 }
 
-// load runs the trading agent from some workers, at once and as jobs, until done is
-// closed or the service answers no more.
-func (p *promises) load(trader *client, workers int, done <-chan struct{}) (wait func()) {
+// load runs the trading agent from some workers, at once and as jobs, until calm is called or
+// the service no longer answers.
+func (p *promises) load(trader *client, workers int) (calm func()) {
+	done := make(chan struct{})
 	var wg sync.WaitGroup
 	for w := range workers {
 		wg.Go(func() {
@@ -78,19 +79,17 @@ func (p *promises) load(trader *client, workers int, done <-chan struct{}) (wait
 			}
 		})
 	}
-	return wg.Wait
+	return func() {
+		close(done)
+		wg.Wait()
+	}
 }
 
 // kept fails the test if something acknowledged is missing or there twice.
 func (p *promises) kept(trader *client) {
 	trader.tb.Helper()
 	for _, id := range p.jobs {
-		job := trader.awaitJob(id)
-		if job.Status != "completed" {
-			trader.tb.Errorf("job %s ended as %+v", id, job)
-			continue
-		}
-		p.signals = append(p.signals, job.Signal.ID)
+		p.signals = append(p.signals, trader.completed(id).Signal.ID)
 	}
 	var listed []string
 	for _, s := range trader.allSignals() {
@@ -118,17 +117,16 @@ func TestWhatWasAcknowledgedSurvivesKillNine(t *testing.T) {
 	before := len(trader.allSignals())
 
 	var p promises
-	wait := p.load(trader, 8, nil)
+	calm := p.load(trader, 8)
 	eventually(t, "a hundred runs are acknowledged", func() bool { return p.count() >= 100 })
 	var killing sync.WaitGroup
 	killing.Go(first.kill)
 	killing.Go(redis.Kill)
 	killing.Wait()
-	wait()
+	calm()
 
 	redis.Restart()
-	second := launch(t, settings...)
-	second.awaitReady(t)
+	second := launchReady(t, settings...)
 	trader = trader.at(second.url)
 	p.unknown += before
 	p.kept(trader)
@@ -138,10 +136,7 @@ func TestWhatWasAcknowledgedSurvivesKillNine(t *testing.T) {
 func TestTheServiceOutlivesItsRedis(t *testing.T) {
 	t.Parallel()
 	redis := redistest.NewDurable(t)
-	s := start(t, testConfig(t, redis.URL()))
-	newMarket(t, redis.Client()).open("ACME", "101.25")
-	s.awaitPrices(t, "ACME", signal.H1)
-	trader, account := s.account(t)
+	s, trader, account := startTrading(t, redis)
 	public := s.client(t)
 
 	stayed, left := trader.dial(), trader.dial()
@@ -151,8 +146,7 @@ func TestTheServiceOutlivesItsRedis(t *testing.T) {
 	left.ws.Close()
 
 	var p promises
-	done := make(chan struct{})
-	wait := p.load(trader, 3, done)
+	calm := p.load(trader, 3)
 	eventually(t, "runs are acknowledged", func() bool { return p.count() >= 20 })
 	redis.Kill()
 	eventually(t, "it is alive but not ready", func() bool {
@@ -163,10 +157,10 @@ func TestTheServiceOutlivesItsRedis(t *testing.T) {
 		return ready == http.StatusServiceUnavailable && status == "not_ready"
 	})
 	for _, ask := range []func() answer{
-		func() answer { return trader.post("/v1/agents/trading/run", runBody("ACME", "momentum")) },
+		func() answer { return trader.tryRun("ACME", "momentum") },
 		func() answer { return trader.get("/v1/signals") },
 		func() answer { return trader.get("/v1/account") },
-		func() answer { return public.post("/v1/auth/login", credentialsBody(account.Email, password)) },
+		func() answer { return public.tryLogin(account.Email, password) },
 		func() answer { return public.post("/v1/auth/refresh", `{"refresh_token":"`+refreshForm+`"}`) },
 	} {
 		var a answer
@@ -185,8 +179,7 @@ func TestTheServiceOutlivesItsRedis(t *testing.T) {
 	redis.Restart()
 	s.awaitReady(t)
 	eventually(t, "runs are acknowledged again", func() bool { return p.count() >= before+20 })
-	close(done)
-	wait()
+	calm()
 	p.signals = append(p.signals, early...)
 	p.kept(trader)
 
@@ -228,9 +221,8 @@ func TestTheServiceWaitsForItsRedis(t *testing.T) {
 	s := begin(t, testConfig(t, redis.URL()))
 	t.Cleanup(func() { s.stop(t) })
 	public := s.client(t)
-	eventually(t, "it has tried", func() bool {
-		return s.log.Line("redis is waited for: start it, or correct the setting redis.url") != ""
-	})
+	eventually(t, "it has tried",
+		func() bool { return s.log.Line("waiting for redis: start it, or correct the setting redis.url") != "" })
 	if alive, ready, status := public.health(); alive != http.StatusOK || ready != http.StatusServiceUnavailable ||
 		status != "not_ready" {
 		t.Errorf("without Redis /healthz is %d, /readyz %d %s", alive, ready, status)
@@ -241,12 +233,10 @@ func TestTheServiceWaitsForItsRedis(t *testing.T) {
 	redis.Restart()
 	s.awaitReady(t)
 	trader, _ := s.account(t)
-	if p := trader.signals(""); p.Total != 0 {
-		t.Errorf("a new account has %d signals", p.Total)
-	}
+	trader.lists("", 0)
 }
 
-func TestABroughtRedisThatDiesComesBackWithItsData(t *testing.T) {
+func TestAnEmbeddedRedisThatDiesIsRestartedWithItsData(t *testing.T) {
 	t.Parallel()
 	c := testConfig(t, "")
 	s := start(t, c)
@@ -260,21 +250,13 @@ func TestABroughtRedisThatDiesComesBackWithItsData(t *testing.T) {
 	want := []string{trader.run("ACME", "momentum").ID}
 	for range 2 {
 		before := processID(t, rdb)
-		if err := syscall.Kill(before, syscall.SIGKILL); err != nil {
-			t.Fatal(err)
-		}
+		must(t, syscall.Kill(before, syscall.SIGKILL))
 		eventually(t, "another Redis answers", func() bool {
 			now := processID(t, rdb)
 			return now != 0 && now != before
 		})
 		s.awaitReady(t)
-		eventually(t, "a run is acknowledged", func() bool {
-			a := trader.post("/v1/agents/trading/run", runBody("ACME", "momentum"))
-			if a.Status == http.StatusOK {
-				want = append(want, decode[wireSignal](t, a.Body).ID)
-			}
-			return a.Status == http.StatusOK
-		})
+		want = append(want, trader.awaitRun("ACME", "momentum").ID)
 	}
 	listed := trader.allSignals()
 	for _, id := range want {
@@ -316,10 +298,8 @@ func TestARunWhoseProcessDiedIsEnded(t *testing.T) {
 	_, err := s.process.events.Append(t.Context(), signal.Change{Account: account.ID,
 		Events: []signal.Event{{ID: signal.NewEventID(), Account: account.ID, Type: signal.AgentStarted,
 			Agent: "trading", Run: run, Data: []byte(`{}`)}},
-		Due: &signal.RunDue{Run: run, Agent: "trading", At: s.process.store.Now().Add(time.Second)}})
-	if err != nil {
-		t.Fatal(err)
-	}
+		Due: &signal.RunDue{Run: run, Agent: "trading", At: s.process.store.Client.Now().Add(time.Second)}})
+	must(t, err)
 	live.await("its beginning",
 		func(m message) bool { return m.statusOf() == runStatus{"trading", "running", string(run)} })
 	live.await("its end", func(m message) bool { return m.statusOf() == runStatus{"trading", "error", string(run)} })

@@ -30,7 +30,7 @@ func TestFaultsOfFlagsEndWithASentence(t *testing.T) {
 		{"refuses the key (401)", "tail --url " + s.url + " --key-file " + wrong},
 		{`no channel "signals.new": did you mean signal.new? There are signal.new, `,
 			"tail --channels signals.new --key-file " + key + " --url " + s.url},
-		{`"ftp" is none of http, https, ws and wss`, "tail --key-file " + key + " --url ftp://localhost"},
+		{`the scheme "ftp" is not http, https, ws or wss`, "tail --key-file " + key + " --url ftp://localhost"},
 		{"answers without TLS: give http://" + plainHost, "tail --key-file " + key + " --url https://" + plainHost},
 		{"is a port for HTTPS: give https://" + secureHost, "tail --key-file " + key + " --url " + secureHost},
 		{"is not trusted", "tail --key-file " + key + " --url " + secure.URL},

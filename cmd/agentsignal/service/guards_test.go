@@ -19,26 +19,26 @@ const (
 // unguarded lists why a goroutine needs no guard, by file and function that starts it, or
 // by a prefix of these.
 var unguarded = map[string]string{
-	"actors/agent/agents.go Drain":         aWait,
-	"actors/agent/run.go recordAnnounced":  "cancels a context",
-	"actors/dashboard/hub.go begin":        "peer.read guards what it receives",
-	"actors/dashboard/hub.go NewHub":       "a flusher guards each order, connection and report",
-	"actors/engine/system.go Shutdown":     aWait,
-	"actors/engine/timer.go add":           "puts messages in mailboxes, and reads none",
-	"actors/engine/work.go run":            "mailboxes and Context.Go recover",
-	"actors/partition/partitions.go Leave": aWait,
-	"actors/tasks/tasks.go Close":          aWait,
-	"actors/tasks/tasks.go Go":             "each caller guards what it hands over",
-	"actors/weather/service.go Run":        "slopes.run guards each round",
-	"cmd/agentsignal/account.go":           aCommand,
-	"cmd/agentsignal/bench/":               aCommand,
-	"cmd/agentsignal/main.go":              aCommand,
-	"cmd/agentsignal/receive/listen.go":    aCommand,
-	"cmd/agentsignal/tail.go":              aCommand,
-	"http/anonymous.go Accept":             "writes a constant to a connection and closes it",
-	"persistence/eventlog/log.go Close":    aWait,
-	"persistence/redis/ready.go current":   "Client.Ready guards the probe",
-	"persistence/redistest/":               "for tests",
+	"actors/agent/agents.go Drain":             aWait,
+	"actors/agent/run.go recordAnnounced":      "cancels a context",
+	"actors/dashboard/hub.go begin":            "peer.read guards what it receives",
+	"actors/dashboard/hub.go NewHub":           "a flusher guards each order, connection and report",
+	"actors/engine/system.go Shutdown":         aWait,
+	"actors/engine/timer.go add":               "puts messages in mailboxes, and reads none",
+	"actors/engine/work.go run":                "mailboxes and Context.Go recover",
+	"actors/partition/partitions.go Leave":     aWait,
+	"actors/tasks/tasks.go Close":              aWait,
+	"actors/tasks/tasks.go Go":                 "each caller guards what it hands over",
+	"actors/weather/service.go Run":            "slopes.run guards each round",
+	"cmd/agentsignal/account.go":               aCommand,
+	"cmd/agentsignal/bench/":                   aCommand,
+	"cmd/agentsignal/main.go":                  aCommand,
+	"cmd/agentsignal/receive/listen.go":        aCommand,
+	"cmd/agentsignal/tail.go":                  aCommand,
+	"http/anonymous.go Accept":                 "writes a constant to a connection and closes it",
+	"persistence/eventlog/log.go Close":        aWait,
+	"persistence/redisclient/ready.go current": "Client.Ready guards the probe",
+	"persistence/redistest/":                   "for tests",
 }
 
 // recovers reports whether a function of the name recovers from panics.
@@ -69,13 +69,11 @@ func TestGoroutinesAreGuarded(t *testing.T) {
 			}
 			return nil
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 	}
 	for place := range unguarded {
 		if !used[place] {
-			t.Errorf("%s starts nothing without a guard: take it off the list", place)
+			t.Errorf("%s starts nothing without a guard: remove it from the list", place)
 		}
 	}
 }
@@ -84,18 +82,14 @@ func TestGoroutinesAreGuarded(t *testing.T) {
 func startedBare(t *testing.T, dir string) (places []string) {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	functions, started := map[string][]*ast.FuncDecl{}, map[string][]ast.Node{}
 	for _, path := range files {
 		if strings.HasSuffix(path, "_test.go") {
 			continue
 		}
 		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, d := range file.Decls {
 			if f, ok := d.(*ast.FuncDecl); ok && f.Body != nil {
 				functions[f.Name.Name] = append(functions[f.Name.Name], f)
@@ -104,7 +98,7 @@ func startedBare(t *testing.T, dir string) (places []string) {
 			}
 		}
 	}
-	// orCalls holds for the names for which is holds, and of functions that use such a name.
+	// orCalls reports whether is holds for a name, or for one that the function of the name uses.
 	orCalls := func(is func(string) bool) func(string) bool {
 		return func(name string) bool {
 			same := functions[name] // of several types, perhaps
@@ -141,7 +135,7 @@ func starts(body ast.Node) (started []ast.Node) {
 	return started
 }
 
-// names reports whether n names something for which is holds.
+// names reports whether n contains a name for which is holds.
 func names(n ast.Node, is func(name string) bool) (found bool) {
 	ast.Inspect(n, func(n ast.Node) bool {
 		if name, ok := n.(*ast.Ident); ok {

@@ -18,7 +18,6 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal/credential"
 	"github.com/agentsignal/agentsignal/cmd/agentsignal/commandtest"
 	"github.com/agentsignal/agentsignal/configs"
-	signalhttp "github.com/agentsignal/agentsignal/http"
 	"github.com/agentsignal/agentsignal/http/apitest"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
@@ -44,6 +43,7 @@ type journal = commandtest.Journal
 // Short names of helpers that are shared with the tests of commands.
 var (
 	eventually = commandtest.Eventually
+	must       = commandtest.Must
 	written    = commandtest.Written
 )
 
@@ -87,29 +87,32 @@ func (lastingTB) Cleanup(f func()) { lasting.add(f) }
 
 func (tb lastingTB) TempDir() string {
 	dir, err := os.MkdirTemp("", "agentsignal")
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, err)
 	tb.Cleanup(func() { os.RemoveAll(dir) })
 	return dir
 }
 
-// checks compare exchanges with the descriptions. They are made once.
-var checks = struct{ http, stream func(testing.TB) any }{
-	http:   once(func(tb testing.TB) any { return apitest.NewHTTP(tb, signalhttp.OpenAPI()) }),
-	stream: once(func(tb testing.TB) any { return apitest.NewStream(tb, signalhttp.AsyncAPI()) }),
-}
+// The descriptions of the API.
+const (
+	openAPIFile  = "../../../http/openapi.yaml"
+	asyncAPIFile = "../../../http/asyncapi.yaml"
+)
 
-func httpCheck(tb testing.TB) *apitest.HTTP     { return checks.http(tb).(*apitest.HTTP) }
-func streamCheck(tb testing.TB) *apitest.Stream { return checks.stream(tb).(*apitest.Stream) }
+// These compare exchanges with the descriptions.
+var (
+	httpCheck   = once(func(tb testing.TB) *apitest.HTTP { return apitest.NewHTTP(tb, openAPIFile) })
+	streamCheck = once(func(tb testing.TB) *apitest.Stream { return apitest.NewStream(tb, asyncAPIFile) })
+)
 
 // once returns a function that makes a value at its first call.
-func once(f func(testing.TB) any) func(testing.TB) any {
+func once[T any](f func(testing.TB) T) func(testing.TB) T {
 	var o sync.Once
-	var v any
-	return func(tb testing.TB) any {
-		o.Do(func() { v = f(tb) })
-		if v == nil {
+	var v T
+	made := false
+	return func(tb testing.TB) T {
+		tb.Helper()
+		o.Do(func() { v, made = f(tb), true })
+		if !made {
 			tb.Fatal("what this test shares with others could not be made")
 		}
 		return v
@@ -225,17 +228,24 @@ func (s *service) account(tb testing.TB, scopes ...string) (*client, credential.
 	return newClient(tb, s.url, secret), a
 }
 
+// startTrading is start for a service with a last trade of ACME at 101.25, with a client.
+func startTrading(
+	tb testing.TB, redis *redistest.Server, change ...func(*process),
+) (*service, *client, credential.Account) {
+	tb.Helper()
+	s := start(tb, testConfig(tb, redis.URL()), change...)
+	newMarket(tb, redis.Client()).open("ACME", "101.25")
+	s.awaitTrade(tb, "ACME", 101.25)
+	trader, account := s.account(tb)
+	return s, trader, account
+}
+
 // newEmail returns an address that no other account has.
 func newEmail() string { return strings.ToLower(string(signal.NewAccountID())) + "@example.com" }
 
 // shared returns a service that many tests use at once, each with an account of its
 // own. Some assets have bars and no trades, so that no run finds them too old.
-func shared(tb testing.TB) *service {
-	tb.Helper()
-	return sharedService(tb).(*service)
-}
-
-var sharedService = once(func(tb testing.TB) any {
+var shared = once(func(tb testing.TB) *service {
 	long := lastingTB{tb}
 	redis := redistest.New(long)
 	s := begin(long, testConfig(long, redis.URL()))

@@ -7,7 +7,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	signalhttp "github.com/agentsignal/agentsignal/http"
-	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
+	"github.com/agentsignal/agentsignal/persistence/redisclient"
 )
 
 // health returns the checks of /healthz and /readyz.
@@ -15,7 +15,7 @@ func (p *process) health() signalhttp.Health {
 	return signalhttp.Health{
 		Alive: p.system.Alive,
 		Redis: func(ctx context.Context) error {
-			err := p.store.Ready(ctx)
+			err := p.store.Client.Ready(ctx)
 			if err == nil {
 				return nil
 			}

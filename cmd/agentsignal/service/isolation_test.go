@@ -14,10 +14,10 @@ import (
 
 // The credentials of a route that needs no scope.
 const (
-	forEverybody = "everybody" // credentials are ignored
-	forAnyToken  = "any token"
-	forSessions  = "sessions" // an access token
-	forStreams   = "streams"  // none, but a given credential must be valid
+	forAnyone   = "anyone" // credentials are ignored
+	forAnyToken = "any token"
+	forSessions = "sessions" // an access token
+	forStreams  = "streams"  // none, but a given credential must be valid
 )
 
 // routeRules has the credential of every route, what its identifiers name, and a body. A
@@ -65,20 +65,20 @@ var routeRules = map[string]struct{ who, ids, body string }{
 	"POST /v1/auth/api-key":             {forSessions, "", `{}`},
 	"GET /v1/auth/api-keys":             {forSessions, "", ""},
 	"DELETE /v1/auth/api-keys/{key_id}": {forSessions, "key", ""},
-	"POST /v1/auth/login":               {forEverybody, "", `{}`},
-	"POST /v1/auth/refresh":             {forEverybody, "", `{}`},
-	"POST /v1/auth/register":            {forEverybody, "", `{}`},
-	"GET /healthz":                      {forEverybody, "", ""},
-	"GET /readyz":                       {forEverybody, "", ""},
-	"GET /metrics":                      {forEverybody, "", ""},
-	"GET /v1/openapi.json":              {forEverybody, "", ""},
-	"GET /v1/openapi.yaml":              {forEverybody, "", ""},
-	"GET /v1/asyncapi.yaml":             {forEverybody, "", ""},
-	"GET /":                             {forEverybody, "", ""},
-	"GET /docs":                         {forEverybody, "", ""},
-	"GET /docs/{file}":                  {forEverybody, "", ""},
-	"GET /problems":                     {forEverybody, "", ""},
-	"GET /problems/{code}":              {forEverybody, "", ""},
+	"POST /v1/auth/login":               {forAnyone, "", `{}`},
+	"POST /v1/auth/refresh":             {forAnyone, "", `{}`},
+	"POST /v1/auth/register":            {forAnyone, "", `{}`},
+	"GET /healthz":                      {forAnyone, "", ""},
+	"GET /readyz":                       {forAnyone, "", ""},
+	"GET /metrics":                      {forAnyone, "", ""},
+	"GET /v1/openapi.json":              {forAnyone, "", ""},
+	"GET /v1/openapi.yaml":              {forAnyone, "", ""},
+	"GET /v1/asyncapi.yaml":             {forAnyone, "", ""},
+	"GET /":                             {forAnyone, "", ""},
+	"GET /docs":                         {forAnyone, "", ""},
+	"GET /docs/{file}":                  {forAnyone, "", ""},
+	"GET /problems":                     {forAnyone, "", ""},
+	"GET /problems/{code}":              {forAnyone, "", ""},
 }
 
 // belongings are the identifiers of the things of an account, by their kind.
@@ -116,14 +116,13 @@ func owns(t *testing.T, user *client) belongings {
 			ID string `json:"weather_signal_id"`
 		}
 	}](t, body).Metadata.ID
-	schedule := decode[wireSchedule](t, user.post("/v1/schedules",
-		`{"agent_id":"trading","strategy":"momentum","assets":["BTC"],"every":"1440m"}`).ok(t).Body).ID
+	schedule := user.addSchedule(`{"agent_id":"trading","strategy":"momentum","assets":["BTC"],"every":"1440m"}`).ID
 	return belongings{"signal": run.ID, "weather": weather, "job": user.submit("BTC", "momentum").ID,
 		"schedule": schedule, "webhook": hook.ID, "delivery": test.ID, "key": user.key("hers", "").ID}
 }
 
-// TestEveryRouteWithEveryScope requests things of another account, and things that do not
-// exist, by every route and with every scope: the answers are the same byte by byte.
+// TestEveryRouteWithEveryScope requests resources of another account, and unknown ones, by
+// every route and with every scope: the answers are the same byte for byte.
 func TestEveryRouteWithEveryScope(t *testing.T) {
 	t.Parallel()
 	c := hookConfig(t, redistest.New(t).URL())
@@ -175,7 +174,7 @@ func TestEveryRouteWithEveryScope(t *testing.T) {
 			none := who.do(method, unknown.path(template, rule.ids), rule.body, "X-Request-Id: req-1")
 			if d := cmp.Diff(withoutPath(none, unknown.path(template, rule.ids)),
 				withoutPath(foreign, hers.path(template, rule.ids))); d != "" {
-				t.Errorf("%s with %s tells another's from unknown (-unknown +another's):\n%s", route, name, d)
+				t.Errorf("%s with %s answers differently (-unknown +another's):\n%s", route, name, d)
 			}
 		}
 	}
@@ -196,7 +195,7 @@ func TestEveryRouteWithEveryScope(t *testing.T) {
 // refusalOf returns the error code that a credential gets by a rule, or "".
 func refusalOf(rule, credential string) string {
 	switch {
-	case rule == forEverybody, rule == forStreams && credential == "none":
+	case rule == forAnyone, rule == forStreams && credential == "none":
 		return ""
 	case credential == "none":
 		return "missing_credentials"

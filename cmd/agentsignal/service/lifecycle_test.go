@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -44,11 +45,8 @@ func (m pricer) tickAt(asset string, price float64, at time.Time) {
 func TestSignalsCloseAtTheirLevels(t *testing.T) {
 	t.Parallel()
 	redis := redistest.New(t)
-	s := start(t, testConfig(t, redis.URL()))
+	_, trader, _ := startTrading(t, redis)
 	prices := newMarket(t, redis.Client())
-	prices.open("ACME", "101.5")
-	s.awaitTrade(t, "ACME", 101.5)
-	trader, _ := s.account(t)
 	live := trader.dial()
 	live.subscribe(`"channels":["signal.new","signal.updated","signal.closed"]`)
 	win, lose := trader.run("ACME", "momentum"), trader.run("acme", "momentum")
@@ -74,37 +72,21 @@ func TestSignalsCloseAtTheirLevels(t *testing.T) {
 	if got := trader.state(third.ID); *got.Reason != "stop_loss" || *got.Exit != gap || *got.PnLPercent >= 0 {
 		t.Errorf("closed as %s", jsonOf(t, got))
 	}
-	var closings []string
-	for _, m := range live.until("three closings", func(all []message) bool { return len(closingsOf(all)) >= 3 }) {
-		if m.Type == "signal.closed" {
-			closings = append(closings, m.Type)
-		}
+	closings := 0
+	live.until("three closings", func(all []message) bool {
+		closings = strings.Count(types(all), "signal.closed")
+		return closings >= 3
+	})
+	if closings != 3 {
+		t.Errorf("%d closings are sent", closings)
 	}
-	if len(closings) != 3 {
-		t.Errorf("%d closings are sent", len(closings))
-	}
-	if open := trader.signals("status=open").Total; open != 0 {
-		t.Errorf("%d are open", open)
-	}
+	trader.lists("status=open", 0)
 }
 
 // inTicks returns a price around 100 as a multiple of the tick in which exits are shown.
 func inTicks(price float64) float64 { return math.Round(price*1e4) / 1e4 }
 
-// closingsOf returns the signals of closing messages.
-func closingsOf(all []message) []string {
-	var ids []string
-	for _, m := range all {
-		if m.Type == "signal.closed" {
-			var w wireSignal
-			_ = json.Unmarshal(m.Data, &w)
-			ids = append(ids, w.ID)
-		}
-	}
-	return ids
-}
-
-// TestMissedPricesAreCaughtUp kills the service, lets prices pass, and demands the
+// TestMissedPricesAreCaughtUp kills the service, lets prices pass, and expects the
 // same closings as without the kill.
 func TestMissedPricesAreCaughtUp(t *testing.T) {
 	t.Parallel()
@@ -112,20 +94,11 @@ func TestMissedPricesAreCaughtUp(t *testing.T) {
 	prices := newMarket(t, redis.Client())
 	prices.open("ACME", "101.5")
 	settings := childSettings(t, redis.URL(), "AUTH_REGISTRATION=open", "AUTH_JWT_KEYS="+sharedKeys)
-	c := launch(t, settings...)
-	c.awaitReady(t)
+	c := launchReady(t, settings...)
 	trader := register(c.client(t))
-	var first wireSignal
-	eventually(t, "a run succeeds", func() bool {
-		a := trader.post("/v1/agents/trading/run", runBody("ACME", "momentum"))
-		if a.Status == 200 {
-			first = decode[wireSignal](t, a.Body)
-		}
-		return a.Status == 200
-	})
+	first := trader.awaitRun("ACME", "momentum")
 	second := trader.run("ACME", "breakout")
 	c.kill()
-	c.exit()
 	// The stop is reached for a moment while no service is running, then the target.
 	at := time.Now()
 	stop, target := inTicks(*first.Stop-(*first.Entry-*first.Stop)/20), *first.Target+(*first.Target-*first.Entry)/20
@@ -133,8 +106,7 @@ func TestMissedPricesAreCaughtUp(t *testing.T) {
 	prices.tickAt("ACME", stop, at.Add(time.Millisecond))
 	prices.tickAt("ACME", *first.Entry, at.Add(2*time.Millisecond))
 	prices.tickAt("ACME", target, at.Add(3*time.Millisecond))
-	c = launch(t, settings...)
-	c.awaitReady(t)
+	c = launchReady(t, settings...)
 	trader = trader.at(c.url)
 	eventually(t, "both are closed", func() bool { return trader.signals("status=closed").Total == 2 })
 	got := trader.state(first.ID)
@@ -149,9 +121,7 @@ func TestMissedPricesAreCaughtUp(t *testing.T) {
 	}
 	// Closed signals stay closed after another start.
 	c.kill()
-	c.exit()
-	c = launch(t, settings...)
-	c.awaitReady(t)
+	c = launchReady(t, settings...)
 	trader = trader.at(c.url)
 	third := trader.run("ACME", "momentum")
 	prices.tick("ACME", fmt.Sprint(*third.Target+(*third.Target-*third.Entry)))

@@ -14,17 +14,15 @@ import (
 // request: decision 33 has the figures.
 func BenchmarkLimits(b *testing.B) {
 	store, err := persistence.Open(persistence.Options{URL: redistest.New(b).URL(), Partitions: 4})
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() { store.Close() })
+	must(b, err)
+	b.Cleanup(func() { store.Client.Close() })
 	quota := limits.Quota{Requests: 1_000_000, Period: time.Second}
-	l := limits.New(store, limits.Options{Quotas: limits.Quotas{limits.Reads: quota}})
+	l := limits.New(store.Requests, limits.Options{Quotas: limits.Quotas{limits.Reads: quota}})
 	b.Cleanup(func() { l.Close(context.Background()) })
 	for name, take := range map[string]func() bool{
 		"leased": func() bool { return l.Take(b.Context(), limits.Reads, "acc_1").Allowed },
 		"asked": func() bool {
-			n, _, err := store.TakeTokens(b.Context(), "reads", "acc_2", quota.Requests, quota.Period, 1, 0)
+			n, _, err := store.Requests.TakeTokens(b.Context(), "reads", "acc_2", quota.Requests, quota.Period, 1, 0)
 			return err == nil && n == 1
 		},
 	} {

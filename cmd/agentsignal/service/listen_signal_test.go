@@ -25,20 +25,14 @@ func TestListenEndsWithASignal(t *testing.T) {
 	t.Parallel()
 	c, url := spawnListener(t, "s")
 	deliver, err := http.NewRequest(http.MethodPost, url, strings.NewReader(`{}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	deliver.Header.Set(signature.HeaderSignature, signature.Sign("s", []byte(`{}`)))
 	w, err := http.DefaultClient.Do(deliver)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	w.Body.Close()
 	if w.StatusCode != http.StatusOK {
 		t.Errorf("a delivery is answered with %d", w.StatusCode)
 	}
 	c.signal(syscall.SIGINT)
-	if code, _ := c.exit(); code != 0 {
-		t.Errorf("exit code %d", code)
-	}
+	c.exits(0)
 }

@@ -3,7 +3,6 @@ package service
 import (
 	"fmt"
 	"net/http"
-	"slices"
 	"strings"
 	"testing"
 
@@ -13,27 +12,23 @@ import (
 func TestARedisThatComesBackEmptyIsNoticed(t *testing.T) {
 	t.Parallel()
 	redis := redistest.New(t) // which is not durable
-	s := start(t, testConfig(t, redis.URL()))
-	newMarket(t, redis.Client()).open("ACME", "101.25")
-	s.awaitTrade(t, "ACME", 101.25)
-	trader, _ := s.account(t)
+	s, trader, _ := startTrading(t, redis)
 	live := trader.dial()
 	made := trader.run("ACME", "momentum")
 	trader.signals("")
 	redis.Kill()
 	redis.Restart()
 	s.awaitReady(t)
-	eventually(t, "the key is known no more",
-		func() bool { return trader.get("/v1/signals").Status == http.StatusUnauthorized })
+	trader.await("/v1/signals", http.StatusUnauthorized)
 	if code := live.closing(); code != 1001 && code != 4401 {
 		t.Errorf("a stream with a gap is closed with %d", code)
 	}
 	// A new account finds a working service, and nothing of the old one.
 	newMarket(t, redis.Client()).open("ACME", "99.75")
 	next, _ := s.account(t)
-	next.get("/v1/signals/"+made.ID).fails(t, http.StatusNotFound, "not_found")
+	next.get("/v1/signals/"+made.ID).fails(t, "not_found")
 	eventually(t, "runs have the new prices", func() bool {
-		a := next.post("/v1/agents/trading/run", runBody("ACME", "momentum"))
+		a := next.tryRun("ACME", "momentum")
 		return a.Status == http.StatusOK && *decode[wireSignal](t, a.Body).Entry == 99.75
 	})
 	if all := next.allSignals(); len(all) == 0 {
@@ -44,32 +39,27 @@ func TestARedisThatComesBackEmptyIsNoticed(t *testing.T) {
 func TestARedisThatHangsLosesNothing(t *testing.T) {
 	t.Parallel()
 	redis := redistest.New(t)
-	s := start(t, testConfig(t, redis.URL()))
-	newMarket(t, redis.Client()).open("ACME", "101.25")
-	s.awaitTrade(t, "ACME", 101.25)
-	trader, _ := s.account(t)
+	s, trader, _ := startTrading(t, redis)
 	live := trader.dial()
 	var p promises
-	done := make(chan struct{})
-	wait := p.load(trader, 4, done)
+	calm := p.load(trader, 4)
 	for range 2 {
 		before := p.count()
 		eventually(t, "runs are acknowledged", func() bool { return p.count() >= before+20 })
 		redis.Pause()
 		eventually(t, "a run is to be retried", func() bool {
-			return trader.post("/v1/agents/trading/run", runBody("ACME", "momentum")).unavailable()
+			return trader.tryRun("ACME", "momentum").unavailable()
 		})
 		redis.Continue()
 		s.awaitReady(t)
 	}
-	close(done)
-	wait()
+	calm()
 	p.unknown += 2 * 1000 // the unavailable runs of this test may have been stored
 	p.kept(trader)
 	listed := trader.allSignals()
 	all := live.until("every signal", func(all []message) bool { return len(signalsOf(all)) >= len(listed) })
 	var want []string
-	for _, w := range slices.Backward(listed) {
+	for _, w := range listed {
 		want = append(want, w.ID)
 	}
 	if got := signalsOf(all); !sameSet(got, want) {
@@ -96,8 +86,8 @@ func TestAStreamIsAuthenticatedInThreeWays(t *testing.T) {
 	trader, _ := shared(t).account(t)
 	public := trader.with("")
 	first := public.dial()
-	first.say(`{"action":"auth","api_key":"` + trader.token + `"}`)
-	first.say(`{"action":"ping","ref":"behind"}`) // handled in order
+	first.send(`{"action":"auth","api_key":"` + trader.token + `"}`)
+	first.send(`{"action":"ping","ref":"behind"}`) // handled in order
 	all := first.until("welcome and pong", func(all []message) bool { return len(all) == 2 })
 	if types(all) != "welcome pong" {
 		t.Errorf("after auth: %s", types(all))
@@ -115,8 +105,7 @@ func TestWithoutARedisServerTheServiceWorksAndWarns(t *testing.T) {
 	t.Parallel()
 	// At the pace of the clock the market writes a tick of each asset every six seconds,
 	// which the server inside the process keeps up with under the race detector.
-	c := launch(t, "DATA_DIR="+t.TempDir(), "AUTH_REGISTRATION=open", "MARKET_SPEED=1", noPath)
-	c.awaitReady(t)
+	c := launchReady(t, "DATA_DIR="+t.TempDir(), "AUTH_REGISTRATION=open", "MARKET_SPEED=1", noPath)
 	public := c.client(t)
 	r := decode[struct{ Warnings []string }](t, public.get("/readyz").Body)
 	if len(r.Warnings) != 1 || !strings.Contains(r.Warnings[0], "nothing survives") ||
@@ -152,13 +141,8 @@ func TestWithoutARedisServerTheServiceWorksAndWarns(t *testing.T) {
 		t.Errorf("listed are %d signals, before %d", len(all), before)
 	}
 	trader.get("/v1/signals/" + made.ID).ok(t)
-	live.until("both signals",
-		func(all []message) bool { return equal(signalsOf(all), []string{made.ID, job.Signal.ID}) })
-	place := live.await("the first signal", func(m message) bool { return m.signalOf() == made.ID }).ID
-	if d := trader.dial().subscribe(`"channels":["signal.new"],"last_event_id":"` + place + `"`); !d.Resumed.Complete ||
-		d.Resumed.Replayed != 1 {
-		t.Errorf("resumed: %+v", d.Resumed)
-	}
+	live.signals(made.ID, job.Signal.ID)
+	trader.dial().resumes(live, made.ID, 1)
 	a := repeat("again", runBody("BTC", "momentum"))
 	if again := repeat("again", runBody("BTC", "momentum")); again.Body != a.Body ||
 		again.Header.Get("Idempotency-Replayed") != "true" {

@@ -12,8 +12,8 @@ import (
 // syncClock synchronizes this node's clock with that of Redis.
 func (p *process) syncClock(ctx context.Context) error {
 	return every(ctx, p.log, clockEvery, func() {
-		if err := p.store.SyncClock(ctx); err != nil && ctx.Err() == nil && !p.reportRefusal(err) {
-			p.log.Debug("clock is not compared", "err", err)
+		if err := p.store.Client.SyncClock(ctx); err != nil && ctx.Err() == nil && !p.reportRefusal(err) {
+			p.log.Debug("the clock was not synchronized", "err", err)
 		}
 	})
 }
@@ -22,7 +22,7 @@ func (p *process) syncClock(ctx context.Context) error {
 func (p *process) updateGauges(ctx context.Context) error {
 	update := func() {
 		if err := errors.Join(p.store.UpdateGauges(ctx), p.observeWebhooks(ctx)); err != nil && ctx.Err() == nil {
-			p.log.Debug("gauges are not updated", "err", err)
+			p.log.Debug("the gauges were not updated", "err", err)
 		}
 	}
 	panics.Guard(p.log, panics.Background, update) // Redis may be full already
@@ -34,9 +34,9 @@ func (p *process) trimLists(ctx context.Context) error {
 	return every(ctx, p.log, trimListsEvery, p.catalogue.Trim)
 }
 
-// readSettings reloads the certificate, log level and rate limits on request. Settings that
+// reloadSettings reloads the certificate, log level and rate limits on request. Settings that
 // are not valid change nothing.
-func (p *process) readSettings(ctx context.Context) error {
+func (p *process) reloadSettings(ctx context.Context) error {
 	for {
 		select {
 		case <-ctx.Done():
@@ -46,10 +46,10 @@ func (p *process) readSettings(ctx context.Context) error {
 		err := panics.ErrPanicked
 		panics.Guard(p.log, panics.Background, func() { err = p.applySettings() })
 		if err != nil {
-			p.log.Error("settings are not read again: the old ones stay", "err", err)
+			p.log.Error("settings were not reloaded: the old ones stay in force", "err", err)
 			continue
 		}
-		p.log.Info("settings were read again")
+		p.log.Info("settings were reloaded")
 	}
 }
 

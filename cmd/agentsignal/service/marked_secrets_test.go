@@ -1,11 +1,13 @@
 package service
 
 import (
+	"bytes"
 	"encoding/base64"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -15,41 +17,90 @@ import (
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
+// eachKey calls f with each key of a Redis.
+func eachKey(tb testing.TB, rdb *redis.Client, f func(key string)) {
+	tb.Helper()
+	keys := rdb.Scan(tb.Context(), 0, "*", 1000).Iterator()
+	for keys.Next(tb.Context()) {
+		f(keys.Val())
+	}
+	if err := keys.Err(); err != nil {
+		tb.Fatalf("scan: %v", err)
+	}
+}
+
+// traces returns the places in Redis, names of keys and stored values, that contain one of
+// the texts. It skips prices and keys with a suffix in without.
+func (h hookService) traces(tb testing.TB, texts []string, without ...string) (found []string) {
+	tb.Helper()
+	eachKey(tb, h.redis, func(key string) {
+		if strings.HasPrefix(key, "market:") || strings.HasPrefix(key, "{market}") ||
+			slices.ContainsFunc(without, func(end string) bool { return strings.HasSuffix(key, end) }) {
+			return
+		}
+		all := append(stored(tb, h.redis, key), key...)
+		for _, text := range texts {
+			if bytes.Contains(all, []byte(text)) {
+				found = append(found, fmt.Sprintf("%q in %s", text, key))
+			}
+		}
+	})
+	return found
+}
+
+// stored returns all texts that are stored at a key, one a line.
+func stored(tb testing.TB, rdb *redis.Client, key string) []byte {
+	tb.Helper()
+	kind, err := rdb.Type(tb.Context(), key).Result()
+	if err != nil {
+		tb.Fatalf("read the type of %s: %v", key, err)
+	}
+	if kind == "none" {
+		return nil // it has expired
+	}
+	read := map[string][]any{"string": {"GET", key}, "hash": {"HGETALL", key}, "zset": {"ZRANGE", key, 0, -1},
+		"set": {"SMEMBERS", key}, "list": {"LRANGE", key, 0, -1}, "stream": {"XRANGE", key, "-", "+"}}[kind]
+	if read == nil {
+		tb.Fatalf("%s has the type %q", key, kind)
+	}
+	v, err := rdb.Do(tb.Context(), read...).Result()
+	if err != nil && !errors.Is(err, redis.Nil) {
+		tb.Fatalf("read %s: %v", key, err)
+	}
+	var b bytes.Buffer
+	flatten(&b, v)
+	return b.Bytes()
+}
+
+// flatten writes all texts in a reply of Redis, one a line.
+func flatten(b *bytes.Buffer, v any) {
+	switch v := v.(type) {
+	case []any:
+		for _, one := range v {
+			flatten(b, one)
+		}
+	case map[any]any:
+		for name, value := range v {
+			flatten(b, name)
+			flatten(b, value)
+		}
+	case string:
+		b.WriteString(v)
+		b.WriteByte('\n')
+	}
+}
+
 // dump returns all keys and values of a Redis, of every type.
-func dump(t *testing.T, c *redis.Client) string {
+func dump(t *testing.T, rdb *redis.Client) string {
 	t.Helper()
 	var all strings.Builder
-	keys := c.Scan(t.Context(), 0, "*", 1000).Iterator()
 	n := 0
-	for keys.Next(t.Context()) {
+	eachKey(t, rdb, func(key string) {
 		n++
-		key := keys.Val()
-		var value any
-		var err error
-		switch kind := c.Type(t.Context(), key).Val(); kind {
-		case "string":
-			value, err = c.Get(t.Context(), key).Result()
-		case "hash":
-			value, err = c.HGetAll(t.Context(), key).Result()
-		case "zset":
-			value, err = c.ZRangeWithScores(t.Context(), key, 0, -1).Result()
-		case "set":
-			value, err = c.SMembers(t.Context(), key).Result()
-		case "list":
-			value, err = c.LRange(t.Context(), key, 0, -1).Result()
-		case "stream":
-			value, err = c.XRange(t.Context(), key, "-", "+").Result()
-		case "none": // it has expired
-		default:
-			t.Fatalf("%s is a %s, which this test cannot read", key, kind)
-		}
-		if err != nil && !errors.Is(err, redis.Nil) {
-			t.Fatalf("read %s: %v", key, err)
-		}
-		fmt.Fprintf(&all, "%s\n%v\n", key, value)
-	}
-	if err := keys.Err(); err != nil || n < 50 {
-		t.Fatalf("%d keys, %v", n, err)
+		fmt.Fprintf(&all, "%s\n%s\n", key, stored(t, rdb, key))
+	})
+	if n < 50 {
+		t.Fatalf("%d keys", n)
 	}
 	return all.String()
 }
@@ -91,7 +142,7 @@ func TestSecretsStayWhereTheyBelong(t *testing.T) {
 	byQuery := public.dialAt("/ws/dashboard?api_key=" + made.Secret)
 	byQuery.until("the welcome", func(all []message) bool { return len(all) > 0 })
 	byMessage := public.dialAt("/ws/dashboard")
-	byMessage.say(`{"action":"auth","token":"` + refreshed.Access + `"}`)
+	byMessage.send(`{"action":"auth","token":"` + refreshed.Access + `"}`)
 	byMessage.until("the welcome", func(all []message) bool { return len(all) > 0 })
 
 	// Webhooks with given and generated secrets, replays, failed deliveries.
@@ -112,11 +163,9 @@ func TestSecretsStayWhereTheyBelong(t *testing.T) {
 
 	// What is refused.
 	for range 6 {
-		public.post("/v1/auth/login", credentialsBody(email, "marked-password-wrong"))
+		public.tryLogin(email, "marked-password-wrong")
 	}
-	if err := s.process.credentials.Unlock(t.Context(), email); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.process.credentials.Unlock(t.Context(), email))
 	secrets["wrong password"] = "marked-password-wrong"
 	unknown := unknownKey()
 	secrets["unknown key"] = unknown
@@ -138,7 +187,7 @@ func TestSecretsStayWhereTheyBelong(t *testing.T) {
 	stored := dump(t, server.Client()) // while all of them are valid
 	user.post("/v1/auth/password", `{"current_password":"`+password+`","new_password":"`+next+`"}`).
 		want(t, http.StatusNoContent)
-	public.refresh(first.Refresh).fails(t, http.StatusUnauthorized, "invalid_refresh_token") // ends the session
+	public.refresh(first.Refresh).fails(t, "invalid_refresh_token") // ends the session
 	user = public.with(public.login(email, next).Access)
 	user.do(http.MethodDelete, "/v1/auth/api-keys/"+made.ID, "").want(t, http.StatusNoContent)
 	user.post("/v1/auth/logout", `{"all":true}`).want(t, http.StatusNoContent)

@@ -56,18 +56,26 @@ func (m pricer) bars(asset string, tf signal.Timeframe, length time.Duration, n 
 	step := length.Milliseconds()
 	end := time.Now().UnixMilli() / step * step
 	bars := make([]marketdata.Bar, n)
-	entries := make([][]any, n)
 	for i := range bars {
 		open := end - int64(n-i)*step
 		b := marketdata.Bar{OpenTime: open, CloseTime: open + step, Open: path(i), Close: path(i + 1),
 			Volume: 5 + float64(i%7)}
 		b.High, b.Low = max(b.Open, b.Close)+.5, min(b.Open, b.Close)-.5
 		bars[i] = b
+	}
+	m.give(asset, tf, bars...)
+	return bars
+}
+
+// give writes bars of a timeframe.
+func (m pricer) give(asset string, tf signal.Timeframe, bars ...marketdata.Bar) {
+	m.tb.Helper()
+	entries := make([][]any, len(bars))
+	for i, b := range bars {
 		entries[i] = []any{"asset", asset, "timeframe", string(tf), "open_time", b.OpenTime,
 			"open", b.Open, "high", b.High, "low", b.Low, "close", b.Close, "volume", b.Volume}
 	}
 	m.add("market:bars", entries...)
-	return bars
 }
 
 // path returns the price after i bars: waves with a drift.
@@ -91,11 +99,10 @@ func TestARunSeesThePricesThatOthersWrite(t *testing.T) {
 	prices := newMarket(t, redis.Client())
 	trader, _ := s.account(t)
 
-	trader.post("/v1/agents/trading/run", runBody("WAVES", "momentum")).
-		fails(t, http.StatusInternalServerError, "agent_failed")
+	trader.tryRun("WAVES", "momentum").fails(t, "agent_failed")
 	prices.hours("WAVES", 250)
 	eventually(t, "250 bars are too few", func() bool {
-		a := trader.post("/v1/agents/trading/run", runBody("WAVES", "momentum"))
+		a := trader.tryRun("WAVES", "momentum")
 		return decode[problem](t, a.Body).ErrorCode == "INSUFFICIENT_HISTORY"
 	})
 	bars := prices.hours("WAVES", 500)
@@ -107,18 +114,14 @@ func TestARunSeesThePricesThatOthersWrite(t *testing.T) {
 
 	// The run answers with the result of the strategy on these bars.
 	series := strategy.NewSeries(signal.H1).WithTick(1e-5)
-	if err := series.Sync(bars); err != nil {
-		t.Fatal(err)
-	}
+	must(t, series.Sync(bars))
 	for _, name := range []string{"momentum", "mean_reversion", "breakout"} {
 		want, err := series.Assess(name, signal.MediumRisk)
 		if err != nil {
 			t.Fatalf("assess %s: %v", name, err)
 		}
 		levels, err := want.Levels(102.75, 1e-5)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		got := trader.run("WAVES", name)
 		if got.Direction != string(want.Direction) || math.Abs(got.Confidence-want.Confidence) > .0001 ||
 			*got.Entry != 102.75 || *got.Stop != levels.Stop || *got.Target != levels.Target {

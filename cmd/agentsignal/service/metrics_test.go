@@ -117,9 +117,7 @@ func TestMetricsAreThoseDocumented(t *testing.T) {
 		return s.metric(t, "agentsignal_stream_length", `stream="events"`) > 0
 	})
 	families, err := s.process.registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var names []string
 	for _, f := range families {
 		names = append(names, f.GetName())
@@ -253,12 +251,12 @@ func exercise(t *testing.T, s *service, prices pricer) []string {
 	trader.post("/v1/agents/weather/run", runBody("wheat", "agriculture")).want(t, http.StatusInternalServerError)
 	trader.post("/v1/agents/seo/run", runBody("secretsubject", "blog_post")).ok(t)
 	for range 3 {
-		public.post("/v1/auth/login", credentialsBody("secretmail@example.com", "secretpassword"))
+		public.tryLogin("secretmail@example.com", "secretpassword")
 	}
 	live.until("the signals", func(all []message) bool { return len(signalsOf(all)) == 5 })
 	live.subscribe(`"last_event_id":"` + live.last() + `"`)
 	live.subscribe(`"last_event_id":"5-5"`)
-	live.send(websocket.BinaryMessage, "x")
+	live.sendRaw(websocket.BinaryMessage, "x")
 	live.closing()
 
 	fill := strings.NewReplacer("{id}", "secretid", "{key_id}", "secretkey", "{delivery_id}",

@@ -14,7 +14,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal/credential"
 	"github.com/agentsignal/agentsignal/configs"
 	"github.com/agentsignal/agentsignal/http/limits"
-	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
+	"github.com/agentsignal/agentsignal/persistence/redisclient"
 )
 
 // keysOf returns the keys of a setting, or else those of a file in the data directory, which
@@ -85,7 +85,7 @@ func knownAgent(id string) error {
 	if slices.Contains(known, id) {
 		return nil
 	}
-	return fmt.Errorf("%q is no agent: use %s", id, strings.Join(known, ", "))
+	return fmt.Errorf("unknown agent %q: use %s", id, strings.Join(known, ", "))
 }
 
 // quotasOf parses the configured quotas. The error lists all faults.

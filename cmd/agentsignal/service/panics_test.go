@@ -33,7 +33,7 @@ func TestAStartThatPanicsEndsTheProcessInOrder(t *testing.T) {
 	s.log.Forget("panic recovered")
 }
 
-func TestSettingsAreReadAgainAfterAPanic(t *testing.T) {
+func TestSettingsAreReloadedAfterAPanic(t *testing.T) {
 	t.Parallel()
 	reload := make(chan os.Signal)
 	s := start(t, testConfig(t, redistest.New(t).URL()),
@@ -42,7 +42,7 @@ func TestSettingsAreReadAgainAfterAPanic(t *testing.T) {
 		reload <- syscall.SIGHUP
 	}
 	eventually(t, "both panics are logged", func() bool {
-		return strings.Count(s.log.String(), "settings are not read again") == 2
+		return strings.Count(s.log.String(), "settings were not reloaded") == 2
 	})
 	if text := string(s.client(t).get("/metrics").Body); !strings.Contains(text,
 		`agentsignal_panics_total{where="background"} 2`+"\n") {

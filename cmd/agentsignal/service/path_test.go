@@ -1,10 +1,7 @@
 package service
 
 import (
-	"fmt"
 	"net/http"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -17,16 +14,8 @@ import (
 func TestAnAccountGetsFromLoginToASignal(t *testing.T) {
 	t.Parallel()
 	redis := redistest.New(t)
-	c := testConfig(t, redis.URL())
-	s := start(t, c)
-	newMarket(t, redis.Client()).open("ACME", "101.25")
-	s.awaitTrade(t, "ACME", 101.25)
-
-	settings := filepath.Join(t.TempDir(), "config.yaml")
-	if err := os.WriteFile(settings, fmt.Appendf(nil, "redis:\n  url: %s\n", redis.URL()), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	out, err := operator(t, "--config", settings).Try(password+"\n",
+	s, _, _ := startTrading(t, redis)
+	out, err := storeOperator(t, redis.URL(), "").Try(password+"\n",
 		"account", "create", "--email", " Ada@Example.com ", "--password-stdin")
 	if err != nil {
 		t.Fatalf("create account: %v", err)
@@ -44,7 +33,7 @@ func TestAnAccountGetsFromLoginToASignal(t *testing.T) {
 	}
 
 	live := trader.dial()
-	ran := trader.post("/v1/agents/trading/run", runBody("ACME", "momentum")).ok(t)
+	ran := trader.tryRun("ACME", "momentum").ok(t)
 	run, made := ran.Header.Get("X-Run-Id"), decode[wireSignal](t, ran.Body)
 	if *made.Entry != 101.25 {
 		t.Errorf("entry_price is %v, want the last tick's 101.25", *made.Entry)
@@ -92,11 +81,7 @@ func TestAClientReadsItsOwnWrites(t *testing.T) {
 			asset := []string{"BTC", "ETH", "AAPL", "oil"}[w]
 			for n := 1; n <= runs; n++ {
 				made := trader.run(asset, []string{"momentum", "breakout", "mean_reversion"}[n%3])
-				p := trader.signals("limit=100&asset=" + strings.ToLower(asset))
-				if p.Total != n || p.Signals[0].ID != made.ID {
-					t.Errorf("after run %d of %s the list has %d signals, the first %s, want %s", n, asset, p.Total,
-						p.Signals[0].ID, made.ID)
-				}
+				trader.lists("limit=100&asset="+strings.ToLower(asset), n, made.ID)
 			}
 		})
 	}
@@ -108,22 +93,15 @@ func TestAClientReadsItsOwnWrites(t *testing.T) {
 
 func TestAClientReadsItsOwnWritesFromANodeThatLags(t *testing.T) {
 	t.Parallel()
-	redis := redistest.New(t)
-	c := testConfig(t, redis.URL())
-	// Each read of the event log keeps the node busy for a while, so that the next
-	// events reach it late.
-	s := start(t, c, func(p *process) {
+	// Each read of the event log keeps the node busy for a while, so that the next events
+	// reach it late.
+	_, trader, _ := startTrading(t, redistest.New(t), func(p *process) {
 		p.tail.Subscribe(func(int, []signal.Event) { time.Sleep(40 * time.Millisecond) })
 	})
-	newMarket(t, redis.Client()).open("ACME", "101.25")
-	s.awaitTrade(t, "ACME", 101.25)
-	trader, _ := s.account(t)
 	for n := 1; n <= 10; n++ {
 		trader.run("ACME", "breakout") // keeps the node busy
 		made := trader.run("ACME", "momentum")
-		if p := trader.signals("limit=1"); p.Total != 2*n || p.Signals[0].ID != made.ID {
-			t.Errorf("after run %d the list has %d signals, the first %+v, want %s", n, p.Total, p.Signals, made.ID)
-		}
+		trader.lists("limit=1", 2*n, made.ID)
 		trader.get("/v1/signals/" + made.ID).ok(t)
 	}
 }
@@ -132,17 +110,16 @@ func TestAJobIsPolledUntilItIsCompleted(t *testing.T) {
 	t.Parallel()
 	trader, _ := shared(t).account(t)
 	live := trader.dial()
-	accepted := trader.post("/v1/agents/trading/run",
-		runBody("eth", "breakout", `"async":true`, `"timeframe":"5m"`, `"risk_level":"high"`)).ok(t)
+	accepted := trader.tryRun("eth", "breakout", `"async":true`, `"timeframe":"5m"`, `"risk_level":"high"`).ok(t)
 	job := decode[wireJob](t, accepted.Body)
 	if job.Status != "queued" || accepted.Header.Get("Location") != "/v1/jobs/"+job.ID ||
 		accepted.Header.Get("Retry-After") != "1" {
 		t.Errorf("a job is accepted with %s, Location %q, Retry-After %q", accepted.Body,
 			accepted.Header.Get("Location"), accepted.Header.Get("Retry-After"))
 	}
-	done := trader.awaitJob(job.ID)
-	if done.Status != "completed" || done.Signal == nil || done.Signal.Asset != "ETH" {
-		t.Fatalf("the job ended as %+v", done)
+	done := trader.completed(job.ID)
+	if done.Signal.Asset != "ETH" {
+		t.Errorf("the job ended as %+v", done)
 	}
 	ended := trader.get("/v1/jobs/" + job.ID)
 	if ended.Header.Get("Retry-After") != "" {
@@ -153,9 +130,7 @@ func TestAJobIsPolledUntilItIsCompleted(t *testing.T) {
 	if !same(members(t, stored, signalMembers...), jsonOf(t, whole.Signal)) {
 		t.Errorf("the job's signal is %s, stored is %s", jsonOf(t, whole.Signal), stored)
 	}
-	if p := trader.signals("asset=ETH"); p.Total != 1 || p.Signals[0].ID != done.Signal.ID {
-		t.Errorf("the list has %+v", p)
-	}
+	trader.lists("asset=ETH", 1, done.Signal.ID)
 	live.await("the end of the job's run", func(m message) bool {
 		return m.statusOf() == runStatus{"trading", "completed", job.Run}
 	})
@@ -186,7 +161,7 @@ func TestARepeatedRequestIsAnsweredWithoutANewSignal(t *testing.T) {
 				}
 				first = a
 			case a.Status == http.StatusConflict:
-				a.fails(t, http.StatusConflict, "idempotency_in_progress")
+				a.fails(t, "idempotency_in_progress")
 			case a.Status != http.StatusOK:
 				t.Errorf("%s: a repeated request is answered with %d %s", name, a.Status, a.Body)
 			}
@@ -204,8 +179,7 @@ func TestARepeatedRequestIsAnsweredWithoutANewSignal(t *testing.T) {
 				t.Errorf("%s: one answer is %s, another %s", name, a.Body, first.Body)
 			}
 		}
-		trader.post("/v1/agents/trading/run", runBody("ETH", "momentum"), key).
-			fails(t, http.StatusUnprocessableEntity, "idempotency_key_reused")
+		trader.post("/v1/agents/trading/run", runBody("ETH", "momentum"), key).fails(t, "idempotency_key_reused")
 		if name == "job" {
 			trader.awaitJob(decode[wireJob](t, first.Body).ID)
 		}
@@ -226,7 +200,7 @@ func TestARunThatFailsReportsWhyAndFreesItsKey(t *testing.T) {
 	} {
 		for range 2 { // the key of a request that failed may be used again
 			failed := trader.post("/v1/agents/"+test.agent+"/run", test.body, "Idempotency-Key: "+test.agent)
-			p := failed.fails(t, http.StatusInternalServerError, "agent_failed")
+			p := failed.fails(t, "agent_failed")
 			if p.ErrorCode != "DATA_UNAVAILABLE" || p.Retryable || !strings.Contains(p.Detail, test.message) ||
 				p.RunID != failed.Header.Get("X-Run-Id") {
 				t.Errorf("%s fails with %s", test.agent, failed.Body)
@@ -244,9 +218,7 @@ func TestARunThatFailsReportsWhyAndFreesItsKey(t *testing.T) {
 		job.Signal != nil {
 		t.Errorf("a job without data ends as %+v", job)
 	}
-	if p := trader.signals(""); p.Total != 0 {
-		t.Errorf("failed runs left %d signals", p.Total)
-	}
+	trader.lists("", 0) // failed runs leave nothing
 }
 
 func TestAccountsDoNotSeeEachOther(t *testing.T) {
@@ -257,11 +229,9 @@ func TestAccountsDoNotSeeEachOther(t *testing.T) {
 	hers := eve.dial()
 	made := ada.run("BTC", "momentum")
 	job := ada.awaitJob(ada.submit("BTC", "momentum").ID)
-	eve.get("/v1/signals/"+made.ID).fails(t, http.StatusNotFound, "not_found")
-	eve.get("/v1/jobs/"+job.ID).fails(t, http.StatusNotFound, "not_found")
-	if p := eve.signals(""); p.Total != 0 {
-		t.Errorf("eve sees %d signals", p.Total)
-	}
+	eve.get("/v1/signals/"+made.ID).fails(t, "not_found")
+	eve.get("/v1/jobs/"+job.ID).fails(t, "not_found")
+	eve.lists("", 0)
 	// Her own run ends the wait for messages that must not come.
 	own := eve.run("BTC", "momentum")
 	all := hers.until("the end of her own run",
@@ -283,27 +253,14 @@ func TestAStreamIsFilteredAndResumed(t *testing.T) {
 	for i := range 6 {
 		made = append(made, trader.run([]string{"BTC", "ETH"}[i%2], "momentum").ID)
 	}
-	all := first.until("six signals", func(all []message) bool { return len(signalsOf(all)) == 6 })
-	if got := signalsOf(all); !equal(got, made) {
-		t.Errorf("signals were sent as %v, want %v", got, made)
-	}
-	got := signalsOf(narrow.until("three signals", func(all []message) bool { return len(signalsOf(all)) == 3 }))
-	if !equal(got, []string{made[1], made[3], made[5]}) {
-		t.Errorf("the filter let through %v of %v", got, made)
-	}
+	first.signals(made...)
+	narrow.signals(made[1], made[3], made[5])
 
 	// One reconnects and resumes after the second signal.
-	place := first.await("the second signal", func(m message) bool { return m.signalOf() == made[1] }).ID
 	back := trader.dial()
-	d := back.subscribe(`"channels":["signal.new"],"last_event_id":"` + place + `"`)
-	if d.Resumed == nil || !d.Resumed.Complete || d.Resumed.Replayed != 4 {
-		t.Fatalf("resumed: %+v", d.Resumed)
-	}
+	back.resumes(first, made[1], 4)
 	made = append(made, trader.run("BTC", "momentum").ID)
-	all = back.until("what was missed and what is new", func(all []message) bool { return len(signalsOf(all)) == 5 })
-	if got := signalsOf(all); !equal(got, made[2:]) {
-		t.Errorf("resumed with %v, want %v", got, made[2:])
-	}
+	back.signals(made[2:]...)
 	if d := trader.dial().subscribe(`"last_event_id":"1-0"`); d.Resumed == nil || d.Resumed.Complete ||
 		d.Resumed.Replayed != 0 {
 		t.Errorf("an unknown position is resumed from: %+v", d.Resumed)

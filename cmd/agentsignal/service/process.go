@@ -37,9 +37,10 @@ import (
 	"github.com/agentsignal/agentsignal/http/credentials"
 	"github.com/agentsignal/agentsignal/http/limits"
 	"github.com/agentsignal/agentsignal/persistence"
+	"github.com/agentsignal/agentsignal/persistence/datadir"
 	"github.com/agentsignal/agentsignal/persistence/deliveries"
 	"github.com/agentsignal/agentsignal/persistence/eventlog"
-	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
+	"github.com/agentsignal/agentsignal/persistence/redisclient"
 	"github.com/agentsignal/agentsignal/persistence/schedules"
 )
 
@@ -67,8 +68,8 @@ type process struct {
 	undo     undo.List
 
 	// Store.
-	node        string                // ID of this node
-	embedded    *persistence.Embedded // nil with redis.url
+	node        string            // ID of this node
+	embedded    *datadir.Embedded // nil with redis.url
 	store       *persistence.Store
 	events      *eventlog.Log
 	tail        *eventlog.Tail
@@ -119,7 +120,7 @@ func (p *process) run(ctx context.Context) error {
 		"limit requests":   p.limiter.Run,
 		"trim lists":       p.trimLists,
 		"update gauges":    p.updateGauges,
-		"read settings":    p.readSettings,
+		"reload settings":  p.reloadSettings,
 	} {
 		p.start(ctx, failed, what, f)
 	}
@@ -158,7 +159,7 @@ func (p *process) start(ctx context.Context, failed chan<- error, what string, f
 // stopBackground ends the background and waits for it.
 func (p *process) stopBackground(ctx context.Context) error {
 	p.background.Cancel() // first, so that readers know why their reads end
-	return errors.Join(p.store.EndBlocking(), p.background.Close(ctx))
+	return errors.Join(p.store.Client.EndBlocking(), p.background.Close(ctx))
 }
 
 // join waits until Redis confirms that the installation is the configured one, and then joins
@@ -193,9 +194,9 @@ func (p *process) join(ctx context.Context, failed chan<- error) error {
 // returns false and nil if ctx ends first.
 func (p *process) awaitInstallation(ctx context.Context) (installed bool, err error) {
 	for {
-		err := p.store.Install(ctx)
+		err := p.store.Logs.Install(ctx)
 		if err == nil {
-			err = p.store.SyncClock(ctx)
+			err = p.store.Client.SyncClock(ctx)
 		}
 		if err == nil {
 			return true, nil
@@ -204,7 +205,7 @@ func (p *process) awaitInstallation(ctx context.Context) (installed bool, err er
 			return false, err
 		}
 		if !p.reportRefusal(err) {
-			p.log.Warn("redis is waited for: start it, or correct the setting redis.url", "err", err)
+			p.log.Warn("waiting for redis: start it, or correct the setting redis.url", "err", err)
 		}
 		if !backoff.Sleep(ctx, installEvery) {
 			return false, nil
@@ -214,14 +215,14 @@ func (p *process) awaitInstallation(ctx context.Context) (installed bool, err er
 
 // newPartitions starts the actors of this node's partitions, which announce the node at once.
 func (p *process) newPartitions() *partition.Partitions {
-	return partition.New(p.system, p.node, p.store, p.events, partition.Options{
+	return partition.New(p.system, p.node, partitionStore{p.store.Signals, p.store}, p.events, partition.Options{
 		Lease:      time.Duration(p.config.Lease),
 		SingleNode: !p.config.Cluster,
 		Tail:       p.tail,
 		// In the order in which they are started and given the events of a partition.
 		Tenants:  []ownership.Tenant{p.deliverer, p.lifecycle, p.scheduler},
 		Webhooks: p.webhooks,
-		Trimmer: eventlog.NewTrimmer(p.store.Store, eventlog.TrimOptions{
+		Trimmer: eventlog.NewTrimmer(p.store.Logs, eventlog.TrimOptions{
 			Retention: time.Duration(p.config.Signals.Retention),
 		}),
 		Log: p.log,
@@ -286,7 +287,7 @@ func (p *process) publishAll(ctx context.Context) error {
 	if !p.tail.Attached() {
 		return nil
 	}
-	for n := range p.store.Partitions() {
+	for n := range p.store.Client.Partitions() {
 		head, err := p.tail.Head(ctx, n)
 		if err == nil {
 			err = p.tail.Wait(ctx, n, head)

@@ -52,12 +52,10 @@ func TestTheDemoShowsSignalsAtOnce(t *testing.T) {
 		}
 		keys = append(keys, trader.token)
 		if round == "second" {
-			trader.with(keys[0]).get("/v1/signals").fails(t, http.StatusUnauthorized, "invalid_token")
+			trader.with(keys[0]).get("/v1/signals").fails(t, "invalid_token")
 		}
 		c.signal(syscall.SIGTERM)
-		if code, _ := c.exit(); code != 0 {
-			t.Errorf("the demo ended with %d", code)
-		}
+		c.exits(0)
 	}
 }
 
@@ -66,13 +64,11 @@ func TestOperatorsHaveAListenerOfTheirOwn(t *testing.T) {
 	c := testConfig(t, redistest.New(t).URL())
 	c.HTTP.AdminAddr = "127.0.0.1:0"
 	s := start(t, c)
-	s.client(t).get("/metrics").fails(t, http.StatusNotFound, "not_found")
+	s.client(t).get("/metrics").fails(t, "not_found")
 	for path, want := range map[string]string{"/metrics": "agentsignal_ready 1",
 		"/debug/pprof/goroutine?debug=1": "goroutine profile"} {
 		w, err := http.Get("http://" + s.process.admin.Addr().String() + path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		text, _ := io.ReadAll(w.Body)
 		w.Body.Close()
 		if w.StatusCode != http.StatusOK || !strings.Contains(string(text), want) {
@@ -81,19 +77,16 @@ func TestOperatorsHaveAListenerOfTheirOwn(t *testing.T) {
 	}
 }
 
-func TestSIGHUPReadsSettingsAgain(t *testing.T) {
+func TestSIGHUPReloadsSettings(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "config.yaml")
 	write := func(text string) {
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(file, []byte(text), 0o600))
 	}
 	base := "data_dir: " + t.TempDir() + "\nredis:\n  url: " + redistest.New(t).
 		URL() + "\nmarket:\n  source: stream\nauth:\n  registration: open\n"
 	write(base + "rate_limit:\n  reads: 7/h\nlog:\n  level: info\n")
-	c := launch(t, "CONFIG="+file)
-	c.awaitReady(t)
+	c := launchReady(t, "CONFIG="+file)
 	trader := register(c.client(t))
 	limit := func() string { return trader.get("/v1/account").Header.Get("X-RateLimit-Limit") }
 	if got := limit(); got != "7" {
@@ -104,45 +97,34 @@ func TestSIGHUPReadsSettingsAgain(t *testing.T) {
 	eventually(t, "the new limit is in force", func() bool { return limit() == "9000" })
 	write(base + "rate_limit:\n  reads: lots\n")
 	c.signal(syscall.SIGHUP)
-	eventually(t, "the bad file is logged", func() bool {
-		return c.log.Line(`"level":"ERROR"`, "rate_limit.reads") != ""
-	})
+	eventually(t, "the bad file is logged",
+		func() bool { return c.log.Line(`"level":"ERROR"`, "rate_limit.reads") != "" })
 	if got := limit(); got != "9000" {
 		t.Errorf("a bad file made the limit %s", got)
 	}
-	c.log.Forget(`"level":"ERROR","msg":"settings are not read again`)
+	c.log.Forget(`"level":"ERROR","msg":"settings were not reloaded`)
 }
 
 // certificateFor writes a new certificate for 127.0.0.1 and returns it.
 func certificateFor(tb testing.TB, certFile, keyFile string) *x509.Certificate {
 	tb.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, err)
 	serial, _ := rand.Int(rand.Reader, big.NewInt(1<<62))
 	template := &x509.Certificate{SerialNumber: serial, Subject: pkix.Name{CommonName: "test"},
 		NotBefore: time.Now().Add(-time.Hour),
 		NotAfter:  time.Now().Add(24 * time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true,
 		BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, err)
 	secret, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, err)
 	for file, block := range map[string]*pem.Block{certFile: {Type: "CERTIFICATE", Bytes: der},
 		keyFile: {Type: "PRIVATE KEY", Bytes: secret}} {
-		if err := os.WriteFile(file, pem.EncodeToMemory(block), 0o600); err != nil {
-			tb.Fatal(err)
-		}
+		must(tb, os.WriteFile(file, pem.EncodeToMemory(block), 0o600))
 	}
 	certificate, err := x509.ParseCertificate(der)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, err)
 	return certificate
 }
 
@@ -154,7 +136,7 @@ func (c *client) trust(certificate *x509.Certificate) *client {
 	return c
 }
 
-func TestTheServiceSpeaksTLS(t *testing.T) {
+func TestTheServiceUsesTLS(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	redis := redistest.New(t)
@@ -172,34 +154,25 @@ func TestTheServiceSpeaksTLS(t *testing.T) {
 	for range 40 { // enough for partial writes
 		made = append(made, trader.run("ACME", "momentum").ID)
 	}
-	all := live.until("all signals", func(all []message) bool { return len(signalsOf(all)) == len(made) })
-	if got := signalsOf(all); !equal(got, made) {
-		t.Errorf("the stream sent %v, want %v", got, made)
-	}
+	live.signals(made...)
 	if a := trader.get("/v1/account"); a.Header.Get("Strict-Transport-Security") == "" {
 		t.Error("Strict-Transport-Security is missing")
 	}
-	settings := filepath.Join(dir, "config.yaml")
-	text := fmt.Sprintf("http:\n  addr: %s\ntls:\n  cert_file: %s\n  key_file: %s\n", s.process.listener.Addr(),
-		c.TLS.CertFile, c.TLS.KeyFile)
-	if err := os.WriteFile(settings, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if out := operator(t, "--config", settings).Do("healthcheck"); !strings.Contains(out, `"status":"ready"`) {
+	settings := fmt.Sprintf("http:\n  addr: %s\ntls:\n  cert_file: %s\n  key_file: %s\n",
+		s.process.listener.Addr(), c.TLS.CertFile, c.TLS.KeyFile)
+	if out := operator(t, "--config", written(t, settings)).Do("healthcheck"); !strings.Contains(out,
+		`"status":"ready"`) {
 		t.Errorf("healthcheck prints %q", out)
 	}
 
 	// New connections get the new certificate.
 	second := certificateFor(t, c.TLS.CertFile, c.TLS.KeyFile)
-	if err := s.process.certificate.load(c.TLS); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.process.certificate.load(c.TLS))
 	newClient(t, s.url, trader.token).trust(second).get("/v1/account").ok(t)
 	if _, err := newClient(t, s.url, trader.token).trust(first).try(http.MethodGet, "/v1/account", ""); err == nil {
 		t.Error("the old certificate is still shown")
 	}
-	live.say(`{"action":"ping"}`)
-	live.await("the stream goes on", func(m message) bool { return m.Type == "pong" })
+	live.ping()
 	if got, want := s.metric(t, "agentsignal_tls_certificate_expiry_timestamp_seconds"),
 		float64(second.NotAfter.Unix()); got != want {
 		t.Errorf("the metric shows %g as the certificate's end, want %g", got, want)
@@ -236,9 +209,7 @@ type relay struct {
 func newRelay(tb testing.TB) *relay {
 	tb.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, err)
 	tb.Cleanup(func() { listener.Close() })
 	r := &relay{listener: listener}
 	go func() {
@@ -267,14 +238,10 @@ func (r *relay) forward(conn net.Conn) {
 	io.Copy(conn, other)
 }
 
-func TestTailComesBackWhereItWas(t *testing.T) {
+func TestTailResumesWhereItWas(t *testing.T) {
 	t.Parallel()
 	redis := redistest.New(t)
-	c := testConfig(t, redis.URL())
-	first := start(t, c)
-	newMarket(t, redis.Client()).open("ACME", "101.25")
-	first.awaitTrade(t, "ACME", 101.25)
-	trader, _ := first.account(t)
+	first, trader, _ := startTrading(t, redis)
 	relay := newRelay(t)
 	relay.to.Store(&first.url)
 
@@ -298,8 +265,7 @@ func TestTailComesBackWhereItWas(t *testing.T) {
 	// Another node makes a signal while tail is away.
 	first.stop(t)
 	eventually(t, "tail tries again", func() bool { return errs.Line("going away", "trying again") != "" })
-	c.DataDir = t.TempDir()
-	second := start(t, c)
+	second := start(t, testConfig(t, redis.URL()))
 	second.awaitTrade(t, "ACME", 101.25)
 	trader = trader.at(second.url)
 	missed := trader.run("ACME", "momentum")

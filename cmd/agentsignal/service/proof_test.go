@@ -41,17 +41,6 @@ func wander(seed uint64, n int, end time.Time) []marketdata.Bar {
 	return bars
 }
 
-// give writes bars of 1h to market:bars.
-func (m pricer) give(asset string, bars ...marketdata.Bar) {
-	m.tb.Helper()
-	entries := make([][]any, len(bars))
-	for i, b := range bars {
-		entries[i] = []any{"asset", asset, "timeframe", "1h", "open_time", b.OpenTime, "open", b.Open, "high",
-			b.High, "low", b.Low, "close", b.Close, "volume", b.Volume}
-	}
-	m.add("market:bars", entries...)
-}
-
 // madeSignal is a signal as clients see it.
 type madeSignal struct {
 	ID         string           `json:"signal_id"`
@@ -74,21 +63,19 @@ type madeSignal struct {
 func TestLiveSignalsAreThoseOfTheBacktest(t *testing.T) {
 	t.Parallel()
 	redis := redistest.New(t)
-	config := testConfig(t, redis.URL())
-	config.Market.Source = "stream"
-	s := start(t, config)
+	s := start(t, testConfig(t, redis.URL()))
 	prices := newMarket(t, redis.Client())
 	trader, account := s.account(t)
 	bars := wander(1, 1200, time.Now().Truncate(time.Hour))
 	origin := strategy.Origin{Asset: "walk", Source: "stream", Compression: 1}
 
-	prices.give("WALK", bars[:len(bars)-1]...)
+	prices.give("WALK", signal.H1, bars[:len(bars)-1]...)
 	made := 0
 	// rows are the rows that the commands must print, by strategy and risk.
 	rows := map[[2]string]string{}
 	for _, last := range []int{len(bars) - 2, len(bars) - 1} { // older bars are stale
 		if last == len(bars)-1 {
-			prices.give("WALK", bars[last])
+			prices.give("WALK", signal.H1, bars[last])
 		}
 		eventually(t, fmt.Sprintf("bar %d is seen", last), func() bool {
 			seen, err := s.process.market.Series(t.Context(), "WALK", signal.H1)
@@ -100,15 +87,12 @@ func TestLiveSignalsAreThoseOfTheBacktest(t *testing.T) {
 				replayed, err := backtest.Run(t.Context(), bars,
 					backtest.Options{Origin: origin, Strategy: name, Timeframe: signal.H1, Risk: risk,
 						From: bars[last].CloseTime, To: bars[last].CloseTime})
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				want, ok := replayed.At(last)
 				if !ok {
 					t.Fatalf("the backtest has no signal of %s at bar %d", name, last)
 				}
-				run := trader.post("/v1/agents/trading/run",
-					runBody("walk", name, `"timeframe":"1h"`, fmt.Sprintf(`"risk_level":%q`, risk))).ok(t)
+				run := trader.tryRun("walk", name, `"timeframe":"1h"`, fmt.Sprintf(`"risk_level":%q`, risk)).ok(t)
 				got := decode[madeSignal](t, trader.get("/v1/signals/"+decode[madeSignal](t, run.Body).ID).ok(t).Body)
 				same := strategy.Evaluation{Direction: got.Direction, Confidence: got.Confidence,
 					Levels:   signal.Levels{Entry: got.Entry, Stop: got.Stop, Target: got.Target},
@@ -140,9 +124,7 @@ func TestLiveSignalsAreThoseOfTheBacktest(t *testing.T) {
 	origin.Cost = .001
 	want, err := backtest.Run(t.Context(), bars,
 		backtest.Options{Origin: origin, Strategy: strategy.Momentum, Timeframe: signal.H1, Risk: signal.MediumRisk})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if want.Statistics.Count < 20 {
 		t.Fatalf("the backtest has only %d signals", want.Statistics.Count)
 	}
@@ -195,7 +177,7 @@ func TestLiveSignalsAreThoseOfTheBacktest(t *testing.T) {
 	for i := range bars {
 		bars[i].Close = (bars[i].High + bars[i].Low) / 2
 	}
-	prices.give("WALK", bars[len(bars)-200:]...)
+	prices.give("WALK", signal.H1, bars[len(bars)-200:]...)
 	eventually(t, "the audit finds what differs", func() bool {
 		out, err := operator.Try("", "audit")
 		return err != nil && strings.Contains(out, "confidence is ") &&
@@ -242,9 +224,7 @@ func TestScansRankManyAssets(t *testing.T) {
 		r.Ranked[0].Entry <= 0 {
 		t.Errorf("the scan ended as %+v", ended)
 	}
-	if p := trader.signals(""); p.Total != 0 {
-		t.Errorf("a scan has stored %d signals", p.Total)
-	}
+	trader.lists("", 0)
 }
 
 func TestBacktestsOfFiles(t *testing.T) {
@@ -257,9 +237,7 @@ func TestBacktestsOfFiles(t *testing.T) {
 		backtest.Options{Origin: strategy.Origin{Asset: "BTC", Tick: .01, Source: "csv", Compression: 1, Cost: .00025},
 			Strategy: strategy.Breakout, Timeframe: signal.H1, Risk: signal.LowRisk,
 			From: bars[500].CloseTime})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	args := []string{"backtest", "--asset", "BTC", "--strategy", "breakout", "--risk", "low", "--cost", "2.5", "--tick",
 		"0.01", "--always-open", "--from", time.UnixMilli(bars[500].CloseTime).UTC().Format(time.RFC3339)}
 	if got := o.Do(append(args, "--csv", file, "--json")...); !same(got, jsonOf(t, want)) {

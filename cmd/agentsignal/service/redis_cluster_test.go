@@ -2,7 +2,6 @@ package service
 
 import (
 	"fmt"
-	"net/http"
 	"testing"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
@@ -25,7 +24,7 @@ func TestTheServiceWorksOnARedisCluster(t *testing.T) {
 	owners := map[int]signal.AccountID{}
 	for len(accounts) < c.Partitions {
 		trader, a := s.account(t)
-		p := s.process.store.Partition(a.ID)
+		p := s.process.store.Client.Partition(a.ID)
 		accounts[p], owners[p] = trader, a.ID
 	}
 	use := func(p, before int) {
@@ -33,22 +32,11 @@ func TestTheServiceWorksOnARedisCluster(t *testing.T) {
 		trader := accounts[p]
 		live := trader.dial()
 		made := trader.run("ACME", "momentum")
-		if list := trader.signals("limit=1"); list.Total != before+1 || list.Signals[0].ID != made.ID {
-			t.Errorf("partition %d: %d signals are listed, the first %+v; want %s", p, list.Total,
-				list.Signals, made.ID)
-		}
+		trader.lists("limit=1", before+1, made.ID)
 		trader.get("/v1/signals/" + made.ID).ok(t)
-		job := trader.awaitJob(trader.submit("ACME", "breakout").ID)
-		if job.Status != "completed" {
-			t.Fatalf("partition %d: the job ended as %+v", p, job)
-		}
-		live.until("both signals",
-			func(all []message) bool { return equal(signalsOf(all), []string{made.ID, job.Signal.ID}) })
-		place := live.await("the first signal", func(m message) bool { return m.signalOf() == made.ID }).ID
-		back := trader.dial().subscribe(`"channels":["signal.new"],"last_event_id":"` + place + `"`)
-		if back.Resumed == nil || !back.Resumed.Complete || back.Resumed.Replayed != 1 {
-			t.Errorf("partition %d: resumed with %+v", p, back.Resumed)
-		}
+		job := trader.completed(trader.submit("ACME", "breakout").ID)
+		live.signals(made.ID, job.Signal.ID)
+		trader.dial().resumes(live, made.ID, 1)
 	}
 	for p := range c.Partitions {
 		use(p, 0)
@@ -61,21 +49,15 @@ func TestTheServiceWorksOnARedisCluster(t *testing.T) {
 
 	// A partition moves to another node under the running service.
 	redis.Move("{p01}:events")
-	eventually(t, "the moved partition is written again", func() bool {
-		return accounts[1].post("/v1/agents/trading/run", runBody("ACME", "momentum")).Status == http.StatusOK
-	})
+	accounts[1].awaitRun("ACME", "momentum")
 	use(1, accounts[1].signals("").Total)
 
 	// A deleted account loses its streams, its keys and then its records.
 	gone := accounts[2]
 	live := gone.dial()
-	if err := s.process.credentials.DeleteAccount(t.Context(), owners[2]); err != nil {
-		t.Fatal(err)
-	}
-	if code := live.closing(); code != 4403 {
-		t.Errorf("the stream of the deleted account is closed with %d, want 4403", code)
-	}
-	gone.get("/v1/account").fails(t, http.StatusUnauthorized, "invalid_token")
+	must(t, s.process.credentials.DeleteAccount(t.Context(), owners[2]))
+	live.closes(4403)
+	gone.get("/v1/account").fails(t, "invalid_token")
 	eventually(t, "its open signals and jobs are erased", func() bool {
 		left, err := rdb.Exists(t.Context(), "{p02}:open", fmt.Sprintf("{p02}:jobs:%s", owners[2])).Result()
 		return err == nil && left == 0

@@ -34,15 +34,15 @@ func TestARepeatedFaultIsLoggedOnceAndThenEachMinute(t *testing.T) {
 		}
 		// 130 faults at two a second, each with another cause, as of many signals.
 		for i := range 130 {
-			log.Warn("redis is waited for", "err", fmt.Errorf("signal sig_%d: timeout", i), "after",
+			log.Warn("waiting for redis", "err", fmt.Errorf("signal sig_%d: timeout", i), "after",
 				time.Duration(i), "tries", i)
 			time.Sleep(500 * time.Millisecond)
 		}
-		want("one fault", `level=WARN msg="redis is waited for" err="signal sig_0: timeout" after=0s tries=0`,
-			`level=WARN msg="redis is waited for" err="signal sig_120: timeout" after=120ns tries=120 repeated=119`)
+		want("one fault", `level=WARN msg="waiting for redis" err="signal sig_0: timeout" after=0s tries=0`,
+			`level=WARN msg="waiting for redis" err="signal sig_120: timeout" after=120ns tries=120 repeated=119`)
 		time.Sleep(time.Minute)
-		log.Warn("redis is waited for")
-		want("the same, later", `level=WARN msg="redis is waited for" repeated=9`)
+		log.Warn("waiting for redis")
+		want("the same, later", `level=WARN msg="waiting for redis" repeated=9`)
 
 		// Faults with another text, logger or level differ.
 		for range 3 {
@@ -65,9 +65,7 @@ func TestARepeatedFaultIsLoggedOnceAndThenEachMinute(t *testing.T) {
 		h := newRepeats(slog.DiscardHandler)
 		for i := range 3 * maxRepeats {
 			r := slog.NewRecord(time.Now(), slog.LevelWarn, fmt.Sprint(i), 0)
-			if err := h.Handle(context.Background(), r); err != nil {
-				t.Fatal(err)
-			}
+			must(t, h.Handle(context.Background(), r))
 		}
 		if n := len(h.seen.faults); n != maxRepeats {
 			t.Errorf("%d faults are remembered, want %d", n, maxRepeats)

@@ -29,6 +29,22 @@ type wireSchedule struct {
 const everySecond = `{"agent_id":"seo","assets":["standing desk","oak chair"],"strategy":"meta_tags",` +
 	`"timeframe":"1m","every":"bar","max_open":`
 
+// addSchedule makes a schedule.
+func (c *client) addSchedule(body string) wireSchedule {
+	c.tb.Helper()
+	return decode[wireSchedule](c.tb, c.post("/v1/schedules", body).ok(c.tb).Body)
+}
+
+// afterRound returns a schedule after its first round.
+func (c *client) afterRound(id string) (s wireSchedule) {
+	c.tb.Helper()
+	eventually(c.tb, "the round is over", func() bool {
+		s = c.schedule(id)
+		return s.LastRunAt != nil
+	})
+	return s
+}
+
 func (c *client) schedule(id string) wireSchedule {
 	c.tb.Helper()
 	return decode[wireSchedule](c.tb, c.get("/v1/schedules/"+id).ok(c.tb).Body)
@@ -61,13 +77,11 @@ func TestASchedulesSignalsAreNoMoreThanMayBeOpen(t *testing.T) {
 	c := testConfig(t, redistest.New(t).URL())
 	c.Market.Source = "simulated"
 	trader, _ := start(t, c).account(t)
-	s := decode[wireSchedule](t, trader.post("/v1/schedules", everySecond+`2}`).ok(t).Body)
+	s := trader.addSchedule(everySecond + `2}`)
 	eventually(t, "each asset has two signals", func() bool { return trader.signals("").Total == 4 })
 	trader.afterRounds(s.ID, 2)
-	if all := trader.signals("status=open&strategy=meta_tags&asset=OAK%20chair"); all.Total != 2 ||
-		trader.signals("").Total != 4 {
-		t.Errorf("%d signals of the chair, %d in all", all.Total, trader.signals("").Total)
-	}
+	trader.lists("status=open&strategy=meta_tags&asset=OAK%20chair", 2)
+	trader.lists("", 4)
 	// A higher maximum is used, and none after it is disabled.
 	trader.do("PATCH", "/v1/schedules/"+s.ID, `{"max_open":3}`).ok(t)
 	eventually(t, "each asset has three signals", func() bool { return trader.signals("").Total == 6 })
@@ -76,7 +90,7 @@ func TestASchedulesSignalsAreNoMoreThanMayBeOpen(t *testing.T) {
 		t.Errorf("disabled it is %+v", got)
 	}
 	trader.do("DELETE", "/v1/schedules/"+s.ID, "").want(t, http.StatusNoContent)
-	trader.get("/v1/schedules/"+s.ID).fails(t, http.StatusNotFound, "not_found")
+	trader.get("/v1/schedules/"+s.ID).fails(t, "not_found")
 }
 
 // TestSchedulesDrawFromTheQuotaOfRuns: what a schedule runs, a client cannot run beside it.
@@ -88,15 +102,12 @@ func TestSchedulesDrawFromTheQuotaOfRuns(t *testing.T) {
 	trader, _ := svc.account(t)
 	const subjects = `{"agent_id":"seo","strategy":"meta_tags","every":"1440m","assets":["a","b","c","d","e","f",` +
 		`"g","h"]}`
-	s := decode[wireSchedule](t, trader.post("/v1/schedules", subjects).ok(t).Body)
-	eventually(t, "the round is over", func() bool { return trader.schedule(s.ID).LastRunAt != nil })
-	if got := trader.schedule(s.ID); got.Skipped != 1 || got.Failures != 0 || got.LastError != nil {
+	s := trader.addSchedule(subjects)
+	if got := trader.afterRound(s.ID); got.Skipped != 1 || got.Failures != 0 || got.LastError != nil {
 		t.Errorf("after a round of 8 runs with a quota of 5: %+v", got)
 	}
-	if n := trader.signals("").Total; n != 5 {
-		t.Errorf("%d signals, want 5", n)
-	}
-	trader.post("/v1/agents/seo/run", runBody("i", "meta_tags")).fails(t, http.StatusTooManyRequests, "rate_limited")
+	trader.lists("", 5)
+	trader.post("/v1/agents/seo/run", runBody("i", "meta_tags")).fails(t, "rate_limited")
 	if n := svc.metric(t, "agentsignal_scheduled_runs_total", `result="skipped"`); n != 3 {
 		t.Errorf("%v runs are counted as skipped, want 3", n)
 	}
@@ -105,13 +116,10 @@ func TestSchedulesDrawFromTheQuotaOfRuns(t *testing.T) {
 // TestASchedulesLastErrorIsShown: an asset whose price was never sent has no data.
 func TestASchedulesLastErrorIsShown(t *testing.T) {
 	t.Parallel()
-	c := testConfig(t, redistest.New(t).URL())
-	c.Market.Source = "stream"
-	trader, _ := start(t, c).account(t)
+	trader, _ := start(t, testConfig(t, redistest.New(t).URL())).account(t)
 	const nothing = `{"agent_id":"trading","strategy":"momentum","every":"1440m","assets":["NOSUCH"]}`
-	s := decode[wireSchedule](t, trader.post("/v1/schedules", nothing).ok(t).Body)
-	eventually(t, "the round is over", func() bool { return trader.schedule(s.ID).LastRunAt != nil })
-	got := trader.schedule(s.ID)
+	s := trader.addSchedule(nothing)
+	got := trader.afterRound(s.ID)
 	if got.Failures != 1 || got.LastError == nil || got.LastError.Code != "DATA_UNAVAILABLE" ||
 		got.LastError.Message == "" || got.LastError.At.Before(*got.LastRunAt) {
 		t.Errorf("%+v, error %+v", got, got.LastError)
@@ -129,20 +137,16 @@ func TestOpenSignalsOfAnAccountAreBounded(t *testing.T) {
 	for range 2 {
 		trader.post("/v1/agents/seo/run", runBody("desk", "meta_tags")).ok(t)
 	}
-	if n := trader.signals("status=open").Total; n != 2 {
-		t.Fatalf("%d open signals", n)
-	}
+	trader.lists("status=open", 2)
 	a := trader.post("/v1/agents/seo/run", runBody("desk", "meta_tags"))
-	a.fails(t, http.StatusTooManyRequests, "too_many_signals")
+	a.fails(t, "too_many_signals")
 	if a.Header.Get("Retry-After") != "60" {
 		t.Errorf("Retry-After is %q", a.Header.Get("Retry-After"))
 	}
-	trader.post("/v1/agents/seo/run", runBody("desk", "meta_tags", `"async":true`)).
-		fails(t, http.StatusTooManyRequests, "too_many_signals")
+	trader.post("/v1/agents/seo/run", runBody("desk", "meta_tags", `"async":true`)).fails(t, "too_many_signals")
 	const chair = `{"agent_id":"seo","strategy":"meta_tags","every":"1440m","assets":["oak chair"]}`
-	s := decode[wireSchedule](t, trader.post("/v1/schedules", chair).ok(t).Body)
-	eventually(t, "the round is over", func() bool { return trader.schedule(s.ID).LastRunAt != nil })
-	if got := trader.schedule(s.ID); got.Failures != 1 || got.LastError == nil ||
+	s := trader.addSchedule(chair)
+	if got := trader.afterRound(s.ID); got.Failures != 1 || got.LastError == nil ||
 		got.LastError.Code != "too_many_signals" {
 		t.Errorf("%+v, error %+v", got, got.LastError)
 	}
@@ -156,9 +160,9 @@ func TestSchedulesNeedTheScopeOfRuns(t *testing.T) {
 	t.Parallel()
 	reader, _ := shared(t).account(t, "signals:read", "agents:read", "webhooks:manage")
 	for _, path := range []string{"/v1/schedules", "/v1/schedules/sch_01M7YQ1WTVKN9DZNWV9NV456V1"} {
-		reader.get(path).fails(t, http.StatusForbidden, "insufficient_scope")
+		reader.get(path).fails(t, "insufficient_scope")
 	}
-	reader.post("/v1/schedules", everySecond+`1}`).fails(t, http.StatusForbidden, "insufficient_scope")
+	reader.post("/v1/schedules", everySecond+`1}`).fails(t, "insufficient_scope")
 }
 
 // TestSchedulesOutliveTheirOwner kills one of two nodes, which owns about half of the
@@ -170,15 +174,14 @@ func TestSchedulesOutliveTheirOwner(t *testing.T) {
 	var ids []string
 	for range 6 {
 		trader, _ := n.second.account(t)
-		s := decode[wireSchedule](t, trader.at(n.first.url).post("/v1/schedules", everySecond+`100}`).ok(t).Body)
+		s := trader.at(n.first.url).addSchedule(everySecond + `100}`)
 		traders, ids = append(traders, trader), append(ids, s.ID)
 	}
 	// A daily schedule has one round, whichever node owns it.
 	for _, trader := range traders {
 		trader.post("/v1/schedules",
 			`{"agent_id":"seo","assets":["desk","chair"],"strategy":"product_description",`+
-				`"every":"1440m","max_open":9}`).
-			ok(t)
+				`"every":"1440m","max_open":9}`).ok(t)
 		eventually(t, "the round of the day is over",
 			func() bool { return trader.signals("strategy=product_description").Total == 2 })
 	}
@@ -196,9 +199,7 @@ func TestSchedulesOutliveTheirOwner(t *testing.T) {
 	for i, trader := range traders {
 		// The runs in flight at the kill may have ended before or be lost.
 		eventually(t, "signals come after the death", func() bool { return trader.signals("").Total > before[i]+4 })
-		if n := trader.signals("strategy=product_description").Total; n != 2 {
-			t.Errorf("the round of a day has made %d signals, want 2", n)
-		}
+		trader.lists("strategy=product_description", 2) // of the round of the day
 	}
 }
 
@@ -213,12 +214,10 @@ func TestSchedulesDoNotHoldEachOtherUp(t *testing.T) {
 	}
 	eventually(t, "each has a signal", func() bool { return trader.signals("status=open&asset=eth").Total == 3 })
 	// Another schedule with the same timeframe and risk has no room, one with others has.
-	again := decode[wireSchedule](t, trader.post("/v1/schedules", body+`,"timeframe":"5m"}`).ok(t).Body)
+	again := trader.addSchedule(body + `,"timeframe":"5m"}`)
 	eventually(t, "its round is over",
 		func() bool { return trader.schedule(again.ID).NextRunAt.After(time.Now().Add(30 * time.Second)) })
 	trader.post("/v1/schedules", body+`,"timeframe":"5m","risk_level":"low"}`).ok(t)
 	eventually(t, "the last has a signal", func() bool { return trader.signals("status=open&asset=eth").Total >= 4 })
-	if total := trader.signals("").Total; total != 4 {
-		t.Errorf("%d signals", total)
-	}
+	trader.lists("", 4)
 }

@@ -48,7 +48,7 @@ func Run(ctx context.Context, s *Settings, w io.Writer, o Options) error {
 	o.settings, o.level = s, new(slog.LevelVar)
 	o.log = newLogger(w, c.Log, o.level)
 	for _, path := range configs.ReadableSecrets(os.Environ(), c.TLS.KeyFile) {
-		o.log.Warn("a file with a secret may be read by everybody on this machine", "file", path)
+		o.log.Warn("a file with a secret can be read by every user of this machine", "file", path)
 	}
 	p, err := newProcess(ctx, c, o)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 
 // Settings are the sources of the configuration beside the environment.
 type Settings struct {
-	File    string // YAML; empty: none
+	File    string // YAML, or empty
 	DataDir string // overrides data_dir unless empty
 }
 

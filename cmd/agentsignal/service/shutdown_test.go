@@ -28,20 +28,12 @@ type slowRequest struct {
 // beginRun sends a run without the end of its body.
 func (c *client) beginRun(body string) *slowRequest {
 	c.tb.Helper()
-	conn, err := net.Dial("tcp", strings.TrimPrefix(c.url, "http://"))
-	if err != nil {
-		c.tb.Fatal(err)
-	}
-	c.tb.Cleanup(func() { conn.Close() })
+	conn := rawConn(c.tb, c.url)
 	r, err := http.NewRequest(http.MethodPost, c.url+"/v1/agents/trading/run", strings.NewReader(body))
-	if err != nil {
-		c.tb.Fatal(err)
-	}
+	must(c.tb, err)
 	r.Header.Set("Authorization", "Bearer "+c.token)
 	var whole strings.Builder
-	if err := r.Write(&whole); err != nil {
-		c.tb.Fatal(err)
-	}
+	must(c.tb, r.Write(&whole))
 	head := strings.TrimSuffix(whole.String(), body)
 	if _, err := io.WriteString(conn, head+body[:1]); err != nil {
 		c.tb.Fatal(err)
@@ -52,7 +44,6 @@ func (c *client) beginRun(body string) *slowRequest {
 // finish sends the rest and returns the answer.
 func (s *slowRequest) finish() answer {
 	s.tb.Helper()
-	s.conn.SetDeadline(time.Now().Add(patience))
 	if _, err := io.WriteString(s.conn, s.body[1:]); err != nil {
 		s.tb.Fatalf("send the rest: %v", err)
 	}
@@ -92,7 +83,7 @@ func TestSIGTERMEndsTheServiceInOrder(t *testing.T) {
 		return ready == http.StatusServiceUnavailable && status == "draining"
 	})
 	during := trader.run("ACME", "momentum") // load balancers may not have noticed yet
-	eventually(t, "it listens no more", func() bool {
+	eventually(t, "it stops listening", func() bool {
 		conn, err := net.Dial("tcp", strings.TrimPrefix(c.url, "http://"))
 		if err == nil {
 			conn.Close()
@@ -100,36 +91,24 @@ func TestSIGTERMEndsTheServiceInOrder(t *testing.T) {
 		return errors.Is(err, syscall.ECONNREFUSED)
 	})
 	last := decode[wireSignal](t, slow.finish().ok(t).Body)
-	if code := live.closing(); code != 1001 {
-		t.Errorf("the stream is closed with %d, want 1001", code)
-	}
-	got := signalsOf(live.until("what happened before", func([]message) bool { return true }))
-	if len(got) != 2 || got[0] != during.ID || got[1] != last.ID {
-		t.Errorf("before its end the stream sent %v, want %s and %s", got, during.ID, last.ID)
-	}
+	live.closes(1001)
+	live.signals(during.ID, last.ID)
 	code, _ := c.exit()
 	if took := time.Since(began); code != 0 || took > 12*time.Second {
 		t.Errorf("it ended with %d after %s", code, took)
 	}
 
-	again := launch(t, settings...)
-	again.awaitReady(t)
-	if p := trader.at(again.url).signals("strategy=momentum"); p.Total != 2 || p.Signals[0].ID != last.ID ||
-		p.Signals[1].ID != during.ID {
-		t.Errorf("after a restart the list has %+v", p)
-	}
+	again := launchReady(t, settings...)
+	trader.at(again.url).lists("strategy=momentum", 2, last.ID, during.ID)
 }
 
 func TestASecondSIGTERMEndsTheServiceAtOnce(t *testing.T) {
 	t.Parallel()
 	impatient := launch(t, childSettings(t, redistest.New(t).URL(), "SHUTDOWN_DELAY=1h")...)
 	impatient.signal(syscall.SIGTERM)
-	eventually(t, "it drains",
-		func() bool { return impatient.client(t).get("/readyz").Status == http.StatusServiceUnavailable })
+	impatient.client(t).await("/readyz", http.StatusServiceUnavailable)
 	impatient.signal(syscall.SIGTERM)
-	if code, _ := impatient.exit(); code != exitForced {
-		t.Errorf("after two signals it ended with %d", code)
-	}
+	impatient.exits(exitForced)
 }
 
 func TestADataDirectoryHasOneService(t *testing.T) {
@@ -137,9 +116,9 @@ func TestADataDirectoryHasOneService(t *testing.T) {
 	c := testConfig(t, "")
 	s := start(t, c)
 	second := spawn(t, []string{"serve"}, "DATA_DIR="+c.DataDir)
-	if code, _ := second.exit(); code != exitFailed ||
-		second.log.Line("agentsignal: ", c.DataDir, "in use by another agentsignal process") == "" {
-		t.Errorf("a second service on the data directory ends with %d and logs: %s", code, second.log)
+	second.exits(exitFailed)
+	if second.log.Line("agentsignal: ", c.DataDir, "in use by another agentsignal process") == "" {
+		t.Errorf("a second service on the data directory logs: %s", second.log)
 	}
 	if ready := s.client(t).get("/readyz").Status; ready != http.StatusOK {
 		t.Errorf("the first one's /readyz is %d", ready)
@@ -183,9 +162,7 @@ func TestAServiceThatDoesNotFitIsRefused(t *testing.T) {
 		t.Errorf("a second service without cluster is refused with: %s", why)
 	}
 	trader, _ := first.account(t)
-	if p := trader.signals(""); p.Total != 0 {
-		t.Errorf("the first service lists %+v", p)
-	}
+	trader.lists("", 0)
 	first.awaitReady(t)
 	if n := first.process.joined.Load().Owned(); n != c.Partitions {
 		t.Errorf("the first service owns %d partitions", n)
@@ -194,24 +171,16 @@ func TestAServiceThatDoesNotFitIsRefused(t *testing.T) {
 
 func TestStreamsGetEveryEventBeforeTheyEnd(t *testing.T) {
 	t.Parallel()
-	redis := redistest.New(t)
 	// Each read of the event log keeps the node busy for a while.
-	s := start(t, testConfig(t, redis.URL()), func(p *process) {
+	s, trader, _ := startTrading(t, redistest.New(t), func(p *process) {
 		p.tail.Subscribe(func(int, []signal.Event) { time.Sleep(100 * time.Millisecond) })
 	})
-	newMarket(t, redis.Client()).open("ACME", "101.25")
-	s.awaitTrade(t, "ACME", 101.25)
-	trader, _ := s.account(t)
 	live := trader.dial()
 	var made []string
 	for range 3 {
 		made = append(made, trader.run("ACME", "momentum").ID)
 	}
 	s.stop(t)
-	if code := live.closing(); code != 1001 {
-		t.Errorf("the stream is closed with %d, want 1001", code)
-	}
-	if got := signalsOf(live.events()); !equal(got, made) {
-		t.Errorf("before its end the stream sent %v, want %v", got, made)
-	}
+	live.closes(1001)
+	live.signals(made...)
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
-// clockedRedis is a Redis in this process whose clock a test can put forward.
+// clockedRedis is a Redis in this process whose clock a test can advance.
 type clockedRedis struct {
 	*miniredis.Miniredis
 	mu    sync.Mutex
@@ -41,7 +41,7 @@ func newClockedRedis(tb testing.TB) *clockedRedis {
 	return r
 }
 
-// jump puts the clock forward.
+// jump advances the clock.
 func (r *clockedRedis) jump(d time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -80,7 +80,7 @@ func TestARealSourceClosesSignals(t *testing.T) {
 		eventually(t, "the signal is closed", func() bool { return trader.state(id).Status == "closed" })
 		return trader.state(id)
 	}
-	// beyond is a price behind a level, as far as that is from entry, times a share, in the
+	// beyond returns a price past a level by a share of its distance from entry, in the
 	// decimals of the exchange.
 	beyond := func(entry, level, share float64) float64 { return math.Round((level+(level-entry)*share)*1e3) / 1e3 }
 
@@ -127,8 +127,8 @@ func TestARealSourceClosesSignals(t *testing.T) {
 	})
 	redis.jump(3 * time.Minute)
 	eventually(t, "the service goes by the new time", func() bool {
-		err := s.process.store.SyncClock(t.Context())
-		return err == nil && s.process.store.Now().Sub(redis.now()).Abs() < time.Second
+		err := s.process.store.Client.SyncClock(t.Context())
+		return err == nil && s.process.store.Client.Now().Sub(redis.now()).Abs() < time.Second
 	})
 	x.Accept()
 	eventually(t, "the connection is back", func() bool { return x.Follows("BTCUSDT") })

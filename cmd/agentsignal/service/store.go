@@ -13,6 +13,7 @@ import (
 	"github.com/agentsignal/agentsignal/configs"
 	"github.com/agentsignal/agentsignal/http/credentials"
 	"github.com/agentsignal/agentsignal/persistence"
+	"github.com/agentsignal/agentsignal/persistence/datadir"
 	"github.com/agentsignal/agentsignal/persistence/eventlog"
 )
 
@@ -55,7 +56,7 @@ func (s *Settings) openStore(
 			return fmt.Errorf("there is no data directory %s: give that of the service by --data-dir or "+
 				"AGENTSIGNAL_DATA_DIR, or its redis.url", c.DataDir)
 		}
-		embedded, err := persistence.StartEmbedded(ctx, persistence.EmbeddedOptions{
+		embedded, err := datadir.StartEmbedded(ctx, datadir.EmbeddedOptions{
 			Dir:       c.DataDir,
 			Share:     true,
 			MaxMemory: int64(c.Redis.MaxMemory),
@@ -76,13 +77,13 @@ func (s *Settings) openStore(
 	if err != nil {
 		return err
 	}
-	ending.Add("connection", func(context.Context) error { return store.Close() })
+	ending.Add("connection", func(context.Context) error { return store.Client.Close() })
 	ready, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
-	if err := store.Install(ready); err != nil {
+	if err := store.Logs.Install(ready); err != nil {
 		return err
 	}
-	if err := store.SyncClock(ready); err != nil {
+	if err := store.Client.SyncClock(ready); err != nil {
 		return err
 	}
 	return f(ctx, store)
@@ -93,10 +94,10 @@ func onCredentials(
 	f func(context.Context, *credentials.Service) error,
 ) func(context.Context, *persistence.Store) error {
 	return func(ctx context.Context, store *persistence.Store) (err error) {
-		log := eventlog.NewLog(store.Store, eventlog.LogOptions{})
+		log := eventlog.NewLog(store.Logs, eventlog.LogOptions{})
 		defer func() { err = errors.Join(err, log.Close(context.WithoutCancel(ctx))) }()
 		audit := newLogger(os.Stderr, configs.Log{Level: "info", Format: "auto"}, new(slog.LevelVar))
-		o := credentials.Options{Now: store.Now, Log: audit}
-		return f(ctx, credentials.New(store, log, nil, o))
+		o := credentials.Options{Now: store.Client.Now, Log: audit}
+		return f(ctx, credentials.New(store.Credentials, log, nil, o))
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -175,24 +176,51 @@ func (s *stream) await(what string, ok func(message) bool) message {
 	return found
 }
 
+// signals waits until as many signals have been sent as are wanted, and compares both.
+func (s *stream) signals(want ...string) {
+	s.tb.Helper()
+	all := s.until("all signals", func(all []message) bool { return len(signalsOf(all)) >= len(want) })
+	if got := signalsOf(all); !slices.Equal(got, want) {
+		s.tb.Errorf("the stream sent %v, want %v", got, want)
+	}
+}
+
+// resumes subscribes from the message of from with the signal: as many messages must be replayed.
+func (s *stream) resumes(from *stream, signal string, replayed int) {
+	s.tb.Helper()
+	place := from.await("the signal", func(m message) bool { return m.signalOf() == signal }).ID
+	d := s.subscribe(`"channels":["signal.new"],"last_event_id":"` + place + `"`)
+	if d.Resumed == nil || !d.Resumed.Complete || d.Resumed.Replayed != replayed {
+		s.tb.Errorf("resumed: %+v, want %d messages", d.Resumed, replayed)
+	}
+}
+
+// ping waits for the answer to a ping.
+func (s *stream) ping() {
+	s.tb.Helper()
+	s.send(`{"action":"ping"}`)
+	s.await("a pong", func(m message) bool { return m.Type == "pong" })
+}
+
+// closes waits for the end of the connection, which must have the close code.
+func (s *stream) closes(want int) {
+	s.tb.Helper()
+	if got := s.closing(); got != want {
+		s.tb.Errorf("the stream is closed with %d, want %d", got, want)
+	}
+}
+
 // closing waits for the end of the connection and returns the close code.
 func (s *stream) closing() int {
 	s.tb.Helper()
-	deadline := time.NewTimer(patience)
-	defer deadline.Stop()
-	for {
+	code := 0
+	eventually(s.tb, "the stream ends", func() bool {
 		s.mu.Lock()
-		news, ended, code := s.news, s.ended, s.code
-		s.mu.Unlock()
-		if ended {
-			return code
-		}
-		select {
-		case <-news:
-		case <-deadline.C:
-			s.tb.Fatalf("the stream did not end within %s", patience)
-		}
-	}
+		defer s.mu.Unlock()
+		code = s.code
+		return s.ended
+	})
+	return code
 }
 
 // events returns what has an id so far.
@@ -217,17 +245,17 @@ func (s *stream) last() string {
 	return list[len(list)-1].ID
 }
 
-// say sends a message that matches the description.
-func (s *stream) say(text string) {
+// send sends a message that matches the description.
+func (s *stream) send(text string) {
 	s.tb.Helper()
 	if err := streamCheck(s.tb).FromClient([]byte(text)); err != nil {
 		s.tb.Fatalf("the test's own message is not described: %v", err)
 	}
-	s.send(websocket.TextMessage, text)
+	s.sendRaw(websocket.TextMessage, text)
 }
 
-// send sends anything.
-func (s *stream) send(kind int, text string) {
+// sendRaw sends anything.
+func (s *stream) sendRaw(kind int, text string) {
 	s.tb.Helper()
 	s.ws.SetWriteDeadline(time.Now().Add(patience))
 	if err := s.ws.WriteMessage(kind, []byte(text)); err != nil {
@@ -254,7 +282,7 @@ func (s *stream) subscribe(members string) subscribed {
 	if members != "" {
 		text += "," + members
 	}
-	s.say(text + "}")
+	s.send(text + "}")
 	var d subscribed
 	s.await("the answer to subscribe", func(m message) bool {
 		if m.Type != "subscribed" {

@@ -15,13 +15,13 @@ import (
 // newWeather returns the weather service and, if that is its source, the simulated weather.
 // That moves simulated prices and has the seed and the speed of the simulated market. Its
 // forecasts are not stored.
-func (p *process) newWeather() (*weather.Service, *weather.Simulated) {
+func (p *process) newWeather(store weather.Store) (*weather.Service, *weather.Simulated) {
 	c := p.config
 	o := weather.Options{
-		Records:   p.store,
+		Records:   p.store.Signals,
 		Retention: time.Duration(c.Signals.Retention),
 		Speed:     barSpeed(c.Market),
-		Now:       p.store.Now,
+		Now:       p.store.Client.Now,
 		Log:       p.log,
 		// The weather is built first, because agents ask it; it is asked when all is built.
 		OnForecast: func(q weather.Question) {
@@ -32,7 +32,7 @@ func (p *process) newWeather() (*weather.Service, *weather.Simulated) {
 	if simulated, ok := source.(*weather.Simulated); ok {
 		return weather.New(simulated, o), simulated
 	}
-	o.Store = p.store
+	o.Store = store
 	return weather.New(source, o), nil
 }
 
@@ -40,7 +40,7 @@ func (p *process) newWeather() (*weather.Service, *weather.Simulated) {
 // do not wait for it once this node is the feeder.
 func (p *process) feed(ctx context.Context) error {
 	if p.climate != nil {
-		p.climate.Warm(ctx, p.store.Now())
+		p.climate.Warm(ctx, p.store.Client.Now())
 	}
 	return p.feeder.Run(ctx)
 }

@@ -51,7 +51,7 @@ func TestWeatherRunsMakeTwoRecords(t *testing.T) {
 	for _, asset := range []string{"natural_gas", "oil", "corn", "wheat"} {
 		s.awaitPrices(t, asset, signal.D1)
 	}
-	trader, account := s.account(t)
+	trader, _ := s.account(t)
 	stranger, _ := s.account(t)
 	first, ids := make(map[string]wireSignal), []string{}
 	for _, run := range []struct{ asset, strategy, region, indicator string }{
@@ -64,8 +64,7 @@ func TestWeatherRunsMakeTwoRecords(t *testing.T) {
 		if run.region != "" {
 			members = append(members, `"parameters":{"region":"`+run.region+`"}`)
 		}
-		answer := trader.post("/v1/agents/weather/run", runBody(run.asset, run.strategy, members...)).ok(t).
-			Body
+		answer := trader.post("/v1/agents/weather/run", runBody(run.asset, run.strategy, members...)).ok(t).Body
 		got := decode[wireSignal](t, answer)
 		metadata := decode[struct {
 			Metadata struct {
@@ -100,10 +99,8 @@ func TestWeatherRunsMakeTwoRecords(t *testing.T) {
 		first[w.ID] = got
 		ids = append(ids, w.ID)
 	}
-	if p := trader.signals("agent_id=weather"); p.Total != 6 {
-		t.Errorf("%d signals are listed, want 6", p.Total)
-	}
-	stranger.get("/v1/signals/weather/"+ids[0]).fails(t, http.StatusNotFound, "not_found")
+	trader.lists("agent_id=weather", 6)
+	stranger.get("/v1/signals/weather/"+ids[0]).fails(t, "not_found")
 	if p := stranger.weather(""); p.Total != 0 {
 		t.Errorf("a stranger sees %+v", p)
 	}
@@ -129,13 +126,7 @@ func TestWeatherRunsMakeTwoRecords(t *testing.T) {
 		t.Errorf("the severities have %d signals, want 6", bySeverity)
 	}
 	s.stop(t)
-	again := start(t, c)
-	_, secret, err := again.process.credentials.CreateKey(t.Context(), account.ID, "second", nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	trader = newClient(t, again.url, secret)
-	after := trader.weather("")
+	after := trader.at(start(t, c).url).weather("")
 	if diff := cmp.Diff(before, after); diff != "" {
 		t.Errorf("after a restart (-before +after):\n%s", diff)
 	}
@@ -150,7 +141,7 @@ func TestForecastRunsRescoreOpenSignals(t *testing.T) {
 	const bar = 48 * time.Second // of a day; a run comes every 12 s
 	s := start(t, c)
 	s.awaitPrices(t, "natural_gas", signal.D1)
-	trader, account := s.account(t)
+	trader, _ := s.account(t)
 	for _, region := range []string{"us", "eu", "asia", "global"} {
 		body := runBody("natural_gas", "energy_demand", `"risk_level":"high","parameters":{"region":"`+region+`"}`)
 		eventually(t, "a run", func() bool { // on a busy machine prices at this speed may be too old
@@ -159,17 +150,11 @@ func TestForecastRunsRescoreOpenSignals(t *testing.T) {
 	}
 	s.stop(t)
 	again, restarted := start(t, c), time.Now()
-	_, secret, err := again.process.credentials.CreateKey(t.Context(), account.ID, "second", nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	trader = newClient(t, again.url, secret)
+	trader = trader.at(again.url)
 	eventually(t, "an update within a bar", func() bool {
 		for _, w := range trader.signals("status=open").Signals {
 			at, err := time.Parse(time.RFC3339, trader.state(w.ID).UpdatedAt)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if at.After(restarted) && at.Sub(at.Truncate(bar)) > bar/6 { // a close is published sooner
 				return true
 			}
@@ -188,16 +173,12 @@ func TestWeatherJobs(t *testing.T) {
 	trader, _ := s.account(t)
 	job := decode[wireJob](t, trader.post("/v1/agents/weather/run",
 		runBody("natural_gas", "commodity_impact", `"async":true`)).ok(t).Body)
-	ended := trader.awaitJob(job.ID)
-	if ended.Status != "completed" || ended.Signal == nil {
-		t.Fatalf("the job ends as %+v", ended)
-	}
+	ended := trader.completed(job.ID)
 	want := strings.Replace(ended.Signal.ID, "sig_", "wsig_", 1)
 	if p := trader.weather(""); p.Total != 1 || p.Signals[0].ID != want {
 		t.Errorf("listed are %+v", p)
 	}
-	trader.post("/v1/agents/weather/run", runBody("BTC", "commodity_impact")).
-		fails(t, http.StatusBadRequest, "invalid_request")
+	trader.post("/v1/agents/weather/run", runBody("BTC", "commodity_impact")).fails(t, "invalid_request")
 }
 
 // TestDoctorChecksTheWeather: a source that answers and one that does not.

@@ -21,9 +21,7 @@ import (
 func webhooksPage(tb testing.TB) string {
 	tb.Helper()
 	text, err := os.ReadFile("../../../deploy/WEBHOOKS.md")
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, err)
 	return string(text)
 }
 
@@ -47,9 +45,7 @@ func vectorOfPage(tb testing.TB) pageVector {
 	tb.Helper()
 	page := webhooksPage(tb)
 	h, err := textproto.NewReader(bufio.NewReader(strings.NewReader(block(tb, page, "http") + "\n"))).ReadMIMEHeader()
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, err)
 	return pageVector{strings.TrimSpace(block(tb, page, "secret")), strings.TrimSuffix(block(tb, page, "json"), "\n"),
 		http.Header(h)}
 }
@@ -65,9 +61,7 @@ func TestPageHasTheTestVector(t *testing.T) {
 	t.Parallel()
 	v := vectorOfPage(t)
 	body, err := os.ReadFile(vectorFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if v.secret != vectorSecret || v.body != string(body) {
 		t.Errorf("the page has the secret %q and the body\n%s", v.secret, v.body)
 	}
@@ -122,9 +116,7 @@ func TestPageDescribesTheService(t *testing.T) {
 		demand("`%s`", name)
 	}
 	example, err := os.ReadFile(examplesPath + "python/receiver.py")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if !strings.Contains(string(example), block(t, page, "python")) {
 		t.Error("the code on the page is not that of the example")
 	}

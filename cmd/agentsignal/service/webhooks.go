@@ -32,7 +32,7 @@ func (p *process) buildWebhooks(context.Context) error {
 	if err != nil {
 		return fmt.Errorf("email.smtp_url: %w", err)
 	}
-	p.webhooks = deliveries.New(p.store.Store, p.events)
+	p.webhooks = deliveries.New(p.store.Logs, p.events)
 	p.guard = guard.New(guard.Options{
 		AllowedNetworks: networks,
 		AllowHTTP:       c.AllowHTTP,
@@ -68,8 +68,8 @@ func (p *process) buildWebhooks(context.Context) error {
 		MaxPending:         c.MaxPending,
 		OrderWait:          orderWait(c.OrderWait),
 		Mailer:             mailer,
-		Addresses:          addresses{p.store},
-		Now:                p.store.Now,
+		Addresses:          addresses{p.store.Credentials},
+		Now:                p.store.Client.Now,
 		Log:                p.log,
 		Metrics:            p.attempts,
 	})
@@ -98,7 +98,7 @@ func (p *process) observeWebhooks(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	p.attempts.Observe(stats, p.store.Now())
+	p.attempts.Observe(stats, p.store.Client.Now())
 	return nil
 }
 

@@ -12,7 +12,7 @@ import (
 // owner returns the node that owns the partition of an account, or "".
 func (n nodes) owner(tb testing.TB, account signal.AccountID) string {
 	tb.Helper()
-	key := fmt.Sprintf("{p%02d}:owner", n.second.process.store.Partition(account))
+	key := fmt.Sprintf("{p%02d}:owner", n.second.process.store.Client.Partition(account))
 	lease, _ := n.redis.Client().Get(tb.Context(), key).Result() // fails if no node is the owner
 	node, _, _ := strings.Cut(lease, " ")
 	return node
@@ -35,7 +35,7 @@ func TestTwoNodesDeliverWhatHappensOnBoth(t *testing.T) {
 	n := startNodes(t, "stream")
 	eventually(t, "both own partitions", func() bool {
 		owned := n.second.process.joined.Load().Owned()
-		return owned > 0 && owned < n.second.process.store.Partitions()
+		return owned > 0 && owned < n.second.process.store.Client.Partitions()
 	})
 	first := n.firstID(t)
 	traders := []*client{n.accountOf(t, first), n.accountOf(t, n.second.process.node)}

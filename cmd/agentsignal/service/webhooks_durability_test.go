@@ -36,7 +36,7 @@ func TestWhatWasAcknowledgedIsDelivered(t *testing.T) {
 	failing := newFailingEndpoint(t, http.StatusServiceUnavailable, "")
 	quick, slow, bad := trader.hook(good.url, everyEvent...), trader.hook(hanging.url), trader.hook(failing.url)
 	var p promises
-	wait := p.load(trader, 8, nil)
+	calm := p.load(trader, 8)
 	eventually(t, "a hundred runs are acknowledged", func() bool { return p.count() >= 100 })
 	stored := func(w wireWebhook, ok func(wireDelivery) bool) map[string]wireDelivery {
 		found := map[string]wireDelivery{}
@@ -59,12 +59,11 @@ func TestWhatWasAcknowledgedIsDelivered(t *testing.T) {
 	killing.Go(first.kill)
 	killing.Go(redis.Kill)
 	killing.Wait()
-	wait()
+	calm()
 	byThen := map[*hookEndpoint]int{good: len(good.got()), failing: len(failing.got())}
 
 	redis.Restart()
-	second := launch(t, settings...)
-	second.awaitReady(t)
+	second := launchReady(t, settings...)
 	trader = trader.at(second.url)
 	hanging.release()
 	if lost := first.log.Line("partition is lost") != ""; (underWay == 0 || underWay > 8) && !lost {
@@ -72,22 +71,16 @@ func TestWhatWasAcknowledgedIsDelivered(t *testing.T) {
 	}
 
 	// Then only Redis is killed, under load.
-	done := make(chan struct{})
-	wait = p.load(trader, 3, done)
+	calm = p.load(trader, 3)
 	more := p.count() + 20
 	eventually(t, "runs are acknowledged", func() bool { return p.count() >= more })
 	redis.Kill()
-	eventually(t, "it is not ready", func() bool {
-		_, ready,
-			_ := trader.health()
-		return ready == http.StatusServiceUnavailable
-	})
+	trader.await("/readyz", http.StatusServiceUnavailable)
 	redis.Restart()
 	second.awaitReady(t)
 	more = p.count() + 20
 	eventually(t, "runs are acknowledged again", func() bool { return p.count() >= more })
-	close(done)
-	wait()
+	calm()
 	p.unknown += before
 	p.kept(trader)
 
@@ -146,10 +139,9 @@ func TestSIGTERMLosesNoDelivery(t *testing.T) {
 	redis := redistest.New(t)
 	oldSetting, _ := encryptionKey("old")
 	newSetting, newKey := encryptionKey("new")
-	child := launch(t, childSettings(t, redis.URL(),
+	child := launchReady(t, childSettings(t, redis.URL(),
 		hookSettings("AUTH_JWT_KEYS="+sharedKeys, "SECURITY_ENCRYPTION_KEYS="+oldSetting,
 			"SHUTDOWN_DELAY=0s", "WEBHOOKS_TIMEOUT=1m")...)...)
-	child.awaitReady(t)
 	trader := register(child.client(t))
 	hanging := newHangingEndpoint(t)
 	w := trader.hook(hanging.url, "webhook.test")
@@ -196,17 +188,13 @@ func TestSIGTERMLosesNoDelivery(t *testing.T) {
 
 	// The secret is sealed by the new key, so that the old one can be removed.
 	ring, err := keyring.New([]credential.NamedKey{newKey})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	account := decode[struct {
 		ID signal.AccountID `json:"account_id"`
 	}](t, trader.get("/v1/account").ok(t).Body).ID
 	eventually(t, "the secret is sealed by the new key", func() bool {
 		stored, err := s.process.webhooks.Webhook(t.Context(), account, signal.WebhookID(w.ID))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		plain, err := ring.Open(stored.Secret, w.ID)
 		return err == nil && string(plain) == w.Secret
 	})

@@ -1,13 +1,11 @@
 package service
 
 import (
-	"bytes"
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -54,20 +52,22 @@ type hookService struct {
 
 // sharedHooks returns a service that tests of webhooks use at once, each with an
 // account of its own. It is made for hookConfig.
-func sharedHooks(tb testing.TB) hookService {
-	tb.Helper()
-	return sharedHookService(tb).(hookService)
-}
-
-var sharedHookService = once(func(tb testing.TB) any {
+var sharedHooks = once(func(tb testing.TB) hookService {
 	long := lastingTB{tb}
-	server := redistest.New(long)
-	s := hookService{begin(long, hookConfig(long, server.URL())), server.Client()}
+	redis := redistest.New(long)
+	return startHooks(long, redis, hookConfig(long, redis.URL()))
+})
+
+// startHooks starts a service with prices of BTC. It need not end well: deliveries may be
+// in flight.
+func startHooks(tb testing.TB, redis *redistest.Server, c configs.Config) hookService {
+	tb.Helper()
+	s := hookService{begin(tb, c), redis.Client()}
 	s.awaitReady(tb)
-	newMarket(long, s.redis).hours("BTC", 400)
+	newMarket(tb, s.redis).hours("BTC", 400)
 	s.awaitPrices(tb, "BTC", signal.H1)
 	return s
-})
+}
 
 // hookRequest is a request that an endpoint got.
 type hookRequest struct {
@@ -232,7 +232,7 @@ func (r *hookEndpoint) open() []hookRequest {
 	return slices.DeleteFunc(r.got(), func(a hookRequest) bool { return a.ctx.Err() != nil })
 }
 
-// await waits until so many requests have arrived, and returns all that have.
+// await waits for n requests, and returns all so far.
 func (r *hookEndpoint) await(tb testing.TB, n int) []hookRequest {
 	tb.Helper()
 	var all []hookRequest
@@ -354,7 +354,7 @@ func (c *client) delivery(w wireWebhook, id string) wireDelivery {
 	return decode[wireDelivery](c.tb, c.get("/v1/webhooks/"+w.ID+"/deliveries/"+id).ok(c.tb).Body)
 }
 
-// awaitDelivery waits until a delivery is as it should be.
+// awaitDelivery waits until ok returns true for a delivery.
 func (c *client) awaitDelivery(w wireWebhook, id, what string, ok func(wireDelivery) bool) wireDelivery {
 	c.tb.Helper()
 	var d wireDelivery
@@ -400,86 +400,18 @@ func (c *client) total(w wireWebhook, query string) int {
 		c.get("/v1/webhooks/"+w.ID+"/deliveries?limit=1&"+query).ok(c.tb).Body).Total
 }
 
-// awaitTotal waits until a query finds so many.
+// awaitTotal waits until a query finds n deliveries.
 func (c *client) awaitTotal(w wireWebhook, query string, n int) {
 	c.tb.Helper()
 	eventually(c.tb, fmt.Sprintf("%d deliveries are found by %q", n, query),
 		func() bool { return c.total(w, query) == n })
 }
 
-// counted returns the number in an answer.
-func (a answer) counted(tb testing.TB, name string) int {
+// counts fails the test if the answer has another number.
+func (a answer) counts(tb testing.TB, name string, want int) {
 	tb.Helper()
-	n, ok := decode[map[string]int](tb, a.ok(tb).Body)[name]
-	if !ok {
-		tb.Fatalf("the answer %s does not have %s", a.Body, name)
-	}
-	return n
-}
-
-// traces returns the places in Redis, names of keys and stored values, that contain one of
-// the texts. It skips prices and keys with a suffix in without.
-func (h hookService) traces(tb testing.TB, texts []string, without ...string) (found []string) {
-	tb.Helper()
-	keys := h.redis.Scan(tb.Context(), 0, "*", 1000).Iterator()
-	for keys.Next(tb.Context()) {
-		key := keys.Val()
-		if strings.HasPrefix(key, "market:") || strings.HasPrefix(key, "{market}") ||
-			slices.ContainsFunc(without, func(end string) bool { return strings.HasSuffix(key, end) }) {
-			continue
-		}
-		all := append(h.content(tb, key), key...)
-		for _, text := range texts {
-			if bytes.Contains(all, []byte(text)) {
-				found = append(found, fmt.Sprintf("%q in %s", text, key))
-			}
-		}
-	}
-	if err := keys.Err(); err != nil {
-		tb.Fatalf("scan: %v", err)
-	}
-	return found
-}
-
-// content returns all texts that are stored at a key, one a line.
-func (h hookService) content(tb testing.TB, key string) []byte {
-	tb.Helper()
-	kind, err := h.redis.Type(tb.Context(), key).Result()
-	if err != nil {
-		tb.Fatalf("read the type of %s: %v", key, err)
-	}
-	if kind == "none" {
-		return nil // it has expired
-	}
-	read := map[string][]any{"string": {"GET", key}, "hash": {"HGETALL", key}, "zset": {"ZRANGE", key, 0, -1},
-		"set": {"SMEMBERS", key}, "list": {"LRANGE", key, 0, -1}, "stream": {"XRANGE", key, "-", "+"}}[kind]
-	if read == nil {
-		tb.Fatalf("%s has the type %q", key, kind)
-	}
-	v, err := h.redis.Do(tb.Context(), read...).Result()
-	if err != nil && !errors.Is(err, redis.Nil) {
-		tb.Fatalf("read %s: %v", key, err)
-	}
-	var b bytes.Buffer
-	flatten(&b, v)
-	return b.Bytes()
-}
-
-// flatten writes all texts in a reply of Redis, one a line.
-func flatten(b *bytes.Buffer, v any) {
-	switch v := v.(type) {
-	case []any:
-		for _, one := range v {
-			flatten(b, one)
-		}
-	case map[any]any:
-		for name, value := range v {
-			flatten(b, name)
-			flatten(b, value)
-		}
-	case string:
-		b.WriteString(v)
-		b.WriteByte('\n')
+	if n, ok := decode[map[string]int](tb, a.ok(tb).Body)[name]; !ok || n != want {
+		tb.Errorf("the answer is %s, want %d %s", a.Body, want, name)
 	}
 }
 
@@ -488,7 +420,7 @@ func rawID(tb testing.TB, id string) string {
 	tb.Helper()
 	raw, ok := signal.ULIDBytes(id)
 	if !ok {
-		tb.Fatalf("%q is no identifier", id)
+		tb.Fatalf("%q is not an identifier", id)
 	}
 	return string(raw[:])
 }

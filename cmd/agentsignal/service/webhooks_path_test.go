@@ -23,10 +23,9 @@ func TestEveryEventReachesAWebhook(t *testing.T) {
 	end := newHookEndpoint(t, nil)
 	w := trader.hook(end.url, everyEvent...)
 
-	ran := trader.post("/v1/agents/trading/run", runBody("BTC", "momentum")).ok(t)
+	ran := trader.tryRun("BTC", "momentum").ok(t)
 	made := decode[wireSignal](t, ran.Body)
-	failed := trader.post("/v1/agents/trading/run", runBody("NOSUCH", "momentum")).
-		fails(t, http.StatusInternalServerError, "agent_failed")
+	failed := trader.tryRun("NOSUCH", "momentum").fails(t, "agent_failed")
 	job := trader.awaitJob(trader.submit("BTC", "breakout").ID)
 	// The owner of a signal appends its changes and its end.
 	changed := `{"signal_id":"` + made.ID + `","confidence":0.5,"previous":{"confidence":0.4372}}`
@@ -43,7 +42,7 @@ func TestEveryEventReachesAWebhook(t *testing.T) {
 	want := []string{"agent.completed", "agent.completed", "agent.error", "agent.started", "agent.started",
 		"agent.started",
 		"signal.closed", "signal.created", "signal.created", "signal.updated", "webhook.test", "webhook.test"}
-	if got := kinds(all); !equal(got, want) {
+	if got := kinds(all); !slices.Equal(got, want) {
 		t.Fatalf("the events are %v, want %v", got, want)
 	}
 	runID := ran.Header.Get("X-Run-Id")
@@ -59,9 +58,7 @@ func TestEveryEventReachesAWebhook(t *testing.T) {
 			Code      string  `json:"error_code"`
 			Retryable *bool
 		}
-		if err := json.Unmarshal(e.Data, &data); err != nil {
-			t.Fatal(err)
-		}
+		must(t, json.Unmarshal(e.Data, &data))
 		names := memberNames(t, string(e.Data))
 		good := false
 		switch {
@@ -142,20 +139,20 @@ func TestAWebhookGetsItsSubscription(t *testing.T) {
 	}
 
 	path := "/v1/webhooks/" + second.ID
-	eve.get(path).fails(t, http.StatusNotFound, "not_found")
-	eve.post(path+"/test", "").fails(t, http.StatusNotFound, "not_found")
-	eve.get("/v1/webhooks/"+w.ID+"/deliveries/"+all[0].delivery()).fails(t, http.StatusNotFound, "not_found")
+	eve.get(path).fails(t, "not_found")
+	eve.post(path+"/test", "").fails(t, "not_found")
+	eve.get("/v1/webhooks/"+w.ID+"/deliveries/"+all[0].delivery()).fails(t, "not_found")
 	trader.do(http.MethodDelete, path, "").want(t, http.StatusNoContent)
 	changed := decode[wireWebhook](t, trader.do(http.MethodPatch, "/v1/webhooks/"+w.ID,
 		`{"events":["agent.completed"],"url":"`+other.url+`"}`).ok(t).Body)
-	if changed.URL != other.url || !equal(changed.Events, []string{"agent.completed"}) || changed.Secret != "" {
+	if changed.URL != other.url || !slices.Equal(changed.Events, []string{"agent.completed"}) || changed.Secret != "" {
 		t.Errorf("changed to %+v", changed)
 	}
 	// The test comes after the change: later events go to the new URL.
 	trader.test(w)
 	other.await(t, 1)
 	trader.run("BTC", "breakout")
-	if got, want := kinds(other.await(t, 2)), []string{"agent.completed", "webhook.test"}; !equal(got, want) {
+	if got, want := kinds(other.await(t, 2)), []string{"agent.completed", "webhook.test"}; !slices.Equal(got, want) {
 		t.Errorf("after the change it got %v, want %v", got, want)
 	}
 
@@ -168,13 +165,13 @@ func TestAWebhookGetsItsSubscription(t *testing.T) {
 	other.await(t, 3)
 	trader.awaitEnd(w, once.ID, "succeeded")
 	trader.run("BTC", "momentum")
-	trader.post("/v1/webhooks/"+w.ID+"/deliveries/retry", "").fails(t, http.StatusConflict, "webhook_disabled")
+	trader.post("/v1/webhooks/"+w.ID+"/deliveries/retry", "").fails(t, "webhook_disabled")
 	trader.do(http.MethodPatch, "/v1/webhooks/"+w.ID, `{"status":"enabled"}`).ok(t)
 	trader.test(w)
 	other.await(t, 4)
 	trader.run("BTC", "momentum")
 	if got, want := kinds(other.await(t, 5)), []string{"agent.completed", "agent.completed", "webhook.test",
-		"webhook.test", "webhook.test"}; !equal(got, want) {
+		"webhook.test", "webhook.test"}; !slices.Equal(got, want) {
 		t.Errorf("while it was disabled it got %v, want %v", got, want)
 	}
 	if len(hers.got()) != 0 || len(his.got()) != 2 {

@@ -43,7 +43,7 @@ func serviceSignature(secret string, body []byte) string {
 }
 
 // standardSignature is one entry of webhook-signature: it signs id, time and body.
-// The key is what the base64 behind whsec_ stands for; of another secret, its bytes.
+// The key is the decoded base64 after whsec_, or the bytes of a secret in another form.
 func standardSignature(secret, id, timestamp string, body []byte) string {
 	key := []byte(secret)
 	if text, ok := strings.CutPrefix(secret, "whsec_"); ok {
@@ -137,7 +137,7 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	}
 	var e event
 	if err := json.Unmarshal(body, &e); err != nil || e.ID == "" {
-		http.Error(w, "the body is no event", http.StatusBadRequest)
+		http.Error(w, "the body is not an event", http.StatusBadRequest)
 		return
 	}
 	if e.Type == "webhook.challenge" {
@@ -146,7 +146,7 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 			Challenge string `json:"challenge"`
 		}
 		if err := json.Unmarshal(e.Data, &data); err != nil {
-			http.Error(w, "the body is no event", http.StatusBadRequest)
+			http.Error(w, "the body is not an event", http.StatusBadRequest)
 			return
 		}
 		_, _ = io.WriteString(w, data.Challenge)

@@ -21,15 +21,14 @@ function serviceSignature(secret, body) {
 }
 
 // standardSignature is one entry of webhook-signature: it signs id, time and body.
-// The key is what the base64 behind whsec_ stands for; of another secret, its bytes.
+// The key is the decoded base64 after whsec_, or the bytes of a secret in another form.
 function standardSignature(secret, id, timestamp, body) {
   const base64 = /^whsec_((?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?)$/.exec(secret)?.[1];
   const key = base64 ? Buffer.from(base64, "base64") : secret;
   return "v1," + createHmac("sha256", key).update(`${id}.${timestamp}.`).update(body).digest("base64");
 }
 
-// equal compares in constant time. Only the length of what is right could be seen, and
-// everybody knows that.
+// equal compares in constant time. Only the expected length, which is public, could leak.
 function equal(given, want) {
   const [a, b] = [Buffer.from(given), Buffer.from(want)];
   return a.length === b.length && timingSafeEqual(a, b);
@@ -104,8 +103,8 @@ async function receive(request, secrets, tolerance) {
   } catch {
     event = null;
   }
-  if (typeof event?.id !== "string" || event.id === "") return [400, "the body is no event"];
-  // Whoever registers this URL is asked for a proof: a text that only its receiver has.
+  if (typeof event?.id !== "string" || event.id === "") return [400, "the body is not an event"];
+  // The registration of this URL needs a proof: a text that only its receiver gets.
   if (event.type === "webhook.challenge") return [200, String(event.data?.challenge)];
   try {
     once(event);

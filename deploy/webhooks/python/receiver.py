@@ -29,8 +29,8 @@ def service_signature(secret, body):
 
 
 def standard_signature(secret, event_id, timestamp, body):
-    """One entry of webhook-signature: it signs id, time and body. The key is what the
-    base64 behind whsec_ stands for; of another secret, its bytes."""
+    """One entry of webhook-signature: it signs id, time and body. The key is the decoded
+    base64 after whsec_, or the bytes of a secret in another form."""
     key = secret
     if secret.startswith(b"whsec_"):
         try:
@@ -96,11 +96,11 @@ class Receiver(BaseHTTPRequestHandler):
 
     def do_POST(self):
         lengths = self.headers.get_all("Content-Length", [])
-        # The service always says the length. Chunks are not read here.
+        # The service always sends the length. Chunks are not read here.
         if "Transfer-Encoding" in self.headers or len(lengths) != 1:
             return self.refuse(411, "give one Content-Length")
         if not (lengths[0].isascii() and lengths[0].isdigit()):
-            return self.refuse(400, "Content-Length is no number")
+            return self.refuse(400, "Content-Length is not a number")
         if len(lengths[0]) > 10 or int(lengths[0]) > MAX_BODY:
             return self.refuse(413, "the body is too large")
         # The bytes as they came: JSON that was decoded and encoded again has others.
@@ -116,9 +116,9 @@ class Receiver(BaseHTTPRequestHandler):
         except (ValueError, RecursionError):
             event = None
         if not isinstance(event, dict) or not isinstance(event.get("id"), str) or not event["id"]:
-            return self.answer(400, "the body is no event")
+            return self.answer(400, "the body is not an event")
         try:
-            # Whoever registers this URL is asked for a proof: a text that only its receiver has.
+            # The registration of this URL needs a proof: a text that only its receiver gets.
             if event.get("type") == "webhook.challenge":
                 return self.answer(200, event["data"]["challenge"])
             once(event)

@@ -1,4 +1,4 @@
--- Begins a session after a right password, unless the email is locked by now. If the
+-- Begins a session after a correct password, unless the email is locked by now. If the
 -- account then has too many sessions, those whose own end is nearest are ended.
 -- KEYS[1] account           ARGV[1] session id
 -- KEYS[2] session           ARGV[2] version of the password that was right

@@ -1,4 +1,4 @@
--- Stores the engine's position in an event log, for its partition's owner.
+-- Stores the position of a partition's owner in its event log.
 -- KEYS[1] epoch       ARGV[1] epoch of the owner
 -- KEYS[2] position    ARGV[2] position, "MS-SEQ"
 -- KEYS[3] event log

@@ -1,6 +1,6 @@
--- Removes the oldest entries of an event log, never after the engine's position.
+-- Removes the oldest entries of an event log, never after the owner's position.
 -- KEYS[1] event log           ARGV[1] milliseconds for which entries are kept
--- KEYS[2] engine's position   ARGV[2] how many entries are kept at most
+-- KEYS[2] owner's position    ARGV[2] how many entries are kept at most
 -- KEYS[3] epoch               ARGV[3] epoch of the owner; "0": do not compare
 -- Returns how many were removed, or -1 if another epoch holds the partition. Whole
 -- nodes of the stream are removed, some 10,000 entries a call at most: call again

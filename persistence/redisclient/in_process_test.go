@@ -6,12 +6,12 @@ import (
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
-func TestTheStoreInsideAProcess(t *testing.T) {
+func TestStoreInProcess(t *testing.T) {
 	t.Parallel()
 	redistest.RunInProcess(t, 6, map[string][]string{
 		"they stop the server, have several, or a cluster": {
 			"TestOptionsTimeoutBoundsCommands", "TestReadyWaitsForReplicas", "TestClusterIsReadyWithAllMasters",
-			"TestALostReplyIsNotAskedForAgainOnACluster",
+			"TestClusterCommandIsSentOnce",
 		},
 	})
 }

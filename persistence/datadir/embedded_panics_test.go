@@ -1,4 +1,4 @@
-package persistence
+package datadir
 
 import (
 	"context"
@@ -28,7 +28,7 @@ func (h *panickingHandler) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-func TestTheEmbeddedServerIsKeptAndSyncedAfterAPanic(t *testing.T) {
+func TestEmbeddedServerSurvivesPanic(t *testing.T) {
 	t.Parallel()
 	for _, message := range []string{"redis ended and is started again", "the append-only file is not synced"} {
 		t.Run(message, func(t *testing.T) {

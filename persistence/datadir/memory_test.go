@@ -1,4 +1,4 @@
-package persistence
+package datadir
 
 import (
 	"context"
@@ -67,7 +67,7 @@ func FuzzCgroupMemory(f *testing.F) {
 }
 
 // The memory of a child Redis is bounded, and it evicts nothing.
-func TestAChildHasALimitOfMemory(t *testing.T) {
+func TestChildMemoryIsLimited(t *testing.T) {
 	t.Parallel()
 	limit := func(set int64) int64 {
 		o := EmbeddedOptions{Dir: t.TempDir(), MaxMemory: set, Log: slog.New(slog.DiscardHandler)}

@@ -10,7 +10,7 @@ import (
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
-func TestAddressesThatAreNotValid(t *testing.T) {
+func TestInvalidAddresses(t *testing.T) {
 	t.Parallel()
 	noPEM := filepath.Join(t.TempDir(), "ca.pem")
 	if err := os.WriteFile(noPEM, []byte("no certificate"), 0o600); err != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/agentsignal/agentsignal/actors/panics"
+	"github.com/agentsignal/agentsignal/actors/tasks"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
@@ -32,7 +33,7 @@ func TestReadinessIsProbedTwiceASecond(t *testing.T) {
 		}
 		for range 40 { // two seconds
 			for range 5 {
-				go r.current(try)
+				go r.current(t.Context(), try)
 			}
 			time.Sleep(50 * time.Millisecond)
 		}
@@ -41,18 +42,40 @@ func TestReadinessIsProbedTwiceASecond(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		failing.Store(true)
-		p := r.current(try)
+		p := r.current(t.Context(), try)
 		if <-p.done; !errors.Is(p.err, refused) {
 			t.Errorf("the probe returns %v", p.err)
 		}
-		if r.current(try) != p {
+		if r.current(t.Context(), try) != p {
 			t.Error("a new result is not reused")
 		}
 	})
 }
 
-// Callers learn within two seconds that writes are refused or not answered, and that they are
-// taken again.
+// The owner of the probes ends one that is under way, and waits for it.
+func TestNoProbeOutlivesItsOwner(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var r readiness
+		ended := false
+		p := r.current(t.Context(), func(ctx context.Context) error {
+			<-ctx.Done()
+			time.Sleep(10 * time.Millisecond)
+			ended = true
+			return ctx.Err()
+		})
+		if err := r.probes.Close(t.Context()); err != nil || !ended || !errors.Is(p.err, context.Canceled) {
+			t.Errorf("closed with %v; the probe has ended: %t, %v", err, ended, p.err)
+		}
+		time.Sleep(readyAge)
+		if later := r.current(t.Context(), nil); !errors.Is(later.err, tasks.ErrClosed) {
+			t.Errorf("a later probe ends with %v", later.err)
+		}
+	})
+}
+
+// Ready reports within two seconds that writes are refused or not answered, and that they are
+// accepted again.
 func TestReadinessFollowsWithinTwoSeconds(t *testing.T) {
 	t.Parallel()
 	for name, broken := range map[string]func(context.Context) error{
@@ -133,7 +156,7 @@ func (h *panickingPipelines) ProcessPipelineHook(next redis.ProcessPipelineHook)
 	}
 }
 
-func TestAProbeThatPanicsIsOneThatFailed(t *testing.T) {
+func TestPanickingProbeFails(t *testing.T) {
 	t.Parallel()
 	one, cluster := redistest.New(t).URL(), redistest.NewCluster(t, 3).URL()
 	for name, address := range map[string]string{"one server": one, "a cluster": cluster} {

@@ -209,7 +209,7 @@ func (r *ReplyReader) entry() (e Entry) {
 		return e
 	}
 	var ok bool
-	if e.Position, ok = codec.ParsePosition(r.Text()); !ok {
+	if e.Position, ok = signal.ParsePosition(string(r.Text())); !ok {
 		r.Fail()
 		return e
 	}
@@ -290,10 +290,10 @@ func (c *Client) ReadInfo(ctx context.Context, key string) (StreamInfo, error) {
 			info.Added, _ = codec.ParseDigits(r.Text())
 			known++
 		case "last-generated-id":
-			info.Generated, _ = codec.ParsePosition(r.Text())
+			info.Generated, _ = signal.ParsePosition(string(r.Text()))
 			known++
 		case "max-deleted-entry-id":
-			info.MaxDeleted, _ = codec.ParsePosition(r.Text())
+			info.MaxDeleted, _ = signal.ParsePosition(string(r.Text()))
 			known++
 		case "first-entry", "last-entry":
 			if r.isNil() {

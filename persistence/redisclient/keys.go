@@ -49,7 +49,7 @@ func JobsEndedKey(p int, account signal.AccountID) string { return JobsOfKey(p, 
 func RunsDueKey(p int) string { return PartitionKey(p, "runsdue") }
 
 // OwnerKey is the lease of a partition, EpochKey its last epoch, PositionKey the
-// engine's position in its event log.
+// owner's position in its event log.
 func OwnerKey(p int) string    { return PartitionKey(p, "owner") }
 func EpochKey(p int) string    { return PartitionKey(p, "epoch") }
 func PositionKey(p int) string { return PartitionKey(p, "position") }
@@ -173,5 +173,5 @@ func MarketUsedKey() string    { return "{market}:used" }
 func FeederKey() string      { return "{market}:feeder" }
 func FeederEpochKey() string { return "{market}:feederepoch" }
 
-// WeatherKey holds an archive or a forecast of a point, as package weather writes it.
+// WeatherKey holds an archive or a forecast of a point, as actors/weather encodes it.
 func WeatherKey(name string) string { return "{weather}:" + name }

@@ -2,7 +2,6 @@ package redisclient
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -26,8 +25,5 @@ func (c *Client) Postponed(until time.Time) time.Time {
 // later.
 func (c *Client) Postpone(ctx context.Context, key string, until time.Time, member string) error {
 	z := redis.Z{Score: float64(codec.MilliOf(c.Postponed(until))), Member: member}
-	if err := c.RDB.ZAddXX(ctx, key, z).Err(); err != nil {
-		return Unavailable(fmt.Errorf("postpone entry of %s: %w", key, err))
-	}
-	return nil
+	return Failed(c.RDB.ZAddXX(ctx, key, z).Err(), "postpone entry of %s", key)
 }

@@ -99,7 +99,7 @@ func Failed(err error, format string, args ...any) error {
 
 // Execute sends the commands of a pipeline. It returns the error of the first failed one, not
 // counting redis.Nil. Commands without a reply get an error, too: if Redis refuses the connection
-// (by an error for AUTH, HELLO or SELECT), the library leaves them with a zero value and none.
+// (by an error for AUTH, HELLO or SELECT), the library leaves them with a zero value and no error.
 func Execute(ctx context.Context, pipe redis.Pipeliner) error {
 	cmds, err := pipe.Exec(ctx)
 	if err == nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/agentsignal/agentsignal/actors/panics"
+	"github.com/agentsignal/agentsignal/actors/tasks"
 )
 
 const (
@@ -23,8 +24,9 @@ const (
 
 // readiness has the last probe, which may be under way.
 type readiness struct {
-	mu   sync.Mutex
-	last *probe
+	mu     sync.Mutex
+	last   *probe
+	probes tasks.Group // of at most one goroutine, which outlives the first caller
 }
 
 // probe is an attempt to write.
@@ -53,7 +55,7 @@ func (c *Client) Guarded(f func() error, attrs ...any) error {
 func (r *readiness) ask(ctx context.Context, try func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
-	p := r.current(try)
+	p := r.current(ctx, try)
 	select {
 	case <-p.done:
 		return p.err
@@ -63,7 +65,7 @@ func (r *readiness) ask(ctx context.Context, try func(context.Context) error) er
 }
 
 // current returns the last probe if it is under way or new enough, otherwise it starts one.
-func (r *readiness) current(try func(context.Context) error) *probe {
+func (r *readiness) current(ctx context.Context, try func(context.Context) error) *probe {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if p := r.last; p != nil {
@@ -78,12 +80,16 @@ func (r *readiness) current(try func(context.Context) error) *probe {
 	}
 	p := &probe{began: time.Now(), done: make(chan struct{})}
 	r.last = p
-	go func() {
+	started := r.probes.Go(ctx, func(ctx context.Context) {
 		defer close(p.done)
-		ctx, cancel := context.WithTimeout(context.Background(), readyTimeout)
+		ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 		defer cancel()
 		p.err = try(ctx)
-	}()
+	})
+	if !started {
+		p.err = tasks.ErrClosed
+		close(p.done)
+	}
 	return p
 }
 

@@ -34,7 +34,7 @@ func (h *lateAnswer) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-func TestSyncClockGoesByTheQuickestAnswer(t *testing.T) {
+func TestSyncClockTakesQuickestAnswer(t *testing.T) {
 	t.Parallel()
 	c := openClient(t, Options{URL: redistest.New(t).URL()})
 	late := &lateAnswer{late: 400 * time.Millisecond}

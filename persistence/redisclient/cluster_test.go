@@ -28,7 +28,7 @@ func TestClusterIsReadyWithAllMasters(t *testing.T) {
 
 // A command whose reply was lost may have been carried out: its caller decides whether
 // to send it again.
-func TestALostReplyIsNotAskedForAgainOnACluster(t *testing.T) {
+func TestClusterCommandIsSentOnce(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.NewCluster(t, 1)
 	c := openClient(t, Options{URL: cluster.URL()})

@@ -1,4 +1,4 @@
-package persistence
+package datadir
 
 import (
 	"context"
@@ -83,7 +83,7 @@ func TestChildKeepsDataOverStopAndKill(t *testing.T) {
 	}
 }
 
-func TestCommandsShareTheServersOfAService(t *testing.T) {
+func TestCommandsShareServer(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
 	dir := t.TempDir()
@@ -108,7 +108,7 @@ func TestCommandsShareTheServersOfAService(t *testing.T) {
 	}
 }
 
-func TestWithoutAServerDataAreInTheProcess(t *testing.T) {
+func TestInProcessServer(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	e := startEmbedded(t, t.TempDir(), false)
 	if e.Durable() {
@@ -139,7 +139,7 @@ func TestWithoutAServerDataAreInTheProcess(t *testing.T) {
 
 // In a data directory that others may enter, all files are for this user alone, including
 // earlier ones.
-func TestDataAreForThisUserAlone(t *testing.T) {
+func TestFilesArePrivate(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	for _, f := range []string{dir, filepath.Join(dir, childFiles)} {

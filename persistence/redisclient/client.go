@@ -186,8 +186,10 @@ func (sentOnce) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proces
 	return next
 }
 
-// Close ends the connections.
-func (c *Client) Close() error { return errors.Join(c.RDB.Close(), c.EndBlocking()) }
+// Close ends the connections, and waits for a probe of Ready, which fails without them.
+func (c *Client) Close() error {
+	return errors.Join(c.RDB.Close(), c.EndBlocking(), c.readiness.probes.Close(context.Background()))
+}
 
 // EndBlocking ends the reads that wait for entries with an error, and later ones fail. The end
 // of its context does not end a read that waits.

@@ -1,4 +1,6 @@
-package persistence
+// Package datadir is the data directory of a node: the id of the node, which one process holds at
+// a time, and the Redis that the process starts if none is configured.
+package datadir
 
 import (
 	"context"
@@ -23,7 +25,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/backoff"
 	"github.com/agentsignal/agentsignal/actors/panics"
-	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
+	"github.com/agentsignal/agentsignal/persistence/redisclient"
 )
 
 // childServers are the servers that may run as a child, the preferred one first.
