@@ -1,5 +1,5 @@
 // Package strategy turns closed bars and news into signals: indicators, scores, price
-// levels, a calibrated probability, and the rules by which a signal ends. Values go in
+// levels, the probability of a profit, and the rules by which a signal ends. Values go in
 // and values come out: there is no clock, no random source, no I/O and no logging here.
 // The same functions serve a live run, a backtest and the watch over open signals, so
 // that they cannot disagree.
@@ -32,9 +32,18 @@
 // that counts is 620 bars away from the seed, whose weight is then below 1e-17. Series
 // that begin at different bars thus agree in every rounded field once each has seen 1,500
 // bars and MaxOutcomes resolved entries, which the confidence counts beyond the window; a
-// test checks this. The windows (SMA, sigma,
-// Donchian) are computed from scratch at each bar, so that rounding errors do not
-// accumulate and a market without movement has a deviation of exactly 0.
+// test checks this. The windows (SMA, sigma, Donchian) are computed from scratch at each
+// bar, so that rounding errors do not accumulate and a market without movement has a
+// deviation of exactly 0.
+//
+// # What the probability rests on
+//
+// The window of one asset is too short to tell strong scores from weak ones. A Pool counts
+// the outcomes of all assets of a timeframe by strategy, risk level and strength, and an
+// estimate is shrunk in three steps: the asset's own comparable entries towards those of
+// all assets, these towards all entries of the strategy, these towards the share of all
+// entries in the window, whatever their direction (confidence.go). Break-even and expected
+// R come from the mean gain and loss in the window.
 //
 // # Concurrency
 //
