@@ -11,6 +11,7 @@ func TestStoreInProcess(t *testing.T) {
 	redistest.RunInProcess(t, 35, map[string][]string{
 		"they end, stop or restart the server, or have a second one": {
 			"TestAppendAfterLostReplies",
+			"TestAppendToASlowServer",
 			"TestTailHeadAndWait",
 			"TestTailCloseEndsQuestions",
 			"TestTailAcrossRestart",

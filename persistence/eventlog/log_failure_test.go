@@ -95,6 +95,23 @@ func TestAppendAfterLostReplies(t *testing.T) {
 	}
 }
 
+// TestAppendToASlowServer checks that a server that answers, but later than the first attempts
+// wait, is waited for within the limit of the append.
+func TestAppendToASlowServer(t *testing.T) {
+	t.Parallel()
+	server := redistest.New(t)
+	proxy := redistest.NewProxy(t, server)
+	store := openStore(t, redisclient.Options{URL: proxy.URL(), Partitions: 4})
+	log := openLog(t, store, LogOptions{AppendTimeout: 20 * time.Second, Writers: 1})
+	b := &logBench{T: t, server: server, store: store, log: log, rdb: server.Client()}
+	account := signal.NewAccountID()
+	b.append(noted(account, "warm"))
+	b.log.writers[0].attempts = 20 * time.Millisecond
+	proxy.Delay(200 * time.Millisecond)
+	b.append(noted(account, "slow"))
+	b.wantEvents(account, 2)
+}
+
 // TestAppendAcrossKill kills Redis under load: every answered event is there once, and none is
 // there twice.
 func TestAppendAcrossKill(t *testing.T) {

@@ -18,7 +18,7 @@ import (
 
 // Limits of a writer.
 const (
-	attemptTimeout = time.Second // of one round trip at most; less if the deadline is nearer
+	attemptTimeout = time.Second // of the first round trip; each retry doubles it
 	probeTimeout   = 300 * time.Millisecond
 	probeInterval  = 100 * time.Millisecond // between the end of a failed probe and the next
 	minBackoff     = 10 * time.Millisecond
@@ -30,7 +30,7 @@ const (
 type writer struct {
 	store    *Store
 	timeout  time.Duration // from enqueueing to the answer
-	attempts time.Duration // of one round trip at most
+	attempts time.Duration // of the first round trip at most
 	queueMax int
 	replicas int
 	log      *slog.Logger
@@ -158,8 +158,8 @@ func (w *writer) write(batches []*batch) {
 	}
 	retries := backoff.Backoff{Min: minBackoff, Max: maxBackoff}
 	pause := retries.Next()
-	for {
-		w.attempt(batches)
+	for timeout := w.attempts; ; timeout *= 2 { // a slow server must not fail every attempt
+		w.attempt(batches, timeout)
 		var again []*batch
 		reloaded := false
 		now := time.Now()
@@ -187,7 +187,7 @@ func (w *writer) write(batches []*batch) {
 			return
 		}
 		batches = again
-		if reloaded && w.load(batches[0]) {
+		if reloaded && w.load(batches[0], timeout) {
 			continue
 		}
 		w.log.Debug("batch is sent again", "partition", batches[0].queue.partition, "err", batches[0].err)
@@ -247,8 +247,7 @@ func (w *writer) client(ctx context.Context, b *batch, timeout time.Duration) (*
 }
 
 // attempt sends batches in one pipeline and records the reply or the error of each.
-func (w *writer) attempt(batches []*batch) {
-	timeout := w.attempts
+func (w *writer) attempt(batches []*batch, timeout time.Duration) {
 	for _, b := range batches {
 		timeout = min(timeout, time.Until(b.deadline))
 	}
@@ -292,10 +291,10 @@ func (w *writer) attempt(batches []*batch) {
 
 // load gives the script to a server that has lost it in a restart, and reports whether
 // that succeeded.
-func (w *writer) load(b *batch) bool {
-	ctx, cancel := context.WithTimeout(context.Background(), w.attempts)
+func (w *writer) load(b *batch, timeout time.Duration) bool {
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
-	client, err := w.client(ctx, b, w.attempts)
+	client, err := w.client(ctx, b, timeout)
 	if err != nil {
 		return false
 	}

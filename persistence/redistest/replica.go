@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -97,6 +98,8 @@ type Proxy struct {
 	tb     testing.TB
 	listen net.Listener
 
+	delay atomic.Int64 // of replies, in nanoseconds
+
 	mu    sync.Mutex
 	to    *Server
 	conns map[net.Conn]struct{}
@@ -146,6 +149,21 @@ func (p *Proxy) Switch(to *Server) {
 	}
 }
 
+// Delay makes each reply arrive later.
+func (p *Proxy) Delay(d time.Duration) { p.delay.Store(int64(d)) }
+
+// delayed writes replies to a client later.
+type delayed struct {
+	net.Conn
+	by *atomic.Int64
+}
+
+// Write implements io.Writer.
+func (d delayed) Write(b []byte) (int, error) {
+	time.Sleep(time.Duration(d.by.Load()))
+	return d.Conn.Write(b)
+}
+
 // pass forwards one connection.
 func (p *Proxy) pass(c net.Conn) {
 	defer c.Close()
@@ -166,7 +184,7 @@ func (p *Proxy) pass(c net.Conn) {
 		server.Close()
 		c.Close()
 	}()
-	io.Copy(c, server)
+	io.Copy(delayed{c, &p.delay}, server)
 	server.Close()
 	p.mu.Lock()
 	defer p.mu.Unlock()
