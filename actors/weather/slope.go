@@ -15,9 +15,9 @@ const (
 	// measured it: a certain forecast adds one point to a confidence.
 	assumedTau = .02
 	// tauDeviation is the deviation of the prior distribution of τ, whose mean is
-	// assumedTau: 0 to 0.25 are plausible. It weighs less than 200 outcomes, so that they
-	// can find a real slope. With a deviation of 0.02, even 4,000 outcomes of a market
-	// with τ = 0.25 would give 0.06.
+	// assumedTau: 0 to 0.25 are plausible. It weighs less than 200 outcomes of as many
+	// days, so that they can find a real slope. With a deviation of 0.02, even 4,000
+	// outcomes of a market with τ = 0.25 would give 0.06.
 	tauDeviation = .25
 	// fitFrom is the number of closed signals of a commodity from which on τ is fitted.
 	fitFrom = 200
