@@ -185,12 +185,12 @@ func reasoning(r *Request, p report) string {
 			p.values["description_length"])
 	}
 	if len(p.failed) == 0 {
-		fmt.Fprintf(&b, " It passes all %d checks.", len(p.names))
+		fmt.Fprintf(&b, " It passes all %d checks", len(p.names))
 	} else {
-		fmt.Fprintf(&b, " It passes %d of %d checks, not %s.", len(p.names)-len(p.failed), len(p.names),
+		fmt.Fprintf(&b, " It passes %d of %d checks, not %s", len(p.names)-len(p.failed), len(p.names),
 			strings.Join(p.failed, ", "))
 	}
-	b.WriteString(" The confidence is the weighted share of checks passed, not a probability.")
+	b.WriteString("; the confidence is the weighted share of checks passed, not a probability.")
 	return b.String()
 }
 
