@@ -30,14 +30,15 @@ func TestContentHasNoLevelsAndItsOwnLifetime(t *testing.T) {
 					t.Errorf("signal %+v", s)
 				}
 				var m struct {
-					Content, Writer, Reasoning, Keyword string
-					Indicators                          []string
+					Content, Writer, Reasoning, Measure, Keyword string
+					Indicators                                   []string
 				}
 				if err := json.Unmarshal(s.Metadata, &m); err != nil {
 					t.Fatal(err)
 				}
 				if !strings.Contains(strings.ToLower(m.Content), "oak desk") || m.Writer != "template" ||
-					m.Reasoning == "" || len(m.Indicators) == 0 || m.Keyword != "oak desk" {
+					m.Measure != "checks_passed" || !strings.Contains(m.Reasoning, "not a probability") ||
+					len(m.Indicators) == 0 || m.Keyword != "oak desk" {
 					t.Errorf("metadata %s", s.Metadata)
 				}
 				created := string(b.log.all()[0].Events[1].Data)

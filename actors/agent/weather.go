@@ -59,15 +59,17 @@ func (f *forecaster) Evaluate(ctx context.Context, r *signal.RunRequest) (evalua
 func assess(base strategy.Base, report *weather.Report) strategy.Assessment {
 	a := base.Assessment(report.Strategy, report.Z, report.Direction())
 	a.Confidence = signal.RoundConfidence(report.Confidence(base.Prior))
-	if report.Slope.Fitted > 0 {
-		a.Calibration = strategy.CalibrationFitted
-	}
 	a.Strength = decimals(report.Strength, 4)
 	a.Indicators = []string{report.Driver, "anomaly_z"}
 	a.Values = map[string]any{report.Driver: decimals(report.Value, 4), "anomaly_z": decimals(report.Z, 4)}
 	a.Finding = report.Finding
 	a.Extra = map[string]any{"weather_source": report.Source, "region": report.Region,
 		"forecast_at": report.Run.UTC().Format(signal.TimeLayout), "prior": a.Prior, "tau": report.Slope.Tau}
+	a.Calibration = strategy.CalibrationAssumed
+	if n := report.Slope.Fitted; n > 0 {
+		a.Calibration, a.Closed = strategy.CalibrationFitted, n
+		a.Extra["tau_signals"] = n
+	}
 	if report.Attribution != "" {
 		a.Extra["attribution"] = report.Attribution
 	}

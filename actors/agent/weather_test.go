@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"math"
 	"strings"
 	"testing"
@@ -36,7 +37,7 @@ func (f *fakeWeather) Outlook(_ context.Context, q weather.Question) (weather.Re
 func coldReport(z float64) weather.Report {
 	event := signal.WeatherEvent{Type: signal.ColdSnap, Severity: "high", Location: "Chicago",
 		ForecastDate: "2026-11-24", Deviation: -7.4}
-	return weather.Report{Source: "open_meteo", Attribution: "by Open-Meteo", Slope: weather.Slope{Tau: .25},
+	return weather.Report{Source: "open_meteo", Attribution: "by Open-Meteo", Slope: weather.Slope{Tau: .02},
 		Run: time.Date(2026, 11, 21, 6, 0, 0, 0, time.UTC),
 		Outlook: weather.Outlook{Driver: weather.DegreeDays, Z: z, Value: 20, Normal: 16, Strength: .93125,
 			Finding: "heating demand 25 % above normal in us", Event: event}}
@@ -83,13 +84,13 @@ func TestWeatherRun(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			likelihood := .5 * math.Erfc(-math.Abs(z)*.8/.6/math.Sqrt2)
+			likelihood := .5 * math.Erfc(-math.Abs(z)/1.2*.8/.6/math.Sqrt2)
 			s := got.Signal
 			direction := signal.Long
 			if z < 0 {
 				direction = signal.Short
 			}
-			want := signal.RoundConfidence(base.Prior + .25*(likelihood-.5))
+			want := signal.RoundConfidence(base.Prior + .02*(likelihood-.5))
 			if s.Confidence != want || s.FirstConfidence != want {
 				t.Errorf("confidence is %v and was %v, want %v", s.Confidence, s.FirstConfidence, want)
 			}
@@ -111,6 +112,7 @@ func TestWeatherRun(t *testing.T) {
 				t.Errorf("%d appends for one run", n)
 			}
 			checkWeatherMetadata(t, s, z)
+			checkWeatherEntries(t, s, &base)
 		})
 	}
 }
@@ -139,7 +141,8 @@ func checkWeatherMetadata(t *testing.T, s *signal.Signal, z float64) {
 	}
 	for name, want := range map[string]any{"weather_signal_id": "w" + string(s.ID), "source": "simulated",
 		"weather_source": "open_meteo", "attribution": "by Open-Meteo", "region": "us", "time_compression": 60.0,
-		"calibration": "prior", "tau": .25, "strength": .9313, "forecast_at": "2026-11-21T06:00:00.000Z",
+		"calibration": "assumed", "tau": .02, "tau_signals": nil, "strength": .9313,
+		"forecast_at": "2026-11-21T06:00:00.000Z", "measure": "probability", "comparable_share": nil,
 		"indicators": []any{"degree_days", "anomaly_z"},
 		"values":     map[string]any{"degree_days": 20.0, "anomaly_z": z}} {
 		if diff := cmp.Diff(want, m[name]); diff != "" {
@@ -154,10 +157,39 @@ func checkWeatherMetadata(t *testing.T, s *signal.Signal, z float64) {
 	}
 }
 
+// checkWeatherEntries checks that sample, interval, expected_r and reasoning are of the same
+// entries as the confidence: those of base.
+func checkWeatherEntries(t *testing.T, s *signal.Signal, base *strategy.Base) {
+	t.Helper()
+	var m struct {
+		Sample    float64
+		Interval  [2]float64 `json:"confidence_interval"`
+		ExpectedR float64    `json:"expected_r"`
+		Reasoning string
+	}
+	if err := json.Unmarshal(s.Metadata, &m); err != nil {
+		t.Fatal(err)
+	}
+	half := 1.96 * math.Sqrt(s.Confidence*(1-s.Confidence)/base.Entries)
+	if math.Abs(m.Sample-base.Entries) > .05 || math.Abs(m.Interval[0]-(s.Confidence-half)) > 1e-3 ||
+		math.Abs(m.Interval[1]-(s.Confidence+half)) > 1e-3 {
+		t.Errorf("sample %v, interval %v, want %v entries and ± %.4f", m.Sample, m.Interval, base.Entries, half)
+	}
+	if want := s.Confidence*base.Win - (1-s.Confidence)*base.Loss; math.Abs(m.ExpectedR-want) > 1e-3 {
+		t.Errorf("expected_r is %v, want %v", m.ExpectedR, want)
+	}
+	want := fmt.Sprintf("Estimate %.0f %%: past entries, worth %.0f independent ones, put it at %.0f %%, and the forecast "+
+		"changes that by %+.1f points, which is assumed and not measured; ", 100*s.Confidence, m.Sample, 100*base.Prior,
+		100*(s.Confidence-base.Prior))
+	if !strings.Contains(m.Reasoning, want) {
+		t.Errorf("reasoning %q lacks %q", m.Reasoning, want)
+	}
+}
+
 func TestMetadataOfAFittedSlope(t *testing.T) {
 	t.Parallel()
 	w := &fakeWeather{report: coldReport(2)}
-	w.report.Slope = weather.Slope{Tau: .4, Fitted: 200}
+	w.report.Slope = weather.Slope{Tau: .4, Fitted: 212}
 	withBench(t, Options{Weather: w}, func(t *testing.T, b *bench) {
 		b.market.series = dayBars(t).series
 		got, err := b.agents.Run(t.Context(), weatherRequest())
@@ -167,13 +199,14 @@ func TestMetadataOfAFittedSlope(t *testing.T) {
 		var m struct {
 			Calibration, Reasoning string
 			Tau, Prior             float64
+			Signals                int `json:"tau_signals"`
 		}
 		if err := json.Unmarshal(got.Signal.Metadata, &m); err != nil {
 			t.Fatal(err)
 		}
 		want := m.Prior + .4*(got.Signal.Weather.Likelihood-.5)
 		if m.Calibration != "fitted" || m.Tau != .4 || math.Abs(got.Signal.Confidence-want) > 1e-4 ||
-			!strings.Contains(m.Reasoning, "; past signals put this one at ") {
+			m.Signals != 212 || !strings.Contains(m.Reasoning, " points, as fitted to 212 closed signals; ") {
 			t.Errorf("confidence %v, want %v; metadata %+v", got.Signal.Confidence, want, m)
 		}
 	})

@@ -128,6 +128,7 @@ func (w *Writer) Write(ctx context.Context, r Request) (Text, error) {
 type metadata struct {
 	Indicators []string       `json:"indicators"` // the names of the checks
 	Reasoning  string         `json:"reasoning"`
+	Measure    string         `json:"measure"` // what Text.Confidence is
 	Values     map[string]any `json:"values"`  // of the checks
 	Failed     []string       `json:"failed"`  // the names of the checks that failed
 	Content    string         `json:"content"` // Markdown; HTML for meta_tags
@@ -139,11 +140,15 @@ type metadata struct {
 	Fallback   string         `json:"fallback_reason,omitempty"` // why the endpoint was not used
 }
 
+// measure says that the confidence of a text is the share of checks that it passes, unlike
+// that of a trade, which is a probability.
+const measure = "checks_passed"
+
 // finish checks a text and returns it with its rating.
 func finish(r *Request, content string, m metadata) Text {
 	report := examine(r, content)
 	m.Indicators, m.Values, m.Failed = report.names, report.values, report.failed
-	m.Reasoning = reasoning(r, report)
+	m.Reasoning, m.Measure = reasoning(r, report), measure
 	if m.Writer == writerTemplate && !inEnglish(r) {
 		m.Reasoning += fmt.Sprintf(" The text is in English: the built-in writer does not know %s.", r.Locale)
 	}
@@ -180,11 +185,12 @@ func reasoning(r *Request, p report) string {
 			p.values["description_length"])
 	}
 	if len(p.failed) == 0 {
-		fmt.Fprintf(&b, " It passes all %d checks.", len(p.names))
+		fmt.Fprintf(&b, " It passes all %d checks", len(p.names))
 	} else {
-		fmt.Fprintf(&b, " It passes %d of %d checks, not %s.", len(p.names)-len(p.failed), len(p.names),
+		fmt.Fprintf(&b, " It passes %d of %d checks, not %s", len(p.names)-len(p.failed), len(p.names),
 			strings.Join(p.failed, ", "))
 	}
+	b.WriteString("; the confidence is the weighted share of checks passed, not a probability.")
 	return b.String()
 }
 

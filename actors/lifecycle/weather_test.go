@@ -1,6 +1,7 @@
 package lifecycle
 
 import (
+	"cmp"
 	"math"
 	"sync/atomic"
 	"testing"
@@ -14,6 +15,7 @@ import (
 
 // fakeForecasts has the same likelihood for all questions.
 type fakeForecasts struct {
+	weight     float64       // τ; 0: .25, as after a fit
 	likelihood atomic.Uint64 // bits
 	asked      atomic.Int32
 }
@@ -24,7 +26,7 @@ func (f *fakeForecasts) Turned(name string, d signal.Direction, o *signal.Outloo
 	f.asked.Add(1)
 	v := math.Float64frombits(f.likelihood.Load())
 	known := name == "energy_demand" && d == signal.Long && o.Commodity == "natural_gas" && o.Region == "us"
-	return v, .25, v > 0 && known
+	return v, cmp.Or(f.weight, .25), v > 0 && known
 }
 
 // gasSignal returns an open signal of the weather agent.
@@ -107,6 +109,30 @@ func TestForecastsMoveTheConfidence(t *testing.T) {
 		again.bar(t, 100)
 		if got, n := again.last(); n != 1 || math.Abs(got.FirstConfidence-.45) > 1e-12 {
 			t.Errorf("after the forecast has turned back: %d updates, %+v", n, got)
+		}
+	})
+}
+
+// With a τ that is assumed, a forecast that turns moves the confidence by too little to be
+// published, and is in the next update that the price brings.
+func TestAnAssumedForecastIsNotPublishedAlone(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s, forecasts := gasSignal(), &fakeForecasts{weight: .02}
+		w := newWorldWith(t, Options{Forecasts: forecasts}, s)
+		defer w.end()
+		w.bar(t, 100)
+		time.Sleep(dayBar / 4)
+		w.price = 100
+		w.turn(forecasts, .1)
+		if got, n := w.last(); n != 0 {
+			t.Fatalf("at the same price there are %d updates, %+v", n, got)
+		}
+		w.bar(t, 103)
+		first := .45 + .02*(.1-.8)
+		if got, n := w.last(); n != 1 || math.Abs(got.FirstConfidence-first) > 1e-12 || got.Weather.Likelihood != .1 ||
+			got.Confidence != strategy.Rescore(first, *s.Levels, s.Timeframe, s.Risk, 1, 103) {
+			t.Errorf("at another price there are %d updates, %+v", n, got)
 		}
 	})
 }

@@ -11,8 +11,8 @@ import (
 
 // What a confidence rests on, if not on outcomes of the strategy alone.
 const (
-	// CalibrationPrior means all entries in the asset's history, since too few comparable
-	// ones are known, and an assumed share of the score.
+	// CalibrationPrior means all entries in the asset's history, since too few of them had
+	// enough news to be compared, and an assumed share of the score.
 	CalibrationPrior = "prior"
 	// CalibrationAssumed means all entries, and a forecast whose worth is assumed.
 	CalibrationAssumed = "assumed"
@@ -37,13 +37,16 @@ type Assessment struct {
 	Confidence float64 // probability of a profit, 0.01 to 0.99, 4 decimals
 	Strength   float64 // share of earlier scores that were weaker, 0 to 1, 4 decimals; no edge
 	Win, Loss  float64 // mean result of all earlier entries with and without a profit, in R, positive
-	Sample     float64 // effective count of comparable earlier entries, 1 decimal
-	Share      float64 // how many of those closed in profit, 4 decimals; NaN without any
-	Prior      float64 // hit rate of an entry without an opinion, 4 decimals
-	Entries    float64 // effective count of the entries behind Prior, 1 decimal
+	// Sample is the effective count of the earlier entries behind Confidence, 1 decimal: of
+	// comparable ones, or with a Calibration of all.
+	Sample  float64
+	Share   float64 // how many comparable ones closed in profit, 4 decimals; NaN without any
+	Prior   float64 // hit rate of an entry without an opinion, 4 decimals
+	Entries float64 // effective count of the entries behind Prior, 1 decimal
 	// Calibration is one of the constants above, or empty if Confidence rests on the
 	// outcomes of the strategy.
 	Calibration string
+	Closed      int // closed signals behind CalibrationFitted
 
 	ATR     float64 // ATR14 of the timeframe in price units
 	Horizon int     // bars until expiry
@@ -201,7 +204,7 @@ func (b Base) Assessment(strategy string, score float64, d signal.Direction) Ass
 		Win: b.Win, Loss: b.Loss, Prior: round(b.Prior, 4), Entries: round(b.Entries, 1),
 		ATR: b.ATR, Horizon: b.Horizon, Calibration: CalibrationPrior,
 	}
-	a.set(estimate{confidence: b.Prior, share: math.NaN()}, rank{})
+	a.set(estimate{confidence: b.Prior, sample: b.Entries, share: math.NaN()}, rank{})
 	return a
 }
 
@@ -231,9 +234,14 @@ func (a *Assessment) Edge(cost float64) float64 {
 }
 
 // Interval returns the bounds between which the probability of a profit lies with 95 %,
-// by the effective count of the entries that the confidence rests on.
+// by the effective count of the entries that the confidence rests on. It does not know how
+// far off an assumption or a fit may be.
 func (a *Assessment) Interval() (low, high float64) {
-	low, high = interval(a.Confidence, a.Sample+a.Entries)
+	n := a.Sample
+	if a.Calibration == "" {
+		n += a.Entries
+	}
+	low, high = interval(a.Confidence, n)
 	return round(low, 4), round(high, 4)
 }
 

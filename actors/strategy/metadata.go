@@ -9,6 +9,9 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
+// measure says what a confidence is. That of a text is another one: see package content.
+const measure = "probability"
+
 // Metadata returns the JSON object of a signal's metadata. The members of extra (source,
 // time_compression, ...) are added and replace others of the same name. cost is that of
 // entry and exit together in R. A value that JSON cannot express becomes null.
@@ -27,6 +30,7 @@ func (a *Assessment) Metadata(asset string, l signal.Levels, cost float64, extra
 	o.value("confidence_interval", func() any { return [2]float64{low, high} })
 	o.number("sample", a.Sample)
 	o.number("comparable_share", a.Share)
+	o.strings("measure", measure)
 	if a.Calibration != "" {
 		o.strings("calibration", a.Calibration)
 	}

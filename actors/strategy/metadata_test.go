@@ -58,7 +58,7 @@ func TestMetadata(t *testing.T) {
 		`"values":{"adx_14":27.1,"atr_14":2,"ema_12_26":{"ema_12":99,"ema_26":97.4}},"strength":0.8125,` +
 		`"break_even":0.44,"break_even_net":0.48,"expected_r":-0.0205,"expected_r_net":-0.1205,"edge":-0.0482,` +
 		`"confidence_interval":[0.4021,0.4615],"sample":931.4,"comparable_share":0.4412,` +
-		`"source":"simulated","time_compression":60}`
+		`"measure":"probability","source":"simulated","time_compression":60}`
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("metadata:\n%s", diff)
 	}
@@ -84,15 +84,16 @@ func TestReasoning(t *testing.T) {
 		want string
 		with func(a *Assessment)
 	}{
-		{"of all past entries 41 % closed in profit, too few of them are comparable, and the score changes that by " +
-			"+1.8 points, which is assumed; break-even after costs 40 %, so no evidence of an edge",
-			func(a *Assessment) { a.Calibration = CalibrationPrior }},
-		{"of all past entries 41 % closed in profit, and the forecast changes that by +1.8 points, which is assumed and " +
-			"not measured; break-even after costs 40 %, so no evidence of an edge",
-			func(a *Assessment) { a.Calibration = CalibrationAssumed }},
-		{"of all past entries 41 % closed in profit, and the forecast changes that by +1.8 points, as measured on closed " +
-			"signals; break-even after costs 40 %, so no evidence of an edge",
-			func(a *Assessment) { a.Calibration = CalibrationFitted }},
+		{"past entries, worth 140 independent ones, put it at 41 %, fewer than 100 of them had enough news to be " +
+			"compared, and the score changes that by +1.8 points, which is assumed and not measured; " +
+			"break-even after costs 40 %, so no evidence of an edge",
+			func(a *Assessment) { a.Calibration, a.Sample = CalibrationPrior, 140 }},
+		{"past entries, worth 140 independent ones, put it at 41 %, and the forecast changes that by +1.8 points, " +
+			"which is assumed and not measured; break-even after costs 40 %, so no evidence of an edge",
+			func(a *Assessment) { a.Calibration, a.Sample = CalibrationAssumed, 140 }},
+		{"past entries, worth 140 independent ones, put it at 41 %, and the forecast changes that by +1.8 points, " +
+			"as fitted to 212 closed signals; break-even after costs 40 %, so no evidence of an edge",
+			func(a *Assessment) { a.Calibration, a.Sample, a.Closed = CalibrationFitted, 140, 212 }},
 		{"no comparable past setup is known, of all past entries 41 % closed in profit; " +
 			"break-even after costs 40 %, so no evidence of an edge", func(*Assessment) {}},
 		{"of 5000 comparable past setups 45 % closed in profit, of all entries 41 %; " +

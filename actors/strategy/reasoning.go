@@ -26,14 +26,17 @@ func (a *Assessment) basis() string {
 	points := 100 * (a.Confidence - a.Prior)
 	switch {
 	case a.Calibration == CalibrationPrior:
-		return fmt.Sprintf("of all past entries %.0f %% closed in profit, too few of them are comparable, "+
-			"and the score changes that by %+.1f points, which is assumed", 100*a.Prior, points)
+		return fmt.Sprintf("past entries, worth %.0f independent ones, put it at %.0f %%, fewer than %d of them had "+
+			"enough news to be compared, and the score changes that by %+.1f points, which is assumed and not measured",
+			a.Sample, 100*a.Prior, minOutcomes, points)
 	case a.Calibration == CalibrationAssumed:
-		return fmt.Sprintf("of all past entries %.0f %% closed in profit, "+
-			"and the forecast changes that by %+.1f points, which is assumed and not measured", 100*a.Prior, points)
+		return fmt.Sprintf("past entries, worth %.0f independent ones, put it at %.0f %%, "+
+			"and the forecast changes that by %+.1f points, which is assumed and not measured",
+			a.Sample, 100*a.Prior, points)
 	case a.Calibration == CalibrationFitted:
-		return fmt.Sprintf("of all past entries %.0f %% closed in profit, "+
-			"and the forecast changes that by %+.1f points, as measured on closed signals", 100*a.Prior, points)
+		return fmt.Sprintf("past entries, worth %.0f independent ones, put it at %.0f %%, "+
+			"and the forecast changes that by %+.1f points, as fitted to %d closed signals",
+			a.Sample, 100*a.Prior, points, a.Closed)
 	case math.Round(a.Sample) == 0:
 		return fmt.Sprintf("no comparable past setup is known, of all past entries %.0f %% closed in profit", 100*a.Prior)
 	}

@@ -106,7 +106,7 @@ func (s *Series) calibrateSentiment(a *Assessment, b Base) {
 	e := estimateFrom(b.Prior, b.Horizon, all, near, count{})
 	if all.n < minOutcomes {
 		p := clip(b.Prior+priorSpread*math.Tanh(strength), minConfidence, maxConfidence)
-		e = estimate{confidence: p, share: math.NaN()}
+		e = estimate{confidence: p, sample: b.Entries, share: math.NaN()}
 	} else {
 		a.Calibration = ""
 	}

@@ -295,14 +295,18 @@ func TestSentimentFallsBackOnThePrior(t *testing.T) {
 	}
 	base, _ := s.Base(signal.MediumRisk)
 	want := round(base.Prior+0.05*math.Tanh(math.Abs(a.Score)), 4)
-	if a.Calibration != CalibrationPrior || a.Confidence != want || a.Sample != 0 {
+	if a.Calibration != CalibrationPrior || a.Confidence != want || a.Sample != round(base.Entries, 1) {
 		t.Errorf("confidence %v by %q on %v, want %v by the prior", a.Confidence, a.Calibration, a.Sample, want)
 	}
 	if a.Direction != signal.Long {
 		t.Errorf("good news are %s", a.Direction)
 	}
 	m := checkMetadata(t, a.Metadata("BTC", signal.Levels{Entry: 100, Stop: 99, Target: 101.5}, 0, nil))
-	if m["calibration"] != "prior" {
+	low, high := interval(a.Confidence, a.Sample)
+	if diff := cmp.Diff([]any{round(low, 4), round(high, 4)}, m["confidence_interval"]); diff != "" {
+		t.Errorf("the interval is not of the sample:\n%s", diff)
+	}
+	if m["calibration"] != "prior" || m["measure"] != "probability" {
 		t.Errorf("metadata %v", m)
 	}
 	for _, c := range []struct {

@@ -1,10 +1,6 @@
 package weather
 
-import (
-	"math"
-
-	"github.com/agentsignal/agentsignal/actors/signal"
-)
+import "github.com/agentsignal/agentsignal/actors/signal"
 
 // eventful is the anomaly, in deviations, from which on weather has a name.
 const eventful = 1
@@ -41,6 +37,3 @@ func cropEvent(warmth, dryness, frost float64) string {
 	consider(warmth, signal.HeatWave, signal.ColdSnap)
 	return name
 }
-
-// finite reports whether v is neither NaN nor infinite.
-func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }

@@ -91,7 +91,7 @@ func TestOutlooksEqualIndependentOnes(t *testing.T) {
 			continue
 		}
 		events[o.Event.Type] = true
-		r := Report{Outlook: o, Slope: Slope{Tau: taus[g.Commodity]}}
+		r := Report{Outlook: o, Slope: Slope{Tau: assumedTau}}
 		e, d := o.Event, o.Event.Deviation
 		if o.Driver != g.Driver || !near(o.Z, g.Z) || string(o.Direction()) != g.Direction || e.Type != g.Event ||
 			e.Severity != g.Severity || e.Location != g.Location || e.ForecastDate != g.Peak ||

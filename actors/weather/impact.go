@@ -16,27 +16,28 @@ const (
 	maxPercent = 500
 )
 
-// describe sets the words of the outlook.
-func (o *Outlook) describe(what string, s *seen) {
-	o.channel = fmt.Sprintf("%s %s normal in %s", what, distance(o.Z, s), regionName(o.Region))
-	o.Finding = fmt.Sprintf("%s over the next %d days (z %+.2f), most of it at %s about %s", o.channel, horizon, o.Z,
-		o.Event.Location, o.Event.ForecastDate)
+// describe sets the words of the outlook: what s has measured, and what Z is of.
+func (o *Outlook) describe(what string, s *seen, judged string) {
+	where := "normal in " + regionName(o.Region)
+	o.channel = fmt.Sprintf("%s %s %s", what, distance(s), where)
+	o.Finding = fmt.Sprintf("%s is %s %s over the next %d days; the z of %s is %+.2f, the largest part at %s about %s",
+		what, distance(s), where, horizon, judged, o.Z, o.Event.Location, o.Event.ForecastDate)
 }
 
-// distance returns the distance from normal, such as "22 % above", or in deviations if a
-// share is meaningless.
-func distance(z float64, s *seen) string {
+// distance returns the distance from normal, such as "22 % above".
+func distance(s *seen) string {
 	side := "above"
 	if s.sum < 0 {
 		side = "below"
 	}
-	if share := 100 * s.sum / s.normal; finite(share) && math.Abs(share) <= maxPercent {
-		return fmt.Sprintf("%.0f %% %s", math.Abs(share), side)
+	share := math.Abs(100 * s.sum / s.normal)
+	switch {
+	case s.sum == 0:
+		share = 0
+	case !(share <= maxPercent):
+		return fmt.Sprintf("more than %d %% %s", maxPercent, side)
 	}
-	if s.sum == 0 {
-		return "0 % above"
-	}
-	return fmt.Sprintf("%.1f sigma %s", math.Abs(z), side)
+	return fmt.Sprintf("%.0f %% %s", share, side)
 }
 
 func regionName(region string) string {
@@ -46,11 +47,13 @@ func regionName(region string) string {
 	return region
 }
 
-// ExpectedImpact returns the expected effect on the price in words. sigma is the
-// deviation of the commodity's daily log returns.
+// ExpectedImpact returns the expected effect on the price in words, beside the usual range,
+// which is one deviation of what the price does in as many days. sigma is the deviation of
+// the commodity's daily log returns.
 func (o *Outlook) ExpectedImpact(sigma float64) string {
-	size := tenths(100 * impactShare * o.Z * sigma * math.Sqrt(impactDays))
-	return fmt.Sprintf("%+.1f %% in %d days: %s", size, impactDays, o.channel)
+	usual := 100 * sigma * math.Sqrt(impactDays)
+	return fmt.Sprintf("%+.1f %% in %d days (a scale; usual range ± %.1f %%): %s",
+		tenths(impactShare*o.Z*usual), impactDays, usual, o.channel)
 }
 
 // tenths returns v rounded to one decimal, without "-0".

@@ -254,7 +254,7 @@ func TestRecentQuestionsAreRefreshed(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		long, tau, ok := s.Likelihood(gas, signal.Long)
 		short, _, _ := s.Likelihood(gas, signal.Short)
-		if !ok || long+short < .999 || long+short > 1.001 || tau != .25 {
+		if !ok || long+short < .999 || long+short > 1.001 || tau != assumedTau {
 			t.Errorf("likelihoods are %v and %v, τ is %v", long, short, tau)
 		}
 		time.Sleep(5 * time.Hour)

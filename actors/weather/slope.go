@@ -7,13 +7,18 @@ type Slope struct {
 	// Tau is τ: the difference in confidence between a probability of 1 and one of 0 that
 	// the anomaly keeps its sign.
 	Tau    float64
-	Fitted int // the number of closed signals that it was fitted to; 0: Tau is that of taus
+	Fitted int // the number of closed signals that it was fitted to; 0: Tau is assumedTau
 }
 
-// taus is τ while few signals have closed, by commodity.
-var taus = map[string]float64{"natural_gas": .25, "corn": .15, "wheat": .15, "oil": .10}
-
 const (
+	// assumedTau is τ while few signals have closed. It is small because nobody has
+	// measured it: a certain forecast adds one point to a confidence.
+	assumedTau = .02
+	// tauDeviation is the deviation of the prior distribution of τ, whose mean is
+	// assumedTau: 0 to 0.25 are plausible. It weighs less than 200 outcomes of as many
+	// days, so that they can find a real slope. With a deviation of 0.02, even 4,000
+	// outcomes of a market with τ = 0.25 would give 0.06.
+	tauDeviation = .25
 	// fitFrom is the number of closed signals of a commodity from which on τ is fitted.
 	fitFrom = 200
 	// maxTau bounds a fitted τ: a larger one could raise a confidence from break-even to
@@ -38,17 +43,17 @@ type outcome struct {
 //
 // makes the outcomes most likely, 0 to maxTau: a logistic regression with one parameter,
 // which to first order is that of p = prior + τ·(likelihood - 1/2). Signals of one day share
-// the weight of one outcome, since they end alike. Outcomes of 90 days are few, so the prior
-// distribution of τ is normal with mean and deviation table; it also bounds τ if the
-// outcomes are separable.
-func fitSlope(table float64, list []outcome) float64 {
+// the weight of one outcome, since they end alike. Outcomes of 90 days are few, so τ has a
+// normal prior distribution, which also bounds it if the outcomes are separable.
+func fitSlope(list []outcome) float64 {
 	inBar := make(map[int64]float64)
 	for i := range list {
 		inBar[list[i].bar]++
 	}
-	lo, hi, tau := 0.0, float64(maxTau), table
+	const precision = 1 / (tauDeviation * tauDeviation) // of the prior distribution
+	lo, hi, tau := 0.0, float64(maxTau), assumedTau
 	for range 60 { // Newton, kept in a bracket: the gradient falls with τ
-		gradient, curvature := (table-tau)/(table*table), 1/(table*table)
+		gradient, curvature := precision*(assumedTau-tau), precision
 		for i := range list {
 			o := &list[i]
 			x := (o.likelihood - .5) / (o.prior * (1 - o.prior))

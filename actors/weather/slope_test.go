@@ -31,21 +31,42 @@ func drawn(seed uint64, tau float64, n int) []outcome {
 	return list
 }
 
-// TestSlopeIsFound fits outcomes of a known τ.
+// TestSlopeIsFound fits outcomes of a known τ, from a prior distribution around assumedTau.
 func TestSlopeIsFound(t *testing.T) {
 	t.Parallel()
-	for _, want := range []float64{0, .1, .25, .6} {
+	for _, want := range []float64{0, assumedTau, .1, .25, .6} {
 		list := drawn(1, want, 20_000)
-		got := fitSlope(.25, list)
+		got := fitSlope(list)
 		if math.Abs(got-want) > .03 {
 			t.Errorf("τ is %v, want %v", got, want)
 		}
-		if first := list[:400]; math.Abs(fitSlope(.25, first)-want) > .2 {
-			t.Errorf("of few outcomes τ is %v, want %v", fitSlope(.25, first), want)
-		}
 		slices.Reverse(list)
-		if again := fitSlope(.25, list); again != got {
+		if again := fitSlope(list); again != got {
 			t.Errorf("the other way round τ is %v, was %v", again, got)
+		}
+	}
+}
+
+// TestErrorOfTheSlope bounds the root mean square error of τ over draws, as it stands in
+// deploy/decisions/0036-what-a-weather-signal-claims.md.
+func TestErrorOfTheSlope(t *testing.T) {
+	t.Parallel()
+	const draws = 100
+	for _, c := range []struct {
+		tau      float64
+		outcomes int
+		maxError float64
+	}{
+		{0, fitFrom, .07}, {assumedTau, fitFrom, .07}, {.25, fitFrom, .13},
+		{0, 4000, .03}, {assumedTau, 4000, .03}, {.25, 4000, .04},
+	} {
+		squares := 0.0
+		for seed := range uint64(draws) {
+			off := fitSlope(drawn(100+seed, c.tau, c.outcomes)) - c.tau
+			squares += off * off / draws
+		}
+		if got := math.Sqrt(squares); got > c.maxError {
+			t.Errorf("%d outcomes of τ = %v: the error is %.3f, want at most %v", c.outcomes, c.tau, got, c.maxError)
 		}
 	}
 }
@@ -60,20 +81,20 @@ func TestSlopesOfUninformativeOutcomes(t *testing.T) {
 		return list
 	}
 	won := all(func(_ int, o *outcome) { o.won = true })
-	if got := fitSlope(.1, won); got <= .1 || got > maxTau {
+	if got := fitSlope(won); got <= assumedTau || got > maxTau {
 		t.Errorf("all have won: τ is %v", got)
 	}
-	if got := fitSlope(.25, all(func(_ int, o *outcome) { o.won, o.prior = true, .01 })); got != maxTau {
+	if got := fitSlope(all(func(_ int, o *outcome) { o.won, o.prior = true, .01 })); got != maxTau {
 		t.Errorf("all have won against all odds: τ is %v", got)
 	}
-	if got := fitSlope(.25, all(func(_ int, o *outcome) { o.won = false })); got != 0 {
+	if got := fitSlope(all(func(_ int, o *outcome) { o.won = false })); got != 0 {
 		t.Errorf("all have lost: τ is %v", got)
 	}
-	if got := fitSlope(.25, all(func(_ int, o *outcome) { o.likelihood = .5 })); got != .25 {
+	if got := fitSlope(all(func(_ int, o *outcome) { o.likelihood = .5 })); got != assumedTau {
 		t.Errorf("forecasts without an opinion: τ is %v", got)
 	}
 	once := all(func(i int, o *outcome) { o.bar = int64(i) })
-	if one, many := fitSlope(.25, once), fitSlope(.25, slices.Concat(once, once)); math.Abs(one-many) > 1e-4 {
+	if one, many := fitSlope(once), fitSlope(slices.Concat(once, once)); math.Abs(one-many) > 1e-4 {
 		t.Errorf("τ is %v with each outcome twice, %v with each once", many, one)
 	}
 }
@@ -111,7 +132,7 @@ func (l *fakeLog) trade(n int) {
 	for i := range n {
 		id := signal.NewSignalID()
 		l.entries[i%2] = append(l.entries[i%2], &signal.Signal{ID: id, CreatedAt: now,
-			Metadata: []byte(`{"prior":0.4,"tau":0.25}`),
+			Metadata: []byte(`{"prior":0.4,"tau":0.02}`),
 			Weather:  &signal.Outlook{Commodity: "natural_gas", Likelihood: .9}},
 			// of another agent
 			&signal.Signal{ID: signal.NewSignalID(), UpdatedAt: now, Closing: &signal.Closing{PnLAbsolute: &gain}},
@@ -135,7 +156,7 @@ func TestSlopesFollowTheLog(t *testing.T) {
 		demand := func(s *Service, what string, fitted int) Slope {
 			t.Helper()
 			r, err := s.Outlook(t.Context(), gas)
-			if err != nil || r.Slope.Fitted != fitted || (fitted == 0) != (r.Slope.Tau == .25) {
+			if err != nil || r.Slope.Fitted != fitted || (fitted == 0) != (r.Slope.Tau == assumedTau) {
 				t.Fatalf("%s: the slope is %+v, %v", what, r.Slope, err)
 			}
 			if _, tau, ok := s.Likelihood(gas, signal.Long); !ok || tau != r.Slope.Tau {
@@ -188,7 +209,7 @@ func TestOutlooksWaitForTheFirstFit(t *testing.T) {
 		log.fail(nil)
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		if _, tau, ok := s.Likelihood(gas, signal.Long); !ok || tau == .25 || published != 1 {
+		if _, tau, ok := s.Likelihood(gas, signal.Long); !ok || tau == assumedTau || published != 1 {
 			t.Errorf("after the first fit: τ is %v, %d forecasts are published", tau, published)
 		}
 		if r, err := s.Outlook(t.Context(), gas); err != nil || r.Slope.Fitted != 300 {
@@ -220,7 +241,7 @@ func TestSlopesAreFittedOnStoredSignals(t *testing.T) {
 					Direction: signal.Long, Confidence: .45, FirstConfidence: .45,
 					Levels:   &signal.Levels{Entry: 3, Stop: 2, Target: 4.5},
 					Weather:  &signal.Outlook{Commodity: gas.Commodity, Region: gas.Region, Likelihood: .9},
-					Metadata: []byte(`{"indicators":["degree_days"],"prior":0.4,"tau":0.25}`),
+					Metadata: []byte(`{"indicators":["degree_days"],"prior":0.4,"tau":0.02}`),
 				}
 				_, err := log.Append(t.Context(), signal.Change{Account: account, Signal: &s,
 					Events: []signal.Event{{Type: signal.SignalCreated, Asset: s.Asset}}})
@@ -239,7 +260,7 @@ func TestSlopesAreFittedOnStoredSignals(t *testing.T) {
 	s := New(newSource(), Options{Records: store.Signals, Speed: 60,
 		Now: func() time.Time { return store.Client.Now().Add(fitEvery / 30) }})
 	run(t, s)
-	if r, err := s.Outlook(t.Context(), gas); err != nil || r.Slope.Fitted != fitFrom || r.Slope.Tau >= .25 {
+	if r, err := s.Outlook(t.Context(), gas); err != nil || r.Slope.Fitted != fitFrom || r.Slope.Tau >= assumedTau {
 		t.Errorf("%+v, %v", r.Slope, err)
 	}
 }

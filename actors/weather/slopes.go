@@ -50,7 +50,7 @@ type slopes struct {
 	bar       time.Duration // the length of a daily bar
 	retention time.Duration
 
-	fitted atomic.Pointer[map[string]Slope] // by commodity; missing ones are those of taus
+	fitted atomic.Pointer[map[string]Slope] // by commodity; for missing ones τ is assumed
 	ready  chan struct{}                    // closed after the first fit
 	once   sync.Once
 
@@ -89,7 +89,7 @@ func (s *slopes) of(commodity string) Slope {
 	if slope, ok := (*s.fitted.Load())[commodity]; ok {
 		return slope
 	}
-	return Slope{Tau: taus[commodity]}
+	return Slope{Tau: assumedTau}
 }
 
 // run fits repeatedly until ctx ends.
@@ -177,7 +177,7 @@ func (s *slopes) fit(before time.Time) {
 		for i := range known {
 			known[i] = list[i].outcome
 		}
-		fitted[commodity] = Slope{Tau: fitSlope(taus[commodity], known), Fitted: n}
+		fitted[commodity] = Slope{Tau: fitSlope(known), Fitted: n}
 	}
 	s.fitted.Store(&fitted)
 }

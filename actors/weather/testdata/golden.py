@@ -251,8 +251,8 @@ def outlook(case):
         far = max(named)
         event = far[1] if far[0] >= 1 else "seasonal"
     a = abs(z)
-    tau = {"natural_gas": 0.25, "corn": 0.15, "wheat": 0.15, "oil": 0.10}[commodity]
-    p = phi(a * 0.80 / math.sqrt(1 - 0.80**2))
+    tau = 0.02
+    p = phi(a / 1.2 * 0.80 / math.sqrt(1 - 0.80**2))
     return {
         **case,
         "driver": driver, "z": z, "direction": "long" if z >= 0 else "short", "event": event,

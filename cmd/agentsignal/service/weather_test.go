@@ -87,7 +87,7 @@ func TestWeatherRunsMakeTwoRecords(t *testing.T) {
 		w := list.Signals[0]
 		if w.ID != metadata.WeatherID || w.Type != "weather_arbitrage" || w.Commodity != strings.ToLower(run.asset) ||
 			w.Confidence != got.Confidence || w.Direction != got.Direction || w.CreatedAt != got.CreatedAt ||
-			!strings.Contains(w.Impact, "% in 5 days: ") {
+			!strings.Contains(w.Impact, " % in 5 days (a scale; usual range ± ") {
 			t.Errorf("the run answers %+v, the list has %+v", got, w)
 		}
 		if want := run.region; w.Region != want && (want != "" || w.Region != "global") {
