@@ -212,6 +212,7 @@ func TestSignalShowsItsState(t *testing.T) {
 	t.Parallel()
 	exit, percent, absolute := 66275.125, 3.1517, 2025.0
 	closed := newSignal()
+	closed.FirstConfidence, closed.Confidence, closed.MFE, closed.MAE = .4372, .9312, 1.5, -0.3125
 	closed.UpdatedAt = morning.Add(272*time.Minute + 10250*time.Millisecond)
 	closed.Closing = &signal.Closing{Reason: signal.TakeProfit, At: closed.UpdatedAt, ExitPrice: &exit,
 		PnLPercent: &percent, PnLAbsolute: &absolute, DurationMinutes: 272}
@@ -223,14 +224,28 @@ func TestSignalShowsItsState(t *testing.T) {
 	if want := `"status":"closed","updated_at":"2026-11-21T14:02:10.250Z","expires_at":"2026-11-22T09:30:00.000Z",` +
 		`"closed_at":"2026-11-21T14:02:10.250Z",` +
 		`"close_reason":"take_profit","exit_price":66275.125,"pnl_percent":3.1517,"pnl_absolute":2025,` +
-		`"duration_minutes":272}`; !strings.HasSuffix(a.Body, want) {
+		`"duration_minutes":272,"initial_confidence":0.4372,"final_confidence":0.9312,` +
+		`"r":1.5,"mfe_r":1.5,"mae_r":-0.3125}`; !strings.HasSuffix(a.Body, want) ||
+		!strings.Contains(a.Body, `"direction":"long","confidence":0.4372,`) {
 		t.Errorf("got %s\nwant at its end %s", a.Body, want)
+	}
+	if closed.Confidence != .9312 {
+		t.Error("the record was changed")
 	}
 	f.record = nil
 	a = do(t, s, "GET", "/v1/signals/"+string(signalID), "")
 	if want := `"closed_at":null,"close_reason":null,"exit_price":null,"pnl_percent":null,"pnl_absolute":null,` +
-		`"duration_minutes":null}`; !strings.HasSuffix(a.Body, want) {
+		`"duration_minutes":null,"initial_confidence":0.4372,"final_confidence":null,` +
+		`"r":null,"mfe_r":null,"mae_r":null}`; !strings.HasSuffix(a.Body, want) {
 		t.Errorf("open: %s", a.Body)
+	}
+	// Content closes without prices.
+	closed.Levels, closed.Closing = nil, &signal.Closing{Reason: signal.Expired, At: closed.UpdatedAt}
+	f.record = func(signal.SignalID, signal.Position, signal.Position) (*signal.Signal, error) { return closed, nil }
+	a = do(t, s, "GET", "/v1/signals/"+string(signalID), "")
+	if want := `"duration_minutes":0,"initial_confidence":0.4372,"final_confidence":0.9312,` +
+		`"r":null,"mfe_r":null,"mae_r":null}`; !strings.HasSuffix(a.Body, want) {
+		t.Errorf("content: %s", a.Body)
 	}
 }
 

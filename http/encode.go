@@ -31,27 +31,54 @@ func appendSignalMembers(b []byte, s *signal.Signal) []byte {
 }
 
 // appendSignalState adds a Signal with its state, which GET /v1/signals/{id} alone
-// shows.
+// shows. The confidence is that of lists.
 func appendSignalState(b []byte, s *signal.Signal) []byte {
+	listed := *s
+	if s.Closing != nil {
+		listed.Confidence = s.FirstConfidence
+	}
 	b = append(b, '{')
-	b = appendSignalMembers(b, s)
+	b = appendSignalMembers(b, &listed)
 	b = append(b, `,"status":"`...)
 	b = append(b, s.Status()...)
 	b = append(b, `","updated_at":`...)
 	b = signal.AppendTime(b, s.UpdatedAt)
 	b = append(b, `,"expires_at":`...)
 	b = signal.AppendTime(b, s.ExpiresAt)
-	c := s.Closing
-	if c == nil {
-		return append(b, `,"closed_at":null,"close_reason":null,"exit_price":null,"pnl_percent":null,`+
-			`"pnl_absolute":null,"duration_minutes":null}`...)
+	if c := s.Closing; c == nil {
+		b = append(b, `,"closed_at":null,"close_reason":null,"exit_price":null,"pnl_percent":null,`+
+			`"pnl_absolute":null,"duration_minutes":null`...)
+	} else {
+		b = append(b, `,"closed_at":`...)
+		b = signal.AppendTime(b, c.At)
+		b = append(b, `,"close_reason":"`...)
+		b = append(b, c.Reason...)
+		b = append(b, `",`...)
+		b = signal.AppendResult(b, c)
 	}
-	b = append(b, `,"closed_at":`...)
-	b = signal.AppendTime(b, c.At)
-	b = append(b, `,"close_reason":"`...)
-	b = append(b, c.Reason...)
-	b = append(b, `",`...)
-	return append(signal.AppendResult(b, c), '}')
+	return append(appendJudged(b, s), '}')
+}
+
+// appendJudged adds the members by which a signal is judged, as scorecards do. r and the
+// excursions are not rounded, so that statistics can be computed from them exactly.
+func appendJudged(b []byte, s *signal.Signal) []byte {
+	b = append(b, `,"initial_confidence":`...)
+	b = signal.AppendConfidence(b, s.FirstConfidence)
+	b = append(b, `,"final_confidence":`...)
+	if s.Closing == nil {
+		b = append(b, "null"...)
+	} else {
+		b = signal.AppendConfidence(b, s.Confidence)
+	}
+	if s.Closing == nil || s.Closing.ExitPrice == nil || s.Levels == nil {
+		return append(b, `,"r":null,"mfe_r":null,"mae_r":null`...)
+	}
+	b = append(b, `,"r":`...)
+	b = signal.AppendPrice(b, s.Levels.R(s.Direction, *s.Closing.ExitPrice))
+	b = append(b, `,"mfe_r":`...)
+	b = signal.AppendPrice(b, s.MFE)
+	b = append(b, `,"mae_r":`...)
+	return signal.AppendPrice(b, s.MAE)
 }
 
 // appendListing adds an item of the signal list: exactly eight members.

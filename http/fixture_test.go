@@ -278,7 +278,8 @@ func fail2[A, B any](f func(A, B) error, a A, b B) error {
 
 func newSignal() *signal.Signal {
 	return &signal.Signal{ID: signalID, Account: accountID, Agent: "trading", Run: runID, Asset: "BTC",
-		Strategy: "momentum", Timeframe: signal.H1, Risk: signal.MediumRisk, Direction: signal.Long, Confidence: 0.4372,
+		Strategy: "momentum", Timeframe: signal.H1, Risk: signal.MediumRisk, Direction: signal.Long,
+		Confidence: 0.4372, FirstConfidence: 0.4372,
 		Levels:    &signal.Levels{Entry: 64250.125, Stop: 62900.125, Target: 66275.125},
 		Metadata:  json.RawMessage(`{"indicators":["ema_12_26"],"reasoning":"EMA12 is above EMA26."}`),
 		CreatedAt: morning, ExpiresAt: morning.Add(24 * time.Hour), UpdatedAt: morning, Sequence: 1}

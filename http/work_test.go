@@ -224,10 +224,11 @@ func TestResultsOfWorkAreShown(t *testing.T) {
 		j.Status, j.StartedAt, j.CompletedAt, j.ExpiresAt = signal.JobCompleted, morning, morning, morning
 	}
 	replayed.Result = result
-	scanned.Result = json.RawMessage(`{"ranked":[{"asset":"BTC","direction":"long","confidence":0.42,"strength":0.9,` +
-		`"entry_price":1,"stop_loss":0.5,"take_profit":2},` +
-		`{"asset":"x","direction":"long","confidence":0.42,"strength":null,"entry_price":null,"stop_loss":null,` +
-		`"take_profit":null}],"errors":[{"asset":"y","error_code":"STALE_DATA"}]}`)
+	scanned.Result = json.RawMessage(`{"ranked":[{"asset":"BTC","direction":"long","confidence":0.42,` +
+		`"expected_r_net":0.02,"edge":0.01,"strength":0.9,"entry_price":1,"stop_loss":0.5,"take_profit":2},` +
+		`{"asset":"x","direction":"long","confidence":0.42,` +
+		`"expected_r_net":null,"edge":null,"strength":null,"entry_price":null,"stop_loss":null,"take_profit":null}],` +
+		`"errors":[{"asset":"y","error_code":"STALE_DATA"}]}`)
 	failed.Status, failed.Error = signal.JobFailed,
 		&signal.RunError{Code: signal.Timeout, Message: "slow", Retryable: true}
 	f := &fakes{jobs: func(signal.AccountID, signal.JobStatus, int, int) ([]signal.Job, int, error) {

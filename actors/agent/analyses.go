@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"runtime/debug"
 	"slices"
 	"time"
@@ -112,19 +113,22 @@ func (a *Agents) resultOf(ctx context.Context, r *run) (result json.RawMessage, 
 
 // scanResult is the result of a scan. Its JSON is sent to clients.
 type scanResult struct {
-	Ranked []scanned     `json:"ranked"` // the strongest first
+	Ranked []scanned     `json:"ranked"` // the greatest expected R after costs first
 	Errors []scanFailure `json:"errors"` // in the order of the request
 }
 
-// scanned is the signal that a run on an asset would have made.
+// scanned is the signal that a run on an asset would have made. ExpectedRNet, Edge and
+// Strength are members of its metadata, nil for agents without them.
 type scanned struct {
-	Asset      string           `json:"asset"`
-	Direction  signal.Direction `json:"direction"`
-	Confidence float64          `json:"confidence"`
-	Strength   *float64         `json:"strength"` // nil for agents without one
-	Entry      *float64         `json:"entry_price"`
-	Stop       *float64         `json:"stop_loss"`
-	Target     *float64         `json:"take_profit"`
+	Asset        string           `json:"asset"`
+	Direction    signal.Direction `json:"direction"`
+	Confidence   float64          `json:"confidence"`
+	ExpectedRNet *float64         `json:"expected_r_net"`
+	Edge         *float64         `json:"edge"`
+	Strength     *float64         `json:"strength"`
+	Entry        *float64         `json:"entry_price"`
+	Stop         *float64         `json:"stop_loss"`
+	Target       *float64         `json:"take_profit"`
 }
 
 type scanFailure struct {
@@ -157,16 +161,18 @@ func (a *Agents) scan(ctx context.Context, req *signal.RunRequest, assets []stri
 		result.Ranked = append(result.Ranked, found[i])
 	}
 	slices.SortStableFunc(result.Ranked, func(x, y scanned) int {
-		return cmp.Or(cmp.Compare(strengthOf(&y), strengthOf(&x)), cmp.Compare(y.Confidence, x.Confidence))
+		return cmp.Or(cmp.Compare(y.rank(), x.rank()), cmp.Compare(y.Confidence, x.Confidence))
 	})
 	return result, nil
 }
 
-func strengthOf(s *scanned) float64 {
-	if s.Strength == nil {
-		return -1
+// rank returns the number by which scans rank, the greatest first. It is not the strength:
+// the strongest signals of a strategy are not those that win most often.
+func (s *scanned) rank() float64 {
+	if s.ExpectedRNet == nil {
+		return math.Inf(-1)
 	}
-	return *s.Strength
+	return *s.ExpectedRNet
 }
 
 // scanOne evaluates one asset. A panic is an error of that asset.
@@ -197,10 +203,12 @@ func (a *Agents) scanOne(ctx context.Context, req *signal.RunRequest, asset stri
 		s.Entry, s.Stop, s.Target = &l.Entry, &l.Stop, &l.Target
 	}
 	var metadata struct {
-		Strength *float64 `json:"strength"`
+		ExpectedRNet *float64 `json:"expected_r_net"`
+		Edge         *float64 `json:"edge"`
+		Strength     *float64 `json:"strength"`
 	}
 	if json.Unmarshal(c.Metadata, &metadata) == nil {
-		s.Strength = metadata.Strength
+		s.ExpectedRNet, s.Edge, s.Strength = metadata.ExpectedRNet, metadata.Edge, metadata.Strength
 	}
 	return s, nil
 }

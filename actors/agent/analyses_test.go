@@ -64,7 +64,7 @@ func (b *bench) ends() *signal.Job {
 	return j
 }
 
-func TestScanRanksByStrengthAndReportsFailures(t *testing.T) {
+func TestScanRanksByExpectedRAndReportsFailures(t *testing.T) {
 	withBench(t, Options{}, func(t *testing.T, b *bench) {
 		// Each asset has a history of another length, and so another last score.
 		lengths := map[string]int{"BTC": 1500, "ETH": 1200, "SOL": 900, "AAPL": 700, "MSFT": 550}
@@ -98,10 +98,15 @@ func TestScanRanksByStrengthAndReportsFailures(t *testing.T) {
 		if d := cmp.Diff(want, got.Errors); d != "" {
 			t.Errorf("errors (-want +got):\n%s", d)
 		}
-		if len(got.Ranked) != len(lengths) || !slices.IsSortedFunc(got.Ranked, func(x, y scanned) int {
-			return -int(1e4**x.Strength - 1e4**y.Strength)
-		}) {
+		var expected, strength []float64 // the last one first
+		for _, s := range slices.Backward(got.Ranked) {
+			expected, strength = append(expected, *s.ExpectedRNet), append(strength, *s.Strength)
+		}
+		if len(got.Ranked) != len(lengths) || !slices.IsSorted(expected) {
 			t.Errorf("ranked are %+v", got.Ranked)
+		}
+		if slices.IsSorted(strength) {
+			t.Error("these histories rank in the same order by strength")
 		}
 		for _, s := range got.Ranked {
 			// The same as a run on the asset.
@@ -112,12 +117,31 @@ func TestScanRanksByStrengthAndReportsFailures(t *testing.T) {
 				t.Fatal(err)
 			}
 			l := c.Levels
-			want := scanned{s.Asset, c.Direction, c.Confidence, s.Strength, &l.Entry, &l.Stop, &l.Target}
+			want := scanned{
+				Asset: s.Asset, Direction: c.Direction, Confidence: c.Confidence,
+				Entry: &l.Entry, Stop: &l.Stop, Target: &l.Target,
+			}
+			if err := json.Unmarshal(c.Metadata, &struct {
+				ExpectedRNet **float64 `json:"expected_r_net"`
+				Edge         **float64 `json:"edge"`
+				Strength     **float64 `json:"strength"`
+			}{&want.ExpectedRNet, &want.Edge, &want.Strength}); err != nil {
+				t.Fatal(err)
+			}
 			if d := cmp.Diff(want, s); d != "" {
 				t.Errorf("%s (-want +got):\n%s", s.Asset, d)
 			}
 		}
 	})
+}
+
+// A scan of an agent without expectations ranks by confidence, below all that have one.
+func TestRankOfScans(t *testing.T) {
+	t.Parallel()
+	expected := -.5
+	if with, without := (&scanned{ExpectedRNet: &expected}).rank(), (&scanned{}).rank(); with <= without {
+		t.Errorf("ranked by %v with an expectation, by %v without", with, without)
+	}
 }
 
 func TestBacktestReplaysTheStoredBars(t *testing.T) {

@@ -71,6 +71,10 @@ type Bucket struct {
 	HitRate        Figure `json:"hit_rate"`
 }
 
+// MinForRates is the number of closed signals from which texts show shares. Of fewer they show
+// counts, because a share of some signals is read as a probability.
+const MinForRates = 30
+
 // buckets is the number of rows in a reliability table.
 const buckets = 10
 

@@ -66,11 +66,11 @@ func (a *account) ensureIndex(t *strategies) {
 	}
 }
 
-// change sets the current confidence of a signal and, unless closed is zero, the position
-// of its closing. origin is the position of its creation if the caller knows it, else
-// zero. A signal that is not listed is ignored, since its record may be older than the
-// lists. So is a change of a closed signal, which is a repetition. The caller holds the
-// lock.
+// change sets the current confidence of a signal or, unless closed is zero, the position of
+// its closing, which restores the initial confidence. origin is the position of its creation
+// if the caller knows it, else zero. A signal that is not listed is ignored, since its record
+// may be older than the lists. So is a change of a closed signal, which is a repetition. The
+// caller holds the lock.
 func (a *account) change(id signal.SignalID, origin signal.Position, confidence float64, closed signal.Position) {
 	ulid, ok := signal.ULIDBytes(string(id))
 	if !ok {
@@ -84,19 +84,18 @@ func (a *account) change(id signal.SignalID, origin signal.Position, confidence 
 	if v.closed != 0 {
 		return
 	}
-	if conf := confUnits(confidence); conf != v.conf {
-		if w := a.weather.byID[ulid]; w != nil {
-			w.confidence = float64(conf) / confScale
-		}
-		if a.index != nil {
-			a.index.moveConfidence(n, v.conf, conf)
-		}
-		v.conf = conf
+	before := v.conf
+	if closed.IsZero() {
+		a.rows.rescore(n, confUnits(confidence))
+	} else {
+		a.rows.close(n, closed)
 	}
-	if !closed.IsZero() {
-		v.closed = a.rows.pack(closed, n, 1)
-		a.rows.open--
-		if a.index != nil {
+	if w := a.weather.byID[ulid]; w != nil {
+		w.confidence = float64(v.conf) / confScale
+	}
+	if a.index != nil {
+		a.index.moveConfidence(n, before, v.conf)
+		if v.closed != 0 {
 			a.index.open.Remove(n)
 		}
 	}

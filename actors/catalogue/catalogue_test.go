@@ -81,6 +81,7 @@ func (f *fakeLog) add(events ...signal.Event) {
 // model is a plain list with which the catalogue must agree.
 type model struct {
 	signals []signal.Listing
+	initial []float64 // their confidences at creation
 	places  []signal.Position
 	byID    map[signal.SignalID]int
 }
@@ -126,6 +127,9 @@ func history(r *rand.Rand, n int, start time.Time) (*model, []signal.Event) {
 			}
 			l := *s
 			events = append(events, eventOf(p, kind, &l))
+			if kind == signal.SignalClosed {
+				s.Confidence = m.initial[m.byID[s.ID]]
+			}
 			continue
 		}
 		strategy, agent := t.name(r.IntN(t.count()))
@@ -143,6 +147,7 @@ func history(r *rand.Rand, n int, start time.Time) (*model, []signal.Event) {
 		}
 		m.byID[l.ID] = len(m.signals)
 		m.signals = append(m.signals, l)
+		m.initial = append(m.initial, l.Confidence)
 		m.places = append(m.places, p)
 		created := l
 		events = append(events, eventOf(p, signal.SignalCreated, &created))

@@ -5,6 +5,10 @@
 // the node's tail. A query is answered only after the tail has reached the end that the
 // event log had when the query arrived, so a client reads its own writes on any node.
 //
+// The listed confidence of an open signal is the current one. That of a closed signal is the
+// initial one again: the last one before the end already reflects the outcome, so that
+// selecting closed signals by it would select the winners.
+//
 // A signal takes 48 bytes in a row and, in accounts of at least indexedRows signals,
 // about 10 bytes in bitmaps. Rows are in the order of the log, which is the order of
 // creation; pages go from the newest to the oldest.

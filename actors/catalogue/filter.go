@@ -17,7 +17,7 @@ type Query struct {
 	Agent         signal.AgentID
 	Direction     signal.Direction
 	Status        signal.Status
-	MinConfidence float64   // 0 to 1, inclusive, of the current confidence
+	MinConfidence float64   // 0 to 1, inclusive, of the listed confidence
 	Since         time.Time // exclusive
 	Offset        int       // 0 or more
 	Limit         int       // 1 or more

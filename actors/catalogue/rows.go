@@ -20,7 +20,7 @@ type row struct {
 	created place
 	closed  place // 0 while it is open
 	asset   uint32
-	conf    uint16 // confidence in 1/10,000
+	conf    uint16 // listed confidence in 1/10,000: the current one, once closed the initial one
 	kind    kind
 }
 
@@ -67,6 +67,8 @@ type rows struct {
 	// creation of row n, 2n+1 that of its closing. It is only used while the clock of
 	// Redis stands still.
 	far map[uint64]int64
+	// initial holds the confidence at creation of open rows whose current one has changed.
+	initial map[uint32]uint16
 }
 
 func (r *rows) at(n uint32) *row {
@@ -117,6 +119,33 @@ func (r *rows) unpack(p place, n uint32, closing uint64) signal.Position {
 
 func (r *rows) created(n uint32) signal.Position { return r.unpack(r.at(n).created, n, 0) }
 func (r *rows) closed(n uint32) signal.Position  { return r.unpack(r.at(n).closed, n, 1) }
+
+// rescore sets the current confidence of an open row.
+func (r *rows) rescore(n uint32, conf uint16) {
+	v := r.at(n)
+	if v.conf == conf {
+		return
+	}
+	if _, ok := r.initial[n]; !ok {
+		if r.initial == nil {
+			r.initial = map[uint32]uint16{}
+		}
+		r.initial[n] = v.conf
+	}
+	v.conf = conf
+}
+
+// close closes an open row at p and restores its initial confidence, because the last one
+// before the end already reflects the outcome.
+func (r *rows) close(n uint32, p signal.Position) {
+	v := r.at(n)
+	if conf, ok := r.initial[n]; ok {
+		v.conf = conf
+		delete(r.initial, n)
+	}
+	v.closed = r.pack(p, n, 1)
+	r.open--
+}
 
 // after returns the number of the first row created after ms, or next.
 func (r *rows) after(ms int64) uint32 {
@@ -181,6 +210,11 @@ func (r *rows) drop(n uint32) uint32 {
 	for key := range r.far {
 		if uint32(key>>1) < r.first {
 			delete(r.far, key)
+		}
+	}
+	for n := range r.initial {
+		if n < r.first {
+			delete(r.initial, n)
 		}
 	}
 	return r.first

@@ -17,6 +17,7 @@ import (
 func weatherHistory(r *rand.Rand, n int, start time.Time) ([]signal.WeatherSignal, []signal.Event) {
 	var all []signal.WeatherSignal
 	var events []signal.Event
+	initial, closed := map[signal.WeatherID]float64{}, map[signal.WeatherID]bool{}
 	p := signal.Position{MS: start.UnixMilli()}
 	for len(events) < n {
 		if r.IntN(3) == 0 {
@@ -28,6 +29,14 @@ func weatherHistory(r *rand.Rand, n int, start time.Time) ([]signal.WeatherSigna
 			w.Confidence = float64(r.IntN(10001)) / confScale
 			l := weatherListing(w)
 			events = append(events, eventOf(p, signal.SignalUpdated, &l))
+			if r.IntN(2) == 0 && !closed[w.ID] {
+				closed[w.ID] = true
+				p.Seq++
+				events = append(events, eventOf(p, signal.SignalClosed, &l))
+			}
+			if closed[w.ID] {
+				w.Confidence = initial[w.ID]
+			}
 			continue
 		}
 		w := signal.WeatherSignal{
@@ -40,6 +49,7 @@ func weatherHistory(r *rand.Rand, n int, start time.Time) ([]signal.WeatherSigna
 					Location: "Houston", ForecastDate: "2026-11-24"},
 			},
 		}
+		initial[w.ID] = w.Confidence
 		l, o := weatherListing(&w), w.Outlook
 		e := eventOf(p, signal.SignalCreated, &l)
 		e.Weather = &o

@@ -2,6 +2,7 @@ package signal
 
 import (
 	"encoding/json"
+	"math"
 	"time"
 )
 
@@ -100,8 +101,10 @@ type Signal struct {
 	Sequence  int64     // counts the signal's events: 1 is created
 	Closing   *Closing  // nil while it is open
 
-	// Kept for the actor that watches the open signal, and for statistics.
-	FirstConfidence float64 // Confidence at creation; 0 until the log has stored the signal
+	// Kept for the actor that watches the open signal, and for statistics. FirstConfidence is
+	// the Confidence at creation; 0 until the log has stored the signal. For the actor of a
+	// weather signal it is what that would have been with the newest forecast.
+	FirstConfidence float64
 	MFE, MAE        float64 // best and worst excursion so far, in multiples of |Entry-Stop|
 }
 
@@ -117,6 +120,16 @@ func (s *Signal) Status() Status {
 // Stop < Entry < Target; short: the reverse.
 type Levels struct {
 	Entry, Stop, Target float64
+}
+
+// R returns the result of an exit at price in multiples of the risk taken: -1 at the stop,
+// 1.5 at the target.
+func (l *Levels) R(d Direction, price float64) float64 {
+	diff := price - l.Entry
+	if d == Short {
+		diff = -diff
+	}
+	return diff / math.Abs(l.Entry-l.Stop)
 }
 
 // Closing is the end of a signal.
@@ -137,7 +150,7 @@ type Listing struct {
 	Asset      string
 	Strategy   string
 	Direction  Direction
-	Confidence float64  // the current one
+	Confidence float64  // the current one; in a list, that at creation once the signal is closed
 	Entry      *float64 // nil without prices
 	Status     Status
 	CreatedAt  time.Time
@@ -154,7 +167,7 @@ type LogEntry struct {
 	Weather    *Outlook // of a creation by a weather run; nil otherwise
 	ID         SignalID
 	Origin     Position // of a change: where the signal was created
-	Confidence float64  // after the change
+	Confidence float64  // after the change; of a closing the last one published
 	Closed     bool     // the change is the closing
 }
 

@@ -79,13 +79,9 @@ func PnL(d signal.Direction, entry, exit float64) (percent, absolute float64) {
 	return noNegativeZero(round(diff/entry*100, 4)), noNegativeZero(round(diff, 8))
 }
 
-// R returns the result in multiples of the risk taken: -1 at the stop, 1.5 at the target.
+// R returns the result of an exit. See signal.Levels.
 func R(d signal.Direction, l signal.Levels, exit float64) float64 {
-	diff := exit - l.Entry
-	if d == signal.Short {
-		diff = -diff
-	}
-	return diff / math.Abs(l.Entry-l.Stop)
+	return l.R(d, exit)
 }
 
 // DurationMinutes returns the whole minutes from created to closed, at least 0.

@@ -284,7 +284,12 @@ func printStatistics(w io.Writer, s *backtest.Statistics) {
 	}
 	fmt.Fprintf(w, "closed signals\t%d (%d take_profit, %d stop_loss, %d expired)\n",
 		s.Count, s.Reasons.TakeProfit, s.Reasons.StopLoss, s.Reasons.Expired)
-	row("hit rate", "%.4f (95 %%: %.4f to %.4f)", s.HitRate, s.HitRateInterval.Low, s.HitRateInterval.High)
+	few := s.Count < backtest.MinForRates
+	if few {
+		fmt.Fprintf(w, "closed in profit\t%d (no rates of fewer than %d signals)\n", s.Wins, backtest.MinForRates)
+	} else {
+		row("hit rate", "%.4f (95 %%: %.4f to %.4f)", s.HitRate, s.HitRateInterval.Low, s.HitRateInterval.High)
+	}
 	row("mean confidence", "%.4f", s.MeanConfidence)
 	row("mean R, median R", "%+.4f, %+.4f", s.MeanR, s.MedianR)
 	row("expectancy after costs", "%+.4f R", s.ExpectancyR)
@@ -293,12 +298,21 @@ func printStatistics(w io.Writer, s *backtest.Statistics) {
 	row("greatest drawdown", "%.4f R", s.MaxDrawdownR)
 	row("mean duration", "%.1f minutes", s.MeanMinutes)
 	row("mean MFE, MAE", "%+.4f, %+.4f R", s.MeanMFE, s.MeanMAE)
+	if few {
+		return
+	}
 	row("Brier score", "%.6f", s.Brier)
 	row("Brier skill", "%+.6f", s.BrierSkill)
+	row("calibration slope", "%+.2f ± %.2f", s.Slope, s.SlopeError)
 	fmt.Fprintln(w, "\nconfidence\tsignals\tmean\thit rate")
 	for _, b := range s.Reliability {
-		if b.Count > 0 {
-			fmt.Fprintf(w, "%.1f to %.1f\t%d\t%.4f\t%.4f\n", b.From, b.To, b.Count, b.MeanConfidence, b.HitRate)
+		if b.Count == 0 {
+			continue
 		}
+		hits := fmt.Sprintf("%.4f", b.HitRate)
+		if b.Count < backtest.MinForRates {
+			hits = fmt.Sprintf("%.0f of %d", float64(b.HitRate)*float64(b.Count), b.Count)
+		}
+		fmt.Fprintf(w, "%.1f to %.1f\t%d\t%.4f\t%s\n", b.From, b.To, b.Count, b.MeanConfidence, hits)
 	}
 }

@@ -21,7 +21,7 @@ func TestAppendLifeOfSignal(t *testing.T) {
 	at := b.append(storetest.Created(s))
 
 	updated := *s
-	updated.Confidence, updated.Sequence, updated.FirstConfidence = .66, 2, s.Confidence
+	updated.Confidence, updated.Sequence, updated.FirstConfidence = .66, 2, .4512 // by a new forecast
 	updated.MFE, updated.MAE, updated.Metadata = .5, -.25, nil
 	changed := b.change(&updated, signal.SignalUpdated)
 	got, err := b.store.SignalByID(t.Context(), account, s.ID, at, signal.Position{})
@@ -29,6 +29,7 @@ func TestAppendLifeOfSignal(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := updated
+	want.FirstConfidence = s.Confidence // as in the answer of the run, whatever has followed
 	want.Metadata, want.CreatedAt, want.UpdatedAt = s.Metadata, at.Time(), changed.Time()
 	want.ExpiresAt = at.Time().Add(24 * time.Hour)
 	if diff := cmp.Diff(&want, got); diff != "" {
@@ -37,7 +38,7 @@ func TestAppendLifeOfSignal(t *testing.T) {
 	p := b.store.Partition(account)
 	err = b.store.OpenSignals(t.Context(), p, func(open signal.Signal, where signal.Position) error {
 		want := want
-		want.Metadata = nil
+		want.Metadata, want.FirstConfidence = nil, updated.FirstConfidence
 		if diff := cmp.Diff(want, open); diff != "" || where != at {
 			t.Errorf("open signal at %v, want %v (-want +got):\n%s", where, at, diff)
 		}

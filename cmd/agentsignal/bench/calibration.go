@@ -46,8 +46,10 @@ func (b *bench) calibration(ctx context.Context) error {
 			miss := float64(s.MeanConfidence - s.HitRate)
 			worst = max(worst, math.Abs(miss))
 			b.row(fmt.Sprintf("%s, %s", name, risk),
-				"%d signals: confidence %.4f, hit rate %.4f (95 %%: %.4f to %.4f), apart %+.4f, Brier skill %+.4f",
-				s.Count, s.MeanConfidence, s.HitRate, s.HitRateInterval.Low, s.HitRateInterval.High, miss, s.BrierSkill)
+				"%d signals: confidence %.4f, hit rate %.4f (95 %%: %.4f to %.4f), apart %+.4f, slope %+.2f ± %.2f, "+
+					"Brier skill %+.4f",
+				s.Count, s.MeanConfidence, s.HitRate, s.HitRateInterval.Low, s.HitRateInterval.High, miss,
+				s.Slope, s.SlopeError, s.BrierSkill)
 		}
 	}
 	b.row("farthest apart", "%.4f (at most %.2f)", worst, calibrationMiss)

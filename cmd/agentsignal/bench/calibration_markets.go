@@ -258,7 +258,7 @@ func (b *bench) onMarkets(ctx context.Context, markets []assetBars, tf signal.Ti
 	b.row("  by quintile of expected R, mean and seen", "%s", expectations(everything.expected))
 	for _, after := range rescoredAfter {
 		now := everything.now[after]
-		if len(now) == 0 {
+		if len(now) < backtest.MinForRates {
 			continue // signals do not live as long
 		}
 		b.row(fmt.Sprintf("after %d bars", after),
@@ -277,6 +277,10 @@ func (b *bench) measured(what string, x *measured) {
 		return
 	}
 	s := x.first.statistics()
+	if s.Count < backtest.MinForRates {
+		b.row(what, "%d signals, %d closed in profit (too few for rates)", s.Count, s.Wins)
+		return
+	}
 	gross, net := x.first.breakEvens()
 	b.row(what, "%d signals: confidence %.4f, hit rate %.4f (95 %%: %.4f to %.4f), slope %+.2f ± %.2f, Brier skill %+.4f; "+
 		"break-even told %.3f, seen %.3f, after costs %.3f, %.3f; mean R told %+.3f, seen %+.3f",
@@ -292,6 +296,10 @@ func quintiles(f forecasts) string {
 	var text []string
 	for q := range 5 {
 		s := f[q*len(f)/5 : (q+1)*len(f)/5].statistics()
+		if s.Count < backtest.MinForRates {
+			text = append(text, fmt.Sprintf("%.3f→%d of %d", s.MeanConfidence, s.Wins, s.Count))
+			continue
+		}
 		text = append(text, fmt.Sprintf("%.3f→%.3f", s.MeanConfidence, s.HitRate))
 	}
 	return strings.Join(text, ", ")

@@ -26,6 +26,11 @@ type wireState struct {
 	PnLPercent   *float64        `json:"pnl_percent"`
 	PnLAbsolute  *float64        `json:"pnl_absolute"`
 	Minutes      *int            `json:"duration_minutes"`
+	Initial      float64         `json:"initial_confidence"`
+	Final        *float64        `json:"final_confidence"`
+	R            *float64        `json:"r"`
+	MFE          *float64        `json:"mfe_r"`
+	MAE          *float64        `json:"mae_r"`
 	MetadataText json.RawMessage `json:"metadata"`
 }
 
@@ -51,6 +56,11 @@ func TestSignalsCloseAtTheirLevels(t *testing.T) {
 	live.subscribe(`"channels":["signal.new","signal.updated","signal.closed"]`)
 	win, lose := trader.run("ACME", "momentum"), trader.run("acme", "momentum")
 
+	if got := trader.state(win.ID); got.Initial != win.Confidence || got.Final != nil || got.R != nil ||
+		got.MFE != nil || got.MAE != nil {
+		t.Errorf("open it is shown as %s", jsonOf(t, got))
+	}
+
 	// Prices between the levels, or of other assets, close nothing.
 	prices.tick("ACME", strconv.FormatFloat((*win.Entry+*win.Target)/2, 'f', 4, 64))
 	price := *win.Target + (*win.Target-*win.Entry)/100
@@ -62,6 +72,10 @@ func TestSignalsCloseAtTheirLevels(t *testing.T) {
 		if got.Status != "closed" || *got.Reason != "take_profit" || *got.Exit != *win.Target || *got.PnLPercent <= 0 ||
 			got.ClosedAt == nil {
 			t.Errorf("closed as %s", jsonOf(t, got))
+		}
+		if got.Initial != win.Confidence || *got.Final != win.Confidence || math.Abs(*got.R-1.5) > 1e-3 ||
+			*got.MFE < *got.R || *got.MAE > 0 {
+			t.Errorf("judged by %s", jsonOf(t, got))
 		}
 	}
 	// A stop closes at the observed price.

@@ -199,6 +199,7 @@ func TestScansRankManyAssets(t *testing.T) {
 		Result       struct {
 			Ranked []struct {
 				Asset    string
+				Expected float64 `json:"expected_r_net"`
 				Strength float64
 				Entry    float64 `json:"entry_price"`
 			}
@@ -220,7 +221,7 @@ func TestScansRankManyAssets(t *testing.T) {
 	r := ended.Result
 	if ended.Kind != "scan" || ended.Status != "completed" || len(r.Errors) != 1 || r.Errors[0].Asset != "NOSUCH" ||
 		r.Errors[0].Code != "DATA_UNAVAILABLE" ||
-		r.Ranked[0].Strength < r.Ranked[1].Strength || r.Ranked[1].Strength < r.Ranked[2].Strength ||
+		r.Ranked[0].Expected < r.Ranked[1].Expected || r.Ranked[1].Expected < r.Ranked[2].Expected ||
 		r.Ranked[0].Entry <= 0 {
 		t.Errorf("the scan ended as %+v", ended)
 	}
