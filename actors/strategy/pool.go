@@ -5,9 +5,11 @@ import (
 	"math"
 	"slices"
 	"sort"
+	"strconv"
 	"sync"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
 const (
@@ -28,17 +30,14 @@ const (
 	binWidth     = 0.1
 )
 
-// Technicals is the number of strategies that read only bars.
-const Technicals = len(technicals)
-
 // Outcome records how the entries of the technical strategies at the close of one bar
-// ended. It never changes.
-type Outcome struct {
-	Bar   int64             // the open time of the bar in milliseconds
-	Ended int64             // when the last entry ended, in milliseconds
-	At    int64             // the time from which it is known: Ended, or when it was stored
-	Bins  [Technicals]uint8 // the strength of each strategy's score in tenths
-	Won   [Technicals]uint8 // bit r: the entry at the r-th risk level closed in profit
+// ended.
+type Outcome = marketdata.Outcome
+
+// OutcomeKey returns the key of an asset in a Pool. Prices of another source, or at
+// another speed, are those of another market.
+func OutcomeKey(source string, compression float64, symbol string) string {
+	return source + "*" + strconv.FormatFloat(max(1, compression), 'f', -1, 64) + "/" + symbol
 }
 
 // KnownAt returns the time up to which outcomes must be stored to count at the close of a
@@ -113,10 +112,14 @@ func (p *Pool) Newest(asset string) int64 {
 	return 0
 }
 
-// Replayed returns the pool for a backtest of an asset whose bars yield outcomes from a
-// time in milliseconds on: a copy without its outcomes of such bars, in which all others
-// count from their end, whenever they were stored.
-func (p *Pool) Replayed(asset string, from int64) *Pool {
+// Replayed returns the pool for a backtest over bars of an asset: a copy in which outcomes
+// count from their end, whenever they were stored, without those of the asset that the bars
+// yield themselves.
+func (p *Pool) Replayed(asset string, bars []marketdata.Bar) *Pool {
+	from := int64(math.MaxInt64)
+	if len(bars) > warmUp {
+		from = bars[warmUp].OpenTime
+	}
 	type named struct {
 		asset string
 		Outcome
@@ -183,7 +186,7 @@ var kernel = func() (k [strengthBins]float64) {
 func binOf(strength float64) uint8 { return uint8(min(strength/binWidth, strengthBins-1)) }
 
 // tallies holds a tally for each strategy and risk level.
-type tallies [Technicals][3]tally
+type tallies [len(technicals)][3]tally
 
 // add counts an outcome sign times.
 func (t *tallies) add(o *Outcome, sign float64) {

@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
 // TestViewCountsWhatIsKnown compares a view that moves on with one that begins at the same
@@ -182,7 +183,9 @@ func TestReplayedPoolIsWalkForward(t *testing.T) {
 		pool.Add("A", Outcome{Bar: i, Ended: i + 5, At: 1000})
 		pool.Add("B", Outcome{Bar: i, Ended: i + 3, At: 2000})
 	}
-	got := pool.Replayed("A", 4)
+	bars := make([]marketdata.Bar, warmUp+1)
+	bars[warmUp].OpenTime = 4
+	got := pool.Replayed("A", bars)
 	if n := len(got.of["A"].kept); n != 4 {
 		t.Errorf("%d outcomes of the asset itself, want those of 4 bars", n)
 	}
