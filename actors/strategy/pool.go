@@ -112,6 +112,17 @@ func (p *Pool) Newest(asset string) int64 {
 	return 0
 }
 
+// Known returns how many outcomes are known at the close of a bar, a time in milliseconds.
+func (p *Pool) Known(closeTime int64) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	n := 0
+	for _, o := range p.of {
+		n += sort.Search(len(o.kept), func(i int) bool { return o.kept[i].At > KnownAt(closeTime) })
+	}
+	return n
+}
+
 // Replayed returns the pool for a backtest over bars of an asset: a copy in which outcomes
 // count from their end, whenever they were stored, without those of the asset that the bars
 // yield themselves.

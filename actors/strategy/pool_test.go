@@ -156,7 +156,8 @@ func TestOwnOutcomesCountBeforeTheyAreStored(t *testing.T) {
 			continue
 		}
 		for _, name := range technicalNames {
-			if diff := cmp.Diff(assess(t, alone, name, signal.LowRisk), assess(t, live, name, signal.LowRisk)); diff != "" {
+			want, got := assess(t, alone, name, signal.LowRisk), assess(t, live, name, signal.LowRisk)
+			if diff := cmp.Diff(want, got); diff != "" {
 				t.Fatalf("bar %d (-of its own +stored late):\n%s", i, diff)
 			}
 		}
