@@ -327,7 +327,7 @@ func TestLastPriceComesAfterCatchingUp(t *testing.T) {
 		want func(b *marketdata.Bar) any
 	}{
 		"active": {95, func(*marketdata.Bar) any {
-			return alerts.LastPrice{Price: 100, Span: alerts.Span{Low: 95, High: 100}, Frame: 1000}
+			return alerts.LastPrice{Price: 100, Span: alerts.Span{Low: 95, High: 100}, Frame: 1000, Left: .75}
 		}},
 		"ended": {80, func(b *marketdata.Bar) any { return reachedInPast(b) }},
 	} {
