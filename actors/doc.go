@@ -23,7 +23,8 @@
 //
 // Not actors, because many goroutines read them at once or they cannot fail by themselves:
 // strategies (pure functions, package strategy), the catalogue of signals (package
-// catalogue), replayed and summarized outcomes (packages backtest and scorecard), the
+// catalogue), replayed and summarized signals (packages backtest and scorecard), how past
+// entries ended (package outcomes), the
 // flushers that write frames (package dashboard), and the log and the tail (package
 // persistence/eventlog). The signals, webhooks and schedules of an owned partition are
 // tenants by the contract of package ownership; package partition imports none of them. Only
@@ -104,6 +105,10 @@
 // (market/alerts) → the signal's actor (lifecycle/signal.go) → signal.updated or
 // signal.closed in the event log. market/catchup.go replays ticks from before an alert was
 // added.
+//
+// An outcome, how past entries ended, on which estimates rest: strategy/pool.go finds it in bars
+// during a run → outcomes/outcomes.go queues it → a stream (persistence/outcomes/outcomes.go) →
+// outcomes/outcomes.go on every node → the pool of its timeframe → strategy/assess.go.
 //
 // A forecast: weather/service.go, on every node that uses it → lifecycle/node.go → the
 // parents of signals → the asset's actor, for the price → the signal's actor →

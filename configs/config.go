@@ -210,11 +210,15 @@ type Weather struct {
 // Costs holds the cost of an entry or an exit in basis points of the price, by the class
 // of the asset, for backtests and the scorecard. Metals count as commodities; an unknown
 // class costs as much as the most expensive one.
+//
+// Slippage is how far beyond the stop a signal closes in backtests, in R: a live one closes
+// at the trade that passes the stop.
 type Costs struct {
 	Crypto    float64 `yaml:"crypto" env:"CRYPTO"`
 	Stock     float64 `yaml:"stock" env:"STOCK"`
 	FX        float64 `yaml:"fx" env:"FX"`
 	Commodity float64 `yaml:"commodity" env:"COMMODITY"`
+	Slippage  float64 `yaml:"slippage" env:"SLIPPAGE"`
 }
 
 // Webhooks configures deliveries to the endpoints of clients.
@@ -340,7 +344,7 @@ func Default() Config {
 		Signals:  Signals{Retention: Duration(2160 * time.Hour), MaxOpen: 100_000},
 		Market:   Market{Source: "simulated", Speed: 60, Seed: 1, AlpacaFeed: "iex"},
 		Weather:  Weather{Source: "simulated"},
-		Costs:    Costs{Crypto: 10, Stock: 2, FX: 1, Commodity: 3},
+		Costs:    Costs{Crypto: 10, Stock: 2, FX: 1, Commodity: 3, Slippage: 0.005},
 		Webhooks: defaultWebhooks(),
 		Log:      Log{Level: "info", Format: "auto"},
 	}

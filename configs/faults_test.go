@@ -120,6 +120,7 @@ func TestRulesOfValues(t *testing.T) {
 		"PARTITIONS=0":                           "partitions",
 		"MARKET_SPEED=3601":                      "market.speed",
 		"COSTS_FX=1001":                          "costs.fx",
+		"COSTS_SLIPPAGE=1.1":                     "costs.slippage",
 		"LEASE=0s":                               "lease",
 		"LOG_LEVEL=loud":                         "log.level",
 	} {

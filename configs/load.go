@@ -292,6 +292,8 @@ func (c *Config) checkSources(check checker) {
 	} {
 		check(points >= 0 && points <= 1000, key, "must be 0 to 1000 basis points")
 	}
+	check(c.Costs.Slippage >= 0 && c.Costs.Slippage <= 1, "costs.slippage",
+		"must be 0 to 1, in R: the distance from entry to stop")
 }
 
 func validAddr(addr string) bool {

@@ -11,6 +11,7 @@
 //	signals      reads of signals, and the runs that are due
 //	requests     replies to repeated requests, rates of callers
 //	deliveries   webhooks, deliveries, mails
+//	outcomes     how past entries of all assets ended
 //	jobs, schedules
 //	market       prices, assets, news, weather
 //
@@ -89,6 +90,8 @@
 //	{market}:keptfor              hash   symbol -> the account that first asked for it  while it is kept
 //	{market}:used                 zset   symbols by when they were last needed          while they are kept
 //	{market}:refused:SYMBOL       string why there is no record                         seconds to minutes
+//	{market}:outcomes:TF          stream how past entries of all assets ended            the newest 200,000
+//	{market}:outcomebars:TF       hash   asset -> its newest bar in this stream         for ever, 400 assets
 //	{market}:feeder               string the feeder's node and epoch                    the lease
 //	{market}:feederepoch          string the last epoch given                           for ever
 //	{weather}:NAME                string days of a point: archive, forecast             for ever, a forecast 12 h

@@ -25,8 +25,11 @@ type Options struct {
 	History History // nil: backtests are refused with KindUnavailable
 	// Cost returns the cost of an entry or an exit in backtests as a share of the price,
 	// by the class of the asset; default that of backtest.DefaultCosts.
-	Cost    func(class string) float64
-	Content Content // writes the texts of the content agent; default the built-in writer
+	Cost func(class string) float64
+	// Slippage is that of backtests: how far beyond the stop a signal closes, in R.
+	Slippage float64
+	Outcomes Outcomes // nil: the confidence of an asset rests on its own outcomes alone
+	Content  Content  // writes the texts of the content agent; default the built-in writer
 
 	Disabled []signal.AgentID                      // agents that are neither listed nor run
 	Statuses map[signal.AgentID]signal.AgentStatus // where they differ from the built-in ones
@@ -69,6 +72,7 @@ type Agents struct {
 	actors    map[signal.AgentID]engine.Ref
 	exec      *executor
 	quota     *quota
+	trading   *trader
 
 	mu       sync.Mutex
 	draining bool
@@ -121,14 +125,16 @@ func New(sys *engine.System, o Options) *Agents {
 		quota:  newQuota(o.MaxConcurrent),
 		exec:   exec,
 	}
-	trading, texts := newTrader(o.Market, o.Now, o.Cost), newWriter(o.Content)
+	a.trading = newTrader(o.Market, o.Now, o.Cost)
+	a.trading.outcomes = o.Outcomes
+	texts := newWriter(o.Content)
 	for _, agent := range signal.Agents() {
 		if slices.Contains(o.Disabled, agent.ID) {
 			continue
 		}
 		agent.Status = cmp.Or(o.Statuses[agent.ID], agent.Status)
 		a.catalogue = append(a.catalogue, agent)
-		exec.evaluators[agent.ID] = evaluatorOf(agent, trading, texts, o.Weather)
+		exec.evaluators[agent.ID] = evaluatorOf(agent, a.trading, texts, o.Weather)
 		a.actors[agent.ID] = sys.Spawn(engine.Agent, string(agent.ID), func() engine.Actor {
 			return &agentActor{exec: exec, workers: o.Workers, queue: o.Workers}
 		}, engine.Supervision{})

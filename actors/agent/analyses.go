@@ -221,8 +221,22 @@ func (a *Agents) backtest(ctx context.Context, r *run) (backtest.Result, error) 
 		return backtest.Result{}, err
 	}
 	o := backtest.Options{
-		Origin: originOf(req.Asset, &seen, a.o.Cost(seen.Asset.Class)), Strategy: req.Strategy, Timeframe: req.Timeframe, Risk: req.Risk,
-		From: milliOf(r.job.From), To: milliOf(r.job.To),
+		Origin:    originOf(req.Asset, &seen, a.o.Cost(seen.Asset.Class)),
+		Strategy:  req.Strategy,
+		Timeframe: req.Timeframe,
+		Risk:      req.Risk,
+		From:      milliOf(r.job.From),
+		To:        milliOf(r.job.To),
+		Slippage:  a.o.Slippage,
+	}
+	pool, err := a.trading.pool(ctx, &seen, req.Timeframe)
+	if err != nil {
+		return backtest.Result{}, err
+	}
+	if pool != nil {
+		key := seriesKeyOf(&seen, req.Timeframe)
+		o.PoolKey = key.outcomeKey()
+		o.Pool = pool.Replayed(o.PoolKey, seen.Bars)
 	}
 	if req.Strategy == strategy.Sentiment {
 		since := newsSince(seen.Bars[0].OpenTime, &seen)

@@ -22,6 +22,15 @@ type Market interface {
 	News(ctx context.Context, asset string, since int64) ([]strategy.NewsItem, error)
 }
 
+// Outcomes has how past entries of all assets ended, on all nodes. See outcomes.Service.
+type Outcomes interface {
+	// Pool returns the pool of a timeframe with all that counts at the close of a bar, a time
+	// in milliseconds. It is another pool after the store has lost records.
+	Pool(ctx context.Context, tf signal.Timeframe, closeTime int64) (*strategy.Pool, error)
+	// Found stores an outcome of an asset, later. It does not wait.
+	Found(tf signal.Timeframe, asset string, o strategy.Outcome)
+}
+
 const (
 	// maxSeries bounds the number of kept series: each takes some 200 KB.
 	maxSeries = 256
@@ -36,9 +45,10 @@ const (
 // trader is the trading agent. It keeps the series of earlier runs, so that a run only
 // adds the bars that are new.
 type trader struct {
-	market Market
-	now    func() time.Time
-	cost   func(class string) float64 // as in Options
+	market   Market
+	now      func() time.Time
+	cost     func(class string) float64 // as in Options
+	outcomes Outcomes                   // nil: each series has a pool of its own
 
 	mu    sync.Mutex
 	kept  map[seriesKey]*keptSeries
@@ -54,6 +64,16 @@ type seriesKey struct {
 	timeframe   signal.Timeframe
 	source      string
 	compression float64
+}
+
+// outcomeKey returns the key of the asset in a pool.
+func (k *seriesKey) outcomeKey() string {
+	return strategy.OutcomeKey(k.source, k.compression, k.symbol)
+}
+
+// seriesKeyOf returns the key of a snapshot's series.
+func seriesKeyOf(seen *market.Snapshot, tf signal.Timeframe) seriesKey {
+	return seriesKey{seen.Asset.Symbol, tf, seen.Source, seen.Compression}
 }
 
 func newTrader(m Market, now func() time.Time, cost func(class string) float64) *trader {
@@ -73,8 +93,7 @@ func (t *trader) Evaluate(ctx context.Context, r *signal.RunRequest) (evaluation
 
 // evaluate evaluates a request on the given prices.
 func (t *trader) evaluate(ctx context.Context, r *signal.RunRequest, seen *market.Snapshot) (evaluation, error) {
-	kept := t.series(seriesKey{seen.Asset.Symbol, r.Timeframe, seen.Source, seen.Compression})
-	series, state, err := kept.follow(seen, r.Timeframe)
+	kept, series, state, err := t.follow(ctx, seen, r.Timeframe)
 	if err != nil {
 		return evaluation{}, err
 	}
@@ -86,6 +105,40 @@ func (t *trader) evaluate(ctx context.Context, r *signal.RunRequest, seen *marke
 		return evaluation{}, err
 	}
 	return t.once(kept, r, seen, a, state)
+}
+
+// follow returns the series of a snapshot's asset, up to date, and its state.
+func (t *trader) follow(ctx context.Context, seen *market.Snapshot, tf signal.Timeframe) (
+	kept *keptSeries, series *strategy.Series, state uint64, err error) {
+	key := seriesKeyOf(seen, tf)
+	pool, err := t.pool(ctx, seen, tf)
+	if err != nil {
+		return nil, nil, 0, err
+	}
+	kept = t.series(key)
+	series, state, err = kept.follow(seen, pool, func() *strategy.Series {
+		fresh := strategy.NewSeries(tf).WithTick(seen.Asset.TickSize)
+		if pool != nil {
+			asset := key.outcomeKey()
+			fresh.InPool(pool, asset, func(o strategy.Outcome) { t.outcomes.Found(tf, asset, o) })
+		}
+		return fresh
+	})
+	return kept, series, state, err
+}
+
+// pool returns the pool that counts at the end of a snapshot's bars, or nil for a pool of
+// the series' own.
+func (t *trader) pool(ctx context.Context, seen *market.Snapshot, tf signal.Timeframe) (*strategy.Pool, error) {
+	if t.outcomes == nil {
+		return nil, nil
+	}
+	pool, err := t.outcomes.Pool(ctx, tf, seen.Bars[len(seen.Bars)-1].CloseTime)
+	if err != nil {
+		return nil, &signal.RunError{Code: signal.DataUnavailable, Retryable: true,
+			Message: "the outcomes of past entries cannot be read at the moment", Cause: err}
+	}
+	return pool, nil
 }
 
 // sentiment is evaluate for the strategy that reads news.
@@ -161,7 +214,8 @@ type keptSeries struct {
 	series *strategy.Series
 	bars   []marketdata.Bar // those of series; read-only
 	tick   float64
-	state  uint64 // counts the changes of series
+	pool   *strategy.Pool // of series; nil: its own
+	state  uint64         // counts the changes of series
 
 	// The evaluations in this state, which depend on the bars and the key alone.
 	evaluations map[evaluationKey]evaluation
@@ -174,12 +228,14 @@ type evaluationKey struct {
 	price           float64
 }
 
-// follow brings the series up to date with a snapshot and returns it with its state. A
-// snapshot older than that of another run changes nothing.
-func (k *keptSeries) follow(seen *market.Snapshot, tf signal.Timeframe) (*strategy.Series, uint64, error) {
+// follow brings the series up to date with a snapshot and a pool and returns it with its
+// state. A snapshot older than that of another run changes nothing. fresh returns an empty
+// series.
+func (k *keptSeries) follow(seen *market.Snapshot, pool *strategy.Pool, fresh func() *strategy.Series) (
+	*strategy.Series, uint64, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.series != nil && k.tick == seen.Asset.TickSize {
+	if k.series != nil && k.tick == seen.Asset.TickSize && k.pool == pool {
 		if sameBars(k.bars, seen.Bars) || older(seen.Bars, k.bars) {
 			return k.series, k.state, nil
 		}
@@ -189,7 +245,7 @@ func (k *keptSeries) follow(seen *market.Snapshot, tf signal.Timeframe) (*strate
 		}
 	}
 	// The series is new, or earlier bars have changed, which invalidates its outcomes.
-	k.series, k.tick = strategy.NewSeries(tf).WithTick(seen.Asset.TickSize), seen.Asset.TickSize
+	k.series, k.tick, k.pool = fresh(), seen.Asset.TickSize, pool
 	err := k.sync(seen)
 	return k.series, k.state, err
 }

@@ -30,8 +30,7 @@ func (f *forecaster) Evaluate(ctx context.Context, r *signal.RunRequest) (evalua
 	if err != nil {
 		return evaluation{}, err
 	}
-	kept := f.prices.series(seriesKey{seen.Asset.Symbol, signal.D1, seen.Source, seen.Compression})
-	series, _, err := kept.follow(&seen, signal.D1)
+	_, series, _, err := f.prices.follow(ctx, &seen, signal.D1)
 	if err != nil {
 		return evaluation{}, err
 	}

@@ -29,7 +29,12 @@ const (
 	// of the oldest entries may differ.
 	auditConfidence = 0.002
 	auditStrength   = 0.005
+	auditBreakEven  = 0.002
 	auditExpected   = 0.02
+	auditCost       = 0.0002 // the difference of two rounded figures
+	auditEdge       = auditConfidence + auditBreakEven
+	auditInterval   = 0.005
+	auditShare      = 0.01
 	auditSample     = 0.02 // as a share of the sample
 )
 
@@ -58,6 +63,8 @@ type Audit struct {
 	late     int // the number of newest bars any of which may have been a run's last
 	next     int // the first of bars that series lacks
 	assessed map[assessedKey]assessed
+	pool     *strategy.Pool // nil: only the outcomes of the bars count
+	whole    bool           // pool has all outcomes ever stored
 }
 
 // assessedKey identifies an assessment of a bar.
@@ -85,6 +92,15 @@ func NewAudit(o strategy.Origin, tf signal.Timeframe, bars []marketdata.Bar) *Au
 	return a
 }
 
+// InPool makes a recompute from stored outcomes as they were known at the time, where those of
+// the asset have the name key, and returns a. whole reports whether all that were ever stored
+// are in the pool. It must be called before Check.
+func (a *Audit) InPool(pool *strategy.Pool, key string, whole bool) *Audit {
+	a.pool, a.whole = pool, whole
+	a.series.InPool(pool, key, func(strategy.Outcome) {}) // these count as in a live run, but are not stored
+	return a
+}
+
 // Check recomputes the evaluation of s. Signals must come in the order of their creation.
 // The error means that the bars are impossible.
 func (a *Audit) Check(s *signal.Signal) (Verdict, error) {
@@ -98,6 +114,14 @@ func (a *Audit) Check(s *signal.Signal) (Verdict, error) {
 	if end-a.late+1 < auditBars {
 		v.FewBars = true
 		v.Reason = fmt.Sprintf("only %d bars before it are stored, %d are needed", end, auditBars+a.late-1)
+		return v, nil
+	}
+	if a.pool != nil && !a.whole && a.pool.Known(a.bars[end-a.late].CloseTime) < strategy.MaxPooled {
+		v.Reason = "outcomes that its confidence rests on are no longer stored"
+		return v, nil
+	}
+	if !hasNet(s.Metadata) {
+		v.Reason = "it was made by a version with another estimate of confidence"
 		return v, nil
 	}
 	if err := a.reach(end); err != nil {
@@ -172,15 +196,7 @@ func differences(s *signal.Signal, c *strategy.Evaluation) []Difference {
 	number("entry_price", s.Levels.Entry, c.Levels.Entry, 0)
 	number("stop_loss", s.Levels.Stop, c.Levels.Stop, 0)
 	number("take_profit", s.Levels.Target, c.Levels.Target, 0)
-	var stored, now struct {
-		Indicators json.RawMessage `json:"indicators"`
-		Values     json.RawMessage `json:"values"`
-		Source     json.RawMessage `json:"source"`
-		Strength   float64         `json:"strength"`
-		BreakEven  float64         `json:"break_even"`
-		ExpectedR  float64         `json:"expected_r"`
-		Sample     float64         `json:"sample"`
-	}
+	var stored, now figures
 	if json.Unmarshal(s.Metadata, &stored) != nil || json.Unmarshal(c.Metadata, &now) != nil {
 		return append(d, Difference{"metadata", string(s.Metadata), string(c.Metadata)})
 	}
@@ -193,10 +209,59 @@ func differences(s *signal.Signal, c *strategy.Evaluation) []Difference {
 	member("values", stored.Values, now.Values)
 	member("source", stored.Source, now.Source)
 	number("metadata.strength", stored.Strength, now.Strength, auditStrength)
-	number("metadata.break_even", stored.BreakEven, now.BreakEven, 0)
+	number("metadata.break_even", stored.BreakEven, now.BreakEven, auditBreakEven)
 	number("metadata.expected_r", stored.ExpectedR, now.ExpectedR, auditExpected)
 	number("metadata.sample", stored.Sample, now.Sample, max(0.1, auditSample*now.Sample))
+	for i, bound := range []string{"low", "high"} {
+		number("metadata.confidence_interval."+bound, stored.Interval[i], now.Interval[i], auditInterval)
+	}
+	if (stored.Share == nil) != (now.Share == nil) {
+		member("comparable_share", encoded(stored.Share), encoded(now.Share))
+	} else if now.Share != nil {
+		number("metadata.comparable_share", *stored.Share, *now.Share, auditShare)
+	}
+	if x, y := stored.cost(), now.cost(); !(math.Abs(x-y) <= auditCost) {
+		// Other costs explain all figures that are net of them.
+		return append(d, Difference{"cost of entry and exit in R", decimal(x), decimal(y)})
+	}
+	number("metadata.break_even_net", stored.BreakEvenNet, now.BreakEvenNet, auditBreakEven)
+	number("metadata.expected_r_net", stored.ExpectedNet, now.ExpectedNet, auditExpected)
+	number("metadata.edge", stored.Edge, now.Edge, auditEdge)
 	return d
+}
+
+// figures are the members of metadata that an audit compares.
+type figures struct {
+	Indicators   json.RawMessage `json:"indicators"`
+	Values       json.RawMessage `json:"values"`
+	Source       json.RawMessage `json:"source"`
+	Strength     float64         `json:"strength"`
+	BreakEven    float64         `json:"break_even"`
+	BreakEvenNet float64         `json:"break_even_net"`
+	ExpectedR    float64         `json:"expected_r"`
+	ExpectedNet  float64         `json:"expected_r_net"`
+	Edge         float64         `json:"edge"`
+	Interval     [2]float64      `json:"confidence_interval"`
+	Sample       float64         `json:"sample"`
+	Share        *float64        `json:"comparable_share"`
+}
+
+// cost returns the cost of entry and exit in R, rounded to four decimals.
+func (f *figures) cost() float64 { return math.Round((f.ExpectedR-f.ExpectedNet)*1e4) / 1e4 }
+
+// hasNet reports whether metadata have figures net of costs, as those of the present
+// estimate have.
+func hasNet(metadata json.RawMessage) bool {
+	var m struct {
+		Net *float64 `json:"break_even_net"`
+	}
+	return json.Unmarshal(metadata, &m) != nil || m.Net != nil
+}
+
+// encoded returns a number as JSON.
+func encoded(x *float64) json.RawMessage {
+	b, _ := json.Marshal(x) // a number that was read from JSON
+	return b
 }
 
 // sameJSON reports whether a and b have the same value, however it is written.

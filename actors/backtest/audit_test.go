@@ -1,12 +1,14 @@
 package backtest
 
 import (
+	"encoding/json"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 	"github.com/agentsignal/agentsignal/actors/strategy"
 )
 
@@ -28,6 +30,65 @@ func stored(trade *Trade, o Options) *signal.Signal {
 // has reports whether one of the differences is of a member.
 func has(found []Difference, member string) bool {
 	return slices.ContainsFunc(found, func(d Difference) bool { return d.Member == member })
+}
+
+// shifted returns a change of a number in the metadata, or of the first of a list.
+func shifted(member string, by float64) func(*signal.Signal) {
+	return func(s *signal.Signal) {
+		var m map[string]any
+		if err := json.Unmarshal(s.Metadata, &m); err != nil {
+			panic(err)
+		}
+		switch x := m[member].(type) {
+		case float64:
+			m[member] = x + by
+		case []any:
+			x[0] = x[0].(float64) + by
+		}
+		s.Metadata, _ = json.Marshal(m)
+	}
+}
+
+// TestAuditKnowsWhatWasStored recomputes signals that were made with outcomes of another
+// asset: those that were stored at the time count, later ones do not.
+func TestAuditKnowsWhatWasStored(t *testing.T) {
+	t.Parallel()
+	bars, others := walk(11, 1200), walk(12, 1200)
+	o := testOptions(strategy.Momentum)
+	o.From = bars[1010].CloseTime
+	// The other asset wins by any entry, so that its outcomes are seen in the confidence.
+	known, all := strategy.NewPool(0), strategy.NewPool(0)
+	for i, b := range others[:1000] {
+		x := strategy.Outcome{Bar: b.OpenTime, Ended: b.CloseTime, At: b.CloseTime,
+			Won: [marketdata.OutcomeStrategies]uint8{7, 7, 7}}
+		known.Add("B", x)
+		if all.Add("B", x); i%10 == 0 {
+			x.At = bars[len(bars)-1].CloseTime + hour // it was stored after all signals
+			all.Add("C", x)
+		}
+	}
+	o.Pool, o.PoolKey = known, "A"
+	r := run(t, bars, o)
+	check := func(what string, a *Audit, differ bool) {
+		t.Helper()
+		for i := range r.Trades {
+			v, err := a.Check(stored(&r.Trades[i], o))
+			if err != nil || v.Reason != "" || has(v.Differences, "confidence") != differ {
+				t.Errorf("%s, signal %d: %+v, %v", what, i, v, err)
+			}
+		}
+	}
+	check("with what was stored", NewAudit(o.Origin, o.Timeframe, bars).InPool(all, "A", true), false)
+	check("with bars alone", NewAudit(o.Origin, o.Timeframe, bars), true)
+	v, err := NewAudit(o.Origin, o.Timeframe, bars).InPool(all, "A", false).Check(stored(&r.Trades[0], o))
+	if err != nil || !strings.Contains(v.Reason, "no longer stored") {
+		t.Errorf("after outcomes were trimmed: %+v, %v", v, err)
+	}
+	older := stored(&r.Trades[0], o)
+	older.Metadata = []byte(`{"break_even":0.4}`)
+	if v, err := NewAudit(o.Origin, o.Timeframe, bars).Check(older); err != nil || v.Reason == "" {
+		t.Errorf("a signal of an earlier version: %+v, %v", v, err)
+	}
 }
 
 func audited1200(t *testing.T) (*Audit, []*signal.Signal) {
@@ -72,12 +133,17 @@ func TestAuditReportsDifferences(t *testing.T) {
 		"metadata.source": func(s *signal.Signal) {
 			s.Metadata = []byte(strings.Replace(string(s.Metadata), `"source":"test"`, `"source":"x"`, 1))
 		},
-		"pnl_percent":      func(s *signal.Signal) { *s.Closing.PnLPercent += .0001 },
-		"pnl_absolute":     func(s *signal.Signal) { *s.Closing.PnLAbsolute -= 1e-8 },
-		"duration_minutes": func(s *signal.Signal) { s.Closing.DurationMinutes++ },
-		"close_reason":     func(s *signal.Signal) { s.Closing.Reason = "luck" },
-		"closed_at":        func(s *signal.Signal) { s.Closing.At = s.CreatedAt.Add(-time.Second) },
-		"exit_price":       func(s *signal.Signal) { s.Closing.ExitPrice = nil },
+		"metadata.break_even_net":          shifted("break_even_net", .01),
+		"metadata.edge":                    shifted("edge", .01),
+		"metadata.comparable_share":        shifted("comparable_share", .02),
+		"cost of entry and exit in R":      shifted("expected_r_net", .001),
+		"metadata.confidence_interval.low": shifted("confidence_interval", .01),
+		"pnl_percent":                      func(s *signal.Signal) { *s.Closing.PnLPercent += .0001 },
+		"pnl_absolute":                     func(s *signal.Signal) { *s.Closing.PnLAbsolute -= 1e-8 },
+		"duration_minutes":                 func(s *signal.Signal) { s.Closing.DurationMinutes++ },
+		"close_reason":                     func(s *signal.Signal) { s.Closing.Reason = "luck" },
+		"closed_at":                        func(s *signal.Signal) { s.Closing.At = s.CreatedAt.Add(-time.Second) },
+		"exit_price":                       func(s *signal.Signal) { s.Closing.ExitPrice = nil },
 	} {
 		a, list := audited1200(t)
 		s := list[1]

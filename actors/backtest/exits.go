@@ -151,6 +151,14 @@ type resolution struct {
 	Stale bool   `json:"stale_exit"`
 }
 
+// isFirst reports whether b, in which the signal was created, counts: where no trades are known,
+// the entry is the close of a bar before b. That is not known of a bar that is longer than those
+// of the signal.
+func (l *life) isFirst(b marketdata.Bar) bool {
+	return !l.Ticks && b.OpenTime < l.created && l.created < b.CloseTime &&
+		l.length <= l.s.Timeframe.Duration().Milliseconds()
+}
+
 // graceEnd returns until when the signal waits for a price after its expiry.
 func (l *life) graceEnd() int64 {
 	wait := strategy.GracePeriod(l.s.Timeframe.Duration().Milliseconds() / l.Speed)
@@ -179,7 +187,7 @@ func (l *life) replay() ([]Difference, string) {
 			break // it has expired
 		}
 		exit, ended := l.ends(b)
-		switch ended = ended && b.OpenTime >= l.created; {
+		switch ended = ended && (b.OpenTime >= l.created || l.isFirst(b)); {
 		case b.CloseTime > l.graceEnd():
 			return nil, endsStale
 		case ended:
@@ -262,7 +270,7 @@ func (l *life) endedBy(at int64) (marketdata.Bar, strategy.Exit, bool) {
 		if b.CloseTime > at {
 			break
 		}
-		if exit, ended := l.ends(b); ended && b.OpenTime > l.created {
+		if exit, ended := l.ends(b); ended && (b.OpenTime > l.created || l.isFirst(b)) {
 			return b, exit, true
 		}
 	}
@@ -296,7 +304,7 @@ func (l *life) checkExcursion(at int64) []Difference {
 			continue
 		}
 		maxRange = maxRange.Observe(l.s.Direction, *l.s.Levels, b.Low, b.High)
-		if b.OpenTime > l.created && b.CloseTime < at && !l.Sparse {
+		if (b.OpenTime > l.created || l.isFirst(b)) && b.CloseTime < at && !l.Sparse {
 			minRange = minRange.Observe(l.s.Direction, *l.s.Levels, b.Low, b.High)
 		}
 	}

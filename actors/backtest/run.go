@@ -26,10 +26,11 @@ type Options struct {
 	// in R: live ones are closed by the trade that passes the stop.
 	Slippage float64
 	Jumps    bool // bars may open any distance from the close before
-	// Pool has the outcomes of other assets; nil: only those of the bars count. Its
-	// outcomes of the asset itself should be those of the bars.
-	Pool *strategy.Pool
-	News []strategy.NewsItem // for sentiment: the news in any order
+	// Pool has the outcomes of other assets and those of the asset, named PoolKey there, from
+	// before the bars; those of the bars are added. Nil: only these count.
+	Pool    *strategy.Pool
+	PoolKey string
+	News    []strategy.NewsItem // for sentiment: the news in any order
 }
 
 // Trade is a signal of a backtest.
@@ -84,11 +85,11 @@ const checkEvery = 256
 // evaluated on the bars so far, as in a live run; if that fails there is no signal. Exits
 // are possible from the next bar on. The error is a *signal.RunError,
 // INSUFFICIENT_HISTORY if no bar allowed a signal and DATA_UNAVAILABLE for impossible
-// bars, or that of ctx.
+// bars and for jumps (strategy.JumpError), or that of ctx.
 func Run(ctx context.Context, bars []marketdata.Bar, o Options) (Result, error) {
 	series := strategy.NewSeries(o.Timeframe).WithTick(o.Tick)
 	if o.Pool != nil {
-		series.InPool(o.Pool, o.Asset, nil)
+		series.InPool(o.Pool, o.PoolKey, nil)
 	}
 	if o.Jumps {
 		series.AllowJumps()
@@ -114,6 +115,9 @@ func Run(ctx context.Context, bars []marketdata.Bar, o Options) (Result, error) 
 		if err != nil {
 			if e, ok := errors.AsType[*signal.RunError](err); !ok || e.Code == signal.Internal {
 				return Result{}, err
+			}
+			if _, jumped := errors.AsType[*strategy.JumpError](err); jumped {
+				return Result{}, err // what follows would be a backtest of other bars
 			}
 			last = err
 			continue

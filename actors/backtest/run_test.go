@@ -243,3 +243,27 @@ func TestSentimentUsesTheNewsOfItsTime(t *testing.T) {
 		t.Errorf("later news change a signal: %s", d)
 	}
 }
+
+// TestJumpsAreNamed checks that a backtest ends at a bar that opens too far from the close
+// before it, unless that is allowed.
+func TestJumpsAreNamed(t *testing.T) {
+	t.Parallel()
+	bars := walk(7, 600)
+	for i := 450; i < len(bars); i++ { // a split
+		b := &bars[i]
+		b.Open, b.High, b.Low, b.Close = b.Open/2, b.High/2, b.Low/2, b.Close/2
+	}
+	o := testOptions(strategy.Momentum)
+	_, err := Run(t.Context(), bars, o)
+	if jump, ok := errors.AsType[*strategy.JumpError](err); !ok || jump.Bar != bars[450].OpenTime {
+		t.Errorf("got %v, want the bar of the jump", err)
+	}
+	o.Jumps = true
+	if r := run(t, bars, o); len(r.Trades) == 0 {
+		t.Error("no signals although jumps are allowed")
+	}
+	o.Jumps, o.To = false, bars[440].CloseTime
+	if r := run(t, bars, o); len(r.Trades) == 0 {
+		t.Error("no signals before the jump")
+	}
+}

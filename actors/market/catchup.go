@@ -115,6 +115,9 @@ func (a *assetActor) alert(list []alerts.Entry) {
 		record := a.watch.record.Load()
 		a.alerts = alerts.NewSet(record.Class, record.Speed, tradedIn(record), a.notify)
 		a.alerts.DelayExpiry(a.now().UnixMilli())
+		if last := a.watch.last.Load(); last == nil || last.Time == 0 {
+			a.alerts.WithoutTrades()
+		}
 		var f prices.Filter
 		a.accepted, f = a.replay(math.MaxInt64)
 		if max(f.Last.Time, f.Held.Time) >= a.filter.Last.Time {

@@ -283,8 +283,10 @@ func TestAlertsCatchUpByBarsOfDifferentLengths(t *testing.T) {
 		{999_000, 1_030_000, reached(dip5, 100)},
 		{1_001_000, 1_030_000, reached(dip, 101)},
 		{1_001_500, 1_002_500, alerts.Expired{At: 1_002_500, Past: true}},
-		{1_003_500, 1_030_000, reached(dip, 100)},
-		{1_003_500, 1_004_500, alerts.Expired{At: 1_004_500, Price: 101, Past: true}},
+		// Without trades the bar in which an alert begins counts.
+		{1_003_500, 1_030_000, reached(dip, 101)},
+		{1_003_500, 1_004_500, alerts.Expired{At: 1_004_500, Price: 101, Past: true,
+			Span: alerts.Span{Low: 100, High: 101}}},
 		{1_004_001, 1_004_500, alerts.Expired{At: 1_004_500, Past: true}}, // within one bar
 		{1_005_000, 1_012_500, alerts.Expired{At: 1_012_500, Price: 100, Past: true, Span: flat}},
 	}

@@ -1,9 +1,7 @@
 package strategy
 
 import (
-	"fmt"
 	"math"
-	"time"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
@@ -121,9 +119,9 @@ func (s *Series) usable() int {
 func (s *Series) jumped() error {
 	for i := max(0, len(s.bars)-window); i < len(s.bars); i++ {
 		if jump := s.history[i].jump; jump > 0 {
-			return &signal.RunError{Code: signal.DataUnavailable, Message: fmt.Sprintf(
-				"the bar of %s opens %.0f ATR from the close before it, which is a split or a fault of the source",
-				time.UnixMilli(s.bars[i].OpenTime).UTC().Format(time.RFC3339), jump)}
+			cause := &JumpError{s.bars[i].OpenTime, jump}
+			return &signal.RunError{Code: signal.DataUnavailable, Cause: cause,
+				Message: cause.Error() + ", which is a split or a fault of the source"}
 		}
 	}
 	return nil

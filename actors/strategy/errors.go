@@ -3,6 +3,7 @@ package strategy
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
@@ -27,4 +28,16 @@ func unavailable(format string, args ...any) *signal.RunError {
 // unknown strategy.
 func internal(format string, args ...any) *signal.RunError {
 	return &signal.RunError{Code: signal.Internal, Message: "internal error", Cause: fmt.Errorf(format, args...)}
+}
+
+// JumpError reports a bar that opens too far from the close before it.
+type JumpError struct {
+	Bar int64   // its open time in milliseconds
+	ATR float64 // the distance in ATR14
+}
+
+// Error implements error.
+func (e *JumpError) Error() string {
+	return fmt.Sprintf("the bar of %s opens %.0f ATR from the close before it",
+		time.UnixMilli(e.Bar).UTC().Format(time.RFC3339), e.ATR)
 }

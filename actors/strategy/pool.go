@@ -1,25 +1,29 @@
 package strategy
 
 import (
+	"cmp"
 	"math"
 	"slices"
+	"sort"
+	"strconv"
 	"sync"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
 const (
-	// MaxOutcomes is the number of outcomes of an asset and timeframe that count. Fewer
-	// carry no information about the next ones, more add little
+	// MaxOutcomes is the number of outcomes of an asset and timeframe that count: the
+	// newest. Fewer carry no information about the next ones, more add little
 	// (deploy/decisions/0034-pooled-outcomes.md).
 	MaxOutcomes = 5000
+	// MaxPooled is the number of outcomes of all assets that count: the newest.
+	MaxPooled = 150_000
 	// outcomeSlack is the number of older ones that are kept until they are dropped at
 	// once.
 	outcomeSlack = 1000
-	// maxPooled is the number of assets of a pool; the outcomes of others do not count.
-	maxPooled = 400
-	// outcomeLag is the time in milliseconds for which an outcome does not count, so that
-	// all nodes have it when it does.
+	// outcomeLag is the time in milliseconds by the clock for which an outcome does not
+	// count, so that all nodes have it when it does.
 	outcomeLag = 60_000
 	// strengthBins and binWidth divide the strengths of scores; the last bin is open.
 	strengthBins = 32
@@ -27,31 +31,44 @@ const (
 )
 
 // Outcome records how the entries of the technical strategies at the close of one bar
-// ended. It never changes.
-type Outcome struct {
-	Bar  int64                  // the open time of the bar in milliseconds
-	At   int64                  // the time from which it is known: at first that of the last end
-	Bins [len(technicals)]uint8 // the strength of each strategy's score in tenths
-	Won  [len(technicals)]uint8 // bit r: the entry at the r-th risk level closed in profit
+// ended.
+type Outcome = marketdata.Outcome
+
+// OutcomeKey returns the key of an asset in a Pool. Prices of another source, or at
+// another speed, are those of another market.
+func OutcomeKey(source string, compression float64, symbol string) string {
+	return source + "*" + strconv.FormatFloat(max(1, compression), 'f', -1, 64) + "/" + symbol
 }
+
+// KnownAt returns the time up to which outcomes must be stored to count at the close of a
+// bar, both in milliseconds.
+func KnownAt(closeTime int64) int64 { return closeTime - outcomeLag }
 
 // Pool holds the outcomes of all assets of one timeframe. It may be used from several
 // goroutines.
 type Pool struct {
-	keep int // of an asset; 0: all
+	keep int // of all assets; 0: all
 
-	mu sync.Mutex
-	of map[string]*outcomes
+	mu    sync.Mutex
+	of    map[string]*outcomes
+	added int64 // the number of outcomes ever added
+	kept  int   // of all assets
 }
 
 // outcomes are those of one asset, by bar and by the time from which they are known.
 type outcomes struct {
-	kept    []Outcome
+	kept    []numbered
 	dropped int // the number of older ones that were removed
 }
 
-// NewPool returns an empty pool that keeps at least the newest outcomes of each asset, or
-// all if keep is 0.
+// numbered is an outcome and its number among all that were added to its pool.
+type numbered struct {
+	Outcome
+	number int64
+}
+
+// NewPool returns an empty pool that keeps at least the newest outcomes, or all if keep
+// is 0.
 func NewPool(keep int) *Pool { return &Pool{keep: keep, of: make(map[string]*outcomes)} }
 
 // Add adds an outcome of an asset, unless there is one of the same or of a later bar.
@@ -60,9 +77,6 @@ func (p *Pool) Add(asset string, added Outcome) {
 	defer p.mu.Unlock()
 	o := p.of[asset]
 	if o == nil {
-		if len(p.of) >= maxPooled {
-			return
-		}
 		o = &outcomes{}
 		p.of[asset] = o
 	}
@@ -72,10 +86,74 @@ func (p *Pool) Add(asset string, added Outcome) {
 		}
 		added.At = max(added.At, o.kept[n-1].At)
 	}
-	o.kept = append(o.kept, added)
-	if n := len(o.kept) - p.keep; p.keep > 0 && n >= outcomeSlack {
-		o.kept, o.dropped = slices.Delete(o.kept, 0, n), o.dropped+n
+	p.added++
+	p.kept++
+	o.kept = append(o.kept, numbered{added, p.added})
+	if p.keep > 0 && p.kept >= p.keep+outcomeSlack {
+		p.drop(p.added - int64(p.keep))
 	}
+}
+
+// drop drops the outcomes up to a number.
+func (p *Pool) drop(upTo int64) {
+	for _, o := range p.of {
+		n := sort.Search(len(o.kept), func(i int) bool { return o.kept[i].number > upTo })
+		o.kept, o.dropped, p.kept = slices.Delete(o.kept, 0, n), o.dropped+n, p.kept-n
+	}
+}
+
+// Newest returns the open time of the newest bar of an asset with an outcome, or 0.
+func (p *Pool) Newest(asset string) int64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if o := p.of[asset]; o != nil && len(o.kept) > 0 {
+		return o.kept[len(o.kept)-1].Bar
+	}
+	return 0
+}
+
+// Known returns how many outcomes are known at the close of a bar, a time in milliseconds.
+func (p *Pool) Known(closeTime int64) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	n := 0
+	for _, o := range p.of {
+		n += sort.Search(len(o.kept), func(i int) bool { return o.kept[i].At > KnownAt(closeTime) })
+	}
+	return n
+}
+
+// Replayed returns the pool for a backtest over bars of an asset: a copy in which outcomes
+// count from their end, whenever they were stored, without those of the asset that the bars
+// yield themselves.
+func (p *Pool) Replayed(asset string, bars []marketdata.Bar) *Pool {
+	from := int64(math.MaxInt64)
+	if len(bars) > warmUp {
+		from = bars[warmUp].OpenTime
+	}
+	type named struct {
+		asset string
+		Outcome
+	}
+	p.mu.Lock()
+	all := make([]named, 0, p.kept)
+	for name, o := range p.of {
+		for _, x := range o.kept {
+			if name != asset || x.Bar < from {
+				x.At = x.Ended
+				all = append(all, named{name, x.Outcome})
+			}
+		}
+	}
+	p.mu.Unlock()
+	slices.SortFunc(all, func(x, y named) int {
+		return cmp.Or(cmp.Compare(x.Ended, y.Ended), cmp.Compare(x.Bar, y.Bar), cmp.Compare(x.asset, y.asset))
+	})
+	replayed := NewPool(0)
+	for i := range all {
+		replayed.Add(all[i].asset, all[i].Outcome)
+	}
+	return replayed
 }
 
 // count is a number of entries and how many of them closed in profit.
@@ -142,7 +220,14 @@ type view struct {
 
 	at        int64
 	positions map[string]span
+	newest    int64 // the highest number of an outcome that is known
 	all, mine tallies
+
+	// recent are the asset's outcomes of later bars than those of the pool that are known,
+	// where the pool is filled from elsewhere; the first counted ones count.
+	recent  []Outcome
+	counted int
+	stored  int64 // the last bar of the asset whose outcome in the pool is known
 }
 
 // span is the range of an asset's outcomes that count, from the first one ever.
@@ -152,33 +237,66 @@ type span struct{ from, to int }
 func (v *view) advance(at int64) {
 	v.pool.mu.Lock()
 	defer v.pool.mu.Unlock()
-	if at < v.at || v.positions == nil {
+	if at < v.at || v.positions == nil || v.lost() {
 		v.restart()
-	}
-	for asset, o := range v.pool.of {
-		if p := v.positions[asset]; p.from < o.dropped && p.to > p.from {
-			v.restart() // what was dropped cannot be subtracted
-			break
-		}
 	}
 	v.at = at
 	for asset, o := range v.pool.of {
 		p := v.positions[asset]
-		if p.to == p.from {
+		if p.to < o.dropped {
 			p = span{o.dropped, o.dropped}
 		}
-		for ; p.to-o.dropped < len(o.kept) && o.kept[p.to-o.dropped].At <= at-outcomeLag; p.to++ {
-			v.add(asset, &o.kept[p.to-o.dropped], 1)
+		for ; p.to-o.dropped < len(o.kept) && o.kept[p.to-o.dropped].At <= KnownAt(at); p.to++ {
+			x := &o.kept[p.to-o.dropped]
+			v.add(asset, &x.Outcome, 1)
+			if v.newest = max(v.newest, x.number); asset == v.own {
+				v.stored = x.Bar
+			}
 		}
-		for ; p.to-p.from > MaxOutcomes; p.from++ {
-			v.add(asset, &o.kept[p.from-o.dropped], -1)
+		v.positions[asset] = p
+	}
+	v.advanceRecent()
+	for asset, o := range v.pool.of { // once it is known how many others count
+		p, limit := v.positions[asset], MaxOutcomes
+		if asset == v.own {
+			limit -= v.counted
+		}
+		for p.from < p.to && (p.to-p.from > limit || o.kept[p.from-o.dropped].number <= v.newest-MaxPooled) {
+			v.add(asset, &o.kept[p.from-o.dropped].Outcome, -1)
+			p.from++
 		}
 		v.positions[asset] = p
 	}
 }
 
+// advanceRecent replaces recent outcomes by those of the pool and counts the ones that
+// have become known.
+func (v *view) advanceRecent() {
+	for len(v.recent) > 0 && (v.recent[0].Bar <= v.stored || len(v.recent) > MaxOutcomes) {
+		if v.counted > 0 {
+			v.add(v.own, &v.recent[0], -1)
+			v.counted--
+		}
+		v.recent = v.recent[1:]
+	}
+	for ; v.counted < len(v.recent) && v.recent[v.counted].At <= KnownAt(v.at); v.counted++ {
+		v.add(v.own, &v.recent[v.counted], 1)
+	}
+}
+
+// lost reports whether the pool has dropped an outcome that counts, which cannot be
+// subtracted any more.
+func (v *view) lost() bool {
+	for asset, o := range v.pool.of {
+		if p := v.positions[asset]; p.from < o.dropped && p.to > p.from {
+			return true
+		}
+	}
+	return false
+}
+
 func (v *view) restart() {
-	v.all, v.mine = tallies{}, tallies{}
+	v.all, v.mine, v.newest, v.counted, v.stored = tallies{}, tallies{}, 0, 0, 0
 	v.positions = make(map[string]span, len(v.pool.of))
 }
 
@@ -196,7 +314,8 @@ func (s *Series) outcomeAt(j int) (Outcome, bool) {
 	if !p.scored {
 		return Outcome{}, false
 	}
-	o := Outcome{Bar: s.bars[j].OpenTime, At: s.bars[j+s.longest()].CloseTime}
+	ended := s.bars[j+s.longest()].CloseTime
+	o := Outcome{Bar: s.bars[j].OpenTime, Ended: ended, At: ended}
 	for t, score := range p.scores {
 		o.Bins[t] = binOf(math.Abs(score))
 		for r := range s.outcomes {

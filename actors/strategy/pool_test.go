@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
 // TestViewCountsWhatIsKnown compares a view that moves on with one that begins at the same
@@ -21,6 +22,7 @@ func TestViewCountsWhatIsKnown(t *testing.T) {
 	for i := range int64(steps) {
 		a := r.IntN(assets)
 		o := Outcome{Bar: i * 1000, At: i*1000 + 500}
+		o.Ended = o.At
 		for s := range o.Bins {
 			o.Bins[s], o.Won[s] = uint8(r.IntN(strengthBins)), uint8(r.IntN(8))
 		}
@@ -74,11 +76,127 @@ func TestPoolRefusesRepeatedOutcomes(t *testing.T) {
 	if diff := cmp.Diff([]int64{9, 9, 9}, times); diff != "" {
 		t.Errorf("an outcome is known before an earlier one:\n%s", diff)
 	}
-	for i := range 2 * maxPooled {
-		pool.Add(fmt.Sprint(i), Outcome{Bar: 1})
+	if newest := pool.Newest("A"); newest != 3 || pool.Newest("B") != 0 {
+		t.Errorf("the newest bar is %d", newest)
 	}
-	if len(pool.of) != maxPooled {
-		t.Errorf("%d assets, at most %d", len(pool.of), maxPooled)
+}
+
+// TestPoolKeepsTheNewest checks that old outcomes are dropped over all assets, and that a
+// view then counts the newest ones that are left.
+func TestPoolKeepsTheNewest(t *testing.T) {
+	const keep = 3000
+	pool := NewPool(keep)
+	moving := view{pool: pool}
+	for i := range int64(4 * keep) {
+		pool.Add(fmt.Sprint(i%7*(1-i/(2*keep))), Outcome{Bar: i, At: i}) // later only one asset
+		if pool.kept > keep+outcomeSlack {
+			t.Fatalf("%d outcomes are kept", pool.kept)
+		}
+		if i%100 == 99 {
+			moving.advance(i + outcomeLag)
+			if want := float64(min(int(i)+1, keep)); moving.all[0][0].all.n < want {
+				t.Fatalf("after %d: %.0f outcomes count, want at least %.0f", i, moving.all[0][0].all.n, want)
+			}
+		}
+	}
+}
+
+// TestViewCountsTheNewestOfAllAssets checks the limit over all assets, which does not
+// depend on when a view began.
+func TestViewCountsTheNewestOfAllAssets(t *testing.T) {
+	const assets = MaxPooled/MaxOutcomes + 10
+	pool := NewPool(0)
+	moving := view{pool: pool, own: "A0"}
+	for i := range int64((MaxOutcomes - 500) * assets) {
+		asset := i % assets
+		if asset == 0 && i > MaxPooled/2 {
+			continue // it has no more outcomes, so that all of its own become too old
+		}
+		pool.Add(fmt.Sprint("A", asset), Outcome{Bar: i, At: i})
+		if i%50_000 == 0 {
+			moving.advance(i + outcomeLag)
+		}
+	}
+	const end = int64((MaxOutcomes-500)*assets) + outcomeLag
+	moving.advance(end)
+	fresh := view{pool: pool, own: "A0"}
+	fresh.advance(end)
+	if n := fresh.all[0][0].all.n; n != MaxPooled {
+		t.Errorf("%.0f outcomes count, want %d", n, MaxPooled)
+	}
+	if diff := cmp.Diff(fresh.all, moving.all, cmp.AllowUnexported(tally{}, count{})); diff != "" {
+		t.Errorf("the way matters:\n%s", diff)
+	}
+	if diff := cmp.Diff(fresh.mine, moving.mine, cmp.AllowUnexported(tally{}, count{})); diff != "" {
+		t.Errorf("the way matters for own outcomes:\n%s", diff)
+	}
+}
+
+// TestOwnOutcomesCountBeforeTheyAreStored compares a series whose outcomes are stored late,
+// by batches, with one that has a pool of its own: the assessments are the same, also with
+// outcomes of another asset.
+func TestOwnOutcomesCountBeforeTheyAreStored(t *testing.T) {
+	bars, others := walk(5, 2600, 0.01), walk(6, 2600, 0.01)
+	stored, replayed := NewPool(0), NewPool(0)
+	another := NewSeries(signal.H1).InPool(NewPool(0), "B", func(o Outcome) {
+		stored.Add("B", o)
+		replayed.Add("B", o)
+	})
+	for _, b := range others {
+		add(t, another, b)
+	}
+	another.Resolve()
+	var found []Outcome
+	live := NewSeries(signal.H1).InPool(stored, "A", func(o Outcome) { found = append(found, o) })
+	alone := NewSeries(signal.H1).InPool(replayed, "A", nil)
+	for i, b := range bars {
+		add(t, live, b)
+		add(t, alone, b)
+		if i < 700 || i%5 != 0 {
+			continue
+		}
+		for _, name := range technicalNames {
+			want, got := assess(t, alone, name, signal.LowRisk), assess(t, live, name, signal.LowRisk)
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Fatalf("bar %d (-of its own +stored late):\n%s", i, diff)
+			}
+		}
+		if i%300 == 0 {
+			for _, o := range found[:len(found)-3] { // one batch
+				o.At = b.CloseTime + 500
+				stored.Add("A", o)
+			}
+			found = found[len(found)-3:]
+		}
+	}
+	if n := len(live.view.recent); n == 0 || n > 400 {
+		t.Errorf("%d outcomes are not replaced by stored ones", n)
+	}
+	if live.view.mine[0][0].all.n < 1400 {
+		t.Errorf("only %.0f outcomes count", live.view.mine[0][0].all.n)
+	}
+}
+
+// TestReplayedPoolIsWalkForward checks the copy of a pool for a backtest.
+func TestReplayedPoolIsWalkForward(t *testing.T) {
+	pool := NewPool(0)
+	for i := range int64(10) {
+		pool.Add("A", Outcome{Bar: i, Ended: i + 5, At: 1000})
+		pool.Add("B", Outcome{Bar: i, Ended: i + 3, At: 2000})
+	}
+	bars := make([]marketdata.Bar, warmUp+1)
+	bars[warmUp].OpenTime = 4
+	got := pool.Replayed("A", bars)
+	if n := len(got.of["A"].kept); n != 4 {
+		t.Errorf("%d outcomes of the asset itself, want those of 4 bars", n)
+	}
+	if n := len(got.of["B"].kept); n != 10 {
+		t.Errorf("%d outcomes of the other, want all 10", n)
+	}
+	v := view{pool: got}
+	v.advance(outcomeLag + 7) // A: ended by 7 are bars 0 to 2; B: bars 0 to 4
+	if n := v.all[0][0].all.n; n != 8 {
+		t.Errorf("%.0f outcomes count, want 8", n)
 	}
 }
 
@@ -107,7 +225,11 @@ func TestSeriesReportsEachOutcomeOnce(t *testing.T) {
 	if want := len(bars) - warmUp - Horizon(signal.H1, signal.HighRisk) - 1; len(found) != want {
 		t.Errorf("%d outcomes, want %d", len(found), want)
 	}
-	if diff := cmp.Diff(plain.of["A"].kept, found); diff != "" {
+	var kept []Outcome
+	for _, o := range plain.of["A"].kept {
+		kept = append(kept, o.Outcome)
+	}
+	if diff := cmp.Diff(kept, found); diff != "" {
 		t.Errorf("outcomes differ from those of a series without replaced bars:\n%s", diff)
 	}
 }

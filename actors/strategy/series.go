@@ -68,17 +68,21 @@ func NewSeries(tf signal.Timeframe) *Series {
 }
 
 // InPool makes s estimate from the outcomes of a pool, where its own ones are those of
-// asset, and returns s. found is called with each new outcome of s, while s is locked;
-// nil: the outcome is added to the pool. Without InPool the series has a pool of its own.
-// It panics once there are bars.
+// asset, and returns s. s adds its outcomes to the pool, unless found is not nil: then the
+// pool is filled from elsewhere, found is called with each new outcome of s, while s is
+// locked, and the outcome counts until the pool has it. Without InPool the series has a
+// pool of its own. It panics once there are bars.
 func (s *Series) InPool(p *Pool, asset string, found func(Outcome)) *Series {
 	if s.Len() > 0 {
 		panic("strategy: pool changed after the first bar")
 	}
-	if found == nil {
-		found = func(o Outcome) { p.Add(asset, o) }
+	s.view, s.found = view{pool: p, own: asset}, func(o Outcome) { p.Add(asset, o) }
+	if found != nil {
+		s.found = func(o Outcome) {
+			s.view.recent = append(s.view.recent, o)
+			found(o)
+		}
 	}
-	s.view, s.found = view{pool: p, own: asset}, found
 	return s
 }
 
@@ -184,7 +188,7 @@ func (s *Series) reset() {
 	for i := range s.outcomes {
 		s.outcomes[i] = s.outcomes[i][:0]
 	}
-	s.pooled = 0
+	s.pooled, s.view = 0, view{pool: s.view.pool, own: s.view.own}
 	s.forget()
 }
 

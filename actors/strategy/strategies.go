@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
 // The trading strategies.
@@ -28,7 +29,7 @@ type technical interface {
 }
 
 // technicals lists them. A series keeps scores by the same index.
-var technicals = [...]technical{momentum{}, meanReversion{}, breakout{}}
+var technicals = [marketdata.OutcomeStrategies]technical{momentum{}, meanReversion{}, breakout{}}
 
 // momentumIndex is the index of momentum, whose score is part of sentiment.
 const momentumIndex = 0

@@ -18,6 +18,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/market/assets"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
+	"github.com/agentsignal/agentsignal/actors/strategy"
 	"github.com/agentsignal/agentsignal/cmd/agentsignal/command"
 	"github.com/agentsignal/agentsignal/cmd/agentsignal/service"
 	"github.com/agentsignal/agentsignal/persistence"
@@ -35,8 +36,9 @@ func auditCommand(s *service.Settings) *cobra.Command {
 		Long: `Recomputes stored signals from the bars that are stored, by the functions of live runs,
 and names each member that differs.
 
-How a signal was made: direction, levels, indicators and confidence of the trading
-strategies that read nothing but bars. It takes the 1,002 bars before a signal, some
+How a signal was made: direction, levels, indicators, confidence and the figures that
+follow from it, of the trading strategies that read nothing but bars, with the outcomes of
+all assets that were stored at the time and the configured costs. It takes the 1,002 bars before a signal, some
 more where time is compressed: of 1,500 stored ones that leaves the signals of the last
 500 bars.
 
@@ -49,8 +51,12 @@ What could not be compared is counted with the reason. Exit code 1: some signals
 		Example: `  agentsignal audit
   agentsignal audit --account acc_01M7YQ1WTVKN9DZNWV9NV456V1 --json`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			config, err := s.Load()
+			if err != nil {
+				return err
+			}
 			return s.WithStore(cmd.Context(), func(ctx context.Context, store *persistence.Store) error {
-				report, err := audit(ctx, store, signal.AccountID(account))
+				report, err := audit(ctx, store, signal.AccountID(account), service.CostsOf(config.Costs))
 				if err != nil {
 					return err
 				}
@@ -126,7 +132,9 @@ const (
 
 // audit checks the signals of an account, or all. It holds them in memory, about a kilobyte
 // each.
-func audit(ctx context.Context, store *persistence.Store, account signal.AccountID) (*auditReport, error) {
+func audit(
+	ctx context.Context, store *persistence.Store, account signal.AccountID, costs backtest.Costs,
+) (*auditReport, error) {
 	partitions := make([]int, 0, store.Client.Partitions())
 	if account != "" {
 		if _, _, err := store.Credentials.AccountByID(ctx, account); signal.KindOf(err) == signal.KindNotFound {
@@ -158,10 +166,10 @@ func audit(ctx context.Context, store *persistence.Store, account signal.Account
 			return nil, err
 		}
 	}
-	prices := marketstore.New(store.Client)
+	read := auditSources{store, marketstore.New(store.Client), costs, map[signal.Timeframe]auditPool{}}
 	for key, signals := range byAsset {
 		slices.SortFunc(signals, func(a, b *signal.Signal) int { return a.CreatedAt.Compare(b.CreatedAt) })
-		of, err := readAudited(ctx, prices, key)
+		of, err := read.asset(ctx, key)
 		if err != nil {
 			return nil, fmt.Errorf("read prices of %s: %w", key, err)
 		}
@@ -185,8 +193,36 @@ type auditedAsset struct {
 	gaps   map[signal.Timeframe]string // reasons for missing audits
 }
 
-func readAudited(ctx context.Context, prices *marketstore.Store, key string) (*auditedAsset, error) {
-	record, live, err := prices.Asset(ctx, key)
+// auditSources is what an audit reads.
+type auditSources struct {
+	store  *persistence.Store
+	prices *marketstore.Store
+	costs  backtest.Costs
+	pools  map[signal.Timeframe]auditPool
+}
+
+// auditPool has the stored outcomes of a timeframe.
+type auditPool struct {
+	*strategy.Pool
+	whole bool // none was trimmed
+}
+
+// pool returns the stored outcomes of a timeframe, which it reads once.
+func (r *auditSources) pool(ctx context.Context, tf signal.Timeframe) (auditPool, error) {
+	p, ok := r.pools[tf]
+	if !ok {
+		var err error
+		if p.Pool, p.whole, err = storedPool(ctx, r.store, tf); err != nil {
+			return p, err
+		}
+		r.pools[tf] = p
+	}
+	return p, nil
+}
+
+// asset reads the stored prices of an asset.
+func (r *auditSources) asset(ctx context.Context, key string) (*auditedAsset, error) {
+	record, live, err := r.prices.Asset(ctx, key)
 	if signal.KindOf(err) == signal.KindNotFound {
 		return &auditedAsset{}, nil
 	}
@@ -208,7 +244,7 @@ func readAudited(ctx context.Context, prices *marketstore.Store, key string) (*a
 		gaps:   map[signal.Timeframe]string{},
 	}
 	for _, tf := range signal.Timeframes {
-		stored, _, err := prices.Bars(ctx, record.Symbol, tf)
+		stored, _, err := r.prices.Bars(ctx, record.Symbol, tf)
 		if err != nil {
 			return nil, err
 		}
@@ -217,11 +253,18 @@ func readAudited(ctx context.Context, prices *marketstore.Store, key string) (*a
 			bars[i] = stored[i].Bar
 		}
 		a.prices.Bars[tf] = bars
-		if filled, err := market.History(stored, &record, tf); err != nil {
+		filled, err := market.History(stored, &record, tf)
+		if err != nil {
 			a.gaps[tf] = err.Error()
-		} else {
-			a.audits[tf] = backtest.NewAudit(market.OriginOf(&record, ""), tf, filled)
+			continue
 		}
+		pool, err := r.pool(ctx, tf)
+		if err != nil {
+			return nil, err
+		}
+		origin := market.OriginOf(&record, "")
+		origin.Cost = r.costs.Of(record.Class)
+		a.audits[tf] = backtest.NewAudit(origin, tf, filled).InPool(pool.Pool, outcomeKeyOf(&record), pool.whole)
 	}
 	return a, nil
 }

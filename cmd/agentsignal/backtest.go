@@ -24,6 +24,7 @@ import (
 	"github.com/agentsignal/agentsignal/cmd/agentsignal/service"
 	"github.com/agentsignal/agentsignal/persistence"
 	marketstore "github.com/agentsignal/agentsignal/persistence/market"
+	"github.com/agentsignal/agentsignal/persistence/outcomes"
 )
 
 // barStrategies are the strategies that read only bars.
@@ -37,8 +38,9 @@ type backtestFlags struct {
 	asset, strategy, timeframe, risk string
 	from, to                         string
 	file                             string
-	cost, tick                       float64
+	cost, slippage, tick             float64
 	overlap, fill, json, trades      bool
+	jumps                            bool
 }
 
 func backtestCommand(s *service.Settings) *cobra.Command {
@@ -46,9 +48,13 @@ func backtestCommand(s *service.Settings) *cobra.Command {
 	c := &cobra.Command{
 		Use: "backtest", Short: "Replay a strategy over stored bars or a CSV file", Args: cobra.NoArgs,
 		Long: `Replays a strategy by the functions of live runs: signal at the close of a bar, exits
-from the next bar on, one signal open at a time, costs for entry and exit.
+from the next bar on, one signal open at a time, costs for entry and exit. A stop that
+lies inside a bar is paid with --slippage, since live signals close at the trade that
+passes it.
 
-Without --csv it reads the bars that the service has stored. The first line of a file
+Without --csv it reads the bars that the service has stored, and confidence rests on the
+stored outcomes of all assets, as far as they were known at each bar; with --csv on those
+of the file alone. The first line of a file
 names its columns: time (open_time, timestamp, date), open, high, low, close and, if it
 is known, volume. Times are those at which bars open: milliseconds or seconds since
 1970, or 2026-11-21T09:30:00Z; the oldest comes first.`,
@@ -67,8 +73,13 @@ is known, volume. Times are those at which bars open: milliseconds or seconds si
 	flags.Float64Var(&f.cost, "cost", math.NaN(),
 		"cost of entry and of exit each, in basis points; as configured for the asset's class if not given")
 	flags.Lookup("cost").DefValue = "0" // hides the default, which stands for the configured cost
+	flags.Float64Var(&f.slippage, "slippage", math.NaN(),
+		"how far beyond the stop a signal closes, in R; costs.slippage if not given")
+	flags.Lookup("slippage").DefValue = "0"
 	flags.Float64Var(&f.tick, "tick", 0, "tick size of the prices of a file; 0: 8 significant digits")
 	flags.BoolVar(&f.overlap, "overlap", false, "make signals even while one is open")
+	flags.BoolVar(&f.jumps, "allow-jumps", false,
+		"accept bars that open more than 20 ATR from the close before them, as after a split")
 	flags.BoolVar(&f.fill, "always-open", false,
 		"the market of a file never closes: short gaps are filled, long ones refused")
 	flags.BoolVar(&f.json, "json", false, "print statistics and equity as JSON")
@@ -94,7 +105,7 @@ func runBacktest(cmd *cobra.Command, s *service.Settings, f *backtestFlags) erro
 	} else {
 		err = s.WithStore(cmd.Context(), func(ctx context.Context, store *persistence.Store) error {
 			var err error
-			bars, class, err = storedBars(ctx, marketstore.New(store.Client), &o)
+			bars, class, err = storedBars(ctx, store, &o)
 			return err
 		})
 	}
@@ -104,8 +115,14 @@ func runBacktest(cmd *cobra.Command, s *service.Settings, f *backtestFlags) erro
 	if o.Cost = service.CostsOf(c.Costs).Of(class); !math.IsNaN(f.cost) {
 		o.Cost = f.cost / 1e4
 	}
+	if o.Slippage = c.Costs.Slippage; !math.IsNaN(f.slippage) {
+		o.Slippage = f.slippage
+	}
 	result, err := backtest.Run(cmd.Context(), bars, o)
 	if err != nil {
+		if jump, ok := errors.AsType[*strategy.JumpError](err); ok {
+			return fmt.Errorf("replay %s: %w: a split? adjust the prices, or --allow-jumps", f.asset, jump)
+		}
 		if e, ok := errors.AsType[*signal.RunError](err); ok {
 			return fmt.Errorf("replay %s: %w", f.asset, errors.Join(errors.New(e.Message), e.Cause))
 		}
@@ -130,6 +147,7 @@ func (f *backtestFlags) options() (backtest.Options, error) {
 		Timeframe: signal.Timeframe(f.timeframe),
 		Risk:      signal.RiskLevel(f.risk),
 		Overlap:   f.overlap,
+		Jumps:     f.jumps,
 	}
 	var faults []error
 	check := func(ok bool, format string, args ...any) {
@@ -144,6 +162,7 @@ func (f *backtestFlags) options() (backtest.Options, error) {
 	check(strategy.Horizon(o.Timeframe, signal.MediumRisk) > 0, "--timeframe: must be 1m, 5m, 1h or 1d")
 	check(strategy.StopMultiple(o.Risk) > 0, "--risk: must be low, medium or high")
 	check(math.IsNaN(f.cost) || f.cost >= 0 && f.cost <= 1000, "--cost: must be 0 to 1000 basis points")
+	check(math.IsNaN(f.slippage) || f.slippage >= 0 && f.slippage <= 1, "--slippage: must be 0 to 1 R")
 	check(f.tick >= 0 && f.tick < 1e9, "--tick: must be 0 or more")
 	for _, bound := range []struct {
 		flag, text string
@@ -193,11 +212,12 @@ func (f *backtestFlags) readFile(stdin io.Reader, o *backtest.Options) ([]market
 	return filled, nil
 }
 
-// storedBars reads the bars of an asset that the service has stored, and sets the origin to
-// that of a live run.
-func storedBars(
-	ctx context.Context, prices *marketstore.Store, o *backtest.Options,
-) ([]marketdata.Bar, string, error) {
+// storedBars reads the bars of an asset that the service has stored, and sets the origin and
+// the pool to those of a live run.
+func storedBars(ctx context.Context, store *persistence.Store, o *backtest.Options) (
+	[]marketdata.Bar, string, error,
+) {
+	prices := marketstore.New(store.Client)
 	record, _, err := prices.Asset(ctx, assets.Key(o.Asset))
 	if signal.KindOf(err) == signal.KindNotFound {
 		return nil, "", notStored(ctx, prices, o.Asset)
@@ -214,7 +234,37 @@ func storedBars(
 	}
 	o.Origin = market.OriginOf(&record, o.Asset)
 	bars, err := market.History(stored, &record, o.Timeframe)
-	return bars, record.Class, err
+	if err != nil {
+		return nil, "", err
+	}
+	pool, _, err := storedPool(ctx, store, o.Timeframe)
+	if err != nil {
+		return nil, "", err
+	}
+	o.PoolKey = outcomeKeyOf(&record)
+	o.Pool = pool.Replayed(o.PoolKey, bars)
+	return bars, record.Class, nil
+}
+
+// storedPool reads the stored outcomes of a timeframe. whole reports whether all that were
+// ever stored are among them.
+func storedPool(ctx context.Context, store *persistence.Store, tf signal.Timeframe) (
+	pool *strategy.Pool, whole bool, err error,
+) {
+	all, whole, err := outcomes.New(store.Client).All(ctx, tf)
+	if err != nil {
+		return nil, false, err
+	}
+	pool = strategy.NewPool(0)
+	for i := range all {
+		pool.Add(all[i].Asset, all[i].Outcome)
+	}
+	return pool, whole, nil
+}
+
+// outcomeKeyOf returns the key of an asset in a pool.
+func outcomeKeyOf(record *marketdata.Asset) string {
+	return strategy.OutcomeKey(record.Source, float64(record.Speed), record.Symbol)
 }
 
 // maxNamed limits the assets in the error of an unknown one.
@@ -246,8 +296,8 @@ func notStored(ctx context.Context, prices *marketstore.Store, asset string) err
 func printBacktest(w io.Writer, o *backtest.Options, bars []marketdata.Bar, r *backtest.Result, trades bool) error {
 	at := func(ms int64) string { return time.UnixMilli(ms).UTC().Format("2006-01-02 15:04:05") }
 	from, to := at(bars[0].OpenTime), at(bars[len(bars)-1].CloseTime)
-	fmt.Fprintf(w, "%s %s %s, risk %s: %d bars from %s to %s, cost %g basis points a side\n\n",
-		o.Asset, o.Timeframe, o.Strategy, o.Risk, len(bars), from, to, math.Round(o.Cost*1e8)/1e4)
+	fmt.Fprintf(w, "%s %s %s, risk %s: %d bars from %s to %s, cost %g basis points a side, slippage %g R\n\n",
+		o.Asset, o.Timeframe, o.Strategy, o.Risk, len(bars), from, to, math.Round(o.Cost*1e8)/1e4, o.Slippage)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	if trades {
 		fmt.Fprintln(t, "made\tdirection\tconfidence\tentry\tstop\ttarget\tclosed\treason\texit\tR\tR after costs")

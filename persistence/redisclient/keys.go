@@ -169,6 +169,11 @@ func MarketListingKey(source string) string { return "{market}:listing:" + sourc
 func MarketKeptForKey() string { return "{market}:keptfor" }
 func MarketUsedKey() string    { return "{market}:used" }
 
+// MarketOutcomesKey is the stream of the outcomes of a timeframe, MarketOutcomeBarsKey the newest
+// bar of each asset with one.
+func MarketOutcomesKey(tf signal.Timeframe) string    { return "{market}:outcomes:" + string(tf) }
+func MarketOutcomeBarsKey(tf signal.Timeframe) string { return "{market}:outcomebars:" + string(tf) }
+
 // FeederKey is the lease of the feeder, FeederEpochKey its last epoch.
 func FeederKey() string      { return "{market}:feeder" }
 func FeederEpochKey() string { return "{market}:feederepoch" }

@@ -92,6 +92,7 @@ type Set struct {
 	overdue      []Entry // expired at a time for which the last price was too old
 	delayedUntil int64   // no alert expires by the clock alone before it, see ExpiryDelay
 	extremes     extremes
+	tradeless    bool                     // the asset has no trades: its source gives bars only
 	replaying    bool                     // prices are bars of a time that was not watched
 	last         marketdata.Tick          // the newest price
 	frame        int                      // of the bar whose close last is, or -1 for a trade
@@ -136,13 +137,30 @@ func (s *Set) takeBar(frame int, b marketdata.Bar) {
 	s.endOverdue(t, &b)
 	// A bar counts for alerts that began before it opened, as a tick at that time would.
 	s.extremes.add(max(b.OpenTime+1, s.extremes.newest()), b.Low, b.High)
-	eligible := func(p *Entry) bool { return p.Since <= b.OpenTime }
+	if s.tradeless {
+		s.index.each(func(p *Entry) {
+			if s.isFirst(p, frame, b) {
+				p.seen = p.seen.With(b.Low, b.High)
+			}
+		})
+	}
+	eligible := func(p *Entry) bool { return p.Since <= b.OpenTime || s.isFirst(p, frame, b) }
 	taken := s.index.take(nil, byUpper, func(p *Entry) bool { return p.Upper <= b.High }, eligible)
 	taken = s.index.take(taken, byLower, func(p *Entry) bool { return p.Lower >= b.Low }, eligible)
 	for i := range taken {
 		s.notify(taken[i].Ref, Reached{Tick: t, Bar: &b, Past: s.replaying, Span: s.span(&taken[i])})
 	}
 	s.last, s.frame = t, frame
+}
+
+// WithoutTrades records that the asset has no trades, as far as is known. The price with which
+// an alert begins is then the close of a bar, so that the bar in which it begins counts.
+func (s *Set) WithoutTrades() { s.tradeless = true }
+
+// isFirst reports whether b, in which p begins, counts for p: nothing in it is older than the
+// price with which p begins. That is not known of a bar that is longer than those of p.
+func (s *Set) isFirst(p *Entry, frame int, b marketdata.Bar) bool {
+	return s.tradeless && s.traded == 0 && frame <= int(p.frame) && b.OpenTime < p.Since && p.Since < b.CloseTime
 }
 
 // CloseBar notifies the alerts of a timeframe once that a bar of it closed, unless the next bar is
@@ -383,10 +401,12 @@ type PastBar struct {
 func (s *Set) CatchUp(late []Entry, bars []PastBar, ticks []marketdata.Tick) {
 	slices.SortFunc(late, func(x, y Entry) int { return cmp.Compare(x.Since, y.Since) })
 	replay := NewSet(s.class, s.speed, s.session, s.notify)
+	replay.tradeless = s.tradeless && s.traded == 0
 	next := 0
-	// begin adds the alerts that began by the time opens, or expired before at.
-	begin := func(opens, at int64) {
-		for next < len(late) && (late[next].Since <= opens || late[next].Expires < at) {
+	// begin adds the alerts that began by the time opens, expired before at, or begin in b.
+	begin := func(opens, at int64, b PastBar) {
+		for next < len(late) && (late[next].Since <= opens || late[next].Expires < at ||
+			replay.isFirst(&late[next], b.Frame, b.Bar)) {
 			replay.index.add(late[next])
 			next++
 		}
@@ -394,15 +414,15 @@ func (s *Set) CatchUp(late []Entry, bars []PastBar, ticks []marketdata.Tick) {
 	replay.replaying = true
 	for _, b := range bars {
 		// Finer prices decide on an alert that begins and expires within the bar.
-		begin(b.OpenTime, min(b.CloseTime, b.Finer))
+		begin(b.OpenTime, min(b.CloseTime, b.Finer), b)
 		replay.takeBar(b.Frame, b.Bar)
 	}
 	replay.replaying = false
 	for _, t := range ticks {
-		begin(t.Time-1, t.Time)
+		begin(t.Time-1, t.Time, PastBar{})
 		replay.Tick(t)
 	}
-	begin(math.MaxInt64, 0)
+	begin(math.MaxInt64, 0, PastBar{})
 	replay.index.each(func(p *Entry) { // no alert is overdue: the newest price ended those
 		kept := *p
 		kept.seen, kept.from = replay.span(p), s.last.Time

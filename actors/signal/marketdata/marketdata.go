@@ -124,3 +124,22 @@ type ClosedBar struct {
 	// replaced; without a timeframe, that the asset's record was changed or removed.
 	Bar AssetBar
 }
+
+// OutcomeStrategies is the number of strategies in an Outcome: those that read only bars.
+const OutcomeStrategies = 3
+
+// Outcome records how the entries of strategies at the close of one bar ended. It never
+// changes. Package strategy makes it.
+type Outcome struct {
+	Bar   int64                    // the open time of the bar in milliseconds
+	Ended int64                    // when the last entry ended, in milliseconds
+	At    int64                    // the time from which it is known: Ended, or when it was stored
+	Bins  [OutcomeStrategies]uint8 // the strength of each strategy's score in tenths
+	Won   [OutcomeStrategies]uint8 // bit r: the entry at the r-th risk level closed in profit
+}
+
+// AssetOutcome is an outcome of an asset.
+type AssetOutcome struct {
+	Asset string // a key that also names the source and the speed of the asset's prices
+	Outcome
+}

@@ -17,6 +17,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/market"
 	"github.com/agentsignal/agentsignal/actors/market/assets"
 	"github.com/agentsignal/agentsignal/actors/market/feeder"
+	"github.com/agentsignal/agentsignal/actors/outcomes"
 	"github.com/agentsignal/agentsignal/actors/schedule"
 	"github.com/agentsignal/agentsignal/actors/scorecard"
 	"github.com/agentsignal/agentsignal/actors/signal/credential"
@@ -30,6 +31,7 @@ import (
 	"github.com/agentsignal/agentsignal/persistence/eventlog"
 	"github.com/agentsignal/agentsignal/persistence/jobs"
 	marketstore "github.com/agentsignal/agentsignal/persistence/market"
+	outcomestore "github.com/agentsignal/agentsignal/persistence/outcomes"
 	"github.com/agentsignal/agentsignal/persistence/redisclient"
 	"github.com/agentsignal/agentsignal/persistence/schedules"
 )
@@ -204,18 +206,26 @@ func (p *process) buildAgents(context.Context) error {
 		Log:       p.log,
 	})
 	p.undo.Add("lists", p.catalogue.Close)
+	p.outcomes = outcomes.New(outcomes.Options{
+		Store: outcomestore.New(p.store.Client),
+		Keep:  outcomestore.MaxStored,
+		Now:   p.store.Now,
+		Log:   p.log,
+	})
 	p.agents = agent.New(p.system, agent.Options{
-		Log:     p.events,
-		Market:  p.market,
-		History: p.market,
-		Content: texts,
-		Weather: p.weather,
+		Log:      p.events,
+		Market:   p.market,
+		History:  p.market,
+		Outcomes: p.outcomes,
+		Content:  texts,
+		Weather:  p.weather,
 		Jobs: jobs.New(p.store.Client, p.node, jobs.Options{
 			Idle:      time.Duration(c.Runs.Timeout) + jobMargin,
 			Reclaimed: p.store.CountReclaimed,
 			Log:       p.log,
 		}),
 		Cost:          CostsOf(c.Costs).Of,
+		Slippage:      c.Costs.Slippage,
 		Disabled:      agentIDs(c.Agents.Disabled),
 		Statuses:      agentStatuses(c.Agents.Statuses),
 		Timeout:       time.Duration(c.Runs.Timeout),

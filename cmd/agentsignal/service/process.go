@@ -19,6 +19,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/lifecycle"
 	"github.com/agentsignal/agentsignal/actors/market"
 	"github.com/agentsignal/agentsignal/actors/market/feeder"
+	"github.com/agentsignal/agentsignal/actors/outcomes"
 	"github.com/agentsignal/agentsignal/actors/ownership"
 	"github.com/agentsignal/agentsignal/actors/panics"
 	"github.com/agentsignal/agentsignal/actors/partition"
@@ -84,6 +85,7 @@ type process struct {
 	climate    *weather.Simulated // moves simulated prices, or nil
 	feeder     *feeder.Feeder
 	catalogue  *catalogue.Catalogue
+	outcomes   *outcomes.Service
 	agents     *agent.Agents
 	lifecycle  *lifecycle.Node
 	secrets    *keyring.Ring // of webhooks
@@ -171,11 +173,12 @@ func (p *process) join(ctx context.Context, failed chan<- error) error {
 	partitions := p.newPartitions()
 	p.subscribePartitions(partitions)
 	for what, f := range map[string]func(context.Context) error{
-		"read events":   p.tail.Run,
-		"read market":   p.market.Run,
-		"feed market":   p.feed,
-		"watch weather": p.weather.Run,
-		"work on jobs":  p.agents.Work,
+		"read events":    p.tail.Run,
+		"read market":    p.market.Run,
+		"feed market":    p.feed,
+		"share outcomes": p.outcomes.Run,
+		"watch weather":  p.weather.Run,
+		"work on jobs":   p.agents.Work,
 	} {
 		p.start(ctx, failed, what, f)
 	}
@@ -265,7 +268,10 @@ func (p *process) subscribe() {
 	p.tail.Subscribe(func(_ int, events []signal.Event) { p.credentials.Forget(events) })
 	p.tail.Subscribe(p.hub.Publish)
 	p.tail.Subscribe(p.catalogue.Publish)
-	p.tail.OnRollback(func(int) { p.scorecards.ForgetAll() })
+	p.tail.OnRollback(func(int) {
+		p.scorecards.ForgetAll()
+		p.outcomes.ForgetAll()
+	})
 	p.tail.OnGap(func(n int) {
 		p.credentials.ForgetAll()
 		p.hub.Gap(n)

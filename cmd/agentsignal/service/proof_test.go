@@ -1,6 +1,7 @@
 package service
 
 import (
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	redisclient "github.com/redis/go-redis/v9"
 
 	"github.com/agentsignal/agentsignal/actors/backtest"
 	"github.com/agentsignal/agentsignal/actors/scorecard"
@@ -86,7 +88,7 @@ func TestLiveSignalsAreThoseOfTheBacktest(t *testing.T) {
 			for _, risk := range signal.RiskLevels {
 				replayed, err := backtest.Run(t.Context(), bars,
 					backtest.Options{Origin: origin, Strategy: name, Timeframe: signal.H1, Risk: risk,
-						From: bars[last].CloseTime, To: bars[last].CloseTime})
+						From: bars[last].CloseTime, To: bars[last].CloseTime, Slippage: backtest.DefaultSlippage})
 				must(t, err)
 				want, ok := replayed.At(last)
 				if !ok {
@@ -123,7 +125,8 @@ func TestLiveSignalsAreThoseOfTheBacktest(t *testing.T) {
 	}
 	origin.Cost = .001
 	want, err := backtest.Run(t.Context(), bars,
-		backtest.Options{Origin: origin, Strategy: strategy.Momentum, Timeframe: signal.H1, Risk: signal.MediumRisk})
+		backtest.Options{Origin: origin, Strategy: strategy.Momentum, Timeframe: signal.H1, Risk: signal.MediumRisk,
+			Slippage: backtest.DefaultSlippage})
 	must(t, err)
 	if want.Statistics.Count < 20 {
 		t.Fatalf("the backtest has only %d signals", want.Statistics.Count)
@@ -185,6 +188,98 @@ func TestLiveSignalsAreThoseOfTheBacktest(t *testing.T) {
 	})
 }
 
+// TestLiveSignalsShareOutcomes is TestLiveSignalsAreThoseOfTheBacktest with stored outcomes of
+// another asset, which were known before, and of a third one, which were not.
+func TestLiveSignalsShareOutcomes(t *testing.T) {
+	t.Parallel()
+	redis := redistest.New(t)
+	bars := wander(1, 1200, time.Now().Truncate(time.Hour))
+	last := len(bars) - 1
+	pool := storeOutcomes(t, redis.Client(), bars)
+	config := testConfig(t, redis.URL())
+	config.Market.Source = "stream"
+	s := start(t, config)
+	prices := newMarket(t, redis.Client())
+	trader, _ := s.account(t)
+	origin := strategy.Origin{Asset: "walk", Source: "stream", Compression: 1}
+	prices.give("WALK", bars...)
+	eventually(t, "the bars are seen", func() bool {
+		seen, err := s.process.market.Series(t.Context(), "WALK", signal.H1)
+		origin.Tick = seen.Asset.TickSize
+		return err == nil && seen.Bars[len(seen.Bars)-1] == bars[last]
+	})
+	made := 0
+	for _, name := range []string{strategy.Momentum, strategy.MeanReversion, strategy.Breakout} {
+		for _, risk := range signal.RiskLevels {
+			o := backtest.Options{Origin: origin, Strategy: name, Timeframe: signal.H1, Risk: risk,
+				From: bars[last].CloseTime, To: bars[last].CloseTime}
+			alone, err := backtest.Run(t.Context(), bars, o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			o.PoolKey = "stream*1/WALK"
+			o.Pool = pool.Replayed(o.PoolKey, bars)
+			replayed, err := backtest.Run(t.Context(), bars, o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			run := trader.post("/v1/agents/trading/run",
+				runBody("walk", name, `"timeframe":"1h"`, fmt.Sprintf(`"risk_level":%q`, risk))).ok(t)
+			got := decode[madeSignal](t, trader.get("/v1/signals/"+decode[madeSignal](t, run.Body).ID).ok(t).Body)
+			same := strategy.Evaluation{Direction: got.Direction, Confidence: got.Confidence,
+				Levels:   signal.Levels{Entry: got.Entry, Stop: got.Stop, Target: got.Target},
+				Metadata: got.Metadata, Lifetime: got.ExpiresAt.Sub(got.CreatedAt)}
+			want, _ := replayed.At(last)
+			if d := cmp.Diff(want.Evaluation, same); d != "" {
+				t.Errorf("%s %s (-backtest +live):\n%s", name, risk, d)
+			}
+			if x, _ := alone.At(last); cmp.Equal(x.Evaluation, same) {
+				t.Errorf("%s %s: outcomes of other assets do not count", name, risk)
+			}
+			made++
+		}
+	}
+	if out := storeOperator(t, redis.URL(), "").Do("audit"); !strings.Contains(out,
+		fmt.Sprintf("%d signals, %d of them recomputed, 0 differ", made, made)) {
+		t.Errorf("the audit reports %s", out)
+	}
+	eventually(t, "the outcomes of the asset are stored", func() bool {
+		return redis.Client().HGet(t.Context(), "{market}:outcomebars:1h", "stream*1/WALK").Val() ==
+			strconv.FormatInt(bars[last-1-strategy.Horizon(signal.H1, signal.HighRisk)].OpenTime, 10)
+	})
+}
+
+// storeOutcomes stores outcomes of an asset, each known from the close of its bar, and of another
+// that are known from now on. It returns a pool of the former.
+func storeOutcomes(t *testing.T, rdb *redisclient.Client, bars []marketdata.Bar) *strategy.Pool {
+	t.Helper()
+	pool := strategy.NewPool(0)
+	for i, b := range bars[:1000] {
+		o := marketdata.Outcome{Bar: b.OpenTime, Ended: b.CloseTime, At: b.CloseTime}
+		for s := range o.Bins {
+			o.Bins[s], o.Won[s] = uint8((i+s)%32), uint8(7*((i*7)%3%2))
+		}
+		pool.Add("OTHER", o)
+		rdb.XAdd(t.Context(), &redisclient.XAddArgs{Stream: "{market}:outcomes:1h",
+			ID: fmt.Sprintf("%d-0", b.CloseTime), Values: []any{"a", "OTHER", "o", packed(&o)}})
+		if o.Won = [3]uint8{}; i == 999 { // a third asset loses always
+			for _, b := range bars[:900] {
+				o.Bar, o.Ended = b.OpenTime, b.CloseTime
+				rdb.XAdd(t.Context(), &redisclient.XAddArgs{Stream: "{market}:outcomes:1h",
+					Values: []any{"a", "LATE", "o", packed(&o)}})
+			}
+		}
+	}
+	return pool
+}
+
+// packed returns an outcome as package outcomes stores it.
+func packed(o *marketdata.Outcome) []byte {
+	b := binary.LittleEndian.AppendUint64([]byte{1}, uint64(o.Bar))
+	b = binary.AppendUvarint(b, uint64(o.Ended-o.Bar))
+	return append(append(b, o.Bins[:]...), o.Won[:]...)
+}
+
 func TestScansRankManyAssets(t *testing.T) {
 	t.Parallel()
 	config := testConfig(t, redistest.New(t).URL())
@@ -237,16 +332,17 @@ func TestBacktestsOfFiles(t *testing.T) {
 	want, err := backtest.Run(t.Context(), bars,
 		backtest.Options{Origin: strategy.Origin{Asset: "BTC", Tick: .01, Source: "csv", Compression: 1, Cost: .00025},
 			Strategy: strategy.Breakout, Timeframe: signal.H1, Risk: signal.LowRisk,
-			From: bars[500].CloseTime})
+			From: bars[500].CloseTime, Slippage: .25})
 	must(t, err)
 	args := []string{"backtest", "--asset", "BTC", "--strategy", "breakout", "--risk", "low", "--cost", "2.5", "--tick",
-		"0.01", "--always-open", "--from", time.UnixMilli(bars[500].CloseTime).UTC().Format(time.RFC3339)}
+		"0.01", "--slippage", "0.25", "--always-open", "--from",
+		time.UnixMilli(bars[500].CloseTime).UTC().Format(time.RFC3339)}
 	if got := o.Do(append(args, "--csv", file, "--json")...); !same(got, jsonOf(t, want)) {
 		t.Errorf("got %s, want %s", got, jsonOf(t, want))
 	}
 	out, err := o.Try(text, append(args, "--csv", "-", "--trades")...)
 	if err != nil || !strings.Contains(out, strconv.Itoa(want.Statistics.Count)+" (") ||
-		strings.Count(out, "stop_loss") < 2 || !strings.Contains(out, "cost 2.5 basis points") {
+		strings.Count(out, "stop_loss") < 2 || !strings.Contains(out, "cost 2.5 basis points a side, slippage 0.25 R") {
 		t.Errorf("the table is %s (%v)", out, err)
 	}
 	if help, err := o.Try("", "backtest", "--help"); err != nil || strings.Contains(help, "NaN") {
@@ -254,6 +350,16 @@ func TestBacktestsOfFiles(t *testing.T) {
 	}
 	o.Fails("line 902: close \"x\" is not a number", "backtest", "--asset", "BTC", "--strategy", "momentum", "--csv",
 		written(t, text+"2026-11-02,1,1,1,x,1\n"))
+	split := wander(2, 900, time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC))
+	for i := 600; i < len(split); i++ {
+		b := &split[i]
+		b.Open, b.High, b.Low, b.Close = 2*b.Open, 2*b.High, 2*b.Low, 2*b.Close
+	}
+	jumping := []string{"backtest", "--asset", "BTC", "--strategy", "momentum", "--csv", written(t, csvOf(split))}
+	o.Fails(time.UnixMilli(split[600].OpenTime).UTC().Format(time.RFC3339)+" opens ", jumping...)
+	o.Fails("a split? adjust the prices, or --allow-jumps", jumping...)
+	o.Do(append(jumping, "--allow-jumps")...)
+	o.Fails("--slippage: must be 0 to 1 R", append(jumping, "--slippage", "2")...)
 	o.Fails("no such file", "backtest", "--asset", "BTC", "--strategy", "momentum", "--csv", file+"x")
 	o.Fails("only 299 closed bars", "backtest", "--asset", "BTC", "--strategy", "momentum", "--csv",
 		written(t, strings.Join(strings.Split(text, "\n")[:300], "\n")))
