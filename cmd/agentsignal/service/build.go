@@ -209,7 +209,7 @@ func (p *process) buildAgents(context.Context) error {
 	p.outcomes = outcomes.New(outcomes.Options{
 		Store: outcomestore.New(p.store.Client),
 		Keep:  outcomestore.MaxStored,
-		Now:   p.store.Now,
+		Now:   p.store.Client.Now,
 		Log:   p.log,
 	})
 	p.agents = agent.New(p.system, agent.Options{
