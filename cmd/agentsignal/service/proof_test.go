@@ -202,7 +202,7 @@ func TestLiveSignalsShareOutcomes(t *testing.T) {
 	prices := newMarket(t, redis.Client())
 	trader, _ := s.account(t)
 	origin := strategy.Origin{Asset: "walk", Source: "stream", Compression: 1}
-	prices.give("WALK", bars...)
+	prices.give("WALK", signal.H1, bars...)
 	eventually(t, "the bars are seen", func() bool {
 		seen, err := s.process.market.Series(t.Context(), "WALK", signal.H1)
 		origin.Tick = seen.Asset.TickSize
