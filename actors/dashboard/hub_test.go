@@ -453,7 +453,7 @@ func TestASocketClosesAfterItsHub(t *testing.T) {
 	}
 	client, conn := net.Pipe()
 	newSocket(conn, func() {}, h.start).Close()
-	if _, err := client.Read(make([]byte, 1)); err != io.EOF {
+	if _, err := client.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 		t.Errorf("reading from the other end: %v, want EOF", err)
 	}
 }

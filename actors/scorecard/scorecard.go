@@ -10,6 +10,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/backtest"
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/spelling"
 	"github.com/agentsignal/agentsignal/actors/strategy"
 )
 
@@ -259,7 +260,7 @@ func (a *account) create(s *signal.Signal, name func(string) string) {
 		return // content has no result
 	}
 	asset := name(s.Asset) // older records have the spelling that was sent
-	key := groupKey{s.Agent, s.Strategy, upper(asset), s.Timeframe, s.Risk}
+	key := groupKey{s.Agent, s.Strategy, spelling.Fold(asset), s.Timeframe, s.Risk}
 	place, ok := a.of[key]
 	if !ok {
 		place = int32(len(a.groups))
@@ -324,16 +325,5 @@ func (a *account) card(q Query) Card {
 // fits reports whether q selects the group.
 func (g *group) fits(q *Query) bool {
 	return (q.Agent == "" || g.agent == q.Agent) && (q.Strategy == "" || g.strategy == q.Strategy) &&
-		(q.Asset == "" || g.groupKey.asset == upper(q.Asset)) && (q.Timeframe == "" || g.timeframe == q.Timeframe)
-}
-
-// upper returns s with ASCII letters in upper case.
-func upper(s string) string {
-	b := []byte(s)
-	for i, c := range b {
-		if 'a' <= c && c <= 'z' {
-			b[i] = c - ('a' - 'A')
-		}
-	}
-	return string(b)
+		(q.Asset == "" || g.groupKey.asset == spelling.Fold(q.Asset)) && (q.Timeframe == "" || g.timeframe == q.Timeframe)
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
+	"github.com/agentsignal/agentsignal/actors/spelling"
 	"github.com/agentsignal/agentsignal/persistence/eventlog"
 	"github.com/agentsignal/agentsignal/persistence/redisclient"
 )
@@ -114,7 +115,7 @@ func (m *Store) Store(ctx context.Context, step *marketdata.Step) error {
 	args := []any{step.Epoch, maxBars, step.Ticks.String(), step.Bars.String(), step.Checkpoint,
 		len(step.Assets), len(step.Live), len(step.News), len(step.Closed), len(step.Removed)}
 	for i := range step.Assets {
-		args = append(args, assetField(step.Assets[i].Symbol), packAsset(&step.Assets[i]))
+		args = append(args, spelling.Fold(step.Assets[i].Symbol), packAsset(&step.Assets[i]))
 	}
 	for i := range step.Live {
 		args = append(args, step.Live[i].Asset, packLive(&step.Live[i]))
@@ -128,7 +129,7 @@ func (m *Store) Store(ctx context.Context, step *marketdata.Step) error {
 		args = append(args, b.Asset, string(b.Timeframe), b.OpenTime, packBar(b))
 	}
 	for _, symbol := range step.Removed {
-		args = append(args, assetField(symbol), symbol)
+		args = append(args, spelling.Fold(symbol), symbol)
 	}
 	stored, err := storeScript.Run(ctx, m.s.RDB, keys, args...).Int64()
 	if err != nil {
@@ -323,15 +324,4 @@ func (m *Store) Asset(ctx context.Context, key string) (marketdata.Asset, market
 	}
 	live, err := unpackLive(asset.Symbol, record)
 	return asset, live, err
-}
-
-// assetField returns the field of a symbol in MarketAssetsKey: its ASCII letters in upper case.
-func assetField(symbol string) string {
-	b := []byte(symbol)
-	for i, c := range b {
-		if 'a' <= c && c <= 'z' {
-			b[i] = c - ('a' - 'A')
-		}
-	}
-	return string(b)
 }
