@@ -87,7 +87,7 @@ func TestScorecardIsRebuiltFromSignals(t *testing.T) {
 	trader, account := s.account(t)
 	var made []wireSignal
 	for i, asset := range []string{"ACME", "GLOBEX"} {
-		prices.give(asset, wander(uint64(i+1), 400, time.Now().Truncate(time.Hour))...)
+		prices.give(asset, signal.H1, wander(uint64(i+1), 400, time.Now().Truncate(time.Hour))...)
 		s.awaitPrices(t, asset, signal.H1)
 		for _, name := range []string{"momentum", "mean_reversion", "breakout"} {
 			for j := range 2 * len(signal.RiskLevels) {
