@@ -66,14 +66,14 @@ var erasePass = []eraseStage{(*Store).eraseWebhooks, (*Store).eraseSchedules, (*
 // eraseStages run in this order; the nil stage waits for eraseGrace. Stored states name a stage
 // by its index, so a change of the list needs a new version of the state.
 var eraseStages = slices.Concat(erasePass, []eraseStage{nil}, erasePass,
-	[]eraseStage{(*Store).eraseEvents, (*Store).eraseSignals})
+	[]eraseStage{(*Store).eraseEvents, (*Store).eraseSignals, (*Store).eraseSalt})
 
 // erasingVersion is the first word of a stored state.
-const erasingVersion = "3"
+const erasingVersion = "4"
 
 // earlierStages has, by version of the state, how many stages there were and which of them
-// waited for the grace. Version 1 had no webhooks, version 2 no schedules.
-var earlierStages = map[string]struct{ stages, grace int }{"1": {11, 4}, "2": {15, 6}}
+// waited for the grace. Version 1 had no webhooks, version 2 no schedules, version 3 no salts.
+var earlierStages = map[string]struct{ stages, grace int }{"1": {11, 4}, "2": {15, 6}, "3": {17, 7}}
 
 func (e erasing) String() string {
 	return fmt.Sprint(erasingVersion, " ", e.deleted.UnixMilli(), " ", e.stage, " ", e.cursor)
@@ -278,12 +278,23 @@ func isDeletion(header []byte) bool {
 	return d.Err == nil && int(code) < len(codec.EventCodes) && codec.EventCodes[code] == signal.AccountDeleted
 }
 
-// eraseSignals erases the entries of the signal log.
+// eraseSignals erases the entries of the signal log, after each has its leaf.
 func (s *Store) eraseSignals(ctx context.Context, w erasingOf, cursor string) (string, error) {
+	for more := true; more; {
+		var err error
+		if _, more, err = s.AppendLeaves(ctx, w.partition, w.epoch); err != nil {
+			return "", err
+		}
+	}
 	stored := codec.AccountBytes(w.account)
 	return s.eraseEntries(ctx, redisclient.SignalsKey(w.partition), w, cursor, func(header []byte) bool {
 		return bytes.Equal(codec.RecordAccount(header), stored)
 	})
+}
+
+// eraseSalt erases what opens the leaves of the account. The leaves stay, and stay counted.
+func (s *Store) eraseSalt(ctx context.Context, w erasingOf, _ string) (string, error) {
+	return "", s.EraseAccount(ctx, w.partition, w.account)
 }
 
 // eraseEntries removes the entries of a log that belong to the account. It starts at the time of

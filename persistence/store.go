@@ -3,6 +3,7 @@ package persistence
 import (
 	"github.com/agentsignal/agentsignal/persistence/credentials"
 	"github.com/agentsignal/agentsignal/persistence/eventlog"
+	"github.com/agentsignal/agentsignal/persistence/leaves"
 	redisclient "github.com/agentsignal/agentsignal/persistence/redis"
 	"github.com/agentsignal/agentsignal/persistence/requests"
 	"github.com/agentsignal/agentsignal/persistence/signals"
@@ -16,6 +17,7 @@ type (
 	credentialPart = credentials.Store
 	signalPart     = signals.Store
 	requestPart    = requests.Store
+	leafPart       = leaves.Store
 )
 
 // Store is the connection to Redis and the records that most callers need. The other kinds of
@@ -26,6 +28,7 @@ type Store struct {
 	*credentialPart
 	*signalPart
 	*requestPart
+	*leafPart
 	streams *streamMetrics // nil without Options.Metrics
 	sizes   *sizes
 }
@@ -45,6 +48,7 @@ func Open(o Options) (*Store, error) {
 		credentialPart: credentials.New(c),
 		signalPart:     signals,
 		requestPart:    requests.New(c, signals),
+		leafPart:       leaves.New(c),
 	}
 	if o.Metrics != nil {
 		s.streams, s.sizes = newStreamMetrics(o.Metrics.Registry), newSizes(o.Metrics.Registry)

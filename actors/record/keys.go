@@ -1,6 +1,7 @@
 package record
 
 import (
+	"bytes"
 	"crypto/ed25519"
 	"crypto/rand"
 	"encoding/base64"
@@ -16,6 +17,9 @@ import (
 
 // maxKeys bounds the keys that sign at a time: the present one and those that it replaces.
 const maxKeys = 5
+
+// SigningPartition is the partition whose owner signs checkpoints.
+const SigningPartition = 0
 
 // Keys sign checkpoints, all of them each one. They have one name, that of the service.
 type Keys struct {
@@ -92,4 +96,14 @@ func (k *Keys) Public() []string { return k.verifiers }
 func (k *Keys) Sign(c *verify.Checkpoint) ([]byte, error) {
 	c.Origin = k.Name()
 	return note.Sign(&note.Note{Text: c.Text()}, k.signers...)
+}
+
+// ReadCheckpoint returns what a checkpoint says that the service itself has stored. It does not
+// check the signatures.
+func ReadCheckpoint(signed []byte) (*verify.Checkpoint, error) {
+	end := bytes.Index(signed, []byte("\n\n"))
+	if end < 0 {
+		return nil, fmt.Errorf("%w: it has no signature", verify.ErrNote)
+	}
+	return verify.Parse(string(signed[:end+1]))
 }
