@@ -46,6 +46,8 @@ var mayImport = []struct {
 	{"actors/record", []string{"actors/signal", "actors/record/verify"}},
 	// A stranger must be able to read and copy it: it needs nothing of this module.
 	{"actors/record/verify", nil},
+	{"actors/notary", []string{"actors/signal", "actors/engine", "actors/ownership", "actors/record",
+		"actors/record/verify"}},
 	{"actors/schedule", []string{"actors/signal", "actors/engine", "actors/ownership"}},
 	{"actors/webhook", []string{"actors/signal", "actors/engine", "actors/ownership", "actors/webhook/..."}},
 	{"actors/market/markettest", []string{"actors/engine", "actors/signal", "actors/market/source/fetch"}},
@@ -79,6 +81,8 @@ var mayImport = []struct {
 	{"persistence/market", []string{"actors/signal", "persistence/codec", "persistence/eventlog", "persistence/redis"}},
 	{"persistence/schedules", []string{"actors/signal", "persistence/codec", "persistence/eventlog",
 		"persistence/redis"}},
+	{"persistence/leaves", []string{"actors/signal", "actors/record", "actors/record/verify", "persistence/codec",
+		"persistence/eventlog", "persistence/redis"}},
 	{"persistence/credentials", []string{"actors/signal", "persistence/redis"}},
 	{"persistence/signals", []string{"actors/signal", "persistence/codec", "persistence/eventlog",
 		"persistence/redis"}},
