@@ -49,11 +49,11 @@ func ParseKeys(list string) (*Keys, error) {
 		signer, err := note.NewSigner(text)
 		if err != nil {
 			return nil, fmt.Errorf("key %d is not an Ed25519 key of the form PRIVATE+KEY+name+hash+base64: "+
-				"make one with agentsignal record key", i+1)
+				"take the file record.key that a service has made", i+1)
 		}
 		if k.Name() != "" && signer.Name() != k.Name() {
 			return nil, fmt.Errorf("key %d has the name %q, the first one %q: "+
-				"make it with agentsignal record key --name %s", i+1, signer.Name(), k.Name(), k.Name())
+				"give all keys the name of the first", i+1, signer.Name(), k.Name())
 		}
 		public, err := publicKey(text)
 		if err != nil {
