@@ -17,7 +17,9 @@
 //	│       │   └── whk_…        webhook: one per such endpoint: queue, requests in flight,
 //	│       │                    retries, health
 //	│       ├── mails            webhook: mails about endpoints
-//	│       └── schedules        schedule: rounds of runs that are due
+//	│       ├── schedules        schedule: rounds of runs that are due
+//	│       ├── leaves           notary: appends the leaves of the record
+//	│       └── checkpoints      notary: signs the record, in partition 0
 //	└── dashboard                dashboard: the connections of this node
 //	    └── con_…                dashboard: one per WebSocket: its life, not its frames
 //

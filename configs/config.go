@@ -275,6 +275,9 @@ type Security struct {
 	// EncryptionKeys is a list of name:base64 of 32 bytes; the first encrypts, all
 	// decrypt. Empty: a key is generated and kept in the data directory.
 	EncryptionKeys Secret `yaml:"encryption_keys" env:"ENCRYPTION_KEYS"`
+	// RecordKeys is a list of Ed25519 keys that sign the record of signals, the present one
+	// first. Empty: a key is generated and kept in the data directory.
+	RecordKeys Secret `yaml:"record_keys" env:"RECORD_KEYS"`
 }
 
 // TLS is set if this process terminates TLS: two files in PEM, both or neither.

@@ -123,7 +123,7 @@ func TestBadFilesAreRefused(t *testing.T) {
 func TestClusterNeedsSharedSecrets(t *testing.T) {
 	t.Parallel()
 	_, err := Load("", []string{"AGENTSIGNAL_CLUSTER=true"})
-	for _, key := range []string{"auth.jwt_keys", "security.encryption_keys", "redis.url"} {
+	for _, key := range []string{"auth.jwt_keys", "security.encryption_keys", "security.record_keys", "redis.url"} {
 		if err == nil || !strings.Contains(err.Error(), key) {
 			t.Errorf("%s is not required: %v", key, err)
 		}
@@ -135,6 +135,7 @@ func TestSecretsDoNotPrint(t *testing.T) {
 	c := Default()
 	c.Redis.URL = "redis://user:hunter2@host:1"
 	c.Auth.JWTKeys, c.Security.EncryptionKeys, c.Email.SMTPURL = "k:hunter2", "k:hunter2", "smtp://user:hunter2@host"
+	c.Security.RecordKeys = "PRIVATE+KEY+hunter2"
 	text, err := c.YAML()
 	if err != nil {
 		t.Fatal(err)

@@ -143,6 +143,8 @@ func TestFaultsAcrossSettings(t *testing.T) {
 	for _, row := range [][2]string{
 		{"CLUSTER=true", "auth.jwt_keys: " + keys},
 		{"CLUSTER=true", "security.encryption_keys: " + keys},
+		{"CLUSTER=true", "security.record_keys: must be given where cluster is true, the same for all nodes: " +
+			"copy record.key of the first node"},
 		{"CLUSTER=true", "redis.url: must be given where cluster is true: write redis://host:6379/0"},
 		{"TLS_CERT_FILE=c.pem", "tls: cert_file and key_file go together: give both, or neither"},
 		{"EMAIL_SMTP_URL=smtp://h:25",

@@ -84,47 +84,63 @@ func isKeyName(s string) bool {
 // by its owner only. If the file does not exist, one key is made. Processes that start at
 // the same time on one directory get the same key.
 func LoadOrMakeKeys(dir, file string) ([]credential.NamedKey, error) {
-	path := filepath.Join(dir, file)
-	keys, err := loadKeys(path)
-	if !errors.Is(err, fs.ErrNotExist) {
-		return keys, err
-	}
-	if err := makeKeys(dir, path); err != nil {
-		return nil, fmt.Errorf("make key: %w", err)
-	}
-	return loadKeys(path)
-}
-
-func loadKeys(path string) ([]credential.NamedKey, error) {
-	f, err := os.Open(path)
+	text, err := LoadOrMakeSecret(dir, file, func() (string, error) {
+		var value [keyBytes]byte
+		rand.Read(value[:]) // never fails
+		return madeKeyName + ":" + base64.StdEncoding.EncodeToString(value[:]), nil
+	})
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return nil, err
-	}
-	if info.Mode().Perm()&0o077 != 0 {
-		return nil, fmt.Errorf("read key: others may read %s: make a new key, or set its mode to 0600", path)
-	}
-	text, err := ReadSecretFile(path)
-	if err != nil {
-		return nil, err
-	}
-	keys, err := ParseKeys(string(text))
+	keys, err := ParseKeys(text)
 	if err == nil && len(keys) == 0 {
 		err = errors.New("the file is empty")
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read key %s: %w", path, err)
+		return nil, fmt.Errorf("read key %s: %w", filepath.Join(dir, file), err)
 	}
 	return keys, nil
 }
 
-// makeKeys writes a new key to a temporary file and links it to path, so that path is
+// LoadOrMakeSecret returns the text of a file of the directory dir, which must be readable by its
+// owner only. If the file does not exist, it is written with what newSecret returns. Processes
+// that start at the same time on one directory get the same text.
+func LoadOrMakeSecret(dir, file string, newSecret func() (string, error)) (string, error) {
+	path := filepath.Join(dir, file)
+	text, err := loadSecret(path)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return text, err
+	}
+	made, err := newSecret()
+	if err == nil {
+		err = writeSecret(dir, path, made)
+	}
+	if err != nil {
+		return "", fmt.Errorf("make key: %w", err)
+	}
+	return loadSecret(path)
+}
+
+func loadSecret(path string) (string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return "", err
+	}
+	if info.Mode().Perm()&0o077 != 0 {
+		return "", fmt.Errorf("read key: others may read %s: make a new key, or set its mode to 0600", path)
+	}
+	text, err := ReadSecretFile(path)
+	return string(text), err
+}
+
+// writeSecret writes a text to a temporary file and links it to path, so that path is
 // never incomplete and never replaced.
-func makeKeys(dir, path string) error {
+func writeSecret(dir, path, text string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
@@ -134,9 +150,7 @@ func makeKeys(dir, path string) error {
 	}
 	defer os.Remove(f.Name())
 	defer f.Close()
-	var value [keyBytes]byte
-	rand.Read(value[:]) // never fails
-	if _, err := f.WriteString(madeKeyName + ":" + base64.StdEncoding.EncodeToString(value[:]) + "\n"); err != nil {
+	if _, err := f.WriteString(text + "\n"); err != nil {
 		return err
 	}
 	if err := f.Sync(); err != nil {

@@ -209,6 +209,8 @@ func (c *Config) checkStore(check checker) {
 		"must be given where cluster is true: write redis://host:6379/0")
 	check(!c.Cluster || c.Auth.JWTKeys != "", "auth.jwt_keys", sharedKeys)
 	check(!c.Cluster || c.Security.EncryptionKeys != "", "security.encryption_keys", sharedKeys)
+	check(!c.Cluster || c.Security.RecordKeys != "", "security.record_keys",
+		"must be given where cluster is true, the same for all nodes: copy record.key of the first node")
 }
 
 func (c *Config) checkPositive(check checker) {

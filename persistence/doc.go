@@ -9,6 +9,7 @@
 //	eventlog     operations, the log and its tail, trimming, leases, nodes
 //	credentials  accounts, keys, sessions, locks of logins
 //	signals      reads of signals, and the runs that are due
+//	leaves       Merkle logs over the signal logs, and their checkpoint
 //	requests     replies to repeated requests, rates of callers
 //	deliveries   webhooks, deliveries, mails
 //	outcomes     how past entries of all assets ended
@@ -41,6 +42,11 @@
 //	{pNN}:confirm                 string nothing: a write for a WAIT to wait for        a minute
 //	{pNN}:epoch                   string the last epoch given                           for ever
 //	{pNN}:position                string up to where events have had their effect       for ever
+//	{pNN}:leafhead                string size, root and position of the Merkle log      for ever
+//	{pNN}:leaves                  stream places of leaves under the ids of their entries for ever
+//	{pNN}:leafaccounts            hash   salt and counts of each account with leaves    until it is erased
+//	{pNN}:tile:LEVEL:NUMBER       string 256 hashes of the Merkle log                   for ever
+//	{pNN}:checkpoint              string the newest signed heads of all Merkle logs     for ever
 //	{pNN}:probe                   string nothing: a write that replicas must confirm    a minute
 //	{pNN}:erase                   hash   deleted accounts that are being erased         until it is done
 //	{pNN}:webhooks:ACCOUNT        hash   webhooks of an account, behind their position  until they are removed

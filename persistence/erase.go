@@ -19,6 +19,7 @@ import (
 	"github.com/agentsignal/agentsignal/persistence/deliveries"
 	"github.com/agentsignal/agentsignal/persistence/eventlog"
 	"github.com/agentsignal/agentsignal/persistence/jobs"
+	"github.com/agentsignal/agentsignal/persistence/leaves"
 	"github.com/agentsignal/agentsignal/persistence/redisclient"
 	"github.com/agentsignal/agentsignal/persistence/schedules"
 )
@@ -51,11 +52,13 @@ type erasing struct {
 // cursor, "" at the end.
 type eraseStage func(ctx context.Context, c *redisclient.Client, w erasingOf, cursor string) (string, error)
 
-// erasingOf is the account whose records are erased, and the epoch of the owner.
+// erasingOf is the account whose records are erased, the epoch of the owner, and the leaves of
+// its partition.
 type erasingOf struct {
 	partition int
 	epoch     int64
 	account   signal.AccountID
+	leaves    *leaves.Store
 }
 
 // erasePass runs immediately and again after eraseGrace. Webhooks and schedules come first, so
@@ -64,14 +67,15 @@ var erasePass = []eraseStage{eraseWebhooks, eraseSchedules, eraseMails, eraseJob
 
 // eraseStages run in this order; the nil stage waits for eraseGrace. Stored states name a stage
 // by its index, so a change of the list needs a new version of the state.
-var eraseStages = slices.Concat(erasePass, []eraseStage{nil}, erasePass, []eraseStage{eraseEvents, eraseSignals})
+var eraseStages = slices.Concat(erasePass, []eraseStage{nil}, erasePass,
+	[]eraseStage{eraseEvents, eraseSignals, eraseSalt})
 
 // erasingVersion is the first word of a stored state.
-const erasingVersion = "3"
+const erasingVersion = "4"
 
 // earlierStages has, by version of the state, how many stages there were and which of them
-// waited for the grace. Version 1 had no webhooks, version 2 no schedules.
-var earlierStages = map[string]struct{ stages, grace int }{"1": {11, 4}, "2": {15, 6}}
+// waited for the grace. Version 1 had no webhooks, version 2 no schedules, version 3 no salts.
+var earlierStages = map[string]struct{ stages, grace int }{"1": {11, 4}, "2": {15, 6}, "3": {17, 7}}
 
 func (e erasing) String() string {
 	return fmt.Sprint(erasingVersion, " ", e.deleted.UnixMilli(), " ", e.stage, " ", e.cursor)
@@ -147,7 +151,7 @@ func (s *Store) EraseStep(ctx context.Context, p int, epoch int64) (time.Duratio
 				continue
 			}
 		}
-		return 0, s.eraseChunkOf(ctx, erasingOf{p, epoch, signal.AccountID(account)}, state, e)
+		return 0, s.eraseChunkOf(ctx, erasingOf{p, epoch, signal.AccountID(account), s.Leaves}, state, e)
 	}
 	return next, nil
 }
@@ -277,12 +281,23 @@ func isDeletion(header []byte) bool {
 	return d.Err == nil && int(code) < len(codec.EventCodes) && codec.EventCodes[code] == signal.AccountDeleted
 }
 
-// eraseSignals erases the entries of the signal log.
+// eraseSignals erases the entries of the signal log, after each has its leaf.
 func eraseSignals(ctx context.Context, c *redisclient.Client, w erasingOf, cursor string) (string, error) {
+	for more := true; more; {
+		var err error
+		if _, more, err = w.leaves.AppendLeaves(ctx, w.partition, w.epoch); err != nil {
+			return "", err
+		}
+	}
 	stored := codec.AccountBytes(w.account)
 	return eraseEntries(ctx, c, redisclient.SignalsKey(w.partition), w, cursor, func(header []byte) bool {
 		return bytes.Equal(codec.RecordAccount(header), stored)
 	})
+}
+
+// eraseSalt erases what opens the leaves of the account. The leaves stay, and stay counted.
+func eraseSalt(ctx context.Context, _ *redisclient.Client, w erasingOf, _ string) (string, error) {
+	return "", w.leaves.EraseAccount(ctx, w.partition, w.account)
 }
 
 // eraseEntries removes the entries of a log that belong to the account. It starts at the time of

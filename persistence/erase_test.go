@@ -41,7 +41,8 @@ func TestParseErasingOfEarlierVersions(t *testing.T) {
 		t.Error("the second pass begins elsewhere")
 	}
 	for _, bad := range []string{
-		"1 1795253400123 11 ", "2 1795253400123 15 ", "3 1795253400123 17 ", "4 1795253400123 0 ",
+		"1 1795253400123 11 ", "2 1795253400123 15 ", "3 1795253400123 17 ", "4 1795253400123 18 ",
+		"5 1795253400123 0 ",
 		"2 x 0 ", "2 1 -1 ", "2 1 0",
 	} {
 		if got, err := parseErasing(bad); err == nil {
@@ -116,6 +117,7 @@ func TestErase(t *testing.T) {
 		}
 	}
 	fillAccount(t, s, log, epoch, deleted, 99) // a run that was under way
+	entries := s.Client.RDB.XLen(ctx, redisclient.SignalsKey(1)).Val()
 
 	// The grace has passed, by moving the deletion into the past.
 	state := s.Client.RDB.HGet(ctx, redisclient.EraseKey(1), string(deleted)).Val()
@@ -129,6 +131,14 @@ func TestErase(t *testing.T) {
 	}
 	if wait := eraseAll(t, s, epoch); wait >= 0 {
 		t.Errorf("there is more to do in %v", wait)
+	}
+	// All its signals stay counted, and its leaves cannot be opened.
+	if n := s.Client.RDB.XLen(ctx, redisclient.LeavesKey(1)).Val(); n != entries {
+		t.Errorf("%d leaves, want %d", n, entries)
+	}
+	salts := s.Client.RDB.HKeys(ctx, redisclient.LeafAccountsKey(1)).Val()
+	if len(salts) != 1 || salts[0] != string(other) {
+		t.Errorf("salts of %v are left, want that of %s", salts, other)
 	}
 	want := map[string]int{"open": 0, "due": 0, "jobs": 0, "replies": 0, "events": 1, "signals": 0,
 		"webhooks": 0, "deliveries": 0, "bodies": 0, "mails": 0}
@@ -312,9 +322,9 @@ func TestLongLogIsErasedInSteps(t *testing.T) {
 	if err := redisclient.Execute(ctx, pipe); err != nil {
 		t.Fatal(err)
 	}
-	cursor, err := eraseEvents(ctx, s.Client, erasingOf{1, 1, deleted}, "")
+	cursor, err := eraseEvents(ctx, s.Client, erasingOf{1, 1, deleted, s.Leaves}, "")
 	for err == nil && cursor != "" {
-		cursor, err = eraseEvents(ctx, s.Client, erasingOf{1, 1, deleted}, cursor)
+		cursor, err = eraseEvents(ctx, s.Client, erasingOf{1, 1, deleted, s.Leaves}, cursor)
 	}
 	if n := s.Client.RDB.XLen(ctx, redisclient.EventsKey(1)).Val(); err != nil || n != each {
 		t.Errorf("%d entries are left, %v; want the %d of the other account", n, err, each)

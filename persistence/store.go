@@ -3,6 +3,7 @@ package persistence
 import (
 	"github.com/agentsignal/agentsignal/persistence/credentials"
 	"github.com/agentsignal/agentsignal/persistence/eventlog"
+	"github.com/agentsignal/agentsignal/persistence/leaves"
 	"github.com/agentsignal/agentsignal/persistence/redisclient"
 	"github.com/agentsignal/agentsignal/persistence/requests"
 	"github.com/agentsignal/agentsignal/persistence/signals"
@@ -19,6 +20,7 @@ type Store struct {
 	Credentials *credentials.Store
 	Signals     *signals.Store
 	Requests    *requests.Store
+	Leaves      *leaves.Store
 
 	streams *streamMetrics // nil without Options.Metrics
 	sizes   *sizes
@@ -39,6 +41,7 @@ func Open(o Options) (*Store, error) {
 		Credentials: credentials.New(c),
 		Signals:     signals,
 		Requests:    requests.New(c, signals),
+		Leaves:      leaves.New(c),
 	}
 	if o.Metrics != nil {
 		s.streams, s.sizes = newStreamMetrics(o.Metrics.Registry), newSizes(o.Metrics.Registry)

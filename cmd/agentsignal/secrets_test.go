@@ -23,7 +23,8 @@ func TestFaultsOfSettingsHideSecrets(t *testing.T) {
 		`"https://host/?key=` + mark + `%zz"`, `"redis+sentinel://user:` + mark + `%zz@host"`,
 		`"redis+cluster://user:` + mark + `@:x"`, `"` + mark, "*" + mark}
 	refused := 0
-	for _, setting := range []string{"auth.jwt_keys", "security.encryption_keys", "email.smtp_url", "content.chat_url",
+	for _, setting := range []string{"auth.jwt_keys", "security.encryption_keys", "security.record_keys", "email.smtp_url",
+		"content.chat_url",
 		"content.chat_key",
 		"market.alpaca_key", "market.alpaca_secret", "market.news_feeds", "market.binance_url", "weather.api_key",
 		"weather.forecast_url"} {

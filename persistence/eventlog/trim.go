@@ -3,8 +3,11 @@ package eventlog
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/persistence/codec"
@@ -64,7 +67,7 @@ func (t *Trimmer) TrimEvents(ctx context.Context, partition int, epoch int64) er
 }
 
 // TrimSignals removes the entries of a partition's signal log that are older than the
-// retention and older than every open signal. A new signal is younger than both, so no epoch
+// retention and older than every open signal, but none that still needs its leaf. A new signal is younger than both, so no epoch
 // is compared.
 func (t *Trimmer) TrimSignals(ctx context.Context, partition int, _ int64) error {
 	s := t.store
@@ -78,6 +81,13 @@ func (t *Trimmer) TrimSignals(ctx context.Context, partition int, _ int64) error
 	}
 	if len(first) == 0 || first[0].Position.Compare(safe) >= 0 {
 		return nil
+	}
+	upTo, err := s.leavesUpTo(ctx, partition)
+	if err != nil {
+		return err
+	}
+	if next := upTo.Plus(1); !upTo.IsZero() && next.Compare(safe) < 0 {
+		safe = next
 	}
 	err = s.EachOpen(ctx, partition, func(_, value []byte) error {
 		created, _, err := codec.CutStamp(value)
@@ -99,4 +109,15 @@ func (t *Trimmer) TrimSignals(ctx context.Context, partition int, _ int64) error
 		}
 	}
 	return nil
+}
+
+// leavesUpTo returns the position up to which the signal log of partition p has leaves; zero if
+// it has none, as before the first start of a version that makes them.
+func (s *Store) leavesUpTo(ctx context.Context, p int) (signal.Position, error) {
+	text, err := s.RDB.Get(ctx, redisclient.LeafHeadKey(p)).Result()
+	if err != nil && !errors.Is(err, redis.Nil) {
+		return signal.Position{}, redisclient.Failed(err, "read head of the log of partition %d", p)
+	}
+	head, err := codec.ParseLogHead(text)
+	return head.UpTo, err
 }

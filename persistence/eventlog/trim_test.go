@@ -100,6 +100,12 @@ func TestTrimSignals(t *testing.T) {
 	if left := trim(101 * 24 * time.Hour); left != n {
 		t.Errorf("%d are left of %d that are young enough", left, n)
 	}
+	head := codec.LogHead{Size: 100, UpTo: at(99)}
+	b.rdb.Set(ctx, redisclient.LeafHeadKey(0), head.String(), 0)
+	if left := trim(0); left < n-100 || left > n {
+		t.Errorf("%d are left, and %d need their leaves", left, n-100)
+	}
+	b.rdb.Del(ctx, redisclient.LeafHeadKey(0))
 	if left := trim(0); left < n-500 || left > n-500+100 {
 		t.Errorf("%d are left; the oldest open signal is number 500 of %d", left, n)
 	}

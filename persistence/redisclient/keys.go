@@ -1,6 +1,10 @@
 package redisclient
 
-import "github.com/agentsignal/agentsignal/actors/signal"
+import (
+	"strconv"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+)
 
 // This file makes every key name of the service. The part in braces is the hash tag: keys with
 // the same tag are in one slot of a Redis Cluster, so that one script may use them.
@@ -53,6 +57,19 @@ func RunsDueKey(p int) string { return PartitionKey(p, "runsdue") }
 func OwnerKey(p int) string    { return PartitionKey(p, "owner") }
 func EpochKey(p int) string    { return PartitionKey(p, "epoch") }
 func PositionKey(p int) string { return PartitionKey(p, "position") }
+
+// The Merkle log of a partition: LeafHeadKey holds its head, LeavesKey the place of each leaf by
+// the position of its entry in the signal log, LeafAccountsKey the salt and the counts of each
+// account, TileKey the hashes of a tile.
+func LeafHeadKey(p int) string     { return PartitionKey(p, "leafhead") }
+func LeavesKey(p int) string       { return PartitionKey(p, "leaves") }
+func LeafAccountsKey(p int) string { return PartitionKey(p, "leafaccounts") }
+func TileKey(p, level int, n int64) string {
+	return PartitionKey(p, "tile:"+strconv.Itoa(level)+":"+strconv.FormatInt(n, 10))
+}
+
+// CheckpointKey holds the newest checkpoint, in the slot of the partition whose owner signs.
+func CheckpointKey(p int) string { return PartitionKey(p, "checkpoint") }
 
 // ProbeKey is what Ready tries to write.
 func ProbeKey(p int) string { return PartitionKey(p, "probe") }

@@ -17,6 +17,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/market"
 	"github.com/agentsignal/agentsignal/actors/market/assets"
 	"github.com/agentsignal/agentsignal/actors/market/feeder"
+	"github.com/agentsignal/agentsignal/actors/notary"
 	"github.com/agentsignal/agentsignal/actors/outcomes"
 	"github.com/agentsignal/agentsignal/actors/schedule"
 	"github.com/agentsignal/agentsignal/actors/scorecard"
@@ -63,6 +64,7 @@ func newProcess(ctx context.Context, c configs.Config, o Options) (_ *process, e
 		p.buildAgents,
 		p.buildWebhooks,
 		p.buildSchedules,
+		p.buildNotary,
 		p.buildStreams,
 		p.buildServer,
 		p.listen,
@@ -271,6 +273,20 @@ func (p *process) buildSchedules(context.Context) error {
 		Now:       p.store.Client.Now,
 		Name:      p.market.Name,
 		Cost:      func(asset string) float64 { return CostsOf(c.Costs).Of(assets.ClassOf(asset)) },
+	})
+	return nil
+}
+
+// buildNotary builds what appends to the record of signals and signs it.
+func (p *process) buildNotary(context.Context) error {
+	keys, err := p.recordKeys()
+	if err != nil {
+		return err
+	}
+	p.notary = notary.New(p.store.Leaves, keys, notary.Options{
+		Now:     p.store.Client.Now,
+		Log:     p.log,
+		Metrics: notary.NewMetrics(p.registry),
 	})
 	return nil
 }

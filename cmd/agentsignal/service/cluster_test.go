@@ -12,6 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/agentsignal/agentsignal/actors/record"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/credential"
 	"github.com/agentsignal/agentsignal/configs"
@@ -38,13 +39,14 @@ func startNodes(tb testing.TB, sources string) nodes {
 	tb.Helper()
 	n := nodes{redis: redistest.New(tb)}
 	n.first = launch(tb, childSettings(tb, n.redis.URL(), "CLUSTER=true", "AUTH_JWT_KEYS="+sharedKeys,
-		"SECURITY_ENCRYPTION_KEYS="+sharedKeys, "LEASE=6s",
+		"SECURITY_ENCRYPTION_KEYS="+sharedKeys, "SECURITY_RECORD_KEYS="+sharedRecordKey(tb), "LEASE=6s",
 		"MARKET_SOURCE="+sources, "WEBHOOKS_ALLOWED_NETWORKS="+loopback)...)
 	c := testConfig(tb, n.redis.URL())
 	c.Market.Source = sources
 	c.Cluster, c.Lease = true, configs.Duration(6*time.Second)
 	c.Webhooks.AllowedNetworks = []string{loopback}
 	c.Auth.JWTKeys, c.Security.EncryptionKeys = configs.Secret(sharedKeys), configs.Secret(sharedKeys)
+	c.Security.RecordKeys = configs.Secret(sharedRecordKey(tb))
 	n.second = start(tb, c)
 	n.first.awaitReady(tb)
 	newMarket(tb, n.redis.Client()).open("ACME", "101.25")
@@ -53,6 +55,18 @@ func startNodes(tb testing.TB, sources string) nodes {
 	n.here = n.there.at(n.first.url)
 	n.here.awaitRun("ACME", "breakout")
 	return n
+}
+
+var makeRecordKey = sync.OnceValues(func() (string, error) { return record.NewKey("agentsignal-test") })
+
+// sharedRecordKey returns the key that signs the record of all nodes.
+func sharedRecordKey(tb testing.TB) string {
+	tb.Helper()
+	key, err := makeRecordKey()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return key
 }
 
 func TestTwoNodesAreOneService(t *testing.T) {

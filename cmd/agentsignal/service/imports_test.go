@@ -46,6 +46,11 @@ var mayImport = []struct {
 	{"actors/lifecycle", []string{"actors/signal", "actors/strategy", "actors/engine", "actors/market/alerts",
 		"actors/ownership"}},
 	{"actors/partition", []string{"actors/signal", "actors/engine", "actors/ownership"}},
+	{"actors/record", []string{"actors/signal", "actors/record/verify"}},
+	// A stranger must be able to read and copy it: it needs nothing of this module.
+	{"actors/record/verify", nil},
+	{"actors/notary", []string{"actors/signal", "actors/engine", "actors/ownership", "actors/record",
+		"actors/record/verify"}},
 	{"actors/schedule", []string{"actors/signal", "actors/engine", "actors/ownership"}},
 	{"actors/webhook", []string{"actors/signal", "actors/engine", "actors/ownership", "actors/webhook/..."}},
 	{"actors/market/markettest", []string{"actors/engine", "actors/signal", "actors/market/source/fetch"}},
@@ -83,6 +88,8 @@ var mayImport = []struct {
 	{"persistence/outcomes", []string{"actors/signal", "persistence/codec", "persistence/redisclient"}},
 	{"persistence/schedules", []string{"actors/signal", "persistence/codec", "persistence/eventlog",
 		"persistence/redisclient"}},
+	{"persistence/leaves", []string{"actors/signal", "actors/record", "actors/record/verify", "persistence/codec",
+		"persistence/eventlog", "persistence/redisclient"}},
 	{"persistence/credentials", []string{"actors/signal", "persistence/redisclient"}},
 	{"persistence/signals", []string{"actors/signal", "persistence/codec", "persistence/eventlog",
 		"persistence/redisclient"}},
@@ -150,6 +157,8 @@ var pure = map[string][]string{
 		"database/sql", "syscall"},
 	"actors/backtest": {"math/rand", "math/rand/v2", "crypto/rand", "os", "net", "net/http", "log", "log/slog", "io/fs",
 		"database/sql", "syscall"},
+	"actors/record/verify": {"math/rand", "math/rand/v2", "crypto/rand", "os", "net", "net/http", "log", "log/slog",
+		"io/fs", "syscall"},
 	"actors/signal": {"os", "net", "net/http", "log", "log/slog", "syscall"},
 }
 

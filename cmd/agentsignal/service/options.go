@@ -10,6 +10,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/backtest"
 	"github.com/agentsignal/agentsignal/actors/market/source"
+	"github.com/agentsignal/agentsignal/actors/record"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/credential"
 	"github.com/agentsignal/agentsignal/configs"
@@ -26,6 +27,25 @@ func (p *process) keysOf(setting string, list configs.Secret, file string) ([]cr
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", setting, err)
+	}
+	return keys, nil
+}
+
+// recordKeys returns the keys that sign the record of signals.
+func (p *process) recordKeys() (*record.Keys, error) {
+	list := string(p.config.Security.RecordKeys)
+	if list == "" {
+		var err error
+		list, err = configs.LoadOrMakeSecret(p.config.DataDir, "record.key", func() (string, error) {
+			return record.NewKey("")
+		})
+		if err != nil {
+			return nil, fmt.Errorf("security.record_keys: %w", err)
+		}
+	}
+	keys, err := record.ParseKeys(list)
+	if err != nil {
+		return nil, fmt.Errorf("security.record_keys: %w", err)
 	}
 	return keys, nil
 }
@@ -48,6 +68,10 @@ func checkOptions(c configs.Config) error {
 	fault("auth.jwt_keys", err)
 	_, err = configs.ParseKeys(string(c.Security.EncryptionKeys))
 	fault("security.encryption_keys", err)
+	if keys := c.Security.RecordKeys; keys != "" {
+		_, err = record.ParseKeys(string(keys))
+		fault("security.record_keys", err)
+	}
 	_, err = newMailer(c.Email)
 	fault("email.smtp_url", err)
 	_, err = quotasOf(c.RateLimit)

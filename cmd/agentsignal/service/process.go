@@ -19,6 +19,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/lifecycle"
 	"github.com/agentsignal/agentsignal/actors/market"
 	"github.com/agentsignal/agentsignal/actors/market/feeder"
+	"github.com/agentsignal/agentsignal/actors/notary"
 	"github.com/agentsignal/agentsignal/actors/outcomes"
 	"github.com/agentsignal/agentsignal/actors/ownership"
 	"github.com/agentsignal/agentsignal/actors/panics"
@@ -95,6 +96,7 @@ type process struct {
 	deliverer  *webhook.Node
 	schedules  *schedules.Store
 	scheduler  *schedule.Node
+	notary     *notary.Node
 	scorecards *scorecard.Scorecards
 
 	// Streams.
@@ -223,7 +225,7 @@ func (p *process) newPartitions() *partition.Partitions {
 		SingleNode: !p.config.Cluster,
 		Tail:       p.tail,
 		// In the order in which they are started and given the events of a partition.
-		Tenants:  []ownership.Tenant{p.deliverer, p.lifecycle, p.scheduler},
+		Tenants:  []ownership.Tenant{p.deliverer, p.lifecycle, p.scheduler, p.notary},
 		Webhooks: p.webhooks,
 		Trimmer: eventlog.NewTrimmer(p.store.Logs, eventlog.TrimOptions{
 			Retention: time.Duration(p.config.Signals.Retention),

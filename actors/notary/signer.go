@@ -1,0 +1,125 @@
+package notary
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/engine"
+	"github.com/agentsignal/agentsignal/actors/record/verify"
+	"github.com/agentsignal/agentsignal/actors/signal"
+)
+
+// Messages of the signer to itself.
+type (
+	checkDue struct{}
+	checked  struct {
+		last *verify.Checkpoint // the newest one
+		err  error
+	}
+)
+
+// checkEvery is how often the signer counts leaves.
+const checkEvery = time.Second
+
+// signer is the actor that signs the heads of all logs.
+type signer struct {
+	o       *owned
+	last    *verify.Checkpoint // nil until it is read, or while there is none
+	failing bool               // the last check failed and was logged
+}
+
+// Receive implements engine.Actor.
+func (s *signer) Receive(c engine.Context) {
+	switch m := c.Message().(type) {
+	case engine.Started, checkDue:
+		o, last := s.o, s.last
+		c.Go(func(ctx context.Context) any {
+			ctx, cancel := context.WithTimeout(ctx, stepTimeout)
+			defer cancel()
+			newest, err := o.check(ctx, last)
+			return checked{newest, err}
+		})
+	case checked:
+		s.onChecked(c, m)
+	case engine.Stopping, engine.Restarting:
+		s.o.options.Metrics.aged(0)
+	}
+}
+
+func (s *signer) onChecked(c engine.Context, m checked) {
+	if m.last != nil {
+		s.last = m.last
+		s.o.options.Metrics.aged(s.o.options.Now().Sub(m.last.At))
+	}
+	switch {
+	case s.o.Refused(m.err):
+		return
+	case m.err == nil:
+		s.failing = false
+	case !s.failing:
+		s.failing = true
+		s.o.log.Error("no checkpoint is signed", "err", m.err)
+	}
+	c.After(checkEvery, checkDue{})
+}
+
+// check signs a checkpoint if one is due after the last one, and returns the newest.
+func (o *owned) check(ctx context.Context, last *verify.Checkpoint) (*verify.Checkpoint, error) {
+	if last == nil {
+		_, stored, err := o.store.Checkpoint(ctx)
+		if err != nil && signal.KindOf(err) != signal.KindNotFound {
+			return nil, err
+		}
+		last = stored
+	}
+	now := o.options.Now().UTC().Truncate(time.Second)
+	if last != nil {
+		n, err := o.store.CountLeaves(ctx)
+		if err != nil {
+			return last, err
+		}
+		if now.Sub(last.At) < o.options.Every && n-last.Size() < o.options.MaxLeaves && n >= last.Size() && !now.Before(last.At) {
+			return last, nil
+		}
+	}
+	heads, err := o.store.LogHeads(ctx)
+	if err != nil {
+		return last, err
+	}
+	c := &verify.Checkpoint{Origin: o.keys.Name(), At: now, Logs: heads}
+	if last != nil {
+		if err := o.follows(ctx, last, c); err != nil {
+			return last, err
+		}
+	}
+	signed, err := o.keys.Sign(c)
+	if err != nil {
+		return last, fmt.Errorf("sign checkpoint: %w", err)
+	}
+	if err := o.store.StoreCheckpoint(ctx, o.Epoch, signed); err != nil {
+		return last, err
+	}
+	return c, nil
+}
+
+// follows checks that next may be signed after last. A verifier would take two heads that
+// contradict each other as proof that the record was rewritten. They do if Redis has lost leaves
+// that were signed, or if the clock was set back; it then takes a person to decide.
+func (o *owned) follows(ctx context.Context, last, next *verify.Checkpoint) error {
+	sizes := make([]int64, len(last.Logs))
+	for i, l := range last.Logs {
+		sizes[i] = l.N
+		if i >= len(next.Logs) || next.Logs[i].N < l.N {
+			return fmt.Errorf("%w: log %d", verify.ErrRewritten, i)
+		}
+	}
+	if len(sizes) != len(next.Logs) {
+		return verify.ErrOtherLog
+	}
+	proofs, err := o.store.LogConsistency(ctx, sizes, next)
+	if err != nil {
+		return err
+	}
+	return verify.Consistent(last, next, proofs)
+}

@@ -1,0 +1,111 @@
+package record
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"math"
+	"strconv"
+	"time"
+
+	"golang.org/x/mod/sumdb/tlog"
+
+	"github.com/agentsignal/agentsignal/actors/record/verify"
+	"github.com/agentsignal/agentsignal/actors/signal"
+)
+
+// SaltSize is the number of random bytes of an account's salt.
+const SaltSize = 32
+
+// Counts are the signals of an account that were created and closed, up to and including a leaf.
+type Counts struct{ Created, Closed int64 }
+
+// Text returns the text of the leaf for a creation, or for a closing if s has one: a JSON object
+// with the members of GET /v1/signals/{id} under the same names. A closing needs only ID, Account,
+// CreatedAt, Confidence, MFE, MAE and Closing of s. The text of a signal never changes, so that a
+// leaf can be opened as long as the signal log has the signal.
+func Text(s *signal.Signal, n Counts) string {
+	if s.Closing != nil {
+		return closedText(s, n)
+	}
+	b := appendHead(make([]byte, 0, 512), "created", s, n)
+	b = appendMember(b, "agent_id", string(s.Agent))
+	b = appendMember(b, "asset", s.Asset)
+	b = appendMember(b, "strategy", s.Strategy)
+	b = appendMember(b, "timeframe", string(s.Timeframe))
+	b = appendMember(b, "risk_level", string(s.Risk))
+	b = appendMember(b, "direction", string(s.Direction))
+	b = append(b, `,"initial_confidence":`...)
+	b = signal.AppendConfidence(b, s.Confidence)
+	var entry, stop, target *float64
+	if l := s.Levels; l != nil {
+		entry, stop, target = &l.Entry, &l.Stop, &l.Target
+	}
+	b = appendNumber(b, "entry_price", entry)
+	b = appendNumber(b, "stop_loss", stop)
+	b = appendNumber(b, "take_profit", target)
+	b = appendTime(b, "created_at", s.CreatedAt)
+	b = appendTime(b, "expires_at", s.ExpiresAt)
+	return string(append(b, '}'))
+}
+
+func closedText(s *signal.Signal, n Counts) string {
+	c := s.Closing
+	b := appendHead(make([]byte, 0, 512), "closed", s, n)
+	b = append(b, `,"final_confidence":`...)
+	b = signal.AppendConfidence(b, s.Confidence)
+	b = appendNumber(b, "mfe_r", &s.MFE)
+	b = appendNumber(b, "mae_r", &s.MAE)
+	b = appendTime(b, "created_at", s.CreatedAt)
+	b = appendTime(b, "closed_at", c.At)
+	b = appendMember(b, "close_reason", string(c.Reason))
+	b = appendNumber(b, "exit_price", c.ExitPrice)
+	b = appendNumber(b, "pnl_percent", c.PnLPercent)
+	b = appendNumber(b, "pnl_absolute", c.PnLAbsolute)
+	b = append(b, `,"duration_minutes":`...)
+	b = strconv.AppendInt(b, c.DurationMinutes, 10)
+	return string(append(b, '}'))
+}
+
+// UnreadableText returns the text of the leaf for an entry of the signal log that cannot be
+// decoded, so that it has a leaf as well.
+func UnreadableText(entry []byte) string {
+	sum := sha256.Sum256(entry)
+	return `{"v":1,"kind":"unreadable","sha256":"` + hex.EncodeToString(sum[:]) + `"}`
+}
+
+func appendHead(b []byte, kind string, s *signal.Signal, n Counts) []byte {
+	b = append(b, `{"v":1,"kind":"`...)
+	b = append(b, kind...)
+	b = append(b, '"')
+	b = appendMember(b, "account", string(s.Account))
+	b = append(b, `,"created":`...)
+	b = strconv.AppendInt(b, n.Created, 10)
+	b = append(b, `,"closed":`...)
+	b = strconv.AppendInt(b, n.Closed, 10)
+	return appendMember(b, "signal_id", string(s.ID))
+}
+
+func appendName(b []byte, name string) []byte {
+	b = append(b, `,"`...)
+	b = append(b, name...)
+	return append(b, `":`...)
+}
+
+func appendMember(b []byte, name, value string) []byte {
+	return signal.AppendText(appendName(b, name), value)
+}
+
+// appendNumber appends null for nil, and for what JSON has no number for.
+func appendNumber(b []byte, name string, v *float64) []byte {
+	if v != nil && (math.IsNaN(*v) || math.IsInf(*v, 0)) {
+		v = nil
+	}
+	return signal.AppendNumber(appendName(b, name), v)
+}
+
+func appendTime(b []byte, name string, t time.Time) []byte {
+	return signal.AppendTime(appendName(b, name), t)
+}
+
+// LeafHash returns the hash that a tree has for a text under a salt.
+func LeafHash(salt []byte, text string) tlog.Hash { return tlog.RecordHash(verify.Commit(salt, text)) }

@@ -1,0 +1,203 @@
+package record
+
+import (
+	"bytes"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/record/verify"
+	"golang.org/x/mod/sumdb/note"
+)
+
+// TestTamperingIsNamed does to a record what must not go unnoticed.
+func TestTamperingIsNamed(t *testing.T) {
+	t.Parallel()
+	// rebuild returns the ledger with other leaves in log 1, signed by the same key.
+	rebuild := func(l *ledger, change func([]verify.Leaf) []verify.Leaf) *verify.Checkpoint {
+		leaves := change(append([]verify.Leaf(nil), l.logs[1].leaves...))
+		l.logs[1] = &log{tree: &Tree{}, tiles: map[[2]int64][]byte{}}
+		for _, leaf := range leaves {
+			l.add(1, leaf.Salt, leaf.Text)
+		}
+		_, c := l.sign()
+		return c
+	}
+	grown := func(change func([]verify.Leaf) []verify.Leaf) func(*ledger, *verify.Checkpoint, *verify.Checkpoint) error {
+		return func(l *ledger, older, _ *verify.Checkpoint) error {
+			c := rebuild(l, change)
+			return verify.Consistent(older, c, l.consistency(older, c))
+		}
+	}
+	leaf := func(change func(*verify.Leaf)) func(*ledger, *verify.Checkpoint, *verify.Checkpoint) error {
+		return func(l *ledger, _, newer *verify.Checkpoint) error {
+			p := l.prove(newer, 1, 5)
+			change(&p)
+			_, err := newer.Holds(&p)
+			return err
+		}
+	}
+	entries := func(l *ledger, c *verify.Checkpoint, keep func(*verify.Entry) bool) error {
+		var list []*verify.Entry
+		for i, leaf := range l.logs[1].leaves {
+			if len(leaf.Salt) == SaltSize {
+				p := l.prove(c, 1, i)
+				e, err := c.Holds(&p)
+				if err != nil {
+					return err
+				}
+				if keep(e) {
+					list = append(list, e)
+				}
+			}
+		}
+		_, _, err := verify.Complete(list)
+		return err
+	}
+	for name, row := range map[string]struct {
+		do   func(l *ledger, older, newer *verify.Checkpoint) error
+		want error
+	}{
+		"a leaf dropped": {grown(func(list []verify.Leaf) []verify.Leaf {
+			return append(list[:8:8], list[9:]...)
+		}), verify.ErrRewritten},
+		"two leaves swapped": {grown(func(list []verify.Leaf) []verify.Leaf {
+			list[3], list[4] = list[4], list[3]
+			return list
+		}), verify.ErrRewritten},
+		"the end cut off": {grown(func(list []verify.Leaf) []verify.Leaf { return list[:9] }), verify.ErrRewritten},
+		"a loser's closing changed in the log": {grown(func(list []verify.Leaf) []verify.Leaf {
+			list[5].Text = strings.Replace(list[5].Text, "stop_loss", "take_profit", 1)
+			return list
+		}), verify.ErrRewritten},
+		"a loser's closing changed in its proof": {leaf(func(p *verify.Leaf) {
+			p.Text = strings.Replace(p.Text, `"close_reason":"stop_loss"`, `"close_reason":"take_profit"`, 1)
+		}), verify.ErrNotIn},
+		"a confidence shifted": {leaf(func(p *verify.Leaf) {
+			p.Text = strings.Replace(p.Text, "0.4371", "0.439", 1)
+		}), verify.ErrNotIn},
+		"another salt":      {leaf(func(p *verify.Leaf) { p.Salt = []byte("another") }), verify.ErrNotIn},
+		"another place":     {leaf(func(p *verify.Leaf) { p.Index++ }), verify.ErrNotIn},
+		"another log":       {leaf(func(p *verify.Leaf) { p.Log = 0 }), verify.ErrNotIn},
+		"no log":            {leaf(func(p *verify.Leaf) { p.Log = 3 }), verify.ErrNotIn},
+		"before the log":    {leaf(func(p *verify.Leaf) { p.Index = -1 }), verify.ErrNotIn},
+		"a proof cut short": {leaf(func(p *verify.Leaf) { p.Proof = p.Proof[1:] }), verify.ErrNotIn},
+		"no proof":          {leaf(func(p *verify.Leaf) { p.Proof = nil }), verify.ErrNotIn},
+		"not yet signed":    {leaf(func(p *verify.Leaf) { p.Index = 60 }), verify.ErrTooNew},
+		"of another head":   {leaf(func(p *verify.Leaf) { p.Size-- }), verify.ErrNotIn},
+		"an old head served": {func(l *ledger, older, newer *verify.Checkpoint) error {
+			return verify.Consistent(newer, older, l.consistency(newer, newer))
+		}, verify.ErrOlder},
+		"a clock set back": {func(l *ledger, _, newer *verify.Checkpoint) error {
+			l.clock = l.clock.Add(-time.Hour)
+			_, back := l.sign()
+			return verify.Consistent(newer, back, l.consistency(newer, back))
+		}, verify.ErrOlder},
+		"a log of another instance": {func(_ *ledger, older, _ *verify.Checkpoint) error {
+			other, _, newer := history(t)
+			return verify.Consistent(older, newer, other.consistency(older, newer))
+		}, verify.ErrOtherLog},
+		"fewer logs": {func(l *ledger, older, newer *verify.Checkpoint) error {
+			proofs := l.consistency(older, newer)
+			newer.Logs = newer.Logs[:2]
+			return verify.Consistent(older, newer, proofs[:2])
+		}, verify.ErrOtherLog},
+		"a proof of consistency left out": {func(l *ledger, older, newer *verify.Checkpoint) error {
+			return verify.Consistent(older, newer, l.consistency(older, newer)[:2])
+		}, verify.ErrIncomplete},
+		"a loser left out": {func(l *ledger, _, newer *verify.Checkpoint) error {
+			return entries(l, newer, func(e *verify.Entry) bool { return e.Kind != "closed" || e.Closed != 8 })
+		}, verify.ErrMissing},
+		"the last losers left out": {func(l *ledger, _, newer *verify.Checkpoint) error {
+			return entries(l, newer, func(e *verify.Entry) bool { return e.Kind != "closed" || e.Closed < 18 })
+		}, verify.ErrMissing},
+		"nothing shown": {func(l *ledger, _, newer *verify.Checkpoint) error {
+			return entries(l, newer, func(*verify.Entry) bool { return false })
+		}, verify.ErrIncomplete},
+		"two signals with one number": {func(*ledger, *verify.Checkpoint, *verify.Checkpoint) error {
+			_, _, err := verify.Complete([]*verify.Entry{{Kind: "closed", Closed: 1, Signal: "a"},
+				{Kind: "closed", Closed: 1, Signal: "b"}})
+			return err
+		}, verify.ErrDiffers},
+		"a leaf that is no entry": {func(l *ledger, _, newer *verify.Checkpoint) error {
+			p := l.prove(newer, 0, 3)
+			_, err := newer.Holds(&p)
+			return err
+		}, verify.ErrLeaf},
+		"another signal's leaf": {func(l *ledger, _, _ *verify.Checkpoint) error {
+			_, err := verify.Matches(l.logs[1].leaves[2].Text, []byte(`{"signal_id":"sig_1"}`))
+			return err
+		}, verify.ErrDiffers},
+		"a signal that is shown better": {func(l *ledger, _, _ *verify.Checkpoint) error {
+			_, err := verify.Matches(l.logs[1].leaves[2].Text, []byte(`{"signal_id":"sig_0","final_confidence":0.439}`))
+			return err
+		}, verify.ErrDiffers},
+		"a signal that is cut short": {func(l *ledger, _, _ *verify.Checkpoint) error {
+			_, err := verify.Matches(l.logs[1].leaves[2].Text, []byte(`{"signal_id":"sig_0","fin`))
+			return err
+		}, verify.ErrIncomplete},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l, older, newer := history(t)
+			if err := row.do(l, older, newer); !errors.Is(err, row.want) {
+				t.Errorf("%v, want: %v", err, row.want)
+			}
+		})
+	}
+}
+
+func TestAForgedCheckpointIsRefused(t *testing.T) {
+	t.Parallel()
+	l := newLedger(t, 2)
+	l.add(0, []byte("s"), "a", "b")
+	signed, c := l.sign()
+	forger := newLedger(t, 2)
+	forged := *c
+	text, err := forger.keys.Sign(&forged) // under its own name
+	if err != nil {
+		t.Fatal(err)
+	}
+	named, err := NewKey(l.keys.Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	impostor, err := ParseKeys(named)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sameName, err := impostor.Sign(&forged)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.SplitAfter(string(signed), "\n")
+	for name, note := range map[string][]byte{
+		"by another service":       text,
+		"by a key of that name":    sameName,
+		"with another size":        []byte(strings.Replace(string(signed), "log 0 2 ", "log 0 3 ", 1)),
+		"without its signature":    []byte(strings.Join(lines[:len(lines)-2], "")),
+		"cut short":                signed[:len(signed)-10],
+		"empty":                    nil,
+		"with a line after":        append(bytes.Clone(signed), "more\n"...),
+		"larger than any":          bytes.Repeat([]byte("x"), 1<<20),
+		"with a changed signature": bytes.Replace(signed, signed[len(signed)-8:], []byte("AAAAAA==\n")[1:], 1),
+	} {
+		if got, err := verify.Open(note, l.verifiers()...); !errors.Is(err, verify.ErrNote) {
+			t.Errorf("%s: %v %v", name, got, err)
+		}
+	}
+	// What one of the trusted keys has signed under another name is not this service's.
+	forged.Origin = "somebody-else"
+	other, err := sumdbSign(l.keys.signers[0], forged.Text())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := verify.Open(other, l.verifiers()...); !errors.Is(err, verify.ErrNote) {
+		t.Errorf("of another origin: %v %v", got, err)
+	}
+}
+
+func sumdbSign(s note.Signer, text string) ([]byte, error) {
+	return note.Sign(&note.Note{Text: text}, s)
+}

@@ -1,0 +1,293 @@
+// Package verify checks a record of signals without the service that keeps it: this file, the
+// standard library and golang.org/x/mod/sumdb, which checks Go's own checksum database.
+//
+// A service keeps Merkle logs, one for each partition of its accounts. Every creation and every
+// closing of a signal is a leaf. A checkpoint is a signed note that lists the size and the root
+// hash of each log. A leaf hides its text behind the salt of its account; whoever gets text, salt
+// and proof can check that this text, and no other, was a leaf at the time of the checkpoint. The
+// text counts the creations and closings of the account, so a missing signal leaves a gap.
+//
+// What it proves: when something was recorded, and that nothing was changed or removed since. It
+// does not prove that no second service ran with results that were kept back.
+package verify
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/mod/sumdb/note"
+	"golang.org/x/mod/sumdb/tlog"
+)
+
+// Limits of what is read.
+const (
+	maxNote = 64 << 10 // bytes of a checkpoint
+	maxLogs = 100      // logs of a checkpoint
+	maxSize = 1 << 48  // leaves of a log
+)
+
+// Errors, each naming a kind of tampering or a wrong file.
+var (
+	ErrNote       = errors.New("not a checkpoint of this service")
+	ErrNotIn      = errors.New("the leaf is not in the log: its text, salt, place or proof was changed")
+	ErrTooNew     = errors.New("the leaf is newer than the checkpoint: take a later one")
+	ErrRewritten  = errors.New("the logs of the two checkpoints are not the same: leaves were changed or removed")
+	ErrOlder      = errors.New("an old head: the second checkpoint is older than the first")
+	ErrOtherLog   = errors.New("the checkpoints are of different services")
+	ErrMissing    = errors.New("signals are missing")
+	ErrDiffers    = errors.New("the signal is not the one in the record")
+	ErrLeaf       = errors.New("the text of the leaf is not readable")
+	ErrIncomplete = errors.New("the file is cut short or not readable")
+)
+
+// Checkpoint is the text of a signed note.
+type Checkpoint struct {
+	Origin string      // the name of the signer
+	At     time.Time   // when it was signed
+	Logs   []tlog.Tree // size and root hash of each log
+}
+
+// Size returns the number of leaves of all logs.
+func (c *Checkpoint) Size() int64 {
+	var n int64
+	for _, l := range c.Logs {
+		n += l.N
+	}
+	return n
+}
+
+// Root returns the root hash of a tree whose leaves are the lines of the logs.
+func (c *Checkpoint) Root() tlog.Hash {
+	var stored []tlog.Hash
+	read := tlog.HashReaderFunc(func(indexes []int64) ([]tlog.Hash, error) {
+		hashes := make([]tlog.Hash, len(indexes))
+		for i, index := range indexes {
+			hashes[i] = stored[index]
+		}
+		return hashes, nil
+	})
+	for i := range c.Logs {
+		hashes, _ := tlog.StoredHashes(int64(i), []byte(c.line(i)), read) // read returns no errors
+		stored = append(stored, hashes...)
+	}
+	root, _ := tlog.TreeHash(int64(len(c.Logs)), read)
+	return root
+}
+
+func (c *Checkpoint) line(i int) string {
+	return fmt.Sprintf("log %d %d %v\n", i, c.Logs[i].N, c.Logs[i].Hash)
+}
+
+// Text returns the text to sign: origin, size and root hash as in every checkpoint of a log, and
+// then the time and a line for each log.
+func (c *Checkpoint) Text() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s\n%d\n%v\ntime %s\n", c.Origin, c.Size(), c.Root(), c.At.UTC().Format(time.RFC3339))
+	for i := range c.Logs {
+		b.WriteString(c.line(i))
+	}
+	return b.String()
+}
+
+// Parse is the inverse of Text. It accepts nothing that Text would not write.
+func Parse(text string) (*Checkpoint, error) {
+	lines := strings.Split(text, "\n")
+	if len(lines) < 5 || len(lines) > 5+maxLogs {
+		return nil, fmt.Errorf("%w: it has %d lines", ErrNote, len(lines))
+	}
+	at, err := time.Parse("time "+time.RFC3339, lines[3])
+	if err != nil {
+		return nil, fmt.Errorf("%w: its fourth line is not a time", ErrNote)
+	}
+	c := &Checkpoint{Origin: lines[0], At: at}
+	for i, line := range lines[4 : len(lines)-1] {
+		words := strings.Split(line, " ")
+		if len(words) != 4 {
+			return nil, fmt.Errorf("%w: line %d is not a log", ErrNote, i+5)
+		}
+		size, err := strconv.ParseInt(words[2], 10, 64)
+		hash, err2 := tlog.ParseHash(words[3])
+		if err != nil || err2 != nil || size < 0 || size > maxSize {
+			return nil, fmt.Errorf("%w: line %d has no size and hash", ErrNote, i+5)
+		}
+		c.Logs = append(c.Logs, tlog.Tree{N: size, Hash: hash})
+	}
+	if c.Text() != text {
+		return nil, fmt.Errorf("%w: its lines do not belong together", ErrNote)
+	}
+	return c, nil
+}
+
+// Open checks the signatures of a checkpoint by the given public keys, of which one must have
+// signed, and returns what it says.
+func Open(signed []byte, keys ...note.Verifier) (*Checkpoint, error) {
+	if len(signed) > maxNote {
+		return nil, fmt.Errorf("%w: it has more than %d bytes", ErrNote, maxNote)
+	}
+	n, err := note.Open(signed, note.VerifierList(keys...))
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrNote, err)
+	}
+	c, err := Parse(n.Text)
+	if err != nil {
+		return nil, err
+	}
+	if !slices.ContainsFunc(n.Sigs, func(s note.Signature) bool { return s.Name == c.Origin }) {
+		return nil, fmt.Errorf("%w: it is of %s, which has not signed it", ErrNote, c.Origin)
+	}
+	return c, nil
+}
+
+// Leaf is an opened leaf with the proof that a log has it.
+type Leaf struct {
+	Log   int              `json:"log"`
+	Index int64            `json:"index"`
+	Size  int64            `json:"size"` // of the log for which the proof holds
+	Text  string           `json:"text"`
+	Salt  []byte           `json:"salt"`
+	Proof tlog.RecordProof `json:"proof"`
+}
+
+// Commit returns the data of a leaf: what the log stores of a text.
+func Commit(salt []byte, text string) []byte {
+	h := hmac.New(sha256.New, salt)
+	h.Write([]byte(text))
+	return h.Sum(nil)
+}
+
+// Entry is what verification needs of a leaf's text, a JSON object.
+type Entry struct {
+	Kind    string `json:"kind"` // "created" or "closed"
+	Account string `json:"account"`
+	Created int64  `json:"created"` // signals of the account created so far, this one included
+	Closed  int64  `json:"closed"`  // as closed
+	Signal  string `json:"signal_id"`
+}
+
+// Number returns the number of the entry among those of its kind and account.
+func (e *Entry) Number() int64 {
+	if e.Kind == "created" {
+		return e.Created
+	}
+	return e.Closed
+}
+
+// Holds checks that a log of the checkpoint has the leaf, and returns the leaf's text.
+func (c *Checkpoint) Holds(l *Leaf) (*Entry, error) {
+	if l.Log < 0 || l.Log >= len(c.Logs) || l.Index < 0 {
+		return nil, fmt.Errorf("%w: there is no log %d", ErrNotIn, l.Log)
+	}
+	tree := c.Logs[l.Log]
+	if l.Index >= tree.N {
+		return nil, ErrTooNew
+	}
+	if l.Size != tree.N {
+		return nil, fmt.Errorf("%w: the proof is for another checkpoint, with %d leaves", ErrNotIn, l.Size)
+	}
+	leaf := tlog.RecordHash(Commit(l.Salt, l.Text))
+	if err := tlog.CheckRecord(l.Proof, tree.N, tree.Hash, l.Index, leaf); err != nil {
+		return nil, ErrNotIn
+	}
+	var e Entry
+	if err := json.Unmarshal([]byte(l.Text), &e); err != nil || e.Kind != "created" && e.Kind != "closed" {
+		return nil, ErrLeaf
+	}
+	return &e, nil
+}
+
+// Consistent checks that each log of the newer checkpoint begins with all leaves of the older one.
+// proofs has a proof for each log.
+func Consistent(older, newer *Checkpoint, proofs []tlog.TreeProof) error {
+	if older.Origin != newer.Origin || len(older.Logs) != len(newer.Logs) {
+		return ErrOtherLog
+	}
+	if newer.At.Before(older.At) {
+		return ErrOlder
+	}
+	if len(proofs) != len(newer.Logs) {
+		return fmt.Errorf("%w: %d proofs for %d logs", ErrIncomplete, len(proofs), len(newer.Logs))
+	}
+	for i, was := range older.Logs {
+		is := newer.Logs[i]
+		switch {
+		case is.N < was.N:
+			return fmt.Errorf("%w: log %d had %d leaves and has %d", ErrRewritten, i, was.N, is.N)
+		case was.N == 0: // every log begins with nothing
+		case tlog.CheckTree(proofs[i], is.N, is.Hash, was.N, was.Hash) != nil:
+			return fmt.Errorf("%w: log %d", ErrRewritten, i)
+		}
+	}
+	return nil
+}
+
+// Complete checks that the entries of an account, from proofs in any order, are all between the
+// first and the last one of each kind, and returns how many are before those. last is the newest
+// entry by its counts; what has happened after it is not known.
+func Complete(entries []*Entry) (before map[string]int64, last *Entry, err error) {
+	if len(entries) == 0 {
+		return nil, nil, fmt.Errorf("%w: there are no entries", ErrIncomplete)
+	}
+	last = entries[0]
+	signals := map[string]map[int64]string{"created": {}, "closed": {}}
+	for _, e := range entries {
+		is, known := signals[e.Kind][e.Number()]
+		if e.Account != last.Account || known && is != e.Signal {
+			return nil, nil, fmt.Errorf("%w: entries of two accounts, or two with one number", ErrDiffers)
+		}
+		signals[e.Kind][e.Number()] = e.Signal
+		if e.Created+e.Closed > last.Created+last.Closed {
+			last = e
+		}
+	}
+	before = map[string]int64{}
+	for kind, counted := range map[string]int64{"created": last.Created, "closed": last.Closed} {
+		numbers := slices.Sorted(maps.Keys(signals[kind]))
+		if len(numbers) == 0 {
+			continue // an export of closings alone
+		}
+		before[kind] = numbers[0] - 1
+		for n := numbers[0]; n <= counted; n++ {
+			if _, ok := signals[kind][n]; !ok {
+				return nil, nil, fmt.Errorf("%w: %s number %d of %d", ErrMissing, kind, n, counted)
+			}
+		}
+	}
+	return before, last, nil
+}
+
+// Matches compares a signal, as GET /v1/signals/{id} shows it, with the text of a leaf: members of
+// the same name must be equal. It returns how many were compared.
+func Matches(text string, signal []byte) (compared int, err error) {
+	var leaf, shown map[string]any
+	if err := errors.Join(json.Unmarshal([]byte(text), &leaf), json.Unmarshal(signal, &shown)); err != nil {
+		return 0, fmt.Errorf("%w: %w", ErrIncomplete, err)
+	}
+	id, isText := leaf["signal_id"].(string)
+	if !isText || shown["signal_id"] != any(id) {
+		return 0, fmt.Errorf("%w: it has another signal_id", ErrDiffers)
+	}
+	for name, recorded := range leaf {
+		value, ok := shown[name]
+		if !ok {
+			continue
+		}
+		a, isNumber := recorded.(float64)
+		b, isNumberToo := value.(float64)
+		rounded := strings.HasSuffix(name, "_r") && isNumber && isNumberToo && math.Abs(a-b) <= 5e-5
+		if !reflect.DeepEqual(value, recorded) && !rounded {
+			return compared, fmt.Errorf("%w: %s is %v and was recorded as %v", ErrDiffers, name, value, recorded)
+		}
+		compared++
+	}
+	return compared, nil
+}

@@ -1,0 +1,91 @@
+package codec
+
+import (
+	"encoding/base64"
+	"encoding/binary"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+)
+
+// LogHead is the state of a partition's Merkle log: its size and root hash, and the position of
+// the signal log up to which entries have leaves.
+type LogHead struct {
+	Size int64
+	Root [32]byte
+	UpTo signal.Position
+}
+
+// String returns the stored form of h, "SIZE ROOT POSITION".
+func (h LogHead) String() string {
+	return strconv.FormatInt(h.Size, 10) + " " + base64.StdEncoding.EncodeToString(h.Root[:]) + " " + h.UpTo.String()
+}
+
+// ParseLogHead is the inverse of String. An empty text is the head of a log without leaves, whose
+// Root is zero.
+func ParseLogHead(text string) (h LogHead, err error) {
+	if text == "" {
+		return h, nil
+	}
+	words := strings.Split(text, " ")
+	if len(words) != 3 {
+		return h, fmt.Errorf("head of a log %q has %d words", text, len(words))
+	}
+	size, err := strconv.ParseInt(words[0], 10, 64)
+	root, err2 := base64.StdEncoding.Strict().DecodeString(words[1])
+	position, ok := signal.ParsePosition(words[2])
+	if err != nil || err2 != nil || !ok || size < 1 || len(root) != len(h.Root) {
+		return h, fmt.Errorf("head of a log %q is not valid", text)
+	}
+	h = LogHead{Size: size, Root: [32]byte(root), UpTo: position}
+	if h.String() != text {
+		return LogHead{}, fmt.Errorf("head of a log %q is not of the written form", text)
+	}
+	return h, nil
+}
+
+// LeafPlace is where the leaf of an entry of the signal log is, and what its text counts.
+type LeafPlace struct {
+	Index           int64
+	Created, Closed int64 // signals of the account
+}
+
+// AppendLeafPlace appends the stored form of p.
+func AppendLeafPlace(b []byte, p LeafPlace) []byte {
+	b = binary.AppendUvarint(append(b, Version), uint64(p.Index))
+	return binary.AppendUvarint(binary.AppendUvarint(b, uint64(p.Created)), uint64(p.Closed))
+}
+
+// DecodeLeafPlace is the inverse of AppendLeafPlace.
+func DecodeLeafPlace(b []byte) (LeafPlace, error) {
+	d := Decode(b)
+	p := LeafPlace{Index: d.count(), Created: d.count(), Closed: d.count()}
+	return p, d.Err
+}
+
+// LeafAccount is what opens the leaves of an account, and how many there are.
+type LeafAccount struct {
+	Salt            []byte
+	Created, Closed int64 // signals
+}
+
+// AppendLeafAccount appends the stored form of a.
+func AppendLeafAccount(b []byte, a LeafAccount) []byte {
+	b = binary.AppendUvarint(append(b, Version), uint64(a.Created))
+	return append(binary.AppendUvarint(b, uint64(a.Closed)), a.Salt...)
+}
+
+// DecodeLeafAccount is the inverse of AppendLeafAccount. The salt is not empty.
+func DecodeLeafAccount(b []byte) (LeafAccount, error) {
+	d := Decode(b)
+	a := LeafAccount{Created: d.count(), Closed: d.count()}
+	if a.Salt = append([]byte(nil), d.B...); len(a.Salt) == 0 {
+		d.Fail(ErrShort)
+	}
+	return a, d.Err
+}
+
+// count returns the next unsigned varint, below 2^62.
+func (d *Decoder) count() int64 { return int64(d.Uvarint() & (1<<62 - 1)) }

@@ -1,0 +1,62 @@
+package codec
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+)
+
+func TestRecordsOfLeaves(t *testing.T) {
+	t.Parallel()
+	head := LogHead{Size: 300, Root: [32]byte{1, 2}, UpTo: signal.Position{MS: 1795253400123, Seq: 4}}
+	if got, err := ParseLogHead(head.String()); got != head || err != nil {
+		t.Errorf("%v is read as %v, %v", head, got, err)
+	}
+	if got, err := ParseLogHead(""); got != (LogHead{}) || err != nil {
+		t.Errorf("no head is read as %v, %v", got, err)
+	}
+	for _, bad := range []string{"1", "0 " + head.String()[4:], "x" + head.String()[3:], head.String() + " ",
+		"+" + head.String(), "300 AA 1-1", head.String() + "x"} {
+		if got, err := ParseLogHead(bad); err == nil {
+			t.Errorf("%q is read as %v", bad, got)
+		}
+	}
+	place := LeafPlace{Index: 1 << 40, Created: 300, Closed: 2}
+	if got, err := DecodeLeafPlace(AppendLeafPlace(nil, place)); got != place || err != nil {
+		t.Errorf("%v is read as %v, %v", place, got, err)
+	}
+	account := LeafAccount{Salt: []byte("salt"), Created: 300, Closed: 2}
+	got, err := DecodeLeafAccount(AppendLeafAccount(nil, account))
+	if d := cmp.Diff(account, got); d != "" || err != nil {
+		t.Errorf("%v %s", err, d)
+	}
+}
+
+func FuzzLogHead(f *testing.F) {
+	f.Add(LogHead{Size: 1, UpTo: signal.Position{MS: 1}}.String())
+	f.Fuzz(func(t *testing.T, text string) {
+		if h, err := ParseLogHead(text); err == nil && text != "" && h.String() != text {
+			t.Errorf("%q is read as %v", text, h)
+		}
+	})
+}
+
+func FuzzLeafRecords(f *testing.F) {
+	f.Add(AppendLeafPlace(nil, LeafPlace{1, 2, 3}))
+	f.Add(AppendLeafAccount(nil, LeafAccount{[]byte("s"), 2, 3}))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if p, err := DecodeLeafPlace(b); err == nil {
+			if again, err := DecodeLeafPlace(AppendLeafPlace(nil, p)); again != p || err != nil {
+				t.Errorf("%v is read as %v, %v", p, again, err)
+			}
+		}
+		if a, err := DecodeLeafAccount(b); err == nil {
+			again, err := DecodeLeafAccount(AppendLeafAccount(nil, a))
+			if d := cmp.Diff(a, again); d != "" || err != nil {
+				t.Errorf("%v %s", err, d)
+			}
+		}
+	})
+}

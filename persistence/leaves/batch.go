@@ -1,0 +1,148 @@
+package leaves
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"golang.org/x/mod/sumdb/tlog"
+
+	"github.com/agentsignal/agentsignal/actors/record"
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/persistence/codec"
+	"github.com/agentsignal/agentsignal/persistence/redisclient"
+)
+
+// leaf is an entry of the signal log that gets a leaf. account is empty if it is not readable.
+type leaf struct {
+	position signal.Position
+	signal   *signal.Signal
+	account  signal.AccountID
+	raw      []byte
+}
+
+// batch is an append: the arguments of its script, and the head after it.
+type batch struct {
+	keys []string
+	args []any
+	head codec.LogHead
+}
+
+// batch prepares the append of the leaves of entries. It changes the remembered edge.
+func (a *appender) batch(ctx context.Context, entries []redisclient.Entry) (*batch, error) {
+	leaves := make([]leaf, len(entries))
+	for i := range entries {
+		leaves[i] = a.decode(&entries[i])
+	}
+	if err := a.know(ctx, leaves); err != nil {
+		return nil, err
+	}
+	p := a.partition
+	b := &batch{
+		keys: []string{redisclient.EpochKey(p), redisclient.LeafHeadKey(p), redisclient.LeavesKey(p),
+			redisclient.LeafAccountsKey(p)},
+		args: []any{strconv.FormatInt(a.epoch, 10), "", nil, len(leaves)},
+	}
+	if a.head.Size > 0 {
+		b.args[1] = a.head.String()
+	}
+	var hashes []tlog.Hash
+	var changed []signal.AccountID
+	for i := range leaves {
+		l := &leaves[i]
+		place := codec.LeafPlace{Index: a.head.Size + int64(i)}
+		var salt []byte
+		text := record.UnreadableText(l.raw)
+		if account := a.known[l.account]; len(account.Salt) > 0 {
+			if l.signal.Closing != nil {
+				account.Closed++
+			} else {
+				account.Created++
+			}
+			a.known[l.account] = account
+			changed = append(changed, l.account)
+			place.Created, place.Closed, salt = account.Created, account.Closed, account.Salt
+			text = record.Text(l.signal, record.Counts{Created: place.Created, Closed: place.Closed})
+		}
+		hashes = append(hashes, record.LeafHash(salt, text))
+		b.args = append(b.args, l.position.String(), codec.AppendLeafPlace(nil, place))
+	}
+	slices.Sort(changed)
+	changed = slices.Compact(changed)
+	b.args = append(b.args, len(changed))
+	for _, account := range changed {
+		b.args = append(b.args, string(account), codec.AppendLeafAccount(nil, a.known[account]))
+	}
+	for _, piece := range a.tree.Append(hashes) {
+		b.keys = append(b.keys, redisclient.TileKey(p, piece.Level, piece.Tile))
+		b.args = append(b.args, piece.Offset, piece.Hashes)
+	}
+	head, err := a.tree.Head()
+	b.head = codec.LogHead{Size: head.N, Root: head.Hash, UpTo: leaves[len(leaves)-1].position}
+	b.args[2] = b.head.String()
+	return b, err
+}
+
+// decode reads an entry of the signal log.
+func (a *appender) decode(e *redisclient.Entry) leaf {
+	l := leaf{position: e.Position, raw: e.Header}
+	s, err := decodeEntry(e)
+	if err != nil || s.Account == "" || s.ID == "" {
+		a.s.Log.Error("an entry of the signal log gets a leaf that cannot be opened", "component", "persistence",
+			"partition", a.partition, "position", e.Position.String(), "err", err)
+		return l
+	}
+	l.signal, l.account = s, s.Account
+	return l
+}
+
+// decodeEntry returns what the leaf of an entry of the signal log says of its signal.
+func decodeEntry(e *redisclient.Entry) (*signal.Signal, error) {
+	if !codec.IsClosing(e.Header) {
+		return codec.DecodeRecord(e.Position, e.Header, nil)
+	}
+	c, err := codec.DecodeClosed(e.Position, e.Header)
+	if err != nil {
+		return nil, err
+	}
+	s := &signal.Signal{ID: c.ID, Account: c.Account, CreatedAt: c.Created.Time(), Closing: &c.Closing}
+	c.Apply(s)
+	return s, nil
+}
+
+// know reads the accounts of leaves that are not remembered, and makes a salt for each new one.
+func (a *appender) know(ctx context.Context, leaves []leaf) error {
+	if len(a.known) > maxKnown {
+		clear(a.known)
+	}
+	var unknown []string
+	for i := range leaves {
+		account := leaves[i].account
+		if _, ok := a.known[account]; !ok && account != "" && !slices.Contains(unknown, string(account)) {
+			unknown = append(unknown, string(account))
+		}
+	}
+	if len(unknown) == 0 {
+		return nil
+	}
+	values, err := a.s.RDB.HMGet(ctx, redisclient.LeafAccountsKey(a.partition), unknown...).Result()
+	if err != nil {
+		return redisclient.Failed(err, "read accounts of leaves in partition %d", a.partition)
+	}
+	for i, v := range values {
+		account := codec.LeafAccount{Salt: make([]byte, record.SaltSize)}
+		if value, ok := v.(string); ok {
+			if account, err = codec.DecodeLeafAccount([]byte(value)); err != nil {
+				a.s.Log.Error("leaves of an account cannot be opened: its salt is not readable", "component", "persistence",
+					"partition", a.partition, "account", unknown[i], "err", err)
+				account = codec.LeafAccount{}
+			}
+		} else if _, err := rand.Read(account.Salt); err != nil {
+			return fmt.Errorf("make salt: %w", err)
+		}
+		a.known[signal.AccountID(unknown[i])] = account
+	}
+	return nil
+}

@@ -1,0 +1,388 @@
+package leaves
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"golang.org/x/mod/sumdb/note"
+	"golang.org/x/mod/sumdb/tlog"
+
+	"github.com/agentsignal/agentsignal/actors/record"
+	"github.com/agentsignal/agentsignal/actors/record/verify"
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/persistence/codec"
+	"github.com/agentsignal/agentsignal/persistence/eventlog"
+	"github.com/agentsignal/agentsignal/persistence/redisclient"
+	"github.com/agentsignal/agentsignal/persistence/redistest"
+	"github.com/agentsignal/agentsignal/persistence/storetest"
+)
+
+// patience bounds what waits for Redis, also on a busy machine.
+const patience = 30 * time.Second
+
+// leafBench is the Merkle logs of a Redis of its own, with the log that writes signals, and the
+// leases of two partitions.
+type leafBench struct {
+	testing.TB
+	server *redistest.Server
+	rdb    *redis.Client
+	store  *Store
+	leases *eventlog.Store
+	log    *eventlog.Log
+	epochs []int64
+	keys   *record.Keys
+}
+
+func newLeafBench(tb testing.TB) *leafBench {
+	tb.Helper()
+	server := redistest.New(tb)
+	c := storetest.Client(tb, redisclient.Options{URL: server.URL(), Partitions: 2, Timeout: patience})
+	b := &leafBench{TB: tb, server: server, rdb: server.Client(), store: New(c), leases: eventlog.New(c)}
+	b.log = storetest.Closing(tb, eventlog.NewLog(b.leases, eventlog.LogOptions{AppendTimeout: patience}))
+	key, err := record.NewKey("")
+	if err == nil {
+		b.keys, err = record.ParseKeys(key)
+	}
+	if err != nil {
+		tb.Fatal(err)
+	}
+	for p := range 2 {
+		b.epochs = append(b.epochs, storetest.Take(tb, b.leases, p, "n1", time.Minute))
+	}
+	return b
+}
+
+// place is where a signal was created and closed.
+type place struct {
+	signal          *signal.Signal
+	created, closed signal.Position
+}
+
+// create appends the creation of a signal, and its closing.
+func (b *leafBench) create(account signal.AccountID, closed bool) place {
+	b.Helper()
+	s := storetest.Signal(account)
+	at, err := b.log.Append(b.Context(), storetest.Created(s))
+	if err != nil {
+		b.Fatal(err)
+	}
+	p := place{signal: s, created: at}
+	if closed {
+		exit := 62900.125
+		done := *s
+		done.Sequence, done.Metadata, done.Confidence = 2, nil, .9
+		done.Closing = &signal.Closing{Reason: signal.StopLoss, At: at.Time().Add(time.Second), ExitPrice: &exit}
+		event := signal.Event{Type: signal.SignalClosed, Data: []byte(`{}`)}
+		p.closed, err = b.log.Append(b.Context(), signal.Change{Account: account, Signal: &done,
+			Events: []signal.Event{event}})
+		if err != nil {
+			b.Fatal(err)
+		}
+	}
+	return p
+}
+
+// appendAll appends the leaves of a partition until there are no more.
+func (b *leafBench) appendAll(s *Store, p int) (total int) {
+	b.Helper()
+	for more := true; more; {
+		var n int
+		var err error
+		if n, more, err = s.AppendLeaves(b.Context(), p, b.epochs[p]); err != nil {
+			b.Fatal(err)
+		}
+		total += n
+	}
+	return total
+}
+
+// sign signs and stores a checkpoint.
+func (b *leafBench) sign() *verify.Checkpoint {
+	b.Helper()
+	heads, err := b.store.LogHeads(b.Context())
+	if err != nil {
+		b.Fatal(err)
+	}
+	signed, err := b.keys.Sign(&verify.Checkpoint{At: time.Now(), Logs: heads})
+	if err == nil {
+		err = b.store.StoreCheckpoint(b.Context(), b.epochs[0], signed)
+	}
+	if err != nil {
+		b.Fatal(err)
+	}
+	stored, c, err := b.store.Checkpoint(b.Context())
+	if err != nil || !bytes.Equal(stored, signed) {
+		b.Fatalf("the stored checkpoint is %q, %v", stored, err)
+	}
+	v, err := note.NewVerifier(b.keys.Public()[0])
+	if err != nil {
+		b.Fatal(err)
+	}
+	if _, err := verify.Open(stored, v); err != nil {
+		b.Fatal(err)
+	}
+	return c
+}
+
+// open returns what the leaf at a position says, verified.
+func (b *leafBench) open(c *verify.Checkpoint, account signal.AccountID, at signal.Position) (*verify.Leaf, *verify.Entry) {
+	b.Helper()
+	p := b.store.Partition(account)
+	l, err := b.store.OpenLeaf(b.Context(), p, account, at, c.Logs[p])
+	if err != nil {
+		b.Fatal(err)
+	}
+	e, err := c.Holds(l)
+	if err != nil {
+		b.Fatalf("%s: %v", l.Text, err)
+	}
+	return l, e
+}
+
+// wantWhole checks that the leaves of a partition are those of its signal log, in its order.
+func (b *leafBench) wantWhole(p int) {
+	b.Helper()
+	entries := b.rdb.XRange(b.Context(), redisclient.SignalsKey(p), "-", "+").Val()
+	places := b.rdb.XRange(b.Context(), redisclient.LeavesKey(p), "-", "+").Val()
+	if len(entries) != len(places) {
+		b.Fatalf("%d leaves for %d entries", len(places), len(entries))
+	}
+	for i := range entries {
+		place, err := codec.DecodeLeafPlace([]byte(places[i].Values["h"].(string)))
+		if err != nil || place.Index != int64(i) || places[i].ID != entries[i].ID {
+			b.Fatalf("leaf %d is %v of %s, %v; want it of %s", i, place, places[i].ID, err, entries[i].ID)
+		}
+	}
+	head, err := b.store.logHead(b.Context(), p)
+	if err != nil || head.Size != int64(len(entries)) || head.UpTo.String() != entries[len(entries)-1].ID {
+		b.Fatalf("head %v, %v of %d entries", head, err, len(entries))
+	}
+}
+
+func TestLeavesOfSignals(t *testing.T) {
+	t.Parallel()
+	b := newLeafBench(t)
+	mine, other := storetest.AccountIn(b.store, 1), storetest.AccountIn(b.store, 1)
+	var places []place
+	for range 100 { // more than a tile
+		places = append(places, b.create(mine, true))
+		b.create(other, false)
+	}
+	if n := b.appendAll(b.store, 1); n != 300 {
+		t.Errorf("%d leaves were appended, want 300", n)
+	}
+	b.wantWhole(1)
+	older := b.sign()
+	late := b.create(mine, true)
+	if _, err := b.store.OpenLeaf(t.Context(), 1, mine, late.created, older.Logs[1]); !errors.Is(err, ErrNotSigned) {
+		t.Errorf("a leaf that is not appended: %v", err)
+	}
+	b.appendAll(New(b.store.Client), 1) // by another process, which knows nothing
+	if _, err := b.store.OpenLeaf(t.Context(), 1, mine, late.created, older.Logs[1]); !errors.Is(err, ErrNotSigned) {
+		t.Errorf("a leaf that is not signed: %v", err)
+	}
+	c := b.sign()
+	proofs, err := b.store.LogConsistency(t.Context(), []int64{older.Logs[0].N, older.Logs[1].N}, c)
+	if err == nil {
+		err = verify.Consistent(older, c, proofs)
+	}
+	if err != nil {
+		t.Error(err)
+	}
+	var entries []*verify.Entry
+	for i, p := range append(places, late) {
+		created, e := b.open(c, mine, p.created)
+		entries = append(entries, e)
+		if e.Kind != "created" || e.Signal != string(p.signal.ID) || e.Created != int64(i+1) || e.Closed != int64(i) {
+			t.Fatalf("creation %d is %s", i, created.Text)
+		}
+		if !strings.Contains(created.Text, `"initial_confidence":0.4372,"entry_price":64250.125,`) {
+			t.Fatalf("creation %d is %s", i, created.Text)
+		}
+		closed, e := b.open(c, mine, p.closed)
+		entries = append(entries, e)
+		if e.Kind != "closed" || e.Closed != int64(i+1) || !strings.Contains(closed.Text, `"final_confidence":0.9,`) {
+			t.Fatalf("closing %d is %s", i, closed.Text)
+		}
+	}
+	if _, last, err := verify.Complete(entries); err != nil || last.Closed != 101 {
+		t.Errorf("all: %+v %v", last, err)
+	}
+	if _, err := b.store.OpenLeaf(t.Context(), 1, other, places[0].created, c.Logs[1]); err == nil {
+		t.Error("an account opens the leaf of another")
+	}
+	tile, err := b.store.Tile(t.Context(), 1, tlog.Tile{H: record.TileHeight, L: 0, N: 1, W: 46})
+	if err != nil || len(tile) != 46*tlog.HashSize {
+		t.Errorf("tile of %d bytes, %v", len(tile), err)
+	}
+	_, err = b.store.Tile(t.Context(), 1, tlog.Tile{H: record.TileHeight, L: 0, N: 1, W: 47})
+	storetest.WantKind(t, "a tile that is not there yet", err, signal.KindNotFound)
+}
+
+// TestLeavesAreAppendedOnce has several processes of one owner append at the same time, some of
+// which do not get the reply.
+func TestLeavesAreAppendedOnce(t *testing.T) {
+	t.Parallel()
+	b := newLeafBench(t)
+	account := storetest.AccountIn(b.store, 0)
+	var work sync.WaitGroup
+	for range 4 {
+		s := New(b.store.Client)
+		work.Go(func() {
+			for i := range 40 {
+				// Redis may fail to answer in time: that must not change what is stored.
+				_, _, err := s.AppendLeaves(b.Context(), 0, b.epochs[0])
+				if err != nil && signal.KindOf(err) != signal.KindUnavailable {
+					t.Error(err)
+				}
+				if i%7 == 3 { // it ends, and another one begins with what is stored
+					s = New(b.store.Client)
+				}
+				if i%5 == 2 { // the last batch was stored and its reply lost: it is sent again
+					s.appenders[0].head = codec.LogHead{}
+				}
+			}
+		})
+	}
+	for range 100 {
+		b.create(account, true)
+	}
+	work.Wait()
+	b.appendAll(b.store, 0)
+	b.wantWhole(0)
+}
+
+func TestAFormerOwnerAppendsNothing(t *testing.T) {
+	t.Parallel()
+	b := newLeafBench(t)
+	account := storetest.AccountIn(b.store, 0)
+	b.create(account, true)
+	b.appendAll(b.store, 0)
+	before := b.sign()
+	former := b.epochs[0]
+	if err := b.leases.ReleaseLease(t.Context(), 0, "n1", former); err != nil {
+		t.Fatal(err)
+	}
+	b.epochs[0] = storetest.Take(t, b.leases, 0, "n2", time.Minute)
+	b.create(account, true)
+	_, _, err := b.store.AppendLeaves(t.Context(), 0, former)
+	storetest.WantError(t, err, signal.KindConflict, signal.CodeNotOwner)
+	signed, _ := b.keys.Sign(before)
+	err = b.store.StoreCheckpoint(t.Context(), former, signed)
+	storetest.WantError(t, err, signal.KindConflict, signal.CodeNotOwner)
+	if n := b.rdb.XLen(t.Context(), redisclient.LeavesKey(0)).Val(); n != 2 {
+		t.Errorf("%d leaves, want 2", n)
+	}
+	b.appendAll(b.store, 0)
+	b.wantWhole(0)
+}
+
+func TestAnUnreadableEntryHasALeaf(t *testing.T) {
+	t.Parallel()
+	b := newLeafBench(t)
+	account := storetest.AccountIn(b.store, 0)
+	bad := b.create(account, false).created.Plus(1)
+	err := b.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: redisclient.SignalsKey(0), ID: bad.String(),
+		Values: []string{"h", "\x07nonsense"}}).Err()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := b.create(account, false)
+	b.appendAll(b.store, 0)
+	b.wantWhole(0)
+	if _, e := b.open(b.sign(), account, p.created); e.Created != 2 {
+		t.Errorf("the next leaf is %+v", e)
+	}
+	if err := b.rdb.HSet(t.Context(), redisclient.LeafAccountsKey(0), string(account), "\x07x").Err(); err != nil {
+		t.Fatal(err)
+	}
+	b.create(account, false)
+	if n := b.appendAll(New(b.store.Client), 0); n != 1 {
+		t.Errorf("%d leaves without a salt", n)
+	}
+	b.wantWhole(0)
+}
+
+func TestTilesThatWereChangedAreRefused(t *testing.T) {
+	t.Parallel()
+	b := newLeafBench(t)
+	account := storetest.AccountIn(b.store, 0)
+	first := b.create(account, true)
+	b.create(account, true)
+	b.appendAll(b.store, 0)
+	c := b.sign()
+	if err := b.rdb.SetRange(t.Context(), redisclient.TileKey(0, 0, 0), 70, "forged").Err(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.store.OpenLeaf(t.Context(), 0, account, first.created, c.Logs[0]); err == nil {
+		t.Error("a leaf is proved by forged hashes")
+	}
+	b.create(account, true)
+	if _, _, err := New(b.store.Client).AppendLeaves(t.Context(), 0, b.epochs[0]); err == nil {
+		t.Error("leaves are appended to a forged log")
+	}
+}
+
+func TestErasedSaltsOpenNothing(t *testing.T) {
+	t.Parallel()
+	b := newLeafBench(t)
+	account := storetest.AccountIn(b.store, 0)
+	p := b.create(account, true)
+	b.appendAll(b.store, 0)
+	c := b.sign()
+	b.open(c, account, p.created)
+	if err := b.store.EraseAccount(t.Context(), 0, account); err != nil {
+		t.Fatal(err)
+	}
+	_, err := b.store.OpenLeaf(t.Context(), 0, account, p.created, c.Logs[0])
+	storetest.WantKind(t, "a leaf without its salt", err, signal.KindNotFound)
+	if heads, err := b.store.LogHeads(t.Context()); err != nil || !slices.Equal(heads, c.Logs) {
+		t.Errorf("heads %v, %v; want %v", heads, err, c.Logs)
+	}
+}
+
+func TestNoCheckpointYet(t *testing.T) {
+	t.Parallel()
+	b := newLeafBench(t)
+	_, _, err := b.store.Checkpoint(t.Context())
+	storetest.WantKind(t, "no checkpoint", err, signal.KindNotFound)
+	c := b.sign() // of nothing
+	if c.Size() != 0 {
+		t.Errorf("%+v", c)
+	}
+	b.create(storetest.AccountIn(b.store, 1), false)
+	b.appendAll(b.store, 1)
+	if n, err := b.store.CountLeaves(t.Context()); n != 1 || err != nil {
+		t.Errorf("%d leaves, %v", n, err)
+	}
+	after := b.sign()
+	proofs, err := b.store.LogConsistency(t.Context(), []int64{0, 0}, after)
+	if err != nil || verify.Consistent(c, after, proofs) != nil {
+		t.Errorf("after nothing: %v", err)
+	}
+}
+
+// BenchmarkAppendLeaves reports what a leaf takes.
+func BenchmarkAppendLeaves(b *testing.B) {
+	l := newLeafBench(b)
+	const batch = 500
+	account := storetest.AccountIn(l.store, 0)
+	header := codec.AppendRecord(nil, storetest.Signal(account), time.Now())
+	for i := 0; b.Loop(); i++ {
+		b.StopTimer()
+		for j := range batch {
+			l.rdb.XAdd(b.Context(), &redis.XAddArgs{Stream: redisclient.SignalsKey(0),
+				ID: fmt.Sprintf("%d-%d", 1795253400000+i*100, j), Values: []any{"h", header}})
+		}
+		b.StartTimer()
+		l.appendAll(l.store, 0)
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/batch, "ns/leaf")
+}

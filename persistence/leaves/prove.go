@@ -1,0 +1,204 @@
+package leaves
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/redis/go-redis/v9"
+	"golang.org/x/mod/sumdb/tlog"
+
+	"github.com/agentsignal/agentsignal/actors/record"
+	"github.com/agentsignal/agentsignal/actors/record/verify"
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/persistence/codec"
+	"github.com/agentsignal/agentsignal/persistence/eventlog"
+	"github.com/agentsignal/agentsignal/persistence/redisclient"
+)
+
+// ErrNotSigned reports that no checkpoint has the leaf yet.
+var ErrNotSigned = redisclient.Refused("not_signed", "no checkpoint has it yet: ask again in a minute")
+
+// LogHeads returns the heads of the logs of all partitions, once the replicas have them if the
+// client waits for replicas: a signed leaf must survive the loss of a master.
+func (s *Store) LogHeads(ctx context.Context) ([]tlog.Tree, error) {
+	heads := make([]tlog.Tree, s.Partitions())
+	for p := range heads {
+		var get *redis.StringCmd
+		err := s.Durably(ctx, redisclient.ConfirmKey(p), func(pipe redis.Pipeliner) {
+			get = pipe.Get(ctx, redisclient.LeafHeadKey(p))
+		})
+		if err != nil && !errors.Is(err, redis.Nil) {
+			return nil, redisclient.Failed(err, "read head of the log of partition %d", p)
+		}
+		head, err := codec.ParseLogHead(get.Val())
+		if err != nil {
+			return nil, fmt.Errorf("partition %d: %w", p, err)
+		}
+		if heads[p] = (tlog.Tree{N: head.Size, Hash: head.Root}); head.Size == 0 {
+			if heads[p].Hash, err = tlog.TreeHash(0, nil); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return heads, nil
+}
+
+// CountLeaves returns the number of leaves of all logs. It does not wait for replicas.
+func (s *Store) CountLeaves(ctx context.Context) (int64, error) {
+	pipe := s.RDB.Pipeline()
+	heads := make([]*redis.StringCmd, s.Partitions())
+	for p := range heads {
+		heads[p] = pipe.Get(ctx, redisclient.LeafHeadKey(p))
+	}
+	if err := redisclient.Execute(ctx, pipe); err != nil {
+		return 0, redisclient.Failed(err, "count leaves")
+	}
+	var n int64
+	for p, get := range heads {
+		head, err := codec.ParseLogHead(get.Val())
+		if err != nil {
+			return 0, fmt.Errorf("partition %d: %w", p, err)
+		}
+		n += head.Size
+	}
+	return n, nil
+}
+
+// Checkpoint returns the newest checkpoint: the signed note, and what it says. KindNotFound: there
+// is none yet.
+func (s *Store) Checkpoint(ctx context.Context) ([]byte, *verify.Checkpoint, error) {
+	signed, err := s.RDB.Get(ctx, redisclient.CheckpointKey(record.SigningPartition)).Bytes()
+	if errors.Is(err, redis.Nil) {
+		return nil, nil, signal.NotFound("checkpoint")
+	}
+	if err != nil {
+		return nil, nil, redisclient.Failed(err, "read checkpoint")
+	}
+	c, err := record.ReadCheckpoint(signed)
+	return signed, c, err
+}
+
+// StoreCheckpoint stores a checkpoint for the owner of record.SigningPartition. KindConflict:
+// another epoch holds it.
+func (s *Store) StoreCheckpoint(ctx context.Context, epoch int64, signed []byte) error {
+	keys := []string{redisclient.EpochKey(record.SigningPartition), redisclient.CheckpointKey(record.SigningPartition)}
+	stored, err := s.Change(ctx, redisclient.ConfirmKey(record.SigningPartition), checkpointStoreScript, keys, epoch, signed)
+	if err != nil {
+		return redisclient.Failed(err, "store checkpoint")
+	}
+	if n, err := stored.Int(); err != nil || n == 0 {
+		return eventlog.ErrNotOwner
+	}
+	return nil
+}
+
+// OpenLeaf returns the leaf of the entry at a position of the signal log of partition p, with the
+// proof that the log with the given head has it. KindNotFound: there is no such entry of the
+// account, or no longer. ErrNotSigned: the leaf is newer than the head.
+func (s *Store) OpenLeaf(
+	ctx context.Context, p int, account signal.AccountID, at signal.Position, head tlog.Tree,
+) (*verify.Leaf, error) {
+	found, entry, salted, err := s.leafParts(ctx, p, account, at)
+	if err != nil {
+		return nil, err
+	}
+	if entry.Account != account {
+		return nil, signal.NotFound("signal")
+	}
+	if found.Index >= head.N {
+		return nil, ErrNotSigned
+	}
+	proof, err := record.Inclusion(head, found.Index, s.tiles(ctx, p))
+	if err != nil {
+		return nil, fmt.Errorf("partition %d: %w", p, err)
+	}
+	return &verify.Leaf{
+		Log:   p,
+		Index: found.Index,
+		Size:  head.N,
+		Text:  record.Text(entry, record.Counts{Created: found.Created, Closed: found.Closed}),
+		Salt:  salted.Salt,
+		Proof: proof,
+	}, nil
+}
+
+// leafParts reads what a leaf is made of: its place, the entry of the signal log and the account.
+func (s *Store) leafParts(ctx context.Context, p int, account signal.AccountID, at signal.Position) (
+	place codec.LeafPlace, entry *signal.Signal, salted codec.LeafAccount, err error,
+) {
+	id := at.String()
+	entries, err := s.ReadRange(ctx, redisclient.SignalsKey(p), id, id, 1)
+	if err != nil {
+		return place, nil, salted, redisclient.Unavailable(err)
+	}
+	places, err := s.ReadRange(ctx, redisclient.LeavesKey(p), id, id, 1)
+	if err != nil {
+		return place, nil, salted, redisclient.Unavailable(err)
+	}
+	if len(entries) == 0 {
+		return place, nil, salted, signal.NotFound("signal")
+	}
+	if len(places) == 0 {
+		return place, nil, salted, ErrNotSigned
+	}
+	value, err := s.RDB.HGet(ctx, redisclient.LeafAccountsKey(p), string(account)).Bytes()
+	if errors.Is(err, redis.Nil) { // its salt was erased
+		return place, nil, salted, signal.NotFound("signal")
+	}
+	if err != nil {
+		return place, nil, salted, redisclient.Failed(err, "read salt")
+	}
+	var errs [3]error
+	place, errs[0] = codec.DecodeLeafPlace(places[0].Header)
+	salted, errs[1] = codec.DecodeLeafAccount(value)
+	entry, errs[2] = decodeEntry(&entries[0])
+	if err := errors.Join(errs[:]...); err != nil {
+		return place, nil, salted, fmt.Errorf("read leaf at %s of partition %d: %w", id, p, err)
+	}
+	return place, entry, salted, nil
+}
+
+// LogConsistency returns, for each log, the proof that its head in c begins with its first leaves:
+// as many as sizes has. KindInvalid: a log of c has fewer.
+func (s *Store) LogConsistency(ctx context.Context, sizes []int64, c *verify.Checkpoint) ([]tlog.TreeProof, error) {
+	proofs := make([]tlog.TreeProof, len(c.Logs))
+	for p, head := range c.Logs {
+		var err error
+		if proofs[p], err = record.Consistency(head, sizes[p], s.tiles(ctx, p)); err != nil {
+			return nil, fmt.Errorf("partition %d: %w", p, err)
+		}
+	}
+	return proofs, nil
+}
+
+// Tile returns a tile of the log of partition p. KindNotFound: the log does not have it yet.
+func (s *Store) Tile(ctx context.Context, p int, tile tlog.Tile) ([]byte, error) {
+	data, err := s.tiles(ctx, p)([]tlog.Tile{tile})
+	if err != nil {
+		return nil, err
+	}
+	if len(data[0]) < tile.W*tlog.HashSize {
+		return nil, signal.NotFound("tile")
+	}
+	return data[0], nil
+}
+
+// tiles returns what reads the tiles of partition p.
+func (s *Store) tiles(ctx context.Context, p int) record.Tiles {
+	return func(tiles []tlog.Tile) ([][]byte, error) {
+		pipe := s.RDB.Pipeline()
+		parts := make([]*redis.StringCmd, len(tiles))
+		for i, t := range tiles {
+			parts[i] = pipe.GetRange(ctx, redisclient.TileKey(p, t.L, t.N), 0, int64(t.W*tlog.HashSize-1))
+		}
+		if err := redisclient.Execute(ctx, pipe); err != nil {
+			return nil, redisclient.Failed(err, "read tiles of partition %d", p)
+		}
+		data := make([][]byte, len(tiles))
+		for i, part := range parts {
+			data[i] = []byte(part.Val())
+		}
+		return data, nil
+	}
+}
