@@ -51,8 +51,9 @@ type Pool struct {
 
 	mu    sync.Mutex
 	of    map[string]*outcomes
-	added int64 // the number of outcomes ever added
-	kept  int   // of all assets
+	added int64   // the number of outcomes ever added
+	kept  int     // of all assets
+	ends  []int64 // of a replayed pool: the ends of the outcomes that it began with, ascending
 }
 
 // outcomes are those of one asset, by bar and by the time from which they are known.
@@ -61,7 +62,8 @@ type outcomes struct {
 	dropped int // the number of older ones that were removed
 }
 
-// numbered is an outcome and its number among all that were added to its pool.
+// numbered is an outcome and its number among all that were added to its pool. Outcomes that
+// a backtest adds have the number of the last one that ended before.
 type numbered struct {
 	Outcome
 	number int64
@@ -88,7 +90,11 @@ func (p *Pool) Add(asset string, added Outcome) {
 	}
 	p.added++
 	p.kept++
-	o.kept = append(o.kept, numbered{added, p.added})
+	number := p.added
+	if p.ends != nil {
+		number = int64(sort.Search(len(p.ends), func(i int) bool { return p.ends[i] > added.At }))
+	}
+	o.kept = append(o.kept, numbered{added, number})
 	if p.keep > 0 && p.kept >= p.keep+outcomeSlack {
 		p.drop(p.added - int64(p.keep))
 	}
@@ -149,10 +155,12 @@ func (p *Pool) Replayed(asset string, bars []marketdata.Bar) *Pool {
 	slices.SortFunc(all, func(x, y named) int {
 		return cmp.Or(cmp.Compare(x.Ended, y.Ended), cmp.Compare(x.Bar, y.Bar), cmp.Compare(x.asset, y.asset))
 	})
-	replayed := NewPool(0)
+	replayed, ends := NewPool(0), make([]int64, len(all))
 	for i := range all {
 		replayed.Add(all[i].asset, all[i].Outcome)
+		ends[i] = all[i].Ended
 	}
+	replayed.ends = ends
 	return replayed
 }
 
