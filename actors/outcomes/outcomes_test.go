@@ -233,6 +233,29 @@ func TestRunsWaitForWhatCounts(t *testing.T) {
 	})
 }
 
+// TestRunsDoNotWaitForABusyStream checks that a pool is given out while each read finds
+// something new.
+func TestRunsDoNotWaitForABusyStream(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		s, stop := running(t, f, 0)
+		defer stop()
+		pooled(t, s, signal.M1)
+		for bar := range int64(300) {
+			list := []marketdata.AssetOutcome{{Asset: "A", Outcome: outcome(bar + 1)}}
+			if err := f.Append(t.Context(), signal.M1, list); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(readBlock / 3)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+		defer cancel()
+		if _, err := s.Pool(ctx, signal.M1, time.Now().UnixMilli()); err != nil {
+			t.Errorf("a run waited: %v", err)
+		}
+	})
+}
+
 // TestFailedWritesAreRepeated checks that nothing is lost while the store is away, and that
 // the queue is bounded.
 func TestFailedWritesAreRepeated(t *testing.T) {

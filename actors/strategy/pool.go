@@ -133,10 +133,7 @@ func (p *Pool) Known(closeTime int64) int {
 // count from their end, whenever they were stored, without those of the asset that the bars
 // yield themselves.
 func (p *Pool) Replayed(asset string, bars []marketdata.Bar) *Pool {
-	from := int64(math.MaxInt64)
-	if len(bars) > warmUp {
-		from = bars[warmUp].OpenTime
-	}
+	from := firstScored(bars)
 	type named struct {
 		asset string
 		Outcome
@@ -162,6 +159,15 @@ func (p *Pool) Replayed(asset string, bars []marketdata.Bar) *Pool {
 	}
 	replayed.ends = ends
 	return replayed
+}
+
+// firstScored returns the open time of the first of bars that a series of them scores, or
+// math.MaxInt64.
+func firstScored(bars []marketdata.Bar) int64 {
+	if len(bars) > warmUp {
+		return bars[warmUp].OpenTime
+	}
+	return math.MaxInt64
 }
 
 // count is a number of entries and how many of them closed in profit.
@@ -333,6 +339,27 @@ func (s *Series) outcomeAt(j int) (Outcome, bool) {
 		}
 	}
 	return o, true
+}
+
+// Recall makes the outcomes of the asset that the pool has from before bars, which will be
+// appended, count from their end, even if they were stored later. So they did in live runs,
+// which had earlier bars, too.
+func (s *Series) Recall(bars []marketdata.Bar) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := s.view.pool
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	o := p.of[s.view.own]
+	if o == nil {
+		return
+	}
+	for i := range o.kept {
+		if x := o.kept[i].Outcome; x.Bar < firstScored(bars) {
+			x.At = x.Ended
+			s.view.recent = append(s.view.recent, x)
+		}
+	}
 }
 
 // longest returns the greatest horizon over all risk levels.
