@@ -347,7 +347,7 @@ func Default() Config {
 		Signals:  Signals{Retention: Duration(2160 * time.Hour), MaxOpen: 100_000},
 		Market:   Market{Source: "simulated", Speed: 60, Seed: 1, AlpacaFeed: "iex"},
 		Weather:  Weather{Source: "simulated"},
-		Costs:    Costs{Crypto: 10, Stock: 2, FX: 1, Commodity: 3, Slippage: 0.005},
+		Costs:    Costs{Crypto: 10, Stock: 2, FX: 1, Commodity: 3, Slippage: 0.008},
 		Webhooks: defaultWebhooks(),
 		Log:      Log{Level: "info", Format: "auto"},
 	}

@@ -98,6 +98,7 @@ func NewAudit(o strategy.Origin, tf signal.Timeframe, bars []marketdata.Bar) *Au
 func (a *Audit) InPool(pool *strategy.Pool, key string, whole bool) *Audit {
 	a.pool, a.whole = pool, whole
 	a.series.InPool(pool, key, func(strategy.Outcome) {}) // these count as in a live run, but are not stored
+	a.series.Recall(a.bars)
 	return a
 }
 

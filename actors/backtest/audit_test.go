@@ -91,6 +91,33 @@ func TestAuditKnowsWhatWasStored(t *testing.T) {
 	}
 }
 
+// TestAuditKnowsTheFirstOutcomes recomputes a signal of the first run on an asset, which had
+// more bars than are still stored before it: the outcomes of those that are gone were stored
+// after it.
+func TestAuditKnowsTheFirstOutcomes(t *testing.T) {
+	t.Parallel()
+	const first, gone = 1499, 450
+	bars := walk(11, first+60)
+	o := testOptions(strategy.Momentum)
+	o.From, o.To = bars[first].CloseTime, bars[first].CloseTime
+	r := run(t, bars, o)
+	pool := strategy.NewPool(0)
+	series := strategy.NewSeries(o.Timeframe).InPool(strategy.NewPool(0), "A", func(x strategy.Outcome) {
+		x.At = bars[first].CloseTime + 500
+		pool.Add("A", x)
+	})
+	for _, b := range bars[:first+1] {
+		if err := series.Append(b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	series.Resolve()
+	v, err := NewAudit(o.Origin, o.Timeframe, bars[gone:]).InPool(pool, "A", true).Check(stored(&r.Trades[0], o))
+	if err != nil || v.Reason != "" || len(v.Differences) > 0 {
+		t.Errorf("%+v, %v", v, err)
+	}
+}
+
 func audited1200(t *testing.T) (*Audit, []*signal.Signal) {
 	t.Helper()
 	bars := walk(11, 1200)

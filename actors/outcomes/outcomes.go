@@ -211,10 +211,13 @@ func (s *Service) follow(ctx context.Context, failed bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for tf, p := range pools {
-		if at, ok := to[tf]; ok {
-			p.at = at // there may be more
-		} else {
+		at, ok := to[tf]
+		if !ok {
 			p.read = begun
+			continue
+		}
+		if p.at = at; p.read != 0 { // else it is not complete before a read finds nothing
+			p.read = max(p.read, at.MS-1) // there may be more of this millisecond
 		}
 	}
 	close(s.progress)

@@ -135,6 +135,12 @@ func pooled(t *testing.T, s *Service, tf signal.Timeframe) *strategy.Pool {
 	return p
 }
 
+// pass lets a time pass until all goroutines wait, after which the test may read their values.
+func pass(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
 func outcome(bar int64) strategy.Outcome { return strategy.Outcome{Bar: bar, Ended: bar} }
 
 // TestOutcomesReachAllNodes checks that what one node finds is stored once and is in the
@@ -151,7 +157,7 @@ func TestOutcomesReachAllNodes(t *testing.T) {
 			second.Found(signal.H1, "A", outcome(bar+1))
 			first.Found(signal.M1, "B", outcome(bar+1))
 		}
-		time.Sleep(5 * time.Second)
+		pass(5 * time.Second)
 		for _, s := range []*Service{first, second} {
 			if p := pooled(t, s, signal.H1); p.Newest("A") != 2*batch+7 || p.Newest("B") != 0 {
 				t.Errorf("the newest outcomes are of %d and %d", p.Newest("A"), p.Newest("B"))
@@ -165,7 +171,7 @@ func TestOutcomesReachAllNodes(t *testing.T) {
 		}
 		appends := f.appends
 		first.Found(signal.H1, "A", outcome(5)) // as of a series that begins later
-		time.Sleep(time.Second)
+		pass(time.Second)
 		if f.appends != appends || first.queued != 0 {
 			t.Error("a stored outcome was queued")
 		}
@@ -214,16 +220,39 @@ func TestRunsWaitForWhatCounts(t *testing.T) {
 			_, err := s.Pool(ctx, signal.H1, time.Now().UnixMilli())
 			return err
 		}
-		time.Sleep(30 * time.Second)
+		pass(30 * time.Second)
 		if err := ask(); err != nil {
 			t.Errorf("after 30 s: %v", err)
 		}
-		time.Sleep(40 * time.Second)
+		pass(40 * time.Second)
 		if err := ask(); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("after 70 s: %v", err)
 		}
 		f.fail(nil)
 		pooled(t, s, signal.H1)
+	})
+}
+
+// TestRunsDoNotWaitForABusyStream checks that a pool is given out while each read finds
+// something new.
+func TestRunsDoNotWaitForABusyStream(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		s, stop := running(t, f, 0)
+		defer stop()
+		pooled(t, s, signal.M1)
+		for bar := range int64(300) {
+			list := []marketdata.AssetOutcome{{Asset: "A", Outcome: outcome(bar + 1)}}
+			if err := f.Append(t.Context(), signal.M1, list); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(readBlock / 3)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+		defer cancel()
+		if _, err := s.Pool(ctx, signal.M1, time.Now().UnixMilli()); err != nil {
+			t.Errorf("a run waited: %v", err)
+		}
 	})
 }
 
@@ -239,7 +268,7 @@ func TestFailedWritesAreRepeated(t *testing.T) {
 		for bar := range int64(maxQueued + 1000) {
 			s.Found(signal.H1, fmt.Sprint("A", bar%3), outcome(bar+1))
 		}
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		if f.appends < 5 || f.appends > 100 {
 			t.Errorf("%d writes in a minute", f.appends)
 		}
@@ -247,7 +276,7 @@ func TestFailedWritesAreRepeated(t *testing.T) {
 			t.Errorf("%d outcomes wait", s.queued)
 		}
 		f.fail(nil)
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		if n := f.stored(signal.H1); n != maxQueued || s.queued != 0 {
 			t.Errorf("%d are stored, %d wait", n, s.queued)
 		}
@@ -262,19 +291,19 @@ func TestLostOutcomesAreReadAgain(t *testing.T) {
 		s, stop := running(t, f, 0)
 		defer stop()
 		s.Found(signal.H1, "A", outcome(1))
-		time.Sleep(3 * time.Second)
+		pass(3 * time.Second)
 		before := pooled(t, s, signal.H1)
 		f.fail(errors.New("redis restarts"))
-		time.Sleep(3 * time.Second)
+		pass(3 * time.Second)
 		f.lose()
 		f.fail(nil)
-		time.Sleep(10 * time.Second)
+		pass(10 * time.Second)
 		after := pooled(t, s, signal.H1)
 		if before.Newest("A") != 1 || after == before || after.Newest("A") != 0 {
 			t.Errorf("the pool is the same: %v, its newest outcome is of %d", after == before, after.Newest("A"))
 		}
 		s.Found(signal.H1, "A", outcome(1)) // found again by a new series
-		time.Sleep(3 * time.Second)
+		pass(3 * time.Second)
 		f.lose()
 		s.ForgetAll()
 		if last := pooled(t, s, signal.H1); last == after || last.Newest("A") != 0 {

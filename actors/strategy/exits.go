@@ -143,7 +143,7 @@ func Rescore(first float64, l signal.Levels, tf signal.Timeframe, risk signal.Ri
 	return round(clip(1/(1+math.Exp(-x)), minConfidence, maxConfidence), 4)
 }
 
-// barsPerATR is how many deviations of a bar's change make an ATR14, as measured on real
+// deviationsPerATR is how many deviations of a bar's change make an ATR14, as measured on real
 // prices.
 const deviationsPerATR = 1.6
 

@@ -52,7 +52,8 @@ func TestMetadata(t *testing.T) {
 	got := string(a.Metadata("BTC", l, 0.1, map[string]any{"source": "simulated", "time_compression": 60}))
 	want := `{"indicators":["ema_12_26","adx_14","atr_14"],"reasoning":"Momentum long on BTC 1h: ` +
 		`EMA12 is 0.8 ATR above EMA26 and the 40-bar move is +1.3 sigma; ADX 27 confirms a trend. ` +
-		`Estimate 43 %: of 931 comparable past setups 44 % closed in profit, of all entries 42 %; ` +
+		`Estimate 43 %: comparable past setups, worth 931 independent ones, closed in profit 44 % of the time; ` +
+		`past entries as a whole put it at 42 %; ` +
 		`break-even after costs 48 %, so the past speaks for a loss. ` +
 		`Stop 1.5 ATR, target 2.25 ATR, expires in 24 bars.",` +
 		`"values":{"adx_14":27.1,"atr_14":2,"ema_12_26":{"ema_12":99,"ema_26":97.4}},"strength":0.8125,` +
@@ -94,9 +95,10 @@ func TestReasoning(t *testing.T) {
 		{"past entries, worth 140 independent ones, put it at 41 %, and the forecast changes that by +1.8 points, " +
 			"as fitted to 212 closed signals; break-even after costs 40 %, so no evidence of an edge",
 			func(a *Assessment) { a.Calibration, a.Sample, a.Closed = CalibrationFitted, 140, 212 }},
-		{"no comparable past setup is known, of all past entries 41 % closed in profit; " +
+		{"hardly any comparable past setup is known, and past entries as a whole put it at 41 %; " +
 			"break-even after costs 40 %, so no evidence of an edge", func(*Assessment) {}},
-		{"of 5000 comparable past setups 45 % closed in profit, of all entries 41 %; " +
+		{"comparable past setups, worth 5000 independent ones, closed in profit 45 % of the time; " +
+			"past entries as a whole put it at 41 %; " +
 			"break-even after costs 40 %, so the past speaks for an edge",
 			func(a *Assessment) { a.Sample, a.Share = 5000, 0.45 }},
 	} {

@@ -51,8 +51,9 @@ type Pool struct {
 
 	mu    sync.Mutex
 	of    map[string]*outcomes
-	added int64 // the number of outcomes ever added
-	kept  int   // of all assets
+	added int64   // the number of outcomes ever added
+	kept  int     // of all assets
+	ends  []int64 // of a replayed pool: the ends of the outcomes that it began with, ascending
 }
 
 // outcomes are those of one asset, by bar and by the time from which they are known.
@@ -61,7 +62,8 @@ type outcomes struct {
 	dropped int // the number of older ones that were removed
 }
 
-// numbered is an outcome and its number among all that were added to its pool.
+// numbered is an outcome and its number among all that were added to its pool. Outcomes that
+// a backtest adds have the number of the last one that ended before.
 type numbered struct {
 	Outcome
 	number int64
@@ -88,7 +90,11 @@ func (p *Pool) Add(asset string, added Outcome) {
 	}
 	p.added++
 	p.kept++
-	o.kept = append(o.kept, numbered{added, p.added})
+	number := p.added
+	if p.ends != nil {
+		number = int64(sort.Search(len(p.ends), func(i int) bool { return p.ends[i] > added.At }))
+	}
+	o.kept = append(o.kept, numbered{added, number})
 	if p.keep > 0 && p.kept >= p.keep+outcomeSlack {
 		p.drop(p.added - int64(p.keep))
 	}
@@ -127,10 +133,7 @@ func (p *Pool) Known(closeTime int64) int {
 // count from their end, whenever they were stored, without those of the asset that the bars
 // yield themselves.
 func (p *Pool) Replayed(asset string, bars []marketdata.Bar) *Pool {
-	from := int64(math.MaxInt64)
-	if len(bars) > warmUp {
-		from = bars[warmUp].OpenTime
-	}
+	from := firstScored(bars)
 	type named struct {
 		asset string
 		Outcome
@@ -149,11 +152,22 @@ func (p *Pool) Replayed(asset string, bars []marketdata.Bar) *Pool {
 	slices.SortFunc(all, func(x, y named) int {
 		return cmp.Or(cmp.Compare(x.Ended, y.Ended), cmp.Compare(x.Bar, y.Bar), cmp.Compare(x.asset, y.asset))
 	})
-	replayed := NewPool(0)
+	replayed, ends := NewPool(0), make([]int64, len(all))
 	for i := range all {
 		replayed.Add(all[i].asset, all[i].Outcome)
+		ends[i] = all[i].Ended
 	}
+	replayed.ends = ends
 	return replayed
+}
+
+// firstScored returns the open time of the first of bars that a series of them scores, or
+// math.MaxInt64.
+func firstScored(bars []marketdata.Bar) int64 {
+	if len(bars) > warmUp {
+		return bars[warmUp].OpenTime
+	}
+	return math.MaxInt64
 }
 
 // count is a number of entries and how many of them closed in profit.
@@ -325,6 +339,27 @@ func (s *Series) outcomeAt(j int) (Outcome, bool) {
 		}
 	}
 	return o, true
+}
+
+// Recall makes the outcomes of the asset that the pool has from before bars, which will be
+// appended, count from their end, even if they were stored later. So they did in live runs,
+// which had earlier bars, too.
+func (s *Series) Recall(bars []marketdata.Bar) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := s.view.pool
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	o := p.of[s.view.own]
+	if o == nil {
+		return
+	}
+	for i := range o.kept {
+		if x := o.kept[i].Outcome; x.Bar < firstScored(bars) {
+			x.At = x.Ended
+			s.view.recent = append(s.view.recent, x)
+		}
+	}
 }
 
 // longest returns the greatest horizon over all risk levels.

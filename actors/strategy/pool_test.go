@@ -233,3 +233,26 @@ func TestSeriesReportsEachOutcomeOnce(t *testing.T) {
 		t.Errorf("outcomes differ from those of a series without replaced bars:\n%s", diff)
 	}
 }
+
+// TestReplayedPoolCountsByTime checks that outcomes that a backtest adds do not displace
+// those of others, although these are in the pool before.
+func TestReplayedPoolCountsByTime(t *testing.T) {
+	const assets, each = 40, MaxOutcomes
+	pool := NewPool(0)
+	for i := range int64(assets * each) {
+		pool.Add(fmt.Sprint("B", i%assets), Outcome{Bar: i, Ended: i, At: i})
+	}
+	replayed := pool.Replayed("A", nil)
+	v := view{pool: replayed, own: "A"}
+	for i := int64(999); i < assets*each; i += 1000 {
+		replayed.Add("A", Outcome{Bar: i, Ended: i, At: i})
+		v.advance(i + outcomeLag)
+		if i%20_000 != 19_999 {
+			continue
+		}
+		own, others := float64(i/1000+1), float64(min(i+1, MaxPooled))
+		if n := v.all[0][0].all.n; n < others || n > others+own || v.mine[0][0].all.n > own {
+			t.Fatalf("after %d outcomes %.0f count, %.0f of the asset itself", i+1, n, v.mine[0][0].all.n)
+		}
+	}
+}

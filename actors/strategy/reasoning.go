@@ -37,11 +37,12 @@ func (a *Assessment) basis() string {
 		return fmt.Sprintf("past entries, worth %.0f independent ones, put it at %.0f %%, "+
 			"and the forecast changes that by %+.1f points, as fitted to %d closed signals",
 			a.Sample, 100*a.Prior, points, a.Closed)
-	case math.Round(a.Sample) == 0:
-		return fmt.Sprintf("no comparable past setup is known, of all past entries %.0f %% closed in profit", 100*a.Prior)
+	case a.Sample < 1:
+		return fmt.Sprintf("hardly any comparable past setup is known, and past entries as a whole put it at %.0f %%",
+			100*a.Prior)
 	}
-	return fmt.Sprintf("of %.0f comparable past setups %.0f %% closed in profit, of all entries %.0f %%",
-		a.Sample, 100*a.Share, 100*a.Prior)
+	return fmt.Sprintf("comparable past setups, worth %.0f independent ones, closed in profit %.0f %% of the time; "+
+		"past entries as a whole put it at %.0f %%", a.Sample, 100*a.Share, 100*a.Prior)
 }
 
 // verdict compares the confidence with the break-even after costs.

@@ -54,6 +54,7 @@ func (b *bench) calibration(ctx context.Context) error {
 	}
 	b.row("farthest apart", "%.4f (at most %.2f)", worst, calibrationMiss)
 	fmt.Fprintln(b.out, "  the simulated market, 1h, medium risk")
+	b.slippage(ctx)
 	var markets []assetBars
 	for _, asset := range calibrationAssets {
 		bars := simulated.Walk(calibrationSeed, asset, signal.H1, calibrationBars)

@@ -181,7 +181,7 @@ func (x *measured) add(m *assetBars, trades []backtest.Trade, o *backtest.Option
 	return nil
 }
 
-// poolOf returns the outcomes of all entries of the markets.
+// poolOf returns the outcomes of all entries of the markets, each of which counts from its end.
 func poolOf(markets []assetBars, tf signal.Timeframe) (*strategy.Pool, error) {
 	pool := strategy.NewPool(0)
 	for i := range markets {
@@ -193,7 +193,7 @@ func poolOf(markets []assetBars, tf signal.Timeframe) (*strategy.Pool, error) {
 		}
 		series.Resolve()
 	}
-	return pool, nil
+	return pool.Replayed("", nil), nil // in the order of their ends, of which the newest count
 }
 
 // measuredMarkets holds what was measured of each market, and of all together.
@@ -214,7 +214,8 @@ func measureMarkets(
 	options := make([]backtest.Options, len(markets))
 	for i, m := range markets {
 		origin := strategy.Origin{Asset: m.asset, Compression: 1, Cost: backtest.DefaultCosts.Of(m.class)}
-		options[i] = backtest.Options{Origin: origin, Strategy: name, Timeframe: tf, Risk: risk, Pool: pool, Jumps: true}
+		options[i] = backtest.Options{Origin: origin, Strategy: name, Timeframe: tf, Risk: risk, Pool: pool,
+			PoolKey: m.asset, Jumps: true}
 	}
 	results, err := replayAll(ctx, len(markets), func(i int) ([]marketdata.Bar, backtest.Options) {
 		return markets[i].bars, options[i]

@@ -6,9 +6,11 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/agentsignal/agentsignal/actors/backtest"
 	"github.com/agentsignal/agentsignal/actors/market/simulated"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/strategy"
@@ -43,6 +45,32 @@ func TestConfidenceIsTheShareOfWonSignals(t *testing.T) {
 	gross, _ := all.sum.first.breakEvens()
 	if told := all.sum.told.BreakEven / float64(len(all.sum.first)); math.Abs(told-gross) > .02 {
 		t.Errorf("break-even told %.4f, seen %.4f", told, gross)
+	}
+}
+
+// TestMarketsGiveTheSameFigures checks that the figures of markets that share a pool do not
+// depend on which of them is replayed first.
+func TestMarketsGiveTheSameFigures(t *testing.T) {
+	t.Parallel()
+	var markets []assetBars
+	for _, asset := range []string{"BTC", "EURUSD", "SPY"} {
+		markets = append(markets, assetBars{asset, "", simulated.Walk(calibrationSeed, asset, signal.H1, 2000)})
+	}
+	var first backtest.Statistics
+	for turn := range 3 {
+		all, err := measureMarkets(t.Context(), markets, strategy.Momentum, signal.H1, signal.MediumRisk)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := all.sum.first.statistics()
+		if turn == 0 {
+			first = s
+		}
+		if s.Count != first.Count || math.Abs(float64(s.MeanConfidence-first.MeanConfidence)) > 1e-9 {
+			t.Errorf("turn %d: %d signals with a mean confidence of %v, before %d with %v", turn, s.Count,
+				s.MeanConfidence, first.Count, first.MeanConfidence)
+		}
+		slices.Reverse(markets)
 	}
 }
 
