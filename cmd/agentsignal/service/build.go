@@ -279,11 +279,11 @@ func (p *process) buildSchedules(context.Context) error {
 
 // buildNotary builds what appends to the record of signals and signs it.
 func (p *process) buildNotary(context.Context) error {
-	keys, err := p.recordKeys()
-	if err != nil {
+	var err error
+	if p.recordKeys, err = p.readRecordKeys(); err != nil {
 		return err
 	}
-	p.notary = notary.New(p.store.Leaves, keys, notary.Options{
+	p.notary = notary.New(p.store.Leaves, p.recordKeys, notary.Options{
 		Now:     p.store.Client.Now,
 		Log:     p.log,
 		Metrics: notary.NewMetrics(p.registry),
@@ -336,6 +336,8 @@ func (p *process) buildServer(ctx context.Context) error {
 		Signals:    p.store.Signals,
 		Replies:    p.store.Requests,
 		Scorecards: p.scorecards,
+		Record:     p.store.Leaves,
+		RecordKeys: p.recordKeys.Public(),
 		Schedules:  p.schedules,
 		Speed:      p.speedOf,
 		Assets:     p.market,
