@@ -91,15 +91,19 @@ func (s *Server) addRecord() {
 	s.add("/v1/signals/{id}/proof", methods{"GET": get(scope, s.proveSignal, "log_size")})
 	s.add("/v1/log/checkpoint", methods{"GET": get(scope, s.checkpoint)})
 	s.add("/v1/log/key", methods{"GET": get(scope, s.recordKeys)})
+	s.add("/v1/log/witness", methods{"GET": get(scope, s.listWitnesses), "POST": change(scope, s.countersign)})
 	s.add("/v1/log/consistency", methods{"GET": get(scope, s.proveConsistency, "from", "to")})
 	s.add("/v1/log/tiles/{log}/{path}", methods{"GET": get(scope, s.tile)})
 }
 
-// newest returns the newest checkpoint.
+// newest returns the newest checkpoint, with the signatures of witnesses.
 func (s *Server) newest(ctx context.Context) ([]byte, *verify.Checkpoint, error) {
 	signed, head, err := s.o.Record.Checkpoint(ctx)
 	if signal.KindOf(err) == signal.KindNotFound {
 		return nil, nil, errNotSigned
+	}
+	if err == nil {
+		signed, err = s.o.Witnesses.Merge(ctx, signed)
 	}
 	return signed, head, err
 }

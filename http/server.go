@@ -47,6 +47,7 @@ type Options struct {
 	Scorecards Scorecards // nil: no scorecards
 	Record     Record     // nil: no record
 	RecordKeys []string   // public keys of the record
+	Witnesses  Witnesses  // of the record
 	Schedules  Schedules  // nil: no schedules
 	Assets     Assets     // nil: every name is accepted, and there is no list
 	// Speed returns how many times as fast as real time the bars of an asset go by; nil: 1.

@@ -72,6 +72,8 @@ func checkOptions(c configs.Config) error {
 		_, err = record.ParseKeys(string(keys))
 		fault("security.record_keys", err)
 	}
+	_, err = record.ParseWitnesses(c.Record.Witnesses)
+	fault("record.witnesses", err)
 	_, err = newMailer(c.Email)
 	fault("email.smtp_url", err)
 	_, err = quotasOf(c.RateLimit)

@@ -99,6 +99,7 @@ type process struct {
 	scheduler  *schedule.Node
 	notary     *notary.Node
 	recordKeys *record.Keys
+	witnesses  *notary.Witnesses
 	scorecards *scorecard.Scorecards
 
 	// Streams.
