@@ -38,6 +38,7 @@ type Config struct {
 	Webhooks  Webhooks  `yaml:"webhooks" envPrefix:"WEBHOOKS_"`
 	Email     Email     `yaml:"email" envPrefix:"EMAIL_"`
 	Security  Security  `yaml:"security" envPrefix:"SECURITY_"`
+	Record    Record    `yaml:"record" envPrefix:"RECORD_"`
 	TLS       TLS       `yaml:"tls" envPrefix:"TLS_"`
 	Log       Log       `yaml:"log" envPrefix:"LOG_"`
 	Shutdown  Shutdown  `yaml:"shutdown" envPrefix:"SHUTDOWN_"`
@@ -278,6 +279,12 @@ type Security struct {
 	// RecordKeys is a list of Ed25519 keys that sign the record of signals, the present one
 	// first. Empty: a key is generated and kept in the data directory.
 	RecordKeys Secret `yaml:"record_keys" env:"RECORD_KEYS"`
+}
+
+// Record configures the record of signals.
+type Record struct {
+	// Witnesses are the public keys, name+hash+base64, of those who may countersign checkpoints.
+	Witnesses []string `yaml:"witnesses" env:"WITNESSES"`
 }
 
 // TLS is set if this process terminates TLS: two files in PEM, both or neither.

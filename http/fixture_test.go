@@ -65,6 +65,7 @@ type fakes struct {
 	webhookFakes
 	workFakes
 	scheduleFakes
+	recordFakes
 }
 
 type (
@@ -311,6 +312,7 @@ func newServer(tb testing.TB, f *fakes, change ...func(*signalhttp.Options)) *si
 	f.use(&o)
 	f.addWork(&o)
 	f.addSchedules(&o)
+	f.addRecord(&o)
 	for _, c := range change {
 		c(&o)
 	}

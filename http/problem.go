@@ -56,6 +56,9 @@ var problemKinds = []problemKind{
 		"Only a delivery that is still to be sent can be cancelled; this one has ended."},
 	{"idempotency_in_progress", 409, "The first request is still running",
 		"A request with the same Idempotency-Key has not been answered yet. Try again in a moment."},
+	{"not_signed", 409, "No checkpoint has it yet",
+		"The creation of the signal is newer than the checkpoint of the proof. A checkpoint is signed each minute: " +
+			"ask again after the time in the header Retry-After, or with the size of a newer checkpoint."},
 	{"body_too_large", 413, "The body is too large", "A body may have at most 1 MiB, under /v1/auth 64 KiB."},
 	{"unsupported_media_type", 415, "The media type is not supported",
 		"Bodies must be JSON: Content-Type application/json, application/*+json or none, without a Content-Encoding."},

@@ -126,6 +126,7 @@ func (s *Server) addRoutes() {
 		s.add("/v1/assets", methods{"GET": get(signal.SignalsRead, s.listAssets)})
 	}
 	s.addWork()
+	s.addRecord()
 	s.addSchedules()
 	s.addWebhooks()
 
@@ -224,7 +225,7 @@ func (s *Server) add(template string, m methods) *endpoint {
 	allow = append(allow, http.MethodOptions)
 	slices.Sort(allow)
 	e.allow = []string{strings.Join(allow, ", ")}
-	s.router.Handle(template, e)
+	s.router.Handle(strings.Replace(template, "{path}", "{path:.+}", 1), e) // the one variable with slashes
 	s.routes = append(s.routes, e)
 	return e
 }

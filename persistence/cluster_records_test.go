@@ -8,6 +8,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/agentsignal/agentsignal/actors/record"
+	"github.com/agentsignal/agentsignal/actors/record/verify"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/credential"
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
@@ -392,5 +394,49 @@ func (b *clusterBench) testWebhooks(t *testing.T) {
 	}
 	if accounts, err := h.AccountsWithWebhooks(ctx, p); len(accounts) != 0 || err != nil {
 		t.Errorf("accounts %v, %v", accounts, err)
+	}
+}
+
+func (b *clusterBench) testLeaves(t *testing.T) {
+	s, ctx := b.store.Leaves, t.Context()
+	const p = record.SigningPartition
+	epoch := take(t, b.store, p)
+	sig := storetest.Signal(storetest.AccountIn(b.store.Client, p))
+	at, err := b.log.Append(ctx, storetest.Created(sig))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for more := true; more; {
+		if _, more, err = s.AppendLeaves(ctx, p, epoch); err != nil {
+			t.Fatal(err)
+		}
+	}
+	heads, err := s.LogHeads(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, err := s.CountLeaves(ctx); err != nil || n < heads[p].N {
+		t.Errorf("%d leaves are counted, %v", n, err)
+	}
+	c := &verify.Checkpoint{Origin: "log.example", At: b.store.Client.Now(), Logs: heads}
+	if err := s.StoreCheckpoint(ctx, epoch, []byte(c.Text()+"\n")); err != nil {
+		t.Error(err)
+	}
+	if _, stored, err := s.Checkpoint(ctx); err != nil || stored.Logs[p] != heads[p] {
+		t.Errorf("the stored checkpoint is %+v, %v", stored, err)
+	}
+	leaf, err := s.OpenLeaf(ctx, p, sig.Account, at, heads[p])
+	if err == nil {
+		_, err = c.Holds(leaf)
+	}
+	if err != nil {
+		t.Errorf("proof: %v", err)
+	}
+	if head, err := s.LogHead(ctx, p, 1, heads[p]); err != nil || head.N != 1 {
+		t.Errorf("the first head is %+v, %v", head, err)
+	}
+	err = s.StoreCountersigned(ctx, record.Countersigned{Key: "witness", At: c.At, Note: []byte(c.Text())})
+	if all, err2 := s.Countersigned(ctx); err != nil || err2 != nil || all["witness"] != c.Text() {
+		t.Errorf("countersigned: %v, %v, %v", all, err, err2)
 	}
 }

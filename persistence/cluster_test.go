@@ -49,6 +49,7 @@ func TestOnCluster(t *testing.T) {
 		"erasing": b.testErasing, "trimming": b.testTrimming, "jobs": b.testJobs, "replies": b.testReplies,
 		"market": b.testMarket, "accounts": b.testAccounts, "keys": b.testKeys, "sessions": b.testSessions,
 		"limits": b.testLimits, "gauges": b.testGauges, "webhooks": b.testWebhooks,
+		"leaves": b.testLeaves,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -47,6 +47,7 @@
 //	{pNN}:leafaccounts            hash   salt and counts of each account with leaves    until it is erased
 //	{pNN}:tile:LEVEL:NUMBER       string 256 hashes of the Merkle log                   for ever
 //	{pNN}:checkpoint              string the newest signed heads of all Merkle logs     for ever
+//	{pNN}:countersigned           hash   witness -> the newest checkpoint that it signed  for ever
 //	{pNN}:probe                   string nothing: a write that replicas must confirm    a minute
 //	{pNN}:erase                   hash   deleted accounts that are being erased         until it is done
 //	{pNN}:webhooks:ACCOUNT        hash   webhooks of an account, behind their position  until they are removed

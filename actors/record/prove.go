@@ -18,6 +18,18 @@ func (t Tiles) ReadTiles(tiles []tlog.Tile) ([][]byte, error) { return t(tiles) 
 // SaveTiles implements tlog.TileReader. Tiles that were read are not kept.
 func (Tiles) SaveTiles([]tlog.Tile, [][]byte) {}
 
+// HeadAt returns the head that the log with the given head had with its first n leaves.
+func HeadAt(head tlog.Tree, n int64, tiles Tiles) (tlog.Tree, error) {
+	if n == head.N {
+		return head, nil
+	}
+	hash, err := tlog.TreeHash(n, tlog.TileHashReader(head, tiles))
+	if err != nil {
+		return tlog.Tree{}, fmt.Errorf("compute the root of %d of %d leaves: %w", n, head.N, err)
+	}
+	return tlog.Tree{N: n, Hash: hash}, nil
+}
+
 // Inclusion returns the proof that the log with the given head has leaf n. Hashes that do not
 // belong to the head are an error.
 func Inclusion(head tlog.Tree, n int64, tiles Tiles) (tlog.RecordProof, error) {

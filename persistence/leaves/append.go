@@ -22,6 +22,7 @@ var scripts embed.FS
 var (
 	appendScript          = redisclient.Script(scripts, "append")
 	checkpointStoreScript = redisclient.Script(scripts, "checkpoint_store")
+	countersignScript     = redisclient.Script(scripts, "countersign")
 )
 
 const (

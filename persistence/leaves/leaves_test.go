@@ -386,3 +386,33 @@ func BenchmarkAppendLeaves(b *testing.B) {
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/batch, "ns/leaf")
 }
+
+func TestNewestCountersignedCheckpointIsKept(t *testing.T) {
+	t.Parallel()
+	b := newLeafBench(t)
+	noon := time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
+	store := func(key string, at time.Time, more string) {
+		t.Helper()
+		text := fmt.Sprintf("name\n0\nroot\ntime %s\n\n%s", at.Format(time.RFC3339), more)
+		if err := b.store.StoreCountersigned(t.Context(), record.Countersigned{Key: key, At: at, Note: []byte(text)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := func(key, more string) {
+		t.Helper()
+		all, err := b.store.Countersigned(t.Context())
+		if err != nil || !strings.HasSuffix(all[key], "\n\n"+more) {
+			t.Errorf("of %s %q is stored, %v; want %s", key, all[key], err, more)
+		}
+	}
+	store("first", noon, "a")
+	store("second", noon.Add(time.Hour), "b")
+	want("first", "a")
+	store("first", noon.Add(time.Minute), "c")
+	want("first", "c")
+	store("first", noon, "d")
+	want("first", "c")
+	store("first", noon.Add(time.Minute), "e") // again, with a signature by another key
+	want("first", "e")
+	want("second", "b")
+}

@@ -159,6 +159,16 @@ func (s *Store) leafParts(ctx context.Context, p int, account signal.AccountID, 
 	return place, entry, salted, nil
 }
 
+// LogHead returns the head that the log of partition p had with its first n leaves. now is a
+// later head.
+func (s *Store) LogHead(ctx context.Context, p int, n int64, now tlog.Tree) (tlog.Tree, error) {
+	head, err := record.HeadAt(now, n, s.tiles(ctx, p))
+	if err != nil {
+		return tlog.Tree{}, fmt.Errorf("partition %d: %w", p, err)
+	}
+	return head, nil
+}
+
 // LogConsistency returns, for each log, the proof that its head in c begins with its first leaves:
 // as many as sizes has. KindInvalid: a log of c has fewer.
 func (s *Store) LogConsistency(ctx context.Context, sizes []int64, c *verify.Checkpoint) ([]tlog.TreeProof, error) {

@@ -71,6 +71,9 @@ func TileKey(p, level int, n int64) string {
 // CheckpointKey holds the newest checkpoint, in the slot of the partition whose owner signs.
 func CheckpointKey(p int) string { return PartitionKey(p, "checkpoint") }
 
+// CountersignedKey holds the newest checkpoint that each witness has signed.
+func CountersignedKey(p int) string { return PartitionKey(p, "countersigned") }
+
 // ProbeKey is what Ready tries to write.
 func ProbeKey(p int) string { return PartitionKey(p, "probe") }
 

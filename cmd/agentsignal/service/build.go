@@ -3,6 +3,7 @@ package service
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"time"
 
@@ -19,6 +20,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/market/feeder"
 	"github.com/agentsignal/agentsignal/actors/notary"
 	"github.com/agentsignal/agentsignal/actors/outcomes"
+	"github.com/agentsignal/agentsignal/actors/record"
 	"github.com/agentsignal/agentsignal/actors/schedule"
 	"github.com/agentsignal/agentsignal/actors/scorecard"
 	"github.com/agentsignal/agentsignal/actors/signal/credential"
@@ -279,11 +281,16 @@ func (p *process) buildSchedules(context.Context) error {
 
 // buildNotary builds what appends to the record of signals and signs it.
 func (p *process) buildNotary(context.Context) error {
-	keys, err := p.recordKeys()
-	if err != nil {
+	var err error
+	if p.recordKeys, err = p.readRecordKeys(); err != nil {
 		return err
 	}
-	p.notary = notary.New(p.store.Leaves, keys, notary.Options{
+	trusted, err := record.ParseWitnesses(p.config.Record.Witnesses)
+	if err != nil {
+		return fmt.Errorf("record.witnesses: %w", err)
+	}
+	p.witnesses = notary.NewWitnesses(p.store.Leaves, p.recordKeys, trusted)
+	p.notary = notary.New(p.store.Leaves, p.recordKeys, notary.Options{
 		Now:     p.store.Client.Now,
 		Log:     p.log,
 		Metrics: notary.NewMetrics(p.registry),
@@ -336,6 +343,9 @@ func (p *process) buildServer(ctx context.Context) error {
 		Signals:    p.store.Signals,
 		Replies:    p.store.Requests,
 		Scorecards: p.scorecards,
+		Record:     p.store.Leaves,
+		RecordKeys: p.recordKeys.Public(),
+		Witnesses:  p.witnesses,
 		Schedules:  p.schedules,
 		Speed:      p.speedOf,
 		Assets:     p.market,

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"slices"
+	"strconv"
 	"testing"
 
 	"github.com/chromedp/chromedp"
@@ -26,6 +27,7 @@ var notTried = map[string]string{
 	"openStreamAtRoot": "a page cannot upgrade a connection by fetch",
 	"refresh":          "the token is the reader's own",
 	"changePassword":   "the password is the reader's own",
+	"countersign":      "the reader is not a witness",
 }
 
 // "Try it out" and "Execute" succeed for every operation, with an id of the reader where
@@ -37,7 +39,7 @@ func TestDocsPage(t *testing.T) {
 	config := testConfig(t, "")
 	config.Market.Source, config.Auth.Registration = "simulated", "open"
 	config.Webhooks.AllowedNetworks, config.Webhooks.AllowHTTP = []string{"127.0.0.0/8"}, true
-	s := start(t, config)
+	s := start(t, config, signOften)
 	s.awaitPrices(t, "BTC", signal.H1) // on busy cores the market takes longer than the page waits
 	s.awaitPrices(t, "natural_gas", signal.D1)
 	owner, account := s.account(t)
@@ -126,6 +128,15 @@ func valuesFor(c *client, hooks, operation string) map[string]string {
 	switch operation {
 	case "getSignal":
 		return map[string]string{"id": c.run("BTC", "momentum").ID}
+	case "getSignalProof":
+		id := c.run("BTC", "momentum").ID
+		c.proof(id) // once it is signed
+		return map[string]string{"id": id}
+	case "getConsistency":
+		return map[string]string{"from": sizes(c.checkpoint())}
+	case "getTile":
+		leaf := c.proof(c.run("BTC", "momentum").ID).Created
+		return map[string]string{"log": strconv.Itoa(leaf.Log), "path": "8/0/000.p/1"}
 	case "getWeatherSignal":
 		id := made("POST", "/v1/agents/weather/run", runBody("natural_gas", "energy_demand"), "signal_id")
 		return map[string]string{"id": "w" + id}

@@ -102,7 +102,7 @@ var mayImport = []struct {
 	{"http/limits", nil},
 	// What it asks, for the types of questions and answers.
 	{"http", []string{"actors/signal", "actors/agent", "actors/catalogue", "actors/scorecard", "actors/market",
-		"http/credentials", "http/limits", "http/request"}},
+		"actors/record", "actors/record/verify", "http/credentials", "http/limits", "http/request"}},
 	{"configs", nil},
 	{"cmd/agentsignal/undo", nil},
 	{"cmd/agentsignal/command", nil},

@@ -31,8 +31,8 @@ func (p *process) keysOf(setting string, list configs.Secret, file string) ([]cr
 	return keys, nil
 }
 
-// recordKeys returns the keys that sign the record of signals.
-func (p *process) recordKeys() (*record.Keys, error) {
+// readRecordKeys returns the keys that sign the record of signals.
+func (p *process) readRecordKeys() (*record.Keys, error) {
 	list := string(p.config.Security.RecordKeys)
 	if list == "" {
 		var err error
@@ -72,6 +72,8 @@ func checkOptions(c configs.Config) error {
 		_, err = record.ParseKeys(string(keys))
 		fault("security.record_keys", err)
 	}
+	_, err = record.ParseWitnesses(c.Record.Witnesses)
+	fault("record.witnesses", err)
 	_, err = newMailer(c.Email)
 	fault("email.smtp_url", err)
 	_, err = quotasOf(c.RateLimit)

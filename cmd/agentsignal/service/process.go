@@ -24,6 +24,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/ownership"
 	"github.com/agentsignal/agentsignal/actors/panics"
 	"github.com/agentsignal/agentsignal/actors/partition"
+	"github.com/agentsignal/agentsignal/actors/record"
 	"github.com/agentsignal/agentsignal/actors/schedule"
 	"github.com/agentsignal/agentsignal/actors/scorecard"
 	"github.com/agentsignal/agentsignal/actors/signal"
@@ -97,6 +98,8 @@ type process struct {
 	schedules  *schedules.Store
 	scheduler  *schedule.Node
 	notary     *notary.Node
+	recordKeys *record.Keys
+	witnesses  *notary.Witnesses
 	scorecards *scorecard.Scorecards
 
 	// Streams.

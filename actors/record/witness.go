@@ -1,0 +1,143 @@
+package record
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"golang.org/x/mod/sumdb/note"
+
+	"github.com/agentsignal/agentsignal/actors/record/verify"
+)
+
+// MaxWitnesses bounds the trusted witnesses.
+const MaxWitnesses = 16
+
+// Errors of Witnesses.Read.
+var (
+	ErrNotOwn    = errors.New("it has no signature of this service")
+	ErrNoWitness = errors.New("it has no signature of a trusted witness")
+)
+
+// Witnesses are the public keys of those who may countersign checkpoints.
+type Witnesses struct {
+	keys      []string
+	verifiers []note.Verifier
+}
+
+// Countersigned is a checkpoint that a witness has signed.
+type Countersigned struct {
+	Key  string // the public key of the witness
+	At   time.Time
+	Note []byte // the signed note, with the signatures of the service
+}
+
+// ParseWitnesses reads public keys in the form of package note, all different.
+func ParseWitnesses(keys []string) (*Witnesses, error) {
+	if len(keys) > MaxWitnesses {
+		return nil, fmt.Errorf("there are %d keys, want at most %d", len(keys), MaxWitnesses)
+	}
+	w := &Witnesses{keys: keys}
+	for i, key := range keys {
+		v, err := note.NewVerifier(key)
+		if err != nil {
+			return nil, fmt.Errorf("key %d is not a public key of the form name+hash+base64", i+1)
+		}
+		if slices.ContainsFunc(w.verifiers, func(o note.Verifier) bool { return sameKey(o, v) }) {
+			return nil, fmt.Errorf("key %d is given twice", i+1)
+		}
+		w.verifiers = append(w.verifiers, v)
+	}
+	return w, nil
+}
+
+func sameKey(a, b note.Verifier) bool { return a.Name() == b.Name() && a.KeyHash() == b.KeyHash() }
+
+// Keys returns the public keys.
+func (w *Witnesses) Keys() []string { return w.keys }
+
+// Read returns the checkpoint of a note that the service and one or more witnesses have signed,
+// by the key of each witness. It drops all other signatures. Other errors than those above wrap
+// verify.ErrNote.
+func (w *Witnesses) Read(signed []byte, own *Keys) (map[string]Countersigned, error) {
+	ours, err := own.verify()
+	if err != nil {
+		return nil, err
+	}
+	n, err := note.Open(signed, note.VerifierList(append(slices.Clone(ours), w.verifiers...)...))
+	if _, unknown := errors.AsType[*note.UnverifiedNoteError](err); unknown {
+		return nil, ErrNotOwn
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", verify.ErrNote, err)
+	}
+	c, err := verify.Parse(n.Text)
+	if err != nil {
+		return nil, err
+	}
+	var signatures []note.Signature // of the service
+	for _, s := range n.Sigs {
+		if slices.ContainsFunc(ours, func(v note.Verifier) bool { return isOf(s, v) }) {
+			signatures = append(signatures, s)
+		}
+	}
+	if len(signatures) == 0 || c.Origin != own.Name() {
+		return nil, ErrNotOwn
+	}
+	all := make(map[string]Countersigned)
+	for i, v := range w.verifiers {
+		at := slices.IndexFunc(n.Sigs, func(s note.Signature) bool { return isOf(s, v) })
+		if at < 0 {
+			continue
+		}
+		text, err := note.Sign(&note.Note{Text: n.Text, Sigs: append(slices.Clone(signatures), n.Sigs[at])})
+		if err != nil {
+			return nil, err
+		}
+		all[w.keys[i]] = Countersigned{Key: w.keys[i], At: c.At, Note: text}
+	}
+	if len(all) == 0 {
+		return nil, ErrNoWitness
+	}
+	return all, nil
+}
+
+// isOf reports whether a signature is by the key of v.
+func isOf(s note.Signature, v note.Verifier) bool { return s.Name == v.Name() && s.Hash == v.KeyHash() }
+
+// verify returns the verifiers of the keys.
+func (k *Keys) verify() ([]note.Verifier, error) {
+	var list []note.Verifier
+	for _, key := range k.verifiers {
+		v, err := note.NewVerifier(key)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, v)
+	}
+	return list, nil
+}
+
+// Merge returns a signed note with the signatures of those other notes that have the same text.
+func Merge(signed []byte, others ...[]byte) []byte {
+	text, signatures, ok := bytes.Cut(signed, []byte("\n\n"))
+	if !ok {
+		return signed
+	}
+	lines := bytes.SplitAfter(signatures, []byte("\n"))
+	merged := slices.Clone(signed)
+	for _, other := range others {
+		same, more, _ := bytes.Cut(other, []byte("\n\n"))
+		if !bytes.Equal(same, text) {
+			continue
+		}
+		for line := range bytes.SplitAfterSeq(more, []byte("\n")) {
+			if !slices.ContainsFunc(lines, func(known []byte) bool { return bytes.Equal(known, line) }) {
+				lines, merged = append(lines, line), append(merged, line...)
+			}
+		}
+	}
+	return merged
+}

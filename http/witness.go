@@ -1,0 +1,85 @@
+package http
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"github.com/agentsignal/agentsignal/actors/record"
+	"github.com/agentsignal/agentsignal/actors/record/verify"
+	"github.com/agentsignal/agentsignal/http/request"
+)
+
+// Witnesses keeps the signatures of witnesses. See notary.Witnesses.
+type Witnesses interface {
+	// Count returns the number of trusted witnesses.
+	Count() int
+	// Add stores a checkpoint that trusted witnesses have signed.
+	Add(ctx context.Context, signed []byte) error
+	// List returns the newest checkpoint that each witness has signed.
+	List(ctx context.Context) ([]record.Countersigned, error)
+	// Merge adds the signatures of witnesses to a checkpoint.
+	Merge(ctx context.Context, signed []byte) ([]byte, error)
+}
+
+// maxNote is the greatest length of a signed note, in characters.
+const maxNote = 64 << 10
+
+// witnessView is the newest checkpoint that a witness has signed.
+type witnessView struct {
+	Key        string  `json:"key"`
+	At         instant `json:"at"`
+	Checkpoint string  `json:"checkpoint"`
+}
+
+type witnessList struct {
+	Witnesses []witnessView `json:"witnesses"`
+}
+
+// listWitnesses answers GET /v1/log/witness.
+func (s *Server) listWitnesses(c *call) error {
+	all, err := s.o.Witnesses.List(c.r.Context())
+	if err != nil {
+		return err
+	}
+	return c.value(http.StatusOK, witnessList{views(all, func(w *record.Countersigned) witnessView {
+		return witnessView{w.Key, instant(w.At), string(w.Note)}
+	})})
+}
+
+// countersign answers POST /v1/log/witness.
+func (s *Server) countersign(c *call) error {
+	var signed string
+	if err := c.decode(func(o *request.Object) {
+		const rule = "must be a signed checkpoint: the text of GET /v1/log/checkpoint, with a line of your signature added"
+		if signed = o.Given("note", rule); len(signed) > maxNote {
+			o.Bad("note", request.CodeTooLong, request.AtMost(maxNote))
+		}
+	}); err != nil {
+		return err
+	}
+	if s.o.Witnesses.Count() == 0 {
+		return notFound("witness", "this service trusts none; its operator lists their public keys in record.witnesses")
+	}
+	if err := s.o.Witnesses.Add(c.r.Context(), []byte(signed)); err != nil {
+		return badNote(c, err)
+	}
+	return s.listWitnesses(c)
+}
+
+// badNote returns the fault of a note that cannot be stored.
+func badNote(c *call, err error) error {
+	code, advice := request.CodeInvalidValue, ""
+	switch {
+	case errors.Is(err, record.ErrNotOwn):
+		advice = ": send all lines of GET /v1/log/checkpoint unchanged, and add a line of your signature"
+	case errors.Is(err, record.ErrNoWitness):
+		advice = ": the operator lists the public keys of witnesses in record.witnesses"
+	case errors.Is(err, verify.ErrNote):
+		code = request.CodeFormat
+	default:
+		return err
+	}
+	c.faults.Body("/note", code, err.Error()+advice)
+	return c.faults.Err()
+}
