@@ -2,7 +2,9 @@ package notary
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/engine"
@@ -59,7 +61,11 @@ func (s *signer) onChecked(c engine.Context, m checked) {
 		s.failing = false
 	case !s.failing:
 		s.failing = true
-		s.o.log.Error("no checkpoint is signed", "err", m.err)
+		level := slog.LevelWarn
+		if contradicts(m.err) {
+			level = slog.LevelError // it takes a person to decide
+		}
+		s.o.log.Log(context.Background(), level, "no checkpoint is signed", "err", m.err)
 	}
 	c.After(checkEvery, checkDue{})
 }
@@ -109,6 +115,11 @@ func (o *owned) check(ctx context.Context, last *verify.Checkpoint) (*verify.Che
 		return last, err
 	}
 	return c, nil
+}
+
+// contradicts reports whether err is that of follows, and not of the store.
+func contradicts(err error) bool {
+	return errors.Is(err, verify.ErrRewritten) || errors.Is(err, verify.ErrOlder) || errors.Is(err, verify.ErrOtherLog)
 }
 
 // follows checks that next may be signed after last. A verifier would take two heads that
