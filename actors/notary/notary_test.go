@@ -359,9 +359,11 @@ func TestANewNameBeginsANewRecord(t *testing.T) {
 		if got := w.sizes(); len(got) != signed+1 || got[signed] != 5 {
 			t.Fatalf("signed %v, want one more of 5 leaves", got)
 		}
-		if name := w.signed[signed].Origin; name != w.keys.Name() || name == w.signed[0].Origin {
-			t.Errorf("the new record has the name %s, the former one %s", name, w.signed[0].Origin)
-		}
+		w.do(func() {
+			if name := w.signed[signed].Origin; name != w.keys.Name() || name == w.signed[0].Origin {
+				t.Errorf("the new record has the name %s, the former one %s", name, w.signed[0].Origin)
+			}
+		})
 		time.Sleep(2 * time.Minute)
 		if got := w.sizes(); len(got) < signed+2 {
 			t.Errorf("no checkpoint follows the first one: %v", got)

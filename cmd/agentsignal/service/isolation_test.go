@@ -32,6 +32,13 @@ var routeRules = map[string]struct{ who, ids, body string }{
 	"GET /v1/signals/{id}":                 {"signals:read", "signal", ""},
 	"GET /v1/signals/weather":              {"signals:read", "", ""},
 	"GET /v1/signals/weather/{id}":         {"signals:read", "weather", ""},
+	"GET /v1/signals/{id}/proof":           {"signals:read", "signal", ""},
+	"GET /v1/log/checkpoint":               {"signals:read", "", ""},
+	"GET /v1/log/key":                      {"signals:read", "", ""},
+	"GET /v1/log/witness":                  {"signals:read", "", ""},
+	"POST /v1/log/witness":                 {"signals:read", "", `{}`},
+	"GET /v1/log/consistency":              {"signals:read", "", ""},
+	"GET /v1/log/tiles/{log}/{path}":       {"signals:read", "", ""},
 	"GET /v1/jobs":                         {"agents:run", "", ""},
 	"GET /v1/jobs/{id}":                    {"agents:run", "job", ""},
 	"GET /v1/agents":                       {"agents:read", "", ""},
@@ -92,7 +99,8 @@ func (b belongings) path(template, ids string) string {
 			template, names = strings.ReplaceAll(template, variable, b[names[0]]), names[1:]
 		}
 	}
-	return strings.NewReplacer("{id}", "trading", "{file}", "style.css", "{code}", "not-found").Replace(template)
+	return strings.NewReplacer("{id}", "trading", "{file}", "style.css", "{code}", "not-found",
+		"{log}", "0", "{path}", "8%2F0%2F000").Replace(template)
 }
 
 // unknownBelongings returns well-formed identifiers of things that do not exist.
@@ -182,7 +190,11 @@ func TestEveryRouteWithEveryScope(t *testing.T) {
 	for _, route := range routes {
 		method, template, _ := strings.Cut(route, " ")
 		if rule := routeRules[route]; method == http.MethodGet && rule.ids != "" {
-			a := ada.get(hers.path(template, rule.ids)).ok(t)
+			a := ada.get(hers.path(template, rule.ids))
+			if template == "/v1/signals/{id}/proof" && codeOf(t, a) == "not_signed" {
+				continue // it is hers, and no checkpoint has it yet
+			}
+			a.ok(t)
 			if template == "/v1/webhooks/{id}" || template == "/v1/schedules/{id}" {
 				if !strings.Contains(a.Body, `"status":"enabled"`) {
 					t.Errorf("%s: %s", template, a.Body)
