@@ -19,7 +19,8 @@
 //	│       ├── mails            webhook: mails about endpoints
 //	│       ├── schedules        schedule: rounds of runs that are due
 //	│       ├── leaves           notary: appends the leaves of the record
-//	│       └── checkpoints      notary: signs the record, in partition 0
+//	│       ├── checkpoints      notary: signs the record, in partition 0
+//	│       └── checkpointevents notary: publishes checkpoints to webhooks
 //	└── dashboard                dashboard: the connections of this node
 //	    └── con_…                dashboard: one per WebSocket: its life, not its frames
 //

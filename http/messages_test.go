@@ -12,7 +12,7 @@ import (
 func TestFaultsStateWhatIsAllowed(t *testing.T) {
 	t.Parallel()
 	const events = "signal.created, signal.updated, signal.closed, agent.started, agent.completed, agent.error, " +
-		"webhook.test"
+		"webhook.test, log.checkpoint"
 	const asset = "asset is required and must be a name such as BTC: GET /v1/assets lists all"
 	const assets = "assets is required and must be a list of 1 to 50 names such as BTC: GET /v1/assets lists all"
 	const agents = "agent_id is required and must be one of: trading, weather, seo"

@@ -56,16 +56,16 @@ func TestRefusedWebhooks(t *testing.T) {
 		{"too long", `{"url":"` + long +
 			`","events":["signal.created","signal.updated","signal.closed","agent.started","agent.completed",` +
 			`"agent.error",` +
-			`"webhook.test","signal.created"],"description":"` + long[:201] + `"}`,
+			`"webhook.test","log.checkpoint","signal.created"],"description":"` + long[:201] + `"}`,
 			[]string{"body /url too_long", "body /events too_long", "body /description too_long"}, nil},
 		{"wrong types", `{"url":7,"events":"signal.created","description":false,"api_version":20261101}`,
 			[]string{"body /url invalid_type", "body /events invalid_type", "body /description invalid_type",
 				"body /api_version invalid_type"}, nil},
 		{"wrong events", `{"url":"https://example.com","events":["signal.created","*","signal.old","signal.created",` +
-			`"SIGNAL.CREATED",7,null,"system.notification"]}`,
+			`"SIGNAL.CREATED",7,null,"system.notification","webhook.test"]}`,
 			[]string{"body /events/1 invalid_value", "body /events/2 invalid_value", "body /events/3 duplicate",
 				"body /events/4 invalid_value", "body /events/5 invalid_type", "body /events/6 invalid_type",
-				"body /events too_long"}, nil},
+				"body /events/7 invalid_value", "body /events too_long"}, nil},
 		{"internal events", `{"url":"https://example.com","events":["webhook.changed","key.revoked"]}`,
 			[]string{"body /events/0 invalid_value", "body /events/1 invalid_value"}, nil},
 		{"an unknown version", `{` + ok + `,"api_version":"2026-11-02"}`,

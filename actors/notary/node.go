@@ -33,9 +33,13 @@ type Store interface {
 type Options struct {
 	Every     time.Duration // sign at least this often; default a minute
 	MaxLeaves int64         // and after so many leaves; default 1,000
-	Now       func() time.Time
-	Log       *slog.Logger
-	Metrics   *Metrics
+	// Subscribers and Events publish checkpoints as events log.checkpoint. Without both nothing is
+	// published.
+	Subscribers Subscribers
+	Events      EventLog
+	Now         func() time.Time
+	Log         *slog.Logger
+	Metrics     *Metrics
 }
 
 // Node does the work in the partitions that a process owns.
@@ -60,7 +64,12 @@ func New(store Store, keys *record.Keys, o Options) *Node {
 func (n *Node) Start(c engine.Context, p ownership.Owned) ownership.Follower {
 	o := &owned{Node: n, Owned: p, log: n.options.Log.With("partition", p.Partition)}
 	appending := func() engine.Actor { return &appender{o: o} }
-	f := &follower{c.Spawn(engine.Other, "leaves", appending, engine.Supervision{})}
+	f := &follower{leaves: c.Spawn(engine.Other, "leaves", appending, engine.Supervision{})}
+	if n.options.Subscribers != nil && n.options.Events != nil {
+		publishing := func() engine.Actor { return &publisher{o: o} }
+		events := c.Spawn(engine.Other, "checkpointevents", publishing, engine.Supervision{})
+		f.events = &events
+	}
 	if p.Partition == record.SigningPartition {
 		signing := func() engine.Actor { return &signer{o: o} }
 		c.Spawn(engine.Other, "checkpoints", signing, engine.Supervision{})
@@ -75,16 +84,29 @@ type owned struct {
 	log *slog.Logger
 }
 
-// follower notifies the appender of new entries of the signal log.
-type follower struct{ actor engine.Ref }
+// follower notifies the appender of new entries of the signal log, and the publisher of changed
+// webhooks.
+type follower struct {
+	leaves engine.Ref
+	events *engine.Ref // nil without a publisher
+}
 
 // Follow implements ownership.Follower.
 func (f *follower) Follow(events []signal.Event) {
+	added, changed := false, false
 	for i := range events {
-		if t := events[i].Type; t == signal.SignalCreated || t == signal.SignalClosed {
-			f.actor.Tell(entriesAdded{})
-			return
+		switch events[i].Type {
+		case signal.SignalCreated, signal.SignalClosed:
+			added = true
+		case signal.WebhookChanged, signal.AccountDeleted:
+			changed = true
 		}
+	}
+	if added {
+		f.leaves.Tell(entriesAdded{})
+	}
+	if changed && f.events != nil {
+		f.events.Tell(webhooksChanged{})
 	}
 }
 

@@ -38,6 +38,7 @@ type world struct {
 
 	keys     *record.Keys
 	metrics  *prometheus.Registry
+	audience *audience
 	follower ownership.Follower
 	sys      *engine.System
 }
@@ -140,7 +141,13 @@ func (o *owner) Receive(c engine.Context) {
 // newWorld returns the world with a partition that has just become owned.
 func newWorld(t *testing.T, partition int) *world {
 	t.Helper()
-	w := &world{batch: 100, epoch: 7, metrics: prometheus.NewRegistry(), keys: newKeys(t)}
+	return newWorldOf(t, partition, nil)
+}
+
+// newWorldOf is newWorld with webhooks, nil for none.
+func newWorldOf(t *testing.T, partition int, a *audience) *world {
+	t.Helper()
+	w := &world{batch: 100, epoch: 7, metrics: prometheus.NewRegistry(), audience: a, keys: newKeys(t)}
 	w.start(partition)
 	t.Cleanup(w.end)
 	return w
@@ -161,11 +168,15 @@ func newKeys(t *testing.T) *record.Keys {
 
 func (w *world) start(partition int) {
 	w.metrics = prometheus.NewRegistry()
-	n := New(w, w.keys, Options{Metrics: NewMetrics(w.metrics), Now: func() time.Time {
+	o := Options{Metrics: NewMetrics(w.metrics), Now: func() time.Time {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		return time.Now().Add(w.ahead)
-	}})
+	}}
+	if w.audience != nil {
+		o.Subscribers, o.Events = w.audience, w.audience
+	}
+	n := New(w, w.keys, o)
 	w.sys = engine.NewSystem(engine.Options{})
 	w.sys.Spawn(engine.Partition, "p", func() engine.Actor { return &owner{w, n, partition} }, engine.Supervision{})
 	synctest.Wait()

@@ -14,6 +14,7 @@ const (
 	AgentCompleted     EventType = "agent.completed"
 	AgentFailed        EventType = "agent.error"
 	WebhookTest        EventType = "webhook.test"
+	LogCheckpoint      EventType = "log.checkpoint" // by webhook alone
 	SystemNotification EventType = "system.notification"
 )
 

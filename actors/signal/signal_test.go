@@ -61,7 +61,7 @@ func TestInternalEvents(t *testing.T) {
 	t.Parallel()
 	for _, public := range []EventType{
 		SignalCreated, SignalUpdated, SignalClosed, AgentStarted, AgentCompleted, AgentFailed, WebhookTest,
-		SystemNotification,
+		LogCheckpoint, SystemNotification,
 	} {
 		if public.Internal() {
 			t.Errorf("%s is internal", public)

@@ -58,12 +58,12 @@ type Recorder struct {
 type subscriber struct {
 	id      signal.WebhookID
 	version string
-	events  uint8 // bits by eventBit
+	events  uint32 // bits by eventBit
 	since   signal.Position
 }
 
 // eventBit returns the bit of t in a set of types, or 0 if webhooks cannot subscribe to t.
-func eventBit(t signal.EventType) uint8 {
+func eventBit(t signal.EventType) uint32 {
 	for i, e := range delivery.WebhookEvents {
 		if e == t {
 			return 1 << i

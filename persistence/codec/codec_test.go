@@ -88,7 +88,8 @@ func TestEventTypes(t *testing.T) {
 	t.Parallel()
 	want := []signal.EventType{"", "signal.created", "signal.updated", "signal.closed", "agent.started",
 		"agent.completed", "agent.error", "webhook.test", "system.notification", "account.deleted", "key.revoked",
-		"session.ended", "webhook.changed", "webhook.poked", "schedule.changed"}
+		"session.ended", "webhook.changed", "webhook.poked", "schedule.changed",
+		"log.checkpoint"}
 	wantEqual(t, "stored codes of events have changed", nil, want, EventCodes)
 	if words[1] != "trading" || words[14] != "long" || words[25] != "expired" || len(words) > 128 {
 		t.Errorf("stored codes of words have changed: %q", words)

@@ -42,6 +42,7 @@ var WebhookEvents = []signal.EventType{
 	signal.AgentCompleted,
 	signal.AgentFailed,
 	signal.WebhookTest,
+	signal.LogCheckpoint,
 }
 
 // Limits of a webhook's members, in characters.

@@ -291,9 +291,11 @@ func (p *process) buildNotary(context.Context) error {
 	}
 	p.witnesses = notary.NewWitnesses(p.store.Leaves, p.recordKeys, trusted)
 	p.notary = notary.New(p.store.Leaves, p.recordKeys, notary.Options{
-		Now:     p.store.Client.Now,
-		Log:     p.log,
-		Metrics: notary.NewMetrics(p.registry),
+		Subscribers: p.webhooks,
+		Events:      p.events,
+		Now:         p.store.Client.Now,
+		Log:         p.log,
+		Metrics:     notary.NewMetrics(p.registry),
 	})
 	return nil
 }

@@ -26,6 +26,7 @@ import (
 func signOften(p *process) {
 	p.notary = notary.New(p.store.Leaves, p.recordKeys, notary.Options{
 		Every: time.Second, MaxLeaves: 1, Now: p.store.Client.Now, Log: p.log,
+		Subscribers: p.webhooks, Events: p.events,
 	})
 }
 
@@ -263,4 +264,35 @@ func TestWitnessCountersigns(t *testing.T) {
 	if n, err := note.Open(both, note.VerifierList(v)); err != nil || len(n.Sigs) != 1 {
 		t.Errorf("by the witness's key: %v", err)
 	}
+}
+
+// TestCheckpointsReachAWebhook has a webhook that subscribes to checkpoints alone.
+func TestCheckpointsReachAWebhook(t *testing.T) {
+	t.Parallel()
+	c := testConfig(t, redistest.New(t).URL())
+	c.Webhooks.AllowedNetworks, c.Webhooks.AllowHTTP = []string{"127.0.0.0/8"}, true
+	s := start(t, c, signOften)
+	owner, account := s.account(t)
+	other, _ := s.account(t)
+	end, plain := newHookEndpoint(t, nil), newHookEndpoint(t, nil)
+	w := owner.hook(end.url, "log.checkpoint")
+	other.hook(plain.url)
+	var checkpoints []*verify.Checkpoint
+	for range 2 {
+		_, err := s.process.events.Append(t.Context(), storetest.Created(storetest.Signal(account.ID)))
+		must(t, err)
+		all := end.await(t, len(checkpoints)+1)
+		e := all[len(checkpoints)].verify(t, w.Secret)
+		data := decode[struct {
+			Checkpoint string
+			Leaves     int64
+		}](t, string(e.Data))
+		p, err := verify.Open([]byte(data.Checkpoint), owner.verifier())
+		must(t, err)
+		if e.Type != "log.checkpoint" || data.Leaves != p.Size() {
+			t.Errorf("the event is %+v", e)
+		}
+		checkpoints = append(checkpoints, p)
+	}
+	owner.consistent(checkpoints[0], checkpoints[1])
 }
