@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -59,8 +60,9 @@ func New(store Store, keys *record.Keys, o Options) *Node {
 // Start implements ownership.Tenant.
 func (n *Node) Start(c engine.Context, p ownership.Owned) ownership.Follower {
 	o := &owned{Node: n, Owned: p, log: n.options.Log.With("partition", p.Partition)}
-	appending := func() engine.Actor { return &appender{o: o} }
-	f := &follower{c.Spawn(engine.Other, "leaves", appending, engine.Supervision{})}
+	f := &follower{}
+	appending := func() engine.Actor { return &appender{o: o, waiting: &f.waiting} }
+	f.actor = c.Spawn(engine.Other, "leaves", appending, engine.Supervision{})
 	if p.Partition == record.SigningPartition {
 		signing := func() engine.Actor { return &signer{o: o} }
 		c.Spawn(engine.Other, "checkpoints", signing, engine.Supervision{})
@@ -75,14 +77,19 @@ type owned struct {
 	log *slog.Logger
 }
 
-// follower notifies the appender of new entries of the signal log.
-type follower struct{ actor engine.Ref }
+// follower notifies the appender of new entries of the signal log, once until it appends them.
+type follower struct {
+	actor   engine.Ref
+	waiting atomic.Bool
+}
 
 // Follow implements ownership.Follower.
 func (f *follower) Follow(events []signal.Event) {
 	for i := range events {
 		if t := events[i].Type; t == signal.SignalCreated || t == signal.SignalClosed {
-			f.actor.Tell(entriesAdded{})
+			if !f.waiting.Swap(true) {
+				f.actor.Tell(entriesAdded{})
+			}
 			return
 		}
 	}

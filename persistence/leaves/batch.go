@@ -43,12 +43,13 @@ func (a *appender) batch(ctx context.Context, entries []redisclient.Entry) (*bat
 	b := &batch{
 		keys: []string{redisclient.EpochKey(p), redisclient.LeafHeadKey(p), redisclient.LeavesKey(p),
 			redisclient.LeafAccountsKey(p)},
-		args: []any{strconv.FormatInt(a.epoch, 10), "", nil, len(leaves)},
+		args: make([]any, 0, 3*len(leaves)+20),
 	}
+	b.args = append(b.args, strconv.FormatInt(a.epoch, 10), "", nil, record.TileBytes, len(leaves))
 	if a.head.Size > 0 {
 		b.args[1] = a.head.String()
 	}
-	var hashes []tlog.Hash
+	hashes := make([]tlog.Hash, 0, len(leaves))
 	var changed []signal.AccountID
 	for i := range leaves {
 		l := &leaves[i]

@@ -17,7 +17,7 @@ import (
 const (
 	recordTurns = 3
 	// recordSettle is more than the time within which the leaves of a run are appended.
-	recordSettle  = 500 * time.Millisecond
+	recordSettle  = 1500 * time.Millisecond
 	recordSignals = 200_000   // whose leaves are appended at once
 	recordLeaves  = 1_000_000 // default size of the log of which signals are proved
 	recordProved  = 4000      // signals that are proved
