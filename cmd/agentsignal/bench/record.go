@@ -15,9 +15,9 @@ import (
 )
 
 const (
-	recordTurns = 3
-	// recordSettle is more than the time within which the leaves of a run are appended.
-	recordSettle  = 1500 * time.Millisecond
+	recordTurns = 5
+	// recordLag is more than the time within which the leaves of a run are appended.
+	recordLag     = 1200 * time.Millisecond
 	recordSignals = 200_000   // whose leaves are appended at once
 	recordLeaves  = 1_000_000 // default size of the log of which signals are proved
 	recordProved  = 4000      // signals that are proved
@@ -110,15 +110,18 @@ func (b *bench) newRecordedService(ctx context.Context, command ...string) (*rec
 	return s, nil
 }
 
-// turn measures runs of one of the services. Their leaves count as a part of them.
+// turn measures runs of one of the services. Runs that are not measured come first, so that the
+// appends of their leaves stand for those that follow the measured ones.
 func (b *bench) turn(ctx context.Context, s *recordedService) error {
 	var rate float64
 	var taken []time.Duration
 	var redis time.Duration
+	if _, _, err := s.load.run(ctx, runConnections, recordLag, 0); err != nil {
+		return err
+	}
 	used, err := during(s.server.cpu, func() (err error) {
 		redis, err = during(s.redisCPU, func() (err error) {
 			rate, taken, err = s.load.run(ctx, runConnections, b.window, 0)
-			time.Sleep(recordSettle)
 			return err
 		})
 		return err
@@ -129,6 +132,7 @@ func (b *bench) turn(ctx context.Context, s *recordedService) error {
 	s.runs = append(s.runs, rate)
 	s.cpu = append(s.cpu, microseconds(used, len(taken)))
 	s.redis = append(s.redis, microseconds(redis, len(taken)))
+	time.Sleep(recordLag) // before the turn of the other service
 	return nil
 }
 
