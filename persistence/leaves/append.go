@@ -90,7 +90,8 @@ func (a *appender) append(ctx context.Context) (n int, more bool, err error) {
 	}
 	r := a.s.reads.Get().(*read)
 	defer a.s.reads.Put(r)
-	entries, err := a.s.ReadRangeInto(ctx, &r.buffer, r.entries, redisclient.SignalsKey(a.partition), a.start(), "+", maxBatch)
+	key := redisclient.SignalsKey(a.partition)
+	entries, err := a.s.ReadRangeInto(ctx, &r.buffer, r.entries, key, a.start(), "+", maxBatch)
 	if err != nil {
 		return 0, false, redisclient.Unavailable(err)
 	}

@@ -12,7 +12,7 @@ func TestLeavesAndProofs(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
 	b := &bench{out: &out}
-	if err := b.appendedLeaves(t.Context(), 1500); err != nil {
+	if _, err := b.appendedLeaves(t.Context(), 1500); err != nil {
 		t.Fatal(err)
 	}
 	if err := b.provedSignals(t.Context(), 70_000, 50); err != nil { // three levels of tiles
