@@ -2,6 +2,7 @@ package notary
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/engine"
@@ -20,8 +21,8 @@ type (
 
 const (
 	// appendAfter is how long new entries of the signal log wait for others, so that one append
-	// takes many.
-	appendAfter = 200 * time.Millisecond
+	// takes many. It is no longer than checkEvery, the signer's pause.
+	appendAfter = time.Second
 	// appendEvery is the longest time between two appends, in case no event reports an entry.
 	appendEvery = 30 * time.Second
 	// retryEvery is the pause after a failure, stepTimeout the time limit of a step.
@@ -33,6 +34,7 @@ const (
 // progress.
 type appender struct {
 	o       *owned
+	waiting *atomic.Bool // entries were added since the last append began; shared with the follower
 	running bool
 	again   bool // entries were added during an append
 	soon    bool // an append is due within appendAfter
@@ -72,6 +74,7 @@ func (a *appender) append(c engine.Context) {
 		return
 	}
 	a.running, a.again, a.soon = true, false, false
+	a.waiting.Store(false)
 	o := a.o
 	c.Go(func(ctx context.Context) any {
 		ctx, cancel := context.WithTimeout(ctx, stepTimeout)

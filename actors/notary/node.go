@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -63,8 +64,9 @@ func New(store Store, keys *record.Keys, o Options) *Node {
 // Start implements ownership.Tenant.
 func (n *Node) Start(c engine.Context, p ownership.Owned) ownership.Follower {
 	o := &owned{Node: n, Owned: p, log: n.options.Log.With("partition", p.Partition)}
-	appending := func() engine.Actor { return &appender{o: o} }
-	f := &follower{leaves: c.Spawn(engine.Other, "leaves", appending, engine.Supervision{})}
+	f := &follower{}
+	appending := func() engine.Actor { return &appender{o: o, waiting: &f.waiting} }
+	f.leaves = c.Spawn(engine.Other, "leaves", appending, engine.Supervision{})
 	if n.options.Subscribers != nil && n.options.Events != nil {
 		publishing := func() engine.Actor { return &publisher{o: o} }
 		events := c.Spawn(engine.Other, "checkpointevents", publishing, engine.Supervision{})
@@ -84,11 +86,12 @@ type owned struct {
 	log *slog.Logger
 }
 
-// follower notifies the appender of new entries of the signal log, and the publisher of changed
-// webhooks.
+// follower notifies the appender of new entries of the signal log, once until it appends them,
+// and the publisher of changed webhooks.
 type follower struct {
-	leaves engine.Ref
-	events *engine.Ref // nil without a publisher
+	leaves  engine.Ref
+	waiting atomic.Bool
+	events  *engine.Ref // nil without a publisher
 }
 
 // Follow implements ownership.Follower.
@@ -102,7 +105,7 @@ func (f *follower) Follow(events []signal.Event) {
 			changed = true
 		}
 	}
-	if added {
+	if added && !f.waiting.Swap(true) {
 		f.leaves.Tell(entriesAdded{})
 	}
 	if changed && f.events != nil {

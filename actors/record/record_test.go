@@ -335,3 +335,15 @@ func TestARecordIsVerified(t *testing.T) {
 		t.Errorf("the signal of a leaf: %d compared, %v", n, err)
 	}
 }
+
+func TestAHasherIsLeafHash(t *testing.T) {
+	t.Parallel()
+	for _, salt := range []string{"", "a salt", strings.Repeat("long", 30)} {
+		h := NewHasher([]byte(salt))
+		for _, text := range []string{"", "one", strings.Repeat("two", 400), "one"} {
+			if got, want := h.LeafHash(text), LeafHash([]byte(salt), text); got != want {
+				t.Errorf("text %.10q under salt %.10q has the hash %v, want %v", text, salt, got, want)
+			}
+		}
+	}
+}

@@ -13,12 +13,13 @@ const (
 	TileBytes = tlog.HashSize << TileHeight
 
 	tileWidth = 1 << TileHeight
+	maxLevel  = 62 / TileHeight // of a log of at most 2^62 leaves
 )
 
 // Tree is the right edge of a log: as much as appending needs.
 type Tree struct {
-	size int64
-	rows [][]byte // by level of tiles: the hashes of the last tile, which is not full
+	size  int64
+	roots []tlog.Hash // of the largest complete subtrees, from left to right: one for each bit of size
 }
 
 // Piece is what an append has changed in a tile: hashes at an offset in bytes.
@@ -33,20 +34,26 @@ type Piece struct {
 // that are stored.
 func LoadTree(size int64, tile func(level int, n int64) ([]byte, error)) (*Tree, error) {
 	t := &Tree{size: size}
-	for level, n := 0, size; n > 0; level, n = level+1, n>>TileHeight {
-		width := int(n%tileWidth) * tlog.HashSize
-		row := make([]byte, 0, TileBytes)
-		if width > 0 {
-			stored, err := tile(level, n>>TileHeight)
-			if err != nil {
-				return nil, err
-			}
-			if len(stored) < width {
-				return nil, fmt.Errorf("tile %d of level %d has %d bytes, want %d", n>>TileHeight, level, len(stored), width)
-			}
-			row = append(row, stored[:width]...)
+	for level := maxLevel; level >= 0; level-- {
+		n := size >> (TileHeight * level)
+		width := int(n % tileWidth)
+		if width == 0 {
+			continue
 		}
-		t.rows = append(t.rows, row)
+		row, err := tile(level, n>>TileHeight)
+		if err != nil {
+			return nil, err
+		}
+		if len(row) < width*tlog.HashSize {
+			return nil, fmt.Errorf("tile %d of level %d has %d bytes, want %d", n>>TileHeight, level, len(row),
+				width*tlog.HashSize)
+		}
+		for part := tileWidth / 2; part > 0; part /= 2 {
+			if width&part != 0 {
+				t.roots = append(t.roots, subtreeRoot(row[:part*tlog.HashSize]))
+				row = row[part*tlog.HashSize:]
+			}
+		}
 	}
 	return t, nil
 }
@@ -57,40 +64,46 @@ func (t *Tree) Size() int64 { return t.size }
 // Append adds leaves and returns what must be stored, in tiles of ascending numbers by level.
 func (t *Tree) Append(leaves []tlog.Hash) []Piece {
 	var pieces []Piece
-	current := map[int]int{} // by level: the piece that is being filled
-	var push func(level int, h tlog.Hash)
-	push = func(level int, h tlog.Hash) {
-		if level == len(t.rows) {
-			t.rows = append(t.rows, make([]byte, 0, TileBytes))
-		}
-		i, filling := current[level]
-		if !filling {
+	var current [maxLevel + 1]int // by level: the piece that is being filled, counted from 1
+	store := func(level int, h tlog.Hash, remaining int) {
+		n := t.size >> (TileHeight * level) // hashes of the level before this one
+		i := current[level] - 1
+		if i < 0 || pieces[i].Tile != n>>TileHeight {
 			i = len(pieces)
-			current[level] = i
-			n := t.size >> (TileHeight * level) // hashes of the level before this one
-			pieces = append(pieces, Piece{Level: level, Tile: n >> TileHeight, Offset: len(t.rows[level])})
+			current[level] = i + 1
+			place := int(n % tileWidth)
+			pieces = append(pieces, Piece{
+				Level:  level,
+				Tile:   n >> TileHeight,
+				Offset: place * tlog.HashSize,
+				Hashes: make([]byte, 0, tlog.HashSize*min(tileWidth-place, 1+remaining>>(TileHeight*level))),
+			})
 		}
 		pieces[i].Hashes = append(pieces[i].Hashes, h[:]...)
-		t.rows[level] = append(t.rows[level], h[:]...)
-		if len(t.rows[level]) == TileBytes {
-			root := tileRoot(t.rows[level])
-			t.rows[level] = t.rows[level][:0]
-			delete(current, level)
-			push(level+1, root)
-		}
 	}
-	for _, h := range leaves {
-		push(0, h)
+	for i, h := range leaves {
+		remaining := len(leaves) - i - 1
+		store(0, h, remaining)
+		t.roots = append(t.roots, h)
+		// A leaf completes a subtree of each height for which the size before it ends with a 1 bit.
+		for height, n := 1, t.size; n&1 == 1; height, n = height+1, n>>1 {
+			last := len(t.roots) - 1
+			root := tlog.NodeHash(t.roots[last-1], t.roots[last])
+			t.roots = append(t.roots[:last-1], root)
+			if height%TileHeight == 0 {
+				store(height/TileHeight, root, remaining)
+			}
+		}
 		t.size++
 	}
 	return pieces
 }
 
-// tileRoot returns the root hash of a full tile.
-func tileRoot(tile []byte) tlog.Hash {
-	hashes := make([]tlog.Hash, len(tile)/tlog.HashSize)
+// subtreeRoot returns the root over hashes, of which there is a power of two.
+func subtreeRoot(row []byte) tlog.Hash {
+	hashes := make([]tlog.Hash, len(row)/tlog.HashSize)
 	for i := range hashes {
-		hashes[i] = tlog.Hash(tile[i*tlog.HashSize:])
+		hashes[i] = tlog.Hash(row[i*tlog.HashSize:])
 	}
 	for n := len(hashes); n > 1; n /= 2 {
 		for i := range n / 2 {
@@ -102,23 +115,13 @@ func tileRoot(tile []byte) tlog.Hash {
 
 // Head returns the size and the root hash.
 func (t *Tree) Head() (tlog.Tree, error) {
-	hash, err := tlog.TreeHash(t.size, tlog.HashReaderFunc(t.edge))
-	return tlog.Tree{N: t.size, Hash: hash}, err
-}
-
-// edge returns hashes of complete subtrees at the right edge.
-func (t *Tree) edge(indexes []int64) ([]tlog.Hash, error) {
-	hashes := make([]tlog.Hash, len(indexes))
-	for i, index := range indexes {
-		tile := tlog.TileForIndex(TileHeight, index)
-		width := tile.W * tlog.HashSize
-		if tile.L >= len(t.rows) || width > len(t.rows[tile.L]) {
-			return nil, fmt.Errorf("hash %d is not at the edge of %d leaves", index, t.size)
-		}
-		var err error
-		if hashes[i], err = tlog.HashFromTile(tile, t.rows[tile.L][:width], index); err != nil {
-			return nil, err
-		}
+	if t.size == 0 {
+		hash, err := tlog.TreeHash(0, nil)
+		return tlog.Tree{Hash: hash}, err
 	}
-	return hashes, nil
+	hash := t.roots[len(t.roots)-1]
+	for i := len(t.roots) - 2; i >= 0; i-- {
+		hash = tlog.NodeHash(t.roots[i], hash)
+	}
+	return tlog.Tree{N: t.size, Hash: hash}, nil
 }

@@ -36,11 +36,21 @@ const (
 type Store struct {
 	*redisclient.Client
 	appenders []appender // by partition
+	reads     sync.Pool  // of *read
+}
+
+// read is the memory of a read of the signal log, whose entries have metadata that leaves do not
+// need.
+type read struct {
+	buffer  redisclient.Buffer
+	entries []redisclient.Entry
 }
 
 // New returns the Merkle logs in the Redis of c.
 func New(c *redisclient.Client) *Store {
-	return &Store{Client: c, appenders: make([]appender, c.Partitions())}
+	s := &Store{Client: c, appenders: make([]appender, c.Partitions())}
+	s.reads.New = func() any { return &read{} }
+	return s
 }
 
 // appender appends to the log of one partition under one epoch. It remembers the edge of the log
@@ -79,10 +89,14 @@ func (a *appender) append(ctx context.Context) (n int, more bool, err error) {
 			return 0, false, err
 		}
 	}
-	entries, err := a.s.ReadRange(ctx, redisclient.SignalsKey(a.partition), a.start(), "+", maxBatch)
+	r := a.s.reads.Get().(*read)
+	defer a.s.reads.Put(r)
+	key := redisclient.SignalsKey(a.partition)
+	entries, err := a.s.ReadRangeInto(ctx, &r.buffer, r.entries, key, a.start(), "+", maxBatch)
 	if err != nil {
 		return 0, false, redisclient.Unavailable(err)
 	}
+	r.entries = entries
 	if len(entries) == 0 {
 		return 0, false, nil
 	}

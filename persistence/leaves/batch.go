@@ -43,30 +43,28 @@ func (a *appender) batch(ctx context.Context, entries []redisclient.Entry) (*bat
 	b := &batch{
 		keys: []string{redisclient.EpochKey(p), redisclient.LeafHeadKey(p), redisclient.LeavesKey(p),
 			redisclient.LeafAccountsKey(p)},
-		args: []any{strconv.FormatInt(a.epoch, 10), "", nil, len(leaves)},
+		args: make([]any, 0, 3*len(leaves)+20),
 	}
+	b.args = append(b.args, strconv.FormatInt(a.epoch, 10), "", nil, record.TileBytes, len(leaves))
 	if a.head.Size > 0 {
 		b.args[1] = a.head.String()
 	}
-	var hashes []tlog.Hash
+	hashes := make([]tlog.Hash, 0, len(leaves))
+	hashers := map[signal.AccountID]*record.Hasher{}
 	var changed []signal.AccountID
 	for i := range leaves {
 		l := &leaves[i]
-		place := codec.LeafPlace{Index: a.head.Size + int64(i)}
-		var salt []byte
-		text := record.UnreadableText(l.raw)
-		if account := a.known[l.account]; len(account.Salt) > 0 {
-			if l.signal.Closing != nil {
-				account.Closed++
-			} else {
-				account.Created++
-			}
-			a.known[l.account] = account
+		place, text := a.count(l)
+		place.Index = a.head.Size + int64(i)
+		if place.Created+place.Closed > 0 {
 			changed = append(changed, l.account)
-			place.Created, place.Closed, salt = account.Created, account.Closed, account.Salt
-			text = record.Text(l.signal, record.Counts{Created: place.Created, Closed: place.Closed})
 		}
-		hashes = append(hashes, record.LeafHash(salt, text))
+		hasher := hashers[l.account]
+		if hasher == nil {
+			hasher = record.NewHasher(a.known[l.account].Salt)
+			hashers[l.account] = hasher
+		}
+		hashes = append(hashes, hasher.LeafHash(text))
 		b.args = append(b.args, l.position.String(), codec.AppendLeafPlace(nil, place))
 	}
 	slices.Sort(changed)
@@ -83,6 +81,22 @@ func (a *appender) batch(ctx context.Context, entries []redisclient.Entry) (*bat
 	b.head = codec.LogHead{Size: head.N, Root: head.Hash, UpTo: leaves[len(leaves)-1].position}
 	b.args[2] = b.head.String()
 	return b, err
+}
+
+// count counts a leaf for its account, and returns what it counts and its text.
+func (a *appender) count(l *leaf) (codec.LeafPlace, string) {
+	account := a.known[l.account]
+	if len(account.Salt) == 0 {
+		return codec.LeafPlace{}, record.UnreadableText(l.raw)
+	}
+	if l.signal.Closing != nil {
+		account.Closed++
+	} else {
+		account.Created++
+	}
+	a.known[l.account] = account
+	n := record.Counts{Created: account.Created, Closed: account.Closed}
+	return codec.LeafPlace{Created: n.Created, Closed: n.Closed}, record.Text(l.signal, n)
 }
 
 // decode reads an entry of the signal log.

@@ -21,7 +21,7 @@ import (
 
 // Command returns agentsignal bench, with a command for each benchmark.
 func Command() *cobra.Command {
-	b := &bench{}
+	b := &bench{leaves: recordLeaves}
 	c := &cobra.Command{
 		Use: "bench", Short: "Measure the service on this machine, each figure against a reference",
 		Long: "Measure the service on this machine. Servers and load run here, on loopback and with\n" +
@@ -38,6 +38,7 @@ func Command() *cobra.Command {
 		{"stream", "Fan-out to 1,000 and 10,000 connections, against a bare server", b.stream},
 		{"webhooks", "Deliveries to the endpoints of clients, against a bare loop that signs and sends", b.webhooks},
 		{"lifecycle", "A million open signals, and a hundred thousand that close", b.lifecycle},
+		{"record", "The Merkle log: its share of a run, proofs, memory", b.record},
 		{"calibration", "Confidence against the outcomes of signals", b.calibration},
 		{"sizes", "Bytes and time of an idle connection, a listed signal and a run", b.sizes},
 	}
@@ -47,8 +48,11 @@ func Command() *cobra.Command {
 				b.out = cmd.OutOrStdout()
 				return m.f(cmd.Context())
 			}}
-		if m.name == "calibration" {
+		switch m.name {
+		case "calibration":
 			b.files.define(one)
+		case "record":
+			one.Flags().Int64Var(&b.leaves, "leaves", recordLeaves, "size of the log of which signals are proved")
 		}
 		c.AddCommand(one)
 	}
@@ -62,7 +66,7 @@ func Command() *cobra.Command {
 				}
 			}
 			return nil
-		}}, bareServerCommand(), bareSenderCommand())
+		}}, bareServerCommand(), bareSenderCommand(), unrecordedServiceCommand())
 	return c
 }
 
@@ -71,6 +75,7 @@ type bench struct {
 	out    io.Writer
 	window time.Duration
 	files  barFiles // of calibration
+	leaves int64    // of record
 }
 
 // row prints one figure.

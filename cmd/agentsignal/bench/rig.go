@@ -137,7 +137,12 @@ func (r *rig) appendCreated(ctx context.Context, account signal.AccountID, asset
 // serve starts the service on the rig's Redis and waits until it is ready. env has
 // further settings.
 func (r *rig) serve(ctx context.Context, env ...string) (*server, error) {
-	s, err := r.start(ctx, env...)
+	return r.serveAs(ctx, []string{"serve"}, env...)
+}
+
+// serveAs is serve for a service of another command.
+func (r *rig) serveAs(ctx context.Context, command []string, env ...string) (*server, error) {
+	s, err := r.startAs(ctx, command, env...)
 	if err != nil {
 		return nil, err
 	}
@@ -147,12 +152,16 @@ func (r *rig) serve(ctx context.Context, env ...string) (*server, error) {
 
 // start is serve for a service that the caller ends.
 func (r *rig) start(ctx context.Context, env ...string) (*server, error) {
+	return r.startAs(ctx, []string{"serve"}, env...)
+}
+
+func (r *rig) startAs(ctx context.Context, command []string, env ...string) (*server, error) {
 	env = append(slices.Clip(env), "AGENTSIGNAL_REDIS_URL="+r.url, "AGENTSIGNAL_DATA_DIR="+filepath.Join(r.dir, "node"),
 		"AGENTSIGNAL_LOG_LEVEL=warn", "AGENTSIGNAL_RUNS_MAX_CONCURRENT=100000")
 	for _, class := range []string{"READS", "RUNS", "WRITES", "STREAMS", "FAILURES", "SCRAPES"} {
 		env = append(env, "AGENTSIGNAL_RATE_LIMIT_"+class+"=off")
 	}
-	s, err := startServer(env, "serve")
+	s, err := startServer(env, command...)
 	if err != nil {
 		return nil, err
 	}

@@ -32,10 +32,7 @@ func (b *bench) runs(ctx context.Context) (err error) {
 		return err
 	}
 	defer r.end(ctx, &err)
-	l := &load{addr: s.addr, request: func(connection, n int) []byte {
-		key, body := r.keys[connection%len(r.keys)], runKinds[(connection+n)%len(runKinds)]
-		return httpRequest("POST", "/v1/agents/trading/run", key, body)
-	}}
+	l := r.runLoad(s)
 	if err := b.warm(ctx, l); err != nil {
 		return err
 	}
@@ -61,6 +58,14 @@ func (b *bench) runs(ctx context.Context) (err error) {
 	}
 	b.row("at half of that rate (target p99 25 ms)", "%s", latencies(taken))
 	return nil
+}
+
+// runLoad returns a load of runs of all kinds for all accounts.
+func (r *rig) runLoad(s *server) *load {
+	return &load{addr: s.addr, request: func(connection, n int) []byte {
+		key, body := r.keys[connection%len(r.keys)], runKinds[(connection+n)%len(runKinds)]
+		return httpRequest("POST", "/v1/agents/trading/run", key, body)
+	}}
 }
 
 // warm waits until every kind of run makes a signal: the simulated market needs a moment to

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 	"github.com/agentsignal/agentsignal/cmd/agentsignal/remote"
 )
@@ -29,14 +30,16 @@ type registration struct {
 }
 
 func (g *registration) add(c *cobra.Command) {
-	var all []string
+	var events []string
 	for _, e := range delivery.WebhookEvents {
-		all = append(all, string(e))
+		if e != signal.LogCheckpoint { // one a minute that few come to see
+			events = append(events, string(e))
+		}
 	}
 	c.Flags().BoolVar(&g.wanted, "register", false, "make a webhook for this address, and remove it at the end")
 	c.Flags().StringVar(&g.service, "url", "http://localhost:8080", "address of the service, for --register")
 	g.keys.Add(c, " with webhooks:manage, for --register")
-	c.Flags().StringSliceVar(&g.events, "events", all, "types of events, for --register")
+	c.Flags().StringSliceVar(&g.events, "events", events, "types of events, for --register")
 	c.Flags().StringVar(&g.endpoint, "endpoint", "",
 		"URL under which the service reaches this receiver, for --register; else --addr")
 }

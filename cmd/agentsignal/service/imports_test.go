@@ -114,7 +114,7 @@ var mayImport = []struct {
 		"cmd/agentsignal/undo", "cmd/agentsignal/remote"}},
 	{"cmd/agentsignal/bench/barelog", nil},
 	{"cmd/agentsignal/bench", []string{"actors/...", "http/credentials", "persistence", "persistence/...",
-		"cmd/agentsignal/undo", "cmd/agentsignal/bench/barelog"}},
+		"cmd/agentsignal/undo", "cmd/agentsignal/service", "cmd/agentsignal/bench/barelog"}},
 	{"cmd/agentsignal", []string{"..."}},
 	// An example to copy: it must not need this module.
 	{"deploy/webhooks/go", nil},

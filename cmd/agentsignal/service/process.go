@@ -223,13 +223,17 @@ func (p *process) awaitInstallation(ctx context.Context) (installed bool, err er
 
 // newPartitions starts the actors of this node's partitions, which announce the node at once.
 func (p *process) newPartitions() *partition.Partitions {
+	// In the order in which they are started and given the events of a partition.
+	tenants := []ownership.Tenant{p.deliverer, p.lifecycle, p.scheduler}
+	if !p.options.Unrecorded {
+		tenants = append(tenants, p.notary)
+	}
 	return partition.New(p.system, p.node, partitionStore{p.store.Signals, p.store}, p.events, partition.Options{
 		Lease:      time.Duration(p.config.Lease),
 		SingleNode: !p.config.Cluster,
 		Tail:       p.tail,
-		// In the order in which they are started and given the events of a partition.
-		Tenants:  []ownership.Tenant{p.deliverer, p.lifecycle, p.scheduler, p.notary},
-		Webhooks: p.webhooks,
+		Tenants:    tenants,
+		Webhooks:   p.webhooks,
 		Trimmer: eventlog.NewTrimmer(p.store.Logs, eventlog.TrimOptions{
 			Retention: time.Duration(p.config.Signals.Retention),
 		}),

@@ -20,6 +20,8 @@ import (
 type Options struct {
 	Demo   io.Writer        // to which the demo account is printed; nil: no demo
 	Reload <-chan os.Signal // requests to reload the settings; nil: none
+	// Unrecorded leaves the signals without a record, to measure what the record costs.
+	Unrecorded bool
 
 	settings *Settings      // to reload
 	log      *slog.Logger   // default: discards

@@ -1,7 +1,8 @@
 -- Appends leaves to the Merkle log of a partition, for its owner.
 -- KEYS[1] epoch           ARGV[1] epoch of the owner
 -- KEYS[2] head            ARGV[2] the head before, "" for none   ARGV[3] the head after
--- KEYS[3] places          ARGV[4] number of leaves, then POSITION PLACE of each
+-- KEYS[3] places          ARGV[4] bytes of a full tile
+--                         ARGV[5] number of leaves, then POSITION PLACE of each
 -- KEYS[4] accounts        then the number of accounts, then ACCOUNT VALUE of each
 -- KEYS[5..] tiles         then OFFSET HASHES of each tile
 -- Returns 1, 0 if another epoch holds the partition, or -1 if the log has another head.
@@ -12,7 +13,7 @@ end
 if (call('GET', KEYS[2]) or '') ~= ARGV[2] then
   return -1
 end
-local a = 4
+local a = 5
 for _ = 1, tonumber(ARGV[a]) do
   call('XADD', KEYS[3], ARGV[a + 1], 'h', ARGV[a + 2])
   a = a + 2
@@ -23,7 +24,13 @@ for _ = 1, tonumber(ARGV[a]) do
   a = a + 2
 end
 for k = 5, #KEYS do
-  call('SETRANGE', KEYS[k], ARGV[a + 1], ARGV[a + 2])
+  local offset, hashes = tonumber(ARGV[a + 1]), ARGV[a + 2]
+  if offset > 0 and offset + #hashes == tonumber(ARGV[4]) then
+    -- SETRANGE reserves memory for a value to grow. A full tile does not.
+    call('SET', KEYS[k], call('GETRANGE', KEYS[k], 0, offset - 1) .. hashes)
+  else
+    call('SETRANGE', KEYS[k], offset, hashes)
+  end
   a = a + 2
 end
 call('SET', KEYS[2], ARGV[3])
