@@ -36,6 +36,8 @@ var mayImport = []struct {
 	{"actors/strategy", []string{"actors/signal"}},
 	{"actors/engine", nil},
 	{"actors/backtest", []string{"actors/signal", "actors/strategy"}},
+	{"actors/audit", []string{"actors/signal", "actors/strategy", "actors/backtest", "actors/market",
+		"actors/market/assets"}},
 	{"actors/scorecard", []string{"actors/signal", "actors/strategy", "actors/backtest"}},
 	{"actors/content", nil},
 	{"actors/weather", []string{"actors/signal", "actors/market/source/fetch"}},
