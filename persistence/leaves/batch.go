@@ -61,6 +61,7 @@ func (a *appender) batch(ctx context.Context, entries []redisclient.Entry) (*bat
 			} else {
 				account.Created++
 			}
+			place.Prev, account.Last = account.Last, place.Index+1
 			a.known[l.account] = account
 			changed = append(changed, l.account)
 			place.Created, place.Closed, salt = account.Created, account.Closed, account.Salt

@@ -37,7 +37,7 @@ var mayImport = []struct {
 	{"actors/engine", nil},
 	{"actors/backtest", []string{"actors/signal", "actors/strategy"}},
 	{"actors/audit", []string{"actors/signal", "actors/strategy", "actors/backtest", "actors/market",
-		"actors/market/assets"}},
+		"actors/market/assets", "actors/record"}},
 	{"actors/scorecard", []string{"actors/signal", "actors/strategy", "actors/backtest"}},
 	{"actors/content", nil},
 	{"actors/weather", []string{"actors/signal", "actors/market/source/fetch"}},
