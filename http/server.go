@@ -45,6 +45,7 @@ type Options struct {
 	Weather    Weather    // nil: no weather signals
 	Work       Work       // nil: no scans and backtests
 	Scorecards Scorecards // nil: no scorecards
+	Audits     Audits     // nil: no audits
 	Schedules  Schedules  // nil: no schedules
 	Assets     Assets     // nil: every name is accepted, and there is no list
 	// Speed returns how many times as fast as real time the bars of an asset go by; nil: 1.

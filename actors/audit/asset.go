@@ -17,6 +17,7 @@ const (
 	reasonAgent  = "its agent is not trading"
 	reasonAsset  = "the prices of the asset are no longer stored"
 	reasonSource = "the prices of the asset come from another source now, or at another speed"
+	reasonMany   = "more signals are stored than an audit by schedule takes"
 	reasonBars   = "too few bars before it are stored: a strategy looks back at 1,000"
 )
 
@@ -28,12 +29,6 @@ type audited struct {
 	gaps   map[signal.Timeframe]string // reasons for missing audits
 }
 
-// reader reads what an audit needs, each pool once.
-type reader struct {
-	Sources
-	pools map[signal.Timeframe]stored
-}
-
 // stored has the stored outcomes of a timeframe.
 type stored struct {
 	*strategy.Pool
@@ -41,28 +36,28 @@ type stored struct {
 }
 
 // pool returns the stored outcomes of a timeframe, which it reads once.
-func (r *reader) pool(ctx context.Context, tf signal.Timeframe) (stored, error) {
-	p, ok := r.pools[tf]
+func (a *auditor) pool(ctx context.Context, tf signal.Timeframe) (stored, error) {
+	p, ok := a.pools[tf]
 	if !ok {
 		var err error
-		if p.Pool, p.whole, err = StoredPool(ctx, r.Outcomes, tf); err != nil {
+		if p.Pool, p.whole, err = StoredPool(ctx, a.Outcomes, tf); err != nil {
 			return p, err
 		}
-		r.pools[tf] = p
+		a.pools[tf] = p
 	}
 	return p, nil
 }
 
 // asset reads the stored prices of an asset.
-func (r *reader) asset(ctx context.Context, key string) (*audited, error) {
-	record, live, err := r.Prices.Asset(ctx, key)
+func (a *auditor) asset(ctx context.Context, key string) (*audited, error) {
+	record, live, err := a.Prices.Asset(ctx, key)
 	if signal.KindOf(err) == signal.KindNotFound {
 		return &audited{}, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	a := &audited{
+	of := &audited{
 		record: &record,
 		prices: backtest.Prices{
 			Bars:   map[signal.Timeframe][]marketdata.Bar{},
@@ -77,7 +72,7 @@ func (r *reader) asset(ctx context.Context, key string) (*audited, error) {
 		gaps:   map[signal.Timeframe]string{},
 	}
 	for _, tf := range signal.Timeframes {
-		stored, _, err := r.Prices.Bars(ctx, record.Symbol, tf)
+		stored, _, err := a.Prices.Bars(ctx, record.Symbol, tf)
 		if err != nil {
 			return nil, err
 		}
@@ -85,21 +80,21 @@ func (r *reader) asset(ctx context.Context, key string) (*audited, error) {
 		for i := range stored {
 			bars[i] = stored[i].Bar
 		}
-		a.prices.Bars[tf] = bars
+		of.prices.Bars[tf] = bars
 		filled, err := market.History(stored, &record, tf)
 		if err != nil {
-			a.gaps[tf] = err.Error()
+			of.gaps[tf] = err.Error()
 			continue
 		}
-		pool, err := r.pool(ctx, tf)
+		pool, err := a.pool(ctx, tf)
 		if err != nil {
 			return nil, err
 		}
 		origin := market.OriginOf(&record, "")
-		origin.Cost = r.Costs.Of(record.Class)
-		a.audits[tf] = backtest.NewAudit(origin, tf, filled).InPool(pool.Pool, OutcomeKey(&record), pool.whole)
+		origin.Cost = a.Costs.Of(record.Class)
+		of.audits[tf] = backtest.NewAudit(origin, tf, filled).InPool(pool.Pool, OutcomeKey(&record), pool.whole)
 	}
-	return a, nil
+	return of, nil
 }
 
 // check compares a signal with the prices of its asset. It must be called in the order of
@@ -132,7 +127,7 @@ func (a *audited) check(s *signal.Signal, report *Report) error {
 			found = append(found, made.Differences...)
 		}
 	}
-	report.add(s, made, how, reason, found)
+	report.add(s, &made, how, reason, found)
 	return nil
 }
 

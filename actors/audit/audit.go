@@ -1,10 +1,10 @@
 package audit
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/agentsignal/agentsignal/actors/backtest"
 	"github.com/agentsignal/agentsignal/actors/market/assets"
@@ -35,47 +35,134 @@ type Sources struct {
 	Signals  Signals
 	Prices   Prices
 	Outcomes Outcomes
+	Records  Records // nil: the record is not compared
 	Costs    backtest.Costs
 }
 
-// Run checks the signals of partitions, of one account if account is given. It holds them in
-// memory, about a kilobyte each.
-func Run(ctx context.Context, from Sources, partitions []int, account signal.AccountID) (*Report, error) {
-	report := &Report{
-		NotRecomputed: map[string]int{},
-		NotCompared:   map[string]int{},
-		Differing:     []Differing{},
-	}
-	byAsset := map[string][]*signal.Signal{} // by key of the store
-	for _, p := range partitions {
-		err := from.Signals.EachSignal(ctx, p, func(s *signal.Signal) error {
-			if account == "" || s.Account == account {
-				key := assets.Key(s.Asset)
-				byAsset[key] = append(byAsset[key], s)
-			}
-			return nil
-		})
-		if err != nil {
-			return nil, err
+// Options are what an audit covers.
+type Options struct {
+	Partitions []int
+	Account    signal.AccountID // empty: all
+	Kept       time.Time        // signals since then must be stored
+	// MaxSignals bounds the signals that are held in memory, about two kilobytes each, to the
+	// newest of each partition. 0: no bound.
+	MaxSignals int
+	// Pause is called again and again, so that an audit leaves the processor to others. nil: it
+	// does not.
+	Pause func(context.Context) error
+}
+
+// Run checks signals, and returns the report of all and those of their accounts.
+func Run(ctx context.Context, from Sources, o Options) (*Report, map[signal.AccountID]*Report, error) {
+	a := &auditor{Sources: from, o: o, all: newReport(), accounts: map[signal.AccountID]*Report{},
+		byAsset: map[string][]*signal.Signal{}, pools: map[signal.Timeframe]stored{}}
+	for _, p := range o.Partitions {
+		if err := a.checkRecord(ctx, p); err != nil {
+			return nil, nil, err
+		}
+		if err := a.read(ctx, p); err != nil {
+			return nil, nil, err
 		}
 	}
-	read := reader{from, map[signal.Timeframe]stored{}}
-	for key, signals := range byAsset {
-		slices.SortFunc(signals, func(a, b *signal.Signal) int { return a.CreatedAt.Compare(b.CreatedAt) })
-		of, err := read.asset(ctx, key)
-		if err != nil {
-			return nil, fmt.Errorf("read prices of %s: %w", key, err)
-		}
-		for _, s := range signals {
-			if err := of.check(s, report); err != nil {
-				return nil, fmt.Errorf("audit %s: %w", s.ID, err)
-			}
+	for key, signals := range a.byAsset {
+		delete(a.byAsset, key)
+		if err := a.checkAsset(ctx, key, signals); err != nil {
+			return nil, nil, err
 		}
 	}
-	slices.SortFunc(report.Differing, func(a, b Differing) int {
-		return cmp.Or(cmp.Compare(a.CreatedAt, b.CreatedAt), cmp.Compare(a.ID, b.ID))
+	for account, r := range a.accounts {
+		r.judge()
+		r.sort()
+		a.all.merge(account, r)
+	}
+	a.all.judge()
+	a.all.sort()
+	return a.all, a.accounts, nil
+}
+
+// auditor is an audit in progress. It reads each pool once.
+type auditor struct {
+	Sources
+	o        Options
+	all      *Report // at first only what is of no account
+	accounts map[signal.AccountID]*Report
+	byAsset  map[string][]*signal.Signal // by key of the store
+	pools    map[signal.Timeframe]stored
+}
+
+// of returns the report of an account, or nil if the audit does not cover it.
+func (a *auditor) of(account signal.AccountID) *Report {
+	if a.o.Account != "" && account != a.o.Account {
+		return nil
+	}
+	r := a.accounts[account]
+	if r == nil {
+		r = newReport()
+		a.accounts[account] = r
+	}
+	return r
+}
+
+// read reads the signals of a partition.
+func (a *auditor) read(ctx context.Context, p int) error {
+	limit := a.o.MaxSignals / max(1, len(a.o.Partitions))
+	var kept []*signal.Signal
+	err := a.Signals.EachSignal(ctx, p, func(s *signal.Signal) error {
+		if a.o.Account == "" || s.Account == a.o.Account {
+			kept = append(kept, s)
+		}
+		if limit > 0 && len(kept) >= 2*limit {
+			kept = a.newest(kept, limit)
+		}
+		return nil
 	})
-	return report, nil
+	if limit > 0 && len(kept) > limit {
+		kept = a.newest(kept, limit)
+	}
+	for _, s := range kept {
+		key := assets.Key(s.Asset)
+		a.byAsset[key] = append(a.byAsset[key], s)
+	}
+	return err
+}
+
+// newest returns the last n of list, and counts the others.
+func (a *auditor) newest(list []*signal.Signal, n int) []*signal.Signal {
+	for _, s := range list[:len(list)-n] {
+		made := backtest.Verdict{Reason: reasonMany}
+		a.of(s.Account).add(s, &made, backtest.NotCompared, reasonMany, nil)
+	}
+	return slices.Clone(list[len(list)-n:])
+}
+
+// pauseEvery is after how many signals an audit may pause.
+const pauseEvery = 100
+
+// checkAsset compares the signals of an asset with its prices.
+func (a *auditor) checkAsset(ctx context.Context, key string, signals []*signal.Signal) error {
+	slices.SortFunc(signals, func(a, b *signal.Signal) int { return a.CreatedAt.Compare(b.CreatedAt) })
+	of, err := a.asset(ctx, key)
+	if err != nil {
+		return fmt.Errorf("read prices of %s: %w", key, err)
+	}
+	for i, s := range signals {
+		if i%pauseEvery == 0 {
+			if err := a.pause(ctx); err != nil {
+				return err
+			}
+		}
+		if err := of.check(s, a.of(s.Account)); err != nil {
+			return fmt.Errorf("audit %s: %w", s.ID, err)
+		}
+	}
+	return nil
+}
+
+func (a *auditor) pause(ctx context.Context) error {
+	if a.o.Pause != nil {
+		return a.o.Pause(ctx)
+	}
+	return ctx.Err()
 }
 
 // StoredPool reads the stored outcomes of a timeframe. whole reports whether all that were

@@ -9,7 +9,7 @@ import (
 func TestAnAuditWithoutSignals(t *testing.T) {
 	t.Parallel()
 	var out strings.Builder
-	(&Report{}).Print(&out)
+	newReport().Print(&out)
 	if got := out.String(); !strings.HasPrefix(got, "no signals are stored") || strings.Contains(got, "differ") {
 		t.Errorf("printed %q", got)
 	}

@@ -20,7 +20,36 @@ type Report struct {
 	Replayed      int            `json:"ends_replayed"`
 	Held          int            `json:"ends_held_against_bars"`
 	NotCompared   map[string]int `json:"ends_not_compared"` // by reason
+	Record        Record         `json:"record"`
+	Shifts        []Shift        `json:"mean_differences"`
 	Differing     []Differing    `json:"differing"`
+
+	offsets map[string]*moments // by member
+}
+
+func newReport() *Report {
+	return &Report{
+		NotRecomputed: map[string]int{},
+		NotCompared:   map[string]int{},
+		Record:        Record{Differing: []Finding{}},
+		Shifts:        []Shift{},
+		Differing:     []Differing{},
+		offsets:       map[string]*moments{},
+	}
+}
+
+// Differences returns the number of signals, entries of the record and means that differ.
+func (r *Report) Differences() int {
+	return len(r.Differing) + len(r.Record.Differing) + r.systematic()
+}
+
+func (r *Report) systematic() (n int) {
+	for i := range r.Shifts {
+		if r.Shifts[i].Systematic {
+			n++
+		}
+	}
+	return n
 }
 
 // Differing is a signal that differs from the recomputed one.
@@ -34,7 +63,7 @@ type Differing struct {
 
 // Print writes r as text.
 func (r *Report) Print(w io.Writer) {
-	if r.Signals == 0 {
+	if r.Signals == 0 && r.Record.Created == 0 {
 		fmt.Fprintln(w, "no signals are stored: --data-dir, or redis.url, must be that of the service")
 		return
 	}
@@ -44,11 +73,18 @@ func (r *Report) Print(w io.Writer) {
 			fmt.Fprintf(w, "  %s is %s, recomputed %s\n", x.Member, x.Stored, x.Now)
 		}
 	}
+	for _, f := range r.Record.Differing {
+		fmt.Fprintf(w, "record: %s%s\n", f.prefix(), f.What)
+	}
 	fmt.Fprintf(w, "%d signals, %d of them recomputed, %d differ\n", r.Signals, r.Recomputed, len(r.Differing))
 	printReasons(w, "not recomputed", r.NotRecomputed)
 	fmt.Fprintf(w, "%d closed, %d of them closed again by bars, %d compared with the bars of their lives\n",
 		r.Closed, r.Replayed, r.Held)
 	printReasons(w, "ends not compared", r.NotCompared)
+	r.Record.print(w)
+	for i := range r.Shifts {
+		r.Shifts[i].print(w)
+	}
 }
 
 func printReasons(w io.Writer, what string, count map[string]int) {
@@ -59,9 +95,12 @@ func printReasons(w io.Writer, what string, count map[string]int) {
 
 // add adds the result for a signal. reason is why its end was not compared.
 func (r *Report) add(
-	s *signal.Signal, made backtest.Verdict, how backtest.Compared, reason string, found []backtest.Difference,
+	s *signal.Signal, made *backtest.Verdict, how backtest.Compared, reason string, found []backtest.Difference,
 ) {
 	r.Signals++
+	for _, o := range made.Offsets {
+		r.offset(o)
+	}
 	switch {
 	case made.Reason == "":
 		r.Recomputed++

@@ -71,6 +71,9 @@ func TileKey(p, level int, n int64) string {
 // CheckpointKey holds the newest checkpoint, in the slot of the partition whose owner signs.
 func CheckpointKey(p int) string { return PartitionKey(p, "checkpoint") }
 
+// AuditKey holds what the last audit has found about the accounts of a partition.
+func AuditKey(p int) string { return PartitionKey(p, "audit") }
+
 // ProbeKey is what Ready tries to write.
 func ProbeKey(p int) string { return PartitionKey(p, "probe") }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/agentsignal/agentsignal/actors/agent"
+	"github.com/agentsignal/agentsignal/actors/audit"
 	"github.com/agentsignal/agentsignal/actors/backoff"
 	"github.com/agentsignal/agentsignal/actors/catalogue"
 	"github.com/agentsignal/agentsignal/actors/dashboard"
@@ -97,6 +98,7 @@ type process struct {
 	schedules  *schedules.Store
 	scheduler  *schedule.Node
 	notary     *notary.Node
+	audit      *audit.Node
 	scorecards *scorecard.Scorecards
 
 	// Streams.
@@ -225,7 +227,7 @@ func (p *process) newPartitions() *partition.Partitions {
 		SingleNode: !p.config.Cluster,
 		Tail:       p.tail,
 		// In the order in which they are started and given the events of a partition.
-		Tenants:  []ownership.Tenant{p.deliverer, p.lifecycle, p.scheduler, p.notary},
+		Tenants:  []ownership.Tenant{p.deliverer, p.lifecycle, p.scheduler, p.notary, p.audit},
 		Webhooks: p.webhooks,
 		Trimmer: eventlog.NewTrimmer(p.store.Logs, eventlog.TrimOptions{
 			Retention: time.Duration(p.config.Signals.Retention),
