@@ -91,8 +91,8 @@ func TestForecastsMoveTheConfidence(t *testing.T) {
 			t.Fatalf("%d updates after the forecast has turned", n)
 		}
 		wantOutlook := signal.Outlook{Commodity: "natural_gas", Region: "us", Likelihood: .2}
-		if math.Abs(got.FirstConfidence-want) > 1e-12 || got.Confidence != strategy.Rescore(want, *s.Levels, s.Timeframe, s.Risk, 1, 100) ||
-			*got.Weather != wantOutlook {
+		rescored := strategy.Rescore(want, *s.Levels, s.Timeframe, s.Risk, 1, 100)
+		if math.Abs(got.FirstConfidence-want) > 1e-12 || got.Confidence != rescored || *got.Weather != wantOutlook {
 			t.Errorf("stored is %+v with %+v, want a first confidence of %v", got, got.Weather, want)
 		}
 		stored := *got

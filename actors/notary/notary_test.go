@@ -140,17 +140,23 @@ func (o *owner) Receive(c engine.Context) {
 // newWorld returns the world with a partition that has just become owned.
 func newWorld(t *testing.T, partition int) *world {
 	t.Helper()
-	w := &world{batch: 100, epoch: 7, metrics: prometheus.NewRegistry()}
-	key, err := record.NewKey("")
-	if err == nil {
-		w.keys, err = record.ParseKeys(key)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := &world{batch: 100, epoch: 7, metrics: prometheus.NewRegistry(), keys: newKeys(t)}
 	w.start(partition)
 	t.Cleanup(w.end)
 	return w
+}
+
+func newKeys(t *testing.T) *record.Keys {
+	t.Helper()
+	key, err := record.NewKey("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys, err := record.ParseKeys(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return keys
 }
 
 func (w *world) start(partition int) {
@@ -335,4 +341,30 @@ func TestNoContradictionIsSigned(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestANewNameBeginsANewRecord checks the way out after signed leaves were lost.
+func TestANewNameBeginsANewRecord(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, record.SigningPartition)
+		w.add(10)
+		time.Sleep(2 * time.Minute)
+		w.end()
+		w.do(func() { w.entries, w.leaves = 5, 5 })
+		signed := len(w.sizes())
+		w.keys = newKeys(t)
+		w.start(record.SigningPartition)
+		time.Sleep(time.Second)
+		if got := w.sizes(); len(got) != signed+1 || got[signed] != 5 {
+			t.Fatalf("signed %v, want one more of 5 leaves", got)
+		}
+		if name := w.signed[signed].Origin; name != w.keys.Name() || name == w.signed[0].Origin {
+			t.Errorf("the new record has the name %s, the former one %s", name, w.signed[0].Origin)
+		}
+		time.Sleep(2 * time.Minute)
+		if got := w.sizes(); len(got) < signed+2 {
+			t.Errorf("no checkpoint follows the first one: %v", got)
+		}
+	})
 }

@@ -73,13 +73,21 @@ func (o *owned) check(ctx context.Context, last *verify.Checkpoint) (*verify.Che
 		}
 		last = stored
 	}
+	if last != nil && last.Origin != o.keys.Name() {
+		// A new name is a new record: verifiers of the former one accept none of its checkpoints.
+		o.log.Warn("a new record begins: the signing keys have another name", "name", o.keys.Name(),
+			"former", last.Origin, "signed", last.At)
+		last = nil
+	}
 	now := o.options.Now().UTC().Truncate(time.Second)
 	if last != nil {
 		n, err := o.store.CountLeaves(ctx)
 		if err != nil {
 			return last, err
 		}
-		if now.Sub(last.At) < o.options.Every && n-last.Size() < o.options.MaxLeaves && n >= last.Size() && !now.Before(last.At) {
+		grown := n - last.Size()
+		due := now.Sub(last.At) >= o.options.Every || grown >= o.options.MaxLeaves
+		if !due && grown >= 0 && !now.Before(last.At) {
 			return last, nil
 		}
 	}
