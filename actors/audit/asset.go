@@ -25,8 +25,11 @@ const (
 type audited struct {
 	record *marketdata.Asset // nil: no prices
 	prices backtest.Prices
-	audits map[signal.Timeframe]*backtest.Audit
-	gaps   map[signal.Timeframe]string // reasons for missing audits
+	// slippage is that of a backtest, and closedSince from when on closed signals are replayed.
+	slippage    float64
+	closedSince time.Time
+	audits      map[signal.Timeframe]*backtest.Audit
+	gaps        map[signal.Timeframe]string // reasons for missing audits
 }
 
 // stored has the stored outcomes of a timeframe.
@@ -67,9 +70,11 @@ func (a *auditor) asset(ctx context.Context, key string) (*audited, error) {
 			Expires: func(created time.Time, d time.Duration, tf signal.Timeframe) time.Time {
 				return market.ExpiryOf(&record, created, d, tf)
 			},
+			Left: func(created, expires, at int64) float64 { return market.LeftOf(&record, created, expires, at) },
 		},
-		audits: map[signal.Timeframe]*backtest.Audit{},
-		gaps:   map[signal.Timeframe]string{},
+		slippage: a.Slippage,
+		audits:   map[signal.Timeframe]*backtest.Audit{},
+		gaps:     map[signal.Timeframe]string{},
 	}
 	for _, tf := range signal.Timeframes {
 		stored, _, err := a.Prices.Bars(ctx, record.Symbol, tf)
@@ -99,7 +104,7 @@ func (a *auditor) asset(ctx context.Context, key string) (*audited, error) {
 
 // check compares a signal with the prices of its asset. It must be called in the order of
 // the signals' creation.
-func (a *audited) check(s *signal.Signal, report *Report) error {
+func (a *audited) check(s *signal.Signal, updates []Update, report *Report) error {
 	var made backtest.Verdict
 	found := backtest.CheckClosing(s)
 	how, reason := backtest.NotCompared, ""
@@ -114,6 +119,10 @@ func (a *audited) check(s *signal.Signal, report *Report) error {
 		var ended []backtest.Difference
 		ended, how, reason = a.prices.CheckEnd(s)
 		found = append(found, ended...)
+		found = append(found, a.checkPublished(s, updates, report)...)
+		if replayed := a.replay(s, report); len(ended) == 0 {
+			found = append(found, replayed...)
+		}
 		switch check := a.audits[s.Timeframe]; {
 		case s.Agent != "trading":
 			made.Reason = reasonAgent

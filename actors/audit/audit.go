@@ -36,7 +36,9 @@ type Sources struct {
 	Prices   Prices
 	Outcomes Outcomes
 	Records  Records // nil: the record is not compared
+	Updates  Updates // nil: published updates are not compared
 	Costs    backtest.Costs
+	Slippage float64 // of a backtest, in R
 }
 
 // Options are what an audit covers.
@@ -44,6 +46,8 @@ type Options struct {
 	Partitions []int
 	Account    signal.AccountID // empty: all
 	Kept       time.Time        // signals since then must be stored
+	// ClosedSince is from when on closed signals are compared with a backtest.
+	ClosedSince time.Time
 	// MaxSignals bounds the signals that are held in memory, about two kilobytes each, to the
 	// newest of each partition. 0: no bound.
 	MaxSignals int
@@ -55,6 +59,7 @@ type Options struct {
 // Run checks signals, and returns the report of all and those of their accounts.
 func Run(ctx context.Context, from Sources, o Options) (*Report, map[signal.AccountID]*Report, error) {
 	a := &auditor{Sources: from, o: o, all: newReport(), accounts: map[signal.AccountID]*Report{},
+		updates: map[signal.SignalID][]Update{},
 		byAsset: map[string][]*signal.Signal{}, pools: map[signal.Timeframe]stored{}}
 	for _, p := range o.Partitions {
 		if err := a.checkRecord(ctx, p); err != nil {
@@ -88,6 +93,8 @@ type auditor struct {
 	accounts map[signal.AccountID]*Report
 	byAsset  map[string][]*signal.Signal // by key of the store
 	pools    map[signal.Timeframe]stored
+	updates  map[signal.SignalID][]Update
+	updated  int // updates that were read
 }
 
 // of returns the report of an account, or nil if the audit does not cover it.
@@ -119,6 +126,9 @@ func (a *auditor) read(ctx context.Context, p int) error {
 	if limit > 0 && len(kept) > limit {
 		kept = a.newest(kept, limit)
 	}
+	if err == nil {
+		err = a.readUpdates(ctx, p)
+	}
 	for _, s := range kept {
 		key := assets.Key(s.Asset)
 		a.byAsset[key] = append(a.byAsset[key], s)
@@ -145,13 +155,14 @@ func (a *auditor) checkAsset(ctx context.Context, key string, signals []*signal.
 	if err != nil {
 		return fmt.Errorf("read prices of %s: %w", key, err)
 	}
+	of.closedSince = a.o.ClosedSince
 	for i, s := range signals {
 		if i%pauseEvery == 0 {
 			if err := a.pause(ctx); err != nil {
 				return err
 			}
 		}
-		if err := of.check(s, a.of(s.Account)); err != nil {
+		if err := of.check(s, a.updates[s.ID], a.of(s.Account)); err != nil {
 			return fmt.Errorf("audit %s: %w", s.ID, err)
 		}
 	}

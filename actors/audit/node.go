@@ -159,7 +159,15 @@ func (a *auditing) onAudited(c engine.Context, m auditDone) {
 // run audits all signals, and stores the results.
 func (n *Node) run(ctx context.Context) (differences int, err error) {
 	at := n.o.Now()
-	o := Options{Kept: KeptSince(at, n.o.Retention), MaxSignals: maxSignals, Pause: pacer()}
+	since, err := n.results.AuditedAt(ctx, record.SigningPartition)
+	if signal.KindOf(err) == signal.KindNotFound {
+		since, err = at.Add(-n.o.Every), nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	o := Options{Kept: KeptSince(at, n.o.Retention), ClosedSince: since, MaxSignals: maxSignals,
+		Pause: pacer()}
 	for p := range n.o.Partitions {
 		o.Partitions = append(o.Partitions, p)
 	}

@@ -20,6 +20,8 @@ type Report struct {
 	Replayed      int            `json:"ends_replayed"`
 	Held          int            `json:"ends_held_against_bars"`
 	NotCompared   map[string]int `json:"ends_not_compared"` // by reason
+	Published     Published      `json:"published_confidences"`
+	Live          Live           `json:"live_against_backtest"`
 	Record        Record         `json:"record"`
 	Shifts        []Shift        `json:"mean_differences"`
 	Differing     []Differing    `json:"differing"`
@@ -31,6 +33,8 @@ func newReport() *Report {
 	return &Report{
 		NotRecomputed: map[string]int{},
 		NotCompared:   map[string]int{},
+		Published:     Published{NotCompared: map[string]int{}},
+		Live:          Live{Explained: map[string]int{}, NotReplayed: map[string]int{}},
 		Record:        Record{Differing: []Finding{}},
 		Shifts:        []Shift{},
 		Differing:     []Differing{},
@@ -81,6 +85,8 @@ func (r *Report) Print(w io.Writer) {
 	fmt.Fprintf(w, "%d closed, %d of them closed again by bars, %d compared with the bars of their lives\n",
 		r.Closed, r.Replayed, r.Held)
 	printReasons(w, "ends not compared", r.NotCompared)
+	r.Published.print(w)
+	r.Live.print(w)
 	r.Record.print(w)
 	for i := range r.Shifts {
 		r.Shifts[i].print(w)

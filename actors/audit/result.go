@@ -21,6 +21,8 @@ type Result struct {
 	Replayed      int            `json:"ends_replayed"`
 	Held          int            `json:"ends_held_against_bars"`
 	NotCompared   map[string]int `json:"ends_not_compared"`
+	Published     Published      `json:"published_confidences"`
+	Live          Live           `json:"live_against_backtest"`
 	Record        ResultRecord   `json:"record"`
 	Shifts        []Shift        `json:"mean_differences"`
 	Total         int            `json:"differences_total"`
@@ -48,6 +50,7 @@ func (r *Report) result(at time.Time) *Result {
 		At: at.UTC().Format(signal.TimeLayout), Signals: r.Signals, Recomputed: r.Recomputed,
 		NotRecomputed: r.NotRecomputed, Closed: r.Closed, Replayed: r.Replayed, Held: r.Held,
 		NotCompared: r.NotCompared, Shifts: r.Shifts, Differences: []Item{},
+		Published: r.Published, Live: r.Live,
 		Record: ResultRecord{r.Record.Created, r.Record.Closed, len(r.Record.Differing)},
 	}
 	add := func(id signal.SignalID, member, stored, now string) {
@@ -87,11 +90,11 @@ func decodeResult(stored []byte) (Result, error) {
 	if r.Shifts == nil {
 		r.Shifts = []Shift{}
 	}
-	if r.NotRecomputed == nil {
-		r.NotRecomputed = map[string]int{}
-	}
-	if r.NotCompared == nil {
-		r.NotCompared = map[string]int{}
+	for _, m := range []*map[string]int{&r.NotRecomputed, &r.NotCompared, &r.Published.NotCompared, &r.Live.Explained,
+		&r.Live.NotReplayed} {
+		if *m == nil {
+			*m = map[string]int{}
+		}
 	}
 	return r, nil
 }

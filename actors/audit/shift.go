@@ -88,12 +88,10 @@ func (r *Report) judge() {
 func (r *Report) merge(account signal.AccountID, a *Report) {
 	r.Signals, r.Recomputed, r.Closed = r.Signals+a.Signals, r.Recomputed+a.Recomputed, r.Closed+a.Closed
 	r.Replayed, r.Held = r.Replayed+a.Replayed, r.Held+a.Held
-	for reason, n := range a.NotRecomputed {
-		r.NotRecomputed[reason] += n
-	}
-	for reason, n := range a.NotCompared {
-		r.NotCompared[reason] += n
-	}
+	count(r.NotRecomputed, a.NotRecomputed)
+	count(r.NotCompared, a.NotCompared)
+	r.Published.merge(&a.Published)
+	r.Live.merge(&a.Live)
 	for member, m := range a.offsets {
 		r.sum(member, m)
 	}

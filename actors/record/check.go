@@ -193,7 +193,8 @@ func (c *Checker) report(l Leaf, account signal.AccountID, id signal.SignalID) {
 	case known:
 		what = fmt.Sprintf("closing number %d of %d of account %s is missing", l.Counts.Closed, all.Closed, account)
 	default:
-		what = fmt.Sprintf("a creation or closing is missing: with it account %s had created %d of %d and closed %d of %d",
+		what = fmt.Sprintf("a creation or closing is missing: "+
+			"with it account %s had created %d of %d and closed %d of %d",
 			account, l.Counts.Created, all.Created, l.Counts.Closed, all.Closed)
 	}
 	c.named[l.At] = len(c.checked.Findings)

@@ -21,6 +21,8 @@ import (
 // errDiffer is the error of an audit that has found differences.
 var errDiffer = errors.New("signals differ from what is recomputed")
 
+var errNoAccount = errors.New("there is no account")
+
 // exitNotAudited is the exit code of an audit that does not show that nothing differs.
 const exitNotAudited = 2
 
@@ -38,6 +40,11 @@ How a signal ended, if it has prices: one that was closed by bars is closed by t
 again. One that was closed by a trade must fit the bars: that of its end holds its
 price, and none between its birth and its end has reached stop or target. Signals that
 are open must not have ended. Expiry, result, duration, MFE and MAE must fit, too.
+
+What was published: the confidence at the end, and those of updates that the event log
+still has. Without trades they are recomputed; with trades the bars must allow them.
+Live against backtest: ends are replayed over the bars, and what differs is explained (by
+a trade beyond the stop, for example) or named.
 
 The record (GET /v1/log/checkpoint): each creation and each closing that was recorded must
 be stored as it was recorded, unless it is older than signals.retention or its account was
@@ -74,6 +81,9 @@ func auditCommand(s *service.Settings) *cobra.Command {
 				report, err = runAudit(ctx, store, signal.AccountID(account), &config)
 				return err
 			})
+			if errors.Is(err, errNoAccount) {
+				return err
+			}
 			if err != nil {
 				return &command.Exit{Code: exitNotAudited, Err: err}
 			}
@@ -104,7 +114,8 @@ func parseLeast(text string) (func(*audit.Report) error, error) {
 	number, percent := strings.CutSuffix(text, "%")
 	n, err := strconv.ParseUint(number, 10, 31)
 	if err != nil || percent && n > 100 {
-		return nil, fmt.Errorf("--min-recomputed: must be a number of signals, or a percentage from 0%% to 100%%, not %q", text)
+		return nil, fmt.Errorf("--min-recomputed: must be a number of signals, "+
+			"or a percentage from 0%% to 100%%, not %q", text)
 	}
 	return func(r *audit.Report) error {
 		if percent && 100*r.Recomputed >= int(n)*r.Signals || !percent && r.Recomputed >= int(n) {
@@ -122,7 +133,7 @@ func runAudit(
 	o := audit.Options{Account: account, Kept: audit.KeptSince(store.Client.Now(), time.Duration(c.Signals.Retention))}
 	if account != "" {
 		if _, _, err := store.Credentials.AccountByID(ctx, account); signal.KindOf(err) == signal.KindNotFound {
-			return nil, fmt.Errorf("--account: there is no account %q", account)
+			return nil, fmt.Errorf("--account: %w %q", errNoAccount, account)
 		} else if err != nil {
 			return nil, err
 		}

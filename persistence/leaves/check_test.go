@@ -25,7 +25,14 @@ func (b *leafBench) check() *record.Checked {
 }
 
 // wantFinding fails the test unless one finding has all of the given.
-func wantFinding(t *testing.T, what string, c *record.Checked, account signal.AccountID, id signal.SignalID, text string) {
+func wantFinding(
+	t *testing.T,
+	what string,
+	c *record.Checked,
+	account signal.AccountID,
+	id signal.SignalID,
+	text string,
+) {
 	t.Helper()
 	for _, f := range c.Findings {
 		if f.Account == account && f.Signal == id && strings.Contains(f.What, text) {
@@ -62,7 +69,16 @@ func (b *leafBench) rewrite(change func(i int, e *redis.XMessage)) {
 func TestMissingEntriesAreNamed(t *testing.T) {
 	t.Parallel()
 	b := newLeafBench(t)
-	mine, other, gone := storetest.AccountIn(b.store, 1), storetest.AccountIn(b.store, 1), storetest.AccountIn(b.store, 1)
+	mine, other, gone := storetest.AccountIn(
+		b.store,
+		1,
+	), storetest.AccountIn(
+		b.store,
+		1,
+	), storetest.AccountIn(
+		b.store,
+		1,
+	)
 	var places []place
 	for range 30 {
 		places = append(places, b.create(mine, true))
@@ -95,8 +111,22 @@ func TestMissingEntriesAreNamed(t *testing.T) {
 		t.Errorf("%d findings, want 40: %+v", len(c.Findings), c.Findings)
 	}
 	for i := 5; i < 25; i++ {
-		wantFinding(t, "20 losers", c, mine, "", fmt.Sprintf("created number %d of 30 of account %s is missing", i+1, mine))
-		wantFinding(t, "20 losers", c, mine, "", fmt.Sprintf("closing number %d of 30 of account %s is missing", i+1, mine))
+		wantFinding(
+			t,
+			"20 losers",
+			c,
+			mine,
+			"",
+			fmt.Sprintf("created number %d of 30 of account %s is missing", i+1, mine),
+		)
+		wantFinding(
+			t,
+			"20 losers",
+			c,
+			mine,
+			"",
+			fmt.Sprintf("closing number %d of 30 of account %s is missing", i+1, mine),
+		)
 	}
 	b.remove(places[0].created, places[29].created, places[29].closed)
 	c = b.check()
@@ -143,7 +173,14 @@ func TestChangedEntriesAreNamed(t *testing.T) {
 			e.Values = first
 		}
 	})
-	wantFinding(t, "a creation that was changed", b.check(), mine, places[100].signal.ID, "the stored signal is not the one")
+	wantFinding(
+		t,
+		"a creation that was changed",
+		b.check(),
+		mine,
+		places[100].signal.ID,
+		"the stored signal is not the one",
+	)
 	late := b.create(mine, false)
 	b.appendAll(b.store, 1)
 	b.remove(late.created)

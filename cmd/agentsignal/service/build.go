@@ -301,7 +301,9 @@ func AuditSources(store *persistence.Store, c configs.Costs) audit.Sources {
 		Prices:   marketstore.New(store.Client),
 		Outcomes: outcomestore.New(store.Client),
 		Records:  store.Leaves,
+		Updates:  updates{store.Logs},
 		Costs:    CostsOf(c),
+		Slippage: c.Slippage,
 	}
 }
 

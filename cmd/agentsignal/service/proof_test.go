@@ -69,7 +69,7 @@ func TestLiveSignalsAreThoseOfTheBacktest(t *testing.T) {
 	prices := newMarket(t, redis.Client())
 	trader, account := s.account(t)
 	bars := wander(1, 1200, time.Now().Truncate(time.Hour))
-	origin := strategy.Origin{Asset: "walk", Source: "stream", Compression: 1}
+	origin := strategy.Origin{Asset: "walk", Source: "stream", Compression: 1, Cost: .001}
 
 	prices.give("WALK", signal.H1, bars[:len(bars)-1]...)
 	made := 0
@@ -201,7 +201,7 @@ func TestLiveSignalsShareOutcomes(t *testing.T) {
 	s := start(t, config)
 	prices := newMarket(t, redis.Client())
 	trader, _ := s.account(t)
-	origin := strategy.Origin{Asset: "walk", Source: "stream", Compression: 1}
+	origin := strategy.Origin{Asset: "walk", Source: "stream", Compression: 1, Cost: .001}
 	prices.give("WALK", signal.H1, bars...)
 	eventually(t, "the bars are seen", func() bool {
 		seen, err := s.process.market.Series(t.Context(), "WALK", signal.H1)
