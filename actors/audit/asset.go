@@ -104,9 +104,10 @@ func (a *auditor) asset(ctx context.Context, key string) (*audited, error) {
 
 // check compares a signal with the prices of its asset. It must be called in the order of
 // the signals' creation.
-func (a *audited) check(s *signal.Signal, updates []Update, report *Report) error {
+// Found is what was found before.
+func (a *audited) check(s *signal.Signal, updates []Update, found []backtest.Difference, report *Report) error {
 	var made backtest.Verdict
-	found := backtest.CheckClosing(s)
+	found = append(found, backtest.CheckClosing(s)...)
 	how, reason := backtest.NotCompared, ""
 	switch {
 	case s.Levels == nil:

@@ -59,7 +59,7 @@ type Options struct {
 // Run checks signals, and returns the report of all and those of their accounts.
 func Run(ctx context.Context, from Sources, o Options) (*Report, map[signal.AccountID]*Report, error) {
 	a := &auditor{Sources: from, o: o, all: newReport(), accounts: map[signal.AccountID]*Report{},
-		updates: map[signal.SignalID][]Update{},
+		updates: map[signal.SignalID][]Update{}, outlooks: map[string]outlook{},
 		byAsset: map[string][]*signal.Signal{}, pools: map[signal.Timeframe]stored{}}
 	for _, p := range o.Partitions {
 		if err := a.checkRecord(ctx, p); err != nil {
@@ -94,7 +94,8 @@ type auditor struct {
 	byAsset  map[string][]*signal.Signal // by key of the store
 	pools    map[signal.Timeframe]stored
 	updates  map[signal.SignalID][]Update
-	updated  int // updates that were read
+	updated  int                // updates that were read
+	outlooks map[string]outlook // by the hash of their input
 }
 
 // of returns the report of an account, or nil if the audit does not cover it.
@@ -162,7 +163,8 @@ func (a *auditor) checkAsset(ctx context.Context, key string, signals []*signal.
 				return err
 			}
 		}
-		if err := of.check(s, a.updates[s.ID], a.of(s.Account)); err != nil {
+		r := a.of(s.Account)
+		if err := of.check(s, a.updates[s.ID], a.checkOutlook(s, r), r); err != nil {
 			return fmt.Errorf("audit %s: %w", s.ID, err)
 		}
 	}

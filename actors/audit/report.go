@@ -20,6 +20,7 @@ type Report struct {
 	Replayed      int            `json:"ends_replayed"`
 	Held          int            `json:"ends_held_against_bars"`
 	NotCompared   map[string]int `json:"ends_not_compared"` // by reason
+	Outlooks      int            `json:"outlooks_compared"` // with another one of the same input
 	Published     Published      `json:"published_confidences"`
 	Live          Live           `json:"live_against_backtest"`
 	Record        Record         `json:"record"`
@@ -85,6 +86,9 @@ func (r *Report) Print(w io.Writer) {
 	fmt.Fprintf(w, "%d closed, %d of them closed again by bars, %d compared with the bars of their lives\n",
 		r.Closed, r.Replayed, r.Held)
 	printReasons(w, "ends not compared", r.NotCompared)
+	if r.Outlooks > 0 {
+		fmt.Fprintf(w, "%d outlooks compared with others of the same input\n", r.Outlooks)
+	}
 	r.Published.print(w)
 	r.Live.print(w)
 	r.Record.print(w)

@@ -21,6 +21,7 @@ type Result struct {
 	Replayed      int            `json:"ends_replayed"`
 	Held          int            `json:"ends_held_against_bars"`
 	NotCompared   map[string]int `json:"ends_not_compared"`
+	Outlooks      int            `json:"outlooks_compared"`
 	Published     Published      `json:"published_confidences"`
 	Live          Live           `json:"live_against_backtest"`
 	Record        ResultRecord   `json:"record"`
@@ -50,7 +51,7 @@ func (r *Report) result(at time.Time) *Result {
 		At: at.UTC().Format(signal.TimeLayout), Signals: r.Signals, Recomputed: r.Recomputed,
 		NotRecomputed: r.NotRecomputed, Closed: r.Closed, Replayed: r.Replayed, Held: r.Held,
 		NotCompared: r.NotCompared, Shifts: r.Shifts, Differences: []Item{},
-		Published: r.Published, Live: r.Live,
+		Outlooks: r.Outlooks, Published: r.Published, Live: r.Live,
 		Record: ResultRecord{r.Record.Created, r.Record.Closed, len(r.Record.Differing)},
 	}
 	add := func(id signal.SignalID, member, stored, now string) {

@@ -90,6 +90,7 @@ func (r *Report) merge(account signal.AccountID, a *Report) {
 	r.Replayed, r.Held = r.Replayed+a.Replayed, r.Held+a.Held
 	count(r.NotRecomputed, a.NotRecomputed)
 	count(r.NotCompared, a.NotCompared)
+	r.Outlooks += a.Outlooks
 	r.Published.merge(&a.Published)
 	r.Live.merge(&a.Live)
 	for member, m := range a.offsets {
