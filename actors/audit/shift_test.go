@@ -172,3 +172,27 @@ func TestOldSignalsBeyondTheLimitAreCounted(t *testing.T) {
 		t.Errorf("the account has %+v", a)
 	}
 }
+
+func TestWhatIsSystematic(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		what            string
+		n               int
+		share, variance float64
+		want            bool
+	}{
+		{"too few", 9, .95, 0, false},
+		{"enough", 10, .95, 0, true},
+		{"below a tenth", 1000, .09, 0, false},
+		{"above a tenth", 1000, -.11, 0, true},
+		{"within tolerance/sqrt(n)", 25, .19, 0, false},
+		{"two standard errors", 136, .16, .86, false},
+		{"five standard errors", 1000, .16, .86, true},
+	} {
+		r, n := newReport(), float64(c.n)
+		r.sum("confidence", &moments{c.n, 0, n * c.share, n * (c.share*c.share + c.variance)})
+		if r.judge(); r.Shifts[0].Systematic != c.want {
+			t.Errorf("%s: %+v", c.what, r.Shifts[0])
+		}
+	}
+}
