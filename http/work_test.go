@@ -309,10 +309,16 @@ func TestTheLastAudit(t *testing.T) {
 		if account != accountID {
 			t.Errorf("of %s", account)
 		}
+		none := map[string]int{}
 		return audit.Result{
-			At:          "2026-11-21T09:30:00.000Z",
-			Total:       1,
-			Differences: []audit.Item{{Member: "record"}},
+			At:            "2026-11-21T09:30:00.000Z",
+			NotRecomputed: none,
+			NotCompared:   none,
+			Published:     audit.Published{NotCompared: none},
+			Live:          audit.Live{Explained: none, NotReplayed: none},
+			Shifts:        []audit.Shift{},
+			Total:         1,
+			Differences:   []audit.Item{{Member: "record"}},
 		}, nil
 	}
 	a := do(t, s, "GET", "/v1/audit", "")
