@@ -19,6 +19,7 @@
 //	│       ├── mails            webhook: mails about endpoints
 //	│       ├── schedules        schedule: rounds of runs that are due
 //	│       ├── leaves           notary: appends the leaves of the record
+//	│       ├── audit            audit: recomputes all signals once a day, in partition 0
 //	│       ├── checkpoints      notary: signs the record, in partition 0
 //	│       └── checkpointevents notary: publishes checkpoints to webhooks
 //	└── dashboard                dashboard: the connections of this node

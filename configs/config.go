@@ -35,6 +35,7 @@ type Config struct {
 	Market    Market    `yaml:"market" envPrefix:"MARKET_"`
 	Weather   Weather   `yaml:"weather" envPrefix:"WEATHER_"`
 	Costs     Costs     `yaml:"costs" envPrefix:"COSTS_"`
+	Audit     Audit     `yaml:"audit" envPrefix:"AUDIT_"`
 	Webhooks  Webhooks  `yaml:"webhooks" envPrefix:"WEBHOOKS_"`
 	Email     Email     `yaml:"email" envPrefix:"EMAIL_"`
 	Security  Security  `yaml:"security" envPrefix:"SECURITY_"`
@@ -222,6 +223,11 @@ type Costs struct {
 	Slippage  float64 `yaml:"slippage" env:"SLIPPAGE"`
 }
 
+// Audit configures how often all signals are recomputed from stored bars.
+type Audit struct {
+	Every Duration `yaml:"every" env:"EVERY"` // 0: never
+}
+
 // Webhooks configures deliveries to the endpoints of clients.
 type Webhooks struct {
 	// Timeout limits one request, ConnectTimeout the establishment of its connection.
@@ -355,6 +361,7 @@ func Default() Config {
 		Market:   Market{Source: "simulated", Speed: 60, Seed: 1, AlpacaFeed: "iex"},
 		Weather:  Weather{Source: "simulated"},
 		Costs:    Costs{Crypto: 10, Stock: 2, FX: 1, Commodity: 3, Slippage: 0.008},
+		Audit:    Audit{Every: Duration(24 * time.Hour)},
 		Webhooks: defaultWebhooks(),
 		Log:      Log{Level: "info", Format: "auto"},
 	}

@@ -213,7 +213,11 @@ func (c *Config) checkStore(check checker) {
 		"must be given where cluster is true, the same for all nodes: copy record.key of the first node")
 }
 
+// minAuditEvery is the shortest time between two audits.
+const minAuditEvery = Duration(time.Minute)
+
 func (c *Config) checkPositive(check checker) {
+	check(c.Audit.Every == 0 || c.Audit.Every >= minAuditEvery, "audit.every", "must be 1m or more, or 0 for never")
 	for key, d := range map[string]Duration{
 		"lease":                    c.Lease,
 		"redis.timeout":            c.Redis.Timeout,

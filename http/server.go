@@ -48,6 +48,7 @@ type Options struct {
 	Record     Record     // nil: no record
 	RecordKeys []string   // public keys of the record
 	Witnesses  Witnesses  // of the record
+	Audits     Audits     // nil: no audits
 	Schedules  Schedules  // nil: no schedules
 	Assets     Assets     // nil: every name is accepted, and there is no list
 	// Speed returns how many times as fast as real time the bars of an asset go by; nil: 1.

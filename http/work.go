@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/agentsignal/agentsignal/actors/audit"
 	"github.com/agentsignal/agentsignal/actors/scorecard"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/http/request"
@@ -19,6 +20,12 @@ type Work interface {
 // Scorecards summarizes closed signals. See scorecard.Scorecards.
 type Scorecards interface {
 	Card(ctx context.Context, q scorecard.Query) (scorecard.Card, error)
+}
+
+// Audits has the results of the last audit. See audit.Node.
+type Audits interface {
+	// Audit returns KindNotFound if there was none yet.
+	Audit(ctx context.Context, account signal.AccountID) (audit.Result, error)
 }
 
 // scanAgent answers POST /v1/agents/{id}/scan.
@@ -88,7 +95,16 @@ func (s *Server) scorecard(c *call) error {
 	return c.value(http.StatusOK, card)
 }
 
-// addWork adds the routes of scans, backtests and scorecards.
+// lastAudit answers GET /v1/audit.
+func (s *Server) lastAudit(c *call) error {
+	result, err := s.o.Audits.Audit(c.r.Context(), c.principal.Account)
+	if err != nil {
+		return err
+	}
+	return c.value(http.StatusOK, result)
+}
+
+// addWork adds the routes of scans, backtests, scorecards and audits.
 func (s *Server) addWork() {
 	if s.o.Work != nil {
 		s.add("/v1/agents/{id}/scan", methods{"POST": change(signal.AgentsRun, s.scanAgent)})
@@ -97,5 +113,8 @@ func (s *Server) addWork() {
 	if s.o.Scorecards != nil {
 		s.add("/v1/scorecard", methods{"GET": get(signal.SignalsRead, s.scorecard,
 			"agent_id", "strategy", "asset", "timeframe", "since")})
+	}
+	if s.o.Audits != nil {
+		s.add("/v1/audit", methods{"GET": get(signal.SignalsRead, s.lastAudit)})
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/agentsignal/agentsignal/actors/audit"
 	"github.com/agentsignal/agentsignal/actors/backtest"
 	"github.com/agentsignal/agentsignal/actors/scorecard"
 	"github.com/agentsignal/agentsignal/actors/signal"
@@ -23,12 +24,13 @@ type workFakes struct {
 	scan     func(req signal.RunRequest, assets []string) (signal.Job, error)
 	backtest func(req signal.RunRequest, from, to time.Time) (signal.Job, error)
 	card     func(q scorecard.Query) (scorecard.Card, error)
+	audit    func(account signal.AccountID) (audit.Result, error)
 }
 
 type fakeWork struct{ *workFakes }
 
 func (f *workFakes) addWork(o *signalhttp.Options) {
-	o.Work, o.Scorecards = fakeWork{f}, fakeWork{f}
+	o.Work, o.Scorecards, o.Audits = fakeWork{f}, fakeWork{f}, fakeWork{f}
 }
 
 func (f fakeWork) SubmitScan(ctx context.Context, req signal.RunRequest, assets []string) (signal.Job, error) {
@@ -53,6 +55,13 @@ func (f fakeWork) SubmitBacktest(ctx context.Context, req signal.RunRequest, fro
 
 func (f fakeWork) Card(_ context.Context, q scorecard.Query) (scorecard.Card, error) {
 	return call1(f.card, scorecard.Card{Statistics: backtest.Summarize(nil), Groups: []scorecard.Group{}}, q)
+}
+
+func (f fakeWork) Audit(_ context.Context, account signal.AccountID) (audit.Result, error) {
+	if f.audit == nil {
+		return audit.Result{}, signal.NotFound("audit")
+	}
+	return f.audit(account)
 }
 
 func newScan() signal.Job {
@@ -286,5 +295,34 @@ func TestScorecardPassesEveryFilterOn(t *testing.T) {
 		if a := do(t, s, "GET", "/v1/scorecard?"+bad, ""); a.Status != 400 {
 			t.Errorf("%s: %s", bad, strconv.Itoa(a.Status))
 		}
+	}
+}
+
+func TestTheLastAudit(t *testing.T) {
+	t.Parallel()
+	f := &fakes{}
+	s := newServer(t, f)
+	if a := do(t, s, "GET", "/v1/audit", ""); a.Status != 404 {
+		t.Errorf("before the first one: %d %s", a.Status, a.Body)
+	}
+	f.audit = func(account signal.AccountID) (audit.Result, error) {
+		if account != accountID {
+			t.Errorf("of %s", account)
+		}
+		none := map[string]int{}
+		return audit.Result{
+			At:            "2026-11-21T09:30:00.000Z",
+			NotRecomputed: none,
+			NotCompared:   none,
+			Published:     audit.Published{NotCompared: none},
+			Live:          audit.Live{Explained: none, NotReplayed: none},
+			Shifts:        []audit.Shift{},
+			Total:         1,
+			Differences:   []audit.Item{{Member: "record"}},
+		}, nil
+	}
+	a := do(t, s, "GET", "/v1/audit", "")
+	if a.Status != 200 || !strings.Contains(a.Body, `"differences":[{"signal_id":null,"member":"record"`) {
+		t.Errorf("%d %s", a.Status, a.Body)
 	}
 }

@@ -10,6 +10,7 @@
 //	credentials  accounts, keys, sessions, locks of logins
 //	signals      reads of signals, and the runs that are due
 //	leaves       Merkle logs over the signal logs, and their checkpoint
+//	audits       results of the last audit
 //	requests     replies to repeated requests, rates of callers
 //	deliveries   webhooks, deliveries, mails
 //	outcomes     how past entries of all assets ended
@@ -48,6 +49,7 @@
 //	{pNN}:tile:LEVEL:NUMBER       string 256 hashes of the Merkle log                   for ever
 //	{pNN}:checkpoint              string the newest signed heads of all Merkle logs     for ever
 //	{pNN}:countersigned           hash   witness -> the newest checkpoint that it signed  for ever
+//	{pNN}:audit                   hash   time of the last audit, its result by account  until the next audit
 //	{pNN}:probe                   string nothing: a write that replicas must confirm    a minute
 //	{pNN}:erase                   hash   deleted accounts that are being erased         until it is done
 //	{pNN}:webhooks:ACCOUNT        hash   webhooks of an account, behind their position  until they are removed

@@ -295,8 +295,12 @@ func eraseSignals(ctx context.Context, c *redisclient.Client, w erasingOf, curso
 	})
 }
 
-// eraseSalt erases what opens the leaves of the account. The leaves stay, and stay counted.
-func eraseSalt(ctx context.Context, _ *redisclient.Client, w erasingOf, _ string) (string, error) {
+// eraseSalt erases what opens the leaves of the account, and what the last audit has found. The
+// leaves stay, and stay counted.
+func eraseSalt(ctx context.Context, c *redisclient.Client, w erasingOf, _ string) (string, error) {
+	if err := c.RDB.HDel(ctx, redisclient.AuditKey(w.partition), string(w.account)).Err(); err != nil {
+		return "", err
+	}
 	return "", w.leaves.EraseAccount(ctx, w.partition, w.account)
 }
 

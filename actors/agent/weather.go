@@ -64,6 +64,9 @@ func assess(base strategy.Base, report *weather.Report) strategy.Assessment {
 	a.Finding = report.Finding
 	a.Extra = map[string]any{"weather_source": report.Source, "region": report.Region,
 		"forecast_at": report.Run.UTC().Format(signal.TimeLayout), "prior": a.Prior, "tau": report.Slope.Tau}
+	if report.Input != "" {
+		a.Extra["input_hash"] = report.Input
+	}
 	a.Calibration = strategy.CalibrationAssumed
 	if n := report.Slope.Fitted; n > 0 {
 		a.Calibration, a.Closed = strategy.CalibrationFitted, n

@@ -45,9 +45,18 @@ type Difference struct {
 	Now    string `json:"recomputed"`
 }
 
+// Offset is by how much the stored value of a member with a tolerance is above the recomputed
+// one, where the two do not differ.
+type Offset struct {
+	Member    string
+	By        float64
+	Tolerance float64
+}
+
 // Verdict is the result of auditing a signal.
 type Verdict struct {
 	Differences []Difference
+	Offsets     []Offset // of a signal without differences
 	// Reason is why the evaluation was not recomputed; empty if it was.
 	Reason  string
 	FewBars bool // the reason is that too few bars are known
@@ -130,8 +139,9 @@ func (a *Audit) Check(s *signal.Signal) (Verdict, error) {
 	}
 	var nearest []Difference
 	for i := end - a.late; i < end; i++ {
-		found := a.compare(s, i)
+		found, offsets := a.compare(s, i)
 		if len(found) == 0 {
+			v.Offsets = offsets
 			return v, nil
 		}
 		if nearest == nil || len(found) <= len(nearest) {
@@ -168,26 +178,27 @@ func (a *Audit) reach(end int) error {
 }
 
 // compare recomputes s with bar i as the newest.
-func (a *Audit) compare(s *signal.Signal, i int) []Difference {
+func (a *Audit) compare(s *signal.Signal, i int) ([]Difference, []Offset) {
 	found := a.assessed[assessedKey{i, s.Strategy, s.Risk}]
 	if found.err != nil {
-		return []Difference{{"error", "", found.err.Error()}}
+		return []Difference{{"error", "", found.err.Error()}}, nil
 	}
 	o := a.origin
 	o.Asset = s.Asset
 	c, err := found.Evaluate(o, s.Levels.Entry)
 	if err != nil {
-		return []Difference{{"error", "", err.Error()}}
+		return []Difference{{"error", "", err.Error()}}, nil
 	}
 	return differences(s, &c)
 }
 
 // differences compares a stored signal with the recomputed evaluation.
-func differences(s *signal.Signal, c *strategy.Evaluation) []Difference {
-	var d []Difference
+func differences(s *signal.Signal, c *strategy.Evaluation) (d []Difference, offsets []Offset) {
 	number := func(member string, stored, now, tolerance float64) {
 		if !(math.Abs(stored-now) <= tolerance) {
 			d = append(d, Difference{member, decimal(stored), decimal(now)})
+		} else if tolerance > 0 {
+			offsets = append(offsets, Offset{member, stored - now, tolerance})
 		}
 	}
 	if s.Direction != c.Direction {
@@ -199,7 +210,7 @@ func differences(s *signal.Signal, c *strategy.Evaluation) []Difference {
 	number("take_profit", s.Levels.Target, c.Levels.Target, 0)
 	var stored, now figures
 	if json.Unmarshal(s.Metadata, &stored) != nil || json.Unmarshal(c.Metadata, &now) != nil {
-		return append(d, Difference{"metadata", string(s.Metadata), string(c.Metadata)})
+		return append(d, Difference{"metadata", string(s.Metadata), string(c.Metadata)}), nil
 	}
 	member := func(name string, stored, now json.RawMessage) {
 		if !sameJSON(stored, now) {
@@ -223,12 +234,12 @@ func differences(s *signal.Signal, c *strategy.Evaluation) []Difference {
 	}
 	if x, y := stored.cost(), now.cost(); !(math.Abs(x-y) <= auditCost) {
 		// Other costs explain all figures that are net of them.
-		return append(d, Difference{"cost of entry and exit in R", decimal(x), decimal(y)})
+		return append(d, Difference{"cost of entry and exit in R", decimal(x), decimal(y)}), nil
 	}
 	number("metadata.break_even_net", stored.BreakEvenNet, now.BreakEvenNet, auditBreakEven)
 	number("metadata.expected_r_net", stored.ExpectedNet, now.ExpectedNet, auditExpected)
 	number("metadata.edge", stored.Edge, now.Edge, auditEdge)
-	return d
+	return d, offsets
 }
 
 // figures are the members of metadata that an audit compares.

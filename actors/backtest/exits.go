@@ -24,6 +24,9 @@ type Prices struct {
 	// Expires returns the time at which the asset has been traded for d since created, in
 	// bars of tf. Nil: it is traded around the clock.
 	Expires func(created time.Time, d time.Duration, tf signal.Timeframe) time.Time
+	// Left returns the share of the time between two that is left at a third, in milliseconds,
+	// while the asset is traded. Nil: it is traded around the clock.
+	Left func(created, expires, at int64) float64
 }
 
 // Compared is the way in which the end of a signal was compared with bars.
@@ -180,29 +183,40 @@ func (l *life) ends(b marketdata.Bar) (strategy.Exit, bool) {
 
 // replay finds the end by the rules for bars and compares it with the stored one.
 func (l *life) replay() ([]Difference, string) {
+	_, exit, at, reason := l.byBars()
+	if reason != "" {
+		return nil, reason
+	}
+	return l.compare(exit, at), ""
+}
+
+// byBars returns the end by the rules for bars: the last bar that was looked at, the exit and its
+// time; or the reason why there is none.
+func (l *life) byBars() (last marketdata.Bar, exit strategy.Exit, at int64, reason string) {
 	limit := time.Duration(strategy.BarAge(l.length, l.Speed)) * time.Millisecond
 	newest, price := int64(0), l.s.Levels.Entry // of the expiry, by the bars so far
 	for _, b := range l.bars {
 		if b.CloseTime > l.expires && l.after(newest, limit, signal.M1) >= l.expires {
 			break // it has expired
 		}
+		last = b
 		exit, ended := l.ends(b)
 		switch ended = ended && (b.OpenTime >= l.created || l.isFirst(b)); {
 		case b.CloseTime > l.graceEnd():
-			return nil, endsStale
+			return b, exit, 0, endsStale
 		case ended:
-			return l.compare(exit, b.CloseTime), ""
+			return b, exit, b.CloseTime, ""
 		case b.CloseTime > l.expires:
-			return l.compare(strategy.ExitOnExpiry(b.Close), b.CloseTime), ""
+			return b, strategy.ExitOnExpiry(b.Close), b.CloseTime, ""
 		}
 		if newest = b.CloseTime; newest > l.created {
 			price = b.Close
 		}
 	}
 	if l.bars[len(l.bars)-1].CloseTime < l.expires {
-		return nil, endsMoment
+		return last, exit, 0, endsMoment
 	}
-	return l.compare(strategy.ExitOnExpiry(price), l.expires), ""
+	return last, strategy.ExitOnExpiry(price), l.expires, ""
 }
 
 // compare returns the differences between the stored end and the given one.

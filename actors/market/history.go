@@ -71,6 +71,17 @@ func ExpiryOf(record *marketdata.Asset, from time.Time, d time.Duration, tf sign
 	return s.After(from, s.Lasting(d, tf))
 }
 
+// LeftOf returns the share of the time between two while the asset with a record is traded that is
+// left at a third, in milliseconds.
+func LeftOf(record *marketdata.Asset, since, expires, at int64) float64 {
+	s := tradedIn(record)
+	all := s.Between(time.UnixMilli(since), time.UnixMilli(expires))
+	if all <= 0 {
+		return 0
+	}
+	return float64(s.Between(time.UnixMilli(max(since, at)), time.UnixMilli(expires))) / float64(all)
+}
+
 // Thinned reports whether not every price of the asset is published as a tick.
 func Thinned(record *marketdata.Asset) bool {
 	return record.Source == simulated.Name && record.Speed > simulated.FullTickSpeed

@@ -77,6 +77,7 @@ type Report struct {
 	Attribution string    // or empty
 	Run         time.Time // of the forecast
 	Slope       Slope     // for Confidence
+	Input       string    // the SHA-256 of all that the outlook is made of
 }
 
 const (
@@ -288,11 +289,16 @@ func (s *Service) judge(ctx context.Context, q Question) (_ Report, err error) {
 		series[p.Name] = s.forecasts[p.Name].series
 	}
 	// Only the days from today on count, also in a forecast of yesterday.
-	o, err := outlookOf(q, DateOf(s.now()), series, s.archive)
+	today := DateOf(s.now())
+	o, err := outlookOf(q, today, series, s.archive)
 	if err != nil {
 		return Report{}, err
 	}
-	return Report{Outlook: o, Source: s.source.Name(), Attribution: s.source.Attribution(), Run: run}, nil
+	input, err := inputHash(q, today, at, series, s.archive)
+	if err != nil {
+		return Report{}, err
+	}
+	return Report{Outlook: o, Source: s.source.Name(), Attribution: s.source.Attribution(), Run: run, Input: input}, nil
 }
 
 // distinct returns the points of stations without repetitions.

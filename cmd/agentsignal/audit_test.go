@@ -1,16 +1,36 @@
 package main
 
 import (
-	"strings"
 	"testing"
+
+	"github.com/agentsignal/agentsignal/actors/audit"
+	"github.com/agentsignal/agentsignal/cmd/agentsignal/command"
 )
 
-// A directory without signals is probably the wrong one: the audit reports that.
-func TestAnAuditWithoutSignals(t *testing.T) {
+func TestTooFewRecomputedSignals(t *testing.T) {
 	t.Parallel()
-	var out strings.Builder
-	(&auditReport{}).print(&out)
-	if got := out.String(); !strings.HasPrefix(got, "no signals are stored") || strings.Contains(got, "differ") {
-		t.Errorf("printed %q", got)
+	report := &audit.Report{Signals: 7, Recomputed: 3}
+	for text, enough := range map[string]bool{"0": true, "3": true, "4": false, "0%": true, "42%": true, "43%": false} {
+		check, err := parseLeast(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := check(report); (err == nil) != enough || err != nil && command.ExitCode(err) != exitNotAudited {
+			t.Errorf("%s: %v", text, err)
+		}
 	}
+	for _, bad := range []string{"", "-1", "101%", "x", "1.5", "%", "99999999999"} {
+		if _, err := parseLeast(bad); err == nil {
+			t.Errorf("%q is accepted", bad)
+		}
+	}
+}
+
+func FuzzLeastRecomputed(f *testing.F) {
+	f.Add("50%")
+	f.Fuzz(func(t *testing.T, text string) {
+		if check, err := parseLeast(text); err == nil && check(&audit.Report{Signals: 1, Recomputed: 1 << 32}) != nil {
+			t.Errorf("%q is never reached", text)
+		}
+	})
 }

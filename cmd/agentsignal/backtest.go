@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/agentsignal/agentsignal/actors/audit"
 	"github.com/agentsignal/agentsignal/actors/backtest"
 	"github.com/agentsignal/agentsignal/actors/market"
 	"github.com/agentsignal/agentsignal/actors/market/assets"
@@ -237,34 +238,13 @@ func storedBars(ctx context.Context, store *persistence.Store, o *backtest.Optio
 	if err != nil {
 		return nil, "", err
 	}
-	pool, _, err := storedPool(ctx, store, o.Timeframe)
+	pool, _, err := audit.StoredPool(ctx, outcomes.New(store.Client), o.Timeframe)
 	if err != nil {
 		return nil, "", err
 	}
-	o.PoolKey = outcomeKeyOf(&record)
+	o.PoolKey = audit.OutcomeKey(&record)
 	o.Pool = pool.Replayed(o.PoolKey, bars)
 	return bars, record.Class, nil
-}
-
-// storedPool reads the stored outcomes of a timeframe. whole reports whether all that were
-// ever stored are among them.
-func storedPool(ctx context.Context, store *persistence.Store, tf signal.Timeframe) (
-	pool *strategy.Pool, whole bool, err error,
-) {
-	all, whole, err := outcomes.New(store.Client).All(ctx, tf)
-	if err != nil {
-		return nil, false, err
-	}
-	pool = strategy.NewPool(0)
-	for i := range all {
-		pool.Add(all[i].Asset, all[i].Outcome)
-	}
-	return pool, whole, nil
-}
-
-// outcomeKeyOf returns the key of an asset in a pool.
-func outcomeKeyOf(record *marketdata.Asset) string {
-	return strategy.OutcomeKey(record.Source, float64(record.Speed), record.Symbol)
 }
 
 // maxNamed limits the assets in the error of an unknown one.

@@ -33,15 +33,12 @@ func main() {
 	}()
 	if err := newRoot(reload).ExecuteContext(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "agentsignal:", err)
-		os.Exit(exitFailed)
+		os.Exit(command.ExitCode(err))
 	}
 }
 
-// Exit codes of failures.
-const (
-	exitFailed = 1
-	exitForced = 130
-)
+// exitForced is the exit code after a second signal; command.ExitCode has the others.
+const exitForced = 130
 
 // newRoot returns the root of all commands. A value of reload makes a service reload its
 // settings.

@@ -50,18 +50,22 @@ func ParseLogHead(text string) (h LogHead, err error) {
 type LeafPlace struct {
 	Index           int64
 	Created, Closed int64 // signals of the account
+	// Prev is the leaf before it of the same account, its index and 1; 0: there is none. It names
+	// the account of an entry that is no longer stored, as long as the account exists.
+	Prev int64
 }
 
 // AppendLeafPlace appends the stored form of p.
 func AppendLeafPlace(b []byte, p LeafPlace) []byte {
 	b = binary.AppendUvarint(append(b, Version), uint64(p.Index))
-	return binary.AppendUvarint(binary.AppendUvarint(b, uint64(p.Created)), uint64(p.Closed))
+	b = binary.AppendUvarint(binary.AppendUvarint(b, uint64(p.Created)), uint64(p.Closed))
+	return binary.AppendUvarint(b, uint64(p.Prev))
 }
 
 // DecodeLeafPlace is the inverse of AppendLeafPlace.
 func DecodeLeafPlace(b []byte) (LeafPlace, error) {
 	d := Decode(b)
-	p := LeafPlace{Index: d.count(), Created: d.count(), Closed: d.count()}
+	p := LeafPlace{Index: d.count(), Created: d.count(), Closed: d.count(), Prev: d.count()}
 	return p, d.Err
 }
 
@@ -69,18 +73,20 @@ func DecodeLeafPlace(b []byte) (LeafPlace, error) {
 type LeafAccount struct {
 	Salt            []byte
 	Created, Closed int64 // signals
+	Last            int64 // the newest leaf: its index and 1; 0: there is none
 }
 
 // AppendLeafAccount appends the stored form of a.
 func AppendLeafAccount(b []byte, a LeafAccount) []byte {
 	b = binary.AppendUvarint(append(b, Version), uint64(a.Created))
-	return append(binary.AppendUvarint(b, uint64(a.Closed)), a.Salt...)
+	b = binary.AppendUvarint(binary.AppendUvarint(b, uint64(a.Closed)), uint64(a.Last))
+	return append(b, a.Salt...)
 }
 
 // DecodeLeafAccount is the inverse of AppendLeafAccount. The salt is not empty.
 func DecodeLeafAccount(b []byte) (LeafAccount, error) {
 	d := Decode(b)
-	a := LeafAccount{Created: d.count(), Closed: d.count()}
+	a := LeafAccount{Created: d.count(), Closed: d.count(), Last: d.count()}
 	if a.Salt = append([]byte(nil), d.B...); len(a.Salt) == 0 {
 		d.Fail(ErrShort)
 	}

@@ -54,8 +54,7 @@ func (a *appender) batch(ctx context.Context, entries []redisclient.Entry) (*bat
 	var changed []signal.AccountID
 	for i := range leaves {
 		l := &leaves[i]
-		place, text := a.count(l)
-		place.Index = a.head.Size + int64(i)
+		place, text := a.count(l, a.head.Size+int64(i))
 		if place.Created+place.Closed > 0 {
 			changed = append(changed, l.account)
 		}
@@ -83,20 +82,21 @@ func (a *appender) batch(ctx context.Context, entries []redisclient.Entry) (*bat
 	return b, err
 }
 
-// count counts a leaf for its account, and returns what it counts and its text.
-func (a *appender) count(l *leaf) (codec.LeafPlace, string) {
-	account := a.known[l.account]
+// count counts the leaf at index for its account, and returns its place and its text.
+func (a *appender) count(l *leaf, index int64) (codec.LeafPlace, string) {
+	place, account := codec.LeafPlace{Index: index}, a.known[l.account]
 	if len(account.Salt) == 0 {
-		return codec.LeafPlace{}, record.UnreadableText(l.raw)
+		return place, record.UnreadableText(l.raw)
 	}
 	if l.signal.Closing != nil {
 		account.Closed++
 	} else {
 		account.Created++
 	}
+	place.Created, place.Closed = account.Created, account.Closed
+	place.Prev, account.Last = account.Last, index+1
 	a.known[l.account] = account
-	n := record.Counts{Created: account.Created, Closed: account.Closed}
-	return codec.LeafPlace{Created: n.Created, Closed: n.Closed}, record.Text(l.signal, n)
+	return place, record.Text(l.signal, record.Counts{Created: place.Created, Closed: place.Closed})
 }
 
 // decode reads an entry of the signal log.

@@ -74,6 +74,9 @@ func CheckpointKey(p int) string { return PartitionKey(p, "checkpoint") }
 // CountersignedKey holds the newest checkpoint that each witness has signed.
 func CountersignedKey(p int) string { return PartitionKey(p, "countersigned") }
 
+// AuditKey holds what the last audit has found about the accounts of a partition.
+func AuditKey(p int) string { return PartitionKey(p, "audit") }
+
 // ProbeKey is what Ready tries to write.
 func ProbeKey(p int) string { return PartitionKey(p, "probe") }
 

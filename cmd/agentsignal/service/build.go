@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"github.com/agentsignal/agentsignal/actors/agent"
+	"github.com/agentsignal/agentsignal/actors/audit"
 	"github.com/agentsignal/agentsignal/actors/catalogue"
 	"github.com/agentsignal/agentsignal/actors/dashboard"
 	"github.com/agentsignal/agentsignal/actors/engine"
@@ -30,6 +31,7 @@ import (
 	"github.com/agentsignal/agentsignal/http/credentials"
 	"github.com/agentsignal/agentsignal/http/limits"
 	"github.com/agentsignal/agentsignal/persistence"
+	"github.com/agentsignal/agentsignal/persistence/audits"
 	"github.com/agentsignal/agentsignal/persistence/datadir"
 	"github.com/agentsignal/agentsignal/persistence/eventlog"
 	"github.com/agentsignal/agentsignal/persistence/jobs"
@@ -67,6 +69,7 @@ func newProcess(ctx context.Context, c configs.Config, o Options) (_ *process, e
 		p.buildWebhooks,
 		p.buildSchedules,
 		p.buildNotary,
+		p.buildAudit,
 		p.buildStreams,
 		p.buildServer,
 		p.listen,
@@ -300,6 +303,34 @@ func (p *process) buildNotary(context.Context) error {
 	return nil
 }
 
+// AuditSources returns what an audit reads.
+func AuditSources(store *persistence.Store, c configs.Costs) audit.Sources {
+	return audit.Sources{
+		Signals:  store.Signals,
+		Prices:   marketstore.New(store.Client),
+		Outcomes: outcomestore.New(store.Client),
+		Records:  store.Leaves,
+		Updates:  updates{store.Logs},
+		Costs:    CostsOf(c),
+		Slippage: c.Slippage,
+	}
+}
+
+// buildAudit builds what audits signals by a schedule.
+func (p *process) buildAudit(context.Context) error {
+	c := p.config
+	p.audit = audit.NewNode(AuditSources(p.store, c.Costs), audits.New(p.store.Client), audit.NodeOptions{
+		Every:       time.Duration(c.Audit.Every),
+		Retention:   time.Duration(c.Signals.Retention),
+		Partitions:  p.store.Client.Partitions(),
+		PartitionOf: p.store.Client.Partition,
+		Now:         p.store.Client.Now,
+		Log:         p.log,
+		Metrics:     audit.NewMetrics(p.registry),
+	})
+	return nil
+}
+
 // buildStreams builds the hub of the WebSocket connections.
 func (p *process) buildStreams(context.Context) error {
 	c := p.config.Dashboard
@@ -348,6 +379,7 @@ func (p *process) buildServer(ctx context.Context) error {
 		Record:     p.store.Leaves,
 		RecordKeys: p.recordKeys.Public(),
 		Witnesses:  p.witnesses,
+		Audits:     p.audit,
 		Schedules:  p.schedules,
 		Speed:      p.speedOf,
 		Assets:     p.market,

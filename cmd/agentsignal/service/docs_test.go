@@ -11,11 +11,13 @@ import (
 	"slices"
 	"strconv"
 	"testing"
+	"time"
 
 	"github.com/chromedp/chromedp"
 	"go.yaml.in/yaml/v3"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/configs"
 )
 
 //go:embed testdata/docs/page.js
@@ -39,11 +41,13 @@ func TestDocsPage(t *testing.T) {
 	config := testConfig(t, "")
 	config.Market.Source, config.Auth.Registration = "simulated", "open"
 	config.Webhooks.AllowedNetworks, config.Webhooks.AllowHTTP = []string{"127.0.0.0/8"}, true
+	config.Audit.Every = configs.Duration(time.Second)
 	s := start(t, config, signOften)
 	s.awaitPrices(t, "BTC", signal.H1) // on busy cores the market takes longer than the page waits
 	s.awaitPrices(t, "natural_gas", signal.D1)
 	owner, account := s.account(t)
 	owner = owner.with(owner.login(account.Email, password).Access)
+	owner.await("/v1/audit", http.StatusOK)
 	page := newBrowser(t, s.url+"/docs", 1280)
 	evaluate[any](t, page, docsScript)
 	evaluate[any](t, page, fmt.Sprintf(`until("the page is there",

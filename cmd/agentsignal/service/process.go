@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/agentsignal/agentsignal/actors/agent"
+	"github.com/agentsignal/agentsignal/actors/audit"
 	"github.com/agentsignal/agentsignal/actors/backoff"
 	"github.com/agentsignal/agentsignal/actors/catalogue"
 	"github.com/agentsignal/agentsignal/actors/dashboard"
@@ -100,6 +101,7 @@ type process struct {
 	notary     *notary.Node
 	recordKeys *record.Keys
 	witnesses  *notary.Witnesses
+	audit      *audit.Node
 	scorecards *scorecard.Scorecards
 
 	// Streams.
@@ -226,7 +228,7 @@ func (p *process) newPartitions() *partition.Partitions {
 	// In the order in which they are started and given the events of a partition.
 	tenants := []ownership.Tenant{p.deliverer, p.lifecycle, p.scheduler}
 	if !p.options.Unrecorded {
-		tenants = append(tenants, p.notary)
+		tenants = append(tenants, p.notary, p.audit)
 	}
 	return partition.New(p.system, p.node, partitionStore{p.store.Signals, p.store}, p.events, partition.Options{
 		Lease:      time.Duration(p.config.Lease),

@@ -1,0 +1,152 @@
+package audit
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/backtest"
+	"github.com/agentsignal/agentsignal/actors/market"
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
+	"github.com/agentsignal/agentsignal/actors/strategy"
+)
+
+// Reasons why signals are not recomputed, in addition to those of package backtest.
+const (
+	reasonAgent  = "its agent is not trading"
+	reasonAsset  = "the prices of the asset are no longer stored"
+	reasonSource = "the prices of the asset come from another source now, or at another speed"
+	reasonMany   = "more signals are stored than an audit by schedule takes"
+	reasonBars   = "too few bars before it are stored: a strategy looks back at 1,000"
+)
+
+// audited holds the stored prices of an asset.
+type audited struct {
+	record *marketdata.Asset // nil: no prices
+	prices backtest.Prices
+	// slippage is that of a backtest, and closedSince from when on closed signals are replayed.
+	slippage    float64
+	closedSince time.Time
+	audits      map[signal.Timeframe]*backtest.Audit
+	gaps        map[signal.Timeframe]string // reasons for missing audits
+}
+
+// stored has the stored outcomes of a timeframe.
+type stored struct {
+	*strategy.Pool
+	whole bool // none was trimmed
+}
+
+// pool returns the stored outcomes of a timeframe, which it reads once.
+func (a *auditor) pool(ctx context.Context, tf signal.Timeframe) (stored, error) {
+	p, ok := a.pools[tf]
+	if !ok {
+		var err error
+		if p.Pool, p.whole, err = StoredPool(ctx, a.Outcomes, tf); err != nil {
+			return p, err
+		}
+		a.pools[tf] = p
+	}
+	return p, nil
+}
+
+// asset reads the stored prices of an asset.
+func (a *auditor) asset(ctx context.Context, key string) (*audited, error) {
+	record, live, err := a.Prices.Asset(ctx, key)
+	if signal.KindOf(err) == signal.KindNotFound {
+		return &audited{}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	of := &audited{
+		record: &record,
+		prices: backtest.Prices{
+			Bars:   map[signal.Timeframe][]marketdata.Bar{},
+			Speed:  max(1, record.Speed),
+			Ticks:  live.Last.Time != 0,
+			Sparse: market.Thinned(&record),
+			Expires: func(created time.Time, d time.Duration, tf signal.Timeframe) time.Time {
+				return market.ExpiryOf(&record, created, d, tf)
+			},
+			Left: func(created, expires, at int64) float64 { return market.LeftOf(&record, created, expires, at) },
+		},
+		slippage: a.Slippage,
+		audits:   map[signal.Timeframe]*backtest.Audit{},
+		gaps:     map[signal.Timeframe]string{},
+	}
+	for _, tf := range signal.Timeframes {
+		stored, _, err := a.Prices.Bars(ctx, record.Symbol, tf)
+		if err != nil {
+			return nil, err
+		}
+		bars := make([]marketdata.Bar, len(stored))
+		for i := range stored {
+			bars[i] = stored[i].Bar
+		}
+		of.prices.Bars[tf] = bars
+		filled, err := market.History(stored, &record, tf)
+		if err != nil {
+			of.gaps[tf] = err.Error()
+			continue
+		}
+		pool, err := a.pool(ctx, tf)
+		if err != nil {
+			return nil, err
+		}
+		origin := market.OriginOf(&record, "")
+		origin.Cost = a.Costs.Of(record.Class)
+		of.audits[tf] = backtest.NewAudit(origin, tf, filled).InPool(pool.Pool, OutcomeKey(&record), pool.whole)
+	}
+	return of, nil
+}
+
+// check compares a signal with the prices of its asset. It must be called in the order of
+// the signals' creation.
+// Found is what was found before.
+func (a *audited) check(s *signal.Signal, updates []Update, found []backtest.Difference, report *Report) error {
+	var made backtest.Verdict
+	found = append(found, backtest.CheckClosing(s)...)
+	how, reason := backtest.NotCompared, ""
+	switch {
+	case s.Levels == nil:
+		made.Reason, reason = reasonAgent, backtest.EndsContent
+	case a.record == nil:
+		made.Reason, reason = reasonAsset, reasonAsset
+	case !madeBy(s, a.record):
+		made.Reason, reason = reasonSource, reasonSource
+	default:
+		var ended []backtest.Difference
+		ended, how, reason = a.prices.CheckEnd(s)
+		found = append(found, ended...)
+		found = append(found, a.checkPublished(s, updates, report)...)
+		if replayed := a.replay(s, report); len(ended) == 0 {
+			found = append(found, replayed...)
+		}
+		switch check := a.audits[s.Timeframe]; {
+		case s.Agent != "trading":
+			made.Reason = reasonAgent
+		case check == nil:
+			made.Reason = a.gaps[s.Timeframe]
+		default:
+			var err error
+			if made, err = check.Check(s); err != nil {
+				return err
+			}
+			found = append(found, made.Differences...)
+		}
+	}
+	report.add(s, &made, how, reason, found)
+	return nil
+}
+
+// madeBy reports whether the prices of a signal are of the present source of its asset.
+func madeBy(s *signal.Signal, record *marketdata.Asset) bool {
+	var m struct {
+		Source      string  `json:"source"`
+		Compression float64 `json:"time_compression"`
+	}
+	return json.Unmarshal(s.Metadata, &m) == nil && m.Source == record.Source &&
+		max(1, m.Compression) == float64(max(1, record.Speed))
+}
