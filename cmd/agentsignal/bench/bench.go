@@ -39,6 +39,7 @@ func Command() *cobra.Command {
 		{"webhooks", "Deliveries to the endpoints of clients, against a bare loop that signs and sends", b.webhooks},
 		{"lifecycle", "A million open signals, and a hundred thousand that close", b.lifecycle},
 		{"calibration", "Confidence against the outcomes of signals", b.calibration},
+		{"verify", "The record of 100,000 signals verified offline, against reading it and its hashes", b.verifications},
 		{"sizes", "Bytes and time of an idle connection, a listed signal and a run", b.sizes},
 	}
 	for _, m := range benchmarks {
