@@ -52,6 +52,31 @@ func FuzzMatches(f *testing.F) {
 	})
 }
 
+// FuzzComplete checks that any counts are compared in the time of their number.
+func FuzzComplete(f *testing.F) {
+	f.Add([]byte(`[{"kind":"created","created":4,"closed":1},{"kind":"closed","created":5,"closed":3}]`))
+	f.Add(
+		[]byte(
+			`[{"kind":"created","created":1,"closed":9},{"kind":"closed","created":9223372036854775807,"closed":1}]`,
+		),
+	)
+	f.Fuzz(func(t *testing.T, text []byte) {
+		var entries []*verify.Entry
+		if json.Unmarshal(text, &entries) != nil {
+			return
+		}
+		for _, e := range entries {
+			if e == nil || e.Kind != "created" && e.Kind != "closed" || e.Number() < 1 || min(e.Created, e.Closed) < 0 {
+				return // Holds refuses it
+			}
+		}
+		if before, last, err := verify.Complete(entries); err == nil &&
+			last.Created-before["created"] > int64(len(entries)) {
+			t.Errorf("%d creations of %d entries, %v were before", last.Created, len(entries), before)
+		}
+	})
+}
+
 func FuzzOpen(f *testing.F) {
 	l := newLedger(f, 2)
 	l.add(0, []byte("s"), "a")

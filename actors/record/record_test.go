@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -77,7 +79,10 @@ func (l *ledger) add(n int, salt []byte, texts ...string) {
 	g := l.logs[n]
 	var hashes []tlog.Hash
 	for _, text := range texts {
-		g.leaves = append(g.leaves, verify.Leaf{Log: n, Index: g.tree.Size() + int64(len(hashes)), Text: text, Salt: salt})
+		g.leaves = append(
+			g.leaves,
+			verify.Leaf{Log: n, Index: g.tree.Size() + int64(len(hashes)), Text: text, Salt: salt},
+		)
 		hashes = append(hashes, LeafHash(salt, text))
 	}
 	g.write(g.tree.Append(hashes))
@@ -151,8 +156,14 @@ func example(id string, reason signal.CloseReason) *signal.Signal {
 		Levels: &signal.Levels{Entry: 100, Stop: 99, Target: 101.5}, CreatedAt: at, ExpiresAt: at.Add(time.Hour),
 		MFE: 1.23456, MAE: -.5}
 	if reason != "" {
-		s.Closing = &signal.Closing{Reason: reason, At: at.Add(time.Minute), ExitPrice: price(99), PnLPercent: price(-1),
-			PnLAbsolute: price(-1), DurationMinutes: 1}
+		s.Closing = &signal.Closing{
+			Reason:          reason,
+			At:              at.Add(time.Minute),
+			ExitPrice:       price(99),
+			PnLPercent:      price(-1),
+			PnLAbsolute:     price(-1),
+			DurationMinutes: 1,
+		}
 	}
 	return s
 }
@@ -345,5 +356,38 @@ func TestAHasherIsLeafHash(t *testing.T) {
 				t.Errorf("text %.10q under salt %.10q has the hash %v, want %v", text, salt, got, want)
 			}
 		}
+	}
+}
+
+// TestRetentionMayRemoveAClosing that is newer than those of younger signals.
+func TestRetentionMayRemoveAClosing(t *testing.T) {
+	t.Parallel()
+	created := func(created, closed int64) *verify.Entry {
+		return &verify.Entry{Kind: "created", Created: created, Closed: closed}
+	}
+	closed := func(created, closed int64) *verify.Entry {
+		return &verify.Entry{Kind: "closed", Created: created, Closed: closed}
+	}
+	// The first three signals were removed; one of them closed second, two were open when the
+	// fourth was created.
+	entries := []*verify.Entry{created(4, 1), created(5, 1), closed(5, 3), closed(5, 4)}
+	if before, last, err := verify.Complete(entries); err != nil || before["created"] != 3 || last.Closed != 4 {
+		t.Errorf("%v %+v %v", before, last, err)
+	}
+	if _, _, err := verify.Complete(append(entries, created(6, 6))); !errors.Is(err, verify.ErrMissing) {
+		t.Errorf("three closings are missing, of two signals that were open: %v", err)
+	}
+}
+
+// TestAStrangerCanReadTheVerification in one sitting.
+func TestAStrangerCanReadTheVerification(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("verify/*.go")
+	if err != nil || len(files) != 1 {
+		t.Fatalf("files %q, %v, want one", files, err)
+	}
+	text, err := os.ReadFile(files[0])
+	if n := bytes.Count(text, []byte("\n")); err != nil || n > 300 {
+		t.Errorf("%s has %d lines, %v, want at most 300", files[0], n, err)
 	}
 }

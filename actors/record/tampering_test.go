@@ -115,6 +115,17 @@ func TestTamperingIsNamed(t *testing.T) {
 		"nothing shown": {func(l *ledger, _, newer *verify.Checkpoint) error {
 			return entries(l, newer, func(*verify.Entry) bool { return false })
 		}, verify.ErrIncomplete},
+		"the first loser shown as open": {func(l *ledger, _, newer *verify.Checkpoint) error {
+			return entries(l, newer, func(e *verify.Entry) bool { return e.Kind != "closed" || e.Closed > 1 })
+		}, verify.ErrMissing},
+		"a loser left out after what retention has cut": {func(l *ledger, _, newer *verify.Checkpoint) error {
+			return entries(l, newer, func(e *verify.Entry) bool {
+				return e.Created > 4 && (e.Kind != "closed" || e.Closed != 8)
+			})
+		}, verify.ErrMissing},
+		"closings alone": {func(l *ledger, _, newer *verify.Checkpoint) error {
+			return entries(l, newer, func(e *verify.Entry) bool { return e.Kind == "closed" })
+		}, verify.ErrIncomplete},
 		"two signals with one number": {func(*ledger, *verify.Checkpoint, *verify.Checkpoint) error {
 			_, _, err := verify.Complete([]*verify.Entry{{Kind: "closed", Closed: 1, Signal: "a"},
 				{Kind: "closed", Closed: 1, Signal: "b"}})

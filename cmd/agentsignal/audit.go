@@ -21,11 +21,6 @@ import (
 // errDiffer is the error of an audit that has found differences.
 var errDiffer = errors.New("signals differ from what is recomputed")
 
-var errNoAccount = errors.New("there is no account")
-
-// exitNotAudited is the exit code of an audit that does not show that nothing differs.
-const exitNotAudited = 2
-
 const auditHelp = `Recomputes stored signals from the bars that are stored, by the functions of live runs,
 and names each member that differs.
 
@@ -55,8 +50,9 @@ compared is counted with the reason.
 
 Exit codes:
   0  nothing differs
-  1  something differs, or the command line is wrong
-  2  the audit could not run, or recomputed fewer signals than --min-recomputed`
+  1  something differs
+  2  the audit could not run, as with a wrong command line, or recomputed fewer signals than
+     --min-recomputed`
 
 func auditCommand(s *service.Settings) *cobra.Command {
 	var account, least string
@@ -74,18 +70,15 @@ func auditCommand(s *service.Settings) *cobra.Command {
 			}
 			config, err := s.Load()
 			if err != nil {
-				return &command.Exit{Code: exitNotAudited, Err: err}
+				return err
 			}
 			var report *audit.Report
 			err = s.WithStore(cmd.Context(), func(ctx context.Context, store *persistence.Store) error {
 				report, err = runAudit(ctx, store, signal.AccountID(account), &config)
 				return err
 			})
-			if errors.Is(err, errNoAccount) {
-				return err
-			}
 			if err != nil {
-				return &command.Exit{Code: exitNotAudited, Err: err}
+				return err
 			}
 			if asJSON {
 				err = command.PrintJSON(cmd.OutOrStdout(), report)
@@ -96,11 +89,12 @@ func auditCommand(s *service.Settings) *cobra.Command {
 			case err != nil:
 				return err
 			case report.Differences() > 0:
-				return errDiffer
+				return &command.Finding{Err: errDiffer}
 			}
 			return enough(report)
 		},
 	}
+	command.Checks(c)
 	c.Flags().StringVar(&account, "account", "", "only signals of this account (acc_...)")
 	c.Flags().StringVar(&least, "min-recomputed", "0",
 		"fail if fewer signals were recomputed: a number, or a percentage of those stored (50%)")
@@ -121,8 +115,7 @@ func parseLeast(text string) (func(*audit.Report) error, error) {
 		if percent && 100*r.Recomputed >= int(n)*r.Signals || !percent && r.Recomputed >= int(n) {
 			return nil
 		}
-		return &command.Exit{Code: exitNotAudited,
-			Err: fmt.Errorf("%d of %d signals were recomputed, --min-recomputed is %s", r.Recomputed, r.Signals, text)}
+		return fmt.Errorf("%d of %d signals were recomputed, --min-recomputed is %s", r.Recomputed, r.Signals, text)
 	}, nil
 }
 
@@ -133,7 +126,7 @@ func runAudit(
 	o := audit.Options{Account: account, Kept: audit.KeptSince(store.Client.Now(), time.Duration(c.Signals.Retention))}
 	if account != "" {
 		if _, _, err := store.Credentials.AccountByID(ctx, account); signal.KindOf(err) == signal.KindNotFound {
-			return nil, fmt.Errorf("--account: %w %q", errNoAccount, account)
+			return nil, fmt.Errorf("--account: there is no account %q", account)
 		} else if err != nil {
 			return nil, err
 		}

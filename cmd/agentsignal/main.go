@@ -31,13 +31,13 @@ func main() {
 		<-signals // the second one ends the process at once
 		os.Exit(exitForced)
 	}()
-	if err := newRoot(reload).ExecuteContext(ctx); err != nil {
+	if ran, err := newRoot(reload).ExecuteContextC(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "agentsignal:", err)
-		os.Exit(command.ExitCode(err))
+		os.Exit(command.ExitCode(ran, err))
 	}
 }
 
-// exitForced is the exit code after a second signal; command.ExitCode has the others.
+// exitForced is the exit code after a second signal.
 const exitForced = 130
 
 // newRoot returns the root of all commands. A value of reload makes a service reload its
@@ -64,6 +64,8 @@ func newRoot(reload <-chan os.Signal) *cobra.Command {
 		configCommand(s),
 		backtestCommand(s),
 		auditCommand(s),
+		recordCommand(),
+		verifyCommand(),
 		doctorCommand(s),
 		healthcheckCommand(s),
 		bench.Command(),

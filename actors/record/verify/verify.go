@@ -17,7 +17,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"math"
 	"reflect"
 	"slices"
@@ -188,18 +187,18 @@ func (c *Checkpoint) Holds(l *Leaf) (*Entry, error) {
 		return nil, fmt.Errorf("%w: there is no log %d", ErrNotIn, l.Log)
 	}
 	tree := c.Logs[l.Log]
-	if l.Index >= tree.N {
+	switch {
+	case l.Index >= tree.N:
 		return nil, ErrTooNew
-	}
-	if l.Size != tree.N {
+	case l.Size != tree.N:
 		return nil, fmt.Errorf("%w: the proof is for another checkpoint, with %d leaves", ErrNotIn, l.Size)
 	}
-	leaf := tlog.RecordHash(Commit(l.Salt, l.Text))
-	if err := tlog.CheckRecord(l.Proof, tree.N, tree.Hash, l.Index, leaf); err != nil {
+	if tlog.CheckRecord(l.Proof, tree.N, tree.Hash, l.Index, tlog.RecordHash(Commit(l.Salt, l.Text))) != nil {
 		return nil, ErrNotIn
 	}
 	var e Entry
-	if err := json.Unmarshal([]byte(l.Text), &e); err != nil || e.Kind != "created" && e.Kind != "closed" {
+	err := json.Unmarshal([]byte(l.Text), &e)
+	if err != nil || e.Kind != "created" && e.Kind != "closed" || e.Number() < 1 || min(e.Created, e.Closed) < 0 {
 		return nil, ErrLeaf
 	}
 	return &e, nil
@@ -230,39 +229,47 @@ func Consistent(older, newer *Checkpoint, proofs []tlog.TreeProof) error {
 	return nil
 }
 
-// Complete checks that the entries of an account, from proofs in any order, are all between the
-// first and the last one of each kind, and returns how many are before those. last is the newest
-// entry by its counts; what has happened after it is not known.
+// Complete checks that the entries of an account, from proofs in any order, are all its creations
+// from the first one shown to the newest, and all closings since that first one, except for as many
+// as older signals were open then: retention removes the oldest signals, also if they closed late.
+// It returns how many were before the first one, and the newest entry by its counts; what has
+// happened after it is not known.
 func Complete(entries []*Entry) (before map[string]int64, last *Entry, err error) {
-	if len(entries) == 0 {
-		return nil, nil, fmt.Errorf("%w: there are no entries", ErrIncomplete)
-	}
-	last = entries[0]
-	signals := map[string]map[int64]string{"created": {}, "closed": {}}
+	numbers := map[string]map[int64]bool{"created": {}, "closed": {}}
+	var first *Entry // creation
 	for _, e := range entries {
-		is, known := signals[e.Kind][e.Number()]
-		if e.Account != last.Account || known && is != e.Signal {
+		if e.Account != entries[0].Account || numbers[e.Kind][e.Number()] {
 			return nil, nil, fmt.Errorf("%w: entries of two accounts, or two with one number", ErrDiffers)
 		}
-		signals[e.Kind][e.Number()] = e.Signal
-		if e.Created+e.Closed > last.Created+last.Closed {
+		numbers[e.Kind][e.Number()] = true
+		if e.Kind == "created" && (first == nil || e.Created < first.Created) {
+			first = e
+		}
+		if last == nil || e.Created+e.Closed > last.Created+last.Closed {
 			last = e
 		}
 	}
-	before = map[string]int64{}
-	for kind, counted := range map[string]int64{"created": last.Created, "closed": last.Closed} {
-		numbers := slices.Sorted(maps.Keys(signals[kind]))
-		if len(numbers) == 0 {
-			continue // an export of closings alone
-		}
-		before[kind] = numbers[0] - 1
-		for n := numbers[0]; n <= counted; n++ {
-			if _, ok := signals[kind][n]; !ok {
-				return nil, nil, fmt.Errorf("%w: %s number %d of %d", ErrMissing, kind, n, counted)
+	if first == nil {
+		return nil, nil, fmt.Errorf("%w: there are no creations", ErrIncomplete)
+	}
+	before = map[string]int64{"created": first.Created - 1, "closed": first.Closed}
+	older := before["created"] - before["closed"] // that were open
+	check := func(kind string, to, mayMiss int64) error {
+		from, missing := before[kind], to-before[kind]
+		for n := range numbers[kind] {
+			if n > from {
+				missing--
 			}
 		}
+		for n := from + 1; missing > max(mayMiss, 0); n++ {
+			if !numbers[kind][n] {
+				return fmt.Errorf("%w: %s number %d of %d", ErrMissing, kind, n, to)
+			}
+		}
+		return nil
 	}
-	return before, last, nil
+	err = errors.Join(check("created", last.Created, 0), check("closed", last.Closed, older))
+	return before, last, err
 }
 
 // Matches compares a signal, as GET /v1/signals/{id} shows it, with the text of a leaf: members of

@@ -40,6 +40,7 @@ func Command() *cobra.Command {
 		{"lifecycle", "A million open signals, and a hundred thousand that close", b.lifecycle},
 		{"record", "The Merkle log: its share of a run, proofs, memory", b.record},
 		{"calibration", "Confidence against the outcomes of signals", b.calibration},
+		{"verify", "The record of 100,000 signals verified offline, against reading it and its hashes", b.verifications},
 		{"sizes", "Bytes and time of an idle connection, a listed signal and a run", b.sizes},
 	}
 	for _, m := range benchmarks {

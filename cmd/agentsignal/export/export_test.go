@@ -1,0 +1,296 @@
+package export
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/record"
+	"github.com/agentsignal/agentsignal/actors/record/verify"
+)
+
+// sample returns a record of n signals, its export and its keys.
+func sample(tb testing.TB, n int) (*Sample, string, Keys) {
+	tb.Helper()
+	s, err := NewSample(nil)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	s.Add(n)
+	return s, written(tb, s), keysOf(tb, s)
+}
+
+func written(tb testing.TB, s *Sample) string {
+	tb.Helper()
+	var b bytes.Buffer
+	if err := s.Write(&b); err != nil {
+		tb.Fatal(err)
+	}
+	return b.String()
+}
+
+func keysOf(tb testing.TB, s *Sample) Keys {
+	tb.Helper()
+	keys, err := ParseKeys(s.Keys.Public())
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return keys
+}
+
+func TestAnExportIsVerified(t *testing.T) {
+	t.Parallel()
+	s, text, keys := sample(t, 60)
+	var out strings.Builder
+	r, err := Check(strings.NewReader(text), keys, &out)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out.String())
+	}
+	if r.Signals != 60 || r.Closed != 59 || r.Before != 0 || out.String() != "" ||
+		r.Checkpoint.Origin != s.Keys.Name() ||
+		!r.Last.Equal(s.Now) {
+		t.Errorf("the record is %+v, with %s", r, out.String())
+	}
+	card, err := s.Scorecard(.05)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Add(20) // later than the scorecard
+	for _, text := range []string{text, written(t, s)} {
+		if r, err = Check(strings.NewReader(text), keys, &out); err != nil {
+			t.Fatal(err)
+		}
+		c, err := r.Card(card)
+		if err != nil || c.Count != 54 || c.Costs < .0499 || c.Costs > .0501 {
+			t.Errorf("the scorecard: %+v, %v", c, err)
+		}
+	}
+	if c := r; len(c.results) != 72 {
+		t.Errorf("%d results", len(c.results))
+	}
+}
+
+// TestRetentionLeavesARecordThatIsVerified although older signals are no longer there.
+func TestRetentionLeavesARecordThatIsVerified(t *testing.T) {
+	t.Parallel()
+	s, _, keys := sample(t, 60)
+	s.signals = s.signals[20:]
+	r, err := Check(strings.NewReader(written(t, s)), keys, &bytes.Buffer{})
+	if err != nil || r.Before != 20 || r.Signals != 40 {
+		t.Errorf("%+v, %v", r, err)
+	}
+}
+
+// change returns an export with a line changed.
+func change(tb testing.TB, text string, number int, f func(*line)) string {
+	tb.Helper()
+	lines := strings.SplitAfter(text, "\n")
+	var l line
+	if err := json.Unmarshal([]byte(lines[number-1]), &l); err != nil {
+		tb.Fatal(err)
+	}
+	f(&l)
+	b, err := json.Marshal(l)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	lines[number-1] = string(b) + "\n"
+	return strings.Join(lines, "")
+}
+
+// without returns an export without lines, and with the number of signals that are left.
+func without(text string, drop func(n int) bool) string {
+	var b strings.Builder
+	signals, n := 0, 0
+	for l := range strings.Lines(text) {
+		switch n++; {
+		case strings.HasPrefix(l, `{"end"`):
+			fmt.Fprintf(&b, "{\"end\":{\"signals\":%d}}\n", signals)
+		case !drop(n):
+			b.WriteString(l)
+			if n > 1 {
+				signals++
+			}
+		}
+	}
+	return b.String()
+}
+
+func TestChangedExportsAreNamed(t *testing.T) {
+	t.Parallel()
+	s, text, keys := sample(t, 30)
+	other, _, _ := sample(t, 30)
+	forger, err := record.NewKey(s.Keys.Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	forged, err := record.ParseKeys(forger)
+	if err != nil {
+		t.Fatal(err)
+	}
+	impostor, err := NewSample(forged)
+	if err != nil {
+		t.Fatal(err)
+	}
+	impostor.Add(3)
+	lines := strings.SplitAfter(text, "\n")
+	cut := func(n int) string { return strings.Join(lines[:n], "") }
+	shown := func(old, with string) func(*line) {
+		return func(l *line) {
+			if !strings.Contains(string(l.Signal), old) {
+				t.Errorf("%s is not in %s", old, l.Signal)
+			}
+			l.Signal = []byte(strings.Replace(string(l.Signal), old, with, 1))
+		}
+	}
+	for name, row := range map[string]struct {
+		text, want string
+		is         error
+	}{
+		"cut short":                 {cut(12), "the last line of the export is missing, after 11 signals", verify.ErrIncomplete},
+		"cut within a line":         {text[:len(cut(12))+99], "line 13: unexpected end", verify.ErrIncomplete},
+		"cut within the end":        {text[:len(text)-4], "line 32: unexpected end", verify.ErrIncomplete},
+		"empty":                     {"", "the export is empty", verify.ErrIncomplete},
+		"without an end":            {cut(31), "missing, after 30 signals", verify.ErrIncomplete},
+		"more after the end":        {text + lines[3], "more after the last line", verify.ErrIncomplete},
+		"of another version":        {strings.Replace(text, `{"export":1,`, `{"export":2,`, 1), "version 1", errForm},
+		"another file":              {`{"statistics":{}}` + "\n", "make one by agentsignal record export", errForm},
+		"a line that is too long":   {cut(2) + strings.Repeat("x", maxLine+1), "line 3 is longer than 4194304 bytes", errForm},
+		"a line without a leaf":     {cut(2) + "{}\n", "line 3 has no signal with the leaf", verify.ErrIncomplete},
+		"a signal twice":            {strings.Replace(cut(4)+lines[3]+strings.Join(lines[4:], ""), `signals":30`, `signals":31`, 1), "two with one number", verify.ErrDiffers},
+		"a signal left out":         {without(text, func(n int) bool { return n == 9 }), "created number 8 of 30", verify.ErrMissing},
+		"another number at the end": {strings.Replace(text, `signals":30`, `signals":29`, 1), "has 30 signals, and ends with the number 29", verify.ErrIncomplete},
+		"a closing left out":        {change(t, text, 9, func(l *line) { l.Closed = nil }), "closed number 8 of 29", verify.ErrMissing},
+		"a loss shown as a win":     {change(t, text, 9, shown("stop_loss\"", "take_profit\"")), "close_reason is take_profit and was recorded as stop_loss", verify.ErrDiffers},
+		"a confidence raised": {change(t, text, 9, shown(`"initial_confidence":0.4`, `"initial_confidence":0.4019`)),
+			"initial_confidence is 0.4019", verify.ErrDiffers},
+		"a leaf changed": {change(t, text, 9, func(l *line) { l.Closed.Text = strings.Replace(l.Closed.Text, "stop_loss", "take_profit", 1) }),
+			"the leaf is not in the log", verify.ErrNotIn},
+		"the leaf of another signal": {change(t, text, 9, func(l *line) { l.Closed, l.Created = l.Created, l.Closed }),
+			"it is that of another entry, closed", verify.ErrDiffers},
+		"of another instance": {written(t, other), "it is of another instance", verify.ErrNote},
+		"of another key":      {written(t, impostor), "signed by another key of that name: forged", verify.ErrNote},
+		"a changed checkpoint": {strings.Replace(text, `\nlog 0 0`, `\nlog 0 1`, 1), "the signature is forged, or the text was changed",
+			verify.ErrNote},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var out strings.Builder
+			_, err := Check(strings.NewReader(row.text), keys, &out)
+			if err == nil || !errors.Is(err, row.is) || !strings.Contains(err.Error(), row.want) {
+				t.Errorf("%v, want %s\n%s", err, row.want, out.String())
+			}
+		})
+	}
+}
+
+// TestTimesThatContradictTheOrder of the record are named.
+func TestTimesThatContradictTheOrder(t *testing.T) {
+	t.Parallel()
+	back := func(s *Sample, by time.Duration) {
+		s.Now = s.Now.Add(-by)
+		s.Add(1)
+		s.Now = s.Now.Add(2 * by)
+	}
+	for name, row := range map[string]struct {
+		turn func(*Sample)
+		want string
+	}{
+		"set back":           {func(s *Sample) { back(s, time.Hour) }, "a clock was set back"},
+		"set back by little": {func(s *Sample) { back(s, maxBack) }, ""},
+		"ahead of the signer": {func(s *Sample) {
+			s.Now = s.Now.Add(time.Hour)
+			s.Add(1)
+			s.Now = s.Now.Add(-2 * time.Hour)
+		}, "after the checkpoint that has it"},
+	} {
+		s, _, keys := sample(t, 5)
+		row.turn(s)
+		var out strings.Builder
+		_, err := Check(strings.NewReader(written(t, s)), keys, &out)
+		if (row.want == "") != (err == nil) || !strings.Contains(out.String(), row.want) {
+			t.Errorf("%s: %v\n%s", name, err, out.String())
+		}
+	}
+}
+
+// TestLosersThatAreShownAsOpen are named once they have expired, even if no later entry counts them.
+func TestLosersThatAreShownAsOpen(t *testing.T) {
+	t.Parallel()
+	s, _, keys := sample(t, 20)
+	s.Now = s.Now.Add(25*time.Hour + time.Minute)
+	var out strings.Builder
+	_, err := Check(strings.NewReader(written(t, s)), keys, &out)
+	if !errors.Is(err, verify.ErrMissing) || !strings.Contains(out.String(), "line 21") ||
+		!strings.Contains(out.String(), "its closing, since it expired at 2026-11-01T10:49:00Z") {
+		t.Errorf("%v\n%s", err, out.String())
+	}
+	s.Now = s.Now.Add(-2 * time.Hour)
+	if _, err := Check(strings.NewReader(written(t, s)), keys, &out); err != nil {
+		t.Errorf("within a day: %v", err)
+	}
+}
+
+func TestManyFindingsAreCounted(t *testing.T) {
+	t.Parallel()
+	_, text, keys := sample(t, 30)
+	for n := 2; n <= 31; n++ {
+		text = change(t, text, n, func(l *line) {
+			l.Signal = []byte(
+				strings.Replace(string(l.Signal), `"initial_confidence":0.4`, `"initial_confidence":0.6`, 1),
+			)
+		})
+	}
+	var out strings.Builder
+	_, err := Check(strings.NewReader(text), keys, &out)
+	if err == nil || !strings.Contains(err.Error(), "30 of 30 signals do not verify") ||
+		strings.Count(out.String(), "\n") != maxShown {
+		t.Errorf("%v\n%s", err, out.String())
+	}
+}
+
+func TestScorecardsOfOtherRecords(t *testing.T) {
+	t.Parallel()
+	s, text, keys := sample(t, 60)
+	r, err := Check(strings.NewReader(text), keys, &bytes.Buffer{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	card, err := s.Scorecard(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	more, _, _ := sample(t, 80)
+	longer, err := more.Scorecard(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	replaced := func(old, with string) []byte {
+		if !strings.Contains(string(card), old) {
+			t.Errorf("%s is not in %s", old, card)
+		}
+		return []byte(strings.Replace(string(card), old, with, 1))
+	}
+	for name, row := range map[string]struct {
+		text []byte
+		want string
+	}{
+		"more signals":      {longer, "it has 72 closed signals with prices and the record 54: fetch it before"},
+		"more wins":         {replaced(`"wins":15`, `"wins":16`), ""},
+		"a better mean":     {replaced(`"mean_r":-`, `"mean_r":`), "mean_r of "},
+		"no groups":         {replaced(`"groups":[`, `"groups":[],"other":[`), "no row in the scorecard"},
+		"no count":          {replaced(`"count":`, `"counts":`), ""},
+		"not JSON":          {card[:30], "it is not a scorecard"},
+		"another file":      {[]byte(`{"signals":[]}`), "it is not a scorecard"},
+		"a negative count":  {[]byte(`{"statistics":{"count":-1}}`), "it is not a scorecard"},
+		"a member left out": {[]byte(`{"statistics":{"count":0},"groups":[]}`), "is <nil>"},
+	} {
+		if c, err := r.Card(row.text); err == nil || !strings.Contains(err.Error(), row.want) {
+			t.Errorf("%s: %+v, %v, want %s", name, c, err, row.want)
+		}
+	}
+}

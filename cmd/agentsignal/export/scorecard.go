@@ -1,0 +1,147 @@
+package export
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"reflect"
+	"slices"
+
+	"github.com/agentsignal/agentsignal/actors/backtest"
+	"github.com/agentsignal/agentsignal/actors/spelling"
+)
+
+// errScorecard is the finding that a scorecard is not that of the record.
+var errScorecard = errors.New("the scorecard is not that of the record")
+
+// afterCosts are the members of statistics that depend on the costs, which are a setting.
+var afterCosts = []string{"expectancy_r", "profit_factor", "max_drawdown_r", "total_r"}
+
+// maxRounding is how much two figures may differ that were rounded to six decimals after sums in
+// another order.
+const maxRounding = 2e-6
+
+// Card is what was compared of a scorecard.
+type Card struct {
+	backtest.Statistics
+	Recorded int     // closed signals with prices in the record
+	Costs    float64 // of a signal on average, in R, by which the scorecard differs from the record
+}
+
+// card is the answer of GET /v1/scorecard.
+type card struct {
+	Statistics map[string]any `json:"statistics"`
+	Groups     []struct {
+		group
+		Statistics map[string]any `json:"statistics"`
+	} `json:"groups"`
+}
+
+// Card compares a scorecard of the whole account with the statistics of what was recorded. A
+// scorecard that was made before the checkpoint is that of the first closings.
+func (r *Record) Card(text []byte) (*Card, error) {
+	var shown card
+	if err := decode(text, "a scorecard, the answer of GET /v1/scorecard", &shown); err != nil {
+		return nil, err
+	}
+	count, ok := shown.Statistics["count"].(float64)
+	if !ok || count < 0 || count != math.Trunc(count) {
+		return nil, fmt.Errorf("%w: it is not a scorecard, the answer of GET /v1/scorecard", errForm)
+	}
+	if n := len(r.results); int(count) > n {
+		return nil, fmt.Errorf(
+			"%w: it has %.0f closed signals with prices and the record %d: fetch it before the export",
+			errScorecard,
+			count,
+			n,
+		)
+	}
+	slices.SortFunc(r.results, func(a, b result) int { return cmp.Compare(a.number, b.number) })
+	first := r.results[:int(count)]
+	groups := map[group][]backtest.Outcome{}
+	all := make([]backtest.Outcome, len(first))
+	for i := range first {
+		all[i] = first[i].Outcome
+		key := first[i].group.folded()
+		groups[key] = append(groups[key], all[i])
+	}
+	c := &Card{Statistics: backtest.Summarize(all), Recorded: len(r.results)}
+	if err := compare(shown.Statistics, &c.Statistics, "all signals"); err != nil {
+		return nil, err
+	}
+	for i := range shown.Groups {
+		g := &shown.Groups[i]
+		s := backtest.Summarize(groups[g.folded()])
+		if err := compare(g.Statistics, &s, g.String()); err != nil {
+			return nil, err
+		}
+		delete(groups, g.folded())
+	}
+	for g, list := range groups {
+		return nil, fmt.Errorf(
+			"%w: %s has %d closed signals in the record, and no row in the scorecard",
+			errScorecard,
+			&g,
+			len(list),
+		)
+	}
+	if net, ok := shown.Statistics["expectancy_r"].(float64); ok {
+		c.Costs = float64(c.MeanR) - net
+	}
+	return c, nil
+}
+
+// folded returns the group with the asset as groups are compared.
+func (g group) folded() group {
+	g.Asset = spelling.Fold(g.Asset)
+	return g
+}
+
+// String names a group.
+func (g *group) String() string {
+	return fmt.Sprintf("%.64s %.64s %.64s %s %s", g.Agent, g.Strategy, g.Asset, g.Timeframe, g.Risk)
+}
+
+// compare compares shown statistics with those of the record.
+func compare(shown map[string]any, recorded *backtest.Statistics, of string) error {
+	text, err := json.Marshal(recorded)
+	if err != nil {
+		return err
+	}
+	var want map[string]any
+	if err := json.Unmarshal(text, &want); err != nil {
+		return err
+	}
+	for _, name := range slices.Sorted(maps.Keys(want)) {
+		if got := shown[name]; !slices.Contains(afterCosts, name) && !near(got, want[name]) {
+			return fmt.Errorf(
+				"%w: %s of %s is %.200v, and %.200v of what was recorded",
+				errScorecard,
+				name,
+				of,
+				got,
+				want[name],
+			)
+		}
+	}
+	return nil
+}
+
+// near reports whether two values of JSON are equal except for the rounding of numbers.
+func near(a, b any) bool {
+	switch b := b.(type) {
+	case float64:
+		a, ok := a.(float64)
+		return ok && math.Abs(a-b) <= maxRounding
+	case []any:
+		a, ok := a.([]any)
+		return ok && slices.EqualFunc(a, b, near)
+	case map[string]any:
+		a, ok := a.(map[string]any)
+		return ok && maps.EqualFunc(a, b, near)
+	}
+	return reflect.DeepEqual(a, b)
+}

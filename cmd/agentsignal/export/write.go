@@ -1,0 +1,186 @@
+package export
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/agentsignal/agentsignal/actors/record"
+	"github.com/agentsignal/agentsignal/actors/record/verify"
+	"github.com/agentsignal/agentsignal/cmd/agentsignal/remote"
+)
+
+const (
+	// readers is how many signals are fetched at the same time.
+	readers = 8
+	// pageSize is the number of signals of a page of the list.
+	pageSize = 100
+)
+
+// ErrNoRecord is the error of an account without a signal in the newest checkpoint.
+var ErrNoRecord = errors.New("no checkpoint has a signal of the account yet: one is signed each minute")
+
+// proof is the answer of GET /v1/signals/{id}/proof.
+type proof struct {
+	Checkpoint string       `json:"checkpoint"`
+	Created    *verify.Leaf `json:"created"`
+	Closed     *verify.Leaf `json:"closed"`
+}
+
+// Write writes an export of all signals of the account to out, the oldest first, and returns how many
+// it has. All are proved by one checkpoint, the newest one at the beginning; signals that are newer
+// are left out.
+func Write(ctx context.Context, from *remote.Reader, out io.Writer) (int64, error) {
+	ids, err := list(ctx, from)
+	if err != nil {
+		return 0, err
+	}
+	ids, signed, size, err := begin(ctx, from, ids)
+	if err != nil {
+		return 0, err
+	}
+	w := bufio.NewWriterSize(out, 1<<20)
+	e := json.NewEncoder(w)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(head{version, signed}); err != nil {
+		return 0, err
+	}
+	var last end
+	for l, err := range fetchAll(ctx, from, ids, size) {
+		if err != nil {
+			return 0, err
+		}
+		if err := e.Encode(l); err != nil {
+			return 0, err
+		}
+		last.End.Signals++
+	}
+	if err := e.Encode(last); err != nil {
+		return 0, err
+	}
+	return last.End.Signals, w.Flush()
+}
+
+// list returns the identifiers of all signals, the oldest first.
+func list(ctx context.Context, from *remote.Reader) ([]string, error) {
+	var ids []string
+	known := map[string]bool{}
+	for offset := 0; ; offset += pageSize {
+		text, err := from.Get(ctx, fmt.Sprintf("/v1/signals?limit=%d&offset=%d", pageSize, offset))
+		if err != nil {
+			return nil, err
+		}
+		var page struct {
+			Signals []struct {
+				ID string `json:"signal_id"`
+			} `json:"signals"`
+			More bool `json:"has_more"`
+		}
+		if err := decode(text, "a list of signals", &page); err != nil {
+			return nil, err
+		}
+		for _, s := range page.Signals {
+			if !known[s.ID] { // new signals move the others to the next page
+				known[s.ID] = true
+				ids = append(ids, s.ID)
+			}
+		}
+		if !page.More {
+			slices.Reverse(ids)
+			return ids, nil
+		}
+	}
+}
+
+// begin returns the signals that have a proof, the newest checkpoint, and the size of the account's
+// log in it.
+func begin(ctx context.Context, from *remote.Reader, ids []string) ([]string, string, int64, error) {
+	for i, id := range ids {
+		text, err := from.Get(ctx, "/v1/signals/"+id+"/proof")
+		switch statusOf(err) {
+		case http.StatusNotFound: // removed by retention since it was listed
+			continue
+		case http.StatusConflict:
+			return nil, "", 0, ErrNoRecord
+		}
+		if err != nil {
+			return nil, "", 0, err
+		}
+		var p proof
+		if err := decode(text, "a proof", &p); err != nil {
+			return nil, "", 0, err
+		}
+		c, err := record.ReadCheckpoint([]byte(p.Checkpoint))
+		if err != nil {
+			return nil, "", 0, err
+		}
+		if p.Created == nil || p.Created.Log < 0 || p.Created.Log >= len(c.Logs) {
+			return nil, "", 0, fmt.Errorf("%w: the proof of %s has no leaf in a log of its checkpoint", errForm, id)
+		}
+		return ids[i:], p.Checkpoint, c.Logs[p.Created.Log].N, nil
+	}
+	return nil, "", 0, ErrNoRecord
+}
+
+// statusOf returns the HTTP status of an answer that is an error, or 0.
+func statusOf(err error) int {
+	if fault, ok := errors.AsType[*remote.Fault](err); ok {
+		return fault.Status
+	}
+	return 0
+}
+
+// fetchAll returns the lines of signals in their order, several of which are fetched at the same time.
+func fetchAll(
+	ctx context.Context, from *remote.Reader, ids []string, size int64,
+) func(yield func(*line, error) bool) {
+	return func(yield func(*line, error) bool) {
+		for part := range slices.Chunk(ids, readers) {
+			lines := make([]*line, len(part))
+			g, ctx := errgroup.WithContext(ctx)
+			for i, id := range part {
+				g.Go(func() (err error) {
+					lines[i], err = fetch(ctx, from, id, size)
+					return err
+				})
+			}
+			if err := g.Wait(); err != nil {
+				yield(nil, err)
+				return
+			}
+			for _, l := range lines {
+				if l != nil && !yield(l, nil) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// fetch returns the line of a signal, or nil if it is newer than the checkpoint or was removed.
+func fetch(ctx context.Context, from *remote.Reader, id string, size int64) (*line, error) {
+	text, err := from.Get(ctx, fmt.Sprintf("/v1/signals/%s/proof?log_size=%d", id, size))
+	if status := statusOf(err); status == http.StatusNotFound || status == http.StatusConflict {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var p proof
+	if err := decode(text, "a proof", &p); err != nil {
+		return nil, err
+	}
+	// The signal is fetched after its proof: a closing that is proved is shown.
+	shown, err := from.Get(ctx, "/v1/signals/"+id)
+	if statusOf(err) == http.StatusNotFound {
+		return nil, nil
+	}
+	return &line{Signal: shown, Created: p.Created, Closed: p.Closed}, err
+}

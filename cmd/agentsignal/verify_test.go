@@ -1,0 +1,80 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+
+	"github.com/agentsignal/agentsignal/cmd/agentsignal/command"
+	"github.com/agentsignal/agentsignal/cmd/agentsignal/commandtest"
+	"github.com/agentsignal/agentsignal/cmd/agentsignal/export"
+)
+
+// TestExitCodesOfVerify: 1 if it does not verify, 2 if it could not be checked.
+func TestExitCodesOfVerify(t *testing.T) {
+	t.Parallel()
+	s, err := export.NewSample(nil)
+	commandtest.Must(t, err)
+	s.Add(20)
+	var text bytes.Buffer
+	commandtest.Must(t, s.Write(&text))
+	signed, older, err := s.Checkpoint()
+	commandtest.Must(t, err)
+	s.Add(5)
+	answer, err := s.Consistency(older)
+	commandtest.Must(t, err)
+	card, err := s.Scorecard(0)
+	commandtest.Must(t, err)
+	file := func(text []byte) string { return commandtest.Written(t, string(text)) }
+	good, key := file(text.Bytes()), "--key="+s.Keys.Public()[0]
+	missing := filepath.Join(t.TempDir(), "missing")
+	note, newer := file(signed), file(answer)
+	for _, row := range []struct {
+		want int
+		text string // of the output or the error
+		args []string
+	}{
+		{0, "verified. This proves when", []string{"record", key, good}},
+		{0, "begins with all leaves", []string{"consistency", key, note, newer}},
+		{0, "GET /v1/log/consistency?from=0,39,0,0", []string{"consistency", key, note}},
+		{0, "Exit codes: 0 verified; 1 it does not", []string{"record", "--help"}},
+		{1, "the file is cut short", []string{"record", key, file(text.Bytes()[:text.Len()/2])}},
+		{1, "an old head", []string{"record", key, good, "--max-age", "1s"}},
+		{1, "the scorecard is not that of the record", []string{"record", key, good, "--scorecard", file(card)}},
+		{1, "not a checkpoint", []string{"consistency", key, file([]byte("nonsense"))}},
+		{2, "give --key", []string{"record", good}},
+		{2, "is not a public key", []string{"record", "--key", "x", good}},
+		{2, "this is the private key", []string{"record", "--key", "PRIVATE+KEY+a+b+c", good}},
+		{2, "no such file", []string{"record", "--key", "@" + missing, good}},
+		{2, "no such file", []string{"record", key, missing}},
+		{2, "too few arguments", []string{"record", key}},
+		{2, "no flag --keys", []string{"record", "--keys", "x", good}},
+		{2, "no command", []string{"recrod"}},
+		{2, "not that of an export", []string{"record", key, newer}},
+		{2, "it is not a scorecard", []string{"record", key, good, "--scorecard", note}},
+		{2, "it is not a proof", []string{"signal", key, newer}},
+		{2, "it is not a proof", []string{"signal", key, note}},
+		{2, "it is not the answer", []string{"consistency", key, note, note}},
+		{2, "not an answer of GET /v1/log/consistency", []string{"consistency", key, note, file([]byte("{}"))}},
+	} {
+		var ran *cobra.Command
+		var out bytes.Buffer
+		root := newRoot(nil)
+		root.SetArgs(append([]string{"verify"}, row.args...))
+		root.SetOut(&out)
+		ran, err := root.ExecuteContextC(t.Context())
+		if err != nil {
+			out.WriteString(err.Error())
+		}
+		if got := command.ExitCode(ran, err); got != row.want || !strings.Contains(out.String(), row.text) {
+			t.Errorf("%v: exit code %d, want %d and %q:\n%s", row.args, got, row.want, row.text, out.String())
+		}
+	}
+	if _, err := os.Stat(missing); err == nil {
+		t.Error("a file was made")
+	}
+}
