@@ -114,6 +114,10 @@ const confidenceSlack = 0.00011
 // whyForecasts is the reason why the confidence of a signal with forecasts is not recomputed.
 const whyForecasts = "forecasts have moved its confidence"
 
+// whyUnfinished is the reason why a confidence is not compared yet that may be of a trade after
+// the newest bar.
+const whyUnfinished = "the bar of its price is not over"
+
 // CheckPublished compares a confidence that was published of s with its bars. at is when it was,
 // in milliseconds. Without trades it must be the value of one close up to then; final reports that
 // it is the last one, which must be that of all closes in their order unless an update was missed.
@@ -134,14 +138,16 @@ func (p *Prices) CheckPublished(s *signal.Signal, confidence float64, at int64, 
 	score := func(at int64, price float64) float64 {
 		return strategy.Rescore(s.FirstConfidence, *s.Levels, s.Timeframe, s.Risk, p.left(created, expires, at), price)
 	}
-	replayed, held := s.FirstConfidence, final && confidence == s.FirstConfidence
+	replayed, held, unfinished := s.FirstConfidence, final && confidence == s.FirstConfidence, false
 	first := sort.Search(len(bars), func(i int) bool { return bars[i].CloseTime > created })
 	for i := first; i < len(bars) && bars[i].CloseTime < expires && bars[i].CloseTime <= at; i++ {
 		b := bars[i]
 		low, high := b.Close, b.Close
 		if p.Ticks { // the last price may be a trade before the close, or after it
 			low, high = b.Low, b.High
-			if i+1 < len(bars) {
+			if i+1 == len(bars) {
+				unfinished = true
+			} else {
 				low, high = min(low, bars[i+1].Low), max(high, bars[i+1].High)
 			}
 		}
@@ -156,6 +162,8 @@ func (p *Prices) CheckPublished(s *signal.Signal, confidence float64, at int64, 
 		return nil, Replayed, ""
 	case held:
 		return nil, Within, ""
+	case unfinished:
+		return nil, NotCompared, whyUnfinished
 	}
 	now := "another value in all bars"
 	if !p.Ticks {
