@@ -394,7 +394,8 @@ func TestNewestCountersignedCheckpointIsKept(t *testing.T) {
 	store := func(key string, at time.Time, more string) {
 		t.Helper()
 		text := fmt.Sprintf("name\n0\nroot\ntime %s\n\n%s", at.Format(time.RFC3339), more)
-		if err := b.store.StoreCountersigned(t.Context(), record.Countersigned{Key: key, At: at, Note: []byte(text)}); err != nil {
+		signed := record.Countersigned{Key: key, At: at, Note: []byte(text)}
+		if err := b.store.StoreCountersigned(t.Context(), signed); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -275,7 +275,8 @@ func TestTamperingIsNamedByTheCommand(t *testing.T) {
 			return w.verify("record", w.write("x", edited(`"close_reason":"stop_loss"`, `"close_reason":"take_profit"`, loser)))
 		}},
 		{"a loser's closing changed with its leaf", "the leaf is not in the log", func() (string, error) {
-			return w.verify("record", w.write("x", edited(`\"close_reason\":\"stop_loss\"`, `\"close_reason\":\"take_profit\"`, loser)))
+			won := edited(`\"close_reason\":\"stop_loss\"`, `\"close_reason\":\"take_profit\"`, loser)
+			return w.verify("record", w.write("x", won))
 		}},
 		{"a confidence shifted by .0019 in all", fmt.Sprintf("%d of %d signals do not verify", n, n), func() (string, error) {
 			return w.verify("record", w.write("x", shifted))
