@@ -191,9 +191,11 @@ func (s *Server) addWebhooks() {
 
 // addPages adds the pages for people.
 func (s *Server) addPages() {
-	s.add("/", anyQuery(open(redirect("/docs"))))
+	s.add("/", anyQuery(open(redirect(consolePath))))
+	s.add("/dashboard", anyQuery(open(redirect(consolePath))))
 	for path, handle := range map[string]func(*call) error{
 		"/docs": s.docs, "/docs/{file}": s.docsFile, "/problems": s.problemIndex, "/problems/{code}": s.problemPage,
+		consolePath: s.consolePage, consolePath + "{file}": s.consoleFile,
 	} {
 		e := s.add(path, anyQuery(open(handle)))
 		e.cached, e.page = true, true

@@ -100,9 +100,10 @@ var mayImport = []struct {
 	{"http/request", nil},
 	{"http/credentials", []string{"actors/signal", "http/request"}},
 	{"http/limits", nil},
+	{"http/console", nil},
 	// What it asks, for the types of questions and answers.
 	{"http", []string{"actors/signal", "actors/agent", "actors/catalogue", "actors/scorecard", "actors/market",
-		"http/credentials", "http/limits", "http/request"}},
+		"http/console", "http/credentials", "http/limits", "http/request"}},
 	{"configs", nil},
 	{"cmd/agentsignal/undo", nil},
 	{"cmd/agentsignal/command", nil},
