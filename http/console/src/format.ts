@@ -26,8 +26,8 @@ export function priceDigits(price: number): number {
   if (size >= 10_000) return 1;
   if (size >= 100) return 2;
   if (size >= 10) return 3;
-  if (size >= 1) return 4;
-  if (size >= 0.01) return 5;
+  if (size >= 0.1) return 5;
+  if (size >= 0.01) return 6;
   return 8;
 }
 

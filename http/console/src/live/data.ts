@@ -6,6 +6,7 @@ import type { Message } from "../stream/resume";
 import { noFilters, asQuery, passes, type Filters } from "./filters";
 import { arrange, order, waiting } from "./order";
 import { assets } from "./prices";
+import { fitScale, targetOf } from "./ruler";
 import { Store } from "./store";
 
 /** The signals of the page. */
@@ -54,7 +55,15 @@ export function showWaiting(): void {
   batch(() => {
     waiting.value = { added: 0, closed: 0 };
     order.value = arrange(store, filters.value);
+    fitScale(farTargets());
   });
+}
+
+function* farTargets(): Generator<number> {
+  for (const id of [...order.value.open, ...order.value.closed.slice(0, 200)]) {
+    const row = store.get(id);
+    if (row) yield targetOf(row.peek()) ?? 0;
+  }
 }
 
 /** The list is arranged at most four times a second, and only where nobody is reading. */

@@ -1,3 +1,4 @@
+import { signal } from "@preact/signals";
 import type { SignalState } from "../api/types";
 import * as format from "../format";
 import { costOf, resultAt, riskOf } from "./store";
@@ -8,7 +9,17 @@ export interface Scale {
   to: number;
 }
 
-export const rowScale: Scale = { from: -1.35, to: 3.35 };
+export const rowScale = signal<Scale>({ from: -1.35, to: 2.35 });
+
+const maxScale = 5;
+
+/** Fits the shared scale to the farthest target of a list. */
+export function fitScale(targets: Iterable<number>): void {
+  let far = 2;
+  for (const t of targets) far = Math.max(far, Math.min(maxScale, t));
+  const to = Math.ceil(far * 2) / 2 + 0.35;
+  if (to !== rowScale.peek().to) rowScale.value = { from: -1.35, to };
+}
 
 /** Returns the target of a signal in R, or null without prices. */
 export function targetOf(s: SignalState): number | null {
@@ -37,7 +48,8 @@ function sentence(s: SignalState, target: number, now: number | null): string {
 const px = (value: number) => `${value.toFixed(2)}%`;
 
 /** Stop, entry, target and the price now, in multiples of the risk. */
-export function Ruler({ s, price, scale = rowScale }: { s: SignalState; price: number | null; scale?: Scale }) {
+export function Ruler({ s, price }: { s: SignalState; price: number | null }) {
+  const scale = rowScale.value;
   const target = targetOf(s);
   if (riskOf(s) === 0 || target === null) return <span class="muted small">no prices</span>;
   const closed = s.status === "closed";
@@ -100,12 +112,13 @@ export function BigRuler({ s, price }: { s: SignalState; price: number | null })
 
 /** The scale above the rows. */
 export function Axis() {
+  const scale = rowScale.value;
   return (
     <div class="axis" aria-hidden="true">
-      <span style={{ left: px(at(rowScale, -1)) }}>−1 R</span>
-      <span style={{ left: px(at(rowScale, 0)) }}>entry</span>
-      {[1, 2, 3].map((n) => (
-        <span key={n} style={{ left: px(at(rowScale, n)) }}>
+      <span style={{ left: px(at(scale, -1)) }}>−1 R</span>
+      <span style={{ left: px(at(scale, 0)) }}>entry</span>
+      {[1, 2, 3, 4].filter((n) => n < scale.to).map((n) => (
+        <span key={n} style={{ left: px(at(scale, n)) }}>
           +{n} R
         </span>
       ))}
