@@ -43,6 +43,8 @@ type fakes struct {
 	job      func(account signal.AccountID, id signal.JobID) (signal.Job, error)
 	jobs     func(account signal.AccountID, status signal.JobStatus, limit, offset int) ([]signal.Job, int, error)
 	list     func(q catalogue.Query) ([]signal.Listing, int, error)
+	locate   func(q catalogue.Query, before signal.Location) ([]signal.Location, int, error)
+	at       func(account signal.AccountID, at []signal.Location) ([]*signal.Signal, error)
 	find     func(account signal.AccountID, id signal.SignalID) (created, closed signal.Position, err error)
 	record   func(id signal.SignalID, created, closed signal.Position) (*signal.Signal, error)
 	take     func(class limits.Class, who string) limits.Decision
@@ -111,6 +113,19 @@ func (f fakeCatalogue) List(_ context.Context, q catalogue.Query) ([]signal.List
 		return []signal.Listing{newSignal().Listing()}, 1, nil
 	}
 	return f.list(q)
+}
+
+func (f fakeCatalogue) Locations(_ context.Context, q catalogue.Query,
+	before signal.Location) ([]signal.Location, int, error) {
+	if f.locate == nil {
+		return []signal.Location{{ID: signalID, Created: signal.Position{MS: 1}}}, 1, nil
+	}
+	return f.locate(q, before)
+}
+
+func (f fakeRecords) SignalsAt(_ context.Context, account signal.AccountID,
+	at []signal.Location) ([]*signal.Signal, error) {
+	return call2(f.at, []*signal.Signal{newSignal()}, account, at)
 }
 
 func (f fakeCatalogue) Find(_ context.Context, account signal.AccountID,

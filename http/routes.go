@@ -112,7 +112,7 @@ func (s *Server) addRoutes() {
 	s.add("/v1/agents/{id}/run",
 		methods{"POST": {guard: anyToken, scope: signal.AgentsRun, class: limits.Runs, handle: s.runAgent}})
 	s.add("/v1/signals", methods{"GET": get(signal.SignalsRead, s.listSignals,
-		"asset", "strategy", "direction", "min_confidence", "limit", "offset", "since", "status", "agent_id")})
+		slices.Concat(signalFilters, []string{"limit", "offset", "view"})...)})
 	s.add("/v1/signals/weather", methods{"GET": get(signal.SignalsRead, s.listWeather,
 		"region", "commodity", "severity", "limit", "offset", "since")})
 	s.add("/v1/signals/weather/{id}", methods{"GET": get(signal.SignalsRead, s.weatherSignal)})
