@@ -14,6 +14,7 @@ import { agentName } from "../reference";
 import { linkTo, place } from "../router";
 import { dark } from "../theme";
 import { Direction, Empty, Fault, Loading, Panel, R, Time, tone, useLoad } from "../ui/kit";
+import { Checks } from "./checks";
 import { Confidence, History, type HistoryEvent } from "./signal-history";
 import { Proof } from "./signal-proof";
 
@@ -167,19 +168,6 @@ function Text({ s }: { s: SignalState }) {
         <Proof s={s} />
       </div>
     </div>
-  );
-}
-
-export function Checks({ names, failed }: { names: string[]; failed: string[] }) {
-  return (
-    <ul class="stack" style={{ gap: "4px" }}>
-      {names.map((name) => (
-        <li key={name}>
-          {failed.includes(name) ? <span class="down strong">✕ fails </span> : <span class="up strong">✓ passes </span>}
-          {format.words(name)}
-        </li>
-      ))}
-    </ul>
   );
 }
 

@@ -1,1 +1,0 @@
-import{t as e}from"./index-C5ma-ZW8.js";function t(){return e(`p`,{children:`…`})}export{t as default};
