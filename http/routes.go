@@ -124,6 +124,8 @@ func (s *Server) addRoutes() {
 
 	if _, any := s.o.Assets.(anyAsset); !any {
 		s.add("/v1/assets", methods{"GET": get(signal.SignalsRead, s.listAssets)})
+		s.add("/v1/assets/{asset}/bars", methods{"GET": get(signal.SignalsRead, s.assetBars,
+			"timeframe", "from", "to")})
 	}
 	s.addWork()
 	s.addSchedules()
@@ -226,7 +228,8 @@ func (s *Server) add(template string, m methods) *endpoint {
 	allow = append(allow, http.MethodOptions)
 	slices.Sort(allow)
 	e.allow = []string{strings.Join(allow, ", ")}
-	s.router.Handle(template, e)
+	// The name of an asset may have slashes: BTC/USD.
+	s.router.Handle(strings.Replace(template, "{asset}", "{asset:.+}", 1), e)
 	s.routes = append(s.routes, e)
 	return e
 }
