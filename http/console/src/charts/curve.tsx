@@ -38,11 +38,12 @@ export function Curve({ label, times, values, text, height = 180, level, stepped
       {
         width: Math.max(200, target.clientWidth),
         height,
+        padding: [8, 8, 0, 0],
         cursor: { y: false, drag: { x: false, y: false } },
         legend: { show: false },
         scales: { x: { time: true }, ...(range && { y: { range: () => range } }) },
         axes: [
-          { ...axis, space: 90, values: (_, list) => list.map((t) => format.time(t * 1000).replace(/:\d\d$/, "")) },
+          { ...axis, size: 26, space: 90, values: (_, list) => list.map((t) => format.time(t * 1000).replace(/:\d\d$/, "")) },
           { ...axis, size: 62, space: 36, values: (_, list) => list.map(text) },
         ],
         series: [

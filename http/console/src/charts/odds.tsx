@@ -44,10 +44,10 @@ function Bar({ bucket, low, high }: { bucket: Bucket; low: number; high: number 
   return (
     <div class="bar-track" role="img" aria-label={`Said ${format.percent(bucket.mean_confidence)}, seen ${format.percent(bucket.hit_rate)}`}>
       <i style={{ left: 0, right: 0, top: "13px", height: "2px", background: "var(--line)" }} />
-      <i style={{ left: px(bucket.from), width: px(bucket.to - bucket.from), top: "4px", height: "20px", background: "var(--accent-soft)", borderRadius: "3px" }} />
+      <i style={{ left: px(bucket.from), width: px(bucket.to - bucket.from), top: "4px", height: "20px", background: "var(--accent-soft)", boxShadow: "inset 0 0 0 1px var(--accent)", borderRadius: "3px" }} />
       <i style={{ left: px(low), width: px(high - low), top: "12px", height: "4px", background: "var(--text)", borderRadius: "2px" }} />
       <i style={{ left: px(bucket.hit_rate ?? 0), top: "7px", width: "4px", height: "14px", marginLeft: "-2px", background: "var(--text)", borderRadius: "2px" }} />
-      <span class="sr">of 0 to 100 percent</span>
+      <span class="ends muted"><span>0 %</span><span>50 %</span><span>100 %</span></span>
     </div>
   );
 }

@@ -108,7 +108,7 @@ function Head({ s }: { s: SignalState }) {
             <dd>
               {format.percent(s.confidence, 1)}
               <div class="under">
-                {closed ? `at creation; ${format.percent(s.final_confidence, 1)} at the end` : `${format.percent(s.initial_confidence, 1)} at creation`}
+                {closed ? `at creation, last ${format.percent(s.final_confidence)}` : `${format.percent(s.initial_confidence, 1)} at creation`}
               </div>
             </dd>
           </div>
@@ -121,8 +121,8 @@ function Head({ s }: { s: SignalState }) {
             <dd>{format.price(closed ? s.exit_price : price, s.entry_price)}<div class="under">entry {format.price(s.entry_price)}</div></dd>
           </div>
           <div class="tile">
-            <dt>Best and worst on the way</dt>
-            <dd class="small">{closed ? <><R of={s.mfe_r} /><div class="under">{format.r(s.mae_r)}</div></> : <>{format.none}<div class="under">known at the end</div></>}</dd>
+            <dt>Best and worst</dt>
+            <dd>{closed ? <><R of={s.mfe_r} /><div class="under">{format.r(s.mae_r)} at worst</div></> : <>{format.none}<div class="under">known at the end</div></>}</dd>
           </div>
         </dl>
       )}

@@ -54,6 +54,7 @@ function kindOf(s: Schema): Kind {
   return "unknown";
 }
 
+const capital = (name: string) => name.charAt(0).toUpperCase() + name.slice(1);
 const text = (value: unknown) => (value === null || value === undefined ? "" : Array.isArray(value) ? value.join("\n") : String(value));
 
 /** Returns the fields of a schema, those of inner objects included, in its order. */
@@ -67,7 +68,7 @@ export function fieldsOf(schema: Schema, prefix = "", depth = 0): FieldOf[] {
     const choices = (s.enum ?? []).filter((v) => typeof v === "string" || typeof v === "number").map(String);
     const required = schema.required?.includes(name) ?? false;
     const initial = text(s.default) || (kind === "choice" && required ? (choices[0] ?? "") : "");
-    return [{ path, label: s.title ?? name.replaceAll("_", " "), kind, required, hint: s.description ?? "", choices, initial, schema: s }];
+    return [{ path, label: s.title ?? capital(name.replaceAll("_", " ")), kind, required, hint: s.description ?? "", choices, initial, schema: s }];
   });
 }
 
