@@ -100,9 +100,9 @@ describe("forms", () => {
       ["asset", "text", true, ""],
       ["strategy", "choice", true, "momentum"],
       ["timeframe", "choice", false, "1h"],
-      ["async", "switch", false, ""],
       ["parameters.keywords", "list", false, ""],
       ["parameters.region", "choice", false, ""],
+      ["async", "switch", false, ""],
     ]);
   });
   test("a body without empty values", () => {

@@ -57,13 +57,20 @@ function kindOf(s: Schema): Kind {
 const capital = (name: string) => name.charAt(0).toUpperCase() + name.slice(1);
 const text = (value: unknown) => (value === null || value === undefined ? "" : Array.isArray(value) ? value.join("\n") : String(value));
 
-/** Returns the fields of a schema, those of inner objects included, in its order. */
-export function fieldsOf(schema: Schema, prefix = "", depth = 0): FieldOf[] {
+const first = ["asset", "strategy", "timeframe", "risk_level"];
+
+/** Returns the fields of a schema, those of inner objects included: what every agent asks for, then its own, then switches. */
+export function fieldsOf(schema: Schema): FieldOf[] {
+  const rank = (f: FieldOf) => (first.includes(f.path) ? first.indexOf(f.path) : f.kind === "switch" ? 99 : first.length);
+  return collect(schema, "", 0).sort((a, b) => rank(a) - rank(b));
+}
+
+function collect(schema: Schema, prefix: string, depth: number): FieldOf[] {
   if (depth > maxDepth) return [];
   return Object.entries(schema.properties ?? {}).flatMap(([name, s]) => {
     const path = prefix + name;
     const kind = kindOf(s);
-    if (kind === "group") return fieldsOf(s, `${path}.`, depth + 1);
+    if (kind === "group") return collect(s, `${path}.`, depth + 1);
     if (kind === "unknown") return [];
     const choices = (s.enum ?? []).filter((v) => typeof v === "string" || typeof v === "number").map(String);
     const required = schema.required?.includes(name) ?? false;
