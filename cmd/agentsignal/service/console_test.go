@@ -71,7 +71,7 @@ func TestConsoleHolds(t *testing.T) {
 	trader, account := s.account(t)
 	page := openConsole(t, s.url, account.Email)
 	act(t, page, `await shows("No signals yet")`,
-		`document.dispatchEvent(new KeyboardEvent("keydown", {key: " ", bubbles: true}))`, `await shows("Held")`)
+		`document.body.dispatchEvent(new KeyboardEvent("keydown", {key: " ", bubbles: true}))`, `await shows("Held")`)
 	signal := trader.awaitRun("BTC", "momentum")
 	act(t, page, `await until("the pill counts it", () => has("1 new", ".pill"))`,
 		fmt.Sprintf(`if (find("[data-row=%s]")) throw new Error("a row came while the list was held")`, signal.ID),
@@ -172,7 +172,8 @@ func TestConsoleAccount(t *testing.T) {
 	key.get("/v1/account").want(t, http.StatusOK)
 	act(t, page, `await press("I have kept it")`, `await shows("robot", "table")`,
 		`await until("the secret is gone", () => !document.body.innerText.match(/ask_[0-9A-Za-z]{46}/))`,
-		`await press("Revoke robot")`, `await press("Revoke")`, `await until("it is gone", () => !has("robot", "table"))`)
+		`await press("Revoke robot")`,
+		`await shows("Programs with this key")`, `await press("Revoke")`, `await until("it is gone", () => !has("robot", "table"))`)
 	key.get("/v1/account").want(t, http.StatusUnauthorized)
 
 	session := s.client(t).login(account.Email, password)

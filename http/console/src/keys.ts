@@ -39,7 +39,7 @@ function press(event: KeyboardEvent): void {
   }
   if (!enabled.value || typing(event.target)) return;
   // Space presses the button that has the focus.
-  if (event.key === " " && (event.target as HTMLElement).closest("button, a, summary")) return;
+  if (event.key === " " && (event.target as HTMLElement).closest?.("button, a, summary")) return;
   const chord = prefix && Date.now() - prefixAt < chordTime ? `${prefix} ${event.key}` : "";
   prefix = "";
   for (const name of chord ? [chord, event.key] : [event.key]) {

@@ -4,6 +4,7 @@ import type { SignalState } from "../api/types";
 import * as stream from "../stream/client";
 import type { Message } from "../stream/resume";
 import { noFilters, asQuery, passes, type Filters } from "./filters";
+export { order } from "./order";
 import { arrange, order, waiting } from "./order";
 import { assets } from "./prices";
 import { fitScale, targetOf } from "./ruler";
@@ -50,6 +51,9 @@ let dirty = false;
 let flushTimer = 0;
 const tally = { added: 0, closed: 0 };
 
+/** What the stream brought while the list is being loaded: the answer may be older. */
+let meanwhile: Message[] | null = null;
+
 /** Lists what waits and forgets the count. */
 export function showWaiting(): void {
   batch(() => {
@@ -95,6 +99,7 @@ function take(page: Page): void {
 export async function load(clear = false): Promise<void> {
   const mine = ++generation;
   const wanted = filters.value.status;
+  meanwhile ??= [];
   loading.value = true;
   failed.value = "";
   try {
@@ -106,6 +111,8 @@ export async function load(clear = false): Promise<void> {
       if (clear) store.clear();
       first.forEach(take);
       if (closed) take(closed);
+      for (const m of meanwhile ?? []) store.apply(m);
+      meanwhile = null;
       closedOffset = closed?.signals.length ?? 0;
       older.value = { more: closed?.has_more ?? false, busy: false };
       loading.value = false;
@@ -113,6 +120,7 @@ export async function load(clear = false): Promise<void> {
     });
   } catch (error) {
     if (mine !== generation) return;
+    meanwhile = null;
     loading.value = false;
     failed.value = explain(error);
   }
@@ -146,13 +154,15 @@ export async function loadOlder(): Promise<void> {
   }
 }
 
-function event(m: Message): void {
+/** Applies a message of the stream. */
+export function event(m: Message): void {
   if (m.type === "system.notification") {
     const data = m.data as { message: string; severity: string };
     const notice = { text: data.message, severity: data.severity, at: m.timestamp ?? "" };
     notices.value = [notice, ...notices.value].slice(0, maxNotices);
     return;
   }
+  meanwhile?.push(m);
   const effect = store.apply(m);
   if (effect === "none") return;
   for (const listener of listeners) listener(m);

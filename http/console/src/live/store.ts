@@ -77,7 +77,7 @@ export class Store {
       case "signal.updated": {
         const data = m.data as { signal_id: string; confidence: number; updated_at: string };
         const row = this.rows.get(data.signal_id);
-        if (!row || row.peek().status === "closed") return "none";
+        if (!row || row.peek().status === "closed" || data.updated_at < row.peek().updated_at) return "none";
         row.value = { ...row.peek(), confidence: data.confidence, updated_at: data.updated_at };
         return "updated";
       }
