@@ -183,7 +183,9 @@ func (s *Server) addWebhooks() {
 	s.add("/v1/webhooks/{id}/rotate-secret", methods{"POST": change(scope, s.rotateSecret)})
 	s.add("/v1/webhooks/{id}/test", methods{"POST": change(scope, s.testWebhook)})
 	s.add("/v1/webhooks/{id}/deliveries",
-		methods{"GET": get(scope, s.listDeliveries, "status", "event", "limit", "offset")})
+		methods{"GET": get(scope, s.listDeliveries, deliveryFilters...)})
+	s.add("/v1/deliveries", methods{"GET": get(scope, s.listAllDeliveries,
+		append([]string{"webhook_id"}, deliveryFilters...)...)})
 	s.add("/v1/webhooks/{id}/deliveries/retry", methods{"POST": change(scope, s.retryDeliveries)})
 	s.add("/v1/webhooks/{id}/deliveries/cancel", methods{"POST": change(scope, s.cancelDeliveries)})
 	s.add("/v1/webhooks/{id}/deliveries/{delivery_id}", methods{"GET": get(scope, s.deliveryByID)})

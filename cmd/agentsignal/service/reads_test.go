@@ -45,3 +45,27 @@ func TestAnAgentDescribesItsRuns(t *testing.T) {
 		}
 	}
 }
+
+// TestASummaryCountsWhatWasRun, and the list of all deliveries is empty without webhooks.
+func TestASummaryCountsWhatWasRun(t *testing.T) {
+	t.Parallel()
+	trader, _ := shared(t).account(t)
+	trader.run("BTC", "momentum")
+	trader.run("ETH", "momentum")
+	trader.post("/v1/agents/seo/run", `{"asset":"standing desk","strategy":"blog_post"}`).ok(t)
+	got := decode[struct {
+		Signals struct{ Open, Closed int }
+		Agents  []struct {
+			ID   string `json:"agent_id"`
+			Open int
+		} `json:"by_agent"`
+		Today struct{ Closed int }
+	}](t, trader.get("/v1/summary").ok(t).Body)
+	if got.Signals.Open != 3 || got.Signals.Closed != 0 || got.Today.Closed != 0 || len(got.Agents) != 3 ||
+		got.Agents[0].Open != 2 || got.Agents[2].Open != 1 {
+		t.Errorf("%+v", got)
+	}
+	if list := decode[struct{ Total int }](t, trader.get("/v1/deliveries?status=failed").ok(t).Body); list.Total != 0 {
+		t.Errorf("%d deliveries", list.Total)
+	}
+}
