@@ -116,6 +116,8 @@ func (s *Server) addRoutes() {
 	s.add("/v1/signals/weather", methods{"GET": get(signal.SignalsRead, s.listWeather,
 		"region", "commodity", "severity", "limit", "offset", "since")})
 	s.add("/v1/signals/weather/{id}", methods{"GET": get(signal.SignalsRead, s.weatherSignal)})
+	s.add("/v1/signals/export", methods{"GET": get(signal.SignalsRead, s.exportSignals,
+		slices.Concat(signalFilters, []string{"format"})...)})
 	s.add("/v1/signals/{id}", methods{"GET": get(signal.SignalsRead, s.signalByID)})
 	s.add("/v1/jobs/{id}", methods{"GET": get(signal.AgentsRun, s.jobByID)})
 	s.add("/v1/jobs", methods{"GET": get(signal.AgentsRun, s.listJobs, "status", "limit", "offset")})
