@@ -3,6 +3,7 @@ package service
 import (
 	"encoding/json"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -67,5 +68,26 @@ func TestASummaryCountsWhatWasRun(t *testing.T) {
 	}
 	if list := decode[struct{ Total int }](t, trader.get("/v1/deliveries?status=failed").ok(t).Body); list.Total != 0 {
 		t.Errorf("%d deliveries", list.Total)
+	}
+}
+
+// TestAnExportIsTheFullList, line by line.
+func TestAnExportIsTheFullList(t *testing.T) {
+	t.Parallel()
+	trader, _ := shared(t).account(t)
+	for _, asset := range []string{"BTC", "ETH", "oil"} {
+		trader.run(asset, "momentum")
+	}
+	full := decode[struct{ Signals []json.RawMessage }](t, trader.get("/v1/signals?view=full").ok(t).Body)
+	want := ""
+	for _, s := range full.Signals {
+		want += string(s) + "\n"
+	}
+	if got := trader.get("/v1/signals/export?format=jsonl").ok(t).Body; got != want || len(full.Signals) != 3 {
+		t.Errorf("exported\n%s\nlisted\n%s", got, want)
+	}
+	if got := trader.get("/v1/signals/export?asset=eth").ok(t).Body; strings.Count(got, "\n") != 2 ||
+		!strings.Contains(got, ",ETH,momentum,") {
+		t.Errorf("as CSV: %s", got)
 	}
 }
