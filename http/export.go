@@ -59,9 +59,6 @@ func (s *Server) exportSignals(c *call) error {
 		writeCSV(&b, exportColumns)
 	}
 	control := http.NewResponseController(c.ResponseWriter)
-	// The limits of the server are for short answers. Where there is no connection, as in tests,
-	// there is nothing to extend.
-	_ = control.SetReadDeadline(time.Time{})
 	for {
 		for _, x := range list {
 			if format == "csv" {
@@ -70,6 +67,8 @@ func (s *Server) exportSignals(c *call) error {
 				b.Write(append(appendSignalState(b.AvailableBuffer(), x), '\n'))
 			}
 		}
+		// The limit of the server is for a whole answer. Without a connection, as in tests, there is
+		// nothing to extend.
 		_ = control.SetWriteDeadline(time.Now().Add(s.o.WriteTimeout))
 		if _, err := c.Write(b.Bytes()); err != nil {
 			return err

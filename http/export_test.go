@@ -56,7 +56,8 @@ func TestExportsHaveEverySignal(t *testing.T) {
 		rows[1][6] != "64250.125" || rows[1][13] != "" || !strings.HasPrefix(rows[1][24], `{"indicators"`) {
 		t.Errorf("%v: %d rows, %.300s", err, len(rows), a.Body)
 	}
-	if a := do(t, newServer(t, exportOf(0, 0, nil)), "GET", "/v1/signals/export", ""); strings.Count(a.Body, "\n") != 1 {
+	a = do(t, newServer(t, exportOf(0, 0, nil)), "GET", "/v1/signals/export", "")
+	if strings.Count(a.Body, "\n") != 1 {
 		t.Errorf("without signals: %q", a.Body)
 	}
 	for query, want := range map[string]int{"format=xlsx": 400, "limit=5": 400, "min_confidence=2": 400} {

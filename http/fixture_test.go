@@ -116,8 +116,11 @@ func (f fakeCatalogue) List(_ context.Context, q catalogue.Query) ([]signal.List
 	return f.list(q)
 }
 
-func (f fakeCatalogue) Locations(_ context.Context, q catalogue.Query,
+func (f fakeCatalogue) Locations(ctx context.Context, q catalogue.Query,
 	before signal.Location) ([]signal.Location, int, error) {
+	if ctx.Err() != nil {
+		return nil, 0, signal.Unavailable(ctx.Err())
+	}
 	if f.locate == nil {
 		return []signal.Location{{ID: signalID, Created: signal.Position{MS: 1}}}, 1, nil
 	}
@@ -129,7 +132,8 @@ func (f fakeRecords) SignalsAt(_ context.Context, account signal.AccountID,
 	return call2(f.at, []*signal.Signal{newSignal()}, account, at)
 }
 
-func (f fakeCatalogue) Counts(_ context.Context, account signal.AccountID) (map[signal.AgentID]catalogue.Count, error) {
+func (f fakeCatalogue) Counts(_ context.Context,
+	account signal.AccountID) (map[signal.AgentID]catalogue.Count, error) {
 	return call1(f.counts, nil, account)
 }
 

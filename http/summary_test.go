@@ -55,7 +55,8 @@ func TestDeliveriesOfAllWebhooks(t *testing.T) {
 		}
 		return []delivery.Delivery{newDelivery()}, 9, nil
 	}
-	f.deliveries = func(_ signal.AccountID, webhook signal.WebhookID, q delivery.Query) ([]delivery.Delivery, int, error) {
+	f.deliveries = func(_ signal.AccountID, _ signal.WebhookID,
+		q delivery.Query) ([]delivery.Delivery, int, error) {
 		got = q
 		return []delivery.Delivery{newDelivery()}, 9, nil
 	}

@@ -30,7 +30,8 @@ func TestSummarySinceATime(t *testing.T) {
 			ends = append(ends, s.Closing.At)
 		}
 	}
-	c := New(r, Options{Now: func() time.Time { return morning.Add(time.Hour) }, Cost: func(string) float64 { return .001 }})
+	now := func() time.Time { return morning.Add(time.Hour) }
+	c := New(r, Options{Now: now, Cost: func(string) float64 { return .001 }})
 	got, err := c.Summary(t.Context(), account, ends[2])
 	if err != nil {
 		t.Fatal(err)
