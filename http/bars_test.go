@@ -24,7 +24,8 @@ func TestBarsOfAnAsset(t *testing.T) {
 	s := newServer(t, &fakes{}, withBars(
 		func(asset string, tf signal.Timeframe, from, to time.Time) ([]marketdata.Bar, error) {
 			asked = fmt.Sprint(asset, tf, from.Unix(), to.Unix())
-			return []marketdata.Bar{{OpenTime: morning.UnixMilli(), Open: 1.5, High: 2, Low: 1e-8, Close: 1.75, Volume: 12}}, nil
+			return []marketdata.Bar{{OpenTime: morning.UnixMilli(), Open: 1.5, High: 2, Low: 1e-8, Close: 1.75,
+				Volume: 12}}, nil
 		}))
 	const want = `{"bars":[{"open_time":"2026-11-21T09:30:00.000Z","open":1.5,"high":2,"low":0.00000001,` +
 		`"close":1.75,"volume":12}]}`

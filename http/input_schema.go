@@ -99,7 +99,10 @@ func inputSchema(a *signal.Agent) *schema {
 	if a.Category == signal.Weather {
 		for _, name := range a.Strategies {
 			x.AllOf = append(x.AllOf, &schema{
-				If:   &schema{Properties: map[string]*schema{"strategy": {Const: name}}, Required: []string{"strategy"}},
+				If: &schema{
+					Properties: map[string]*schema{"strategy": {Const: name}},
+					Required:   []string{"strategy"},
+				},
 				Then: &schema{Properties: map[string]*schema{"asset": oneOf(agent.CommoditiesOf(name))}},
 			})
 		}

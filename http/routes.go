@@ -116,6 +116,8 @@ func (s *Server) addRoutes() {
 	s.add("/v1/signals/weather", methods{"GET": get(signal.SignalsRead, s.listWeather,
 		"region", "commodity", "severity", "limit", "offset", "since")})
 	s.add("/v1/signals/weather/{id}", methods{"GET": get(signal.SignalsRead, s.weatherSignal)})
+	s.add("/v1/signals/export", methods{"GET": get(signal.SignalsRead, s.exportSignals,
+		slices.Concat(signalFilters, []string{"format"})...)})
 	s.add("/v1/signals/{id}", methods{"GET": get(signal.SignalsRead, s.signalByID)})
 	s.add("/v1/jobs/{id}", methods{"GET": get(signal.AgentsRun, s.jobByID)})
 	s.add("/v1/jobs", methods{"GET": get(signal.AgentsRun, s.listJobs, "status", "limit", "offset")})
@@ -183,7 +185,9 @@ func (s *Server) addWebhooks() {
 	s.add("/v1/webhooks/{id}/rotate-secret", methods{"POST": change(scope, s.rotateSecret)})
 	s.add("/v1/webhooks/{id}/test", methods{"POST": change(scope, s.testWebhook)})
 	s.add("/v1/webhooks/{id}/deliveries",
-		methods{"GET": get(scope, s.listDeliveries, "status", "event", "limit", "offset")})
+		methods{"GET": get(scope, s.listDeliveries, deliveryFilters...)})
+	s.add("/v1/deliveries", methods{"GET": get(scope, s.listAllDeliveries,
+		append([]string{"webhook_id"}, deliveryFilters...)...)})
 	s.add("/v1/webhooks/{id}/deliveries/retry", methods{"POST": change(scope, s.retryDeliveries)})
 	s.add("/v1/webhooks/{id}/deliveries/cancel", methods{"POST": change(scope, s.cancelDeliveries)})
 	s.add("/v1/webhooks/{id}/deliveries/{delivery_id}", methods{"GET": get(scope, s.deliveryByID)})

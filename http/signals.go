@@ -13,7 +13,9 @@ import (
 type Catalogue interface {
 	List(ctx context.Context, q catalogue.Query) (items []signal.Listing, total int, err error)
 	// Locations is List for callers that read the records, with pages behind a signal.
-	Locations(ctx context.Context, q catalogue.Query, before signal.Location) (items []signal.Location, total int, err error)
+	Locations(ctx context.Context, q catalogue.Query, before signal.Location) ([]signal.Location, int, error)
+	// Counts returns the number of listed signals by agent.
+	Counts(ctx context.Context, account signal.AccountID) (map[signal.AgentID]catalogue.Count, error)
 	// Find returns the positions at which a signal was created and, if so, closed.
 	// KindNotFound.
 	Find(ctx context.Context, account signal.AccountID, id signal.SignalID) (created, closed signal.Position, err error)

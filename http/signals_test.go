@@ -68,14 +68,17 @@ func TestViewsOfTheList(t *testing.T) {
 		"catalogue": {locate: func(catalogue.Query, signal.Location) ([]signal.Location, int, error) {
 			return nil, 0, unavailable()
 		}},
-		"records": {at: func(signal.AccountID, []signal.Location) ([]*signal.Signal, error) { return nil, unavailable() }},
+		"records": {at: func(signal.AccountID, []signal.Location) ([]*signal.Signal, error) {
+			return nil, unavailable()
+		}},
 	} {
 		if a := do(t, newServer(t, f), "GET", "/v1/signals?view=full", ""); a.Status != 503 {
 			t.Errorf("%s: %d %s", name, a.Status, a.Body)
 		}
 	}
 	empty := &fakes{at: func(signal.AccountID, []signal.Location) ([]*signal.Signal, error) { return nil, nil }}
-	if a := do(t, newServer(t, empty), "GET", "/v1/signals?view=full", ""); !strings.HasPrefix(a.Body, `{"signals":[],`) {
+	if a := do(t, newServer(t, empty), "GET", "/v1/signals?view=full", ""); !strings.HasPrefix(a.Body,
+		`{"signals":[],`) {
 		t.Errorf("empty: %s", a.Body)
 	}
 }

@@ -19,6 +19,8 @@ type Work interface {
 // Scorecards summarizes closed signals. See scorecard.Scorecards.
 type Scorecards interface {
 	Card(ctx context.Context, q scorecard.Query) (scorecard.Card, error)
+	// Summary summarizes all closed signals, and those that were closed since a time.
+	Summary(ctx context.Context, account signal.AccountID, since time.Time) (scorecard.Summary, error)
 }
 
 // scanAgent answers POST /v1/agents/{id}/scan.
@@ -97,5 +99,6 @@ func (s *Server) addWork() {
 	if s.o.Scorecards != nil {
 		s.add("/v1/scorecard", methods{"GET": get(signal.SignalsRead, s.scorecard,
 			"agent_id", "strategy", "asset", "timeframe", "since")})
+		s.add("/v1/summary", methods{"GET": get(signal.SignalsRead, s.summary)})
 	}
 }

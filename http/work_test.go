@@ -23,6 +23,7 @@ type workFakes struct {
 	scan     func(req signal.RunRequest, assets []string) (signal.Job, error)
 	backtest func(req signal.RunRequest, from, to time.Time) (signal.Job, error)
 	card     func(q scorecard.Query) (scorecard.Card, error)
+	summary  func(account signal.AccountID, since time.Time) (scorecard.Summary, error)
 }
 
 type fakeWork struct{ *workFakes }
@@ -53,6 +54,11 @@ func (f fakeWork) SubmitBacktest(ctx context.Context, req signal.RunRequest, fro
 
 func (f fakeWork) Card(_ context.Context, q scorecard.Query) (scorecard.Card, error) {
 	return call1(f.card, scorecard.Card{Statistics: backtest.Summarize(nil), Groups: []scorecard.Group{}}, q)
+}
+
+func (f fakeWork) Summary(_ context.Context, account signal.AccountID,
+	since time.Time) (scorecard.Summary, error) {
+	return call2(f.summary, scorecard.Summary{}, account, since)
 }
 
 func newScan() signal.Job {

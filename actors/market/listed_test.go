@@ -17,7 +17,8 @@ func TestBarsByTimes(t *testing.T) {
 	m, store := namesOf(t, "simulated", nil)
 	const hour = 3_600_000
 	for i := range int64(4) {
-		store.bars = append(store.bars, marketdata.AssetBar{Timeframe: signal.H1, Bar: marketdata.Bar{OpenTime: i * hour}})
+		bar := marketdata.Bar{OpenTime: i * hour}
+		store.bars = append(store.bars, marketdata.AssetBar{Timeframe: signal.H1, Bar: bar})
 	}
 	store.bars = append(store.bars, marketdata.AssetBar{Timeframe: signal.M5})
 	at := func(hours float64) time.Time { return time.UnixMilli(int64(hours * hour)) }

@@ -102,8 +102,8 @@ var mayImport = []struct {
 	{"http/limits", nil},
 	{"http/console", nil},
 	// What it asks, for the types of questions and answers.
-	{"http", []string{"actors/signal", "actors/agent", "actors/catalogue", "actors/scorecard", "actors/market",
-		"http/console", "http/credentials", "http/limits", "http/request"}},
+	{"http", []string{"actors/signal", "actors/agent", "actors/backtest", "actors/catalogue", "actors/scorecard",
+		"actors/market", "http/console", "http/credentials", "http/limits", "http/request"}},
 	{"configs", nil},
 	{"cmd/agentsignal/undo", nil},
 	{"cmd/agentsignal/command", nil},

@@ -1,6 +1,6 @@
 import { beforeEach, expect, test, vi } from "vitest";
 import type { SignalState } from "../api/types";
-import { make } from "./store.test";
+import { make } from "./fixture";
 
 const answers: ((page: unknown) => void)[] = [];
 vi.mock("../api/client", async (original) => ({
