@@ -7,7 +7,7 @@ LINT     := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 FUZZTIME ?= 5s
 BIN      := bin/agentsignal
 
-.PHONY: help run build test clients check bench fuzz fmt lint deps-run deps-test
+.PHONY: help run build test clients check bench fuzz fmt lint console console-check deps-run deps-test
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -25,6 +25,13 @@ test: deps-test ## Run all tests, with the race detector
 
 clients: deps-test ## Generate clients with four generators and call the service by them (downloads them; npm, Go)
 	TEST_CLIENTS=1 $(GO) test -count=1 -v -run '^TestGeneratedClients$$' ./cmd/agentsignal/service
+
+console: ## Build the browser console into http/console/dist (Node 20 or later)
+	cd http/console && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error && npm run -s all
+
+console-check: console ## Fail if the committed console is not what its source builds
+	@test -z "$$(git status --porcelain -- http/console/dist)" || \
+		{ git status --short -- http/console/dist; echo "http/console/dist is not what its source builds: commit it"; exit 1; }
 
 check: deps-test fmt lint test fuzz ## Everything that must hold: format, vet, lint, tests, short fuzzing
 

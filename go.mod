@@ -2,6 +2,8 @@ module github.com/agentsignal/agentsignal
 
 go 1.26.0
 
+ignore ./http/console/node_modules
+
 require (
 	code.dny.dev/ssrf v0.3.0
 	github.com/RoaringBitmap/roaring/v2 v2.30.0

@@ -28,6 +28,12 @@ type agentView struct {
 	Status      signal.AgentStatus `json:"status"`
 }
 
+// agentDetails is an agent as GET /v1/agents/{id} shows it.
+type agentDetails struct {
+	agentView
+	Input *schema `json:"input_schema"` // of the body of its runs
+}
+
 type agentList struct {
 	Agents []agentView `json:"agents"`
 	Total  int         `json:"total"`
@@ -63,7 +69,7 @@ func (s *Server) agentByID(c *call) error {
 	if err != nil {
 		return err
 	}
-	return c.value(http.StatusOK, agentView(a))
+	return c.value(http.StatusOK, agentDetails{agentView(a), inputSchema(&a)})
 }
 
 // agentNamed returns an agent of the catalogue, or KindNotFound.

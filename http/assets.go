@@ -1,14 +1,18 @@
 package http
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/agentsignal/agentsignal/actors/market"
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
+	"github.com/agentsignal/agentsignal/actors/spelling"
 	"github.com/agentsignal/agentsignal/http/request"
 )
 
@@ -22,6 +26,9 @@ type Assets interface {
 	Check(ctx context.Context, name string) (nearest []string, ok bool)
 	// Assets returns all assets, sorted by name.
 	Assets(ctx context.Context) ([]market.AssetState, error)
+	// Bars returns the stored bars of an asset by any of its spellings, oldest first. A zero time
+	// is no bound. KindNotFound.
+	Bars(ctx context.Context, asset string, tf signal.Timeframe, from, to time.Time) ([]marketdata.Bar, error)
 }
 
 // anyAsset is the default of Options.Assets: it accepts every name.
@@ -30,6 +37,9 @@ type anyAsset struct{}
 func (anyAsset) Name(asset string) string                            { return asset }
 func (anyAsset) Check(context.Context, string) ([]string, bool)      { return nil, true }
 func (anyAsset) Assets(context.Context) ([]market.AssetState, error) { return nil, nil }
+func (anyAsset) Bars(context.Context, string, signal.Timeframe, time.Time, time.Time) ([]marketdata.Bar, error) {
+	return nil, nil
+}
 
 // assetPointer and assetsPointer return the JSON Pointer of an asset: of a request with one
 // asset, and of the asset at an index of a list.
@@ -69,13 +79,16 @@ func (s *Server) findAssets(ctx context.Context, a signal.Agent, assets []string
 		if ok {
 			continue
 		}
-		advice := ": GET /v1/assets lists all"
+		advice := ": " + assetsAdvice
 		if len(nearest) > 0 {
 			advice = "; the nearest names are " + strings.Join(nearest, ", ")
 		}
 		f.Body(pointer, request.CodeInvalidValue, "no source has this asset"+advice)
 	}
 }
+
+// assetsAdvice is for an unknown asset without similar names.
+const assetsAdvice = "GET /v1/assets lists all"
 
 type assetList struct {
 	Assets []assetView `json:"assets"`
@@ -106,4 +119,62 @@ func (s *Server) listAssets(c *call) error {
 		return err
 	}
 	return c.value(http.StatusOK, assetList{views(assets, viewAsset)})
+}
+
+// maxShownBars is the maximum number of bars in an answer: as many as the store keeps.
+const maxShownBars = 1500
+
+type barList struct {
+	Bars []barView `json:"bars"`
+}
+
+type barView struct {
+	OpenTime instant `json:"open_time"`
+	Open     number  `json:"open"`
+	High     number  `json:"high"`
+	Low      number  `json:"low"`
+	Close    number  `json:"close"`
+	Volume   number  `json:"volume"`
+}
+
+func viewBar(b *marketdata.Bar) barView {
+	return barView{
+		OpenTime: instant(time.UnixMilli(b.OpenTime)),
+		Open:     number(b.Open),
+		High:     number(b.High),
+		Low:      number(b.Low),
+		Close:    number(b.Close),
+		Volume:   number(b.Volume),
+	}
+}
+
+// assetBars answers GET /v1/assets/{asset}/bars.
+func (s *Server) assetBars(c *call) error {
+	q := c.query
+	timeframe := cmp.Or(request.Option(q, "timeframe", signal.Timeframes), signal.H1)
+	from, to := q.Times("from", "to")
+	if err := c.faults.Err(); err != nil {
+		return err
+	}
+	name := strings.TrimSpace(c.vars["asset"])
+	if code, _ := request.CheckText(name, maxAssetLength); code != "" {
+		return notFound("asset", assetsAdvice)
+	}
+	bars, err := s.o.Assets.Bars(c.r.Context(), name, timeframe, from, to)
+	if signal.KindOf(err) == signal.KindNotFound {
+		return s.unknownAsset(c.r.Context(), name)
+	}
+	if err != nil {
+		return err
+	}
+	bars = bars[max(0, len(bars)-maxShownBars):]
+	return c.value(http.StatusOK, barList{views(bars, viewBar)})
+}
+
+// unknownAsset returns the error of an asset without prices. It suggests similar names.
+func (s *Server) unknownAsset(ctx context.Context, name string) error {
+	if nearest, ok := s.o.Assets.Check(ctx, s.o.Assets.Name(name)); !ok && len(nearest) > 0 {
+		return notFound("asset", spelling.DidYouMean(nearest))
+	}
+	return notFound("asset", assetsAdvice)
 }

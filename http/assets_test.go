@@ -10,6 +10,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/market"
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 	signalhttp "github.com/agentsignal/agentsignal/http"
 )
 
@@ -20,7 +21,18 @@ func (everyAsset) Name(asset string) string                       { return asset
 func (everyAsset) Check(context.Context, string) ([]string, bool) { return nil, true }
 
 // fakeAssets has BTC, XAUUSD and oil, each also by another name.
-type fakeAssets struct{ list []market.AssetState }
+type fakeAssets struct {
+	list []market.AssetState
+	bars func(asset string, tf signal.Timeframe, from, to time.Time) ([]marketdata.Bar, error)
+}
+
+func (f fakeAssets) Bars(_ context.Context, asset string, tf signal.Timeframe,
+	from, to time.Time) ([]marketdata.Bar, error) {
+	if f.bars == nil {
+		return nil, nil
+	}
+	return f.bars(asset, tf, from, to)
+}
 
 func (fakeAssets) Name(asset string) string {
 	if name := map[string]string{"BTC": "BTC", "BTCUSDT": "BTC", "GOLD": "XAUUSD",

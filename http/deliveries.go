@@ -22,6 +22,9 @@ type Deliveries interface {
 	// of all matches.
 	Deliveries(ctx context.Context, account signal.AccountID, webhook signal.WebhookID,
 		q delivery.Query) (list []delivery.Delivery, total int, err error)
+	// AllDeliveries is Deliveries for all webhooks of the account.
+	AllDeliveries(ctx context.Context, account signal.AccountID,
+		q delivery.Query) (list []delivery.Delivery, total int, err error)
 	// RetryDelivery makes a failed delivery pending, for one attempt. KindConflict,
 	// "delivery_not_failed".
 	RetryDelivery(ctx context.Context, account signal.AccountID, webhook signal.WebhookID,
@@ -93,16 +96,23 @@ func viewTestEvent(id signal.WebhookID, p signal.Principal) testEventView {
 	return v
 }
 
-// listDeliveries answers GET /v1/webhooks/{id}/deliveries.
-func (s *Server) listDeliveries(c *call) error {
-	q := c.query
+// deliveryFilters are the query parameters of lists of deliveries.
+var deliveryFilters = []string{"status", "event", "limit", "offset"}
+
+// readDeliveryQuery reads the filters of a list of deliveries and its page.
+func readDeliveryQuery(q *request.Query) (delivery.Query, request.Page) {
 	p := q.Page()
-	wanted := delivery.Query{
+	return delivery.Query{
 		Status: request.Option(q, "status", delivery.Statuses),
 		Type:   request.Option(q, "event", delivery.WebhookEvents),
 		Limit:  p.Limit,
 		Offset: p.Offset,
-	}
+	}, p
+}
+
+// listDeliveries answers GET /v1/webhooks/{id}/deliveries.
+func (s *Server) listDeliveries(c *call) error {
+	wanted, p := readDeliveryQuery(c.query)
 	if err := c.faults.Err(); err != nil {
 		return err
 	}
@@ -111,6 +121,22 @@ func (s *Server) listDeliveries(c *call) error {
 		return err
 	}
 	list, total, err := s.o.Deliveries.Deliveries(c.r.Context(), w.Account, w.ID, wanted)
+	if err != nil {
+		return err
+	}
+	return c.encoded(encodeList("deliveries", list, viewDeliveryItem, p, total))
+}
+
+// listAllDeliveries answers GET /v1/deliveries. With a webhook it is the list of that one.
+func (s *Server) listAllDeliveries(c *call) error {
+	if c.vars = map[string]string{"id": c.query.Get("webhook_id")}; c.vars["id"] != "" {
+		return s.listDeliveries(c)
+	}
+	wanted, p := readDeliveryQuery(c.query)
+	if err := c.faults.Err(); err != nil {
+		return err
+	}
+	list, total, err := s.o.Deliveries.AllDeliveries(c.r.Context(), c.principal.Account, wanted)
 	if err != nil {
 		return err
 	}

@@ -43,6 +43,9 @@ type fakes struct {
 	job      func(account signal.AccountID, id signal.JobID) (signal.Job, error)
 	jobs     func(account signal.AccountID, status signal.JobStatus, limit, offset int) ([]signal.Job, int, error)
 	list     func(q catalogue.Query) ([]signal.Listing, int, error)
+	locate   func(q catalogue.Query, before signal.Location) ([]signal.Location, int, error)
+	at       func(account signal.AccountID, at []signal.Location) ([]*signal.Signal, error)
+	counts   func(account signal.AccountID) (map[signal.AgentID]catalogue.Count, error)
 	find     func(account signal.AccountID, id signal.SignalID) (created, closed signal.Position, err error)
 	record   func(id signal.SignalID, created, closed signal.Position) (*signal.Signal, error)
 	take     func(class limits.Class, who string) limits.Decision
@@ -112,6 +115,27 @@ func (f fakeCatalogue) List(_ context.Context, q catalogue.Query) ([]signal.List
 		return []signal.Listing{newSignal().Listing()}, 1, nil
 	}
 	return f.list(q)
+}
+
+func (f fakeCatalogue) Locations(ctx context.Context, q catalogue.Query,
+	before signal.Location) ([]signal.Location, int, error) {
+	if ctx.Err() != nil {
+		return nil, 0, signal.Unavailable(ctx.Err())
+	}
+	if f.locate == nil {
+		return []signal.Location{{ID: signalID, Created: signal.Position{MS: 1}}}, 1, nil
+	}
+	return f.locate(q, before)
+}
+
+func (f fakeRecords) SignalsAt(_ context.Context, account signal.AccountID,
+	at []signal.Location) ([]*signal.Signal, error) {
+	return call2(f.at, []*signal.Signal{newSignal()}, account, at)
+}
+
+func (f fakeCatalogue) Counts(_ context.Context,
+	account signal.AccountID) (map[signal.AgentID]catalogue.Count, error) {
+	return call1(f.counts, nil, account)
 }
 
 func (f fakeCatalogue) Find(_ context.Context, account signal.AccountID,

@@ -29,7 +29,7 @@ func TestPathsAndMethods(t *testing.T) {
 		{"GET", "/v1/Signals", 404, ""},
 		{"GET", "/v1/signals/../agents", 404, ""},
 		{"GET", "/v1/signals%2f", 404, ""},
-		{"GET", "/dashboard/", 404, ""},
+		{"GET", "/dashboard/nosuch", 404, ""},
 		{"GET", "/v1/nosuch", 404, ""},
 		{"OPTIONS", "/v1/nosuch", 404, ""},
 		{"DELETE", "/v1/signals", 405, "GET, HEAD, OPTIONS"},

@@ -112,10 +112,12 @@ func (s *Server) addRoutes() {
 	s.add("/v1/agents/{id}/run",
 		methods{"POST": {guard: anyToken, scope: signal.AgentsRun, class: limits.Runs, handle: s.runAgent}})
 	s.add("/v1/signals", methods{"GET": get(signal.SignalsRead, s.listSignals,
-		"asset", "strategy", "direction", "min_confidence", "limit", "offset", "since", "status", "agent_id")})
+		slices.Concat(signalFilters, []string{"limit", "offset", "view"})...)})
 	s.add("/v1/signals/weather", methods{"GET": get(signal.SignalsRead, s.listWeather,
 		"region", "commodity", "severity", "limit", "offset", "since")})
 	s.add("/v1/signals/weather/{id}", methods{"GET": get(signal.SignalsRead, s.weatherSignal)})
+	s.add("/v1/signals/export", methods{"GET": get(signal.SignalsRead, s.exportSignals,
+		slices.Concat(signalFilters, []string{"format"})...)})
 	s.add("/v1/signals/{id}", methods{"GET": get(signal.SignalsRead, s.signalByID)})
 	s.add("/v1/jobs/{id}", methods{"GET": get(signal.AgentsRun, s.jobByID)})
 	s.add("/v1/jobs", methods{"GET": get(signal.AgentsRun, s.listJobs, "status", "limit", "offset")})
@@ -124,6 +126,8 @@ func (s *Server) addRoutes() {
 
 	if _, any := s.o.Assets.(anyAsset); !any {
 		s.add("/v1/assets", methods{"GET": get(signal.SignalsRead, s.listAssets)})
+		s.add("/v1/assets/{asset}/bars", methods{"GET": get(signal.SignalsRead, s.assetBars,
+			"timeframe", "from", "to")})
 	}
 	s.addWork()
 	s.addRecord()
@@ -182,7 +186,9 @@ func (s *Server) addWebhooks() {
 	s.add("/v1/webhooks/{id}/rotate-secret", methods{"POST": change(scope, s.rotateSecret)})
 	s.add("/v1/webhooks/{id}/test", methods{"POST": change(scope, s.testWebhook)})
 	s.add("/v1/webhooks/{id}/deliveries",
-		methods{"GET": get(scope, s.listDeliveries, "status", "event", "limit", "offset")})
+		methods{"GET": get(scope, s.listDeliveries, deliveryFilters...)})
+	s.add("/v1/deliveries", methods{"GET": get(scope, s.listAllDeliveries,
+		append([]string{"webhook_id"}, deliveryFilters...)...)})
 	s.add("/v1/webhooks/{id}/deliveries/retry", methods{"POST": change(scope, s.retryDeliveries)})
 	s.add("/v1/webhooks/{id}/deliveries/cancel", methods{"POST": change(scope, s.cancelDeliveries)})
 	s.add("/v1/webhooks/{id}/deliveries/{delivery_id}", methods{"GET": get(scope, s.deliveryByID)})
@@ -192,9 +198,11 @@ func (s *Server) addWebhooks() {
 
 // addPages adds the pages for people.
 func (s *Server) addPages() {
-	s.add("/", anyQuery(open(redirect("/docs"))))
+	s.add("/", anyQuery(open(redirect(consolePath))))
+	s.add("/dashboard", anyQuery(open(redirect(consolePath))))
 	for path, handle := range map[string]func(*call) error{
 		"/docs": s.docs, "/docs/{file}": s.docsFile, "/problems": s.problemIndex, "/problems/{code}": s.problemPage,
+		consolePath: s.consolePage, consolePath + "{file}": s.consoleFile,
 	} {
 		e := s.add(path, anyQuery(open(handle)))
 		e.cached, e.page = true, true
@@ -225,7 +233,8 @@ func (s *Server) add(template string, m methods) *endpoint {
 	allow = append(allow, http.MethodOptions)
 	slices.Sort(allow)
 	e.allow = []string{strings.Join(allow, ", ")}
-	s.router.Handle(strings.Replace(template, "{path}", "{path:.+}", 1), e) // the one variable with slashes
+	// Names of assets, such as BTC/USD, and paths of tiles may have slashes.
+	s.router.Handle(strings.NewReplacer("{asset}", "{asset:.+}", "{path}", "{path:.+}").Replace(template), e)
 	s.routes = append(s.routes, e)
 	return e
 }

@@ -133,8 +133,8 @@ func readParameters(o *request.Object) signal.Parameters {
 			o.Bad("region", request.CodeInvalidValue, request.OneOf(agent.Regions))
 		}
 	}
-	p.Keywords, _ = o.Texts("keywords", maxPhrases, textsRule, anyText)
-	p.Features, _ = o.Texts("features", maxPhrases, textsRule, anyText)
+	p.Keywords, _ = o.Texts("keywords", agent.MaxPhrases, textsRule, anyText)
+	p.Features, _ = o.Texts("features", agent.MaxPhrases, textsRule, anyText)
 	if locale, ok := o.Text("locale"); ok {
 		if p.Locale = locale; locale == "" {
 			o.Bad("locale", request.CodeTooShort, "must not be empty")
@@ -143,9 +143,6 @@ func readParameters(o *request.Object) signal.Parameters {
 	o.Close()
 	return p
 }
-
-// maxPhrases is how many keywords or features a run may have.
-const maxPhrases = 20
 
 // checkForAgent records the faults of r for the agent of the path, and sets the agent. If it
 // does not exist, the error is KindNotFound, and the body is checked for the agent that has

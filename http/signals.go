@@ -12,6 +12,10 @@ import (
 // Catalogue lists the signals of accounts. See catalogue.Catalogue.
 type Catalogue interface {
 	List(ctx context.Context, q catalogue.Query) (items []signal.Listing, total int, err error)
+	// Locations is List for callers that read the records, with pages behind a signal.
+	Locations(ctx context.Context, q catalogue.Query, before signal.Location) ([]signal.Location, int, error)
+	// Counts returns the number of listed signals by agent.
+	Counts(ctx context.Context, account signal.AccountID) (map[signal.AgentID]catalogue.Count, error)
 	// Find returns the positions at which a signal was created and, if so, closed.
 	// KindNotFound.
 	Find(ctx context.Context, account signal.AccountID, id signal.SignalID) (created, closed signal.Position, err error)
@@ -21,6 +25,8 @@ type Catalogue interface {
 type Signals interface {
 	SignalByID(ctx context.Context, account signal.AccountID, id signal.SignalID,
 		created, closed signal.Position) (*signal.Signal, error)
+	// SignalsAt returns the signals at locations, without those that no longer exist.
+	SignalsAt(ctx context.Context, account signal.AccountID, at []signal.Location) ([]*signal.Signal, error)
 }
 
 // The values of the query parameters of listSignals.
@@ -36,14 +42,23 @@ var (
 	}()
 )
 
-// listingBytes is the approximate size of an item of the list.
-const listingBytes = 240
+// listingBytes and stateBytes are the approximate sizes of an item of the list and of a signal
+// with its state.
+const (
+	listingBytes = 240
+	stateBytes   = 1536
+)
 
-// listSignals answers GET /v1/signals.
-func (s *Server) listSignals(c *call) error {
+// signalFilters are the query parameters that readSignalQuery reads.
+var signalFilters = []string{"asset", "strategy", "direction", "min_confidence", "since", "status", "agent_id"}
+
+// viewFull is the value of the parameter view for whole signals.
+const viewFull = "full"
+
+// readSignalQuery reads the filters of lists of signals.
+func readSignalQuery(c *call) catalogue.Query {
 	q := c.query
-	p := q.Page()
-	wanted := catalogue.Query{
+	return catalogue.Query{
 		Account:       c.principal.Account,
 		Asset:         q.Text("asset", maxAssetLength),
 		Strategy:      request.Option(q, "strategy", strategies),
@@ -52,11 +67,20 @@ func (s *Server) listSignals(c *call) error {
 		Status:        request.Option(q, "status", statuses),
 		MinConfidence: q.Fraction("min_confidence"),
 		Since:         q.Since(),
-		Limit:         p.Limit,
-		Offset:        p.Offset,
 	}
+}
+
+// listSignals answers GET /v1/signals.
+func (s *Server) listSignals(c *call) error {
+	p := c.query.Page()
+	wanted := readSignalQuery(c)
+	wanted.Limit, wanted.Offset = p.Limit, p.Offset
+	view := request.Option(c.query, "view", []string{viewFull})
 	if err := c.faults.Err(); err != nil {
 		return err
+	}
+	if view == viewFull {
+		return s.listFullSignals(c, wanted, p)
 	}
 	items, total, err := s.o.Catalogue.List(c.r.Context(), wanted)
 	if err != nil {
@@ -64,6 +88,21 @@ func (s *Server) listSignals(c *call) error {
 	}
 	return c.json(http.StatusOK, appendList(make([]byte, 0, 128+listingBytes*len(items)), "signals", items,
 		appendListing, p, total))
+}
+
+// listFullSignals answers with whole signals, from one read of the catalogue and one of the
+// records.
+func (s *Server) listFullSignals(c *call, wanted catalogue.Query, p request.Page) error {
+	at, total, err := s.o.Catalogue.Locations(c.r.Context(), wanted, signal.Location{})
+	if err != nil {
+		return err
+	}
+	records, err := s.o.Signals.SignalsAt(c.r.Context(), wanted.Account, at)
+	if err != nil {
+		return err
+	}
+	return c.json(http.StatusOK, appendList(make([]byte, 0, 128+stateBytes*len(records)), "signals", records,
+		func(b []byte, x **signal.Signal) []byte { return appendSignalState(b, *x) }, p, total))
 }
 
 // signalByID answers GET /v1/signals/{id}.
@@ -76,7 +115,7 @@ func (s *Server) signalByID(c *call) error {
 	if err != nil {
 		return err
 	}
-	return c.json(http.StatusOK, appendSignalState(make([]byte, 0, 1536), found))
+	return c.json(http.StatusOK, appendSignalState(make([]byte, 0, stateBytes), found))
 }
 
 // findSignal returns the record of a signal. A signal that closes between the two lookups

@@ -39,6 +39,8 @@ type webhookFakes struct {
 		id signal.DeliveryID) (delivery.Delivery, []byte, error)
 	deliveries func(account signal.AccountID, webhook signal.WebhookID,
 		q delivery.Query) ([]delivery.Delivery, int, error)
+	allDeliveries func(account signal.AccountID, q delivery.Query) ([]delivery.Delivery, int, error)
+
 	retry     func(id signal.DeliveryID) (delivery.Delivery, error)
 	cancel    func(id signal.DeliveryID) (delivery.Delivery, error)
 	retryAll  func(webhook signal.WebhookID, q delivery.RetryQuery) (int, error)
@@ -140,6 +142,14 @@ func (f fakeDeliveries) Deliveries(_ context.Context, account signal.AccountID, 
 		return nil, 0, nil
 	}
 	return f.deliveries(account, webhook, q)
+}
+
+func (f fakeDeliveries) AllDeliveries(_ context.Context, account signal.AccountID,
+	q delivery.Query) ([]delivery.Delivery, int, error) {
+	if f.allDeliveries == nil {
+		return nil, 0, nil
+	}
+	return f.allDeliveries(account, q)
 }
 
 func (f fakeDeliveries) RetryDelivery(_ context.Context, _ signal.AccountID, _ signal.WebhookID,

@@ -20,6 +20,8 @@ type Work interface {
 // Scorecards summarizes closed signals. See scorecard.Scorecards.
 type Scorecards interface {
 	Card(ctx context.Context, q scorecard.Query) (scorecard.Card, error)
+	// Summary summarizes all closed signals, and those that were closed since a time.
+	Summary(ctx context.Context, account signal.AccountID, since time.Time) (scorecard.Summary, error)
 }
 
 // Audits has the results of the last audit. See audit.Node.
@@ -113,6 +115,7 @@ func (s *Server) addWork() {
 	if s.o.Scorecards != nil {
 		s.add("/v1/scorecard", methods{"GET": get(signal.SignalsRead, s.scorecard,
 			"agent_id", "strategy", "asset", "timeframe", "since")})
+		s.add("/v1/summary", methods{"GET": get(signal.SignalsRead, s.summary)})
 	}
 	if s.o.Audits != nil {
 		s.add("/v1/audit", methods{"GET": get(signal.SignalsRead, s.lastAudit)})

@@ -25,6 +25,7 @@ type workFakes struct {
 	backtest func(req signal.RunRequest, from, to time.Time) (signal.Job, error)
 	card     func(q scorecard.Query) (scorecard.Card, error)
 	audit    func(account signal.AccountID) (audit.Result, error)
+	summary  func(account signal.AccountID, since time.Time) (scorecard.Summary, error)
 }
 
 type fakeWork struct{ *workFakes }
@@ -62,6 +63,11 @@ func (f fakeWork) Audit(_ context.Context, account signal.AccountID) (audit.Resu
 		return audit.Result{}, signal.NotFound("audit")
 	}
 	return f.audit(account)
+}
+
+func (f fakeWork) Summary(_ context.Context, account signal.AccountID,
+	since time.Time) (scorecard.Summary, error) {
+	return call2(f.summary, scorecard.Summary{}, account, since)
 }
 
 func newScan() signal.Job {

@@ -28,9 +28,9 @@ const (
 
 // Limits of an agent's parameters.
 const (
-	maxPhrases      = 20  // keywords, and features
-	maxPhraseLength = 100 // characters of each
-	maxLocaleLength = 35
+	MaxPhrases      = 20  // keywords, and features
+	MaxPhraseLength = 100 // characters of each
+	MaxLocaleLength = 35
 )
 
 // Regions of the weather agent. The first is the default.
@@ -45,6 +45,9 @@ var commoditiesOf = map[string][]string{
 	"energy_demand":    {"natural_gas", "oil"},
 	"agriculture":      {"corn", "wheat"},
 }
+
+// CommoditiesOf returns the assets that a weather strategy can judge.
+func CommoditiesOf(strategy string) []string { return commoditiesOf[strategy] }
 
 // Check returns what agent does not accept of a request: its strategy, asset and
 // parameters, in this order. An empty strategy or asset is no fault here: the reader of
@@ -114,8 +117,8 @@ func checkCommodity(agent signal.Agent, req signal.RunRequest) []Fault {
 // checkPhrases checks a list of short texts.
 func checkPhrases(name string, phrases []string) []Fault {
 	pointer := "/parameters/" + name
-	if len(phrases) > maxPhrases {
-		return []Fault{{pointer, codeTooLong, "at most " + strconv.Itoa(maxPhrases) + " are allowed"}}
+	if len(phrases) > MaxPhrases {
+		return []Fault{{pointer, codeTooLong, "at most " + strconv.Itoa(MaxPhrases) + " are allowed"}}
 	}
 	var faults []Fault
 	for i, phrase := range phrases {
@@ -123,8 +126,8 @@ func checkPhrases(name string, phrases []string) []Fault {
 		switch {
 		case strings.TrimSpace(phrase) == "":
 			faults = append(faults, Fault{at, codeTooShort, "must not be empty"})
-		case utf8.RuneCountInString(phrase) > maxPhraseLength:
-			detail := "at most " + strconv.Itoa(maxPhraseLength) + " characters are allowed"
+		case utf8.RuneCountInString(phrase) > MaxPhraseLength:
+			detail := "at most " + strconv.Itoa(MaxPhraseLength) + " characters are allowed"
 			faults = append(faults, Fault{at, codeTooLong, detail})
 		case !utf8.ValidString(phrase) || strings.ContainsFunc(phrase, unicode.IsControl):
 			faults = append(faults, Fault{at, codeInvalidFormat, "must not contain control characters"})
@@ -136,7 +139,7 @@ func checkPhrases(name string, phrases []string) []Fault {
 // isLocale reports whether s has the form of a BCP 47 tag: a language of 2 or 3 letters
 // and subtags of 1 to 8 letters or digits, joined by hyphens.
 func isLocale(s string) bool {
-	if len(s) > maxLocaleLength {
+	if len(s) > MaxLocaleLength {
 		return false
 	}
 	for i, part := range strings.Split(s, "-") {

@@ -62,6 +62,18 @@ type Reasons struct {
 	Expired    int `json:"expired"`
 }
 
+// Add counts a closed signal.
+func (r *Reasons) Add(reason signal.CloseReason) {
+	switch reason {
+	case signal.TakeProfit:
+		r.TakeProfit++
+	case signal.StopLoss:
+		r.StopLoss++
+	case signal.Expired:
+		r.Expired++
+	}
+}
+
 // Bucket compares forecasts of similar confidence with their outcomes.
 type Bucket struct {
 	From           Figure `json:"from"` // inclusive
@@ -162,14 +174,7 @@ func (t *Tally) Add(o *Outcome) {
 	t.squaredError += miss * miss
 	t.squares += o.Confidence * o.Confidence
 	t.products += o.Confidence * float64(won)
-	switch o.Reason {
-	case signal.TakeProfit:
-		t.reasons.TakeProfit++
-	case signal.StopLoss:
-		t.reasons.StopLoss++
-	case signal.Expired:
-		t.reasons.Expired++
-	}
+	t.reasons.Add(o.Reason)
 	b := &t.buckets[max(0, min(buckets-1, int(o.Confidence*buckets)))]
 	b.count++
 	b.wins += won

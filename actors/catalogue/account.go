@@ -3,6 +3,8 @@ package catalogue
 import (
 	"fmt"
 	"math"
+	"slices"
+	"sort"
 	"sync"
 	"time"
 
@@ -137,20 +139,58 @@ func (a *account) find(id signal.SignalID, notBefore int64) (created, closed sig
 func (a *account) list(t *strategies, q *Query, notBefore int64) ([]signal.Listing, int) {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
-	from := a.rows.after(max(notBefore, unixMilli(q.Since)))
-	m, ok := a.match(t, q, from)
-	if !ok {
-		return []signal.Listing{}, 0
-	}
-	if q.Offset >= m.total() {
-		return []signal.Listing{}, m.total()
-	}
-	page := a.page(m, q.Offset, min(q.Limit, m.total()-q.Offset))
+	page, total := a.rowsOf(t, q, notBefore, signal.Location{})
 	items := make([]signal.Listing, len(page))
 	for i, n := range page {
 		items[i] = a.listing(t, n)
 	}
-	return items, m.total()
+	return items, total
+}
+
+// locations is list for the locations of the signals, behind the one at before.
+func (a *account) locations(
+	t *strategies, q *Query, notBefore int64, before signal.Location,
+) ([]signal.Location, int) {
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	page, total := a.rowsOf(t, q, notBefore, before)
+	items := make([]signal.Location, len(page))
+	for i, n := range page {
+		id := signal.SignalIDFromBytes(a.rows.at(n).id)
+		items[i] = signal.Location{ID: id, Created: a.rows.created(n), Closed: a.rows.closed(n)}
+	}
+	return items, total
+}
+
+// rowsOf returns the page of q behind the signal at before, and the number of all matches. The
+// caller holds the lock.
+func (a *account) rowsOf(t *strategies, q *Query, notBefore int64, before signal.Location) ([]uint32, int) {
+	m, ok := a.match(t, q, a.rows.after(max(notBefore, unixMilli(q.Since))))
+	if !ok {
+		return nil, 0
+	}
+	offset := q.Offset + a.through(m, before)
+	if offset >= m.total() {
+		return nil, m.total()
+	}
+	return a.page(m, offset, min(q.Limit, m.total()-offset)), m.total()
+}
+
+// through returns the number of matches up to and including the signal at a location, in the
+// order of lists. It is 0 for the zero location.
+func (a *account) through(m matches, at signal.Location) int {
+	id, ok := signal.ULIDBytes(string(at.ID))
+	if !ok {
+		return 0
+	}
+	first, next := a.rows.after(at.Created.MS-1), a.rows.after(at.Created.MS)
+	n := m.total() - sort.Search(m.total(), func(i int) bool { return m.at(i) >= next })
+	for _, row := range m.between(nil, first, next) {
+		if slices.Compare(a.rows.at(row).id[:], id[:]) >= 0 {
+			n++
+		}
+	}
+	return n
 }
 
 func (a *account) listing(t *strategies, n uint32) signal.Listing {

@@ -116,6 +116,18 @@ func (c *Catalogue) List(ctx context.Context, q Query) ([]signal.Listing, int, e
 	return items, total, nil
 }
 
+// Locations is List for callers that read the records: it returns where they are. With before,
+// the location of a signal that an earlier call has returned, the page begins behind that
+// signal, so that signals created meanwhile do not shift the pages.
+func (c *Catalogue) Locations(ctx context.Context, q Query, before signal.Location) ([]signal.Location, int, error) {
+	a, err := c.account(ctx, q.Account)
+	if err != nil || a == nil {
+		return []signal.Location{}, 0, err
+	}
+	items, total := a.locations(c.strategies, &q, c.oldest(), before)
+	return items, total, nil
+}
+
 // Find returns the positions of a signal's creation and closing; the latter is zero while
 // it is open. It fails with KindNotFound if the account has no such signal.
 func (c *Catalogue) Find(ctx context.Context, id signal.AccountID, s signal.SignalID) (

@@ -9,6 +9,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/market/assets"
 	"github.com/agentsignal/agentsignal/actors/market/prices"
 	"github.com/agentsignal/agentsignal/actors/market/simulated"
+	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
@@ -85,4 +86,32 @@ func (m *Market) sourceOf(k *assets.Spec) string {
 		}
 	}
 	return ""
+}
+
+// Bars returns the stored bars of the asset that name means and a timeframe, oldest first, whose
+// open times lie from from to to, both inclusive; a zero time is no bound. An asset that a source
+// may have, but that was not asked for yet, has none. KindNotFound: no source has it, and there are
+// no prices from outside. Otherwise the error is that of the store. It does not ask for the asset.
+func (m *Market) Bars(
+	ctx context.Context, name string, tf signal.Timeframe, from, to time.Time,
+) ([]marketdata.Bar, error) {
+	record, _, err := m.o.Store.Asset(ctx, m.key(name))
+	if signal.KindOf(err) == signal.KindNotFound && m.possible(m.Name(name)) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	stored, _, err := m.o.Store.Bars(ctx, record.Symbol, tf)
+	if err != nil {
+		return nil, err
+	}
+	var bars []marketdata.Bar
+	for i := range stored {
+		at := stored[i].OpenTime
+		if (from.IsZero() || at >= from.UnixMilli()) && (to.IsZero() || at <= to.UnixMilli()) {
+			bars = append(bars, stored[i].Bar)
+		}
+	}
+	return bars, nil
 }

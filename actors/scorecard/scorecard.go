@@ -101,30 +101,38 @@ type Group struct {
 
 // Card returns the statistics of an account's closed signals with prices, including all
 // that were closed before the call. The error is that of Records.
-func (c *Scorecards) Card(ctx context.Context, q Query) (Card, error) {
-	a := c.account(q.Account)
+func (c *Scorecards) Card(ctx context.Context, q Query) (card Card, err error) {
+	if q.Asset != "" {
+		q.Asset = c.o.Name(q.Asset)
+	}
+	err = c.current(ctx, q.Account, func(a *account) { card = a.card(q) })
+	return card, err
+}
+
+// current calls f with an account that has all that was closed before the call. The error is that
+// of Records.
+func (c *Scorecards) current(ctx context.Context, id signal.AccountID, f func(a *account)) error {
+	a := c.account(id)
 	if err := enter(ctx, a.busy); err != nil {
-		return Card{}, err
+		return err
 	}
 	defer leave(a.busy)
 	if a.upTo.IsZero() {
 		if err := enter(ctx, c.whole); err != nil {
-			return Card{}, err
+			return err
 		}
 		defer leave(c.whole)
 	}
 	// What has been read is kept even if the reading fails.
 	before := a.size()
-	err := a.read(ctx, c.records, q.Account, &c.o)
+	err := a.read(ctx, c.records, id, &c.o)
 	a.forget(c.o.Now().Add(-c.o.Retention).UnixMilli())
-	c.note(q.Account, a.size()-before)
+	c.note(id, a.size()-before)
 	if err != nil {
-		return Card{}, fmt.Errorf("read closed signals: %w", err)
+		return fmt.Errorf("read closed signals: %w", err)
 	}
-	if q.Asset != "" {
-		q.Asset = c.o.Name(q.Asset)
-	}
-	return a.card(q), nil
+	f(a)
+	return nil
 }
 
 // account returns an account, a new one if it is not kept, and marks it as used.

@@ -171,6 +171,13 @@ type LogEntry struct {
 	Closed     bool     // the change is the closing
 }
 
+// Location is where the records of a signal are in the signal log.
+type Location struct {
+	ID      SignalID
+	Created Position
+	Closed  Position // zero while it is open
+}
+
 // Listing returns the listing of s in its current state.
 func (s *Signal) Listing() Listing {
 	l := Listing{

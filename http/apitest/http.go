@@ -30,7 +30,8 @@ import (
 )
 
 func init() {
-	for _, text := range []string{"text/html", "text/css", "text/javascript", "application/javascript", "image/png"} {
+	for _, text := range []string{"text/html", "text/css", "text/javascript", "application/javascript", "image/png",
+		"image/svg+xml", "text/csv", "application/x-ndjson"} {
 		openapi3filter.RegisterBodyDecoder(text, openapi3filter.FileBodyDecoder)
 	}
 }

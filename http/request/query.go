@@ -227,10 +227,12 @@ func parseTime(text string) (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// Since reads the parameter since, a time. An unescaped "+" arrives as a space, which cannot
-// mean anything else there.
-func (q *Query) Since() time.Time {
-	v := q.Get("since")
+// Since reads the parameter since, a time.
+func (q *Query) Since() time.Time { return q.Time("since") }
+
+// Time reads a time. An unescaped "+" arrives as a space, which cannot mean anything else there.
+func (q *Query) Time(name string) time.Time {
+	v := q.Get(name)
 	if v == "" {
 		return time.Time{}
 	}
@@ -239,7 +241,16 @@ func (q *Query) Since() time.Time {
 	}
 	t, ok := parseTime(v)
 	if !ok {
-		q.bad("since", CodeFormat, timeForm)
+		q.bad(name, CodeFormat, timeForm)
 	}
 	return t
+}
+
+// Times reads two times, of which to must not be before from.
+func (q *Query) Times(from, to string) (start, end time.Time) {
+	start, end = q.Time(from), q.Time(to)
+	if !start.IsZero() && !end.IsZero() && end.Before(start) {
+		q.bad(to, CodeOutOfRange, "must not be before "+from)
+	}
+	return start, end
 }

@@ -65,28 +65,56 @@ func (s *Store) SignalByID(
 
 // recentlyClosed returns record with its closing, which is newer than the catalogue.
 func (s *Store) recentlyClosed(ctx context.Context, p int, record *signal.Signal) (*signal.Signal, error) {
-	oldest := max(record.CreatedAt.UnixMilli(), s.Now().Add(-recentClosing).UnixMilli())
+	unclosed := map[signal.SignalID]*signal.Signal{record.ID: record}
+	if err := s.closeRecently(ctx, p, unclosed); err != nil {
+		return nil, err
+	}
+	if len(unclosed) > 0 {
+		return nil, signal.NotFound("signal")
+	}
+	return record, nil
+}
+
+// closeRecently adds their closings to records, which are newer than the catalogue, and removes
+// from records those that have one. It reads the log backwards once for all.
+func (s *Store) closeRecently(ctx context.Context, p int, records map[signal.SignalID]*signal.Signal) error {
+	if len(records) == 0 {
+		return nil
+	}
+	oldest := s.Now().UnixMilli()
+	for _, record := range records {
+		oldest = min(oldest, record.CreatedAt.UnixMilli())
+	}
+	oldest = max(oldest, s.Now().Add(-recentClosing).UnixMilli())
 	end := "+"
 	for {
 		reply, err := s.Raw(ctx, s.RDB, nil, "XREVRANGE", redisclient.SignalsKey(p), end, oldest, "COUNT", 500)
 		if err != nil {
-			return nil, redisclient.Failed(err, "search for closing of %s", record.ID)
+			return redisclient.Failed(err, "search for closings")
 		}
 		r := redisclient.NewReplyReader(reply)
 		entries, err := r.Entries(nil)
 		if err != nil {
-			return nil, fmt.Errorf("search for closing of %s: %w", record.ID, err)
+			return fmt.Errorf("search for closings: %w", err)
 		}
 		if len(entries) == 0 {
-			return nil, signal.NotFound("signal")
+			return nil
 		}
 		for i := range entries {
 			if !codec.IsClosing(entries[i].Header) {
 				continue
 			}
 			var c codec.ClosedState
-			if codec.DecodeClosedHead(entries[i].Header, &c); c.ID == record.ID {
-				return closeRecord(record, &entries[i])
+			codec.DecodeClosedHead(entries[i].Header, &c)
+			record := records[c.ID]
+			if record == nil {
+				continue
+			}
+			if _, err := closeRecord(record, &entries[i]); err != nil {
+				return err
+			}
+			if delete(records, c.ID); len(records) == 0 {
+				return nil
 			}
 		}
 		end = "(" + entries[len(entries)-1].Position.String()

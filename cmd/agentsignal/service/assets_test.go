@@ -57,3 +57,37 @@ func TestAssetsHaveOneName(t *testing.T) {
 		}
 	}
 }
+
+// TestBarsAreThoseOfTheSimulatedMarket, by any spelling of the asset.
+func TestBarsAreThoseOfTheSimulatedMarket(t *testing.T) {
+	t.Parallel()
+	c := testConfig(t, redistest.New(t).URL())
+	c.Market.Source = "simulated"
+	s := start(t, c)
+	trader, _ := s.account(t)
+	s.awaitPrices(t, "BTC", signal.H1)
+	type bars struct {
+		Bars []struct {
+			OpenTime               string `json:"open_time"`
+			Open, High, Low, Close float64
+		}
+	}
+	all := decode[bars](t, trader.get("/v1/assets/BTC%2FUSD/bars").ok(t).Body).Bars
+	if len(all) < 300 || len(all) > 1500 {
+		t.Fatalf("%d bars", len(all))
+	}
+	for i, b := range all {
+		if b.Low <= 0 || b.Low > min(b.Open, b.Close) || b.High < max(b.Open, b.Close) ||
+			i > 0 && b.OpenTime <= all[i-1].OpenTime {
+			t.Errorf("bar %d is %+v", i, b)
+		}
+	}
+	from, to := all[100].OpenTime, all[102].OpenTime
+	few := decode[bars](t, trader.get("/v1/assets/btc/bars?timeframe=1h&from="+from+"&to="+to).ok(t).Body).Bars
+	if len(few) != 3 || few[0] != all[100] || few[2] != all[102] {
+		t.Errorf("from %s to %s: %+v", from, to, few)
+	}
+	if a := trader.get("/v1/assets/BTCC/bars").want(t, 404); !strings.Contains(a.Body, "did you mean BTC?") {
+		t.Errorf("a misspelt asset: %s", a.Body)
+	}
+}

@@ -103,9 +103,11 @@ var mayImport = []struct {
 	{"http/request", nil},
 	{"http/credentials", []string{"actors/signal", "http/request"}},
 	{"http/limits", nil},
+	{"http/console", nil},
 	// What it asks, for the types of questions and answers.
-	{"http", []string{"actors/signal", "actors/agent", "actors/audit", "actors/catalogue", "actors/scorecard",
-		"actors/market", "actors/record", "actors/record/verify", "http/credentials", "http/limits", "http/request"}},
+	{"http", []string{"actors/signal", "actors/agent", "actors/audit", "actors/backtest", "actors/catalogue",
+		"actors/scorecard", "actors/market", "actors/record", "actors/record/verify", "http/console",
+		"http/credentials", "http/limits", "http/request"}},
 	{"configs", nil},
 	{"cmd/agentsignal/undo", nil},
 	{"cmd/agentsignal/command", nil},

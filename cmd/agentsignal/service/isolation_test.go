@@ -64,6 +64,10 @@ var routeRules = map[string]struct{ who, ids, body string }{
 	"POST /v1/webhooks/{id}/deliveries/{delivery_id}/retry":  {"webhooks:manage", "webhook delivery", ""},
 	"POST /v1/webhooks/{id}/deliveries/{delivery_id}/cancel": {"webhooks:manage", "webhook delivery", ""},
 	"GET /v1/assets":                    {"signals:read", "", ""},
+	"GET /v1/assets/{asset}/bars":       {"signals:read", "", ""},
+	"GET /v1/deliveries":                {"webhooks:manage", "", ""},
+	"GET /v1/signals/export":            {"signals:read", "", ""},
+	"GET /v1/summary":                   {"signals:read", "", ""},
 	"GET /v1/account":                   {forAnyToken, "", ""},
 	"GET /v1/versions":                  {forAnyToken, "", ""},
 	"GET /ws/dashboard":                 {forStreams, "", ""},
@@ -83,6 +87,9 @@ var routeRules = map[string]struct{ who, ids, body string }{
 	"GET /v1/openapi.yaml":              {forAnyone, "", ""},
 	"GET /v1/asyncapi.yaml":             {forAnyone, "", ""},
 	"GET /":                             {forAnyone, "", ""},
+	"GET /dashboard":                    {forAnyone, "", ""},
+	"GET /dashboard/":                   {forAnyone, "", ""},
+	"GET /dashboard/{file}":             {forAnyone, "", ""},
 	"GET /docs":                         {forAnyone, "", ""},
 	"GET /docs/{file}":                  {forAnyone, "", ""},
 	"GET /problems":                     {forAnyone, "", ""},
@@ -101,7 +108,7 @@ func (b belongings) path(template, ids string) string {
 		}
 	}
 	return strings.NewReplacer("{id}", "trading", "{file}", "style.css", "{code}", "not-found",
-		"{log}", "0", "{path}", "8%2F0%2F000").Replace(template)
+		"{asset}", "BTC", "{log}", "0", "{path}", "8%2F0%2F000").Replace(template)
 }
 
 // unknownBelongings returns well-formed identifiers of things that do not exist.

@@ -1,0 +1,277 @@
+package service
+
+import (
+	"context"
+	_ "embed"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/agentsignal/agentsignal/persistence/redistest"
+)
+
+//go:embed testdata/console/page.js
+var consoleScript string
+
+// openConsole opens the console at the address and signs in.
+func openConsole(t *testing.T, url, email string) context.Context {
+	t.Helper()
+	page := newBrowser(t, url+"/dashboard/", 1280)
+	evaluate[any](t, page, consoleScript)
+	evaluate[any](t, page, fmt.Sprintf("signIn(%q, %q)", email, password))
+	return page
+}
+
+// act runs steps of page.js.
+func act(t *testing.T, page context.Context, steps ...string) {
+	t.Helper()
+	evaluate[any](t, page, "(async () => {"+strings.Join(steps, "; ")+"; return true})()")
+}
+
+// A user signs in, runs an agent, sees the signal, filters, and watches it close.
+func TestConsole(t *testing.T) {
+	t.Parallel()
+	redis := redistest.New(t)
+	s, trader, account := startTrading(t, redis)
+	prices := newMarket(t, redis.Client())
+	page := openConsole(t, s.url, account.Email)
+	act(t, page, `await shows("No signals yet")`,
+		`location.hash = "#/run"`, `await fill("#r-asset", "ACME")`, `await fill("#r-strategy", "momentum")`,
+		`await press("Run")`, `await until("the signal's page opens", () => location.hash.startsWith("#/signals/sig_"))`,
+		`await shows("Chance over time")`, `await shows("The odds, accounted for")`,
+		`await until("the chart is drawn", () => find(".chart canvas"))`)
+	made := trader.signals("").Signals[0]
+	act(t, page, `location.hash = "#/live"`,
+		fmt.Sprintf(`await until("its row is there", () => find("[data-row=%s]"))`, made.ID))
+
+	signal := trader.run("ACME", "momentum") // of another client
+	act(t, page, fmt.Sprintf(`await until("the new row is there", () => find("[data-row=%s]"))`, signal.ID))
+	other := map[string]string{"long": "short", "short": "long"}[signal.Direction]
+	act(t, page, fmt.Sprintf(`await fill("#f-direction", %q)`, other), `await shows("No signal fits these filters")`,
+		fmt.Sprintf(`if (!location.hash.includes("direction=%s")) throw new Error(location.hash)`, other),
+		`await press("Clear")`, fmt.Sprintf(`await until("it is back", () => find("[data-row=%s]"))`, signal.ID))
+
+	price := *signal.Target + (*signal.Target-*signal.Entry)/100
+	prices.tick("ACME", strconv.FormatFloat(price, 'f', -1, 64))
+	act(t, page, fmt.Sprintf(`await until("it closes", () => find("[data-row=%s]").closest(".closed"))`, signal.ID),
+		`await shows("+1.50 R")`)
+}
+
+// While the list is held, new rows wait and are counted.
+func TestConsoleHolds(t *testing.T) {
+	t.Parallel()
+	s := shared(t)
+	trader, account := s.account(t)
+	page := openConsole(t, s.url, account.Email)
+	act(t, page, `await shows("No signals yet")`,
+		`document.body.dispatchEvent(new KeyboardEvent("keydown", {key: " ", bubbles: true}))`, `await shows("Held")`)
+	signal := trader.awaitRun("BTC", "momentum")
+	act(t, page, `await until("the pill counts it", () => has("1 new", ".pill"))`,
+		fmt.Sprintf(`if (find("[data-row=%s]")) throw new Error("a row came while the list was held")`, signal.ID),
+		`find(".pill button").click()`,
+		fmt.Sprintf(`await until("the row is there", () => find("[data-row=%s]"))`, signal.ID))
+}
+
+// cutter is a connection to a service that a test can cut.
+type cutter struct {
+	url, target string
+
+	mu    sync.Mutex
+	cut   bool
+	conns map[net.Conn]bool
+}
+
+func newCutter(t *testing.T, target string) *cutter {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	t.Cleanup(func() { ln.Close() })
+	c := &cutter{url: "http://" + ln.Addr().String(), target: strings.TrimPrefix(target, "http://"),
+		conns: make(map[net.Conn]bool)}
+	t.Cleanup(func() { c.set(true) })
+	go func() {
+		for {
+			conn, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			go c.serve(conn)
+		}
+	}()
+	return c
+}
+
+func (c *cutter) serve(client net.Conn) {
+	defer client.Close()
+	server, err := net.Dial("tcp", c.target)
+	if err != nil {
+		return
+	}
+	defer server.Close()
+	c.mu.Lock()
+	if c.cut {
+		c.mu.Unlock()
+		return
+	}
+	c.conns[client], c.conns[server] = true, true
+	c.mu.Unlock()
+	go func() {
+		_, _ = io.Copy(server, client) // until either end closes
+		server.Close()
+	}()
+	_, _ = io.Copy(client, server)
+}
+
+// set cuts the connections and refuses new ones, or lets them through again.
+func (c *cutter) set(cut bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.cut = cut
+	for conn := range c.conns {
+		if cut {
+			conn.Close()
+			delete(c.conns, conn)
+		}
+	}
+}
+
+// After a cut the page comes back by itself, with what happened meanwhile.
+func TestConsoleResumes(t *testing.T) {
+	t.Parallel()
+	s := shared(t)
+	trader, account := s.account(t)
+	line := newCutter(t, s.url)
+	page := openConsole(t, line.url, account.Email)
+	first := trader.awaitRun("BTC", "momentum")
+	act(t, page, fmt.Sprintf(`await until("the first row is there", () => find("[data-row=%s]"))`, first.ID))
+	line.set(true)
+	act(t, page, `await shows("Offline")`)
+	second := trader.awaitRun("ETH", "momentum")
+	line.set(false)
+	act(t, page, `await shows("none missing")`,
+		fmt.Sprintf(`await until("what was missed is there", () => find("[data-row=%s]"))`, second.ID),
+		`if (has("Gap ")) throw new Error("a gap is reported")`)
+}
+
+// An API key is made, shown once and revoked; the page survives the end of its own session.
+func TestConsoleAccount(t *testing.T) {
+	t.Parallel()
+	s := shared(t)
+	_, account := s.account(t)
+	page := openConsole(t, s.url, account.Email)
+	act(t, page, `location.hash = "#/account"`, `await press("New key")`, `await fill("#k-name", "robot")`,
+		`find("dialog form").requestSubmit()`, `await until("the key is shown", () => find("dialog .secret code"))`)
+	key := newClient(t, s.url, evaluate[string](t, page, `find("dialog .secret code").innerText`))
+	key.get("/v1/account").want(t, http.StatusOK)
+	act(t, page, `await press("I have kept it")`, `await shows("robot", "table")`,
+		`await until("the secret is gone", () => !document.body.innerText.match(/ask_[0-9A-Za-z]{46}/))`,
+		`await press("Revoke robot")`,
+		`await shows("Programs with this key")`, `await press("Revoke")`, `await until("it is gone", () => !has("robot", "table"))`)
+	key.get("/v1/account").want(t, http.StatusUnauthorized)
+
+	session := s.client(t).login(account.Email, password)
+	newClient(t, s.url, session.Access).post("/v1/auth/logout", `{"all":true}`).want(t, http.StatusNoContent)
+	act(t, page, `location.hash = "#/webhooks"`, `await shows("Your session has ended")`,
+		fmt.Sprintf(`await signIn(%q, %q)`, account.Email, password), `await shows("No webhook yet")`)
+}
+
+// A failed delivery is seen with its answer, and sent again.
+func TestConsoleWebhooks(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex
+	status := http.StatusTeapot
+	hook := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		w.WriteHeader(status)
+		_, _ = io.WriteString(w, "<b>short and stout</b>")
+	}))
+	t.Cleanup(hook.Close)
+	config := testConfig(t, redistest.New(t).URL())
+	config.Webhooks.AllowedNetworks, config.Webhooks.AllowHTTP = []string{"127.0.0.0/8"}, true
+	s := start(t, config)
+	_, account := s.account(t)
+	page := openConsole(t, s.url, account.Email)
+	act(t, page, `location.hash = "#/webhooks"`, `await press("New webhook")`,
+		fmt.Sprintf(`await fill("#w-url", %q)`, hook.URL+"/hook"), `find("dialog form").requestSubmit()`,
+		`await until("the secret is shown", () => find("dialog .secret code")?.innerText.startsWith("whsec_"))`,
+		`await press("I have kept it")`,
+		fmt.Sprintf(`await press(%q)`, hook.URL+"/hook"), `await press("Send a test event")`,
+		`await shows("status 418", "table")`, `await press("Attempts of webhook.test")`,
+		`await shows("<b>short and stout</b>", "dialog")`, `await press("Cancel it")`, `await shows("failed", "dialog")`)
+	mu.Lock()
+	status = http.StatusOK
+	mu.Unlock()
+	act(t, page, `await press("Retry")`, `await shows("succeeded", "dialog")`, `await press("Close")`,
+		`await press("Recover…")`, `await press("Count")`, `await shows("0 deliveries would be sent again")`)
+}
+
+// Names and texts of others are text, whatever they hold; and neither refused storage nor a clock
+// that is wrong stops the page.
+func TestConsoleIsRobust(t *testing.T) {
+	t.Parallel()
+	s := shared(t)
+	trader, account := s.account(t)
+	hostile := `<img src=x onerror="window.hacked=1">`
+	trader.post("/v1/agents/seo/run", runBody(hostile, "blog_post")).ok(t)
+	page := newBrowser(t, s.url+"/dashboard/", 320) // as 1280 px at 400 %
+	evaluate[any](t, page, consoleScript)
+	act(t, page, `Storage.prototype.setItem = Storage.prototype.getItem = () => { throw new Error("refused") }`,
+		`const now = Date.now; Date.now = () => now() + 3600000`)
+	evaluate[any](t, page, fmt.Sprintf("signIn(%q, %q)", account.Email, password))
+	act(t, page, fmt.Sprintf("await shows(%q, '[data-row]')", hostile), `await shows("clock is wrong")`,
+		`location.hash = "#/content"`, fmt.Sprintf("await shows(%q)", hostile), `await shows("quality")`,
+		`if (window.hacked || find("main img")) throw new Error("a name became markup")`,
+		`if (document.documentElement.scrollWidth > innerWidth) throw new Error("the page scrolls sideways")`,
+		`for (const message of ["{", "[]", "null", "{}", '{"type":"signal.new","id":"9-9","data":null}'])
+			try { document.body.innerHTML = message; throw 1 } catch (e) { if (e === 1) throw new Error("markup from text") }`)
+}
+
+// axeFile is installed by make console.
+const axeFile = "../../../http/console/node_modules/axe-core/axe.min.js"
+
+// No page violates WCAG 2.2 AA as far as axe-core can tell, in both themes.
+func TestConsoleIsAccessible(t *testing.T) {
+	t.Parallel()
+	axe, err := os.ReadFile(axeFile)
+	if err != nil {
+		t.Skipf("make console installs axe-core: %v", err)
+	}
+	redis := redistest.New(t)
+	s, trader, account := startTrading(t, redis)
+	prices := newMarket(t, redis.Client())
+	first := trader.run("ACME", "momentum")
+	prices.tick("ACME", strconv.FormatFloat(*first.Target+(*first.Target-*first.Entry)/100, 'f', -1, 64))
+	eventually(t, "it is closed", func() bool { return trader.state(first.ID).Status == "closed" })
+	trader.run("ACME", "momentum")
+	trader.post("/v1/agents/seo/run", runBody("standing desk", "blog_post")).ok(t)
+	for _, theme := range []string{"dark", "light"} {
+		page := newBrowser(t, s.url+"/dashboard/", 1280)
+		evaluate[any](t, page, string(axe)+";"+consoleScript)
+		act(t, page, fmt.Sprintf(`document.documentElement.style.colorScheme = %q`, theme))
+		check := func(what string) {
+			t.Helper()
+			for _, v := range evaluate[[]string](t, page, "violations()") {
+				t.Errorf("%s, %s: %s", what, theme, v)
+			}
+		}
+		check("sign in")
+		evaluate[any](t, page, fmt.Sprintf("signIn(%q, %q)", account.Email, password))
+		for place, text := range map[string]string{
+			"live": "Closed", "signals/" + first.ID: "accounted for", "scorecard": "By strategy", "weather": "Weather",
+			"content": "quality", "run": "Ask an agent", "run?tab=scan": "Assets", "run?tab=schedules": "Schedules",
+			"webhooks": "Webhooks", "account": "API keys", "nosuch": "no such page",
+		} {
+			act(t, page, fmt.Sprintf(`location.hash = "#/%s"`, place), fmt.Sprintf("await shows(%q, 'main')", text))
+			act(t, page, `await until("it is loaded", () => !find(".wait"))`)
+			check(place)
+		}
+	}
+}

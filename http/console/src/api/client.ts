@@ -1,0 +1,179 @@
+import { signal } from "@preact/signals";
+import type { Fault, Problem } from "./types";
+
+/** ApiError is an answer that is no success, or the lack of an answer (status 0). */
+export class ApiError extends Error {
+  readonly status: number;
+  readonly code: string;
+  readonly faults: Fault[];
+  readonly requestId: string;
+
+  constructor(problem: Problem) {
+    super(problem.detail || problem.title);
+    this.status = problem.status;
+    this.code = problem.code;
+    this.faults = problem.errors ?? [];
+    this.requestId = problem.request_id ?? "";
+  }
+}
+
+/** What the service says is left of a rate limit. */
+export interface Limit {
+  name: string;
+  quota: number;
+  window: number;
+  left: number;
+}
+
+/** The newest limits by class. */
+export const limits = signal<Record<string, Limit>>({});
+
+/** Whether the last request got an answer. */
+export const reachable = signal(true);
+
+const requestTimeout = 35_000; // a run takes up to 30 s
+const maxAttempts = 4;
+const maxRetryAfter = 20_000;
+
+/** How the client gets a credential; the session sets it, so that the two do not import each other. */
+export interface Credentials {
+  token(): Promise<string>;
+  /** Returns a newer token after a refusal, or null if the session has ended. */
+  renew(refused: string): Promise<string | null>;
+}
+
+let credentials: Credentials | null = null;
+
+export function useCredentials(c: Credentials): void {
+  credentials = c;
+}
+
+export type Query = Record<string, string | number | boolean | null | undefined>;
+
+export interface Call {
+  query?: Query;
+  body?: unknown;
+  idempotencyKey?: string;
+  anonymous?: boolean;
+  signal?: AbortSignal;
+}
+
+/** Returns a path with the parameters that have a value. */
+export function pathOf(path: string, query: Query = {}): string {
+  const params = new URLSearchParams();
+  for (const [name, value] of Object.entries(query)) {
+    if (value !== null && value !== undefined && value !== "") params.set(name, String(value));
+  }
+  const text = params.toString();
+  return text ? `${path}?${text}` : path;
+}
+
+/** Reads the fields RateLimit and RateLimit-Policy. */
+export function parseLimit(policy: string | null, state: string | null): Limit | null {
+  const p = policy?.match(/^"([a-z]+)";q=(\d+);w=(\d+)/);
+  const s = state?.match(/^"([a-z]+)";r=(\d+)/);
+  if (!p || !s || p[1] !== s[1]) return null;
+  return { name: p[1]!, quota: Number(p[2]), window: Number(p[3]), left: Number(s[2]) };
+}
+
+/** Returns how long to wait before attempt n (from 1), or -1 to give up. */
+export function retryDelay(method: string, status: number, retryAfter: string | null, attempt: number): number {
+  if (attempt >= maxAttempts) return -1;
+  const backoff = 300 * 2 ** (attempt - 1);
+  if (status === 429 || status === 503) {
+    const seconds = Number(retryAfter);
+    const floor = retryAfter && Number.isFinite(seconds) ? seconds * 1000 : backoff;
+    return floor <= maxRetryAfter ? Math.max(floor, backoff) : -1;
+  }
+  // Only a read may be repeated where it is unknown whether the first one had an effect.
+  if (method === "GET" && (status === 0 || status === 502 || status === 504)) return backoff;
+  return -1;
+}
+
+const unreachable: Problem = {
+  status: 0,
+  code: "unreachable",
+  title: "The service does not answer",
+  detail: "The service does not answer. Your work is kept; this page tries again.",
+};
+
+async function send(method: string, path: string, call: Call, token: string | null): Promise<Response | null> {
+  const headers: Record<string, string> = {};
+  if (token) headers["Authorization"] = `Bearer ${token}`;
+  if (call.body !== undefined) headers["Content-Type"] = "application/json";
+  if (call.idempotencyKey) headers["Idempotency-Key"] = call.idempotencyKey;
+  const timeout = AbortSignal.timeout(requestTimeout);
+  try {
+    const response = await fetch(path, {
+      method,
+      headers,
+      body: call.body === undefined ? null : JSON.stringify(call.body),
+      signal: call.signal ? AbortSignal.any([call.signal, timeout]) : timeout,
+      cache: "no-store",
+      credentials: "omit",
+    });
+    reachable.value = true;
+    return response;
+  } catch (error) {
+    if (call.signal?.aborted) throw error;
+    reachable.value = false;
+    return null;
+  }
+}
+
+async function problemOf(response: Response): Promise<Problem> {
+  try {
+    const body = (await response.json()) as Problem;
+    if (typeof body.code === "string") return body;
+  } catch {
+    // A proxy in between may answer in another form.
+  }
+  return {
+    status: response.status,
+    code: "unknown",
+    title: `Status ${response.status}`,
+    detail: `The answer has the status ${response.status} and no explanation.`,
+  };
+}
+
+const sleep = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
+
+/** Sends a request to the API. It waits and repeats where that is safe, and renews the credential once. */
+export async function request<T>(method: string, path: string, call: Call = {}): Promise<T> {
+  const full = pathOf(path, call.query);
+  let token = call.anonymous || !credentials ? null : await credentials.token();
+  let renewed = false;
+  for (let attempt = 1; ; attempt++) {
+    const response = await send(method, full, call, token);
+    const limit = response && parseLimit(response.headers.get("RateLimit-Policy"), response.headers.get("RateLimit"));
+    if (limit) limits.value = { ...limits.value, [limit.name]: limit };
+    if (response?.ok) return (response.status === 204 ? undefined : await response.json()) as T;
+    if (response?.status === 401 && token && credentials && !renewed) {
+      renewed = true;
+      const next = await credentials.renew(token);
+      if (next) {
+        token = next;
+        continue;
+      }
+    }
+    const delay = retryDelay(method, response?.status ?? 0, response?.headers.get("Retry-After") ?? null, attempt);
+    if (delay < 0 || call.signal?.aborted) throw new ApiError(response ? await problemOf(response) : unreachable);
+    await sleep(delay);
+  }
+}
+
+export const get = <T>(path: string, query?: Query, signal?: AbortSignal) =>
+  request<T>("GET", path, { ...(query && { query }), ...(signal && { signal }) });
+export const post = <T>(path: string, body?: unknown, idempotencyKey?: string) =>
+  request<T>("POST", path, { ...(body !== undefined && { body }), ...(idempotencyKey && { idempotencyKey }) });
+export const patch = <T>(path: string, body: unknown) => request<T>("PATCH", path, { body });
+export const remove = (path: string) => request<void>("DELETE", path);
+
+/** Returns the sentence that explains an error to a person. */
+export function explain(error: unknown): string {
+  if (error instanceof ApiError) {
+    const faults = error.faults.map((f) => `${(f.pointer ?? f.parameter ?? "").replace(/^\//, "")}: ${f.detail}`);
+    return faults.length > 0 ? faults.join(" · ") : error.message;
+  }
+  return error instanceof Error ? error.message : String(error);
+}

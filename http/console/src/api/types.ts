@@ -1,0 +1,44 @@
+import type { components } from "./schema";
+
+type Schemas = components["schemas"];
+
+export type SignalState = Schemas["SignalState"];
+export type Metadata = Schemas["Metadata"];
+export type Agent = Schemas["Agent"];
+export type Asset = Schemas["AssetState"];
+export type Statistics = Schemas["Statistics"];
+export type Scorecard = Schemas["Scorecard"];
+export type WeatherSignal = Schemas["WeatherSignal"];
+export type Webhook = Schemas["Webhook"];
+export type NewWebhook = Schemas["NewWebhook"];
+export type Delivery = Schemas["Delivery"];
+export type DeliveryDetail = Schemas["DeliveryDetail"];
+export type Schedule = Schemas["Schedule"];
+export type ApiKey = Schemas["ApiKey"];
+export type NewApiKey = Schemas["NewApiKey"];
+export type Account = Schemas["Account"];
+export type Tokens = Schemas["Tokens"];
+export type Job = Schemas["Job"];
+export type ScanJob = Schemas["ScanJob"];
+export type AnyJob = Schemas["AnyJob"];
+export type Readiness = Schemas["Readiness"];
+
+export type Direction = Schemas["Direction"];
+
+/** One value that a request got wrong. */
+export interface Fault {
+  pointer?: string;
+  parameter?: string;
+  code: string;
+  detail: string;
+}
+
+/** The body of an error (RFC 9457). */
+export interface Problem {
+  title: string;
+  status: number;
+  detail: string;
+  code: string;
+  request_id?: string;
+  errors?: Fault[];
+}

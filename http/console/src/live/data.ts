@@ -1,0 +1,201 @@
+import { batch, signal } from "@preact/signals";
+import { explain, get } from "../api/client";
+import type { SignalState } from "../api/types";
+import * as stream from "../stream/client";
+import type { Message } from "../stream/resume";
+import { noFilters, asQuery, passes, type Filters } from "./filters";
+export { order } from "./order";
+import { arrange, order, waiting } from "./order";
+import { assets } from "./prices";
+import { fitScale, targetOf } from "./ruler";
+import { Store } from "./store";
+
+/** The signals of the page. */
+export const store = new Store();
+
+export const filters = signal<Filters>(noFilters);
+
+/** Whether the reader asked the list to stand still. */
+export const held = signal(false);
+
+/** Whether the reader is in the middle of the list, so that it must not move. */
+export const reading = signal(false);
+
+export const loading = signal(true);
+export const failed = signal("");
+
+/** Signals of the account that match, and whether older ones can be loaded. */
+export const older = signal({ more: false, busy: false });
+
+/** Counts that the header shows; they are those of the account, not of the page. */
+export const notices = signal<{ text: string; severity: string; at: string }[]>([]);
+
+/** A sentence for screen readers, at most one every few seconds. */
+export const announcement = signal("");
+
+interface Page {
+  signals: SignalState[];
+  total: number;
+  has_more: boolean;
+}
+
+const pageSize = 100;
+const maxOpenPages = 20;
+const flushEvery = 250;
+const announceEvery = 10_000;
+const maxNotices = 20;
+
+let closedOffset = 0;
+let generation = 0;
+let dirty = false;
+let flushTimer = 0;
+const tally = { added: 0, closed: 0 };
+
+/** What the stream brought while the list is being loaded: the answer may be older. */
+let meanwhile: Message[] | null = null;
+
+/** Lists what waits and forgets the count. */
+export function showWaiting(): void {
+  batch(() => {
+    waiting.value = { added: 0, closed: 0 };
+    order.value = arrange(store, filters.value);
+    fitScale(farTargets());
+  });
+}
+
+function* farTargets(): Generator<number> {
+  for (const id of [...order.value.open, ...order.value.closed.slice(0, 200)]) {
+    const row = store.get(id);
+    if (row) yield targetOf(row.peek()) ?? 0;
+  }
+}
+
+/** The list is arranged at most four times a second, and only where nobody is reading. */
+function flushSoon(): void {
+  dirty = true;
+  if (flushTimer || document.hidden) return;
+  flushTimer = window.setTimeout(() => {
+    flushTimer = 0;
+    requestAnimationFrame(flush);
+  }, flushEvery);
+}
+
+function flush(): void {
+  if (!dirty || document.hidden || held.value || reading.value) return;
+  dirty = false;
+  showWaiting();
+}
+
+function fetchPage(status: string, offset: number): Promise<Page> {
+  const query = asQuery({ ...filters.value, status }, new Set(assets.value.keys()));
+  return get<Page>("/v1/signals", { ...query, view: "full", limit: pageSize, offset });
+}
+
+function take(page: Page): void {
+  for (const s of page.signals) store.put(s);
+}
+
+/** Loads the open signals and the newest closed ones. What the stream brings meanwhile is kept. */
+export async function load(clear = false): Promise<void> {
+  const mine = ++generation;
+  const wanted = filters.value.status;
+  meanwhile ??= [];
+  loading.value = true;
+  failed.value = "";
+  try {
+    const first: Page[] = [];
+    if (wanted !== "closed") first.push(...(await openPages(mine)));
+    const closed = wanted === "open" ? null : await fetchPage("closed", 0);
+    if (mine !== generation) return;
+    batch(() => {
+      if (clear) store.clear();
+      first.forEach(take);
+      if (closed) take(closed);
+      for (const m of meanwhile ?? []) store.apply(m);
+      meanwhile = null;
+      closedOffset = closed?.signals.length ?? 0;
+      older.value = { more: closed?.has_more ?? false, busy: false };
+      loading.value = false;
+      showWaiting();
+    });
+  } catch (error) {
+    if (mine !== generation) return;
+    meanwhile = null;
+    loading.value = false;
+    failed.value = explain(error);
+  }
+}
+
+async function openPages(mine: number): Promise<Page[]> {
+  const pages: Page[] = [];
+  for (let n = 0; n < maxOpenPages && mine === generation; n++) {
+    const page = await fetchPage("open", n * pageSize);
+    pages.push(page);
+    if (!page.has_more) break;
+  }
+  return pages;
+}
+
+/** Loads the next closed signals. */
+export async function loadOlder(): Promise<void> {
+  if (older.value.busy || !older.value.more) return;
+  const mine = generation;
+  older.value = { more: true, busy: true };
+  try {
+    const page = await fetchPage("closed", closedOffset);
+    if (mine !== generation) return;
+    take(page);
+    closedOffset += page.signals.length;
+    older.value = { more: page.has_more, busy: false };
+    order.value = arrange(store, filters.value);
+  } catch (error) {
+    older.value = { more: true, busy: false };
+    failed.value = explain(error);
+  }
+}
+
+/** Applies a message of the stream. */
+export function event(m: Message): void {
+  if (m.type === "system.notification") {
+    const data = m.data as { message: string; severity: string };
+    const notice = { text: data.message, severity: data.severity, at: m.timestamp ?? "" };
+    notices.value = [notice, ...notices.value].slice(0, maxNotices);
+    return;
+  }
+  meanwhile?.push(m);
+  const effect = store.apply(m);
+  if (effect === "none") return;
+  for (const listener of listeners) listener(m);
+  if (effect === "updated") return; // the row changes in its place
+  const row = store.get((m.data as { signal_id: string }).signal_id);
+  if (!row || !passes({ ...filters.value, status: "" }, row.peek())) return;
+  tally[effect]++;
+  waiting.value = { ...waiting.value, [effect]: waiting.value[effect] + 1 };
+  flushSoon();
+}
+
+const listeners = new Set<(m: Message) => void>();
+
+/** Calls f with the events that changed a signal, until the returned function is called. */
+export function onEvent(f: (m: Message) => void): () => void {
+  listeners.add(f);
+  return () => listeners.delete(f);
+}
+
+function announce(): void {
+  if (tally.added + tally.closed === 0) return;
+  const parts = [];
+  if (tally.added) parts.push(`${tally.added} new signal${tally.added > 1 ? "s" : ""}`);
+  if (tally.closed) parts.push(`${tally.closed} closed`);
+  announcement.value = parts.join(", ");
+  tally.added = tally.closed = 0;
+}
+
+/** Connects the list with the stream. */
+export function run(): void {
+  stream.listen(event, () => void load(true));
+  setInterval(announce, announceEvery);
+  document.addEventListener("visibilitychange", () => !document.hidden && dirty && flushSoon());
+  held.subscribe((value) => !value && dirty && flushSoon());
+  reading.subscribe((value) => !value && dirty && flushSoon());
+}

@@ -1,0 +1,299 @@
+import { useSignal } from "@preact/signals";
+import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
+import { keysOf } from "../keys";
+import { narrow } from "../media";
+import { place, setQuery, linkTo } from "../router";
+import { agents, strategiesOf } from "../reference";
+import { Empty, Fault, Loading, Select } from "../ui/kit";
+import * as data from "./data";
+import { anyFilter, type Filters, noFilters, readFilters } from "./filters";
+import { inSight, order, waiting, waitingCount } from "./order";
+import { assets } from "./prices";
+import { Line } from "./row";
+import { Axis } from "./ruler";
+import { count } from "../format";
+
+const wideRow = 44;
+const narrowRow = 92;
+const reloadAfter = 300;
+
+function setFilter(name: keyof Filters, value: string): void {
+  setQuery({ ...data.filters.peek(), [name]: value } as unknown as Record<string, string>);
+}
+
+function FilterBar() {
+  const f = data.filters.value;
+  return (
+    <form class="filters" role="search" aria-label="Signals" onSubmit={(event) => event.preventDefault()}>
+      <div class="field">
+        <label for="f-asset">Asset</label>
+        <input
+          id="f-asset"
+          type="search"
+          list="f-assets"
+          placeholder="any"
+          autoComplete="off"
+          spellcheck={false}
+          maxLength={64}
+          value={f.asset}
+          onInput={(event) => setFilter("asset", event.currentTarget.value)}
+        />
+        <datalist id="f-assets">
+          {[...assets.value.keys()].map((name) => (
+            <option key={name} value={name} />
+          ))}
+        </datalist>
+      </div>
+      <div class="field">
+        <label for="f-agent">Agent</label>
+        <Select
+          id="f-agent"
+          value={f.agent}
+          options={[["", "any"], ...agents.value.map((a) => [a.id, a.name] as const)]}
+          onChange={(value) => setFilter("agent", value)}
+        />
+      </div>
+      <div class="field">
+        <label for="f-strategy">Strategy</label>
+        <Select
+          id="f-strategy"
+          value={f.strategy}
+          options={[["", "any"], ...strategiesOf(f.agent)]}
+          onChange={(value) => setFilter("strategy", value)}
+        />
+      </div>
+      <div class="field">
+        <label for="f-direction">Direction</label>
+        <Select
+          id="f-direction"
+          value={f.direction}
+          options={[["", "any"], ["long", "▲ long"], ["short", "▼ short"]]}
+          onChange={(value) => setFilter("direction", value)}
+        />
+      </div>
+      <div class="field">
+        <label for="f-confidence">Chance at least</label>
+        <Select
+          id="f-confidence"
+          value={f.confidence}
+          options={[["", "any"], ...[30, 40, 45, 50, 55, 60, 70, 80].map((n) => [`${n}`, `${n} %`] as const)]}
+          onChange={(value) => setFilter("confidence", value)}
+        />
+      </div>
+      <div class="field">
+        <label for="f-status">Status</label>
+        <Select
+          id="f-status"
+          value={f.status}
+          options={[["", "any"], "open", "closed"]}
+          onChange={(value) => setFilter("status", value)}
+        />
+      </div>
+    </form>
+  );
+}
+
+/** The rows in sight of a list of any length. */
+function Rows({ ids, from, height }: { ids: string[]; from: number; height: number }) {
+  const box = useRef<HTMLDivElement>(null);
+  const range = useSignal<[number, number]>([0, 40]);
+  useLayoutEffect(() => {
+    let frame = 0;
+    const measure = () => {
+      frame = 0;
+      const rect = box.current?.getBoundingClientRect();
+      if (!rect) return;
+      const next = inSight(-rect.top, window.innerHeight, height, ids.length);
+      if (next[0] !== range.peek()[0] || next[1] !== range.peek()[1]) range.value = next;
+    };
+    const soon = () => (frame ||= requestAnimationFrame(measure));
+    measure();
+    window.addEventListener("scroll", soon, { passive: true });
+    window.addEventListener("resize", soon);
+    return () => {
+      cancelAnimationFrame(frame);
+      window.removeEventListener("scroll", soon);
+      window.removeEventListener("resize", soon);
+    };
+  }, [ids.length, height, from]);
+  const [first, last] = range.value;
+  return (
+    <div class="window" role="rowgroup" ref={box} style={{ height: `${ids.length * height}px`, "--row": `${height}px` }}>
+      {ids.slice(first, last).map((id, i) => {
+        const row = data.store.get(id);
+        return row && <Line key={id} row={row} index={from + first + i} top={(first + i) * height} />;
+      })}
+    </div>
+  );
+}
+
+/** Notices whether the reader is in the list: it must not move then. */
+function useReading() {
+  const list = useRef<HTMLDivElement>(null);
+  useEffect(() => {
+    let moved = 0;
+    const look = () => {
+      const scrolled = window.scrollY > 24;
+      const inside = list.current?.contains(document.activeElement) ?? false;
+      data.reading.value = scrolled || inside || Date.now() - moved < 1500;
+    };
+    const move = () => ((moved = Date.now()), look());
+    const timer = setInterval(look, 500);
+    window.addEventListener("scroll", look, { passive: true });
+    document.addEventListener("focusin", look);
+    list.current?.addEventListener("pointermove", move, { passive: true });
+    return () => {
+      clearInterval(timer);
+      window.removeEventListener("scroll", look);
+      document.removeEventListener("focusin", look);
+      data.reading.value = false;
+    };
+  }, []);
+  return list;
+}
+
+function pillText({ added, closed }: { added: number; closed: number }): string {
+  return [added && `${count(added)} new`, closed && `${count(closed)} closed`].filter(Boolean).join(" · ");
+}
+
+function toTop(): void {
+  (document.activeElement as HTMLElement | null)?.blur();
+  window.scrollTo({ top: 0 });
+  data.showWaiting();
+}
+
+/** Moves the focus to another row; the list scrolls with it. */
+function step(by: number): void {
+  const links = [...document.querySelectorAll<HTMLElement>("[data-row]")].sort(
+    (a, b) => a.getBoundingClientRect().top - b.getBoundingClientRect().top,
+  );
+  const here = links.indexOf(document.activeElement as HTMLElement);
+  const next = here < 0 ? links[0] : links[here + by];
+  next?.focus();
+  next?.scrollIntoView({ block: "nearest" });
+}
+
+export function Live() {
+  const list = useReading();
+  const height = narrow.value ? narrowRow : wideRow;
+  const read = JSON.stringify(readFilters(place.value.query));
+  useEffect(() => {
+    const before = JSON.stringify(data.filters.peek());
+    if (before !== read) {
+      data.filters.value = JSON.parse(read) as Filters;
+      data.showWaiting(); // what is known is shown at once, what is missing is asked for
+    }
+    const timer = setTimeout(() => before !== read && void data.load(), reloadAfter);
+    return () => clearTimeout(timer);
+  }, [read]);
+  useEffect(() => {
+    return keysOf({
+      j: () => step(1),
+      k: () => step(-1),
+      "/": () => document.getElementById("f-asset")?.focus(),
+      " ": () => (data.held.value = !data.held.value),
+      u: toTop,
+    });
+  }, []);
+  const { open, closed } = order.value;
+  const nothing = open.length + closed.length === 0;
+  return (
+    <>
+      <h1 class="sr">Live signals</h1>
+      <div class="head">
+        <FilterBar />
+        <div class="row">
+          {anyFilter(data.filters.value) && (
+            <a class="button" href={linkTo("live", { ...noFilters })}>
+              Clear
+            </a>
+          )}
+          <button type="button" aria-pressed={data.held.value} onClick={() => (data.held.value = !data.held.value)}>
+            {data.held.value ? "Held" : "Hold"} <kbd>space</kbd>
+          </button>
+        </div>
+      </div>
+      {data.failed.value && <Fault error={data.failed.value} retry={() => void data.load()} />}
+      <div class="panel">
+        <div class="pill">
+          {waitingCount.value > 0 && (data.held.value || data.reading.value) && (
+            <button type="button" onClick={toTop}>
+              ↑ {pillText(waiting.value)}
+            </button>
+          )}
+        </div>
+        <div ref={list} role="table" aria-label="Signals" aria-rowcount={open.length + closed.length + 1}>
+          <div class="live-head" role="rowgroup">
+            <div class="grid" role="row" aria-rowindex={1}>
+              <div role="columnheader">Asset</div>
+              <div role="columnheader">Side</div>
+              <div role="columnheader">
+                <span class="sr">Stop, entry, target and price in R</span>
+                <Axis />
+              </div>
+              <div role="columnheader" class="num">Result</div>
+              <div role="columnheader" class="num" title="The chance to close in profit, and what it must be to pay the costs">Chance</div>
+              <div role="columnheader" class="num">Price / entry</div>
+              <div role="columnheader" class="num wide-only">Target / stop</div>
+              <div role="columnheader" class="num wide-only">Left</div>
+              <div role="columnheader" class="num">Since</div>
+            </div>
+          </div>
+          {data.loading.value && nothing ? (
+            <Loading lines={9} />
+          ) : nothing ? (
+            <Nothing />
+          ) : (
+            <>
+              {open.length > 0 && <Group name="Open" n={open.length} note="the newest first" />}
+              <Rows ids={open} from={2} height={height} />
+              {closed.length > 0 && <Group name="Closed" n={closed.length} note={data.older.value.more ? "the newest of more" : "by the time they ended"} />}
+              <Rows ids={closed} from={2 + open.length} height={height} />
+            </>
+          )}
+        </div>
+        {data.older.value.more && !nothing && (
+          <div class="foot-line">
+            <button type="button" disabled={data.older.value.busy} onClick={() => void data.loadOlder()}>
+              {data.older.value.busy ? "Loading…" : "Load older ones"}
+            </button>
+          </div>
+        )}
+      </div>
+    </>
+  );
+}
+
+function Group({ name, n, note }: { name: string; n: number; note: string }) {
+  return (
+    <div class="group" role="rowgroup">
+      <div role="row" class="row">
+        <div role="rowheader">
+          <span class="strong">{name}</span> <span class="muted">{count(n)} · {note}</span>
+        </div>
+      </div>
+    </div>
+  );
+}
+
+function Nothing() {
+  if (anyFilter(data.filters.value)) {
+    return (
+      <Empty title="No signal fits these filters">
+        <p>New ones that fit appear here as they come.</p>
+        <div class="row">
+          <a class="button" href={linkTo("live")}>Clear the filters</a>
+        </div>
+      </Empty>
+    );
+  }
+  return (
+    <Empty title="No signals yet">
+      <p>Run an agent once, or let a schedule run it. Its signal appears here, and moves until it reaches its target, its stop or its end.</p>
+      <div class="row">
+        <a class="button" href={linkTo("run")}>Run an agent</a>
+        <a class="button" href={linkTo("run", { tab: "schedules" })}>Make a schedule</a>
+      </div>
+    </Empty>
+  );
+}

@@ -1,0 +1,243 @@
+import { useState } from "preact/hooks";
+import { explain, get, patch, post, remove } from "../api/client";
+import type { NewWebhook, Webhook } from "../api/types";
+import * as format from "../format";
+import { goTo, linkTo, place } from "../router";
+import { Act, Ago, Dialog, Empty, Fault, Field, say, Secret, Show, Time, useLoad } from "../ui/kit";
+import { Deliveries, type DeliveryRow } from "./deliveries";
+
+const events = ["signal.created", "signal.updated", "signal.closed", "agent.started", "agent.completed", "agent.error", "webhook.test"];
+
+export default function WebhooksPage() {
+  const id = place.value.path[1] ?? "";
+  return id ? <One id={id} key={id} /> : <All />;
+}
+
+/** The state of a webhook, in a word. */
+function State({ of }: { of: Webhook }) {
+  if (of.status === "disabled") return <span class="tag down">disabled{of.disabled_reason ? `: ${of.disabled_reason}` : ""}</span>;
+  if (of.failing_since) return <span class="tag warn">failing</span>;
+  return <span class="tag up">healthy</span>;
+}
+
+function All() {
+  const [making, setMaking] = useState(false);
+  const list = useLoad("webhooks", (abort) => get<{ webhooks: Webhook[]; total: number }>("/v1/webhooks", { limit: 100 }, abort), 10_000);
+  return (
+    <>
+      <div class="head">
+        <h1>Webhooks</h1>
+        <button type="button" class="primary spring" onClick={() => setMaking(true)}>New webhook</button>
+      </div>
+      <div class="stack">
+        <div class="panel">
+          <Show of={list}>
+            {(data) => data.webhooks.length === 0 ? (
+              <Empty title="No webhook yet">
+                <p>A webhook sends events to an address of yours as they happen, signed, and tries again for hours where that fails.</p>
+                <div class="row"><button type="button" class="primary" onClick={() => setMaking(true)}>New webhook</button></div>
+              </Empty>
+            ) : <Hooks list={data.webhooks} />}
+          </Show>
+        </div>
+        {(list.data?.webhooks.length ?? 0) > 0 && <Failed />}
+      </div>
+      {making && <Make onClose={() => setMaking(false)} onMade={list.reload} />}
+    </>
+  );
+}
+
+function Hooks({ list }: { list: Webhook[] }) {
+  const order = (w: Webhook) => (w.status === "disabled" ? 0 : w.failing_since ? 1 : 2);
+  const sorted = [...list].sort((a, b) => order(a) - order(b));
+  return (
+    <div class="scroll" tabIndex={0} role="region" aria-label="Webhooks">
+      <table>
+        <thead><tr><th>Address</th><th>State</th><th>Failing since</th><th>Events</th><th class="num">Created</th></tr></thead>
+        <tbody>
+          {sorted.map((w) => (
+            <tr key={w.webhook_id}>
+              <td class="text">
+                <a class="strong" href={linkTo(`webhooks/${w.webhook_id}`)}>{w.url}</a>
+                {w.description && <div class="muted small">{w.description}</div>}
+              </td>
+              <td><State of={w} /></td>
+              <td>{w.failing_since ? <Ago at={w.failing_since} /> : <span class="muted">{format.none}</span>}</td>
+              <td class="text muted small">{w.events.join(", ")}</td>
+              <td class="num"><Time at={w.created_at} /></td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  );
+}
+
+/** Failed deliveries of all webhooks. */
+function Failed() {
+  const load = (query: Record<string, string | number>, abort: AbortSignal) =>
+    get<{ deliveries: DeliveryRow[]; total: number }>("/v1/deliveries", { ...query }, abort);
+  return <Deliveries id="all" title="Deliveries of all webhooks" load={load} start="failed" showWebhook />;
+}
+
+function One({ id }: { id: string }) {
+  const path = `/v1/webhooks/${encodeURIComponent(id)}`;
+  const hook = useLoad(id, (abort) => get<Webhook>(path, {}, abort), 10_000);
+  const [secret, setSecret] = useState("");
+  const [recovering, setRecovering] = useState(false);
+  const [ending, setEnding] = useState(false);
+  const [round, setRound] = useState(0);
+  const load = (query: Record<string, string | number>, abort: AbortSignal) =>
+    get<{ deliveries: DeliveryRow[]; total: number }>(`${path}/deliveries`, query, abort);
+  const test = async () => {
+    await post(`${path}/test`);
+    say("A test event is on its way.");
+    setRound((n) => n + 1);
+  };
+  const toggle = async (w: Webhook) => {
+    await patch(path, { status: w.status === "enabled" ? "disabled" : "enabled" });
+    await hook.reload();
+  };
+  const rotate = async () => setSecret((await post<{ secret: string }>(`${path}/rotate-secret`, {})).secret);
+  const end = async () => {
+    await remove(path);
+    goTo("webhooks");
+  };
+  return (
+    <Show of={hook}>
+      {(w) => (
+        <>
+          <div class="head">
+            <div>
+              <a class="small" href={linkTo("webhooks")}>← Webhooks</a>
+              <h1 class="break">{w.url}</h1>
+              <p class="muted small">{w.description ?? w.webhook_id}</p>
+            </div>
+            <div class="row spring">
+              <Act run={test} class="primary">Send a test event</Act>
+              <button type="button" onClick={() => setRecovering(true)}>Recover…</button>
+              <Act run={() => toggle(w)}>{w.status === "enabled" ? "Disable" : "Enable"}</Act>
+              <Act run={rotate}>New secret</Act>
+              <button type="button" class="danger" onClick={() => setEnding(true)}>Delete…</button>
+            </div>
+          </div>
+          <div class="stack">
+            <dl class="tiles">
+              <div class="tile"><dt>State</dt><dd><State of={w} /></dd></div>
+              <div class="tile"><dt>Failing since</dt><dd class="small">{w.failing_since ? <Ago at={w.failing_since} /> : "not failing"}</dd></div>
+              <div class="tile"><dt>Version</dt><dd class="small">{w.api_version}</dd></div>
+              <div class="tile"><dt>Events</dt><dd class="small">{w.events.join(", ")}</dd></div>
+            </dl>
+            <Deliveries id={`${id} ${round}`} title="Deliveries" load={load} start="" webhook={id} />
+          </div>
+          {secret && (
+            <Dialog title="The new secret" onClose={() => setSecret("")}>
+              <p>It is shown this once. The old one still signs beside it for 24 hours.</p>
+              <Secret value={secret} what="The secret" />
+              <div class="row"><button type="button" onClick={() => setSecret("")}>I have kept it</button></div>
+            </Dialog>
+          )}
+          {recovering && <Recover path={path} onClose={() => setRecovering(false)} onDone={() => setRound((n) => n + 1)} />}
+          {ending && (
+            <Dialog title="Delete this webhook?" onClose={() => setEnding(false)}>
+              <p>What is pending is dropped, and its deliveries are no longer listed.</p>
+              <div class="row">
+                <Act run={end} class="danger">Delete</Act>
+                <button type="button" onClick={() => setEnding(false)}>Keep it</button>
+              </div>
+            </Dialog>
+          )}
+        </>
+      )}
+    </Show>
+  );
+}
+
+/** Sends many deliveries again, after saying how many they are. */
+function Recover({ path, onClose, onDone }: { path: string; onClose: () => void; onDone: () => void }) {
+  const [since, setSince] = useState("");
+  const [status, setStatus] = useState("failed");
+  const [would, setWould] = useState<number | null>(null);
+  const body = (dry: boolean) => ({ status, dry_run: dry, ...(since && { since: new Date(since).toISOString() }) });
+  const count = async () => setWould((await post<{ retried: number }>(`${path}/deliveries/retry`, body(true))).retried);
+  const run = async () => {
+    const { retried } = await post<{ retried: number }>(`${path}/deliveries/retry`, body(false));
+    say(`${format.count(retried)} deliveries are sent again.`);
+    onDone();
+    onClose();
+  };
+  return (
+    <Dialog title="Send many again" onClose={onClose}>
+      <p class="soft">First the number is counted; nothing is sent before you say so.</p>
+      <Field id="r-since" label="Created since" hint="In your time zone; empty means all that are kept.">
+        <input id="r-since" type="datetime-local" aria-describedby="r-since-hint" value={since} onInput={(e) => (setSince(e.currentTarget.value), setWould(null))} />
+      </Field>
+      <div class="segments" role="group" aria-label="Which">
+        {["failed", "succeeded"].map((name) => (
+          <button type="button" key={name} aria-pressed={status === name} onClick={() => (setStatus(name), setWould(null))}>{name}</button>
+        ))}
+      </div>
+      {would !== null && <p role="status"><strong>{format.count(would)}</strong> {would === 1 ? "delivery" : "deliveries"} would be sent again.</p>}
+      <div class="row">
+        <Act run={count} class={would === null ? "primary" : ""}>Count</Act>
+        {would !== null && would > 0 && <Act run={run} class="primary">Send {format.count(would)} again</Act>}
+        <button type="button" onClick={onClose}>Cancel</button>
+      </div>
+    </Dialog>
+  );
+}
+
+function Make({ onClose, onMade }: { onClose: () => void; onMade: () => Promise<void> }) {
+  const [made, setMade] = useState<NewWebhook | null>(null);
+  const [wrong, setWrong] = useState("");
+  const [chosen, setChosen] = useState(["signal.created", "signal.closed"]);
+  const submit = async (event: SubmitEvent) => {
+    event.preventDefault();
+    const form = new FormData(event.currentTarget as HTMLFormElement);
+    setWrong("");
+    try {
+      const description = String(form.get("description"));
+      const body = { url: String(form.get("url")), events: chosen, ...(description && { description }) };
+      setMade(await post<NewWebhook>("/v1/webhooks", body, crypto.randomUUID?.()));
+      await onMade();
+    } catch (error) {
+      setWrong(explain(error));
+    }
+  };
+  if (made) {
+    return (
+      <Dialog title="The webhook is there" onClose={onClose}>
+        <p>Its secret verifies what it sends. It is shown this once.</p>
+        <Secret value={made.secret} what="The secret" />
+        <div class="row"><button type="button" class="primary" onClick={onClose}>I have kept it</button></div>
+      </Dialog>
+    );
+  }
+  return (
+    <Dialog title="New webhook" onClose={onClose}>
+      <form class="stack" onSubmit={submit}>
+        <Field id="w-url" label="Address" hint="https://, reachable from the service">
+          <input id="w-url" name="url" type="url" required maxLength={2048} placeholder="https://example.com/hooks" aria-describedby="w-url-hint" />
+        </Field>
+        <Field id="w-description" label="Description">
+          <input id="w-description" name="description" maxLength={200} />
+        </Field>
+        <fieldset class="well" style={{ margin: 0 }}>
+          <legend class="label">Events</legend>
+          {events.map((name) => (
+            <label class="check" key={name}>
+              <input type="checkbox" checked={chosen.includes(name)} onChange={(e) => setChosen(e.currentTarget.checked ? [...chosen, name] : chosen.filter((c) => c !== name))} />
+              {name}
+            </label>
+          ))}
+        </fieldset>
+        {wrong && <Fault error={wrong} />}
+        <div class="row">
+          <button class="primary" disabled={chosen.length === 0}>Create</button>
+          <button type="button" onClick={onClose}>Cancel</button>
+        </div>
+      </form>
+    </Dialog>
+  );
+}
+

@@ -1,0 +1,155 @@
+import { signal } from "@preact/signals";
+import { ApiError, request, useCredentials } from "./api/client";
+import type { Tokens } from "./api/types";
+import { inSession } from "./storage";
+
+/** Whether somebody is signed in; "unknown" until a kept refresh token was tried. */
+export const state = signal<"unknown" | "out" | "in">("unknown");
+
+/** Why the page asks to sign in again. */
+export const ended = signal("");
+
+/** The time until which an access token is used: a minute before it expires. */
+const spare = 60_000;
+/** How long to wait for another tab to say that it has used a token. */
+const askFor = 120;
+
+const refreshToken = inSession("refresh");
+let access = "";
+let accessUntil = 0;
+let renewing: Promise<string | null> | null = null;
+
+// A duplicated tab starts with a copy of the refresh token. A used one ends the session, so tabs take turns (by a
+// Web Lock) and pass on what they received (by a channel that only pages of this origin read).
+const channel = typeof BroadcastChannel === "undefined" ? null : new BroadcastChannel("agentsignal.session");
+
+interface Rotated {
+  type: "rotated";
+  used: string;
+  tokens: { access: string; until: number; refresh: string };
+}
+type Notice = Rotated | { type: "ask"; token: string } | { type: "out"; token: string };
+
+const rotations = new Map<string, Rotated>(); // by the token that was used
+const maxRotations = 50;
+
+function adopt(r: Rotated): void {
+  rotations.set(r.used, r);
+  if (rotations.size > maxRotations) rotations.delete(rotations.keys().next().value!);
+  if (refreshToken.read() !== r.used) return;
+  refreshToken.write(r.tokens.refresh);
+  access = r.tokens.access;
+  accessUntil = r.tokens.until;
+}
+
+channel?.addEventListener("message", (event: MessageEvent<Notice>) => {
+  const notice = event.data;
+  if (notice.type === "rotated") adopt(notice);
+  if (notice.type === "ask") {
+    for (let r = rotations.get(notice.token); r; r = rotations.get(r.tokens.refresh)) channel.postMessage(r);
+  }
+  if (notice.type === "out" && notice.token === refreshToken.read()) leave("You signed out in another tab.");
+});
+
+/** Lets one tab at a time run f. */
+async function alone<T>(f: () => Promise<T>): Promise<T> {
+  if (!navigator.locks) return f(); // only where the page is not served securely, and then nothing is shared either
+  return (await navigator.locks.request("agentsignal.session", f)) as T;
+}
+
+function take(tokens: Tokens): string {
+  access = tokens.access_token;
+  accessUntil = Date.now() + tokens.expires_in * 1000 - spare;
+  refreshToken.write(tokens.refresh_token);
+  return access;
+}
+
+function leave(reason: string): void {
+  access = "";
+  accessUntil = 0;
+  refreshToken.write(null);
+  ended.value = reason;
+  state.value = "out";
+}
+
+/** Uses the refresh token, unless another tab has just done so. */
+async function rotate(stale: string): Promise<string | null> {
+  const before = refreshToken.read();
+  if (before && channel) {
+    channel.postMessage({ type: "ask", token: before } satisfies Notice);
+    await new Promise((resolve) => setTimeout(resolve, askFor));
+  }
+  if (access && access !== stale && Date.now() < accessUntil) return access;
+  const used = refreshToken.read();
+  if (!used) return null;
+  try {
+    const tokens = await request<Tokens>("POST", "/v1/auth/refresh", {
+      body: { refresh_token: used },
+      anonymous: true,
+    });
+    take(tokens);
+    const rotated: Rotated = {
+      type: "rotated",
+      used,
+      tokens: { access, until: accessUntil, refresh: tokens.refresh_token },
+    };
+    adopt(rotated);
+    channel?.postMessage(rotated);
+    return access;
+  } catch (error) {
+    if (error instanceof ApiError && error.status === 401) {
+      leave("Your session has ended. Sign in to go on; the page stays where it is.");
+      return null;
+    }
+    throw error;
+  }
+}
+
+function renew(stale: string): Promise<string | null> {
+  renewing ??= alone(() => rotate(stale)).finally(() => (renewing = null));
+  return renewing;
+}
+
+/** Returns a token that is valid for a while. */
+export async function token(): Promise<string> {
+  if (access && Date.now() < accessUntil) return access;
+  return (await renew(access)) ?? "";
+}
+
+/** Replaces the token although it should still be valid: the service has refused it. */
+export const renewNow = () => renew(access);
+
+useCredentials({ token, renew });
+
+/** Returns when the token should be replaced, in milliseconds of this browser's clock. */
+export const validUntil = () => accessUntil;
+
+/** Continues a session that a reload interrupted. */
+export async function restore(): Promise<void> {
+  if (!refreshToken.read()) {
+    state.value = "out";
+    return;
+  }
+  try {
+    if (await renew("")) state.value = "in";
+  } catch {
+    setTimeout(() => void restore(), 3000); // the service is away; the token is still good
+  }
+}
+
+export async function signIn(email: string, password: string): Promise<void> {
+  take(await request<Tokens>("POST", "/v1/auth/login", { body: { email, password }, anonymous: true }));
+  ended.value = "";
+  state.value = "in";
+}
+
+/** Ends this session, or all of the account. */
+export async function signOut(all = false): Promise<void> {
+  const used = refreshToken.read();
+  try {
+    await request("POST", "/v1/auth/logout", { body: all ? { all: true } : {} });
+  } finally {
+    if (used) channel?.postMessage({ type: "out", token: used } satisfies Notice);
+    leave("");
+  }
+}

@@ -1,0 +1,61 @@
+import { describe, expect, test } from "vitest";
+import { disconnected, receive, reconnectDelay, start, subscribed } from "./resume";
+
+describe("position", () => {
+  test("messages before the reply are no position to resume after", () => {
+    const p = start();
+    expect(receive(p, { type: "signal.new", id: "9-0" })).toBe(true);
+    expect(p.last).toBeNull();
+    expect(subscribed(p, null)).toEqual({ kind: "first" });
+    receive(p, { type: "signal.new", id: "10-0" });
+    expect(p.last).toBe("10-0");
+  });
+
+  test("a resume begins behind the last message, not behind one of the new connection", () => {
+    const p = start();
+    subscribed(p, null);
+    receive(p, { type: "signal.new", id: "10-0" });
+    disconnected(p);
+    receive(p, { type: "signal.new", id: "15-0" }); // by the channels of a new connection
+    expect(p.last).toBe("10-0");
+    expect(subscribed(p, { replayed: 3, complete: true })).toEqual({ kind: "resumed", replayed: 3 });
+    receive(p, { type: "signal.new", id: "11-0" });
+    expect(p.last).toBe("11-0");
+  });
+
+  test("what was seen is not applied again", () => {
+    const p = start();
+    subscribed(p, null);
+    expect(receive(p, { type: "signal.new", id: "1-0" })).toBe(true);
+    expect(receive(p, { type: "signal.new", id: "1-0" })).toBe(false);
+    expect(receive(p, { type: "heartbeat" })).toBe(true);
+  });
+
+  test("a gap forgets the position", () => {
+    const p = start();
+    subscribed(p, null);
+    receive(p, { type: "signal.new", id: "1-0" });
+    disconnected(p);
+    expect(subscribed(p, { replayed: 0, complete: false })).toEqual({ kind: "gap" });
+    expect(p.last).toBeNull();
+  });
+
+  test("memory is bounded", () => {
+    const p = start();
+    for (let i = 0; i < 30_000; i++) receive(p, { type: "signal.new", id: `${i}-0` });
+    expect(p.seen.size).toBe(20_000);
+  });
+});
+
+describe("reconnecting", () => {
+  test("a deleted account is not tried again", () => expect(reconnectDelay(4403, 0, 0.5)).toBe(-1));
+  test("a process that stops is left in a spread", () => {
+    expect(reconnectDelay(1001, 0, 0)).toBe(0);
+    expect(reconnectDelay(1001, 0, 1)).toBe(3000);
+  });
+  test("the wait grows to a limit", () => {
+    const waits = [0, 1, 2, 3, 20].map((n) => reconnectDelay(1006, n, 1));
+    expect(waits).toEqual([500, 1000, 2000, 4000, 30_000]);
+  });
+  test("too many messages wait longer", () => expect(reconnectDelay(4429, 0, 0)).toBe(5000));
+});

@@ -1,0 +1,76 @@
+// What a client of the stream must remember to come back without a hole, as a pure reducer.
+
+/** A message of the service. Only what concerns the position is typed here. */
+export interface Message {
+  type: string;
+  id?: string;
+  timestamp?: string;
+  data?: unknown;
+}
+
+export interface Position {
+  /** The last message that followed the newest reply "subscribed"; what to resume after. */
+  last: string | null;
+  /** Whether the newest subscription was confirmed on this connection. */
+  subscribed: boolean;
+  /** IDs that were seen, the oldest first; a resume may repeat some. */
+  seen: Set<string>;
+}
+
+/** How a reply "subscribed" continues what was before. */
+export type Continuation =
+  | { kind: "first" }
+  | { kind: "resumed"; replayed: number }
+  | { kind: "gap" };
+
+const maxSeen = 20_000;
+
+export const start = (): Position => ({ last: null, subscribed: false, seen: new Set() });
+
+/** A connection ended: what comes before the next reply "subscribed" is no position to resume after. */
+export function disconnected(p: Position): void {
+  p.subscribed = false;
+}
+
+/** Records a message and reports whether it is new. */
+export function receive(p: Position, m: Message): boolean {
+  if (!m.id) return true;
+  const fresh = !p.seen.has(m.id);
+  if (fresh) {
+    p.seen.add(m.id);
+    if (p.seen.size > maxSeen) p.seen.delete(p.seen.values().next().value!);
+  }
+  if (p.subscribed) p.last = m.id;
+  return fresh;
+}
+
+/** Records a reply "subscribed" and returns how it continues. */
+export function subscribed(p: Position, resumed: { replayed: number; complete: boolean } | null): Continuation {
+  p.subscribed = true;
+  if (!resumed) return { kind: "first" };
+  if (resumed.complete) return { kind: "resumed", replayed: resumed.replayed };
+  p.last = null;
+  return { kind: "gap" };
+}
+
+/** Returns the wait before connection attempt n (from 0) after a close with the code, or -1 if it is of no use. */
+export function reconnectDelay(code: number, attempt: number, random: number): number {
+  const backoff = Math.min(30_000, 500 * 2 ** attempt) * (0.5 + random / 2);
+  switch (code) {
+    case 4403:
+      return -1;
+    case 1001: // all clients of a process that stops come at once
+      return attempt === 0 ? random * 3000 : backoff;
+    case 4000:
+    case 4008:
+      return attempt === 0 ? 50 : backoff;
+    case 4400:
+    case 4429:
+    case 1003:
+    case 1007:
+    case 1009:
+      return Math.max(5000, backoff);
+    default:
+      return backoff;
+  }
+}

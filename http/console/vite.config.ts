@@ -1,0 +1,18 @@
+import { defineConfig } from "vite";
+
+// All files lie in one folder, so that the service needs one route for them. A hash in a name stands for the
+// content: caches may keep such a file for ever.
+export default defineConfig({
+  base: "/dashboard/",
+  oxc: { jsx: { runtime: "automatic", importSource: "preact" } },
+  build: {
+    assetsDir: "",
+    assetsInlineLimit: 0,
+    modulePreload: { polyfill: false },
+    // The first versions with light-dark(), popovers and AbortSignal.any().
+    target: ["chrome123", "firefox128", "safari17.5"],
+    cssCodeSplit: false,
+    reportCompressedSize: true,
+  },
+  server: { proxy: { "/v1": { target: "http://localhost:8080", ws: true }, "/readyz": "http://localhost:8080" } },
+});

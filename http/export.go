@@ -1,0 +1,147 @@
+package http
+
+import (
+	"bytes"
+	"encoding/csv"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/http/request"
+)
+
+// exportChunk is the number of signals of an export that are in memory at once.
+const exportChunk = 500
+
+// exportFormats are the values of the parameter format. The first is the default.
+var exportFormats = []string{"csv", "jsonl"}
+
+// exportTypes are the media types of the formats.
+var exportTypes = map[string][]string{"csv": {"text/csv; charset=utf-8"}, "jsonl": {"application/x-ndjson"}}
+
+// exportSignals answers GET /v1/signals/export. It reads a chunk only after the last one was
+// sent, so a slow client slows the reading. A failure in the middle cuts the connection, so that
+// no client takes a part for the whole.
+func (s *Server) exportSignals(c *call) error {
+	wanted := readSignalQuery(c)
+	wanted.Limit = exportChunk
+	format := request.Option(c.query, "format", exportFormats)
+	if err := c.faults.Err(); err != nil {
+		return err
+	}
+	if format == "" {
+		format = exportFormats[0]
+	}
+	var last signal.Location
+	next := func() ([]*signal.Signal, bool, error) {
+		at, _, err := s.o.Catalogue.Locations(c.r.Context(), wanted, last)
+		if err != nil || len(at) == 0 {
+			return nil, false, err
+		}
+		last = at[len(at)-1]
+		list, err := s.o.Signals.SignalsAt(c.r.Context(), wanted.Account, at)
+		return list, len(at) == exportChunk, err
+	}
+	list, more, err := next()
+	if err != nil {
+		return err
+	}
+	c.Header()["Content-Type"] = exportTypes[format]
+	c.Header().Set("Content-Disposition", `attachment; filename="signals.`+format+`"`)
+	c.WriteHeader(http.StatusOK)
+	if c.r.Method == http.MethodHead {
+		return nil
+	}
+	var b bytes.Buffer
+	if format == "csv" {
+		writeCSV(&b, exportColumns)
+	}
+	control := http.NewResponseController(c.ResponseWriter)
+	for {
+		for _, x := range list {
+			if format == "csv" {
+				writeCSV(&b, exportRow(x))
+			} else {
+				b.Write(append(appendSignalState(b.AvailableBuffer(), x), '\n'))
+			}
+		}
+		// The limit of the server is for a whole answer. Without a connection, as in tests, there is
+		// nothing to extend.
+		_ = control.SetWriteDeadline(time.Now().Add(s.o.WriteTimeout))
+		if _, err := c.Write(b.Bytes()); err != nil {
+			return err
+		}
+		if b.Reset(); !more {
+			return nil
+		}
+		if list, more, err = next(); err != nil {
+			return err
+		}
+	}
+}
+
+// exportColumns is the header of an export as CSV, in the order of exportRow.
+var exportColumns = []string{"signal_id", "agent_id", "asset", "strategy", "direction", "confidence", "entry_price",
+	"stop_loss", "take_profit", "created_at", "status", "updated_at", "expires_at", "closed_at", "close_reason",
+	"exit_price", "pnl_percent", "pnl_absolute", "duration_minutes", "initial_confidence", "final_confidence", "r",
+	"mfe_r", "mae_r", "metadata"}
+
+// exportRow returns the values of a signal as GET /v1/signals/{id} shows them; null is empty.
+func exportRow(x *signal.Signal) []string {
+	listed := x.Confidence
+	if x.Closing != nil {
+		listed = x.FirstConfidence
+	}
+	row := []string{string(x.ID), string(x.Agent), plainText(x.Asset), x.Strategy, string(x.Direction),
+		confidenceText(listed)}
+	if l := x.Levels; l != nil {
+		row = append(row, priceText(&l.Entry), priceText(&l.Stop), priceText(&l.Target))
+	} else {
+		row = append(row, "", "", "")
+	}
+	row = append(row, timeText(x.CreatedAt), string(x.Status()), timeText(x.UpdatedAt), timeText(x.ExpiresAt))
+	final := ""
+	if c := x.Closing; c != nil {
+		row = append(row, timeText(c.At), string(c.Reason), priceText(c.ExitPrice), priceText(c.PnLPercent),
+			priceText(c.PnLAbsolute), strconv.FormatInt(c.DurationMinutes, 10))
+		final = confidenceText(x.Confidence)
+	} else {
+		row = append(row, "", "", "", "", "", "")
+	}
+	row = append(row, confidenceText(x.FirstConfidence), final)
+	if x.Closing == nil || x.Closing.ExitPrice == nil || x.Levels == nil {
+		row = append(row, "", "", "")
+	} else {
+		r := x.Levels.R(x.Direction, *x.Closing.ExitPrice)
+		row = append(row, priceText(&r), priceText(&x.MFE), priceText(&x.MAE))
+	}
+	return append(row, plainText(string(x.Metadata)))
+}
+
+func writeCSV(b *bytes.Buffer, row []string) {
+	w := csv.NewWriter(b)
+	_ = w.Write(row) // a buffer takes everything
+	w.Flush()
+}
+
+// plainText returns a text that no spreadsheet takes for a formula: an apostrophe stands before
+// the characters with which one begins (OWASP, CSV injection).
+func plainText(s string) string {
+	if s != "" && strings.ContainsRune("=+-@\t\r\n＝＋－＠", []rune(s)[0]) {
+		return "'" + s
+	}
+	return s
+}
+
+func priceText(v *float64) string {
+	if v == nil {
+		return ""
+	}
+	return string(signal.AppendPrice(nil, *v))
+}
+
+func confidenceText(v float64) string { return string(signal.AppendConfidence(nil, v)) }
+
+func timeText(t time.Time) string { return t.UTC().Format(signal.TimeLayout) }
