@@ -17,7 +17,14 @@ export function simulated(list = assets.value): boolean {
   return false;
 }
 
-export const priceOf = (asset: string) => assets.value.get(asset)?.last_price ?? null;
+/** The price of a signal now: that of its asset, or its entry while nothing newer is known. */
+export function priceOf(s: Priced): number | null {
+  const asset = assets.value.get(s.asset);
+  const older = !asset?.last_price_at || Date.parse(asset.last_price_at) < Date.parse(s.created_at);
+  return older ? s.entry_price : asset.last_price;
+}
+
+type Priced = { asset: string; created_at: string; entry_price: number | null };
 
 async function poll(): Promise<void> {
   if (session.state.value !== "in" || document.hidden) return;

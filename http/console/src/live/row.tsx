@@ -22,7 +22,7 @@ const freshFor = 8000;
 /** One signal. Its cells change with its own data, with its price and with time; the list is not drawn again. */
 export function Line({ row, top, index }: { row: Row; top: number; index: number }) {
   const s = row.value;
-  const price = useComputed(() => priceOf(row.value.asset)).value;
+  const price = useComputed(() => priceOf(row.value)).value;
   const closed = s.status === "closed";
   const result = closed ? s.r : resultAt(s, price);
   const net = closed ? netOf(s) : null;

@@ -69,7 +69,7 @@ export default function SignalPage() {
 }
 
 function Head({ s }: { s: SignalState }) {
-  const price = priceOf(s.asset);
+  const price = priceOf(s);
   const closed = s.status === "closed";
   const result = closed ? s.r : resultAt(s, price);
   const net = closed ? netOf(s) : result === null ? null : result - (costOf(s, price) ?? 0);
@@ -135,7 +135,7 @@ function Priced({ s, events }: { s: SignalState; events: HistoryEvent[] }) {
     <div class="cols two">
       <div class="stack">
         <Panel title="Price" aside={<span class="muted small">{s.metadata.source === "simulated" ? "simulated prices" : (s.metadata.source ?? "")}</span>}>
-          <div class="body"><BigRuler s={s} price={priceOf(s.asset)} /></div>
+          <div class="body"><BigRuler s={s} price={priceOf(s)} /></div>
           <Chart s={s} />
         </Panel>
         <Confidence s={s} events={events} />
