@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -28,7 +29,8 @@ var program = once(func(tb testing.TB) string {
 })
 
 // command runs a command of the program in a process of its own until it ends or ctx does,
-// which ends it as SIGTERM does. Its error is what the program prints last.
+// which ends it as SIGTERM does. Its error is what the program prints last, and the exit code if
+// that is not 1.
 func command(ctx context.Context, tb testing.TB, in io.Reader, out, errs io.Writer, args ...string) error {
 	tb.Helper()
 	c := exec.CommandContext(ctx, program(tb), args...)
@@ -41,13 +43,18 @@ func command(ctx context.Context, tb testing.TB, in io.Reader, out, errs io.Writ
 	var printed journal
 	c.Stdin, c.Stdout, c.Stderr = in, out, io.MultiWriter(errs, &printed)
 	err := c.Run()
-	if c.ProcessState.ExitCode() != 1 {
+	code := c.ProcessState.ExitCode()
+	if code != 1 && code != 2 {
 		return err
 	}
 	const prefix = "agentsignal: "
 	text := "\n" + printed.String()
 	_, text, _ = strings.Cut(text[max(0, strings.LastIndex(text, "\n"+prefix)):], prefix)
-	return errors.New(strings.TrimSpace(text))
+	text = strings.TrimSpace(text)
+	if code == 2 {
+		return fmt.Errorf("%s: %w", text, err)
+	}
+	return errors.New(text)
 }
 
 // operator returns an operator of the program with the settings.
