@@ -120,6 +120,7 @@ func assetSchema(a *signal.Agent) *schema {
 		return x
 	case signal.Content:
 		return &schema{Type: "string", Pattern: assetPattern, Description: "The subject, such as standing desk."}
+	case signal.Trading:
 	}
 	return &schema{Type: "string", Pattern: assetPattern, Description: "A name such as BTC: " + assetsAdvice + "."}
 }
@@ -145,6 +146,7 @@ func parameterSchemas(a *signal.Agent) map[string]*schema {
 				Description: "A language tag such as en-US.",
 			},
 		}
+	case signal.Trading:
 	}
 	return nil
 }

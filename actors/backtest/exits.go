@@ -191,7 +191,7 @@ func (l *life) replay() ([]Difference, string) {
 }
 
 // byBars returns the end by the rules for bars: the last bar that was looked at, the exit and its
-// time; or the reason why there is none.
+// time, or why the bars give no end.
 func (l *life) byBars() (last marketdata.Bar, exit strategy.Exit, at int64, reason string) {
 	limit := time.Duration(strategy.BarAge(l.length, l.Speed)) * time.Millisecond
 	newest, price := int64(0), l.s.Levels.Entry // of the expiry, by the bars so far

@@ -22,7 +22,7 @@ const (
 // LiveEnd compares the live end of a signal with that of a backtest over its bars.
 type LiveEnd struct {
 	Live, Backtest float64 // in R, before costs
-	Explained      string  // the reason of a difference; empty: there is none, or it is not explained
+	Explained      string  // the reason of a difference; empty for an equal end, and for a difference without one
 	Differences    []Difference
 }
 

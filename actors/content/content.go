@@ -140,8 +140,8 @@ type metadata struct {
 	Fallback   string         `json:"fallback_reason,omitempty"` // why the endpoint was not used
 }
 
-// measure says that the confidence of a text is the share of checks that it passes, unlike
-// that of a trade, which is a probability.
+// measure names what the confidence of a text is: the share of checks that it passes. That of a
+// trade is a probability.
 const measure = "checks_passed"
 
 // finish checks a text and returns it with its rating.

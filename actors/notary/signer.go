@@ -27,7 +27,7 @@ const checkEvery = time.Second
 // signer is the actor that signs the heads of all logs.
 type signer struct {
 	o       *owned
-	last    *verify.Checkpoint // nil until it is read, or while there is none
+	last    *verify.Checkpoint // nil before the first one
 	failing bool               // the last check failed and was logged
 }
 

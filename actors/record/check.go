@@ -18,7 +18,7 @@ const maxMissing = 100_000
 type Finding struct {
 	Account signal.AccountID // empty: not known
 	Signal  signal.SignalID  // empty: not known
-	Leaf    int64            // its index; -1: there is none
+	Leaf    int64            // its index, or -1 without a leaf
 	What    string
 }
 

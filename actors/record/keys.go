@@ -98,8 +98,8 @@ func (k *Keys) Sign(c *verify.Checkpoint) ([]byte, error) {
 	return note.Sign(&note.Note{Text: c.Text()}, k.signers...)
 }
 
-// ReadCheckpoint returns what a checkpoint says that the service itself has stored. It does not
-// check the signatures.
+// ReadCheckpoint reads a checkpoint that the service itself has stored. It does not check the
+// signatures.
 func ReadCheckpoint(signed []byte) (*verify.Checkpoint, error) {
 	end := bytes.Index(signed, []byte("\n\n"))
 	if end < 0 {

@@ -38,7 +38,7 @@
 //
 // # What the probability rests on
 //
-// The window of one asset is too short to tell strong scores from weak ones. A Pool counts
+// The window of one asset is too short to separate strong scores from weak ones. A Pool counts
 // the outcomes of all assets of a timeframe by strategy, risk level and strength, and an
 // estimate is shrunk in three steps: the asset's own comparable entries towards those of
 // all assets, these towards all entries of the strategy, these towards the share of all

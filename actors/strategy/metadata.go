@@ -9,7 +9,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
-// measure says what a confidence is. That of a text is another one: see package content.
+// measure names what a confidence is. That of a text is another one: see package content.
 const measure = "probability"
 
 // Metadata returns the JSON object of a signal's metadata. The members of extra (source,

@@ -16,15 +16,20 @@ func PartitionKey(p int, name string) string {
 	return string([]byte{'{', 'p', digits[p/10], digits[p%10], '}', ':'}) + name
 }
 
-// ConfirmKey and ConfirmAuthKey are written only to give a WAIT a write to wait for.
+// ConfirmKey is written only to give a WAIT a write to wait for.
 func ConfirmKey(p int) string { return PartitionKey(p, "confirm") }
-func ConfirmAuthKey() string  { return "{auth}:confirm" }
 
-// EventsKey is the event log of a partition, SignalsKey its signal log, OpenKey its open
-// signals.
-func EventsKey(p int) string  { return PartitionKey(p, "events") }
+// ConfirmAuthKey is ConfirmKey for credentials.
+func ConfirmAuthKey() string { return "{auth}:confirm" }
+
+// EventsKey is the event log of a partition.
+func EventsKey(p int) string { return PartitionKey(p, "events") }
+
+// SignalsKey is the signal log of a partition.
 func SignalsKey(p int) string { return PartitionKey(p, "signals") }
-func OpenKey(p int) string    { return PartitionKey(p, "open") }
+
+// OpenKey holds the open signals of a partition.
+func OpenKey(p int) string { return PartitionKey(p, "open") }
 
 // BatchKey remembers the last batch of a writer, which has one batch per partition under way.
 func BatchKey(p int, writer string) string { return PartitionKey(p, "batch:"+writer) }
@@ -34,28 +39,35 @@ func ReplyKey(p int, account signal.AccountID, digest string) string {
 	return PartitionKey(p, "reply:"+string(account)+":"+digest)
 }
 
-// JobKey is a job's record, JobsOfKey the index of an account's jobs by time,
-// JobQueueKey the stream from which nodes take work.
+// JobKey is a job's record.
 func JobKey(p int, id signal.JobID) string { return PartitionKey(p, "job:"+string(id)) }
+
+// JobsOfKey is the index of an account's jobs by time.
 func JobsOfKey(p int, account signal.AccountID) string {
 	return PartitionKey(p, "jobs:"+string(account))
 }
+
+// JobQueueKey is the stream from which nodes take work.
 func JobQueueKey(p int) string { return PartitionKey(p, "jobqueue") }
 
-// JobsWithKey is JobsOfKey for the jobs with one status, JobsEndedKey the index of
-// ended jobs by the time at which they are forgotten.
+// JobsWithKey is JobsOfKey for the jobs with one status.
 func JobsWithKey(p int, account signal.AccountID, status signal.JobStatus) string {
 	return JobsOfKey(p, account) + ":" + string(status)
 }
+
+// JobsEndedKey is the index of ended jobs by the time at which they are forgotten.
 func JobsEndedKey(p int, account signal.AccountID) string { return JobsOfKey(p, account) + ":ended" }
 
 // RunsDueKey holds the runs that have announced themselves, by when they must end.
 func RunsDueKey(p int) string { return PartitionKey(p, "runsdue") }
 
-// OwnerKey is the lease of a partition, EpochKey its last epoch, PositionKey the
-// owner's position in its event log.
-func OwnerKey(p int) string    { return PartitionKey(p, "owner") }
-func EpochKey(p int) string    { return PartitionKey(p, "epoch") }
+// OwnerKey is the lease of a partition.
+func OwnerKey(p int) string { return PartitionKey(p, "owner") }
+
+// EpochKey is the last epoch of a partition.
+func EpochKey(p int) string { return PartitionKey(p, "epoch") }
+
+// PositionKey is the owner's position in the event log of a partition.
 func PositionKey(p int) string { return PartitionKey(p, "position") }
 
 // The Merkle log of a partition: LeafHeadKey holds its head, LeavesKey the place of each leaf by

@@ -3,7 +3,7 @@
 //
 // A service keeps Merkle logs, one for each partition of its accounts. Every creation and every
 // closing of a signal is a leaf. A checkpoint is a signed note that lists the size and the root
-// hash of each log. A leaf hides its text behind the salt of its account; whoever gets text, salt
+// hash of each log. A leaf hides its text behind the salt of its account; a reader with text, salt
 // and proof can check that this text, and no other, was a leaf at the time of the checkpoint. The
 // text counts the creations and closings of the account, so a missing signal leaves a gap.
 //

@@ -63,7 +63,8 @@ func TestRemovedLosersAreNamed(t *testing.T) {
 	}))
 	operator := storeOperator(t, redis.URL(), "")
 	operator.Do("audit", "--min-recomputed", "100%")
-	if _, err := operator.Try("", "audit", "--min-recomputed", "61"); err == nil || !strings.HasSuffix(err.Error(), "exit status 2") {
+	_, err := operator.Try("", "audit", "--min-recomputed", "61")
+	if err == nil || !strings.HasSuffix(err.Error(), "exit status 2") {
 		t.Errorf("with too few: %v", err)
 	}
 	names := removeLosers(t, s, account.ID, 20)

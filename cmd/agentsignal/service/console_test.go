@@ -173,7 +173,8 @@ func TestConsoleAccount(t *testing.T) {
 	act(t, page, `await press("I have kept it")`, `await shows("robot", "table")`,
 		`await until("the secret is gone", () => !document.body.innerText.match(/ask_[0-9A-Za-z]{46}/))`,
 		`await press("Revoke robot")`,
-		`await shows("Programs with this key")`, `await press("Revoke")`, `await until("it is gone", () => !has("robot", "table"))`)
+		`await shows("Programs with this key")`, `await press("Revoke")`,
+		`await until("it is gone", () => !has("robot", "table"))`)
 	key.get("/v1/account").want(t, http.StatusUnauthorized)
 
 	session := s.client(t).login(account.Email, password)
