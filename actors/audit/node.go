@@ -98,8 +98,8 @@ type (
 		err  error
 	}
 	auditDone struct {
-		differences int
-		err         error
+		result *Result
+		err    error
 	}
 )
 
@@ -121,8 +121,8 @@ func (a *auditing) Receive(c engine.Context) {
 		a.onKnown(c, m)
 	case auditDue:
 		c.Go(func(ctx context.Context) any {
-			differences, err := a.n.run(ctx)
-			return auditDone{differences, err}
+			result, err := a.n.run(ctx)
+			return auditDone{result, err}
 		})
 	case auditDone:
 		a.onAudited(c, m)
@@ -148,23 +148,24 @@ func (a *auditing) onAudited(c engine.Context, m auditDone) {
 	case m.err != nil:
 		wait = min(retryAfter, wait)
 		log.Warn("the audit did not finish", "err", m.err)
-	case m.differences > 0:
-		log.Error("signals differ from what is recomputed: see agentsignal audit", "differences", m.differences)
+	case m.result.Total > 0:
+		log.Error("signals differ from what is recomputed: see agentsignal audit",
+			"differences", m.result.Total, "first", m.result.Differences[0].String())
 	default:
 		log.Info("signals were audited")
 	}
 	c.After(wait, auditDue{})
 }
 
-// run audits all signals, and stores the results.
-func (n *Node) run(ctx context.Context) (differences int, err error) {
+// run audits all signals, and stores the results for each account. It returns that for all.
+func (n *Node) run(ctx context.Context) (*Result, error) {
 	at := n.o.Now()
 	since, err := n.results.AuditedAt(ctx, record.SigningPartition)
 	if signal.KindOf(err) == signal.KindNotFound {
 		since, err = at.Add(-n.o.Every), nil
 	}
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	o := Options{Kept: KeptSince(at, n.o.Retention), ClosedSince: since, MaxSignals: maxSignals,
 		Pause: pacer()}
@@ -173,7 +174,7 @@ func (n *Node) run(ctx context.Context) (differences int, err error) {
 	}
 	all, accounts, err := Run(ctx, n.from, o)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	results := make([]map[signal.AccountID][]byte, n.o.Partitions)
 	for p := range results {
@@ -182,18 +183,18 @@ func (n *Node) run(ctx context.Context) (differences int, err error) {
 	for account, r := range accounts {
 		stored, err := json.Marshal(r.result(at))
 		if err != nil {
-			return 0, err
+			return nil, err
 		}
 		results[n.o.PartitionOf(account)][account] = stored
 	}
 	// The one that knows when the last audit was comes last.
 	for p := n.o.Partitions - 1; p >= 0; p-- {
 		if err := n.results.StoreAudits(ctx, p, at, results[p]); err != nil {
-			return 0, err
+			return nil, err
 		}
 	}
 	n.o.Metrics.ran(at, all)
-	return all.Differences(), nil
+	return all.result(at), nil
 }
 
 // KeptSince returns from when on signals must be stored, some time after the retention, since

@@ -1,9 +1,12 @@
 package audit
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
+	"log/slog"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -76,11 +79,13 @@ func TestAuditsBySchedule(t *testing.T) {
 		results, from := &shelf{}, newStock(t)
 		from.signals[3].Confidence, from.signals[3].Direction = .99, "sideways"
 		metrics := NewMetrics(prometheus.NewRegistry())
+		var log bytes.Buffer
 		n := NewNode(
 			from.sources(),
 			results,
 			NodeOptions{Every: 24 * time.Hour, Retention: 100 * time.Hour, Partitions: 1,
-				PartitionOf: func(signal.AccountID) int { return 0 }, Metrics: metrics},
+				PartitionOf: func(signal.AccountID) int { return 0 }, Metrics: metrics,
+				Log: slog.New(slog.NewTextHandler(&log, nil))},
 		)
 		if _, err := n.Audit(t.Context(), "acc_1"); signal.KindOf(err) != signal.KindNotFound {
 			t.Errorf("before the first audit: %v", err)
@@ -93,6 +98,10 @@ func TestAuditsBySchedule(t *testing.T) {
 		r, err := n.Audit(t.Context(), "acc_1")
 		if err != nil || r.Signals != len(from.signals) || r.Total == 0 || *r.Differences[0].ID != from.signals[3].ID {
 			t.Errorf("%+v %v", r, err)
+		}
+		first := `first="` + string(from.signals[3].ID) + ", pnl_percent: stored 1.7676, recomputed -1.7676"
+		if !strings.Contains(log.String(), first) {
+			t.Errorf("the log %s does not contain %s", log.String(), first)
 		}
 		if got := testutil.ToFloat64(metrics.differences.WithLabelValues("signal")); got != 1 {
 			t.Errorf("the metric has %v", got)

@@ -45,6 +45,18 @@ type Item struct {
 	Recomputed string           `json:"recomputed"`
 }
 
+// String implements fmt.Stringer.
+func (i Item) String() string {
+	text := i.Member + ": stored " + i.Stored + ", recomputed " + i.Recomputed
+	if i.Stored == "" {
+		text = i.Member + ": " + i.Recomputed
+	}
+	if i.ID != nil {
+		text = string(*i.ID) + ", " + text
+	}
+	return text
+}
+
 // result returns what an account sees of its report.
 func (r *Report) result(at time.Time) *Result {
 	result := &Result{
