@@ -73,5 +73,8 @@ func lockNodeID(file *os.File) (string, error) {
 // String returns the id.
 func (n *NodeID) String() string { return n.id }
 
-// Close releases the identity for another process.
-func (n *NodeID) Close() error { return n.file.Close() }
+// Close releases the identity for another process. It unlocks the file itself: a process that is
+// being started has a copy of the descriptor until its exec, which would keep the lock.
+func (n *NodeID) Close() error {
+	return errors.Join(syscall.Flock(int(n.file.Fd()), syscall.LOCK_UN), n.file.Close())
+}

@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -18,6 +19,11 @@ func TestNodeIDIsKeptAndLocked(t *testing.T) {
 		t.Errorf("a second use of the directory: %v", err)
 	}
 	id := n.String()
+	inherited, err := syscall.Dup(int(n.file.Fd())) // as a process has between its fork and its exec
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer syscall.Close(inherited)
 	if err := n.Close(); err != nil {
 		t.Fatal(err)
 	}
