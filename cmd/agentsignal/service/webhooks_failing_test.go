@@ -256,6 +256,11 @@ func (h hookService) nothingLeft(tb testing.TB, w wireWebhook, sent []hookReques
 		texts = append(texts, a.delivery(), rawID(tb, a.delivery()))
 	}
 	var left []string
+	defer func() {
+		if tb.Failed() {
+			tb.Logf("left of the webhook: %v", left)
+		}
+	}()
 	eventually(tb, "everything of the webhook is erased", func() bool {
 		left = h.traces(tb, texts, "}:events")
 		if len(left) > 0 {

@@ -3,6 +3,7 @@ package service
 import (
 	"context"
 	"crypto/hmac"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -168,7 +169,7 @@ func newHookEndpoint(tb testing.TB, answer func(w http.ResponseWriter, a hookReq
 	tb.Helper()
 	r := &hookEndpoint{tb: tb, answer: answer}
 	server := httptest.NewServer(r)
-	r.url = server.URL + "/hook"
+	r.url = server.URL + "/hook/" + rand.Text() // a port may be that of an earlier server
 	tb.Cleanup(server.Close)
 	return r
 }
