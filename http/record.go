@@ -21,7 +21,7 @@ import (
 type Record interface {
 	// Partition returns the log of an account.
 	Partition(account signal.AccountID) int
-	// Checkpoint returns the newest checkpoint. KindNotFound: there is none yet.
+	// Checkpoint returns the newest checkpoint. KindNotFound before the first one.
 	Checkpoint(ctx context.Context) ([]byte, *verify.Checkpoint, error)
 	// LogHead returns the head that a log had with its first n leaves. now is a later head.
 	LogHead(ctx context.Context, partition int, n int64, now tlog.Tree) (tlog.Tree, error)

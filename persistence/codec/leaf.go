@@ -50,7 +50,7 @@ func ParseLogHead(text string) (h LogHead, err error) {
 type LeafPlace struct {
 	Index           int64
 	Created, Closed int64 // signals of the account
-	// Prev is the leaf before it of the same account, its index and 1; 0: there is none. It names
+	// Prev is the leaf before it of the same account, its index plus 1; 0 for the first. It names
 	// the account of an entry that is no longer stored, as long as the account exists.
 	Prev int64
 }
@@ -73,7 +73,7 @@ func DecodeLeafPlace(b []byte) (LeafPlace, error) {
 type LeafAccount struct {
 	Salt            []byte
 	Created, Closed int64 // signals
-	Last            int64 // the newest leaf: its index and 1; 0: there is none
+	Last            int64 // the newest leaf: its index plus 1; 0 without leaves
 }
 
 // AppendLeafAccount appends the stored form of a.

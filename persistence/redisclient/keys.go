@@ -70,12 +70,16 @@ func EpochKey(p int) string { return PartitionKey(p, "epoch") }
 // PositionKey is the owner's position in the event log of a partition.
 func PositionKey(p int) string { return PartitionKey(p, "position") }
 
-// The Merkle log of a partition: LeafHeadKey holds its head, LeavesKey the place of each leaf by
-// the position of its entry in the signal log, LeafAccountsKey the salt and the counts of each
-// account, TileKey the hashes of a tile.
-func LeafHeadKey(p int) string     { return PartitionKey(p, "leafhead") }
-func LeavesKey(p int) string       { return PartitionKey(p, "leaves") }
+// LeafHeadKey holds the head of a partition's Merkle log.
+func LeafHeadKey(p int) string { return PartitionKey(p, "leafhead") }
+
+// LeavesKey holds the place of each leaf by the position of its entry in the signal log.
+func LeavesKey(p int) string { return PartitionKey(p, "leaves") }
+
+// LeafAccountsKey holds the salt and the counts of each account in the Merkle log.
 func LeafAccountsKey(p int) string { return PartitionKey(p, "leafaccounts") }
+
+// TileKey holds the hashes of a tile of the Merkle log.
 func TileKey(p, level int, n int64) string {
 	return PartitionKey(p, "tile:"+strconv.Itoa(level)+":"+strconv.FormatInt(n, 10))
 }
@@ -95,18 +99,24 @@ func ProbeKey(p int) string { return PartitionKey(p, "probe") }
 // EraseKey holds the progress of the erasing of each deleted account: a hash.
 func EraseKey(p int) string { return PartitionKey(p, "erase") }
 
-// WebhooksKey holds the records of an account's webhooks, WebhookHealthKey the health of their
-// endpoints, WebhookAccountsKey the accounts that have webhooks.
+// WebhooksKey holds the records of an account's webhooks.
 func WebhooksKey(p int, a signal.AccountID) string { return PartitionKey(p, "webhooks:"+string(a)) }
+
+// WebhookHealthKey holds the health of the endpoints of an account's webhooks.
 func WebhookHealthKey(p int, a signal.AccountID) string {
 	return PartitionKey(p, "webhookhealth:"+string(a))
 }
+
+// WebhookAccountsKey holds the accounts that have webhooks.
 func WebhookAccountsKey(p int) string { return PartitionKey(p, "webhookaccounts") }
 
-// WebhooksDueKey holds the webhooks with pending deliveries by when the first is due,
-// WebhookStatsKey counts, WebhooksEraseKey the removed webhooks that still have deliveries.
-func WebhooksDueKey(p int) string   { return PartitionKey(p, "webhooksdue") }
-func WebhookStatsKey(p int) string  { return PartitionKey(p, "webhookstats") }
+// WebhooksDueKey holds the webhooks with pending deliveries by when the first is due.
+func WebhooksDueKey(p int) string { return PartitionKey(p, "webhooksdue") }
+
+// WebhookStatsKey counts enabled and disabled webhooks, and pending deliveries.
+func WebhookStatsKey(p int) string { return PartitionKey(p, "webhookstats") }
+
+// WebhooksEraseKey holds the removed webhooks that still have deliveries.
 func WebhooksEraseKey(p int) string { return PartitionKey(p, "webhookserase") }
 
 // DeliveriesKey holds the records of a webhook's deliveries. PendingKey is the index of the

@@ -6,8 +6,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Exit codes of failures. A command that checks something ends with ExitFailed if the check has
-// found something, and with ExitUnable if it could not be made, so that a script can tell them apart.
+// Exit codes of failures. A command that checks something ends with ExitFailed if the check
+// found something, and with ExitUnable if the check could not run; scripts can distinguish the two.
 const (
 	ExitFailed = 1
 	ExitUnable = 2
