@@ -367,3 +367,33 @@ func TestJumpBeforeAGapIsNotConfirmedAfterIt(t *testing.T) {
 		}
 	}
 }
+
+// Bars that make up for missed ticks are stored at once, before the ticks that come with them;
+// other bars wait for the next step.
+func TestBarsOfAGapAreStoredBeforeItsTicks(t *testing.T) {
+	t.Parallel()
+	for name, missed := range map[string]bool{"a gap": true, "no gap": false} {
+		c, minute := minuteClock()
+		store := &stepStore{}
+		lead := newStreamLeadership(t, store, c)
+		a := lead.add(marketdata.Asset{Symbol: "DOGE", Source: "binance", Speed: 1})
+		a.given, a.kept = true, true
+		giveMinutes(a, minute)
+		lead.step = marketdata.Step{} // without the bars that were given
+		k := source.NewAssetFeed(source.FeedOptions{}, "DOGE", "")
+		lead.feeds = &feeds{kept: map[string]*keptAsset{assets.Fold("DOGE"): {AssetFeed: k}}}
+		bar := marketdata.Bar{OpenTime: minute, CloseTime: minute + 60_000, Open: 100, High: 101, Low: 99, Close: 100}
+		d := &source.Delivery{Feed: k, Bars: []marketdata.Bar{bar}, UpTo: bar.CloseTime,
+			Ticks: []marketdata.Tick{{Time: bar.CloseTime + 1, Price: 100}}}
+		if missed {
+			d.Missed = minute
+		}
+		if err := lead.workDelivery(t.Context(), d); err != nil {
+			t.Fatal(err)
+		}
+		stored := len(store.steps) > 0 && len(store.steps[0].Closed) > 0
+		if stored != missed || len(store.ticks) != 1 {
+			t.Errorf("%s: the bar is stored: %v, %d ticks", name, stored, len(store.ticks))
+		}
+	}
+}
