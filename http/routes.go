@@ -119,6 +119,7 @@ func (s *Server) addRoutes() {
 	s.add("/v1/signals/export", methods{"GET": get(signal.SignalsRead, s.exportSignals,
 		slices.Concat(signalFilters, []string{"format"})...)})
 	s.add("/v1/signals/{id}", methods{"GET": get(signal.SignalsRead, s.signalByID)})
+	s.add("/v1/signals/{id}/history", methods{"GET": get(signal.SignalsRead, s.historyOf)})
 	s.add("/v1/jobs/{id}", methods{"GET": get(signal.AgentsRun, s.jobByID)})
 	s.add("/v1/jobs", methods{"GET": get(signal.AgentsRun, s.listJobs, "status", "limit", "offset")})
 	s.add("/v1/agents", methods{"GET": get(signal.AgentsRead, s.listAgents, "category", "status", "limit", "offset")})

@@ -107,20 +107,21 @@ func (s *Server) listFullSignals(c *call, wanted catalogue.Query, p request.Page
 
 // signalByID answers GET /v1/signals/{id}.
 func (s *Server) signalByID(c *call) error {
-	id, ok := signal.ParseSignalID(c.vars["id"])
-	if !ok {
-		return signal.NotFound("signal")
-	}
-	found, err := s.findSignal(c.r.Context(), c.principal.Account, id)
+	found, err := s.findSignal(c)
 	if err != nil {
 		return err
 	}
 	return c.json(http.StatusOK, appendSignalState(make([]byte, 0, stateBytes), found))
 }
 
-// findSignal returns the record of a signal. A signal that closes between the two lookups
-// moves, so both are repeated once.
-func (s *Server) findSignal(ctx context.Context, account signal.AccountID, id signal.SignalID) (*signal.Signal, error) {
+// findSignal returns the record of the signal that the path names. A signal that closes between
+// the two lookups moves, so both are repeated once.
+func (s *Server) findSignal(c *call) (*signal.Signal, error) {
+	id, ok := signal.ParseSignalID(c.vars["id"])
+	if !ok {
+		return nil, signal.NotFound("signal")
+	}
+	ctx, account := c.r.Context(), c.principal.Account
 	for attempt := 0; ; attempt++ {
 		created, closed, err := s.o.Catalogue.Find(ctx, account, id)
 		if err != nil {

@@ -3,6 +3,7 @@ package http
 import (
 	"context"
 	"errors"
+	"reflect"
 	"slices"
 	"time"
 	"unicode/utf8"
@@ -20,6 +21,7 @@ type webhookInput struct {
 	apiVersion  string
 	status      delivery.WebhookStatus
 	secret      string
+	filter      *signal.Filter
 }
 
 // readWebhook reads the members that a new webhook and a change have in common.
@@ -33,6 +35,7 @@ func (s *Server) readWebhook(c *call, o *request.Object) webhookInput {
 		}
 	}
 	in.apiVersion, _ = request.Choice(o, "api_version", s.versionNames())
+	in.filter = readFilter(o)
 	return in
 }
 
@@ -116,6 +119,11 @@ func (in *webhookInput) apply(w *delivery.Webhook, now time.Time) (changed bool)
 	}
 	if in.apiVersion != "" && in.apiVersion != w.APIVersion {
 		w.APIVersion, changed = in.apiVersion, true
+	}
+	if in.filter != nil && !(w.Filter == nil && in.filter.Empty()) && !reflect.DeepEqual(in.filter, w.Filter) {
+		if w.Filter, changed = in.filter, true; in.filter.Empty() {
+			w.Filter = nil
+		}
 	}
 	if in.status == delivery.WebhookEnabled && w.Health != (delivery.WebhookHealth{}) {
 		w.Health, changed = delivery.WebhookHealth{}, true

@@ -70,6 +70,11 @@ func TestRefusedWebhooks(t *testing.T) {
 			[]string{"body /events/0 invalid_value", "body /events/1 invalid_value"}, nil},
 		{"an unknown version", `{` + ok + `,"api_version":"2026-11-02"}`,
 			[]string{"body /api_version invalid_value"}, nil},
+		{"bad filters", `{` + ok + `,"filters":{"assets":[""],"agents":["x"],"directions":["long","long"],` +
+			`"min_confidence":2,"min_expected_r_net":"1","asset":[]}}`,
+			[]string{"body /filters/assets/0 too_short", "body /filters/agents/0 invalid_value",
+				"body /filters/directions/1 duplicate", "body /filters/min_confidence out_of_range",
+				"body /filters/min_expected_r_net invalid_type", "body /filters/asset unknown_field"}, nil},
 		{"an empty version", `{` + ok + `,"api_version":""}`, []string{"body /api_version invalid_value"}, nil},
 		{"a private address", `{"url":"private","events":["signal.created"]}`,
 			[]string{"body /url url_not_allowed"}, nil},

@@ -15,6 +15,7 @@ type webhookView struct {
 	Events         []signal.EventType       `json:"events"`
 	Description    *string                  `json:"description"`
 	APIVersion     string                   `json:"api_version"`
+	Filters        *filterView              `json:"filters,omitempty"`
 	Status         delivery.WebhookStatus   `json:"status"`
 	DisabledAt     instant                  `json:"disabled_at"`
 	DisabledReason *delivery.DisabledReason `json:"disabled_reason"`
@@ -31,6 +32,7 @@ func viewWebhook(w *delivery.Webhook) webhookView {
 		Events:         list(w.Events),
 		Description:    w.Description,
 		APIVersion:     w.APIVersion,
+		Filters:        viewFilter(w.Filter),
 		Status:         w.Status,
 		DisabledAt:     instant(w.DisabledAt),
 		DisabledReason: orNull(w.DisabledReason),

@@ -30,7 +30,7 @@
 //	key                           type   content                                        lifetime
 //	{pNN}:events                  stream event log: h = routing fields, d = payload     1 h and 1 M entries
 //	{pNN}:signals                 stream signal log: creations (m = metadata), closings 90 days, longer while open
-//	{pNN}:open                    hash   ULID of each open signal -> its state          until it is closed
+//	{pNN}:open                    hash   ULID of each open signal -> state, updates     until it is closed
 //	{pNN}:batch:WRITER            string number and result of a writer's last batch     10 min
 //	{pNN}:reply:ACCOUNT:DIGEST    string a request's lock, then its reply               60 s, then 24 h
 //	{pNN}:runsdue                 zset   runs under way by their latest end             until they end

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/agentsignal/agentsignal/actors/engine"
 	"github.com/agentsignal/agentsignal/actors/market"
@@ -114,12 +115,16 @@ func TestRunOnRedis(t *testing.T) {
 		t.Fatal("events (-want +got):\n" + diff)
 	}
 	created := events[1]
+	if diff := cmp.Diff(got.Signal.Initial, created.Initial); diff != "" || created.Initial.ExpectedRNet == nil {
+		t.Error("initial values (-answered +stored):\n" + diff)
+	}
 	stored, err := n.store.Signals.SignalByID(t.Context(), req.Account, got.Signal.ID, created.Position,
 		signal.Position{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(got.Signal, stored); diff != "" {
+	// Initial is not part of what is read back of a signal.
+	if diff := cmp.Diff(got.Signal, stored, cmpopts.IgnoreFields(signal.Signal{}, "Initial")); diff != "" {
 		t.Error("signal (-answered +stored):\n" + diff)
 	}
 	if !got.Signal.CreatedAt.Equal(created.Time()) {

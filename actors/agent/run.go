@@ -3,14 +3,17 @@ package agent
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"runtime/debug"
+	"strconv"
 	"sync/atomic"
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/backoff"
+	"github.com/agentsignal/agentsignal/actors/jsonobject"
 	"github.com/agentsignal/agentsignal/actors/market"
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
@@ -315,7 +318,7 @@ func (x *executor) change(r *run, o outcome, announced bool) signal.Change {
 	add(signal.SignalCreated, appendCreated(b, s))
 	listing := s.Listing()
 	e := &c.Events[len(c.Events)-1]
-	e.Asset, e.Listing = s.Asset, &listing
+	e.Asset, e.Listing, e.Initial = s.Asset, &listing, s.Initial
 	add(signal.AgentCompleted, appendCompleted(b, r, s.ID, now))
 	if c.Job != nil {
 		c.Job.Status, c.Job.Signal = signal.JobCompleted, s
@@ -338,7 +341,25 @@ func newSignal(r *run, c *evaluation, now time.Time) *signal.Signal {
 	return &signal.Signal{ID: id, Account: q.Account, Agent: q.Agent, Run: r.id, Asset: q.Asset,
 		Strategy: q.Strategy, Timeframe: cmp.Or(c.Timeframe, q.Timeframe), Risk: q.Risk, Direction: c.Direction,
 		Confidence: confidence, FirstConfidence: confidence, Levels: c.Levels, Weather: c.Weather, Metadata: metadata,
+		Initial:   &signal.Initial{Confidence: confidence, ExpectedRNet: expectedRNet(metadata)},
 		CreatedAt: now, UpdatedAt: now, ExpiresAt: now.Add(c.Lifetime.Truncate(time.Millisecond)), Sequence: 1}
+}
+
+// expectedRNet returns the member expected_r_net of metadata, or nil without a number there.
+func expectedRNet(metadata json.RawMessage) *float64 {
+	text := jsonobject.Trim(metadata)
+	if len(text) == 0 || text[0] != '{' {
+		return nil
+	}
+	for name, value := range jsonobject.Members(text) {
+		if string(name) != "expected_r_net" {
+			continue
+		}
+		if x, err := strconv.ParseFloat(string(value), 64); err == nil {
+			return &x
+		}
+	}
+	return nil
 }
 
 // event makes an event of r with the given payload.

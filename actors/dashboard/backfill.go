@@ -8,7 +8,7 @@ import (
 )
 
 // frameOverhead estimates the memory that a frame takes in addition to its bytes.
-const frameOverhead = 200
+const frameOverhead = 300
 
 // backfill caches an account's part of the event log: everything from its first
 // frame up to upTo. Requests for one account wait for each other, so that equal

@@ -1,7 +1,9 @@
 package dashboard
 
 import (
+	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
@@ -37,8 +39,11 @@ var defaultChannels = []channel{signalNew, agentStatus, systemNotification}
 
 func (c channel) String() string { return channelNames[c] }
 
+// ofSignal reports whether messages of c concern a signal.
+func (c channel) ofSignal() bool { return c <= signalClosed }
+
 // hasAsset reports whether messages of c concern an asset.
-func (c channel) hasAsset() bool { return c <= signalClosed }
+func (c channel) hasAsset() bool { return c.ofSignal() }
 
 // allowed reports whether scopes permit c.
 func (c channel) allowed(scopes signal.ScopeSet) bool {
@@ -93,7 +98,10 @@ func (s channelSet) has(c channel) bool { return s&(1<<c) != 0 }
 type subscription struct {
 	channels channelSet // without heartbeat
 	assets   []string   // folded, sorted, without duplicates; empty means all
-	key      string     // equal subscriptions have equal keys
+	// filter compares what is not an asset; nil accepts all, so that a subscription without
+	// it costs nothing more.
+	filter *signal.Filter
+	key    string // equal subscriptions have equal keys
 }
 
 // newSubscription returns the subscription to list. Unless assets is empty, it is
@@ -110,9 +118,42 @@ func newSubscription(list []channel, assets []string) *subscription {
 	return s
 }
 
+// filtered returns the subscription to list of the signals that pass f; assets are those of f
+// by all spellings that events may have.
+func filtered(list []channel, assets []string, f *signal.Filter) *subscription {
+	s := newSubscription(list, assets)
+	if f.ByAssetOnly() {
+		return s
+	}
+	c := &signal.Filter{
+		Agents:          slices.Compact(slices.Sorted(slices.Values(f.Agents))),
+		Strategies:      slices.Compact(slices.Sorted(slices.Values(f.Strategies))),
+		Directions:      slices.Compact(slices.Sorted(slices.Values(f.Directions))),
+		MinConfidence:   f.MinConfidence,
+		MinExpectedRNet: f.MinExpectedRNet,
+	}
+	s.filter = c
+	s.key += fmt.Sprintf("\x01%q%q%q", c.Agents, c.Strategies, c.Directions)
+	for _, x := range []*float64{c.MinConfidence, c.MinExpectedRNet} {
+		s.key += "\x01"
+		if x != nil {
+			s.key += strconv.FormatFloat(*x, 'g', -1, 64)
+		}
+	}
+	return s
+}
+
+// passes reports whether f passes the filter of s, apart from channels and assets.
+func (s *subscription) passes(f *frame) bool {
+	return s.filter == nil || !f.channel.ofSignal() || s.filter.Passes(&f.traits)
+}
+
 // matches reports whether a connection with the subscription s gets f.
 func (s *subscription) matches(f *frame) bool {
 	if !s.channels.has(f.channel) {
+		return false
+	}
+	if !s.passes(f) {
 		return false
 	}
 	if len(s.assets) == 0 || !f.channel.hasAsset() {

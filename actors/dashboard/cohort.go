@@ -34,13 +34,16 @@ func newAudience(account signal.AccountID, partition int) *audience {
 
 // concerned calls yield with every cohort that f concerns.
 func (a *audience) concerned(f *frame, yield func(*cohort)) {
-	for _, c := range a.everyAsset[f.channel] {
-		yield(c)
-	}
-	if f.channel.hasAsset() && len(a.singleAsset) > 0 {
-		for _, c := range a.singleAsset[assetKey{f.channel, f.asset}] {
-			yield(c)
+	pass := func(list []*cohort) {
+		for _, c := range list {
+			if c.sub.passes(f) {
+				yield(c)
+			}
 		}
+	}
+	pass(a.everyAsset[f.channel])
+	if f.channel.hasAsset() && len(a.singleAsset) > 0 {
+		pass(a.singleAsset[assetKey{f.channel, f.asset}])
 	}
 }
 

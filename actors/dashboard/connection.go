@@ -57,7 +57,7 @@ type connection struct {
 
 	principal *signal.Principal // nil before authentication
 	channels  []channel         // the subscription, in the client's order
-	assets    []string          // the filter, as the client wrote it
+	filter    signal.Filter     // as the client wrote it
 
 	busy       bool // an auth or the search for missed events is in progress
 	catchingUp bool // the new subscription is not live yet: a replay may be in progress
@@ -242,7 +242,7 @@ func (a *connection) accept(c engine.Context, p signal.Principal) {
 		account: p.Account,
 		key:     p.Key,
 		session: p.Session,
-		sub:     a.hub.subscription(a.channels, a.assets),
+		sub:     a.hub.subscription(a.channels, &a.filter),
 		welcome: a.welcome(),
 	})
 }
@@ -279,7 +279,7 @@ func (a *connection) subscribe(c engine.Context, m message) {
 	}
 	a.busy = true
 	granted, _ := a.wanted(m)
-	sub, account := a.hub.subscription(granted, m.assets), a.principal.Account
+	sub, account := a.hub.subscription(granted, &m.filter), a.principal.Account
 	partition := a.hub.o.PartitionOf(account)
 	c.Go(func(ctx context.Context) any {
 		r, err := a.hub.resumer.find(ctx, partition, account, sub, *m.lastEventID)
@@ -310,19 +310,16 @@ func (a *connection) wanted(m message) (granted, denied []channel) {
 func (a *connection) change(m message, r *replay) {
 	a.catchingUp = true
 	granted, denied := a.wanted(m)
-	a.channels, a.assets = granted, m.assets
+	a.channels, a.filter = granted, m.filter
 	data := subscribedData{
 		Ref:      m.ref,
 		Channels: names(granted),
-		Filters:  filtersData{Assets: m.assets},
+		Filters:  newFiltersData(&m.filter),
 		Denied:   names(denied),
-	}
-	if data.Filters.Assets == nil {
-		data.Filters.Assets = []string{}
 	}
 	a.peer.flusher.post(subscribed{
 		peer:   a.peer,
-		sub:    a.hub.subscription(granted, m.assets),
+		sub:    a.hub.subscription(granted, &m.filter),
 		replay: r,
 		kind:   "subscribed",
 		reply: func(resumed *resumedData) any {
@@ -332,18 +329,17 @@ func (a *connection) change(m message, r *replay) {
 	})
 }
 
-// subscription returns the subscription to list. Unless assets is empty, it is limited
-// to them, both as spelled and by their catalogue names: the spelling itself may be a
-// subject of content.
-func (h *Hub) subscription(list []channel, assets []string) *subscription {
-	if h.o.Name == nil {
-		return newSubscription(list, assets)
+// subscription returns the subscription to list of the signals that pass filter. Assets are
+// compared both as spelled and by their catalogue names: the spelling itself may be a subject
+// of content.
+func (h *Hub) subscription(list []channel, filter *signal.Filter) *subscription {
+	all := slices.Clone(filter.Assets)
+	if h.o.Name != nil {
+		for _, asset := range filter.Assets {
+			all = append(all, h.o.Name(asset))
+		}
 	}
-	all := slices.Clone(assets)
-	for _, asset := range assets {
-		all = append(all, h.o.Name(asset))
-	}
-	return newSubscription(list, all)
+	return filtered(list, all, filter)
 }
 
 func (a *connection) unsubscribe(m message) {
@@ -356,6 +352,6 @@ func (a *connection) unsubscribe(m message) {
 		}
 	}
 	a.channels = rest
-	a.peer.flusher.post(subscribed{peer: a.peer, sub: a.hub.subscription(rest, a.assets), kind: "unsubscribed",
+	a.peer.flusher.post(subscribed{peer: a.peer, sub: a.hub.subscription(rest, &a.filter), kind: "unsubscribed",
 		reply: func(*resumedData) any { return unsubscribedData{m.ref, names(rest)} }})
 }

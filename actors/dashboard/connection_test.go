@@ -192,7 +192,8 @@ func TestRepliesToMessages(t *testing.T) {
 				`"no member \"Ref\" (did you mean ref?): must be one of: action, ref"}`},
 		{"bad filter", `{"action":"subscribe","filters":{"asset":"BTC"}}`,
 			"error", `{"ref":null,"code":"invalid_filter","message":` +
-				`"no filter \"asset\" (did you mean assets?): must be one of: assets"}`},
+				`"no filter \"asset\" (did you mean assets?): must be one of: assets, agents, strategies, ` +
+				`directions, min_confidence, min_expected_r_net"}`},
 		{"no JSON", `hello`,
 			"error", `{"ref":null,"code":"invalid_message","message":"a message must be one JSON object ` +
 				`such as {\"action\":\"subscribe\",\"channels\":[\"signal.new\"]}"}`},

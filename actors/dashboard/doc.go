@@ -12,7 +12,7 @@
 // flusher through one inbox, so the place of a subscription in the inbox is the position at
 // which it joins the stream.
 //
-// Connections of one account with the same channels and assets form a cohort with one log
+// Connections of one account with the same channels and filters form a cohort with one log
 // of encoded frames; each connection only has an offset in that log. A pass writes to all
 // members of the cohorts with new frames. Frames published during a pass are written by the
 // next one, so batches grow with the load, and an idle server sends at once. A flusher that

@@ -30,7 +30,8 @@ type frame struct {
 	bytes   []byte // the whole WebSocket frame; nil for an internal event
 	at      signal.Position
 	account signal.AccountID
-	asset   string // folded; empty unless the channel has assets
+	asset   string        // folded; empty unless the channel has assets
+	traits  signal.Traits // of signal.*, at the creation
 	channel channel
 	revoked *revocation // of an internal event; else nil
 }
@@ -58,7 +59,7 @@ func newFrame(e *signal.Event, name func(asset string) string) *frame {
 		if name != nil && e.Listing != nil && e.Listing.Entry != nil {
 			f.asset = name(e.Asset)
 		}
-		f.asset = spelling.Fold(f.asset)
+		f.asset, f.traits = spelling.Fold(f.asset), e.Traits()
 	}
 	const envelope = 160 // upper bound of the bytes added to the data
 	b := make([]byte, maxHeaderBytes, maxHeaderBytes+envelope+len(e.Data)+len(e.Agent))

@@ -3,6 +3,8 @@ package dashboard
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
+	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -15,7 +17,6 @@ import (
 // Limits of what a client may send.
 const (
 	maxRefCharacters   = 64
-	maxFilterAssets    = 100
 	maxAssetCharacters = 64
 	maxMembers         = 16 // of an object; no valid message has more than five
 )
@@ -47,7 +48,7 @@ const (
 // The names that a message may contain.
 var (
 	actionNames = []string{"auth", "subscribe", "unsubscribe", "ping"}
-	filterNames = []string{"assets"}
+	filterNames = []string{"assets", "agents", "strategies", "directions", "min_confidence", "min_expected_r_net"}
 )
 
 // message is one message of a client, decoded and checked.
@@ -57,10 +58,10 @@ type message struct {
 
 	token string // of auth
 
-	channels    []channel // of subscribe and unsubscribe, each once
-	named       bool      // channels was given
-	assets      []string  // of subscribe, as written
-	lastEventID *string   // of subscribe, or nil
+	channels    []channel     // of subscribe and unsubscribe, each once
+	named       bool          // channels was given
+	filter      signal.Filter // of subscribe, as written
+	lastEventID *string       // of subscribe, or nil
 }
 
 // fault is the reason to refuse a message.
@@ -220,24 +221,83 @@ func (m *message) decodeFilters(value []byte) *fault {
 		return faultf(codeInvalidFilter, "%s", problem)
 	}
 	for _, one := range filters {
-		if one.name != "assets" {
-			return unknownName(codeInvalidFilter, "filter", one.name, filterNames)
+		if f := m.decodeFilter(one.name, one.value); f != nil {
+			return f
 		}
-		assets, _, ok := stringsMember(one.value)
-		if !ok {
-			return faultf(codeInvalidFilter, `filters.assets must be an array of assets such as ["BTC"]`)
-		}
-		if len(assets) > maxFilterAssets {
-			return faultf(codeInvalidFilter, "filters.assets must have at most %d assets", maxFilterAssets)
-		}
-		for _, a := range assets {
-			if f := checkAsset(a); f != nil {
-				return f
-			}
-		}
-		m.assets = assets
 	}
 	return nil
+}
+
+// decodeFilter reads one member of the filters.
+func (m *message) decodeFilter(name string, value []byte) (f *fault) {
+	switch filter := &m.filter; name {
+	case "assets":
+		filter.Assets, f = decodeAssets(value)
+	case "agents":
+		filter.Agents, f = decodeNames(name, value, signal.AgentIDs())
+	case "strategies":
+		filter.Strategies, f = decodeNames(name, value, signal.Strategies())
+	case "directions":
+		filter.Directions, f = decodeNames(name, value, signal.Directions)
+	case "min_confidence":
+		filter.MinConfidence, f = decodeNumber(name, value, 0, 1)
+	case "min_expected_r_net":
+		filter.MinExpectedRNet, f = decodeNumber(name, value, -signal.MaxFilterR, signal.MaxFilterR)
+	default:
+		return unknownName(codeInvalidFilter, "filter", name, filterNames)
+	}
+	return f
+}
+
+func decodeAssets(value []byte) ([]string, *fault) {
+	assets, _, ok := stringsMember(value)
+	if !ok {
+		return nil, faultf(codeInvalidFilter, `filters.assets must be an array of assets such as ["BTC"]`)
+	}
+	if len(assets) > signal.MaxFilterAssets {
+		return nil, faultf(codeInvalidFilter, "filters.assets must have at most %d assets", signal.MaxFilterAssets)
+	}
+	for _, a := range assets {
+		if f := checkAsset(a); f != nil {
+			return nil, f
+		}
+	}
+	return assets, nil
+}
+
+// decodeNames reads a filter that lists some of known, each at most once.
+func decodeNames[T ~string](filter string, value []byte, known []T) ([]T, *fault) {
+	all := make([]string, 0, len(known))
+	for _, k := range known {
+		all = append(all, string(k))
+	}
+	texts, _, ok := stringsMember(value)
+	if !ok {
+		return nil, faultf(codeInvalidFilter, "filters.%s must be an array of some of: %s", filter, strings.Join(all, ", "))
+	}
+	var list []T
+	for _, text := range texts {
+		switch {
+		case !slices.Contains(all, text):
+			return nil, unknownName(codeInvalidFilter, "value of "+filter, text, all)
+		case slices.Contains(list, T(text)):
+			return nil, faultf(codeInvalidFilter, "filters.%s has %q more than once", filter, text)
+		}
+		list = append(list, T(text))
+	}
+	return list, nil
+}
+
+// decodeNumber reads a filter that is a number from low to high.
+func decodeNumber(filter string, value []byte, low, high float64) (*float64, *fault) {
+	if isNull(value) {
+		return nil, nil
+	}
+	x, err := strconv.ParseFloat(string(value), 64)
+	if err != nil || x < low || x > high {
+		return nil, faultf(codeInvalidFilter, "filters.%s must be a number from %g to %g", filter, low, high)
+	}
+	return &x, nil
 }
 
 // checkAsset refuses names that no asset has: assets are trimmed and have 1 to 64

@@ -8,6 +8,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
 func TestDecodeMessage(t *testing.T) {
@@ -30,7 +32,19 @@ func TestDecodeMessage(t *testing.T) {
 		{`{"action":"subscribe","channels":[],"filters":{},"last_event_id":"1-0"}`,
 			message{action: actionSubscribe, named: true, lastEventID: text("1-0")}, ""},
 		{`{"action":"subscribe","channels":["signal.new"],"filters":{"assets":["BTC"]}}`,
-			message{action: actionSubscribe, named: true, channels: []channel{signalNew}, assets: []string{"BTC"}}, ""},
+			message{action: actionSubscribe, named: true, channels: []channel{signalNew},
+				filter: signal.Filter{Assets: []string{"BTC"}}}, ""},
+		{`{"action":"subscribe","filters":{"agents":["seo","trading"],"strategies":["breakout"],"directions":["short"],` +
+			`"min_confidence":0.4,"min_expected_r_net":-1e-1}}`,
+			message{action: actionSubscribe, filter: signal.Filter{
+				Agents:          []signal.AgentID{"seo", "trading"},
+				Strategies:      []string{"breakout"},
+				Directions:      []signal.Direction{signal.Short},
+				MinConfidence:   new(.4),
+				MinExpectedRNet: new(-.1),
+			}}, ""},
+		{`{"action":"subscribe","filters":{"agents":[],"strategies":null,"min_confidence":null}}`,
+			message{action: actionSubscribe}, ""},
 		{`{"action":"subscribe","channels":null,"filters":null,"last_event_id":null}`,
 			message{action: actionSubscribe}, ""},
 		{`{"action":"subscribe","filters":{"assets":null}}`, message{action: actionSubscribe}, ""},
@@ -130,7 +144,7 @@ func TestFaultsListWhatIsAllowed(t *testing.T) {
 		`{"action":"subscribe","channels":["signals.new"]}`: `no channel "signals.new" (did you mean signal.new?): ` +
 			"must be one of: " + channels,
 		`{"action":"subscribe","filters":{"asset":["BTC"]}}`: `no filter "asset" (did you mean assets?): ` +
-			"must be one of: assets",
+			"must be one of: assets, agents, strategies, directions, min_confidence, min_expected_r_net",
 		`{"action":"subscribe","last_event_id":"abc"}`: `last_event_id "abc" is not the id of a message, ` +
 			"such as 1795253400000-0",
 		`{"action":"subscribe","last_event_id":5}`: "last_event_id must be the id of a message as a string, " +
@@ -140,6 +154,18 @@ func TestFaultsListWhatIsAllowed(t *testing.T) {
 		`{"action":"subscribe","filters":[]}`:            `filters must be an object such as {"assets":["BTC"]}`,
 		`{"action":"subscribe","filters":{"assets":"BTC"}}`: "filters.assets must be an array of assets " +
 			`such as ["BTC"]`,
+		`{"action":"subscribe","filters":{"agents":["tradin"]}}`: `no value of agents "tradin" (did you mean trading?): ` +
+			"must be one of: trading, weather, seo",
+		`{"action":"subscribe","filters":{"strategies":["momentum","momentum"]}}`: "filters.strategies has " +
+			`"momentum" more than once`,
+		`{"action":"subscribe","filters":{"directions":"long"}}`: "filters.directions must be an array of some of: " +
+			"long, short",
+		`{"action":"subscribe","filters":{"min_confidence":1.01}}`: "filters.min_confidence must be a number " +
+			"from 0 to 1",
+		`{"action":"subscribe","filters":{"min_confidence":"0.4"}}`: "filters.min_confidence must be a number " +
+			"from 0 to 1",
+		`{"action":"subscribe","filters":{"min_expected_r_net":-101}}`: "filters.min_expected_r_net must be a number " +
+			"from -100 to 100",
 		`{"action":"subscribe","filters":{"assets":["BTC "]}}`: "an asset must have no control characters " +
 			"and no space at its ends",
 		`{"action":"auth"}`:             "api_key or token is required: " + login,
@@ -153,6 +179,8 @@ func TestFaultsListWhatIsAllowed(t *testing.T) {
 func FuzzDecodeMessage(f *testing.F) {
 	f.Add(`{"action":"subscribe","channels":["signal.new"],"filters":{"assets":["BTC"]},` +
 		`"last_event_id":"1-0","ref":"a"}`)
+	f.Add(`{"action":"subscribe","filters":{"agents":["trading"],"strategies":["momentum"],"directions":["long"],` +
+		`"min_confidence":0.4,"min_expected_r_net":-1e1}}`)
 	f.Add(`{"action":"auth","token":"x"}`)
 	f.Add(`{"action":"unsubscribe","channels":[]}`)
 	f.Add(`{"action":"nap","ref":"\ud800"}`)
@@ -183,8 +211,8 @@ func FuzzDecodeMessage(f *testing.F) {
 			}
 			return
 		}
-		s := newSubscription(m.channels, m.assets)
-		if len(s.assets) > maxFilterAssets || s.channels.has(heartbeat) {
+		s := filtered(m.channels, m.filter.Assets, &m.filter)
+		if len(s.assets) > signal.MaxFilterAssets || s.channels.has(heartbeat) {
 			t.Fatalf("subscription %+v", s)
 		}
 	})

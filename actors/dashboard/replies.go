@@ -17,8 +17,22 @@ type welcomeData struct {
 	Channels         []string `json:"channels"`
 }
 
+// filtersData has the members of a filter that were given, and assets always.
 type filtersData struct {
-	Assets []string `json:"assets"`
+	Assets          []string           `json:"assets"`
+	Agents          []signal.AgentID   `json:"agents,omitempty"`
+	Strategies      []string           `json:"strategies,omitempty"`
+	Directions      []signal.Direction `json:"directions,omitempty"`
+	MinConfidence   *float64           `json:"min_confidence,omitempty"`
+	MinExpectedRNet *float64           `json:"min_expected_r_net,omitempty"`
+}
+
+func newFiltersData(f *signal.Filter) filtersData {
+	d := filtersData{f.Assets, f.Agents, f.Strategies, f.Directions, f.MinConfidence, f.MinExpectedRNet}
+	if d.Assets == nil {
+		d.Assets = []string{}
+	}
+	return d
 }
 
 type resumedData struct {

@@ -173,10 +173,46 @@ func TestConfidenceIsPublishedWhenItHasMoved(t *testing.T) {
 		text := string(w.stored()[1].Events[0].Data)
 		const members = `"confidence":0.45,"entry_price":100,"stop_loss":90,"take_profit":115,` +
 			`"status":"open","updated_at":"`
+		for i, price := range []float64{105, 100} {
+			s, data := w.stored()[i].Signal, string(w.stored()[i].Events[0].Data)
+			want := []signal.Update{{At: s.UpdatedAt, Confidence: s.Confidence, Price: price}}
+			if d := cmp.Diff(want, s.Updates); d != "" || !strings.Contains(data, s.UpdatedAt.Format(signal.TimeLayout)) {
+				t.Errorf("update %d with payload %s (-want +got):\n%s", i, data, d)
+			}
+		}
 		if !strings.Contains(text, members) || !strings.HasSuffix(text, `"previous":{"confidence":0.648}}`) {
 			t.Errorf("payload %s", text)
 		}
 	})
+}
+
+// TestEventsCarryTheInitialValues: those of a signal that an older version stored are derived.
+func TestEventsCarryTheInitialValues(t *testing.T) {
+	expected := .125
+	for name, test := range map[string]struct{ stored, want *signal.Initial }{
+		"stored": {
+			&signal.Initial{Confidence: .44, ExpectedRNet: &expected},
+			&signal.Initial{Confidence: .44, ExpectedRNet: &expected},
+		},
+		"of an older version": {nil, &signal.Initial{Confidence: .45}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := openSignal("1")
+				s.Initial = test.stored
+				w := newWorld(t, s)
+				defer w.end()
+				w.send(t, "BTC", alerts.BarClosed{At: time.Now().UnixMilli(), Price: 105, Left: 1})
+				w.send(t, "BTC", alerts.Reached{Tick: tickAt(time.Minute, 116)})
+				w.wantEvents(t, signal.SignalUpdated, signal.SignalClosed)
+				for _, c := range w.stored() {
+					if d := cmp.Diff(test.want, c.Events[0].Initial); d != "" {
+						t.Errorf("%s (-want +got):\n%s", c.Events[0].Type, d)
+					}
+				}
+			})
+		})
+	}
 }
 
 func TestUpdateInProgressIsStoredBeforeTheClosing(t *testing.T) {

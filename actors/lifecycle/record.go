@@ -1,6 +1,7 @@
 package lifecycle
 
 import (
+	"math"
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
@@ -21,6 +22,9 @@ type record struct {
 	likelihood        float64 // in the forecast that first is based on; 0 without weather
 	mfe, mae          float64
 	sequence          int64
+
+	initialConfidence float64
+	initialExpected   float64 // NaN without one
 }
 
 // kind holds the values that many signals share.
@@ -79,6 +83,15 @@ func (k kinds) record(s *signal.Signal) *record {
 		mae:        s.MAE,
 		sequence:   s.Sequence,
 	}
+	// A signal that an older version stored has no initial values: its first confidence is
+	// the initial one, unless a forecast has changed it.
+	r.initialConfidence, r.initialExpected = s.FirstConfidence, math.NaN()
+	if i := s.Initial; i != nil {
+		r.initialConfidence = i.Confidence
+		if i.ExpectedRNet != nil {
+			r.initialExpected = *i.ExpectedRNet
+		}
+	}
 	if s.Levels != nil {
 		r.levels = *s.Levels
 	}
@@ -118,6 +131,10 @@ func (r *record) signal() *signal.Signal {
 		CreatedAt:       timeOf(r.created),
 		ExpiresAt:       timeOf(r.expires),
 		UpdatedAt:       timeOf(r.updated),
+		Initial:         &signal.Initial{Confidence: r.initialConfidence},
+	}
+	if expected := r.initialExpected; !math.IsNaN(expected) {
+		s.Initial.ExpectedRNet = &expected
 	}
 	if k.prices {
 		levels := r.levels

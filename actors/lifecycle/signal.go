@@ -192,6 +192,7 @@ func (a *signalActor) rescore(c engine.Context, m alerts.LastPrice) {
 	if next.Weather != nil {
 		next.Weather.Likelihood = likelihood
 	}
+	next.Updates = []signal.Update{{Confidence: confidence, Price: m.Price}}
 	a.change = &change{next: next}
 	a.append(c)
 }
@@ -241,10 +242,11 @@ func (a *signalActor) appendClosing(c engine.Context) {
 func (a *signalActor) append(c engine.Context) {
 	next := a.change.next
 	next.Sequence, next.UpdatedAt = a.r.sequence+1, a.o.now()
-	e := signal.Event{Account: next.Account, Asset: next.Asset}
+	e := signal.Event{Account: next.Account, Asset: next.Asset, Initial: next.Initial}
 	if next.Closing != nil {
 		e.Type, e.Data = signal.SignalClosed, appendClosed(nil, next)
 	} else {
+		next.Updates[0].At = next.UpdatedAt
 		e.Type, e.Data = signal.SignalUpdated, appendUpdated(nil, next, a.r.confidence)
 	}
 	a.parent.Tell(write{c.Self(), signal.Change{

@@ -40,6 +40,7 @@ type Event struct {
 	Run      RunID    // of agent.*; empty otherwise
 	Subject  string   // of internal events; empty otherwise
 	Listing  *Listing // of signal.*: what lists show after the event; nil otherwise
+	Initial  *Initial // of signal.*: the signal at its creation; nil in events of older versions
 	Weather  *Outlook // of signal.created of a weather run; nil otherwise
 	Data     []byte   // the JSON of the payload's data member; nil for internal events
 }

@@ -105,7 +105,25 @@ type Signal struct {
 	// the Confidence at creation; 0 until the log has stored the signal. For the actor of a
 	// weather signal it is what that would have been with the newest forecast.
 	FirstConfidence float64
-	MFE, MAE        float64 // best and worst excursion so far, in multiples of |Entry-Stop|
+	// Initial holds the values at creation. Set at the creation and for an open signal; nil
+	// otherwise, and for an open signal that an older version has stored.
+	Initial  *Initial
+	MFE, MAE float64 // best and worst excursion so far, in multiples of |Entry-Stop|
+
+	// Updates are the published updates, oldest first. Set by reads of a single signal, and of
+	// a change that updates the signal the update that it makes.
+	Updates []Update
+}
+
+// MaxUpdates is how many updates of a signal are kept. When there would be more, every second
+// one is dropped, but not the oldest and not the newest.
+const MaxUpdates = 200
+
+// Update is a published change of the confidence of an open signal.
+type Update struct {
+	At         time.Time // as its event has it in updated_at
+	Confidence float64
+	Price      float64 // on which the confidence rests; 0 if it is not known
 }
 
 // Status returns Open until s is closed.

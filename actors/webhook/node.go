@@ -33,6 +33,9 @@ type Sender interface {
 
 // Options are the optional settings of a Node. The zero value works.
 type Options struct {
+	// Name returns the catalogue name of an asset by any of its spellings, for filters; nil to
+	// keep the spelling.
+	Name     func(asset string) string
 	Schedule Schedule    // of retries
 	Health   HealthRules // of disabling
 	// Concurrency bounds the concurrent requests to one endpoint; default 8.

@@ -3,12 +3,14 @@ package webhook
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/engine"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
+	"github.com/agentsignal/agentsignal/actors/spelling"
 )
 
 // tables reads the webhooks of accounts, and stores deliveries.
@@ -60,6 +62,37 @@ type subscriber struct {
 	version string
 	events  uint32 // bits by eventBit
 	since   signal.Position
+	filter  *signal.Filter // nil for all
+	assets  []string       // of filter, folded, by all spellings of events
+}
+
+// assetsOf returns the assets of f, folded, as spelled and by their catalogue names: the
+// spelling itself may be a subject of content.
+func assetsOf(f *signal.Filter, name func(string) string) []string {
+	var all []string
+	for _, asset := range f.Assets {
+		all = append(all, spelling.Fold(asset))
+		if name != nil {
+			all = append(all, spelling.Fold(name(asset)))
+		}
+	}
+	return all
+}
+
+// passes reports whether the filter of s passes e. Events that concern no signal pass.
+func (s *subscriber) passes(e *signal.Event, name func(string) string) bool {
+	if s.filter == nil || e.Listing == nil {
+		return true
+	}
+	traits := e.Traits()
+	if !s.filter.Passes(&traits) {
+		return false
+	}
+	asset := e.Asset
+	if name != nil && e.Listing.Entry != nil {
+		asset = name(asset)
+	}
+	return len(s.assets) == 0 || slices.Contains(s.assets, spelling.Fold(asset))
 }
 
 // eventBit returns the bit of t in a set of types, or 0 if webhooks cannot subscribe to t.
@@ -198,7 +231,7 @@ func (r *Recorder) add(ctx context.Context, p *page, e *signal.Event, deleted ma
 	event, about := &inFlightEvent{before: p.before}, signalOf(e.Type, e.Data)
 	bodies := map[string][]byte{} // by version
 	for _, s := range subscribers {
-		if s.events&bit == 0 || e.Position.Compare(s.since) <= 0 {
+		if s.events&bit == 0 || e.Position.Compare(s.since) <= 0 || !s.passes(e, r.o.options.Name) {
 			continue
 		}
 		body := bodies[s.version]
@@ -333,7 +366,10 @@ func (r *Recorder) table(ctx context.Context, a signal.AccountID) ([]subscriber,
 	table = make([]subscriber, 0, len(list))
 	for i := range list {
 		if w := &list[i]; w.Status == delivery.WebhookEnabled {
-			s := subscriber{id: w.ID, version: w.APIVersion, since: w.Since}
+			s := subscriber{id: w.ID, version: w.APIVersion, since: w.Since, filter: w.Filter}
+			if w.Filter != nil {
+				s.assets = assetsOf(w.Filter, r.o.options.Name)
+			}
 			for _, t := range w.Events {
 				s.events |= eventBit(t)
 			}

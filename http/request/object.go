@@ -182,6 +182,24 @@ func (o *Object) Integer(name string, low, high int64) (int64, bool) {
 	return int64(x), true
 }
 
+// Number reads a number from low to high.
+func (o *Object) Number(name string, low, high float64) (float64, bool) {
+	v := o.take(name)
+	if v == nil {
+		return 0, false
+	}
+	if c := v[0]; c != '-' && (c < '0' || c > '9') {
+		o.Bad(name, CodeInvalidType, "must be a number")
+		return 0, false
+	}
+	x, err := strconv.ParseFloat(string(v), 64)
+	if err != nil || x < low || x > high {
+		o.Bad(name, CodeOutOfRange, fmt.Sprintf("must be from %g to %g", low, high))
+		return 0, false
+	}
+	return x, true
+}
+
 // Time reads a time: RFC 3339 with any offset, without an offset (UTC), or a date (midnight
 // UTC).
 func (o *Object) Time(name string) (time.Time, bool) {

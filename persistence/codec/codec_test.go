@@ -32,6 +32,8 @@ func codecEvents() map[string]signal.Event {
 	listing := signal.Listing{ID: "sig_01M7YQ1WTVKN9DZNWV9NV456V1", Agent: "trading", Asset: "BTC",
 		Strategy: "momentum", Direction: signal.Long, Confidence: .4372, Entry: &entry, Status: signal.Open,
 		CreatedAt: at.Time()}
+	expected := -.0125
+	initial := &signal.Initial{Confidence: .4, ExpectedRNet: &expected}
 	weather := listing
 	weather.Asset, weather.Strategy, weather.Agent = "corn", "agriculture", "weather"
 	closed := listing
@@ -42,6 +44,8 @@ func codecEvents() map[string]signal.Event {
 		"created":  {ID: id, Type: signal.SignalCreated, Asset: "BTC", Listing: &listing, Data: []byte("{}")},
 		"weather":  {ID: id, Type: signal.SignalCreated, Asset: "corn", Listing: &weather, Weather: codecOutlook()},
 		"closed":   {ID: id, Type: signal.SignalClosed, Asset: "BTC", Listing: &closed, Data: []byte("{}")},
+		"initial":  {ID: id, Type: signal.SignalUpdated, Asset: "BTC", Listing: &listing, Initial: initial},
+		"no R":     {ID: id, Type: signal.SignalClosed, Listing: &closed, Initial: &signal.Initial{Confidence: .1}},
 		"internal": {ID: id, Type: signal.KeyRevoked, Subject: "key_x"},
 		"system":   {Type: signal.SystemNotification, Data: []byte(`{"message":"x"}`)},
 		"run": {ID: "evt_7ZZZZZZZZZZZZZZZZZZZZZZZZZ", Type: signal.AgentStarted, Agent: "trading",
@@ -124,6 +128,14 @@ func codecSignal(created signal.Position) *signal.Signal {
 		CreatedAt: at, UpdatedAt: at, ExpiresAt: at.Add(90 * time.Minute), Sequence: 1}
 }
 
+// codecUpdates returns updates of a signal created at a time.
+func codecUpdates(created time.Time) []signal.Update {
+	return []signal.Update{
+		{At: created.Add(time.Minute), Confidence: .4711, Price: 66275.125},
+		{At: created.Add(20 * 365 * 24 * time.Hour), Confidence: 1},
+	}
+}
+
 func TestSignalCodec(t *testing.T) {
 	t.Parallel()
 	at, later := signal.Position{MS: 1795253400123, Seq: 1}, signal.Position{MS: 1795253999999}
@@ -134,6 +146,7 @@ func TestSignalCodec(t *testing.T) {
 	weather.Agent, weather.Strategy, weather.Asset, weather.Weather = "weather", "agriculture", "CORN", codecOutlook()
 	noExpiry := codecSignal(at)
 	noExpiry.Weather, noExpiry.ExpiresAt = &signal.Outlook{}, time.Time{}
+	expected := .25
 	for name, s := range map[string]*signal.Signal{
 		"trading": codecSignal(at), "content": content, "weather": weather, "weather without expiry": noExpiry,
 	} {
@@ -150,14 +163,22 @@ func TestSignalCodec(t *testing.T) {
 			}
 			wantEqual(t, "record", nil, s, got)
 			given.Confidence, given.Sequence, given.MFE, given.MAE = .9, 7, 1, -.5
-			value := AppendOpen([]byte(at.String()+" "+later.String()+" "), &given, time.Time{})
+			given.Initial = &signal.Initial{Confidence: .44, ExpectedRNet: &expected}
+			stamps := []byte(at.String() + " " + later.String() + " ")
+			without := AppendOpen(stamps, &given, time.Time{})
+			given.Updates = codecUpdates(given.CreatedAt)
+			value := AppendOpen(stamps, &given, time.Time{})
+			if grown := len(value) - len(without); grown != 2*updateBytes+1 {
+				t.Errorf("2 updates take %d bytes", grown)
+			}
 			open, created, err := DecodeOpen([]byte(OpenField(s.ID)), value)
 			if err != nil || created != at {
 				t.Fatalf("DecodeOpen: created at %v, %v", created, err)
 			}
 			want := *s
 			want.Confidence, want.Sequence, want.MFE, want.MAE = .9, 7, 1, -.5
-			want.UpdatedAt, want.Metadata = later.Time(), nil
+			want.UpdatedAt, want.Metadata, want.Initial = later.Time(), nil, given.Initial
+			want.Updates = codecUpdates(s.CreatedAt)
 			if w := s.Weather; w != nil {
 				want.Weather = &signal.Outlook{Commodity: w.Commodity, Region: w.Region, Likelihood: w.Likelihood}
 			}
@@ -188,12 +209,21 @@ func TestClosedCodec(t *testing.T) {
 		if !IsClosing(value) || IsClosing(AppendRecord(nil, s, time.Time{})) {
 			t.Errorf("%s: IsClosing does not distinguish closings from creations", name)
 		}
+		want := ClosedState{Account: s.Account, ID: s.ID, Closing: *c,
+			openState: openState{Created: at, Updated: end, Confidence: .1, Sequence: 4, mfe: 2, mae: -1}}
+		if name == "prices" { // as the script appends them
+			s.Updates = codecUpdates(s.CreatedAt)
+			value, want.Updates = appendUpdates(value, s), s.Updates
+			for cut := 1; cut < 2*updateBytes+1; cut++ {
+				if _, err := DecodeClosed(end, value[:len(value)-cut]); err == nil {
+					t.Errorf("updates without %d bytes are decoded", cut)
+				}
+			}
+		}
 		got, err := DecodeClosed(end, value)
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		want := ClosedState{Account: s.Account, ID: s.ID, Closing: *c,
-			openState: openState{Created: at, Updated: end, Confidence: .1, Sequence: 4, mfe: 2, mae: -1}}
 		if c.At.IsZero() {
 			want.Closing.At = end.Time()
 		}
@@ -263,6 +293,9 @@ func FuzzDecode(f *testing.F) {
 	f.Add(AppendRecord(nil, s, time.Time{}))
 	f.Add(append(bytes.Clone(stamps), AppendOpen(nil, s, time.Time{})...))
 	f.Add(append(bytes.Clone(stamps), AppendClosed(nil, s)...))
+	s.Updates = codecUpdates(s.CreatedAt)
+	f.Add(append(bytes.Clone(stamps), AppendOpen(nil, s, time.Time{})...))
+	f.Add(appendUpdates(append(bytes.Clone(stamps), AppendClosed(nil, s)...), s))
 	f.Add(append([]byte("1-1 "), AppendReply(nil, &signal.Reply{Status: 200, Header: map[string]string{"a": "b"}})...))
 	f.Add(binary.AppendUvarint([]byte{Version, 0, longText}, math.MaxUint64))
 	f.Fuzz(func(t *testing.T, b []byte) {

@@ -3,6 +3,7 @@ package codec
 import (
 	"encoding/binary"
 	"fmt"
+	"math"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
@@ -24,6 +25,7 @@ const (
 	eventSubject
 	eventListing
 	eventWeather
+	eventInitial
 )
 
 // AppendEvent appends the header of an event log entry: all of e except its position and its
@@ -62,6 +64,10 @@ func AppendEvent(b []byte, e *signal.Event) []byte {
 		b[at] |= eventWeather
 		b = appendWeather(appendOutlook(b, e.Weather), e.Weather)
 	}
+	if e.Initial != nil { // last, so that the version before reads the rest
+		b[at] |= eventInitial
+		b = appendInitial(b, e.Initial)
+	}
 	return b
 }
 
@@ -99,6 +105,9 @@ func DecodeEvent(p signal.Position, header, data []byte) (signal.Event, error) {
 		e.Weather = decodeOutlook(&d)
 		decodeWeather(&d, e.Weather)
 	}
+	if fields&eventInitial != 0 {
+		e.Initial = decodeInitial(&d)
+	}
 	if d.Err != nil {
 		return signal.Event{}, fmt.Errorf("decode event %v: %w", p, d.Err)
 	}
@@ -106,6 +115,23 @@ func DecodeEvent(p signal.Position, header, data []byte) (signal.Event, error) {
 		e.Data = append([]byte(nil), data...)
 	}
 	return e, nil
+}
+
+// appendInitial appends the values of a signal at its creation; NaN is no expected R.
+func appendInitial(b []byte, i *signal.Initial) []byte {
+	expected := math.NaN()
+	if i.ExpectedRNet != nil {
+		expected = *i.ExpectedRNet
+	}
+	return appendFloat(appendFloat(b, i.Confidence), expected)
+}
+
+func decodeInitial(d *Decoder) *signal.Initial {
+	i := &signal.Initial{Confidence: d.float()}
+	if expected := d.float(); !math.IsNaN(expected) {
+		i.ExpectedRNet = &expected
+	}
+	return i
 }
 
 // EventAccount returns the account of an event log entry as it is stored, without decoding the

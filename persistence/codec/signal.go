@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/binary"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
@@ -36,6 +37,8 @@ const (
 	SignalLevels = 1 << iota
 	signalExpires
 	SignalWeather
+	signalInitial // of an open signal only
+	signalUpdates // of an open signal only; scripts/append.lua reads it
 )
 
 // appendAttributes appends what never changes of s, except its id, account and metadata. The
@@ -93,9 +96,10 @@ func DecodeListed(d *Decoder, l *signal.Listing, intern func([]byte) string) (fl
 
 // decodeAttributes is the inverse of appendAttributes, for a signal created at the given
 // position.
-func decodeAttributes(d *Decoder, s *signal.Signal, created signal.Position) {
+func decodeAttributes(d *Decoder, s *signal.Signal, created signal.Position) (flags byte) {
 	var l signal.Listing
-	flags, levels := DecodeListed(d, &l, func(b []byte) string { return string(b) })
+	var levels signal.Levels
+	flags, levels = DecodeListed(d, &l, func(b []byte) string { return string(b) })
 	s.Agent, s.Asset, s.Strategy, s.Direction = l.Agent, l.Asset, l.Strategy, l.Direction
 	s.Confidence, s.FirstConfidence = l.Confidence, l.Confidence
 	if flags&SignalLevels != 0 {
@@ -113,6 +117,7 @@ func decodeAttributes(d *Decoder, s *signal.Signal, created signal.Position) {
 	if flags&SignalWeather != 0 {
 		s.Weather = decodeOutlook(d)
 	}
+	return flags
 }
 
 // AppendRecord appends the signal log entry of a creation, without the metadata.
@@ -158,7 +163,55 @@ func AppendOpen(b []byte, s *signal.Signal, now time.Time) []byte {
 	b = binary.AppendUvarint(b, uint64(max(s.Sequence, 1)))
 	b = appendFloat(appendFloat(b, s.MFE), s.MAE)
 	b = appendID(b, "acc_", string(s.Account))
-	return appendAttributes(b, s, now)
+	attributes := len(b)
+	b = appendAttributes(b, s, now)
+	if s.Initial != nil { // last, so that the version before reads the rest
+		b[attributes] |= signalInitial
+		b = appendInitial(b, s.Initial)
+	}
+	if len(s.Updates) > 0 { // last for the same reason, and because the script finds them there
+		b[attributes] |= signalUpdates
+		b = appendUpdates(b, s)
+	}
+	return b
+}
+
+// updateBytes is the length of an update: 5 bytes of milliseconds since the signal's creation,
+// 2 of the confidence in units of 0.0001, and the price.
+const updateBytes = 15
+
+// appendUpdates appends the updates of s and their number. Of an updated signal that is one
+// update: the script that stores the signal inserts the ones before it.
+func appendUpdates(b []byte, s *signal.Signal) []byte {
+	for _, u := range s.Updates {
+		after := uint64(max(u.At.Sub(s.CreatedAt).Milliseconds(), 0))
+		b = append(b, byte(after>>32))
+		b = binary.BigEndian.AppendUint32(b, uint32(after))
+		b = binary.BigEndian.AppendUint16(b, uint16(math.Round(u.Confidence*1e4)))
+		b = appendFloat(b, u.Price)
+	}
+	return append(b, byte(len(s.Updates)))
+}
+
+// decodeUpdates returns the updates of a signal created at a time, which are the rest of its
+// record: all but the last byte, their number.
+func decodeUpdates(d *Decoder, created time.Time) []signal.Update {
+	n := len(d.B) - 1
+	if d.Err != nil || n < updateBytes || n != updateBytes*int(d.B[n]) {
+		d.Fail(ErrShort)
+		return nil
+	}
+	list := make([]signal.Update, d.B[n])
+	for i := range list {
+		u := d.Take(updateBytes)
+		after := int64(u[0])<<32 | int64(binary.BigEndian.Uint32(u[1:]))
+		list[i] = signal.Update{
+			At:         created.Add(time.Duration(after) * time.Millisecond),
+			Confidence: float64(binary.BigEndian.Uint16(u[5:])) / 1e4,
+			Price:      math.Float64frombits(binary.BigEndian.Uint64(u[7:])),
+		}
+	}
+	return list
 }
 
 // openState is the part of an open signal that changes.
@@ -202,7 +255,13 @@ func (o *openState) Apply(s *signal.Signal) {
 func DecodeOpen(field, value []byte) (signal.Signal, signal.Position, error) {
 	o, d := DecodeOpenState(value)
 	s := signal.Signal{ID: SignalOfField(field), Account: signal.AccountID(d.ID("acc_"))}
-	decodeAttributes(&d, &s, o.Created)
+	flags := decodeAttributes(&d, &s, o.Created)
+	if flags&signalInitial != 0 {
+		s.Initial = decodeInitial(&d)
+	}
+	if flags&signalUpdates != 0 {
+		s.Updates = decodeUpdates(&d, s.CreatedAt)
+	}
 	if d.Err != nil {
 		return signal.Signal{}, signal.Position{}, fmt.Errorf("decode open signal %s: %w", s.ID, d.Err)
 	}
@@ -219,7 +278,7 @@ const (
 )
 
 // AppendClosed appends the signal log entry of a closing. In Redis two positions stand in
-// front, as for an open signal.
+// front, as for an open signal. The script appends the updates of the open signal.
 func AppendClosed(b []byte, s *signal.Signal) []byte {
 	c := s.Closing
 	if c == nil {
@@ -254,6 +313,7 @@ type ClosedState struct {
 	Account signal.AccountID
 	ID      signal.SignalID
 	Closing signal.Closing
+	Updates []signal.Update
 }
 
 // DecodeClosed reads the closing at position p of the signal log.
@@ -274,6 +334,9 @@ func DecodeClosed(p signal.Position, header []byte) (*ClosedState, error) {
 		c.Closing.At = TimeOfMilli(d.Varint())
 	}
 	c.Closing.DurationMinutes = d.Varint()
+	if len(d.B) > 0 {
+		c.Updates = decodeUpdates(&d, c.Created.Time())
+	}
 	if d.Err != nil {
 		return nil, fmt.Errorf("decode closing at %v: %w", p, d.Err)
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
@@ -23,6 +24,7 @@ var disabledReasons = []delivery.DisabledReason{"", delivery.DisabledFailing, de
 const (
 	webhookDescription = 1 << iota
 	webhookPrevious
+	webhookFilter
 )
 
 // appendWebhook appends the record of w: all except its identifier, account, health and
@@ -42,6 +44,9 @@ func appendWebhook(b []byte, w *delivery.Webhook) ([]byte, error) {
 	}
 	if w.PreviousSecret != nil {
 		fields |= webhookPrevious
+	}
+	if w.Filter != nil {
+		fields |= webhookFilter
 	}
 	b = append(b, fields)
 	for _, t := range []time.Time{w.CreatedAt, w.UpdatedAt, w.DisabledAt, w.ClearedAt} {
@@ -64,6 +69,9 @@ func appendWebhook(b []byte, w *delivery.Webhook) ([]byte, error) {
 	if w.PreviousSecret != nil {
 		b = codec.AppendString(b, string(w.PreviousSecret))
 		b = binary.AppendUvarint(b, uint64(codec.MilliOf(w.PreviousUntil)))
+	}
+	if w.Filter != nil { // last, so that the version before reads the rest
+		b = appendFilter(b, w.Filter)
 	}
 	return b, nil
 }
@@ -101,11 +109,67 @@ func decodeWebhook(account signal.AccountID, id signal.WebhookID, value []byte) 
 		w.PreviousSecret = append([]byte{}, d.TextBytes(d.Byte())...)
 		w.PreviousUntil = d.Time()
 	}
+	if fields&webhookFilter != 0 {
+		w.Filter = decodeFilter(&d)
+	}
 	if d.Err != nil {
 		return delivery.Webhook{}, fmt.Errorf("decode webhook %s: %w", id, d.Err)
 	}
 	w.Revision = string(value)
 	return w, nil
+}
+
+// appendFilter appends the filter of a webhook.
+func appendFilter(b []byte, f *signal.Filter) []byte {
+	b = appendTexts(b, f.Assets)
+	b = appendTexts(b, f.Agents)
+	b = appendTexts(b, f.Strategies)
+	b = appendTexts(b, f.Directions)
+	for _, x := range []*float64{f.MinConfidence, f.MinExpectedRNet} {
+		text := ""
+		if x != nil {
+			text = strconv.FormatFloat(*x, 'g', -1, 64)
+		}
+		b = codec.AppendString(b, text)
+	}
+	return b
+}
+
+// decodeFilter is the inverse of appendFilter.
+func decodeFilter(d *codec.Decoder) *signal.Filter {
+	f := &signal.Filter{
+		Assets:     decodeTexts[string](d),
+		Agents:     decodeTexts[signal.AgentID](d),
+		Strategies: decodeTexts[string](d),
+		Directions: decodeTexts[signal.Direction](d),
+	}
+	for _, x := range []**float64{&f.MinConfidence, &f.MinExpectedRNet} {
+		text := string(d.TextBytes(d.Byte()))
+		if text == "" {
+			continue
+		}
+		value, err := strconv.ParseFloat(text, 64)
+		if err != nil {
+			d.Fail(fmt.Errorf("decode filter: %w", err))
+		}
+		*x = &value
+	}
+	return f
+}
+
+func appendTexts[T ~string](b []byte, list []T) []byte {
+	b = append(b, byte(len(list)))
+	for _, text := range list {
+		b = codec.AppendString(b, string(text))
+	}
+	return b
+}
+
+func decodeTexts[T ~string](d *codec.Decoder) (list []T) {
+	for range d.Byte() {
+		list = append(list, T(d.TextBytes(d.Byte())))
+	}
+	return list
 }
 
 // cutSince cuts the position off the record of a webhook.

@@ -32,6 +32,9 @@ func codecWebhooks() map[string]delivery.Webhook {
 	full.URL, full.Events, full.Description = plain.URL+strings.Repeat("ä", 1000), delivery.WebhookEvents, &text
 	full.PreviousSecret, full.PreviousUntil = []byte("previous"), at.Add(24*time.Hour)
 	full.Since = signal.Position{MS: 1_795_000_000_123, Seq: 1}
+	full.Filter = &signal.Filter{Assets: []string{"BTC", "eth"}, Agents: []signal.AgentID{"trading"},
+		Strategies: []string{"momentum"}, Directions: []signal.Direction{signal.Long},
+		MinConfidence: new(.4), MinExpectedRNet: new(-.0125)}
 	failing := disabled(plain, delivery.DisabledFailing, at)
 	failing.Description = &empty
 	return map[string]delivery.Webhook{"plain": plain, "full": full, "failing": failing}

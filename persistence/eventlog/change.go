@@ -84,6 +84,9 @@ func (o *Operation) AddEvent(c *signal.Change, i int) {
 		l := c.Signal.Listing()
 		e.Listing = &l
 	}
+	if e.Initial == nil && c.Signal != nil && concernsSignal(e.Type) {
+		e.Initial = c.Signal.Initial
+	}
 	if e.Type == signal.SignalCreated && c.Signal != nil {
 		e.Weather = c.Signal.Weather
 	}
@@ -100,10 +103,17 @@ func (o *Operation) addSignal(t signal.EventType, s *signal.Signal, now time.Tim
 		o.Step(cmdRecord, refSignals, codec.Text(record), codec.Text(codec.PackMetadata(s.Metadata)))
 		o.Stamped(stampTwice, 1, CmdHSet, refOpen, field, codec.Text(codec.AppendOpen(b, s, now)))
 	case signal.SignalUpdated:
-		o.Stamped(stampKept, 1, CmdHSet, refOpen, field, codec.Text(codec.AppendOpen(b, s, now)))
+		mode := stampKept
+		if len(s.Updates) > 0 {
+			mode = stampUpdate
+		}
+		if len(s.Updates) > 1 {
+			o.Invalid = errors.New("a change makes at most one update")
+		}
+		o.Stamped(mode, 1, CmdHSet, refOpen, field, codec.Text(codec.AppendOpen(b, s, now)))
 	case signal.SignalClosed:
 		metadata := codec.Text(codec.PackMetadata(s.Metadata))
-		o.Stamped(stampKept, 0, cmdRecord, refSignals, codec.Text(codec.AppendClosed(b, s)), metadata)
+		o.Stamped(stampClose, 0, cmdRecord, refSignals, codec.Text(codec.AppendClosed(b, s)), metadata)
 		o.Step(CmdHDel, refOpen, field)
 	}
 }

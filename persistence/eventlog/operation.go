@@ -72,6 +72,11 @@ const (
 	stampKept stampMode = 2
 	// stampTwice is the id of StampID twice, for values that stampKept changes later.
 	stampTwice stampMode = 3
+	// stampUpdate is stampKept for an open signal with one more update: the updates that it
+	// had are inserted before this one.
+	stampUpdate stampMode = 4
+	// stampClose is stampKept for a closing: the updates of the open signal are appended.
+	stampClose stampMode = 5
 )
 
 // guardKind is a condition. The numbers are those of scripts/append.lua.

@@ -41,11 +41,13 @@ func (s *Store) SignalByID(
 	if closed.IsZero() {
 		value, err := s.RDB.HGet(ctx, redisclient.OpenKey(p), codec.OpenField(id)).Bytes()
 		if err == nil {
-			state, d := codec.DecodeOpenState(value)
-			if d.Err != nil {
-				return nil, fmt.Errorf("decode open signal %s: %w", id, d.Err)
+			open, _, err := codec.DecodeOpen([]byte(codec.OpenField(id)), value)
+			if err != nil {
+				return nil, err
 			}
+			state, _ := codec.DecodeOpenState(value)
 			state.Apply(record)
+			record.Updates = open.Updates
 			return record, nil
 		}
 		if !errors.Is(err, redis.Nil) {
@@ -144,7 +146,7 @@ func closeRecord(record *signal.Signal, e *redisclient.Entry) (*signal.Signal, e
 	}
 	c.Updated = e.Position
 	c.Apply(record)
-	record.Closing = &c.Closing
+	record.Closing, record.Updates = &c.Closing, c.Updates
 	more, err := codec.UnpackMetadata(e.Body)
 	if err == nil {
 		record.Metadata, err = mergeMetadata(record.Metadata, more)

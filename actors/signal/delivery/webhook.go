@@ -73,6 +73,7 @@ type Webhook struct {
 	URL         string
 	Events      []signal.EventType // without duplicates, as given
 	Description *string            // nil without one
+	Filter      *signal.Filter     // of the signals whose events it gets; nil for all
 	APIVersion  string             // of the bodies of its events, such as "2026-11-01"
 	Status      WebhookStatus
 	CreatedAt   time.Time

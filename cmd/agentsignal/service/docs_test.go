@@ -130,7 +130,7 @@ func valuesFor(c *client, hooks, operation string) map[string]string {
 			"webhook_id")
 	}
 	switch operation {
-	case "getSignal":
+	case "getSignal", "getSignalHistory":
 		return map[string]string{"id": c.run("BTC", "momentum").ID}
 	case "getSignalProof":
 		id := c.run("BTC", "momentum").ID

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"net/url"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -30,7 +31,7 @@ func pictureOf(c *client, since string) map[string]string {
 		paths = append(paths, "/v1/signals?"+query)
 	}
 	for _, s := range c.allSignals() {
-		paths = append(paths, "/v1/signals/"+s.ID)
+		paths = append(paths, "/v1/signals/"+s.ID, "/v1/signals/"+s.ID+"/history")
 	}
 	picture := map[string]string{}
 	for _, path := range paths {
@@ -53,7 +54,7 @@ func (s *service) change(
 		tb.Fatalf("read %s: %v", id, err)
 	}
 	found.Sequence++
-	found.Metadata = nil
+	found.Metadata, found.Updates = nil, nil
 	f(found)
 	_, err = s.process.events.Append(tb.Context(), signal.Change{Account: account, Signal: found,
 		Events: []signal.Event{{Type: kind, Asset: found.Asset, Data: []byte(data)}}})
@@ -96,7 +97,11 @@ func TestARestartChangesNothingThatIsShown(t *testing.T) {
 		if i%3 != 2 {
 			data := fmt.Sprintf(`{"signal_id":%q,"confidence":%v}`, id, confidence)
 			s.change(t, account.ID, id, signal.SignalUpdated, data,
-				func(s *signal.Signal) { s.Confidence = confidence })
+				func(s *signal.Signal) {
+					s.Confidence = confidence
+					at := s.CreatedAt.Add(time.Second)
+					s.Updates = []signal.Update{{At: at, Confidence: confidence, Price: 103.25}}
+				})
 		}
 		if i%3 != 0 {
 			exit, percent, absolute := 105.5, 4.1234, 4.25
@@ -115,6 +120,11 @@ func TestARestartChangesNothingThatIsShown(t *testing.T) {
 	}
 	if n := decode[page](t, want["/v1/signals?status=closed&limit=100"]).Total; n != 8 {
 		t.Fatalf("%d signals are closed, want 8", n)
+	}
+
+	if body := want["/v1/signals/"+made[1]+"/history"]; strings.Count(body, `"type":`) != 3 ||
+		!strings.Contains(body, `"confidence":0.901,"price":103.25},{"type":"closed"`) {
+		t.Errorf("history of an updated and closed signal: %s", body)
 	}
 
 	for _, how := range []string{"in order", "with Redis, killed, and a new data directory"} {

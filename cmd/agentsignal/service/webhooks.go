@@ -50,6 +50,7 @@ func (p *process) buildWebhooks(context.Context) error {
 	})
 	p.attempts = webhook.NewMetrics(p.registry)
 	p.deliverer = webhook.New(p.webhooks, client, p.secrets, webhook.Options{
+		Name: p.market.Name,
 		Schedule: webhook.Schedule{
 			Retries: durations(c.RetrySchedule),
 			Jitter:  c.Jitter,

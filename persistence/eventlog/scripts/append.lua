@@ -60,6 +60,37 @@ local function uvarint(s, i)
   return string.format('%.0f', n)
 end
 
+-- How many updates of a signal are kept, signal.MaxUpdates, and the length of one.
+local maxUpdates, updateBytes = 200, 15
+
+-- The updates of the open signal value, without their number, and their number; see AppendOpen.
+local function updatesOf(value)
+  local _, i = string.find(value, '^[^ ]* [^ ]* ')
+  if not i then
+    return '', 0
+  end
+  i = i + 10 -- behind the version and the confidence
+  while (byte(value, i) or 0) >= 128 do -- the sequence
+    i = i + 1
+  end
+  i = i + 17 -- behind the excursions: the account, 16 bytes or a short text
+  i = i + (byte(value, i) == 1 and 17 or 2 + (byte(value, i + 1) or 0))
+  if (byte(value, i) or 0) % 32 < 16 then -- the flag signalUpdates
+    return '', 0
+  end
+  local n = byte(value, -1)
+  return cut(value, -1 - updateBytes * n, -2), n
+end
+
+-- The updates without every second one, from the second one on.
+local function thinned(updates, n)
+  local some = {}
+  for i = 0, n - 1, 2 do
+    some[#some + 1] = cut(updates, updateBytes * i + 1, updateBytes * (i + 1))
+  end
+  return table.concat(some), #some
+end
+
 while pc <= size do
   local guards, l1, l2, l3, v1, v2, v3, b1, b2 = byte(program, pc, pc + 8)
   pc = pc + 9
@@ -127,6 +158,16 @@ while pc <= size do
         args[i] = id .. ' ' .. args[i]
       elseif mode == 2 then
         args[i] = kept .. ' ' .. id .. ' ' .. args[i]
+      elseif mode == 4 then -- the value ends with its own update and the number 1
+        local updates, have = updatesOf(found)
+        if have >= maxUpdates then
+          updates, have = thinned(updates, have)
+        end
+        args[i] = kept .. ' ' .. id .. ' ' .. cut(args[i], 1, -2 - updateBytes) .. updates ..
+          cut(args[i], -1 - updateBytes, -2) .. string.char(have + 1)
+      elseif mode == 5 then
+        local updates, have = updatesOf(found)
+        args[i] = kept .. ' ' .. id .. ' ' .. args[i] .. updates .. (have > 0 and string.char(have) or '')
       else
         args[i] = id .. ' ' .. id .. ' ' .. args[i]
       end
