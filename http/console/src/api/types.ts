@@ -3,6 +3,7 @@ import type { components } from "./schema";
 type Schemas = components["schemas"];
 
 export type SignalState = Schemas["SignalState"];
+export type HistoryEvent = Schemas["HistoryEvent"];
 export type Metadata = Schemas["Metadata"];
 export type Agent = Schemas["Agent"];
 export type Asset = Schemas["AssetState"];

@@ -47,3 +47,13 @@ test("a reload forgets what is no longer listed", async () => {
   await loadWith([make("b")], [], () => {});
   expect(data.order.value.open).toEqual(["b"]);
 });
+
+test("a listener gets the events of signals that are not listed", () => {
+  const got: string[] = [];
+  const stop = data.onEvent((m) => got.push(m.id!));
+  const update = { type: "signal.updated", data: { signal_id: "older", confidence: 0.5, updated_at: "2026-11-21T10:00:00.000Z" } };
+  data.event({ ...update, id: "5-0" });
+  stop();
+  data.event({ ...update, id: "6-0" });
+  expect(got).toEqual(["5-0"]);
+});

@@ -164,8 +164,8 @@ export function event(m: Message): void {
   }
   meanwhile?.push(m);
   const effect = store.apply(m);
-  if (effect === "none") return;
   for (const listener of listeners) listener(m);
+  if (effect === "none") return;
   if (effect === "updated") return; // the row changes in its place
   const row = store.get((m.data as { signal_id: string }).signal_id);
   if (!row || !passes({ ...filters.value, status: "" }, row.peek())) return;
@@ -176,7 +176,7 @@ export function event(m: Message): void {
 
 const listeners = new Set<(m: Message) => void>();
 
-/** Calls f with the events that changed a signal, until the returned function is called. */
+/** Calls f with the events of signals, also of those that the list does not have, until the returned function is called. */
 export function onEvent(f: (m: Message) => void): () => void {
   listeners.add(f);
   return () => listeners.delete(f);

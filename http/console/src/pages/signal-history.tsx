@@ -1,5 +1,5 @@
 import { useMemo } from "preact/hooks";
-import type { SignalState } from "../api/types";
+import type { HistoryEvent, SignalState } from "../api/types";
 import { Curve } from "../charts/curve";
 import { serverNow } from "../clock";
 import * as format from "../format";
@@ -7,19 +7,11 @@ import { reasonOf } from "../live/row";
 import { resultAt } from "../live/store";
 import { Panel, R, Time } from "../ui/kit";
 
-/** One change of a signal, as GET /v1/signals/{id}/history lists it. */
-export interface HistoryEvent {
-  type: "created" | "updated" | "closed";
-  at: string;
-  confidence: number | null;
-  price: number | null;
-}
-
-/** Returns the changes, also where the service keeps none of them. */
+/** Returns the changes; before they are loaded, those that the signal itself shows. */
 function eventsOf(s: SignalState, events: HistoryEvent[]): HistoryEvent[] {
   if (events.length > 0) return events;
   const list: HistoryEvent[] = [{ type: "created", at: s.created_at, confidence: s.initial_confidence, price: s.entry_price }];
-  if (s.closed_at) list.push({ type: "closed", at: s.closed_at, confidence: s.final_confidence, price: s.exit_price });
+  if (s.closed_at) list.push({ type: "closed", at: s.closed_at, confidence: s.final_confidence ?? s.confidence, price: s.exit_price });
   else if (s.updated_at !== s.created_at) list.push({ type: "updated", at: s.updated_at, confidence: s.confidence, price: null });
   return list;
 }
@@ -32,8 +24,8 @@ export function History({ s, events }: { s: SignalState; events: HistoryEvent[] 
   return (
     <ol class="timeline">
       {list.map((e, i) => {
-        const before = list[i - 1]?.confidence ?? null;
-        const moved = e.confidence !== null && before !== null ? e.confidence - before : 0;
+        const before = list[i - 1];
+        const moved = before ? e.confidence - before.confidence : 0;
         const tone = e.type === "closed" ? ((s.r ?? 0) >= 0 ? "up" : "down") : moved > 0 ? "up" : moved < 0 ? "down" : "";
         return (
           <li key={`${e.at} ${i}`} class={tone}>
@@ -42,9 +34,9 @@ export function History({ s, events }: { s: SignalState; events: HistoryEvent[] 
               <span class="strong">{e.type === "closed" ? `Closed: ${reasonOf(s.close_reason)}` : label[e.type]}</span>
               <span class="muted small">
                 {" "}
-                {e.type !== "closed" && e.confidence !== null && <>{format.percent(e.confidence, 1)}{moved !== 0 && ` (${format.change(moved * 100, 1)})`} · </>}
+                {e.type !== "closed" && <>{format.percent(e.confidence, 1)}{moved !== 0 && ` (${format.change(moved * 100, 1)})`} · </>}
                 {e.price !== null && <>{format.price(e.price, s.entry_price)} · </>}
-                {e.type === "closed" ? <R of={s.r} /> : e.type === "updated" && e.price !== null ? format.r(resultAt(s, e.price)) : "entry"}
+                {e.type === "closed" ? <R of={s.r} /> : e.type === "created" ? "entry" : e.price !== null ? format.r(resultAt(s, e.price)) : "price not kept"}
               </span>
             </span>
           </li>
@@ -58,7 +50,7 @@ export function History({ s, events }: { s: SignalState; events: HistoryEvent[] 
 export function Confidence({ s, events }: { s: SignalState; events: HistoryEvent[] }) {
   const list = eventsOf(s, events);
   const [times, values] = useMemo(() => {
-    const points = list.filter((e) => e.confidence !== null && e.type !== "closed");
+    const points = list.filter((e) => e.type !== "closed");
     const end = s.closed_at ? Date.parse(s.closed_at) : serverNow();
     return [
       [...points.map((e) => Date.parse(e.at) / 1000), end / 1000],

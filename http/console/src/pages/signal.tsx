@@ -1,6 +1,6 @@
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { ApiError, get } from "../api/client";
-import type { Metadata, Scorecard, SignalState } from "../api/types";
+import type { HistoryEvent, Metadata, Scorecard, SignalState } from "../api/types";
 import { bucketOf, Odds } from "../charts/odds";
 import type { Bar } from "../charts/price";
 import { now } from "../clock";
@@ -15,7 +15,7 @@ import { linkTo, place } from "../router";
 import { dark } from "../theme";
 import { Direction, Empty, Fault, Loading, Panel, R, Time, tone, useLoad } from "../ui/kit";
 import { Checks } from "./checks";
-import { Confidence, History, type HistoryEvent } from "./signal-history";
+import { Confidence, History } from "./signal-history";
 import { Proof } from "./signal-proof";
 
 const barsEvery = 5000;
