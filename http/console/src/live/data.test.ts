@@ -10,16 +10,17 @@ vi.mock("../api/client", async (original) => ({
 vi.stubGlobal("document", { hidden: true });
 
 const data = await import("./data");
+const { waiting } = await import("./order");
 const page = (...signals: SignalState[]) => ({ signals, total: signals.length, has_more: false });
 const settled = () => new Promise((resolve) => setTimeout(resolve));
 
 beforeEach(() => {
   answers.length = 0;
-  data.store.clear();
+  for (const id of [...data.store.ids()]) data.store.remove(id);
 });
 
 async function loadWith(open: SignalState[], closed: SignalState[], between: () => void) {
-  const loaded = data.load(true);
+  const loaded = data.reload();
   await settled();
   between();
   answers[0]!(page(...open));
@@ -46,6 +47,33 @@ test("a reload forgets what is no longer listed", async () => {
   answers.length = 0;
   await loadWith([make("b")], [], () => {});
   expect(data.order.value.open).toEqual(["b"]);
+});
+
+test("a reload does not move a list that is held", async () => {
+  await loadWith([make("a"), make("b")], [], () => {});
+  data.held.value = true;
+  answers.length = 0;
+  await loadWith([make("b"), make("c")], [], () => data.event({ type: "signal.new", id: "3-0", data: { ...make("c") } }));
+  expect(data.order.value.open.toSorted()).toEqual(["a", "b"]);
+  expect(waiting.value).toEqual({ added: 1, closed: 0 });
+  data.showWaiting();
+  expect(data.order.value.open.toSorted()).toEqual(["b", "c"]);
+  expect(data.store.get("a")).toBeUndefined();
+  data.held.value = false;
+});
+
+test("a list that the reader asked for is shown though it is held", async () => {
+  await loadWith([make("a")], [], () => {});
+  data.held.value = true;
+  answers.length = 0;
+  const [asked, reloaded] = [data.load(), data.reload()];
+  for (let n = 0; n < 4; n++) {
+    await settled();
+    answers[n]?.(page(...(n < 2 ? [make("b")] : [])));
+  }
+  await Promise.all([asked, reloaded]);
+  expect(data.order.value.open).toEqual(["b"]);
+  data.held.value = false;
 });
 
 test("a listener gets the events of signals that are not listed", () => {

@@ -51,12 +51,20 @@ let dirty = false;
 let flushTimer = 0;
 const tally = { added: 0, closed: 0 };
 
+/** Why the list is being loaded: the reader waits for it, or the stream has a gap and no row is certain any more. */
+const why = { asked: true, gap: false };
+
+/** Rows that the last reload no longer had, but that the reader still sees. */
+let gone: string[] = [];
+
 /** What the stream brought while the list is being loaded: the answer may be older. */
 let meanwhile: Message[] | null = null;
 
 /** Lists what waits and forgets the count. */
 export function showWaiting(): void {
   batch(() => {
+    gone.forEach((id) => store.remove(id));
+    gone = [];
     waiting.value = { added: 0, closed: 0 };
     order.value = arrange(store, filters.value);
     fitScale(farTargets());
@@ -86,6 +94,15 @@ function flush(): void {
   showWaiting();
 }
 
+/** Counts how the list would differ from the one that is shown. */
+function countWaiting(): void {
+  const shown = order.value;
+  const [open, closed] = [new Set(shown.open), new Set(shown.closed)];
+  const next = arrange(store, filters.value);
+  const added = [...next.open, ...next.closed].filter((id) => !open.has(id) && !closed.has(id));
+  waiting.value = { added: added.length, closed: next.closed.filter((id) => open.has(id)).length };
+}
+
 function fetchPage(status: string, offset: number): Promise<Page> {
   const query = asQuery({ ...filters.value, status }, new Set(assets.value.keys()));
   return get<Page>("/v1/signals", { ...query, view: "full", limit: pageSize, offset });
@@ -95,28 +112,52 @@ function take(page: Page): void {
   for (const s of page.signals) store.put(s);
 }
 
-/** Loads the open signals and the newest closed ones. What the stream brings meanwhile is kept. */
-export async function load(clear = false): Promise<void> {
+/** Loads the open signals and the newest closed ones, because the reader asked for others. */
+export function load(): Promise<void> {
+  why.asked = true;
+  return fetchList();
+}
+
+/** Loads the list again after a gap of the stream. It does not move where somebody reads it. */
+export function reload(): Promise<void> {
+  why.gap = true;
+  return fetchList();
+}
+
+/** Takes what the API lists. What the stream brings meanwhile is kept. */
+async function fetchList(): Promise<void> {
   const mine = ++generation;
   const wanted = filters.value.status;
   meanwhile ??= [];
   loading.value = true;
   failed.value = "";
   try {
-    const first: Page[] = [];
-    if (wanted !== "closed") first.push(...(await openPages(mine)));
+    const pages: Page[] = [];
+    if (wanted !== "closed") pages.push(...(await openPages(mine)));
     const closed = wanted === "open" ? null : await fetchPage("closed", 0);
     if (mine !== generation) return;
+    if (closed) pages.push(closed);
     batch(() => {
-      if (clear) store.clear();
-      first.forEach(take);
-      if (closed) take(closed);
-      for (const m of meanwhile ?? []) store.apply(m);
+      const before = new Set(store.ids());
+      for (const page of pages) {
+        take(page);
+        for (const s of page.signals) before.delete(s.signal_id);
+      }
+      for (const m of meanwhile ?? []) {
+        store.apply(m);
+        before.delete((m.data as { signal_id: string }).signal_id);
+      }
+      if (why.gap) gone = [...before];
       meanwhile = null;
       closedOffset = closed?.signals.length ?? 0;
       older.value = { more: closed?.has_more ?? false, busy: false };
       loading.value = false;
-      showWaiting();
+      if (why.asked || !(held.value || reading.value)) showWaiting();
+      else {
+        dirty = true;
+        countWaiting();
+      }
+      why.asked = why.gap = false;
     });
   } catch (error) {
     if (mine !== generation) return;
@@ -193,7 +234,7 @@ function announce(): void {
 
 /** Connects the list with the stream. */
 export function run(): void {
-  stream.listen(event, () => void load(true));
+  stream.listen(event, () => void reload());
   setInterval(announce, announceEvery);
   document.addEventListener("visibilitychange", () => !document.hidden && dirty && flushSoon());
   held.subscribe((value) => !value && dirty && flushSoon());

@@ -50,8 +50,12 @@ export class Store {
     return this.rows.values();
   }
 
-  clear(): void {
-    this.rows.clear();
+  ids(): IterableIterator<string> {
+    return this.rows.keys();
+  }
+
+  remove(id: string): void {
+    this.rows.delete(id);
   }
 
   /** Records a signal as the API lists it and reports whether it is a new one. */
