@@ -55,6 +55,8 @@ export interface Call {
   body?: unknown;
   idempotencyKey?: string;
   anonymous?: boolean;
+  /** The answer is text, and not JSON. */
+  text?: boolean;
   signal?: AbortSignal;
 }
 
@@ -147,7 +149,7 @@ export async function request<T>(method: string, path: string, call: Call = {}):
     const response = await send(method, full, call, token);
     const limit = response && parseLimit(response.headers.get("RateLimit-Policy"), response.headers.get("RateLimit"));
     if (limit) limits.value = { ...limits.value, [limit.name]: limit };
-    if (response?.ok) return (response.status === 204 ? undefined : await response.json()) as T;
+    if (response?.ok) return (response.status === 204 ? undefined : call.text ? await response.text() : await response.json()) as T;
     if (response?.status === 401 && token && credentials && !renewed) {
       renewed = true;
       const next = await credentials.renew(token);
@@ -164,6 +166,7 @@ export async function request<T>(method: string, path: string, call: Call = {}):
 
 export const get = <T>(path: string, query?: Query, signal?: AbortSignal) =>
   request<T>("GET", path, { ...(query && { query }), ...(signal && { signal }) });
+export const getText = (path: string, signal?: AbortSignal) => request<string>("GET", path, { text: true, ...(signal && { signal }) });
 export const post = <T>(path: string, body?: unknown, idempotencyKey?: string) =>
   request<T>("POST", path, { ...(body !== undefined && { body }), ...(idempotencyKey && { idempotencyKey }) });
 export const patch = <T>(path: string, body: unknown) => request<T>("PATCH", path, { body });

@@ -22,6 +22,7 @@ export type Tokens = Schemas["Tokens"];
 export type Job = Schemas["Job"];
 export type ScanJob = Schemas["ScanJob"];
 export type AnyJob = Schemas["AnyJob"];
+export type Audit = Schemas["Audit"];
 export type Readiness = Schemas["Readiness"];
 
 export type Direction = Schemas["Direction"];
