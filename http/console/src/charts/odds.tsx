@@ -13,27 +13,26 @@ export function bucketOf(buckets: Bucket[], confidence: number): Bucket | undefi
 
 export const hitsOf = (b: Bucket) => Math.round((b.hit_rate ?? 0) * b.count);
 
+const said = (confidence: number) => confidence.toFixed(2);
+
+/** Returns the sentence on the signals that said the same: a share from minShare on, counts below. */
+export function oddsOf(b: Bucket, what: string): string {
+  const hits = hitsOf(b);
+  const band = `that said ${said(b.from)} to ${said(b.to)}`;
+  if (b.count === 0) return `No closed ${what} ${band} yet.`;
+  if (b.count < minShare) return `Of ${format.count(b.count)} closed ${what} ${band}, ${format.count(hits)} closed in profit: too few for a share.`;
+  const [low, high] = format.wilson(hits, b.count).map((v) => Math.round(v * 100));
+  return `Of ${format.count(b.count)} closed ${what} ${band}, ${format.percent(b.hit_rate)} closed in profit (${low} to ${high} %).`;
+}
+
 /** What became of the signals that said the same. */
 export function Odds({ bucket, what }: { bucket: Bucket | undefined; what: string }) {
   if (!bucket) return null;
-  const hits = hitsOf(bucket);
-  const band = `${Math.round(bucket.from * 100)} to ${Math.round(bucket.to * 100)} %`;
-  if (bucket.count < minShare) {
-    return (
-      <p class="odds">
-        Only <strong>{format.count(bucket.count)}</strong> closed {what} said {band}; {format.count(hits)} closed in profit. Below{" "}
-        {minShare} a share says little.
-      </p>
-    );
-  }
-  const [low, high] = format.wilson(hits, bucket.count);
+  const [low, high] = format.wilson(hitsOf(bucket), bucket.count);
   return (
     <>
-      <p class="odds">
-        Of <strong>{format.count(bucket.count)}</strong> closed {what} that said {band},{" "}
-        <strong>{format.percent(bucket.hit_rate)}</strong> closed in profit ({Math.round(low * 100)} to {Math.round(high * 100)} %).
-      </p>
-      <Bar bucket={bucket} low={low} high={high} />
+      <p class="odds">{oddsOf(bucket, what)}</p>
+      {bucket.count >= minShare && <Bar bucket={bucket} low={low} high={high} />}
     </>
   );
 }

@@ -1,7 +1,7 @@
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { ApiError, get } from "../api/client";
 import type { HistoryEvent, Metadata, Scorecard, SignalState } from "../api/types";
-import { bucketOf, Odds } from "../charts/odds";
+import { bucketOf, minShare, Odds } from "../charts/odds";
 import type { Bar } from "../charts/price";
 import { now } from "../clock";
 import * as format from "../format";
@@ -300,6 +300,7 @@ function Numbers({ metadata }: { metadata: Metadata }) {
           {interval && <Pair name="95 % interval" text={`${format.percent(interval[0], 1)} to ${format.percent(interval[1], 1)}`} />}
           {measures.map(([key, name, text]) => {
             const value = metadata[key];
+            if (key === "comparable_share" && (metadata.sample ?? 0) < minShare) return null;
             return typeof value === "number" ? <Pair key={key} name={name} text={text(value)} /> : null;
           })}
           {metadata.calibration && <Pair name="Calibration" text={metadata.calibration} />}
