@@ -58,6 +58,10 @@ type HTTP struct {
 	// credential has been accepted, including those of the stream. Proxies in
 	// TrustedProxies are exempt.
 	MaxAnonymous int `yaml:"max_anonymous" env:"MAX_ANONYMOUS"`
+	// MaxExports is the limit of exports under way per process.
+	MaxExports int `yaml:"max_exports" env:"MAX_EXPORTS"`
+	// MaxAccountExports is the limit of exports under way per account and process.
+	MaxAccountExports int `yaml:"max_account_exports" env:"MAX_ACCOUNT_EXPORTS"`
 }
 
 // Redis configures the connection to the store.
@@ -315,7 +319,7 @@ type Shutdown struct {
 // Default returns every setting at its default.
 func Default() Config {
 	return Config{
-		HTTP:       HTTP{Addr: ":8080", MaxAnonymous: 1000},
+		HTTP:       HTTP{Addr: ":8080", MaxAnonymous: 1000, MaxExports: 16, MaxAccountExports: 2},
 		DataDir:    defaultDataDir(),
 		Partitions: 16,
 		Lease:      Duration(5 * time.Second),

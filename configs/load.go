@@ -241,6 +241,8 @@ func (c *Config) checkPositive(check checker) {
 	}
 	for key, n := range map[string]int{
 		"http.max_anonymous":           c.HTTP.MaxAnonymous,
+		"http.max_exports":             c.HTTP.MaxExports,
+		"http.max_account_exports":     c.HTTP.MaxAccountExports,
 		"auth.lock_after":              c.Auth.LockAfter,
 		"auth.max_sessions":            c.Auth.MaxSessions,
 		"dashboard.queue_messages":     c.Dashboard.QueueMessages,

@@ -2,6 +2,7 @@ package http
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/csv"
 	"net/http"
 	"strconv"
@@ -9,11 +10,54 @@ import (
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/http/limits"
 	"github.com/agentsignal/agentsignal/http/request"
 )
 
-// exportChunk is the number of signals of an export that are in memory at once.
-const exportChunk = 500
+const (
+	// exportChunk is the number of signals of an export that are in memory at once.
+	exportChunk = 500
+	// exportPiece is the number of bytes from which they are sent.
+	exportPiece = 64 << 10
+	// exportStall is the time within which a client must take a piece, so that one that does not
+	// read holds its connection no longer.
+	exportStall = 30 * time.Second
+	// retryExports is when to ask again for an export while too many are under way.
+	retryExports = 10 * time.Second
+)
+
+// exports counts the exports under way in this process. Its methods are safe for concurrent use.
+type exports struct {
+	all      chan struct{} // has an element for each
+	accounts *limits.Open
+}
+
+// newExports returns limits for the process and for each account.
+func newExports(max, ofAccount int) *exports {
+	return &exports{all: make(chan struct{}, max), accounts: limits.NewOpen(ofAccount)}
+}
+
+// begin counts one more export of the account until end is called.
+func (e *exports) begin(account signal.AccountID) (end func(), err error) {
+	refuse := func(message string) error {
+		return &signal.Error{Kind: signal.KindTooMany, Code: "too_many_exports", Message: message,
+			RetryAfter: retryExports}
+	}
+	uncount, ok := e.accounts.Begin(string(account))
+	if !ok {
+		return nil, refuse("the account has as many exports under way as it may have")
+	}
+	select {
+	case e.all <- struct{}{}:
+		return func() {
+			uncount()
+			<-e.all
+		}, nil
+	default:
+		uncount()
+		return nil, refuse("the service has as many exports under way as it may have")
+	}
+}
 
 // exportFormats are the values of the parameter format. The first is the default.
 var exportFormats = []string{"csv", "jsonl"}
@@ -22,8 +66,8 @@ var exportFormats = []string{"csv", "jsonl"}
 var exportTypes = map[string][]string{"csv": {"text/csv; charset=utf-8"}, "jsonl": {"application/x-ndjson"}}
 
 // exportSignals answers GET /v1/signals/export. It reads a chunk only after the last one was
-// sent, so a slow client slows the reading. A failure in the middle cuts the connection, so that
-// no client takes a part for the whole.
+// sent, so a slow client slows the reading, and one that stalls ends it. A failure in the middle
+// cuts the connection, so that no client takes a part for the whole.
 func (s *Server) exportSignals(c *call) error {
 	wanted := readSignalQuery(c)
 	wanted.Limit = exportChunk
@@ -31,9 +75,12 @@ func (s *Server) exportSignals(c *call) error {
 	if err := c.faults.Err(); err != nil {
 		return err
 	}
-	if format == "" {
-		format = exportFormats[0]
+	format = cmp.Or(format, exportFormats[0])
+	end, err := s.exports.begin(wanted.Account)
+	if err != nil {
+		return err
 	}
+	defer end()
 	var last signal.Location
 	next := func() ([]*signal.Signal, bool, error) {
 		at, _, err := s.o.Catalogue.Locations(c.r.Context(), wanted, last)
@@ -59,6 +106,14 @@ func (s *Server) exportSignals(c *call) error {
 		writeCSV(&b, exportColumns)
 	}
 	control := http.NewResponseController(c.ResponseWriter)
+	// The server's limit is for a whole answer, this one for a piece. Its limit for reading ends with
+	// the request. Without a connection, as in tests, there is nothing to set.
+	send := func() error {
+		_ = control.SetWriteDeadline(time.Now().Add(s.o.ExportStall))
+		_, err := c.Write(b.Bytes())
+		b.Reset()
+		return err
+	}
 	for {
 		for _, x := range list {
 			if format == "csv" {
@@ -66,15 +121,14 @@ func (s *Server) exportSignals(c *call) error {
 			} else {
 				b.Write(append(appendSignalState(b.AvailableBuffer(), x), '\n'))
 			}
+			if b.Len() >= exportPiece {
+				if err := send(); err != nil {
+					return err
+				}
+			}
 		}
-		// The limit of the server is for a whole answer. Without a connection, as in tests, there is
-		// nothing to extend.
-		_ = control.SetWriteDeadline(time.Now().Add(s.o.WriteTimeout))
-		if _, err := c.Write(b.Bytes()); err != nil {
+		if err := send(); err != nil || !more {
 			return err
-		}
-		if b.Reset(); !more {
-			return nil
 		}
 		if list, more, err = next(); err != nil {
 			return err

@@ -1,10 +1,14 @@
 package http_test
 
 import (
+	"bytes"
 	"encoding/csv"
 	"io"
+	"math"
 	"net/http"
+	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -15,10 +19,10 @@ import (
 
 // exportOf returns fakes with n signals, and fails at the read of a chunk, if fail is not 0.
 func exportOf(n, fail int, change func(i int, s *signal.Signal)) *fakes {
-	chunks := 0
+	var chunks atomic.Int64
 	return &fakes{
 		locate: func(q catalogue.Query, before signal.Location) ([]signal.Location, int, error) {
-			if chunks++; chunks == fail {
+			if chunks.Add(1) == int64(fail) {
 				return nil, 0, signal.Unavailable(nil)
 			}
 			var at []signal.Location
@@ -136,5 +140,110 @@ func TestALongExportOutlivesTheWriteTimeout(t *testing.T) {
 	text, err := io.ReadAll(w.Body)
 	if n := strings.Count(string(text), "\n"); n != 2500 || err != nil {
 		t.Errorf("%d signals, %v", n, err)
+	}
+}
+
+// openExport begins an export and reads nothing of its answer but the header.
+func openExport(t *testing.T, address string) *http.Response {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), "GET", "http://"+address+"/v1/signals/export?format=jsonl", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer key")
+	r.Header.Set("Accept-Encoding", "identity")
+	w, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { w.Body.Close() })
+	return w
+}
+
+// TestAnExportWhoseReaderStallsEnds, and lets the next one begin.
+func TestAnExportWhoseReaderStallsEnds(t *testing.T) {
+	t.Parallel()
+	address := serveOn(t, newServer(t, exportOf(math.MaxInt, 0, nil), func(o *signalhttp.Options) {
+		o.WriteTimeout, o.ExportStall, o.MaxAccountExports = time.Hour, 100*time.Millisecond, 1
+	}))
+	if w := openExport(t, address); w.StatusCode != 200 {
+		t.Fatalf("the first: %d", w.StatusCode)
+	}
+	const patience = time.Minute
+	for until := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+		w := openExport(t, address)
+		if w.StatusCode == 200 {
+			return
+		}
+		if w.Body.Close(); time.Now().After(until) {
+			t.Fatalf("after %v the next one is still refused with %d", patience, w.StatusCode)
+		}
+	}
+}
+
+func TestExportsAtOnceAreLimited(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*signalhttp.Options){
+		"of an account":  func(o *signalhttp.Options) { o.MaxAccountExports = 2 },
+		"of the service": func(o *signalhttp.Options) { o.MaxExports, o.MaxAccountExports = 2, 100 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			address := serveOn(t, newServer(t, exportOf(math.MaxInt, 0, nil), change))
+			first := openExport(t, address)
+			if second := openExport(t, address); first.StatusCode != 200 || second.StatusCode != 200 {
+				t.Fatalf("allowed: %d and %d", first.StatusCode, second.StatusCode)
+			}
+			third := openExport(t, address)
+			body, err := io.ReadAll(third.Body)
+			if err != nil || third.StatusCode != 429 || third.Header.Get("Retry-After") != "10" ||
+				!strings.Contains(string(body), `"code":"too_many_exports"`) {
+				t.Errorf("one more: %d %v %s, %v", third.StatusCode, third.Header, body, err)
+			}
+			first.Body.Close()
+			const patience = time.Minute
+			for until := time.Now().Add(patience); openExport(t, address).StatusCode != 200; time.Sleep(10 * time.Millisecond) {
+				if time.Now().After(until) {
+					t.Fatal("one that has ended still counts")
+				}
+			}
+		})
+	}
+}
+
+// rowCounter is a client which counts rows when it gets them.
+type rowCounter struct {
+	http.ResponseWriter
+	got    int
+	onRows func(got int)
+}
+
+func (w *rowCounter) Write(b []byte) (int, error) {
+	w.onRows(w.got + bytes.Count(b, []byte("\n")))
+	w.got += bytes.Count(b, []byte("\n"))
+	return len(b), nil
+}
+
+// TestAnExportReadsOneChunkAhead: what is in memory does not grow with the export.
+func TestAnExportReadsOneChunkAhead(t *testing.T) {
+	t.Parallel()
+	const signals, chunk = 20_000, 500
+	read, pieces := 0, 0
+	f := exportOf(signals, 0, nil)
+	at := f.at
+	f.at = func(account signal.AccountID, l []signal.Location) ([]*signal.Signal, error) {
+		read += len(l)
+		return at(account, l)
+	}
+	w := &rowCounter{ResponseWriter: httptest.NewRecorder(), onRows: func(got int) {
+		if pieces++; read-got >= chunk {
+			t.Errorf("%d signals were read when the client had got %d", read, got)
+		}
+	}}
+	r := httptest.NewRequestWithContext(t.Context(), "GET", "/v1/signals/export?format=jsonl", nil)
+	r.Header.Set("Authorization", "Bearer key")
+	newServer(t, f).Handler().ServeHTTP(w, r)
+	if w.got != signals || pieces < signals/chunk {
+		t.Errorf("%d signals in %d pieces", w.got, pieces)
 	}
 }

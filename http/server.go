@@ -61,6 +61,9 @@ type Options struct {
 	// MaxAnonymous is the limit of open connections of a client's address on which no
 	// credential has been accepted; default 1,000.
 	MaxAnonymous int
+	// MaxExports and MaxAccountExports are the limits of exports under way, of all accounts and
+	// of one; default 16 and 2.
+	MaxExports, MaxAccountExports int
 
 	Health   Health
 	Gatherer prometheus.Gatherer // for /metrics; nil: this server has no /metrics
@@ -71,6 +74,8 @@ type Options struct {
 	// WriteTimeout limits the answering of a request and must exceed the longest run;
 	// default 90 s.
 	WriteTimeout time.Duration
+	// ExportStall limits the sending of a piece of an export; default 30 s.
+	ExportStall time.Duration
 	// HeaderTimeout and BodyTimeout limit the sending of a request; default 10 s and 30 s.
 	HeaderTimeout, BodyTimeout time.Duration
 	Now                        func() time.Time // the service's clock; default time.Now
@@ -95,6 +100,7 @@ type Server struct {
 	http     *http.Server
 	// anonymous counts connections without a credential.
 	anonymous *anonymous
+	exports   *exports
 	versions  []apiVersion
 
 	draining atomic.Bool // not ready, but serving
@@ -108,6 +114,9 @@ func New(o Options) (*Server, error) {
 	o.HeaderTimeout = cmp.Or(o.HeaderTimeout, 10*time.Second)
 	o.BodyTimeout = cmp.Or(o.BodyTimeout, 30*time.Second)
 	o.MaxAnonymous = cmp.Or(o.MaxAnonymous, 1000)
+	o.MaxExports = cmp.Or(o.MaxExports, 16)
+	o.MaxAccountExports = cmp.Or(o.MaxAccountExports, 2)
+	o.ExportStall = cmp.Or(o.ExportStall, exportStall)
 	if o.Now == nil {
 		o.Now = time.Now
 	}
@@ -134,6 +143,7 @@ func New(o Options) (*Server, error) {
 	}
 	s.upgrader = newUpgrader()
 	s.anonymous = newAnonymous(o.MaxAnonymous, o.TrustedProxies)
+	s.exports = newExports(o.MaxExports, o.MaxAccountExports)
 	s.addRoutes()
 	s.handler = http.HandlerFunc(s.serve)
 	if o.Tracing {

@@ -399,7 +399,11 @@ func (p *process) buildServer(ctx context.Context) error {
 		TrustedProxies: proxies,
 		MaxAnonymous:   c.HTTP.MaxAnonymous,
 		TLS:            p.certificate.config(),
-		WriteTimeout:   time.Duration(c.Runs.Timeout) + answerMargin,
+
+		MaxExports:        c.HTTP.MaxExports,
+		MaxAccountExports: c.HTTP.MaxAccountExports,
+
+		WriteTimeout: time.Duration(c.Runs.Timeout) + answerMargin,
 
 		Health:  p.health(),
 		Now:     p.store.Client.Now,
