@@ -214,7 +214,10 @@ func (h *Store) newestOf(ctx context.Context, set string, members []string, q de
 
 // byScore compares as Redis orders a sorted set.
 func byScore(a, b redis.Z) int {
-	return cmp.Or(cmp.Compare(a.Score, b.Score), cmp.Compare(a.Member.(string), b.Member.(string)))
+	if c := cmp.Compare(a.Score, b.Score); c != 0 { // nearly always, and a merge asks for each member
+		return c
+	}
+	return cmp.Compare(a.Member.(string), b.Member.(string))
 }
 
 func membersOf(list []redis.Z) []string {

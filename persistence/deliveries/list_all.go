@@ -79,9 +79,11 @@ func (m *merge) page(ctx context.Context) (page []placed, total int, err error) 
 			return nil, total, err
 		}
 	}
-	for n := 0; ; n++ {
-		if err := m.fill(ctx); err != nil {
-			return nil, 0, err
+	for n, drained := 0, true; ; n++ {
+		if drained {
+			if err := m.fill(ctx); err != nil {
+				return nil, 0, err
+			}
 		}
 		next := m.newest()
 		if next == nil {
@@ -94,6 +96,7 @@ func (m *merge) page(ctx context.Context) (page []placed, total int, err error) 
 			page = append(page, placed{next.w, next.heads[0].Member.(string)})
 		}
 		next.heads = next.heads[1:]
+		drained = len(next.heads) == 0
 		if m.q.Type == "" && len(page) == m.q.Limit {
 			return page, total, nil
 		}
