@@ -215,11 +215,11 @@ func TestExportsAtOnceAreLimited(t *testing.T) {
 type rowCounter struct {
 	http.ResponseWriter
 	got    int
-	onRows func(got int)
+	onRows func(got, bytes int)
 }
 
 func (w *rowCounter) Write(b []byte) (int, error) {
-	w.onRows(w.got + bytes.Count(b, []byte("\n")))
+	w.onRows(w.got+bytes.Count(b, []byte("\n")), len(b))
 	w.got += bytes.Count(b, []byte("\n"))
 	return len(b), nil
 }
@@ -227,7 +227,7 @@ func (w *rowCounter) Write(b []byte) (int, error) {
 // TestAnExportReadsOneChunkAhead: what is in memory does not grow with the export.
 func TestAnExportReadsOneChunkAhead(t *testing.T) {
 	t.Parallel()
-	const signals, chunk = 20_000, 500
+	const signals, chunk, row, piece = 20_000, 500, 2 << 10, 64 << 10
 	read, pieces := 0, 0
 	f := exportOf(signals, 0, nil)
 	at := f.at
@@ -235,9 +235,9 @@ func TestAnExportReadsOneChunkAhead(t *testing.T) {
 		read += len(l)
 		return at(account, l)
 	}
-	w := &rowCounter{ResponseWriter: httptest.NewRecorder(), onRows: func(got int) {
-		if pieces++; read-got >= chunk {
-			t.Errorf("%d signals were read when the client had got %d", read, got)
+	w := &rowCounter{ResponseWriter: httptest.NewRecorder(), onRows: func(got, bytes int) {
+		if pieces++; read-got >= chunk || bytes > piece+row {
+			t.Errorf("%d signals were read when the client had got %d, the last of them in %d bytes", read, got, bytes)
 		}
 	}}
 	r := httptest.NewRequestWithContext(t.Context(), "GET", "/v1/signals/export?format=jsonl", nil)
