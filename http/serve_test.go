@@ -41,7 +41,7 @@ func TestDescriptionHasEveryRouteAndNoOther(t *testing.T) {
 func TestStreamDescriptionIsSound(t *testing.T) {
 	t.Parallel()
 	stream := apitest.NewStream(t, "asyncapi.yaml")
-	if server, client := stream.Types(); server != 11 || client != 4 {
+	if server, client := stream.Types(); server != 12 || client != 4 {
 		t.Errorf("%d messages of the server and %d of clients are described", server, client)
 	}
 	for _, bad := range []string{`{"type":"heartbeat"}`,

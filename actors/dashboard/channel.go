@@ -20,6 +20,7 @@ const (
 	signalClosed
 	agentStatus
 	systemNotification
+	marketPrice // only with assets
 	// heartbeat may be named because the specification lists it as a message type,
 	// but every connection gets it.
 	heartbeat
@@ -27,7 +28,8 @@ const (
 )
 
 var channelNames = [channels]string{
-	"signal.new", "signal.updated", "signal.closed", "agent.status", "system.notification", "heartbeat",
+	"signal.new", "signal.updated", "signal.closed", "agent.status", "system.notification", "market.price",
+	"heartbeat",
 }
 
 // ChannelNames returns the channels that a client may name.
@@ -43,12 +45,12 @@ func (c channel) String() string { return channelNames[c] }
 func (c channel) ofSignal() bool { return c <= signalClosed }
 
 // hasAsset reports whether messages of c concern an asset.
-func (c channel) hasAsset() bool { return c.ofSignal() }
+func (c channel) hasAsset() bool { return c.ofSignal() || c == marketPrice }
 
 // allowed reports whether scopes permit c.
 func (c channel) allowed(scopes signal.ScopeSet) bool {
 	switch c {
-	case signalNew, signalUpdated, signalClosed:
+	case signalNew, signalUpdated, signalClosed, marketPrice:
 		return scopes.Has(signal.SignalsRead)
 	case agentStatus:
 		return scopes.Has(signal.AgentsRead)

@@ -16,6 +16,8 @@ type audience struct {
 	cohorts     map[string]*cohort  // by subscription.key
 	everyAsset  [channels][]*cohort // cohorts without a filter, or channels without assets
 	singleAsset map[assetKey][]*cohort
+	prices      *prices
+	priced      int // cohorts that want prices
 }
 
 type assetKey struct {
@@ -23,12 +25,13 @@ type assetKey struct {
 	asset   string
 }
 
-func newAudience(account signal.AccountID, partition int) *audience {
+func newAudience(account signal.AccountID, partition int, p *prices) *audience {
 	return &audience{
 		account:     account,
 		partition:   partition,
 		cohorts:     make(map[string]*cohort),
 		singleAsset: make(map[assetKey][]*cohort),
+		prices:      p,
 	}
 }
 
@@ -56,6 +59,7 @@ func (a *audience) cohort(sub *subscription) *cohort {
 	c = &cohort{sub: sub, audience: a}
 	a.cohorts[sub.key] = c
 	a.index(c, func(list []*cohort) []*cohort { return append(list, c) })
+	a.wantPrices(c, +1)
 	return c
 }
 
@@ -70,6 +74,15 @@ func (a *audience) drop(c *cohort) {
 		}
 		return list
 	})
+	a.wantPrices(c, -1)
+}
+
+// wantPrices counts c, which is added or, with -1, removed, if it wants prices.
+func (a *audience) wantPrices(c *cohort, n int) {
+	if c.sub.channels.has(marketPrice) {
+		a.priced += n
+		a.prices.want(c.sub.assets, n)
+	}
 }
 
 // index applies change to every list that c belongs to.

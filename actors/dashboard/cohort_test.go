@@ -13,7 +13,7 @@ import (
 
 func TestAudienceFindsTheCohortsConcerned(t *testing.T) {
 	t.Parallel()
-	a := newAudience(alice, 0)
+	a := newAudience(alice, 0, nil)
 	subs := map[string]*subscription{
 		"all":      newSubscription([]channel{signalNew, agentStatus}, nil),
 		"btc":      newSubscription([]channel{signalNew}, []string{"btc"}),
@@ -79,7 +79,7 @@ func channelsIn(s *subscription) []channel {
 // all frames, while parts of the log are released and compacted.
 func TestCohortLog(t *testing.T) {
 	t.Parallel()
-	a := newAudience(alice, 0)
+	a := newAudience(alice, 0, nil)
 	c := a.cohort(everything)
 	r := rand.New(rand.NewPCG(4, 2))
 	f := &flusher{hub: &Hub{o: Options{QueueMessages: 10, QueueBytes: 10}}}

@@ -186,7 +186,7 @@ func TestRepliesToMessages(t *testing.T) {
 				`"no action \"nap\": must be one of: auth, subscribe, unsubscribe, ping"}`},
 		{"unknown channel", `{"action":"subscribe","channels":["signal.old"],"ref":"a4"}`,
 			"error", `{"ref":"a4","code":"unknown_channel","message":"no channel \"signal.old\": must be one of: ` +
-				`signal.new, signal.updated, signal.closed, agent.status, system.notification, heartbeat"}`},
+				`signal.new, signal.updated, signal.closed, agent.status, system.notification, market.price, heartbeat"}`},
 		{"unknown member", `{"action":"ping","Ref":"d"}`,
 			"error", `{"ref":null,"code":"invalid_message","message":` +
 				`"no member \"Ref\" (did you mean ref?): must be one of: action, ref"}`},

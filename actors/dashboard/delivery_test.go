@@ -244,6 +244,7 @@ agentsignal_ws_connects_total{result="unauthenticated"} 1
 # TYPE agentsignal_ws_messages_sent_total counter
 agentsignal_ws_messages_sent_total{channel="agent.status"} 0
 agentsignal_ws_messages_sent_total{channel="heartbeat"} 0
+agentsignal_ws_messages_sent_total{channel="market.price"} 0
 agentsignal_ws_messages_sent_total{channel="signal.closed"} 0
 agentsignal_ws_messages_sent_total{channel="signal.new"} 2
 agentsignal_ws_messages_sent_total{channel="signal.updated"} 0
@@ -255,6 +256,7 @@ agentsignal_ws_resumes_total{result="incomplete"} 0
 # HELP agentsignal_ws_subscriptions WebSocket connections that are subscribed to a channel.
 # TYPE agentsignal_ws_subscriptions gauge
 agentsignal_ws_subscriptions{channel="agent.status"} 0
+agentsignal_ws_subscriptions{channel="market.price"} 0
 agentsignal_ws_subscriptions{channel="signal.closed"} 0
 agentsignal_ws_subscriptions{channel="signal.new"} 0
 agentsignal_ws_subscriptions{channel="signal.updated"} 0

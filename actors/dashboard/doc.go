@@ -41,6 +41,10 @@
 //   - A connection belongs to one account for life: a later auth with a credential
 //     of another account, or a bad one, closes it with 4401.
 //
+// Messages of market.price are no events: they bypass ring and resume. One goroutine reads the
+// newest prices once a second while a subscription wants one, and posts them to the flushers,
+// which append them to the cohorts' logs like any frame. See prices.
+//
 // It does not promise delivery: bytes written to a socket that then broke may be lost, and
 // a resume recovers them.
 package dashboard

@@ -98,7 +98,7 @@ func TestResumeIsFiltered(t *testing.T) {
 func TestEqualFiltersShareACohort(t *testing.T) {
 	t.Parallel()
 	sub := func(f signal.Filter) *subscription { return filtered(defaultChannels, f.Assets, &f) }
-	a := newAudience(alice, 0)
+	a := newAudience(alice, 0, nil)
 	base := a.cohort(sub(signal.Filter{Strategies: []string{"breakout", "momentum"}, MinConfidence: new(.4)}))
 	if a.cohort(sub(signal.Filter{Strategies: []string{"momentum", "breakout"}, MinConfidence: new(.4)})) != base {
 		t.Error("an equal filter has another cohort")

@@ -38,6 +38,7 @@ type flusher struct {
 	passed      map[int]passage
 	revoked     map[signal.AccountID][]recent
 	dirty       []*cohort
+	priceless   []*peer          // peers that want prices and have none yet
 	ready       []*peer          // peers that have something to write
 	readyBefore []*peer          // the previous list, for reuse
 	waiting     []*peer          // peers whose kernel buffer is full

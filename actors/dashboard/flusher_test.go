@@ -90,6 +90,7 @@ func newBench(tb testing.TB, change func(*Options)) *bench {
 	h := &Hub{o: o.withDefaults(), started: time.Now(), accounts: map[signal.AccountID]int{}}
 	h.ring = newRing(h.o.RingFrames, h.o.RingBytes)
 	h.resumer = newResumer(h.ring, h.o)
+	h.prices = newPrices(h)
 	tb.Cleanup(h.resumer.close)
 	f := newFlusher(h)
 	h.flushers = []*flusher{f}

@@ -31,6 +31,9 @@ type Options struct {
 	// Name returns the catalogue name of an asset by any of its spellings, for filters;
 	// nil to keep the spelling.
 	Name func(asset string) string
+	// Prices returns the newest price of every asset, for market.price; nil to send none. It is
+	// called once a second while a subscription names an asset, and not otherwise.
+	Prices func(context.Context) ([]Quote, error)
 
 	Heartbeat     time.Duration // 30 s
 	PingInterval  time.Duration // 30 s
@@ -95,6 +98,7 @@ type Hub struct {
 	ring     *ring
 	resumer  *resumer
 	flushers []*flusher
+	prices   *prices
 	parent   engine.Ref
 	turn     atomic.Uint64 // chooses the flusher of the next connection
 
@@ -113,10 +117,14 @@ func NewHub(sys *engine.System, o Options) *Hub {
 	h := &Hub{o: o.withDefaults(), started: time.Now(), accounts: make(map[signal.AccountID]int)}
 	h.ring = newRing(h.o.RingFrames, h.o.RingBytes)
 	h.resumer = newResumer(h.ring, h.o)
+	h.prices = newPrices(h)
 	for range h.o.Flushers {
 		f := newFlusher(h)
 		h.flushers = append(h.flushers, f)
 		go f.run()
+	}
+	if h.o.Prices != nil {
+		h.tasks.Go(context.Background(), h.prices.follow)
 	}
 	newParent := func() engine.Actor { return &connections{hub: h} }
 	h.parent = sys.Spawn(engine.Supervisor, "dashboard", newParent, connectionFailures)
@@ -313,6 +321,6 @@ func (h *Hub) Drain(ctx context.Context) error {
 	return err
 }
 
-// Close waits for writes that have blocked, and until connections accepted during Drain are
-// closed. Later ones are closed without a close frame.
+// Close ends the reading of prices, and waits for writes that have blocked and until connections
+// accepted during Drain are closed. Later ones are closed without a close frame.
 func (h *Hub) Close(ctx context.Context) error { return h.tasks.Close(ctx) }

@@ -75,8 +75,13 @@ func (f *flusher) begin(p *peer, sub *subscription, r *replay) {
 
 // join starts live delivery to p.
 func (f *flusher) join(p *peer) {
-	if p.sub.channels != 0 {
-		p.audience.cohort(p.sub).join(p)
+	if p.sub.channels == 0 {
+		return
+	}
+	p.audience.cohort(p.sub).join(p)
+	if p.sub.channels.has(marketPrice) && !p.priceless {
+		p.priceless = true
+		f.priceless = append(f.priceless, p)
 	}
 }
 

@@ -118,6 +118,9 @@ func decodeMessage(text []byte) (message, *fault) {
 			return m, f
 		}
 	}
+	if slices.Contains(m.channels, marketPrice) && m.action == actionSubscribe && len(m.filter.Assets) == 0 {
+		return m, faultf(codeInvalidFilter, `market.price needs filters.assets, such as ["BTC"]: it has only named assets`)
+	}
 	if m.action == actionAuth && m.token == "" {
 		return m, faultf(codeInvalidMessage, "api_key or token is required: "+credentialForms)
 	}

@@ -130,7 +130,7 @@ func wantFaults(t *testing.T, messages map[string]string) {
 func TestFaultsListWhatIsAllowed(t *testing.T) {
 	t.Parallel()
 	const actions = "must be one of: auth, subscribe, unsubscribe, ping"
-	const channels = "signal.new, signal.updated, signal.closed, agent.status, system.notification, heartbeat"
+	const channels = "signal.new, signal.updated, signal.closed, agent.status, system.notification, market.price, heartbeat"
 	const object = `a message must be one JSON object such as {"action":"subscribe","channels":["signal.new"]}`
 	const login = "an API key, or an access token from login"
 	wantFaults(t, map[string]string{

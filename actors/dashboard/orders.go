@@ -29,14 +29,17 @@ func (o published) apply(f *flusher) {
 			continue
 		}
 		if a := f.audiences[frame.account]; a != nil {
-			a.concerned(frame, func(c *cohort) {
-				c.append(frame)
-				if !c.dirty {
-					c.dirty = true
-					f.dirty = append(f.dirty, c)
-				}
-			})
+			a.concerned(frame, func(c *cohort) { f.add(c, frame) })
 		}
+	}
+}
+
+// add appends frame to c's log, which is written in this pass.
+func (f *flusher) add(c *cohort, frame *frame) {
+	c.append(frame)
+	if !c.dirty {
+		c.dirty = true
+		f.dirty = append(f.dirty, c)
 	}
 }
 
@@ -160,7 +163,7 @@ func (f *flusher) addToAccount(p *peer, account signal.AccountID) {
 	}
 	a := f.audiences[account]
 	if a == nil {
-		a = newAudience(account, f.hub.o.PartitionOf(account))
+		a = newAudience(account, f.hub.o.PartitionOf(account), f.hub.prices)
 		f.audiences[account] = a
 	}
 	p.audience, p.seat = a, len(a.peers)

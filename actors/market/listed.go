@@ -38,6 +38,11 @@ func (m *Market) Assets(ctx context.Context) ([]AssetState, error) {
 	if kept := m.assets.Load(); kept != nil && time.Since(kept.at) < assetsFor {
 		return kept.assets, nil
 	}
+	return m.Prices(ctx)
+}
+
+// Prices is Assets without the reuse of an earlier answer.
+func (m *Market) Prices(ctx context.Context) ([]AssetState, error) {
 	state, err := m.o.Store.State(ctx)
 	if err != nil {
 		return nil, err

@@ -5,6 +5,8 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/agent"
 	"github.com/agentsignal/agentsignal/actors/catalogue"
+	"github.com/agentsignal/agentsignal/actors/dashboard"
+	"github.com/agentsignal/agentsignal/actors/market"
 	"github.com/agentsignal/agentsignal/actors/partition"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/weather"
@@ -23,6 +25,23 @@ type eventLog struct {
 // Wait implements dashboard.EventLog.
 func (l eventLog) Wait(ctx context.Context, partition int, p signal.Position) error {
 	return l.tail.Wait(ctx, partition, p)
+}
+
+// quotes adapts the market to dashboard.Options.Prices.
+type quotes struct{ market *market.Market }
+
+func (q quotes) read(ctx context.Context) ([]dashboard.Quote, error) {
+	assets, err := q.market.Prices(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var all []dashboard.Quote
+	for i := range assets {
+		if a := &assets[i]; !a.LastAt.IsZero() {
+			all = append(all, dashboard.Quote{Asset: a.Symbol, Source: a.Source, Price: a.Last, At: a.LastAt})
+		}
+	}
+	return all, nil
 }
 
 // partitionStore has the records of a partition: its logs, lease and due runs, and the deleted

@@ -1,6 +1,8 @@
 package service
 
 import (
+	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 
@@ -27,6 +29,13 @@ func TestAssetsHaveOneName(t *testing.T) {
 		}
 	}
 	live.signals(ids...)
+	live.subscribe(`"channels":["market.price"],"filters":{"assets":["btc-usd"]}`)
+	live.until("prices of BTC", func(all []message) bool {
+		return slices.ContainsFunc(all, func(m message) bool {
+			var d struct{ Asset, Source string }
+			return m.Type == "market.price" && json.Unmarshal(m.Data, &d) == nil && d.Asset == "BTC" && d.Source == "simulated"
+		})
+	})
 	for _, filter := range []string{"BTC", "btcusdt", "btc/usd"} {
 		if p := trader.signals("asset=" + filter); p.Total != 4 || p.Signals[0].Asset != "BTC" {
 			t.Errorf("%s finds %d signals", filter, p.Total)

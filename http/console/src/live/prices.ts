@@ -3,8 +3,8 @@ import { get } from "../api/client";
 import type { Asset } from "../api/types";
 import * as session from "../session";
 
-// The one place that knows where prices come from. Today it asks for the list of assets every few seconds; the
-// channel market.price of the stream can take its place without a change elsewhere.
+// The one place that knows where prices come from: the list of assets, every few seconds. The stream's channel
+// market.price needs a filter by asset, which would hide the signals of other assets from the same connection.
 
 const every = 5000;
 

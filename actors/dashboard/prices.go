@@ -1,0 +1,182 @@
+package dashboard
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/backoff"
+	"github.com/agentsignal/agentsignal/actors/panics"
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/spelling"
+)
+
+const (
+	// pricesEvery is the least time between two prices of an asset.
+	pricesEvery = time.Second
+	// pricesTimeout bounds one read of the prices.
+	pricesTimeout = 5 * time.Second
+)
+
+// Quote is the newest price of an asset.
+type Quote struct {
+	Asset  string    // catalogue name
+	Source string    // where the price is from, such as simulated
+	Price  float64   // in the asset's currency
+	At     time.Time // of the trade
+}
+
+// prices sends market.price to the connections that named assets for it. Prices are no events of
+// an account's stream: they are read only while somebody wants one, and never replayed.
+type prices struct {
+	hub *Hub
+
+	mu     sync.Mutex
+	wanted map[string]int // number of cohorts by asset, folded
+	asked  bool           // a cohort was added since the last round
+
+	// Used by follow only.
+	latest map[string]price // by asset, folded; replaced, never changed
+	failed bool             // the last read failed
+}
+
+func newPrices(h *Hub) *prices { return &prices{hub: h, wanted: make(map[string]int)} }
+
+// price is a quote and its message.
+type price struct {
+	quote Quote
+	frame *frame
+}
+
+// want counts a cohort that wants the prices of assets, or with -1 no longer wants them.
+func (p *prices) want(assets []string, n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.asked = p.asked || n > 0
+	for _, asset := range assets {
+		if p.wanted[asset] += n; p.wanted[asset] == 0 {
+			delete(p.wanted, asset)
+		}
+	}
+}
+
+// takeWanted returns the assets that cohorts want, and whether a cohort was added since the last
+// call.
+func (p *prices) takeWanted() (wanted map[string]bool, asked bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	wanted, asked = make(map[string]bool, len(p.wanted)), p.asked
+	for asset := range p.wanted {
+		wanted[asset] = true
+	}
+	p.asked = false
+	return wanted, asked
+}
+
+// follow passes the prices to the flushers once in pricesEvery until ctx ends.
+func (p *prices) follow(ctx context.Context) {
+	for {
+		panics.Guard(p.hub.o.Logger, panics.Dashboard, func() { p.round(ctx) })
+		if !backoff.Sleep(ctx, pricesEvery) {
+			return
+		}
+	}
+}
+
+// round reads the prices, if somebody wants one, and posts those that are wanted.
+func (p *prices) round(ctx context.Context) {
+	wanted, asked := p.takeWanted()
+	if len(wanted) == 0 {
+		if p.latest = nil; asked {
+			p.post(priced{}) // who asked has left
+		}
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, pricesTimeout)
+	defer cancel()
+	quotes, err := p.hub.o.Prices(ctx)
+	if err != nil {
+		if !p.failed && !errors.Is(err, context.Canceled) {
+			p.hub.o.Logger.Warn("prices cannot be read", "err", err)
+		}
+		p.failed = true
+		return
+	}
+	p.failed = false
+	o, now := priced{latest: make(map[string]price, len(wanted))}, p.hub.o.Now()
+	for _, q := range quotes {
+		asset := spelling.Fold(q.Asset)
+		if !wanted[asset] {
+			continue
+		}
+		last, sent := p.latest[asset]
+		if !sent || last.quote != q {
+			last = price{q, newPriceFrame(&q, asset, now)}
+			o.changed = append(o.changed, last.frame)
+		}
+		o.latest[asset] = last
+	}
+	p.latest = o.latest
+	p.post(o)
+}
+
+func (p *prices) post(o priced) {
+	for _, f := range p.hub.flushers {
+		f.post(o)
+	}
+}
+
+// newPriceFrame encodes the price of asset, which is q.Asset folded. It has no id: a client that
+// resumes gets the price of that moment instead of those it missed.
+func newPriceFrame(q *Quote, asset string, now time.Time) *frame {
+	const envelope = 192 // upper bound of the bytes added to the texts
+	b := make([]byte, maxHeaderBytes, maxHeaderBytes+envelope+len(q.Asset)+len(q.Source))
+	b = append(b, `{"type":"market.price","data":{"asset":`...)
+	b = signal.AppendText(b, q.Asset)
+	b = append(b, `,"price":`...)
+	b = signal.AppendPrice(b, q.Price)
+	b = append(b, `,"at":`...)
+	b = signal.AppendTime(b, q.At)
+	b = append(b, `,"source":`...)
+	b = signal.AppendText(b, q.Source)
+	b = append(b, `},"timestamp":`...)
+	b = append(signal.AppendTime(b, now), '}')
+	return &frame{bytes: withHeader(b), at: signal.Position{MS: now.UnixMilli()}, asset: asset, channel: marketPrice}
+}
+
+// priced carries the newest prices of all wanted assets, and the messages of those that changed.
+type priced struct {
+	changed []*frame
+	latest  map[string]price
+}
+
+func (o priced) apply(f *flusher) {
+	// A connection that joined since the last round has none of the prices that stayed the same.
+	fresh := make(map[*frame]bool, len(o.changed))
+	for _, frame := range o.changed {
+		fresh[frame] = true
+	}
+	for _, p := range f.priceless {
+		p.priceless = false
+		if p.cohort == nil || !p.sub.channels.has(marketPrice) {
+			continue
+		}
+		for _, asset := range p.sub.assets {
+			if last, known := o.latest[asset]; known && !fresh[last.frame] {
+				f.sent[marketPrice]++
+				f.send(p, last.frame.bytes)
+			}
+		}
+	}
+	clear(f.priceless)
+	f.priceless = f.priceless[:0]
+	for _, a := range f.audiences {
+		if a.priced == 0 {
+			continue
+		}
+		for _, frame := range o.changed {
+			a.concerned(frame, func(c *cohort) { f.add(c, frame) })
+		}
+	}
+}
