@@ -6,7 +6,7 @@ import type { Message } from "../stream/resume";
 import { noFilters, asQuery, passes, type Filters } from "./filters";
 export { order } from "./order";
 import { arrange, order, waiting } from "./order";
-import { assets } from "./prices";
+import { assets, follow } from "./prices";
 import { fitScale, targetOf } from "./ruler";
 import { Store } from "./store";
 
@@ -69,6 +69,13 @@ export function showWaiting(): void {
     order.value = arrange(store, filters.value);
     fitScale(farTargets());
   });
+}
+
+function* openSignals(): Generator<SignalState> {
+  for (const id of order.value.open) {
+    const row = store.get(id);
+    if (row) yield row.peek();
+  }
 }
 
 function* farTargets(): Generator<number> {
@@ -235,6 +242,7 @@ function announce(): void {
 /** Connects the list with the stream. */
 export function run(): void {
   stream.listen(event, () => void reload());
+  order.subscribe(() => follow(openSignals()));
   setInterval(announce, announceEvery);
   document.addEventListener("visibilitychange", () => !document.hidden && dirty && flushSoon());
   held.subscribe((value) => !value && dirty && flushSoon());

@@ -2,11 +2,13 @@ import { signal } from "@preact/signals";
 import { get } from "../api/client";
 import type { Asset } from "../api/types";
 import * as session from "../session";
+import * as stream from "../stream/prices";
 
-// The one place that knows where prices come from: the list of assets, every few seconds. The stream's channel
-// market.price needs a filter by asset, which would hide the signals of other assets from the same connection.
+// The one place that knows where prices come from. The list of assets says what they are; the stream brings the prices
+// of those that somebody looks at, and the list those of the others.
 
 const every = 5000;
+const whileStreamed = 30_000;
 
 /** The assets by name. Names are compared as the service writes them. */
 export const assets = signal<ReadonlyMap<string, Asset>>(new Map());
@@ -26,11 +28,72 @@ export function priceOf(s: Priced): number | null {
 
 type Priced = { asset: string; created_at: string; entry_price: number | null };
 
+/** Returns the assets with newer prices; what has no list entry yet waits for the list. */
+export function merge(list: ReadonlyMap<string, Asset>, prices: Iterable<stream.Price>): ReadonlyMap<string, Asset> {
+  const next = new Map(list);
+  for (const p of prices) {
+    const asset = next.get(p.asset);
+    if (!asset || (asset.last_price_at && Date.parse(asset.last_price_at) > Date.parse(p.at))) continue;
+    next.set(p.asset, { ...asset, last_price: p.price, last_price_at: p.at, source: p.source as Asset["source"] });
+  }
+  return next;
+}
+
+/** Returns the assets of signals that have prices, without repetition, and whether these are all. */
+export function assetsOf(signals: Iterable<Priced>, most = stream.maxAssets): { names: string[]; all: boolean } {
+  const names = new Set<string>();
+  for (const s of signals) {
+    if (s.entry_price === null || names.has(s.asset)) continue;
+    if (names.size === most) return { names: [...names], all: false };
+    names.add(s.asset);
+  }
+  return { names: [...names], all: true };
+}
+
+const streamed = new Map<string, stream.Price>(); // the newest by asset
+let drawing = false;
+
+/** Prices come in bursts, once a second: one change of the page takes all. */
+function take(p: stream.Price): void {
+  streamed.set(p.asset, p);
+  if (drawing) return;
+  drawing = true;
+  setTimeout(() => {
+    drawing = false;
+    assets.value = merge(assets.peek(), streamed.values());
+  }, 50);
+}
+
+let listed: { names: string[]; all: boolean } = { names: [], all: true };
+let looked = "";
+
+const want = () => stream.want(looked ? [looked, ...listed.names] : listed.names);
+
+/** Follows the prices of signals. */
+export function follow(signals: Iterable<Priced>): void {
+  listed = assetsOf(signals);
+  want();
+}
+
+/** Follows the price of an asset as well, until the returned function is called. */
+export function look(asset: string): () => void {
+  looked = asset;
+  want();
+  return () => {
+    looked = "";
+    want();
+  };
+}
+
+let polledAt = 0;
+
 async function poll(): Promise<void> {
   if (session.state.value !== "in" || document.hidden) return;
+  if (listed.all && stream.flows() && Date.now() - polledAt < whileStreamed) return;
+  polledAt = Date.now();
   try {
     const answer = await get<{ assets: Asset[] }>("/v1/assets");
-    assets.value = new Map(answer.assets.map((a) => [a.asset, a]));
+    assets.value = merge(new Map(answer.assets.map((a) => [a.asset, a])), streamed.values());
   } catch {
     // The frame shows that the service does not answer; the last prices stay, with their age.
   }
@@ -38,7 +101,14 @@ async function poll(): Promise<void> {
 
 /** Keeps the prices current while the page is visible. */
 export function run(): void {
-  session.state.subscribe((state) => state === "in" && void poll());
+  stream.run(take);
+  session.state.subscribe((state) => {
+    polledAt = 0;
+    if (state === "in") void poll();
+  });
   setInterval(() => void poll(), every);
-  document.addEventListener("visibilitychange", () => !document.hidden && void poll());
+  document.addEventListener("visibilitychange", () => {
+    polledAt = 0;
+    if (!document.hidden) void poll();
+  });
 }

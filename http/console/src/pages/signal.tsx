@@ -6,7 +6,7 @@ import type { Bar } from "../charts/price";
 import { now } from "../clock";
 import * as format from "../format";
 import { onEvent } from "../live/data";
-import { priceOf } from "../live/prices";
+import { look, priceOf } from "../live/prices";
 import { reasonOf } from "../live/row";
 import { BigRuler } from "../live/ruler";
 import { costOf, isProbability, netOf, resultAt, riskOf } from "../live/store";
@@ -48,6 +48,8 @@ export default function SignalPage() {
     [id],
   );
   const s = loaded.data;
+  const watched = s?.status === "open" && s.entry_price !== null ? s.asset : "";
+  useEffect(() => (watched ? look(watched) : undefined), [watched]);
   if (!s) {
     const missing = loaded.error instanceof ApiError && loaded.error.status === 404;
     if (missing) {
