@@ -36,6 +36,7 @@ func Command() *cobra.Command {
 		{"runs", "POST /v1/agents/trading/run to durable", b.runs},
 		{"lists", "GET /v1/signals with a million signals", b.lists},
 		{"stream", "Fan-out to 1,000 and 10,000 connections, against a bare server", b.stream},
+		{"filters", "What filters and prices add to the fan-out, against the same without", b.filters},
 		{"webhooks", "Deliveries to the endpoints of clients, against a bare loop that signs and sends", b.webhooks},
 		{"lifecycle", "A million open signals, and a hundred thousand that close", b.lifecycle},
 		{"record", "The Merkle log: its share of a run, proofs, memory", b.record},

@@ -3,6 +3,7 @@ package bench
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -66,9 +67,18 @@ type fanOut struct {
 	accepted         float64 // connections per second
 	acceptCost       float64
 	memory           int64 // resident bytes per connection
+	prices           int64 // messages market.price in all
 }
 
-func (b *bench) serviceFanOut(ctx context.Context, connections int) (_ fanOut, err error) {
+func (b *bench) serviceFanOut(ctx context.Context, connections int) (fanOut, error) {
+	return b.widenedFanOut(ctx, connections, nil, nil)
+}
+
+// widenedFanOut is serviceFanOut with wider subscriptions. beside runs while the figures are
+// measured, until its context ends.
+func (b *bench) widenedFanOut(
+	ctx context.Context, connections int, widen widening, beside func(context.Context, *rig) error,
+) (_ fanOut, err error) {
 	r, s, err := newService(ctx, 1, "GOMAXPROCS=1", "AGENTSIGNAL_DASHBOARD_MAX_CONNECTIONS=20000", withTicks)
 	if err != nil {
 		return fanOut{}, err
@@ -77,7 +87,13 @@ func (b *bench) serviceFanOut(ctx context.Context, connections int) (_ fanOut, e
 	publish := func(ctx context.Context, asset string, n uint32) error {
 		return r.appendCreated(ctx, r.ids[0], asset, streamPayload(asset, n))
 	}
-	return b.fanOut(ctx, s, "/ws/dashboard?api_key="+r.keys[0], connections, publish)
+	if beside != nil {
+		running, stop := context.WithCancel(ctx)
+		ended := make(chan error, 1)
+		go func() { ended <- beside(running, r) }()
+		defer func() { stop(); err = errors.Join(err, <-ended) }()
+	}
+	return b.fanOut(ctx, s, "/ws/dashboard?api_key="+r.keys[0], connections, widen, publish)
 }
 
 func (b *bench) bareFanOut(ctx context.Context, connections int) (fanOut, error) {
@@ -110,7 +126,7 @@ func (b *bench) bareFanOut(ctx context.Context, connections int) (fanOut, error)
 		_, err := feed.Write(append(message, text...))
 		return err
 	}
-	return b.fanOut(ctx, s, "/stream", connections, publish)
+	return b.fanOut(ctx, s, "/stream", connections, nil, publish)
 }
 
 // streamPayload returns the data of a signal.new message with the number n; see eventNumber.
@@ -140,7 +156,7 @@ func (f *fanOut) connect(ctx context.Context, s *server, load *streamLoad, conne
 
 // fanOut measures one server.
 func (b *bench) fanOut(
-	ctx context.Context, s *server, path string, connections int, publish publisher,
+	ctx context.Context, s *server, path string, connections int, widen widening, publish publisher,
 ) (f fanOut, err error) {
 	if err := s.pin(serverCPU); err != nil {
 		return f, err
@@ -150,6 +166,7 @@ func (b *bench) fanOut(
 		return f, err
 	}
 	defer load.close()
+	load.widen = widen
 	if err := f.connect(ctx, s, load, connections); err != nil {
 		return f, err
 	}
@@ -177,6 +194,6 @@ func (b *bench) fanOut(
 		f.paced = half
 	}
 	_, f.pacedCost, err = cost(func() error { return load.pace(ctx, publish, b.window, f.paced) })
-	f.taken = slices.Clone(load.taken)
+	f.taken, f.prices = slices.Clone(load.taken), load.prices.Load()
 	return f, err
 }

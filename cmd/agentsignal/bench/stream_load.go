@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -23,6 +24,7 @@ type streamLoad struct {
 	addr, path  string
 	connections int
 	assets      [][]string // of each connection
+	widen       widening   // of its subscription
 	receivers   map[string]int64
 	names       []string
 
@@ -31,6 +33,7 @@ type streamLoad struct {
 	byFD    []int32 // number of the client by descriptor
 
 	received atomic.Int64 // signals read
+	prices   atomic.Int64 // messages market.price read
 	expected atomic.Int64 // signals to be read in total
 
 	n    uint32
@@ -42,6 +45,9 @@ type streamLoad struct {
 	taken    []time.Duration // of the last pace
 	failed   atomic.Pointer[error]
 }
+
+// widening adds members to the filters of the i-th connection and returns its further channels.
+type widening func(i int, filters map[string]any) []string
 
 // streamClient is one connection and the part of a frame that it has read.
 type streamClient struct {
@@ -118,8 +124,11 @@ func (l *streamLoad) dial(ctx context.Context, i int) error {
 			return err
 		}
 	}
-	subscribe, err := json.Marshal(map[string]any{"action": "subscribe", "channels": []string{"signal.new"},
-		"filters": map[string]any{"assets": l.assets[i]}})
+	channels, filters := []string{"signal.new"}, map[string]any{"assets": l.assets[i]}
+	if l.widen != nil {
+		channels = append(channels, l.widen(i, filters)...)
+	}
+	subscribe, err := json.Marshal(map[string]any{"action": "subscribe", "channels": channels, "filters": filters})
 	if err != nil {
 		return err
 	}
@@ -132,8 +141,8 @@ func (l *streamLoad) dial(ctx context.Context, i int) error {
 			return fmt.Errorf("wait for subscribed: %w", err)
 		}
 	}
-	if r.Buffered() > 0 {
-		return errors.New("data behind the message subscribed")
+	if early, _ := r.Peek(r.Buffered()); len(early) > 0 { // prices need no signal
+		l.clients[i].partial = slices.Clone(early)
 	}
 	file, err := raw.(*net.TCPConn).File()
 	if err != nil {
@@ -214,7 +223,7 @@ func (l *streamLoad) take(c *streamClient, data []byte) {
 		data = append(c.partial, data...)
 	}
 	now := int64(0)
-	count := int64(0)
+	count, prices := int64(0), int64(0)
 	for {
 		size := frameSize(data)
 		if size == 0 || size > len(data) {
@@ -222,7 +231,10 @@ func (l *streamLoad) take(c *streamClient, data []byte) {
 		}
 		frame := data[:size]
 		data = data[size:]
-		if frame[0] != 0x81 || !bytes.HasPrefix(frame[4:], []byte(`{"type":"signal.new"`)) {
+		if frame[0] == 0x81 && bytes.HasPrefix(frame[headerSize(frame):], []byte(`{"type":"market.price"`)) {
+			prices++
+		}
+		if frame[0] != 0x81 || !bytes.HasPrefix(frame[headerSize(frame):], []byte(`{"type":"signal.new"`)) {
 			continue
 		}
 		count++
@@ -235,6 +247,15 @@ func (l *streamLoad) take(c *streamClient, data []byte) {
 	}
 	c.partial = append(c.partial[:0], data...)
 	l.received.Add(count)
+	l.prices.Add(prices)
+}
+
+// headerSize returns the length of the header of a frame of a server.
+func headerSize(frame []byte) int {
+	if frame[1] < 126 {
+		return 2
+	}
+	return 4
 }
 
 // frameSize returns the length of the first frame of data, or 0 if it is not known yet.
