@@ -89,8 +89,7 @@ function Head({ s }: { s: SignalState }) {
         </h1>
         <p class="muted small">
           {agentName(s.agent_id)} · created <Time at={s.created_at} />
-          {closed ? <> · closed <Time at={s.closed_at} /> after {format.duration(Date.parse(s.closed_at ?? "") - Date.parse(s.created_at))}</>
-            : <> · ends at the latest <Time at={s.expires_at} />, in {format.duration(Date.parse(s.expires_at) - now.value)}</>}
+          {closed && <> · closed <Time at={s.closed_at} /> after {format.duration(Date.parse(s.closed_at ?? "") - Date.parse(s.created_at))}</>}
         </p>
       </div>
       {s.entry_price !== null && (
@@ -104,7 +103,7 @@ function Head({ s }: { s: SignalState }) {
             <dd><R of={result} /><div class="under">{format.change(percent)}</div></dd>
           </div>
           <div class="tile">
-            <dt>Chance to close in profit</dt>
+            <dt>Chance of profit</dt>
             <dd>
               {format.percent(s.confidence, 1)}
               <div class="under">
@@ -113,22 +112,28 @@ function Head({ s }: { s: SignalState }) {
             </dd>
           </div>
           <div class="tile">
-            <dt>Needed to pay its costs</dt>
-            <dd>{format.percent(s.metadata.break_even_net, 1)}<div class="under">edge {format.change((s.metadata.edge ?? NaN) * 100, 1)}</div></dd>
+            <dt>Needs, after costs</dt>
+            <dd>{format.percent(s.metadata.break_even_net, 1)}<div class="under">edge {points(s.metadata.edge)}</div></dd>
           </div>
           <div class="tile">
             <dt>{closed ? "Exit" : "Price"}</dt>
             <dd>{format.price(closed ? s.exit_price : price, s.entry_price)}<div class="under">entry {format.price(s.entry_price)}</div></dd>
           </div>
           <div class="tile">
-            <dt>Best and worst</dt>
-            <dd>{closed ? <><R of={s.mfe_r} /><div class="under">{format.r(s.mae_r)} at worst</div></> : <>{format.none}<div class="under">known at the end</div></>}</dd>
+            <dt>{closed ? "At best" : "Time left"}</dt>
+            <dd>
+              {closed ? <><R of={s.mfe_r} /><div class="under">{format.r(s.mae_r)} at worst</div></>
+                : <>{format.duration(Date.parse(s.expires_at) - now.value)}<div class="under">until <Time at={s.expires_at} /></div></>}
+            </dd>
           </div>
         </dl>
       )}
     </div>
   );
 }
+
+/** A difference of two percentages is in percentage points. */
+const points = (share: number | undefined) => format.change((share ?? NaN) * 100, 1).replace(" %", " pp");
 
 function Priced({ s, events }: { s: SignalState; events: HistoryEvent[] }) {
   return (
@@ -195,7 +200,7 @@ function Chart({ s }: { s: SignalState }) {
   );
   useEffect(() => {
     let gone = false;
-    void draw(box.current!, s).then((c) => {
+    void draw(box.current!, s, length).then((c) => {
       if (gone) return c.remove();
       chart.current = c;
       setReady((n) => n + 1);
@@ -209,6 +214,10 @@ function Chart({ s }: { s: SignalState }) {
   useEffect(() => {
     if (bars.data) chart.current?.set(bars.data, s);
   }, [bars.data, ready, s.status]);
+  const price = s.status === "open" ? priceOf(s) : null;
+  useEffect(() => {
+    if (price !== null) chart.current?.tick(price);
+  }, [price, bars.data, ready]);
   const list = bars.data ?? [];
   const last = list.at(-1);
   return (
@@ -227,9 +236,9 @@ function Chart({ s }: { s: SignalState }) {
   );
 }
 
-async function draw(box: HTMLElement, s: SignalState) {
+async function draw(box: HTMLElement, s: SignalState, barSeconds: number) {
   const { drawPrices } = await import("../charts/price");
-  return drawPrices(box, s);
+  return drawPrices(box, s, barSeconds);
 }
 
 function Table({ bars, like }: { bars: Bar[]; like: number | null }) {
