@@ -15,6 +15,7 @@ import { linkTo, place } from "../router";
 import { dark } from "../theme";
 import { Direction, Empty, Fault, Loading, Panel, R, Time, tone, useLoad } from "../ui/kit";
 import { Checks } from "./checks";
+import { Prose } from "./prose";
 import { Confidence, History } from "./signal-history";
 import { Proof } from "./signal-proof";
 
@@ -161,7 +162,7 @@ function Text({ s }: { s: SignalState }) {
   const failed = s.metadata.failed ?? [];
   return (
     <div class="cols two">
-      <Panel title="Text"><div class="body content-text">{s.metadata.content ?? format.none}</div></Panel>
+      <Panel title="Text"><div class="body"><Prose text={s.metadata.content ?? format.none} /></div></Panel>
       <div class="stack">
         <Panel title="Quality">
           <div class="body stack">
