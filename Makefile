@@ -6,11 +6,12 @@ GO       ?= go
 LINT     := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 FUZZTIME ?= 5s
 BIN      := bin/agentsignal
+SHOTS    ?= build/screenshots
 
-.PHONY: help run build test clients check bench fuzz fmt lint console console-check deps-run deps-test
+.PHONY: help run build test clients screenshots check bench fuzz fmt lint console console-check deps-run deps-test
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 run: deps-run build ## Start the service with a demo account; data in ./data
 	@$(BIN) serve --demo
@@ -25,6 +26,9 @@ test: deps-test ## Run all tests, with the race detector
 
 clients: deps-test ## Generate clients with four generators and call the service by them (downloads them; npm, Go)
 	TEST_CLIENTS=1 $(GO) test -count=1 -v -run '^TestGeneratedClients$$' ./cmd/agentsignal/service
+
+screenshots: deps-test ## Take pictures of every page of the console with a demo's data into SHOTS (build/screenshots; 3 minutes)
+	TEST_SCREENSHOTS=$(abspath $(SHOTS)) $(GO) test -count=1 -v -run '^TestScreenshots$$' ./cmd/agentsignal/service
 
 console: ## Build the browser console into http/console/dist (Node 20 or later)
 	cd http/console && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error && npm run -s all

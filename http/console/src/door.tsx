@@ -21,7 +21,7 @@ export function Door() {
   };
   return (
     <main class="door">
-      <form onSubmit={submit}>
+      <form class="card" onSubmit={submit}>
         <span class="brand">
           <img src={icon} alt="" width="28" height="28" />
           Agent Signal
@@ -38,7 +38,7 @@ export function Door() {
         </div>
         {wrong && <p class="down" role="alert">{wrong}</p>}
         <button class="primary" disabled={busy}>{busy ? "Signing in…" : "Sign in"}</button>
-        <p class="muted small">
+        <p class="muted small note">
           Accounts are made with <code>agentsignal account create</code>; the demo prints its own at the start. The API is
           described at <a href="/docs">/docs</a>.
         </p>

@@ -90,7 +90,7 @@ function Warnings() {
       {simulated(assets.value) && (
         <div class="strip sim">
           <span>
-            <strong>Simulated market</strong> — these prices are made up, and results with them mean nothing.
+            <strong>Simulated market</strong>: prices and results are made up
           </span>
         </div>
       )}
@@ -132,11 +132,11 @@ function Figures() {
         </dd>
       </div>
       <div class="third">
-        <dt>Today after costs</dt>
+        <dt>Net today</dt>
         <dd><R of={today.r_net} digits={1} /></dd>
       </div>
       <div class="second optional">
-        <dt>before</dt>
+        <dt>Before costs</dt>
         <dd class="muted">{format.r(today.r, 1)}</dd>
       </div>
     </dl>

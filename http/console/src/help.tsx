@@ -16,7 +16,7 @@ const list: [string, string][] = [
 export function Help() {
   return (
     <Dialog title="Help" onClose={() => (keys.helpOpen.value = false)}>
-      <dl class="pairs">
+      <dl class="pairs keys">
         {list.map(([key, what]) => (
           <>
             <dt>
@@ -28,7 +28,7 @@ export function Help() {
       </dl>
       <label class="check">
         <input type="checkbox" checked={keys.enabled.value} onChange={(event) => keys.setEnabled(event.currentTarget.checked)} />
-        Keys of one letter are on
+        Single-key shortcuts are on
       </label>
       <p class="soft">
         <strong>R</strong> is the distance from entry to stop: −1 R is the loss at the stop, +2 R twice that as a gain. The{" "}

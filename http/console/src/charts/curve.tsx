@@ -14,6 +14,8 @@ interface CurveProps {
   /** A horizontal line to compare with. */
   level?: number;
   stepped?: boolean;
+  /** Whether the area between the curve and the level is shaded. */
+  filled?: boolean;
   range?: [number, number];
   color?: string;
 }
@@ -25,31 +27,39 @@ const resolve = (box: HTMLElement, name: string) => {
   return value;
 };
 
+/** Below this length of time, in seconds, the axis shows seconds. */
+const secondsBelow = 600;
+
+/** Leaves out a label that says the same as the one before it. */
+const once = (labels: string[]) => labels.map((text, i) => (text === labels[i - 1] ? "" : text));
+
 /** A curve over time. */
-export function Curve({ label, times, values, text, height = 180, level, stepped, range, color = "accent" }: CurveProps) {
+export function Curve({ label, times, values, text, height = 180, level, stepped, filled, range, color = "accent" }: CurveProps) {
   const box = useRef<HTMLDivElement>(null);
   const isDark = dark.value;
   useEffect(() => {
     const target = box.current!;
     const stroke = resolve(target, color);
     const axis = { stroke: resolve(target, "muted"), grid: { stroke: resolve(target, "line"), width: 1 }, ticks: { show: false }, font: `11px ${getComputedStyle(target).fontFamily}` };
+    const span = (times.at(-1) ?? 0) - (times[0] ?? 0);
     const flat = level === undefined ? null : times.map(() => level);
     const plot = new uPlot(
       {
         width: Math.max(200, target.clientWidth),
         height,
-        padding: [8, 8, 0, 0],
+        padding: [8, 24, 0, 0],
         cursor: { y: false, drag: { x: false, y: false } },
         legend: { show: false },
         scales: { x: { time: true }, ...(range && { y: { range: () => range } }) },
         axes: [
-          { ...axis, size: 26, space: 90, values: (_, list) => list.map((t) => format.time(t * 1000).replace(/:\d\d$/, "")) },
+          { ...axis, size: 26, space: 90, values: (_, list) => once(list.map((t) => format.time(t * 1000).replace(span < secondsBelow ? /^$/ : /:\d\d$/, ""))) },
           { ...axis, size: 62, space: 36, values: (_, list) => list.map(text) },
         ],
         series: [
           {},
           {
             stroke,
+            ...(filled && { fill: `color-mix(in srgb, ${stroke} 12%, transparent)`, fillTo: () => level ?? 0 }),
             width: 1.75,
             points: { show: times.length < 2 },
             ...(stepped && { paths: uPlot.paths.stepped!({ align: 1 }) }),

@@ -31,10 +31,13 @@ const color = (name: string) => {
   return value;
 };
 
-const clock = (t: Time) => format.time(Number(t) * 1000).replace(/:\d\d$/, "");
-
-/** Draws the prices of a signal with its levels. The returned functions replace the bars and remove the chart. */
-export function drawPrices(box: HTMLElement, s: SignalState) {
+/**
+ * Draws the prices of a signal with its levels. The returned functions replace the bars, move the last one and remove
+ * the chart.
+ */
+export function drawPrices(box: HTMLElement, s: SignalState, barSeconds: number) {
+  // Bars of less than a minute, as of a market that runs faster than the clock, need seconds to differ.
+  const clock = (t: Time) => format.time(Number(t) * 1000).replace(barSeconds < 60 ? /^$/ : /:\d\d$/, "");
   const chart = createChart(box, {
     autoSize: true,
     layout: {
@@ -61,6 +64,7 @@ export function drawPrices(box: HTMLElement, s: SignalState) {
     wickDownColor: color("down"),
     borderVisible: false,
     priceLineVisible: s.status === "open",
+    lastValueVisible: s.status === "open",
     priceLineColor: color("muted"),
     // All levels are in sight, wherever the price is.
     autoscaleInfoProvider: (base: () => { priceRange: { minValue: number; maxValue: number } | null } | null) => {
@@ -82,6 +86,7 @@ export function drawPrices(box: HTMLElement, s: SignalState) {
   line(s.stop_loss, "stop", "down", LineStyle.Solid);
   const markers = createSeriesMarkers(series, []);
   let first = true;
+  let last: (Bar & { time: UTCTimestamp }) | undefined;
   return {
     set(bars: Bar[], newest: SignalState) {
       const data = bars.map((b) => ({ ...b, time: seconds(b.open_time) }));
@@ -89,6 +94,13 @@ export function drawPrices(box: HTMLElement, s: SignalState) {
       markers.setMarkers(data.length > 0 ? marks(newest, data.map((d) => d.time)) : []);
       if (first && data.length > 0) chart.timeScale().fitContent();
       first = false;
+      last = data.at(-1);
+    },
+    /** Moves the last bar to the price now, which is newer than the bars. */
+    tick(price: number) {
+      if (!last) return;
+      last = { ...last, close: price, high: Math.max(last.high, price), low: Math.min(last.low, price) };
+      series.update(last);
     },
     remove: () => chart.remove(),
   };
@@ -104,7 +116,6 @@ function marks(s: SignalState, times: number[]): SeriesMarker<Time>[] {
       position: long ? "belowBar" : "aboveBar",
       shape: long ? "arrowUp" : "arrowDown",
       color: color("accent"),
-      text: s.direction,
     },
   ];
   if (s.closed_at) {
@@ -113,7 +124,6 @@ function marks(s: SignalState, times: number[]): SeriesMarker<Time>[] {
       position: long ? "aboveBar" : "belowBar",
       shape: "circle",
       color: color((s.r ?? 0) >= 0 ? "up" : "down"),
-      text: format.r(s.r),
     });
   }
   return list;

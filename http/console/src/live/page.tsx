@@ -1,9 +1,11 @@
 import { useSignal } from "@preact/signals";
-import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
+import { reachable } from "../api/client";
 import { keysOf } from "../keys";
 import { narrow } from "../media";
 import { place, setQuery, linkTo } from "../router";
 import { agents, strategiesOf } from "../reference";
+import * as stream from "../stream/client";
 import { Empty, Fault, Loading, Select } from "../ui/kit";
 import * as data from "./data";
 import { anyFilter, type Filters, noFilters, readFilters } from "./filters";
@@ -14,17 +16,21 @@ import { Axis } from "./ruler";
 import { count } from "../format";
 
 const wideRow = 44;
-const narrowRow = 92;
+const narrowRow = 84;
 const reloadAfter = 300;
 
 function setFilter(name: keyof Filters, value: string): void {
   setQuery({ ...data.filters.peek(), [name]: value } as unknown as Record<string, string>);
 }
 
+/** The filters. On one column all but the asset are folded away, so that the list begins higher. */
 function FilterBar() {
   const f = data.filters.value;
+  const [all, setAll] = useState(false);
+  const folded = narrow.value && !all;
+  const active = Object.entries(f).filter(([name, value]) => name !== "asset" && value !== "").length;
   return (
-    <form class="filters" role="search" aria-label="Signals" onSubmit={(event) => event.preventDefault()}>
+    <form class={`filters ${folded ? "folded" : ""}`} role="search" aria-label="Signals" onSubmit={(event) => event.preventDefault()}>
       <div class="field">
         <label for="f-asset">Asset</label>
         <input
@@ -44,6 +50,11 @@ function FilterBar() {
           ))}
         </datalist>
       </div>
+      {narrow.value && (
+        <button type="button" class="more" aria-expanded={all} onClick={() => setAll(!all)}>
+          Filters{active > 0 && ` (${active})`}
+        </button>
+      )}
       <div class="field">
         <label for="f-agent">Agent</label>
         <Select
@@ -209,12 +220,12 @@ export function Live() {
             </a>
           )}
           <button type="button" aria-pressed={data.held.value} onClick={() => (data.held.value = !data.held.value)}>
-            {data.held.value ? "Held" : "Hold"} <kbd>space</kbd>
+            {data.held.value ? "Held" : "Hold"} {!narrow.value && <kbd>space</kbd>}
           </button>
         </div>
       </div>
-      {data.failed.value && <Fault error={data.failed.value} retry={() => void data.load()} />}
-      <div class="panel">
+      {data.failed.value && reachable.value && <Fault error={data.failed.value} retry={() => void data.load()} />}
+      <div class={`panel ${stream.status.value.state === "waiting" ? "stale" : ""}`}>
         <div class="pill">
           {waitingCount.value > 0 && (data.held.value || data.reading.value) && (
             <button type="button" onClick={toTop}>
@@ -225,18 +236,18 @@ export function Live() {
         <div ref={list} role="table" aria-label="Signals" aria-rowcount={open.length + closed.length + 1}>
           <div class="live-head" role="rowgroup">
             <div class="grid" role="row" aria-rowindex={1}>
-              <div role="columnheader">Asset</div>
+              <div role="columnheader">Asset / strategy</div>
               <div role="columnheader">Side</div>
               <div role="columnheader">
                 <span class="sr">Stop, entry, target and price in R</span>
                 <Axis />
               </div>
-              <div role="columnheader" class="num">Result</div>
-              <div role="columnheader" class="num" title="The chance to close in profit, and what it must be to pay the costs">Chance</div>
+              <div role="columnheader" class="num" title="The result at the price now or at the end, and after costs">Result / net</div>
+              <div role="columnheader" class="num" title="The chance to close in profit, and what it must be to pay the costs">Chance / needs</div>
               <div role="columnheader" class="num">Price / entry</div>
               <div role="columnheader" class="num wide-only">Target / stop</div>
-              <div role="columnheader" class="num wide-only">Left</div>
-              <div role="columnheader" class="num">Since</div>
+              <div role="columnheader" class="num wide-only">Left / agent</div>
+              <div role="columnheader" class="num">Age / since</div>
             </div>
           </div>
           {data.loading.value && nothing ? (

@@ -5,7 +5,7 @@ import { linkTo } from "../router";
 import { Direction, tone } from "../ui/kit";
 import { priceOf } from "./prices";
 import { Ruler } from "./ruler";
-import { isProbability, netOf, resultAt, type Row } from "./store";
+import { costOf, isProbability, netOf, resultAt, type Row } from "./store";
 
 const reasons: Record<string, string> = {
   take_profit: "target",
@@ -25,7 +25,7 @@ export function Line({ row, top, index }: { row: Row; top: number; index: number
   const price = useComputed(() => priceOf(row.value)).value;
   const closed = s.status === "closed";
   const result = closed ? s.r : resultAt(s, price);
-  const net = closed ? netOf(s) : null;
+  const net = closed ? netOf(s) : result === null ? null : result - (costOf(s, price) ?? NaN);
   const fresh = !closed && now.value - Date.parse(s.created_at) < freshFor;
   const chance = s.confidence;
   return (
@@ -49,7 +49,7 @@ export function Line({ row, top, index }: { row: Row; top: number; index: number
       </div>
       <div role="cell" class="num c-result">
         <span class={`main ${tone(result)}`}>{format.r(result)}</span>
-        <span class="under">{closed ? (net === null ? reasonOf(s.close_reason) : `${format.r(net)} net`) : "now"}</span>
+        <span class="under">{result === null ? "" : net === null || Number.isNaN(net) ? (closed ? reasonOf(s.close_reason) : "before costs") : `${format.r(net)} net`}</span>
       </div>
       <div role="cell" class="num c-chance">
         <span class="main">{format.percent(chance)}</span>

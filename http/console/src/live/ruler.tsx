@@ -9,16 +9,19 @@ export interface Scale {
   to: number;
 }
 
-export const rowScale = signal<Scale>({ from: -1.35, to: 2.35 });
+// The margin at both ends, in R: a stop may be missed by some of it.
+const margin = 0.25;
+
+export const rowScale = signal<Scale>({ from: -1 - margin, to: 2 + margin });
 
 const maxScale = 5;
 
 /** Fits the shared scale to the farthest target of a list. */
 export function fitScale(targets: Iterable<number>): void {
-  let far = 2;
+  let far = 1;
   for (const t of targets) far = Math.max(far, Math.min(maxScale, t));
-  const to = Math.ceil(far * 2) / 2 + 0.35;
-  if (to !== rowScale.peek().to) rowScale.value = { from: -1.35, to };
+  const to = Math.ceil(far * 2 - 0.05) / 2 + margin;
+  if (to !== rowScale.peek().to) rowScale.value = { from: -1 - margin, to };
 }
 
 /** Returns the target of a signal in R, or null without prices. */
@@ -51,7 +54,7 @@ const px = (value: number) => `${value.toFixed(2)}%`;
 export function Ruler({ s, price }: { s: SignalState; price: number | null }) {
   const scale = rowScale.value;
   const target = targetOf(s);
-  if (riskOf(s) === 0 || target === null) return <span class="muted small">no prices</span>;
+  if (riskOf(s) === 0 || target === null) return <span class="muted small">{s.entry_price === null ? "" : "no prices"}</span>;
   const closed = s.status === "closed";
   const value = closed ? s.r : resultAt(s, price);
   const zero = at(scale, 0);

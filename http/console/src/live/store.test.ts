@@ -138,11 +138,11 @@ describe("ruler", () => {
 
   test("rows share a scale that shows the farthest target", () => {
     fitScale([1.5, 2.8]);
-    expect(rowScale.value.to).toBeCloseTo(3.35);
+    expect(rowScale.value.to).toBeCloseTo(3.25);
     fitScale([]);
-    expect(rowScale.value.to).toBeCloseTo(2.35);
+    expect(rowScale.value.to).toBeCloseTo(1.25);
     fitScale([1e9]);
-    expect(rowScale.value.to).toBeCloseTo(5.35);
+    expect(rowScale.value.to).toBeCloseTo(5.25);
   });
 
   test("a signal's own scale shows a fall through the stop", () => {

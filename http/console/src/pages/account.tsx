@@ -47,16 +47,16 @@ function Keys() {
           <Empty title="No API keys"><p>A key lets a program use this account. Give each program its own.</p></Empty>
         ) : (
           <div class="scroll" tabIndex={0} role="region" aria-label="API keys">
-            <table>
+            <table class="stacks">
               <thead><tr><th>Name</th><th>Begins with</th><th>May</th><th>Last used</th><th>Expires</th><th><span class="sr">Revoke</span></th></tr></thead>
               <tbody>
                 {data.api_keys.map((k) => (
                   <tr key={k.key_id}>
-                    <td class="text strong">{k.name} {k.status === "expired" && <span class="tag warn">expired</span>}</td>
-                    <td><code>{k.prefix}</code></td>
-                    <td class="muted small text">{k.scopes.length === scopes.length ? "everything" : k.scopes.join(", ")}</td>
-                    <td>{k.last_used_at ? <Ago at={k.last_used_at} /> : <span class="muted">never</span>}</td>
-                    <td>{k.expires_at ? <Time at={k.expires_at} /> : <span class="muted">never</span>}</td>
+                    <td class="text strong wide">{k.name} {k.status === "expired" && <span class="tag warn">expired</span>}</td>
+                    <td data-label="Begins with"><code>{k.prefix}</code></td>
+                    <td class="muted small text" data-label="May">{k.scopes.length === scopes.length ? "everything" : k.scopes.join(", ")}</td>
+                    <td data-label="Last used">{k.last_used_at ? <Ago at={k.last_used_at} /> : <span class="muted">never</span>}</td>
+                    <td data-label="Expires">{k.expires_at ? <Time at={k.expires_at} /> : <span class="muted">never</span>}</td>
                     <td class="num"><button type="button" class="danger" aria-label={`Revoke ${k.name}`} onClick={() => setEnding(k)}>Revoke</button></td>
                   </tr>
                 ))}

@@ -6,7 +6,7 @@ export function Checks({ names, failed }: { names: string[]; failed: string[] })
     <ul class="checks">
       {names.map((name) => (
         <li key={name}>
-          {failed.includes(name) ? <span class="down strong">✕ fails </span> : <span class="up strong">✓ passes </span>}
+          {failed.includes(name) ? <span class="down strong">✕ fails </span> : <span class="up strong">✓<span class="sr"> passes</span> </span>}
           {words(name)}
         </li>
       ))}

@@ -4,12 +4,13 @@ import * as format from "../format";
 import { linkTo } from "../router";
 import { Empty, Panel, Show, Time, useLoad } from "../ui/kit";
 import { Checks } from "./checks";
+import { excerpt, Prose } from "./prose";
 
 export default function ContentPage() {
   const list = useLoad("content", (abort) => get<{ signals: SignalState[]; total: number }>("/v1/signals", { agent_id: "seo", view: "full", limit: 50 }, abort), 30_000);
   return (
     <>
-      <div class="head"><h1>Content</h1><span class="muted">texts and the checks they pass; quality is no probability</span></div>
+      <div class="head"><h1>Content</h1><span class="muted">texts and the checks they pass; quality is not a probability</span></div>
       <Show of={list}>{(data) => data.signals.length === 0 ? (
         <div class="panel">
           <Empty title="No texts yet">
@@ -17,7 +18,7 @@ export default function ContentPage() {
             <div class="row"><a class="button" href={linkTo("run", { agent: "seo" })}>Write a text</a></div>
           </Empty>
         </div>
-      ) : <div class="stack">{data.signals.map((s) => <Text key={s.signal_id} s={s} />)}</div>}</Show>
+      ) : <div class="texts">{data.signals.map((s) => <Text key={s.signal_id} s={s} />)}</div>}</Show>
     </>
   );
 }
@@ -34,13 +35,14 @@ function Text({ s }: { s: SignalState }) {
       title={<a href={linkTo(`signals/${s.signal_id}`)}>{s.asset}</a>}
       aside={<span class="muted small">{format.words(s.strategy)} · <Time at={s.created_at} /></span>}
     >
-      <div class="body cols two">
+      <div class="body text-card">
         <div class="stack">
-          <p class="content-text">{withoutHeader(s.metadata.content ?? "").slice(0, 480)}{(s.metadata.content ?? "").length > 480 && "…"}</p>
+          <Prose text={excerpt(withoutHeader(s.metadata.content ?? ""), 480)} />
           <div class="row"><a class="button" href={linkTo(`signals/${s.signal_id}`)}>Read it all</a></div>
         </div>
         <div class="stack">
           <p class="odds"><strong>{format.percent(s.confidence)}</strong> quality</p>
+          <p class="muted small">{format.count(s.metadata.indicators.length - failed.length)} of {format.count(s.metadata.indicators.length)} checks pass</p>
           <Checks names={s.metadata.indicators} failed={failed} />
         </div>
       </div>

@@ -24,11 +24,12 @@ interface Props {
   load: Load;
   start: string;
   webhook?: string;
-  showWebhook?: boolean;
+  /** The addresses of the webhooks, by id; without them the list is that of one webhook. */
+  addresses?: ReadonlyMap<string, string>;
 }
 
 /** Deliveries page by page, with what was sent and what was answered. */
-export function Deliveries({ id, title, load, start, webhook, showWebhook }: Props) {
+export function Deliveries({ id, title, load, start, webhook, addresses }: Props) {
   const [status, setStatus] = useState(start);
   const [offset, setOffset] = useState(0);
   const [shown, setShown] = useState<DeliveryRow | null>(null);
@@ -51,7 +52,7 @@ export function Deliveries({ id, title, load, start, webhook, showWebhook }: Pro
           </Empty>
         ) : (
           <>
-            <Rows list={data.deliveries} show={setShown} showWebhook={showWebhook ?? false} />
+            <Rows list={data.deliveries} show={setShown} addresses={addresses} />
             <Pager offset={offset} shown={data.deliveries.length} total={data.total} go={setOffset} />
           </>
         )}
@@ -61,25 +62,25 @@ export function Deliveries({ id, title, load, start, webhook, showWebhook }: Pro
   );
 }
 
-function Rows({ list, show, showWebhook }: { list: DeliveryRow[]; show: (d: DeliveryRow) => void; showWebhook: boolean }) {
+function Rows({ list, show, addresses }: { list: DeliveryRow[]; show: (d: DeliveryRow) => void; addresses: ReadonlyMap<string, string> | undefined }) {
   return (
     <div class="scroll" tabIndex={0} role="region" aria-label="Deliveries">
-      <table>
+      <table class="stacks">
         <thead>
-          <tr><th>Event</th><th>Status</th><th class="num">Attempts</th><th>Answer</th><th>Created</th><th>Next or end</th><th><span class="sr">Open</span></th></tr>
+          <tr><th>Event</th><th>Status</th><th class="num">Attempts</th><th>Answer</th><th class="num">Created</th><th class="num">Next or end</th><th><span class="sr">Open</span></th></tr>
         </thead>
         <tbody>
           {list.map((d) => (
             <tr key={d.delivery_id}>
-              <td>
+              <td class="wide">
                 {d.event_type}
-                {showWebhook && <div class="small"><a href={linkTo(`webhooks/${d.webhook_id}`)}>{d.webhook_id}</a></div>}
+                {addresses && <div class="small break"><a href={linkTo(`webhooks/${d.webhook_id}`)}>{addresses.get(d.webhook_id ?? "") ?? d.webhook_id}</a></div>}
               </td>
-              <td><State of={d.status} /></td>
-              <td class="num">{d.attempt_count}</td>
-              <td class="muted">{d.error ?? (d.response_status === null ? format.none : `status ${d.response_status}`)}</td>
-              <td><Time at={d.created_at} /></td>
-              <td><Time at={d.completed_at ?? d.next_attempt_at} /></td>
+              <td data-label="Status"><State of={d.status} /></td>
+              <td class="num" data-label="Attempts">{d.attempt_count}</td>
+              <td class="muted" data-label="Answer">{d.error ?? (d.response_status === null ? format.none : `status ${d.response_status}`)}</td>
+              <td class="num" data-label="Created"><Time at={d.created_at} /></td>
+              <td class="num" data-label={d.completed_at ? "Ended" : "Next attempt"}><Time at={d.completed_at ?? d.next_attempt_at} /></td>
               <td class="num"><button type="button" onClick={() => show(d)} aria-label={`Attempts of ${d.event_type}`}>Attempts</button></td>
             </tr>
           ))}

@@ -61,7 +61,7 @@ export function Jobs({ short }: { short?: boolean }) {
         {(data) => data.jobs.length === 0 ? (
           <Empty title="No jobs"><p>Scans, backtests and asynchronous runs are listed here for a day.</p></Empty>
         ) : (
-          <ul>
+          <ul class="jobs">
             {data.jobs.map((job) => (
               <li key={job.job_id} class="body" style={{ borderBottom: "1px solid var(--line)", padding: "10px 16px" }}>
                 <div class="row apart">
@@ -75,7 +75,7 @@ export function Jobs({ short }: { short?: boolean }) {
                   <span class="muted small"><Ago at={job.created_at} /></span>
                   {job.signal && <a href={linkTo(`signals/${job.signal.signal_id}`)}>Signal</a>}
                   {job.kind === "scan" && job.status === "completed" && (
-                    <button type="button" class="plain" aria-expanded={open === job.job_id} onClick={() => setOpen(open === job.job_id ? "" : job.job_id)}>Ranking</button>
+                    <button type="button" class="plain flush" aria-expanded={open === job.job_id} onClick={() => setOpen(open === job.job_id ? "" : job.job_id)}>Ranking</button>
                   )}
                 </div>
                 {job.error && <p class="down small">{job.error.message}</p>}
@@ -95,10 +95,10 @@ export function Ranking({ job }: { job: AnyJob }) {
   const errors = job.result?.errors ?? [];
   return (
     <>
-      <div class="scroll" tabIndex={0} role="region" aria-label="Ranking">
+      <div class="scroll dense" tabIndex={0} role="region" aria-label="Ranking">
         <table>
           <thead>
-            <tr><th class="num">#</th><th>Asset</th><th>Side</th><th class="num">Expected, net</th><th class="num">Chance</th><th class="num">Edge</th><th class="num">Entry</th><th class="num">Stop</th><th class="num">Target</th></tr>
+            <tr><th class="num">#</th><th>Asset</th><th>Side</th><th class="num">Expected net</th><th class="num">Chance</th><th class="num">Edge</th><th class="num">Entry</th><th class="num">Stop</th><th class="num">Target</th></tr>
           </thead>
           <tbody>
             {ranked.map((r, i) => (
@@ -108,7 +108,7 @@ export function Ranking({ job }: { job: AnyJob }) {
                 <td><Direction of={r.direction} /></td>
                 <td class={`num ${tone(r.expected_r_net)}`}>{format.r(r.expected_r_net, 3)}</td>
                 <td class="num">{format.percent(r.confidence, 1)}</td>
-                <td class="num">{format.change(r.edge * 100, 1)}</td>
+                <td class="num">{format.change(r.edge * 100, 1).replace(" %", " pp")}</td>
                 <td class="num">{format.price(r.entry_price)}</td>
                 <td class="num">{format.price(r.stop_loss, r.entry_price)}</td>
                 <td class="num">{format.price(r.take_profit, r.entry_price)}</td>

@@ -26,17 +26,17 @@ export function Schedules() {
           <Empty title="No schedules"><p>A schedule runs an agent again and again, for many assets.</p></Empty>
         ) : (
           <div class="scroll" tabIndex={0} role="region" aria-label="Schedules">
-            <table>
-              <thead><tr><th>Strategy</th><th>Assets</th><th>Round</th><th class="num">Open at most</th><th>Next</th><th>State</th><th><span class="sr">Change</span></th></tr></thead>
+            <table class="stacks">
+              <thead><tr><th>Strategy</th><th>Assets</th><th>Round</th><th class="num">Open at most</th><th class="num">Next</th><th>State</th><th><span class="sr">Change</span></th></tr></thead>
               <tbody>
                 {data.schedules.map((s) => (
                   <tr key={s.schedule_id}>
-                    <td><span class="strong">{format.words(s.strategy)}</span><div class="muted small">{agentName(s.agent_id)}, {s.timeframe}, {s.risk_level} risk</div></td>
-                    <td class="text">{s.assets.join(", ")}</td>
-                    <td>{s.every === "bar" ? "each bar" : s.every}</td>
-                    <td class="num">{s.max_open}</td>
-                    <td><Time at={s.next_run_at} /></td>
-                    <td>
+                    <td class="tight wide"><span class="strong">{format.words(s.strategy)}</span><div class="muted small">{agentName(s.agent_id)}, {s.timeframe}, {s.risk_level} risk</div></td>
+                    <td class="text" data-label="Assets">{s.assets.join(", ")}</td>
+                    <td data-label="Round">{s.every === "bar" ? "each bar" : s.every}</td>
+                    <td class="num" data-label="Open at most">{s.max_open}</td>
+                    <td class="num" data-label="Next"><Time at={s.next_run_at} /></td>
+                    <td data-label="State">
                       {s.status === "disabled" ? <span class="tag">disabled</span> : s.failures > 0 ? <span class="tag down">failing</span> : <span class="tag up">enabled</span>}
                       {s.last_error && s.failures > 0 && <div class="small muted text">{s.last_error.message}</div>}
                     </td>

@@ -67,7 +67,7 @@ function Content({ card, choice }: { card: Scorecard; choice: Record<string, str
       <Tiles s={s} />
       <div class="cols even">
         <Cumulative choice={choice} s={s} />
-        <Panel title="Said against seen" aside={<span class="muted small">{format.count(s.count)} closed</span>}>
+        <Panel title="Calibration: said against seen" aside={<span class="muted small">{format.count(s.count)} closed</span>}>
           <div class="body"><Reliability buckets={s.reliability} /></div>
           <Calibration s={s} />
         </Panel>
@@ -109,7 +109,7 @@ function Tiles({ s }: { s: Statistics }) {
       </div>
       <div class="tile">
         <dt>Profit factor</dt>
-        <dd>{s.profit_factor === null ? format.none : s.profit_factor.toFixed(2)}<div class="under">gains over losses, after costs</div></dd>
+        <dd>{s.profit_factor === null ? format.none : s.profit_factor.toFixed(2)}<div class="under">gains / losses, net</div></dd>
       </div>
       <div class="tile">
         <dt>Target · stop · expired</dt>
@@ -162,6 +162,7 @@ function Equity({ list, all, net }: { list: SignalState[]; all: boolean; net: bo
         height={220}
         level={0}
         stepped
+        filled
         color={last >= 0 ? "up" : "down"}
       />
       <p class="muted small">{all ? `All ${format.count(list.length)} closed signals` : `The newest ${format.count(list.length)} closed signals`}, in the order in which they ended.</p>
@@ -176,13 +177,14 @@ function Equity({ list, all, net }: { list: SignalState[]; all: boolean; net: bo
 function Extremes({ name, list }: { name: string; list: SignalState[] }) {
   return (
     <div>
-      <h3>{name}</h3>
+      <h3>{name}, before costs</h3>
       <ul>
         {list.map((s) => (
-          <li key={s.signal_id} class="row apart" style={{ minHeight: "26px", flexWrap: "nowrap" }}>
+          <li key={s.signal_id} class="extreme">
             <a href={linkTo(`signals/${s.signal_id}`)}>{s.asset}</a>
-            <span class="muted small"><Direction of={s.direction} /> · <Time at={s.closed_at} /></span>
-            <R of={s.r} />
+            <Direction of={s.direction} />
+            <span class="muted small when"><Time at={s.closed_at} /></span>
+            <span class="num"><R of={s.r} /></span>
           </li>
         ))}
       </ul>
@@ -195,7 +197,7 @@ function Calibration({ s }: { s: Statistics }) {
   return (
     <p class="notice-line">
       Brier score {s.brier_score?.toFixed(3) ?? format.none}, skill {format.change((s.brier_skill ?? NaN) * 100, 1)} against always saying the hit
-      rate. Slope {s.calibration_slope?.toFixed(2) ?? format.none} ± {s.calibration_slope_error?.toFixed(2) ?? format.none}; 1 is right.
+      rate. Slope {s.calibration_slope?.toFixed(2).replace("-", "−") ?? format.none} ± {s.calibration_slope_error?.toFixed(2) ?? format.none}; 1 is right.
     </p>
   );
 }

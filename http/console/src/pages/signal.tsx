@@ -15,6 +15,7 @@ import { linkTo, place } from "../router";
 import { dark } from "../theme";
 import { Direction, Empty, Fault, Loading, Panel, R, Time, tone, useLoad } from "../ui/kit";
 import { Checks } from "./checks";
+import { Prose } from "./prose";
 import { Confidence, History } from "./signal-history";
 import { Proof } from "./signal-proof";
 
@@ -91,8 +92,7 @@ function Head({ s }: { s: SignalState }) {
         </h1>
         <p class="muted small">
           {agentName(s.agent_id)} · created <Time at={s.created_at} />
-          {closed ? <> · closed <Time at={s.closed_at} /> after {format.duration(Date.parse(s.closed_at ?? "") - Date.parse(s.created_at))}</>
-            : <> · ends at the latest <Time at={s.expires_at} />, in {format.duration(Date.parse(s.expires_at) - now.value)}</>}
+          {closed && <> · closed <Time at={s.closed_at} /> after {format.duration(Date.parse(s.closed_at ?? "") - Date.parse(s.created_at))}</>}
         </p>
       </div>
       {s.entry_price !== null && (
@@ -106,7 +106,7 @@ function Head({ s }: { s: SignalState }) {
             <dd><R of={result} /><div class="under">{format.change(percent)}</div></dd>
           </div>
           <div class="tile">
-            <dt>Chance to close in profit</dt>
+            <dt>Chance of profit</dt>
             <dd>
               {format.percent(s.confidence, 1)}
               <div class="under">
@@ -115,22 +115,28 @@ function Head({ s }: { s: SignalState }) {
             </dd>
           </div>
           <div class="tile">
-            <dt>Needed to pay its costs</dt>
-            <dd>{format.percent(s.metadata.break_even_net, 1)}<div class="under">edge {format.change((s.metadata.edge ?? NaN) * 100, 1)}</div></dd>
+            <dt>Needs, after costs</dt>
+            <dd>{format.percent(s.metadata.break_even_net, 1)}<div class="under">edge {points(s.metadata.edge)}</div></dd>
           </div>
           <div class="tile">
             <dt>{closed ? "Exit" : "Price"}</dt>
             <dd>{format.price(closed ? s.exit_price : price, s.entry_price)}<div class="under">entry {format.price(s.entry_price)}</div></dd>
           </div>
           <div class="tile">
-            <dt>Best and worst</dt>
-            <dd>{closed ? <><R of={s.mfe_r} /><div class="under">{format.r(s.mae_r)} at worst</div></> : <>{format.none}<div class="under">known at the end</div></>}</dd>
+            <dt>{closed ? "At best" : "Time left"}</dt>
+            <dd>
+              {closed ? <><R of={s.mfe_r} /><div class="under">{format.r(s.mae_r)} at worst</div></>
+                : <>{format.duration(Date.parse(s.expires_at) - now.value)}<div class="under">until <Time at={s.expires_at} /></div></>}
+            </dd>
           </div>
         </dl>
       )}
     </div>
   );
 }
+
+/** A difference of two percentages is in percentage points. */
+const points = (share: number | undefined) => format.change((share ?? NaN) * 100, 1).replace(" %", " pp");
 
 function Priced({ s, events }: { s: SignalState; events: HistoryEvent[] }) {
   return (
@@ -158,7 +164,7 @@ function Text({ s }: { s: SignalState }) {
   const failed = s.metadata.failed ?? [];
   return (
     <div class="cols two">
-      <Panel title="Text"><div class="body content-text">{s.metadata.content ?? format.none}</div></Panel>
+      <Panel title="Text"><div class="body"><Prose text={s.metadata.content ?? format.none} /></div></Panel>
       <div class="stack">
         <Panel title="Quality">
           <div class="body stack">
@@ -197,7 +203,7 @@ function Chart({ s }: { s: SignalState }) {
   );
   useEffect(() => {
     let gone = false;
-    void draw(box.current!, s).then((c) => {
+    void draw(box.current!, s, length).then((c) => {
       if (gone) return c.remove();
       chart.current = c;
       setReady((n) => n + 1);
@@ -211,6 +217,10 @@ function Chart({ s }: { s: SignalState }) {
   useEffect(() => {
     if (bars.data) chart.current?.set(bars.data, s);
   }, [bars.data, ready, s.status]);
+  const price = s.status === "open" ? priceOf(s) : null;
+  useEffect(() => {
+    if (price !== null) chart.current?.tick(price);
+  }, [price, bars.data, ready]);
   const list = bars.data ?? [];
   const last = list.at(-1);
   return (
@@ -229,9 +239,9 @@ function Chart({ s }: { s: SignalState }) {
   );
 }
 
-async function draw(box: HTMLElement, s: SignalState) {
+async function draw(box: HTMLElement, s: SignalState, barSeconds: number) {
   const { drawPrices } = await import("../charts/price");
-  return drawPrices(box, s);
+  return drawPrices(box, s, barSeconds);
 }
 
 function Table({ bars, like }: { bars: Bar[]; like: number | null }) {

@@ -5,6 +5,8 @@ import { linkTo } from "../router";
 import { Direction, Empty, Panel, Show, Time, useLoad } from "../ui/kit";
 
 const regions: [WeatherSignal["region"], string][] = [["us", "United States"], ["eu", "Europe"], ["asia", "Asia"], ["global", "All regions"]];
+const regionNames: Record<string, string> = { us: "US", eu: "Europe", asia: "Asia", global: "world" };
+const regionName = (id: string) => regionNames[id] ?? id;
 const severities = ["extreme", "high", "medium", "low"];
 const tones: Record<string, string> = { extreme: "down", high: "warn", medium: "", low: "" };
 
@@ -12,6 +14,14 @@ const rank = (s: WeatherSignal) => severities.indexOf(s.weather_event.severity);
 
 function Severity({ of }: { of: string }) {
   return <span class={`tag ${tones[of] ?? ""}`}>{of}</span>;
+}
+
+const dayOf = new Intl.DateTimeFormat("en-GB", { day: "2-digit", month: "short", timeZone: "UTC" });
+
+/** A date without a time, as traders write it. */
+function day(date: string): string {
+  const at = Date.parse(date);
+  return Number.isNaN(at) ? date : dayOf.format(at);
 }
 
 export default function WeatherPage() {
@@ -54,20 +64,20 @@ function Content({ list }: { list: WeatherSignal[] }) {
       </div>
       <Panel title="Signals" aside={<span class="muted small">{format.count(list.length)} newest</span>}>
         <div class="scroll" tabIndex={0} role="region" aria-label="Weather signals">
-          <table>
-            <thead><tr><th>Severity</th><th>Event</th><th>Commodity</th><th>Side</th><th class="num">Chance</th><th class="num">Off normal</th><th>Expected</th><th>For</th><th class="num">Created</th></tr></thead>
+          <table class="stacks">
+            <thead><tr><th>Severity</th><th>Event</th><th>Commodity</th><th>Side</th><th class="num">Chance</th><th class="num">Off normal</th><th>Expected</th><th class="num">For</th><th class="num">Created</th></tr></thead>
             <tbody>
               {sorted.map((s) => (
                 <tr key={s.signal_id}>
-                  <td><Severity of={s.weather_event.severity} /></td>
-                  <td>{format.words(s.weather_event.type)}<div class="muted small">{s.weather_event.location}, {s.region}</div></td>
-                  <td><a href={linkTo(`signals/${s.signal_id.slice(1)}`)}>{format.words(s.commodity)}</a></td>
-                  <td><Direction of={s.direction} /></td>
-                  <td class="num">{format.percent(s.confidence)}</td>
-                  <td class="num">{format.change(s.weather_event.temperature_deviation, 1).replace(" %", " °C")}</td>
-                  <td class="text small soft">{s.expected_impact}</td>
-                  <td>{s.weather_event.forecast_date}</td>
-                  <td class="num"><Time at={s.created_at} /></td>
+                  <td class="tight" data-label="Severity"><Severity of={s.weather_event.severity} /></td>
+                  <td class="tight" data-label="Event">{format.words(s.weather_event.type)}<div class="muted small">{s.weather_event.location}, {regionName(s.region)}</div></td>
+                  <td class="tight" data-label="Commodity"><a class="strong" href={linkTo(`signals/${s.signal_id.slice(1)}`)}>{format.words(s.commodity)}</a></td>
+                  <td class="tight" data-label="Side"><Direction of={s.direction} /></td>
+                  <td class="num" data-label="Chance">{format.percent(s.confidence)}</td>
+                  <td class="num" data-label="Off normal">{format.change(s.weather_event.temperature_deviation, 1).replace(" %", " °C")}</td>
+                  <td class="text small soft wide" data-label="Expected">{s.expected_impact}</td>
+                  <td class="num" data-label="For">{day(s.weather_event.forecast_date)}</td>
+                  <td class="num" data-label="Created"><Time at={s.created_at} /></td>
                 </tr>
               ))}
             </tbody>

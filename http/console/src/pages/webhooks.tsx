@@ -40,7 +40,7 @@ function All() {
             ) : <Hooks list={data.webhooks} />}
           </Show>
         </div>
-        {(list.data?.webhooks.length ?? 0) > 0 && <Failed />}
+        {(list.data?.webhooks.length ?? 0) > 0 && <Failed addresses={new Map(list.data!.webhooks.map((w) => [w.webhook_id, w.url]))} />}
       </div>
       {making && <Make onClose={() => setMaking(false)} onMade={list.reload} />}
     </>
@@ -52,19 +52,19 @@ function Hooks({ list }: { list: Webhook[] }) {
   const sorted = [...list].sort((a, b) => order(a) - order(b));
   return (
     <div class="scroll" tabIndex={0} role="region" aria-label="Webhooks">
-      <table>
+      <table class="stacks">
         <thead><tr><th>Address</th><th>State</th><th>Failing since</th><th>Events</th><th class="num">Created</th></tr></thead>
         <tbody>
           {sorted.map((w) => (
             <tr key={w.webhook_id}>
-              <td class="text">
+              <td class="text wide">
                 <a class="strong" href={linkTo(`webhooks/${w.webhook_id}`)}>{w.url}</a>
                 {w.description && <div class="muted small">{w.description}</div>}
               </td>
-              <td><State of={w} /></td>
-              <td>{w.failing_since ? <Ago at={w.failing_since} /> : <span class="muted">{format.none}</span>}</td>
-              <td class="text muted small">{w.events.join(", ")}</td>
-              <td class="num"><Time at={w.created_at} /></td>
+              <td data-label="State"><State of={w} /></td>
+              <td data-label="Failing since">{w.failing_since ? <Ago at={w.failing_since} /> : <span class="muted">{format.none}</span>}</td>
+              <td class="text muted small" data-label="Events">{w.events.join(", ")}</td>
+              <td class="num" data-label="Created"><Time at={w.created_at} /></td>
             </tr>
           ))}
         </tbody>
@@ -74,10 +74,10 @@ function Hooks({ list }: { list: Webhook[] }) {
 }
 
 /** Failed deliveries of all webhooks. */
-function Failed() {
+function Failed({ addresses }: { addresses: ReadonlyMap<string, string> }) {
   const load = (query: Record<string, string | number>, abort: AbortSignal) =>
     get<{ deliveries: DeliveryRow[]; total: number }>("/v1/deliveries", { ...query }, abort);
-  return <Deliveries id="all" title="Deliveries of all webhooks" load={load} start="failed" showWebhook />;
+  return <Deliveries id="all" title="Deliveries of all webhooks" load={load} start="failed" addresses={addresses} />;
 }
 
 function One({ id }: { id: string }) {
@@ -124,9 +124,9 @@ function One({ id }: { id: string }) {
           <div class="stack">
             <dl class="tiles">
               <div class="tile"><dt>State</dt><dd><State of={w} /></dd></div>
-              <div class="tile"><dt>Failing since</dt><dd class="small">{w.failing_since ? <Ago at={w.failing_since} /> : "not failing"}</dd></div>
-              <div class="tile"><dt>Version</dt><dd class="small">{w.api_version}</dd></div>
-              <div class="tile"><dt>Events</dt><dd class="small">{w.events.join(", ")}</dd></div>
+              <div class="tile"><dt>Failing since</dt><dd class="words">{w.failing_since ? <Ago at={w.failing_since} /> : "not failing"}</dd></div>
+              <div class="tile"><dt>Events</dt><dd class="words">{w.events.join(", ")}</dd></div>
+              <div class="tile"><dt>Form of the events</dt><dd class="words">{w.api_version}</dd></div>
             </dl>
             <Deliveries id={`${id} ${round}`} title="Deliveries" load={load} start="" webhook={id} />
           </div>

@@ -38,3 +38,10 @@ async function violations() {
   const result = await axe.run(document, { runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"] });
   return result.violations.flatMap((v) => v.nodes.map((n) => `${v.id}: ${n.target} ${n.any.map((a) => a.message)}`));
 }
+
+// Waits until what was drawn for another size or theme has been drawn again.
+async function settled() {
+  await document.fonts.ready;
+  await new Promise((resolve) => setTimeout(resolve, 400));
+  await new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve)));
+}
