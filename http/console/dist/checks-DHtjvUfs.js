@@ -1,1 +1,0 @@
-import{f as e}from"./format-BW2-yAG9.js";import{w as t}from"./kit-CDo8cTt6.js";function n({names:n,failed:r}){return t(`ul`,{class:`checks`,children:n.map(n=>t(`li`,{children:[r.includes(n)?t(`span`,{class:`down strong`,children:`✕ fails `}):t(`span`,{class:`up strong`,children:`✓ passes `}),e(n)]},n))})}export{n as t};
