@@ -2,15 +2,18 @@
 // is printed beside that of a reference, which does the minimum for the same result and is
 // measured in the same run, so that their ratio can be compared between machines. Servers
 // run as processes of this program, on loopback, with a Redis and data of their own; this
-// process generates the load.
+// process generates the load. The console has fixed targets and no reference; it needs a
+// browser.
 //
 // Each benchmark has a file of its own. Beside them are the loads (http.go, stream_load.go,
-// webhooks_load.go), the endpoints of clients (receiver.go) and the references
+// webhooks_load.go, console_load.go), the browser (console_page.go), the endpoints of clients
+// (receiver.go) and the references
 // (bare_server.go, bare_sender.go, package barelog).
 package bench
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -21,7 +24,7 @@ import (
 
 // Command returns agentsignal bench, with a command for each benchmark.
 func Command() *cobra.Command {
-	b := &bench{leaves: recordLeaves}
+	b := &bench{leaves: recordLeaves, pageWindow: consoleWindow}
 	c := &cobra.Command{
 		Use: "bench", Short: "Measure the service on this machine, each figure against a reference",
 		Long: "Measure the service on this machine. Servers and load run here, on loopback and with\n" +
@@ -43,6 +46,7 @@ func Command() *cobra.Command {
 		{"calibration", "Confidence against the outcomes of signals", b.calibration},
 		{"verify", "The record of 100,000 signals verified offline, against reading it and its hashes", b.verifications},
 		{"sizes", "Bytes and time of an idle connection, a listed signal and a run", b.sizes},
+		{"console", "The browser console with 10,000 rows, in Chromium", b.console},
 	}
 	for _, m := range benchmarks {
 		one := &cobra.Command{Use: m.name, Short: m.short, Args: cobra.NoArgs,
@@ -53,6 +57,8 @@ func Command() *cobra.Command {
 		switch m.name {
 		case "calibration":
 			b.files.define(one)
+		case "console":
+			one.Flags().DurationVar(&b.pageWindow, "window", consoleWindow, "how long signals arrive, in all cases together")
 		case "record":
 			one.Flags().Int64Var(&b.leaves, "leaves", recordLeaves, "size of the log of which signals are proved")
 		}
@@ -63,7 +69,12 @@ func Command() *cobra.Command {
 			b.out = cmd.OutOrStdout()
 			for _, m := range benchmarks {
 				fmt.Fprintf(b.out, "\n%s: %s\n", m.name, m.short)
-				if err := m.f(cmd.Context()); err != nil {
+				err := m.f(cmd.Context())
+				if errors.Is(err, errNoBrowser) {
+					b.row("left out", "%s", err) // servers have none, and the other figures need none
+					continue
+				}
+				if err != nil {
 					return fmt.Errorf("%s: %w", m.name, err)
 				}
 			}
@@ -74,10 +85,11 @@ func Command() *cobra.Command {
 
 // bench holds the options of all benchmarks.
 type bench struct {
-	out    io.Writer
-	window time.Duration
-	files  barFiles // of calibration
-	leaves int64    // of record
+	out        io.Writer
+	window     time.Duration
+	pageWindow time.Duration // of console
+	files      barFiles      // of calibration
+	leaves     int64         // of record
 }
 
 // row prints one figure.

@@ -23,6 +23,12 @@ import (
 // withTicks makes a service read prices from Redis only.
 const withTicks = "AGENTSIGNAL_MARKET_SOURCE=stream"
 
+// accountPassword is that of all accounts of a rig.
+const accountPassword = "a long bench password"
+
+// accountEmail returns the address of the i-th account of a rig.
+func accountEmail(i int) string { return fmt.Sprintf("bench%d@example.com", i) }
+
 // rig is a Redis of a benchmark's own with accounts, and services on it.
 type rig struct {
 	dir   string
@@ -76,11 +82,11 @@ func (r *rig) end(ctx context.Context, err *error) {
 
 // addAccounts creates n accounts with an API key each.
 func (r *rig) addAccounts(ctx context.Context, n int) error {
-	// The hashes are cheap, since no benchmark logs in.
+	// The hashes are cheap, since no benchmark measures a login.
 	c := credentials.New(r.store.Credentials, r.log, nil, credentials.Options{Now: r.store.Client.Now,
 		Password: argon2id.Params{Memory: 8, Iterations: 1, Parallelism: 1, SaltLength: 16, KeyLength: 32}})
 	for i := range n {
-		a, err := c.CreateAccount(ctx, fmt.Sprintf("bench%d@example.com", i), "a long bench password")
+		a, err := c.CreateAccount(ctx, accountEmail(i), accountPassword)
 		if err != nil {
 			return err
 		}

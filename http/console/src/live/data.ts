@@ -5,13 +5,13 @@ import * as stream from "../stream/client";
 import type { Message } from "../stream/resume";
 import { noFilters, asQuery, passes, type Filters } from "./filters";
 export { order } from "./order";
-import { arrange, order, waiting } from "./order";
+import { arrange, isShown, order, waiting } from "./order";
 import { assets, follow } from "./prices";
 import { fitScale, targetOf } from "./ruler";
-import { Store } from "./store";
+import { capacity, Store } from "./store";
 
 /** The signals of the page. */
-export const store = new Store();
+export const store = new Store(isShown);
 
 export const filters = signal<Filters>(noFilters);
 
@@ -66,7 +66,7 @@ export function showWaiting(): void {
     gone.forEach((id) => store.remove(id));
     gone = [];
     waiting.value = { added: 0, closed: 0 };
-    order.value = arrange(store, filters.value);
+    list();
     fitScale(farTargets());
   });
 }
@@ -76,6 +76,12 @@ function* openSignals(): Generator<SignalState> {
     const row = store.get(id);
     if (row) yield row.peek();
   }
+}
+
+/** Lists what there is, and no longer what was kept because it was shown. */
+function list(): void {
+  order.value = arrange(store, filters.value);
+  store.release();
 }
 
 function* farTargets(): Generator<number> {
@@ -91,7 +97,7 @@ function flushSoon(): void {
   if (flushTimer || document.hidden) return;
   flushTimer = window.setTimeout(() => {
     flushTimer = 0;
-    requestAnimationFrame(flush);
+    flush(); // not in a frame: scripts and layout are two tasks then, and each is short
   }, flushEvery);
 }
 
@@ -194,8 +200,8 @@ export async function loadOlder(): Promise<void> {
     if (mine !== generation) return;
     take(page);
     closedOffset += page.signals.length;
-    older.value = { more: page.has_more, busy: false };
-    order.value = arrange(store, filters.value);
+    older.value = { more: page.has_more && store.size < capacity, busy: false };
+    list();
   } catch (error) {
     older.value = { more: true, busy: false };
     failed.value = explain(error);

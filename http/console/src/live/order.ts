@@ -1,5 +1,4 @@
 import { computed, signal } from "@preact/signals";
-import type { SignalState } from "../api/types";
 import { type Filters, passes } from "./filters";
 import type { Store } from "./store";
 
@@ -14,24 +13,24 @@ export interface Order {
 
 export const order = signal<Order>({ open: [], closed: [] });
 
+const shown = computed(() => new Set([...order.value.open, ...order.value.closed]));
+
+/** Reports whether a row is in the list as it is shown. */
+export const isShown = (id: string) => shown.value.has(id);
+
 /** What has happened since the order was made. */
 export const waiting = signal({ added: 0, closed: 0 });
 export const waitingCount = computed(() => waiting.value.added + waiting.value.closed);
 
-/** Sorts what passes. Both times are ISO texts in UTC, which sort as they are. */
+/** Returns the list of what passes. */
 export function arrange(store: Store, filters: Filters): Order {
-  const open: SignalState[] = [];
-  const closed: SignalState[] = [];
-  for (const row of store.all()) {
-    const s = row.peek();
-    if (passes(filters, s)) (s.status === "open" ? open : closed).push(s);
-  }
-  open.sort((a, b) => compare(b.created_at, a.created_at) || compare(b.signal_id, a.signal_id));
-  closed.sort((a, b) => compare(b.closed_at ?? "", a.closed_at ?? "") || compare(b.signal_id, a.signal_id));
-  return { open: open.map((s) => s.signal_id), closed: closed.map((s) => s.signal_id) };
+  const list = (status: "open" | "closed") =>
+    store
+      .newestFirst(status)
+      .filter((row) => passes(filters, row.peek()))
+      .map((row) => row.peek().signal_id);
+  return { open: list("open"), closed: list("closed") };
 }
-
-const compare = (a: string, b: string) => (a < b ? -1 : a > b ? 1 : 0);
 
 /** The part of a list that is in sight, with some rows to spare. */
 export function inSight(top: number, height: number, rowHeight: number, count: number): [number, number] {

@@ -118,7 +118,7 @@ function Rows({ ids, from, height }: { ids: string[]; from: number; height: numb
       if (next[0] !== range.peek()[0] || next[1] !== range.peek()[1]) range.value = next;
     };
     const soon = () => (frame ||= requestAnimationFrame(measure));
-    measure();
+    soon(); // the place on the screen is asked for in a frame, which knows it anyway
     window.addEventListener("scroll", soon, { passive: true });
     window.addEventListener("resize", soon);
     return () => {
@@ -132,7 +132,9 @@ function Rows({ ids, from, height }: { ids: string[]; from: number; height: numb
     <div class="window" role="rowgroup" ref={box} style={{ height: `${ids.length * height}px`, "--row": `${height}px` }}>
       {ids.slice(first, last).map((id, i) => {
         const row = data.store.get(id);
-        return row && <Line key={id} row={row} index={from + first + i} top={(first + i) * height} />;
+        // A place of the list keeps its elements: when the list moves, most rows are others, and to change elements
+        // takes a fraction of the time that making them takes.
+        return row && <Line key={first + i} row={row} index={from + first + i} top={(first + i) * height} />;
       })}
     </div>
   );
@@ -171,6 +173,20 @@ function toTop(): void {
   (document.activeElement as HTMLElement | null)?.blur();
   window.scrollTo({ top: 0 });
   data.showWaiting();
+}
+
+/** Counts what waits. It is a component of its own, as it may change with every message. */
+function Pill() {
+  const still = data.held.value || data.reading.value;
+  return (
+    <div class="pill">
+      {still && waitingCount.value > 0 && (
+        <button type="button" onClick={toTop}>
+          ↑ {pillText(waiting.value)}
+        </button>
+      )}
+    </div>
+  );
 }
 
 /** Moves the focus to another row; the list scrolls with it. */
@@ -226,13 +242,7 @@ export function Live() {
       </div>
       {data.failed.value && reachable.value && <Fault error={data.failed.value} retry={() => void data.load()} />}
       <div class={`panel ${stream.status.value.state === "waiting" ? "stale" : ""}`}>
-        <div class="pill">
-          {waitingCount.value > 0 && (data.held.value || data.reading.value) && (
-            <button type="button" onClick={toTop}>
-              ↑ {pillText(waiting.value)}
-            </button>
-          )}
-        </div>
+        <Pill />
         <div ref={list} role="table" aria-label="Signals" aria-rowcount={open.length + closed.length + 1}>
           <div class="live-head" role="rowgroup">
             <div class="grid" role="row" aria-rowindex={1}>

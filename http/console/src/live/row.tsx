@@ -1,4 +1,5 @@
-import { useComputed } from "@preact/signals";
+import { computed } from "@preact/signals";
+import { useMemo } from "preact/hooks";
 import { now } from "../clock";
 import * as format from "../format";
 import { linkTo } from "../router";
@@ -19,10 +20,13 @@ export const reasonOf = (reason: string | null) => reasons[reason ?? ""] ?? form
 
 const freshFor = 8000;
 
-/** One signal. Its cells change with its own data, with its price and with time; the list is not drawn again. */
+/**
+ * One signal. Its cells change with its own data, with its price and with time; the list is not drawn again. Where the
+ * list moves, the elements of one signal become those of another.
+ */
 export function Line({ row, top, index }: { row: Row; top: number; index: number }) {
   const s = row.value;
-  const price = useComputed(() => priceOf(row.value)).value;
+  const price = useMemo(() => computed(() => priceOf(row.value)), [row]).value;
   const closed = s.status === "closed";
   const result = closed ? s.r : resultAt(s, price);
   const net = closed ? netOf(s) : result === null ? null : result - (costOf(s, price) ?? NaN);

@@ -74,6 +74,7 @@ export function Ruler({ s, price }: { s: SignalState; price: number | null }) {
       <i class="target" style={{ left: px(goal) }} />
       {value !== null && (
         <i
+          key={s.signal_id} // the dot of another signal would slide to its place
           class={`dot ${color} ${closed ? "end" : ""} ${off ? (value > 0 ? "off right" : "off") : ""}`}
           style={{ left: px(at(scale, value)) }}
         />

@@ -52,6 +52,36 @@ describe("store", () => {
     expect(store.get("open")).toBeDefined();
     expect(store.get("c0")).toBeUndefined();
   });
+
+  test("drops the oldest, in whatever order they came", () => {
+    const store = new Store();
+    const at = (i: number) => new Date(Date.UTC(2026, 10, 21) + i).toISOString();
+    for (let i = 99; i >= 0; i--) store.put(make(`s${i}`, { created_at: at(i) })); // as the API lists them
+    for (let i = 100; i < capacity + 3; i++) store.put(make(`s${i}`, { created_at: at(i) }));
+    const { open } = arrange(store, noFilters);
+    expect([open.length, open[0], open.at(-1)]).toEqual([capacity, `s${capacity + 2}`, "s3"]);
+  });
+
+  test("a closing that comes before its signal is not lost", () => {
+    const store = new Store();
+    expect(store.apply(closing("a", 120))).toBe("none");
+    expect(store.apply({ type: "signal.new", data: make("a") })).toBe("added");
+    expect(store.get("a")!.peek()).toMatchObject({ status: "closed", r: 2 });
+    expect(arrange(store, noFilters)).toEqual({ open: [], closed: ["a"] });
+  });
+
+  test("a row that is shown is kept beyond the capacity, and changes, until the list moves", () => {
+    const store = new Store((id) => id === "a" || id === "b");
+    for (const id of ["a", "b", "c"]) store.put(make(id, { created_at: "2026-11-21T09:00:00.000Z" }));
+    for (let i = 0; i < capacity; i++) store.put(make(`n${i}`));
+    expect([store.size, store.get("c")]).toEqual([capacity, undefined]);
+    expect(store.apply(closing("a", 120))).toBe("closed");
+    expect(store.get("a")!.peek().status).toBe("closed");
+    const { open, closed } = arrange(store, noFilters);
+    expect([open.length, closed]).toEqual([capacity, []]);
+    store.release();
+    expect([store.get("a"), store.get("b")]).toEqual([undefined, undefined]);
+  });
 });
 
 describe("results", () => {

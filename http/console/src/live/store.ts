@@ -31,45 +31,122 @@ interface ClosedData {
   duration_minutes: number;
 }
 
+/** The number of closings that are remembered until their signal comes. */
+const maxEarly = 1000;
+
 /** What a message of the stream did to the signals. */
 export type Effect = "added" | "updated" | "closed" | "none";
 
-/** The newest signals, at most `capacity`. */
+/**
+ * Rows in the order of a time and then of their ids. Signals come almost in that order, so that a change is made close
+ * to an end and nothing has to be sorted.
+ */
+class Ordered {
+  private readonly keys: string[] = []; // ascending
+  private readonly rows: Row[] = [];
+
+  /** Both times are ISO texts in UTC, which sort as they are. */
+  constructor(private readonly timeOf: (s: SignalState) => string) {}
+
+  add(row: Row): void {
+    const key = this.keyOf(row.peek());
+    const at = this.find(key);
+    this.keys.splice(at, 0, key);
+    this.rows.splice(at, 0, row);
+  }
+
+  remove(s: SignalState): void {
+    const key = this.keyOf(s);
+    const at = this.find(key);
+    if (this.keys[at] !== key) return;
+    this.keys.splice(at, 1);
+    this.rows.splice(at, 1);
+  }
+
+  oldest(): Row | undefined {
+    return this.rows[0];
+  }
+
+  newestFirst(): Row[] {
+    return this.rows.toReversed();
+  }
+
+  private keyOf(s: SignalState): string {
+    return `${this.timeOf(s)} ${s.signal_id}`;
+  }
+
+  /** Returns the first place whose key is not less. */
+  private find(key: string): number {
+    let [from, to] = [0, this.keys.length];
+    while (from < to) {
+      const middle = (from + to) >> 1;
+      if (this.keys[middle]! < key) from = middle + 1;
+      else to = middle;
+    }
+    return from;
+  }
+}
+
+/** The newest signals, at most `capacity`, and those that the reader still sees. */
 export class Store {
-  private readonly rows = new Map<string, Row>(); // in the order of their arrival
+  private readonly rows = new Map<string, Row>();
+  private readonly open = new Ordered((s) => s.created_at);
+  private readonly closed = new Ordered((s) => s.closed_at ?? "");
+
+  /** Rows beyond the capacity that are shown until the list moves. They still change. */
+  private readonly kept = new Map<string, Row>();
+
+  /** Closings that came before their signal: what a resume brings is older than what came just before it. */
+  private readonly early = new Map<string, Message>();
+
+  /** isShown reports whether a row is in the list as the reader sees it. */
+  constructor(private readonly isShown: (id: string) => boolean = () => false) {}
 
   get size(): number {
     return this.rows.size;
   }
 
   get(id: string): Row | undefined {
-    return this.rows.get(id);
-  }
-
-  all(): IterableIterator<Row> {
-    return this.rows.values();
+    return this.rows.get(id) ?? this.kept.get(id);
   }
 
   ids(): IterableIterator<string> {
     return this.rows.keys();
   }
 
+  /** The rows that are open or closed, the newest first. */
+  newestFirst(status: SignalState["status"]): Row[] {
+    return (status === "open" ? this.open : this.closed).newestFirst();
+  }
+
   remove(id: string): void {
+    this.kept.delete(id);
+    const row = this.rows.get(id);
+    if (!row) return;
     this.rows.delete(id);
+    this.place(row.peek()).remove(row.peek());
+  }
+
+  /** Forgets the rows that were kept because they were shown. */
+  release(): void {
+    this.kept.clear();
   }
 
   /** Records a signal as the API lists it and reports whether it is a new one. */
   put(s: SignalState): boolean {
     const row = this.rows.get(s.signal_id);
     if (!row) {
-      this.rows.set(s.signal_id, signal(s));
+      const added = signal(s);
+      this.kept.delete(s.signal_id);
+      this.rows.set(s.signal_id, added);
+      this.place(s).add(added);
       this.trim();
       return true;
     }
     // A page of the list may be older than a message of the stream.
     if (row.peek().status === "closed" && s.status === "open") return false;
     if (s.status === "open" && Date.parse(s.updated_at) < Date.parse(row.peek().updated_at)) return false;
-    row.value = s;
+    this.change(row, s);
     return false;
   }
 
@@ -77,35 +154,64 @@ export class Store {
   apply(m: Message): Effect {
     switch (m.type) {
       case "signal.new":
-        return this.put(fromNew(m.data as NewData)) ? "added" : "none";
+        return this.create(fromNew(m.data as NewData));
       case "signal.updated": {
         const data = m.data as { signal_id: string; confidence: number; updated_at: string };
-        const row = this.rows.get(data.signal_id);
+        const row = this.get(data.signal_id);
         if (!row || row.peek().status === "closed" || data.updated_at < row.peek().updated_at) return "none";
         row.value = { ...row.peek(), confidence: data.confidence, updated_at: data.updated_at };
         return "updated";
       }
       case "signal.closed": {
         const data = m.data as ClosedData;
-        const row = this.rows.get(data.signal_id);
+        const row = this.get(data.signal_id);
+        if (!row) this.remember(data.signal_id, m);
         if (!row || row.peek().status === "closed") return "none";
-        row.value = close(row.peek(), data, m.timestamp ?? new Date().toISOString());
+        this.change(row, close(row.peek(), data, m.timestamp ?? new Date().toISOString()));
         return "closed";
       }
     }
     return "none";
   }
 
+  private create(s: SignalState): Effect {
+    if (!this.put(s)) return "none";
+    const closing = this.early.get(s.signal_id);
+    if (closing) {
+      this.early.delete(s.signal_id);
+      this.apply(closing);
+    }
+    return "added";
+  }
+
+  private remember(id: string, closing: Message): void {
+    this.early.set(id, closing);
+    if (this.early.size > maxEarly) this.early.delete(this.early.keys().next().value!);
+  }
+
+  private place(s: SignalState): Ordered {
+    return s.status === "open" ? this.open : this.closed;
+  }
+
+  /** Changes a row, and its place where its time is another one. */
+  private change(row: Row, s: SignalState): void {
+    if (this.rows.get(s.signal_id) !== row) {
+      row.value = s;
+      return;
+    }
+    this.place(row.peek()).remove(row.peek());
+    row.value = s;
+    this.place(s).add(row);
+  }
+
   /** Drops closed signals, the oldest first, then open ones. */
   private trim(): void {
-    if (this.rows.size <= capacity) return;
-    for (const [id, row] of this.rows) {
-      if (row.peek().status === "closed") {
-        this.rows.delete(id);
-        return;
-      }
+    while (this.rows.size > capacity) {
+      const row = (this.closed.oldest() ?? this.open.oldest())!;
+      const id = row.peek().signal_id;
+      this.remove(id);
+      if (this.isShown(id)) this.kept.set(id, row);
     }
-    this.rows.delete(this.rows.keys().next().value!);
   }
 }
 
