@@ -178,12 +178,11 @@ export function Live() {
   const height = narrow.value ? narrowRow : wideRow;
   const read = JSON.stringify(readFilters(place.value.query));
   useEffect(() => {
-    const before = JSON.stringify(data.filters.peek());
-    if (before !== read) {
+    if (JSON.stringify(data.filters.peek()) !== read) {
       data.filters.value = JSON.parse(read) as Filters;
       data.showWaiting(); // what is known is shown at once, what is missing is asked for
     }
-    const timer = setTimeout(() => before !== read && void data.load(), reloadAfter);
+    const timer = setTimeout(data.loadChanged, reloadAfter);
     return () => clearTimeout(timer);
   }, [read]);
   useEffect(() => {
