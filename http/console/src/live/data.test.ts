@@ -8,7 +8,8 @@ vi.mock("../api/client", async (original) => ({
   ...(await original<object>()),
   get: () => new Promise((resolve) => answers.push(resolve)),
 }));
-vi.stubGlobal("document", { hidden: true });
+vi.stubGlobal("document", { hidden: false });
+vi.stubGlobal("window", { setTimeout: () => 1, addEventListener: () => {} }); // no list is arranged later by itself
 
 const data = await import("./data");
 const { waiting } = await import("./order");
@@ -170,6 +171,37 @@ test("older signals that are loaded join a held list without what waits", async 
   expect(data.order.value).toEqual({ open: ["a"], closed: ["x", "y"] });
   expect(waiting.value).toEqual({ added: 1, closed: 0 });
   data.held.value = false;
+});
+
+const sound = { ...make("x") };
+test.each([
+  ["signal.new", null],
+  ["signal.new", {}],
+  ["signal.new", { ...sound, asset: 5 }],
+  ["signal.new", { ...sound, confidence: "0.5" }],
+  ["signal.new", { ...sound, entry_price: Infinity }],
+  ["signal.new", { ...sound, metadata: null }],
+  ["signal.updated", { signal_id: "a", confidence: null, updated_at: "2026-11-21T10:00:00.000Z" }],
+  ["signal.closed", { signal_id: "a", exit_price: "90" }],
+  ["system.notification", { severity: "info" }],
+])("%s with %j changes nothing and is counted", (type, members) => {
+  data.store.put(make("a"));
+  expect(() => data.event({ type, id: "30-0", data: members })).toThrow(TypeError);
+  expect([...data.store.all()].map((row) => row.peek())).toEqual([make("a")]);
+});
+
+test("a type of another version is no mistake", () => {
+  data.event({ type: "signal.split", id: "31-0", data: null });
+  expect(data.store.size).toBe(0);
+});
+
+test("what comes while the page is hidden is applied when it is seen", () => {
+  vi.stubGlobal("document", { hidden: true });
+  data.event({ type: "signal.new", id: "32-0", data: { ...make("a") } });
+  expect(data.store.size).toBe(0);
+  vi.stubGlobal("document", { hidden: false });
+  data.showUnseen();
+  expect(data.store.size).toBe(1);
 });
 
 test("filters that the address does not change are the same filters", () => {

@@ -118,7 +118,8 @@ function show(next: Order): void {
 function* farTargets(): Generator<number> {
   for (const id of [...order.value.open, ...order.value.closed.slice(0, 200)]) {
     const row = store.get(id);
-    if (row) yield targetOf(row.peek()) ?? 0;
+    const target = row && targetOf(row.peek());
+    if (Number.isFinite(target)) yield target!;
   }
 }
 
@@ -256,8 +257,42 @@ export async function loadOlder(): Promise<void> {
   }
 }
 
-/** Applies a message of the stream. */
+const isText = (v: unknown) => typeof v === "string";
+const isLevel = (v: unknown) => v === null || (typeof v === "number" && Number.isFinite(v));
+
+/** The members of a message that the page relies on. One that lacks any is not used at all. */
+const forms: Record<string, Record<string, (v: unknown) => boolean>> = {
+  "signal.new": {
+    signal_id: isText, agent_id: isText, asset: isText, strategy: isText, direction: isText, created_at: isText,
+    confidence: (v) => isLevel(v) && v !== null, entry_price: isLevel, stop_loss: isLevel, take_profit: isLevel,
+    metadata: (v) => typeof v === "object" && v !== null,
+  },
+  "signal.updated": { signal_id: isText, updated_at: isText, confidence: (v) => isLevel(v) && v !== null },
+  "signal.closed": { signal_id: isText, exit_price: isLevel, pnl_percent: isLevel, pnl_absolute: isLevel },
+  "system.notification": { message: isText, severity: isText },
+};
+
+/** What came while the page was hidden: nothing is drawn then. A hidden page leaves the stream after a minute. */
+let unseen: Message[] = [];
+
+/** Applies a message of the stream. It throws where the message is not what this page knows under its type. */
 export function event(m: Message): void {
+  const form = forms[m.type];
+  if (!form) return; // of another version, or of no concern
+  const members = m.data as Record<string, unknown> | null | undefined;
+  for (const [name, fits] of Object.entries(form)) if (!fits(members?.[name])) throw new TypeError(`${m.type} without ${name}`);
+  if (document.hidden) unseen.push(m);
+  else apply(m);
+}
+
+/** Applies what came while the page was hidden. */
+export function showUnseen(): void {
+  const list = unseen;
+  unseen = [];
+  batch(() => list.forEach(apply));
+}
+
+function apply(m: Message): void {
   if (m.type === "system.notification") {
     const data = m.data as { message: string; severity: string };
     const notice = { text: data.message, severity: data.severity, at: m.timestamp ?? "" };
@@ -294,13 +329,44 @@ function announce(): void {
   tally.added = tally.closed = 0;
 }
 
+/** Another account must not see what the one before has loaded. */
+function forgetAll(): void {
+  batch(() => {
+    generation++;
+    clearTimeout(repeatTimer);
+    for (const id of [...store.ids()]) store.remove(id);
+    gone = [];
+    unseen = [];
+    meanwhile = null;
+    why.asked = true;
+    why.gap = false;
+    askedFor = null;
+    forgetLater();
+    tally.added = tally.closed = 0;
+    dirty = false;
+    held.value = false;
+    loading.value = true;
+    failed.value = announcement.value = "";
+    notices.value = [];
+    older.value = { more: false, busy: false };
+    order.value = { open: [], closed: [] };
+    waiting.value = { added: 0, closed: 0 };
+  });
+}
+
 /** Connects the list with the stream. */
 export function run(): void {
   stream.listen(event, () => void reload());
   // Where a proxy lets no stream through, the list is there nevertheless.
   session.state.subscribe((state) => state === "in" && setTimeout(() => askedFor === null && void load(), patience));
   setInterval(announce, announceEvery);
-  document.addEventListener("visibilitychange", () => !document.hidden && dirty && flushSoon());
+  document.addEventListener("visibilitychange", () => {
+    if (document.hidden) return;
+    showUnseen();
+    if (dirty) flushSoon();
+    if (failed.value) void fetchList();
+  });
+  session.who.subscribe(forgetAll);
   held.subscribe((value) => !value && dirty && flushSoon());
   reading.subscribe((value) => !value && dirty && flushSoon());
 }

@@ -29,7 +29,7 @@ async function fill(selector, value) {
 async function signIn(email, password) {
   await fill("#email", email);
   await fill("#password", password);
-  find("form").requestSubmit();
+  find("#email").form.requestSubmit();
   await until("the stream is live", () => find(".state.live"));
 }
 
@@ -37,4 +37,35 @@ async function signIn(email, password) {
 async function violations() {
   const result = await axe.run(document, { runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"] });
   return result.violations.flatMap((v) => v.nodes.map((n) => `${v.id}: ${n.target} ${n.any.map((a) => a.message)}`));
+}
+
+// Presses a key as if nothing but the page had the focus, or where the focus is.
+const strike = (key, at = document.activeElement ?? document.body) =>
+  at.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true, cancelable: true }));
+
+// Fails if the page made a mistake that nothing handles.
+function sound() {
+  if (mistakes.length > 0) throw new Error(`mistakes of the page: ${mistakes.join("; ")}`);
+}
+
+// What is wider than the page. What scrolls by itself, such as a table, may be.
+function wide() {
+  if (document.documentElement.scrollWidth <= innerWidth) return [];
+  return [...document.querySelectorAll("body *")]
+    .filter((e) => e.getBoundingClientRect().right > innerWidth + 1 && !e.parentElement.closest(".scroll"))
+    .map((e) => `${e.tagName.toLowerCase()}.${e.className} ${e.innerText?.slice(0, 40)}`);
+}
+
+// Targets of less than 24 px, but for links in running text (WCAG 2.5.8).
+function small() {
+  return [...document.querySelectorAll("a, button, input, select, textarea, summary")]
+    .filter((e) => e.getClientRects().length > 0 && !e.closest(".sr, .skip") && !(e.tagName === "A" && e.closest("p")))
+    .filter((e) => {
+      const own = e.getBoundingClientRect();
+      const label = e.closest("label")?.getBoundingClientRect();
+      const box = label && label.height > own.height ? label : own;
+      const grown = getComputedStyle(e, "::after").position === "absolute"; // the link of a row covers it
+      return !grown && (box.height < 23.5 || box.width < 23.5);
+    })
+    .map((e) => `${e.tagName.toLowerCase()} "${e.innerText || e.id}" ${Math.round(e.getBoundingClientRect().width)}x${Math.round(e.getBoundingClientRect().height)}`);
 }
