@@ -240,7 +240,7 @@ export function Live() {
           </div>
           {data.loading.value && nothing ? (
             <Loading lines={9} />
-          ) : nothing ? (
+          ) : nothing && data.failed.value ? null : nothing ? (
             <Nothing />
           ) : (
             <>
