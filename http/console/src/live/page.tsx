@@ -169,8 +169,8 @@ function step(by: number): void {
   );
   const here = links.indexOf(document.activeElement as HTMLElement);
   const next = here < 0 ? links[0] : links[here + by];
-  next?.focus();
-  next?.scrollIntoView({ block: "nearest" });
+  next?.focus({ preventScroll: true });
+  next?.closest("[role=row]")?.scrollIntoView({ block: "nearest" }); // all of the row, of which the link is the first line
 }
 
 export function Live() {

@@ -69,3 +69,26 @@ function small() {
     })
     .map((e) => `${e.tagName.toLowerCase()} "${e.innerText || e.id}" ${Math.round(e.getBoundingClientRect().width)}x${Math.round(e.getBoundingClientRect().height)}`);
 }
+
+// How much of a box is below what sticks to the top of the page, or out of the window, in pixels.
+function unseen(box) {
+  const over = [...document.querySelectorAll(".top, .live-head")]
+    .filter((e) => getComputedStyle(e).position === "sticky" && e.getClientRects().length > 0)
+    .map((e) => e.getBoundingClientRect())
+    .map((h) => Math.min(box.bottom, h.bottom) - Math.max(box.top, h.top));
+  return Math.max(0, ...over, -box.top, box.bottom - innerHeight);
+}
+
+// What is below the header when it gets the focus, from the end of the page to its beginning (WCAG 2.4.11).
+function covered() {
+  const all = [...document.querySelectorAll("main a, main button, main input, main select, main textarea, main summary")];
+  return all
+    .filter((e) => e.getClientRects().length > 0 && !e.disabled && !e.closest(".sr, .live-head, .pill"))
+    .reverse()
+    .filter((e) => {
+      e.focus();
+      const box = e.getBoundingClientRect();
+      return document.activeElement === e && unseen(box) > box.height - 4;
+    })
+    .map((e) => `${e.tagName.toLowerCase()} "${(e.innerText || e.id).slice(0, 40)}" at ${Math.round(e.getBoundingClientRect().top)}`);
+}
