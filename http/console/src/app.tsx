@@ -1,5 +1,6 @@
-import type { ComponentType } from "preact";
+import { Component, type ComponentChildren, type ComponentType } from "preact";
 import { useEffect, useState } from "preact/hooks";
+import { explain, reachable } from "./api/client";
 import { Door } from "./door";
 import { Frame, pages } from "./frame";
 import { Help } from "./help";
@@ -42,6 +43,23 @@ function Other({ name }: { name: string }) {
   return <Page />;
 }
 
+/** Keeps a page that cannot draw what it got from taking the others with it. */
+class Guard extends Component<{ children: ComponentChildren }, { broken: unknown }> {
+  override state = { broken: null as unknown };
+
+  override componentDidCatch(error: unknown) {
+    console.error(error);
+    this.setState({ broken: error });
+  }
+
+  override render() {
+    if (!this.state.broken) return this.props.children;
+    const retry = () => this.setState({ broken: null });
+    const what = explain(this.state.broken);
+    return <Fault error={`This page cannot show what the service answered (${what}). The service may be of another version; the other pages work.`} retry={retry} />;
+  }
+}
+
 function Current() {
   const name = page.value;
   useEffect(() => {
@@ -68,17 +86,23 @@ export function App() {
       }),
     [],
   );
-  switch (session.state.value) {
-    case "unknown":
-      return <main class="door"><Loading lines={3} /></main>;
-    case "out":
-      return <Door />;
+  const state = session.state.value;
+  if (state === "unknown") {
+    const why = session.ended.value || (reachable.value ? "" : "The service does not answer.");
+    return <main class="door"><div class="card"><Loading lines={3} />{why && <p class="soft" role="status">{why} This page keeps trying.</p>}</div></main>;
   }
+  const who = session.who.value;
+  // Where a session ends by itself, what is open stays behind the door for the same account.
   return (
     <>
-      <Frame><Current /></Frame>
-      {keys.helpOpen.value && <Help />}
-      <Toasts />
+      {state === "out" && <Door />}
+      {who && (
+        <div key={who} hidden={state === "out"}>
+          <Frame><Guard key={place.value.path.join("/")}><Current /></Guard></Frame>
+          {keys.helpOpen.value && <Help />}
+          <Toasts />
+        </div>
+      )}
     </>
   );
 }

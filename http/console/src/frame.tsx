@@ -1,6 +1,6 @@
 import { Fragment, type ComponentChildren } from "preact";
 import { useEffect, useRef } from "preact/hooks";
-import { reachable } from "./api/client";
+import { absent, reachable } from "./api/client";
 import icon from "./icon.svg";
 import { narrow } from "./media";
 import { clockError, now } from "./clock";
@@ -49,8 +49,6 @@ function StreamState() {
     }
     case "paused":
       return <span class="state wait">Paused <span class="muted">while hidden</span></span>;
-    case "refused":
-      return <span class="state bad">Refused <span class="muted">the account was deleted</span></span>;
     default:
       return <span class="state wait">Connecting</span>;
   }
@@ -63,6 +61,13 @@ function Interrupted() {
     return (
       <div class="strip notice" role="status">
         Resumed: {format.count(i.replayed)} event{i.replayed === 1 ? "" : "s"} replayed, none missing.
+      </div>
+    );
+  }
+  if (i.kind === "reloaded") {
+    return (
+      <div class="strip notice" role="status">
+        Back after {format.duration(i.to - i.from)}: there was no event to resume after, so everything was loaded again.
       </div>
     );
   }
@@ -82,6 +87,21 @@ function Warnings() {
   return (
     <>
       {!reachable.value && <div class="strip bad" role="status">The service does not answer. What you see may be old; this page keeps trying.</div>}
+      {absent.value.size > 0 && (
+        <div class="strip notice" role="status">
+          This service has no {[...absent.value].join(", ")}: it is of another version. The rest of the page works.
+        </div>
+      )}
+      {stream.limited.value && (
+        <div class="strip notice" role="status">This service does not send how signals change: reload the page to see that.</div>
+      )}
+      {stream.unreadable.value > 0 && (
+        <div class="strip notice" role="status">
+          {format.count(stream.unreadable.value)} message{stream.unreadable.value > 1 ? "s" : ""} of the stream could not be read. Something between may
+          have changed them, or the service is of another version.
+          <button type="button" class="plain" onClick={() => (stream.unreadable.value = 0)}>Dismiss</button>
+        </div>
+      )}
       {warnings.map((text) => (
         <div class="strip bad" key={text}>
           {text}

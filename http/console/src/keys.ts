@@ -1,4 +1,5 @@
 import { signal } from "@preact/signals";
+import * as session from "./session";
 import { inBrowser } from "./storage";
 
 // Keys of one letter can be switched off (WCAG 2.1.4), and do nothing while one types.
@@ -37,7 +38,7 @@ function press(event: KeyboardEvent): void {
     (event.target as HTMLElement).blur();
     return;
   }
-  if (!enabled.value || typing(event.target)) return;
+  if (!enabled.value || typing(event.target) || session.state.value !== "in") return;
   // Space presses the button that has the focus.
   if (event.key === " " && (event.target as HTMLElement).closest?.("button, a, summary")) return;
   const chord = prefix && Date.now() - prefixAt < chordTime ? `${prefix} ${event.key}` : "";

@@ -6,6 +6,8 @@ import * as session from "./session";
 // What changes rarely: the agents, the account, and what the service says of itself.
 
 export const agents = signal<Agent[]>([]);
+/** Why the agents could not be loaded; null while they can. */
+export const agentsError = signal<unknown>(null);
 export const account = signal<Account | null>(null);
 export const readiness = signal<Readiness | null>(null);
 export const summary = signal<Summary | null>(null);
@@ -27,12 +29,18 @@ export function strategiesOf(agent: string): string[] {
 
 export const agentName = (id: string) => agents.value.find((a) => a.id === id)?.name ?? id;
 
+const running = new Set<() => Promise<void>>();
+
+/** Does something that is repeated from time to time, unless it is still being done. */
 async function quietly(f: () => Promise<void>): Promise<void> {
+  if (running.has(f)) return;
+  running.add(f);
   try {
     await f();
   } catch {
-    // The frame shows that the service does not answer.
+    // The frame shows that the service does not answer, or has no such path.
   }
+  running.delete(f);
 }
 
 async function readReadiness(): Promise<void> {
@@ -40,29 +48,51 @@ async function readReadiness(): Promise<void> {
   readiness.value = (await response.json()) as Readiness; // 503 has the same body
 }
 
-async function readAll(): Promise<void> {
-  if (session.state.value !== "in" || document.hidden) return;
-  void quietly(readReadiness);
-  void quietly(async () => void (agents.value = (await get<{ agents: Agent[] }>("/v1/agents")).agents));
-  if (!account.value) void quietly(async () => void (account.value = await get<Account>("/v1/account")));
+async function getAgents(): Promise<void> {
+  try {
+    agents.value = (await get<{ agents: Agent[] }>("/v1/agents")).agents;
+    agentsError.value = null;
+  } catch (error) {
+    agentsError.value = error;
+  }
 }
 
-async function readSummary(): Promise<void> {
-  if (session.state.value !== "in" || document.hidden) return;
-  await quietly(async () => void (summary.value = await get<Summary>("/v1/summary")));
+async function getAccount(): Promise<void> {
+  account.value = await get<Account>("/v1/account");
+}
+
+async function getSummary(): Promise<void> {
+  const got = await get<Summary>("/v1/summary");
+  if (got.today && got.signals) summary.value = got;
+}
+
+/** Loads the agents, again where that has failed. */
+export const readAgents = () => quietly(getAgents);
+
+const idle = () => session.state.value !== "in" || document.hidden;
+
+function readAll(): void {
+  if (idle()) return;
+  void quietly(readReadiness);
+  void readAgents();
+  if (!account.value) void quietly(getAccount);
+}
+
+function readSummary(): void {
+  if (!idle()) void quietly(getSummary);
 }
 
 /** Keeps them current. */
 export function run(): void {
   session.state.subscribe((state) => {
     if (state === "in") {
-      void readAll();
-      void readSummary();
+      readAll();
+      readSummary();
     } else {
       account.value = null;
       summary.value = null;
     }
   });
-  setInterval(() => void readAll(), everyMinute);
-  setInterval(() => void readSummary(), summaryEvery);
+  setInterval(readAll, everyMinute);
+  setInterval(readSummary, summaryEvery);
 }

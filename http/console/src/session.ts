@@ -1,16 +1,22 @@
 import { signal } from "@preact/signals";
-import { ApiError, request, useCredentials } from "./api/client";
+import { ApiError, explain, request, useCredentials } from "./api/client";
 import type { Tokens } from "./api/types";
 import { inSession } from "./storage";
 
 /** Whether somebody is signed in; "unknown" until a kept refresh token was tried. */
 export const state = signal<"unknown" | "out" | "in">("unknown");
 
-/** Why the page asks to sign in again. */
+/** Why the page asks to sign in again, or waits. */
 export const ended = signal("");
 
-/** The time until which an access token is used: a minute before it expires. */
+/** The account that is signed in, or was until its session ended; "" for none. What an account has opened is kept for it. */
+export const who = signal("");
+
+/** An access token is replaced a minute before it expires, or earlier where it lives for minutes only. */
 const spare = 60_000;
+/** How long a renewal that failed is not tried again, at most. */
+const maxPause = 5000;
+const logoutTimeout = 5000;
 /** How long to wait for another tab to say that it has used a token. */
 const askFor = 120;
 
@@ -18,6 +24,9 @@ const refreshToken = inSession("refresh");
 let access = "";
 let accessUntil = 0;
 let renewing: Promise<string | null> | null = null;
+let failures = 0;
+let pauseUntil = 0; // by performance.now(), which no change of the clock moves
+let failure: unknown = null;
 
 // A duplicated tab starts with a copy of the refresh token. A used one ends the session, so tabs take turns (by a
 // Web Lock) and pass on what they received (by a channel that only pages of this origin read).
@@ -48,7 +57,7 @@ channel?.addEventListener("message", (event: MessageEvent<Notice>) => {
   if (notice.type === "ask") {
     for (let r = rotations.get(notice.token); r; r = rotations.get(r.tokens.refresh)) channel.postMessage(r);
   }
-  if (notice.type === "out" && notice.token === refreshToken.read()) leave("You signed out in another tab.");
+  if (notice.type === "out" && notice.token === refreshToken.read()) leave("You signed out in another tab.", true);
 });
 
 /** Lets one tab at a time run f. */
@@ -57,20 +66,36 @@ async function alone<T>(f: () => Promise<T>): Promise<T> {
   return (await navigator.locks.request("agentsignal.session", f)) as T;
 }
 
+/** Returns the account of an access token. */
+function subjectOf(token: string): string {
+  try {
+    const claims = JSON.parse(atob(token.split(".")[1]!.replaceAll("-", "+").replaceAll("_", "/"))) as { sub: string };
+    return claims.sub;
+  } catch {
+    return token; // not to be told apart: what another token has opened is not shown to this one
+  }
+}
+
 function take(tokens: Tokens): string {
   access = tokens.access_token;
-  accessUntil = Date.now() + tokens.expires_in * 1000 - spare;
+  accessUntil = Date.now() + tokens.expires_in * 1000 - Math.min(spare, (tokens.expires_in * 1000) / 3);
+  who.value = subjectOf(access);
   refreshToken.write(tokens.refresh_token);
   return access;
 }
 
-function leave(reason: string): void {
+/** Ends the session here. Unless its user wanted that, what is open is kept until the same account is back. */
+function leave(reason: string, forget = false): void {
   access = "";
   accessUntil = 0;
   refreshToken.write(null);
   ended.value = reason;
   state.value = "out";
+  if (forget) who.value = "";
 }
+
+/** Ends the session because the stream says that there is no such account any more. */
+export const accountDeleted = () => leave("The account was deleted.", true);
 
 /** Uses the refresh token, unless another tab has just done so. */
 async function rotate(stale: string): Promise<string | null> {
@@ -105,8 +130,19 @@ async function rotate(stale: string): Promise<string | null> {
   }
 }
 
+/** Every request asks for this while there is no valid token, so after a failure they all fail for a moment. */
 function renew(stale: string): Promise<string | null> {
-  renewing ??= alone(() => rotate(stale)).finally(() => (renewing = null));
+  if (!renewing && performance.now() < pauseUntil) return Promise.reject(failure);
+  renewing ??= alone(() => rotate(stale))
+    .then(
+      (token) => ((failures = 0), token),
+      (error: unknown) => {
+        failure = error;
+        pauseUntil = performance.now() + Math.min(maxPause, 500 * 2 ** failures++);
+        throw error;
+      },
+    )
+    .finally(() => (renewing = null));
   return renewing;
 }
 
@@ -131,9 +167,13 @@ export async function restore(): Promise<void> {
     return;
   }
   try {
-    if (await renew("")) state.value = "in";
-  } catch {
-    setTimeout(() => void restore(), 3000); // the service is away; the token is still good
+    if (await renew("")) {
+      ended.value = "";
+      state.value = "in";
+    }
+  } catch (error) {
+    ended.value = explain(error);
+    setTimeout(() => void restore(), maxPause); // the token is still good
   }
 }
 
@@ -143,13 +183,18 @@ export async function signIn(email: string, password: string): Promise<void> {
   state.value = "in";
 }
 
-/** Ends this session, or all of the account. */
+/** Ends this session, or all of the account. The page forgets it, whatever the service answers. */
 export async function signOut(all = false): Promise<void> {
   const used = refreshToken.read();
+  // First, for the end of the session at the service tells other tabs only that it has ended.
+  if (used) channel?.postMessage({ type: "out", token: used } satisfies Notice);
+  let reason = "";
   try {
-    await request("POST", "/v1/auth/logout", { body: all ? { all: true } : {} });
-  } finally {
-    if (used) channel?.postMessage({ type: "out", token: used } satisfies Notice);
-    leave("");
+    await request("POST", "/v1/auth/logout", { body: all ? { all: true } : {}, signal: AbortSignal.timeout(logoutTimeout) });
+  } catch {
+    reason = all
+      ? "You are signed out here only: the service did not answer. Sign in and try again to end the other sessions."
+      : "You are signed out here. The service did not answer, so the session lasts there until it expires.";
   }
+  leave(reason, true);
 }

@@ -16,7 +16,7 @@ const maxText = 64;
 const directions = ["long", "short"];
 const statuses = ["open", "closed"];
 
-/** Reads the filters of an address; what makes no sense is dropped, never shown as a filter that does nothing. */
+/** Reads the filters of an address, in the order of noFilters; what makes no sense is dropped, never shown as a filter that does nothing. */
 export function readFilters(query: Record<string, string>): Filters {
   const text = (name: string) => (query[name] ?? "").slice(0, maxText);
   const one = (name: string, of: string[]) => (of.includes(query[name] ?? "") ? query[name]! : "");
@@ -26,8 +26,8 @@ export function readFilters(query: Record<string, string>): Filters {
     agent: text("agent"),
     strategy: text("strategy"),
     direction: one("direction", directions),
-    status: one("status", statuses),
     confidence: Number.isInteger(least) && least > 0 && least <= 100 ? String(least) : "",
+    status: one("status", statuses),
   };
 }
 

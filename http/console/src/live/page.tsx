@@ -196,8 +196,8 @@ function step(by: number): void {
   );
   const here = links.indexOf(document.activeElement as HTMLElement);
   const next = here < 0 ? links[0] : links[here + by];
-  next?.focus();
-  next?.scrollIntoView({ block: "nearest" });
+  next?.focus({ preventScroll: true });
+  next?.closest("[role=row]")?.scrollIntoView({ block: "nearest" }); // all of the row, of which the link is the first line
 }
 
 export function Live() {
@@ -205,12 +205,11 @@ export function Live() {
   const height = narrow.value ? narrowRow : wideRow;
   const read = JSON.stringify(readFilters(place.value.query));
   useEffect(() => {
-    const before = JSON.stringify(data.filters.peek());
-    if (before !== read) {
+    if (JSON.stringify(data.filters.peek()) !== read) {
       data.filters.value = JSON.parse(read) as Filters;
       data.showWaiting(); // what is known is shown at once, what is missing is asked for
     }
-    const timer = setTimeout(() => before !== read && void data.load(), reloadAfter);
+    const timer = setTimeout(data.loadChanged, reloadAfter);
     return () => clearTimeout(timer);
   }, [read]);
   useEffect(() => {
@@ -262,7 +261,7 @@ export function Live() {
           </div>
           {data.loading.value && nothing ? (
             <Loading lines={9} />
-          ) : nothing ? (
+          ) : nothing && data.failed.value ? null : nothing ? (
             <Nothing />
           ) : (
             <>

@@ -16,7 +16,7 @@ const reasons: Record<string, string> = {
 };
 
 /** How a signal ended, in a word. */
-export const reasonOf = (reason: string | null) => reasons[reason ?? ""] ?? format.none;
+export const reasonOf = (reason: string | null) => (reason ? (reasons[reason] ?? format.words(reason)) : format.none);
 
 const freshFor = 8000;
 
@@ -27,7 +27,7 @@ const freshFor = 8000;
 export function Line({ row, top, index }: { row: Row; top: number; index: number }) {
   const s = row.value;
   const price = useMemo(() => computed(() => priceOf(row.value)), [row]).value;
-  const closed = s.status === "closed";
+  const closed = s.status !== "open"; // as the list sorts them
   const result = closed ? s.r : resultAt(s, price);
   const net = closed ? netOf(s) : result === null ? null : result - (costOf(s, price) ?? NaN);
   const fresh = !closed && now.value - Date.parse(s.created_at) < freshFor;

@@ -1,10 +1,10 @@
 import { useState } from "preact/hooks";
-import { explain, get, limits, post, remove, request } from "../api/client";
+import { get, limits, post, remove, request } from "../api/client";
 import type { ApiKey, NewApiKey } from "../api/types";
 import * as format from "../format";
 import { account } from "../reference";
 import * as session from "../session";
-import { Act, Ago, Dialog, Empty, Fault, Field, Panel, say, Secret, Select, Show, Time, useLoad } from "../ui/kit";
+import { Act, Ago, Dialog, Empty, Fault, Field, Panel, say, Secret, Select, Show, Time, useLoad, useSubmit } from "../ui/kit";
 
 const scopes: [string, string][] = [
   ["agents:read", "see agents"],
@@ -81,21 +81,14 @@ function Keys() {
 
 function MakeKey({ onClose, onMade }: { onClose: () => void; onMade: () => Promise<void> }) {
   const [made, setMade] = useState<NewApiKey | null>(null);
-  const [wrong, setWrong] = useState("");
   const [chosen, setChosen] = useState(scopes.map(([name]) => name));
   const [lifetime, setLifetime] = useState("");
-  const submit = async (event: SubmitEvent) => {
-    event.preventDefault();
-    const name = String(new FormData(event.currentTarget as HTMLFormElement).get("name"));
-    setWrong("");
-    try {
-      const body = { name, scopes: chosen, ...(lifetime && { expires_in: Number(lifetime) }) };
-      setMade(await post<NewApiKey>("/v1/auth/api-key", body));
-      await onMade();
-    } catch (error) {
-      setWrong(explain(error));
-    }
-  };
+  const { submit, busy, error } = useSubmit(async (form) => {
+    const name = String(new FormData(form).get("name"));
+    const body = { name, scopes: chosen, ...(lifetime && { expires_in: Number(lifetime) }) };
+    setMade(await post<NewApiKey>("/v1/auth/api-key", body));
+    await onMade();
+  });
   if (made) {
     return (
       <Dialog title={`The key “${made.name}”`} onClose={onClose}>
@@ -119,9 +112,9 @@ function MakeKey({ onClose, onMade }: { onClose: () => void; onMade: () => Promi
           ))}
         </fieldset>
         <Field id="k-life" label="Expires"><Select id="k-life" value={lifetime} options={lifetimes} onChange={setLifetime} /></Field>
-        {wrong && <Fault error={wrong} />}
+        <Fault error={error} />
         <div class="row">
-          <button class="primary" disabled={chosen.length === 0}>Create</button>
+          <button class="primary" disabled={busy || chosen.length === 0}>Create</button>
           <button type="button" onClick={onClose}>Cancel</button>
         </div>
       </form>
@@ -171,30 +164,22 @@ function Limits() {
 }
 
 function Password() {
-  const [wrong, setWrong] = useState("");
-  const submit = async (event: SubmitEvent) => {
-    event.preventDefault();
-    const form = event.currentTarget as HTMLFormElement;
+  const { submit, busy, error } = useSubmit(async (form) => {
     const values = new FormData(form);
-    setWrong("");
-    try {
-      await request("POST", "/v1/auth/password", {
-        body: { current_password: String(values.get("current")), new_password: String(values.get("new")) },
-      });
-      form.reset();
-      say("The password is changed; other sessions have ended.");
-    } catch (error) {
-      setWrong(explain(error));
-    }
-  };
+    await request("POST", "/v1/auth/password", {
+      body: { current_password: String(values.get("current")), new_password: String(values.get("new")) },
+    });
+    form.reset();
+    say("The password is changed; other sessions have ended.");
+  });
   return (
     <Panel title="Password">
       <form class="body stack" onSubmit={submit}>
         <input type="text" autoComplete="username" value={account.value?.email ?? ""} hidden readOnly />
         <Field id="p-current" label="Current"><input id="p-current" name="current" type="password" autoComplete="current-password" required /></Field>
         <Field id="p-new" label="New" hint="At least 12 characters"><input id="p-new" name="new" type="password" autoComplete="new-password" minLength={12} maxLength={128} required aria-describedby="p-new-hint" /></Field>
-        {wrong && <Fault error={wrong} />}
-        <div class="row"><button>Change</button></div>
+        <Fault error={error} />
+        <div class="row"><button disabled={busy}>Change</button></div>
       </form>
     </Panel>
   );

@@ -1,9 +1,9 @@
-import { useState } from "preact/hooks";
-import { get, post } from "../api/client";
+import { useEffect, useState } from "preact/hooks";
+import { get, post, postOnce } from "../api/client";
 import type { Delivery, DeliveryDetail } from "../api/types";
 import * as format from "../format";
 import { linkTo } from "../router";
-import { Act, Dialog, Empty, Panel, say, Show, Time, useLoad } from "../ui/kit";
+import { Act, Dialog, Empty, Loading, Panel, say, Show, Time, useLoad } from "../ui/kit";
 
 /** A delivery of a list; in that over all webhooks it names its own. */
 export type DeliveryRow = Delivery;
@@ -34,6 +34,12 @@ export function Deliveries({ id, title, load, start, webhook, addresses }: Props
   const [offset, setOffset] = useState(0);
   const [shown, setShown] = useState<DeliveryRow | null>(null);
   const list = useLoad(`${id} ${status} ${offset}`, (abort) => load({ status, limit: pageSize, offset }, abort), 5000);
+  // Deliveries are deleted after a while: behind the last one is the last page, and not an empty list.
+  const total = list.data?.total ?? 0;
+  const behind = offset > 0 && list.data?.deliveries.length === 0;
+  useEffect(() => {
+    if (behind) setOffset(lastPage(total));
+  }, [behind, total]);
   return (
     <Panel
       title={title}
@@ -46,7 +52,7 @@ export function Deliveries({ id, title, load, start, webhook, addresses }: Props
       }
     >
       <Show of={list}>
-        {(data) => data.deliveries.length === 0 ? (
+        {(data) => behind ? <Loading /> : data.deliveries.length === 0 ? (
           <Empty title={status === "failed" ? "Nothing has failed" : "No deliveries"}>
             <p>{status === "failed" ? "Every delivery of the last 30 days arrived or is still being tried." : "Events appear here as they are sent."}</p>
           </Empty>
@@ -81,7 +87,7 @@ function Rows({ list, show, addresses }: { list: DeliveryRow[]; show: (d: Delive
               <td class="muted" data-label="Answer">{d.error ?? (d.response_status === null ? format.none : `status ${d.response_status}`)}</td>
               <td class="num" data-label="Created"><Time at={d.created_at} /></td>
               <td class="num" data-label={d.completed_at ? "Ended" : "Next attempt"}><Time at={d.completed_at ?? d.next_attempt_at} /></td>
-              <td class="num"><button type="button" onClick={() => show(d)} aria-label={`Attempts of ${d.event_type}`}>Attempts</button></td>
+              <td class="num"><button type="button" onClick={() => show(d)} aria-label={`Attempts of ${d.delivery_id}, ${d.event_type}`}>Attempts</button></td>
             </tr>
           ))}
         </tbody>
@@ -90,13 +96,17 @@ function Rows({ list, show, addresses }: { list: DeliveryRow[]; show: (d: Delive
   );
 }
 
+const lastPage = (total: number) => Math.max(0, Math.ceil(total / pageSize) - 1) * pageSize;
+
 export function Pager({ offset, shown, total, go }: { offset: number; shown: number; total: number; go: (offset: number) => void }) {
   if (total <= shown && offset === 0) return null;
   return (
     <div class="foot-line">
       <span>{format.count(offset + 1)} to {format.count(offset + shown)} of {format.count(total)}</span>
+      <button type="button" disabled={offset === 0} onClick={() => go(0)}>Newest</button>
       <button type="button" disabled={offset === 0} onClick={() => go(Math.max(0, offset - pageSize))}>Newer</button>
       <button type="button" disabled={offset + shown >= total} onClick={() => go(offset + pageSize)}>Older</button>
+      <button type="button" disabled={offset + shown >= total} onClick={() => go(lastPage(total))}>Oldest</button>
     </div>
   );
 }
@@ -105,7 +115,7 @@ function Detail({ row, webhook, onClose, onRetried }: { row: DeliveryRow; webhoo
   const path = `/v1/webhooks/${encodeURIComponent(webhook)}/deliveries/${encodeURIComponent(row.delivery_id)}`;
   const detail = useLoad(row.delivery_id, (abort) => get<DeliveryDetail>(path, {}, abort), 3000);
   const act = async (what: "retry" | "cancel") => {
-    await post(`${path}/${what}`);
+    await (what === "retry" ? postOnce : post)(`${path}/${what}`);
     say(what === "retry" ? "It is sent again now." : "It is cancelled.");
     await Promise.all([detail.reload(), onRetried()]);
   };

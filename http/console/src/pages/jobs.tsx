@@ -43,7 +43,7 @@ export function Progress({ job }: { job: AnyJob }) {
   const since = Date.parse(job.started_at ?? job.created_at);
   return (
     <span class="row">
-      <span class={`tag ${tones[job.status]}`}>{job.status}</span>
+      <span class={`tag ${tones[job.status] ?? ""}`}>{job.status}</span>
       {busy && <progress aria-label="Running" style={{ width: "72px" }} />}
       <span class="muted small">
         {busy ? format.duration(now.value - since) : job.completed_at ? format.duration(Date.parse(job.completed_at) - since) : ""}

@@ -1,8 +1,8 @@
-import { useState } from "preact/hooks";
-import { ApiError, explain, get, post } from "../api/client";
+import { useRef, useState } from "preact/hooks";
+import { ApiError, explain, get, Keys, post } from "../api/client";
 import type { Agent, Job, SignalState } from "../api/types";
 import { words } from "../format";
-import { agents } from "../reference";
+import { agents, agentsError, readAgents } from "../reference";
 import { goTo, place, setQuery } from "../router";
 import { bodyOf, type FieldOf, fieldsOf, type Schema } from "../run/schema";
 import { assets } from "../live/prices";
@@ -18,7 +18,7 @@ export default function RunPage() {
   const chosen = place.value.query["agent"] ?? "";
   const list = agents.value;
   const agent = list.find((a) => a.id === chosen) ?? list[0];
-  if (!agent) return <Loading />;
+  if (!agent) return agentsError.value ? <Fault error={agentsError.value} retry={() => void readAgents()} /> : <Loading />;
   const choose = (id: string) => setQuery({ tab, agent: id });
   return (
     <>
@@ -73,6 +73,7 @@ function Form({ agent, schema }: { agent: Agent; schema: Schema }) {
   const fields = fieldsOf(schema);
   const [values, setValues] = useState<Record<string, string>>({});
   const [busy, setBusy] = useState(false);
+  const keys = useRef(new Keys()).current;
   const [error, setError] = useState<unknown>(null);
   const faultOf = (path: string) =>
     error instanceof ApiError ? error.faults.find((f) => f.pointer === `/${path.replaceAll(".", "/")}`)?.detail : undefined;
@@ -82,7 +83,8 @@ function Form({ agent, schema }: { agent: Agent; schema: Schema }) {
     setError(null);
     try {
       const body = bodyOf(fields, values);
-      const answer = await post<SignalState | Job>(`/v1/agents/${encodeURIComponent(agent.id)}/run`, body, crypto.randomUUID?.());
+      const answer = await post<SignalState | Job>(`/v1/agents/${encodeURIComponent(agent.id)}/run`, body, keys.of(body));
+      keys.done();
       if ("job_id" in answer) say("The job is queued; it is listed beside.");
       else goTo(`signals/${answer.signal_id}`);
     } catch (problem) {

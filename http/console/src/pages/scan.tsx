@@ -1,5 +1,5 @@
 import { useEffect, useState } from "preact/hooks";
-import { get, post } from "../api/client";
+import { ApiError, get, post } from "../api/client";
 import type { Agent } from "../api/types";
 import { words } from "../format";
 import { assets } from "../live/prices";
@@ -21,7 +21,14 @@ export function Scan({ agent }: { agent: Agent }) {
   useEffect(() => {
     if (!busy) return;
     const timer = setTimeout(() => {
-      get<AnyJob>(`/v1/jobs/${job.job_id}`).then(setJob, (problem) => (setError(problem), setJob(null)));
+      get<AnyJob>(`/v1/jobs/${encodeURIComponent(job.job_id)}`).then(
+        (now) => (setError(null), setJob(now)),
+        (problem) => {
+          setError(problem);
+          const gone = problem instanceof ApiError && problem.status === 404;
+          setJob(gone ? null : { ...job }); // the job goes on though nobody can see it
+        },
+      );
     }, pollEvery);
     return () => clearTimeout(timer);
   }, [job]);

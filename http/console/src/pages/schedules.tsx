@@ -1,9 +1,9 @@
 import { useState } from "preact/hooks";
-import { explain, get, patch, post, remove } from "../api/client";
+import { get, patch, post, remove } from "../api/client";
 import type { Schedule } from "../api/types";
 import * as format from "../format";
 import { agentName, agents } from "../reference";
-import { Act, Dialog, Empty, Fault, Field, Panel, say, Select, Show, Time, useLoad } from "../ui/kit";
+import { Act, Dialog, Empty, Fault, Field, Panel, say, Select, Show, Time, useLoad, useSubmit } from "../ui/kit";
 
 const rounds: [string, string][] = [["bar", "at each bar"], ["5m", "every 5 minutes"], ["15m", "every 15 minutes"], ["60m", "every hour"], ["1440m", "every day"]];
 
@@ -65,28 +65,21 @@ function Make({ onClose, onMade }: { onClose: () => void; onMade: () => Promise<
   const [timeframe, setTimeframe] = useState("1h");
   const [risk, setRisk] = useState("medium");
   const [every, setEvery] = useState("bar");
-  const [wrong, setWrong] = useState("");
-  const submit = async (event: SubmitEvent) => {
-    event.preventDefault();
-    const form = new FormData(event.currentTarget as HTMLFormElement);
+  const { submit, busy, error } = useSubmit(async (filled) => {
+    const form = new FormData(filled);
     const assets = String(form.get("assets")).split(/[\n,]/).map((name) => name.trim()).filter(Boolean);
-    setWrong("");
-    try {
-      await post("/v1/schedules", {
-        agent_id: agent,
-        assets,
-        strategy: strategies.includes(strategy) ? strategy : strategies[0],
-        timeframe,
-        risk_level: risk,
-        every,
-        max_open: Number(form.get("max_open")),
-      });
-      await onMade();
-      onClose();
-    } catch (error) {
-      setWrong(explain(error));
-    }
-  };
+    await post("/v1/schedules", {
+      agent_id: agent,
+      assets,
+      strategy: strategies.includes(strategy) ? strategy : strategies[0],
+      timeframe,
+      risk_level: risk,
+      every,
+      max_open: Number(form.get("max_open")),
+    });
+    await onMade();
+    onClose();
+  });
   return (
     <Dialog title="New schedule" onClose={onClose}>
       <form class="stack" onSubmit={submit}>
@@ -99,8 +92,8 @@ function Make({ onClose, onMade }: { onClose: () => void; onMade: () => Promise<
           <Field id="c-max" label="Open at most"><input id="c-max" name="max_open" type="number" min={1} max={100} value={1} required /></Field>
           <div class="wide"><Field id="c-assets" label="Assets" hint="With commas, at most 50"><textarea id="c-assets" name="assets" required aria-describedby="c-assets-hint" /></Field></div>
         </div>
-        {wrong && <Fault error={wrong} />}
-        <div class="row"><button class="primary">Create</button><button type="button" onClick={onClose}>Cancel</button></div>
+        <Fault error={error} />
+        <div class="row"><button class="primary" disabled={busy}>Create</button><button type="button" onClick={onClose}>Cancel</button></div>
       </form>
     </Dialog>
   );

@@ -220,7 +220,7 @@ function Groups({ card }: { card: Scorecard }) {
               const [low, high] = format.wilson(s.wins, s.count);
               return (
                 <tr key={`${g.agent_id} ${g.strategy} ${g.asset} ${g.timeframe} ${g.risk_level}`}>
-                  <td><a href={linkTo("scorecard", { strategy: g.strategy, asset: g.asset })}>{g.asset}</a></td>
+                  <td class="text"><a href={linkTo("scorecard", { strategy: g.strategy, asset: g.asset })}>{g.asset}</a></td>
                   <td>{format.words(g.strategy)}</td>
                   <td>{g.timeframe}</td>
                   <td>{g.risk_level}</td>

@@ -31,7 +31,7 @@ export function History({ s, events }: { s: SignalState; events: HistoryEvent[] 
           <li key={`${e.at} ${i}`} class={tone}>
             <Time at={e.at} />
             <span>
-              <span class="strong">{e.type === "closed" ? `Closed: ${reasonOf(s.close_reason)}` : label[e.type]}</span>
+              <span class="strong">{e.type === "closed" ? `Closed: ${reasonOf(s.close_reason)}` : (label[e.type] ?? format.words(e.type))}</span>
               <span class="muted small">
                 {" "}
                 {e.type !== "closed" && <>{format.percent(e.confidence, 1)}{moved !== 0 && ` (${format.change(moved * 100, 1)})`} · </>}

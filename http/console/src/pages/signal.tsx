@@ -88,7 +88,7 @@ function Head({ s }: { s: SignalState }) {
           {s.asset}
           {probability && <Direction of={s.direction} />}
           <span class="muted">{format.words(s.strategy)}</span>
-          <span class={`tag ${closed ? tone(s.r) : ""}`}>{closed ? `closed: ${reasonOf(s.close_reason)}` : "open"}</span>
+          <span class={`tag ${closed ? tone(s.r) : ""}`}>{closed ? `closed: ${reasonOf(s.close_reason)}` : format.words(s.status)}</span>
         </h1>
         <p class="muted small">
           {agentName(s.agent_id)} · created <Time at={s.created_at} />
@@ -192,6 +192,7 @@ function Chart({ s }: { s: SignalState }) {
   const box = useRef<HTMLDivElement>(null);
   const chart = useRef<Awaited<ReturnType<typeof draw>> | null>(null);
   const [ready, setReady] = useState(0);
+  const [lost, setLost] = useState(false);
   const [name, length] = useMemo(() => timeframeOf(s), [s.signal_id, s.status]);
   const from = new Date(Date.parse(s.created_at) - lead * length * 1000).toISOString();
   const until = s.closed_at ? new Date(Date.parse(s.closed_at) + 20 * length * 1000).toISOString() : "";
@@ -206,8 +207,9 @@ function Chart({ s }: { s: SignalState }) {
     void draw(box.current!, s, length).then((c) => {
       if (gone) return c.remove();
       chart.current = c;
+      setLost(false);
       setReady((n) => n + 1);
-    });
+    }, () => !gone && setLost(true));
     return () => {
       gone = true;
       chart.current?.remove();
@@ -225,7 +227,8 @@ function Chart({ s }: { s: SignalState }) {
   const last = list.at(-1);
   return (
     <figure>
-      <div class="chart" ref={box} role="img" aria-label={`Prices of ${s.asset} in bars of ${name}. ${last ? `The last is ${format.price(last.close, s.entry_price)}.` : ""}`} hidden={bars.data !== null && list.length === 0} />
+      <div class="chart" ref={box} role="img" aria-label={`Prices of ${s.asset} in bars of ${name}. ${last ? `The last is ${format.price(last.close, s.entry_price)}.` : ""}`} hidden={lost || (bars.data !== null && list.length === 0)} />
+      {lost && <Fault error="The chart could not be loaded: the service may have been updated. The bars are in the table below." retry={() => location.reload()} />}
       {bars.data !== null && list.length === 0 && <Empty title="No bars of that time"><p>The service keeps the newest bars of each timeframe; these are older, or there were none.</p></Empty>}
       {bars.error ? <Fault error={bars.error} retry={bars.reload} /> : null}
       <div class="notice-line row apart">

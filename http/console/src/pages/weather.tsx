@@ -10,7 +10,11 @@ const regionName = (id: string) => regionNames[id] ?? id;
 const severities = ["extreme", "high", "medium", "low"];
 const tones: Record<string, string> = { extreme: "down", high: "warn", medium: "", low: "" };
 
-const rank = (s: WeatherSignal) => severities.indexOf(s.weather_event.severity);
+/** A severity of another version comes last. */
+function rank(s: WeatherSignal): number {
+  const place = severities.indexOf(s.weather_event.severity);
+  return place < 0 ? severities.length : place;
+}
 
 function Severity({ of }: { of: string }) {
   return <span class={`tag ${tones[of] ?? ""}`}>{of}</span>;

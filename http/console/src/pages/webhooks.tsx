@@ -1,9 +1,9 @@
-import { useState } from "preact/hooks";
-import { explain, get, patch, post, remove } from "../api/client";
+import { useRef, useState } from "preact/hooks";
+import { ApiError, get, Keys, patch, post, postOnce, remove } from "../api/client";
 import type { NewWebhook, Webhook } from "../api/types";
 import * as format from "../format";
 import { goTo, linkTo, place } from "../router";
-import { Act, Ago, Dialog, Empty, Fault, Field, say, Secret, Show, Time, useLoad } from "../ui/kit";
+import { Act, Ago, Dialog, Empty, Fault, Field, say, Secret, Show, Time, useLoad, useSubmit } from "../ui/kit";
 import { Deliveries, type DeliveryRow } from "./deliveries";
 
 const events = ["signal.created", "signal.updated", "signal.closed", "agent.started", "agent.completed", "agent.error", "webhook.test"];
@@ -90,7 +90,7 @@ function One({ id }: { id: string }) {
   const load = (query: Record<string, string | number>, abort: AbortSignal) =>
     get<{ deliveries: DeliveryRow[]; total: number }>(`${path}/deliveries`, query, abort);
   const test = async () => {
-    await post(`${path}/test`);
+    await postOnce(`${path}/test`);
     say("A test event is on its way.");
     setRound((n) => n + 1);
   };
@@ -103,6 +103,14 @@ function One({ id }: { id: string }) {
     await remove(path);
     goTo("webhooks");
   };
+  if (hook.error instanceof ApiError && hook.error.status === 404) {
+    return (
+      <Empty title="There is no such webhook">
+        <p>It was deleted, or belongs to another account.</p>
+        <div class="row"><a class="button" href={linkTo("webhooks")}>To the webhooks</a></div>
+      </Empty>
+    );
+  }
   return (
     <Show of={hook}>
       {(w) => (
@@ -161,7 +169,7 @@ function Recover({ path, onClose, onDone }: { path: string; onClose: () => void;
   const body = (dry: boolean) => ({ status, dry_run: dry, ...(since && { since: new Date(since).toISOString() }) });
   const count = async () => setWould((await post<{ retried: number }>(`${path}/deliveries/retry`, body(true))).retried);
   const run = async () => {
-    const { retried } = await post<{ retried: number }>(`${path}/deliveries/retry`, body(false));
+    const { retried } = await postOnce<{ retried: number }>(`${path}/deliveries/retry`, body(false));
     say(`${format.count(retried)} deliveries are sent again.`);
     onDone();
     onClose();
@@ -189,21 +197,15 @@ function Recover({ path, onClose, onDone }: { path: string; onClose: () => void;
 
 function Make({ onClose, onMade }: { onClose: () => void; onMade: () => Promise<void> }) {
   const [made, setMade] = useState<NewWebhook | null>(null);
-  const [wrong, setWrong] = useState("");
   const [chosen, setChosen] = useState(["signal.created", "signal.closed"]);
-  const submit = async (event: SubmitEvent) => {
-    event.preventDefault();
-    const form = new FormData(event.currentTarget as HTMLFormElement);
-    setWrong("");
-    try {
-      const description = String(form.get("description"));
-      const body = { url: String(form.get("url")), events: chosen, ...(description && { description }) };
-      setMade(await post<NewWebhook>("/v1/webhooks", body, crypto.randomUUID?.()));
-      await onMade();
-    } catch (error) {
-      setWrong(explain(error));
-    }
-  };
+  const keys = useRef(new Keys()).current;
+  const { submit, busy, error } = useSubmit(async (filled) => {
+    const form = new FormData(filled);
+    const description = String(form.get("description"));
+    const body = { url: String(form.get("url")), events: chosen, ...(description && { description }) };
+    setMade(await post<NewWebhook>("/v1/webhooks", body, keys.of(body)));
+    await onMade();
+  });
   if (made) {
     return (
       <Dialog title="The webhook is there" onClose={onClose}>
@@ -231,9 +233,9 @@ function Make({ onClose, onMade }: { onClose: () => void; onMade: () => Promise<
             </label>
           ))}
         </fieldset>
-        {wrong && <Fault error={wrong} />}
+        <Fault error={error} />
         <div class="row">
-          <button class="primary" disabled={chosen.length === 0}>Create</button>
+          <button class="primary" disabled={busy || chosen.length === 0}>Create</button>
           <button type="button" onClick={onClose}>Cancel</button>
         </div>
       </form>

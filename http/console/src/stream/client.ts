@@ -5,7 +5,7 @@ import * as position from "./resume";
 
 /** What the frame shows about the stream. */
 export interface Status {
-  state: "off" | "connecting" | "live" | "waiting" | "paused" | "refused";
+  state: "off" | "connecting" | "live" | "waiting" | "paused";
   /** When state is "waiting": the time of the next attempt, by the browser's clock. */
   retryAt: number;
   /** When the stream was lost, by the service's clock; 0 while it is live. */
@@ -14,7 +14,7 @@ export interface Status {
 
 /** What became of an interruption. */
 export interface Interruption {
-  kind: "resumed" | "gap";
+  kind: "resumed" | "reloaded" | "gap"; // reloaded: there was no event yet to resume after
   replayed: number;
   from: number;
   to: number;
@@ -29,12 +29,17 @@ export const behind = signal<number | null>(null);
 /** Messages that could not be read, by count: a proxy or another version may send any. */
 export const unreadable = signal(0);
 
+/** Whether the service refused what this page subscribes to, so that it sends only what every version knows. */
+export const limited = signal(false);
+
 const channels = ["signal.new", "signal.updated", "signal.closed", "agent.status", "system.notification"];
 const pingEvery = 10_000;
 const silenceLimit = 40_000; // a heartbeat comes every 30 s, a pong every 10 s
 const hiddenLimit = 60_000; // after which a hidden tab leaves the stream
 const showResumed = 20_000;
-const checkEvery = 5000;
+const checkEvery = 1000;
+const openLimit = 20_000; // for a connection to be there and to confirm the subscription
+const stableAfter = 10_000; // a connection that ends sooner does not begin the waits from the start
 
 type Handler = (m: position.Message) => void;
 type Loader = () => void;
@@ -45,6 +50,8 @@ let socket: WebSocket | null = null;
 let place = position.start();
 let attempt = 0;
 let heardAt = 0;
+let openedAt = 0;
+let liveAt = 0;
 let hiddenAt = 0;
 let retryTimer = 0;
 let refused = 0;
@@ -60,7 +67,7 @@ export function listen(onEvent: Handler, onGap: Loader): void {
 function set(state: Status["state"], retryAt = 0): void {
   const before = status.value;
   let lostAt = before.lostAt;
-  if (state === "live") lostAt = 0;
+  if (state === "live" || state === "off") lostAt = 0;
   else if (before.state === "live" || (state === "waiting" && lostAt === 0)) lostAt = serverNow();
   status.value = { state, retryAt, lostAt };
 }
@@ -91,19 +98,34 @@ async function connect(): Promise<void> {
   const scheme = location.protocol === "https:" ? "wss:" : "ws:";
   const s = new WebSocket(`${scheme}//${location.host}/v1/ws/dashboard`);
   socket = s;
-  heardAt = Date.now();
+  heardAt = openedAt = Date.now();
+  liveAt = 0;
   s.onopen = () => {
     send({ action: "auth", token });
-    send({
-      action: "subscribe",
-      channels,
-      ref: "s",
-      ...(place.last && { last_event_id: place.last }),
-    });
+    subscribe();
     ping();
   };
   s.onmessage = (event) => socket === s && receive(event.data);
   s.onclose = (event) => socket === s && closed(event.code);
+}
+
+/** Asks for all that this page shows, or for the channels that every version of the service has. */
+function subscribe(): void {
+  send({
+    action: "subscribe",
+    ...(limited.value ? {} : { channels }),
+    ref: "s",
+    ...(place.last && { last_event_id: place.last }),
+  });
+}
+
+/** A refused subscription changes nothing at the service, so another one is sent, without what may be at fault. */
+function refusedReply(message: position.Message): void {
+  if ((message.data as { ref?: string } | null)?.ref !== "s" || place.subscribed) return;
+  if (place.last) place.last = null;
+  else if (!limited.value) limited.value = true;
+  else return;
+  subscribe();
 }
 
 function receive(text: unknown): void {
@@ -112,6 +134,7 @@ function receive(text: unknown): void {
   try {
     message = JSON.parse(text as string) as position.Message;
     if (typeof message?.type !== "string") throw new TypeError("no type");
+    if (message.id !== undefined && typeof message.id !== "string") throw new TypeError("a position that is no text");
   } catch {
     unreadable.value++;
     return;
@@ -126,10 +149,11 @@ function receive(text: unknown): void {
     case "subscribed":
       return subscribed(message);
     case "error":
-      return;
+      return refusedReply(message);
   }
   if (!position.receive(place, message)) return;
-  if (place.subscribed && message.timestamp) behind.value = Math.max(0, serverNow() - Date.parse(message.timestamp));
+  const delay = serverNow() - Date.parse(message.timestamp ?? "");
+  if (place.subscribed && Number.isFinite(delay) && !document.hidden) behind.value = Math.max(0, delay);
   try {
     handler(message);
   } catch {
@@ -138,34 +162,27 @@ function receive(text: unknown): void {
 }
 
 function pong(message: position.Message): void {
-  const ref = (message.data as { ref?: string } | undefined)?.ref ?? "";
+  const ref = (message.data as { ref?: string } | null | undefined)?.ref ?? "";
   const asked = pings.get(ref);
   if (asked !== undefined && message.timestamp) learnTime(asked, Date.now(), message.timestamp);
 }
 
 function subscribed(message: position.Message): void {
-  const data = message.data as { resumed: { replayed: number; complete: boolean } | null } | undefined;
+  const data = message.data as { resumed: { replayed: number; complete: boolean } | null } | null | undefined;
   const from = status.value.lostAt;
   const how = position.subscribed(place, data?.resumed ?? null);
-  attempt = 0;
-  refused = 0;
+  liveAt = Date.now();
   set("live");
   const to = serverNow();
-  if (how.kind === "resumed") {
-    const shown: Interruption = { kind: "resumed", replayed: how.replayed, from: from || to, to };
-    interruption.value = shown;
-    setTimeout(() => interruption.value === shown && (interruption.value = null), showResumed);
-  } else if (how.kind === "gap" || from > 0) {
-    interruption.value = { kind: "gap", replayed: 0, from: from || to, to };
-    reload();
-  } else {
-    reload();
-  }
+  const shown: Interruption = { kind: how.kind === "first" ? "reloaded" : how.kind, replayed: how.kind === "resumed" ? how.replayed : 0, from: from || to, to };
+  if (how.kind !== "first" || from > 0) interruption.value = shown;
+  if (how.kind !== "gap") setTimeout(() => interruption.value === shown && (interruption.value = null), showResumed);
+  if (how.kind !== "resumed") reload();
 }
 
 function closed(code: number): void {
   socket = null;
-  position.disconnected(place);
+  lost();
   if (session.state.value !== "in") return set("off");
   if (status.value.state === "paused") return;
   if (code === 4401 && ++refused <= 2) {
@@ -175,9 +192,16 @@ function closed(code: number): void {
   later(code);
 }
 
+/** A connection is gone. One that held for a while proves that the service can be used. */
+function lost(): void {
+  position.disconnected(place);
+  if (liveAt > 0 && Date.now() - liveAt > stableAfter) attempt = refused = 0;
+  liveAt = 0;
+}
+
 function later(code: number): void {
   const delay = position.reconnectDelay(code, attempt++, Math.random());
-  if (delay < 0) return set("refused");
+  if (delay < 0) return session.accountDeleted();
   set("waiting", Date.now() + delay);
   clearTimeout(retryTimer);
   retryTimer = window.setTimeout(() => void connect(), delay);
@@ -193,7 +217,7 @@ function drop(code: number): void {
   const s = socket;
   socket = null;
   s?.close(1000);
-  position.disconnected(place);
+  lost();
   if (code > 0) later(code);
 }
 
@@ -206,6 +230,7 @@ function check(): void {
     drop(0);
     return;
   }
+  if (socket && !place.subscribed && Date.now() - openedAt > openLimit) return drop(1006);
   if (socket?.readyState !== WebSocket.OPEN) return;
   if (Date.now() - heardAt > silenceLimit) return drop(4000);
   if (Date.now() > session.validUntil()) {
@@ -231,6 +256,8 @@ export function run(): void {
     clearTimeout(retryTimer);
     drop(0);
     place = position.start();
+    attempt = refused = 0;
+    limited.value = false;
     interruption.value = null;
     behind.value = null;
     set("off");

@@ -4,6 +4,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import { ApiError, explain } from "../api/client";
 import * as format from "../format";
 import { now } from "../clock";
+import * as session from "../session";
 
 /** A time in the user's zone, with UTC on hover. */
 export function Time({ at }: { at: string | null | undefined }) {
@@ -27,6 +28,7 @@ export function Ago({ at }: { at: string | null | undefined }) {
 
 /** Long or short, by arrow, word and colour. */
 export function Direction({ of }: { of: string }) {
+  if (of !== "long" && of !== "short") return <span class="dir">{format.words(of)}</span>; // of another version
   const long = of === "long";
   return (
     <span class={`dir ${long ? "up" : "down"}`}>
@@ -146,11 +148,18 @@ export function Dialog(props: { title: string; onClose: () => void; children: Co
   const ref = useRef<HTMLDialogElement>(null);
   useEffect(() => {
     const before = document.activeElement as HTMLElement | null;
-    ref.current?.showModal();
-    return () => before?.focus?.();
+    // A modal dialog makes all else inert, also the page on which one signs in again.
+    const stop = session.state.subscribe((state) => {
+      if (state === "in") ref.current?.showModal();
+      else ref.current?.close();
+    });
+    return () => {
+      stop();
+      before?.focus?.();
+    };
   }, []);
   return (
-    <dialog ref={ref} aria-label={props.title} onClose={props.onClose}>
+    <dialog ref={ref} aria-label={props.title} onClose={() => session.state.value === "in" && !ref.current?.open && props.onClose()}>
       <div class="title">{props.title}</div>
       <div class="body">{props.children}</div>
     </dialog>
@@ -203,6 +212,23 @@ export function Act(props: { run: () => Promise<unknown>; children: ComponentChi
   );
 }
 
+/** Sends a form once at a time, and keeps what went wrong until the next try. */
+export function useSubmit(send: (form: HTMLFormElement) => Promise<unknown>) {
+  const [state, set] = useState<{ busy: boolean; error: unknown }>({ busy: false, error: null });
+  const submit = async (event: SubmitEvent) => {
+    event.preventDefault();
+    if (state.busy) return;
+    set({ busy: true, error: null });
+    try {
+      await send(event.currentTarget as HTMLFormElement);
+      set({ busy: false, error: null });
+    } catch (error) {
+      set({ busy: false, error });
+    }
+  };
+  return { ...state, submit };
+}
+
 /** A secret that is shown once, with a button that copies it. */
 export function Secret({ value, what }: { value: string; what: string }) {
   const copy = async () => {
@@ -234,20 +260,29 @@ export interface Loaded<T> {
 export function useLoad<T>(key: string, load: (abort: AbortSignal) => Promise<T>, every = 0): Loaded<T> {
   const [state, set] = useState<{ key: string; data: T | null; error: unknown }>({ key, data: null, error: null });
   const latest = useRef(0);
+  const running = useRef(0);
   const reload = async (abort = new AbortController().signal) => {
     const mine = ++latest.current;
+    running.current++;
     try {
       const data = await load(abort);
       if (mine === latest.current) set({ key, data, error: null });
     } catch (error) {
       if (mine === latest.current && !abort.aborted) set((s) => ({ key, data: s.key === key ? s.data : null, error }));
+    } finally {
+      running.current--;
     }
   };
   useEffect(() => {
     const control = new AbortController();
-    void reload(control.signal);
-    const timer = every > 0 ? setInterval(() => !document.hidden && void reload(control.signal), every) : 0;
+    const signedIn = () => session.state.value === "in";
+    // What is open when a session ends is loaded again when its user is back.
+    const stop = session.state.subscribe(() => signedIn() && void reload(control.signal));
+    // A service that answers slowly, or with a wait, is not asked again meanwhile.
+    const again = () => !document.hidden && signedIn() && running.current === 0 && void reload(control.signal);
+    const timer = every > 0 ? setInterval(again, every) : 0;
     return () => {
+      stop();
       control.abort();
       clearInterval(timer);
     };

@@ -1,0 +1,58 @@
+package service
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// A tab that is hidden draws nothing and leaves the stream after a minute. When it is seen
+// again, it resumes once and asks for each thing once.
+func TestConsoleIsHidden(t *testing.T) {
+	t.Parallel()
+	s := shared(t)
+	trader, account := s.account(t)
+	b := newConsoleRelay(t, s.url)
+	page := openConsole(t, b.url, account.Email)
+	row := func(made wireSignal) string { return fmt.Sprintf(`find("[data-row=%s]")`, made.ID) }
+	begun := time.Now()
+	first := trader.awaitRun("BTC", "momentum")
+	act(t, page, fmt.Sprintf(`await until("the row is there", () => %s)`, row(first)))
+	t.Logf("a run is seen %s after it was asked for", time.Since(begun).Round(time.Millisecond))
+
+	act(t, page, `window.drawn = 0; new MutationObserver((list) => (drawn += list.length)).observe(find("main"), {subtree: true, childList: true,
+		attributes: true, characterData: true}); hide(true)`)
+	second := trader.awaitRun("ETH", "momentum")
+	live := b.newest(1)
+	eventually(t, "the page gets the second one", func() bool { return live.sent(second.ID) })
+	act(t, page, `tick()`, `await new Promise((resolve) => setTimeout(resolve, 600))`, // longer than the list waits before it moves
+		fmt.Sprintf(`if (%s || drawn > 0) throw new Error("a hidden page is drawn: " + drawn)`, row(second)),
+		`later(61000)`, `tick()`)
+	eventually(t, "the page leaves the stream", live.left)
+	third := trader.awaitRun("AAPL", "momentum")
+	b.forget()
+	act(t, page, `for (let n = 0; n < 9; n++) { later(60000); tick() }`, `await fetch("/healthz")`,
+		`if (drawn > 0) throw new Error("a hidden page is drawn: " + drawn)`)
+	if asked := b.forget(); len(asked) != 1 {
+		t.Errorf("a hidden page asks for %v", asked)
+	}
+
+	act(t, page, `hide(false)`, fmt.Sprintf(`await until("all rows are there", () => %s && %s)`, row(second), row(third)),
+		`await shows("none missing")`, `if (has("Gap ")) throw new Error("a gap is reported")`, `sound()`)
+	times := map[string]int{}
+	for _, name := range b.forget() {
+		times[name]++
+	}
+	for _, name := range slices.Sorted(maps.Keys(times)) {
+		if times[name] > 1 {
+			t.Errorf("when it is seen again, the page asks for %s %d times", name, times[name])
+		}
+	}
+	list := b.newest(2).subscribes()
+	if len(b.open()) != 2 || len(list) != 1 || !strings.Contains(list[0], "last_event_id") {
+		t.Errorf("it makes %d connections and subscribes with %v", len(b.open())-1, list)
+	}
+}
