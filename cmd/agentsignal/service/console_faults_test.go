@@ -219,7 +219,10 @@ func TestConsoleMeetsGarbage(t *testing.T) {
 
 	t.Log("closed again and again")
 	for n := range 4 {
-		b.newest(9 + n).close(4008)
+		again := b.newest(9 + n)
+		act(t, page, `await until("it is live", () => find(".state.live"))`)
+		again.close(4008)
+		act(t, page, `await until("it is not", () => !find(".state.live"))`)
 	}
 	act(t, page, `await until("the waits grow", () => { const wait = find(".state").innerText.match(/next try in (\d+) s/); return wait && Number(wait[1]) >= 2; })`,
 		`sound()`)

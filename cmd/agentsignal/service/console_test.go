@@ -79,6 +79,39 @@ func TestConsoleHolds(t *testing.T) {
 		fmt.Sprintf(`await until("the row is there", () => find("[data-row=%s]"))`, signal.ID))
 }
 
+// What was asked for before the list was held is shown when it comes, without what is newer.
+func TestConsoleHoldsLateAnswers(t *testing.T) {
+	t.Parallel()
+	s := shared(t)
+	trader, account := s.account(t)
+	early := trader.awaitRun("BTC", "momentum")
+	b := newConsoleRelay(t, s.url)
+	page := openConsole(t, b.url, account.Email)
+	row := func(id string) string { return fmt.Sprintf(`find("[data-row=%s]")`, id) }
+	act(t, page, fmt.Sprintf(`await until("the row is there", () => %s)`, row(early.ID)))
+	free := make(chan struct{})
+	const open = "GET /v1/signals?agent_id=trading&status=open"
+	b.answer(open, func(w http.ResponseWriter, r *http.Request) {
+		<-free
+		late := httptest.NewRecorder()
+		b.proxy.ServeHTTP(late, r)
+		// One more tells when the answer is shown.
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, strings.Replace(late.Body.String(), `"signals":[`, `"signals":[`+
+			strings.Replace(trader.get("/v1/signals/"+early.ID).Body, early.ID, "sig_older", 1)+`,`, 1))
+	})
+	act(t, page, `location.hash = "#/live?agent=trading"`)
+	eventually(t, "the list is asked for", func() bool { return b.count(open) > 0 })
+	act(t, page, `strike(" ", document.body)`, `await shows("Held")`)
+	late := trader.awaitRun("ETH", "momentum")
+	act(t, page, `await until("the pill counts it", () => has("1 new", ".pill"))`)
+	close(free)
+	act(t, page, fmt.Sprintf(`await until("the answer is shown", () => %s)`, row("sig_older")),
+		fmt.Sprintf(`if (!%s) throw new Error("what was asked for is gone")`, row(early.ID)),
+		fmt.Sprintf(`if (%s || !has("1 new", ".pill")) throw new Error("a row came while the list was held")`, row(late.ID)),
+		`find(".pill button").click()`, fmt.Sprintf(`await until("the row is there", () => %s)`, row(late.ID)), `sound()`)
+}
+
 // cutter is a connection to a service that a test can cut.
 type cutter struct {
 	url, target string
