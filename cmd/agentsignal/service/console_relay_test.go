@@ -38,7 +38,8 @@ type consoleRelay struct {
 	asked   []string
 	keys    []string // Idempotency-Key of changes, in their order
 	answers []relayRule
-	streams []*relayStream
+	streams []*relayStream // of events, once the page has subscribed on them
+	sockets []*relayStream // all, those of prices too
 }
 
 type relayRule struct {
@@ -83,7 +84,9 @@ func newConsoleRelay(tb testing.TB, target string) *consoleRelay {
 	}))
 	server.Config.ErrorLog = log.New(io.Discard, "", 0)
 	tb.Cleanup(func() {
-		for _, s := range b.open() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		for _, s := range b.sockets {
 			s.end()
 		}
 		server.CloseClientConnections()
@@ -247,7 +250,7 @@ func (b *consoleRelay) stream(w http.ResponseWriter, r *http.Request, target str
 	}
 	s := &relayStream{client: client, server: server}
 	b.mu.Lock()
-	b.streams = append(b.streams, s)
+	b.sockets = append(b.sockets, s)
 	b.mu.Unlock()
 	go func() {
 		defer s.end()
@@ -256,9 +259,7 @@ func (b *consoleRelay) stream(w http.ResponseWriter, r *http.Request, target str
 			if err != nil {
 				return
 			}
-			s.mu.Lock()
-			s.said = append(s.said, string(text))
-			s.mu.Unlock()
+			b.note(s, string(text))
 			if server.WriteMessage(kind, text) != nil {
 				return
 			}
@@ -278,26 +279,30 @@ func (b *consoleRelay) stream(w http.ResponseWriter, r *http.Request, target str
 	}
 }
 
-// open returns the connections that the page has made, the oldest first.
+// note records what the page said on s.
+func (b *consoleRelay) note(s *relayStream, text string) {
+	s.mu.Lock()
+	s.said = append(s.said, text)
+	s.mu.Unlock()
+	if list := s.subscribes(); len(list) == 1 && list[0] == text && !strings.Contains(text, "market.price") {
+		b.mu.Lock()
+		b.streams = append(b.streams, s)
+		b.mu.Unlock()
+	}
+}
+
+// open returns the connections on which the page has subscribed to events, the oldest first.
 func (b *consoleRelay) open() []*relayStream {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return slices.Clone(b.streams)
 }
 
-// newest waits for connection n, counted from 1, and for what the page subscribes to on it.
+// newest waits for connection n of open, counted from 1.
 func (b *consoleRelay) newest(n int) *relayStream {
 	b.tb.Helper()
-	var s *relayStream
-	eventually(b.tb, fmt.Sprintf("stream %d is open", n), func() bool {
-		all := b.open()
-		if len(all) < n {
-			return false
-		}
-		s = all[n-1]
-		return len(s.subscribes()) > 0
-	})
-	return s
+	eventually(b.tb, fmt.Sprintf("stream %d is open", n), func() bool { return len(b.open()) >= n })
+	return b.open()[n-1]
 }
 
 // subscribes returns the messages by which the page subscribed.

@@ -1,4 +1,4 @@
-import { useSignal } from "@preact/signals";
+import { computed, useSignal } from "@preact/signals";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { reachable } from "../api/client";
 import { keysOf } from "../keys";
@@ -18,6 +18,9 @@ import { count } from "../format";
 const wideRow = 44;
 const narrowRow = 84;
 const reloadAfter = 300;
+
+/** Whether prices stand still because the stream is lost; only that draws the list again. */
+const stale = computed(() => stream.status.value.state === "waiting");
 
 function setFilter(name: keyof Filters, value: string): void {
   setQuery({ ...data.filters.peek(), [name]: value } as unknown as Record<string, string>);
@@ -240,7 +243,7 @@ export function Live() {
         </div>
       </div>
       {data.failed.value && reachable.value && <Fault error={data.failed.value} retry={() => void data.load()} />}
-      <div class={`panel ${stream.status.value.state === "waiting" ? "stale" : ""}`}>
+      <div class={`panel ${stale.value ? "stale" : ""}`}>
         <Pill />
         <div ref={list} role="table" aria-label="Signals" aria-rowcount={open.length + closed.length + 1}>
           <div class="live-head" role="rowgroup">

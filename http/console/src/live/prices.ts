@@ -60,7 +60,7 @@ function take(p: stream.Price): void {
   drawing = true;
   setTimeout(() => {
     drawing = false;
-    assets.value = merge(assets.peek(), streamed.values());
+    if (!document.hidden) assets.value = merge(assets.peek(), streamed.values());
   }, 50);
 }
 
@@ -86,16 +86,21 @@ export function look(asset: string): () => void {
 }
 
 let polledAt = 0;
+let polling = false;
 
 async function poll(): Promise<void> {
-  if (session.state.value !== "in" || document.hidden) return;
+  if (polling || session.state.value !== "in" || document.hidden) return;
   if (listed.all && stream.flows() && Date.now() - polledAt < whileStreamed) return;
   polledAt = Date.now();
+  polling = true;
   try {
     const answer = await get<{ assets: Asset[] }>("/v1/assets");
+    if (document.hidden) return; // nothing is drawn
     assets.value = merge(new Map(answer.assets.map((a) => [a.asset, a])), streamed.values());
   } catch {
     // The frame shows that the service does not answer; the last prices stay, with their age.
+  } finally {
+    polling = false;
   }
 }
 
