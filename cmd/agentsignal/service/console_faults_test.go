@@ -98,8 +98,10 @@ func TestConsoleMeetsAnotherVersion(t *testing.T) {
 		}
 	})
 	b.change("GET /v1/signals/weather", func(o map[string]any) {
-		_ = json.Unmarshal([]byte(`[{"signal_id":"wsig_1","region":"moon","commodity":"cheese","direction":"long","confidence":0.5,
-			"expected_impact":"","created_at":"2026-11-21T09:30:00.000Z","weather_event":{"type":"meteor_shower","severity":"apocalyptic",
+		_ = json.Unmarshal([]byte(`[{"signal_id":"wsig_1","region":"moon","commodity":"cheese","direction":"long",
+		"confidence":0.5,
+			"expected_impact":"","created_at":"2026-11-21T09:30:00.000Z",
+		"weather_event":{"type":"meteor_shower","severity":"apocalyptic",
 			"location":"Tycho","temperature_deviation":1,"forecast_date":"2026-11-22"}}]`), jsonInto(o, "signals"))
 	})
 	b.change("GET /v1/jobs", func(o map[string]any) {
@@ -122,9 +124,11 @@ func TestConsoleMeetsAnotherVersion(t *testing.T) {
 	t.Log("messages of types and channels that it does not know")
 	live := b.newest(1)
 	live.says(`{"type":"signal.split","id":"9999999999998-0","data":null,"timestamp":"2026-11-21T09:30:00.000Z"}`,
-		`{"type":"subscribed","data":{"ref":"x","channels":["signal.new"],"denied":["signal.dreams"],"resumed":null},"timestamp":"2026-11-21T09:30:00.000Z"}`)
+		`{"type":"subscribed","data":{"ref":"x","channels":["signal.new"],"denied":["signal.dreams"],"resumed":null},
+			"timestamp":"2026-11-21T09:30:00.000Z"}`)
 	b.answer("GET /v1/assets", nil)
-	act(t, page, `tick()`, `await until("prices are back", () => !has("/v1/assets"))`, `if (!find(".state.live")) throw new Error("not live")`,
+	act(t, page, `tick()`, `await until("prices are back", () => !has("/v1/assets"))`,
+		`if (!find(".state.live")) throw new Error("not live")`,
 		`sound()`)
 
 	t.Log("an answer that the page cannot draw")
@@ -184,7 +188,8 @@ func TestConsoleMeetsGarbage(t *testing.T) {
 		`{"type":"signal.updated","id":"9000000000001-0","data":{"signal_id":"sig_none","confidence":0.5,"updated_at":"x"}}`,
 		`{"type":"signal.closed","id":"9000000000001-1","data":{"signal_id":"sig_none","close_reason":null,"exit_price":1e308,
 			"pnl_percent":-1e308,"pnl_absolute":null}}`,
-		`{"type":"signal.new","id":"9000000000001-2","data":{"signal_id":"sig_huge","agent_id":"trading","asset":"HUGE","strategy":"x",
+		`{"type":"signal.new","id":"9000000000001-2","data":{"signal_id":"sig_huge","agent_id":"trading","asset":"HUGE",
+			"strategy":"x",
 			"direction":"long","confidence":1e308,"entry_price":1e308,"stop_loss":-1e308,"take_profit":1e308,"metadata":{},
 			"created_at":"not a time"},"timestamp":"not a time"}`,
 		`{"type":"pong","data":null}`, `{"type":"error","data":null}`)
@@ -201,8 +206,10 @@ func TestConsoleMeetsGarbage(t *testing.T) {
 		act(t, page, fmt.Sprintf(`await until("the row is there", () => find("[data-row=%s]"))`, made.ID))
 		b.newest(n + 1).close(c.code)
 		if c.wait > 0 {
-			act(t, page, fmt.Sprintf(`const shown = await until("it waits after %d", () => find(".state").innerText.match(/next try in (\d+) s/))`,
-				c.code), fmt.Sprintf(`if (Number(shown[1]) < %d - 1) throw new Error("after %d it waits for " + shown[1] + " s")`, c.wait, c.code),
+			act(t, page, fmt.Sprintf(`const shown = await until("it waits after %d",
+				() => find(".state").innerText.match(/next try in (\d+) s/))`,
+				c.code), fmt.Sprintf(`if (Number(shown[1]) < %d - 1)
+					throw new Error("after %d it waits for " + shown[1] + " s")`, c.wait, c.code),
 				`dispatchEvent(new Event("online"))`) // which is a reason not to wait
 		}
 		again := b.newest(n + 2)
@@ -226,6 +233,7 @@ func TestConsoleMeetsGarbage(t *testing.T) {
 		again.close(4008)
 		act(t, page, `await until("it is not", () => !find(".state.live"))`)
 	}
-	act(t, page, `await until("the waits grow", () => { const wait = find(".state").innerText.match(/next try in (\d+) s/); return wait && Number(wait[1]) >= 2; })`,
+	act(t, page, `await until("the waits grow", () => { const wait = find(".state").innerText.match(/next try in (\d+) s/);
+		return wait && Number(wait[1]) >= 2; })`,
 		`sound()`)
 }

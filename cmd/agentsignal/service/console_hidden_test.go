@@ -23,12 +23,14 @@ func TestConsoleIsHidden(t *testing.T) {
 	act(t, page, fmt.Sprintf(`await until("the row is there", () => %s)`, row(first)))
 	t.Logf("a run is seen %s after it was asked for", time.Since(begun).Round(time.Millisecond))
 
-	act(t, page, `window.drawn = 0; new MutationObserver((list) => (drawn += list.length)).observe(find("main"), {subtree: true, childList: true,
+	act(t, page, `window.drawn = 0; new MutationObserver((list) => (drawn += list.length)).observe(find("main"), {
+		subtree: true, childList: true,
 		attributes: true, characterData: true}); hide(true)`)
 	second := trader.awaitRun("ETH", "momentum")
 	live := b.newest(1)
 	eventually(t, "the page gets the second one", func() bool { return live.sent(second.ID) })
-	act(t, page, `tick()`, `await new Promise((resolve) => setTimeout(resolve, 600))`, // longer than the list waits before it moves
+	// The list waits for less before it moves.
+	act(t, page, `tick()`, `await new Promise((resolve) => setTimeout(resolve, 600))`,
 		fmt.Sprintf(`if (%s || drawn > 0) throw new Error("a hidden page is drawn: " + drawn)`, row(second)),
 		`later(61000)`, `tick()`)
 	eventually(t, "the page leaves the stream", live.left)

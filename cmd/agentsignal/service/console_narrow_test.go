@@ -53,18 +53,23 @@ func TestConsoleIsNarrow(t *testing.T) {
 		}
 	})
 	b.change("GET /v1/webhooks", func(o map[string]any) {
-		o["webhooks"] = []any{map[string]any{"webhook_id": "whk_1", "url": "https://example.com/" + hostileNames[0], "events": []any{hostileNames[0]},
-			"status": "disabled", "disabled_reason": hostileNames[0], "description": hostileNames[1] + hostileNames[0], "failing_since": nil,
+		o["webhooks"] = []any{map[string]any{"webhook_id": "whk_1",
+			"url": "https://example.com/" + hostileNames[0], "events": []any{hostileNames[0]},
+			"status": "disabled", "disabled_reason": hostileNames[0],
+			"description": hostileNames[1] + hostileNames[0], "failing_since": nil,
 			"api_version": "2026-11-01", "created_at": "2026-11-21T09:30:00.000Z"}}
 	})
 	b.change("GET /v1/jobs", func(o map[string]any) {
-		o["jobs"] = []any{map[string]any{"job_id": "job_1", "agent_id": "trading", "asset": hostileNames[0], "strategy": hostileNames[0],
+		o["jobs"] = []any{map[string]any{"job_id": "job_1", "agent_id": "trading",
+			"asset": hostileNames[0], "strategy": hostileNames[0],
 			"status": "error", "created_at": "2026-11-21T09:30:00.000Z", "started_at": nil, "completed_at": nil,
 			"error": map[string]any{"error_code": "X", "message": hostileNames[0]}}}
 	})
 	b.change("GET /v1/schedules", func(o map[string]any) {
-		o["schedules"] = []any{map[string]any{"schedule_id": "sch_1", "agent_id": "trading", "assets": []any{hostileNames[0]}, "strategy": "momentum",
-			"timeframe": "1h", "risk_level": "low", "every": "bar", "max_open": 1, "next_run_at": nil, "status": "enabled", "failures": 3,
+		o["schedules"] = []any{map[string]any{"schedule_id": "sch_1", "agent_id": "trading",
+			"assets": []any{hostileNames[0]}, "strategy": "momentum",
+			"timeframe": "1h", "risk_level": "low", "every": "bar", "max_open": 1, "next_run_at": nil, "status": "enabled",
+			"failures":   3,
 			"last_error": map[string]any{"message": hostileNames[0]}}}
 	})
 	page := newBrowser(t, b.url+"/dashboard/", 320)
@@ -73,16 +78,20 @@ func TestConsoleIsNarrow(t *testing.T) {
 	evaluate[any](t, page, fmt.Sprintf("signIn(%q, %q)", account.Email, password))
 	live := b.newest(1)
 	for n := range 40 {
-		live.says(fmt.Sprintf(`{"type":"signal.new","id":"90000000000%02d-0","data":{"signal_id":"sig_%d","agent_id":"trading","asset":%s,
+		live.says(fmt.Sprintf(`{"type":"signal.new","id":"90000000000%02d-0","data":{"signal_id":"sig_%d",
+			"agent_id":"trading","asset":%s,
 			"strategy":%s,"direction":"long","confidence":0.5,"entry_price":100,"stop_loss":90,"take_profit":120,"metadata":{},
 			"created_at":"2026-11-21T09:30:%02d.000Z"},"timestamp":"2026-11-21T09:30:00.000Z"}`,
 			n, n, jsonOf(t, hostileNames[n%3]), jsonOf(t, hostileNames[0]), n))
 	}
 	act(t, page, `await until("the rows are there", () => has("42", ".group"))`)
 
-	pages := []struct{ place, text string }{{"live", "Open"}, {"signals/" + open.ID, "accounted for"}, {"signals/" + first.ID, "accounted for"},
-		{"scorecard", "By strategy"}, {"weather", "Weather"}, {"content", "quality"}, {"run", "Ask an agent"}, {"run?tab=scan", "Assets"},
-		{"run?tab=schedules", "each bar"}, {"run?tab=jobs", "error"}, {"webhooks", "disabled"}, {"account", "API keys"}, {"nosuch", "no such page"}}
+	pages := []struct{ place, text string }{{"live",
+		"Open"}, {"signals/" + open.ID, "accounted for"}, {"signals/" + first.ID, "accounted for"},
+		{"scorecard", "By strategy"}, {"weather", "Weather"}, {"content", "quality"}, {"run", "Ask an agent"}, {"run?tab=scan",
+			"Assets"},
+		{"run?tab=schedules", "each bar"}, {"run?tab=jobs", "error"}, {"webhooks", "disabled"}, {"account",
+			"API keys"}, {"nosuch", "no such page"}}
 	for _, width := range []int64{320, 1280} {
 		must(t, chromedp.Do(page, chromedp.EmulateViewport(width, 900)))
 		for _, p := range pages {
@@ -104,7 +113,8 @@ func rows(t *testing.T, page context.Context) {
 	t.Helper()
 	act(t, page, `document.activeElement.blur(); scrollTo(0, 0)`,
 		`const seen = () => { const box = document.activeElement.closest("[role=row]").getBoundingClientRect();
-			if (unseen(box) > 1) throw new Error("of the row at " + box.top + " to " + box.bottom + " not all is seen: " + unseen(box)); }`,
+			if (unseen(box) > 1)
+				throw new Error("of the row at " + box.top + " to " + box.bottom + " not all is seen: " + unseen(box)); }`,
 		`const walk = async (key) => { for (let n = 0; n < 30; n++) {
 			strike(key); await new Promise(requestAnimationFrame); await new Promise(requestAnimationFrame); seen(); } }`,
 		`await walk("j")`, `await walk("k")`)
@@ -123,16 +133,20 @@ func TestConsoleKeys(t *testing.T) {
 			if (location.hash !== "#/%s") throw new Error("%s leads to " + location.hash)`, keys, place, keys)
 	}
 	act(t, page, fmt.Sprintf(`await until("the row is there", () => find("[data-row=%s]"))`, made.ID),
-		`strike("j")`, fmt.Sprintf(`if (document.activeElement !== find("[data-row=%s]")) throw new Error("j does not move")`, made.ID),
+		`strike("j")`, fmt.Sprintf(`if (document.activeElement !== find("[data-row=%s]"))
+			throw new Error("j does not move")`, made.ID),
 		`document.activeElement.click()`, fmt.Sprintf(`await until("it opens", () => location.hash === "#/signals/%s")`, made.ID),
-		goes("gl", "live"), goes("gs", "scorecard"), goes("gw", "weather"), goes("gc", "content"), goes("gr", "run"), goes("gh", "webhooks"),
+		goes("gl", "live"), goes("gs", "scorecard"), goes("gw", "weather"), goes("gc", "content"), goes("gr", "run"), goes("gh",
+			"webhooks"),
 		goes("ga", "account"), goes("gl", "live"), `await until("the filters are there", () => find("#f-asset"))`,
 		`strike("/")`, `if (document.activeElement !== find("#f-asset")) throw new Error("/ does not lead to the filter")`,
 		`strike("j"); strike("g"); strike("s")`, `if (location.hash !== "#/live") throw new Error("keys work while one types")`,
-		`strike("Escape")`, `if (document.activeElement === find("#f-asset")) throw new Error("Escape does not leave the filter")`,
+		`strike("Escape")`, `if (document.activeElement === find("#f-asset"))
+			throw new Error("Escape does not leave the filter")`,
 		`strike(" ")`, `await shows("Held")`, `strike(" ")`, `await until("it is let go", () => !has("Held"))`,
 		`strike("?")`, `await until("the help is shown", () => find("dialog[open]"))`,
-		`find('dialog input[type="checkbox"]').click()`, `await press("Close")`, `await until("it is closed", () => !find("dialog"))`,
+		`find('dialog input[type="checkbox"]').click()`, `await press("Close")`,
+		`await until("it is closed", () => !find("dialog"))`,
 		goes("gs", "live"), `location.reload()`)
 	must(t, chromedp.Do(page, chromedp.Navigate(b.url+"/dashboard/#/live"), chromedp.Navigate(b.url+"/dashboard/?again#/live")))
 	evaluate[any](t, page, consoleScript)

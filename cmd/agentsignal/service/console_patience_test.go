@@ -78,14 +78,17 @@ func TestConsoleWaits(t *testing.T) {
 	b.swallow(run, 1)
 	b.forget()
 	act(t, page, `dispatchEvent(new Event("online"))`, `await until("it is live again", () => find(".state.live"))`,
-		`if (find("#r-asset").value !== "AAPL" || find("#r-strategy").value !== "breakout") throw new Error("what was typed is lost")`,
-		`await press("Run")`, `await until("the signal's page opens", () => location.hash.startsWith("#/signals/sig_"))`, `sound()`)
+		`if (find("#r-asset").value !== "AAPL" || find("#r-strategy").value !== "breakout")
+			throw new Error("what was typed is lost")`,
+		`await press("Run")`, `await until("the signal's page opens", () => location.hash.startsWith("#/signals/sig_"))`,
+		`sound()`)
 	keys := slices.DeleteFunc(append(before, b.keysUsed()...), func(key string) bool { return key == "" })
 	if total := trader.signals("asset=AAPL").Total; total != 1 || len(slices.Compact(keys)) != 1 {
 		t.Errorf("%d signals were made with the keys %q", total, keys)
 	}
 	b.forget()
-	act(t, page, `location.hash = "#/run"`, `await fill("#r-asset", "AAPL")`, `await fill("#r-strategy", "breakout")`, `await press("Run")`,
+	act(t, page, `location.hash = "#/run"`, `await fill("#r-asset", "AAPL")`, `await fill("#r-strategy", "breakout")`,
+		`await press("Run")`,
 		`await until("the signal's page opens", () => location.hash.startsWith("#/signals/sig_"))`)
 	if next := b.keysUsed(); len(next) != 1 || slices.Contains(keys, next[0]) {
 		t.Errorf("another run has the key %q", next)
@@ -120,7 +123,8 @@ func TestConsoleManyDeliveries(t *testing.T) {
 	b.swallow(create, 1)
 	act(t, page, `location.hash = "#/webhooks"`, `await press("New webhook")`, fmt.Sprintf(`await fill("#w-url", %q)`, hook.url),
 		`find("dialog form").requestSubmit(); find("dialog form").requestSubmit()`,
-		`await until("the secret is shown", () => find("dialog .secret code")?.innerText.startsWith("whsec_"))`, `await press("I have kept it")`)
+		`await until("the secret is shown", () => find("dialog .secret code")?.innerText.startsWith("whsec_"))`,
+		`await press("I have saved it")`)
 	if made := strings.Count(owner.get("/v1/webhooks").Body, `"webhook_id"`); made != 1 {
 		t.Errorf("%d webhooks were made", made)
 	}
@@ -133,7 +137,8 @@ func TestConsoleManyDeliveries(t *testing.T) {
 			for name, value := range first.(map[string]any) {
 				other[name] = value
 			}
-			other["webhook_id"], other["url"] = fmt.Sprintf("whk_%d", n), fmt.Sprintf("https://example.com/%d/%s", n, strings.Repeat("x", 300))
+			other["webhook_id"], other["url"] = fmt.Sprintf("whk_%d", n),
+				fmt.Sprintf("https://example.com/%d/%s", n, strings.Repeat("x", 300))
 			o["webhooks"] = append(o["webhooks"].([]any), other)
 		}
 	})
@@ -146,27 +151,33 @@ func TestConsoleManyDeliveries(t *testing.T) {
 		fmt.Sscan(r.URL.Query().Get("offset"), &offset)
 		var list []string
 		for i := offset; i < min(offset+limit, n); i++ {
-			list = append(list, fmt.Sprintf(`{"delivery_id":"dlv_%d","webhook_id":"whk_7","event_id":"evt_%d","event_type":"signal.created",
+			list = append(list, fmt.Sprintf(`{"delivery_id":"dlv_%d","webhook_id":"whk_7","event_id":"evt_%d",
+			"event_type":"signal.created",
 				"status":"failed","attempt_count":7,"next_attempt_at":null,"completed_at":"2026-11-21T09:30:00.000Z",
 				"response_status":500,"error":"delivery %d failed","created_at":"2026-11-21T09:30:00.000Z"}`, i, i, i))
 		}
 		w.Header().Set("Content-Type", "application/json")
 		fmt.Fprintf(w, `{"deliveries":[%s],"total":%d,"has_more":%v}`, strings.Join(list, ","), n, offset+limit < n)
 	})
-	act(t, page, `tick()`, `await until("all webhooks are listed", () => document.querySelectorAll('[aria-label="Webhooks"] tbody tr').length === 50)`,
-		`await shows("1 to 25 of 10,000")`, `await press("Oldest")`, `await shows("9,976 to 10,000 of 10,000")`, `await shows("delivery 9999 failed")`,
-		`await press("Newer")`, `await shows("9,951 to 9,975")`, `await press("Oldest")`, `await shows("9,976 to 10,000 of 10,000")`)
+	act(t, page, `tick()`, `await until("all webhooks are listed",
+		() => document.querySelectorAll('[aria-label="Webhooks"] tbody tr').length === 50)`,
+		`await shows("1 to 25 of 10,000")`, `await press("Oldest")`, `await shows("9,976 to 10,000 of 10,000")`,
+		`await shows("delivery 9999 failed")`,
+		`await press("Newer")`, `await shows("9,951 to 9,975")`, `await press("Oldest")`,
+		`await shows("9,976 to 10,000 of 10,000")`)
 	b.mu.Lock()
 	total = 9_000 // the others were deleted in the meantime
 	b.mu.Unlock()
-	act(t, page, `tick()`, `await shows("8,976 to 9,000 of 9,000")`, `if (has("Nothing has failed")) throw new Error("the page denies failures")`,
+	act(t, page, `tick()`, `await shows("8,976 to 9,000 of 9,000")`,
+		`if (has("Nothing has failed")) throw new Error("the page denies failures")`,
 		`await press("Newest")`, `await shows("1 to 25 of 9,000")`, `await shows("delivery 0 failed")`,
 		`if (wide().length > 0) throw new Error(wide().join("; "))`)
 
 	t.Log("one of them is sent again")
 	b.answer("GET /v1/webhooks/whk_7/deliveries/dlv_3", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
-		fmt.Fprint(w, `{"delivery_id":"dlv_3","webhook_id":"whk_7","event_id":"evt_3","event_type":"signal.created","status":"failed",
+		fmt.Fprint(w, `{"delivery_id":"dlv_3","webhook_id":"whk_7","event_id":"evt_3","event_type":"signal.created",
+			"status":"failed",
 			"attempt_count":7,"created_at":"2026-11-21T09:30:00.000Z","attempts":[],"payload":{}}`)
 	})
 	const retry = "POST /v1/webhooks/whk_7/deliveries/dlv_3/retry"
@@ -175,7 +186,8 @@ func TestConsoleManyDeliveries(t *testing.T) {
 		fmt.Fprint(w, `{}`)
 	})
 	b.forget()
-	act(t, page, `await press("Attempts of dlv_3, signal.created")`, `await press("Retry")`, `await shows("It is sent again now")`, `sound()`)
+	act(t, page, `await press("Attempts of dlv_3, signal.created")`, `await press("Retry")`,
+		`await shows("Retry queued")`, `sound()`)
 	if keys := b.keysUsed(); len(keys) != 1 || keys[0] == "" {
 		t.Errorf("the retry has the keys %q", keys)
 	}

@@ -75,7 +75,8 @@ func TestConsoleSessionEnds(t *testing.T) {
 	act(t, page, `location.hash = "#/run"`, `await fill("#r-asset", "SECRET")`)
 	must(t, s.process.credentials.DeleteAccount(t.Context(), account.ID))
 	act(t, page, `await shows("The account was deleted")`,
-		`if (document.documentElement.textContent.includes("SECRET") || find("#r-asset")) throw new Error("its forms are still there")`)
+		`if (document.documentElement.textContent.includes("SECRET") ||
+		find("#r-asset")) throw new Error("its forms are still there")`)
 	_, other := s.account(t)
 	act(t, page, fmt.Sprintf("await signIn(%q, %q)", other.Email, password),
 		`await until("the form is empty", () => find("#r-asset")?.value === "")`,
@@ -101,7 +102,8 @@ func TestConsoleChangesAccounts(t *testing.T) {
 		`await until("the list is asked for", () => find(".wait, .fault"))`,
 		`if (find("[data-row]")) throw new Error("a signal of another account is listed")`)
 	b.answer("GET /v1/signals", nil)
-	act(t, page, `await shows("No signals yet")`, `if (has("Held")) throw new Error("another account finds the list held")`, `sound()`)
+	act(t, page, `await shows("No signals yet")`, `if (has("Held")) throw new Error("another account finds the list held")`,
+		`sound()`)
 }
 
 // accessTTL is long enough for a busy machine to renew in time, and short enough to wait for its end.
@@ -139,7 +141,8 @@ func TestConsoleRenews(t *testing.T) {
 	t.Log("no answer for a while")
 	b.answer(refresh, noAnswer)
 	b.forget()
-	act(t, page, expire, `await until("the stream is lost", () => !find(".state.live"))`, `await shows("The service does not answer")`)
+	act(t, page, expire, `await until("the stream is lost", () => !find(".state.live"))`,
+		`await shows("The service does not answer")`)
 	tried := b.count(refresh)
 	b.forget()
 	act(t, page, `tick(); tick(); tick(); tick(); tick(); tick(); tick(); tick(); tick(); tick()`,
@@ -151,7 +154,8 @@ func TestConsoleRenews(t *testing.T) {
 	b.forget()
 	eventually(t, "a 503 is tried again", func() bool { return b.count(refresh) > 0 })
 	b.answer(refresh, nil)
-	act(t, page, `await shows("none missing")`, `await until("the service is reached", () => !has("The service does not answer"))`)
+	act(t, page, `await shows("none missing")`,
+		`await until("the service is reached", () => !has("The service does not answer"))`)
 
 	t.Log("two tabs")
 	opened := chromedp.WaitNewTarget(page, func(i *target.Info) bool { return i.Type == "page" })

@@ -203,7 +203,7 @@ func TestConsoleAccount(t *testing.T) {
 		`find("dialog form").requestSubmit()`, `await until("the key is shown", () => find("dialog .secret code"))`)
 	key := newClient(t, s.url, evaluate[string](t, page, `find("dialog .secret code").innerText`))
 	key.get("/v1/account").want(t, http.StatusOK)
-	act(t, page, `await press("I have kept it")`, `await shows("robot", "table")`,
+	act(t, page, `await press("I have saved it")`, `await shows("robot", "table")`,
 		`await until("the secret is gone", () => !document.body.innerText.match(/ask_[0-9A-Za-z]{46}/))`,
 		`await press("Revoke robot")`,
 		`await shows("Programs with this key")`, `await press("Revoke")`,
@@ -236,7 +236,7 @@ func TestConsoleWebhooks(t *testing.T) {
 	act(t, page, `location.hash = "#/webhooks"`, `await press("New webhook")`,
 		fmt.Sprintf(`await fill("#w-url", %q)`, hook.URL+"/hook"), `find("dialog form").requestSubmit()`,
 		`await until("the secret is shown", () => find("dialog .secret code")?.innerText.startsWith("whsec_"))`,
-		`await press("I have kept it")`,
+		`await press("I have saved it")`,
 		fmt.Sprintf(`await press(%q)`, hook.URL+"/hook"), `await press("Send a test event")`,
 		`await shows("status 418", "table")`, `find("tbody button").click()`,
 		`await shows("<b>short and stout</b>", "dialog")`, `await press("Cancel it")`, `await shows("failed", "dialog")`)

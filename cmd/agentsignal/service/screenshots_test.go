@@ -9,8 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -25,11 +23,8 @@ import (
 
 // Settings of TestScreenshots, in the environment.
 const (
-	shotsDir     = "TEST_SCREENSHOTS"         // where the pictures go; unset: the test is skipped
-	shotsOnly    = "TEST_SCREENSHOTS_ONLY"    // a regular expression of the names of the pictures; unset: all
-	shotsQuality = "TEST_SCREENSHOTS_QUALITY" // of WebP, 1 to 100, one for all widths or one each with commas; unset: PNG
-	shotsURL     = "TEST_SCREENSHOTS_URL"     // of a demo that runs; unset: the test starts one
-	shotsAccount = "TEST_SCREENSHOTS_ACCOUNT" // email:password of the demo that runs
+	shotsDir  = "TEST_SCREENSHOTS"      // where the pictures go; unset: the test is skipped
+	shotsOnly = "TEST_SCREENSHOTS_ONLY" // a regular expression of the names of the pictures; unset: all
 )
 
 // What the pictures need: a scorecard has percentages from 30 closed signals on, and its
@@ -63,11 +58,7 @@ func TestScreenshots(t *testing.T) {
 	}
 	must(t, os.MkdirAll(dir, 0o755))
 	demo := startShotsDemo(t)
-	if demo.service != nil {
-		demo.fill()
-	} else {
-		demo.find()
-	}
+	demo.fill()
 	line := newCutter(t, demo.client.url)
 	camera := newCamera(t, dir, line.url)
 	camera.take(scene{name: "signin", steps: []string{`await shows("Sign in")`}})
@@ -79,18 +70,16 @@ func TestScreenshots(t *testing.T) {
 	line.set(true)
 	camera.take(scene{name: "offline", steps: []string{`location.hash = "#/live"`, `await shows("Offline")`}})
 	line.set(false)
-	if demo.service != nil {
-		_, account := demo.service.account(t)
-		camera := newCamera(t, dir, demo.client.url)
-		evaluate[any](t, camera.page, fmt.Sprintf("signIn(%q, %q)", account.Email, password))
-		camera.take(scene{name: "live-empty", steps: []string{`await shows("No signals yet")`}})
-	}
+	_, account := demo.service.account(t)
+	camera = newCamera(t, dir, demo.client.url)
+	evaluate[any](t, camera.page, fmt.Sprintf("signIn(%q, %q)", account.Email, password))
+	camera.take(scene{name: "live-empty", steps: []string{`await shows("No signals yet")`}})
 }
 
 // shotsDemo is a demo with enough to show.
 type shotsDemo struct {
 	t               *testing.T
-	service         *service // nil for one that runs elsewhere
+	service         *service
 	client          *client
 	email, password string
 	failing         string // id of a webhook
@@ -99,30 +88,25 @@ type shotsDemo struct {
 func startShotsDemo(t *testing.T) *shotsDemo {
 	t.Helper()
 	d := &shotsDemo{t: t}
-	if url := os.Getenv(shotsURL); url != "" {
-		d.email, d.password, _ = strings.Cut(os.Getenv(shotsAccount), ":")
-		d.client = newClient(t, strings.TrimSuffix(url, "/"), "")
-	} else {
-		config := configs.Default()
-		config.HTTP.Addr, config.DataDir, config.Market.Speed = "127.0.0.1:0", t.TempDir(), shotsSpeed
-		config.Redis.URL = configs.Secret(redistest.New(t).URL())
-		config.Webhooks.AllowedNetworks, config.Webhooks.AllowHTTP = demoNetworks, true
-		config.Webhooks.RetrySchedule = nil
-		for range 3 {
-			config.Webhooks.RetrySchedule = append(config.Webhooks.RetrySchedule, configs.Duration(2*time.Second))
-		}
-		var printed journal
-		d.service = start(t, config, func(p *process) { p.options.Demo = &printed })
-		d.client = d.service.client(t)
-		d.email = demoEmail
-		eventually(t, "the demo has printed its password", func() bool {
-			found := regexp.MustCompile(`password +(\S+)`).FindStringSubmatch(printed.String())
-			if found != nil {
-				d.password = found[1]
-			}
-			return found != nil
-		})
+	config := configs.Default()
+	config.HTTP.Addr, config.DataDir, config.Market.Speed = "127.0.0.1:0", t.TempDir(), shotsSpeed
+	config.Redis.URL = configs.Secret(redistest.New(t).URL())
+	config.Webhooks.AllowedNetworks, config.Webhooks.AllowHTTP = demoNetworks, true
+	config.Webhooks.RetrySchedule = nil
+	for range 3 {
+		config.Webhooks.RetrySchedule = append(config.Webhooks.RetrySchedule, configs.Duration(2*time.Second))
 	}
+	var printed journal
+	d.service = start(t, config, func(p *process) { p.options.Demo = &printed })
+	d.client = d.service.client(t)
+	d.email = demoEmail
+	eventually(t, "the demo has printed its password", func() bool {
+		found := regexp.MustCompile(`password +(\S+)`).FindStringSubmatch(printed.String())
+		if found != nil {
+			d.password = found[1]
+		}
+		return found != nil
+	})
 	d.client = d.client.with(d.client.login(d.email, d.password).Access)
 	return d
 }
@@ -141,9 +125,12 @@ func (d *shotsDemo) fill() {
 		}
 	}
 	for _, body := range []string{
-		`{"agent_id":"trading","assets":["BTC","ETH","SOL","EURUSD","GBPUSD","USDJPY"],"strategy":"mean_reversion","timeframe":"1h","every":"bar","max_open":2}`,
-		`{"agent_id":"trading","assets":["NVDA","XAUUSD","SPY","QQQ","AAPL","oil"],"strategy":"breakout","timeframe":"1h","every":"bar","max_open":2}`,
-		`{"agent_id":"trading","assets":["BTC","ETH","EURUSD","SPY","XAUUSD"],"strategy":"momentum","timeframe":"1h","every":"bar","max_open":2}`,
+		`{"agent_id":"trading","assets":["BTC","ETH","SOL","EURUSD","GBPUSD","USDJPY"],"strategy":"mean_reversion",
+			"timeframe":"1h","every":"bar","max_open":2}`,
+		`{"agent_id":"trading","assets":["NVDA","XAUUSD","SPY","QQQ","AAPL","oil"],"strategy":"breakout",
+			"timeframe":"1h","every":"bar","max_open":2}`,
+		`{"agent_id":"trading","assets":["BTC","ETH","EURUSD","SPY","XAUUSD"],"strategy":"momentum",
+			"timeframe":"1h","every":"bar","max_open":2}`,
 	} {
 		c.post("/v1/schedules", body).ok(d.t)
 	}
@@ -157,7 +144,8 @@ func (d *shotsDemo) fill() {
 				`{"asset":%q,"strategy":"agriculture","timeframe":"1d","parameters":{"region":%q}}`, asset, region))
 		}
 	}
-	c.post("/v1/agents/seo/run", `{"asset":"standing desk","strategy":"product_description","parameters":{"features":["quiet motor","oak top"]}}`)
+	c.post("/v1/agents/seo/run", `{"asset":"standing desk","strategy":"product_description",
+		"parameters":{"features":["quiet motor","oak top"]}}`)
 	c.post("/v1/agents/seo/run", `{"asset":"home office lighting","strategy":"blog_post"}`)
 	c.key("reporting", `["signals:read"]`)
 	answering := func(status int, text string) string {
@@ -190,21 +178,6 @@ func (d *shotsDemo) fill() {
 			d.t.Fatalf("after %s only %d signals are closed and %d deliveries have failed", shotsPatience, closed, failed)
 		}
 	}
-}
-
-// find looks for a webhook with failed deliveries in a demo that runs elsewhere, which is not
-// changed.
-func (d *shotsDemo) find() {
-	d.t.Helper()
-	failed := decode[struct {
-		Deliveries []struct {
-			Webhook string `json:"webhook_id"`
-		}
-	}](d.t, d.client.get("/v1/deliveries?status=failed&limit=1").ok(d.t).Body).Deliveries
-	if len(failed) == 0 || d.client.signals("agent_id=trading&status=closed&limit=1").Total == 0 {
-		d.t.Fatal("the demo needs closed trading signals and a webhook with failed deliveries")
-	}
-	d.failing = failed[0].Webhook
 }
 
 // awaitRows waits until open signals in profit and in loss are in the list.
@@ -270,16 +243,15 @@ func (d *shotsDemo) scenes() []scene {
 
 // camera takes pictures of a page.
 type camera struct {
-	t       *testing.T
-	page    context.Context
-	dir     string
-	only    *regexp.Regexp
-	quality []string // of each width; empty: PNG
+	t    *testing.T
+	page context.Context
+	dir  string
+	only *regexp.Regexp
 }
 
 func newCamera(t *testing.T, dir, url string) *camera {
 	t.Helper()
-	c := &camera{t: t, dir: dir, quality: strings.FieldsFunc(os.Getenv(shotsQuality), func(r rune) bool { return r == ',' }), only: regexp.MustCompile(os.Getenv(shotsOnly)),
+	c := &camera{t: t, dir: dir, only: regexp.MustCompile(os.Getenv(shotsOnly)),
 		page: newBrowser(t, url+"/dashboard/", viewports[1].width)}
 	evaluate[any](t, c.page, consoleScript)
 	return c
@@ -289,10 +261,10 @@ func newCamera(t *testing.T, dir, url string) *camera {
 func (c *camera) take(s scene) {
 	c.t.Helper()
 	var wanted []func()
-	for i, v := range viewports {
+	for _, v := range viewports {
 		for _, theme := range []string{"dark", "light"} {
 			if name := fmt.Sprintf("%s-%d-%s", s.name, v.width, theme); c.only.MatchString(name) {
-				wanted = append(wanted, func() { c.shoot(v, theme, name, c.format(i)) })
+				wanted = append(wanted, func() { c.shoot(v, theme, name) })
 			}
 		}
 	}
@@ -306,32 +278,19 @@ func (c *camera) take(s scene) {
 	act(c.t, c.page, s.undo)
 }
 
-// format returns how pictures of a width are written.
-func (c *camera) format(width int) cdppage.CaptureScreenshotParams {
-	c.t.Helper()
-	if len(c.quality) == 0 {
-		return cdppage.CaptureScreenshotParams{Format: cdppage.CaptureScreenshotFormatPng}
-	}
-	quality, err := strconv.ParseInt(c.quality[min(width, len(c.quality)-1)], 10, 64)
-	if err != nil {
-		c.t.Fatalf("%s: %v", shotsQuality, err)
-	}
-	return cdppage.CaptureScreenshotParams{Format: cdppage.CaptureScreenshotFormatWebp, Quality: &quality}
-}
-
-func (c *camera) shoot(v viewport, theme, name string, format cdppage.CaptureScreenshotParams) {
+func (c *camera) shoot(v viewport, theme, name string) {
 	c.t.Helper()
 	must(c.t, chromedp.Do(c.page, chromedp.EmulateViewport(v.width, v.height), emulateTheme(theme)))
 	act(c.t, c.page, `await until("all is loaded", () => !find(".wait"))`, `await settled()`)
 	picture, err := chromedp.Run(c.page, func(ctx context.Context, target *chromedp.Target) ([]byte, error) {
-		r, err := cdp.Call(ctx, target, cdppage.CaptureScreenshot, format)
+		r, err := cdp.Call(ctx, target, cdppage.CaptureScreenshot, cdppage.CaptureScreenshotParams{})
 		if err != nil {
 			return nil, err
 		}
 		return r.Data, nil
 	})
 	must(c.t, err)
-	must(c.t, os.WriteFile(filepath.Join(c.dir, name+"."+string(format.Format)), picture, 0o644))
+	must(c.t, os.WriteFile(filepath.Join(c.dir, name+".png"), picture, 0o644))
 }
 
 // emulateTheme sets the theme that the system prefers.

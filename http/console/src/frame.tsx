@@ -67,7 +67,7 @@ function Interrupted() {
   if (i.kind === "reloaded") {
     return (
       <div class="strip notice" role="status">
-        Back after {format.duration(i.to - i.from)}: there was no event to resume after, so everything was loaded again.
+        Reconnected after {format.duration(i.to - i.from)}. Everything was loaded again.
       </div>
     );
   }
@@ -93,12 +93,12 @@ function Warnings() {
         </div>
       )}
       {stream.limited.value && (
-        <div class="strip notice" role="status">This service does not send how signals change: reload the page to see that.</div>
+        <div class="strip notice" role="status">This service does not stream updates and closings: reload the page to see them.</div>
       )}
       {stream.unreadable.value > 0 && (
         <div class="strip notice" role="status">
-          {format.count(stream.unreadable.value)} message{stream.unreadable.value > 1 ? "s" : ""} of the stream could not be read. Something between may
-          have changed them, or the service is of another version.
+          {format.count(stream.unreadable.value)} message{stream.unreadable.value > 1 ? "s" : ""} of the stream could not be read. A proxy may have
+          changed them, or the service is of another version.
           <button type="button" class="plain" onClick={() => (stream.unreadable.value = 0)}>Dismiss</button>
         </div>
       )}

@@ -1,5 +1,5 @@
 import { signal } from "@preact/signals";
-import { get } from "./api/client";
+import { get, limits } from "./api/client";
 import type { Account, Agent, Readiness } from "./api/types";
 import * as session from "./session";
 
@@ -93,6 +93,7 @@ export function run(): void {
       summary.value = null;
     }
   });
+  session.who.subscribe(() => (limits.value = {}));
   setInterval(readAll, everyMinute);
   setInterval(readSummary, summaryEvery);
 }

@@ -17,12 +17,15 @@ const spare = 60_000;
 /** How long a renewal that failed is not tried again, at most. */
 const maxPause = 5000;
 const logoutTimeout = 5000;
+/** How long a page keeps what an ended session had opened, for the same account to go on. */
+const keepFor = 30 * 60_000;
 /** How long to wait for another tab to say that it has used a token. */
 const askFor = 120;
 
 const refreshToken = inSession("refresh");
 let access = "";
 let accessUntil = 0;
+let forgetting = 0;
 let renewing: Promise<string | null> | null = null;
 let failures = 0;
 let pauseUntil = 0; // by performance.now(), which no change of the clock moves
@@ -92,6 +95,8 @@ function leave(reason: string, forget = false): void {
   ended.value = reason;
   state.value = "out";
   if (forget) who.value = "";
+  clearTimeout(forgetting);
+  forgetting = window.setTimeout(() => state.value === "out" && (who.value = ""), keepFor);
 }
 
 /** Ends the session because the stream says that there is no such account any more. */

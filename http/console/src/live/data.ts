@@ -7,7 +7,7 @@ import type { Message } from "../stream/resume";
 import { noFilters, asQuery, passes, type Filters } from "./filters";
 export { order } from "./order";
 import { arrange, isShown, type Order, order, waiting } from "./order";
-import { assets, follow } from "./prices";
+import { assetNames, follow } from "./prices";
 import { fitScale, targetOf } from "./ruler";
 import { capacity, Store } from "./store";
 
@@ -158,7 +158,7 @@ function countWaiting(): void {
 }
 
 function fetchPage(status: string, offset: number): Promise<Page> {
-  const query = asQuery({ ...filters.value, status }, new Set(assets.value.keys()));
+  const query = asQuery({ ...filters.value, status }, new Set(assetNames.value));
   return get<Page>("/v1/signals", { ...query, view: "full", limit: pageSize, offset });
 }
 
@@ -261,6 +261,7 @@ export async function loadOlder(): Promise<void> {
     const shown = new Set([...closed, ...page.signals.map((s) => s.signal_id)]);
     show({ open, closed: arrange(store, filters.value).closed.filter((id) => shown.has(id)) });
   } catch (error) {
+    if (mine !== generation) return;
     older.value = { more: true, busy: false };
     failed.value = explain(error);
   }
@@ -283,6 +284,9 @@ const forms: Record<string, Record<string, (v: unknown) => boolean>> = {
 
 /** What came while the page was hidden: nothing is drawn then. A hidden page leaves the stream after a minute. */
 let unseen: Message[] = [];
+/** Beyond so many, loading the list again costs less than applying them. */
+const maxUnseen = 2000;
+let tooMany = false;
 
 /** Applies a message of the stream. It throws where the message is not what this page knows under its type. */
 export function event(m: Message): void {
@@ -290,14 +294,18 @@ export function event(m: Message): void {
   if (!form) return; // of another version, or of no concern
   const members = m.data as Record<string, unknown> | null | undefined;
   for (const [name, fits] of Object.entries(form)) if (!fits(members?.[name])) throw new TypeError(`${m.type} without ${name}`);
-  if (document.hidden) unseen.push(m);
-  else apply(m);
+  if (!document.hidden) return apply(m);
+  if (unseen.length < maxUnseen) unseen.push(m);
+  else tooMany = true;
 }
 
 /** Applies what came while the page was hidden. */
 export function showUnseen(): void {
   const list = unseen;
+  const reloads = tooMany;
   unseen = [];
+  tooMany = false;
+  if (reloads) return void reload();
   batch(() => list.forEach(apply));
 }
 
@@ -346,6 +354,7 @@ function forgetAll(): void {
     for (const id of [...store.ids()]) store.remove(id);
     gone = [];
     unseen = [];
+    tooMany = false;
     meanwhile = null;
     why.asked = true;
     why.gap = false;

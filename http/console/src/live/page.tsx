@@ -10,7 +10,7 @@ import { Empty, Fault, Loading, Select } from "../ui/kit";
 import * as data from "./data";
 import { anyFilter, type Filters, noFilters, readFilters } from "./filters";
 import { inSight, order, waiting, waitingCount } from "./order";
-import { assets } from "./prices";
+import { assetNames } from "./prices";
 import { Line } from "./row";
 import { Axis } from "./ruler";
 import { count } from "../format";
@@ -48,7 +48,7 @@ function FilterBar() {
           onInput={(event) => setFilter("asset", event.currentTarget.value)}
         />
         <datalist id="f-assets">
-          {[...assets.value.keys()].map((name) => (
+          {assetNames.value.map((name) => (
             <option key={name} value={name} />
           ))}
         </datalist>
@@ -148,18 +148,27 @@ function useReading() {
   const list = useRef<HTMLDivElement>(null);
   useEffect(() => {
     let moved = 0;
+    let pressed = false;
     const look = () => {
       const scrolled = window.scrollY > 24;
       const inside = list.current?.contains(document.activeElement) ?? false;
-      data.reading.value = scrolled || inside || Date.now() - moved < 1500;
+      data.reading.value = scrolled || inside || pressed || Date.now() - moved < 1500;
     };
     const move = () => ((moved = Date.now()), look());
+    // Between a finger's touch and the click, a row must not become that of another signal.
+    const press = () => ((pressed = true), move());
+    const release = () => ((pressed = false), move());
     const timer = setInterval(look, 500);
     window.addEventListener("scroll", look, { passive: true });
     document.addEventListener("focusin", look);
     list.current?.addEventListener("pointermove", move, { passive: true });
+    list.current?.addEventListener("pointerdown", press, { passive: true });
+    window.addEventListener("pointerup", release);
+    window.addEventListener("pointercancel", release);
     return () => {
       clearInterval(timer);
+      window.removeEventListener("pointerup", release);
+      window.removeEventListener("pointercancel", release);
       window.removeEventListener("scroll", look);
       document.removeEventListener("focusin", look);
       data.reading.value = false;

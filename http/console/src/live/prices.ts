@@ -1,4 +1,4 @@
-import { signal } from "@preact/signals";
+import { computed, signal } from "@preact/signals";
 import { get } from "../api/client";
 import type { Asset } from "../api/types";
 import * as session from "../session";
@@ -12,6 +12,11 @@ const whileStreamed = 30_000;
 
 /** The assets by name. Names are compared as the service writes them. */
 export const assets = signal<ReadonlyMap<string, Asset>>(new Map());
+
+const joined = computed(() => [...assets.value.keys()].join("\n"));
+
+/** Their names, which change far less often than their prices. */
+export const assetNames = computed(() => (joined.value === "" ? [] : joined.value.split("\n")));
 
 /** Whether the prices of an asset, or of all if it is absent, are made up. */
 export function simulated(list = assets.value): boolean {
@@ -28,27 +33,36 @@ export function priceOf(s: Priced): number | null {
 
 type Priced = { asset: string; created_at: string; entry_price: number | null };
 
-/** Returns the assets with newer prices; what has no list entry yet waits for the list. */
+/** Returns the assets with newer prices, or the list itself if there are none. What it lacks waits for the next list. */
 export function merge(list: ReadonlyMap<string, Asset>, prices: Iterable<stream.Price>): ReadonlyMap<string, Asset> {
-  const next = new Map(list);
+  let next: Map<string, Asset> | null = null;
   for (const p of prices) {
-    const asset = next.get(p.asset);
-    if (!asset || (asset.last_price_at && Date.parse(asset.last_price_at) > Date.parse(p.at))) continue;
+    const asset = list.get(p.asset);
+    if (!asset || (asset.last_price_at && Date.parse(asset.last_price_at) >= Date.parse(p.at))) continue;
+    next ??= new Map(list);
     next.set(p.asset, { ...asset, last_price: p.price, last_price_at: p.at, source: p.source as Asset["source"] });
   }
-  return next;
+  return next ?? list;
 }
 
+/** What a subscription accepts as a name: one that it does not would take the prices from all. */
+const isName = (name: string) => /^[^\p{Cc}]{1,64}$/u.test(name) && name.trim() === name;
+
 /** Returns the assets of signals that have prices, without repetition, and whether these are all. */
-export function assetsOf(signals: Iterable<Priced>, most = stream.maxAssets): { names: string[]; all: boolean } {
+export function assetsOf(signals: Iterable<Priced>, most = stream.maxAssets - 1): { names: string[]; all: boolean } {
   const names = new Set<string>();
+  let all = true;
   for (const s of signals) {
     if (s.entry_price === null || names.has(s.asset)) continue;
-    if (names.size === most) return { names: [...names], all: false };
-    names.add(s.asset);
+    if (names.size === most || !isName(s.asset)) all = false;
+    else names.add(s.asset);
+    if (names.size === most && !all) break;
   }
-  return { names: [...names], all: true };
+  return { names: [...names], all };
 }
+
+let polledAt = 0;
+let polling = false;
 
 const streamed = new Map<string, stream.Price>(); // the newest by asset
 let drawing = false;
@@ -56,6 +70,10 @@ let drawing = false;
 /** Prices come in bursts, once a second: one change of the page takes all. */
 function take(p: stream.Price): void {
   streamed.set(p.asset, p);
+  if (!assets.peek().has(p.asset) && Date.now() - polledAt > every) {
+    polledAt = 0; // a new asset
+    void poll();
+  }
   if (drawing) return;
   drawing = true;
   setTimeout(() => {
@@ -67,7 +85,7 @@ function take(p: stream.Price): void {
 let listed: { names: string[]; all: boolean } = { names: [], all: true };
 let looked = "";
 
-const want = () => stream.want(looked ? [looked, ...listed.names] : listed.names);
+const want = () => stream.want(looked && isName(looked) ? [looked, ...listed.names] : listed.names);
 
 /** Follows the prices of signals. */
 export function follow(signals: Iterable<Priced>): void {
@@ -84,9 +102,6 @@ export function look(asset: string): () => void {
     want();
   };
 }
-
-let polledAt = 0;
-let polling = false;
 
 async function poll(): Promise<void> {
   if (polling || session.state.value !== "in" || document.hidden) return;

@@ -136,7 +136,8 @@ export class Store {
   put(s: SignalState): boolean {
     const row = this.rows.get(s.signal_id);
     if (!row) {
-      const added = signal(s);
+      const added = this.kept.get(s.signal_id) ?? signal(s); // the cell that is drawn
+      added.value = s;
       this.kept.delete(s.signal_id);
       this.rows.set(s.signal_id, added);
       this.place(s).add(added);

@@ -94,7 +94,7 @@ function MakeKey({ onClose, onMade }: { onClose: () => void; onMade: () => Promi
       <Dialog title={`The key “${made.name}”`} onClose={onClose}>
         <p>It is shown this once: keep it where only your program reads it.</p>
         <Secret value={made.api_key} what="The key" />
-        <div class="row"><button type="button" class="primary" onClick={onClose}>I have kept it</button></div>
+        <div class="row"><button type="button" class="primary" onClick={onClose}>I have saved it</button></div>
       </Dialog>
     );
   }

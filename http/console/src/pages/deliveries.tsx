@@ -116,7 +116,7 @@ function Detail({ row, webhook, onClose, onRetried }: { row: DeliveryRow; webhoo
   const detail = useLoad(row.delivery_id, (abort) => get<DeliveryDetail>(path, {}, abort), 3000);
   const act = async (what: "retry" | "cancel") => {
     await (what === "retry" ? postOnce : post)(`${path}/${what}`);
-    say(what === "retry" ? "It is sent again now." : "It is cancelled.");
+    say(what === "retry" ? "Retry queued." : "Delivery cancelled.");
     await Promise.all([detail.reload(), onRetried()]);
   };
   return (

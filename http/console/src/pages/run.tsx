@@ -5,7 +5,7 @@ import { words } from "../format";
 import { agents, agentsError, readAgents } from "../reference";
 import { goTo, place, setQuery } from "../router";
 import { bodyOf, type FieldOf, fieldsOf, type Schema } from "../run/schema";
-import { assets } from "../live/prices";
+import { assetNames } from "../live/prices";
 import { Fault, Field, Loading, Panel, say, Select, Show, useLoad } from "../ui/kit";
 import { Jobs } from "./jobs";
 import { Scan } from "./scan";
@@ -106,7 +106,7 @@ function Form({ agent, schema }: { agent: Agent; schema: Schema }) {
         <button class="primary" disabled={busy}>{busy ? "Running…" : "Run"}</button>
         <span class="muted small">A run takes up to 30 seconds; with async it becomes a job.</span>
       </div>
-      <datalist id="r-assets">{[...assets.value.keys()].map((name) => <option key={name} value={name} />)}</datalist>
+      <datalist id="r-assets">{assetNames.value.map((name) => <option key={name} value={name} />)}</datalist>
     </form>
   );
 }

@@ -7,6 +7,7 @@ import { now } from "../clock";
 import * as format from "../format";
 import { onEvent } from "../live/data";
 import { look, priceOf } from "../live/prices";
+import * as stream from "../stream/client";
 import { reasonOf } from "../live/row";
 import { BigRuler } from "../live/ruler";
 import { costOf, isProbability, netOf, resultAt, riskOf } from "../live/store";
@@ -48,6 +49,14 @@ export default function SignalPage() {
       }),
     [id],
   );
+  const gaps = stream.gaps.value;
+  const known = useRef(gaps);
+  useEffect(() => {
+    if (gaps === known.current) return;
+    known.current = gaps;
+    void loaded.reload();
+    void history.reload();
+  }, [gaps]);
   const s = loaded.data;
   const watched = s?.status === "open" && s.entry_price !== null ? s.asset : "";
   useEffect(() => (watched ? look(watched) : undefined), [watched]);

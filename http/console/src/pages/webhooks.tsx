@@ -2,6 +2,7 @@ import { useRef, useState } from "preact/hooks";
 import { ApiError, get, Keys, patch, post, postOnce, remove } from "../api/client";
 import type { NewWebhook, Webhook } from "../api/types";
 import * as format from "../format";
+import { agents, strategiesOf } from "../reference";
 import { goTo, linkTo, place } from "../router";
 import { Act, Ago, Dialog, Empty, Fault, Field, say, Secret, Show, Time, useLoad, useSubmit } from "../ui/kit";
 import { Deliveries, type DeliveryRow } from "./deliveries";
@@ -134,7 +135,8 @@ function One({ id }: { id: string }) {
               <div class="tile"><dt>State</dt><dd><State of={w} /></dd></div>
               <div class="tile"><dt>Failing since</dt><dd class="words">{w.failing_since ? <Ago at={w.failing_since} /> : "not failing"}</dd></div>
               <div class="tile"><dt>Events</dt><dd class="words">{w.events.join(", ")}</dd></div>
-              <div class="tile"><dt>Form of the events</dt><dd class="words">{w.api_version}</dd></div>
+              <div class="tile"><dt>Signals</dt><dd class="words break">{filterText(w.filters)}</dd></div>
+              <div class="tile"><dt>API version</dt><dd class="words">{w.api_version}</dd></div>
             </dl>
             <Deliveries id={`${id} ${round}`} title="Deliveries" load={load} start="" webhook={id} />
           </div>
@@ -142,7 +144,7 @@ function One({ id }: { id: string }) {
             <Dialog title="The new secret" onClose={() => setSecret("")}>
               <p>It is shown this once. The old one still signs beside it for 24 hours.</p>
               <Secret value={secret} what="The secret" />
-              <div class="row"><button type="button" onClick={() => setSecret("")}>I have kept it</button></div>
+              <div class="row"><button type="button" onClick={() => setSecret("")}>I have saved it</button></div>
             </Dialog>
           )}
           {recovering && <Recover path={path} onClose={() => setRecovering(false)} onDone={() => setRound((n) => n + 1)} />}
@@ -202,16 +204,22 @@ function Make({ onClose, onMade }: { onClose: () => void; onMade: () => Promise<
   const { submit, busy, error } = useSubmit(async (filled) => {
     const form = new FormData(filled);
     const description = String(form.get("description"));
-    const body = { url: String(form.get("url")), events: chosen, ...(description && { description }) };
+    const filters = filtersOf(form);
+    const body = {
+      url: String(form.get("url")),
+      events: chosen,
+      ...(description && { description }),
+      ...(Object.keys(filters).length > 0 && { filters }),
+    };
     setMade(await post<NewWebhook>("/v1/webhooks", body, keys.of(body)));
     await onMade();
   });
   if (made) {
     return (
-      <Dialog title="The webhook is there" onClose={onClose}>
+      <Dialog title="Webhook created" onClose={onClose}>
         <p>Its secret verifies what it sends. It is shown this once.</p>
         <Secret value={made.secret} what="The secret" />
-        <div class="row"><button type="button" class="primary" onClick={onClose}>I have kept it</button></div>
+        <div class="row"><button type="button" class="primary" onClick={onClose}>I have saved it</button></div>
       </Dialog>
     );
   }
@@ -233,6 +241,21 @@ function Make({ onClose, onMade }: { onClose: () => void; onMade: () => Promise<
             </label>
           ))}
         </fieldset>
+        <details>
+          <summary>Only some signals</summary>
+          <div class="form">
+            <div class="wide">
+              <Field id="w-assets" label="Assets" hint="With commas; empty means all">
+                <input id="w-assets" name="assets" autoComplete="off" spellcheck={false} aria-describedby="w-assets-hint" />
+              </Field>
+            </div>
+            <Choice id="w-agent" name="agents" label="Agent" options={agents.value.map((a) => [a.id, a.name] as const)} />
+            <Choice id="w-strategy" name="strategies" label="Strategy" options={strategiesOf("").map((s) => [s, format.words(s)] as const)} />
+            <Choice id="w-direction" name="directions" label="Direction" options={[["long", "▲ long"], ["short", "▼ short"]]} />
+            <Choice id="w-least" name="min_confidence" label="Chance at least" options={[30, 40, 45, 50, 55, 60, 70, 80].map((n) => [`${n / 100}`, `${n} %`] as const)} />
+          </div>
+          <p class="muted small">They are compared with a signal as it was created: all of its events are sent, or none.</p>
+        </details>
         <Fault error={error} />
         <div class="row">
           <button class="primary" disabled={busy || chosen.length === 0}>Create</button>
@@ -243,3 +266,34 @@ function Make({ onClose, onMade }: { onClose: () => void; onMade: () => Promise<
   );
 }
 
+/** A choice of a form that may be left open. */
+function Choice({ id, name, label, options }: { id: string; name: string; label: string; options: readonly (readonly [string, string])[] }) {
+  return (
+    <Field id={id} label={label}>
+      <select id={id} name={name}>
+        <option value="">any</option>
+        {options.map(([value, text]) => <option key={value} value={value}>{text}</option>)}
+      </select>
+    </Field>
+  );
+}
+
+/** Returns the filters of the form, without those that were left open. */
+export function filtersOf(form: FormData): Record<string, string[] | number> {
+  const filters: Record<string, string[] | number> = {};
+  const text = (name: string) => String(form.get(name) ?? "").trim();
+  const assets = text("assets").split(",").map((name) => name.trim()).filter(Boolean);
+  if (assets.length > 0) filters["assets"] = assets;
+  for (const name of ["agents", "strategies", "directions"]) if (text(name)) filters[name] = [text(name)];
+  if (text("min_confidence")) filters["min_confidence"] = Number(text("min_confidence"));
+  return filters;
+}
+
+/** Says in words which signals a webhook is for. */
+export function filterText(filters: Webhook["filters"]): string {
+  if (!filters) return "all";
+  const parts = [filters.assets, filters.agents, filters.strategies?.map(format.words), filters.directions].flatMap((list) => (list?.length ? [list.join(", ")] : []));
+  if (filters.min_confidence != null) parts.push(`chance at least ${format.percent(filters.min_confidence)}`);
+  if (filters.min_expected_r_net != null) parts.push(`expected at least ${format.r(filters.min_expected_r_net)} net`);
+  return parts.join(" · ") || "all";
+}

@@ -75,7 +75,7 @@ function collect(schema: Schema, prefix: string, depth: number): FieldOf[] {
     const choices = (s.enum ?? []).filter((v) => typeof v === "string" || typeof v === "number").map(String);
     const required = schema.required?.includes(name) ?? false;
     const initial = text(s.default) || (kind === "choice" && required ? (choices[0] ?? "") : "");
-    return [{ path, label: s.title ?? capital(name.replaceAll("_", " ")), kind, required, hint: s.description ?? "", choices, initial, schema: s }];
+    return [{ path, label: s.title ?? capital(name.replaceAll("_", " ")), kind, required, hint: hintOf(s), choices, initial, schema: s }];
   });
 }
 
@@ -97,3 +97,6 @@ export function bodyOf(fields: FieldOf[], values: Record<string, string>): Recor
   }
   return body;
 }
+
+/** The description of a field without the advice for programs: the page has a list where they have a path. */
+const hintOf = (s: Schema) => (s.description ?? "").replace(/: (GET|POST) \/v1\/[^.]*\./, ".");

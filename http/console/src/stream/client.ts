@@ -12,6 +12,9 @@ export interface Status {
   lostAt: number;
 }
 
+/** How often events may have been missed, so that what was loaded before is old. */
+export const gaps = signal(0);
+
 /** What became of an interruption. */
 export interface Interruption {
   kind: "resumed" | "reloaded" | "gap"; // reloaded: there was no event yet to resume after
@@ -100,6 +103,7 @@ async function connect(): Promise<void> {
   socket = s;
   heardAt = openedAt = Date.now();
   liveAt = 0;
+  limited.value = false; // another node may be of another version
   s.onopen = () => {
     send({ action: "auth", token });
     subscribe();
@@ -177,7 +181,9 @@ function subscribed(message: position.Message): void {
   const shown: Interruption = { kind: how.kind === "first" ? "reloaded" : how.kind, replayed: how.kind === "resumed" ? how.replayed : 0, from: from || to, to };
   if (how.kind !== "first" || from > 0) interruption.value = shown;
   if (how.kind !== "gap") setTimeout(() => interruption.value === shown && (interruption.value = null), showResumed);
-  if (how.kind !== "resumed") reload();
+  if (how.kind === "resumed") return;
+  gaps.value++;
+  reload();
 }
 
 function closed(code: number): void {
@@ -262,6 +268,7 @@ export function run(): void {
     behind.value = null;
     set("off");
   });
+  visible(); // a tab may be opened in the background
   setInterval(check, checkEvery);
   setInterval(ping, pingEvery);
   document.addEventListener("visibilitychange", visible);

@@ -17,11 +17,15 @@ export const maxAssets = 100;
 
 const settle = 400; // names change while a list is loaded or filtered
 const silenceLimit = 75_000; // a heartbeat comes every 30 s
+const checkEvery = 10_000;
+const channel = "market.price";
 
 let named: string[] = [];
 let handler: (p: Price) => void = () => {};
 let socket: WebSocket | null = null;
+let sent = ""; // the token of the connection
 let subscribed = false;
+let unsupported = false; // by this version of the service, or for this account
 let attempt = 0;
 let timer = 0;
 let heardAt = 0;
@@ -40,9 +44,11 @@ export function want(assets: readonly string[]): void {
 /** Reads a price, or returns null where a message is none. */
 export function priceOf(m: Message): Price | null {
   const p = m?.data as Partial<Price> | null | undefined;
-  const good = m?.type === "market.price" && typeof p?.asset === "string" && typeof p.price === "number" && p.price > 0;
+  const good = m?.type === channel && typeof p?.asset === "string" && typeof p.price === "number" && p.price > 0;
   return good && typeof p.at === "string" && !Number.isNaN(Date.parse(p.at)) ? (p as Price) : null;
 }
+
+const wanted = () => named.length > 0 && !unsupported && !document.hidden && session.state.value === "in";
 
 function again(delay: number): void {
   clearTimeout(timer);
@@ -51,9 +57,9 @@ function again(delay: number): void {
 
 /** Makes the connection what is wanted: none, a new one, or one with other names. */
 async function sync(): Promise<void> {
-  if (named.length === 0 || document.hidden || session.state.value !== "in") return drop();
+  if (!wanted()) return drop();
   if (socket) {
-    if (socket.readyState === WebSocket.OPEN) subscribe(socket);
+    if (socket.readyState === WebSocket.OPEN) subscribe();
     return;
   }
   let token: string;
@@ -62,14 +68,14 @@ async function sync(): Promise<void> {
   } catch {
     return again(reconnectDelay(1006, attempt++, Math.random()));
   }
-  if (socket || !token) return;
+  if (socket || !token || !wanted()) return; // much may have changed meanwhile
   const scheme = location.protocol === "https:" ? "wss:" : "ws:";
   const s = new WebSocket(`${scheme}//${location.host}/v1/ws/dashboard`);
   socket = s;
   heardAt = Date.now();
   s.onopen = () => {
-    s.send(JSON.stringify({ action: "auth", token }));
-    subscribe(s);
+    authenticate(token);
+    subscribe();
   };
   s.onmessage = (event) => socket === s && receive(event.data);
   s.onclose = (event) => {
@@ -81,8 +87,13 @@ async function sync(): Promise<void> {
   };
 }
 
-function subscribe(s: WebSocket): void {
-  s.send(JSON.stringify({ action: "subscribe", channels: ["market.price"], filters: { assets: named } }));
+function authenticate(token: string): void {
+  sent = token;
+  socket?.send(JSON.stringify({ action: "auth", token }));
+}
+
+function subscribe(): void {
+  socket?.send(JSON.stringify({ action: "subscribe", channels: [channel], filters: { assets: named } }));
 }
 
 function receive(text: unknown): void {
@@ -94,10 +105,15 @@ function receive(text: unknown): void {
     return; // the other connection counts what cannot be read
   }
   if (message?.type === "subscribed") {
-    subscribed = true;
+    const channels = (message.data as { channels?: string[] } | null)?.channels;
+    subscribed = Array.isArray(channels) && channels.includes(channel);
     attempt = 0;
   }
-  if (message?.type === "error") subscribed = false; // a service that has no such channel
+  if (message?.type === "error" || (message?.type === "subscribed" && !subscribed)) {
+    // A refused connection would keep its first subscription, to the signals. The list of assets has prices, too.
+    unsupported = true;
+    return drop();
+  }
   const price = priceOf(message);
   if (price) handler(price);
 }
@@ -109,17 +125,30 @@ function drop(): void {
   s?.close(1000);
 }
 
-function check(): void {
-  if (!socket || Date.now() - heardAt < silenceLimit) return;
-  drop();
-  again(0);
+/** Notices silence, and extends the connection with a newer token. */
+async function check(): Promise<void> {
+  if (!socket) return;
+  if (Date.now() - heardAt > silenceLimit) {
+    drop();
+    return again(0);
+  }
+  if (socket.readyState !== WebSocket.OPEN) return;
+  try {
+    const token = await session.token();
+    if (token && token !== sent && socket?.readyState === WebSocket.OPEN) authenticate(token);
+  } catch {
+    // The connection is closed when its token ends, and made again.
+  }
 }
 
 /** Calls f with the prices of the named assets while somebody is signed in and looks. */
 export function run(f: (p: Price) => void): void {
   handler = f;
-  session.state.subscribe(() => again(0));
+  session.state.subscribe(() => {
+    unsupported = false;
+    again(0);
+  });
   document.addEventListener("visibilitychange", () => again(document.hidden ? settle : 0));
   window.addEventListener("online", () => again(0));
-  setInterval(check, 10_000);
+  setInterval(() => void check(), checkEvery);
 }

@@ -215,9 +215,11 @@ export function Act(props: { run: () => Promise<unknown>; children: ComponentChi
 /** Sends a form once at a time, and keeps what went wrong until the next try. */
 export function useSubmit(send: (form: HTMLFormElement) => Promise<unknown>) {
   const [state, set] = useState<{ busy: boolean; error: unknown }>({ busy: false, error: null });
+  const sending = useRef(false);
   const submit = async (event: SubmitEvent) => {
     event.preventDefault();
-    if (state.busy) return;
+    if (sending.current) return;
+    sending.current = true;
     set({ busy: true, error: null });
     try {
       await send(event.currentTarget as HTMLFormElement);
@@ -225,12 +227,14 @@ export function useSubmit(send: (form: HTMLFormElement) => Promise<unknown>) {
     } catch (error) {
       set({ busy: false, error });
     }
+    sending.current = false;
   };
   return { ...state, submit };
 }
 
 /** A secret that is shown once, with a button that copies it. */
 export function Secret({ value, what }: { value: string; what: string }) {
+  if (session.state.value !== "in") return null; // whoever sits there now may be somebody else
   const copy = async () => {
     try {
       await navigator.clipboard.writeText(value);
