@@ -10,14 +10,14 @@ import (
 // audience holds one flusher's connections of one account, and the index from a
 // frame to the cohorts that it concerns.
 type audience struct {
-	account     signal.AccountID
-	partition   int
-	peers       []*peer             // peer.seat is its index
-	cohorts     map[string]*cohort  // by subscription.key
-	everyAsset  [channels][]*cohort // cohorts without a filter, or channels without assets
-	singleAsset map[assetKey][]*cohort
-	prices      *prices
-	priced      int // cohorts that want prices
+	account      signal.AccountID
+	partition    int
+	peers        []*peer             // peer.seat is its index
+	cohorts      map[string]*cohort  // by subscription.key
+	everyAsset   [channels][]*cohort // cohorts without a filter, or channels without assets
+	singleAsset  map[assetKey][]*cohort
+	prices       *prices
+	priceCohorts int // cohorts that want prices
 }
 
 type assetKey struct {
@@ -80,7 +80,7 @@ func (a *audience) drop(c *cohort) {
 // wantPrices counts c, which is added or, with -1, removed, if it wants prices.
 func (a *audience) wantPrices(c *cohort, n int) {
 	if c.sub.channels.has(marketPrice) {
-		a.priced += n
+		a.priceCohorts += n
 		a.prices.want(c.sub.assets, n)
 	}
 }

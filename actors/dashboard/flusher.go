@@ -33,20 +33,20 @@ type flusher struct {
 	done  chan struct{} // closed when run has returned
 
 	// The rest is used by run only.
-	spare       []order // the previous inbox, for reuse
-	audiences   map[signal.AccountID]*audience
-	passed      map[int]passage
-	revoked     map[signal.AccountID][]recent
-	dirty       []*cohort
-	priceless   []*peer          // peers that want prices and have none yet
-	ready       []*peer          // peers that have something to write
-	readyBefore []*peer          // the previous list, for reuse
-	waiting     []*peer          // peers whose kernel buffer is full
-	retryAt     int64            // when they are retried
-	peers       heap.Heap[*peer] // by due: see newDeadlines
-	draining    bool
-	halted      bool
-	pacing      pacing
+	spare          []order // the previous inbox, for reuse
+	audiences      map[signal.AccountID]*audience
+	passed         map[int]passage
+	revoked        map[signal.AccountID][]recent
+	dirty          []*cohort
+	awaitingPrices []*peer          // peers that want prices and have none yet
+	ready          []*peer          // peers that have something to write
+	readyBefore    []*peer          // the previous list, for reuse
+	waiting        []*peer          // peers whose kernel buffer is full
+	retryAt        int64            // when they are retried
+	peers          heap.Heap[*peer] // by due: see newDeadlines
+	draining       bool
+	halted         bool
+	pacing         pacing
 
 	writer  *rawWriter
 	scratch []byte // buffer for a replay's frames

@@ -33,7 +33,7 @@ type Options struct {
 	Name func(asset string) string
 	// Prices returns the newest price of every asset, for market.price; nil to send none. It is
 	// called once a second while a subscription names an asset, and not otherwise.
-	Prices func(context.Context) ([]Quote, error)
+	Prices func(context.Context) ([]LastPrice, error)
 
 	Heartbeat     time.Duration // 30 s
 	PingInterval  time.Duration // 30 s

@@ -79,9 +79,9 @@ func (f *flusher) join(p *peer) {
 		return
 	}
 	p.audience.cohort(p.sub).join(p)
-	if p.sub.channels.has(marketPrice) && !p.priceless {
-		p.priceless = true
-		f.priceless = append(f.priceless, p)
+	if p.sub.channels.has(marketPrice) && !p.awaitingPrices {
+		p.awaitingPrices = true
+		f.awaitingPrices = append(f.awaitingPrices, p)
 	}
 }
 

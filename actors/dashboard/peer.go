@@ -57,9 +57,9 @@ type peer struct {
 	reached signal.Position
 	replay  *replaying // nil outside of a replay
 
-	ready     bool // listed in flusher.ready
-	priceless bool // listed in flusher.priceless
-	refused   bool // listed in flusher.waiting: the kernel accepts no more bytes
+	ready          bool // listed in flusher.ready
+	awaitingPrices bool // listed in flusher.awaitingPrices
+	refused        bool // listed in flusher.waiting: the kernel accepts no more bytes
 	// overSince is when the kernel first refused while p was over the queue's
 	// limits; 0 if it is not.
 	overSince int64

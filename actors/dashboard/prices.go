@@ -19,8 +19,8 @@ const (
 	pricesTimeout = 5 * time.Second
 )
 
-// Quote is the newest price of an asset.
-type Quote struct {
+// LastPrice is the last price of an asset.
+type LastPrice struct {
 	Asset  string    // catalogue name
 	Source string    // where the price is from, such as simulated
 	Price  float64   // in the asset's currency
@@ -28,7 +28,7 @@ type Quote struct {
 }
 
 // prices sends market.price to the connections that named assets for it. Prices are no events of
-// an account's stream: they are read only while somebody wants one, and never replayed.
+// an account's stream: they are read only while a subscription wants one, and never replayed.
 type prices struct {
 	hub *Hub
 
@@ -43,9 +43,9 @@ type prices struct {
 
 func newPrices(h *Hub) *prices { return &prices{hub: h, wanted: make(map[string]int)} }
 
-// price is a quote and its message.
+// price is the last price of an asset and its message.
 type price struct {
-	quote Quote
+	last  LastPrice
 	frame *frame
 }
 
@@ -84,44 +84,45 @@ func (p *prices) follow(ctx context.Context) {
 	}
 }
 
-// round reads the prices, if somebody wants one, and posts those that are wanted.
+// round reads the prices, if a subscription wants one, and posts those that are wanted.
 func (p *prices) round(ctx context.Context) {
 	wanted, asked := p.takeWanted()
 	if len(wanted) == 0 {
 		if p.latest = nil; asked {
-			p.post(priced{}) // who asked has left
+			p.post(pricesRead{}) // those that asked have left
 		}
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, pricesTimeout)
 	defer cancel()
-	quotes, err := p.hub.o.Prices(ctx)
+	last, err := p.hub.o.Prices(ctx)
 	if err != nil {
 		if !p.failed && !errors.Is(err, context.Canceled) {
 			p.hub.o.Logger.Warn("prices cannot be read", "err", err)
 		}
 		p.failed = true
+		p.post(pricesRead{})
 		return
 	}
 	p.failed = false
-	o, now := priced{latest: make(map[string]price, len(wanted))}, p.hub.o.Now()
-	for _, q := range quotes {
-		asset := spelling.Fold(q.Asset)
+	o, now := pricesRead{latest: make(map[string]price, len(wanted))}, p.hub.o.Now()
+	for _, newest := range last {
+		asset := spelling.Fold(newest.Asset)
 		if !wanted[asset] {
 			continue
 		}
-		last, sent := p.latest[asset]
-		if !sent || last.quote != q {
-			last = price{q, newPriceFrame(&q, asset, now)}
-			o.changed = append(o.changed, last.frame)
+		sent, known := p.latest[asset]
+		if !known || sent.last != newest {
+			sent = price{newest, newPriceFrame(&newest, asset, now)}
+			o.changed = append(o.changed, sent.frame)
 		}
-		o.latest[asset] = last
+		o.latest[asset] = sent
 	}
 	p.latest = o.latest
 	p.post(o)
 }
 
-func (p *prices) post(o priced) {
+func (p *prices) post(o pricesRead) {
 	for _, f := range p.hub.flushers {
 		f.post(o)
 	}
@@ -129,7 +130,7 @@ func (p *prices) post(o priced) {
 
 // newPriceFrame encodes the price of asset, which is q.Asset folded. It has no id: a client that
 // resumes gets the price of that moment instead of those it missed.
-func newPriceFrame(q *Quote, asset string, now time.Time) *frame {
+func newPriceFrame(q *LastPrice, asset string, now time.Time) *frame {
 	const envelope = 192 // upper bound of the bytes added to the texts
 	b := make([]byte, maxHeaderBytes, maxHeaderBytes+envelope+len(q.Asset)+len(q.Source))
 	b = append(b, `{"type":"market.price","data":{"asset":`...)
@@ -145,21 +146,28 @@ func newPriceFrame(q *Quote, asset string, now time.Time) *frame {
 	return &frame{bytes: withHeader(b), at: signal.Position{MS: now.UnixMilli()}, asset: asset, channel: marketPrice}
 }
 
-// priced carries the newest prices of all wanted assets, and the messages of those that changed.
-type priced struct {
+// pricesRead carries the newest prices of all wanted assets, and the messages of those that
+// changed. latest is nil if none were read.
+type pricesRead struct {
 	changed []*frame
 	latest  map[string]price
 }
 
-func (o priced) apply(f *flusher) {
+func (o pricesRead) apply(f *flusher) {
 	// A connection that joined since the last round has none of the prices that stayed the same.
 	fresh := make(map[*frame]bool, len(o.changed))
 	for _, frame := range o.changed {
 		fresh[frame] = true
 	}
-	for _, p := range f.priceless {
-		p.priceless = false
+	still := f.awaitingPrices[:0]
+	for _, p := range f.awaitingPrices {
+		p.awaitingPrices = false
 		if p.cohort == nil || !p.sub.channels.has(marketPrice) {
+			continue // it has left, or wants none any more
+		}
+		if o.latest == nil {
+			p.awaitingPrices = true
+			still = append(still, p)
 			continue
 		}
 		for _, asset := range p.sub.assets {
@@ -169,10 +177,10 @@ func (o priced) apply(f *flusher) {
 			}
 		}
 	}
-	clear(f.priceless)
-	f.priceless = f.priceless[:0]
+	clear(f.awaitingPrices[len(still):])
+	f.awaitingPrices = still
 	for _, a := range f.audiences {
-		if a.priced == 0 {
+		if a.priceCohorts == 0 {
 			continue
 		}
 		for _, frame := range o.changed {

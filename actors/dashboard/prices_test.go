@@ -16,10 +16,10 @@ import (
 
 // ticker is a source of prices whose rounds a test makes.
 type ticker struct {
-	hub    *Hub
-	quotes []Quote
-	err    error
-	reads  int
+	hub   *Hub
+	last  []LastPrice
+	err   error
+	reads int
 }
 
 // newTicker gives s prices that are read in ticker.round only.
@@ -29,9 +29,9 @@ func newTicker(s *service) *ticker {
 	return p
 }
 
-func (p *ticker) read(context.Context) ([]Quote, error) {
+func (p *ticker) read(context.Context) ([]LastPrice, error) {
 	p.reads++
-	return p.quotes, p.err
+	return p.last, p.err
 }
 
 func (p *ticker) round() { p.hub.prices.round(context.Background()) }
@@ -40,13 +40,13 @@ func (p *ticker) round() { p.hub.prices.round(context.Background()) }
 var tradedAt = time.Date(2026, 11, 21, 9, 30, 0, 250e6, time.UTC)
 
 func (p *ticker) set(asset string, price float64) {
-	for i := range p.quotes {
-		if p.quotes[i].Asset == asset {
-			p.quotes[i].Price = price
+	for i := range p.last {
+		if p.last[i].Asset == asset {
+			p.last[i].Price = price
 			return
 		}
 	}
-	p.quotes = append(p.quotes, Quote{Asset: asset, Source: "simulated", Price: price, At: tradedAt})
+	p.last = append(p.last, LastPrice{Asset: asset, Source: "simulated", Price: price, At: tradedAt})
 }
 
 func (c *client) wantPrice(asset string, price float64) {
@@ -75,7 +75,7 @@ func TestPrices(t *testing.T) {
 	a, b, none := s.welcomed(principalOf(alice)), s.welcomed(principalOf(bob)), s.welcomed(principalOf(alice))
 	p.round()
 	if p.reads != 0 {
-		t.Errorf("prices were read %d times while nobody asked", p.reads)
+		t.Errorf("prices were read %d times without a subscription", p.reads)
 	}
 	a.subscribe(`"channels":["market.price","signal.new"],"filters":{"assets":["btc"],"min_confidence":0.99}`, `null`)
 	b.subscribe(`"channels":["market.price"],"filters":{"assets":["Eth-usd","DOGE"]}`, `null`)
@@ -120,15 +120,28 @@ func TestPricesWhileTheyCannotBeRead(t *testing.T) {
 	c.wantPrice("BTC", 1)
 	p.err = errors.New("no store")
 	p.round()
+	// A connection that asks meanwhile gets the prices once they can be read, and one that leaves
+	// is forgotten.
+	late, gone := s.welcomed(principalOf(alice)), s.welcomed(principalOf(alice))
+	for _, asks := range []*client{late, gone} {
+		asks.subscribe(`"channels":["market.price"],"filters":{"assets":["BTC"]}`, `null`)
+	}
+	gone.ask(`{"action":"unsubscribe"}`, "unsubscribed")
+	p.round()
+	late.wantNothing()
+	if n := awaitingPrices(s); n != 1 {
+		t.Errorf("%d connections wait for prices", n)
+	}
 	p.err = nil
 	p.round()
+	late.wantPrice("BTC", 1)
 	c.wantNothing()
 	p.set("BTC", 2)
 	p.round()
 	c.wantPrice("BTC", 2)
 }
 
-// TestPricesNeedAssets: nobody gets all prices.
+// TestPricesNeedAssets: no subscription gets all prices.
 func TestPricesNeedAssets(t *testing.T) {
 	t.Parallel()
 	s, c := newClient(t, nil)
@@ -163,9 +176,7 @@ func TestPricesForgetConnections(t *testing.T) {
 	}
 	p.round()
 	s.welcomed(principalOf(alice)).wantNothing() // the flusher has done the round
-	left := make(chan int)
-	s.hub.flushers[0].post(inspect(func(f *flusher) { left <- len(f.priceless) }))
-	if n := <-left; n != 0 || p.reads != 0 {
+	if n := awaitingPrices(s); n != 0 || p.reads != 0 {
 		t.Errorf("%d connections are kept, and prices were read %d times", n, p.reads)
 	}
 }
@@ -176,14 +187,14 @@ func TestPricesAreReadOnceASecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sys := engine.NewSystem(engine.Options{})
 		var reads []time.Time
-		h := NewHub(sys, Options{PartitionOf: partitionOf, Flushers: 1, Prices: func(context.Context) ([]Quote, error) {
+		h := NewHub(sys, Options{PartitionOf: partitionOf, Flushers: 1, Prices: func(context.Context) ([]LastPrice, error) {
 			reads = append(reads, time.Now())
 			time.Sleep(300 * time.Millisecond) // a slow store
 			return nil, nil
 		}})
 		time.Sleep(10 * time.Second)
 		if synctest.Wait(); len(reads) != 0 {
-			t.Errorf("%d reads while nobody asked", len(reads))
+			t.Errorf("%d reads without a subscription", len(reads))
 		}
 		h.prices.want([]string{"btc"}, +1)
 		time.Sleep(10 * time.Second)
@@ -207,4 +218,15 @@ func TestPricesAreReadOnceASecond(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// awaitingPrices returns the number of connections that have asked for prices and have none yet.
+func awaitingPrices(s *service) int {
+	n := 0
+	for _, f := range s.hub.flushers {
+		waiting := make(chan int)
+		f.post(inspect(func(f *flusher) { waiting <- len(f.awaitingPrices) }))
+		n += <-waiting
+	}
+	return n
 }

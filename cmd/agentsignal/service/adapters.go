@@ -27,18 +27,18 @@ func (l eventLog) Wait(ctx context.Context, partition int, p signal.Position) er
 	return l.tail.Wait(ctx, partition, p)
 }
 
-// quotes adapts the market to dashboard.Options.Prices.
-type quotes struct{ market *market.Market }
+// lastPrices adapts the market to dashboard.Options.Prices.
+type lastPrices struct{ market *market.Market }
 
-func (q quotes) read(ctx context.Context) ([]dashboard.Quote, error) {
+func (q lastPrices) read(ctx context.Context) ([]dashboard.LastPrice, error) {
 	assets, err := q.market.Prices(ctx)
 	if err != nil {
 		return nil, err
 	}
-	var all []dashboard.Quote
+	var all []dashboard.LastPrice
 	for i := range assets {
 		if a := &assets[i]; !a.LastAt.IsZero() {
-			all = append(all, dashboard.Quote{Asset: a.Symbol, Source: a.Source, Price: a.Last, At: a.LastAt})
+			all = append(all, dashboard.LastPrice{Asset: a.Symbol, Source: a.Source, Price: a.Last, At: a.LastAt})
 		}
 	}
 	return all, nil

@@ -339,7 +339,7 @@ func (p *process) buildStreams(context.Context) error {
 		Authenticator:  p.credentials,
 		Log:            eventLog{p.store.Logs, p.tail},
 		Name:           p.market.Name,
-		Prices:         quotes{p.market}.read,
+		Prices:         lastPrices{p.market}.read,
 		Heartbeat:      time.Duration(c.Heartbeat),
 		AuthTimeout:    time.Duration(c.AuthTimeout),
 		QueueMessages:  c.QueueMessages,

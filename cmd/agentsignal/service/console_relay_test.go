@@ -32,7 +32,8 @@ type consoleRelay struct {
 	tb  testing.TB
 	url string
 
-	proxy *httputil.ReverseProxy
+	proxy   *httputil.ReverseProxy
+	prelude string // is run after prelude.js
 
 	mu      sync.Mutex
 	asked   []string
@@ -75,7 +76,7 @@ func newConsoleRelay(tb testing.TB, target string) *consoleRelay {
 			rule.answer(w, r)
 		case r.URL.Path == "/dashboard/prelude.js":
 			w.Header().Set("Content-Type", "text/javascript")
-			_, _ = io.WriteString(w, preludeScript)
+			_, _ = io.WriteString(w, preludeScript+b.prelude)
 		case websocket.IsWebSocketUpgrade(r):
 			b.stream(w, r, "ws"+strings.TrimPrefix(target, "http")+r.URL.Path)
 		default:
@@ -303,6 +304,24 @@ func (b *consoleRelay) newest(n int) *relayStream {
 	b.tb.Helper()
 	eventually(b.tb, fmt.Sprintf("stream %d is open", n), func() bool { return len(b.open()) >= n })
 	return b.open()[n-1]
+}
+
+// prices waits for connection n for prices, counted from 1.
+func (b *consoleRelay) prices(n int) *relayStream {
+	b.tb.Helper()
+	var list []*relayStream
+	eventually(b.tb, fmt.Sprintf("stream %d of prices is open", n), func() bool {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		list = nil
+		for _, s := range b.sockets {
+			if asked := s.subscribes(); len(asked) > 0 && strings.Contains(asked[0], "market.price") {
+				list = append(list, s)
+			}
+		}
+		return len(list) >= n
+	})
+	return list[n-1]
 }
 
 // subscribes returns the messages by which the page subscribed.

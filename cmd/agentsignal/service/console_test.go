@@ -14,6 +14,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/chromedp/chromedp"
+
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
@@ -255,10 +257,10 @@ func TestConsoleIsRobust(t *testing.T) {
 	trader, account := s.account(t)
 	hostile := `<img src=x onerror="window.hacked=1">`
 	trader.post("/v1/agents/seo/run", runBody(hostile, "blog_post")).ok(t)
-	page := newBrowser(t, s.url+"/dashboard/", 320) // as 1280 px at 400 %
+	b := newConsoleRelay(t, s.url)
+	b.prelude = `Storage.prototype.setItem = Storage.prototype.getItem = () => { throw new Error("refused") }; later(3600000);`
+	page := newBrowser(t, b.url+"/dashboard/", 320) // as 1280 px at 400 %
 	evaluate[any](t, page, consoleScript)
-	act(t, page, `Storage.prototype.setItem = Storage.prototype.getItem = () => { throw new Error("refused") }`,
-		`const now = Date.now; Date.now = () => now() + 3600000`)
 	evaluate[any](t, page, fmt.Sprintf("signIn(%q, %q)", account.Email, password))
 	act(t, page, fmt.Sprintf("await shows(%q, '[data-row]')", hostile), `await shows("clock is wrong")`,
 		`location.hash = "#/content"`, fmt.Sprintf("await shows(%q)", hostile), `await shows("quality")`,
@@ -284,12 +286,13 @@ func TestConsoleIsAccessible(t *testing.T) {
 	first := trader.run("ACME", "momentum")
 	prices.tick("ACME", strconv.FormatFloat(*first.Target+(*first.Target-*first.Entry)/100, 'f', -1, 64))
 	eventually(t, "it is closed", func() bool { return trader.state(first.ID).Status == "closed" })
-	trader.run("ACME", "momentum")
+	open := trader.run("ACME", "momentum")
 	trader.post("/v1/agents/seo/run", runBody("standing desk", "blog_post")).ok(t)
+	hook := trader.hook("https://hooks.example.com/signals")
 	for _, theme := range []string{"dark", "light"} {
 		page := newBrowser(t, s.url+"/dashboard/", 1280)
 		evaluate[any](t, page, string(axe)+";"+consoleScript)
-		act(t, page, fmt.Sprintf(`document.documentElement.style.colorScheme = %q`, theme))
+		must(t, chromedp.Do(page, emulateTheme(theme)))
 		check := func(what string) {
 			t.Helper()
 			for _, v := range evaluate[[]string](t, page, "violations()") {
@@ -299,13 +302,22 @@ func TestConsoleIsAccessible(t *testing.T) {
 		check("sign in")
 		evaluate[any](t, page, fmt.Sprintf("signIn(%q, %q)", account.Email, password))
 		for place, text := range map[string]string{
-			"live": "Closed", "signals/" + first.ID: "accounted for", "scorecard": "By strategy", "weather": "Weather",
+			"live": "Closed", "signals/" + first.ID: "accounted for", "signals/" + open.ID: "Time left", "scorecard": "By strategy", "weather": "Weather",
 			"content": "quality", "run": "Ask an agent", "run?tab=scan": "Assets", "run?tab=schedules": "Schedules",
-			"webhooks": "Webhooks", "account": "API keys", "nosuch": "no such page",
+			"run?tab=jobs": "Jobs", "webhooks": "Webhooks", "webhooks/" + hook.ID: "Deliveries", "account": "API keys", "nosuch": "no such page",
 		} {
 			act(t, page, fmt.Sprintf(`location.hash = "#/%s"`, place), fmt.Sprintf("await shows(%q, 'main')", text))
 			act(t, page, `await until("it is loaded", () => !find(".wait"))`)
 			check(place)
+		}
+		for place, dialog := range map[string]string{
+			"account": "New key", "webhooks": "New webhook", "run?tab=schedules": "New schedule", "live": "Help and keys",
+			"webhooks/" + hook.ID: "Recover…",
+		} {
+			act(t, page, fmt.Sprintf(`location.hash = "#/%s"`, place), `await until("it is loaded", () => !find(".wait"))`,
+				fmt.Sprintf(`await press(%q)`, dialog), `await until("the dialog is open", () => find("dialog[open]"))`)
+			check(dialog)
+			act(t, page, `find("dialog").close()`, `await until("the dialog is closed", () => !find("dialog"))`)
 		}
 	}
 }

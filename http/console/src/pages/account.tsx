@@ -33,7 +33,7 @@ export default function AccountPage() {
 function Keys() {
   const [making, setMaking] = useState(false);
   const [ending, setEnding] = useState<ApiKey | null>(null);
-  const list = useLoad("keys", (abort) => get<{ api_keys: ApiKey[]; total: number }>("/v1/auth/api-keys", { limit: 100 }, abort));
+  const list = useLoad("keys", (abort) => get<{ api_keys: ApiKey[]; total: number }>("/v1/auth/api-keys", { limit: 100 }, abort), 10_000);
   const end = async (key: ApiKey) => {
     await remove(`/v1/auth/api-keys/${encodeURIComponent(key.key_id)}`);
     say(`“${key.name}” no longer works.`);

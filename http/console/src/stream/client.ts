@@ -1,6 +1,7 @@
 import { signal } from "@preact/signals";
 import { learnTime, roughTime, serverNow } from "../clock";
 import * as session from "../session";
+import { Slices, tasks } from "./slices";
 import * as position from "./resume";
 
 /** What the frame shows about the stream. */
@@ -109,7 +110,11 @@ async function connect(): Promise<void> {
     subscribe();
     ping();
   };
-  s.onmessage = (event) => socket === s && receive(event.data);
+  s.onmessage = (event) => {
+    if (socket !== s) return;
+    heardAt = Date.now();
+    arrived.push({ text: event.data, at: heardAt });
+  };
   s.onclose = (event) => socket === s && closed(event.code);
 }
 
@@ -132,8 +137,17 @@ function refusedReply(message: position.Message): void {
   subscribe();
 }
 
-function receive(text: unknown): void {
-  heardAt = Date.now();
+/** What a task may take for messages, in milliseconds: beyond it the page is slow to answer its reader. */
+const perTask = 8;
+let post: (f: () => void) => void = (f) => void setTimeout(f, 0);
+const arrived = new Slices<Arrival>((m) => receive(m), perTask, (f) => post(f));
+
+interface Arrival {
+  text: unknown;
+  at: number;
+}
+
+function receive({ text, at }: Arrival): void {
   let message: position.Message;
   try {
     message = JSON.parse(text as string) as position.Message;
@@ -149,7 +163,7 @@ function receive(text: unknown): void {
     case "heartbeat":
       return;
     case "pong":
-      return pong(message);
+      return pong(message, at);
     case "subscribed":
       return subscribed(message);
     case "error":
@@ -165,10 +179,10 @@ function receive(text: unknown): void {
   }
 }
 
-function pong(message: position.Message): void {
+function pong(message: position.Message, at: number): void {
   const ref = (message.data as { ref?: string } | null | undefined)?.ref ?? "";
   const asked = pings.get(ref);
-  if (asked !== undefined && message.timestamp) learnTime(asked, Date.now(), message.timestamp);
+  if (asked !== undefined && message.timestamp) learnTime(asked, at, message.timestamp);
 }
 
 function subscribed(message: position.Message): void {
@@ -187,6 +201,7 @@ function subscribed(message: position.Message): void {
 }
 
 function closed(code: number): void {
+  arrived.flush(); // it came before the end
   socket = null;
   lost();
   if (session.state.value !== "in") return set("off");
@@ -222,6 +237,7 @@ export function retryNow(): void {
 function drop(code: number): void {
   const s = socket;
   socket = null;
+  arrived.clear(); // a resume brings it again
   s?.close(1000);
   lost();
   if (code > 0) later(code);
@@ -254,6 +270,7 @@ function visible(): void {
 
 /** Keeps the stream connected while somebody is signed in. */
 export function run(): void {
+  post = tasks();
   session.state.subscribe((state) => {
     if (state === "in") {
       void connect();
