@@ -49,7 +49,7 @@ func (b *bench) filters(ctx context.Context) error {
 		{"market.price of two assets", func(int, map[string]any) []string {
 			return []string{"market.price"}
 		}, changePrices},
-		{"prices that nobody asked for", nil, changePrices},
+		{"prices without a subscription", nil, changePrices},
 	} {
 		without, err := b.serviceFanOut(ctx, filterConnections)
 		if err != nil {
