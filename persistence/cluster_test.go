@@ -164,15 +164,15 @@ func (b *clusterBench) testNodes(t *testing.T) {
 		}
 	}
 	for i, node := range []string{"a", "b"} {
-		if live, err := b.store.Logs.AnnounceNode(ctx, node, time.Minute, false); len(live) != i+1 || err != nil {
-			t.Errorf("live nodes: %v, %v", live, err)
+		if m, err := b.store.Logs.AnnounceNode(ctx, node, time.Minute, false); len(m.Live) != i+1 || err != nil {
+			t.Errorf("live nodes: %v, %v", m.Live, err)
 		}
 	}
 	if err := b.store.Logs.LeaveNode(ctx, "a"); err != nil {
 		t.Error(err)
 	}
-	if live, err := b.store.Logs.AnnounceNode(ctx, "b", time.Minute, true); len(live) != 1 || err != nil {
-		t.Errorf("live nodes: %v, %v", live, err)
+	if m, err := b.store.Logs.AnnounceNode(ctx, "b", time.Minute, true); len(m.Live) != 1 || err != nil {
+		t.Errorf("live nodes: %v, %v", m.Live, err)
 	}
 	b.store.Logs.LeaveNode(ctx, "b")
 }

@@ -84,6 +84,7 @@
 //	{auth}:outbox                 zset   events of credential changes, not yet logged   until they are
 //	{limit:CLASS:WHO}             string a token bucket                                 until it is full
 //	{node}:installation           hash   what the first start has fixed                 for ever
+//	{node}:assignment             hash   the node that should own each partition        for ever
 //	{node}:live                   zset   live nodes by when they expire                 as announced
 //	market:ticks                  stream prices as clients give them                    15 min and 1 M
 //	market:bars                   stream bars as clients give them                      until they are stored

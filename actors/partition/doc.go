@@ -1,9 +1,9 @@
 // Package partition decides which partitions this node owns, and does the work that
 // only the owner of a partition may do.
 //
-// The supervisor announces the node and learns which other nodes are alive. Rendezvous
-// hashing over the live nodes selects one wanted owner of each partition; for each
-// partition that this node should own there is one partition actor:
+// The supervisor announces the node and learns which other nodes are alive, and the assignment
+// that says which node should own each partition. It replaces one that is not for the live nodes.
+// For each partition that this node should own there is one partition actor:
 //
 //	partitions         announces the node; starts and stops its children
 //	└── partition      one for each wanted partition: takes and renews its lease, follows

@@ -16,6 +16,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/engine"
 	"github.com/agentsignal/agentsignal/actors/ownership"
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/cluster"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -40,21 +41,23 @@ func wantEqual(t *testing.T, what string, want, got any) {
 type fakeRedis struct {
 	partitions int
 
-	mu        sync.Mutex
-	live      map[string]time.Time
-	single    map[string]bool
-	owner     map[int]lease
-	epoch     map[int]int64
-	position  map[int]signal.Position
-	stores    int // of positions
-	logs      map[int][]signal.Event
-	due       map[int][]signal.RunDue
-	erased    map[int][]signal.AccountID // by BeginErase, in its order
-	toErase   map[int]int                // steps left
-	trims     int
-	refuse    error // the result of every owner's write; nil: it is stored
-	undone    error // the result of BeginErase
-	readLimit int   // maximum events of one read; 0: as requested
+	mu         sync.Mutex
+	live       map[string]time.Time
+	single     map[string]bool
+	byHash     bool // a node of an earlier build is live
+	assignment cluster.Assignment
+	owner      map[int]lease
+	epoch      map[int]int64
+	position   map[int]signal.Position
+	stores     int // of positions
+	logs       map[int][]signal.Event
+	due        map[int][]signal.RunDue
+	erased     map[int][]signal.AccountID // by BeginErase, in its order
+	toErase    map[int]int                // steps left
+	trims      int
+	refuse     error // the result of every owner's write; nil: it is stored
+	undone     error // the result of BeginErase
+	readLimit  int   // maximum events of one read; 0: as requested
 }
 
 type lease struct {
@@ -173,21 +176,36 @@ func (l *link) Attached() bool {
 	return !l.detached
 }
 
-func (l *link) AnnounceNode(ctx context.Context, node string, ttl time.Duration, single bool) ([]string, error) {
+func (l *link) AnnounceNode(
+	ctx context.Context, node string, ttl time.Duration, single bool,
+) (cluster.Members, error) {
 	time.Sleep(l.announceTakes)
 	if err := l.up(ctx); err != nil {
-		return nil, err
+		return cluster.Members{}, err
 	}
 	defer l.fakeRedis.mu.Unlock()
 	now := time.Now()
 	maps.DeleteFunc(l.live, func(_ string, until time.Time) bool { return !now.Before(until) })
 	for other := range l.live {
 		if other != node && (single || l.single[other]) {
-			return nil, conflict("not_alone", "another node runs")
+			return cluster.Members{}, conflict("not_alone", "another node runs")
 		}
 	}
 	l.live[node], l.single[node] = now.Add(ttl), single
-	return slices.Sorted(maps.Keys(l.live)), nil
+	live := slices.Sorted(maps.Keys(l.live))
+	return cluster.Members{Live: live, ByHash: l.byHash, Assignment: l.assignment}, nil
+}
+
+func (l *link) AssignPartitions(ctx context.Context, a cluster.Assignment) (bool, error) {
+	if err := l.up(ctx); err != nil {
+		return false, err
+	}
+	defer l.fakeRedis.mu.Unlock()
+	if a.Version != l.assignment.Version+1 {
+		return false, nil
+	}
+	l.assignment = a
+	return true, nil
 }
 
 func (l *link) LeaveNode(ctx context.Context, node string) error {

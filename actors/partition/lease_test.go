@@ -73,7 +73,7 @@ func TestSecondNodeTakesItsShareAndHandsItBack(t *testing.T) {
 		time.Sleep(time.Second)
 		synctest.Wait()
 		owns := r.owns()
-		if owns["a"]+owns["b"] != 16 || owns["a"] == 0 || owns["b"] == 0 {
+		if owns["a"] != 8 || owns["b"] != 8 {
 			t.Fatalf("owners a second after b joined: %v", owns)
 		}
 		wantOwned(t, "with two nodes", map[*node]int{a: owns["a"], b: owns["b"]})
@@ -84,6 +84,44 @@ func TestSecondNodeTakesItsShareAndHandsItBack(t *testing.T) {
 		time.Sleep(time.Second)
 		synctest.Wait()
 		wantEqual(t, "owners a second after b left", map[string]int{"a": 16}, r.owns())
+	})
+}
+
+// While a node of a build without assignments is live, all take partitions by the hash, so that each
+// has one owner; when it has left, shares are even.
+func TestBesideAnEarlierBuildPartitionsAreHashed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newFakeRedis(16)
+		a, b, c := startNode(t, r, "a", nil), startNode(t, r, "b", nil), startNode(t, r, "c", nil)
+		time.Sleep(time.Minute)
+		byHash := func(set bool) {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.byHash = set
+		}
+		byHash(true)
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		want := map[*node]int{a: 0, b: 0, c: 0}
+		for p, owner := range r.owners() {
+			if hashed := wantedOwner([]string{"a", "b", "c"}, p); owner != hashed {
+				t.Errorf("%s owns partition %d, and its hash gives %s", owner, p, hashed)
+			}
+			for n := range want {
+				if n.node == owner {
+					want[n]++
+				}
+			}
+		}
+		wantOwned(t, "beside an earlier build", want)
+		byHash(false)
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		for node, n := range r.owns() {
+			if n < 5 || n > 6 {
+				t.Errorf("%s owns %d of 16 partitions of three nodes", node, n)
+			}
+		}
 	})
 }
 

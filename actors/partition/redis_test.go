@@ -10,6 +10,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/engine"
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/cluster"
 	"github.com/agentsignal/agentsignal/persistence"
 	"github.com/agentsignal/agentsignal/persistence/eventlog"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
@@ -48,9 +49,11 @@ func (f freezable) frozen() error {
 	return nil
 }
 
-func (f freezable) AnnounceNode(ctx context.Context, node string, ttl time.Duration, single bool) ([]string, error) {
+func (f freezable) AnnounceNode(
+	ctx context.Context, node string, ttl time.Duration, single bool,
+) (cluster.Members, error) {
 	if err := f.frozen(); err != nil {
-		return nil, err
+		return cluster.Members{}, err
 	}
 	return f.Store.AnnounceNode(ctx, node, ttl, single)
 }

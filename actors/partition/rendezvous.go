@@ -5,7 +5,8 @@ import (
 	"encoding/binary"
 )
 
-// wantedOwner returns the node that should own partition p: the one with the highest
+// wantedOwner returns the node that should own partition p while a node of a build without
+// assignments is live: the one with the highest
 // hash of its name and p. When a node joins or leaves, only its own partitions move. The
 // hash is SHA-256 because with a hash that mixes the last characters badly, one of
 // several nodes with similar names would own nearly all partitions.

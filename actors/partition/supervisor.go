@@ -8,12 +8,19 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/engine"
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/cluster"
 )
 
 // announced is the result of an announcement of the node.
 type announced struct {
-	live []string
-	err  error
+	members cluster.Members
+	err     error
+}
+
+// assigned is the result of storing an assignment.
+type assigned struct {
+	assignment cluster.Assignment
+	stored     bool
 }
 
 // announceDue asks the supervisor to announce the node again, startDue to start actors
@@ -25,7 +32,8 @@ type (
 
 // Nodes announces nodes. eventlog.Store implements it.
 type Nodes interface {
-	AnnounceNode(ctx context.Context, node string, ttl time.Duration, singleNode bool) (live []string, err error)
+	AnnounceNode(ctx context.Context, node string, ttl time.Duration, singleNode bool) (cluster.Members, error)
+	AssignPartitions(ctx context.Context, a cluster.Assignment) (stored bool, err error)
 	LeaveNode(ctx context.Context, node string) error
 }
 
@@ -45,7 +53,7 @@ const leaveTimeout = time.Second
 // supervisor is the parent of the partition actors.
 type supervisor struct {
 	p        *Partitions
-	live     []string
+	members  cluster.Members
 	children map[int]engine.Ref
 	numbers  map[engine.Ref]int
 
@@ -62,6 +70,8 @@ func (s *supervisor) Receive(c engine.Context) {
 		s.announce(c)
 	case announced:
 		s.onAnnounced(c, m)
+	case assigned:
+		s.onAssigned(c, m)
 	case engine.Terminated:
 		s.onTerminated(c, m)
 	case startDue:
@@ -78,11 +88,11 @@ func (s *supervisor) announce(c engine.Context) {
 	p.track(c, func(ctx context.Context) any {
 		detached, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.announceTimeout())
 		defer cancel()
-		live, err := p.store.AnnounceNode(detached, p.node, p.options.Lease, p.options.SingleNode)
+		members, err := p.store.AnnounceNode(detached, p.node, p.options.Lease, p.options.SingleNode)
 		if ctx.Err() != nil {
 			p.leave(ctx)
 		}
-		return announced{live, err}
+		return announced{members, err}
 	})
 }
 
@@ -96,15 +106,59 @@ func (s *supervisor) onAnnounced(c engine.Context, m announced) {
 	if !s.failingSince.IsZero() {
 		s.onAnnouncedAgain()
 	}
-	missing := func(n string) bool { return !slices.Contains(m.live, n) }
-	if time.Now().Before(s.graceUntil) && slices.ContainsFunc(s.live, missing) {
+	live := m.members.Live
+	missing := func(n string) bool { return !slices.Contains(live, n) }
+	if time.Now().Before(s.graceUntil) && slices.ContainsFunc(s.members.Live, missing) {
 		return
 	}
-	if !slices.Equal(s.live, m.live) {
-		s.live = m.live
-		s.p.slog.Info("live nodes", "nodes", len(m.live))
+	if !slices.Equal(s.members.Live, live) {
+		s.p.slog.Info("live nodes", "nodes", len(live))
+	}
+	s.members = m.members
+	if !m.members.ByHash && !s.fits() {
+		s.assign(c)
 	}
 	s.apply(c)
+}
+
+// fits reports whether the stored assignment is for the live nodes and all partitions.
+func (s *supervisor) fits() bool {
+	a := s.members.Assignment
+	return slices.Equal(a.Nodes, s.members.Live) && len(a.Owners) == len(s.p.inboxes)
+}
+
+// assign stores an assignment to the live nodes. Until one is stored, each node keeps to the former.
+func (s *supervisor) assign(c engine.Context) {
+	p, next := s.p, assign(s.members.Assignment, s.members.Live, len(s.p.inboxes))
+	c.Go(func(ctx context.Context) any {
+		ctx, cancel := context.WithTimeout(ctx, p.announceTimeout())
+		defer cancel()
+		stored, err := p.store.AssignPartitions(ctx, next)
+		if err != nil && ctx.Err() == nil {
+			p.slog.Warn("partitions cannot be assigned", "err", err)
+		}
+		return assigned{next, stored}
+	})
+}
+
+// onAssigned takes over what this node has stored. What another one has stored comes with the next
+// announcement.
+func (s *supervisor) onAssigned(c engine.Context, m assigned) {
+	if m.stored && m.assignment.Version > s.members.Assignment.Version {
+		s.members.Assignment = m.assignment
+		s.apply(c)
+	}
+}
+
+// wants reports whether this node should own partition number.
+func (s *supervisor) wants(number int) bool {
+	m := &s.members
+	if m.ByHash {
+		return wantedOwner(m.Live, number) == s.p.node
+	}
+	// An owner that has left no longer counts, and a node that was refused wants nothing.
+	return number < len(m.Assignment.Owners) && m.Assignment.Owners[number] == s.p.node &&
+		slices.Contains(m.Live, s.p.node)
 }
 
 // onAnnouncedAgain handles the first announcement that succeeds after failed ones. After
@@ -131,7 +185,7 @@ func (s *supervisor) onAnnounceFailed(c engine.Context, err error) {
 		s.p.slog.Warn("node cannot be announced", "err", err)
 	}
 	if refused {
-		s.live = nil
+		s.members = cluster.Members{}
 		s.apply(c)
 		if time.Since(s.failingSince) > s.p.options.Lease+refusedFor {
 			s.p.join(err)
@@ -146,7 +200,7 @@ func (s *supervisor) apply(c engine.Context) {
 	wanted := 0
 	for number := range s.p.inboxes {
 		child, exists := s.children[number]
-		if wantedOwner(s.live, number) != s.p.node {
+		if !s.wants(number) {
 			if exists {
 				c.Stop(child)
 			}

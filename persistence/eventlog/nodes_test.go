@@ -1,6 +1,7 @@
 package eventlog
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -8,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/cluster"
 	"github.com/agentsignal/agentsignal/persistence/redisclient"
 	"github.com/agentsignal/agentsignal/persistence/storetest"
 )
@@ -22,7 +24,7 @@ func TestNodes(t *testing.T) {
 		if err != nil {
 			t.Fatalf("announce %s: %v", node, err)
 		}
-		if d := cmp.Diff(want, got); d != "" { // in the order of their names
+		if d := cmp.Diff(want, got.Live); d != "" { // in the order of their names
 			t.Errorf("live nodes (-want +got):\n%s", d)
 		}
 	}
@@ -53,6 +55,48 @@ func TestNodes(t *testing.T) {
 	// A node that has not announced itself in time is no longer live.
 	server.Client().ZAdd(ctx, redisclient.NodesKey(), storetest.DueAt(time.Now().Add(-time.Millisecond), "a alone"))
 	announce("b", false, "b")
+}
+
+func TestAssignment(t *testing.T) {
+	t.Parallel()
+	s, server := leaseStore(t)
+	ctx := t.Context()
+	members := func() cluster.Members {
+		t.Helper()
+		m, err := s.AnnounceNode(ctx, "b", time.Minute, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return m
+	}
+	if m := members(); m.Assignment.Version != 0 || m.ByHash {
+		t.Errorf("before an assignment: %+v", m)
+	}
+	a := cluster.Assignment{Version: 1, Nodes: []string{"a", "b"}, Owners: []string{"b", "a", "b", "b"}}
+	store := func(version int64, want bool) {
+		t.Helper()
+		a.Version = version
+		if stored, err := s.AssignPartitions(ctx, a); stored != want || err != nil {
+			t.Errorf("version %d: stored %v, %v", version, stored, err)
+		}
+	}
+	store(2, false)
+	store(1, true)
+	if d := cmp.Diff(a, members().Assignment); d != "" {
+		t.Errorf("assignment (-want +got):\n%s", d)
+	}
+	store(1, false)
+	store(3, false)
+	store(2, true)
+	// A node of an earlier build.
+	server.Client().ZAdd(ctx, redisclient.NodesKey(), storetest.DueAt(time.Now().Add(time.Minute), "a many"))
+	if m := members(); !m.ByHash || !slices.Equal(m.Live, []string{"a", "b"}) {
+		t.Errorf("beside a node that hashes: %+v", m)
+	}
+	server.Client().HSet(ctx, redisclient.AssignmentKey(), "owners", "0 7")
+	if m, err := s.AnnounceNode(ctx, "b", time.Minute, false); err == nil {
+		t.Errorf("a broken assignment is taken: %+v", m)
+	}
 }
 
 func TestInstallationFixesThePartitions(t *testing.T) {

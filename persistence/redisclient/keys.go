@@ -179,6 +179,9 @@ func InstallationKey() string { return "{node}:installation" }
 // NodesKey holds the live nodes by when they expire.
 func NodesKey() string { return "{node}:live" }
 
+// AssignmentKey holds the node that should own each partition.
+func AssignmentKey() string { return "{node}:assignment" }
+
 // The streams of prices from outside have no hash tag, since their names are public.
 
 // MarketTicksKey takes ticks from outside, MarketBarsKey bars, MarketOwnTicksKey the ticks of

@@ -146,6 +146,7 @@ var forAll = []string{
 	"actors/jsonobject",
 	"actors/panics",
 	"actors/retryafter",
+	"actors/signal/cluster",
 	"actors/signal/credential",
 	"actors/signal/delivery",
 	"actors/signal/marketdata",

@@ -1,0 +1,20 @@
+// Package cluster has what the nodes of a cluster know of each other. Nodes and the store
+// exchange its values.
+package cluster
+
+// Members are the live nodes, and the assignment that they share.
+type Members struct {
+	Live []string // sorted
+	// ByHash is set while a node of a build without assignments is live: all then take
+	// partitions by the hash of their names.
+	ByHash     bool
+	Assignment Assignment
+}
+
+// Assignment is the node that should own each partition. The store holds one; whoever sees that
+// it is not for the live nodes replaces it. The zero value assigns nothing.
+type Assignment struct {
+	Version int64    // increases with each replacement; 0 if none is stored
+	Nodes   []string // for which it was made, sorted
+	Owners  []string // by partition
+}
