@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Replaces the pictures of this folder by those that `make screenshots` took into a folder: the upper part of each page,
 # at three widths and in both themes. They have a palette and are lossless WebP: for flat surfaces that takes less than
-# half of lossy WebP, and text stays sharp. Needs ImageMagick (convert); takes a minute.
+# half of lossy WebP, and text stays sharp. Needs ImageMagick (convert); takes some minutes.
 #
 #   deploy/screenshots/keep.sh build/screenshots
 set -euo pipefail
