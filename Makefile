@@ -27,7 +27,7 @@ test: deps-test ## Run all tests, with the race detector
 clients: deps-test ## Generate clients with four generators and call the service by them (downloads them; npm, Go)
 	TEST_CLIENTS=1 $(GO) test -count=1 -v -run '^TestGeneratedClients$$' ./cmd/agentsignal/service
 
-screenshots: deps-test ## Take pictures of every page of the console with a demo's data into SHOTS (build/screenshots; 3 minutes)
+screenshots: deps-test ## Take pictures of every page of the console into SHOTS (build/screenshots; 4 minutes)
 	TEST_SCREENSHOTS=$(abspath $(SHOTS)) $(GO) test -count=1 -v -run '^TestScreenshots$$' ./cmd/agentsignal/service
 
 console: ## Build the browser console into http/console/dist (Node 20 or later)
