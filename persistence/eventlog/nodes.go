@@ -109,8 +109,12 @@ func (s *Store) LeaveNode(ctx context.Context, node string) error {
 const installedPartitions = "partitions"
 
 // Install records what the first start of an installation fixes and compares it with the
-// settings of this process. KindConflict: they differ, and this process may not run.
+// settings of this process. KindConflict: they differ, or the server is unfit, and this process may
+// not run.
 func (s *Store) Install(ctx context.Context) error {
+	if err := s.CheckServer(ctx); err != nil {
+		return err
+	}
 	want := strconv.Itoa(s.Partitions())
 	pipe := s.RDB.TxPipeline()
 	pipe.HSetNX(ctx, redisclient.InstallationKey(), installedPartitions, want)

@@ -9,9 +9,9 @@ import (
 func TestStoreInProcess(t *testing.T) {
 	t.Parallel()
 	redistest.RunInProcess(t, 6, map[string][]string{
-		"they stop the server, have several, or a cluster": {
+		"they stop the server, change its settings, have several, or a cluster": {
 			"TestOptionsTimeoutBoundsCommands", "TestReadyWaitsForReplicas", "TestClusterIsReadyWithAllMasters",
-			"TestClusterCommandIsSentOnce",
+			"TestClusterCommandIsSentOnce", "TestCheckServer",
 		},
 	})
 }

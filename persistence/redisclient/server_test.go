@@ -1,0 +1,68 @@
+package redisclient
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/persistence/redistest"
+)
+
+func TestUnfitServers(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct{ name, info, want string }{
+		{"Redis 7", "# Server\r\nredis_version:7.0.15\r\nexecutable:/usr/bin/redis-server\r\n# Memory\r\nmaxmemory:0\r\n" +
+			"maxmemory_policy:noeviction\r\n", ""},
+		{"Valkey", "# Server\r\nredis_version:7.2.4\r\nserver_name:valkey\r\nvalkey_version:8.0.1\r\n", ""},
+		{"a store that tells nothing", "", ""},
+		{"an unknown version", "redis_version:unstable\r\n", ""},
+		{"a policy without a limit", "redis_version:7.0.15\r\nmaxmemory:0\r\nmaxmemory_policy:allkeys-lru\r\n", ""},
+		{"Redis 6", "redis_version:6.2.14\r\n", "this is Redis 6.2.14"},
+		{"Dragonfly", "# Server\r\nredis_version:7.4.0\r\ndragonfly_version:df-v1.27.1\r\n", "Dragonfly df-v1.27.1"},
+		{"KeyDB", "redis_version:6.3.4\r\nexecutable:/usr/bin/keydb-server\r\n", "KeyDB"},
+		{"one that evicts", "redis_version:7.2.4\r\nmaxmemory:100\r\nmaxmemory_policy:volatile-lru\r\n",
+			"maxmemory-policy volatile-lru"},
+	} {
+		got := unfit(parseInfo(test.info))
+		if (got == "") != (test.want == "") || !strings.Contains(got, test.want) {
+			t.Errorf("%s: %q, want %q", test.name, got, test.want)
+		}
+	}
+}
+
+func FuzzParseInfo(f *testing.F) {
+	f.Add("# Server\r\nredis_version:7.0.15\r\n\r\nmaxmemory:0")
+	f.Add(":::\n\x00:1")
+	f.Fuzz(func(t *testing.T, text string) {
+		for name := range parseInfo(text) {
+			if strings.ContainsAny(name, ":\n") {
+				t.Errorf("field %q", name)
+			}
+		}
+		unfit(parseInfo(text))
+	})
+}
+
+// The server of the tests is fit, and one that evicts is not, until its setting is corrected.
+func TestCheckServer(t *testing.T) {
+	t.Parallel()
+	server := redistest.New(t)
+	c := openClient(t, Options{URL: server.URL()})
+	ctx, rdb := t.Context(), server.Client()
+	if err := c.CheckServer(ctx); err != nil {
+		t.Fatal(err)
+	}
+	rdb.ConfigSet(ctx, "maxmemory", "100mb")
+	if err := c.CheckServer(ctx); err != nil {
+		t.Errorf("with a limit and no eviction: %v", err)
+	}
+	rdb.ConfigSet(ctx, "maxmemory-policy", "allkeys-lru")
+	err := c.CheckServer(ctx)
+	if signal.KindOf(err) != signal.KindConflict || !strings.Contains(err.Error(), "set noeviction") {
+		t.Errorf("with eviction: %v", err)
+	}
+	server.Kill()
+	if err := c.CheckServer(ctx); signal.KindOf(err) != signal.KindUnavailable {
+		t.Errorf("without a server: %v", err)
+	}
+}
