@@ -22,11 +22,11 @@ func TestFaultsOfFlagsEndWithASentence(t *testing.T) {
 		w.Write([]byte("<html>hello"))
 	}))
 	t.Cleanup(strange.Close)
-	nothing := httptest.NewServer(nil)
-	nothing.Close()
+	// A port of a server that was closed may be given to that of another test.
+	const nothing = "http://127.0.0.1:1"
 	plainHost, secureHost := strings.TrimPrefix(s.url, "http://"), strings.TrimPrefix(secure.URL, "https://")
 	for _, row := range []struct{ want, args string }{
-		{"nothing listens at", "tail --key-file " + key + " --url " + nothing.URL},
+		{"nothing listens at", "tail --key-file " + key + " --url " + nothing},
 		{"refuses the key (401)", "tail --url " + s.url + " --key-file " + wrong},
 		{`no channel "signals.new": did you mean signal.new? There are signal.new, `,
 			"tail --channels signals.new --key-file " + key + " --url " + s.url},
@@ -38,7 +38,7 @@ func TestFaultsOfFlagsEndWithASentence(t *testing.T) {
 		{"no such file", "tail --key-file " + filepath.Join(t.TempDir(), "none")},
 		{"first line is empty", "tail --key-file " + written(t, "\n")},
 		{"copy it again", "tail --key-file " + written(t, "ask_a b")},
-		{"nothing listens at", "healthcheck --url " + nothing.URL},
+		{"nothing listens at", "healthcheck --url " + nothing},
 		{"is a port for HTTPS: give https://" + secureHost, "healthcheck --url " + secureHost},
 		{"answers without TLS", "healthcheck --url https://" + plainHost},
 		{"no agentsignal answers", "healthcheck --url " + strange.URL},
@@ -46,7 +46,7 @@ func TestFaultsOfFlagsEndWithASentence(t *testing.T) {
 			" --key-file " + wrong},
 		{"(403): the credential lacks the scope webhooks:manage",
 			"webhook listen --addr 127.0.0.1:0 --register --url " + s.url + " --key-file " + weak},
-		{"nothing listens at", "webhook listen --addr 127.0.0.1:0 --register --url " + nothing.URL +
+		{"nothing listens at", "webhook listen --addr 127.0.0.1:0 --register --url " + nothing +
 			" --key-file " + key},
 		{"--url: ", "webhook listen --addr 127.0.0.1:0 --register --url ftp://x --key-file " + key},
 	} {
