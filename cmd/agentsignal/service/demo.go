@@ -139,6 +139,7 @@ func (p *process) printDemo(password, key string) {
 	fmt.Fprintf(p.options.Demo, `
 agentsignal runs at %[1]s  (API: %[1]s/docs)
 
+  console   %[1]s/dashboard/
   account   %[2]s
   password  %[3]s
   API key   %[4]s
