@@ -128,19 +128,19 @@ func (p *prices) post(o pricesRead) {
 	}
 }
 
-// newPriceFrame encodes the price of asset, which is q.Asset folded. It has no id: a client that
+// newPriceFrame encodes the price of asset, which is last.Asset folded. It has no id: a client that
 // resumes gets the price of that moment instead of those it missed.
-func newPriceFrame(q *LastPrice, asset string, now time.Time) *frame {
+func newPriceFrame(last *LastPrice, asset string, now time.Time) *frame {
 	const envelope = 192 // upper bound of the bytes added to the texts
-	b := make([]byte, maxHeaderBytes, maxHeaderBytes+envelope+len(q.Asset)+len(q.Source))
+	b := make([]byte, maxHeaderBytes, maxHeaderBytes+envelope+len(last.Asset)+len(last.Source))
 	b = append(b, `{"type":"market.price","data":{"asset":`...)
-	b = signal.AppendText(b, q.Asset)
+	b = signal.AppendText(b, last.Asset)
 	b = append(b, `,"price":`...)
-	b = signal.AppendPrice(b, q.Price)
+	b = signal.AppendPrice(b, last.Price)
 	b = append(b, `,"at":`...)
-	b = signal.AppendTime(b, q.At)
+	b = signal.AppendTime(b, last.At)
 	b = append(b, `,"source":`...)
-	b = signal.AppendText(b, q.Source)
+	b = signal.AppendText(b, last.Source)
 	b = append(b, `},"timestamp":`...)
 	b = append(signal.AppendTime(b, now), '}')
 	return &frame{bytes: withHeader(b), at: signal.Position{MS: now.UnixMilli()}, asset: asset, channel: marketPrice}

@@ -14,8 +14,8 @@ import (
 const leastMajor = 7
 
 // CheckServer returns KindConflict, "unfit_redis", if the server cannot keep what this service
-// promises, whatever its settings are, or if it evicts keys. A server that does not tell what it is
-// passes: managed stores may refuse INFO.
+// promises, whatever its settings are, or if it evicts keys. A server that
+// refuses INFO, as managed stores may, passes.
 func (c *Client) CheckServer(ctx context.Context) error {
 	text, err := c.RDB.Info(ctx).Result()
 	if reply := redis.Error(nil); errors.As(err, &reply) {

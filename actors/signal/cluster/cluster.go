@@ -11,8 +11,8 @@ type Members struct {
 	Assignment Assignment
 }
 
-// Assignment is the node that should own each partition. The store holds one; whoever sees that
-// it is not for the live nodes replaces it. The zero value assigns nothing.
+// Assignment is the node that should own each partition. The store holds one; a node
+// replaces it if it is not for the live nodes. The zero value assigns nothing.
 type Assignment struct {
 	Version int64    // increases with each replacement; 0 if none is stored
 	Nodes   []string // for which it was made, sorted

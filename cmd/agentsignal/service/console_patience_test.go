@@ -9,7 +9,7 @@ import (
 )
 
 // However the service refuses or delays, a page asks for each thing once at a time and waits as
-// long as it is told to; and a form keeps what was typed.
+// long as Retry-After asks; and a form keeps what was typed.
 func TestConsoleWaits(t *testing.T) {
 	t.Parallel()
 	s := shared(t)

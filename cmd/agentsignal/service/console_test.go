@@ -97,7 +97,7 @@ func TestConsoleHoldsLateAnswers(t *testing.T) {
 		<-free
 		late := httptest.NewRecorder()
 		b.proxy.ServeHTTP(late, r)
-		// One more tells when the answer is shown.
+		// The row of one more signal shows that the answer was handled.
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = io.WriteString(w, strings.Replace(late.Body.String(), `"signals":[`, `"signals":[`+
 			strings.Replace(trader.get("/v1/signals/"+early.ID).Body, early.ID, "sig_older", 1)+`,`, 1))
