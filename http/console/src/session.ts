@@ -54,13 +54,20 @@ function adopt(r: Rotated): void {
   accessUntil = r.tokens.until;
 }
 
+/** Reports whether this tab holds the given refresh token or one that replaced it. */
+function cameFrom(token: string): boolean {
+  const current = refreshToken.read();
+  for (let t: string | undefined = token; t; t = rotations.get(t)?.tokens.refresh) if (t === current) return true;
+  return false;
+}
+
 channel?.addEventListener("message", (event: MessageEvent<Notice>) => {
   const notice = event.data;
   if (notice.type === "rotated") adopt(notice);
   if (notice.type === "ask") {
     for (let r = rotations.get(notice.token); r; r = rotations.get(r.tokens.refresh)) channel.postMessage(r);
   }
-  if (notice.type === "out" && notice.token === refreshToken.read()) leave("You signed out in another tab.", true);
+  if (notice.type === "out" && cameFrom(notice.token)) leave("You signed out in another tab.", true);
 });
 
 /** Lets one tab at a time run f. */
@@ -117,6 +124,7 @@ async function rotate(stale: string): Promise<string | null> {
       body: { refresh_token: used },
       anonymous: true,
     });
+    if (refreshToken.read() !== used) return access || null; // the session ended meanwhile
     take(tokens);
     const rotated: Rotated = {
       type: "rotated",
@@ -128,6 +136,7 @@ async function rotate(stale: string): Promise<string | null> {
     return access;
   } catch (error) {
     if (error instanceof ApiError && error.status === 401) {
+      if (refreshToken.read() !== used) return access || null;
       leave("Your session has ended. Sign in to go on; the page stays where it is.");
       return null;
     }
