@@ -5,10 +5,11 @@ SHELL := /bin/bash
 GO       ?= go
 LINT     := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 FUZZTIME ?= 5s
+CHAOS_FOR ?= 10m
 BIN      := bin/agentsignal
 SHOTS    ?= build/screenshots
 
-.PHONY: help run build test clients screenshots check bench fuzz fmt lint console console-check deps-run deps-test
+.PHONY: help run build test chaos clients screenshots check bench fuzz fmt lint console console-check deps-run deps-test
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -23,6 +24,9 @@ build: ## Build bin/agentsignal
 test: deps-test ## Run all tests, with the race detector
 	$(GO) vet ./...
 	$(GO) test -race -timeout 20m ./...
+
+chaos: deps-test ## Put a cluster of nodes through faults at random for CHAOS_FOR (10m); CHAOS_SEED repeats a run
+	CHAOS_FOR=$(CHAOS_FOR) $(GO) test -race -count=1 -timeout 0 -v -run '^TestFaults$$' ./cmd/agentsignal/chaos
 
 clients: deps-test ## Generate clients with four generators and call the service by them (downloads them; npm, Go)
 	TEST_CLIENTS=1 $(GO) test -count=1 -v -run '^TestGeneratedClients$$' ./cmd/agentsignal/service

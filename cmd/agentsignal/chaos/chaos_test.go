@@ -1,0 +1,268 @@
+package chaos
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/cmd/agentsignal/commandtest"
+	"github.com/agentsignal/agentsignal/persistence"
+)
+
+const (
+	nodes    = 3
+	accounts = 12
+	streams  = 6
+	workers  = 4
+	// workPause separates two requests of a worker.
+	workPause = 250 * time.Millisecond
+	// watchEvery is the time between two looks at the owners of the partitions.
+	watchEvery = 50 * time.Millisecond
+)
+
+func TestMain(m *testing.M) {
+	commandtest.Prepare()
+	os.Exit(m.Run())
+}
+
+// fault is one thing that goes wrong and is right again when it returns.
+type fault struct {
+	name string
+	make func(c *cluster, random *rand.Rand)
+}
+
+// between returns a random time.
+func between(random *rand.Rand, from, to time.Duration) time.Duration {
+	return from + time.Duration(random.Int64N(int64(to-from)))
+}
+
+func (c *cluster) anyNode(random *rand.Rand) *node { return c.nodes[random.IntN(len(c.nodes))] }
+
+// faults are all of them.
+var faults = []fault{
+	{"kill -9 of a node", func(c *cluster, random *rand.Rand) {
+		n := c.anyNode(random)
+		n.end(syscall.SIGKILL)
+		time.Sleep(between(random, 0, 2*lease))
+		n.start()
+		n.awaitReady()
+	}},
+	{"SIGTERM of a node", func(c *cluster, random *rand.Rand) {
+		n := c.anyNode(random)
+		n.end(syscall.SIGTERM)
+		if code := n.process.ProcessState.ExitCode(); code != 0 {
+			c.tb.Errorf("%s ended with %d:\n%s", n.name, code, n.log.Newest())
+		}
+		time.Sleep(between(random, 0, lease))
+		n.start()
+		n.awaitReady()
+	}},
+	{"pause of a node beyond its lease", func(c *cluster, random *rand.Rand) {
+		n := c.anyNode(random)
+		commandtest.Must(c.tb, n.process.Process.Signal(syscall.SIGSTOP))
+		time.Sleep(lease + between(random, 0, 2*lease))
+		commandtest.Must(c.tb, n.process.Process.Signal(syscall.SIGCONT))
+		n.awaitReady()
+	}},
+	{"pause of Redis", func(c *cluster, random *rand.Rand) {
+		c.redis.Pause()
+		time.Sleep(between(random, 100*time.Millisecond, 2*lease))
+		c.redis.Continue()
+	}},
+	{"kill -9 of Redis", func(c *cluster, random *rand.Rand) {
+		c.redis.Kill()
+		time.Sleep(between(random, 0, lease))
+		c.redis.Restart()
+	}},
+	{"end of all connections to Redis", func(c *cluster, random *rand.Rand) {
+		rdb := c.redis.Client()
+		for range 1 + random.IntN(5) {
+			commandtest.Must(c.tb, rdb.Do(c.tb.Context(), "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes").Err())
+			time.Sleep(between(random, 0, 200*time.Millisecond))
+		}
+	}},
+	{"kill -9 of a node and of Redis", func(c *cluster, random *rand.Rand) {
+		n := c.anyNode(random)
+		c.redis.Kill()
+		n.end(syscall.SIGKILL)
+		time.Sleep(between(random, 0, lease))
+		c.redis.Restart()
+		n.start()
+		n.awaitReady()
+	}},
+}
+
+// setting returns an environment variable, parsed, or a default.
+func setting[T any](tb testing.TB, name string, parse func(string) (T, error), otherwise T) T {
+	tb.Helper()
+	text := os.Getenv(name)
+	if text == "" {
+		return otherwise
+	}
+	v, err := parse(text)
+	if err != nil {
+		tb.Fatalf("%s: %v", name, err)
+	}
+	return v
+}
+
+// What clients were told holds, whatever fails.
+func TestFaults(t *testing.T) {
+	seed := setting(t, "CHAOS_SEED", func(s string) (uint64, error) { return strconv.ParseUint(s, 10, 64) }, rand.Uint64())
+	length := setting(t, "CHAOS_FOR", time.ParseDuration, 0)
+	t.Logf("CHAOS_SEED=%d", seed)
+	random := rand.New(rand.NewPCG(seed, 0))
+
+	c := newCluster(t, nodes)
+	l := newClients(t, c, accounts)
+	store, err := persistence.Open(persistence.Options{URL: c.redis.URL()})
+	commandtest.Must(t, err)
+	defer store.Client.Close()
+
+	ctx, stop := context.WithCancel(t.Context())
+	var watching, working sync.WaitGroup
+	defer watching.Wait()
+	defer stop()
+	l.start(ctx, &watching)
+	watching.Go(func() { watchOwners(ctx, store, l.record) })
+	busy, calm := context.WithCancel(ctx)
+	defer working.Wait()
+	defer calm()
+	for i := range workers {
+		working.Go(func() { l.work(busy, i, workPause) })
+	}
+
+	begun := time.Now()
+	for round := 0; round == 0 || time.Since(begun) < length; round++ {
+		list := slices.Clone(faults)
+		random.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
+		for _, f := range list {
+			t.Logf("%5.1f s: %s", time.Since(begun).Seconds(), f.name)
+			f.make(c, random)
+			time.Sleep(between(random, 0, lease))
+		}
+	}
+	calm()
+	working.Wait()
+
+	var log []logged
+	var found []string
+	settled := time.Now().Add(commandtest.Patience)
+	for {
+		log = readLog(t, store)
+		if found = l.record.verdict(log, nil); len(found) == 0 || time.Now().After(settled) {
+			break
+		}
+		time.Sleep(200 * time.Millisecond)
+	}
+	stop()
+	watching.Wait()
+	found = l.record.verdict(log, l.lists())
+	for i, f := range found {
+		if i == 50 {
+			t.Errorf("… and %d more", len(found)-i)
+			break
+		}
+		t.Error(f)
+	}
+	l.summary(log)
+}
+
+// start opens the streams and waits until each is subscribed and has seen an event, from whose id it can
+// resume.
+func (l *clients) start(ctx context.Context, group *sync.WaitGroup) {
+	l.tb.Helper()
+	for i := range streams {
+		u := l.users[i%len(l.users)]
+		w := &watched{account: u.id}
+		l.record.streams = append(l.record.streams, w)
+		begun := make(chan struct{})
+		group.Go(func() { l.follow(ctx, w, u.key, i, begun) })
+		<-begun
+	}
+	for i, u := range l.users {
+		l.run(u, i, map[string]any{"asset": "BTC", "strategy": "momentum", "timeframe": "1m"})
+	}
+	commandtest.Eventually(l.tb, "each stream has an event", func() bool {
+		ok := true
+		l.record.note(func() {
+			for _, w := range l.record.streams {
+				ok = ok && len(w.events) > 0
+			}
+		})
+		return ok
+	})
+}
+
+// watchOwners notes the epochs of all partitions until ctx ends.
+func watchOwners(ctx context.Context, store *persistence.Store, r *record) {
+	for ctx.Err() == nil {
+		for p := range store.Client.Partitions() {
+			if node, epoch, err := store.Logs.Owner(ctx, p); err == nil && node != "" {
+				r.owned(p, epoch)
+			}
+		}
+		time.Sleep(watchEvery)
+	}
+}
+
+// readLog returns all creations and closings in the signal logs.
+func readLog(tb testing.TB, store *persistence.Store) []logged {
+	tb.Helper()
+	var log []logged
+	for p := range store.Client.Partitions() {
+		commandtest.Must(tb, store.Signals.ScanSignals(tb.Context(), p, func(e signal.LogEntry) error {
+			switch {
+			case e.Created != nil:
+				log = append(log, logged{change{Signal: e.Created.ID}, e.Account, e.Position})
+			case e.Closed:
+				log = append(log, logged{change{e.ID, true}, e.Account, e.Position})
+			}
+			return nil
+		}))
+	}
+	return log
+}
+
+// lists returns what each node lists for each account.
+func (l *clients) lists() map[string]map[signal.AccountID][]signal.SignalID {
+	l.tb.Helper()
+	all := map[string]map[signal.AccountID][]signal.SignalID{}
+	for _, n := range l.cluster.nodes {
+		all[n.name] = map[signal.AccountID][]signal.SignalID{}
+		for _, u := range l.users {
+			all[n.name][u.id] = l.listed(*n.url.Load(), u)
+		}
+	}
+	return all
+}
+
+// summary logs how much was compared.
+func (l *clients) summary(log []logged) {
+	l.record.note(func() {
+		requests, twice, resumes, events := 0, 0, 0, 0
+		for _, changes := range l.record.delivered {
+			for _, ids := range changes {
+				for _, n := range ids {
+					requests += n
+					twice += n - 1
+				}
+			}
+		}
+		for _, w := range l.record.streams {
+			resumes += w.resumes
+			events += len(w.events)
+		}
+		l.tb.Log(fmt.Sprintf("%d entries of the log, %d runs answered, %d given up; %d requests to webhooks, %d of them repeated; "+
+			"%d events on %d streams with %d resumes", len(log), len(l.record.acknowledged), l.record.givenUp, requests, twice,
+			events, streams, resumes))
+	})
+}

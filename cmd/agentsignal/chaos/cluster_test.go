@@ -1,0 +1,151 @@
+package chaos
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	signing "github.com/agentsignal/agentsignal/actors/record"
+	"github.com/agentsignal/agentsignal/cmd/agentsignal/commandtest"
+	"github.com/agentsignal/agentsignal/persistence/redistest"
+)
+
+// lease is that of the nodes. It is short, so that a run has many changes of owners.
+const lease = 3 * time.Second
+
+// node is a node of the service, which may be down.
+type node struct {
+	tb       testing.TB
+	program  string
+	settings []string
+	name     string
+	url      atomic.Pointer[string] // http://host:port; nil while it is down
+
+	process *exec.Cmd
+	log     *commandtest.Journal
+	over    chan struct{} // closed when the process has ended
+}
+
+// cluster is the service on several nodes, and their Redis.
+type cluster struct {
+	tb    testing.TB
+	redis *redistest.Server
+	nodes []*node
+}
+
+// newCluster starts a service of n nodes.
+func newCluster(tb testing.TB, n int) *cluster {
+	tb.Helper()
+	program := filepath.Join(tb.TempDir(), "agentsignal")
+	if out, err := exec.Command("go", "build", "-race", "-o", program, "..").CombinedOutput(); err != nil {
+		tb.Fatalf("build the program: %v\n%s", err, out)
+	}
+	c := &cluster{tb: tb, redis: redistest.NewDurable(tb)}
+	secret := "main:" + base64.StdEncoding.EncodeToString([]byte("0123456789abcdef0123456789abcdef"))
+	key, err := signing.NewKey("agentsignal-test")
+	commandtest.Must(tb, err)
+	shared := []string{"REDIS_URL=" + c.redis.URL(), "CLUSTER=true", "LEASE=" + lease.String(), "AUTH_JWT_KEYS=" + secret,
+		"SECURITY_ENCRYPTION_KEYS=" + secret, "SECURITY_RECORD_KEYS=" + key, "AUTH_REGISTRATION=open",
+		"MARKET_SPEED=600", "WEBHOOKS_ALLOWED_NETWORKS=127.0.0.0/8", "WEBHOOKS_RETRY_SCHEDULE=200ms,500ms,1s,2s,4s,8s",
+		"HTTP_ADDR=127.0.0.1:0", "LOG_FORMAT=json", "AUDIT_EVERY=0"}
+	for _, class := range []string{"READS", "RUNS", "WRITES", "STREAMS", "LOGINS", "REGISTRATIONS", "SESSIONS",
+		"FAILURES", "SCRAPES"} {
+		shared = append(shared, "RATE_LIMIT_"+class+"=off")
+	}
+	for i := range n {
+		c.nodes = append(c.nodes, &node{tb: tb, program: program, name: fmt.Sprintf("node %d", i),
+			settings: append([]string{"DATA_DIR=" + tb.TempDir()}, shared...)})
+	}
+	for _, n := range c.nodes {
+		n.start()
+	}
+	for _, n := range c.nodes {
+		n.awaitReady()
+	}
+	return c
+}
+
+// start starts the process and waits until it listens.
+func (n *node) start() {
+	n.tb.Helper()
+	n.process, n.log, n.over = exec.Command(n.program, "serve"), &commandtest.Journal{}, make(chan struct{})
+	n.process.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0")
+	for _, s := range n.settings {
+		n.process.Env = append(n.process.Env, "AGENTSIGNAL_"+s)
+	}
+	n.process.Stdout, n.process.Stderr = n.log, n.log
+	n.process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	commandtest.Must(n.tb, n.process.Start())
+	process, log, over := n.process, n.log, n.over
+	go func() {
+		process.Wait()
+		close(over)
+	}()
+	n.tb.Cleanup(func() {
+		process.Process.Kill()
+		<-over
+		log.Blame(n.tb)
+	})
+	commandtest.Eventually(n.tb, n.name+" listens", func() bool {
+		line := n.log.Line(`"msg":"agentsignal listens"`)
+		if !strings.HasSuffix(line, "\n") {
+			return false
+		}
+		var logged struct{ Addr string }
+		commandtest.Must(n.tb, json.Unmarshal([]byte(line), &logged))
+		url := "http://" + logged.Addr
+		n.url.Store(&url)
+		return true
+	})
+}
+
+// awaitReady waits until the node reports that it is ready.
+func (n *node) awaitReady() {
+	n.tb.Helper()
+	commandtest.Eventually(n.tb, n.name+" is ready", func() bool {
+		select {
+		case <-n.over:
+			n.tb.Fatalf("%s has ended:\n%s", n.name, n.log.Newest())
+		default:
+		}
+		answer, err := http.Get(*n.url.Load() + "/readyz")
+		if err != nil {
+			return false
+		}
+		answer.Body.Close()
+		return answer.StatusCode == http.StatusOK
+	})
+}
+
+// end sends a signal to the process and waits for its end.
+func (n *node) end(s syscall.Signal) {
+	n.tb.Helper()
+	commandtest.Must(n.tb, n.process.Process.Signal(s))
+	select {
+	case <-n.over:
+	case <-time.After(commandtest.Patience):
+		n.process.Process.Signal(syscall.SIGQUIT) // its log shows where it hangs
+		<-n.over
+		n.tb.Fatalf("%s does not end:\n%s", n.name, n.log.Newest())
+	}
+	n.url.Store(nil)
+}
+
+// address returns where node i is reached, or the next one that is up; "" if none is.
+func (c *cluster) address(i int) string {
+	for k := range c.nodes {
+		if url := c.nodes[(i+k)%len(c.nodes)].url.Load(); url != nil {
+			return *url
+		}
+	}
+	return ""
+}

@@ -1,0 +1,18 @@
+// Package chaos contains no code besides a test, which runs several nodes of the service as processes
+// on one Redis server and puts them through faults while clients work. What the clients saw must then
+// agree with the signal log:
+//
+//  1. every acknowledged signal is in the log once, and once in the list of every node;
+//  2. other signals are at most those of requests that were given up;
+//  3. every signal has one closing;
+//  4. every creation and closing has reached its webhook at least once, under one event id;
+//  5. every stream client, which resumes on another node after each end of its connection, has seen
+//     every creation and closing of its account once, in the order of the log;
+//  6. the epochs of a partition ascend;
+//  7. webhooks and streams have shown nothing that the log does not hold.
+//
+// Clients repeat a request with its Idempotency-Key until it is answered with success.
+//
+// The order of the faults and their pauses follow from a seed, which the test prints. By default it
+// makes each fault once. "make chaos" repeats them for CHAOS_FOR (10m); CHAOS_SEED repeats a run.
+package chaos
