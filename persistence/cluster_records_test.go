@@ -17,7 +17,6 @@ import (
 	"github.com/agentsignal/agentsignal/persistence/deliveries"
 	"github.com/agentsignal/agentsignal/persistence/jobs"
 	"github.com/agentsignal/agentsignal/persistence/market"
-	"github.com/agentsignal/agentsignal/persistence/redisclient"
 	"github.com/agentsignal/agentsignal/persistence/storetest"
 )
 
@@ -132,7 +131,7 @@ func (b *clusterBench) testMarket(t *testing.T) {
 	if err := m.AppendTicks(ctx, epoch, appended); err != nil {
 		t.Fatal(err)
 	}
-	given := &redis.XAddArgs{Stream: redisclient.MarketBarsKey(), Values: []string{"asset", "BTC"}}
+	given := &redis.XAddArgs{Stream: b.store.Client.MarketBarsKey(), Values: []string{"asset", "BTC"}}
 	b.cluster.Client().XAdd(ctx, given)
 	ticks, err := m.ReadTicks(ctx, marketdata.OwnTicks, signal.Position{}, time.Second)
 	if len(ticks) != 2 || err != nil {

@@ -118,7 +118,7 @@ func (b *clusterBench) testLog(t *testing.T) {
 	for p := range b.store.Client.Partitions() {
 		check(p)
 	}
-	b.cluster.Move(redisclient.EventsKey(3))
+	b.cluster.Move(b.store.Client.EventsKey(3))
 	check(3)
 }
 

@@ -301,7 +301,7 @@ func TestClusterWithoutMasters(t *testing.T) {
 	for _, c := range changesToAcknowledge(t, plain) {
 		storetest.WantKind(t, c.name, c.do(s, l), signal.KindUnavailable)
 	}
-	err := s.Client.Confirmed(t.Context(), redisclient.ConfirmAuthKey(), signal.NotFound("key"))
+	err := s.Client.Confirmed(t.Context(), plain.Client.ConfirmAuthKey(), signal.NotFound("key"))
 	storetest.WantKind(t, "an earlier change", err, signal.KindUnavailable)
 	if s.Client.Ready(t.Context()) == nil {
 		t.Error("it is ready")

@@ -115,7 +115,7 @@ func (s *Store) BeginErase(ctx context.Context, p int, epoch int64, account sign
 
 // noteErase replaces the state from by to; "" means that there is no state.
 func (s *Store) noteErase(ctx context.Context, p int, epoch int64, account signal.AccountID, from, to string) error {
-	noted, err := eraseNoteScript.Run(ctx, s.Client.RDB, []string{redisclient.EpochKey(p), redisclient.EraseKey(p)},
+	noted, err := eraseNoteScript.Run(ctx, s.Client.RDB, []string{s.Client.EpochKey(p), s.Client.EraseKey(p)},
 		strconv.FormatInt(epoch, 10), string(account), from, to).Int()
 	if err != nil {
 		return redisclient.Failed(err, "note erasing in partition %d", p)
@@ -130,7 +130,7 @@ func (s *Store) noteErase(ctx context.Context, p int, epoch int64, account signa
 // how long to call it again, which is negative if nothing is left. KindConflict: another epoch
 // holds the partition.
 func (s *Store) EraseStep(ctx context.Context, p int, epoch int64) (time.Duration, error) {
-	pending, err := s.Client.RDB.HGetAll(ctx, redisclient.EraseKey(p)).Result()
+	pending, err := s.Client.RDB.HGetAll(ctx, s.Client.EraseKey(p)).Result()
 	if err != nil {
 		return 0, redisclient.Failed(err, "read erasings of partition %d", p)
 	}
@@ -198,7 +198,7 @@ func eraseJobs(ctx context.Context, c *redisclient.Client, w erasingOf, _ string
 
 // eraseDue erases the runs that are due.
 func eraseDue(ctx context.Context, c *redisclient.Client, w erasingOf, cursor string) (string, error) {
-	key, match := redisclient.RunsDueKey(w.partition), string(w.account)+" *"
+	key, match := c.RunsDueKey(w.partition), string(w.account)+" *"
 	found, next, err := c.RDB.ZScan(ctx, key, redisclient.ScanCursor(cursor), match, redisclient.EraseChunk).Result()
 	if err != nil {
 		return "", err
@@ -217,7 +217,7 @@ func eraseDue(ctx context.Context, c *redisclient.Client, w erasingOf, cursor st
 
 // eraseOpen erases the states of open signals.
 func eraseOpen(ctx context.Context, c *redisclient.Client, w erasingOf, cursor string) (string, error) {
-	key := redisclient.OpenKey(w.partition)
+	key := c.OpenKey(w.partition)
 	found, next, err := c.RDB.HScan(ctx, key, redisclient.ScanCursor(cursor), "", redisclient.EraseChunk).Result()
 	if err != nil {
 		return "", err
@@ -247,13 +247,13 @@ func eraseOpen(ctx context.Context, c *redisclient.Client, w erasingOf, cursor s
 func eraseReplies(ctx context.Context, c *redisclient.Client, w erasingOf, cursor string) (string, error) {
 	var client redis.Cmdable = c.RDB
 	if cluster, ok := c.RDB.(*redis.ClusterClient); ok {
-		master, err := cluster.MasterForKey(ctx, redisclient.OpenKey(w.partition))
+		master, err := cluster.MasterForKey(ctx, c.OpenKey(w.partition))
 		if err != nil {
 			return "", err
 		}
 		client = master
 	}
-	match := redisclient.ReplyKey(w.partition, w.account, "*")
+	match := c.ReplyKey(w.partition, w.account, "*")
 	keys, next, err := client.Scan(ctx, redisclient.ScanCursor(cursor), match, redisclient.EraseChunk).Result()
 	if err != nil {
 		return "", err
@@ -269,7 +269,7 @@ func eraseReplies(ctx context.Context, c *redisclient.Client, w erasingOf, curso
 // eraseEvents erases all events but account.deleted.
 func eraseEvents(ctx context.Context, c *redisclient.Client, w erasingOf, cursor string) (string, error) {
 	stored := codec.AccountBytes(w.account)
-	return eraseEntries(ctx, c, redisclient.EventsKey(w.partition), w, cursor, func(header []byte) bool {
+	return eraseEntries(ctx, c, c.EventsKey(w.partition), w, cursor, func(header []byte) bool {
 		return bytes.Equal(codec.EventAccount(header), stored) && !isDeletion(header)
 	})
 }
@@ -290,7 +290,7 @@ func eraseSignals(ctx context.Context, c *redisclient.Client, w erasingOf, curso
 		}
 	}
 	stored := codec.AccountBytes(w.account)
-	return eraseEntries(ctx, c, redisclient.SignalsKey(w.partition), w, cursor, func(header []byte) bool {
+	return eraseEntries(ctx, c, c.SignalsKey(w.partition), w, cursor, func(header []byte) bool {
 		return bytes.Equal(codec.RecordAccount(header), stored)
 	})
 }
@@ -298,7 +298,7 @@ func eraseSignals(ctx context.Context, c *redisclient.Client, w erasingOf, curso
 // eraseSalt erases what opens the leaves of the account, and what the last audit has found. The
 // leaves stay, and stay counted.
 func eraseSalt(ctx context.Context, c *redisclient.Client, w erasingOf, _ string) (string, error) {
-	if err := c.RDB.HDel(ctx, redisclient.AuditKey(w.partition), string(w.account)).Err(); err != nil {
+	if err := c.RDB.HDel(ctx, c.AuditKey(w.partition), string(w.account)).Err(); err != nil {
 		return "", err
 	}
 	return "", w.leaves.EraseAccount(ctx, w.partition, w.account)

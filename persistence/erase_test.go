@@ -117,10 +117,10 @@ func TestErase(t *testing.T) {
 		}
 	}
 	fillAccount(t, s, log, epoch, deleted, 99) // a run that was under way
-	entries := s.Client.RDB.XLen(ctx, redisclient.SignalsKey(1)).Val()
+	entries := s.Client.RDB.XLen(ctx, s.Client.SignalsKey(1)).Val()
 
 	// The grace has passed, by moving the deletion into the past.
-	state := s.Client.RDB.HGet(ctx, redisclient.EraseKey(1), string(deleted)).Val()
+	state := s.Client.RDB.HGet(ctx, s.Client.EraseKey(1), string(deleted)).Val()
 	e, err := parseErasing(state)
 	if err != nil {
 		t.Fatal(err)
@@ -133,10 +133,10 @@ func TestErase(t *testing.T) {
 		t.Errorf("there is more to do in %v", wait)
 	}
 	// All its signals stay counted, and its leaves cannot be opened.
-	if n := s.Client.RDB.XLen(ctx, redisclient.LeavesKey(1)).Val(); n != entries {
+	if n := s.Client.RDB.XLen(ctx, s.Client.LeavesKey(1)).Val(); n != entries {
 		t.Errorf("%d leaves, want %d", n, entries)
 	}
-	salts := s.Client.RDB.HKeys(ctx, redisclient.LeafAccountsKey(1)).Val()
+	salts := s.Client.RDB.HKeys(ctx, s.Client.LeafAccountsKey(1)).Val()
 	if len(salts) != 1 || salts[0] != string(other) {
 		t.Errorf("salts of %v are left, want that of %s", salts, other)
 	}
@@ -150,7 +150,7 @@ func TestErase(t *testing.T) {
 	if d := cmp.Diff(want, eraseState(t, s, other)); d != "" {
 		t.Errorf("left of the other account (-want +got):\n%s", d)
 	}
-	due := s.Client.RDB.ZRange(ctx, redisclient.SchedulesDueKey(1), 0, -1).Val()
+	due := s.Client.RDB.ZRange(ctx, s.Client.SchedulesDueKey(1), 0, -1).Val()
 	if len(due) != 1 || !strings.HasPrefix(due[0], string(other)) {
 		t.Errorf("due schedules: %v", due)
 	}
@@ -205,12 +205,12 @@ func fillAccount(t *testing.T, s *Store, log *eventlog.Log, epoch int64, a signa
 	}
 	p := s.Client.Partition(a)
 	job := signal.NewJobID()
-	s.Client.RDB.HSet(ctx, redisclient.JobKey(p, job), "s", "queued 0")
-	queued := redisclient.JobsWithKey(p, a, signal.JobQueued)
-	for _, index := range []string{redisclient.JobsOfKey(p, a), queued, redisclient.JobsEndedKey(p, a)} {
+	s.Client.RDB.HSet(ctx, s.Client.JobKey(p, job), "s", "queued 0")
+	queued := s.Client.JobsWithKey(p, a, signal.JobQueued)
+	for _, index := range []string{s.Client.JobsOfKey(p, a), queued, s.Client.JobsEndedKey(p, a)} {
 		s.Client.RDB.ZAdd(ctx, index, redis.Z{Score: float64(i), Member: string(job)})
 	}
-	s.Client.RDB.Set(ctx, redisclient.ReplyKey(p, a, fmt.Sprint(i)), "x", time.Hour)
+	s.Client.RDB.Set(ctx, s.Client.ReplyKey(p, a, fmt.Sprint(i)), "x", time.Hour)
 	fillWebhook(t, s, log, epoch, a, i)
 }
 
@@ -246,20 +246,20 @@ func eraseState(t *testing.T, s *Store, a signal.AccountID) map[string]int {
 	ctx := t.Context()
 	got := map[string]int{"open": 0, "due": 0, "jobs": 0, "replies": 0, "events": 0, "signals": 0,
 		"webhooks": 0, "deliveries": 0, "bodies": 0, "mails": 0}
-	got["webhooks"] = int(s.Client.RDB.HLen(ctx, redisclient.WebhooksKey(1, a)).Val())
-	for _, m := range s.Client.RDB.ZRange(ctx, redisclient.WebhooksDueKey(1), 0, -1).Val() {
+	got["webhooks"] = int(s.Client.RDB.HLen(ctx, s.Client.WebhooksKey(1, a)).Val())
+	for _, m := range s.Client.RDB.ZRange(ctx, s.Client.WebhooksDueKey(1), 0, -1).Val() {
 		if account, webhook, _ := strings.Cut(m, " "); account == string(a) {
-			key := redisclient.DeliveriesKey(1, signal.WebhookID(webhook))
+			key := s.Client.DeliveriesKey(1, signal.WebhookID(webhook))
 			got["deliveries"] += int(s.Client.RDB.HLen(ctx, key).Val())
 		}
 	}
-	for _, body := range s.Client.RDB.HVals(ctx, redisclient.BodiesKey(1)).Val() {
+	for _, body := range s.Client.RDB.HVals(ctx, s.Client.BodiesKey(1)).Val() {
 		if strings.HasPrefix(body, string(a)) {
 			got["bodies"]++
 		}
 	}
 	mails, _, err := deliveries.New(s.Logs, nil).DueMails(ctx, 1, s.Client.Now().Add(time.Minute), 1000)
-	if n := s.Client.RDB.HLen(ctx, redisclient.MailRecordsKey(1)).Val(); err != nil || int(n) != len(mails) {
+	if n := s.Client.RDB.HLen(ctx, s.Client.MailRecordsKey(1)).Val(); err != nil || int(n) != len(mails) {
 		t.Fatalf("%d mails of %d are due, %v", len(mails), n, err)
 	}
 	for _, m := range mails {
@@ -267,37 +267,37 @@ func eraseState(t *testing.T, s *Store, a signal.AccountID) map[string]int {
 			got["mails"]++
 		}
 	}
-	for field, value := range s.Client.RDB.HGetAll(ctx, redisclient.OpenKey(1)).Val() {
+	for field, value := range s.Client.RDB.HGetAll(ctx, s.Client.OpenKey(1)).Val() {
 		if open, _, err := codec.DecodeOpen([]byte(field), []byte(value)); err != nil || open.Account == a {
 			got["open"]++
 		}
 	}
-	for _, m := range s.Client.RDB.ZRange(ctx, redisclient.RunsDueKey(1), 0, -1).Val() {
+	for _, m := range s.Client.RDB.ZRange(ctx, s.Client.RunsDueKey(1), 0, -1).Val() {
 		if strings.HasPrefix(m, string(a)) {
 			got["due"]++
 		}
 	}
-	jobs := s.Client.RDB.ZRange(ctx, redisclient.JobsOfKey(1, a), 0, -1).Val()
+	jobs := s.Client.RDB.ZRange(ctx, s.Client.JobsOfKey(1, a), 0, -1).Val()
 	for _, id := range jobs {
-		if s.Client.RDB.Exists(ctx, redisclient.JobKey(1, signal.JobID(id))).Val() == 1 {
+		if s.Client.RDB.Exists(ctx, s.Client.JobKey(1, signal.JobID(id))).Val() == 1 {
 			got["jobs"]++
 		}
 	}
-	if s.Client.RDB.Exists(ctx, redisclient.JobsWithKey(1, a, signal.JobQueued)).Val() == 1 {
+	if s.Client.RDB.Exists(ctx, s.Client.JobsWithKey(1, a, signal.JobQueued)).Val() == 1 {
 		got["jobs"]++
 	}
 	var node redis.Cmdable = s.Client.RDB // KEYS is asked of a single node
 	if c, ok := s.Client.RDB.(*redis.ClusterClient); ok {
-		node, _ = c.MasterForKey(ctx, redisclient.OpenKey(1))
+		node, _ = c.MasterForKey(ctx, s.Client.OpenKey(1))
 	}
-	got["replies"] = len(node.Keys(ctx, redisclient.ReplyKey(1, a, "*")).Val())
-	for _, e := range s.Client.RDB.XRange(ctx, redisclient.EventsKey(1), "-", "+").Val() {
+	got["replies"] = len(node.Keys(ctx, s.Client.ReplyKey(1, a, "*")).Val())
+	for _, e := range s.Client.RDB.XRange(ctx, s.Client.EventsKey(1), "-", "+").Val() {
 		event, err := codec.DecodeEvent(signal.Position{}, []byte(e.Values["h"].(string)), nil)
 		if err != nil || event.Account == a {
 			got["events"]++
 		}
 	}
-	for _, e := range s.Client.RDB.XRange(ctx, redisclient.SignalsKey(1), "-", "+").Val() {
+	for _, e := range s.Client.RDB.XRange(ctx, s.Client.SignalsKey(1), "-", "+").Val() {
 		if string(codec.RecordAccount([]byte(e.Values["h"].(string)))) == string(codec.AccountBytes(a)) {
 			got["signals"]++
 		}
@@ -316,7 +316,7 @@ func TestLongLogIsErasedInSteps(t *testing.T) {
 		for _, a := range []signal.AccountID{deleted, other} {
 			e := signal.Event{ID: signal.NewEventID(), Account: a, Type: signal.AgentStarted}
 			values := []any{"h", codec.AppendEvent(nil, &e), "d", "{}"}
-			pipe.XAdd(ctx, &redis.XAddArgs{Stream: redisclient.EventsKey(1), Values: values})
+			pipe.XAdd(ctx, &redis.XAddArgs{Stream: s.Client.EventsKey(1), Values: values})
 		}
 	}
 	if err := redisclient.Execute(ctx, pipe); err != nil {
@@ -326,7 +326,7 @@ func TestLongLogIsErasedInSteps(t *testing.T) {
 	for err == nil && cursor != "" {
 		cursor, err = eraseEvents(ctx, s.Client, erasingOf{1, 1, deleted, s.Leaves}, cursor)
 	}
-	if n := s.Client.RDB.XLen(ctx, redisclient.EventsKey(1)).Val(); err != nil || n != each {
+	if n := s.Client.RDB.XLen(ctx, s.Client.EventsKey(1)).Val(); err != nil || n != each {
 		t.Errorf("%d entries are left, %v; want the %d of the other account", n, err, each)
 	}
 }
@@ -337,11 +337,11 @@ func TestUnreadableErasingStartsAgain(t *testing.T) {
 	s, _ := leaseStore(t)
 	ctx, account := t.Context(), storetest.AccountIn(s.Client, 1)
 	epoch := take(t, s, 1)
-	s.Client.RDB.HSet(ctx, redisclient.EraseKey(1), string(account), "99 of another version")
+	s.Client.RDB.HSet(ctx, s.Client.EraseKey(1), string(account), "99 of another version")
 	if _, err := s.EraseStep(ctx, 1, epoch); err != nil {
 		t.Fatal(err)
 	}
-	e, err := parseErasing(s.Client.RDB.HGet(ctx, redisclient.EraseKey(1), string(account)).Val())
+	e, err := parseErasing(s.Client.RDB.HGet(ctx, s.Client.EraseKey(1), string(account)).Val())
 	if err != nil || e.stage != 0 {
 		t.Errorf("state %+v, %v; want the first stage", e, err)
 	}

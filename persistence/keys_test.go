@@ -53,12 +53,12 @@ func keyPattern(functions map[string]ast.Expr, e ast.Expr) string {
 	case *ast.BinaryExpr:
 		return keyPattern(functions, e.X) + keyPattern(functions, e.Y)
 	case *ast.CallExpr:
-		name, _ := e.Fun.(*ast.Ident)
-		if name != nil && name.Name == "PartitionKey" {
+		f, _ := e.Fun.(*ast.SelectorExpr)
+		if f != nil && f.Sel.Name == "PartitionKey" {
 			return "{pNN}:" + keyPattern(functions, e.Args[1])
 		}
-		if name != nil && functions[name.Name] != nil {
-			return keyPattern(functions, functions[name.Name])
+		if f != nil && functions[f.Sel.Name] != nil {
+			return keyPattern(functions, functions[f.Sel.Name])
 		}
 	}
 	return "*"

@@ -23,11 +23,11 @@ func TestBytesOfPartitionsAreMeasured(t *testing.T) {
 	s, ctx := measuredStore(t, redistest.New(t)), t.Context()
 	large := strings.Repeat("x", 100_000)
 	for i := range 3000 {
-		s.Client.RDB.Set(ctx, redisclient.PartitionKey(3, fmt.Sprint("small:", i)), "x", 0)
+		s.Client.RDB.Set(ctx, s.Client.PartitionKey(3, fmt.Sprint("small:", i)), "x", 0)
 	}
-	seven, twelve := redisclient.PartitionKey(7, "large"), redisclient.PartitionKey(12, "a")
+	seven, twelve := s.Client.PartitionKey(7, "large"), s.Client.PartitionKey(12, "a")
 	for _, key := range []string{
-		seven, twelve, redisclient.PartitionKey(12, "b"), "market:ticks", "{p1}:none", "{p",
+		seven, twelve, s.Client.PartitionKey(12, "b"), "market:ticks", "{p1}:none", "{p",
 	} {
 		if err := s.Client.RDB.Set(ctx, key, large, 0).Err(); err != nil {
 			t.Fatal(err)
@@ -84,7 +84,7 @@ func TestSizesWithoutMemoryUsage(t *testing.T) {
 	}
 	for name, server := range map[string]*redistest.Server{"refused": refusing, "not known": unable} {
 		s := measuredStore(t, server)
-		if err := s.Client.RDB.Set(ctx, redisclient.PartitionKey(1, "a"), "x", 0).Err(); err != nil {
+		if err := s.Client.RDB.Set(ctx, s.Client.PartitionKey(1, "a"), "x", 0).Err(); err != nil {
 			t.Fatal(err)
 		}
 		for range 2 {
@@ -104,7 +104,7 @@ func BenchmarkSizes(b *testing.B) {
 	for from := 0; from < 50_000; from += 1000 {
 		pipe := s.Client.RDB.Pipeline()
 		for i := range 1000 {
-			key := redisclient.PartitionKey(i%16, fmt.Sprint("job:", from+i))
+			key := s.Client.PartitionKey(i%16, fmt.Sprint("job:", from+i))
 			pipe.HSet(ctx, key, "a", "some text", "b", "more of it", "c", i)
 		}
 		if _, err := pipe.Exec(ctx); err != nil {

@@ -32,9 +32,9 @@ func (s *Store) streamStats(ctx context.Context) ([]streamStats, error) {
 	jobs := streamStats{Stream: "jobs", Group: eventlog.JobGroup}
 	now := s.Client.Now()
 	for p := range s.Client.Partitions() {
-		pipe, queue := s.Client.RDB.Pipeline(), redisclient.JobQueueKey(p)
+		pipe, queue := s.Client.RDB.Pipeline(), s.Client.JobQueueKey(p)
 		var lengths []*redis.IntCmd
-		for _, key := range []string{redisclient.EventsKey(p), redisclient.SignalsKey(p), queue} {
+		for _, key := range []string{s.Client.EventsKey(p), s.Client.SignalsKey(p), queue} {
 			lengths = append(lengths, pipe.XLen(ctx, key))
 		}
 		held := pipe.XPending(ctx, queue, eventlog.JobGroup)
@@ -75,7 +75,7 @@ func (s *Store) ownerStats(ctx context.Context, p int, now time.Time, events *st
 	}
 	lag, page := 0, 100
 	for lag < maxLag {
-		entries, err := s.Client.ReadRange(ctx, redisclient.EventsKey(p), "("+position.String(), "+", page)
+		entries, err := s.Client.ReadRange(ctx, s.Client.EventsKey(p), "("+position.String(), "+", page)
 		if err != nil {
 			return redisclient.Unavailable(err)
 		}

@@ -8,7 +8,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/agentsignal/agentsignal/persistence/eventlog"
-	"github.com/agentsignal/agentsignal/persistence/redisclient"
 	"github.com/agentsignal/agentsignal/persistence/storetest"
 )
 
@@ -23,9 +22,9 @@ func TestStreamStats(t *testing.T) {
 	if _, err := log.Append(ctx, storetest.Created(storetest.Signal(storetest.AccountIn(s.Client, 1)))); err != nil {
 		t.Fatal(err)
 	}
-	rdb.Set(ctx, redisclient.PositionKey(0), at(99).String(), 0)
+	rdb.Set(ctx, s.Client.PositionKey(0), at(99).String(), 0)
 	job := time.Now().Add(-time.Minute).UnixMilli()
-	queue := redisclient.JobQueueKey(2)
+	queue := s.Client.JobQueueKey(2)
 	for _, id := range []string{strconv.FormatInt(job, 10), "*"} {
 		rdb.XAdd(ctx, &redis.XAddArgs{Stream: queue, ID: id, Values: []string{"a", "b"}})
 	}

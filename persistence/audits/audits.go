@@ -38,7 +38,7 @@ func (s *Store) StoreAudits(ctx context.Context, p int, at time.Time, results ma
 	for account, result := range results {
 		values = append(values, string(account), append([]byte{codec.Version}, result...))
 	}
-	_, err := s.Change(ctx, redisclient.ConfirmKey(p), replaceScript, []string{redisclient.AuditKey(p)}, values...)
+	_, err := s.Change(ctx, s.ConfirmKey(p), replaceScript, []string{s.AuditKey(p)}, values...)
 	return redisclient.Failed(err, "store audit of partition %d", p)
 }
 
@@ -55,7 +55,7 @@ func (s *Store) AuditedAt(ctx context.Context, p int) (time.Time, error) {
 }
 
 func (s *Store) read(ctx context.Context, p int, field string) (time.Time, []byte, error) {
-	values, err := s.RDB.HMGet(ctx, redisclient.AuditKey(p), atField, field).Result()
+	values, err := s.RDB.HMGet(ctx, s.AuditKey(p), atField, field).Result()
 	if err != nil && !errors.Is(err, redis.Nil) {
 		return time.Time{}, nil, redisclient.Failed(err, "read audit of partition %d", p)
 	}

@@ -32,7 +32,7 @@ func New(c *redisclient.Client) *Store { return &Store{c} }
 
 // apply runs a script that changes credentials, and waits for the replicas.
 func (s *Store) apply(ctx context.Context, script *redis.Script, keys []string, args ...any) (*redis.Cmd, error) {
-	return s.Change(ctx, redisclient.ConfirmAuthKey(), script, keys, args...)
+	return s.Change(ctx, s.ConfirmAuthKey(), script, keys, args...)
 }
 
 // CreateAccount stores a with the hash of its password. KindConflict, "email_taken": another
@@ -40,7 +40,7 @@ func (s *Store) apply(ctx context.Context, script *redis.Script, keys []string, 
 func (s *Store) CreateAccount(ctx context.Context, a credential.Account, passwordHash string) error {
 	record := encodeAccount(a, credential.Password{Hash: passwordHash, Version: 1})
 	args := append([]any{string(a.ID), milliseconds(a.CreatedAt)}, record...)
-	keys := []string{redisclient.AccountKey(a.ID), redisclient.EmailKey(a.Email), redisclient.AccountsKey()}
+	keys := []string{s.AccountKey(a.ID), s.EmailKey(a.Email), s.AccountsKey()}
 	created, err := s.apply(ctx, accountCreateScript, keys, args...)
 	if err != nil {
 		return redisclient.Failed(err, "create account")
@@ -53,7 +53,7 @@ func (s *Store) CreateAccount(ctx context.Context, a credential.Account, passwor
 
 // AccountByID returns an account and its password. KindNotFound.
 func (s *Store) AccountByID(ctx context.Context, id signal.AccountID) (credential.Account, credential.Password, error) {
-	fields, err := s.RDB.HGetAll(ctx, redisclient.AccountKey(id)).Result()
+	fields, err := s.RDB.HGetAll(ctx, s.AccountKey(id)).Result()
 	if err != nil {
 		return credential.Account{}, credential.Password{}, redisclient.Failed(err, "read account")
 	}
@@ -66,7 +66,7 @@ func (s *Store) AccountByID(ctx context.Context, id signal.AccountID) (credentia
 // AccountByEmail returns the account with the email, which is trimmed and in lower case.
 // KindNotFound.
 func (s *Store) AccountByEmail(ctx context.Context, email string) (credential.Account, credential.Password, error) {
-	id, err := s.RDB.Get(ctx, redisclient.EmailKey(email)).Result()
+	id, err := s.RDB.Get(ctx, s.EmailKey(email)).Result()
 	if errors.Is(err, redis.Nil) {
 		return credential.Account{}, credential.Password{}, signal.NotFound("account")
 	}
@@ -80,15 +80,15 @@ func (s *Store) AccountByEmail(ctx context.Context, email string) (credential.Ac
 // number of all.
 func (s *Store) Accounts(ctx context.Context, limit, offset int) ([]credential.Account, int, error) {
 	pipe := s.RDB.Pipeline()
-	total := pipe.ZCard(ctx, redisclient.AccountsKey())
-	ids := pipe.ZRange(ctx, redisclient.AccountsKey(), int64(offset), int64(offset)+int64(limit)-1)
+	total := pipe.ZCard(ctx, s.AccountsKey())
+	ids := pipe.ZRange(ctx, s.AccountsKey(), int64(offset), int64(offset)+int64(limit)-1)
 	if err := redisclient.Execute(ctx, pipe); err != nil {
 		return nil, 0, redisclient.Failed(err, "list accounts")
 	}
 	pipe = s.RDB.Pipeline()
 	records := make([]*redis.MapStringStringCmd, len(ids.Val()))
 	for i, id := range ids.Val() {
-		records[i] = pipe.HGetAll(ctx, redisclient.AccountKey(signal.AccountID(id)))
+		records[i] = pipe.HGetAll(ctx, s.AccountKey(signal.AccountID(id)))
 	}
 	if err := redisclient.Execute(ctx, pipe); err != nil {
 		return nil, 0, redisclient.Failed(err, "read accounts")
@@ -115,8 +115,8 @@ func (s *Store) SetPassword(ctx context.Context, id signal.AccountID, hash strin
 	keep signal.SessionID, now time.Time) ([]signal.Event, error) {
 	event := newEvent(id, signal.SessionEnded, "")
 	before, after := announcementAround(event)
-	keys := []string{redisclient.AccountKey(id), redisclient.SessionsOfKey(id), redisclient.OutboxKey()}
-	args := []any{hash, version, string(keep), now.UnixMilli(), redisclient.SessionKey(""), redisclient.RefreshKey(""),
+	keys := []string{s.AccountKey(id), s.SessionsOfKey(id), s.OutboxKey()}
+	args := []any{hash, version, string(keep), now.UnixMilli(), s.SessionKey(""), s.RefreshKey(""),
 		before, after, sessionsAtOnce}
 	var events []signal.Event
 	for {
@@ -148,7 +148,7 @@ func (s *Store) SetPassword(ctx context.Context, id signal.AccountID, hash strin
 
 // Rehash stores the same password under another hash, unless it was changed meanwhile.
 func (s *Store) Rehash(ctx context.Context, id signal.AccountID, from, to string) error {
-	err := passwordRehashScript.Run(ctx, s.RDB, []string{redisclient.AccountKey(id)}, from, to).Err()
+	err := passwordRehashScript.Run(ctx, s.RDB, []string{s.AccountKey(id)}, from, to).Err()
 	return redisclient.Failed(err, "rehash password")
 }
 
@@ -159,17 +159,17 @@ func (s *Store) DeleteAccount(ctx context.Context, id signal.AccountID, now time
 	// The email never changes, so it may be read before.
 	a, _, err := s.AccountByID(ctx, id)
 	if signal.KindOf(err) == signal.KindNotFound {
-		return nil, s.Confirmed(ctx, redisclient.ConfirmAuthKey(), err)
+		return nil, s.Confirmed(ctx, s.ConfirmAuthKey(), err)
 	}
 	if err != nil {
 		return nil, err
 	}
 	event := newEvent(id, signal.AccountDeleted, "")
-	keys := []string{redisclient.AccountKey(id), redisclient.AccountsKey(), redisclient.EmailKey(a.Email),
-		redisclient.LockKey(credential.DigestOf(a.Email).String()), redisclient.APIKeysOfKey(id),
-		redisclient.SessionsOfKey(id), redisclient.OutboxKey()}
-	args := []any{string(id), encodeAnnouncement(event), now.UnixMilli(), redisclient.APIKeyKey(""),
-		redisclient.SessionKey(""), redisclient.RefreshKey(""), sessionsAtOnce}
+	keys := []string{s.AccountKey(id), s.AccountsKey(), s.EmailKey(a.Email),
+		s.LockKey(credential.DigestOf(a.Email).String()), s.APIKeysOfKey(id),
+		s.SessionsOfKey(id), s.OutboxKey()}
+	args := []any{string(id), encodeAnnouncement(event), now.UnixMilli(), s.APIKeyKey(""),
+		s.SessionKey(""), s.RefreshKey(""), sessionsAtOnce}
 	var events []signal.Event
 	for {
 		deleted, err := s.apply(ctx, accountDeleteScript, keys, args...)

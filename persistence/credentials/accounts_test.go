@@ -169,7 +169,7 @@ func TestRehashKeepsTheVersion(t *testing.T) {
 	if err := s.Rehash(ctx, deleted, "hash", "better"); err != nil {
 		t.Fatal(err)
 	}
-	if n := server.Client().Exists(ctx, redisclient.AccountKey(deleted)).Val(); n != 0 {
+	if n := server.Client().Exists(ctx, s.AccountKey(deleted)).Val(); n != 0 {
 		t.Error("rehashing has restored a deleted account")
 	}
 	_, p, err := s.AccountByID(ctx, a.ID)
@@ -205,9 +205,9 @@ func TestDeleteAccountLeavesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	slices.Sort(left)
-	wantLeft := []string{redisclient.AccountKey(b.ID), redisclient.AccountsKey(), redisclient.EmailKey(b.Email),
-		redisclient.APIKeyKey(staysKey.String()), redisclient.APIKeysOfKey(b.ID), redisclient.SessionsOfKey(b.ID),
-		redisclient.RefreshKey(stays.Locator.String()), redisclient.SessionKey(stays.ID)}
+	wantLeft := []string{s.AccountKey(b.ID), s.AccountsKey(), s.EmailKey(b.Email),
+		s.APIKeyKey(staysKey.String()), s.APIKeysOfKey(b.ID), s.SessionsOfKey(b.ID),
+		s.RefreshKey(stays.Locator.String()), s.SessionKey(stays.ID)}
 	slices.Sort(wantLeft)
 	wantEqual(t, "keys left", nil, wantLeft, left)
 	if list, total, err := s.Accounts(ctx, 10, 0); len(list) != 1 || total != 1 || err != nil {
@@ -228,7 +228,7 @@ func TestOutboxPostponesUnreadableEntries(t *testing.T) {
 	a := addAccount(t, s, "a@example.com")
 	n := addSession(t, s, a.ID)
 	unreadable := redis.Z{Score: 1000, Member: "9 something else"}
-	if err := server.Client().ZAdd(ctx, redisclient.OutboxKey(), unreadable).Err(); err != nil {
+	if err := server.Client().ZAdd(ctx, s.OutboxKey(), unreadable).Err(); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.EndSessions(ctx, a.ID, nowMS()); err != nil {
@@ -238,7 +238,7 @@ func TestOutboxPostponesUnreadableEntries(t *testing.T) {
 	for range 2 {
 		wantEqual(t, "outbox", nil, want, outboxOf(t, s))
 	}
-	storetest.WantPostponed(t, s.RDB, redisclient.OutboxKey(), "9 something else", time.Now())
+	storetest.WantPostponed(t, s.RDB, s.OutboxKey(), "9 something else", time.Now())
 	if early, err := s.Unsettled(ctx, time.Now().Add(-time.Minute), 10); err != nil || len(early) != 0 {
 		t.Errorf("announcements of the last minute are returned too early: %v, %v", early, err)
 	}

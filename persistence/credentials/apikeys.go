@@ -26,8 +26,8 @@ var (
 // KindNotFound: there is no such account.
 func (s *Store) CreateKey(ctx context.Context, k credential.APIKey, secret credential.Digest, maxKeys int) error {
 	args := append([]any{string(k.ID), secret.String(), k.Name, maxKeys}, encodeKey(k)...)
-	keys := []string{redisclient.AccountKey(k.Account), redisclient.APIKeysOfKey(k.Account),
-		redisclient.APIKeyKey(secret.String())}
+	keys := []string{s.AccountKey(k.Account), s.APIKeysOfKey(k.Account),
+		s.APIKeyKey(secret.String())}
 	created, err := s.apply(ctx, keyCreateScript, keys, args...)
 	if err != nil {
 		return redisclient.Failed(err, "create API key")
@@ -45,7 +45,7 @@ func (s *Store) CreateKey(ctx context.Context, k credential.APIKey, secret crede
 
 // KeyByDigest returns the key whose secret has the digest, even if it has expired. KindNotFound.
 func (s *Store) KeyByDigest(ctx context.Context, secret credential.Digest) (credential.APIKey, error) {
-	fields, err := s.RDB.HGetAll(ctx, redisclient.APIKeyKey(secret.String())).Result()
+	fields, err := s.RDB.HGetAll(ctx, s.APIKeyKey(secret.String())).Result()
 	if err != nil {
 		return credential.APIKey{}, redisclient.Failed(err, "read API key")
 	}
@@ -57,7 +57,7 @@ func (s *Store) KeyByDigest(ctx context.Context, secret credential.Digest) (cred
 
 // Keys returns the keys of an account that are not revoked, newest first.
 func (s *Store) Keys(ctx context.Context, account signal.AccountID) ([]credential.APIKey, error) {
-	index, err := s.RDB.HGetAll(ctx, redisclient.APIKeysOfKey(account)).Result()
+	index, err := s.RDB.HGetAll(ctx, s.APIKeysOfKey(account)).Result()
 	if err != nil {
 		return nil, redisclient.Failed(err, "list API keys")
 	}
@@ -65,7 +65,7 @@ func (s *Store) Keys(ctx context.Context, account signal.AccountID) ([]credentia
 	var records []*redis.MapStringStringCmd
 	for field, digest := range index {
 		if strings.HasPrefix(field, "id:") {
-			records = append(records, pipe.HGetAll(ctx, redisclient.APIKeyKey(digest)))
+			records = append(records, pipe.HGetAll(ctx, s.APIKeyKey(digest)))
 		}
 	}
 	if err := redisclient.Execute(ctx, pipe); err != nil {
@@ -94,9 +94,9 @@ func (s *Store) Keys(ctx context.Context, account signal.AccountID) ([]credentia
 func (s *Store) RevokeKey(ctx context.Context, account signal.AccountID, id signal.KeyID, now time.Time) (
 	[]signal.Event, error) {
 	event := newEvent(account, signal.KeyRevoked, string(id))
-	keys := []string{redisclient.APIKeysOfKey(account), redisclient.OutboxKey()}
+	keys := []string{s.APIKeysOfKey(account), s.OutboxKey()}
 	revoked, err := s.apply(ctx, keyRevokeScript, keys, string(id), encodeAnnouncement(event), now.UnixMilli(),
-		redisclient.APIKeyKey(""))
+		s.APIKeyKey(""))
 	switch {
 	case redisclient.Stands(err) && revoked.Val() == int64(1):
 		return []signal.Event{event}, redisclient.Failed(err, "revoke API key")
@@ -113,7 +113,7 @@ func (s *Store) NoteKeyUses(ctx context.Context, uses map[credential.Digest]time
 		var keys []string
 		var args []any
 		for _, digest := range digests {
-			keys = append(keys, redisclient.APIKeyKey(digest.String()))
+			keys = append(keys, s.APIKeyKey(digest.String()))
 			args = append(args, uses[digest].UnixMilli())
 		}
 		if err := keyUsedScript.Run(ctx, s.RDB, keys, args...).Err(); err != nil {

@@ -10,7 +10,6 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/credential"
-	"github.com/agentsignal/agentsignal/persistence/redisclient"
 )
 
 func TestKeysAreReadAsWritten(t *testing.T) {
@@ -107,7 +106,7 @@ func TestNoteKeyUses(t *testing.T) {
 	if err != nil || !got.LastUsedAt.Equal(later) {
 		t.Errorf("last used %v, %v, want %v", got.LastUsedAt, err, later)
 	}
-	if n := server.Client().Exists(ctx, redisclient.APIKeyKey(gone.String())).Val(); n != 0 {
+	if n := server.Client().Exists(ctx, s.APIKeyKey(gone.String())).Val(); n != 0 {
 		t.Error("a use has restored a revoked key")
 	}
 	many := map[credential.Digest]time.Time{d: later.Add(time.Minute)}

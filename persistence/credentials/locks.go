@@ -23,7 +23,7 @@ const relockWindow = 24 * time.Hour
 // LockedUntil returns until when the email is or was locked, or the zero time if it was not
 // lately.
 func (s *Store) LockedUntil(ctx context.Context, email credential.Digest) (time.Time, error) {
-	text, err := s.RDB.HGet(ctx, redisclient.LockKey(email.String()), "until").Result()
+	text, err := s.RDB.HGet(ctx, s.LockKey(email.String()), "until").Result()
 	if errors.Is(err, redis.Nil) {
 		return time.Time{}, nil
 	}
@@ -41,7 +41,7 @@ func (s *Store) LockedUntil(ctx context.Context, email credential.Digest) (time.
 // zero time, and whether this failure has locked it. While it is locked nothing is counted.
 func (s *Store) FailLogin(ctx context.Context, email credential.Digest, r credential.LockRules, now time.Time) (
 	until time.Time, locked bool, err error) {
-	keys := []string{redisclient.LockKey(email.String())}
+	keys := []string{s.LockKey(email.String())}
 	answer, err := lockFailScript.Run(ctx, s.RDB, keys, now.UnixMilli(), r.After, r.Window.Milliseconds(),
 		r.Duration.Milliseconds(), relockWindow.Milliseconds()).Int64Slice()
 	if err != nil {
@@ -58,5 +58,5 @@ func (s *Store) FailLogin(ctx context.Context, email credential.Digest, r creden
 
 // Unlock forgets locks and failed logins of the email.
 func (s *Store) Unlock(ctx context.Context, email credential.Digest) error {
-	return redisclient.Failed(s.RDB.Del(ctx, redisclient.LockKey(email.String())).Err(), "unlock")
+	return redisclient.Failed(s.RDB.Del(ctx, s.LockKey(email.String())).Err(), "unlock")
 }

@@ -6,7 +6,6 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/credential"
-	"github.com/agentsignal/agentsignal/persistence/redisclient"
 )
 
 var lockRules = credential.LockRules{After: 5, Window: 15 * time.Minute, Duration: 15 * time.Minute}
@@ -140,7 +139,7 @@ func TestLockRecordsExpire(t *testing.T) {
 	now, email := nowMS(), credential.DigestOf("nobody@example.com")
 	failTimes(t, s, email, 1, now)
 	ttl := func() int64 {
-		return server.Client().PExpireTime(t.Context(), redisclient.LockKey(email.String())).Val().Milliseconds()
+		return server.Client().PExpireTime(t.Context(), s.LockKey(email.String())).Val().Milliseconds()
 	}
 	if got, want := ttl(), now.Add(15*time.Minute).UnixMilli(); got != want {
 		t.Errorf("a failure is kept until %d, want %d", got, want)

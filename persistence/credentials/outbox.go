@@ -25,13 +25,13 @@ func (s *Store) Settle(ctx context.Context, events []signal.Event) error {
 	if len(members) == 0 {
 		return nil
 	}
-	return redisclient.Failed(s.RDB.ZRem(ctx, redisclient.OutboxKey(), members...).Err(), "settle announcements")
+	return redisclient.Failed(s.RDB.ZRem(ctx, s.OutboxKey(), members...).Err(), "settle announcements")
 }
 
 // Unsettled returns at most limit events, oldest first, that were put into the outbox until the
 // given time. An entry that cannot be read is logged and postponed.
 func (s *Store) Unsettled(ctx context.Context, before time.Time, limit int) ([]signal.Event, error) {
-	members, err := s.RDB.ZRangeByScore(ctx, redisclient.OutboxKey(), &redis.ZRangeBy{
+	members, err := s.RDB.ZRangeByScore(ctx, s.OutboxKey(), &redis.ZRangeBy{
 		Min: "-inf", Max: strconv.FormatInt(before.UnixMilli(), 10), Count: int64(limit)}).Result()
 	if err != nil {
 		return nil, redisclient.Failed(err, "read outbox")
@@ -41,7 +41,7 @@ func (s *Store) Unsettled(ctx context.Context, before time.Time, limit int) ([]s
 		e, err := decodeAnnouncement(m)
 		if err != nil {
 			s.Log.Error("an announcement is not readable", "component", "persistence", "err", err)
-			if err := s.Postpone(ctx, redisclient.OutboxKey(), before, m); err != nil {
+			if err := s.Postpone(ctx, s.OutboxKey(), before, m); err != nil {
 				return nil, err
 			}
 			continue

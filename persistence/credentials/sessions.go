@@ -38,10 +38,10 @@ func (s *Store) CreateSession(ctx context.Context, n credential.Session, passwor
 	event := newEvent(n.Account, signal.SessionEnded, "")
 	before, after := announcementAround(event)
 	args := append([]any{string(n.ID), passwordVersion, now.UnixMilli(), n.KeepUntil.UnixMilli(), maxSessions,
-		sessionsAtOnce, redisclient.SessionKey(""), redisclient.RefreshKey(""), before, after}, encodeSession(n)...)
-	keys := []string{redisclient.AccountKey(n.Account), redisclient.SessionKey(n.ID),
-		redisclient.SessionsOfKey(n.Account), redisclient.RefreshKey(n.Locator.String()),
-		redisclient.LockKey(email.String()), redisclient.OutboxKey()}
+		sessionsAtOnce, s.SessionKey(""), s.RefreshKey(""), before, after}, encodeSession(n)...)
+	keys := []string{s.AccountKey(n.Account), s.SessionKey(n.ID),
+		s.SessionsOfKey(n.Account), s.RefreshKey(n.Locator.String()),
+		s.LockKey(email.String()), s.OutboxKey()}
 	for {
 		answer, unconfirmed := s.apply(ctx, sessionCreateScript, keys, args...)
 		if !redisclient.Stands(unconfirmed) {
@@ -77,9 +77,9 @@ func (s *Store) CreateSession(ctx context.Context, n credential.Session, passwor
 func (s *Store) endOldest(ctx context.Context, event signal.Event, left int, keep signal.SessionID, subject string,
 	now time.Time) ([]signal.Event, error) {
 	before, after := announcementAround(event)
-	keys := []string{redisclient.SessionsOfKey(event.Account), redisclient.OutboxKey()}
-	args := []any{now.UnixMilli(), sessionsAtOnce, left, string(keep), redisclient.SessionKey(""),
-		redisclient.RefreshKey(""), before, after, subject}
+	keys := []string{s.SessionsOfKey(event.Account), s.OutboxKey()}
+	args := []any{now.UnixMilli(), sessionsAtOnce, left, string(keep), s.SessionKey(""),
+		s.RefreshKey(""), before, after, subject}
 	var ended []signal.Event
 	for previous := int64(math.MaxInt64); ; {
 		answer, unconfirmed := s.apply(ctx, sessionsEndScript, keys, args...)
@@ -123,7 +123,7 @@ func numberAndTexts(reply any) (int64, []string, error) {
 
 // SessionByID returns a session that has not ended. KindNotFound.
 func (s *Store) SessionByID(ctx context.Context, id signal.SessionID) (credential.Session, error) {
-	fields, err := s.RDB.HGetAll(ctx, redisclient.SessionKey(id)).Result()
+	fields, err := s.RDB.HGetAll(ctx, s.SessionKey(id)).Result()
 	if err != nil {
 		return credential.Session{}, redisclient.Failed(err, "read session")
 	}
@@ -136,7 +136,7 @@ func (s *Store) SessionByID(ctx context.Context, id signal.SessionID) (credentia
 // SessionByLocator returns the session whose refresh tokens have the locator.
 // KindNotFound.
 func (s *Store) SessionByLocator(ctx context.Context, locator credential.Digest) (credential.Session, error) {
-	id, err := s.RDB.Get(ctx, redisclient.RefreshKey(locator.String())).Result()
+	id, err := s.RDB.Get(ctx, s.RefreshKey(locator.String())).Result()
 	if errors.Is(err, redis.Nil) {
 		return credential.Session{}, signal.NotFound("session")
 	}
@@ -155,8 +155,8 @@ func (s *Store) SessionByLocator(ctx context.Context, locator credential.Digest)
 func (s *Store) RotateSession(ctx context.Context, next credential.Session, presented credential.Digest,
 	now time.Time) ([]signal.Event, error) {
 	event := newEvent(next.Account, signal.SessionEnded, string(next.ID))
-	keys := []string{redisclient.RefreshKey(next.Locator.String()), redisclient.SessionKey(next.ID),
-		redisclient.SessionsOfKey(next.Account), redisclient.OutboxKey()}
+	keys := []string{s.RefreshKey(next.Locator.String()), s.SessionKey(next.ID),
+		s.SessionsOfKey(next.Account), s.OutboxKey()}
 	run := func(from, to credential.Digest) (*redis.Cmd, error) {
 		return s.apply(ctx, sessionRotateScript, keys, from.String(), to.String(), now.UnixMilli(),
 			next.RefreshUntil.UnixMilli(), next.KeepUntil.UnixMilli(), string(next.ID), encodeAnnouncement(event))
@@ -190,9 +190,9 @@ func (s *Store) RotateSession(ctx context.Context, next credential.Session, pres
 func (s *Store) EndSession(ctx context.Context, account signal.AccountID, id signal.SessionID, now time.Time) (
 	[]signal.Event, error) {
 	event := newEvent(account, signal.SessionEnded, string(id))
-	keys := []string{redisclient.SessionKey(id), redisclient.SessionsOfKey(account), redisclient.OutboxKey()}
+	keys := []string{s.SessionKey(id), s.SessionsOfKey(account), s.OutboxKey()}
 	ended, err := s.apply(ctx, sessionEndScript, keys, string(id), encodeAnnouncement(event), now.UnixMilli(),
-		redisclient.RefreshKey(""))
+		s.RefreshKey(""))
 	if redisclient.Stands(err) && ended.Val() == int64(1) {
 		return []signal.Event{event}, redisclient.Failed(err, "end session")
 	}
@@ -205,7 +205,7 @@ func (s *Store) EndSession(ctx context.Context, account signal.AccountID, id sig
 // lost.
 func (s *Store) EndSessions(ctx context.Context, account signal.AccountID, now time.Time) ([]signal.Event, error) {
 	event := newEvent(account, signal.SessionEnded, "")
-	n, err := s.RDB.ZCard(ctx, redisclient.SessionsOfKey(account)).Result()
+	n, err := s.RDB.ZCard(ctx, s.SessionsOfKey(account)).Result()
 	if err != nil {
 		return nil, redisclient.Failed(err, "count sessions")
 	}

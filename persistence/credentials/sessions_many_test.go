@@ -28,7 +28,8 @@ func manySessions(t *testing.T, server *redistest.Server, a signal.AccountID, n 
   redis.call('ZADD', KEYS[3], ARGV[3] + i, id)
 end`
 	until := time.Now().Add(time.Hour).UnixMilli()
-	keys := []string{redisclient.SessionKey(""), redisclient.RefreshKey(""), redisclient.SessionsOfKey(a)}
+	var k redisclient.Keys
+	keys := []string{k.SessionKey(""), k.RefreshKey(""), k.SessionsOfKey(a)}
 	err := server.Client().Eval(t.Context(), script, keys, n, string(a), until).Err()
 	if err != nil && !errors.Is(err, redis.Nil) {
 		t.Fatal(err)
@@ -40,8 +41,9 @@ end`
 func sessionKeys(t *testing.T, server *redistest.Server, a signal.AccountID) string {
 	t.Helper()
 	c, ctx := server.Client(), t.Context()
-	records, tokens := c.Keys(ctx, redisclient.SessionKey("*")).Val(), c.Keys(ctx, redisclient.RefreshKey("*")).Val()
-	return fmt.Sprint(len(records), len(tokens), c.ZCard(ctx, redisclient.SessionsOfKey(a)).Val())
+	var k redisclient.Keys
+	records, tokens := c.Keys(ctx, k.SessionKey("*")).Val(), c.Keys(ctx, k.RefreshKey("*")).Val()
+	return fmt.Sprint(len(records), len(tokens), c.ZCard(ctx, k.SessionsOfKey(a)).Val())
 }
 
 // scriptCalls returns how many scripts the server was asked to run.
@@ -153,7 +155,7 @@ func TestManySessionsEndInSteps(t *testing.T) {
 			if got := sessionKeys(t, server, a); got != test.left {
 				t.Errorf("%s records, tokens and places are left, want %s", got, test.left)
 			}
-			announced := int(server.Client().ZCard(t.Context(), redisclient.OutboxKey()).Val())
+			announced := int(server.Client().ZCard(t.Context(), s.OutboxKey()).Val())
 			if len(events) != test.announced || announced != test.announced {
 				t.Errorf("%d events, %d in the outbox, want %d", len(events), announced, test.announced)
 			}
@@ -181,12 +183,12 @@ func TestOnlyExcessSessionsEnd(t *testing.T) {
 		keep signal.SessionID
 		want []string
 	}{{4, "ses_1", []string{"ses_1", "ses_3", "ses_4", "ses_5"}}, {2, "ses_5", []string{"ses_4", "ses_5"}}} {
-		before := server.Client().ZCard(t.Context(), redisclient.SessionsOfKey(a)).Val()
+		before := server.Client().ZCard(t.Context(), s.SessionsOfKey(a)).Val()
 		ended, err := s.endOldest(t.Context(), event, test.left, test.keep, "", nowMS())
 		if err != nil || len(ended) != int(before)-test.left {
 			t.Errorf("%+v end, %v", ended, err)
 		}
-		left := server.Client().ZRange(t.Context(), redisclient.SessionsOfKey(a), 0, -1).Val()
+		left := server.Client().ZRange(t.Context(), s.SessionsOfKey(a), 0, -1).Val()
 		wantEqual(t, "left", nil, test.want, left)
 	}
 }
@@ -220,12 +222,12 @@ func TestSessionsWithoutRecordAreRemovedFirst(t *testing.T) {
 		s, server := credentialStore(t)
 		a := addAccount(t, s, "a@example.com").ID
 		manySessions(t, server, a, 5)
-		server.Client().Del(t.Context(), redisclient.SessionKey("ses_0"))
+		server.Client().Del(t.Context(), s.SessionKey("ses_0"))
 		ended, err := end(s, a)
 		if err != nil || len(ended) != 1 || ended[0].Subject != "ses_1" {
 			t.Errorf("%s: %+v end, %v; want ses_1", name, ended, err)
 		}
-		left := server.Client().ZRange(t.Context(), redisclient.SessionsOfKey(a), 0, 2).Val()
+		left := server.Client().ZRange(t.Context(), s.SessionsOfKey(a), 0, 2).Val()
 		wantEqual(t, name+": left", nil, []string{"ses_2", "ses_3", "ses_4"}, left)
 	}
 }
@@ -239,13 +241,13 @@ func TestPasswordChangesWithLastSessions(t *testing.T) {
 	if _, err := s.SetPassword(t.Context(), a, "next", 2, "", nowMS()); signal.KindOf(err) != signal.KindConflict {
 		t.Errorf("another version: %v", err)
 	}
-	if got := server.Client().ZCard(t.Context(), redisclient.SessionsOfKey(a)).Val(); got != sessionsAtOnce+1 {
+	if got := server.Client().ZCard(t.Context(), s.SessionsOfKey(a)).Val(); got != sessionsAtOnce+1 {
 		t.Errorf("%d sessions are left after a change that was refused", got)
 	}
 	// Only the script that ends the last sessions may set it.
-	keys := []string{redisclient.AccountKey(a), redisclient.SessionsOfKey(a), redisclient.OutboxKey()}
-	answer, err := passwordSetScript.Run(t.Context(), s.RDB, keys, "next", 1, "", 1, redisclient.SessionKey(""),
-		redisclient.RefreshKey(""), "", "", sessionsAtOnce).Int()
+	keys := []string{s.AccountKey(a), s.SessionsOfKey(a), s.OutboxKey()}
+	answer, err := passwordSetScript.Run(t.Context(), s.RDB, keys, "next", 1, "", 1, s.SessionKey(""),
+		s.RefreshKey(""), "", "", sessionsAtOnce).Int()
 	if err != nil || answer != -3 {
 		t.Errorf("too many sessions for one script: %v, %v", answer, err)
 	}

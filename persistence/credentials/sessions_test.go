@@ -32,12 +32,12 @@ func TestSessionIsReadAsWritten(t *testing.T) {
 func wantKept(t *testing.T, server *redistest.Server, n credential.Session) {
 	t.Helper()
 	c, want := server.Client(), n.KeepUntil.UnixMilli()
-	for _, key := range []string{redisclient.SessionKey(n.ID), redisclient.RefreshKey(n.Locator.String())} {
+	for _, key := range []string{redisclient.Keys{}.SessionKey(n.ID), redisclient.Keys{}.RefreshKey(n.Locator.String())} {
 		if got := c.PExpireTime(t.Context(), key).Val().Milliseconds(); got != want {
 			t.Errorf("%s expires at %d, want %d", key, got, want)
 		}
 	}
-	if got := int64(c.ZScore(t.Context(), redisclient.SessionsOfKey(n.Account), string(n.ID)).Val()); got != want {
+	if got := int64(c.ZScore(t.Context(), redisclient.Keys{}.SessionsOfKey(n.Account), string(n.ID)).Val()); got != want {
 		t.Errorf("the index keeps it until %d, want %d", got, want)
 	}
 }
@@ -157,11 +157,11 @@ func TestSessionIndexForgetsExpiredOnes(t *testing.T) {
 	s, server := credentialStore(t)
 	a := addAccount(t, s, "a@example.com").ID
 	old := redis.Z{Score: 1000, Member: "ses_old"}
-	if err := server.Client().ZAdd(t.Context(), redisclient.SessionsOfKey(a), old).Err(); err != nil {
+	if err := server.Client().ZAdd(t.Context(), s.SessionsOfKey(a), old).Err(); err != nil {
 		t.Fatal(err)
 	}
 	n := addSession(t, s, a)
-	got := server.Client().ZRange(t.Context(), redisclient.SessionsOfKey(a), 0, -1).Val()
+	got := server.Client().ZRange(t.Context(), s.SessionsOfKey(a), 0, -1).Val()
 	wantEqual(t, "sessions", nil, []string{string(n.ID)}, got)
 }
 
@@ -200,7 +200,7 @@ func TestEndedSessionsLeaveNoLocators(t *testing.T) {
 			if _, err := s.SessionByLocator(t.Context(), newer.Locator); err != nil {
 				return err
 			}
-			return s.RDB.Del(t.Context(), redisclient.RefreshKey(newer.Locator.String())).Err()
+			return s.RDB.Del(t.Context(), s.RefreshKey(newer.Locator.String())).Err()
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -215,7 +215,7 @@ func TestEndedSessionsLeaveNoLocators(t *testing.T) {
 			if err := end(s, next); err != nil {
 				t.Fatal(err)
 			}
-			if left := s.RDB.Keys(t.Context(), redisclient.RefreshKey("*")).Val(); len(left) != 0 {
+			if left := s.RDB.Keys(t.Context(), s.RefreshKey("*")).Val(); len(left) != 0 {
 				t.Errorf("%v are left", left)
 			}
 		})

@@ -8,7 +8,6 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 	"github.com/agentsignal/agentsignal/persistence/codec"
 	"github.com/agentsignal/agentsignal/persistence/eventlog"
-	"github.com/agentsignal/agentsignal/persistence/redisclient"
 )
 
 // Limits of one operation. Redis takes two milliseconds for it, while all others wait.
@@ -24,7 +23,7 @@ const (
 func (h *Store) StoreDeliveries(ctx context.Context, p int, epoch int64, batch []delivery.EventDeliveries) error {
 	for len(batch) > 0 {
 		n := partOf(batch)
-		o := eventlog.NewOperation()
+		o := eventlog.NewOperation(h.Keys)
 		o.Fence(epoch)
 		addDeliveries(o, p, batch[:n])
 		batch = batch[n:]
@@ -52,7 +51,7 @@ func partOf(batch []delivery.EventDeliveries) int {
 // partition. KindNotFound: there is no such webhook.
 func (h *Store) CreateDelivery(ctx context.Context, d delivery.Delivery, body []byte) error {
 	w := h.hook(d.Account, d.Webhook)
-	o := eventlog.NewOperation()
+	o := eventlog.NewOperation(h.Keys)
 	w.guard(o, errNoWebhook)
 	addDeliveries(o, w.p, []delivery.EventDeliveries{{Event: d.Event, Body: body, Deliveries: []delivery.Delivery{d}}})
 	w.announce(o, signal.DeliveriesChanged)
@@ -73,13 +72,13 @@ func (h *Store) Notify(ctx context.Context, epoch int64, e signal.Event) error {
 // repeated: what was stored is then left out. KindConflict, "webhook_changed": out.Disabled
 // was not read from the present record.
 func (h *Store) StoreOutcomes(ctx context.Context, p int, epoch int64, out delivery.Outcomes) (left []int, err error) {
-	o := eventlog.NewOperation()
+	o := eventlog.NewOperation(h.Keys)
 	o.Fence(epoch)
-	hook{p, out.Account, out.Webhook}.guard(o, errNoWebhook)
+	hook{h.Keys, p, out.Account, out.Webhook}.guard(o, errNoWebhook)
 	addOutcomes(o, p, &out)
 	addWaits(o, p, out.Webhook, out.Waits)
 	if out.Health != nil {
-		k := o.Key(redisclient.WebhookHealthKey(p, out.Account))
+		k := o.Key(h.WebhookHealthKey(p, out.Account))
 		if *out.Health == (delivery.WebhookHealth{}) {
 			o.Step(eventlog.CmdHDel, k, string(out.Webhook))
 		} else {

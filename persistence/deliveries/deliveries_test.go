@@ -12,7 +12,6 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 	"github.com/agentsignal/agentsignal/persistence/codec"
 	"github.com/agentsignal/agentsignal/persistence/eventlog"
-	"github.com/agentsignal/agentsignal/persistence/redisclient"
 )
 
 // A delivery is made, tried, given up, retried and cancelled.
@@ -119,7 +118,7 @@ func TestStoreDeliveriesInParts(t *testing.T) {
 	if err := b.hooks.StoreDeliveries(ctx, b.p, b.epoch, batch); err == nil {
 		t.Error("a batch with a bad event is stored")
 	}
-	n := b.rdb.ZCard(ctx, redisclient.RecordedKey(b.p, one.ID)).Val()
+	n := b.rdb.ZCard(ctx, b.hooks.RecordedKey(b.p, one.ID)).Val()
 	if n < stepDeliveries/2 || n == int64(len(batch)) {
 		t.Errorf("%d deliveries are stored, want only the first part", n)
 	}
@@ -127,7 +126,7 @@ func TestStoreDeliveriesInParts(t *testing.T) {
 	for range 2 {
 		b.must("store", b.hooks.StoreDeliveries(ctx, b.p, b.epoch, batch))
 		b.wantStats(delivery.WebhookStats{Pending: int64(2 * len(batch)), Enabled: 2, OldestDue: milli(0)})
-		if n := b.rdb.HLen(ctx, redisclient.BodiesKey(b.p)).Val(); n != int64(len(batch)) {
+		if n := b.rdb.HLen(ctx, b.hooks.BodiesKey(b.p)).Val(); n != int64(len(batch)) {
 			t.Errorf("%d bodies, want %d", n, len(batch))
 		}
 	}
@@ -147,14 +146,14 @@ func TestBatchSeesItsOwnChanges(t *testing.T) {
 	w := b.register()
 	deliver := func() *eventlog.Operation {
 		e := signal.NewEventID()
-		o := eventlog.NewOperation()
+		o := eventlog.NewOperation(b.hooks.Keys)
 		addDeliveries(o, b.p, deliveriesOf(e, string(e), testDelivery(w, e, milli(1000))))
 		return o
 	}
-	remove := eventlog.NewOperation()
-	remove.Step(eventlog.CmdHDel, remove.Key(redisclient.WebhooksKey(b.p, b.account)), string(w.ID))
+	remove := eventlog.NewOperation(b.hooks.Keys)
+	remove.Step(eventlog.CmdHDel, remove.Key(b.hooks.WebhooksKey(b.p, b.account)), string(w.ID))
 	b.together(deliver(), remove, deliver())
-	if n := b.rdb.ZCard(t.Context(), redisclient.PendingKey(b.p, w.ID)).Val(); n != 1 {
+	if n := b.rdb.ZCard(t.Context(), b.hooks.PendingKey(b.p, w.ID)).Val(); n != 1 {
 		t.Errorf("%d deliveries, want that from before the removal", n)
 	}
 }
@@ -165,8 +164,8 @@ func TestBatchLeavesNoEndedDeliveryDue(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(*hookBench, *eventlog.Operation, *delivery.Webhook, delivery.Delivery){
 		"removed": func(b *hookBench, o *eventlog.Operation, w *delivery.Webhook, _ delivery.Delivery) {
-			o.Step(eventlog.CmdHDel, o.Key(redisclient.WebhooksKey(b.p, b.account)), string(w.ID))
-			o.Step(eventlog.CmdUndue, eventlog.RefWebhooksDue, hook{b.p, b.account, w.ID}.member())
+			o.Step(eventlog.CmdHDel, o.Key(b.hooks.WebhooksKey(b.p, b.account)), string(w.ID))
+			o.Step(eventlog.CmdUndue, eventlog.RefWebhooksDue, hook{b.hooks.Keys, b.p, b.account, w.ID}.member())
 		},
 		"delivered": func(b *hookBench, o *eventlog.Operation, w *delivery.Webhook, d delivery.Delivery) {
 			out := outcomesOf(w, attempt(d, 200, milli(10), time.Time{}))
@@ -178,11 +177,11 @@ func TestBatchLeavesNoEndedDeliveryDue(t *testing.T) {
 			b := newHookBench(t)
 			w, e := b.register(), signal.NewEventID()
 			d := testDelivery(w, e, milli(1000))
-			made, ended := eventlog.NewOperation(), eventlog.NewOperation()
+			made, ended := eventlog.NewOperation(b.hooks.Keys), eventlog.NewOperation(b.hooks.Keys)
 			addDeliveries(made, b.p, deliveriesOf(e, "body", d))
 			end(b, ended, w, d)
 			b.together(made, ended)
-			if due := b.rdb.ZRange(t.Context(), redisclient.WebhooksDueKey(b.p), 0, -1).Val(); len(due) > 0 {
+			if due := b.rdb.ZRange(t.Context(), b.hooks.WebhooksDueKey(b.p), 0, -1).Val(); len(due) > 0 {
 				t.Errorf("due are %v", due)
 			}
 		})
@@ -199,13 +198,13 @@ func TestPendingDeliveriesAreNotDropped(t *testing.T) {
 	member, err := deliveryMember(d.ID, d.Type)
 	b.must("name delivery", err)
 	for _, which := range []string{dropEnded, "\xff\xff\xff\xff\xff\xff"} {
-		at := hook{p: b.p, id: w.ID}
+		at := hook{keys: b.hooks.Keys, p: b.p, id: w.ID}
 		n, err := dropDeliveries(t.Context(), b.store.Client, at, b.epoch, which, []string{member})
 		if n != 0 || err != nil {
 			t.Errorf("%d are dropped by %q, %v", n, which, err)
 		}
 	}
-	if n := b.rdb.HLen(t.Context(), redisclient.DeliveriesKey(b.p, w.ID)).Val(); n != 1 {
+	if n := b.rdb.HLen(t.Context(), b.hooks.DeliveriesKey(b.p, w.ID)).Val(); n != 1 {
 		t.Errorf("%d records are left, want that of the pending one", n)
 	}
 }
@@ -219,7 +218,7 @@ func TestBatchSharesBodies(t *testing.T) {
 	var all []*eventlog.Operation
 	for range 3 {
 		w := b.register()
-		o := eventlog.NewOperation()
+		o := eventlog.NewOperation(b.hooks.Keys)
 		out := outcomesOf(w, attempt(testDelivery(w, e, milli(0)), 200, milli(10), time.Time{}))
 		out.Bodies = [][]byte{body}
 		addOutcomes(o, b.p, &out)
@@ -228,10 +227,10 @@ func TestBatchSharesBodies(t *testing.T) {
 	b.together(all...)
 	key, err := bodyKey(e, body)
 	b.must("make key", err)
-	if got := b.rdb.HGetAll(t.Context(), redisclient.BodiesKey(b.p)).Val(); len(got) != 1 || got[key] != string(body) {
+	if got := b.rdb.HGetAll(t.Context(), b.hooks.BodiesKey(b.p)).Val(); len(got) != 1 || got[key] != string(body) {
 		t.Errorf("bodies %q", got)
 	}
-	if got := b.rdb.HGet(t.Context(), redisclient.BodyRefsKey(b.p), key).Val(); got != "2" {
+	if got := b.rdb.HGet(t.Context(), b.hooks.BodyRefsKey(b.p), key).Val(); got != "2" {
 		t.Errorf("%q others have it, want 2", got)
 	}
 }
@@ -270,7 +269,7 @@ func TestDueEndpoints(t *testing.T) {
 		b.deliver(w, milli(int64(100*i)+50), milli(int64(100*i)))
 		want = append(want, delivery.EndpointDue{Account: b.account, Webhook: w.ID, At: milli(int64(100 * i))})
 	}
-	b.rdb.ZAdd(ctx, redisclient.WebhooksDueKey(b.p), zAt(milli(-5), "damaged"))
+	b.rdb.ZAdd(ctx, b.hooks.WebhooksDueKey(b.p), zAt(milli(-5), "damaged"))
 	check := func(until time.Time, offset, limit int, want []delivery.EndpointDue) {
 		t.Helper()
 		got, err := b.hooks.DueEndpoints(ctx, b.p, until, offset, limit)
@@ -283,7 +282,7 @@ func TestDueEndpoints(t *testing.T) {
 	check(milli(200), 3, 10, nil)
 	check(milli(199), 0, 10, want[:2])
 	check(milli(1000), 0, 10, want)
-	wantPostponed(t, b.store.RDB, redisclient.WebhooksDueKey(b.p), "damaged", milli(200))
+	wantPostponed(t, b.store.RDB, b.hooks.WebhooksDueKey(b.p), "damaged", milli(200))
 }
 
 func TestDueDeliveries(t *testing.T) {
@@ -308,11 +307,11 @@ func TestDueDeliveries(t *testing.T) {
 
 	// Those that cannot be sent hold up no other. Those without a record or a body are no
 	// longer counted.
-	b.rdb.HSet(ctx, redisclient.DeliveriesKey(b.p, w.ID), deliveryField(list[0].ID), "damaged")
-	b.rdb.HDel(ctx, redisclient.DeliveriesKey(b.p, w.ID), deliveryField(list[1].ID))
+	b.rdb.HSet(ctx, b.hooks.DeliveriesKey(b.p, w.ID), deliveryField(list[0].ID), "damaged")
+	b.rdb.HDel(ctx, b.hooks.DeliveriesKey(b.p, w.ID), deliveryField(list[1].ID))
 	key, err := bodyKey(list[2].Event, []byte("body of "+list[2].Event))
 	b.must("make key", err)
-	b.rdb.HDel(ctx, redisclient.BodiesKey(b.p), key)
+	b.rdb.HDel(ctx, b.hooks.BodiesKey(b.p), key)
 	// The deliveries after them are read soon, though the page was full of them.
 	soon := b.store.Now().Add(rereadAfter)
 	due, next, err := b.hooks.DueDeliveries(ctx, b.p, b.account, w.ID, milli(30), 2, nil)
@@ -323,7 +322,7 @@ func TestDueDeliveries(t *testing.T) {
 	b.wantStats(delivery.WebhookStats{Pending: 3, Enabled: 1, OldestDue: milli(30)})
 	damaged, err := deliveryMember(list[0].ID, list[0].Type)
 	b.must("make member", err)
-	wantPostponed(t, b.store.RDB, redisclient.PendingKey(b.p, w.ID), damaged, milli(30))
+	wantPostponed(t, b.store.RDB, b.hooks.PendingKey(b.p, w.ID), damaged, milli(30))
 	// An attempt of one of them was in flight.
 	b.outcomes(w, attempt(list[2], 200, milli(50), time.Time{}), attempt(list[3], 200, milli(50), time.Time{}))
 	b.wantStats(delivery.WebhookStats{Pending: 2, Enabled: 1, OldestDue: milli(40)})
@@ -332,8 +331,8 @@ func TestDueDeliveries(t *testing.T) {
 	member, err := deliveryMember(list[4].ID, list[4].Type)
 	b.must("make member", err)
 	b.must("remove", b.hooks.RemoveWebhook(ctx, b.account, w.ID))
-	b.must("drop", b.hooks.setAside(ctx, hook{b.p, b.account, w.ID}, member, time.Time{}, codec.ErrShort))
-	if n := b.rdb.ZCard(ctx, redisclient.WebhooksDueKey(b.p)).Val(); n != 0 {
+	b.must("drop", b.hooks.setAside(ctx, hook{b.hooks.Keys, b.p, b.account, w.ID}, member, time.Time{}, codec.ErrShort))
+	if n := b.rdb.ZCard(ctx, b.hooks.WebhooksDueKey(b.p)).Val(); n != 0 {
 		t.Errorf("%d webhooks are due, want none", n)
 	}
 }

@@ -24,7 +24,7 @@ const rereadAfter = 100 * time.Millisecond
 // be read is logged and postponed.
 func (h *Store) DueEndpoints(ctx context.Context, p int, until time.Time, offset, limit int) (
 	due []delivery.EndpointDue, err error) {
-	key := redisclient.WebhooksDueKey(p)
+	key := h.WebhooksDueKey(p)
 	page := &redis.ZRangeBy{Min: "-inf", Max: codec.MilliText(until), Offset: int64(offset), Count: int64(limit)}
 	found, err := h.RDB.ZRangeByScoreWithScores(ctx, key, page).Result()
 	if err != nil {
@@ -69,7 +69,7 @@ func (h *Store) dueMembers(ctx context.Context, set string, until time.Time, lim
 func (h *Store) DueDeliveries(ctx context.Context, p int, account signal.AccountID, webhook signal.WebhookID,
 	until time.Time, limit int, except map[signal.DeliveryID]bool) (
 	due []delivery.PendingDelivery, next time.Time, err error) {
-	w := hook{p, account, webhook}
+	w := hook{h.Keys, p, account, webhook}
 	members, next, err := h.dueMembers(ctx, w.pending(), until, limit+len(except))
 	if err != nil {
 		return nil, next, redisclient.Failed(err, "read due deliveries")
@@ -116,7 +116,7 @@ func (h *Store) readPending(ctx context.Context, w hook, until time.Time, member
 	if len(list) == 0 {
 		return nil, nil
 	}
-	bodies, err := h.RDB.HMGet(ctx, redisclient.BodiesKey(w.p), keys...).Result()
+	bodies, err := h.RDB.HMGet(ctx, h.BodiesKey(w.p), keys...).Result()
 	if err != nil {
 		return nil, redisclient.Failed(err, "read bodies of due deliveries")
 	}
@@ -139,7 +139,7 @@ func (h *Store) readPending(ctx context.Context, w hook, until time.Time, member
 // setAside keeps a pending delivery that cannot be read, for the given reason, from holding up
 // others: it is due again at the given time, or no longer pending if that is zero.
 func (h *Store) setAside(ctx context.Context, w hook, member string, again time.Time, reason error) error {
-	o := eventlog.NewOperation()
+	o := eventlog.NewOperation(h.Keys)
 	pending := o.Key(w.pending())
 	settled := errors.New("it is no longer pending")
 	w.guard(o, settled)

@@ -10,13 +10,14 @@ import (
 
 // hook names a webhook, the account that has it, and the partition of both.
 type hook struct {
+	keys    redisclient.Keys
 	p       int
 	account signal.AccountID
 	id      signal.WebhookID
 }
 
 func (h *Store) hook(account signal.AccountID, id signal.WebhookID) hook {
-	return hook{h.Partition(account), account, id}
+	return hook{h.Keys, h.Partition(account), account, id}
 }
 
 // The deliveries of a webhook are a hash of records and four sorted sets: all by creation,
@@ -24,14 +25,14 @@ func (h *Store) hook(account signal.AccountID, id signal.WebhookID) hook {
 // change of them is a step of an operation; the script of the log keeps the number of pending
 // deliveries and the earliest due time of each webhook.
 
-func (w hook) records() string   { return redisclient.DeliveriesKey(w.p, w.id) }
-func (w hook) all() string       { return redisclient.RecordedKey(w.p, w.id) }
-func (w hook) pending() string   { return redisclient.PendingKey(w.p, w.id) }
-func (w hook) succeeded() string { return redisclient.SucceededKey(w.p, w.id) }
-func (w hook) failed() string    { return redisclient.FailedKey(w.p, w.id) }
+func (w hook) records() string   { return w.keys.DeliveriesKey(w.p, w.id) }
+func (w hook) all() string       { return w.keys.RecordedKey(w.p, w.id) }
+func (w hook) pending() string   { return w.keys.PendingKey(w.p, w.id) }
+func (w hook) succeeded() string { return w.keys.SucceededKey(w.p, w.id) }
+func (w hook) failed() string    { return w.keys.FailedKey(w.p, w.id) }
 
 // webhooks returns the key of the account's webhooks.
-func (w hook) webhooks() string { return redisclient.WebhooksKey(w.p, w.account) }
+func (w hook) webhooks() string { return w.keys.WebhooksKey(w.p, w.account) }
 
 // guard refuses o unless the account has the webhook.
 func (w hook) guard(o *eventlog.Operation, refusal error) {

@@ -47,7 +47,7 @@ func (h *Store) Delivery(ctx context.Context, account signal.AccountID, webhook 
 		return delivery.Delivery{}, nil, err
 	}
 	d.ID, d.Webhook, d.Account = id, webhook, account
-	body, err := h.RDB.HGet(ctx, redisclient.BodiesKey(w.p), key).Bytes()
+	body, err := h.RDB.HGet(ctx, h.BodiesKey(w.p), key).Bytes()
 	if errors.Is(err, redis.Nil) { // erased between the reads
 		return delivery.Delivery{}, nil, signal.NotFound("delivery")
 	}
@@ -63,7 +63,7 @@ func (h *Store) PendingDeliveries(ctx context.Context, p int, accounts []signal.
 	pipe := h.RDB.Pipeline()
 	webhooks := make([]*redis.StringSliceCmd, len(accounts))
 	for i, a := range accounts {
-		webhooks[i] = pipe.HKeys(ctx, redisclient.WebhooksKey(p, a))
+		webhooks[i] = pipe.HKeys(ctx, h.WebhooksKey(p, a))
 	}
 	if err := redisclient.Execute(ctx, pipe); err != nil {
 		return nil, redisclient.Failed(err, "read webhooks")
@@ -71,7 +71,7 @@ func (h *Store) PendingDeliveries(ctx context.Context, p int, accounts []signal.
 	pending := make([][]*redis.IntCmd, len(accounts))
 	for i := range accounts {
 		for _, w := range webhooks[i].Val() {
-			pending[i] = append(pending[i], pipe.ZCard(ctx, redisclient.PendingKey(p, signal.WebhookID(w))))
+			pending[i] = append(pending[i], pipe.ZCard(ctx, h.PendingKey(p, signal.WebhookID(w))))
 		}
 	}
 	if err := redisclient.Execute(ctx, pipe); err != nil {

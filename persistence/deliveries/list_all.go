@@ -18,7 +18,7 @@ import (
 func (h *Store) AllDeliveries(
 	ctx context.Context, account signal.AccountID, q delivery.Query,
 ) ([]delivery.Delivery, int, error) {
-	ids, err := h.RDB.HKeys(ctx, redisclient.WebhooksKey(h.Partition(account), account)).Result()
+	ids, err := h.RDB.HKeys(ctx, h.WebhooksKey(h.Partition(account), account)).Result()
 	if err != nil {
 		return nil, 0, redisclient.Failed(err, "read webhooks")
 	}

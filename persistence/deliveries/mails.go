@@ -58,8 +58,8 @@ func addMail(o *eventlog.Operation, p int, m delivery.Mail, now time.Time) {
 	record := appendMail(nil, &m)
 	digest := sha256.Sum256(record)
 	m.ID = hex.EncodeToString(digest[:16])
-	o.Step(eventlog.CmdHSet, o.Key(redisclient.MailRecordsKey(p)), m.ID, codec.Text(record))
-	o.Step(eventlog.CmdZAdd, o.Key(redisclient.MailsKey(p)), codec.MilliText(now), m.ID)
+	o.Step(eventlog.CmdHSet, o.Key(o.MailRecordsKey(p)), m.ID, codec.Text(record))
+	o.Step(eventlog.CmdZAdd, o.Key(o.MailsKey(p)), codec.MilliText(now), m.ID)
 }
 
 // DueMails returns at most limit mails of partition p that are to be sent until the given time,
@@ -67,11 +67,11 @@ func addMail(o *eventlog.Operation, p int, m delivery.Mail, now time.Time) {
 // read is logged and postponed.
 func (h *Store) DueMails(ctx context.Context, p int, until time.Time, limit int) (
 	mails []delivery.Mail, next time.Time, err error) {
-	ids, next, err := h.dueMembers(ctx, redisclient.MailsKey(p), until, limit)
+	ids, next, err := h.dueMembers(ctx, h.MailsKey(p), until, limit)
 	if err != nil || len(ids) == 0 {
 		return nil, next, redisclient.Failed(err, "read mails of partition %d", p)
 	}
-	records, err := h.RDB.HMGet(ctx, redisclient.MailRecordsKey(p), ids...).Result()
+	records, err := h.RDB.HMGet(ctx, h.MailRecordsKey(p), ids...).Result()
 	if err != nil {
 		return nil, next, redisclient.Failed(err, "read mails of partition %d", p)
 	}
@@ -83,7 +83,7 @@ func (h *Store) DueMails(ctx context.Context, p int, until time.Time, limit int)
 			err = removeMails(ctx, h.Client, p, ids[i:i+1])
 		case err != nil:
 			h.Log.Error("a mail is not readable", "component", "persistence", "partition", p, "err", err)
-			err = h.Postpone(ctx, redisclient.MailsKey(p), until, ids[i])
+			err = h.Postpone(ctx, h.MailsKey(p), until, ids[i])
 		default:
 			mails = append(mails, m)
 		}
@@ -101,8 +101,8 @@ func removeMails(ctx context.Context, c *redisclient.Client, p int, ids []string
 		members[i] = id
 	}
 	pipe := c.RDB.TxPipeline()
-	pipe.HDel(ctx, redisclient.MailRecordsKey(p), ids...)
-	pipe.ZRem(ctx, redisclient.MailsKey(p), members...)
+	pipe.HDel(ctx, c.MailRecordsKey(p), ids...)
+	pipe.ZRem(ctx, c.MailsKey(p), members...)
 	return redisclient.Failed(redisclient.Execute(ctx, pipe), "remove mails of partition %d", p)
 }
 
@@ -110,9 +110,9 @@ func removeMails(ctx context.Context, c *redisclient.Client, p int, ids []string
 // time, or never if that is zero, because it was sent or given up. A mail that was removed
 // meanwhile stays removed.
 func (h *Store) StoreMailOutcome(ctx context.Context, p int, epoch int64, m delivery.Mail, again time.Time) error {
-	o := eventlog.NewOperation()
+	o := eventlog.NewOperation(h.Keys)
 	o.Fence(epoch)
-	mails, records := o.Key(redisclient.MailsKey(p)), o.Key(redisclient.MailRecordsKey(p))
+	mails, records := o.Key(h.MailsKey(p)), o.Key(h.MailRecordsKey(p))
 	removed := errors.New("the mail was removed")
 	o.Guard(eventlog.GuardMember, mails, removed, m.ID)
 	if again.IsZero() {

@@ -60,7 +60,7 @@ func (h *Store) shiftOne(ctx context.Context, w hook, id signal.DeliveryID, c sh
 		return delivery.Delivery{}, err
 	}
 	c.at = h.Now()
-	o := eventlog.NewOperation()
+	o := eventlog.NewOperation(h.Keys)
 	w.guard(o, signal.NotFound("delivery"))
 	o.Guard(eventlog.GuardMember, o.Key(set), refusal, member)
 	addShift(o, w, c, []string{member})
@@ -147,7 +147,7 @@ func (h *Store) shiftAll(ctx context.Context, w hook, c shift, members []string)
 	changed := 0
 	for chunk := range slices.Chunk(members, shiftChunk) {
 		c.at = h.Now()
-		o := eventlog.NewOperation()
+		o := eventlog.NewOperation(h.Keys)
 		w.guard(o, errNoWebhook)
 		addShift(o, w, c, chunk)
 		w.announce(o, signal.DeliveriesChanged)

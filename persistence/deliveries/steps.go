@@ -9,7 +9,6 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 	"github.com/agentsignal/agentsignal/persistence/codec"
 	"github.com/agentsignal/agentsignal/persistence/eventlog"
-	"github.com/agentsignal/agentsignal/persistence/redisclient"
 )
 
 // memberBytes is the length of a delivery's member in the sorted sets: its ULID and a byte for
@@ -78,7 +77,7 @@ func addDeliveries(o *eventlog.Operation, p int, batch []delivery.EventDeliverie
 			d := &batch[i].Deliveries[j]
 			m := of[d.Webhook]
 			if m == nil {
-				m = &newDeliveries{hook{p, d.Account, d.Webhook}, make([]string, 2, 2+4*len(batch))}
+				m = &newDeliveries{hook{o.Keys, p, d.Account, d.Webhook}, make([]string, 2, 2+4*len(batch))}
 				m.args[0], m.args[1] = string(d.Webhook), m.member()
 				of[d.Webhook] = m
 				order = append(order, m)
@@ -105,8 +104,8 @@ func addDeliveries(o *eventlog.Operation, p int, batch []delivery.EventDeliverie
 
 // bodyKeys adds the keys of the step that stores a body, and returns the first.
 func bodyKeys(o *eventlog.Operation, p int) eventlog.KeyRef {
-	k := o.Key(redisclient.BodiesKey(p))
-	o.Key(redisclient.BodyRefsKey(p))
+	k := o.Key(o.BodiesKey(p))
+	o.Key(o.BodyRefsKey(p))
 	return k
 }
 
@@ -148,7 +147,7 @@ func addOutcomes(o *eventlog.Operation, p int, out *delivery.Outcomes) {
 	if len(out.Deliveries) == 0 {
 		return
 	}
-	w := hook{p, out.Account, out.Webhook}
+	w := hook{o.Keys, p, out.Account, out.Webhook}
 	o.Deliveries += len(out.Deliveries)
 	args := append(make([]string, 0, 1+6*len(out.Deliveries)), w.member())
 	bodies := map[string][]byte{}

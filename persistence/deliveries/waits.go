@@ -73,7 +73,7 @@ func addWaits(o *eventlog.Operation, p int, webhook signal.WebhookID, list []del
 			set = append(set, string(w.Signal), codec.Text(appendWait(make([]byte, 0, waitBytes), w)))
 		}
 	}
-	k := o.Key(redisclient.WaitsKey(p, webhook))
+	k := o.Key(o.WaitsKey(p, webhook))
 	for c := range slices.Chunk(removed, waitsChunk) {
 		o.Step(eventlog.CmdHDel, k, c...)
 	}
@@ -88,7 +88,7 @@ func addWaits(o *eventlog.Operation, p int, webhook signal.WebhookID, list []del
 // SignalWaits returns what the later events of signals wait for at a webhook. A record
 // that cannot be read is logged and left out.
 func (h *Store) SignalWaits(ctx context.Context, p int, webhook signal.WebhookID) ([]delivery.Wait, error) {
-	found, err := h.RDB.HGetAll(ctx, redisclient.WaitsKey(p, webhook)).Result()
+	found, err := h.RDB.HGetAll(ctx, h.WaitsKey(p, webhook)).Result()
 	if err != nil {
 		return nil, redisclient.Failed(err, "read waits of webhook %s", webhook)
 	}

@@ -12,7 +12,6 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
-	"github.com/agentsignal/agentsignal/persistence/redisclient"
 )
 
 // someWaits returns waits with all kinds of fields.
@@ -83,7 +82,7 @@ func TestWaitsAreKept(t *testing.T) {
 	all := someWaits()
 	store(all...)
 	wants(all...)
-	if ttl := b.rdb.TTL(ctx, redisclient.WaitsKey(b.p, w.ID)).Val(); ttl < waitsTime-time.Minute || ttl > waitsTime {
+	if ttl := b.rdb.TTL(ctx, b.hooks.WaitsKey(b.p, w.ID)).Val(); ttl < waitsTime-time.Minute || ttl > waitsTime {
 		t.Errorf("kept for %v", ttl)
 	}
 	all[0].Last, all[0].LastAt = signal.NewDeliveryID(), milli(99)
@@ -95,7 +94,7 @@ func TestWaitsAreKept(t *testing.T) {
 		many[i].Signal = signal.NewSignalID()
 	}
 	store(many...)
-	b.rdb.HSet(ctx, redisclient.WaitsKey(b.p, w.ID), "sig_unreadable", "x")
+	b.rdb.HSet(ctx, b.hooks.WaitsKey(b.p, w.ID), "sig_unreadable", "x")
 	wants(append(slices.Clone(many), all[0], all[2])...)
 	b.must("remove", b.hooks.RemoveWebhook(ctx, b.account, w.ID))
 	b.erase()
@@ -229,7 +228,7 @@ func TestBytesOfAWebhookAreBounded(t *testing.T) {
 	}
 	const limit = 1 << 20
 	steps := b.prune(w, 100*365*24*time.Hour, 10_000, limit)
-	used := b.rdb.MemoryUsage(ctx, redisclient.DeliveriesKey(b.p, w.ID), 0).Val()
+	used := b.rdb.MemoryUsage(ctx, b.hooks.DeliveriesKey(b.p, w.ID), 0).Val()
 	if used > limit+limit/8 || used < limit-limit/8 || steps < 2 {
 		t.Errorf("%d bytes are used after %d steps, at most %d may be", used, steps, limit)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 	"github.com/agentsignal/agentsignal/persistence/codec"
+	"github.com/agentsignal/agentsignal/persistence/redisclient"
 )
 
 const (
@@ -112,7 +113,7 @@ func TestMailCodec(t *testing.T) {
 
 func TestCutMember(t *testing.T) {
 	t.Parallel()
-	member := hook{1, codecAccount, codecWebhook}.member()
+	member := hook{redisclient.Keys{}, 1, codecAccount, codecWebhook}.member()
 	if a, w, ok := cutMember(member); a != codecAccount || w != codecWebhook || !ok {
 		t.Errorf("read back as %q, %q, %v", a, w, ok)
 	}

@@ -116,12 +116,12 @@ func (h *Store) checkURL(ctx context.Context, w *delivery.Webhook) (others int, 
 func (h *Store) register(ctx context.Context, w *delivery.Webhook, record []byte, limit int, answer *signal.Reply) (
 	signal.Position, error) {
 	at := h.hook(w.Account, w.ID)
-	o := eventlog.NewOperation()
+	o := eventlog.NewOperation(h.Keys)
 	k := o.Key(at.webhooks())
 	o.Guard(eventlog.GuardLengthBelow, k, errTooManyWebhooks, strconv.Itoa(limit))
 	at.announce(o, signal.WebhookChanged)
 	o.Stamped(eventlog.StampID, 1, eventlog.CmdHSet, k, string(w.ID), codec.Text(record))
-	o.Step(eventlog.CmdSAdd, o.Key(redisclient.WebhookAccountsKey(at.p)), string(w.Account))
+	o.Step(eventlog.CmdSAdd, o.Key(h.WebhookAccountsKey(at.p)), string(w.Account))
 	o.Step(eventlog.CmdHIncrBy, eventlog.RefWebhookStats, string(w.Status), "1")
 	if answer != nil {
 		o.AddReply(at.p, w.Account, answer)
@@ -141,8 +141,8 @@ func stored(w delivery.Webhook) (delivery.Webhook, error) {
 func (h *Store) Webhook(ctx context.Context, account signal.AccountID, id signal.WebhookID) (delivery.Webhook, error) {
 	p := h.Partition(account)
 	pipe := h.RDB.Pipeline()
-	record := pipe.HGet(ctx, redisclient.WebhooksKey(p, account), string(id))
-	health := pipe.HGet(ctx, redisclient.WebhookHealthKey(p, account), string(id))
+	record := pipe.HGet(ctx, h.WebhooksKey(p, account), string(id))
+	health := pipe.HGet(ctx, h.WebhookHealthKey(p, account), string(id))
 	if err := redisclient.Execute(ctx, pipe); err != nil {
 		return delivery.Webhook{}, redisclient.Failed(err, "read webhook")
 	}
@@ -173,8 +173,8 @@ func readWebhook(account signal.AccountID, id signal.WebhookID, record, health s
 func (h *Store) Webhooks(ctx context.Context, account signal.AccountID) ([]delivery.Webhook, error) {
 	p := h.Partition(account)
 	pipe := h.RDB.Pipeline()
-	records := pipe.HGetAll(ctx, redisclient.WebhooksKey(p, account))
-	health := pipe.HGetAll(ctx, redisclient.WebhookHealthKey(p, account))
+	records := pipe.HGetAll(ctx, h.WebhooksKey(p, account))
+	health := pipe.HGetAll(ctx, h.WebhookHealthKey(p, account))
 	if err := redisclient.Execute(ctx, pipe); err != nil {
 		return nil, redisclient.Failed(err, "read webhooks")
 	}
@@ -206,13 +206,13 @@ func (h *Store) ChangeWebhook(ctx context.Context, w delivery.Webhook, clearHeal
 		w.Health, w.ClearedAt = delivery.WebhookHealth{}, w.UpdatedAt
 	}
 	p := h.Partition(w.Account)
-	o := eventlog.NewOperation()
+	o := eventlog.NewOperation(h.Keys)
 	enabled, err := addWebhook(o, p, &w)
 	if err != nil {
 		return delivery.Webhook{}, err
 	}
 	if clearHealth {
-		o.Step(eventlog.CmdHDel, o.Key(redisclient.WebhookHealthKey(p, w.Account)), string(w.ID))
+		o.Step(eventlog.CmdHDel, o.Key(h.WebhookHealthKey(p, w.Account)), string(w.ID))
 	}
 	announced, err := h.log.Apply(ctx, p, o)
 	if err != nil {
@@ -239,7 +239,7 @@ func addWebhook(o *eventlog.Operation, p int, w *delivery.Webhook) (enabled bool
 	if err != nil {
 		return false, err
 	}
-	at := hook{p, w.Account, w.ID}
+	at := hook{o.Keys, p, w.Account, w.ID}
 	k := o.Key(at.webhooks())
 	o.Guard(eventlog.GuardFieldIs, k, errWebhookChanged, string(w.ID), w.Revision)
 	at.announce(o, signal.WebhookChanged)
@@ -262,17 +262,17 @@ func (h *Store) RemoveWebhook(ctx context.Context, account signal.AccountID, id 
 	for range webhookTries {
 		record, err := h.RDB.HGet(ctx, w.webhooks(), string(id)).Result()
 		if errors.Is(err, redis.Nil) {
-			return h.Confirmed(ctx, redisclient.ConfirmKey(w.p), errNoWebhook)
+			return h.Confirmed(ctx, h.ConfirmKey(w.p), errNoWebhook)
 		}
 		if err != nil {
 			return redisclient.Failed(err, "read webhook")
 		}
-		o := eventlog.NewOperation()
+		o := eventlog.NewOperation(h.Keys)
 		k := o.Key(w.webhooks())
 		o.Guard(eventlog.GuardFieldIs, k, errWebhookChanged, string(id), record)
 		o.Step(eventlog.CmdHDel, k, string(id))
-		o.Step(eventlog.CmdHDel, o.Key(redisclient.WebhookHealthKey(w.p, account)), string(id))
-		o.Step(eventlog.CmdHSet, o.Key(redisclient.WebhooksEraseKey(w.p)), string(id), string(account))
+		o.Step(eventlog.CmdHDel, o.Key(h.WebhookHealthKey(w.p, account)), string(id))
+		o.Step(eventlog.CmdHSet, o.Key(h.WebhooksEraseKey(w.p)), string(id), string(account))
 		o.Step(eventlog.CmdUndue, eventlog.RefWebhooksDue, w.member())
 		o.Step(eventlog.CmdHIncrBy, eventlog.RefWebhookStats, string(statusOfRecord(record)), "-1")
 		w.announce(o, signal.WebhookChanged)
@@ -296,7 +296,7 @@ func statusOfRecord(record string) delivery.WebhookStatus {
 func (h *Store) AccountsWithWebhooks(ctx context.Context, p int) ([]signal.AccountID, error) {
 	seen := map[string]bool{}
 	for cursor := uint64(0); ; {
-		found, next, err := h.RDB.SScan(ctx, redisclient.WebhookAccountsKey(p), cursor, "", 1000).Result()
+		found, next, err := h.RDB.SScan(ctx, h.WebhookAccountsKey(p), cursor, "", 1000).Result()
 		if err != nil {
 			return nil, redisclient.Failed(err, "read accounts with webhooks of partition %d", p)
 		}
@@ -321,8 +321,8 @@ func (h *Store) WebhookStats(ctx context.Context) (delivery.WebhookStats, error)
 	pipe := h.RDB.Pipeline()
 	fields := []string{"pending", string(delivery.WebhookEnabled), string(delivery.WebhookDisabled)}
 	for p := range counts {
-		counts[p] = pipe.HMGet(ctx, redisclient.WebhookStatsKey(p), fields...)
-		due[p] = pipe.ZRangeWithScores(ctx, redisclient.WebhooksDueKey(p), 0, 0)
+		counts[p] = pipe.HMGet(ctx, h.WebhookStatsKey(p), fields...)
+		due[p] = pipe.ZRangeWithScores(ctx, h.WebhooksDueKey(p), 0, 0)
 	}
 	if err := redisclient.Execute(ctx, pipe); err != nil {
 		return stats, redisclient.Failed(err, "count webhooks")

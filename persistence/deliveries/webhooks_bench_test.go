@@ -10,7 +10,6 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 	"github.com/agentsignal/agentsignal/persistence/eventlog"
-	"github.com/agentsignal/agentsignal/persistence/redisclient"
 )
 
 // hookBench is webhooks of partition 1 on a Redis of its own, and its owner's epoch.
@@ -129,10 +128,10 @@ func (b *hookBench) stored(d delivery.Delivery) delivery.Delivery {
 // wantNothingLeft fails if the database has a key of webhooks except counts, which must be zero.
 func (b *hookBench) wantNothingLeft() {
 	b.Helper()
-	other := set(redisclient.EventsKey(b.p), redisclient.EpochKey(b.p), redisclient.OwnerKey(b.p),
-		redisclient.PositionKey(b.p), redisclient.InstallationKey())
+	other := set(b.hooks.EventsKey(b.p), b.hooks.EpochKey(b.p), b.hooks.OwnerKey(b.p),
+		b.hooks.PositionKey(b.p), b.hooks.InstallationKey())
 	for _, key := range b.rdb.Keys(b.Context(), "*").Val() {
-		if key == redisclient.WebhookStatsKey(b.p) {
+		if key == b.hooks.WebhookStatsKey(b.p) {
 			for field, n := range b.rdb.HGetAll(b.Context(), key).Val() {
 				if n != "0" {
 					b.Errorf("the count of %s is %s", field, n)

@@ -38,8 +38,8 @@ const (
 // or the bytes of a time until which they must have ended. It returns how many it has dropped.
 func dropDeliveries(ctx context.Context, c *redisclient.Client, w hook, epoch int64, which string, members []string) (
 	int, error) {
-	keys := []string{redisclient.EpochKey(w.p), redisclient.WebhookStatsKey(w.p), redisclient.BodiesKey(w.p),
-		redisclient.BodyRefsKey(w.p), w.pending(), w.records(), w.all(), w.succeeded(), w.failed()}
+	keys := []string{c.EpochKey(w.p), c.WebhookStatsKey(w.p), c.BodiesKey(w.p),
+		c.BodyRefsKey(w.p), w.pending(), w.records(), w.all(), w.succeeded(), w.failed()}
 	args := append(make([]any, 0, 2+len(members)), strconv.FormatInt(epoch, 10), which)
 	for _, m := range members {
 		args = append(args, m)
@@ -57,7 +57,7 @@ func dropDeliveries(ctx context.Context, c *redisclient.Client, w hook, epoch in
 // once. KindConflict: another epoch holds the partition.
 func (h *Store) PruneDeliveries(ctx context.Context, p int, epoch int64, webhook signal.WebhookID,
 	retention time.Duration, keep int, keepBytes int64) (more bool, err error) {
-	w := hook{p: p, id: webhook}
+	w := hook{keys: h.Keys, p: p, id: webhook}
 	ended := []string{w.succeeded(), w.failed()}
 	pipe := h.RDB.Pipeline()
 	succeeded, failed := pipe.ZCard(ctx, ended[0]), pipe.ZCard(ctx, ended[1])
@@ -141,18 +141,18 @@ func (h *Store) pruneBefore(ctx context.Context, w hook, epoch int64, set string
 // and reports whether there may be more. KindConflict: another epoch holds the partition.
 func (h *Store) EraseWebhooks(ctx context.Context, p int, epoch int64) (more bool, err error) {
 	// Not WITHVALUES: the in-process server answers it in another form.
-	found, err := h.RDB.HRandField(ctx, redisclient.WebhooksEraseKey(p), 1).Result()
+	found, err := h.RDB.HRandField(ctx, h.WebhooksEraseKey(p), 1).Result()
 	if err != nil || len(found) == 0 {
 		return false, redisclient.Failed(err, "read removed webhooks of partition %d", p)
 	}
-	account, err := h.RDB.HGet(ctx, redisclient.WebhooksEraseKey(p), found[0]).Result()
+	account, err := h.RDB.HGet(ctx, h.WebhooksEraseKey(p), found[0]).Result()
 	if errors.Is(err, redis.Nil) {
 		return true, nil // erased meanwhile
 	}
 	if err != nil {
 		return false, redisclient.Failed(err, "read removed webhook of partition %d", p)
 	}
-	return true, eraseWebhook(ctx, h.Client, hook{p, signal.AccountID(account), signal.WebhookID(found[0])}, epoch)
+	return true, eraseWebhook(ctx, h.Client, hook{h.Keys, p, signal.AccountID(account), signal.WebhookID(found[0])}, epoch)
 }
 
 // eraseWebhook drops a chunk of the deliveries of a removed webhook, and with the last chunk all
@@ -168,9 +168,9 @@ func eraseWebhook(ctx context.Context, c *redisclient.Client, w hook, epoch int6
 			return err
 		}
 	}
-	keys := []string{redisclient.EpochKey(w.p), redisclient.WebhooksEraseKey(w.p), w.webhooks(),
-		redisclient.WebhookAccountsKey(w.p), w.all(), w.records(), w.pending(), w.succeeded(), w.failed(),
-		redisclient.WaitsKey(w.p, w.id)}
+	keys := []string{c.EpochKey(w.p), c.WebhooksEraseKey(w.p), w.webhooks(),
+		c.WebhookAccountsKey(w.p), w.all(), w.records(), w.pending(), w.succeeded(), w.failed(),
+		c.WaitsKey(w.p, w.id)}
 	args := []any{strconv.FormatInt(epoch, 10), string(w.id), string(w.account)}
 	n, err := webhookErasedScript.Run(ctx, c.RDB, keys, args...).Int()
 	if err == nil && n < 0 {
@@ -183,10 +183,10 @@ func eraseWebhook(ctx context.Context, c *redisclient.Client, w hook, epoch int6
 // It returns the cursor of the next call, or "" at the end.
 func EraseWebhooks(ctx context.Context, c *redisclient.Client, p int, epoch int64, account signal.AccountID,
 	cursor string) (string, error) {
-	removed := redisclient.WebhooksEraseKey(p)
+	removed := c.WebhooksEraseKey(p)
 	if cursor == "" {
-		keys := []string{redisclient.WebhooksKey(p, account), redisclient.WebhookHealthKey(p, account),
-			redisclient.WebhookStatsKey(p), removed, redisclient.WebhooksDueKey(p), redisclient.WebhookAccountsKey(p)}
+		keys := []string{c.WebhooksKey(p, account), c.WebhookHealthKey(p, account),
+			c.WebhookStatsKey(p), removed, c.WebhooksDueKey(p), c.WebhookAccountsKey(p)}
 		if err := webhooksRemoveScript.Run(ctx, c.RDB, keys, string(account)).Err(); err != nil {
 			return "", err
 		}
@@ -199,7 +199,7 @@ func EraseWebhooks(ctx context.Context, c *redisclient.Client, p int, epoch int6
 	for i := 0; i+1 < len(found); i += 2 { // webhook and account
 		if found[i+1] == string(account) {
 			// Again from here, until the account has no more.
-			return cursor, eraseWebhook(ctx, c, hook{p, account, signal.WebhookID(found[i])}, epoch)
+			return cursor, eraseWebhook(ctx, c, hook{c.Keys, p, account, signal.WebhookID(found[i])}, epoch)
 		}
 	}
 	return redisclient.CursorText(next), nil
@@ -210,7 +210,7 @@ func EraseWebhooks(ctx context.Context, c *redisclient.Client, p int, epoch int6
 func EraseMails(ctx context.Context, c *redisclient.Client, p int, account signal.AccountID, cursor string) (
 	string, error) {
 	from := redisclient.ScanCursor(cursor)
-	found, next, err := c.RDB.HScan(ctx, redisclient.MailRecordsKey(p), from, "", redisclient.EraseChunk).Result()
+	found, next, err := c.RDB.HScan(ctx, c.MailRecordsKey(p), from, "", redisclient.EraseChunk).Result()
 	if err != nil {
 		return "", err
 	}

@@ -16,7 +16,6 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 	"github.com/agentsignal/agentsignal/persistence/codec"
-	"github.com/agentsignal/agentsignal/persistence/redisclient"
 )
 
 // hookModel is the content of Redis about webhooks as plain values.
@@ -106,7 +105,7 @@ func TestWebhooksMatchModel(t *testing.T) {
 // got returns all hashes, sets and sorted sets of webhooks in the database.
 func (m *hookModel) got() map[string]map[string]string {
 	ctx, all := m.Context(), map[string]map[string]string{}
-	keys := m.rdb.Keys(ctx, redisclient.PartitionKey(m.p, "*")).Val()
+	keys := m.rdb.Keys(ctx, m.hooks.PartitionKey(m.p, "*")).Val()
 	types, pipe := make([]*redis.StatusCmd, len(keys)), m.rdb.Pipeline()
 	for i, key := range keys {
 		types[i] = pipe.Type(ctx, key)
@@ -142,9 +141,9 @@ func (m *hookModel) got() map[string]map[string]string {
 	for _, f := range take {
 		f()
 	}
-	for field, n := range all[redisclient.WebhookStatsKey(m.p)] {
+	for field, n := range all[m.hooks.WebhookStatsKey(m.p)] {
 		if n == "0" {
-			delete(all[redisclient.WebhookStatsKey(m.p)], field)
+			delete(all[m.hooks.WebhookStatsKey(m.p)], field)
 		}
 	}
 	maps.DeleteFunc(all, func(_ string, c map[string]string) bool { return len(c) == 0 })
@@ -162,54 +161,54 @@ func (m *hookModel) want() map[string]map[string]string {
 	}
 	stats, refs := map[string]int{}, map[string]int{}
 	for a := range m.known {
-		put(redisclient.WebhookAccountsKey(m.p), string(a), "")
+		put(m.hooks.WebhookAccountsKey(m.p), string(a), "")
 	}
 	for _, w := range m.webhooks {
 		first := time.Time{}
 		for _, d := range w.deliveries {
 			member, err := deliveryMember(d.ID, d.Type)
 			m.must("make member", err)
-			put(redisclient.RecordedKey(m.p, w.ID), member, codec.MilliText(d.CreatedAt))
+			put(m.hooks.RecordedKey(m.p, w.ID), member, codec.MilliText(d.CreatedAt))
 			plain := d.Delivery
 			plain.WasDueAt = time.Time{}
 			record := codec.Text(appendDelivery(nil, &plain, d.body))
-			put(redisclient.DeliveriesKey(m.p, w.ID), deliveryField(d.ID), record)
+			put(m.hooks.DeliveriesKey(m.p, w.ID), deliveryField(d.ID), record)
 			refs[d.body]++
 			switch d.Status {
 			case delivery.Pending:
-				put(redisclient.PendingKey(m.p, w.ID), member, codec.MilliText(d.NextAttemptAt))
+				put(m.hooks.PendingKey(m.p, w.ID), member, codec.MilliText(d.NextAttemptAt))
 				stats["pending"]++
 				if first.IsZero() || d.NextAttemptAt.Before(first) {
 					first = d.NextAttemptAt
 				}
 			case delivery.Succeeded:
-				put(redisclient.SucceededKey(m.p, w.ID), member, codec.MilliText(d.CreatedAt))
+				put(m.hooks.SucceededKey(m.p, w.ID), member, codec.MilliText(d.CreatedAt))
 			case delivery.Failed:
-				put(redisclient.FailedKey(m.p, w.ID), member, codec.MilliText(d.CreatedAt))
+				put(m.hooks.FailedKey(m.p, w.ID), member, codec.MilliText(d.CreatedAt))
 			}
 		}
 		if w.removed {
-			put(redisclient.WebhooksEraseKey(m.p), string(w.ID), string(w.Account))
+			put(m.hooks.WebhooksEraseKey(m.p), string(w.ID), string(w.Account))
 			continue
 		}
-		put(redisclient.WebhooksKey(m.p, w.Account), string(w.ID), w.record)
+		put(m.hooks.WebhooksKey(m.p, w.Account), string(w.ID), w.record)
 		stats[string(w.Status)]++
 		if w.Health != (delivery.WebhookHealth{}) {
 			health := codec.Text(appendHealth(nil, &w.Health))
-			put(redisclient.WebhookHealthKey(m.p, w.Account), string(w.ID), health)
+			put(m.hooks.WebhookHealthKey(m.p, w.Account), string(w.ID), health)
 		}
 		if !first.IsZero() {
-			put(redisclient.WebhooksDueKey(m.p), hook{m.p, w.Account, w.ID}.member(), codec.MilliText(first))
+			put(m.hooks.WebhooksDueKey(m.p), hook{m.hooks.Keys, m.p, w.Account, w.ID}.member(), codec.MilliText(first))
 		}
 	}
 	for key, n := range refs {
-		put(redisclient.BodiesKey(m.p), key, m.bodies[key])
+		put(m.hooks.BodiesKey(m.p), key, m.bodies[key])
 		if n > 1 {
-			put(redisclient.BodyRefsKey(m.p), key, strconv.Itoa(n-1))
+			put(m.hooks.BodyRefsKey(m.p), key, strconv.Itoa(n-1))
 		}
 	}
 	for name, n := range stats {
-		put(redisclient.WebhookStatsKey(m.p), name, strconv.Itoa(n))
+		put(m.hooks.WebhookStatsKey(m.p), name, strconv.Itoa(n))
 	}
 	return all
 }
@@ -299,7 +298,7 @@ func (m *hookModel) eraseOne() {
 	if _, err := m.hooks.EraseWebhooks(m.Context(), m.p, m.epoch); err != nil {
 		m.Fatal(err)
 	}
-	noted := m.rdb.HGetAll(m.Context(), redisclient.WebhooksEraseKey(m.p)).Val()
+	noted := m.rdb.HGetAll(m.Context(), m.hooks.WebhooksEraseKey(m.p)).Val()
 	before := len(m.webhooks)
 	m.forget(func(w *modelWebhook) bool { return w.removed && noted[string(w.ID)] == "" })
 	if before-len(m.webhooks) > 1 {

@@ -54,7 +54,7 @@ func TestRegisterKeepsTheLimit(t *testing.T) {
 		want[signal.WebhookID(events[0].Subject)].ID == "" {
 		t.Errorf("announced: %+v", events)
 	}
-	b.rdb.HSet(ctx, redisclient.WebhooksKey(b.p, b.account), string(list[0].ID), "damaged")
+	b.rdb.HSet(ctx, b.hooks.WebhooksKey(b.p, b.account), string(list[0].ID), "damaged")
 	if list, err := b.hooks.Webhooks(ctx, b.account); len(list) != 6 || err != nil {
 		t.Errorf("with a damaged one: %d are listed, %v", len(list), err)
 	}
@@ -171,7 +171,7 @@ func TestOutcomesDisableWebhook(t *testing.T) {
 	before := len(b.eventsOf(b.account))
 	_, err = b.hooks.StoreOutcomes(ctx, b.p, b.epoch, out)
 	wantError(t, err, signal.KindConflict, "webhook_changed")
-	mailed := b.rdb.Exists(ctx, redisclient.MailsKey(b.p)).Val() != 0
+	mailed := b.rdb.Exists(ctx, b.hooks.MailsKey(b.p)).Val() != 0
 	if got := b.stored(d); got.Status != delivery.Pending || len(b.eventsOf(b.account)) != before || mailed {
 		t.Errorf("a part of the refused operation is stored: %+v", got)
 	}
@@ -198,7 +198,7 @@ func TestOutcomesDisableWebhook(t *testing.T) {
 	// An owner that does not know the outcome repeats it without the record.
 	out.Disabled, out.Event = nil, nil
 	b.wantLeft([]int{0}, out)
-	if n := b.rdb.ZCard(ctx, redisclient.MailsKey(b.p)).Val(); n != 1 {
+	if n := b.rdb.ZCard(ctx, b.hooks.MailsKey(b.p)).Val(); n != 1 {
 		t.Errorf("%d mails after repeating, want 1", n)
 	}
 }
@@ -238,18 +238,18 @@ func TestMails(t *testing.T) {
 	b.must("late", b.hooks.StoreMailOutcome(ctx, b.p, b.epoch, mails[0], now))
 	want := mails[1]
 	want.Tries++
-	b.rdb.HSet(ctx, redisclient.MailRecordsKey(b.p), mails[2].ID, "damaged")
+	b.rdb.HSet(ctx, b.hooks.MailRecordsKey(b.p), mails[2].ID, "damaged")
 	if got := due(again, 10, 1); got[0] != want {
 		t.Errorf("due later: %+v, want %+v", got[0], want)
 	}
 	b.must("given up", b.hooks.StoreMailOutcome(ctx, b.p, b.epoch, want, time.Time{}))
-	wantPostponed(t, b.store.RDB, redisclient.MailsKey(b.p), mails[2].ID, again)
-	if n := b.rdb.HLen(ctx, redisclient.MailRecordsKey(b.p)).Val(); n != 1 {
+	wantPostponed(t, b.store.RDB, b.hooks.MailsKey(b.p), mails[2].ID, again)
+	if n := b.rdb.HLen(ctx, b.hooks.MailRecordsKey(b.p)).Val(); n != 1 {
 		t.Errorf("%d records of mails are left, want the damaged one", n)
 	}
-	b.rdb.HDel(ctx, redisclient.MailRecordsKey(b.p), mails[2].ID)
+	b.rdb.HDel(ctx, b.hooks.MailRecordsKey(b.p), mails[2].ID)
 	due(again.Add(2*redisclient.UnreadableAfter), 10, 0) // without a record, its entry is removed
-	if n := b.rdb.Exists(ctx, redisclient.MailsKey(b.p), redisclient.MailRecordsKey(b.p)).Val(); n != 0 {
+	if n := b.rdb.Exists(ctx, b.hooks.MailsKey(b.p), b.hooks.MailRecordsKey(b.p)).Val(); n != 0 {
 		t.Errorf("%d keys of mails are left", n)
 	}
 }

@@ -7,15 +7,16 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/persistence/redisclient"
 )
 
 // Events wait for a limited number of deliveries, however many there are.
 func TestBatchLimitsDeliveries(t *testing.T) {
 	t.Parallel()
 	w := newWriter(nil, LogOptions{Queue: 100})
-	w.adopt(0, "w")
+	w.adopt(redisclient.Keys{}, 0, "w")
 	outcomes := func(n int) *Operation {
-		o := NewOperation()
+		o := NewOperation(redisclient.Keys{})
 		o.Deliveries = n
 		return o
 	}
@@ -42,7 +43,7 @@ func TestBatchLimitsDeliveries(t *testing.T) {
 func TestBatchLimitsOperations(t *testing.T) {
 	t.Parallel()
 	w := newWriter(nil, LogOptions{Queue: 1000, AppendTimeout: time.Minute})
-	w.adopt(0, "w")
+	w.adopt(redisclient.Keys{}, 0, "w")
 	collect := func(want int) {
 		t.Helper()
 		batches, _ := w.collect()
@@ -55,7 +56,7 @@ func TestBatchLimitsOperations(t *testing.T) {
 		}
 	}
 	enqueue := func(bytes int) {
-		o := NewOperation()
+		o := NewOperation(redisclient.Keys{})
 		o.bytes = bytes
 		if err := w.enqueue(0, o); err != nil {
 			t.Fatal(err)

@@ -19,8 +19,8 @@ var (
 )
 
 // changeOperation returns what stores c in partition p.
-func changeOperation(p int, c *signal.Change, now time.Time) *Operation {
-	o := NewOperation()
+func changeOperation(k redisclient.Keys, p int, c *signal.Change, now time.Time) *Operation {
+	o := NewOperation(k)
 	if c.Epoch != 0 {
 		o.Fence(c.Epoch)
 	}
@@ -130,7 +130,7 @@ func (o *Operation) addReferring(p int, c *signal.Change) {
 
 // AddReply stores the answer to a request.
 func (o *Operation) AddReply(p int, account signal.AccountID, r *signal.Reply) {
-	k := o.Key(redisclient.ReplyKey(p, account, codec.ReplyDigest(&r.ReplyKey)))
+	k := o.Key(o.ReplyKey(p, account, codec.ReplyDigest(&r.ReplyKey)))
 	retention := strconv.FormatInt(ReplyRetention.Milliseconds(), 10)
 	o.Stamped(StampID, 0, CmdSet, k, codec.Text(codec.AppendReply(nil, r)), "PX", retention)
 }
@@ -154,7 +154,7 @@ var errJobLost = redisclient.Refused("job_lost", "another worker holds the job")
 // attempt of j holds the job.
 func (o *Operation) addJob(p int, j *signal.Job) {
 	account, id := j.Request.Account, string(j.ID)
-	record := o.Key(redisclient.JobKey(p, j.ID))
+	record := o.Key(o.JobKey(p, j.ID))
 	o.Guard(GuardFieldIs, record, errJobLost, codec.JobState, codec.JobStateText(signal.JobRunning, j.Attempt))
 	if j.Status == signal.JobRunning {
 		return // the guard is all
@@ -162,11 +162,11 @@ func (o *Operation) addJob(p int, j *signal.Job) {
 	o.Stamped(StampID, 3, CmdHSet, record, codec.JobState, codec.JobStateText(j.Status, j.Attempt),
 		codec.JobOutcome, string(codec.AppendJobOutcome(nil, j)))
 	created, expires, forget := milli(j.CreatedAt), milli(j.ExpiresAt), milli(j.ExpiresAt.Add(indexMargin))
-	all := o.Key(redisclient.JobsOfKey(p, account))
-	with := o.Key(redisclient.JobsWithKey(p, account, j.Status))
-	ended := o.Key(redisclient.JobsEndedKey(p, account))
+	all := o.Key(o.JobsOfKey(p, account))
+	with := o.Key(o.JobsWithKey(p, account, j.Status))
+	ended := o.Key(o.JobsEndedKey(p, account))
 	o.Step(cmdPExpireAt, record, expires)
-	o.Step(CmdZRem, o.Key(redisclient.JobsWithKey(p, account, signal.JobRunning)), id)
+	o.Step(CmdZRem, o.Key(o.JobsWithKey(p, account, signal.JobRunning)), id)
 	o.Step(CmdZAdd, all, created, id)
 	o.Step(CmdZAdd, with, created, id)
 	o.Step(CmdZAdd, ended, expires, id)
@@ -174,7 +174,7 @@ func (o *Operation) addJob(p int, j *signal.Job) {
 	o.Step(cmdPExpireAt, with, forget)
 	o.Step(cmdPExpireAt, ended, forget)
 	if !j.Entry.IsZero() {
-		queue, entry := o.Key(redisclient.JobQueueKey(p)), j.Entry.String()
+		queue, entry := o.Key(o.JobQueueKey(p)), j.Entry.String()
 		o.Step(cmdXAck, queue, JobGroup, entry)
 		o.Step(cmdXDel, queue, entry)
 	}

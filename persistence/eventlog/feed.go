@@ -21,7 +21,7 @@ var positionStoreScript = redisclient.Script(scripts, "position_store")
 // OwnerPosition returns the position up to which the events of partition p have had their
 // effect, or zero before an owner has stored one.
 func (s *Store) OwnerPosition(ctx context.Context, p int) (signal.Position, error) {
-	value, err := s.RDB.Get(ctx, redisclient.PositionKey(p)).Result()
+	value, err := s.RDB.Get(ctx, s.PositionKey(p)).Result()
 	if errors.Is(err, redis.Nil) {
 		return signal.Position{}, nil
 	}
@@ -39,7 +39,7 @@ func (s *Store) OwnerPosition(ctx context.Context, p int) (signal.Position, erro
 // their effect. KindConflict: another epoch holds the partition, or the log ends before
 // the position because Redis has lost its newest entries (CodeRolledBack).
 func (s *Store) StoreOwnerPosition(ctx context.Context, p int, epoch int64, position signal.Position) error {
-	keys := []string{redisclient.EpochKey(p), redisclient.PositionKey(p), redisclient.EventsKey(p)}
+	keys := []string{s.EpochKey(p), s.PositionKey(p), s.EventsKey(p)}
 	stored, err := positionStoreScript.Run(ctx, s.RDB, keys, strconv.FormatInt(epoch, 10), position.String()).Int()
 	switch {
 	case err != nil:

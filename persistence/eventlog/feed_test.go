@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
-	"github.com/agentsignal/agentsignal/persistence/redisclient"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 	"github.com/agentsignal/agentsignal/persistence/storetest"
 )
@@ -31,7 +30,7 @@ func TestNoPositionIsStoredBeyondTheLog(t *testing.T) {
 	if err := b.store.StoreOwnerPosition(t.Context(), 0, epoch, before); err != nil {
 		t.Errorf("before the end of the log, with a greater sequence: %v", err)
 	}
-	b.rdb.XTrimMaxLen(t.Context(), redisclient.EventsKey(0), 0)
+	b.rdb.XTrimMaxLen(t.Context(), b.store.EventsKey(0), 0)
 	if err := b.store.StoreOwnerPosition(t.Context(), 0, epoch, end); err != nil {
 		t.Errorf("after trimming: %v", err)
 	}

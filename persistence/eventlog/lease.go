@@ -98,7 +98,7 @@ func (l Lease) present(ctx context.Context) (node string, epoch int64, err error
 
 // partitionLease returns the lease of partition p.
 func (s *Store) partitionLease(p int) Lease {
-	return NewLease(s.Client, redisclient.OwnerKey(p), redisclient.EpochKey(p), "partition "+strconv.Itoa(p))
+	return NewLease(s.Client, s.OwnerKey(p), s.EpochKey(p), "partition "+strconv.Itoa(p))
 }
 
 // TakeLease is Take for the lease of partition p: its holder is the owner.

@@ -31,7 +31,7 @@ func TestLeaseHasOneOwner(t *testing.T) {
 	if err := s.RenewLease(ctx, 1, "a", first, 2*time.Minute); err != nil {
 		t.Errorf("a renews: %v", err)
 	}
-	if ttl := server.Client().PTTL(ctx, redisclient.OwnerKey(1)).Val(); ttl < 90*time.Second || ttl > 2*time.Minute {
+	if ttl := server.Client().PTTL(ctx, s.OwnerKey(1)).Val(); ttl < 90*time.Second || ttl > 2*time.Minute {
 		t.Errorf("the renewed lease lasts %v, want about 2 minutes", ttl)
 	}
 	wantKind(t, "b renews", s.RenewLease(ctx, 1, "b", first, time.Minute), signal.KindConflict)
@@ -84,7 +84,7 @@ func TestEpochIsNewAfterDataLoss(t *testing.T) {
 	t.Parallel()
 	s, server := leaseStore(t)
 	first := take(t, s, 0, "a", time.Minute)
-	server.Client().Del(t.Context(), redisclient.EpochKey(0), redisclient.OwnerKey(0))
+	server.Client().Del(t.Context(), s.EpochKey(0), s.OwnerKey(0))
 	eventually(t, func() bool { return s.Now().UnixMilli() > first })
 	if second := take(t, s, 0, "b", time.Minute); second <= first {
 		t.Errorf("epoch %d after %d", second, first)
@@ -97,7 +97,7 @@ func TestEpochsAscendWithSlowClock(t *testing.T) {
 	t.Parallel()
 	s, server := leaseStore(t)
 	ahead := time.Now().Add(time.Hour).UnixMilli()
-	server.Client().Set(t.Context(), redisclient.EpochKey(0), ahead, 0)
+	server.Client().Set(t.Context(), s.EpochKey(0), ahead, 0)
 	first, second := take(t, s, 0, "a", time.Minute), take(t, s, 0, "a", time.Minute)
 	if first != ahead+1 || second != ahead+2 {
 		t.Errorf("epochs %d and %d after %d", first, second, ahead)

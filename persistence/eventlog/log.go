@@ -70,7 +70,7 @@ func NewLog(s *Store, o LogOptions) *Log {
 		l.writers = append(l.writers, newWriter(s, o))
 	}
 	for p := range s.Partitions() {
-		l.writers[p%o.Writers].adopt(p, name)
+		l.writers[p%o.Writers].adopt(s.Keys, p, name)
 	}
 	for _, w := range l.writers {
 		l.wg.Go(w.run)
@@ -90,7 +90,7 @@ func writerName() string {
 // although the queued change may still be made.
 func (l *Log) Append(ctx context.Context, c signal.Change) (signal.Position, error) {
 	p := l.store.Partition(c.Account)
-	return l.Apply(ctx, p, changeOperation(p, &c, l.store.Now()))
+	return l.Apply(ctx, p, changeOperation(l.store.Keys, p, &c, l.store.Now()))
 }
 
 // Apply has the append script carry out an operation in partition p.

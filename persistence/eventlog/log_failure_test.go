@@ -283,7 +283,7 @@ func TestAppendOutOfMemory(t *testing.T) {
 		_, err := b.log.Append(t.Context(), noted(account, "after"))
 		return err == nil
 	})
-	if n := b.rdb.Exists(t.Context(), redisclient.OpenKey(b.store.Partition(account))).Val(); n != 0 {
+	if n := b.rdb.Exists(t.Context(), b.store.OpenKey(b.store.Partition(account))).Val(); n != 0 {
 		t.Error("a refused signal is open")
 	}
 }

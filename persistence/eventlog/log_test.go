@@ -10,7 +10,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
-	"github.com/agentsignal/agentsignal/persistence/redisclient"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
@@ -35,7 +34,7 @@ func TestOwnerChangeIsStoredOnce(t *testing.T) {
 	t.Parallel()
 	b := newLogBench(t, redistest.New(t), LogOptions{})
 	account := signal.NewAccountID()
-	b.rdb.Set(t.Context(), redisclient.EpochKey(b.store.Partition(account)), 7, 0)
+	b.rdb.Set(t.Context(), b.store.EpochKey(b.store.Partition(account)), 7, 0)
 	s := logSignal(account)
 	b.append(created(s))
 	before := len(b.eventsOf(account))

@@ -25,7 +25,7 @@ func TestLogIsMeasured(t *testing.T) {
 	if _, err := s.ReadLog(t.Context(), s.Partition(account), signal.Position{}, 1); err != nil {
 		t.Fatal(err)
 	}
-	server.Client().Set(t.Context(), redisclient.EventsKey(0), "no stream", 0)
+	server.Client().Set(t.Context(), s.EventsKey(0), "no stream", 0)
 	if _, err := s.ReadLog(t.Context(), 0, signal.Position{}, 1); err == nil {
 		t.Error("a string is read as a log")
 	}

@@ -33,7 +33,7 @@ func (s *Store) AnnounceNode(
 	if singleNode {
 		mode = modeAlone
 	}
-	keys := []string{redisclient.NodesKey(), redisclient.AssignmentKey()}
+	keys := []string{s.NodesKey(), s.AssignmentKey()}
 	answer, err := nodeAnnounceScript.Run(ctx, s.RDB, keys, node, mode, ttl.Milliseconds()).StringSlice()
 	if err != nil {
 		return cluster.Members{}, redisclient.Failed(err, "announce node")
@@ -62,7 +62,7 @@ func (s *Store) AnnounceNode(
 // has stored.
 func (s *Store) AssignPartitions(ctx context.Context, a cluster.Assignment) (bool, error) {
 	nodes, owners := encodeAssignment(a)
-	keys := []string{redisclient.AssignmentKey()}
+	keys := []string{s.AssignmentKey()}
 	stored, err := nodeAssignScript.Run(ctx, s.RDB, keys, a.Version, nodes, owners).Int()
 	return stored == 1, redisclient.Failed(err, "assign partitions")
 }
@@ -100,7 +100,7 @@ func decodeAssignment(version, nodes, owners string) (cluster.Assignment, error)
 
 // LeaveNode removes node from those that are live.
 func (s *Store) LeaveNode(ctx context.Context, node string) error {
-	err := s.RDB.ZRem(ctx, redisclient.NodesKey(), node+" "+modeAssigned, node+" "+modeHashing, node+" "+modeAlone).Err()
+	err := s.RDB.ZRem(ctx, s.NodesKey(), node+" "+modeAssigned, node+" "+modeHashing, node+" "+modeAlone).Err()
 	return redisclient.Failed(err, "withdraw node")
 }
 
@@ -117,8 +117,8 @@ func (s *Store) Install(ctx context.Context) error {
 	}
 	want := strconv.Itoa(s.Partitions())
 	pipe := s.RDB.TxPipeline()
-	pipe.HSetNX(ctx, redisclient.InstallationKey(), installedPartitions, want)
-	got := pipe.HGet(ctx, redisclient.InstallationKey(), installedPartitions)
+	pipe.HSetNX(ctx, s.InstallationKey(), installedPartitions, want)
+	got := pipe.HGet(ctx, s.InstallationKey(), installedPartitions)
 	if err := redisclient.Execute(ctx, pipe); err != nil {
 		return redisclient.Failed(err, "read installation")
 	}

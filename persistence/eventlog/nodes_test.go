@@ -53,7 +53,7 @@ func TestNodes(t *testing.T) {
 	}
 
 	// A node that has not announced itself in time is no longer live.
-	server.Client().ZAdd(ctx, redisclient.NodesKey(), storetest.DueAt(time.Now().Add(-time.Millisecond), "a alone"))
+	server.Client().ZAdd(ctx, s.NodesKey(), storetest.DueAt(time.Now().Add(-time.Millisecond), "a alone"))
 	announce("b", false, "b")
 }
 
@@ -89,11 +89,11 @@ func TestAssignment(t *testing.T) {
 	store(3, false)
 	store(2, true)
 	// A node of an earlier build.
-	server.Client().ZAdd(ctx, redisclient.NodesKey(), storetest.DueAt(time.Now().Add(time.Minute), "a many"))
+	server.Client().ZAdd(ctx, s.NodesKey(), storetest.DueAt(time.Now().Add(time.Minute), "a many"))
 	if m := members(); !m.ByHash || !slices.Equal(m.Live, []string{"a", "b"}) {
 		t.Errorf("beside a node that hashes: %+v", m)
 	}
-	server.Client().HSet(ctx, redisclient.AssignmentKey(), "owners", "0 7")
+	server.Client().HSet(ctx, s.AssignmentKey(), "owners", "0 7")
 	if m, err := s.AnnounceNode(ctx, "b", time.Minute, false); err == nil {
 		t.Errorf("a broken assignment is taken: %+v", m)
 	}

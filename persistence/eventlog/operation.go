@@ -53,10 +53,10 @@ const (
 )
 
 // fixedKeys returns the keys that every batch of writer in partition p carries.
-func fixedKeys(p int, writer string) [8]string {
-	return [8]string{redisclient.BatchKey(p, writer), redisclient.EventsKey(p), redisclient.SignalsKey(p),
-		redisclient.OpenKey(p), redisclient.RunsDueKey(p), redisclient.EpochKey(p), redisclient.WebhooksDueKey(p),
-		redisclient.WebhookStatsKey(p)}
+func fixedKeys(k redisclient.Keys, p int, writer string) [8]string {
+	return [8]string{k.BatchKey(p, writer), k.EventsKey(p), k.SignalsKey(p),
+		k.OpenKey(p), k.RunsDueKey(p), k.EpochKey(p), k.WebhooksDueKey(p),
+		k.WebhookStatsKey(p)}
 }
 
 // stampMode is what the script puts in front of a value. Only Redis knows the time of a
@@ -104,6 +104,8 @@ const (
 // carried out unless a guard refuses. One goroutine builds it; from then on it belongs to
 // the log.
 type Operation struct {
+	redisclient.Keys // makes the names that Key takes
+
 	guards     []byte
 	steps      []byte
 	keys       []string // beside the fixed ones
@@ -135,9 +137,9 @@ type outcome struct {
 	Err      error
 }
 
-// NewOperation returns an operation without steps.
-func NewOperation() *Operation {
-	o := &Operation{Done: make(chan outcome, 1)}
+// NewOperation returns an operation without steps, on keys of the installation with names by k.
+func NewOperation(k redisclient.Keys) *Operation {
+	o := &Operation{Keys: k, Done: make(chan outcome, 1)}
 	// Room for most changes, in the same allocation.
 	o.steps, o.args = o.room.steps[:0], o.room.args[:0]
 	return o

@@ -31,7 +31,7 @@ func TestAppendRefusesOnlyTheRefused(t *testing.T) {
 	b := newLogBench(t, redistest.New(t), LogOptions{})
 	account := signal.NewAccountID()
 	p := b.store.Partition(account)
-	b.rdb.Set(t.Context(), redisclient.EpochKey(p), 7, 0)
+	b.rdb.Set(t.Context(), b.store.EpochKey(p), 7, 0)
 	run := signal.NewRunID()
 	ended := signal.Change{Account: account, Ended: run,
 		Events: []signal.Event{{Type: signal.AgentFailed, Agent: "trading", Run: run}}}
@@ -48,7 +48,7 @@ func TestAppendRefusesOnlyTheRefused(t *testing.T) {
 	}
 	var operations []*Operation
 	for i := range cases {
-		operations = append(operations, changeOperation(p, &cases[i].change, time.Now()))
+		operations = append(operations, changeOperation(redisclient.Keys{}, p, &cases[i].change, time.Now()))
 	}
 	carryOutTogether(t, b.rdb, p, operations...)
 	events := b.eventsOf(account)
@@ -78,8 +78,8 @@ func TestScriptOnce(t *testing.T) {
 	p := b.store.Partition(account)
 	send := func(number int64, text string) (string, error) {
 		c := noted(account, text)
-		batch := &batch{queue: &queue{partition: p, keys: fixedKeys(p, "test")}, number: number,
-			operations: []*Operation{changeOperation(p, &c, time.Now())}}
+		batch := &batch{queue: &queue{partition: p, keys: fixedKeys(redisclient.Keys{}, p, "test")}, number: number,
+			operations: []*Operation{changeOperation(redisclient.Keys{}, p, &c, time.Now())}}
 		batch.encode()
 		appendScript.Load(t.Context(), b.rdb)
 		return b.rdb.Do(t.Context(), batch.args...).Text()
@@ -102,7 +102,7 @@ func TestScriptOnce(t *testing.T) {
 		t.Errorf("the next again: %q, %v; want %q", again, err, second)
 	}
 	b.wantEvents(account, 2)
-	if ttl := b.rdb.TTL(t.Context(), redisclient.BatchKey(p, "test")).Val(); ttl <= 0 || ttl > 10*time.Minute {
+	if ttl := b.rdb.TTL(t.Context(), b.store.BatchKey(p, "test")).Val(); ttl <= 0 || ttl > 10*time.Minute {
 		t.Errorf("batch key lives for %v", ttl)
 	}
 }
@@ -176,7 +176,7 @@ func TestGuards(t *testing.T) {
 	for i, g := range guards {
 		// At the same time, so that there are batches of several.
 		wg.Go(func() {
-			o := NewOperation()
+			o := NewOperation(redisclient.Keys{})
 			o.Guard(guardKeyIs, o.Key("{p01}:s"), errors.New("never"), "x")
 			o.Guard(g.kind, o.Key(g.key), no, g.values...)
 			done := fmt.Sprintf("{p01}:done%d", i)
@@ -199,7 +199,7 @@ func TestOperation(t *testing.T) {
 	b := newLogBench(t, redistest.New(t), LogOptions{})
 	ctx, no := t.Context(), errors.New("no")
 	b.rdb.HSet(ctx, "{p01}:h", "f", "1-2 old")
-	o := NewOperation()
+	o := NewOperation(redisclient.Keys{})
 	o.Guard(GuardFieldExists, o.Key("{p01}:h"), no, "f")
 	o.Stamped(stampKept, 1, CmdHSet, o.Key("{p01}:h"), "f", "new")
 	o.Stamped(stampTwice, 0, CmdSet, o.Key("{p01}:twice"), "value")
@@ -233,7 +233,7 @@ func TestOperation(t *testing.T) {
 		t.Errorf("set has %d members, want %d", n, maxStepArgs)
 	}
 
-	o = NewOperation()
+	o = NewOperation(redisclient.Keys{})
 	o.Step(CmdSAdd, o.Key("{p01}:set"), make([]string, maxStepArgs+1)...)
 	if _, err := b.log.Apply(ctx, 1, o); err == nil {
 		t.Error("a step with too many arguments is taken")
@@ -245,7 +245,7 @@ func TestKeysOfABatch(t *testing.T) {
 	t.Parallel()
 	want := [8]string{"{p09}:batch:w", "{p09}:events", "{p09}:signals", "{p09}:open", "{p09}:runsdue", "{p09}:epoch",
 		"{p09}:webhooksdue", "{p09}:webhookstats"}
-	if diff := cmp.Diff(want, fixedKeys(9, "w")); diff != "" {
+	if diff := cmp.Diff(want, fixedKeys(redisclient.Keys{}, 9, "w")); diff != "" {
 		t.Errorf("keys of a batch (-want +got):\n%s", diff)
 	}
 }

@@ -15,7 +15,7 @@ const replayEntries = 1000
 // Retains reports whether all entries after a position of an event log are still stored,
 // except for those of deleted accounts. It is false if that is unknown.
 func (s *Store) Retains(ctx context.Context, p int, after signal.Position) (bool, redisclient.StreamInfo, error) {
-	info, err := s.ReadInfo(ctx, redisclient.EventsKey(p))
+	info, err := s.ReadInfo(ctx, s.EventsKey(p))
 	switch {
 	case err != nil:
 		return false, info, redisclient.Unavailable(err)
@@ -29,7 +29,7 @@ func (s *Store) Retains(ctx context.Context, p int, after signal.Position) (bool
 	// Trimming removes the oldest entries first: while the entry itself is there, or an
 	// older one, nothing after it was trimmed.
 	at := after.String()
-	entries, err := s.ReadRange(ctx, redisclient.EventsKey(p), at, at, 1)
+	entries, err := s.ReadRange(ctx, s.EventsKey(p), at, at, 1)
 	if err != nil {
 		return false, info, redisclient.Unavailable(err)
 	}
@@ -47,7 +47,7 @@ func (s *Store) ReadLog(ctx context.Context, p int, after signal.Position, limit
 	events := make([]signal.Event, 0, min(limit, replayEntries))
 	for len(events) < limit {
 		count := min(limit-len(events), replayEntries)
-		entries, err := s.ReadRange(ctx, redisclient.EventsKey(p), "("+after.String(), "+", count)
+		entries, err := s.ReadRange(ctx, s.EventsKey(p), "("+after.String(), "+", count)
 		if err != nil {
 			return nil, redisclient.Unavailable(err)
 		}
@@ -82,7 +82,7 @@ func (s *Store) LastEvent(ctx context.Context, p int) (signal.Position, error) {
 // lastEventAfter returns the position of the newest event, or after if no event follows
 // it. The entry at after is not read.
 func (s *Store) lastEventAfter(ctx context.Context, p int, after signal.Position) (signal.Position, error) {
-	reply, err := s.Raw(ctx, s.RDB, nil, "XREVRANGE", redisclient.EventsKey(p), "+", "("+after.String(), "COUNT", 1)
+	reply, err := s.Raw(ctx, s.RDB, nil, "XREVRANGE", s.EventsKey(p), "+", "("+after.String(), "COUNT", 1)
 	if err != nil {
 		return after, redisclient.Failed(err, "read the end of event log %d", p)
 	}

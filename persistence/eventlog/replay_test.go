@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
-	"github.com/agentsignal/agentsignal/persistence/redisclient"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
@@ -32,14 +31,14 @@ func TestRetains(t *testing.T) {
 	check("from the future", 0, signal.Position{MS: at[999].MS + 1e6}, false)
 	check("a position that never was", 0, signal.Position{MS: at[0].MS - 1e6}, false)
 	// Everything after the first entry that trimming has left is there.
-	if err := b.rdb.XTrimMinID(ctx, redisclient.EventsKey(0), at[600].String()).Err(); err != nil {
+	if err := b.rdb.XTrimMinID(ctx, b.store.EventsKey(0), at[600].String()).Err(); err != nil {
 		t.Fatal(err)
 	}
 	check("before what is trimmed", 0, at[500], false)
 	check("the first that is left", 0, at[600], true)
 	check("from the start of a trimmed log", 0, signal.Position{}, false)
 	// The entries of a deleted account are erased: no other account has lost any.
-	b.rdb.XDel(ctx, redisclient.EventsKey(0), others[750].String())
+	b.rdb.XDel(ctx, b.store.EventsKey(0), others[750].String())
 	check("before a removed entry", 0, at[700], true)
 	check("at a removed entry", 0, others[750], true)
 }

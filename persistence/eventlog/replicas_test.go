@@ -22,7 +22,7 @@ func TestAppendWaitsForReplicas(t *testing.T) {
 		t.Fatalf("without a replica: %v", err)
 	}
 	// Sent again and again, it is there once.
-	if n := b.rdb.XLen(t.Context(), redisclient.EventsKey(0)).Val(); n != 1 {
+	if n := b.rdb.XLen(t.Context(), b.store.EventsKey(0)).Val(); n != 1 {
 		t.Errorf("%d events, want 1", n)
 	}
 	replica.Follow(master)
@@ -37,7 +37,7 @@ func TestAppendWaitsForReplicas(t *testing.T) {
 	for i := range 50 {
 		p := b.append(noted(account, strconv.Itoa(i)))
 		// Already there, not soon.
-		if n := copied.XRange(t.Context(), redisclient.EventsKey(0), p.String(), p.String()).Val(); len(n) != 1 {
+		if n := copied.XRange(t.Context(), b.store.EventsKey(0), p.String(), p.String()).Val(); len(n) != 1 {
 			t.Fatalf("the replica lacks event %d", i)
 		}
 	}
@@ -74,7 +74,7 @@ func TestRepeatedBatchWaitsForReplicas(t *testing.T) {
 	if err := <-answer; signal.KindOf(err) != signal.KindUnavailable {
 		t.Errorf("while the replica stalls: %v", err)
 	}
-	if n := b.rdb.XLen(t.Context(), redisclient.EventsKey(0)).Val(); n != 2 {
+	if n := b.rdb.XLen(t.Context(), b.store.EventsKey(0)).Val(); n != 2 {
 		t.Errorf("%d events, want 2", n)
 	}
 }
@@ -82,10 +82,10 @@ func TestRepeatedBatchWaitsForReplicas(t *testing.T) {
 func TestRepeatedBatchWrites(t *testing.T) {
 	t.Parallel()
 	b := newLogBench(t, redistest.New(t), LogOptions{})
-	key, job := redisclient.BatchKey(0, "test"), redisclient.JobKey(0, "job_1")
+	key, job := b.store.BatchKey(0, "test"), b.store.JobKey(0, "job_1")
 	set := func(value string) {
 		t.Helper()
-		o := NewOperation()
+		o := NewOperation(redisclient.Keys{})
 		o.Step(CmdSet, o.Key(job), value)
 		carryOutTogether(t, b.rdb, 0, o) // each batch has the same number
 	}

@@ -35,7 +35,7 @@ func (b *tailBench) addAt(p signal.Position, text string) {
 	b.Helper()
 	e := signal.Event{ID: signal.NewEventID(), Account: accountIn(b.store, 0), Type: signal.WebhookTest}
 	header := codec.AppendEvent(nil, &e)
-	add := &redis.XAddArgs{Stream: redisclient.EventsKey(0), ID: p.String(),
+	add := &redis.XAddArgs{Stream: b.store.EventsKey(0), ID: p.String(),
 		Values: []string{"h", string(header), "d", text}}
 	if err := b.rdb.XAdd(b.Context(), add).Err(); err != nil {
 		b.Fatal(err)
@@ -85,9 +85,9 @@ func (c *rollbackCase) run(b *tailBench) {
 	b.attach()
 	const at = 1_000_000 // of the first lost event, far from the present
 	c.fill(b, at)
-	back := b.rollBack(redisclient.EventsKey(0))
+	back := b.rollBack(b.store.EventsKey(0))
 	if c.seen == 0 {
-		back = func() { b.rdb.Del(b.Context(), redisclient.EventsKey(0)) }
+		back = func() { b.rdb.Del(b.Context(), b.store.EventsKey(0)) }
 	}
 	for i := range c.lost {
 		b.addAt(signal.Position{MS: at + int64(i)}, "lost "+strconv.Itoa(i))
@@ -132,7 +132,7 @@ func (c *rollbackCase) fill(b *tailBench, before int64) {
 	header := codec.AppendEvent(nil, &signal.Event{Account: accountIn(b.store, 0), Type: signal.WebhookTest})
 	for i := range c.seen {
 		id := fmt.Sprintf("%d-1", before-int64(c.seen-i)*10-1000)
-		pipe.XAdd(b.Context(), &redis.XAddArgs{Stream: redisclient.EventsKey(0), ID: id,
+		pipe.XAdd(b.Context(), &redis.XAddArgs{Stream: b.store.EventsKey(0), ID: id,
 			Values: []string{"h", string(header), "d", strconv.Itoa(i)}})
 	}
 	if _, err := pipe.Exec(b.Context()); err != nil && c.seen > 0 {
@@ -151,7 +151,7 @@ func TestTailDetectsLossOfOwnEvents(t *testing.T) {
 	seen := b.append(noted(account, "seen"))
 	eventually(t, func() bool { return b.rdb.Time(t.Context()).Val().UnixMilli() > seen.MS })
 	b.attach()
-	back := b.rollBack(redisclient.EventsKey(0))
+	back := b.rollBack(b.store.EventsKey(0))
 	b.append(noted(account, "lost"))
 	back()
 	b.addAt(seen.Plus(1), "next") // the clock is slow
@@ -182,7 +182,7 @@ func TestTailRollsBackBeforeAttachment(t *testing.T) {
 	losses := 0
 	b.tail.OnRollback(func(int) { losses++ })
 	b.addAt(signal.Position{MS: 1000}, "stays")
-	back := b.rollBack(redisclient.EventsKey(0))
+	back := b.rollBack(b.store.EventsKey(0))
 	b.addAt(signal.Position{MS: 3000}, "lost")
 	b.attach()
 	back()
@@ -203,17 +203,17 @@ func TestRemovedEventsAreNotLost(t *testing.T) {
 	t.Parallel()
 	for name, remove := range map[string]func(b *tailBench, seen []signal.Position){
 		"trimmed before the cursor": func(b *tailBench, _ []signal.Position) {
-			b.rdb.XTrimMaxLen(b.Context(), redisclient.EventsKey(0), 1)
+			b.rdb.XTrimMaxLen(b.Context(), b.store.EventsKey(0), 1)
 		},
 		"all trimmed": func(b *tailBench, _ []signal.Position) {
-			b.rdb.XTrimMaxLen(b.Context(), redisclient.EventsKey(0), 0)
+			b.rdb.XTrimMaxLen(b.Context(), b.store.EventsKey(0), 0)
 		},
 		"the last is erased": func(b *tailBench, seen []signal.Position) {
-			b.rdb.XDel(b.Context(), redisclient.EventsKey(0), seen[len(seen)-1].String())
+			b.rdb.XDel(b.Context(), b.store.EventsKey(0), seen[len(seen)-1].String())
 		},
 		"all are erased": func(b *tailBench, seen []signal.Position) {
 			for _, p := range seen {
-				b.rdb.XDel(b.Context(), redisclient.EventsKey(0), p.String())
+				b.rdb.XDel(b.Context(), b.store.EventsKey(0), p.String())
 			}
 		},
 	} {
@@ -251,7 +251,7 @@ func TestTailReportsOvertaking(t *testing.T) {
 	if n := b.gapsOf(0); n != 0 {
 		t.Fatalf("%d gaps before anything was removed", n)
 	}
-	b.rdb.XTrimMaxLen(context.Background(), redisclient.EventsKey(0), 4)
+	b.rdb.XTrimMaxLen(context.Background(), b.store.EventsKey(0), 4)
 	b.read()
 	b.read()
 	b.wantTexts(0, "0", "1", "2", "8", "9", "10", "11")

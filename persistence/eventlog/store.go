@@ -32,7 +32,7 @@ func (s *Store) EachOpen(ctx context.Context, p int, f func(field, value []byte)
 	cursor := "0"
 	var buffer redisclient.Buffer
 	for {
-		reply, err := s.Raw(ctx, s.RDB, &buffer, "HSCAN", redisclient.OpenKey(p), cursor, "COUNT", ScanEntries)
+		reply, err := s.Raw(ctx, s.RDB, &buffer, "HSCAN", s.OpenKey(p), cursor, "COUNT", ScanEntries)
 		if err != nil {
 			return redisclient.Failed(err, "read open signals of partition %d", p)
 		}

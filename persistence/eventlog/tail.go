@@ -79,7 +79,7 @@ func NewTail(s *Store, o TailOptions) *Tail {
 	t := &Tail{store: s, count: cmp.Or(o.Count, 1000), pause: cmp.Or(o.Pause, time.Millisecond),
 		log: cmp.Or(o.Log, s.Log), partitions: make([]tailPartition, s.Partitions()), byKey: map[string]int{}}
 	for p := range t.partitions {
-		t.byKey[redisclient.EventsKey(p)] = p
+		t.byKey[s.EventsKey(p)] = p
 	}
 	readers := 1
 	if _, cluster := s.Blocking.(*redis.ClusterClient); cluster {
@@ -176,7 +176,7 @@ func (t *Tail) attach(ctx context.Context, partitions []int) error {
 			return err
 		}
 		if end.IsZero() { // perhaps it had entries before
-			info, err := t.store.ReadInfo(ctx, redisclient.EventsKey(p))
+			info, err := t.store.ReadInfo(ctx, t.store.EventsKey(p))
 			if err != nil {
 				return err
 			}
@@ -198,7 +198,7 @@ func (t *Tail) read(ctx context.Context, partitions []int) error {
 	args := make([]any, 6+2*n)
 	copy(args, []any{"XREAD", "COUNT", t.count, "BLOCK", redisclient.BlockTimeout.Milliseconds(), "STREAMS"})
 	for i, p := range partitions {
-		args[6+i] = redisclient.EventsKey(p)
+		args[6+i] = t.store.EventsKey(p)
 		args[6+n+i] = t.partitions[p].cursor.String()
 	}
 	reply, err := t.store.Raw(ctx, t.store.Blocking, nil, args...)
@@ -351,7 +351,7 @@ func (t *Tail) common(ctx context.Context, p int, info redisclient.StreamInfo) (
 	part := &t.partitions[p]
 	known := part.recent
 	after, limit := "("+known.base.String(), len(known.positions)+1
-	entries, err := t.store.ReadRange(ctx, redisclient.EventsKey(p), after, part.cursor.String(), limit)
+	entries, err := t.store.ReadRange(ctx, t.store.EventsKey(p), after, part.cursor.String(), limit)
 	if err != nil {
 		return signal.Position{}, redisclient.Unavailable(err)
 	}

@@ -13,7 +13,6 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/tasks"
-	"github.com/agentsignal/agentsignal/persistence/redisclient"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
@@ -148,7 +147,7 @@ func TestTailSkipsBadEntries(t *testing.T) {
 	account := accountIn(b.store, 0)
 	b.append(noted(account, "1"))
 	for _, values := range [][]string{{"x", "y"}, {"h", "", "d", ""}, {"h", "\x09abc", "d", "{}"}, {"h", "\x01"}} {
-		add := &redis.XAddArgs{Stream: redisclient.EventsKey(0), Values: values}
+		add := &redis.XAddArgs{Stream: b.store.EventsKey(0), Values: values}
 		if err := b.rdb.XAdd(t.Context(), add).Err(); err != nil {
 			t.Fatal(err)
 		}
@@ -213,11 +212,11 @@ func TestTailReportsLoss(t *testing.T) {
 		"trimmed while it was away": func(b *tailBench) {
 			b.append(noted(account(b), "lost"))
 			b.append(noted(account(b), "kept"))
-			b.rdb.XTrimMaxLen(context.Background(), redisclient.EventsKey(0), 1)
+			b.rdb.XTrimMaxLen(context.Background(), b.store.EventsKey(0), 1)
 		},
 		"all trimmed": func(b *tailBench) {
 			b.append(noted(account(b), "lost"))
-			b.rdb.XTrimMaxLen(context.Background(), redisclient.EventsKey(0), 0)
+			b.rdb.XTrimMaxLen(context.Background(), b.store.EventsKey(0), 0)
 		},
 		"lost by Redis": func(b *tailBench) { b.rdb.FlushAll(context.Background()) },
 		"the end lost by Redis": func(b *tailBench) {
@@ -271,7 +270,7 @@ func TestTailPassesRemovedEnd(t *testing.T) {
 	if err != nil || head != p {
 		t.Fatalf("Head = %v, %v; want %v", head, err, p)
 	}
-	b.rdb.XDel(ctx, redisclient.EventsKey(0), p.String())
+	b.rdb.XDel(ctx, b.store.EventsKey(0), p.String())
 	waited := make(chan error)
 	go func() { waited <- b.tail.Wait(ctx, 0, p) }()
 	eventually(t, b.tail.partitions[0].awaited)

@@ -51,8 +51,8 @@ func NewTrimmer(s *Store, o TrimOptions) *Trimmer {
 // the owner's stored position: those wait for their effect. KindConflict: another epoch
 // holds the partition; 0 is not compared.
 func (t *Trimmer) TrimEvents(ctx context.Context, partition int, epoch int64) error {
-	keys := []string{redisclient.EventsKey(partition), redisclient.PositionKey(partition),
-		redisclient.EpochKey(partition)}
+	keys := []string{t.store.EventsKey(partition), t.store.PositionKey(partition),
+		t.store.EpochKey(partition)}
 	keep, limit := t.options.Keep.Milliseconds(), t.options.MaxEntries
 	for range trimRounds {
 		n, err := trimScript.Run(ctx, t.store.RDB, keys, keep, limit, epoch).Int()
@@ -75,7 +75,7 @@ func (t *Trimmer) TrimSignals(ctx context.Context, partition int, _ int64) error
 		return redisclient.Unavailable(err)
 	}
 	safe := signal.Position{MS: s.Now().Add(-t.options.Retention).UnixMilli()}
-	first, err := s.ReadRange(ctx, redisclient.SignalsKey(partition), "-", "+", 1)
+	first, err := s.ReadRange(ctx, s.SignalsKey(partition), "-", "+", 1)
 	if err != nil {
 		return redisclient.Unavailable(err)
 	}
@@ -103,7 +103,7 @@ func (t *Trimmer) TrimSignals(ctx context.Context, partition int, _ int64) error
 		return err
 	}
 	for range trimRounds {
-		n, err := s.RDB.XTrimMinIDApprox(ctx, redisclient.SignalsKey(partition), safe.String(), 0).Result()
+		n, err := s.RDB.XTrimMinIDApprox(ctx, s.SignalsKey(partition), safe.String(), 0).Result()
 		if err != nil || n < trimCall/2 {
 			return redisclient.Failed(err, "trim signals of partition %d", partition)
 		}
@@ -114,7 +114,7 @@ func (t *Trimmer) TrimSignals(ctx context.Context, partition int, _ int64) error
 // leavesUpTo returns the position up to which the signal log of partition p has leaves; zero if
 // it has none, as before the first start of a version that makes them.
 func (s *Store) leavesUpTo(ctx context.Context, p int) (signal.Position, error) {
-	text, err := s.RDB.Get(ctx, redisclient.LeafHeadKey(p)).Result()
+	text, err := s.RDB.Get(ctx, s.LeafHeadKey(p)).Result()
 	if err != nil && !errors.Is(err, redis.Nil) {
 		return signal.Position{}, redisclient.Failed(err, "read head of the log of partition %d", p)
 	}

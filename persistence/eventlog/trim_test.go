@@ -8,7 +8,6 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/persistence/codec"
-	"github.com/agentsignal/agentsignal/persistence/redisclient"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 	"github.com/agentsignal/agentsignal/persistence/storetest"
 )
@@ -36,14 +35,14 @@ func TestTrimEvents(t *testing.T) {
 			t.Parallel()
 			b := newLogBench(t, redistest.New(t), LogOptions{})
 			at := storetest.FillEvents(t, b.rdb, n)
-			b.rdb.Set(t.Context(), redisclient.EpochKey(0), 3, 0)
+			b.rdb.Set(t.Context(), b.store.EpochKey(0), 3, 0)
 			if c.position >= 0 {
-				b.rdb.Set(t.Context(), redisclient.PositionKey(0), at(c.position).String(), 0)
+				b.rdb.Set(t.Context(), b.store.PositionKey(0), at(c.position).String(), 0)
 			}
 			if err := NewTrimmer(b.store, c.options).TrimEvents(t.Context(), 0, 3); err != nil {
 				t.Fatal(err)
 			}
-			left := int(b.rdb.XLen(t.Context(), redisclient.EventsKey(0)).Val())
+			left := int(b.rdb.XLen(t.Context(), b.store.EventsKey(0)).Val())
 			if left < c.min || left > c.max {
 				t.Errorf("%d entries are left, want %d to %d", left, c.min, c.max)
 			}
@@ -55,11 +54,11 @@ func TestTrimEventsOfOthers(t *testing.T) {
 	t.Parallel()
 	b := newLogBench(t, redistest.New(t), LogOptions{})
 	at := storetest.FillEvents(t, b.rdb, 1000)
-	b.rdb.Set(t.Context(), redisclient.PositionKey(0), at(999).String(), 0)
-	b.rdb.Set(t.Context(), redisclient.EpochKey(0), 4, 0)
+	b.rdb.Set(t.Context(), b.store.PositionKey(0), at(999).String(), 0)
+	b.rdb.Set(t.Context(), b.store.EpochKey(0), 4, 0)
 	err := NewTrimmer(b.store, TrimOptions{}).TrimEvents(t.Context(), 0, 3)
 	wantKind(t, "an old epoch", err, signal.KindConflict)
-	if n := b.rdb.XLen(t.Context(), redisclient.EventsKey(0)).Val(); n != 1000 {
+	if n := b.rdb.XLen(t.Context(), b.store.EventsKey(0)).Val(); n != 1000 {
 		t.Errorf("%d entries are left", n)
 	}
 	if err := NewTrimmer(b.store, TrimOptions{}).TrimEvents(t.Context(), 0, 0); err != nil {
@@ -78,7 +77,7 @@ func TestTrimSignals(t *testing.T) {
 	s := logSignal(storetest.Account)
 	for i := range n {
 		record := string(codec.AppendRecord(nil, s, time.Time{}))
-		pipe.XAdd(ctx, &redis.XAddArgs{Stream: redisclient.SignalsKey(0), ID: at(i).String(),
+		pipe.XAdd(ctx, &redis.XAddArgs{Stream: b.store.SignalsKey(0), ID: at(i).String(),
 			Values: []string{"h", record, "m", "{}"}})
 	}
 	if _, err := pipe.Exec(ctx); err != nil {
@@ -86,14 +85,14 @@ func TestTrimSignals(t *testing.T) {
 	}
 	open := func(i int) {
 		value := codec.AppendOpen([]byte(at(i).String()+" "+at(n).String()+" "), s, time.Time{})
-		b.rdb.HSet(ctx, redisclient.OpenKey(0), codec.OpenField(signal.NewSignalID()), value)
+		b.rdb.HSet(ctx, b.store.OpenKey(0), codec.OpenField(signal.NewSignalID()), value)
 	}
 	trim := func(retention time.Duration) int {
 		t.Helper()
 		if err := NewTrimmer(b.store, TrimOptions{Retention: retention}).TrimSignals(ctx, 0, 0); err != nil {
 			t.Fatal(err)
 		}
-		return int(b.rdb.XLen(ctx, redisclient.SignalsKey(0)).Val())
+		return int(b.rdb.XLen(ctx, b.store.SignalsKey(0)).Val())
 	}
 	open(1500)
 	open(500)
@@ -101,19 +100,19 @@ func TestTrimSignals(t *testing.T) {
 		t.Errorf("%d are left of %d that are young enough", left, n)
 	}
 	head := codec.LogHead{Size: 100, UpTo: at(99)}
-	b.rdb.Set(ctx, redisclient.LeafHeadKey(0), head.String(), 0)
+	b.rdb.Set(ctx, b.store.LeafHeadKey(0), head.String(), 0)
 	if left := trim(0); left < n-100 || left > n {
 		t.Errorf("%d are left, and %d need their leaves", left, n-100)
 	}
-	b.rdb.Del(ctx, redisclient.LeafHeadKey(0))
+	b.rdb.Del(ctx, b.store.LeafHeadKey(0))
 	if left := trim(0); left < n-500 || left > n-500+100 {
 		t.Errorf("%d are left; the oldest open signal is number 500 of %d", left, n)
 	}
-	entries, err := b.store.ReadRange(ctx, redisclient.SignalsKey(0), at(500).String(), at(500).String(), 1)
+	entries, err := b.store.ReadRange(ctx, b.store.SignalsKey(0), at(500).String(), at(500).String(), 1)
 	if err != nil || len(entries) != 1 {
 		t.Errorf("the record of an open signal was removed: %v", err)
 	}
-	b.rdb.Del(ctx, redisclient.OpenKey(0))
+	b.rdb.Del(ctx, b.store.OpenKey(0))
 	if left := trim(0); left > 100 {
 		t.Errorf("%d are left, none of them open", left)
 	}

@@ -52,8 +52,8 @@ func newWriter(s *Store, o LogOptions) *writer {
 		replicas: o.WaitReplicas, log: o.Log, wake: make(chan struct{}, 1), queues: map[int]*queue{}}
 }
 
-func (w *writer) adopt(p int, name string) {
-	w.queues[p] = &queue{partition: p, keys: fixedKeys(p, name)}
+func (w *writer) adopt(k redisclient.Keys, p int, name string) {
+	w.queues[p] = &queue{partition: p, keys: fixedKeys(k, p, name)}
 }
 
 // enqueue hands o to the writer, which answers through o.Done.

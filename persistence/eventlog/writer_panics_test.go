@@ -10,6 +10,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/panics"
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/persistence/redisclient"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
@@ -45,8 +46,8 @@ func TestWriterContinuesAfterPanic(t *testing.T) {
 func TestFailedBatchFailsWaitingOperations(t *testing.T) {
 	t.Parallel()
 	w := newWriter(nil, LogOptions{Queue: 10, Log: slog.New(slog.DiscardHandler)})
-	w.adopt(0, "w")
-	first, second := NewOperation(), NewOperation()
+	w.adopt(redisclient.Keys{}, 0, "w")
+	first, second := NewOperation(redisclient.Keys{}), NewOperation(redisclient.Keys{})
 	if err := w.enqueue(0, first); err != nil {
 		t.Fatal(err)
 	}
@@ -72,13 +73,13 @@ func TestFailedBatchFailsWaitingOperations(t *testing.T) {
 func TestWriterProbesAgainAfterPanic(t *testing.T) {
 	t.Parallel()
 	w := newWriter(nil, LogOptions{Queue: 10, Log: slog.New(slog.DiscardHandler)})
-	w.adopt(0, "w")
+	w.adopt(redisclient.Keys{}, 0, "w")
 	w.down = errors.New("down")
-	o := NewOperation()
+	o := NewOperation(redisclient.Keys{})
 	if err := w.enqueue(0, o); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.enqueue(0, NewOperation()); err == nil {
+	if err := w.enqueue(0, NewOperation(redisclient.Keys{})); err == nil {
 		t.Error("a second operation is accepted during a probe")
 	}
 	batches, _ := w.collect()
@@ -86,7 +87,7 @@ func TestWriterProbesAgainAfterPanic(t *testing.T) {
 	if r := <-o.Done; !errors.Is(r.Err, panics.ErrPanicked) {
 		t.Errorf("the probe ends with %v", r.Err)
 	}
-	if err := w.enqueue(0, NewOperation()); err != nil {
+	if err := w.enqueue(0, NewOperation(redisclient.Keys{})); err != nil {
 		t.Errorf("the next one: %v", err)
 	}
 }

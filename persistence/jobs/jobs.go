@@ -93,10 +93,10 @@ func New(s *redisclient.Client, node string, o Options) *Store {
 func (j *Store) Enqueue(ctx context.Context, job signal.Job, maxQueued int, reply *signal.Reply) error {
 	account := job.Request.Account
 	p := j.store.Partition(account)
-	with := func(status signal.JobStatus) string { return redisclient.JobsWithKey(p, account, status) }
+	with := func(status signal.JobStatus) string { return j.store.JobsWithKey(p, account, status) }
 	keys := []string{
-		redisclient.JobKey(p, job.ID), redisclient.JobsOfKey(p, account), with(signal.JobQueued),
-		redisclient.JobsEndedKey(p, account), redisclient.JobQueueKey(p), with(signal.JobCompleted),
+		j.store.JobKey(p, job.ID), j.store.JobsOfKey(p, account), with(signal.JobQueued),
+		j.store.JobsEndedKey(p, account), j.store.JobQueueKey(p), with(signal.JobCompleted),
 		with(signal.JobFailed),
 	}
 	args := []any{
@@ -104,13 +104,13 @@ func (j *Store) Enqueue(ctx context.Context, job signal.Job, maxQueued int, repl
 		codec.AppendJobRequest(nil, &job), j.store.Now().UnixMilli(),
 	}
 	if reply != nil {
-		keys = append(keys, redisclient.ReplyKey(p, account, codec.ReplyDigest(&reply.ReplyKey)))
+		keys = append(keys, j.store.ReplyKey(p, account, codec.ReplyDigest(&reply.ReplyKey)))
 		args = append(args, codec.AppendReply(nil, reply), eventlog.ReplyRetention.Milliseconds())
 	}
 	var stored *redis.Cmd
 	var err error
 	for range enqueueTries {
-		stored, err = j.store.Change(ctx, redisclient.ConfirmKey(p), enqueueScript, keys, args...)
+		stored, err = j.store.Change(ctx, j.store.ConfirmKey(p), enqueueScript, keys, args...)
 		if err == nil || ctx.Err() != nil {
 			break
 		}
@@ -129,7 +129,7 @@ func (j *Store) Enqueue(ctx context.Context, job signal.Job, maxQueued int, repl
 func (j *Store) Job(ctx context.Context, account signal.AccountID, id signal.JobID) (signal.Job, error) {
 	p := j.store.Partition(account)
 	fields := []string{codec.JobState, codec.JobStarted, codec.JobRequest, codec.JobOutcome}
-	r, err := j.store.RDB.HMGet(ctx, redisclient.JobKey(p, id), fields...).Result()
+	r, err := j.store.RDB.HMGet(ctx, j.store.JobKey(p, id), fields...).Result()
 	if err != nil {
 		return signal.Job{}, redisclient.Failed(err, "read job")
 	}
@@ -164,11 +164,11 @@ func (j *Store) Jobs(
 	if err := j.prune(ctx, p, account); err != nil {
 		return nil, 0, err
 	}
-	index := redisclient.JobsOfKey(p, account)
+	index := j.store.JobsOfKey(p, account)
 	if status != "" {
-		index = redisclient.JobsWithKey(p, account, status)
+		index = j.store.JobsWithKey(p, account, status)
 	}
-	r, err := listScript.Run(ctx, j.store.RDB, []string{index}, redisclient.JobKey(p, ""), offset, limit).Slice()
+	r, err := listScript.Run(ctx, j.store.RDB, []string{index}, j.store.JobKey(p, ""), offset, limit).Slice()
 	if err != nil {
 		return nil, 0, redisclient.Failed(err, "list jobs")
 	}
@@ -193,8 +193,8 @@ func (j *Store) Jobs(
 
 // prune removes the account's forgotten jobs from its indexes.
 func (j *Store) prune(ctx context.Context, p int, account signal.AccountID) error {
-	keys := []string{redisclient.JobsEndedKey(p, account), redisclient.JobsOfKey(p, account),
-		redisclient.JobsWithKey(p, account, signal.JobCompleted), redisclient.JobsWithKey(p, account, signal.JobFailed)}
+	keys := []string{j.store.JobsEndedKey(p, account), j.store.JobsOfKey(p, account),
+		j.store.JobsWithKey(p, account, signal.JobCompleted), j.store.JobsWithKey(p, account, signal.JobFailed)}
 	now := j.store.Now().UnixMilli()
 	for {
 		n, err := pruneScript.Run(ctx, j.store.RDB, keys, now, pruneBatch).Int()

@@ -133,7 +133,7 @@ func TestJobLife(t *testing.T) {
 	if _, err := b.complete(running); signal.KindOf(err) != signal.KindConflict {
 		t.Errorf("second outcome: %v, want a conflict", err)
 	}
-	if n := b.server.Client().XLen(ctx, redisclient.JobQueueKey(b.store.Partition(account))).Val(); n != 0 {
+	if n := b.server.Client().XLen(ctx, b.store.JobQueueKey(b.store.Partition(account))).Val(); n != 0 {
 		t.Errorf("the queue still has %d entries", n)
 	}
 	if _, err := j.Job(ctx, signal.NewAccountID(), job.ID); signal.KindOf(err) != signal.KindNotFound {
@@ -209,10 +209,10 @@ func TestJobsAreForgotten(t *testing.T) {
 			t.Errorf("status %q: %d jobs of %d, %v; want the one that is kept", status, len(list), total, err)
 		}
 	}
-	if ttl := b.server.Client().TTL(t.Context(), redisclient.JobKey(0, long.ID)).Val(); ttl <= 0 || ttl > time.Hour {
+	if ttl := b.server.Client().TTL(t.Context(), b.store.JobKey(0, long.ID)).Val(); ttl <= 0 || ttl > time.Hour {
 		t.Errorf("an ended job lives %v, want an hour", ttl)
 	}
-	if ttl := b.server.Client().TTL(t.Context(), redisclient.JobsOfKey(0, account)).Val(); ttl <= time.Hour {
+	if ttl := b.server.Client().TTL(t.Context(), b.store.JobsOfKey(0, account)).Val(); ttl <= time.Hour {
 		t.Errorf("the index lives %v, want more than its jobs", ttl)
 	}
 }
@@ -227,7 +227,7 @@ func TestQueuedJobStaysInIndex(t *testing.T) {
 	if err := b.fail(b.next(j), time.Hour); err != nil {
 		t.Fatal(err)
 	}
-	index := redisclient.JobsOfKey(0, account)
+	index := b.store.JobsOfKey(0, account)
 	if ttl := b.server.Client().TTL(t.Context(), index).Val(); ttl <= 0 {
 		t.Fatalf("without a job that waits the index lives %v, want a while", ttl)
 	}
@@ -335,10 +335,10 @@ func TestJobIsEnqueuedOnce(t *testing.T) {
 		}
 	}
 	rdb := b.server.Client()
-	if n := rdb.XLen(t.Context(), redisclient.JobQueueKey(0)).Val(); n != 1 {
+	if n := rdb.XLen(t.Context(), replies.JobQueueKey(0)).Val(); n != 1 {
 		t.Errorf("the queue has %d entries, want 1", n)
 	}
-	ttl := rdb.TTL(t.Context(), redisclient.ReplyKey(0, account, codec.ReplyDigest(&key))).Val()
+	ttl := rdb.TTL(t.Context(), replies.ReplyKey(0, account, codec.ReplyDigest(&key))).Val()
 	if ttl <= eventlog.ReplyRetention-time.Minute || ttl > eventlog.ReplyRetention {
 		t.Errorf("the reply is kept for %s, want %s", ttl, eventlog.ReplyRetention)
 	}
@@ -359,9 +359,9 @@ func TestQueuedJobKeepsIndex(t *testing.T) {
 	account := signal.NewAccountID()
 	b.enqueue(j, account)
 	rdb := b.server.Client()
-	rdb.Expire(t.Context(), redisclient.JobsOfKey(0, account), time.Minute)
+	rdb.Expire(t.Context(), b.store.JobsOfKey(0, account), time.Minute)
 	b.enqueue(j, account)
-	if ttl := rdb.TTL(t.Context(), redisclient.JobsOfKey(0, account)).Val(); ttl >= 0 {
+	if ttl := rdb.TTL(t.Context(), b.store.JobsOfKey(0, account)).Val(); ttl >= 0 {
 		t.Errorf("the index with a queued job is dropped in %s", ttl)
 	}
 }

@@ -173,7 +173,7 @@ func (j *Store) takeLeft(ctx context.Context, limit int) ([]signal.Job, error) {
 // announcements of the others may be lost, too.
 func (j *Store) liveNodes(ctx context.Context) ([]any, error) {
 	live := &redis.ZRangeBy{Min: "(" + strconv.FormatInt(j.store.Now().UnixMilli(), 10), Max: "+inf"}
-	members, err := j.store.RDB.ZRangeByScore(ctx, redisclient.NodesKey(), live).Result()
+	members, err := j.store.RDB.ZRangeByScore(ctx, j.store.NodesKey(), live).Result()
 	if err != nil {
 		return nil, redisclient.Failed(err, "read live nodes")
 	}
@@ -195,8 +195,8 @@ func (j *Store) take(
 	if limit <= 0 {
 		return nil, 0, nil
 	}
-	all := append([]any{j.consumer, limit, redisclient.JobKey(p, ""), redisclient.JobsOfKey(p, ""), mode}, args...)
-	r, err := takeScript.Run(ctx, j.store.RDB, []string{redisclient.JobQueueKey(p)}, all...).Slice()
+	all := append([]any{j.consumer, limit, j.store.JobKey(p, ""), j.store.JobsOfKey(p, ""), mode}, args...)
+	r, err := takeScript.Run(ctx, j.store.RDB, []string{j.store.JobQueueKey(p)}, all...).Slice()
 	if err != nil {
 		return nil, 0, redisclient.Failed(err, "take jobs of partition %d", p)
 	}
@@ -248,7 +248,7 @@ func (j *Store) wait(ctx context.Context) error {
 	}
 	streams := make([]string, 2*j.store.Partitions())
 	for p := range j.store.Partitions() {
-		streams[p], streams[j.store.Partitions()+p] = redisclient.JobQueueKey(p), j.queue.cursors[p].String()
+		streams[p], streams[j.store.Partitions()+p] = j.store.JobQueueKey(p), j.queue.cursors[p].String()
 	}
 	read := &redis.XReadArgs{Streams: streams, Count: wakeCount, Block: block}
 	found, err := j.store.Blocking.XRead(ctx, read).Result()
@@ -271,7 +271,7 @@ func (j *Store) poll(ctx context.Context, d time.Duration) error {
 		pipe := j.store.RDB.Pipeline()
 		reads := make([]*redis.XStreamSliceCmd, j.store.Partitions())
 		for p := range reads {
-			stream := []string{redisclient.JobQueueKey(p), j.queue.cursors[p].String()}
+			stream := []string{j.store.JobQueueKey(p), j.queue.cursors[p].String()}
 			reads[p] = pipe.XRead(ctx, &redis.XReadArgs{Streams: stream, Count: wakeCount, Block: -1})
 		}
 		if err := redisclient.Execute(ctx, pipe); err != nil {
@@ -308,8 +308,8 @@ func (j *Store) Waiting(ctx context.Context) (int64, error) {
 	pipe := j.store.RDB.Pipeline()
 	lengths, pending := make([]*redis.IntCmd, j.store.Partitions()), make([]*redis.XPendingCmd, j.store.Partitions())
 	for p := range lengths {
-		lengths[p] = pipe.XLen(ctx, redisclient.JobQueueKey(p))
-		pending[p] = pipe.XPending(ctx, redisclient.JobQueueKey(p), eventlog.JobGroup)
+		lengths[p] = pipe.XLen(ctx, j.store.JobQueueKey(p))
+		pending[p] = pipe.XPending(ctx, j.store.JobQueueKey(p), eventlog.JobGroup)
 	}
 	_ = redisclient.Execute(ctx, pipe) // each command has its own error
 	total := int64(0)

@@ -39,10 +39,10 @@ func TestJobTakeover(t *testing.T) {
 		t.Errorf("job is %+v, %v; want the signal of the second attempt", got, err)
 	}
 	p := b.store.Partition(account)
-	if n := b.server.Client().XLen(t.Context(), redisclient.SignalsKey(p)).Val(); n != 1 {
+	if n := b.server.Client().XLen(t.Context(), b.store.SignalsKey(p)).Val(); n != 1 {
 		t.Errorf("%d signals are stored, want 1", n)
 	}
-	if n := b.server.Client().XPending(t.Context(), redisclient.JobQueueKey(p), eventlog.JobGroup).Val().Count; n != 0 {
+	if n := b.server.Client().XPending(t.Context(), b.store.JobQueueKey(p), eventlog.JobGroup).Val().Count; n != 0 {
 		t.Errorf("%d entries are pending, want 0", n)
 	}
 }
@@ -79,7 +79,7 @@ func TestUnannouncedNodeTakesNoJobs(t *testing.T) {
 	job := b.enqueue(busy, signal.NewAccountID())
 	entry := b.next(busy).Entry.String()
 	ctx := t.Context()
-	err := b.server.Client().Do(ctx, "XCLAIM", redisclient.JobQueueKey(0), eventlog.JobGroup, "busy", 0, entry,
+	err := b.server.Client().Do(ctx, "XCLAIM", b.store.JobQueueKey(0), eventlog.JobGroup, "busy", 0, entry,
 		"IDLE", (10 * lostIdle).Milliseconds(), "JUSTID").Err()
 	if err != nil {
 		t.Fatal(err)
@@ -198,7 +198,7 @@ func TestJobOfErasedAccount(t *testing.T) {
 	if got := b.next(restarted); got.ID != other.ID {
 		t.Errorf("took back %s, want only the other account's job", got.ID)
 	}
-	if n := b.server.Client().XLen(t.Context(), redisclient.JobQueueKey(0)).Val(); n != 1 {
+	if n := b.server.Client().XLen(t.Context(), b.store.JobQueueKey(0)).Val(); n != 1 {
 		t.Errorf("the queue has %d entries, want 1", n)
 	}
 }

@@ -91,7 +91,7 @@ func (a *appender) append(ctx context.Context) (n int, more bool, err error) {
 	}
 	r := a.s.reads.Get().(*read)
 	defer a.s.reads.Put(r)
-	key := redisclient.SignalsKey(a.partition)
+	key := a.s.SignalsKey(a.partition)
 	entries, err := a.s.ReadRangeInto(ctx, &r.buffer, r.entries, key, a.start(), "+", maxBatch)
 	if err != nil {
 		return 0, false, redisclient.Unavailable(err)
@@ -133,7 +133,7 @@ func (a *appender) load(ctx context.Context) error {
 		return err
 	}
 	tree, err := record.LoadTree(head.Size, func(level int, n int64) ([]byte, error) {
-		tile, err := a.s.RDB.Get(ctx, redisclient.TileKey(a.partition, level, n)).Bytes()
+		tile, err := a.s.RDB.Get(ctx, a.s.TileKey(a.partition, level, n)).Bytes()
 		if err != nil {
 			return nil, redisclient.Failed(err, "read tile %d of level %d in partition %d", n, level, a.partition)
 		}
@@ -152,7 +152,7 @@ func (a *appender) load(ctx context.Context) error {
 
 // logHead returns the head of the log of partition p.
 func (s *Store) logHead(ctx context.Context, p int) (codec.LogHead, error) {
-	text, err := s.RDB.Get(ctx, redisclient.LeafHeadKey(p)).Result()
+	text, err := s.RDB.Get(ctx, s.LeafHeadKey(p)).Result()
 	if err != nil && !errors.Is(err, redis.Nil) {
 		return codec.LogHead{}, redisclient.Failed(err, "read head of the log of partition %d", p)
 	}
@@ -161,5 +161,5 @@ func (s *Store) logHead(ctx context.Context, p int) (codec.LogHead, error) {
 
 // EraseAccount removes the salt of an account, without which its leaves can never be opened.
 func (s *Store) EraseAccount(ctx context.Context, p int, account signal.AccountID) error {
-	return s.RDB.HDel(ctx, redisclient.LeafAccountsKey(p), string(account)).Err()
+	return s.RDB.HDel(ctx, s.LeafAccountsKey(p), string(account)).Err()
 }

@@ -41,8 +41,8 @@ func (a *appender) batch(ctx context.Context, entries []redisclient.Entry) (*bat
 	}
 	p := a.partition
 	b := &batch{
-		keys: []string{redisclient.EpochKey(p), redisclient.LeafHeadKey(p), redisclient.LeavesKey(p),
-			redisclient.LeafAccountsKey(p)},
+		keys: []string{a.s.EpochKey(p), a.s.LeafHeadKey(p), a.s.LeavesKey(p),
+			a.s.LeafAccountsKey(p)},
 		args: make([]any, 0, 3*len(leaves)+20),
 	}
 	b.args = append(b.args, strconv.FormatInt(a.epoch, 10), "", nil, record.TileBytes, len(leaves))
@@ -73,7 +73,7 @@ func (a *appender) batch(ctx context.Context, entries []redisclient.Entry) (*bat
 		b.args = append(b.args, string(account), codec.AppendLeafAccount(nil, a.known[account]))
 	}
 	for _, piece := range a.tree.Append(hashes) {
-		b.keys = append(b.keys, redisclient.TileKey(p, piece.Level, piece.Tile))
+		b.keys = append(b.keys, a.s.TileKey(p, piece.Level, piece.Tile))
 		b.args = append(b.args, piece.Offset, piece.Hashes)
 	}
 	head, err := a.tree.Head()
@@ -141,7 +141,7 @@ func (a *appender) know(ctx context.Context, leaves []leaf) error {
 	if len(unknown) == 0 {
 		return nil
 	}
-	values, err := a.s.RDB.HMGet(ctx, redisclient.LeafAccountsKey(a.partition), unknown...).Result()
+	values, err := a.s.RDB.HMGet(ctx, a.s.LeafAccountsKey(a.partition), unknown...).Result()
 	if err != nil {
 		return redisclient.Failed(err, "read accounts of leaves in partition %d", a.partition)
 	}

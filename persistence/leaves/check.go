@@ -25,7 +25,7 @@ func (s *Store) CheckLeaves(ctx context.Context, p int, kept time.Time) (*record
 	if err != nil || head.Size == 0 {
 		return &record.Checked{}, err
 	}
-	first, err := s.ReadRange(ctx, redisclient.SignalsKey(p), "-", "+", 1)
+	first, err := s.ReadRange(ctx, s.SignalsKey(p), "-", "+", 1)
 	if err != nil {
 		return nil, redisclient.Unavailable(err)
 	}
@@ -34,8 +34,8 @@ func (s *Store) CheckLeaves(ctx context.Context, p int, kept time.Time) (*record
 		from = first[0].Position // what is older was trimmed
 	}
 	c := &check{s: s, ctx: ctx, p: p, head: head, checker: record.NewChecker(head.Size, accounts, from)}
-	c.entries = c.cursor(redisclient.SignalsKey(p), from)
-	c.places = c.cursor(redisclient.LeavesKey(p), from)
+	c.entries = c.cursor(s.SignalsKey(p), from)
+	c.places = c.cursor(s.LeavesKey(p), from)
 	if err := c.join(); err != nil {
 		return nil, err
 	}
@@ -53,7 +53,7 @@ func (s *Store) leafAccounts(ctx context.Context, p int) (
 	head codec.LogHead, accounts map[signal.AccountID]record.Account, err error,
 ) {
 	pipe := s.RDB.TxPipeline()
-	text, all := pipe.Get(ctx, redisclient.LeafHeadKey(p)), pipe.HGetAll(ctx, redisclient.LeafAccountsKey(p))
+	text, all := pipe.Get(ctx, s.LeafHeadKey(p)), pipe.HGetAll(ctx, s.LeafAccountsKey(p))
 	if err := redisclient.Execute(ctx, pipe); err != nil && !errors.Is(err, redis.Nil) {
 		return head, nil, redisclient.Failed(err, "read head of the log of partition %d", p)
 	}
@@ -75,8 +75,8 @@ func (s *Store) leafAccounts(ctx context.Context, p int) (
 // erased reports whether an account of partition p was erased, or is being erased.
 func (s *Store) erased(ctx context.Context, p int, account signal.AccountID) (bool, error) {
 	pipe := s.RDB.Pipeline()
-	salt := pipe.HExists(ctx, redisclient.LeafAccountsKey(p), string(account))
-	erasing := pipe.HExists(ctx, redisclient.EraseKey(p), string(account))
+	salt := pipe.HExists(ctx, s.LeafAccountsKey(p), string(account))
+	erasing := pipe.HExists(ctx, s.EraseKey(p), string(account))
 	if err := redisclient.Execute(ctx, pipe); err != nil {
 		return false, redisclient.Failed(err, "read account of leaves in partition %d", p)
 	}

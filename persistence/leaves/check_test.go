@@ -10,7 +10,6 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/record"
 	"github.com/agentsignal/agentsignal/actors/signal"
-	"github.com/agentsignal/agentsignal/persistence/redisclient"
 	"github.com/agentsignal/agentsignal/persistence/storetest"
 )
 
@@ -46,7 +45,7 @@ func wantFinding(
 func (b *leafBench) remove(at ...signal.Position) {
 	b.Helper()
 	for _, p := range at {
-		if n, err := b.rdb.XDel(b.Context(), redisclient.SignalsKey(1), p.String()).Result(); n != 1 || err != nil {
+		if n, err := b.rdb.XDel(b.Context(), b.store.SignalsKey(1), p.String()).Result(); n != 1 || err != nil {
 			b.Fatal(n, err)
 		}
 	}
@@ -55,11 +54,11 @@ func (b *leafBench) remove(at ...signal.Position) {
 // rewrite replaces the signal log of partition 1.
 func (b *leafBench) rewrite(change func(i int, e *redis.XMessage)) {
 	b.Helper()
-	entries := b.rdb.XRange(b.Context(), redisclient.SignalsKey(1), "-", "+").Val()
-	b.rdb.Del(b.Context(), redisclient.SignalsKey(1))
+	entries := b.rdb.XRange(b.Context(), b.store.SignalsKey(1), "-", "+").Val()
+	b.rdb.Del(b.Context(), b.store.SignalsKey(1))
 	for i := range entries {
 		change(i, &entries[i])
-		args := &redis.XAddArgs{Stream: redisclient.SignalsKey(1), ID: entries[i].ID, Values: entries[i].Values}
+		args := &redis.XAddArgs{Stream: b.store.SignalsKey(1), ID: entries[i].ID, Values: entries[i].Values}
 		if err := b.rdb.XAdd(b.Context(), args).Err(); err != nil {
 			b.Fatal(err)
 		}
@@ -91,9 +90,9 @@ func TestMissingEntriesAreNamed(t *testing.T) {
 		t.Fatalf("of an untouched log: %+v", c)
 	}
 	var erased []signal.Position // all of an account, as after its deletion
-	for _, e := range b.rdb.XRange(t.Context(), redisclient.SignalsKey(1), "-", "+").Val() {
+	for _, e := range b.rdb.XRange(t.Context(), b.store.SignalsKey(1), "-", "+").Val() {
 		at, _ := signal.ParsePosition(e.ID)
-		entries, _ := b.store.ReadRange(t.Context(), redisclient.SignalsKey(1), e.ID, e.ID, 1)
+		entries, _ := b.store.ReadRange(t.Context(), b.store.SignalsKey(1), e.ID, e.ID, 1)
 		if s, err := decodeEntry(&entries[0]); err == nil && s.Account == gone {
 			erased = append(erased, at)
 		}
@@ -185,11 +184,11 @@ func TestChangedEntriesAreNamed(t *testing.T) {
 	b.appendAll(b.store, 1)
 	b.remove(late.created)
 	wantFinding(t, "the newest", b.check(), mine, "", "created number 301 of 301")
-	b.rdb.XDel(t.Context(), redisclient.LeavesKey(1), places[10].created.String())
+	b.rdb.XDel(t.Context(), b.store.LeavesKey(1), places[10].created.String())
 	c = b.check()
 	wantFinding(t, "a leaf without a place", c, mine, places[10].signal.ID, "is not in the record")
 	wantFinding(t, "a leaf without a place", c, "", "", "leaf 19 of the record is followed by leaf 21")
-	must(t, b.rdb.SetRange(t.Context(), redisclient.TileKey(1, 0, 1), 70, "forged").Err())
+	must(t, b.rdb.SetRange(t.Context(), b.store.TileKey(1, 0, 1), 70, "forged").Err())
 	wantFinding(t, "a forged tile", b.check(), "", "", "do not belong to the head")
 	must(t, b.store.EraseAccount(t.Context(), 1, mine))
 	wantFinding(t, "a salt", b.check(), mine, places[1].signal.ID, "no salt")

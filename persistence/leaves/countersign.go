@@ -13,7 +13,7 @@ import (
 // the times in checkpoints.
 func (s *Store) StoreCountersigned(ctx context.Context, c record.Countersigned) error {
 	const p = record.SigningPartition
-	_, err := s.Change(ctx, redisclient.ConfirmKey(p), countersignScript, []string{redisclient.CountersignedKey(p)},
+	_, err := s.Change(ctx, s.ConfirmKey(p), countersignScript, []string{s.CountersignedKey(p)},
 		c.Key, c.At.UTC().Format(time.RFC3339), c.Note)
 	if err != nil {
 		return redisclient.Failed(err, "store countersigned checkpoint")
@@ -23,7 +23,7 @@ func (s *Store) StoreCountersigned(ctx context.Context, c record.Countersigned) 
 
 // Countersigned returns the newest checkpoint that each witness has signed, by public keys.
 func (s *Store) Countersigned(ctx context.Context) (map[string]string, error) {
-	all, err := s.RDB.HGetAll(ctx, redisclient.CountersignedKey(record.SigningPartition)).Result()
+	all, err := s.RDB.HGetAll(ctx, s.CountersignedKey(record.SigningPartition)).Result()
 	if err != nil {
 		return nil, redisclient.Failed(err, "read countersigned checkpoints")
 	}

@@ -149,8 +149,8 @@ func (b *leafBench) open(c *verify.Checkpoint, account signal.AccountID, at sign
 // wantWhole checks that the leaves of a partition are those of its signal log, in its order.
 func (b *leafBench) wantWhole(p int) {
 	b.Helper()
-	entries := b.rdb.XRange(b.Context(), redisclient.SignalsKey(p), "-", "+").Val()
-	places := b.rdb.XRange(b.Context(), redisclient.LeavesKey(p), "-", "+").Val()
+	entries := b.rdb.XRange(b.Context(), b.store.SignalsKey(p), "-", "+").Val()
+	places := b.rdb.XRange(b.Context(), b.store.LeavesKey(p), "-", "+").Val()
 	if len(entries) != len(places) {
 		b.Fatalf("%d leaves for %d entries", len(places), len(entries))
 	}
@@ -277,7 +277,7 @@ func TestAFormerOwnerAppendsNothing(t *testing.T) {
 	signed, _ := b.keys.Sign(before)
 	err = b.store.StoreCheckpoint(t.Context(), former, signed)
 	storetest.WantError(t, err, signal.KindConflict, signal.CodeNotOwner)
-	if n := b.rdb.XLen(t.Context(), redisclient.LeavesKey(0)).Val(); n != 2 {
+	if n := b.rdb.XLen(t.Context(), b.store.LeavesKey(0)).Val(); n != 2 {
 		t.Errorf("%d leaves, want 2", n)
 	}
 	b.appendAll(b.store, 0)
@@ -289,7 +289,7 @@ func TestAnUnreadableEntryHasALeaf(t *testing.T) {
 	b := newLeafBench(t)
 	account := storetest.AccountIn(b.store, 0)
 	bad := b.create(account, false).created.Plus(1)
-	err := b.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: redisclient.SignalsKey(0), ID: bad.String(),
+	err := b.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: b.store.SignalsKey(0), ID: bad.String(),
 		Values: []string{"h", "\x07nonsense"}}).Err()
 	if err != nil {
 		t.Fatal(err)
@@ -300,7 +300,7 @@ func TestAnUnreadableEntryHasALeaf(t *testing.T) {
 	if _, e := b.open(b.sign(), account, p.created); e.Created != 2 {
 		t.Errorf("the next leaf is %+v", e)
 	}
-	if err := b.rdb.HSet(t.Context(), redisclient.LeafAccountsKey(0), string(account), "\x07x").Err(); err != nil {
+	if err := b.rdb.HSet(t.Context(), b.store.LeafAccountsKey(0), string(account), "\x07x").Err(); err != nil {
 		t.Fatal(err)
 	}
 	b.create(account, false)
@@ -318,7 +318,7 @@ func TestTilesThatWereChangedAreRefused(t *testing.T) {
 	b.create(account, true)
 	b.appendAll(b.store, 0)
 	c := b.sign()
-	if err := b.rdb.SetRange(t.Context(), redisclient.TileKey(0, 0, 0), 70, "forged").Err(); err != nil {
+	if err := b.rdb.SetRange(t.Context(), b.store.TileKey(0, 0, 0), 70, "forged").Err(); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := b.store.OpenLeaf(t.Context(), 0, account, first.created, c.Logs[0]); err == nil {
@@ -378,7 +378,7 @@ func BenchmarkAppendLeaves(b *testing.B) {
 	for i := 0; b.Loop(); i++ {
 		b.StopTimer()
 		for j := range batch {
-			l.rdb.XAdd(b.Context(), &redis.XAddArgs{Stream: redisclient.SignalsKey(0),
+			l.rdb.XAdd(b.Context(), &redis.XAddArgs{Stream: l.store.SignalsKey(0),
 				ID: fmt.Sprintf("%d-%d", 1795253400000+i*100, j), Values: []any{"h", header}})
 		}
 		b.StartTimer()

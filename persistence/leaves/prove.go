@@ -25,8 +25,8 @@ func (s *Store) LogHeads(ctx context.Context) ([]tlog.Tree, error) {
 	heads := make([]tlog.Tree, s.Partitions())
 	for p := range heads {
 		var get *redis.StringCmd
-		err := s.Durably(ctx, redisclient.ConfirmKey(p), func(pipe redis.Pipeliner) {
-			get = pipe.Get(ctx, redisclient.LeafHeadKey(p))
+		err := s.Durably(ctx, s.ConfirmKey(p), func(pipe redis.Pipeliner) {
+			get = pipe.Get(ctx, s.LeafHeadKey(p))
 		})
 		if err != nil && !errors.Is(err, redis.Nil) {
 			return nil, redisclient.Failed(err, "read head of the log of partition %d", p)
@@ -49,7 +49,7 @@ func (s *Store) CountLeaves(ctx context.Context) (int64, error) {
 	pipe := s.RDB.Pipeline()
 	heads := make([]*redis.StringCmd, s.Partitions())
 	for p := range heads {
-		heads[p] = pipe.Get(ctx, redisclient.LeafHeadKey(p))
+		heads[p] = pipe.Get(ctx, s.LeafHeadKey(p))
 	}
 	if err := redisclient.Execute(ctx, pipe); err != nil {
 		return 0, redisclient.Failed(err, "count leaves")
@@ -68,7 +68,7 @@ func (s *Store) CountLeaves(ctx context.Context) (int64, error) {
 // Checkpoint returns the newest checkpoint: the signed note, and what it says. KindNotFound: there
 // is none yet.
 func (s *Store) Checkpoint(ctx context.Context) ([]byte, *verify.Checkpoint, error) {
-	signed, err := s.RDB.Get(ctx, redisclient.CheckpointKey(record.SigningPartition)).Bytes()
+	signed, err := s.RDB.Get(ctx, s.CheckpointKey(record.SigningPartition)).Bytes()
 	if errors.Is(err, redis.Nil) {
 		return nil, nil, signal.NotFound("checkpoint")
 	}
@@ -82,8 +82,8 @@ func (s *Store) Checkpoint(ctx context.Context) ([]byte, *verify.Checkpoint, err
 // StoreCheckpoint stores a checkpoint for the owner of record.SigningPartition. KindConflict:
 // another epoch holds it.
 func (s *Store) StoreCheckpoint(ctx context.Context, epoch int64, signed []byte) error {
-	keys := []string{redisclient.EpochKey(record.SigningPartition), redisclient.CheckpointKey(record.SigningPartition)}
-	stored, err := s.Change(ctx, redisclient.ConfirmKey(record.SigningPartition), checkpointStoreScript, keys, epoch, signed)
+	keys := []string{s.EpochKey(record.SigningPartition), s.CheckpointKey(record.SigningPartition)}
+	stored, err := s.Change(ctx, s.ConfirmKey(record.SigningPartition), checkpointStoreScript, keys, epoch, signed)
 	if err != nil {
 		return redisclient.Failed(err, "store checkpoint")
 	}
@@ -128,11 +128,11 @@ func (s *Store) leafParts(ctx context.Context, p int, account signal.AccountID, 
 	place codec.LeafPlace, entry *signal.Signal, salted codec.LeafAccount, err error,
 ) {
 	id := at.String()
-	entries, err := s.ReadRange(ctx, redisclient.SignalsKey(p), id, id, 1)
+	entries, err := s.ReadRange(ctx, s.SignalsKey(p), id, id, 1)
 	if err != nil {
 		return place, nil, salted, redisclient.Unavailable(err)
 	}
-	places, err := s.ReadRange(ctx, redisclient.LeavesKey(p), id, id, 1)
+	places, err := s.ReadRange(ctx, s.LeavesKey(p), id, id, 1)
 	if err != nil {
 		return place, nil, salted, redisclient.Unavailable(err)
 	}
@@ -142,7 +142,7 @@ func (s *Store) leafParts(ctx context.Context, p int, account signal.AccountID, 
 	if len(places) == 0 {
 		return place, nil, salted, ErrNotSigned
 	}
-	value, err := s.RDB.HGet(ctx, redisclient.LeafAccountsKey(p), string(account)).Bytes()
+	value, err := s.RDB.HGet(ctx, s.LeafAccountsKey(p), string(account)).Bytes()
 	if errors.Is(err, redis.Nil) { // its salt was erased
 		return place, nil, salted, signal.NotFound("signal")
 	}
@@ -200,7 +200,7 @@ func (s *Store) tiles(ctx context.Context, p int) record.Tiles {
 		pipe := s.RDB.Pipeline()
 		parts := make([]*redis.StringCmd, len(tiles))
 		for i, t := range tiles {
-			parts[i] = pipe.GetRange(ctx, redisclient.TileKey(p, t.L, t.N), 0, int64(t.W*tlog.HashSize-1))
+			parts[i] = pipe.GetRange(ctx, s.TileKey(p, t.L, t.N), 0, int64(t.W*tlog.HashSize-1))
 		}
 		if err := redisclient.Execute(ctx, pipe); err != nil {
 			return nil, redisclient.Failed(err, "read tiles of partition %d", p)

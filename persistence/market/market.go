@@ -52,7 +52,7 @@ var errNotFeeder = redisclient.Refused(signal.CodeNotOwner, "another node feeds 
 
 // lease returns the lease of the feeder.
 func (m *Store) lease() eventlog.Lease {
-	return eventlog.NewLease(m.s, redisclient.FeederKey(), redisclient.FeederEpochKey(), "the market")
+	return eventlog.NewLease(m.s, m.s.FeederKey(), m.s.FeederEpochKey(), "the market")
 }
 
 // TakeLease makes node the feeder for ttl and returns the epoch of its lease, or 0 and the
@@ -77,9 +77,9 @@ func (m *Store) ReleaseLease(ctx context.Context, node string, epoch int64) erro
 func (m *Store) State(ctx context.Context) (marketdata.State, error) {
 	var state marketdata.State
 	p := m.s.RDB.TxPipeline()
-	fields := p.HGetAll(ctx, redisclient.MarketStateKey())
-	assets := p.HGetAll(ctx, redisclient.MarketAssetsKey())
-	live := p.HGetAll(ctx, redisclient.MarketLiveKey())
+	fields := p.HGetAll(ctx, m.s.MarketStateKey())
+	assets := p.HGetAll(ctx, m.s.MarketAssetsKey())
+	live := p.HGetAll(ctx, m.s.MarketLiveKey())
 	if err := redisclient.Execute(ctx, p); err != nil {
 		return state, redisclient.Failed(err, "read market state")
 	}
@@ -109,8 +109,8 @@ func (m *Store) State(ctx context.Context) (marketdata.State, error) {
 // Store may be repeated after any other error.
 func (m *Store) Store(ctx context.Context, step *marketdata.Step) error {
 	keys := []string{
-		redisclient.FeederEpochKey(), redisclient.MarketStateKey(), redisclient.MarketClosedKey(),
-		redisclient.MarketAssetsKey(), redisclient.MarketLiveKey(), redisclient.MarketNewsKey(),
+		m.s.FeederEpochKey(), m.s.MarketStateKey(), m.s.MarketClosedKey(),
+		m.s.MarketAssetsKey(), m.s.MarketLiveKey(), m.s.MarketNewsKey(),
 	}
 	args := []any{step.Epoch, maxBars, step.Ticks.String(), step.Bars.String(), step.Checkpoint,
 		len(step.Assets), len(step.Live), len(step.News), len(step.Closed), len(step.Removed)}
@@ -125,7 +125,7 @@ func (m *Store) Store(ctx context.Context, step *marketdata.Step) error {
 	}
 	for i := range step.Closed {
 		b := &step.Closed[i]
-		keys = append(keys, redisclient.BarsKey(b.Asset, b.Timeframe))
+		keys = append(keys, m.s.BarsKey(b.Asset, b.Timeframe))
 		args = append(args, b.Asset, string(b.Timeframe), b.OpenTime, packBar(b))
 	}
 	for _, symbol := range step.Removed {
@@ -163,8 +163,8 @@ func (m *Store) Fill(ctx context.Context, epoch int64, series []marketdata.Serie
 			args = append(args, s.Bars[i].OpenTime, packBar(&s.Bars[i]))
 		}
 		keys := []string{
-			redisclient.FeederEpochKey(), redisclient.MarketStateKey(), redisclient.MarketClosedKey(),
-			redisclient.BarsKey(s.Asset, s.Timeframe),
+			m.s.FeederEpochKey(), m.s.MarketStateKey(), m.s.MarketClosedKey(),
+			m.s.BarsKey(s.Asset, s.Timeframe),
 		}
 		results = append(results, fillScript.EvalSha(ctx, p, keys, args...))
 	}
@@ -194,7 +194,7 @@ func (m *Store) AppendTicks(ctx context.Context, epoch int64, ticks []marketdata
 		}
 		args = append(args, t.Asset, t.Source, decimal(t.Price), decimal(t.Volume), t.Time, missed)
 	}
-	keys := []string{redisclient.FeederEpochKey(), redisclient.MarketOwnTicksKey()}
+	keys := []string{m.s.FeederEpochKey(), m.s.MarketOwnTicksKey()}
 	stored, err := ticksScript.Run(ctx, m.s.RDB, keys, args...).Int64()
 	if err != nil {
 		return redisclient.Failed(err, "append ticks")
@@ -212,7 +212,7 @@ func (m *Store) GiveTicks(ctx context.Context, ticks []marketdata.AssetTick) err
 	}
 	p := m.s.RDB.Pipeline()
 	for _, t := range ticks {
-		p.XAdd(ctx, &redis.XAddArgs{Stream: redisclient.MarketTicksKey(),
+		p.XAdd(ctx, &redis.XAddArgs{Stream: m.s.MarketTicksKey(),
 			Values: []any{"asset", t.Asset, "price", decimal(t.Price), "volume", decimal(t.Volume), "time", t.Time}})
 	}
 	return redisclient.Failed(redisclient.Execute(ctx, p), "give ticks")
@@ -227,19 +227,19 @@ func (m *Store) Trim(ctx context.Context, now time.Time, processed signal.Positi
 	old := now.Add(-maxTickAge).UnixMilli()
 	oldest, oldestGiven := strconv.FormatInt(old, 10), strconv.FormatInt(min(old, processed.MS), 10)
 	p := m.s.RDB.Pipeline()
-	p.XTrimMinIDApprox(ctx, redisclient.MarketTicksKey(), oldestGiven, 0)
-	p.XTrimMaxLenApprox(ctx, redisclient.MarketTicksKey(), maxTicks, 0)
-	p.XTrimMinIDApprox(ctx, redisclient.MarketOwnTicksKey(), oldest, 0)
-	p.XTrimMaxLenApprox(ctx, redisclient.MarketOwnTicksKey(), maxTicks, 0)
-	p.XTrimMinIDApprox(ctx, redisclient.MarketClosedKey(), oldest, 0)
-	p.XTrimMaxLenApprox(ctx, redisclient.MarketClosedKey(), maxClosed, 0)
-	p.XTrimMinID(ctx, redisclient.MarketNewsKey(), strconv.FormatInt(newsSince.UnixMilli(), 10))
+	p.XTrimMinIDApprox(ctx, m.s.MarketTicksKey(), oldestGiven, 0)
+	p.XTrimMaxLenApprox(ctx, m.s.MarketTicksKey(), maxTicks, 0)
+	p.XTrimMinIDApprox(ctx, m.s.MarketOwnTicksKey(), oldest, 0)
+	p.XTrimMaxLenApprox(ctx, m.s.MarketOwnTicksKey(), maxTicks, 0)
+	p.XTrimMinIDApprox(ctx, m.s.MarketClosedKey(), oldest, 0)
+	p.XTrimMaxLenApprox(ctx, m.s.MarketClosedKey(), maxClosed, 0)
+	p.XTrimMinID(ctx, m.s.MarketNewsKey(), strconv.FormatInt(newsSince.UnixMilli(), 10))
 	return redisclient.Failed(redisclient.Execute(ctx, p), "trim market streams")
 }
 
 // TrimBars drops the entries of market:bars up to processed.
 func (m *Store) TrimBars(ctx context.Context, processed signal.Position) error {
-	err := m.s.RDB.XTrimMinID(ctx, redisclient.MarketBarsKey(), processed.Plus(1).String()).Err()
+	err := m.s.RDB.XTrimMinID(ctx, m.s.MarketBarsKey(), processed.Plus(1).String()).Err()
 	return redisclient.Failed(err, "trim bars")
 }
 
@@ -255,7 +255,7 @@ func (m *Store) EachRecent(
 		results := make([]*redis.StringSliceCmd, len(chunk))
 		p := m.s.RDB.Pipeline()
 		for i, asset := range chunk {
-			results[i] = p.ZRange(ctx, redisclient.BarsKey(asset, tf), int64(-count), -1)
+			results[i] = p.ZRange(ctx, m.s.BarsKey(asset, tf), int64(-count), -1)
 		}
 		if err := redisclient.Execute(ctx, p); err != nil {
 			return redisclient.Failed(err, "read bars")
@@ -288,8 +288,8 @@ func unpackBars(asset string, tf signal.Timeframe, packed []string) ([]marketdat
 // bar that was published before.
 func (m *Store) Bars(ctx context.Context, asset string, tf signal.Timeframe) ([]marketdata.AssetBar, int64, error) {
 	p := m.s.RDB.TxPipeline()
-	packed := p.ZRange(ctx, redisclient.BarsKey(asset, tf), -maxBars, -1)
-	count := p.HGet(ctx, redisclient.MarketStateKey(), "count")
+	packed := p.ZRange(ctx, m.s.BarsKey(asset, tf), -maxBars, -1)
+	count := p.HGet(ctx, m.s.MarketStateKey(), "count")
 	if err := redisclient.Execute(ctx, p); err != nil {
 		return nil, 0, redisclient.Failed(err, "read bars")
 	}
@@ -304,7 +304,7 @@ func (m *Store) Bars(ctx context.Context, asset string, tf signal.Timeframe) ([]
 // Asset returns the record of the asset with the given key and its newest prices, or KindNotFound.
 // A key is the symbol with its ASCII letters in upper case.
 func (m *Store) Asset(ctx context.Context, key string) (marketdata.Asset, marketdata.Live, error) {
-	record, err := m.s.RDB.HGet(ctx, redisclient.MarketAssetsKey(), key).Result()
+	record, err := m.s.RDB.HGet(ctx, m.s.MarketAssetsKey(), key).Result()
 	if errors.Is(err, redis.Nil) {
 		return marketdata.Asset{}, marketdata.Live{}, signal.NotFound("asset")
 	}
@@ -315,7 +315,7 @@ func (m *Store) Asset(ctx context.Context, key string) (marketdata.Asset, market
 	if err != nil {
 		return asset, marketdata.Live{}, err
 	}
-	record, err = m.s.RDB.HGet(ctx, redisclient.MarketLiveKey(), asset.Symbol).Result()
+	record, err = m.s.RDB.HGet(ctx, m.s.MarketLiveKey(), asset.Symbol).Result()
 	if errors.Is(err, redis.Nil) {
 		return asset, marketdata.Live{Asset: asset.Symbol}, nil
 	}

@@ -44,7 +44,7 @@ func TestOneNodeFeedsTheMarket(t *testing.T) {
 	if err := m.RenewLease(ctx, "node", first, 2*time.Minute); err != nil {
 		t.Errorf("renew: %v", err)
 	}
-	if ttl := rdb.PTTL(ctx, redisclient.FeederKey()).Val(); ttl <= time.Minute {
+	if ttl := rdb.PTTL(ctx, m.s.FeederKey()).Val(); ttl <= time.Minute {
 		t.Errorf("the renewed lease lasts %v", ttl)
 	}
 	second, _, err := m.TakeLease(ctx, "node", time.Minute)
@@ -54,7 +54,7 @@ func TestOneNodeFeedsTheMarket(t *testing.T) {
 	if err := m.RenewLease(ctx, "node", first, time.Minute); signal.CodeOf(err) != signal.CodeNotOwner {
 		t.Error("a lease that ended was renewed")
 	}
-	if err := m.ReleaseLease(ctx, "node", first); err != nil || rdb.Exists(ctx, redisclient.FeederKey()).Val() == 0 {
+	if err := m.ReleaseLease(ctx, "node", first); err != nil || rdb.Exists(ctx, m.s.FeederKey()).Val() == 0 {
 		t.Errorf("a lease that ended released the next one: %v", err)
 	}
 	if err := m.ReleaseLease(ctx, "node", second); err != nil {
@@ -71,8 +71,8 @@ func TestLeaseOfEarlierVersionHolds(t *testing.T) {
 	t.Parallel()
 	m, rdb, _ := newMarketBench(t)
 	ctx := t.Context()
-	rdb.Set(ctx, redisclient.FeederKey(), "old", time.Minute)
-	rdb.Set(ctx, redisclient.FeederEpochKey(), "41", 0)
+	rdb.Set(ctx, m.s.FeederKey(), "old", time.Minute)
+	rdb.Set(ctx, m.s.FeederEpochKey(), "41", 0)
 	if epoch, holder, err := m.TakeLease(ctx, "new", time.Minute); epoch != 0 || holder != "old" || err != nil {
 		t.Errorf("another node takes the lease: epoch %d, holder %q, %v", epoch, holder, err)
 	}
@@ -89,11 +89,11 @@ func TestLeaseOfEarlierVersionHolds(t *testing.T) {
 	if err := m.Store(ctx, &marketdata.Step{Epoch: 41}); signal.CodeOf(err) != signal.CodeNotOwner {
 		t.Errorf("the former epoch writes: %v", err)
 	}
-	if err := m.ReleaseLease(ctx, "old", epoch); err != nil || rdb.Exists(ctx, redisclient.FeederKey()).Val() != 0 {
+	if err := m.ReleaseLease(ctx, "old", epoch); err != nil || rdb.Exists(ctx, m.s.FeederKey()).Val() != 0 {
 		t.Errorf("the lease is not released: %v", err)
 	}
-	rdb.Set(ctx, redisclient.FeederKey(), "old", time.Millisecond)
-	for rdb.Exists(ctx, redisclient.FeederKey()).Val() == 1 { // until it has run out
+	rdb.Set(ctx, m.s.FeederKey(), "old", time.Millisecond)
+	for rdb.Exists(ctx, m.s.FeederKey()).Val() == 1 { // until it has run out
 	}
 	if epoch, _, err := m.TakeLease(ctx, "new", time.Minute); epoch == 0 || err != nil {
 		t.Errorf("after the old lease: epoch %d, %v", epoch, err)
@@ -218,7 +218,7 @@ func TestSeriesAreFilledAndKeptShort(t *testing.T) {
 	if bars := series(); len(bars) != maxBars || bars[maxBars-1] != next || bars[0] != all[101] {
 		t.Errorf("%d bars after another one", len(bars))
 	}
-	if n := rdb.ZCard(ctx, redisclient.BarsKey("BTC", signal.H1)).Val(); n != maxBars {
+	if n := rdb.ZCard(ctx, m.s.BarsKey("BTC", signal.H1)).Val(); n != maxBars {
 		t.Errorf("%d bars are stored after another one, want %d", n, maxBars)
 	}
 	replaced := marketBar(maxBars+99, 19)
@@ -266,7 +266,7 @@ func TestReadersAreNotifiedOfChangedAssets(t *testing.T) {
 	if d := cmp.Diff(want, closed); d != "" || err != nil {
 		t.Errorf("%v (-want +got):\n%s", err, d)
 	}
-	if n := rdb.Exists(ctx, redisclient.MarketAssetsKey(), redisclient.MarketLiveKey()).Val(); n != 0 {
+	if n := rdb.Exists(ctx, m.s.MarketAssetsKey(), m.s.MarketLiveKey()).Val(); n != 0 {
 		t.Errorf("%d records are left of an asset that was removed", n)
 	}
 }
@@ -312,22 +312,22 @@ func TestTicksAreAppendedReadAndTrimmed(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	rdb.Rename(ctx, "other", redisclient.MarketTicksKey())
+	rdb.Rename(ctx, "other", m.s.MarketTicksKey())
 	if err := m.Trim(ctx, now, signal.Position{MS: old.UnixMilli() - 1}, now); err != nil {
 		t.Fatal(err)
 	}
-	if n := rdb.XLen(ctx, redisclient.MarketTicksKey()).Val(); n != 1000 {
+	if n := rdb.XLen(ctx, m.s.MarketTicksKey()).Val(); n != 1000 {
 		t.Errorf("%d ticks are left of 1000 that are not processed", n)
 	}
 	if err := m.Trim(ctx, now, signal.Position{MS: now.UnixMilli()}, now); err != nil {
 		t.Fatal(err)
 	}
-	if n := rdb.XLen(ctx, redisclient.MarketTicksKey()).Val(); n > 100 { // trimming leaves a node of the stream
+	if n := rdb.XLen(ctx, m.s.MarketTicksKey()).Val(); n > 100 { // trimming leaves a node of the stream
 		t.Errorf("%d old ticks are left", n)
 	}
 
 	for range 3 {
-		rdb.XAdd(ctx, &redis.XAddArgs{Stream: redisclient.MarketBarsKey(), Values: []string{"a", "b"}})
+		rdb.XAdd(ctx, &redis.XAddArgs{Stream: m.s.MarketBarsKey(), Values: []string{"a", "b"}})
 	}
 	bars, err := m.ReadBars(ctx, signal.Position{}, 0)
 	if err != nil || len(bars) != 3 {
@@ -467,10 +467,10 @@ func TestEndBlocking(t *testing.T) {
 func TestFeederEpochIsNewAfterDataLoss(t *testing.T) {
 	t.Parallel()
 	m, rdb, first := newMarketBench(t)
-	if err := rdb.Set(t.Context(), redisclient.FeederEpochKey(), first-1, 0).Err(); err != nil {
+	if err := rdb.Set(t.Context(), m.s.FeederEpochKey(), first-1, 0).Err(); err != nil {
 		t.Fatal(err)
 	}
-	rdb.Del(t.Context(), redisclient.FeederKey())
+	rdb.Del(t.Context(), m.s.FeederKey())
 	redistest.Eventually(t, func() bool { return rdb.Time(t.Context()).Val().UnixMilli() > first })
 	second, _, err := m.TakeLease(t.Context(), "other", time.Minute)
 	if err != nil || second <= first {
@@ -485,7 +485,7 @@ func TestFeederEpochsAscendWithSlowClock(t *testing.T) {
 	t.Parallel()
 	m, rdb, _ := newMarketBench(t)
 	ahead := time.Now().Add(time.Hour).UnixMilli()
-	rdb.Set(t.Context(), redisclient.FeederEpochKey(), ahead, 0)
+	rdb.Set(t.Context(), m.s.FeederEpochKey(), ahead, 0)
 	for i := range int64(2) {
 		if epoch, _, err := m.TakeLease(t.Context(), "node", time.Minute); epoch != ahead+1+i || err != nil {
 			t.Errorf("the feeder's epoch is %d, %v; want %d", epoch, err, ahead+1+i)

@@ -14,11 +14,11 @@ import (
 )
 
 // ticksKey returns the key of a stream of ticks.
-func ticksKey(stream marketdata.TickStream) string {
+func (m *Store) ticksKey(stream marketdata.TickStream) string {
 	if stream == marketdata.OwnTicks {
-		return redisclient.MarketOwnTicksKey()
+		return m.s.MarketOwnTicksKey()
 	}
-	return redisclient.MarketTicksKey()
+	return m.s.MarketTicksKey()
 }
 
 // ReadTicks returns the entries of a stream of ticks after a position, oldest first. It waits
@@ -26,12 +26,12 @@ func ticksKey(stream marketdata.TickStream) string {
 func (m *Store) ReadTicks(
 	ctx context.Context, stream marketdata.TickStream, after signal.Position, block time.Duration,
 ) ([]marketdata.Entry, error) {
-	return m.readInput(ctx, ticksKey(stream), after, block)
+	return m.readInput(ctx, m.ticksKey(stream), after, block)
 }
 
 // ReadBars returns the entries of market:bars after a position, as ReadTicks does.
 func (m *Store) ReadBars(ctx context.Context, after signal.Position, block time.Duration) ([]marketdata.Entry, error) {
-	return m.readInput(ctx, redisclient.MarketBarsKey(), after, block)
+	return m.readInput(ctx, m.s.MarketBarsKey(), after, block)
 }
 
 func (m *Store) readInput(
@@ -70,7 +70,7 @@ func (m *Store) read(ctx context.Context, block time.Duration, streams ...string
 
 // TicksEnd returns the position of the newest entry of a stream of ticks.
 func (m *Store) TicksEnd(ctx context.Context, stream marketdata.TickStream) (signal.Position, error) {
-	last, err := m.s.RDB.XRevRangeN(ctx, ticksKey(stream), "+", "-", 1).Result()
+	last, err := m.s.RDB.XRevRangeN(ctx, m.ticksKey(stream), "+", "-", 1).Result()
 	if err != nil {
 		return signal.Position{}, redisclient.Failed(err, "find end of ticks")
 	}
@@ -80,7 +80,7 @@ func (m *Store) TicksEnd(ctx context.Context, stream marketdata.TickStream) (sig
 // TicksKept reports whether a stream of ticks still has all entries after a position that was
 // read from it. If that is uncertain it returns false.
 func (m *Store) TicksKept(ctx context.Context, stream marketdata.TickStream, after signal.Position) (bool, error) {
-	info, err := m.s.ReadInfo(ctx, ticksKey(stream))
+	info, err := m.s.ReadInfo(ctx, m.ticksKey(stream))
 	if err != nil {
 		return false, redisclient.Unavailable(err)
 	}
@@ -100,8 +100,8 @@ func endOf(last []redis.XMessage) signal.Position {
 // ClosedEnd returns the position of the newest entry about closed bars, and its number.
 func (m *Store) ClosedEnd(ctx context.Context) (signal.Position, int64, error) {
 	p := m.s.RDB.TxPipeline()
-	last := p.XRevRangeN(ctx, redisclient.MarketClosedKey(), "+", "-", 1)
-	count := p.HGet(ctx, redisclient.MarketStateKey(), "count")
+	last := p.XRevRangeN(ctx, m.s.MarketClosedKey(), "+", "-", 1)
+	count := p.HGet(ctx, m.s.MarketStateKey(), "count")
 	if err := redisclient.Execute(ctx, p); err != nil {
 		return signal.Position{}, 0, redisclient.Failed(err, "find end of closed bars")
 	}
@@ -115,7 +115,7 @@ func (m *Store) Follow(ctx context.Context, closedAfter, newsAfter signal.Positi
 	closed []marketdata.ClosedBar, news []marketdata.NewsItem, closedTo, newsTo signal.Position, err error,
 ) {
 	closedTo, newsTo = closedAfter, newsAfter
-	streams, err := m.read(ctx, block, redisclient.MarketClosedKey(), redisclient.MarketNewsKey(),
+	streams, err := m.read(ctx, block, m.s.MarketClosedKey(), m.s.MarketNewsKey(),
 		closedAfter.String(), newsAfter.String())
 	if err != nil {
 		return nil, nil, closedTo, newsTo, err
@@ -123,7 +123,7 @@ func (m *Store) Follow(ctx context.Context, closedAfter, newsAfter signal.Positi
 	for _, s := range streams {
 		for _, x := range s.Messages {
 			at, _ := signal.ParsePosition(x.ID)
-			if s.Stream == redisclient.MarketNewsKey() {
+			if s.Stream == m.s.MarketNewsKey() {
 				newsTo = at
 				record, _ := x.Values["d"].(string)
 				// An unreadable item is skipped, so that it does not block the others.

@@ -29,8 +29,8 @@ const wantRefusedShare = "share"
 // many assets wait, or Redis is not available.
 func (m *Store) Want(ctx context.Context, account signal.AccountID, symbol string) (refused string, err error) {
 	p := m.s.RDB.Pipeline()
-	known := p.Get(ctx, redisclient.MarketRefusedKey(symbol))
-	waiting := p.HExists(ctx, redisclient.MarketWantedKey(), symbol)
+	known := p.Get(ctx, m.s.MarketRefusedKey(symbol))
+	waiting := p.HExists(ctx, m.s.MarketWantedKey(), symbol)
 	if err := redisclient.Execute(ctx, p); err != nil {
 		return "", redisclient.Failed(err, "ask for asset")
 	}
@@ -39,7 +39,7 @@ func (m *Store) Want(ctx context.Context, account signal.AccountID, symbol strin
 	}
 	by := string(account)
 	p = m.s.RDB.Pipeline()
-	wanted, kept := p.HVals(ctx, redisclient.MarketWantedKey()), p.HVals(ctx, redisclient.MarketKeptForKey())
+	wanted, kept := p.HVals(ctx, m.s.MarketWantedKey()), p.HVals(ctx, m.s.MarketKeptForKey())
 	if err := redisclient.Execute(ctx, p); err != nil {
 		return "", redisclient.Failed(err, "ask for asset")
 	}
@@ -57,7 +57,7 @@ func (m *Store) Want(ctx context.Context, account signal.AccountID, symbol strin
 	case own(kept.Val()) >= maxKeptFor:
 		return wantRefusedShare, nil
 	}
-	if err := m.s.RDB.HSetNX(ctx, redisclient.MarketWantedKey(), symbol, by).Err(); err != nil {
+	if err := m.s.RDB.HSetNX(ctx, m.s.MarketWantedKey(), symbol, by).Err(); err != nil {
 		return "", redisclient.Failed(err, "ask for asset")
 	}
 	return "", nil
@@ -65,7 +65,7 @@ func (m *Store) Want(ctx context.Context, account signal.AccountID, symbol strin
 
 // Wanted returns the symbols that wait to be settled, in alphabetical order.
 func (m *Store) Wanted(ctx context.Context) ([]string, error) {
-	symbols, err := m.s.RDB.HKeys(ctx, redisclient.MarketWantedKey()).Result()
+	symbols, err := m.s.RDB.HKeys(ctx, m.s.MarketWantedKey()).Result()
 	if err != nil {
 		return nil, redisclient.Failed(err, "read wanted assets")
 	}
@@ -80,12 +80,12 @@ func (m *Store) NoteUse(ctx context.Context, symbols []string, at time.Time) err
 		members[i] = redis.Z{Score: float64(at.UnixMilli()), Member: symbol}
 	}
 	later := redis.ZAddArgs{GT: true, Members: members}
-	return redisclient.Failed(m.s.RDB.ZAddArgs(ctx, redisclient.MarketUsedKey(), later).Err(), "note use of assets")
+	return redisclient.Failed(m.s.RDB.ZAddArgs(ctx, m.s.MarketUsedKey(), later).Err(), "note use of assets")
 }
 
 // Uses returns when assets were last needed.
 func (m *Store) Uses(ctx context.Context) (map[string]time.Time, error) {
-	list, err := m.s.RDB.ZRangeWithScores(ctx, redisclient.MarketUsedKey(), 0, -1).Result()
+	list, err := m.s.RDB.ZRangeWithScores(ctx, m.s.MarketUsedKey(), 0, -1).Result()
 	if err != nil {
 		return nil, redisclient.Failed(err, "read use of assets")
 	}
@@ -100,8 +100,8 @@ func (m *Store) Uses(ctx context.Context) (map[string]time.Time, error) {
 // ForgetUse drops the record of the use of an asset that is no longer kept.
 func (m *Store) ForgetUse(ctx context.Context, symbol string) error {
 	p := m.s.RDB.Pipeline()
-	p.ZRem(ctx, redisclient.MarketUsedKey(), symbol)
-	p.HDel(ctx, redisclient.MarketKeptForKey(), symbol)
+	p.ZRem(ctx, m.s.MarketUsedKey(), symbol)
+	p.HDel(ctx, m.s.MarketKeptForKey(), symbol)
 	return redisclient.Failed(redisclient.Execute(ctx, p), "forget use of asset")
 }
 
@@ -109,8 +109,8 @@ func (m *Store) ForgetUse(ctx context.Context, symbol string) error {
 // the reason why there is no record. KindConflict: another feeder took over.
 func (m *Store) Settle(ctx context.Context, epoch int64, symbol, refused string, remember time.Duration) error {
 	keys := []string{
-		redisclient.FeederEpochKey(), redisclient.MarketWantedKey(), redisclient.MarketRefusedKey(symbol),
-		redisclient.MarketKeptForKey(),
+		m.s.FeederEpochKey(), m.s.MarketWantedKey(), m.s.MarketRefusedKey(symbol),
+		m.s.MarketKeptForKey(),
 	}
 	settled, err := settleScript.Run(ctx, m.s.RDB, keys, epoch, symbol, refused, remember.Milliseconds()).Int64()
 	if err != nil {
@@ -125,7 +125,7 @@ func (m *Store) Settle(ctx context.Context, epoch int64, symbol, refused string,
 // StoreListing keeps a source's own names of the assets that it lists for a time. It needs no
 // epoch, since the listing of a former feeder is as good.
 func (m *Store) StoreListing(ctx context.Context, source string, symbols []string, keep time.Duration) error {
-	err := m.s.RDB.Set(ctx, redisclient.MarketListingKey(source), packListing(symbols), keep).Err()
+	err := m.s.RDB.Set(ctx, m.s.MarketListingKey(source), packListing(symbols), keep).Err()
 	return redisclient.Failed(err, "store listing")
 }
 
@@ -134,7 +134,7 @@ func (m *Store) Listings(ctx context.Context, sources []string) (map[string][]st
 	p := m.s.RDB.Pipeline()
 	results := make([]*redis.StringCmd, len(sources))
 	for i, source := range sources {
-		results[i] = p.Get(ctx, redisclient.MarketListingKey(source))
+		results[i] = p.Get(ctx, m.s.MarketListingKey(source))
 	}
 	if err := redisclient.Execute(ctx, p); err != nil {
 		return nil, redisclient.Failed(err, "read listings")

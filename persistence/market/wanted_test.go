@@ -10,7 +10,6 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
-	"github.com/agentsignal/agentsignal/persistence/redisclient"
 )
 
 func TestAssetIsWantedUntilSettled(t *testing.T) {
@@ -44,7 +43,7 @@ func TestAssetIsWantedUntilSettled(t *testing.T) {
 		t.Errorf("%q, %v", refused, err)
 	}
 	wanted() // a refused asset does not wait
-	if d := rdb.PTTL(ctx, redisclient.MarketRefusedKey("ETH")).Val(); d <= 0 || d > time.Minute {
+	if d := rdb.PTTL(ctx, m.s.MarketRefusedKey("ETH")).Val(); d <= 0 || d > time.Minute {
 		t.Errorf("the refusal is kept for %s", d)
 	}
 	if err := m.Settle(ctx, epoch, "ETH", "", 0); err != nil {
@@ -54,7 +53,7 @@ func TestAssetIsWantedUntilSettled(t *testing.T) {
 		t.Errorf("still refused: %s", refused)
 	}
 	for i := range maxWanted {
-		rdb.HSet(ctx, redisclient.MarketWantedKey(), strconv.Itoa(i), "")
+		rdb.HSet(ctx, m.s.MarketWantedKey(), strconv.Itoa(i), "")
 	}
 	if _, err := m.Want(ctx, "", "ONE-MORE"); signal.KindOf(err) != signal.KindUnavailable {
 		t.Errorf("one too many: %v", err)
@@ -175,7 +174,7 @@ func TestListingsAreKept(t *testing.T) {
 	if d := cmp.Diff(map[string][]string{"binance": {"BTCUSDT", "ETHUSDT"}}, got); d != "" || err != nil {
 		t.Errorf("%v (-want +got):\n%s", err, d)
 	}
-	if left := rdb.PTTL(ctx, redisclient.MarketListingKey("binance")).Val(); left <= 0 || left > time.Hour {
+	if left := rdb.PTTL(ctx, m.s.MarketListingKey("binance")).Val(); left <= 0 || left > time.Hour {
 		t.Errorf("the listing is kept for %v", left)
 	}
 }

@@ -63,7 +63,7 @@ func (o *Store) Append(ctx context.Context, tf signal.Timeframe, list []marketda
 	for i := range list {
 		args = append(args, list[i].Asset, list[i].Bar, pack(&list[i].Outcome))
 	}
-	keys := []string{redisclient.MarketOutcomesKey(tf), redisclient.MarketOutcomeBarsKey(tf)}
+	keys := []string{o.s.MarketOutcomesKey(tf), o.s.MarketOutcomeBarsKey(tf)}
 	return redisclient.Failed(appendScript.Run(ctx, o.s.RDB, keys, args...).Err(), "append outcomes of %s", tf)
 }
 
@@ -79,7 +79,7 @@ func (o *Store) Follow(
 	n := len(signal.Timeframes)
 	keys := make([]string, 2*n)
 	for i, tf := range signal.Timeframes {
-		keys[i], keys[n+i] = redisclient.MarketOutcomesKey(tf), after[tf].String()
+		keys[i], keys[n+i] = o.s.MarketOutcomesKey(tf), after[tf].String()
 	}
 	streams, err := o.s.Blocking.XRead(ctx, &redis.XReadArgs{Streams: keys, Count: ReadCount, Block: block}).Result()
 	if err != nil && !errors.Is(err, redis.Nil) {
@@ -98,7 +98,7 @@ func (o *Store) Follow(
 func (o *Store) All(ctx context.Context, tf signal.Timeframe) ([]marketdata.AssetOutcome, bool, error) {
 	var all []marketdata.AssetOutcome
 	for at := (signal.Position{}); ; {
-		page, err := o.s.RDB.XRangeN(ctx, redisclient.MarketOutcomesKey(tf), "("+at.String(), "+", ReadCount).Result()
+		page, err := o.s.RDB.XRangeN(ctx, o.s.MarketOutcomesKey(tf), "("+at.String(), "+", ReadCount).Result()
 		if err != nil {
 			return nil, false, redisclient.Failed(err, "read outcomes of %s", tf)
 		}
@@ -134,7 +134,7 @@ func (o *Store) read(entries []redis.XMessage, at signal.Position) ([]marketdata
 func (o *Store) Ends(ctx context.Context) (map[signal.Timeframe]signal.Position, error) {
 	ends := map[signal.Timeframe]signal.Position{}
 	for _, tf := range signal.Timeframes {
-		info, err := o.s.ReadInfo(ctx, redisclient.MarketOutcomesKey(tf))
+		info, err := o.s.ReadInfo(ctx, o.s.MarketOutcomesKey(tf))
 		if err != nil {
 			return nil, redisclient.Unavailable(err)
 		}

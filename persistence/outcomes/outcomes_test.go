@@ -132,7 +132,7 @@ func TestAssetsAreBounded(t *testing.T) {
 		list = append(list, outcome(fmt.Sprint("A", n), n))
 	}
 	appendAll(t, o, signal.H1, list)
-	newest := server.Client().HGetAll(t.Context(), redisclient.MarketOutcomeBarsKey(signal.H1)).Val()
+	newest := server.Client().HGetAll(t.Context(), o.s.MarketOutcomeBarsKey(signal.H1)).Val()
 	if len(newest) != maxAssets || newest["A9"] != "" || newest["A10"] == "" {
 		t.Errorf("%d assets are known, A9 %q, A10 %q", len(newest), newest["A9"], newest["A10"])
 	}
@@ -147,7 +147,7 @@ func TestUnreadableOutcomesAreSkipped(t *testing.T) {
 	later := outcome("B", 1)
 	later.Won[1] = maxWon + 1
 	for _, packed := range []string{"", "\x02later", string(pack(&later.Outcome)), "\x01short"} {
-		server.Client().XAdd(t.Context(), &redis.XAddArgs{Stream: redisclient.MarketOutcomesKey(signal.H1),
+		server.Client().XAdd(t.Context(), &redis.XAddArgs{Stream: o.s.MarketOutcomesKey(signal.H1),
 			Values: []any{"a", "B", "o", packed}})
 	}
 	appendAll(t, o, signal.H1, outcomesOf("A", 1, 2))
@@ -170,7 +170,7 @@ func TestOldOutcomesAreTrimmed(t *testing.T) {
 	if last := all[len(all)-1]; last.Bar != outcome("", n-1).Bar {
 		t.Errorf("the newest is %+v", last)
 	}
-	bytes := server.Client().MemoryUsage(t.Context(), redisclient.MarketOutcomesKey(signal.M1), 0).Val()
+	bytes := server.Client().MemoryUsage(t.Context(), o.s.MarketOutcomesKey(signal.M1), 0).Val()
 	t.Logf("%d outcomes take %d bytes, %.1f each", len(all), bytes, float64(bytes)/float64(len(all)))
 	if bytes > 12<<20 {
 		t.Errorf("%d outcomes take %d bytes", len(all), bytes)

@@ -62,6 +62,8 @@ type Options struct {
 
 // Client is the connection to Redis, or to a Redis Cluster, that all records share.
 type Client struct {
+	Keys // the names of the installation's keys
+
 	// RDB is for commands. It never retries: after a lost reply it is unknown whether a
 	// command took effect. The log retries its batches, which are idempotent.
 	RDB redis.UniversalClient

@@ -97,15 +97,15 @@ func (r *readiness) current(ctx context.Context, try func(context.Context) error
 func (c *Client) probeWrites(ctx context.Context) error {
 	cluster, ok := c.RDB.(*redis.ClusterClient)
 	if !ok {
-		return c.probeWrite(ctx, c.RDB, ProbeKey(0))
+		return c.probeWrite(ctx, c.RDB, c.ProbeKey(0))
 	}
 	keys := map[*redis.Client]string{}
 	for p := range c.partitions {
-		master, err := cluster.MasterForKey(ctx, ProbeKey(p))
+		master, err := cluster.MasterForKey(ctx, c.ProbeKey(p))
 		if err != nil {
 			return fmt.Errorf("find master of partition %d: %w", p, err)
 		}
-		keys[master] = ProbeKey(p)
+		keys[master] = c.ProbeKey(p)
 	}
 	errs := make(chan error)
 	for master, key := range keys {

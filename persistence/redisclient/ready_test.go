@@ -164,7 +164,7 @@ func TestPanickingProbeFails(t *testing.T) {
 		faulty := &panickingPipelines{}
 		faulty.next.Store(true)
 		if cluster, ok := s.RDB.(*redis.ClusterClient); ok {
-			master, err := cluster.MasterForKey(t.Context(), ProbeKey(0))
+			master, err := cluster.MasterForKey(t.Context(), s.ProbeKey(0))
 			if err != nil {
 				t.Fatal(err)
 			}

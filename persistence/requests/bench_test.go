@@ -38,5 +38,5 @@ func openBench(t *testing.T, server *redistest.Server, o redisclient.Options) *b
 }
 
 func (b *bench) replyKey(account signal.AccountID, k *signal.ReplyKey) string {
-	return redisclient.ReplyKey(b.store.Partition(account), account, codec.ReplyDigest(k))
+	return b.store.ReplyKey(b.store.Partition(account), account, codec.ReplyDigest(k))
 }

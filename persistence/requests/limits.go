@@ -17,7 +17,7 @@ var limitTakeScript = redisclient.Script(scripts, "take")
 func (s *Store) TakeTokens(
 	ctx context.Context, class, who string, quota int, period time.Duration, want, back int,
 ) (taken int, full time.Duration, err error) {
-	keys := []string{redisclient.LimitKey(class, who)}
+	keys := []string{s.LimitKey(class, who)}
 	reply, err := limitTakeScript.Run(ctx, s.RDB, keys, period.Microseconds(), quota, want, back).Int64Slice()
 	if err != nil {
 		return 0, 0, redisclient.Failed(err, "take tokens")

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
-	"github.com/agentsignal/agentsignal/persistence/redisclient"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 	"github.com/agentsignal/agentsignal/persistence/storetest"
 )
@@ -37,7 +36,7 @@ func TestTakeTokens(t *testing.T) {
 				step.want, step.back, taken, full, step.taken, used)
 		}
 	}
-	ttl := b.rdb.PTTL(t.Context(), redisclient.LimitKey("runs", "acc_1")).Val()
+	ttl := b.rdb.PTTL(t.Context(), b.store.LimitKey("runs", "acc_1")).Val()
 	if ttl > time.Hour || ttl < time.Hour-time.Minute {
 		t.Errorf("an empty bucket is kept for %v", ttl)
 	}
@@ -89,7 +88,7 @@ func TestBucketFillsUp(t *testing.T) {
 		return n == 1
 	})
 	redistest.Eventually(t, func() bool { // a full bucket is not kept
-		return b.rdb.Exists(t.Context(), redisclient.LimitKey("reads", "acc_1")).Val() == 0
+		return b.rdb.Exists(t.Context(), b.store.LimitKey("reads", "acc_1")).Val() == 0
 	})
 }
 

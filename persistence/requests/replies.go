@@ -52,7 +52,7 @@ func New(c *redisclient.Client, signals *signals.Store) *Store {
 // KindMismatch: the key was used for another request.
 func (s *Store) Claim(ctx context.Context, account signal.AccountID, k signal.ReplyKey) (*signal.Reply, error) {
 	p := s.Partition(account)
-	key := redisclient.ReplyKey(p, account, codec.ReplyDigest(&k))
+	key := s.ReplyKey(p, account, codec.ReplyDigest(&k))
 	// Twice, since the key may expire between the two commands.
 	for range 2 {
 		locked, err := s.RDB.SetNX(ctx, key, codec.AppendReplyLock(nil, &k), replyLock).Result()
@@ -63,7 +63,7 @@ func (s *Store) Claim(ctx context.Context, account signal.AccountID, k signal.Re
 			return nil, nil
 		}
 		var get *redis.StringCmd
-		err = s.Durably(ctx, redisclient.ConfirmKey(p), func(pipe redis.Pipeliner) { get = pipe.Get(ctx, key) })
+		err = s.Durably(ctx, s.ConfirmKey(p), func(pipe redis.Pipeliner) { get = pipe.Get(ctx, key) })
 		if err != nil {
 			return nil, redisclient.Failed(err, "read reply")
 		}
@@ -103,7 +103,7 @@ func (s *Store) keptReply(ctx context.Context, p int, k *signal.ReplyKey, value 
 // Release frees a key that Claim has locked, so that the request may be repeated. A stored reply
 // stays.
 func (s *Store) Release(ctx context.Context, account signal.AccountID, k signal.ReplyKey) error {
-	key := redisclient.ReplyKey(s.Partition(account), account, codec.ReplyDigest(&k))
+	key := s.ReplyKey(s.Partition(account), account, codec.ReplyDigest(&k))
 	err := replyReleaseScript.Run(ctx, s.RDB, []string{key}, codec.AppendReplyLock(nil, &k)).Err()
 	return redisclient.Failed(err, "release reply")
 }
@@ -114,8 +114,8 @@ func (s *Store) SaveReply(ctx context.Context, account signal.AccountID, r *sign
 		return errors.New("save reply: it has no body")
 	}
 	p := s.Partition(account)
-	key := redisclient.ReplyKey(p, account, codec.ReplyDigest(&r.ReplyKey))
+	key := s.ReplyKey(p, account, codec.ReplyDigest(&r.ReplyKey))
 	value := append([]byte(signal.Position{}.String()+" "), codec.AppendReply(nil, r)...)
 	set := func(pipe redis.Pipeliner) { pipe.Set(ctx, key, value, eventlog.ReplyRetention) }
-	return redisclient.Failed(s.Durably(ctx, redisclient.ConfirmKey(p), set), "save reply")
+	return redisclient.Failed(s.Durably(ctx, s.ConfirmKey(p), set), "save reply")
 }

@@ -185,7 +185,7 @@ func TestAppendRecordsWholeChange(t *testing.T) {
 	started := signal.Event{Type: signal.AgentStarted, Agent: "trading", Run: s.Run, Data: []byte(`{}`)}
 	due := &signal.RunDue{Run: s.Run, Agent: "trading", At: s.CreatedAt}
 	append(signal.Change{Account: account, Due: due, Events: []signal.Event{started}})
-	if n := b.rdb.ZCard(t.Context(), redisclient.RunsDueKey(p)).Val(); n != 1 {
+	if n := b.rdb.ZCard(t.Context(), b.store.RunsDueKey(p)).Val(); n != 1 {
 		t.Fatalf("%d runs are due, want 1", n)
 	}
 
@@ -218,7 +218,7 @@ func TestAppendRecordsWholeChange(t *testing.T) {
 	if got[1].ID == "" || got[1].ID == got[2].ID {
 		t.Errorf("events have the ids %q and %q", got[1].ID, got[2].ID)
 	}
-	if n := b.rdb.ZCard(t.Context(), redisclient.RunsDueKey(p)).Val(); n != 0 {
+	if n := b.rdb.ZCard(t.Context(), b.store.RunsDueKey(p)).Val(); n != 0 {
 		t.Errorf("%d runs are due after the end, want 0", n)
 	}
 	stored, err := b.store.signals.SignalByID(t.Context(), account, s.ID, at, signal.Position{})
@@ -271,7 +271,7 @@ func TestRepeatedRequestWaitsForReplicas(t *testing.T) {
 		t.Errorf("with the replica: %+v, %v", r, err)
 	}
 	// Since Redis 7.2 WAIT waits for the last write of its connection, so there must be one.
-	if ttl := b.rdb.TTL(t.Context(), redisclient.ConfirmKey(b.store.Partition(account))).Val(); ttl <= 0 {
+	if ttl := b.rdb.TTL(t.Context(), b.store.ConfirmKey(b.store.Partition(account))).Val(); ttl <= 0 {
 		t.Errorf("nothing was written before the wait: TTL %s", ttl)
 	}
 }

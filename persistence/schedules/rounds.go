@@ -10,7 +10,6 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/persistence/codec"
 	"github.com/agentsignal/agentsignal/persistence/eventlog"
-	"github.com/agentsignal/agentsignal/persistence/redisclient"
 )
 
 // The results of a schedule's rounds are stored beside its record, so that a round never changes
@@ -43,10 +42,10 @@ func roundFieldsOf(id signal.ScheduleID) []string {
 // RecordRound stores the result of a round of s. KindConflict, "not_owner": another epoch holds
 // the partition. KindNotFound: the schedule was removed.
 func (h *Store) RecordRound(ctx context.Context, p int, epoch int64, s signal.Schedule, r signal.Round) error {
-	o := eventlog.NewOperation()
+	o := eventlog.NewOperation(h.store.Keys)
 	o.Fence(epoch)
-	o.Guard(eventlog.GuardFieldExists, o.Key(redisclient.SchedulesKey(p, s.Account)), errNoSchedule, string(s.ID))
-	k := o.Key(redisclient.ScheduleRoundsKey(p, s.Account))
+	o.Guard(eventlog.GuardFieldExists, o.Key(h.store.SchedulesKey(p, s.Account)), errNoSchedule, string(s.ID))
+	k := o.Key(h.store.ScheduleRoundsKey(p, s.Account))
 	o.Step(eventlog.CmdHSet, k, roundField(s.ID, roundAt), codec.MilliText(r.At))
 	if r.Error != nil {
 		o.Step(eventlog.CmdHSet, k, roundField(s.ID, roundError), codec.Text(appendScheduleError(nil, r.Error)))

@@ -47,8 +47,8 @@ func New(c *redisclient.Client, l *eventlog.Log) *Store {
 // "limit_reached": the account has limit schedules.
 func (h *Store) AddSchedule(ctx context.Context, s signal.Schedule, limit int) (signal.Schedule, error) {
 	p := h.store.Partition(s.Account)
-	o := eventlog.NewOperation()
-	k := o.Key(redisclient.SchedulesKey(p, s.Account))
+	o := eventlog.NewOperation(h.store.Keys)
+	k := o.Key(h.store.SchedulesKey(p, s.Account))
 	record := codec.Text(appendSchedule(nil, &s))
 	o.Guard(eventlog.GuardLengthBelow, k, errTooManySchedules, strconv.Itoa(limit))
 	o.Step(eventlog.CmdHSet, k, string(s.ID), record)
@@ -63,7 +63,7 @@ func (h *Store) AddSchedule(ctx context.Context, s signal.Schedule, limit int) (
 
 // addScheduleDue stores when s runs next, which is never while it is disabled.
 func addScheduleDue(o *eventlog.Operation, p int, s *signal.Schedule) {
-	due := o.Key(redisclient.SchedulesDueKey(p))
+	due := o.Key(o.SchedulesDueKey(p))
 	if s.Status == signal.ScheduleDisabled {
 		o.Step(eventlog.CmdZRem, due, scheduleMember(s.Account, s.ID))
 		return
@@ -80,9 +80,9 @@ func scheduleMember(a signal.AccountID, id signal.ScheduleID) string {
 func (h *Store) Schedule(ctx context.Context, account signal.AccountID, id signal.ScheduleID) (signal.Schedule, error) {
 	p := h.store.Partition(account)
 	pipe := h.store.RDB.Pipeline()
-	record := pipe.HGet(ctx, redisclient.SchedulesKey(p, account), string(id))
-	due := pipe.ZScore(ctx, redisclient.SchedulesDueKey(p), scheduleMember(account, id))
-	rounds := pipe.HMGet(ctx, redisclient.ScheduleRoundsKey(p, account), roundFieldsOf(id)...)
+	record := pipe.HGet(ctx, h.store.SchedulesKey(p, account), string(id))
+	due := pipe.ZScore(ctx, h.store.SchedulesDueKey(p), scheduleMember(account, id))
+	rounds := pipe.HMGet(ctx, h.store.ScheduleRoundsKey(p, account), roundFieldsOf(id)...)
 	if err := redisclient.Execute(ctx, pipe); err != nil {
 		return signal.Schedule{}, redisclient.Failed(err, "read schedule")
 	}
@@ -112,7 +112,7 @@ func readSchedule(account signal.AccountID, id signal.ScheduleID, record string,
 // ones are logged and left out.
 func (h *Store) Schedules(ctx context.Context, account signal.AccountID) ([]signal.Schedule, error) {
 	p := h.store.Partition(account)
-	records, err := h.store.RDB.HGetAll(ctx, redisclient.SchedulesKey(p, account)).Result()
+	records, err := h.store.RDB.HGetAll(ctx, h.store.SchedulesKey(p, account)).Result()
 	if err != nil {
 		return nil, redisclient.Failed(err, "read schedules")
 	}
@@ -125,8 +125,8 @@ func (h *Store) Schedules(ctx context.Context, account signal.AccountID) ([]sign
 		ids, members = append(ids, id), append(members, scheduleMember(account, signal.ScheduleID(id)))
 	}
 	pipe := h.store.RDB.Pipeline()
-	due := pipe.ZMScore(ctx, redisclient.SchedulesDueKey(p), members...)
-	rounds := pipe.HGetAll(ctx, redisclient.ScheduleRoundsKey(p, account))
+	due := pipe.ZMScore(ctx, h.store.SchedulesDueKey(p), members...)
+	rounds := pipe.HGetAll(ctx, h.store.ScheduleRoundsKey(p, account))
 	if err := redisclient.Execute(ctx, pipe); err != nil {
 		return nil, redisclient.Failed(err, "read runs of schedules")
 	}
@@ -148,8 +148,8 @@ func (h *Store) Schedules(ctx context.Context, account signal.AccountID) ([]sign
 // "schedule_changed": the schedule was changed or removed since; read it again.
 func (h *Store) ChangeSchedule(ctx context.Context, s signal.Schedule, replan bool) (signal.Schedule, error) {
 	p := h.store.Partition(s.Account)
-	o := eventlog.NewOperation()
-	k := o.Key(redisclient.SchedulesKey(p, s.Account))
+	o := eventlog.NewOperation(h.store.Keys)
+	k := o.Key(h.store.SchedulesKey(p, s.Account))
 	record := codec.Text(appendSchedule(nil, &s))
 	o.Guard(eventlog.GuardFieldIs, k, errScheduleChanged, string(s.ID), s.Revision)
 	o.Step(eventlog.CmdHSet, k, string(s.ID), record)
@@ -168,12 +168,12 @@ func (h *Store) ChangeSchedule(ctx context.Context, s signal.Schedule, replan bo
 // no such schedule.
 func (h *Store) RemoveSchedule(ctx context.Context, account signal.AccountID, id signal.ScheduleID) error {
 	p := h.store.Partition(account)
-	o := eventlog.NewOperation()
-	k := o.Key(redisclient.SchedulesKey(p, account))
+	o := eventlog.NewOperation(h.store.Keys)
+	k := o.Key(h.store.SchedulesKey(p, account))
 	o.Guard(eventlog.GuardFieldExists, k, errNoSchedule, string(id))
 	o.Step(eventlog.CmdHDel, k, string(id))
-	o.Step(eventlog.CmdHDel, o.Key(redisclient.ScheduleRoundsKey(p, account)), roundFieldsOf(id)...)
-	o.Step(eventlog.CmdZRem, o.Key(redisclient.SchedulesDueKey(p)), scheduleMember(account, id))
+	o.Step(eventlog.CmdHDel, o.Key(h.store.ScheduleRoundsKey(p, account)), roundFieldsOf(id)...)
+	o.Step(eventlog.CmdZRem, o.Key(h.store.SchedulesDueKey(p)), scheduleMember(account, id))
 	o.Announce(account, signal.ScheduleChanged, string(id))
 	_, err := h.log.Apply(ctx, p, o)
 	return err
@@ -185,7 +185,7 @@ func (h *Store) RemoveSchedule(ctx context.Context, account signal.AccountID, id
 func (h *Store) DueSchedules(
 	ctx context.Context, p int, until time.Time, limit int,
 ) (list []signal.Schedule, next time.Time, err error) {
-	at, key := codec.MilliText(until), redisclient.SchedulesDueKey(p)
+	at, key := codec.MilliText(until), h.store.SchedulesDueKey(p)
 	pipe := h.store.RDB.Pipeline()
 	found := pipe.ZRangeByScoreWithScores(ctx, key, &redis.ZRangeBy{Min: "-inf", Max: at, Count: int64(limit)})
 	later := pipe.ZRangeByScoreWithScores(ctx, key, &redis.ZRangeBy{Min: "(" + at, Max: "+inf", Count: 1})
@@ -203,7 +203,7 @@ func (h *Store) DueSchedules(
 	records := make([]*redis.StringCmd, len(due))
 	for i, z := range due {
 		account, id, _ := strings.Cut(z.Member.(string), " ")
-		records[i] = pipe.HGet(ctx, redisclient.SchedulesKey(p, signal.AccountID(account)), id)
+		records[i] = pipe.HGet(ctx, h.store.SchedulesKey(p, signal.AccountID(account)), id)
 	}
 	if err := redisclient.Execute(ctx, pipe); err != nil {
 		return nil, next, redisclient.Failed(err, "read due schedules of partition %d", p)
@@ -230,10 +230,10 @@ func (h *Store) DueSchedules(
 // MoveSchedule stores when s runs next. KindConflict: "not_owner" under another epoch,
 // "schedule_changed" if the schedule was changed since s was read.
 func (h *Store) MoveSchedule(ctx context.Context, p int, epoch int64, s signal.Schedule, next time.Time) error {
-	o := eventlog.NewOperation()
+	o := eventlog.NewOperation(h.store.Keys)
 	o.Fence(epoch)
-	member, due := scheduleMember(s.Account, s.ID), o.Key(redisclient.SchedulesDueKey(p))
-	records := o.Key(redisclient.SchedulesKey(p, s.Account))
+	member, due := scheduleMember(s.Account, s.ID), o.Key(h.store.SchedulesDueKey(p))
+	records := o.Key(h.store.SchedulesKey(p, s.Account))
 	o.Guard(eventlog.GuardFieldIs, records, errScheduleChanged, string(s.ID), s.Revision)
 	o.Guard(eventlog.GuardMember, due, errScheduleChanged, member)
 	o.Step(eventlog.CmdZAdd, due, codec.MilliText(next), member)
@@ -243,7 +243,7 @@ func (h *Store) MoveSchedule(ctx context.Context, p int, epoch int64, s signal.S
 
 // Erase erases the schedules of a deleted account.
 func Erase(ctx context.Context, c *redisclient.Client, p int, account signal.AccountID) (string, error) {
-	k := redisclient.SchedulesKey(p, account)
+	k := c.SchedulesKey(p, account)
 	ids, err := c.RDB.HKeys(ctx, k).Result()
 	if err != nil || len(ids) == 0 {
 		return "", err
@@ -253,10 +253,10 @@ func Erase(ctx context.Context, c *redisclient.Client, p int, account signal.Acc
 		members[i] = scheduleMember(account, signal.ScheduleID(id))
 	}
 	// The records last, since they name the members.
-	if err := c.RDB.ZRem(ctx, redisclient.SchedulesDueKey(p), members...).Err(); err != nil {
+	if err := c.RDB.ZRem(ctx, c.SchedulesDueKey(p), members...).Err(); err != nil {
 		return "", err
 	}
-	return "", c.RDB.Del(ctx, k, redisclient.ScheduleRoundsKey(p, account)).Err()
+	return "", c.RDB.Del(ctx, k, c.ScheduleRoundsKey(p, account)).Err()
 }
 
 // appendSchedule appends the record of s, which has all fields but ID, Account, NextRunAt and

@@ -178,7 +178,7 @@ func TestOnlyTheOwnerMovesASchedule(t *testing.T) {
 	}
 	// Erasing removes schedules from the set first, and a move must not add them again.
 	member := scheduleMember(late.Account, late.ID)
-	if err := b.s.RDB.ZRem(ctx, redisclient.SchedulesDueKey(1), member).Err(); err != nil {
+	if err := b.s.RDB.ZRem(ctx, b.s.SchedulesDueKey(1), member).Err(); err != nil {
 		t.Fatal(err)
 	}
 	if err := b.h.MoveSchedule(ctx, 1, epoch, late, later); signal.CodeOf(err) != "schedule_changed" {
@@ -199,8 +199,8 @@ func TestDamagedScheduleBlocksNoOther(t *testing.T) {
 	b := newScheduleBench(t)
 	ctx := t.Context()
 	damaged, well := b.add(storetest.Schedule(b.account)), b.add(storetest.Schedule(b.account))
-	b.s.RDB.HSet(ctx, redisclient.SchedulesKey(1, b.account), string(damaged.ID), "\x09damaged")
-	b.s.RDB.ZAdd(ctx, redisclient.SchedulesDueKey(1), storetest.DueAt(well.NextRunAt, "nothing"))
+	b.s.RDB.HSet(ctx, b.s.SchedulesKey(1, b.account), string(damaged.ID), "\x09damaged")
+	b.s.RDB.ZAdd(ctx, b.s.SchedulesDueKey(1), storetest.DueAt(well.NextRunAt, "nothing"))
 	for range 2 {
 		if due, _ := b.due(well.NextRunAt); len(due) != 1 || due[0].ID != well.ID {
 			t.Errorf("due: %+v", due)
@@ -210,7 +210,7 @@ func TestDamagedScheduleBlocksNoOther(t *testing.T) {
 		t.Errorf("%d are listed, %v", len(list), err)
 	}
 	member := scheduleMember(b.account, damaged.ID)
-	storetest.WantPostponed(t, b.s.RDB, redisclient.SchedulesDueKey(1), member, well.NextRunAt)
+	storetest.WantPostponed(t, b.s.RDB, b.s.SchedulesDueKey(1), member, well.NextRunAt)
 	if err := b.h.RemoveSchedule(ctx, b.account, damaged.ID); err != nil {
 		t.Errorf("the damaged one is not removed: %v", err)
 	}
@@ -270,7 +270,7 @@ func TestRoundsOfSchedulesAreRecorded(t *testing.T) {
 	err = b.h.RecordRound(ctx, 1, former, s, signal.Round{At: at, Runs: 1, Failures: 7})
 	storetest.WantError(t, err, signal.KindConflict, signal.CodeNotOwner)
 	check(0, 2, first)
-	rounds := redisclient.ScheduleRoundsKey(1, b.account)
+	rounds := b.s.ScheduleRoundsKey(1, b.account)
 	if err := b.s.RDB.HSet(ctx, rounds, roundField(s.ID, roundError), "\x09damaged").Err(); err != nil {
 		t.Fatal(err)
 	}
@@ -328,19 +328,19 @@ func TestScheduleChangesWhileDue(t *testing.T) {
 	removed, disabled := b.add(storetest.Schedule(b.account)), b.add(storetest.Schedule(b.account))
 	well := b.add(storetest.Schedule(b.account))
 	until := well.NextRunAt.Add(time.Hour)
-	before := b.s.RDB.ZCard(ctx, redisclient.SchedulesDueKey(b.p)).Val()
-	b.s.RDB.HDel(ctx, redisclient.SchedulesKey(b.p, b.account), string(removed.ID))
+	before := b.s.RDB.ZCard(ctx, b.s.SchedulesDueKey(b.p)).Val()
+	b.s.RDB.HDel(ctx, b.s.SchedulesKey(b.p, b.account), string(removed.ID))
 	change := disabled
 	change.Status, change.NextRunAt = signal.ScheduleDisabled, time.Time{}
 	if _, err := b.h.ChangeSchedule(ctx, change, true); err != nil {
 		t.Fatal(err)
 	}
 	due := redis.Z{Score: 1, Member: scheduleMember(b.account, disabled.ID)}
-	b.s.RDB.ZAdd(ctx, redisclient.SchedulesDueKey(b.p), due)
+	b.s.RDB.ZAdd(ctx, b.s.SchedulesDueKey(b.p), due)
 	if list, _ := b.due(until); len(list) != 1 || list[0].ID != well.ID {
 		t.Errorf("due: %+v, want %s", list, well.ID)
 	}
-	if n := b.s.RDB.ZCard(ctx, redisclient.SchedulesDueKey(b.p)).Val(); n != before {
+	if n := b.s.RDB.ZCard(ctx, b.s.SchedulesDueKey(b.p)).Val(); n != before {
 		t.Errorf("%d are due, want %d", n, before)
 	}
 }

@@ -99,8 +99,8 @@ func BenchmarkScanSignals(b *testing.B) {
 		})
 	}
 	wg.Wait()
-	events := c.MemoryUsage(b.Context(), redisclient.EventsKey(0), 0).Val()
-	open := c.MemoryUsage(b.Context(), redisclient.OpenKey(0), 1000).Val()
+	events := c.MemoryUsage(b.Context(), s.EventsKey(0), 0).Val()
+	open := c.MemoryUsage(b.Context(), s.OpenKey(0), 1000).Val()
 	total := memory() - before - events
 	for b.Loop() {
 		n := 0

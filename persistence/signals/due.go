@@ -31,7 +31,7 @@ func decodeDue(member string) (signal.RunDue, error) {
 // OverdueRuns returns at most limit runs of partition p whose end should have been recorded
 // before the given time, the oldest first. An unreadable entry is logged and postponed.
 func (s *Store) OverdueRuns(ctx context.Context, p int, before time.Time, limit int) ([]signal.RunDue, error) {
-	found, err := s.RDB.ZRangeByScoreWithScores(ctx, redisclient.RunsDueKey(p), &redis.ZRangeBy{
+	found, err := s.RDB.ZRangeByScoreWithScores(ctx, s.RunsDueKey(p), &redis.ZRangeBy{
 		Min: "-inf", Max: "(" + strconv.FormatInt(before.UnixMilli(), 10), Count: int64(limit)}).Result()
 	if err != nil {
 		return nil, redisclient.Failed(err, "read due runs of partition %d", p)
@@ -42,7 +42,7 @@ func (s *Store) OverdueRuns(ctx context.Context, p int, before time.Time, limit 
 		due, err := decodeDue(member)
 		if err != nil {
 			s.Log.Error("a due run is not readable", "component", "persistence", "partition", p, "err", err)
-			if err := s.Postpone(ctx, redisclient.RunsDueKey(p), before, member); err != nil {
+			if err := s.Postpone(ctx, s.RunsDueKey(p), before, member); err != nil {
 				return nil, err
 			}
 			continue

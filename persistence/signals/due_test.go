@@ -8,7 +8,6 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/persistence/eventlog"
-	"github.com/agentsignal/agentsignal/persistence/redisclient"
 	"github.com/agentsignal/agentsignal/persistence/storetest"
 )
 
@@ -54,7 +53,7 @@ func TestOverdueRuns(t *testing.T) {
 		started := signal.Event{Type: signal.AgentStarted, Run: due.Run, Agent: due.Agent}
 		b.append(signal.Change{Account: account, Due: &due, Events: []signal.Event{started}})
 	}
-	s.RDB.ZAdd(ctx, redisclient.RunsDueKey(2), storetest.DueAt(at.Add(-time.Hour), "damaged"))
+	s.RDB.ZAdd(ctx, s.RunsDueKey(2), storetest.DueAt(at.Add(-time.Hour), "damaged"))
 	end := signal.Change{Account: account, Ended: runs[1].Run,
 		Events: []signal.Event{{Type: signal.AgentCompleted, Run: runs[1].Run, Agent: "trading"}}}
 	b.append(end)
@@ -68,10 +67,10 @@ func TestOverdueRuns(t *testing.T) {
 	if got, err := s.OverdueRuns(ctx, 2, at.Add(time.Hour), 2); len(got) != 2 || err != nil {
 		t.Errorf("with a limit of 2: %d runs, %v", len(got), err)
 	}
-	if n := s.RDB.ZCard(ctx, redisclient.RunsDueKey(2)).Val(); n != 4 {
+	if n := s.RDB.ZCard(ctx, s.RunsDueKey(2)).Val(); n != 4 {
 		t.Errorf("%d entries are left, want 4: the ended one is removed, the damaged one waits", n)
 	}
-	storetest.WantPostponed(t, s.RDB, redisclient.RunsDueKey(2), "damaged", at.Add(3*time.Second))
+	storetest.WantPostponed(t, s.RDB, s.RunsDueKey(2), "damaged", at.Add(3*time.Second))
 	_, err = b.log.Append(ctx, end)
 	storetest.WantKind(t, "a second end of the run", err, signal.KindConflict)
 }

@@ -9,7 +9,6 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/persistence/codec"
-	"github.com/agentsignal/agentsignal/persistence/redisclient"
 	"github.com/agentsignal/agentsignal/persistence/storetest"
 )
 
@@ -22,7 +21,7 @@ type updatedSignal struct {
 
 func newUpdatedSignal(t *testing.T, b *logBench, account signal.AccountID) *updatedSignal {
 	t.Helper()
-	b.rdb.Set(t.Context(), redisclient.EpochKey(b.store.Partition(account)), 7, 0)
+	b.rdb.Set(t.Context(), b.store.EpochKey(b.store.Partition(account)), 7, 0)
 	s := storetest.Signal(account)
 	at := b.append(storetest.Created(s))
 	u := &updatedSignal{b, *s, at}
@@ -140,7 +139,7 @@ func TestBytesOfUpdates(t *testing.T) {
 	b := newLogBench(t, 1)
 	u := newUpdatedSignal(t, b, signal.NewAccountID())
 	value := func() string {
-		return b.rdb.HGet(t.Context(), redisclient.OpenKey(0), codec.OpenField(u.s.ID)).Val()
+		return b.rdb.HGet(t.Context(), b.store.OpenKey(0), codec.OpenField(u.s.ID)).Val()
 	}
 	stamps := u.at.String() + " " + u.at.String() + " "
 	if want := string(codec.AppendOpen([]byte(stamps), &u.s, time.Time{})); value() != want {

@@ -68,7 +68,7 @@ func (s *Store) readMany(ctx context.Context, p int, at []signal.Location) *many
 		openAt:  make([]int, len(at)),
 	}
 	entry := func(at signal.Position) *redis.XMessageSliceCmd {
-		return r.pipe.XRangeN(ctx, redisclient.SignalsKey(p), at.String(), at.String(), 1)
+		return r.pipe.XRangeN(ctx, s.SignalsKey(p), at.String(), at.String(), 1)
 	}
 	var fields []string
 	for i, l := range at {
@@ -80,7 +80,7 @@ func (s *Store) readMany(ctx context.Context, p int, at []signal.Location) *many
 		}
 	}
 	if len(fields) > 0 {
-		r.open = r.pipe.HMGet(ctx, redisclient.OpenKey(p), fields...)
+		r.open = r.pipe.HMGet(ctx, s.OpenKey(p), fields...)
 	}
 	return r
 }

@@ -9,7 +9,6 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/persistence/codec"
-	"github.com/agentsignal/agentsignal/persistence/redisclient"
 	"github.com/agentsignal/agentsignal/persistence/storetest"
 )
 
@@ -96,10 +95,10 @@ func TestSignalsAtWithoutThoseThatCannotBeRead(t *testing.T) {
 		at = append(at, signal.Location{ID: s.ID, Created: b.append(storetest.Created(s))})
 	}
 	kept := at[4].ID
-	at[0].ID = signal.NewSignalID()                                                      // another signal is there
-	at[1].Closed = at[1].Created.Plus(1)                                                 // nothing is there
-	b.rdb.HSet(t.Context(), redisclient.OpenKey(0), codec.OpenField(at[2].ID), "broken") // unreadable
-	b.rdb.HDel(t.Context(), redisclient.OpenKey(0), codec.OpenField(at[3].ID))           // erased, never closed
+	at[0].ID = signal.NewSignalID()                                                  // another signal is there
+	at[1].Closed = at[1].Created.Plus(1)                                             // nothing is there
+	b.rdb.HSet(t.Context(), b.store.OpenKey(0), codec.OpenField(at[2].ID), "broken") // unreadable
+	b.rdb.HDel(t.Context(), b.store.OpenKey(0), codec.OpenField(at[3].ID))           // erased, never closed
 	got, err := b.store.SignalsAt(t.Context(), account, at)
 	if err != nil || len(got) != 1 || got[0].ID != kept {
 		t.Errorf("%v, %v", got, err)

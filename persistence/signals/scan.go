@@ -54,7 +54,7 @@ func (s *Store) scanLogFrom(ctx context.Context, p int, start string, f func(*re
 	}()
 	free <- &page{}
 	free <- &page{}
-	go s.readPages(ctx, redisclient.SignalsKey(p), start, pages, free)
+	go s.readPages(ctx, s.SignalsKey(p), start, pages, free)
 	for page := range pages {
 		if page.err != nil {
 			return redisclient.Unavailable(page.err)
@@ -242,7 +242,7 @@ func (s *Store) OpenSignals(
 
 // CountOpen returns the number of open signals of a partition.
 func (s *Store) CountOpen(ctx context.Context, p int) (int, error) {
-	n, err := s.RDB.HLen(ctx, redisclient.OpenKey(p)).Result()
+	n, err := s.RDB.HLen(ctx, s.OpenKey(p)).Result()
 	if err != nil {
 		return 0, redisclient.Failed(err, "count open signals of partition %d", p)
 	}
@@ -260,7 +260,7 @@ func (s *Store) OpenSignalsOf(ctx context.Context, p int, ids []signal.SignalID)
 		for i, id := range chunk {
 			fields[i] = codec.OpenField(id)
 		}
-		values, err := s.RDB.HMGet(ctx, redisclient.OpenKey(p), fields...).Result()
+		values, err := s.RDB.HMGet(ctx, s.OpenKey(p), fields...).Result()
 		if err != nil {
 			return nil, redisclient.Failed(err, "read open signals of partition %d", p)
 		}

@@ -8,7 +8,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
-	"github.com/agentsignal/agentsignal/persistence/redisclient"
 	"github.com/agentsignal/agentsignal/persistence/storetest"
 )
 
@@ -44,8 +43,8 @@ func TestScanSignals(t *testing.T) {
 		t.Errorf("%d open signals are counted, want 6: %v", n, err)
 	}
 	// Records of another version are skipped.
-	b.rdb.Do(t.Context(), "XADD", redisclient.SignalsKey(0), "*", "h", "\x09\x01", "m", "")
-	b.rdb.HSet(t.Context(), redisclient.OpenKey(0), "bad", "1-1 1-1 \x09")
+	b.rdb.Do(t.Context(), "XADD", b.store.SignalsKey(0), "*", "h", "\x09\x01", "m", "")
+	b.rdb.HSet(t.Context(), b.store.OpenKey(0), "bad", "1-1 1-1 \x09")
 	var got []string
 	changes := map[signal.SignalID]float64{}
 	err := b.store.ScanSignals(t.Context(), 0, func(e signal.LogEntry) error {

@@ -39,7 +39,7 @@ func (s *Store) SignalByID(
 		return nil, signal.NotFound("signal")
 	}
 	if closed.IsZero() {
-		value, err := s.RDB.HGet(ctx, redisclient.OpenKey(p), codec.OpenField(id)).Bytes()
+		value, err := s.RDB.HGet(ctx, s.OpenKey(p), codec.OpenField(id)).Bytes()
 		if err == nil {
 			open, _, err := codec.DecodeOpen([]byte(codec.OpenField(id)), value)
 			if err != nil {
@@ -55,7 +55,7 @@ func (s *Store) SignalByID(
 		}
 		return s.recentlyClosed(ctx, p, record)
 	}
-	entries, err := s.ReadRange(ctx, redisclient.SignalsKey(p), closed.String(), closed.String(), 1)
+	entries, err := s.ReadRange(ctx, s.SignalsKey(p), closed.String(), closed.String(), 1)
 	if err != nil {
 		return nil, redisclient.Unavailable(err)
 	}
@@ -90,7 +90,7 @@ func (s *Store) closeRecently(ctx context.Context, p int, records map[signal.Sig
 	oldest = max(oldest, s.Now().Add(-recentClosing).UnixMilli())
 	end := "+"
 	for {
-		reply, err := s.Raw(ctx, s.RDB, nil, "XREVRANGE", redisclient.SignalsKey(p), end, oldest, "COUNT", 500)
+		reply, err := s.Raw(ctx, s.RDB, nil, "XREVRANGE", s.SignalsKey(p), end, oldest, "COUNT", 500)
 		if err != nil {
 			return redisclient.Failed(err, "search for closings")
 		}
@@ -125,7 +125,7 @@ func (s *Store) closeRecently(ctx context.Context, p int, records map[signal.Sig
 
 // Record returns the signal created at a position, as it was then.
 func (s *Store) Record(ctx context.Context, p int, created signal.Position) (*signal.Signal, error) {
-	entries, err := s.ReadRange(ctx, redisclient.SignalsKey(p), created.String(), created.String(), 1)
+	entries, err := s.ReadRange(ctx, s.SignalsKey(p), created.String(), created.String(), 1)
 	if err != nil {
 		return nil, redisclient.Unavailable(err)
 	}

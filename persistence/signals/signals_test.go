@@ -9,7 +9,6 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/persistence/eventlog"
-	"github.com/agentsignal/agentsignal/persistence/redisclient"
 	"github.com/agentsignal/agentsignal/persistence/storetest"
 )
 
@@ -69,15 +68,15 @@ func TestAppendLifeOfSignal(t *testing.T) {
 		}
 	}
 
-	before := b.rdb.XLen(t.Context(), redisclient.EventsKey(p)).Val()
+	before := b.rdb.XLen(t.Context(), b.store.EventsKey(p)).Val()
 	again := signal.Change{Account: account, Signal: &closing, Events: []signal.Event{{Type: signal.SignalClosed}}}
 	if _, err := b.log.Append(t.Context(), again); !errors.Is(err, eventlog.ErrNotOpen) {
 		t.Errorf("the second closing: %v, want %v", err, eventlog.ErrNotOpen)
 	}
-	if after := b.rdb.XLen(t.Context(), redisclient.EventsKey(p)).Val(); after != before {
+	if after := b.rdb.XLen(t.Context(), b.store.EventsKey(p)).Val(); after != before {
 		t.Errorf("the second closing left %d events", after-before)
 	}
-	if n := b.rdb.XLen(t.Context(), redisclient.SignalsKey(p)).Val(); n != 2 {
+	if n := b.rdb.XLen(t.Context(), b.store.SignalsKey(p)).Val(); n != 2 {
 		t.Errorf("signal log has %d entries, want 2", n)
 	}
 }
@@ -102,7 +101,7 @@ func TestSignalByIDOfOthers(t *testing.T) {
 		storetest.WantKind(t, name, err, signal.KindNotFound)
 	}
 	// Erased, but never closed.
-	b.rdb.Del(t.Context(), redisclient.OpenKey(0))
+	b.rdb.Del(t.Context(), b.store.OpenKey(0))
 	_, err := b.store.SignalByID(t.Context(), account, s.ID, at, signal.Position{})
 	storetest.WantKind(t, "neither open nor closed", err, signal.KindNotFound)
 }

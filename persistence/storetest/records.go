@@ -57,7 +57,7 @@ func FillEvents(tb testing.TB, rdb redis.UniversalClient, n int) (at func(i int)
 	old := time.Now().Add(-2 * time.Hour).UnixMilli()
 	err := rdb.Eval(tb.Context(), `for i = 0, ARGV[1] - 1 do
 		redis.call('XADD', KEYS[1], string.format('%.0f-0', ARGV[2] + i), 'h', ARGV[3], 'd', i)
-	end`, []string{redisclient.EventsKey(0)}, n, old, header).Err()
+	end`, []string{redisclient.Keys{}.EventsKey(0)}, n, old, header).Err()
 	if err != nil && !errors.Is(err, redis.Nil) {
 		tb.Fatal(err)
 	}

@@ -67,7 +67,7 @@ func (b *bench) provedSignals(ctx context.Context, leaves int64, proved int) (er
 		taken = append(taken, time.Since(start))
 		start = time.Now()
 		if err == nil {
-			err = r.store.Client.RDB.Get(ctx, redisclient.LeafHeadKey(l.partition)).Err()
+			err = r.store.Client.RDB.Get(ctx, r.store.Client.LeafHeadKey(l.partition)).Err()
 		}
 		reads = append(reads, time.Since(start))
 		if err == nil {
@@ -111,7 +111,7 @@ func (l *builtLog) writeSignals(ctx context.Context) (map[int64]tlog.Hash, error
 		}
 		place := l.place(index)
 		hashes[index] = record.LeafHash(l.salted.Salt, record.Text(stored, record.Counts{Created: place.Created}))
-		pipe.Do(ctx, "XADD", redisclient.SignalsKey(l.partition), at.String(), "h", header)
+		pipe.Do(ctx, "XADD", l.rig.store.Client.SignalsKey(l.partition), at.String(), "h", header)
 	}
 	return hashes, redisclient.Execute(ctx, pipe)
 }
@@ -133,11 +133,11 @@ func (l *builtLog) writeLog(ctx context.Context, hashes map[int64]tlog.Hash) (er
 				hash = tlog.RecordHash(binary.BigEndian.AppendUint64(nil, uint64(index)))
 			}
 			batch = append(batch, hash)
-			pipe.Do(ctx, "XADD", redisclient.LeavesKey(l.partition), l.position(index).String(), "h",
+			pipe.Do(ctx, "XADD", l.rig.store.Client.LeavesKey(l.partition), l.position(index).String(), "h",
 				codec.AppendLeafPlace(nil, l.place(index)))
 		}
 		for _, piece := range tree.Append(batch) {
-			key := redisclient.TileKey(l.partition, piece.Level, piece.Tile)
+			key := l.rig.store.Client.TileKey(l.partition, piece.Level, piece.Tile)
 			pipe.SetRange(ctx, key, int64(piece.Offset), string(piece.Hashes))
 		}
 		if err := redisclient.Execute(ctx, pipe); err != nil {
@@ -149,7 +149,7 @@ func (l *builtLog) writeLog(ctx context.Context, hashes map[int64]tlog.Hash) (er
 	}
 	head := codec.LogHead{Size: l.size, Root: l.head.Hash, UpTo: l.position(l.size - 1)}
 	pipe := l.store.Client.RDB.Pipeline()
-	pipe.HSet(ctx, redisclient.LeafAccountsKey(l.partition), string(l.account), codec.AppendLeafAccount(nil, l.salted))
-	pipe.Set(ctx, redisclient.LeafHeadKey(l.partition), head.String(), 0)
+	pipe.HSet(ctx, l.rig.store.Client.LeafAccountsKey(l.partition), string(l.account), codec.AppendLeafAccount(nil, l.salted))
+	pipe.Set(ctx, l.rig.store.Client.LeafHeadKey(l.partition), head.String(), 0)
 	return redisclient.Execute(ctx, pipe)
 }

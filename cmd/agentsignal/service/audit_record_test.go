@@ -12,7 +12,6 @@ import (
 	"github.com/agentsignal/agentsignal/cmd/agentsignal/commandtest"
 	"github.com/agentsignal/agentsignal/configs"
 	"github.com/agentsignal/agentsignal/persistence/codec"
-	"github.com/agentsignal/agentsignal/persistence/redisclient"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
@@ -109,7 +108,7 @@ func removeLosers(t *testing.T, s *service, account signal.AccountID, n int) (na
 	t.Helper()
 	store := s.process.store
 	p := store.Client.Partition(account)
-	entries, err := store.Client.ReadRange(t.Context(), redisclient.SignalsKey(p), "-", "+", 10_000)
+	entries, err := store.Client.ReadRange(t.Context(), store.Client.SignalsKey(p), "-", "+", 10_000)
 	must(t, err)
 	created, number := map[signal.SignalID]signal.Position{}, map[signal.SignalID]int{}
 	for _, e := range entries {
@@ -126,7 +125,7 @@ func removeLosers(t *testing.T, s *service, account signal.AccountID, n int) (na
 		}
 		names = append(names, fmt.Sprintf("created number %d of %d of account %s is missing",
 			number[c.ID], len(number), account))
-		must(t, store.Client.RDB.XDel(t.Context(), redisclient.SignalsKey(p), e.Position.String(),
+		must(t, store.Client.RDB.XDel(t.Context(), store.Client.SignalsKey(p), e.Position.String(),
 			created[c.ID].String()).Err())
 	}
 	if len(names) != n {

@@ -17,7 +17,6 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/strategy"
 	"github.com/agentsignal/agentsignal/persistence/codec"
-	"github.com/agentsignal/agentsignal/persistence/redisclient"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
@@ -120,7 +119,7 @@ func (w *witness) forge(at time.Time, change func([]tlog.Hash) []tlog.Hash) stri
 	w.Helper()
 	_, c, err := w.s.process.store.Leaves.Checkpoint(w.Context())
 	must(w, err)
-	stored, err := w.redis.Client().Get(w.Context(), redisclient.TileKey(w.log, 0, 0)).Bytes()
+	stored, err := w.redis.Client().Get(w.Context(), w.s.process.webhooks.TileKey(w.log, 0, 0)).Bytes()
 	must(w, err)
 	var leaves []tlog.Hash
 	for len(stored) >= tlog.HashSize {
@@ -160,7 +159,7 @@ func (w *witness) forge(at time.Time, change func([]tlog.Hash) []tlog.Hash) stri
 // rewrite stores the entries of the account's signal log with a change, under their identifiers.
 func (w *witness) rewrite(change func(entry string) string) {
 	w.Helper()
-	ctx, rdb, key := context.Background(), w.redis.Client(), redisclient.SignalsKey(w.log)
+	ctx, rdb, key := context.Background(), w.redis.Client(), w.s.process.webhooks.SignalsKey(w.log)
 	entries, err := rdb.Do(ctx, "XRANGE", key, "-", "+").Slice()
 	must(w, err)
 	must(w, rdb.Del(ctx, key).Err())
@@ -179,7 +178,7 @@ func (w *witness) remove(id string) {
 	created, closed, err := w.s.process.catalogue.Find(w.Context(), w.id, signal.SignalID(id))
 	must(w, err)
 	n, err := w.redis.Client().
-		XDel(w.Context(), redisclient.SignalsKey(w.log), created.String(), closed.String()).
+		XDel(w.Context(), w.s.process.webhooks.SignalsKey(w.log), created.String(), closed.String()).
 		Result()
 	if must(w, err); n != 2 {
 		w.Fatalf("%d entries of %s were removed, want 2", n, id)
