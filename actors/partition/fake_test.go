@@ -137,9 +137,10 @@ type link struct {
 	down     bool
 	detached bool
 
-	announceTakes, takeTakes time.Duration // on their way to Redis
-	leaseReplyTakes          time.Duration // on its way back
-	eraseReplyTakes          time.Duration
+	// On their way to Redis.
+	announceTakes, assignTakes, takeTakes time.Duration
+	// On their way back.
+	announceReplyTakes, leaseReplyTakes, eraseReplyTakes time.Duration
 }
 
 func (l *link) cut(down bool) {
@@ -183,6 +184,7 @@ func (l *link) AnnounceNode(
 	if err := l.up(ctx); err != nil {
 		return cluster.Members{}, err
 	}
+	defer time.Sleep(l.announceReplyTakes)
 	defer l.fakeRedis.mu.Unlock()
 	now := time.Now()
 	maps.DeleteFunc(l.live, func(_ string, until time.Time) bool { return !now.Before(until) })
@@ -197,6 +199,7 @@ func (l *link) AnnounceNode(
 }
 
 func (l *link) AssignPartitions(ctx context.Context, a cluster.Assignment) (bool, error) {
+	time.Sleep(l.assignTakes)
 	if err := l.up(ctx); err != nil {
 		return false, err
 	}

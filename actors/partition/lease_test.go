@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/cluster"
 )
 
 func TestWantedOwner(t *testing.T) {
@@ -122,6 +123,55 @@ func TestBesideAnEarlierBuildPartitionsAreHashed(t *testing.T) {
 				t.Errorf("%s owns %d of 16 partitions of three nodes", node, n)
 			}
 		}
+	})
+}
+
+// The reply to an announcement, given before an assignment was stored, may be handled after it.
+func TestAnEarlierReplyDoesNotUndoAnAssignment(t *testing.T) {
+	for late := range 8 {
+		t.Run(fmt.Sprint(late), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newFakeRedis(16)
+				a := startNode(t, r, "a", func(o *Options) {
+					l := o.Tail.(*link)
+					l.assignTakes = 310 * time.Millisecond
+					l.announceReplyTakes = time.Duration(late) * 30 * time.Millisecond
+				})
+				b := startNode(t, r, "b", nil)
+				time.Sleep(time.Minute)
+				before, epochs := r.owners(), r.now().epoch
+				b.link.cut(true)
+				time.Sleep(10 * time.Second)
+				synctest.Wait()
+				wantOwned(t, "after b has died", map[*node]int{a: 16})
+				for p, epoch := range r.now().epoch {
+					taken := int64(0)
+					if before[p] == "b" {
+						taken = 1
+					}
+					if epoch-epochs[p] != taken {
+						t.Errorf("partition %d of %s was taken %d times", p, before[p], epoch-epochs[p])
+					}
+				}
+			})
+		})
+	}
+}
+
+// A Redis that has lost an assignment has a lower version, which counts.
+func TestALostAssignmentIsGivenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newFakeRedis(16)
+		a, b := startNode(t, r, "a", nil), startNode(t, r, "b", nil)
+		time.Sleep(time.Minute)
+		wantOwned(t, "before the loss", map[*node]int{a: 8, b: 8})
+		r.set(func() {
+			lost := cluster.Assignment{Version: 1, Nodes: []string{"a", "b"}, Owners: slices.Repeat([]string{"b"}, 16)}
+			r.assignment = lost
+		})
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		wantOwned(t, "with the former assignment", map[*node]int{a: 0, b: 16})
 	})
 }
 

@@ -61,6 +61,10 @@ type supervisor struct {
 	failingSince time.Time
 	refused      bool      // because of another node
 	graceUntil   time.Time // until then, nodes that are missing count as alive
+
+	announcing bool // an announcement is in flight
+	// outdated is set if the announcement in flight was sent before the assignment in members was stored.
+	outdated bool
 }
 
 // Receive implements engine.Actor.
@@ -85,6 +89,7 @@ func (s *supervisor) Receive(c engine.Context) {
 // was withdrawn, it withdraws the node again: others would wait for it otherwise.
 func (s *supervisor) announce(c engine.Context) {
 	p := s.p
+	s.announcing = true
 	p.track(c, func(ctx context.Context) any {
 		detached, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.announceTimeout())
 		defer cancel()
@@ -97,6 +102,8 @@ func (s *supervisor) announce(c engine.Context) {
 }
 
 func (s *supervisor) onAnnounced(c engine.Context, m announced) {
+	outdated := s.outdated && m.members.Assignment.Version < s.members.Assignment.Version
+	s.announcing, s.outdated = false, false
 	c.After(s.p.pollEvery, announceDue{})
 	if m.err != nil {
 		s.onAnnounceFailed(c, m.err)
@@ -113,6 +120,9 @@ func (s *supervisor) onAnnounced(c engine.Context, m announced) {
 	}
 	if !slices.Equal(s.members.Live, live) {
 		s.p.slog.Info("live nodes", "nodes", len(live))
+	}
+	if outdated {
+		m.members.Assignment = s.members.Assignment
 	}
 	s.members = m.members
 	if !m.members.ByHash && !s.fits() {
@@ -142,10 +152,11 @@ func (s *supervisor) assign(c engine.Context) {
 }
 
 // onAssigned takes over what this node has stored. What another one has stored comes with the next
-// announcement.
+// announcement. One in flight may have been answered before, and must not bring the former assignment
+// back. A later one may: Redis has then lost this one.
 func (s *supervisor) onAssigned(c engine.Context, m assigned) {
 	if m.stored && m.assignment.Version > s.members.Assignment.Version {
-		s.members.Assignment = m.assignment
+		s.members.Assignment, s.outdated = m.assignment, s.announcing
 		s.apply(c)
 	}
 }
