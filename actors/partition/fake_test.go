@@ -50,6 +50,8 @@ type fakeRedis struct {
 	epoch      map[int]int64
 	position   map[int]signal.Position
 	stores     int // of positions
+	renewals   int // calls that renewed leases
+	releases   int // calls that released leases
 	logs       map[int][]signal.Event
 	due        map[int][]signal.RunDue
 	erased     map[int][]signal.AccountID // by BeginErase, in its order
@@ -79,6 +81,7 @@ func (r *fakeRedis) now() *fakeRedis {
 	defer r.mu.Unlock()
 	c := newFakeRedis(r.partitions)
 	c.stores, c.trims, c.epoch = r.stores, r.trims, maps.Clone(r.epoch)
+	c.renewals, c.releases = r.renewals, r.releases
 	c.position, c.toErase = maps.Clone(r.position), maps.Clone(r.toErase)
 	for p := range r.partitions {
 		c.logs[p], c.due[p], c.erased[p] = slices.Clone(r.logs[p]), slices.Clone(r.due[p]), slices.Clone(r.erased[p])
@@ -235,27 +238,42 @@ func (l *link) TakeLease(ctx context.Context, p int, node string, ttl time.Durat
 	return l.epoch[p], "", nil
 }
 
-func (l *link) RenewLease(ctx context.Context, p int, node string, epoch int64, ttl time.Duration) error {
+func (l *link) RenewLeases(ctx context.Context, node string, leases []cluster.Lease, ttl time.Duration) []error {
+	errs := make([]error, len(leases))
 	if err := l.up(ctx); err != nil {
-		return err
+		for i := range errs {
+			errs[i] = err
+		}
+		return errs
 	}
 	defer time.Sleep(l.leaseReplyTakes)
 	defer l.fakeRedis.mu.Unlock()
-	held := l.owner[p]
-	if held.node != node || held.epoch != epoch || !time.Now().Before(held.until) {
-		return errNotOwner
+	l.renewals++
+	for i, want := range leases {
+		held := l.owner[want.Partition]
+		if held.node != node || held.epoch != want.Epoch || !time.Now().Before(held.until) {
+			errs[i] = errNotOwner
+			continue
+		}
+		l.owner[want.Partition] = lease{node, want.Epoch, time.Now().Add(ttl)}
 	}
-	l.owner[p] = lease{node, epoch, time.Now().Add(ttl)}
-	return nil
+	return errs
 }
 
-func (l *link) ReleaseLease(ctx context.Context, p int, node string, epoch int64) error {
+func (l *link) ReleaseLeases(ctx context.Context, node string, leases []cluster.Lease) error {
 	if err := l.up(ctx); err != nil {
 		return err
 	}
 	defer l.fakeRedis.mu.Unlock()
-	if held := l.owner[p]; held.node == node && held.epoch == epoch {
-		delete(l.owner, p)
+	l.releases++
+	for _, given := range leases {
+		p := given.Partition
+		if held := l.owner[p]; held.node == node && held.epoch == given.Epoch {
+			delete(l.owner, p)
+		}
+		if !given.Position.IsZero() && l.epoch[p] == given.Epoch {
+			l.position[p] = given.Position
+		}
 	}
 	return nil
 }

@@ -23,10 +23,24 @@ type assigned struct {
 	stored     bool
 }
 
-// announceDue asks the supervisor to announce the node again, startDue to start actors
-// again that have ended.
+// allRenewed is the result of renewing the leases of owners.
+type allRenewed struct {
+	begun  time.Time
+	owners []engine.Ref
+	errs   []error // of each
+}
+
+// handOver asks the supervisor to give all partitions back; handedOver is the result.
+type (
+	handOver   struct{ reply chan<- struct{} }
+	handedOver struct{}
+)
+
+// announceDue asks the supervisor to announce the node again, renewDue to renew the leases,
+// startDue to start actors again that have ended.
 type (
 	announceDue struct{}
+	renewDue    struct{}
 	startDue    struct{}
 )
 
@@ -65,21 +79,42 @@ type supervisor struct {
 	announcing bool // an announcement is in flight
 	// outdated is set if the announcement in flight was sent before the assignment in members was stored.
 	outdated bool
+
+	resigned   map[engine.Ref]struct{} // children that have stopped to act as owners
+	leaving    bool                    // the node takes no partitions any more
+	unresigned map[engine.Ref]struct{} // children that have yet to resign then
+	returned   []cluster.Lease         // of those that have
+	left       bool                    // leases are returned, and the node is withdrawn
+	waiting    []chan<- struct{}       // for left
 }
 
 // Receive implements engine.Actor.
 func (s *supervisor) Receive(c engine.Context) {
 	switch m := c.Message().(type) {
-	case engine.Started, announceDue:
+	case engine.Started:
+		s.announce(c)
+		c.After(s.p.renewEvery, renewDue{})
+	case announceDue:
 		s.announce(c)
 	case announced:
 		s.onAnnounced(c, m)
 	case assigned:
 		s.onAssigned(c, m)
+	case renewDue:
+		s.renew(c)
+	case allRenewed:
+		s.onAllRenewed(c, m)
 	case engine.Terminated:
 		s.onTerminated(c, m)
 	case startDue:
 		s.apply(c)
+	case handOver:
+		s.handOver(c, m)
+	case resigned:
+		s.onResigned(c, m)
+	case handedOver:
+		s.left = true
+		s.answer()
 	case engine.Stopping:
 		s.leave(c)
 	}
@@ -88,6 +123,9 @@ func (s *supervisor) Receive(c engine.Context) {
 // announce announces the node. If the announcement may have reached Redis after the node
 // was withdrawn, it withdraws the node again: others would wait for it otherwise.
 func (s *supervisor) announce(c engine.Context) {
+	if s.leaving {
+		return
+	}
 	p := s.p
 	s.announcing = true
 	p.track(c, func(ctx context.Context) any {
@@ -104,6 +142,10 @@ func (s *supervisor) announce(c engine.Context) {
 func (s *supervisor) onAnnounced(c engine.Context, m announced) {
 	outdated := s.outdated && m.members.Assignment.Version < s.members.Assignment.Version
 	s.announcing, s.outdated = false, false
+	if s.leaving {
+		s.returnAll(c)
+		return
+	}
 	c.After(s.p.pollEvery, announceDue{})
 	if m.err != nil {
 		s.onAnnounceFailed(c, m.err)
@@ -208,7 +250,10 @@ func (s *supervisor) onAnnounceFailed(c engine.Context, err error) {
 // wanted. It starts no actor while the former one of the partition is stopping: the two
 // would take the lease from each other.
 func (s *supervisor) apply(c engine.Context) {
-	wanted := 0
+	if s.leaving {
+		return
+	}
+	wanted, self := 0, c.Self()
 	for number := range s.p.inboxes {
 		child, exists := s.children[number]
 		if !s.wants(number) {
@@ -220,7 +265,7 @@ func (s *supervisor) apply(c engine.Context) {
 		wanted++
 		if !exists {
 			produce := func() engine.Actor {
-				return &partition{p: s.p, number: number, log: s.p.slog.With("partition", number)}
+				return &partition{p: s.p, supervisor: self, number: number, log: s.p.slog.With("partition", number)}
 			}
 			child = c.Spawn(engine.Partition, strconv.Itoa(number), produce, engine.Supervision{})
 			s.children[number] = child
@@ -230,10 +275,101 @@ func (s *supervisor) apply(c engine.Context) {
 	s.p.wanted.Store(int64(wanted))
 }
 
+// renew renews the leases of all partitions together, so that many cost little more than a few.
+func (s *supervisor) renew(c engine.Context) {
+	if s.leaving {
+		return
+	}
+	p, leases, m := s.p, []cluster.Lease(nil), allRenewed{begun: time.Now()}
+	for number := range p.owners {
+		if o := p.owners[number].Load(); o != nil {
+			leases = append(leases, cluster.Lease{Partition: number, Epoch: o.epoch})
+			m.owners = append(m.owners, o.ref)
+		}
+	}
+	c.Go(func(ctx context.Context) any {
+		ctx, cancel := context.WithTimeout(ctx, p.renewEvery)
+		defer cancel()
+		if len(leases) > 0 {
+			m.errs = p.store.RenewLeases(ctx, p.node, leases, p.options.Lease)
+		}
+		return m
+	})
+}
+
+func (s *supervisor) onAllRenewed(c engine.Context, m allRenewed) {
+	next := time.Until(m.begun.Add(s.p.renewEvery))
+	for i, owner := range m.owners {
+		owner.Tell(renewed{m.begun, m.errs[i]})
+		if m.errs[i] != nil && signal.KindOf(m.errs[i]) != signal.KindConflict {
+			next = s.p.pollEvery
+		}
+	}
+	c.After(next, renewDue{})
+}
+
 func (s *supervisor) onTerminated(c engine.Context, m engine.Terminated) {
 	delete(s.children, s.numbers[m.Ref])
 	delete(s.numbers, m.Ref)
+	s.onResigned(c, resigned{partition: m.Ref}) // if it failed before
+	delete(s.resigned, m.Ref)
 	c.After(s.p.pollEvery, startDue{})
+}
+
+// handOver has all owners resign, so that their leases are given back together. That comes before
+// any of them ends, which takes long with many signals.
+func (s *supervisor) handOver(c engine.Context, m handOver) {
+	s.waiting = append(s.waiting, m.reply)
+	if s.leaving {
+		s.answer()
+		return
+	}
+	s.leaving, s.unresigned = true, map[engine.Ref]struct{}{}
+	for _, child := range s.children {
+		if _, done := s.resigned[child]; !done {
+			s.unresigned[child] = struct{}{}
+			child.Tell(resign{})
+		}
+	}
+	if len(s.unresigned) == 0 {
+		s.returnAll(c)
+	}
+}
+
+// answer answers those who wait for the node to have left, if it has.
+func (s *supervisor) answer() {
+	for s.left && len(s.waiting) > 0 {
+		s.waiting[0] <- struct{}{}
+		s.waiting = s.waiting[1:]
+	}
+}
+
+func (s *supervisor) onResigned(c engine.Context, m resigned) {
+	s.resigned[m.partition] = struct{}{}
+	if _, awaited := s.unresigned[m.partition]; !awaited {
+		return
+	}
+	delete(s.unresigned, m.partition)
+	if m.lease.Epoch != 0 {
+		s.returned = append(s.returned, m.lease)
+	}
+	s.returnAll(c)
+}
+
+// returnAll gives the leases back and withdraws the node, once all owners have resigned and no
+// announcement is in flight, after which others would count the node as alive again.
+func (s *supervisor) returnAll(c engine.Context) {
+	if s.announcing || len(s.unresigned) > 0 {
+		return
+	}
+	p, leases := s.p, s.returned
+	p.track(c, func(ctx context.Context) any {
+		if len(leases) > 0 {
+			p.release(ctx, leases...)
+		}
+		p.leave(ctx)
+		return handedOver{}
+	})
 }
 
 // leave withdraws the node, so that others take its partitions as soon as its children,

@@ -39,8 +39,7 @@ func (s *Store) OwnerPosition(ctx context.Context, p int) (signal.Position, erro
 // their effect. KindConflict: another epoch holds the partition, or the log ends before
 // the position because Redis has lost its newest entries (CodeRolledBack).
 func (s *Store) StoreOwnerPosition(ctx context.Context, p int, epoch int64, position signal.Position) error {
-	keys := []string{redisclient.EpochKey(p), redisclient.PositionKey(p), redisclient.EventsKey(p)}
-	stored, err := positionStoreScript.Run(ctx, s.RDB, keys, strconv.FormatInt(epoch, 10), position.String()).Int()
+	stored, err := positionStoreScript.Run(ctx, s.RDB, positionKeys(p), strconv.FormatInt(epoch, 10), position.String()).Int()
 	switch {
 	case err != nil:
 		return redisclient.Failed(err, "store position of partition %d", p)
@@ -50,4 +49,9 @@ func (s *Store) StoreOwnerPosition(ctx context.Context, p int, epoch int64, posi
 		return signal.ErrRolledBack
 	}
 	return nil
+}
+
+// positionKeys returns the keys of positionStoreScript.
+func positionKeys(p int) []string {
+	return []string{redisclient.EpochKey(p), redisclient.PositionKey(p), redisclient.EventsKey(p)}
 }
