@@ -62,6 +62,7 @@ type Options struct {
 // from anywhere but an actor's Receive. Run keeps it up to date.
 type Market struct {
 	o         Options
+	system    *engine.System
 	log       *slog.Logger
 	sources   []string
 	simulates bool
@@ -91,7 +92,7 @@ func New(sys *engine.System, o Options) *Market {
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	names, _ := source.ParseSources(o.Sources) // the feeder reports errors
 	m := &Market{
-		o: o, log: o.Log.With("component", "market"),
+		o: o, system: sys, log: o.Log.With("component", "market"),
 		sources:   names,
 		simulates: slices.Contains(names, simulated.Name),
 		given:     slices.Contains(names, source.Stream),
