@@ -228,13 +228,13 @@ func (m *Market) stale(record *marketdata.Asset, format string, what any, age ti
 	err := &signal.RunError{Code: signal.StaleData, Retryable: true,
 		Message: fmt.Sprintf(format, what, record.Symbol, age.Round(time.Second))}
 	if record.Source == simulated.Name {
-		err.Cause = errStopped
+		err.Cause, err.Passing = errStopped, true
 	}
 	return err
 }
 
 func (m *Market) unreachable(cause error) *signal.RunError {
-	return &signal.RunError{Code: signal.DataUnavailable, Retryable: true, RetryAfter: retryAfter,
+	return &signal.RunError{Code: signal.DataUnavailable, Retryable: true, RetryAfter: retryAfter, Passing: true,
 		Message: "prices cannot be read at the moment", Cause: errors.Join(errNotRead, cause)}
 }
 
@@ -301,7 +301,7 @@ func (m *Market) record(ctx context.Context, name, key string) (marketdata.Asset
 			case refused != "":
 				return record, notTakenUp(name, refused)
 			}
-			err = &signal.RunError{Code: signal.DataUnavailable, Retryable: true, RetryAfter: retryAfter,
+			err = &signal.RunError{Code: signal.DataUnavailable, Retryable: true, RetryAfter: retryAfter, Passing: true,
 				Message: "the prices of " + name + " are being read"}
 		}
 		if !backoff.Sleep(ctx, pollEvery) {
@@ -351,7 +351,7 @@ func (m *Market) unknown(name string, err error) *signal.RunError {
 		return m.unreachable(err)
 	}
 	if m.simulates && assets.Find(name) != nil {
-		return &signal.RunError{Code: signal.DataUnavailable, Retryable: true, RetryAfter: retryAfter,
+		return &signal.RunError{Code: signal.DataUnavailable, Retryable: true, RetryAfter: retryAfter, Passing: true,
 			Message: "the simulated market is about to start"}
 	}
 	return &signal.RunError{Code: signal.DataUnavailable, Message: "no source knows " + name}
