@@ -2,6 +2,7 @@ package persistence
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"time"
 
@@ -135,6 +136,21 @@ func (b *clusterBench) testLeases(t *testing.T) {
 				t.Errorf("renew: %v", err)
 			}
 		}
+	}
+	after := map[int]signal.Position{}
+	for p := range s.Client.Partitions() {
+		after[p] = signal.Position{}
+	}
+	last, err := b.log.Append(ctx, storetest.Noted(storetest.AccountIn(s.Client, 9), "newest"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := s.Logs.ContinuedLogs(ctx, after); !slices.Contains(got, 9) || err != nil {
+		t.Errorf("logs that go on: %v, %v", got, err)
+	}
+	after[9] = last
+	if got, err := s.Logs.ContinuedLogs(ctx, after); slices.Contains(got, 9) || err != nil {
+		t.Errorf("logs that go on after the last event of partition 9: %v, %v", got, err)
 	}
 	at := signal.Position{MS: 5, Seq: 7}
 	for i, l := range leases {

@@ -57,6 +57,9 @@ type fakeRedis struct {
 	erased     map[int][]signal.AccountID // by BeginErase, in its order
 	toErase    map[int]int                // steps left
 	trims      int
+	looks      int   // at the logs of silent partitions
+	reads      int   // of logs
+	sweeps     int   // that ended with no overdue run left
 	refuse     error // the result of every owner's write; nil: it is stored
 	undone     error // the result of BeginErase
 	readLimit  int   // maximum events of one read; 0: as requested
@@ -81,7 +84,8 @@ func (r *fakeRedis) now() *fakeRedis {
 	defer r.mu.Unlock()
 	c := newFakeRedis(r.partitions)
 	c.stores, c.trims, c.epoch = r.stores, r.trims, maps.Clone(r.epoch)
-	c.renewals, c.releases = r.renewals, r.releases
+	c.renewals, c.releases, c.sweeps = r.renewals, r.releases, r.sweeps
+	c.looks, c.reads = r.looks, r.reads
 	c.position, c.toErase = maps.Clone(r.position), maps.Clone(r.toErase)
 	for p := range r.partitions {
 		c.logs[p], c.due[p], c.erased[p] = slices.Clone(r.logs[p]), slices.Clone(r.due[p]), slices.Clone(r.erased[p])
@@ -318,6 +322,7 @@ func (l *link) ReadLog(ctx context.Context, p int, after signal.Position, limit 
 		return nil, err
 	}
 	defer l.fakeRedis.mu.Unlock()
+	l.reads++
 	if l.readLimit > 0 {
 		limit = min(limit, l.readLimit)
 	}
@@ -328,6 +333,21 @@ func (l *link) ReadLog(ctx context.Context, p int, after signal.Position, limit 
 		}
 	}
 	return got, nil
+}
+
+func (l *link) ContinuedLogs(ctx context.Context, after map[int]signal.Position) ([]int, error) {
+	if err := l.up(ctx); err != nil {
+		return nil, err
+	}
+	defer l.fakeRedis.mu.Unlock()
+	l.looks++
+	var numbers []int
+	for p, position := range after {
+		if log := l.logs[p]; len(log) > 0 && log[len(log)-1].Position.Compare(position) > 0 {
+			numbers = append(numbers, p)
+		}
+	}
+	return numbers, nil
 }
 
 func (l *link) OverdueRuns(ctx context.Context, p int, before time.Time, limit int) ([]signal.RunDue, error) {
@@ -342,6 +362,15 @@ func (l *link) OverdueRuns(ctx context.Context, p int, before time.Time, limit i
 		}
 	}
 	return got, nil
+}
+
+func (l *link) RunsUnderWay(ctx context.Context, p int) (bool, error) {
+	if err := l.up(ctx); err != nil {
+		return false, err
+	}
+	defer l.fakeRedis.mu.Unlock()
+	l.sweeps++
+	return len(l.due[p]) > 0, nil
 }
 
 func (l *link) BeginErase(ctx context.Context, p int, epoch int64, account signal.AccountID, _ time.Time) error {

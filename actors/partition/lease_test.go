@@ -502,6 +502,9 @@ func TestRefusedWriteEndsTheOwnership(t *testing.T) {
 					a.Publish(0, r.now().logs[0])
 				}
 				time.Sleep(300 * time.Millisecond)
+				if event == "" {
+					time.Sleep(rest)
+				}
 				synctest.Wait()
 				epoch := r.now().epoch[0]
 				r.set(func() { r.refuse = nil })

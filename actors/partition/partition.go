@@ -65,7 +65,8 @@ type partition struct {
 	// granted is the epoch of the lease, for an actor that stops before it receives taken.
 	granted atomic.Int64
 
-	feed *feed // nil while it is not owner
+	feed *feed   // nil while it is not owner
+	list []*duty // of the owner
 }
 
 // Receive implements engine.Actor.
@@ -113,7 +114,9 @@ func (a *partition) Receive(c engine.Context) {
 	case positionStored:
 		a.feed.onPositionStored(c, m)
 	case checkDue:
-		a.feed.check(c)
+		a.check(c)
+	case unhandled:
+		a.feed.onUnhandled(c)
 	}
 }
 
@@ -156,6 +159,7 @@ func (a *partition) onTaken(c engine.Context, m taken) {
 	a.log.Debug("partition is owned", "epoch", m.epoch)
 	a.hold(c, m.begun)
 	list, dueAfter := a.duties()
+	a.list = list
 	a.feed = a.newFeed(a.startTenants(c), dueAfter)
 	a.feed.start(c)
 	for _, d := range list {
@@ -194,9 +198,22 @@ func (a *partition) newFeed(followers []ownership.Follower, dueAfter map[signal.
 				a.work(c, d)
 			}
 		},
-		lost: a.drop,
-		log:  a.log,
+		advanced: a.rouse,
+		silent:   a.reportSilence,
+		lost:     a.drop,
+		log:      a.log,
 	})
+}
+
+// check checks the feed for the supervisor, which asks all owners at once.
+func (a *partition) check(c engine.Context) {
+	if a.feed != nil {
+		a.feed.check(c)
+	}
+}
+
+func (a *partition) reportSilence(c engine.Context) {
+	a.supervisor.Tell(silent{a.number, c.Self(), a.feed.handled})
 }
 
 // hold extends the lease, counted from begun. Redis counts from a later time, at which it

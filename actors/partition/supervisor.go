@@ -30,6 +30,16 @@ type allRenewed struct {
 	errs   []error // of each
 }
 
+// silent reports that the tail has published no events of a partition for a while.
+type silent struct {
+	number    int
+	partition engine.Ref
+	handled   signal.Position
+}
+
+// continued is the result of looking at the logs of silent partitions: the owners of those that go on.
+type continued struct{ owners []engine.Ref }
+
 // handOver asks the supervisor to give all partitions back; handedOver is the result.
 type (
 	handOver   struct{ reply chan<- struct{} }
@@ -80,6 +90,9 @@ type supervisor struct {
 	// outdated is set if the announcement in flight was sent before the assignment in members was stored.
 	outdated bool
 
+	asked  bool     // owners have been asked whether they are silent
+	silent []silent // those that are
+
 	resigned   map[engine.Ref]struct{} // children that have stopped to act as owners
 	leaving    bool                    // the node takes no partitions any more
 	unresigned map[engine.Ref]struct{} // children that have yet to resign then
@@ -94,6 +107,7 @@ func (s *supervisor) Receive(c engine.Context) {
 	case engine.Started:
 		s.announce(c)
 		c.After(s.p.renewEvery, renewDue{})
+		c.After(checkEvery/2, checkDue{})
 	case announceDue:
 		s.announce(c)
 	case announced:
@@ -104,6 +118,14 @@ func (s *supervisor) Receive(c engine.Context) {
 		s.renew(c)
 	case allRenewed:
 		s.onAllRenewed(c, m)
+	case checkDue:
+		s.check(c)
+	case silent:
+		s.silent = append(s.silent, m)
+	case continued:
+		for _, owner := range m.owners {
+			owner.Tell(unhandled{})
+		}
 	case engine.Terminated:
 		s.onTerminated(c, m)
 	case startDue:
@@ -306,6 +328,41 @@ func (s *supervisor) onAllRenewed(c engine.Context, m allRenewed) {
 		}
 	}
 	c.After(next, renewDue{})
+}
+
+// check asks the owners whether they are silent, and looks at the logs of all silent ones together half
+// of checkEvery later, so that many partitions without events cost one command.
+func (s *supervisor) check(c engine.Context) {
+	c.After(checkEvery/2, checkDue{})
+	if s.asked = !s.asked; s.asked {
+		s.silent = nil
+		for number := range s.p.owners {
+			if o := s.p.owners[number].Load(); o != nil {
+				o.ref.Tell(checkDue{})
+			}
+		}
+		return
+	}
+	p, owners, after := s.p, map[int]engine.Ref{}, map[int]signal.Position{}
+	for _, m := range s.silent {
+		owners[m.number], after[m.number] = m.partition, m.handled
+	}
+	if len(after) == 0 {
+		return
+	}
+	c.Go(func(ctx context.Context) any {
+		ctx, cancel := context.WithTimeout(ctx, checkEvery)
+		defer cancel()
+		numbers, err := p.store.ContinuedLogs(ctx, after)
+		if err != nil && ctx.Err() == nil {
+			p.slog.Debug("event logs are not readable", "err", err)
+		}
+		m := continued{}
+		for _, number := range numbers {
+			m.owners = append(m.owners, owners[number])
+		}
+		return m
+	})
 }
 
 func (s *supervisor) onTerminated(c engine.Context, m engine.Terminated) {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 
 	"github.com/redis/go-redis/v9"
@@ -49,6 +51,33 @@ func (s *Store) StoreOwnerPosition(ctx context.Context, p int, epoch int64, posi
 		return signal.ErrRolledBack
 	}
 	return nil
+}
+
+// ContinuedLogs returns the partitions whose event logs have entries after the given positions, in one
+// round trip to each server.
+func (s *Store) ContinuedLogs(ctx context.Context, after map[int]signal.Position) ([]int, error) {
+	partitions := slices.Sorted(maps.Keys(after))
+	pipe, byKey := s.RDB.Pipeline(), map[string]int{}
+	var reads []*redis.XStreamSliceCmd
+	for group := range together(s.RDB, partitions) {
+		var keys, positions []string
+		for _, p := range group {
+			keys, positions = append(keys, redisclient.EventsKey(p)), append(positions, after[p].String())
+			byKey[redisclient.EventsKey(p)] = p
+		}
+		args := &redis.XReadArgs{Streams: append(keys, positions...), Count: 1, Block: -1}
+		reads = append(reads, pipe.XRead(ctx, args))
+	}
+	if err := redisclient.Execute(ctx, pipe); err != nil {
+		return nil, redisclient.Failed(err, "look at event logs")
+	}
+	var found []int
+	for _, r := range reads {
+		for _, stream := range r.Val() {
+			found = append(found, byKey[stream.Stream])
+		}
+	}
+	return found, nil
 }
 
 // positionKeys returns the keys of positionStoreScript.

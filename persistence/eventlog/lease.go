@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"strconv"
 	"strings"
@@ -112,15 +113,11 @@ func (s *Store) TakeLease(ctx context.Context, p int, node string, ttl time.Dura
 // RenewLeases keeps leases of partitions for ttl from now, in one round trip to each server. It
 // returns an error for each, or nil. CodeNotOwner: it must be taken again.
 func (s *Store) RenewLeases(ctx context.Context, node string, leases []cluster.Lease, ttl time.Duration) []error {
-	size := len(leases)
-	if _, clustered := s.RDB.(*redis.ClusterClient); clustered {
-		size = 1 // the keys of partitions are in different slots
-	}
 	pipe := s.RDB.Pipeline()
 	var renewals []renewal
-	for together := range slices.Chunk(leases, max(size, 1)) {
+	for group := range together(s.RDB, leases) {
 		r := renewal{args: []any{ttl.Milliseconds()}}
-		for _, l := range together {
+		for _, l := range group {
 			r.keys = append(r.keys, redisclient.OwnerKey(l.Partition))
 			r.args = append(r.args, leaseValue(node, l.Epoch))
 		}
@@ -136,6 +133,16 @@ func (s *Store) RenewLeases(ctx context.Context, node string, leases []cluster.L
 		errs = append(errs, r.errors()...)
 	}
 	return errs
+}
+
+// together groups partitions, or leases of them, that one command may concern: all, or on a Redis
+// Cluster, where partitions lie in different slots, each by itself.
+func together[T any](client redis.UniversalClient, partitions []T) iter.Seq[[]T] {
+	size := len(partitions)
+	if _, clustered := client.(*redis.ClusterClient); clustered {
+		size = 1
+	}
+	return slices.Chunk(partitions, max(size, 1))
 }
 
 // renewal is one call of leaseRenewScript.
