@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -97,6 +98,25 @@ func TestFailedRunIsAnsweredWithItsCode(t *testing.T) {
 	}
 	if a.Header.Get("Retry-After") != "2" || a.Header.Get("X-Run-Id") != string(runID) {
 		t.Errorf("headers %v", a.Header)
+	}
+}
+
+// What passes by itself is no failure of the agent: clients and load balancers ask again, or another node.
+func TestARunThatFailsForAMomentIsAnswered503(t *testing.T) {
+	t.Parallel()
+	for wait, want := range map[time.Duration]string{time.Second: "1", 0: "5"} {
+		f := &fakes{run: func(context.Context, signal.RunRequest) (agent.Outcome, error) {
+			return agent.Outcome{Run: runID}, fmt.Errorf("run: %w", &signal.RunError{Code: signal.DataUnavailable,
+				Message: "prices cannot be read at the moment", Retryable: true, Passing: true, RetryAfter: wait})
+		}}
+		a := do(t, newServer(t, f), "POST", "/v1/agents/trading/run", `{"asset":"BTC","strategy":"momentum"}`)
+		p := a.problem(t)
+		if a.Status != 503 || p.Code != "unavailable" || p.Detail != "prices cannot be read at the moment" {
+			t.Errorf("got %d %s", a.Status, a.Body)
+		}
+		if a.Header.Get("Retry-After") != want || a.Header.Get("X-Run-Id") != string(runID) {
+			t.Errorf("headers %v", a.Header)
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package http
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -78,13 +79,14 @@ var problemKinds = []problemKind{
 		"Too many logins failed. The header Retry-After is the time until the lock ends."},
 	{"agent_failed", 500, "The agent's run failed",
 		"The request was valid but the run ended with an error. The members error_code and retryable name the error " +
-			"and whether trying again may help."},
+			"and whether trying again may help. If it failed for a reason of the service that soon passes, the answer is " +
+			"503 unavailable instead."},
 	{"internal", 500, "Something went wrong",
 		"An unexpected error. Its cause is in the log of the service, under the request_id."},
 	{"unavailable", 503, "The service is not available",
-		"The service cannot reach its store, its store refuses to be written (it may be full), the service is about " +
-			"to stop, or too many passwords wait to be checked. Try again after the time in the header " +
-			"Retry-After."},
+		"The service cannot reach its store, its store refuses to be written (it may be full), the service cannot " +
+			"read prices for the moment or is about to stop, or too many passwords wait to be checked. Try again " +
+			"after the time in the header Retry-After."},
 }
 
 var problemsByCode = func() map[string]*problemKind {
@@ -177,6 +179,10 @@ func newProblem(err error) problem {
 		return problem{problemKind: problemsByCode["insufficient_scope"], Detail: e.Error(), scope: e.scope}
 	}
 	if e, ok := errors.AsType[*runFailed](err); ok {
+		if e.Passing {
+			return problem{problemKind: problemsByCode["unavailable"], Detail: e.Message,
+				RetryAfter: cmp.Or(e.RetryAfter, retryUnavailable)}
+		}
 		return problem{problemKind: problemsByCode["agent_failed"], Detail: e.Message, RetryAfter: e.RetryAfter, run: e}
 	}
 	if e, ok := errors.AsType[*signal.Error](err); ok && e.Kind != signal.KindInternal {

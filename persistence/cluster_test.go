@@ -2,6 +2,7 @@ package persistence
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/cluster"
 	"github.com/agentsignal/agentsignal/persistence/eventlog"
 	"github.com/agentsignal/agentsignal/persistence/redisclient"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
@@ -124,12 +126,36 @@ func (b *clusterBench) testLog(t *testing.T) {
 
 func (b *clusterBench) testLeases(t *testing.T) {
 	s, ctx := b.store, t.Context()
+	var leases []cluster.Lease
 	for p := 8; p < s.Client.Partitions(); p++ { // erasing and trimming take the leases of other partitions
-		epoch := take(t, s, p)
-		if err := s.Logs.RenewLease(ctx, p, "a", epoch, time.Minute); err != nil {
-			t.Errorf("renew: %v", err)
+		leases = append(leases, cluster.Lease{Partition: p, Epoch: take(t, s, p)})
+	}
+	for range 2 { // the servers may not know the script
+		for _, err := range s.Logs.RenewLeases(ctx, "a", leases, time.Minute) {
+			if err != nil {
+				t.Errorf("renew: %v", err)
+			}
 		}
-		at := signal.Position{MS: 5, Seq: 7}
+	}
+	after := map[int]signal.Position{}
+	for p := range s.Client.Partitions() {
+		after[p] = signal.Position{}
+	}
+	last, err := b.log.Append(ctx, storetest.Noted(storetest.AccountIn(s.Client, 9), "newest"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := s.Logs.ContinuedLogs(ctx, after); !slices.Contains(got, 9) || err != nil {
+		t.Errorf("logs that go on: %v, %v", got, err)
+	}
+	after[9] = last
+	if got, err := s.Logs.ContinuedLogs(ctx, after); slices.Contains(got, 9) || err != nil {
+		t.Errorf("logs that go on after the last event of partition 9: %v, %v", got, err)
+	}
+	at := signal.Position{MS: 5, Seq: 7}
+	for i, l := range leases {
+		p, epoch := l.Partition, l.Epoch
+		leases[i].Position = at
 		if err := s.Logs.StoreOwnerPosition(ctx, p, epoch, at); err != nil {
 			t.Errorf("store position: %v", err)
 		}
@@ -139,9 +165,12 @@ func (b *clusterBench) testLeases(t *testing.T) {
 		if _, owner, err := s.Logs.TakeLease(ctx, p, "b", time.Minute); owner != "a" || err != nil {
 			t.Errorf("another node finds the owner %q, %v", owner, err)
 		}
-		if err := s.Logs.ReleaseLease(ctx, p, "a", epoch); err != nil {
-			t.Errorf("release: %v", err)
-		}
+	}
+	if err := s.Logs.ReleaseLeases(ctx, "a", leases); err != nil {
+		t.Errorf("release: %v", err)
+	}
+	for _, l := range leases {
+		p, epoch := l.Partition, l.Epoch
 		storetest.Take(t, s.Logs, p, "b", time.Minute)
 		if node, newer, err := s.Logs.Owner(ctx, p); node != "b" || newer <= epoch || err != nil {
 			t.Errorf("owner is %s with epoch %d, %v", node, newer, err)

@@ -98,8 +98,8 @@ func TestRunsFailWithoutAPool(t *testing.T) {
 	tr.outcomes = &fakeOutcomes{err: context.DeadlineExceeded}
 	r := request("BTC")
 	_, err := tr.Evaluate(t.Context(), &r)
-	if e, ok := errors.AsType[*signal.RunError](err); !ok || e.Code != signal.DataUnavailable || !e.Retryable {
-		t.Errorf("got %v, want a retryable DATA_UNAVAILABLE", err)
+	if e, ok := errors.AsType[*signal.RunError](err); !ok || e.Code != signal.DataUnavailable || !e.Passing {
+		t.Errorf("got %v, want a passing DATA_UNAVAILABLE", err)
 	}
 }
 

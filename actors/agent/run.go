@@ -394,8 +394,9 @@ func endedError(cause error) *signal.RunError {
 	return cancelledError("the process stopped")
 }
 
+// cancelledError returns the error of a run that this process has not finished.
 func cancelledError(message string) *signal.RunError {
-	return &signal.RunError{Code: signal.Cancelled, Message: message, Retryable: true}
+	return &signal.RunError{Code: signal.Cancelled, Message: message, Retryable: true, Passing: true}
 }
 
 func internalError(cause error) *signal.RunError {

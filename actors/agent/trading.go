@@ -135,7 +135,7 @@ func (t *trader) pool(ctx context.Context, seen *market.Snapshot, tf signal.Time
 	}
 	pool, err := t.outcomes.Pool(ctx, tf, seen.Bars[len(seen.Bars)-1].CloseTime)
 	if err != nil {
-		return nil, &signal.RunError{Code: signal.DataUnavailable, Retryable: true,
+		return nil, &signal.RunError{Code: signal.DataUnavailable, Retryable: true, Passing: true,
 			Message: "the outcomes of past entries cannot be read at the moment", Cause: err}
 	}
 	return pool, nil

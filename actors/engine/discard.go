@@ -20,14 +20,14 @@ func (c *cell) endIncarnationWith(m, last any) {
 		return
 	}
 	c.endIncarnation(last)
+	left := map[*cell]struct{}{}
 	for child := range c.children.alive {
-		if child.discard() {
-			delete(c.children.alive, child)
-		} else {
+		if !child.discard() {
+			left[child] = struct{}{}
 			child.PostSystemMessage(stop)
 		}
 	}
-	c.children.last = m
+	c.children.alive, c.children.last = left, m
 	c.afterChildren()
 }
 

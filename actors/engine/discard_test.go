@@ -81,6 +81,42 @@ func TestIdleChildrenAreDiscarded(t *testing.T) {
 	})
 }
 
+// Before a shutdown, children end with their parent as always; only the library's register is not kept.
+func TestChildrenAreDiscardedBeforeAShutdown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := NewSystem(Options{})
+		var children []Ref
+		r := s.Spawn(Partition, "p", made(func(c Context) {
+			if _, ok := c.Message().(Started); ok {
+				for range 100 {
+					children = append(children, c.Spawn(Signal, "s", made(func(Context) {}), Supervision{}))
+				}
+			}
+		}), Supervision{Discard: true})
+		synctest.Wait()
+		if s.Ending() {
+			t.Error("the system is ending")
+		}
+		s.ShutdownFollows()
+		if err := s.End(t.Context(), r); err != nil || !s.Ending() {
+			t.Errorf("end: %v; the system is ending: %v", err, s.Ending())
+		}
+		if n := s.metrics.of(Signal).running.Load(); n != 0 {
+			t.Errorf("%d children are running", n)
+		}
+		if _, err := Ask(t.Context(), children[0], func(chan<- int) any { return "question" }); !errors.Is(err, ErrStopped) {
+			t.Errorf("a question to one: %v", err)
+		}
+		other := s.Spawn(Agent, "a", made(func(Context) {}), Supervision{}) // the others still work
+		if err := s.End(t.Context(), other); err != nil {
+			t.Errorf("end another actor: %v", err)
+		}
+		if err := s.Shutdown(t.Context()); err != nil {
+			t.Errorf("shutdown: %v", err)
+		}
+	})
+}
+
 // Children that are busy, or have children of their own, end in the usual way: the
 // parent ends after them.
 func TestBusyChildrenAreNotDiscarded(t *testing.T) {

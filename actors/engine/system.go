@@ -34,7 +34,7 @@ type System struct {
 	root    Ref
 	work    *workers // goroutines of Context.Go and of mailboxes
 
-	// ending is set when Shutdown begins.
+	// ending is set when Shutdown begins or is announced.
 	ending atomic.Bool
 
 	// degraded is set when a child of the root failed too often.
@@ -141,6 +141,13 @@ func (s *System) Alive(ctx context.Context) error {
 	_, err := Ask(ctx, s.root, func(reply chan<- struct{}) any { return aliveRequest{reply} })
 	return err
 }
+
+// ShutdownFollows announces Shutdown, for actors that End ends before it: discarded ones then stay
+// registered in the library, which is most of the work of ending them.
+func (s *System) ShutdownFollows() { s.ending.Store(true) }
+
+// Ending reports whether Shutdown has begun or was announced.
+func (s *System) Ending() bool { return s.ending.Load() }
 
 // Shutdown poisons the root's children one after the other, the youngest first, waits
 // for each and then for the goroutines of all actors. When ctx ends, it stops the

@@ -41,7 +41,12 @@ func (m *Market) Alert(ctx context.Context, name string, alerts []alerts.Alert) 
 }
 
 // Unalert removes the alerts of refs, a slice that must not be changed afterwards. It does not wait.
-func (m *Market) Unalert(name string, refs ...engine.Ref) { m.send(name, dropAlerts{refs}) }
+// When the system is about to shut down it does nothing: a million alerts end with their assets.
+func (m *Market) Unalert(name string, refs ...engine.Ref) {
+	if !m.system.Ending() {
+		m.send(name, dropAlerts{refs})
+	}
+}
 
 // RequestPrice requests alerts.LastPrice for the Ref of an alert. It comes after the notifications
 // of everything that happened before, and not at all without the alert or a price. It does not wait.

@@ -62,6 +62,7 @@ type Options struct {
 // from anywhere but an actor's Receive. Run keeps it up to date.
 type Market struct {
 	o         Options
+	system    *engine.System
 	log       *slog.Logger
 	sources   []string
 	simulates bool
@@ -91,7 +92,7 @@ func New(sys *engine.System, o Options) *Market {
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	names, _ := source.ParseSources(o.Sources) // the feeder reports errors
 	m := &Market{
-		o: o, log: o.Log.With("component", "market"),
+		o: o, system: sys, log: o.Log.With("component", "market"),
 		sources:   names,
 		simulates: slices.Contains(names, simulated.Name),
 		given:     slices.Contains(names, source.Stream),
@@ -227,13 +228,13 @@ func (m *Market) stale(record *marketdata.Asset, format string, what any, age ti
 	err := &signal.RunError{Code: signal.StaleData, Retryable: true,
 		Message: fmt.Sprintf(format, what, record.Symbol, age.Round(time.Second))}
 	if record.Source == simulated.Name {
-		err.Cause = errStopped
+		err.Cause, err.Passing = errStopped, true
 	}
 	return err
 }
 
 func (m *Market) unreachable(cause error) *signal.RunError {
-	return &signal.RunError{Code: signal.DataUnavailable, Retryable: true, RetryAfter: retryAfter,
+	return &signal.RunError{Code: signal.DataUnavailable, Retryable: true, RetryAfter: retryAfter, Passing: true,
 		Message: "prices cannot be read at the moment", Cause: errors.Join(errNotRead, cause)}
 }
 
@@ -300,7 +301,7 @@ func (m *Market) record(ctx context.Context, name, key string) (marketdata.Asset
 			case refused != "":
 				return record, notTakenUp(name, refused)
 			}
-			err = &signal.RunError{Code: signal.DataUnavailable, Retryable: true, RetryAfter: retryAfter,
+			err = &signal.RunError{Code: signal.DataUnavailable, Retryable: true, RetryAfter: retryAfter, Passing: true,
 				Message: "the prices of " + name + " are being read"}
 		}
 		if !backoff.Sleep(ctx, pollEvery) {
@@ -350,7 +351,7 @@ func (m *Market) unknown(name string, err error) *signal.RunError {
 		return m.unreachable(err)
 	}
 	if m.simulates && assets.Find(name) != nil {
-		return &signal.RunError{Code: signal.DataUnavailable, Retryable: true, RetryAfter: retryAfter,
+		return &signal.RunError{Code: signal.DataUnavailable, Retryable: true, RetryAfter: retryAfter, Passing: true,
 			Message: "the simulated market is about to start"}
 	}
 	return &signal.RunError{Code: signal.DataUnavailable, Message: "no source knows " + name}

@@ -168,7 +168,7 @@ func TestOldPricesAreRefused(t *testing.T) {
 			}
 			s, err := newFake(t, store, markettest.NewClock()).Series(t.Context(), "x", signal.H1)
 			if c.stale {
-				if e := markettest.RunError(t, err); e.Code != signal.StaleData || !e.Retryable {
+				if e := markettest.RunError(t, err); e.Code != signal.StaleData || !e.Retryable || e.Passing {
 					t.Errorf("error is %+v", e)
 				}
 				return
@@ -206,7 +206,7 @@ func checkUnreachableStore(t *testing.T) {
 	}
 	m.closedUp.Store(false)
 	_, err = m.Series(t.Context(), "X", signal.H1)
-	if e := markettest.RunError(t, err); e.Code != signal.DataUnavailable || !e.Retryable {
+	if e := markettest.RunError(t, err); e.Code != signal.DataUnavailable || !e.Retryable || !e.Passing {
 		t.Errorf("while it does not: %+v", e)
 	}
 	// A process that was halted reads again a moment later.
@@ -238,7 +238,8 @@ func TestSeriesWaitsForTheMarketToBegin(t *testing.T) {
 			_, err := m.Series(ctx, name, signal.H1)
 			cancel()
 			e, took := markettest.RunError(t, err), time.Since(begun)
-			if e.Code != signal.DataUnavailable || e.Retryable != want.retryable || took != want.after {
+			if e.Code != signal.DataUnavailable || e.Retryable != want.retryable || e.Passing != want.retryable ||
+				took != want.after {
 				t.Errorf("%s: %+v after %s", name, e, took)
 			}
 		}
@@ -311,7 +312,7 @@ func TestQuestionsSurviveAPanic(t *testing.T) {
 		defer cancel()
 		_, _, err := m.watched(ctx, "X", signal.M1)
 		e, ok := errors.AsType[*signal.RunError](err)
-		if !ok || e.Code != signal.DataUnavailable || !e.Retryable || ctx.Err() != nil {
+		if !ok || e.Code != signal.DataUnavailable || !e.Retryable || !e.Passing || ctx.Err() != nil {
 			t.Errorf("got %v (context: %v), want DATA_UNAVAILABLE, retryable, at once", err, ctx.Err())
 		}
 		if s, err := m.Series(ctx, "X", signal.M1); err != nil || len(s.Bars) != 12 {

@@ -94,6 +94,8 @@ func TestSeriesWaitsForTheSimulatedMarket(t *testing.T) {
 				took := time.Since(begun)
 				if (err != nil) != tt.stale || tt.stale && markettest.RunError(t, err).Code != signal.StaleData {
 					t.Errorf("the error is %v", err)
+				} else if tt.stale && markettest.RunError(t, err).Passing != (tt.source == simulated.Name) {
+					t.Errorf("the error passes by itself: %+v", err)
 				}
 				if took < tt.takes || took > tt.takes+time.Second {
 					t.Errorf("it took %s, want %s", took, tt.takes)

@@ -22,6 +22,8 @@ type (
 // DueRuns lists the runs that should have ended. signals.Store implements it.
 type DueRuns interface {
 	OverdueRuns(ctx context.Context, partition int, before time.Time, limit int) ([]signal.RunDue, error)
+	// RunsUnderWay reports whether any run has not ended.
+	RunsUnderWay(ctx context.Context, partition int) (bool, error)
 }
 
 // Eraser erases deleted accounts in small steps. persistence.Store implements it.
@@ -47,6 +49,9 @@ const (
 	// dutyTimeout bounds one run of a duty, dutyRetry is the pause after a failed one.
 	dutyTimeout = 10 * time.Second
 	dutyRetry   = time.Second
+	// rest is the pause of a duty that has nothing to do until an event is handled. A partition
+	// without events costs Redis next to nothing, and what no event reports is still done in time.
+	rest = time.Minute
 	// sweepLimit is the number of overdue runs that one sweep ends.
 	sweepLimit = 100
 	// erasePause separates two steps of erasing, so that Redis can serve others.
@@ -57,10 +62,14 @@ const (
 type duty struct {
 	name string
 	do   func(ctx context.Context) (next time.Duration, err error)
+	// after is the pause after the next event, for a duty that rests.
+	after time.Duration
 
 	running bool
-	again   bool // it became due during a run
-	failing bool // the last run failed and was logged
+	resting bool
+	begun   signal.Position // what was handled when the last run began
+	again   bool            // it became due during a run
+	failing bool            // the last run failed and was logged
 	timer   engine.Timer
 }
 
@@ -76,7 +85,7 @@ func (a *partition) duties() (list []*duty, dueAfter map[signal.EventType]*duty)
 		return next, err
 	}}
 	list = []*duty{
-		{name: "end overdue runs", do: func(ctx context.Context) (time.Duration, error) {
+		{name: "end overdue runs", after: p.options.SweepEvery, do: func(ctx context.Context) (time.Duration, error) {
 			return p.sweep(ctx, number, epoch)
 		}},
 		erase,
@@ -94,8 +103,8 @@ func (a *partition) duties() (list []*duty, dueAfter map[signal.EventType]*duty)
 		dueAfter[signal.WebhookChanged] = eraseWebhooks
 	}
 	if t := p.options.Trimmer; t != nil {
-		list = append(list, &duty{name: "trim", do: func(ctx context.Context) (time.Duration, error) {
-			return p.options.TrimEvery, errors.Join(t.TrimEvents(ctx, number, epoch), t.TrimSignals(ctx, number, epoch))
+		list = append(list, &duty{name: "trim", after: p.options.TrimEvery, do: func(ctx context.Context) (time.Duration, error) {
+			return rest, errors.Join(t.TrimEvents(ctx, number, epoch), t.TrimSignals(ctx, number, epoch))
 		}})
 	}
 	return list, dueAfter
@@ -107,7 +116,7 @@ func (a *partition) work(c engine.Context, d *duty) {
 		d.again = true
 		return
 	}
-	d.running = true
+	d.running, d.resting, d.begun = true, false, a.feed.handled
 	d.timer.Stop()
 	do := d.do
 	c.Go(func(ctx context.Context) any {
@@ -138,8 +147,22 @@ func (a *partition) onDutyDone(c engine.Context, m dutyDone) {
 		d.again = false
 		m.next = 0
 	}
+	if d.resting = m.next == rest; d.resting && d.begun != a.feed.handled {
+		d.resting, m.next = false, d.after
+	}
 	if m.next >= 0 {
 		d.timer = c.After(m.next, dutyDue{d})
+	}
+}
+
+// rouse makes resting duties run soon, because events were handled.
+func (a *partition) rouse(c engine.Context) {
+	for _, d := range a.list {
+		if d.resting {
+			d.resting = false
+			d.timer.Stop()
+			d.timer = c.After(d.after, dutyDue{d})
+		}
 	}
 }
 
@@ -179,5 +202,8 @@ func (p *Partitions) sweep(ctx context.Context, number int, epoch int64) (time.D
 	if len(runs) == sweepLimit {
 		return 0, nil
 	}
-	return p.options.SweepEvery, nil
+	if more, err := p.store.RunsUnderWay(ctx, number); more || err != nil {
+		return p.options.SweepEvery, err
+	}
+	return rest, nil
 }

@@ -50,11 +50,16 @@ type fakeRedis struct {
 	epoch      map[int]int64
 	position   map[int]signal.Position
 	stores     int // of positions
+	renewals   int // calls that renewed leases
+	releases   int // calls that released leases
 	logs       map[int][]signal.Event
 	due        map[int][]signal.RunDue
 	erased     map[int][]signal.AccountID // by BeginErase, in its order
 	toErase    map[int]int                // steps left
 	trims      int
+	looks      int   // at the logs of silent partitions
+	reads      int   // of logs
+	sweeps     int   // that ended with no overdue run left
 	refuse     error // the result of every owner's write; nil: it is stored
 	undone     error // the result of BeginErase
 	readLimit  int   // maximum events of one read; 0: as requested
@@ -79,6 +84,8 @@ func (r *fakeRedis) now() *fakeRedis {
 	defer r.mu.Unlock()
 	c := newFakeRedis(r.partitions)
 	c.stores, c.trims, c.epoch = r.stores, r.trims, maps.Clone(r.epoch)
+	c.renewals, c.releases, c.sweeps = r.renewals, r.releases, r.sweeps
+	c.looks, c.reads = r.looks, r.reads
 	c.position, c.toErase = maps.Clone(r.position), maps.Clone(r.toErase)
 	for p := range r.partitions {
 		c.logs[p], c.due[p], c.erased[p] = slices.Clone(r.logs[p]), slices.Clone(r.due[p]), slices.Clone(r.erased[p])
@@ -137,9 +144,10 @@ type link struct {
 	down     bool
 	detached bool
 
-	announceTakes, takeTakes time.Duration // on their way to Redis
-	leaseReplyTakes          time.Duration // on its way back
-	eraseReplyTakes          time.Duration
+	// On their way to Redis.
+	announceTakes, assignTakes, takeTakes time.Duration
+	// On their way back.
+	announceReplyTakes, leaseReplyTakes, eraseReplyTakes time.Duration
 }
 
 func (l *link) cut(down bool) {
@@ -183,6 +191,7 @@ func (l *link) AnnounceNode(
 	if err := l.up(ctx); err != nil {
 		return cluster.Members{}, err
 	}
+	defer time.Sleep(l.announceReplyTakes)
 	defer l.fakeRedis.mu.Unlock()
 	now := time.Now()
 	maps.DeleteFunc(l.live, func(_ string, until time.Time) bool { return !now.Before(until) })
@@ -197,6 +206,7 @@ func (l *link) AnnounceNode(
 }
 
 func (l *link) AssignPartitions(ctx context.Context, a cluster.Assignment) (bool, error) {
+	time.Sleep(l.assignTakes)
 	if err := l.up(ctx); err != nil {
 		return false, err
 	}
@@ -232,27 +242,42 @@ func (l *link) TakeLease(ctx context.Context, p int, node string, ttl time.Durat
 	return l.epoch[p], "", nil
 }
 
-func (l *link) RenewLease(ctx context.Context, p int, node string, epoch int64, ttl time.Duration) error {
+func (l *link) RenewLeases(ctx context.Context, node string, leases []cluster.Lease, ttl time.Duration) []error {
+	errs := make([]error, len(leases))
 	if err := l.up(ctx); err != nil {
-		return err
+		for i := range errs {
+			errs[i] = err
+		}
+		return errs
 	}
 	defer time.Sleep(l.leaseReplyTakes)
 	defer l.fakeRedis.mu.Unlock()
-	held := l.owner[p]
-	if held.node != node || held.epoch != epoch || !time.Now().Before(held.until) {
-		return errNotOwner
+	l.renewals++
+	for i, want := range leases {
+		held := l.owner[want.Partition]
+		if held.node != node || held.epoch != want.Epoch || !time.Now().Before(held.until) {
+			errs[i] = errNotOwner
+			continue
+		}
+		l.owner[want.Partition] = lease{node, want.Epoch, time.Now().Add(ttl)}
 	}
-	l.owner[p] = lease{node, epoch, time.Now().Add(ttl)}
-	return nil
+	return errs
 }
 
-func (l *link) ReleaseLease(ctx context.Context, p int, node string, epoch int64) error {
+func (l *link) ReleaseLeases(ctx context.Context, node string, leases []cluster.Lease) error {
 	if err := l.up(ctx); err != nil {
 		return err
 	}
 	defer l.fakeRedis.mu.Unlock()
-	if held := l.owner[p]; held.node == node && held.epoch == epoch {
-		delete(l.owner, p)
+	l.releases++
+	for _, given := range leases {
+		p := given.Partition
+		if held := l.owner[p]; held.node == node && held.epoch == given.Epoch {
+			delete(l.owner, p)
+		}
+		if !given.Position.IsZero() && l.epoch[p] == given.Epoch {
+			l.position[p] = given.Position
+		}
 	}
 	return nil
 }
@@ -297,6 +322,7 @@ func (l *link) ReadLog(ctx context.Context, p int, after signal.Position, limit 
 		return nil, err
 	}
 	defer l.fakeRedis.mu.Unlock()
+	l.reads++
 	if l.readLimit > 0 {
 		limit = min(limit, l.readLimit)
 	}
@@ -307,6 +333,21 @@ func (l *link) ReadLog(ctx context.Context, p int, after signal.Position, limit 
 		}
 	}
 	return got, nil
+}
+
+func (l *link) ContinuedLogs(ctx context.Context, after map[int]signal.Position) ([]int, error) {
+	if err := l.up(ctx); err != nil {
+		return nil, err
+	}
+	defer l.fakeRedis.mu.Unlock()
+	l.looks++
+	var numbers []int
+	for p, position := range after {
+		if log := l.logs[p]; len(log) > 0 && log[len(log)-1].Position.Compare(position) > 0 {
+			numbers = append(numbers, p)
+		}
+	}
+	return numbers, nil
 }
 
 func (l *link) OverdueRuns(ctx context.Context, p int, before time.Time, limit int) ([]signal.RunDue, error) {
@@ -321,6 +362,15 @@ func (l *link) OverdueRuns(ctx context.Context, p int, before time.Time, limit i
 		}
 	}
 	return got, nil
+}
+
+func (l *link) RunsUnderWay(ctx context.Context, p int) (bool, error) {
+	if err := l.up(ctx); err != nil {
+		return false, err
+	}
+	defer l.fakeRedis.mu.Unlock()
+	l.sweeps++
+	return len(l.due[p]) > 0, nil
 }
 
 func (l *link) BeginErase(ctx context.Context, p int, epoch int64, account signal.AccountID, _ time.Time) error {

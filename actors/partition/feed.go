@@ -45,6 +45,7 @@ type (
 	effectDue struct{}
 	storeDue  struct{}
 	checkDue  struct{}
+	unhandled struct{} // the log has events that were not handled when the feed was silent
 )
 
 // Feed reads a partition's event log and stores the position up to which the effects of
@@ -53,6 +54,8 @@ type Feed interface {
 	OwnerPosition(ctx context.Context, partition int) (signal.Position, error)
 	StoreOwnerPosition(ctx context.Context, partition int, epoch int64, position signal.Position) error
 	ReadLog(ctx context.Context, partition int, after signal.Position, limit int) ([]signal.Event, error)
+	// ContinuedLogs returns the partitions whose logs go on after the given positions.
+	ContinuedLogs(ctx context.Context, after map[int]signal.Position) ([]int, error)
 }
 
 // Limits of the feed.
@@ -60,7 +63,7 @@ const (
 	readLimit  = 1000                   // events of one read of the log
 	storeEvery = 250 * time.Millisecond // store the position this often,
 	storeAfter = 1000                   // and after so many events
-	checkEvery = 2 * time.Second        // read the log when the tail is silent
+	checkEvery = 2 * time.Second        // look at the log when the tail is silent
 	retryEvery = 250 * time.Millisecond // after Redis could not be reached
 )
 
@@ -79,6 +82,8 @@ type feedOptions struct {
 	effects    map[signal.EventType]effect
 	// followUp is called with each event after its effect is stored and it is recorded.
 	followUp func(c engine.Context, e *signal.Event)
+	advanced func(c engine.Context)            // called after events were handled
+	silent   func(c engine.Context)            // called when the tail has published nothing for checkEvery
 	lost     func(c engine.Context, err error) // called when a write was refused
 	log      *slog.Logger
 }
@@ -129,7 +134,6 @@ func (f *feed) failed(text string, err error) {
 
 // start begins to follow the log.
 func (f *feed) start(c engine.Context) {
-	c.After(checkEvery, checkDue{})
 	f.load(c)
 }
 
@@ -298,6 +302,7 @@ func (f *feed) onEffectsStored(c engine.Context, m effectsStored) {
 // done marks the events up to a position as handled.
 func (f *feed) done(c engine.Context, upTo signal.Position) {
 	f.handled = upTo
+	f.advanced(c)
 	if f.unstored >= storeAfter {
 		f.storePosition(c)
 	}
@@ -354,13 +359,17 @@ func (f *feed) onPositionStored(c engine.Context, m positionStored) {
 	f.storeLater(c)
 }
 
-// check reads the log if the tail has published nothing since the last check, so that a
-// stuck tail does not delay effects.
+// check reports that the tail has published nothing since the last check, so that a stuck tail does
+// not delay effects: the supervisor looks whether the log goes on.
 func (f *feed) check(c engine.Context) {
-	c.After(checkEvery, checkDue{})
 	if !f.notified && !f.busy && f.inbox != nil {
-		f.behind = true
-		f.next(c)
+		f.silent(c)
 	}
 	f.notified = false
+}
+
+// onUnhandled reads the log, because the tail has missed events or is late.
+func (f *feed) onUnhandled(c engine.Context) {
+	f.behind = f.inbox != nil
+	f.next(c)
 }

@@ -300,9 +300,47 @@ func TestOwnerTrims(t *testing.T) {
 		r := newFakeRedis(2)
 		l := &link{fakeRedis: r}
 		startNode(t, r, "a", func(o *Options) { o.Trimmer = l })
-		time.Sleep(time.Minute + time.Second)
+		for range 61 {
+			r.append(0, "acc_1", signal.SignalCreated)
+			r.append(1, "acc_2", signal.SignalCreated)
+			time.Sleep(time.Second)
+		}
 		if r.now().trims < 12 || r.now().trims > 14 {
 			t.Errorf("%d trims of 2 partitions in a minute, want about 14", r.now().trims)
+		}
+	})
+}
+
+// The duties of partitions without events cost next to nothing, until there is an event.
+func TestDutiesRest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newFakeRedis(64)
+		a := startNode(t, r, "a", func(o *Options) { o.Trimmer = o.Tail.(*link) })
+		time.Sleep(time.Minute + 30*time.Second)
+		before := r.now()
+		time.Sleep(10 * time.Minute)
+		after := r.now()
+		if n := after.trims - before.trims; n != 64*10 {
+			t.Errorf("%d trims in 10 minutes", n)
+		}
+		if n := after.sweeps - before.sweeps; n != 64*10 {
+			t.Errorf("%d sweeps in 10 minutes", n)
+		}
+		if looks, reads := after.looks-before.looks, after.reads-before.reads; looks != 5*60 || reads != 0 {
+			t.Errorf("the logs of silent partitions were looked at %d times and read %d times", looks, reads)
+		}
+		// A run begins whose process dies: its event and its record are one change.
+		r.set(func() {
+			r.due[0] = []signal.RunDue{{Run: "run_1", Agent: "seo", Account: "acc_1", At: time.Now().Add(20 * time.Second)}}
+		})
+		a.publish("acc_1", signal.AgentStarted)
+		time.Sleep(11 * time.Second)
+		if n := r.now().trims - after.trims; n < 1 || n > 12 {
+			t.Errorf("%d trims after an event", n)
+		}
+		time.Sleep(15 * time.Second)
+		if n := len(r.now().due[0]); n != 0 {
+			t.Error("the run was not ended within a sweep of its deadline")
 		}
 	})
 }

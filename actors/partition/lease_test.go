@@ -8,7 +8,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/agentsignal/agentsignal/actors/engine"
+	"github.com/agentsignal/agentsignal/actors/ownership"
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/cluster"
 )
 
 func TestWantedOwner(t *testing.T) {
@@ -125,6 +128,55 @@ func TestBesideAnEarlierBuildPartitionsAreHashed(t *testing.T) {
 	})
 }
 
+// The reply to an announcement, given before an assignment was stored, may be handled after it.
+func TestAnEarlierReplyDoesNotUndoAnAssignment(t *testing.T) {
+	for late := range 8 {
+		t.Run(fmt.Sprint(late), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newFakeRedis(16)
+				a := startNode(t, r, "a", func(o *Options) {
+					l := o.Tail.(*link)
+					l.assignTakes = 310 * time.Millisecond
+					l.announceReplyTakes = time.Duration(late) * 30 * time.Millisecond
+				})
+				b := startNode(t, r, "b", nil)
+				time.Sleep(time.Minute)
+				before, epochs := r.owners(), r.now().epoch
+				b.link.cut(true)
+				time.Sleep(10 * time.Second)
+				synctest.Wait()
+				wantOwned(t, "after b has died", map[*node]int{a: 16})
+				for p, epoch := range r.now().epoch {
+					taken := int64(0)
+					if before[p] == "b" {
+						taken = 1
+					}
+					if epoch-epochs[p] != taken {
+						t.Errorf("partition %d of %s was taken %d times", p, before[p], epoch-epochs[p])
+					}
+				}
+			})
+		})
+	}
+}
+
+// A Redis that has lost an assignment has a lower version, which counts.
+func TestALostAssignmentIsGivenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newFakeRedis(16)
+		a, b := startNode(t, r, "a", nil), startNode(t, r, "b", nil)
+		time.Sleep(time.Minute)
+		wantOwned(t, "before the loss", map[*node]int{a: 8, b: 8})
+		r.set(func() {
+			lost := cluster.Assignment{Version: 1, Nodes: []string{"a", "b"}, Owners: slices.Repeat([]string{"b"}, 16)}
+			r.assignment = lost
+		})
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		wantOwned(t, "with the former assignment", map[*node]int{a: 0, b: 16})
+	})
+}
+
 // A node that leaves returns its leases before anything else of its process ends.
 func TestANodeThatLeavesHandsOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -148,6 +200,109 @@ func TestANodeThatLeavesHandsOver(t *testing.T) {
 		wantEqual(t, "owners a second after b left", map[string]int{"a": 16}, r.owns())
 		wantOwned(t, "after b left", map[*node]int{a: 16, b: 0})
 		b.Publish(0, []signal.Event{{}}) // later events are dropped
+	})
+}
+
+// slowTenant has a child that takes an hour to end, as with very many signals.
+type slowTenant struct{}
+
+func (slowTenant) Start(c engine.Context, _ ownership.Owned) ownership.Follower {
+	c.Spawn(engine.Other, "slow", func() engine.Actor { return slowTenant{} }, engine.Supervision{})
+	return slowTenant{}
+}
+
+func (slowTenant) Follow([]signal.Event) {}
+
+func (slowTenant) Receive(c engine.Context) {
+	if c.Message() == (engine.Stopping{}) {
+		time.Sleep(time.Hour)
+	}
+}
+
+// All leases are given back at once with the newest positions, and nothing that ends slowly delays it.
+func TestLeasesAreGivenBackBeforeActorsEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newFakeRedis(16)
+		a := startNode(t, r, "a", func(o *Options) { o.Tenants = []ownership.Tenant{slowTenant{}} })
+		b := startNode(t, r, "b", nil)
+		time.Sleep(time.Minute)
+		wantOwned(t, "before a leaves", map[*node]int{a: 8, b: 8})
+		last := map[int]signal.Position{}
+		for p, owner := range r.owners() {
+			if owner == "a" {
+				e := r.append(p, "acc_1", signal.SignalCreated)
+				a.Publish(p, []signal.Event{e})
+				last[p] = e.Position
+			}
+		}
+		time.Sleep(10 * time.Millisecond) // they are handled, and their positions are not stored yet
+		releases := r.now().releases
+		left, ended := time.Now(), make(chan error, 1)
+		go func() { ended <- a.Leave(context.Background()) }()
+		time.Sleep(100 * time.Millisecond)
+		if n := r.owns()["a"]; n != 0 || a.Owned() != 0 {
+			t.Errorf("a holds %d leases and believes that it owns %d partitions", n, a.Owned())
+		}
+		got := r.now()
+		if n := got.releases - releases; n != 1 {
+			t.Errorf("the leases were given back by %d calls", n)
+		}
+		for p, at := range last {
+			if got.position[p] != at {
+				t.Errorf("the position of partition %d is %v, and its events are handled up to %v", p, got.position[p], at)
+			}
+		}
+		time.Sleep(900 * time.Millisecond)
+		synctest.Wait()
+		wantEqual(t, "owners after a second", map[string]int{"b": 16}, r.owns())
+		if err := <-ended; err != nil || time.Since(left) < time.Hour {
+			t.Errorf("Leave returned after %v: %v", time.Since(left), err)
+		}
+	})
+}
+
+// Handing over is not undone by what was under way, whenever it comes, and may be asked for again.
+func TestANodeHandsOverAtAnyMoment(t *testing.T) {
+	for at := range 40 {
+		synctest.Test(t, func(t *testing.T) {
+			r := newFakeRedis(8)
+			b := startNode(t, r, "b", nil)
+			time.Sleep(time.Minute)
+			a := startNode(t, r, "a", func(o *Options) {
+				l := o.Tail.(*link)
+				l.announceTakes, l.announceReplyTakes = 20*time.Millisecond, 20*time.Millisecond
+				l.assignTakes, l.takeTakes, l.leaseReplyTakes = 30*time.Millisecond, 20*time.Millisecond, 20*time.Millisecond
+			})
+			time.Sleep(time.Duration(at) * 17 * time.Millisecond)
+			for range 2 {
+				if err := a.HandOver(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			time.Sleep(time.Second)
+			synctest.Wait()
+			wantEqual(t, fmt.Sprintf("owners after a left at step %d", at), map[string]int{"b": 8}, r.owns())
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			wantOwned(t, "later", map[*node]int{a: 0, b: 8})
+			a.stop(t)
+			if err := a.HandOver(t.Context()); err != nil {
+				t.Errorf("handing over after the end: %v", err)
+			}
+		})
+	}
+}
+
+// The leases of a node are renewed together, however many there are.
+func TestLeasesAreRenewedTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newFakeRedis(64)
+		a := startNode(t, r, "a", nil)
+		time.Sleep(time.Minute)
+		wantOwned(t, "after a minute", map[*node]int{a: 64})
+		if n := r.now().renewals; n < 35 || n > 37 {
+			t.Errorf("%d calls renewed leases of 5 s in a minute, want one each third of a lease", n)
+		}
 	})
 }
 
@@ -347,6 +502,9 @@ func TestRefusedWriteEndsTheOwnership(t *testing.T) {
 					a.Publish(0, r.now().logs[0])
 				}
 				time.Sleep(300 * time.Millisecond)
+				if event == "" {
+					time.Sleep(rest)
+				}
 				synctest.Wait()
 				epoch := r.now().epoch[0]
 				r.set(func() { r.refuse = nil })

@@ -9,6 +9,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/engine"
 	"github.com/agentsignal/agentsignal/actors/ownership"
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/cluster"
 )
 
 // taken is the result of an attempt to take the lease.
@@ -19,41 +20,53 @@ type taken struct {
 	err   error
 }
 
-// renewed is the result of a renewal.
+// renewed is the result of a renewal by the supervisor.
 type renewed struct {
 	begun time.Time
 	err   error
 }
 
+// resign asks a partition actor to stop acting as owner, because the supervisor gives its lease
+// back; resigned is its answer. It is also sent when the actor ends by itself.
+type (
+	resign   struct{}
+	resigned struct {
+		partition engine.Ref
+		lease     cluster.Lease // to give back; none if its epoch is 0
+	}
+)
+
 // Messages of a partition actor to itself.
 type (
 	takeDue   struct{}
-	renewDue  struct{}
 	leaseOver struct{}
 )
 
 // Leases grants partitions to nodes. eventlog.Store implements it.
 type Leases interface {
 	TakeLease(ctx context.Context, partition int, node string, ttl time.Duration) (epoch int64, owner string, err error)
-	RenewLease(ctx context.Context, partition int, node string, epoch int64, ttl time.Duration) error
-	ReleaseLease(ctx context.Context, partition int, node string, epoch int64) error
+	// RenewLeases returns an error for each lease, or nil. KindConflict: it is lost.
+	RenewLeases(ctx context.Context, node string, leases []cluster.Lease, ttl time.Duration) []error
+	ReleaseLeases(ctx context.Context, node string, leases []cluster.Lease) error
 }
 
 // partition is the actor of one wanted partition. It first takes the lease; from
 // then on it owns the partition until it stops. It never becomes owner twice.
 type partition struct {
-	p      *Partitions
-	number int
-	log    *slog.Logger
+	p          *Partitions
+	supervisor engine.Ref
+	number     int
+	log        *slog.Logger
 
 	epoch int64     // 0 while it is not owner
 	until time.Time // when the lease expires, at the earliest
 	over  engine.Timer
-	gone  bool // the ownership was lost: there is no lease to release
+	gone  bool // the ownership is lost, or the supervisor releases the lease
 	// granted is the epoch of the lease, for an actor that stops before it receives taken.
 	granted atomic.Int64
 
-	feed *feed // nil while it is not owner
+	feed *feed   // nil while it is not owner
+	list []*duty // of the owner
 }
 
 // Receive implements engine.Actor.
@@ -63,8 +76,6 @@ func (a *partition) Receive(c engine.Context) {
 		a.take(c)
 	case taken:
 		a.onTaken(c, m)
-	case renewDue:
-		a.renew(c)
 	case renewed:
 		a.onRenewed(c, m)
 	case leaseOver:
@@ -75,7 +86,12 @@ func (a *partition) Receive(c engine.Context) {
 		a.onDutyDone(c, m)
 	case ownership.Lost:
 		a.drop(c, m.Err)
-	case engine.Stopping, engine.Restarting:
+	case resign:
+		a.resign(c)
+	case engine.Stopping:
+		a.supervisor.Tell(resigned{partition: c.Self()})
+		a.end(c)
+	case engine.Restarting:
 		a.end(c)
 	case loadDue:
 		a.feed.load(c)
@@ -98,7 +114,9 @@ func (a *partition) Receive(c engine.Context) {
 	case positionStored:
 		a.feed.onPositionStored(c, m)
 	case checkDue:
-		a.feed.check(c)
+		a.check(c)
+	case unhandled:
+		a.feed.onUnhandled(c)
 	}
 }
 
@@ -113,18 +131,19 @@ func (a *partition) take(c engine.Context) {
 		m.epoch, m.owner, m.err = p.store.TakeLease(detached, number, p.node, p.options.Lease)
 		granted.Store(m.epoch)
 		if ctx.Err() != nil && m.epoch != 0 {
-			p.release(ctx, number, m.epoch)
+			p.release(ctx, cluster.Lease{Partition: number, Epoch: m.epoch})
 		}
 		return m
 	})
 }
 
-// release gives a lease back, if Redis answers within leaveTimeout.
-func (p *Partitions) release(ctx context.Context, number int, epoch int64) {
+// release gives leases back, if Redis answers within leaveTimeout. If a position is not stored,
+// the next owner only handles some events again.
+func (p *Partitions) release(ctx context.Context, leases ...cluster.Lease) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTimeout)
 	defer cancel()
-	if err := p.store.ReleaseLease(ctx, number, p.node, epoch); err != nil {
-		p.slog.Warn("lease is not released", "partition", number, "err", err)
+	if err := p.store.ReleaseLeases(ctx, p.node, leases); err != nil {
+		p.slog.Warn("leases are not released", "partitions", len(leases), "first", leases[0].Partition, "err", err)
 	}
 }
 
@@ -135,13 +154,12 @@ func (a *partition) onTaken(c engine.Context, m taken) {
 		return
 	}
 	a.epoch = m.epoch
-	self := c.Self()
-	a.p.owners[a.number].Store(&self)
+	a.p.owners[a.number].Store(&owner{c.Self(), m.epoch})
 	a.p.owned.Add(1)
 	a.log.Debug("partition is owned", "epoch", m.epoch)
 	a.hold(c, m.begun)
-	c.After(time.Until(m.begun.Add(a.p.renewEvery)), renewDue{})
 	list, dueAfter := a.duties()
+	a.list = list
 	a.feed = a.newFeed(a.startTenants(c), dueAfter)
 	a.feed.start(c)
 	for _, d := range list {
@@ -180,9 +198,22 @@ func (a *partition) newFeed(followers []ownership.Follower, dueAfter map[signal.
 				a.work(c, d)
 			}
 		},
-		lost: a.drop,
-		log:  a.log,
+		advanced: a.rouse,
+		silent:   a.reportSilence,
+		lost:     a.drop,
+		log:      a.log,
 	})
+}
+
+// check checks the feed for the supervisor, which asks all owners at once.
+func (a *partition) check(c engine.Context) {
+	if a.feed != nil {
+		a.feed.check(c)
+	}
+}
+
+func (a *partition) reportSilence(c engine.Context) {
+	a.supervisor.Tell(silent{a.number, c.Self(), a.feed.handled})
 }
 
 // hold extends the lease, counted from begun. Redis counts from a later time, at which it
@@ -193,27 +224,14 @@ func (a *partition) hold(c engine.Context, begun time.Time) {
 	a.over = c.After(time.Until(a.until), leaseOver{})
 }
 
-func (a *partition) renew(c engine.Context) {
-	p, number, epoch := a.p, a.number, a.epoch
-	c.Go(func(ctx context.Context) any {
-		m := renewed{begun: time.Now()}
-		ctx, cancel := context.WithTimeout(ctx, p.renewEvery)
-		defer cancel()
-		m.err = p.store.RenewLease(ctx, number, p.node, epoch, p.options.Lease)
-		return m
-	})
-}
-
 func (a *partition) onRenewed(c engine.Context, m renewed) {
 	switch {
 	case m.err == nil:
 		a.hold(c, m.begun)
-		c.After(time.Until(m.begun.Add(a.p.renewEvery)), renewDue{})
 	case signal.KindOf(m.err) == signal.KindConflict:
 		a.drop(c, m.err)
 	default:
 		a.log.Debug("lease is not renewed", "err", m.err)
-		c.After(a.p.pollEvery, renewDue{})
 	}
 }
 
@@ -235,36 +253,54 @@ func (a *partition) drop(c engine.Context, err error) {
 	c.Stop(c.Self())
 }
 
-// end releases the partition, unless it is lost. Late writes of the actor's goroutines are
-// stored before the next owner has its epoch, or refused.
+// resign ends the ownership for the supervisor, which gives the lease back and then ends the actor.
+func (a *partition) resign(c engine.Context) {
+	answer := resigned{partition: c.Self()}
+	switch {
+	case a.epoch == 0:
+		c.Stop(c.Self()) // it may still be granted a lease, see end
+	case !a.gone:
+		answer.lease = a.lease()
+		a.gone = true
+		a.forsake()
+	}
+	a.supervisor.Tell(answer)
+}
+
+// lease returns the lease as it is given back.
+func (a *partition) lease() cluster.Lease {
+	l := cluster.Lease{Partition: a.number, Epoch: a.epoch}
+	if settled := a.feed.settled(); settled != a.feed.stored {
+		l.Position = settled
+	}
+	return l
+}
+
+// forsake makes the node no longer count as owner.
+func (a *partition) forsake() {
+	if a.p.owners[a.number].Swap(nil) != nil {
+		a.p.owned.Add(-1)
+	}
+	a.p.inboxes[a.number].Store(nil)
+}
+
+// end releases the partition, unless that is done or it is lost.
+//
+// The lease is released while goroutines of the actor and its children may still write under its
+// epoch. Redis handles such a write either before it gives the lease to the next owner, which
+// reads the partition's state only after that, or refuses it, because the script that gives the
+// lease has stored a newer epoch.
 func (a *partition) end(c engine.Context) {
-	p, number, epoch := a.p, a.number, a.epoch
-	if epoch == 0 {
-		if epoch = a.granted.Load(); epoch != 0 {
-			p.track(c, func(ctx context.Context) any {
-				p.release(ctx, number, epoch)
-				return nil
-			})
-		}
+	p, lease := a.p, cluster.Lease{Partition: a.number, Epoch: a.granted.Load()}
+	if a.epoch != 0 {
+		a.forsake()
+		lease = a.lease()
+	}
+	if a.gone || lease.Epoch == 0 {
 		return
 	}
-	p.owned.Add(-1)
-	p.inboxes[number].Store(nil)
-	p.owners[number].Store(nil)
-	if a.gone {
-		return
-	}
-	settled, stored := a.feed.settled(), a.feed.stored
 	p.track(c, func(ctx context.Context) any {
-		detached, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTimeout)
-		defer cancel()
-		if settled != stored {
-			// Without it the next owner only handles some events again.
-			if err := p.store.StoreOwnerPosition(detached, number, epoch, settled); err != nil {
-				p.slog.Debug("last position is not stored", "partition", number, "err", err)
-			}
-		}
-		p.release(ctx, number, epoch)
+		p.release(ctx, lease)
 		return nil
 	})
 }

@@ -57,6 +57,12 @@ type Options struct {
 	Log      *slog.Logger // nil to discard
 }
 
+// owner is the actor of an owned partition, and its epoch.
+type owner struct {
+	ref   engine.Ref
+	epoch int64
+}
+
 // Partitions are the partitions of this node. All methods are safe for concurrent use.
 type Partitions struct {
 	node    string
@@ -75,7 +81,7 @@ type Partitions struct {
 
 	// By partition, nil where this node is not owner.
 	inboxes []atomic.Pointer[inbox]
-	owners  []atomic.Pointer[engine.Ref]
+	owners  []atomic.Pointer[owner]
 	owned   atomic.Int64
 	wanted  atomic.Int64
 
@@ -105,19 +111,35 @@ func New(sys *engine.System, node string, store Store, log Log, o Options) *Part
 		renewEvery: o.Lease / 3,
 		system:     sys,
 		inboxes:    make([]atomic.Pointer[inbox], store.Partitions()),
-		owners:     make([]atomic.Pointer[engine.Ref], store.Partitions()),
+		owners:     make([]atomic.Pointer[owner], store.Partitions()),
 		joined:     make(chan struct{}),
 	}
 	produce := func() engine.Actor {
-		return &supervisor{p: p, children: map[int]engine.Ref{}, numbers: map[engine.Ref]int{}}
+		return &supervisor{p: p, children: map[int]engine.Ref{}, numbers: map[engine.Ref]int{},
+			resigned: map[engine.Ref]struct{}{}}
 	}
 	p.supervisor = sys.Spawn(engine.Supervisor, "partitions", produce, partitionFailures)
 	return p
 }
 
-// Leave withdraws the node, ends the actors of its partitions and waits until their leases
-// are released. The partitions cannot be used afterwards.
+// HandOver gives the leases of all partitions back and withdraws the node, so that other nodes take
+// the partitions. It takes a few commands to Redis, however many signals are open: the actors still
+// exist, but their writes are refused as soon as another node owns the partition. This node takes no
+// partition again. HandOver may be called more than once; it returns ctx's error.
+func (p *Partitions) HandOver(ctx context.Context) error {
+	_, err := engine.Ask(ctx, p.supervisor, func(reply chan<- struct{}) any { return handOver{reply} })
+	if err != nil && !errors.Is(err, engine.ErrStopped) {
+		return fmt.Errorf("hand partitions over: %w", err)
+	}
+	return nil
+}
+
+// Leave hands all partitions over, ends their actors and waits until their leases are released.
+// The partitions cannot be used afterwards.
 func (p *Partitions) Leave(ctx context.Context) error {
+	if err := p.HandOver(ctx); err != nil {
+		return err
+	}
 	if err := p.system.End(ctx, p.supervisor); err != nil {
 		return err
 	}
@@ -189,7 +211,7 @@ func (p *Partitions) Wanted() int { return int(p.wanted.Load()) }
 // is ahead of Redis.
 func (p *Partitions) RolledBack(partition int) {
 	if owner := p.owners[partition].Load(); owner != nil {
-		owner.Tell(ownership.Lost{Err: signal.ErrRolledBack})
+		owner.ref.Tell(ownership.Lost{Err: signal.ErrRolledBack})
 	}
 }
 

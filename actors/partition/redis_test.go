@@ -3,6 +3,7 @@ package partition
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -58,11 +59,13 @@ func (f freezable) AnnounceNode(
 	return f.Store.AnnounceNode(ctx, node, ttl, single)
 }
 
-func (f freezable) RenewLease(ctx context.Context, p int, node string, epoch int64, ttl time.Duration) error {
+func (f freezable) RenewLeases(
+	ctx context.Context, node string, leases []cluster.Lease, ttl time.Duration,
+) []error {
 	if err := f.frozen(); err != nil {
-		return err
+		return slices.Repeat([]error{err}, len(leases))
 	}
-	return f.Store.RenewLease(ctx, p, node, epoch, ttl)
+	return f.Store.RenewLeases(ctx, node, leases, ttl)
 }
 
 func (f freezable) TakeLease(ctx context.Context, p int, node string, ttl time.Duration) (int64, string, error) {
@@ -72,11 +75,11 @@ func (f freezable) TakeLease(ctx context.Context, p int, node string, ttl time.D
 	return f.Store.TakeLease(ctx, p, node, ttl)
 }
 
-func (f freezable) ReleaseLease(ctx context.Context, p int, node string, epoch int64) error {
+func (f freezable) ReleaseLeases(ctx context.Context, node string, leases []cluster.Lease) error {
 	if err := f.frozen(); err != nil {
 		return err
 	}
-	return f.Store.ReleaseLease(ctx, p, node, epoch)
+	return f.Store.ReleaseLeases(ctx, node, leases)
 }
 
 func startProcess(t *testing.T, server *redistest.Server, id string) *process {

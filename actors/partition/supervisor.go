@@ -23,10 +23,34 @@ type assigned struct {
 	stored     bool
 }
 
-// announceDue asks the supervisor to announce the node again, startDue to start actors
-// again that have ended.
+// allRenewed is the result of renewing the leases of owners.
+type allRenewed struct {
+	begun  time.Time
+	owners []engine.Ref
+	errs   []error // of each
+}
+
+// silent reports that the tail has published no events of a partition for a while.
+type silent struct {
+	number    int
+	partition engine.Ref
+	handled   signal.Position
+}
+
+// continued is the result of looking at the logs of silent partitions: the owners of those that go on.
+type continued struct{ owners []engine.Ref }
+
+// handOver asks the supervisor to give all partitions back; handedOver is the result.
+type (
+	handOver   struct{ reply chan<- struct{} }
+	handedOver struct{}
+)
+
+// announceDue asks the supervisor to announce the node again, renewDue to renew the leases,
+// startDue to start actors again that have ended.
 type (
 	announceDue struct{}
+	renewDue    struct{}
 	startDue    struct{}
 )
 
@@ -61,21 +85,58 @@ type supervisor struct {
 	failingSince time.Time
 	refused      bool      // because of another node
 	graceUntil   time.Time // until then, nodes that are missing count as alive
+
+	announcing bool // an announcement is in flight
+	// outdated is set if the announcement in flight was sent before the assignment in members was stored.
+	outdated bool
+
+	asked  bool     // owners have been asked whether they are silent
+	silent []silent // those that are
+
+	resigned   map[engine.Ref]struct{} // children that have stopped to act as owners
+	leaving    bool                    // the node takes no partitions any more
+	unresigned map[engine.Ref]struct{} // children that have yet to resign then
+	returned   []cluster.Lease         // of those that have
+	left       bool                    // leases are returned, and the node is withdrawn
+	waiting    []chan<- struct{}       // for left
 }
 
 // Receive implements engine.Actor.
 func (s *supervisor) Receive(c engine.Context) {
 	switch m := c.Message().(type) {
-	case engine.Started, announceDue:
+	case engine.Started:
+		s.announce(c)
+		c.After(s.p.renewEvery, renewDue{})
+		c.After(checkEvery/2, checkDue{})
+	case announceDue:
 		s.announce(c)
 	case announced:
 		s.onAnnounced(c, m)
 	case assigned:
 		s.onAssigned(c, m)
+	case renewDue:
+		s.renew(c)
+	case allRenewed:
+		s.onAllRenewed(c, m)
+	case checkDue:
+		s.check(c)
+	case silent:
+		s.silent = append(s.silent, m)
+	case continued:
+		for _, owner := range m.owners {
+			owner.Tell(unhandled{})
+		}
 	case engine.Terminated:
 		s.onTerminated(c, m)
 	case startDue:
 		s.apply(c)
+	case handOver:
+		s.handOver(c, m)
+	case resigned:
+		s.onResigned(c, m)
+	case handedOver:
+		s.left = true
+		s.answer()
 	case engine.Stopping:
 		s.leave(c)
 	}
@@ -84,7 +145,11 @@ func (s *supervisor) Receive(c engine.Context) {
 // announce announces the node. If the announcement may have reached Redis after the node
 // was withdrawn, it withdraws the node again: others would wait for it otherwise.
 func (s *supervisor) announce(c engine.Context) {
+	if s.leaving {
+		return
+	}
 	p := s.p
+	s.announcing = true
 	p.track(c, func(ctx context.Context) any {
 		detached, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.announceTimeout())
 		defer cancel()
@@ -97,6 +162,12 @@ func (s *supervisor) announce(c engine.Context) {
 }
 
 func (s *supervisor) onAnnounced(c engine.Context, m announced) {
+	outdated := s.outdated && m.members.Assignment.Version < s.members.Assignment.Version
+	s.announcing, s.outdated = false, false
+	if s.leaving {
+		s.returnAll(c)
+		return
+	}
 	c.After(s.p.pollEvery, announceDue{})
 	if m.err != nil {
 		s.onAnnounceFailed(c, m.err)
@@ -113,6 +184,9 @@ func (s *supervisor) onAnnounced(c engine.Context, m announced) {
 	}
 	if !slices.Equal(s.members.Live, live) {
 		s.p.slog.Info("live nodes", "nodes", len(live))
+	}
+	if outdated {
+		m.members.Assignment = s.members.Assignment
 	}
 	s.members = m.members
 	if !m.members.ByHash && !s.fits() {
@@ -142,10 +216,11 @@ func (s *supervisor) assign(c engine.Context) {
 }
 
 // onAssigned takes over what this node has stored. What another one has stored comes with the next
-// announcement.
+// announcement. One in flight may have been answered before, and must not bring the former assignment
+// back. A later one may: Redis has then lost this one.
 func (s *supervisor) onAssigned(c engine.Context, m assigned) {
 	if m.stored && m.assignment.Version > s.members.Assignment.Version {
-		s.members.Assignment = m.assignment
+		s.members.Assignment, s.outdated = m.assignment, s.announcing
 		s.apply(c)
 	}
 }
@@ -197,7 +272,10 @@ func (s *supervisor) onAnnounceFailed(c engine.Context, err error) {
 // wanted. It starts no actor while the former one of the partition is stopping: the two
 // would take the lease from each other.
 func (s *supervisor) apply(c engine.Context) {
-	wanted := 0
+	if s.leaving {
+		return
+	}
+	wanted, self := 0, c.Self()
 	for number := range s.p.inboxes {
 		child, exists := s.children[number]
 		if !s.wants(number) {
@@ -209,7 +287,7 @@ func (s *supervisor) apply(c engine.Context) {
 		wanted++
 		if !exists {
 			produce := func() engine.Actor {
-				return &partition{p: s.p, number: number, log: s.p.slog.With("partition", number)}
+				return &partition{p: s.p, supervisor: self, number: number, log: s.p.slog.With("partition", number)}
 			}
 			child = c.Spawn(engine.Partition, strconv.Itoa(number), produce, engine.Supervision{})
 			s.children[number] = child
@@ -219,10 +297,136 @@ func (s *supervisor) apply(c engine.Context) {
 	s.p.wanted.Store(int64(wanted))
 }
 
+// renew renews the leases of all partitions together, so that many cost little more than a few.
+func (s *supervisor) renew(c engine.Context) {
+	if s.leaving {
+		return
+	}
+	p, leases, m := s.p, []cluster.Lease(nil), allRenewed{begun: time.Now()}
+	for number := range p.owners {
+		if o := p.owners[number].Load(); o != nil {
+			leases = append(leases, cluster.Lease{Partition: number, Epoch: o.epoch})
+			m.owners = append(m.owners, o.ref)
+		}
+	}
+	c.Go(func(ctx context.Context) any {
+		ctx, cancel := context.WithTimeout(ctx, p.renewEvery)
+		defer cancel()
+		if len(leases) > 0 {
+			m.errs = p.store.RenewLeases(ctx, p.node, leases, p.options.Lease)
+		}
+		return m
+	})
+}
+
+func (s *supervisor) onAllRenewed(c engine.Context, m allRenewed) {
+	next := time.Until(m.begun.Add(s.p.renewEvery))
+	for i, owner := range m.owners {
+		owner.Tell(renewed{m.begun, m.errs[i]})
+		if m.errs[i] != nil && signal.KindOf(m.errs[i]) != signal.KindConflict {
+			next = s.p.pollEvery
+		}
+	}
+	c.After(next, renewDue{})
+}
+
+// check asks the owners whether they are silent, and looks at the logs of all silent ones together half
+// of checkEvery later, so that many partitions without events cost one command.
+func (s *supervisor) check(c engine.Context) {
+	c.After(checkEvery/2, checkDue{})
+	if s.asked = !s.asked; s.asked {
+		s.silent = nil
+		for number := range s.p.owners {
+			if o := s.p.owners[number].Load(); o != nil {
+				o.ref.Tell(checkDue{})
+			}
+		}
+		return
+	}
+	p, owners, after := s.p, map[int]engine.Ref{}, map[int]signal.Position{}
+	for _, m := range s.silent {
+		owners[m.number], after[m.number] = m.partition, m.handled
+	}
+	if len(after) == 0 {
+		return
+	}
+	c.Go(func(ctx context.Context) any {
+		ctx, cancel := context.WithTimeout(ctx, checkEvery)
+		defer cancel()
+		numbers, err := p.store.ContinuedLogs(ctx, after)
+		if err != nil && ctx.Err() == nil {
+			p.slog.Debug("event logs are not readable", "err", err)
+		}
+		m := continued{}
+		for _, number := range numbers {
+			m.owners = append(m.owners, owners[number])
+		}
+		return m
+	})
+}
+
 func (s *supervisor) onTerminated(c engine.Context, m engine.Terminated) {
 	delete(s.children, s.numbers[m.Ref])
 	delete(s.numbers, m.Ref)
+	s.onResigned(c, resigned{partition: m.Ref}) // if it failed before
+	delete(s.resigned, m.Ref)
 	c.After(s.p.pollEvery, startDue{})
+}
+
+// handOver has all owners resign, so that their leases are given back together. That comes before
+// any of them ends, which takes long with many signals.
+func (s *supervisor) handOver(c engine.Context, m handOver) {
+	s.waiting = append(s.waiting, m.reply)
+	if s.leaving {
+		s.answer()
+		return
+	}
+	s.leaving, s.unresigned = true, map[engine.Ref]struct{}{}
+	for _, child := range s.children {
+		if _, done := s.resigned[child]; !done {
+			s.unresigned[child] = struct{}{}
+			child.Tell(resign{})
+		}
+	}
+	if len(s.unresigned) == 0 {
+		s.returnAll(c)
+	}
+}
+
+// answer answers those who wait for the node to have left, if it has.
+func (s *supervisor) answer() {
+	for s.left && len(s.waiting) > 0 {
+		s.waiting[0] <- struct{}{}
+		s.waiting = s.waiting[1:]
+	}
+}
+
+func (s *supervisor) onResigned(c engine.Context, m resigned) {
+	s.resigned[m.partition] = struct{}{}
+	if _, awaited := s.unresigned[m.partition]; !awaited {
+		return
+	}
+	delete(s.unresigned, m.partition)
+	if m.lease.Epoch != 0 {
+		s.returned = append(s.returned, m.lease)
+	}
+	s.returnAll(c)
+}
+
+// returnAll gives the leases back and withdraws the node, once all owners have resigned and no
+// announcement is in flight, after which others would count the node as alive again.
+func (s *supervisor) returnAll(c engine.Context) {
+	if s.announcing || len(s.unresigned) > 0 {
+		return
+	}
+	p, leases := s.p, s.returned
+	p.track(c, func(ctx context.Context) any {
+		if len(leases) > 0 {
+			p.release(ctx, leases...)
+		}
+		p.leave(ctx)
+		return handedOver{}
+	})
 }
 
 // leave withdraws the node, so that others take its partitions as soon as its children,

@@ -151,6 +151,10 @@ type RunError struct {
 	Retryable  bool
 	RetryAfter time.Duration // when a retry may succeed; 0 if unknown
 	Cause      error         // for the log only
+	// Passing is set if this process could not run the agent for the moment, for a reason that has
+	// nothing to do with the request: it passes by itself, and another process may not have it. It is
+	// not stored.
+	Passing bool
 }
 
 // Error implements error.

@@ -224,7 +224,7 @@ func (a *answer) current(now time.Time) (Report, error) {
 		return Report{}, e
 	}
 	if !known {
-		return Report{}, &signal.RunError{Code: signal.DataUnavailable, Retryable: true, Cause: a.err,
+		return Report{}, &signal.RunError{Code: signal.DataUnavailable, Retryable: true, Cause: a.err, Passing: true,
 			Message: "the weather cannot be read at the moment"}
 	}
 	return Report{}, &signal.RunError{Code: signal.StaleData, Retryable: true, Cause: a.err,

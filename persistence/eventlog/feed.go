@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 
 	"github.com/redis/go-redis/v9"
@@ -39,8 +41,7 @@ func (s *Store) OwnerPosition(ctx context.Context, p int) (signal.Position, erro
 // their effect. KindConflict: another epoch holds the partition, or the log ends before
 // the position because Redis has lost its newest entries (CodeRolledBack).
 func (s *Store) StoreOwnerPosition(ctx context.Context, p int, epoch int64, position signal.Position) error {
-	keys := []string{s.EpochKey(p), s.PositionKey(p), s.EventsKey(p)}
-	stored, err := positionStoreScript.Run(ctx, s.RDB, keys, strconv.FormatInt(epoch, 10), position.String()).Int()
+	stored, err := positionStoreScript.Run(ctx, s.RDB, s.positionKeys(p), strconv.FormatInt(epoch, 10), position.String()).Int()
 	switch {
 	case err != nil:
 		return redisclient.Failed(err, "store position of partition %d", p)
@@ -50,4 +51,36 @@ func (s *Store) StoreOwnerPosition(ctx context.Context, p int, epoch int64, posi
 		return signal.ErrRolledBack
 	}
 	return nil
+}
+
+// ContinuedLogs returns the partitions whose event logs have entries after the given positions, in one
+// round trip to each server.
+func (s *Store) ContinuedLogs(ctx context.Context, after map[int]signal.Position) ([]int, error) {
+	partitions := slices.Sorted(maps.Keys(after))
+	pipe, byKey := s.RDB.Pipeline(), map[string]int{}
+	var reads []*redis.XStreamSliceCmd
+	for group := range together(s.RDB, partitions) {
+		var keys, positions []string
+		for _, p := range group {
+			keys, positions = append(keys, s.EventsKey(p)), append(positions, after[p].String())
+			byKey[s.EventsKey(p)] = p
+		}
+		args := &redis.XReadArgs{Streams: append(keys, positions...), Count: 1, Block: -1}
+		reads = append(reads, pipe.XRead(ctx, args))
+	}
+	if err := redisclient.Execute(ctx, pipe); err != nil {
+		return nil, redisclient.Failed(err, "look at event logs")
+	}
+	var found []int
+	for _, r := range reads {
+		for _, stream := range r.Val() {
+			found = append(found, byKey[stream.Stream])
+		}
+	}
+	return found, nil
+}
+
+// positionKeys returns the keys of positionStoreScript.
+func (s *Store) positionKeys(p int) []string {
+	return []string{s.EpochKey(p), s.PositionKey(p), s.EventsKey(p)}
 }

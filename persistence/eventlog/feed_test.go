@@ -1,6 +1,7 @@
 package eventlog
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -34,4 +35,34 @@ func TestNoPositionIsStoredBeyondTheLog(t *testing.T) {
 	if err := b.store.StoreOwnerPosition(t.Context(), 0, epoch, end); err != nil {
 		t.Errorf("after trimming: %v", err)
 	}
+}
+
+// One look finds the partitions whose logs go on, of many that have no new events.
+func TestContinuedLogs(t *testing.T) {
+	t.Parallel()
+	b := newLogBench(t, redistest.New(t), LogOptions{})
+	after := map[int]signal.Position{}
+	for p := range b.store.Partitions() {
+		after[p] = signal.Position{}
+	}
+	wantContinued := func(want ...int) {
+		t.Helper()
+		got, err := b.store.ContinuedLogs(t.Context(), after)
+		slices.Sort(got)
+		if !slices.Equal(got, want) || err != nil {
+			t.Errorf("got %v, %v, want %v", got, err, want)
+		}
+	}
+	wantContinued()
+	first := b.append(noted(accountIn(b.store, 1), "first"))
+	b.append(noted(accountIn(b.store, 3), "other"))
+	wantContinued(1, 3)
+	after[1] = first
+	wantContinued(3)
+	delete(after, 3)
+	wantContinued()
+	b.append(noted(accountIn(b.store, 1), "second"))
+	wantContinued(1)
+	clear(after)
+	wantContinued()
 }

@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/agentsignal/agentsignal/actors/signal/cluster"
 	"github.com/agentsignal/agentsignal/persistence/redisclient"
 )
 
@@ -62,8 +65,8 @@ func (l Lease) Take(ctx context.Context, node string, ttl time.Duration) (epoch 
 // has it; it must be taken again.
 func (l Lease) Renew(ctx context.Context, node string, epoch int64, ttl time.Duration) error {
 	keys := []string{l.holder}
-	held, err := leaseRenewScript.Run(ctx, l.client.RDB, keys, leaseValue(node, epoch), ttl.Milliseconds()).Int()
-	if err == nil && held == 0 {
+	held, err := leaseRenewScript.Run(ctx, l.client.RDB, keys, ttl.Milliseconds(), leaseValue(node, epoch)).Int64Slice()
+	if err == nil && !slices.Equal(held, []int64{1}) {
 		return ErrNotOwner
 	}
 	return redisclient.Failed(err, "renew lease of %s", l.of)
@@ -107,14 +110,82 @@ func (s *Store) TakeLease(ctx context.Context, p int, node string, ttl time.Dura
 	return s.partitionLease(p).Take(ctx, node, ttl)
 }
 
-// RenewLease is Renew for the lease of partition p.
-func (s *Store) RenewLease(ctx context.Context, p int, node string, epoch int64, ttl time.Duration) error {
-	return s.partitionLease(p).Renew(ctx, node, epoch, ttl)
+// RenewLeases keeps leases of partitions for ttl from now, in one round trip to each server. It
+// returns an error for each, or nil. CodeNotOwner: it must be taken again.
+func (s *Store) RenewLeases(ctx context.Context, node string, leases []cluster.Lease, ttl time.Duration) []error {
+	pipe := s.RDB.Pipeline()
+	var renewals []renewal
+	for group := range together(s.RDB, leases) {
+		r := renewal{args: []any{ttl.Milliseconds()}}
+		for _, l := range group {
+			r.keys = append(r.keys, s.OwnerKey(l.Partition))
+			r.args = append(r.args, leaseValue(node, l.Epoch))
+		}
+		r.reply = leaseRenewScript.EvalSha(ctx, pipe, r.keys, r.args...)
+		renewals = append(renewals, r)
+	}
+	_ = redisclient.Execute(ctx, pipe) // each command has its own error
+	errs := make([]error, 0, len(leases))
+	for _, r := range renewals {
+		if redis.HasErrorPrefix(r.reply.Err(), "NOSCRIPT") { // a server that was restarted
+			r.reply = leaseRenewScript.Eval(ctx, s.RDB, r.keys, r.args...)
+		}
+		errs = append(errs, r.errors()...)
+	}
+	return errs
+}
+
+// together groups partitions, or leases of them, that one command may concern: all, or on a Redis
+// Cluster, where partitions lie in different slots, each by itself.
+func together[T any](client redis.UniversalClient, partitions []T) iter.Seq[[]T] {
+	size := len(partitions)
+	if _, clustered := client.(*redis.ClusterClient); clustered {
+		size = 1
+	}
+	return slices.Chunk(partitions, max(size, 1))
+}
+
+// renewal is one call of leaseRenewScript.
+type renewal struct {
+	keys  []string
+	args  []any
+	reply *redis.Cmd
+}
+
+// errors returns the result of each lease.
+func (r renewal) errors() []error {
+	errs := make([]error, len(r.keys))
+	held, err := r.reply.Int64Slice()
+	if err == nil && len(held) != len(errs) {
+		err = fmt.Errorf("answer has %d parts", len(held))
+	}
+	for i := range errs {
+		switch {
+		case err != nil:
+			errs[i] = redisclient.Failed(err, "renew leases")
+		case held[i] == 0:
+			errs[i] = ErrNotOwner
+		}
+	}
+	return errs
 }
 
 // ReleaseLease is Release for the lease of partition p.
 func (s *Store) ReleaseLease(ctx context.Context, p int, node string, epoch int64) error {
 	return s.partitionLease(p).Release(ctx, node, epoch)
+}
+
+// ReleaseLeases stores the positions of leases and gives these back, in one round trip to each
+// server. A lease that node no longer holds stays as it is, and so does its position.
+func (s *Store) ReleaseLeases(ctx context.Context, node string, leases []cluster.Lease) error {
+	pipe := s.RDB.Pipeline()
+	for _, l := range leases {
+		if !l.Position.IsZero() {
+			positionStoreScript.Eval(ctx, pipe, s.positionKeys(l.Partition), l.Epoch, l.Position.String())
+		}
+		leaseReleaseScript.Eval(ctx, pipe, []string{s.OwnerKey(l.Partition)}, leaseValue(node, l.Epoch))
+	}
+	return redisclient.Failed(redisclient.Execute(ctx, pipe), "release leases")
 }
 
 // Owner returns the node that owns partition p and its epoch, or "" and 0.

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/cluster"
 	"github.com/agentsignal/agentsignal/persistence/redisclient"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
@@ -14,6 +15,12 @@ func leaseStore(t *testing.T) (*Store, *redistest.Server) {
 	t.Helper()
 	server := redistest.New(t)
 	return openStore(t, redisclient.Options{URL: server.URL(), Partitions: 4}), server
+}
+
+// renew renews the lease of one partition.
+func renew(t *testing.T, s *Store, p int, node string, epoch int64, ttl time.Duration) error {
+	t.Helper()
+	return s.RenewLeases(t.Context(), node, []cluster.Lease{{Partition: p, Epoch: epoch}}, ttl)[0]
 }
 
 func TestLeaseHasOneOwner(t *testing.T) {
@@ -28,13 +35,13 @@ func TestLeaseHasOneOwner(t *testing.T) {
 	if other := take(t, s, 2, "b", time.Minute); other == 0 {
 		t.Error("the lease of another partition was refused")
 	}
-	if err := s.RenewLease(ctx, 1, "a", first, 2*time.Minute); err != nil {
+	if err := renew(t, s, 1, "a", first, 2*time.Minute); err != nil {
 		t.Errorf("a renews: %v", err)
 	}
 	if ttl := server.Client().PTTL(ctx, s.OwnerKey(1)).Val(); ttl < 90*time.Second || ttl > 2*time.Minute {
 		t.Errorf("the renewed lease lasts %v, want about 2 minutes", ttl)
 	}
-	wantKind(t, "b renews", s.RenewLease(ctx, 1, "b", first, time.Minute), signal.KindConflict)
+	wantKind(t, "b renews", renew(t, s, 1, "b", first, time.Minute), signal.KindConflict)
 	if node, held, err := s.Owner(ctx, 1); node != "a" || held != first || err != nil {
 		t.Errorf("Owner: %q, %d, %v", node, held, err)
 	}
@@ -44,7 +51,7 @@ func TestLeaseHasOneOwner(t *testing.T) {
 	if second <= first {
 		t.Errorf("epoch %d after %d", second, first)
 	}
-	err = s.RenewLease(ctx, 1, "a", first, time.Minute)
+	err = renew(t, s, 1, "a", first, time.Minute)
 	wantKind(t, "the process before the restart renews", err, signal.KindConflict)
 	if err := s.ReleaseLease(ctx, 1, "a", first); err != nil {
 		t.Errorf("release by a former owner: %v", err)
@@ -63,6 +70,68 @@ func TestLeaseHasOneOwner(t *testing.T) {
 	}
 }
 
+// All leases of a node are renewed and given back together: those that are lost stay with their owner.
+func TestLeasesOfANode(t *testing.T) {
+	t.Parallel()
+	s, server := leaseStore(t)
+	ctx, c := t.Context(), server.Client()
+	c.Set(ctx, s.PositionKey(2), "1-0", 0)
+	log := openLog(t, s, LogOptions{})
+	var leases []cluster.Lease
+	for p := range s.Partitions() {
+		at, err := log.Append(ctx, noted(accountIn(s, p), "any"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		leases = append(leases, cluster.Lease{Partition: p, Epoch: take(t, s, p, "a", time.Minute), Position: at})
+	}
+	leases[2].Position = signal.Position{}
+	if err := s.ReleaseLease(ctx, 1, "a", leases[1].Epoch); err != nil {
+		t.Fatal(err)
+	}
+	take(t, s, 1, "b", time.Minute)
+	c.ScriptFlush(ctx) // as after a restart
+	for range 2 {
+		before := c.PTTL(ctx, s.OwnerKey(1)).Val()
+		for p, err := range s.RenewLeases(ctx, "a", leases, time.Hour) {
+			ttl := c.PTTL(ctx, s.OwnerKey(p)).Val()
+			if p == 1 {
+				wantKind(t, "renewal of a lost lease", err, signal.KindConflict)
+				if ttl > before {
+					t.Errorf("it extends that of the new owner to %v", ttl)
+				}
+			} else if err != nil || ttl < 59*time.Minute {
+				t.Errorf("partition %d: %v, and the lease lasts %v", p, err, ttl)
+			}
+		}
+	}
+	if errs := s.RenewLeases(ctx, "a", nil, time.Hour); len(errs) != 0 {
+		t.Errorf("renewal of no leases: %v", errs)
+	}
+	if err := s.ReleaseLeases(ctx, "a", leases); err != nil {
+		t.Fatal(err)
+	}
+	for p := range s.Partitions() {
+		owner, _, err := s.Owner(ctx, p)
+		at, positionErr := s.OwnerPosition(ctx, p)
+		want, position := "", leases[p].Position
+		switch p {
+		case 1:
+			want, position = "b", signal.Position{}
+		case 2:
+			position = signal.Position{MS: 1}
+		}
+		if owner != want || at != position || err != nil || positionErr != nil {
+			t.Errorf("partition %d: owner %q at %v, want %q at %v; %v, %v", p, owner, at, want, position, err, positionErr)
+		}
+	}
+	server.Kill()
+	for _, err := range s.RenewLeases(ctx, "a", leases, time.Hour) {
+		wantKind(t, "renewal without Redis", err, signal.KindUnavailable)
+	}
+	wantKind(t, "release without Redis", s.ReleaseLeases(ctx, "a", leases), signal.KindUnavailable)
+}
+
 func TestLeaseEndsWithItsTime(t *testing.T) {
 	t.Parallel()
 	s, _ := leaseStore(t)
@@ -75,7 +144,7 @@ func TestLeaseEndsWithItsTime(t *testing.T) {
 	if second <= first {
 		t.Errorf("epoch %d after %d", second, first)
 	}
-	err := s.RenewLease(t.Context(), 0, "a", first, time.Minute)
+	err := renew(t, s, 0, "a", first, time.Minute)
 	wantKind(t, "renewal of a lease that ran out", err, signal.KindConflict)
 }
 

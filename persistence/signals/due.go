@@ -28,6 +28,12 @@ func decodeDue(member string) (signal.RunDue, error) {
 	return signal.RunDue{Account: signal.AccountID(account), Run: signal.RunID(run), Agent: signal.AgentID(agent)}, nil
 }
 
+// RunsUnderWay reports whether any run of partition p has not ended.
+func (s *Store) RunsUnderWay(ctx context.Context, p int) (bool, error) {
+	n, err := s.RDB.ZCard(ctx, s.RunsDueKey(p)).Result()
+	return n > 0, redisclient.Failed(err, "count runs of partition %d", p)
+}
+
 // OverdueRuns returns at most limit runs of partition p whose end should have been recorded
 // before the given time, the oldest first. An unreadable entry is logged and postponed.
 func (s *Store) OverdueRuns(ctx context.Context, p int, before time.Time, limit int) ([]signal.RunDue, error) {

@@ -2,6 +2,8 @@
 // exchange its values.
 package cluster
 
+import "github.com/agentsignal/agentsignal/actors/signal"
+
 // Members are the live nodes, and the assignment that they share.
 type Members struct {
 	Live []string // sorted
@@ -17,4 +19,14 @@ type Assignment struct {
 	Version int64    // increases with each replacement; 0 if none is stored
 	Nodes   []string // for which it was made, sorted
 	Owners  []string // by partition
+}
+
+// Lease is the right of a node to own a partition. Writes that only the owner may make name its
+// epoch.
+type Lease struct {
+	Partition int
+	Epoch     int64
+	// Position is stored when the lease is given back: events up to it have had their effect. Zero
+	// leaves the stored one.
+	Position signal.Position
 }

@@ -78,7 +78,7 @@ func newProcess(ctx context.Context, c configs.Config, o Options) (_ *process, e
 			return nil, err
 		}
 	}
-	p.undo.Add("partitions", p.handOver)
+	p.undo.Add("partitions", p.leave)
 	return p, nil
 }
 

@@ -34,13 +34,13 @@ type nodes struct {
 }
 
 // startNodes starts both, with prices of ACME. One signal has been made then. sources are
-// stream and more.
-func startNodes(tb testing.TB, sources string) nodes {
+// stream and more, env more settings of the first.
+func startNodes(tb testing.TB, sources string, env ...string) nodes {
 	tb.Helper()
 	n := nodes{redis: redistest.New(tb)}
-	n.first = launch(tb, childSettings(tb, n.redis.URL(), "CLUSTER=true", "AUTH_JWT_KEYS="+sharedKeys,
+	n.first = launch(tb, childSettings(tb, n.redis.URL(), append(env, "CLUSTER=true", "AUTH_JWT_KEYS="+sharedKeys,
 		"SECURITY_ENCRYPTION_KEYS="+sharedKeys, "SECURITY_RECORD_KEYS="+sharedRecordKey(tb), "LEASE=6s",
-		"MARKET_SOURCE="+sources, "WEBHOOKS_ALLOWED_NETWORKS="+loopback)...)
+		"MARKET_SOURCE="+sources, "WEBHOOKS_ALLOWED_NETWORKS="+loopback)...)...)
 	c := testConfig(tb, n.redis.URL())
 	c.Market.Source = sources
 	c.Cluster, c.Lease = true, configs.Duration(6*time.Second)
@@ -142,6 +142,23 @@ func TestTwoNodesAreOneService(t *testing.T) {
 	for _, s := range elsewhere {
 		s.closes(4401)
 	}
+}
+
+// A node hands its partitions over as soon as it is asked to end, and answers requests during the
+// delay of its shutdown.
+func TestANodeHandsOverBeforeItEnds(t *testing.T) {
+	t.Parallel()
+	n := startNodes(t, "stream", "SHUTDOWN_DELAY=1h")
+	partitions := n.second.process.joined.Load()
+	if owned := partitions.Owned(); owned == 16 {
+		t.Fatal("the second node owns all partitions")
+	}
+	n.first.signal(syscall.SIGTERM)
+	eventually(t, "the second node owns all partitions", func() bool { return partitions.Owned() == 16 })
+	made := n.here.run("ACME", "momentum")
+	n.there.lists("strategy=momentum", 1, made.ID)
+	n.first.signal(syscall.SIGTERM)
+	n.first.exits(exitForced)
 }
 
 // refusedSoon revokes what the client has, on another node, and fails the test if a

@@ -143,7 +143,9 @@ func (p *process) run(ctx context.Context) error {
 	}
 	p.server.Drain()
 	if ctx.Err() != nil {
-		time.Sleep(time.Duration(p.config.Shutdown.Delay))
+		drained := time.After(time.Duration(p.config.Shutdown.Delay))
+		err = errors.Join(err, p.handOverEarly(ctx))
+		<-drained
 	}
 	end, stop := context.WithTimeout(context.WithoutCancel(ctx), p.options.shutdown)
 	defer stop()
@@ -254,9 +256,22 @@ func (p *process) reportRefusal(err error) bool {
 	return setting
 }
 
-// handOver hands this node's partitions over to other nodes before the rest ends: requests
-// and streams do not depend on which node owns a partition.
-func (p *process) handOver(ctx context.Context) error {
+// handOverEarly hands this node's partitions over before the delay of the shutdown, in which
+// requests are still served: these and streams do not depend on which node owns a partition. A
+// single node keeps them, as no other would take them.
+func (p *process) handOverEarly(ctx context.Context) error {
+	joined := p.joined.Load()
+	if joined == nil || !p.config.Cluster {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.options.shutdown)
+	defer cancel()
+	return joined.HandOver(ctx)
+}
+
+// leave ends the actors of this node's partitions, which it hands over first, before the rest ends.
+func (p *process) leave(ctx context.Context) error {
+	p.system.ShutdownFollows()
 	if joined := p.joined.Load(); joined != nil {
 		return joined.Leave(ctx)
 	}
