@@ -86,6 +86,7 @@
 //	{node}:installation           hash   what the first start has fixed                 for ever
 //	{node}:assignment             hash   the node that should own each partition        for ever
 //	{node}:live                   zset   live nodes by when they expire                 as announced
+//	{node}:processes              hash   node -> its process, settings that must agree  about as announced
 //	market:ticks                  stream prices as clients give them                    15 min and 1 M
 //	market:bars                   stream bars as clients give them                      until they are stored
 //	{market}:ticks                stream prices of the feeder's sources, from it alone  15 min and 1 M

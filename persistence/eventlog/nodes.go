@@ -1,6 +1,7 @@
 package eventlog
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -9,12 +10,14 @@ import (
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/signal/cluster"
+	"github.com/agentsignal/agentsignal/persistence/codec"
 	"github.com/agentsignal/agentsignal/persistence/redisclient"
 )
 
 var (
 	nodeAnnounceScript = redisclient.Script(scripts, "node_announce")
 	nodeAssignScript   = redisclient.Script(scripts, "node_assign")
+	nodeLeaveScript    = redisclient.Script(scripts, "node_leave")
 )
 
 // The modes of a live node.
@@ -24,8 +27,9 @@ const (
 	modeHashing  = "many"     // of an earlier build: it takes partitions by the hash of the names
 )
 
-// AnnounceNode records that node is live for ttl, and returns the members of the cluster with it.
-// KindConflict, "not_alone": another node is live, and one of the two is a single node.
+// AnnounceNode records that node is live for ttl as the process of this store, with its Profile,
+// and returns the members of the cluster with it. A *cluster.Refusal reports that another live
+// process does not allow it.
 func (s *Store) AnnounceNode(
 	ctx context.Context, node string, ttl time.Duration, singleNode bool,
 ) (cluster.Members, error) {
@@ -33,21 +37,21 @@ func (s *Store) AnnounceNode(
 	if singleNode {
 		mode = modeAlone
 	}
-	keys := []string{redisclient.NodesKey(), redisclient.AssignmentKey()}
-	answer, err := nodeAnnounceScript.Run(ctx, s.RDB, keys, node, mode, ttl.Milliseconds()).StringSlice()
+	keys := []string{redisclient.NodesKey(), redisclient.AssignmentKey(), redisclient.ProcessesKey()}
+	answer, err := nodeAnnounceScript.Run(ctx, s.RDB, keys, node, mode, ttl.Milliseconds(), s.Nonce,
+		cmp.Or(s.Profile.Place, "-"), encodeTraits(s.Profile.Traits)).StringSlice()
 	if err != nil {
 		return cluster.Members{}, redisclient.Failed(err, "announce node")
 	}
-	if len(answer) == 2 && answer[0] == "0" {
-		return cluster.Members{}, redisclient.Refused("not_alone", fmt.Sprintf("node %s uses the same Redis, and not both "+
-			"have the setting cluster: true: set it for both, stop one, or give one another redis.url", answer[1]))
+	if len(answer) == 5 && answer[0] == "0" {
+		return cluster.Members{}, s.refusal(answer[1], answer[2], answer[3], answer[4])
 	}
 	const head = 4 // before the members
 	if len(answer) <= head {
 		return cluster.Members{}, fmt.Errorf("announce node: answer has %d parts", len(answer))
 	}
 	var m cluster.Members
-	for _, member := range answer[head:] { // in the order in which they renewed
+	for _, member := range answer[head:] {
 		name, mode, _ := strings.Cut(member, " ")
 		m.Live = append(m.Live, name)
 		m.ByHash = m.ByHash || mode == modeHashing
@@ -55,6 +59,29 @@ func (s *Store) AnnounceNode(
 	slices.Sort(m.Live)
 	m.Assignment, err = decodeAssignment(answer[1], answer[2], answer[3])
 	return m, err
+}
+
+// refusal returns the error of an announcement that the live node does not allow. why is as in
+// node_announce.lua.
+func (s *Store) refusal(why, node, until, values string) error {
+	code, advice := cluster.CodeMisfit, ""
+	switch why {
+	case "process":
+		code = cluster.CodeOtherProcess
+		advice = fmt.Sprintf("another process is live as node %s: a copied data directory has the same id, so remove "+
+			"the file \"node\" from the copy, or give one of the two another data_dir", node)
+	case "alone":
+		code = cluster.CodeNotAlone
+		advice = fmt.Sprintf("node %s uses the same Redis, and not both have the setting cluster: true: "+
+			"set it for both, stop one, or give one another redis.url", node)
+	default:
+		advice = s.Profile.Disagreement(why, node, strings.Fields(values))
+	}
+	expires, err := strconv.ParseInt(until, 10, 64)
+	if err != nil {
+		return fmt.Errorf("announce node: %q is no time", until)
+	}
+	return &cluster.Refusal{Node: node, Until: expires, Err: redisclient.Refused(code, advice)}
 }
 
 // AssignPartitions stores a and reports whether it did: it does not if the version before a is no
@@ -98,33 +125,67 @@ func decodeAssignment(version, nodes, owners string) (cluster.Assignment, error)
 	return a, nil
 }
 
-// LeaveNode removes node from those that are live.
+// LeaveNode removes node from those that are live, unless another process is that node by now.
 func (s *Store) LeaveNode(ctx context.Context, node string) error {
-	err := s.RDB.ZRem(ctx, redisclient.NodesKey(), node+" "+modeAssigned, node+" "+modeHashing, node+" "+modeAlone).Err()
+	keys := []string{redisclient.NodesKey(), redisclient.ProcessesKey()}
+	err := nodeLeaveScript.Run(ctx, s.RDB, keys, node, s.Nonce).Err()
 	return redisclient.Failed(err, "withdraw node")
 }
 
-// installedPartitions is the field of the installation's record that holds the
-// number of partitions.
-const installedPartitions = "partitions"
+// ForgetNodes removes all live nodes. It is for a Redis that only this process can have used since
+// it was started.
+func (s *Store) ForgetNodes(ctx context.Context) error {
+	err := s.RDB.Del(ctx, redisclient.NodesKey(), redisclient.ProcessesKey()).Err()
+	return redisclient.Failed(err, "forget former nodes")
+}
 
-// Install records what the first start of an installation fixes and compares it with the
-// settings of this process. KindConflict: they differ, or the server is unfit, and this process may
-// not run.
+// encodeTraits returns a line for each trait: its setting and its values, separated by spaces.
+func encodeTraits(traits []cluster.Trait) string {
+	var b strings.Builder
+	for _, t := range traits {
+		b.WriteString(t.Setting + " " + strings.Join(t.Values, " ") + "\n")
+	}
+	return b.String()
+}
+
+// decodeTraits is the inverse of encodeTraits.
+func decodeTraits(text string) []cluster.Trait {
+	var traits []cluster.Trait
+	for line := range strings.Lines(text) {
+		if words := strings.Fields(line); len(words) > 1 {
+			traits = append(traits, cluster.Trait{Setting: words[0], Values: words[1:]})
+		}
+	}
+	return traits
+}
+
+// The fields of the installation's record.
+const (
+	installedPartitions = "partitions"
+	installedFormats    = "formats" // version of the stored values; earlier builds did not store it
+)
+
+// Install records what the first start of an installation fixes and compares it with this process.
+// KindConflict: they differ, or the server is unfit, and this process may not run.
 func (s *Store) Install(ctx context.Context) error {
 	if err := s.CheckServer(ctx); err != nil {
 		return err
 	}
-	want := strconv.Itoa(s.Partitions())
+	partitions, formats := strconv.Itoa(s.Partitions()), strconv.Itoa(codec.Version)
 	pipe := s.RDB.TxPipeline()
-	pipe.HSetNX(ctx, redisclient.InstallationKey(), installedPartitions, want)
-	got := pipe.HGet(ctx, redisclient.InstallationKey(), installedPartitions)
+	pipe.HSetNX(ctx, redisclient.InstallationKey(), installedPartitions, partitions)
+	pipe.HSetNX(ctx, redisclient.InstallationKey(), installedFormats, formats)
+	got := pipe.HMGet(ctx, redisclient.InstallationKey(), installedPartitions, installedFormats)
 	if err := redisclient.Execute(ctx, pipe); err != nil {
 		return redisclient.Failed(err, "read installation")
 	}
-	if got.Val() != want {
-		return redisclient.Refused("other_partitions", fmt.Sprintf("this Redis was set up with partitions: %s, and "+
-			"the setting says %s: it cannot be changed later", got.Val(), want))
+	if is := got.Val()[0]; is != partitions {
+		return redisclient.Refused("other_partitions", fmt.Sprintf("this Redis was set up with partitions: %v, and "+
+			"the setting says %s: it cannot be changed later", is, partitions))
+	}
+	if is := got.Val()[1]; is != formats {
+		return redisclient.Refused("other_formats", fmt.Sprintf("this Redis has data in version %v of the formats, and "+
+			"this build reads version %s: use a build for that version, or another redis.url", is, formats))
 	}
 	return nil
 }

@@ -3,6 +3,7 @@ package redisclient
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
@@ -56,6 +57,8 @@ type Options struct {
 	// Timeout is how long connecting and how long a command may take; default 2 s. Half of
 	// it is for the wait for replicas.
 	Timeout time.Duration
+	// Node is the id of the node that the process is, or empty if it is none.
+	Node    string
 	Log     *slog.Logger // nil: no logging
 	Metrics *Metrics     // nil: no metrics
 }
@@ -69,6 +72,11 @@ type Client struct {
 	Blocking    redis.UniversalClient
 	endBlocking func() error // closes Blocking, once
 
+	// Nonce distinguishes this client, and so its process, from all others that were or will be
+	// the same node.
+	Nonce string
+
+	node         string
 	partitions   int
 	WaitReplicas int
 	replicasIn   time.Duration // how long Redis waits for them
@@ -106,6 +114,8 @@ func NewClient(o Options) (*Client, error) {
 	base.PoolSize = commandConns
 	SetLogger(o.Log)
 	c := &Client{
+		Nonce:        rand.Text(),
+		node:         o.Node,
 		partitions:   o.Partitions,
 		WaitReplicas: o.WaitReplicas,
 		replicasIn:   o.Timeout / 2,

@@ -179,6 +179,9 @@ func InstallationKey() string { return "{node}:installation" }
 // NodesKey holds the live nodes by when they expire.
 func NodesKey() string { return "{node}:live" }
 
+// ProcessesKey holds the process of each live node and what it has published.
+func ProcessesKey() string { return "{node}:processes" }
+
 // AssignmentKey holds the node that should own each partition.
 func AssignmentKey() string { return "{node}:assignment" }
 
