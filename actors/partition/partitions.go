@@ -82,6 +82,7 @@ type Partitions struct {
 	joinOnce sync.Once
 	joinErr  error
 	joined   chan struct{} // closed when joinErr is set
+	expelled chan error    // holds one: why the node may not run any longer
 
 	// holding counts the goroutines that may hold a lease or an announcement, which they
 	// withdraw themselves.
@@ -107,6 +108,7 @@ func New(sys *engine.System, node string, store Store, log Log, o Options) *Part
 		inboxes:    make([]atomic.Pointer[inbox], store.Partitions()),
 		owners:     make([]atomic.Pointer[engine.Ref], store.Partitions()),
 		joined:     make(chan struct{}),
+		expelled:   make(chan error, 1),
 	}
 	produce := func() engine.Actor {
 		return &supervisor{p: p, children: map[int]engine.Ref{}, numbers: map[engine.Ref]int{}}
@@ -151,6 +153,26 @@ func (p *Partitions) Join(ctx context.Context) error {
 		return p.joinErr
 	case <-ctx.Done():
 		return signal.Unavailable(errors.Join(errors.New("wait for the node to be announced"), ctx.Err()))
+	}
+}
+
+// Stay waits until ctx is done, and then returns nil. Before that it returns KindConflict if the node
+// was announced and may not run any longer because of another one; the process should end then.
+func (p *Partitions) Stay(ctx context.Context) error {
+	select {
+	case err := <-p.expelled:
+		return err
+	case <-ctx.Done():
+		return nil
+	}
+}
+
+// expel makes Join and Stay return err.
+func (p *Partitions) expel(err error) {
+	p.join(err)
+	select {
+	case p.expelled <- err:
+	default:
 	}
 }
 

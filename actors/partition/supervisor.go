@@ -187,8 +187,9 @@ func (s *supervisor) onAnnounceFailed(c engine.Context, err error) {
 	if refused {
 		s.members = cluster.Members{}
 		s.apply(c)
-		if time.Since(s.failingSince) > s.p.options.Lease+refusedFor {
-			s.p.join(err)
+		// A node that waits would never be admitted: another process has its id.
+		if signal.CodeOf(err) == cluster.CodeOtherProcess || time.Since(s.failingSince) > s.p.options.Lease+refusedFor {
+			s.p.expel(err)
 		}
 	}
 }
