@@ -90,7 +90,7 @@ func (p *process) buildStore(ctx context.Context) error {
 		return err
 	}
 	p.undo.Add("node", func(context.Context) error { return node.Close() })
-	p.node = node.String()
+	p.node, p.place = node.String(), node.Place()
 	if p.signingKeys, err = p.keysOf("auth.jwt_keys", c.Auth.JWTKeys, "jwt.key"); err != nil {
 		return err
 	}
@@ -113,6 +113,7 @@ func (p *process) buildStore(ctx context.Context) error {
 		Partitions:   c.Partitions,
 		WaitReplicas: c.Redis.WaitReplicas,
 		Timeout:      time.Duration(c.Redis.Timeout),
+		Node:         p.node,
 		Log:          p.log,
 		Metrics:      redisclient.NewMetrics(p.registry),
 	})

@@ -59,6 +59,8 @@ func startNodes(tb testing.TB, sources string) nodes {
 
 var makeRecordKey = sync.OnceValues(func() (string, error) { return record.NewKey("agentsignal-test") })
 
+var makeOtherRecordKey = sync.OnceValues(func() (string, error) { return record.NewKey("agentsignal-other") })
+
 // sharedRecordKey returns the key that signs the record of all nodes.
 func sharedRecordKey(tb testing.TB) string {
 	tb.Helper()
