@@ -18,6 +18,7 @@ var (
 	nodeAnnounceScript = redisclient.Script(scripts, "node_announce")
 	nodeAssignScript   = redisclient.Script(scripts, "node_assign")
 	nodeLeaveScript    = redisclient.Script(scripts, "node_leave")
+	processLiveScript  = redisclient.Script(scripts, "process_live")
 )
 
 // The modes of a live node.
@@ -130,6 +131,13 @@ func (s *Store) LeaveNode(ctx context.Context, node string) error {
 	keys := []string{redisclient.NodesKey(), redisclient.ProcessesKey()}
 	err := nodeLeaveScript.Run(ctx, s.RDB, keys, node, s.Nonce).Err()
 	return redisclient.Failed(err, "withdraw node")
+}
+
+// ProcessLive reports whether the process of node with a nonce is live: its last announcement has not
+// expired, and no other process has been that node since.
+func (s *Store) ProcessLive(ctx context.Context, node, nonce string) (bool, error) {
+	live, err := processLiveScript.Run(ctx, s.RDB, []string{redisclient.ProcessesKey()}, node, nonce).Int()
+	return live == 1, redisclient.Failed(err, "look for process")
 }
 
 // ForgetNodes removes all live nodes. It is for a Redis that only this process can have used since

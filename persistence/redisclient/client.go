@@ -201,6 +201,14 @@ func (c *Client) Close() error {
 	return errors.Join(c.RDB.Close(), c.EndBlocking(), c.readiness.probes.Close(context.Background()))
 }
 
+// Process returns "NODE NONCE", or "" if the process is no node.
+func (c *Client) Process() string {
+	if c.node == "" {
+		return ""
+	}
+	return c.node + " " + c.Nonce
+}
+
 // EndBlocking ends the reads that wait for entries with an error, and later ones fail. The end
 // of its context does not end a read that waits.
 func (c *Client) EndBlocking() error { return c.endBlocking() }

@@ -21,7 +21,6 @@ redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now)
 
 local function remove()
   redis.call('ZREM', KEYS[1], ARGV[1] .. ' alone', ARGV[1] .. ' many', ARGV[1] .. ' assigned')
-  redis.call('HDEL', KEYS[3], ARGV[1])
 end
 
 -- The nonce, place and traits that came with the announcement of a node until a time.
@@ -54,7 +53,7 @@ local function misfit(traits, others)
   end
 end
 
-local live, known, others = {}, false, {}
+local known, others = false, {}
 local members = redis.call('ZRANGE', KEYS[1], 0, -1, 'WITHSCORES')
 for i = 1, #members, 2 do
   local node, mode = match(members[i], '^(%S+) (%S+)$')
@@ -66,7 +65,6 @@ for i = 1, #members, 2 do
       return {'0', 'process', node, members[i + 1], ''}
     end
   elseif node then
-    live[node] = true
     others[#others + 1] = {node, mode, members[i + 1], members[i]}
   end
 end
@@ -85,10 +83,11 @@ for _, o in ipairs(others) do
     end
   end
 end
-if not known then -- forget those that were killed
-  for _, node in ipairs(redis.call('HKEYS', KEYS[3])) do
-    if not live[node] then
-      redis.call('HDEL', KEYS[3], node)
+if not known then -- forget those that have ended
+  local entries = redis.call('HGETALL', KEYS[3])
+  for i = 1, #entries, 2 do
+    if tonumber(match(entries[i + 1], '^%d+') or '0') <= now then
+      redis.call('HDEL', KEYS[3], entries[i])
     end
   end
 end
