@@ -138,6 +138,7 @@ func (a *partition) onTaken(c engine.Context, m taken) {
 	self := c.Self()
 	a.p.owners[a.number].Store(&self)
 	a.p.owned.Add(1)
+	a.p.holdings[a.number].Store(&Holding{Partition: a.number, Epoch: m.epoch, Since: time.Now()})
 	a.log.Debug("partition is owned", "epoch", m.epoch)
 	a.hold(c, m.begun)
 	c.After(time.Until(m.begun.Add(a.p.renewEvery)), renewDue{})
@@ -251,6 +252,7 @@ func (a *partition) end(c engine.Context) {
 	p.owned.Add(-1)
 	p.inboxes[number].Store(nil)
 	p.owners[number].Store(nil)
+	p.holdings[number].Store(nil)
 	if a.gone {
 		return
 	}

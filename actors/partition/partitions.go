@@ -74,10 +74,12 @@ type Partitions struct {
 	supervisor engine.Ref
 
 	// By partition, nil where this node is not owner.
-	inboxes []atomic.Pointer[inbox]
-	owners  []atomic.Pointer[engine.Ref]
-	owned   atomic.Int64
-	wanted  atomic.Int64
+	inboxes  []atomic.Pointer[inbox]
+	owners   []atomic.Pointer[engine.Ref]
+	holdings []atomic.Pointer[Holding]
+	owned    atomic.Int64
+	wanted   atomic.Int64
+	live     atomic.Int64
 
 	joinOnce sync.Once
 	joinErr  error
@@ -107,6 +109,7 @@ func New(sys *engine.System, node string, store Store, log Log, o Options) *Part
 		system:     sys,
 		inboxes:    make([]atomic.Pointer[inbox], store.Partitions()),
 		owners:     make([]atomic.Pointer[engine.Ref], store.Partitions()),
+		holdings:   make([]atomic.Pointer[Holding], store.Partitions()),
 		joined:     make(chan struct{}),
 		expelled:   make(chan error, 1),
 	}
@@ -199,6 +202,27 @@ func (p *Partitions) Gap(partition int) {
 		b.gap()
 	}
 }
+
+// Holding is a partition that this node owns.
+type Holding struct {
+	Partition int
+	Epoch     int64
+	Since     time.Time // when this node became owner
+}
+
+// Holdings returns the partitions that this node owns, by number.
+func (p *Partitions) Holdings() []Holding {
+	var list []Holding
+	for n := range p.holdings {
+		if h := p.holdings[n].Load(); h != nil {
+			list = append(list, *h)
+		}
+	}
+	return list
+}
+
+// Live returns how many nodes are live, with this one, as far as it knows.
+func (p *Partitions) Live() int { return int(p.live.Load()) }
 
 // Owned returns how many partitions this node owns.
 func (p *Partitions) Owned() int { return int(p.owned.Load()) }

@@ -218,6 +218,7 @@ func (s *supervisor) apply(c engine.Context) {
 		}
 	}
 	s.p.wanted.Store(int64(wanted))
+	s.p.live.Store(int64(len(s.members.Live)))
 }
 
 func (s *supervisor) onTerminated(c engine.Context, m engine.Terminated) {

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/agentsignal/agentsignal/actors/signal/cluster"
 	"github.com/agentsignal/agentsignal/persistence/codec"
 	"github.com/agentsignal/agentsignal/persistence/redisclient"
@@ -21,22 +23,15 @@ var (
 	processLiveScript  = redisclient.Script(scripts, "process_live")
 )
 
-// The modes of a live node.
-const (
-	modeAlone    = "alone"    // no other node may run
-	modeAssigned = "assigned" // it takes the partitions that it is assigned
-	modeHashing  = "many"     // of an earlier build: it takes partitions by the hash of the names
-)
-
 // AnnounceNode records that node is live for ttl as the process of this store, with its Profile,
 // and returns the members of the cluster with it. A *cluster.Refusal reports that another live
 // process does not allow it.
 func (s *Store) AnnounceNode(
 	ctx context.Context, node string, ttl time.Duration, singleNode bool,
 ) (cluster.Members, error) {
-	mode := modeAssigned
+	mode := cluster.ModeAssigned
 	if singleNode {
-		mode = modeAlone
+		mode = cluster.ModeAlone
 	}
 	keys := []string{redisclient.NodesKey(), redisclient.AssignmentKey(), redisclient.ProcessesKey()}
 	answer, err := nodeAnnounceScript.Run(ctx, s.RDB, keys, node, mode, ttl.Milliseconds(), s.Nonce,
@@ -55,7 +50,7 @@ func (s *Store) AnnounceNode(
 	for _, member := range answer[head:] {
 		name, mode, _ := strings.Cut(member, " ")
 		m.Live = append(m.Live, name)
-		m.ByHash = m.ByHash || mode == modeHashing
+		m.ByHash = m.ByHash || mode == cluster.ModeHashing
 	}
 	slices.Sort(m.Live)
 	m.Assignment, err = decodeAssignment(answer[1], answer[2], answer[3])
@@ -83,6 +78,36 @@ func (s *Store) refusal(why, node, until, values string) error {
 		return fmt.Errorf("announce node: %q is no time", until)
 	}
 	return &cluster.Refusal{Node: node, Until: expires, Err: redisclient.Refused(code, advice)}
+}
+
+// Nodes returns the live nodes, by id, and the stored assignment.
+func (s *Store) Nodes(ctx context.Context) ([]cluster.Node, cluster.Assignment, error) {
+	now := strconv.FormatInt(s.Now().UnixMilli(), 10)
+	pipe := s.RDB.TxPipeline()
+	live := pipe.ZRangeByScoreWithScores(ctx, redisclient.NodesKey(), &redis.ZRangeBy{Min: "(" + now, Max: "+inf"})
+	processes := pipe.HGetAll(ctx, redisclient.ProcessesKey())
+	stored := pipe.HMGet(ctx, redisclient.AssignmentKey(), "version", "nodes", "owners")
+	if err := redisclient.Execute(ctx, pipe); err != nil {
+		return nil, cluster.Assignment{}, redisclient.Failed(err, "read nodes")
+	}
+	var nodes []cluster.Node
+	for _, z := range live.Val() {
+		member, _ := z.Member.(string)
+		n := cluster.Node{Until: time.UnixMilli(int64(z.Score))}
+		n.ID, n.Mode, _ = strings.Cut(member, " ")
+		head, traits, _ := strings.Cut(processes.Val()[n.ID], "\n")
+		if strings.HasPrefix(head, strconv.FormatInt(n.Until.UnixMilli(), 10)+" ") {
+			n.Traits = decodeTraits(traits)
+		}
+		nodes = append(nodes, n)
+	}
+	slices.SortFunc(nodes, func(a, b cluster.Node) int { return strings.Compare(a.ID, b.ID) })
+	var fields [3]string
+	for i := range fields {
+		fields[i], _ = stored.Val()[i].(string)
+	}
+	a, err := decodeAssignment(fields[0], fields[1], fields[2])
+	return nodes, a, err
 }
 
 // AssignPartitions stores a and reports whether it did: it does not if the version before a is no
@@ -179,21 +204,28 @@ func (s *Store) Install(ctx context.Context) error {
 	if err := s.CheckServer(ctx); err != nil {
 		return err
 	}
-	partitions, formats := strconv.Itoa(s.Partitions()), strconv.Itoa(codec.Version)
 	pipe := s.RDB.TxPipeline()
-	pipe.HSetNX(ctx, redisclient.InstallationKey(), installedPartitions, partitions)
-	pipe.HSetNX(ctx, redisclient.InstallationKey(), installedFormats, formats)
-	got := pipe.HMGet(ctx, redisclient.InstallationKey(), installedPartitions, installedFormats)
+	pipe.HSetNX(ctx, redisclient.InstallationKey(), installedPartitions, strconv.Itoa(s.Partitions()))
+	pipe.HSetNX(ctx, redisclient.InstallationKey(), installedFormats, strconv.Itoa(codec.Version))
 	if err := redisclient.Execute(ctx, pipe); err != nil {
+		return redisclient.Failed(err, "record installation")
+	}
+	return s.CheckInstallation(ctx)
+}
+
+// CheckInstallation is Install for a process that only reads: it records nothing.
+func (s *Store) CheckInstallation(ctx context.Context) error {
+	got, err := s.RDB.HMGet(ctx, redisclient.InstallationKey(), installedPartitions, installedFormats).Result()
+	if err != nil {
 		return redisclient.Failed(err, "read installation")
 	}
-	if is := got.Val()[0]; is != partitions {
+	if want := strconv.Itoa(s.Partitions()); got[0] != nil && got[0] != want {
 		return redisclient.Refused("other_partitions", fmt.Sprintf("this Redis was set up with partitions: %v, and "+
-			"the setting says %s: it cannot be changed later", is, partitions))
+			"the setting says %s: it cannot be changed later", got[0], want))
 	}
-	if is := got.Val()[1]; is != formats {
+	if want := strconv.Itoa(codec.Version); got[1] != nil && got[1] != want {
 		return redisclient.Refused("other_formats", fmt.Sprintf("this Redis has data in version %v of the formats, and "+
-			"this build reads version %s: use a build for that version, or another redis.url", is, formats))
+			"this build reads version %s: use a build for that version, or another redis.url", got[1], want))
 	}
 	return nil
 }

@@ -49,12 +49,14 @@ func newProcess(ctx context.Context, c configs.Config, o Options) (_ *process, e
 		options:  o.withDefaults(),
 		registry: prometheus.NewRegistry(),
 	}
+	p.holdings = &holdings{p: p}
 	p.log = slog.New(newPanicCounter(p.options.log.Handler(), p.registry))
 	p.registry.MustRegister(
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		buildInfo(),
 		p.readyGauge(),
+		p.holdings,
 	)
 	defer func() {
 		if err != nil {

@@ -113,6 +113,7 @@ type process struct {
 
 	// State.
 	joined     atomic.Pointer[partition.Partitions] // nil until this node has joined the installation
+	holdings   *holdings
 	background tasks.Group
 }
 
