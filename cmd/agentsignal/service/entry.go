@@ -25,6 +25,13 @@ const (
 	enterEvery   = 100 * time.Millisecond // between two attempts to enter beside another node
 )
 
+// Settings in which live nodes must agree and that are read again.
+const (
+	settingLease          = "lease"
+	settingJWTKeys        = "auth.jwt_keys"
+	settingEncryptionKeys = "security.encryption_keys"
+)
+
 // awaitInstallation waits until Redis answers and holds the configured installation. It
 // returns false and nil if ctx ends first.
 func (p *process) awaitInstallation(ctx context.Context) (installed bool, err error) {
@@ -102,13 +109,13 @@ func awaitEntry(
 
 // profile returns what this node publishes of itself.
 func (p *process) profile() (cluster.Profile, error) {
-	encryption, err := p.keysOf("security.encryption_keys", p.config.Security.EncryptionKeys, "encryption.key")
+	encryption, err := p.keysOf(settingEncryptionKeys, p.config.Security.EncryptionKeys, "encryption.key")
 	if err != nil {
 		return cluster.Profile{}, err
 	}
 	traits := append(traitsOf(p.config),
-		keyTrait("auth.jwt_keys", p.signingKeys),
-		keyTrait("security.encryption_keys", encryption),
+		keyTrait(settingJWTKeys, p.signingKeys),
+		keyTrait(settingEncryptionKeys, encryption),
 		cluster.Trait{Setting: "security.record_keys", Values: p.recordKeys.Public(), Secret: true})
 	return cluster.Profile{Place: p.place, Traits: traits}, nil
 }
@@ -118,7 +125,7 @@ func traitsOf(c configs.Config) []cluster.Trait {
 	sources, _ := source.ParseSources(c.Market.Source) // checked with the configuration
 	var traits []cluster.Trait
 	for _, s := range []struct{ setting, value string }{
-		{"lease", time.Duration(c.Lease).String()},
+		{settingLease, time.Duration(c.Lease).String()},
 		{"market.source", strings.Join(sources, ",")},
 		{"market.speed", strconv.FormatInt(barSpeed(c.Market), 10)},
 		{"signals.retention", time.Duration(c.Signals.Retention).String()},
