@@ -184,6 +184,10 @@ func (f fakeReplies) Release(ctx context.Context, account signal.AccountID, key 
 	return f.release(account, key)
 }
 
+func (f fakeReplies) NewClaim() string { return "" }
+
+func (f fakeReplies) Hold(signal.AccountID, signal.ReplyKey) func() { return func() {} }
+
 func (f fakeReplies) SaveReply(_ context.Context, account signal.AccountID, r *signal.Reply) error {
 	return fail2(f.save, account, r)
 }

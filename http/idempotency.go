@@ -20,6 +20,10 @@ type Replies interface {
 	Claim(ctx context.Context, account signal.AccountID, key signal.ReplyKey) (*signal.Reply, error)
 	// Release frees a claimed key whose request was not successful.
 	Release(ctx context.Context, account signal.AccountID, key signal.ReplyKey) error
+	// NewClaim returns the claim of a new request: ReplyKey.Claim.
+	NewClaim() string
+	// Hold keeps a claimed key until end is called, however long its request takes.
+	Hold(account signal.AccountID, key signal.ReplyKey) (end func())
 	// SaveReply stores an answer that no change has stored.
 	SaveReply(ctx context.Context, account signal.AccountID, r *signal.Reply) error
 }
@@ -87,6 +91,7 @@ func (s *Server) replayOr(c *call, key signal.ReplyKey, first func() error, agai
 	if kept != nil {
 		return s.replay(c, kept, again)
 	}
+	defer s.o.Replies.Hold(account, key)()
 	succeeded := false
 	defer func() { // also when first panics
 		if succeeded {
@@ -148,6 +153,7 @@ func (s *Server) replyKey(c *call, body []byte) *signal.ReplyKey {
 		Key:          key,
 		RequestHash:  digests[0],
 		FormerHashes: former,
+		Claim:        s.o.Replies.NewClaim(),
 	}
 }
 

@@ -32,7 +32,7 @@
 //	{pNN}:signals                 stream signal log: creations (m = metadata), closings 90 days, longer while open
 //	{pNN}:open                    hash   ULID of each open signal -> state, updates     until it is closed
 //	{pNN}:batch:WRITER            string number and result of a writer's last batch     10 min
-//	{pNN}:reply:ACCOUNT:DIGEST    string a request's lock, then its reply               60 s, then 24 h
+//	{pNN}:reply:ACCOUNT:DIGEST    string a request's lock, then its reply               as the request, then 24 h
 //	{pNN}:runsdue                 zset   runs under way by their latest end             until they end
 //	{pNN}:job:JOB                 hash   a job                                          until 24 h after its end
 //	{pNN}:jobs:ACCOUNT            zset   jobs of an account by creation                 1 h longer than the jobs
@@ -86,6 +86,7 @@
 //	{node}:installation           hash   what the first start has fixed                 for ever
 //	{node}:assignment             hash   the node that should own each partition        for ever
 //	{node}:live                   zset   live nodes by when they expire                 as announced
+//	{node}:processes              hash   node -> its process, settings that must agree  about as announced
 //	market:ticks                  stream prices as clients give them                    15 min and 1 M
 //	market:bars                   stream bars as clients give them                      until they are stored
 //	{market}:ticks                stream prices of the feeder's sources, from it alone  15 min and 1 M

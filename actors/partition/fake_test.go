@@ -44,7 +44,8 @@ type fakeRedis struct {
 	mu         sync.Mutex
 	live       map[string]time.Time
 	single     map[string]bool
-	byHash     bool // a node of an earlier build is live
+	byHash     bool   // a node of an earlier build is live
+	copied     string // the node that another process is by now
 	assignment cluster.Assignment
 	owner      map[int]lease
 	epoch      map[int]int64
@@ -199,6 +200,9 @@ func (l *link) AnnounceNode(
 		if other != node && (single || l.single[other]) {
 			return cluster.Members{}, conflict("not_alone", "another node runs")
 		}
+	}
+	if l.copied == node {
+		return cluster.Members{}, conflict(cluster.CodeOtherProcess, "another process is live")
 	}
 	l.live[node], l.single[node] = now.Add(ttl), single
 	live := slices.Sorted(maps.Keys(l.live))

@@ -595,6 +595,29 @@ func TestSingleNodeRefusesASecondOne(t *testing.T) {
 	})
 }
 
+// TestANodeIsExpelled when another process has its id, with its next announcement.
+func TestANodeIsExpelled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newFakeRedis(4)
+		a := startNode(t, r, "a", func(*Options) {})
+		time.Sleep(time.Second)
+		wantOwned(t, "before", map[*node]int{a: 4})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := a.Stay(ctx); err != nil {
+			t.Errorf("an only process may not stay: %v", err)
+		}
+		r.set(func() { r.copied = "a" })
+		began := time.Now()
+		err := a.Stay(t.Context())
+		if took := time.Since(began); signal.CodeOf(err) != cluster.CodeOtherProcess || took > time.Second {
+			t.Errorf("expelled after %s with %v", took, err)
+		}
+		time.Sleep(time.Second)
+		wantOwned(t, "afterwards", map[*node]int{a: 0})
+	})
+}
+
 func TestJoinWaitsForRedis(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newFakeRedis(4)

@@ -156,6 +156,7 @@ func (a *partition) onTaken(c engine.Context, m taken) {
 	a.epoch = m.epoch
 	a.p.owners[a.number].Store(&owner{c.Self(), m.epoch})
 	a.p.owned.Add(1)
+	a.p.holdings[a.number].Store(&Holding{Partition: a.number, Epoch: m.epoch, Since: time.Now()})
 	a.log.Debug("partition is owned", "epoch", m.epoch)
 	a.hold(c, m.begun)
 	list, dueAfter := a.duties()
@@ -282,6 +283,7 @@ func (a *partition) forsake() {
 		a.p.owned.Add(-1)
 	}
 	a.p.inboxes[a.number].Store(nil)
+	a.p.holdings[a.number].Store(nil)
 }
 
 // end releases the partition, unless that is done or it is lost.

@@ -80,14 +80,17 @@ type Partitions struct {
 	supervisor engine.Ref
 
 	// By partition, nil where this node is not owner.
-	inboxes []atomic.Pointer[inbox]
-	owners  []atomic.Pointer[owner]
-	owned   atomic.Int64
-	wanted  atomic.Int64
+	inboxes  []atomic.Pointer[inbox]
+	owners   []atomic.Pointer[owner]
+	holdings []atomic.Pointer[Holding]
+	owned    atomic.Int64
+	wanted   atomic.Int64
+	live     atomic.Int64
 
 	joinOnce sync.Once
 	joinErr  error
 	joined   chan struct{} // closed when joinErr is set
+	expelled chan error    // holds one: why the node may not run any longer
 
 	// holding counts the goroutines that may hold a lease or an announcement, which they
 	// withdraw themselves.
@@ -112,7 +115,9 @@ func New(sys *engine.System, node string, store Store, log Log, o Options) *Part
 		system:     sys,
 		inboxes:    make([]atomic.Pointer[inbox], store.Partitions()),
 		owners:     make([]atomic.Pointer[owner], store.Partitions()),
+		holdings:   make([]atomic.Pointer[Holding], store.Partitions()),
 		joined:     make(chan struct{}),
+		expelled:   make(chan error, 1),
 	}
 	produce := func() engine.Actor {
 		return &supervisor{p: p, children: map[int]engine.Ref{}, numbers: map[engine.Ref]int{},
@@ -176,6 +181,26 @@ func (p *Partitions) Join(ctx context.Context) error {
 	}
 }
 
+// Stay waits until ctx is done, and then returns nil. Before that it returns KindConflict if the node
+// was announced and may not run any longer because of another one; the process should end then.
+func (p *Partitions) Stay(ctx context.Context) error {
+	select {
+	case err := <-p.expelled:
+		return err
+	case <-ctx.Done():
+		return nil
+	}
+}
+
+// expel makes Join and Stay return err.
+func (p *Partitions) expel(err error) {
+	p.join(err)
+	select {
+	case p.expelled <- err:
+	default:
+	}
+}
+
 // join makes Join return err.
 func (p *Partitions) join(err error) {
 	p.joinOnce.Do(func() {
@@ -199,6 +224,27 @@ func (p *Partitions) Gap(partition int) {
 		b.gap()
 	}
 }
+
+// Holding is a partition that this node owns.
+type Holding struct {
+	Partition int
+	Epoch     int64
+	Since     time.Time // when this node became owner
+}
+
+// Holdings returns the partitions that this node owns, by number.
+func (p *Partitions) Holdings() []Holding {
+	var list []Holding
+	for n := range p.holdings {
+		if h := p.holdings[n].Load(); h != nil {
+			list = append(list, *h)
+		}
+	}
+	return list
+}
+
+// Live returns how many nodes are live, with this one, as far as it knows.
+func (p *Partitions) Live() int { return int(p.live.Load()) }
 
 // Owned returns how many partitions this node owns.
 func (p *Partitions) Owned() int { return int(p.owned.Load()) }

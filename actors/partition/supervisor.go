@@ -262,8 +262,9 @@ func (s *supervisor) onAnnounceFailed(c engine.Context, err error) {
 	if refused {
 		s.members = cluster.Members{}
 		s.apply(c)
-		if time.Since(s.failingSince) > s.p.options.Lease+refusedFor {
-			s.p.join(err)
+		// A node that waits would never be admitted: another process has its id.
+		if signal.CodeOf(err) == cluster.CodeOtherProcess || time.Since(s.failingSince) > s.p.options.Lease+refusedFor {
+			s.p.expel(err)
 		}
 	}
 }
@@ -295,6 +296,7 @@ func (s *supervisor) apply(c engine.Context) {
 		}
 	}
 	s.p.wanted.Store(int64(wanted))
+	s.p.live.Store(int64(len(s.members.Live)))
 }
 
 // renew renews the leases of all partitions together, so that many cost little more than a few.

@@ -99,6 +99,9 @@ type ReplyKey struct {
 	// FormerHashes are digests of the same request with earlier keys of the installation,
 	// under which its reply may have been kept.
 	FormerHashes [][32]byte
+	// Claim names the request among all that were or will be sent with the key: "NODE NONCE NUMBER",
+	// by the node and the nonce of its process. Empty: unknown.
+	Claim string
 }
 
 // Reply is the first successful answer to a request with an Idempotency-Key.

@@ -59,6 +59,7 @@ func newRoot(reload <-chan os.Signal) *cobra.Command {
 		serveCommand(s, reload),
 		accountCommand(s),
 		keyCommand(s),
+		clusterCommand(s),
 		tailCommand(),
 		receive.Command(),
 		configCommand(s),

@@ -53,7 +53,7 @@ func TestWrongCommandLinesAreExplained(t *testing.T) {
 			t.Errorf("%s: wrote %q and ended with %v, want %s", line, out, err, want)
 		}
 	}
-	for _, group := range []string{"account", "key", "config", "webhook", "bench"} {
+	for _, group := range []string{"account", "key", "cluster", "config", "webhook", "bench"} {
 		if out, _, err := runCommand(t.Context(), strings.NewReader(""), group); err != nil ||
 			!strings.Contains(out, "Available Commands") {
 			t.Errorf("%s: wrote %q and ended with %v", group, out, err)

@@ -21,9 +21,9 @@ func ReplyDigest(k *signal.ReplyKey) string {
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
-// AppendReplyLock appends the value of a locked key.
+// AppendReplyLock appends the value of a locked key. Earlier builds wrote no claim and ignore it.
 func AppendReplyLock(b []byte, k *signal.ReplyKey) []byte {
-	return append(append(b, Version), k.RequestHash[:]...)
+	return append(append(append(b, Version), k.RequestHash[:]...), k.Claim...)
 }
 
 // AppendReply appends a reply. In Redis a position stands in front, which a lock does not
@@ -51,7 +51,7 @@ const (
 	bodyOmitted = 2
 )
 
-// DecodeReply reads the value of a key. The reply of a lock has the status 0.
+// DecodeReply reads the value of a key. The reply of a lock has the status 0 and its claim.
 func DecodeReply(value []byte) (*signal.Reply, signal.Position, error) {
 	var at signal.Position
 	r := &signal.Reply{}
@@ -64,7 +64,9 @@ func DecodeReply(value []byte) (*signal.Reply, signal.Position, error) {
 	}
 	d := Decode(value)
 	copy(r.RequestHash[:], d.Take(sha256.Size))
-	if !lock {
+	if lock {
+		r.Claim = string(d.B)
+	} else {
 		decodeAnswer(&d, r)
 	}
 	if d.Err != nil {

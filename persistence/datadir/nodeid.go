@@ -2,6 +2,8 @@ package datadir
 
 import (
 	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -72,6 +74,29 @@ func lockNodeID(file *os.File) (string, error) {
 
 // String returns the id.
 func (n *NodeID) String() string { return n.id }
+
+// bootFile has an id of the running kernel, which each start of a machine makes.
+const bootFile = "/proc/sys/kernel/random/boot_id"
+
+// Place identifies the locked file among the files of all running machines, so that a copy of the
+// data directory has another place. It is empty where the system does not have the means. A process
+// that has the file locked knows that no other one with the same place is running.
+func (n *NodeID) Place() string {
+	boot, err := os.ReadFile(bootFile)
+	if err != nil {
+		return ""
+	}
+	info, err := n.file.Stat()
+	if err != nil {
+		return ""
+	}
+	file, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return ""
+	}
+	sum := sha256.Sum256(fmt.Appendf(boot, " %d %d", file.Dev, file.Ino))
+	return hex.EncodeToString(sum[:16])
+}
 
 // Close releases the identity for another process. It unlocks the file itself: a process that is
 // being started has a copy of the descriptor until its exec, which would keep the lock.

@@ -63,3 +63,26 @@ func TestInvalidNodeIDsAreRefused(t *testing.T) {
 		})
 	}
 }
+
+func TestACopiedDirectoryHasAnotherPlace(t *testing.T) {
+	t.Parallel()
+	place := func(dir string) (id, place string) {
+		t.Helper()
+		n, err := OpenNodeID(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer n.Close()
+		return n.String(), n.Place()
+	}
+	dir, copied := t.TempDir(), t.TempDir()
+	id, first := place(dir)
+	if err := os.CopyFS(copied, os.DirFS(dir)); err != nil {
+		t.Fatal(err)
+	}
+	sameID, other := place(copied)
+	_, again := place(dir)
+	if first == "" || again != first || sameID != id || other == first {
+		t.Errorf("places %q, then %q; a copy with the id %q for %q has %q", first, again, sameID, id, other)
+	}
+}

@@ -18,6 +18,11 @@ var (
 	errRunEnded = redisclient.Refused("run_ended", "the run has ended already")
 )
 
+// ErrClaimLost refuses the reply of a request whose Idempotency-Key another request has taken,
+// because this process seemed to have ended.
+var ErrClaimLost = &signal.Error{Kind: signal.KindConflict, Code: "idempotency_in_progress",
+	Message: "another request with this Idempotency-Key has taken over: repeat the request", RetryAfter: time.Second}
+
 // changeOperation returns what stores c in partition p.
 func changeOperation(k redisclient.Keys, p int, c *signal.Change, now time.Time) *Operation {
 	o := NewOperation(k)
@@ -128,9 +133,11 @@ func (o *Operation) addReferring(p int, c *signal.Change) {
 	}
 }
 
-// AddReply stores the answer to a request.
+// AddReply stores the answer to a request. The operation is refused if another request has taken the
+// key since, or has its reply stored.
 func (o *Operation) AddReply(p int, account signal.AccountID, r *signal.Reply) {
 	k := o.Key(o.ReplyKey(p, account, codec.ReplyDigest(&r.ReplyKey)))
+	o.Guard(guardKeyFree, k, ErrClaimLost, codec.Text(codec.AppendReplyLock(nil, &r.ReplyKey)))
 	retention := strconv.FormatInt(ReplyRetention.Milliseconds(), 10)
 	o.Stamped(StampID, 0, CmdSet, k, codec.Text(codec.AppendReply(nil, r)), "PX", retention)
 }

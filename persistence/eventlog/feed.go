@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -35,6 +36,23 @@ func (s *Store) OwnerPosition(ctx context.Context, p int) (signal.Position, erro
 		return signal.Position{}, fmt.Errorf("read position of partition %d: %q is not valid", p, value)
 	}
 	return position, nil
+}
+
+// Lag returns the position of OwnerPosition and the age of the oldest event behind it, or 0 if there
+// is none.
+func (s *Store) Lag(ctx context.Context, p int) (position signal.Position, lag time.Duration, err error) {
+	position, err = s.OwnerPosition(ctx, p)
+	if err != nil {
+		return position, 0, err
+	}
+	next, err := s.ReadRange(ctx, s.EventsKey(p), "("+position.String(), "+", 1)
+	if err != nil {
+		return position, 0, redisclient.Unavailable(err)
+	}
+	if len(next) > 0 {
+		lag = max(0, s.Now().Sub(next[0].Position.Time()))
+	}
+	return position, lag, nil
 }
 
 // StoreOwnerPosition stores that the events of partition p up to position have had

@@ -79,9 +79,9 @@ func (l Lease) Release(ctx context.Context, node string, epoch int64) error {
 	return redisclient.Failed(err, "release lease of %s", l.of)
 }
 
-// present returns the node that holds the lease and its epoch, or "" and 0. A lease of the
+// Holder returns the node that holds the lease and its epoch, or "" and 0. A lease of the
 // market that an earlier version gave has the epoch 0.
-func (l Lease) present(ctx context.Context) (node string, epoch int64, err error) {
+func (l Lease) Holder(ctx context.Context) (node string, epoch int64, err error) {
 	value, err := l.client.RDB.Get(ctx, l.holder).Result()
 	if errors.Is(err, redis.Nil) {
 		return "", 0, nil
@@ -190,5 +190,5 @@ func (s *Store) ReleaseLeases(ctx context.Context, node string, leases []cluster
 
 // Owner returns the node that owns partition p and its epoch, or "" and 0.
 func (s *Store) Owner(ctx context.Context, p int) (node string, epoch int64, err error) {
-	return s.partitionLease(p).present(ctx)
+	return s.partitionLease(p).Holder(ctx)
 }

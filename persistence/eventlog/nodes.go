@@ -1,6 +1,7 @@
 package eventlog
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -8,53 +9,105 @@ import (
 	"strings"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/agentsignal/agentsignal/actors/signal/cluster"
+	"github.com/agentsignal/agentsignal/persistence/codec"
 	"github.com/agentsignal/agentsignal/persistence/redisclient"
 )
 
 var (
 	nodeAnnounceScript = redisclient.Script(scripts, "node_announce")
 	nodeAssignScript   = redisclient.Script(scripts, "node_assign")
+	nodeLeaveScript    = redisclient.Script(scripts, "node_leave")
+	processLiveScript  = redisclient.Script(scripts, "process_live")
 )
 
-// The modes of a live node.
-const (
-	modeAlone    = "alone"    // no other node may run
-	modeAssigned = "assigned" // it takes the partitions that it is assigned
-	modeHashing  = "many"     // of an earlier build: it takes partitions by the hash of the names
-)
-
-// AnnounceNode records that node is live for ttl, and returns the members of the cluster with it.
-// KindConflict, "not_alone": another node is live, and one of the two is a single node.
+// AnnounceNode records that node is live for ttl as the process of this store, with its Profile,
+// and returns the members of the cluster with it. A *cluster.Refusal reports that another live
+// process does not allow it.
 func (s *Store) AnnounceNode(
 	ctx context.Context, node string, ttl time.Duration, singleNode bool,
 ) (cluster.Members, error) {
-	mode := modeAssigned
+	mode := cluster.ModeAssigned
 	if singleNode {
-		mode = modeAlone
+		mode = cluster.ModeAlone
 	}
-	keys := []string{s.NodesKey(), s.AssignmentKey()}
-	answer, err := nodeAnnounceScript.Run(ctx, s.RDB, keys, node, mode, ttl.Milliseconds()).StringSlice()
+	keys := []string{s.NodesKey(), s.AssignmentKey(), s.ProcessesKey()}
+	answer, err := nodeAnnounceScript.Run(ctx, s.RDB, keys, node, mode, ttl.Milliseconds(), s.Nonce,
+		cmp.Or(s.Profile.Place, "-"), encodeTraits(s.Profile.Traits)).StringSlice()
 	if err != nil {
 		return cluster.Members{}, redisclient.Failed(err, "announce node")
 	}
-	if len(answer) == 2 && answer[0] == "0" {
-		return cluster.Members{}, redisclient.Refused("not_alone", fmt.Sprintf("node %s uses the same Redis, and not both "+
-			"have the setting cluster: true: set it for both, stop one, or give one another redis.url", answer[1]))
+	if len(answer) == 5 && answer[0] == "0" {
+		return cluster.Members{}, s.refusal(answer[1], answer[2], answer[3], answer[4])
 	}
 	const head = 4 // before the members
 	if len(answer) <= head {
 		return cluster.Members{}, fmt.Errorf("announce node: answer has %d parts", len(answer))
 	}
 	var m cluster.Members
-	for _, member := range answer[head:] { // in the order in which they renewed
+	for _, member := range answer[head:] {
 		name, mode, _ := strings.Cut(member, " ")
 		m.Live = append(m.Live, name)
-		m.ByHash = m.ByHash || mode == modeHashing
+		m.ByHash = m.ByHash || mode == cluster.ModeHashing
 	}
 	slices.Sort(m.Live)
 	m.Assignment, err = decodeAssignment(answer[1], answer[2], answer[3])
 	return m, err
+}
+
+// refusal returns the error of an announcement that the live node does not allow. why is as in
+// node_announce.lua.
+func (s *Store) refusal(why, node, until, values string) error {
+	code, advice := cluster.CodeMisfit, ""
+	switch why {
+	case "process":
+		code = cluster.CodeOtherProcess
+		advice = fmt.Sprintf("another process is live as node %s: a copied data directory has the same id, so remove "+
+			"the file \"node\" from the copy, or give one of the two another data_dir", node)
+	case "alone":
+		code = cluster.CodeNotAlone
+		advice = fmt.Sprintf("node %s uses the same Redis, and not both have the setting cluster: true: "+
+			"set it for both, stop one, or give one another redis.url", node)
+	default:
+		advice = s.Profile.Disagreement(why, node, strings.Fields(values))
+	}
+	expires, err := strconv.ParseInt(until, 10, 64)
+	if err != nil {
+		return fmt.Errorf("announce node: %q is no time", until)
+	}
+	return &cluster.Refusal{Node: node, Until: expires, Err: redisclient.Refused(code, advice)}
+}
+
+// Nodes returns the live nodes, by id, and the stored assignment.
+func (s *Store) Nodes(ctx context.Context) ([]cluster.Node, cluster.Assignment, error) {
+	now := strconv.FormatInt(s.Now().UnixMilli(), 10)
+	pipe := s.RDB.TxPipeline()
+	live := pipe.ZRangeByScoreWithScores(ctx, s.NodesKey(), &redis.ZRangeBy{Min: "(" + now, Max: "+inf"})
+	processes := pipe.HGetAll(ctx, s.ProcessesKey())
+	stored := pipe.HMGet(ctx, s.AssignmentKey(), "version", "nodes", "owners")
+	if err := redisclient.Execute(ctx, pipe); err != nil {
+		return nil, cluster.Assignment{}, redisclient.Failed(err, "read nodes")
+	}
+	var nodes []cluster.Node
+	for _, z := range live.Val() {
+		member, _ := z.Member.(string)
+		n := cluster.Node{Until: time.UnixMilli(int64(z.Score))}
+		n.ID, n.Mode, _ = strings.Cut(member, " ")
+		head, traits, _ := strings.Cut(processes.Val()[n.ID], "\n")
+		if strings.HasPrefix(head, strconv.FormatInt(n.Until.UnixMilli(), 10)+" ") {
+			n.Traits = decodeTraits(traits)
+		}
+		nodes = append(nodes, n)
+	}
+	slices.SortFunc(nodes, func(a, b cluster.Node) int { return strings.Compare(a.ID, b.ID) })
+	var fields [3]string
+	for i := range fields {
+		fields[i], _ = stored.Val()[i].(string)
+	}
+	a, err := decodeAssignment(fields[0], fields[1], fields[2])
+	return nodes, a, err
 }
 
 // AssignPartitions stores a and reports whether it did: it does not if the version before a is no
@@ -98,33 +151,81 @@ func decodeAssignment(version, nodes, owners string) (cluster.Assignment, error)
 	return a, nil
 }
 
-// LeaveNode removes node from those that are live.
+// LeaveNode removes node from those that are live, unless another process is that node by now.
 func (s *Store) LeaveNode(ctx context.Context, node string) error {
-	err := s.RDB.ZRem(ctx, s.NodesKey(), node+" "+modeAssigned, node+" "+modeHashing, node+" "+modeAlone).Err()
+	keys := []string{s.NodesKey(), s.ProcessesKey()}
+	err := nodeLeaveScript.Run(ctx, s.RDB, keys, node, s.Nonce).Err()
 	return redisclient.Failed(err, "withdraw node")
 }
 
-// installedPartitions is the field of the installation's record that holds the
-// number of partitions.
-const installedPartitions = "partitions"
+// ProcessLive reports whether the process of node with a nonce is live: its last announcement has not
+// expired, and no other process has been that node since.
+func (s *Store) ProcessLive(ctx context.Context, node, nonce string) (bool, error) {
+	live, err := processLiveScript.Run(ctx, s.RDB, []string{s.ProcessesKey()}, node, nonce).Int()
+	return live == 1, redisclient.Failed(err, "look for process")
+}
 
-// Install records what the first start of an installation fixes and compares it with the
-// settings of this process. KindConflict: they differ, or the server is unfit, and this process may
-// not run.
+// ForgetNodes removes all live nodes. It is for a Redis that only this process can have used since
+// it was started.
+func (s *Store) ForgetNodes(ctx context.Context) error {
+	err := s.RDB.Del(ctx, s.NodesKey(), s.ProcessesKey()).Err()
+	return redisclient.Failed(err, "forget former nodes")
+}
+
+// encodeTraits returns a line for each trait: its setting and its values, separated by spaces.
+func encodeTraits(traits []cluster.Trait) string {
+	var b strings.Builder
+	for _, t := range traits {
+		b.WriteString(t.Setting + " " + strings.Join(t.Values, " ") + "\n")
+	}
+	return b.String()
+}
+
+// decodeTraits is the inverse of encodeTraits.
+func decodeTraits(text string) []cluster.Trait {
+	var traits []cluster.Trait
+	for line := range strings.Lines(text) {
+		if words := strings.Fields(line); len(words) > 1 {
+			traits = append(traits, cluster.Trait{Setting: words[0], Values: words[1:]})
+		}
+	}
+	return traits
+}
+
+// The fields of the installation's record.
+const (
+	installedPartitions = "partitions"
+	installedFormats    = "formats" // version of the stored values; earlier builds did not store it
+)
+
+// Install records what the first start of an installation fixes and compares it with this process.
+// KindConflict: they differ, or the server is unfit, and this process may not run.
 func (s *Store) Install(ctx context.Context) error {
 	if err := s.CheckServer(ctx); err != nil {
 		return err
 	}
-	want := strconv.Itoa(s.Partitions())
 	pipe := s.RDB.TxPipeline()
-	pipe.HSetNX(ctx, s.InstallationKey(), installedPartitions, want)
-	got := pipe.HGet(ctx, s.InstallationKey(), installedPartitions)
+	pipe.HSetNX(ctx, s.InstallationKey(), installedPartitions, strconv.Itoa(s.Partitions()))
+	pipe.HSetNX(ctx, s.InstallationKey(), installedFormats, strconv.Itoa(codec.Version))
 	if err := redisclient.Execute(ctx, pipe); err != nil {
+		return redisclient.Failed(err, "record installation")
+	}
+	return s.CheckInstallation(ctx)
+}
+
+// CheckInstallation is Install for a process that only reads: it records nothing.
+func (s *Store) CheckInstallation(ctx context.Context) error {
+	got, err := s.RDB.HMGet(ctx, s.InstallationKey(), installedPartitions, installedFormats).Result()
+	if err != nil {
 		return redisclient.Failed(err, "read installation")
 	}
-	if got.Val() != want {
-		return redisclient.Refused("other_partitions", fmt.Sprintf("this Redis was set up with partitions: %s, and "+
-			"the setting says %s: it cannot be changed later", got.Val(), want))
+	if want := strconv.Itoa(s.Partitions()); got[0] != nil && got[0] != want {
+		return redisclient.Refused("other_partitions", fmt.Sprintf("this Redis was set up with partitions: %v, and "+
+			"the setting says %s: it cannot be changed later", got[0], want))
+	}
+	if want := strconv.Itoa(codec.Version); got[1] != nil && got[1] != want {
+		return redisclient.Refused("other_formats", fmt.Sprintf("this Redis has data in version %v of the formats, and "+
+			"this build reads version %s: use a build for that version, or another redis.url", got[1], want))
 	}
 	return nil
 }

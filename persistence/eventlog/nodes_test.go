@@ -1,6 +1,7 @@
 package eventlog
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/cluster"
 	"github.com/agentsignal/agentsignal/persistence/redisclient"
+	"github.com/agentsignal/agentsignal/persistence/redistest"
 	"github.com/agentsignal/agentsignal/persistence/storetest"
 )
 
@@ -111,4 +113,144 @@ func TestInstallationFixesThePartitions(t *testing.T) {
 	wantKind(t, "Install with 8 partitions where there are 4", err, signal.KindConflict)
 	server.Kill()
 	wantKind(t, "Install without Redis", s.Install(t.Context()), signal.KindUnavailable)
+}
+
+// sibling returns the store of another process that uses the Redis of s.
+func sibling(t *testing.T, server *redistest.Server, profile cluster.Profile) *Store {
+	t.Helper()
+	s := openStore(t, redisclient.Options{URL: server.URL(), Partitions: 4})
+	s.Profile = profile
+	return s
+}
+
+// wantRefusal checks that an announcement was refused because of a live node.
+func wantRefusal(t *testing.T, what string, err error, code, node, sentence string) {
+	t.Helper()
+	wantKind(t, what, err, signal.KindConflict)
+	r, refused := errors.AsType[*cluster.Refusal](err)
+	if !refused || r.Node != node || signal.CodeOf(err) != code || !strings.Contains(err.Error(), sentence) {
+		t.Errorf("%s is refused with %v, want %s because of %s, %q", what, err, code, node, sentence)
+	}
+}
+
+func TestANodeIsOneProcess(t *testing.T) {
+	t.Parallel()
+	_, server := leaseStore(t)
+	ctx := t.Context()
+	first, second := sibling(t, server, cluster.Profile{}), sibling(t, server, cluster.Profile{})
+	announce := func(s *Store) error {
+		_, err := s.AnnounceNode(ctx, "a", time.Minute, false)
+		return err
+	}
+	live := func() string { return server.Client().HGet(ctx, first.ProcessesKey(), "a").Val() }
+	wantNoError(t, announce(first))
+	wantNoError(t, announce(first))
+	before := live()
+	wantRefusal(t, "a second process", announce(second), cluster.CodeOtherProcess, "a", "remove the file \"node\"")
+	// It neither changes nor withdraws the announcement of the first.
+	wantNoError(t, second.LeaveNode(ctx, "a"))
+	if after := live(); after != before {
+		t.Errorf("the refused process changed %q to %q", before, after)
+	}
+	wantNoError(t, first.LeaveNode(ctx, "a"))
+	wantNoError(t, announce(second))
+	wantRefusal(t, "the first again", announce(first), cluster.CodeOtherProcess, "a", "")
+
+	// A process that has the same data directory locked has proved that the other has ended.
+	third := sibling(t, server, cluster.Profile{Place: "here"})
+	wantNoError(t, second.LeaveNode(ctx, "a"))
+	wantNoError(t, announce(third))
+	elsewhere := sibling(t, server, cluster.Profile{Place: "there"})
+	wantRefusal(t, "a copy", announce(elsewhere), cluster.CodeOtherProcess, "a", "")
+	again := sibling(t, server, cluster.Profile{Place: "here"})
+	wantNoError(t, announce(again))
+	wantRefusal(t, "its former process", announce(elsewhere), cluster.CodeOtherProcess, "a", "")
+
+	// A process of a build that publishes nothing renews the announcement without a nonce.
+	server.Client().ZAdd(ctx, first.NodesKey(), storetest.DueAt(time.Now().Add(time.Hour), "a assigned"))
+	wantRefusal(t, "beside an earlier build", announce(again), cluster.CodeOtherProcess, "a", "")
+	wantNoError(t, again.ForgetNodes(ctx))
+	wantNoError(t, announce(second))
+}
+
+func TestNodesThatDoNotFitAreRefused(t *testing.T) {
+	t.Parallel()
+	_, server := leaseStore(t)
+	ctx := t.Context()
+	profile := func(lease string, keys ...string) cluster.Profile {
+		return cluster.Profile{Traits: []cluster.Trait{
+			{Setting: "lease", Values: []string{lease}},
+			{Setting: "auth.jwt_keys", Values: keys, Secret: true},
+		}}
+	}
+	announce := func(s *Store, node string) error {
+		_, err := s.AnnounceNode(ctx, node, time.Minute, false)
+		return err
+	}
+	a := sibling(t, server, profile("5s", "k1"))
+	wantNoError(t, announce(a, "a"))
+	wantRefusal(t, "another lease", announce(sibling(t, server, profile("6s", "k1")), "b"), cluster.CodeMisfit, "a",
+		"lease: this node has 6s, and node a has 5s")
+	wantRefusal(t, "other keys", announce(sibling(t, server, profile("5s", "k2", "k")), "b"), cluster.CodeMisfit, "a",
+		"auth.jwt_keys: node a has none of the keys")
+	// Keys are rotated by nodes that have both.
+	both := sibling(t, server, profile("5s", "k2", "k1"))
+	wantNoError(t, announce(both, "b"))
+	rotated := sibling(t, server, profile("5s", "k2"))
+	wantRefusal(t, "the new key beside the old one", announce(rotated, "c"), cluster.CodeMisfit, "a", "auth.jwt_keys")
+	wantNoError(t, a.LeaveNode(ctx, "a"))
+	wantNoError(t, announce(rotated, "c"))
+	// A node that publishes nothing, or something else, is accepted.
+	wantNoError(t, announce(sibling(t, server, cluster.Profile{}), "d"))
+	server.Client().ZAdd(ctx, a.NodesKey(), storetest.DueAt(time.Now().Add(time.Hour), "e assigned"))
+	later := cluster.Profile{Traits: []cluster.Trait{{Setting: "something", Values: []string{"new"}}}}
+	wantNoError(t, announce(sibling(t, server, later), "f"))
+	// What an earlier process has published does not count for a build that publishes nothing.
+	server.Client().HSet(ctx, a.ProcessesKey(), "e", "1 nonce -\nlease 7s\n")
+	wantNoError(t, announce(both, "b"))
+	wantNoError(t, announce(sibling(t, server, profile("5s", "k2")), "g"))
+	if server.Client().HExists(ctx, a.ProcessesKey(), "e").Val() {
+		t.Error("a process that has ended is kept")
+	}
+	for _, node := range []string{"b", "c", "d", "e", "f", "g"} {
+		server.Client().ZRem(ctx, a.NodesKey(), node+" assigned")
+	}
+	wantNoError(t, announce(sibling(t, server, profile("9s", "k9")), "h")) // only live nodes must agree
+}
+
+func TestInstallationFixesTheFormats(t *testing.T) {
+	t.Parallel()
+	s, server := leaseStore(t)
+	// An installation of a build that stored the partitions alone.
+	server.Client().HSet(t.Context(), s.InstallationKey(), installedPartitions, 4)
+	wantNoError(t, s.Install(t.Context()))
+	server.Client().HSet(t.Context(), s.InstallationKey(), installedFormats, 2)
+	err := s.Install(t.Context())
+	wantKind(t, "Install beside later formats", err, signal.KindConflict)
+	if err == nil || !strings.Contains(err.Error(), "version 2 of the formats, and this build reads version 1") {
+		t.Errorf("refused with %v", err)
+	}
+}
+
+func FuzzDecodeTraits(f *testing.F) {
+	f.Add("lease 5s\nauth.jwt_keys a b\n")
+	f.Add("\n \nx\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		traits := decodeTraits(text)
+		for _, trait := range traits {
+			if trait.Setting == "" || len(trait.Values) == 0 {
+				t.Errorf("%q gives %+v", text, trait)
+			}
+		}
+		if again := decodeTraits(encodeTraits(traits)); !cmp.Equal(traits, again) {
+			t.Errorf("%+v became %+v", traits, again)
+		}
+	})
+}
+
+func wantNoError(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

@@ -89,6 +89,7 @@ const (
 	GuardMember      guardKind = 7 // of a sorted set
 	GuardLengthBelow guardKind = 8 // of a hash
 	guardSequence    guardKind = 9 // of the open signal that an earlier GuardFieldExists has found
+	guardKeyFree     guardKind = 10
 )
 
 // Limits of an operation, by the width of the program's numbers and by how many values
@@ -158,7 +159,7 @@ func (o *Operation) Key(name string) KeyRef {
 
 // Guard refuses the operation with the error refusal unless the condition holds. The values
 // are the field for GuardFieldExists, field and value for GuardFieldIs, the value for
-// guardKeyIs, the member for GuardMember, the first length that is refused for
+// guardKeyIs, the value that a key may have for guardKeyFree, the member for GuardMember, the first length that is refused for
 // GuardLengthBelow, and the sequence as a uvarint for guardSequence.
 func (o *Operation) Guard(kind guardKind, k KeyRef, refusal error, values ...string) {
 	o.guards = append(o.guards, byte(kind), byte(k>>8), byte(k))

@@ -142,7 +142,7 @@ func TestCommandsOfScript(t *testing.T) {
 		t.Errorf("steps about deliveries (-go +lua):\n%s", diff)
 	}
 	guards := []int{int(GuardFieldExists), int(GuardFieldIs), int(guardKeyIs), int(GuardMember),
-		int(GuardLengthBelow), int(guardSequence)}
+		int(GuardLengthBelow), int(guardSequence), int(guardKeyFree)}
 	if diff := cmp.Diff(guards, numbers(machine, `kind == (\d+)`)); diff != "" {
 		t.Errorf("guards (-go +lua):\n%s", diff)
 	}

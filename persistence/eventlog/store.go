@@ -5,6 +5,7 @@ import (
 	"embed"
 	"fmt"
 
+	"github.com/agentsignal/agentsignal/actors/signal/cluster"
 	"github.com/agentsignal/agentsignal/persistence/redisclient"
 )
 
@@ -14,6 +15,8 @@ var scripts embed.FS
 // Store reads the logs and keeps the owners of their partitions.
 type Store struct {
 	*redisclient.Client
+	// Profile is what this process publishes with its announcements. It is set before the first.
+	Profile  cluster.Profile
 	appended []newest // by partition
 }
 

@@ -105,7 +105,8 @@ func (j *Store) Enqueue(ctx context.Context, job signal.Job, maxQueued int, repl
 	}
 	if reply != nil {
 		keys = append(keys, j.store.ReplyKey(p, account, codec.ReplyDigest(&reply.ReplyKey)))
-		args = append(args, codec.AppendReply(nil, reply), eventlog.ReplyRetention.Milliseconds())
+		args = append(args, codec.AppendReply(nil, reply), eventlog.ReplyRetention.Milliseconds(),
+			codec.AppendReplyLock(nil, &reply.ReplyKey))
 	}
 	var stored *redis.Cmd
 	var err error
@@ -121,6 +122,8 @@ func (j *Store) Enqueue(ctx context.Context, job signal.Job, maxQueued int, repl
 	case stored.Val() == int64(0):
 		return &signal.Error{Kind: signal.KindTooMany, Code: "too_many_runs", RetryAfter: time.Second,
 			Message: "too many jobs are queued: wait until some have ended"}
+	case stored.Val() == int64(2):
+		return eventlog.ErrClaimLost
 	}
 	return nil
 }

@@ -73,6 +73,11 @@ func (m *Store) ReleaseLease(ctx context.Context, node string, epoch int64) erro
 	return m.lease().Release(ctx, node, epoch)
 }
 
+// Feeder returns the node that feeds the market and the epoch of its lease, or "" and 0.
+func (m *Store) Feeder(ctx context.Context) (node string, epoch int64, err error) {
+	return m.lease().Holder(ctx)
+}
+
 // State returns the state of the feeder.
 func (m *Store) State(ctx context.Context) (marketdata.State, error) {
 	var state marketdata.State

@@ -3,6 +3,7 @@ package redisclient
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
@@ -56,6 +57,8 @@ type Options struct {
 	// Timeout is how long connecting and how long a command may take; default 2 s. Half of
 	// it is for the wait for replicas.
 	Timeout time.Duration
+	// Node is the id of the node that the process is, or empty if it is none.
+	Node    string
 	Log     *slog.Logger // nil: no logging
 	Metrics *Metrics     // nil: no metrics
 }
@@ -71,6 +74,11 @@ type Client struct {
 	Blocking    redis.UniversalClient
 	endBlocking func() error // closes Blocking, once
 
+	// Nonce distinguishes this client, and so its process, from all others that were or will be
+	// the same node.
+	Nonce string
+
+	node         string
 	partitions   int
 	WaitReplicas int
 	replicasIn   time.Duration // how long Redis waits for them
@@ -108,6 +116,8 @@ func NewClient(o Options) (*Client, error) {
 	base.PoolSize = commandConns
 	SetLogger(o.Log)
 	c := &Client{
+		Nonce:        rand.Text(),
+		node:         o.Node,
 		partitions:   o.Partitions,
 		WaitReplicas: o.WaitReplicas,
 		replicasIn:   o.Timeout / 2,
@@ -191,6 +201,14 @@ func (sentOnce) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proces
 // Close ends the connections, and waits for a probe of Ready, which fails without them.
 func (c *Client) Close() error {
 	return errors.Join(c.RDB.Close(), c.EndBlocking(), c.readiness.probes.Close(context.Background()))
+}
+
+// Process returns "NODE NONCE", or "" if the process is no node.
+func (c *Client) Process() string {
+	if c.node == "" {
+		return ""
+	}
+	return c.node + " " + c.Nonce
 }
 
 // EndBlocking ends the reads that wait for entries with an error, and later ones fail. The end

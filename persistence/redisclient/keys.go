@@ -198,6 +198,9 @@ func (k Keys) InstallationKey() string { return "{node}:installation" }
 // NodesKey holds the live nodes by when they expire.
 func (k Keys) NodesKey() string { return "{node}:live" }
 
+// ProcessesKey holds the process of each live node and what it has published.
+func (Keys) ProcessesKey() string { return "{node}:processes" }
+
 // AssignmentKey holds the node that should own each partition.
 func (k Keys) AssignmentKey() string { return "{node}:assignment" }
 

@@ -148,7 +148,9 @@ func (f *Feeder) Run(ctx context.Context) error {
 		case epoch != 0:
 			f.o.Log.Info("market feeder begins", "epoch", epoch, "sources", f.o.Sources)
 			err, lead := panics.ErrPanicked, newLeadership(f, epoch, taken)
+			f.o.Metrics.setFeeding(1)
 			panics.Guard(f.o.Log, panics.Market, func() { err = lead.run(ctx) }, "epoch", epoch)
+			f.o.Metrics.setFeeding(0)
 			if ctx.Err() != nil {
 				f.giveUp(epoch)
 				return nil

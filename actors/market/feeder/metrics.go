@@ -10,6 +10,7 @@ import (
 // Metrics counts the ticks of the feeder. A nil *Metrics counts nothing.
 type Metrics struct {
 	ticks   prometheus.Counter
+	feeding prometheus.Gauge
 	sources *source.Metrics
 }
 
@@ -20,9 +21,13 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 			Name: "agentsignal_market_ticks_total",
 			Help: "Ticks that this process had as the market's feeder: of its sources, and from market:ticks.",
 		}),
+		feeding: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "agentsignal_market_feeding",
+			Help: "1 while this process feeds the market, else 0.",
+		}),
 		sources: source.NewMetrics(r),
 	}
-	r.MustRegister(m.ticks)
+	r.MustRegister(m.ticks, m.feeding)
 	return m
 }
 
@@ -32,6 +37,12 @@ func (m *Metrics) ofSources() *source.Metrics {
 		return nil
 	}
 	return m.sources
+}
+
+func (m *Metrics) setFeeding(value float64) {
+	if m != nil {
+		m.feeding.Set(value)
+	}
 }
 
 func (m *Metrics) addTicks(n int) {

@@ -2,7 +2,25 @@
 // exchange its values.
 package cluster
 
-import "github.com/agentsignal/agentsignal/actors/signal"
+import (
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+)
+
+// The modes of a live node.
+const (
+	ModeAlone    = "alone"    // no other node may run
+	ModeAssigned = "assigned" // it takes the partitions that it is assigned
+	ModeHashing  = "many"     // of an earlier build: it takes partitions by the hash of the names
+)
+
+// Node is a live node.
+type Node struct {
+	ID, Mode string
+	Until    time.Time // when its announcement expires
+	Traits   []Trait   // nil if it has published none
+}
 
 // Members are the live nodes, and the assignment that they share.
 type Members struct {

@@ -49,12 +49,14 @@ func newProcess(ctx context.Context, c configs.Config, o Options) (_ *process, e
 		options:  o.withDefaults(),
 		registry: prometheus.NewRegistry(),
 	}
+	p.holdings = &holdings{p: p}
 	p.log = slog.New(newPanicCounter(p.options.log.Handler(), p.registry))
 	p.registry.MustRegister(
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		buildInfo(),
 		p.readyGauge(),
+		p.holdings,
 	)
 	defer func() {
 		if err != nil {
@@ -90,7 +92,7 @@ func (p *process) buildStore(ctx context.Context) error {
 		return err
 	}
 	p.undo.Add("node", func(context.Context) error { return node.Close() })
-	p.node = node.String()
+	p.node, p.place = node.String(), node.Place()
 	if p.signingKeys, err = p.keysOf("auth.jwt_keys", c.Auth.JWTKeys, "jwt.key"); err != nil {
 		return err
 	}
@@ -113,6 +115,7 @@ func (p *process) buildStore(ctx context.Context) error {
 		Partitions:   c.Partitions,
 		WaitReplicas: c.Redis.WaitReplicas,
 		Timeout:      time.Duration(c.Redis.Timeout),
+		Node:         p.node,
 		Log:          p.log,
 		Metrics:      redisclient.NewMetrics(p.registry),
 	})

@@ -16,6 +16,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/credential"
 	"github.com/agentsignal/agentsignal/configs"
+	"github.com/agentsignal/agentsignal/persistence/codec"
 	"github.com/agentsignal/agentsignal/persistence/jobs"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
@@ -58,6 +59,8 @@ func startNodes(tb testing.TB, sources string, env ...string) nodes {
 }
 
 var makeRecordKey = sync.OnceValues(func() (string, error) { return record.NewKey("agentsignal-test") })
+
+var makeOtherRecordKey = sync.OnceValues(func() (string, error) { return record.NewKey("agentsignal-other") })
 
 // sharedRecordKey returns the key that signs the record of all nodes.
 func sharedRecordKey(tb testing.TB) string {
@@ -277,4 +280,38 @@ func heldBy(tb testing.TB, rdb *redis.Client, node string) (total int64) {
 		}
 	}
 	return total
+}
+
+// TestARequestOfAKilledNodeCanBeRepeated at the other node, although its lock still exists.
+func TestARequestOfAKilledNodeCanBeRepeated(t *testing.T) {
+	t.Parallel()
+	n := startNodes(t, "stream")
+	node, rdb := n.firstID(t), n.redis.Client()
+	words := strings.Fields(rdb.HGet(t.Context(), "{node}:processes", node).Val()) // until, nonce, place
+	if len(words) < 3 {
+		t.Fatalf("the first node has published %q", words)
+	}
+	key := signal.ReplyKey{Method: http.MethodPost, Path: "/v1/agents/trading/run", Key: "once",
+		Claim: node + " " + words[1] + " 1"}
+	requests := n.second.process.store.Requests
+	if r, err := requests.Claim(t.Context(), n.account.ID, key); r != nil || err != nil {
+		t.Fatalf("claim: %v, %v", r, err)
+	}
+	p := n.second.process.store.Client.Partition(n.account.ID)
+	rdb.Persist(t.Context(), n.second.process.store.Client.ReplyKey(p, n.account.ID, codec.ReplyDigest(&key)))
+	repeat := func() answer {
+		return n.there.post(key.Path, runBody("ACME", "momentum"), "Idempotency-Key: once")
+	}
+	if a := repeat(); a.Status == http.StatusOK {
+		t.Errorf("a request that is under way is repeated: %s", a.Body)
+	}
+	n.first.kill()
+	var first answer
+	eventually(t, "the request is answered", func() bool {
+		first = repeat()
+		return first.Status == http.StatusOK
+	})
+	if again := repeat(); again.Body != first.Body {
+		t.Errorf("the same request is answered with %s, then %s", first.Body, again.Body)
+	}
 }

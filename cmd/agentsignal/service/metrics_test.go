@@ -88,6 +88,12 @@ var described = []struct{ name, kind, labels, buckets string }{
 	{"agentsignal_redis_bytes", "GAUGE", "partition", ""},
 	{"agentsignal_redis_pool_connections", "GAUGE", "state", ""},
 	{"agentsignal_redis_pool_timeouts_total", "COUNTER", "", ""},
+	{"agentsignal_live_nodes", "GAUGE", "", ""},
+	{"agentsignal_partition_owned", "GAUGE", "partition", ""},
+	{"agentsignal_partition_epoch", "GAUGE", "partition", ""},
+	{"agentsignal_partition_owned_timestamp_seconds", "GAUGE", "partition", ""},
+	{"agentsignal_partition_lag_seconds", "GAUGE", "partition", ""},
+	{"agentsignal_market_feeding", "GAUGE", "", ""},
 	{"agentsignal_market_ticks_total", "COUNTER", "", ""},
 	{"agentsignal_market_entries_skipped_total", "COUNTER", "reason", ""},
 	{"agentsignal_market_source_requests_total", "COUNTER", "result source", ""},
@@ -228,6 +234,12 @@ func checkCounts(t *testing.T, text string) {
 		{1, "agentsignal_ws_delivery_lag_seconds_count", nil},
 		{1, "agentsignal_redis_pool_connections", nil},
 		{1, "agentsignal_ready", nil},
+		{1, "agentsignal_live_nodes", nil},
+		{16, "agentsignal_partition_owned", nil},
+		{1, "agentsignal_partition_epoch", []string{`partition="15"`}},
+		{1, "agentsignal_partition_owned_timestamp_seconds", []string{`partition="0"`}},
+		{0, "agentsignal_partition_lag_seconds", []string{`partition="0"`}},
+		{1, "agentsignal_market_feeding", nil},
 	} {
 		if got := metricOf(text, count.name, count.labels...); got < count.at {
 			t.Errorf("%s%v is %v, want at least %v", count.name, count.labels, got, count.at)

@@ -13,7 +13,6 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/agent"
 	"github.com/agentsignal/agentsignal/actors/audit"
-	"github.com/agentsignal/agentsignal/actors/backoff"
 	"github.com/agentsignal/agentsignal/actors/catalogue"
 	"github.com/agentsignal/agentsignal/actors/dashboard"
 	"github.com/agentsignal/agentsignal/actors/engine"
@@ -44,7 +43,6 @@ import (
 	"github.com/agentsignal/agentsignal/persistence/datadir"
 	"github.com/agentsignal/agentsignal/persistence/deliveries"
 	"github.com/agentsignal/agentsignal/persistence/eventlog"
-	"github.com/agentsignal/agentsignal/persistence/redisclient"
 	"github.com/agentsignal/agentsignal/persistence/schedules"
 )
 
@@ -56,7 +54,6 @@ const (
 	answerMargin    = 30 * time.Second // for the answer of a synchronous run after its timeout
 	jobMargin       = 15 * time.Second // for a sign of life of a job after the timeout of runs
 	clockEvery      = 10 * time.Second
-	installEvery    = 500 * time.Millisecond
 	gaugesEvery     = 15 * time.Second
 	trimListsEvery  = 10 * time.Minute
 	adminHeaderTime = 10 * time.Second
@@ -73,6 +70,7 @@ type process struct {
 
 	// Store.
 	node        string            // ID of this node
+	place       string            // of its data directory, see datadir.NodeID.Place
 	embedded    *datadir.Embedded // nil with redis.url
 	store       *persistence.Store
 	events      *eventlog.Log
@@ -115,6 +113,7 @@ type process struct {
 
 	// State.
 	joined     atomic.Pointer[partition.Partitions] // nil until this node has joined the installation
+	holdings   *holdings
 	background tasks.Group
 }
 
@@ -173,10 +172,13 @@ func (p *process) stopBackground(ctx context.Context) error {
 	return errors.Join(p.store.Client.EndBlocking(), p.background.Close(ctx))
 }
 
-// join waits until Redis confirms that the installation is the configured one, and then joins
-// it. An error means that this process must not join.
+// join waits until Redis confirms that the installation is the configured one and the live nodes
+// fit, and then joins it. An error means that this process must not join.
 func (p *process) join(ctx context.Context, failed chan<- error) error {
 	if installed, err := p.awaitInstallation(ctx); !installed {
+		return err
+	}
+	if entered, err := p.enter(ctx); !entered {
 		return err
 	}
 	partitions := p.newPartitions()
@@ -194,35 +196,13 @@ func (p *process) join(ctx context.Context, failed chan<- error) error {
 	if err := partitions.Join(ctx); err != nil {
 		return err
 	}
+	p.start(ctx, failed, "stay in the installation", partitions.Stay)
 	p.joined.Store(partitions)
 	p.log.Info("agentsignal serves", "version", Version, "node", p.node)
 	if p.options.Demo != nil {
 		return p.runDemo(ctx)
 	}
 	return nil
-}
-
-// awaitInstallation waits until Redis answers and holds the configured installation. It
-// returns false and nil if ctx ends first.
-func (p *process) awaitInstallation(ctx context.Context) (installed bool, err error) {
-	for {
-		err := p.store.Logs.Install(ctx)
-		if err == nil {
-			err = p.store.Client.SyncClock(ctx)
-		}
-		if err == nil {
-			return true, nil
-		}
-		if signal.KindOf(err) == signal.KindConflict {
-			return false, err
-		}
-		if !p.reportRefusal(err) {
-			p.log.Warn("waiting for redis: start it, or correct the setting redis.url", "err", err)
-		}
-		if !backoff.Sleep(ctx, installEvery) {
-			return false, nil
-		}
-	}
 }
 
 // newPartitions starts the actors of this node's partitions, which announce the node at once.
@@ -243,17 +223,6 @@ func (p *process) newPartitions() *partition.Partitions {
 		}),
 		Log: p.log,
 	})
-}
-
-// reportRefusal logs an error of Redis that a retry cannot resolve, and reports whether err
-// is one.
-func (p *process) reportRefusal(err error) bool {
-	reason, setting := redisclient.Refusal(err)
-	if setting {
-		p.log.Error("redis refuses this service: correct the setting redis.url, or the user in redis",
-			"reason", reason, "err", err)
-	}
-	return setting
 }
 
 // handOverEarly hands this node's partitions over before the delay of the shutdown, in which

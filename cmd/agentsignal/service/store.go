@@ -24,12 +24,12 @@ const readyTimeout = 10 * time.Second
 // redis.url it uses the server of the running service or starts one for f; the data
 // directory must exist.
 func (s *Settings) WithStore(ctx context.Context, f func(context.Context, *persistence.Store) error) error {
-	return s.openStore(ctx, false, f)
+	return s.openStore(ctx, false, installed(f))
 }
 
 // WithCredentials is WithStore with the accounts and keys of the store.
 func (s *Settings) WithCredentials(ctx context.Context, f func(context.Context, *credentials.Service) error) error {
-	return s.openStore(ctx, false, onCredentials(f))
+	return s.openStore(ctx, false, installed(onCredentials(f)))
 }
 
 // WithNewCredentials is WithCredentials for a command that may be the first to use the data
@@ -37,7 +37,7 @@ func (s *Settings) WithCredentials(ctx context.Context, f func(context.Context, 
 func (s *Settings) WithNewCredentials(
 	ctx context.Context, f func(context.Context, *credentials.Service) error,
 ) error {
-	return s.openStore(ctx, true, onCredentials(f))
+	return s.openStore(ctx, true, installed(onCredentials(f)))
 }
 
 // openStore runs f with the configured Redis. first allows it to create the data directory.
@@ -78,15 +78,22 @@ func (s *Settings) openStore(
 		return err
 	}
 	ending.Add("connection", func(context.Context) error { return store.Client.Close() })
-	ready, cancel := context.WithTimeout(ctx, readyTimeout)
-	defer cancel()
-	if err := store.Logs.Install(ready); err != nil {
-		return err
-	}
-	if err := store.Client.SyncClock(ready); err != nil {
-		return err
-	}
 	return f(ctx, store)
+}
+
+// installed returns a function that runs f when the installation is the configured one.
+func installed(f func(context.Context, *persistence.Store) error) func(context.Context, *persistence.Store) error {
+	return func(ctx context.Context, store *persistence.Store) error {
+		ready, cancel := context.WithTimeout(ctx, readyTimeout)
+		defer cancel()
+		if err := store.Logs.Install(ready); err != nil {
+			return err
+		}
+		if err := store.Client.SyncClock(ready); err != nil {
+			return err
+		}
+		return f(ctx, store)
+	}
 }
 
 // onCredentials returns a function that runs f with the accounts and keys of a store.

@@ -122,6 +122,10 @@ while pc <= size do
     elseif kind == 3 then -- key has the value
       ok = call('GET', key) == args[a]
       a = a + 1
+    elseif kind == 10 then -- key is missing or has the value
+      local value = call('GET', key)
+      ok = not value or value == args[a]
+      a = a + 1
     elseif kind == 7 then -- sorted set has the member
       ok = call('ZSCORE', key, args[a])
       a = a + 1

@@ -8,12 +8,17 @@
 -- ARGV[2] account               ARGV[6] now, in ms
 -- ARGV[3] created at, in ms     ARGV[7] reply
 -- ARGV[4] limit of queued jobs  ARGV[8] how long the reply is kept, in ms
+--                               ARGV[9] value of the key's lock
 --
 -- Returns 1 if the job is stored, now or by an earlier try, 0 if too many jobs of
--- the account are queued.
+-- the account are queued, 2 if another request has taken the key.
 local call = redis.call
 if call('EXISTS', KEYS[1]) == 1 then
   return 1
+end
+local lock = KEYS[8] and call('GET', KEYS[8])
+if lock and lock ~= ARGV[9] then
+  return 2
 end
 if call('ZCARD', KEYS[3]) >= tonumber(ARGV[4]) then
   return 0

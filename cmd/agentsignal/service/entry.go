@@ -1,0 +1,160 @@
+package service
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"log/slog"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/backoff"
+	"github.com/agentsignal/agentsignal/actors/market/source"
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/cluster"
+	"github.com/agentsignal/agentsignal/actors/signal/credential"
+	"github.com/agentsignal/agentsignal/configs"
+	"github.com/agentsignal/agentsignal/persistence/redisclient"
+)
+
+const (
+	installEvery = 500 * time.Millisecond // between two attempts to reach Redis
+	enterEvery   = 100 * time.Millisecond // between two attempts to enter beside another node
+)
+
+// Settings in which live nodes must agree and that are read again.
+const (
+	settingLease          = "lease"
+	settingJWTKeys        = "auth.jwt_keys"
+	settingEncryptionKeys = "security.encryption_keys"
+)
+
+// awaitInstallation waits until Redis answers and holds the configured installation. It
+// returns false and nil if ctx ends first.
+func (p *process) awaitInstallation(ctx context.Context) (installed bool, err error) {
+	for {
+		err := p.store.Logs.Install(ctx)
+		if err == nil {
+			err = p.store.Client.SyncClock(ctx)
+		}
+		if err == nil && p.embedded != nil { // this process has just started it
+			err = p.store.Logs.ForgetNodes(ctx)
+		}
+		if err == nil {
+			return true, nil
+		}
+		if signal.KindOf(err) == signal.KindConflict {
+			return false, err
+		}
+		if !p.reportRefusal(err) {
+			p.log.Warn("waiting for redis: start it, or correct the setting redis.url", "err", err)
+		}
+		if !backoff.Sleep(ctx, installEvery) {
+			return false, nil
+		}
+	}
+}
+
+// enter announces this node for the first time. Until then it works on nothing that nodes share. It
+// returns false and nil if ctx ends first.
+func (p *process) enter(ctx context.Context) (entered bool, err error) {
+	if p.store.Logs.Profile, err = p.profile(); err != nil {
+		return false, err
+	}
+	lease := time.Duration(p.config.Lease)
+	return awaitEntry(ctx, p.log, func(ctx context.Context) error {
+		_, err := p.store.Logs.AnnounceNode(ctx, p.node, lease, !p.config.Cluster)
+		if err != nil {
+			p.reportRefusal(err)
+		}
+		return err
+	})
+}
+
+// awaitEntry calls announce until it succeeds. While it is refused because of another node, that
+// node may have been killed: then its announcement expires. If the node renews it instead, it is
+// alive, and the refusal is final. It returns false and nil if ctx ends first.
+func awaitEntry(
+	ctx context.Context, log *slog.Logger, announce func(context.Context) error,
+) (entered bool, err error) {
+	seen := map[string]int64{} // until when other nodes were announced
+	for {
+		err := announce(ctx)
+		if err == nil {
+			return true, nil
+		}
+		wait := installEvery
+		if refusal, refused := errors.AsType[*cluster.Refusal](err); refused {
+			wait = enterEvery
+			until, known := seen[refusal.Node]
+			if known && until != refusal.Until {
+				return false, err
+			}
+			if !known {
+				log.Warn("another node may be alive: waiting until it is seen or its announcement expires",
+					"node", refusal.Node, "err", err)
+			}
+			seen[refusal.Node] = refusal.Until
+		} else if signal.KindOf(err) == signal.KindConflict {
+			return false, err
+		}
+		if !backoff.Sleep(ctx, wait) {
+			return false, nil
+		}
+	}
+}
+
+// profile returns what this node publishes of itself.
+func (p *process) profile() (cluster.Profile, error) {
+	encryption, err := p.keysOf(settingEncryptionKeys, p.config.Security.EncryptionKeys, "encryption.key")
+	if err != nil {
+		return cluster.Profile{}, err
+	}
+	traits := append(traitsOf(p.config),
+		keyTrait(settingJWTKeys, p.signingKeys),
+		keyTrait(settingEncryptionKeys, encryption),
+		cluster.Trait{Setting: "security.record_keys", Values: p.recordKeys.Public(), Secret: true})
+	return cluster.Profile{Place: p.place, Traits: traits}, nil
+}
+
+// traitsOf returns the settings in which live nodes must agree, without the keys.
+func traitsOf(c configs.Config) []cluster.Trait {
+	sources, _ := source.ParseSources(c.Market.Source) // checked with the configuration
+	var traits []cluster.Trait
+	for _, s := range []struct{ setting, value string }{
+		{settingLease, time.Duration(c.Lease).String()},
+		{"market.source", strings.Join(sources, ",")},
+		{"market.speed", strconv.FormatInt(barSpeed(c.Market), 10)},
+		{"signals.retention", time.Duration(c.Signals.Retention).String()},
+		{"redis.wait_replicas", strconv.Itoa(c.Redis.WaitReplicas)},
+	} {
+		traits = append(traits, cluster.Trait{Setting: s.setting, Values: []string{s.value}})
+	}
+	return traits
+}
+
+// keyTrait returns check values of the keys of a setting: an HMAC of a fixed text and the name of
+// the key, by which others look it up.
+func keyTrait(setting string, keys []credential.NamedKey) cluster.Trait {
+	t := cluster.Trait{Setting: setting, Secret: true}
+	for i := range keys {
+		h := hmac.New(sha256.New, keys[i].Value[:])
+		h.Write([]byte("agentsignal: check value of " + setting + " " + keys[i].Name))
+		t.Values = append(t.Values, hex.EncodeToString(h.Sum(nil)[:16]))
+	}
+	return t
+}
+
+// reportRefusal logs an error of Redis that a retry cannot resolve, and reports whether err
+// is one.
+func (p *process) reportRefusal(err error) bool {
+	reason, setting := redisclient.Refusal(err)
+	if setting {
+		p.log.Error("redis refuses this service: correct the setting redis.url, or the user in redis",
+			"reason", reason, "err", err)
+	}
+	return setting
+}

@@ -1,0 +1,178 @@
+package service
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/cluster"
+	"github.com/agentsignal/agentsignal/configs"
+	"github.com/agentsignal/agentsignal/persistence"
+	"github.com/agentsignal/agentsignal/persistence/market"
+)
+
+// ClusterStatus is who owns what, as Redis has it.
+type ClusterStatus struct {
+	Nodes      []NodeStatus      `json:"nodes"`
+	Partitions []PartitionStatus `json:"partitions"`
+	// Feeder is the node that feeds the market, or empty.
+	Feeder      string `json:"feeder"`
+	FeederEpoch int64  `json:"feeder_epoch"`
+	// Misfits are sentences about settings in which live nodes, or one of them and the present
+	// configuration, disagree.
+	Misfits []string `json:"misfits"`
+}
+
+// NodeStatus is a live node.
+type NodeStatus struct {
+	Node string `json:"node"`
+	Mode string `json:"mode"` // single, cluster, or earlier: of a build without assignments
+	// AnnouncedMS is how long ago the node has announced itself.
+	AnnouncedMS int64 `json:"announced_ms"`
+	Owns        int   `json:"owns"` // partitions, by their leases
+}
+
+// PartitionStatus is a partition.
+type PartitionStatus struct {
+	Partition int    `json:"partition"`
+	Assigned  string `json:"assigned"` // the node that should own it, or empty
+	Owner     string `json:"owner"`    // by its lease, or empty
+	Epoch     int64  `json:"epoch"`
+	// Position is up to where events have had their effect, LagMS the age of the oldest event
+	// behind it.
+	Position string `json:"position"`
+	LagMS    int64  `json:"lag_ms"`
+}
+
+// Ownerless returns the numbers of the partitions without an owner.
+func (c *ClusterStatus) Ownerless() []int {
+	var list []int
+	for _, p := range c.Partitions {
+		if p.Owner == "" {
+			list = append(list, p.Partition)
+		}
+	}
+	return list
+}
+
+// ClusterStatus reads the status from Redis, and changes nothing there.
+func (s *Settings) ClusterStatus(ctx context.Context) (status ClusterStatus, err error) {
+	c, err := s.Load()
+	if err != nil {
+		return status, err
+	}
+	err = s.openStore(ctx, false, func(ctx context.Context, store *persistence.Store) error {
+		ctx, cancel := context.WithTimeout(ctx, readyTimeout)
+		defer cancel()
+		if err := store.Client.SyncClock(ctx); err != nil {
+			return err
+		}
+		if err := store.Logs.CheckInstallation(ctx); err != nil {
+			return err
+		}
+		status, err = readStatus(ctx, store, c)
+		return err
+	})
+	return status, err
+}
+
+func readStatus(ctx context.Context, store *persistence.Store, c configs.Config) (ClusterStatus, error) {
+	status := ClusterStatus{Nodes: []NodeStatus{}, Misfits: []string{}}
+	nodes, assignment, err := store.Logs.Nodes(ctx)
+	if err != nil {
+		return status, err
+	}
+	owns := map[string]int{}
+	for n := range store.Client.Partitions() {
+		p, err := partitionStatus(ctx, store, n)
+		if err != nil {
+			return status, err
+		}
+		if n < len(assignment.Owners) {
+			p.Assigned = assignment.Owners[n]
+		}
+		owns[p.Owner]++
+		status.Partitions = append(status.Partitions, p)
+	}
+	if status.Feeder, status.FeederEpoch, err = market.New(store.Client).Feeder(ctx); err != nil {
+		return status, err
+	}
+	for i := range nodes {
+		n := &nodes[i]
+		left := n.Until.Sub(store.Client.Now())
+		status.Nodes = append(status.Nodes, NodeStatus{Node: n.ID, Mode: modeNames[n.Mode], Owns: owns[n.ID],
+			AnnouncedMS: max(0, leaseOf(n, c)-left).Milliseconds()})
+	}
+	status.Misfits = append(status.Misfits, misfits(nodes, c)...)
+	return status, nil
+}
+
+// modeNames are the modes as they are printed.
+var modeNames = map[string]string{
+	cluster.ModeAlone: "single", cluster.ModeAssigned: "cluster", cluster.ModeHashing: "earlier",
+}
+
+func partitionStatus(ctx context.Context, store *persistence.Store, n int) (PartitionStatus, error) {
+	p := PartitionStatus{Partition: n}
+	var err error
+	if p.Owner, p.Epoch, err = store.Logs.Owner(ctx, n); err != nil {
+		return p, err
+	}
+	var position signal.Position
+	var lag time.Duration
+	if position, lag, err = store.Logs.Lag(ctx, n); err != nil {
+		return p, err
+	}
+	p.Position, p.LagMS = position.String(), lag.Milliseconds()
+	return p, nil
+}
+
+// leaseOf returns how long an announcement of n counts: its lease, or the configured one if it is of
+// a build that does not publish it.
+func leaseOf(n *cluster.Node, c configs.Config) time.Duration {
+	for _, t := range n.Traits {
+		if t.Setting == settingLease {
+			if d, err := time.ParseDuration(t.Values[0]); err == nil {
+				return d
+			}
+		}
+	}
+	return time.Duration(c.Lease)
+}
+
+// misfits returns a sentence for each setting in which two of the nodes, or one of them and c,
+// disagree.
+func misfits(nodes []cluster.Node, c configs.Config) []string {
+	traits := traitsOf(c)
+	for _, given := range []struct {
+		setting string
+		list    configs.Secret
+	}{{settingJWTKeys, c.Auth.JWTKeys}, {settingEncryptionKeys, c.Security.EncryptionKeys}} {
+		if keys, err := configs.ParseKeys(string(given.list)); err == nil && len(keys) > 0 {
+			traits = append(traits, keyTrait(given.setting, keys))
+		}
+	}
+	all := append(slices.Clone(nodes), cluster.Node{ID: "this configuration", Traits: traits})
+	var list []string
+	for i := range all {
+		for j := i + 1; j < len(all); j++ {
+			for _, setting := range cluster.Misfits(all[i].Traits, all[j].Traits) {
+				list = append(list, fmt.Sprintf("%s: %s and %s", setting, valuesOf(&all[i], setting), valuesOf(&all[j], setting)))
+			}
+		}
+	}
+	return list
+}
+
+// valuesOf returns the node and its values of a setting, without those that stand for keys.
+func valuesOf(n *cluster.Node, setting string) string {
+	for _, t := range n.Traits {
+		if t.Setting == setting && !strings.HasSuffix(setting, "_keys") {
+			return n.ID + " has " + strings.Join(t.Values, " ")
+		}
+	}
+	return n.ID + " has other keys"
+}
