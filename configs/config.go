@@ -17,7 +17,9 @@ type Config struct {
 	// DataDir holds the files of this node: its ID, the secrets that it generated and the
 	// files of a child Redis.
 	DataDir string `yaml:"data_dir" env:"DATA_DIR"`
-	// Cluster is set if several nodes share the Redis. Secrets must then be given.
+	// Cluster is set if several nodes share the Redis. Secrets must then be given. Live nodes
+	// must agree in Lease, Market.Source, Market.Speed, Signals.Retention and
+	// Redis.WaitReplicas, and have one of each kind of keys in common.
 	Cluster bool `yaml:"cluster" env:"CLUSTER"`
 	// Partitions is the number of partitions, 1 to 64. It is fixed at the first start.
 	Partitions int `yaml:"partitions" env:"PARTITIONS"`

@@ -197,6 +197,12 @@ func (b *clusterBench) testNodes(t *testing.T) {
 			t.Errorf("live nodes: %v, %v", m.Live, err)
 		}
 	}
+	if nodes, _, err := b.store.Logs.Nodes(ctx); len(nodes) != 2 || err != nil {
+		t.Errorf("nodes: %v, %v", nodes, err)
+	}
+	if live, err := b.store.Logs.ProcessLive(ctx, "b", b.store.Client.Nonce); !live || err != nil {
+		t.Errorf("the process is live: %v, %v", live, err)
+	}
 	if err := b.store.Logs.LeaveNode(ctx, "a"); err != nil {
 		t.Error(err)
 	}

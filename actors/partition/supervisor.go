@@ -262,7 +262,7 @@ func (s *supervisor) onAnnounceFailed(c engine.Context, err error) {
 	if refused {
 		s.members = cluster.Members{}
 		s.apply(c)
-		// A node that waits would never be admitted: another process has its id.
+		// Waiting does not help a node whose id another process has.
 		if signal.CodeOf(err) == cluster.CodeOtherProcess || time.Since(s.failingSince) > s.p.options.Lease+refusedFor {
 			s.p.expel(err)
 		}

@@ -125,6 +125,13 @@ func launchReady(tb testing.TB, settings ...string) *child {
 func launchArgs(tb testing.TB, args []string, settings ...string) *child {
 	tb.Helper()
 	c := spawn(tb, args, settings...)
+	c.awaitAddress(tb)
+	return c
+}
+
+// awaitAddress waits until the child listens.
+func (c *child) awaitAddress(tb testing.TB) {
+	tb.Helper()
 	eventually(tb, "the child listens", func() bool {
 		select {
 		case <-c.over:
@@ -142,7 +149,6 @@ func launchArgs(tb testing.TB, args []string, settings ...string) *child {
 		c.url = "http://" + logged.Addr
 		return true
 	})
-	return c
 }
 
 // noPath is a setting for a child that finds no other program.
@@ -151,8 +157,14 @@ const noPath = "no path"
 // spawn is launchArgs without waiting.
 func spawn(tb testing.TB, args []string, settings ...string) *child {
 	tb.Helper()
+	return spawnProgram(tb, program(tb), args, settings...)
+}
+
+// spawnProgram is spawn for a build of the program.
+func spawnProgram(tb testing.TB, path string, args []string, settings ...string) *child {
+	tb.Helper()
 	c := &child{tb: tb, log: &journal{}, over: make(chan struct{})}
-	c.cmd = exec.Command(program(tb), args...)
+	c.cmd = exec.Command(path, args...)
 	// The race detector must not pause at the end, and the child must not outlive the test.
 	c.cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0", "AGENTSIGNAL_HTTP_ADDR=127.0.0.1:0",
 		"AGENTSIGNAL_LOG_FORMAT=json")

@@ -21,7 +21,8 @@ func (p *process) syncClock(ctx context.Context) error {
 // updateGauges updates the metrics of Redis' streams, of pending deliveries and of lags.
 func (p *process) updateGauges(ctx context.Context) error {
 	update := func() {
-		if err := errors.Join(p.store.UpdateGauges(ctx), p.observeWebhooks(ctx), p.holdings.update(ctx)); err != nil && ctx.Err() == nil {
+		err := errors.Join(p.store.UpdateGauges(ctx), p.observeWebhooks(ctx), p.holdings.update(ctx))
+		if err != nil && ctx.Err() == nil {
 			p.log.Debug("the gauges were not updated", "err", err)
 		}
 	}
