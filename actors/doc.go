@@ -39,9 +39,10 @@
 //	agent.Agents     → agent        a requested run
 //	worker           → agent        it is free again
 //	feeder, reader   → asset        ticks and closed bars
-//	partitions       → partition    none: it starts and stops it
 //	tail             → partition    events, through an inbox that never blocks (Publish)
 //	partition        → itself       a lease, a position or a duty is due; results of I/O
+//	partitions       → partition    its lease is renewed or lost; resign; is its tail silent?
+//	partition        → partitions   it has resigned; its tail is silent
 //	partition        → signals      signals that are new in the log
 //	signals          → asset        alerts: levels and times of its signals; price requests
 //	asset            → signal       a level is reached, a time has passed, a bar has closed;

@@ -5,9 +5,9 @@
 // that says which node should own each partition. It replaces one that is not for the live nodes.
 // For each partition that this node should own there is one partition actor:
 //
-//	partitions         announces the node; starts and stops its children
-//	└── partition      one for each wanted partition: takes and renews its lease, follows
-//	    │              its events, ends overdue runs, erases deleted accounts, trims
+//	partitions         announces the node; starts and stops its children, renews all leases
+//	└── partition      one for each wanted partition: takes its lease, follows its events,
+//	    │              ends overdue runs, erases deleted accounts, trims
 //	    └── tenants    what else works in the partition: see package ownership
 //
 // What it promises:
@@ -22,8 +22,10 @@
 //     log, from the position that was stored with the effects of the earlier events. It
 //     comes from the node's tail if that keeps up, otherwise from the log itself.
 //   - A run whose process died is ended within a minute of its deadline.
-//   - A node that leaves in order returns its leases at once; those of a node that died
-//     are taken within the lease's time and a second.
+//   - A node that leaves in order returns all leases by one round trip to Redis, before its
+//     actors end; those of a node that died are taken within the lease's time and a second.
+//   - A partition without events costs a node little: what is periodic is done for all
+//     partitions at once, or rests for up to a minute until there is an event.
 //   - An outage of Redis ends ownership, never the process.
 //
 // It does not promise that two nodes always agree on who should own a partition. The

@@ -155,9 +155,9 @@ func (a *partition) onDutyDone(c engine.Context, m dutyDone) {
 	}
 }
 
-// rouse makes resting duties run soon, because events were handled.
-func (a *partition) rouse(c engine.Context) {
-	for _, d := range a.list {
+// wake makes resting duties run soon, because events were handled.
+func (a *partition) wake(c engine.Context) {
+	for _, d := range a.tasks {
 		if d.resting {
 			d.resting = false
 			d.timer.Stop()

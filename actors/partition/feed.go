@@ -359,17 +359,17 @@ func (f *feed) onPositionStored(c engine.Context, m positionStored) {
 	f.storeLater(c)
 }
 
-// check reports that the tail has published nothing since the last check, so that a stuck tail does
-// not delay effects: the supervisor looks whether the log goes on.
-func (f *feed) check(c engine.Context) {
+// onLook handles messages of the supervisor, so that a stuck tail does not delay effects: checkDue asks
+// whether the tail has published nothing since the last one, and unhandled reports that the log goes on
+// nevertheless.
+func (f *feed) onLook(c engine.Context, m any) {
+	if m == (unhandled{}) {
+		f.behind = f.inbox != nil
+		f.next(c)
+		return
+	}
 	if !f.notified && !f.busy && f.inbox != nil {
 		f.silent(c)
 	}
 	f.notified = false
-}
-
-// onUnhandled reads the log, because the tail has missed events or is late.
-func (f *feed) onUnhandled(c engine.Context) {
-	f.behind = f.inbox != nil
-	f.next(c)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -535,6 +536,39 @@ func TestRefusedRenewalEndsTheOwnership(t *testing.T) {
 		synctest.Wait()
 		wantOwned(t, "after the refused renewal", map[*node]int{a: 0})
 	})
+}
+
+// clumsy panics at events while it is armed.
+type clumsy struct{ armed *atomic.Bool }
+
+func (c clumsy) Start(engine.Context, ownership.Owned) ownership.Follower { return c }
+
+func (c clumsy) Follow([]signal.Event) {
+	if c.armed.Swap(false) {
+		panic("clumsy")
+	}
+}
+
+// What was sent to an owner before it panicked, such as the refusal to renew its former lease, does not
+// concern it after its restart.
+func TestARestartedOwnerKeepsItsNewLease(t *testing.T) {
+	for at := range 30 {
+		synctest.Test(t, func(t *testing.T) {
+			r, armed := newFakeRedis(1), &atomic.Bool{}
+			a := startNode(t, r, "a", func(o *Options) {
+				o.Tail.(*link).leaseReplyTakes = 300 * time.Millisecond
+				o.Tenants = []ownership.Tenant{clumsy{armed}}
+			})
+			time.Sleep(1500*time.Millisecond + time.Duration(at)*40*time.Millisecond)
+			armed.Store(true)
+			a.publish("acc_1", signal.SignalCreated)
+			a.publish("acc_1", signal.SignalCreated)
+			time.Sleep(5 * time.Second)
+			if epoch := r.now().epoch[0]; epoch != 2 || a.Owned() != 1 || armed.Load() {
+				t.Errorf("step %d: epoch %d, want 2; %d partitions are owned", at, epoch, a.Owned())
+			}
+		})
+	}
 }
 
 // A node that stops while it is being granted leases keeps none of them.

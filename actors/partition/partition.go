@@ -20,8 +20,9 @@ type taken struct {
 	err   error
 }
 
-// renewed is the result of a renewal by the supervisor.
+// renewed is the result of a renewal by the supervisor, of the lease under an epoch.
 type renewed struct {
+	epoch int64
 	begun time.Time
 	err   error
 }
@@ -65,8 +66,8 @@ type partition struct {
 	// granted is the epoch of the lease, for an actor that stops before it receives taken.
 	granted atomic.Int64
 
-	feed *feed   // nil while it is not owner
-	list []*duty // of the owner
+	feed  *feed   // nil while it is not owner
+	tasks []*duty // of the owner
 }
 
 // Receive implements engine.Actor.
@@ -113,10 +114,10 @@ func (a *partition) Receive(c engine.Context) {
 		a.feed.onStoreDue(c)
 	case positionStored:
 		a.feed.onPositionStored(c, m)
-	case checkDue:
-		a.check(c)
-	case unhandled:
-		a.feed.onUnhandled(c)
+	case checkDue, unhandled:
+		if a.feed != nil { // else it is for the actor before its restart
+			a.feed.onLook(c, m)
+		}
 	}
 }
 
@@ -160,7 +161,7 @@ func (a *partition) onTaken(c engine.Context, m taken) {
 	a.log.Debug("partition is owned", "epoch", m.epoch)
 	a.hold(c, m.begun)
 	list, dueAfter := a.duties()
-	a.list = list
+	a.tasks = list
 	a.feed = a.newFeed(a.startTenants(c), dueAfter)
 	a.feed.start(c)
 	for _, d := range list {
@@ -199,18 +200,11 @@ func (a *partition) newFeed(followers []ownership.Follower, dueAfter map[signal.
 				a.work(c, d)
 			}
 		},
-		advanced: a.rouse,
+		advanced: a.wake,
 		silent:   a.reportSilence,
 		lost:     a.drop,
 		log:      a.log,
 	})
-}
-
-// check checks the feed for the supervisor, which asks all owners at once.
-func (a *partition) check(c engine.Context) {
-	if a.feed != nil {
-		a.feed.check(c)
-	}
 }
 
 func (a *partition) reportSilence(c engine.Context) {
@@ -227,6 +221,7 @@ func (a *partition) hold(c engine.Context, begun time.Time) {
 
 func (a *partition) onRenewed(c engine.Context, m renewed) {
 	switch {
+	case m.epoch != a.epoch: // of the actor before its restart
 	case m.err == nil:
 		a.hold(c, m.begun)
 	case signal.KindOf(m.err) == signal.KindConflict:
@@ -263,7 +258,7 @@ func (a *partition) resign(c engine.Context) {
 	case !a.gone:
 		answer.lease = a.lease()
 		a.gone = true
-		a.forsake()
+		a.stepDown()
 	}
 	a.supervisor.Tell(answer)
 }
@@ -277,8 +272,8 @@ func (a *partition) lease() cluster.Lease {
 	return l
 }
 
-// forsake makes the node no longer count as owner.
-func (a *partition) forsake() {
+// stepDown makes the node no longer count as owner.
+func (a *partition) stepDown() {
 	if a.p.owners[a.number].Swap(nil) != nil {
 		a.p.owned.Add(-1)
 	}
@@ -295,7 +290,7 @@ func (a *partition) forsake() {
 func (a *partition) end(c engine.Context) {
 	p, lease := a.p, cluster.Lease{Partition: a.number, Epoch: a.granted.Load()}
 	if a.epoch != 0 {
-		a.forsake()
+		a.stepDown()
 		lease = a.lease()
 	}
 	if a.gone || lease.Epoch == 0 {

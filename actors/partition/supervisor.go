@@ -26,7 +26,7 @@ type assigned struct {
 // allRenewed is the result of renewing the leases of owners.
 type allRenewed struct {
 	begun  time.Time
-	owners []engine.Ref
+	owners []*owner
 	errs   []error // of each
 }
 
@@ -308,7 +308,7 @@ func (s *supervisor) renew(c engine.Context) {
 	for number := range p.owners {
 		if o := p.owners[number].Load(); o != nil {
 			leases = append(leases, cluster.Lease{Partition: number, Epoch: o.epoch})
-			m.owners = append(m.owners, o.ref)
+			m.owners = append(m.owners, o)
 		}
 	}
 	c.Go(func(ctx context.Context) any {
@@ -324,7 +324,7 @@ func (s *supervisor) renew(c engine.Context) {
 func (s *supervisor) onAllRenewed(c engine.Context, m allRenewed) {
 	next := time.Until(m.begun.Add(s.p.renewEvery))
 	for i, owner := range m.owners {
-		owner.Tell(renewed{m.begun, m.errs[i]})
+		owner.ref.Tell(renewed{owner.epoch, m.begun, m.errs[i]})
 		if m.errs[i] != nil && signal.KindOf(m.errs[i]) != signal.KindConflict {
 			next = s.p.pollEvery
 		}

@@ -114,10 +114,11 @@ func (j *Store) search(ctx context.Context, limit int) (jobs []signal.Job, err e
 		}
 	}()
 	if now := time.Now(); now.After(q.nextLeft) {
-		for p := range q.more {
-			q.more[p] = true // a Redis that has lost its data or its clock wakes no wait
+		// Not by the cursors: a Redis that has lost its data or its clock wakes no wait.
+		if q.more, err = j.filled(ctx); err != nil {
+			return nil, err
 		}
-		if jobs, err = j.takeLeft(ctx, limit); err != nil {
+		if jobs, err = j.takeLeft(ctx, limit, slices.Clone(q.more)); err != nil {
 			return jobs, err
 		}
 		if len(jobs) < limit {
@@ -141,8 +142,29 @@ func (j *Store) search(ctx context.Context, limit int) (jobs []signal.Job, err e
 	return jobs, nil
 }
 
-// takeLeft takes jobs that no process works on, or that one has held for too long.
-func (j *Store) takeLeft(ctx context.Context, limit int) ([]signal.Job, error) {
+// filled returns, by partition, whether there are waiting or running jobs. Most queues of an idle
+// installation are empty, which one pipeline of cheap commands finds.
+func (j *Store) filled(ctx context.Context) ([]bool, error) {
+	pipe := j.store.RDB.Pipeline()
+	lengths := make([]*redis.IntCmd, j.store.Partitions())
+	for p := range lengths {
+		lengths[p] = pipe.XLen(ctx, redisclient.JobQueueKey(p))
+	}
+	if err := redisclient.Execute(ctx, pipe); err != nil {
+		return nil, redisclient.Failed(err, "look for jobs")
+	}
+	filled := make([]bool, len(lengths))
+	for p := range filled {
+		filled[p] = lengths[p].Val() > 0
+	}
+	return filled, nil
+}
+
+// takeLeft takes jobs of the filled queues that no process works on, or that one has held for too long.
+func (j *Store) takeLeft(ctx context.Context, limit int, filled []bool) ([]signal.Job, error) {
+	if !slices.Contains(filled, true) {
+		return nil, nil
+	}
 	live, err := j.liveNodes(ctx)
 	if err != nil {
 		return nil, err
@@ -155,6 +177,9 @@ func (j *Store) takeLeft(ctx context.Context, limit int) ([]signal.Job, error) {
 	for p := range j.store.Partitions() {
 		if len(jobs) >= limit {
 			break
+		}
+		if !filled[p] {
+			continue
 		}
 		args := slices.Concat([]any{j.idle.Milliseconds(), idle}, j.heldIn(p), live)
 		found, _, err := j.take(ctx, p, limit-len(jobs), "left", args...)
