@@ -251,6 +251,7 @@ func (a *partition) end(c engine.Context) {
 	p.owned.Add(-1)
 	p.inboxes[number].Store(nil)
 	p.owners[number].Store(nil)
+	a.feed.release()
 	if a.gone {
 		return
 	}

@@ -58,7 +58,7 @@ const (
 	clockEvery      = 10 * time.Second
 	installEvery    = 500 * time.Millisecond
 	gaugesEvery     = 15 * time.Second
-	trimListsEvery  = 10 * time.Minute
+	trimEvery       = time.Minute
 	adminHeaderTime = 10 * time.Second
 )
 
@@ -127,7 +127,7 @@ func (p *process) run(ctx context.Context) error {
 		"watch clock":      p.syncClock,
 		"keep credentials": p.credentials.Run,
 		"limit requests":   p.limiter.Run,
-		"trim lists":       p.trimLists,
+		"trim memory":      p.trimMemory,
 		"update gauges":    p.updateGauges,
 		"reload settings":  p.reloadSettings,
 	} {
@@ -233,7 +233,7 @@ func (p *process) newPartitions() *partition.Partitions {
 	return partition.New(p.system, p.node, partitionStore{p.store.Signals, p.store}, p.events, partition.Options{
 		Lease:      time.Duration(p.config.Lease),
 		SingleNode: !p.config.Cluster,
-		Tail:       p.tail,
+		Tail:       p.tail.For(eventlog.Owned),
 		Tenants:    tenants,
 		Webhooks:   p.webhooks,
 		Trimmer: eventlog.NewTrimmer(p.store.Logs, eventlog.TrimOptions{
@@ -299,12 +299,15 @@ func (p *process) subscribePartitions(partitions *partition.Partitions) {
 }
 
 // publishAll waits until the streams have all events of answered requests. If that takes too
-// long, clients read the rest from another node.
+// long, clients read the rest from another node. Where no partition is followed, there is no stream.
 func (p *process) publishAll(ctx context.Context) error {
 	if !p.tail.Attached() {
 		return nil
 	}
 	for n := range p.store.Client.Partitions() {
+		if !p.tail.For(eventlog.Streams).Attached(n) {
+			continue
+		}
 		head, err := p.tail.Head(ctx, n)
 		if err == nil {
 			err = p.tail.Wait(ctx, n, head)
