@@ -261,6 +261,14 @@ func (h *Hub) Publish(partition int, events []signal.Event) {
 	}
 }
 
+// Revoke closes the connections whose credentials events have ended. Publish does so as well, but a
+// credential may end after it was checked and before Publish gets the events of its account.
+func (h *Hub) Revoke(events []signal.Event) {
+	for _, f := range h.flushers {
+		f.post(revoked{events})
+	}
+}
+
 // Gap records that events of partition are missing between the last published one and the
 // next. It closes the partition's connections with 1001, so that their clients reconnect
 // and resume from the event log.

@@ -160,3 +160,21 @@ func TestGapFreesFrames(t *testing.T) {
 		t.Errorf("after the replacement: %+v", e)
 	}
 }
+
+// TestRevocationBeforeTheWelcome: a key that is revoked after it was checked, and before the partition of
+// its account is followed, opens no connection.
+func TestRevocationBeforeTheWelcome(t *testing.T) {
+	t.Parallel()
+	f := &follower{attached: make(chan struct{})}
+	s := newService(t, func(o *Options) { o.Follower = f })
+	key := *principalOf(alice)
+	key.Key = "key_1"
+	c := s.dial(&key)
+	until(t, "the partition is followed", func() bool { return f.count() == 1 })
+	s.hub.Revoke([]signal.Event{{Account: alice, Type: signal.KeyRevoked, Subject: "key_1"}})
+	close(f.attached)
+	c.wantClose(closeUnauth)
+	other := s.welcomed(principalOf(alice))
+	s.hub.Revoke([]signal.Event{{Account: alice, Type: signal.AccountDeleted}})
+	other.wantClose(closeForbidden)
+}

@@ -168,6 +168,9 @@ func LockKey(emailDigest string) string            { return "{auth}:lock:" + ema
 // their account, which is in another slot.
 func OutboxKey() string { return "{auth}:outbox" }
 
+// EndedKey is the stream of the same events for all nodes, which read it to the end.
+func EndedKey() string { return "{auth}:ended" }
+
 // LimitKey is the token bucket of one class and account or address.
 func LimitKey(class, who string) string { return "{limit:" + class + ":" + who + "}" }
 

@@ -126,6 +126,7 @@ func (p *process) run(ctx context.Context) error {
 		"serve admin":      p.serveAdmin,
 		"watch clock":      p.syncClock,
 		"keep credentials": p.credentials.Run,
+		"end credentials":  p.followEnded,
 		"limit requests":   p.limiter.Run,
 		"trim memory":      p.trimMemory,
 		"update gauges":    p.updateGauges,
@@ -288,6 +289,15 @@ func (p *process) subscribe() {
 		p.hub.Gap(n)
 		p.catalogue.Gap(n)
 	})
+}
+
+// followEnded ends the use of credentials that another node has ended, whatever partitions this node
+// follows: first new requests, then connections.
+func (p *process) followEnded(ctx context.Context) error {
+	return p.store.Credentials.Follow(ctx, func(events []signal.Event) {
+		p.credentials.Forget(events)
+		p.hub.Revoke(events)
+	}, p.credentials.ForgetAll)
 }
 
 // subscribePartitions is subscribe for the partitions, which exist only after the node has
