@@ -86,8 +86,8 @@
 // gets a snapshot from market and an evaluation from strategy → persistence/eventlog/log.go
 // appends events and records by one script → the answer.
 //
-// An event: persistence/eventlog/log.go → persistence/eventlog/tail.go on every node → its
-// subscribers in this order: credentials, catalogue, dashboard (ring → cohort → flusher →
+// An event: persistence/eventlog/log.go → persistence/eventlog/tail.go on every node that owns,
+// streams or lists something of its partition (persistence/eventlog/follow.go) → its subscribers in this order: credentials, catalogue, dashboard (ring → cohort → flusher →
 // socket), partitions. On the owner: partition/inbox.go → partition/feed.go → its effect →
 // the stored position. For webhooks the effect is webhook/recorder.go: deliveries →
 // webhook/webhooks.go → webhook/endpoint.go → webhook/queue.go → webhook/sender/sender.go →
