@@ -209,7 +209,7 @@ func TestOwnersReleaseAtOnce(t *testing.T) {
 	}
 }
 
-// TestStaleReadsAreDropped: of two reads from the same position, one is handed on, and so is none of a
+// TestStaleReadsAreDropped: of two reads from the same position one is handed on, and neither of a
 // partition that was detached meanwhile.
 func TestStaleReadsAreDropped(t *testing.T) {
 	t.Parallel()
