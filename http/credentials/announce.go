@@ -31,8 +31,9 @@ const (
 )
 
 // announce makes this process forget the ended credentials, and all others by Notify and by
-// appending the events to the log of the account, which also closes its connections. The change is stored together with its events: if they cannot be
-// appended now, Run of any process does it later. So the change succeeds nevertheless.
+// appending the events to the log of the account, which also closes its connections. The change
+// is stored together with its events: if they cannot be appended now, Run of any process does it
+// later. So the change succeeds nevertheless.
 func (s *Service) announce(ctx context.Context, events []signal.Event) {
 	if len(events) == 0 {
 		return

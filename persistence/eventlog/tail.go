@@ -40,10 +40,11 @@ type TailOptions struct {
 // Subscribers receive every event that is appended after its partition was attached, once, in the
 // order of the partition's log, from one goroutine at a time for each partition, also when Redis
 // was unavailable or restarted meanwhile. A partition is attached when there is a first reason,
-// and detached when there is none any more, which calls the functions of OnGap. If events were removed before they were read, the functions of OnGap
-// are called, and delivery continues after the gap. If Redis has lost events that were read, or
-// that this process has appended, the functions of OnRollback are called first; delivery then
-// continues after the last common event, even if positions are below those of the lost ones.
+// and detached when there is none any more, which calls the functions of OnGap. If events were
+// removed before they were read, the functions of OnGap are called, and delivery continues after
+// the gap. If Redis has lost events that were read, or that this process has appended, the
+// functions of OnRollback are called first; delivery then continues after the last common event,
+// even if positions are below those of the lost ones.
 //
 // Head, Wait, Attached and For are safe for concurrent use.
 type Tail struct {
