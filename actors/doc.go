@@ -87,18 +87,18 @@
 // gets a snapshot from market and an evaluation from strategy → persistence/eventlog/log.go
 // appends events and records by one script → the answer.
 //
-// An event: persistence/eventlog/log.go → persistence/eventlog/tail.go on every node → its
-// subscribers in this order: credentials, catalogue, dashboard (ring → cohort → flusher →
-// socket), partitions. On the owner: partition/inbox.go → partition/feed.go → its effect →
-// the stored position. For webhooks the effect is webhook/recorder.go: deliveries →
-// webhook/webhooks.go → webhook/endpoint.go → webhook/queue.go → webhook/sender/sender.go →
-// the receiver → webhook/outcomes.go → the delivery and its outcome are stored in one step
+// An event: persistence/eventlog/log.go → persistence/eventlog/tail.go on every node that owns,
+// streams or lists something of its partition (persistence/eventlog/follow.go) → its subscribers
+// in this order: credentials, catalogue, dashboard (ring → cohort → flusher → socket),
+// partitions. On the owner: partition/inbox.go → partition/feed.go → its effect → the stored
+// position. For webhooks the effect is webhook/recorder.go: deliveries → webhook/webhooks.go →
+// webhook/endpoint.go → webhook/queue.go → webhook/sender/sender.go → the receiver →
+// webhook/outcomes.go → the delivery and its outcome are stored in one step
 // (persistence/deliveries/deliveries.go). The position waits for that (webhook/inflight.go).
 // Deliveries that are not sent at once are read from Redis when they are due
-// (webhook/backlog.go), unless the account has too many (webhook/pending.go). An endpoint
-// gets the events of one signal in order and one at a time: held ones form a chain
-// (webhook/chain.go), and those behind a retried one become due after it
-// (webhook/waits.go).
+// (webhook/backlog.go), unless the account has too many (webhook/pending.go). An endpoint gets
+// the events of one signal in order and one at a time: held ones form a chain
+// (webhook/chain.go), and those behind a retried one become due after it (webhook/waits.go).
 //
 // A scan or a backtest: http/work.go → agent.Agents.SubmitScan → the queue of jobs
 // (persistence/jobs/queue.go) → agent/analyses.go on any node → the job's result. The

@@ -81,6 +81,7 @@
 //	{auth}:refresh:DIGEST         string the session of a refresh token's fixed part    as the session
 //	{auth}:lock:DIGEST            hash   failed logins and locks of an email            24 h after the last
 //	{auth}:confirm                string nothing: a write for a WAIT to wait for        a minute
+//	{auth}:ended                  stream the same events, for the caches of all nodes     the newest 1,000
 //	{auth}:outbox                 zset   events of credential changes, not yet logged   until they are
 //	{limit:CLASS:WHO}             string a token bucket                                 until it is full
 //	{node}:installation           hash   what the first start has fixed                 for ever
@@ -123,7 +124,8 @@
 // change has ended. Failed logins and their locks, leases, positions, prices, bars, news, and
 // reads such as lists and the events of Tail do not wait.
 //
-// Tail gives every node all events in their order, once, and reports where it cannot.
+// Tail gives a node all events of the partitions that it follows in their order, once, and reports
+// where it cannot. Ended credentials reach all nodes, by a stream of their own.
 // The owner of a partition reads the same log from its stored position, after which it may see
 // events again; trimming waits for it. If Redis has lost acknowledged events,
 // Tail.OnRollback reports it, and the owner starts again under a new epoch.

@@ -44,8 +44,13 @@ type Options struct {
 	// MaxOpen is the limit of open signals per account. Open builds a partition once it
 	// has half as many; with the default 0 at its first call.
 	MaxOpen int
-	Now     func() time.Time // the clock of Redis; default time.Now
-	Log     *slog.Logger     // nil to discard
+	// Follow has Publish called with all later events of a partition, for longer than Idle. It
+	// is called at each use; nil if that is always so. KindUnavailable: it cannot be now.
+	Follow func(ctx context.Context, partition int) error
+	// Idle is how long a partition is kept after its last use; default 10 minutes.
+	Idle time.Duration
+	Now  func() time.Time // the clock of Redis; default time.Now
+	Log  *slog.Logger     // nil to discard
 }
 
 // Catalogue lists the signals of all accounts.
@@ -55,6 +60,8 @@ type Catalogue struct {
 	strategies *strategies
 	retention  time.Duration
 	maxOpen    int
+	follow     func(ctx context.Context, partition int) error
+	idle       time.Duration
 	now        func() time.Time
 	log        *slog.Logger
 
@@ -69,6 +76,8 @@ type partition struct {
 	built    chan struct{} // closed when the current pass ends
 	err      error         // the result of the last pass
 	counted  time.Time     // when Open last counted open signals
+	used     time.Time     // when it was last used
+	limited  bool          // built because an account may be near its limit: Open uses it
 	accounts map[signal.AccountID]*account
 	// waiting holds the events that were published during the pass.
 	waiting []signal.Event
@@ -93,7 +102,12 @@ func New(tail Tail, records Records, partitions int, o Options) *Catalogue {
 	if o.Name == nil {
 		o.Name = func(asset string) string { return asset }
 	}
+	if o.Follow == nil {
+		o.Follow = func(context.Context, int) error { return nil }
+	}
 	return &Catalogue{
+		follow:     o.Follow,
+		idle:       cmp.Or(o.Idle, 10*time.Minute),
 		tail:       tail,
 		records:    records,
 		strategies: newStrategies(o.Agents, o.Name),
@@ -152,6 +166,9 @@ func (c *Catalogue) oldest() int64 { return c.now().Add(-c.retention).UnixMilli(
 // the time of the call, or nil.
 func (c *Catalogue) account(ctx context.Context, id signal.AccountID) (*account, error) {
 	p := c.records.Partition(id)
+	if err := c.follow(ctx, p); err != nil {
+		return nil, err
+	}
 	if err := c.build(ctx, p); err != nil {
 		return nil, err
 	}
@@ -175,6 +192,7 @@ func (c *Catalogue) account(ctx context.Context, id signal.AccountID) (*account,
 func (c *Catalogue) build(ctx context.Context, p int) error {
 	part := &c.partitions[p]
 	part.mu.Lock()
+	part.used = time.Now()
 	switch part.state {
 	case ready:
 		part.mu.Unlock()
@@ -365,16 +383,24 @@ func (c *Catalogue) Gap(p int) {
 	if part.state == building {
 		part.err = signal.Unavailable(fmt.Errorf("events of partition %d were lost during its pass", p))
 	}
-	part.state, part.built, part.accounts, part.waiting = unbuilt, nil, nil, nil
+	part.drop()
 }
 
-// Trim frees the memory of signals that are no longer listed. It is called from time to
-// time; lists do not depend on it.
+// drop makes a partition unbuilt. Its lock is held.
+func (p *partition) drop() {
+	p.state, p.built, p.accounts, p.waiting, p.limited = unbuilt, nil, nil, nil, false
+}
+
+// Trim frees the memory of partitions without a use for Options.Idle, and of signals that are no
+// longer listed. It is called from time to time; lists do not depend on it.
 func (c *Catalogue) Trim() {
 	oldest := c.oldest()
 	for i := range c.partitions {
 		part := &c.partitions[i]
 		part.mu.Lock()
+		if part.state == ready && time.Since(part.used) >= c.idle {
+			part.drop()
+		}
 		accounts := maps.Clone(part.accounts)
 		part.mu.Unlock()
 		for id, a := range accounts {
@@ -415,9 +441,13 @@ func (c *Catalogue) Open(id signal.AccountID) int {
 	p := c.records.Partition(id)
 	part := &c.partitions[p]
 	part.mu.Lock()
-	if part.state == unbuilt && time.Since(part.counted) >= countEvery {
-		part.counted = time.Now()
+	switch now := time.Now(); {
+	case part.state == unbuilt && now.Sub(part.counted) >= countEvery:
+		part.counted = now
 		c.passes.Go(context.Background(), func(ctx context.Context) { c.beginIfMany(ctx, p) })
+	case part.limited && now.Sub(part.counted) >= countEvery:
+		part.counted, part.used = now, now
+		c.passes.Go(context.Background(), func(ctx context.Context) { c.keep(ctx, p) })
 	}
 	a := part.accounts[id]
 	part.mu.Unlock()
@@ -443,15 +473,23 @@ func (c *Catalogue) beginIfMany(ctx context.Context, p int) {
 	defer cancel()
 	open, err := 0, panics.ErrPanicked
 	panics.Guard(c.log, panics.Catalogue, func() { open, err = c.records.CountOpen(limited, p) }, "partition", p)
-	if err != nil || open < c.maxOpen/2 {
+	if err != nil || open < c.maxOpen/2 || !c.keep(limited, p) {
 		return
 	}
 	part := &c.partitions[p]
 	part.mu.Lock()
 	defer part.mu.Unlock()
+	part.limited, part.used = true, time.Now()
 	if part.state == unbuilt {
 		c.begin(ctx, p)
 	}
+}
+
+// keep has a partition followed for Open. It reports whether it is.
+func (c *Catalogue) keep(ctx context.Context, p int) bool {
+	err := panics.ErrPanicked
+	panics.Guard(c.log, panics.Catalogue, func() { err = c.follow(ctx, p) }, "partition", p)
+	return err == nil
 }
 
 // Page returns the page of q and the number of matches as far as this node has read,

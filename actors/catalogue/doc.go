@@ -2,8 +2,9 @@
 // memory, with exact totals for every combination of filters.
 //
 // A partition is built at its first use by one pass over its signal log, and then follows
-// the node's tail. A query is answered only after the tail has reached the end that the
-// event log had when the query arrived, so a client reads its own writes on any node.
+// the node's tail. It is dropped after Options.Idle without a use. A query is answered only
+// after the tail has reached the end that the event log had when the query arrived, so a client
+// reads its own writes on any node.
 //
 // The listed confidence of an open signal is the current one. That of a closed signal is the
 // initial one again: the last one before the end already reflects the outcome, so that

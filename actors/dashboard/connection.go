@@ -17,6 +17,8 @@ type (
 		principal signal.Principal
 		err       error
 	}
+	// followed reports that later events of the account will be published here.
+	followed struct{ err error }
 	// missedFound is the result of a search for missed events.
 	missedFound struct {
 		message message
@@ -46,6 +48,7 @@ const (
 	maxHeld      = 64
 	maxHeldBytes = 64 << 10
 	authLimit    = 5 * time.Second // for one call of the Authenticator
+	followLimit  = 5 * time.Second // until the partition of the account is followed
 )
 
 // connection is the actor of one WebSocket. It holds the client's principal and
@@ -59,7 +62,7 @@ type connection struct {
 	channels  []channel         // the subscription, in the client's order
 	filter    signal.Filter     // as the client wrote it
 
-	busy       bool // an auth or the search for missed events is in progress
+	busy       bool // an auth, its welcome or the search for missed events is in progress
 	catchingUp bool // the new subscription is not live yet: a replay may be in progress
 	held       []received
 	heldBytes  int
@@ -83,6 +86,8 @@ func (a *connection) Receive(c engine.Context) {
 		a.close(closeBye)
 	case credentialChecked:
 		a.onCredentialChecked(c, m)
+	case followed:
+		a.onFollowed(c, m)
 	case missedFound:
 		a.onMissedFound(c, m)
 	case caughtUp:
@@ -210,12 +215,13 @@ func (a *connection) onCredentialChecked(c engine.Context, m credentialChecked) 
 		a.close(closeUnauth)
 		return
 	}
-	a.accept(c, m.principal)
 	a.busy = false
+	a.accept(c, m.principal)
 	a.resume(c)
 }
 
-// accept makes p the principal: the first one, or a renewed one of the same account.
+// accept makes p the principal: the first one, or a renewed one of the same account. The first
+// one is welcomed once the events of its account are published here.
 func (a *connection) accept(c engine.Context, p signal.Principal) {
 	first := a.principal == nil
 	left := p.ExpiresAt.Sub(a.hub.o.Now())
@@ -237,6 +243,40 @@ func (a *connection) accept(c engine.Context, p signal.Principal) {
 		a.expiry = c.After(left, credentialExpired{})
 	}
 	a.channels, _ = allowed(a.channels, p.Scopes)
+	if first && a.hub.o.Follower != nil {
+		a.follow(c, p.Account)
+		return
+	}
+	a.confirm()
+}
+
+// follow waits until events of the account are published here.
+func (a *connection) follow(c engine.Context, account signal.AccountID) {
+	a.busy = true
+	follower, partition := a.hub.o.Follower, a.hub.o.PartitionOf(account)
+	c.Go(func(ctx context.Context) any {
+		ctx, cancel := context.WithTimeout(ctx, followLimit)
+		defer cancel()
+		return followed{follower.Await(ctx, partition)}
+	})
+}
+
+func (a *connection) onFollowed(c engine.Context, m followed) {
+	if m.err != nil {
+		if !errors.Is(m.err, context.Canceled) {
+			a.hub.o.Logger.Warn("events of an account cannot be followed", "connection", a.peer.id, "err", m.err)
+		}
+		a.close(closeGoingAway)
+		return
+	}
+	a.confirm()
+	a.busy = false
+	a.resume(c)
+}
+
+// confirm welcomes the principal, whose events the client gets from then on.
+func (a *connection) confirm() {
+	p := a.principal
 	a.peer.flusher.post(authenticated{
 		peer:    a.peer,
 		account: p.Account,

@@ -264,9 +264,9 @@ func TestTooManyConnections(t *testing.T) {
 	s.welcomed(principalOf(bob))
 	first.ws.Close()
 	until(t, "the first has ended", func() bool {
-		s.hub.mu.Lock()
-		defer s.hub.mu.Unlock()
-		return s.hub.accounts[alice] == 1
+		s.hub.publishing.Lock()
+		defer s.hub.publishing.Unlock()
+		return s.hub.listened[alice].connections == 1
 	})
 	s.welcomed(principalOf(alice))
 }

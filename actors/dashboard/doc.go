@@ -2,7 +2,7 @@
 //
 // # The way of a frame
 //
-//	tail -> Hub.Publish -> encoded once -> ring (for resumes)
+//	tail -> Hub.Publish -> encoded once, if its account has listeners -> ring (for resumes)
 //	                                    -> every flusher's inbox
 //	flusher: inbox -> cohorts' logs -> one write(2) a connection
 //

@@ -87,7 +87,8 @@ func newBench(tb testing.TB, change func(*Options)) *bench {
 	if change != nil {
 		change(&o)
 	}
-	h := &Hub{o: o.withDefaults(), started: time.Now(), accounts: map[signal.AccountID]int{}}
+	h := &Hub{o: o.withDefaults(), started: time.Now(),
+		listened: map[signal.AccountID]*listeners{alice: {connections: 1}}}
 	h.ring = newRing(h.o.RingFrames, h.o.RingBytes)
 	h.resumer = newResumer(h.ring, h.o)
 	h.prices = newPrices(h)
@@ -245,7 +246,7 @@ func (m *machine) search(one *model) {
 	if n := len(m.posted); n > 0 && m.r.IntN(4) > 0 {
 		f := m.posted[m.r.IntN(n)]
 		if f != nil && f.account == alice {
-			if _, known := m.bench.hub.ring.floor(testPartition); !known {
+			if _, known := m.bench.hub.ring.floor(testPartition, alice); !known {
 				m.release() // the search would wait for it
 			}
 			found, err := m.bench.hub.resumer.find(m.bench.tb.Context(), testPartition, alice, sub, f.at.String())

@@ -24,6 +24,7 @@ import (
 type Options struct {
 	PartitionOf   func(signal.AccountID) int
 	Authenticator Authenticator // nil to refuse auth messages
+	Follower      Follower      // nil if Publish gets the events of all partitions
 	Log           EventLog      // nil to resume from the ring only
 	Metrics       *Metrics      // nil to count nothing
 	Logger        *slog.Logger  // nil to discard
@@ -51,6 +52,18 @@ type Options struct {
 	RingFrames     int           // 65,536 newest frames kept in memory
 	RingBytes      int           // 128 MiB for all of them together
 	Flushers       int           // GOMAXPROCS
+	// RingIdle is how long the ring still gets an account's frames after the last of its
+	// connections has ended; 10 minutes. The event log serves later resumes.
+	RingIdle time.Duration
+}
+
+// Follower makes Publish get the events of partitions.
+type Follower interface {
+	// Follow has a partition followed until release is called. It does not block.
+	Follow(partition int) (release func())
+	// Await returns once Publish gets every later event of a partition that is followed.
+	// KindUnavailable: ctx ended first.
+	Await(ctx context.Context, partition int) error
 }
 
 func (o Options) withDefaults() Options {
@@ -76,6 +89,7 @@ func (o Options) withDefaults() Options {
 	o.RingFrames = cmp.Or(o.RingFrames, 65_536)
 	o.RingBytes = cmp.Or(o.RingBytes, 128<<20)
 	o.Flushers = cmp.Or(o.Flushers, runtime.GOMAXPROCS(0))
+	o.RingIdle = cmp.Or(o.RingIdle, 10*time.Minute)
 	return o
 }
 
@@ -103,18 +117,27 @@ type Hub struct {
 	turn     atomic.Uint64 // chooses the flusher of the next connection
 
 	tasks      tasks.Group // writes that may block, and connections accepted during a drain
-	publishing sync.Mutex  // keeps the ring and the inboxes in the same order
+	publishing sync.Mutex  // keeps the ring and the inboxes in the same order; before mu
+	// listened has the accounts whose events have frames. It is guarded by publishing, so that
+	// an account gets every event that is published after its first connection was admitted.
+	listened map[signal.AccountID]*listeners
 
 	mu       sync.Mutex
 	open     int
-	accounts map[signal.AccountID]int // authenticated connections
 	draining bool
 	empty    chan struct{} // closed once open is 0 while draining; nil otherwise
 }
 
+// listeners are the authenticated connections of an account.
+type listeners struct {
+	connections int
+	left        int64  // when the last one ended, by Hub.clock; 0 while there is one
+	release     func() // of the partition, which is followed while there is one
+}
+
 // NewHub starts a hub. Drain ends it, and Close after that.
 func NewHub(sys *engine.System, o Options) *Hub {
-	h := &Hub{o: o.withDefaults(), started: time.Now(), accounts: make(map[signal.AccountID]int)}
+	h := &Hub{o: o.withDefaults(), started: time.Now(), listened: make(map[signal.AccountID]*listeners)}
 	h.ring = newRing(h.o.RingFrames, h.o.RingBytes)
 	h.resumer = newResumer(h.ring, h.o)
 	h.prices = newPrices(h)
@@ -219,18 +242,30 @@ func (h *Hub) Publish(partition int, events []signal.Event) {
 		return
 	}
 	o := published{partition: partition, first: events[0].Position, last: events[len(events)-1].Position}
+	h.publishing.Lock()
+	defer h.publishing.Unlock()
 	for i := range events {
-		if f := newFrame(&events[i], h.o.Name); f != nil {
+		e := &events[i]
+		if h.listened[e.Account] == nil && !e.Type.Internal() {
+			continue
+		}
+		if f := newFrame(e, h.o.Name); f != nil {
 			o.frames = append(o.frames, f)
 		}
 	}
-	h.publishing.Lock()
-	defer h.publishing.Unlock()
 	h.resumer.counts.published(partition, o.last, len(events))
 	// First the ring, then the inboxes: see flusher.missed.
 	h.ring.add(partition, o.first, o.last, o.frames)
 	for _, f := range h.flushers {
 		f.post(o)
+	}
+}
+
+// Revoke closes the connections whose credentials events have ended. Publish does so as well, but a
+// credential may end after it was checked and before Publish gets the events of its account.
+func (h *Hub) Revoke(events []signal.Event) {
+	for _, f := range h.flushers {
+		f.post(revoked{events})
 	}
 }
 
@@ -247,17 +282,56 @@ func (h *Hub) Gap(partition int) {
 }
 
 // admit counts p for account, and reports whether it may stay: p must not have ended,
-// and the account must be below its limit.
+// and the account must be below its limit. From then on events of the account have frames.
 func (h *Hub) admit(p *peer, account signal.AccountID) bool {
+	h.publishing.Lock()
+	defer h.publishing.Unlock()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if p.departed || h.accounts[account] >= h.o.MaxConnections {
+	l := h.listened[account]
+	if p.departed || l != nil && l.connections >= h.o.MaxConnections {
 		return false
 	}
+	partition := h.o.PartitionOf(account)
+	if l == nil {
+		l = &listeners{}
+		h.listened[account] = l
+		h.ring.listen(partition, account)
+	}
+	if l.connections == 0 && h.o.Follower != nil {
+		l.release = h.o.Follower.Follow(partition)
+	}
+	l.connections++
+	l.left = 0
 	p.account = account
-	h.accounts[account]++
 	p.settled()
 	return true
+}
+
+// leave is the end of admit.
+func (h *Hub) leave(account signal.AccountID) {
+	l := h.listened[account]
+	if l.connections--; l.connections > 0 {
+		return
+	}
+	l.left = h.clock()
+	if l.release != nil {
+		l.release()
+	}
+}
+
+// Trim ends the work for accounts whose connections ended longer than Options.RingIdle ago. It
+// is called from time to time.
+func (h *Hub) Trim() {
+	h.publishing.Lock()
+	defer h.publishing.Unlock()
+	before := h.clock() - int64(h.o.RingIdle)
+	for account, l := range h.listened {
+		if l.connections == 0 && l.left <= before {
+			delete(h.listened, account)
+			h.ring.ignore(account)
+		}
+	}
 }
 
 // connectionEnded counts a connection that has ended.
@@ -267,14 +341,14 @@ func (h *Hub) connectionEnded(p *peer) {
 	if !p.welcomed {
 		h.o.Metrics.connected(connectResult(p.closed))
 	}
+	h.publishing.Lock()
+	defer h.publishing.Unlock()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	p.departed = true
 	p.settled()
 	if p.account != "" {
-		if h.accounts[p.account]--; h.accounts[p.account] == 0 {
-			delete(h.accounts, p.account)
-		}
+		h.leave(p.account)
 	}
 	if h.open--; h.open == 0 && h.empty != nil {
 		close(h.empty)

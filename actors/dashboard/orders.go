@@ -34,6 +34,17 @@ func (o published) apply(f *flusher) {
 	}
 }
 
+// revoked reports events that end credentials and may not be published here.
+type revoked struct{ events []signal.Event }
+
+func (o revoked) apply(f *flusher) {
+	for i := range o.events {
+		if frame := newFrame(&o.events[i], nil); frame != nil && frame.revoked != nil {
+			f.revoke(frame)
+		}
+	}
+}
+
 // add appends frame to c's log, which is written in this pass.
 func (f *flusher) add(c *cohort, frame *frame) {
 	c.append(frame)

@@ -50,6 +50,7 @@ func TestResumeAcrossARestart(t *testing.T) {
 		tail := eventlog.NewTail(store.Logs, eventlog.TailOptions{})
 		s := newService(t, func(o *Options) {
 			o.PartitionOf, o.Log, o.Now = store.Client.Partition, redisLog{store.Logs, tail}, store.Client.Now
+			o.Follower = tail.For(eventlog.Streams)
 		})
 		tail.Subscribe(s.hub.Publish)
 		tail.OnGap(s.hub.Gap)

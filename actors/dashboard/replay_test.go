@@ -236,8 +236,10 @@ func TestManyConnectAndDisconnect(t *testing.T) {
 		<-done
 	}
 	until(t, "all have ended", func() bool {
+		s.hub.publishing.Lock()
+		defer s.hub.publishing.Unlock()
 		s.hub.mu.Lock()
 		defer s.hub.mu.Unlock()
-		return s.hub.open == 0 && len(s.hub.accounts) == 0
+		return s.hub.open == 0 && s.hub.listened[alice].connections == 0
 	})
 }

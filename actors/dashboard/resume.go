@@ -95,7 +95,7 @@ func (r *resumer) find(
 	case e.covered && !e.edge, r.log == nil:
 		return replay{}, nil // p is not an event of the account
 	}
-	floor, _ := r.ring.floor(partition)
+	floor, _ := r.ring.floor(partition, account)
 	if r.counts.exceed(partition, p, floor, r.entries) {
 		return replay{}, nil
 	}
@@ -165,7 +165,7 @@ func later(p, q signal.Position) signal.Position {
 func (r *resumer) reachBack(
 	ctx context.Context, b *backfill, partition int, account signal.AccountID, p signal.Position,
 ) (bool, error) {
-	until, bounded := r.ring.floor(partition)
+	until, bounded := r.ring.floor(partition, account)
 	if len(b.frames) > 0 {
 		until, bounded = before(b.frames[0].at), true
 	}
@@ -195,7 +195,7 @@ func (r *resumer) reachBack(
 func (r *resumer) reachForward(
 	ctx context.Context, b *backfill, partition int, account signal.AccountID,
 ) (bool, error) {
-	floor, known := r.ring.floor(partition)
+	floor, known := r.ring.floor(partition, account)
 	span := logSpan{after: b.upTo, anchor: b.anchor, until: floor, bounded: known}
 	frames, upTo, err := r.read(ctx, b, partition, account, &span)
 	if err != nil || upTo.IsZero() {

@@ -17,7 +17,7 @@ import (
 )
 
 // newFinder returns a resumer on a journal whose events go to the ring directly, without
-// a hub.
+// a hub. There are listeners for alice and bob.
 func newFinder(tb testing.TB, change func(*Options)) (*resumer, *journal) {
 	j := newJournal()
 	o := Options{Log: j, RingFrames: 1000}
@@ -26,7 +26,7 @@ func newFinder(tb testing.TB, change func(*Options)) (*resumer, *journal) {
 	}
 	o = o.withDefaults()
 	r := newResumer(newRing(o.RingFrames, o.RingBytes), o)
-	j.hub = &Hub{o: o, ring: r.ring, resumer: r}
+	j.hub = &Hub{o: o, ring: r.ring, resumer: r, listened: map[signal.AccountID]*listeners{alice: {}, bob: {}}}
 	tb.Cleanup(r.close)
 	return r, j
 }

@@ -1,14 +1,15 @@
 package dashboard
 
 import (
+	"maps"
 	"slices"
 	"sync"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
-// ring holds the newest frames of the node, of all partitions and accounts, so that a
-// resume rarely reads from Redis. Entries of one account are linked from the newest to
+// ring holds the newest frames of the accounts that have listeners, of all partitions, so that
+// a resume rarely reads from Redis. Entries of one account are linked from the newest to
 // the oldest, so that a resume visits only them.
 type ring struct {
 	mu       sync.RWMutex
@@ -21,6 +22,15 @@ type ring struct {
 	// last is the number of an account's newest entry, counted from 1.
 	last  map[signal.AccountID]uint64
 	parts map[int]*reach
+	// since has, for accounts of which a partition's range may lack frames, from where it has
+	// them all.
+	since map[signal.AccountID]beginning
+}
+
+// beginning is the event of a partition after which the frames of an account are added.
+type beginning struct {
+	partition int
+	after     signal.Position
 }
 
 type slot struct {
@@ -43,6 +53,7 @@ func newRing(size, bytes int) *ring {
 		maxBytes: bytes,
 		last:     make(map[signal.AccountID]uint64),
 		parts:    make(map[int]*reach),
+		since:    make(map[signal.AccountID]beginning),
 	}
 }
 
@@ -63,8 +74,25 @@ func (r *ring) reach(partition int) *reach {
 	return p
 }
 
+// listen records that every later event of an account will have a frame.
+func (r *ring) listen(partition int, account signal.AccountID) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if c := r.parts[partition]; c != nil && c.known {
+		r.since[account] = beginning{partition, c.head}
+	}
+}
+
+// ignore records that later events of an account may have no frames. listen must be called
+// before frames of the account are searched for again.
+func (r *ring) ignore(account signal.AccountID) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.since, account)
+}
+
 // add appends the frames of the events of partition from first to last. Events that
-// are not sent to clients have no frame.
+// are not sent to clients here have no frame.
 func (r *ring) add(partition int, first, last signal.Position, frames []*frame) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -97,8 +125,11 @@ func (r *ring) push(s slot) {
 // drop removes the oldest entry.
 func (r *ring) drop() {
 	old := &r.slots[r.first%r.size]
-	r.reach(old.partition).raise(old.frame.at)
 	r.first++
+	if old.frame == nil { // forgotten
+		return
+	}
+	r.reach(old.partition).raise(old.frame.at)
 	if r.last[old.frame.account] == r.first {
 		delete(r.last, old.frame.account)
 	}
@@ -123,29 +154,42 @@ func (r *ring) begin(partition int, p signal.Position) {
 	}
 }
 
-// forget drops the range of partition: events are missing between its newest one and
-// the next.
+// forget drops the range of partition with its frames: events are missing between its newest
+// one and the next.
 func (r *ring) forget(partition int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	*r.reach(partition) = reach{}
+	maps.DeleteFunc(r.since, func(_ signal.AccountID, b beginning) bool { return b.partition == partition })
+	for n := r.first; n < r.next; n++ {
+		if s := &r.slots[n%r.size]; s.frame != nil && s.partition == partition {
+			delete(r.last, s.frame.account)
+			r.bytes -= len(s.frame.bytes)
+			*s = slot{}
+		}
+	}
 }
 
-// floor returns the position of partition after which the ring holds everything, or
-// false if its range is not known.
-func (r *ring) floor(partition int) (signal.Position, bool) {
+// floor returns the position of partition after which the ring holds everything of an account,
+// or false if its range is not known.
+func (r *ring) floor(partition int, account signal.AccountID) (signal.Position, bool) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
+	return r.floorOf(partition, account)
+}
+
+// floorOf is floor for a caller that holds r.mu.
+func (r *ring) floorOf(partition int, account signal.AccountID) (signal.Position, bool) {
 	p := r.parts[partition]
 	if p == nil || !p.known {
 		return signal.Position{}, false
 	}
-	return p.floor, true
+	return later(p.floor, r.since[account].after), true
 }
 
 // extract is the result of a search of the ring.
 type extract struct {
-	covered bool            // the ring holds everything after the position searched for
+	covered bool            // the ring holds everything of the account after the position searched for
 	found   bool            // that position is a frame of the account
 	edge    bool            // that position is the last that the ring does not hold
 	excess  bool            // more than limit frames match: frames is nil
@@ -160,11 +204,11 @@ func (r *ring) after(
 ) extract {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
-	c := r.parts[partition]
-	if c == nil || !c.known || p.Compare(c.floor) < 0 {
+	floor, known := r.floorOf(partition, account)
+	if !known || p.Compare(floor) < 0 {
 		return extract{}
 	}
-	e := extract{covered: true, edge: p == c.floor, head: c.head}
+	e := extract{covered: true, edge: p == floor, head: r.parts[partition].head}
 	for n := r.last[account]; n > r.first; {
 		s := &r.slots[(n-1)%r.size]
 		if s.frame.at.Compare(p) <= 0 {

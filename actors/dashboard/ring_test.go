@@ -121,7 +121,7 @@ func TestTheBytesOfTheRingAreBounded(t *testing.T) {
 	}
 	check := func(floor int64, bytes int, want ...int64) {
 		t.Helper()
-		if got, _ := r.floor(0); got != at(floor) || r.bytes != bytes {
+		if got, _ := r.floor(0, alice); got != at(floor) || r.bytes != bytes {
 			t.Errorf("it begins after %v with %d bytes, want %d and %d", got, r.bytes, floor, bytes)
 		}
 		e := r.after(0, alice, everything, at(floor), at(0), 100)

@@ -110,7 +110,7 @@ func newFailover(t *testing.T, signals int) *failover {
 	watch := lifecycle.New(f.store.Signals, f.log, f.prices, lifecycle.Options{Now: f.store.Client.Now, Log: log})
 	p := New(sys, "node_a", redisStore{f.store.Signals, f.store}, f.log, Options{
 		Lease:   30 * time.Second,
-		Tail:    tail,
+		Tail:    tail.For(eventlog.Owned),
 		Tenants: []ownership.Tenant{watch},
 		Log:     log,
 	})

@@ -144,6 +144,7 @@ type link struct {
 	mu       sync.Mutex
 	down     bool
 	detached bool
+	follows  map[int]int // calls of Follow without their release, by partition
 
 	// On their way to Redis.
 	announceTakes, assignTakes, takeTakes time.Duration
@@ -179,7 +180,21 @@ func (l *link) up(ctx context.Context) error {
 func (l *link) Partitions() int { return l.partitions }
 func (l *link) Now() time.Time  { return time.Now() }
 
-func (l *link) Attached() bool {
+func (l *link) Follow(p int) func() {
+	l.follow(p, +1)
+	return func() { l.follow(p, -1) }
+}
+
+func (l *link) follow(p, n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.follows == nil {
+		l.follows = map[int]int{}
+	}
+	l.follows[p] += n
+}
+
+func (l *link) Attached(int) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return !l.detached

@@ -95,6 +95,7 @@ type feed struct {
 	feedOptions
 	recorders []ownership.Recorder // of the followers
 	inbox     *inbox               // nil until the tail is attached
+	release   func()               // ends the reading of the tail
 
 	handled  signal.Position // effects of the events up to here are stored, and recorders have them
 	stored   signal.Position // the position in Redis
@@ -113,7 +114,7 @@ type feed struct {
 }
 
 func newFeed(o feedOptions) *feed {
-	f := &feed{feedOptions: o}
+	f := &feed{feedOptions: o, release: func() {}}
 	for _, follower := range o.followers {
 		if r, ok := follower.(ownership.Recorder); ok {
 			f.recorders = append(f.recorders, r)
@@ -134,6 +135,9 @@ func (f *feed) failed(text string, err error) {
 
 // start begins to follow the log.
 func (f *feed) start(c engine.Context) {
+	if f.tail != nil {
+		f.release = f.tail.Follow(f.partition)
+	}
 	f.load(c)
 }
 
@@ -174,7 +178,7 @@ func (f *feed) onLoaded(c engine.Context, m positionLoaded) {
 
 // attach opens the inbox once the tail is attached, and begins to read.
 func (f *feed) attach(c engine.Context) {
-	if f.tail != nil && !f.tail.Attached() {
+	if f.tail != nil && !f.tail.Attached(f.partition) {
 		c.After(f.attachPoll, attachDue{})
 		return
 	}

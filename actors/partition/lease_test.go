@@ -307,6 +307,39 @@ func TestLeasesAreRenewedTogether(t *testing.T) {
 	})
 }
 
+// The tail of a node follows the partitions that the node owns, and no others.
+func TestOwnedPartitionsAreFollowed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newFakeRedis(16)
+		a := startNode(t, r, "a", nil)
+		time.Sleep(time.Minute)
+		b := startNode(t, r, "b", nil)
+		check := func(n *node, owned int) {
+			t.Helper()
+			n.link.mu.Lock()
+			defer n.link.mu.Unlock()
+			followed := 0
+			for p, count := range n.link.follows {
+				if followed += count; count < 0 || count > 1 {
+					t.Errorf("partition %d is followed %d times", p, count)
+				}
+			}
+			if followed != owned {
+				t.Errorf("%d partitions are followed and %d are owned", followed, owned)
+			}
+		}
+		time.Sleep(time.Minute)
+		check(a, 8)
+		check(b, 8)
+		b.link.cut(true) // its leases end
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		check(a, 16)
+		check(b, 0)
+		b.link.cut(false)
+	})
+}
+
 // A node that is cut off owns nothing longer than its lease, and the other node owns all
 // partitions within lease + 2 s.
 func TestFailover(t *testing.T) {

@@ -290,6 +290,7 @@ func (a *partition) stepDown() {
 func (a *partition) end(c engine.Context) {
 	p, lease := a.p, cluster.Lease{Partition: a.number, Epoch: a.granted.Load()}
 	if a.epoch != 0 {
+		a.feed.release()
 		a.stepDown()
 		lease = a.lease()
 	}

@@ -31,11 +31,13 @@ type Log interface {
 	Append(ctx context.Context, c signal.Change) (signal.Position, error)
 }
 
-// Tail is the node's reader of all event logs. It calls Publish and Gap.
+// Tail is the node's reader of event logs. It calls Publish and Gap.
 type Tail interface {
-	// Attached reports whether from now on Publish is called with every event, or Gap if
-	// the tail has missed some.
-	Attached() bool
+	// Follow has the events of a partition read until release is called. It does not wait.
+	Follow(partition int) (release func())
+	// Attached reports whether from now on Publish is called with every event of a partition
+	// that is followed, or Gap if the tail has missed some.
+	Attached(partition int) bool
 }
 
 // Options are the optional settings of Partitions. The zero value works.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -35,7 +36,12 @@ type Options struct {
 	// MaxKept bounds the closed signals kept in memory over all accounts; default 2
 	// million.
 	MaxKept int
-	Now     func() time.Time // the service's clock; default time.Now
+	// Idle is how long an account is kept after its last use; default 10 minutes.
+	Idle time.Duration
+	// Follow has ForgetAll called if Redis loses records of an account, for longer than Idle. It
+	// is called at each use; nil if that is always so. KindUnavailable: it cannot be now.
+	Follow func(ctx context.Context, account signal.AccountID) error
+	Now    func() time.Time // the service's clock; default time.Now
 }
 
 // Scorecards holds the scorecards of all accounts. It may be used from many goroutines.
@@ -59,6 +65,10 @@ const maxWhole = 2
 func New(records Records, o Options) *Scorecards {
 	o.Retention = cmp.Or(o.Retention, 90*24*time.Hour)
 	o.MaxKept = cmp.Or(o.MaxKept, 2_000_000)
+	o.Idle = cmp.Or(o.Idle, 10*time.Minute)
+	if o.Follow == nil {
+		o.Follow = func(context.Context, signal.AccountID) error { return nil }
+	}
 	if o.Cost == nil {
 		o.Cost = func(string) float64 { return 0 }
 	}
@@ -112,6 +122,9 @@ func (c *Scorecards) Card(ctx context.Context, q Query) (card Card, err error) {
 // current calls f with an account that has all that was closed before the call. The error is that
 // of Records.
 func (c *Scorecards) current(ctx context.Context, id signal.AccountID, f func(a *account)) error {
+	if err := c.o.Follow(ctx, id); err != nil {
+		return fmt.Errorf("read closed signals: %w", err)
+	}
 	a := c.account(id)
 	if err := enter(ctx, a.busy); err != nil {
 		return err
@@ -140,13 +153,23 @@ func (c *Scorecards) account(id signal.AccountID) *account {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	a := c.accounts[id]
-	if a == nil {
+	if a == nil || c.isIdle(a) {
 		a = newAccount()
 		c.accounts[id] = a
 	}
 	c.clock++
-	a.used = c.clock
+	a.used, a.usedAt = c.clock, time.Now()
 	return a
+}
+
+// isIdle reports whether the account was not used for so long that losses may have been missed.
+func (c *Scorecards) isIdle(a *account) bool { return time.Since(a.usedAt) >= c.o.Idle }
+
+// Trim frees the memory of accounts without a use for Options.Idle. It is called from time to time.
+func (c *Scorecards) Trim() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	maps.DeleteFunc(c.accounts, func(_ signal.AccountID, a *account) bool { return c.isIdle(a) })
 }
 
 // ForgetAll makes the next questions read everything again, since Redis has lost records.
@@ -184,8 +207,10 @@ func (c *Scorecards) note(id signal.AccountID, more int) {
 // account holds what was read of one account. Its lock is a channel, so that a waiting
 // caller can give up when its context ends.
 type account struct {
-	used uint64 // when it was last used; guarded by Scorecards.mu, as is kept
-	kept int
+	// Guarded by Scorecards.mu.
+	used   uint64    // the last question for it
+	usedAt time.Time // when that was
+	kept   int
 
 	busy   chan struct{} // held while the account is read
 	upTo   signal.Position

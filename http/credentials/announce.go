@@ -11,6 +11,9 @@ import (
 
 // outbox holds the events of changes until they are appended to their event logs.
 type outbox interface {
+	// Notify makes all processes call Forget with events, on which nothing depends: a process
+	// that it does not reach asks the store again within a second.
+	Notify(ctx context.Context, events []signal.Event) error
 	// Settle removes events that have been appended.
 	Settle(ctx context.Context, events []signal.Event) error
 	// Unsettled returns at most limit events that are older than a time.
@@ -27,9 +30,10 @@ const (
 	eventsAtOnce = 100
 )
 
-// announce makes this process forget the ended credentials and appends the events, so that
-// all other processes do. The change is stored together with its events: if they cannot be
-// appended now, Run of any process does it later. So the change succeeds nevertheless.
+// announce makes this process forget the ended credentials, and all others by Notify and by
+// appending the events to the log of the account, which also closes its connections. The change
+// is stored together with its events: if they cannot be appended now, Run of any process does it
+// later. So the change succeeds nevertheless.
 func (s *Service) announce(ctx context.Context, events []signal.Event) {
 	if len(events) == 0 {
 		return
@@ -38,6 +42,9 @@ func (s *Service) announce(ctx context.Context, events []signal.Event) {
 	// The change is announced even if the client leaves.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), announceTimeout)
 	defer cancel()
+	if err := s.store.Notify(ctx, events); err != nil {
+		s.log.Debug("other processes were not notified of a credential change", "account", events[0].Account, "err", err)
+	}
 	if err := s.publish(ctx, events); err != nil {
 		s.log.Warn("a credential change is announced later", "account", events[0].Account, "err", err)
 	}

@@ -18,7 +18,9 @@ import (
 
 const (
 	// fresh is how long an answer of the store is valid, from the start of the lookup. A
-	// revocation by another process takes effect within this time.
+	// revocation by another process takes effect within this time, also if Forget is not called
+	// for it. Forget is called for the credentials of all accounts, whatever partitions this
+	// process follows.
 	fresh = time.Second
 	// renewAfter is the age at which an answer in use is looked up again in the background,
 	// so that no request waits.

@@ -453,6 +453,17 @@ func TestUsesAreNotedOnceAMinute(t *testing.T) {
 	})
 }
 
+// TestChangesReachAllProcesses: a change is announced to the caches of all processes and appended to the
+// log of its account.
+func TestChangesReachAllProcesses(t *testing.T) {
+	inBubble(t, Options{}, func(t *testing.T, s *Service, m *memory) {
+		s.announce(t.Context(), []signal.Event{{Type: signal.KeyRevoked, Account: "acc_1", Subject: "key_1"}})
+		if appended := s.events.(*eventLog).take(); len(m.notified) != 1 || len(appended) != 1 {
+			t.Errorf("%d events to all processes and %d in the log, want one each", len(m.notified), len(appended))
+		}
+	})
+}
+
 func TestRunAnnouncesWhatOthersCouldNot(t *testing.T) {
 	inBubble(t, Options{}, func(t *testing.T, s *Service, m *memory) {
 		left := []signal.Event{{ID: "evt_1", Type: signal.AccountDeleted, Account: "acc_1"},

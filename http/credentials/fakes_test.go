@@ -203,7 +203,8 @@ type memory struct {
 	after    time.Duration // between reading it and answering
 	lookups  int
 	unsettled,
-	settled []signal.Event
+	settled,
+	notified []signal.Event
 }
 
 func (m *memory) read(f func()) error {
@@ -274,6 +275,13 @@ func (m *memory) NoteKeyUses(_ context.Context, uses map[credential.Digest]time.
 		k.LastUsedAt = at
 		m.keys[d] = k
 	}
+	return nil
+}
+
+func (m *memory) Notify(_ context.Context, events []signal.Event) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.notified = append(m.notified, events...)
 	return nil
 }
 

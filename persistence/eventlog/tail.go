@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -21,48 +22,85 @@ import (
 type TailOptions struct {
 	// Count is how many events of a partition one read returns; default 1000.
 	Count int
-	// Pause is the shortest time from one read to the next; default 1 ms. A read costs Redis
-	// as much as some ten events, so under load they are read together. An event that comes
-	// after the pause is read at once.
-	Pause time.Duration
-	Log   *slog.Logger // nil: the Store's
+	// Pause and MaxPause are the shortest and the longest time from one read to the next;
+	// defaults 1 and 4 ms. It grows while reads bring few events. An event that comes after
+	// the pause is read at once, and a caller of Wait ends it.
+	Pause, MaxPause time.Duration
+	// Idle is how long a partition is followed after its last use; default 10 minutes.
+	Idle time.Duration
+	// Readers is how many reads share the partitions of a single server; default half of
+	// GOMAXPROCS, 1 to 4. On a Redis Cluster each partition has its own.
+	Readers int
+	Log     *slog.Logger // nil: the Store's
 }
 
-// Tail follows the event logs of all partitions, without a consumer group: every
-// node reads everything.
+// Tail follows the event logs of the partitions for which this node has a Reason, without a
+// consumer group.
 //
-// Subscribers receive every event that is appended after Run has attached, once, in the order
-// of its partition's log, from one goroutine at a time, also when Redis was unavailable or
-// restarted meanwhile. If events were removed before they were read, the functions of OnGap
-// are called, and delivery continues after the gap. If Redis has lost events that were read, or
-// that this process has appended, the functions of OnRollback are called first; delivery then
-// continues after the last common event, even if positions are below those of the lost ones.
+// Subscribers receive every event that is appended after its partition was attached, once, in the
+// order of the partition's log, from one goroutine at a time for each partition, also when Redis
+// was unavailable or restarted meanwhile. A partition is attached when there is a first reason,
+// and detached when there is none any more, which calls the functions of OnGap. If events were
+// removed before they were read, the functions of OnGap are called, and delivery continues after
+// the gap. If Redis has lost events that were read, or that this process has appended, the
+// functions of OnRollback are called first; delivery then continues after the last common event,
+// even if positions are below those of the lost ones.
 //
-// Head, Wait and Attached are safe for concurrent use.
+// Head, Wait, Attached and For are safe for concurrent use.
 type Tail struct {
-	store *Store
-	count int
-	pause time.Duration
-	log   *slog.Logger
+	store   *Store
+	count   int
+	idle    time.Duration
+	started time.Time
+	log     *slog.Logger
 
 	subscribers []func(partition int, events []signal.Event)
 	gaps        []func(partition int)
 	rollbacks   []func(partition int)
-	delivering  sync.Mutex // held while subscribers are called
 
 	partitions []tailPartition
-	connected  []atomic.Bool // by reading goroutine
+	readers    []*tailReader // partition p belongs to readers[p % len(readers)]
 	byKey      map[string]int
+}
+
+// tailReader reads some partitions, by one read at a time. While it waits for events, a second
+// goroutine reads the partitions that were attached since: see join.
+type tailReader struct {
+	partitions []int
+	connected  atomic.Bool
+	pacing     pacing
+	idle       chan struct{} // holds a value when a partition was added, for a reader without any
+	added      chan struct{} // the same for join
+
+	mu      sync.Mutex
+	covered map[int]bool // partitions of the present or the last read
+}
+
+// cover records the partitions of the next read.
+func (r *tailReader) cover(partitions []int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	clear(r.covered)
+	for _, p := range partitions {
+		r.covered[p] = true
+	}
+}
+
+func (r *tailReader) covers(p int) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.covered[p]
 }
 
 // tailPartition is how far a partition has been read.
 type tailPartition struct {
-	// The reading goroutine's own.
+	reading sync.Mutex // held while subscribers are called; guards the next fields
 	cursor  signal.Position
 	suspect bool // entries may have been removed unread since the last inspection
 	recent  recent
 
-	mu      sync.Mutex // guards the rest
+	mu sync.Mutex // guards the rest; after reading
+	following
 	passed  signal.Position
 	waiters []waiter
 	head    headQuestions
@@ -76,17 +114,27 @@ type waiter struct {
 
 // NewTail returns a tail of s. Subscribe, then Run.
 func NewTail(s *Store, o TailOptions) *Tail {
-	t := &Tail{store: s, count: cmp.Or(o.Count, 1000), pause: cmp.Or(o.Pause, time.Millisecond),
+	t := &Tail{store: s, count: cmp.Or(o.Count, 1000), idle: cmp.Or(o.Idle, 10*time.Minute), started: time.Now(),
 		log: cmp.Or(o.Log, s.Log), partitions: make([]tailPartition, s.Partitions()), byKey: map[string]int{}}
-	for p := range t.partitions {
-		t.byKey[s.EventsKey(p)] = p
-	}
-	readers := 1
+	readers := min(s.Partitions(), cmp.Or(o.Readers, min(4, max(1, runtime.GOMAXPROCS(0)/2))))
 	if _, cluster := s.Blocking.(*redis.ClusterClient); cluster {
 		// One command cannot read streams of different slots.
 		readers = s.Partitions()
 	}
-	t.connected = make([]atomic.Bool, readers)
+	for range readers {
+		t.readers = append(t.readers, &tailReader{
+			pacing:  newPacing(cmp.Or(o.Pause, time.Millisecond), cmp.Or(o.MaxPause, 4*time.Millisecond)),
+			idle:    make(chan struct{}, 1),
+			added:   make(chan struct{}, 1),
+			covered: map[int]bool{},
+		})
+	}
+	for p := range t.partitions {
+		t.partitions[p].ready = make(chan struct{})
+		t.byKey[s.EventsKey(p)] = p
+		r := t.readers[p%readers]
+		r.partitions = append(r.partitions, p)
+	}
 	return t
 }
 
@@ -104,63 +152,82 @@ func (t *Tail) OnGap(f func(partition int)) { t.gaps = append(t.gaps, f) }
 // partition, before the functions of OnGap. It must be called before Run.
 func (t *Tail) OnRollback(f func(partition int)) { t.rollbacks = append(t.rollbacks, f) }
 
-// Attached reports whether Run follows the logs and Redis answered its last reads.
+// Attached reports whether Run follows the logs for which there is a reason, and Redis answered its
+// last reads.
 func (t *Tail) Attached() bool {
-	for i := range t.connected {
-		if !t.connected[i].Load() {
+	for _, r := range t.readers {
+		if !r.connected.Load() {
 			return false
 		}
 	}
 	return true
 }
 
-// Run attaches to the ends of the logs and follows them until ctx ends. It returns the error
-// of ctx, within the second that a blocking read lasts.
+// Run follows the logs for which there is a reason, from their ends on, until ctx ends. It returns
+// the error of ctx, within the second that a blocking read lasts.
 func (t *Tail) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
-	for i := range t.connected {
-		var partitions []int
-		for p := i; p < len(t.partitions); p += len(t.connected) {
-			partitions = append(partitions, p)
-		}
+	for _, r := range t.readers {
 		wg.Go(func() {
-			t.follow(ctx, partitions, &t.connected[i])
-			t.connected[i].Store(false)
+			t.follow(ctx, r)
+			r.connected.Store(false)
 		})
+		wg.Go(func() { t.join(ctx, r) })
 	}
 	wg.Wait()
 	return ctx.Err()
 }
 
-// follow reads partitions until ctx ends.
-func (t *Tail) follow(ctx context.Context, partitions []int, connected *atomic.Bool) {
-	step, failure, retries := t.attach, "", backoff.Backoff{Min: minBackoff, Max: maxBackoff}
+// guarded calls f and returns its error, also if it panics.
+func (t *Tail) guarded(f func() error) error {
+	err := panics.ErrPanicked
+	panics.Guard(t.log, panics.Tail, func() { err = f() })
+	return err
+}
+
+// follow reads the partitions of r until ctx ends.
+func (t *Tail) follow(ctx context.Context, r *tailReader) {
+	begun, failure, retries := false, "", backoff.Backoff{Min: minBackoff, Max: maxBackoff}
 	for ctx.Err() == nil {
-		start := time.Now()
-		var err error
-		if !panics.Guard(t.log, panics.Tail, func() { err = step(ctx, partitions) }) {
-			err = panics.ErrPanicked
-		}
+		start, events := time.Now(), 0
+		var followed []int
+		err := t.guarded(func() (err error) {
+			// The first round only attaches, so that the tail is attached before an event comes.
+			if followed, err = t.update(ctx, r); err == nil && len(followed) > 0 && begun {
+				events, err = t.read(ctx, followed, redisclient.BlockTimeout)
+			}
+			return err
+		})
 		if err == nil {
-			if !connected.Swap(true) {
+			if !r.connected.Swap(true) {
 				t.log.Info("event logs are followed", "component", "tail")
 			}
-			step, failure = t.read, ""
+			failure = ""
 			retries.Reset()
-			backoff.Sleep(ctx, t.pause-time.Since(start))
+			if !begun {
+				begun = true
+				continue
+			}
+			if len(followed) == 0 {
+				select {
+				case <-r.idle:
+				case <-ctx.Done():
+				}
+				continue
+			}
+			r.pacing.adapt(events, time.Since(start))
+			r.pacing.wait(ctx, start)
 			continue
 		}
 		if ctx.Err() != nil {
 			return
 		}
-		connected.Store(false)
+		r.connected.Store(false)
 		if text := err.Error(); text != failure {
 			failure = text
 			t.log.Warn("event logs cannot be read", "component", "tail", "err", err)
 		}
-		for _, p := range partitions {
-			t.partitions[p].suspect = true
-		}
+		t.suspect(r.partitions)
 		if c, ok := t.store.Blocking.(*redis.ClusterClient); ok {
 			c.ReloadState(ctx)
 		}
@@ -168,64 +235,112 @@ func (t *Tail) follow(ctx context.Context, partitions []int, connected *atomic.B
 	}
 }
 
-// attach sets the cursors to the ends of the logs.
+// suspect records that entries of partitions may be removed before they are read.
+func (t *Tail) suspect(partitions []int) {
+	for _, p := range partitions {
+		part := &t.partitions[p]
+		part.reading.Lock()
+		part.suspect = true
+		part.reading.Unlock()
+	}
+}
+
+// attach sets the cursors of partitions that are not attached yet to the ends of their logs.
 func (t *Tail) attach(ctx context.Context, partitions []int) error {
 	for _, p := range partitions {
-		end, err := t.store.LastEvent(ctx, p)
-		if err != nil {
+		if err := t.attachTo(ctx, p); err != nil {
 			return err
 		}
-		if end.IsZero() { // perhaps it had entries before
-			info, err := t.store.ReadInfo(ctx, t.store.EventsKey(p))
-			if err != nil {
-				return err
-			}
-			if info.Length == 0 {
-				end = info.Generated
-			}
-		}
-		part := &t.partitions[p]
-		part.cursor, part.suspect = end, false
-		part.recent = recent{base: end}
-		part.pass(end)
 	}
 	return nil
 }
 
-// read waits for events, for at most BlockTimeout, and hands them on.
-func (t *Tail) read(ctx context.Context, partitions []int) error {
+func (t *Tail) attachTo(ctx context.Context, p int) error {
+	part := &t.partitions[p]
+	part.reading.Lock()
+	defer part.reading.Unlock()
+	if part.attached {
+		return nil
+	}
+	end, err := t.store.LastEvent(ctx, p)
+	if err != nil {
+		return err
+	}
+	if end.IsZero() { // perhaps it had entries before
+		info, err := t.store.ReadInfo(ctx, t.store.EventsKey(p))
+		if err != nil {
+			return err
+		}
+		if info.Length == 0 {
+			end = info.Generated
+		}
+	}
+	part.cursor, part.suspect = end, false
+	part.recent = recent{base: end}
+	part.mu.Lock()
+	part.attached = true
+	close(part.ready)
+	part.mu.Unlock()
+	part.pass(end)
+	return nil
+}
+
+// read waits for events of attached partitions, for at most block, and hands them on. It returns
+// how many came.
+func (t *Tail) read(ctx context.Context, partitions []int, block time.Duration) (events int, err error) {
 	n := len(partitions)
+	after := make([]signal.Position, n)
 	args := make([]any, 6+2*n)
-	copy(args, []any{"XREAD", "COUNT", t.count, "BLOCK", redisclient.BlockTimeout.Milliseconds(), "STREAMS"})
+	copy(args, []any{"XREAD", "COUNT", t.count, "BLOCK", block.Milliseconds(), "STREAMS"})
 	for i, p := range partitions {
+		part := &t.partitions[p]
+		part.reading.Lock()
+		after[i] = part.cursor
+		part.reading.Unlock()
 		args[6+i] = t.store.EventsKey(p)
-		args[6+n+i] = t.partitions[p].cursor.String()
+		args[6+n+i] = after[i].String()
 	}
 	reply, err := t.store.Raw(ctx, t.store.Blocking, nil, args...)
 	if err != nil {
-		return fmt.Errorf("read event logs: %w", err)
+		return 0, fmt.Errorf("read event logs: %w", err)
 	}
 	found, err := t.parse(reply)
 	if err != nil {
-		return fmt.Errorf("read event logs: %w", err)
+		return 0, fmt.Errorf("read event logs: %w", err)
 	}
-	for _, p := range partitions {
-		part := &t.partitions[p]
-		if part.suspect || len(found) == 0 && part.awaited() {
-			rolledBack, err := t.inspect(ctx, p, len(found[p]) > 0)
-			if err != nil {
-				return err
-			}
-			if rolledBack {
-				continue // they are read again, after those that may stand before them
-			}
+	for i, p := range partitions {
+		if err := t.take(ctx, p, after[i], found[p], len(found) == 0); err != nil {
+			return events, err
 		}
-		if entries := found[p]; len(entries) > 0 {
-			t.hand(p, entries)
-			// Trimming may overtake a reader that lags, but not one at the log's end, since
-			// the newest entries are never trimmed.
-			part.suspect = len(entries) >= t.count
+		events += len(found[p])
+	}
+	return events, nil
+}
+
+// take hands on the entries of a partition that were read after a position, unless another read
+// has moved the cursor since: then they are read again. silent is true if the read brought
+// nothing of any partition.
+func (t *Tail) take(ctx context.Context, p int, after signal.Position, entries []redisclient.Entry, silent bool) error {
+	part := &t.partitions[p]
+	part.reading.Lock()
+	defer part.reading.Unlock()
+	if !part.attached || part.cursor != after {
+		return nil
+	}
+	if part.suspect || silent && part.awaited() {
+		rolledBack, err := t.inspect(ctx, p, len(entries) > 0)
+		if err != nil {
+			return err
 		}
+		if rolledBack {
+			return nil // they are read again, after those that may stand before them
+		}
+	}
+	if len(entries) > 0 {
+		t.hand(p, entries)
+		// Trimming may overtake a reader that lags, but not one at the log's end, since
+		// the newest entries are never trimmed.
+		part.suspect = len(entries) >= t.count
 	}
 	return nil
 }
@@ -272,8 +387,6 @@ func (t *Tail) hand(p int, entries []redisclient.Entry) {
 
 // deliver calls the subscribers and reports whether all of them returned.
 func (t *Tail) deliver(p int, events []signal.Event) (ok bool) {
-	t.delivering.Lock()
-	defer t.delivering.Unlock()
 	ok = true
 	where := func() []any {
 		first, last := events[0].Position, events[len(events)-1].Position
@@ -370,8 +483,6 @@ func (t *Tail) common(ctx context.Context, p int, info redisclient.StreamInfo) (
 
 // notify calls the functions of OnGap or OnRollback.
 func (t *Tail) notify(p int, functions []func(partition int)) {
-	t.delivering.Lock()
-	defer t.delivering.Unlock()
 	for _, f := range functions {
 		panics.Guard(t.log, panics.Tail, func() { f(p) }, "partition", p)
 	}
@@ -414,7 +525,7 @@ func (part *tailPartition) awaited() bool {
 }
 
 // Wait returns when subscribers have been given everything up to p, which Head or Append has
-// returned. KindUnavailable: ctx ended first.
+// returned. The partition is followed meanwhile. KindUnavailable: ctx ended first.
 func (t *Tail) Wait(ctx context.Context, partition int, p signal.Position) error {
 	part := &t.partitions[partition]
 	part.mu.Lock()
@@ -424,6 +535,12 @@ func (t *Tail) Wait(ctx context.Context, partition int, p signal.Position) error
 	}
 	w := waiter{p, make(chan struct{})}
 	part.waiters = append(part.waiters, w)
+	part.used[Waits] = t.clock()
+	if part.attached {
+		t.readers[partition%len(t.readers)].pacing.wake()
+	} else {
+		t.request(partition)
+	}
 	part.mu.Unlock()
 	select {
 	case <-w.passed:

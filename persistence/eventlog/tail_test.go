@@ -13,6 +13,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/tasks"
+	"github.com/agentsignal/agentsignal/persistence/redisclient"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
@@ -31,6 +32,9 @@ func newTailBench(t *testing.T, server *redistest.Server, o TailOptions) *tailBe
 	b := &tailBench{logBench: newLogBench(t, server, LogOptions{AppendTimeout: time.Second}),
 		seen: map[int][]signal.Event{}, gaps: map[int]int{}}
 	b.tail = NewTail(b.store, o)
+	for p := range b.store.Partitions() {
+		b.tail.For(Owned).Follow(p)
+	}
 	b.tail.Subscribe(func(p int, events []signal.Event) {
 		b.mu.Lock()
 		defer b.mu.Unlock()
@@ -73,7 +77,7 @@ func (b *tailBench) attach() {
 // read has the tail read once.
 func (b *tailBench) read() {
 	b.Helper()
-	if err := b.tail.read(b.Context(), []int{0, 1, 2, 3}); err != nil {
+	if _, err := b.tail.read(b.Context(), []int{0, 1, 2, 3}, redisclient.BlockTimeout); err != nil {
 		b.Errorf("read: %v", err)
 	}
 }

@@ -148,7 +148,7 @@ func (j *Store) filled(ctx context.Context) ([]bool, error) {
 	pipe := j.store.RDB.Pipeline()
 	lengths := make([]*redis.IntCmd, j.store.Partitions())
 	for p := range lengths {
-		lengths[p] = pipe.XLen(ctx, redisclient.JobQueueKey(p))
+		lengths[p] = pipe.XLen(ctx, j.store.JobQueueKey(p))
 	}
 	if err := redisclient.Execute(ctx, pipe); err != nil {
 		return nil, redisclient.Failed(err, "look for jobs")

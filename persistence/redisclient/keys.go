@@ -187,6 +187,9 @@ func (k Keys) LockKey(emailDigest string) string            { return "{auth}:loc
 // their account, which is in another slot.
 func (k Keys) OutboxKey() string { return "{auth}:outbox" }
 
+// EndedKey is the stream of the same events for all nodes, which read it to the end.
+func (k Keys) EndedKey() string { return "{auth}:ended" }
+
 // LimitKey is the token bucket of one class and account or address.
 func (k Keys) LimitKey(class, who string) string { return "{limit:" + class + ":" + who + "}" }
 
@@ -199,7 +202,7 @@ func (k Keys) InstallationKey() string { return "{node}:installation" }
 func (k Keys) NodesKey() string { return "{node}:live" }
 
 // ProcessesKey holds the process of each live node and what it has published.
-func (Keys) ProcessesKey() string { return "{node}:processes" }
+func (k Keys) ProcessesKey() string { return "{node}:processes" }
 
 // AssignmentKey holds the node that should own each partition.
 func (k Keys) AssignmentKey() string { return "{node}:assignment" }

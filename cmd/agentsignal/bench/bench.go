@@ -24,7 +24,7 @@ import (
 
 // Command returns agentsignal bench, with a command for each benchmark.
 func Command() *cobra.Command {
-	b := &bench{leaves: recordLeaves, pageWindow: consoleWindow}
+	b := &bench{leaves: recordLeaves, pageWindow: consoleWindow, runRate: nodesRate}
 	c := &cobra.Command{
 		Use: "bench", Short: "Measure the service on this machine, each figure against a reference",
 		Long: "Measure the service on this machine. Servers and load run here, on loopback and with\n" +
@@ -45,6 +45,7 @@ func Command() *cobra.Command {
 		{"record", "The Merkle log: its share of a run, proofs, memory", b.record},
 		{"calibration", "Confidence against the outcomes of signals", b.calibration},
 		{"verify", "The record of 100,000 signals verified offline, against reading it and its hashes", b.verifications},
+		{"nodes", "What further nodes on the same Redis cost at a fixed rate of runs", b.nodes},
 		{"sizes", "Bytes and time of an idle connection, a listed signal and a run", b.sizes},
 		{"console", "The browser console with 10,000 rows, in Chromium", b.console},
 	}
@@ -59,6 +60,8 @@ func Command() *cobra.Command {
 			b.files.define(one)
 		case "console":
 			one.Flags().DurationVar(&b.pageWindow, "window", consoleWindow, "how long signals arrive, in all cases together")
+		case "nodes":
+			one.Flags().Float64Var(&b.runRate, "rate", nodesRate, "runs a second of the whole cluster")
 		case "record":
 			one.Flags().Int64Var(&b.leaves, "leaves", recordLeaves, "size of the log of which signals are proved")
 		}
@@ -90,6 +93,7 @@ type bench struct {
 	pageWindow time.Duration // of console
 	files      barFiles      // of calibration
 	leaves     int64         // of record
+	runRate    float64       // of nodes
 }
 
 // row prints one figure.

@@ -124,7 +124,8 @@ func listAsset(n uint64) string { return fmt.Sprintf("A%03d", n) }
 // inCatalogue measures the queries in this process, without HTTP and Redis.
 func (b *bench) inCatalogue(ctx context.Context, r *rig, account signal.AccountID, queries []listQuery) error {
 	tail := eventlog.NewTail(r.store.Logs, eventlog.TailOptions{})
-	c := catalogue.New(tail, r.store.Signals, r.store.Client.Partitions(), catalogue.Options{})
+	c := catalogue.New(tail, r.store.Signals, r.store.Client.Partitions(),
+		catalogue.Options{Follow: tail.For(eventlog.Lists).Use})
 	tail.Subscribe(c.Publish)
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"github.com/alexedwards/argon2id"
@@ -42,7 +41,10 @@ type rig struct {
 }
 
 // newRig starts a Redis with an append-only file, as the service does, and creates accounts.
-func newRig(ctx context.Context, accounts int) (_ *rig, err error) {
+func newRig(ctx context.Context, accounts int) (*rig, error) { return newRigOf(ctx, accounts, 0) }
+
+// newRigOf is newRig with a number of partitions; 0 means the default.
+func newRigOf(ctx context.Context, accounts, partitions int) (_ *rig, err error) {
 	r := &rig{}
 	defer func() {
 		if err != nil {
@@ -63,7 +65,7 @@ func newRig(ctx context.Context, accounts int) (_ *rig, err error) {
 		return nil, errors.New("a benchmark needs redis-server: install it")
 	}
 	r.url, r.redis = redis.URL(), redis.PID()
-	if r.store, err = persistence.Open(persistence.Options{URL: r.url}); err != nil {
+	if r.store, err = persistence.Open(persistence.Options{URL: r.url, Partitions: partitions}); err != nil {
 		return nil, err
 	}
 	r.undo.Add("connection", func(context.Context) error { return r.store.Client.Close() })
@@ -141,7 +143,7 @@ func (r *rig) appendCreated(ctx context.Context, account signal.AccountID, asset
 }
 
 // serve starts the service on the rig's Redis and waits until it is ready. env has
-// further settings.
+// further settings, which replace those of the rig.
 func (r *rig) serve(ctx context.Context, env ...string) (*server, error) {
 	return r.serveAs(ctx, []string{"serve"}, env...)
 }
@@ -162,12 +164,12 @@ func (r *rig) start(ctx context.Context, env ...string) (*server, error) {
 }
 
 func (r *rig) startAs(ctx context.Context, command []string, env ...string) (*server, error) {
-	env = append(slices.Clip(env), "AGENTSIGNAL_REDIS_URL="+r.url, "AGENTSIGNAL_DATA_DIR="+filepath.Join(r.dir, "node"),
-		"AGENTSIGNAL_LOG_LEVEL=warn", "AGENTSIGNAL_RUNS_MAX_CONCURRENT=100000")
+	settings := []string{"AGENTSIGNAL_REDIS_URL=" + r.url, "AGENTSIGNAL_DATA_DIR=" + filepath.Join(r.dir, "node"),
+		"AGENTSIGNAL_LOG_LEVEL=warn", "AGENTSIGNAL_RUNS_MAX_CONCURRENT=100000"}
 	for _, class := range []string{"READS", "RUNS", "WRITES", "STREAMS", "FAILURES", "SCRAPES"} {
-		env = append(env, "AGENTSIGNAL_RATE_LIMIT_"+class+"=off")
+		settings = append(settings, "AGENTSIGNAL_RATE_LIMIT_"+class+"=off")
 	}
-	s, err := startServer(env, command...)
+	s, err := startServer(append(settings, env...), command...)
 	if err != nil {
 		return nil, err
 	}

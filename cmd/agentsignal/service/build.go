@@ -24,6 +24,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/record"
 	"github.com/agentsignal/agentsignal/actors/schedule"
 	"github.com/agentsignal/agentsignal/actors/scorecard"
+	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/credential"
 	"github.com/agentsignal/agentsignal/actors/webhook"
 	"github.com/agentsignal/agentsignal/configs"
@@ -129,6 +130,7 @@ func (p *process) buildStore(ctx context.Context) error {
 	})
 	p.undo.Add("log", p.events.Close)
 	p.tail = eventlog.NewTail(p.store.Logs, eventlog.TailOptions{Log: p.log})
+	p.registry.MustRegister(p.tail.Collector())
 	p.undo.Add("questions of the tail", p.tail.Close)
 	return nil
 }
@@ -212,6 +214,7 @@ func (p *process) buildAgents(context.Context) error {
 		Name:      p.market.Name,
 		Retention: time.Duration(c.Signals.Retention),
 		MaxOpen:   c.Signals.MaxOpen,
+		Follow:    p.tail.For(eventlog.Lists).Use,
 		Now:       p.store.Client.Now,
 		Log:       p.log,
 	})
@@ -278,9 +281,12 @@ func (p *process) buildSchedules(context.Context) error {
 	)
 	p.scorecards = scorecard.New(p.store.Signals, scorecard.Options{
 		Retention: time.Duration(c.Signals.Retention),
-		Now:       p.store.Client.Now,
-		Name:      p.market.Name,
-		Cost:      func(asset string) float64 { return CostsOf(c.Costs).Of(assets.ClassOf(asset)) },
+		Follow: func(ctx context.Context, account signal.AccountID) error {
+			return p.tail.For(eventlog.Lists).Use(ctx, p.store.Client.Partition(account))
+		},
+		Now:  p.store.Client.Now,
+		Name: p.market.Name,
+		Cost: func(asset string) float64 { return CostsOf(c.Costs).Of(assets.ClassOf(asset)) },
 	})
 	return nil
 }
@@ -340,6 +346,7 @@ func (p *process) buildStreams(context.Context) error {
 	p.hub = dashboard.NewHub(p.system, dashboard.Options{
 		PartitionOf:    p.store.Client.Partition,
 		Authenticator:  p.credentials,
+		Follower:       p.tail.For(eventlog.Streams),
 		Log:            eventLog{p.store.Logs, p.tail},
 		Name:           p.market.Name,
 		Prices:         lastPrices{p.market}.read,

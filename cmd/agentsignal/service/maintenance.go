@@ -30,9 +30,14 @@ func (p *process) updateGauges(ctx context.Context) error {
 	return every(ctx, p.log, gaugesEvery, update)
 }
 
-// trimLists frees the memory of signals past their retention.
-func (p *process) trimLists(ctx context.Context) error {
-	return every(ctx, p.log, trimListsEvery, p.catalogue.Trim)
+// trimMemory frees the memory of what this node served and serves no longer, and of signals past
+// their retention.
+func (p *process) trimMemory(ctx context.Context) error {
+	return every(ctx, p.log, trimEvery, func() {
+		p.catalogue.Trim()
+		p.scorecards.Trim()
+		p.hub.Trim()
+	})
 }
 
 // reloadSettings reloads the certificate, log level and rate limits on request. Settings that

@@ -55,7 +55,7 @@ const (
 	jobMargin       = 15 * time.Second // for a sign of life of a job after the timeout of runs
 	clockEvery      = 10 * time.Second
 	gaugesEvery     = 15 * time.Second
-	trimListsEvery  = 10 * time.Minute
+	trimEvery       = time.Minute
 	adminHeaderTime = 10 * time.Second
 )
 
@@ -125,8 +125,9 @@ func (p *process) run(ctx context.Context) error {
 		"serve admin":      p.serveAdmin,
 		"watch clock":      p.syncClock,
 		"keep credentials": p.credentials.Run,
+		"end credentials":  p.followEnded,
 		"limit requests":   p.limiter.Run,
-		"trim lists":       p.trimLists,
+		"trim memory":      p.trimMemory,
 		"update gauges":    p.updateGauges,
 		"reload settings":  p.reloadSettings,
 	} {
@@ -215,7 +216,7 @@ func (p *process) newPartitions() *partition.Partitions {
 	return partition.New(p.system, p.node, partitionStore{p.store.Signals, p.store}, p.events, partition.Options{
 		Lease:      time.Duration(p.config.Lease),
 		SingleNode: !p.config.Cluster,
-		Tail:       p.tail,
+		Tail:       p.tail.For(eventlog.Owned),
 		Tenants:    tenants,
 		Webhooks:   p.webhooks,
 		Trimmer: eventlog.NewTrimmer(p.store.Logs, eventlog.TrimOptions{
@@ -274,6 +275,15 @@ func (p *process) subscribe() {
 	})
 }
 
+// followEnded ends the use of credentials that another node has ended, whatever partitions this node
+// follows: first new requests, then connections.
+func (p *process) followEnded(ctx context.Context) error {
+	return p.store.Credentials.Follow(ctx, func(events []signal.Event) {
+		p.credentials.Forget(events)
+		p.hub.Revoke(events)
+	}, p.credentials.ForgetAll)
+}
+
 // subscribePartitions is subscribe for the partitions, which exist only after the node has
 // joined the installation. The tail does not run before that.
 func (p *process) subscribePartitions(partitions *partition.Partitions) {
@@ -283,12 +293,15 @@ func (p *process) subscribePartitions(partitions *partition.Partitions) {
 }
 
 // publishAll waits until the streams have all events of answered requests. If that takes too
-// long, clients read the rest from another node.
+// long, clients read the rest from another node. Where no partition is followed, there is no stream.
 func (p *process) publishAll(ctx context.Context) error {
 	if !p.tail.Attached() {
 		return nil
 	}
 	for n := range p.store.Client.Partitions() {
+		if !p.tail.For(eventlog.Streams).Attached(n) {
+			continue
+		}
 		head, err := p.tail.Head(ctx, n)
 		if err == nil {
 			err = p.tail.Wait(ctx, n, head)

@@ -1,0 +1,109 @@
+package credentials
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/agentsignal/agentsignal/actors/backoff"
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/persistence/redisclient"
+)
+
+// Every node may have cached a credential of any account, but reads the event logs of some
+// partitions only. So the events of credential changes also go to one short stream, which all
+// nodes read.
+
+const (
+	// maxEnded is how many events the stream keeps, at least. A node that is further behind
+	// misses some; answers that it has cached are valid for a second at most.
+	maxEnded = 1000
+
+	minFollowBackoff = 50 * time.Millisecond
+	maxFollowBackoff = 2 * time.Second
+)
+
+// Notify makes all nodes that run Follow drop the credentials that events have ended.
+func (s *Store) Notify(ctx context.Context, events []signal.Event) error {
+	_, err := s.RDB.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for _, e := range events {
+			p.XAdd(ctx, &redis.XAddArgs{Stream: s.EndedKey(), MaxLen: maxEnded, Approx: true,
+				Values: []string{"e", encodeAnnouncement(e)}})
+		}
+		return nil
+	})
+	return redisclient.Failed(err, "notify nodes of ended credentials")
+}
+
+// Follow calls ended with the events that are passed to Notify, by any process, until ctx ends. The
+// time of an event is that of its Notify. Whenever events may have been missed, and at the
+// beginning, missed is called first.
+func (s *Store) Follow(ctx context.Context, ended func([]signal.Event), missed func()) error {
+	cursor, failed := "", false
+	retries := backoff.Backoff{Min: minFollowBackoff, Max: maxFollowBackoff}
+	for ctx.Err() == nil {
+		var err error
+		if cursor == "" {
+			if cursor, err = s.lastEnded(ctx); err == nil {
+				missed()
+			}
+		} else {
+			var events []signal.Event
+			if events, cursor, err = s.readEnded(ctx, cursor); len(events) > 0 {
+				ended(events)
+			}
+		}
+		if err == nil {
+			failed = false
+			retries.Reset()
+			continue
+		}
+		if ctx.Err() == nil && !failed {
+			s.Log.Debug("ended credentials cannot be followed", "component", "persistence", "err", err)
+		}
+		// After a failover the stream may have gone back, so it is followed from its new end.
+		cursor, failed = "", true
+		retries.Wait(ctx)
+	}
+	return nil
+}
+
+// lastEnded returns the id of the newest entry.
+func (s *Store) lastEnded(ctx context.Context) (string, error) {
+	entries, err := s.RDB.XRevRangeN(ctx, s.EndedKey(), "+", "-", 1).Result()
+	if err != nil {
+		return "", redisclient.Failed(err, "read the end of ended credentials")
+	}
+	if len(entries) == 0 {
+		return "0-0", nil
+	}
+	return entries[0].ID, nil
+}
+
+// readEnded waits for entries after a cursor, and returns them with the next cursor.
+func (s *Store) readEnded(ctx context.Context, cursor string) ([]signal.Event, string, error) {
+	streams, err := s.Blocking.XRead(ctx, &redis.XReadArgs{Streams: []string{s.EndedKey(), cursor},
+		Count: maxEnded, Block: redisclient.BlockTimeout}).Result()
+	if errors.Is(err, redis.Nil) {
+		return nil, cursor, nil
+	}
+	if err != nil {
+		return nil, cursor, redisclient.Failed(err, "read ended credentials")
+	}
+	var events []signal.Event
+	for _, m := range streams[0].Messages {
+		cursor = m.ID
+		text, _ := m.Values["e"].(string)
+		e, err := decodeAnnouncement(text)
+		position, ok := signal.ParsePosition(m.ID)
+		if err != nil || !ok {
+			s.Log.Error("an announcement is not readable", "component", "persistence", "at", m.ID, "err", err)
+			continue
+		}
+		e.Position = position
+		events = append(events, e)
+	}
+	return events, cursor, nil
+}

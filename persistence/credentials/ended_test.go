@@ -1,0 +1,71 @@
+package credentials
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+)
+
+// TestEndedCredentialsReachAllNodes: also those of other accounts' partitions, in order, from the
+// moment at which missed was called.
+func TestEndedCredentialsReachAllNodes(t *testing.T) {
+	t.Parallel()
+	s, _ := credentialStore(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	sent := []signal.Event{
+		newEvent("acc_1", signal.KeyRevoked, "key_1"),
+		newEvent("acc_2", signal.SessionEnded, ""),
+		newEvent("acc_3", signal.AccountDeleted, ""),
+	}
+	if err := s.Notify(ctx, []signal.Event{newEvent("acc_0", signal.KeyRevoked, "before")}); err != nil {
+		t.Fatal(err)
+	}
+	var mu sync.Mutex
+	var got []signal.Event
+	began, all := make(chan struct{}), make(chan struct{})
+	var ended sync.WaitGroup
+	ended.Go(func() {
+		s.Follow(ctx, func(events []signal.Event) {
+			mu.Lock()
+			defer mu.Unlock()
+			if got = append(got, events...); len(got) == len(sent) {
+				close(all)
+			}
+		}, sync.OnceFunc(func() { close(began) }))
+	})
+	<-began
+	add := &redis.XAddArgs{Stream: s.EndedKey(), Values: []string{"e", "not readable"}}
+	if err := s.RDB.XAdd(ctx, add).Err(); err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range sent {
+		if err := s.Notify(ctx, []signal.Event{e}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	select {
+	case <-all:
+	case <-time.After(30 * time.Second):
+		t.Fatal("the events have not arrived")
+	}
+	cancel()
+	ended.Wait()
+	for i := range got {
+		if got[i].Position.IsZero() {
+			t.Error("an event has no time")
+		}
+		got[i].Position = signal.Position{}
+	}
+	if !slices.EqualFunc(got, sent, func(a, b signal.Event) bool {
+		return a.ID == b.ID && a.Type == b.Type && a.Account == b.Account && a.Subject == b.Subject
+	}) {
+		t.Errorf("got %v, want %v", got, sent)
+	}
+}
