@@ -70,7 +70,11 @@ type batch struct {
 	err        error // of the last attempt
 	refused    error // of the last attempt that Redis refused
 	reply      string
+	confirmed  bool // replicas have it
 }
+
+// confirm returns the key of the batch's slot that is written for a WAIT.
+func (b *batch) confirm() string { return redisclient.ConfirmKey(b.queue.partition) }
 
 // encode makes the arguments of the script.
 func (b *batch) encode() {
@@ -121,7 +125,11 @@ func (b *batch) succeed(s *Store) {
 		}
 	}
 	if events > 0 { // before the callers know
-		s.appended[b.queue.partition].note(r.first.Plus(events - 1))
+		last := r.first.Plus(events - 1)
+		s.appended[b.queue.partition].note(last)
+		if b.confirmed {
+			s.confirmed[b.queue.partition].raise(last)
+		}
 	}
 	at, next := r.stamp, r.first
 	for i, o := range b.operations {
@@ -240,6 +248,6 @@ func Together(ctx context.Context, rdb redis.UniversalClient, p int, operations 
 	if b.reply, err = rdb.Do(ctx, b.args...).Text(); err != nil {
 		return err
 	}
-	b.succeed(&Store{appended: make([]newest, p+1)})
+	b.succeed(&Store{appended: make([]newest, p+1), confirmed: make([]newest, p+1)})
 	return nil
 }

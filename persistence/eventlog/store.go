@@ -14,12 +14,14 @@ var scripts embed.FS
 // Store reads the logs and keeps the owners of their partitions.
 type Store struct {
 	*redisclient.Client
-	appended []newest // by partition
+	// By partition: the last event that this process has appended, and the last one that
+	// replicas are known to have.
+	appended, confirmed []newest
 }
 
 // New returns the logs that c reads and writes.
 func New(c *redisclient.Client) *Store {
-	return &Store{Client: c, appended: make([]newest, c.Partitions())}
+	return &Store{Client: c, appended: make([]newest, c.Partitions()), confirmed: make([]newest, c.Partitions())}
 }
 
 // ScanEntries is how many entries one command of a scan returns. It takes Redis a

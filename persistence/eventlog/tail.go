@@ -38,6 +38,9 @@ type TailOptions struct {
 // that this process has appended, the functions of OnRollback are called first; delivery then
 // continues after the last common event, even if positions are below those of the lost ones.
 //
+// With Options.WaitReplicas subscribers receive an event once replicas have it. While replicas are
+// missing, events are withheld unless Options.AcceptWithoutReplicas is set.
+//
 // Head, Wait and Attached are safe for concurrent use.
 type Tail struct {
 	store *Store
@@ -62,10 +65,13 @@ type tailPartition struct {
 	suspect bool // entries may have been removed unread since the last inspection
 	recent  recent
 
-	mu      sync.Mutex // guards the rest
-	passed  signal.Position
-	waiters []waiter
-	head    headQuestions
+	holding bool // the last read withheld events
+
+	mu       sync.Mutex // guards the rest
+	passed   signal.Position
+	withheld bool // events are, until replicas have them
+	waiters  []waiter
+	head     headQuestions
 }
 
 // waiter is a caller of Wait.
@@ -209,6 +215,10 @@ func (t *Tail) read(ctx context.Context, partitions []int) error {
 	if err != nil {
 		return fmt.Errorf("read event logs: %w", err)
 	}
+	missing, err := t.confirm(ctx, found)
+	if err != nil {
+		return fmt.Errorf("wait for replicas of events: %w", err)
+	}
 	for _, p := range partitions {
 		part := &t.partitions[p]
 		if part.suspect || len(found) == 0 && part.awaited() {
@@ -226,6 +236,13 @@ func (t *Tail) read(ctx context.Context, partitions []int) error {
 			// the newest entries are never trimmed.
 			part.suspect = len(entries) >= t.count
 		}
+	}
+	if first := &t.partitions[partitions[0]]; missing || first.holding {
+		first.holding = missing
+		t.hold(partitions, missing)
+	}
+	if missing {
+		t.awaitReplicas(ctx, partitions)
 	}
 	return nil
 }
@@ -337,6 +354,7 @@ func (t *Tail) rollBack(ctx context.Context, p int, info redisclient.StreamInfo)
 	t.log.Warn("Redis has lost events that it had acknowledged", "component", "tail", "partition", p,
 		"read", part.cursor.String(), "left", common.String())
 	t.store.appended[p].reset()
+	t.store.confirmed[p].reset()
 	part.cursor, part.suspect = common, false
 	part.recent.cut(common)
 	t.notify(p, t.rollbacks)
@@ -414,11 +432,11 @@ func (part *tailPartition) awaited() bool {
 }
 
 // Wait returns when subscribers have been given everything up to p, which Head or Append has
-// returned. KindUnavailable: ctx ended first.
+// returned, or what replicas have of it while they are missing. KindUnavailable: ctx ended first.
 func (t *Tail) Wait(ctx context.Context, partition int, p signal.Position) error {
 	part := &t.partitions[partition]
 	part.mu.Lock()
-	if p.Compare(part.passed) <= 0 {
+	if p.Compare(part.passed) <= 0 || t.unreachable(partition, p) {
 		part.mu.Unlock()
 		return nil
 	}
