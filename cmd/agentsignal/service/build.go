@@ -115,6 +115,8 @@ func (p *process) buildStore(ctx context.Context) error {
 		Timeout:      time.Duration(c.Redis.Timeout),
 		Log:          p.log,
 		Metrics:      redisclient.NewMetrics(p.registry),
+
+		AcceptWithoutReplicas: c.Redis.WithoutReplicas == configs.AcceptWithoutReplicas,
 	})
 	if err != nil {
 		return err

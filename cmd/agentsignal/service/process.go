@@ -58,6 +58,7 @@ const (
 	clockEvery      = 10 * time.Second
 	installEvery    = 500 * time.Millisecond
 	gaugesEvery     = 15 * time.Second
+	risksEvery      = 30 * time.Second
 	trimListsEvery  = 10 * time.Minute
 	adminHeaderTime = 10 * time.Second
 )
@@ -115,6 +116,7 @@ type process struct {
 
 	// State.
 	joined     atomic.Pointer[partition.Partitions] // nil until this node has joined the installation
+	risks      atomic.Pointer[[]string]             // of Redis; nil until watchRedis has looked
 	background tasks.Group
 }
 
@@ -186,6 +188,7 @@ func (p *process) join(ctx context.Context, failed chan<- error) error {
 		"share outcomes": p.outcomes.Run,
 		"watch weather":  p.weather.Run,
 		"work on jobs":   p.agents.Work,
+		"watch redis":    p.watchRedis,
 	} {
 		p.start(ctx, failed, what, f)
 	}
