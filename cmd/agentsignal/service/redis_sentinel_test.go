@@ -3,7 +3,9 @@ package service
 import (
 	"net/http"
 	"testing"
+	"time"
 
+	"github.com/agentsignal/agentsignal/configs"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
@@ -14,6 +16,7 @@ func TestTheServiceOutlivesItsRedisMaster(t *testing.T) {
 	redis := redistest.NewWatched(t, 2)
 	c := testConfig(t, redis.URL())
 	c.Partitions, c.Redis.WaitReplicas = 4, 1
+	c.Redis.Timeout = configs.Duration(4 * time.Second) // so that requests are soon repeated
 	s := start(t, c)
 	trader, _ := s.account(t)
 	body := `{"asset":"standing desk","strategy":"blog_post"}`

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/agentsignal/agentsignal/configs"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
@@ -54,6 +55,7 @@ func TestRunsWithoutReplicas(t *testing.T) {
 		replica.Follow(master)
 		c := testConfig(t, master.URL())
 		c.Redis.WaitReplicas = 1
+		c.Redis.Timeout = configs.Duration(4 * time.Second) // half of it passes before replicas are missing
 		if accept {
 			c.Redis.WithoutReplicas = configs.AcceptWithoutReplicas
 		}
