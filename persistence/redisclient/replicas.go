@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/agentsignal/agentsignal/actors/backoff"
+	"github.com/agentsignal/agentsignal/actors/panics"
 	"github.com/agentsignal/agentsignal/actors/tasks"
 )
 
@@ -42,12 +43,14 @@ func (o *outages) begin(slot, confirm string) {
 	}
 	ended := make(chan struct{})
 	if !o.probes.Go(context.Background(), func(ctx context.Context) {
-		for o.probe(ctx, confirm) != nil && backoff.Sleep(ctx, probeReplicasEvery) {
-		}
-		if ctx.Err() == nil {
-			o.end(slot)
-		}
-		close(ended)
+		defer close(ended)
+		panics.Guard(o.log, panics.Log, func() {
+			for o.probe(ctx, confirm) != nil && backoff.Sleep(ctx, probeReplicasEvery) {
+			}
+			if ctx.Err() == nil {
+				o.end(slot)
+			}
+		})
 	}) {
 		return
 	}
