@@ -82,10 +82,20 @@ type Redis struct {
 	// webhooks, schedules, jobs or credentials before a client is answered. With 0 a
 	// failover may lose changes and restore revoked credentials.
 	WaitReplicas int `yaml:"wait_replicas" env:"WAIT_REPLICAS"`
+	// WithoutReplicas is what becomes of changes while these replicas are missing: refuse
+	// answers them with 503 before anything is written, accept acknowledges them although a
+	// failover may lose them.
+	WithoutReplicas string `yaml:"without_replicas" env:"WITHOUT_REPLICAS"`
 	// Timeout is the limit for one command, half of which is for replicas. After it the
 	// client is answered with 503.
 	Timeout Duration `yaml:"timeout" env:"TIMEOUT"`
 }
+
+// The values of Redis.WithoutReplicas.
+const (
+	RefuseWithoutReplicas = "refuse"
+	AcceptWithoutReplicas = "accept"
+)
 
 // RateLimit holds a quota for each class of requests: NUMBER/s, /m or /h, or off.
 type RateLimit struct {
@@ -325,7 +335,7 @@ func Default() Config {
 		DataDir:    defaultDataDir(),
 		Partitions: 16,
 		Lease:      Duration(5 * time.Second),
-		Redis:      Redis{Timeout: Duration(2 * time.Second)},
+		Redis:      Redis{WithoutReplicas: RefuseWithoutReplicas, Timeout: Duration(2 * time.Second)},
 		RateLimit: RateLimit{
 			Reads:         "3000/m",
 			Runs:          "600/m",

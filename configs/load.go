@@ -203,6 +203,8 @@ func (c *Config) checkStore(check checker) {
 	check(c.DataDir != "", "data_dir", "must not be empty")
 	check(c.Partitions >= 1 && c.Partitions <= 64, "partitions", "must be 1 to 64")
 	check(c.Redis.WaitReplicas >= 0 && c.Redis.WaitReplicas <= 5, "redis.wait_replicas", "must be 0 to 5")
+	check(slices.Contains([]string{RefuseWithoutReplicas, AcceptWithoutReplicas}, c.Redis.WithoutReplicas),
+		"redis.without_replicas", "must be refuse or accept")
 	check(c.Redis.CAFile == "" || c.Redis.URL != "", "redis.ca_file",
 		"is for a redis.url that begins with rediss: give such a one, or leave redis.ca_file out")
 	check(!c.Cluster || c.Redis.URL != "", "redis.url",

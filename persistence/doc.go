@@ -121,8 +121,10 @@
 // sessions, jobs, replies) waits for the replicas, and so do a kept reply and a refusal, which
 // may show a change that has not waited. Without enough replicas the error is KindUnavailable,
 // although the change may be stored; this master then already refuses credentials that the
-// change has ended. Failed logins and their locks, leases, positions, prices, bars, news, and
-// reads such as lists and the events of Tail do not wait.
+// change has ended. While replicas are known to be missing, other changes are refused before they
+// are sent (ErrNotWritten), or with Options.AcceptWithoutReplicas acknowledged without a wait. The
+// events of Tail and ReadLog, and signals.Store.ScanSignals, also wait. Failed logins and their
+// locks, leases, positions, prices, bars, news, and reads of single records do not.
 //
 // Tail gives a node all events of the partitions that it follows in their order, once, and reports
 // where it cannot. Ended credentials reach all nodes, by a stream of their own.

@@ -127,7 +127,7 @@ func changesToAcknowledge(t *testing.T, plain *Store) []acknowledged {
 			}, false},
 		{"reuse token", func(s *Store, _ *eventlog.Log) error {
 			return errOf(s.Credentials.RotateSession(ctx, stolen, credential.DigestOf("used"), now))
-		}, ended(reused.ID), true},
+		}, ended(reused.ID), false}, // while replicas are missing no token is replaced
 		{"end session", func(s *Store, _ *eventlog.Log) error {
 			return errOf(s.Credentials.EndSession(ctx, user.ID, one.ID, now))
 		}, ended(one.ID), true},
@@ -363,5 +363,82 @@ func TestEachWaitFollowsAWrite(t *testing.T) {
 	}
 	if logged := 2; waits < len(changes)-logged { // the log sends append and refuse
 		t.Errorf("%d times WAIT for %d changes", waits, len(changes))
+	}
+}
+
+// withoutReplicas calls check for each change, one after another on a store that knows that its
+// replica is missing.
+func withoutReplicas(t *testing.T, accept bool, check func(c acknowledged, plain *Store, before, err error)) {
+	t.Helper()
+	master := redistest.New(t)
+	plain := openStore(t, Options{URL: master.URL(), Partitions: 4})
+	s := openStore(t, Options{URL: master.URL(), Partitions: 4, WaitReplicas: 1, AcceptWithoutReplicas: accept})
+	l := openLog(t, s, eventlog.LogOptions{})
+	changes := changesToAcknowledge(t, plain)
+	first := signal.ReplyKey{Method: "POST", Path: "/", Key: "first"}
+	_ = s.Requests.SaveReply(t.Context(), signal.NewAccountID(), &signal.Reply{ReplyKey: first, Status: 200, Body: []byte("{}")})
+	if !s.Client.Degraded() {
+		t.Fatal("it is not known that the replica is missing")
+	}
+	for _, c := range changes {
+		var before error
+		if c.held != nil {
+			before = c.held(plain)
+		}
+		check(c, plain, before, c.do(s, l))
+	}
+}
+
+// While replicas are known to be missing a refused change leaves nothing, except that ended
+// credentials are refused.
+func TestRefusedChangesLeaveNothing(t *testing.T) {
+	t.Parallel()
+	withoutReplicas(t, false, func(c acknowledged, plain *Store, before, err error) {
+		if reason, _ := redisclient.Refusal(err); signal.KindOf(err) != signal.KindUnavailable ||
+			reason != redisclient.ReplicasMissing {
+			t.Errorf("%s: %v, want unavailable without replicas", c.name, err)
+		}
+		if c.held == nil || before == nil {
+			return
+		}
+		switch err := c.held(plain); {
+		case c.ends && err != nil:
+			t.Errorf("%s does not hold here: %v", c.name, err)
+		case !c.ends && err == nil:
+			t.Errorf("%s is stored", c.name)
+		}
+	})
+}
+
+func TestAcceptedChangesAreStored(t *testing.T) {
+	t.Parallel()
+	withoutReplicas(t, true, func(c acknowledged, plain *Store, _, err error) {
+		if err != nil {
+			t.Errorf("%s: %v", c.name, err)
+		}
+		if c.held != nil {
+			if err := c.held(plain); err != nil {
+				t.Errorf("%s does not hold: %v", c.name, err)
+			}
+		}
+	})
+}
+
+// A refresh that meets the loss of the replicas is taken back, although they are known to be
+// missing by then: the client uses its token again.
+func TestRefreshIsTakenBackWithoutReplicas(t *testing.T) {
+	t.Parallel()
+	master := redistest.New(t)
+	plain := openStore(t, Options{URL: master.URL(), Partitions: 4})
+	a := storetest.AddAccount(t, plain.Credentials, "a@example.com")
+	session := storetest.AddSession(t, plain.Credentials, a.ID)
+	s := openStore(t, Options{URL: master.URL(), Partitions: 4, WaitReplicas: 1})
+	next := session
+	next.Refresh = credential.DigestOf("next")
+	_, err := s.Credentials.RotateSession(t.Context(), next, session.Refresh, storetest.Now())
+	storetest.WantKind(t, "refresh", err, signal.KindUnavailable)
+	if events, err := plain.Credentials.RotateSession(t.Context(), next, session.Refresh, storetest.Now()); err != nil ||
+		len(events) > 0 {
+		t.Errorf("the token is not valid again: %d events, %v", len(events), err)
 	}
 }

@@ -35,6 +35,11 @@ func (s *Store) apply(ctx context.Context, script *redis.Script, keys []string, 
 	return s.Change(ctx, s.ConfirmAuthKey(), script, keys, args...)
 }
 
+// end runs a script that ends credentials. It does so even while replicas are missing.
+func (s *Store) end(ctx context.Context, script *redis.Script, keys []string, args ...any) (*redis.Cmd, error) {
+	return s.End(ctx, s.ConfirmAuthKey(), script, keys, args...)
+}
+
 // CreateAccount stores a with the hash of its password. KindConflict, "email_taken": another
 // account has its email.
 func (s *Store) CreateAccount(ctx context.Context, a credential.Account, passwordHash string) error {
@@ -120,7 +125,7 @@ func (s *Store) SetPassword(ctx context.Context, id signal.AccountID, hash strin
 		before, after, sessionsAtOnce}
 	var events []signal.Event
 	for {
-		answer, err := s.apply(ctx, passwordSetScript, keys, args...)
+		answer, err := s.end(ctx, passwordSetScript, keys, args...)
 		if answer.Val() == int64(-3) {
 			// The password is set together with the end of the last sessions, so that none
 			// outlives it wherever this is interrupted.
@@ -172,7 +177,7 @@ func (s *Store) DeleteAccount(ctx context.Context, id signal.AccountID, now time
 		s.SessionKey(""), s.RefreshKey(""), sessionsAtOnce}
 	var events []signal.Event
 	for {
-		deleted, err := s.apply(ctx, accountDeleteScript, keys, args...)
+		deleted, err := s.end(ctx, accountDeleteScript, keys, args...)
 		switch {
 		case redisclient.Stands(err) && deleted.Val() == int64(1):
 			return append(events, event), redisclient.Failed(err, "delete account")

@@ -95,7 +95,7 @@ func (s *Store) RevokeKey(ctx context.Context, account signal.AccountID, id sign
 	[]signal.Event, error) {
 	event := newEvent(account, signal.KeyRevoked, string(id))
 	keys := []string{s.APIKeysOfKey(account), s.OutboxKey()}
-	revoked, err := s.apply(ctx, keyRevokeScript, keys, string(id), encodeAnnouncement(event), now.UnixMilli(),
+	revoked, err := s.end(ctx, keyRevokeScript, keys, string(id), encodeAnnouncement(event), now.UnixMilli(),
 		s.APIKeyKey(""))
 	switch {
 	case redisclient.Stands(err) && revoked.Val() == int64(1):

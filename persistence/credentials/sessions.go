@@ -82,7 +82,7 @@ func (s *Store) endOldest(ctx context.Context, event signal.Event, left int, kee
 		s.RefreshKey(""), before, after, subject}
 	var ended []signal.Event
 	for previous := int64(math.MaxInt64); ; {
-		answer, unconfirmed := s.apply(ctx, sessionsEndScript, keys, args...)
+		answer, unconfirmed := s.end(ctx, sessionsEndScript, keys, args...)
 		if !redisclient.Stands(unconfirmed) {
 			return ended, redisclient.Failed(unconfirmed, "end sessions")
 		}
@@ -157,22 +157,23 @@ func (s *Store) RotateSession(ctx context.Context, next credential.Session, pres
 	event := newEvent(next.Account, signal.SessionEnded, string(next.ID))
 	keys := []string{s.RefreshKey(next.Locator.String()), s.SessionKey(next.ID),
 		s.SessionsOfKey(next.Account), s.OutboxKey()}
-	run := func(from, to credential.Digest) (*redis.Cmd, error) {
-		return s.apply(ctx, sessionRotateScript, keys, from.String(), to.String(), now.UnixMilli(),
+	type change func(context.Context, *redis.Script, []string, ...any) (*redis.Cmd, error)
+	run := func(do change, from, to credential.Digest) (*redis.Cmd, error) {
+		return do(ctx, sessionRotateScript, keys, from.String(), to.String(), now.UnixMilli(),
 			next.RefreshUntil.UnixMilli(), next.KeepUntil.UnixMilli(), string(next.ID), encodeAnnouncement(event))
 	}
-	done, err := run(presented, next.Refresh)
+	done, err := run(s.apply, presented, next.Refresh)
 	if !redisclient.Stands(err) && ctx.Err() == nil {
 		// The token may be used up and only the reply lost. The script recognizes its own
 		// change, so a second call saves the client's session.
-		done, err = run(presented, next.Refresh)
+		done, err = run(s.apply, presented, next.Refresh)
 	}
 	switch {
 	case redisclient.Stands(err) && done.Val() == int64(-1):
 		return []signal.Event{event}, redisclient.Failed(err, "rotate session")
 	case errors.Is(err, redisclient.ErrReplicas) && done.Val() == int64(1):
 		// The client keeps its token: using it again must not end the session.
-		if _, e := run(next.Refresh, presented); !redisclient.Stands(e) {
+		if _, e := run(s.end, next.Refresh, presented); !redisclient.Stands(e) {
 			err = errors.Join(err, e)
 		}
 		return nil, redisclient.Failed(err, "rotate session")
@@ -191,7 +192,7 @@ func (s *Store) EndSession(ctx context.Context, account signal.AccountID, id sig
 	[]signal.Event, error) {
 	event := newEvent(account, signal.SessionEnded, string(id))
 	keys := []string{s.SessionKey(id), s.SessionsOfKey(account), s.OutboxKey()}
-	ended, err := s.apply(ctx, sessionEndScript, keys, string(id), encodeAnnouncement(event), now.UnixMilli(),
+	ended, err := s.end(ctx, sessionEndScript, keys, string(id), encodeAnnouncement(event), now.UnixMilli(),
 		s.RefreshKey(""))
 	if redisclient.Stands(err) && ended.Val() == int64(1) {
 		return []signal.Event{event}, redisclient.Failed(err, "end session")

@@ -30,6 +30,7 @@ const (
 type queue struct {
 	partition int
 	keys      [8]string
+	confirm   string       // the key of the slot that is written for a WAIT
 	waiting   []*Operation // guarded by writer.mu
 	number    int64        // of the last batch; the writer's goroutine only
 }
@@ -70,6 +71,7 @@ type batch struct {
 	err        error // of the last attempt
 	refused    error // of the last attempt that Redis refused
 	reply      string
+	confirmed  bool // replicas have it
 }
 
 // encode makes the arguments of the script.
@@ -121,7 +123,11 @@ func (b *batch) succeed(s *Store) {
 		}
 	}
 	if events > 0 { // before the callers know
-		s.appended[b.queue.partition].note(r.first.Plus(events - 1))
+		last := r.first.Plus(events - 1)
+		s.appended[b.queue.partition].note(last)
+		if b.confirmed {
+			s.confirmed[b.queue.partition].raise(last)
+		}
 	}
 	at, next := r.stamp, r.first
 	for i, o := range b.operations {
@@ -240,6 +246,6 @@ func Together(ctx context.Context, rdb redis.UniversalClient, p int, operations 
 	if b.reply, err = rdb.Do(ctx, b.args...).Text(); err != nil {
 		return err
 	}
-	b.succeed(&Store{appended: make([]newest, p+1)})
+	b.succeed(&Store{appended: make([]newest, p+1), confirmed: make([]newest, p+1)})
 	return nil
 }

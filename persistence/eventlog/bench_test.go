@@ -1,6 +1,7 @@
 package eventlog
 
 import (
+	"cmp"
 	"log/slog"
 	"testing"
 
@@ -32,8 +33,14 @@ type logBench struct {
 
 func newLogBench(t *testing.T, server *redistest.Server, o LogOptions) *logBench {
 	t.Helper()
-	output := slog.New(slog.NewTextHandler(t.Output(), nil))
-	s := openStore(t, redisclient.Options{URL: server.URL(), Partitions: 4, Log: output})
+	return newLogBenchOn(t, server, redisclient.Options{}, o)
+}
+
+// newLogBenchOn is newLogBench with options of the connection.
+func newLogBenchOn(t *testing.T, server *redistest.Server, c redisclient.Options, o LogOptions) *logBench {
+	t.Helper()
+	c.URL, c.Partitions, c.Log = cmp.Or(c.URL, server.URL()), 4, slog.New(slog.NewTextHandler(t.Output(), nil))
+	s := openStore(t, c)
 	return &logBench{T: t, server: server, store: s, log: openLog(t, s, o), rdb: server.Client()}
 }
 

@@ -173,6 +173,7 @@ func (t *Tail) detach(p int) {
 	}
 	part.attached, part.ready = false, make(chan struct{})
 	part.passed = signal.Position{}
+	t.setWithheld(part, false)
 	part.mu.Unlock()
 	part.recent = recent{}
 	t.notify(p, t.gaps)

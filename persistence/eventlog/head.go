@@ -28,11 +28,16 @@ type headQuestion struct {
 	err  error
 }
 
-// Head returns the end of a partition's event log in Redis at some moment during the call.
+// Head returns the end of a partition's event log in Redis at some moment during the call, or of
+// what replicas have of it while they are missing.
 // KindUnavailable: Redis does not answer, or ctx ended.
 func (t *Tail) Head(ctx context.Context, partition int) (signal.Position, error) {
 	part := &t.partitions[partition]
 	part.mu.Lock()
+	if part.withheld {
+		defer part.mu.Unlock()
+		return later(part.passed, t.store.confirmed[partition].position()), nil
+	}
 	q := &headQuestion{done: make(chan struct{})}
 	switch {
 	case part.head.asked == nil:

@@ -27,21 +27,21 @@ type LogOptions struct {
 	// Writers is how many goroutines write; default 2 on a single server and one a
 	// partition on a cluster.
 	Writers int
-	// WaitReplicas overrides the Store's, for tests; 0 means as there.
-	WaitReplicas int
-	Log          *slog.Logger // nil: the Store's
+	Log     *slog.Logger // nil: the Store's
 }
 
 // Log appends changes. The callers that come while a batch is in flight form the next one, so
 // that nothing is delayed to fill a batch. A batch costs little more than one operation.
 //
 // What Append promises:
-//   - A nil error: Redis has the whole change, and so have WaitReplicas replicas.
+//   - A nil error: Redis has the whole change, and so have Options.WaitReplicas replicas, unless
+//     they are missing and Options.AcceptWithoutReplicas is set.
 //     With appendfsync everysec the end of the Redis process loses nothing, a power cut up
 //     to a second.
 //   - KindConflict: a guard refused; nothing has changed.
 //   - KindUnavailable: the outcome is not known. The change may have been made, or may yet
-//     be made within moments, but never twice.
+//     be made within moments, but never twice. Nothing was made if it is
+//     redisclient.ErrNotWritten.
 //   - Events of one caller that waits for each answer stand in the log in that order.
 //
 // All methods are safe for concurrent use.
@@ -57,7 +57,6 @@ var errClosed = errors.New("the log is closed")
 func NewLog(s *Store, o LogOptions) *Log {
 	o.AppendTimeout = cmp.Or(o.AppendTimeout, 2*time.Second)
 	o.Queue = cmp.Or(o.Queue, 4096)
-	o.WaitReplicas = cmp.Or(o.WaitReplicas, s.WaitReplicas)
 	o.Log = cmp.Or(o.Log, s.Log)
 	if _, cluster := s.RDB.(*redis.ClusterClient); cluster {
 		// Partitions on different nodes must not wait for each other's failures.

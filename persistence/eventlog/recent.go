@@ -49,8 +49,7 @@ func (r *recent) cut(p signal.Position) {
 	}
 }
 
-// newest is the position of the newest event of a partition that this process has
-// appended.
+// newest is the position of the newest event of a partition of which something is known.
 type newest struct {
 	mu sync.Mutex
 	at signal.Position
@@ -60,6 +59,15 @@ func (n *newest) note(p signal.Position) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.at = p
+}
+
+// raise notes p unless a later position is known.
+func (n *newest) raise(p signal.Position) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.at.Compare(p) < 0 {
+		n.at = p
+	}
 }
 
 func (n *newest) reset() { n.note(signal.Position{}) }

@@ -42,12 +42,13 @@ func (s *Store) Retains(ctx context.Context, p int, after signal.Position) (bool
 }
 
 // ReadLog returns at most limit events of all accounts of a partition after a position, in
-// their order. The result is empty at the end of the log.
+// their order. The result is empty at the end of the log. KindUnavailable: also if replicas that
+// Options.WaitReplicas demands lack them.
 func (s *Store) ReadLog(ctx context.Context, p int, after signal.Position, limit int) ([]signal.Event, error) {
 	events := make([]signal.Event, 0, min(limit, replayEntries))
 	for len(events) < limit {
 		count := min(limit-len(events), replayEntries)
-		entries, err := s.ReadRange(ctx, s.EventsKey(p), "("+after.String(), "+", count)
+		entries, err := s.readConfirmed(ctx, p, "("+after.String(), count)
 		if err != nil {
 			return nil, redisclient.Unavailable(err)
 		}

@@ -16,7 +16,7 @@ import (
 func TestAppendWaitsForReplicas(t *testing.T) {
 	t.Parallel()
 	master, replica := redistest.New(t), redistest.New(t)
-	b := newLogBench(t, master, LogOptions{WaitReplicas: 1, AppendTimeout: time.Second})
+	b := newLogBenchOn(t, master, redisclient.Options{WaitReplicas: 1}, LogOptions{AppendTimeout: time.Second})
 	account := accountIn(b.store, 0)
 	if _, err := b.log.Append(t.Context(), noted(account, "alone")); signal.KindOf(err) != signal.KindUnavailable {
 		t.Fatalf("without a replica: %v", err)
@@ -56,7 +56,7 @@ func TestRepeatedBatchWaitsForReplicas(t *testing.T) {
 	t.Parallel()
 	master, replica := redistest.New(t), redistest.New(t)
 	replica.Follow(master)
-	b := newLogBench(t, master, LogOptions{WaitReplicas: 1, AppendTimeout: 3 * time.Second})
+	b := newLogBenchOn(t, master, redisclient.Options{WaitReplicas: 1}, LogOptions{AppendTimeout: 3 * time.Second})
 	account := accountIn(b.store, 0)
 	b.append(noted(account, "before"))
 	replica.InStep(master)

@@ -16,13 +16,15 @@ var scripts embed.FS
 type Store struct {
 	*redisclient.Client
 	// Profile is what this process publishes with its announcements. It is set before the first.
-	Profile  cluster.Profile
-	appended []newest // by partition
+	Profile cluster.Profile
+	// By partition: the last event that this process has appended, and the last one that
+	// replicas are known to have.
+	appended, confirmed []newest
 }
 
 // New returns the logs that c reads and writes.
 func New(c *redisclient.Client) *Store {
-	return &Store{Client: c, appended: make([]newest, c.Partitions())}
+	return &Store{Client: c, appended: make([]newest, c.Partitions()), confirmed: make([]newest, c.Partitions())}
 }
 
 // ScanEntries is how many entries one command of a scan returns. It takes Redis a

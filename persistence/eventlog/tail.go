@@ -46,6 +46,9 @@ type TailOptions struct {
 // functions of OnRollback are called first; delivery then continues after the last common event,
 // even if positions are below those of the lost ones.
 //
+// With Options.WaitReplicas subscribers receive an event once replicas have it. While replicas are
+// missing, events are withheld unless Options.AcceptWithoutReplicas is set.
+//
 // Head, Wait, Attached and For are safe for concurrent use.
 type Tail struct {
 	store   *Store
@@ -61,6 +64,7 @@ type Tail struct {
 	partitions []tailPartition
 	readers    []*tailReader // partition p belongs to readers[p % len(readers)]
 	byKey      map[string]int
+	withheld   atomic.Int64 // partitions of which events are withheld
 }
 
 // tailReader reads some partitions, by one read at a time. While it waits for events, a second
@@ -101,9 +105,10 @@ type tailPartition struct {
 
 	mu sync.Mutex // guards the rest; after reading
 	following
-	passed  signal.Position
-	waiters []waiter
-	head    headQuestions
+	passed   signal.Position
+	withheld bool // events are, until replicas have them
+	waiters  []waiter
+	head     headQuestions
 }
 
 // waiter is a caller of Wait.
@@ -308,11 +313,21 @@ func (t *Tail) read(ctx context.Context, partitions []int, block time.Duration) 
 	if err != nil {
 		return 0, fmt.Errorf("read event logs: %w", err)
 	}
+	missing, err := t.confirm(ctx, found)
+	if err != nil {
+		return 0, fmt.Errorf("wait for replicas of events: %w", err)
+	}
 	for i, p := range partitions {
 		if err := t.take(ctx, p, after[i], found[p], len(found) == 0); err != nil {
 			return events, err
 		}
 		events += len(found[p])
+	}
+	if missing || t.withheld.Load() > 0 {
+		t.hold(partitions, missing)
+	}
+	if missing {
+		t.awaitReplicas(ctx, partitions)
 	}
 	return events, nil
 }
@@ -450,6 +465,7 @@ func (t *Tail) rollBack(ctx context.Context, p int, info redisclient.StreamInfo)
 	t.log.Warn("Redis has lost events that it had acknowledged", "component", "tail", "partition", p,
 		"read", part.cursor.String(), "left", common.String())
 	t.store.appended[p].reset()
+	t.store.confirmed[p].reset()
 	part.cursor, part.suspect = common, false
 	part.recent.cut(common)
 	t.notify(p, t.rollbacks)
@@ -525,11 +541,12 @@ func (part *tailPartition) awaited() bool {
 }
 
 // Wait returns when subscribers have been given everything up to p, which Head or Append has
-// returned. The partition is followed meanwhile. KindUnavailable: ctx ended first.
+// returned, or what replicas have of it while they are missing. The partition is followed meanwhile.
+// KindUnavailable: ctx ended first.
 func (t *Tail) Wait(ctx context.Context, partition int, p signal.Position) error {
 	part := &t.partitions[partition]
 	part.mu.Lock()
-	if p.Compare(part.passed) <= 0 {
+	if p.Compare(part.passed) <= 0 || t.unreachable(partition, p) {
 		part.mu.Unlock()
 		return nil
 	}

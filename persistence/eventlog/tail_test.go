@@ -29,7 +29,17 @@ type tailBench struct {
 
 func newTailBench(t *testing.T, server *redistest.Server, o TailOptions) *tailBench {
 	t.Helper()
-	b := &tailBench{logBench: newLogBench(t, server, LogOptions{AppendTimeout: time.Second}),
+	return tailBenchOf(newLogBench(t, server, LogOptions{AppendTimeout: time.Second}), o)
+}
+
+// newTailBenchOn is newTailBench with options of the connection. Replicas get as long as that allows.
+func newTailBenchOn(t *testing.T, server *redistest.Server, c redisclient.Options) *tailBench {
+	t.Helper()
+	return tailBenchOf(newLogBenchOn(t, server, c, LogOptions{AppendTimeout: c.Timeout}), TailOptions{})
+}
+
+func tailBenchOf(l *logBench, o TailOptions) *tailBench {
+	b := &tailBench{logBench: l,
 		seen: map[int][]signal.Event{}, gaps: map[int]int{}}
 	b.tail = NewTail(b.store, o)
 	for p := range b.store.Partitions() {

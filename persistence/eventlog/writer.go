@@ -32,7 +32,6 @@ type writer struct {
 	timeout  time.Duration // from enqueueing to the answer
 	attempts time.Duration // of the first round trip at most
 	queueMax int
-	replicas int
 	log      *slog.Logger
 	wake     chan struct{} // holds one
 
@@ -49,11 +48,11 @@ type writer struct {
 
 func newWriter(s *Store, o LogOptions) *writer {
 	return &writer{store: s, timeout: o.AppendTimeout, attempts: attemptTimeout, queueMax: o.Queue,
-		replicas: o.WaitReplicas, log: o.Log, wake: make(chan struct{}, 1), queues: map[int]*queue{}}
+		log: o.Log, wake: make(chan struct{}, 1), queues: map[int]*queue{}}
 }
 
 func (w *writer) adopt(k redisclient.Keys, p int, name string) {
-	w.queues[p] = &queue{partition: p, keys: fixedKeys(k, p, name)}
+	w.queues[p] = &queue{partition: p, keys: fixedKeys(k, p, name), confirm: k.ConfirmKey(p)}
 }
 
 // enqueue hands o to the writer, which answers through o.Done.
@@ -151,6 +150,13 @@ func (w *writer) collect() (batches []*batch, end bool) {
 // write sends batches, again while the outcome is not known, until each has succeeded,
 // has been refused or has passed its deadline.
 func (w *writer) write(batches []*batch) {
+	confirm := batches[0].queue.confirm // on a cluster all are of one partition
+	if _, err := w.store.Waits(confirm); err != nil {
+		for _, b := range batches {
+			b.fail(redisclient.Unavailable(b.failure(err)))
+		}
+		return
+	}
 	for _, b := range batches {
 		b.queue.number++
 		b.number = b.queue.number
@@ -202,12 +208,15 @@ func (w *writer) failed(b *batch) {
 		b.err = b.refused // a better reason than that the last, short attempt timed out
 	}
 	err := b.failure(b.err)
+	missing := errors.Is(w.store.Unconfirmed(b.queue.confirm, b.err), redisclient.ErrReplicas)
 	w.mu.Lock()
-	if w.down == nil {
-		w.log.Warn("event log cannot be written", "partition", b.queue.partition, "err", b.err)
+	if !missing { // for replicas the client probes
+		if w.down == nil {
+			w.log.Warn("event log cannot be written", "partition", b.queue.partition, "err", b.err)
+		}
+		w.down = err
 	}
-	w.down, w.probing = err, false
-	w.nextProbe = time.Now().Add(probeInterval)
+	w.probing, w.nextProbe = false, time.Now().Add(probeInterval)
 	var waiting []*Operation
 	for _, q := range w.dirty {
 		waiting = append(waiting, q.take(len(q.waiting))...)
@@ -266,9 +275,12 @@ func (w *writer) attempt(batches []*batch, timeout time.Duration) {
 	for i, b := range batches {
 		replies[i] = pipe.Do(ctx, b.args...)
 	}
+	// A batch that was sent before must be confirmed, even while replicas are missing.
+	waits, err := w.store.Waits(batches[0].queue.confirm)
+	waits = waits || err != nil
 	var acknowledged *redis.Cmd
-	if w.replicas > 0 { // WAIT is about the writes of its own connection
-		acknowledged = pipe.Do(ctx, redisclient.WaitFor(w.replicas, timeout/2)...)
+	if waits { // WAIT is about the writes of its own connection
+		acknowledged = pipe.Do(ctx, redisclient.WaitFor(w.store.WaitReplicas, timeout/2)...)
 	}
 	start := time.Now()
 	err = redisclient.Execute(ctx, pipe) // the first error; each command has its own
@@ -276,16 +288,27 @@ func (w *writer) attempt(batches []*batch, timeout time.Duration) {
 		m.Observe("evalsha", start, err)
 	}
 	var unconfirmed error
-	if acknowledged != nil {
-		unconfirmed = redisclient.Lagging(acknowledged, w.replicas)
+	if waits {
+		unconfirmed = redisclient.Lagging(acknowledged, w.store.WaitReplicas)
 	}
 	for i, b := range batches {
 		if b.reply, b.err = replies[i].Text(); b.err == nil {
-			b.err = unconfirmed
+			b.confirmed, b.err = waits, unconfirmed
 		}
+		w.accept(b)
 	}
 	if c, ok := w.store.RDB.(*redis.ClusterClient); ok && batches[0].err != nil {
 		c.ReloadState(ctx)
+	}
+}
+
+// accept lets b succeed without replicas if that is configured.
+func (w *writer) accept(b *batch) {
+	if w.store.AcceptsWithoutReplicas() && errors.Is(b.err, redisclient.ErrReplicas) {
+		b.confirmed, b.err = false, w.store.Unconfirmed(b.queue.confirm, b.err)
+	}
+	if b.err == nil && !b.confirmed && w.store.WaitReplicas > 0 {
+		w.store.CountUnconfirmed(len(b.operations))
 	}
 }
 

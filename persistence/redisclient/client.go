@@ -54,6 +54,9 @@ type Options struct {
 	Partitions int
 	// WaitReplicas is how many replicas must have a change before it is acknowledged.
 	WaitReplicas int
+	// AcceptWithoutReplicas acknowledges changes without waiting while replicas are missing. By
+	// default they are refused then.
+	AcceptWithoutReplicas bool
 	// Timeout is how long connecting and how long a command may take; default 2 s. Half of
 	// it is for the wait for replicas.
 	Timeout time.Duration
@@ -81,7 +84,9 @@ type Client struct {
 	node         string
 	partitions   int
 	WaitReplicas int
+	accept       bool          // Options.AcceptWithoutReplicas
 	replicasIn   time.Duration // how long Redis waits for them
+	outages      outages
 	Log          *slog.Logger
 	Metrics      *Metrics
 	clockOffset  atomic.Int64 // nanoseconds to add to the local clock
@@ -120,9 +125,14 @@ func NewClient(o Options) (*Client, error) {
 		node:         o.Node,
 		partitions:   o.Partitions,
 		WaitReplicas: o.WaitReplicas,
+		accept:       o.AcceptWithoutReplicas,
 		replicasIn:   o.Timeout / 2,
 		Log:          o.Log,
 		Metrics:      o.Metrics,
+	}
+	c.outages = outages{log: o.Log, metrics: o.Metrics, ended: map[string]chan struct{}{}}
+	c.outages.probe = func(ctx context.Context, confirm string) error {
+		return c.Guarded(func() error { return c.Confirm(ctx, confirm, func(redis.Pipeliner) {}) })
 	}
 	c.RDB = dial(base)
 	blocking := *base
@@ -198,9 +208,11 @@ func (sentOnce) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proces
 	return next
 }
 
-// Close ends the connections, and waits for a probe of Ready, which fails without them.
+// Close ends the connections, and waits for probes of Ready and for replicas, which fail without
+// them.
 func (c *Client) Close() error {
-	return errors.Join(c.RDB.Close(), c.EndBlocking(), c.readiness.probes.Close(context.Background()))
+	ctx := context.Background()
+	return errors.Join(c.RDB.Close(), c.EndBlocking(), c.readiness.probes.Close(ctx), c.outages.probes.Close(ctx))
 }
 
 // Process returns "NODE NONCE", or "" if the process is no node.

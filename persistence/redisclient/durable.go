@@ -17,12 +17,38 @@ const confirmKept = time.Minute
 // many replicas have what the commands have changed and read. ErrReplicas: the commands were
 // carried out, but the replicas may lack them. confirm is the slot's ConfirmKey: WAIT waits for
 // the last write of its connection, so Durably writes to that key.
+//
+// While replicas are known to be missing it sends nothing and returns ErrNotWritten, or with
+// Options.AcceptWithoutReplicas does not wait.
 func (c *Client) Durably(ctx context.Context, confirm string, add func(pipe redis.Pipeliner)) error {
-	if c.WaitReplicas == 0 {
-		pipe := c.RDB.Pipeline()
-		add(pipe)
-		return Execute(ctx, pipe)
+	waits, err := c.Waits(confirm)
+	switch {
+	case err != nil:
+		return err
+	case waits:
+		err = c.Confirm(ctx, confirm, add)
+		if !errors.Is(err, ErrReplicas) {
+			return err
+		}
+		err = c.Unconfirmed(confirm, err)
+	default:
+		err = c.send(ctx, add)
 	}
+	if c.WaitReplicas > 0 && err == nil {
+		c.CountUnconfirmed(1)
+	}
+	return err
+}
+
+// send carries out commands without waiting for replicas.
+func (c *Client) send(ctx context.Context, add func(pipe redis.Pipeliner)) error {
+	pipe := c.RDB.Pipeline()
+	add(pipe)
+	return Execute(ctx, pipe)
+}
+
+// Confirm carries out commands and waits for the replicas, also while they are missing.
+func (c *Client) Confirm(ctx context.Context, confirm string, add func(pipe redis.Pipeliner)) error {
 	var client redis.UniversalClient = c.RDB
 	cluster, ok := c.RDB.(*redis.ClusterClient)
 	if ok { // WAIT has no key and would go to any node
@@ -50,13 +76,40 @@ func (c *Client) Durably(ctx context.Context, confirm string, add func(pipe redi
 func (c *Client) Change(
 	ctx context.Context, confirm string, script *redis.Script, keys []string, args ...any,
 ) (*redis.Cmd, error) {
+	return c.change(ctx, c.Durably, confirm, script, keys, args)
+}
+
+// End is Change for a script that ends credentials. It is carried out even while replicas are
+// missing, so that at least this master refuses them, and then returns ErrReplicas.
+func (c *Client) End(
+	ctx context.Context, confirm string, script *redis.Script, keys []string, args ...any,
+) (*redis.Cmd, error) {
+	return c.change(ctx, c.inAnyCase, confirm, script, keys, args)
+}
+
+// inAnyCase is Durably, but also sends the commands while replicas are missing.
+func (c *Client) inAnyCase(ctx context.Context, confirm string, add func(pipe redis.Pipeliner)) error {
+	err := c.Durably(ctx, confirm, add)
+	if !errors.Is(err, ErrNotWritten) {
+		return err
+	}
+	if err := c.send(ctx, add); err != nil {
+		return err
+	}
+	return ErrReplicas
+}
+
+func (c *Client) change(
+	ctx context.Context, durably func(context.Context, string, func(redis.Pipeliner)) error, confirm string,
+	script *redis.Script, keys []string, args []any,
+) (*redis.Cmd, error) {
 	if c.WaitReplicas == 0 {
 		result := script.Run(ctx, c.RDB, keys, args...)
 		return result, result.Err()
 	}
 	for loaded := false; ; loaded = true {
 		result := redis.NewCmd(ctx) // stays empty if the cluster's master is not known
-		err := c.Durably(ctx, confirm, func(pipe redis.Pipeliner) {
+		err := durably(ctx, confirm, func(pipe redis.Pipeliner) {
 			result = script.EvalSha(ctx, pipe, keys, args...)
 		})
 		if loaded || !redis.HasErrorPrefix(err, "NOSCRIPT") {

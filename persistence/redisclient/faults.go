@@ -51,7 +51,7 @@ var faults = []fault{
 
 // FaultOf returns the fault that err names, or nil.
 func FaultOf(err error) *fault {
-	if errors.Is(err, ErrReplicas) {
+	if errors.Is(err, ErrReplicas) || errors.Is(err, ErrNotWritten) {
 		return &fault{reason: ReplicasMissing}
 	}
 	var answer redis.Error

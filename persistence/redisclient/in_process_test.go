@@ -11,7 +11,7 @@ func TestStoreInProcess(t *testing.T) {
 	redistest.RunInProcess(t, 6, map[string][]string{
 		"they stop the server, change its settings, have several, or a cluster": {
 			"TestOptionsTimeoutBoundsCommands", "TestReadyWaitsForReplicas", "TestClusterIsReadyWithAllMasters",
-			"TestClusterCommandIsSentOnce", "TestCheckServer",
+			"TestClusterCommandIsSentOnce", "TestCheckServer", "TestRisks",
 		},
 	})
 }

@@ -15,6 +15,8 @@ import (
 type Metrics struct {
 	commandDuration *prometheus.HistogramVec
 	errors          *prometheus.CounterVec
+	unconfirmed     prometheus.Counter
+	degraded        prometheus.Gauge
 	Registry        prometheus.Registerer
 }
 
@@ -30,8 +32,16 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		errors: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "agentsignal_redis_errors_total", Help: "Redis commands that ended with an error.",
 		}, []string{"command"}),
+		unconfirmed: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "agentsignal_redis_unconfirmed_total",
+			Help: "Changes acknowledged although fewer replicas have them than redis.wait_replicas.",
+		}),
+		degraded: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "agentsignal_redis_degraded",
+			Help: "1 while replicas that redis.wait_replicas demands are missing.",
+		}),
 	}
-	r.MustRegister(m.commandDuration, m.errors)
+	r.MustRegister(m.commandDuration, m.errors, m.unconfirmed, m.degraded)
 	for c := range knownCommands {
 		m.errors.WithLabelValues(c)
 	}
@@ -44,6 +54,13 @@ var knownCommands = map[string]bool{
 	"hset": true, "hgetall": true, "xrange": true, "xrevrange": true, "xread": true, "xreadgroup": true,
 	"xack": true, "xautoclaim": true, "xinfo": true, "xlen": true, "zrange": true, "zadd": true,
 	"time": true, "ping": true,
+}
+
+// setDegraded exposes whether replicas are missing, 1 or 0. m may be nil.
+func (m *Metrics) setDegraded(v float64) {
+	if m != nil {
+		m.degraded.Set(v)
+	}
 }
 
 func commandLabel(name string) string {

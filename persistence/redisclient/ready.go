@@ -122,7 +122,7 @@ func (c *Client) probeWrites(ctx context.Context) error {
 // do not matter, XX prevents a change.
 func (c *Client) probeWrite(ctx context.Context, server redis.UniversalClient, key string) error {
 	pipe := server.Pipeline()
-	if c.WaitReplicas == 0 {
+	if c.WaitReplicas == 0 || c.accept {
 		pipe.SetXX(ctx, key, "", time.Minute)
 		return Execute(ctx, pipe)
 	}

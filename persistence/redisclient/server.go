@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -28,6 +29,45 @@ func (c *Client) CheckServer(ctx context.Context) error {
 		return Refused("unfit_redis", reason)
 	}
 	return nil
+}
+
+// Risks returns for people why a failure of the server may lose what clients were told is stored.
+// A server that refuses INFO, as managed stores may, has none.
+func (c *Client) Risks(ctx context.Context) ([]string, error) {
+	masters, err := c.Masters(ctx)
+	if err != nil {
+		return nil, Failed(err, "find the servers")
+	}
+	var found []string
+	for _, master := range masters {
+		text, err := master.Info(ctx).Result()
+		if reply := redis.Error(nil); errors.As(err, &reply) {
+			continue
+		}
+		if err != nil {
+			return nil, Failed(err, "ask for the server")
+		}
+		for _, risk := range risks(parseInfo(text), c.WaitReplicas) {
+			if !slices.Contains(found, risk) {
+				found = append(found, risk)
+			}
+		}
+	}
+	return found, nil
+}
+
+// risks returns the risks of a server with these fields of INFO.
+func risks(info map[string]string, waitReplicas int) []string {
+	var found []string
+	if replicas := info["connected_slaves"]; waitReplicas == 0 && replicas != "" && replicas != "0" {
+		found = append(found, "Redis has replicas, but redis.wait_replicas is 0: a failover may lose changes that clients "+
+			"were told are stored. Set redis.wait_replicas to 1.")
+	}
+	if info["aof_enabled"] == "0" {
+		found = append(found, "Redis has no append-only file: its restart may lose changes that clients were told are "+
+			"stored. Set appendonly yes in Redis.")
+	}
+	return found
 }
 
 // parseInfo returns the fields of a reply to INFO.

@@ -40,6 +40,7 @@ func FuzzParseInfo(f *testing.F) {
 			}
 		}
 		unfit(parseInfo(text))
+		risks(parseInfo(text), 0)
 	})
 }
 
@@ -63,6 +64,64 @@ func TestCheckServer(t *testing.T) {
 	}
 	server.Kill()
 	if err := c.CheckServer(ctx); signal.KindOf(err) != signal.KindUnavailable {
+		t.Errorf("without a server: %v", err)
+	}
+}
+
+func TestRisksOfServers(t *testing.T) {
+	t.Parallel()
+	const replicas, file = "redis.wait_replicas is 0", "no append-only file"
+	for _, test := range []struct {
+		name, info string
+		wait       int
+		want       []string
+	}{
+		{"a store that tells nothing", "", 0, nil},
+		{"one server with a file", "aof_enabled:1\r\nconnected_slaves:0\r\n", 0, nil},
+		{"no file", "aof_enabled:0\r\nconnected_slaves:0\r\n", 0, []string{file}},
+		{"replicas for which nothing waits", "aof_enabled:1\r\nconnected_slaves:2\r\n", 0, []string{replicas}},
+		{"replicas for which changes wait", "aof_enabled:1\r\nconnected_slaves:2\r\n", 1, nil},
+		{"neither", "aof_enabled:0\r\nconnected_slaves:1\r\n", 0, []string{replicas, file}},
+	} {
+		got := risks(parseInfo(test.info), test.wait)
+		ok := len(got) == len(test.want)
+		for i := 0; ok && i < len(got); i++ {
+			ok = strings.Contains(got[i], test.want[i])
+		}
+		if !ok {
+			t.Errorf("%s: %q, want %q", test.name, got, test.want)
+		}
+	}
+}
+
+// The risks of a real server come and go with its state. One that refuses INFO has none.
+func TestRisks(t *testing.T) {
+	t.Parallel()
+	master, replica := redistest.New(t), redistest.New(t)
+	c, rdb := openClient(t, Options{URL: master.URL()}), master.Client()
+	want := func(state string, texts ...string) {
+		t.Helper()
+		var got []string
+		redistest.Eventually(t, func() bool {
+			var err error
+			got, err = c.Risks(t.Context())
+			return err == nil && len(got) == len(texts)
+		})
+		for i := range texts {
+			if !strings.Contains(got[i], texts[i]) {
+				t.Errorf("%s: %q", state, got)
+			}
+		}
+	}
+	want("without a file", "appendonly yes")
+	rdb.ConfigSet(t.Context(), "appendonly", "yes")
+	want("with one")
+	replica.Follow(master)
+	want("with a replica", "redis.wait_replicas")
+	rdb.Do(t.Context(), "ACL", "SETUSER", "default", "-info")
+	want("without the right to ask")
+	master.Kill()
+	if _, err := c.Risks(t.Context()); signal.KindOf(err) != signal.KindUnavailable {
 		t.Errorf("without a server: %v", err)
 	}
 }

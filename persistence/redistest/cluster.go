@@ -24,15 +24,18 @@ const (
 	slots = 16384
 	// busOffset is how far the port between nodes is above that for clients.
 	busOffset = 10_000
+	// nodeTimeout, in milliseconds, is after which a master that does not answer is replaced.
+	nodeTimeout = "5000"
 	// startTries is how often a node is started if other programs take its ports first.
 	startTries = 10
 )
 
-// Cluster is a Redis Cluster of a test's own: masters without replicas or
-// persistence, on ports of this machine.
+// Cluster is a Redis Cluster of a test's own: masters without persistence, and without replicas
+// until AddReplicas, on ports of this machine.
 type Cluster struct {
 	tb    testing.TB
-	nodes []*redis.Client
+	nodes []*redis.Client // the masters
+	kills []func()        // of the same
 }
 
 // NewCluster starts a cluster. It is stopped when the test ends.
@@ -41,7 +44,7 @@ func NewCluster(tb testing.TB, masters int) *Cluster {
 	c := &Cluster{tb: tb}
 	ctx := context.Background()
 	for i := range masters {
-		node := startNode(tb)
+		node, kill := startNode(tb)
 		if err := node.ClusterAddSlotsRange(ctx, i*slots/masters, (i+1)*slots/masters-1).Err(); err != nil {
 			tb.Fatalf("give slots to a node: %v", err)
 		}
@@ -51,7 +54,7 @@ func NewCluster(tb testing.TB, masters int) *Cluster {
 				tb.Fatalf("join nodes: %v", err)
 			}
 		}
-		c.nodes = append(c.nodes, node)
+		c.nodes, c.kills = append(c.nodes, node), append(c.kills, kill)
 	}
 	deadline := time.Now().Add(clusterTimeout)
 	for _, node := range c.nodes {
@@ -70,13 +73,10 @@ func NewCluster(tb testing.TB, masters int) *Cluster {
 	return c
 }
 
-// startNode starts one node, which knows no other.
-func startNode(tb testing.TB) *redis.Client {
+// startNode starts one node, which knows no other. kill ends its process at once.
+func startNode(tb testing.TB) (node *redis.Client, kill func()) {
 	tb.Helper()
-	path, err := exec.LookPath("redis-server")
-	if err != nil {
-		tb.Fatal("redis-server is needed for this test: install the package redis-server")
-	}
+	path := binary(tb)
 	dir, err := newDir()
 	if err != nil {
 		tb.Fatal(err)
@@ -86,7 +86,8 @@ func startNode(tb testing.TB) *redis.Client {
 		address := "127.0.0.1:" + FreePort(tb)
 		_, port, _ := net.SplitHostPort(address)
 		cmd := exec.Command(path, "--bind", "127.0.0.1", "--port", port, "--cluster-enabled", "yes",
-			"--cluster-node-timeout", "5000", "--dir", dir, "--save", "", "--appendonly", "no",
+			"--cluster-node-timeout", nodeTimeout, "--cluster-replica-validity-factor", "0",
+			"--repl-diskless-sync-delay", "0", "--dir", dir, "--save", "", "--appendonly", "no",
 			"--logfile", filepath.Join(dir, "log"))
 		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 		if err := cmd.Start(); err != nil {
@@ -98,18 +99,21 @@ func startNode(tb testing.TB) *redis.Client {
 			close(ended)
 		}()
 		client := redis.NewClient(&redis.Options{Addr: address, MaxRetries: -1})
-		tb.Cleanup(func() {
-			client.Close()
+		kill := func() {
 			cmd.Process.Kill()
 			<-ended
+		}
+		tb.Cleanup(func() {
+			client.Close()
+			kill()
 		})
 		if answers(tb, client, ended) {
-			return client
+			return client, kill
 		}
 	}
 	log, _ := os.ReadFile(filepath.Join(dir, "log"))
 	tb.Fatalf("redis-server does not start as a node of a cluster:\n%s", log)
-	return nil
+	return nil, nil
 }
 
 // answers waits until the server of c answers. It returns false if the process ends.
@@ -150,8 +154,39 @@ func FreePort(tb testing.TB) string {
 	}
 }
 
-// URL returns the cluster's address for persistence.Options: one of its nodes.
-func (c *Cluster) URL() string { return "redis+cluster://" + c.nodes[0].Options().Addr }
+// AddReplicas gives masters a replica each, by their numbers, and waits until these have the same
+// data and all masters know them.
+func (c *Cluster) AddReplicas(of ...int) {
+	c.tb.Helper()
+	ctx := context.Background()
+	for _, n := range of {
+		master := c.nodes[n]
+		replica, _ := startNode(c.tb)
+		host, port, _ := net.SplitHostPort(master.Options().Addr)
+		if err := replica.ClusterMeet(ctx, host, port).Err(); err != nil {
+			c.tb.Fatalf("join replica: %v", err)
+		}
+		id := master.ClusterMyID(ctx).Val()
+		Eventually(c.tb, func() bool { return replica.ClusterReplicate(ctx, id).Err() == nil })
+	}
+	for _, master := range c.nodes {
+		Eventually(c.tb, func() bool {
+			return strings.Count(master.ClusterNodes(ctx).Val(), "slave") == len(of) && allOnline(ctx, master)
+		})
+	}
+}
+
+// Kill ends a master at once, as kill -9 does.
+func (c *Cluster) Kill(master int) { c.kills[master]() }
+
+// URL returns the cluster's address for persistence.Options: its masters.
+func (c *Cluster) URL() string {
+	addresses := make([]string, len(c.nodes))
+	for i, node := range c.nodes {
+		addresses[i] = node.Options().Addr
+	}
+	return "redis+cluster://" + strings.Join(addresses, ",")
+}
 
 // Client returns a client of the cluster, closed when the test ends.
 func (c *Cluster) Client() *redis.ClusterClient {

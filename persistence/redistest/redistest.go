@@ -1,11 +1,15 @@
 // Package redistest starts a Redis server for one test.
 //
+// The server is redis-server, or what the environment variable REDIS_SERVER names: the path of
+// another version or of Valkey.
+//
 // With the environment variable REDISTEST=in-process it is the server inside the process, which
 // the service uses where no redis-server is installed. A test that needs a server process then
 // fails.
 package redistest
 
 import (
+	"cmp"
 	"context"
 	"os"
 	"os/exec"
@@ -86,10 +90,7 @@ func start(tb testing.TB, args ...string) *Server {
 // startProcess starts a redis-server; its command line begins with the arguments first.
 func startProcess(tb testing.TB, first []string, args ...string) *Server {
 	tb.Helper()
-	path, err := exec.LookPath("redis-server")
-	if err != nil {
-		tb.Fatal("redis-server is needed for this test: install the package redis-server")
-	}
+	path := binary(tb)
 	// Not tb.TempDir: the path of a socket has at most 107 bytes.
 	dir, err := newDir()
 	if err != nil {
@@ -106,6 +107,19 @@ func startProcess(tb testing.TB, first []string, args ...string) *Server {
 		os.RemoveAll(dir)
 	})
 	return s
+}
+
+// ServerVariable is the environment variable that names the server's binary.
+const ServerVariable = "REDIS_SERVER"
+
+// binary returns the path of the server.
+func binary(tb testing.TB) string {
+	tb.Helper()
+	path, err := exec.LookPath(cmp.Or(os.Getenv(ServerVariable), "redis-server"))
+	if err != nil {
+		tb.Fatalf("a server is needed for this test: install redis-server, or name one by %s: %v", ServerVariable, err)
+	}
+	return path
 }
 
 // shm is where Linux keeps files in memory, and roomInShm the free space that a server needs there.

@@ -16,7 +16,8 @@ import (
 // signal whose confidence has changed. It reads the log and the open signals at the same time, so
 // an open signal may already be closed by an entry of the log, or not be in the log yet. The pass
 // may or may not include what is written meanwhile: the caller must take that from the event log.
-// An error of f ends the pass. Unreadable entries are logged and skipped.
+// An error of f ends the pass, and with Options.WaitReplicas the pass fails unless replicas have what
+// it read. Unreadable entries are logged and skipped.
 func (s *Store) ScanSignals(ctx context.Context, p int, f func(signal.LogEntry) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -38,6 +39,9 @@ func (s *Store) ScanSignals(ctx context.Context, p int, f func(signal.LogEntry) 
 	s.logUnreadable(p, log.bad.n+open.bad.n, errors.Join(log.bad.first, open.bad.first))
 	for i := 0; i < len(open.changed) && err == nil; i++ {
 		err = f(open.changed[i])
+	}
+	if err == nil {
+		err = s.ConfirmRead(ctx, s.ConfirmKey(p))
 	}
 	return err
 }

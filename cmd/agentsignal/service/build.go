@@ -119,6 +119,8 @@ func (p *process) buildStore(ctx context.Context) error {
 		Node:         p.node,
 		Log:          p.log,
 		Metrics:      redisclient.NewMetrics(p.registry),
+
+		AcceptWithoutReplicas: c.Redis.WithoutReplicas == configs.AcceptWithoutReplicas,
 	})
 	if err != nil {
 		return err

@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"slices"
 
+	"github.com/agentsignal/agentsignal/actors/panics"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	signalhttp "github.com/agentsignal/agentsignal/http"
 	"github.com/agentsignal/agentsignal/persistence/redisclient"
@@ -35,12 +37,56 @@ func (p *process) health() signalhttp.Health {
 			}
 			return p.system.Alive(ctx)
 		},
-		Warnings: func() []string {
-			if p.embedded != nil && !p.embedded.Durable() {
-				return []string{"No Redis server is installed: data are kept in this process, " +
-					"and nothing survives a restart."}
-			}
-			return nil
-		},
+		Warnings: p.warnings,
 	}
+}
+
+// warnings returns why data may be lost.
+func (p *process) warnings() []string {
+	var warnings []string
+	if p.embedded != nil && !p.embedded.Durable() {
+		warnings = append(warnings, "No Redis server is installed: data are kept in this process, "+
+			"and nothing survives a restart.")
+	}
+	if c := p.store.Client; c.AcceptsWithoutReplicas() && c.Degraded() {
+		warnings = append(warnings, "Replicas of Redis are missing: changes are acknowledged without them, "+
+			"and a failover may lose these.")
+	}
+	if risks := p.risks.Load(); risks != nil {
+		warnings = append(warnings, *risks...)
+	}
+	return warnings
+}
+
+// watchRedis looks for what puts the data at risk, and logs when it begins and ends.
+func (p *process) watchRedis(ctx context.Context) error {
+	var logged []string
+	look := func() { logged = p.lookForRisks(ctx, logged) }
+	panics.Guard(p.log, panics.Background, look)
+	return every(ctx, p.log, risksEvery, look)
+}
+
+// lookForRisks sets the risks of Redis and logs what differs from what is logged. It returns what
+// is logged now: also that Redis refuses changes, of which /readyz warns by itself.
+func (p *process) lookForRisks(ctx context.Context, logged []string) []string {
+	risks, err := p.store.Client.Risks(ctx)
+	if err != nil {
+		return logged // others report that Redis does not answer
+	}
+	p.risks.Store(&risks)
+	found := slices.Clip(risks)
+	if reason, _ := redisclient.Refusal(p.store.Client.Ready(ctx)); reason != "" {
+		found = append(found, "Redis refuses changes: "+reason+".")
+	}
+	for _, risk := range found {
+		if !slices.Contains(logged, risk) {
+			p.log.Warn("data are at risk", "component", "persistence", "reason", risk)
+		}
+	}
+	for _, risk := range logged {
+		if !slices.Contains(found, risk) {
+			p.log.Info("data are no longer at risk", "component", "persistence", "reason", risk)
+		}
+	}
+	return found
 }

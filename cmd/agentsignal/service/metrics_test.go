@@ -85,6 +85,8 @@ var described = []struct{ name, kind, labels, buckets string }{
 	{"agentsignal_stream_reclaimed_total", "COUNTER", "group stream", ""},
 	{"agentsignal_redis_command_duration_seconds", "HISTOGRAM", "command", ".0001 .0005 .001 .005 .01 .05 .1 .5 1"},
 	{"agentsignal_redis_errors_total", "COUNTER", "command", ""},
+	{"agentsignal_redis_unconfirmed_total", "COUNTER", "", ""},
+	{"agentsignal_redis_degraded", "GAUGE", "", ""},
 	{"agentsignal_redis_bytes", "GAUGE", "partition", ""},
 	{"agentsignal_redis_pool_connections", "GAUGE", "state", ""},
 	{"agentsignal_redis_pool_timeouts_total", "COUNTER", "", ""},

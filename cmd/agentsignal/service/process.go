@@ -56,6 +56,7 @@ const (
 	clockEvery      = 10 * time.Second
 	gaugesEvery     = 15 * time.Second
 	trimEvery       = time.Minute
+	risksEvery      = 30 * time.Second
 	adminHeaderTime = 10 * time.Second
 )
 
@@ -114,6 +115,7 @@ type process struct {
 	// State.
 	joined     atomic.Pointer[partition.Partitions] // nil until this node has joined the installation
 	holdings   *holdings
+	risks      atomic.Pointer[[]string] // of Redis; nil until watchRedis has looked
 	background tasks.Group
 }
 
@@ -191,6 +193,7 @@ func (p *process) join(ctx context.Context, failed chan<- error) error {
 		"share outcomes": p.outcomes.Run,
 		"watch weather":  p.weather.Run,
 		"work on jobs":   p.agents.Work,
+		"watch redis":    p.watchRedis,
 	} {
 		p.start(ctx, failed, what, f)
 	}

@@ -72,7 +72,7 @@ const refusesUserOrPassword = `"reason":"redis refuses the user or the password 
 // that was to write. It recovers by itself.
 func TestRefusedWrites(t *testing.T) {
 	t.Parallel()
-	server := redistest.New(t)
+	server := redistest.NewDurable(t) // without it there is one more warning
 	s := start(t, testConfig(t, server.URL()))
 	trader, _ := s.account(t)
 	rdb := server.Client()

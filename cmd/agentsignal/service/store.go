@@ -73,6 +73,8 @@ func (s *Settings) openStore(
 		CAFile:       c.Redis.CAFile,
 		Partitions:   c.Partitions,
 		WaitReplicas: c.Redis.WaitReplicas,
+
+		AcceptWithoutReplicas: c.Redis.WithoutReplicas == configs.AcceptWithoutReplicas,
 	})
 	if err != nil {
 		return err

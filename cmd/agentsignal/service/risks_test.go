@@ -1,0 +1,106 @@
+package service
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/agentsignal/agentsignal/configs"
+	"github.com/agentsignal/agentsignal/persistence/redistest"
+)
+
+// warnings returns the warnings of /readyz, and its status.
+func (s *service) warnings(t *testing.T) ([]string, int) {
+	t.Helper()
+	a := s.client(t).get("/readyz")
+	return decode[struct{ Warnings []string }](t, a.Body).Warnings, a.Status
+}
+
+// A risk of Redis' set-up is a warning of /readyz and one line of the log while it lasts.
+func TestRisksOfRedisAreShown(t *testing.T) {
+	t.Parallel()
+	redis := redistest.New(t)
+	s := start(t, testConfig(t, redis.URL()))
+	const missing = "no append-only file"
+	warned := func() bool {
+		list, _ := s.warnings(t)
+		return slices.ContainsFunc(list, func(w string) bool { return strings.Contains(w, missing) })
+	}
+	eventually(t, "the file is missed", warned)
+	risks := s.process.lookForRisks(t.Context(), nil)
+	if again := s.process.lookForRisks(t.Context(), risks); len(risks) != 1 || !slices.Equal(again, risks) {
+		t.Errorf("the risks are %q, then %q", risks, again)
+	}
+	must(t, redis.Client().ConfigSet(t.Context(), "appendonly", "yes").Err())
+	if left := s.process.lookForRisks(t.Context(), risks); len(left) != 0 || warned() {
+		t.Errorf("with a file, %q is left", left)
+	}
+	must(t, redis.Client().ConfigSet(t.Context(), "maxmemory", "1").Err())
+	eventually(t, "writes are refused", func() bool {
+		risks = s.process.lookForRisks(t.Context(), nil)
+		return slices.Equal(risks, []string{"Redis refuses changes: redis is full."})
+	})
+	must(t, redis.Client().ConfigSet(t.Context(), "maxmemory", "0").Err())
+	s.awaitReady(t)
+}
+
+// While replicas are missing, runs are refused and leave nothing, or are taken with a warning, as
+// redis.without_replicas says. Both end by themselves.
+func TestRunsWithoutReplicas(t *testing.T) {
+	t.Parallel()
+	for _, accept := range []bool{false, true} {
+		master, replica := redistest.NewDurable(t), redistest.New(t)
+		replica.Follow(master)
+		c := testConfig(t, master.URL())
+		c.Redis.WaitReplicas = 1
+		c.Redis.Timeout = configs.Duration(4 * time.Second) // half of it passes before replicas are missing
+		if accept {
+			c.Redis.WithoutReplicas = configs.AcceptWithoutReplicas
+		}
+		s := start(t, c)
+		trader, _ := s.account(t)
+		write := func() answer {
+			return trader.post("/v1/agents/seo/run", `{"asset":"standing desk","strategy":"blog_post"}`)
+		}
+		eventually(t, "a run is answered", func() bool { return write().Status == http.StatusOK })
+		before := trader.signals("").Total
+		replica.InStep(master)
+		replica.Pause()
+		write() // with refuse the outcome is not known
+		if !accept {
+			for range 10 {
+				refused := write()
+				refused.fails(t, "unavailable")
+				if !strings.Contains(refused.Body, "replicas are missing") {
+					t.Errorf("a run is answered with %s", refused.Body)
+				}
+			}
+			if list, status := s.warnings(t); status != http.StatusServiceUnavailable ||
+				!slices.Contains(list, "replicas are missing") {
+				t.Errorf("/readyz answers %d, %q", status, list)
+			}
+			trader.get("/v1/signals").ok(t) // what replicas have
+		} else {
+			for range 10 {
+				write().ok(t)
+			}
+			list, status := s.warnings(t)
+			if status != http.StatusOK || len(list) != 1 || !strings.Contains(list[0], "without them") {
+				t.Errorf("/readyz answers %d, %q", status, list)
+			}
+		}
+		replica.Continue()
+		eventually(t, "there is no warning", func() bool {
+			list, status := s.warnings(t)
+			return status == http.StatusOK && len(list) == 0
+		})
+		eventually(t, "a run is answered again", func() bool { return write().Status == http.StatusOK })
+		made := trader.signals("").Total - before
+		if most := 2; !accept && made > most || accept && made < 12 {
+			t.Errorf("accept %t: %d runs are listed", accept, made)
+		}
+		s.stop(t)
+	}
+}
