@@ -90,7 +90,7 @@ func (s *supervisor) Receive(c engine.Context) {
 		w.record.Store(&m.record)
 		w.ref = c.Spawn(engine.Asset, m.key, func() engine.Actor {
 			return &assetActor{watch: w, store: s.market.o.Store, tapes: s.market.tapes, now: s.market.o.Now,
-				notify: engine.Ref.Tell}
+				ending: s.market.system.Ending, notify: engine.Ref.Tell}
 		}, engine.Supervision{})
 		tapes := s.market.tapes
 		tapes.mu.Lock()
@@ -127,6 +127,7 @@ type assetActor struct {
 	store  Store
 	tapes  *tapes
 	now    func() time.Time
+	ending func() bool // the process ends, and with it those that wait for alerts
 	filter prices.Filter
 	atr    float64
 	frames [prices.Timeframes]frameState
@@ -184,7 +185,9 @@ func (a *assetActor) Receive(c engine.Context) {
 	case ticksMissed:
 		a.onTicksMissed(c)
 	case engine.Stopping:
-		a.notifyDropped()
+		if !a.ending() {
+			a.notifyDropped()
+		}
 	case barsMissed:
 		a.onBarsMissed(c)
 	case reload:

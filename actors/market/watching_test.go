@@ -371,6 +371,32 @@ func TestAlertsOfARemovedAssetAreDropped(t *testing.T) {
 	})
 }
 
+// When the process ends, a million alerts end with their assets: they are neither removed nor reported.
+func TestAlertsEndWithTheProcess(t *testing.T) {
+	for name, ends := range map[string]bool{"the process": true, "the market": false} {
+		t.Run(name, func(t *testing.T) {
+			withBars(t, func(t *testing.T, m *barMarket) {
+				h, ref := m.collector()
+				now := m.Now().UnixMilli()
+				m.alertBetween90And110(t, ref, now, now+60_000)
+				var want []any
+				if ends {
+					m.sys.ShutdownFollows()
+					m.Unalert("x", ref)
+				} else {
+					want = []any{alerts.Dropped{}}
+				}
+				if err := m.sys.End(t.Context(), m.parent); err != nil {
+					t.Fatal(err)
+				}
+				if diff := cmp.Diff(want, h.all()); diff != "" {
+					t.Errorf("notifications when %s ends (-want +got):\n%s", name, diff)
+				}
+			})
+		})
+	}
+}
+
 // The record of an asset may hold a price before the ticks that lead to it are read. They still count.
 func TestTicksCountAfterANewerRecord(t *testing.T) {
 	withBars(t, func(t *testing.T, m *barMarket) {
