@@ -326,7 +326,7 @@ func TestDutiesRest(t *testing.T) {
 		if n := after.sweeps - before.sweeps; n != 64*10 {
 			t.Errorf("%d sweeps in 10 minutes", n)
 		}
-		if looks, reads := after.looks-before.looks, after.reads-before.reads; looks != 5*60 || reads != 0 {
+		if looks, reads := after.looks-before.looks, after.reads-before.reads; looks < 5*60-1 || looks > 5*60+1 || reads != 0 {
 			t.Errorf("the logs of silent partitions were looked at %d times and read %d times", looks, reads)
 		}
 		// A run begins whose process dies: its event and its record are one change.

@@ -28,6 +28,7 @@ func TestStoreInProcess(t *testing.T) {
 			"TestConfirmedEventsAreHandedOnWithoutAWait",
 			"TestTailPassesEventsRemovedBeforeReplicasHadThem",
 			"TestInstallationFixesThePartitions",
+			"TestLeasesOfANode",
 		},
 		"they set it up by CONFIG or ACL": {"TestAppendOutOfMemory"},
 		"they read its INFO commandstats": {"TestHeadShares"},

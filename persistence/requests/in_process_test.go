@@ -13,5 +13,6 @@ func TestStoreInProcess(t *testing.T) {
 			"TestTakeTokensFromAStoppedRedis",
 			"TestRepeatedRequestWaitsForReplicas",
 		},
+		"they read its INFO commandstats": {"TestALockLastsAsLongAsItsRequest"},
 	})
 }
