@@ -48,7 +48,7 @@ func (c *Client) Durably(ctx context.Context, confirm string, add func(pipe redi
 
 // Change is Durably for one script. After ErrReplicas its result is valid.
 func (c *Client) Change(
-	ctx context.Context, confirm string, script *redis.Script, keys []string, args ...any,
+	ctx context.Context, confirm string, script *Lua, keys []string, args ...any,
 ) (*redis.Cmd, error) {
 	if c.WaitReplicas == 0 {
 		result := script.Run(ctx, c.RDB, keys, args...)
