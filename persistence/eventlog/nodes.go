@@ -104,10 +104,6 @@ func (s *Store) LeaveNode(ctx context.Context, node string) error {
 	return redisclient.Failed(err, "withdraw node")
 }
 
-// installedPartitions is the field of the installation's record that holds the
-// number of partitions.
-const installedPartitions = "partitions"
-
 // Install records what the first start of an installation fixes and compares it with the
 // settings of this process. KindConflict: they differ, or the server is unfit, and this process may
 // not run.
@@ -115,16 +111,5 @@ func (s *Store) Install(ctx context.Context) error {
 	if err := s.CheckServer(ctx); err != nil {
 		return err
 	}
-	want := strconv.Itoa(s.Partitions())
-	pipe := s.RDB.TxPipeline()
-	pipe.HSetNX(ctx, s.InstallationKey(), installedPartitions, want)
-	got := pipe.HGet(ctx, s.InstallationKey(), installedPartitions)
-	if err := redisclient.Execute(ctx, pipe); err != nil {
-		return redisclient.Failed(err, "read installation")
-	}
-	if got.Val() != want {
-		return redisclient.Refused("other_partitions", fmt.Sprintf("this Redis was set up with partitions: %s, and "+
-			"the setting says %s: it cannot be changed later", got.Val(), want))
-	}
-	return nil
+	return s.CheckInstallation(ctx)
 }

@@ -23,10 +23,6 @@ import (
 
 // Limits of the connections to Redis.
 const (
-	// maxPartitions is the largest number of partitions: one XREAD over more streams costs
-	// Redis more than it saves.
-	maxPartitions = 64
-
 	defaultTimeout = 2 * time.Second // of Options
 	// BlockTimeout bounds a blocking read, since go-redis ignores the end of a context
 	// during one.
@@ -49,8 +45,9 @@ type Options struct {
 	URL string
 	// CAFile has the certificates, in PEM, of the authorities to trust; empty: the system's.
 	CAFile string
-	// Partitions is 1 to 64; 0 means 16.
+	// Partitions is 1 to MaxPartitions; 0 means 16. EvenSlots is Installation.Even. Installed sets both.
 	Partitions int
+	EvenSlots  bool
 	// WaitReplicas is how many replicas must have a change before it is acknowledged.
 	WaitReplicas int
 	// Timeout is how long connecting and how long a command may take; default 2 s. Half of
@@ -86,8 +83,8 @@ func NewClient(o Options) (*Client, error) {
 	if o.Partitions == 0 {
 		o.Partitions = 16
 	}
-	if o.Partitions < 1 || o.Partitions > maxPartitions {
-		return nil, fmt.Errorf("partitions is %d: must be 1 to %d", o.Partitions, maxPartitions)
+	if o.Partitions < 1 || o.Partitions > MaxPartitions {
+		return nil, errPartitions(o.Partitions)
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -113,6 +110,9 @@ func NewClient(o Options) (*Client, error) {
 		replicasIn:   o.Timeout / 2,
 		Log:          o.Log,
 		Metrics:      o.Metrics,
+	}
+	if o.EvenSlots {
+		c.Keys = Keys{evenTags(o.Partitions)}
 	}
 	c.RDB = dial(base)
 	blocking := *base
