@@ -19,7 +19,8 @@ type Config struct {
 	DataDir string `yaml:"data_dir" env:"DATA_DIR"`
 	// Cluster is set if several nodes share the Redis. Secrets must then be given.
 	Cluster bool `yaml:"cluster" env:"CLUSTER"`
-	// Partitions is the number of partitions, 1 to 64. It is fixed at the first start.
+	// Partitions is the number of partitions, 1 to 1024. It is fixed at the first start. 0 takes the
+	// number of the installation, and 64 for a new one.
 	Partitions int `yaml:"partitions" env:"PARTITIONS"`
 	// Lease is how long a partition stays with a node that does not respond.
 	Lease Duration `yaml:"lease" env:"LEASE"`
@@ -319,11 +320,10 @@ type Shutdown struct {
 // Default returns every setting at its default.
 func Default() Config {
 	return Config{
-		HTTP:       HTTP{Addr: ":8080", MaxAnonymous: 1000, MaxExports: 16, MaxAccountExports: 2},
-		DataDir:    defaultDataDir(),
-		Partitions: 16,
-		Lease:      Duration(5 * time.Second),
-		Redis:      Redis{Timeout: Duration(2 * time.Second)},
+		HTTP:    HTTP{Addr: ":8080", MaxAnonymous: 1000, MaxExports: 16, MaxAccountExports: 2},
+		DataDir: defaultDataDir(),
+		Lease:   Duration(5 * time.Second),
+		Redis:   Redis{Timeout: Duration(2 * time.Second)},
 		RateLimit: RateLimit{
 			Reads:         "3000/m",
 			Runs:          "600/m",

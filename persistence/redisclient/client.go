@@ -111,9 +111,7 @@ func NewClient(o Options) (*Client, error) {
 		Log:          o.Log,
 		Metrics:      o.Metrics,
 	}
-	if o.EvenSlots {
-		c.Keys = Keys{evenTags(o.Partitions)}
-	}
+	c.Keys = Installation{o.Partitions, o.EvenSlots}.Keys()
 	c.RDB = dial(base)
 	blocking := *base
 	blocking.PoolSize = o.Partitions + blockingConns

@@ -41,6 +41,14 @@ func (i Installation) String() string {
 	return strconv.Itoa(i.Partitions)
 }
 
+// Keys returns the names of the installation's keys.
+func (i Installation) Keys() Keys {
+	if i.Even {
+		return Keys{evenTags(i.Partitions)}
+	}
+	return Keys{}
+}
+
 // ParseInstallation is the inverse of Installation.String.
 func ParseInstallation(text string) (i Installation, ok bool) {
 	number, word, even := strings.Cut(text, " ")
@@ -120,7 +128,7 @@ func (c *Client) storedInstallation(ctx context.Context) (string, error) {
 // checkEmpty returns KindConflict, "lost_installation", if Redis has accounts although it has no record
 // of their installation: a new one would not find them.
 func (c *Client) checkEmpty(ctx context.Context) error {
-	even := Keys{evenTags(1)}
+	even := Installation{1, true}.Keys()
 	pipe := c.RDB.Pipeline()
 	former, later := pipe.Exists(ctx, c.AccountsKey()), pipe.Exists(ctx, even.AccountsKey())
 	if err := Execute(ctx, pipe); err != nil {
