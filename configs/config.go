@@ -21,7 +21,8 @@ type Config struct {
 	// must agree in Lease, Market.Source, Market.Speed, Signals.Retention and
 	// Redis.WaitReplicas, and have one of each kind of keys in common.
 	Cluster bool `yaml:"cluster" env:"CLUSTER"`
-	// Partitions is the number of partitions, 1 to 64. It is fixed at the first start.
+	// Partitions is the number of partitions, 1 to 1024. It is fixed at the first start. 0 takes the
+	// number of the installation, and 64 for a new one.
 	Partitions int `yaml:"partitions" env:"PARTITIONS"`
 	// Lease is how long a partition stays with a node that does not respond.
 	Lease Duration `yaml:"lease" env:"LEASE"`
@@ -331,11 +332,10 @@ type Shutdown struct {
 // Default returns every setting at its default.
 func Default() Config {
 	return Config{
-		HTTP:       HTTP{Addr: ":8080", MaxAnonymous: 1000, MaxExports: 16, MaxAccountExports: 2},
-		DataDir:    defaultDataDir(),
-		Partitions: 16,
-		Lease:      Duration(5 * time.Second),
-		Redis:      Redis{WithoutReplicas: RefuseWithoutReplicas, Timeout: Duration(2 * time.Second)},
+		HTTP:    HTTP{Addr: ":8080", MaxAnonymous: 1000, MaxExports: 16, MaxAccountExports: 2},
+		DataDir: defaultDataDir(),
+		Lease:   Duration(5 * time.Second),
+		Redis:   Redis{WithoutReplicas: RefuseWithoutReplicas, Timeout: Duration(2 * time.Second)},
 		RateLimit: RateLimit{
 			Reads:         "3000/m",
 			Runs:          "600/m",

@@ -69,7 +69,7 @@ func TestLaterLayersWin(t *testing.T) {
 
 func TestAllFaultsAreReportedAtOnce(t *testing.T) {
 	t.Parallel()
-	file := write(t, "c.yaml", "partitions: 65\nruns:\n  max_queued: 0\nauth:\n  registration: maybe\n")
+	file := write(t, "c.yaml", "partitions: -1\nruns:\n  max_queued: 0\nauth:\n  registration: maybe\n")
 	_, err := Load(file, []string{"AGENTSIGNAL_RATE_LIMITS=1/s", "AGENTSIGNAL_AGENTS_STATUSES=seo:great",
 		"AGENTSIGNAL_LEASE_FILE=/does/not/exist", "AGENTSIGNAL_MARKET_SPEED=fast", "AGENTSIGNAL_RUNS_TIMEOUT=soon"})
 	if err == nil {
@@ -88,14 +88,14 @@ func TestAllFaultsOfAFileAreReported(t *testing.T) {
 	t.Parallel()
 	_, err := Load(write(t, "c.yaml",
 		"http:\n  adr: ':1'\nruns:\n  timeout: soon\nlease: [1s]\ndashboard:\n  queue_bytes: big\n"+
-			"partitions: 99\n"), nil)
+			"partitions: 1025\n"), nil)
 	if err == nil {
 		t.Fatal("no fault was found")
 	}
 	for _, want := range []string{"line 2: http.adr is not a setting: did you mean http.addr?",
 		`line 4: runs.timeout: "soon" is not a duration`,
 		"line 5: lease: must be a single value", `line 7: dashboard.queue_bytes: "big" is not a size`,
-		"partitions: must be 1 to 64"} {
+		"partitions: must be 1 to 1024, or 0 for the number of the installation"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is missing in:\n%v", want, err)
 		}

@@ -118,7 +118,7 @@ func TestRulesOfValues(t *testing.T) {
 		"EMAIL_SMTP_URL=smtp://h":                "email.from",
 		"REDIS_WAIT_REPLICAS=6":                  "redis.wait_replicas",
 		"REDIS_WITHOUT_REPLICAS=wait":            "redis.without_replicas",
-		"PARTITIONS=0":                           "partitions",
+		"PARTITIONS=1025":                        "partitions",
 		"MARKET_SPEED=3601":                      "market.speed",
 		"COSTS_FX=1001":                          "costs.fx",
 		"COSTS_SLIPPAGE=1.1":                     "costs.slippage",
@@ -127,7 +127,7 @@ func TestRulesOfValues(t *testing.T) {
 	} {
 		faulty(t, variable, key+": ")
 	}
-	for _, variable := range []string{"PARTITIONS=64", "MARKET_SPEED=3600", "COSTS_FX=1000", "WEBHOOKS_JITTER=0.5",
+	for _, variable := range []string{"PARTITIONS=1024", "PARTITIONS=0", "MARKET_SPEED=3600", "COSTS_FX=1000", "WEBHOOKS_JITTER=0.5",
 		"REDIS_WAIT_REPLICAS=5", "REDIS_WITHOUT_REPLICAS=accept", "REDIS_WITHOUT_REPLICAS=refuse",
 		"WEBHOOKS_WARN_AFTER=24h,24h,48h", "HTTP_CORS_ORIGINS=https://a.example:8443", "HTTP_ADMIN_ADDR=:9090"} {
 		if _, err := Load("", []string{Prefix + variable}); err != nil {

@@ -201,7 +201,8 @@ func (check checker) networks(key string, list []string) {
 
 func (c *Config) checkStore(check checker) {
 	check(c.DataDir != "", "data_dir", "must not be empty")
-	check(c.Partitions >= 1 && c.Partitions <= 64, "partitions", "must be 1 to 64")
+	check(c.Partitions >= 0 && c.Partitions <= 1024, "partitions",
+		"must be 1 to 1024, or 0 for the number of the installation")
 	check(c.Redis.WaitReplicas >= 0 && c.Redis.WaitReplicas <= 5, "redis.wait_replicas", "must be 0 to 5")
 	check(slices.Contains([]string{RefuseWithoutReplicas, AcceptWithoutReplicas}, c.Redis.WithoutReplicas),
 		"redis.without_replicas", "must be refuse or accept")

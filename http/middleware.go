@@ -100,6 +100,9 @@ func (s *Server) dispatch(c *call) {
 // handle makes the checks that precede those of the request's values, in the order of the
 // package comment, and runs the operation.
 func (s *Server) handle(c *call) error {
+	if s.o.Waiting && (c.endpoint == nil || c.r.Method != http.MethodOptions && !c.endpoint.always(c.r.Method)) {
+		return errWaiting
+	}
 	if c.endpoint == nil {
 		return s.unknownPath(c.r.URL.Path)
 	}
@@ -123,8 +126,10 @@ func (s *Server) handle(c *call) error {
 	if scope := c.operation.scope; scope != "" && !c.principal.Scopes.Has(scope) {
 		return &scopeError{scope}
 	}
-	if err := s.limit(c, c.operation.class); err != nil {
-		return err
+	if !s.o.Waiting { // it has no limiter, and answers what costs little
+		if err := s.limit(c, c.operation.class); err != nil {
+			return err
+		}
 	}
 	s.selectVersion(c)
 	if !c.operation.anyQuery {

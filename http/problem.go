@@ -118,6 +118,8 @@ var (
 		Message: "the body must be JSON: send it with Content-Type: application/json and without Content-Encoding"}
 	errForeignOrigin = &signal.Error{Kind: signal.KindForbidden, Code: "origin_not_allowed",
 		Message: "this origin may not open the stream"}
+	errWaiting = &signal.Error{Kind: signal.KindUnavailable, Code: "unavailable",
+		Message: "the service cannot reach its store", RetryAfter: retryUnavailable}
 	errDraining = &signal.Error{Kind: signal.KindUnavailable, Code: "unavailable",
 		Message: "the service is about to stop", RetryAfter: retryUnavailable}
 	errTooManyAnonymous = &signal.Error{Kind: signal.KindTooMany, Code: "rate_limited",

@@ -51,6 +51,12 @@ type endpoint struct {
 	bodyLimit int64 // bytes
 }
 
+// always reports whether a method is answered even if the service cannot serve requests.
+func (e *endpoint) always(method string) bool {
+	op := e.operation(method)
+	return op != nil && op.always
+}
+
 // ServeHTTP implements http.Handler, as the router requires; it is never called.
 func (*endpoint) ServeHTTP(http.ResponseWriter, *http.Request) {}
 

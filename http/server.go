@@ -54,6 +54,8 @@ type Options struct {
 	// Speed returns how many times as fast as real time the bars of an asset go by; nil: 1.
 	Speed        func(ctx context.Context, asset string) int64
 	Registration bool // POST /v1/auth/register exists
+	// Waiting refuses every request that needs one of the above: they are not there yet.
+	Waiting bool
 
 	CORSOrigins    []string       // exact origins, such as https://app.example.com; default none
 	TrustedProxies []netip.Prefix // whose X-Forwarded-For is trusted; default none

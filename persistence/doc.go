@@ -25,7 +25,10 @@
 //
 // The part in braces is the hash tag: keys with the same tag lie in one slot of a Redis
 // Cluster, so that one script may use them. NN is the partition of the account, from
-// Client.Partition. redisclient/keys.go makes the names, and a test compares them with this table.
+// Client.Partition. redisclient/keys.go makes the names, and a test compares them with this table. It
+// has the former names: in a new installation the tags of partitions, of credentials and of the
+// market end with letters, {p07-qb}, {auth-ex}, {market-vz}, so that any number of masters gets even
+// shares (redisclient/tags.go). The record {node}:installation decides.
 //
 //	key                           type   content                                        lifetime
 //	{pNN}:events                  stream event log: h = routing fields, d = payload     1 h and 1 M entries

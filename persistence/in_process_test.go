@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/agentsignal/agentsignal/persistence/redistest"
+	"github.com/agentsignal/agentsignal/persistence/storetest"
 )
 
 func TestStoreInProcess(t *testing.T) {
@@ -29,3 +30,5 @@ func TestStoreInProcess(t *testing.T) {
 		},
 	})
 }
+
+func TestMain(m *testing.M) { storetest.Main(m) }

@@ -2,7 +2,7 @@ package persistence
 
 import (
 	"context"
-	"strings"
+	"regexp"
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -96,10 +96,13 @@ func (z *sizes) measure(ctx context.Context, server redis.Cmdable, keys []string
 	return nil
 }
 
-// partitionLabel returns the partition of a key, in two digits.
+// tagOfPartition matches the hash tag of a partition: its number, and the letters of an even name.
+var tagOfPartition = regexp.MustCompile(`^\{p(\d{2,4})(?:-[a-z]{2})?\}:`)
+
+// partitionLabel returns the partition of a key, in at least two digits.
 func partitionLabel(key string) string {
-	if rest, ok := strings.CutPrefix(key, "{p"); ok && len(rest) > 3 && rest[2:4] == "}:" {
-		return rest[:2]
+	if m := tagOfPartition.FindStringSubmatch(key); m != nil {
+		return m[1]
 	}
 	return otherKeys
 }

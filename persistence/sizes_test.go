@@ -117,3 +117,14 @@ func BenchmarkSizes(b *testing.B) {
 		}
 	}
 }
+
+func FuzzPartitionLabel(f *testing.F) {
+	for _, key := range []string{"{p07}:open", "{p1023-zk}:owner", "{p07-}:x", "{p7}:x", "{pab}:x", "{p", "market:ticks"} {
+		f.Add(key)
+	}
+	f.Fuzz(func(t *testing.T, key string) {
+		if label := partitionLabel(key); label != otherKeys && !strings.HasPrefix(key, "{p"+label) {
+			t.Errorf("%q is of partition %s", key, label)
+		}
+	})
+}

@@ -35,7 +35,7 @@ func TestConfigIsCheckedAndPrinted(t *testing.T) {
 		t.Errorf("what config print wrote is not valid: %v", err)
 	}
 	// All faults at once.
-	bad := write("partitions: 65\nhttp:\n  addr: nowhere\nauth:\n  registration: maybe\n" +
+	bad := write("partitions: 1025\nhttp:\n  addr: nowhere\nauth:\n  registration: maybe\n" +
 		"  jwt_keys: a:b\nredis:\n  url: http://x\n" +
 		"market:\n  source: crystal ball\nrate_limit:\n  runs: many\n  reads: 1/y\n" +
 		"agents:\n  disabled: [oracle]\n  statuses: {poet: beta}\ncontent:\n  chat_url: ftp://x\n")

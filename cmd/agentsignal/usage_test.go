@@ -11,6 +11,7 @@ import (
 	"github.com/agentsignal/agentsignal/cmd/agentsignal/commandtest"
 	"github.com/agentsignal/agentsignal/persistence"
 	"github.com/agentsignal/agentsignal/persistence/market"
+	"github.com/agentsignal/agentsignal/persistence/redisclient"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
@@ -102,7 +103,9 @@ func TestABacktestNamesTheAssetsWithPrices(t *testing.T) {
 	o.Fails("--asset: no prices of BTCC are stored: give bars by --csv, or another data directory by --data-dir",
 		append(run, "BTCC")...)
 
-	store, err := persistence.Open(persistence.Options{URL: redis.URL(), Timeout: time.Minute})
+	options, err := redisclient.Installed(t.Context(), persistence.Options{URL: redis.URL(), Timeout: time.Minute})
+	commandtest.Must(t, err)
+	store, err := persistence.Open(options)
 	commandtest.Must(t, err)
 	defer store.Client.Close()
 	prices := market.New(store.Client)

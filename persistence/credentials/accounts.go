@@ -5,6 +5,7 @@ import (
 	"embed"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -31,12 +32,12 @@ type Store struct{ *redisclient.Client }
 func New(c *redisclient.Client) *Store { return &Store{c} }
 
 // apply runs a script that changes credentials, and waits for the replicas.
-func (s *Store) apply(ctx context.Context, script *redis.Script, keys []string, args ...any) (*redis.Cmd, error) {
+func (s *Store) apply(ctx context.Context, script *redisclient.Lua, keys []string, args ...any) (*redis.Cmd, error) {
 	return s.Change(ctx, s.ConfirmAuthKey(), script, keys, args...)
 }
 
 // end runs a script that ends credentials. It does so even while replicas are missing.
-func (s *Store) end(ctx context.Context, script *redis.Script, keys []string, args ...any) (*redis.Cmd, error) {
+func (s *Store) end(ctx context.Context, script *redisclient.Lua, keys []string, args ...any) (*redis.Cmd, error) {
 	return s.End(ctx, s.ConfirmAuthKey(), script, keys, args...)
 }
 
@@ -121,11 +122,17 @@ func (s *Store) SetPassword(ctx context.Context, id signal.AccountID, hash strin
 	event := newEvent(id, signal.SessionEnded, "")
 	before, after := announcementAround(event)
 	keys := []string{s.AccountKey(id), s.SessionsOfKey(id), s.OutboxKey()}
-	args := []any{hash, version, string(keep), now.UnixMilli(), s.SessionKey(""), s.RefreshKey(""),
-		before, after, sessionsAtOnce}
+	args := []any{hash, version, string(keep), now.UnixMilli(), before, after, sessionsAtOnce}
 	var events []signal.Event
 	for {
-		answer, err := s.end(ctx, passwordSetScript, keys, args...)
+		sessions, err := s.oldestSessions(ctx, id, sessionsAtOnce)
+		if err != nil {
+			return events, err
+		}
+		answer, err := s.end(ctx, passwordSetScript, sessions.after(keys), sessions.afterArgs(args)...)
+		if answer.Val() == int64(-4) {
+			continue // one has begun meanwhile
+		}
 		if answer.Val() == int64(-3) {
 			// The password is set together with the end of the last sessions, so that none
 			// outlives it wherever this is interrupted.
@@ -171,14 +178,26 @@ func (s *Store) DeleteAccount(ctx context.Context, id signal.AccountID, now time
 	}
 	event := newEvent(id, signal.AccountDeleted, "")
 	keys := []string{s.AccountKey(id), s.AccountsKey(), s.EmailKey(a.Email),
-		s.LockKey(credential.DigestOf(a.Email).String()), s.APIKeysOfKey(id),
-		s.SessionsOfKey(id), s.OutboxKey()}
-	args := []any{string(id), encodeAnnouncement(event), now.UnixMilli(), s.APIKeyKey(""),
-		s.SessionKey(""), s.RefreshKey(""), sessionsAtOnce}
+		s.LockKey(credential.DigestOf(a.Email).String()), s.APIKeysOfKey(id), s.SessionsOfKey(id), s.OutboxKey()}
+	args := []any{string(id), encodeAnnouncement(event), now.UnixMilli(), sessionsAtOnce}
 	var events []signal.Event
 	for {
-		deleted, err := s.end(ctx, accountDeleteScript, keys, args...)
+		digests, err := s.keyDigests(ctx, id)
+		if err != nil {
+			return events, err
+		}
+		sessions, err := s.oldestSessions(ctx, id, sessionsAtOnce)
+		if err != nil {
+			return events, err
+		}
+		allKeys, allArgs := slices.Clone(keys), append(slices.Clone(args), len(digests))
+		for _, digest := range digests {
+			allKeys, allArgs = append(allKeys, s.APIKeyKey(digest)), append(allArgs, digest)
+		}
+		deleted, err := s.end(ctx, accountDeleteScript, sessions.after(allKeys), sessions.afterArgs(allArgs)...)
 		switch {
+		case deleted.Val() == int64(-2):
+			continue // it got a key or a session meanwhile
 		case redisclient.Stands(err) && deleted.Val() == int64(1):
 			return append(events, event), redisclient.Failed(err, "delete account")
 		case err != nil:

@@ -3,6 +3,7 @@ package credentials
 import (
 	"cmp"
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"strings"
@@ -57,16 +58,14 @@ func (s *Store) KeyByDigest(ctx context.Context, secret credential.Digest) (cred
 
 // Keys returns the keys of an account that are not revoked, newest first.
 func (s *Store) Keys(ctx context.Context, account signal.AccountID) ([]credential.APIKey, error) {
-	index, err := s.RDB.HGetAll(ctx, s.APIKeysOfKey(account)).Result()
+	digests, err := s.keyDigests(ctx, account)
 	if err != nil {
-		return nil, redisclient.Failed(err, "list API keys")
+		return nil, err
 	}
 	pipe := s.RDB.Pipeline()
 	var records []*redis.MapStringStringCmd
-	for field, digest := range index {
-		if strings.HasPrefix(field, "id:") {
-			records = append(records, pipe.HGetAll(ctx, s.APIKeyKey(digest)))
-		}
+	for _, digest := range digests {
+		records = append(records, pipe.HGetAll(ctx, s.APIKeyKey(digest)))
 	}
 	if err := redisclient.Execute(ctx, pipe); err != nil {
 		return nil, redisclient.Failed(err, "read API keys")
@@ -88,15 +87,34 @@ func (s *Store) Keys(ctx context.Context, account signal.AccountID) ([]credentia
 	return keys, nil
 }
 
+// keyDigests returns the digests of the secrets of an account's keys.
+func (s *Store) keyDigests(ctx context.Context, account signal.AccountID) ([]string, error) {
+	index, err := s.RDB.HGetAll(ctx, s.APIKeysOfKey(account)).Result()
+	if err != nil {
+		return nil, redisclient.Failed(err, "list API keys")
+	}
+	var digests []string
+	for field, digest := range index {
+		if strings.HasPrefix(field, "id:") {
+			digests = append(digests, digest)
+		}
+	}
+	return digests, nil
+}
+
 // RevokeKey ends a key and frees its name. It returns the event that announces it, which is to be
 // settled. KindNotFound: the account has no such key. The event with KindUnavailable: the key
 // has ended, but may come back if the master is lost.
 func (s *Store) RevokeKey(ctx context.Context, account signal.AccountID, id signal.KeyID, now time.Time) (
 	[]signal.Event, error) {
 	event := newEvent(account, signal.KeyRevoked, string(id))
-	keys := []string{s.APIKeysOfKey(account), s.OutboxKey()}
-	revoked, err := s.end(ctx, keyRevokeScript, keys, string(id), encodeAnnouncement(event), now.UnixMilli(),
-		s.APIKeyKey(""))
+	// An id never gets another key, so the digest may be read before.
+	digest, err := s.RDB.HGet(ctx, s.APIKeysOfKey(account), "id:"+string(id)).Result()
+	if err != nil && !errors.Is(err, redis.Nil) {
+		return nil, redisclient.Failed(err, "read API key")
+	}
+	keys := []string{s.APIKeysOfKey(account), s.OutboxKey(), s.APIKeyKey(digest)}
+	revoked, err := s.end(ctx, keyRevokeScript, keys, string(id), encodeAnnouncement(event), now.UnixMilli(), digest)
 	switch {
 	case redisclient.Stands(err) && revoked.Val() == int64(1):
 		return []signal.Event{event}, redisclient.Failed(err, "revoke API key")

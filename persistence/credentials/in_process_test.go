@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/agentsignal/agentsignal/persistence/redistest"
+	"github.com/agentsignal/agentsignal/persistence/storetest"
 )
 
 func TestStoreInProcess(t *testing.T) {
@@ -20,3 +21,5 @@ func TestStoreInProcess(t *testing.T) {
 		"it is too slow for so many records": {"TestManySessionsEndInSteps"},
 	})
 }
+
+func TestMain(m *testing.M) { storetest.Main(m) }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -28,6 +29,10 @@ const removeSession = "shared/session_remove"
 // of them take several scripts.
 const sessionsAtOnce = 500
 
+// endTries is how often in a row endOldest may end no session, since another has begun meanwhile whose
+// own end is nearer.
+const endTries = 5
+
 // CreateSession begins a session after a correct password and clears the failed logins of the
 // email. If the account then has more than maxSessions, those whose own end is nearest are ended;
 // it returns the events that announce them, which are to be settled. If the email was locked
@@ -37,13 +42,15 @@ func (s *Store) CreateSession(ctx context.Context, n credential.Session, passwor
 	maxSessions int, now time.Time) (ended []signal.Event, lockedUntil time.Time, err error) {
 	event := newEvent(n.Account, signal.SessionEnded, "")
 	before, after := announcementAround(event)
-	args := append([]any{string(n.ID), passwordVersion, now.UnixMilli(), n.KeepUntil.UnixMilli(), maxSessions,
-		sessionsAtOnce, s.SessionKey(""), s.RefreshKey(""), before, after}, encodeSession(n)...)
+	args := []any{string(n.ID), passwordVersion, now.UnixMilli(), n.KeepUntil.UnixMilli(), maxSessions,
+		sessionsAtOnce, before, after}
 	keys := []string{s.AccountKey(n.Account), s.SessionKey(n.ID),
 		s.SessionsOfKey(n.Account), s.RefreshKey(n.Locator.String()),
 		s.LockKey(email.String()), s.OutboxKey()}
+	var oldest sessionNames // not read unless one must end
 	for {
-		answer, unconfirmed := s.apply(ctx, sessionCreateScript, keys, args...)
+		answer, unconfirmed := s.apply(ctx, sessionCreateScript, oldest.after(keys),
+			append(oldest.afterArgs(args), encodeSession(n)...)...)
 		if !redisclient.Stands(unconfirmed) {
 			return ended, time.Time{}, redisclient.Failed(unconfirmed, "create session")
 		}
@@ -63,10 +70,57 @@ func (s *Store) CreateSession(ctx context.Context, n credential.Session, passwor
 			if err != nil {
 				return ended, time.Time{}, err
 			}
+		case -3:
+			if oldest, err = s.oldestSessions(ctx, n.Account, sessionsAtOnce); err != nil {
+				return ended, time.Time{}, err
+			}
 		default:
 			return ended, time.UnixMilli(code).UTC(), nil
 		}
 	}
+}
+
+// sessionNames names sessions for the scripts that may end them: by their keys, two each, and by their
+// ids and locators.
+type sessionNames struct {
+	keys []string
+	args []any
+}
+
+// after returns keys, followed by those of n.
+func (n sessionNames) after(keys []string) []string { return slices.Concat(keys, n.keys) }
+
+// afterArgs returns args, followed by those of n.
+func (n sessionNames) afterArgs(args []any) []any { return slices.Concat(args, n.args) }
+
+// oldestSessions returns the names of at most limit sessions of an account, in the order of their own
+// ends. A session's locator never changes, so it may be read before the script that ends it.
+func (s *Store) oldestSessions(ctx context.Context, account signal.AccountID, limit int) (n sessionNames, err error) {
+	ids, err := s.RDB.ZRange(ctx, s.SessionsOfKey(account), 0, int64(limit)-1).Result()
+	if err != nil {
+		return n, redisclient.Failed(err, "list sessions")
+	}
+	if len(ids) == 0 {
+		return n, nil
+	}
+	pipe := s.RDB.Pipeline()
+	locators := make([]*redis.StringCmd, len(ids))
+	for i, id := range ids {
+		locators[i] = pipe.HGet(ctx, s.SessionKey(signal.SessionID(id)), "locator")
+	}
+	if err := redisclient.Execute(ctx, pipe); err != nil {
+		return n, redisclient.Failed(err, "read sessions")
+	}
+	for i, id := range ids { // an expired one has no locator
+		s.name(&n, signal.SessionID(id), locators[i].Val())
+	}
+	return n, nil
+}
+
+// name adds a session to n.
+func (s *Store) name(n *sessionNames, id signal.SessionID, locator string) {
+	n.keys = append(n.keys, s.SessionKey(id), s.RefreshKey(locator))
+	n.args = append(n.args, string(id), locator)
 }
 
 // endOldest ends sessions of the account of event, in the order of their own ends and by as many
@@ -78,11 +132,15 @@ func (s *Store) endOldest(ctx context.Context, event signal.Event, left int, kee
 	now time.Time) ([]signal.Event, error) {
 	before, after := announcementAround(event)
 	keys := []string{s.SessionsOfKey(event.Account), s.OutboxKey()}
-	args := []any{now.UnixMilli(), sessionsAtOnce, left, string(keep), s.SessionKey(""),
-		s.RefreshKey(""), before, after, subject}
+	args := []any{now.UnixMilli(), sessionsAtOnce, left, string(keep), before, after, subject}
 	var ended []signal.Event
-	for previous := int64(math.MaxInt64); ; {
-		answer, unconfirmed := s.end(ctx, sessionsEndScript, keys, args...)
+	idle, previous := 0, int64(math.MaxInt64)
+	for {
+		oldest, err := s.oldestSessions(ctx, event.Account, sessionsAtOnce+1) // keep may be the first
+		if err != nil {
+			return ended, err
+		}
+		answer, unconfirmed := s.end(ctx, sessionsEndScript, oldest.after(keys), oldest.afterArgs(args)...)
 		if !redisclient.Stands(unconfirmed) {
 			return ended, redisclient.Failed(unconfirmed, "end sessions")
 		}
@@ -94,10 +152,12 @@ func (s *Store) endOldest(ctx context.Context, event signal.Event, left int, kee
 		if over <= 0 { // replicas that have the last write have all before it
 			return ended, redisclient.Failed(unconfirmed, "end sessions")
 		}
-		if len(ids) == 0 && over >= previous {
+		if idle++; over < previous {
+			idle = 0
+		}
+		if previous = over; idle == endTries {
 			return ended, fmt.Errorf("end sessions: %d too many are left and cannot be ended", over)
 		}
-		previous = over
 	}
 }
 
@@ -157,7 +217,7 @@ func (s *Store) RotateSession(ctx context.Context, next credential.Session, pres
 	event := newEvent(next.Account, signal.SessionEnded, string(next.ID))
 	keys := []string{s.RefreshKey(next.Locator.String()), s.SessionKey(next.ID),
 		s.SessionsOfKey(next.Account), s.OutboxKey()}
-	type change func(context.Context, *redis.Script, []string, ...any) (*redis.Cmd, error)
+	type change func(context.Context, *redisclient.Lua, []string, ...any) (*redis.Cmd, error)
 	run := func(do change, from, to credential.Digest) (*redis.Cmd, error) {
 		return do(ctx, sessionRotateScript, keys, from.String(), to.String(), now.UnixMilli(),
 			next.RefreshUntil.UnixMilli(), next.KeepUntil.UnixMilli(), string(next.ID), encodeAnnouncement(event))
@@ -191,9 +251,14 @@ func (s *Store) RotateSession(ctx context.Context, next credential.Session, pres
 func (s *Store) EndSession(ctx context.Context, account signal.AccountID, id signal.SessionID, now time.Time) (
 	[]signal.Event, error) {
 	event := newEvent(account, signal.SessionEnded, string(id))
-	keys := []string{s.SessionKey(id), s.SessionsOfKey(account), s.OutboxKey()}
-	ended, err := s.end(ctx, sessionEndScript, keys, string(id), encodeAnnouncement(event), now.UnixMilli(),
-		s.RefreshKey(""))
+	locator, err := s.RDB.HGet(ctx, s.SessionKey(id), "locator").Result()
+	if err != nil && !errors.Is(err, redis.Nil) {
+		return nil, redisclient.Failed(err, "read session")
+	}
+	var names sessionNames
+	s.name(&names, id, locator)
+	keys := names.after([]string{s.SessionsOfKey(account), s.OutboxKey()})
+	ended, err := s.end(ctx, sessionEndScript, keys, names.afterArgs([]any{encodeAnnouncement(event), now.UnixMilli()})...)
 	if redisclient.Stands(err) && ended.Val() == int64(1) {
 		return []signal.Event{event}, redisclient.Failed(err, "end session")
 	}

@@ -246,8 +246,8 @@ func TestPasswordChangesWithLastSessions(t *testing.T) {
 	}
 	// Only the script that ends the last sessions may set it.
 	keys := []string{s.AccountKey(a), s.SessionsOfKey(a), s.OutboxKey()}
-	answer, err := passwordSetScript.Run(t.Context(), s.RDB, keys, "next", 1, "", 1, s.SessionKey(""),
-		s.RefreshKey(""), "", "", sessionsAtOnce).Int()
+	answer, err := passwordSetScript.Run(t.Context(), s.RDB, keys, "next", 1, "", 1, "", "",
+		sessionsAtOnce).Int()
 	if err != nil || answer != -3 {
 		t.Errorf("too many sessions for one script: %v, %v", answer, err)
 	}

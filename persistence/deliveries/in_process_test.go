@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/agentsignal/agentsignal/persistence/redistest"
+	"github.com/agentsignal/agentsignal/persistence/storetest"
 )
 
 func TestStoreInProcess(t *testing.T) {
@@ -14,3 +15,5 @@ func TestStoreInProcess(t *testing.T) {
 		"it is too slow for so many records":                         {"TestManyDeliveries"},
 	})
 }
+
+func TestMain(m *testing.M) { storetest.Main(m) }

@@ -3,6 +3,7 @@ package eventlog
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -192,40 +193,37 @@ func decodeTraits(text string) []cluster.Trait {
 	return traits
 }
 
-// The fields of the installation's record.
-const (
-	installedPartitions = "partitions"
-	installedFormats    = "formats" // version of the stored values; earlier builds did not store it
-)
+// installedFormats is the field of the installation's record with the version of the stored values.
+// Earlier builds did not store it.
+const installedFormats = "formats"
 
-// Install records what the first start of an installation fixes and compares it with this process.
-// KindConflict: they differ, or the server is unfit, and this process may not run.
+// Install records what the first start of an installation fixes and compares it with the
+// settings of this process. KindConflict: they differ, or the server is unfit, and this process may
+// not run.
 func (s *Store) Install(ctx context.Context) error {
 	if err := s.CheckServer(ctx); err != nil {
 		return err
 	}
-	pipe := s.RDB.TxPipeline()
-	pipe.HSetNX(ctx, s.InstallationKey(), installedPartitions, strconv.Itoa(s.Partitions()))
-	pipe.HSetNX(ctx, s.InstallationKey(), installedFormats, strconv.Itoa(codec.Version))
-	if err := redisclient.Execute(ctx, pipe); err != nil {
+	if err := s.CheckInstallation(ctx); err != nil {
+		return err
+	}
+	err := s.RDB.HSetNX(ctx, s.InstallationKey(), installedFormats, codec.Version).Err()
+	if err != nil {
 		return redisclient.Failed(err, "record installation")
 	}
-	return s.CheckInstallation(ctx)
+	return s.CheckFormats(ctx)
 }
 
-// CheckInstallation is Install for a process that only reads: it records nothing.
-func (s *Store) CheckInstallation(ctx context.Context) error {
-	got, err := s.RDB.HMGet(ctx, s.InstallationKey(), installedPartitions, installedFormats).Result()
-	if err != nil {
+// CheckFormats returns KindConflict, "other_formats", if the stored values have another version than
+// this build reads.
+func (s *Store) CheckFormats(ctx context.Context) error {
+	stored, err := s.RDB.HGet(ctx, s.InstallationKey(), installedFormats).Result()
+	if err != nil && !errors.Is(err, redis.Nil) {
 		return redisclient.Failed(err, "read installation")
 	}
-	if want := strconv.Itoa(s.Partitions()); got[0] != nil && got[0] != want {
-		return redisclient.Refused("other_partitions", fmt.Sprintf("this Redis was set up with partitions: %v, and "+
-			"the setting says %s: it cannot be changed later", got[0], want))
-	}
-	if want := strconv.Itoa(codec.Version); got[1] != nil && got[1] != want {
-		return redisclient.Refused("other_formats", fmt.Sprintf("this Redis has data in version %v of the formats, and "+
-			"this build reads version %s: use a build for that version, or another redis.url", got[1], want))
+	if want := strconv.Itoa(codec.Version); stored != "" && stored != want {
+		return redisclient.Refused("other_formats", fmt.Sprintf("this Redis has data in version %s of the formats, and "+
+			"this build reads version %s: use a build for that version, or another redis.url", stored, want))
 	}
 	return nil
 }

@@ -222,7 +222,7 @@ func TestInstallationFixesTheFormats(t *testing.T) {
 	t.Parallel()
 	s, server := leaseStore(t)
 	// An installation of a build that stored the partitions alone.
-	server.Client().HSet(t.Context(), s.InstallationKey(), installedPartitions, 4)
+	server.Client().HSet(t.Context(), s.InstallationKey(), "partitions", 4)
 	wantNoError(t, s.Install(t.Context()))
 	server.Client().HSet(t.Context(), s.InstallationKey(), installedFormats, 2)
 	err := s.Install(t.Context())

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/agentsignal/agentsignal/persistence/redistest"
+	"github.com/agentsignal/agentsignal/persistence/storetest"
 )
 
 func TestStoreInProcess(t *testing.T) {
@@ -12,3 +13,5 @@ func TestStoreInProcess(t *testing.T) {
 		"they stop the server or set it up by ACL": {"TestJobsWithoutRedis", "TestPollingIsRefused"},
 	})
 }
+
+func TestMain(m *testing.M) { storetest.Main(m) }

@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"context"
 	"embed"
-	"errors"
-	"fmt"
 	"log/slog"
 	"sync"
 	"time"
@@ -29,8 +27,8 @@ var scripts embed.FS
 var (
 	enqueueScript = redisclient.Script(scripts, "enqueue")
 	pruneScript   = redisclient.Script(scripts, "prune")
-	listScript    = redisclient.Script(scripts, "list")
 	takeScript    = redisclient.Script(scripts, "take")
+	startScript   = redisclient.Script(scripts, "start")
 )
 
 const (
@@ -131,26 +129,34 @@ func (j *Store) Enqueue(ctx context.Context, job signal.Job, maxQueued int, repl
 // Job returns a job of the account. KindNotFound: there is no such job, or it is forgotten.
 func (j *Store) Job(ctx context.Context, account signal.AccountID, id signal.JobID) (signal.Job, error) {
 	p := j.store.Partition(account)
-	fields := []string{codec.JobState, codec.JobStarted, codec.JobRequest, codec.JobOutcome}
-	r, err := j.store.RDB.HMGet(ctx, j.store.JobKey(p, id), fields...).Result()
+	r, err := j.store.RDB.HMGet(ctx, j.store.JobKey(p, id), jobFields...).Result()
 	if err != nil {
 		return signal.Job{}, redisclient.Failed(err, "read job")
 	}
-	text := make([]string, 4)
-	for i := range text {
-		text[i], _ = r[i].(string)
-	}
-	if text[0] == "" {
-		return signal.Job{}, signal.NotFound("job")
-	}
-	job, err := codec.DecodeJob(id, text[0], text[1], text[2], text[3])
+	job, found, err := decodeFields(id, r)
 	if err != nil {
 		return signal.Job{}, err
 	}
-	if job.Request.Account != account || forgotten(&job, j.store.Now()) {
+	if !found || job.Request.Account != account || forgotten(&job, j.store.Now()) {
 		return signal.Job{}, signal.NotFound("job")
 	}
 	return job, nil
+}
+
+// jobFields are the fields of a job's record.
+var jobFields = []string{codec.JobState, codec.JobStarted, codec.JobRequest, codec.JobOutcome}
+
+// decodeFields returns the job with the values of jobFields, unless there is none.
+func decodeFields(id signal.JobID, values []any) (job signal.Job, found bool, err error) {
+	text := make([]string, len(jobFields))
+	for i, v := range values {
+		text[i], _ = v.(string)
+	}
+	if text[0] == "" {
+		return signal.Job{}, false, nil
+	}
+	job, err = codec.DecodeJob(id, text[0], text[1], text[2], text[3])
+	return job, err == nil, err
 }
 
 // forgotten reports whether the job has expired. Redis may not have dropped it yet.
@@ -171,27 +177,32 @@ func (j *Store) Jobs(
 	if status != "" {
 		index = j.store.JobsWithKey(p, account, status)
 	}
-	r, err := listScript.Run(ctx, j.store.RDB, []string{index}, j.store.JobKey(p, ""), offset, limit).Slice()
-	if err != nil {
+	pipe := j.store.RDB.Pipeline()
+	total := pipe.ZCard(ctx, index)
+	ids := pipe.ZRevRange(ctx, index, int64(offset), int64(offset)+int64(limit)-1)
+	if err := redisclient.Execute(ctx, pipe); err != nil {
 		return nil, 0, redisclient.Failed(err, "list jobs")
 	}
-	if len(r) == 0 {
-		return nil, 0, errors.New("list jobs: the reply is empty")
+	records := make([]*redis.SliceCmd, len(ids.Val()))
+	pipe = j.store.RDB.Pipeline()
+	for i, id := range ids.Val() {
+		records[i] = pipe.HMGet(ctx, j.store.JobKey(p, signal.JobID(id)), jobFields...)
 	}
-	total, _ := r[0].(int64)
-	jobs := make([]signal.Job, 0, len(r)-1)
-	for _, item := range r[1:] {
-		f := redisclient.Texts(item)
-		if len(f) != 5 {
-			return nil, 0, fmt.Errorf("list jobs: a job has %d fields", len(f))
-		}
-		job, err := codec.DecodeJob(signal.JobID(f[0]), f[1], f[2], f[3], f[4])
+	if err := redisclient.Execute(ctx, pipe); err != nil {
+		return nil, 0, redisclient.Failed(err, "read jobs")
+	}
+	jobs := make([]signal.Job, 0, len(records))
+	for i, record := range records {
+		job, found, err := decodeFields(signal.JobID(ids.Val()[i]), record.Val())
 		if err != nil {
 			return nil, 0, err
 		}
-		jobs = append(jobs, job)
+		// One has expired since, or has another status by now.
+		if found && (status == "" || job.Status == status) {
+			jobs = append(jobs, job)
+		}
 	}
-	return jobs, int(total), nil
+	return jobs, int(total.Val()), nil
 }
 
 // prune removes the account's forgotten jobs from its indexes.

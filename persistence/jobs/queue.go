@@ -19,9 +19,10 @@ import (
 	"github.com/agentsignal/agentsignal/persistence/redisclient"
 )
 
-// One script takes a job: it reads the queue as the node's consumer of the group and marks the
-// job as running, so that every taken job has a record. The group stores which node holds which
-// entry, and since when. A blocking read of the group would take COUNT entries of every
+// Two scripts take a job, since only its entry names its keys: the first reads the queue as the node's
+// consumer of the group, the second marks the job as running. The group stores which node holds
+// which entry, and since when, so a job whose node ends between the two is taken as one that was
+// abandoned. A blocking read of the group would take COUNT entries of every
 // partition, more than there are free workers, and they would wait here while other nodes are
 // idle. So the wait is a plain read of all queues, which takes nothing and only finds the
 // partitions with new entries.
@@ -213,23 +214,26 @@ func (j *Store) liveNodes(ctx context.Context) ([]any, error) {
 	return nodes, nil
 }
 
-// take runs the script on partition p. read is how many entries the script has read.
+// take takes jobs of partition p. read is how many entries it has read.
 func (j *Store) take(
 	ctx context.Context, p, limit int, mode string, args ...any,
 ) (jobs []signal.Job, read int, err error) {
 	if limit <= 0 {
 		return nil, 0, nil
 	}
-	all := append([]any{j.consumer, limit, j.store.JobKey(p, ""), j.store.JobsOfKey(p, ""), mode}, args...)
-	r, err := takeScript.Run(ctx, j.store.RDB, []string{j.store.JobQueueKey(p)}, all...).Slice()
+	all := append([]any{j.consumer, limit, mode}, args...)
+	entries, err := takeScript.Run(ctx, j.store.RDB, []string{j.store.JobQueueKey(p)}, all...).Slice()
 	if err != nil {
 		return nil, 0, redisclient.Failed(err, "take jobs of partition %d", p)
 	}
-	if len(r) == 0 {
-		return nil, 0, errors.New("take jobs: the reply is empty")
+	if len(entries) == 0 {
+		return nil, 0, nil
 	}
-	entries, _ := r[0].(int64)
-	for _, item := range r[1:] {
+	started, err := j.start(ctx, p, entries)
+	if err != nil {
+		return nil, 0, err
+	}
+	for _, item := range started {
 		job, err := decodeTaken(redisclient.Texts(item))
 		if err != nil {
 			// It stays in the queue, since another version may be able to read it.
@@ -242,7 +246,24 @@ func (j *Store) take(
 		jobs = append(jobs, job)
 	}
 	j.hold(p, jobs)
-	return jobs, int(entries), nil
+	return jobs, len(entries), nil
+}
+
+// start marks the jobs of taken entries as running. It returns what the script returns.
+func (j *Store) start(ctx context.Context, p int, entries []any) ([]any, error) {
+	keys, args := []string{j.store.JobQueueKey(p)}, []any{j.consumer}
+	for _, e := range entries {
+		f := redisclient.Texts(e)
+		if len(f) != 3 {
+			return nil, fmt.Errorf("taken entry has %d fields", len(f))
+		}
+		id, account := signal.JobID(f[1]), signal.AccountID(f[2])
+		keys = append(keys, j.store.JobKey(p, id), j.store.JobsWithKey(p, account, signal.JobQueued),
+			j.store.JobsWithKey(p, account, signal.JobRunning))
+		args = append(args, f[0], f[1])
+	}
+	started, err := startScript.Run(ctx, j.store.RDB, keys, args...).Slice()
+	return started, redisclient.Failed(err, "start jobs of partition %d", p)
 }
 
 // decodeTaken returns a job that the script has taken.

@@ -249,3 +249,34 @@ func TestPollingIsRefused(t *testing.T) {
 		t.Errorf("got %q (%t) of %v, want %q", reason, ofSetting, err, redisclient.LacksRights)
 	}
 }
+
+// TestTakenEntriesAreStartedOnce: a node may end, or pause, between the two scripts that take a job.
+func TestTakenEntriesAreStartedOnce(t *testing.T) {
+	b := newJobBench(t, 1)
+	paused, account := b.jobs("n1", time.Hour), signal.NewAccountID()
+	want := b.enqueue(paused, account)
+	take := func(limit int) []any {
+		t.Helper()
+		entries, err := takeScript.Run(t.Context(), b.store.RDB, []string{b.store.JobQueueKey(0)}, "n1", limit, "new").Slice()
+		if err != nil || len(entries) != 1 {
+			t.Fatalf("took %v, %v", entries, err)
+		}
+		return entries
+	}
+	take(10)
+	got := b.next(b.jobs("n1", time.Hour))
+	if got.ID != want.ID || got.Attempt != 1 {
+		t.Errorf("a job that was not started is taken as attempt %d of %s", got.Attempt, got.ID)
+	}
+	if _, err := b.complete(got); err != nil {
+		t.Fatal(err)
+	}
+	want = b.enqueue(paused, account)
+	entries := take(10)
+	if got := b.next(b.jobs("n2", time.Nanosecond)); got.ID != want.ID || got.Attempt != 1 {
+		t.Errorf("another node takes attempt %d of %s", got.Attempt, got.ID)
+	}
+	if started, err := paused.start(t.Context(), 0, entries); len(started) != 0 || err != nil {
+		t.Errorf("a node that was paused starts a job of another one: %v, %v", started, err)
+	}
+}

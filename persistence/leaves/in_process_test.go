@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/agentsignal/agentsignal/persistence/redistest"
+	"github.com/agentsignal/agentsignal/persistence/storetest"
 )
 
 func TestTheStoreInsideAProcess(t *testing.T) {
@@ -12,3 +13,5 @@ func TestTheStoreInsideAProcess(t *testing.T) {
 		"it is too slow for as much": {"TestLeavesOfSignals", "TestLeavesAreAppendedOnce"},
 	})
 }
+
+func TestMain(m *testing.M) { storetest.Main(m) }

@@ -24,10 +24,6 @@ import (
 
 // Limits of the connections to Redis.
 const (
-	// maxPartitions is the largest number of partitions: one XREAD over more streams costs
-	// Redis more than it saves.
-	maxPartitions = 64
-
 	defaultTimeout = 2 * time.Second // of Options
 	// BlockTimeout bounds a blocking read, since go-redis ignores the end of a context
 	// during one.
@@ -50,8 +46,9 @@ type Options struct {
 	URL string
 	// CAFile has the certificates, in PEM, of the authorities to trust; empty: the system's.
 	CAFile string
-	// Partitions is 1 to 64; 0 means 16.
+	// Partitions is 1 to MaxPartitions; 0 means 16. EvenSlots is Installation.Even. Installed sets both.
 	Partitions int
+	EvenSlots  bool
 	// WaitReplicas is how many replicas must have a change before it is acknowledged.
 	WaitReplicas int
 	// AcceptWithoutReplicas acknowledges changes without waiting while replicas are missing. By
@@ -99,8 +96,8 @@ func NewClient(o Options) (*Client, error) {
 	if o.Partitions == 0 {
 		o.Partitions = 16
 	}
-	if o.Partitions < 1 || o.Partitions > maxPartitions {
-		return nil, fmt.Errorf("partitions is %d: must be 1 to %d", o.Partitions, maxPartitions)
+	if o.Partitions < 1 || o.Partitions > MaxPartitions {
+		return nil, errPartitions(o.Partitions)
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -130,6 +127,7 @@ func NewClient(o Options) (*Client, error) {
 		Log:          o.Log,
 		Metrics:      o.Metrics,
 	}
+	c.Keys = Installation{o.Partitions, o.EvenSlots}.Keys()
 	c.outages = outages{log: o.Log, metrics: o.Metrics, ended: map[string]chan struct{}{}}
 	c.outages.probe = func(ctx context.Context, confirm string) error {
 		return c.Guarded(func() error { return c.Confirm(ctx, confirm, func(redis.Pipeliner) {}) })

@@ -74,7 +74,7 @@ func (c *Client) Confirm(ctx context.Context, confirm string, add func(pipe redi
 
 // Change is Durably for one script. After ErrReplicas its result is valid.
 func (c *Client) Change(
-	ctx context.Context, confirm string, script *redis.Script, keys []string, args ...any,
+	ctx context.Context, confirm string, script *Lua, keys []string, args ...any,
 ) (*redis.Cmd, error) {
 	return c.change(ctx, c.Durably, confirm, script, keys, args)
 }
@@ -82,7 +82,7 @@ func (c *Client) Change(
 // End is Change for a script that ends credentials. It is carried out even while replicas are
 // missing, so that at least this master refuses them, and then returns ErrReplicas.
 func (c *Client) End(
-	ctx context.Context, confirm string, script *redis.Script, keys []string, args ...any,
+	ctx context.Context, confirm string, script *Lua, keys []string, args ...any,
 ) (*redis.Cmd, error) {
 	return c.change(ctx, c.inAnyCase, confirm, script, keys, args)
 }
@@ -101,7 +101,7 @@ func (c *Client) inAnyCase(ctx context.Context, confirm string, add func(pipe re
 
 func (c *Client) change(
 	ctx context.Context, durably func(context.Context, string, func(redis.Pipeliner)) error, confirm string,
-	script *redis.Script, keys []string, args []any,
+	script *Lua, keys []string, args []any,
 ) (*redis.Cmd, error) {
 	if c.WaitReplicas == 0 {
 		result := script.Run(ctx, c.RDB, keys, args...)

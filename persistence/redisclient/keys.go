@@ -8,20 +8,42 @@ import (
 
 // Keys makes every key name of the service. The part in braces is the hash tag: keys with the
 // same tag are in one slot of a Redis Cluster, so that one script may use them.
-// persistence/doc.go has the table of their contents.
-type Keys struct{}
+// persistence/doc.go has the table of their contents. The zero value makes the former names.
+type Keys struct{ even *tags } // nil: the former names
 
 // PartitionKey returns the key name in partition p: "{p07}:name".
 func (k Keys) PartitionKey(p int, name string) string {
+	if k.even != nil {
+		return k.even.partitions[p] + name
+	}
+	if p >= 100 {
+		return "{" + partitionName(p, 2) + "}:" + name
+	}
 	const digits = "0123456789"
 	return string([]byte{'{', 'p', digits[p/10], digits[p%10], '}', ':'}) + name
+}
+
+// authKey returns the key name of credentials.
+func (k Keys) authKey(name string) string {
+	if k.even != nil {
+		return k.even.auth + name
+	}
+	return "{auth}:" + name
+}
+
+// marketKey returns the key name of the market.
+func (k Keys) marketKey(name string) string {
+	if k.even != nil {
+		return k.even.market + name
+	}
+	return "{market}:" + name
 }
 
 // ConfirmKey is written only to give a WAIT a write to wait for.
 func (k Keys) ConfirmKey(p int) string { return k.PartitionKey(p, "confirm") }
 
 // ConfirmAuthKey is ConfirmKey for credentials.
-func (k Keys) ConfirmAuthKey() string { return "{auth}:confirm" }
+func (k Keys) ConfirmAuthKey() string { return k.authKey("confirm") }
 
 // EventsKey is the event log of a partition.
 func (k Keys) EventsKey(p int) string { return k.PartitionKey(p, "events") }
@@ -173,19 +195,21 @@ func (k Keys) ScheduleRoundsKey(p int, a signal.AccountID) string {
 
 // AccountKey is the record of an account, AccountsKey the index of all, EmailKey the account of
 // an email.
-func (k Keys) AccountKey(id signal.AccountID) string        { return "{auth}:account:" + string(id) }
-func (k Keys) AccountsKey() string                          { return "{auth}:accounts" }
-func (k Keys) EmailKey(email string) string                 { return "{auth}:email:" + email }
-func (k Keys) APIKeyKey(secretDigest string) string         { return "{auth}:key:" + secretDigest }
-func (k Keys) APIKeysOfKey(account signal.AccountID) string { return "{auth}:keys:" + string(account) }
-func (k Keys) SessionKey(id signal.SessionID) string        { return "{auth}:session:" + string(id) }
-func (k Keys) SessionsOfKey(a signal.AccountID) string      { return "{auth}:sessions:" + string(a) }
-func (k Keys) RefreshKey(tokenDigest string) string         { return "{auth}:refresh:" + tokenDigest }
-func (k Keys) LockKey(emailDigest string) string            { return "{auth}:lock:" + emailDigest }
+func (k Keys) AccountKey(id signal.AccountID) string { return k.authKey("account:" + string(id)) }
+func (k Keys) AccountsKey() string                   { return k.authKey("accounts") }
+func (k Keys) EmailKey(email string) string          { return k.authKey("email:" + email) }
+func (k Keys) APIKeyKey(secretDigest string) string  { return k.authKey("key:" + secretDigest) }
+func (k Keys) APIKeysOfKey(account signal.AccountID) string {
+	return k.authKey("keys:" + string(account))
+}
+func (k Keys) SessionKey(id signal.SessionID) string   { return k.authKey("session:" + string(id)) }
+func (k Keys) SessionsOfKey(a signal.AccountID) string { return k.authKey("sessions:" + string(a)) }
+func (k Keys) RefreshKey(tokenDigest string) string    { return k.authKey("refresh:" + tokenDigest) }
+func (k Keys) LockKey(emailDigest string) string       { return k.authKey("lock:" + emailDigest) }
 
 // OutboxKey holds the events of credential changes until they are appended to the event log of
 // their account, which is in another slot.
-func (k Keys) OutboxKey() string { return "{auth}:outbox" }
+func (k Keys) OutboxKey() string { return k.authKey("outbox") }
 
 // EndedKey is the stream of the same events for all nodes, which read it to the end.
 func (k Keys) EndedKey() string { return "{auth}:ended" }
@@ -213,45 +237,47 @@ func (k Keys) AssignmentKey() string { return "{node}:assignment" }
 // the feeder.
 func (k Keys) MarketTicksKey() string    { return "market:ticks" }
 func (k Keys) MarketBarsKey() string     { return "market:bars" }
-func (k Keys) MarketOwnTicksKey() string { return "{market}:ticks" }
+func (k Keys) MarketOwnTicksKey() string { return k.marketKey("ticks") }
 
 // MarketClosedKey is the stream of the bars that the feeder closed, BarsKey the
 // record of an asset's bars, MarketStateKey the feeder's checkpoint.
-func (k Keys) MarketClosedKey() string { return "{market}:closed" }
+func (k Keys) MarketClosedKey() string { return k.marketKey("closed") }
 func (k Keys) BarsKey(asset string, tf signal.Timeframe) string {
-	return "{market}:bars:" + string(tf) + ":" + asset
+	return k.marketKey("bars:" + string(tf) + ":" + asset)
 }
-func (k Keys) MarketNewsKey() string  { return "{market}:news" }
-func (k Keys) MarketStateKey() string { return "{market}:state" }
+func (k Keys) MarketNewsKey() string  { return k.marketKey("news") }
+func (k Keys) MarketStateKey() string { return k.marketKey("state") }
 
 // MarketAssetsKey holds the record of each asset, MarketLiveKey its newest tick
 // and the minute that is still open: hashes by asset.
-func (k Keys) MarketAssetsKey() string { return "{market}:assets" }
-func (k Keys) MarketLiveKey() string   { return "{market}:live" }
+func (k Keys) MarketAssetsKey() string { return k.marketKey("assets") }
+func (k Keys) MarketLiveKey() string   { return k.marketKey("live") }
 
 // MarketWantedKey holds the requested symbols without a record, MarketRefusedKey why a symbol
 // gets none.
-func (k Keys) MarketWantedKey() string               { return "{market}:wants" }
-func (k Keys) MarketRefusedKey(symbol string) string { return "{market}:refused:" + symbol }
+func (k Keys) MarketWantedKey() string               { return k.marketKey("wants") }
+func (k Keys) MarketRefusedKey(symbol string) string { return k.marketKey("refused:" + symbol) }
 
 // MarketListingKey holds the assets that a source lists, by its own names.
-func (k Keys) MarketListingKey(source string) string { return "{market}:listing:" + source }
+func (k Keys) MarketListingKey(source string) string { return k.marketKey("listing:" + source) }
 
 // MarketKeptForKey holds the account for which a symbol is kept, MarketUsedKey when symbols
 // were last needed.
-func (k Keys) MarketKeptForKey() string { return "{market}:keptfor" }
-func (k Keys) MarketUsedKey() string    { return "{market}:used" }
+func (k Keys) MarketKeptForKey() string { return k.marketKey("keptfor") }
+func (k Keys) MarketUsedKey() string    { return k.marketKey("used") }
 
 // MarketOutcomesKey is the stream of the outcomes of a timeframe, MarketOutcomeBarsKey the newest
 // bar of each asset with one.
-func (k Keys) MarketOutcomesKey(tf signal.Timeframe) string { return "{market}:outcomes:" + string(tf) }
+func (k Keys) MarketOutcomesKey(tf signal.Timeframe) string {
+	return k.marketKey("outcomes:" + string(tf))
+}
 func (k Keys) MarketOutcomeBarsKey(tf signal.Timeframe) string {
-	return "{market}:outcomebars:" + string(tf)
+	return k.marketKey("outcomebars:" + string(tf))
 }
 
 // FeederKey is the lease of the feeder, FeederEpochKey its last epoch.
-func (k Keys) FeederKey() string      { return "{market}:feeder" }
-func (k Keys) FeederEpochKey() string { return "{market}:feederepoch" }
+func (k Keys) FeederKey() string      { return k.marketKey("feeder") }
+func (k Keys) FeederEpochKey() string { return k.marketKey("feederepoch") }
 
 // WeatherKey holds an archive or a forecast of a point, as actors/weather encodes it.
 func (k Keys) WeatherKey(name string) string { return "{weather}:" + name }

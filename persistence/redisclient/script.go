@@ -7,9 +7,20 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Script returns the script in scripts/NAME.lua of a package. Several files are joined in
-// their order, so that the first may hold functions of the last. A missing one is a panic.
-func Script(files embed.FS, names ...string) *redis.Script {
+// Lua is a script that Redis carries out. It uses only keys that it is given: a cluster looks at these
+// to find the slot, and to refuse the script while one of them is on another node.
+type Lua struct {
+	*redis.Script
+	text string
+}
+
+// scripts are all of the process.
+var scripts []*Lua
+
+// Script returns the script in scripts/NAME.lua of a package, for a variable of that package.
+// Several files are joined in their order, so that the first may hold functions of the last. A
+// missing one is a panic.
+func Script(files embed.FS, names ...string) *Lua {
 	var text strings.Builder
 	for _, name := range names {
 		source, err := files.ReadFile("scripts/" + name + ".lua")
@@ -18,5 +29,14 @@ func Script(files embed.FS, names ...string) *redis.Script {
 		}
 		text.Write(source)
 	}
-	return redis.NewScript(text.String())
+	s := &Lua{redis.NewScript(text.String()), text.String()}
+	scripts = append(scripts, s)
+	return s
+}
+
+// Prepend puts text in front of all scripts of the process. For tests, before they use one.
+func Prepend(text string) {
+	for _, s := range scripts {
+		s.Script = redis.NewScript(text + s.text)
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/agentsignal/agentsignal/persistence/redistest"
+	"github.com/agentsignal/agentsignal/persistence/storetest"
 )
 
 func TestStoreInProcess(t *testing.T) {
@@ -16,3 +17,5 @@ func TestStoreInProcess(t *testing.T) {
 		"they read its INFO commandstats": {"TestALockLastsAsLongAsItsRequest"},
 	})
 }
+
+func TestMain(m *testing.M) { storetest.Main(m) }

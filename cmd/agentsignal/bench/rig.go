@@ -17,6 +17,7 @@ import (
 	"github.com/agentsignal/agentsignal/persistence"
 	"github.com/agentsignal/agentsignal/persistence/datadir"
 	"github.com/agentsignal/agentsignal/persistence/eventlog"
+	"github.com/agentsignal/agentsignal/persistence/redisclient"
 )
 
 // withTicks makes a service read prices from Redis only.
@@ -65,13 +66,14 @@ func newRigOf(ctx context.Context, accounts, partitions int) (_ *rig, err error)
 		return nil, errors.New("a benchmark needs redis-server: install it")
 	}
 	r.url, r.redis = redis.URL(), redis.PID()
-	if r.store, err = persistence.Open(persistence.Options{URL: r.url, Partitions: partitions}); err != nil {
+	o, err := redisclient.Installed(ctx, persistence.Options{URL: r.url, Partitions: partitions})
+	if err != nil {
+		return nil, err
+	}
+	if r.store, err = persistence.Open(o); err != nil {
 		return nil, err
 	}
 	r.undo.Add("connection", func(context.Context) error { return r.store.Client.Close() })
-	if err := r.store.Logs.Install(ctx); err != nil {
-		return nil, err
-	}
 	r.log = eventlog.NewLog(r.store.Logs, eventlog.LogOptions{AppendTimeout: 30 * time.Second, Queue: 1 << 16})
 	r.undo.Add("log", r.log.Close)
 	return r, r.addAccounts(ctx, accounts)

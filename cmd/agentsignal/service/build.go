@@ -42,8 +42,9 @@ import (
 	"github.com/agentsignal/agentsignal/persistence/schedules"
 )
 
-// newProcess builds the service. When it returns, the listeners are bound, but nothing is
-// served yet. Each part depends only on parts built before it, and adds its end to undo.
+// newProcess builds the service. When it returns, the address is bound, but nothing is served
+// yet. Each part depends only on parts built before it, and adds its end to undo. Without Redis
+// run builds the parts, since the installation decides about the number of partitions.
 func newProcess(ctx context.Context, c configs.Config, o Options) (_ *process, err error) {
 	p := &process{
 		config:   c,
@@ -64,8 +65,23 @@ func newProcess(ctx context.Context, c configs.Config, o Options) (_ *process, e
 			err = errors.Join(err, p.undo.Run(context.WithoutCancel(ctx)))
 		}
 	}()
+	for _, build := range []func(context.Context) error{p.buildNode, p.listen, p.buildStore} {
+		if err := build(ctx); err != nil && !p.awaitsRedis(err) {
+			return nil, err
+		}
+	}
+	if p.store == nil {
+		return p, nil
+	}
+	return p, p.buildParts(ctx)
+}
+
+// awaitsRedis reports whether err means that Redis may answer later.
+func (p *process) awaitsRedis(err error) bool { return signal.KindOf(err) == signal.KindUnavailable }
+
+// buildParts builds the service on its store.
+func (p *process) buildParts(ctx context.Context) error {
 	for _, build := range []func(context.Context) error{
-		p.buildStore,
 		p.buildAccess,
 		p.buildMarket,
 		p.buildAgents,
@@ -75,18 +91,18 @@ func newProcess(ctx context.Context, c configs.Config, o Options) (_ *process, e
 		p.buildAudit,
 		p.buildStreams,
 		p.buildServer,
-		p.listen,
+		p.listenAdmin,
 	} {
 		if err := build(ctx); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	p.undo.Add("partitions", p.leave)
-	return p, nil
+	return nil
 }
 
-// buildStore opens the data directory and Redis, which is started if none is configured.
-func (p *process) buildStore(ctx context.Context) error {
+// buildNode opens the data directory, and starts Redis if none is configured.
+func (p *process) buildNode(ctx context.Context) error {
 	c := p.config
 	node, err := datadir.OpenNodeID(c.DataDir)
 	if err != nil {
@@ -97,8 +113,7 @@ func (p *process) buildStore(ctx context.Context) error {
 	if p.signingKeys, err = p.keysOf("auth.jwt_keys", c.Auth.JWTKeys, "jwt.key"); err != nil {
 		return err
 	}
-	address := string(c.Redis.URL)
-	if address == "" {
+	if c.Redis.URL == "" {
 		p.embedded, err = datadir.StartEmbedded(ctx, datadir.EmbeddedOptions{
 			Dir:       c.DataDir,
 			MaxMemory: int64(c.Redis.MaxMemory),
@@ -108,21 +123,37 @@ func (p *process) buildStore(ctx context.Context) error {
 			return err
 		}
 		p.undo.Add("redis", p.embedded.Stop)
-		address = p.embedded.URL()
 	}
-	p.store, err = persistence.Open(persistence.Options{
-		URL:          address,
+	p.redisMetrics = redisclient.NewMetrics(p.registry)
+	p.httpMetrics = signalhttp.NewMetrics(p.registry)
+	p.certificate, err = loadCertificate(c.TLS, p.registry)
+	return err
+}
+
+// buildStore opens the store by the names and the number of partitions of its installation.
+// KindUnavailable: Redis does not answer.
+func (p *process) buildStore(ctx context.Context) error {
+	c := p.config
+	o := persistence.Options{
+		URL:          string(c.Redis.URL),
 		CAFile:       c.Redis.CAFile,
 		Partitions:   c.Partitions,
 		WaitReplicas: c.Redis.WaitReplicas,
 		Timeout:      time.Duration(c.Redis.Timeout),
 		Node:         p.node,
 		Log:          p.log,
-		Metrics:      redisclient.NewMetrics(p.registry),
+		Metrics:      p.redisMetrics,
 
 		AcceptWithoutReplicas: c.Redis.WithoutReplicas == configs.AcceptWithoutReplicas,
-	})
+	}
+	if p.embedded != nil {
+		o.URL = p.embedded.URL()
+	}
+	o, err := redisclient.Installed(ctx, o)
 	if err != nil {
+		return err
+	}
+	if p.store, err = persistence.Open(o); err != nil {
 		return err
 	}
 	p.undo.Add("connection to redis", func(context.Context) error { return p.store.Client.Close() })
@@ -373,10 +404,6 @@ func (p *process) buildStreams(context.Context) error {
 // buildServer builds the HTTP server on all other parts.
 func (p *process) buildServer(ctx context.Context) error {
 	c := p.config
-	var err error
-	if p.certificate, err = loadCertificate(c.TLS, p.registry); err != nil {
-		return err
-	}
 	proxies, err := parsePrefixes("http.trusted_proxies", c.HTTP.TrustedProxies)
 	if err != nil {
 		return err
@@ -421,7 +448,7 @@ func (p *process) buildServer(ctx context.Context) error {
 		Health:  p.health(),
 		Now:     p.store.Client.Now,
 		Log:     p.log,
-		Metrics: signalhttp.NewMetrics(p.registry),
+		Metrics: p.httpMetrics,
 		Tracing: p.startTracing(ctx),
 	}
 	if c.Webhooks.Challenge {
@@ -430,6 +457,10 @@ func (p *process) buildServer(ctx context.Context) error {
 	if c.HTTP.AdminAddr == "" {
 		o.Gatherer = p.registry
 	}
-	p.server, err = signalhttp.New(o)
-	return err
+	if p.server, err = signalhttp.New(o); err != nil {
+		return err
+	}
+	p.undo.Add("requests", within(requestGrace, p.server.Shutdown))
+	p.serving.Store(p.server)
+	return nil
 }

@@ -2,7 +2,6 @@ package service
 
 import (
 	"encoding/base64"
-	"fmt"
 	"net/http"
 	"strings"
 	"sync"
@@ -18,6 +17,7 @@ import (
 	"github.com/agentsignal/agentsignal/configs"
 	"github.com/agentsignal/agentsignal/persistence/codec"
 	"github.com/agentsignal/agentsignal/persistence/jobs"
+	"github.com/agentsignal/agentsignal/persistence/redisclient"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
@@ -273,8 +273,8 @@ func (n nodes) firstID(tb testing.TB) string {
 // heldBy returns how many jobs a node has taken and not ended.
 func heldBy(tb testing.TB, rdb *redis.Client, node string) (total int64) {
 	tb.Helper()
-	for p := range 16 {
-		held, err := rdb.XPending(tb.Context(), fmt.Sprintf("{p%02d}:jobqueue", p), "jobs").Result()
+	for p := range redisclient.NewPartitions {
+		held, err := rdb.XPending(tb.Context(), newKeys.JobQueueKey(p), "jobs").Result()
 		if err == nil {
 			total += held.Consumers[node]
 		}

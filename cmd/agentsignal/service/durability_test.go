@@ -217,6 +217,8 @@ func sameSet(a, b []string) bool {
 func TestTheServiceWaitsForItsRedis(t *testing.T) {
 	t.Parallel()
 	redis := redistest.NewDurable(t)
+	// What the installation has is known only when Redis answers.
+	must(t, redis.Client().HSet(t.Context(), "{node}:installation", "partitions", "5").Err())
 	redis.Kill()
 	s := begin(t, testConfig(t, redis.URL()))
 	t.Cleanup(func() { s.stop(t) })
@@ -230,10 +232,33 @@ func TestTheServiceWaitsForItsRedis(t *testing.T) {
 	if a := public.with(unknownKey()).get("/v1/signals"); !a.unavailable() {
 		t.Errorf("without Redis the list is %d %s", a.Status, a.Body)
 	}
+	if a := public.get("/v1/assets/BTC/bars"); !a.unavailable() {
+		t.Errorf("without Redis bars are answered with %d %s", a.Status, a.Body)
+	}
+	if a := public.get("/metrics"); a.Status != http.StatusOK || !strings.Contains(a.Body, "agentsignal_ready 0") {
+		t.Errorf("without Redis /metrics is %d", a.Status)
+	}
 	redis.Restart()
 	s.awaitReady(t)
 	trader, _ := s.account(t)
 	trader.lists("", 0)
+	if n := s.process.store.Client.Partitions(); n != 5 {
+		t.Errorf("the service uses %d partitions, the installation has 5", n)
+	}
+	if n := redis.Client().Exists(t.Context(), "{auth}:accounts").Val(); n != 1 {
+		t.Error("the account is not under its former name")
+	}
+}
+
+func TestAServiceThatWaitsForRedisEnds(t *testing.T) {
+	t.Parallel()
+	s := begin(t, testConfig(t, "redis://127.0.0.1:"+redistest.FreePort(t)))
+	eventually(t, "it has tried",
+		func() bool { return s.log.Line("waiting for redis: start it, or correct the setting redis.url") != "" })
+	s.stop(t)
+	if s.process.store != nil {
+		t.Error("it has built its parts without Redis")
+	}
 }
 
 func TestAnEmbeddedRedisThatDiesIsRestartedWithItsData(t *testing.T) {

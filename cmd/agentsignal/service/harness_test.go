@@ -19,6 +19,7 @@ import (
 	"github.com/agentsignal/agentsignal/cmd/agentsignal/commandtest"
 	"github.com/agentsignal/agentsignal/configs"
 	"github.com/agentsignal/agentsignal/http/apitest"
+	"github.com/agentsignal/agentsignal/persistence/redisclient"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
@@ -148,6 +149,9 @@ func testConfig(tb testing.TB, url string) configs.Config {
 	return c
 }
 
+// newKeys makes the names of keys of a new installation.
+var newKeys = redisclient.Installation{Partitions: redisclient.NewPartitions, Even: true}.Keys()
+
 // begin builds and runs a service. It is stopped when the test ends. change may
 // change it between the two.
 func begin(tb testing.TB, c configs.Config, change ...func(*process)) *service {
@@ -160,7 +164,9 @@ func begin(tb testing.TB, c configs.Config, change ...func(*process)) *service {
 	})
 	if err != nil {
 		cancel()
-		tb.Fatalf("build service: %v", err)
+		s.err = fmt.Errorf("build service: %w", err)
+		close(s.ended)
+		return s
 	}
 	for _, f := range change {
 		f(p)
@@ -197,7 +203,7 @@ func (s *service) awaitReady(tb testing.TB) {
 			tb.Fatalf("the service ended: %v", s.err)
 		default:
 		}
-		return s.process.server.Ready(context.Background()).Status == "ready"
+		return s.process.serving.Load().Ready(context.Background()).Status == "ready"
 	})
 }
 

@@ -12,18 +12,21 @@ import (
 	"github.com/agentsignal/agentsignal/persistence/redisclient"
 )
 
+// redisFault returns the error of /readyz for an error of Redis.
+func redisFault(err error) error {
+	reason, _ := redisclient.Refusal(err)
+	return &signal.Error{Kind: signal.KindUnavailable, Message: cmp.Or(reason, "redis cannot be reached"), Cause: err}
+}
+
 // health returns the checks of /healthz and /readyz.
 func (p *process) health() signalhttp.Health {
 	return signalhttp.Health{
 		Alive: p.system.Alive,
 		Redis: func(ctx context.Context) error {
-			err := p.store.Client.Ready(ctx)
-			if err == nil {
-				return nil
+			if err := p.store.Client.Ready(ctx); err != nil {
+				return redisFault(err)
 			}
-			reason, _ := redisclient.Refusal(err)
-			reason = cmp.Or(reason, "redis cannot be reached")
-			return &signal.Error{Kind: signal.KindUnavailable, Message: reason, Cause: err}
+			return nil
 		},
 		Streams: func(context.Context) error {
 			if !p.tail.Attached() {

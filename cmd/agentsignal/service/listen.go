@@ -12,7 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// listen binds the addresses.
+// listen binds the address of the service.
 func (p *process) listen(ctx context.Context) error {
 	var lc net.ListenConfig
 	var err error
@@ -23,10 +23,16 @@ func (p *process) listen(ctx context.Context) error {
 		p.listener.Close() // the server has closed it if it served
 		return nil
 	})
-	p.undo.Add("requests", within(requestGrace, p.server.Shutdown))
+	return nil
+}
+
+// listenAdmin binds the address for operators, if there is one.
+func (p *process) listenAdmin(ctx context.Context) error {
 	if p.config.HTTP.AdminAddr == "" {
 		return nil
 	}
+	var lc net.ListenConfig
+	var err error
 	if p.admin, err = lc.Listen(ctx, "tcp", p.config.HTTP.AdminAddr); err != nil {
 		return listenFault("http.admin_addr", err)
 	}

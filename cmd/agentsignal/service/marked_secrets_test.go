@@ -34,7 +34,7 @@ func eachKey(tb testing.TB, rdb *redis.Client, f func(key string)) {
 func (h hookService) traces(tb testing.TB, texts []string, without ...string) (found []string) {
 	tb.Helper()
 	eachKey(tb, h.redis, func(key string) {
-		if strings.HasPrefix(key, "market:") || strings.HasPrefix(key, "{market}") ||
+		if strings.HasPrefix(key, "market:") || strings.HasPrefix(key, "{market-") ||
 			slices.ContainsFunc(without, func(end string) bool { return strings.HasSuffix(key, end) }) {
 			return
 		}

@@ -79,7 +79,7 @@ func (p *process) readyGauge() prometheus.Collector {
 		defer cancel()
 		ready := 0.0
 		panics.Guard(p.log, panics.Background, func() { // runs on a goroutine of the registry
-			if p.server != nil && p.server.Ready(ctx).Status == "ready" {
+			if s := p.serving.Load(); s != nil && s.Ready(ctx).Status == "ready" {
 				ready = 1
 			}
 		})

@@ -43,6 +43,7 @@ import (
 	"github.com/agentsignal/agentsignal/persistence/datadir"
 	"github.com/agentsignal/agentsignal/persistence/deliveries"
 	"github.com/agentsignal/agentsignal/persistence/eventlog"
+	"github.com/agentsignal/agentsignal/persistence/redisclient"
 	"github.com/agentsignal/agentsignal/persistence/schedules"
 )
 
@@ -70,15 +71,16 @@ type process struct {
 	undo     undo.List
 
 	// Store.
-	node        string            // ID of this node
-	place       string            // of its data directory, see datadir.NodeID.Place
-	embedded    *datadir.Embedded // nil with redis.url
-	store       *persistence.Store
-	events      *eventlog.Log
-	tail        *eventlog.Tail
-	signingKeys []credential.NamedKey
-	credentials *credentials.Service
-	limiter     *limits.Limiter
+	redisMetrics *redisclient.Metrics
+	node         string             // ID of this node
+	place        string             // of its data directory, see datadir.NodeID.Place
+	embedded     *datadir.Embedded  // nil with redis.url
+	store        *persistence.Store // nil until Redis has answered
+	events       *eventlog.Log
+	tail         *eventlog.Tail
+	signingKeys  []credential.NamedKey
+	credentials  *credentials.Service
+	limiter      *limits.Limiter
 
 	// Actors.
 	system     *engine.System
@@ -107,12 +109,14 @@ type process struct {
 	hub *dashboard.Hub
 
 	// HTTP.
+	httpMetrics *signalhttp.Metrics
 	certificate *certificate // nil without TLS
 	server      *signalhttp.Server
 	listener    net.Listener
 	admin       net.Listener // nil without http.admin_addr
 
 	// State.
+	serving    atomic.Pointer[signalhttp.Server]    // server, or the one before it; nil before both
 	joined     atomic.Pointer[partition.Partitions] // nil until this node has joined the installation
 	holdings   *holdings
 	risks      atomic.Pointer[[]string] // of Redis; nil until watchRedis has looked
@@ -121,6 +125,12 @@ type process struct {
 
 // run serves until ctx ends and then shuts down. It returns nil if nothing has failed.
 func (p *process) run(ctx context.Context) error {
+	p.log.Info("agentsignal listens", "addr", p.listener.Addr().String(), "version", Version, "node", p.node)
+	if err := p.awaitStore(ctx); err != nil || p.store == nil {
+		end, stop := context.WithTimeout(context.WithoutCancel(ctx), p.options.shutdown)
+		defer stop()
+		return errors.Join(err, p.undo.Run(end))
+	}
 	failed := make(chan error)
 	for what, f := range map[string]func(context.Context) error{
 		"serve":            func(context.Context) error { return p.server.Serve(p.listener) },
@@ -136,7 +146,6 @@ func (p *process) run(ctx context.Context) error {
 		p.start(ctx, failed, what, f)
 	}
 	p.start(ctx, failed, "join installation", func(ctx context.Context) error { return p.join(ctx, failed) })
-	p.log.Info("agentsignal listens", "addr", p.listener.Addr().String(), "version", Version, "node", p.node)
 	var err error
 	select {
 	case <-ctx.Done():

@@ -243,7 +243,7 @@ func TestLiveSignalsShareOutcomes(t *testing.T) {
 		t.Errorf("the audit reports %s", out)
 	}
 	eventually(t, "the outcomes of the asset are stored", func() bool {
-		return redis.Client().HGet(t.Context(), "{market}:outcomebars:1h", "stream*1/WALK").Val() ==
+		return redis.Client().HGet(t.Context(), newKeys.MarketOutcomeBarsKey(signal.H1), "stream*1/WALK").Val() ==
 			strconv.FormatInt(bars[last-1-strategy.Horizon(signal.H1, signal.HighRisk)].OpenTime, 10)
 	})
 }
@@ -259,12 +259,12 @@ func storeOutcomes(t *testing.T, rdb *redisclient.Client, bars []marketdata.Bar)
 			o.Bins[s], o.Won[s] = uint8((i+s)%32), uint8(7*((i*7)%3%2))
 		}
 		pool.Add("OTHER", o)
-		rdb.XAdd(t.Context(), &redisclient.XAddArgs{Stream: "{market}:outcomes:1h",
+		rdb.XAdd(t.Context(), &redisclient.XAddArgs{Stream: newKeys.MarketOutcomesKey(signal.H1),
 			ID: fmt.Sprintf("%d-0", b.CloseTime), Values: []any{"a", "OTHER", "o", packed(&o)}})
 		if o.Won = [3]uint8{}; i == 999 { // a third asset loses always
 			for _, b := range bars[:900] {
 				o.Bar, o.Ended = b.OpenTime, b.CloseTime
-				rdb.XAdd(t.Context(), &redisclient.XAddArgs{Stream: "{market}:outcomes:1h",
+				rdb.XAdd(t.Context(), &redisclient.XAddArgs{Stream: newKeys.MarketOutcomesKey(signal.H1),
 					Values: []any{"a", "LATE", "o", packed(&o)}})
 			}
 		}

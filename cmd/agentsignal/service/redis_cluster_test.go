@@ -1,7 +1,6 @@
 package service
 
 import (
-	"fmt"
 	"testing"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
@@ -48,7 +47,7 @@ func TestTheServiceWorksOnARedisCluster(t *testing.T) {
 	}
 
 	// A partition moves to another node under the running service.
-	redis.Move("{p01}:events")
+	redis.Move(s.process.store.Client.EventsKey(1))
 	accounts[1].awaitRun("ACME", "momentum")
 	use(1, accounts[1].signals("").Total)
 
@@ -59,7 +58,8 @@ func TestTheServiceWorksOnARedisCluster(t *testing.T) {
 	live.closes(4403)
 	gone.get("/v1/account").fails(t, "invalid_token")
 	eventually(t, "its open signals and jobs are erased", func() bool {
-		left, err := rdb.Exists(t.Context(), "{p02}:open", fmt.Sprintf("{p02}:jobs:%s", owners[2])).Result()
+		k := s.process.store.Client.Keys
+		left, err := rdb.Exists(t.Context(), k.OpenKey(2), k.JobsOfKey(2, owners[2])).Result()
 		return err == nil && left == 0
 	})
 

@@ -134,7 +134,7 @@ func TestADataDirectoryHasOneService(t *testing.T) {
 func (s *service) refused(tb testing.TB) string {
 	tb.Helper()
 	eventually(tb, "the service ends", func() bool {
-		if s.process.server.Ready(context.Background()).Status == "ready" {
+		if s.process != nil && s.process.serving.Load().Ready(context.Background()).Status == "ready" {
 			tb.Error("a service is ready that may not take part")
 		}
 		select {
@@ -158,7 +158,7 @@ func TestAServiceThatDoesNotFitIsRefused(t *testing.T) {
 
 	other := testConfig(t, redis.URL())
 	other.Partitions = 4
-	if why := begin(t, other).refused(t); !strings.Contains(why, "partitions: 16") || !strings.Contains(why, "says 4") {
+	if why := begin(t, other).refused(t); !strings.Contains(why, "partitions: 64 even") || !strings.Contains(why, "says 4") {
 		t.Errorf("other partitions are refused with: %s", why)
 	}
 	alone := testConfig(t, redis.URL())
@@ -169,7 +169,7 @@ func TestAServiceThatDoesNotFitIsRefused(t *testing.T) {
 	trader, _ := first.account(t)
 	trader.lists("", 0)
 	first.awaitReady(t)
-	if n := first.process.joined.Load().Owned(); n != c.Partitions {
+	if n := first.process.joined.Load().Owned(); n != first.process.store.Client.Partitions() {
 		t.Errorf("the first service owns %d partitions", n)
 	}
 }

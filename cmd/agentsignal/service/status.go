@@ -58,7 +58,7 @@ func (c *ClusterStatus) Ownerless() []int {
 	return list
 }
 
-// ClusterStatus reads the status from Redis, and changes nothing there.
+// ClusterStatus reads the status from Redis.
 func (s *Settings) ClusterStatus(ctx context.Context) (status ClusterStatus, err error) {
 	c, err := s.Load()
 	if err != nil {
@@ -70,7 +70,7 @@ func (s *Settings) ClusterStatus(ctx context.Context) (status ClusterStatus, err
 		if err := store.Client.SyncClock(ctx); err != nil {
 			return err
 		}
-		if err := store.Logs.CheckInstallation(ctx); err != nil {
+		if err := store.Logs.CheckFormats(ctx); err != nil {
 			return err
 		}
 		status, err = readStatus(ctx, store, c)

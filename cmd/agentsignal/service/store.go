@@ -15,6 +15,7 @@ import (
 	"github.com/agentsignal/agentsignal/persistence"
 	"github.com/agentsignal/agentsignal/persistence/datadir"
 	"github.com/agentsignal/agentsignal/persistence/eventlog"
+	"github.com/agentsignal/agentsignal/persistence/redisclient"
 )
 
 // readyTimeout limits how long a command waits for Redis.
@@ -68,7 +69,9 @@ func (s *Settings) openStore(
 		ending.Add("redis", embedded.Stop)
 		url = embedded.URL()
 	}
-	store, err := persistence.Open(persistence.Options{
+	ready, cancel := context.WithTimeout(ctx, readyTimeout)
+	defer cancel()
+	o, err := redisclient.Installed(ready, persistence.Options{
 		URL:          url,
 		CAFile:       c.Redis.CAFile,
 		Partitions:   c.Partitions,
@@ -76,6 +79,10 @@ func (s *Settings) openStore(
 
 		AcceptWithoutReplicas: c.Redis.WithoutReplicas == configs.AcceptWithoutReplicas,
 	})
+	if err != nil {
+		return err
+	}
+	store, err := persistence.Open(o)
 	if err != nil {
 		return err
 	}

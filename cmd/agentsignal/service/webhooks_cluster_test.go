@@ -1,7 +1,6 @@
 package service
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 
@@ -12,7 +11,8 @@ import (
 // owner returns the node that owns the partition of an account, or "".
 func (n nodes) owner(tb testing.TB, account signal.AccountID) string {
 	tb.Helper()
-	key := fmt.Sprintf("{p%02d}:owner", n.second.process.store.Client.Partition(account))
+	store := n.second.process.store.Client
+	key := store.OwnerKey(store.Partition(account))
 	lease, _ := n.redis.Client().Get(tb.Context(), key).Result() // fails if no node is the owner
 	node, _, _ := strings.Cut(lease, " ")
 	return node

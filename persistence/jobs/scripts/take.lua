@@ -1,81 +1,42 @@
--- Takes jobs out of a partition's queue and marks them as running.
+-- Takes entries out of a partition's queue. Their jobs are started by start.lua.
 --
 -- KEYS[1] queue
 -- ARGV[1] consumer: the node's id
--- ARGV[2] limit of jobs
--- ARGV[3] prefix of the keys of jobs
--- ARGV[4] prefix of the keys of indexes
--- ARGV[5] "new" takes new jobs. "left" takes abandoned jobs: of a former process of this
+-- ARGV[2] limit of entries
+-- ARGV[3] "new" takes new entries. "left" takes abandoned ones: of a former process of this
 --         node, of a reply that this node did not get, and of other nodes.
 -- For "left" only:
--- ARGV[6] idle time after which an entry is taken from a live node, in ms
--- ARGV[7] idle time after which it is taken from another node, in ms; "-" if the live
+-- ARGV[4] idle time after which an entry is taken from a live node, in ms
+-- ARGV[5] idle time after which it is taken from another node, in ms; "-" if the live
 --         nodes are not known
--- ARGV[8] how many entries this process holds
--- ARGV[9..] those entries, and then the live nodes
+-- ARGV[6] how many entries this process holds
+-- ARGV[7..] those entries, and then the live nodes
 --
--- Returns how many entries were read, and {entry, job id, attempt, started at in ms,
--- request} for each taken job. Removes entries without a queued or running job from the
--- queue.
---
--- The keys of the jobs are not among KEYS, because only the queue names them. They are in
--- its slot.
+-- Returns {entry, job id, account} of each.
 local call = redis.call
 local queue, me, limit = KEYS[1], ARGV[1], tonumber(ARGV[2])
-local taken, read, now = {0}, 0, nil
+local taken = {}
 
--- start takes the entry's job.
-local function start(entry, fields)
-  read = read + 1
-  local job, account = fields[2], fields[4]
-  local key = ARGV[3] .. job
-  local state = call('HGET', key, 's')
-  local status, attempt = string.match(state or '', '^(%a+) (%d+)$')
-  if status ~= 'queued' and status ~= 'running' then
-    call('XACK', queue, 'jobs', entry)
-    call('XDEL', queue, entry)
-    return
-  end
-  attempt = tonumber(attempt) + 1
-  if not now then
-    local t = call('TIME')
-    now = t[1] .. string.format('%03d', math.floor(t[2] / 1000))
-  end
-  call('HSET', key, 's', 'running ' .. attempt)
-  call('HSETNX', key, 't', now)
-  if status == 'queued' then
-    local index = ARGV[4] .. account
-    local created = call('ZSCORE', index .. ':queued', job)
-    if created then
-      call('ZREM', index .. ':queued', job)
-      call('ZADD', index .. ':running', created, job)
-    end
-  end
-  local record = call('HMGET', key, 't', 'q')
-  taken[#taken + 1] = {entry, job, attempt, record[1], record[2] or ''}
+-- take adds an entry with its fields.
+local function take(e)
+  taken[#taken + 1] = {e[1], e[2][2], e[2][4]}
 end
 
 -- takeOver takes entries of a consumer that have been idle for a time, except the kept
 -- ones, which are at most the given number.
 local function takeOver(consumer, idle, kept, number)
-  local left = limit - read
+  local left = limit - #taken
   if left <= 0 then
     return
   end
   for _, p in ipairs(call('XPENDING', queue, 'jobs', 'IDLE', idle, '-', '+', left + number, consumer)) do
-    if not kept[p[1]] and read < limit then
+    if not kept[p[1]] and #taken < limit then
       local claimed = call('XCLAIM', queue, 'jobs', me, idle, p[1])
       if claimed[1] then
-        start(claimed[1][1], claimed[1][2])
+        take(claimed[1])
       end
     end
   end
-end
-
--- finish returns the result of the script.
-local function finish()
-  taken[1] = read
-  return taken
 end
 
 -- ensureGroup makes the group if it does not exist.
@@ -83,7 +44,7 @@ local function ensureGroup()
   redis.pcall('XGROUP', 'CREATE', queue, 'jobs', '0', 'MKSTREAM')
 end
 
-if ARGV[5] == 'new' then
+if ARGV[3] == 'new' then
   local new = redis.pcall('XREADGROUP', 'GROUP', 'jobs', me, 'COUNT', limit, 'STREAMS', queue, '>')
   if type(new) == 'table' and new.err then
     if not string.find(new.err, 'NOGROUP') then
@@ -94,23 +55,23 @@ if ARGV[5] == 'new' then
   end
   if new then
     for _, e in ipairs(new[1][2]) do
-      start(e[1], e[2])
+      take(e)
     end
   end
-  return finish()
+  return taken
 end
 
 ensureGroup()
-local number = tonumber(ARGV[8])
+local number = tonumber(ARGV[6])
 local held = {}
-for i = 9, 8 + number do
+for i = 7, 6 + number do
   held[ARGV[i]] = true
 end
 takeOver(me, 0, held, number)
 
-if ARGV[7] ~= '-' then
+if ARGV[5] ~= '-' then
   local live = {[me] = true}
-  for i = 9 + number, #ARGV do
+  for i = 7 + number, #ARGV do
     live[ARGV[i]] = true
   end
   for _, c in ipairs(call('XINFO', 'CONSUMERS', queue, 'jobs')) do
@@ -120,20 +81,20 @@ if ARGV[7] ~= '-' then
     end
     if not live[info.name] then
       if info.pending > 0 then
-        takeOver(info.name, tonumber(ARGV[7]), {}, 0)
+        takeOver(info.name, tonumber(ARGV[5]), {}, 0)
       elseif info.idle > 86400000 then
         call('XGROUP', 'DELCONSUMER', queue, 'jobs', info.name)
       end
     end
   end
 end
-local left = limit - read
+local left = limit - #taken
 if left > 0 then
-  local r = call('XAUTOCLAIM', queue, 'jobs', me, ARGV[6], '0', 'COUNT', left)
+  local r = call('XAUTOCLAIM', queue, 'jobs', me, ARGV[4], '0', 'COUNT', left)
   for _, e in ipairs(r[2]) do
     if not held[e[1]] then -- this process is slow with the others
-      start(e[1], e[2])
+      take(e)
     end
   end
 end
-return finish()
+return taken

@@ -1,0 +1,167 @@
+package redisclient
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+)
+
+const (
+	// MaxPartitions is the largest number of partitions. One XREAD of all costs Redis more with each.
+	MaxPartitions = 1024
+	// NewPartitions is the number of partitions of a new installation.
+	NewPartitions = 64
+	// maxFormerPartitions is the largest number with former names.
+	maxFormerPartitions = 64
+
+	installedPartitions = "partitions" // field of InstallationKey with Installation.String
+	evenWord            = "even"
+)
+
+// Installation is what the first start of an installation fixes, since it decides about the names of
+// keys and what is where.
+type Installation struct {
+	Partitions int // 1 to MaxPartitions
+	// Even gives the keys names that are spread evenly over the masters of a cluster. Installations of
+	// builds before there were such names, and they themselves, use the former ones.
+	Even bool
+}
+
+// String returns the installation as Redis holds it: "16", or "64 even". A build that knows no other names
+// than the former ones expects a number, and therefore refuses the latter.
+func (i Installation) String() string {
+	if i.Even {
+		return strconv.Itoa(i.Partitions) + " " + evenWord
+	}
+	return strconv.Itoa(i.Partitions)
+}
+
+// Keys returns the names of the installation's keys.
+func (i Installation) Keys() Keys {
+	if i.Even {
+		return Keys{evenTags(i.Partitions)}
+	}
+	return Keys{}
+}
+
+// ParseInstallation is the inverse of Installation.String.
+func ParseInstallation(text string) (i Installation, ok bool) {
+	number, word, even := strings.Cut(text, " ")
+	n, err := strconv.Atoi(number)
+	i = Installation{n, even}
+	limit := maxFormerPartitions
+	if even {
+		limit = MaxPartitions
+	}
+	return i, err == nil && n >= 1 && n <= limit && (!even || word == evenWord) && i.String() == text
+}
+
+// Installation returns the installation whose keys c uses.
+func (c *Client) Installation() Installation { return Installation{c.partitions, c.even != nil} }
+
+// Installed returns o with the number of partitions and the names of the installation in Redis. If there is
+// none yet, it records a new one: with o.Partitions, or NewPartitions if that is 0. KindConflict: this
+// process may not use this Redis, since o.Partitions is another number, the record is missing or
+// not valid, or the server is unfit.
+func Installed(ctx context.Context, o Options) (Options, error) {
+	former := o
+	former.Partitions, former.EvenSlots, former.Metrics = 1, false, nil
+	c, err := NewClient(former)
+	if err != nil {
+		return o, err
+	}
+	defer c.Close()
+	if err := c.CheckServer(ctx); err != nil {
+		return o, err
+	}
+	stored, err := c.storedInstallation(ctx)
+	if stored == "" && err == nil {
+		if err := c.checkEmpty(ctx); err != nil {
+			return o, err
+		}
+		first := Installation{cmp.Or(o.Partitions, NewPartitions), true}
+		if first.Partitions < 1 || first.Partitions > MaxPartitions {
+			return o, errPartitions(first.Partitions)
+		}
+		stored, err = c.Install(ctx, first)
+	}
+	if err != nil {
+		return o, err
+	}
+	i, ok := ParseInstallation(stored)
+	if !ok {
+		return o, Refused("other_installation", fmt.Sprintf("this Redis is of an installation that this build does not "+
+			"know (partitions: %q): use the build that set it up, or a later one", stored))
+	}
+	if o.Partitions != 0 && o.Partitions != i.Partitions {
+		return o, otherPartitions(stored, strconv.Itoa(o.Partitions))
+	}
+	o.Partitions, o.EvenSlots = i.Partitions, i.Even
+	return o, nil
+}
+
+// errPartitions reports a number of partitions that is out of range.
+func errPartitions(n int) error {
+	return fmt.Errorf("partitions is %d: must be 1 to %d", n, MaxPartitions)
+}
+
+// otherPartitions returns the error of a process that would use other keys than the installation.
+func otherPartitions(stored, want string) error {
+	return Refused("other_partitions", fmt.Sprintf("this Redis was set up with partitions: %s, and the setting says %s: "+
+		"it cannot be changed later; without the setting, the number is that of the installation", stored, want))
+}
+
+// storedInstallation returns the text of the installation's record, or "" without one.
+func (c *Client) storedInstallation(ctx context.Context) (string, error) {
+	stored, err := c.RDB.HGet(ctx, c.InstallationKey(), installedPartitions).Result()
+	if errors.Is(err, redis.Nil) {
+		return "", nil
+	}
+	return stored, Failed(err, "read installation")
+}
+
+// checkEmpty returns KindConflict, "lost_installation", if Redis has accounts although it has no record
+// of their installation: a new one would not find them.
+func (c *Client) checkEmpty(ctx context.Context) error {
+	even := Installation{1, true}.Keys()
+	pipe := c.RDB.Pipeline()
+	former, later := pipe.Exists(ctx, c.AccountsKey()), pipe.Exists(ctx, even.AccountsKey())
+	if err := Execute(ctx, pipe); err != nil {
+		return Failed(err, "look for accounts")
+	}
+	if former.Val()+later.Val() == 0 {
+		return nil
+	}
+	value := "NUMBER"
+	if later.Val() > 0 {
+		value = "'NUMBER " + evenWord + "'"
+	}
+	return Refused("lost_installation", fmt.Sprintf("this Redis has accounts, but its record of the installation is lost: "+
+		"restore it from a backup, or by the command HSET %s %s %s with the number of partitions that it had",
+		c.InstallationKey(), installedPartitions, value))
+}
+
+// Install records i if there is no installation yet, and returns the text of the record.
+func (c *Client) Install(ctx context.Context, i Installation) (stored string, err error) {
+	pipe := c.RDB.TxPipeline()
+	pipe.HSetNX(ctx, c.InstallationKey(), installedPartitions, i.String())
+	got := pipe.HGet(ctx, c.InstallationKey(), installedPartitions)
+	err = Execute(ctx, pipe)
+	return got.Val(), Failed(err, "read installation")
+}
+
+// CheckInstallation returns KindConflict, "other_partitions", if the installation in Redis is not that of
+// c. It records that of c if there is none.
+func (c *Client) CheckInstallation(ctx context.Context) error {
+	want := c.Installation()
+	stored, err := c.Install(ctx, want)
+	if err == nil && stored != want.String() {
+		err = otherPartitions(stored, want.String())
+	}
+	return err
+}

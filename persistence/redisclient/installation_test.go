@@ -1,0 +1,120 @@
+package redisclient
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/persistence/redistest"
+)
+
+// TestInstallations: o are the options of a process that starts on a Redis with the given record.
+func TestInstallations(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		record, account string // there before, or empty
+		partitions      int
+		want            Installation
+		refusal         string // part of it
+	}{
+		"a new one":                      {want: Installation{NewPartitions, true}},
+		"a new one of 1,024":             {partitions: 1024, want: Installation{1024, true}},
+		"a new one of too many":          {partitions: 1025, refusal: "partitions is 1025: must be 1 to 1024"},
+		"a former one":                   {record: "16", want: Installation{16, false}},
+		"a former one, by the setting":   {record: "16", partitions: 16, want: Installation{16, false}},
+		"a former one of another number": {record: "16", partitions: 64, refusal: "partitions: 16, and the setting says 64"},
+		"a later one":                    {record: "256 even", want: Installation{256, true}},
+		"a later one of another number":  {record: "64 even", partitions: 16, refusal: "partitions: 64 even, and"},
+		"one of a later build":           {record: "64 spread", refusal: `does not know (partitions: "64 spread")`},
+		"a record that is broken":        {record: "-1", refusal: `does not know (partitions: "-1")`},
+		"a lost record":                  {account: "{auth}:accounts", refusal: "HSET {node}:installation partitions NUMBER "},
+		"a lost record of even names": {account: "{auth-ex}:accounts",
+			refusal: "HSET {node}:installation partitions 'NUMBER even' "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := redistest.New(t)
+			rdb := server.Client()
+			if c.record != "" {
+				rdb.HSet(t.Context(), "{node}:installation", "partitions", c.record)
+			}
+			if c.account != "" {
+				rdb.ZAdd(t.Context(), c.account, redis.Z{Member: "acc_1"})
+			}
+			before := rdb.Keys(t.Context(), "*").Val()
+			for range 2 {
+				o, err := Installed(t.Context(), Options{URL: server.URL(), Partitions: c.partitions})
+				if got := (Installation{o.Partitions, o.EvenSlots}); err == nil && got != c.want {
+					t.Errorf("got %v, want %v", got, c.want)
+				}
+				if c.refusal == "" && err == nil {
+					stored := rdb.HGet(t.Context(), "{node}:installation", "partitions").Val()
+					if stored != c.want.String() {
+						t.Errorf("recorded %q", stored)
+					}
+					continue
+				}
+				if c.refusal == "" || err == nil || !strings.Contains(err.Error(), c.refusal) {
+					t.Fatalf("error %v, want %q", err, c.refusal)
+				}
+				if after := rdb.Keys(t.Context(), "*").Val(); len(after) != len(before) {
+					t.Errorf("a refused process left %v", after)
+				}
+			}
+		})
+	}
+}
+
+func TestInstalledWithoutRedis(t *testing.T) {
+	t.Parallel()
+	_, err := Installed(t.Context(), Options{URL: "redis://127.0.0.1:" + redistest.FreePort(t)})
+	if signal.KindOf(err) != signal.KindUnavailable {
+		t.Errorf("without Redis: %v", err)
+	}
+}
+
+// TestManyProcessesInstallOne: they start at once on an empty Redis, some with a number of their own.
+func TestManyProcessesInstallOne(t *testing.T) {
+	t.Parallel()
+	server := redistest.New(t)
+	type result struct {
+		o   Options
+		err error
+	}
+	results := make(chan result)
+	for i := range 16 {
+		go func() {
+			o, err := Installed(t.Context(), Options{URL: server.URL(), Partitions: i % 4})
+			results <- result{o, err}
+		}()
+	}
+	numbers, refused := map[int]bool{}, 0
+	for range 16 {
+		r := <-results
+		if e, ok := errors.AsType[*signal.Error](r.err); ok && e.Kind == signal.KindConflict {
+			refused++
+		} else if r.err != nil {
+			t.Error(r.err)
+		} else {
+			numbers[r.o.Partitions] = true
+		}
+	}
+	if len(numbers) != 1 || refused < 8 {
+		t.Errorf("they use %v partitions, %d were refused", numbers, refused)
+	}
+}
+
+func FuzzParseInstallation(f *testing.F) {
+	for _, s := range []string{"16", "64 even", "1025 even", "65", "0", "+1", "1  even", "16 odd", ""} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		i, ok := ParseInstallation(s)
+		if ok && (i.String() != s || i.Partitions < 1 || i.Partitions > MaxPartitions) {
+			t.Errorf("%q is read as %v", s, i)
+		}
+	})
+}
