@@ -20,7 +20,7 @@ type Config struct {
 	// Cluster is set if several nodes share the Redis. Secrets must then be given.
 	Cluster bool `yaml:"cluster" env:"CLUSTER"`
 	// Partitions is the number of partitions, 1 to 1024. It is fixed at the first start. 0 takes the
-	// number of the installation, and 64 for a new one.
+	// number of the installation, and 16 for a new one.
 	Partitions int `yaml:"partitions" env:"PARTITIONS"`
 	// Lease is how long a partition stays with a node that does not respond.
 	Lease Duration `yaml:"lease" env:"LEASE"`

@@ -25,7 +25,8 @@ const (
 )
 
 // AnnounceNode records that node is live for ttl, and returns the members of the cluster with it.
-// KindConflict, "not_alone": another node is live, and one of the two is a single node.
+// KindConflict, "not_alone": another node is live, and one of the two is a single node;
+// "other_partitions": Redis holds another installation by now.
 func (s *Store) AnnounceNode(
 	ctx context.Context, node string, ttl time.Duration, singleNode bool,
 ) (cluster.Members, error) {
@@ -33,14 +34,17 @@ func (s *Store) AnnounceNode(
 	if singleNode {
 		mode = modeAlone
 	}
-	keys := []string{s.NodesKey(), s.AssignmentKey()}
-	answer, err := nodeAnnounceScript.Run(ctx, s.RDB, keys, node, mode, ttl.Milliseconds()).StringSlice()
+	keys, own := []string{s.NodesKey(), s.AssignmentKey(), s.InstallationKey()}, s.Installation().String()
+	answer, err := nodeAnnounceScript.Run(ctx, s.RDB, keys, node, mode, ttl.Milliseconds(), own).StringSlice()
 	if err != nil {
 		return cluster.Members{}, redisclient.Failed(err, "announce node")
 	}
 	if len(answer) == 2 && answer[0] == "0" {
 		return cluster.Members{}, redisclient.Refused("not_alone", fmt.Sprintf("node %s uses the same Redis, and not both "+
 			"have the setting cluster: true: set it for both, stop one, or give one another redis.url", answer[1]))
+	}
+	if len(answer) == 2 && answer[0] == "2" {
+		return cluster.Members{}, redisclient.OtherPartitions(answer[1], own)
 	}
 	const head = 4 // before the members
 	if len(answer) <= head {
