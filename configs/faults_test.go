@@ -127,8 +127,8 @@ func TestRulesOfValues(t *testing.T) {
 	} {
 		faulty(t, variable, key+": ")
 	}
-	for _, variable := range []string{"PARTITIONS=1024", "PARTITIONS=0", "MARKET_SPEED=3600", "COSTS_FX=1000", "WEBHOOKS_JITTER=0.5",
-		"REDIS_WAIT_REPLICAS=5", "REDIS_WITHOUT_REPLICAS=accept", "REDIS_WITHOUT_REPLICAS=refuse",
+	for _, variable := range []string{"PARTITIONS=1024", "PARTITIONS=0", "MARKET_SPEED=3600", "COSTS_FX=1000",
+		"WEBHOOKS_JITTER=0.5", "REDIS_WAIT_REPLICAS=5", "REDIS_WITHOUT_REPLICAS=accept", "REDIS_WITHOUT_REPLICAS=refuse",
 		"WEBHOOKS_WARN_AFTER=24h,24h,48h", "HTTP_CORS_ORIGINS=https://a.example:8443", "HTTP_ADMIN_ADDR=:9090"} {
 		if _, err := Load("", []string{Prefix + variable}); err != nil {
 			t.Errorf("%s: %v", variable, err)

@@ -355,7 +355,7 @@ func TestControlFrames(t *testing.T) {
 func TestHeartbeatsAndPings(t *testing.T) {
 	t.Parallel()
 	s := newService(t, func(o *Options) {
-		o.Heartbeat, o.PingInterval, o.LifeTimeout = 30*time.Millisecond, 10*time.Millisecond, 300*time.Millisecond
+		o.Heartbeat, o.PingInterval, o.LifeTimeout = 150*time.Millisecond, 50*time.Millisecond, 2*time.Second
 	})
 	pings := 0
 	c := s.welcomed(principalOf(alice))

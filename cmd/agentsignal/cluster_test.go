@@ -13,6 +13,7 @@ import (
 	"github.com/agentsignal/agentsignal/cmd/agentsignal/service"
 	"github.com/agentsignal/agentsignal/persistence"
 	"github.com/agentsignal/agentsignal/persistence/market"
+	"github.com/agentsignal/agentsignal/persistence/redisclient"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
@@ -20,16 +21,18 @@ func TestClusterStatus(t *testing.T) {
 	t.Parallel()
 	redis := redistest.New(t)
 	o := operator(t, commandtest.StoreSettings(t, redis.URL(), "")...)
-	// An empty Redis has no owners, and stays empty.
-	if _, err := o.Try("", "cluster", "status"); err == nil || command.ExitCode(clusterStatus(nil), err) != command.ExitFailed ||
-		!strings.Contains(err.Error(), "partitions without an owner: [0 1 ") {
-		t.Errorf("without nodes: %v", err)
-	}
+	o.Fails("this Redis has no installation", "cluster", "status")
 	if keys := redis.Client().Keys(t.Context(), "*").Val(); len(keys) > 0 {
 		t.Errorf("the command has written %v", keys)
 	}
 
-	store, err := persistence.Open(persistence.Options{URL: redis.URL(), Timeout: time.Minute})
+	options, err := redisclient.Installed(t.Context(), persistence.Options{URL: redis.URL(), Timeout: time.Minute})
+	commandtest.Must(t, err)
+	if _, err := o.Try("", "cluster", "status"); err == nil || command.ExitCode(clusterStatus(nil), err) != command.ExitFailed ||
+		!strings.Contains(err.Error(), "partitions without an owner: [0 1 ") {
+		t.Errorf("without nodes: %v", err)
+	}
+	store, err := persistence.Open(options)
 	commandtest.Must(t, err)
 	defer store.Client.Close()
 	announce := func(node, lease string) {
@@ -52,7 +55,7 @@ func TestClusterStatus(t *testing.T) {
 	}
 	_, _, err = market.New(store.Client).TakeLease(t.Context(), "node_b", time.Hour)
 	commandtest.Must(t, err)
-	commandtest.Must(t, redis.Client().Do(t.Context(), "XADD", "{p05}:events", "1000-7", "h", "x", "d", "y").Err())
+	commandtest.Must(t, redis.Client().Do(t.Context(), "XADD", store.Client.EventsKey(5), "1000-7", "h", "x", "d", "y").Err())
 
 	out, err := o.Try("", "cluster", "status", "-o", "json")
 	if err == nil || command.ExitCode(clusterStatus(nil), err) != command.ExitFailed ||

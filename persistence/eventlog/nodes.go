@@ -26,7 +26,8 @@ var (
 
 // AnnounceNode records that node is live for ttl as the process of this store, with its Profile,
 // and returns the members of the cluster with it. A *cluster.Refusal reports that another live
-// process does not allow it.
+// process does not allow it, and another KindConflict, "other_partitions", that Redis holds another
+// installation by now.
 func (s *Store) AnnounceNode(
 	ctx context.Context, node string, ttl time.Duration, singleNode bool,
 ) (cluster.Members, error) {
@@ -34,14 +35,18 @@ func (s *Store) AnnounceNode(
 	if singleNode {
 		mode = cluster.ModeAlone
 	}
-	keys := []string{s.NodesKey(), s.AssignmentKey(), s.ProcessesKey()}
+	own := s.Installation().String()
+	keys := []string{s.NodesKey(), s.AssignmentKey(), s.ProcessesKey(), s.InstallationKey()}
 	answer, err := nodeAnnounceScript.Run(ctx, s.RDB, keys, node, mode, ttl.Milliseconds(), s.Nonce,
-		cmp.Or(s.Profile.Place, "-"), encodeTraits(s.Profile.Traits)).StringSlice()
+		cmp.Or(s.Profile.Place, "-"), encodeTraits(s.Profile.Traits), own).StringSlice()
 	if err != nil {
 		return cluster.Members{}, redisclient.Failed(err, "announce node")
 	}
 	if len(answer) == 5 && answer[0] == "0" {
 		return cluster.Members{}, s.refusal(answer[1], answer[2], answer[3], answer[4])
+	}
+	if len(answer) == 2 && answer[0] == "2" {
+		return cluster.Members{}, redisclient.OtherPartitions(answer[1], own)
 	}
 	const head = 4 // before the members
 	if len(answer) <= head {

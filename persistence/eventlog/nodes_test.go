@@ -254,3 +254,35 @@ func wantNoError(t *testing.T, err error) {
 		t.Fatal(err)
 	}
 }
+
+// TestAnnouncementsKeepTheInstallation: Redis may lose its data, or get those of another installation, while
+// nodes run.
+func TestAnnouncementsKeepTheInstallation(t *testing.T) {
+	t.Parallel()
+	s, server := leaseStore(t)
+	rdb := server.Client()
+	announce := func() error {
+		_, err := s.AnnounceNode(t.Context(), "a", time.Minute, false)
+		return err
+	}
+	for range 2 {
+		rdb.FlushAll(t.Context())
+		if err := announce(); err != nil {
+			t.Fatal(err)
+		}
+		if got := rdb.HGet(t.Context(), s.InstallationKey(), "partitions").Val(); got != "4" {
+			t.Errorf("the record is %q after an announcement", got)
+		}
+	}
+	// A node that starts now finds the installation of those that run.
+	o, err := redisclient.Installed(t.Context(), redisclient.Options{URL: server.URL()})
+	if err != nil || o.Partitions != 4 || o.EvenSlots {
+		t.Errorf("a node that starts uses %d partitions, even %v, %v", o.Partitions, o.EvenSlots, err)
+	}
+	rdb.HSet(t.Context(), s.InstallationKey(), "partitions", "4 even")
+	err = announce()
+	storetest.WantError(t, err, signal.KindConflict, "other_partitions")
+	if n := rdb.ZCard(t.Context(), s.NodesKey()).Val(); n != 0 {
+		t.Errorf("%d nodes are live", n)
+	}
+}

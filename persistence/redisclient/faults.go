@@ -39,6 +39,7 @@ var faults = []fault{
 	{"LOADING ", "redis is loading its data", false},
 	{"MASTERDOWN ", "redis has lost its master", false},
 	{"CLUSTERDOWN ", "the redis cluster is not complete", false},
+	{"TRYAGAIN ", "redis is moving a slot to another node", false},
 	{"WRONGPASS ", RefusesUser, true},
 	{"NOAUTH ", RefusesUser, true},
 	{"ERR AUTH ", RefusesUser, true},            // a password where Redis has none

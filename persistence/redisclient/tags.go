@@ -42,7 +42,8 @@ func partitionName(p, digits int) string {
 	return "p" + strings.Repeat("0", max(0, digits-len(text))) + text
 }
 
-// tagNear returns the beginning of keys with the tag "NAME-xx" whose slot is the nearest to target. The first in the order of the alphabet counts.
+// tagNear returns the beginning of keys with the tag "NAME-xx" whose slot is the nearest to target. The
+// first in the order of the alphabet counts.
 func tagNear(name string, target int) string {
 	const letters = "abcdefghijklmnopqrstuvwxyz"
 	name += "-"

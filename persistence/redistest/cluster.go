@@ -201,6 +201,19 @@ func (c *Cluster) Nodes() []*redis.Client { return c.nodes }
 // Move moves the slot of key, with all that is in it, to another node.
 func (c *Cluster) Move(key string) {
 	c.tb.Helper()
+	c.MoveSome(key, func(int, string) bool { return true })()
+}
+
+// MoveHalf is MoveSome for every second key.
+func (c *Cluster) MoveHalf(key string) (finish func()) {
+	c.tb.Helper()
+	return c.MoveSome(key, func(i int, _ string) bool { return i%2 == 0 })
+}
+
+// MoveSome begins to move the slot of key to another node, with those keys in it, in the order of
+// their names, for which first is true. It returns a function that moves the rest.
+func (c *Cluster) MoveSome(key string, first func(i int, key string) bool) (finish func()) {
+	c.tb.Helper()
 	ctx := context.Background()
 	slot := int(c.nodes[0].ClusterKeySlot(ctx, key).Val())
 	at := slices.IndexFunc(c.nodes, func(n *redis.Client) bool { return n.ClusterCountKeysInSlot(ctx, slot).Val() > 0 })
@@ -218,17 +231,30 @@ func (c *Cluster) Move(key string) {
 	do(to, "IMPORTING", from.ClusterMyID(ctx).Val())
 	do(from, "MIGRATING", id)
 	host, port, _ := net.SplitHostPort(to.Options().Addr)
-	for {
-		keys := from.ClusterGetKeysInSlot(ctx, slot, 100).Val()
-		if len(keys) == 0 {
-			break
-		}
+	move := func(keys []string) {
 		for _, k := range keys {
 			if err := from.Migrate(ctx, host, port, k, 0, startTimeout).Err(); err != nil {
 				c.tb.Fatalf("move %s: %v", k, err)
 			}
 		}
 	}
-	do(to, "NODE", id)
-	do(from, "NODE", id)
+	const most = 1 << 20
+	keys := from.ClusterGetKeysInSlot(ctx, slot, most).Val()
+	slices.Sort(keys)
+	for i, k := range keys {
+		if first(i, k) {
+			move([]string{k})
+		}
+	}
+	return func() {
+		for {
+			keys := from.ClusterGetKeysInSlot(ctx, slot, 100).Val()
+			if len(keys) == 0 {
+				break
+			}
+			move(keys)
+		}
+		do(to, "NODE", id)
+		do(from, "NODE", id)
+	}
 }

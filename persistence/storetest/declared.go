@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/agentsignal/agentsignal/persistence/redisclient"
-	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
 //go:embed declared_keys.lua
@@ -22,7 +21,7 @@ func DeclareKeys() { redisclient.Prepend(declaredKeys) }
 // arguments. Every package with scripts has it as its TestMain.
 func Main(m *testing.M) {
 	flag.Parse()
-	if flag.Lookup("test.bench").Value.String() == "" && os.Getenv(redistest.Variable) != redistest.InProcess {
+	if flag.Lookup("test.bench").Value.String() == "" && os.Getenv("REDISTEST") == "" { // of redistest
 		DeclareKeys()
 	}
 	os.Exit(m.Run())

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/backoff"
+	"github.com/agentsignal/agentsignal/actors/panics"
 	signalhttp "github.com/agentsignal/agentsignal/http"
 )
 
@@ -35,7 +36,11 @@ func (p *process) awaitStore(ctx context.Context) (err error) {
 	}
 	p.serving.Store(server)
 	served := make(chan error, 1)
-	go func() { served <- server.Serve(lentListener{p.listener}) }()
+	go func() {
+		err := panics.ErrPanicked
+		panics.Guard(p.log, panics.Background, func() { err = server.Serve(lentListener{p.listener}) }, "task", "await redis")
+		served <- err
+	}()
 	err = p.openStore(ctx, &last)
 	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestGrace)
 	defer cancel()

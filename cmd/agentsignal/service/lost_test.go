@@ -36,6 +36,26 @@ func TestARedisThatComesBackEmptyIsNoticed(t *testing.T) {
 	}
 }
 
+// TestAnEventLogThatWasDeleted: the key of a partition's event log was deleted by hand. What signals are
+// there is not in it.
+func TestAnEventLogThatWasDeleted(t *testing.T) {
+	t.Parallel()
+	redis := redistest.New(t)
+	s, trader, account := startTrading(t, redis)
+	live := trader.dial()
+	first := trader.run("ACME", "momentum")
+	live.signals(first.ID)
+	k := s.process.store.Client
+	must(t, redis.Client().Del(t.Context(), k.EventsKey(k.Partition(account.ID))).Err())
+	second := trader.awaitRun("ACME", "breakout")
+	trader.lists("", 2, second.ID, first.ID)
+	all := trader.dial()
+	third := trader.run("ACME", "momentum")
+	all.signals(third.ID)
+	trader.lists("", 3, third.ID, second.ID, first.ID)
+	s.awaitReady(t)
+}
+
 func TestARedisThatHangsLosesNothing(t *testing.T) {
 	t.Parallel()
 	redis := redistest.New(t)

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/http/apitest"
+	"github.com/agentsignal/agentsignal/persistence/redisclient"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
@@ -158,7 +160,8 @@ func TestAServiceThatDoesNotFitIsRefused(t *testing.T) {
 
 	other := testConfig(t, redis.URL())
 	other.Partitions = 4
-	if why := begin(t, other).refused(t); !strings.Contains(why, "partitions: 64 even") || !strings.Contains(why, "says 4") {
+	has := fmt.Sprintf("partitions: %d even", redisclient.NewPartitions)
+	if why := begin(t, other).refused(t); !strings.Contains(why, has) || !strings.Contains(why, "says 4") {
 		t.Errorf("other partitions are refused with: %s", why)
 	}
 	alone := testConfig(t, redis.URL())

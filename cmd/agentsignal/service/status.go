@@ -12,6 +12,7 @@ import (
 	"github.com/agentsignal/agentsignal/configs"
 	"github.com/agentsignal/agentsignal/persistence"
 	"github.com/agentsignal/agentsignal/persistence/market"
+	"github.com/agentsignal/agentsignal/persistence/redisclient"
 )
 
 // ClusterStatus is who owns what, as Redis has it.
@@ -58,13 +59,13 @@ func (c *ClusterStatus) Ownerless() []int {
 	return list
 }
 
-// ClusterStatus reads the status from Redis.
+// ClusterStatus reads the status from Redis, and changes nothing there.
 func (s *Settings) ClusterStatus(ctx context.Context) (status ClusterStatus, err error) {
 	c, err := s.Load()
 	if err != nil {
 		return status, err
 	}
-	err = s.openStore(ctx, false, func(ctx context.Context, store *persistence.Store) error {
+	err = s.openStore(ctx, redisclient.Existing, false, func(ctx context.Context, store *persistence.Store) error {
 		ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 		defer cancel()
 		if err := store.Client.SyncClock(ctx); err != nil {

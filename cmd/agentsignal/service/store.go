@@ -25,12 +25,12 @@ const readyTimeout = 10 * time.Second
 // redis.url it uses the server of the running service or starts one for f; the data
 // directory must exist.
 func (s *Settings) WithStore(ctx context.Context, f func(context.Context, *persistence.Store) error) error {
-	return s.openStore(ctx, false, installed(f))
+	return s.openStore(ctx, redisclient.Installed, false, installed(f))
 }
 
 // WithCredentials is WithStore with the accounts and keys of the store.
 func (s *Settings) WithCredentials(ctx context.Context, f func(context.Context, *credentials.Service) error) error {
-	return s.openStore(ctx, false, installed(onCredentials(f)))
+	return s.openStore(ctx, redisclient.Installed, false, installed(onCredentials(f)))
 }
 
 // WithNewCredentials is WithCredentials for a command that may be the first to use the data
@@ -38,12 +38,13 @@ func (s *Settings) WithCredentials(ctx context.Context, f func(context.Context, 
 func (s *Settings) WithNewCredentials(
 	ctx context.Context, f func(context.Context, *credentials.Service) error,
 ) error {
-	return s.openStore(ctx, true, installed(onCredentials(f)))
+	return s.openStore(ctx, redisclient.Installed, true, installed(onCredentials(f)))
 }
 
-// openStore runs f with the configured Redis. first allows it to create the data directory.
+// openStore runs f with the configured Redis and the installation that find returns. first allows it to
+// create the data directory.
 func (s *Settings) openStore(
-	ctx context.Context, first bool, f func(context.Context, *persistence.Store) error,
+	ctx context.Context, find func(context.Context, persistence.Options) (persistence.Options, error), first bool, f func(context.Context, *persistence.Store) error,
 ) (err error) {
 	c, err := s.Load()
 	if err != nil {
@@ -71,7 +72,7 @@ func (s *Settings) openStore(
 	}
 	ready, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
-	o, err := redisclient.Installed(ready, persistence.Options{
+	o, err := find(ready, persistence.Options{
 		URL:          url,
 		CAFile:       c.Redis.CAFile,
 		Partitions:   c.Partitions,

@@ -2,22 +2,31 @@
 -- KEYS[1] live nodes, "NODE MODE" by the millisecond until which they are live
 -- KEYS[2] assignment of partitions
 -- KEYS[3] processes: NODE -> "UNTIL NONCE PLACE", a line feed and the traits
+-- KEYS[4] record of the installation
 -- ARGV[1] node   ARGV[2] "assigned", or "alone" if no other node may run
 -- ARGV[3] for how long, ms
 -- ARGV[4] nonce of the process
 -- ARGV[5] place of its data directory, "-" if unknown
 -- ARGV[6] traits: a line "SETTING VALUE VALUE..." for each
+-- ARGV[7] the node's installation: recorded if Redis has lost the record
 -- A live node whose mode is "many" is of a build that knows no assignments. One without an entry
 -- in KEYS[3] that has the UNTIL of its announcement is of a build that publishes none.
 -- Returns {"1", VERSION, NODES, OWNERS, MEMBER...} with the assignment's fields, empty without one,
 -- and the members of KEYS[1] with the node itself, in no order; or
 -- {"0", WHY, NODE, UNTIL, VALUES} if the live node NODE does not allow it: WHY is "process" if that
 -- is another process of the same node, "alone" if one of the two must be the only node, else the
--- setting of which NODE has VALUES.
+-- setting of which NODE has VALUES; or {"2", RECORD} if the installation is another one.
 local t = redis.call('TIME')
 local now = t[1] * 1000 + math.floor(t[2] / 1000)
 local match, find, gmatch = string.match, string.find, string.gmatch
 redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now)
+local installed = redis.call('HGET', KEYS[4], 'partitions')
+if installed and installed ~= ARGV[7] then
+  redis.call('ZREM', KEYS[1], ARGV[1] .. ' alone', ARGV[1] .. ' many', ARGV[1] .. ' assigned')
+  return {'2', installed}
+elseif not installed then
+  redis.call('HSET', KEYS[4], 'partitions', ARGV[7])
+end
 
 local function remove()
   redis.call('ZREM', KEYS[1], ARGV[1] .. ' alone', ARGV[1] .. ' many', ARGV[1] .. ' assigned')
