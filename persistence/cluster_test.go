@@ -60,6 +60,18 @@ func TestOnCluster(t *testing.T) {
 	}
 }
 
+// followAll returns when subscribers of tail get the events of all partitions.
+func followAll(tb testing.TB, tail *eventlog.Tail, partitions int) {
+	tb.Helper()
+	for p := range partitions {
+		follower := tail.For(eventlog.Owned)
+		follower.Follow(p)
+		if err := follower.Await(tb.Context(), p); err != nil {
+			tb.Fatal(err)
+		}
+	}
+}
+
 // testLog covers the log, the tail and the reading of both logs.
 func (b *clusterBench) testLog(t *testing.T) {
 	tail := eventlog.NewTail(b.store.Logs, eventlog.TailOptions{})
@@ -73,7 +85,7 @@ func (b *clusterBench) testLog(t *testing.T) {
 	ended := make(chan error)
 	go func() { ended <- tail.Run(ctx) }()
 	defer func() { cancel(); <-ended }()
-	redistest.Eventually(t, tail.Attached)
+	followAll(t, tail, b.store.Client.Partitions())
 
 	check := func(p int) {
 		t.Helper()

@@ -109,7 +109,7 @@ func (f *failover) follow() (stop func()) {
 	ctx, cancel := context.WithCancel(f.Context())
 	ended := make(chan struct{})
 	go func() { tail.Run(ctx); close(ended) }()
-	redistest.Eventually(f, tail.Attached)
+	followAll(f, tail, f.store.Client.Partitions())
 	return func() { cancel(); <-ended }
 }
 

@@ -27,14 +27,12 @@ const (
 
 // Notify makes all nodes that run Follow drop the credentials that events have ended.
 func (s *Store) Notify(ctx context.Context, events []signal.Event) error {
-	_, err := s.RDB.Pipelined(ctx, func(p redis.Pipeliner) error {
-		for _, e := range events {
-			p.XAdd(ctx, &redis.XAddArgs{Stream: s.EndedKey(), MaxLen: maxEnded, Approx: true,
-				Values: []string{"e", encodeAnnouncement(e)}})
-		}
-		return nil
-	})
-	return redisclient.Failed(err, "notify nodes of ended credentials")
+	pipe := s.RDB.Pipeline()
+	for _, e := range events {
+		pipe.XAdd(ctx, &redis.XAddArgs{Stream: s.EndedKey(), MaxLen: maxEnded, Approx: true,
+			Values: []string{"e", encodeAnnouncement(e)}})
+	}
+	return redisclient.Failed(redisclient.Execute(ctx, pipe), "notify nodes of ended credentials")
 }
 
 // Follow calls ended with the events that are passed to Notify, by any process, until ctx ends. The
