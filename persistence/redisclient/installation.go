@@ -3,12 +3,9 @@ package redisclient
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
-
-	"github.com/redis/go-redis/v9"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
@@ -98,14 +95,14 @@ func (o Options) of(ctx context.Context, install func(*Client) (stored string, e
 		return o, err
 	}
 	defer c.Close()
+	if o.Metrics != nil {
+		c.RDB.AddHook(o.Metrics)
+	}
 	if err := c.CheckServer(ctx); err != nil {
 		return o, err
 	}
 	stored, err := c.storedInstallation(ctx)
 	if stored == "" && err == nil {
-		if err := c.checkEmpty(ctx); err != nil {
-			return o, err
-		}
 		stored, err = install(c)
 	}
 	if err != nil {
@@ -134,33 +131,26 @@ func OtherPartitions(stored, want string) error {
 		"it cannot be changed later; without the setting, the number is that of the installation", stored, want))
 }
 
-// storedInstallation returns the text of the installation's record, or "" without one.
+// storedInstallation returns the text of the installation's record, or "" without one. KindConflict,
+// "lost_installation": Redis has accounts although it has no record, and a new installation would not
+// find them.
 func (c *Client) storedInstallation(ctx context.Context) (string, error) {
-	stored, err := c.RDB.HGet(ctx, c.InstallationKey(), installedPartitions).Result()
-	if errors.Is(err, redis.Nil) {
-		return "", nil
-	}
-	return stored, Failed(err, "read installation")
-}
-
-// checkEmpty returns KindConflict, "lost_installation", if Redis has accounts although it has no record
-// of their installation: a new one would not find them.
-func (c *Client) checkEmpty(ctx context.Context) error {
 	even := Installation{1, true}.Keys()
 	pipe := c.RDB.Pipeline()
+	stored := pipe.HGet(ctx, c.InstallationKey(), installedPartitions)
 	former, later := pipe.Exists(ctx, c.AccountsKey()), pipe.Exists(ctx, even.AccountsKey())
 	if err := Execute(ctx, pipe); err != nil {
-		return Failed(err, "look for accounts")
+		return "", Failed(err, "read installation")
 	}
-	if former.Val()+later.Val() == 0 {
-		return nil
+	if stored.Val() != "" || former.Val()+later.Val() == 0 {
+		return stored.Val(), nil
 	}
 	value := "NUMBER"
 	if later.Val() > 0 {
 		value = "'NUMBER " + evenWord + "'"
 	}
-	return Refused("lost_installation", fmt.Sprintf("this Redis has accounts, but its record of the installation is lost: "+
-		"restore it from a backup, or by the command HSET %s %s %s with the number of partitions that it had",
+	return "", Refused("lost_installation", fmt.Sprintf("this Redis has accounts, but its record of the installation is "+
+		"lost: restore it from a backup, or by the command HSET %s %s %s with the number of partitions that it had",
 		c.InstallationKey(), installedPartitions, value))
 }
 
