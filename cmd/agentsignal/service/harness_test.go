@@ -262,8 +262,8 @@ var shared = once(func(tb testing.TB) *service {
 		prices.hours(asset, 400)
 		s.awaitPrices(tb, asset, signal.H1)
 	}
-	prices.bars("ETH", signal.M5, 5*time.Minute, 400)
-	s.awaitPrices(tb, "ETH", signal.M5)
+	prices.bars("ETH", signal.D1, 24*time.Hour, 400) // of 5 minutes they would be too old for the last tests
+	s.awaitPrices(tb, "ETH", signal.D1)
 	return s
 })
 

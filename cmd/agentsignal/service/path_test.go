@@ -110,7 +110,7 @@ func TestAJobIsPolledUntilItIsCompleted(t *testing.T) {
 	t.Parallel()
 	trader, _ := shared(t).account(t)
 	live := trader.dial()
-	accepted := trader.tryRun("eth", "breakout", `"async":true`, `"timeframe":"5m"`, `"risk_level":"high"`).ok(t)
+	accepted := trader.tryRun("eth", "breakout", `"async":true`, `"timeframe":"1d"`, `"risk_level":"high"`).ok(t)
 	job := decode[wireJob](t, accepted.Body)
 	if job.Status != "queued" || accepted.Header.Get("Location") != "/v1/jobs/"+job.ID ||
 		accepted.Header.Get("Retry-After") != "1" {
