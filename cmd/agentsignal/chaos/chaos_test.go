@@ -15,6 +15,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/cmd/agentsignal/commandtest"
 	"github.com/agentsignal/agentsignal/persistence"
+	"github.com/agentsignal/agentsignal/persistence/redisclient"
 )
 
 const (
@@ -123,7 +124,9 @@ func TestFaults(t *testing.T) {
 
 	c := newCluster(t, nodes)
 	l := newClients(t, c, accounts)
-	store, err := persistence.Open(persistence.Options{URL: c.redis.URL()})
+	installed, err := redisclient.Existing(t.Context(), persistence.Options{URL: c.redis.URL()})
+	commandtest.Must(t, err)
+	store, err := persistence.Open(installed)
 	commandtest.Must(t, err)
 	defer store.Client.Close()
 
