@@ -322,7 +322,7 @@ func (a *connection) subscribe(c engine.Context, m message) {
 	sub, account := a.hub.subscription(granted, &m.filter), a.principal.Account
 	partition := a.hub.o.PartitionOf(account)
 	c.Go(func(ctx context.Context) any {
-		r, err := a.hub.resumer.find(ctx, partition, account, sub, *m.lastEventID)
+		r, err := a.hub.resumer.findWithin(ctx, partition, account, sub, *m.lastEventID)
 		return missedFound{m, r, err}
 	})
 }

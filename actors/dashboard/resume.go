@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/agentsignal/agentsignal/actors/backoff"
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
@@ -102,6 +103,22 @@ func (r *resumer) find(
 	ctx, cancel := context.WithTimeout(ctx, readLimit)
 	defer cancel()
 	return r.findInLog(ctx, partition, account, sub, p)
+}
+
+// retryPause separates two attempts to read the event log.
+const retryPause = 250 * time.Millisecond
+
+// findWithin is find, repeated for readLimit while the event log cannot be read, as during a failover
+// of Redis.
+func (r *resumer) findWithin(
+	ctx context.Context, partition int, account signal.AccountID, sub *subscription, id string,
+) (replay, error) {
+	for begun := time.Now(); ; {
+		found, err := r.find(ctx, partition, account, sub, id)
+		if err == nil || time.Since(begun) > readLimit || !backoff.Sleep(ctx, retryPause) {
+			return found, err
+		}
+	}
 }
 
 // findInLog is like find, for a position p before the ring's oldest.

@@ -147,8 +147,8 @@ func TestALockLastsAsLongAsItsRequest(t *testing.T) {
 		t.Fatal(err)
 	}
 	name := b.replyKey(account, &key)
-	expire := func() { b.rdb.PExpire(t.Context(), name, 10*time.Second) }
-	renewed := func() bool { return b.rdb.PTTL(t.Context(), name).Val() > 20*time.Second }
+	expire := func() { b.rdb.PExpire(t.Context(), name, 5*time.Second) }
+	renewed := func() bool { return b.rdb.PTTL(t.Context(), name).Val() > 10*time.Second }
 	end := b.store.Hold(account, key)
 	for range 3 {
 		expire()

@@ -14,6 +14,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/agentsignal/agentsignal/actors/panics"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/persistence/codec"
 	"github.com/agentsignal/agentsignal/persistence/eventlog"
@@ -40,7 +41,7 @@ var (
 const (
 	// replyLock is how long a lock lasts unless it is held: if it could not be released, or is of a
 	// process that names none, the key is free then.
-	replyLock = time.Minute
+	replyLock = 15 * time.Second
 	// holdEvery is the time between two renewals of a lock that is held.
 	holdEvery = replyLock / 3
 )
@@ -145,7 +146,9 @@ func (s *Store) Hold(account signal.AccountID, k signal.ReplyKey) (end func()) {
 		defer mu.Unlock()
 		if ctx.Err() == nil {
 			// After a failure the next renewal is in time, or the lock is lost.
-			_ = replyReplaceScript.Run(ctx, s.RDB, []string{key}, lock, lock, replyLock.Milliseconds()).Err()
+			panics.Guard(s.Log, panics.Log, func() {
+				_ = replyReplaceScript.Run(ctx, s.RDB, []string{key}, lock, lock, replyLock.Milliseconds()).Err()
+			})
 			renewal.Reset(s.hold)
 		}
 	})

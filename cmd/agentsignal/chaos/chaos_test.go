@@ -25,6 +25,8 @@ const (
 	workers  = 4
 	// workPause separates two requests of a worker.
 	workPause = 250 * time.Millisecond
+	// settleTime bounds the wait until all is closed, delivered and sent.
+	settleTime = 2 * time.Minute
 	// watchEvery is the time between two looks at the owners of the partitions.
 	watchEvery = 50 * time.Millisecond
 )
@@ -158,7 +160,7 @@ func TestFaults(t *testing.T) {
 
 	var log []logged
 	var found []string
-	settled := time.Now().Add(commandtest.Patience)
+	settled := time.Now().Add(settleTime)
 	for {
 		log = readLog(t, store)
 		if found = l.record.verdict(log, nil); len(found) == 0 || time.Now().After(settled) {

@@ -237,6 +237,9 @@ func (l *clients) listen(ctx context.Context, w *watched, url, key, last string,
 			continue
 		}
 		last = m.ID
+		if m.Type != "signal.new" && m.Type != "signal.closed" {
+			continue // before it is subscribed a connection has the default channels
+		}
 		at, _ := signal.ParsePosition(m.ID)
 		event := seen{change{m.Data.Signal, m.Type == "signal.closed"}, at}
 		l.record.note(func() { w.events = append(w.events, event) })

@@ -16,6 +16,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal/credential"
 	"github.com/agentsignal/agentsignal/configs"
 	"github.com/agentsignal/agentsignal/persistence"
+	"github.com/agentsignal/agentsignal/persistence/redisclient"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
@@ -202,7 +203,9 @@ func TestANodeEndsWhenAnotherProcessHasItsID(t *testing.T) {
 	redis := redistest.New(t)
 	first := begin(t, clusterConfig(t, redis.URL()))
 	first.awaitReady(t)
-	impostor, err := persistence.Open(persistence.Options{URL: redis.URL()})
+	installed, err := redisclient.Existing(t.Context(), persistence.Options{URL: redis.URL()})
+	must(t, err)
+	impostor, err := persistence.Open(installed)
 	must(t, err)
 	t.Cleanup(func() { impostor.Client.Close() })
 	eventually(t, "the other process has the id", func() bool {

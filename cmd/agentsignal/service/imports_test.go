@@ -120,6 +120,7 @@ var mayImport = []struct {
 	{"cmd/agentsignal/service", []string{"actors/...", "configs", "http", "http/...", "persistence", "persistence/...",
 		"cmd/agentsignal/undo", "cmd/agentsignal/remote"}},
 	{"cmd/agentsignal/bench/barelog", nil},
+	{"cmd/agentsignal/chaos", nil},
 	{"cmd/agentsignal/bench", []string{"actors/...", "http/credentials", "persistence", "persistence/...",
 		"cmd/agentsignal/undo", "cmd/agentsignal/service", "cmd/agentsignal/bench/barelog", "cmd/agentsignal/export"}},
 	{"cmd/agentsignal", []string{"..."}},

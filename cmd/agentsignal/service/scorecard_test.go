@@ -80,6 +80,7 @@ func TestScorecardIsRebuiltFromSignals(t *testing.T) {
 		c := testConfig(t, redis.URL())
 		c.Cluster = true
 		c.Auth.JWTKeys, c.Security.EncryptionKeys = configs.Secret(sharedKeys), configs.Secret(sharedKeys)
+		c.Security.RecordKeys = configs.Secret(sharedRecordKey(t))
 		return start(t, c)
 	}
 	s, follower := node(), node()

@@ -136,7 +136,7 @@ func encryptionKey(name string) (setting string, key credential.NamedKey) {
 // another one with a new key before the old one.
 func TestSIGTERMLosesNoDelivery(t *testing.T) {
 	t.Parallel()
-	redis := redistest.New(t)
+	redis := redistest.NewDurable(t)
 	oldSetting, _ := encryptionKey("old")
 	newSetting, newKey := encryptionKey("new")
 	child := launchReady(t, childSettings(t, redis.URL(),
