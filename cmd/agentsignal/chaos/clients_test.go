@@ -208,6 +208,8 @@ func (l *clients) listen(ctx context.Context, w *watched, url, key, last string,
 	if ws.WriteJSON(request) != nil {
 		return last
 	}
+	var early []seen // sent before the reply to subscribe
+	begun := false
 	for {
 		// A paused node is left, as clients do that see no heartbeat.
 		ws.SetReadDeadline(time.Now().Add(requestTimeout))
@@ -223,25 +225,32 @@ func (l *clients) listen(ctx context.Context, w *watched, url, key, last string,
 			return last
 		}
 		if m.Type == "subscribed" {
+			begun = true
 			subscribed()
-			if m.Data.Resumed != nil {
-				l.record.note(func() {
+			l.record.note(func() {
+				w.early = append(w.early, early...)
+				if m.Data.Resumed != nil {
 					w.resumes++
 					if !m.Data.Resumed.Complete {
 						w.gaps++
 					}
-				})
-			}
+				}
+			})
 		}
-		if m.ID == "" {
-			continue
+		// Until it is subscribed, a connection has the default channels, and what it sends may be newer
+		// than what a resume sends afterwards.
+		if begun && m.ID != "" {
+			last = m.ID
 		}
-		last = m.ID
 		if m.Type != "signal.new" && m.Type != "signal.closed" {
-			continue // before it is subscribed a connection has the default channels
+			continue
 		}
 		at, _ := signal.ParsePosition(m.ID)
 		event := seen{change{m.Data.Signal, m.Type == "signal.closed"}, at}
+		if !begun {
+			early = append(early, event)
+			continue
+		}
 		l.record.note(func() { w.events = append(w.events, event) })
 	}
 }

@@ -78,6 +78,10 @@ func TestVerdict(t *testing.T) {
 		}, "the creation of sig_1 was sent 2 times"},
 		{"out of order in a stream", func(r *record, _ *[]logged, _ lists) { slices.Reverse(r.streams[0].events) },
 			"comes after"},
+		{"before the subscription", func(r *record, _ *[]logged, _ lists) {
+			w := r.streams[0]
+			w.early, w.events = w.events[1:], w.events[:1]
+		}, ""},
 		{"only in a stream", func(r *record, _ *[]logged, _ lists) {
 			r.streams[0].events = append(r.streams[0].events, seen{more, position(9)})
 		}, "sig_2 at 9-0 is not in the log"},

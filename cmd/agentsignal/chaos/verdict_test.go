@@ -39,7 +39,8 @@ type seen struct {
 type watched struct {
 	account signal.AccountID
 	events  []seen
-	gaps    int // resumes that were not complete
+	early   []seen // sent before the reply to a subscribe, in no order with the others
+	gaps    int    // resumes that were not complete
 	resumes int
 }
 
@@ -212,6 +213,12 @@ func (w *watched) judge(name string, log []logged, fault faultFunc) {
 			fault("%s: %s at %s comes after %s", name, s.change, s.At, last)
 		}
 		last = s.At
+		if !inLog[s] {
+			fault("%s: %s at %s is not in the log", name, s.change, s.At)
+		}
+	}
+	for _, s := range w.early {
+		times[s] = max(times[s], 1) // again only if the connection ended before it had resumed
 		if !inLog[s] {
 			fault("%s: %s at %s is not in the log", name, s.change, s.At)
 		}
