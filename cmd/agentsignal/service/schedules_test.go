@@ -209,15 +209,15 @@ func TestSchedulesDoNotHoldEachOtherUp(t *testing.T) {
 	t.Parallel()
 	trader, _ := shared(t).account(t)
 	const body = `{"agent_id":"trading","assets":["ETH"],"strategy":"momentum","every":"1m"`
-	for _, manner := range []string{`"timeframe":"1h"`, `"timeframe":"5m"`, `"timeframe":"1h","risk_level":"high"`} {
+	for _, manner := range []string{`"timeframe":"1h"`, `"timeframe":"1d"`, `"timeframe":"1h","risk_level":"high"`} {
 		trader.post("/v1/schedules", body+`,`+manner+`}`).ok(t)
 	}
 	eventually(t, "each has a signal", func() bool { return trader.signals("status=open&asset=eth").Total == 3 })
 	// Another schedule with the same timeframe and risk has no room, one with others has.
-	again := trader.addSchedule(body + `,"timeframe":"5m"}`)
+	again := trader.addSchedule(body + `,"timeframe":"1d"}`)
 	eventually(t, "its round is over",
 		func() bool { return trader.schedule(again.ID).NextRunAt.After(time.Now().Add(30 * time.Second)) })
-	trader.post("/v1/schedules", body+`,"timeframe":"5m","risk_level":"low"}`).ok(t)
+	trader.post("/v1/schedules", body+`,"timeframe":"1d","risk_level":"low"}`).ok(t)
 	eventually(t, "the last has a signal", func() bool { return trader.signals("status=open&asset=eth").Total >= 4 })
 	trader.lists("", 4)
 }
