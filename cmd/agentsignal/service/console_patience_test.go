@@ -33,7 +33,8 @@ func TestConsoleWaits(t *testing.T) {
 			for (let n = 0; n < 20; n++) { tick(); await new Promise((resolve) => setTimeout(resolve, 1)) }
 			sound(); return performance.now() - begun})()`)
 		for _, path := range paths {
-			if n, may := b.count(path), 1+int(took/15_000); n > may {
+			// Twenty would be hammering. One may have been under way before the answers changed.
+			if n, may := b.count(path), 2+int(took/15_000); n > may {
 				t.Errorf("answered with %s, %s is asked for %d times in %.0f ms", name, path, n, took)
 			}
 			b.answer(path, nil)
