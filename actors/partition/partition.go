@@ -155,9 +155,8 @@ func (a *partition) onTaken(c engine.Context, m taken) {
 		return
 	}
 	a.epoch = m.epoch
-	a.p.owners[a.number].Store(&owner{c.Self(), m.epoch})
+	a.p.owners[a.number].Store(&owner{c.Self(), m.epoch, time.Now()})
 	a.p.owned.Add(1)
-	a.p.holdings[a.number].Store(&Holding{Partition: a.number, Epoch: m.epoch, Since: time.Now()})
 	a.log.Debug("partition is owned", "epoch", m.epoch)
 	a.hold(c, m.begun)
 	list, dueAfter := a.duties()
@@ -278,7 +277,6 @@ func (a *partition) stepDown() {
 		a.p.owned.Add(-1)
 	}
 	a.p.inboxes[a.number].Store(nil)
-	a.p.holdings[a.number].Store(nil)
 }
 
 // end releases the partition, unless that is done or it is lost.

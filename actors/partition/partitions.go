@@ -59,10 +59,11 @@ type Options struct {
 	Log      *slog.Logger // nil to discard
 }
 
-// owner is the actor of an owned partition, and its epoch.
+// owner is the actor of an owned partition, its epoch, and since when it owns.
 type owner struct {
 	ref   engine.Ref
 	epoch int64
+	since time.Time
 }
 
 // Partitions are the partitions of this node. All methods are safe for concurrent use.
@@ -82,12 +83,11 @@ type Partitions struct {
 	supervisor engine.Ref
 
 	// By partition, nil where this node is not owner.
-	inboxes  []atomic.Pointer[inbox]
-	owners   []atomic.Pointer[owner]
-	holdings []atomic.Pointer[Holding]
-	owned    atomic.Int64
-	wanted   atomic.Int64
-	live     atomic.Int64
+	inboxes []atomic.Pointer[inbox]
+	owners  []atomic.Pointer[owner]
+	owned   atomic.Int64
+	wanted  atomic.Int64
+	live    atomic.Int64
 
 	joinOnce sync.Once
 	joinErr  error
@@ -117,7 +117,6 @@ func New(sys *engine.System, node string, store Store, log Log, o Options) *Part
 		system:     sys,
 		inboxes:    make([]atomic.Pointer[inbox], store.Partitions()),
 		owners:     make([]atomic.Pointer[owner], store.Partitions()),
-		holdings:   make([]atomic.Pointer[Holding], store.Partitions()),
 		joined:     make(chan struct{}),
 		expelled:   make(chan error, 1),
 	}
@@ -237,9 +236,9 @@ type Holding struct {
 // Holdings returns the partitions that this node owns, by number.
 func (p *Partitions) Holdings() []Holding {
 	var list []Holding
-	for n := range p.holdings {
-		if h := p.holdings[n].Load(); h != nil {
-			list = append(list, *h)
+	for n := range p.owners {
+		if o := p.owners[n].Load(); o != nil {
+			list = append(list, Holding{Partition: n, Epoch: o.epoch, Since: o.since})
 		}
 	}
 	return list
