@@ -20,7 +20,7 @@ run: deps-run build ## Start the service with a demo account; data in ./data
 build: ## Build bin/agentsignal
 	@$(GO) build -o $(BIN) ./cmd/agentsignal
 
-# The time limit is that of a package: the longest takes 5 minutes on two idle cores.
+# The time limit is that of a package: the longest takes 8 minutes on two cores.
 test: deps-test ## Run all tests, with the race detector
 	$(GO) vet ./...
 	$(GO) test -race -timeout 20m ./...

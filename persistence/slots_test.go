@@ -91,7 +91,7 @@ func TestHalfMovedSlots(t *testing.T) {
 	}
 }
 
-// TestAccountIsDeletedWhileItsSlotMoves: nothing by which somebody could log in stays.
+// TestAccountIsDeletedWhileItsSlotMoves: no credential stays.
 func TestAccountIsDeletedWhileItsSlotMoves(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.NewCluster(t, 2)

@@ -38,8 +38,8 @@ func (s *Store) OwnerPosition(ctx context.Context, p int) (signal.Position, erro
 	return position, nil
 }
 
-// Lag returns the position of OwnerPosition and the age of the oldest event behind it, or 0 if there
-// is none.
+// Lag returns the position of OwnerPosition and the age of the oldest event behind it, or 0
+// without one.
 func (s *Store) Lag(ctx context.Context, p int) (position signal.Position, lag time.Duration, err error) {
 	position, err = s.OwnerPosition(ctx, p)
 	if err != nil {

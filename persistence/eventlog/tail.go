@@ -40,7 +40,7 @@ type TailOptions struct {
 // Subscribers receive every event that is appended after its partition was attached, once, in the
 // order of the partition's log, from one goroutine at a time for each partition, also when Redis
 // was unavailable or restarted meanwhile. A partition is attached when there is a first reason,
-// and detached when there is none any more, which calls the functions of OnGap. If events were
+// and detached when the last reason ends, which calls the functions of OnGap. If events were
 // removed before they were read, the functions of OnGap are called, and delivery continues after
 // the gap. If Redis has lost events that were read, or that this process has appended, the
 // functions of OnRollback are called first; delivery then continues after the last common event,

@@ -146,7 +146,7 @@ func (j *Store) Job(ctx context.Context, account signal.AccountID, id signal.Job
 // jobFields are the fields of a job's record.
 var jobFields = []string{codec.JobState, codec.JobStarted, codec.JobRequest, codec.JobOutcome}
 
-// decodeFields returns the job with the values of jobFields, unless there is none.
+// decodeFields returns the job with the values of jobFields. found is false without a record.
 func decodeFields(id signal.JobID, values []any) (job signal.Job, found bool, err error) {
 	text := make([]string, len(jobFields))
 	for i, v := range values {

@@ -57,7 +57,7 @@ type Options struct {
 	// Timeout is how long connecting and how long a command may take; default 2 s. Half of
 	// it is for the wait for replicas.
 	Timeout time.Duration
-	// Node is the id of the node that the process is, or empty if it is none.
+	// Node is the id of the node that the process is, or empty if it is not a node.
 	Node    string
 	Log     *slog.Logger // nil: no logging
 	Metrics *Metrics     // nil: no metrics

@@ -164,7 +164,7 @@ func (c *Client) Install(ctx context.Context, i Installation) (stored string, er
 }
 
 // CheckInstallation returns KindConflict, "other_partitions", if the installation in Redis is not that of
-// c. It records that of c if there is none.
+// c. It records that of c if Redis has no record.
 func (c *Client) CheckInstallation(ctx context.Context) error {
 	want := c.Installation()
 	stored, err := c.Install(ctx, want)

@@ -152,15 +152,23 @@ func (k Keys) WebhooksEraseKey(p int) string { return k.PartitionKey(p, "webhook
 func (k Keys) DeliveriesKey(p int, w signal.WebhookID) string {
 	return k.PartitionKey(p, "deliveries:"+string(w))
 }
+
+// PendingKey is the index of a webhook's pending deliveries.
 func (k Keys) PendingKey(p int, w signal.WebhookID) string {
 	return k.PartitionKey(p, "pending:"+string(w))
 }
+
+// RecordedKey is the index of all deliveries of a webhook.
 func (k Keys) RecordedKey(p int, w signal.WebhookID) string {
 	return k.PartitionKey(p, "recorded:"+string(w))
 }
+
+// SucceededKey is the index of a webhook's successful deliveries.
 func (k Keys) SucceededKey(p int, w signal.WebhookID) string {
 	return k.PartitionKey(p, "succeeded:"+string(w))
 }
+
+// FailedKey is the index of a webhook's failed deliveries.
 func (k Keys) FailedKey(p int, w signal.WebhookID) string {
 	return k.PartitionKey(p, "failed:"+string(w))
 }
@@ -170,20 +178,24 @@ func (k Keys) WaitsKey(p int, w signal.WebhookID) string {
 	return k.PartitionKey(p, "waits:"+string(w))
 }
 
-// BodiesKey holds the payloads of events, BodyRefsKey how many deliveries beyond the first
-// share one.
-func (k Keys) BodiesKey(p int) string   { return k.PartitionKey(p, "bodies") }
+// BodiesKey holds the payloads of events.
+func (k Keys) BodiesKey(p int) string { return k.PartitionKey(p, "bodies") }
+
+// BodyRefsKey holds how many deliveries beyond the first share a payload.
 func (k Keys) BodyRefsKey(p int) string { return k.PartitionKey(p, "bodyrefs") }
 
-// MailsKey holds the mails by when to send them, MailRecordsKey their records.
-func (k Keys) MailsKey(p int) string       { return k.PartitionKey(p, "mails") }
+// MailsKey holds the mails by when to send them.
+func (k Keys) MailsKey(p int) string { return k.PartitionKey(p, "mails") }
+
+// MailRecordsKey holds the records of mails.
 func (k Keys) MailRecordsKey(p int) string { return k.PartitionKey(p, "mailrecords") }
 
-// SchedulesKey holds the records of an account's schedules, SchedulesDueKey the enabled
-// schedules of all accounts by when they run next.
+// SchedulesKey holds the records of an account's schedules.
 func (k Keys) SchedulesKey(p int, a signal.AccountID) string {
 	return k.PartitionKey(p, "schedules:"+string(a))
 }
+
+// SchedulesDueKey holds the enabled schedules of all accounts by when they run next.
 func (k Keys) SchedulesDueKey(p int) string { return k.PartitionKey(p, "schedulesdue") }
 
 // ScheduleRoundsKey holds the results of the rounds of an account's schedules.
@@ -193,12 +205,17 @@ func (k Keys) ScheduleRoundsKey(p int, a signal.AccountID) string {
 
 // Credentials are looked up before the account is known, so they share a slot.
 
-// AccountKey is the record of an account, AccountsKey the index of all, EmailKey the account of
-// an email.
+// AccountKey is the record of an account.
 func (k Keys) AccountKey(id signal.AccountID) string { return k.authKey("account:" + string(id)) }
-func (k Keys) AccountsKey() string                   { return k.authKey("accounts") }
-func (k Keys) EmailKey(email string) string          { return k.authKey("email:" + email) }
-func (k Keys) APIKeyKey(secretDigest string) string  { return k.authKey("key:" + secretDigest) }
+
+// AccountsKey is the index of all accounts.
+func (k Keys) AccountsKey() string { return k.authKey("accounts") }
+
+// EmailKey holds the account of an email.
+func (k Keys) EmailKey(email string) string { return k.authKey("email:" + email) }
+
+// APIKeyKey is the record of an API key.
+func (k Keys) APIKeyKey(secretDigest string) string { return k.authKey("key:" + secretDigest) }
 func (k Keys) APIKeysOfKey(account signal.AccountID) string {
 	return k.authKey("keys:" + string(account))
 }

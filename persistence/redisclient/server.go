@@ -31,7 +31,7 @@ func (c *Client) CheckServer(ctx context.Context) error {
 	return nil
 }
 
-// Risks returns for people why a failure of the server may lose what clients were told is stored.
+// Risks returns sentences on why a failure of the server may lose acknowledged changes.
 // A server that refuses INFO, as managed stores may, has none.
 func (c *Client) Risks(ctx context.Context) ([]string, error) {
 	masters, err := c.Masters(ctx)

@@ -117,7 +117,7 @@ func setting[T any](tb testing.TB, name string, parse func(string) (T, error), o
 	return v
 }
 
-// What clients were told holds, whatever fails.
+// TestFaults makes faults while clients work, and compares what these saw with the log.
 func TestFaults(t *testing.T) {
 	seed := setting(t, "CHAOS_SEED", func(s string) (uint64, error) { return strconv.ParseUint(s, 10, 64) }, rand.Uint64())
 	length := setting(t, "CHAOS_FOR", time.ParseDuration, 0)
