@@ -47,12 +47,15 @@ type Owned struct {
 	Owner     engine.Ref // the partition's actor
 }
 
-// Lost is a message to the owner: it must give the partition up, because a write under its
-// epoch was refused or because Redis has lost writes.
-type Lost struct{ Err error }
+// Lost is a message to the owner under an epoch: it must give the partition up, because a write under
+// that epoch was refused or because Redis has lost writes.
+type Lost struct {
+	Epoch int64
+	Err   error
+}
 
 // GiveUp notifies the owner that it must give the partition up because of err.
-func (o Owned) GiveUp(err error) { o.Owner.Tell(Lost{err}) }
+func (o Owned) GiveUp(err error) { o.Owner.Tell(Lost{o.Epoch, err}) }
 
 // Refused reports whether err is the refusal of a write because the epoch has ended. If so,
 // it notifies the owner, which then stops all tenants of the partition.

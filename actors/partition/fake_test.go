@@ -517,7 +517,7 @@ func (o overdueTwice) OverdueRuns(ctx context.Context, p int, before time.Time, 
 // ownership.Tenant and ownership.Recorder.
 type fakeWebhooks struct {
 	mu      sync.Mutex
-	owner   engine.Ref
+	owned   ownership.Owned
 	epochs  []int64          // of Start
 	calls   [][]signal.Event // of Record
 	failing error            // result of Record
@@ -527,10 +527,10 @@ type fakeWebhooks struct {
 	broken  error            // result of EraseWebhooks
 }
 
-func (w *fakeWebhooks) Start(c engine.Context, o ownership.Owned) ownership.Follower {
+func (w *fakeWebhooks) Start(_ engine.Context, o ownership.Owned) ownership.Follower {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.owner, w.epochs = c.Self(), append(w.epochs, o.Epoch)
+	w.owned, w.epochs = o, append(w.epochs, o.Epoch)
 	return w
 }
 

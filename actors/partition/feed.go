@@ -141,11 +141,6 @@ func (f *feed) start(c engine.Context) {
 	f.load(c)
 }
 
-func (f *feed) onInboxFilled(c engine.Context) {
-	f.notified = true
-	f.next(c)
-}
-
 func (f *feed) onReadDue(c engine.Context) {
 	f.busy = false
 	f.next(c)
@@ -363,17 +358,21 @@ func (f *feed) onPositionStored(c engine.Context, m positionStored) {
 	f.storeLater(c)
 }
 
-// onLook handles messages of the supervisor, so that a stuck tail does not delay effects: checkDue asks
-// whether the tail has published nothing since the last one, and unhandled reports that the log goes on
-// nevertheless.
-func (f *feed) onLook(c engine.Context, m any) {
-	if m == (unhandled{}) {
+// onOutside handles the messages of the inbox and of the supervisor. The latter see to it that a stuck
+// tail does not delay effects: checkDue asks whether the tail has published nothing since the last one,
+// and unhandled reports that the log goes on nevertheless.
+func (f *feed) onOutside(c engine.Context, m any) {
+	switch m.(type) {
+	case inboxFilled:
+		f.notified = true
+		f.next(c)
+	case checkDue:
+		if !f.notified && !f.busy && f.inbox != nil {
+			f.silent(c)
+		}
+		f.notified = false
+	case unhandled:
 		f.behind = f.inbox != nil
 		f.next(c)
-		return
 	}
-	if !f.notified && !f.busy && f.inbox != nil {
-		f.silent(c)
-	}
-	f.notified = false
 }

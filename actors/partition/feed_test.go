@@ -461,7 +461,7 @@ func TestAFailingRecordRepeatsOtherEffects(t *testing.T) {
 func TestAPartitionIsDroppedWhenItsWebhooksLoseIt(t *testing.T) {
 	for name, lose := range map[string]func(a *node, w *fakeWebhooks, r *fakeRedis){
 		"an actor was refused": func(_ *node, w *fakeWebhooks, _ *fakeRedis) {
-			w.set(func() { w.owner.Tell(ownership.Lost{Err: errNotOwner}) })
+			w.set(func() { w.owned.GiveUp(errNotOwner) })
 		},
 		"the recorder was refused": func(a *node, w *fakeWebhooks, r *fakeRedis) {
 			w.set(func() { w.failing = errNotOwner })

@@ -571,34 +571,50 @@ func TestRefusedRenewalEndsTheOwnership(t *testing.T) {
 	})
 }
 
-// clumsy panics at events while it is armed.
-type clumsy struct{ armed *atomic.Bool }
+// clumsy panics at events while it is armed, after a last act.
+type clumsy struct {
+	armed *atomic.Bool
+	last  func(ownership.Owned)
+	owned ownership.Owned
+}
 
-func (c clumsy) Start(engine.Context, ownership.Owned) ownership.Follower { return c }
+func (c clumsy) Start(_ engine.Context, owned ownership.Owned) ownership.Follower {
+	c.owned = owned
+	return c
+}
 
 func (c clumsy) Follow([]signal.Event) {
 	if c.armed.Swap(false) {
+		c.last(c.owned)
 		panic("clumsy")
 	}
 }
 
-// What was sent to an owner before it panicked, such as the refusal to renew its former lease, does not
-// concern it after its restart.
+// What was sent to an owner before it panicked does not concern it after its restart: the refusal to
+// renew its former lease, events, or that its former epoch has ended.
 func TestARestartedOwnerKeepsItsNewLease(t *testing.T) {
-	for at := range 30 {
-		synctest.Test(t, func(t *testing.T) {
-			r, armed := newFakeRedis(1), &atomic.Bool{}
-			a := startNode(t, r, "a", func(o *Options) {
-				o.Tail.(*link).leaseReplyTakes = 300 * time.Millisecond
-				o.Tenants = []ownership.Tenant{clumsy{armed}}
-			})
-			time.Sleep(1500*time.Millisecond + time.Duration(at)*40*time.Millisecond)
-			armed.Store(true)
-			a.publish("acc_1", signal.SignalCreated)
-			a.publish("acc_1", signal.SignalCreated)
-			time.Sleep(5 * time.Second)
-			if epoch := r.now().epoch[0]; epoch != 2 || a.Owned() != 1 || armed.Load() {
-				t.Errorf("step %d: epoch %d, want 2; %d partitions are owned", at, epoch, a.Owned())
+	for name, last := range map[string]func(*node, ownership.Owned){
+		"renewal":    func(*node, ownership.Owned) {},
+		"events":     func(a *node, _ ownership.Owned) { a.publish("acc_1", signal.SignalCreated) },
+		"epoch over": func(_ *node, owned ownership.Owned) { owned.GiveUp(errNotOwner) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			for at := range 30 {
+				synctest.Test(t, func(t *testing.T) {
+					r, armed := newFakeRedis(1), &atomic.Bool{}
+					var a *node
+					a = startNode(t, r, "a", func(o *Options) {
+						o.Tail.(*link).leaseReplyTakes = 300 * time.Millisecond
+						o.Tenants = []ownership.Tenant{clumsy{armed: armed, last: func(owned ownership.Owned) { last(a, owned) }}}
+					})
+					time.Sleep(1500*time.Millisecond + time.Duration(at)*40*time.Millisecond)
+					armed.Store(true)
+					a.publish("acc_1", signal.SignalCreated)
+					time.Sleep(5 * time.Second)
+					if epoch := r.now().epoch[0]; epoch != 2 || a.Owned() != 1 || armed.Load() {
+						t.Errorf("step %d: epoch %d, want 2; %d partitions are owned", at, epoch, a.Owned())
+					}
+				})
 			}
 		})
 	}

@@ -86,7 +86,9 @@ func (a *partition) Receive(c engine.Context) {
 	case dutyDone:
 		a.onDutyDone(c, m)
 	case ownership.Lost:
-		a.drop(c, m.Err)
+		if m.Epoch == a.epoch { // else it is for the actor before its restart
+			a.drop(c, m.Err)
+		}
 	case resign:
 		a.resign(c)
 	case engine.Stopping:
@@ -100,8 +102,6 @@ func (a *partition) Receive(c engine.Context) {
 		a.feed.onLoaded(c, m)
 	case attachDue:
 		a.feed.attach(c)
-	case inboxFilled:
-		a.feed.onInboxFilled(c)
 	case readDue:
 		a.feed.onReadDue(c)
 	case logRead:
@@ -114,9 +114,9 @@ func (a *partition) Receive(c engine.Context) {
 		a.feed.onStoreDue(c)
 	case positionStored:
 		a.feed.onPositionStored(c, m)
-	case checkDue, unhandled:
+	case inboxFilled, checkDue, unhandled:
 		if a.feed != nil { // else it is for the actor before its restart
-			a.feed.onLook(c, m)
+			a.feed.onOutside(c, m)
 		}
 	}
 }

@@ -258,7 +258,7 @@ func (p *Partitions) Wanted() int { return int(p.wanted.Load()) }
 // is ahead of Redis.
 func (p *Partitions) RolledBack(partition int) {
 	if owner := p.owners[partition].Load(); owner != nil {
-		owner.ref.Tell(ownership.Lost{Err: signal.ErrRolledBack})
+		owner.ref.Tell(ownership.Lost{Epoch: owner.epoch, Err: signal.ErrRolledBack})
 	}
 }
 
