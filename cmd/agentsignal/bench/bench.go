@@ -24,7 +24,8 @@ import (
 
 // Command returns agentsignal bench, with a command for each benchmark.
 func Command() *cobra.Command {
-	b := &bench{leaves: recordLeaves, pageWindow: consoleWindow, runRate: nodesRate}
+	b := &bench{leaves: recordLeaves, pageWindow: consoleWindow, runRate: nodesRate,
+		signals: takeoverSignals, rounds: takeoverRounds}
 	c := &cobra.Command{
 		Use: "bench", Short: "Measure the service on this machine, each figure against a reference",
 		Long: "Measure the service on this machine. Servers and load run here, on loopback and with\n" +
@@ -46,6 +47,7 @@ func Command() *cobra.Command {
 		{"calibration", "Confidence against the outcomes of signals", b.calibration},
 		{"verify", "The record of 100,000 signals verified offline, against reading it and its hashes", b.verifications},
 		{"nodes", "What further nodes on the same Redis cost at a fixed rate of runs", b.nodes},
+		{"takeover", "How soon a node does the work of another that is killed or leaves", b.takeover},
 		{"sizes", "Bytes and time of an idle connection, a listed signal and a run", b.sizes},
 		{"console", "The browser console with 10,000 rows, in Chromium", b.console},
 	}
@@ -62,6 +64,9 @@ func Command() *cobra.Command {
 			one.Flags().DurationVar(&b.pageWindow, "window", consoleWindow, "how long signals arrive, in all cases together")
 		case "nodes":
 			one.Flags().Float64Var(&b.runRate, "rate", nodesRate, "runs a second of the whole cluster")
+		case "takeover":
+			one.Flags().IntVar(&b.rounds, "rounds", takeoverRounds, "how often a node ends in each way")
+			one.Flags().IntVar(&b.signals, "signals", takeoverSignals, "open signals that close in no round")
 		case "record":
 			one.Flags().Int64Var(&b.leaves, "leaves", recordLeaves, "size of the log of which signals are proved")
 		}
@@ -94,6 +99,8 @@ type bench struct {
 	files      barFiles      // of calibration
 	leaves     int64         // of record
 	runRate    float64       // of nodes
+	signals    int           // of takeover
+	rounds     int           // of takeover
 }
 
 // row prints one figure.

@@ -29,6 +29,7 @@ type cluster struct {
 	*rig
 	nodes          []*server
 	key, recordKey string // of all nodes
+	env            []string
 }
 
 // newCluster returns a cluster without nodes; 0 partitions are the default.
@@ -48,19 +49,24 @@ func newCluster(ctx context.Context, partitions int) (*cluster, error) {
 
 // addNode starts a node and waits until the cluster has settled.
 func (c *cluster) addNode(ctx context.Context, partitions int) error {
-	env := []string{"AGENTSIGNAL_CLUSTER=true", "AGENTSIGNAL_AUTH_JWT_KEYS=" + c.key,
-		"AGENTSIGNAL_SECURITY_ENCRYPTION_KEYS=" + c.key, "AGENTSIGNAL_SECURITY_RECORD_KEYS=" + c.recordKey,
-		"AGENTSIGNAL_DATA_DIR=" + filepath.Join(c.dir, "node"+strconv.Itoa(len(c.nodes)))}
-	if partitions > 0 {
-		env = append(env, "AGENTSIGNAL_PARTITIONS="+strconv.Itoa(partitions))
-	}
-	s, err := c.serve(ctx, env...)
+	s, err := c.serveNode(ctx, len(c.nodes), partitions)
 	if err != nil {
 		return err
 	}
 	c.nodes = append(c.nodes, s)
 	time.Sleep(nodesSettle)
 	return nil
+}
+
+// serveNode starts the i-th node.
+func (c *cluster) serveNode(ctx context.Context, i, partitions int) (*server, error) {
+	env := append([]string{"AGENTSIGNAL_CLUSTER=true", "AGENTSIGNAL_AUTH_JWT_KEYS=" + c.key,
+		"AGENTSIGNAL_SECURITY_ENCRYPTION_KEYS=" + c.key, "AGENTSIGNAL_SECURITY_RECORD_KEYS=" + c.recordKey,
+		"AGENTSIGNAL_DATA_DIR=" + filepath.Join(c.dir, "node"+strconv.Itoa(i))}, c.env...)
+	if partitions > 0 {
+		env = append(env, "AGENTSIGNAL_PARTITIONS="+strconv.Itoa(partitions))
+	}
+	return c.serve(ctx, env...)
 }
 
 // run sends runs to some nodes, the same share to each, and returns how many were answered.
