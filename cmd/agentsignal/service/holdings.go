@@ -30,11 +30,13 @@ var (
 		[]string{"partition"}, nil)
 	liveNodes = prometheus.NewDesc("agentsignal_live_nodes",
 		"Live nodes that this process knows, with itself; 0 before it has joined.", nil, nil)
+	partitions = prometheus.NewDesc("agentsignal_partitions",
+		"Partitions of the installation; 0 before the process has joined. The same in every process.", nil, nil)
 )
 
 // Describe implements prometheus.Collector.
 func (o *holdings) Describe(c chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{partitionOwned, partitionEpoch, partitionSince, partitionLag, liveNodes} {
+	for _, d := range []*prometheus.Desc{partitionOwned, partitionEpoch, partitionSince, partitionLag, liveNodes, partitions} {
 		c <- d
 	}
 }
@@ -47,8 +49,10 @@ func (o *holdings) Collect(c chan<- prometheus.Metric) {
 	}
 	if joined == nil {
 		gauge(liveNodes, 0)
+		gauge(partitions, 0)
 		return
 	}
+	gauge(partitions, float64(o.p.store.Client.Partitions()))
 	gauge(liveNodes, float64(joined.Live()))
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -91,6 +91,7 @@ var described = []struct{ name, kind, labels, buckets string }{
 	{"agentsignal_redis_pool_connections", "GAUGE", "state", ""},
 	{"agentsignal_redis_pool_timeouts_total", "COUNTER", "", ""},
 	{"agentsignal_live_nodes", "GAUGE", "", ""},
+	{"agentsignal_partitions", "GAUGE", "", ""},
 	{"agentsignal_partition_owned", "GAUGE", "partition", ""},
 	{"agentsignal_partition_epoch", "GAUGE", "partition", ""},
 	{"agentsignal_partition_owned_timestamp_seconds", "GAUGE", "partition", ""},
@@ -172,6 +173,8 @@ func TestMetricsAreThoseDocumented(t *testing.T) {
 		}
 	}
 	checkCounts(t, text)
+	checkRules(t, names)
+	checkBoard(t, names)
 }
 
 // identifiers matches texts that no label may contain.
@@ -237,6 +240,7 @@ func checkCounts(t *testing.T, text string) {
 		{1, "agentsignal_redis_pool_connections", nil},
 		{1, "agentsignal_ready", nil},
 		{1, "agentsignal_live_nodes", nil},
+		{16, "agentsignal_partitions", nil},
 		{16, "agentsignal_partition_owned", nil},
 		{1, "agentsignal_partition_epoch", []string{`partition="15"`}},
 		{1, "agentsignal_partition_owned_timestamp_seconds", []string{`partition="0"`}},

@@ -1,0 +1,156 @@
+package service
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// deployed is the directory of the rules and their runbook.
+const deployed = "../../../deploy"
+
+// ruleFile is the part of a file of Prometheus' rules that the tests look at.
+type ruleFile struct{ Groups []ruleGroup }
+
+type ruleGroup struct {
+	Name  string
+	Rules []rule
+}
+
+type rule struct {
+	Alert       string `yaml:",omitempty"`
+	Record      string `yaml:",omitempty"`
+	Expr        string
+	Labels      map[string]string `yaml:",omitempty"`
+	Annotations map[string]string `yaml:",omitempty"`
+}
+
+func readRules(t *testing.T) (f ruleFile) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(deployed, "prometheus", "rules.yml"))
+	must(t, err)
+	must(t, yaml.Unmarshal(text, &f))
+	return f
+}
+
+// Each alert has a severity and a section of the runbook, and each section is that of an alert.
+func TestAlertsAreInTheRunbook(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile(filepath.Join(deployed, "RUNBOOK.md"))
+	must(t, err)
+	var sections []string
+	for _, m := range regexp.MustCompile(`(?m)^## (.+)$`).FindAllStringSubmatch(string(text), -1) {
+		sections = append(sections, m[1])
+	}
+	var alerts []string
+	for _, g := range readRules(t).Groups {
+		for _, r := range g.Rules {
+			if r.Alert == "" {
+				continue
+			}
+			alerts = append(alerts, r.Alert)
+			if s := r.Labels["severity"]; s != "critical" && s != "warning" {
+				t.Errorf("%s has the severity %q", r.Alert, s)
+			}
+			if !strings.HasSuffix(r.Annotations["runbook_url"], "/deploy/RUNBOOK.md#"+strings.ToLower(r.Alert)) {
+				t.Errorf("%s names the page %q", r.Alert, r.Annotations["runbook_url"])
+			}
+			if r.Annotations["summary"] == "" {
+				t.Errorf("%s has no summary", r.Alert)
+			}
+		}
+	}
+	if len(alerts) == 0 || !slices.Equal(alerts, sections) {
+		t.Errorf("the alerts are\n%q, the sections of the runbook\n%q", alerts, sections)
+	}
+}
+
+// checkRules compares the metrics that rules use with those that the service has, and runs the tests
+// of the rules.
+func checkRules(t *testing.T, names []string) {
+	t.Helper()
+	for _, g := range readRules(t).Groups {
+		for _, r := range g.Rules {
+			checkNames(t, "the rule "+r.Alert+r.Record, r.Expr, names)
+		}
+	}
+	promtool(t, "check", "config", "prometheus.yml")
+	promtool(t, "test", "rules", "rules_test.yml")
+}
+
+// board is the part of a dashboard of Grafana that the test looks at.
+type board struct {
+	Panels []struct {
+		Title, Type string
+		Targets     []struct{ Expr string }
+	}
+}
+
+// boardVariables stand for what Grafana puts into an expression.
+var boardVariables = strings.NewReplacer("$job", "agentsignal", "$instance", ".*", "$__rate_interval", "5m")
+
+// checkBoard compares the metrics that the dashboard shows with those that the service has, and its
+// expressions with promtool where that is installed.
+func checkBoard(t *testing.T, names []string) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(deployed, "grafana", "dashboards", "agentsignal.json"))
+	must(t, err)
+	var b board
+	must(t, json.Unmarshal(text, &b))
+	var rules ruleFile
+	group := ruleGroup{Name: "dashboard"}
+	for _, p := range b.Panels {
+		if p.Type != "row" && len(p.Targets) == 0 {
+			t.Errorf("the panel %q shows nothing", p.Title)
+		}
+		for _, target := range p.Targets {
+			checkNames(t, "the panel "+p.Title, target.Expr, names)
+			group.Rules = append(group.Rules,
+				rule{Record: fmt.Sprintf("panel:%d", len(group.Rules)), Expr: boardVariables.Replace(target.Expr)})
+		}
+	}
+	if len(group.Rules) == 0 {
+		t.Error("the dashboard has no panels")
+	}
+	rules.Groups = []ruleGroup{group}
+	file := filepath.Join(t.TempDir(), "dashboard.yml")
+	text, err = yaml.Marshal(rules)
+	must(t, err)
+	must(t, os.WriteFile(file, text, 0o600))
+	promtool(t, "check", "rules", file)
+}
+
+// checkNames compares the metrics of an expression with those that the service has.
+func checkNames(t *testing.T, what, expr string, names []string) {
+	t.Helper()
+	names = append(names, "agentsignal_tls_certificate_expiry_timestamp_seconds") // only with a certificate
+	for _, name := range metricName.FindAllString(expr, -1) {
+		if !slices.Contains(names, name) && !slices.Contains(names, strings.TrimSuffix(name, "_bucket")) {
+			t.Errorf("%s uses %s, which the service does not have", what, name)
+		}
+	}
+}
+
+var metricName = regexp.MustCompile(`\b(agentsignal|process|go)_[a-z0-9_]+`)
+
+// promtool runs promtool in the directory of the rules, where it is installed.
+func promtool(t *testing.T, args ...string) {
+	t.Helper()
+	tool, err := exec.LookPath("promtool")
+	if err != nil {
+		return
+	}
+	check := exec.Command(tool, args...)
+	check.Dir = filepath.Join(deployed, "prometheus")
+	if out, err := check.CombinedOutput(); err != nil {
+		t.Errorf("promtool %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+}
