@@ -106,13 +106,6 @@ func (t *Tail) confirm(ctx context.Context, found map[int][]redisclient.Entry) (
 	return missing, nil
 }
 
-func later(p, q signal.Position) signal.Position {
-	if p.Compare(q) < 0 {
-		return q
-	}
-	return p
-}
-
 // upTo returns the entries up to end.
 func upTo(entries []redisclient.Entry, end signal.Position) []redisclient.Entry {
 	n := slices.IndexFunc(entries, func(e redisclient.Entry) bool { return end.Compare(e.Position) < 0 })

@@ -65,9 +65,7 @@ func (n *newest) note(p signal.Position) {
 func (n *newest) raise(p signal.Position) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.at.Compare(p) < 0 {
-		n.at = p
-	}
+	n.at = n.at.Later(p)
 }
 
 func (n *newest) reset() { n.note(signal.Position{}) }
