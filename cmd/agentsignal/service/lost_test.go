@@ -140,7 +140,7 @@ func TestWithoutARedisServerTheServiceWorksAndWarns(t *testing.T) {
 		eventually(t, "run "+key, func() bool {
 			a = trader.post("/v1/agents/trading/run", body, "Idempotency-Key: "+key)
 			p := decode[problem](t, a.Body)
-			return !a.unavailable() && !p.Retryable && p.Code != "idempotency_in_progress"
+			return a.Status != http.StatusServiceUnavailable && !p.Retryable && p.Code != "idempotency_in_progress"
 		})
 		return a.ok(t)
 	}
