@@ -45,7 +45,7 @@ func (f *flusher) position(p *peer) passage {
 		return passage{}
 	}
 	at := f.passed[p.audience.partition]
-	at.last = later(at.last, p.reached)
+	at.last = at.last.Later(p.reached)
 	return at
 }
 
@@ -55,14 +55,14 @@ func (f *flusher) begin(p *peer, sub *subscription, r *replay) {
 	s := span{sub: sub, from: at.last, early: at == passage{}, open: true}
 	if r != nil {
 		s.from, s.early = r.from, false
-		p.reached = later(p.reached, r.firm)
+		p.reached = p.reached.Later(r.firm)
 	}
 	n := len(p.sent)
 	if r == nil && n > 0 && p.sent[n-1].sub.key == sub.key && p.sent[n-1].to == at.last {
 		p.sent[n-1].open = true // the same subscription continues
 	} else {
 		if n == maxSpans {
-			p.lostTo = later(p.lostTo, p.sent[0].to)
+			p.lostTo = p.lostTo.Later(p.sent[0].to)
 			p.sent = slices.Delete(p.sent, 0, 1)
 		}
 		p.sent = append(p.sent, s)
@@ -93,7 +93,7 @@ func (f *flusher) missed(p *peer, sub *subscription, r *replay) ([]*frame, bool)
 	}
 	at := f.position(p)
 	// The flusher has not seen events after upTo: they come live.
-	upTo := later(at.last, r.firm)
+	upTo := at.last.Later(r.firm)
 	var frames []*frame
 	take := func(list []*frame) {
 		for _, frame := range list {
@@ -143,7 +143,7 @@ func (p *peer) wasSent(frame *frame, at passage) bool {
 // everything.
 func (f *flusher) catchUp(p *peer) bool {
 	r, a := p.replay, p.audience
-	upTo := later(f.position(p).last, r.upTo)
+	upTo := f.position(p).last.Later(r.upTo)
 	var e extract
 	if upTo != r.upTo {
 		e = f.hub.ring.after(a.partition, a.account, p.sub, r.upTo, upTo, f.hub.o.ReplayMessages)

@@ -157,7 +157,7 @@ func (r *resumer) join(b *backfill, sub *subscription, p signal.Position, e extr
 	if !found {
 		return replay{}
 	}
-	a := replay{complete: true, from: p, firm: b.upTo, known: later(b.upTo, e.head)}
+	a := replay{complete: true, from: p, firm: b.upTo, known: b.upTo.Later(e.head)}
 	for _, f := range b.frames[i+1:] {
 		if sub.matches(f) {
 			a.frames = append(a.frames, f)
@@ -168,13 +168,6 @@ func (r *resumer) join(b *backfill, sub *subscription, p signal.Position, e extr
 	}
 	a.frames = append(a.frames, e.frames...)
 	return a
-}
-
-func later(p, q signal.Position) signal.Position {
-	if p.Compare(q) < 0 {
-		return q
-	}
-	return p
 }
 
 // reachBack extends b back to p. It returns false if the log has no event of the
@@ -312,7 +305,7 @@ func (r *resumer) scan(
 		case end && tooLong:
 			return nil, upTo, nil
 		case end && span.bounded:
-			return frames, later(at, span.until), nil
+			return frames, at.Later(span.until), nil
 		case end:
 			return frames, at, nil
 		}

@@ -139,8 +139,8 @@ func (r *ring) drop() {
 
 // raise records that the entry at a position was removed.
 func (p *reach) raise(at signal.Position) {
-	if p.known && p.floor.Compare(at) < 0 {
-		p.floor = at
+	if p.known {
+		p.floor = p.floor.Later(at)
 	}
 }
 
@@ -184,7 +184,7 @@ func (r *ring) floorOf(partition int, account signal.AccountID) (signal.Position
 	if p == nil || !p.known {
 		return signal.Position{}, false
 	}
-	return later(p.floor, r.since[account].after), true
+	return p.floor.Later(r.since[account].after), true
 }
 
 // extract is the result of a search of the ring.

@@ -279,7 +279,7 @@ func resumingClient(t *testing.T, s *service, r *rand.Rand, sessions int, idle f
 		if from.IsZero() {
 			from = p.first
 		}
-		last = later(last, p.last)
+		last = last.Later(p.last)
 		if final {
 			break
 		}

@@ -25,6 +25,14 @@ func (p Position) Compare(q Position) int {
 	return cmp.Or(cmp.Compare(p.MS, q.MS), cmp.Compare(p.Seq, q.Seq))
 }
 
+// Later returns the one of p and q that does not lie before the other.
+func (p Position) Later(q Position) Position {
+	if p.Compare(q) < 0 {
+		return q
+	}
+	return p
+}
+
 // Plus returns the position of the n-th entry after p in the same append.
 func (p Position) Plus(n int) Position { return Position{p.MS, p.Seq + int64(n)} }
 

@@ -51,6 +51,9 @@ func TestOrderOfPositions(t *testing.T) {
 			if got := p.Compare(q); got != want {
 				t.Errorf("%v compared with %v is %d, want %d", p, q, got, want)
 			}
+			if got, want := p.Later(q), ascending[max(i, j)]; got != want {
+				t.Errorf("the later of %v and %v is %v, want %v", p, q, got, want)
+			}
 		}
 		if p.IsZero() != (i == 0) {
 			t.Errorf("IsZero of %v is %v", p, p.IsZero())

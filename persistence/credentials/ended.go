@@ -15,6 +15,10 @@ import (
 // Every node may have cached a credential of any account, but reads the event logs of some
 // partitions only. So the events of credential changes also go to one short stream, which all
 // nodes read.
+//
+// The outbox cannot serve for that: an event leaves it as soon as it is in its log, which a node may
+// never see. And the stream cannot serve as the outbox: it is trimmed by length, whether or not an event
+// is in its log, as what a node misses there ends with the second for which it caches a credential.
 
 const (
 	// maxEnded is how many events the stream keeps, at least. A node that is further behind

@@ -14,7 +14,8 @@ import (
 // A credential change and the event that announces it are in different slots, so one script
 // cannot make both. The script of the change puts the event into the outbox instead. The process
 // that made the change appends the event to its log at once and then settles it; the events of a
-// process that has ended are appended by another.
+// process that has ended are appended by another. See ended.go for why nodes do not read the
+// outbox.
 
 // Settle removes events that were appended to their logs from the outbox.
 func (s *Store) Settle(ctx context.Context, events []signal.Event) error {

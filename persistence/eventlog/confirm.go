@@ -106,13 +106,6 @@ func (t *Tail) confirm(ctx context.Context, found map[int][]redisclient.Entry) (
 	return missing, nil
 }
 
-func later(p, q signal.Position) signal.Position {
-	if p.Compare(q) < 0 {
-		return q
-	}
-	return p
-}
-
 // upTo returns the entries up to end.
 func upTo(entries []redisclient.Entry, end signal.Position) []redisclient.Entry {
 	n := slices.IndexFunc(entries, func(e redisclient.Entry) bool { return end.Compare(e.Position) < 0 })
@@ -130,7 +123,8 @@ func (t *Tail) hold(partitions []int, missing bool) {
 		part.mu.Lock()
 		t.setWithheld(part, missing)
 		if missing {
-			part.release(t.store.confirmed[p].position())
+			confirmed := t.store.confirmed[p].position()
+			part.release(func(awaited signal.Position) bool { return confirmed.Compare(awaited) < 0 })
 		}
 		part.mu.Unlock()
 	}
@@ -145,22 +139,6 @@ func (t *Tail) setWithheld(part *tailPartition, is bool) {
 		t.withheld.Add(-1)
 	}
 	part.withheld = is
-}
-
-// unreachable reports whether the event at p is withheld, or may be one that is. part.mu is held.
-func (t *Tail) unreachable(partition int, p signal.Position) bool {
-	return t.partitions[partition].withheld && t.store.confirmed[partition].position().Compare(p) < 0
-}
-
-// release lets the callers go that wait for events after p. part.mu is held.
-func (part *tailPartition) release(p signal.Position) {
-	part.waiters = slices.DeleteFunc(part.waiters, func(w waiter) bool {
-		after := p.Compare(w.position) < 0
-		if after {
-			close(w.passed)
-		}
-		return after
-	})
 }
 
 // awaitReplicas returns when replicas are back, or after BlockTimeout.

@@ -139,6 +139,11 @@ func (t *Tail) isNeeded(partition int) bool {
 	part := &t.partitions[partition]
 	part.mu.Lock()
 	defer part.mu.Unlock()
+	return t.needs(part)
+}
+
+// needs is isNeeded where part.mu is held.
+func (t *Tail) needs(part *tailPartition) bool {
 	return len(part.waiters) > 0 || part.needed(t.clock(), t.idle)
 }
 
@@ -151,7 +156,7 @@ func (t *Tail) update(ctx context.Context, r *tailReader) ([]int, error) {
 			t.detach(p)
 			continue
 		}
-		if err := t.attach(ctx, []int{p}); err != nil {
+		if err := t.attach(ctx, p); err != nil {
 			return nil, err
 		}
 		followed = append(followed, p)
@@ -167,7 +172,7 @@ func (t *Tail) detach(p int) {
 	part.reading.Lock()
 	defer part.reading.Unlock()
 	part.mu.Lock()
-	if !part.attached || len(part.waiters) > 0 || part.needed(t.clock(), t.idle) {
+	if !part.attached || t.needs(part) {
 		part.mu.Unlock()
 		return
 	}
@@ -210,8 +215,10 @@ func (t *Tail) join(ctx context.Context, r *tailReader) {
 				break
 			}
 			if err := t.guarded(func() error {
-				if err := t.attach(ctx, list); err != nil {
-					return err
+				for _, p := range list {
+					if err := t.attach(ctx, p); err != nil {
+						return err
+					}
 				}
 				_, err := t.read(ctx, list, newcomerBlock)
 				return err

@@ -36,7 +36,7 @@ func (t *Tail) Head(ctx context.Context, partition int) (signal.Position, error)
 	part.mu.Lock()
 	if part.withheld {
 		defer part.mu.Unlock()
-		return later(part.passed, t.store.confirmed[partition].position()), nil
+		return part.passed.Later(t.store.confirmed[partition].position()), nil
 	}
 	q := &headQuestion{done: make(chan struct{})}
 	switch {

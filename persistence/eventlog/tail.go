@@ -111,12 +111,6 @@ type tailPartition struct {
 	head     headQuestions
 }
 
-// waiter is a caller of Wait.
-type waiter struct {
-	position signal.Position
-	passed   chan struct{} // closed when position has been passed
-}
-
 // NewTail returns a tail of s. Subscribe, then Run.
 func NewTail(s *Store, o TailOptions) *Tail {
 	t := &Tail{store: s, count: cmp.Or(o.Count, 1000), idle: cmp.Or(o.Idle, 10*time.Minute), started: time.Now(),
@@ -250,17 +244,8 @@ func (t *Tail) suspect(partitions []int) {
 	}
 }
 
-// attach sets the cursors of partitions that are not attached yet to the ends of their logs.
-func (t *Tail) attach(ctx context.Context, partitions []int) error {
-	for _, p := range partitions {
-		if err := t.attachTo(ctx, p); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (t *Tail) attachTo(ctx context.Context, p int) error {
+// attach sets the cursor of a partition that is not attached yet to the end of its log.
+func (t *Tail) attach(ctx context.Context, p int) error {
 	part := &t.partitions[p]
 	part.reading.Lock()
 	defer part.reading.Unlock()
@@ -413,164 +398,9 @@ func (t *Tail) deliver(p int, events []signal.Event) (ok bool) {
 	return ok
 }
 
-// inspect finds out whether entries after the cursor were removed before they were read, and
-// notifies the subscribers. found is true if there are entries to hand on, rolledBack if they
-// must be read again.
-func (t *Tail) inspect(ctx context.Context, p int, found bool) (rolledBack bool, err error) {
-	part := &t.partitions[p]
-	appended := t.store.appended[p].position() // first, so that Retains sees it
-	retained, info, err := t.store.Retains(ctx, p, part.cursor)
-	if err != nil {
-		return false, err
-	}
-	lost := !retained && wentBack(info, part.cursor)
-	if !lost && part.cursor.Compare(appended) < 0 {
-		if lost, err = t.store.lost(ctx, p, appended); err != nil {
-			return false, err
-		}
-	}
-	if lost {
-		return true, t.rollBack(ctx, p, info)
-	}
-	if !retained {
-		t.log.Warn("events were removed before they were read", "component", "tail", "partition", p,
-			"after", part.cursor.String())
-		t.notify(p, t.gaps)
-	}
-	switch {
-	case !info.Exists:
-		part.cursor = signal.Position{}
-	case info.Complete && !found && info.Last.Compare(part.cursor) <= 0:
-		// Everything after the cursor was removed: no caller may wait for it.
-		part.cursor = info.Generated
-	}
-	part.suspect = false
-	if !found {
-		part.pass(part.cursor)
-	}
-	return false, nil
-}
-
-// rollBack goes back to the last event that both the tail and the log have, and notifies the
-// subscribers of the loss of the others.
-func (t *Tail) rollBack(ctx context.Context, p int, info redisclient.StreamInfo) error {
-	part := &t.partitions[p]
-	common := signal.Position{}
-	if info.Exists {
-		var err error
-		if common, err = t.common(ctx, p, info); err != nil {
-			return err
-		}
-	}
-	t.log.Warn("Redis has lost events that it had acknowledged", "component", "tail", "partition", p,
-		"read", part.cursor.String(), "left", common.String())
-	t.store.appended[p].reset()
-	t.store.confirmed[p].reset()
-	part.cursor, part.suspect = common, false
-	part.recent.cut(common)
-	t.notify(p, t.rollbacks)
-	t.notify(p, t.gaps)
-	part.pass(common)
-	return nil
-}
-
-// common returns the position of the last event of the log that was read together with all
-// before it.
-func (t *Tail) common(ctx context.Context, p int, info redisclient.StreamInfo) (signal.Position, error) {
-	part := &t.partitions[p]
-	known := part.recent
-	after, limit := "("+known.base.String(), len(known.positions)+1
-	entries, err := t.store.ReadRange(ctx, t.store.EventsKey(p), after, part.cursor.String(), limit)
-	if err != nil {
-		return signal.Position{}, redisclient.Unavailable(err)
-	}
-	at := known.base
-	for i := range entries {
-		if !known.has(entries[i].Position) {
-			break
-		}
-		at = entries[i].Position
-	}
-	if info.Complete && info.Generated.Compare(at) < 0 {
-		return info.Generated, nil // before everything that the tail remembers
-	}
-	return at, nil
-}
-
 // notify calls the functions of OnGap or OnRollback.
 func (t *Tail) notify(p int, functions []func(partition int)) {
 	for _, f := range functions {
 		panics.Guard(t.log, panics.Tail, func() { f(p) }, "partition", p)
 	}
-}
-
-// passed returns the position up to which subscribers have been given the events of a
-// partition.
-func (t *Tail) passed(partition int) signal.Position {
-	part := &t.partitions[partition]
-	part.mu.Lock()
-	defer part.mu.Unlock()
-	return part.passed
-}
-
-// pass records that subscribers have been given everything up to p.
-func (part *tailPartition) pass(p signal.Position) {
-	part.mu.Lock()
-	defer part.mu.Unlock()
-	part.passed = p
-	if len(part.waiters) == 0 {
-		return
-	}
-	rest := part.waiters[:0]
-	for _, w := range part.waiters {
-		if w.position.Compare(p) <= 0 {
-			close(w.passed)
-		} else {
-			rest = append(rest, w)
-		}
-	}
-	clear(part.waiters[len(rest):])
-	part.waiters = rest
-}
-
-// awaited reports whether a caller waits for an event.
-func (part *tailPartition) awaited() bool {
-	part.mu.Lock()
-	defer part.mu.Unlock()
-	return len(part.waiters) > 0
-}
-
-// Wait returns when subscribers have been given everything up to p, which Head or Append has
-// returned, or what replicas have of it while they are missing. The partition is followed meanwhile.
-// KindUnavailable: ctx ended first.
-func (t *Tail) Wait(ctx context.Context, partition int, p signal.Position) error {
-	part := &t.partitions[partition]
-	part.mu.Lock()
-	if p.Compare(part.passed) <= 0 || t.unreachable(partition, p) {
-		part.mu.Unlock()
-		return nil
-	}
-	w := waiter{p, make(chan struct{})}
-	part.waiters = append(part.waiters, w)
-	part.used[Waits] = t.clock()
-	if part.attached {
-		t.readers[partition%len(t.readers)].pacing.wake()
-	} else {
-		t.request(partition)
-	}
-	part.mu.Unlock()
-	select {
-	case <-w.passed:
-		return nil
-	case <-ctx.Done():
-	}
-	part.mu.Lock()
-	defer part.mu.Unlock()
-	for i := range part.waiters {
-		if part.waiters[i].passed == w.passed {
-			part.waiters = append(part.waiters[:i], part.waiters[i+1:]...)
-			break
-		}
-	}
-	return redisclient.Unavailable(fmt.Errorf("wait for event %v of partition %d: %w", p, partition, ctx.Err()))
 }

@@ -343,8 +343,8 @@ func (j *Store) poll(ctx context.Context, d time.Duration) error {
 func (j *Store) seen(p int, entries []redis.XMessage) {
 	j.queue.more[p] = true
 	if n := len(entries); n > 0 {
-		if at, ok := signal.ParsePosition(entries[n-1].ID); ok && at.Compare(j.queue.cursors[p]) > 0 {
-			j.queue.cursors[p] = at
+		if at, ok := signal.ParsePosition(entries[n-1].ID); ok {
+			j.queue.cursors[p] = j.queue.cursors[p].Later(at)
 		}
 	}
 }

@@ -208,9 +208,7 @@ func (r *rig) fill(ctx context.Context, account signal.AccountID, n int) (signal
 					return err
 				}
 				mu.Lock()
-				if at.Compare(last) > 0 {
-					last = at
-				}
+				last = last.Later(at)
 				mu.Unlock()
 			}
 			return nil

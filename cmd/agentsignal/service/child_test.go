@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -240,7 +241,9 @@ func (c *child) awaitReady(tb testing.TB) {
 			tb.Fatalf("the child ended: %v\n%s", c.err, c.log.Newest())
 		default:
 		}
-		return public.get("/readyz").Status == 200
+		// A service that begins to serve after it has waited for Redis may close a connection.
+		a, err := public.try(http.MethodGet, "/readyz", "")
+		return err == nil && a.Status == http.StatusOK
 	})
 }
 

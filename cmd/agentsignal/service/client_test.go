@@ -101,11 +101,14 @@ func (c *client) get(path string, headers ...string) answer {
 	return c.do(http.MethodGet, path, "", headers...)
 }
 
-// await polls a path until it is answered with the status.
+// await polls a path until it is answered with the status. Requests may fail meanwhile.
 func (c *client) await(path string, status int) {
 	c.tb.Helper()
 	eventually(c.tb, fmt.Sprintf("%s is answered with %d", path, status),
-		func() bool { return c.get(path).Status == status })
+		func() bool {
+			a, err := c.try(http.MethodGet, path, "")
+			return err == nil && a.Status == status
+		})
 }
 
 func (c *client) post(path, body string, headers ...string) answer {
