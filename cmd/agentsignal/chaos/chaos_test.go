@@ -61,7 +61,7 @@ func TestFaults(t *testing.T) {
 
 	c := newCluster(t, nodes, redis)
 	l := newClients(t, c, accounts)
-	installed, err := redisclient.Existing(t.Context(), persistence.Options{URL: c.redis.URL()})
+	installed, err := redisclient.Existing(t.Context(), persistence.Options{URL: c.redis.URL(), WaitReplicas: c.replicas})
 	commandtest.Must(t, err)
 	store, err := persistence.Open(installed)
 	commandtest.Must(t, err)
@@ -154,12 +154,20 @@ func (l *clients) start(ctx context.Context, group *sync.WaitGroup) {
 	})
 }
 
-// watchOwners notes the epochs of all partitions until ctx ends.
+// watchOwners notes the epochs of all partitions until ctx ends. An epoch counts once replicas have it:
+// one that only a master had which was replaced is forgotten, and its owner is refused.
 func watchOwners(ctx context.Context, store *persistence.Store, r *record) {
+	last := map[int]int64{}
 	for ctx.Err() == nil {
 		for p := range store.Client.Partitions() {
-			if node, epoch, err := store.Logs.Owner(ctx, p); err == nil && node != "" {
+			node, epoch, err := store.Logs.Owner(ctx, p)
+			if err != nil || node == "" || epoch == last[p] || store.Client.ConfirmRead(ctx, store.Client.ConfirmKey(p)) != nil {
+				continue
+			}
+			// Once more, since the confirmation may be that of another master.
+			if _, again, err := store.Logs.Owner(ctx, p); err == nil && again == epoch {
 				r.owned(p, epoch)
+				last[p] = epoch
 			}
 		}
 		time.Sleep(watchEvery)

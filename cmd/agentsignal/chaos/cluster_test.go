@@ -38,10 +38,11 @@ type node struct {
 
 // cluster is the service on several nodes, and their Redis.
 type cluster struct {
-	tb     testing.TB
-	redis  topology
-	faults []fault
-	nodes  []*node
+	tb       testing.TB
+	redis    topology
+	replicas int // that must confirm
+	faults   []fault
+	nodes    []*node
 }
 
 // newCluster starts a service of n nodes on the Redis of that name.
@@ -51,8 +52,8 @@ func newCluster(tb testing.TB, n int, name string) *cluster {
 	if out, err := exec.Command("go", "build", "-race", "-o", program, "..").CombinedOutput(); err != nil {
 		tb.Fatalf("build the program: %v\n%s", err, out)
 	}
-	redis, faults, settings := newTopology(tb, name)
-	c := &cluster{tb: tb, redis: redis, faults: slices.Concat(nodeFaults, faults)}
+	redis, faults, replicas := newTopology(tb, name)
+	c := &cluster{tb: tb, redis: redis, replicas: replicas, faults: slices.Concat(nodeFaults, faults)}
 	tb.Cleanup(c.keepLogs)
 	secret := "main:" + base64.StdEncoding.EncodeToString([]byte("0123456789abcdef0123456789abcdef"))
 	key, err := signing.NewKey("agentsignal-test")
@@ -60,8 +61,8 @@ func newCluster(tb testing.TB, n int, name string) *cluster {
 	shared := []string{"REDIS_URL=" + c.redis.URL(), "CLUSTER=true", "LEASE=" + lease.String(), "AUTH_JWT_KEYS=" + secret,
 		"SECURITY_ENCRYPTION_KEYS=" + secret, "SECURITY_RECORD_KEYS=" + key, "AUTH_REGISTRATION=open",
 		"MARKET_SPEED=600", "WEBHOOKS_ALLOWED_NETWORKS=127.0.0.0/8", "WEBHOOKS_RETRY_SCHEDULE=200ms,500ms,1s,2s,4s,8s",
-		"HTTP_ADDR=127.0.0.1:0", "LOG_FORMAT=json", "AUDIT_EVERY=0"}
-	shared = append(shared, settings...)
+		"HTTP_ADDR=127.0.0.1:0", "LOG_FORMAT=json", "AUDIT_EVERY=0",
+		fmt.Sprintf("REDIS_WAIT_REPLICAS=%d", replicas)}
 	for _, class := range []string{"READS", "RUNS", "WRITES", "STREAMS", "LOGINS", "REGISTRATIONS", "SESSIONS",
 		"FAILURES", "SCRAPES"} {
 		shared = append(shared, "RATE_LIMIT_"+class+"=off")

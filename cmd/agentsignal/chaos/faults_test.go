@@ -73,27 +73,27 @@ type replicated interface {
 	AwaitFailover(old *redistest.Server)
 }
 
-// newTopology starts the Redis that CHAOS_REDIS names, and returns its faults and the settings with
-// which the service uses it.
-func newTopology(tb testing.TB, name string) (redis topology, faults []fault, settings []string) {
+// newTopology starts the Redis that CHAOS_REDIS names, and returns its faults and how many replicas
+// must confirm.
+func newTopology(tb testing.TB, name string) (redis topology, faults []fault, waitReplicas int) {
 	tb.Helper()
 	durable := []string{"--appendonly", "yes", "--appendfsync", "no"} // as redistest.NewDurable
 	switch name {
 	case "server":
 		s := single{redistest.NewDurable(tb)}
-		return s, serverFaults(s), nil
+		return s, serverFaults(s), 0
 	case "sentinel":
 		w := redistest.NewWatched(tb, 2)
 		w.AddSentinels(2)
 		// Both replicas: see decision 54.
-		return w, slices.Concat(serverFaults(w), replicaFaults(w), sentinelFaults(w)), []string{"REDIS_WAIT_REPLICAS=2"}
+		return w, slices.Concat(serverFaults(w), replicaFaults(w), sentinelFaults(w)), 2
 	case "cluster":
 		c := redistest.NewCluster(tb, 3, durable...)
 		c.AddReplicas(0, 1, 2)
-		return c, slices.Concat(serverFaults(c), replicaFaults(c)), []string{"REDIS_WAIT_REPLICAS=1"}
+		return c, slices.Concat(serverFaults(c), replicaFaults(c)), 1
 	}
 	tb.Fatalf("CHAOS_REDIS=%s: want server, sentinel or cluster", name)
-	return nil, nil, nil
+	return nil, nil, 0
 }
 
 // serverFaults are those that every Redis must bear. Where there are replicas, one may take the
