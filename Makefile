@@ -6,6 +6,7 @@ GO       ?= go
 LINT     := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 FUZZTIME ?= 5s
 CHAOS_FOR ?= 10m
+CHAOS_REDIS ?= server
 BIN      := bin/agentsignal
 SHOTS    ?= build/screenshots
 
@@ -25,8 +26,8 @@ test: deps-test ## Run all tests, with the race detector
 	$(GO) vet ./...
 	$(GO) test -race -timeout 20m ./...
 
-chaos: deps-test ## Put a cluster of nodes through faults at random for CHAOS_FOR (10m); CHAOS_SEED repeats a run
-	CHAOS_FOR=$(CHAOS_FOR) $(GO) test -race -count=1 -timeout 0 -v -run '^TestFaults$$' ./cmd/agentsignal/chaos
+chaos: deps-test ## Put a cluster of nodes through faults at random for CHAOS_FOR (10m) on CHAOS_REDIS=server, sentinel or cluster; CHAOS_SEED repeats a run
+	CHAOS_REDIS=$(CHAOS_REDIS) CHAOS_FOR=$(CHAOS_FOR) $(GO) test -race -count=1 -timeout 0 -v -run '^TestFaults$$' ./cmd/agentsignal/chaos
 
 clients: deps-test ## Generate clients with four generators and call the service by them (downloads them; npm, Go)
 	TEST_CLIENTS=1 $(GO) test -count=1 -v -run '^TestGeneratedClients$$' ./cmd/agentsignal/service

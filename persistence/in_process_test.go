@@ -25,7 +25,7 @@ func TestStoreInProcess(t *testing.T) {
 		"it is too slow for that many keys": {"TestBytesOfPartitionsAreMeasured"},
 		"they start servers by themselves": {
 			"TestOnCluster",
-			"TestFailoverLosesNothingAcknowledged",
+			"TestFailoverLosesNothingAcknowledged", "TestMasterThatComesBackDuringItsFailover",
 			"TestRedisByTLS",
 		},
 	})

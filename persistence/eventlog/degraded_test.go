@@ -68,6 +68,34 @@ func TestNothingIsWrittenWhileReplicasAreMissing(t *testing.T) {
 	}
 }
 
+// A writer that could not reach Redis, and whose next attempt is refused because replicas are missing,
+// writes again when these are back.
+func TestWritesGoOnAfterAnOutageAndMissingReplicas(t *testing.T) {
+	t.Parallel()
+	b, replica := newReplicatedBench(t, false)
+	account, confirm := accountIn(b.store, 0), b.store.ConfirmKey(0)
+	b.append(noted(account, "before"))
+	b.stall(replica)
+	b.server.Pause()
+	if _, err := b.log.Append(t.Context(), noted(account, "unreachable")); err == nil {
+		t.Fatal("a change is stored by a paused server")
+	}
+	b.server.Continue()
+	// Another part of the process is the first to notice that replicas are missing.
+	if err := b.store.Client.Unconfirmed(confirm, redisclient.ErrReplicas); err == nil {
+		t.Fatal("a change without replicas is accepted")
+	}
+	eventually(t, func() bool { // the writer tries again
+		_, err := b.log.Append(t.Context(), noted(account, "refused"))
+		return errors.Is(err, redisclient.ErrNotWritten)
+	})
+	replica.Continue()
+	eventually(t, func() bool {
+		_, err := b.log.Append(t.Context(), noted(account, "again"))
+		return err == nil
+	})
+}
+
 // gauge returns the value of a metric of the store without labels.
 func gauge(b *tailBench, name string) float64 {
 	b.Helper()

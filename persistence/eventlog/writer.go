@@ -113,9 +113,7 @@ func (w *writer) run() {
 // abandon answers the operations of batches whose writing panicked, unless they were
 // answered before. It is not known whether they are in the log.
 func (w *writer) abandon(batches []*batch) {
-	w.mu.Lock()
-	w.probing = false // the next operation may probe
-	w.mu.Unlock()
+	w.probeAgain()
 	for _, b := range batches {
 		for _, o := range b.operations {
 			select {
@@ -124,6 +122,13 @@ func (w *writer) abandon(batches []*batch) {
 			}
 		}
 	}
+}
+
+// probeAgain lets the next operation be a probe, after one that has found nothing out.
+func (w *writer) probeAgain() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.probing = false
 }
 
 // collect makes a batch of what waits in each partition. end reports whether the writer is
@@ -152,6 +157,7 @@ func (w *writer) collect() (batches []*batch, end bool) {
 func (w *writer) write(batches []*batch) {
 	confirm := batches[0].queue.confirm // on a cluster all are of one partition
 	if _, err := w.store.Waits(confirm); err != nil {
+		w.probeAgain()
 		for _, b := range batches {
 			b.fail(redisclient.Unavailable(b.failure(err)))
 		}

@@ -3,14 +3,11 @@ package redistest
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"net"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -30,21 +27,23 @@ const (
 	startTries = 10
 )
 
-// Cluster is a Redis Cluster of a test's own: masters without persistence, and without replicas
-// until AddReplicas, on ports of this machine.
+// Cluster is a Redis Cluster of a test's own: masters, without replicas until AddReplicas, on ports
+// of this machine. They keep their data in memory, unless arguments add an append-only file.
 type Cluster struct {
-	tb    testing.TB
-	nodes []*redis.Client // the masters
-	kills []func()        // of the same
+	tb      testing.TB
+	args    []string
+	nodes   []*redis.Client // the first masters
+	servers []*Server       // of the same, then the first replicas
 }
 
-// NewCluster starts a cluster. It is stopped when the test ends.
-func NewCluster(tb testing.TB, masters int) *Cluster {
+// NewCluster starts a cluster, with additional arguments of each server. It is stopped when the
+// test ends.
+func NewCluster(tb testing.TB, masters int, args ...string) *Cluster {
 	tb.Helper()
-	c := &Cluster{tb: tb}
+	c := &Cluster{tb: tb, args: args}
 	ctx := context.Background()
 	for i := range masters {
-		node, kill := startNode(tb)
+		node, server := startNode(tb, args)
 		if err := node.ClusterAddSlotsRange(ctx, i*slots/masters, (i+1)*slots/masters-1).Err(); err != nil {
 			tb.Fatalf("give slots to a node: %v", err)
 		}
@@ -54,7 +53,7 @@ func NewCluster(tb testing.TB, masters int) *Cluster {
 				tb.Fatalf("join nodes: %v", err)
 			}
 		}
-		c.nodes, c.kills = append(c.nodes, node), append(c.kills, kill)
+		c.nodes, c.servers = append(c.nodes, node), append(c.servers, server)
 	}
 	deadline := time.Now().Add(clusterTimeout)
 	for _, node := range c.nodes {
@@ -73,85 +72,47 @@ func NewCluster(tb testing.TB, masters int) *Cluster {
 	return c
 }
 
-// startNode starts one node, which knows no other. kill ends its process at once.
-func startNode(tb testing.TB) (node *redis.Client, kill func()) {
+// startNode starts one server, which knows no other.
+func startNode(tb testing.TB, args []string) (*redis.Client, *Server) {
 	tb.Helper()
-	path := binary(tb)
-	dir, err := newDir()
-	if err != nil {
-		tb.Fatal(err)
-	}
-	tb.Cleanup(func() { os.RemoveAll(dir) })
+	var s *Server
 	for range startTries {
-		address := "127.0.0.1:" + FreePort(tb)
-		_, port, _ := net.SplitHostPort(address)
-		cmd := exec.Command(path, "--bind", "127.0.0.1", "--port", port, "--cluster-enabled", "yes",
+		port := FreePort(tb)
+		s = newServer(tb, nil, slices.Concat([]string{"--bind", "127.0.0.1", "--port", port, "--cluster-enabled", "yes",
 			"--cluster-node-timeout", nodeTimeout, "--cluster-replica-validity-factor", "0",
-			"--repl-diskless-sync-delay", "0", "--dir", dir, "--save", "", "--appendonly", "no",
-			"--logfile", filepath.Join(dir, "log"))
-		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-		if err := cmd.Start(); err != nil {
-			tb.Fatalf("start redis-server: %v", err)
-		}
-		ended := make(chan struct{})
-		go func() {
-			cmd.Wait()
-			close(ended)
-		}()
-		client := redis.NewClient(&redis.Options{Addr: address, MaxRetries: -1})
-		kill := func() {
-			cmd.Process.Kill()
-			<-ended
-		}
-		tb.Cleanup(func() {
-			client.Close()
-			kill()
-		})
-		if answers(tb, client, ended) {
-			return client, kill
+			"--repl-diskless-sync-delay", "0", "--save", "", "--appendonly", "no"}, args))
+		if s.start() {
+			client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:" + port, MaxRetries: -1})
+			tb.Cleanup(func() { client.Close() })
+			return client, s
 		}
 	}
-	log, _ := os.ReadFile(filepath.Join(dir, "log"))
-	tb.Fatalf("redis-server does not start as a node of a cluster:\n%s", log)
+	tb.Fatalf("redis-server does not start as a node of a cluster:\n%s", s.Log())
 	return nil, nil
 }
 
-// answers waits until the server of c answers. It returns false if the process ends.
-func answers(tb testing.TB, c *redis.Client, ended <-chan struct{}) bool {
-	tb.Helper()
-	for deadline := time.Now().Add(startTimeout); ; {
-		err := c.Ping(context.Background()).Err()
-		select {
-		case <-ended: // the answer came from another program on this port
-			return false
-		case <-time.After(2 * time.Millisecond):
-		}
-		if err == nil {
-			return true
-		}
-		if time.Now().After(deadline) {
-			tb.Fatalf("redis-server does not answer: %v", err)
-		}
-	}
-}
+// Ports of servers lie below those that Linux gives to connections, so that a server that is down
+// does not lose its port.
+const firstPort, ports = 10_000, 12_000
 
 // FreePort returns a port of 127.0.0.1 that was free a moment ago, as was the second port that
 // a node of a cluster needs.
 func FreePort(tb testing.TB) string {
 	tb.Helper()
-	for {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			tb.Fatal(err)
-		}
-		port := l.Addr().(*net.TCPAddr).Port
-		bus, err := net.Listen("tcp", "127.0.0.1:"+strconv.Itoa(port+busOffset))
-		l.Close()
+	free := func(port int) bool {
+		l, err := net.Listen("tcp", "127.0.0.1:"+strconv.Itoa(port))
 		if err == nil {
-			bus.Close()
+			l.Close()
+		}
+		return err == nil
+	}
+	for deadline := time.Now().Add(startTimeout); time.Now().Before(deadline); {
+		if port := firstPort + rand.IntN(ports); free(port) && free(port+busOffset) {
 			return strconv.Itoa(port)
 		}
 	}
+	tb.Fatal("no port is free")
+	return ""
 }
 
 // AddReplicas gives masters a replica each, by their numbers, and waits until these have the same
@@ -161,7 +122,8 @@ func (c *Cluster) AddReplicas(of ...int) {
 	ctx := context.Background()
 	for _, n := range of {
 		master := c.nodes[n]
-		replica, _ := startNode(c.tb)
+		replica, server := startNode(c.tb, c.args)
+		c.servers = append(c.servers, server)
 		host, port, _ := net.SplitHostPort(master.Options().Addr)
 		if err := replica.ClusterMeet(ctx, host, port).Err(); err != nil {
 			c.tb.Fatalf("join replica: %v", err)
@@ -177,7 +139,7 @@ func (c *Cluster) AddReplicas(of ...int) {
 }
 
 // Kill ends a master at once, as kill -9 does.
-func (c *Cluster) Kill(master int) { c.kills[master]() }
+func (c *Cluster) Kill(master int) { c.servers[master].Kill() }
 
 // URL returns the cluster's address for persistence.Options: its masters.
 func (c *Cluster) URL() string {
@@ -197,6 +159,38 @@ func (c *Cluster) Client() *redis.ClusterClient {
 
 // Nodes returns a client of each node.
 func (c *Cluster) Nodes() []*redis.Client { return c.nodes }
+
+// Servers returns all servers: the first masters, then the first replicas.
+func (c *Cluster) Servers() []*Server { return c.servers }
+
+// Masters returns the servers that are masters at present.
+func (c *Cluster) Masters() []*Server { return mastersOf(c.servers) }
+
+func mastersOf(servers []*Server) []*Server {
+	return slices.DeleteFunc(slices.Clone(servers), func(s *Server) bool { return !s.IsMaster() })
+}
+
+// AwaitFailover waits until another server has taken the place of old, which is paused or ended.
+func (c *Cluster) AwaitFailover(old *Server) {
+	c.tb.Helper()
+	others := slices.DeleteFunc(slices.Clone(c.servers), func(s *Server) bool { return s == old })
+	eventually(c.tb, settleTimeout, settleEvery, func() bool { return len(mastersOf(others)) == len(c.nodes) })
+}
+
+// AwaitSettled waits until all servers agree that none is missing, and all replicas are in step.
+func (c *Cluster) AwaitSettled() {
+	c.tb.Helper()
+	eventually(c.tb, settleTimeout, settleEvery, func() bool {
+		for _, s := range c.servers {
+			nodes := s.command("CLUSTER", "NODES")
+			if !strings.Contains(s.command("CLUSTER", "INFO"), "cluster_state:ok") || strings.Contains(nodes, "fail") ||
+				strings.Count(nodes, "master") != len(c.nodes) {
+				return false
+			}
+		}
+		return settled(c.servers, len(c.nodes))
+	})
+}
 
 // Move moves the slot of key, with all that is in it, to another node.
 func (c *Cluster) Move(key string) {

@@ -34,6 +34,7 @@ type Server struct {
 	socket string
 	args   []string
 	cmd    *exec.Cmd
+	ended  chan struct{}        // closed when the process has ended
 	inside *miniredis.Miniredis // nil: the other fields are of a process
 }
 
@@ -90,6 +91,14 @@ func start(tb testing.TB, args ...string) *Server {
 // startProcess starts a redis-server; its command line begins with the arguments first.
 func startProcess(tb testing.TB, first []string, args ...string) *Server {
 	tb.Helper()
+	s := newServer(tb, first, args)
+	s.Restart()
+	return s
+}
+
+// newServer returns a server that is not started. It is ended when the test ends.
+func newServer(tb testing.TB, first, args []string) *Server {
+	tb.Helper()
 	path := binary(tb)
 	// Not tb.TempDir: the path of a socket has at most 107 bytes.
 	dir, err := newDir()
@@ -101,7 +110,6 @@ func startProcess(tb testing.TB, first []string, args ...string) *Server {
 		"--port", "0", "--unixsocket", s.socket, "--dir", dir, "--daemonize", "no",
 		"--logfile", filepath.Join(dir, "log"),
 	}, args)
-	s.Restart()
 	tb.Cleanup(func() {
 		s.Kill()
 		os.RemoveAll(dir)
@@ -184,7 +192,7 @@ func (s *Server) Kill() {
 		return
 	}
 	s.cmd.Process.Kill()
-	s.cmd.Wait()
+	<-s.ended
 	s.cmd = nil
 }
 
@@ -200,9 +208,14 @@ func (s *Server) Continue() { s.cmd.Process.Signal(syscall.SIGCONT) }
 // Eventually waits until ok returns true.
 func Eventually(tb testing.TB, ok func() bool) {
 	tb.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !ok(); time.Sleep(2 * time.Millisecond) {
+	eventually(tb, 20*time.Second, 2*time.Millisecond, ok)
+}
+
+func eventually(tb testing.TB, within, every time.Duration, ok func() bool) {
+	tb.Helper()
+	for deadline := time.Now().Add(within); !ok(); time.Sleep(every) {
 		if time.Now().After(deadline) {
-			tb.Fatal("it did not happen within 20 s")
+			tb.Fatalf("it did not happen within %s", within)
 		}
 	}
 }
@@ -210,24 +223,44 @@ func Eventually(tb testing.TB, ok func() bool) {
 // Restart starts the server after Kill and waits until it answers.
 func (s *Server) Restart() {
 	s.tb.Helper()
-	cmd := exec.Command(s.args[0], s.args[1:]...)
+	if !s.start() {
+		s.tb.Fatalf("redis-server does not start:\n%s", s.Log())
+	}
+}
+
+// start starts the process and waits until it answers. It returns false if the process ends.
+func (s *Server) start() bool {
+	s.tb.Helper()
+	cmd, ended := exec.Command(s.args[0], s.args[1:]...), make(chan struct{})
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := cmd.Start(); err != nil {
 		s.tb.Fatalf("start redis-server: %v", err)
 	}
-	s.cmd = cmd
+	go func() {
+		cmd.Wait()
+		close(ended)
+	}()
+	s.cmd, s.ended = cmd, ended
 	c := redis.NewClient(&redis.Options{Network: "unix", Addr: s.socket, MaxRetries: -1})
 	defer c.Close()
-	deadline := time.Now().Add(startTimeout)
-	for {
+	for deadline := time.Now().Add(startTimeout); ; {
 		err := c.Ping(context.Background()).Err()
 		if err == nil || redis.HasErrorPrefix(err, "NOAUTH") {
-			return
+			return true
 		}
 		if time.Now().After(deadline) {
-			out, _ := os.ReadFile(filepath.Join(s.dir, "log"))
-			s.tb.Fatalf("redis-server does not answer: %v\n%s", err, out)
+			s.tb.Fatalf("redis-server does not answer: %v\n%s", err, s.Log())
 		}
-		time.Sleep(2 * time.Millisecond)
+		select {
+		case <-ended:
+			return false
+		case <-time.After(2 * time.Millisecond):
+		}
 	}
+}
+
+// Log returns what the server has logged.
+func (s *Server) Log() string {
+	text, _ := os.ReadFile(filepath.Join(s.dir, "log"))
+	return string(text)
 }

@@ -191,3 +191,45 @@ func (p *Proxy) pass(c net.Conn) {
 	delete(p.conns, c)
 	delete(p.conns, server)
 }
+
+const (
+	// settleTimeout bounds the wait for a failover, and until all replicas follow again. A sentinel
+	// takes 8 to 18 s to make a former master a replica.
+	settleTimeout = 3 * time.Minute
+	// settleEvery is the time between two looks.
+	settleEvery = 50 * time.Millisecond
+)
+
+// settled reports whether servers are so many masters, and all others follow these.
+func settled(servers []*Server, masters int) bool {
+	replicas := len(servers) - masters
+	online := 0
+	for _, s := range servers {
+		info := s.info("replication")
+		switch {
+		case strings.Contains(info, roleMaster):
+			masters--
+			online += strings.Count(info, "state=online")
+		case !strings.Contains(info, "master_link_status:up"):
+			return false
+		}
+	}
+	return masters == 0 && online == replicas
+}
+
+// roleMaster is what INFO of a master contains.
+const roleMaster = "role:master"
+
+// IsMaster reports whether the server takes itself for a master.
+func (s *Server) IsMaster() bool { return strings.Contains(s.info("replication"), roleMaster) }
+
+// info returns a section of INFO, or "" if the server does not answer.
+func (s *Server) info(section string) string { return s.command("INFO", section) }
+
+// command returns the text that a command answers, or "".
+func (s *Server) command(words ...any) string {
+	c := redis.NewClient(&redis.Options{Network: "unix", Addr: s.socket, MaxRetries: -1})
+	defer c.Close()
+	text, _ := c.Do(context.Background(), words...).Text()
+	return text
+}

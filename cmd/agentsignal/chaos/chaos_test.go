@@ -1,6 +1,7 @@
 package chaos
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -8,7 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -36,73 +36,6 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// fault is one thing that goes wrong and is right again when it returns.
-type fault struct {
-	name string
-	make func(c *cluster, random *rand.Rand)
-}
-
-// between returns a random time.
-func between(random *rand.Rand, from, to time.Duration) time.Duration {
-	return from + time.Duration(random.Int64N(int64(to-from)))
-}
-
-func (c *cluster) anyNode(random *rand.Rand) *node { return c.nodes[random.IntN(len(c.nodes))] }
-
-// faults are all of them.
-var faults = []fault{
-	{"kill -9 of a node", func(c *cluster, random *rand.Rand) {
-		n := c.anyNode(random)
-		n.end(syscall.SIGKILL)
-		time.Sleep(between(random, 0, 2*lease))
-		n.start()
-		n.awaitReady()
-	}},
-	{"SIGTERM of a node", func(c *cluster, random *rand.Rand) {
-		n := c.anyNode(random)
-		n.end(syscall.SIGTERM)
-		if code := n.process.ProcessState.ExitCode(); code != 0 {
-			c.tb.Errorf("%s ended with %d:\n%s", n.name, code, n.log.Newest())
-		}
-		time.Sleep(between(random, 0, lease))
-		n.start()
-		n.awaitReady()
-	}},
-	{"pause of a node beyond its lease", func(c *cluster, random *rand.Rand) {
-		n := c.anyNode(random)
-		commandtest.Must(c.tb, n.process.Process.Signal(syscall.SIGSTOP))
-		time.Sleep(lease + between(random, 0, 2*lease))
-		commandtest.Must(c.tb, n.process.Process.Signal(syscall.SIGCONT))
-		n.awaitReady()
-	}},
-	{"pause of Redis", func(c *cluster, random *rand.Rand) {
-		c.redis.Pause()
-		time.Sleep(between(random, 100*time.Millisecond, 2*lease))
-		c.redis.Continue()
-	}},
-	{"kill -9 of Redis", func(c *cluster, random *rand.Rand) {
-		c.redis.Kill()
-		time.Sleep(between(random, 0, lease))
-		c.redis.Restart()
-	}},
-	{"end of all connections to Redis", func(c *cluster, random *rand.Rand) {
-		rdb := c.redis.Client()
-		for range 1 + random.IntN(5) {
-			commandtest.Must(c.tb, rdb.Do(c.tb.Context(), "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes").Err())
-			time.Sleep(between(random, 0, 200*time.Millisecond))
-		}
-	}},
-	{"kill -9 of a node and of Redis", func(c *cluster, random *rand.Rand) {
-		n := c.anyNode(random)
-		c.redis.Kill()
-		n.end(syscall.SIGKILL)
-		time.Sleep(between(random, 0, lease))
-		c.redis.Restart()
-		n.start()
-		n.awaitReady()
-	}},
-}
-
 // setting returns an environment variable, parsed, or a default.
 func setting[T any](tb testing.TB, name string, parse func(string) (T, error), otherwise T) T {
 	tb.Helper()
@@ -121,12 +54,14 @@ func setting[T any](tb testing.TB, name string, parse func(string) (T, error), o
 func TestFaults(t *testing.T) {
 	seed := setting(t, "CHAOS_SEED", func(s string) (uint64, error) { return strconv.ParseUint(s, 10, 64) }, rand.Uint64())
 	length := setting(t, "CHAOS_FOR", time.ParseDuration, 0)
-	t.Logf("CHAOS_SEED=%d", seed)
+	redis := cmp.Or(os.Getenv("CHAOS_REDIS"), "server")
+	// Not t.Log, which prints nothing when the test runs into its time limit.
+	fmt.Printf("CHAOS_REDIS=%s CHAOS_SEED=%d\n", redis, seed)
 	random := rand.New(rand.NewPCG(seed, 0))
 
-	c := newCluster(t, nodes)
+	c := newCluster(t, nodes, redis)
 	l := newClients(t, c, accounts)
-	installed, err := redisclient.Existing(t.Context(), persistence.Options{URL: c.redis.URL()})
+	installed, err := redisclient.Existing(t.Context(), persistence.Options{URL: c.redis.URL(), WaitReplicas: c.replicas})
 	commandtest.Must(t, err)
 	store, err := persistence.Open(installed)
 	commandtest.Must(t, err)
@@ -147,11 +82,12 @@ func TestFaults(t *testing.T) {
 
 	begun := time.Now()
 	for round := 0; round == 0 || time.Since(begun) < length; round++ {
-		list := slices.Clone(faults)
+		list := slices.Clone(c.faults)
 		random.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
 		for _, f := range list {
-			t.Logf("%5.1f s: %s", time.Since(begun).Seconds(), f.name)
+			at := time.Now()
 			f.make(c, random)
+			t.Logf("%s to %s: %s", clock(at), clock(time.Now()), f.name)
 			time.Sleep(between(random, 0, lease))
 		}
 	}
@@ -176,6 +112,9 @@ func TestFaults(t *testing.T) {
 	report(t, found)
 	l.summary(log)
 }
+
+// clock writes a time as logs of the nodes do.
+func clock(at time.Time) string { return at.UTC().Format("15:04:05.000") }
 
 // report fails the test if there are faults.
 func report(tb testing.TB, found []string) {
@@ -215,12 +154,20 @@ func (l *clients) start(ctx context.Context, group *sync.WaitGroup) {
 	})
 }
 
-// watchOwners notes the epochs of all partitions until ctx ends.
+// watchOwners notes the epochs of all partitions until ctx ends. An epoch counts once replicas have it:
+// one that only a master had which was replaced is forgotten, and its owner is refused.
 func watchOwners(ctx context.Context, store *persistence.Store, r *record) {
+	last := map[int]int64{}
 	for ctx.Err() == nil {
 		for p := range store.Client.Partitions() {
-			if node, epoch, err := store.Logs.Owner(ctx, p); err == nil && node != "" {
+			node, epoch, err := store.Logs.Owner(ctx, p)
+			if err != nil || node == "" || epoch == last[p] || store.Client.ConfirmRead(ctx, store.Client.ConfirmKey(p)) != nil {
+				continue
+			}
+			// Once more, since the confirmation may be that of another master.
+			if _, again, err := store.Logs.Owner(ctx, p); err == nil && again == epoch {
 				r.owned(p, epoch)
+				last[p] = epoch
 			}
 		}
 		time.Sleep(watchEvery)

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -16,7 +17,6 @@ import (
 
 	signing "github.com/agentsignal/agentsignal/actors/record"
 	"github.com/agentsignal/agentsignal/cmd/agentsignal/commandtest"
-	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
 // lease is that of the nodes. It is short, so that a run has many changes of owners.
@@ -32,31 +32,37 @@ type node struct {
 
 	process *exec.Cmd
 	log     *commandtest.Journal
-	over    chan struct{} // closed when the process has ended
+	over    chan struct{}          // closed when the process has ended
+	logs    []*commandtest.Journal // of all processes; the last is log
 }
 
 // cluster is the service on several nodes, and their Redis.
 type cluster struct {
-	tb    testing.TB
-	redis *redistest.Server
-	nodes []*node
+	tb       testing.TB
+	redis    topology
+	replicas int // that must confirm
+	faults   []fault
+	nodes    []*node
 }
 
-// newCluster starts a service of n nodes.
-func newCluster(tb testing.TB, n int) *cluster {
+// newCluster starts a service of n nodes on the Redis of that name.
+func newCluster(tb testing.TB, n int, name string) *cluster {
 	tb.Helper()
 	program := filepath.Join(tb.TempDir(), "agentsignal")
 	if out, err := exec.Command("go", "build", "-race", "-o", program, "..").CombinedOutput(); err != nil {
 		tb.Fatalf("build the program: %v\n%s", err, out)
 	}
-	c := &cluster{tb: tb, redis: redistest.NewDurable(tb)}
+	redis, faults, replicas := newTopology(tb, name)
+	c := &cluster{tb: tb, redis: redis, replicas: replicas, faults: slices.Concat(nodeFaults, faults)}
+	tb.Cleanup(c.keepLogs)
 	secret := "main:" + base64.StdEncoding.EncodeToString([]byte("0123456789abcdef0123456789abcdef"))
 	key, err := signing.NewKey("agentsignal-test")
 	commandtest.Must(tb, err)
 	shared := []string{"REDIS_URL=" + c.redis.URL(), "CLUSTER=true", "LEASE=" + lease.String(), "AUTH_JWT_KEYS=" + secret,
 		"SECURITY_ENCRYPTION_KEYS=" + secret, "SECURITY_RECORD_KEYS=" + key, "AUTH_REGISTRATION=open",
 		"MARKET_SPEED=600", "WEBHOOKS_ALLOWED_NETWORKS=127.0.0.0/8", "WEBHOOKS_RETRY_SCHEDULE=200ms,500ms,1s,2s,4s,8s",
-		"HTTP_ADDR=127.0.0.1:0", "LOG_FORMAT=json", "AUDIT_EVERY=0"}
+		"HTTP_ADDR=127.0.0.1:0", "LOG_FORMAT=json", "AUDIT_EVERY=0",
+		fmt.Sprintf("REDIS_WAIT_REPLICAS=%d", replicas)}
 	for _, class := range []string{"READS", "RUNS", "WRITES", "STREAMS", "LOGINS", "REGISTRATIONS", "SESSIONS",
 		"FAILURES", "SCRAPES"} {
 		shared = append(shared, "RATE_LIMIT_"+class+"=off")
@@ -74,10 +80,37 @@ func newCluster(tb testing.TB, n int) *cluster {
 	return c
 }
 
+// keepLogs leaves all logs in a directory if the test has failed.
+func (c *cluster) keepLogs() {
+	if !c.tb.Failed() {
+		return
+	}
+	dir, err := os.MkdirTemp("", "chaos")
+	if err != nil {
+		c.tb.Error(err)
+		return
+	}
+	keep := func(name, text string) {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			c.tb.Error(err)
+		}
+	}
+	for i, n := range c.nodes {
+		for k, log := range n.logs {
+			keep(fmt.Sprintf("node%d-%d.log", i, k), log.String())
+		}
+	}
+	for i, s := range c.redis.Servers() {
+		keep(fmt.Sprintf("redis%d.log", i), s.Log())
+	}
+	c.tb.Logf("all logs are in %s", dir)
+}
+
 // start starts the process and waits until it listens.
 func (n *node) start() {
 	n.tb.Helper()
 	n.process, n.log, n.over = exec.Command(n.program, "serve"), &commandtest.Journal{}, make(chan struct{})
+	n.logs = append(n.logs, n.log)
 	n.process.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0")
 	for _, s := range n.settings {
 		n.process.Env = append(n.process.Env, "AGENTSIGNAL_"+s)

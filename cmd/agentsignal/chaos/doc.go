@@ -1,6 +1,6 @@
 // Package chaos contains no code besides a test, which runs several nodes of the service as processes
-// on one Redis server and puts them through faults while clients work. What the clients saw must then
-// agree with the signal log:
+// on a Redis and puts both through faults while clients work. What the clients saw must then agree
+// with the signal log:
 //
 //  1. every acknowledged signal is in the log once, and once in the list of every node;
 //  2. other signals are at most those of requests that were given up;
@@ -13,6 +13,19 @@
 //
 // Clients repeat a request with its Idempotency-Key until it is answered with success.
 //
+// CHAOS_REDIS names the Redis, whose servers have append-only files:
+//
+//   - server (default): one server, which is paused, killed and cut off;
+//   - sentinel: a master, two replicas and three sentinels. Masters are also replaced, and come back
+//     believing that they still are masters; replicas and a sentinel are paused;
+//   - cluster: a Redis Cluster of three masters with a replica each, with the same faults.
+//
+// All replicas must confirm (redis.wait_replicas is 2 on sentinels, 1 on the cluster): only then nothing
+// is lost if a master comes back during its failover (decision 54). After a failover changes are refused
+// until the former master is back as a replica, which each fault awaits.
+// REDIS_SERVER names another server than redis-server.
+//
 // The order of the faults and their pauses follow from a seed, which the test prints. By default it
-// makes each fault once. "make chaos" repeats them for CHAOS_FOR (10m); CHAOS_SEED repeats a run.
+// makes each fault once. "make chaos" repeats them for CHAOS_FOR (10m); CHAOS_SEED repeats a run. A run
+// that fails leaves the whole logs of the nodes and of Redis in a directory that it names.
 package chaos

@@ -1,0 +1,198 @@
+package chaos
+
+import (
+	"math/rand/v2"
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/agentsignal/agentsignal/cmd/agentsignal/commandtest"
+	"github.com/agentsignal/agentsignal/persistence/redistest"
+)
+
+// fault is one thing that goes wrong and is right again when it returns.
+type fault struct {
+	name string
+	make func(c *cluster, random *rand.Rand)
+}
+
+// between returns a random time.
+func between(random *rand.Rand, from, to time.Duration) time.Duration {
+	return from + time.Duration(random.Int64N(int64(to-from)))
+}
+
+func anyOf[T any](random *rand.Rand, list []T) T { return list[random.IntN(len(list))] }
+
+// nodeFaults are those of the nodes of the service.
+var nodeFaults = []fault{
+	{"kill -9 of a node", func(c *cluster, random *rand.Rand) {
+		n := anyOf(random, c.nodes)
+		n.end(syscall.SIGKILL)
+		time.Sleep(between(random, 0, 2*lease))
+		n.start()
+		n.awaitReady()
+	}},
+	{"SIGTERM of a node", func(c *cluster, random *rand.Rand) {
+		n := anyOf(random, c.nodes)
+		n.end(syscall.SIGTERM)
+		if code := n.process.ProcessState.ExitCode(); code != 0 {
+			c.tb.Errorf("%s ended with %d:\n%s", n.name, code, n.log.Newest())
+		}
+		time.Sleep(between(random, 0, lease))
+		n.start()
+		n.awaitReady()
+	}},
+	{"pause of a node beyond its lease", func(c *cluster, random *rand.Rand) {
+		n := anyOf(random, c.nodes)
+		commandtest.Must(c.tb, n.process.Process.Signal(syscall.SIGSTOP))
+		time.Sleep(lease + between(random, 0, 2*lease))
+		commandtest.Must(c.tb, n.process.Process.Signal(syscall.SIGCONT))
+		n.awaitReady()
+	}},
+}
+
+// topology is a Redis of one or several servers, which is in order before and after each fault.
+type topology interface {
+	URL() string
+	Servers() []*redistest.Server
+	Masters() []*redistest.Server
+	AwaitSettled()
+}
+
+// single is one server.
+type single struct{ *redistest.Server }
+
+func (s single) Servers() []*redistest.Server { return []*redistest.Server{s.Server} }
+func (s single) Masters() []*redistest.Server { return s.Servers() }
+func (s single) AwaitSettled()                {}
+
+// replicated has replicas, which take the place of a master that is gone.
+type replicated interface {
+	topology
+	AwaitFailover(old *redistest.Server)
+}
+
+// newTopology starts the Redis that CHAOS_REDIS names, and returns its faults and how many replicas
+// must confirm.
+func newTopology(tb testing.TB, name string) (redis topology, faults []fault, waitReplicas int) {
+	tb.Helper()
+	durable := []string{"--appendonly", "yes", "--appendfsync", "no"} // as redistest.NewDurable
+	switch name {
+	case "server":
+		s := single{redistest.NewDurable(tb)}
+		return s, serverFaults(s), 0
+	case "sentinel":
+		w := redistest.NewWatched(tb, 2)
+		w.AddSentinels(2)
+		// Both replicas: see decision 54.
+		return w, slices.Concat(serverFaults(w), replicaFaults(w), sentinelFaults(w)), 2
+	case "cluster":
+		c := redistest.NewCluster(tb, 3, durable...)
+		c.AddReplicas(0, 1, 2)
+		return c, slices.Concat(serverFaults(c), replicaFaults(c)), 1
+	}
+	tb.Fatalf("CHAOS_REDIS=%s: want server, sentinel or cluster", name)
+	return nil, nil, 0
+}
+
+// serverFaults are those that every Redis must bear. Where there are replicas, one may take the
+// master's place or not, as it happens.
+func serverFaults(redis topology) []fault {
+	kill := func(random *rand.Rand) (restart func()) {
+		s := anyOf(random, redis.Masters())
+		s.Kill()
+		return func() {
+			time.Sleep(between(random, 0, lease))
+			s.Restart()
+			redis.AwaitSettled()
+		}
+	}
+	return []fault{
+		{"pause of Redis", func(_ *cluster, random *rand.Rand) {
+			s := anyOf(random, redis.Masters())
+			s.Pause()
+			time.Sleep(between(random, 100*time.Millisecond, 2*lease))
+			s.Continue()
+			redis.AwaitSettled()
+		}},
+		{"kill -9 of Redis", func(_ *cluster, random *rand.Rand) { kill(random)() }},
+		{"end of all connections to Redis", func(c *cluster, random *rand.Rand) {
+			for range 1 + random.IntN(5) {
+				for _, s := range redis.Servers() {
+					rdb := s.Client()
+					err := rdb.Do(c.tb.Context(), "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes").Err()
+					commandtest.Must(c.tb, err)
+					rdb.Close()
+				}
+				time.Sleep(between(random, 0, 200*time.Millisecond))
+			}
+			redis.AwaitSettled()
+		}},
+		{"kill -9 of a node and of Redis", func(c *cluster, random *rand.Rand) {
+			n := anyOf(random, c.nodes)
+			restart := kill(random)
+			n.end(syscall.SIGKILL)
+			restart()
+			n.start()
+			n.awaitReady()
+		}},
+	}
+}
+
+// replicaFaults are those of masters that are replaced, and come back believing that they still are
+// masters, and of replicas. While a master lacks one, changes are refused: so after each failover, until
+// the old master is back.
+func replicaFaults(redis replicated) []fault {
+	pause := func(random *rand.Rand, servers []*redistest.Server) {
+		for _, s := range servers {
+			s.Pause()
+		}
+		time.Sleep(between(random, 100*time.Millisecond, 2*lease))
+		for _, s := range servers {
+			s.Continue()
+		}
+		redis.AwaitSettled()
+	}
+	replicas := func() []*redistest.Server {
+		masters := redis.Masters()
+		return slices.DeleteFunc(slices.Clone(redis.Servers()), func(s *redistest.Server) bool {
+			return slices.Contains(masters, s)
+		})
+	}
+	return []fault{
+		{"kill -9 of a master until it is replaced", func(_ *cluster, random *rand.Rand) {
+			s := anyOf(random, redis.Masters())
+			s.Kill()
+			redis.AwaitFailover(s)
+			time.Sleep(between(random, 0, lease))
+			s.Restart()
+			redis.AwaitSettled()
+		}},
+		{"pause of a master until it is replaced", func(_ *cluster, random *rand.Rand) {
+			s := anyOf(random, redis.Masters())
+			s.Pause()
+			redis.AwaitFailover(s)
+			time.Sleep(between(random, 0, lease))
+			s.Continue()
+			redis.AwaitSettled()
+		}},
+		{"pause of a replica", func(_ *cluster, random *rand.Rand) {
+			pause(random, []*redistest.Server{anyOf(random, replicas())})
+		}},
+		{"pause of all replicas", func(_ *cluster, random *rand.Rand) { pause(random, replicas()) }},
+	}
+}
+
+// sentinelFaults are those of sentinels.
+func sentinelFaults(w *redistest.Watched) []fault {
+	return []fault{{"kill -9 of the master while a sentinel is paused", func(_ *cluster, random *rand.Rand) {
+		sentinel, master := anyOf(random, w.Sentinels()), w.Masters()[0]
+		sentinel.Pause()
+		master.Kill()
+		w.AwaitFailover(master)
+		master.Restart()
+		sentinel.Continue()
+		w.AwaitSettled()
+	}}}
+}
