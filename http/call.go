@@ -2,6 +2,7 @@ package http
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"net"
 	"net/http"
@@ -91,8 +92,38 @@ func (c *call) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return h.Hijack()
 }
 
-// send writes the whole answer. It ignores errors of writing: the client has left.
+// Reads confirms what answers show.
+type Reads interface {
+	// ConfirmRead waits until a failover can no longer lose what was read of an account's records
+	// before the call. KindUnavailable: it may lose it.
+	ConfirmRead(ctx context.Context, account signal.AccountID) error
+}
+
+// confirm waits until a failover can no longer lose what the request has read.
+func (c *call) confirm() error {
+	if c.server.o.Reads == nil {
+		return nil
+	}
+	return c.server.o.Reads.ConfirmRead(c.r.Context(), c.principal.Account)
+}
+
+// showsRecords reports whether an answer with this error, or nil, is to be confirmed.
+func (c *call) showsRecords(err error) bool {
+	if c.operation == nil || !c.operation.records {
+		return false
+	}
+	kind := signal.KindOf(err)
+	return err == nil || kind == signal.KindNotFound || kind == signal.KindConflict
+}
+
+// send writes the whole answer once what it shows is confirmed. It ignores errors of writing: the
+// client has left.
 func (c *call) send(status int, contentType []string, body []byte) error {
+	if status < http.StatusBadRequest && c.showsRecords(nil) {
+		if err := c.confirm(); err != nil {
+			return err
+		}
+	}
 	h := c.Header()
 	h["Content-Type"] = contentType
 	compressible := len(body) >= compressFrom && c.endpoint != nil && c.endpoint.compress

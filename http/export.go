@@ -88,7 +88,7 @@ func (s *Server) exportSignals(c *call) error {
 			return nil, false, err
 		}
 		last = at[len(at)-1]
-		list, err := s.o.Signals.SignalsAt(c.r.Context(), wanted.Account, at)
+		list, err := s.signalsAt(c, at)
 		return list, len(at) == exportChunk, err
 	}
 	list, more, err := next()

@@ -135,7 +135,13 @@ func (s *Server) handle(c *call) error {
 	if !c.operation.anyQuery {
 		c.query = request.NewQuery(c.r.URL.RawQuery, &c.faults, c.operation.params...)
 	}
-	return c.operation.handle(c)
+	err := c.operation.handle(c)
+	if err != nil && c.showsRecords(err) {
+		if unconfirmed := c.confirm(); unconfirmed != nil {
+			return unconfirmed
+		}
+	}
+	return err
 }
 
 // answer writes the error document of err, unless the answer has begun or the client has

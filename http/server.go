@@ -34,6 +34,8 @@ type Options struct {
 	Sealer      Sealer
 	Hub         Hub
 
+	Reads Reads // nil: what was read needs no confirmation
+
 	// Without Webhooks the others of this group are not needed, and the paths of webhooks do
 	// not exist.
 	Webhooks   Webhooks

@@ -133,6 +133,9 @@ func (c *call) urlFault(err error) error {
 	if signal.CodeOf(err) != signal.CodeDuplicateURL {
 		return err
 	}
+	if err := c.confirm(); err != nil { // the other one may be of a request that was answered 503
+		return err
+	}
 	c.faults.Body("/url", request.CodeDuplicate,
 		"another webhook of the account has this URL: change that one, or give this one another URL")
 	return c.faults.Err()

@@ -88,6 +88,7 @@
 //	{auth}:outbox                 zset   events of credential changes, not yet logged   until they are
 //	{limit:CLASS:WHO}             string a token bucket                                 until it is full
 //	{node}:installation           hash   what the first start has fixed                 for ever
+//	{node}:confirm                string nothing: a write for a WAIT to wait for        a minute
 //	{node}:assignment             hash   the node that should own each partition        for ever
 //	{node}:live                   zset   live nodes by when they expire                 as announced
 //	{node}:processes              hash   node -> its process, settings that must agree  about as announced
@@ -126,8 +127,10 @@
 // although the change may be stored; this master then already refuses credentials that the
 // change has ended. While replicas are known to be missing, other changes are refused before they
 // are sent (ErrNotWritten), or with Options.AcceptWithoutReplicas acknowledged without a wait. The
-// events of Tail and ReadLog, and signals.Store.ScanSignals, also wait. Failed logins and their
-// locks, leases, positions, prices, bars, news, and reads of single records do not.
+// events of Tail and ReadLog also wait, and so do reads that callers keep or that are of another slot than
+// the account's records: ScanSignals, EachRecord, Keys, Accounts, Checkpoint, Countersigned. After other
+// reads of an account's records, who shows them calls Store.ConfirmRead. Failed logins and their locks,
+// leases, positions, prices, bars, news and authentication do not wait.
 //
 // Tail gives a node all events of the partitions that it follows in their order, once, and reports
 // where it cannot. Ended credentials reach all nodes, by a stream of their own.

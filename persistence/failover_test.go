@@ -27,6 +27,7 @@ type failover struct {
 
 // TestFailoverLosesNothingAcknowledged kills a master under load. What was acknowledged, and what
 // the tail has handed on, is in the log of its successor, and writes go on by themselves.
+// The replicas here are too quick to lack anything: for that see TestAFailoverToALaggingReplica.
 func TestFailoverLosesNothingAcknowledged(t *testing.T) {
 	t.Parallel()
 	t.Run("sentinel", func(t *testing.T) {

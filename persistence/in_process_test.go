@@ -16,6 +16,8 @@ func TestStoreInProcess(t *testing.T) {
 			"TestAcknowledgedChangesSurviveFailover",
 			"TestClusterWithoutMasters",
 			"TestChangesWaitForReplicas",
+			"TestReadsWaitForReplicas",
+			"TestAFailoverToALaggingReplica",
 		},
 		"they set it up by CONFIG or ACL": {
 			"TestRefusingRedis",

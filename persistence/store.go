@@ -1,6 +1,9 @@
 package persistence
 
 import (
+	"context"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/persistence/credentials"
 	"github.com/agentsignal/agentsignal/persistence/eventlog"
 	"github.com/agentsignal/agentsignal/persistence/leaves"
@@ -47,4 +50,10 @@ func Open(o Options) (*Store, error) {
 		s.streams, s.sizes = newStreamMetrics(o.Metrics.Registry), newSizes(o.Metrics.Registry)
 	}
 	return s, nil
+}
+
+// ConfirmRead waits until replicas have what was read of an account's records before the call, except
+// of its credentials. KindUnavailable: they are missing, and that is not accepted.
+func (s *Store) ConfirmRead(ctx context.Context, account signal.AccountID) error {
+	return s.Client.ConfirmRead(ctx, s.Client.ConfirmKey(s.Client.Partition(account)))
 }

@@ -83,7 +83,7 @@ func (s *Store) AccountByEmail(ctx context.Context, email string) (credential.Ac
 }
 
 // Accounts returns at most limit accounts after the first offset ones, oldest first, and the
-// number of all.
+// number of all, once replicas have them.
 func (s *Store) Accounts(ctx context.Context, limit, offset int) ([]credential.Account, int, error) {
 	pipe := s.RDB.Pipeline()
 	total := pipe.ZCard(ctx, s.AccountsKey())
@@ -110,7 +110,7 @@ func (s *Store) Accounts(ctx context.Context, limit, offset int) ([]credential.A
 		}
 		accounts = append(accounts, a)
 	}
-	return accounts, int(total.Val()), nil
+	return accounts, int(total.Val()), s.ConfirmRead(ctx, s.ConfirmAuthKey())
 }
 
 // SetPassword stores a new password if the present one has the given version (0: any), and ends

@@ -56,7 +56,7 @@ func (s *Store) KeyByDigest(ctx context.Context, secret credential.Digest) (cred
 	return decodeKey(fields)
 }
 
-// Keys returns the keys of an account that are not revoked, newest first.
+// Keys returns the keys of an account that are not revoked, newest first, once replicas have them.
 func (s *Store) Keys(ctx context.Context, account signal.AccountID) ([]credential.APIKey, error) {
 	digests, err := s.keyDigests(ctx, account)
 	if err != nil {
@@ -84,7 +84,7 @@ func (s *Store) Keys(ctx context.Context, account signal.AccountID) ([]credentia
 	slices.SortFunc(keys, func(a, b credential.APIKey) int {
 		return cmp.Or(b.CreatedAt.Compare(a.CreatedAt), cmp.Compare(b.ID, a.ID))
 	})
-	return keys, nil
+	return keys, s.ConfirmRead(ctx, s.ConfirmAuthKey())
 }
 
 // keyDigests returns the digests of the secrets of an account's keys.

@@ -212,9 +212,14 @@ func (s *Store) Install(ctx context.Context) error {
 	if err := s.CheckInstallation(ctx); err != nil {
 		return err
 	}
-	err := s.RDB.HSetNX(ctx, s.InstallationKey(), installedFormats, codec.Version).Err()
+	recorded, err := s.RDB.HSetNX(ctx, s.InstallationKey(), installedFormats, codec.Version).Result()
 	if err != nil {
 		return redisclient.Failed(err, "record installation")
+	}
+	if recorded {
+		if err := s.ConfirmInstallation(ctx); err != nil {
+			return err
+		}
 	}
 	return s.CheckFormats(ctx)
 }

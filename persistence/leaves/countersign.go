@@ -21,11 +21,13 @@ func (s *Store) StoreCountersigned(ctx context.Context, c record.Countersigned) 
 	return nil
 }
 
-// Countersigned returns the newest checkpoint that each witness has signed, by public keys.
+// Countersigned returns the newest checkpoint that each witness has signed, by public keys, once
+// replicas have them.
 func (s *Store) Countersigned(ctx context.Context) (map[string]string, error) {
-	all, err := s.RDB.HGetAll(ctx, s.CountersignedKey(record.SigningPartition)).Result()
+	const p = record.SigningPartition
+	all, err := s.RDB.HGetAll(ctx, s.CountersignedKey(p)).Result()
 	if err != nil {
 		return nil, redisclient.Failed(err, "read countersigned checkpoints")
 	}
-	return all, nil
+	return all, s.ConfirmRead(ctx, s.ConfirmKey(p))
 }

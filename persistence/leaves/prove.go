@@ -65,15 +65,19 @@ func (s *Store) CountLeaves(ctx context.Context) (int64, error) {
 	return n, nil
 }
 
-// Checkpoint returns the newest checkpoint: the signed note, and what it says. KindNotFound: there
-// is none yet.
+// Checkpoint returns the newest checkpoint, once replicas have it: the signed note, and what it
+// says. KindNotFound: there is none yet.
 func (s *Store) Checkpoint(ctx context.Context) ([]byte, *verify.Checkpoint, error) {
-	signed, err := s.RDB.Get(ctx, s.CheckpointKey(record.SigningPartition)).Bytes()
+	const p = record.SigningPartition
+	signed, err := s.RDB.Get(ctx, s.CheckpointKey(p)).Bytes()
 	if errors.Is(err, redis.Nil) {
 		return nil, nil, signal.NotFound("checkpoint")
 	}
 	if err != nil {
 		return nil, nil, redisclient.Failed(err, "read checkpoint")
+	}
+	if err := s.ConfirmRead(ctx, s.ConfirmKey(p)); err != nil {
+		return nil, nil, err
 	}
 	c, err := record.ReadCheckpoint(signed)
 	return signed, c, err

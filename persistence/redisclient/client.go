@@ -84,6 +84,7 @@ type Client struct {
 	accept       bool          // Options.AcceptWithoutReplicas
 	replicasIn   time.Duration // how long Redis waits for them
 	outages      outages
+	reads        reads
 	Log          *slog.Logger
 	Metrics      *Metrics
 	clockOffset  atomic.Int64 // nanoseconds to add to the local clock
@@ -132,6 +133,7 @@ func NewClient(o Options) (*Client, error) {
 	c.outages.probe = func(ctx context.Context, confirm string) error {
 		return c.Guarded(func() error { return c.Confirm(ctx, confirm, func(redis.Pipeliner) {}) })
 	}
+	c.reads.last = map[string]*sharedWait{}
 	c.RDB = dial(base)
 	blocking := *base
 	blocking.PoolSize = o.Partitions + blockingConns

@@ -10,7 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// confirmKept is how long a key of ConfirmKey or ConfirmAuthKey is kept.
+// confirmKept is how long a key of ConfirmKey, ConfirmAuthKey or ConfirmNodeKey is kept.
 const confirmKept = time.Minute
 
 // Durably sends commands for keys of one slot and, with Options.WaitReplicas, waits until that

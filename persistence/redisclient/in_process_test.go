@@ -10,8 +10,9 @@ func TestStoreInProcess(t *testing.T) {
 	t.Parallel()
 	redistest.RunInProcess(t, 6, map[string][]string{
 		"they stop the server, change its settings, have several, or a cluster": {
-			"TestOptionsTimeoutBoundsCommands", "TestReadyWaitsForReplicas", "TestClusterIsReadyWithAllMasters",
-			"TestClusterCommandIsSentOnce", "TestCheckServer", "TestRisks",
+			"TestOptionsTimeoutBoundsCommands", "TestReadyWaitsForReplicas", "TestConfirmRead",
+			"TestANewInstallationWaitsForReplicas", "TestClusterIsReadyWithAllMasters", "TestClusterCommandIsSentOnce",
+			"TestCheckServer", "TestRisks",
 		},
 	})
 }

@@ -154,13 +154,24 @@ func (c *Client) storedInstallation(ctx context.Context) (string, error) {
 		c.InstallationKey(), installedPartitions, value))
 }
 
-// Install records i if there is no installation yet, and returns the text of the record.
+// Install records i if there is no installation yet, and returns the text of the record. KindUnavailable:
+// also if it was recorded, and replicas may lack it.
 func (c *Client) Install(ctx context.Context, i Installation) (stored string, err error) {
 	pipe := c.RDB.TxPipeline()
-	pipe.HSetNX(ctx, c.InstallationKey(), installedPartitions, i.String())
+	recorded := pipe.HSetNX(ctx, c.InstallationKey(), installedPartitions, i.String())
 	got := pipe.HGet(ctx, c.InstallationKey(), installedPartitions)
-	err = Execute(ctx, pipe)
-	return got.Val(), Failed(err, "read installation")
+	if err := Execute(ctx, pipe); err != nil {
+		return "", Failed(err, "read installation")
+	}
+	if recorded.Val() {
+		err = c.ConfirmInstallation(ctx)
+	}
+	return got.Val(), err
+}
+
+// ConfirmInstallation is ConfirmRead for the record of the installation.
+func (c *Client) ConfirmInstallation(ctx context.Context) error {
+	return c.ConfirmRead(ctx, c.ConfirmNodeKey())
 }
 
 // CheckInstallation returns KindConflict, "other_partitions", if the installation in Redis is not that of

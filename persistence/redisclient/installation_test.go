@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -117,4 +118,31 @@ func FuzzParseInstallation(f *testing.F) {
 			t.Errorf("%q is read as %v", s, i)
 		}
 	})
+}
+
+// The first record of an installation waits for replicas, and so does an account that a command
+// creates after it was told that they lack it. A node starts without them.
+func TestANewInstallationWaitsForReplicas(t *testing.T) {
+	t.Parallel()
+	master, replica := redistest.New(t), redistest.New(t)
+	o := Options{URL: master.URL(), WaitReplicas: 1, Timeout: 4 * time.Second}
+	if _, err := Installed(t.Context(), o); !errors.Is(err, ErrReplicas) || signal.KindOf(err) != signal.KindUnavailable {
+		t.Errorf("without a replica: %v", err)
+	}
+	o, err := Installed(t.Context(), o)
+	if err != nil {
+		t.Errorf("a node that starts: %v", err)
+	}
+	if err := openClient(t, o).ConfirmInstallation(t.Context()); !errors.Is(err, ErrReplicas) {
+		t.Errorf("a command, without a replica: %v", err)
+	}
+	replica.Follow(master)
+	o.Timeout = time.Minute
+	if err := openClient(t, o).ConfirmInstallation(t.Context()); err != nil {
+		t.Errorf("a command, with a replica: %v", err)
+	}
+	master.Client().Del(t.Context(), "{node}:installation")
+	if _, err := Installed(t.Context(), o); err != nil {
+		t.Errorf("a new installation, with a replica: %v", err)
+	}
 }

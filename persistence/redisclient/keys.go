@@ -45,6 +45,9 @@ func (k Keys) ConfirmKey(p int) string { return k.PartitionKey(p, "confirm") }
 // ConfirmAuthKey is ConfirmKey for credentials.
 func (k Keys) ConfirmAuthKey() string { return k.authKey("confirm") }
 
+// ConfirmNodeKey is ConfirmKey for what concerns the whole installation.
+func (k Keys) ConfirmNodeKey() string { return "{node}:confirm" }
+
 // EventsKey is the event log of a partition.
 func (k Keys) EventsKey(p int) string { return k.PartitionKey(p, "events") }
 

@@ -105,16 +105,6 @@ func (c *Client) Waits(confirm string) (bool, error) {
 	return false, ErrNotWritten
 }
 
-// ConfirmRead waits until replicas have what was read from the slot of confirm before the call. It
-// returns an error if they are missing, unless that is accepted.
-func (c *Client) ConfirmRead(ctx context.Context, confirm string) error {
-	waits, err := c.Waits(confirm)
-	if waits {
-		err = c.Unconfirmed(confirm, c.Confirm(ctx, confirm, func(redis.Pipeliner) {}))
-	}
-	return Failed(err, "confirm what was read")
-}
-
 // Unconfirmed records that replicas of the slot of confirm are missing if err is ErrReplicas. It
 // returns the error of the write: nil if that is accepted without replicas.
 func (c *Client) Unconfirmed(confirm string, err error) error {

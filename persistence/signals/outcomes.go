@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
+	"math"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/persistence/codec"
@@ -14,6 +16,9 @@ import (
 // after a position, in order, without metadata. It returns the position up to which it has read,
 // also after an error, so that a later call can continue there. A closing has ID, Account,
 // Confidence, MFE, MAE, Sequence and Closing only. Unreadable entries are logged and skipped.
+//
+// With Options.WaitReplicas f gets only what replicas have, since callers keep it. KindUnavailable:
+// they are missing.
 func (s *Store) EachRecord(
 	ctx context.Context, account signal.AccountID, after signal.Position, f func(*signal.Signal),
 ) (signal.Position, error) {
@@ -56,7 +61,14 @@ func (s *Store) eachRecord(
 	if !after.IsZero() {
 		start = "(" + after.String()
 	}
-	err := s.scanLogFrom(ctx, p, start, func(e *redisclient.Entry) error {
+	end, err := s.confirmedEnd(ctx, p)
+	if err != nil {
+		return upTo, err
+	}
+	err = s.scanLogFrom(ctx, p, start, func(e *redisclient.Entry) error {
+		if end.Compare(e.Position) < 0 {
+			return errEnd
+		}
 		upTo = e.Position
 		record, err := decode(e)
 		if err != nil {
@@ -67,7 +79,33 @@ func (s *Store) eachRecord(
 		return nil
 	})
 	s.logUnreadable(p, bad.n, bad.first)
+	if errors.Is(err, errEnd) {
+		err = nil
+	}
 	return upTo, err
+}
+
+// errEnd ends a pass over a signal log at what replicas have.
+var errEnd = errors.New("the end of what is read")
+
+// confirmedEnd returns a position up to which replicas have a partition's signal log: its present
+// end. Without Options.WaitReplicas it is behind all entries.
+func (s *Store) confirmedEnd(ctx context.Context, p int) (signal.Position, error) {
+	if s.WaitReplicas == 0 {
+		return signal.Position{MS: math.MaxInt64}, nil
+	}
+	last, err := s.RDB.XRevRangeN(ctx, s.SignalsKey(p), "+", "-", 1).Result()
+	if err != nil {
+		return signal.Position{}, redisclient.Failed(err, "read the end of the signal log of partition %d", p)
+	}
+	if err := s.ConfirmRead(ctx, s.ConfirmKey(p)); err != nil || len(last) == 0 {
+		return signal.Position{}, err
+	}
+	end, ok := signal.ParsePosition(last[0].ID)
+	if !ok {
+		return end, fmt.Errorf("the signal log of partition %d ends at %q", p, last[0].ID)
+	}
+	return end, nil
 }
 
 // EachSignal calls f for each signal whose creation is in a partition's signal log, with its

@@ -415,6 +415,7 @@ func (p *process) buildServer(ctx context.Context) error {
 		Weather:    p.catalogue,
 		Signals:    p.store.Signals,
 		Replies:    p.store.Requests,
+		Reads:      p.store,
 		Scorecards: p.scorecards,
 		Record:     p.store.Leaves,
 		RecordKeys: p.recordKeys.Public(),

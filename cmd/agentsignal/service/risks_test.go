@@ -104,3 +104,70 @@ func TestRunsWithoutReplicas(t *testing.T) {
 		s.stop(t)
 	}
 }
+
+// What replicas lack is not shown: the repetition of a request that was refused, and the read after
+// it, must not be answered as if the change were safe. What needs no record is.
+func TestReadsWithoutReplicas(t *testing.T) {
+	t.Parallel()
+	for name, accept := range map[string]bool{"refuse": false, "accept": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			master, replica := redistest.NewDurable(t), redistest.New(t)
+			replica.Follow(master)
+			c := testConfig(t, master.URL())
+			c.Redis.WaitReplicas = 1
+			c.Redis.Timeout = configs.Duration(8 * time.Second) // half of it passes before replicas are missing
+			if accept {
+				c.Redis.WithoutReplicas = configs.AcceptWithoutReplicas
+			}
+			s := start(t, c)
+			trader, account := s.account(t)
+			user := trader.with(s.client(t).login(account.Email, password).Access)
+			schedule := func() answer {
+				return trader.post("/v1/schedules",
+					`{"agent_id":"seo","assets":["standing desk"],"strategy":"blog_post","every":"1440m"}`)
+			}
+			var made answer
+			eventually(t, "a schedule is made", func() bool { made = schedule(); return made.Status == http.StatusOK })
+			one := "/v1/schedules/" + decode[struct {
+				ID string `json:"schedule_id"`
+			}](t, made.Body).ID
+			const keys = "/v1/auth/api-keys"
+			records := []string{one, "/v1/schedules", "/v1/jobs", "/v1/deliveries", "/v1/webhooks", "/v1/summary",
+				"/v1/signals?view=full", keys}
+			get := func(path string) answer {
+				if path == keys {
+					return user.get(path)
+				}
+				return trader.get(path)
+			}
+			for _, path := range records {
+				eventually(t, path+" is answered", func() bool { return get(path).Status == http.StatusOK })
+			}
+			replica.InStep(master)
+			replica.Pause()
+			defer replica.Continue()
+			change := func() answer { return trader.do(http.MethodPatch, one, `{"status":"disabled"}`) }
+			for range 3 {
+				if a := change(); accept {
+					a.ok(t)
+				} else {
+					a.fails(t, "unavailable") // also once the schedule is disabled, so that there is no change
+				}
+			}
+			for _, path := range records {
+				if a := get(path); accept {
+					a.ok(t)
+				} else {
+					a.fails(t, "unavailable")
+				}
+			}
+			for _, path := range []string{"/v1/signals", "/v1/account", "/v1/agents", "/v1/versions"} {
+				get(path).ok(t)
+			}
+			replica.Continue()
+			eventually(t, "records are shown again", func() bool { return get(one).Status == http.StatusOK })
+			s.stop(t)
+		})
+	}
+}

@@ -33,18 +33,27 @@ func (s *Settings) WithCredentials(ctx context.Context, f func(context.Context, 
 	return s.openStore(ctx, redisclient.Installed, false, installed(onCredentials(f)))
 }
 
-// WithNewCredentials is WithCredentials for a command that may be the first to use the data
-// directory, which it creates if necessary.
+// WithNewCredentials is WithCredentials for a command that may be the first of an installation. It
+// creates the data directory if necessary. KindUnavailable: replicas may lack the record of the
+// installation, without which accounts are not found.
 func (s *Settings) WithNewCredentials(
 	ctx context.Context, f func(context.Context, *credentials.Service) error,
 ) error {
-	return s.openStore(ctx, redisclient.Installed, true, installed(onCredentials(f)))
+	use := onCredentials(f)
+	return s.openStore(ctx, redisclient.Installed, true,
+		installed(func(ctx context.Context, store *persistence.Store) error {
+			if err := store.Client.ConfirmInstallation(ctx); err != nil {
+				return err
+			}
+			return use(ctx, store)
+		}))
 }
 
 // openStore runs f with the configured Redis and the installation that find returns. first allows it to
 // create the data directory.
 func (s *Settings) openStore(
-	ctx context.Context, find func(context.Context, persistence.Options) (persistence.Options, error), first bool, f func(context.Context, *persistence.Store) error,
+	ctx context.Context, find func(context.Context, persistence.Options) (persistence.Options, error), first bool,
+	f func(context.Context, *persistence.Store) error,
 ) (err error) {
 	c, err := s.Load()
 	if err != nil {
