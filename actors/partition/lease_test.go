@@ -294,6 +294,32 @@ func TestANodeHandsOverAtAnyMoment(t *testing.T) {
 	}
 }
 
+// TestANodeHasLeftWhenItHasHandedOver: an announcement that is under way meanwhile does not make others
+// count it as alive.
+func TestANodeHasLeftWhenItHasHandedOver(t *testing.T) {
+	for at := range 40 {
+		synctest.Test(t, func(t *testing.T) {
+			r := newFakeRedis(4)
+			a := startNode(t, r, "a", func(o *Options) {
+				l := o.Tail.(*link)
+				l.announceTakes, l.announceReplyTakes = 200*time.Millisecond, 50*time.Millisecond
+			})
+			time.Sleep(10*time.Second + time.Duration(at)*15*time.Millisecond)
+			if err := a.HandOver(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			for after := range 50 {
+				r.set(func() {
+					if len(r.live) != 0 {
+						t.Fatalf("step %d: %d ms after it left, it is announced", at, 10*after)
+					}
+				})
+				time.Sleep(10 * time.Millisecond)
+			}
+		})
+	}
+}
+
 // The leases of a node are renewed together, however many there are.
 func TestLeasesAreRenewedTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
