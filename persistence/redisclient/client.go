@@ -49,6 +49,9 @@ type Options struct {
 	// Partitions is 1 to MaxPartitions; 0 means 16. EvenSlots is Installation.Even. Installed sets both.
 	Partitions int
 	EvenSlots  bool
+	// InstallationID distinguishes the installation from all others. Installed sets it; empty: the
+	// client does not compare it.
+	InstallationID string
 	// WaitReplicas is how many replicas must have a change before it is acknowledged.
 	WaitReplicas int
 	// AcceptWithoutReplicas acknowledges changes without waiting while replicas are missing. By
@@ -80,6 +83,7 @@ type Client struct {
 
 	node         string
 	partitions   int
+	installation string // Options.InstallationID
 	WaitReplicas int
 	accept       bool          // Options.AcceptWithoutReplicas
 	replicasIn   time.Duration // how long Redis waits for them
@@ -121,6 +125,7 @@ func NewClient(o Options) (*Client, error) {
 		Nonce:        rand.Text(),
 		node:         o.Node,
 		partitions:   o.Partitions,
+		installation: o.InstallationID,
 		WaitReplicas: o.WaitReplicas,
 		accept:       o.AcceptWithoutReplicas,
 		replicasIn:   o.Timeout / 2,
