@@ -90,7 +90,7 @@ type Client struct {
 	outages      outages
 	Log          *slog.Logger
 	Metrics      *Metrics
-	clockOffset  atomic.Int64 // nanoseconds to add to the local clock
+	clock        atomic.Pointer[clock] // nil until it is synchronized
 	readiness    readiness
 }
 
@@ -239,8 +239,18 @@ func (c *Client) Partition(account signal.AccountID) int {
 	return int(binary.BigEndian.Uint64(sum[:8]) % uint64(c.partitions))
 }
 
+// clock is the time of Redis' clock at a local time. Since then the monotonic clock counts, so that the time
+// stays right when the local clock is set.
+type clock struct{ redis, local time.Time }
+
 // Now returns the time of Redis' clock, which all nodes share, as SyncClock last measured it.
-func (c *Client) Now() time.Time { return time.Now().Add(time.Duration(c.clockOffset.Load())).UTC() }
+func (c *Client) Now() time.Time {
+	k := c.clock.Load()
+	if k == nil {
+		return time.Now().UTC()
+	}
+	return k.redis.Add(time.Since(k.local)).UTC()
+}
 
 const (
 	// clockTries is how often SyncClock reads the time at most, clockGood the round trip that
@@ -249,11 +259,11 @@ const (
 	clockGood  = time.Millisecond
 )
 
-// SyncClock measures the difference between the local clock and that of Redis. A measurement is
-// off by up to half of the round trip, which may be long while the process starts or the
-// machine is busy, so the quickest of several counts.
+// SyncClock reads Redis' clock. A reading is off by up to half of the round trip, which may be long while the
+// process starts or the machine is busy, so the quickest of several counts.
 func (c *Client) SyncClock(ctx context.Context) error {
-	var offset, quickest time.Duration
+	var best clock
+	var quickest time.Duration
 	for i := range clockTries {
 		before := time.Now()
 		t, err := c.RDB.Time(ctx).Result()
@@ -262,13 +272,13 @@ func (c *Client) SyncClock(ctx context.Context) error {
 		}
 		took := time.Since(before)
 		if i == 0 || took < quickest {
-			offset, quickest = t.Sub(before.Add(took/2)), took
+			best, quickest = clock{t, before.Add(took / 2)}, took
 		}
 		if quickest <= clockGood {
 			break
 		}
 	}
-	c.clockOffset.Store(int64(offset))
+	c.clock.Store(&best)
 	return nil
 }
 
