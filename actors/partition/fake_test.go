@@ -46,6 +46,7 @@ type fakeRedis struct {
 	single     map[string]bool
 	byHash     bool   // a node of an earlier build is live
 	copied     string // the node that another process is by now
+	moved      error  // the result of announcements if Redis has another installation
 	assignment cluster.Assignment
 	owner      map[int]lease
 	epoch      map[int]int64
@@ -215,6 +216,9 @@ func (l *link) AnnounceNode(
 		if other != node && (single || l.single[other]) {
 			return cluster.Members{}, conflict("not_alone", "another node runs")
 		}
+	}
+	if l.moved != nil {
+		return cluster.Members{}, l.moved
 	}
 	if l.copied == node {
 		return cluster.Members{}, conflict(cluster.CodeOtherProcess, "another process is live")

@@ -294,6 +294,32 @@ func TestANodeHandsOverAtAnyMoment(t *testing.T) {
 	}
 }
 
+// TestANodeHasLeftWhenItHasHandedOver: an announcement that is under way meanwhile does not make others
+// count it as alive.
+func TestANodeHasLeftWhenItHasHandedOver(t *testing.T) {
+	for at := range 40 {
+		synctest.Test(t, func(t *testing.T) {
+			r := newFakeRedis(4)
+			a := startNode(t, r, "a", func(o *Options) {
+				l := o.Tail.(*link)
+				l.announceTakes, l.announceReplyTakes = 200*time.Millisecond, 50*time.Millisecond
+			})
+			time.Sleep(10*time.Second + time.Duration(at)*15*time.Millisecond)
+			if err := a.HandOver(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			for after := range 50 {
+				r.set(func() {
+					if len(r.live) != 0 {
+						t.Fatalf("step %d: %d ms after it left, it is announced", at, 10*after)
+					}
+				})
+				time.Sleep(10 * time.Millisecond)
+			}
+		})
+	}
+}
+
 // The leases of a node are renewed together, however many there are.
 func TestLeasesAreRenewedTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -678,27 +704,36 @@ func TestSingleNodeRefusesASecondOne(t *testing.T) {
 	})
 }
 
-// TestANodeIsExpelled when another process has its id, with its next announcement.
+// TestANodeIsExpelled with its next announcement when another process has its id, or Redis another
+// installation.
 func TestANodeIsExpelled(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newFakeRedis(4)
-		a := startNode(t, r, "a", func(*Options) {})
-		time.Sleep(time.Second)
-		wantOwned(t, "before", map[*node]int{a: 4})
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		if err := a.Stay(ctx); err != nil {
-			t.Errorf("an only process may not stay: %v", err)
-		}
-		r.set(func() { r.copied = "a" })
-		began := time.Now()
-		err := a.Stay(t.Context())
-		if took := time.Since(began); signal.CodeOf(err) != cluster.CodeOtherProcess || took > time.Second {
-			t.Errorf("expelled after %s with %v", took, err)
-		}
-		time.Sleep(time.Second)
-		wantOwned(t, "afterwards", map[*node]int{a: 0})
-	})
+	for code, change := range map[string]func(r *fakeRedis){
+		cluster.CodeOtherProcess:      func(r *fakeRedis) { r.copied = "a" },
+		cluster.CodeOtherPartitions:   func(r *fakeRedis) { r.moved = conflict(cluster.CodeOtherPartitions, "other keys") },
+		cluster.CodeOtherInstallation: func(r *fakeRedis) { r.moved = conflict(cluster.CodeOtherInstallation, "other data") },
+	} {
+		t.Run(code, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newFakeRedis(4)
+				a := startNode(t, r, "a", func(*Options) {})
+				time.Sleep(time.Second)
+				wantOwned(t, "before", map[*node]int{a: 4})
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				if err := a.Stay(ctx); err != nil {
+					t.Errorf("an only process may not stay: %v", err)
+				}
+				r.set(func() { change(r) })
+				began := time.Now()
+				err := a.Stay(t.Context())
+				if took := time.Since(began); signal.CodeOf(err) != code || took > time.Second {
+					t.Errorf("expelled after %s with %v", took, err)
+				}
+				time.Sleep(time.Second)
+				wantOwned(t, "afterwards", map[*node]int{a: 0})
+			})
+		})
+	}
 }
 
 func TestJoinWaitsForRedis(t *testing.T) {

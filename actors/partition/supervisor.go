@@ -67,8 +67,8 @@ type Nodes interface {
 // alive.
 var partitionFailures = engine.Supervision{Restarts: 5, Within: time.Minute}
 
-// refusedFor is how long, in addition to a lease, a node that must be the only one waits
-// for another node to leave: a killed node seems alive until its announcement expires.
+// refusedFor is how long, in addition to a lease, a node that another one refuses waits for that node
+// to leave: a killed node seems alive until its announcement expires.
 const refusedFor = 2 * time.Second
 
 // leaveTimeout bounds the Redis commands of an actor that stops.
@@ -262,8 +262,7 @@ func (s *supervisor) onAnnounceFailed(c engine.Context, err error) {
 	if refused {
 		s.members = cluster.Members{}
 		s.apply(c)
-		// Waiting does not help a node whose id another process has.
-		if signal.CodeOf(err) == cluster.CodeOtherProcess || time.Since(s.failingSince) > s.p.options.Lease+refusedFor {
+		if !cluster.MayPass(signal.CodeOf(err)) || time.Since(s.failingSince) > s.p.options.Lease+refusedFor {
 			s.p.expel(err)
 		}
 	}

@@ -234,6 +234,37 @@ func TestStaleReadsAreDropped(t *testing.T) {
 	b.wantTexts(1)
 }
 
+// TestFollowersAwaitTheAttachment: whatever is read after Use or Await has returned, later events follow, so
+// neither returns before the partition's cursor is set.
+func TestFollowersAwaitTheAttachment(t *testing.T) {
+	t.Parallel()
+	for name, wait := range map[string]func(ctx context.Context, tail *Tail) error{
+		"a list": func(ctx context.Context, tail *Tail) error { return tail.For(Lists).Use(ctx, 0) },
+		"a stream": func(ctx context.Context, tail *Tail) error {
+			tail.For(Streams).Follow(0)
+			return tail.For(Streams).Await(ctx, 0)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newLazyBench(t, TailOptions{Readers: 1}) // which does not run
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+			defer cancel()
+			err := wait(ctx, b.tail)
+			wantKind(t, "before the attachment", err, signal.KindUnavailable)
+			if _, err := b.tail.update(t.Context(), b.tail.readers[0]); err != nil {
+				t.Fatal(err)
+			}
+			b.append(noted(accountIn(b.store, 0), "later"))
+			if err := wait(t.Context(), b.tail); err != nil {
+				t.Errorf("after the attachment: %v", err)
+			}
+			b.readOnly(0)
+			b.wantTexts(0, "later")
+		})
+	}
+}
+
 func TestUseWithoutRedis(t *testing.T) {
 	t.Parallel()
 	b := newLazyBench(t, TailOptions{}) // which does not run

@@ -26,8 +26,8 @@ var (
 
 // AnnounceNode records that node is live for ttl as the process of this store, with its Profile,
 // and returns the members of the cluster with it. A *cluster.Refusal reports that another live
-// process does not allow it, and another KindConflict, "other_partitions", that Redis holds another
-// installation by now.
+// process does not allow it, and another KindConflict, "other_partitions" or "other_installation", that
+// Redis holds another installation by now.
 func (s *Store) AnnounceNode(
 	ctx context.Context, node string, ttl time.Duration, singleNode bool,
 ) (cluster.Members, error) {
@@ -38,7 +38,7 @@ func (s *Store) AnnounceNode(
 	own := s.Installation().String()
 	keys := []string{s.NodesKey(), s.AssignmentKey(), s.ProcessesKey(), s.InstallationKey()}
 	answer, err := nodeAnnounceScript.Run(ctx, s.RDB, keys, node, mode, ttl.Milliseconds(), s.Nonce,
-		cmp.Or(s.Profile.Place, "-"), encodeTraits(s.Profile.Traits), own).StringSlice()
+		cmp.Or(s.Profile.Place, "-"), encodeTraits(s.Profile.Traits), own, s.InstallationID()).StringSlice()
 	if err != nil {
 		return cluster.Members{}, redisclient.Failed(err, "announce node")
 	}
@@ -46,6 +46,9 @@ func (s *Store) AnnounceNode(
 		return cluster.Members{}, s.refusal(answer[1], answer[2], answer[3], answer[4])
 	}
 	if len(answer) == 2 && answer[0] == "2" {
+		if answer[1] == own {
+			return cluster.Members{}, redisclient.OtherInstallation()
+		}
 		return cluster.Members{}, redisclient.OtherPartitions(answer[1], own)
 	}
 	const head = 4 // before the members

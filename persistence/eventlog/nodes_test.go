@@ -281,8 +281,50 @@ func TestAnnouncementsKeepTheInstallation(t *testing.T) {
 	}
 	rdb.HSet(t.Context(), s.InstallationKey(), "partitions", "4 even")
 	err = announce()
-	storetest.WantError(t, err, signal.KindConflict, "other_partitions")
+	storetest.WantError(t, err, signal.KindConflict, cluster.CodeOtherPartitions)
 	if n := rdb.ZCard(t.Context(), s.NodesKey()).Val(); n != 0 {
 		t.Errorf("%d nodes are live", n)
+	}
+}
+
+// TestAnnouncementsKnowTheInstallation by its id, if the form is the same: the id is recorded again when Redis
+// has lost it, and that of another installation is left alone.
+func TestAnnouncementsKnowTheInstallation(t *testing.T) {
+	t.Parallel()
+	server := redistest.New(t)
+	rdb := server.Client()
+	open := func() *Store {
+		o, err := redisclient.Installed(t.Context(), redisclient.Options{URL: server.URL()})
+		wantNoError(t, err)
+		return openStore(t, o)
+	}
+	s, sibling := open(), open()
+	id := s.InstallationID()
+	if id == "" || sibling.InstallationID() != id {
+		t.Fatalf("two processes of one installation have the ids %q and %q", id, sibling.InstallationID())
+	}
+	announce := func(s *Store) error {
+		_, err := s.AnnounceNode(t.Context(), "a", time.Minute, false)
+		return err
+	}
+	for name, lose := range map[string]func(){
+		"nothing is lost":               func() {},
+		"all is lost":                   func() { rdb.FlushAll(t.Context()) },
+		"a build before there were ids": func() { rdb.HDel(t.Context(), s.InstallationKey(), "id") },
+	} {
+		lose()
+		wantNoError(t, announce(s))
+		if got := rdb.HGet(t.Context(), s.InstallationKey(), "id").Val(); got != id {
+			t.Errorf("%s: the id is %q after an announcement, was %q", name, got, id)
+		}
+	}
+	rdb.FlushAll(t.Context())
+	other := open()
+	storetest.WantError(t, announce(s), signal.KindConflict, cluster.CodeOtherInstallation)
+	storetest.WantError(t, s.Install(t.Context()), signal.KindConflict, cluster.CodeOtherInstallation)
+	wantNoError(t, announce(other))
+	wantNoError(t, other.Install(t.Context()))
+	if got := rdb.HGet(t.Context(), s.InstallationKey(), "id").Val(); got != other.InstallationID() || got == id {
+		t.Errorf("the id is %q, that of the new installation was %q", got, other.InstallationID())
 	}
 }

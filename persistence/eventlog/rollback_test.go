@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -281,5 +282,25 @@ func TestRecentPositionsAreBounded(t *testing.T) {
 	r.cut(signal.Position{MS: 3})
 	if len(r.positions) != 0 || r.base.MS != 3 {
 		t.Errorf("cut before all: %v after %v", r.positions, r.base)
+	}
+}
+
+// TestTailReportsWhatWasTrimmedDuringAPause of the process, after which its next read succeeds.
+func TestTailReportsWhatWasTrimmedDuringAPause(t *testing.T) {
+	t.Parallel()
+	b := newTailBench(t, redistest.New(t), TailOptions{})
+	b.attach()
+	account := accountIn(b.store, 0)
+	b.append(noted(account, "seen"))
+	b.readAll("seen")
+	b.append(noted(account, "trimmed"))
+	b.append(noted(account, "next"))
+	b.rdb.XTrimMaxLen(t.Context(), b.store.EventsKey(0), 1)
+	part := &b.tail.partitions[0]
+	part.readAt = part.readAt.Add(-time.Hour)
+	b.readAll("next")
+	b.wantTexts(0, "seen", "next")
+	if n := b.gapsOf(0); n != 1 {
+		t.Errorf("%d gaps, want 1", n)
 	}
 }

@@ -100,7 +100,8 @@ func (r *tailReader) covers(p int) bool {
 type tailPartition struct {
 	reading sync.Mutex // held while subscribers are called; guards the next fields
 	cursor  signal.Position
-	suspect bool // entries may have been removed unread since the last inspection
+	suspect bool      // entries may have been removed unread since the last inspection
+	readAt  time.Time // of the last read, by the wall clock, which goes on while the machine is suspended
 	recent  recent
 
 	mu sync.Mutex // guards the rest; after reading
@@ -265,7 +266,7 @@ func (t *Tail) attach(ctx context.Context, p int) error {
 			end = info.Generated
 		}
 	}
-	part.cursor, part.suspect = end, false
+	part.cursor, part.suspect, part.readAt = end, false, time.Now().Round(0)
 	part.recent = recent{base: end}
 	part.mu.Lock()
 	part.attached = true
@@ -317,6 +318,10 @@ func (t *Tail) read(ctx context.Context, partitions []int, block time.Duration) 
 	return events, nil
 }
 
+// pausedAfter is how long after the last read the process is taken to have been paused: its log may have been
+// trimmed meanwhile, and the next read need not fail.
+const pausedAfter = 5 * time.Second
+
 // take hands on the entries of a partition that were read after a position, unless another read
 // has moved the cursor since: then they are read again. silent is true if the read brought
 // nothing of any partition.
@@ -326,6 +331,11 @@ func (t *Tail) take(ctx context.Context, p int, after signal.Position, entries [
 	defer part.reading.Unlock()
 	if !part.attached || part.cursor != after {
 		return nil
+	}
+	if now := time.Now().Round(0); now.Sub(part.readAt) > pausedAfter {
+		part.suspect, part.readAt = true, now
+	} else {
+		part.readAt = now
 	}
 	if part.suspect || silent && part.awaited() {
 		rolledBack, err := t.inspect(ctx, p, len(entries) > 0)

@@ -417,3 +417,35 @@ func TestNewestCountersignedCheckpointIsKept(t *testing.T) {
 	want("first", "e")
 	want("second", "b")
 }
+
+// TestShortenedLogsAreFound, and trimming or erasing entries shortens no log.
+func TestShortenedLogsAreFound(t *testing.T) {
+	t.Parallel()
+	b := newLeafBench(t)
+	rdb := b.store.RDB
+	want := func(what string, want ...int) {
+		t.Helper()
+		if got, err := b.store.Shortened(t.Context()); err != nil || !slices.Equal(got, want) {
+			t.Errorf("%s: shortened are %v, %v; want %v", what, got, err, want)
+		}
+	}
+	want("nothing is there")
+	account := signal.NewAccountID()
+	p := b.store.Partition(account)
+	key := b.store.SignalsKey(p)
+	var all []place
+	for range 3 {
+		all = append(all, b.create(account, false))
+	}
+	b.appendAll(b.store, p)
+	want("all is there")
+	rdb.XDel(t.Context(), key, all[2].created.String())
+	want("one is erased")
+	rdb.XTrimMaxLen(t.Context(), key, 0)
+	want("all are trimmed")
+	rdb.Del(t.Context(), key)
+	want("the log is deleted", p)
+	b.create(account, true)
+	b.appendAll(b.store, p)
+	want("it goes on", p)
+}

@@ -44,6 +44,29 @@ func (s *Store) LogHeads(ctx context.Context) ([]tlog.Tree, error) {
 	return heads, nil
 }
 
+// Shortened returns the partitions whose signal logs have had fewer entries than the record has leaves of them:
+// the log was deleted or replaced, and its signals are missing wherever signals are read.
+func (s *Store) Shortened(ctx context.Context) ([]int, error) {
+	var list []int
+	for p := range s.Partitions() {
+		head, err := s.logHead(ctx, p) // before the log, which may grow
+		if err != nil {
+			return nil, err
+		}
+		if head.Size == 0 {
+			continue
+		}
+		log, err := s.ReadInfo(ctx, s.SignalsKey(p))
+		if err != nil {
+			return nil, redisclient.Unavailable(err)
+		}
+		if (log.Complete || !log.Exists) && log.Added < head.Size {
+			list = append(list, p)
+		}
+	}
+	return list, nil
+}
+
 // CountLeaves returns the number of leaves of all logs. It does not wait for replicas.
 func (s *Store) CountLeaves(ctx context.Context) (int64, error) {
 	pipe := s.RDB.Pipeline()

@@ -49,6 +49,9 @@ type Options struct {
 	// Partitions is 1 to MaxPartitions; 0 means 16. EvenSlots is Installation.Even. Installed sets both.
 	Partitions int
 	EvenSlots  bool
+	// InstallationID distinguishes the installation from all others. Installed sets it; empty: the
+	// client does not compare it.
+	InstallationID string
 	// WaitReplicas is how many replicas must have a change before it is acknowledged.
 	WaitReplicas int
 	// AcceptWithoutReplicas acknowledges changes without waiting while replicas are missing. By
@@ -80,6 +83,7 @@ type Client struct {
 
 	node         string
 	partitions   int
+	installation string // Options.InstallationID
 	WaitReplicas int
 	accept       bool          // Options.AcceptWithoutReplicas
 	replicasIn   time.Duration // how long Redis waits for them
@@ -87,7 +91,7 @@ type Client struct {
 	reads        reads
 	Log          *slog.Logger
 	Metrics      *Metrics
-	clockOffset  atomic.Int64 // nanoseconds to add to the local clock
+	clock        atomic.Pointer[clock] // nil until it is synchronized
 	readiness    readiness
 }
 
@@ -122,6 +126,7 @@ func NewClient(o Options) (*Client, error) {
 		Nonce:        rand.Text(),
 		node:         o.Node,
 		partitions:   o.Partitions,
+		installation: o.InstallationID,
 		WaitReplicas: o.WaitReplicas,
 		accept:       o.AcceptWithoutReplicas,
 		replicasIn:   o.Timeout / 2,
@@ -236,8 +241,18 @@ func (c *Client) Partition(account signal.AccountID) int {
 	return int(binary.BigEndian.Uint64(sum[:8]) % uint64(c.partitions))
 }
 
+// clock is the time of Redis' clock at a local time. Since then the monotonic clock counts, so that the time
+// stays right when the local clock is set.
+type clock struct{ redis, local time.Time }
+
 // Now returns the time of Redis' clock, which all nodes share, as SyncClock last measured it.
-func (c *Client) Now() time.Time { return time.Now().Add(time.Duration(c.clockOffset.Load())).UTC() }
+func (c *Client) Now() time.Time {
+	k := c.clock.Load()
+	if k == nil {
+		return time.Now().UTC()
+	}
+	return k.redis.Add(time.Since(k.local)).UTC()
+}
 
 const (
 	// clockTries is how often SyncClock reads the time at most, clockGood the round trip that
@@ -246,11 +261,11 @@ const (
 	clockGood  = time.Millisecond
 )
 
-// SyncClock measures the difference between the local clock and that of Redis. A measurement is
-// off by up to half of the round trip, which may be long while the process starts or the
-// machine is busy, so the quickest of several counts.
+// SyncClock reads Redis' clock. A reading is off by up to half of the round trip, which may be long while the
+// process starts or the machine is busy, so the quickest of several counts.
 func (c *Client) SyncClock(ctx context.Context) error {
-	var offset, quickest time.Duration
+	var best clock
+	var quickest time.Duration
 	for i := range clockTries {
 		before := time.Now()
 		t, err := c.RDB.Time(ctx).Result()
@@ -259,13 +274,13 @@ func (c *Client) SyncClock(ctx context.Context) error {
 		}
 		took := time.Since(before)
 		if i == 0 || took < quickest {
-			offset, quickest = t.Sub(before.Add(took/2)), took
+			best, quickest = clock{t, before.Add(took / 2)}, took
 		}
 		if quickest <= clockGood {
 			break
 		}
 	}
-	c.clockOffset.Store(int64(offset))
+	c.clock.Store(&best)
 	return nil
 }
 

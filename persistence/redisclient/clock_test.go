@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/redis/go-redis/v9"
 
@@ -48,5 +49,32 @@ func TestSyncClockTakesQuickestAnswer(t *testing.T) {
 	// The server's clock is this one: by the late answer alone it would be 200 ms off.
 	if off := time.Until(c.Now()).Abs(); off > 150*time.Millisecond {
 		t.Errorf("the clock is off by %s", off)
+	}
+}
+
+// set returns t as it would have been read if the local clock had later been set forward by so many seconds:
+// its monotonic part is the same.
+func set(t time.Time, seconds int64) time.Time {
+	const nanoseconds = 30 // bits of the seconds' fraction below the seconds, see the type
+	wall := (*uint64)(unsafe.Pointer(&t))
+	*wall -= uint64(seconds << nanoseconds)
+	return t
+}
+
+// TestNowIgnoresTheLocalClock: it is set five minutes forward or back while the process runs. By such a clock
+// signals would expire, or schedules run, too early.
+func TestNowIgnoresTheLocalClock(t *testing.T) {
+	t.Parallel()
+	c := openClient(t, Options{URL: redistest.New(t).URL()})
+	if err := c.SyncClock(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, seconds := range []int64{300, -300} {
+		k := *c.clock.Load()
+		c.clock.Store(&clock{k.redis, set(k.local, seconds)})
+		if off := time.Until(c.Now()).Abs(); off > time.Minute { // a busy machine is no fault
+			t.Errorf("the local clock is set by %d s, and the time is off by %s", seconds, off)
+		}
+		c.clock.Store(&k)
 	}
 }

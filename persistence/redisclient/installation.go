@@ -3,11 +3,13 @@ package redisclient
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"fmt"
 	"strconv"
 	"strings"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/cluster"
 )
 
 const (
@@ -19,8 +21,11 @@ const (
 	// maxFormerPartitions is the largest number with former names.
 	maxFormerPartitions = 64
 
-	installedPartitions = "partitions" // field of InstallationKey with Installation.String
-	evenWord            = "even"
+	// Fields of InstallationKey.
+	installedPartitions = "partitions" // Installation.String
+	installedID         = "id"         // random; earlier builds did not store it
+
+	evenWord = "even"
 )
 
 // Installation is what the first start of an installation fixes, since it decides about the names of
@@ -64,30 +69,36 @@ func ParseInstallation(text string) (i Installation, ok bool) {
 // Installation returns the installation whose keys c uses.
 func (c *Client) Installation() Installation { return Installation{c.partitions, c.even != nil} }
 
-// Installed returns o with the number of partitions and the names of the installation in Redis. If there is
+// InstallationID returns what distinguishes the installation from all others, or "" if that is unknown.
+func (c *Client) InstallationID() string { return c.installation }
+
+// Installed returns o with the number of partitions, the names and the id of the installation in Redis. If there is
 // none yet, it records a new one: with o.Partitions, or NewPartitions if that is 0. KindConflict: this
 // process may not use this Redis, since o.Partitions is another number, the record is missing or
 // not valid, or the server is unfit.
 func Installed(ctx context.Context, o Options) (Options, error) {
-	return o.of(ctx, func(c *Client) (string, error) {
+	install := func(c *Client) (string, error) {
 		first := Installation{cmp.Or(o.Partitions, NewPartitions), true}
 		if first.Partitions < 1 || first.Partitions > MaxPartitions {
 			return "", errPartitions(first.Partitions)
 		}
 		return c.Install(ctx, first)
-	})
+	}
+	return o.of(ctx, install, func(c *Client) (string, error) { return c.identify(ctx, rand.Text()) })
 }
 
 // Existing is Installed for a process that only reads. KindNotFound: there is no installation.
 func Existing(ctx context.Context, o Options) (Options, error) {
-	return o.of(ctx, func(*Client) (string, error) {
+	install := func(*Client) (string, error) {
 		return "", &signal.Error{Kind: signal.KindNotFound, Code: "no_installation",
 			Message: "this Redis has no installation: start the service first, or correct redis.url"}
-	})
+	}
+	return o.of(ctx, install, func(*Client) (string, error) { return "", nil })
 }
 
-// of returns o with the partitions and the names of the installation; install is called without one.
-func (o Options) of(ctx context.Context, install func(*Client) (stored string, err error)) (Options, error) {
+// of returns o with the partitions and the names of the installation, and with the id that identify
+// returns; install is called without an installation.
+func (o Options) of(ctx context.Context, install, identify func(*Client) (string, error)) (Options, error) {
 	former := o
 	former.Partitions, former.EvenSlots, former.Metrics = 1, false, nil
 	c, err := NewClient(former)
@@ -110,14 +121,15 @@ func (o Options) of(ctx context.Context, install func(*Client) (stored string, e
 	}
 	i, ok := ParseInstallation(stored)
 	if !ok {
-		return o, Refused("other_installation", fmt.Sprintf("this Redis is of an installation that this build does not "+
+		return o, Refused(cluster.CodeOtherInstallation, fmt.Sprintf("this Redis is of an installation that this build does not "+
 			"know (partitions: %q): use the build that set it up, or a later one", stored))
 	}
 	if o.Partitions != 0 && o.Partitions != i.Partitions {
 		return o, OtherPartitions(stored, strconv.Itoa(o.Partitions))
 	}
 	o.Partitions, o.EvenSlots = i.Partitions, i.Even
-	return o, nil
+	o.InstallationID, err = identify(c)
+	return o, err
 }
 
 // errPartitions reports a number of partitions that is out of range.
@@ -127,8 +139,14 @@ func errPartitions(n int) error {
 
 // OtherPartitions returns the error of a process that would use other keys than the installation.
 func OtherPartitions(stored, want string) error {
-	return Refused("other_partitions", fmt.Sprintf("this Redis was set up with partitions: %s, and the setting says %s: "+
+	return Refused(cluster.CodeOtherPartitions, fmt.Sprintf("this Redis was set up with partitions: %s, and the setting says %s: "+
 		"it cannot be changed later; without the setting, the number is that of the installation", stored, want))
+}
+
+// OtherInstallation returns the error of a process whose Redis has another installation of the same form.
+func OtherInstallation() error {
+	return Refused(cluster.CodeOtherInstallation, "this Redis has another installation than when this process started: "+
+		"it was emptied and set up again, or redis.url leads to another Redis; correct that, or start again to use it")
 }
 
 // storedInstallation returns the text of the installation's record, or "" without one. KindConflict,
@@ -174,13 +192,29 @@ func (c *Client) ConfirmInstallation(ctx context.Context) error {
 	return c.ConfirmRead(ctx, c.ConfirmNodeKey())
 }
 
-// CheckInstallation returns KindConflict, "other_partitions", if the installation in Redis is not that of
-// c. It records that of c if Redis has no record.
+// identify records id as that of the installation if it has none yet, and returns the recorded one.
+func (c *Client) identify(ctx context.Context, id string) (stored string, err error) {
+	pipe := c.RDB.TxPipeline()
+	pipe.HSetNX(ctx, c.InstallationKey(), installedID, id)
+	got := pipe.HGet(ctx, c.InstallationKey(), installedID)
+	err = Execute(ctx, pipe)
+	return got.Val(), Failed(err, "read installation")
+}
+
+// CheckInstallation returns KindConflict, "other_partitions" or "other_installation", if the installation
+// in Redis is not that of c. It records that of c if Redis has no record.
 func (c *Client) CheckInstallation(ctx context.Context) error {
 	want := c.Installation()
 	stored, err := c.Install(ctx, want)
 	if err == nil && stored != want.String() {
 		err = OtherPartitions(stored, want.String())
+	}
+	if err != nil || c.installation == "" {
+		return err
+	}
+	id, err := c.identify(ctx, c.installation)
+	if err == nil && id != c.installation {
+		err = OtherInstallation()
 	}
 	return err
 }

@@ -55,7 +55,14 @@ const (
 	CodeOtherProcess = "other_process" // another process is live under the same id
 	CodeNotAlone     = "not_alone"     // another node is live, and one of the two is a single node
 	CodeMisfit       = "misfit"        // a live node has another value of a setting
+
+	CodeOtherPartitions   = "other_partitions"   // the installation's number of partitions or its names are other ones
+	CodeOtherInstallation = "other_installation" // Redis has another installation
 )
+
+// MayPass reports whether an announcement that was refused with a code may be accepted later, since the
+// other node may have been killed: its announcement expires then.
+func MayPass(code string) bool { return code == CodeNotAlone || code == CodeMisfit }
 
 // Refusal is the error of an announcement that was refused because of another one.
 type Refusal struct {

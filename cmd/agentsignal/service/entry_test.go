@@ -11,6 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	goredis "github.com/redis/go-redis/v9"
+
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/cluster"
 	"github.com/agentsignal/agentsignal/actors/signal/credential"
@@ -223,6 +225,40 @@ func TestANodeEndsWhenAnotherProcessHasItsID(t *testing.T) {
 	}
 	if n := redis.Client().ZCard(t.Context(), "{node}:live").Val(); n != 1 {
 		t.Errorf("%d nodes are live, want the other process", n)
+	}
+}
+
+// TestANodeEndsOnAnotherInstallation: its Redis was emptied and set up by another one, or its address leads
+// to another Redis by now.
+func TestANodeEndsOnAnotherInstallation(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ record, why string }{
+		"with other partitions": {"4 even", "this Redis was set up with partitions: 4 even"},
+		"of the same form":      {"16 even", "this Redis has another installation than when this process started"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			redis := redistest.New(t)
+			rdb := redis.Client()
+			s := begin(t, testConfig(t, redis.URL()))
+			s.awaitReady(t)
+			_, err := rdb.TxPipelined(t.Context(), func(tx goredis.Pipeliner) error {
+				tx.FlushAll(t.Context())
+				return tx.HSet(t.Context(), "{node}:installation", "partitions", c.record, "id", "another").Err()
+			})
+			must(t, err)
+			select {
+			case <-s.ended:
+			case <-time.After(patience):
+				t.Fatal("it goes on")
+			}
+			if s.err == nil || !strings.Contains(s.err.Error(), c.why) {
+				t.Errorf("it ended with: %v", s.err)
+			}
+			if n := rdb.Exists(t.Context(), "{node}:live").Val(); n != 0 {
+				t.Error("it is announced in the other installation")
+			}
+		})
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 
 	"github.com/agentsignal/agentsignal/actors/panics"
@@ -75,6 +76,14 @@ func (p *process) lookForRisks(ctx context.Context, logged []string) []string {
 	risks, err := p.store.Client.Risks(ctx)
 	if err != nil {
 		return logged // others report that Redis does not answer
+	}
+	shortened, err := p.store.Leaves.Shortened(ctx)
+	if err != nil {
+		return logged
+	}
+	for _, n := range shortened {
+		risks = append(risks, fmt.Sprintf("The signal log of partition %d was deleted or replaced: signals that the record "+
+			"has are missing in lists. Restore Redis from a backup; \"agentsignal audit\" counts what is missing.", n))
 	}
 	p.risks.Store(&risks)
 	found := slices.Clip(risks)

@@ -3,6 +3,8 @@ package service
 import (
 	"fmt"
 	"net/http"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -54,6 +56,47 @@ func TestAnEventLogThatWasDeleted(t *testing.T) {
 	all.signals(third.ID)
 	trader.lists("", 3, third.ID, second.ID, first.ID)
 	s.awaitReady(t)
+}
+
+// TestASignalLogThatWasDeleted: the key of a partition's signal log was deleted by hand, and the service is then
+// started again. The signals in it are lost, which is reported; new ones are made, listed and closed.
+func TestASignalLogThatWasDeleted(t *testing.T) {
+	t.Parallel()
+	redis := redistest.New(t)
+	s, trader, account := startTrading(t, redis)
+	lost := trader.run("ACME", "momentum")
+	k := s.process.store.Client
+	p := k.Partition(account.ID)
+	eventually(t, "its leaf is appended", func() bool {
+		return redis.Client().Exists(t.Context(), k.LeafHeadKey(p)).Val() == 1
+	})
+	must(t, redis.Client().Del(t.Context(), k.SignalsKey(p)).Err())
+	made := trader.run("ACME", "breakout")
+	trader.get("/v1/signals/" + made.ID).ok(t)
+	const warning = "signal log of partition "
+	eventually(t, "the loss is a risk under the running node", func() bool { // when the next leaf is appended
+		risks := s.process.lookForRisks(t.Context(), nil)
+		return slices.ContainsFunc(risks, func(r string) bool { return strings.Contains(r, warning+strconv.Itoa(p)) })
+	})
+	config := s.process.config
+	s.stop(t)
+	s = start(t, config)
+	s.awaitTrade(t, "ACME", 101.25)
+	trader = trader.at(s.url)
+	trader.get("/v1/signals/"+lost.ID).fails(t, "not_found")
+	trader.lists("", 1, made.ID)
+	next := trader.awaitRun("ACME", "momentum")
+	trader.lists("", 2, next.ID, made.ID)
+	price := strconv.FormatFloat(*next.Target+(*next.Target-*next.Entry)/100, 'f', -1, 64)
+	newMarket(t, redis.Client()).tick("ACME", price)
+	eventually(t, "it closes", func() bool { return trader.state(next.ID).Status == "closed" })
+	eventually(t, "the loss is shown", func() bool {
+		warnings, _ := s.warnings(t)
+		return slices.ContainsFunc(warnings, func(w string) bool { return strings.Contains(w, warning+strconv.Itoa(p)) })
+	})
+	if s.log.Line("data are at risk", warning+strconv.Itoa(p)) == "" {
+		t.Error("the loss is not logged")
+	}
 }
 
 func TestARedisThatHangsLosesNothing(t *testing.T) {

@@ -9,6 +9,7 @@
 -- ARGV[5] place of its data directory, "-" if unknown
 -- ARGV[6] traits: a line "SETTING VALUE VALUE..." for each
 -- ARGV[7] the node's installation: recorded if Redis has lost the record
+-- ARGV[8] its id, empty if unknown: the same
 -- A live node whose mode is "many" is of a build that knows no assignments. One without an entry
 -- in KEYS[3] that has the UNTIL of its announcement is of a build that publishes none.
 -- Returns {"1", VERSION, NODES, OWNERS, MEMBER...} with the assignment's fields, empty without one,
@@ -20,16 +21,21 @@ local t = redis.call('TIME')
 local now = t[1] * 1000 + math.floor(t[2] / 1000)
 local match, find, gmatch = string.match, string.find, string.gmatch
 redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now)
-local installed = redis.call('HGET', KEYS[4], 'partitions')
-if installed and installed ~= ARGV[7] then
-  redis.call('ZREM', KEYS[1], ARGV[1] .. ' alone', ARGV[1] .. ' many', ARGV[1] .. ' assigned')
-  return {'2', installed}
-elseif not installed then
-  redis.call('HSET', KEYS[4], 'partitions', ARGV[7])
-end
 
 local function remove()
   redis.call('ZREM', KEYS[1], ARGV[1] .. ' alone', ARGV[1] .. ' many', ARGV[1] .. ' assigned')
+end
+
+local installed = redis.call('HMGET', KEYS[4], 'partitions', 'id')
+if installed[1] and installed[1] ~= ARGV[7] or installed[2] and ARGV[8] ~= '' and installed[2] ~= ARGV[8] then
+  remove()
+  return {'2', installed[1] or ARGV[7]}
+end
+if not installed[1] then
+  redis.call('HSET', KEYS[4], 'partitions', ARGV[7])
+end
+if not installed[2] and ARGV[8] ~= '' then
+  redis.call('HSET', KEYS[4], 'id', ARGV[8])
 end
 
 -- The nonce, place and traits that came with the announcement of a node until a time.
