@@ -18,7 +18,7 @@ func TestStoreInProcess(t *testing.T) {
 			"TestSessionIsReadAsWritten",
 			"TestLockRecordsExpire",
 		},
-		"it is too slow for so many records": {"TestManySessionsEndInSteps"},
+		"it is too slow for so many records": {"TestManySessionsEndInSteps", "TestPasswordChangesWithLastSessions"},
 	})
 }
 

@@ -22,6 +22,7 @@ func TestStoreInProcess(t *testing.T) {
 			"TestAppendWaitsForReplicas",
 			"TestRepeatedBatchWaitsForReplicas",
 			"TestNothingIsWrittenWhileReplicasAreMissing",
+			"TestWritesGoOnAfterAnOutageAndMissingReplicas",
 			"TestChangesAreAcceptedWithoutReplicas",
 			"TestTailWithholdsWhatReplicasLack",
 			"TestWaitEndsWhereEventsAreWithheld",

@@ -2,16 +2,16 @@ package bench
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/base64"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/agentsignal/agentsignal/actors/record"
+	"github.com/agentsignal/agentsignal/actors/signal/credential"
 )
 
 const (
@@ -27,9 +27,9 @@ const (
 // cluster is a rig with several nodes.
 type cluster struct {
 	*rig
-	nodes          []*server
-	key, recordKey string // of all nodes
-	env            []string
+	nodes []*server
+	key   credential.NamedKey // of all nodes
+	env   []string            // of all nodes
 }
 
 // newCluster returns a cluster without nodes; 0 partitions are the default.
@@ -38,12 +38,13 @@ func newCluster(ctx context.Context, partitions int) (*cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	key := make([]byte, 32)
-	rand.Read(key)
-	c := &cluster{rig: r, key: "bench:" + base64.StdEncoding.EncodeToString(key)}
-	if c.recordKey, err = record.NewKey("bench"); err != nil {
+	c := &cluster{rig: r, key: newKey()}
+	recordKey, err := record.NewKey("bench")
+	if err != nil {
 		c.end(ctx, &err)
 	}
+	c.env = []string{"AGENTSIGNAL_CLUSTER=true", "AGENTSIGNAL_AUTH_JWT_KEYS=" + setting(c.key),
+		"AGENTSIGNAL_SECURITY_ENCRYPTION_KEYS=" + setting(c.key), "AGENTSIGNAL_SECURITY_RECORD_KEYS=" + recordKey}
 	return c, err
 }
 
@@ -60,9 +61,7 @@ func (c *cluster) addNode(ctx context.Context, partitions int) error {
 
 // serveNode starts the i-th node.
 func (c *cluster) serveNode(ctx context.Context, i, partitions int) (*server, error) {
-	env := append([]string{"AGENTSIGNAL_CLUSTER=true", "AGENTSIGNAL_AUTH_JWT_KEYS=" + c.key,
-		"AGENTSIGNAL_SECURITY_ENCRYPTION_KEYS=" + c.key, "AGENTSIGNAL_SECURITY_RECORD_KEYS=" + c.recordKey,
-		"AGENTSIGNAL_DATA_DIR=" + filepath.Join(c.dir, "node"+strconv.Itoa(i))}, c.env...)
+	env := append(slices.Clone(c.env), "AGENTSIGNAL_DATA_DIR="+filepath.Join(c.dir, "node"+strconv.Itoa(i)))
 	if partitions > 0 {
 		env = append(env, "AGENTSIGNAL_PARTITIONS="+strconv.Itoa(partitions))
 	}

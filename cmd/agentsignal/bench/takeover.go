@@ -19,9 +19,9 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/credential"
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 	"github.com/agentsignal/agentsignal/actors/webhook/keyring"
-	"github.com/agentsignal/agentsignal/configs"
 	"github.com/agentsignal/agentsignal/persistence/deliveries"
 	"github.com/agentsignal/agentsignal/persistence/market"
 )
@@ -105,15 +105,12 @@ func newTakeovers(ctx context.Context) (_ *takeovers, err error) {
 			c.end(ctx, &err)
 		}
 	}()
-	c.env = []string{withTicks, "AGENTSIGNAL_WEBHOOKS_ALLOWED_NETWORKS=127.0.0.0/8", "AGENTSIGNAL_WEBHOOKS_ALLOW_HTTP=true"}
+	c.env = append(c.env, withTicks, "AGENTSIGNAL_WEBHOOKS_ALLOWED_NETWORKS=127.0.0.0/8",
+		"AGENTSIGNAL_WEBHOOKS_ALLOW_HTTP=true")
 	t := &takeovers{cluster: c, prices: market.New(c.store.Client), arrived: map[string]time.Time{}}
 	receiver := httptest.NewServer(http.HandlerFunc(t.receive))
 	c.undo.Add("receiver", func(context.Context) error { receiver.Close(); return nil })
-	keys, err := configs.ParseKeys(c.key)
-	if err != nil {
-		return nil, err
-	}
-	ring, err := keyring.New(keys)
+	ring, err := keyring.New([]credential.NamedKey{c.key})
 	if err != nil {
 		return nil, err
 	}

@@ -52,10 +52,9 @@ func newWebhookRig(ctx context.Context, endpoints int) (_ *webhookRig, err error
 			r.end(ctx, &err)
 		}
 	}()
-	key := credential.NamedKey{Name: "bench"}
-	rand.Read(key.Value[:])
+	key := newKey()
 	w := &webhookRig{rig: r, webhooks: deliveries.New(r.store.Logs, r.log),
-		env: []string{"AGENTSIGNAL_SECURITY_ENCRYPTION_KEYS=bench:" + base64.StdEncoding.EncodeToString(key.Value[:]),
+		env: []string{"AGENTSIGNAL_SECURITY_ENCRYPTION_KEYS=" + setting(key),
 			"AGENTSIGNAL_WEBHOOKS_ALLOWED_NETWORKS=127.0.0.0/8", "AGENTSIGNAL_WEBHOOKS_ALLOW_HTTP=true", withTicks,
 			// All endpoints belong to one account and one host.
 			"AGENTSIGNAL_WEBHOOKS_HOST_CONCURRENCY=2048", "AGENTSIGNAL_WEBHOOKS_ACCOUNT_CONCURRENCY=1024"}}
@@ -67,6 +66,17 @@ func newWebhookRig(ctx context.Context, endpoints int) (_ *webhookRig, err error
 	}
 	r.undo.Add("receiver", w.receiver.close)
 	return w, nil
+}
+
+// newKey returns a key for services, setting its form in their settings.
+func newKey() credential.NamedKey {
+	key := credential.NamedKey{Name: "bench"}
+	rand.Read(key.Value[:])
+	return key
+}
+
+func setting(key credential.NamedKey) string {
+	return key.Name + ":" + base64.StdEncoding.EncodeToString(key.Value[:])
 }
 
 // register registers a webhook of an account for each of the endpoints first to first+n-1.

@@ -37,7 +37,12 @@ func TestTheServiceOutlivesItsRedisMaster(t *testing.T) {
 		}
 	}
 	eventually(t, "the service is ready again", func() bool { return s.client(t).get("/readyz").Status == http.StatusOK })
-	if n := trader.signals("").Total; n != 2 {
+	var list answer
+	eventually(t, "the list is answered", func() bool { // the first read of the new master may be refused
+		list = trader.get("/v1/signals")
+		return list.Status == http.StatusOK
+	})
+	if n := decode[page](t, list.Body).Total; n != 2 {
 		t.Errorf("%d signals are listed, want 2", n)
 	}
 }
