@@ -27,8 +27,8 @@ func (n nodes) positions(tb testing.TB) (positions []signal.Position, epochs []i
 	return positions, epochs
 }
 
-// TestANodePausedForLong, until its leases and its announcement have expired, others have its work, and what it
-// has not read is trimmed from the logs.
+// A node is paused until its leases and its announcement have expired, another one has its work, and what
+// it has not read is trimmed from the logs.
 func TestANodePausedForLong(t *testing.T) {
 	t.Parallel()
 	n := startNodes(t, "stream")
