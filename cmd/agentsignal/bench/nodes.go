@@ -3,21 +3,30 @@ package bench
 import (
 	"context"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"path/filepath"
 	"slices"
 	"strconv"
+	"sync"
 	"time"
 
+	"github.com/gorilla/websocket"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/agentsignal/agentsignal/actors/record"
+	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/credential"
+	"github.com/agentsignal/agentsignal/actors/signal/delivery"
+	"github.com/agentsignal/agentsignal/actors/webhook/keyring"
+	"github.com/agentsignal/agentsignal/persistence/deliveries"
 )
 
 const (
 	nodesMost        = 3
 	nodesRate        = 700 // runs a second
-	nodesConnections = 48  // of all nodes together
+	nodesConnections = 48  // of all nodes together, for runs
+	nodesStreams     = 400 // of all nodes together
 	// nodesOwners is also the number of partitions in the measurement of a follower: a further
 	// node then owns none.
 	nodesOwners = 2
@@ -44,8 +53,66 @@ func newCluster(ctx context.Context, partitions int) (*cluster, error) {
 		c.end(ctx, &err)
 	}
 	c.env = []string{"AGENTSIGNAL_CLUSTER=true", "AGENTSIGNAL_AUTH_JWT_KEYS=" + setting(c.key),
-		"AGENTSIGNAL_SECURITY_ENCRYPTION_KEYS=" + setting(c.key), "AGENTSIGNAL_SECURITY_RECORD_KEYS=" + recordKey}
+		"AGENTSIGNAL_SECURITY_ENCRYPTION_KEYS=" + setting(c.key), "AGENTSIGNAL_SECURITY_RECORD_KEYS=" + recordKey,
+		"AGENTSIGNAL_WEBHOOKS_ALLOWED_NETWORKS=127.0.0.0/8", "AGENTSIGNAL_WEBHOOKS_ALLOW_HTTP=true"}
 	return c, err
+}
+
+// registerAll registers a webhook of each account. The endpoint of the i-th one is url/i.
+func (c *cluster) registerAll(ctx context.Context, url string, events ...signal.EventType) error {
+	ring, err := keyring.New([]credential.NamedKey{c.key})
+	if err != nil {
+		return err
+	}
+	hooks := deliveries.New(c.store.Logs, c.log)
+	for i, account := range c.ids {
+		hook := delivery.Webhook{
+			ID:         signal.NewWebhookID(),
+			Account:    account,
+			URL:        url + "/" + strconv.Itoa(i),
+			Events:     events,
+			APIVersion: webhookVersion,
+			Status:     delivery.WebhookEnabled,
+		}
+		hook.Secret = ring.Seal([]byte(delivery.NewSecret()), string(hook.ID))
+		if _, err := hooks.Register(ctx, hook, 1, nil); err != nil {
+			return fmt.Errorf("register webhook: %w", err)
+		}
+	}
+	return nil
+}
+
+// listen opens n streams for all accounts, the same share at each node, and reads them until end is called.
+func (c *cluster) listen(ctx context.Context, n int) (end func(), err error) {
+	var group sync.WaitGroup
+	var all []*websocket.Conn
+	end = func() {
+		for _, ws := range all {
+			ws.Close()
+		}
+		group.Wait()
+	}
+	for i := range n {
+		node, key := c.nodes[i%len(c.nodes)], c.keys[i%len(c.keys)]
+		ws, _, err := websocket.DefaultDialer.DialContext(ctx, "ws://"+node.addr+"/v1/ws/dashboard?api_key="+key, nil)
+		if err != nil {
+			end()
+			return nil, fmt.Errorf("open stream: %w", err)
+		}
+		all = append(all, ws)
+		if err := ws.WriteJSON(map[string]any{"action": "subscribe", "channels": []string{"signal.new"}}); err != nil {
+			end()
+			return nil, err
+		}
+		group.Go(func() {
+			for {
+				if _, _, err := ws.NextReader(); err != nil {
+					return
+				}
+			}
+		})
+	}
+	return end, nil
 }
 
 // addNode starts a node and waits until the cluster has settled.
@@ -124,21 +191,46 @@ func (c *cluster) measure(ctx context.Context, b *bench, nodes int) (m cost, err
 }
 
 // nodes measures what further nodes on the same Redis cost at a fixed rate of runs: nodes that
-// share the runs, a node without requests that owns no partition, and an idle one.
+// share the runs and their deliveries, a node without requests that owns no partition, and an idle one.
 func (b *bench) nodes(ctx context.Context) error {
-	if err := b.sharedRuns(ctx); err != nil {
-		return err
+	for _, d := range []deliveredTo{{}, {streams: nodesStreams}, {webhooks: true}} {
+		if err := b.sharedRuns(ctx, d); err != nil {
+			return fmt.Errorf("%s: %w", d, err)
+		}
 	}
 	return b.followers(ctx)
 }
 
-// sharedRuns measures one to nodesMost nodes that share partitions and runs.
-func (b *bench) sharedRuns(ctx context.Context) (err error) {
+// deliveredTo is what the signals of runs are delivered to.
+type deliveredTo struct {
+	streams  int  // of all accounts together
+	webhooks bool // one of each account
+}
+
+func (d deliveredTo) String() string {
+	switch {
+	case d.streams > 0:
+		return fmt.Sprintf("runs, %d streams", d.streams)
+	case d.webhooks:
+		return "runs, webhooks"
+	}
+	return "runs"
+}
+
+// sharedRuns measures one to nodesMost nodes that share partitions, runs and deliveries.
+func (b *bench) sharedRuns(ctx context.Context, d deliveredTo) (err error) {
 	c, err := newCluster(ctx, 0)
 	if err != nil {
 		return err
 	}
 	defer c.end(ctx, &err)
+	if d.webhooks {
+		endpoint := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+		c.undo.Add("endpoint", func(context.Context) error { endpoint.Close(); return nil })
+		if err := c.registerAll(ctx, endpoint.URL, signal.SignalCreated); err != nil {
+			return err
+		}
+	}
 	var one cost
 	for n := 1; n <= nodesMost; n++ {
 		if err := c.addNode(ctx, 0); err != nil {
@@ -147,14 +239,19 @@ func (b *bench) sharedRuns(ctx context.Context) (err error) {
 		if err := b.warm(ctx, c.runLoad(c.nodes[n-1])); err != nil {
 			return err
 		}
+		end, err := c.listen(ctx, d.streams)
+		if err != nil {
+			return err
+		}
 		m, err := c.measure(ctx, b, n)
+		end()
 		if err != nil {
 			return err
 		}
 		if n == 1 {
 			one = m
 		}
-		b.row(fmt.Sprintf("nodes %d, %.0f runs/s", n, b.runRate), "%.0f us of CPU a run (%+.0f %%), Redis %.0f us (%+.0f %%)",
+		b.row(fmt.Sprintf("%s, %.0f/s, nodes %d", d, b.runRate, n), "%.0f us of CPU a run (%+.0f %%), Redis %.0f us (%+.0f %%)",
 			m.service, 100*(m.service/one.service-1), m.redis, 100*(m.redis/one.redis-1))
 	}
 	return nil

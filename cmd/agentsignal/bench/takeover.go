@@ -19,10 +19,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
-	"github.com/agentsignal/agentsignal/actors/signal/credential"
-	"github.com/agentsignal/agentsignal/actors/signal/delivery"
-	"github.com/agentsignal/agentsignal/actors/webhook/keyring"
-	"github.com/agentsignal/agentsignal/persistence/deliveries"
 	"github.com/agentsignal/agentsignal/persistence/market"
 )
 
@@ -36,15 +32,11 @@ const (
 // end: a round gives each account a signal that closes at the next price, ends the first node, moves the
 // price and opens a signal of each account. Both reach a webhook of the account.
 func (b *bench) takeover(ctx context.Context) (err error) {
-	t, err := newTakeovers(ctx)
+	t, err := newTakeovers(ctx, b.signals)
 	if err != nil {
 		return err
 	}
 	defer t.end(ctx, &err)
-	// All assets have a price, so that their signals are watched.
-	if err := errors.Join(appendTicks(ctx, t.prices, 100, watchedAssets), t.openSignals(ctx, b.signals)); err != nil {
-		return err
-	}
 	for range 2 {
 		if err := t.addNode(ctx, 0); err != nil {
 			return err
@@ -95,7 +87,8 @@ type takeovers struct {
 	arrived map[string]time.Time // first delivery of a type of event to an account, as /ACCOUNT/TYPE
 }
 
-func newTakeovers(ctx context.Context) (_ *takeovers, err error) {
+// newTakeovers opens signals, whose events do not reach the webhooks, and registers these.
+func newTakeovers(ctx context.Context, signals int) (_ *takeovers, err error) {
 	c, err := newCluster(ctx, 0)
 	if err != nil {
 		return nil, err
@@ -105,31 +98,16 @@ func newTakeovers(ctx context.Context) (_ *takeovers, err error) {
 			c.end(ctx, &err)
 		}
 	}()
-	c.env = append(c.env, withTicks, "AGENTSIGNAL_WEBHOOKS_ALLOWED_NETWORKS=127.0.0.0/8",
-		"AGENTSIGNAL_WEBHOOKS_ALLOW_HTTP=true")
+	c.env = append(c.env, withTicks)
 	t := &takeovers{cluster: c, prices: market.New(c.store.Client), arrived: map[string]time.Time{}}
 	receiver := httptest.NewServer(http.HandlerFunc(t.receive))
 	c.undo.Add("receiver", func(context.Context) error { receiver.Close(); return nil })
-	ring, err := keyring.New([]credential.NamedKey{c.key})
-	if err != nil {
+	// All assets have a price, so that their signals are watched.
+	if err := errors.Join(appendTicks(ctx, t.prices, 100, watchedAssets), t.openSignals(ctx, signals)); err != nil {
 		return nil, err
 	}
-	hooks := deliveries.New(c.store.Logs, c.log)
-	for i, account := range c.ids {
-		hook := delivery.Webhook{
-			ID:         signal.NewWebhookID(),
-			Account:    account,
-			URL:        receiver.URL + "/" + strconv.Itoa(i),
-			Events:     []signal.EventType{signal.SignalCreated, signal.SignalClosed},
-			APIVersion: webhookVersion,
-			Status:     delivery.WebhookEnabled,
-		}
-		hook.Secret = ring.Seal([]byte(delivery.NewSecret()), string(hook.ID))
-		if _, err := hooks.Register(ctx, hook, 1, nil); err != nil {
-			return nil, fmt.Errorf("register webhook: %w", err)
-		}
-	}
-	return t, nil
+	err = c.registerAll(ctx, receiver.URL, signal.SignalCreated, signal.SignalClosed)
+	return t, err
 }
 
 // receive is the endpoint of all accounts.
