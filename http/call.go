@@ -52,6 +52,8 @@ type call struct {
 	principal signal.Principal  // zero on public endpoints
 	query     *request.Query    // the parameters of the operation; its faults are in faults
 	faults    request.Faults
+	// stored is set if the answer shows only what this request has stored, which is confirmed.
+	stored bool
 
 	status int // 0 until the answer begins
 	bytes  int64
@@ -119,7 +121,7 @@ func (c *call) showsRecords(err error) bool {
 // send writes the whole answer once what it shows is confirmed. It ignores errors of writing: the
 // client has left.
 func (c *call) send(status int, contentType []string, body []byte) error {
-	if status < http.StatusBadRequest && c.showsRecords(nil) {
+	if status < http.StatusBadRequest && !c.stored && c.showsRecords(nil) {
 		if err := c.confirm(); err != nil {
 			return err
 		}

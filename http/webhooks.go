@@ -125,6 +125,7 @@ func (s *Server) registerWebhook(c *call, in *webhookInput, key *signal.ReplyKey
 		return c.urlFault(err)
 	}
 	s.audit(c, "webhook created", w.ID)
+	c.stored = true
 	return c.json(http.StatusOK, answer)
 }
 
@@ -284,5 +285,6 @@ func (s *Server) rotateSecret(c *call) error {
 	if err != nil {
 		return err
 	}
+	c.stored = true
 	return c.value(http.StatusOK, secretView{w.ID, secret, instant(w.PreviousUntil)})
 }

@@ -25,7 +25,9 @@ func (c *Client) ConfirmRead(ctx context.Context, confirm string) error {
 		err = c.reads.confirm(ctx, c.slotOf(confirm), func(ctx context.Context) (string, error) {
 			return c.confirmHere(ctx, confirm)
 		})
-		err = c.Unconfirmed(confirm, err)
+		if err = c.Unconfirmed(confirm, err); c.accept && errors.Is(err, errOtherServer) {
+			err = nil
+		}
 	}
 	return Failed(err, "confirm what was read")
 }
