@@ -24,7 +24,7 @@ func TestMasterThatComesBackDuringItsFailover(t *testing.T) {
 	f.store = openStore(t, Options{URL: w.URL(), Partitions: writers, WaitReplicas: replicas})
 	f.log = openLog(t, f.store, eventlog.LogOptions{})
 	stop := f.follow()
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	var over atomic.Bool
 	var load sync.WaitGroup

@@ -332,11 +332,8 @@ func (t *Tail) take(ctx context.Context, p int, after signal.Position, entries [
 	if !part.attached || part.cursor != after {
 		return nil
 	}
-	if now := time.Now().Round(0); now.Sub(part.readAt) > pausedAfter {
-		part.suspect, part.readAt = true, now
-	} else {
-		part.readAt = now
-	}
+	now := time.Now().Round(0)
+	part.suspect, part.readAt = part.suspect || now.Sub(part.readAt) > pausedAfter, now
 	if part.suspect || silent && part.awaited() {
 		rolledBack, err := t.inspect(ctx, p, len(entries) > 0)
 		if err != nil {

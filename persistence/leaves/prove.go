@@ -7,6 +7,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"golang.org/x/mod/sumdb/tlog"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/agentsignal/agentsignal/actors/record"
 	"github.com/agentsignal/agentsignal/actors/record/verify"
@@ -44,23 +45,35 @@ func (s *Store) LogHeads(ctx context.Context) ([]tlog.Tree, error) {
 	return heads, nil
 }
 
+// lookAtOnce is how many signal logs are looked at concurrently.
+const lookAtOnce = 16
+
 // Shortened returns the partitions whose signal logs have had fewer entries than the record has leaves of them:
 // the log was deleted or replaced, and its signals are missing wherever signals are read.
 func (s *Store) Shortened(ctx context.Context) ([]int, error) {
-	var list []int
-	for p := range s.Partitions() {
-		head, err := s.logHead(ctx, p) // before the log, which may grow
-		if err != nil {
-			return nil, err
-		}
-		if head.Size == 0 {
+	sizes, err := s.sizes(ctx) // before the logs, which may grow
+	if err != nil {
+		return nil, err
+	}
+	short := make([]bool, len(sizes))
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(lookAtOnce)
+	for p, size := range sizes {
+		if size == 0 {
 			continue
 		}
-		log, err := s.ReadInfo(ctx, s.SignalsKey(p))
-		if err != nil {
-			return nil, redisclient.Unavailable(err)
-		}
-		if (log.Complete || !log.Exists) && log.Added < head.Size {
+		group.Go(func() error {
+			log, err := s.ReadInfo(ctx, s.SignalsKey(p))
+			short[p] = (log.Complete || !log.Exists) && log.Added < size
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return nil, redisclient.Unavailable(err)
+	}
+	var list []int
+	for p, is := range short {
+		if is {
 			list = append(list, p)
 		}
 	}
@@ -68,24 +81,33 @@ func (s *Store) Shortened(ctx context.Context) ([]int, error) {
 }
 
 // CountLeaves returns the number of leaves of all logs. It does not wait for replicas.
-func (s *Store) CountLeaves(ctx context.Context) (int64, error) {
+func (s *Store) CountLeaves(ctx context.Context) (n int64, err error) {
+	sizes, err := s.sizes(ctx)
+	for _, size := range sizes {
+		n += size
+	}
+	return n, err
+}
+
+// sizes returns the number of leaves of each partition's log.
+func (s *Store) sizes(ctx context.Context) ([]int64, error) {
 	pipe := s.RDB.Pipeline()
 	heads := make([]*redis.StringCmd, s.Partitions())
 	for p := range heads {
 		heads[p] = pipe.Get(ctx, s.LeafHeadKey(p))
 	}
 	if err := redisclient.Execute(ctx, pipe); err != nil {
-		return 0, redisclient.Failed(err, "count leaves")
+		return nil, redisclient.Failed(err, "count leaves")
 	}
-	var n int64
+	sizes := make([]int64, len(heads))
 	for p, get := range heads {
 		head, err := codec.ParseLogHead(get.Val())
 		if err != nil {
-			return 0, fmt.Errorf("partition %d: %w", p, err)
+			return nil, fmt.Errorf("partition %d: %w", p, err)
 		}
-		n += head.Size
+		sizes[p] = head.Size
 	}
-	return n, nil
+	return sizes, nil
 }
 
 // Checkpoint returns the newest checkpoint, once replicas have it: the signed note, and what it

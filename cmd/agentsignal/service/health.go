@@ -79,7 +79,7 @@ func (p *process) lookForRisks(ctx context.Context, logged []string) []string {
 	}
 	shortened, err := p.store.Leaves.Shortened(ctx)
 	if err != nil {
-		return logged
+		p.log.Warn("signal logs cannot be compared with the record", "component", "persistence", "err", err)
 	}
 	for _, n := range shortened {
 		risks = append(risks, fmt.Sprintf("The signal log of partition %d was deleted or replaced: signals that the record "+

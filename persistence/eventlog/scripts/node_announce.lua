@@ -28,7 +28,10 @@ end
 
 local installed = redis.call('HMGET', KEYS[4], 'partitions', 'id')
 if installed[1] and installed[1] ~= ARGV[7] or installed[2] and ARGV[8] ~= '' and installed[2] ~= ARGV[8] then
-  remove()
+  -- A process of the same node may be live in it already.
+  if match(redis.call('HGET', KEYS[3], ARGV[1]) or '', '^%d+ (%S+) ') == ARGV[4] then
+    remove()
+  end
   return {'2', installed[1] or ARGV[7]}
 end
 if not installed[1] then
