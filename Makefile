@@ -21,7 +21,7 @@ run: deps-run build ## Start the service with a demo account; data in ./data
 build: ## Build bin/agentsignal
 	@$(GO) build -o $(BIN) ./cmd/agentsignal
 
-# The time limit is that of a package: the longest takes 8 minutes on two cores.
+# The time limit is that of a package: the longest takes 7 minutes on two cores.
 test: deps-test ## Run all tests, with the race detector
 	$(GO) vet ./...
 	$(GO) test -race -timeout 20m ./...
@@ -68,6 +68,8 @@ deps-run:
 deps-test:
 	@command -v redis-server >/dev/null || $(call install,redis-server)
 	@command -v chromium >/dev/null || $(call install,chromium)
+	@command -v promtool >/dev/null || $(call install,prometheus) || \
+		echo "promtool is not installed and could not be: alerts are not tested"
 
 # install asks apt for packages, as root or by sudo without a password.
 define install

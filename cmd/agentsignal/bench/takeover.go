@@ -32,6 +32,9 @@ const (
 // end: a round gives each account a signal that closes at the next price, ends the first node, moves the
 // price and opens a signal of each account. Both reach a webhook of the account.
 func (b *bench) takeover(ctx context.Context) (err error) {
+	if b.rounds < 1 {
+		return errors.New("--rounds must be at least 1")
+	}
 	t, err := newTakeovers(ctx, b.signals)
 	if err != nil {
 		return err
@@ -66,7 +69,7 @@ func (b *bench) takeover(ctx context.Context) (err error) {
 			{"exit", all.exit},
 		} {
 			slices.Sort(m.taken)
-			b.row("  "+m.what, "p50 %s, max %s", short(percentile(m.taken, 50)), short(m.taken[len(m.taken)-1]))
+			b.row("  "+m.what, "p50 %s, max %s", short(percentile(m.taken, 50)), short(percentile(m.taken, 100)))
 		}
 	}
 	return nil

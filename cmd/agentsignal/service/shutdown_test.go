@@ -83,8 +83,8 @@ func TestSIGTERMEndsTheServiceInOrder(t *testing.T) {
 		return metricOf(public.get("/metrics").Body, "agentsignal_http_requests_in_flight") == 2 // and this one
 	})
 
-	c.signal(syscall.SIGTERM)
 	began := time.Now()
+	c.signal(syscall.SIGTERM)
 	eventually(t, "it drains", func() bool {
 		_, ready, status := public.health()
 		return ready == http.StatusServiceUnavailable && status == "draining"
