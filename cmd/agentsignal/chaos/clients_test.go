@@ -260,7 +260,12 @@ func (l *clients) listed(url string, u user) []signal.SignalID {
 	l.tb.Helper()
 	var all []signal.SignalID
 	for {
-		status, text, err := l.send(url, http.MethodGet, fmt.Sprintf("/v1/signals?limit=100&offset=%d", len(all)), u.key, nil, "")
+		path := fmt.Sprintf("/v1/signals?limit=100&offset=%d", len(all))
+		status, text, err := l.send(url, http.MethodGet, path, u.key, nil, "")
+		if err == nil && status == http.StatusServiceUnavailable { // the first read of a new master (decision 53)
+			time.Sleep(100 * time.Millisecond)
+			status, text, err = l.send(url, http.MethodGet, path, u.key, nil, "")
+		}
 		if err != nil || status != http.StatusOK {
 			l.tb.Fatalf("list signals: %d %s %v", status, text, err)
 		}
