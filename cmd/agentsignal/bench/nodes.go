@@ -66,15 +66,7 @@ func (c *cluster) registerAll(ctx context.Context, url string, events ...signal.
 	}
 	hooks := deliveries.New(c.store.Logs, c.log)
 	for i, account := range c.ids {
-		hook := delivery.Webhook{
-			ID:         signal.NewWebhookID(),
-			Account:    account,
-			URL:        url + "/" + strconv.Itoa(i),
-			Events:     events,
-			APIVersion: webhookVersion,
-			Status:     delivery.WebhookEnabled,
-		}
-		hook.Secret = ring.Seal([]byte(delivery.NewSecret()), string(hook.ID))
+		hook := newHook(ring, delivery.NewSecret(), account, url+"/"+strconv.Itoa(i), events...)
 		if _, err := hooks.Register(ctx, hook, 1, nil); err != nil {
 			return fmt.Errorf("register webhook: %w", err)
 		}

@@ -237,7 +237,7 @@ func (t *takeovers) restart(ctx context.Context, id string, owns int) (err error
 
 func (t *takeovers) partition(account int) int { return t.store.Client.Partition(t.ids[account]) }
 
-// ownedBy returns the partitions that one of the nodes owns; "" is none.
+// ownedBy returns the partitions that one of the nodes owns. "" stands for those without an owner.
 func (t *takeovers) ownedBy(ctx context.Context, nodes ...string) (owned []int, err error) {
 	for p := range t.store.Client.Partitions() {
 		owner, _, err := t.store.Logs.Owner(ctx, p)

@@ -79,19 +79,27 @@ func setting(key credential.NamedKey) string {
 	return key.Name + ":" + base64.StdEncoding.EncodeToString(key.Value[:])
 }
 
+// newHook returns a webhook that gets events of an account.
+func newHook(
+	keys *keyring.Ring, secret string, account signal.AccountID, url string, events ...signal.EventType,
+) delivery.Webhook {
+	hook := delivery.Webhook{
+		ID:         signal.NewWebhookID(),
+		Account:    account,
+		URL:        url,
+		Events:     events,
+		APIVersion: webhookVersion,
+		Status:     delivery.WebhookEnabled,
+	}
+	hook.Secret = keys.Seal([]byte(secret), string(hook.ID))
+	return hook
+}
+
 // register registers a webhook of an account for each of the endpoints first to first+n-1.
 func (w *webhookRig) register(ctx context.Context, account signal.AccountID, first, n int) ([]signal.WebhookID, error) {
 	ids := make([]signal.WebhookID, n)
 	for i := range n {
-		hook := delivery.Webhook{
-			ID:         signal.NewWebhookID(),
-			Account:    account,
-			URL:        w.receiver.url(first + i),
-			Events:     []signal.EventType{signal.SignalCreated},
-			APIVersion: webhookVersion,
-			Status:     delivery.WebhookEnabled,
-		}
-		hook.Secret = w.keys.Seal([]byte(w.receiver.secret), string(hook.ID))
+		hook := newHook(w.keys, w.receiver.secret, account, w.receiver.url(first+i), signal.SignalCreated)
 		if _, err := w.webhooks.Register(ctx, hook, n, nil); err != nil {
 			return nil, fmt.Errorf("register webhook: %w", err)
 		}
