@@ -160,23 +160,21 @@ func replicaFaults(redis replicated) []fault {
 			return slices.Contains(masters, s)
 		})
 	}
+	replaced := func(end, begin func(*redistest.Server)) func(*cluster, *rand.Rand) {
+		return func(_ *cluster, random *rand.Rand) {
+			s := anyOf(random, redis.Masters())
+			end(s)
+			redis.AwaitFailover(s)
+			time.Sleep(between(random, 0, lease))
+			begin(s)
+			redis.AwaitSettled()
+		}
+	}
 	return []fault{
-		{"kill -9 of a master until it is replaced", func(_ *cluster, random *rand.Rand) {
-			s := anyOf(random, redis.Masters())
-			s.Kill()
-			redis.AwaitFailover(s)
-			time.Sleep(between(random, 0, lease))
-			s.Restart()
-			redis.AwaitSettled()
-		}},
-		{"pause of a master until it is replaced", func(_ *cluster, random *rand.Rand) {
-			s := anyOf(random, redis.Masters())
-			s.Pause()
-			redis.AwaitFailover(s)
-			time.Sleep(between(random, 0, lease))
-			s.Continue()
-			redis.AwaitSettled()
-		}},
+		{"kill -9 of a master until it is replaced",
+			replaced((*redistest.Server).Kill, (*redistest.Server).Restart)},
+		{"pause of a master until it is replaced",
+			replaced((*redistest.Server).Pause, (*redistest.Server).Continue)},
 		{"pause of a replica", func(_ *cluster, random *rand.Rand) {
 			pause(random, []*redistest.Server{anyOf(random, replicas())})
 		}},
