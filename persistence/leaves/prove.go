@@ -111,7 +111,7 @@ func (s *Store) sizes(ctx context.Context) ([]int64, error) {
 }
 
 // Checkpoint returns the newest checkpoint, once replicas have it: the signed note, and what it
-// says. KindNotFound: there is none yet.
+// says. KindNotFound: nothing has been signed yet.
 func (s *Store) Checkpoint(ctx context.Context) ([]byte, *verify.Checkpoint, error) {
 	const p = record.SigningPartition
 	signed, err := s.RDB.Get(ctx, s.CheckpointKey(p)).Bytes()

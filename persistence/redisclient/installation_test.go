@@ -121,7 +121,7 @@ func FuzzParseInstallation(f *testing.F) {
 }
 
 // The first record of an installation waits for replicas, and so does an account that a command
-// creates after it was told that they lack it. A node starts without them.
+// creates after the answer that they lack it. A node starts without them.
 func TestANewInstallationWaitsForReplicas(t *testing.T) {
 	t.Parallel()
 	master, replica := redistest.New(t), redistest.New(t)

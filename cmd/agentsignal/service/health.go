@@ -70,6 +70,18 @@ func (p *process) watchRedis(ctx context.Context) error {
 	return every(ctx, p.log, risksEvery, look)
 }
 
+// shortenedLogs returns the partitions whose signal logs were shortened, or those of the last look if
+// this one fails.
+func (p *process) shortenedLogs(ctx context.Context) ([]int, error) {
+	list, err := p.store.Leaves.Shortened(ctx)
+	if err == nil {
+		p.shortened.Store(&list)
+	} else if last := p.shortened.Load(); last != nil {
+		list = *last
+	}
+	return list, err
+}
+
 // lookForRisks sets the risks of Redis and logs what differs from what is logged. It returns what
 // is logged now: also that Redis refuses changes, of which /readyz warns by itself.
 func (p *process) lookForRisks(ctx context.Context, logged []string) []string {
@@ -77,7 +89,7 @@ func (p *process) lookForRisks(ctx context.Context, logged []string) []string {
 	if err != nil {
 		return logged // others report that Redis does not answer
 	}
-	shortened, err := p.store.Leaves.Shortened(ctx)
+	shortened, err := p.shortenedLogs(ctx)
 	if err != nil {
 		p.log.Warn("signal logs cannot be compared with the record", "component", "persistence", "err", err)
 	}

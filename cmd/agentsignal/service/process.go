@@ -120,6 +120,7 @@ type process struct {
 	joined     atomic.Pointer[partition.Partitions] // nil until this node has joined the installation
 	holdings   *holdings
 	risks      atomic.Pointer[[]string] // of Redis; nil until watchRedis has looked
+	shortened  atomic.Pointer[[]int]    // see shortenedLogs
 	background tasks.Group
 }
 
