@@ -3,6 +3,7 @@ package service
 import (
 	"fmt"
 	"maps"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -16,6 +17,14 @@ func TestConsoleIsHidden(t *testing.T) {
 	s := shared(t)
 	trader, account := s.account(t)
 	b := newConsoleRelay(t, s.url)
+	hidden := make(chan struct{})
+	b.answer("GET /v1/agents", func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case <-hidden: // an answer that the page waits for comes while it is hidden
+		case <-r.Context().Done():
+		}
+		b.proxy.ServeHTTP(w, r)
+	})
 	page := openConsole(t, b.url, account.Email)
 	row := func(made wireSignal) string { return fmt.Sprintf(`find("[data-row=%s]")`, made.ID) }
 	begun := time.Now()
@@ -23,26 +32,28 @@ func TestConsoleIsHidden(t *testing.T) {
 	act(t, page, fmt.Sprintf(`await until("the row is there", () => %s)`, row(first)))
 	t.Logf("a run is seen %s after it was asked for", time.Since(begun).Round(time.Millisecond))
 
-	act(t, page, `window.drawn = 0; new MutationObserver((list) => (drawn += list.length)).observe(find("main"), {
+	act(t, page, `window.drawn = []; new MutationObserver((list) => drawn.push(...list.map((m) =>
+		`+"`${m.type} of ${m.target.outerHTML ?? m.target.data}`"+`))).observe(find("main"), {
 		subtree: true, childList: true,
 		attributes: true, characterData: true}); hide(true)`)
+	close(hidden)
 	second := trader.awaitRun("ETH", "momentum")
 	live := b.newest(1)
 	eventually(t, "the page gets the second one", func() bool { return live.sent(second.ID) })
 	// The list waits for less before it moves.
 	act(t, page, `tick()`, `await new Promise((resolve) => setTimeout(resolve, 600))`,
-		fmt.Sprintf(`if (%s || drawn > 0) throw new Error("a hidden page is drawn: " + drawn)`, row(second)),
+		fmt.Sprintf(`if (%s || drawn.length > 0) throw new Error("a hidden page is drawn: " + drawn)`, row(second)),
 		`later(61000)`, `tick()`)
 	eventually(t, "the page leaves the stream", live.left)
 	third := trader.awaitRun("AAPL", "momentum")
 	b.forget()
 	act(t, page, `for (let n = 0; n < 9; n++) { later(60000); tick() }`, `await fetch("/healthz")`,
-		`if (drawn > 0) throw new Error("a hidden page is drawn: " + drawn)`)
+		`if (drawn.length > 0) throw new Error("a hidden page is drawn: " + drawn)`)
 	if asked := b.forget(); len(asked) != 1 {
 		t.Errorf("a hidden page asks for %v", asked)
 	}
 
-	act(t, page, `hide(false)`, fmt.Sprintf(`await until("all rows are there", () => %s && %s)`, row(second), row(third)),
+	act(t, page, `hide(false)`, `await shows("Weather Agent")`, fmt.Sprintf(`await until("all rows are there", () => %s && %s)`, row(second), row(third)),
 		`await shows("none missing")`, `if (has("Gap ")) throw new Error("a gap is reported")`, `sound()`)
 	times := map[string]int{}
 	for _, name := range b.forget() {

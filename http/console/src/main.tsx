@@ -1,5 +1,6 @@
 import { render } from "preact";
 import { App } from "./app";
+import * as draw from "./draw";
 import * as keys from "./keys";
 import * as data from "./live/data";
 import * as prices from "./live/prices";
@@ -15,5 +16,6 @@ data.run();
 prices.run();
 reference.run();
 stream.run();
+draw.run(); // after those that have something to draw when the page is seen again
 void session.restore();
 render(<App />, document.getElementById("app")!);

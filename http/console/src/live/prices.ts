@@ -63,6 +63,7 @@ export function assetsOf(signals: Iterable<Priced>, most = stream.maxAssets - 1)
 
 let polledAt = 0;
 let polling = false;
+let pollTimer = 0;
 
 const streamed = new Map<string, stream.Price>(); // the newest by asset
 let drawing = false;
@@ -103,7 +104,10 @@ export function look(asset: string): () => void {
   };
 }
 
+/** Asks for the list of assets, and every few seconds after it again. */
 async function poll(): Promise<void> {
+  clearInterval(pollTimer);
+  pollTimer = window.setInterval(() => void poll(), every);
   if (polling || session.state.value !== "in" || document.hidden) return;
   if (listed.all && stream.flows() && Date.now() - polledAt < whileStreamed) return;
   polledAt = Date.now();
@@ -126,7 +130,6 @@ export function run(): void {
     polledAt = 0;
     if (state === "in") void poll();
   });
-  setInterval(() => void poll(), every);
   document.addEventListener("visibilitychange", () => {
     polledAt = 0;
     if (!document.hidden) void poll();
