@@ -96,6 +96,22 @@ func TestAnswersToChangesAreConfirmed(t *testing.T) {
 	}
 }
 
+// A secret that is shown only once is shown although a read would be refused: its own change was confirmed, and a
+// refusal would lose it.
+func TestNewSecretsAreShown(t *testing.T) {
+	t.Parallel()
+	reads := &fakeReads{unconfirmed: true}
+	s := newServer(t, &fakes{}, reads.use)
+	for _, c := range []struct{ path, body string }{
+		{"/v1/webhooks", `{"url":"https://example.com/a","events":["signal.created"]}`},
+		{"/v1/webhooks/" + string(webhookID) + "/rotate-secret", ""},
+	} {
+		if a := do(t, s, "POST", c.path, c.body); a.Status != 200 || !strings.Contains(a.Body, `"secret":"whsec_`) {
+			t.Errorf("%s answers %d %s", c.path, a.Status, a.Body)
+		}
+	}
+}
+
 // Only the view of a list that reads records waits; the list itself has what was confirmed.
 func TestFullListsAreConfirmed(t *testing.T) {
 	t.Parallel()
