@@ -146,6 +146,11 @@ func TestConfirmRead(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	master.Client().Do(t.Context(), "ACL", "SETUSER", "other", "on", ">secret", "~*", "+@all", "-info")
+	o.URL = master.URLFor("other", "secret")
+	if err := read(openClient(t, o)); err != nil {
+		t.Errorf("a server that refuses INFO does not confirm: %v", err)
+	}
 	replica.Detach()
 	replica.Promote()
 	other.Follow(replica)
