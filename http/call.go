@@ -52,8 +52,8 @@ type call struct {
 	principal signal.Principal  // zero on public endpoints
 	query     *request.Query    // the parameters of the operation; its faults are in faults
 	faults    request.Faults
-	// stored is set if the answer shows only what this request has stored, which is confirmed.
-	stored bool
+	// confirms makes the answer wait for Options.Reads. It begins as that of the operation.
+	confirms bool
 
 	status int // 0 until the answer begins
 	bytes  int64
@@ -109,19 +109,16 @@ func (c *call) confirm() error {
 	return c.server.o.Reads.ConfirmRead(c.r.Context(), c.principal.Account)
 }
 
-// showsRecords reports whether an answer with this error, or nil, is to be confirmed.
-func (c *call) showsRecords(err error) bool {
-	if c.operation == nil || !c.operation.records {
-		return false
-	}
+// dependsOnRecords reports whether err shows what is stored.
+func dependsOnRecords(err error) bool {
 	kind := signal.KindOf(err)
-	return err == nil || kind == signal.KindNotFound || kind == signal.KindConflict
+	return kind == signal.KindNotFound || kind == signal.KindConflict
 }
 
 // send writes the whole answer once what it shows is confirmed. It ignores errors of writing: the
 // client has left.
 func (c *call) send(status int, contentType []string, body []byte) error {
-	if status < http.StatusBadRequest && !c.stored && c.showsRecords(nil) {
+	if status < http.StatusBadRequest && c.confirms {
 		if err := c.confirm(); err != nil {
 			return err
 		}

@@ -88,7 +88,10 @@ func (s *Server) exportSignals(c *call) error {
 			return nil, false, err
 		}
 		last = at[len(at)-1]
-		list, err := s.signalsAt(c, at)
+		list, err := s.o.Signals.SignalsAt(c.r.Context(), wanted.Account, at)
+		if err == nil {
+			err = c.confirm()
+		}
 		return list, len(at) == exportChunk, err
 	}
 	list, more, err := next()

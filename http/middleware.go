@@ -135,8 +135,9 @@ func (s *Server) handle(c *call) error {
 	if !c.operation.anyQuery {
 		c.query = request.NewQuery(c.r.URL.RawQuery, &c.faults, c.operation.params...)
 	}
+	c.confirms = c.operation.confirms
 	err := c.operation.handle(c)
-	if err != nil && c.showsRecords(err) {
+	if err != nil && c.confirms && dependsOnRecords(err) {
 		if unconfirmed := c.confirm(); unconfirmed != nil {
 			return unconfirmed
 		}

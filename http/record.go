@@ -89,12 +89,12 @@ func (s *Server) addRecord() {
 	}
 	// All that they show rests on a confirmed checkpoint.
 	const scope = signal.SignalsRead
-	s.add("/v1/signals/{id}/proof", methods{"GET": settled(get(scope, s.proveSignal, "log_size"))})
-	s.add("/v1/log/checkpoint", methods{"GET": settled(get(scope, s.checkpoint))})
-	s.add("/v1/log/key", methods{"GET": settled(get(scope, s.recordKeys))})
-	s.add("/v1/log/witness", methods{"GET": settled(get(scope, s.listWitnesses)), "POST": change(scope, s.countersign)})
-	s.add("/v1/log/consistency", methods{"GET": settled(get(scope, s.proveConsistency, "from", "to"))})
-	s.add("/v1/log/tiles/{log}/{path}", methods{"GET": settled(get(scope, s.tile))})
+	s.add("/v1/signals/{id}/proof", methods{"GET": immediate(get(scope, s.proveSignal, "log_size"))})
+	s.add("/v1/log/checkpoint", methods{"GET": immediate(get(scope, s.checkpoint))})
+	s.add("/v1/log/key", methods{"GET": immediate(get(scope, s.recordKeys))})
+	s.add("/v1/log/witness", methods{"GET": immediate(get(scope, s.listWitnesses)), "POST": change(scope, s.countersign)})
+	s.add("/v1/log/consistency", methods{"GET": immediate(get(scope, s.proveConsistency, "from", "to"))})
+	s.add("/v1/log/tiles/{log}/{path}", methods{"GET": immediate(get(scope, s.tile))})
 }
 
 // newest returns the newest checkpoint, with the signatures of witnesses.

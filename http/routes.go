@@ -35,9 +35,9 @@ type operation struct {
 	always   bool // answered while the process ends, too
 	probe    bool // requested every few seconds: only failures are logged
 	secret   bool // its answers hold a secret: they are stored encrypted
-	// records makes answers wait for Options.Reads: they show records of the account that a failover
+	// confirms makes answers wait for Options.Reads: they show records of the account that a failover
 	// may lose. Errors that depend on records wait, too.
-	records bool
+	confirms bool
 
 	method string
 	tally  tally
@@ -83,20 +83,20 @@ func get(scope signal.Scope, handle func(*call) error, params ...string) *operat
 	if len(params) == 0 {
 		handle = checked(handle)
 	}
-	return &operation{guard: anyToken, scope: scope, class: limits.Reads, handle: handle, params: params, records: true}
+	return &operation{guard: anyToken, scope: scope, class: limits.Reads, handle: handle, params: params, confirms: true}
 }
 
-// settled makes an operation answer at once: what it shows is the same after a failover, or was
+// immediate makes an operation answer at once: what it shows is the same after a failover, or was
 // confirmed where it was read.
-func settled(op *operation) *operation {
-	op.records = false
+func immediate(op *operation) *operation {
+	op.confirms = false
 	return op
 }
 
 // change returns an operation of the class writes. A change waits for replicas where it is stored; its
 // answer waits for what was read, since it may show a former change instead of making one.
 func change(scope signal.Scope, handle func(*call) error) *operation {
-	return &operation{guard: anyToken, scope: scope, class: limits.Writes, handle: handle, records: true}
+	return &operation{guard: anyToken, scope: scope, class: limits.Writes, handle: handle, confirms: true}
 }
 
 // open returns an operation without a credential and without a limit, which is also answered
@@ -129,23 +129,23 @@ func (s *Server) addRoutes() {
 	// A token with a scope.
 	s.add("/v1/agents/{id}/run",
 		methods{"POST": {guard: anyToken, scope: signal.AgentsRun, class: limits.Runs, handle: s.runAgent}})
-	s.add("/v1/signals", methods{"GET": settled(get(signal.SignalsRead, s.listSignals,
+	s.add("/v1/signals", methods{"GET": immediate(get(signal.SignalsRead, s.listSignals,
 		slices.Concat(signalFilters, []string{"limit", "offset", "view"})...))})
-	s.add("/v1/signals/weather", methods{"GET": settled(get(signal.SignalsRead, s.listWeather,
+	s.add("/v1/signals/weather", methods{"GET": immediate(get(signal.SignalsRead, s.listWeather,
 		"region", "commodity", "severity", "limit", "offset", "since"))})
-	s.add("/v1/signals/weather/{id}", methods{"GET": settled(get(signal.SignalsRead, s.weatherSignal))})
+	s.add("/v1/signals/weather/{id}", methods{"GET": immediate(get(signal.SignalsRead, s.weatherSignal))})
 	s.add("/v1/signals/export", methods{"GET": get(signal.SignalsRead, s.exportSignals,
 		slices.Concat(signalFilters, []string{"format"})...)})
 	s.add("/v1/signals/{id}", methods{"GET": get(signal.SignalsRead, s.signalByID)})
 	s.add("/v1/signals/{id}/history", methods{"GET": get(signal.SignalsRead, s.historyOf)})
 	s.add("/v1/jobs/{id}", methods{"GET": get(signal.AgentsRun, s.jobByID)})
 	s.add("/v1/jobs", methods{"GET": get(signal.AgentsRun, s.listJobs, "status", "limit", "offset")})
-	s.add("/v1/agents", methods{"GET": settled(get(signal.AgentsRead, s.listAgents, "category", "status", "limit", "offset"))})
-	s.add("/v1/agents/{id}", methods{"GET": settled(get(signal.AgentsRead, s.agentByID))})
+	s.add("/v1/agents", methods{"GET": immediate(get(signal.AgentsRead, s.listAgents, "category", "status", "limit", "offset"))})
+	s.add("/v1/agents/{id}", methods{"GET": immediate(get(signal.AgentsRead, s.agentByID))})
 
 	if _, any := s.o.Assets.(anyAsset); !any {
-		s.add("/v1/assets", methods{"GET": settled(get(signal.SignalsRead, s.listAssets))})
-		s.add("/v1/assets/{asset}/bars", methods{"GET": settled(get(signal.SignalsRead, s.assetBars,
+		s.add("/v1/assets", methods{"GET": immediate(get(signal.SignalsRead, s.listAssets))})
+		s.add("/v1/assets/{asset}/bars", methods{"GET": immediate(get(signal.SignalsRead, s.assetBars,
 			"timeframe", "from", "to"))})
 	}
 	s.addWork()
@@ -154,8 +154,8 @@ func (s *Server) addRoutes() {
 	s.addWebhooks()
 
 	// Any token. An account was confirmed with each of its credentials.
-	s.add("/v1/account", methods{"GET": settled(get("", s.account))})
-	s.add("/v1/versions", methods{"GET": settled(get("", s.listVersions))})
+	s.add("/v1/account", methods{"GET": immediate(get("", s.account))})
+	s.add("/v1/versions", methods{"GET": immediate(get("", s.listVersions))})
 
 	// The stream.
 	for _, path := range []string{"/ws/dashboard", "/v1/ws/dashboard"} {

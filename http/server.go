@@ -102,6 +102,7 @@ type Server struct {
 	gzip     func(http.Handler) http.HandlerFunc
 	handler  http.Handler
 	http     *http.Server
+	heir     atomic.Pointer[Server] // answers the requests in place of this one; nil: none
 	// anonymous counts connections without a credential.
 	anonymous *anonymous
 	exports   *exports
@@ -154,7 +155,7 @@ func New(o Options) (*Server, error) {
 		s.handler = traced(s.handler)
 	}
 	s.http = &http.Server{
-		Handler:           s.handler,
+		Handler:           http.HandlerFunc(s.pass),
 		TLSConfig:         o.TLS,
 		ReadHeaderTimeout: o.HeaderTimeout,
 		ReadTimeout:       o.WriteTimeout,
@@ -207,6 +208,22 @@ func (s *Server) Serve(ln net.Listener) error {
 		return fmt.Errorf("serve HTTP: %w", err)
 	}
 	return nil
+}
+
+// TakeOver makes s answer the requests of former, which serves, also on connections that are open.
+// former.Serve then returns after s.Shutdown. Connections keep the TLS, the limits and the time limits that
+// former has for them.
+func (s *Server) TakeOver(former *Server) {
+	s.http, s.anonymous = former.http, former.anonymous
+	former.heir.Store(s)
+}
+
+// pass answers a request, or has the server do so that has taken over.
+func (s *Server) pass(w http.ResponseWriter, r *http.Request) {
+	if heir := s.heir.Load(); heir != nil {
+		s = heir
+	}
+	s.handler.ServeHTTP(w, r)
 }
 
 // Drain makes /readyz answer 503, so that load balancers send no more requests. Requests are

@@ -97,21 +97,13 @@ func (s *Server) listFullSignals(c *call, wanted catalogue.Query, p request.Page
 	if err != nil {
 		return err
 	}
-	records, err := s.signalsAt(c, at)
+	records, err := s.o.Signals.SignalsAt(c.r.Context(), c.principal.Account, at)
 	if err != nil {
 		return err
 	}
+	c.confirms = true // records are not confirmed where they are read, as the catalogue is
 	return c.json(http.StatusOK, appendList(make([]byte, 0, 128+stateBytes*len(records)), "signals", records,
 		func(b []byte, x **signal.Signal) []byte { return appendSignalState(b, *x) }, p, total))
-}
-
-// signalsAt returns the confirmed records of signals.
-func (s *Server) signalsAt(c *call, at []signal.Location) ([]*signal.Signal, error) {
-	records, err := s.o.Signals.SignalsAt(c.r.Context(), c.principal.Account, at)
-	if err == nil {
-		err = c.confirm()
-	}
-	return records, err
 }
 
 // signalByID answers GET /v1/signals/{id}.

@@ -27,10 +27,10 @@ func (f *fakeReads) ConfirmRead(_ context.Context, account signal.AccountID) err
 
 func (f *fakeReads) use(o *signalhttp.Options) { o.Reads = f }
 
-// settledReads are the operations that show nothing of an account that a failover may lose, or that
+// immediateReads are the operations that show nothing of an account that a failover may lose, or that
 // was not confirmed where it was read. TestReadsOfRecordsAreConfirmed finds those that are missing
 // here or there.
-var settledReads = []string{"/", "/dashboard", "/dashboard/", "/dashboard/{file}", "/docs", "/docs/{file}", "/healthz",
+var immediateReads = []string{"/", "/dashboard", "/dashboard/", "/dashboard/{file}", "/docs", "/docs/{file}", "/healthz",
 	"/metrics", "/problems", "/problems/{code}", "/readyz", "/v1/account", "/v1/agents", "/v1/agents/{id}", "/v1/assets",
 	"/v1/assets/{asset}/bars", "/v1/asyncapi.yaml", "/v1/auth/api-keys", "/v1/log/checkpoint", "/v1/log/consistency",
 	"/v1/log/key", "/v1/log/tiles/{log}/{path}", "/v1/log/witness", "/v1/openapi.json", "/v1/openapi.yaml", "/v1/signals",
@@ -58,7 +58,7 @@ func TestReadsOfRecordsAreConfirmed(t *testing.T) {
 			}
 			target = regexp.MustCompile(`\{\w+\}`).ReplaceAllString(target, "x")
 			a := do(t, s, "GET", target, "", "Authorization: Bearer jwt")
-			if settled := slices.Contains(settledReads, path); settled == (a.Status == 503) {
+			if immediate := slices.Contains(immediateReads, path); immediate == (a.Status == 503) {
 				t.Errorf("%s answers %d %s", target, a.Status, a.Body)
 			}
 		}
@@ -92,6 +92,22 @@ func TestAnswersToChangesAreConfirmed(t *testing.T) {
 			if a := do(t, s, c.method, c.path, c.body); a.Status != want {
 				t.Errorf("%s, unconfirmed %t: %d %s", c.name, unconfirmed, a.Status, a.Body)
 			}
+		}
+	}
+}
+
+// A secret that is shown only once is shown although a read would be refused: its own change was confirmed, and a
+// refusal would lose it.
+func TestNewSecretsAreShown(t *testing.T) {
+	t.Parallel()
+	reads := &fakeReads{unconfirmed: true}
+	s := newServer(t, &fakes{}, reads.use)
+	for _, c := range []struct{ path, body string }{
+		{"/v1/webhooks", `{"url":"https://example.com/a","events":["signal.created"]}`},
+		{"/v1/webhooks/" + string(webhookID) + "/rotate-secret", ""},
+	} {
+		if a := do(t, s, "POST", c.path, c.body); a.Status != 200 || !strings.Contains(a.Body, `"secret":"whsec_`) {
+			t.Errorf("%s answers %d %s", c.path, a.Status, a.Body)
 		}
 	}
 }

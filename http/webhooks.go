@@ -125,7 +125,7 @@ func (s *Server) registerWebhook(c *call, in *webhookInput, key *signal.ReplyKey
 		return c.urlFault(err)
 	}
 	s.audit(c, "webhook created", w.ID)
-	c.stored = true
+	c.confirms = false // the answer shows what was stored and confirmed, and a secret that no other answer shows
 	return c.json(http.StatusOK, answer)
 }
 
@@ -285,6 +285,6 @@ func (s *Server) rotateSecret(c *call) error {
 	if err != nil {
 		return err
 	}
-	c.stored = true
+	c.confirms = false // as in registerWebhook
 	return c.value(http.StatusOK, secretView{w.ID, secret, instant(w.PreviousUntil)})
 }

@@ -320,9 +320,12 @@ func TestAnnouncementsKnowTheInstallation(t *testing.T) {
 	}
 	rdb.FlushAll(t.Context())
 	other := open()
+	wantNoError(t, announce(other))
 	storetest.WantError(t, announce(s), signal.KindConflict, cluster.CodeOtherInstallation)
 	storetest.WantError(t, s.Install(t.Context()), signal.KindConflict, cluster.CodeOtherInstallation)
-	wantNoError(t, announce(other))
+	if n := rdb.ZCard(t.Context(), s.NodesKey()).Val(); n != 1 {
+		t.Errorf("the process of the former installation has withdrawn the present one: %d nodes are live", n)
+	}
 	wantNoError(t, other.Install(t.Context()))
 	if got := rdb.HGet(t.Context(), s.InstallationKey(), "id").Val(); got != other.InstallationID() || got == id {
 		t.Errorf("the id is %q, that of the new installation was %q", got, other.InstallationID())

@@ -149,19 +149,17 @@ func (k Keys) WebhookStatsKey(p int) string { return k.PartitionKey(p, "webhooks
 // WebhooksEraseKey holds the removed webhooks that still have deliveries.
 func (k Keys) WebhooksEraseKey(p int) string { return k.PartitionKey(p, "webhookserase") }
 
-// DeliveriesKey holds the records of a webhook's deliveries. PendingKey is the index of the
-// pending ones by when they are due; the other indexes are by creation: of all, of the
-// successful and of the failed ones.
+// DeliveriesKey holds the records of a webhook's deliveries.
 func (k Keys) DeliveriesKey(p int, w signal.WebhookID) string {
 	return k.PartitionKey(p, "deliveries:"+string(w))
 }
 
-// PendingKey is the index of a webhook's pending deliveries.
+// PendingKey is the index of a webhook's pending deliveries by when they are due.
 func (k Keys) PendingKey(p int, w signal.WebhookID) string {
 	return k.PartitionKey(p, "pending:"+string(w))
 }
 
-// RecordedKey is the index of all deliveries of a webhook.
+// RecordedKey is the index of all deliveries of a webhook by creation, as are SucceededKey and FailedKey.
 func (k Keys) RecordedKey(p int, w signal.WebhookID) string {
 	return k.PartitionKey(p, "recorded:"+string(w))
 }
@@ -219,13 +217,23 @@ func (k Keys) EmailKey(email string) string { return k.authKey("email:" + email)
 
 // APIKeyKey is the record of an API key.
 func (k Keys) APIKeyKey(secretDigest string) string { return k.authKey("key:" + secretDigest) }
+
+// APIKeysOfKey holds the names and ids of an account's API keys.
 func (k Keys) APIKeysOfKey(account signal.AccountID) string {
 	return k.authKey("keys:" + string(account))
 }
-func (k Keys) SessionKey(id signal.SessionID) string   { return k.authKey("session:" + string(id)) }
+
+// SessionKey is the record of a session.
+func (k Keys) SessionKey(id signal.SessionID) string { return k.authKey("session:" + string(id)) }
+
+// SessionsOfKey is the index of an account's sessions by their end.
 func (k Keys) SessionsOfKey(a signal.AccountID) string { return k.authKey("sessions:" + string(a)) }
-func (k Keys) RefreshKey(tokenDigest string) string    { return k.authKey("refresh:" + tokenDigest) }
-func (k Keys) LockKey(emailDigest string) string       { return k.authKey("lock:" + emailDigest) }
+
+// RefreshKey holds the session of a refresh token.
+func (k Keys) RefreshKey(tokenDigest string) string { return k.authKey("refresh:" + tokenDigest) }
+
+// LockKey holds the failed logins and the locks of an email.
+func (k Keys) LockKey(emailDigest string) string { return k.authKey("lock:" + emailDigest) }
 
 // OutboxKey holds the events of credential changes until they are appended to the event log of
 // their account, which is in another slot.
@@ -253,50 +261,64 @@ func (k Keys) AssignmentKey() string { return "{node}:assignment" }
 
 // The streams of prices from outside have no hash tag, since their names are public.
 
-// MarketTicksKey takes ticks from outside, MarketBarsKey bars, MarketOwnTicksKey the ticks of
-// the feeder.
-func (k Keys) MarketTicksKey() string    { return "market:ticks" }
-func (k Keys) MarketBarsKey() string     { return "market:bars" }
+// MarketTicksKey is the stream of ticks from outside.
+func (k Keys) MarketTicksKey() string { return "market:ticks" }
+
+// MarketBarsKey is the stream of bars from outside.
+func (k Keys) MarketBarsKey() string { return "market:bars" }
+
+// MarketOwnTicksKey is the stream of ticks of the feeder's sources.
 func (k Keys) MarketOwnTicksKey() string { return k.marketKey("ticks") }
 
-// MarketClosedKey is the stream of the bars that the feeder closed, BarsKey the
-// record of an asset's bars, MarketStateKey the feeder's checkpoint.
+// MarketClosedKey is the stream of the bars that the feeder closed.
 func (k Keys) MarketClosedKey() string { return k.marketKey("closed") }
+
+// BarsKey is the index of an asset's bars of a timeframe by time.
 func (k Keys) BarsKey(asset string, tf signal.Timeframe) string {
 	return k.marketKey("bars:" + string(tf) + ":" + asset)
 }
-func (k Keys) MarketNewsKey() string  { return k.marketKey("news") }
+
+// MarketNewsKey is the stream of news.
+func (k Keys) MarketNewsKey() string { return k.marketKey("news") }
+
+// MarketStateKey is the feeder's checkpoint.
 func (k Keys) MarketStateKey() string { return k.marketKey("state") }
 
-// MarketAssetsKey holds the record of each asset, MarketLiveKey its newest tick
-// and the minute that is still open: hashes by asset.
+// MarketAssetsKey holds the record of each asset.
 func (k Keys) MarketAssetsKey() string { return k.marketKey("assets") }
-func (k Keys) MarketLiveKey() string   { return k.marketKey("live") }
 
-// MarketWantedKey holds the requested symbols without a record, MarketRefusedKey why a symbol
-// gets none.
-func (k Keys) MarketWantedKey() string               { return k.marketKey("wants") }
+// MarketLiveKey holds the newest tick of each asset and the minute that is still open.
+func (k Keys) MarketLiveKey() string { return k.marketKey("live") }
+
+// MarketWantedKey holds the requested symbols without a record.
+func (k Keys) MarketWantedKey() string { return k.marketKey("wants") }
+
+// MarketRefusedKey holds why a symbol gets no record.
 func (k Keys) MarketRefusedKey(symbol string) string { return k.marketKey("refused:" + symbol) }
 
 // MarketListingKey holds the assets that a source lists, by its own names.
 func (k Keys) MarketListingKey(source string) string { return k.marketKey("listing:" + source) }
 
-// MarketKeptForKey holds the account for which a symbol is kept, MarketUsedKey when symbols
-// were last needed.
+// MarketKeptForKey holds the account for which a symbol is kept.
 func (k Keys) MarketKeptForKey() string { return k.marketKey("keptfor") }
-func (k Keys) MarketUsedKey() string    { return k.marketKey("used") }
 
-// MarketOutcomesKey is the stream of the outcomes of a timeframe, MarketOutcomeBarsKey the newest
-// bar of each asset with one.
+// MarketUsedKey is the index of symbols by when they were last needed.
+func (k Keys) MarketUsedKey() string { return k.marketKey("used") }
+
+// MarketOutcomesKey is the stream of the outcomes of a timeframe.
 func (k Keys) MarketOutcomesKey(tf signal.Timeframe) string {
 	return k.marketKey("outcomes:" + string(tf))
 }
+
+// MarketOutcomeBarsKey holds the newest bar of each asset that has an outcome of a timeframe.
 func (k Keys) MarketOutcomeBarsKey(tf signal.Timeframe) string {
 	return k.marketKey("outcomebars:" + string(tf))
 }
 
-// FeederKey is the lease of the feeder, FeederEpochKey its last epoch.
-func (k Keys) FeederKey() string      { return k.marketKey("feeder") }
+// FeederKey is the lease of the feeder.
+func (k Keys) FeederKey() string { return k.marketKey("feeder") }
+
+// FeederEpochKey is the last epoch of the feeder.
 func (k Keys) FeederEpochKey() string { return k.marketKey("feederepoch") }
 
 // WeatherKey holds an archive or a forecast of a point, as actors/weather encodes it.

@@ -130,33 +130,45 @@ func TestAnotherServerDoesNotConfirm(t *testing.T) {
 	}
 }
 
-// A read of a master is confirmed by its own replica, and not by one that has taken its place.
+// A read of a master is confirmed by its own replica, and not by one that has taken its place, unless that is accepted.
 func TestConfirmRead(t *testing.T) {
 	t.Parallel()
 	master, replica, other := redistest.New(t), redistest.New(t), redistest.New(t)
 	replica.Follow(master)
 	proxy := redistest.NewProxy(t, master)
-	c := openClient(t, Options{URL: proxy.URL(), WaitReplicas: 1, Timeout: time.Minute})
-	read := func() error { return c.ConfirmRead(t.Context(), c.ConfirmKey(1)) }
-	if err := read(); err != nil {
-		t.Fatal(err)
+	o := Options{URL: proxy.URL(), WaitReplicas: 1, Timeout: time.Minute}
+	refusing := openClient(t, o)
+	o.AcceptWithoutReplicas = true
+	accepting := openClient(t, o)
+	read := func(c *Client) error { return c.ConfirmRead(t.Context(), c.ConfirmKey(1)) }
+	for _, c := range []*Client{refusing, accepting} {
+		if err := read(c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	master.Client().Do(t.Context(), "ACL", "SETUSER", "other", "on", ">secret", "~*", "+@all", "-info")
+	o.URL = master.URLFor("other", "secret")
+	if err := read(openClient(t, o)); err != nil {
+		t.Errorf("a server that refuses INFO does not confirm: %v", err)
 	}
 	replica.Detach()
 	replica.Promote()
 	other.Follow(replica)
 	proxy.Switch(replica)
-	// Connections to the former master fail first.
-	redistest.Eventually(t, func() bool { return c.RDB.Ping(t.Context()).Err() == nil })
-	var err error
-	for err = read(); err != nil && !errors.Is(err, errOtherServer); err = read() {
-		if signal.KindOf(err) != signal.KindUnavailable {
-			t.Fatal(err)
+	for c, refused := range map[*Client]bool{refusing: true, accepting: false} {
+		// Connections to the former master fail first.
+		redistest.Eventually(t, func() bool { return c.RDB.Ping(t.Context()).Err() == nil })
+		var err error
+		for err = read(c); err != nil && !errors.Is(err, errOtherServer); err = read(c) {
+			if signal.KindOf(err) != signal.KindUnavailable {
+				t.Fatal(err)
+			}
 		}
-	}
-	if !errors.Is(err, errOtherServer) {
-		t.Errorf("another server confirms: %v", err)
-	}
-	if err := read(); err != nil {
-		t.Errorf("what was read there: %v", err)
+		if errors.Is(err, errOtherServer) != refused {
+			t.Errorf("the first read of another server, to be refused %t: %v", refused, err)
+		}
+		if err := read(c); err != nil {
+			t.Errorf("what was read there: %v", err)
+		}
 	}
 }

@@ -166,10 +166,6 @@ func (c *Cluster) Servers() []*Server { return c.servers }
 // Masters returns the servers that are masters at present.
 func (c *Cluster) Masters() []*Server { return mastersOf(c.servers) }
 
-func mastersOf(servers []*Server) []*Server {
-	return slices.DeleteFunc(slices.Clone(servers), func(s *Server) bool { return !s.IsMaster() })
-}
-
 // AwaitFailover waits until another server has taken the place of old, which is paused or ended.
 func (c *Cluster) AwaitFailover(old *Server) {
 	c.tb.Helper()

@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -203,25 +204,22 @@ const (
 // settled reports whether servers are so many masters, and all others follow these.
 func settled(servers []*Server, masters int) bool {
 	replicas := len(servers) - masters
-	online := 0
+	up, online := 0, 0 // as replicas see it, and as their masters do
 	for _, s := range servers {
 		info := s.info("replication")
-		switch {
-		case strings.Contains(info, roleMaster):
-			masters--
-			online += strings.Count(info, "state=online")
-		case !strings.Contains(info, "master_link_status:up"):
-			return false
-		}
+		up += strings.Count(info, "master_link_status:up")
+		online += strings.Count(info, "state=online")
 	}
-	return masters == 0 && online == replicas
+	return up == replicas && online == replicas && len(mastersOf(servers)) == masters
 }
 
-// roleMaster is what INFO of a master contains.
-const roleMaster = "role:master"
-
 // IsMaster reports whether the server takes itself for a master.
-func (s *Server) IsMaster() bool { return strings.Contains(s.info("replication"), roleMaster) }
+func (s *Server) IsMaster() bool { return strings.Contains(s.info("replication"), "role:master") }
+
+// mastersOf returns the servers that take themselves for masters.
+func mastersOf(servers []*Server) []*Server {
+	return slices.DeleteFunc(slices.Clone(servers), func(s *Server) bool { return !s.IsMaster() })
+}
 
 // info returns a section of INFO, or "" if the server does not answer.
 func (s *Server) info(section string) string { return s.command("INFO", section) }

@@ -71,7 +71,7 @@ func newProcess(ctx context.Context, c configs.Config, o Options) (_ *process, e
 		}
 	}
 	if p.store == nil {
-		return p, nil
+		return p, p.buildWaiting()
 	}
 	return p, p.buildParts(ctx)
 }
@@ -404,10 +404,6 @@ func (p *process) buildStreams(context.Context) error {
 // buildServer builds the HTTP server on all other parts.
 func (p *process) buildServer(ctx context.Context) error {
 	c := p.config
-	proxies, err := parsePrefixes("http.trusted_proxies", c.HTTP.TrustedProxies)
-	if err != nil {
-		return err
-	}
 	o := signalhttp.Options{
 		Agents:     p.agents,
 		Work:       p.agents,
@@ -436,32 +432,42 @@ func (p *process) buildServer(ctx context.Context) error {
 		Limits:       p.limiter,
 		Registration: c.Auth.Registration == "open",
 
-		CORSOrigins:    c.HTTP.CORSOrigins,
-		TrustedProxies: proxies,
-		MaxAnonymous:   c.HTTP.MaxAnonymous,
-		TLS:            p.certificate.config(),
+		CORSOrigins: c.HTTP.CORSOrigins,
 
 		MaxExports:        c.HTTP.MaxExports,
 		MaxAccountExports: c.HTTP.MaxAccountExports,
 
-		WriteTimeout: time.Duration(c.Runs.Timeout) + answerMargin,
-
 		Health:  p.health(),
 		Now:     p.store.Client.Now,
-		Log:     p.log,
-		Metrics: p.httpMetrics,
 		Tracing: p.startTracing(ctx),
 	}
 	if c.Webhooks.Challenge {
 		o.Challenges = p.deliverer
 	}
-	if c.HTTP.AdminAddr == "" {
-		o.Gatherer = p.registry
-	}
-	if p.server, err = signalhttp.New(o); err != nil {
+	var err error
+	if p.server, err = p.newServer(o); err != nil {
 		return err
 	}
 	p.undo.Add("requests", within(requestGrace, p.server.Shutdown))
-	p.serving.Store(p.server)
+	if waiting := p.serving.Swap(p.server); waiting != nil {
+		p.server.TakeOver(waiting)
+	}
 	return nil
+}
+
+// newServer returns a server with o and what each server of this process has.
+func (p *process) newServer(o signalhttp.Options) (*signalhttp.Server, error) {
+	c := p.config
+	var err error
+	if o.TrustedProxies, err = parsePrefixes("http.trusted_proxies", c.HTTP.TrustedProxies); err != nil {
+		return nil, err
+	}
+	o.MaxAnonymous = c.HTTP.MaxAnonymous
+	o.TLS = p.certificate.config()
+	o.WriteTimeout = time.Duration(c.Runs.Timeout) + answerMargin
+	if c.HTTP.AdminAddr == "" {
+		o.Gatherer = p.registry
+	}
+	o.Log, o.Metrics = p.log, p.httpMetrics
+	return signalhttp.New(o)
 }

@@ -1,6 +1,8 @@
 package service
 
 import (
+	"bufio"
+	"fmt"
 	"net/http"
 	"slices"
 	"strconv"
@@ -238,8 +240,20 @@ func TestTheServiceWaitsForItsRedis(t *testing.T) {
 	if a := public.get("/metrics"); a.Status != http.StatusOK || !strings.Contains(a.Body, "agentsignal_ready 0") {
 		t.Errorf("without Redis /metrics is %d", a.Status)
 	}
+	idle := rawConn(t, s.url)
+	answers := bufio.NewReader(idle)
+	onIdle := func(want int) {
+		fmt.Fprint(idle, "GET /v1/signals HTTP/1.1\r\nHost: x\r\n\r\n")
+		if a, err := http.ReadResponse(answers, nil); err != nil || readAnswer(a).Status != want {
+			t.Errorf("on a connection that was opened before, %v, %v; want %d", a, err, want)
+		}
+	}
+	onIdle(http.StatusServiceUnavailable)
+	served := public.untilServed(16)
 	redis.Restart()
 	s.awaitReady(t)
+	served()
+	onIdle(http.StatusUnauthorized)
 	trader, _ := s.account(t)
 	trader.lists("", 0)
 	if n := s.process.store.Client.Partitions(); n != 5 {
@@ -248,6 +262,32 @@ func TestTheServiceWaitsForItsRedis(t *testing.T) {
 	if n := redis.Client().Exists(t.Context(), "{auth}:accounts").Val(); n != 1 {
 		t.Error("the account is not under its former name")
 	}
+}
+
+// untilServed repeats a request on some connections until it is no longer answered with 503. Wait returns when
+// that is so on all of them. No request may be lost meanwhile.
+func (c *client) untilServed(connections int) (wait func()) {
+	var all sync.WaitGroup
+	for range connections {
+		all.Go(func() {
+			transport := &http.Transport{}
+			defer transport.CloseIdleConnections()
+			for status := http.StatusServiceUnavailable; status == http.StatusServiceUnavailable; {
+				// It has no Idempotency-Key, so the transport does not repeat it.
+				r, err := http.NewRequest(http.MethodPost, c.url+"/v1/agents/trading/run", strings.NewReader("{}"))
+				must(c.tb, err)
+				a, err := transport.RoundTrip(r)
+				if err != nil {
+					c.tb.Errorf("a request is lost: %v", err)
+					return
+				}
+				if status = readAnswer(a).Status; status != http.StatusServiceUnavailable && status != http.StatusUnauthorized {
+					c.tb.Errorf("a request without a credential is answered with %d", status)
+				}
+			}
+		})
+	}
+	return all.Wait
 }
 
 func TestAServiceThatWaitsForRedisEnds(t *testing.T) {

@@ -74,10 +74,18 @@ func TestASignalLogThatWasDeleted(t *testing.T) {
 	made := trader.run("ACME", "breakout")
 	trader.get("/v1/signals/" + made.ID).ok(t)
 	const warning = "signal log of partition "
-	eventually(t, "the loss is a risk under the running node", func() bool { // when the next leaf is appended
-		risks := s.process.lookForRisks(t.Context(), nil)
+	var risks []string
+	found := func() bool {
+		risks = s.process.lookForRisks(t.Context(), risks)
 		return slices.ContainsFunc(risks, func(r string) bool { return strings.Contains(r, warning+strconv.Itoa(p)) })
-	})
+	}
+	eventually(t, "the loss is a risk under the running node", found) // when the next leaf is appended
+	unreadable := k.LeafHeadKey((p + 1) % k.Partitions())
+	must(t, redis.Client().Set(t.Context(), unreadable, "x", 0).Err())
+	if !found() {
+		t.Errorf("a look that fails ends the risk: %q", risks)
+	}
+	must(t, redis.Client().Del(t.Context(), unreadable).Err())
 	config := s.process.config
 	s.stop(t)
 	s = start(t, config)

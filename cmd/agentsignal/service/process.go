@@ -116,7 +116,8 @@ type process struct {
 	admin       net.Listener // nil without http.admin_addr
 
 	// State.
-	serving    atomic.Pointer[signalhttp.Server]    // server, or the one before it; nil before both
+	serving    atomic.Pointer[signalhttp.Server]    // server, or that of buildWaiting; nil before both
+	storeFault atomic.Value                         // error: why this process waits for Redis
 	joined     atomic.Pointer[partition.Partitions] // nil until this node has joined the installation
 	holdings   *holdings
 	risks      atomic.Pointer[[]string] // of Redis; nil until watchRedis has looked
@@ -127,14 +128,15 @@ type process struct {
 // run serves until ctx ends and then shuts down. It returns nil if nothing has failed.
 func (p *process) run(ctx context.Context) error {
 	p.log.Info("agentsignal listens", "addr", p.listener.Addr().String(), "version", Version, "node", p.node)
+	failed := make(chan error)
+	server := p.serving.Load()
+	p.start(ctx, failed, "serve", func(context.Context) error { return server.Serve(p.listener) })
 	if err := p.awaitStore(ctx); err != nil || p.store == nil {
 		end, stop := context.WithTimeout(context.WithoutCancel(ctx), p.options.shutdown)
 		defer stop()
 		return errors.Join(err, p.undo.Run(end))
 	}
-	failed := make(chan error)
 	for what, f := range map[string]func(context.Context) error{
-		"serve":            func(context.Context) error { return p.server.Serve(p.listener) },
 		"serve admin":      p.serveAdmin,
 		"watch clock":      p.syncClock,
 		"keep credentials": p.credentials.Run,
