@@ -191,6 +191,7 @@ func (s *Server) createSchedule(c *call) error {
 	if err != nil {
 		return err
 	}
+	c.confirms = false // the schedule was confirmed as it was stored
 	return c.value(http.StatusOK, viewSchedule(&w))
 }
 

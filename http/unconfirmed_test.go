@@ -96,17 +96,18 @@ func TestAnswersToChangesAreConfirmed(t *testing.T) {
 	}
 }
 
-// A secret that is shown only once is shown although a read would be refused: its own change was confirmed, and a
-// refusal would lose it.
-func TestNewSecretsAreShown(t *testing.T) {
+// What a change has made is shown although a read would be refused: the change itself was confirmed. A refusal would
+// lose a secret that is shown only once, and a client that repeats it would have two schedules.
+func TestWhatIsNewIsShown(t *testing.T) {
 	t.Parallel()
 	reads := &fakeReads{unconfirmed: true}
 	s := newServer(t, &fakes{}, reads.use)
-	for _, c := range []struct{ path, body string }{
-		{"/v1/webhooks", `{"url":"https://example.com/a","events":["signal.created"]}`},
-		{"/v1/webhooks/" + string(webhookID) + "/rotate-secret", ""},
+	for _, c := range []struct{ path, body, shown string }{
+		{"/v1/webhooks", `{"url":"https://example.com/a","events":["signal.created"]}`, `"secret":"whsec_`},
+		{"/v1/webhooks/" + string(webhookID) + "/rotate-secret", "", `"secret":"whsec_`},
+		{"/v1/schedules", `{"agent_id":"trading","assets":["BTC"],"strategy":"momentum","every":"5m"}`, `"schedule_id":"sch_`},
 	} {
-		if a := do(t, s, "POST", c.path, c.body); a.Status != 200 || !strings.Contains(a.Body, `"secret":"whsec_`) {
+		if a := do(t, s, "POST", c.path, c.body); a.Status != 200 || !strings.Contains(a.Body, c.shown) {
 			t.Errorf("%s answers %d %s", c.path, a.Status, a.Body)
 		}
 	}
