@@ -3,67 +3,44 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/gorilla/websocket"
 	"github.com/spf13/cobra"
 
-	"github.com/agentsignal/agentsignal/actors/backoff"
-	"github.com/agentsignal/agentsignal/actors/dashboard"
 	"github.com/agentsignal/agentsignal/actors/market/assets"
 	"github.com/agentsignal/agentsignal/cmd/agentsignal/command"
 	"github.com/agentsignal/agentsignal/cmd/agentsignal/remote"
-)
-
-// tailTimeout is how long the stream may be silent; the service sends a heartbeat every 30 s.
-const tailTimeout = 90 * time.Second
-
-// Pauses between attempts to connect.
-const (
-	minReconnectPause = 500 * time.Millisecond
-	maxReconnectPause = 15 * time.Second
+	"github.com/agentsignal/agentsignal/cmd/agentsignal/service"
+	"github.com/agentsignal/agentsignal/http/client"
 )
 
 // tailer follows the dashboard stream.
 type tailer struct {
-	address  *url.URL // of the service
-	key      string
+	service  *client.Client
 	channels []string
 	assets   []string
 	raw      bool
 	out, err io.Writer
-	last     string // ID of the last event, from which a new connection resumes
-
-	connected  bool // has been connected before, so that a failure may be temporary
-	subscribed bool // the subscription of this connection is confirmed
 }
 
-func tailCommand() *cobra.Command {
+func tailCommand(s *service.Settings) *cobra.Command {
 	t := &tailer{}
-	var address string
-	var key remote.KeyFlags
+	from := remote.Flags{DataDir: s.Dir}
 	c := &cobra.Command{
 		Use: "tail", Short: "Show the stream of signals in the terminal", Args: cobra.NoArgs,
-		Long: "Show the stream of a running service. The API key comes from --key-file or from the\nvariable " +
-			remote.KeyVariable +
-			". It reconnects after a lost connection, and resumes where it was.",
+		Long: "Show the stream of a running service. It reconnects after a lost connection, and resumes where it\n" +
+			"was.\n\n" + remote.KeySources,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
-			if t.address, err = remote.ParseAddress(address); err != nil {
-				return fmt.Errorf("--url: %w", err)
-			}
 			if err := checkChannels(t.channels); err != nil {
 				return err
 			}
-			if t.key, err = key.Read(cmd); err != nil {
+			if t.service, err = from.Client(cmd); err != nil {
 				return err
 			}
 			t.out, t.err = cmd.OutOrStdout(), cmd.ErrOrStderr()
@@ -73,8 +50,7 @@ func tailCommand() *cobra.Command {
 			return t.follow(cmd.Context())
 		},
 	}
-	c.Flags().StringVar(&address, "url", "http://localhost:8080", "address of the service")
-	key.Add(c, "")
+	from.Add(c, "")
 	c.Flags().StringSliceVar(&t.channels, "channels", shownChannels, "message types to show")
 	c.Flags().StringSliceVar(&t.assets, "assets", nil, "show only these assets")
 	c.Flags().BoolVar(&t.raw, "json", false, "print the messages as JSON, one per line")
@@ -86,11 +62,11 @@ var shownChannels = []string{"signal.new", "signal.updated", "signal.closed", "a
 
 // checkChannels refuses channels that the stream does not have.
 func checkChannels(names []string) error {
-	known := dashboard.ChannelNames()
 	for _, name := range names {
-		if !slices.Contains(known, name) {
-			near := cmp.Or(command.OrNearest(name, known), ".")
-			return fmt.Errorf("--channels: no channel %q%s There are %s", name, near, strings.Join(known, ", "))
+		if !slices.Contains(client.Channels, name) {
+			near := cmp.Or(command.OrNearest(name, client.Channels), ".")
+			return fmt.Errorf("--channels: no channel %q%s There are %s", name, near,
+				strings.Join(client.Channels, ", "))
 		}
 	}
 	return nil
@@ -103,17 +79,12 @@ func (t *tailer) checkAssets(ctx context.Context) error {
 	if len(t.assets) == 0 {
 		return nil
 	}
-	text, err := remote.Ask(ctx, t.address, t.key, http.MethodGet, "/v1/assets", nil)
-	if refused, ok := errors.AsType[*remote.Fault](err); ok && refused.Status != http.StatusForbidden &&
-		refused.Status != http.StatusNotFound {
-		return err
+	list, err := t.service.Assets(ctx)
+	if p, ok := errors.AsType[*client.Problem](err); ok && (p.Temporary() || p.Status == 403 || p.Status == 404) {
+		return nil // the key has no scope for the list, or the service has none
 	}
 	if err != nil {
-		return nil // a temporary failure, or the key has no scope for the list
-	}
-	var list struct{ Assets []struct{ Asset string } }
-	if err := json.Unmarshal(text, &list); err != nil {
-		return fmt.Errorf("read the list of assets: %w", err)
+		return remote.Explain(err)
 	}
 	var known []string
 	for _, a := range list.Assets {
@@ -134,140 +105,35 @@ func (t *tailer) checkAssets(ctx context.Context) error {
 
 // follow shows the stream until ctx ends. It reconnects after interruptions.
 func (t *tailer) follow(ctx context.Context) error {
-	retries := backoff.Backoff{Min: minReconnectPause, Max: maxReconnectPause}
-	for {
-		began := time.Now()
-		err := t.connect(ctx)
-		if ctx.Err() != nil {
-			return nil
-		}
-		if _, lasting := errors.AsType[*remote.Fault](err); lasting {
-			return err
-		}
-		if time.Since(began) > maxReconnectPause {
-			retries.Reset()
-		}
-		pause := retries.Next()
-		fmt.Fprintf(t.err, "agentsignal: %v; trying again in %v\n", err, pause)
-		if !backoff.Sleep(ctx, pause) {
-			return nil
-		}
+	s := &client.Stream{Client: t.service, Channels: t.channels, Filters: client.Filters{Assets: t.assets},
+		Interrupted: func(err error, pause time.Duration) {
+			fmt.Fprintf(t.err, "agentsignal: %v; trying again in %v\n", remote.Explain(err),
+				pause.Round(time.Millisecond))
+		}}
+	err := s.Follow(ctx, t.show)
+	if ctx.Err() != nil {
+		return nil
 	}
-}
-
-// connect shows the stream of one connection until it ends.
-func (t *tailer) connect(ctx context.Context) error {
-	stream := *t.address
-	stream.Scheme = "ws" + strings.TrimPrefix(stream.Scheme, "http")
-	stream.Path += "/ws/dashboard"
-	ws, answer, err := websocket.DefaultDialer.DialContext(ctx, stream.String(),
-		http.Header{"Authorization": {"Bearer " + t.key}})
-	if err != nil && answer != nil {
-		body, _ := io.ReadAll(io.LimitReader(answer.Body, 1<<12))
-		return remote.AnswerFault(t.address, answer.StatusCode, body)
-	}
-	if err != nil {
-		return remote.ConnectFault(t.address, err, t.connected)
-	}
-	t.connected = true
-	defer ws.Close()
-	defer context.AfterFunc(ctx, func() { ws.Close() })()
-	subscribe := map[string]any{"action": "subscribe", "channels": t.channels,
-		"filters": map[string]any{"assets": t.assets}}
-	t.subscribed = false
-	if t.last != "" {
-		subscribe["last_event_id"] = t.last
-	}
-	if err := ws.WriteJSON(subscribe); err != nil {
-		return fmt.Errorf("subscribe: %w", err)
-	}
-	ws.SetPingHandler(func(text string) error {
-		ws.SetReadDeadline(time.Now().Add(tailTimeout))
-		return ws.WriteControl(websocket.PongMessage, []byte(text), time.Now().Add(time.Second))
-	})
-	for {
-		ws.SetReadDeadline(time.Now().Add(tailTimeout))
-		_, text, err := ws.ReadMessage()
-		if err != nil {
-			closing, ok := errors.AsType[*websocket.CloseError](err)
-			if ok && slices.Contains([]int{4400, 4401, 4403}, closing.Code) {
-				const reason = "the service has closed the connection (%d): %s"
-				return &remote.Fault{Text: fmt.Sprintf(reason, closing.Code, closing.Text)}
-			}
-			return fmt.Errorf("read: %w", err)
-		}
-		if err := t.show(text); err != nil {
-			return err
-		}
-	}
-}
-
-// message holds the shown members of a message of the stream.
-type message struct {
-	Type      string `json:"type"`
-	ID        string `json:"id"`
-	Timestamp string `json:"timestamp"`
-	Data      struct {
-		SignalID    string   `json:"signal_id"`
-		Agent       string   `json:"agent_id"`
-		Asset       string   `json:"asset"`
-		Strategy    string   `json:"strategy"`
-		Direction   string   `json:"direction"`
-		Confidence  float64  `json:"confidence"`
-		Entry       *float64 `json:"entry_price"`
-		Stop        *float64 `json:"stop_loss"`
-		Target      *float64 `json:"take_profit"`
-		CloseReason string   `json:"close_reason"`
-		PnLPercent  *float64 `json:"pnl_percent"`
-		Status      string   `json:"status"`
-		RunID       string   `json:"run_id"`
-		Severity    string   `json:"severity"`
-		Message     string   `json:"message"`
-		Code        string   `json:"code"`
-		Channels    []string `json:"channels"`
-		Denied      []string `json:"denied"`
-		Resumed     *struct {
-			Complete bool `json:"complete"`
-			Replayed int  `json:"replayed"`
-		} `json:"resumed"`
-	} `json:"data"`
+	return remote.Explain(err)
 }
 
 // show prints one message.
-func (t *tailer) show(text []byte) error {
-	var m message
-	if err := json.Unmarshal(text, &m); err != nil {
-		return fmt.Errorf("read message: %w", err)
-	}
-	if m.Type == "subscribed" {
-		t.subscribed = true
-	}
-	if m.Type == "error" && !t.subscribed { // it answers what the flags ask for
-		return &remote.Fault{Text: fmt.Sprintf("the service refuses the subscription: %s", m.Data.Message)}
-	}
-	if m.ID != "" && t.subscribed { // after earlier ones, a resume would skip events
-		t.last = m.ID
-	}
+func (t *tailer) show(m *client.Message) error {
 	if t.raw {
-		_, err := fmt.Fprintf(t.out, "%s\n", text)
+		_, err := fmt.Fprintf(t.out, "%s\n", m.JSON)
 		return err
 	}
-	line := describe(&m)
+	line := describe(m)
 	if line == "" {
 		return nil
 	}
-	at := m.Timestamp
-	if v, err := time.Parse(time.RFC3339, m.Timestamp); err == nil {
-		at = v.Local().Format("15:04:05.000")
-	}
-	_, err := fmt.Fprintf(t.out, "%s  %s\n", at, line)
+	_, err := fmt.Fprintf(t.out, "%s  %s\n", m.At.Local().Format("15:04:05.000"), command.Printable(line))
 	return err
 }
 
 // describe returns the line for m, or "" if m is not shown.
-func describe(m *message) string {
-	d := &m.Data
-	switch m.Type {
+func describe(m *client.Message) string {
+	switch d := m.Signal; m.Type {
 	case "signal.new":
 		return fmt.Sprintf("%-10s %-11s %-5s %-14s confidence %.4f  entry %s  stop %s  target %s",
 			"new", d.Asset, d.Direction, d.Strategy, d.Confidence, number(d.Entry), number(d.Stop), number(d.Target))
@@ -277,18 +143,18 @@ func describe(m *message) string {
 	case "signal.closed":
 		return fmt.Sprintf("%-10s %-11s %s  pnl %s %%", "closed", d.Asset, d.CloseReason, number(d.PnLPercent))
 	case "agent.status":
-		return fmt.Sprintf("%-10s %-11s %s", "agent", d.Agent, d.Status)
+		return fmt.Sprintf("%-10s %-11s %s", "agent", m.Agent.Agent, m.Agent.Status)
 	case "system.notification":
-		return fmt.Sprintf("%-10s %s: %s", "notice", d.Severity, d.Message)
+		return fmt.Sprintf("%-10s %s: %s", "notice", m.Notice.Severity, m.Notice.Message)
 	case "error":
-		return fmt.Sprintf("%-10s %s: %s", "error", d.Code, d.Message)
+		return fmt.Sprintf("%-10s %s: %s", "error", m.Refused.Code, m.Refused.Message)
 	case "subscribed":
-		line := fmt.Sprintf("%-10s %s", "subscribed", strings.Join(d.Channels, ", "))
-		if len(d.Denied) > 0 {
-			line += "; the key has no scope for " + strings.Join(d.Denied, ", ")
+		line := fmt.Sprintf("%-10s %s", "subscribed", strings.Join(m.Subscribed.Channels, ", "))
+		if denied := m.Subscribed.Denied; len(denied) > 0 {
+			line += "; the key has no scope for " + strings.Join(denied, ", ")
 		}
-		if r := d.Resumed; r != nil && !r.Complete {
-			line += "; earlier events are no longer held: see GET /v1/signals"
+		if m.Subscribed.Gap {
+			line += "; earlier events may be missing: see GET /v1/signals"
 		}
 		return line
 	}

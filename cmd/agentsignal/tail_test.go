@@ -1,7 +1,6 @@
 package main
 
 import (
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -9,25 +8,8 @@ import (
 	"testing"
 
 	"github.com/agentsignal/agentsignal/cmd/agentsignal/commandtest"
+	"github.com/agentsignal/agentsignal/http/client"
 )
-
-// TestTailResumesAfterWhatFollowedTheReply sends messages of the default channels before
-// the reply to a resume, which is followed by older ones.
-func TestTailResumesAfterWhatFollowedTheReply(t *testing.T) {
-	tail := &tailer{out: io.Discard, last: "2-0"}
-	for _, step := range []struct{ text, last string }{
-		{`{"type":"welcome","data":{}}`, "2-0"},
-		{`{"type":"agent.status","id":"5-0","data":{}}`, "2-0"},
-		{`{"type":"subscribed","data":{"resumed":{"replayed":2,"complete":true}}}`, "2-0"},
-		{`{"type":"agent.status","id":"3-0","data":{}}`, "3-0"},
-		{`{"type":"agent.status","id":"4-0","data":{}}`, "4-0"},
-	} {
-		commandtest.Must(t, tail.show([]byte(step.text)))
-		if tail.last != step.last {
-			t.Errorf("after %s it resumes after %s, want %s", step.text, tail.last, step.last)
-		}
-	}
-}
 
 // An asset that looks misspelt is refused; other names are allowed.
 func TestTailRefusesMisspeltAssets(t *testing.T) {
@@ -45,7 +27,7 @@ func TestTailRefusesMisspeltAssets(t *testing.T) {
 	for asset, want := range map[string]string{"btcc": "did you mean BTC?", "natural_gass": "did you mean natural_gas?",
 		"btc": "", "natural-gas": "", "btcusdt": "", "xbt": "", "Eth/USD": "", "standing desk": ""} {
 		out := &commandtest.Journal{}
-		tail := &tailer{address: address, key: "ask_key", assets: []string{asset}, err: out}
+		tail := &tailer{service: client.New(address, "ask_key"), assets: []string{asset}, err: out}
 		err := tail.checkAssets(t.Context())
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%s: %v, want %q", asset, err, want)

@@ -132,7 +132,7 @@ func (p *process) demoKey(ctx context.Context, account signal.AccountID) (string
 
 // printDemo prints the account and how to use it.
 func (p *process) printDemo(password, key string) {
-	address := remote.LocalURL(p.listener.Addr().String(), p.config.TLS)
+	address := remote.LocalURL(p.listener.Addr().String(), p.config.TLS.CertFile != "")
 	if password == "" {
 		password = "(as printed at the first start)"
 	}
