@@ -26,8 +26,12 @@ type tailer struct {
 	channels []string
 	assets   []string
 	raw      bool
+	count    int // of messages, after which it ends; 0: never
 	out, err io.Writer
 }
+
+// errShown ends a stream of which enough is shown.
+var errShown = errors.New("enough is shown")
 
 func tailCommand(s *service.Settings) *cobra.Command {
 	t := &tailer{}
@@ -54,6 +58,7 @@ func tailCommand(s *service.Settings) *cobra.Command {
 	c.Flags().StringSliceVar(&t.channels, "channels", shownChannels, "message types to show")
 	c.Flags().StringSliceVar(&t.assets, "assets", nil, "show only these assets")
 	c.Flags().BoolVar(&t.raw, "json", false, "print the messages as JSON, one per line")
+	c.Flags().IntVarP(&t.count, "count", "n", 0, "end after so many events")
 	return c
 }
 
@@ -111,7 +116,7 @@ func (t *tailer) follow(ctx context.Context) error {
 				pause.Round(time.Millisecond))
 		}}
 	err := s.Follow(ctx, t.show)
-	if ctx.Err() != nil {
+	if ctx.Err() != nil || errors.Is(err, errShown) {
 		return nil
 	}
 	return remote.Explain(err)
@@ -119,16 +124,23 @@ func (t *tailer) follow(ctx context.Context) error {
 
 // show prints one message.
 func (t *tailer) show(m *client.Message) error {
-	if t.raw {
-		_, err := fmt.Fprintf(t.out, "%s\n", m.JSON)
+	text := string(m.JSON)
+	if !t.raw {
+		line := describe(m)
+		if line == "" {
+			return nil
+		}
+		text = m.At.Local().Format("15:04:05.000") + "  " + command.Printable(line)
+	}
+	if _, err := fmt.Fprintln(t.out, text); err != nil {
 		return err
 	}
-	line := describe(m)
-	if line == "" {
-		return nil
+	if m.ID != "" && t.count > 0 {
+		if t.count--; t.count == 0 {
+			return errShown
+		}
 	}
-	_, err := fmt.Fprintf(t.out, "%s  %s\n", m.At.Local().Format("15:04:05.000"), command.Printable(line))
-	return err
+	return nil
 }
 
 // describe returns the line for m, or "" if m is not shown.

@@ -146,7 +146,7 @@ func (f *Flags) usual(address *url.URL) (*url.URL, string, error) {
 	if err != nil {
 		return nil, "", err
 	}
-	key, err := readPrivate(filepath.Join(dir, DemoKeyFile))
+	key, err := ReadPrivate(filepath.Join(dir, DemoKeyFile))
 	if errors.Is(err, os.ErrNotExist) {
 		err = nil
 	}

@@ -48,7 +48,7 @@ func ReadProfile(name string) (*Profile, error) {
 	if err != nil {
 		return nil, err
 	}
-	text, err := readPrivate(path)
+	text, err := ReadPrivate(path)
 	if err != nil {
 		return nil, err
 	}
@@ -110,8 +110,8 @@ func WritePrivate(path string, text []byte) error {
 	return err
 }
 
-// readPrivate reads a file with a key, which others must not be able to read.
-func readPrivate(path string) ([]byte, error) {
+// ReadPrivate reads a file with a key. It refuses a file that others can read.
+func ReadPrivate(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err

@@ -94,7 +94,7 @@ func TestPrivateFilesAreReplaced(t *testing.T) {
 	path := filepath.Join(dir, "key")
 	commandtest.Must(t, os.Symlink(foreign, path))
 	commandtest.Must(t, WritePrivate(path, []byte("ours")))
-	text, err := readPrivate(path)
+	text, err := ReadPrivate(path)
 	other, _ := os.ReadFile(foreign)
 	if string(text) != "ours" || err != nil || string(other) != "theirs" {
 		t.Errorf("%q, %v; the file behind the link has %q", text, err, other)
