@@ -201,6 +201,9 @@ type Object struct {
 
 func (o *Object) hold(text []byte) { o.JSON = text }
 
+// Raw returns the JSON.
+func (o *Object) Raw() json.RawMessage { return o.JSON }
+
 // holder is a result with an Object.
 type holder interface{ hold(text []byte) }
 

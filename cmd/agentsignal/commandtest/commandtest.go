@@ -3,6 +3,7 @@
 package commandtest
 
 import (
+	"crypto/rand"
 	"flag"
 	"os"
 	"path/filepath"
@@ -24,7 +25,7 @@ func Prepare() {
 			os.Unsetenv(name)
 		}
 	}
-	os.Setenv("XDG_CONFIG_HOME", "/nonexistent") // no profiles
+	os.Setenv("XDG_CONFIG_HOME", filepath.Join(os.TempDir(), "agentsignal-test-"+rand.Text())) // does not exist
 	flag.Parse()
 	if name := "test.parallel"; flag.Lookup(name).Value.String() == flag.Lookup(name).DefValue {
 		flag.Set(name, "8")

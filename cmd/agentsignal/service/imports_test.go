@@ -113,6 +113,8 @@ var mayImport = []struct {
 	{"cmd/agentsignal/undo", nil},
 	{"cmd/agentsignal/command", nil},
 	{"cmd/agentsignal/remote", []string{"http/client", "cmd/agentsignal/command"}},
+	{"cmd/agentsignal/use", []string{"actors/market/assets", "http/client", "cmd/agentsignal/command",
+		"cmd/agentsignal/remote"}},
 	{"cmd/agentsignal/commandtest", []string{"configs"}},
 	{"cmd/agentsignal/receive", []string{"actors/signal", "actors/webhook", "actors/webhook/...",
 		"cmd/agentsignal/command", "cmd/agentsignal/remote", "http/client"}},
