@@ -72,7 +72,6 @@ func newRoot(reload <-chan os.Signal) *cobra.Command {
 		bench.Command(),
 	)
 	group(root, "Use", append(use.Commands(s.Dir),
-		tailCommand(s),
 		webhook,
 		backtestCommand(s),
 		recordCommand(s),

@@ -7,6 +7,11 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/spf13/cobra"
+
+	"github.com/agentsignal/agentsignal/cmd/agentsignal/commandtest"
+	"github.com/agentsignal/agentsignal/cmd/agentsignal/use"
 )
 
 // TestCommandsUseTheAPI signs in and uses each client command, as a user does.
@@ -17,7 +22,12 @@ func TestCommandsUseTheAPI(t *testing.T) {
 	config := os.Getenv("XDG_CONFIG_HOME") // made by the commands
 	t.Cleanup(func() { os.RemoveAll(config) })
 	name := string(account.ID)
-	o := operator(t)
+	o := commandtest.NewOperator(t, commandtest.InProcess(func() *cobra.Command {
+		root, webhook := &cobra.Command{SilenceUsage: true, SilenceErrors: true}, &cobra.Command{Use: "webhook"}
+		webhook.AddCommand(use.WebhookCommands(nil)...)
+		root.AddCommand(append(use.Commands(nil), webhook)...)
+		return root
+	}))
 	logIn := []string{"login", "--url", s.url, "--email", account.Email, "--profile", name, "--password-stdin"}
 	if _, err := o.Try("not the password\n", logIn...); err == nil || !strings.Contains(err.Error(), "refuses the key (401)") {
 		t.Errorf("a wrong password: %v", err)

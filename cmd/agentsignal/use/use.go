@@ -22,6 +22,7 @@ func Commands(dataDir func() (string, error)) []*cobra.Command {
 		schedulesCommand(dataDir),
 		scoreCommand(dataDir),
 		exportCommand(dataDir),
+		tailCommand(dataDir),
 	}
 }
 
