@@ -2,7 +2,6 @@ package service
 
 import (
 	"encoding/json"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -89,14 +88,16 @@ func TestCommandsUseTheAPI(t *testing.T) {
 	do("expectancy_r", "score", "--agent", "trading", "-o", "csv")
 	hook := decode[struct {
 		ID string `json:"webhook_id"`
-	}](t, trader.post("/v1/webhooks", `{"url":"https://webhook.invalid/x","events":["signal.closed"]}`).want(t, http.StatusOK).Body).ID
+	}](t, trader.post("/v1/webhooks",
+		`{"url":"https://webhook.invalid/x","events":["signal.closed"]}`).ok(t).Body).ID
 	do(hook, "webhook", "list")
 	do("There is none.", "webhook", "failed", hook)
 	do("0", "webhook", "retry", hook)
 
 	o.Fails("no such signal", "signal", "show", "sig_01M7YQ1WTVKN9DZNWV9NV456V1", "--profile", name)
 	o.Fails("/strategy: must be one of", "run", "trading", "--asset", "BTC", "--strategy", "mometum", "--profile", name)
-	o.Fails("not of the form name=value", "run", "seo", "--asset", "desk", "--strategy", "blog_post", "--param", "x", "--profile", name)
+	o.Fails("not of the form name=value", "run", "seo", "--asset", "desk", "--strategy", "blog_post", "--param", "x",
+		"--profile", name)
 	reader, _ := s.account(t, "signals:read")
 	o.Fails("use a key with the scope agents:run", "jobs", "--url", s.url, "--key-file", written(t, reader.token))
 }

@@ -106,7 +106,8 @@ sig_22
 			t.Errorf("%s: %v\n%s", name, err, diff)
 		}
 	}
-	for want, flags := range map[string]outputFlags{"must be text, json or csv": {form: "xml"}, "--jq: ": {form: formText, jq: ".["},
+	for want, flags := range map[string]outputFlags{"must be text, json or csv": {form: "xml"},
+		"--jq: ":          {form: formText, jq: ".["},
 		"--jq makes JSON": {form: formCSV, jq: "."}} {
 		if _, err := flags.printer(&bytes.Buffer{}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: %v", flags, err)
@@ -170,8 +171,8 @@ func FuzzSince(f *testing.F) {
 
 func TestParametersOfARun(t *testing.T) {
 	t.Parallel()
-	got, err := parseParameters([]string{"region=us", `keywords=["oak", "desk"]`, "features=quiet motor", "features=a=b", "features=",
-		"n=[1]", "n=2"})
+	got, err := parseParameters([]string{"region=us", `keywords=["oak", "desk"]`, "features=quiet motor", "features=a=b",
+		"features=", "n=[1]", "n=2"})
 	want := map[string]any{"region": "us", "keywords": []any{"oak", "desk"}, "features": []any{"quiet motor", "a=b", ""},
 		"n": []any{1., "2"}}
 	if diff := cmp.Diff(want, got); err != nil || diff != "" {

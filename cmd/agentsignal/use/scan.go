@@ -13,7 +13,8 @@ func scanCommand(dataDir func() (string, error)) *cobra.Command {
 	var s session
 	var in client.ScanRequest
 	c := &cobra.Command{
-		Use: "scan AGENT", Short: "Compare what an agent would say of many assets, without making signals", Args: cobra.ExactArgs(1),
+		Use: "scan AGENT", Short: "Compare what an agent would say of many assets, without making signals",
+		Args: cobra.ExactArgs(1),
 		Long: "Compare what an agent would say of up to 50 assets, the greatest expected result after costs first. No\n" +
 			"signal is stored.",
 		Example: "  agentsignal scan trading --asset BTC,ETH,SOL --strategy breakout",
@@ -56,8 +57,8 @@ func (p *printer) scan(r *client.ScanResult) error {
 	var rows [][]any
 	for _, x := range r.Ranked {
 		among := []*float64{x.Entry, x.Stop, x.Target}
-		rows = append(rows, []any{x.Asset, direction(x.Direction), share{&x.Confidence}, multiple{x.ExpectedRNet}, share{x.Strength},
-			price{x.Entry, x.Asset, among}, price{x.Stop, x.Asset, among}, price{x.Target, x.Asset, among}})
+		rows = append(rows, []any{x.Asset, direction(x.Direction), share{&x.Confidence}, multiple{x.ExpectedRNet},
+			share{x.Strength}, price{x.Entry, x.Asset, among}, price{x.Stop, x.Asset, among}, price{x.Target, x.Asset, among}})
 	}
 	err := p.table([]string{"asset", "direction", "confidence", "expected_r_net", "strength", "entry_price", "stop_loss",
 		"take_profit"}, rows)

@@ -53,8 +53,8 @@ func (p *printer) score(card *client.Scorecard) error {
 	}
 	row := func(s *client.Statistics, first ...any) []any {
 		low, high := share{s.Interval.Low}, share{s.Interval.High}
-		return append(first, s.Count, share{s.HitRate}, low, high, share{s.MeanConfidence}, multiple{s.MeanR}, multiple{s.ExpectancyR},
-			ratio(s.ProfitFactor), multiple{&s.TotalR}, multiple{&s.MaxDrawdownR}, ratio(s.BrierSkill))
+		return append(first, s.Count, share{s.HitRate}, low, high, share{s.MeanConfidence}, multiple{s.MeanR},
+			multiple{s.ExpectancyR}, ratio(s.ProfitFactor), multiple{&s.TotalR}, multiple{&s.MaxDrawdownR}, ratio(s.BrierSkill))
 	}
 	rows := [][]any{row(&card.Statistics, "all", "", "", "", "")}
 	for i := range card.Groups {

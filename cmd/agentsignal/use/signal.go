@@ -65,7 +65,8 @@ func (p *printer) signal(s *client.Signal, history *client.History) error {
 		}
 	}
 	line("signal", text(s.ID))
-	line("asset", strings.Join([]string{text(s.Asset), text(direction(s.Direction)), text(s.Strategy), "(" + text(s.Agent) + ")"}, "  "))
+	line("asset", strings.Join([]string{text(s.Asset), text(direction(s.Direction)), text(s.Strategy),
+		"(" + text(s.Agent) + ")"}, "  "))
 	confidence := text(share{&s.Confidence})
 	if v := s.Metadata.Interval; v != nil && len(*v) == 2 {
 		confidence += fmt.Sprintf("  (95 %%: %s to %s)", text(share{&(*v)[0]}), text(share{&(*v)[1]}))
@@ -83,7 +84,8 @@ func (p *printer) signal(s *client.Signal, history *client.History) error {
 	case "open":
 		line("expires", text(s.ExpiresAt))
 	case "closed":
-		line("closed", strings.Join([]string{text(s.ClosedAt), text(reason(s.CloseReason)), "at " + text(levelOf(s, s.Exit))}, "  "))
+		line("closed", strings.Join([]string{text(s.ClosedAt), text(reason(s.CloseReason)),
+			"at " + text(levelOf(s, s.Exit))}, "  "))
 		line("result", strings.Join([]string{text(multiple{s.R}), text(percent{s.PnLPercent}), "before costs"}, "  "))
 	}
 	line("prices", text(s.Metadata.Source))
