@@ -4,11 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/credential"
@@ -34,72 +31,8 @@ func accountForm(a credential.Account) accountJSON {
 	return accountJSON{a.ID, a.Email, a.CreatedAt.UTC().Format(signal.TimeLayout)}
 }
 
-// passwordFlags are the ways to give a password.
-type passwordFlags struct {
-	password, file string
-	fromStdin      bool
-}
-
-func (f *passwordFlags) add(c *cobra.Command) {
-	c.Flags().StringVar(&f.password, "password", "",
-		fmt.Sprintf("the password, %d to %d characters; others on this machine can see it",
-			credentials.MinPassword, credentials.MaxPassword))
-	c.Flags().StringVar(&f.file, "password-file", "", "file with the password")
-	c.Flags().BoolVar(&f.fromStdin, "password-stdin", false, "read the password from standard input")
-	c.MarkFlagsMutuallyExclusive("password", "password-file", "password-stdin")
-}
-
-// read returns the password. Without a flag it asks on the terminal.
-func (f *passwordFlags) read(cmd *cobra.Command) (string, error) {
-	switch {
-	case f.password != "":
-		command.WarnVisible(cmd, "--password", "--password-stdin or --password-file")
-		return f.password, nil
-	case f.file != "", f.fromStdin:
-		name, flag := f.file, "--password-file"
-		if f.fromStdin {
-			name, flag = "-", "--password-stdin"
-		}
-		password, err := command.ReadSecret(cmd, name)
-		if err != nil {
-			return "", fmt.Errorf("%s: %w", flag, err)
-		}
-		return password, nil
-	case term.IsTerminal(int(os.Stdin.Fd())):
-		return askPassword(cmd.Context(), cmd.ErrOrStderr(), int(os.Stdin.Fd()))
-	}
-	return "", errors.New("give the password by --password-stdin or --password-file")
-}
-
-// askPassword reads a password from a terminal without showing it. The terminal is restored
-// even if ctx ends first.
-func askPassword(ctx context.Context, prompt io.Writer, terminal int) (string, error) {
-	before, err := term.GetState(terminal)
-	if err != nil {
-		return "", fmt.Errorf("read password: %w", err)
-	}
-	fmt.Fprint(prompt, "Password: ")
-	defer fmt.Fprintln(prompt)
-	type outcome struct {
-		text []byte
-		err  error
-	}
-	typed := make(chan outcome, 1)
-	go func() {
-		text, err := term.ReadPassword(terminal)
-		typed <- outcome{text, err}
-	}()
-	select {
-	case o := <-typed:
-		if o.err != nil {
-			return "", fmt.Errorf("read password: %w", o.err)
-		}
-		return string(o.text), nil
-	case <-ctx.Done(): // reading ends with the process
-		_ = term.Restore(terminal, before)
-		return "", ctx.Err()
-	}
-}
+// passwordRule says in helps which passwords are allowed.
+var passwordRule = fmt.Sprintf(", %d to %d characters", credentials.MinPassword, credentials.MaxPassword)
 
 func emailFlag(c *cobra.Command, email *string) {
 	c.Flags().StringVar(email, "email", "", "the account's email")
@@ -108,12 +41,12 @@ func emailFlag(c *cobra.Command, email *string) {
 
 func accountCreate(s *service.Settings) *cobra.Command {
 	var email string
-	var password passwordFlags
+	var password command.PasswordFlags
 	c := &cobra.Command{
 		Use: "create", Short: "Create an account and print it as JSON", Args: cobra.NoArgs,
 		Example: "  agentsignal account create --email me@example.com",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			secret, err := password.read(cmd)
+			secret, err := password.Read(cmd)
 			if err != nil {
 				return err
 			}
@@ -127,7 +60,7 @@ func accountCreate(s *service.Settings) *cobra.Command {
 		},
 	}
 	emailFlag(c, &email)
-	password.add(c)
+	password.Add(c, passwordRule)
 	return c
 }
 
@@ -176,11 +109,11 @@ func withAccount(
 
 func accountSetPassword(s *service.Settings) *cobra.Command {
 	var email string
-	var password passwordFlags
+	var password command.PasswordFlags
 	c := &cobra.Command{
 		Use: "set-password", Short: "Set an account's password; all its sessions end", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			secret, err := password.read(cmd)
+			secret, err := password.Read(cmd)
 			if err != nil {
 				return err
 			}
@@ -191,7 +124,7 @@ func accountSetPassword(s *service.Settings) *cobra.Command {
 		},
 	}
 	emailFlag(c, &email)
-	password.add(c)
+	password.Add(c, passwordRule)
 	return c
 }
 

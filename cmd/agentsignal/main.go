@@ -1,6 +1,6 @@
 // Command agentsignal is the service and the tools around it: see agentsignal help. Each
 // command has a file of its own here; larger ones are in the packages service, bench and
-// receive.
+// receive, and those that use a running service in package use.
 package main
 
 import (
@@ -16,6 +16,7 @@ import (
 	"github.com/agentsignal/agentsignal/cmd/agentsignal/command"
 	"github.com/agentsignal/agentsignal/cmd/agentsignal/receive"
 	"github.com/agentsignal/agentsignal/cmd/agentsignal/service"
+	"github.com/agentsignal/agentsignal/cmd/agentsignal/use"
 )
 
 func main() {
@@ -55,23 +56,37 @@ func newRoot(reload <-chan os.Signal) *cobra.Command {
 	flags := root.PersistentFlags()
 	flags.StringVar(&s.File, "config", os.Getenv("AGENTSIGNAL_CONFIG"), "configuration file (YAML)")
 	flags.StringVar(&s.DataDir, "data-dir", "", "directory of this node's own files; overrides data_dir")
-	root.AddCommand(
+	webhook := receive.Command(s.Dir)
+	webhook.AddCommand(use.WebhookCommands(s.Dir)...)
+	group(root, "Run",
 		serveCommand(s, reload),
-		accountCommand(s),
-		keyCommand(s),
-		clusterCommand(s),
-		tailCommand(),
-		receive.Command(),
 		configCommand(s),
-		backtestCommand(s),
-		auditCommand(s),
-		recordCommand(),
-		verifyCommand(),
 		doctorCommand(s),
 		healthcheckCommand(s),
-		bench.Command(),
-		versionCommand(),
+		clusterCommand(s),
 	)
+	group(root, "Administer",
+		accountCommand(s),
+		keyCommand(s),
+		auditCommand(s),
+		bench.Command(),
+	)
+	group(root, "Use", append(use.Commands(s.Dir),
+		webhook,
+		backtestCommand(s),
+		recordCommand(s),
+		verifyCommand(),
+	)...)
+	root.AddCommand(versionCommand())
 	command.ExplainUsage(root)
 	return root
+}
+
+// group adds commands under a title of their own in the help.
+func group(root *cobra.Command, title string, commands ...*cobra.Command) {
+	root.AddGroup(&cobra.Group{ID: title, Title: title + ":"})
+	for _, c := range commands {
+		c.GroupID = title
+	}
+	root.AddCommand(commands...)
 }

@@ -28,7 +28,7 @@ func TestWrongCommandLinesAreExplained(t *testing.T) {
 			`agentsignal account has create, delete, list, set-password, unlock`,
 		"account crate --email a@b": `no command "crate": did you mean create?`,
 		"config chekc":              `no command "chekc": did you mean check? agentsignal config has check, print`,
-		"webhook nothing":           `no command "nothing": agentsignal webhook has listen, verify`,
+		"webhook nothing":           `no command "nothing": agentsignal webhook has failed, list, listen, retry, verify`,
 		"bench nosuch":              `no command "nosuch": agentsignal bench has all, `,
 		"key --email a@b":           "no flag --email: agentsignal key --help lists the flags",
 		"tail --urll x":             "no flag --urll: did you mean --url?",
@@ -44,6 +44,12 @@ func TestWrongCommandLinesAreExplained(t *testing.T) {
 		"serve extra":                `too many arguments: the form is "agentsignal serve [flags]"`,
 		"key revoke --email a@b":     `too few arguments: the form is "agentsignal key revoke KEY_ID [flags]"`,
 		"key revoke a b --email a@b": `too many arguments: the form is "agentsignal key revoke KEY_ID [flags]"`,
+		"run trading --asset BTC":    "give --strategy (a strategy of the agent)",
+		"run --asset BTC":            `too few arguments: the form is "agentsignal run AGENT [flags]"`,
+		"signals --since x":          `--since: "x" is no time: give one like 2026-11-21`,
+		"signals -o xml":             `--output "xml": must be text, json or csv`,
+		"signals --profile nosuch":   "--profile: there is no profile nosuch: agentsignal login --profile nosuch makes it",
+		"export -o text":             "export writes csv or json",
 		"key create --email a@b":     "give --name (the key's name, unique in the account)",
 		"backtest":                   "give --asset (the asset) and --strategy (momentum, mean_reversion or breakout)",
 		"config check --config nosuch.yaml": "read configuration: open nosuch.yaml: no such file or directory: " +
@@ -58,6 +64,22 @@ func TestWrongCommandLinesAreExplained(t *testing.T) {
 		if out, _, err := runCommand(t.Context(), strings.NewReader(""), group); err != nil ||
 			!strings.Contains(out, "Available Commands") {
 			t.Errorf("%s: wrote %q and ended with %v", group, out, err)
+		}
+	}
+}
+
+// TestHelpIsGrouped: each command but those that cobra adds is in a group.
+func TestHelpIsGrouped(t *testing.T) {
+	t.Parallel()
+	for _, c := range newRoot(nil).Commands() {
+		if c.GroupID == "" && c.Name() != "version" {
+			t.Errorf("%s is in no group", c.Name())
+		}
+	}
+	out, _, err := runCommand(t.Context(), strings.NewReader(""), "--help")
+	for _, title := range []string{"Run:", "Administer:", "Use:"} {
+		if !strings.Contains(out, "\n"+title+"\n") || err != nil {
+			t.Errorf("the help has no %s: %s, %v", title, out, err)
 		}
 	}
 }

@@ -37,10 +37,25 @@ func (f *Finding) Error() string { return f.Err.Error() }
 // Unwrap returns what was found.
 func (f *Finding) Unwrap() error { return f.Err }
 
+// Exit is an error with an exit code of its own.
+type Exit struct {
+	Code int
+	Err  error
+}
+
+// Error implements error.
+func (e *Exit) Error() string { return e.Err.Error() }
+
+// Unwrap returns the error.
+func (e *Exit) Unwrap() error { return e.Err }
+
 // ExitCode returns the exit code for the error of a command.
 func ExitCode(c *cobra.Command, err error) int {
 	if err == nil {
 		return 0
+	}
+	if e, ok := errors.AsType[*Exit](err); ok {
+		return e.Code
 	}
 	if _, found := errors.AsType[*Finding](err); !found && c != nil && c.Annotations[annotation] != "" {
 		return ExitUnable

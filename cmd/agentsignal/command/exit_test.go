@@ -18,7 +18,8 @@ func TestExitCodesOfChecks(t *testing.T) {
 		c    *cobra.Command
 		err  error
 		want int
-	}{{check, nil, 0}, {check, found, 1}, {check, broken, 2}, {other, broken, 1}, {other, found, 1}, {nil, broken, 1}} {
+	}{{check, nil, 0}, {check, found, 1}, {check, broken, 2}, {other, broken, 1}, {other, found, 1}, {nil, broken, 1},
+		{check, &Exit{3, broken}, 3}, {nil, fmt.Errorf("x: %w", &Exit{3, broken}), 3}} {
 		if got := ExitCode(row.c, row.err); got != row.want {
 			t.Errorf("exit code %d of %v, want %d", got, row.err, row.want)
 		}

@@ -3,6 +3,7 @@
 package commandtest
 
 import (
+	"crypto/rand"
 	"flag"
 	"os"
 	"path/filepath"
@@ -16,7 +17,7 @@ import (
 // Patience limits every wait for a condition. It suffices for a busy machine.
 const Patience = 5 * time.Minute
 
-// Prepare makes the tests of a package independent of the settings in the environment, and
+// Prepare makes the tests of a package independent of the settings in the environment and of profiles, and
 // lets eight run at once: most of them wait for something. TestMain calls it.
 func Prepare() {
 	for _, kv := range os.Environ() {
@@ -24,6 +25,7 @@ func Prepare() {
 			os.Unsetenv(name)
 		}
 	}
+	os.Setenv("XDG_CONFIG_HOME", filepath.Join(os.TempDir(), "agentsignal-test-"+rand.Text())) // does not exist
 	flag.Parse()
 	if name := "test.parallel"; flag.Lookup(name).Value.String() == flag.Lookup(name).DefValue {
 		flag.Set(name, "8")

@@ -14,7 +14,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/record"
 	"github.com/agentsignal/agentsignal/actors/record/verify"
-	"github.com/agentsignal/agentsignal/cmd/agentsignal/remote"
+	"github.com/agentsignal/agentsignal/http/client"
 )
 
 const (
@@ -37,7 +37,7 @@ type proof struct {
 // Write writes an export of all signals of the account to out, the oldest first, and returns how many
 // it has. All are proved by one checkpoint, the newest one at the beginning; signals that are newer
 // are left out.
-func Write(ctx context.Context, from *remote.Reader, out io.Writer) (int64, error) {
+func Write(ctx context.Context, from *client.Client, out io.Writer) (int64, error) {
 	ids, err := list(ctx, from)
 	if err != nil {
 		return 0, err
@@ -69,7 +69,7 @@ func Write(ctx context.Context, from *remote.Reader, out io.Writer) (int64, erro
 }
 
 // list returns the identifiers of all signals, the oldest first.
-func list(ctx context.Context, from *remote.Reader) ([]string, error) {
+func list(ctx context.Context, from *client.Client) ([]string, error) {
 	var ids []string
 	known := map[string]bool{}
 	for offset := 0; ; offset += pageSize {
@@ -101,7 +101,7 @@ func list(ctx context.Context, from *remote.Reader) ([]string, error) {
 
 // begin returns the signals that have a proof, the newest checkpoint, and the size of the account's
 // log in it.
-func begin(ctx context.Context, from *remote.Reader, ids []string) ([]string, string, int64, error) {
+func begin(ctx context.Context, from *client.Client, ids []string) ([]string, string, int64, error) {
 	for i, id := range ids {
 		text, err := from.Get(ctx, "/v1/signals/"+id+"/proof")
 		switch statusOf(err) {
@@ -131,15 +131,15 @@ func begin(ctx context.Context, from *remote.Reader, ids []string) ([]string, st
 
 // statusOf returns the HTTP status of an answer that is an error, or 0.
 func statusOf(err error) int {
-	if fault, ok := errors.AsType[*remote.Fault](err); ok {
-		return fault.Status
+	if p, ok := errors.AsType[*client.Problem](err); ok {
+		return p.Status
 	}
 	return 0
 }
 
 // fetchAll returns the lines of signals in their order, several of which are fetched at the same time.
 func fetchAll(
-	ctx context.Context, from *remote.Reader, ids []string, size int64,
+	ctx context.Context, from *client.Client, ids []string, size int64,
 ) func(yield func(*line, error) bool) {
 	return func(yield func(*line, error) bool) {
 		for part := range slices.Chunk(ids, readers) {
@@ -165,7 +165,7 @@ func fetchAll(
 }
 
 // fetch returns the line of a signal, or nil if it is newer than the checkpoint or was removed.
-func fetch(ctx context.Context, from *remote.Reader, id string, size int64) (*line, error) {
+func fetch(ctx context.Context, from *client.Client, id string, size int64) (*line, error) {
 	text, err := from.Get(ctx, fmt.Sprintf("/v1/signals/%s/proof?log_size=%d", id, size))
 	if status := statusOf(err); status == http.StatusNotFound || status == http.StatusConflict {
 		return nil, nil

@@ -22,6 +22,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/webhook"
 	"github.com/agentsignal/agentsignal/actors/webhook/signature"
 	"github.com/agentsignal/agentsignal/cmd/agentsignal/command"
+	"github.com/agentsignal/agentsignal/cmd/agentsignal/remote"
 )
 
 // Limits of the local receiver.
@@ -48,10 +49,10 @@ type localReceiver struct {
 	out, err io.Writer
 }
 
-func webhookListen() *cobra.Command {
+func webhookListen(dataDir func() (string, error)) *cobra.Command {
 	l := &localReceiver{now: time.Now, failed: make(chan error, 1)}
 	var secrets secretFlags
-	var register registration
+	register := registration{from: remote.Flags{DataDir: dataDir}}
 	var addr, print, save string
 	c := &cobra.Command{
 		Use: "listen", Short: "Receive deliveries, verify and print them", Args: cobra.NoArgs,
@@ -59,7 +60,7 @@ func webhookListen() *cobra.Command {
 			"them. A genuine one is answered with 200, or with the answer of --forward-to; another\n" +
 			"with 401. With --register a webhook for this address is made at the service, with the\n" +
 			"secret that is given or a new one, and removed at the end; webhooks.allowed_networks\n" +
-			"of the service must hold the address.",
+			"of the service must hold the address.\n\n" + remote.KeySources,
 		Example: "  agentsignal webhook listen --secret-file secret.txt --forward-to http://localhost:3000/hooks\n" +
 			"  agentsignal webhook listen --register --key-file key.txt",
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {

@@ -30,7 +30,7 @@ func listenFor(tb testing.TB, args ...string) *listening {
 	tb.Helper()
 	l := &listening{out: &commandtest.Journal{}, errs: &commandtest.Journal{}}
 	ctx, cancel := context.WithCancel(tb.Context())
-	root := Command()
+	root := Command(nil)
 	root.SetArgs(append([]string{"listen", "--addr", "127.0.0.1:0"}, args...))
 	root.SetOut(l.out)
 	root.SetErr(l.errs)

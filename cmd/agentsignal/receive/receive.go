@@ -19,10 +19,11 @@ import (
 	"github.com/agentsignal/agentsignal/cmd/agentsignal/command"
 )
 
-// Command returns agentsignal webhook.
-func Command() *cobra.Command {
+// Command returns agentsignal webhook. dataDir returns the data directory of the service on this machine,
+// which may have a key.
+func Command(dataDir func() (string, error)) *cobra.Command {
 	c := &cobra.Command{Use: "webhook", Short: "Receive deliveries here, or verify a saved one"}
-	c.AddCommand(webhookListen(), webhookVerify())
+	c.AddCommand(webhookListen(dataDir), webhookVerify())
 	return c
 }
 

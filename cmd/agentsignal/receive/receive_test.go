@@ -6,6 +6,8 @@ import (
 	"os"
 	"testing"
 
+	"github.com/spf13/cobra"
+
 	"github.com/agentsignal/agentsignal/cmd/agentsignal/commandtest"
 )
 
@@ -16,7 +18,7 @@ func TestMain(m *testing.M) {
 
 // operator returns an operator of agentsignal webhook.
 func operator(tb testing.TB) commandtest.Operator {
-	return commandtest.NewOperator(tb, commandtest.InProcess(Command))
+	return commandtest.NewOperator(tb, commandtest.InProcess(func() *cobra.Command { return Command(nil) }))
 }
 
 // answer is an answer of the receiver.

@@ -141,7 +141,7 @@ func TestTailShowsTheStream(t *testing.T) {
 	made := trader.run("BTC", "momentum")
 	for kind, out := range outputs {
 		eventually(t, "tail "+kind+" shows the signal", func() bool {
-			return out.Line(map[string]string{"for people": "new        BTC", "for programs": made.ID}[kind]) != ""
+			return out.Line(map[string]string{"for people": "new      BTC", "for programs": made.ID}[kind]) != ""
 		})
 		if line := out.Line("ETH"); line != "" {
 			t.Errorf("tail %s shows what was not asked for: %s", kind, line)

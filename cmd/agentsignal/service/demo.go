@@ -6,12 +6,15 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/backoff"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/credential"
 	"github.com/agentsignal/agentsignal/cmd/agentsignal/remote"
+	"github.com/agentsignal/agentsignal/configs"
 )
 
 // The demo runs agents for an account of its own, so that a new user sees signals at once.
@@ -113,28 +116,57 @@ func (p *process) demoAccount(ctx context.Context) (credential.Account, string, 
 	return account, password, err
 }
 
-// demoKey replaces the demo's key and returns its secret: that of the old key is not stored.
+// demoKey returns the secret of the demo's key: the one that its file has, if it still is, else that of
+// a new key, which it writes there.
 func (p *process) demoKey(ctx context.Context, account signal.AccountID) (string, error) {
 	keys, _, err := p.credentials.Keys(ctx, account, math.MaxInt, 0)
 	if err != nil {
 		return "", err
 	}
+	path := filepath.Join(p.config.DataDir, remote.DemoKeyFile)
+	text, err := remote.ReadPrivate(path)
+	kept := strings.TrimSpace(string(text))
+	var who signal.Principal
+	if err == nil && kept != "" {
+		who, err = p.credentials.Authenticate(ctx, kept)
+		if signal.KindOf(err) == signal.KindUnavailable {
+			return "", err
+		}
+	}
 	for _, k := range keys {
-		if k.Name == demoKeyName {
-			if err := p.credentials.RevokeKey(ctx, account, k.ID); err != nil {
-				return "", err
-			}
+		if k.Name != demoKeyName {
+			continue
+		}
+		if err == nil && who.Account == account && who.Key == k.ID {
+			return kept, nil
+		}
+		if err := p.credentials.RevokeKey(ctx, account, k.ID); err != nil {
+			return "", err
 		}
 	}
 	_, secret, err := p.credentials.CreateKey(ctx, account, demoKeyName, nil, nil)
+	if err == nil {
+		err = remote.WritePrivate(path, []byte(secret+"\n"))
+	}
 	return secret, err
 }
 
 // printDemo prints the account and how to use it.
 func (p *process) printDemo(password, key string) {
-	address := remote.LocalURL(p.listener.Addr().String(), p.config.TLS)
+	address := remote.LocalURL(p.listener.Addr().String(), p.config.TLS.CertFile != "")
 	if password == "" {
 		password = "(as printed at the first start)"
+	}
+	file := filepath.Join(p.config.DataDir, remote.DemoKeyFile)
+	if absolute, err := filepath.Abs(file); err == nil {
+		file = absolute
+	}
+	flags := ""
+	if address != remote.DefaultURL {
+		flags += " --url " + address
+	}
+	if p.config.DataDir != configs.Default().DataDir {
+		flags += " --data-dir " + filepath.Dir(file)
 	}
 	fmt.Fprintf(p.options.Demo, `
 agentsignal runs at %[1]s  (API: %[1]s/docs)
@@ -143,15 +175,16 @@ agentsignal runs at %[1]s  (API: %[1]s/docs)
   account   %[2]s
   password  %[3]s
   API key   %[4]s
+  kept in   %[5]s
 
 Schedules run the agents for this account. In another terminal, watch signals come,
-move and close; ask for one; receive events by webhook:
+move and close; ask for one; receive events by webhook. In this directory the commands
+find the key:
 
-  export %[5]s=%[4]s
-  %[6]s tail --url %[1]s
-  curl -s %[1]s/v1/agents/trading/run -H "Authorization: Bearer $%[5]s" -H 'Content-Type: application/json'`+
+  %[6]s tail%[7]s
+  %[6]s webhook listen --register%[7]s
+  curl -s %[1]s/v1/agents/trading/run -H "Authorization: Bearer $(cat %[5]s)" -H 'Content-Type: application/json'`+
 		` -d '{"asset": "BTC", "strategy": "momentum"}'
-  %[6]s webhook listen --register --url %[1]s
 
-`, address, demoEmail, password, key, remote.KeyVariable, os.Args[0])
+`, address, demoEmail, password, key, file, os.Args[0], flags)
 }

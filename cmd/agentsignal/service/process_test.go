@@ -16,6 +16,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -29,7 +30,7 @@ func TestTheDemoShowsSignalsAtOnce(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	var keys []string
-	for _, round := range []string{"first", "second"} {
+	for _, round := range []string{"first", "second", "third"} {
 		c := launchArgs(t, []string{"serve", "--demo"}, "DATA_DIR="+dir)
 		c.awaitReady(t)
 		var key string
@@ -47,11 +48,34 @@ func TestTheDemoShowsSignalsAtOnce(t *testing.T) {
 				`{"url":"http://127.0.0.1:61999","events":["signal.closed"],"secret":"a secret of the demo's user"}`).
 				ok(t)
 		}
-		if again := strings.Contains(c.log.String(), "as printed at the first start"); again != (round == "second") {
+		if again := strings.Contains(c.log.String(), "as printed at the first start"); again != (round != "first") {
 			t.Errorf("at the %s start it logs:\n%s", round, c.log.Newest())
 		}
 		keys = append(keys, trader.token)
-		if round == "second" {
+		kept := filepath.Join(dir, "demo.key")
+		info, err := os.Stat(kept)
+		must(t, err)
+		if info.Mode().Perm() != 0o600 || !strings.Contains(c.log.String(), "kept in   "+kept+"\n") {
+			t.Errorf("the key is kept with mode %v; it logs:\n%s", info.Mode(), c.log.Newest())
+		}
+		// A command finds the key there.
+		own := operator(t, "--data-dir", dir)
+		if out := own.Do("tail", "--url", c.url, "--json", "--channels", "signal.new", "-n", "1"); !strings.Contains(out,
+			"sig_") {
+			t.Errorf("tail prints %q", out)
+		}
+		switch round {
+		case "second":
+			if keys[1] != keys[0] {
+				t.Error("the key is another one after a restart")
+			}
+			// The file of a key that is not the demo's own is not used.
+			foreign := decode[keyJSON](t, own.Do("key", "create", "--email", demoEmail, "--name", "another"))
+			must(t, os.WriteFile(kept, []byte(foreign.APIKey), 0o600))
+		case "third":
+			if slices.Contains(keys[:2], keys[2]) {
+				t.Error("a key is used that is not the demo's")
+			}
 			trader.with(keys[0]).get("/v1/signals").fails(t, "invalid_token")
 		}
 		c.signal(syscall.SIGTERM)

@@ -13,6 +13,12 @@ type Settings struct {
 	DataDir string // overrides data_dir unless empty
 }
 
+// Dir returns the data directory. The error lists all faults of the configuration.
+func (s *Settings) Dir() (string, error) {
+	c, err := s.Load()
+	return c.DataDir, err
+}
+
 // Load returns the configuration. The error lists all faults.
 func (s *Settings) Load() (configs.Config, error) {
 	c, err := configs.Load(s.File, os.Environ())

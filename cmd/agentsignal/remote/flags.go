@@ -1,0 +1,160 @@
+// Package remote is what commands need to use a running service: the flags that give its address
+// and a key, profiles, and what to do about each error of package client.
+package remote
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/agentsignal/agentsignal/cmd/agentsignal/command"
+	"github.com/agentsignal/agentsignal/http/client"
+)
+
+// KeyVariable is the environment variable with the API key, used without a flag.
+const KeyVariable = "AGENTSIGNAL_API_KEY"
+
+// DefaultURL is the address of a service that no flag and no profile names.
+const DefaultURL = "http://localhost:8080"
+
+// DemoKeyFile is the name of the file in the data directory with the key of the demo account, and
+// with no other key.
+const DemoKeyFile = "demo.key"
+
+// KeySources is the part of the help of a command that says where its key comes from.
+const KeySources = "The API key comes from the first of these that has one: --key-file, --key or --profile; the variable\n" +
+	KeyVariable + "; the profile \"" + DefaultProfile + "\", for the address it was made for (agentsignal login\n" +
+	"makes profiles); " + DemoKeyFile + " in the data directory, where serve --demo puts the key of the demo, for a\n" +
+	"service on this machine."
+
+// Flags are the flags by which a command finds a service and a key for it.
+type Flags struct {
+	// DataDir returns the data directory of the service on this machine.
+	DataDir func() (string, error)
+
+	url, key, file, profile string
+}
+
+// Add adds the flags to c; purpose completes their help.
+func (f *Flags) Add(c *cobra.Command, purpose string) {
+	f.AddAddress(c, purpose)
+	c.Flags().StringVar(&f.key, "key", "", "API key or access token"+purpose+"; others on this machine can see it")
+	c.Flags().StringVar(&f.file, "key-file", "", "file with the API key, - for standard input"+purpose)
+	c.Flags().StringVar(&f.profile, "profile", "", "profile with the address and the API key"+purpose)
+	c.MarkFlagsMutuallyExclusive("key", "key-file", "profile")
+}
+
+// AddAddress adds the flag of the address alone.
+func (f *Flags) AddAddress(c *cobra.Command, purpose string) {
+	c.Flags().StringVar(&f.url, "url", "",
+		"address of the service"+purpose+"; that of the profile, or "+DefaultURL+", if left out")
+}
+
+// Address returns the address that the flag gives, else the one that is given.
+func (f *Flags) Address(other string) (*url.URL, error) {
+	u, err := client.ParseAddress(cmp.Or(f.url, other, DefaultURL))
+	if err != nil {
+		return nil, fmt.Errorf("--url: %w", err)
+	}
+	return u, nil
+}
+
+// Client returns a client of the service with a key. Without a key it fails.
+func (f *Flags) Client(cmd *cobra.Command) (*client.Client, error) {
+	address, err := f.Address("")
+	if err != nil {
+		return nil, err
+	}
+	key, err := f.given(cmd)
+	switch {
+	case err != nil:
+		return nil, err
+	case f.profile != "":
+		p, err := ReadProfile(f.profile)
+		if errors.Is(err, os.ErrNotExist) {
+			const missing = "--profile: there is no profile %s: agentsignal login --profile %[1]s makes it"
+			return nil, fmt.Errorf(missing, f.profile)
+		}
+		if err != nil {
+			return nil, err
+		}
+		if address, err = f.Address(p.URL); err != nil {
+			return nil, err
+		}
+		key = p.Key
+	case key == "":
+		if address, key, err = f.usual(address); err != nil {
+			return nil, err
+		}
+	}
+	key = strings.TrimPrefix(strings.TrimSpace(key), "Bearer ")
+	if key == "" {
+		return nil, errors.New("give an API key by --key-file or " + KeyVariable +
+			", or log in: agentsignal login makes a profile, agentsignal key create a key")
+	}
+	if strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return nil, errors.New("the API key has characters that no key has: copy it again")
+	}
+	return client.New(address, key), nil
+}
+
+// given returns the key of a flag or else of the variable, or "".
+func (f *Flags) given(cmd *cobra.Command) (string, error) {
+	switch {
+	case f.profile != "":
+		return "", nil
+	case f.key != "":
+		command.WarnVisible(cmd, "--key", "--key-file or "+KeyVariable)
+		return f.key, nil
+	case f.file != "":
+		key, err := command.ReadSecret(cmd, f.file)
+		if err == nil && key == "" {
+			err = errors.New("the first line is empty")
+		}
+		if err != nil {
+			return "", fmt.Errorf("--key-file: %w", err)
+		}
+		return key, nil
+	}
+	return os.Getenv(KeyVariable), nil
+}
+
+// usual returns the key that is kept for the service at address, if there is one. Without --url the
+// address is that of the default profile, if that exists. A key is sent only where it belongs.
+func (f *Flags) usual(address *url.URL) (*url.URL, string, error) {
+	p, err := ReadProfile(DefaultProfile)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, "", err
+	}
+	if err == nil {
+		own, err := client.ParseAddress(p.URL)
+		if err == nil && (f.url == "" || *own == *address) {
+			return own, p.Key, nil
+		}
+	}
+	if f.DataDir == nil || !isLocal(address.Hostname()) {
+		return address, "", nil
+	}
+	dir, err := f.DataDir()
+	if err != nil {
+		return nil, "", err
+	}
+	key, err := ReadPrivate(filepath.Join(dir, DemoKeyFile))
+	if errors.Is(err, os.ErrNotExist) {
+		err = nil
+	}
+	return address, string(key), err
+}
+
+// isLocal reports whether a host is this machine.
+func isLocal(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}

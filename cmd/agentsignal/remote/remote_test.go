@@ -1,0 +1,142 @@
+package remote
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+
+	"github.com/agentsignal/agentsignal/cmd/agentsignal/commandtest"
+	"github.com/agentsignal/agentsignal/http/client"
+)
+
+// found returns the address and the key that a command with the arguments uses, and its error.
+func found(dir string, args ...string) (string, string, error) {
+	f := Flags{DataDir: func() (string, error) { return dir, nil }}
+	var c *client.Client
+	cmd := &cobra.Command{SilenceErrors: true, SilenceUsage: true, RunE: func(cmd *cobra.Command, _ []string) (err error) {
+		c, err = f.Client(cmd)
+		return err
+	}}
+	f.Add(cmd, "")
+	cmd.SetErr(&commandtest.Journal{})
+	cmd.SetIn(strings.NewReader("piped\n"))
+	cmd.SetArgs(append([]string{}, args...))
+	if err := cmd.Execute(); err != nil {
+		return "", "", err
+	}
+	return c.Address.String(), c.Key, nil
+}
+
+// Each key is found in its turn, and sent only where it belongs.
+func TestWhereKeysComeFrom(t *testing.T) {
+	home, dir := t.TempDir(), t.TempDir()
+	t.Setenv("XDG_CONFIG_HOME", home)
+	t.Setenv(KeyVariable, "")
+	try := func(want string, args ...string) {
+		t.Helper()
+		address, key, err := found(dir, args...)
+		if got := address + " " + key; err != nil && !strings.Contains(err.Error(), want) || err == nil && got != want {
+			t.Errorf("%q: %s, %v, want %s", args, got, err, want)
+		}
+	}
+	try("give an API key by --key-file or AGENTSIGNAL_API_KEY, or log in")
+	try("there is no profile work: agentsignal login --profile work makes it", "--profile", "work")
+	try("is no name of a profile", "--profile", "../x")
+
+	commandtest.Must(t, WritePrivate(filepath.Join(dir, DemoKeyFile), []byte("demo\n")))
+	try("http://localhost:8080 demo")
+	try("http://127.0.0.1:9 demo", "--url", "127.0.0.1:9")
+	try("give an API key", "--url", "https://example.com") // the demo is not there
+
+	for name, p := range map[string]Profile{DefaultProfile: {URL: "https://own.example.com", Key: "own"},
+		"work": {URL: "https://work.example.com", Key: "work"}} {
+		path, err := p.Save(name)
+		commandtest.Must(t, err)
+		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("%s: %v, %v", path, info.Mode(), err)
+		}
+	}
+	try("https://own.example.com own")
+	try("https://own.example.com own", "--url", "wss://own.example.com/ws/dashboard")
+	try("http://localhost:8080 demo", "--url", "localhost:8080") // the profile is for another service
+	try("https://work.example.com work", "--profile", "work")
+	try("https://other.example.com work", "--profile", "work", "--url", "https://other.example.com")
+
+	t.Setenv(KeyVariable, "Bearer variable ")
+	try("http://localhost:8080 variable")
+	try("https://work.example.com work", "--profile", "work")
+	try("http://localhost:8080 flag", "--key", "flag")
+	try("http://localhost:8080 piped", "--key-file", "-")
+	try("--key-file: open nosuch", "--key-file", "nosuch")
+	try("--url: the scheme", "--url", "ftp://x")
+	try("characters that no key has", "--key", "a b")
+
+	// A file that others can read is no secret any more.
+	t.Setenv(KeyVariable, "")
+	path, err := ProfilePath("work")
+	commandtest.Must(t, err)
+	commandtest.Must(t, os.Chmod(path, 0o640))
+	try("others can read "+path, "--profile", "work")
+	commandtest.Must(t, os.WriteFile(path, []byte(`{"url":"https://work.example.com"}`), 0o600))
+	commandtest.Must(t, os.Chmod(path, 0o600))
+	try("it has no api_key: agentsignal login --profile work makes it again", "--profile", "work")
+}
+
+func TestPrivateFilesAreReplaced(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	foreign := filepath.Join(dir, "foreign")
+	commandtest.Must(t, os.WriteFile(foreign, []byte("theirs"), 0o644))
+	path := filepath.Join(dir, "key")
+	commandtest.Must(t, os.Symlink(foreign, path))
+	commandtest.Must(t, WritePrivate(path, []byte("ours")))
+	text, err := ReadPrivate(path)
+	other, _ := os.ReadFile(foreign)
+	if string(text) != "ours" || err != nil || string(other) != "theirs" {
+		t.Errorf("%q, %v; the file behind the link has %q", text, err, other)
+	}
+	if left, _ := filepath.Glob(filepath.Join(dir, ".*")); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+	if err := WritePrivate(filepath.Join(dir, "missing", "key"), nil); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("in a directory that does not exist: %v", err)
+	}
+}
+
+func TestErrorsSayWhatToDo(t *testing.T) {
+	t.Parallel()
+	for want, err := range map[string]error{
+		"nothing listens at host:1: start the service, or give its address by --url": &client.ConnectError{
+			Kind: client.NotListening, Host: "host:1"},
+		`there is no host "host": see --url`: &client.ConnectError{Kind: client.NoHost, Host: "host:1"},
+		"the service refuses the key (401): no. See agentsignal key list, or log in again: agentsignal login": &client.Problem{
+			Status: 401, Detail: "no."},
+		"the service refuses the request (403): no: use a key with the scope signals:read": &client.Problem{
+			Status: 403, Code: "insufficient_scope", Detail: "no", RequiredScope: "signals:read"},
+		"the service refuses the request (404): \ufffd[2Jx": &client.Problem{Status: 404, Code: "not_found", Detail: "\x1b[2Jx"},
+		"plain": errors.New("plain"),
+	} {
+		if got := Explain(err); got.Error() != want || !errors.Is(got, err) {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+	if Explain(nil) != nil {
+		t.Error("no error is explained")
+	}
+}
+
+func FuzzProfile(f *testing.F) {
+	f.Add([]byte(`{"url":"https://example.com","api_key":"ask_x"}`))
+	f.Add([]byte(`{"url":1}`))
+	f.Add([]byte(`null`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		p, err := parseProfile(text)
+		if err == nil && (p.Key == "" || p.URL == "") {
+			t.Errorf("%q is read as %+v", text, p)
+		}
+	})
+}

@@ -1,0 +1,103 @@
+package service
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+
+	"github.com/agentsignal/agentsignal/cmd/agentsignal/commandtest"
+	"github.com/agentsignal/agentsignal/cmd/agentsignal/use"
+)
+
+// TestCommandsUseTheAPI signs in and uses each client command, as a user does.
+func TestCommandsUseTheAPI(t *testing.T) {
+	t.Parallel()
+	s := shared(t)
+	trader, account := s.account(t)
+	config := os.Getenv("XDG_CONFIG_HOME") // made by the commands
+	t.Cleanup(func() { os.RemoveAll(config) })
+	name := string(account.ID)
+	o := commandtest.NewOperator(t, commandtest.InProcess(func() *cobra.Command {
+		root, webhook := &cobra.Command{SilenceUsage: true, SilenceErrors: true}, &cobra.Command{Use: "webhook"}
+		webhook.AddCommand(use.WebhookCommands(nil)...)
+		root.AddCommand(append(use.Commands(nil), webhook)...)
+		return root
+	}))
+	logIn := []string{"login", "--url", s.url, "--email", account.Email, "--profile", name, "--password-stdin"}
+	if _, err := o.Try("not the password\n", logIn...); err == nil || !strings.Contains(err.Error(), "refuses the key (401)") {
+		t.Errorf("a wrong password: %v", err)
+	}
+	var keys []string
+	for range 2 {
+		if _, err := o.Try(password+"\n", logIn...); err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join(config, "agentsignal", "profiles", name+".json")
+		text, err := os.ReadFile(path)
+		must(t, err)
+		info, err := os.Stat(path)
+		must(t, err)
+		if info.Mode().Perm() != 0o600 || strings.Contains(string(text), password) {
+			t.Errorf("the profile is %v %s", info.Mode(), text)
+		}
+		keys = append(keys, decode[keyJSON](t, string(text)).APIKey)
+	}
+	trader.with(keys[0]).get("/v1/account").fails(t, "invalid_token") // replaced
+	trader.with(keys[1]).get("/v1/account").ok(t)
+	do := func(want string, args ...string) string {
+		t.Helper()
+		out := o.Do(append(args, "--profile", name)...)
+		if !strings.Contains(out, want) {
+			t.Errorf("%s prints %s, want %q", strings.Join(args, " "), out, want)
+		}
+		return out
+	}
+
+	made := decode[struct {
+		ID string `json:"signal_id"`
+	}](t, do("sig_", "run", "trading", "--asset", "BTC", "--strategy", "momentum", "-o", "json")).ID
+	do(made, "signals", "--asset", "btc", "--agent", "trading", "--strategy", "momentum", "--status", "open", "--min-confidence",
+		"0.01", "--since", "1h")
+	do("There is none.", "signals", "--asset", "ETH")
+	if out := do("", "signals", "--since", "2030-01-01", "-o", "json"); strings.TrimSpace(out) != "[]" {
+		t.Errorf("no signals are %s", out)
+	}
+	do(made, "signals", "--jq", ".[0].signal_id")
+	do("created ", "signal", "show", made)
+	do("signal_id", "signal", "show", made, "-o", "csv")
+	do(made+",", "export", "--status", "open")
+	file := filepath.Join(t.TempDir(), "signals.jsonl")
+	do("", "export", "-o", "json", "--file", file)
+	text, err := os.ReadFile(file)
+	if err != nil || !json.Valid(text) || !strings.Contains(string(text), made) {
+		t.Errorf("the export is %s, %v", text, err)
+	}
+	o.Fails("file exists", "export", "--file", file, "--profile", name)
+	do("expected r net", "scan", "trading", "--asset", "BTC,ETH", "--strategy", "momentum")
+	do("scan", "jobs")
+	job := decode[struct {
+		ID string `json:"job_id"`
+	}](t, do("job_", "run", "trading", "--asset", "BTC", "--strategy", "momentum", "--async", "-o", "json")).ID
+	do(job, "jobs", job)
+	trader.post("/v1/schedules", `{"agent_id":"trading","assets":["BTC"],"strategy":"breakout","every":"60m"}`).ok(t)
+	do("breakout", "schedules")
+	do("expectancy_r", "score", "--agent", "trading", "-o", "csv")
+	hook := decode[struct {
+		ID string `json:"webhook_id"`
+	}](t, trader.post("/v1/webhooks",
+		`{"url":"https://webhook.invalid/x","events":["signal.closed"]}`).ok(t).Body).ID
+	do(hook, "webhook", "list")
+	do("There is none.", "webhook", "failed", hook)
+	do("0", "webhook", "retry", hook)
+
+	o.Fails("no such signal", "signal", "show", "sig_01M7YQ1WTVKN9DZNWV9NV456V1", "--profile", name)
+	o.Fails("/strategy: must be one of", "run", "trading", "--asset", "BTC", "--strategy", "mometum", "--profile", name)
+	o.Fails("not of the form name=value", "run", "seo", "--asset", "desk", "--strategy", "blog_post", "--param", "x",
+		"--profile", name)
+	reader, _ := s.account(t, "signals:read")
+	o.Fails("use a key with the scope agents:run", "jobs", "--url", s.url, "--key-file", written(t, reader.token))
+}

@@ -1,0 +1,268 @@
+package use
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/market/assets"
+	"github.com/agentsignal/agentsignal/cmd/agentsignal/command"
+)
+
+// The values of cells, beside string, int, int64, time.Time and *time.Time. One that is missing is shown
+// as "-", and is empty in CSV.
+type (
+	direction string // "long" or "short"
+	share     struct{ of *float64 }
+	multiple  struct{ of *float64 } // of R
+	percent   struct{ of *float64 } // is already one
+	// price is a price of an asset, with as many decimals as show others as different.
+	price struct {
+		of    *float64
+		asset string
+		among []*float64
+	}
+	reason string // why a signal closed
+)
+
+// style is how a cell looks on a terminal.
+type style string
+
+const (
+	plain style = ""
+	faint style = "2"
+	good  style = "32"
+	bad   style = "31"
+)
+
+// cell is a value for people.
+type cell struct {
+	text  string
+	style style
+	right bool // is aligned to the right
+}
+
+const missing = "-"
+
+// paint returns the text of a cell in its style.
+func (p *printer) paint(c cell) string {
+	if !p.colours || c.style == plain {
+		return c.text
+	}
+	return "\x1b[" + string(c.style) + "m" + c.text + "\x1b[0m"
+}
+
+// cell returns a value as people write it.
+func (p *printer) cell(v any) cell {
+	switch v := v.(type) {
+	case direction:
+		return cell{text: clean(string(v)), style: map[direction]style{"long": good, "short": bad}[v]}
+	case reason:
+		return cell{text: clean(string(v)), style: map[reason]style{"take_profit": good, "stop_loss": bad}[v]}
+	case share:
+		return number(v.of, func(x float64) string { return strconv.FormatFloat(100*x, 'f', 1, 64) + " %" })
+	case percent:
+		c := number(v.of, func(x float64) string { return fmt.Sprintf("%+.2f %%", x) })
+		c.style = signStyle(v.of)
+		return c
+	case multiple:
+		c := number(v.of, func(x float64) string { return fmt.Sprintf("%+.2f R", x) })
+		c.style = signStyle(v.of)
+		return c
+	case price:
+		return number(v.of, func(x float64) string { return strconv.FormatFloat(x, 'f', v.decimals(), 64) })
+	case int:
+		return cell{text: strconv.Itoa(v), right: true}
+	case time.Time:
+		return cell{text: p.time(v)}
+	case *time.Time:
+		if v == nil {
+			return cell{text: missing}
+		}
+		return cell{text: p.time(*v)}
+	}
+	return cell{text: clean(fmt.Sprint(v))}
+}
+
+func number(x *float64, write func(float64) string) cell {
+	if x == nil {
+		return cell{text: missing, right: true}
+	}
+	return cell{text: write(*x), right: true}
+}
+
+func signStyle(x *float64) style {
+	switch {
+	case x == nil || *x == 0:
+		return plain
+	case *x > 0:
+		return good
+	}
+	return bad
+}
+
+// clean returns a text of a service for one line of a terminal.
+func clean(text string) string {
+	text = strings.NewReplacer("\n", " ", "\t", " ").Replace(command.Printable(text))
+	if text == "" {
+		return missing
+	}
+	return text
+}
+
+// time returns a time in the zone that was asked for.
+func (p *printer) time(t time.Time) string {
+	if t.IsZero() {
+		return missing
+	}
+	return p.zone(t).Format("2006-01-02 15:04:05")
+}
+
+func (p *printer) zone(t time.Time) time.Time {
+	if p.utc {
+		return t.UTC()
+	}
+	return t.Local()
+}
+
+// exact returns a value for programs.
+func exact(v any) string {
+	write := func(x *float64) string {
+		if x == nil {
+			return ""
+		}
+		return strconv.FormatFloat(*x, 'f', -1, 64)
+	}
+	switch v := v.(type) {
+	case int:
+		return strconv.Itoa(v)
+	case share:
+		return write(v.of)
+	case percent:
+		return write(v.of)
+	case multiple:
+		return write(v.of)
+	case price:
+		return write(v.of)
+	case time.Time:
+		if v.IsZero() {
+			return ""
+		}
+		return v.UTC().Format(time.RFC3339Nano)
+	case *time.Time:
+		if v == nil {
+			return ""
+		}
+		return v.UTC().Format(time.RFC3339Nano)
+	}
+	text := fmt.Sprint(v)
+	if text != "" && strings.ContainsRune("=+-@\t\r", rune(text[0])) {
+		return "'" + text // a spreadsheet would take it for a formula
+	}
+	return text
+}
+
+// maxDecimals is the greatest number of decimals of a price.
+const maxDecimals = 10
+
+// decimals returns how many decimals a trader writes of a price: by the class of the asset and the size
+// of the price, and more if the prices that stand beside it would look the same.
+func (p price) decimals() int {
+	d := usualDecimals(p.asset, math.Abs(*p.of))
+	for ; d < maxDecimals; d++ {
+		seen := map[string]float64{}
+		same := false
+		for _, x := range p.among {
+			if x == nil {
+				continue
+			}
+			text := strconv.FormatFloat(*x, 'f', d, 64)
+			if other, ok := seen[text]; ok && other != *x {
+				same = true
+			}
+			seen[text] = *x
+		}
+		if !same {
+			break
+		}
+	}
+	return d
+}
+
+func usualDecimals(asset string, x float64) int {
+	class := assets.ClassOf(asset)
+	switch {
+	case class == assets.FX && x >= 20: // yen
+		return 3
+	case class == assets.FX:
+		return 5
+	case class == assets.Commodity && x < 10:
+		return 3
+	case x >= 100 || x == 0 || class != "" && class != assets.Crypto && x >= 1:
+		return 2
+	case x >= 1:
+		return 4
+	}
+	return min(3+int(math.Ceil(-math.Log10(x))), maxDecimals)
+}
+
+// sinceForms are the forms of a time that parseSince reads, in the zone of the user without one.
+var sinceForms = []string{time.RFC3339Nano, "2006-01-02T15:04:05", "2006-01-02 15:04:05", "2006-01-02T15:04",
+	"2006-01-02 15:04", time.DateOnly}
+
+// maxAgo limits how long ago parseSince goes back.
+const maxAgo = 100 * 365 * 24 * time.Hour
+
+// parseSince reads a time, a date, or how long ago: 90m, 12h, 3d.
+func parseSince(text string, now time.Time, zone *time.Location) (time.Time, error) {
+	text = strings.TrimSpace(text)
+	for _, form := range sinceForms {
+		if t, err := time.ParseInLocation(form, text, zone); err == nil {
+			return t, nil
+		}
+	}
+	ago, err := time.ParseDuration(text)
+	if days, ok := strings.CutSuffix(text, "d"); ok {
+		var n float64
+		if n, err = strconv.ParseFloat(days, 64); err == nil && math.Abs(n) <= maxAgo.Hours()/24 {
+			ago = time.Duration(n * float64(24*time.Hour))
+		} else {
+			err = errors.New("out of range")
+		}
+	}
+	if err != nil || ago < 0 || ago > maxAgo {
+		return time.Time{}, fmt.Errorf("%q is no time: give one like 2026-11-21, 2026-11-21T09:30:00Z, 90m or 3d", text)
+	}
+	return now.Add(-ago), nil
+}
+
+// parseParameters reads the parameters of a run, each name=value. A value that begins as JSON does is
+// JSON; otherwise it is a text. A name that is given again has the list of its values.
+func parseParameters(texts []string) (map[string]any, error) {
+	all := map[string]any{}
+	for _, text := range texts {
+		name, written, ok := strings.Cut(text, "=")
+		if name = strings.TrimSpace(name); !ok || name == "" {
+			return nil, fmt.Errorf("--param %q: is not of the form name=value", text)
+		}
+		var value any = written
+		if strings.HasPrefix(written, "[") || strings.HasPrefix(written, "{") {
+			if err := json.Unmarshal([]byte(written), &value); err != nil {
+				return nil, fmt.Errorf("--param %s: %w", name, err)
+			}
+		}
+		switch before := all[name].(type) {
+		case nil:
+			all[name] = value
+		case []any:
+			all[name] = append(before, value)
+		default:
+			all[name] = []any{before, value}
+		}
+	}
+	return all, nil
+}

@@ -1,0 +1,105 @@
+package use
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/agentsignal/agentsignal/cmd/agentsignal/command"
+	"github.com/agentsignal/agentsignal/cmd/agentsignal/remote"
+	"github.com/agentsignal/agentsignal/http/client"
+)
+
+func loginCommand() *cobra.Command {
+	var from remote.Flags
+	var password command.PasswordFlags
+	var email, profile string
+	var scopes []string
+	c := &cobra.Command{
+		Use: "login", Short: "Make an API key and keep it with the address in a profile", Args: cobra.NoArgs,
+		Long: "Make an API key by the email and the password of an account, and keep it with the address of the\n" +
+			"service in a profile, a file that others cannot read. Commands use the profile\n" +
+			"\"" + remote.DefaultProfile + "\" by themselves and others by --profile. The password is not kept, and the session ends. The key of a\n" +
+			"profile that is there before is revoked, if it is of the same service.",
+		Example: "  agentsignal login --url https://signals.example.com --email me@example.com\n" +
+			"  agentsignal login --email me@example.com --password-stdin --profile home < password.txt",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			address, err := from.Address("")
+			if err != nil {
+				return err
+			}
+			if _, err := remote.ProfilePath(profile); err != nil {
+				return err
+			}
+			if email == "" {
+				if email, err = askEmail(cmd); err != nil {
+					return err
+				}
+			}
+			secret, err := password.Read(cmd)
+			if err != nil {
+				return err
+			}
+			return logIn(cmd, client.New(address, ""), email, secret, profile, scopes)
+		},
+	}
+	from.AddAddress(c, "")
+	c.Flags().Lookup("url").Usage = "address of the service; " + remote.DefaultURL + " if left out"
+	c.Flags().StringVar(&email, "email", "", "the account's email")
+	c.Flags().StringVar(&profile, "profile", remote.DefaultProfile, "name of the profile")
+	c.Flags().StringSliceVar(&scopes, "scopes", nil, "scopes of the key; all if left out")
+	password.Add(c, "")
+	return c
+}
+
+// askEmail reads an email from the terminal.
+func askEmail(cmd *cobra.Command) (string, error) {
+	if !term.IsTerminal(int(os.Stdin.Fd())) {
+		return "", errors.New("give --email (the account's email)")
+	}
+	fmt.Fprint(cmd.ErrOrStderr(), "Email: ")
+	line, err := bufio.NewReader(cmd.InOrStdin()).ReadString('\n')
+	if err != nil {
+		return "", fmt.Errorf("read email: %w", err)
+	}
+	return strings.TrimSpace(line), nil
+}
+
+// logIn makes a key and writes the profile.
+func logIn(cmd *cobra.Command, public *client.Client, email, password, name string, scopes []string) (err error) {
+	ctx := cmd.Context()
+	before, beforeErr := remote.ReadProfile(name)
+	s, err := public.Login(ctx, email, password)
+	if err != nil {
+		return remote.Explain(err)
+	}
+	user := client.New(public.Address, s.AccessToken)
+	defer func() { err = errors.Join(err, remote.Explain(user.Logout(ctx))) }()
+	host, _ := os.Hostname()
+	key, err := user.CreateKey(ctx, client.NewAPIKey{Scopes: scopes,
+		Name: strings.TrimSpace(fmt.Sprintf("%.60s %s", host, time.Now().UTC().Format("2006-01-02 15:04:05.000")))})
+	if err != nil {
+		return remote.Explain(err)
+	}
+	profile := &remote.Profile{URL: public.Address.String(), Email: email, KeyID: key.ID, Key: key.Secret}
+	path, err := profile.Save(name)
+	if err != nil { // the secret would be lost
+		return errors.Join(err, remote.Explain(user.RevokeKey(ctx, key.ID)))
+	}
+	fmt.Fprintf(cmd.ErrOrStderr(), "agentsignal: the profile %s is kept in %s\n", name, path)
+	if beforeErr == nil && before.URL == profile.URL && before.KeyID != "" {
+		// Of another account it is not found.
+		if err := user.RevokeKey(ctx, before.KeyID); err != nil {
+			if p, ok := errors.AsType[*client.Problem](err); !ok || p.Code != "not_found" {
+				return fmt.Errorf("revoke the key before: %w", remote.Explain(err))
+			}
+		}
+	}
+	return nil
+}

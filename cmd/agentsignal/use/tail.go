@@ -1,0 +1,488 @@
+package use
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/csv"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+
+	"github.com/agentsignal/agentsignal/actors/market/assets"
+	"github.com/agentsignal/agentsignal/cmd/agentsignal/command"
+	"github.com/agentsignal/agentsignal/cmd/agentsignal/remote"
+	"github.com/agentsignal/agentsignal/http/client"
+)
+
+// exitGap is the exit code of tail --strict after an interruption that may have lost events.
+const exitGap = 3
+
+// maxKnown is how many signals are remembered to show with their end what only their creation has.
+const maxKnown = 10_000
+
+// maxEarlier is how many earlier signals --last and --since look through.
+const maxEarlier = 10_000
+
+// tailer shows the stream.
+type tailer struct {
+	service  *client.Client
+	channels []string
+	filters  client.Filters
+	last     int       // earlier signals that are shown first
+	since    time.Time // from which on earlier signals are shown first
+	count    int       // of events, after which it ends; 0: never
+	strict   bool      // ends at a gap
+	columns  []tailColumn
+	printer  *printer
+	out, err io.Writer
+
+	known map[string]*client.Signal
+	order []string // of known
+	shown map[string]bool
+	began bool // what came before is shown
+}
+
+// errShown ends a stream of which enough is shown.
+var errShown = errors.New("enough is shown")
+
+// errGap ends a stream that must not have gaps.
+var errGap = errors.New("events may be missing since an interruption")
+
+func tailCommand(dataDir func() (string, error)) *cobra.Command {
+	t := &tailer{}
+	var s session
+	var columns []string
+	var since string
+	var minConfidence, minExpected float64
+	var duration time.Duration
+	var asJSON bool
+	c := &cobra.Command{
+		Use: "tail", Short: "Show the stream of signals in the terminal", Args: cobra.NoArgs,
+		Long: "Show the stream of a running service. It connects again after an interruption, and resumes where it was;\n" +
+			"where that is not possible it says so, and with --strict it ends with exit code 3. A signal passes filters\n" +
+			"by its values at its creation: all of its events pass, or none. With --output json each message is a line,\n" +
+			"as the service sends it; those of --last and --since have no id, and are sought among the newest 10,000\n" +
+			"signals.",
+		Example: "  agentsignal tail --assets BTC,ETH --last 10\n" +
+			"  agentsignal tail --channels signal.closed --since 3h --for 10m -o csv > closed.csv\n" +
+			"  agentsignal tail -n 1 --channels signal.new --jq .data.signal_id",
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			if asJSON {
+				s.output.form = formJSON
+			}
+			if cmd.Flags().Changed("min-confidence") {
+				t.filters.MinConfidence = &minConfidence
+			}
+			if cmd.Flags().Changed("min-expected-r") {
+				t.filters.MinExpectedRNet = &minExpected
+			}
+			if err := t.configure(columns, since, s.output.form); err != nil {
+				return err
+			}
+			if t.service, t.printer, err = s.begin(cmd); err != nil {
+				return err
+			}
+			t.out, t.err = cmd.OutOrStdout(), cmd.ErrOrStderr()
+			ctx := cmd.Context()
+			if err := t.checkAssets(ctx); err != nil {
+				return err
+			}
+			if duration > 0 {
+				var cancel context.CancelFunc
+				ctx, cancel = context.WithTimeout(ctx, duration)
+				defer cancel()
+			}
+			return t.follow(ctx)
+		},
+	}
+	f := c.Flags()
+	f.StringSliceVar(&t.channels, "channels", shownChannels, "message types to show")
+	f.StringSliceVar(&t.filters.Assets, "assets", nil, "only these assets, by any of their names")
+	f.StringSliceVar(&t.filters.Agents, "agent", nil, "only these agents: trading, weather or seo")
+	f.StringSliceVar(&t.filters.Strategies, "strategy", nil, "only these strategies")
+	f.StringSliceVar(&t.filters.Directions, "direction", nil, "only long, or only short")
+	f.Float64Var(&minConfidence, "min-confidence", 0, "only with this confidence or more, 0 to 1")
+	f.Float64Var(&minExpected, "min-expected-r", 0, "only with this expected R after costs or more")
+	f.IntVar(&t.last, "last", 0, "show so many earlier signals first")
+	f.StringVar(&since, "since", "", "show earlier signals first, "+sinceUsage)
+	f.IntVarP(&t.count, "count", "n", 0, "end after so many events")
+	f.DurationVar(&duration, "for", 0, "end after this time")
+	f.StringSliceVar(&columns, "columns", nil, "columns of text and CSV: "+strings.Join(columnNames(), ", "))
+	f.BoolVar(&t.strict, "strict", false, "end with exit code 3 where an interruption may have lost events")
+	f.BoolVar(&asJSON, "json", false, "the same as --output json")
+	s.add(c, dataDir)
+	return c
+}
+
+// shownChannels is the default of --channels.
+var shownChannels = []string{"signal.new", "signal.updated", "signal.closed", "system.notification"}
+
+// configure checks the flags.
+func (t *tailer) configure(columns []string, since, form string) error {
+	for _, name := range t.channels {
+		if !slices.Contains(client.Channels, name) {
+			return unknown("channels", "channel", name, client.Channels)
+		}
+	}
+	if len(columns) == 0 {
+		columns = shownColumns
+		if form == formCSV {
+			columns = columnNames()
+		}
+	}
+	for _, name := range columns {
+		i := slices.IndexFunc(tailColumns, func(c tailColumn) bool { return c.name == name })
+		if i < 0 {
+			return unknown("columns", "column", name, columnNames())
+		}
+		t.columns = append(t.columns, tailColumns[i])
+	}
+	if t.last < 0 || t.count < 0 {
+		return errors.New("--last and --count must not be negative")
+	}
+	if since == "" {
+		return nil
+	}
+	var err error
+	if t.since, err = parseSince(since, time.Now(), time.Local); err != nil {
+		return fmt.Errorf("--since: %w", err)
+	}
+	return nil
+}
+
+// unknown returns the error of a flag with a name that does not exist.
+func unknown(flag, what, name string, known []string) error {
+	near := cmp.Or(command.OrNearest(name, known), ".")
+	return fmt.Errorf("--%s: no %s %q%s There are %s", flag, what, name, near, strings.Join(known, ", "))
+}
+
+// checkAssets refuses an asset that looks like a misspelt asset with prices. It allows all
+// other names: subjects of content, and assets whose prices others write to Redis, have any
+// name.
+func (t *tailer) checkAssets(ctx context.Context) error {
+	if len(t.filters.Assets) == 0 {
+		return nil
+	}
+	list, err := t.service.Assets(ctx)
+	if p, ok := errors.AsType[*client.Problem](err); ok && (p.Temporary() || p.Status == 403 || p.Status == 404) {
+		return nil // the key has no scope for the list, or the service has none
+	}
+	if err != nil {
+		return remote.Explain(err)
+	}
+	var known []string
+	for _, a := range list.Assets {
+		known = append(known, a.Asset)
+	}
+	for _, name := range t.filters.Assets {
+		if slices.ContainsFunc(known, func(k string) bool { return assets.Key(k) == assets.Key(name) }) {
+			continue
+		}
+		if near := command.OrNearest(name, known); near != "" {
+			return fmt.Errorf("--assets: the service has no asset %q%s", name, near)
+		}
+		fmt.Fprintf(t.err, "agentsignal: the service lists no prices of %q: it may have none, "+
+			"unless this is another name of a listed asset\n", name)
+	}
+	return nil
+}
+
+// follow shows the stream until ctx ends or enough is shown.
+func (t *tailer) follow(ctx context.Context) error {
+	t.known, t.shown = map[string]*client.Signal{}, map[string]bool{}
+	if t.printer.form == formCSV {
+		var names []string
+		for _, c := range t.columns {
+			names = append(names, c.name)
+		}
+		if err := t.record(names); err != nil {
+			return err
+		}
+	}
+	s := &client.Stream{Client: t.service, Channels: t.channels, Filters: t.filters,
+		Interrupted: func(err error, pause time.Duration) {
+			fmt.Fprintf(t.err, "agentsignal: %v; trying again in %v\n", remote.Explain(err),
+				pause.Round(100*time.Millisecond))
+		}}
+	err := s.Follow(ctx, func(m *client.Message) error { return t.receive(ctx, m) })
+	switch {
+	case errors.Is(err, errGap):
+		return &command.Exit{Code: exitGap, Err: err}
+	case ctx.Err() != nil, errors.Is(err, errShown):
+		return nil
+	}
+	return remote.Explain(err)
+}
+
+// receive shows a message of the stream.
+func (t *tailer) receive(ctx context.Context, m *client.Message) error {
+	if sub := m.Subscribed; sub != nil {
+		if err := t.subscribed(m); err != nil {
+			return err
+		}
+		if sub.Gap && t.strict {
+			return errGap
+		}
+		if t.began {
+			return nil
+		}
+		t.began = true // the stream has all that the list will not have
+		return t.earlier(ctx)
+	}
+	if m.Signal != nil && t.shown[m.Type+" "+m.Signal.ID] {
+		return nil // it is in the list, too
+	}
+	return t.show(m)
+}
+
+// subscribed says what the stream shows.
+func (t *tailer) subscribed(m *client.Message) error {
+	text := "subscribed to " + strings.Join(m.Subscribed.Channels, ", ")
+	if denied := m.Subscribed.Denied; len(denied) > 0 {
+		text += "; the key has no scope for " + strings.Join(denied, ", ")
+	}
+	if m.Subscribed.Gap {
+		text += "; events since the interruption may be missing: see agentsignal signals --since"
+	}
+	if t.printer.form == formJSON && t.printer.jq == nil {
+		if err := t.print(m.JSON); err != nil || !m.Subscribed.Gap {
+			return err
+		}
+	}
+	_, err := fmt.Fprintf(t.err, "agentsignal: %s\n", command.Printable(text))
+	return err
+}
+
+// earlier shows what --last and --since ask for. The stream is subscribed already, so that nothing lies
+// between the two.
+func (t *tailer) earlier(ctx context.Context) error {
+	if t.last == 0 && t.since.IsZero() {
+		return nil
+	}
+	q := client.SignalQuery{Since: t.since, Asset: only(t.filters.Assets), Agent: only(t.filters.Agents),
+		Strategy: only(t.filters.Strategies), Direction: only(t.filters.Directions)}
+	var messages []*client.Message
+	n := 0
+	for s, err := range t.service.Signals(ctx, q, maxEarlier) {
+		if err != nil {
+			return remote.Explain(err)
+		}
+		if !t.filters.Passes(s) {
+			continue
+		}
+		created := *s
+		created.Confidence, created.Exit, created.PnLPercent, created.CloseReason = s.Initial, nil, nil, ""
+		messages = append(messages, &client.Message{Type: "signal.new", At: s.CreatedAt, Signal: &created})
+		if s.ClosedAt != nil {
+			messages = append(messages, &client.Message{Type: "signal.closed", At: *s.ClosedAt, Signal: s})
+		}
+		if n++; n == t.last {
+			break
+		}
+	}
+	slices.SortStableFunc(messages, func(a, b *client.Message) int { return a.At.Compare(b.At) })
+	for _, m := range messages {
+		t.shown[m.Type+" "+m.Signal.ID] = true
+		t.know(m.Signal)
+		if !slices.Contains(t.channels, m.Type) {
+			continue
+		}
+		text, err := json.Marshal(map[string]any{"type": m.Type, "timestamp": m.At, "data": m.Signal.Raw()})
+		if err != nil {
+			return err
+		}
+		m.JSON = text
+		if err := t.show(m); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// only returns the only element of list, or "".
+func only(list []string) string {
+	if len(list) == 1 {
+		return list[0]
+	}
+	return ""
+}
+
+// know remembers a signal.
+func (t *tailer) know(s *client.Signal) {
+	if t.known[s.ID] == nil {
+		t.order = append(t.order, s.ID)
+		if len(t.order) > maxKnown {
+			delete(t.known, t.order[0])
+			t.order = t.order[1:]
+		}
+	}
+	t.known[s.ID] = s
+}
+
+// show prints a message.
+func (t *tailer) show(m *client.Message) error {
+	row, isEvent := t.row(m)
+	var err error
+	switch {
+	case t.printer.form == formJSON && (t.printer.jq == nil || isEvent):
+		err = t.print(m.JSON)
+	case !isEvent:
+		return nil
+	case t.printer.form == formCSV:
+		var values []string
+		for _, c := range t.columns {
+			values = append(values, exact(c.value(row)))
+		}
+		err = t.record(values)
+	default:
+		_, err = fmt.Fprintln(t.out, t.line(row))
+	}
+	if err != nil || !isEvent || t.count == 0 {
+		return err
+	}
+	if t.count--; t.count == 0 {
+		return errShown
+	}
+	return nil
+}
+
+// print prints a message as JSON on one line, or what the jq program makes of it.
+func (t *tailer) print(text []byte) error {
+	if t.printer.jq != nil {
+		return t.printer.JSON(text)
+	}
+	var b bytes.Buffer
+	if err := json.Compact(&b, text); err != nil {
+		return fmt.Errorf("print message: %w", err)
+	}
+	_, err := fmt.Fprintf(t.out, "%s\n", b.Bytes())
+	return err
+}
+
+// record prints a line of CSV.
+func (t *tailer) record(values []string) error {
+	w := csv.NewWriter(t.out)
+	_ = w.Write(values) // Flush has the error
+	w.Flush()
+	return w.Error()
+}
+
+// tailRow is an event as it is shown.
+type tailRow struct {
+	at    time.Time
+	event string
+	client.Signal
+	confidence *float64
+	price      *float64 // of market.price
+	run        string
+	text       string // of what is no signal
+}
+
+// row returns the row of a message, and reports whether it is an event.
+func (t *tailer) row(m *client.Message) (*tailRow, bool) {
+	r := &tailRow{at: m.At, event: m.Type}
+	switch {
+	case m.Signal != nil:
+		r.event = strings.TrimPrefix(m.Type, "signal.")
+		r.Signal = *m.Signal
+		if r.event != "closed" {
+			r.confidence = &r.Signal.Confidence
+			t.know(m.Signal)
+			break
+		}
+		if k := t.known[m.Signal.ID]; k != nil { // the message has neither of these
+			r.Agent, r.Strategy, r.Direction, r.Stop, r.Target = k.Agent, k.Strategy, k.Direction, k.Stop, k.Target
+		}
+	case m.Agent != nil:
+		r.event, r.Agent, r.run, r.text = "agent", m.Agent.Agent, m.Agent.Run, m.Agent.Agent+" "+m.Agent.Status
+	case m.Notice != nil:
+		r.event, r.text = "notice", m.Notice.Severity+": "+m.Notice.Message
+	case m.Price != nil:
+		r.event, r.Asset, r.price = "price", m.Price.Asset, &m.Price.Price
+	case m.Refused != nil:
+		r.event, r.text = "error", m.Refused.Code+": "+m.Refused.Message
+	default:
+		return nil, false
+	}
+	return r, true
+}
+
+// tailColumn is a column of tail.
+type tailColumn struct {
+	name  string
+	width int // the least one, in text
+	value func(*tailRow) any
+}
+
+// tailColumns are all columns.
+var tailColumns = []tailColumn{
+	{"time", 19, func(r *tailRow) any { return r.at }},
+	{"event", 7, func(r *tailRow) any { return r.event }},
+	{"signal_id", 30, func(r *tailRow) any { return r.ID }},
+	{"agent", 7, func(r *tailRow) any { return r.Agent }},
+	{"asset", 11, func(r *tailRow) any { return r.Asset }},
+	{"direction", 5, func(r *tailRow) any { return direction(r.Direction) }},
+	{"strategy", 15, func(r *tailRow) any { return r.Strategy }},
+	{"confidence", 7, func(r *tailRow) any { return share{r.confidence} }},
+	{"expected_r", 7, func(r *tailRow) any { return multiple{r.Metadata.ExpectedRNet} }},
+	{"entry", 10, func(r *tailRow) any {
+		if r.price != nil {
+			return price{r.price, r.Asset, nil}
+		}
+		return levelOf(&r.Signal, r.Entry)
+	}},
+	{"stop", 10, func(r *tailRow) any { return levelOf(&r.Signal, r.Stop) }},
+	{"target", 10, func(r *tailRow) any { return levelOf(&r.Signal, r.Target) }},
+	{"exit", 10, func(r *tailRow) any { return levelOf(&r.Signal, r.Exit) }},
+	{"pnl", 8, func(r *tailRow) any { return percent{r.PnLPercent} }},
+	{"reason", 11, func(r *tailRow) any { return reason(r.CloseReason) }},
+	{"run_id", 30, func(r *tailRow) any { return r.run }},
+	{"text", 0, func(r *tailRow) any { return r.text }},
+}
+
+// shownColumns is the default of --columns in text.
+var shownColumns = []string{"time", "event", "asset", "direction", "strategy", "confidence", "entry", "stop", "target", "exit",
+	"pnl", "reason"}
+
+func columnNames() []string {
+	var names []string
+	for _, c := range tailColumns {
+		names = append(names, c.name)
+	}
+	return names
+}
+
+// line returns a row as text.
+func (t *tailer) line(r *tailRow) string {
+	columns := t.columns
+	if r.text != "" { // what is no signal has none of the other columns
+		columns = []tailColumn{tailColumns[0], tailColumns[1], tailColumns[len(tailColumns)-1]}
+	}
+	var b strings.Builder
+	blank := 0 // spaces that belong before the next text
+	for _, c := range columns {
+		cell := t.printer.cell(c.value(r))
+		if cell.text == missing {
+			cell.text = ""
+		}
+		pad := max(c.width-utf8.RuneCountInString(cell.text), 0)
+		if cell.right {
+			blank += pad
+			pad = 0
+		}
+		if cell.text != "" {
+			b.WriteString(strings.Repeat(" ", blank) + t.printer.paint(cell))
+			blank = 0
+		}
+		blank += pad + 2
+	}
+	return b.String()
+}

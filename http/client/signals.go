@@ -1,0 +1,222 @@
+package client
+
+import (
+	"cmp"
+	"context"
+	"io"
+	"iter"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+)
+
+// Signal is a signal with its state. The answer to a run, lists without all members, and messages
+// of the stream leave out the members that they do not have.
+type Signal struct {
+	Object
+	ID         string    `json:"signal_id"`
+	Agent      string    `json:"agent_id"`
+	Asset      string    `json:"asset"`
+	Strategy   string    `json:"strategy"`
+	Direction  string    `json:"direction"`  // "long" or "short"
+	Confidence float64   `json:"confidence"` // 0 to 1; of a closed signal the one at its creation
+	Entry      *float64  `json:"entry_price"`
+	Stop       *float64  `json:"stop_loss"`
+	Target     *float64  `json:"take_profit"`
+	Metadata   Metadata  `json:"metadata"`
+	CreatedAt  time.Time `json:"created_at"`
+
+	Status    string    `json:"status"` // "open" or "closed"
+	UpdatedAt time.Time `json:"updated_at"`
+	ExpiresAt time.Time `json:"expires_at"`
+	Initial   float64   `json:"initial_confidence"`
+
+	// Of a closed signal.
+	ClosedAt    *time.Time `json:"closed_at"`
+	CloseReason string     `json:"close_reason"`
+	Exit        *float64   `json:"exit_price"`
+	PnLPercent  *float64   `json:"pnl_percent"`  // before costs
+	PnLAbsolute *float64   `json:"pnl_absolute"` // for one unit, before costs
+	Minutes     *int64     `json:"duration_minutes"`
+	Final       *float64   `json:"final_confidence"`
+	R           *float64   `json:"r"` // result before costs, in multiples of the distance from entry to stop
+	BestR       *float64   `json:"mfe_r"`
+	WorstR      *float64   `json:"mae_r"`
+}
+
+// Metadata is what a signal rests on. JSON of the signal has further members.
+type Metadata struct {
+	Indicators   []string   `json:"indicators"`
+	Reasoning    string     `json:"reasoning"`
+	BreakEvenNet *float64   `json:"break_even_net"` // the hit rate at which signals gain nothing after costs
+	ExpectedRNet *float64   `json:"expected_r_net"` // in R after costs
+	Interval     *[]float64 `json:"confidence_interval"`
+	Measure      string     `json:"measure"`
+	Source       string     `json:"source"` // of the prices; "simulated" if they are not real
+	Content      string     `json:"content"`
+}
+
+// SignalQuery selects signals. A zero member selects all.
+type SignalQuery struct {
+	Asset         string // by any of its names
+	Agent         string
+	Strategy      string
+	Direction     string
+	Status        string
+	MinConfidence float64   // inclusive
+	Since         time.Time // exclusive
+}
+
+func (q *SignalQuery) values() url.Values {
+	v := url.Values{}
+	for name, text := range map[string]string{"asset": q.Asset, "agent_id": q.Agent, "strategy": q.Strategy,
+		"direction": q.Direction, "status": q.Status} {
+		if text != "" {
+			v.Set(name, text)
+		}
+	}
+	if q.MinConfidence > 0 {
+		v.Set("min_confidence", strconv.FormatFloat(q.MinConfidence, 'f', -1, 64))
+	}
+	if !q.Since.IsZero() {
+		v.Set("since", q.Since.UTC().Format(time.RFC3339Nano))
+	}
+	return v
+}
+
+// Signals returns the signals that match, the newest first, with their state; at most limit of them if
+// it is positive.
+func (c *Client) Signals(ctx context.Context, q SignalQuery, limit int) iter.Seq2[*Signal, error] {
+	v := q.values()
+	v.Set("view", "full")
+	return all(ctx, c, "/v1/signals", "signals", v, limit, func(s *Signal) string { return s.ID })
+}
+
+// Signal returns a signal with its state.
+func (c *Client) Signal(ctx context.Context, id string) (*Signal, error) {
+	return get[Signal](ctx, c, "/v1/signals/"+url.PathEscape(id))
+}
+
+// Change is an entry of the history of a signal.
+type Change struct {
+	Type       string    `json:"type"` // "created", "updated" or "closed"
+	At         time.Time `json:"at"`
+	Confidence *float64  `json:"confidence"`
+	Price      *float64  `json:"price"`
+}
+
+// History is what is kept of the life of a signal, the oldest first.
+type History struct {
+	Object
+	Changes []Change `json:"events"`
+}
+
+// History returns the history of a signal.
+func (c *Client) History(ctx context.Context, id string) (*History, error) {
+	return get[History](ctx, c, "/v1/signals/"+url.PathEscape(id)+"/history")
+}
+
+// exportSilence is how long the service may send nothing of an export.
+const exportSilence = 60 * time.Second
+
+// Export writes all signals that match to out, the newest first; the format is "csv" or "jsonl". It
+// returns the number of bytes. It is repeated as long as the service has sent nothing of it.
+func (c *Client) Export(ctx context.Context, q SignalQuery, format string, out io.Writer) (int64, error) {
+	v := q.values()
+	v.Set("format", format)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	silence := time.AfterFunc(exportSilence, cancel)
+	defer silence.Stop()
+	r := &request{method: http.MethodGet, path: "/v1/signals/export?" + v.Encode()}
+	w, err := again(ctx, c, r, func() (*http.Response, error) {
+		silence.Reset(exportSilence + cmp.Or(c.MaxPause, DefaultMaxPause))
+		return c.open(ctx, r, "")
+	})
+	if err != nil {
+		return 0, err
+	}
+	defer w.Body.Close()
+	n, err := io.Copy(out, readerFunc(func(b []byte) (int, error) {
+		silence.Reset(exportSilence)
+		return w.Body.Read(b)
+	}))
+	if err != nil {
+		return n, &ConnectError{Host: c.Address.Host, Err: err, Again: true}
+	}
+	return n, nil
+}
+
+type readerFunc func([]byte) (int, error)
+
+// Read implements io.Reader.
+func (f readerFunc) Read(b []byte) (int, error) { return f(b) }
+
+// Statistics summarize closed signals. A figure that has no meaning is nil.
+type Statistics struct {
+	Count    int      `json:"count"`
+	Wins     int      `json:"wins"`
+	HitRate  *float64 `json:"hit_rate"`
+	Interval struct {
+		Low  *float64 `json:"low"`
+		High *float64 `json:"high"`
+	} `json:"hit_rate_interval"` // 95 %
+	MeanR          *float64 `json:"mean_r"`       // before costs
+	ExpectancyR    *float64 `json:"expectancy_r"` // after costs, as the next three
+	ProfitFactor   *float64 `json:"profit_factor"`
+	TotalR         float64  `json:"total_r"`
+	MaxDrawdownR   float64  `json:"max_drawdown_r"`
+	MeanConfidence *float64 `json:"mean_confidence"`
+	BrierSkill     *float64 `json:"brier_skill"`
+}
+
+// Scorecard has the statistics of the account's closed signals.
+type Scorecard struct {
+	Object
+	Statistics Statistics `json:"statistics"`
+	Groups     []struct {
+		Agent      string     `json:"agent_id"`
+		Strategy   string     `json:"strategy"`
+		Asset      string     `json:"asset"`
+		Timeframe  string     `json:"timeframe"`
+		Risk       string     `json:"risk_level"`
+		Statistics Statistics `json:"statistics"`
+	} `json:"groups"`
+}
+
+// ScoreQuery selects closed signals. A zero member selects all.
+type ScoreQuery struct {
+	Agent, Strategy, Asset, Timeframe string
+	Since                             time.Time // exclusive
+}
+
+// Scorecard returns the scorecard of the signals that match.
+func (c *Client) Scorecard(ctx context.Context, q ScoreQuery) (*Scorecard, error) {
+	s := SignalQuery{Agent: q.Agent, Strategy: q.Strategy, Asset: q.Asset, Since: q.Since}
+	v := s.values()
+	if q.Timeframe != "" {
+		v.Set("timeframe", q.Timeframe)
+	}
+	return get[Scorecard](ctx, c, "/v1/scorecard?"+v.Encode())
+}
+
+// Asset is an asset with prices.
+type Asset struct {
+	Asset     string   `json:"asset"`
+	Source    string   `json:"source"`
+	Simulated bool     `json:"simulated"`
+	LastPrice *float64 `json:"last_price"`
+	Open      bool     `json:"open"` // its session is
+}
+
+// Assets lists the assets with prices.
+type Assets struct {
+	Object
+	Assets []Asset `json:"assets"`
+}
+
+// Assets returns the assets with prices.
+func (c *Client) Assets(ctx context.Context) (*Assets, error) {
+	return get[Assets](ctx, c, "/v1/assets")
+}
