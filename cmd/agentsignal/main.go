@@ -71,6 +71,7 @@ func newRoot(reload <-chan os.Signal) *cobra.Command {
 		healthcheckCommand(s),
 		bench.Command(),
 		versionCommand(),
+		manCommand(),
 	)
 	command.ExplainUsage(root)
 	return root
