@@ -46,7 +46,7 @@ func (p *process) feedWatchdog() (stop func()) {
 	wg.Go(func() {
 		_ = every(ctx, p.log, interval/watchdogShare, func() {
 			if err := p.alive(ctx); err != nil {
-				p.log.Error("the watchdog of systemd is not fed", "err", err)
+				p.log.Warn("the watchdog of systemd is not fed", "err", err)
 				return
 			}
 			p.notifySystemd(daemon.SdNotifyWatchdog)
