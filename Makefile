@@ -8,9 +8,11 @@ FUZZTIME ?= 5s
 CHAOS_FOR ?= 10m
 CHAOS_REDIS ?= server
 BIN      := bin/agentsignal
+VERSION  ?= 0.1.0
+ARCH     ?= $(shell $(GO) env GOHOSTARCH)
 SHOTS    ?= build/screenshots
 
-.PHONY: help run build test chaos clients screenshots check bench fuzz fmt lint console console-check deps-run deps-test
+.PHONY: help run build test chaos clients screenshots packages packages-check check bench fuzz fmt lint console console-check deps-run deps-test
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -42,6 +44,13 @@ console-check: console ## Fail if the committed console is not what its source b
 	@test -z "$$(git status --porcelain -- http/console/dist)" || \
 		{ git status --short -- http/console/dist; echo "http/console/dist is not what its source builds: commit it"; exit 1; }
 
+# Packages are not part of "make test": a static build and nfpm take minutes, and the check needs root.
+packages: ## Build deb and rpm of VERSION for ARCH into build/packages
+	deploy/packages/build.sh $(VERSION) $(ARCH) build/packages
+
+packages-check: ## Build the packages; install, start, upgrade and purge the deb (as root, on Debian)
+	deploy/packages/check.sh
+
 check: deps-test fmt lint test fuzz ## Everything that must hold: format, vet, lint, tests, short fuzzing
 
 fmt: ## Fail if a file is not formatted
@@ -68,6 +77,10 @@ deps-run:
 deps-test:
 	@command -v redis-server >/dev/null || $(call install,redis-server)
 	@command -v chromium >/dev/null || $(call install,chromium)
+	@command -v systemd-analyze >/dev/null || $(call install,systemd) || \
+		echo "systemd is not installed and could not be: its unit is not checked"
+	@command -v nginx >/dev/null || $(call install,nginx-light) || \
+		echo "nginx is not installed and could not be: its configuration is not tested"
 	@command -v promtool >/dev/null || $(call install,prometheus) || \
 		echo "promtool is not installed and could not be: alerts are not tested"
 

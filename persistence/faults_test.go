@@ -326,7 +326,7 @@ func TestWrongRedisPassword(t *testing.T) {
 		b.check(b.writes(), true, redisclient.RefusesUser, true)
 	}
 	// And no password at all.
-	b.open(Options{URL: b.server.URL(), Partitions: 2})
+	b.open(Options{URL: b.server.URLFor("", ""), Partitions: 2})
 	if _, err := b.jobs.Waiting(t.Context()); signal.KindOf(err) != signal.KindUnavailable {
 		t.Errorf("without a password: %v", err)
 	} else if reason, setting := redisclient.Refusal(err); reason != redisclient.RefusesUser || !setting {
@@ -367,10 +367,7 @@ func TestRestartingRedis(t *testing.T) {
 	b.do("CONFIG", "SET", "key-load-delay", "1000") // microseconds
 	loaded := make(chan error, 1)
 	go func() {
-		socket := strings.TrimPrefix(b.server.URL(), "unix://")
-		reloader := redis.NewClient(&redis.Options{Network: "unix", Addr: socket, ReadTimeout: time.Minute})
-		defer reloader.Close()
-		loaded <- reloader.Do(context.Background(), "DEBUG", "RELOAD").Err()
+		loaded <- b.server.Client().Do(context.Background(), "DEBUG", "RELOAD").Err()
 	}()
 	redistest.Eventually(t, func() bool { return redis.HasErrorPrefix(b.admin.Get(t.Context(), "x").Err(), "LOADING") })
 	some := calls{"stats": b.reads()["stats"], "due schedules": b.reads()["due schedules"]}

@@ -28,7 +28,10 @@ func TestStoreInProcess(t *testing.T) {
 		"they start servers by themselves": {
 			"TestOnCluster",
 			"TestFailoverLosesNothingAcknowledged", "TestMasterThatComesBackDuringItsFailover",
-			"TestRedisByTLS",
+			"TestRedisByTLS", "TestConfiguredRedis",
+		},
+		"it reads files only": {
+			"TestEveryRightIsUsed",
 		},
 	})
 }

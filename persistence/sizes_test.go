@@ -79,9 +79,7 @@ func TestSizesWithoutMemoryUsage(t *testing.T) {
 	t.Parallel()
 	refusing, unable := redistest.New(t), redistest.New(t, "--rename-command", "MEMORY", "")
 	ctx := t.Context()
-	if err := refusing.Client().Do(ctx, "ACL", "SETUSER", "default", "-memory").Err(); err != nil {
-		t.Fatal(err)
-	}
+	refusing.Deny("-memory")
 	for name, server := range map[string]*redistest.Server{"refused": refusing, "not known": unable} {
 		s := measuredStore(t, server)
 		if err := s.Client.RDB.Set(ctx, s.Client.PartitionKey(1, "a"), "x", 0).Err(); err != nil {

@@ -20,6 +20,13 @@ func configCommand(s *service.Settings) *cobra.Command {
 			return nil
 		},
 	}, &cobra.Command{
+		Use: "keys DIRECTORY", Short: "Make the keys that nodes share, as files jwt.key, encryption.key and record.key",
+		Long: "Make the keys that nodes share, as files jwt.key, encryption.key and record.key that only you can read.\n" +
+			"Files that exist stay as they are. Nodes read them by AGENTSIGNAL_AUTH_JWT_KEYS_FILE,\n" +
+			"AGENTSIGNAL_SECURITY_ENCRYPTION_KEYS_FILE and AGENTSIGNAL_SECURITY_RECORD_KEYS_FILE.",
+		Args: cobra.ExactArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error { return service.MakeKeys(args[0]) },
+	}, &cobra.Command{
 		Use: "print", Short: "Print every setting in force, secrets as ***", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := s.Load()

@@ -77,7 +77,7 @@ func newRoot(reload <-chan os.Signal) *cobra.Command {
 		recordCommand(s),
 		verifyCommand(),
 	)...)
-	root.AddCommand(versionCommand())
+	root.AddCommand(versionCommand(), manCommand())
 	command.ExplainUsage(root)
 	return root
 }

@@ -27,7 +27,7 @@ func TestWrongCommandLinesAreExplained(t *testing.T) {
 		"account crate": `no command "crate": did you mean create? ` +
 			`agentsignal account has create, delete, list, set-password, unlock`,
 		"account crate --email a@b": `no command "crate": did you mean create?`,
-		"config chekc":              `no command "chekc": did you mean check? agentsignal config has check, print`,
+		"config chekc":              `no command "chekc": did you mean check? agentsignal config has check, keys, print`,
 		"webhook nothing":           `no command "nothing": agentsignal webhook has failed, list, listen, retry, verify`,
 		"bench nosuch":              `no command "nosuch": agentsignal bench has all, `,
 		"key --email a@b":           "no flag --email: agentsignal key --help lists the flags",

@@ -240,9 +240,7 @@ func TestJobsWithoutRedis(t *testing.T) {
 // On a cluster a node polls the queues, and reports that Redis refuses it.
 func TestPollingIsRefused(t *testing.T) {
 	b := newJobBench(t, 1)
-	if err := b.server.Client().Do(t.Context(), "ACL", "SETUSER", "default", "-xread").Err(); err != nil {
-		t.Fatal(err)
-	}
+	b.server.Deny("-xread")
 	err := b.jobs("n1", 0).poll(t.Context(), time.Millisecond)
 	storetest.WantKind(t, "poll", err, signal.KindUnavailable)
 	if reason, ofSetting := redisclient.Refusal(err); reason != redisclient.LacksRights || !ofSetting {

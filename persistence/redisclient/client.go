@@ -120,6 +120,7 @@ func NewClient(o Options) (*Client, error) {
 	base.DialerRetries = 1 // callers decide on this, too
 	// Only the servers of one vendor know these notifications.
 	base.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+	base.DisableIdentity = true // the command is newer than Redis 7.0
 	base.PoolSize = commandConns
 	SetLogger(o.Log)
 	c := &Client{

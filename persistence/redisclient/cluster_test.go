@@ -32,7 +32,7 @@ func TestClusterCommandIsSentOnce(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.NewCluster(t, 1)
 	c := openClient(t, Options{URL: cluster.URL()})
-	if err := c.RDB.Set(t.Context(), "counter", 0, 0).Err(); err != nil {
+	if err := c.RDB.HSet(t.Context(), "{counter}", "n", 0).Err(); err != nil {
 		t.Fatal(err)
 	}
 	// The server is silent for longer than the client waits for a reply, and then answers.
@@ -40,8 +40,8 @@ func TestClusterCommandIsSentOnce(t *testing.T) {
 	if err := cluster.Nodes()[0].Do(t.Context(), "CLIENT", "PAUSE", pause).Err(); err != nil {
 		t.Fatal(err)
 	}
-	if n, err := c.RDB.Incr(t.Context(), "counter").Result(); err == nil {
+	if n, err := c.RDB.HIncrBy(t.Context(), "{counter}", "n", 1).Result(); err == nil {
 		t.Fatalf("it was sent again: %d", n)
 	}
-	redistest.Eventually(t, func() bool { return c.RDB.Incr(t.Context(), "counter").Err() == nil })
+	redistest.Eventually(t, func() bool { return c.RDB.HIncrBy(t.Context(), "{counter}", "n", 1).Err() == nil })
 }

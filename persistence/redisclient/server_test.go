@@ -118,7 +118,7 @@ func TestRisks(t *testing.T) {
 	want("with one")
 	replica.Follow(master)
 	want("with a replica", "redis.wait_replicas")
-	rdb.Do(t.Context(), "ACL", "SETUSER", "default", "-info")
+	master.Deny("-info")
 	want("without the right to ask")
 	master.Kill()
 	if _, err := c.Risks(t.Context()); signal.KindOf(err) != signal.KindUnavailable {

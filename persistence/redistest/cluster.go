@@ -80,7 +80,7 @@ func startNode(tb testing.TB, args []string) (*redis.Client, *Server) {
 		port := FreePort(tb)
 		s = newServer(tb, nil, slices.Concat([]string{"--bind", "127.0.0.1", "--port", port, "--cluster-enabled", "yes",
 			"--cluster-node-timeout", nodeTimeout, "--cluster-replica-validity-factor", "0",
-			"--repl-diskless-sync-delay", "0", "--save", "", "--appendonly", "no"}, args))
+			"--repl-diskless-sync-delay", "0", "--save", "", "--appendonly", "no"}, userArgs(tb), args))
 		if s.start() {
 			client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:" + port, MaxRetries: -1})
 			tb.Cleanup(func() { client.Close() })
@@ -147,7 +147,7 @@ func (c *Cluster) URL() string {
 	for i, node := range c.nodes {
 		addresses[i] = node.Options().Addr
 	}
-	return "redis+cluster://" + strings.Join(addresses, ",")
+	return "redis+cluster://" + User + ":any@" + strings.Join(addresses, ",")
 }
 
 // Client returns a client of the cluster, closed when the test ends.

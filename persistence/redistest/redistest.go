@@ -3,6 +3,8 @@
 // The server is redis-server, or what the environment variable REDIS_SERVER names: the path of
 // another version or of Valkey.
 //
+// The service connects to it as User, who has the rights of the service in deploy/redis/users.acl.
+//
 // With the environment variable REDISTEST=in-process it is the server inside the process, which
 // the service uses where no redis-server is installed. A test that needs a server process then
 // fails.
@@ -35,6 +37,7 @@ type Server struct {
 	args   []string
 	cmd    *exec.Cmd
 	ended  chan struct{}        // closed when the process has ended
+	denied bool                 // Deny has been called
 	inside *miniredis.Miniredis // nil: the other fields are of a process
 }
 
@@ -70,6 +73,12 @@ func NewDurable(tb testing.TB, args ...string) *Server {
 	return start(tb, append([]string{"--save", "", "--appendonly", "yes", "--appendfsync", "no"}, args...)...)
 }
 
+// NewConfigured starts a server with a configuration file, and additional arguments.
+func NewConfigured(tb testing.TB, file string, args ...string) *Server {
+	tb.Helper()
+	return startProcess(tb, []string{file}, args...)
+}
+
 // NewSentinel starts a sentinel with a configuration file of the given lines.
 func NewSentinel(tb testing.TB, lines ...string) *Server {
 	tb.Helper()
@@ -85,7 +94,7 @@ func start(tb testing.TB, args ...string) *Server {
 	if os.Getenv(Variable) == InProcess {
 		return startInside(tb)
 	}
-	return startProcess(tb, nil, args...)
+	return startProcess(tb, nil, append(userArgs(tb), args...)...)
 }
 
 // startProcess starts a redis-server; its command line begins with the arguments first.
@@ -111,6 +120,7 @@ func newServer(tb testing.TB, first, args []string) *Server {
 		"--logfile", filepath.Join(dir, "log"),
 	}, args)
 	tb.Cleanup(func() {
+		s.checkUser()
 		s.Kill()
 		os.RemoveAll(dir)
 	})
@@ -148,12 +158,12 @@ func newDir() (string, error) {
 	return os.MkdirTemp("", "redistest")
 }
 
-// URL returns the server's address for persistence.Options.
+// URL returns the server's address for persistence.Options, with User.
 func (s *Server) URL() string {
 	if s.inside != nil {
 		return "redis://" + s.inside.Addr()
 	}
-	return "unix://" + s.socket
+	return s.URLFor(User, "any")
 }
 
 // URLFor is URL with a user, which may be empty, and a password.
@@ -164,9 +174,13 @@ func (s *Server) URLFor(user, password string) string {
 // Dir returns the server's directory.
 func (s *Server) Dir() string { return s.dir }
 
-// Client returns a client of the server, closed when the test ends.
+// Client returns a client of the server that may use all commands, closed when the test ends.
 func (s *Server) Client() *redis.Client {
-	o, err := redis.ParseURL(s.URL())
+	address := "unix://" + s.socket
+	if s.inside != nil {
+		address = s.URL()
+	}
+	o, err := redis.ParseURL(address)
 	if err != nil {
 		s.tb.Fatal(err)
 	}

@@ -101,7 +101,7 @@ func (w *Watched) sentinel(s *Server) *redis.SentinelClient {
 
 // URL returns the address for persistence.Options.
 func (w *Watched) URL() string {
-	return "redis+sentinel://" + strings.Join(w.addresses, ",") + "/" + masterName
+	return "redis+sentinel://" + User + ":any@" + strings.Join(w.addresses, ",") + "/" + masterName
 }
 
 // Sentinels returns all sentinels.

@@ -110,7 +110,7 @@ func (p *process) buildNode(ctx context.Context) error {
 	}
 	p.undo.Add("node", func(context.Context) error { return node.Close() })
 	p.node, p.place = node.String(), node.Place()
-	if p.signingKeys, err = p.keysOf("auth.jwt_keys", c.Auth.JWTKeys, "jwt.key"); err != nil {
+	if p.signingKeys, err = p.keysOf("auth.jwt_keys", c.Auth.JWTKeys, jwtKeyFile); err != nil {
 		return err
 	}
 	if c.Redis.URL == "" {

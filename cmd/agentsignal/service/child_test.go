@@ -152,8 +152,11 @@ func (c *child) awaitAddress(tb testing.TB) {
 	})
 }
 
+// plain begins a variable of a child's environment that is no setting of the service.
+const plain = "$"
+
 // noPath is a setting for a child that finds no other program.
-const noPath = "no path"
+const noPath = plain + "PATH=/nonexistent"
 
 // spawn is launchArgs without waiting.
 func spawn(tb testing.TB, args []string, settings ...string) *child {
@@ -171,10 +174,11 @@ func spawnProgram(tb testing.TB, path string, args []string, settings ...string)
 		"AGENTSIGNAL_LOG_FORMAT=json")
 	c.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	for _, s := range settings {
-		if s = "AGENTSIGNAL_" + s; s == "AGENTSIGNAL_"+noPath {
-			s = "PATH=/nonexistent"
+		name, isPlain := strings.CutPrefix(s, plain)
+		if !isPlain {
+			name = "AGENTSIGNAL_" + s
 		}
-		c.cmd.Env = append(c.cmd.Env, s)
+		c.cmd.Env = append(c.cmd.Env, name)
 	}
 	c.cmd.Stderr = c.log
 	c.cmd.Stdout = c.log

@@ -109,7 +109,7 @@ func awaitEntry(
 
 // profile returns what this node publishes of itself.
 func (p *process) profile() (cluster.Profile, error) {
-	encryption, err := p.keysOf(settingEncryptionKeys, p.config.Security.EncryptionKeys, "encryption.key")
+	encryption, err := p.keysOf(settingEncryptionKeys, p.config.Security.EncryptionKeys, encryptionKeyFile)
 	if err != nil {
 		return cluster.Profile{}, err
 	}

@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/coreos/go-systemd/v22/daemon"
+
 	"github.com/agentsignal/agentsignal/actors/panics"
 )
 
@@ -49,8 +51,10 @@ func (p *process) reloadSettings(ctx context.Context) error {
 			return nil
 		case <-p.options.Reload:
 		}
+		p.notifySystemd(daemon.SdNotifyReloading)
 		err := panics.ErrPanicked
 		panics.Guard(p.log, panics.Background, func() { err = p.applySettings() })
+		p.notifySystemd(daemon.SdNotifyReady)
 		if err != nil {
 			p.log.Error("settings were not reloaded: the old ones stay in force", "err", err)
 			continue

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
+	"os"
 	"slices"
 	"strings"
 
@@ -31,15 +32,34 @@ func (p *process) keysOf(setting string, list configs.Secret, file string) ([]cr
 	return keys, nil
 }
 
+// Files of keys, in a data directory and where MakeKeys makes them.
+const (
+	jwtKeyFile        = "jwt.key"
+	encryptionKeyFile = "encryption.key"
+	recordKeyFile     = "record.key"
+)
+
+// MakeKeys makes the keys that nodes share as files in dir. It keeps those that exist.
+func MakeKeys(dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("make directory for keys: %w", err)
+	}
+	_, err := configs.LoadOrMakeKeys(dir, jwtKeyFile)
+	_, err2 := configs.LoadOrMakeKeys(dir, encryptionKeyFile)
+	_, err3 := loadOrMakeRecordKey(dir)
+	return errors.Join(err, err2, err3)
+}
+
+func loadOrMakeRecordKey(dir string) (string, error) {
+	return configs.LoadOrMakeSecret(dir, recordKeyFile, func() (string, error) { return record.NewKey("") })
+}
+
 // readRecordKeys returns the keys that sign the record of signals.
 func (p *process) readRecordKeys() (*record.Keys, error) {
 	list := string(p.config.Security.RecordKeys)
 	if list == "" {
 		var err error
-		list, err = configs.LoadOrMakeSecret(p.config.DataDir, "record.key", func() (string, error) {
-			return record.NewKey("")
-		})
-		if err != nil {
+		if list, err = loadOrMakeRecordKey(p.config.DataDir); err != nil {
 			return nil, fmt.Errorf("security.record_keys: %w", err)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/coreos/go-systemd/v22/daemon"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/agentsignal/agentsignal/actors/agent"
@@ -131,6 +132,10 @@ func (p *process) run(ctx context.Context) error {
 	failed := make(chan error)
 	server := p.serving.Load()
 	p.start(ctx, failed, "serve", func(context.Context) error { return server.Serve(p.listener) })
+	// Not when it is ready to serve: without Redis systemd would end it.
+	p.notifySystemd(daemon.SdNotifyReady, "STATUS=starts, or waits for Redis")
+	stopWatchdog := p.feedWatchdog()
+	defer stopWatchdog()
 	if err := p.awaitStore(ctx); err != nil || p.store == nil {
 		end, stop := context.WithTimeout(context.WithoutCancel(ctx), p.options.shutdown)
 		defer stop()
@@ -155,12 +160,14 @@ func (p *process) run(ctx context.Context) error {
 		p.log.Info("agentsignal ends")
 	case err = <-failed:
 	}
+	p.notifyEnd()
 	p.server.Drain()
 	if ctx.Err() != nil {
 		drained := time.After(time.Duration(p.config.Shutdown.Delay))
 		err = errors.Join(err, p.handOverEarly(ctx))
 		<-drained
 	}
+	stopWatchdog() // its question would fail
 	end, stop := context.WithTimeout(context.WithoutCancel(ctx), p.options.shutdown)
 	defer stop()
 	return errors.Join(err, p.undo.Run(end))
@@ -214,6 +221,7 @@ func (p *process) join(ctx context.Context, failed chan<- error) error {
 	}
 	p.start(ctx, failed, "stay in the installation", partitions.Stay)
 	p.joined.Store(partitions)
+	p.notifySystemd("STATUS=serves")
 	p.log.Info("agentsignal serves", "version", Version, "node", p.node)
 	if p.options.Demo != nil {
 		return p.runDemo(ctx)

@@ -18,6 +18,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -101,8 +102,47 @@ func TestOperatorsHaveAListenerOfTheirOwn(t *testing.T) {
 	}
 }
 
+// systemd is the socket by which systemd is notified, and what it received.
+type systemd struct {
+	file string
+	got  journal
+}
+
+func newSystemd(t *testing.T) *systemd {
+	t.Helper()
+	s := &systemd{file: filepath.Join(t.TempDir(), "notify")}
+	socket, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: s.file, Net: "unixgram"})
+	must(t, err)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		b := make([]byte, 4096)
+		for {
+			n, err := socket.Read(b)
+			if err != nil {
+				return
+			}
+			fmt.Fprintf(&s.got, "%s\n", b[:n])
+		}
+	})
+	t.Cleanup(func() {
+		socket.Close()
+		wg.Wait()
+	})
+	return s
+}
+
+// count returns how many received messages have the field.
+func (s *systemd) count(field string) int { return strings.Count("\n"+s.got.String(), "\n"+field+"\n") }
+
+func (s *systemd) await(t *testing.T, field string, times int) {
+	t.Helper()
+	eventually(t, fmt.Sprintf("systemd has %s %d times", field, times), func() bool { return s.count(field) >= times })
+}
+
+// A child that systemd started notifies it of its start, of reloads, that it works, and of its end.
 func TestSIGHUPReloadsSettings(t *testing.T) {
 	t.Parallel()
+	unit := newSystemd(t)
 	file := filepath.Join(t.TempDir(), "config.yaml")
 	write := func(text string) {
 		must(t, os.WriteFile(file, []byte(text), 0o600))
@@ -110,7 +150,8 @@ func TestSIGHUPReloadsSettings(t *testing.T) {
 	base := "data_dir: " + t.TempDir() + "\nredis:\n  url: " + redistest.New(t).
 		URL() + "\nmarket:\n  source: stream\nauth:\n  registration: open\n"
 	write(base + "rate_limit:\n  reads: 7/h\nlog:\n  level: info\n")
-	c := launchReady(t, "CONFIG="+file)
+	c := launchReady(t, "CONFIG="+file, plain+"NOTIFY_SOCKET="+unit.file, plain+"WATCHDOG_USEC=30000")
+	unit.await(t, "STATUS=serves", 1)
 	trader := register(c.client(t))
 	limit := func() string { return trader.get("/v1/account").Header.Get("X-RateLimit-Limit") }
 	if got := limit(); got != "7" {
@@ -126,6 +167,14 @@ func TestSIGHUPReloadsSettings(t *testing.T) {
 	if got := limit(); got != "9000" {
 		t.Errorf("a bad file made the limit %s", got)
 	}
+	unit.await(t, "READY=1", 3)
+	unit.await(t, "WATCHDOG=1", unit.count("WATCHDOG=1")+1)
+	if n := unit.count("RELOADING=1"); n != 2 {
+		t.Errorf("systemd has %d reloads, want 2", n)
+	}
+	c.signal(syscall.SIGTERM)
+	c.exits(0)
+	unit.await(t, "STOPPING=1", 1)
 	c.log.Forget(`"level":"ERROR","msg":"settings were not reloaded`)
 }
 

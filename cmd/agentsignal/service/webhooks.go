@@ -17,7 +17,7 @@ import (
 // buildWebhooks builds the store of webhooks and the delivery to them.
 func (p *process) buildWebhooks(context.Context) error {
 	c := p.config.Webhooks
-	keys, err := p.keysOf("security.encryption_keys", p.config.Security.EncryptionKeys, "encryption.key")
+	keys, err := p.keysOf("security.encryption_keys", p.config.Security.EncryptionKeys, encryptionKeyFile)
 	if err != nil {
 		return err
 	}
