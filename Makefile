@@ -71,22 +71,23 @@ bench: deps-run build ## Measure against references in the same run (some minute
 
 # The service works without redis-server, but its data then end with it.
 deps-run:
-	@command -v redis-server >/dev/null || command -v valkey-server >/dev/null || $(call install,redis-server) || \
+	@command -v redis-server >/dev/null || command -v valkey-server >/dev/null || $(call install,redis-server,redis-server) || \
 		echo "redis-server is not installed and could not be: data will not survive a restart"
 
 deps-test:
-	@command -v redis-server >/dev/null || $(call install,redis-server)
+	@command -v redis-server >/dev/null || $(call install,redis-server,redis-server)
 	@command -v chromium >/dev/null || $(call install,chromium)
 	@command -v systemd-analyze >/dev/null || $(call install,systemd) || \
 		echo "systemd is not installed and could not be: its unit is not checked"
-	@command -v nginx >/dev/null || $(call install,nginx-light) || \
+	@command -v nginx >/dev/null || $(call install,nginx-light,nginx) || \
 		echo "nginx is not installed and could not be: its configuration is not tested"
-	@command -v promtool >/dev/null || $(call install,prometheus) || \
+	@command -v promtool >/dev/null || $(call install,prometheus,prometheus prometheus-node-exporter) || \
 		echo "promtool is not installed and could not be: alerts are not tested"
 
-# install asks apt for packages, as root or by sudo without a password.
+# install asks apt for a package, as root or by sudo without a password, and stops the services that come with it.
 define install
 ( command -v apt-get >/dev/null && \
-  SUDO=$$([ $$(id -u) = 0 ] || echo sudo -n) && \
-  { $$SUDO apt-get install -y -qq $(1) >/dev/null 2>&1 || { $$SUDO apt-get update -qq && $$SUDO apt-get install -y -qq $(1) >/dev/null; }; } )
+  SUDO=$$([ $$(id -u) = 0 ] || echo sudo -n) && echo "installing $(1) by apt" && \
+  { $$SUDO apt-get install -y -qq $(1) >/dev/null 2>&1 || { $$SUDO apt-get update -qq && $$SUDO apt-get install -y -qq $(1) >/dev/null; }; } && \
+  { [ -z "$(2)" ] || [ ! -d /run/systemd/system ] || $$SUDO systemctl disable --now --quiet $(2); } )
 endef
