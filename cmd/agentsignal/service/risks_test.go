@@ -77,19 +77,19 @@ func TestRunsWithoutReplicas(t *testing.T) {
 					t.Errorf("a run is answered with %s", refused.Body)
 				}
 			}
-			if list, status := s.warnings(t); status != http.StatusServiceUnavailable ||
-				!slices.Contains(list, "replicas are missing") {
-				t.Errorf("/readyz answers %d, %q", status, list)
-			}
+			eventually(t, "the warning", func() bool {
+				list, status := s.warnings(t)
+				return status == http.StatusServiceUnavailable && slices.Contains(list, "replicas are missing")
+			})
 			trader.get("/v1/signals").ok(t) // what replicas have
 		} else {
 			for range 10 {
 				write().ok(t)
 			}
-			list, status := s.warnings(t)
-			if status != http.StatusOK || len(list) != 1 || !strings.Contains(list[0], "without them") {
-				t.Errorf("/readyz answers %d, %q", status, list)
-			}
+			eventually(t, "the warning", func() bool {
+				list, status := s.warnings(t)
+				return status == http.StatusOK && len(list) == 1 && strings.Contains(list[0], "without them")
+			})
 		}
 		replica.Continue()
 		eventually(t, "there is no warning", func() bool {

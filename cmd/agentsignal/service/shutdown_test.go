@@ -63,7 +63,7 @@ func (s *slowRequest) finish() answer {
 		Status: w.StatusCode, Header: w.Header, Body: text}); err != nil {
 		s.tb.Errorf("%v: %s", err, text)
 	}
-	return answer{w.StatusCode, w.Header, string(text)}
+	return answer{Status: w.StatusCode, Header: w.Header, Body: string(text)}
 }
 
 // endsWithin is more than a service may take to end on a busy machine, and less than it takes if it waits for what
