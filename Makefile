@@ -21,6 +21,7 @@ run: deps-run build ## Start the service with a demo account; data in ./data
 	@$(BIN) serve --demo
 
 build: ## Build bin/agentsignal
+	@[ -e $(BIN) ] || echo "building $(BIN), which takes a minute or two the first time"
 	@$(GO) build -o $(BIN) ./cmd/agentsignal
 
 # The time limit is that of a package: the longest takes 7 minutes on two cores.
