@@ -115,7 +115,7 @@ func (o *objects) checkPod(t *testing.T, w workload) {
 	if slices.Sort(volumes); !slices.Equal(volumes, slices.Sorted(slices.Values(mounted))) {
 		t.Errorf("%s has the volumes %v and mounts %v", w.where, volumes, mounted)
 	}
-	for _, p := range []*corev1.Probe{c.StartupProbe, c.LivenessProbe, c.ReadinessProbe} {
+	for _, p := range []*corev1.Probe{c.LivenessProbe, c.ReadinessProbe} {
 		if p == nil {
 			continue
 		}
@@ -171,9 +171,6 @@ func (o *objects) checkService(t *testing.T, w workload, variables map[string]st
 			mounts[m.MountPath] = spec.Volumes[at].VolumeSource
 		}
 	}
-	if mounts["/data"].EmptyDir == nil {
-		t.Error("a pod has no data directory of its own")
-	}
 	var environ []string
 	for name, value := range variables {
 		if setting, isFile := strings.CutSuffix(name, "_FILE"); isFile {
@@ -189,6 +186,9 @@ func (o *objects) checkService(t *testing.T, w workload, variables map[string]st
 	if err != nil {
 		t.Errorf("the settings are not valid: %v", err)
 	}
+	if mounts[path.Dir(s.DataDir)].EmptyDir == nil {
+		t.Errorf("the data directory %s is not in a directory of the pod that it alone has", s.DataDir)
+	}
 	for port, addr := range map[string]string{"http": s.HTTP.Addr, "admin": s.HTTP.AdminAddr} {
 		if !slices.ContainsFunc(c.Ports, func(p corev1.ContainerPort) bool {
 			return p.Name == port && addr == ":"+strconv.Itoa(int(p.ContainerPort))
@@ -196,9 +196,7 @@ func (o *objects) checkService(t *testing.T, w workload, variables map[string]st
 			t.Errorf("the port %s is not %s", port, addr)
 		}
 	}
-	for probe, want := range map[*corev1.Probe]string{
-		c.StartupProbe: "/healthz", c.LivenessProbe: "/healthz", c.ReadinessProbe: "/readyz",
-	} {
+	for probe, want := range map[*corev1.Probe]string{c.LivenessProbe: "/healthz", c.ReadinessProbe: "/readyz"} {
 		if probe == nil || probe.HTTPGet == nil || probe.HTTPGet.Path != want {
 			t.Errorf("a probe is not for %s: %v", want, probe)
 		}
