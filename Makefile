@@ -61,7 +61,7 @@ kubernetes-rules: ## Write the rules of deploy/prometheus for the Prometheus ope
 		'  labels: {app.kubernetes.io/name: agentsignal}' 'spec:'; \
 		sed -n '/^groups:/,$$ { s/^./  &/; p }' deploy/prometheus/rules.yml; } > deploy/kubernetes/base/rules.yaml
 
-check: deps-test fmt lint test fuzz ## Everything that must hold: format, vet, lint, tests, short fuzzing
+check: deps-test fmt lint test fuzz kubernetes-check ## Everything that must hold: format, vet, lint, tests, short fuzzing, files for Kubernetes
 
 fmt: ## Fail if a file is not formatted
 	@files=$$(gofmt -l .); if [ -n "$$files" ]; then echo "not formatted: $$files"; exit 1; fi
