@@ -6,7 +6,6 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
-	"reflect"
 	"regexp"
 	"slices"
 	"strconv"
@@ -309,8 +308,8 @@ func (o *objects) checkScaling(t *testing.T) {
 	}
 }
 
-// checkMonitoring checks that Prometheus finds the service under the name that its rules use, and that the rules
-// are those of ../prometheus/rules.yml.
+// checkMonitoring checks that Prometheus finds the service under the name that its rules use, and that promtool
+// accepts the rules. A test of the package deploy compares them with ../prometheus/rules.yml.
 func (o *objects) checkMonitoring(t *testing.T) {
 	t.Helper()
 	for _, m := range o.monitors {
@@ -335,16 +334,9 @@ func (o *objects) checkMonitoring(t *testing.T) {
 		}
 	}
 	for _, r := range o.rules {
-		var want map[string]any
-		if err := yaml.Unmarshal([]byte(read(t, "../prometheus/rules.yml")), &want); err != nil {
-			t.Fatal(err)
-		}
-		if !reflect.DeepEqual(r.Spec, want) {
-			t.Errorf("PrometheusRule %s is not ../prometheus/rules.yml: run make kubernetes-rules", r.Name)
-		}
 		promtool, err := exec.LookPath("promtool")
 		if err != nil {
-			t.Log("promtool is not installed: the rules are only compared")
+			t.Log("promtool is not installed: the rules are not checked")
 			continue
 		}
 		text, err := yaml.Marshal(r.Spec)
