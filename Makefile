@@ -12,10 +12,10 @@ VERSION  ?= 0.1.0
 ARCH     ?= $(shell $(GO) env GOHOSTARCH)
 SHOTS    ?= build/screenshots
 
-.PHONY: help run build test chaos clients screenshots packages packages-check check bench fuzz fmt lint console console-check deps-run deps-test
+.PHONY: help run build test chaos clients screenshots packages packages-check kubernetes-check kubernetes-rules check bench fuzz fmt lint console console-check deps-run deps-test
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 run: deps-run build ## Start the service with a demo account; data in ./data
 	@$(BIN) serve --demo
@@ -52,7 +52,17 @@ packages: ## Build deb and rpm of VERSION for ARCH into build/packages
 packages-check: ## Build the packages; install, start, upgrade and purge the deb (as root, on Debian)
 	deploy/packages/check.sh
 
-check: deps-test fmt lint test fuzz ## Everything that must hold: format, vet, lint, tests, short fuzzing
+# A module of its own, so that the types of Kubernetes are no dependency of the service.
+kubernetes-check: ## Build the files for Kubernetes, and decode and compare what they describe
+	cd deploy/check && $(GO) vet ./... && $(GO) test -count=1 ./...
+
+kubernetes-rules: ## Write the rules of deploy/prometheus for the Prometheus operator
+	@{ printf '%s\n' '# Written from ../../prometheus/rules.yml by make kubernetes-rules.' \
+		'apiVersion: monitoring.coreos.com/v1' 'kind: PrometheusRule' 'metadata:' '  name: agentsignal' \
+		'  labels: {app.kubernetes.io/name: agentsignal}' 'spec:'; \
+		sed -n '/^groups:/,$$ { s/^./  &/; p }' deploy/prometheus/rules.yml; } > deploy/kubernetes/base/rules.yaml
+
+check: deps-test fmt lint test fuzz kubernetes-check ## Everything that must hold: format, vet, lint, tests, short fuzzing, files for Kubernetes
 
 fmt: ## Fail if a file is not formatted
 	@files=$$(gofmt -l .); if [ -n "$$files" ]; then echo "not formatted: $$files"; exit 1; fi

@@ -3,6 +3,7 @@ package deploy
 import (
 	"os"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -139,6 +140,22 @@ func TestCompose(t *testing.T) {
 		if nodes != 0 {
 			t.Errorf("%s: %d containers of the service are missing", file, nodes)
 		}
+	}
+}
+
+// The rules for the Prometheus operator are those for Prometheus. What else is to be said of the files for Kubernetes
+// is in the module check.
+func TestOperatorRules(t *testing.T) {
+	t.Parallel()
+	var rule struct{ Spec any }
+	var want any
+	for file, to := range map[string]any{"kubernetes/base/rules.yaml": &rule, "prometheus/rules.yml": &want} {
+		if err := yaml.Unmarshal([]byte(read(t, file)), to); err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+	}
+	if !reflect.DeepEqual(rule.Spec, want) {
+		t.Error("kubernetes/base/rules.yaml does not have the rules of prometheus/rules.yml: run make kubernetes-rules")
 	}
 }
 
