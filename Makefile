@@ -12,7 +12,8 @@ VERSION  ?= 0.1.0
 ARCH     ?= $(shell $(GO) env GOHOSTARCH)
 SHOTS    ?= build/screenshots
 
-.PHONY: help run build test chaos clients screenshots packages packages-check kubernetes-check kubernetes-rules check bench fuzz fmt lint console console-check deps-run deps-test
+.PHONY: help run build test chaos clients licences screenshots packages packages-check kubernetes-check kubernetes-rules \
+	check bench fuzz fmt lint console console-check deps-run deps-test
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -34,6 +35,9 @@ chaos: deps-test ## Put a cluster of nodes through faults at random for CHAOS_FO
 
 clients: deps-test ## Generate clients with four generators and call the service by them (downloads them; npm, Go)
 	TEST_CLIENTS=1 $(GO) test -count=1 -v -run '^TestGeneratedClients$$' ./cmd/agentsignal/service
+
+licences: ## Write deploy/LICENCES.md after a change of modules or of the console's packages
+	TEST_LICENCES=1 $(GO) test -count=1 -run '^TestLicencesAre' ./deploy
 
 screenshots: deps-test ## Take pictures of every page of the console into SHOTS (build/screenshots; 4 minutes)
 	TEST_SCREENSHOTS=$(abspath $(SHOTS)) $(GO) test -count=1 -v -run '^TestScreenshots$$' ./cmd/agentsignal/service

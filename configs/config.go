@@ -212,6 +212,9 @@ type Market struct {
 	// NewsFeeds are RSS or Atom feeds, each an address or address=WEIGHT with a weight of
 	// 0 to 1.
 	NewsFeeds []string `yaml:"news_feeds" env:"NEWS_FEEDS"`
+
+	// SourceByDefault is no setting. Load sets it where neither the file nor the environment gives Source.
+	SourceByDefault bool `yaml:"-"`
 }
 
 // Weather configures the source of forecasts.

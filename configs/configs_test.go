@@ -50,6 +50,27 @@ func write(t *testing.T, name, text string) string {
 	return path
 }
 
+// TestASourceThatIsNotGivenIsTheDefault, and is marked as such.
+func TestASourceThatIsNotGivenIsTheDefault(t *testing.T) {
+	t.Parallel()
+	empty, given := write(t, "c.yaml", "market:\n  speed: 10\n"), write(t, "c.yaml", "market:\n  source: simulated\n")
+	for _, c := range []struct {
+		file, variable, want string
+		byDefault            bool
+	}{
+		{"", "", "simulated", true},
+		{empty, "", "simulated", true},
+		{given, "", "simulated", false},
+		{"", "AGENTSIGNAL_MARKET_SOURCE=simulated", "simulated", false},
+		{given, "AGENTSIGNAL_MARKET_SOURCE=binance", "binance", false},
+	} {
+		got, err := Load(c.file, []string{c.variable})
+		if err != nil || got.Market.Source != c.want || got.Market.SourceByDefault != c.byDefault {
+			t.Errorf("%+v: %q, by default %t, %v", c, got.Market.Source, got.Market.SourceByDefault, err)
+		}
+	}
+}
+
 func TestLaterLayersWin(t *testing.T) {
 	t.Parallel()
 	file := write(t, "c.yaml", "http:\n  addr: ':1'\nruns:\n  timeout: 5s\nmarket:\n  speed: 10\n")

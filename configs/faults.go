@@ -119,12 +119,16 @@ func checkKeys(n *yaml.Node, t reflect.Type, key string, depth int, fault func(i
 	}
 }
 
-// keysUnder returns the full keys of a struct's fields, in their order.
+// keysUnder returns the full keys of a struct's fields, in their order. A field that is no setting is the
+// last one.
 func keysUnder(t reflect.Type, key string) []string {
-	keys := make([]string, t.NumField())
-	for i := range keys {
+	var keys []string
+	for i := range t.NumField() {
 		name, _, _ := strings.Cut(t.Field(i).Tag.Get("yaml"), ",")
-		keys[i] = join(key, name)
+		if name == "-" {
+			break
+		}
+		keys = append(keys, join(key, name))
 	}
 	return keys
 }

@@ -2,6 +2,7 @@ package configs
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -25,14 +26,15 @@ import (
 // at once.
 func Load(path string, environ []string) (Config, error) {
 	c := Default()
-	var faults []error
+	var raw []byte
 	if path != "" {
-		raw, err := os.ReadFile(path)
-		if err != nil {
+		var err error
+		if raw, err = os.ReadFile(path); err != nil {
 			return c, fmt.Errorf("read configuration: %w: give another by --config or AGENTSIGNAL_CONFIG", err)
 		}
-		faults = append(faults, fromYAML(&c, raw))
 	}
+	c.Market.Source = "" // what is not given then gets its default below
+	faults := []error{fromYAML(&c, raw)}
 	variables, err := fromFiles(environ)
 	faults = append(faults, err, unknownVariables(variables))
 	for _, name := range slices.Sorted(maps.Keys(variables)) {
@@ -42,6 +44,8 @@ func Load(path string, environ []string) (Config, error) {
 			faults = append(faults, variableFault(name, err))
 		}
 	}
+	c.Market.SourceByDefault = c.Market.Source == ""
+	c.Market.Source = cmp.Or(c.Market.Source, Default().Market.Source)
 	faults = append(faults, c.Validate())
 	return c, errors.Join(faults...)
 }

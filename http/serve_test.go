@@ -162,6 +162,8 @@ func TestPages(t *testing.T) {
 		}
 	}
 	page("/docs", "text/html; charset=utf-8", `src="/docs/init.js"`)
+	page("/docs", "text/html; charset=utf-8", `href="/docs/start.html"`)
+	page("/docs/start.html", "text/html; charset=utf-8", "<h1>First five minutes</h1>")
 	page("/docs/init.js", "text/javascript; charset=utf-8", "SwaggerUIBundle(")
 	page("/docs/style.css", "text/css; charset=utf-8", "font-family")
 	page("/docs/swagger-ui.css", "text/css; charset=utf-8", ".swagger-ui")

@@ -10,7 +10,7 @@ mkdir -p "$files"
 
 build() { # GOARCH FILE
 	CGO_ENABLED=0 GOARCH=$1 go build -trimpath -o "$2" \
-		-ldflags "-s -w -X github.com/agentsignal/agentsignal/cmd/agentsignal/service.Version=$VERSION" ./cmd/agentsignal
+		-ldflags "-s -w -X github.com/agentsignal/agentsignal/cmd/agentsignal/service.release=$VERSION" ./cmd/agentsignal
 }
 build "$ARCH" "$files/agentsignal"
 tool=$files/agentsignal # which writes pages and completions on this machine

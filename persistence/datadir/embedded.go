@@ -9,6 +9,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -60,6 +61,8 @@ const (
 // Embedded is a Redis that this process has started or shares.
 type Embedded struct {
 	url     string
+	dir     string
+	empty   bool
 	durable bool
 	stop    func(ctx context.Context) error
 	pid     func() int
@@ -75,6 +78,12 @@ func (e *Embedded) PID() int {
 
 // URL returns the server's address for Options.
 func (e *Embedded) URL() string { return e.url }
+
+// Dir returns the data directory as an absolute path.
+func (e *Embedded) Dir() string { return e.dir }
+
+// New reports whether the data directory had no data before.
+func (e *Embedded) New() bool { return e.empty }
 
 // Durable reports whether the data survive the end of the process.
 func (e *Embedded) Durable() bool { return e.durable }
@@ -108,9 +117,21 @@ func StartEmbedded(ctx context.Context, o EmbeddedOptions) (*Embedded, error) {
 	if err := prepareDir(dir); err != nil {
 		return nil, err
 	}
+	_, err = os.Stat(filepath.Join(dir, childFiles))
+	empty := errors.Is(err, fs.ErrNotExist)
+	o.Dir = dir
+	e, err := startServer(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	e.dir, e.empty = dir, empty
+	return e, nil
+}
+
+// startServer is StartEmbedded in a directory that exists.
+func startServer(ctx context.Context, o EmbeddedOptions) (*Embedded, error) {
 	for _, name := range childServers {
 		if path, err := exec.LookPath(name); err == nil {
-			o.Dir = dir
 			if o.MaxMemory, err = childMemory(o.MaxMemory); err != nil {
 				return nil, err
 			}

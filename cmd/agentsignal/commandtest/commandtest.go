@@ -5,6 +5,7 @@ package commandtest
 import (
 	"crypto/rand"
 	"flag"
+	"html"
 	"os"
 	"path/filepath"
 	"strings"
@@ -60,8 +61,8 @@ func Written(tb testing.TB, text string) string {
 	return path
 }
 
-// Documented returns the lines of code blocks in the documents for users; root is the path
-// of the repository.
+// Documented returns the lines of code blocks in the documents and pages for users; root is the
+// path of the repository.
 func Documented(tb testing.TB, root string) []string {
 	tb.Helper()
 	var lines []string
@@ -77,6 +78,13 @@ func Documented(tb testing.TB, root string) []string {
 				lines = append(lines, line)
 			}
 		}
+	}
+	const from, to = "<pre><code>", "</code></pre>"
+	page, err := os.ReadFile(filepath.Join(root, "http/docs/start.html"))
+	Must(tb, err)
+	for _, part := range strings.Split(string(page), from)[1:] {
+		block, _, _ := strings.Cut(part, to)
+		lines = append(lines, strings.Split(strings.TrimSpace(html.UnescapeString(block)), "\n")...)
 	}
 	return lines
 }

@@ -3,6 +3,8 @@ package service
 import (
 	"context"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -93,6 +95,27 @@ func TestCommandsChangeAccountsAndKeys(t *testing.T) {
 			again := start(t, c)
 			again.client(t).login("bob@example.com", password)
 		})
+	}
+}
+
+// TestCommandsNameTheirDataDirectory on standard error, and say when it is a new one.
+func TestCommandsNameTheirDataDirectory(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "data")
+	here, err := os.Getwd()
+	must(t, err)
+	relative, err := filepath.Rel(here, dir)
+	must(t, err)
+	for _, c := range []struct{ want, args string }{
+		{"the data directory " + dir + " is new and empty: if the service has another one, give that by --data-dir",
+			"account create --email ada@example.com --password-file " + written(t, password)},
+		{"uses the data directory " + dir + "\n", "account list"},
+	} {
+		var out, errs journal
+		must(t, command(t.Context(), t, nil, &out, &errs, append(strings.Fields(c.args), "--data-dir", relative)...))
+		if !strings.Contains(errs.String(), "agentsignal: "+c.want) || !strings.Contains(out.String(), "ada@example.com") {
+			t.Errorf("%s writes %q and %q, want %q", c.args, errs.String(), out.String(), c.want)
+		}
 	}
 }
 

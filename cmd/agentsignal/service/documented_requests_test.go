@@ -13,11 +13,20 @@ var (
 	curlBody = regexp.MustCompile(`-d '([^']+)'`)
 )
 
-// tryDocumentedRequests sends the requests of README: all must succeed unchanged.
+// tryDocumentedRequests sends the requests and the messages of the documents: all must succeed unchanged.
 func tryDocumentedRequests(t *testing.T, demo *client) {
 	t.Helper()
-	n := 0
+	n, messages := 0, 0
+	live := demo.dial()
 	for _, line := range commandtest.Documented(t, "../../..") {
+		if strings.HasPrefix(line, `{"action": `) {
+			messages++
+			live.send(line)
+			ref := decode[struct{ Ref string }](t, line).Ref
+			live.await("the answer to "+line, func(m message) bool {
+				return m.Type == "subscribed" && decode[struct{ Ref string }](t, string(m.Data)).Ref == ref
+			})
+		}
 		if !strings.HasPrefix(line, "curl ") {
 			continue
 		}
@@ -29,7 +38,7 @@ func tryDocumentedRequests(t *testing.T, demo *client) {
 			demo.get(path).ok(t)
 		}
 	}
-	if n < 8 {
-		t.Errorf("only %d requests were found", n)
+	if n < 8+5 || messages < 2 {
+		t.Errorf("only %d requests and %d messages were found", n, messages)
 	}
 }

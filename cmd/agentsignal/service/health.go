@@ -45,9 +45,12 @@ func (p *process) health() signalhttp.Health {
 	}
 }
 
-// warnings returns why data may be lost.
+// warnings returns why data may be lost, and that prices are simulated although this was not asked for.
 func (p *process) warnings() []string {
 	var warnings []string
+	if p.config.Market.SourceByDefault {
+		warnings = append(warnings, "Prices are simulated, as market.source is not set.")
+	}
 	if p.embedded != nil && !p.embedded.Durable() {
 		warnings = append(warnings, "No Redis server is installed: data are kept in this process, "+
 			"and nothing survives a restart.")

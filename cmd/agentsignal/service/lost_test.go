@@ -179,7 +179,8 @@ func TestWithoutARedisServerTheServiceWorksAndWarns(t *testing.T) {
 	c := launchReady(t, "DATA_DIR="+t.TempDir(), "AUTH_REGISTRATION=open", "MARKET_SPEED=1", noPath)
 	public := c.client(t)
 	r := decode[struct{ Warnings []string }](t, public.get("/readyz").Body)
-	if len(r.Warnings) != 1 || !strings.Contains(r.Warnings[0], "nothing survives") ||
+	if len(r.Warnings) != 2 || !strings.Contains(r.Warnings[0], "market.source is not set") ||
+		!strings.Contains(r.Warnings[1], "nothing survives") || c.log.Line(`"level":"WARN"`, "prices are simulated: set") == "" ||
 		c.log.Line("no redis-server is installed",
 			"install redis-server or valkey-server 7.0 or later, or set redis.url") == "" {
 		t.Errorf("/readyz warns of %q", r.Warnings)

@@ -49,6 +49,12 @@ func TestTheDemoShowsSignalsAtOnce(t *testing.T) {
 				`{"url":"http://127.0.0.1:61999","events":["signal.closed"],"secret":"a secret of the demo's user"}`).
 				ok(t)
 		}
+		if line := c.log.Line("prices are simulated"); line != "" {
+			t.Errorf("the demo logs %s", line)
+		}
+		if c.log.Line("redis is started in the data directory", `"dir":"`+dir, fmt.Sprintf(`"new":%t`, round == "first")) == "" {
+			t.Errorf("at the %s start its directory is not logged:\n%s", round, c.log.Newest())
+		}
 		if again := strings.Contains(c.log.String(), "as printed at the first start"); again != (round != "first") {
 			t.Errorf("at the %s start it logs:\n%s", round, c.log.Newest())
 		}

@@ -21,6 +21,9 @@ func TestAnOutageOfRedisLogsFewLines(t *testing.T) {
 	c := newClient(t, s.url, "")
 	c.await("/readyz", http.StatusOK)
 	eventually(t, "the service serves", func() bool { return s.log.Line(`"msg":"agentsignal serves"`) != "" })
+	if line := s.log.Line("prices are simulated"); line != "" {
+		t.Errorf("simulated prices that were asked for are logged: %s", line)
+	}
 	before := strings.Count(s.log.String(), "\n")
 	redis.Kill()
 	failed := 0

@@ -52,6 +52,11 @@ func Run(ctx context.Context, s *Settings, w io.Writer, o Options) error {
 	for _, path := range configs.ReadableSecrets(os.Environ(), c.TLS.KeyFile) {
 		o.log.Warn("a file with a secret can be read by every user of this machine", "file", path)
 	}
+	c.Market.SourceByDefault = c.Market.SourceByDefault && o.Demo == nil
+	if c.Market.SourceByDefault {
+		o.log.Warn("prices are simulated: set market.source to binance, coinbase, alpaca or stream for real ones, " +
+			"or to simulated to keep these without this warning")
+	}
 	p, err := newProcess(ctx, c, o)
 	if err != nil {
 		return err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -77,6 +78,7 @@ func (s *Settings) openStore(
 			return err
 		}
 		ending.Add("redis", embedded.Stop)
+		sayDir(os.Stderr, embedded)
 		url = embedded.URL()
 	}
 	ready, cancel := context.WithTimeout(ctx, readyTimeout)
@@ -98,6 +100,16 @@ func (s *Settings) openStore(
 	}
 	ending.Add("connection", func(context.Context) error { return store.Client.Close() })
 	return f(ctx, store)
+}
+
+// sayDir writes to w which data directory a command uses.
+func sayDir(w io.Writer, e *datadir.Embedded) {
+	if e.New() {
+		fmt.Fprintf(w, "agentsignal: the data directory %s is new and empty: if the service has another one, give that by "+
+			"--data-dir or AGENTSIGNAL_DATA_DIR\n", e.Dir())
+		return
+	}
+	fmt.Fprintf(w, "agentsignal: uses the data directory %s\n", e.Dir())
 }
 
 // installed returns a function that runs f when the installation is the configured one.
