@@ -55,7 +55,7 @@ func (c *Client) RevokeKey(ctx context.Context, id string) error {
 	return c.send(ctx, request{method: http.MethodDelete, path: "/v1/auth/api-keys/" + url.PathEscape(id)}, nil, nil)
 }
 
-// Readiness says whether a service can serve requests.
+// Readiness is the answer of /readyz: whether a service can serve requests, and what it warns of.
 type Readiness struct {
 	Object
 	Status   string            `json:"status"` // "ready", or why not

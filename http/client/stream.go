@@ -85,7 +85,7 @@ type Message struct {
 	Refused    *Refused    `json:"-"` // error
 }
 
-// AgentState says that a run began or ended.
+// AgentState reports that a run began or ended.
 type AgentState struct {
 	Agent  string `json:"agent_id"`
 	Status string `json:"status"` // "running", "completed" or "error"
