@@ -146,14 +146,14 @@ func backUp(t *testing.T) *copied {
 	return b
 }
 
-// startRestored restores a file into url and starts a service there, with the keys of the one that was copied.
+// startRestored restores a file into url and starts a service there, with those keys of the one that was copied.
 // restored is called between the two.
 func (b *copied) startRestored(
-	t *testing.T, file []byte, url string, partitions int, restored func(),
+	t *testing.T, file []byte, url string, partitions int, keys []string, restored func(),
 ) (*service, *client) {
 	t.Helper()
 	c := copiedConfig(t, url)
-	for _, key := range []string{encryptionKeyFile, jwtKeyFile, recordKeyFile} {
+	for _, key := range keys {
 		text, err := os.ReadFile(filepath.Join(b.dir, key))
 		must(t, err)
 		must(t, os.WriteFile(filepath.Join(c.DataDir, key), text, 0o600))
@@ -261,8 +261,8 @@ func (b *copied) goesOn(t *testing.T, s *service, trader *client, rdb redis.Cmda
 	arrived := b.endpoint.await(t, b.attempts+1)
 	arrived[len(arrived)-1].verify(t, b.hook.Secret)
 	prices, beyond := newMarket(t, rdb), 0.0
-	for _, o := range b.signals {
-		if o.Asset == "ACME" {
+	for _, o := range b.states {
+		if o.Target != nil && o.Stop != nil {
 			beyond = max(beyond, *o.Target+1, *o.Stop+1)
 		}
 	}
@@ -284,7 +284,8 @@ func (b *copied) goesOn(t *testing.T, s *service, trader *client, rdb redis.Cmda
 
 func (b *copied) toAServer(t *testing.T) {
 	redis := redistest.New(t)
-	s, trader := b.startRestored(t, b.quiet, redis.URL(), 0, func() { b.compare(t, redis.Client()) })
+	keys := []string{encryptionKeyFile, jwtKeyFile, recordKeyFile}
+	s, trader := b.startRestored(t, b.quiet, redis.URL(), 0, keys, func() { b.compare(t, redis.Client()) })
 	b.same(t, trader)
 	live := trader.dial()
 	if d := live.subscribe(`"last_event_id":"` + b.place + `"`); d.Resumed == nil || !d.Resumed.Complete {
@@ -301,7 +302,8 @@ func (b *copied) toAServer(t *testing.T) {
 func (b *copied) toACluster(t *testing.T) {
 	cluster := redistest.NewCluster(t, 3)
 	const partitions = 5
-	s, trader := b.startRestored(t, b.running, cluster.URL(), partitions, func() {})
+	keys := []string{encryptionKeyFile, jwtKeyFile} // another number of partitions needs a new record
+	s, trader := b.startRestored(t, b.running, cluster.URL(), partitions, keys, func() {})
 	b.same(t, trader)
 	live := trader.dial()
 	if d := live.subscribe(`"last_event_id":"` + b.place + `"`); d.Resumed == nil || d.Resumed.Complete {
@@ -324,6 +326,8 @@ func (b *copied) toACluster(t *testing.T) {
 	if open := busy.signals("status=open").Total; open != len(all) {
 		t.Errorf("%d of %d signals are open", open, len(all))
 	}
+	trader.proof(b.signals[0].ID)
+	busy.proof(b.acknowledged[0].ID)
 	b.goesOn(t, s, trader, cluster.Client())
 }
 
