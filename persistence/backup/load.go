@@ -104,7 +104,6 @@ type loader struct {
 	same    bool // number of partitions
 	now     time.Time
 
-	ctx      context.Context // of Load
 	pipe     redis.Pipeliner
 	bytes    int
 	accounts map[signal.AccountID]bool // whether they exist, of those that have something
@@ -132,7 +131,7 @@ func Load(ctx context.Context, c *redisclient.Client, r io.Reader) (Summary, err
 	if err != nil {
 		return summary, err
 	}
-	l := &loader{Client: c, summary: summary, same: summary.Partitions == c.Partitions(), now: c.Now(), ctx: ctx,
+	l := &loader{Client: c, summary: summary, same: summary.Partitions == c.Partitions(), now: c.Now(),
 		pipe: c.RDB.Pipeline(), accounts: map[signal.AccountID]bool{}, positions: map[int]signal.Position{},
 		schedules: map[string]bool{}, bodies: map[string]bool{}, newest: map[string]logEnd{}}
 	for {
@@ -142,32 +141,32 @@ func Load(ctx context.Context, c *redisclient.Client, r io.Reader) (Summary, err
 		}
 		if err == nil {
 			l.summary.count(k)
-			err = l.record(k, fields)
+			err = l.record(ctx, k, fields)
 		}
 		if err == nil && (l.pipe.Len() >= pipeCommands || l.bytes >= pipeBytes) {
-			err = l.flush()
+			err = l.flush(ctx)
 		}
 		if err != nil {
 			return l.summary, redisclient.Failed(err, "restore")
 		}
 	}
-	err = l.finish()
+	err = l.finish(ctx)
 	return l.summary, redisclient.Failed(err, "restore")
 }
 
 // flush sends what was collected.
-func (l *loader) flush() error {
+func (l *loader) flush(ctx context.Context) error {
 	l.bytes = 0
 	if l.pipe.Len() == 0 {
-		return l.ctx.Err()
+		return ctx.Err()
 	}
-	return redisclient.Execute(l.ctx, l.pipe)
+	return redisclient.Execute(ctx, l.pipe)
 }
 
 // rows has how each kind is written, and how many fields it has at least.
 var rows = map[kind]struct {
 	fields int
-	load   func(l *loader, f [][]byte) error
+	load   func(l *loader, ctx context.Context, f [][]byte) error
 }{
 	kindCheckpoint:    {1, (*loader).checkpoint},
 	kindCountersigned: {2, (*loader).countersigned},
@@ -203,7 +202,7 @@ var rows = map[kind]struct {
 }
 
 // record writes a record.
-func (l *loader) record(k kind, f [][]byte) error {
+func (l *loader) record(ctx context.Context, k kind, f [][]byte) error {
 	row, known := rows[k]
 	if !known || len(f) < row.fields {
 		return fmt.Errorf("%w (a record of kind %d with %d fields)", ErrDamaged, k, len(f))
@@ -211,7 +210,7 @@ func (l *loader) record(k kind, f [][]byte) error {
 	for _, v := range f {
 		l.bytes += len(v)
 	}
-	return row.load(l, f)
+	return row.load(l, ctx, f)
 }
 
 // partition returns the number in a field.
@@ -276,97 +275,97 @@ func (l *loader) expired(f []byte) bool {
 }
 
 // expire makes key end at the time in a field; 0 is never.
-func (l *loader) expire(key string, f []byte) {
+func (l *loader) expire(ctx context.Context, key string, f []byte) {
 	if ms := parsed(f); ms > 0 {
-		l.pipe.PExpireAt(l.ctx, key, time.UnixMilli(ms))
+		l.pipe.PExpireAt(ctx, key, time.UnixMilli(ms))
 	}
 }
 
-func (l *loader) checkpoint(f [][]byte) error {
-	l.pipe.Set(l.ctx, l.CheckpointKey(0), string(f[0]), 0)
+func (l *loader) checkpoint(ctx context.Context, f [][]byte) error {
+	l.pipe.Set(ctx, l.CheckpointKey(0), string(f[0]), 0)
 	return nil
 }
 
-func (l *loader) countersigned(f [][]byte) error {
-	l.pipe.HSet(l.ctx, l.CountersignedKey(0), values(f)...)
+func (l *loader) countersigned(ctx context.Context, f [][]byte) error {
+	l.pipe.HSet(ctx, l.CountersignedKey(0), values(f)...)
 	return nil
 }
 
-func (l *loader) position(f [][]byte) error {
+func (l *loader) position(ctx context.Context, f [][]byte) error {
 	at, ok := signal.ParsePosition(string(f[1]))
 	if !ok {
 		return ErrDamaged
 	}
 	l.positions[partition(f[0])] = at
 	if l.same {
-		l.pipe.Set(l.ctx, l.PositionKey(partition(f[0])), string(f[1]), 0)
+		l.pipe.Set(ctx, l.PositionKey(partition(f[0])), string(f[1]), 0)
 	}
 	return nil
 }
 
-func (l *loader) webhook(f [][]byte) error {
+func (l *loader) webhook(ctx context.Context, f [][]byte) error {
 	w, err := webhookOf(f)
 	if err != nil {
 		return err
 	}
 	from := l.from(w.Account)
 	w.Move(func(p signal.Position) signal.Position { return l.moved(from, p) })
-	w.Restore(l.ctx, l.pipe, l.Keys, l.Partition(w.Account))
+	w.Restore(ctx, l.pipe, l.Keys, l.Partition(w.Account))
 	return nil
 }
 
-func (l *loader) delivery(f [][]byte) error {
+func (l *loader) delivery(ctx context.Context, f [][]byte) error {
 	d := deliveries.CopiedDelivery{Account: signal.AccountID(f[0]), Webhook: signal.WebhookID(f[1]), Member: string(f[2]),
 		Due: scoreOf(f[3]), Record: string(f[4]), Body: string(f[5])}
 	key, _ := deliveries.BodyKeyOf(d.Record)
 	p := l.Partition(d.Account)
 	body := strconv.Itoa(p) + " " + key
-	err := d.Restore(l.ctx, l.pipe, l.Keys, p, l.bodies[body])
+	err := d.Restore(ctx, l.pipe, l.Keys, p, l.bodies[body])
 	l.bodies[body] = true
 	return err
 }
 
-func (l *loader) wait(f [][]byte) error {
+func (l *loader) wait(ctx context.Context, f [][]byte) error {
 	if l.expired(f[2]) {
 		return nil
 	}
 	key := l.WaitsKey(l.Partition(signal.AccountID(f[0])), signal.WebhookID(f[1]))
-	l.pipe.HSet(l.ctx, key, string(f[3]), string(f[4]))
-	l.expire(key, f[2])
+	l.pipe.HSet(ctx, key, string(f[3]), string(f[4]))
+	l.expire(ctx, key, f[2])
 	return nil
 }
 
-func (l *loader) mail(f [][]byte) error {
+func (l *loader) mail(ctx context.Context, f [][]byte) error {
 	p := l.Partition(signal.AccountID(f[0]))
-	l.pipe.ZAdd(l.ctx, l.MailsKey(p), redis.Z{Score: scoreOf(f[2]), Member: string(f[1])})
-	l.pipe.HSet(l.ctx, l.MailRecordsKey(p), string(f[1]), string(f[3]))
+	l.pipe.ZAdd(ctx, l.MailsKey(p), redis.Z{Score: scoreOf(f[2]), Member: string(f[1])})
+	l.pipe.HSet(ctx, l.MailRecordsKey(p), string(f[1]), string(f[3]))
 	return nil
 }
 
-func (l *loader) schedule(f [][]byte) error {
+func (l *loader) schedule(ctx context.Context, f [][]byte) error {
 	account, id := signal.AccountID(f[0]), string(f[1])
 	p, member := l.Partition(account), string(account)+" "+id
 	l.schedules[member] = true
-	l.pipe.HSet(l.ctx, l.SchedulesKey(p, account), id, string(f[2]))
+	l.pipe.HSet(ctx, l.SchedulesKey(p, account), id, string(f[2]))
 	if due := scoreOf(f[3]); due > 0 {
-		l.pipe.ZAdd(l.ctx, l.SchedulesDueKey(p), redis.Z{Score: due, Member: member})
+		l.pipe.ZAdd(ctx, l.SchedulesDueKey(p), redis.Z{Score: due, Member: member})
 	}
 	if rounds := f[4:]; len(rounds) > 0 {
-		l.pipe.HSet(l.ctx, l.ScheduleRoundsKey(p, account), values(rounds)...)
+		l.pipe.HSet(ctx, l.ScheduleRoundsKey(p, account), values(rounds)...)
 	}
 	return nil
 }
 
 // scheduleDue stores when a schedule runs next, as it was when the logs ended.
-func (l *loader) scheduleDue(f [][]byte) error {
+func (l *loader) scheduleDue(ctx context.Context, f [][]byte) error {
 	if l.schedules[string(f[1])] {
 		key := l.SchedulesDueKey(l.Partition(signal.AccountID(f[0])))
-		l.pipe.ZAdd(l.ctx, key, redis.Z{Score: scoreOf(f[2]), Member: string(f[1])})
+		l.pipe.ZAdd(ctx, key, redis.Z{Score: scoreOf(f[2]), Member: string(f[1])})
 	}
 	return nil
 }
 
-func (l *loader) open(f [][]byte) error {
+func (l *loader) open(ctx context.Context, f [][]byte) error {
 	from := partition(f[0])
 	to, ok := l.to(from, f[1])
 	if !ok {
@@ -376,7 +375,7 @@ func (l *loader) open(f [][]byte) error {
 	if err != nil {
 		return err
 	}
-	l.pipe.HSet(l.ctx, l.OpenKey(to), string(f[2]), string(value))
+	l.pipe.HSet(ctx, l.OpenKey(to), string(f[2]), string(value))
 	return nil
 }
 
@@ -395,61 +394,61 @@ func (l *loader) to(from int, account []byte) (p int, ok bool) {
 	return from, l.same
 }
 
-func (l *loader) runDue(f [][]byte) error {
+func (l *loader) runDue(ctx context.Context, f [][]byte) error {
 	p := l.Partition(signal.AccountID(f[0]))
-	l.pipe.ZAdd(l.ctx, l.RunsDueKey(p), redis.Z{Score: scoreOf(f[2]), Member: string(f[1])})
+	l.pipe.ZAdd(ctx, l.RunsDueKey(p), redis.Z{Score: scoreOf(f[2]), Member: string(f[1])})
 	return nil
 }
 
-func (l *loader) erase(f [][]byte) error {
+func (l *loader) erase(ctx context.Context, f [][]byte) error {
 	account := signal.AccountID(f[0])
 	l.accounts[account] = true // it is being erased already
-	l.pipe.HSet(l.ctx, l.EraseKey(l.Partition(account)), string(f[0]), string(f[1]))
+	l.pipe.HSet(ctx, l.EraseKey(l.Partition(account)), string(f[0]), string(f[1]))
 	return nil
 }
 
 // audit is of all accounts of a partition, so another number of partitions waits for the next one.
-func (l *loader) audit(f [][]byte) error {
+func (l *loader) audit(ctx context.Context, f [][]byte) error {
 	if l.same {
-		l.pipe.HSet(l.ctx, l.AuditKey(partition(f[0])), string(f[1]), string(f[2]))
+		l.pipe.HSet(ctx, l.AuditKey(partition(f[0])), string(f[1]), string(f[2]))
 	}
 	return nil
 }
 
 // The Merkle logs are those of the partitions. With another number the record begins again.
 
-func (l *loader) leafHead(f [][]byte) error {
+func (l *loader) leafHead(ctx context.Context, f [][]byte) error {
 	if l.same {
-		l.pipe.Set(l.ctx, l.LeafHeadKey(partition(f[0])), string(f[1]), 0)
+		l.pipe.Set(ctx, l.LeafHeadKey(partition(f[0])), string(f[1]), 0)
 	}
 	return nil
 }
 
-func (l *loader) leafAccount(f [][]byte) error {
+func (l *loader) leafAccount(ctx context.Context, f [][]byte) error {
 	if l.same {
-		l.pipe.HSet(l.ctx, l.LeafAccountsKey(partition(f[0])), string(f[1]), string(f[2]))
+		l.pipe.HSet(ctx, l.LeafAccountsKey(partition(f[0])), string(f[1]), string(f[2]))
 	}
 	return nil
 }
 
-func (l *loader) leaf(f [][]byte) error {
+func (l *loader) leaf(ctx context.Context, f [][]byte) error {
 	if l.same {
-		l.pipe.XAdd(l.ctx, &redis.XAddArgs{Stream: l.LeavesKey(partition(f[0])), ID: string(f[1]),
+		l.pipe.XAdd(ctx, &redis.XAddArgs{Stream: l.LeavesKey(partition(f[0])), ID: string(f[1]),
 			Values: []any{"h", string(f[2])}})
 	}
 	return nil
 }
 
-func (l *loader) tile(f [][]byte) error {
+func (l *loader) tile(ctx context.Context, f [][]byte) error {
 	if l.same {
-		l.pipe.Set(l.ctx, l.TileKey(partition(f[0]), partition(f[1]), parsed(f[2])), string(f[3]), 0)
+		l.pipe.Set(ctx, l.TileKey(partition(f[0]), partition(f[1]), parsed(f[2])), string(f[3]), 0)
 	}
 	return nil
 }
 
 // event stores an event. With another number of partitions only those without their effect are kept, so that
 // no client takes a former position for one of the new log.
-func (l *loader) event(f [][]byte) error {
+func (l *loader) event(ctx context.Context, f [][]byte) error {
 	from := partition(f[0])
 	at, valid := signal.ParsePosition(string(f[2]))
 	if !valid {
@@ -459,12 +458,12 @@ func (l *loader) event(f [][]byte) error {
 		return nil
 	}
 	if to, ok := l.to(from, f[1]); ok {
-		l.append(l.EventsKey(to), l.moved(from, at), "h", string(f[3]), "d", string(f[4]))
+		l.append(ctx, l.EventsKey(to), l.moved(from, at), "h", string(f[3]), "d", string(f[4]))
 	}
 	return nil
 }
 
-func (l *loader) signal(f [][]byte) error {
+func (l *loader) signal(ctx context.Context, f [][]byte) error {
 	from := partition(f[0])
 	to, ok := l.to(from, f[1])
 	at, valid := signal.ParsePosition(string(f[2]))
@@ -478,69 +477,69 @@ func (l *loader) signal(f [][]byte) error {
 			return err
 		}
 	}
-	l.append(l.SignalsKey(to), l.moved(from, at), "h", string(head), "m", string(f[4]))
+	l.append(ctx, l.SignalsKey(to), l.moved(from, at), "h", string(head), "m", string(f[4]))
 	return nil
 }
 
 // append appends an entry to a log.
-func (l *loader) append(key string, at signal.Position, fields ...any) {
+func (l *loader) append(ctx context.Context, key string, at signal.Position, fields ...any) {
 	end := l.newest[key]
 	l.newest[key] = logEnd{at, end.added + 1}
-	l.pipe.XAdd(l.ctx, &redis.XAddArgs{Stream: key, ID: at.String(), Values: fields})
+	l.pipe.XAdd(ctx, &redis.XAddArgs{Stream: key, ID: at.String(), Values: fields})
 }
 
 // logEnd gives the restored logs the ends of those that were copied. Other partitions get ends that say that entries
 // are missing.
-func (l *loader) logEnd(f [][]byte) error {
+func (l *loader) logEnd(ctx context.Context, f [][]byte) error {
 	if p := partition(f[0]); l.same {
-		l.setEnd(l.EventsKey(p), f[1:4])
-		l.setEnd(l.SignalsKey(p), f[4:7])
+		l.setEnd(ctx, l.EventsKey(p), f[1:4])
+		l.setEnd(ctx, l.SignalsKey(p), f[4:7])
 	}
 	return nil
 }
 
 // setEnd sets the newest id of a stream, how many entries were added, and the newest that was deleted.
-func (l *loader) setEnd(key string, f [][]byte) {
+func (l *loader) setEnd(ctx context.Context, key string, f [][]byte) {
 	if string(f[0]) == (signal.Position{}).String() {
 		return // there was no stream
 	}
 	if _, filled := l.newest[key]; !filled { // all entries were trimmed
-		l.pipe.XAdd(l.ctx, &redis.XAddArgs{Stream: key, ID: string(f[0]), Values: []any{"h", ""}})
-		l.pipe.XDel(l.ctx, key, string(f[0]))
+		l.pipe.XAdd(ctx, &redis.XAddArgs{Stream: key, ID: string(f[0]), Values: []any{"h", ""}})
+		l.pipe.XDel(ctx, key, string(f[0]))
 	}
-	l.pipe.Do(l.ctx, "XSETID", key, string(f[0]), "ENTRIESADDED", string(f[1]), "MAXDELETEDID", string(f[2]))
+	l.pipe.Do(ctx, "XSETID", key, string(f[0]), "ENTRIESADDED", string(f[1]), "MAXDELETEDID", string(f[2]))
 }
 
-func (l *loader) outbox(f [][]byte) error {
-	l.pipe.ZAdd(l.ctx, l.OutboxKey(), redis.Z{Score: scoreOf(f[1]), Member: string(f[0])})
+func (l *loader) outbox(ctx context.Context, f [][]byte) error {
+	l.pipe.ZAdd(ctx, l.OutboxKey(), redis.Z{Score: scoreOf(f[1]), Member: string(f[0])})
 	return nil
 }
 
-func (l *loader) account(f [][]byte) error {
+func (l *loader) account(ctx context.Context, f [][]byte) error {
 	account := signal.AccountID(f[0])
 	l.accounts[account] = true
-	l.pipe.ZAdd(l.ctx, l.AccountsKey(), redis.Z{Score: scoreOf(f[1]), Member: string(f[0])})
-	l.pipe.HSet(l.ctx, l.AccountKey(account), values(f[2:])...)
+	l.pipe.ZAdd(ctx, l.AccountsKey(), redis.Z{Score: scoreOf(f[1]), Member: string(f[0])})
+	l.pipe.HSet(ctx, l.AccountKey(account), values(f[2:])...)
 	for i := 2; i+1 < len(f); i += 2 {
 		if string(f[i]) == "email" {
-			l.pipe.Set(l.ctx, l.EmailKey(string(f[i+1])), string(f[0]), 0)
+			l.pipe.Set(ctx, l.EmailKey(string(f[i+1])), string(f[0]), 0)
 		}
 	}
 	return nil
 }
 
-func (l *loader) keysOf(f [][]byte) error {
-	l.pipe.HSet(l.ctx, l.APIKeysOfKey(signal.AccountID(f[0])), values(f[1:])...)
+func (l *loader) keysOf(ctx context.Context, f [][]byte) error {
+	l.pipe.HSet(ctx, l.APIKeysOfKey(signal.AccountID(f[0])), values(f[1:])...)
 	return nil
 }
 
-func (l *loader) apiKey(f [][]byte) error {
-	l.pipe.HSet(l.ctx, l.APIKeyKey(string(f[0])), values(f[1:])...)
+func (l *loader) apiKey(ctx context.Context, f [][]byte) error {
+	l.pipe.HSet(ctx, l.APIKeyKey(string(f[0])), values(f[1:])...)
 	return nil
 }
 
 // job stores a job. One that ran is queued again.
-func (l *loader) job(f [][]byte) error {
+func (l *loader) job(ctx context.Context, f [][]byte) error {
 	if l.expired(f[2]) {
 		return nil
 	}
@@ -568,24 +567,24 @@ func (l *loader) job(f [][]byte) error {
 	if len(outcome) > 0 {
 		fields = append(fields, codec.JobOutcome, string(outcome))
 	}
-	l.pipe.HSet(l.ctx, key, fields...)
-	l.expire(key, f[2])
+	l.pipe.HSet(ctx, key, fields...)
+	l.expire(ctx, key, f[2])
 	z := redis.Z{Score: float64(j.CreatedAt.UnixMilli()), Member: string(id)}
-	l.pipe.ZAdd(l.ctx, all, z)
-	l.pipe.ZAdd(l.ctx, with, z)
+	l.pipe.ZAdd(ctx, all, z)
+	l.pipe.ZAdd(ctx, with, z)
 	if j.Status == signal.JobQueued {
-		l.pipe.XAdd(l.ctx, &redis.XAddArgs{Stream: l.JobQueueKey(p), Values: []any{"j", string(id), "a", string(account)}})
+		l.pipe.XAdd(ctx, &redis.XAddArgs{Stream: l.JobQueueKey(p), Values: []any{"j", string(id), "a", string(account)}})
 		return nil
 	}
 	ended := l.JobsEndedKey(p, account)
-	l.pipe.ZAdd(l.ctx, ended, redis.Z{Score: float64(j.ExpiresAt.UnixMilli()), Member: string(id)})
+	l.pipe.ZAdd(ctx, ended, redis.Z{Score: float64(j.ExpiresAt.UnixMilli()), Member: string(id)})
 	for _, k := range []string{all, with, ended} {
-		l.pipe.PExpireAt(l.ctx, k, l.now.Add(jobsKept))
+		l.pipe.PExpireAt(ctx, k, l.now.Add(jobsKept))
 	}
 	return nil
 }
 
-func (l *loader) reply(f [][]byte) error {
+func (l *loader) reply(ctx context.Context, f [][]byte) error {
 	if l.expired(f[2]) {
 		return nil
 	}
@@ -595,57 +594,57 @@ func (l *loader) reply(f [][]byte) error {
 		return err
 	}
 	key := l.ReplyKey(l.Partition(account), account, string(f[1]))
-	l.pipe.Set(l.ctx, key, string(value), 0)
-	l.expire(key, f[2])
+	l.pipe.Set(ctx, key, string(value), 0)
+	l.expire(ctx, key, f[2])
 	return nil
 }
 
-func (l *loader) text(f [][]byte) error {
+func (l *loader) text(ctx context.Context, f [][]byte) error {
 	if l.expired(f[1]) {
 		return nil
 	}
 	key := l.Named(string(f[0]))
-	l.pipe.Set(l.ctx, key, string(f[2]), 0)
-	l.expire(key, f[1])
+	l.pipe.Set(ctx, key, string(f[2]), 0)
+	l.expire(ctx, key, f[1])
 	return nil
 }
 
-func (l *loader) hash(f [][]byte) error {
-	l.pipe.HSet(l.ctx, l.Named(string(f[0])), values(f[1:])...)
+func (l *loader) hash(ctx context.Context, f [][]byte) error {
+	l.pipe.HSet(ctx, l.Named(string(f[0])), values(f[1:])...)
 	return nil
 }
 
-func (l *loader) sortedSet(f [][]byte) error {
+func (l *loader) sortedSet(ctx context.Context, f [][]byte) error {
 	var list []redis.Z
 	for i := 1; i+1 < len(f); i += 2 {
 		list = append(list, redis.Z{Score: scoreOf(f[i]), Member: string(f[i+1])})
 	}
-	l.pipe.ZAdd(l.ctx, l.Named(string(f[0])), list...)
+	l.pipe.ZAdd(ctx, l.Named(string(f[0])), list...)
 	return nil
 }
 
-func (l *loader) entry(f [][]byte) error {
+func (l *loader) entry(ctx context.Context, f [][]byte) error {
 	at, ok := signal.ParsePosition(string(f[1]))
 	if !ok {
 		return ErrDamaged
 	}
-	l.append(l.Named(string(f[0])), at, values(f[2:])...)
+	l.append(ctx, l.Named(string(f[0])), at, values(f[2:])...)
 	return nil
 }
 
-func (l *loader) streamEnd(f [][]byte) error {
-	l.setEnd(l.Named(string(f[0])), f[1:4])
+func (l *loader) streamEnd(ctx context.Context, f [][]byte) error {
+	l.setEnd(ctx, l.Named(string(f[0])), f[1:4])
 	return nil
 }
 
 // finish writes what is known only in the end.
-func (l *loader) finish() error {
+func (l *loader) finish(ctx context.Context) error {
 	if !l.same {
 		for p := range l.Partitions() {
-			l.pipe.Set(l.ctx, l.PositionKey(p), signal.Position{}.String(), 0)
+			l.pipe.Set(ctx, l.PositionKey(p), signal.Position{}.String(), 0)
 			for _, key := range []string{l.EventsKey(p), l.SignalsKey(p)} {
 				if end, ok := l.newest[key]; ok {
-					l.setEnd(key, [][]byte{[]byte(end.last.String()), number(end.added + 1), []byte(signal.Position{}.String())})
+					l.setEnd(ctx, key, [][]byte{[]byte(end.last.String()), number(end.added + 1), []byte(signal.Position{}.String())})
 				}
 			}
 		}
@@ -653,16 +652,16 @@ func (l *loader) finish() error {
 	// An account that was deleted while the backup was made has no record, and may have signals.
 	for account, exists := range l.accounts {
 		if !exists {
-			l.pipe.HSet(l.ctx, l.EraseKey(l.Partition(account)), string(account), persistence.NewErasing(l.now))
+			l.pipe.HSet(ctx, l.EraseKey(l.Partition(account)), string(account), persistence.NewErasing(l.now))
 		}
 	}
-	if err := l.flush(); err != nil {
+	if err := l.flush(ctx); err != nil {
 		return err
 	}
 	for p := range l.Partitions() {
-		if err := l.ConfirmRead(l.ctx, l.ConfirmKey(p)); err != nil {
+		if err := l.ConfirmRead(ctx, l.ConfirmKey(p)); err != nil {
 			return err
 		}
 	}
-	return errors.Join(l.ConfirmRead(l.ctx, l.ConfirmAuthKey()), l.EndRestore(l.ctx))
+	return errors.Join(l.ConfirmRead(ctx, l.ConfirmAuthKey()), l.EndRestore(ctx))
 }
