@@ -329,6 +329,8 @@ func (b *copied) toACluster(t *testing.T) {
 	trader.proof(b.signals[0].ID)
 	busy.proof(b.acknowledged[0].ID)
 	b.goesOn(t, s, trader, cluster.Client())
+	// Each signal of the log was among the open ones.
+	eventually(t, "all signals of the busy account are closed", func() bool { return busy.signals("status=open").Total == 0 })
 }
 
 // refusals of what would overwrite something, or could not be used.
