@@ -163,42 +163,43 @@ func (l *loader) flush(ctx context.Context) error {
 	return redisclient.Execute(ctx, l.pipe)
 }
 
-// rows has how each kind is written, and how many fields it has at least.
+// rows has how each kind is written, how many fields it has at least, and whether the first is a partition.
 var rows = map[kind]struct {
-	fields int
-	load   func(l *loader, ctx context.Context, f [][]byte) error
+	fields      int
+	load        func(l *loader, ctx context.Context, f [][]byte) error
+	ofPartition bool
 }{
-	kindCheckpoint:    {1, (*loader).checkpoint},
-	kindCountersigned: {2, (*loader).countersigned},
-	kindPosition:      {2, (*loader).position},
-	kindWebhook:       {4, (*loader).webhook},
-	kindDelivery:      {6, (*loader).delivery},
-	kindWait:          {5, (*loader).wait},
-	kindMail:          {4, (*loader).mail},
-	kindSchedule:      {4, (*loader).schedule},
-	kindOpen:          {4, (*loader).open},
-	kindRunDue:        {3, (*loader).runDue},
-	kindErase:         {2, (*loader).erase},
-	kindAudit:         {3, (*loader).audit},
-	kindLeafHead:      {2, (*loader).leafHead},
-	kindLeafAccount:   {3, (*loader).leafAccount},
-	kindScheduleDue:   {3, (*loader).scheduleDue},
-	kindEvent:         {5, (*loader).event},
-	kindSignal:        {5, (*loader).signal},
-	kindLeaf:          {3, (*loader).leaf},
-	kindTile:          {4, (*loader).tile},
-	kindLogEnd:        {7, (*loader).logEnd},
-	kindOutbox:        {2, (*loader).outbox},
-	kindAccount:       {2, (*loader).account},
-	kindKeysOf:        {1, (*loader).keysOf},
-	kindAPIKey:        {1, (*loader).apiKey},
-	kindJob:           {7, (*loader).job},
-	kindReply:         {4, (*loader).reply},
-	kindString:        {3, (*loader).text},
-	kindHash:          {1, (*loader).hash},
-	kindSortedSet:     {1, (*loader).sortedSet},
-	kindEntry:         {2, (*loader).entry},
-	kindStreamEnd:     {4, (*loader).streamEnd},
+	kindCheckpoint:    {1, (*loader).checkpoint, false},
+	kindCountersigned: {2, (*loader).countersigned, false},
+	kindPosition:      {2, (*loader).position, true},
+	kindWebhook:       {4, (*loader).webhook, false},
+	kindDelivery:      {6, (*loader).delivery, false},
+	kindWait:          {5, (*loader).wait, false},
+	kindMail:          {4, (*loader).mail, false},
+	kindSchedule:      {4, (*loader).schedule, false},
+	kindOpen:          {4, (*loader).open, true},
+	kindRunDue:        {3, (*loader).runDue, false},
+	kindErase:         {2, (*loader).erase, false},
+	kindAudit:         {3, (*loader).audit, true},
+	kindLeafHead:      {2, (*loader).leafHead, true},
+	kindLeafAccount:   {3, (*loader).leafAccount, true},
+	kindScheduleDue:   {3, (*loader).scheduleDue, false},
+	kindEvent:         {5, (*loader).event, true},
+	kindSignal:        {5, (*loader).signal, true},
+	kindLeaf:          {3, (*loader).leaf, true},
+	kindTile:          {4, (*loader).tile, true},
+	kindLogEnd:        {7, (*loader).logEnd, true},
+	kindOutbox:        {2, (*loader).outbox, false},
+	kindAccount:       {2, (*loader).account, false},
+	kindKeysOf:        {1, (*loader).keysOf, false},
+	kindAPIKey:        {1, (*loader).apiKey, false},
+	kindJob:           {7, (*loader).job, false},
+	kindReply:         {4, (*loader).reply, false},
+	kindString:        {3, (*loader).text, false},
+	kindHash:          {1, (*loader).hash, false},
+	kindSortedSet:     {1, (*loader).sortedSet, false},
+	kindEntry:         {2, (*loader).entry, false},
+	kindStreamEnd:     {4, (*loader).streamEnd, false},
 }
 
 // record writes a record.
@@ -210,10 +211,13 @@ func (l *loader) record(ctx context.Context, k kind, f [][]byte) error {
 	for _, v := range f {
 		l.bytes += len(v)
 	}
+	if p, err := strconv.Atoi(string(f[0])); row.ofPartition && (err != nil || p < 0 || p >= l.summary.Partitions) {
+		return fmt.Errorf("%w (a record of partition %q)", ErrDamaged, f[0])
+	}
 	return row.load(l, ctx, f)
 }
 
-// partition returns the number in a field.
+// partition returns the number in a field, which record has checked.
 func partition(f []byte) int {
 	p, _ := strconv.Atoi(string(f))
 	return p

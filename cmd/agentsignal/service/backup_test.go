@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -50,9 +51,15 @@ type copied struct {
 	place              string // in the trader's stream, after which came two events
 	again              string // the answer to the request with the Idempotency-Key
 	acknowledged       []wireSignal
-	attempts           int // at the endpoint, before the restored service started
 	hook               wireWebhook
 	endpoint, closings *hookEndpoint
+	failing            wireWebhook
+	pending            string // the answer with the pending deliveries of failing
+
+	// Before the restored service started:
+	attempts  int             // at the endpoint
+	delivered int             // requests at closings
+	announced map[string]bool // the events of these
 }
 
 const repeatedRun = "Idempotency-Key: of-the-backup"
@@ -67,10 +74,12 @@ func TestBackupAndRestore(t *testing.T) {
 	t.Run("refused", b.refusals)
 }
 
-// copiedConfig is hookConfig for a service whose attempts at the hanging endpoint do not end.
+// copiedConfig is hookConfig for a service whose attempts at the hanging endpoint do not end, and whose failed
+// deliveries stay pending.
 func copiedConfig(tb testing.TB, url string) configs.Config {
 	c := hookConfig(tb, url)
 	c.Webhooks.Timeout = configs.Duration(10 * time.Minute)
+	c.Webhooks.RetrySchedule = []configs.Duration{configs.Duration(time.Hour)}
 	return c
 }
 
@@ -103,8 +112,13 @@ func backUp(t *testing.T) *copied {
 	live.signals(second.ID)
 	b.place = live.last()
 	b.hook = b.trader.hook(b.endpoint.url, "signal.created")
+	b.failing = b.trader.hook(newFailingEndpoint(t, http.StatusServiceUnavailable, "").url, "signal.created")
 	b.again = b.trader.post("/v1/agents/trading/run", runBody("ACME", "momentum"), repeatedRun).ok(t).Body
 	b.endpoint.await(t, 1)
+	eventually(t, "a delivery is pending", func() bool {
+		b.pending = b.trader.pendingDeliveries(b.failing.ID)
+		return strings.Contains(b.pending, `"status":"pending"`)
+	})
 	b.trader.proof(second.ID)
 
 	for range 20 {
@@ -124,7 +138,7 @@ func backUp(t *testing.T) *copied {
 	end()
 	busy.Wait()
 	must(t, err)
-	if made.Accounts != 2 || made.APIKeys != 2 || made.Webhooks != 2 || made.Schedules != 2 ||
+	if made.Accounts != 2 || made.APIKeys != 2 || made.Webhooks != 3 || made.Deliveries < 1 || made.Schedules != 2 ||
 		made.Open < len(b.acknowledged) || made.SealedByOthers != 0 {
 		t.Errorf("the backup has %+v", made)
 	}
@@ -164,7 +178,11 @@ func (b *copied) startRestored(
 		t.Errorf("restored: %+v", has)
 	}
 	restored()
-	b.attempts = len(b.endpoint.got())
+	before := b.closings.got()
+	b.attempts, b.delivered, b.announced = len(b.endpoint.got()), len(before), map[string]bool{}
+	for _, a := range before {
+		b.announced[a.event()] = true
+	}
 	s := start(t, c, signOften)
 	return s, b.trader.at(s.url)
 }
@@ -239,12 +257,21 @@ func (b *copied) same(t *testing.T, trader *client) {
 			t.Errorf("%s is\n%s\nand was\n%s", path, got, want)
 		}
 	}
+	if got := trader.pendingDeliveries(b.failing.ID); !same(b.pending, got) {
+		t.Errorf("pending deliveries are\n%s\nand were\n%s", got, b.pending)
+	}
 	if got := trader.completed(b.job.ID); got.Signal.ID != b.job.Signal.ID {
 		t.Errorf("the job has signal %s, before %s", got.Signal.ID, b.job.Signal.ID)
 	}
 	if again := trader.post("/v1/agents/trading/run", runBody("ACME", "momentum"), repeatedRun); again.Body != b.again {
 		t.Errorf("a repeated request is answered with %s, first it was %s", again.Body, b.again)
 	}
+}
+
+// pendingDeliveries returns the answer with the pending deliveries of a webhook.
+func (c *client) pendingDeliveries(webhook string) string {
+	c.tb.Helper()
+	return c.get("/v1/webhooks/" + webhook + "/deliveries?status=pending").ok(c.tb).Body
 }
 
 // statistics returns those of the scorecard.
@@ -256,7 +283,6 @@ func (c *client) statistics() string {
 // goesOn checks that what was open closes, once, and that pending deliveries arrive, signed as before.
 func (b *copied) goesOn(t *testing.T, s *service, trader *client, rdb redis.Cmdable) {
 	t.Helper()
-	closed := len(b.closings.got())
 	b.endpoint.release()
 	arrived := b.endpoint.await(t, b.attempts+1)
 	arrived[len(arrived)-1].verify(t, b.hook.Secret)
@@ -270,16 +296,26 @@ func (b *copied) goesOn(t *testing.T, s *service, trader *client, rdb redis.Cmda
 		prices.tick("ACME", strconv.FormatFloat(beyond, 'f', -1, 64))
 		return trader.signals("status=open&asset=ACME").Total == 0
 	})
-	b.closings.await(t, closed+b.open)
+	eventually(t, "all closings are delivered", func() bool { return len(b.closedSince(t)) >= b.open })
 	next := trader.awaitRun("ACME", "momentum")
 	trader.lists("limit=1", len(b.signals)+1, next.ID)
-	seen := map[string]int{}
-	for _, a := range b.closings.got()[closed:] {
-		seen[a.delivery()]++
-	}
-	if len(seen) != b.open {
+	if seen := b.closedSince(t); len(seen) != b.open {
 		t.Errorf("%d deliveries came of %d closings: %v", len(seen), b.open, seen)
 	}
+}
+
+// closedSince returns the deliveries of closings since the restored service was started, which has to send none of
+// the events again that had their effect before the backup.
+func (b *copied) closedSince(t *testing.T) map[string]int {
+	t.Helper()
+	seen := map[string]int{}
+	for _, a := range b.closings.got()[b.delivered:] {
+		if b.announced[a.event()] {
+			t.Errorf("%s is delivered again", a.event())
+		}
+		seen[a.delivery()]++
+	}
+	return seen
 }
 
 func (b *copied) toAServer(t *testing.T) {
@@ -350,7 +386,7 @@ func (b *copied) refusals(t *testing.T) {
 		want     string
 	}{
 		"not empty":      {b.quiet, b.server.URL(), b.dir, "not empty"},
-		"other keys":     {b.quiet, empty.URL(), dir, "do not decrypt the secrets of 2 webhooks"},
+		"other keys":     {b.quiet, empty.URL(), dir, "do not decrypt the secrets of 3 webhooks"},
 		"cut short":      {b.quiet[:len(b.quiet)-1], empty.URL(), b.dir, "damaged"},
 		"changed":        {changed, empty.URL(), b.dir, "damaged"},
 		"longer":         {append(bytes.Clone(b.quiet), 0), empty.URL(), b.dir, "damaged"},
