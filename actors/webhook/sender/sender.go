@@ -199,6 +199,8 @@ func (s *Sender) appendRequest(b []byte, r *Request) []byte {
 	}
 	b = append(b, "\r\n"+signature.HeaderAttempt+": "...)
 	b = strconv.AppendInt(b, int64(r.Attempt), 10)
+	b = append(b, "\r\nTraceparent: "...)
+	b = appendTraceparent(b, r)
 	b = append(b, "\r\n\r\n"...)
 	return append(b, r.Body...)
 }
