@@ -74,6 +74,7 @@ var mayImport = []struct {
 	{"actors/webhook/guard", []string{"actors/signal"}},
 	{"actors/webhook/sender", []string{"actors/signal", "actors/webhook/guard", "actors/webhook/signature"}},
 	{"actors/webhook/mail", nil},
+	{"actors/webhook/message", []string{"actors/signal", "actors/market/assets"}},
 	{"actors/...", []string{"actors/signal", "actors/engine"}},
 	{"persistence/redistest", nil},
 	{"persistence/storetest", []string{"actors/signal", "persistence/codec", "persistence/redisclient"}},
@@ -107,8 +108,8 @@ var mayImport = []struct {
 	{"http/console", nil},
 	// What it asks, for the types of questions and answers.
 	{"http", []string{"actors/signal", "actors/agent", "actors/audit", "actors/backtest", "actors/catalogue",
-		"actors/scorecard", "actors/market", "actors/record", "actors/record/verify", "http/console",
-		"http/credentials", "http/limits", "http/request"}},
+		"actors/scorecard", "actors/market", "actors/record", "actors/record/verify", "actors/webhook/message",
+		"http/console", "http/credentials", "http/limits", "http/request"}},
 	{"configs", nil},
 	{"cmd/agentsignal/undo", nil},
 	{"cmd/agentsignal/command", nil},

@@ -74,7 +74,9 @@ func (p *printer) cell(v any) cell {
 		c.style = signStyle(v.of)
 		return c
 	case price:
-		return number(v.of, func(x float64) string { return strconv.FormatFloat(x, 'f', v.decimals(), 64) })
+		return number(v.of, func(x float64) string {
+			return strconv.FormatFloat(x, 'f', assets.Decimals(v.asset, x, v.among...), 64)
+		})
 	case int:
 		return cell{text: strconv.Itoa(v), right: true}
 	case time.Time:
@@ -164,50 +166,6 @@ func exact(v any) string {
 		return "'" + text // a spreadsheet would take it for a formula
 	}
 	return text
-}
-
-// maxDecimals is the greatest number of decimals of a price.
-const maxDecimals = 10
-
-// decimals returns how many decimals a trader writes of a price: by the class of the asset and the size
-// of the price, and more if the prices that stand beside it would look the same.
-func (p price) decimals() int {
-	d := usualDecimals(p.asset, math.Abs(*p.of))
-	for ; d < maxDecimals; d++ {
-		seen := map[string]float64{}
-		same := false
-		for _, x := range p.among {
-			if x == nil {
-				continue
-			}
-			text := strconv.FormatFloat(*x, 'f', d, 64)
-			if other, ok := seen[text]; ok && other != *x {
-				same = true
-			}
-			seen[text] = *x
-		}
-		if !same {
-			break
-		}
-	}
-	return d
-}
-
-func usualDecimals(asset string, x float64) int {
-	class := assets.ClassOf(asset)
-	switch {
-	case class == assets.FX && x >= 20: // yen
-		return 3
-	case class == assets.FX:
-		return 5
-	case class == assets.Commodity && x < 10:
-		return 3
-	case x >= 100 || x == 0 || class != "" && class != assets.Crypto && x >= 1:
-		return 2
-	case x >= 1:
-		return 4
-	}
-	return min(3+int(math.Ceil(-math.Log10(x))), maxDecimals)
 }
 
 // sinceForms are the forms of a time that parseSince reads, in the zone of the user without one.
