@@ -128,6 +128,42 @@ func StartEmbedded(ctx context.Context, o EmbeddedOptions) (*Embedded, error) {
 	return e, nil
 }
 
+// Found is what is in the place of a data directory.
+type Found struct {
+	Dir    string // absolute
+	Exists bool
+	Data   bool   // a child Redis has or had its files in it
+	Server string // the program that a child would be; empty if none is installed
+}
+
+// Look returns what is in the place of the data directory dir, and changes nothing.
+func Look(dir string) (Found, error) {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return Found{}, fmt.Errorf("find data directory: %w", err)
+	}
+	f := Found{Dir: dir}
+	for _, name := range childServers {
+		if f.Server == "" {
+			f.Server, _ = exec.LookPath(name)
+		}
+	}
+	info, err := os.Stat(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return f, nil
+	}
+	if err == nil && !info.IsDir() {
+		err = errors.New("it is not a directory")
+	}
+	if err != nil {
+		return f, fmt.Errorf("inspect data directory %s: %w", dir, err)
+	}
+	f.Exists = true
+	_, err = os.Stat(filepath.Join(dir, childFiles))
+	f.Data = err == nil
+	return f, nil
+}
+
 // startServer is StartEmbedded in a directory that exists.
 func startServer(ctx context.Context, o EmbeddedOptions) (*Embedded, error) {
 	for _, name := range childServers {
