@@ -506,13 +506,16 @@ func (c *child) stop(ctx context.Context) error {
 	}
 }
 
-// pingSocket returns nil if the server at socket answers.
+// pingSocket returns nil if the server at socket answers, also if it cannot write to its disk.
 func pingSocket(ctx context.Context, socket string) error {
 	c := redis.NewClient(&redis.Options{
 		Network: "unix", Addr: socket, MaxRetries: -1, PoolSize: 1, DialerRetries: 1,
 	})
 	defer c.Close()
 	err := c.Ping(ctx).Err()
+	if redis.HasErrorPrefix(err, "MISCONF") {
+		return nil
+	}
 	if err != nil && strings.Contains(err.Error(), "no such file") {
 		return errors.New("it does not listen yet")
 	}
