@@ -50,7 +50,7 @@ func TestConsole(t *testing.T) {
 		`await shows("Chance over time")`, `await shows("The odds, accounted for")`,
 		`await until("the chart is drawn", () => find(".chart canvas"))`)
 	made := trader.signals("").Signals[0]
-	for _, place := range []string{"signals/" + made.ID, "run", "record", "webhooks", "live"} { // each has the warnings of /readyz
+	for _, place := range []string{"signals/" + made.ID, "run", "scorecard", "webhooks", "live"} { // each has the warnings of /readyz
 		act(t, page, fmt.Sprintf(`location.hash = "#/%s"`, place),
 			`await new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(drawn)))`,
 			`await shows("Redis has no append-only file")`)
