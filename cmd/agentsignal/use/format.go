@@ -33,10 +33,13 @@ type (
 type style string
 
 const (
-	plain style = ""
-	faint style = "2"
-	good  style = "32"
-	bad   style = "31"
+	plain  style = ""
+	faint  style = "2"
+	good   style = "32"
+	bad    style = "31"
+	warn   style = "33"
+	strong style = "1"
+	marked style = "7" // in reverse
 )
 
 // cell is a value for people.
@@ -59,6 +62,8 @@ func (p *printer) paint(c cell) string {
 // cell returns a value as people write it.
 func (p *printer) cell(v any) cell {
 	switch v := v.(type) {
+	case cell:
+		return v
 	case direction:
 		return cell{text: clean(string(v)), style: map[direction]style{"long": good, "short": bad}[v]}
 	case reason:
@@ -66,11 +71,11 @@ func (p *printer) cell(v any) cell {
 	case share:
 		return number(v.of, func(x float64) string { return strconv.FormatFloat(100*x, 'f', 1, 64) + " %" })
 	case percent:
-		c := number(v.of, func(x float64) string { return fmt.Sprintf("%+.2f %%", x) })
+		c := number(v.of, func(x float64) string { return signed(x) + " %" })
 		c.style = signStyle(v.of)
 		return c
 	case multiple:
-		c := number(v.of, func(x float64) string { return fmt.Sprintf("%+.2f R", x) })
+		c := number(v.of, func(x float64) string { return signed(x) + " R" })
 		c.style = signStyle(v.of)
 		return c
 	case price:
@@ -95,6 +100,15 @@ func number(x *float64, write func(float64) string) cell {
 		return cell{text: missing, right: true}
 	}
 	return cell{text: write(*x), right: true}
+}
+
+// signed returns a figure with two decimals and its sign, which zero does not have.
+func signed(x float64) string {
+	text := fmt.Sprintf("%+.2f", x)
+	if text[1:] == "0.00" {
+		return "0.00"
+	}
+	return text
 }
 
 func signStyle(x *float64) style {
