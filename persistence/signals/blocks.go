@@ -25,12 +25,9 @@ const BlockEntries = 10_000
 // blocksRead is how many blocks one command reads.
 const blocksRead = 4
 
-// compaction is what the owner of a partition knows of the entries that are not in a block.
-type compaction struct {
-	epoch int64
-	added int64 // entries that the log had ever got when it was last looked at
-	open  int64 // how many of them were behind the last block
-}
+// compaction is how many entries of a partition's signal log were ever added up to the end of its last
+// block, as its owner knows. Erased entries make that an estimate, until the log is read.
+type compaction struct{ epoch, covered int64 }
 
 // compactions holds them by partition.
 type compactions struct {
@@ -53,6 +50,33 @@ func (c *compactions) set(p int, v compaction) {
 	c.of[p] = v
 }
 
+// covered returns the compaction of a partition, whose signal log has the given state.
+func (s *Store) covered(ctx context.Context, p int, epoch int64, log redisclient.StreamInfo) (compaction, error) {
+	known, none := s.compactions.get(p), compaction{epoch, log.Added - log.Length}
+	blocks, err := s.RDB.Exists(ctx, s.BlocksKey(p)).Result()
+	if err != nil || blocks == 0 { // they may have been removed
+		return none, redisclient.Failed(err, "look for blocks of partition %d", p)
+	}
+	if known.epoch == epoch && known.covered <= log.Added {
+		return known, nil
+	}
+	last, err := s.RDB.XRevRangeN(ctx, s.BlocksKey(p), "+", "-", 1).Result()
+	if err != nil || len(last) == 0 {
+		return none, redisclient.Failed(err, "read the last block of partition %d", p)
+	}
+	n, _ := last[0].Values[coveredField].(string)
+	v, ok := codec.ParseDigits([]byte(n))
+	if !ok || v > log.Added { // it is of another log
+		return none, nil
+	}
+	known = compaction{epoch, v}
+	s.compactions.set(p, known)
+	return known, nil
+}
+
+// coveredField is the field of a block that compaction.covered is read from.
+const coveredField = "n"
+
 // Compact puts the next 10,000 entries of a partition's signal log into a block, if there are
 // as many, and removes the blocks of entries that the log no longer has. It reports whether there may
 // be another block to make. Blocks hold nothing that the log does not: they are read in its place
@@ -63,10 +87,12 @@ func (s *Store) Compact(ctx context.Context, p int, epoch int64) (more bool, err
 	if err != nil {
 		return false, redisclient.Unavailable(err)
 	}
-	known := s.compactions.get(p)
-	since := info.Added - known.added // negative if the log was deleted
-	if known.epoch == epoch && since >= 0 && known.open+since < int64(s.blockEntries) || !info.Complete {
+	if !info.Complete {
 		return false, nil
+	}
+	known, err := s.covered(ctx, p, epoch, info)
+	if err != nil || info.Added-known.covered < int64(s.blockEntries) {
+		return false, err
 	}
 	// An account that is being erased leaves the log in steps.
 	erasing, err := s.RDB.HLen(ctx, s.EraseKey(p)).Result()
@@ -82,20 +108,26 @@ func (s *Store) Compact(ctx context.Context, p int, epoch int64) (more bool, err
 		return false, err
 	}
 	if w.Len() < s.blockEntries {
-		s.compactions.set(p, compaction{epoch, info.Added, int64(w.Len())})
+		s.compactions.set(p, compaction{epoch, info.Added - int64(w.Len())})
 		return false, nil
 	}
 	block, err := w.Encode()
 	if err != nil {
 		return false, err
 	}
+	known.covered += int64(s.blockEntries)
 	keys := []string{s.EpochKey(p), s.BlocksKey(p)}
 	done, err := blockAppendScript.Run(ctx, s.RDB, keys, strconv.FormatInt(epoch, 10), blocks.Last.String(),
-		w.Last().String(), block).Int()
-	if err == nil && done == 0 {
+		w.Last().String(), block, strconv.FormatInt(known.covered, 10)).Int()
+	switch {
+	case err != nil:
+		return false, redisclient.Failed(err, "append a block of partition %d", p)
+	case done == 0:
 		return false, eventlog.ErrNotOwner
+	case done == 1:
+		s.compactions.set(p, known)
 	}
-	return done == 1, redisclient.Failed(err, "append a block of partition %d", p)
+	return done == 1, nil
 }
 
 // trimBlocks removes the blocks before the first entry of the log, or all if the log does not

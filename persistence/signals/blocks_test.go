@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -128,6 +129,26 @@ func TestBlocks(t *testing.T) {
 	compare("an earlier log", 1)
 }
 
+// What the maker of a block could not decode is read from the log: a later version may decode it.
+func TestMarksInBlocks(t *testing.T) {
+	t.Parallel()
+	b := newBlockBench(t)
+	b.fillLog(blockFirst, 5)
+	want := b.scanned()
+	w := codec.NewBlockWriter(signal.Position{})
+	for i := range int64(5) {
+		w.Add(&signal.LogEntry{Position: signal.Position{MS: blockFirst + i, Seq: 1}})
+	}
+	block, err := w.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: b.store.BlocksKey(0), ID: w.Last().String(), Values: []any{"h", block}})
+	if diff := cmp.Diff(want, b.scanned()); diff != "" || len(want) == 0 {
+		t.Errorf("%d entries (-want +got):\n%s", len(want), diff)
+	}
+}
+
 func TestDamagedBlocksAreMadeAgain(t *testing.T) {
 	t.Parallel()
 	b := newBlockBench(t)
@@ -158,7 +179,7 @@ func TestWhoMayCompact(t *testing.T) {
 	b := newBlockBench(t)
 	ctx := t.Context()
 	b.rdb.Set(ctx, b.store.EpochKey(0), blockEpoch+1, 0)
-	b.fillLog(blockFirst, entriesABlock)
+	b.fillLog(blockFirst, 3*entriesABlock+entriesABlock/2)
 	if _, err := b.store.Compact(ctx, 0, blockEpoch); signal.KindOf(err) != signal.KindConflict {
 		t.Errorf("an old epoch: %v", err)
 	}
@@ -168,8 +189,28 @@ func TestWhoMayCompact(t *testing.T) {
 		t.Errorf("%d blocks were made while an account is being erased", n)
 	}
 	b.rdb.Del(ctx, b.store.EraseKey(0))
-	if n := b.compact(); n != 1 {
-		t.Errorf("%d blocks after that, want 1", n)
+	if n := b.compact(); n != 3 {
+		t.Errorf("%d blocks after that, want 3", n)
+	}
+	// The end of an erasing has removed them.
+	b.rdb.Del(ctx, b.store.BlocksKey(0))
+	if n := b.compact(); n != 3 {
+		t.Errorf("%d blocks were made again, want 3", n)
+	}
+	// Another owner knows from the last block how many entries are behind it, and reads none.
+	b.fillLog(blockFirst+5*entriesABlock, entriesABlock/2-1)
+	b.rdb.Set(ctx, b.store.EpochKey(0), blockEpoch+1, 0)
+	b.rdb.ConfigResetStat(ctx)
+	if more, err := b.store.Compact(ctx, 0, blockEpoch+1); more || err != nil {
+		t.Errorf("a new owner with too few entries: more %v, %v", more, err)
+	}
+	if strings.Contains(b.rdb.Info(ctx, "commandstats").Val(), "cmdstat_xrange:") {
+		t.Error("a new owner has read the log")
+	}
+	b.rdb.Set(ctx, b.store.EpochKey(0), blockEpoch, 0)
+	b.fillLog(blockFirst+6*entriesABlock, 1)
+	if n := b.compact(); n != 4 {
+		t.Errorf("%d blocks with one entry more, want 4", n)
 	}
 	cancelled, cancel := context.WithCancel(ctx)
 	cancel()

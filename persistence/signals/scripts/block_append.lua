@@ -2,6 +2,7 @@
 -- KEYS[1] epoch     ARGV[1] epoch of the owner
 -- KEYS[2] blocks    ARGV[2] position after which the block begins, "0-0" for the first
 --                   ARGV[3] position of its last entry   ARGV[4] the block
+--                   ARGV[5] how many entries the log had ever got up to there
 -- Returns 1, 0 if another epoch holds the partition, or -1 if the last block ends elsewhere.
 local call = redis.call
 if call('GET', KEYS[1]) ~= ARGV[1] then
@@ -11,5 +12,5 @@ local last = call('XREVRANGE', KEYS[2], '+', '-', 'COUNT', 1)[1]
 if (last and last[1] or '0-0') ~= ARGV[2] then
   return -1
 end
-call('XADD', KEYS[2], ARGV[3], 'h', ARGV[4])
+call('XADD', KEYS[2], ARGV[3], 'h', ARGV[4], 'n', ARGV[5])
 return 1
