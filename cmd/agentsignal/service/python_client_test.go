@@ -19,7 +19,7 @@ import (
 	"github.com/gorilla/websocket"
 )
 
-const pythonClientPath = "../../../deploy/clients/python"
+const clientsPath = "../../../deploy/clients"
 
 // TestPythonClient runs the client in Python on a service, through a relay that cuts its connections, and
 // then on a server that sends what a service seldom does.
@@ -29,7 +29,7 @@ func TestPythonClient(t *testing.T) {
 	s := shared(t)
 	trader, _ := s.account(t)
 	relay := newCutRelay(t, strings.TrimPrefix(s.url, "http://"))
-	p := startPython(t, "http://"+relay.addr, trader.token)
+	p := startPython(t, "follow.py", "http://"+relay.addr, trader.token)
 	if m := p.message("subscribed"); m["gap"] != false {
 		t.Errorf("it begins with %v", m)
 	}
@@ -195,7 +195,7 @@ func TestPythonClientOnAnOddServer(t *testing.T) {
 	odd := &oddServer{}
 	server := httptest.NewServer(odd)
 	t.Cleanup(server.Close)
-	p := startPython(t, server.URL, "key")
+	p := startPython(t, "follow.py", server.URL, "key")
 	var got []string
 	for len(got) < 8 {
 		switch v := p.any(); v.Kind {
@@ -240,7 +240,7 @@ func TestPythonClientOnAnOddServer(t *testing.T) {
 	}
 }
 
-// python is a client in Python that follows the stream.
+// python is a program in Python that uses the client.
 type python struct {
 	tb      testing.TB
 	in      io.Writer
@@ -253,9 +253,9 @@ type pythonLine struct {
 	Value any
 }
 
-func startPython(tb testing.TB, url, key string) *python {
+func startPython(tb testing.TB, program, url, key string) *python {
 	tb.Helper()
-	cmd := exec.Command(interpreter(tb, "python3"), "-B", "testdata/python/follow.py", pythonClientPath, url, key)
+	cmd := exec.Command(interpreter(tb, "python3"), "-B", "testdata/python/"+program, clientsPath, url, key)
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
 	must(tb, err)
@@ -299,11 +299,11 @@ func (p *python) any() pythonLine {
 	select {
 	case line, ok := <-p.lines:
 		if !ok {
-			p.tb.Fatal("the client in Python has ended")
+			p.tb.Fatal("the program in Python has ended")
 		}
 		return line
 	case <-time.After(patience):
-		p.tb.Fatal("the client in Python prints nothing")
+		p.tb.Fatal("the program in Python prints nothing")
 	}
 	return pythonLine{}
 }

@@ -17,6 +17,7 @@ Proxies are not supported for the stream. Objects are those of the API, as dicti
 
 import base64
 import collections
+import datetime
 import hashlib
 import http.client
 import json
@@ -31,7 +32,7 @@ import urllib.parse
 import urllib.request
 import uuid
 
-__all__ = ["Client", "Closed", "Problem", "Stream"]
+__all__ = ["Client", "Closed", "Problem", "Stream", "messages_of", "replay", "time_of"]
 
 MAX_MESSAGE = 16 << 20  # bytes
 SILENCE = 90.0  # seconds without a message; the service sends a heartbeat every 30 s
@@ -179,6 +180,81 @@ class Client:
     def stream(self, channels=None, last_event_id=None, **filters):
         """Returns a Stream. filters are assets, agents, strategies, directions, min_confidence, min_expected_r_net."""
         return Stream(self, channels, last_event_id, filters)
+
+    def follow(self, **filters):
+        """Yields the messages subscribed, signal.new and signal.closed: first of the signals that are open, then the
+        stream's, each once. filters are those of stream.
+
+        After a gap (a message subscribed whose member gap is true) it asks for what the stream has not sent: signals that
+        are open now, and the ends of those that were. A signal that began and ended within the gap is left out.
+        """
+        stream, begun, known = self.stream(["signal.new", "signal.closed"], **filters), False, set()
+        for message in stream:
+            found = [message]
+            if message["type"] == "subscribed":
+                if message["gap"] or not begun:
+                    found += self._missed(stream, known)
+                begun = True
+            for m in found:
+                if m["type"] == "signal.new":
+                    if m["data"]["signal_id"] in known:
+                        continue
+                    known.add(m["data"]["signal_id"])
+                elif m["type"] == "signal.closed":
+                    if m["data"]["signal_id"] not in known:
+                        continue
+                    known.remove(m["data"]["signal_id"])
+                elif m["type"] != "subscribed":
+                    continue
+                yield m
+
+    def _missed(self, stream, known):
+        """Returns messages about signals that have begun or, if they are known, ended."""
+        while True:
+            try:
+                now = {signal["signal_id"]: signal for signal in self.signals(status="open")}
+                ended = [self.signal(signal_id) for signal_id in known - set(now)]
+                break
+            except Problem as problem:
+                if problem.status not in (429, 502, 503, 504):
+                    raise
+            except (OSError, http.client.HTTPException):
+                pass
+            time.sleep(stream.max_pause)
+        begun = [m for s in now.values() for m in messages_of(s) if stream._passes(m, ["signal.new"])]
+        return [messages_of(s)[-1] for s in ended] + sorted(begun, key=lambda m: m["timestamp"])
+
+
+def messages_of(signal):
+    """Returns the messages that the stream has of a signal with its state: signal.new, and signal.closed if it has ended.
+
+    The confidence is that of its creation: the one it has now was not known then.
+    """
+    data = dict(signal, confidence=signal["initial_confidence"])
+    messages = [{"type": "signal.new", "data": data, "timestamp": signal["created_at"]}]
+    if signal["status"] == "closed":
+        messages.append({"type": "signal.closed", "data": data, "timestamp": signal["closed_at"]})
+    return messages
+
+
+def replay(path, **filters):
+    """Returns the messages signal.new and signal.closed of the signals in a file, the oldest first.
+
+    The file is an export in JSON lines: agentsignal export -o json, or GET /v1/signals/export?format=jsonl. filters are
+    those of a stream.
+    """
+    stream, messages = Stream(None, filters=filters), []
+    with open(path, encoding="utf-8") as lines:
+        for line in lines:
+            of_signal = messages_of(json.loads(line))
+            if stream._passes(of_signal[0], ["signal.new"]):
+                messages += of_signal
+    return sorted(messages, key=lambda m: m["timestamp"])
+
+
+def time_of(text):
+    """Returns a time of the API, such as 2026-11-21T09:30:00.000Z, as a datetime in UTC."""
+    return datetime.datetime.fromisoformat(text.replace("Z", "+00:00"))
 
 
 def _problem(status, text, retry_after=None):

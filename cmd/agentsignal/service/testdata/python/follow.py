@@ -4,7 +4,7 @@ import json
 import sys
 import threading
 
-sys.path.insert(0, sys.argv[1])
+sys.path.insert(0, sys.argv[1] + "/python")
 from agentsignal import Client, Closed, Problem  # noqa: E402
 
 client = Client(sys.argv[2], sys.argv[3])
