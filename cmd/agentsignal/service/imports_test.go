@@ -142,6 +142,7 @@ var onlyIn = map[string][]string{
 	"github.com/redis/go-redis":         {"persistence", "persistence/...", "cmd/agentsignal/bench/barelog"},
 	"github.com/alicebob/miniredis":     {"persistence/datadir", "persistence/redistest"},
 	"github.com/gorilla/mux":            {"http"},
+	"github.com/modelcontextprotocol":   {"http"},
 	"github.com/golang-jwt/jwt":         {"http/credentials"},
 	"net/http": {"http", "http/...", "actors/retryafter", "actors/webhook/sender", "actors/webhook/signature",
 		"actors/content", "actors/weather", "actors/market/...", "cmd/...", "deploy/webhooks/go"},
