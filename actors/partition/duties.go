@@ -116,13 +116,14 @@ func (a *partition) duties() (list []*duty, dueAfter map[signal.EventType]*duty)
 		}})
 	}
 	if b := p.options.Compactor; b != nil {
-		list = append(list, &duty{name: "compact", after: p.options.TrimEvery, do: func(ctx context.Context) (time.Duration, error) {
+		compact := func(ctx context.Context) (time.Duration, error) {
 			more, err := b.Compact(ctx, number, epoch)
 			if more {
 				return compactPause, err
 			}
 			return rest, err
-		}})
+		}
+		list = append(list, &duty{name: "compact", after: p.options.TrimEvery, do: compact})
 	}
 	return list, dueAfter
 }

@@ -44,7 +44,7 @@ type (
 		Timestamp   string `json:"timestamp,omitempty"`
 	}
 	discordMentions struct {
-		Parse []string `json:"parse"` // empty: nobody is mentioned
+		Parse []string `json:"parse"` // empty: no mention takes effect
 	}
 
 	telegramBody struct {
