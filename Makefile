@@ -12,7 +12,7 @@ VERSION  ?= 0.1.0
 ARCH     ?= $(shell $(GO) env GOHOSTARCH)
 SHOTS    ?= build/screenshots
 
-.PHONY: help run build test chaos clients licences screenshots packages packages-check kubernetes-check kubernetes-rules \
+.PHONY: help run build test chaos alerts clients licences screenshots packages packages-check kubernetes-check kubernetes-rules \
 	check bench fuzz fmt lint console console-check deps-run deps-test
 
 help: ## List the targets
@@ -32,6 +32,9 @@ test: deps-test ## Run all tests, with the race detector
 
 chaos: deps-test ## Put a cluster of nodes through faults at random for CHAOS_FOR (10m) on CHAOS_REDIS=server, sentinel or cluster; CHAOS_SEED repeats a run
 	CHAOS_REDIS=$(CHAOS_REDIS) CHAOS_FOR=$(CHAOS_FOR) $(GO) test -race -count=1 -timeout 0 -v -run '^TestFaults$$' ./cmd/agentsignal/chaos
+
+alerts: deps-test ## Make the fault of each alert and wait until a real Prometheus fires it (3 minutes)
+	TEST_ALERTS=1 $(GO) test -race -count=1 -timeout 30m -v -run '^TestAlerts$$' ./cmd/agentsignal/service
 
 clients: deps-test ## Generate clients with four generators and call the service by them (downloads them; npm, Go)
 	TEST_CLIENTS=1 $(GO) test -count=1 -v -run '^TestGeneratedClients$$' ./cmd/agentsignal/service

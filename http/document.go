@@ -72,19 +72,28 @@ func takesGzip(values []string) bool {
 // requests need no credential.
 const metricsAge = time.Second
 
-// exposition holds the newest answer of /metrics.
+// openMetrics is the media type of the other format of /metrics, which has exemplars.
+const openMetrics = "application/openmetrics-text"
+
+// exposition holds the newest answer of /metrics in one format.
 type exposition struct {
 	handler http.Handler
+	accept  string
 
 	mu     sync.Mutex
 	made   time.Time
 	newest *document
 }
 
-// metrics answers GET /metrics, in the text format.
+// metrics answers GET /metrics, in the text format or, for who accepts it, as OpenMetrics.
 func (s *Server) metrics() func(*call) error {
-	e := exposition{handler: promhttp.HandlerFor(s.o.Gatherer, promhttp.HandlerOpts{DisableCompression: true})}
+	h := promhttp.HandlerFor(s.o.Gatherer, promhttp.HandlerOpts{DisableCompression: true, EnableOpenMetrics: true})
+	text, open := exposition{handler: h}, exposition{handler: h, accept: openMetrics + ";version=1.0.0"}
 	return func(c *call) error {
+		e := &text
+		if strings.Contains(c.r.Header.Get("Accept"), openMetrics) {
+			e = &open
+		}
 		d, err := e.document()
 		if err != nil {
 			return err
@@ -101,7 +110,7 @@ func (e *exposition) document() (*document, error) {
 		return e.newest, nil
 	}
 	w := recorder{header: make(http.Header)}
-	e.handler.ServeHTTP(&w, &http.Request{Method: http.MethodGet, Header: http.Header{}})
+	e.handler.ServeHTTP(&w, &http.Request{Method: http.MethodGet, Header: http.Header{"Accept": {e.accept}}})
 	if w.status >= http.StatusBadRequest {
 		return nil, errors.New("make metrics: " + w.body.String())
 	}

@@ -78,8 +78,15 @@ func TestMetricsAreMadeOnceASecond(t *testing.T) {
 			if w.Header().Get("Content-Encoding") != "gzip" || !strings.Contains(unzip(t, w.Body.Bytes()), want) {
 				t.Errorf("compressed: %v", w.Header())
 			}
-			if n := g.times.Load(); int(n) != second+1 {
+			if n := g.times.Load(); int(n) != 2*second+1 {
 				t.Errorf("second %d: gathered %d times", second, n)
+			}
+			for range 2 { // as Prometheus asks
+				w = get(h, "/metrics", "Accept: application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.3")
+				if !strings.HasPrefix(w.Header().Get("Content-Type"), "application/openmetrics-text; version=1.0.0") ||
+					!strings.HasSuffix(w.Body.String(), "# EOF\n") {
+					t.Errorf("OpenMetrics: %v\n%s", w.Header(), w.Body)
+				}
 			}
 			time.Sleep(time.Second)
 		}

@@ -80,7 +80,25 @@ func (m *Metrics) ended(c *call, took time.Duration) {
 		return
 	}
 	c.operation.tally.count(m, route, c.r.Method, c.status)
-	c.operation.tally.observer(m, route, c.r.Method).Observe(took.Seconds())
+	o := c.operation.tally.observer(m, route, c.r.Method)
+	if e, ok := o.(prometheus.ExemplarObserver); ok && took >= slowRequest {
+		e.ObserveWithExemplar(took.Seconds(), exemplar(c))
+	} else {
+		o.Observe(took.Seconds())
+	}
+}
+
+// slowRequest is from when the duration of a request has an exemplar.
+const slowRequest = 100 * time.Millisecond
+
+// exemplar returns the attributes of a request's line in the log that find it. They are below the 128 characters
+// that an exemplar may have.
+func exemplar(c *call) prometheus.Labels {
+	labels := prometheus.Labels{"request": c.id}
+	if trace := traceID(c.r); trace != "" {
+		labels["trace_id"] = trace
+	}
+	return labels
 }
 
 // unmatched stands for the path template of paths that do not exist.

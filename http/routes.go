@@ -152,6 +152,7 @@ func (s *Server) addRoutes() {
 	s.addRecord()
 	s.addSchedules()
 	s.addWebhooks()
+	s.addMCP()
 
 	// Any token. An account was confirmed with each of its credentials.
 	s.add("/v1/account", methods{"GET": immediate(get("", s.account))})

@@ -184,7 +184,8 @@ func (s *Server) allowOrigins(origins []string) error {
 	s.cors = cors.New(cors.Options{
 		AllowedOrigins: origins,
 		AllowedMethods: []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPatch, http.MethodDelete},
-		AllowedHeaders: []string{"Accept", "Authorization", "Content-Type", "Idempotency-Key", "Traceparent",
+		AllowedHeaders: []string{"Accept", "Authorization", "Content-Type", "Idempotency-Key", "Mcp-Method", "Mcp-Name",
+			"Mcp-Protocol-Version", "Traceparent",
 			"X-Request-Id", "X-Service-Version"},
 		ExposedHeaders: []string{"Deprecation", "Idempotency-Replayed", "Location", "RateLimit", "RateLimit-Policy",
 			"Retry-After", "Sunset", "WWW-Authenticate", "X-RateLimit-Limit", "X-RateLimit-Remaining",

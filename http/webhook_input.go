@@ -1,15 +1,19 @@
 package http
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"mime"
 	"reflect"
 	"slices"
+	"strings"
 	"time"
 	"unicode/utf8"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
+	"github.com/agentsignal/agentsignal/actors/webhook/message"
 	"github.com/agentsignal/agentsignal/http/request"
 )
 
@@ -22,6 +26,11 @@ type webhookInput struct {
 	status      delivery.WebhookStatus
 	secret      string
 	filter      *signal.Filter
+
+	format      delivery.Format
+	chatID      string // these belong to the format
+	template    string
+	contentType string
 }
 
 // readWebhook reads the members that a new webhook and a change have in common.
@@ -36,7 +45,74 @@ func (s *Server) readWebhook(c *call, o *request.Object) webhookInput {
 	}
 	in.apiVersion, _ = request.Choice(o, "api_version", s.versionNames())
 	in.filter = readFilter(o)
+	in.readFormat(o)
 	return in
+}
+
+// readFormat reads the format and what belongs to it, which is given only together with it.
+func (in *webhookInput) readFormat(o *request.Object) {
+	in.format, _ = request.Choice(o, "format", delivery.Formats)
+	for _, m := range []struct {
+		name   string
+		value  *string
+		format delivery.Format
+		max    int
+		check  func(string) (fault string)
+	}{
+		{"chat_id", &in.chatID, delivery.Telegram, delivery.MaxWebhookChatID, func(text string) string {
+			if !message.CheckChatID(text) {
+				return "must be the number of a chat, or @ and the name of a channel"
+			}
+			return ""
+		}},
+		{"template", &in.template, delivery.Template, delivery.MaxWebhookTemplate, func(text string) string {
+			if _, err := message.ParseTemplate(text); err != nil {
+				return err.Error()
+			}
+			return ""
+		}},
+		{"content_type", &in.contentType, delivery.Template, delivery.MaxWebhookContentType, func(text string) string {
+			if _, _, err := mime.ParseMediaType(text); err != nil || strings.ContainsFunc(text, notPrintable) {
+				return "must be a media type, such as application/json"
+			}
+			return ""
+		}},
+	} {
+		text, ok := o.Text(m.name)
+		switch {
+		case in.format == m.format && text == "" && m.name != "content_type":
+			o.Bad(m.name, request.CodeRequired, "is required by the format "+string(m.format))
+		case !ok || text == "":
+		case in.format != m.format:
+			o.Bad(m.name, request.CodeInvalidValue, "belongs to the format "+string(m.format)+", which must be given with it")
+		case utf8.RuneCountInString(text) > m.max:
+			o.Bad(m.name, request.CodeTooLong, request.AtMost(m.max))
+		default:
+			if fault := m.check(text); fault != "" {
+				o.Bad(m.name, request.CodeFormat, fault)
+			}
+		}
+		*m.value = text
+	}
+}
+
+// notPrintable reports whether r must not be in a header.
+func notPrintable(r rune) bool { return r < ' ' || r > '~' }
+
+// checkChange records the faults of a change of w that depend on the present webhook. A URL that
+// is shown only in part must not become visible by a change of the format.
+func (in *webhookInput) checkChange(w *delivery.Webhook, faults *request.Faults) {
+	before := cmp.Or(w.Format, delivery.Standard)
+	format, url := cmp.Or(in.format, before), cmp.Or(in.url, w.URL)
+	if kept := in.url == "" || in.url == w.ShownURL(); kept {
+		if url = w.URL; before.Chat() && format != before {
+			faults.Body("/url", request.CodeRequired, "is required with another format: that of "+string(before)+" is secret")
+			return
+		}
+	}
+	if err := message.CheckURL(format, url); err != nil && (format != before || url != w.URL) {
+		faults.Body("/url", request.CodeFormat, err.Error())
+	}
 }
 
 // readURL reads the URL to which deliveries are sent.
@@ -108,7 +184,7 @@ func readSecret(o *request.Object) string {
 // apply sets the given members of w except its secret. It reports whether it has changed
 // anything.
 func (in *webhookInput) apply(w *delivery.Webhook, now time.Time) (changed bool) {
-	if in.url != "" && in.url != w.URL {
+	if in.url != "" && in.url != w.URL && in.url != w.ShownURL() {
 		w.URL, changed = in.url, true
 	}
 	if in.events != nil && !slices.Equal(in.events, w.Events) {
@@ -119,6 +195,15 @@ func (in *webhookInput) apply(w *delivery.Webhook, now time.Time) (changed bool)
 	}
 	if in.apiVersion != "" && in.apiVersion != w.APIVersion {
 		w.APIVersion, changed = in.apiVersion, true
+	}
+	if in.format != "" {
+		before := *w
+		if w.Format = in.format; in.format == delivery.Standard {
+			w.Format = ""
+		}
+		w.ChatID, w.Template, w.ContentType = in.chatID, in.template, in.contentType
+		changed = changed || before.Format != w.Format || before.ChatID != w.ChatID ||
+			before.Template != w.Template || before.ContentType != w.ContentType
 	}
 	if in.filter != nil && !(w.Filter == nil && in.filter.Empty()) && !reflect.DeepEqual(in.filter, w.Filter) {
 		if w.Filter, changed = in.filter, true; in.filter.Empty() {

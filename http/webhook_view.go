@@ -2,6 +2,7 @@ package http
 
 import (
 	"bytes"
+	"cmp"
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
@@ -15,6 +16,10 @@ type webhookView struct {
 	Events         []signal.EventType       `json:"events"`
 	Description    *string                  `json:"description"`
 	APIVersion     string                   `json:"api_version"`
+	Format         delivery.Format          `json:"format"`
+	ChatID         string                   `json:"chat_id,omitempty"`
+	Template       string                   `json:"template,omitempty"`
+	ContentType    string                   `json:"content_type,omitempty"`
 	Filters        *filterView              `json:"filters,omitempty"`
 	Status         delivery.WebhookStatus   `json:"status"`
 	DisabledAt     instant                  `json:"disabled_at"`
@@ -28,10 +33,14 @@ type webhookView struct {
 func viewWebhook(w *delivery.Webhook) webhookView {
 	return webhookView{
 		ID:             w.ID,
-		URL:            w.URL,
+		URL:            w.ShownURL(),
 		Events:         list(w.Events),
 		Description:    w.Description,
 		APIVersion:     w.APIVersion,
+		Format:         cmp.Or(w.Format, delivery.Standard),
+		ChatID:         w.ChatID,
+		Template:       w.Template,
+		ContentType:    w.ContentType,
 		Filters:        viewFilter(w.Filter),
 		Status:         w.Status,
 		DisabledAt:     instant(w.DisabledAt),
@@ -88,6 +97,8 @@ func viewDeliveryItem(d *delivery.Delivery) deliveryItem {
 type deliveryView struct {
 	deliveryItem
 	Attempts []attemptView `json:"attempts"`
+	// RequestBody is the body of the last attempt's request if it is not the payload.
+	RequestBody string `json:"request_body,omitempty"`
 }
 
 // attemptView is an attempt. The body of the response is text, whatever its media type.
@@ -101,8 +112,8 @@ type attemptView struct {
 	ResponseBody   *string          `json:"response_body"` // null if there was no response
 }
 
-// encodeDelivery returns a delivery with its attempts and the body that it sends, byte by
-// byte, since the bytes are what signatures sign.
+// encodeDelivery returns a delivery with its attempts and the envelope of its event, which is the
+// body that it sends if the webhook's format is standard: byte by byte, since the bytes are what signatures sign.
 func encodeDelivery(d *delivery.Delivery, sent []byte) ([]byte, error) {
 	b, err := encode(viewDelivery(d))
 	if err != nil {
@@ -113,7 +124,7 @@ func encodeDelivery(d *delivery.Delivery, sent []byte) ([]byte, error) {
 }
 
 func viewDelivery(d *delivery.Delivery) deliveryView {
-	v := deliveryView{viewDeliveryItem(d), make([]attemptView, len(d.Attempts))}
+	v := deliveryView{viewDeliveryItem(d), make([]attemptView, len(d.Attempts)), string(d.Sent)}
 	for i := range d.Attempts {
 		a := &d.Attempts[i]
 		v.Attempts[i] = attemptView{

@@ -9,6 +9,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
+	"github.com/agentsignal/agentsignal/actors/webhook/message"
 	"github.com/agentsignal/agentsignal/http/request"
 )
 
@@ -79,6 +80,9 @@ func (s *Server) createWebhook(c *call) error {
 		o.Require("events", request.SomeOf(delivery.WebhookEvents))
 		in = s.readWebhook(c, o)
 		in.secret = readSecret(o)
+		if err := message.CheckURL(in.format, in.url); err != nil && in.url != "" {
+			o.Bad("url", request.CodeFormat, err.Error())
+		}
 	}); err != nil {
 		return err
 	}
@@ -159,20 +163,28 @@ func (s *Server) challenge(c *call, w *delivery.Webhook, secret string) error {
 	return err
 }
 
-// challengeChange challenges the new URL of the webhook that the path names.
-func (s *Server) challengeChange(c *call, url string) error {
-	if s.o.Challenges == nil || url == "" {
+// checkChange checks another URL or format of the webhook that the path names, and challenges the URL.
+func (s *Server) checkChange(c *call, in *webhookInput) error {
+	if in.url == "" && in.format == "" {
 		return nil
 	}
 	w, err := s.webhook(c)
-	if err != nil || w.URL == url {
+	if err != nil {
 		return err
+	}
+	in.checkChange(&w, &c.faults)
+	if err := c.faults.Err(); err != nil || s.o.Challenges == nil {
+		return err
+	}
+	before := w
+	in.apply(&w, s.o.Now())
+	if w.URL == before.URL && w.Format == before.Format {
+		return nil
 	}
 	secret, err := s.o.Sealer.Open(w.Secret, string(w.ID))
 	if err != nil {
 		return err
 	}
-	w.URL = url
 	return s.challenge(c, &w, string(secret))
 }
 
@@ -219,7 +231,7 @@ func (s *Server) changeWebhook(c *call) error {
 	}); err != nil {
 		return err
 	}
-	if err := s.challengeChange(c, in.url); err != nil {
+	if err := s.checkChange(c, &in); err != nil {
 		return err
 	}
 	w, err := s.update(c, "webhook changed", in.apply)

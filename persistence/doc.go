@@ -35,6 +35,7 @@
 //	key                           type   content                                        lifetime
 //	{pNN}:events                  stream event log: h = routing fields, d = payload     1 h and 1 M entries
 //	{pNN}:signals                 stream signal log: creations (m = metadata), closings 90 days, longer while open
+//	{pNN}:blocks                  stream the same log as lists read it, 10,000 entries a block  as the log
 //	{pNN}:open                    hash   ULID of each open signal -> state, updates     until it is closed
 //	{pNN}:batch:WRITER            string number and result of a writer's last batch     10 min
 //	{pNN}:reply:ACCOUNT:DIGEST    string a request's lock, then its reply               as the request, then 24 h

@@ -284,7 +284,7 @@ func isDeletion(header []byte) bool {
 	return d.Err == nil && int(code) < len(codec.EventCodes) && codec.EventCodes[code] == signal.AccountDeleted
 }
 
-// eraseSignals erases the entries of the signal log, after each has its leaf.
+// eraseSignals erases the entries of the signal log, after each has its leaf, and then all blocks of it.
 func eraseSignals(ctx context.Context, c *redisclient.Client, w erasingOf, cursor string) (string, error) {
 	for more := true; more; {
 		var err error
@@ -293,9 +293,13 @@ func eraseSignals(ctx context.Context, c *redisclient.Client, w erasingOf, curso
 		}
 	}
 	stored := codec.AccountBytes(w.account)
-	return eraseEntries(ctx, c, c.SignalsKey(w.partition), w, cursor, func(header []byte) bool {
+	next, err := eraseEntries(ctx, c, c.SignalsKey(w.partition), w, cursor, func(header []byte) bool {
 		return bytes.Equal(codec.RecordAccount(header), stored)
 	})
+	if err == nil && next == "" { // Store.Compact makes none while an account is being erased
+		err = c.RDB.Del(ctx, c.BlocksKey(w.partition)).Err()
+	}
+	return next, err
 }
 
 // eraseSalt erases what opens the leaves of the account, and what the last audit has found. The

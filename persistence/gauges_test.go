@@ -9,6 +9,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/persistence/eventlog"
+	"github.com/agentsignal/agentsignal/persistence/jobs"
 	"github.com/agentsignal/agentsignal/persistence/redisclient"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 	"github.com/agentsignal/agentsignal/persistence/storetest"
@@ -51,5 +52,29 @@ agentsignal_stream_length{group="jobs",stream="jobs"} 0
 	}
 	if problems, err := testutil.GatherAndLint(registry); err != nil || len(problems) > 0 {
 		t.Errorf("lint: %v %v", problems, err)
+	}
+}
+
+// Errors of Redis raise an alert, so what is measured regularly makes none.
+func TestMeasuringMakesNoErrors(t *testing.T) {
+	t.Parallel()
+	registry := prometheus.NewRegistry()
+	s := openStore(t, Options{URL: redistest.New(t).URL(), Metrics: redisclient.NewMetrics(registry)})
+	if err := s.UpdateGauges(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := jobs.New(s.Client, "node", jobs.Options{}).Waiting(t.Context()); n != 0 || err != nil {
+		t.Fatal(n, err)
+	}
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			if f.GetName() == "agentsignal_redis_errors_total" && m.GetCounter().GetValue() > 0 {
+				t.Errorf("errors: %v", m)
+			}
+		}
 	}
 }

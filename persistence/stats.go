@@ -37,7 +37,6 @@ func (s *Store) streamStats(ctx context.Context) ([]streamStats, error) {
 		for _, key := range []string{s.Client.EventsKey(p), s.Client.SignalsKey(p), queue} {
 			lengths = append(lengths, pipe.XLen(ctx, key))
 		}
-		held := pipe.XPending(ctx, queue, eventlog.JobGroup)
 		_ = redisclient.Execute(ctx, pipe) // each command has its own error
 		for i, total := range []*streamStats{&events, &signals, &jobs} {
 			n, err := lengths[i].Result()
@@ -46,13 +45,13 @@ func (s *Store) streamStats(ctx context.Context) ([]streamStats, error) {
 			}
 			total.Length += n
 		}
-		taken := int64(0)
-		if pending, err := held.Result(); err == nil {
-			taken = pending.Count
-		} else if !errors.Is(err, redis.Nil) && !strings.HasPrefix(err.Error(), "NOGROUP") {
-			return nil, redisclient.Failed(err, "read jobs of partition %d", p)
-		}
-		if n := lengths[2].Val(); n > 0 {
+		if n := lengths[2].Val(); n > 0 { // else there may be no group, and the error would be counted
+			taken := int64(0)
+			if pending, err := s.Client.RDB.XPending(ctx, queue, eventlog.JobGroup).Result(); err == nil {
+				taken = pending.Count
+			} else if !errors.Is(err, redis.Nil) && !strings.HasPrefix(err.Error(), "NOGROUP") {
+				return nil, redisclient.Failed(err, "read jobs of partition %d", p)
+			}
 			jobs.Lag += max(0, n-taken)
 			entries, err := s.Client.ReadRange(ctx, queue, "-", "+", 1)
 			if err != nil {

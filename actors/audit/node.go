@@ -133,17 +133,23 @@ func (a *auditing) Receive(c engine.Context) {
 
 func (a *auditing) onKnown(c engine.Context, m auditKnown) {
 	wait := min(firstAfter, a.n.o.Every)
+	due := a.n.o.Now().Add(wait)
 	if m.err != nil {
 		a.n.o.Log.Warn("the time of the last audit is not known", "err", m.err)
 	} else if !m.last.IsZero() {
 		a.n.o.Metrics.ran(m.last, nil)
-		wait = max(wait, m.last.Add(a.n.o.Every).Sub(a.n.o.Now()))
+		due = m.last.Add(a.n.o.Every)
+		wait = max(wait, due.Sub(a.n.o.Now()))
 	}
+	a.n.o.Metrics.next(due)
 	c.After(wait, auditDue{})
 }
 
 func (a *auditing) onAudited(c engine.Context, m auditDone) {
 	wait := a.n.o.Every
+	if m.err == nil {
+		a.n.o.Metrics.next(a.n.o.Now().Add(wait))
+	}
 	switch log := a.n.o.Log; {
 	case m.err != nil:
 		wait = min(retryAfter, wait)
@@ -221,7 +227,7 @@ func pacer() func(context.Context) error {
 // Metrics counts what differs. A nil *Metrics does nothing.
 type Metrics struct {
 	differences *prometheus.CounterVec
-	last        prometheus.Gauge
+	last, due   prometheus.Gauge
 }
 
 // NewMetrics registers the metrics of this package.
@@ -232,7 +238,9 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		last: prometheus.NewGauge(prometheus.GaugeOpts{Name: "agentsignal_audit_last_run_timestamp_seconds",
 			Help: "Time of the last finished audit, in the process that audits; 0 in others."}),
 	}
-	r.MustRegister(m.differences, m.last)
+	m.due = prometheus.NewGauge(prometheus.GaugeOpts{Name: "agentsignal_audit_due_timestamp_seconds",
+		Help: "When an audit is due, or has been since, in the process that audits; 0 in others."})
+	r.MustRegister(m.differences, m.last, m.due)
 	m.count(newReport())
 	return m
 }
@@ -255,9 +263,17 @@ func (m *Metrics) ran(at time.Time, r *Report) {
 	}
 }
 
+// next records when an audit is due.
+func (m *Metrics) next(due time.Time) {
+	if m != nil {
+		m.due.Set(float64(due.UnixMilli()) / 1000)
+	}
+}
+
 // ended records that another process audits from now on.
 func (m *Metrics) ended() {
 	if m != nil {
 		m.last.Set(0)
+		m.due.Set(0)
 	}
 }

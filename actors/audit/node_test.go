@@ -123,6 +123,40 @@ func TestAuditsBySchedule(t *testing.T) {
 	})
 }
 
+// An audit that does not finish stays due, for a new owner as well.
+func TestAnAuditIsDueUntilItHasFinished(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		results, metrics := &shelf{failed: errors.New("down")}, NewMetrics(prometheus.NewRegistry())
+		n := NewNode(newStock(t).sources(), results, NodeOptions{Every: 24 * time.Hour, Retention: 100 * time.Hour,
+			Partitions: 1, PartitionOf: func(signal.AccountID) int { return 0 }, Metrics: metrics})
+		began := time.Now()
+		// due returns when an audit is due, after a new owner has had some time.
+		due := func(d time.Duration) (due time.Duration) {
+			time.AfterFunc(d-time.Second, func() {
+				due = time.UnixMilli(int64(testutil.ToFloat64(metrics.due) * 1000)).Sub(began).Round(time.Minute)
+			})
+			own(t, n, d)
+			return due
+		}
+		if got, want := due(time.Hour), firstAfter; got != want {
+			t.Errorf("the first audit, which fails, is due after %s, want %s", got, want)
+		}
+		if got := testutil.ToFloat64(metrics.due); got != 0 {
+			t.Errorf("in a process that does not audit it is due at %v", got)
+		}
+		results.failed = nil
+		next := time.Hour + firstAfter + 24*time.Hour
+		if got := due(time.Hour); got != next {
+			t.Errorf("after an audit the next one is due after %s, want %s", got, next)
+		}
+		results.failed = errors.New("down")
+		if got := due(24 * time.Hour); got != next {
+			t.Errorf("while it fails, it is due after %s, want %s", got, next)
+		}
+	})
+}
+
 func FuzzResult(f *testing.F) {
 	stored, _ := json.Marshal(newReport().result(time.UnixMilli(0)))
 	f.Add(stored)

@@ -45,6 +45,12 @@ type Trimmer interface {
 	TrimSignals(ctx context.Context, partition int, epoch int64) error
 }
 
+// Compactor makes the blocks from which lists are read. signals.Store implements it.
+type Compactor interface {
+	// Compact makes the next block, and reports whether there may be another one to make.
+	Compact(ctx context.Context, partition int, epoch int64) (more bool, err error)
+}
+
 const (
 	// dutyTimeout bounds one run of a duty, dutyRetry is the pause after a failed one.
 	dutyTimeout = 10 * time.Second
@@ -56,6 +62,8 @@ const (
 	sweepLimit = 100
 	// erasePause separates two steps of erasing, so that Redis can serve others.
 	erasePause = 20 * time.Millisecond
+	// compactPause separates two blocks.
+	compactPause = 20 * time.Millisecond
 )
 
 // duty is a periodic task of an owner. At most one run of it is in progress.
@@ -106,6 +114,16 @@ func (a *partition) duties() (list []*duty, dueAfter map[signal.EventType]*duty)
 		list = append(list, &duty{name: "trim", after: p.options.TrimEvery, do: func(ctx context.Context) (time.Duration, error) {
 			return rest, errors.Join(t.TrimEvents(ctx, number, epoch), t.TrimSignals(ctx, number, epoch))
 		}})
+	}
+	if b := p.options.Compactor; b != nil {
+		compact := func(ctx context.Context) (time.Duration, error) {
+			more, err := b.Compact(ctx, number, epoch)
+			if more {
+				return compactPause, err
+			}
+			return rest, err
+		}
+		list = append(list, &duty{name: "compact", after: p.options.TrimEvery, do: compact})
 	}
 	return list, dueAfter
 }

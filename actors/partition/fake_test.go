@@ -59,6 +59,8 @@ type fakeRedis struct {
 	erased     map[int][]signal.AccountID // by BeginErase, in its order
 	toErase    map[int]int                // steps left
 	trims      int
+	uncompact  int   // blocks that there are to make
+	compacted  int   // blocks that were made
 	looks      int   // at the logs of silent partitions
 	reads      int   // of logs
 	sweeps     int   // that ended with no overdue run left
@@ -86,6 +88,7 @@ func (r *fakeRedis) now() *fakeRedis {
 	defer r.mu.Unlock()
 	c := newFakeRedis(r.partitions)
 	c.stores, c.trims, c.epoch = r.stores, r.trims, maps.Clone(r.epoch)
+	c.compacted = r.compacted
 	c.renewals, c.releases, c.sweeps = r.renewals, r.releases, r.sweeps
 	c.looks, c.reads = r.looks, r.reads
 	c.position, c.toErase = maps.Clone(r.position), maps.Clone(r.toErase)
@@ -139,7 +142,7 @@ func (r *fakeRedis) append(p int, account signal.AccountID, t signal.EventType) 
 }
 
 // link is one node's way to Redis, which can be cut. It implements Store, Log,
-// Trimmer and Tail.
+// Trimmer, Compactor and Tail.
 type link struct {
 	*fakeRedis
 	mu       sync.Mutex
@@ -431,6 +434,20 @@ func (l *link) TrimSignals(ctx context.Context, p int, epoch int64) error {
 	defer l.fakeRedis.mu.Unlock()
 	l.trims++
 	return nil
+}
+
+// Compact implements Compactor.
+func (l *link) Compact(ctx context.Context, p int, epoch int64) (bool, error) {
+	if err := l.fenced(ctx, p, epoch); err != nil {
+		return false, err
+	}
+	defer l.fakeRedis.mu.Unlock()
+	if l.uncompact == 0 {
+		return false, nil
+	}
+	l.uncompact--
+	l.compacted++
+	return true, nil
 }
 
 // Append implements Log for the end of a run.

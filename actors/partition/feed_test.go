@@ -311,6 +311,25 @@ func TestOwnerTrims(t *testing.T) {
 	})
 }
 
+// An owner makes blocks one after the other, with a pause, until there are no more to make.
+func TestOwnerCompacts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newFakeRedis(1)
+		a := startNode(t, r, "a", func(o *Options) { o.Compactor = o.Tail.(*link) })
+		synctest.Wait()
+		r.set(func() { r.uncompact = 100 })
+		a.publish("acc_1", signal.SignalCreated)
+		time.Sleep(11 * time.Second)
+		if n := r.now().compacted; n < 40 || n > 60 {
+			t.Errorf("%d blocks were made in a second, want about 50", n)
+		}
+		time.Sleep(2 * time.Second)
+		if n := r.now().compacted; n != 100 {
+			t.Errorf("%d blocks were made of 100", n)
+		}
+	})
+}
+
 // The duties of partitions without events cost next to nothing, until there is an event.
 func TestDutiesRest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -48,10 +48,12 @@ type Options struct {
 	SingleNode bool
 	// SweepEvery is the time between two searches for overdue runs; default 5 s.
 	SweepEvery time.Duration
-	// TrimEvery is the time between two trims of a partition's logs; default 10 s.
+	// TrimEvery is the time between two trims of a partition's logs, and between two searches for blocks
+	// to make; default 10 s.
 	TrimEvery time.Duration
-	Tail      Tail    // nil if events arrive from the start on
-	Trimmer   Trimmer // nil to trim no logs
+	Tail      Tail      // nil if events arrive from the start on
+	Trimmer   Trimmer   // nil to trim no logs
+	Compactor Compactor // nil to make no blocks
 	// Tenants work in each owned partition. They are started, and receive each event, in
 	// this order.
 	Tenants  []ownership.Tenant

@@ -11,6 +11,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 	"github.com/agentsignal/agentsignal/actors/webhook/guard"
+	"github.com/agentsignal/agentsignal/actors/webhook/message"
 	"github.com/agentsignal/agentsignal/actors/webhook/sender"
 )
 
@@ -23,21 +24,35 @@ const challengeTimeout = 10 * time.Second
 
 // Challenge sends a random token, signed with secret, to the URL of w, which is not stored
 // yet. It returns nil if the endpoint answers 2xx with the token, as text or as the member
-// challenge of an object, otherwise KindInvalid with code "url_not_allowed". It returns
+// challenge of an object, or if w has a chat format and the endpoint answers a message with the token as the
+// service does; otherwise KindInvalid with code "url_not_allowed". It returns
 // KindUnavailable if the limiter had no slot for the request.
 func (n *Node) Challenge(ctx context.Context, w *delivery.Webhook, secret string) error {
 	ctx, cancel := context.WithTimeout(ctx, challengeTimeout)
 	defer cancel()
-	to, token, now := sender.NewDestination(w.URL, secret), rand.Text(), n.now()
+	token, now, id := rand.Text(), n.now(), signal.NewEventID()
+	url, answers := w.URL, answersChallenge
+	body := AppendBody(nil, id, EventChallenge, w.APIVersion, now, []byte(`{"challenge":"`+token+`"}`))
+	must := `it must answer the POST of type ` + string(EventChallenge) +
+		` with 2xx and the value of data.challenge as its body, or as {"challenge": "…"}`
+	if w.Format.Chat() {
+		messages := message.New(w)
+		to, text, err := messages.Challenge(token)
+		if err != nil {
+			return &signal.Error{Kind: signal.KindInvalid, Code: guard.CodeNotAllowed, Message: err.Error()}
+		}
+		url, body, answers = to, text, messages.AnswersChallenge
+		must = "it must take a message as " + string(w.Format) + " does"
+	}
+	to := sender.NewDestination(url, secret)
 	s, err := n.await(ctx, w.Account, to.HostName)
 	if err != nil {
 		return err
 	}
 	defer n.limiter.release(s)
-	id := signal.NewEventID()
 	result := n.sender.Send(ctx, sender.Request{
 		To:       to,
-		Body:     AppendBody(nil, id, EventChallenge, w.APIVersion, now, []byte(`{"challenge":"`+token+`"}`)),
+		Body:     body,
 		Event:    id,
 		Type:     EventChallenge,
 		Delivery: signal.DeliveryIDOf(id, w.ID),
@@ -48,7 +63,7 @@ func (n *Node) Challenge(ctx context.Context, w *delivery.Webhook, secret string
 	switch {
 	case result.Cancelled():
 		why = fmt.Sprintf("no answer within %v", challengeTimeout)
-	case why == "" && !answersChallenge(result.Body, token):
+	case why == "" && !answers(result.Body, token):
 		why = "the answer does not have the token"
 	}
 	if !result.Cancelled() {
@@ -57,9 +72,8 @@ func (n *Node) Challenge(ctx context.Context, w *delivery.Webhook, secret string
 	if why == "" {
 		return nil
 	}
-	message := "the endpoint has not answered the challenge: " + why + `; it must answer the POST of type ` +
-		string(EventChallenge) + ` with 2xx and the value of data.challenge as its body, or as {"challenge": "…"}`
-	return &signal.Error{Kind: signal.KindInvalid, Code: guard.CodeNotAllowed, Message: message}
+	return &signal.Error{Kind: signal.KindInvalid, Code: guard.CodeNotAllowed,
+		Message: "the endpoint has not answered the challenge: " + why + "; " + must}
 }
 
 // ChallengeOf returns the token to answer a challenge with, or "" if body is not a challenge.

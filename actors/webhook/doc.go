@@ -7,7 +7,7 @@
 // attempt means for its delivery and for its webhook.
 //
 // The packages that use the network or sign know no actors and can be used alone: sender,
-// guard, signature, keyring and mail.
+// guard, signature, keyring, message and mail.
 //
 // What it promises:
 //
@@ -15,7 +15,7 @@
 //     subscribed to it. The events of one signal are sent one at a time and in order, for
 //     as long as an earlier one may delay later ones (Options.OrderWait); those of
 //     different signals may overtake each other. All attempts of a delivery have the same
-//     id and body.
+//     id, and the same body while the webhook's format stays the same.
 //   - Each endpoint has requests, memory and time of its own, so that one that hangs or
 //     fails does not affect the others.
 //   - No answer of an endpoint is trusted: it is limited in size and time, no redirect is

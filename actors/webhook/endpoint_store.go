@@ -151,7 +151,12 @@ func (e *endpoint) evaluate() {
 	rules, schedule := e.o.options.Health, e.o.options.Schedule
 	for _, a := range e.queue.collect() {
 		success := a.result.Error == ""
-		state := e.limited(a.item, schedule.After(a.item.Delivery, a.trigger, a.result, a.ended, jitter()))
+		state := schedule.After(a.item.Delivery, a.trigger, a.result, a.ended, jitter())
+		state.Sent = a.body
+		if a.unsent {
+			state.Status, state.NextAttemptAt, state.CompletedAt = delivery.Failed, time.Time{}, a.ended
+		}
+		state = e.limited(a.item, state)
 		e.outcomes.add(state, a.item)
 		if e.backlog.tried(a.item, &state, e.o.now(), e.o.options.OrderWait) {
 			for _, next := range e.queue.takeAfter(a.item) {
@@ -160,7 +165,9 @@ func (e *endpoint) evaluate() {
 		} else if !success { // after a success the queue has continued by itself
 			e.queue.unblock(a.item)
 		}
-		e.outcomes.applyHealth(rules, &e.record, &a)
+		if !a.unsent { // this is no fault of the endpoint
+			e.outcomes.applyHealth(rules, &e.record, &a)
+		}
 	}
 }
 

@@ -57,7 +57,7 @@ type outcomes struct {
 	lingers bool      // outcomes wait for others
 
 	ended   int // deliveries that ended since the last pruning
-	bytes   int // of the answers to them
+	bytes   int // of the messages and the answers to them
 	pruning bool
 }
 
@@ -88,6 +88,7 @@ func (r *outcomes) add(d delivery.Delivery, i *item) {
 func (l *outcomeList) split() outcomeList {
 	first, n, bytes := *l, 0, 0
 	for n < len(l.outcomes) && n < maxStored && bytes < maxStoredBytes {
+		bytes += len(l.outcomes[n].Sent)
 		if item := l.outcomes[n].item; item.isInFlight() {
 			bytes += len(item.Body)
 		}
@@ -116,7 +117,7 @@ func (r *outcomes) applyHealth(rules HealthRules, w *delivery.Webhook, a *attemp
 	m := delivery.Mail{
 		Account: r.account,
 		Webhook: r.webhook,
-		URL:     w.URL,
+		URL:     w.ShownURL(),
 		Since:   before.FailingSince,
 		At:      a.ended,
 		Error:   a.result.Error,
@@ -224,6 +225,7 @@ func (r *outcomes) endWrite() outcomeList {
 // countEnded counts a delivery that has ended.
 func (r *outcomes) countEnded(d *delivery.Delivery) {
 	r.ended++
+	r.bytes += len(d.Sent)
 	for i := range d.Attempts {
 		r.bytes += len(d.Attempts[i].ResponseBody)
 	}

@@ -52,6 +52,8 @@ type attempt struct {
 	trigger delivery.Trigger
 	result  sender.Result
 	ended   time.Time
+	body    []byte // of the request where the format is not standard, else nil
+	unsent  bool   // no request was made, because there is no message of the event
 }
 
 func newQueue(n *Node, notify func()) *queue {
@@ -200,20 +202,35 @@ func (q *queue) work(ctx context.Context, s slot) bool {
 	for d != nil {
 		now := q.n.now()
 		a := attempt{item: d, trigger: triggerOf(&d.Delivery)}
-		a.result = q.n.sender.Send(ctx, sender.Request{
-			To:       t.at(now),
-			Body:     d.Body,
-			Event:    d.Event,
-			Type:     d.Type,
-			Delivery: d.ID,
-			Attempt:  d.AttemptCount() + 1,
-			At:       now,
-		})
+		body, err := d.Body, error(nil)
+		if t.messages != nil {
+			body, err = t.messages.Render(d.Body)
+			a.body = body
+		}
+		if err != nil {
+			a.unsent = true
+			a.result = sender.Result{At: now, Error: delivery.NotMade + ": " + err.Error()}
+		} else {
+			a.result = q.n.sender.Send(ctx, sender.Request{
+				To:       t.at(now),
+				Body:     body,
+				Event:    d.Event,
+				Type:     d.Type,
+				Delivery: d.ID,
+				Attempt:  d.AttemptCount() + 1,
+				At:       now,
+			})
+		}
 		if ctx.Err() != nil {
 			break // the actor has ended: the delivery stays unchanged
 		}
+		if t.messages != nil && a.result.RetryAfter == 0 {
+			a.result.RetryAfter = t.messages.RetryAfter(a.result.Status, a.result.Body)
+		}
 		a.ended = q.n.now()
-		q.n.options.Metrics.attempted(&a.result)
+		if !a.unsent {
+			q.n.options.Metrics.attempted(&a.result)
+		}
 		d, t = q.next(s, a)
 	}
 	return true
@@ -241,7 +258,9 @@ func (q *queue) begin(s slot) (*item, *target) {
 func (q *queue) next(s slot, a attempt) (*item, *target) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.concurrency.after(&a.result)
+	if !a.unsent {
+		q.concurrency.after(&a.result)
+	}
 	if a.result.Error == "" {
 		q.leave(a.item) // after a failure the actor decides about the later ones
 	}

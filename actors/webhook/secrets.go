@@ -1,6 +1,7 @@
 package webhook
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -8,6 +9,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 	"github.com/agentsignal/agentsignal/actors/webhook/keyring"
+	"github.com/agentsignal/agentsignal/actors/webhook/message"
 	"github.com/agentsignal/agentsignal/actors/webhook/sender"
 )
 
@@ -16,6 +18,8 @@ type target struct {
 	to    *sender.Destination
 	both  *sender.Destination // signed by the previous secret, too, or nil
 	until time.Time           // when the previous secret ends
+
+	messages *message.Renderer // nil for the format standard
 }
 
 // at returns the destination of requests at t.
@@ -32,13 +36,22 @@ func openTarget(keys *keyring.Ring, w *delivery.Webhook, at time.Time) (*target,
 	if err != nil {
 		return nil, err
 	}
-	t := &target{to: sender.NewDestination(w.URL, string(secret))}
+	url, contentType, messages := w.URL, "", message.New(w)
+	if messages != nil {
+		url, contentType = messages.URL(), messages.ContentType()
+	}
+	destination := func(secrets ...string) *sender.Destination {
+		d := sender.NewDestination(url, secrets...)
+		d.ContentType = cmp.Or(contentType, d.ContentType)
+		return d
+	}
+	t := &target{to: destination(string(secret)), messages: messages}
 	if overlaps(w, at) {
 		previous, err := keys.Open(w.PreviousSecret, string(w.ID))
 		if err != nil {
 			return nil, fmt.Errorf("previous secret: %w", err)
 		}
-		t.both, t.until = sender.NewDestination(w.URL, string(secret), string(previous)), w.PreviousUntil
+		t.both, t.until = destination(string(secret), string(previous)), w.PreviousUntil
 	}
 	return t, nil
 }

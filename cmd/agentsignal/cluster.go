@@ -22,6 +22,7 @@ func clusterCommand(s *service.Settings) *cobra.Command {
 // The values of --output.
 const (
 	outputTable = "table"
+	outputText  = "text"
 	outputJSON  = "json"
 )
 

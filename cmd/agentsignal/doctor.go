@@ -2,72 +2,65 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
-	"slices"
-	"text/tabwriter"
+	"os"
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 
-	"github.com/agentsignal/agentsignal/actors/market/source"
+	"github.com/agentsignal/agentsignal/cmd/agentsignal/command"
+	"github.com/agentsignal/agentsignal/cmd/agentsignal/doctor"
 	"github.com/agentsignal/agentsignal/cmd/agentsignal/service"
 )
 
 // doctorTimeout limits all checks together, including their retries.
 const doctorTimeout = 60 * time.Second
 
+const doctorHelp = `Check what a service with this configuration rests on, whether it runs or not:
+
+  redis    program, append-only file, eviction, memory, replicas, clock, round trip
+  machine  data directory, disk, secret files, limit of open files, certificate
+  mail     connects and logs in, without sending
+  out      where webhooks may go, authorities, proxy, other hosts
+  sources  prices, news, weather and texts: whether they answer, and how fresh they are
+
+Each check is ok, a warning or a fault, with what it means for the promise that what a client was told
+is kept, and with what to do. Nothing is changed: without a service and without data no Redis is started.
+
+Exit codes: 0 no fault; 1 there are faults; 2 the checks could not be made, as with a wrong configuration.`
+
 func doctorCommand(s *service.Settings) *cobra.Command {
-	return &cobra.Command{
-		Use: "doctor", Short: "Report which configured sources answer, and how fresh they are", Args: cobra.NoArgs,
-		Long: "Report which of the configured sources of prices, news and weather answer, how long\n" +
-			"that takes, and the age of their newest data. The exit code is 1 if no source of prices\n" +
-			"works.",
+	var output string
+	c := &cobra.Command{
+		Use: "doctor", Short: "Check Redis, this machine, mail, the ways out and the sources", Args: cobra.NoArgs,
+		Long:    doctorHelp,
+		Example: "  agentsignal doctor\n  agentsignal doctor -o json --config /etc/agentsignal/config.yaml",
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if output != outputText && output != outputJSON {
+				return fmt.Errorf("--output must be text or json, not %q", output)
+			}
 			c, err := s.Load()
 			if err != nil {
 				return err
 			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), doctorTimeout)
 			defer cancel()
-			found, err := source.CheckHealth(ctx, c.Market.Source, service.RealSources(c.Market), time.Now)
-			if err != nil {
-				return err
+			report := doctor.Run(ctx, c, os.Environ())
+			if output == outputJSON {
+				err = command.PrintJSON(cmd.OutOrStdout(), report)
+			} else {
+				f, isFile := cmd.OutOrStdout().(*os.File)
+				err = report.Print(cmd.OutOrStdout(), isFile && term.IsTerminal(int(f.Fd())) && os.Getenv("NO_COLOR") == "" &&
+					os.Getenv("TERM") != "dumb")
 			}
-			all := append(slices.Clone(found), service.CheckWeather(ctx, c))
-			if err := printHealth(cmd.OutOrStdout(), all); err != nil {
-				return err
+			if wrong := report.Err(); err == nil && wrong != nil {
+				err = &command.Finding{Err: wrong}
 			}
-			for _, f := range found[:len(found)-len(c.Market.NewsFeeds)] {
-				if f.Works {
-					return nil
-				}
-			}
-			return errors.New("no configured source of prices works")
+			return err
 		},
 	}
-}
-
-// printHealth prints the checks as a table.
-func printHealth(w io.Writer, found []source.HealthCheck) error {
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "SOURCE\tWORKS\tTOOK\tAGE\tCLOCK\tNOTE")
-	for _, f := range found {
-		works := "no"
-		if f.Works {
-			works = "yes"
-		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", f.Source, works, rounded(f.Took, time.Millisecond),
-			rounded(f.Age, time.Second), rounded(f.Skew, time.Millisecond), f.Note)
-	}
-	return table.Flush()
-}
-
-// rounded returns d in steps of step, or - if it is unknown.
-func rounded(d, step time.Duration) string {
-	if d == 0 {
-		return "-"
-	}
-	return d.Round(step).String()
+	command.Checks(c)
+	c.Flags().StringVarP(&output, "output", "o", outputText, "text or json")
+	return c
 }

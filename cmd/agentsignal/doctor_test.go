@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -8,7 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/agentsignal/agentsignal/cmd/agentsignal/command"
 	"github.com/agentsignal/agentsignal/cmd/agentsignal/commandtest"
+	"github.com/agentsignal/agentsignal/cmd/agentsignal/doctor"
 )
 
 // venueServer serves the APIs of Binance and Coinbase, and a feed at /news.
@@ -48,49 +51,63 @@ func venueServer(t *testing.T, works bool) *httptest.Server {
 	return s
 }
 
-func doctor(t *testing.T, settings ...string) (string, error) {
+// diagnose runs doctor with settings of the market, and returns what it prints as JSON.
+func diagnose(t *testing.T, settings ...string) (doctor.Report, error) {
 	t.Helper()
 	text := "data_dir: " + t.TempDir() + "\nmarket:\n  " + strings.Join(settings, "\n  ") + "\n"
-	return operator(t, "--config", commandtest.Written(t, text)).Try("", "doctor")
+	out, err := operator(t, "--config", commandtest.Written(t, text)).Try("", "doctor", "-o", "json")
+	var r doctor.Report
+	if out != "" {
+		commandtest.Must(t, json.Unmarshal([]byte(out), &r))
+	}
+	return r, err
+}
+
+// wantSource fails the test unless the report has a check of the source with this state and a text with
+// part.
+func wantSource(t *testing.T, r doctor.Report, name string, state doctor.State, part string) {
+	t.Helper()
+	for _, c := range r.Checks {
+		if c.Area == "sources" && strings.HasPrefix(c.Name, name) {
+			if c.State != state || !strings.Contains(c.Fact, part) {
+				t.Errorf("got %+v, want %s with %q", c, state, part)
+			}
+			return
+		}
+	}
+	t.Errorf("no source %q in %+v", name, r.Checks)
 }
 
 func TestDoctorReportsWhichSourcesAnswer(t *testing.T) {
 	t.Parallel()
 	good, bad := venueServer(t, true), venueServer(t, false)
-	out, err := doctor(t, "source: binance,coinbase", "binance_url: "+bad.URL, "coinbase_url: "+good.URL,
+	r, err := diagnose(t, "source: binance,coinbase", "binance_url: "+bad.URL, "coinbase_url: "+good.URL,
 		"news_feeds: ["+good.URL+"/news]")
 	if err != nil {
 		t.Errorf("one source works: %v", err)
 	}
-	lines := strings.Split(out, "\n")
-	for i, want := range []string{"SOURCE", "binance   ", "coinbase  ", "rss 127.0.0.1"} {
-		if len(lines) <= i || !strings.HasPrefix(lines[i], want) {
-			t.Fatalf("line %d does not begin with %q:\n%s", i, want, out)
-		}
-	}
-	if f := strings.Fields(lines[1]); f[1] != "no" || !strings.Contains(lines[1], "text/html") {
-		t.Errorf("binance: %s", lines[1])
-	}
-	if f := strings.Fields(lines[2]); f[1] != "yes" || !strings.HasSuffix(f[3], "s") {
-		t.Errorf("coinbase: %s", lines[2])
-	}
-	if !strings.Contains(lines[3], " yes ") || !strings.Contains(lines[3], "1 items") {
-		t.Errorf("feed: %s", lines[3])
-	}
+	wantSource(t, r, "binance", doctor.Warning, "text/html")
+	wantSource(t, r, "coinbase", doctor.OK, "s old")
+	wantSource(t, r, "rss 127.0.0.1", doctor.OK, "1 items")
 }
 
+// The exit code distinguishes faults from checks that could not be made.
 func TestDoctorFailsWhereNothingWorks(t *testing.T) {
 	t.Parallel()
 	good, bad := venueServer(t, true), venueServer(t, false)
-	out, err := doctor(t, "source: binance,coinbase", "binance_url: "+bad.URL, "coinbase_url: "+bad.URL,
+	r, err := diagnose(t, "source: binance,coinbase", "binance_url: "+bad.URL, "coinbase_url: "+bad.URL,
 		"news_feeds: ["+good.URL+"/news]")
-	if err == nil || !strings.Contains(err.Error(), "no configured source") {
-		t.Errorf("%v\n%s", err, out)
+	cmd := newRoot(nil)
+	found, _, _ := cmd.Find([]string{"doctor"})
+	if code := command.ExitCode(found, err); code != command.ExitFailed || r.Faults != 2 ||
+		!strings.Contains(err.Error(), "2 faults: sources binance, sources coinbase") {
+		t.Errorf("exit code %d, %v, %+v", code, err, r)
 	}
-	if _, err := doctor(t, "source: alpaca"); err == nil || !strings.Contains(err.Error(), "market.alpaca_key") {
-		t.Errorf("without keys: %v", err)
+	_, err = diagnose(t, "source: alpaca")
+	if code := command.ExitCode(found, err); code != command.ExitUnable || !strings.Contains(err.Error(), "market.alpaca_key") {
+		t.Errorf("without keys: exit code %d, %v", code, err)
 	}
-	if out, err := doctor(t, "source: simulated"); err != nil {
-		t.Errorf("%v\n%s", err, out)
+	if r, err := diagnose(t, "source: simulated"); err != nil || r.Faults != 0 || r.Warnings != 1 { // no data yet
+		t.Errorf("%v\n%+v", err, r)
 	}
 }

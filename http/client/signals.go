@@ -50,6 +50,7 @@ type Metadata struct {
 	Indicators   []string   `json:"indicators"`
 	Reasoning    string     `json:"reasoning"`
 	BreakEvenNet *float64   `json:"break_even_net"` // the hit rate at which signals gain nothing after costs
+	ExpectedR    *float64   `json:"expected_r"`     // in R before costs
 	ExpectedRNet *float64   `json:"expected_r_net"` // in R after costs
 	Interval     *[]float64 `json:"confidence_interval"`
 	Measure      string     `json:"measure"`

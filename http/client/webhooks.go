@@ -12,9 +12,10 @@ import (
 type Webhook struct {
 	Object
 	ID             string     `json:"webhook_id"`
-	URL            string     `json:"url"`
+	URL            string     `json:"url"` // that of a chat service without its secret part
 	Events         []string   `json:"events"`
 	Description    string     `json:"description"`
+	Format         string     `json:"format"` // "standard", "slack", "discord", "telegram", "ntfy" or "template"
 	Status         string     `json:"status"` // "enabled" or "disabled"
 	DisabledReason string     `json:"disabled_reason"`
 	FailingSince   *time.Time `json:"failing_since"`
@@ -27,6 +28,10 @@ type NewWebhook struct {
 	Events      []string `json:"events"`
 	Secret      string   `json:"secret,omitempty"`
 	Description string   `json:"description,omitempty"`
+	Format      string   `json:"format,omitempty"`       // "standard" if empty; see Webhook
+	ChatID      string   `json:"chat_id,omitempty"`      // of Telegram
+	Template    string   `json:"template,omitempty"`     // of the format "template"
+	ContentType string   `json:"content_type,omitempty"` // of what the template makes; text/plain if empty
 }
 
 // CreateWebhook makes a webhook.

@@ -65,6 +65,7 @@ const (
 var keyKinds = []keyKind{
 	{"{pNN}:events", ""},
 	{"{pNN}:signals", ""},
+	{"{pNN}:blocks", madeAgain},
 	{"{pNN}:open", ""},
 	{"{pNN}:batch:*", ofProcesses},
 	{"{pNN}:reply:*:*", ""},

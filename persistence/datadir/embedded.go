@@ -128,6 +128,42 @@ func StartEmbedded(ctx context.Context, o EmbeddedOptions) (*Embedded, error) {
 	return e, nil
 }
 
+// Found is what is in the place of a data directory.
+type Found struct {
+	Dir    string // absolute
+	Exists bool
+	Data   bool   // a child Redis has or had its files in it
+	Server string // the program that a child would be; empty if none is installed
+}
+
+// Look returns what is in the place of the data directory dir, and changes nothing.
+func Look(dir string) (Found, error) {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return Found{}, fmt.Errorf("find data directory: %w", err)
+	}
+	f := Found{Dir: dir}
+	for _, name := range childServers {
+		if f.Server == "" {
+			f.Server, _ = exec.LookPath(name)
+		}
+	}
+	info, err := os.Stat(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return f, nil
+	}
+	if err == nil && !info.IsDir() {
+		err = errors.New("it is not a directory")
+	}
+	if err != nil {
+		return f, fmt.Errorf("inspect data directory %s: %w", dir, err)
+	}
+	f.Exists = true
+	_, err = os.Stat(filepath.Join(dir, childFiles))
+	f.Data = err == nil
+	return f, nil
+}
+
 // startServer is StartEmbedded in a directory that exists.
 func startServer(ctx context.Context, o EmbeddedOptions) (*Embedded, error) {
 	for _, name := range childServers {
@@ -470,13 +506,16 @@ func (c *child) stop(ctx context.Context) error {
 	}
 }
 
-// pingSocket returns nil if the server at socket answers.
+// pingSocket returns nil if the server at socket answers, also if it cannot write to its disk.
 func pingSocket(ctx context.Context, socket string) error {
 	c := redis.NewClient(&redis.Options{
 		Network: "unix", Addr: socket, MaxRetries: -1, PoolSize: 1, DialerRetries: 1,
 	})
 	defer c.Close()
 	err := c.Ping(ctx).Err()
+	if redis.HasErrorPrefix(err, "MISCONF") {
+		return nil
+	}
 	if err != nil && strings.Contains(err.Error(), "no such file") {
 		return errors.New("it does not listen yet")
 	}

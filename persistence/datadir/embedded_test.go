@@ -108,6 +108,36 @@ func TestCommandsShareServer(t *testing.T) {
 	}
 }
 
+// A server that cannot write to its disk refuses PING, too: commands must find it nonetheless.
+func TestServerWithoutDiskIsFound(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	e := startEmbedded(t, dir, false)
+	c := connect(t, e)
+	// A directory where the file of a snapshot belongs makes all snapshots fail.
+	if err := os.MkdirAll(filepath.Join(dir, "dump.rdb", "x"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.ConfigSet(t.Context(), "save", "3600 1").Err(); err != nil {
+		t.Fatal(err)
+	}
+	c.BgSave(t.Context())
+	redistest.Eventually(t, func() bool { return redis.HasErrorPrefix(c.Ping(t.Context()).Err(), "MISCONF") })
+	shared, err := tryEmbedded(t.Context(), dir, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if shared.PID() != 0 {
+		t.Error("a second server was started")
+	}
+	if err := c.ConfigSet(t.Context(), "save", "").Err(); err != nil { // else it does not end without a snapshot
+		t.Fatal(err)
+	}
+	if err := e.Stop(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestInProcessServer(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	e := startEmbedded(t, t.TempDir(), false)

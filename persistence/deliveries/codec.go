@@ -34,7 +34,8 @@ import (
 //
 // Lists show only these, so they read no more. The fields that change manually stand together,
 // from completed to the error. The rest of the record is the error if it is not in
-// deliveryErrors, and the attempts.
+// deliveryErrors, the attempts, and the body of the last request if it is not that of the event:
+// earlier versions do not write it, and read over it.
 const (
 	deliveryFront = 49
 
@@ -59,7 +60,8 @@ var deliveryErrors = []string{"", delivery.TimedOut, delivery.NoConnection, deli
 
 const (
 	errorStatus = 100 // delivery.StatusError and a number
-	errorOther  = 101 // any other text, which is stored
+	errorOther  = 101 // any other text, which is stored; notMade in place of the status if it begins with delivery.NotMade
+	notMade     = 1
 )
 
 // How an attempt's response body is stored.
@@ -93,14 +95,19 @@ func errorCode(text string) (code byte, status int) {
 			return errorStatus, int(n)
 		}
 	}
+	if strings.HasPrefix(text, delivery.NotMade) {
+		return errorOther, notMade
+	}
 	return errorOther, 0
 }
 
-// errorText is the inverse of errorCode. For errorOther it returns "".
+// errorText is the inverse of errorCode. For errorOther it returns delivery.NotMade or "".
 func errorText(code byte, status uint16) (string, error) {
 	switch {
 	case code == errorStatus:
 		return delivery.StatusError + strconv.Itoa(int(status)), nil
+	case code == errorOther && status == notMade:
+		return delivery.NotMade, nil
 	case code == errorOther:
 		return "", nil
 	case int(code) < len(deliveryErrors):
@@ -172,6 +179,9 @@ func appendDelivery(b []byte, d *delivery.Delivery, key string) []byte {
 	before := ""
 	for i := range attempts {
 		b = appendAttempt(b, &attempts[i], created, &before)
+	}
+	if len(d.Sent) > 0 {
+		b = codec.AppendString(b, string(d.Sent))
 	}
 	return b
 }
@@ -263,6 +273,9 @@ func decodeDelivery(value []byte) (d delivery.Delivery, key string, err error) {
 			d.Error = string(other)
 		}
 		d.Attempts = decodeAttempts(&rest, count, codec.MilliOf(d.CreatedAt))
+		if len(rest.B) > 0 {
+			d.Sent = append([]byte(nil), rest.TextBytes(rest.Byte())...)
+		}
 	} else if count > 0 {
 		d.Attempts = []delivery.Attempt{{Number: count, ResponseStatus: last}}
 	}

@@ -25,7 +25,12 @@ const (
 	webhookDescription = 1 << iota
 	webhookPrevious
 	webhookFilter
+	webhookFormat
 )
+
+// webhookFormats are the stored numbers of formats. Only append to the list.
+var webhookFormats = []delivery.Format{1: delivery.Slack, delivery.Discord, delivery.Telegram, delivery.Ntfy,
+	delivery.Template}
 
 // appendWebhook appends the record of w: all except its identifier, account, health and
 // revision.
@@ -47,6 +52,13 @@ func appendWebhook(b []byte, w *delivery.Webhook) ([]byte, error) {
 	}
 	if w.Filter != nil {
 		fields |= webhookFilter
+	}
+	format := 0
+	if w.Format != "" && w.Format != delivery.Standard {
+		if format = slices.Index(webhookFormats, w.Format); format < 0 {
+			return nil, fmt.Errorf("encode webhook %s: format %q is not known", w.ID, w.Format)
+		}
+		fields |= webhookFormat
 	}
 	b = append(b, fields)
 	for _, t := range []time.Time{w.CreatedAt, w.UpdatedAt, w.DisabledAt, w.ClearedAt} {
@@ -70,8 +82,14 @@ func appendWebhook(b []byte, w *delivery.Webhook) ([]byte, error) {
 		b = codec.AppendString(b, string(w.PreviousSecret))
 		b = binary.AppendUvarint(b, uint64(codec.MilliOf(w.PreviousUntil)))
 	}
-	if w.Filter != nil { // last, so that the version before reads the rest
+	if w.Filter != nil { // so late that the version before reads the rest, and so is the format
 		b = appendFilter(b, w.Filter)
+	}
+	if format > 0 {
+		b = append(b, byte(format))
+		for _, text := range []string{w.ChatID, w.Template, w.ContentType} {
+			b = codec.AppendString(b, text)
+		}
 	}
 	return b, nil
 }
@@ -111,6 +129,16 @@ func decodeWebhook(account signal.AccountID, id signal.WebhookID, value []byte) 
 	}
 	if fields&webhookFilter != 0 {
 		w.Filter = decodeFilter(&d)
+	}
+	if fields&webhookFormat != 0 {
+		if code := d.Byte(); code > 0 && int(code) < len(webhookFormats) {
+			w.Format = webhookFormats[code]
+		} else {
+			d.Fail(fmt.Errorf("format %d is not known", code))
+		}
+		for _, text := range []*string{&w.ChatID, &w.Template, &w.ContentType} {
+			*text = string(d.TextBytes(d.Byte()))
+		}
 	}
 	if d.Err != nil {
 		return delivery.Webhook{}, fmt.Errorf("decode webhook %s: %w", id, d.Err)

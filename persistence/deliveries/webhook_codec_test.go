@@ -38,7 +38,11 @@ func codecWebhooks() map[string]delivery.Webhook {
 		MinConfidence: new(.4), MinExpectedRNet: new(-.0125)}
 	failing := disabled(plain, delivery.DisabledFailing, at)
 	failing.Description = &empty
-	return map[string]delivery.Webhook{"plain": plain, "full": full, "failing": failing}
+	telegram, template := plain, full
+	telegram.Format, telegram.ChatID = delivery.Telegram, "-1001"
+	template.Format, template.Template, template.ContentType = delivery.Template, strings.Repeat("{{.type}}", 900), "text/plain"
+	return map[string]delivery.Webhook{"plain": plain, "full": full, "failing": failing, "telegram": telegram,
+		"template": template}
 }
 
 func TestWebhookCodec(t *testing.T) {
@@ -149,8 +153,12 @@ func codecDeliveries() map[string]delivery.Delivery {
 	failed.Status, failed.Error = delivery.Failed, "an error of a later version"
 	single := plain
 	single.Single, single.Type = true, signal.WebhookTest
-	return map[string]delivery.Delivery{
-		"plain": plain, "tried": tried, "done": done, "failed": failed, "single": single}
+	sent := done
+	sent.Sent = []byte(strings.Repeat("sent", 1000))
+	unmade := failed
+	unmade.Error = delivery.NotMade + ": line 1"
+	return map[string]delivery.Delivery{"plain": plain, "tried": tried, "done": done, "failed": failed,
+		"single": single, "sent": sent, "unmade": unmade}
 }
 
 func TestDeliveryCodec(t *testing.T) {
@@ -170,10 +178,14 @@ func TestDeliveryCodec(t *testing.T) {
 		if name == "failed" {
 			want.Error = "" // lists show only known errors
 		}
+		if name == "unmade" {
+			want.Error = delivery.NotMade
+		}
+		want.Sent = nil
 		wantEqual(t, name+", its front", err, want, withEvent(front, d.Event))
 		for n := range b {
-			if n == deliveryFront {
-				continue
+			if n == deliveryFront || n == len(b)-len(codec.AppendString(nil, string(d.Sent))) {
+				continue // the front, and a record of an earlier version
 			}
 			if _, _, err := decodeDelivery(b[:n]); err == nil {
 				t.Errorf("%s: the first %d of %d bytes are taken for a delivery", name, n, len(b))

@@ -352,20 +352,31 @@ func (j *Store) seen(p int, entries []redis.XMessage) {
 // Waiting returns the number of queued jobs of the installation.
 func (j *Store) Waiting(ctx context.Context) (int64, error) {
 	pipe := j.store.RDB.Pipeline()
-	lengths, pending := make([]*redis.IntCmd, j.store.Partitions()), make([]*redis.XPendingCmd, j.store.Partitions())
+	lengths := make([]*redis.IntCmd, j.store.Partitions())
 	for p := range lengths {
 		lengths[p] = pipe.XLen(ctx, j.store.JobQueueKey(p))
-		pending[p] = pipe.XPending(ctx, j.store.JobQueueKey(p), eventlog.JobGroup)
 	}
 	_ = redisclient.Execute(ctx, pipe) // each command has its own error
-	total := int64(0)
+	pipe = j.store.RDB.Pipeline()
+	pending := map[int]*redis.XPendingCmd{}
 	for p := range lengths {
 		n, err := lengths[p].Result()
 		if err != nil {
 			return 0, redisclient.Failed(err, "count waiting jobs")
 		}
+		if n > 0 { // else there may be no group, and the error would be counted
+			pending[p] = pipe.XPending(ctx, j.store.JobQueueKey(p), eventlog.JobGroup)
+		}
+	}
+	if len(pending) == 0 {
+		return 0, nil
+	}
+	_ = redisclient.Execute(ctx, pipe)
+	total := int64(0)
+	for p, held := range pending {
+		n := lengths[p].Val()
 		// Without the group no job has been taken yet.
-		if held, err := pending[p].Result(); err == nil {
+		if held, err := held.Result(); err == nil {
 			n -= held.Count
 		} else if !strings.HasPrefix(err.Error(), "NOGROUP") && !errors.Is(err, redis.Nil) {
 			return 0, redisclient.Failed(err, "count running jobs")

@@ -253,7 +253,7 @@ func (c *Client) Now() time.Time {
 }
 
 const (
-	// clockTries is how often SyncClock reads the time at most, clockGood the round trip that
+	// clockTries is how often readClock reads the time at most, clockGood the round trip that
 	// is quick enough.
 	clockTries = 5
 	clockGood  = time.Millisecond
@@ -262,13 +262,21 @@ const (
 // SyncClock reads Redis' clock. A reading is off by up to half of the round trip, which may be long while the
 // process starts or the machine is busy, so the quickest of several counts.
 func (c *Client) SyncClock(ctx context.Context) error {
-	var best clock
-	var quickest time.Duration
+	best, _, err := readClock(ctx, c.RDB)
+	if err != nil {
+		return err
+	}
+	c.clock.Store(&best)
+	return nil
+}
+
+// readClock returns the quickest of several readings of a server's clock, and its round trip.
+func readClock(ctx context.Context, server redis.Cmdable) (best clock, quickest time.Duration, err error) {
 	for i := range clockTries {
 		before := time.Now()
-		t, err := c.RDB.Time(ctx).Result()
+		t, err := server.Time(ctx).Result()
 		if err != nil {
-			return fmt.Errorf("read the time: %w", err)
+			return clock{}, 0, fmt.Errorf("read the time: %w", err)
 		}
 		took := time.Since(before)
 		if i == 0 || took < quickest {
@@ -278,8 +286,7 @@ func (c *Client) SyncClock(ctx context.Context) error {
 			break
 		}
 	}
-	c.clock.Store(&best)
-	return nil
+	return best, quickest, nil
 }
 
 // MemoryUsed returns the bytes that Redis has allocated, for benchmarks.

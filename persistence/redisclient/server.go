@@ -1,12 +1,14 @@
 package redisclient
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -14,40 +16,89 @@ import (
 // leastMajor is the oldest major version of Redis with the commands that this service uses.
 const leastMajor = 7
 
-// CheckServer returns KindConflict, "unfit_redis", if the server cannot keep what this service
-// promises, whatever its settings are, or if it evicts keys. A server that
-// refuses INFO, as managed stores may, passes.
-func (c *Client) CheckServer(ctx context.Context) error {
-	text, err := c.RDB.Info(ctx).Result()
-	if reply := redis.Error(nil); errors.As(err, &reply) {
-		return nil
-	}
-	if err != nil {
-		return Failed(err, "ask for the server")
-	}
-	if reason := unfit(parseInfo(text)); reason != "" {
-		return Refused("unfit_redis", reason)
-	}
-	return nil
+// Server is what a server that holds keys reports about itself.
+type Server struct {
+	Addr string // host:port of a master of a cluster; empty if there is only one server
+	// Info has the fields of INFO. It is nil if the user may not read them.
+	Info map[string]string
+	// Fsync is the setting appendfsync; empty if the user may not read it. Only Inspect sets it, and
+	// what follows.
+	Fsync string
+	// RoundTrip is the time to the server and back, the quickest of several.
+	RoundTrip time.Duration
+	// Ahead is how far the server's clock is ahead of that of this machine, as exact as half of RoundTrip.
+	Ahead time.Duration
 }
 
-// Risks returns sentences on why a failure of the server may lose acknowledged changes.
-// A server that refuses INFO, as managed stores may, has none.
-func (c *Client) Risks(ctx context.Context) ([]string, error) {
+// Inspect asks each server that holds keys for its state, and changes nothing. KindUnavailable: one
+// does not answer, or refuses the user.
+func (c *Client) Inspect(ctx context.Context) ([]Server, error) {
+	return c.eachServer(ctx, func(s *Server, master redis.Cmdable) error {
+		settings, err := master.ConfigGet(ctx, "appendfsync").Result()
+		if reply := redis.Error(nil); err != nil && !errors.As(err, &reply) {
+			return err
+		}
+		s.Fsync = settings["appendfsync"]
+		at, took, err := readClock(ctx, master)
+		s.RoundTrip, s.Ahead = took, at.redis.Sub(at.local)
+		return err
+	})
+}
+
+// eachServer returns the servers that hold keys, with the fields of INFO and what ask, unless it is nil, adds.
+func (c *Client) eachServer(ctx context.Context, ask func(*Server, redis.Cmdable) error) ([]Server, error) {
 	masters, err := c.Masters(ctx)
 	if err != nil {
 		return nil, Failed(err, "find the servers")
 	}
-	var found []string
-	for _, master := range masters {
+	servers := make([]Server, len(masters))
+	for i, master := range masters {
+		s := &servers[i]
+		if client, ok := master.(*redis.Client); ok && len(masters) > 1 {
+			s.Addr = client.Options().Addr
+		}
 		text, err := master.Info(ctx).Result()
-		if reply := redis.Error(nil); errors.As(err, &reply) {
-			continue
+		if err == nil {
+			s.Info = parseInfo(text)
+		} else if reply := redis.Error(nil); errors.As(err, &reply) {
+			err = nil
+		}
+		if err == nil && ask != nil {
+			err = ask(s, master)
 		}
 		if err != nil {
 			return nil, Failed(err, "ask for the server")
 		}
-		for _, risk := range risks(parseInfo(text), c.WaitReplicas) {
+	}
+	return servers, nil
+}
+
+// CheckServer returns KindConflict, "unfit_redis", if a server that holds keys cannot keep what this
+// service promises, whatever its settings are, or if it evicts keys. A server that refuses INFO, as
+// managed stores may, passes.
+func (c *Client) CheckServer(ctx context.Context) error {
+	servers, err := c.eachServer(ctx, nil)
+	if err != nil {
+		return err
+	}
+	for _, s := range servers {
+		if reason := cmp.Or(s.Unfit(), s.Evicts()); reason != "" {
+			return Refused("unfit_redis", reason)
+		}
+	}
+	return nil
+}
+
+// Risks returns sentences on why a failure of a server may lose acknowledged changes, or why it removes
+// them by itself. A server that refuses INFO, as managed stores may, has none.
+func (c *Client) Risks(ctx context.Context) ([]string, error) {
+	servers, err := c.eachServer(ctx, nil)
+	if err != nil {
+		return nil, err
+	}
+	var found []string
+	for _, s := range servers {
+		for _, risk := range s.risks(c.WaitReplicas) {
 			if !slices.Contains(found, risk) {
 				found = append(found, risk)
 			}
@@ -56,16 +107,20 @@ func (c *Client) Risks(ctx context.Context) ([]string, error) {
 	return found, nil
 }
 
-// risks returns the risks of a server with these fields of INFO.
-func risks(info map[string]string, waitReplicas int) []string {
+// risks returns the risks of a server whose changes wait for so many replicas.
+func (s *Server) risks(waitReplicas int) []string {
 	var found []string
-	if replicas := info["connected_slaves"]; waitReplicas == 0 && replicas != "" && replicas != "0" {
+	if replicas := s.Info["connected_slaves"]; waitReplicas == 0 && replicas != "" && replicas != "0" {
 		found = append(found, "Redis has replicas, but redis.wait_replicas is 0: a failover may lose changes that clients "+
 			"were told are stored. Set redis.wait_replicas to 1.")
 	}
-	if info["aof_enabled"] == "0" {
+	if s.Info["aof_enabled"] == "0" {
 		found = append(found, "Redis has no append-only file: its restart may lose changes that clients were told are "+
 			"stored. Set appendonly yes in Redis.")
+	}
+	if s.Evicts() != "" { // it was set after the start, or this is another server
+		found = append(found, fmt.Sprintf("Redis has maxmemory-policy %s: when its memory is full, it removes what clients "+
+			"were told is stored. Set maxmemory-policy noeviction in Redis.", s.Info["maxmemory_policy"]))
 	}
 	return found
 }
@@ -81,26 +136,48 @@ func parseInfo(text string) map[string]string {
 	return fields
 }
 
-// unfit returns why a server with these fields of INFO cannot be used, or an empty string.
-func unfit(info map[string]string) string {
-	const advice = "use Redis 7.0 or later, or Valkey"
-	if version := info["dragonfly_version"]; version != "" {
-		return fmt.Sprintf("this is Dragonfly %s, which has no append-only file: what a client was told would be lost "+
-			"when it stops: %s", version, advice)
+// Program returns the program and its version, such as "Redis 7.0.15", or an empty string if
+// they are not known.
+func (s *Server) Program() string {
+	switch info := s.Info; {
+	case info["dragonfly_version"] != "":
+		return "Dragonfly " + info["dragonfly_version"]
+	case strings.Contains(info["executable"], "keydb"):
+		return "KeyDB " + info["redis_version"]
+	case info["valkey_version"] != "":
+		return "Valkey " + info["valkey_version"]
+	case info["redis_version"] != "":
+		return "Redis " + info["redis_version"]
 	}
-	if strings.Contains(info["executable"], "keydb") {
+	return ""
+}
+
+// Unfit returns why the program cannot be used, or an empty string.
+func (s *Server) Unfit() string {
+	const advice = "use Redis 7.0 or later, or Valkey"
+	if s.Info["dragonfly_version"] != "" {
+		return fmt.Sprintf("this is %s, which has no append-only file: what a client was told would be lost "+
+			"when it stops: %s", s.Program(), advice)
+	}
+	if strings.Contains(s.Info["executable"], "keydb") {
 		return "this is KeyDB, which is Redis 6: " + advice
 	}
-	version := info["redis_version"]
+	version := s.Info["redis_version"]
 	major, _, _ := strings.Cut(version, ".")
 	if n, err := strconv.Atoi(major); err == nil && n < leastMajor {
 		return fmt.Sprintf("this is Redis %s: %s", version, advice)
 	}
-	// Without a limit of memory the policy has no effect.
-	limit, policy := info["maxmemory"], info["maxmemory_policy"]
-	if limit != "" && limit != "0" && policy != "" && policy != "noeviction" {
-		return fmt.Sprintf("this Redis has maxmemory-policy %s, by which it removes what a client was told is kept: "+
-			"set noeviction", policy)
-	}
 	return ""
+}
+
+// Evicts returns why the server may remove keys, or an empty string. Policies that remove only keys with
+// an expiry are no better: leases, logins, replies and results of batches have one. Without a limit of memory no
+// policy has an effect.
+func (s *Server) Evicts() string {
+	limit, policy := s.Info["maxmemory"], s.Info["maxmemory_policy"]
+	if limit == "" || limit == "0" || policy == "" || policy == "noeviction" {
+		return ""
+	}
+	return fmt.Sprintf("this Redis has maxmemory-policy %s, by which it removes what a client was told is kept: "+
+		"set noeviction", policy)
 }

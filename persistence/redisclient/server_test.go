@@ -1,8 +1,10 @@
 package redisclient
 
 import (
+	"cmp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
@@ -23,7 +25,8 @@ func TestUnfitServers(t *testing.T) {
 		{"one that evicts", "redis_version:7.2.4\r\nmaxmemory:100\r\nmaxmemory_policy:volatile-lru\r\n",
 			"maxmemory-policy volatile-lru"},
 	} {
-		got := unfit(parseInfo(test.info))
+		s := Server{Info: parseInfo(test.info)}
+		got := cmp.Or(s.Unfit(), s.Evicts())
 		if (got == "") != (test.want == "") || !strings.Contains(got, test.want) {
 			t.Errorf("%s: %q, want %q", test.name, got, test.want)
 		}
@@ -39,8 +42,8 @@ func FuzzParseInfo(f *testing.F) {
 				t.Errorf("field %q", name)
 			}
 		}
-		unfit(parseInfo(text))
-		risks(parseInfo(text), 0)
+		s := Server{Info: parseInfo(text)}
+		_, _, _, _ = s.Program(), s.Unfit(), s.Evicts(), s.risks(0)
 	})
 }
 
@@ -70,7 +73,7 @@ func TestCheckServer(t *testing.T) {
 
 func TestRisksOfServers(t *testing.T) {
 	t.Parallel()
-	const replicas, file = "redis.wait_replicas is 0", "no append-only file"
+	const replicas, file, policy = "redis.wait_replicas is 0", "no append-only file", "maxmemory-policy volatile-ttl"
 	for _, test := range []struct {
 		name, info string
 		wait       int
@@ -81,9 +84,12 @@ func TestRisksOfServers(t *testing.T) {
 		{"no file", "aof_enabled:0\r\nconnected_slaves:0\r\n", 0, []string{file}},
 		{"replicas for which nothing waits", "aof_enabled:1\r\nconnected_slaves:2\r\n", 0, []string{replicas}},
 		{"replicas for which changes wait", "aof_enabled:1\r\nconnected_slaves:2\r\n", 1, nil},
+		{"eviction that began after the start", "aof_enabled:1\r\nmaxmemory:1\r\nmaxmemory_policy:volatile-ttl\r\n", 0,
+			[]string{policy}},
 		{"neither", "aof_enabled:0\r\nconnected_slaves:1\r\n", 0, []string{replicas, file}},
 	} {
-		got := risks(parseInfo(test.info), test.wait)
+		s := Server{Info: parseInfo(test.info)}
+		got := s.risks(test.wait)
 		ok := len(got) == len(test.want)
 		for i := 0; ok && i < len(got); i++ {
 			ok = strings.Contains(got[i], test.want[i])
@@ -122,6 +128,46 @@ func TestRisks(t *testing.T) {
 	want("without the right to ask")
 	master.Kill()
 	if _, err := c.Risks(t.Context()); signal.KindOf(err) != signal.KindUnavailable {
+		t.Errorf("without a server: %v", err)
+	}
+}
+
+// Inspect reports on each master, and what its user may not read is left out.
+func TestInspect(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.NewCluster(t, 3, "--appendonly", "yes", "--appendfsync", "always")
+	admin := openClient(t, Options{URL: strings.Replace(cluster.URL(), redistest.User+":any@", "", 1)})
+	servers, err := admin.Inspect(t.Context())
+	if err != nil || len(servers) != 3 {
+		t.Fatalf("%d servers, %v", len(servers), err)
+	}
+	for _, s := range servers {
+		if s.Addr == "" || s.Info["aof_enabled"] != "1" || s.Fsync != "always" || s.Program() == "" || s.RoundTrip <= 0 ||
+			s.Ahead.Abs() > time.Minute {
+			t.Errorf("got %+v", s)
+		}
+	}
+	// One master that evicts is enough to be refused.
+	last := cluster.Servers()[2].Client()
+	last.ConfigSet(t.Context(), "maxmemory", "100mb")
+	last.ConfigSet(t.Context(), "maxmemory-policy", "volatile-lru")
+	if err := admin.CheckServer(t.Context()); signal.KindOf(err) != signal.KindConflict {
+		t.Errorf("with one master that evicts: %v", err)
+	}
+
+	server := redistest.New(t)
+	c := openClient(t, Options{URL: server.URL()})
+	server.Deny("-info", "-config")
+	servers, err = c.Inspect(t.Context())
+	if err != nil || len(servers) != 1 || servers[0].Addr != "" || servers[0].Info != nil || servers[0].Fsync != "" {
+		t.Errorf("without rights: %+v, %v", servers, err)
+	}
+	server.Deny("-time")
+	if _, err := c.Inspect(t.Context()); err == nil {
+		t.Error("without the right to read the time")
+	}
+	server.Kill()
+	if _, err := c.Inspect(t.Context()); signal.KindOf(err) != signal.KindUnavailable {
 		t.Errorf("without a server: %v", err)
 	}
 }

@@ -29,7 +29,10 @@ func (s *Store) ScanSignals(ctx context.Context, p int, f func(signal.LogEntry) 
 		opened <- s.Guarded(func() error { return s.EachOpen(ctx, p, open.add) }, "partition", p)
 	}()
 	log := logScan{f: f, known: knownTexts{}}
-	err := s.scanLogFrom(ctx, p, "-", log.add)
+	upTo, err := s.scanBlocks(ctx, p, &log)
+	if err == nil {
+		err = s.scanLogFrom(ctx, p, "("+upTo.String(), log.add)
+	}
 	if err != nil {
 		cancel()
 	}
@@ -47,8 +50,16 @@ func (s *Store) ScanSignals(ctx context.Context, p int, f func(signal.LogEntry) 
 }
 
 // scanLogFrom calls f for each entry of a partition's signal log in order, from a start as for
-// XRANGE. Redis sends the next entries while f gets the last ones.
+// XRANGE.
 func (s *Store) scanLogFrom(ctx context.Context, p int, start string, f func(*redisclient.Entry) error) error {
+	return s.scanStream(ctx, s.SignalsKey(p), start, eventlog.ScanEntries, f)
+}
+
+// scanStream calls f for each entry of a stream in order, from a start as for XRANGE. Redis sends the next
+// count entries while f gets the last ones.
+func (s *Store) scanStream(
+	ctx context.Context, key, start string, count int, f func(*redisclient.Entry) error,
+) error {
 	ctx, cancel := context.WithCancel(ctx)
 	pages, free := make(chan *page, 2), make(chan *page, 2)
 	defer func() { // readPages ends first
@@ -58,7 +69,7 @@ func (s *Store) scanLogFrom(ctx context.Context, p int, start string, f func(*re
 	}()
 	free <- &page{}
 	free <- &page{}
-	go s.readPages(ctx, s.SignalsKey(p), start, pages, free)
+	go s.readPages(ctx, key, start, count, pages, free)
 	for page := range pages {
 		if page.err != nil {
 			return redisclient.Unavailable(page.err)
@@ -83,9 +94,11 @@ type page struct {
 	err     error
 }
 
-// readPages reads a stream from start on into the pages that it takes from free, in order. It
-// closes pages at the end.
-func (s *Store) readPages(ctx context.Context, key, start string, pages chan<- *page, free <-chan *page) {
+// readPages reads a stream from start on, count entries at a time, into the pages that it takes from
+// free, in order. It closes pages at the end.
+func (s *Store) readPages(
+	ctx context.Context, key, start string, count int, pages chan<- *page, free <-chan *page,
+) {
 	defer close(pages)
 	for {
 		var p *page
@@ -95,14 +108,14 @@ func (s *Store) readPages(ctx context.Context, key, start string, pages chan<- *
 			return
 		}
 		if !panics.Guard(s.Log, panics.Log, func() {
-			p.entries, p.err = s.ReadRangeInto(ctx, &p.buffer, p.entries, key, start, "+", eventlog.ScanEntries)
+			p.entries, p.err = s.ReadRangeInto(ctx, &p.buffer, p.entries, key, start, "+", count)
 		}, "key", key, "from", start) {
 			p.err = panics.ErrPanicked
 		}
 		if p.err == nil && len(p.entries) > 0 {
 			start = "(" + p.entries[len(p.entries)-1].Position.String()
 		}
-		end := p.err != nil || len(p.entries) < eventlog.ScanEntries
+		end := p.err != nil || len(p.entries) < count
 		pages <- p // never blocks: the channel has room for all pages
 		if end {
 			return

@@ -19,10 +19,14 @@ import (
 const recentClosing = time.Minute
 
 // Store reads signals and the runs whose end is due.
-type Store struct{ *eventlog.Store }
+type Store struct {
+	*eventlog.Store
+	blockEntries int
+	compactions  compactions
+}
 
 // New returns the signals of the logs of l.
-func New(l *eventlog.Store) *Store { return &Store{l} }
+func New(l *eventlog.Store) *Store { return &Store{Store: l, blockEntries: BlockEntries} }
 
 // SignalByID returns a signal with its current state. created and closed are its positions in
 // the catalogue; a zero closed means that it was open there, although it may be closed by now.

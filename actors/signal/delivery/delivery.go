@@ -53,6 +53,9 @@ type Delivery struct {
 	// Attempts are those made so far, oldest first. Beyond MaxAttempts the oldest are
 	// dropped; the others keep their numbers.
 	Attempts []Attempt
+	// Sent is the body of the last attempt's request where the webhook's format is not Standard, else nil:
+	// then it is that of the event. Lists lack it.
+	Sent []byte
 }
 
 // AttemptCount returns the number of attempts made.
@@ -93,6 +96,9 @@ const (
 	Blocked      = "address not allowed"
 	HostNotFound = "host not found"
 	Cancelled    = "cancelled" // abandoned before it ended
+	// NotMade is the error of an attempt without a request, because the webhook's format or template makes no
+	// message of the event. A colon and the reason follow, except in lists.
+	NotMade = "message not made"
 )
 
 // Limits of the stored attempts of a delivery. Beyond them the oldest attempts and the

@@ -3,6 +3,7 @@ package delivery
 import (
 	"crypto/rand"
 	"encoding/base64"
+	"net/url"
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
@@ -45,8 +46,31 @@ var WebhookEvents = []signal.EventType{
 	signal.LogCheckpoint,
 }
 
+// Format is the form of the requests of a webhook.
+type Format string
+
+// The formats of webhooks. The chat formats (see Chat) are messages for people.
+const (
+	Standard Format = "standard" // the envelope of the event
+	Slack    Format = "slack"    // an incoming webhook of Slack, or of another service that takes these
+	Discord  Format = "discord"  // a webhook of Discord
+	Telegram Format = "telegram" // sendMessage of a Telegram bot
+	Ntfy     Format = "ntfy"     // a topic of ntfy
+	Template Format = "template" // a text by a template of the account
+)
+
+// Formats lists them, in the order of the API description.
+var Formats = []Format{Standard, Slack, Discord, Telegram, Ntfy, Template}
+
+// Chat reports whether f is a message to a chat service. The URL of such a webhook contains a secret of that
+// service.
+func (f Format) Chat() bool { return f == Slack || f == Discord || f == Telegram || f == Ntfy }
+
 // Limits of a webhook's members, in characters.
 const (
+	MaxWebhookChatID      = 64
+	MaxWebhookTemplate    = 8192
+	MaxWebhookContentType = 100
 	MaxWebhookURL         = 2048
 	MaxWebhookSecret      = 256
 	MaxWebhookDescription = 200
@@ -75,6 +99,10 @@ type Webhook struct {
 	Description *string            // nil without one
 	Filter      *signal.Filter     // of the signals whose events it gets; nil for all
 	APIVersion  string             // of the bodies of its events, such as "2026-11-01"
+	Format      Format             // empty for Standard
+	ChatID      string             // of Telegram: the chat that gets the messages; else empty
+	Template    string             // of the format Template; else empty
+	ContentType string             // of the texts of the template; else empty
 	Status      WebhookStatus
 	CreatedAt   time.Time
 	UpdatedAt   time.Time
@@ -101,6 +129,21 @@ type Webhook struct {
 	// refused. Set by the store.
 	Revision string
 }
+
+// ShownURL returns the URL as it may be shown and mailed: of chat formats without the path and the query,
+// which contain the secret.
+func (w *Webhook) ShownURL() string {
+	if !w.Format.Chat() {
+		return w.URL
+	}
+	u, err := url.Parse(w.URL)
+	if err != nil {
+		return hiddenPart
+	}
+	return u.Scheme + "://" + u.Host + "/" + hiddenPart
+}
+
+const hiddenPart = "***"
 
 // WebhookHealth is the recent record of an endpoint's answers. The zero value is healthy,
 // or not yet called.

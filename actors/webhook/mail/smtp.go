@@ -34,6 +34,7 @@ type SMTP struct {
 	host    string
 	options []gomail.Option
 	from    string
+	login   bool // with a user and a password
 	timeout time.Duration
 }
 
@@ -72,6 +73,7 @@ func NewSMTP(server, from string, o Options) (*SMTP, error) {
 		s.options = append(s.options, gomail.WithTLSConfig(config))
 	}
 	if u.User != nil {
+		s.login = true
 		password, _ := u.User.Password()
 		s.options = append(s.options, gomail.WithSMTPAuth(gomail.SMTPAuthAutoDiscover),
 			gomail.WithUsername(u.User.Username()), gomail.WithPassword(password))
@@ -101,6 +103,35 @@ func (s *SMTP) Send(ctx context.Context, l Message) error {
 		return fmt.Errorf("send mail: %w", err)
 	}
 	return nil
+}
+
+// Connection is how an SMTP reached its server.
+type Connection struct {
+	Address string // host:port
+	TLS     string // the version, such as "TLS 1.3"; empty without encryption
+	Login   bool   // the server has accepted the user and the password
+}
+
+// Check connects to the server, with TLS and login as for a mail, and sends none. After an error the
+// address is valid.
+func (s *SMTP) Check(ctx context.Context) (Connection, error) {
+	c := Connection{}
+	client, err := gomail.NewClient(s.host, s.options...)
+	if err != nil {
+		return c, fmt.Errorf("prepare to send mail: %w", err)
+	}
+	c.Address = client.ServerAddr()
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	connected, err := client.DialToSMTPClientWithContext(ctx)
+	if err != nil {
+		return c, fmt.Errorf("connect to mail server: %w", err)
+	}
+	if state, encrypted := connected.TLSConnectionState(); encrypted {
+		c.TLS = tls.VersionName(state.Version)
+	}
+	c.Login = s.login
+	return c, client.CloseWithSMTPClient(connected)
 }
 
 func (s *SMTP) message(l Message) (*gomail.Msg, error) {

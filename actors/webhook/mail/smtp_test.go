@@ -194,6 +194,16 @@ func TestSendMail(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			c, checked := s.Check(t.Context())
+			if (checked != nil) != tt.fails || len(m.mails()) != 0 || c.Address != m.url {
+				t.Errorf("the check found %+v, %v, and sent %d mails", c, checked, len(m.mails()))
+			}
+			if checked == nil && (strings.HasPrefix(c.TLS, "TLS 1.") != tt.tls || c.Login != (tt.user != "")) {
+				t.Errorf("the check found %+v", c)
+			}
+			if checked != nil && strings.Contains(checked.Error(), "p@ss") {
+				t.Errorf("the error shows the password: %v", checked)
+			}
 			err = s.Send(t.Context(), aMail)
 			got := m.mails()
 			if tt.fails {

@@ -26,13 +26,14 @@ type Destination struct {
 	path     string // and query
 	err      error  // why URL is invalid, or nil
 
-	Signers signature.Signers
+	ContentType string // of the bodies
+	Signers     signature.Signers
 }
 
-// NewDestination returns the destination of a URL with one or more secrets, the newest
+// NewDestination returns the destination of JSON to a URL, with one or more secrets, the newest
 // first.
 func NewDestination(url string, secrets ...string) *Destination {
-	d := &Destination{URL: url, Signers: signature.NewSigners(secrets...)}
+	d := &Destination{URL: url, ContentType: "application/json", Signers: signature.NewSigners(secrets...)}
 	d.to, d.host, d.path, d.err = parseEndpoint(url)
 	d.HostName = hostName(d.to.address)
 	return d

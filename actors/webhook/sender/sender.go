@@ -173,7 +173,9 @@ func (s *Sender) appendRequest(b []byte, r *Request) []byte {
 	b = append(b, r.To.host...)
 	b = append(b, "\r\nUser-Agent: "...)
 	b = append(b, s.userAgent...)
-	b = append(b, "\r\nContent-Type: application/json\r\nContent-Length: "...)
+	b = append(b, "\r\nContent-Type: "...)
+	b = append(b, r.To.ContentType...)
+	b = append(b, "\r\nContent-Length: "...)
 	b = strconv.AppendInt(b, int64(len(r.Body)), 10)
 	b = append(b, "\r\n"+signature.HeaderSignature+": "...)
 	b = r.To.Signers.Append(b, r.Body)
@@ -197,6 +199,8 @@ func (s *Sender) appendRequest(b []byte, r *Request) []byte {
 	}
 	b = append(b, "\r\n"+signature.HeaderAttempt+": "...)
 	b = strconv.AppendInt(b, int64(r.Attempt), 10)
+	b = append(b, "\r\nTraceparent: "...)
+	b = appendTraceparent(b, r)
 	b = append(b, "\r\n\r\n"...)
 	return append(b, r.Body...)
 }

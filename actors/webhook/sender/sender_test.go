@@ -111,6 +111,7 @@ func TestARequestIsSentAsSpecified(t *testing.T) {
 	want.Set(signature.HeaderEvent, "webhook.test")
 	want.Set(signature.HeaderDelivery, string(r.Delivery))
 	want.Set(signature.HeaderAttempt, "12")
+	want.Set("Traceparent", string(appendTraceparent(nil, &r)))
 	want.Set("Content-Type", "application/json")
 	want.Set("User-Agent", "agentsignal/1.2.3")
 	want.Set("Content-Length", "238")
@@ -143,7 +144,7 @@ func TestHeadersAreWrittenInTheirCanonicalForm(t *testing.T) {
 	text := newSender(t, Options{}).appendRequest(nil, &r)
 	head, _, _ := strings.Cut(string(text), "\r\n\r\n")
 	lines := strings.Split(head, "\r\n")
-	if lines[0] != "POST / HTTP/1.1" || len(lines) != 13 {
+	if lines[0] != "POST / HTTP/1.1" || len(lines) != 14 {
 		t.Errorf("%q and %d headers", lines[0], len(lines)-1)
 	}
 	for _, line := range lines[1:] {

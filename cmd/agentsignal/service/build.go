@@ -135,18 +135,8 @@ func (p *process) buildNode(ctx context.Context) error {
 // KindUnavailable: Redis does not answer.
 func (p *process) buildStore(ctx context.Context) error {
 	c := p.config
-	o := persistence.Options{
-		URL:          string(c.Redis.URL),
-		CAFile:       c.Redis.CAFile,
-		Partitions:   c.Partitions,
-		WaitReplicas: c.Redis.WaitReplicas,
-		Timeout:      time.Duration(c.Redis.Timeout),
-		Node:         p.node,
-		Log:          p.log,
-		Metrics:      p.redisMetrics,
-
-		AcceptWithoutReplicas: c.Redis.WithoutReplicas == configs.AcceptWithoutReplicas,
-	}
+	o := StoreOptions(c, string(c.Redis.URL))
+	o.Timeout, o.Node, o.Log, o.Metrics = time.Duration(c.Redis.Timeout), p.node, p.log, p.redisMetrics
 	if p.embedded != nil {
 		o.URL = p.embedded.URL()
 	}

@@ -50,6 +50,11 @@ func TestConsole(t *testing.T) {
 		`await shows("Chance over time")`, `await shows("The odds, accounted for")`,
 		`await until("the chart is drawn", () => find(".chart canvas"))`)
 	made := trader.signals("").Signals[0]
+	for _, place := range []string{"signals/" + made.ID, "run", "scorecard", "webhooks", "live"} { // each has the warnings of /readyz
+		act(t, page, fmt.Sprintf(`location.hash = "#/%s"`, place),
+			`await new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(drawn)))`,
+			`await shows("Redis has no append-only file")`)
+	}
 	act(t, page, `location.hash = "#/live"`,
 		fmt.Sprintf(`await until("its row is there", () => find("[data-row=%s]"))`, made.ID))
 

@@ -30,6 +30,7 @@ var notTried = map[string]string{
 	"refresh":          "the token is the reader's own",
 	"changePassword":   "the password is the reader's own",
 	"countersign":      "the reader is not a witness",
+	"mcp":              "pages are refused",
 }
 
 // "Try it out" and "Execute" succeed for every operation, with an id of the reader where

@@ -28,6 +28,7 @@ var routeRules = map[string]struct{ who, ids, body string }{
 	"POST /v1/agents/{id}/scan":            {"agents:run", "", `{}`},
 	"POST /v1/backtests":                   {"agents:run", "", `{}`},
 	"GET /v1/scorecard":                    {"signals:read", "", ""},
+	"POST /mcp":                            {forAnyToken, "", `{}`},
 	"GET /v1/signals":                      {"signals:read", "", ""},
 	"GET /v1/signals/{id}":                 {"signals:read", "signal", ""},
 	"GET /v1/signals/weather":              {"signals:read", "", ""},

@@ -50,6 +50,7 @@ var described = []struct{ name, kind, labels, buckets string }{
 	{"agentsignal_panics_total", "COUNTER", "where", ""},
 	{"agentsignal_audit_differences_total", "COUNTER", "kind", ""},
 	{"agentsignal_audit_last_run_timestamp_seconds", "GAUGE", "", ""},
+	{"agentsignal_audit_due_timestamp_seconds", "GAUGE", "", ""},
 	{"agentsignal_http_requests_total", "COUNTER", "code method route", ""},
 	{"agentsignal_http_request_duration_seconds", "HISTOGRAM", "method route",
 		".001 .0025 .005 .01 .025 .05 .1 .25 .5 1 2.5 5 10 30"},

@@ -39,6 +39,9 @@ const (
 	recordKeyFile     = "record.key"
 )
 
+// SecretFiles returns the names of the files with keys in a data directory. Only their owner may have rights on them.
+func SecretFiles() []string { return []string{jwtKeyFile, encryptionKeyFile, recordKeyFile} }
+
 // MakeKeys makes the keys that nodes share as files in dir. It keeps those that exist.
 func MakeKeys(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {

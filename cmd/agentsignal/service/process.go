@@ -242,6 +242,7 @@ func (p *process) newPartitions() *partition.Partitions {
 		Tail:       p.tail.For(eventlog.Owned),
 		Tenants:    tenants,
 		Webhooks:   p.webhooks,
+		Compactor:  p.store.Signals,
 		Trimmer: eventlog.NewTrimmer(p.store.Logs, eventlog.TrimOptions{
 			Retention: time.Duration(p.config.Signals.Retention),
 		}),

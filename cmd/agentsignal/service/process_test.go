@@ -184,15 +184,20 @@ func TestSIGHUPReloadsSettings(t *testing.T) {
 	c.log.Forget(`"level":"ERROR","msg":"settings were not reloaded`)
 }
 
-// certificateFor writes a new certificate for 127.0.0.1 and returns it.
+// certificateFor writes a new certificate for 127.0.0.1, valid for a day, and returns it.
 func certificateFor(tb testing.TB, certFile, keyFile string) *x509.Certificate {
+	tb.Helper()
+	return certificateUntil(tb, time.Now().Add(24*time.Hour), certFile, keyFile)
+}
+
+func certificateUntil(tb testing.TB, end time.Time, certFile, keyFile string) *x509.Certificate {
 	tb.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	must(tb, err)
 	serial, _ := rand.Int(rand.Reader, big.NewInt(1<<62))
 	template := &x509.Certificate{SerialNumber: serial, Subject: pkix.Name{CommonName: "test"},
 		NotBefore: time.Now().Add(-time.Hour),
-		NotAfter:  time.Now().Add(24 * time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true,
+		NotAfter:  end, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true,
 		BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
 	must(tb, err)

@@ -29,6 +29,9 @@ func TestRisksOfRedisAreShown(t *testing.T) {
 		return slices.ContainsFunc(list, func(w string) bool { return strings.Contains(w, missing) })
 	}
 	eventually(t, "the file is missed", warned)
+	eventually(t, "the log warns of it at the start", func() bool {
+		return s.log.Line(`"level":"WARN"`, "data are at risk", missing) != ""
+	})
 	risks := s.process.lookForRisks(t.Context(), nil)
 	if again := s.process.lookForRisks(t.Context(), risks); len(risks) != 1 || !slices.Equal(again, risks) {
 		t.Errorf("the risks are %q, then %q", risks, again)
@@ -44,6 +47,29 @@ func TestRisksOfRedisAreShown(t *testing.T) {
 	})
 	must(t, redis.Client().ConfigSet(t.Context(), "maxmemory", "0").Err())
 	s.awaitReady(t)
+}
+
+// A service does not start on a Redis that evicts, and one that runs warns of it.
+func TestEvictionIsRefused(t *testing.T) {
+	t.Parallel()
+	redis := redistest.NewDurable(t)
+	s := start(t, testConfig(t, redis.URL()))
+	for name, value := range map[string]string{"maxmemory": "1gb", "maxmemory-policy": "volatile-lru"} {
+		must(t, redis.Client().ConfigSet(t.Context(), name, value).Err())
+	}
+	if risks := s.process.lookForRisks(t.Context(), nil); len(risks) != 1 || !strings.Contains(risks[0], "volatile-lru") {
+		t.Errorf("the risks are %q", risks)
+	}
+	list, status := s.warnings(t)
+	if status != http.StatusOK || len(list) != 1 || !strings.Contains(list[0], "Set maxmemory-policy noeviction") {
+		t.Errorf("/readyz has %d, %q", status, list)
+	}
+	s.stop(t)
+	s = begin(t, testConfig(t, redis.URL()))
+	if <-s.ended; s.err == nil || !strings.Contains(s.err.Error(), "maxmemory-policy volatile-lru") ||
+		!strings.Contains(s.err.Error(), "set noeviction") {
+		t.Errorf("a start ends with %v", s.err)
+	}
 }
 
 // While replicas are missing, runs are refused and leave nothing, or are taken with a warning, as

@@ -82,6 +82,9 @@ func checkRules(t *testing.T, names []string) {
 			checkNames(t, "the rule "+r.Alert+r.Record, r.Expr, names)
 		}
 	}
+	text, err := os.ReadFile(filepath.Join(deployed, "RUNBOOK.md"))
+	must(t, err)
+	checkNames(t, "the runbook", string(text), names)
 	promtool(t, "check", "config", "prometheus.yml")
 	promtool(t, "test", "rules", "rules_test.yml")
 }

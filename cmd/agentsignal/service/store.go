@@ -83,14 +83,7 @@ func (s *Settings) openStore(
 	}
 	ready, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
-	o, err := find(ready, persistence.Options{
-		URL:          url,
-		CAFile:       c.Redis.CAFile,
-		Partitions:   c.Partitions,
-		WaitReplicas: c.Redis.WaitReplicas,
-
-		AcceptWithoutReplicas: c.Redis.WithoutReplicas == configs.AcceptWithoutReplicas,
-	})
+	o, err := find(ready, StoreOptions(c, url))
 	if err != nil {
 		return err
 	}
@@ -100,6 +93,18 @@ func (s *Settings) openStore(
 	}
 	ending.Add("connection", func(context.Context) error { return store.Client.Close() })
 	return f(ctx, store)
+}
+
+// StoreOptions returns the options of a connection to the Redis at url: that of c, or of a child.
+func StoreOptions(c configs.Config, url string) persistence.Options {
+	return persistence.Options{
+		URL:          url,
+		CAFile:       c.Redis.CAFile,
+		Partitions:   c.Partitions,
+		WaitReplicas: c.Redis.WaitReplicas,
+
+		AcceptWithoutReplicas: c.Redis.WithoutReplicas == configs.AcceptWithoutReplicas,
+	}
 }
 
 // sayDir writes to w which data directory a command uses.

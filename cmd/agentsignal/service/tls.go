@@ -30,22 +30,31 @@ func loadCertificate(c configs.TLS, r prometheus.Registerer) (*certificate, erro
 	return k, k.load(c)
 }
 
+// ReadCertificate returns the configured certificate with its key.
+func ReadCertificate(c configs.TLS) (tls.Certificate, error) {
+	key, err := configs.ReadSecretFile(c.KeyFile)
+	if err != nil {
+		return tls.Certificate{}, fmt.Errorf("tls.key_file: %w", err)
+	}
+	chain, err := os.ReadFile(c.CertFile)
+	if err != nil {
+		return tls.Certificate{}, fmt.Errorf("tls.cert_file: %w", err)
+	}
+	pair, err := tls.X509KeyPair(chain, key)
+	if err != nil {
+		return tls.Certificate{}, fmt.Errorf("tls: %w", err)
+	}
+	return pair, nil
+}
+
 // load reads the certificate from its files.
 func (k *certificate) load(c configs.TLS) error {
 	if k == nil {
 		return nil
 	}
-	key, err := configs.ReadSecretFile(c.KeyFile)
+	pair, err := ReadCertificate(c)
 	if err != nil {
-		return fmt.Errorf("tls.key_file: %w", err)
-	}
-	chain, err := os.ReadFile(c.CertFile)
-	if err != nil {
-		return fmt.Errorf("tls.cert_file: %w", err)
-	}
-	pair, err := tls.X509KeyPair(chain, key)
-	if err != nil {
-		return fmt.Errorf("tls: %w", err)
+		return err
 	}
 	k.current.Store(&pair)
 	k.expiry.Set(float64(pair.Leaf.NotAfter.Unix()))

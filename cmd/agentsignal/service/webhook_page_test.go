@@ -14,6 +14,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 	"github.com/agentsignal/agentsignal/actors/webhook"
+	webhookmessage "github.com/agentsignal/agentsignal/actors/webhook/message"
 	"github.com/agentsignal/agentsignal/actors/webhook/signature"
 )
 
@@ -81,6 +82,25 @@ func TestPageHasTheTestVector(t *testing.T) {
 	}
 	if len(v.header) != len(want) || !strings.Contains(v.body, `"id":"`+id+`"`) {
 		t.Errorf("the page has the headers %v", v.header)
+	}
+}
+
+// The template of the page works, for a signal and for other events.
+func TestPageHasATemplate(t *testing.T) {
+	t.Parallel()
+	made, err := webhookmessage.ParseTemplate(block(t, webhooksPage(t), "template"))
+	must(t, err)
+	for event, want := range map[string]string{
+		`{"type":"signal.created","data":{"asset":"BTC","direction":"long","confidence":0.4166,"entry_price":` +
+			`87413.631}}`: "BTC long 41.7 % at 87413.63",
+		`{"type":"signal.created","data":{"asset":"desk","direction":"neutral","confidence":1,` +
+			`"entry_price":null}}`: "desk neutral 100.0 %",
+		`{"type":"webhook.test","data":{}}`: "webhook.test",
+	} {
+		text, err := made.Execute(decode[map[string]any](t, event))
+		if got := strings.TrimSpace(string(text)); err != nil || got != want {
+			t.Errorf("%s makes %q, %v; want %q", event, got, err, want)
+		}
 	}
 }
 

@@ -33,10 +33,13 @@ type (
 type style string
 
 const (
-	plain style = ""
-	faint style = "2"
-	good  style = "32"
-	bad   style = "31"
+	plain  style = ""
+	faint  style = "2"
+	good   style = "32"
+	bad    style = "31"
+	warn   style = "33"
+	strong style = "1"
+	marked style = "7" // in reverse
 )
 
 // cell is a value for people.
@@ -59,6 +62,8 @@ func (p *printer) paint(c cell) string {
 // cell returns a value as people write it.
 func (p *printer) cell(v any) cell {
 	switch v := v.(type) {
+	case cell:
+		return v
 	case direction:
 		return cell{text: clean(string(v)), style: map[direction]style{"long": good, "short": bad}[v]}
 	case reason:
@@ -66,15 +71,17 @@ func (p *printer) cell(v any) cell {
 	case share:
 		return number(v.of, func(x float64) string { return strconv.FormatFloat(100*x, 'f', 1, 64) + " %" })
 	case percent:
-		c := number(v.of, func(x float64) string { return fmt.Sprintf("%+.2f %%", x) })
+		c := number(v.of, func(x float64) string { return signed(x) + " %" })
 		c.style = signStyle(v.of)
 		return c
 	case multiple:
-		c := number(v.of, func(x float64) string { return fmt.Sprintf("%+.2f R", x) })
+		c := number(v.of, func(x float64) string { return signed(x) + " R" })
 		c.style = signStyle(v.of)
 		return c
 	case price:
-		return number(v.of, func(x float64) string { return strconv.FormatFloat(x, 'f', v.decimals(), 64) })
+		return number(v.of, func(x float64) string {
+			return strconv.FormatFloat(x, 'f', assets.Decimals(v.asset, x, v.among...), 64)
+		})
 	case int:
 		return cell{text: strconv.Itoa(v), right: true}
 	case time.Time:
@@ -93,6 +100,15 @@ func number(x *float64, write func(float64) string) cell {
 		return cell{text: missing, right: true}
 	}
 	return cell{text: write(*x), right: true}
+}
+
+// signed returns a figure with two decimals and its sign, which zero does not have.
+func signed(x float64) string {
+	text := fmt.Sprintf("%+.2f", x)
+	if text[1:] == "0.00" {
+		return "0.00"
+	}
+	return text
 }
 
 func signStyle(x *float64) style {
@@ -164,50 +180,6 @@ func exact(v any) string {
 		return "'" + text // a spreadsheet would take it for a formula
 	}
 	return text
-}
-
-// maxDecimals is the greatest number of decimals of a price.
-const maxDecimals = 10
-
-// decimals returns how many decimals a trader writes of a price: by the class of the asset and the size
-// of the price, and more if the prices that stand beside it would look the same.
-func (p price) decimals() int {
-	d := usualDecimals(p.asset, math.Abs(*p.of))
-	for ; d < maxDecimals; d++ {
-		seen := map[string]float64{}
-		same := false
-		for _, x := range p.among {
-			if x == nil {
-				continue
-			}
-			text := strconv.FormatFloat(*x, 'f', d, 64)
-			if other, ok := seen[text]; ok && other != *x {
-				same = true
-			}
-			seen[text] = *x
-		}
-		if !same {
-			break
-		}
-	}
-	return d
-}
-
-func usualDecimals(asset string, x float64) int {
-	class := assets.ClassOf(asset)
-	switch {
-	case class == assets.FX && x >= 20: // yen
-		return 3
-	case class == assets.FX:
-		return 5
-	case class == assets.Commodity && x < 10:
-		return 3
-	case x >= 100 || x == 0 || class != "" && class != assets.Crypto && x >= 1:
-		return 2
-	case x >= 1:
-		return 4
-	}
-	return min(3+int(math.Ceil(-math.Log10(x))), maxDecimals)
 }
 
 // sinceForms are the forms of a time that parseSince reads, in the zone of the user without one.

@@ -11,6 +11,9 @@ import (
 	"github.com/agentsignal/agentsignal/http/client"
 )
 
+// minShare is the number of closed signals from which people are shown shares, as in the console.
+const minShare = 30
+
 func scoreCommand(dataDir func() (string, error)) *cobra.Command {
 	var s session
 	var q client.ScoreQuery
@@ -18,8 +21,8 @@ func scoreCommand(dataDir func() (string, error)) *cobra.Command {
 	c := &cobra.Command{
 		Use: "score", Short: "Show the scorecard of closed signals", Args: cobra.NoArgs,
 		Long: "Show the scorecard of the account's closed signals: the hit rate with its 95 % interval, and results in R,\n" +
-			"the distance from entry to stop. Expectancy, profit factor, total and drawdown are after costs. Below 30\n" +
-			"signals shares say little.",
+			"the distance from entry to stop. Expectancy, profit factor, total and drawdown are after costs. Of fewer than\n" +
+			"30 signals the text has counts and no shares, which would say little.",
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			if since != "" {
 				if q.Since, err = parseSince(since, time.Now(), time.Local); err != nil {
@@ -52,9 +55,14 @@ func (p *printer) score(card *client.Scorecard) error {
 		return p.JSON(card.Raw())
 	}
 	row := func(s *client.Statistics, first ...any) []any {
-		low, high := share{s.Interval.Low}, share{s.Interval.High}
-		return append(first, s.Count, share{s.HitRate}, low, high, share{s.MeanConfidence}, multiple{s.MeanR},
-			multiple{s.ExpectancyR}, ratio(s.ProfitFactor), multiple{&s.TotalR}, multiple{&s.MaxDrawdownR}, ratio(s.BrierSkill))
+		var hits any = share{s.HitRate}
+		low, high, said, skill := s.Interval.Low, s.Interval.High, s.MeanConfidence, s.BrierSkill
+		if p.form == formText && s.Count < minShare {
+			hits = cell{text: fmt.Sprintf("%d of %d", s.Wins, s.Count), right: true}
+			low, high, said, skill = nil, nil, nil, nil
+		}
+		return append(first, s.Count, hits, share{low}, share{high}, share{said}, multiple{s.MeanR},
+			multiple{s.ExpectancyR}, ratio(s.ProfitFactor), multiple{&s.TotalR}, multiple{&s.MaxDrawdownR}, ratio(skill))
 	}
 	rows := [][]any{row(&card.Statistics, "all", "", "", "", "")}
 	for i := range card.Groups {

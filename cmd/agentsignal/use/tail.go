@@ -16,7 +16,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/agentsignal/agentsignal/actors/market/assets"
 	"github.com/agentsignal/agentsignal/cmd/agentsignal/command"
 	"github.com/agentsignal/agentsignal/cmd/agentsignal/remote"
 	"github.com/agentsignal/agentsignal/http/client"
@@ -59,9 +58,9 @@ var errGap = errors.New("events may be missing since an interruption")
 func tailCommand(dataDir func() (string, error)) *cobra.Command {
 	t := &tailer{}
 	var s session
+	var filters streamFilters
 	var columns []string
 	var since string
-	var minConfidence, minExpected float64
 	var duration time.Duration
 	var asJSON bool
 	c := &cobra.Command{
@@ -78,12 +77,7 @@ func tailCommand(dataDir func() (string, error)) *cobra.Command {
 			if asJSON {
 				s.output.form = formJSON
 			}
-			if cmd.Flags().Changed("min-confidence") {
-				t.filters.MinConfidence = &minConfidence
-			}
-			if cmd.Flags().Changed("min-expected-r") {
-				t.filters.MinExpectedRNet = &minExpected
-			}
+			t.filters = filters.given(cmd.Flags())
 			if err := t.configure(columns, since, s.output.form); err != nil {
 				return err
 			}
@@ -92,7 +86,7 @@ func tailCommand(dataDir func() (string, error)) *cobra.Command {
 			}
 			t.out, t.err = cmd.OutOrStdout(), cmd.ErrOrStderr()
 			ctx := cmd.Context()
-			if err := t.checkAssets(ctx); err != nil {
+			if err := checkAssets(ctx, t.service, t.filters.Assets, t.err); err != nil {
 				return err
 			}
 			if duration > 0 {
@@ -105,12 +99,7 @@ func tailCommand(dataDir func() (string, error)) *cobra.Command {
 	}
 	f := c.Flags()
 	f.StringSliceVar(&t.channels, "channels", shownChannels, "message types to show")
-	f.StringSliceVar(&t.filters.Assets, "assets", nil, "only these assets, by any of their names")
-	f.StringSliceVar(&t.filters.Agents, "agent", nil, "only these agents: trading, weather or seo")
-	f.StringSliceVar(&t.filters.Strategies, "strategy", nil, "only these strategies")
-	f.StringSliceVar(&t.filters.Directions, "direction", nil, "only long, or only short")
-	f.Float64Var(&minConfidence, "min-confidence", 0, "only with this confidence or more, 0 to 1")
-	f.Float64Var(&minExpected, "min-expected-r", 0, "only with this expected R after costs or more")
+	filters.add(f)
 	f.IntVar(&t.last, "last", 0, "show so many earlier signals first")
 	f.StringVar(&since, "since", "", "show earlier signals first, "+sinceUsage)
 	f.IntVarP(&t.count, "count", "n", 0, "end after so many events")
@@ -162,37 +151,6 @@ func (t *tailer) configure(columns []string, since, form string) error {
 func unknown(flag, what, name string, known []string) error {
 	near := cmp.Or(command.OrNearest(name, known), ".")
 	return fmt.Errorf("--%s: no %s %q%s There are %s", flag, what, name, near, strings.Join(known, ", "))
-}
-
-// checkAssets refuses an asset that looks like a misspelt asset with prices. It allows all
-// other names: subjects of content, and assets whose prices others write to Redis, have any
-// name.
-func (t *tailer) checkAssets(ctx context.Context) error {
-	if len(t.filters.Assets) == 0 {
-		return nil
-	}
-	list, err := t.service.Assets(ctx)
-	if p, ok := errors.AsType[*client.Problem](err); ok && (p.Temporary() || p.Status == 403 || p.Status == 404) {
-		return nil // the key has no scope for the list, or the service has none
-	}
-	if err != nil {
-		return remote.Explain(err)
-	}
-	var known []string
-	for _, a := range list.Assets {
-		known = append(known, a.Asset)
-	}
-	for _, name := range t.filters.Assets {
-		if slices.ContainsFunc(known, func(k string) bool { return assets.Key(k) == assets.Key(name) }) {
-			continue
-		}
-		if near := command.OrNearest(name, known); near != "" {
-			return fmt.Errorf("--assets: the service has no asset %q%s", name, near)
-		}
-		fmt.Fprintf(t.err, "agentsignal: the service lists no prices of %q: it may have none, "+
-			"unless this is another name of a listed asset\n", name)
-	}
-	return nil
 }
 
 // follow shows the stream until ctx ends or enough is shown.

@@ -33,9 +33,7 @@ func TestTailRefusesMisspeltAssets(t *testing.T) {
 	for asset, want := range map[string]string{"btcc": "did you mean BTC?", "natural_gass": "did you mean natural_gas?",
 		"btc": "", "natural-gas": "", "btcusdt": "", "xbt": "", "Eth/USD": "", "standing desk": ""} {
 		out := &commandtest.Journal{}
-		tail := &tailer{service: client.New(address, "ask_key"), err: out,
-			filters: client.Filters{Assets: []string{asset}}}
-		err := tail.checkAssets(t.Context())
+		err := checkAssets(t.Context(), client.New(address, "ask_key"), []string{asset}, out)
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%s: %v, want %q", asset, err, want)
 		}

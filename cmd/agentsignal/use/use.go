@@ -23,6 +23,7 @@ func Commands(dataDir func() (string, error)) []*cobra.Command {
 		scoreCommand(dataDir),
 		exportCommand(dataDir),
 		tailCommand(dataDir),
+		watchCommand(dataDir),
 	}
 }
 

@@ -21,6 +21,7 @@ var webhookColumns = []column[client.Webhook]{
 		return w.Status
 	}},
 	{"failing_since", func(w *client.Webhook) any { return w.FailingSince }},
+	{"format", func(w *client.Webhook) any { return w.Format }},
 	{"events", func(w *client.Webhook) any { return strings.Join(w.Events, ",") }},
 	{"url", func(w *client.Webhook) any { return w.URL }},
 	{"description", func(w *client.Webhook) any { return w.Description }},

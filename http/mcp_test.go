@@ -1,0 +1,216 @@
+package http_test
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/agentsignal/agentsignal/actors/agent"
+	"github.com/agentsignal/agentsignal/actors/signal"
+	signalhttp "github.com/agentsignal/agentsignal/http"
+	"github.com/agentsignal/agentsignal/http/limits"
+)
+
+// mcpCall is a request of the specification of the Model Context Protocol, as written there.
+const mcpCall = `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"get_signal","arguments":` +
+	`{"signal_id":"` + string(signalID) + `"}}}`
+
+// Headers of such a request.
+var mcpHeaders = []string{"Content-Type: application/json", "Accept: application/json, text/event-stream",
+	"MCP-Protocol-Version: 2025-06-18"}
+
+func TestMessagesOfModels(t *testing.T) {
+	t.Parallel()
+	var taken []limits.Class
+	f := &fakes{take: func(class limits.Class, who string) limits.Decision {
+		if who != string(accountID) && class != limits.Failures {
+			t.Errorf("%s is taken by %s", class, who)
+		}
+		taken = append(taken, class)
+		return limits.Decision{Class: class, Allowed: true}
+	}}
+	s := newServer(t, f, func(o *signalhttp.Options) { o.CORSOrigins = []string{"https://inspector.example.com"} })
+	with := func(more ...string) []string { return append(more, mcpHeaders...) }
+
+	a := do(t, s, "POST", "/mcp", mcpCall, with()...)
+	var answered struct {
+		ID     int
+		Result struct {
+			IsError    bool
+			Content    []struct{ Type, Text string }
+			Structured struct {
+				Signal map[string]any
+			} `json:"structuredContent"`
+		}
+	}
+	if err := json.Unmarshal([]byte(a.Body), &answered); err != nil || a.Status != 200 ||
+		a.Header.Get("Content-Type") != "application/json" || answered.ID != 2 || answered.Result.IsError ||
+		len(answered.Result.Content) != 1 || !strings.Contains(answered.Result.Content[0].Text, string(signalID)) ||
+		answered.Result.Structured.Signal["signal_id"] != string(signalID) {
+		t.Errorf("a tool answers %d %v %s", a.Status, a.Header, a.Body)
+	}
+	// The request, the signal, the scorecard and the list of its evidence.
+	if want := []limits.Class{limits.Reads, limits.Reads, limits.Reads, limits.Reads}; !slices.Equal(taken, want) {
+		t.Errorf("it takes %v", taken)
+	}
+	for _, test := range []struct {
+		name, method, body string
+		headers            []string
+		status             int
+		code               string
+	}{
+		{"a notification", "POST", `{"jsonrpc":"2.0","method":"notifications/initialized"}`, with(), 202, ""},
+		{"a page", "POST", mcpCall, with("Origin: https://evil.example.com"), 403, "origin_not_allowed"},
+		{"a page that is reached by a name of its own", "POST", mcpCall, with("Origin: http://example.com"), 403,
+			"origin_not_allowed"},
+		{"a page that is allowed", "POST", mcpCall, with("Origin: https://inspector.example.com"), 200, ""},
+		{"no credential", "POST", mcpCall, with("Authorization:"), 401, "missing_credentials"},
+		{"a stream", "GET", "", with(), 405, "method_not_allowed"},
+		{"no JSON", "POST", `{`, with(), 400, "invalid_request"},
+		{"no stream accepted", "POST", mcpCall, []string{"Content-Type: application/json", "Accept: application/json"},
+			400, "invalid_request"},
+		{"an unknown version", "POST", mcpCall, []string{"Accept: application/json, text/event-stream",
+			"MCP-Protocol-Version: 2020-01-01"}, 400, "invalid_request"},
+		{"another media type", "POST", mcpCall, []string{"Content-Type: text/plain"}, 415, "unsupported_media_type"},
+		{"too large", "POST", `"` + strings.Repeat("x", 1<<20) + `"`, with(), 413, "body_too_large"},
+	} {
+		a := do(t, s, test.method, "/mcp", test.body, test.headers...)
+		code := ""
+		if a.Status >= 400 {
+			code = a.problem(t).Code
+		}
+		if a.Status != test.status || code != test.code {
+			t.Errorf("%s: %d %s", test.name, a.Status, a.Body)
+		}
+	}
+	// A stream of messages would not end before the time limit of an answer.
+	for _, version := range []string{"2025-06-18", "2026-07-28"} {
+		a = do(t, s, "POST", "/mcp", `{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen","params":{"notifications":`+
+			`{"toolsListChanged":true},"_meta":{"io.modelcontextprotocol/protocolVersion":"`+version+`",`+
+			`"io.modelcontextprotocol/clientCapabilities":{},"io.modelcontextprotocol/clientInfo":`+
+			`{"name":"x","version":"1"}}}}`, "Accept: application/json, text/event-stream",
+			"MCP-Protocol-Version: "+version, "Mcp-Method: subscriptions/listen")
+		if a.Status != 400 && a.Status != 404 {
+			t.Errorf("a stream of messages in version %s: %d %s", version, a.Status, a.Body)
+		}
+	}
+}
+
+// TestToolsKeepTheRulesOfTheAPI has the client of the SDK meet each refusal.
+func TestToolsKeepTheRulesOfTheAPI(t *testing.T) {
+	t.Parallel()
+	var refuse limits.Class
+	var got signal.RunRequest
+	broken := false
+	f := &fakes{
+		take: func(class limits.Class, who string) limits.Decision {
+			return limits.Decision{Class: class, Allowed: class != refuse, Limit: 600}
+		},
+		run: func(_ context.Context, req signal.RunRequest) (agent.Outcome, error) {
+			got = req
+			if broken {
+				panic("at a run")
+			}
+			made := newSignal()
+			made.Metadata = json.RawMessage(`{"indicators":["x"],"reasoning":"r","source":"simulated","sample":12.5,` +
+				`"confidence_interval":[0.4,0.5]}`)
+			return agent.Outcome{Run: runID, Signal: made}, nil
+		},
+	}
+	s := newServer(t, f)
+	server := httptest.NewServer(checker(t).Handler(t, s.Handler()))
+	t.Cleanup(server.Close)
+	run := map[string]any{"agent_id": "trading", "asset": "BTC", "strategy": "momentum", "idempotency_key": "once"}
+	changed := func(name string, value any) map[string]any {
+		other := map[string]any{}
+		for n, v := range run {
+			other[n] = v
+		}
+		other[name] = value
+		return other
+	}
+	reader, trader := toolClient(t, server.URL, "reader"), toolClient(t, server.URL, "key")
+
+	text, out := callTool(t, trader, "run_agent", run)
+	if got.Reply == nil || got.Reply.Key != "once" || got.Reply.Path != "/v1/agents/trading/run" || got.Asset != "BTC" ||
+		out["run_id"] != string(runID) || !strings.Contains(text, "source: simulated: SIMULATED, not real prices") ||
+		!strings.Contains(text, "95 % interval 40.0 to 50.0 %, from 12.5 past entries") ||
+		out["evidence"].(map[string]any)["simulated"] != true {
+		t.Errorf("a run of %+v answers %s %v", got, text, out)
+	}
+	for _, test := range []struct {
+		name, tool string
+		who        *mcp.ClientSession
+		arguments  map[string]any
+		refuse     limits.Class
+		broken     bool
+		want       []string
+	}{
+		{"no scope", "run_agent", reader, run, "", false, []string{"insufficient_scope", `"required_scope":"agents:run"`}},
+		{"over the limit of runs", "run_agent", trader, run, limits.Runs, false, []string{"rate_limited"}},
+		{"wrong values", "run_agent", trader, changed("timeframe", "2h"), "", false,
+			[]string{"invalid_request", "timeframe: must be one of", `"pointer":"/timeframe"`}},
+		{"an unknown agent", "run_agent", trader, changed("agent_id", "../x"), "", false, []string{"not_found"}},
+		{"a bad key", "run_agent", trader, changed("idempotency_key", strings.Repeat("k", 256)), "", false,
+			[]string{"Idempotency-Key"}},
+		{"a panic", "run_agent", trader, run, "", true, []string{"internal"}},
+		{"an unknown signal", "get_signal", trader, map[string]any{"signal_id": "sig_x"}, "", false, []string{"not_found"}},
+		{"wrong parameters", "list_signals", trader, map[string]any{"limit": 101, "status": "done"}, "", false,
+			[]string{"limit: must be from 1 to 100", `"parameter":"status"`}},
+	} {
+		refuse, broken = test.refuse, test.broken
+		r, err := test.who.CallTool(t.Context(), &mcp.CallToolParams{Name: test.tool, Arguments: test.arguments})
+		if err != nil || !r.IsError {
+			t.Errorf("%s: %+v, %v", test.name, r, err)
+			continue
+		}
+		text := r.Content[0].(*mcp.TextContent).Text
+		for _, want := range test.want {
+			if !strings.Contains(text, want) {
+				t.Errorf("%s: no %s in %s", test.name, want, text)
+			}
+		}
+	}
+}
+
+// toolClient returns a client of the SDK with a credential.
+func toolClient(t *testing.T, url, token string) *mcp.ClientSession {
+	t.Helper()
+	c, err := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil).Connect(t.Context(),
+		&mcp.StreamableClientTransport{Endpoint: url + "/mcp", MaxRetries: -1,
+			HTTPClient: &http.Client{Transport: bearer(token)}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+type bearer string
+
+// RoundTrip implements http.RoundTripper.
+func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.Header.Set("Authorization", "Bearer "+string(b))
+	return http.DefaultTransport.RoundTrip(r)
+}
+
+// callTool returns the text and the structured content of a tool's answer.
+func callTool(t *testing.T, c *mcp.ClientSession, tool string, arguments any) (string, map[string]any) {
+	t.Helper()
+	r, err := c.CallTool(t.Context(), &mcp.CallToolParams{Name: tool, Arguments: arguments})
+	if err != nil {
+		t.Fatalf("%s: %v", tool, err)
+	}
+	text := r.Content[0].(*mcp.TextContent).Text
+	if r.IsError {
+		t.Fatalf("%s: %s", tool, text)
+	}
+	return text, r.StructuredContent.(map[string]any)
+}
