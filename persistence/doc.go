@@ -17,6 +17,8 @@
 //	jobs, schedules
 //	market       prices, assets, news, weather
 //
+// Package backup copies all of them into a file and back.
+//
 // This package has what spans them: the erasing of accounts and the gauges. Package datadir has the
 // id of a node and the Redis that it starts for itself. Tests use redistest (servers) and
 // storetest (stores and records).

@@ -81,6 +81,9 @@ func (e erasing) String() string {
 	return fmt.Sprint(erasingVersion, " ", e.deleted.UnixMilli(), " ", e.stage, " ", e.cursor)
 }
 
+// NewErasing returns the stored state of the erasing of an account that was deleted at a time.
+func NewErasing(deleted time.Time) string { return erasing{deleted: deleted}.String() }
+
 func parseErasing(s string) (erasing, error) {
 	words := strings.SplitN(s, " ", 4)
 	before, old := earlierStages[words[0]]

@@ -69,6 +69,8 @@ func newRoot(reload <-chan os.Signal) *cobra.Command {
 		accountCommand(s),
 		keyCommand(s),
 		auditCommand(s),
+		backupCommand(s),
+		restoreCommand(s),
 		bench.Command(),
 	)
 	group(root, "Use", append(use.Commands(s.Dir),

@@ -201,10 +201,6 @@ func decodeTraits(text string) []cluster.Trait {
 	return traits
 }
 
-// installedFormats is the field of the installation's record with the version of the stored values.
-// Earlier builds did not store it.
-const installedFormats = "formats"
-
 // Install records what the first start of an installation fixes and compares it with the
 // settings of this process. KindConflict: they differ, or the server is unfit, and this process may
 // not run.
@@ -215,7 +211,7 @@ func (s *Store) Install(ctx context.Context) error {
 	if err := s.CheckInstallation(ctx); err != nil {
 		return err
 	}
-	recorded, err := s.RDB.HSetNX(ctx, s.InstallationKey(), installedFormats, codec.Version).Result()
+	recorded, err := s.RDB.HSetNX(ctx, s.InstallationKey(), redisclient.InstalledFormats, codec.Version).Result()
 	if err != nil {
 		return redisclient.Failed(err, "record installation")
 	}
@@ -230,7 +226,7 @@ func (s *Store) Install(ctx context.Context) error {
 // CheckFormats returns KindConflict, "other_formats", if the stored values have another version than
 // this build reads.
 func (s *Store) CheckFormats(ctx context.Context) error {
-	stored, err := s.RDB.HGet(ctx, s.InstallationKey(), installedFormats).Result()
+	stored, err := s.RDB.HGet(ctx, s.InstallationKey(), redisclient.InstalledFormats).Result()
 	if err != nil && !errors.Is(err, redis.Nil) {
 		return redisclient.Failed(err, "read installation")
 	}

@@ -224,7 +224,7 @@ func TestInstallationFixesTheFormats(t *testing.T) {
 	// An installation of a build that stored the partitions alone.
 	server.Client().HSet(t.Context(), s.InstallationKey(), "partitions", 4)
 	wantNoError(t, s.Install(t.Context()))
-	server.Client().HSet(t.Context(), s.InstallationKey(), installedFormats, 2)
+	server.Client().HSet(t.Context(), s.InstallationKey(), redisclient.InstalledFormats, 2)
 	err := s.Install(t.Context())
 	wantKind(t, "Install beside later formats", err, signal.KindConflict)
 	if err == nil || !strings.Contains(err.Error(), "version 2 of the formats, and this build reads version 1") {

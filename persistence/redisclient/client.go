@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
-	"crypto/sha256"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -238,8 +236,7 @@ func (c *Client) Partitions() int { return c.partitions }
 
 // Partition returns the partition of account, 0 to Partitions()-1.
 func (c *Client) Partition(account signal.AccountID) int {
-	sum := sha256.Sum256([]byte(account))
-	return int(binary.BigEndian.Uint64(sum[:8]) % uint64(c.partitions))
+	return PartitionOf(account, c.partitions)
 }
 
 // clock is the time of Redis' clock at a local time. Since then the monotonic clock counts, so that the time

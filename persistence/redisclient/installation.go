@@ -24,6 +24,8 @@ const (
 	// Fields of InstallationKey.
 	installedPartitions = "partitions" // Installation.String
 	installedID         = "id"         // random; earlier builds did not store it
+	// InstalledFormats is the version of the stored values. Earlier builds did not store it.
+	InstalledFormats = "formats"
 
 	evenWord = "even"
 )
@@ -120,6 +122,9 @@ func (o Options) of(ctx context.Context, install, identify func(*Client) (string
 		return o, err
 	}
 	i, ok := ParseInstallation(stored)
+	if stored == restoringText {
+		return o, errRestoring
+	}
 	if !ok {
 		return o, Refused(cluster.CodeOtherInstallation, fmt.Sprintf("this Redis is of an installation that this build does not "+
 			"know (partitions: %q): use the build that set it up, or a later one", stored))

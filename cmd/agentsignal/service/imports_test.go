@@ -99,6 +99,8 @@ var mayImport = []struct {
 		"persistence/redisclient"}},
 	{"persistence/requests", []string{"actors/signal", "persistence/codec", "persistence/eventlog",
 		"persistence/redisclient", "persistence/signals"}},
+	{"persistence/backup", []string{"actors/signal", "persistence", "persistence/codec", "persistence/deliveries",
+		"persistence/redisclient"}},
 	{"persistence", []string{"actors/signal", "persistence/..."}},
 	{"http/apitest", nil},
 	{"http/client", []string{"actors/market/assets"}},

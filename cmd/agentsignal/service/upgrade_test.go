@@ -2,6 +2,7 @@ package service
 
 import (
 	"fmt"
+	"net/http"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -140,7 +141,9 @@ func TestTwoBuildsAreOneService(t *testing.T) {
 	}
 	for range 4 {
 		trader, end := register(old.client(t)), newHookEndpoint(t, nil)
-		trader.hook(end.url)
+		earlierAnswers := *trader // the API's description is that of the present build
+		earlierAnswers.http = &http.Client{Transport: trader.base, Timeout: patience}
+		earlierAnswers.hook(end.url)
 		u.traders, u.ends, u.made = append(u.traders, trader), append(u.ends, end), append(u.made, map[string]int{})
 	}
 	u.owned("the earlier build alone", old)
