@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/agentsignal/agentsignal/persistence/redisclient"
 )
 
@@ -54,11 +52,9 @@ func remove(ctx context.Context, c *redisclient.Client, keys []string) error {
 	if len(keys) == 0 {
 		return nil
 	}
-	_, err := c.RDB.Pipelined(ctx, func(pipe redis.Pipeliner) error {
-		for _, key := range keys {
-			pipe.Unlink(ctx, key)
-		}
-		return nil
-	})
-	return err
+	pipe := c.RDB.Pipeline()
+	for _, key := range keys {
+		pipe.Unlink(ctx, key)
+	}
+	return redisclient.Execute(ctx, pipe)
 }

@@ -374,13 +374,8 @@ func (s *saver) savePartition(ctx context.Context, p int) error {
 	leaves, audit := pipe.HGetAll(ctx, s.LeafAccountsKey(p)), pipe.HGetAll(ctx, s.AuditKey(p))
 	erase := pipe.HGetAll(ctx, s.EraseKey(p))
 	runs, schedules := pipe.ZRangeWithScores(ctx, s.RunsDueKey(p), 0, -1), pipe.ZRangeWithScores(ctx, s.SchedulesDueKey(p), 0, -1)
-	commands, err := pipe.Exec(ctx)
-	for _, c := range commands {
-		if err := c.Err(); err != nil && !errors.Is(err, redis.Nil) && !redis.HasErrorPrefix(err, "no such key") {
-			return err
-		}
-	}
-	if err != nil && len(commands) == 0 {
+	err := executeWithStreams(ctx, pipe, events, signals, at, open, head, leaves, audit, erase, runs, schedules)
+	if err != nil {
 		return err
 	}
 	c := &s.cuts[p]
@@ -425,6 +420,20 @@ func (s *saver) savePartition(ctx context.Context, p int) error {
 		add(kindLeafAccount, texts(strconv.Itoa(p), account, value)...)
 	}
 	return err
+}
+
+// executeWithStreams is redisclient.Execute for a pipeline of the given commands, some of which look at streams that
+// need not exist.
+func executeWithStreams(ctx context.Context, pipe redis.Pipeliner, commands ...redis.Cmder) error {
+	if err := redisclient.Execute(ctx, pipe); err != nil && !redis.HasErrorPrefix(err, "no such key") {
+		return err
+	}
+	for _, c := range commands {
+		if err := c.Err(); err != nil && !errors.Is(err, redis.Nil) && !redis.HasErrorPrefix(err, "no such key") {
+			return err
+		}
+	}
+	return nil
 }
 
 // infoOf returns the state of a stream, which need not exist.
@@ -653,11 +662,7 @@ func (s *saver) saveMarket(ctx context.Context) error {
 		// The stream last: its bars may be newer than those of the assets.
 		pipe := s.RDB.TxPipeline()
 		bars, info := pipe.HGetAll(ctx, s.MarketOutcomeBarsKey(tf)), pipe.XInfoStream(ctx, s.MarketOutcomesKey(tf))
-		_, _ = pipe.Exec(ctx) // each command has its error
-		if err := bars.Err(); err != nil {
-			return err
-		}
-		if err := info.Err(); err != nil && !redis.HasErrorPrefix(err, "no such key") {
+		if err := executeWithStreams(ctx, pipe, bars, info); err != nil {
 			return err
 		}
 		if len(bars.Val()) > 0 {
