@@ -172,8 +172,9 @@ func (s *Store) fillBlock(ctx context.Context, p int, after signal.Position) (*c
 }
 
 // scanBlocks gives log the entries of a partition's blocks, as if they were read from the signal log,
-// and returns the position of the last one. A block that is not readable, or does not continue the one
-// before it, ends them: the log has what follows. Damaged blocks are removed.
+// and returns the position of the last one. A block that does not continue the one before it ends them: the
+// log has what follows. If a block is not readable, all are removed, and the pass fails: it may have got
+// entries of that block. KindUnavailable then, as the next pass reads the log.
 func (s *Store) scanBlocks(ctx context.Context, p int, log *logScan) (signal.Position, error) {
 	var upTo signal.Position
 	info, err := s.ReadInfo(ctx, s.SignalsKey(p))
@@ -213,7 +214,6 @@ func (s *Store) scanBlocks(ctx context.Context, p int, log *logScan) (signal.Pos
 	case errors.Is(err, errEnd):
 		return upTo, nil
 	case errors.Is(err, codec.ErrBlock):
-		// Where an entry of it was read already, the pass fails. The next one finds no blocks.
 		s.Log.Warn("blocks of the signal log are removed, and made again from the log", "component", "persistence",
 			"partition", p, "err", err)
 		if err := s.RDB.Del(ctx, s.BlocksKey(p)).Err(); err != nil {
