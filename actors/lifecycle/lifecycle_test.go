@@ -49,6 +49,60 @@ func TestOpenSignalsAreWatched(t *testing.T) {
 	})
 }
 
+// The event of a new signal has what its actor needs. An older one may be of a signal that is
+// closed, and one of an earlier version lacks some of it: those are read.
+func TestNewSignalsAreNotRead(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := unstartedWorld(t)
+		w.newest = signal.Position{MS: 5, Seq: 1}
+		w.start(Options{})
+		event := func(id string, at signal.Position, o *signal.Opening) signal.Event {
+			s := openSignal(id)
+			listing := s.Listing()
+			return signal.Event{Type: signal.SignalCreated, Account: s.Account, Position: at, Listing: &listing, Opening: o}
+		}
+		s := openSignal("1")
+		before := w.reads
+		w.follower.Follow([]signal.Event{
+			event("1", signal.Position{MS: 5, Seq: 2}, s.Opening()),
+			{Type: signal.AccountDeleted, Account: "acc_2"},
+			event("1", signal.Position{MS: 5, Seq: 2}, s.Opening()),
+		})
+		synctest.Wait()
+		if n := len(w.alerts["BTC"]); n != 1 || w.reads != before {
+			t.Errorf("%d alerts and %d reads for a new signal, want 1 and 0", n, w.reads-before)
+		}
+		w.set(func() {
+			for _, id := range []string{"2", "3"} {
+				w.open[idOf(id)] = openSignal(id)
+			}
+		})
+		w.follower.Follow([]signal.Event{
+			event("2", signal.Position{MS: 5, Seq: 1}, s.Opening()),
+			event("3", signal.Position{MS: 6}, nil),
+			event("4", signal.Position{MS: 5, Seq: 1}, s.Opening()), // closed since
+		})
+		synctest.Wait()
+		if n := len(w.alerts["BTC"]); n != 3 || w.reads != before+1 {
+			t.Errorf("%d alerts and %d reads in all, want 3 and 1", n, w.reads-before)
+		}
+		w.follower.Follow([]signal.Event{
+			event("5", signal.Position{MS: 7}, s.Opening()),
+			{Type: signal.AccountDeleted, Account: "acc_1"},
+		})
+		synctest.Wait()
+		if n := len(w.alerts["BTC"]); n != 4 {
+			t.Errorf("%d alerts in all, want 4", n)
+		}
+		for _, a := range w.alerts["BTC"] {
+			if !slices.Contains(w.undone, a.Ref) {
+				t.Errorf("a signal of the deleted account is watched")
+			}
+		}
+	})
+}
+
 // expiredAfter returns the message that a signal has expired.
 func expiredAfter(d time.Duration, price float64) alerts.Expired {
 	return alerts.Expired{At: time.Now().Add(d).UnixMilli(), Price: price}

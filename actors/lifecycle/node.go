@@ -15,6 +15,8 @@ import (
 
 // Store reads the open signals. signals.Store implements it.
 type Store interface {
+	// LastEvent returns the position of the newest event of a partition, or zero.
+	LastEvent(ctx context.Context, partition int) (signal.Position, error)
 	// OpenSignals calls f for each open signal of a partition, without its metadata,
 	// possibly twice, until f returns an error.
 	OpenSignals(ctx context.Context, partition int, f func(s signal.Signal, created signal.Position) error) error
@@ -118,19 +120,23 @@ type follower struct{ parent engine.Ref }
 
 // Follow implements ownership.Follower.
 func (f *follower) Follow(events []signal.Event) {
-	var ids []signal.SignalID
+	var list []*signal.Event
 	for i := range events {
 		switch e := &events[i]; e.Type {
 		case signal.SignalCreated:
 			if e.Listing != nil {
-				ids = append(ids, e.Listing.ID)
+				list = append(list, e)
 			}
 		case signal.AccountDeleted:
+			if len(list) > 0 { // in the order of the log: they may be the account's
+				f.parent.Tell(created{list})
+				list = nil
+			}
 			f.parent.Tell(accountDeleted{e.Account})
 		}
 	}
-	if len(ids) > 0 {
-		f.parent.Tell(created{ids})
+	if len(list) > 0 {
+		f.parent.Tell(created{list})
 	}
 }
 

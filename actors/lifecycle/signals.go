@@ -15,17 +15,20 @@ import (
 
 // Messages to the parent.
 type (
-	// created lists signals that are new in the log.
-	created struct{ ids []signal.SignalID }
+	// created lists events of signals that are new in the log.
+	created struct{ events []*signal.Event }
 	// accountDeleted reports that an account was deleted.
 	accountDeleted struct{ id signal.AccountID }
 	// forecastArrived reports a new forecast for a question.
 	forecastArrived struct{ strategy, commodity, region string }
 	// found lists open signals, read from Redis.
 	found struct{ list []signal.Signal }
-	// loaded reports the end of the search for signals that were open at the start.
-	// Without an error all of them have been found.
-	loaded struct{ err error }
+	// loaded reports the end of the search for signals that were open at the start, and what
+	// the newest event was before it. Without an error all of them have been found.
+	loaded struct {
+		newest signal.Position
+		err    error
+	}
 	// newRead reports the end of a read of new signals.
 	newRead struct {
 		ids []signal.SignalID
@@ -90,8 +93,9 @@ type signals struct {
 	open     map[signal.AgentID]int // number of children
 	weather  map[engine.Ref]*kind   // children of the weather agent
 
-	complete         bool              // all signals that were open at the start are found
-	createdMeanwhile []signal.SignalID // new signals that were reported before that
+	complete         bool            // all signals that were open at the start are found
+	newest           signal.Position // the last event before the search for them
+	createdMeanwhile []*signal.Event // of new signals that were reported before complete
 
 	pending map[string]*pendingAlerts // alerts that are not added yet, by asset
 	warned  bool                      // that alerts cannot be added
@@ -152,19 +156,16 @@ func (s *signals) Receive(c engine.Context) {
 		s.onLoaded(c, m)
 	case created:
 		if !s.complete {
-			s.createdMeanwhile = append(s.createdMeanwhile, m.ids...)
+			s.createdMeanwhile = append(s.createdMeanwhile, m.events...)
 			return
 		}
-		s.readNew(c, m.ids)
+		s.onCreated(c, m.events)
 	case readNewDue:
 		s.readNew(c, m.ids)
 	case newRead:
 		s.onNewRead(c, m)
 	case found:
-		for i := range m.list {
-			s.watch(c, &m.list[i])
-		}
-		s.alertAll(c)
+		s.watchAll(c, m.list)
 	case forecastArrived:
 		s.onForecastArrived(m)
 	case unwatched:
@@ -213,8 +214,12 @@ func (s *signals) onEnd(c engine.Context) {
 func (s *signals) load(c engine.Context) {
 	o, self := s.o, c.Self()
 	c.Go(func(ctx context.Context) any {
+		newest, err := o.store.LastEvent(ctx, o.Partition)
+		if err != nil {
+			return loaded{err: err}
+		}
 		var page []signal.Signal
-		err := o.store.OpenSignals(ctx, o.Partition, func(sig signal.Signal, _ signal.Position) error {
+		err = o.store.OpenSignals(ctx, o.Partition, func(sig signal.Signal, _ signal.Position) error {
 			if page = append(page, sig); len(page) == foundPage {
 				self.Tell(found{page})
 				page = nil
@@ -222,7 +227,7 @@ func (s *signals) load(c engine.Context) {
 			return ctx.Err()
 		})
 		self.Tell(found{page})
-		return loaded{err}
+		return loaded{newest, err}
 	})
 }
 
@@ -233,8 +238,23 @@ func (s *signals) onLoaded(c engine.Context, m loaded) {
 		return
 	}
 	s.failed.Reset()
-	ids := s.createdMeanwhile
-	s.complete, s.createdMeanwhile = true, nil
+	events := s.createdMeanwhile
+	s.complete, s.newest, s.createdMeanwhile = true, m.newest, nil
+	s.onCreated(c, events)
+}
+
+// onCreated watches new signals. Those of older events may be closed already: they are read.
+func (s *signals) onCreated(c engine.Context, events []*signal.Event) {
+	var list []signal.Signal
+	var ids []signal.SignalID
+	for _, e := range events {
+		if opened, ok := e.Opened(); ok && e.Position.Compare(s.newest) > 0 {
+			list = append(list, opened)
+		} else {
+			ids = append(ids, e.Listing.ID)
+		}
+	}
+	s.watchAll(c, list)
 	s.readNew(c, ids)
 }
 
@@ -266,6 +286,13 @@ func (s *signals) onNewRead(c engine.Context, m newRead) {
 		return
 	}
 	s.failed.Reset()
+}
+
+func (s *signals) watchAll(c engine.Context, list []signal.Signal) {
+	for i := range list {
+		s.watch(c, &list[i])
+	}
+	s.alertAll(c)
 }
 
 // watch starts the actor of a signal, unless it is running.

@@ -22,6 +22,7 @@ import (
 type world struct {
 	mu          sync.Mutex
 	open        map[signal.SignalID]signal.Signal
+	newest      signal.Position // of the event log
 	changes     []signal.Change
 	alerts      map[string][]alerts.Alert
 	undone      []engine.Ref  // of removed alerts
@@ -49,6 +50,12 @@ type world struct {
 	follower *follower
 	owner    engine.Ref
 	sys      *engine.System
+}
+
+func (w *world) LastEvent(context.Context, int) (signal.Position, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.newest, nil
 }
 
 func (w *world) OpenSignals(_ context.Context, _ int, f func(signal.Signal, signal.Position) error) error {

@@ -42,11 +42,56 @@ type Event struct {
 	Listing  *Listing // of signal.*: what lists show after the event; nil otherwise
 	Initial  *Initial // of signal.*: the signal at its creation; nil in events of older versions
 	Weather  *Outlook // of signal.created of a weather run; nil otherwise
+	Opening  *Opening // of signal.created: the rest of the signal; nil in events of older versions
 	Data     []byte   // the JSON of the payload's data member; nil for internal events
 }
 
 // Time returns the time of the event.
 func (e *Event) Time() time.Time { return e.Position.Time() }
+
+// Opening is what a new signal has besides the members of its event.
+type Opening struct {
+	Run          RunID
+	Timeframe    Timeframe
+	Risk         RiskLevel
+	Stop, Target float64       // valid if the listing has an entry price
+	Lifetime     time.Duration // from the creation to the expiry; 0 for a signal that does not expire
+}
+
+// Opening returns the opening of a signal that is being created, or nil if its lifetime is not known yet.
+func (s *Signal) Opening() *Opening {
+	o := &Opening{Run: s.Run, Timeframe: s.Timeframe, Risk: s.Risk}
+	if s.Levels != nil {
+		o.Stop, o.Target = s.Levels.Stop, s.Levels.Target
+	}
+	if !s.ExpiresAt.IsZero() {
+		if s.CreatedAt.IsZero() {
+			return nil
+		}
+		o.Lifetime = s.ExpiresAt.Sub(s.CreatedAt)
+	}
+	return o
+}
+
+// Opened returns the signal that e created, as it was then, without its metadata. It is false if e created
+// none, and for events without Opening.
+func (e *Event) Opened() (Signal, bool) {
+	l, o := e.Listing, e.Opening
+	if l == nil || o == nil {
+		return Signal{}, false
+	}
+	s := Signal{ID: l.ID, Account: e.Account, Agent: l.Agent, Run: o.Run, Asset: l.Asset, Strategy: l.Strategy,
+		Timeframe: o.Timeframe, Risk: o.Risk, Direction: l.Direction, Confidence: l.Confidence,
+		FirstConfidence: l.Confidence, Initial: e.Initial, Weather: e.Weather, CreatedAt: e.Time(),
+		UpdatedAt: e.Time(), Sequence: 1}
+	if l.Entry != nil {
+		s.Levels = &Levels{Entry: *l.Entry, Stop: o.Stop, Target: o.Target}
+	}
+	if o.Lifetime > 0 {
+		s.ExpiresAt = s.CreatedAt.Add(o.Lifetime)
+	}
+	return s, true
+}
 
 // Internal reports whether events of type t are hidden from clients.
 func (t EventType) Internal() bool {

@@ -36,6 +36,10 @@ func codecEvents() map[string]signal.Event {
 	initial := &signal.Initial{Confidence: .4, ExpectedRNet: &expected}
 	weather := listing
 	weather.Asset, weather.Strategy, weather.Agent = "corn", "agriculture", "weather"
+	opening := &signal.Opening{Run: "run_00000000000000000000000000", Timeframe: signal.D1, Risk: "medium",
+		Stop: 63000.5, Target: 66000.25, Lifetime: 36*time.Hour + time.Millisecond}
+	subject := listing
+	subject.Entry = nil
 	closed := listing
 	closed.Status, closed.Entry, closed.Asset, closed.Strategy = signal.Closed, nil, "other", "of a later version"
 	closed.CreatedAt = at.Time().Add(-time.Hour)
@@ -46,6 +50,10 @@ func codecEvents() map[string]signal.Event {
 		"closed":   {ID: id, Type: signal.SignalClosed, Asset: "BTC", Listing: &closed, Data: []byte("{}")},
 		"initial":  {ID: id, Type: signal.SignalUpdated, Asset: "BTC", Listing: &listing, Initial: initial},
 		"no R":     {ID: id, Type: signal.SignalClosed, Listing: &closed, Initial: &signal.Initial{Confidence: .1}},
+		"opening": {ID: id, Type: signal.SignalCreated, Asset: "BTC", Listing: &listing, Initial: initial,
+			Opening: opening},
+		"opening without prices": {ID: id, Type: signal.SignalCreated, Listing: &subject,
+			Opening: &signal.Opening{Run: "other", Timeframe: "of a later version"}},
 		"internal": {ID: id, Type: signal.KeyRevoked, Subject: "key_x"},
 		"system":   {Type: signal.SystemNotification, Data: []byte(`{"message":"x"}`)},
 		"run": {ID: "evt_7ZZZZZZZZZZZZZZZZZZZZZZZZZ", Type: signal.AgentStarted, Agent: "trading",

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"time"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
@@ -26,6 +27,7 @@ const (
 	eventListing
 	eventWeather
 	eventInitial
+	eventOpening
 )
 
 // AppendEvent appends the header of an event log entry: all of e except its position and its
@@ -64,9 +66,13 @@ func AppendEvent(b []byte, e *signal.Event) []byte {
 		b[at] |= eventWeather
 		b = appendWeather(appendOutlook(b, e.Weather), e.Weather)
 	}
-	if e.Initial != nil { // last, so that the version before reads the rest
+	if e.Initial != nil { // after what the version before reads, as what follows
 		b[at] |= eventInitial
 		b = appendInitial(b, e.Initial)
+	}
+	if e.Opening != nil && e.Listing != nil {
+		b[at] |= eventOpening
+		b = appendOpening(b, e)
 	}
 	return b
 }
@@ -108,6 +114,9 @@ func DecodeEvent(p signal.Position, header, data []byte) (signal.Event, error) {
 	if fields&eventInitial != 0 {
 		e.Initial = decodeInitial(&d)
 	}
+	if fields&eventOpening != 0 {
+		e.Opening = decodeOpening(&d, &e)
+	}
 	if d.Err != nil {
 		return signal.Event{}, fmt.Errorf("decode event %v: %w", p, d.Err)
 	}
@@ -132,6 +141,30 @@ func decodeInitial(d *Decoder) *signal.Initial {
 		i.ExpectedRNet = &expected
 	}
 	return i
+}
+
+// appendOpening appends e.Opening, with levels if the listing has an entry price.
+func appendOpening(b []byte, e *signal.Event) []byte {
+	o := e.Opening
+	b = appendID(b, "run_", string(o.Run))
+	b = AppendText(b, string(o.Timeframe))
+	b = AppendText(b, string(o.Risk))
+	if e.Listing.Entry != nil {
+		b = appendFloat(appendFloat(b, o.Stop), o.Target)
+	}
+	return binary.AppendVarint(b, o.Lifetime.Milliseconds())
+}
+
+func decodeOpening(d *Decoder, e *signal.Event) *signal.Opening {
+	o := &signal.Opening{Run: signal.RunID(d.ID("run_")), Timeframe: signal.Timeframe(d.Text()),
+		Risk: signal.RiskLevel(d.Text())}
+	if e.Listing == nil {
+		d.Fail(ErrShort)
+	} else if e.Listing.Entry != nil {
+		o.Stop, o.Target = d.float(), d.float()
+	}
+	o.Lifetime = time.Duration(d.Varint()) * time.Millisecond
+	return o
 }
 
 // EventAccount returns the account of an event log entry as it is stored, without decoding the

@@ -93,9 +93,9 @@ func (o *Operation) AddEvent(c *signal.Change, i int) {
 		e.Initial = c.Signal.Initial
 	}
 	if e.Type == signal.SignalCreated && c.Signal != nil {
-		e.Weather = c.Signal.Weather
+		e.Weather, e.Opening = c.Signal.Weather, c.Signal.Opening()
 	}
-	header := codec.AppendEvent(make([]byte, 0, 160), &e)
+	header := codec.AppendEvent(make([]byte, 0, 192), &e)
 	o.Step(cmdEvent, refEvents, codec.Text(header), codec.Text(e.Data))
 }
 

@@ -18,6 +18,7 @@ func TestAppendLifeOfSignal(t *testing.T) {
 	account := signal.NewAccountID()
 	s := storetest.Signal(account)
 	at := b.append(storetest.Created(s))
+	wantOpened(t, b, account, s.ID)
 
 	updated := *s
 	updated.Confidence, updated.Sequence, updated.FirstConfidence = .66, 2, .4512 // by a new forecast
@@ -78,6 +79,27 @@ func TestAppendLifeOfSignal(t *testing.T) {
 	}
 	if n := b.rdb.XLen(t.Context(), b.store.SignalsKey(p)).Val(); n != 2 {
 		t.Errorf("signal log has %d entries, want 2", n)
+	}
+}
+
+// wantOpened checks that the event of a new signal has all of the signal that Redis has.
+func wantOpened(t *testing.T, b *logBench, account signal.AccountID, id signal.SignalID) {
+	t.Helper()
+	p := b.store.Partition(account)
+	open, err := b.store.OpenSignalsOf(t.Context(), p, []signal.SignalID{id})
+	if err != nil || len(open) != 1 {
+		t.Fatalf("open are %+v, %v", open, err)
+	}
+	events, err := b.store.ReadLog(t.Context(), p, signal.Position{}, 10)
+	if err != nil || len(events) == 0 {
+		t.Fatalf("events are %+v, %v", events, err)
+	}
+	opened, ok := events[0].Opened()
+	if !ok {
+		t.Fatalf("the event opened no signal: %+v", events[0])
+	}
+	if diff := cmp.Diff(open[0], opened); diff != "" {
+		t.Errorf("signal (-in Redis +of the event):\n%s", diff)
 	}
 }
 
