@@ -22,7 +22,7 @@ type Config struct {
 	// Redis.WaitReplicas, and have one of each kind of keys in common.
 	Cluster bool `yaml:"cluster" env:"CLUSTER"`
 	// Partitions is the number of partitions, 1 to 1024. It is fixed at the first start. 0 takes the
-	// number of the installation, and 16 for a new one.
+	// number of the installation, and for a new one 16, or 32 on a Redis Cluster.
 	Partitions int `yaml:"partitions" env:"PARTITIONS"`
 	// Lease is how long a partition stays with a node that does not respond.
 	Lease Duration `yaml:"lease" env:"LEASE"`

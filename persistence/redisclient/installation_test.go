@@ -69,6 +69,14 @@ func TestInstallations(t *testing.T) {
 	}
 }
 
+func TestANewClusterHasMorePartitions(t *testing.T) {
+	t.Parallel()
+	o, err := Installed(t.Context(), Options{URL: redistest.NewCluster(t, 3).URL()})
+	if want := (Installation{NewClusterPartitions, true}); err != nil || (Installation{o.Partitions, o.EvenSlots}) != want {
+		t.Errorf("got %+v, %v, want %v", o, err, want)
+	}
+}
+
 func TestInstalledWithoutRedis(t *testing.T) {
 	t.Parallel()
 	_, err := Installed(t.Context(), Options{URL: "redis://127.0.0.1:" + redistest.FreePort(t)})

@@ -73,7 +73,7 @@ func TestTagsAreDistinct(t *testing.T) {
 // TestMastersHaveEvenShares: at most 1.3 times the mean, and credentials, market and nodes apart.
 func TestMastersHaveEvenShares(t *testing.T) {
 	t.Parallel()
-	for _, partitions := range []int{64, 128, 256, MaxPartitions} {
+	for _, partitions := range []int{NewClusterPartitions, 64, 128, 256, MaxPartitions} {
 		k := Keys{evenTags(partitions)}
 		for masters := 3; masters <= 12; masters++ {
 			shares := make([]int, masters)
