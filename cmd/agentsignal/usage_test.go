@@ -89,6 +89,10 @@ func TestPlacesThatCannotBeUsed(t *testing.T) {
 	t.Parallel()
 	file := commandtest.Written(t, "")
 	missing, foreign := filepath.Join(t.TempDir(), "missing"), t.TempDir()
+	cwd, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, name := range []string{"node", "redis.lock"} { // they cannot be opened for writing, not even by root
 		commandtest.Must(t, os.Mkdir(filepath.Join(foreign, name), 0o500))
 	}
@@ -104,6 +108,7 @@ func TestPlacesThatCannotBeUsed(t *testing.T) {
 		"account list --data-dir " + missing: "there is no data directory " + missing +
 			": give that of the service by --data-dir or AGENTSIGNAL_DATA_DIR, or its redis.url",
 		"key list --email a@example.com --data-dir " + missing:  "there is no data directory " + missing,
+		"account list --data-dir none/here":                     "there is no data directory " + filepath.Join(cwd, "none/here"),
 		"backtest --asset BTC --strategy momentum --csv nosuch": "--csv: open nosuch: no such file or directory",
 	} {
 		if _, _, err := runCommand(t.Context(), strings.NewReader(""), strings.Fields(line)...); err == nil ||

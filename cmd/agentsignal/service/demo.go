@@ -157,10 +157,7 @@ func (p *process) printDemo(password, key string) {
 	if password == "" {
 		password = "(as printed at the first start)"
 	}
-	file := filepath.Join(p.config.DataDir, remote.DemoKeyFile)
-	if absolute, err := filepath.Abs(file); err == nil {
-		file = absolute
-	}
+	file := filepath.Join(absolute(p.config.DataDir), remote.DemoKeyFile)
 	flags := ""
 	if address != remote.DefaultURL {
 		flags += " --url " + address

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/agentsignal/agentsignal/cmd/agentsignal/undo"
@@ -66,7 +67,7 @@ func (s *Settings) openStore(
 	if url == "" {
 		if _, err := os.Stat(c.DataDir); !first && errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("there is no data directory %s: give that of the service by --data-dir or "+
-				"AGENTSIGNAL_DATA_DIR, or its redis.url", c.DataDir)
+				"AGENTSIGNAL_DATA_DIR, or its redis.url", absolute(c.DataDir))
 		}
 		embedded, err := datadir.StartEmbedded(ctx, datadir.EmbeddedOptions{
 			Dir:       c.DataDir,
@@ -93,6 +94,14 @@ func (s *Settings) openStore(
 	}
 	ending.Add("connection", func(context.Context) error { return store.Client.Close() })
 	return f(ctx, store)
+}
+
+// absolute returns dir as an absolute path for people to read, or as it is if it has none.
+func absolute(dir string) string {
+	if path, err := filepath.Abs(dir); err == nil {
+		return path
+	}
+	return dir
 }
 
 // StoreOptions returns the options of a connection to the Redis at url: that of c, or of a child.
