@@ -94,6 +94,7 @@ func TestCommandsUseTheAPI(t *testing.T) {
 	do("There is none.", "webhook", "failed", hook)
 	do("0", "webhook", "retry", hook)
 
+	o.Fails("no such delivery", "webhook", "retry", hook, "dlv_01M7YQ1WTVKN9DZNWV9NV456V1", "--profile", name)
 	o.Fails("no such signal", "signal", "show", "sig_01M7YQ1WTVKN9DZNWV9NV456V1", "--profile", name)
 	o.Fails("/strategy: must be one of", "run", "trading", "--asset", "BTC", "--strategy", "mometum", "--profile", name)
 	o.Fails("not of the form name=value", "run", "seo", "--asset", "desk", "--strategy", "blog_post", "--param", "x",

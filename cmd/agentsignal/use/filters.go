@@ -22,7 +22,13 @@ type streamFilters struct {
 }
 
 func (f *streamFilters) add(flags *pflag.FlagSet) {
-	flags.StringSliceVar(&f.filters.Assets, "assets", nil, "only these assets, by any of their names")
+	flags.SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
+		if name == "asset" { // as the other commands have it
+			name = "assets"
+		}
+		return pflag.NormalizedName(name)
+	})
+	flags.StringSliceVar(&f.filters.Assets, "assets", nil, "only these assets, by any of their names; also --asset")
 	flags.StringSliceVar(&f.filters.Agents, "agent", nil, "only these agents: trading, weather or seo")
 	flags.StringSliceVar(&f.filters.Strategies, "strategy", nil, "only these strategies")
 	flags.StringSliceVar(&f.filters.Directions, "direction", nil, "only long, or only short")

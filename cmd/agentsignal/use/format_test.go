@@ -3,12 +3,15 @@ package use
 import (
 	"bytes"
 	"encoding/json"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/agentsignal/agentsignal/cmd/agentsignal/commandtest"
 	"github.com/agentsignal/agentsignal/http/client"
 )
 
@@ -199,4 +202,30 @@ func FuzzParameters(f *testing.F) {
 			}
 		}
 	})
+}
+
+// Colours are for terminals, and not for users who want none.
+func TestColoursAreForTerminals(t *testing.T) {
+	file, err := os.Create(filepath.Join(t.TempDir(), "out"))
+	commandtest.Must(t, err)
+	defer file.Close()
+	terminal, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
+	if err != nil {
+		t.Skip("there is no pseudo terminal: ", err)
+	}
+	defer terminal.Close()
+	t.Setenv("NO_COLOR", "")
+	t.Setenv("TERM", "xterm")
+	if !isTerminal(terminal) || isTerminal(file) || isTerminal(&bytes.Buffer{}) {
+		t.Error("a terminal is not told from a file")
+	}
+	t.Setenv("TERM", "dumb")
+	if isTerminal(terminal) {
+		t.Error("a terminal without colours gets them")
+	}
+	t.Setenv("TERM", "xterm")
+	t.Setenv("NO_COLOR", "1")
+	if isTerminal(terminal) {
+		t.Error("NO_COLOR is ignored")
+	}
 }

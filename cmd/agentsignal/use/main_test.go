@@ -3,11 +3,13 @@ package use
 import (
 	"os"
 	"testing"
+	"time"
 
 	"github.com/agentsignal/agentsignal/cmd/agentsignal/commandtest"
 )
 
 func TestMain(m *testing.M) {
 	commandtest.Prepare()
+	time.Local = time.FixedZone("local", 2*60*60) // so that --utc makes a difference
 	os.Exit(m.Run())
 }

@@ -43,9 +43,26 @@ func TestTailRefusesMisspeltAssets(t *testing.T) {
 	}
 }
 
-// tail runs the command on a service that has two earlier signals and plays the messages on each of its
-// connections, and returns what it prints and how it ends.
+// tail runs the command on a tailService and returns what it prints and how it ends.
 func tail(t *testing.T, connections [][]string, args ...string) (string, string, error) {
+	t.Helper()
+	return tailOf(t, tailService(t, connections, &tailAsked{}), append(args, "--utc")...)
+}
+
+func tailOf(t *testing.T, service *httptest.Server, args ...string) (string, string, error) {
+	t.Helper()
+	run := commandtest.InProcess(func() *cobra.Command { return tailCommand(nil) })
+	return run(t.Context(), strings.NewReader("key"), append(args, "--url", service.URL, "--key-file", "-")...)
+}
+
+// tailAsked is what tail asked for: the query of earlier signals and the subscription.
+type tailAsked struct {
+	query     url.Values
+	subscribe string
+}
+
+// tailService is a service that has two earlier signals and plays the messages on each of its connections.
+func tailService(t *testing.T, connections [][]string, asked *tailAsked) *httptest.Server {
 	t.Helper()
 	up := websocket.Upgrader{}
 	opened := make(chan []string, len(connections))
@@ -57,6 +74,7 @@ func tail(t *testing.T, connections [][]string, args ...string) (string, string,
 		case "/v1/assets":
 			fmt.Fprint(w, `{"assets":[{"asset":"BTC"}]}`)
 		case "/v1/signals":
+			asked.query = r.URL.Query()
 			signal := func(id string, confidence float64, more string) string {
 				return fmt.Sprintf(`{"signal_id":%q,"agent_id":"trading","asset":"BTC","strategy":"momentum","direction":"long",`+
 					`"confidence":0.9,"initial_confidence":%g,"entry_price":90000.125,"stop_loss":89000,"take_profit":91000,%s,`+
@@ -73,9 +91,11 @@ func tail(t *testing.T, connections [][]string, args ...string) (string, string,
 				return
 			}
 			defer ws.Close()
-			if _, _, err := ws.ReadMessage(); err != nil {
+			_, subscribe, err := ws.ReadMessage()
+			if err != nil {
 				return
 			}
+			asked.subscribe = string(subscribe)
 			for _, m := range <-opened {
 				_ = ws.WriteMessage(websocket.TextMessage, []byte(m))
 			}
@@ -85,8 +105,7 @@ func tail(t *testing.T, connections [][]string, args ...string) (string, string,
 		}
 	}))
 	t.Cleanup(service.Close)
-	run := commandtest.InProcess(func() *cobra.Command { return tailCommand(nil) })
-	return run(t.Context(), strings.NewReader("key"), append(args, "--url", service.URL, "--key-file", "-", "--utc")...)
+	return service
 }
 
 const tailSubscribed = `{"type":"subscribed","data":{"channels":["signal.new","signal.closed"],"denied":["agent.status"]}}`
@@ -145,6 +164,25 @@ func TestTailShowsEarlierSignalsFirst(t *testing.T) {
 	}
 	if out, _, err = tail(t, messages, "--for", "1ms"); err != nil {
 		t.Errorf("after its time it prints %s, %v", out, err)
+	}
+}
+
+func TestTailAsksForWhatItsFlagsSay(t *testing.T) {
+	t.Parallel()
+	asked := &tailAsked{}
+	service := tailService(t, [][]string{{tailSubscribed, tailEvent("signal.new", "1-0", "sig_3", `"asset":"BTC"`)}}, asked)
+	out, errs, err := tailOf(t, service, "--asset", "BTC", "--agent", "trading", "--strategy", "momentum,breakout",
+		"--direction", "long", "--min-confidence", "0.2", "--channels", "signal.new", "--since", "2026-11-21 11:30", "-n", "3")
+	if err != nil || !strings.HasPrefix(out, "2026-11-21 11:10:00") {
+		t.Errorf("in local time it prints %s%s, %v", out, errs, err)
+	}
+	if since := asked.query.Get("since"); since != "2026-11-21T09:30:00Z" {
+		t.Errorf("it asked for earlier signals from %q: %v", since, asked.query)
+	}
+	const want = `"filters":{"assets":["BTC"],"agents":["trading"],"strategies":["momentum","breakout"],"directions":["long"],` +
+		`"min_confidence":0.2}`
+	if !strings.Contains(asked.subscribe, want) || !strings.Contains(asked.subscribe, `"channels":["signal.new"]`) {
+		t.Errorf("it subscribed by %s, want %s", asked.subscribe, want)
 	}
 }
 
