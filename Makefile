@@ -95,6 +95,7 @@ deps-run:
 deps-test:
 	@command -v redis-server >/dev/null || $(call install,redis-server,redis-server)
 	@command -v chromium >/dev/null || $(call install,chromium)
+	@command -v python3 >/dev/null || $(call install,python3)
 	@command -v systemd-analyze >/dev/null || $(call install,systemd) || \
 		echo "systemd is not installed and could not be: its unit is not checked"
 	@command -v nginx >/dev/null || $(call install,nginx-light,nginx) || \

@@ -49,6 +49,14 @@ func TestDockerfile(t *testing.T) {
 			t.Errorf("the program is built without %s: %s", want, build)
 		}
 	}
+	if c := strings.Join(stages["agentsignal"]["COPY"], "\n"); !strings.Contains(c, "/etc/ssl/certs/ca-certificates.crt") {
+		t.Errorf("the image has no certificates to trust: %s", c)
+	}
+	for name, want := range map[string]string{"agentsignal": `["serve"]`, "demo": `["serve", "--demo"]`} {
+		if c := stages[name]["CMD"]; !slices.Equal(c, []string{want}) {
+			t.Errorf("%s: it runs %q, want %s", name, c, want)
+		}
+	}
 	if from := stages["agentsignal"]["FROM"]; from[0] != "scratch AS agentsignal" {
 		t.Errorf("the image is from %s", from)
 	}

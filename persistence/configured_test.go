@@ -93,6 +93,7 @@ func TestConfiguredRedis(t *testing.T) {
 			"# sentinel sentinel-pass PASSWORD", "sentinel sentinel-pass secret").Replace(redisFile(t, "sentinel.conf"))
 		// A sentinel asks the master for its replicas at once, and then every 10 s.
 		known := admin(t, master)
+		wantDurable(t, known)
 		await(t, func() bool {
 			return strings.Count(known.Info(t.Context(), "replication").Val(), "state=online") == 2
 		})
@@ -114,13 +115,19 @@ func TestConfiguredRedis(t *testing.T) {
 			t.Fatal(err)
 		}
 		await(t, appends("redis+cluster://agentsignal:secret@127.0.0.1:"+port, 0))
-		settings := node.ConfigGet(t.Context(), "*").Val()
-		for name, want := range map[string]string{"appendonly": "yes", "maxmemory-policy": "noeviction"} {
-			if settings[name] != want {
-				t.Errorf("%s is %q, want %q", name, settings[name], want)
-			}
-		}
+		wantDurable(t, node)
 	})
+}
+
+// wantDurable checks that a server keeps what it acknowledged.
+func wantDurable(t *testing.T, server *redis.Client) {
+	t.Helper()
+	settings := server.ConfigGet(t.Context(), "*").Val()
+	for name, want := range map[string]string{"appendonly": "yes", "maxmemory-policy": "noeviction"} {
+		if settings[name] != want {
+			t.Errorf("%s is %q, want %q", name, settings[name], want)
+		}
+	}
 }
 
 // ofLibrary are commands that the library sends by itself.

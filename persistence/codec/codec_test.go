@@ -45,11 +45,11 @@ func codecEvents() map[string]signal.Event {
 	closed.CreatedAt = at.Time().Add(-time.Hour)
 	const id = signal.EventID("evt_01M7YQ1X3DTRA4S2456P21NJZ0")
 	events := map[string]signal.Event{
-		"created":  {ID: id, Type: signal.SignalCreated, Asset: "BTC", Listing: &listing, Data: []byte("{}")},
-		"weather":  {ID: id, Type: signal.SignalCreated, Asset: "corn", Listing: &weather, Weather: codecOutlook()},
-		"closed":   {ID: id, Type: signal.SignalClosed, Asset: "BTC", Listing: &closed, Data: []byte("{}")},
-		"initial":  {ID: id, Type: signal.SignalUpdated, Asset: "BTC", Listing: &listing, Initial: initial},
-		"no R":     {ID: id, Type: signal.SignalClosed, Listing: &closed, Initial: &signal.Initial{Confidence: .1}},
+		"created": {ID: id, Type: signal.SignalCreated, Asset: "BTC", Listing: &listing, Data: []byte("{}")},
+		"weather": {ID: id, Type: signal.SignalCreated, Asset: "corn", Listing: &weather, Weather: codecOutlook()},
+		"closed":  {ID: id, Type: signal.SignalClosed, Asset: "BTC", Listing: &closed, Data: []byte("{}")},
+		"initial": {ID: id, Type: signal.SignalUpdated, Asset: "BTC", Listing: &listing, Initial: initial},
+		"no R":    {ID: id, Type: signal.SignalClosed, Listing: &closed, Initial: &signal.Initial{Confidence: .1}},
 		"opening": {ID: id, Type: signal.SignalCreated, Asset: "BTC", Listing: &listing, Initial: initial,
 			Opening: opening},
 		"opening without prices": {ID: id, Type: signal.SignalCreated, Listing: &subject,

@@ -166,6 +166,10 @@ func TestSIGHUPReloadsSettings(t *testing.T) {
 	write(base + "rate_limit:\n  reads: 9000/m\nlog:\n  level: debug\n")
 	c.signal(syscall.SIGHUP)
 	eventually(t, "the new limit is in force", func() bool { return limit() == "9000" })
+	eventually(t, "the new level is in force", func() bool {
+		trader.get("/v1/account")
+		return c.log.Line(`"level":"DEBUG"`) != ""
+	})
 	write(base + "rate_limit:\n  reads: lots\n")
 	c.signal(syscall.SIGHUP)
 	eventually(t, "the bad file is logged",
