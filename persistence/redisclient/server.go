@@ -89,8 +89,8 @@ func (c *Client) CheckServer(ctx context.Context) error {
 	return nil
 }
 
-// Risks returns sentences on why a failure of a server may lose acknowledged changes, or why it removes
-// them by itself. A server that refuses INFO, as managed stores may, has none.
+// Risks returns sentences on why a failure of a server may lose acknowledged changes, why it removes
+// them by itself, or why it will soon refuse changes. A server that refuses INFO, as managed stores may, has none.
 func (c *Client) Risks(ctx context.Context) ([]string, error) {
 	servers, err := c.eachServer(ctx, nil)
 	if err != nil {
@@ -107,6 +107,9 @@ func (c *Client) Risks(ctx context.Context) ([]string, error) {
 	return found, nil
 }
 
+// nearlyFull is the share of maxmemory from which on a server is at risk to become full.
+const nearlyFull = 0.9
+
 // risks returns the risks of a server whose changes wait for so many replicas.
 func (s *Server) risks(waitReplicas int) []string {
 	var found []string
@@ -121,6 +124,15 @@ func (s *Server) risks(waitReplicas int) []string {
 	if s.Evicts() != "" { // it was set after the start, or this is another server
 		found = append(found, fmt.Sprintf("Redis has maxmemory-policy %s: when its memory is full, it removes what clients "+
 			"were told is stored. Set maxmemory-policy noeviction in Redis.", s.Info["maxmemory_policy"]))
+	}
+	used, _ := strconv.ParseFloat(s.Info["used_memory"], 64)
+	if limit, _ := strconv.ParseFloat(s.Info["maxmemory"], 64); limit > 0 && used >= nearlyFull*limit {
+		found = append(found, fmt.Sprintf("Redis uses more than %.0f %% of its maxmemory: when it is full, changes are refused. "+
+			"Raise maxmemory, or shorten signals.retention and webhooks.keep.", 100*nearlyFull))
+	}
+	if s.Info["rdb_last_bgsave_status"] == "err" {
+		found = append(found, "Redis could not write its last snapshot: until it can, it may refuse changes "+
+			"(stop-writes-on-bgsave-error). Look at its log, and at the space on its disk.")
 	}
 	return found
 }

@@ -86,6 +86,11 @@ func TestRisksOfServers(t *testing.T) {
 		{"replicas for which changes wait", "aof_enabled:1\r\nconnected_slaves:2\r\n", 1, nil},
 		{"eviction that began after the start", "aof_enabled:1\r\nmaxmemory:1\r\nmaxmemory_policy:volatile-ttl\r\n", 0,
 			[]string{policy}},
+		{"memory that is nearly full", "aof_enabled:1\r\nused_memory:90\r\nmaxmemory:100\r\n", 0,
+			[]string{"more than 90 % of its maxmemory"}},
+		{"memory that is not", "aof_enabled:1\r\nused_memory:89\r\nmaxmemory:100\r\n", 0, nil},
+		{"memory without a limit", "aof_enabled:1\r\nused_memory:90\r\nmaxmemory:0\r\n", 0, nil},
+		{"a snapshot that failed", "aof_enabled:1\r\nrdb_last_bgsave_status:err\r\n", 0, []string{"last snapshot"}},
 		{"neither", "aof_enabled:0\r\nconnected_slaves:1\r\n", 0, []string{replicas, file}},
 	} {
 		s := Server{Info: parseInfo(test.info)}
