@@ -91,6 +91,9 @@ var swaggerAssets = swaggerui.NewHandler("", "", "/docs/")
 // docsFile answers GET /docs/{file}.
 func (s *Server) docsFile(c *call) error {
 	name := c.vars["file"]
+	if name == "stream.html" {
+		return c.template(name, theStreamPage)
+	}
 	contentType, known := docsTypes[name]
 	if !known {
 		return errNotFound
@@ -108,8 +111,8 @@ func (s *Server) docsFile(c *call) error {
 	return c.send(http.StatusOK, []string{contentType}, file)
 }
 
-var problemTemplates = template.Must(template.New("").Funcs(template.FuncMap{"slug": slug}).ParseFS(docsFiles,
-	"docs/problem*.html"))
+var pageTemplates = template.Must(template.New("").Funcs(template.FuncMap{"slug": slug}).ParseFS(docsFiles,
+	"docs/problem*.html", "docs/stream.html"))
 
 // slug is the form of a code in a path.
 func slug(code string) string { return strings.ReplaceAll(code, "_", "-") }
@@ -129,7 +132,7 @@ func (s *Server) problemIndex(c *call) error { return c.template("problems.html"
 
 func (c *call) template(name string, data any) error {
 	var b bytes.Buffer
-	if err := problemTemplates.ExecuteTemplate(&b, name, data); err != nil {
+	if err := pageTemplates.ExecuteTemplate(&b, name, data); err != nil {
 		return fmt.Errorf("fill page: %w", err)
 	}
 	return c.html(b.Bytes())
