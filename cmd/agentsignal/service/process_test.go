@@ -167,8 +167,8 @@ func TestSIGHUPReloadsSettings(t *testing.T) {
 	c.signal(syscall.SIGHUP)
 	eventually(t, "the new limit is in force", func() bool { return limit() == "9000" })
 	eventually(t, "the new level is in force", func() bool {
-		trader.get("/v1/account")
-		return c.log.Line(`"level":"DEBUG"`) != ""
+		trader.get("/healthz")
+		return c.log.Line(`"level":"DEBUG"`, "/healthz") != ""
 	})
 	write(base + "rate_limit:\n  reads: lots\n")
 	c.signal(syscall.SIGHUP)
