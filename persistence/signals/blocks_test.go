@@ -223,6 +223,36 @@ func TestMarksInBlocks(t *testing.T) {
 	if diff := cmp.Diff(want, b.scanned()); diff != "" || len(want) == 0 {
 		t.Errorf("%d entries (-want +got):\n%s", len(want), diff)
 	}
+
+	b.fillLog(blockFirst+40, entriesABlock-40)
+	b.rdb.Del(t.Context(), b.store.BlocksKey(0))
+	b.compact()
+	marks := [2]int{}
+	b.changeBlocks(func(_ int, part string, packed []byte) []byte {
+		block, err := codec.OpenBlock(packed, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if part == "h" {
+			block.Each(func(e *signal.LogEntry) error {
+				if e.Account == "" {
+					marks[0]++
+				}
+				return nil
+			})
+			return packed
+		}
+		block.EachWeather(func(e *signal.WeatherEntry) error {
+			if e.Created.IsZero() && e.Prior == 0 {
+				marks[1]++
+			}
+			return nil
+		})
+		return packed
+	})
+	if marks[0] != entriesABlock/10 || marks[1] <= marks[0] { // some metadata are not readable, either
+		t.Errorf("the maker has left %d and %d marks", marks[0], marks[1])
+	}
 }
 
 // changeBlocks replaces the parts of blocks by what change returns for them. Without parts that are left
