@@ -35,7 +35,7 @@
 //	key                           type   content                                        lifetime
 //	{pNN}:events                  stream event log: h = routing fields, d = payload     1 h and 1 M entries
 //	{pNN}:signals                 stream signal log: creations (m = metadata), closings 90 days, longer while open
-//	{pNN}:blocks                  stream the same log as lists read it, 10,000 entries a block  as the log
+//	{pNN}:blocks                  stream 10,000 entries of it a block: h = for lists, m = for slopes  as the log
 //	{pNN}:open                    hash   ULID of each open signal -> state, updates     until it is closed
 //	{pNN}:batch:WRITER            string number and result of a writer's last batch     10 min
 //	{pNN}:reply:ACCOUNT:DIGEST    string a request's lock, then its reply               as the request, then 24 h
@@ -131,7 +131,7 @@
 // change has ended. While replicas are known to be missing, other changes are refused before they
 // are sent (ErrNotWritten), or with Options.AcceptWithoutReplicas acknowledged without a wait. The
 // events of Tail and ReadLog also wait, and so do reads that callers keep or that are of another slot than
-// the account's records: ScanSignals, EachRecord, Keys, Accounts, Checkpoint, Countersigned. After other
+// the account's records: ScanSignals, EachRecord, EachWeatherEntry, Keys, Accounts, Checkpoint, Countersigned. After other
 // reads of an account's records, who shows them calls Store.ConfirmRead. Failed logins and their locks,
 // leases, positions, prices, bars, news and authentication do not wait.
 //

@@ -189,6 +189,21 @@ type LogEntry struct {
 	Closed     bool     // the change is the closing
 }
 
+// WeatherEntry is an entry of the signal log as the fit of weather slopes reads it: a creation by a weather
+// run, or the closing of any signal.
+type WeatherEntry struct {
+	Position Position
+
+	// Of a creation.
+	Commodity  string
+	Likelihood float64
+	Prior      float64 // as its metadata have it; 0 without one
+
+	// Of a closing.
+	Created Position // where the signal was created; zero for a creation
+	Won     bool     // it closed in profit
+}
+
 // Location is where the records of a signal are in the signal log.
 type Location struct {
 	ID      SignalID

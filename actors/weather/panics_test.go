@@ -17,21 +17,18 @@ type panickingLog struct {
 	reads int
 }
 
-func (l *panickingLog) EachWeatherRecord(ctx context.Context, p int, after signal.Position,
-	f func(*signal.Signal)) (signal.Position, error) {
+func (l *panickingLog) EachWeatherEntry(ctx context.Context, p int, after signal.Position,
+	f func(*signal.WeatherEntry)) (signal.Position, error) {
 	if l.reads++; l.reads == 1 {
 		panic("at a read")
 	}
-	return l.fakeLog.EachWeatherRecord(ctx, p, after, f)
+	return l.fakeLog.EachWeatherEntry(ctx, p, after, f)
 }
 
 func TestSlopesAreFittedAfterAPanic(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		log := &fakeLog{}
-		// Its payload is missing: this one is passed over.
-		log.entries[0] = []*signal.Signal{{ID: "sig_1", Metadata: []byte(`{"prior":0.4}`)}}
-		s := newSlopes(Options{Records: &panickingLog{fakeLog: log}, Now: time.Now, Log: slog.New(slog.DiscardHandler)})
+		s := newSlopes(Options{Records: &panickingLog{fakeLog: &fakeLog{}}, Now: time.Now, Log: slog.New(slog.DiscardHandler)})
 		ctx, cancel := context.WithCancel(t.Context())
 		go s.run(ctx)
 		defer cancel()

@@ -3,7 +3,6 @@ package weather
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -102,18 +101,18 @@ func TestSlopesOfUninformativeOutcomes(t *testing.T) {
 // fakeLog is the signal log of two partitions. An entry's position is its number.
 type fakeLog struct {
 	mu      sync.Mutex
-	entries [2][]*signal.Signal
+	entries [2][]*signal.WeatherEntry
 	failing error
 }
 
 func (l *fakeLog) Partitions() int { return len(l.entries) }
 
-func (l *fakeLog) EachWeatherRecord(_ context.Context, p int, after signal.Position,
-	f func(*signal.Signal)) (signal.Position, error) {
+func (l *fakeLog) EachWeatherEntry(_ context.Context, p int, after signal.Position,
+	f func(*signal.WeatherEntry)) (signal.Position, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, s := range l.entries[p][after.Seq:] {
-		f(s)
+	for _, e := range l.entries[p][after.Seq:] {
+		f(e)
 	}
 	return signal.Position{Seq: int64(len(l.entries[p]))}, l.failing
 }
@@ -128,15 +127,14 @@ func (l *fakeLog) fail(err error) {
 func (l *fakeLog) trade(n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	now, gain := time.Now(), 1.5
 	for i := range n {
-		id := signal.NewSignalID()
-		l.entries[i%2] = append(l.entries[i%2], &signal.Signal{ID: id, CreatedAt: now,
-			Metadata: []byte(`{"prior":0.4,"tau":0.02}`),
-			Weather:  &signal.Outlook{Commodity: "natural_gas", Likelihood: .9}},
+		list := l.entries[i%2]
+		at := signal.Position{MS: time.Now().UnixMilli(), Seq: int64(len(list))}
+		l.entries[i%2] = append(list,
+			&signal.WeatherEntry{Position: at, Commodity: "natural_gas", Likelihood: .9, Prior: .4},
 			// of another agent
-			&signal.Signal{ID: signal.NewSignalID(), UpdatedAt: now, Closing: &signal.Closing{PnLAbsolute: &gain}},
-			&signal.Signal{ID: id, UpdatedAt: now, Closing: &signal.Closing{PnLAbsolute: &gain}})
+			&signal.WeatherEntry{Position: at.Plus(1), Created: at.Plus(-1), Won: true},
+			&signal.WeatherEntry{Position: at.Plus(2), Created: at, Won: true})
 	}
 }
 
@@ -268,16 +266,14 @@ func TestSlopesAreFittedOnStoredSignals(t *testing.T) {
 func TestOutcomesAreBounded(t *testing.T) {
 	t.Parallel()
 	s := newSlopes(Options{Records: &fakeLog{}, Now: time.Now})
-	now, gain := time.Now(), 1.
+	now := time.Now()
+	at := func(i int) signal.Position { return signal.Position{MS: now.UnixMilli(), Seq: int64(i)} }
 	for i := range 2 * maxOutcomes {
-		id := signal.SignalID(fmt.Sprintf("sig_%08d", i))
-		s.take(&signal.Signal{ID: id, CreatedAt: now, Metadata: []byte(`{"prior":0.4}`),
-			Weather: &signal.Outlook{Commodity: "oil", Likelihood: .9}})
-		s.take(&signal.Signal{ID: id, UpdatedAt: now, Closing: &signal.Closing{PnLAbsolute: &gain}})
+		s.take(0, &signal.WeatherEntry{Position: at(2 * i), Commodity: "oil", Likelihood: .9, Prior: .4})
+		s.take(1, &signal.WeatherEntry{Position: at(2*i + 1), Created: at(2 * i)}) // of another partition
+		s.take(0, &signal.WeatherEntry{Position: at(2*i + 1), Created: at(2 * i), Won: true})
 	}
-	// of before priors were stored
-	s.take(&signal.Signal{ID: "sig_old", CreatedAt: now, Metadata: []byte(`{"tau":0.1}`),
-		Weather: &signal.Outlook{Commodity: "oil", Likelihood: .9}})
+	s.take(0, &signal.WeatherEntry{Position: at(4 * maxOutcomes), Commodity: "oil", Likelihood: .9, Prior: 1})
 	if s.fit(now.Add(time.Second)); len(s.closed["oil"]) != maxOutcomes || s.of("oil").Fitted != maxOutcomes ||
 		len(s.open) != 0 {
 		t.Errorf("%d are kept, %+v", len(s.closed["oil"]), s.of("oil"))

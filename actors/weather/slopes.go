@@ -3,11 +3,9 @@ package weather
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"log/slog"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -20,11 +18,11 @@ import (
 // Records is the signal log. See signals.Store.
 type Records interface {
 	Partitions() int
-	// EachWeatherRecord calls f for each creation by a weather run, with its metadata,
-	// and for each closing, in a partition after a position. It returns the position up
-	// to which it has read.
-	EachWeatherRecord(ctx context.Context, partition int, after signal.Position,
-		f func(s *signal.Signal)) (signal.Position, error)
+	// EachWeatherEntry calls f for each creation by a weather run that states a prior, and for
+	// each closing with a result, in a partition after a position. An entry is valid until f
+	// returns. It returns the position up to which it has read.
+	EachWeatherEntry(ctx context.Context, partition int, after signal.Position,
+		f func(*signal.WeatherEntry)) (signal.Position, error)
 }
 
 const (
@@ -56,17 +54,22 @@ type slopes struct {
 
 	// Touched by run only.
 	upTo   []signal.Position // of each partition
-	open   map[signal.SignalID]closable
+	open   map[origin]closable
 	closed map[string][]closable // by commodity
+}
+
+// origin is where the creation of a signal is in the signal log.
+type origin struct {
+	partition int
+	created   signal.Position
 }
 
 // closable is a signal with its outcome, or an open one that will have one.
 type closable struct {
 	outcome
-	id        signal.SignalID
+	origin
 	commodity string
-	created   time.Time
-	closed    time.Time // when the log had it
+	closed    signal.Position
 }
 
 func newSlopes(o Options) *slopes {
@@ -74,7 +77,7 @@ func newSlopes(o Options) *slopes {
 	const day = 24 * time.Hour
 	s := &slopes{records: o.Records, now: o.Now, log: o.Log, every: max(fitEvery/speed, minFitEvery),
 		bar: day / speed, retention: cmp.Or(o.Retention, 90*day), ready: make(chan struct{}),
-		open: make(map[signal.SignalID]closable), closed: make(map[string][]closable)}
+		open: make(map[origin]closable), closed: make(map[string][]closable)}
 	s.fitted.Store(new(map[string]Slope))
 	if s.records == nil {
 		close(s.ready)
@@ -118,11 +121,8 @@ func (s *slopes) run(ctx context.Context) {
 
 // read reads the entries of the log after the ones read so far.
 func (s *slopes) read(ctx context.Context) error {
-	take := func(r *signal.Signal) {
-		panics.Guard(s.log, panics.Weather, func() { s.take(r) }, "signal", string(r.ID))
-	}
 	for p := range s.upTo {
-		upTo, err := s.records.EachWeatherRecord(ctx, p, s.upTo[p], take)
+		upTo, err := s.records.EachWeatherEntry(ctx, p, s.upTo[p], func(e *signal.WeatherEntry) { s.take(p, e) })
 		if s.upTo[p] = upTo; err != nil {
 			return fmt.Errorf("read partition %d: %w", p, err)
 		}
@@ -130,31 +130,28 @@ func (s *slopes) read(ctx context.Context) error {
 	return nil
 }
 
-// take records the creation or the closing of a signal.
-func (s *slopes) take(r *signal.Signal) {
-	if r.Closing == nil {
-		var m struct {
-			Prior float64 `json:"prior"`
-		}
-		if json.Unmarshal(r.Metadata, &m) == nil && m.Prior > 0 && m.Prior < 1 {
-			bar := r.CreatedAt.UnixMilli() / s.bar.Milliseconds()
-			s.open[r.ID] = closable{id: r.ID, commodity: r.Weather.Commodity, created: r.CreatedAt,
-				outcome: outcome{prior: m.Prior, likelihood: r.Weather.Likelihood, bar: bar}}
+// take records the creation or the closing of a signal of a partition.
+func (s *slopes) take(p int, e *signal.WeatherEntry) {
+	if e.Created.IsZero() {
+		if e.Prior > 0 && e.Prior < 1 {
+			at := origin{p, e.Position}
+			bar := e.Position.MS / s.bar.Milliseconds()
+			s.open[at] = closable{origin: at, commodity: e.Commodity,
+				outcome: outcome{prior: e.Prior, likelihood: e.Likelihood, bar: bar}}
 		}
 		return
 	}
-	c, ok := s.open[r.ID]
-	if !ok || r.Closing.PnLAbsolute == nil {
-		return
+	at := origin{p, e.Created}
+	if c, ok := s.open[at]; ok {
+		delete(s.open, at)
+		c.won, c.closed = e.Won, e.Position
+		s.closed[c.commodity] = append(s.closed[c.commodity], c)
 	}
-	delete(s.open, r.ID)
-	c.won, c.closed = *r.Closing.PnLAbsolute > 0, r.UpdatedAt
-	s.closed[c.commodity] = append(s.closed[c.commodity], c)
 }
 
 // fit fits τ to the signals closed before a time.
 func (s *slopes) fit(before time.Time) {
-	expired := func(c *closable) bool { return !c.created.After(before.Add(-s.retention)) }
+	expired := func(c *closable) bool { return !c.created.Time().After(before.Add(-s.retention)) }
 	for id, c := range s.open {
 		if expired(&c) {
 			delete(s.open, id)
@@ -164,9 +161,9 @@ func (s *slopes) fit(before time.Time) {
 	for commodity, list := range s.closed {
 		list = slices.DeleteFunc(list, func(c closable) bool { return expired(&c) })
 		slices.SortFunc(list, func(a, b closable) int {
-			return cmp.Or(a.closed.Compare(b.closed), strings.Compare(string(a.id), string(b.id)))
+			return cmp.Or(a.closed.Compare(b.closed), cmp.Compare(a.partition, b.partition))
 		})
-		n, _ := slices.BinarySearchFunc(list, before, func(c closable, t time.Time) int { return c.closed.Compare(t) })
+		n, _ := slices.BinarySearchFunc(list, before, func(c closable, t time.Time) int { return c.closed.Time().Compare(t) })
 		first := max(0, n-maxOutcomes)
 		n, list = n-first, list[first:]
 		s.closed[commodity] = list

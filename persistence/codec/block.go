@@ -11,17 +11,18 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
-// A block has what lists need of consecutive entries of a signal log: a version, and then packed
-// with zstd, which adds a checksum, the position after which it begins and the entries. Accounts
-// and assets are written where they come first and are numbers later.
+// A block has what passes need of consecutive entries of a signal log. It has two parts, one for lists
+// and one for the fit of weather slopes. Each part is a version, and then packed with zstd, which adds a
+// checksum, the position after which the block begins and the entries. Accounts and assets are
+// written where they come first and are numbers later.
 
-// blockVersion is the first byte of a block. A change of texts, too, needs a new one.
+// blockVersion is the first byte of both parts. A change of texts, too, needs a new one.
 const blockVersion = 1
 
 // maxBlock bounds what is unpacked.
 const maxBlock = 64 << 20
 
-// Kinds of entries of a block, and the flags of a creation.
+// Kinds of entries of the part for lists, and the flags of a creation.
 const (
 	blockUnread  = 0
 	blockCreated = 1
@@ -31,8 +32,11 @@ const (
 	blockWeather = 1 << 3
 )
 
-// ErrBlock reports a block that is damaged, or of a version that this process does not read.
+// ErrBlock reports a block that is damaged.
 var ErrBlock = errors.New("block is not readable")
+
+// ErrLaterBlock reports a block of a later version, which this process does not read.
+var ErrLaterBlock = errors.New("block is of a later version")
 
 var zstdWriter = sync.OnceValues(func() (*zstd.Encoder, error) {
 	return zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(1<<20), zstd.WithEncoderCRC(true))
@@ -44,20 +48,25 @@ var zstdReader = sync.OnceValues(func() (*zstd.Decoder, error) {
 
 // BlockWriter makes a block. The zero value is not valid; use NewBlockWriter.
 type BlockWriter struct {
-	b     []byte
-	last  signal.Position
-	texts map[string]uint64
-	n     int
+	blockPart // for lists
+	texts     map[string]uint64
+	n         int
+	weather   blockPart
+}
+
+// blockPart is a part of a block before it is packed.
+type blockPart struct {
+	b    []byte
+	last signal.Position
 }
 
 // NewBlockWriter begins a block of the entries after a position.
 func NewBlockWriter(after signal.Position) *BlockWriter {
-	w := &BlockWriter{texts: map[string]uint64{}, last: after}
-	w.b = appendPosition(w.b, after)
-	return w
+	begin := func() blockPart { return blockPart{appendPosition(nil, after), after} }
+	return &BlockWriter{blockPart: begin(), texts: map[string]uint64{}, weather: begin()}
 }
 
-// Add appends the next entry. One without an account stands for an entry that could not be
+// Add appends the next entry for lists. One without an account stands for an entry that could not be
 // decoded: a reader of the block gets it from the log.
 func (w *BlockWriter) Add(e *signal.LogEntry) {
 	w.n++
@@ -96,7 +105,7 @@ func (w *BlockWriter) Add(e *signal.LogEntry) {
 }
 
 // position appends p, which is not before the last one.
-func (w *BlockWriter) position(p signal.Position) {
+func (w *blockPart) position(p signal.Position) {
 	w.b = binary.AppendUvarint(w.b, uint64(p.MS-w.last.MS))
 	w.b = binary.AppendUvarint(w.b, uint64(p.Seq))
 	w.last = p
@@ -121,16 +130,16 @@ func (w *BlockWriter) Len() int { return w.n }
 // Last returns the position of the last entry.
 func (w *BlockWriter) Last() signal.Position { return w.last }
 
-// Encode returns the block.
-func (w *BlockWriter) Encode() ([]byte, error) {
+// Encode returns the two parts of the block.
+func (w *BlockWriter) Encode() (lists, weather []byte, err error) {
 	z, err := zstdWriter()
 	if err != nil {
-		return nil, fmt.Errorf("encode block: %w", err)
+		return nil, nil, fmt.Errorf("encode block: %w", err)
 	}
-	return z.EncodeAll(w.b, []byte{blockVersion}), nil
+	return z.EncodeAll(w.b, []byte{blockVersion}), z.EncodeAll(w.weather.b, []byte{blockVersion}), nil
 }
 
-// Block is a block that was unpacked, which verifies its checksum.
+// Block is a part of a block that was unpacked, which verifies its checksum.
 type Block struct {
 	After   signal.Position // it has the entries after this one
 	entries []byte
@@ -140,8 +149,14 @@ type Block struct {
 // Bytes returns the memory of the block, which OpenBlock may use for another one.
 func (b Block) Bytes() []byte { return b.buffer }
 
-// OpenBlock unpacks a block into buffer, which may be nil. It fails with ErrBlock.
+// IsLaterBlock reports whether a part of a block is of a later version.
+func IsLaterBlock(stored []byte) bool { return len(stored) > 0 && stored[0] > blockVersion }
+
+// OpenBlock unpacks a part of a block into buffer, which may be nil. It fails with ErrBlock or ErrLaterBlock.
 func OpenBlock(stored, buffer []byte) (Block, error) {
+	if IsLaterBlock(stored) {
+		return Block{}, fmt.Errorf("%w: %d", ErrLaterBlock, stored[0])
+	}
 	if len(stored) == 0 || stored[0] != blockVersion {
 		return Block{}, fmt.Errorf("%w: it does not begin with version %d", ErrBlock, blockVersion)
 	}
@@ -161,7 +176,7 @@ func OpenBlock(stored, buffer []byte) (Block, error) {
 	return Block{after, d.B, b}, nil
 }
 
-// Each calls f for each entry of the block, in order. The entry is valid until f returns. An error
+// Each calls f for each entry of the part for lists, in order. The entry is valid until f returns. An error
 // of f ends it; ErrBlock reports an entry that cannot be decoded.
 func (b Block) Each(f func(*signal.LogEntry) error) error {
 	d := NewDecoder(b.entries)

@@ -9,21 +9,49 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
-// blockOf returns a block of entries behind a position.
-func blockOf(t testing.TB, after signal.Position, entries []signal.LogEntry) []byte {
+// blockOf returns the parts of a block of entries behind a position.
+func blockOf(
+	t testing.TB, after signal.Position, entries []signal.LogEntry, ofWeather []signal.WeatherEntry,
+) (lists, weather []byte) {
 	t.Helper()
 	w := NewBlockWriter(after)
 	for i := range entries {
 		w.Add(&entries[i])
 	}
+	for i := range ofWeather {
+		w.AddWeather(&ofWeather[i])
+	}
 	if w.Len() != len(entries) || w.Last() != entries[len(entries)-1].Position {
 		t.Errorf("a block of %d entries up to %v, want %d", w.Len(), w.Last(), len(entries))
 	}
-	b, err := w.Encode()
+	lists, weather, err := w.Encode()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return b
+	return lists, weather
+}
+
+// weatherOf returns the entries of the part for the fit of weather slopes.
+func weatherOf(t testing.TB, b Block) (entries []signal.WeatherEntry) {
+	t.Helper()
+	if err := b.EachWeather(func(e *signal.WeatherEntry) error {
+		entries = append(entries, *e)
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return entries
+}
+
+func weatherEntries() []signal.WeatherEntry {
+	at := func(ms, seq int64) signal.Position { return signal.Position{MS: 1_795_253_400_000 + ms, Seq: seq} }
+	return []signal.WeatherEntry{
+		{Position: at(0, 1), Commodity: "corn", Likelihood: .875, Prior: .4},
+		{Position: at(0, 2), Created: at(-7_000_000, 0)},
+		{Position: at(5, 0)}, // could not be decoded
+		{Position: at(5, 70_000), Commodity: "of a later version", Prior: 1.5},
+		{Position: at(9, 0), Created: at(9, 70_000), Won: true}, // at another clock
+	}
 }
 
 // entriesOf returns the entries of a block, with copies of what is valid for a moment only.
@@ -68,7 +96,7 @@ func blockEntries() []signal.LogEntry {
 func TestBlock(t *testing.T) {
 	t.Parallel()
 	want, after := blockEntries(), signal.Position{MS: 1_795_253_399_000, Seq: 3}
-	stored := blockOf(t, after, want)
+	stored, weather := blockOf(t, after, want, weatherEntries())
 	b, err := OpenBlock(stored, nil)
 	if err != nil || b.After != after {
 		t.Fatalf("block after %v, want %v: %v", b.After, after, err)
@@ -80,6 +108,16 @@ func TestBlock(t *testing.T) {
 	if err := b.Each(func(*signal.LogEntry) error { return stop }); !errors.Is(err, stop) {
 		t.Errorf("an error of the function: %v", err)
 	}
+	w, err := OpenBlock(weather, nil)
+	if err != nil || w.After != after {
+		t.Fatalf("weather after %v, want %v: %v", w.After, after, err)
+	}
+	if diff := cmp.Diff(weatherEntries(), weatherOf(t, w)); diff != "" {
+		t.Errorf("weather (-want +got):\n%s", diff)
+	}
+	if err := w.EachWeather(func(*signal.WeatherEntry) error { return stop }); !errors.Is(err, stop) {
+		t.Errorf("an error of the function for weather: %v", err)
+	}
 	// The memory of a block serves the next one.
 	again, err := OpenBlock(stored, b.Bytes())
 	if err != nil || &again.Bytes()[0] != &b.Bytes()[0] {
@@ -89,33 +127,48 @@ func TestBlock(t *testing.T) {
 
 func TestDamagedBlock(t *testing.T) {
 	t.Parallel()
-	stored := blockOf(t, signal.Position{}, blockEntries())
-	for n := range stored { // cut short
-		if _, err := OpenBlock(stored[:n], nil); !errors.Is(err, ErrBlock) {
-			t.Errorf("the first %d bytes of %d: %v", n, len(stored), err)
+	lists, weather := blockOf(t, signal.Position{}, blockEntries(), weatherEntries())
+	for _, stored := range [][]byte{lists, weather} {
+		for n := range stored { // cut short
+			if _, err := OpenBlock(stored[:n], nil); !errors.Is(err, ErrBlock) {
+				t.Errorf("the first %d bytes of %d: %v", n, len(stored), err)
+			}
 		}
 	}
-	for i := range stored {
-		damaged := append([]byte(nil), stored...)
+	for i := range lists {
+		damaged := append([]byte(nil), lists...)
 		damaged[i] ^= 0x10
 		b, err := OpenBlock(damaged, nil)
 		if err == nil && !cmp.Equal(entriesOf(t, b), blockEntries()) {
 			t.Errorf("byte %d was changed, and is not noticed", i)
 		}
-		if err != nil && !errors.Is(err, ErrBlock) {
+		want := ErrBlock
+		if i == 0 {
+			want = ErrLaterBlock
+		}
+		if err != nil && !errors.Is(err, want) {
 			t.Errorf("byte %d was changed: %v", i, err)
 		}
+	}
+	lists[0] = blockVersion - 1
+	if _, err := OpenBlock(lists, nil); !errors.Is(err, ErrBlock) {
+		t.Errorf("a version that never was: %v", err)
 	}
 }
 
 // FuzzBlock: no content makes the reading of a block panic, packed or not.
 func FuzzBlock(f *testing.F) {
-	f.Add(blockOf(f, signal.Position{}, blockEntries()))
+	lists, weather := blockOf(f, signal.Position{}, blockEntries(), weatherEntries())
+	f.Add(lists)
+	f.Add(weather)
 	f.Add([]byte{1, 1, 1, 0, 0, 9})
 	f.Fuzz(func(t *testing.T, stored []byte) {
 		read := func(b Block) {
-			if err := b.Each(func(*signal.LogEntry) error { return nil }); err != nil && !errors.Is(err, ErrBlock) {
-				t.Errorf("%v is not an ErrBlock", err)
+			for _, err := range []error{b.Each(func(*signal.LogEntry) error { return nil }),
+				b.EachWeather(func(*signal.WeatherEntry) error { return nil })} {
+				if err != nil && !errors.Is(err, ErrBlock) {
+					t.Errorf("%v is not an ErrBlock", err)
+				}
 			}
 		}
 		read(Block{entries: stored})

@@ -54,7 +54,7 @@ func (k Keys) EventsKey(p int) string { return k.PartitionKey(p, "events") }
 // SignalsKey is the signal log of a partition.
 func (k Keys) SignalsKey(p int) string { return k.PartitionKey(p, "signals") }
 
-// BlocksKey is the signal log of a partition as lists read it.
+// BlocksKey is the signal log of a partition as lists and the fit of weather slopes read it.
 func (k Keys) BlocksKey(p int) string { return k.PartitionKey(p, "blocks") }
 
 // OpenKey holds the open signals of a partition.

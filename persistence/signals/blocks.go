@@ -64,8 +64,19 @@ func (s *Store) covered(ctx context.Context, p int, epoch int64, log redisclient
 	if err != nil || len(last) == 0 {
 		return none, redisclient.Failed(err, "read the last block of partition %d", p)
 	}
-	n, _ := last[0].Values[coveredField].(string)
-	v, ok := codec.ParseDigits([]byte(n))
+	field := func(name string) []byte {
+		v, _ := last[0].Values[name].(string)
+		return []byte(v)
+	}
+	lists, weather := field("h"), field("m")
+	switch {
+	case codec.IsLaterBlock(lists) || codec.IsLaterBlock(weather): // a later build goes on with them
+		_, err := s.trimBlocks(ctx, p, log)
+		return compaction{epoch, log.Added}, err
+	case len(lists) == 0 || len(weather) == 0: // an earlier build has made it
+		return none, redisclient.Failed(s.RDB.Del(ctx, s.BlocksKey(p)).Err(), "remove blocks of partition %d", p)
+	}
+	v, ok := codec.ParseDigits(field("n"))
 	if !ok || v > log.Added { // it is of another log
 		return none, nil
 	}
@@ -74,14 +85,12 @@ func (s *Store) covered(ctx context.Context, p int, epoch int64, log redisclient
 	return known, nil
 }
 
-// coveredField is the field of a block that compaction.covered is read from.
-const coveredField = "n"
-
 // Compact puts the next 10,000 entries of a partition's signal log into a block, if there are
 // as many, and removes the blocks of entries that the log no longer has. It reports whether there may
 // be another block to make. Blocks hold nothing that the log does not: they are read in its place
-// where they continue each other, and made again where they were removed. KindConflict: another
-// epoch holds the partition.
+// where they continue each other, and made again where they were removed, or where the last one lacks
+// a part, as those of earlier builds do. Blocks of a later build are left to it. KindConflict: another epoch
+// holds the partition.
 func (s *Store) Compact(ctx context.Context, p int, epoch int64) (more bool, err error) {
 	info, err := s.ReadInfo(ctx, s.SignalsKey(p))
 	if err != nil {
@@ -111,14 +120,14 @@ func (s *Store) Compact(ctx context.Context, p int, epoch int64) (more bool, err
 		s.compactions.set(p, compaction{epoch, info.Added - int64(w.Len())})
 		return false, nil
 	}
-	block, err := w.Encode()
+	lists, weather, err := w.Encode()
 	if err != nil {
 		return false, err
 	}
 	known.covered += int64(s.blockEntries)
 	keys := []string{s.EpochKey(p), s.BlocksKey(p)}
 	done, err := blockAppendScript.Run(ctx, s.RDB, keys, strconv.FormatInt(epoch, 10), blocks.Last.String(),
-		w.Last().String(), block, strconv.FormatInt(known.covered, 10)).Int()
+		w.Last().String(), lists, weather, strconv.FormatInt(known.covered, 10)).Int()
 	switch {
 	case err != nil:
 		return false, redisclient.Failed(err, "append a block of partition %d", p)
@@ -152,13 +161,18 @@ func (s *Store) fillBlock(ctx context.Context, p int, after signal.Position) (*c
 		w.Add(&e)
 		return nil
 	}}
+	weather := weatherScan{f: w.AddWeather}
 	err := s.scanLogFrom(ctx, p, "("+after.String(), func(e *redisclient.Entry) error {
-		bad := log.bad.n
-		if err := log.add(e); err != nil {
+		lists, slopes := log.bad.n, weather.bad.n
+		if err := errors.Join(log.add(e), weather.add(e)); err != nil {
 			return err
 		}
-		if log.bad.n > bad { // another version may read it
+		// Another version may read what this one does not.
+		if log.bad.n > lists {
 			w.Add(&signal.LogEntry{Position: e.Position})
+		}
+		if weather.bad.n > slopes {
+			w.AddWeather(&signal.WeatherEntry{Position: e.Position})
 		}
 		if w.Len() == s.blockEntries {
 			return errEnd
@@ -171,67 +185,78 @@ func (s *Store) fillBlock(ctx context.Context, p int, after signal.Position) (*c
 	return w, err
 }
 
-// scanBlocks gives log the entries of a partition's blocks, as if they were read from the signal log,
-// and returns the position of the last one. A block that does not continue the one before it ends them: the
-// log has what follows. If a block is not readable, all are removed, and the pass fails: it may have got
-// entries of that block. KindUnavailable then, as the next pass reads the log.
-func (s *Store) scanBlocks(ctx context.Context, p int, log *logScan) (signal.Position, error) {
-	var upTo signal.Position
-	info, err := s.ReadInfo(ctx, s.SignalsKey(p))
+// scanBlocks has r take the entries of a partition's blocks after a position and up to end, as if they were read
+// from the signal log, and returns the position up to which it did. The log has what follows: a block that does
+// not continue the one before it ends them, and so does one that this build cannot read. Damaged
+// blocks are removed, so that the owner makes them again. Those of a later build are left alone.
+func (s *Store) scanBlocks(ctx context.Context, p int, after, end signal.Position, r logReader) (signal.Position, error) {
+	upTo := after
+	log, err := s.ReadInfo(ctx, s.SignalsKey(p))
 	if err != nil {
 		return upTo, redisclient.Unavailable(err)
 	}
-	if !info.Complete || info.First.IsZero() {
+	if !log.Complete || log.First.IsZero() {
 		return upTo, nil
 	}
+	next := func(at signal.Position, unread bool) (bool, error) {
+		if at.Compare(log.First) < 0 || at.Compare(after) <= 0 { // trimmed, or taken before
+			return false, nil
+		}
+		if unread {
+			if err := s.scanEntry(ctx, p, at, r); err != nil {
+				return false, err
+			}
+		}
+		upTo = at
+		return !unread, nil
+	}
 	var buffer []byte
-	err = s.scanStream(ctx, s.BlocksKey(p), "-", blocksRead, func(e *redisclient.Entry) error {
-		block, err := codec.OpenBlock(e.Header, buffer)
+	first := true
+	err = s.scanStream(ctx, s.BlocksKey(p), "("+after.String(), blocksRead, func(e *redisclient.Entry) error {
+		part := r.part(e)
+		if len(part) == 0 || end.Compare(e.Position) < 0 || log.Generated.Compare(e.Position) < 0 {
+			return errEnd
+		}
+		block, err := codec.OpenBlock(part, buffer)
 		if err != nil {
 			return err
 		}
 		buffer = block.Bytes()
-		// The first one may be left of several, of which the log has no entries either.
-		follows := block.After == upTo || upTo.IsZero() && block.After.Compare(info.First) < 0
-		if !follows || info.Generated.Compare(e.Position) < 0 {
+		// The first one may begin before what is wanted, or be left of several, of which the log has no
+		// entries either.
+		follows := block.After == upTo
+		if first {
+			follows = block.After.Compare(upTo) <= 0 || block.After.Compare(log.First) < 0
+		}
+		if !follows {
 			return errEnd
 		}
-		if err := block.Each(func(entry *signal.LogEntry) error {
-			switch {
-			case entry.Position.Compare(info.First) < 0: // trimmed
-				return nil
-			case entry.Account == "":
-				return s.scanEntry(ctx, p, entry.Position, log)
-			}
-			return log.f(*entry)
-		}); err != nil {
+		first = false
+		if err := r.addBlock(block, next); err != nil {
 			return err
 		}
 		upTo = e.Position
 		return nil
 	})
 	switch {
-	case errors.Is(err, errEnd):
-		return upTo, nil
+	case errors.Is(err, errEnd), errors.Is(err, codec.ErrLaterBlock):
+		err = nil
 	case errors.Is(err, codec.ErrBlock):
 		s.Log.Warn("blocks of the signal log are removed, and made again from the log", "component", "persistence",
 			"partition", p, "err", err)
-		if err := s.RDB.Del(ctx, s.BlocksKey(p)).Err(); err != nil {
-			return upTo, redisclient.Failed(err, "remove blocks of partition %d", p)
-		}
-		return upTo, redisclient.Unavailable(err)
+		err = redisclient.Failed(s.RDB.Del(ctx, s.BlocksKey(p)).Err(), "remove blocks of partition %d", p)
 	}
 	return upTo, err
 }
 
-// scanEntry gives log the entry at a position.
-func (s *Store) scanEntry(ctx context.Context, p int, at signal.Position, log *logScan) error {
+// scanEntry has r take the entry at a position.
+func (s *Store) scanEntry(ctx context.Context, p int, at signal.Position, r logReader) error {
 	entries, err := s.ReadRange(ctx, s.SignalsKey(p), at.String(), at.String(), 1)
 	if err != nil {
 		return redisclient.Unavailable(err)
 	}
 	for i := range entries {
-		if err := log.add(&entries[i]); err != nil {
+		if err := r.add(&entries[i]); err != nil {
 			return err
 		}
 	}

@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/klauspost/compress/zstd"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
@@ -23,27 +26,55 @@ const (
 	entriesABlock = 100
 )
 
-func newBlockBench(t *testing.T) *logBench {
+// blockBench is a log of partition 0, whose blocks are small.
+type blockBench struct {
+	*logBench
+	random *rand.Rand
+	open   []signal.Position
+}
+
+func newBlockBench(t *testing.T) *blockBench {
 	b := newLogBench(t, 4)
 	b.store.blockEntries = entriesABlock
 	b.rdb.Set(t.Context(), b.store.EpochKey(0), blockEpoch, 0)
-	return b
+	return &blockBench{logBench: b, random: rand.New(rand.NewPCG(1, 2))}
 }
 
-// fillLog appends n creations to the signal log of partition 0, one a millisecond from first on.
-// Every tenth entry is of a version that nothing here reads.
-func (b *logBench) fillLog(first int64, n int) {
+// fillLog appends n entries to the signal log of partition 0, one a millisecond from first on: trading,
+// weather and content signals, of which half are closed later. Every tenth entry is of a version
+// that nothing here reads.
+func (b *blockBench) fillLog(first int64, n int) {
 	b.Helper()
 	pipe := b.rdb.Pipeline()
-	s := storetest.Signal(storetest.AccountIn(b.store, 0))
+	account, metadata := storetest.AccountIn(b.store, 0), []string{"{}", "7 is not a form", `{"tau":1}`, `{"prior":0.25}`}
 	for i := range n {
-		s.ID = signal.NewSignalID()
-		record := string(codec.AppendRecord(nil, s, time.Time{}))
-		if i%10 == 9 {
+		s := storetest.Signal(account)
+		at := signal.Position{MS: first + int64(i), Seq: 1 + b.random.Int64N(3)}
+		record, m := "", "{}"
+		switch kind := b.random.IntN(6); {
+		case i%10 == 9:
 			record = "\x09\x01"
+		case kind < 3 && len(b.open) > 0:
+			k := b.random.IntN(len(b.open))
+			s.Closing = &signal.Closing{Reason: signal.Expired}
+			if gain := float64(b.random.IntN(3) - 1); b.random.IntN(4) > 0 {
+				s.Closing.PnLAbsolute = &gain
+			}
+			record = string(codec.AppendClosed([]byte(fmt.Sprint(b.open[k], " ", at, " ")), s))
+			b.open = slices.Delete(b.open, k, k+1)
+		case kind == 3:
+			s.Agent, s.Levels = "seo", nil
+			fallthrough
+		default:
+			if kind > 3 {
+				s.Agent, s.Weather = "weather", &signal.Outlook{Commodity: "corn", Likelihood: b.random.Float64()}
+				m = metadata[b.random.IntN(len(metadata))]
+			}
+			record = string(codec.AppendRecord(nil, s, time.Time{}))
+			b.open = append(b.open, at)
 		}
-		pipe.XAdd(b.Context(), &redis.XAddArgs{Stream: b.store.SignalsKey(0), ID: fmt.Sprint(first+int64(i), "-1"),
-			Values: []string{"h", record, "m", "{}"}})
+		pipe.XAdd(b.Context(), &redis.XAddArgs{Stream: b.store.SignalsKey(0), ID: at.String(),
+			Values: []string{"h", record, "m", m}})
 	}
 	if _, err := pipe.Exec(b.Context()); err != nil {
 		b.Fatal(err)
@@ -51,7 +82,7 @@ func (b *logBench) fillLog(first int64, n int) {
 }
 
 // compact makes all blocks that there are to make, and returns how many partition 0 has.
-func (b *logBench) compact() int {
+func (b *blockBench) compact() int {
 	b.Helper()
 	for more := true; more; {
 		var err error
@@ -62,14 +93,44 @@ func (b *logBench) compact() int {
 	return int(b.rdb.XLen(b.Context(), b.store.BlocksKey(0)).Val())
 }
 
-// scanned returns what a pass over partition 0 finds.
-func (b *logBench) scanned() (entries []string) {
+// scanned returns what a pass over partition 0 finds, for lists and for the fit of weather slopes.
+func (b *blockBench) scanned() []string {
+	b.Helper()
+	return append(b.listed(), b.fitted(signal.Position{})...)
+}
+
+func (b *blockBench) listed() (entries []string) {
 	b.Helper()
 	if err := b.store.ScanSignals(b.Context(), 0, func(e signal.LogEntry) error {
 		entries = append(entries, fmt.Sprint(e.ID, e.Position, e.Origin, e.Closed, e.Created != nil))
 		return nil
 	}); err != nil {
 		b.Fatal(err)
+	}
+	return entries
+}
+
+// fitted returns what the fit finds after a position, and up to where.
+func (b *blockBench) fitted(after signal.Position) (entries []string) {
+	b.Helper()
+	upTo, err := b.store.EachWeatherEntry(b.Context(), 0, after, func(e *signal.WeatherEntry) {
+		entries = append(entries, fmt.Sprintf("%+v", *e))
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	return append(entries, fmt.Sprint("up to ", upTo))
+}
+
+// fromLog returns what a pass finds without blocks.
+func (b *blockBench) fromLog(pass func() []string) []string {
+	b.Helper()
+	key := b.store.BlocksKey(0)
+	kept := b.rdb.Dump(b.Context(), key).Val()
+	b.rdb.Del(b.Context(), key)
+	entries := pass()
+	if kept != "" {
+		b.rdb.RestoreReplace(b.Context(), key, 0, kept)
 	}
 	return entries
 }
@@ -84,15 +145,15 @@ func TestBlocks(t *testing.T) {
 		if n := b.compact(); n != blocks {
 			t.Errorf("%s: %d blocks, want %d", what, n, blocks)
 		}
-		got := b.scanned()
-		kept := b.rdb.Dump(ctx, key).Val()
-		b.rdb.Del(ctx, key)
-		want := b.scanned() // from the log alone
-		if kept != "" {
-			b.rdb.RestoreReplace(ctx, key, 0, kept)
-		}
+		got, want := b.scanned(), b.fromLog(b.scanned)
 		if diff := cmp.Diff(want, got); diff != "" || len(want) == 0 {
 			t.Errorf("%s: %d entries of the log are %d by blocks:\n%.2000s", what, len(want), len(got), diff)
+		}
+		for n := int64(0); n < 20*entriesABlock; n += entriesABlock*3/2 - 1 {
+			later := func() []string { return b.fitted(signal.Position{MS: first + n, Seq: 2}) }
+			if diff := cmp.Diff(b.fromLog(later), later()); diff != "" {
+				t.Errorf("%s, after %d ms (-want +got):\n%.2000s", what, n, diff)
+			}
 		}
 	}
 	b.fillLog(first, entriesABlock-1)
@@ -102,25 +163,37 @@ func TestBlocks(t *testing.T) {
 	b.fillLog(first+entriesABlock, 8*entriesABlock+5)
 	compare("nine and a rest", 9)
 
-	// They are read, not the log: the rest of the log is short of the first entries.
+	// They are read, not the log: what the log no longer has beyond its first entry is found.
 	before := b.scanned()
-	b.rdb.XDel(ctx, log, fmt.Sprint(first+1, "-1"))
+	entries := b.rdb.XRange(ctx, log, "-", "+").Val()
+	var erased []string
+	for _, e := range entries[1 : 2*entriesABlock] {
+		if e.Values["h"] != "\x09\x01" && e.Values["m"] != "7 is not a form" { // those are marks
+			erased = append(erased, e.ID)
+		}
+	}
+	b.rdb.XDel(ctx, log, erased...)
 	if diff := cmp.Diff(before, b.scanned()); diff != "" {
 		t.Errorf("the blocks are not read (-want +got):\n%.2000s", diff)
 	}
+	b.rdb.Del(ctx, key) // as the end of an erasing
+	compare("an account was erased", (9*entriesABlock+5-len(erased))/entriesABlock)
 
-	b.rdb.XTrimMinID(ctx, log, fmt.Sprint(first+entriesABlock/2))
-	compare("the log begins within a block", 9)
-	b.rdb.XTrimMinID(ctx, log, fmt.Sprint(first+entriesABlock+1))
+	blocks := b.rdb.XRange(ctx, key, "-", "+").Val()
+	n := len(blocks)
+	b.rdb.XTrimMinID(ctx, log, fmt.Sprint(first+3*entriesABlock-2))
+	compare("the log begins within a block", n)
+	b.rdb.XTrimMinID(ctx, log, blocks[1].ID)
+	b.rdb.XDel(ctx, log, blocks[1].ID)
 	b.fillLog(first+9*entriesABlock+5, entriesABlock)
-	compare("the log begins after a block", 9)
+	compare("the log begins after a block", n-1)
 	second := b.rdb.XRange(ctx, key, "-", "+").Val()[1]
 	b.rdb.XDel(ctx, key, second.ID)
-	compare("a block is missing", 8)
+	compare("a block is missing", n-2)
 
 	b.rdb.Del(ctx, log)
-	if n := len(b.scanned()); n != 0 {
-		t.Errorf("%d entries of a log that was deleted", n)
+	if got := b.scanned(); len(got) != 1 || got[0] != "up to 0-0" {
+		t.Errorf("a log that was deleted has %d entries", len(got))
 	}
 	b.fillLog(first+20*entriesABlock, entriesABlock)
 	compare("another log", 1)
@@ -133,45 +206,199 @@ func TestBlocks(t *testing.T) {
 func TestMarksInBlocks(t *testing.T) {
 	t.Parallel()
 	b := newBlockBench(t)
-	b.fillLog(blockFirst, 5)
+	b.fillLog(blockFirst, 40)
 	want := b.scanned()
 	w := codec.NewBlockWriter(signal.Position{})
-	for i := range int64(5) {
-		w.Add(&signal.LogEntry{Position: signal.Position{MS: blockFirst + i, Seq: 1}})
+	for _, e := range b.rdb.XRange(t.Context(), b.store.SignalsKey(0), "-", "+").Val() {
+		at, _ := signal.ParsePosition(e.ID)
+		w.Add(&signal.LogEntry{Position: at})
+		w.AddWeather(&signal.WeatherEntry{Position: at})
 	}
-	block, err := w.Encode()
+	lists, weather, err := w.Encode()
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: b.store.BlocksKey(0), ID: w.Last().String(), Values: []any{"h", block}})
+	b.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: b.store.BlocksKey(0), ID: w.Last().String(),
+		Values: []any{"h", lists, "m", weather}})
 	if diff := cmp.Diff(want, b.scanned()); diff != "" || len(want) == 0 {
 		t.Errorf("%d entries (-want +got):\n%s", len(want), diff)
 	}
-}
 
-func TestDamagedBlocksAreMadeAgain(t *testing.T) {
-	t.Parallel()
-	b := newBlockBench(t)
-	ctx, key := t.Context(), b.store.BlocksKey(0)
-	b.fillLog(blockFirst, 2*entriesABlock)
+	b.fillLog(blockFirst+40, entriesABlock-40)
+	b.rdb.Del(t.Context(), b.store.BlocksKey(0))
 	b.compact()
-	want := b.scanned()
-	blocks := b.rdb.XRange(ctx, key, "-", "+").Val()
-	b.rdb.Del(ctx, key)
-	for i, e := range blocks {
-		block := []byte(e.Values["h"].(string))
-		block[len(block)/2] ^= byte(i) // the second one is damaged
-		if err := b.rdb.XAdd(ctx, &redis.XAddArgs{Stream: key, ID: e.ID, Values: []any{"h", block}}).Err(); err != nil {
+	marks := [2]int{}
+	b.changeBlocks(func(_ int, part string, packed []byte) []byte {
+		block, err := codec.OpenBlock(packed, nil)
+		if err != nil {
 			t.Fatal(err)
 		}
+		if part == "h" {
+			block.Each(func(e *signal.LogEntry) error {
+				if e.Account == "" {
+					marks[0]++
+				}
+				return nil
+			})
+			return packed
+		}
+		block.EachWeather(func(e *signal.WeatherEntry) error {
+			if e.Created.IsZero() && e.Prior == 0 {
+				marks[1]++
+			}
+			return nil
+		})
+		return packed
+	})
+	if marks[0] != entriesABlock/10 || marks[1] <= marks[0] { // some metadata are not readable, either
+		t.Errorf("the maker has left %d and %d marks", marks[0], marks[1])
 	}
-	err := b.store.ScanSignals(ctx, 0, func(signal.LogEntry) error { return nil })
-	if signal.KindOf(err) != signal.KindUnavailable {
-		t.Errorf("a damaged block: %v", err)
+}
+
+// changeBlocks replaces the parts of blocks by what change returns for them. Without parts that are left
+// a block is of an earlier build.
+func (b *blockBench) changeBlocks(change func(i int, part string, packed []byte) []byte) {
+	b.Helper()
+	key := b.store.BlocksKey(0)
+	blocks := b.rdb.XRange(b.Context(), key, "-", "+").Val()
+	b.rdb.Del(b.Context(), key)
+	for i, e := range blocks {
+		values := []any{"n", e.Values["n"]}
+		for _, part := range []string{"h", "m"} {
+			if packed := change(i, part, []byte(e.Values[part].(string))); packed != nil {
+				values = append(values, part, packed)
+			}
+		}
+		if err := b.rdb.XAdd(b.Context(), &redis.XAddArgs{Stream: key, ID: e.ID, Values: values}).Err(); err != nil {
+			b.Fatal(err)
+		}
 	}
-	if diff := cmp.Diff(want, b.scanned()); diff != "" {
-		t.Errorf("the next pass (-want +got):\n%.2000s", diff)
+}
+
+// A pass goes on from the log, and the owner makes the blocks again.
+func TestDamagedBlocks(t *testing.T) {
+	t.Parallel()
+	b := newBlockBench(t)
+	key := b.store.BlocksKey(0)
+	b.fillLog(blockFirst, 3*entriesABlock+7)
+	want := b.scanned()
+	writer, err := zstd.NewWriter(nil)
+	if err != nil {
+		t.Fatal(err)
 	}
+	reader, err := zstd.NewReader(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reader.Close()
+	for name, damage := range map[string]func([]byte) []byte{
+		"a bit is changed": func(packed []byte) []byte {
+			packed[len(packed)/2] ^= 1
+			return packed
+		},
+		"its last entry is cut short": func(packed []byte) []byte {
+			plain, err := reader.DecodeAll(packed[1:], nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return writer.EncodeAll(plain[:len(plain)-1], packed[:1])
+		},
+	} {
+		for _, damaged := range []string{"h", "m"} {
+			if n := b.compact(); n != 3 {
+				t.Fatalf("%d blocks, want 3", n)
+			}
+			b.changeBlocks(func(i int, part string, packed []byte) []byte {
+				if i == 1 && part == damaged {
+					return damage(packed)
+				}
+				return packed
+			})
+			if diff := cmp.Diff(want, b.scanned()); diff != "" {
+				t.Errorf("%s of part %s (-want +got):\n%.2000s", name, damaged, diff)
+			}
+			if n := b.rdb.XLen(t.Context(), key).Val(); n != 0 {
+				t.Errorf("%s of part %s: %d blocks are left", name, damaged, n)
+			}
+		}
+	}
+}
+
+// During an upgrade two builds own the partition in turns.
+func TestBlocksOfOtherBuilds(t *testing.T) {
+	t.Parallel()
+	b := newBlockBench(t)
+	ctx, key, log := t.Context(), b.store.BlocksKey(0), b.store.SignalsKey(0)
+	epoch := int64(blockEpoch)
+	// takeOver is a new owner of this build. It returns how many blocks it has made.
+	takeOver := func() (made int) {
+		epoch++
+		b.rdb.Set(ctx, b.store.EpochKey(0), epoch, 0)
+		for more := true; more; made++ {
+			var err error
+			if more, err = b.store.Compact(ctx, 0, epoch); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return made - 1
+	}
+	agrees := func(what string) {
+		t.Helper()
+		if diff := cmp.Diff(b.fromLog(b.scanned), b.scanned()); diff != "" {
+			t.Errorf("%s (-want +got):\n%.2000s", what, diff)
+		}
+	}
+	b.fillLog(blockFirst, 3*entriesABlock)
+	if n := takeOver(); n != 3 {
+		t.Fatalf("%d blocks, want 3", n)
+	}
+
+	// A build without the part for weather has made the last one.
+	b.changeBlocks(func(i int, part string, packed []byte) []byte {
+		if i == 2 && part == "m" {
+			return nil
+		}
+		return packed
+	})
+	agrees("an earlier build has made the last block")
+	if n := b.rdb.XLen(ctx, key).Val(); n != 3 {
+		t.Errorf("a pass leaves %d blocks of the earlier build", n)
+	}
+	if n := takeOver(); n != 3 {
+		t.Errorf("%d blocks are made after the earlier build, want 3", n)
+	}
+	agrees("this build has made them again")
+	if n := takeOver(); n != 0 {
+		t.Errorf("%d blocks are made again though this build has made them", n)
+	}
+
+	// A later build has made both parts of the last one, or changed one of them.
+	b.fillLog(blockFirst+3*entriesABlock, 2*entriesABlock)
+	for _, changed := range []string{"h", "m", "hm"} {
+		b.changeBlocks(func(i int, part string, packed []byte) []byte {
+			if i > 0 && strings.Contains(changed, part) {
+				packed[0] = 2
+			}
+			return packed
+		})
+		before := b.rdb.XRange(ctx, key, "-", "+").Val()
+		agrees("a later build has changed " + changed)
+		if n := takeOver(); n != 0 {
+			t.Errorf("%d blocks are made behind those of a later build", n)
+		}
+		if diff := cmp.Diff(before, b.rdb.XRange(ctx, key, "-", "+").Val()); diff != "" {
+			t.Errorf("the blocks of a later build are not left alone: %.2000s", diff)
+		}
+	}
+	// It does not come back.
+	b.rdb.XTrimMinID(ctx, log, fmt.Sprint(blockFirst+3*entriesABlock+1))
+	if takeOver(); b.rdb.Exists(ctx, key).Val() != 0 {
+		t.Error("the blocks of a later build are kept longer than the log")
+	}
+	if n := takeOver(); n != 1 {
+		t.Errorf("%d blocks are made after them, want 1", n)
+	}
+	agrees("after the later build")
 }
 
 func TestWhoMayCompact(t *testing.T) {

@@ -22,40 +22,7 @@ import (
 func (s *Store) EachRecord(
 	ctx context.Context, account signal.AccountID, after signal.Position, f func(*signal.Signal),
 ) (signal.Position, error) {
-	wanted := codec.AccountBytes(account)
-	return s.eachRecord(ctx, s.Partition(account), after, f, func(e *redisclient.Entry) (*signal.Signal, error) {
-		if !bytes.Equal(codec.RecordAccount(e.Header), wanted) {
-			return nil, nil
-		}
-		return decodeEntry(e)
-	})
-}
-
-// EachWeatherRecord calls f for each creation by a weather run, with its metadata, and for each
-// closing of any signal in a partition's signal log after a position. The UpdatedAt of a closing
-// is the time of its entry. Otherwise it is like EachRecord.
-func (s *Store) EachWeatherRecord(
-	ctx context.Context, p int, after signal.Position, f func(*signal.Signal),
-) (signal.Position, error) {
-	return s.eachRecord(ctx, p, after, f, func(e *redisclient.Entry) (*signal.Signal, error) {
-		record, err := decodeEntry(e)
-		if err != nil || record.Closing != nil {
-			return record, err
-		}
-		if record.Weather == nil {
-			return nil, nil
-		}
-		return codec.DecodeRecord(e.Position, e.Header, e.Body)
-	})
-}
-
-// eachRecord calls f for each signal that decode returns for an entry of a partition's signal
-// log after a position. decode may return nil. See EachRecord.
-func (s *Store) eachRecord(
-	ctx context.Context, p int, after signal.Position, f func(*signal.Signal),
-	decode func(*redisclient.Entry) (*signal.Signal, error),
-) (signal.Position, error) {
-	upTo := after
+	wanted, p, upTo := codec.AccountBytes(account), s.Partition(account), after
 	var bad unreadable
 	start := "-"
 	if !after.IsZero() {
@@ -70,12 +37,15 @@ func (s *Store) eachRecord(
 			return errEnd
 		}
 		upTo = e.Position
-		record, err := decode(e)
+		if !bytes.Equal(codec.RecordAccount(e.Header), wanted) {
+			return nil
+		}
+		record, err := decodeEntry(e)
 		if err != nil {
 			bad.add(err)
-		} else if record != nil {
-			f(record)
+			return nil
 		}
+		f(record)
 		return nil
 	})
 	s.logUnreadable(p, bad.n, bad.first)

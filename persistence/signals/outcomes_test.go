@@ -79,42 +79,6 @@ func TestRecordsOfAnAccountAreReadOnce(t *testing.T) {
 	}
 }
 
-func TestRecordsOfWeatherAreThoseOfAllAccounts(t *testing.T) {
-	t.Parallel()
-	b := newLogBench(t, 1)
-	byWeather := func(s *signal.Signal) {
-		s.Agent, s.Weather = "weather", &signal.Outlook{Commodity: "corn", Region: "us", Likelihood: .875}
-	}
-	first := b.create(signal.NewAccountID(), 1, byWeather)
-	other := b.create(signal.NewAccountID(), 2)
-	var got []string
-	note := func(s *signal.Signal) {
-		if s.Closing != nil {
-			if s.UpdatedAt.Before(first.CreatedAt) || s.UpdatedAt.After(b.store.Now().Add(time.Second)) {
-				t.Errorf("closed at %v", s.UpdatedAt)
-			}
-			got = append(got, fmt.Sprintf("%s closed %v", s.ID, *s.Closing.PnLAbsolute))
-			return
-		}
-		w := s.Weather
-		got = append(got, fmt.Sprintf("%s %s %s %v %s", s.ID, s.CreatedAt, w.Commodity, w.Likelihood, s.Metadata))
-	}
-	upTo, err := b.store.EachWeatherRecord(t.Context(), 0, signal.Position{}, note)
-	want := []string{fmt.Sprintf(`%s %s corn 0.875 {"number":1}`, first.ID, first.CreatedAt)}
-	if d := cmp.Diff(want, got); d != "" || err != nil {
-		t.Errorf("records (-want +got): %v\n%s", err, d)
-	}
-	got = nil
-	b.close(other)
-	b.close(first)
-	if _, err := b.store.EachWeatherRecord(t.Context(), 0, upTo, note); err != nil {
-		t.Fatal(err)
-	}
-	if d := cmp.Diff([]string{string(other.ID) + " closed 1.5", string(first.ID) + " closed 1.5"}, got); d != "" {
-		t.Errorf("records behind %v (-want +got):\n%s", upTo, d)
-	}
-}
-
 func TestRecordsOfManyPagesAreReadOnce(t *testing.T) {
 	t.Parallel()
 	b := newLogBench(t, 1)

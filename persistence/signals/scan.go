@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 
 	"github.com/agentsignal/agentsignal/actors/panics"
 	"github.com/agentsignal/agentsignal/actors/signal"
@@ -29,10 +30,7 @@ func (s *Store) ScanSignals(ctx context.Context, p int, f func(signal.LogEntry) 
 		opened <- s.Guarded(func() error { return s.EachOpen(ctx, p, open.add) }, "partition", p)
 	}()
 	log := logScan{f: f, known: knownTexts{}}
-	upTo, err := s.scanBlocks(ctx, p, &log)
-	if err == nil {
-		err = s.scanLogFrom(ctx, p, "("+upTo.String(), log.add)
-	}
+	_, err := s.scanLog(ctx, p, signal.Position{}, signal.Position{MS: math.MaxInt64}, &log)
 	if err != nil {
 		cancel()
 	}
@@ -47,6 +45,37 @@ func (s *Store) ScanSignals(ctx context.Context, p int, f func(signal.LogEntry) 
 		err = s.ConfirmRead(ctx, s.ConfirmKey(p))
 	}
 	return err
+}
+
+// logReader takes the entries of a signal log in order, out of blocks or as they are stored.
+type logReader interface {
+	// part returns the part of a stored block that it reads.
+	part(*redisclient.Entry) []byte
+	// addBlock takes the entries of a block for which next returns true. unread is an entry that is not
+	// decoded in the block: next has add called for it.
+	addBlock(b codec.Block, next func(at signal.Position, unread bool) (bool, error)) error
+	add(*redisclient.Entry) error
+}
+
+// scanLog has r take the entries of a partition's signal log after a position and up to end: what blocks have
+// from these, the rest from the log. It returns the position up to which r has taken them, also after
+// an error.
+func (s *Store) scanLog(ctx context.Context, p int, after, end signal.Position, r logReader) (signal.Position, error) {
+	upTo, err := s.scanBlocks(ctx, p, after, end, r)
+	if err != nil {
+		return upTo, err
+	}
+	err = s.scanLogFrom(ctx, p, "("+upTo.String(), func(e *redisclient.Entry) error {
+		if end.Compare(e.Position) < 0 {
+			return errEnd
+		}
+		upTo = e.Position
+		return r.add(e)
+	})
+	if errors.Is(err, errEnd) {
+		err = nil
+	}
+	return upTo, err
 }
 
 // scanLogFrom calls f for each entry of a partition's signal log in order, from a start as for
@@ -177,6 +206,17 @@ type logScan struct {
 	listing signal.Listing
 	price   float64
 	bad     unreadable
+}
+
+func (c *logScan) part(e *redisclient.Entry) []byte { return e.Header }
+
+func (c *logScan) addBlock(b codec.Block, next func(at signal.Position, unread bool) (bool, error)) error {
+	return b.Each(func(e *signal.LogEntry) error {
+		if take, err := next(e.Position, e.Account == ""); !take {
+			return err
+		}
+		return c.f(*e)
+	})
 }
 
 // add takes one entry of the signal log.

@@ -26,6 +26,7 @@ const (
 	listConnections = 64
 	listRepeats     = 2000
 	listOpenShare   = 10 // one of this many signals is open
+	listForecasts   = 10 // one of this many signals of the weather agent has an outlook, as runs give them
 	listAssets      = 500
 )
 
@@ -230,6 +231,10 @@ func (r *rig) fill(ctx context.Context, account signal.AccountID, n int) (signal
 				if random.IntN(2) == 0 {
 					s.Direction = signal.Short
 				}
+				if s.Agent == "weather" && random.IntN(listForecasts) == 0 {
+					s.Weather = &signal.Outlook{Commodity: "natural_gas", Region: "us", Likelihood: random.Float64()}
+					s.Metadata = fmt.Appendf(nil, `{"indicators":["degree_days"],"prior":%.4f,"tau":0.02}`, .3+.2*random.Float64())
+				}
 				at, err := r.open(ctx, s)
 				if err == nil && i%listOpenShare != 0 {
 					at, err = r.closeSignal(ctx, s, at)
@@ -250,7 +255,9 @@ func (r *rig) fill(ctx context.Context, account signal.AccountID, n int) (signal
 // closeSignal closes a signal that was opened at a position.
 func (r *rig) closeSignal(ctx context.Context, s *signal.Signal, opened signal.Position) (signal.Position, error) {
 	closed := *s
-	closed.Closing = &signal.Closing{Reason: signal.StopLoss, At: opened.Time(), ExitPrice: &s.Levels.Stop}
+	loss := s.Levels.Stop - s.Levels.Entry
+	closed.Closing = &signal.Closing{Reason: signal.StopLoss, At: opened.Time(), ExitPrice: &s.Levels.Stop,
+		PnLAbsolute: &loss}
 	closed.Sequence, closed.Metadata = 2, nil
 	return r.log.Append(ctx, signal.Change{Account: s.Account, Signal: &closed,
 		Events: []signal.Event{{Type: signal.SignalClosed, Asset: s.Asset, Data: []byte(`{}`)}}})
