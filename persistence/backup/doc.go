@@ -28,4 +28,15 @@
 // number, the logs are merged by time. An entry with the sequence s of partition p of P gets s*P+p, so that the order of
 // each account stays and no two entries are the same; streams cannot be resumed over this, which clients are told, and the
 // record begins again.
+//
+// # Where to read
+//
+// Save has the order of the sections, and Load sends each record by its kind to the function that restores it (rows).
+// records.go has the kinds, file.go the bytes. How a subject is saved stands beside how it is restored:
+//
+//   - partitions.go: the cut, and what agrees with it
+//   - logs.go, merge.go, leaves.go: events, signals, the record
+//   - settings.go, deliveries.go: webhooks and schedules, what is to be sent
+//   - accounts.go, jobs.go: accounts and API keys, jobs and replies
+//   - market.go: what is kept as it is, mostly of the market
 package backup
