@@ -57,58 +57,101 @@ func (s *saver) savePartitions(ctx context.Context) error {
 	return nil
 }
 
-// savePartition reads everything at one moment. It takes Redis a millisecond for some thousand open signals.
+// savePartition saves the open signals and what else agrees with the logs of partition p.
 func (s *saver) savePartition(ctx context.Context, p int) error {
-	pipe := s.RDB.TxPipeline()
-	events, signals := pipe.XInfoStream(ctx, s.EventsKey(p)), pipe.XInfoStream(ctx, s.SignalsKey(p))
-	at := pipe.Time(ctx)
-	open, head := pipe.HGetAll(ctx, s.OpenKey(p)), pipe.Get(ctx, s.LeafHeadKey(p))
-	leaves, audit := pipe.HGetAll(ctx, s.LeafAccountsKey(p)), pipe.HGetAll(ctx, s.AuditKey(p))
-	erase := pipe.HGetAll(ctx, s.EraseKey(p))
-	runs, schedules := pipe.ZRangeWithScores(ctx, s.RunsDueKey(p), 0, -1), pipe.ZRangeWithScores(ctx, s.SchedulesDueKey(p), 0, -1)
-	err := executeWithStreams(ctx, pipe, events, signals, at, open, head, leaves, audit, erase, runs, schedules)
+	open, err := readOpen(ctx, s.logs, p)
 	if err != nil {
 		return err
 	}
-	c := &s.cuts[p]
-	c.at = at.Val()
-	if c.at.IsZero() {
-		return errors.New("read partition: no answer")
+	for range maxCuts {
+		r, err := s.readPartition(ctx, p)
+		if err != nil {
+			return err
+		}
+		exact, err := open.advance(ctx, &r.cut)
+		if err != nil {
+			return err
+		}
+		if exact {
+			s.cuts[p] = r.cut
+			if err := s.addOpen(p, open.values); err != nil {
+				return err
+			}
+			return s.addPartition(p, r)
+		}
 	}
-	c.events, c.signal = infoOf(events), infoOf(signals)
-	if c.head, err = codec.ParseLogHead(head.Val()); err != nil {
-		return err
+	return errors.New("open signals change faster than they can be read: repeat the backup")
+}
+
+// reading is what was read of a partition at one moment, except for its open signals.
+type reading struct {
+	cut
+	leafHead             string
+	leaves, audit, erase map[string]string
+	runs, schedules      []redis.Z
+}
+
+func (s *saver) readPartition(ctx context.Context, p int) (*reading, error) {
+	pipe := s.RDB.TxPipeline()
+	events, signals := pipe.XInfoStream(ctx, s.EventsKey(p)), pipe.XInfoStream(ctx, s.SignalsKey(p))
+	at, head := pipe.Time(ctx), pipe.Get(ctx, s.LeafHeadKey(p))
+	leaves, audit := pipe.HGetAll(ctx, s.LeafAccountsKey(p)), pipe.HGetAll(ctx, s.AuditKey(p))
+	erase := pipe.HGetAll(ctx, s.EraseKey(p))
+	runs := pipe.ZRangeWithScores(ctx, s.RunsDueKey(p), 0, -1)
+	schedules := pipe.ZRangeWithScores(ctx, s.SchedulesDueKey(p), 0, -1)
+	if err := executeWithStreams(ctx, pipe, events, signals, at, head, leaves, audit, erase, runs, schedules); err != nil {
+		return nil, err
 	}
+	if at.Val().IsZero() {
+		return nil, errors.New("read partition: no answer")
+	}
+	parsed, err := codec.ParseLogHead(head.Val())
+	if err != nil {
+		return nil, err
+	}
+	return &reading{cut{at.Val(), infoOf(events), infoOf(signals), parsed}, head.Val(),
+		leaves.Val(), audit.Val(), erase.Val(), runs.Val(), schedules.Val()}, nil
+}
+
+// addOpen adds the open signals of partition p.
+func (s *saver) addOpen(p int, values map[string]string) error {
+	for field, value := range values {
+		o, _, err := codec.DecodeOpen([]byte(field), []byte(value))
+		if err != nil {
+			s.Log.Error("an open signal is not readable", "component", "persistence", "partition", p, "err", err)
+		}
+		if err := s.add(kindOpen, texts(strconv.Itoa(p), string(o.Account), field, value)...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// addPartition adds what was read of partition p.
+func (s *saver) addPartition(p int, r *reading) (err error) {
 	add := func(k kind, fields ...[]byte) {
 		if err == nil {
 			err = s.add(k, fields...)
 		}
 	}
-	for field, value := range open.Val() {
-		o, _, failed := codec.DecodeOpen([]byte(field), []byte(value))
-		if failed != nil {
-			s.Log.Error("an open signal is not readable", "component", "persistence", "partition", p, "err", failed)
-		}
-		add(kindOpen, texts(strconv.Itoa(p), string(o.Account), field, value)...)
-	}
-	for _, z := range runs.Val() {
+	for _, z := range r.runs {
 		account, _, _ := strings.Cut(member(z), " ")
 		add(kindRunDue, texts(account, member(z), score(z))...)
 	}
-	for _, z := range schedules.Val() {
+	for _, z := range r.schedules {
 		account, _, _ := strings.Cut(member(z), " ")
 		add(kindScheduleDue, texts(account, member(z), score(z))...)
 	}
-	for account, value := range erase.Val() {
+	for account, value := range r.erase {
 		add(kindErase, texts(account, value)...)
 	}
-	for field, value := range audit.Val() {
+	for field, value := range r.audit {
 		add(kindAudit, texts(strconv.Itoa(p), field, value)...)
 	}
-	if head.Val() != "" {
-		add(kindLeafHead, number(p), []byte(head.Val()))
+	if r.leafHead != "" {
+		add(kindLeafHead, number(p), []byte(r.leafHead))
 	}
-	for account, value := range leaves.Val() {
+	for account, value := range r.leaves {
 		add(kindLeafAccount, texts(strconv.Itoa(p), account, value)...)
 	}
 	return err
@@ -134,7 +177,7 @@ func infoOf(c *redis.XInfoStreamCmd) redisclient.StreamInfo {
 	if v == nil || c.Err() != nil {
 		return redisclient.StreamInfo{}
 	}
-	info := redisclient.StreamInfo{Exists: true, Added: v.EntriesAdded}
+	info := redisclient.StreamInfo{Exists: true, Length: v.Length, Added: v.EntriesAdded}
 	info.Generated, _ = signal.ParsePosition(v.LastGeneratedID)
 	info.MaxDeleted, _ = signal.ParsePosition(v.MaxDeletedEntryID)
 	return info

@@ -13,6 +13,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 	"github.com/agentsignal/agentsignal/persistence/codec"
+	"github.com/agentsignal/agentsignal/persistence/eventlog"
 	"github.com/agentsignal/agentsignal/persistence/redisclient"
 )
 
@@ -79,6 +80,7 @@ func (s *Summary) check(w *delivery.Webhook, opens Opens) {
 // saver writes a backup.
 type saver struct {
 	*redisclient.Client
+	logs    *eventlog.Store
 	w       *writer
 	opens   Opens
 	summary Summary
@@ -92,7 +94,7 @@ func Save(ctx context.Context, c *redisclient.Client, w io.Writer, build string,
 	if err != nil {
 		return Summary{}, err
 	}
-	s := &saver{Client: c, w: out, opens: opens, cuts: make([]cut, c.Partitions()),
+	s := &saver{Client: c, logs: eventlog.New(c), w: out, opens: opens, cuts: make([]cut, c.Partitions()),
 		summary: Summary{CreatedAt: c.Now().Truncate(time.Second), Build: build, Partitions: c.Partitions()}}
 	h := header{s.summary.CreatedAt, build, c.Partitions(), codec.Version}
 	text, err := json.Marshal(h)
