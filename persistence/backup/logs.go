@@ -122,7 +122,7 @@ func (l *loader) setEnd(ctx context.Context, key string, f [][]byte) {
 	}
 	if _, filled := l.newest[key]; !filled { // all entries were trimmed
 		l.pipe.XAdd(ctx, &redis.XAddArgs{Stream: key, ID: string(f[0]), Values: []any{"h", ""}})
-		l.pipe.XDel(ctx, key, string(f[0]))
+		l.pipe.XTrimMaxLen(ctx, key, 0) // XDEL would be remembered as the newest deletion
 	}
 	l.pipe.Do(ctx, "XSETID", key, string(f[0]), "ENTRIESADDED", string(f[1]), "MAXDELETEDID", string(f[2]))
 }
