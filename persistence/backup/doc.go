@@ -10,9 +10,10 @@
 // # What fits together
 //
 // The logs of a partition end at one moment, the cut. What changes together with them is read in the same
-// transaction: open signals, runs that are due, when schedules run next, the head of the Merkle log and the counts of its
-// accounts. So a signal is open or closed, and never both. Everything that was acknowledged before the backup began
-// is in it. The rest is read in an order that keeps promises:
+// transaction: runs that are due, when schedules run next, the head of the Merkle log and the counts of its
+// accounts. Open signals, which may be many, are read in pieces before it and brought up to it by the events of their
+// changes (open.go). So a signal is open or closed, and never both. Everything that was acknowledged before the backup
+// began is in it. The rest is read in an order that keeps promises:
 //
 //   - Checkpoints come before the heads of the logs, so that these are never shorter than what was signed.
 //   - The owner's position comes before the pending deliveries, and these before the cut. Events behind the position
@@ -28,4 +29,15 @@
 // number, the logs are merged by time. An entry with the sequence s of partition p of P gets s*P+p, so that the order of
 // each account stays and no two entries are the same; streams cannot be resumed over this, which clients are told, and the
 // record begins again.
+//
+// # Where to read
+//
+// Save has the order of the sections, and Load sends each record by its kind to the function that restores it (rows).
+// records.go has the kinds, file.go the bytes. How a subject is saved stands beside how it is restored:
+//
+//   - partitions.go, open.go: the cut, and what agrees with it
+//   - logs.go, merge.go, leaves.go: events, signals, the record
+//   - settings.go, deliveries.go: webhooks and schedules, what is to be sent
+//   - accounts.go, jobs.go: accounts and API keys, jobs and replies
+//   - market.go: what is kept as it is, mostly of the market
 package backup

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -15,7 +14,6 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/persistence"
 	"github.com/agentsignal/agentsignal/persistence/codec"
-	"github.com/agentsignal/agentsignal/persistence/deliveries"
 	"github.com/agentsignal/agentsignal/persistence/redisclient"
 )
 
@@ -89,14 +87,6 @@ func unexpectedEnd(err error) error {
 	return err
 }
 
-func webhookOf(f [][]byte) (deliveries.Copied, error) {
-	if len(f) != 4 {
-		return deliveries.Copied{}, ErrDamaged
-	}
-	return deliveries.Copied{Account: signal.AccountID(f[0]), ID: signal.WebhookID(f[1]), Record: string(f[2]),
-		Health: string(f[3])}, nil
-}
-
 // loader writes a backup into an empty Redis.
 type loader struct {
 	*redisclient.Client
@@ -112,12 +102,6 @@ type loader struct {
 	schedules map[string]bool
 	bodies    map[string]bool // payloads that are stored, by partition and key
 	newest    map[string]logEnd
-}
-
-// logEnd is what a restored log has.
-type logEnd struct {
-	last  signal.Position
-	added int64
 }
 
 // Load writes the backup in r, which Check has read, into the Redis of c, which Begin has prepared.
@@ -285,104 +269,6 @@ func (l *loader) expire(ctx context.Context, key string, f []byte) {
 	}
 }
 
-func (l *loader) checkpoint(ctx context.Context, f [][]byte) error {
-	l.pipe.Set(ctx, l.CheckpointKey(0), string(f[0]), 0)
-	return nil
-}
-
-func (l *loader) countersigned(ctx context.Context, f [][]byte) error {
-	l.pipe.HSet(ctx, l.CountersignedKey(0), values(f)...)
-	return nil
-}
-
-func (l *loader) position(ctx context.Context, f [][]byte) error {
-	at, ok := signal.ParsePosition(string(f[1]))
-	if !ok {
-		return ErrDamaged
-	}
-	l.positions[partition(f[0])] = at
-	if l.same {
-		l.pipe.Set(ctx, l.PositionKey(partition(f[0])), string(f[1]), 0)
-	}
-	return nil
-}
-
-func (l *loader) webhook(ctx context.Context, f [][]byte) error {
-	w, err := webhookOf(f)
-	if err != nil {
-		return err
-	}
-	from := l.from(w.Account)
-	w.Move(func(p signal.Position) signal.Position { return l.moved(from, p) })
-	w.Restore(ctx, l.pipe, l.Keys, l.Partition(w.Account))
-	return nil
-}
-
-func (l *loader) delivery(ctx context.Context, f [][]byte) error {
-	d := deliveries.CopiedDelivery{Account: signal.AccountID(f[0]), Webhook: signal.WebhookID(f[1]), Member: string(f[2]),
-		Due: scoreOf(f[3]), Record: string(f[4]), Body: string(f[5])}
-	key, _ := deliveries.BodyKeyOf(d.Record)
-	p := l.Partition(d.Account)
-	body := strconv.Itoa(p) + " " + key
-	err := d.Restore(ctx, l.pipe, l.Keys, p, l.bodies[body])
-	l.bodies[body] = true
-	return err
-}
-
-func (l *loader) wait(ctx context.Context, f [][]byte) error {
-	if l.expired(f[2]) {
-		return nil
-	}
-	key := l.WaitsKey(l.Partition(signal.AccountID(f[0])), signal.WebhookID(f[1]))
-	l.pipe.HSet(ctx, key, string(f[3]), string(f[4]))
-	l.expire(ctx, key, f[2])
-	return nil
-}
-
-func (l *loader) mail(ctx context.Context, f [][]byte) error {
-	p := l.Partition(signal.AccountID(f[0]))
-	l.pipe.ZAdd(ctx, l.MailsKey(p), redis.Z{Score: scoreOf(f[2]), Member: string(f[1])})
-	l.pipe.HSet(ctx, l.MailRecordsKey(p), string(f[1]), string(f[3]))
-	return nil
-}
-
-func (l *loader) schedule(ctx context.Context, f [][]byte) error {
-	account, id := signal.AccountID(f[0]), string(f[1])
-	p, member := l.Partition(account), string(account)+" "+id
-	l.schedules[member] = true
-	l.pipe.HSet(ctx, l.SchedulesKey(p, account), id, string(f[2]))
-	if due := scoreOf(f[3]); due > 0 {
-		l.pipe.ZAdd(ctx, l.SchedulesDueKey(p), redis.Z{Score: due, Member: member})
-	}
-	if rounds := f[4:]; len(rounds) > 0 {
-		l.pipe.HSet(ctx, l.ScheduleRoundsKey(p, account), values(rounds)...)
-	}
-	return nil
-}
-
-// scheduleDue stores when a schedule runs next, as it was when the logs ended.
-func (l *loader) scheduleDue(ctx context.Context, f [][]byte) error {
-	if l.schedules[string(f[1])] {
-		key := l.SchedulesDueKey(l.Partition(signal.AccountID(f[0])))
-		l.pipe.ZAdd(ctx, key, redis.Z{Score: scoreOf(f[2]), Member: string(f[1])})
-	}
-	return nil
-}
-
-func (l *loader) open(ctx context.Context, f [][]byte) error {
-	from := partition(f[0])
-	to, ok := l.to(from, f[1])
-	if !ok {
-		return nil
-	}
-	value, err := l.restamped(f[3], from, 2)
-	if err != nil {
-		return err
-	}
-	l.pipe.HSet(ctx, l.OpenKey(to), string(f[2]), string(value))
-	return nil
-}
-
 // to returns the partition of what belongs to an account, which an unreadable value does not name.
 func (l *loader) to(from int, account []byte) (p int, ok bool) {
 	if len(account) > 0 {
@@ -396,249 +282,6 @@ func (l *loader) to(from int, account []byte) (p int, ok bool) {
 		l.summary.Unreadable++
 	}
 	return from, l.same
-}
-
-func (l *loader) runDue(ctx context.Context, f [][]byte) error {
-	p := l.Partition(signal.AccountID(f[0]))
-	l.pipe.ZAdd(ctx, l.RunsDueKey(p), redis.Z{Score: scoreOf(f[2]), Member: string(f[1])})
-	return nil
-}
-
-func (l *loader) erase(ctx context.Context, f [][]byte) error {
-	account := signal.AccountID(f[0])
-	l.accounts[account] = true // it is being erased already
-	l.pipe.HSet(ctx, l.EraseKey(l.Partition(account)), string(f[0]), string(f[1]))
-	return nil
-}
-
-// audit is of all accounts of a partition, so another number of partitions waits for the next one.
-func (l *loader) audit(ctx context.Context, f [][]byte) error {
-	if l.same {
-		l.pipe.HSet(ctx, l.AuditKey(partition(f[0])), string(f[1]), string(f[2]))
-	}
-	return nil
-}
-
-// The Merkle logs are those of the partitions. With another number the record begins again.
-
-func (l *loader) leafHead(ctx context.Context, f [][]byte) error {
-	if l.same {
-		l.pipe.Set(ctx, l.LeafHeadKey(partition(f[0])), string(f[1]), 0)
-	}
-	return nil
-}
-
-func (l *loader) leafAccount(ctx context.Context, f [][]byte) error {
-	if l.same {
-		l.pipe.HSet(ctx, l.LeafAccountsKey(partition(f[0])), string(f[1]), string(f[2]))
-	}
-	return nil
-}
-
-func (l *loader) leaf(ctx context.Context, f [][]byte) error {
-	if l.same {
-		l.pipe.XAdd(ctx, &redis.XAddArgs{Stream: l.LeavesKey(partition(f[0])), ID: string(f[1]),
-			Values: []any{"h", string(f[2])}})
-	}
-	return nil
-}
-
-func (l *loader) tile(ctx context.Context, f [][]byte) error {
-	if l.same {
-		l.pipe.Set(ctx, l.TileKey(partition(f[0]), partition(f[1]), parsed(f[2])), string(f[3]), 0)
-	}
-	return nil
-}
-
-// event stores an event. With another number of partitions only those without their effect are kept, so that
-// no client takes a former position for one of the new log.
-func (l *loader) event(ctx context.Context, f [][]byte) error {
-	from := partition(f[0])
-	at, valid := signal.ParsePosition(string(f[2]))
-	if !valid {
-		return ErrDamaged
-	}
-	if !l.same && at.Compare(l.positions[from]) <= 0 {
-		return nil
-	}
-	if to, ok := l.to(from, f[1]); ok {
-		l.append(ctx, l.EventsKey(to), l.moved(from, at), "h", string(f[3]), "d", string(f[4]))
-	}
-	return nil
-}
-
-func (l *loader) signal(ctx context.Context, f [][]byte) error {
-	from := partition(f[0])
-	to, ok := l.to(from, f[1])
-	at, valid := signal.ParsePosition(string(f[2]))
-	if !ok || !valid {
-		return nil
-	}
-	head := f[3]
-	if codec.IsClosing(head) {
-		var err error
-		if head, err = l.restamped(head, from, 2); err != nil {
-			return err
-		}
-	}
-	l.append(ctx, l.SignalsKey(to), l.moved(from, at), "h", string(head), "m", string(f[4]))
-	return nil
-}
-
-// append appends an entry to a log.
-func (l *loader) append(ctx context.Context, key string, at signal.Position, fields ...any) {
-	end := l.newest[key]
-	l.newest[key] = logEnd{at, end.added + 1}
-	l.pipe.XAdd(ctx, &redis.XAddArgs{Stream: key, ID: at.String(), Values: fields})
-}
-
-// logEnd gives the restored logs the ends of those that were copied. Other partitions get ends that say that entries
-// are missing.
-func (l *loader) logEnd(ctx context.Context, f [][]byte) error {
-	if p := partition(f[0]); l.same {
-		l.setEnd(ctx, l.EventsKey(p), f[1:4])
-		l.setEnd(ctx, l.SignalsKey(p), f[4:7])
-	}
-	return nil
-}
-
-// setEnd sets the newest id of a stream, how many entries were added, and the newest that was deleted.
-func (l *loader) setEnd(ctx context.Context, key string, f [][]byte) {
-	if string(f[0]) == (signal.Position{}).String() {
-		return // there was no stream
-	}
-	if _, filled := l.newest[key]; !filled { // all entries were trimmed
-		l.pipe.XAdd(ctx, &redis.XAddArgs{Stream: key, ID: string(f[0]), Values: []any{"h", ""}})
-		l.pipe.XDel(ctx, key, string(f[0]))
-	}
-	l.pipe.Do(ctx, "XSETID", key, string(f[0]), "ENTRIESADDED", string(f[1]), "MAXDELETEDID", string(f[2]))
-}
-
-func (l *loader) outbox(ctx context.Context, f [][]byte) error {
-	l.pipe.ZAdd(ctx, l.OutboxKey(), redis.Z{Score: scoreOf(f[1]), Member: string(f[0])})
-	return nil
-}
-
-func (l *loader) account(ctx context.Context, f [][]byte) error {
-	account := signal.AccountID(f[0])
-	l.accounts[account] = true
-	l.pipe.ZAdd(ctx, l.AccountsKey(), redis.Z{Score: scoreOf(f[1]), Member: string(f[0])})
-	l.pipe.HSet(ctx, l.AccountKey(account), values(f[2:])...)
-	for i := 2; i+1 < len(f); i += 2 {
-		if string(f[i]) == "email" {
-			l.pipe.Set(ctx, l.EmailKey(string(f[i+1])), string(f[0]), 0)
-		}
-	}
-	return nil
-}
-
-func (l *loader) keysOf(ctx context.Context, f [][]byte) error {
-	l.pipe.HSet(ctx, l.APIKeysOfKey(signal.AccountID(f[0])), values(f[1:])...)
-	return nil
-}
-
-func (l *loader) apiKey(ctx context.Context, f [][]byte) error {
-	l.pipe.HSet(ctx, l.APIKeyKey(string(f[0])), values(f[1:])...)
-	return nil
-}
-
-// job stores a job. One that ran is queued again.
-func (l *loader) job(ctx context.Context, f [][]byte) error {
-	if l.expired(f[2]) {
-		return nil
-	}
-	account, id := signal.AccountID(f[0]), signal.JobID(f[1])
-	state, started, request, outcome := string(f[3]), string(f[4]), string(f[5]), f[6]
-	if rest, ran := strings.CutPrefix(state, string(signal.JobRunning)+" "); ran {
-		state = string(signal.JobQueued) + " " + rest
-	}
-	if len(outcome) > 0 {
-		var err error
-		if outcome, err = l.restamped(outcome, l.from(account), 1); err != nil {
-			return err
-		}
-	}
-	j, err := codec.DecodeJob(id, state, started, request, string(outcome))
-	if err != nil {
-		return err
-	}
-	p := l.Partition(account)
-	key, all, with := l.JobKey(p, id), l.JobsOfKey(p, account), l.JobsWithKey(p, account, j.Status)
-	fields := []any{codec.JobState, state, codec.JobRequest, request}
-	if started != "" {
-		fields = append(fields, codec.JobStarted, started)
-	}
-	if len(outcome) > 0 {
-		fields = append(fields, codec.JobOutcome, string(outcome))
-	}
-	l.pipe.HSet(ctx, key, fields...)
-	l.expire(ctx, key, f[2])
-	z := redis.Z{Score: float64(j.CreatedAt.UnixMilli()), Member: string(id)}
-	l.pipe.ZAdd(ctx, all, z)
-	l.pipe.ZAdd(ctx, with, z)
-	if j.Status == signal.JobQueued {
-		l.pipe.XAdd(ctx, &redis.XAddArgs{Stream: l.JobQueueKey(p), Values: []any{"j", string(id), "a", string(account)}})
-		return nil
-	}
-	ended := l.JobsEndedKey(p, account)
-	l.pipe.ZAdd(ctx, ended, redis.Z{Score: float64(j.ExpiresAt.UnixMilli()), Member: string(id)})
-	for _, k := range []string{all, with, ended} {
-		l.pipe.PExpireAt(ctx, k, l.now.Add(jobsKept))
-	}
-	return nil
-}
-
-func (l *loader) reply(ctx context.Context, f [][]byte) error {
-	if l.expired(f[2]) {
-		return nil
-	}
-	account := signal.AccountID(f[0])
-	value, err := l.restamped(f[3], l.from(account), 1)
-	if err != nil {
-		return err
-	}
-	key := l.ReplyKey(l.Partition(account), account, string(f[1]))
-	l.pipe.Set(ctx, key, string(value), 0)
-	l.expire(ctx, key, f[2])
-	return nil
-}
-
-func (l *loader) text(ctx context.Context, f [][]byte) error {
-	if l.expired(f[1]) {
-		return nil
-	}
-	key := l.Named(string(f[0]))
-	l.pipe.Set(ctx, key, string(f[2]), 0)
-	l.expire(ctx, key, f[1])
-	return nil
-}
-
-func (l *loader) hash(ctx context.Context, f [][]byte) error {
-	l.pipe.HSet(ctx, l.Named(string(f[0])), values(f[1:])...)
-	return nil
-}
-
-func (l *loader) sortedSet(ctx context.Context, f [][]byte) error {
-	var list []redis.Z
-	for i := 1; i+1 < len(f); i += 2 {
-		list = append(list, redis.Z{Score: scoreOf(f[i]), Member: string(f[i+1])})
-	}
-	l.pipe.ZAdd(ctx, l.Named(string(f[0])), list...)
-	return nil
-}
-
-func (l *loader) entry(ctx context.Context, f [][]byte) error {
-	at, ok := signal.ParsePosition(string(f[1]))
-	if !ok {
-		return ErrDamaged
-	}
-	l.append(ctx, l.Named(string(f[0])), at, values(f[2:])...)
-	return nil
-}
-
-func (l *loader) streamEnd(ctx context.Context, f [][]byte) error {
-	l.setEnd(ctx, l.Named(string(f[0])), f[1:4])
-	return nil
 }
 
 // finish writes what is known only in the end.

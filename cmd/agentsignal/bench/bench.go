@@ -48,6 +48,7 @@ func Command() *cobra.Command {
 		{"verify", "The record of 100,000 signals verified offline, against reading it and its hashes", b.verifications},
 		{"nodes", "What further nodes on the same Redis cost at a fixed rate of runs", b.nodes},
 		{"takeover", "How soon a node does the work of another that is killed or leaves", b.takeover},
+		{"backup", "A backup of a million signals beside a running service, and its restore", b.backups},
 		{"sizes", "Bytes and time of an idle connection, a listed signal and a run", b.sizes},
 		{"console", "The browser console with 10,000 rows, in Chromium", b.console},
 	}

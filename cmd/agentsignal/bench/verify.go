@@ -103,24 +103,29 @@ func writeSample(s *export.Sample, file, card string) (int64, error) {
 
 // verifyChild runs the command and returns its seconds and the bytes of memory that it had at most.
 func verifyChild(ctx context.Context, program, key, file, card string) (float64, int64, error) {
-	start := time.Now()
 	c := exec.CommandContext(ctx, program, "verify", "record", "--key", key, "--scorecard", card, file)
 	var out bytes.Buffer
 	c.Stdout, c.Stderr = &out, &out
+	taken, most, err := runChild(c)
+	if err != nil {
+		err = fmt.Errorf("%w: %s", err, out.String())
+	}
+	return taken.Seconds(), most, err
+}
+
+// runChild runs a command and returns how long it took and the bytes of memory that it had at most.
+func runChild(c *exec.Cmd) (taken time.Duration, most int64, err error) {
+	start := time.Now()
 	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := c.Start(); err != nil {
 		return 0, 0, err
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- c.Wait() }()
-	var most int64 // not that of getrusage, which begins with the memory of this process
-	for {
+	for { // not the memory of getrusage, which begins with that of this process
 		select {
 		case err := <-ended:
-			if err != nil {
-				err = fmt.Errorf("%w: %s", err, out.String())
-			}
-			return time.Since(start).Seconds(), most, err
+			return time.Since(start), most, err
 		case <-time.After(20 * time.Millisecond):
 			most = max(most, peakMemory(c.Process.Pid))
 		}

@@ -100,7 +100,7 @@ var mayImport = []struct {
 	{"persistence/requests", []string{"actors/signal", "persistence/codec", "persistence/eventlog",
 		"persistence/redisclient", "persistence/signals"}},
 	{"persistence/backup", []string{"actors/signal", "persistence", "persistence/codec", "persistence/deliveries",
-		"persistence/redisclient"}},
+		"persistence/eventlog", "persistence/redisclient"}},
 	{"persistence", []string{"actors/signal", "persistence/..."}},
 	{"http/apitest", nil},
 	{"http/client", []string{"actors/market/assets"}},

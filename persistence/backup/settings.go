@@ -1,0 +1,137 @@
+package backup
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/persistence/deliveries"
+	"github.com/agentsignal/agentsignal/persistence/redisclient"
+)
+
+// saveSettings saves the webhooks and schedules of all accounts.
+func (s *saver) saveSettings(ctx context.Context) error {
+	accounts, err := s.RDB.ZRange(ctx, s.AccountsKey(), 0, -1).Result()
+	if err != nil {
+		return err
+	}
+	for group := range slices.Chunk(accounts, accountsAtOnce) {
+		pipe := s.RDB.Pipeline()
+		var hooks, health, schedules, rounds []*redis.MapStringStringCmd
+		for _, a := range group {
+			account := signal.AccountID(a)
+			p := s.Partition(account)
+			hooks = append(hooks, pipe.HGetAll(ctx, s.WebhooksKey(p, account)))
+			health = append(health, pipe.HGetAll(ctx, s.WebhookHealthKey(p, account)))
+			schedules = append(schedules, pipe.HGetAll(ctx, s.SchedulesKey(p, account)))
+			rounds = append(rounds, pipe.HGetAll(ctx, s.ScheduleRoundsKey(p, account)))
+		}
+		if err := redisclient.Execute(ctx, pipe); err != nil {
+			return err
+		}
+		for i, a := range group {
+			account := signal.AccountID(a)
+			for id, record := range hooks[i].Val() {
+				w := deliveries.Copied{Account: account, ID: signal.WebhookID(id), Record: record, Health: health[i].Val()[id]}
+				if err := s.saveWebhook(ctx, &w); err != nil {
+					return err
+				}
+			}
+			if err := s.saveSchedules(ctx, account, schedules[i].Val(), rounds[i].Val()); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// saveWebhook saves a webhook with its pending deliveries.
+func (s *saver) saveWebhook(ctx context.Context, w *deliveries.Copied) error {
+	decoded, err := w.Webhook()
+	if err != nil {
+		return err
+	}
+	s.summary.check(&decoded, s.opens)
+	if err := s.add(kindWebhook, texts(string(w.Account), string(w.ID), w.Record, w.Health)...); err != nil {
+		return err
+	}
+	p := s.Partition(w.Account)
+	pending, err := s.RDB.ZRangeWithScores(ctx, s.PendingKey(p, w.ID), 0, -1).Result()
+	if err != nil {
+		return err
+	}
+	for group := range slices.Chunk(pending, deliveriesAtOnce) {
+		if err := s.saveDeliveries(ctx, p, w, group); err != nil {
+			return err
+		}
+	}
+	waits := s.WaitsKey(p, w.ID)
+	pipe := s.RDB.Pipeline()
+	until, all := pipe.PExpireTime(ctx, waits), pipe.HGetAll(ctx, waits)
+	if err := redisclient.Execute(ctx, pipe); err != nil {
+		return err
+	}
+	for field, value := range all.Val() {
+		if err := s.add(kindWait, texts(string(w.Account), string(w.ID), untilText(until), field, value)...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *saver) saveSchedules(ctx context.Context, account signal.AccountID, records, rounds map[string]string) error {
+	for id, record := range records {
+		due, err := s.RDB.ZScore(ctx, s.SchedulesDueKey(s.Partition(account)), string(account)+" "+id).Result()
+		if err != nil && !errors.Is(err, redis.Nil) {
+			return err
+		}
+		own := map[string]string{}
+		for field, value := range rounds {
+			if strings.HasPrefix(field, id+" ") {
+				own[field] = value
+			}
+		}
+		first := []string{string(account), id, record, score(redis.Z{Score: due})}
+		if err := s.add(kindSchedule, pairs(first, own)...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func webhookOf(f [][]byte) (deliveries.Copied, error) {
+	if len(f) != 4 {
+		return deliveries.Copied{}, ErrDamaged
+	}
+	return deliveries.Copied{Account: signal.AccountID(f[0]), ID: signal.WebhookID(f[1]), Record: string(f[2]),
+		Health: string(f[3])}, nil
+}
+
+func (l *loader) webhook(ctx context.Context, f [][]byte) error {
+	w, err := webhookOf(f)
+	if err != nil {
+		return err
+	}
+	from := l.from(w.Account)
+	w.Move(func(p signal.Position) signal.Position { return l.moved(from, p) })
+	w.Restore(ctx, l.pipe, l.Keys, l.Partition(w.Account))
+	return nil
+}
+
+func (l *loader) schedule(ctx context.Context, f [][]byte) error {
+	account, id := signal.AccountID(f[0]), string(f[1])
+	p, member := l.Partition(account), string(account)+" "+id
+	l.schedules[member] = true
+	l.pipe.HSet(ctx, l.SchedulesKey(p, account), id, string(f[2]))
+	if due := scoreOf(f[3]); due > 0 {
+		l.pipe.ZAdd(ctx, l.SchedulesDueKey(p), redis.Z{Score: due, Member: member})
+	}
+	if rounds := f[4:]; len(rounds) > 0 {
+		l.pipe.HSet(ctx, l.ScheduleRoundsKey(p, account), values(rounds)...)
+	}
+	return nil
+}
