@@ -44,7 +44,8 @@ func TestDockerfile(t *testing.T) {
 		t.Errorf("the stages are %v, the last is %s", stages, last)
 	}
 	build := strings.Join(stages["build"]["RUN"], "\n")
-	for _, want := range []string{"CGO_ENABLED=0", "GOARCH=$TARGETARCH", "-trimpath", "-o /out/agentsignal", "./cmd/agentsignal"} {
+	for _, want := range []string{"CGO_ENABLED=0", "GOARCH=$TARGETARCH", "-trimpath", "-o /out/agentsignal",
+		"./cmd/agentsignal"} {
 		if !strings.Contains(build, want) {
 			t.Errorf("the program is built without %s: %s", want, build)
 		}
@@ -116,7 +117,8 @@ func TestCompose(t *testing.T) {
 			if s.Image == "" && s.Build.Target == "" {
 				t.Errorf("%s has no image", where)
 			}
-			if b := s.Build; b.Target != "" && (b.Context != ".." || b.Dockerfile != "deploy/Dockerfile" || stages[b.Target] == nil) {
+			if b := s.Build; b.Target != "" && (b.Context != ".." || b.Dockerfile != "deploy/Dockerfile" ||
+				stages[b.Target] == nil) {
 				t.Errorf("%s is built from %+v", where, b)
 			}
 			for _, v := range s.Volumes {

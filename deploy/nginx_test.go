@@ -57,7 +57,8 @@ func TestNginx(t *testing.T) {
 		"listen 80", "listen unix:"+dir+"/80", "/etc/nginx/agentsignal.tls*", dir+"/agentsignal.tls*",
 		"/var/log/nginx/access.log", dir+"/access.log").Replace(read(t, "nginx/agentsignal.conf")))
 	write("nginx.conf", "daemon off; pid "+dir+"/pid; user root; worker_processes 1; error_log "+dir+"/error.log;\n"+
-		"events {}\nhttp { client_body_temp_path "+dir+"/body; proxy_temp_path "+dir+"/proxy; include "+dir+"/agentsignal.conf; }\n")
+		"events {}\nhttp { client_body_temp_path "+dir+"/body; proxy_temp_path "+dir+"/proxy; "+
+		"include "+dir+"/agentsignal.conf; }\n")
 	run(t, nginx, "-t", "-q", "-c", filepath.Join(dir, "nginx.conf"))
 	server := exec.Command(nginx, "-c", filepath.Join(dir, "nginx.conf"))
 	server.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}

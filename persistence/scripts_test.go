@@ -35,7 +35,8 @@ func TestEveryScriptIsChecked(t *testing.T) {
 				return err
 			}
 			dir := filepath.Dir(path)
-			if other.Match(own.ReplaceAll(text, nil)) && dir != "../persistence/redisclient" && dir != "../persistence/storetest" {
+			if other.Match(own.ReplaceAll(text, nil)) && dir != "../persistence/redisclient" &&
+				dir != "../persistence/storetest" {
 				t.Errorf("%s runs a script that redisclient.Script has not made", path)
 			}
 			if embedded.Match(text) {

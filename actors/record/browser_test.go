@@ -215,7 +215,8 @@ func (b *browserCase) judge(tb testing.TB) (want, part, member string) {
 		}
 		if _, err := verify.Matches(l.Text, shown); err != nil {
 			for name := range b.Signal {
-				if strings.Contains(err.Error(), ": "+name+" is ") || name == "signal_id" && strings.HasSuffix(err.Error(), " "+name) {
+				if strings.Contains(err.Error(), ": "+name+" is ") ||
+					name == "signal_id" && strings.HasSuffix(err.Error(), " "+name) {
 					return "differs", "", name
 				}
 			}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -11,7 +12,7 @@ import (
 func TestDocumentedCommands(t *testing.T) {
 	t.Parallel()
 	n := 0
-	for _, line := range commandtest.Documented(t, "../..") {
+	for _, line := range slices.Concat(commandtest.Documented(t, "../.."), commandtest.Runbook(t, "../..")) {
 		line, _, _ = strings.Cut(line, " #")
 		line, _, _ = strings.Cut(line, " > ")
 		args := strings.Fields(strings.TrimPrefix(line, "bin/"))
@@ -30,7 +31,7 @@ func TestDocumentedCommands(t *testing.T) {
 			t.Errorf("%s: %v", line, err)
 		}
 	}
-	if n < 8 {
+	if n < 8+9 {
 		t.Errorf("only %d commands were found", n)
 	}
 }

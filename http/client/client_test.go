@@ -173,7 +173,7 @@ func TestChangesAreRepeatedOnlyWithAKey(t *testing.T) {
 			t.Errorf("%d scans are started: %v, %v", len(requests.all()), j, err)
 		}
 	}
-	c, requests, _ = answers(t, status(429, "1", ""), status(200, "", `{"job_id":"job_1"}`))
+	c, _, _ = answers(t, status(429, "1", ""), status(200, "", `{"job_id":"job_1"}`))
 	if j, err := c.StartScan(t.Context(), "trading", ScanRequest{}); err != nil || j.ID != "job_1" {
 		t.Errorf("a scan that was refused: %v, %v", j, err)
 	}

@@ -150,6 +150,7 @@ func (e *ConnectError) Error() string {
 		return fmt.Sprintf("%[1]s is a port for HTTPS: give https://%[1]s", e.Host)
 	case AnotherServer:
 		return fmt.Sprintf("no agentsignal answers at %s (%v)", e.Host, e.Err.(*Problem).Status)
+	default:
 	}
 	if errors.Is(e.Err, context.DeadlineExceeded) {
 		return fmt.Sprintf("%s does not answer in time", e.Host)
@@ -167,8 +168,9 @@ func (e *ConnectError) Temporary() bool {
 		return false
 	case NotListening, NoHost, NoRoute:
 		return e.Again
+	default:
+		return true
 	}
-	return true
 }
 
 // connectError explains why there was no answer from address. again is set if the service has

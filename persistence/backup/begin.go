@@ -33,8 +33,8 @@ func Begin(ctx context.Context, c *redisclient.Client) error {
 				return !known || key == c.InstallationKey() && interrupted
 			})
 			if len(own) > 0 && !interrupted {
-				return redisclient.Refused("not_empty", fmt.Sprintf("this Redis is not empty: it has the key %s. Restore into an "+
-					"empty one, or into a data directory without Redis' files", own[0]))
+				return redisclient.Refused("not_empty", fmt.Sprintf("this Redis is not empty: it has the key %s. Restore into "+
+					"an empty one, or into a data directory without Redis' files", own[0]))
 			}
 			if err := remove(ctx, c, own); err != nil {
 				return redisclient.Failed(err, "remove an interrupted restore")

@@ -81,7 +81,7 @@ func readAll(file []byte) (records int, err error) {
 	defer r.close()
 	for ; ; records++ {
 		if _, _, err := r.next(); err != nil {
-			if err == io.EOF {
+			if errors.Is(err, io.EOF) {
 				err = nil
 			}
 			return records, err

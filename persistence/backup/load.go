@@ -291,7 +291,8 @@ func (l *loader) finish(ctx context.Context) error {
 			l.pipe.Set(ctx, l.PositionKey(p), signal.Position{}.String(), 0)
 			for _, key := range []string{l.EventsKey(p), l.SignalsKey(p)} {
 				if end, ok := l.newest[key]; ok {
-					l.setEnd(ctx, key, [][]byte{[]byte(end.last.String()), number(end.added + 1), []byte(signal.Position{}.String())})
+					l.setEnd(ctx, key, [][]byte{[]byte(end.last.String()), number(end.added + 1),
+						[]byte(signal.Position{}.String())})
 				}
 			}
 		}

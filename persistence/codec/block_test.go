@@ -79,8 +79,8 @@ func blockEntries() []signal.LogEntry {
 	const a, b, id = "acc_01M7YQ1WTVKN9DZNWV9NV456V1", "someone", "sig_01M7YQ1WTVKN9DZNWV9NV456V1"
 	created := func(account, asset string, p signal.Position, price *float64, w *signal.Outlook) signal.LogEntry {
 		return signal.LogEntry{Account: signal.AccountID(account), Position: p, ID: id, Confidence: .8125, Weather: w,
-			Created: &signal.Listing{ID: id, Agent: "trading", Asset: asset, Strategy: "of a later version", Direction: signal.Short,
-				Confidence: .8125, Entry: price, Status: signal.Open, CreatedAt: p.Time()}}
+			Created: &signal.Listing{ID: id, Agent: "trading", Asset: asset, Strategy: "of a later version",
+				Direction: signal.Short, Confidence: .8125, Entry: price, Status: signal.Open, CreatedAt: p.Time()}}
 	}
 	w := &signal.Outlook{Commodity: "corn", Region: "us", Likelihood: .5, ExpectedImpact: "crop stress",
 		Event: signal.WeatherEvent{Type: signal.Drought, Severity: "extreme", Location: "Des Moines", Deviation: -2.5}}

@@ -157,8 +157,8 @@ func errPartitions(n int) error {
 
 // OtherPartitions returns the error of a process that would use other keys than the installation.
 func OtherPartitions(stored, want string) error {
-	return Refused(cluster.CodeOtherPartitions, fmt.Sprintf("this Redis was set up with partitions: %s, and the setting says %s: "+
-		"it cannot be changed later; without the setting, the number is that of the installation", stored, want))
+	return Refused(cluster.CodeOtherPartitions, fmt.Sprintf("this Redis was set up with partitions: %s, and the setting says "+
+		"%s: it cannot be changed later; without the setting, the number is that of the installation", stored, want))
 }
 
 // OtherInstallation returns the error of a process whose Redis has another installation of the same form.

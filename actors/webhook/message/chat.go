@@ -101,8 +101,9 @@ func (r *Renderer) chat(n note) ([]byte, error) {
 			head, text = "agentsignal", head
 		}
 		return encode(ntfyBody{Topic: r.topic, Title: head, Message: text, Tags: emoji[n.tone]})
+	default:
+		return nil, fmt.Errorf("the format %q is not known", r.format)
 	}
-	return nil, fmt.Errorf("the format %q is not known", r.format)
 }
 
 // encode returns v as JSON, without the escapes for HTML of encoding/json.
@@ -153,6 +154,7 @@ func (r *Renderer) RetryAfter(status int, body string) time.Duration {
 		seconds = a.Parameters.RetryAfter
 	case delivery.Discord:
 		seconds = a.RetryAfter
+	default:
 	}
 	const day = 24 * 60 * 60
 	return time.Duration(min(max(seconds, 0), day) * float64(time.Second))
@@ -203,6 +205,7 @@ func (r *Renderer) AnswersChallenge(body, token string) bool {
 		return a.OK && strings.Contains(a.Result.Text, token)
 	case delivery.Ntfy:
 		return a.ID != "" && a.Event == "message" && strings.Contains(a.Message, token)
+	default:
+		return false
 	}
-	return false
 }

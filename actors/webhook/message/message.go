@@ -48,6 +48,7 @@ func New(w *delivery.Webhook) *Renderer {
 			r.contentType = DefaultContentType
 		}
 		r.template, r.err = ParseTemplate(w.Template)
+	case delivery.Slack, delivery.Discord, delivery.Telegram:
 	}
 	return r
 }
@@ -92,6 +93,7 @@ func CheckURL(f delivery.Format, text string) error {
 	case delivery.Ntfy:
 		_, _, err := splitTopic(text)
 		return err
+	default:
 	}
 	return nil
 }

@@ -221,8 +221,8 @@ func (l *clients) summary(log []logged) {
 			resumes += w.resumes
 			events += len(w.events)
 		}
-		l.tb.Log(fmt.Sprintf("%d entries of the log, %d runs answered, %d given up; %d requests to webhooks, %d of them repeated; "+
-			"%d events on %d streams with %d resumes", len(log), len(l.record.acknowledged), l.record.givenUp, requests, twice,
+		l.tb.Log(fmt.Sprintf("%d entries of the log, %d runs answered, %d given up; %d requests to webhooks, "+
+			"%d of them repeated; %d events on %d streams with %d resumes", len(log), len(l.record.acknowledged), l.record.givenUp, requests, twice,
 			events, streams, resumes))
 	})
 }

@@ -91,7 +91,8 @@ func (r *record) received(account signal.AccountID, c change, event signal.Event
 func (r *record) owned(partition int, epoch int64) {
 	r.note(func() {
 		if epoch < r.epochs[partition] {
-			r.faults = append(r.faults, fmt.Sprintf("partition %d has the epoch %d after %d", partition, epoch, r.epochs[partition]))
+			r.faults = append(r.faults,
+				fmt.Sprintf("partition %d has the epoch %d after %d", partition, epoch, r.epochs[partition]))
 		}
 		r.epochs[partition] = max(epoch, r.epochs[partition])
 	})

@@ -8,6 +8,7 @@ import (
 	"html"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -59,6 +60,21 @@ func Written(tb testing.TB, text string) string {
 	path := filepath.Join(tb.TempDir(), "file")
 	Must(tb, os.WriteFile(path, []byte(text), 0o600))
 	return path
+}
+
+// codeSpan matches a text between backquotes, which may go on in the next line.
+var codeSpan = regexp.MustCompile("`([^`]+)`")
+
+// Runbook returns what deploy/RUNBOOK.md has between backquotes: commands, expressions, settings, and more; root is
+// the path of the repository.
+func Runbook(tb testing.TB, root string) (spans []string) {
+	tb.Helper()
+	text, err := os.ReadFile(filepath.Join(root, "deploy/RUNBOOK.md"))
+	Must(tb, err)
+	for _, m := range codeSpan.FindAllStringSubmatch(string(text), -1) {
+		spans = append(spans, strings.Join(strings.Fields(m[1]), " "))
+	}
+	return spans
 }
 
 // Documented returns the lines of code blocks in the documents and pages for users; root is the

@@ -89,6 +89,7 @@ func Run(ctx context.Context, c configs.Config, environ []string) Report {
 				r.Faults++
 			case Warning:
 				r.Warnings++
+			case OK:
 			}
 		}
 	}

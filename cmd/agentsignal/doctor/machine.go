@@ -56,8 +56,8 @@ func checkDir(path string) []Check {
 			"Give this user the right to write, or choose another data_dir.")
 	} else if info, err := os.Stat(dir); found.Exists && err == nil && info.Mode().Perm()&0o002 != 0 &&
 		info.Mode()&os.ModeSticky == 0 {
-		check = fault(name, dir+" may be written to by every user", "The service does not start: keys and data could be replaced.",
-			"chmod 700 "+dir)
+		check = fault(name, dir+" may be written to by every user",
+			"The service does not start: keys and data could be replaced.", "chmod 700 "+dir)
 	}
 	return []Check{check, checkDisk(dir)}
 }

@@ -212,7 +212,8 @@ func checkFile(s *redisclient.Server, child bool) Check {
 			"Set appendonly yes in Redis.")
 	case s.Info["aof_last_write_status"] == "err":
 		return fault(nameFile, "Redis could not write to it",
-			"Changes answer 503 until it can. What clients were told before is kept.", "Free its disk, or look at the log of Redis.")
+			"Changes answer 503 until it can. What clients were told before is kept.",
+			"Free its disk, or look at the log of Redis.")
 	case s.Info["aof_last_bgrewrite_status"] == "err":
 		return warning(nameFile, "its last rewrite failed; "+fsync, "It is kept, and grows until the disk is full.",
 			"Free its disk, or look at the log of Redis.")
@@ -282,7 +283,8 @@ func checkReplicas(s *redisclient.Server, c configs.Redis) Check {
 func checkSnapshot(s *redisclient.Server) Check {
 	if s.Info["rdb_last_bgsave_status"] == "err" {
 		return warning("snapshot", "the last background save failed",
-			"With save points Redis then refuses changes; copies of the file are old.", "Free its disk, or look at the log of Redis.")
+			"With save points Redis then refuses changes; copies of the file are old.",
+			"Free its disk, or look at the log of Redis.")
 	}
 	fact := "the last background save succeeded"
 	if s.Info["rdb_saves"] == "0" {

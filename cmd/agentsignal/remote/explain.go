@@ -23,6 +23,7 @@ func Explain(err error) error {
 			advice = "start the service, or give its address by --url"
 		case client.NoHost, client.AnotherServer:
 			advice = "see --url"
+		default: // the error gives the advice
 		}
 	} else if p, ok := errors.AsType[*client.Problem](err); ok {
 		advice = adviceOn(p)

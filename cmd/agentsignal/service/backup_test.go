@@ -98,7 +98,8 @@ func backUp(t *testing.T) *copied {
 	b.closings = newHookEndpoint(t, nil)
 	b.endpoint = newHangingEndpoint(t)
 	b.trader.hook(b.closings.url, "signal.closed")
-	plan := b.trader.addSchedule(`{"agent_id":"seo","assets":["oak chair"],"strategy":"meta_tags","timeframe":"1d","every":"1440m"}`)
+	plan := b.trader.addSchedule(
+		`{"agent_id":"seo","assets":["oak chair"],"strategy":"meta_tags","timeframe":"1d","every":"1440m"}`)
 	idle := b.trader.addSchedule(`{"agent_id":"seo","assets":["desk"],"strategy":"meta_tags","timeframe":"1d","every":"1440m"}`)
 	b.trader.do("PATCH", "/v1/schedules/"+idle.ID, `{"status":"disabled"}`).ok(t)
 	b.trader.afterRound(plan.ID)

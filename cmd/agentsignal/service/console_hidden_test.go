@@ -53,7 +53,8 @@ func TestConsoleIsHidden(t *testing.T) {
 		t.Errorf("a hidden page asks for %v", asked)
 	}
 
-	act(t, page, `hide(false)`, `await shows("Weather Agent")`, fmt.Sprintf(`await until("all rows are there", () => %s && %s)`, row(second), row(third)),
+	act(t, page, `hide(false)`, `await shows("Weather Agent")`,
+		fmt.Sprintf(`await until("all rows are there", () => %s && %s)`, row(second), row(third)),
 		`await shows("none missing")`, `if (has("Gap ")) throw new Error("a gap is reported")`, `sound()`)
 	times := map[string]int{}
 	for _, name := range b.forget() {

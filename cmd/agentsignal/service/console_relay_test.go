@@ -4,6 +4,7 @@ import (
 	"bytes"
 	_ "embed"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -270,7 +271,7 @@ func (b *consoleRelay) stream(w http.ResponseWriter, r *http.Request, target str
 		kind, text, err := server.ReadMessage()
 		if err != nil {
 			code := websocket.CloseGoingAway
-			if closed, ok := err.(*websocket.CloseError); ok && closed.Code != websocket.CloseAbnormalClosure {
+			if closed, ok := errors.AsType[*websocket.CloseError](err); ok && closed.Code != websocket.CloseAbnormalClosure {
 				code = closed.Code
 			}
 			s.close(code)

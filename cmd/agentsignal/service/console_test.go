@@ -50,7 +50,8 @@ func TestConsole(t *testing.T) {
 		`await shows("Chance over time")`, `await shows("The odds, accounted for")`,
 		`await until("the chart is drawn", () => find(".chart canvas"))`)
 	made := trader.signals("").Signals[0]
-	for _, place := range []string{"signals/" + made.ID, "run", "scorecard", "webhooks", "live"} { // each has the warnings of /readyz
+	// Each has the warnings of /readyz.
+	for _, place := range []string{"signals/" + made.ID, "run", "scorecard", "webhooks", "live"} {
 		act(t, page, fmt.Sprintf(`location.hash = "#/%s"`, place),
 			`await new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(drawn)))`,
 			`await shows("Redis has no append-only file")`)
@@ -307,9 +308,10 @@ func TestConsoleIsAccessible(t *testing.T) {
 		check("sign in")
 		evaluate[any](t, page, fmt.Sprintf("signIn(%q, %q)", account.Email, password))
 		for place, text := range map[string]string{
-			"live": "Closed", "signals/" + first.ID: "accounted for", "signals/" + open.ID: "Time left", "scorecard": "By strategy", "weather": "Weather",
-			"content": "quality", "run": "Ask an agent", "run?tab=scan": "Assets", "run?tab=schedules": "Schedules",
-			"run?tab=jobs": "Jobs", "webhooks": "Webhooks", "webhooks/" + hook.ID: "Deliveries", "account": "API keys", "nosuch": "no such page",
+			"live": "Closed", "signals/" + first.ID: "accounted for", "signals/" + open.ID: "Time left",
+			"scorecard": "By strategy", "weather": "Weather", "content": "quality", "run": "Ask an agent", "run?tab=scan": "Assets", "run?tab=schedules": "Schedules",
+			"run?tab=jobs": "Jobs", "webhooks": "Webhooks", "webhooks/" + hook.ID: "Deliveries", "account": "API keys",
+			"nosuch": "no such page",
 		} {
 			act(t, page, fmt.Sprintf(`location.hash = "#/%s"`, place), fmt.Sprintf("await shows(%q, 'main')", text))
 			act(t, page, `await until("it is loaded", () => !find(".wait"))`)

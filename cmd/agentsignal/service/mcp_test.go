@@ -66,7 +66,8 @@ func TestToolsForModels(t *testing.T) {
 		"scorecard": card, "list_agents": agents} {
 		e := answer["evidence"].(map[string]any)
 		if count := e["closed_signals"]; (count == 1.0) != (name != "run_agent") ||
-			(e["hit_rate_low"] == nil) != (count == 0.0) || e["simulated"] != false || !slices.Equal(e["sources"].([]any), []any{"stream"}) {
+			(e["hit_rate_low"] == nil) != (count == 0.0) || e["simulated"] != false ||
+			!slices.Equal(e["sources"].([]any), []any{"stream"}) {
 			t.Errorf("%s rests on %v", name, e)
 		}
 	}

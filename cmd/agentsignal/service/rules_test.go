@@ -12,10 +12,16 @@ import (
 	"testing"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/agentsignal/agentsignal/cmd/agentsignal/commandtest"
+	"github.com/agentsignal/agentsignal/configs"
 )
 
-// deployed is the directory of the rules and their runbook.
-const deployed = "../../../deploy"
+// deployed is the directory of the rules and their runbook, below that of the repository.
+const (
+	repository = "../../.."
+	deployed   = repository + "/deploy"
+)
 
 // ruleFile is the part of a file of Prometheus' rules that the tests look at.
 type ruleFile struct{ Groups []ruleGroup }
@@ -73,7 +79,48 @@ func TestAlertsAreInTheRunbook(t *testing.T) {
 	}
 }
 
-// checkRules compares the metrics that rules use with those that the service has, and runs the tests
+// TestRunbookNamesWhatExists: each setting and each request of the runbook exists. Its commands are checked with those of
+// other documents, its expressions with the metrics.
+func TestRunbookNamesWhatExists(t *testing.T) {
+	t.Parallel()
+	defaults, err := configs.Default().YAML()
+	must(t, err)
+	var sections map[string]yaml.Node
+	must(t, yaml.Unmarshal(defaults, &sections))
+	description, err := os.ReadFile(openAPIFile)
+	must(t, err)
+	var api struct{ Paths map[string]map[string]any }
+	must(t, yaml.Unmarshal(description, &api))
+	settings, requests := 0, 0
+	for _, span := range commandtest.Runbook(t, repository) {
+		if m := settingName.FindStringSubmatch(span); m != nil {
+			settings++
+			var section map[string]any
+			if node, ok := sections[m[1]]; ok {
+				must(t, node.Decode(&section))
+			}
+			if _, ok := section[m[2]]; !ok {
+				t.Errorf("there is no setting %s", span)
+			}
+		}
+		if m := requestLine.FindStringSubmatch(span); m != nil {
+			requests++
+			if _, ok := api.Paths[m[2]][strings.ToLower(m[1])]; !ok {
+				t.Errorf("there is no request %s", span)
+			}
+		}
+	}
+	if settings < 10 || requests < 4 {
+		t.Errorf("only %d settings and %d requests were found", settings, requests)
+	}
+}
+
+var (
+	settingName = regexp.MustCompile(`^([a-z_]+)\.([a-z_]+)(: .*)?$`)
+	requestLine = regexp.MustCompile(`^([A-Z]+) (/v1/[^?]+)`)
+)
+
+// checkRules compares the metrics that rules use with the names of series of the service, and runs the tests
 // of the rules.
 func checkRules(t *testing.T, names []string) {
 	t.Helper()
@@ -85,6 +132,13 @@ func checkRules(t *testing.T, names []string) {
 	text, err := os.ReadFile(filepath.Join(deployed, "RUNBOOK.md"))
 	must(t, err)
 	checkNames(t, "the runbook", string(text), names)
+	var expressions []string
+	for _, span := range commandtest.Runbook(t, repository) {
+		if metricName.MatchString(span) {
+			expressions = append(expressions, span)
+		}
+	}
+	checkExpressions(t, "runbook", expressions)
 	promtool(t, "check", "config", "prometheus.yml")
 	promtool(t, "test", "rules", "rules_test.yml")
 }
@@ -100,43 +154,54 @@ type board struct {
 // boardVariables stand for what Grafana puts into an expression.
 var boardVariables = strings.NewReplacer("$job", "agentsignal", "$instance", ".*", "$__rate_interval", "5m")
 
-// checkBoard compares the metrics that the dashboard shows with those that the service has, and its
-// expressions with promtool where that is installed.
-func checkBoard(t *testing.T, names []string) {
+func readBoard(t *testing.T) (b board) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(deployed, "grafana", "dashboards", "agentsignal.json"))
 	must(t, err)
-	var b board
 	must(t, json.Unmarshal(text, &b))
-	var rules ruleFile
-	group := ruleGroup{Name: "dashboard"}
-	for _, p := range b.Panels {
+	return b
+}
+
+// checkBoard compares the metrics that the dashboard shows with the names of series of the service, and its
+// expressions with promtool where that is installed.
+func checkBoard(t *testing.T, names []string) {
+	t.Helper()
+	var expressions []string
+	for _, p := range readBoard(t).Panels {
 		if p.Type != "row" && len(p.Targets) == 0 {
 			t.Errorf("the panel %q shows nothing", p.Title)
 		}
 		for _, target := range p.Targets {
 			checkNames(t, "the panel "+p.Title, target.Expr, names)
-			group.Rules = append(group.Rules,
-				rule{Record: fmt.Sprintf("panel:%d", len(group.Rules)), Expr: boardVariables.Replace(target.Expr)})
+			expressions = append(expressions, boardVariables.Replace(target.Expr))
 		}
 	}
-	if len(group.Rules) == 0 {
-		t.Error("the dashboard has no panels")
+	checkExpressions(t, "dashboard", expressions)
+}
+
+// checkExpressions parses the expressions of a document with promtool, where that is installed.
+func checkExpressions(t *testing.T, document string, expressions []string) {
+	t.Helper()
+	if len(expressions) == 0 {
+		t.Errorf("the %s has no expressions", document)
 	}
-	rules.Groups = []ruleGroup{group}
-	file := filepath.Join(t.TempDir(), "dashboard.yml")
-	text, err = yaml.Marshal(rules)
+	group := ruleGroup{Name: document}
+	for i, e := range expressions {
+		group.Rules = append(group.Rules, rule{Record: fmt.Sprintf("%s:%d", document, i), Expr: e})
+	}
+	file := filepath.Join(t.TempDir(), document+".yml")
+	text, err := yaml.Marshal(ruleFile{Groups: []ruleGroup{group}})
 	must(t, err)
 	must(t, os.WriteFile(file, text, 0o600))
 	promtool(t, "check", "rules", file)
 }
 
-// checkNames compares the metrics of an expression with those that the service has.
+// checkNames compares the metrics of an expression with the names of series of the service.
 func checkNames(t *testing.T, what, expr string, names []string) {
 	t.Helper()
 	names = append(names, "agentsignal_tls_certificate_expiry_timestamp_seconds") // only with a certificate
 	for _, name := range metricName.FindAllString(expr, -1) {
-		if !slices.Contains(names, name) && !slices.Contains(names, strings.TrimSuffix(name, "_bucket")) {
+		if !slices.Contains(names, name) {
 			t.Errorf("%s uses %s, which the service does not have", what, name)
 		}
 	}

@@ -50,7 +50,7 @@ func exportCommand(dataDir func() (string, error)) *cobra.Command {
 	c.Flags().StringVar(&file, "file", "", "file to write, which must not exist; standard output if left out")
 	s.add(c, dataDir)
 	for _, name := range []string{"jq", "utc"} {
-		c.Flags().MarkHidden(name)
+		c.Flags().Lookup(name).Hidden = true
 	}
 	c.Flags().Lookup("output").Usage, c.Flags().Lookup("output").DefValue = "form of the output: csv or json", formCSV
 	return c

@@ -25,8 +25,8 @@ func loginCommand() *cobra.Command {
 		Use: "login", Short: "Make an API key and keep it with the address in a profile", Args: cobra.NoArgs,
 		Long: "Make an API key by the email and the password of an account, and keep it with the address of the\n" +
 			"service in a profile, a file that others cannot read. Commands use the profile\n" +
-			"\"" + remote.DefaultProfile + "\" by themselves and others by --profile. The password is not kept, and the session ends. The key of a\n" +
-			"profile that is there before is revoked, if it is of the same service.",
+			"\"" + remote.DefaultProfile + "\" by themselves and others by --profile. The password is not kept, and the\n" +
+			"session ends. The key of a profile that is there before is revoked, if it is of the same service.",
 		Example: "  agentsignal login --url https://signals.example.com --email me@example.com\n" +
 			"  agentsignal login --email me@example.com --password-stdin --profile home < password.txt",
 		RunE: func(cmd *cobra.Command, _ []string) error {
