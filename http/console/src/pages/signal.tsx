@@ -43,7 +43,7 @@ export default function SignalPage() {
   useEffect(
     () =>
       onEvent((m) => {
-        if ((m.data as { signal_id?: string }).signal_id !== id) return;
+        if (m && (m.data as { signal_id?: string }).signal_id !== id) return;
         void loaded.reload();
         void history.reload();
       }),
