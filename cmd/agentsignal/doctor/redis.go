@@ -263,10 +263,11 @@ func checkFile(s *redisclient.Server, child bool) Check {
 		return fault(nameFile, "Redis could not write to it", "Changes answer 503 until it can. Only a crash of Redis before that "+
 			"loses something: what clients were told last.", remedy(redisclient.CannotWriteDisk))
 	case s.Info["aof_last_bgrewrite_status"] == "err":
-		return warning(nameFile, "its last rewrite failed; "+fsync, "The file grows until the disk is full. Nothing that clients were told is lost.",
-			remedy(redisclient.CannotWriteDisk))
+		return warning(nameFile, "its last rewrite failed; "+fsync,
+			"The file grows until the disk is full. Nothing that clients were told is lost.", remedy(redisclient.CannotWriteDisk))
 	case child:
-		return ok(nameFile, "written at each change, synced every second", "A power cut may lose the last second of what clients were told.")
+		return ok(nameFile, "written at each change, synced every second",
+			"A power cut may lose the last second of what clients were told.")
 	case s.Fsync == "no":
 		return warning(nameFile, fsync, "A power cut may lose half a minute of what clients were told.",
 			"Set appendfsync everysec or always in Redis.")
