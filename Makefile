@@ -49,8 +49,8 @@ console: ## Build the browser console into http/console/dist (Node 20 or later)
 	cd http/console && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error && npm run -s all
 
 console-check: console ## Fail if the committed console is not what its source builds
-	@test -z "$$(git status --porcelain -- http/console/dist)" || \
-		{ git status --short -- http/console/dist; echo "http/console/dist is not what its source builds: commit it"; exit 1; }
+	@test -z "$$(git status --porcelain -- http/console)" || \
+		{ git status --short -- http/console; echo "what is committed of http/console is not what its source builds: commit it"; exit 1; }
 
 # Packages are not part of "make test": a static build and nfpm take minutes, and the check needs root.
 packages: ## Build deb and rpm of VERSION for ARCH into build/packages

@@ -13,6 +13,7 @@ export default defineConfig({
     target: ["chrome123", "firefox128", "safari17.5"],
     cssCodeSplit: false,
     reportCompressedSize: true,
+    license: { fileName: "licences.md" }, // of what the bundle contains; the script "build" moves it out of what is served
   },
   server: { proxy: { "/v1": { target: "http://localhost:8080", ws: true }, "/readyz": "http://localhost:8080" } },
 });

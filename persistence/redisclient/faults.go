@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -20,34 +21,42 @@ type fault struct {
 	setting bool
 }
 
-// ReplicasMissing is the reason for which Redis or this package reports a write as unsafe.
-const ReplicasMissing = "replicas are missing"
-
 // ErrReplicas reports that fewer than redis.wait_replicas replicas have a write.
 var ErrReplicas = errors.New(ReplicasMissing)
 
+// The reasons that Refusal returns.
 const (
-	RefusesUser = "redis refuses the user or the password of redis.url"
-	LacksRights = "the user of redis.url lacks rights in redis"
+	IsFull            = "redis is full"
+	IsReadOnly        = "redis is read-only"
+	CannotWriteDisk   = "redis cannot write to its disk"
+	ReplicasMissing   = "replicas are missing" // Redis or this package reports a write as unsafe
+	IsLoading         = "redis is loading its data"
+	HasLostMaster     = "redis has lost its master"
+	ClusterIncomplete = "the redis cluster is not complete"
+	MovesSlot         = "redis is moving a slot to another node"
+	RefusesUser       = "redis refuses the user or the password of redis.url"
+	LacksRights       = "the user of redis.url lacks rights in redis"
+	DatabaseTooHigh   = "the database number of redis.url is out of range"
+	DatabaseNotValid  = "the database number of redis.url is not valid"
 )
 
 var faults = []fault{
-	{"OOM ", "redis is full", false},
-	{"READONLY ", "redis is read-only", false},
-	{"MISCONF ", "redis cannot write to its disk", false},
+	{"OOM ", IsFull, false},
+	{"READONLY ", IsReadOnly, false},
+	{"MISCONF ", CannotWriteDisk, false},
 	{"NOREPLICAS ", ReplicasMissing, false},
-	{"LOADING ", "redis is loading its data", false},
-	{"MASTERDOWN ", "redis has lost its master", false},
-	{"CLUSTERDOWN ", "the redis cluster is not complete", false},
-	{"TRYAGAIN ", "redis is moving a slot to another node", false},
+	{"LOADING ", IsLoading, false},
+	{"MASTERDOWN ", HasLostMaster, false},
+	{"CLUSTERDOWN ", ClusterIncomplete, false},
+	{"TRYAGAIN ", MovesSlot, false},
 	{"WRONGPASS ", RefusesUser, true},
 	{"NOAUTH ", RefusesUser, true},
 	{"ERR AUTH ", RefusesUser, true},            // a password where Redis has none
 	{"ERR invalid password", RefusesUser, true}, // of a sentinel
 	{"NOPERM ", LacksRights, true},
 	{"ERR The user executing the script", LacksRights, true},
-	{"ERR DB index", "the database number of redis.url is out of range", true},
-	{"ERR invalid DB index", "the database number of redis.url is not valid", true},
+	{"ERR DB index", DatabaseTooHigh, true},
+	{"ERR invalid DB index", DatabaseNotValid, true},
 }
 
 // FaultOf returns the fault that err names, or nil.
@@ -74,6 +83,17 @@ func Refusal(err error) (reason string, setting bool) {
 		return f.reason, f.setting
 	}
 	return "", false
+}
+
+// Reasons returns all reasons that Refusal can return.
+func Reasons() []string {
+	reasons := []string{ReplicasMissing}
+	for i := range faults {
+		if !slices.Contains(reasons, faults[i].reason) {
+			reasons = append(reasons, faults[i].reason)
+		}
+	}
+	return reasons
 }
 
 // Unavailable returns an error of KindUnavailable, which names the fault of cause unless it

@@ -161,7 +161,7 @@ func levels(asset string, d members, names ...string) string {
 	var parts []string
 	for i, p := range among {
 		if p != nil {
-			parts = append(parts, priceNames[names[i]]+" "+number(*p, assets.Decimals(asset, *p, among...)))
+			parts = append(parts, priceNames[names[i]]+" "+assets.PriceText(asset, *p, among...))
 		}
 	}
 	return strings.Join(parts, ", ")

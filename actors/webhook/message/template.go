@@ -87,7 +87,7 @@ func (x *execution) functions() template.FuncMap {
 		"upper":   func(s string) (string, error) { return x.result(strings.ToUpper(s)) },
 		"percent": func(share float64) (string, error) { return x.result(number(100*share, 1) + " %") },
 		"price": func(asset string, price float64) (string, error) {
-			return x.result(number(price, assets.Decimals(asset, price)))
+			return x.result(assets.PriceText(asset, price))
 		},
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"log/slog"
 	"math/big"
 	"net"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -69,7 +70,7 @@ func TestChecksOfAServer(t *testing.T) {
 		"maxmemory_policy": "noeviction", "connected_slaves": "0", "rdb_saves": "0"}
 	for _, row := range []struct {
 		name   string
-		change string // of Info: field=value, or empty
+		change string // of Info: lines of field=value
 		wait   int
 		accept bool
 		fsync  string
@@ -98,10 +99,14 @@ func TestChecksOfAServer(t *testing.T) {
 		{"little used", "", 0, false, "", false, "memory", OK, "100 B of 1000 B"},
 		{"nearly full", "used_memory=900", 0, false, "", false, "memory", Warning, "Raise maxmemory"},
 		{"full", "used_memory=1000", 0, false, "", false, "memory", Fault, "503"},
-		{"one server", "", 0, false, "", false, "replicas", OK, "the disk of this server"},
+		{"one server", "", 0, false, "", false, "replicas", OK, "this server alone"},
 		{"replicas for which nothing waits", "connected_slaves=2", 0, false, "", false, "replicas", Warning,
 			"Set redis.wait_replicas to 1"},
 		{"replicas for which changes wait", "connected_slaves=2", 1, false, "", false, "replicas", OK, "loses nothing"},
+		{"a replica that still copies", "connected_slaves=1\nslave0=ip=h,port=1,state=wait_bgsave,lag=0", 1, false, "", false,
+			"replicas", Fault, "1 still copying"},
+		{"a replica that is up to date", "connected_slaves=1\nslave0=ip=h,port=1,state=online,lag=0", 1, false, "", false,
+			"replicas", OK, "1 connected"},
 		{"too few", "connected_slaves=1", 2, false, "", false, "replicas", Fault, "503"},
 		{"too few, which is accepted", "connected_slaves=1", 2, true, "", false, "replicas", Warning, "may lose"},
 		{"no snapshot", "", 0, false, "", false, "snapshot", OK, "Not needed"},
@@ -111,8 +116,10 @@ func TestChecksOfAServer(t *testing.T) {
 		for field, value := range good {
 			s.Info[field] = value
 		}
-		field, value, _ := strings.Cut(row.change, "=")
-		s.Info[field] = value
+		for line := range strings.Lines(row.change) {
+			field, value, _ := strings.Cut(strings.TrimSpace(line), "=")
+			s.Info[field] = value
+		}
 		c := configs.Default()
 		c.Redis.WaitReplicas = row.wait
 		if row.accept {
@@ -152,6 +159,63 @@ func TestWaysToRedis(t *testing.T) {
 		if got := wayTo(address); got != way {
 			t.Errorf("%s: %q, want %q", address, got, way)
 		}
+	}
+}
+
+// Each reason of Redis has one remedy, which does not depend on the words of the reason.
+func TestRemedies(t *testing.T) {
+	t.Parallel()
+	for _, reason := range redisclient.Reasons() {
+		if remedies[reason] == "" {
+			t.Errorf("no remedy for %q", reason)
+		}
+	}
+	if len(remedies) != len(redisclient.Reasons()) || remedy("another one") == "" {
+		t.Errorf("there are %d remedies for %d reasons", len(remedies), len(redisclient.Reasons()))
+	}
+}
+
+// An address of the wrong kind is explained, by what servers of each kind answered to it.
+func TestWrongKindsOfRedis(t *testing.T) {
+	t.Parallel()
+	watched, cluster := redistest.NewWatched(t, 0), redistest.NewCluster(t, 1)
+	// as returns the address of a server in another form.
+	as := func(address, scheme, path string) string {
+		u, err := url.Parse(address)
+		must(t, err)
+		u.Scheme, u.Path, u.RawQuery = scheme, path, ""
+		if address == watched.URL() && scheme == "redis" {
+			u.User = nil // sentinels do not know the user of the master
+		}
+		return u.String()
+	}
+	look := func(address string, parts ...string) {
+		t.Helper()
+		c := configs.Default()
+		c.Redis.URL, c.Redis.Timeout = configs.Secret(address), configs.Duration(20*time.Second)
+		checks := checkRedis(t.Context(), c)
+		if len(checks) != 1 {
+			t.Fatalf("%s: got %+v", address, checks)
+		}
+		want(t, checks[0], Fault, append(parts, "The service is not ready")...)
+	}
+	sentinel := watched.URL()
+	look(as(sentinel, "redis+sentinel", "/other"), "know no master of this name", "sentinel monitor")
+	look(as(sentinel, "redis", ""), "this is a sentinel", "redis+sentinel://")
+	look(as(cluster.URL(), "redis+sentinel", "/m"), "this is no sentinel", "Name the sentinels")
+	look(as(cluster.URL(), "redis", "/99"), "this is a node of a cluster", "redis+cluster://")
+	must(t, cluster.Nodes()[0].ClusterDelSlotsRange(t.Context(), 0, 16383).Err())
+	look(cluster.URL(), "has slots", "--cluster create")
+	for _, row := range []struct{ address, failure, part string }{
+		{"redis+cluster://h:1", "find the servers: ERR This instance has cluster support disabled", "this is no cluster"},
+		{"redis://h:1", "ask for the server: read installation: MOVED 14143 127.0.0.1:27023", "redis+cluster://HOST"},
+		{"redis://h:1", "ask for the server: EOF", "rediss://"},
+		{"rediss://h:1", "ask for the server: context deadline exceeded", "redis:// in redis.url"},
+		{"rediss://h:1", "ask for the server: tls: failed to verify certificate: x509: certificate signed by unknown authority",
+			"redis.ca_file"},
+		{"redis+cluster://h:1", "find the servers: CLUSTERDOWN Hash slot not served", "Start Redis"},
+	} {
+		want(t, unreachable(row.address, "w", errors.New(row.failure)), Fault, row.part, "Nothing that clients were told is lost")
 	}
 }
 
@@ -199,7 +263,7 @@ func TestRedisInItsStates(t *testing.T) {
 	server.Deny("resetpass")
 	want(t, find(t, look(), nameServer), Fault, "refuses the user")
 	server.Kill()
-	want(t, find(t, look(), nameServer), Fault, "Start Redis", "Nothing is lost")
+	want(t, find(t, look(), nameServer), Fault, "Start Redis", "Nothing that clients were told is lost")
 }
 
 // Without redis.url the Redis of the data directory is looked at, and none is made.

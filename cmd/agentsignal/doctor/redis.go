@@ -34,6 +34,45 @@ const (
 	nameWrites = "writes"
 )
 
+// refusesChanges is what follows where Redis takes no changes, for whatever reason.
+const refusesChanges = "Changes answer 503 until it does. Nothing that clients were told is lost."
+
+// remedies says what to do about each reason of redisclient.Refusal.
+var remedies = map[string]string{
+	redisclient.IsFull:            "Raise maxmemory, or shorten signals.retention and webhooks.keep.",
+	redisclient.IsReadOnly:        "Set redis.url to the master, or to sentinels.",
+	redisclient.CannotWriteDisk:   "Free the disk of Redis, or look at its log.",
+	redisclient.ReplicasMissing:   "Start the replicas, or lower redis.wait_replicas.",
+	redisclient.IsLoading:         "Wait.",
+	redisclient.HasLostMaster:     "Start its master, or set redis.url to the present one, or to sentinels.",
+	redisclient.ClusterIncomplete: "Start the masters that are missing: redis-cli --cluster check names them.",
+	redisclient.MovesSlot:         "Wait until the cluster has moved it.",
+	redisclient.RefusesUser:       "Correct the user or the password in redis.url.",
+	redisclient.LacksRights:       "Give the user of redis.url the rights of deploy/redis/users.acl.",
+	redisclient.DatabaseTooHigh:   "Correct the database number in redis.url: 0 always exists.",
+	redisclient.DatabaseNotValid:  "Correct the database number in redis.url.",
+}
+
+// remedy returns what to do about a reason of redisclient.Refusal, or about an error that has none.
+func remedy(reason string) string { return cmp.Or(remedies[reason], "Look at Redis and its log.") }
+
+// mistakes are wrong forms of redis.url, by parts of the form and of the error that follows. The first
+// that fits counts.
+var mistakes = []struct{ scheme, failure, fact, do string }{
+	{"+cluster:", "cluster support disabled", "this is no cluster", "Use redis://HOST:PORT in redis.url for one server."},
+	{"+sentinel:", "unknown command 'sentinel'", "this is no sentinel",
+		"Name the sentinels in redis.url in place of the master, or use redis://HOST:PORT for one server."},
+	{"+sentinel:", "redis: nil", "the sentinels know no master of this name",
+		"Correct the name at the end of redis.url: it is that of \"sentinel monitor\"."},
+	{"", "unknown command 'time'", "this is a sentinel",
+		"Use redis+sentinel://HOST:PORT/NAME in redis.url, with the name of the master."},
+	{"", "not allowed in cluster mode", "this is a node of a cluster", "Use redis+cluster://HOST:PORT in redis.url."},
+	{"", "MOVED ", "this is a node of a cluster", "Use redis+cluster://HOST:PORT in redis.url."},
+	{"rediss", "tls: ", "", "Correct the certificate of Redis or its host in redis.url, or set redis.ca_file to who signed it."},
+	{"rediss", "deadline exceeded", "nothing here answers with TLS", "Use redis:// in redis.url if this Redis has no TLS."},
+	{"redis", "EOF", "it ended the connection", "Use rediss:// in redis.url if this Redis has TLS."},
+}
+
 // checkRedis checks the configured Redis, or that of the data directory.
 func checkRedis(ctx context.Context, c configs.Config) []Check {
 	if c.Redis.URL != "" {
@@ -110,8 +149,12 @@ func inspect(ctx context.Context, o redisclient.Options, c configs.Config, way s
 	}
 	servers, err := client.Inspect(ctx)
 	err = errors.Join(err, client.Close())
+	if err == nil && len(servers) == 0 {
+		return []Check{fault(nameServer, "no master of this "+way+" has slots", "The service is not ready and waits for it.",
+			"Give the slots of the cluster to masters, by redis-cli --cluster create.")}
+	}
 	if err != nil {
-		return []Check{unreachable(way, err)}
+		return []Check{unreachable(o.URL, way, err)}
 	}
 	each := make([][]Check, len(servers))
 	fit := true
@@ -127,15 +170,21 @@ func inspect(ctx context.Context, o redisclient.Options, c configs.Config, way s
 	return append(checks, checkInstallation(ctx, o, c)...)
 }
 
-// unreachable returns the check of a Redis that does not answer.
-func unreachable(way string, err error) Check {
-	const meaning = "The service starts, is not ready and waits; a running one answers 503 to changes. Nothing is lost by that."
-	if reason, setting := redisclient.Refusal(err); setting {
-		return fault(nameServer, reason+" ("+way+")", meaning, "Correct the user, its password or its rights.")
+// unreachable returns the check of the Redis at address, which does not answer as it must.
+func unreachable(address, way string, err error) Check {
+	const meaning = "The service is not ready and waits for it. " + refusesChanges
+	if reason, _ := redisclient.Refusal(err); reason != "" {
+		return fault(nameServer, reason+" ("+way+")", meaning, remedy(reason))
 	}
 	text := err.Error()
 	if e, isOurs := errors.AsType[*signal.Error](err); isOurs && e.Cause != nil {
 		text = e.Cause.Error()
+	}
+	scheme, _, _ := strings.Cut(address, "//")
+	for _, m := range mistakes {
+		if strings.Contains(scheme, m.scheme) && strings.Contains(text, m.failure) {
+			return fault(nameServer, way+": "+cmp.Or(m.fact, text), meaning, m.do)
+		}
 	}
 	return fault(nameServer, way+": "+text, meaning, "Start Redis, or correct redis.url.")
 }
@@ -188,10 +237,10 @@ func checkProgram(s *redisclient.Server, way string) Check {
 	case s.Unfit() != "":
 		return fault(nameServer, fact, "The service does not start: "+s.Unfit()+".", "Use Redis 7.0 or later, or Valkey.")
 	case s.Info["loading"] == "1":
-		return fault(nameServer, fact+"; it is loading its data", "Changes answer 503 until it has.", "Wait.")
+		return fault(nameServer, fact+"; it is loading its data", refusesChanges, remedy(redisclient.IsLoading))
 	case s.Info["role"] == "slave":
-		return fault(nameServer, fact+"; it is a replica", "It takes no changes, so the service is not ready.",
-			"Set redis.url to the master, or to sentinels.")
+		return fault(nameServer, fact+"; it is a replica", "The service is not ready. "+refusesChanges,
+			remedy(redisclient.IsReadOnly))
 	}
 	return ok(nameServer, fact, "")
 }
@@ -206,26 +255,26 @@ func checkFile(s *redisclient.Server, child bool) Check {
 	switch {
 	case s.Info["aof_enabled"] == "":
 		return warning(nameFile, "not known: the server does not report it",
-			"What a client was told is kept as far as this server keeps it.", "Ask who runs it.")
+			"Whether a restart of Redis loses what clients were told is not known.", "Ask who runs it.")
 	case s.Info["aof_enabled"] != "1":
 		return warning(nameFile, "none", "A restart of Redis loses what clients were told since its last snapshot, or all.",
 			"Set appendonly yes in Redis.")
 	case s.Info["aof_last_write_status"] == "err":
-		return fault(nameFile, "Redis could not write to it",
-			"Changes answer 503 until it can. What clients were told before is kept.",
-			"Free its disk, or look at the log of Redis.")
+		return fault(nameFile, "Redis could not write to it", "Changes answer 503 until it can. Only a crash of Redis before that "+
+			"loses something: what clients were told last.", remedy(redisclient.CannotWriteDisk))
 	case s.Info["aof_last_bgrewrite_status"] == "err":
-		return warning(nameFile, "its last rewrite failed; "+fsync, "It is kept, and grows until the disk is full.",
-			"Free its disk, or look at the log of Redis.")
+		return warning(nameFile, "its last rewrite failed; "+fsync,
+			"The file grows until the disk is full. Nothing that clients were told is lost.", remedy(redisclient.CannotWriteDisk))
 	case child:
-		return ok(nameFile, "written at each change, synced every second", "A power cut may lose the last second.")
+		return ok(nameFile, "written at each change, synced every second",
+			"A power cut may lose the last second of what clients were told.")
 	case s.Fsync == "no":
-		return warning(nameFile, fsync, "A crash of the machine may lose half a minute of what clients were told.",
+		return warning(nameFile, fsync, "A power cut may lose half a minute of what clients were told.",
 			"Set appendfsync everysec or always in Redis.")
 	case s.Fsync == "always":
-		return ok(nameFile, fsync, "A power cut loses nothing that a client was told.")
+		return ok(nameFile, fsync, "A power cut loses nothing that clients were told.")
 	}
-	return ok(nameFile, fsync, "With everysec, a power cut may lose the last second or two.")
+	return ok(nameFile, fsync, "With everysec, a power cut may lose the last second or two of what clients were told.")
 }
 
 func checkEviction(s *redisclient.Server) Check {
@@ -233,13 +282,13 @@ func checkEviction(s *redisclient.Server) Check {
 	switch {
 	case s.Evicts() != "":
 		return fault("eviction", "maxmemory-policy "+policy,
-			"A full Redis removes what clients were told is kept, so the service does not start.",
+			"A full Redis loses what clients were told, so the service does not start.",
 			"Set maxmemory-policy noeviction in Redis.")
 	case policy != "noeviction":
 		return ok("eviction", policy+", without effect as maxmemory is 0",
-			"With a limit it would remove what clients were told is kept, and the service would not start.")
+			"With a limit a full Redis would lose what clients were told, and the service would not start.")
 	}
-	return ok("eviction", "none (noeviction)", "A full Redis refuses changes, and removes nothing.")
+	return ok("eviction", "none (noeviction)", "A full Redis refuses changes, and loses nothing that clients were told.")
 }
 
 func checkMemory(s *redisclient.Server) Check {
@@ -249,42 +298,51 @@ func checkMemory(s *redisclient.Server) Check {
 		limit = number(s.Info["total_system_memory"])
 		fact = fmt.Sprintf("%s; no maxmemory, the machine has %s", bytes(used), bytes(limit))
 	}
-	const do = "Raise maxmemory, or shorten signals.retention and webhooks.keep."
+	do := remedy(redisclient.IsFull)
 	switch share := float64(used) / float64(max(limit, 1)); {
 	case limit == 0:
 		return ok("memory", bytes(used)+"; the limit is not known", "")
 	case share >= 1:
-		return fault("memory", fact, "It is full: changes answer 503. What clients were told is kept.", do)
+		return fault("memory", fact, refusesChanges, do)
 	case share >= fullShare:
-		return warning("memory", fact, "When it is full, changes answer 503. What clients were told is kept.", do)
+		return warning("memory", fact, "When it is full, changes answer 503.", do)
 	}
 	return ok("memory", fact, "")
 }
 
 func checkReplicas(s *redisclient.Server, c configs.Redis) Check {
 	connected := int(number(s.Info["connected_slaves"]))
+	copying := 0
+	for i := range connected { // slave0:ip=…,port=…,state=online,…; without a state it is taken as online
+		if state := s.Info[fmt.Sprintf("slave%d", i)]; strings.Contains(state, "state=") && !strings.Contains(state, "state=online") {
+			connected--
+			copying++
+		}
+	}
 	fact := fmt.Sprintf("%d connected, redis.wait_replicas %d", connected, c.WaitReplicas)
+	if copying > 0 {
+		fact += fmt.Sprintf("; %d still copying", copying)
+	}
 	switch {
 	case connected < c.WaitReplicas && c.WithoutReplicas == configs.AcceptWithoutReplicas:
-		return warning("replicas", fact, "Changes are acknowledged without them, and a failover may lose these.",
+		return warning("replicas", fact, "A failover may lose what clients were told meanwhile: changes do not wait.",
 			"Start the replicas.")
 	case connected < c.WaitReplicas:
-		return fault("replicas", fact, "Changes answer 503: they must be on that many replicas.",
-			"Start the replicas, or lower redis.wait_replicas.")
+		return fault("replicas", fact, refusesChanges, remedy(redisclient.ReplicasMissing))
 	case connected > 0 && c.WaitReplicas == 0:
-		return warning("replicas", fact, "A failover may lose changes that clients were told are stored.",
+		return warning("replicas", fact, "A failover may lose what clients were told last.",
 			"Set redis.wait_replicas to 1.")
 	case connected == 0:
-		return ok("replicas", fact, "What clients were told is as safe as the disk of this server.")
+		return ok("replicas", fact, "What clients were told is on this server alone.")
 	}
-	return ok("replicas", fact, "A failover to a replica that has confirmed a change loses nothing.")
+	return ok("replicas", fact, "A failover to a replica that has confirmed a change loses nothing that clients were told.")
 }
 
 func checkSnapshot(s *redisclient.Server) Check {
 	if s.Info["rdb_last_bgsave_status"] == "err" {
 		return warning("snapshot", "the last background save failed",
 			"With save points Redis then refuses changes; copies of the file are old.",
-			"Free its disk, or look at the log of Redis.")
+			remedy(redisclient.CannotWriteDisk))
 	}
 	fact := "the last background save succeeded"
 	if s.Info["rdb_saves"] == "0" {
@@ -317,7 +375,7 @@ func checkRoundTrip(s *redisclient.Server) Check {
 	if s.RoundTrip < slowRoundTrip {
 		return ok("round trip", fact, "")
 	}
-	return warning("round trip", fact, "Each change takes several: clients wait. Nothing is lost by that.",
+	return warning("round trip", fact, "Each change takes several, so clients wait.",
 		"Bring the service near to Redis, or look what keeps Redis or this machine busy.")
 }
 
@@ -326,7 +384,6 @@ func checkInstallation(ctx context.Context, o redisclient.Options, c configs.Con
 	const name = "installation"
 	found, err := redisclient.Existing(ctx, o)
 	var check Check
-	reason, _ := redisclient.Refusal(err)
 	switch kind := signal.KindOf(err); {
 	case err == nil:
 		check = ok(name, fmt.Sprintf("%d partitions", found.Partitions), "")
@@ -337,8 +394,9 @@ func checkInstallation(ctx context.Context, o redisclient.Options, c configs.Con
 	case kind == signal.KindConflict:
 		return []Check{fault(name, err.Error(), "The service does not start.", "Do what the sentence says.")}
 	default:
-		return []Check{fault(name, cmp.Or(reason, err.Error()), "The service is not ready, and waits.",
-			"Look at Redis and at the rights of its user.")}
+		check := unreachable(o.URL, wayTo(o.URL), err)
+		check.Name = name
+		return []Check{check}
 	}
 	client, err := redisclient.NewClient(found)
 	if err != nil {
@@ -351,25 +409,9 @@ func checkInstallation(ctx context.Context, o redisclient.Options, c configs.Con
 	if err == nil {
 		return []Check{check, ok(nameWrites, fmt.Sprintf("taken, in %.1f ms", float64(took.Microseconds())/1000), "")}
 	}
-	reason, _ = redisclient.Refusal(err)
+	reason, _ := redisclient.Refusal(err)
 	return []Check{check, fault(nameWrites, "refused: "+cmp.Or(reason, err.Error()),
-		"Changes answer 503 and /readyz is red. What clients were told before is kept.", whatToDo(reason))}
-}
-
-// whatToDo returns the remedy for a reason of redisclient.Refusal.
-func whatToDo(reason string) string {
-	for part, do := range map[string]string{
-		"full":      "Raise maxmemory, or shorten signals.retention and webhooks.keep.",
-		"disk":      "Free the disk of Redis.",
-		"read-only": "Set redis.url to the master, or to sentinels.",
-		"replicas":  "Start the replicas, or lower redis.wait_replicas.",
-		"rights":    "Give the user of redis.url the rights of deploy/redis/users.acl.",
-	} {
-		if strings.Contains(reason, part) {
-			return do
-		}
-	}
-	return "Look at Redis and its log."
+		"/readyz is red. "+refusesChanges, remedy(reason))}
 }
 
 // number returns the number in a field of INFO, or 0.

@@ -28,7 +28,7 @@ func TestConsoleFollowsPrices(t *testing.T) {
 	}
 	live.says(`{`, `{"type":"market.price","data":null}`, `{"type":"market.price","data":{"asset":"BTC","price":"1","at":"x"}}`)
 	price(live, "4321.5")
-	act(t, page, `await shows("4,321.5", "main")`, `sound()`)
+	act(t, page, `await shows("4,321.50", "main")`, `sound()`)
 
 	second := trader.awaitRun("ETH", "momentum")
 	act(t, page, fmt.Sprintf(`await until("the row is there", () => find("[data-row=%s]"))`, second.ID))

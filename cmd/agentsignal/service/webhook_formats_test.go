@@ -3,7 +3,6 @@ package service
 import (
 	"crypto/rand"
 	"encoding/json"
-	"fmt"
 	"io"
 	"net/http"
 	"net/url"
@@ -135,7 +134,7 @@ func TestFormatsReachTheirReceivers(t *testing.T) {
 		}
 	}
 	made := trader.run("BTC", "momentum")
-	price := fmt.Sprintf("%.*f", assets.Decimals("BTC", *made.Entry), *made.Entry)
+	price := assets.PriceText("BTC", *made.Entry)
 	arrived := end.await(t, len(formats))
 	for format, hook := range hooks {
 		trader.awaitTotal(hook, "status=succeeded", 1)

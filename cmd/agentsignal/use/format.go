@@ -79,9 +79,7 @@ func (p *printer) cell(v any) cell {
 		c.style = signStyle(v.of)
 		return c
 	case price:
-		return number(v.of, func(x float64) string {
-			return strconv.FormatFloat(x, 'f', assets.Decimals(v.asset, x, v.among...), 64)
-		})
+		return number(v.of, func(x float64) string { return assets.PriceText(v.asset, x, v.among...) })
 	case int:
 		return cell{text: strconv.Itoa(v), right: true}
 	case time.Time:

@@ -3,6 +3,7 @@ package use
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/agentsignal/agentsignal/actors/market/assets"
 	"github.com/agentsignal/agentsignal/cmd/agentsignal/commandtest"
 	"github.com/agentsignal/agentsignal/http/client"
 )
@@ -40,10 +42,17 @@ func TestPricesAsTradersWriteThem(t *testing.T) {
 		{"DOGE", .0812345, nil, "0.08123"},
 		{"PEPE", .0000123456, nil, "0.00001235"},
 		{"XRP", 2.34567, nil, "2.3457"},
+		{"XRP", .1, nil, "0.1000"},
+		{"XRP", .01, nil, "0.01000"},
 		{"BTC", -5, nil, "-5.0000"},
 		{"BTC", 0, nil, "0.00"},
 		{"BTC", 90411.591, []*float64{of(90411.591), of(90411.594), nil, of(90411.591)}, "90411.591"},
 		{"BTC", 1, []*float64{of(1), of(1 + 1e-14)}, "1.0000000000"},
+		{"BTC", 64250.125, nil, "64250.13"},
+		{"AAPL", 1.005, nil, "1.01"},                                      // in binary a little less
+		{"SOL", 95.123456, []*float64{of(101), of(95), of(110)}, "95.12"}, // as the entry
+		{"SOL", 100.5, []*float64{of(99.5), of(98), of(103)}, "100.5000"},
+		{"ACME", 12.3456, []*float64{nil, nil, nil}, "12.3456"},
 	} {
 		if got := p.cell(price{&row.x, row.asset, row.among}); got.text != row.want || !got.right {
 			t.Errorf("%s at %v: %q, want %q", row.asset, row.x, got.text, row.want)
@@ -51,6 +60,54 @@ func TestPricesAsTradersWriteThem(t *testing.T) {
 	}
 	if got := p.cell(price{}); got.text != missing {
 		t.Errorf("no price is %q", got.text)
+	}
+}
+
+// The console writes prices and shares as the commands do: its own tests hold it to the texts in this file.
+func TestConsoleHasTheFormatsOfCommands(t *testing.T) {
+	t.Parallel()
+	type example struct {
+		Asset  string     `json:"asset"`
+		Class  *string    `json:"class"`
+		Value  float64    `json:"value"`
+		Levels []*float64 `json:"levels"`
+		Text   string     `json:"text"`
+	}
+	var rows []string
+	add := func(asset string, value float64, levels ...*float64) {
+		e := example{asset, nil, value, append([]*float64{}, levels...), assets.PriceText(asset, value, levels...)}
+		if class := assets.ClassOf(asset); class != "" {
+			e.Class = &class
+		}
+		text, err := json.Marshal(e)
+		commandtest.Must(t, err)
+		rows = append(rows, "    "+string(text))
+	}
+	for _, a := range append(assets.Known, assets.Spec{Symbol: "ACME", Price: 12.5}) {
+		entry, stop, target := a.Price*1.0123456, a.Price*.99, a.Price*1.05
+		add(a.Symbol, entry)
+		add(a.Symbol, stop, &entry, &stop, &target)
+	}
+	for _, asset := range []string{"BTC", "AAPL", "EURUSD", "XAUUSD", "corn", "ACME"} {
+		for _, x := range []float64{0, 5e-324, 1.25e-11, 1e-10, 4.99995e-8, .0001, .001, .01, .099996, .1, .125, .99996, 1, 1.005, 1.015,
+			9.9996, 10, 19.99996, 20, 99.995, 99.999999, 100, 1e3, 64250.125, 1e6 + .005, 123456789.987654321, 1e15 + .5, 1e21,
+			1.7976931348623157e308} {
+			add(asset, x)
+		}
+		add(asset, 1, of(1), of(1.000004), nil)
+		add(asset, 90411.591, of(90411.591), of(90411.594))
+		add(asset, .5, of(1), of(1+1e-14))
+		add(asset, 7, nil, of(1000), of(1000.001))
+	}
+	got := fmt.Sprintf("{\n  \"min_share\": %d,\n  \"prices\": [\n%s\n  ]\n}\n", minShare, strings.Join(rows, ",\n"))
+	const file = "../../../http/console/src/format.json"
+	if os.Getenv("TEST_FORMAT") != "" {
+		commandtest.Must(t, os.WriteFile(file, []byte(got), 0o644))
+	}
+	want, err := os.ReadFile(file)
+	commandtest.Must(t, err)
+	if d := cmp.Diff(string(want), got); d != "" {
+		t.Errorf("%s is written by TEST_FORMAT=1 go test -run '^TestConsoleHas' ./cmd/agentsignal/use, and then by make console: %s", file, d)
 	}
 }
 

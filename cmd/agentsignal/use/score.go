@@ -11,7 +11,8 @@ import (
 	"github.com/agentsignal/agentsignal/http/client"
 )
 
-// minShare is the number of closed signals from which people are shown shares, as in the console.
+// minShare is the number of closed signals from which people are shown shares. The console takes it from
+// http/console/src/format.json, which the test of formats writes.
 const minShare = 30
 
 func scoreCommand(dataDir func() (string, error)) *cobra.Command {
@@ -20,9 +21,9 @@ func scoreCommand(dataDir func() (string, error)) *cobra.Command {
 	var since string
 	c := &cobra.Command{
 		Use: "score", Short: "Show the scorecard of closed signals", Args: cobra.NoArgs,
-		Long: "Show the scorecard of the account's closed signals: the hit rate with its 95 % interval, and results in R,\n" +
-			"the distance from entry to stop. Expectancy, profit factor, total and drawdown are after costs. Of fewer than\n" +
-			"30 signals the text has counts and no shares, which would say little.",
+		Long: fmt.Sprintf("Show the scorecard of the account's closed signals: the hit rate with its 95 %% interval, and results in R,\n"+
+			"the distance from entry to stop. Expectancy, profit factor, total and drawdown are after costs. Of fewer than\n"+
+			"%d signals the text has counts and no shares, which would say little.", minShare),
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			if since != "" {
 				if q.Since, err = parseSince(since, time.Now(), time.Local); err != nil {

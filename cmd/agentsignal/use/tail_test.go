@@ -135,14 +135,14 @@ func TestTailShowsEarlierSignalsFirst(t *testing.T) {
 	args := []string{"--last", "2", "--min-confidence", "0.2", "-n", "6"}
 	out, errs, err := tail(t, messages, args...)
 	want := `
-2026-11-21 09:10:00  new      BTC          long   momentum          60.0 %    90000.12    89000.00    91000.00
-2026-11-21 09:20:00  new      BTC          long   momentum          50.0 %    90000.12    89000.00    91000.00
+2026-11-21 09:10:00  new      BTC          long   momentum          60.0 %    90000.13    89000.00    91000.00
+2026-11-21 09:20:00  new      BTC          long   momentum          50.0 %    90000.13    89000.00    91000.00
 2026-11-21 09:25:00  closed   BTC          long   momentum  LEVELS    89000.00   -1.11 %  stop_loss
 2026-11-21 09:30:00  new      EURUSD       short  breakout          42.0 %     1.13890     1.14000     1.13700
 2026-11-21 09:30:00  notice   info: a�b
 2026-11-21 09:30:00  closed   BTC          long   momentum  LEVELS    91000.00   +1.11 %  take_profit
 `
-	const levels = "                    90000.12    89000.00    91000.00"
+	const levels = "                    90000.13    89000.00    91000.00"
 	want = strings.ReplaceAll(want, "  LEVELS", levels)
 	if err != nil || "\n"+out != want || !strings.Contains(errs, "no scope for agent.status") {
 		t.Errorf("tail prints %s%s, %v, want %s", out, errs, err, want)

@@ -123,7 +123,7 @@ func TestWatchShowsSignalsWithTheirRulers(t *testing.T) {
  ETH         ▲ long    ▐░░░░░░│▒▒▒▒▒▒▒▒▒▒▒▒▌ ▶ +15.00 R  42.0 %     250.00   2s
  BTC         ▲ long    ▐░░░░░░│▒▒▒▒▒●▒▒▒▒▒▒▌    +1.00 R  61.7 %     110.00   1m
  Closed 2
- SOL         ▲ long    ▐░░◆░░░│▒▒▒▒▒▒▒▒▒▒▒▒▌    -0.50 R  42.0 %    95.0000   0s
+ SOL         ▲ long    ▐░░◆░░░│▒▒▒▒▒▒▒▒▒▒▒▒▌    -0.50 R  42.0 %      95.00   0s
  XAUUSD      ▲ long    ◆░░░░░░│▒▒▒▒▒▒▒▒▒▒▒▒▌    -1.00 R  42.0 %      90.00   3h
 
  sorted by newest

@@ -1,22 +1,21 @@
 import { describe, expect, test } from "vitest";
 import * as format from "./format";
+import examples from "./format.json";
 import { parseLimit, pathOf, retryDelay } from "./api/client";
 import { linkTo, parsePlace } from "./router";
 import { bodyOf, fieldsOf } from "./run/schema";
 import { withoutHeader } from "./pages/content";
 
 describe("format", () => {
-  test.each([
-    [64250.125, "64,250.1"],
-    [421.5, "421.50"],
-    [12.3456, "12.346"],
-    [1.09634, "1.09634"],
-    [0.0000123, "0.00001230"],
-    [null, "–"],
-    [NaN, "–"],
-  ])("price %s", (value, want) => expect(format.price(value)).toBe(want));
+  test.each(examples.prices)("price $value of $asset beside $levels", ({ value, class: assetClass, levels, text }) =>
+    expect(format.price(value, assetClass, levels).replaceAll(",", "")).toBe(text),
+  );
 
-  test("prices of an asset have the same decimals", () => expect(format.price(9.5, 101)).toBe("9.50"));
+  test("a price has groups, a missing one is none", () => {
+    expect(format.price(64250.126)).toBe("64,250.13");
+    expect(format.price(null)).toBe("–");
+    expect(format.price(NaN)).toBe("–");
+  });
 
   test.each([
     [0.416, "+0.42 R"],

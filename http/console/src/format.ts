@@ -20,21 +20,33 @@ function decimals(value: number, digits: number): string {
   return format.format(value);
 }
 
-/** Returns the decimals with which prices of this size are quoted. */
-export function priceDigits(price: number): number {
-  const size = Math.abs(price);
-  if (size >= 10_000) return 1;
-  if (size >= 100) return 2;
-  if (size >= 10) return 3;
-  if (size >= 0.1) return 5;
-  if (size >= 0.01) return 6;
-  return 8;
+const maxDigits = 10;
+
+function usualDigits(size: number, assetClass: string | null): number {
+  if (assetClass === "fx") return size >= 20 ? 3 : 5; // 20 and more are yen
+  if (assetClass === "commodity" && size < 10) return 3;
+  if (size >= 100 || size === 0 || (assetClass !== null && assetClass !== "crypto" && size >= 1)) return 2;
+  if (size >= 1) return 4;
+  let digits = 3;
+  for (; size < 1 && digits < maxDigits; digits++) size *= 10; // a logarithm could differ from the commands'
+  return digits;
 }
 
-/** Returns a price; like is another price of the same asset, whose decimals are used so that columns align. */
-export function price(value: number | null | undefined, like: number | null = value ?? null): string {
+/**
+ * Returns a price as a trader writes it, by the class of its asset, which is null if it is not known. The first of levels,
+ * the prices that stand beside it, decides on the decimals of all, and there are more if two would look the same. The
+ * commands do the same: their test writes format.json, which has examples.
+ */
+export function price(
+  value: number | null | undefined,
+  assetClass: string | null = null,
+  levels: readonly (number | null)[] = [],
+): string {
   if (value === null || value === undefined || !Number.isFinite(value)) return none;
-  return decimals(value, priceDigits(like ?? value));
+  const known = levels.filter((level) => level !== null);
+  let digits = usualDigits(Math.abs(levels[0] ?? value), assetClass);
+  while (digits < maxDigits && new Set(known.map((x) => decimals(x, digits))).size < new Set(known).size) digits++;
+  return decimals(value, digits);
 }
 
 export function r(value: number | null | undefined, digits = 2): string {

@@ -1,8 +1,9 @@
 import type { Statistics } from "../api/types";
 import * as format from "../format";
+import { min_share } from "../format.json";
 
-/** The number of closed signals from which shares are told in percent. */
-export const minShare = 30;
+/** The number of closed signals from which shares are shown in percent, here and by the commands. */
+export const minShare = min_share;
 
 export type Bucket = Statistics["reliability"][number];
 

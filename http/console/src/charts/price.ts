@@ -10,6 +10,7 @@ import {
 } from "lightweight-charts";
 import type { SignalState } from "../api/types";
 import * as format from "../format";
+import { priceText } from "../live/prices";
 
 /** A bar of prices. */
 export interface Bar {
@@ -51,7 +52,7 @@ export function drawPrices(box: HTMLElement, s: SignalState, barSeconds: number)
     rightPriceScale: { borderVisible: false, scaleMargins: { top: 0.08, bottom: 0.08 } },
     timeScale: { borderVisible: false, timeVisible: true, secondsVisible: true, rightOffset: 6, tickMarkFormatter: clock },
     localization: {
-      priceFormatter: (p: number) => format.price(p, s.entry_price),
+      priceFormatter: (p: number) => priceText(p, s),
       timeFormatter: (t: Time) => format.time(Number(t) * 1000),
     },
     crosshair: { vertLine: { labelBackgroundColor: color("line-strong") }, horzLine: { labelBackgroundColor: color("line-strong") } },

@@ -195,6 +195,29 @@ test("a type of another version is no mistake", () => {
   expect(data.store.size).toBe(0);
 });
 
+test("a page that was hidden for too many events loads the list, and still has the notices", async () => {
+  await loadWith([make("a")], [], () => {});
+  answers.length = 0;
+  const heard: (string | null)[] = [];
+  const leave = data.onEvent((m) => heard.push(m?.type ?? null));
+  const notice = (n: number) => data.event({ type: "system.notification", data: { message: `notice ${n}`, severity: "info" } });
+  vi.stubGlobal("document", { hidden: true });
+  notice(1);
+  for (let n = 0; n < 2100; n++) data.event({ type: "signal.new", id: `30-${n}`, data: { ...make(`many${n}`) } });
+  notice(2);
+  vi.stubGlobal("document", { hidden: false });
+  data.showUnseen();
+  expect(data.notices.value.slice(0, 2).map((n) => n.text)).toEqual(["notice 2", "notice 1"]);
+  expect(data.store.get("many0")).toBeUndefined(); // nothing of a part
+  expect(heard).toEqual([null]);
+  await answerAll(Promise.resolve(), [make("many2099"), make("many0")]);
+  await settled();
+  expect(data.order.value.open.toSorted()).toEqual(["many0", "many2099"]);
+  data.showUnseen(); // has nothing left to do
+  expect(answers.length).toBe(2);
+  leave();
+});
+
 test("what comes while the page is hidden is applied when it is seen", () => {
   vi.stubGlobal("document", { hidden: true });
   data.event({ type: "signal.new", id: "32-0", data: { ...make("a") } });
@@ -210,7 +233,7 @@ test("filters that the address does not change are the same filters", () => {
 
 test("a listener gets the events of signals that are not listed", () => {
   const got: string[] = [];
-  const stop = data.onEvent((m) => got.push(m.id!));
+  const stop = data.onEvent((m) => got.push(m!.id!));
   const update = { type: "signal.updated", data: { signal_id: "older", confidence: 0.5, updated_at: "2026-11-21T10:00:00.000Z" } };
   data.event({ ...update, id: "5-0" });
   stop();

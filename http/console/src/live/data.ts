@@ -286,6 +286,7 @@ const forms: Record<string, Record<string, (v: unknown) => boolean>> = {
 let unseen: Message[] = [];
 /** Beyond so many, loading the list again costs less than applying them. */
 const maxUnseen = 2000;
+/** Whether there were more, so that events of signals are missing in unseen. */
 let tooMany = false;
 
 /** Applies a message of the stream. It throws where the message is not what this page knows under its type. */
@@ -295,8 +296,11 @@ export function event(m: Message): void {
   const members = m.data as Record<string, unknown> | null | undefined;
   for (const [name, fits] of Object.entries(form)) if (!fits(members?.[name])) throw new TypeError(`${m.type} without ${name}`);
   if (!document.hidden) return apply(m);
-  if (unseen.length < maxUnseen) unseen.push(m);
-  else tooMany = true;
+  unseen.push(m);
+  if (tooMany || unseen.length > maxUnseen) {
+    tooMany = true;
+    unseen = unseen.filter((u) => u.type === "system.notification").slice(-maxNotices); // no list has these
+  }
 }
 
 /** Applies what came while the page was hidden. */
@@ -305,8 +309,10 @@ export function showUnseen(): void {
   const reloads = tooMany;
   unseen = [];
   tooMany = false;
-  if (reloads) return void reload();
   batch(() => list.forEach(apply));
+  if (!reloads) return;
+  for (const listener of listeners) listener(null);
+  void reload();
 }
 
 function apply(m: Message): void {
@@ -329,10 +335,13 @@ function apply(m: Message): void {
   flushSoon();
 }
 
-const listeners = new Set<(m: Message) => void>();
+const listeners = new Set<(m: Message | null) => void>();
 
-/** Calls f with the events of signals, also of those that the list does not have, until the returned function is called. */
-export function onEvent(f: (m: Message) => void): () => void {
+/**
+ * Calls f with the events of signals, also of those that the list does not have, until the returned function is called.
+ * The event is null where some were dropped, so that any signal may have changed.
+ */
+export function onEvent(f: (m: Message | null) => void): () => void {
   listeners.add(f);
   return () => listeners.delete(f);
 }

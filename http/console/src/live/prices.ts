@@ -1,6 +1,7 @@
 import { computed, signal } from "@preact/signals";
 import { get } from "../api/client";
 import type { Asset } from "../api/types";
+import * as format from "../format";
 import * as session from "../session";
 import * as stream from "../stream/prices";
 
@@ -17,6 +18,26 @@ const joined = computed(() => [...assets.value.keys()].join("\n"));
 
 /** Their names, which change far less often than their prices. */
 export const assetNames = computed(() => (joined.value === "" ? [] : joined.value.split("\n")));
+
+let formerClasses: ReadonlyMap<string, string | null> = new Map();
+
+/** Their classes, which change as seldom. */
+const classes = computed(() => {
+  const list = assets.value;
+  let same = list.size === formerClasses.size;
+  for (const a of list.values()) same &&= formerClasses.get(a.asset) === a.class;
+  if (!same) formerClasses = new Map([...list.values()].map((a) => [a.asset, a.class]));
+  return formerClasses;
+});
+
+/** The class of an asset, or null while it is not known. */
+export const classOf = (asset: string) => classes.value.get(asset) ?? null;
+
+/** Returns a price of a signal as text, with as many decimals as its others. */
+export const priceText = (value: number | null | undefined, s: Levels) =>
+  format.price(value, classOf(s.asset), [s.entry_price, s.stop_loss, s.take_profit]);
+
+type Levels = { asset: string; entry_price: number | null; stop_loss: number | null; take_profit: number | null };
 
 /** Whether the prices of an asset, or of all if it is absent, are made up. */
 export function simulated(list = assets.value): boolean {

@@ -4,7 +4,7 @@ import { now } from "../clock";
 import * as format from "../format";
 import { linkTo } from "../router";
 import { Direction, tone } from "../ui/kit";
-import { priceOf } from "./prices";
+import { priceOf, priceText } from "./prices";
 import { Ruler } from "./ruler";
 import { costOf, isProbability, netOf, resultAt, type Row } from "./store";
 
@@ -60,12 +60,12 @@ export function Line({ row, top, index }: { row: Row; top: number; index: number
         <span class="under">{chanceNote(s)}</span>
       </div>
       <div role="cell" class="num c-price">
-        <span class="main">{format.price(closed ? s.exit_price : price, s.entry_price)}</span>
-        <span class="under">{format.price(s.entry_price)}</span>
+        <span class="main">{priceText(closed ? s.exit_price : price, s)}</span>
+        <span class="under">{priceText(s.entry_price, s)}</span>
       </div>
       <div role="cell" class="num c-levels wide-only">
-        <span class="main">{format.price(s.take_profit, s.entry_price)}</span>
-        <span class="under">{format.price(s.stop_loss, s.entry_price)}</span>
+        <span class="main">{priceText(s.take_profit, s)}</span>
+        <span class="under">{priceText(s.stop_loss, s)}</span>
       </div>
       <div role="cell" class="num c-levels c-left wide-only">
         <span class="main">{closed ? reasonOf(s.close_reason) : left(s.expires_at)}</span>

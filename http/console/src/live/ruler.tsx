@@ -1,6 +1,7 @@
 import { signal } from "@preact/signals";
 import type { SignalState } from "../api/types";
 import * as format from "../format";
+import { priceText } from "./prices";
 import { costOf, resultAt, riskOf } from "./store";
 
 /** The R values at both ends of a ruler. Rows share one scale, so that their entries lie below each other. */
@@ -107,9 +108,9 @@ export function BigRuler({ s, price }: { s: SignalState; price: number | null })
       <span class="above" style={left(-1)}>−1 R</span>
       <span class="above" style={left(0)}>entry</span>
       <span class="above" style={left(target)}>{format.r(target, 1)}</span>
-      <span class="below" style={left(-1)}>{format.price(s.stop_loss, s.entry_price)}</span>
-      <span class="below" style={left(0)}>{format.price(s.entry_price)}</span>
-      <span class="below" style={left(target)}>{format.price(s.take_profit, s.entry_price)}</span>
+      <span class="below" style={left(-1)}>{priceText(s.stop_loss, s)}</span>
+      <span class="below" style={left(0)}>{priceText(s.entry_price, s)}</span>
+      <span class="below" style={left(target)}>{priceText(s.take_profit, s)}</span>
     </div>
   );
 }

@@ -2,6 +2,7 @@ import { useState } from "preact/hooks";
 import { get } from "../api/client";
 import { now } from "../clock";
 import * as format from "../format";
+import { priceText } from "../live/prices";
 import { linkTo } from "../router";
 import { Ago, Direction, Empty, Panel, Show, tone, useLoad } from "../ui/kit";
 
@@ -109,9 +110,9 @@ export function Ranking({ job }: { job: AnyJob }) {
                 <td class={`num ${tone(r.expected_r_net)}`}>{format.r(r.expected_r_net, 3)}</td>
                 <td class="num">{format.percent(r.confidence, 1)}</td>
                 <td class="num">{format.change(r.edge * 100, 1).replace(" %", " pp")}</td>
-                <td class="num">{format.price(r.entry_price)}</td>
-                <td class="num">{format.price(r.stop_loss, r.entry_price)}</td>
-                <td class="num">{format.price(r.take_profit, r.entry_price)}</td>
+                <td class="num">{priceText(r.entry_price, r)}</td>
+                <td class="num">{priceText(r.stop_loss, r)}</td>
+                <td class="num">{priceText(r.take_profit, r)}</td>
               </tr>
             ))}
           </tbody>

@@ -3,6 +3,7 @@ import type { HistoryEvent, SignalState } from "../api/types";
 import { Curve } from "../charts/curve";
 import { serverNow } from "../clock";
 import * as format from "../format";
+import { priceText } from "../live/prices";
 import { reasonOf } from "../live/row";
 import { resultAt } from "../live/store";
 import { Panel, R, Time } from "../ui/kit";
@@ -35,7 +36,7 @@ export function History({ s, events }: { s: SignalState; events: HistoryEvent[] 
               <span class="muted small">
                 {" "}
                 {e.type !== "closed" && <>{format.percent(e.confidence, 1)}{moved !== 0 && ` (${format.change(moved * 100, 1)})`} · </>}
-                {e.price !== null && <>{format.price(e.price, s.entry_price)} · </>}
+                {e.price !== null && <>{priceText(e.price, s)} · </>}
                 {e.type === "closed" ? <R of={s.r} /> : e.type === "created" ? "entry" : e.price !== null ? format.r(resultAt(s, e.price)) : "price not kept"}
               </span>
             </span>

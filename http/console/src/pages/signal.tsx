@@ -6,7 +6,7 @@ import type { Bar } from "../charts/price";
 import { now } from "../clock";
 import * as format from "../format";
 import { onEvent } from "../live/data";
-import { look, priceOf } from "../live/prices";
+import { look, priceOf, priceText } from "../live/prices";
 import * as stream from "../stream/client";
 import { reasonOf } from "../live/row";
 import { BigRuler } from "../live/ruler";
@@ -43,7 +43,7 @@ export default function SignalPage() {
   useEffect(
     () =>
       onEvent((m) => {
-        if ((m.data as { signal_id?: string }).signal_id !== id) return;
+        if (m && (m.data as { signal_id?: string }).signal_id !== id) return;
         void loaded.reload();
         void history.reload();
       }),
@@ -129,7 +129,7 @@ function Head({ s }: { s: SignalState }) {
           </div>
           <div class="tile">
             <dt>{closed ? "Exit" : "Price"}</dt>
-            <dd>{format.price(closed ? s.exit_price : price, s.entry_price)}<div class="under">entry {format.price(s.entry_price)}</div></dd>
+            <dd>{priceText(closed ? s.exit_price : price, s)}<div class="under">entry {priceText(s.entry_price, s)}</div></dd>
           </div>
           <div class="tile">
             <dt>{closed ? "At best" : "Time left"}</dt>
@@ -236,14 +236,14 @@ function Chart({ s }: { s: SignalState }) {
   const last = list.at(-1);
   return (
     <figure>
-      <div class="chart" ref={box} role="img" aria-label={`Prices of ${s.asset} in bars of ${name}. ${last ? `The last is ${format.price(last.close, s.entry_price)}.` : ""}`} hidden={lost || (bars.data !== null && list.length === 0)} />
+      <div class="chart" ref={box} role="img" aria-label={`Prices of ${s.asset} in bars of ${name}. ${last ? `The last is ${priceText(last.close, s)}.` : ""}`} hidden={lost || (bars.data !== null && list.length === 0)} />
       {lost && <Fault error="The chart could not be loaded: the service may have been updated. The bars are in the table below." retry={() => location.reload()} />}
       {bars.data !== null && list.length === 0 && <Empty title="No bars of that time"><p>The service keeps the newest bars of each timeframe; these are older, or there were none.</p></Empty>}
       {bars.error ? <Fault error={bars.error} retry={bars.reload} /> : null}
       <div class="notice-line row apart">
         <details>
           <summary>Bars as a table ({name}{s.metadata.time_compression ? `, time runs ${s.metadata.time_compression}×` : ""})</summary>
-          <div class="scroll"><Table bars={list.slice(-40)} like={s.entry_price} /></div>
+          <div class="scroll"><Table bars={list.slice(-40)} s={s} /></div>
         </details>
         <span>Chart by <a href="https://www.tradingview.com/" rel="noreferrer">TradingView</a> Lightweight Charts™, © 2025 TradingView, Inc.</span>
       </div>
@@ -256,7 +256,7 @@ async function draw(box: HTMLElement, s: SignalState, barSeconds: number) {
   return drawPrices(box, s, barSeconds);
 }
 
-function Table({ bars, like }: { bars: Bar[]; like: number | null }) {
+function Table({ bars, s }: { bars: Bar[]; s: SignalState }) {
   return (
     <table>
       <thead><tr><th>Time</th><th class="num">Open</th><th class="num">High</th><th class="num">Low</th><th class="num">Close</th></tr></thead>
@@ -264,7 +264,7 @@ function Table({ bars, like }: { bars: Bar[]; like: number | null }) {
         {bars.map((b) => (
           <tr key={b.open_time}>
             <td><Time at={b.open_time} /></td>
-            {[b.open, b.high, b.low, b.close].map((p, i) => <td class="num" key={i}>{format.price(p, like)}</td>)}
+            {[b.open, b.high, b.low, b.close].map((p, i) => <td class="num" key={i}>{priceText(p, s)}</td>)}
           </tr>
         ))}
       </tbody>
