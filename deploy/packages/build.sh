@@ -24,4 +24,5 @@ gzip -9n "$files"/man/*.1
 for shell in bash zsh fish; do
 	"$tool" completion "$shell" >"$files/completion/$shell"
 done
+deploy/packages/licences.sh "$ARCH" | gzip -9n >"$files/LICENCES.gz"
 deploy/packages/pack.sh "$VERSION" "$ARCH" "$out"

@@ -27,12 +27,17 @@ contents=$(dpkg-deb --contents "$old")
 for file in usr/bin/agentsignal usr/lib/systemd/system/agentsignal.service etc/agentsignal/config.yaml \
 	usr/share/man/man1/agentsignal.1.gz usr/share/man/man1/agentsignal-serve.1.gz \
 	usr/share/bash-completion/completions/agentsignal usr/share/zsh/vendor-completions/_agentsignal \
-	usr/share/fish/vendor_completions.d/agentsignal.fish usr/share/doc/agentsignal/copyright; do
+	usr/share/fish/vendor_completions.d/agentsignal.fish usr/share/doc/agentsignal/copyright \
+	usr/share/doc/agentsignal/LICENCES.gz; do
 	grep -q " ./$file\$" <<<"$contents" || fail "the deb has no $file"
 done
 [ "$(dpkg-deb --ctrl-tarfile "$old" | tar -xO ./conffiles)" = /etc/agentsignal/config.yaml ] || fail "conffiles"
 
 dpkg --install "$old" >/dev/null
+licences=$(dpkg-deb --fsys-tarfile "$old" | tar -xO ./usr/share/doc/agentsignal/LICENCES.gz | zcat)
+while read -r name; do # of the tables of what is embedded
+	grep -qF "$name" <<<"$licences" || fail "LICENCES.gz has nothing of $name"
+done < <(sed -n '/^## Tables/,$ { s/^| \([^ |]*\) | .*/\1/p }' deploy/LICENCES.md | grep -v -e '^Go$' -e '^package$' -e '^---')
 secrets=/etc/agentsignal/credentials
 for name in jwt.key encryption.key record.key; do
 	[ "$(stat -c %a:%U "$secrets/$name")" = 600:root ] || fail "$name can be read by others"
