@@ -30,7 +30,7 @@ test: deps-test ## Run all tests, with the race detector
 	$(GO) vet ./...
 	$(GO) test -race -timeout 20m ./...
 
-chaos: deps-test ## Put a cluster of nodes through faults at random for CHAOS_FOR (10m) on CHAOS_REDIS=server, sentinel or cluster; CHAOS_SEED repeats a run
+chaos: deps-test ## Put a cluster of nodes through faults at random for CHAOS_FOR (10m) on CHAOS_REDIS=server, sentinel or cluster; CHAOS_SEED repeats a run, CHAOS_FAULT makes one fault
 	CHAOS_REDIS=$(CHAOS_REDIS) CHAOS_FOR=$(CHAOS_FOR) $(GO) test -race -count=1 -timeout 0 -v -run '^TestFaults$$' ./cmd/agentsignal/chaos
 
 alerts: deps-test ## Make the fault of each alert and wait until a real Prometheus fires it (3 minutes)

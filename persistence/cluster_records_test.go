@@ -14,9 +14,11 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal/credential"
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
+	"github.com/agentsignal/agentsignal/persistence/audits"
 	"github.com/agentsignal/agentsignal/persistence/deliveries"
 	"github.com/agentsignal/agentsignal/persistence/jobs"
 	"github.com/agentsignal/agentsignal/persistence/market"
+	"github.com/agentsignal/agentsignal/persistence/outcomes"
 	"github.com/agentsignal/agentsignal/persistence/storetest"
 )
 
@@ -112,6 +114,12 @@ func (b *clusterBench) testReplies(t *testing.T) {
 	if err := b.store.Requests.SaveReply(ctx, account, other); err != nil {
 		t.Errorf("save reply: %v", err)
 	}
+	key.Path, key.Claim = "/v1/z", "ended nonce 1"
+	for range 2 { // the second replaces the lock of a process that is not live
+		if r, err := claim(); r != nil || err != nil {
+			t.Errorf("claim: %v, %v", r, err)
+		}
+	}
 }
 
 func (b *clusterBench) testMarket(t *testing.T) {
@@ -191,6 +199,13 @@ func (b *clusterBench) testMarket(t *testing.T) {
 	}
 	if err := m.TrimBars(ctx, bars[0].Position); err != nil {
 		t.Errorf("trim bars: %v", err)
+	}
+	outcome := marketdata.AssetOutcome{Asset: "BTC", Outcome: marketdata.Outcome{Bar: 1}}
+	if err := outcomes.New(b.store.Client).Append(ctx, signal.H1, []marketdata.AssetOutcome{outcome}); err != nil {
+		t.Errorf("append outcomes: %v", err)
+	}
+	if err := m.Settle(ctx, epoch, "XYZ", "no source has it", time.Minute); err != nil {
+		t.Errorf("settle: %v", err)
 	}
 	if err := m.ReleaseLease(ctx, "a", epoch); err != nil {
 		t.Errorf("release: %v", err)
@@ -433,6 +448,10 @@ func (b *clusterBench) testLeaves(t *testing.T) {
 	}
 	if head, err := s.LogHead(ctx, p, 1, heads[p]); err != nil || head.N != 1 {
 		t.Errorf("the first head is %+v, %v", head, err)
+	}
+	result := map[signal.AccountID][]byte{sig.Account: []byte("ok")}
+	if err := audits.New(b.store.Client).StoreAudits(ctx, p, c.At, result); err != nil {
+		t.Errorf("store audits: %v", err)
 	}
 	err = s.StoreCountersigned(ctx, record.Countersigned{Key: "witness", At: c.At, Note: []byte(c.Text())})
 	if all, err2 := s.Countersigned(ctx); err != nil || err2 != nil || all["witness"] != c.Text() {

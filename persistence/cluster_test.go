@@ -36,7 +36,7 @@ func newClusterBench(t *testing.T) *clusterBench {
 
 // All keys of a command or script must lie in one slot. A single server does not check that,
 // so this test uses every kind of record once. What the records promise is tested on a
-// single server.
+// single server. Each script is then run again while its slot is being moved.
 func TestOnCluster(t *testing.T) {
 	t.Parallel()
 	b := newClusterBench(t)
@@ -46,18 +46,24 @@ func TestOnCluster(t *testing.T) {
 	if err := b.store.Client.SyncClock(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	for name, test := range map[string]func(*testing.T){
-		"log": b.testLog, "leases": b.testLeases, "nodes": b.testNodes, "due runs": b.testDueRuns,
-		"erasing": b.testErasing, "trimming": b.testTrimming, "jobs": b.testJobs, "replies": b.testReplies,
-		"market": b.testMarket, "accounts": b.testAccounts, "keys": b.testKeys, "sessions": b.testSessions,
-		"limits": b.testLimits, "gauges": b.testGauges, "webhooks": b.testWebhooks,
-		"leaves": b.testLeaves,
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			test(t)
-		})
-	}
+	calls := &scriptCalls{rdb: b.cluster.Client(), calls: map[string]scriptCall{}}
+	b.store.Client.RDB.AddHook(calls)
+	t.Run("leases", b.testLeases) // before others append to all logs
+	t.Run("records", func(t *testing.T) {
+		for name, test := range map[string]func(*testing.T){
+			"log": b.testLog, "nodes": b.testNodes, "due runs": b.testDueRuns,
+			"erasing": b.testErasing, "trimming": b.testTrimming, "jobs": b.testJobs, "replies": b.testReplies,
+			"market": b.testMarket, "accounts": b.testAccounts, "keys": b.testKeys, "sessions": b.testSessions,
+			"limits": b.testLimits, "gauges": b.testGauges, "webhooks": b.testWebhooks,
+			"leaves": b.testLeaves,
+		} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				test(t)
+			})
+		}
+	})
+	t.Run("slots that move", func(t *testing.T) { calls.repeatWhileSlotsMove(t, b.cluster) })
 }
 
 // followAll returns when subscribers of tail get the events of all partitions.
@@ -208,6 +214,10 @@ func (b *clusterBench) testNodes(t *testing.T) {
 		if m, err := b.store.Logs.AnnounceNode(ctx, node, time.Minute, false); len(m.Live) != i+1 || err != nil {
 			t.Errorf("live nodes: %v, %v", m.Live, err)
 		}
+	}
+	assignment := cluster.Assignment{Version: 1, Nodes: []string{"b"}, Owners: []string{"b"}}
+	if stored, err := b.store.Logs.AssignPartitions(ctx, assignment); !stored || err != nil {
+		t.Errorf("assign: %v, %v", stored, err)
 	}
 	if nodes, _, err := b.store.Logs.Nodes(ctx); len(nodes) != 2 || err != nil {
 		t.Errorf("nodes: %v, %v", nodes, err)

@@ -2,6 +2,7 @@ package redisclient
 
 import (
 	"embed"
+	"slices"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -33,6 +34,12 @@ func Script(files embed.FS, names ...string) *Lua {
 	scripts = append(scripts, s)
 	return s
 }
+
+// Scripts returns all scripts of the process.
+func Scripts() []*Lua { return slices.Clone(scripts) }
+
+// Text returns what the script's files hold, without what Prepend has put in front of it.
+func (l *Lua) Text() string { return l.text }
 
 // Prepend puts text in front of all scripts of the process. For tests, before they use one.
 func Prepend(text string) {

@@ -33,7 +33,8 @@ type Cluster struct {
 	tb      testing.TB
 	args    []string
 	nodes   []*redis.Client // the first masters
-	servers []*Server       // of the same, then the first replicas
+	clients []*redis.Client // of servers
+	servers []*Server       // the first masters, then the first replicas
 }
 
 // NewCluster starts a cluster, with additional arguments of each server. It is stopped when the
@@ -54,6 +55,7 @@ func NewCluster(tb testing.TB, masters int, args ...string) *Cluster {
 			}
 		}
 		c.nodes, c.servers = append(c.nodes, node), append(c.servers, server)
+		c.clients = append(c.clients, node)
 	}
 	deadline := time.Now().Add(clusterTimeout)
 	for _, node := range c.nodes {
@@ -123,7 +125,7 @@ func (c *Cluster) AddReplicas(of ...int) {
 	for _, n := range of {
 		master := c.nodes[n]
 		replica, server := startNode(c.tb, c.args)
-		c.servers = append(c.servers, server)
+		c.servers, c.clients = append(c.servers, server), append(c.clients, replica)
 		host, port, _ := net.SplitHostPort(master.Options().Addr)
 		if err := replica.ClusterMeet(ctx, host, port).Err(); err != nil {
 			c.tb.Fatalf("join replica: %v", err)
@@ -206,11 +208,17 @@ func (c *Cluster) MoveSome(key string, first func(i int, key string) bool) (fini
 	c.tb.Helper()
 	ctx := context.Background()
 	slot := int(c.nodes[0].ClusterKeySlot(ctx, key).Val())
-	at := slices.IndexFunc(c.nodes, func(n *redis.Client) bool { return n.ClusterCountKeysInSlot(ctx, slot).Val() > 0 })
+	var masters []*redis.Client
+	for i, s := range c.servers {
+		if s.IsMaster() {
+			masters = append(masters, c.clients[i])
+		}
+	}
+	at := slices.IndexFunc(masters, func(n *redis.Client) bool { return n.ClusterCountKeysInSlot(ctx, slot).Val() > 0 })
 	if at < 0 {
 		c.tb.Fatalf("nothing is in the slot of %s", key)
 	}
-	from, to := c.nodes[at], c.nodes[(at+1)%len(c.nodes)]
+	from, to := masters[at], masters[(at+1)%len(masters)]
 	do := func(node *redis.Client, words ...any) {
 		c.tb.Helper()
 		if err := node.Do(ctx, append([]any{"CLUSTER", "SETSLOT", slot}, words...)...).Err(); err != nil {
@@ -246,5 +254,16 @@ func (c *Cluster) MoveSome(key string, first func(i int, key string) bool) (fini
 		}
 		do(to, "NODE", id)
 		do(from, "NODE", id)
+		// A server that has the slot drops it, with its keys, if another move follows too soon.
+		Eventually(c.tb, func() bool {
+			return !slices.ContainsFunc(c.clients, func(n *redis.Client) bool { return !owns(n.ClusterSlots(ctx).Val(), slot, id) })
+		})
 	}
+}
+
+// owns reports whether the master with an id has a slot.
+func owns(ranges []redis.ClusterSlot, slot int, id string) bool {
+	return slices.ContainsFunc(ranges, func(r redis.ClusterSlot) bool {
+		return r.Start <= slot && slot <= r.End && len(r.Nodes) > 0 && r.Nodes[0].ID == id
+	})
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/cmd/agentsignal/commandtest"
 	"github.com/agentsignal/agentsignal/persistence"
+	"github.com/agentsignal/agentsignal/persistence/market"
 	"github.com/agentsignal/agentsignal/persistence/redisclient"
 )
 
@@ -60,57 +62,69 @@ func TestFaults(t *testing.T) {
 	random := rand.New(rand.NewPCG(seed, 0))
 
 	c := newCluster(t, nodes, redis)
+	faults, err := selected(c.faults, os.Getenv("CHAOS_FAULT"), length > 0)
+	commandtest.Must(t, err)
 	l := newClients(t, c, accounts)
 	installed, err := redisclient.Existing(t.Context(), persistence.Options{URL: c.redis.URL(), WaitReplicas: c.replicas})
 	commandtest.Must(t, err)
-	store, err := persistence.Open(installed)
+	c.store, err = persistence.Open(installed)
 	commandtest.Must(t, err)
-	defer store.Client.Close()
+	defer c.store.Client.Close()
 
 	ctx, stop := context.WithCancel(t.Context())
-	var watching, working sync.WaitGroup
-	defer watching.Wait()
-	defer stop()
-	l.start(ctx, &watching)
-	watching.Go(func() { watchOwners(ctx, store, l.record) })
-	busy, calm := context.WithCancel(ctx)
+	var working sync.WaitGroup
 	defer working.Wait()
-	defer calm()
+	defer stop()
+	l.start(ctx, &working)
+	working.Go(func() { watchOwners(ctx, c.store, l.record) })
 	for i := range workers {
-		working.Go(func() { l.work(busy, i, workPause) })
+		working.Go(func() { l.work(ctx, i, workPause) })
 	}
 
 	begun := time.Now()
 	for round := 0; round == 0 || time.Since(begun) < length; round++ {
-		list := slices.Clone(c.faults)
+		list := slices.Clone(faults)
 		random.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
 		for _, f := range list {
 			at := time.Now()
 			f.make(c, random)
 			t.Logf("%s to %s: %s", clock(at), clock(time.Now()), f.name)
+			if length > 0 {
+				l.check("after the " + f.name)
+			}
 			time.Sleep(between(random, 0, lease))
 		}
 	}
-	calm()
-	working.Wait()
+	l.check("at the end")
+}
 
+// check stops the work until all is closed, delivered and sent, and compares what the clients saw with the
+// log. It ends the test if something is wrong.
+func (l *clients) check(when string) {
+	l.tb.Helper()
+	l.busy.Lock()
+	defer l.busy.Unlock()
 	var log []logged
 	var found []string
-	settled := time.Now().Add(settleTime)
-	for {
-		log = readLog(t, store)
-		if found = l.record.verdict(log, nil); len(found) == 0 || time.Now().After(settled) {
+	for settled := time.Now().Add(settleTime); ; time.Sleep(200 * time.Millisecond) {
+		var err error
+		if log, err = readLog(l.tb.Context(), l.cluster.store); err != nil { // a first read of another master: decision 53
+			found = []string{"read the log: " + err.Error()}
+		} else {
+			found = l.record.verdict(log, nil)
+		}
+		if len(found) == 0 || time.Now().After(settled) {
 			break
 		}
-		time.Sleep(200 * time.Millisecond)
 	}
-	stop()
-	watching.Wait()
 	if len(found) == 0 {
 		found = l.record.verdict(log, l.lists())
 	}
-	report(t, found)
-	l.summary(log)
+	l.summary(when, log)
+	report(l.tb, found)
+	if len(found) > 0 {
+		l.tb.FailNow()
+	}
 }
 
 // clock writes a time as logs of the nodes do.
@@ -154,32 +168,38 @@ func (l *clients) start(ctx context.Context, group *sync.WaitGroup) {
 	})
 }
 
-// watchOwners notes the epochs of all partitions until ctx ends. An epoch counts once replicas have it:
+// watchOwners notes the epochs of all partitions and of the market until ctx ends. An epoch counts once replicas have it:
 // one that only a master had which was replaced is forgotten, and its owner is refused.
 func watchOwners(ctx context.Context, store *persistence.Store, r *record) {
-	last := map[int]int64{}
+	last := map[string]int64{}
+	feeder := market.New(store.Client).Feeder
+	tag, _, _ := strings.Cut(store.Client.FeederEpochKey(), "}")
 	for ctx.Err() == nil {
-		for p := range store.Client.Partitions() {
-			node, epoch, err := store.Logs.Owner(ctx, p)
-			if err != nil || node == "" || epoch == last[p] || store.Client.ConfirmRead(ctx, store.Client.ConfirmKey(p)) != nil {
-				continue
+		look := func(what, confirm string, owner func(context.Context) (string, int64, error)) {
+			node, epoch, err := owner(ctx)
+			if err != nil || node == "" || epoch == last[what] || store.Client.ConfirmRead(ctx, confirm) != nil {
+				return
 			}
 			// Once more, since the confirmation may be that of another master.
-			if _, again, err := store.Logs.Owner(ctx, p); err == nil && again == epoch {
-				r.owned(p, epoch)
-				last[p] = epoch
+			if _, again, err := owner(ctx); err == nil && again == epoch {
+				r.owned(what, epoch)
+				last[what] = epoch
 			}
 		}
+		for p := range store.Client.Partitions() {
+			look(fmt.Sprintf("partition %d", p), store.Client.ConfirmKey(p),
+				func(ctx context.Context) (string, int64, error) { return store.Logs.Owner(ctx, p) })
+		}
+		look("the market", tag+"}:confirm", feeder)
 		time.Sleep(watchEvery)
 	}
 }
 
 // readLog returns all creations and closings in the signal logs.
-func readLog(tb testing.TB, store *persistence.Store) []logged {
-	tb.Helper()
+func readLog(ctx context.Context, store *persistence.Store) ([]logged, error) {
 	var log []logged
 	for p := range store.Client.Partitions() {
-		commandtest.Must(tb, store.Signals.ScanSignals(tb.Context(), p, func(e signal.LogEntry) error {
+		err := store.Signals.ScanSignals(ctx, p, func(e signal.LogEntry) error {
 			switch {
 			case e.Created != nil:
 				log = append(log, logged{change{Signal: e.Created.ID}, e.Account, e.Position})
@@ -187,9 +207,12 @@ func readLog(tb testing.TB, store *persistence.Store) []logged {
 				log = append(log, logged{change{e.ID, true}, e.Account, e.Position})
 			}
 			return nil
-		}))
+		})
+		if err != nil {
+			return nil, err
+		}
 	}
-	return log
+	return log, nil
 }
 
 // lists returns what each node lists for each account.
@@ -206,7 +229,7 @@ func (l *clients) lists() map[string]map[signal.AccountID][]signal.SignalID {
 }
 
 // summary logs how much was compared.
-func (l *clients) summary(log []logged) {
+func (l *clients) summary(when string, log []logged) {
 	l.record.note(func() {
 		requests, twice, resumes, events := 0, 0, 0, 0
 		for _, changes := range l.record.delivered {
@@ -221,8 +244,8 @@ func (l *clients) summary(log []logged) {
 			resumes += w.resumes
 			events += len(w.events)
 		}
-		l.tb.Log(fmt.Sprintf("%d entries of the log, %d runs answered, %d given up; %d requests to webhooks, "+
-			"%d of them repeated; %d events on %d streams with %d resumes", len(log), len(l.record.acknowledged), l.record.givenUp, requests, twice,
-			events, streams, resumes))
+		l.tb.Log(fmt.Sprintf("%s: %d entries of the log, %d runs answered, %d given up; %d requests to webhooks, "+
+			"%d of them repeated; %d events on %d streams with %d resumes", when, len(log), len(l.record.acknowledged),
+			l.record.givenUp, requests, twice, events, streams, resumes))
 	})
 }

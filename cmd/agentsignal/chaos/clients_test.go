@@ -27,6 +27,8 @@ const (
 	giveUp = time.Minute
 	// retryPause separates two attempts.
 	retryPause = 100 * time.Millisecond
+	// unavailable is how often a list is asked for again that cannot be read for the moment.
+	unavailable = 100
 )
 
 // user is an account and its clients.
@@ -42,6 +44,7 @@ type clients struct {
 	record  *record
 	http    *http.Client
 	users   []user
+	busy    sync.RWMutex // read-locked by each request of work
 }
 
 // newClients makes accounts, and a webhook of each.
@@ -142,7 +145,9 @@ func (l *clients) receive(w http.ResponseWriter, r *http.Request) {
 func (l *clients) work(ctx context.Context, worker int, pause time.Duration) {
 	body := map[string]any{"asset": "BTC", "strategy": "momentum", "timeframe": "1m"}
 	for n := worker; ctx.Err() == nil; n++ {
+		l.busy.RLock()
 		l.run(l.users[n%len(l.users)], n, body)
+		l.busy.RUnlock()
 		select {
 		case <-ctx.Done():
 		case <-time.After(pause):
@@ -262,8 +267,9 @@ func (l *clients) listed(url string, u user) []signal.SignalID {
 	for {
 		path := fmt.Sprintf("/v1/signals?limit=100&offset=%d", len(all))
 		status, text, err := l.send(url, http.MethodGet, path, u.key, nil, "")
-		if err == nil && status == http.StatusServiceUnavailable { // the first read of a new master (decision 53)
-			time.Sleep(100 * time.Millisecond)
+		// The first read of a new master is refused (decision 53), and there may be one after another.
+		for tries := 0; err == nil && status == http.StatusServiceUnavailable && tries < unavailable; tries++ {
+			time.Sleep(retryPause)
 			status, text, err = l.send(url, http.MethodGet, path, u.key, nil, "")
 		}
 		if err != nil || status != http.StatusOK {

@@ -17,6 +17,8 @@ import (
 
 	signing "github.com/agentsignal/agentsignal/actors/record"
 	"github.com/agentsignal/agentsignal/cmd/agentsignal/commandtest"
+	"github.com/agentsignal/agentsignal/persistence"
+	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
 // lease is that of the nodes. It is short, so that a run has many changes of owners.
@@ -28,6 +30,7 @@ type node struct {
 	program  string
 	settings []string
 	name     string
+	link     *redistest.Proxy       // its connections to Redis; nil if these need no proxy or cannot have one
 	url      atomic.Pointer[string] // http://host:port; nil while it is down
 
 	process *exec.Cmd
@@ -43,6 +46,8 @@ type cluster struct {
 	replicas int // that must confirm
 	faults   []fault
 	nodes    []*node
+	further  *node              // down, except during one fault
+	store    *persistence.Store // to look at the records
 }
 
 // newCluster starts a service of n nodes on the Redis of that name.
@@ -58,7 +63,7 @@ func newCluster(tb testing.TB, n int, name string) *cluster {
 	secret := "main:" + base64.StdEncoding.EncodeToString([]byte("0123456789abcdef0123456789abcdef"))
 	key, err := signing.NewKey("agentsignal-test")
 	commandtest.Must(tb, err)
-	shared := []string{"REDIS_URL=" + c.redis.URL(), "CLUSTER=true", "LEASE=" + lease.String(), "AUTH_JWT_KEYS=" + secret,
+	shared := []string{"CLUSTER=true", "LEASE=" + lease.String(), "AUTH_JWT_KEYS=" + secret,
 		"SECURITY_ENCRYPTION_KEYS=" + secret, "SECURITY_RECORD_KEYS=" + key, "AUTH_REGISTRATION=open",
 		"MARKET_SPEED=600", "WEBHOOKS_ALLOWED_NETWORKS=127.0.0.0/8", "WEBHOOKS_RETRY_SCHEDULE=200ms,500ms,1s,2s,4s,8s",
 		"HTTP_ADDR=127.0.0.1:0", "LOG_FORMAT=json", "AUDIT_EVERY=0",
@@ -67,10 +72,15 @@ func newCluster(tb testing.TB, n int, name string) *cluster {
 		"FAILURES", "SCRAPES"} {
 		shared = append(shared, "RATE_LIMIT_"+class+"=off")
 	}
-	for i := range n {
-		c.nodes = append(c.nodes, &node{tb: tb, program: program, name: fmt.Sprintf("node %d", i),
-			settings: append([]string{"DATA_DIR=" + tb.TempDir()}, shared...)})
+	newNode := func(i int) *node {
+		link, url := newLink(tb, c.redis)
+		return &node{tb: tb, program: program, name: fmt.Sprintf("node %d", i), link: link,
+			settings: append([]string{"DATA_DIR=" + tb.TempDir(), "REDIS_URL=" + url}, shared...)}
 	}
+	for i := range n {
+		c.nodes = append(c.nodes, newNode(i))
+	}
+	c.further = newNode(n)
 	for _, n := range c.nodes {
 		n.start()
 	}
@@ -78,6 +88,17 @@ func newCluster(tb testing.TB, n int, name string) *cluster {
 		n.awaitReady()
 	}
 	return c
+}
+
+// newLink returns how a node reaches Redis: by a proxy of its own if that is one server. Nodes of a
+// cluster and sentinels name the addresses of servers, so that clients do not stay with a proxy.
+func newLink(tb testing.TB, redis topology) (link *redistest.Proxy, url string) {
+	s, ok := redis.(single)
+	if !ok {
+		return nil, redis.URL()
+	}
+	link = redistest.NewProxy(tb, s.Server)
+	return link, strings.Replace(link.URL(), "://", "://"+redistest.User+":any@", 1)
 }
 
 // keepLogs leaves all logs in a directory if the test has failed.
@@ -95,7 +116,7 @@ func (c *cluster) keepLogs() {
 			c.tb.Error(err)
 		}
 	}
-	for i, n := range c.nodes {
+	for i, n := range append(slices.Clone(c.nodes), c.further) {
 		for k, log := range n.logs {
 			keep(fmt.Sprintf("node%d-%d.log", i, k), log.String())
 		}

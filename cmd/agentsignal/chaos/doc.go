@@ -8,17 +8,19 @@
 //  4. every creation and closing has reached its webhook at least once, under one event id;
 //  5. every stream client, which resumes on another node after each end of its connection, has seen
 //     every creation and closing of its account once, in the order of the log;
-//  6. the epochs of a partition ascend;
+//  6. the epochs of each partition and of the market's feeder ascend;
 //  7. webhooks and streams have shown nothing that the log does not hold.
 //
 // Clients repeat a request with its Idempotency-Key until it is answered with success.
 //
 // CHAOS_REDIS names the Redis, whose servers have append-only files:
 //
-//   - server (default): one server, which is paused, killed and cut off;
+//   - server (default): one server, which is paused, killed, full and cut off. Each node reaches it by a
+//     proxy of its own, which is closed or slow in some faults;
 //   - sentinel: a master, two replicas and three sentinels. Masters are also replaced, and come back
 //     believing that they still are masters; replicas and a sentinel are paused;
-//   - cluster: a Redis Cluster of three masters with a replica each, with the same faults.
+//   - cluster: a Redis Cluster of three masters with a replica each, with the same faults of masters and
+//     replicas. The slots of a partition, of the credentials, of the market and of the nodes also move.
 //
 // All replicas must confirm (redis.wait_replicas is 2 on sentinels, 1 on the cluster): only then nothing
 // is lost if a master comes back during its failover (decision 54). After a failover changes are refused
@@ -26,6 +28,13 @@
 // REDIS_SERVER names another server than redis-server.
 //
 // The order of the faults and their pauses follow from a seed, which the test prints. By default it
-// makes each fault once. "make chaos" repeats them for CHAOS_FOR (10m); CHAOS_SEED repeats a run. A run
-// that fails leaves the whole logs of the nodes and of Redis in a directory that it names.
+// makes each fault once, without those that take long (a further node, a slow link, slots that move),
+// and makes the seven checks once at the end. "make chaos" makes all faults, repeats them for CHAOS_FOR
+// (10m), and makes the checks after each fault: clients then pause until all signals are closed, delivered
+// and sent. CHAOS_SEED repeats a run, and CHAOS_FAULT makes only the fault of that name, in both;
+// another name is refused with a list of all. A run that fails leaves the whole logs of the nodes and of
+// Redis in a directory that it names.
+//
+// Not among the faults is a clock of Redis that jumps: its server would need another clock than the
+// machine.
 package chaos

@@ -1,8 +1,10 @@
 package chaos
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -15,6 +17,24 @@ import (
 type fault struct {
 	name string
 	make func(c *cluster, random *rand.Rand)
+	long bool // left out of the short run
+}
+
+// selected returns the faults of a run: the one that is named, or all of a short or a long run. It fails
+// if there is none of that name.
+func selected(all []fault, name string, long bool) ([]fault, error) {
+	var chosen []fault
+	var names []string
+	for _, f := range all {
+		names = append(names, f.name)
+		if f.name == name || name == "" && (long || !f.long) {
+			chosen = append(chosen, f)
+		}
+	}
+	if len(chosen) == 0 {
+		return nil, fmt.Errorf("there is no fault %q; there are:\n\t%s", name, strings.Join(names, "\n\t"))
+	}
+	return chosen, nil
 }
 
 // between returns a random time.
@@ -32,7 +52,7 @@ var nodeFaults = []fault{
 		time.Sleep(between(random, 0, 2*lease))
 		n.start()
 		n.awaitReady()
-	}},
+	}, false},
 	{"SIGTERM of a node", func(c *cluster, random *rand.Rand) {
 		n := anyOf(random, c.nodes)
 		n.end(syscall.SIGTERM)
@@ -42,14 +62,40 @@ var nodeFaults = []fault{
 		time.Sleep(between(random, 0, lease))
 		n.start()
 		n.awaitReady()
-	}},
+	}, false},
 	{"pause of a node beyond its lease", func(c *cluster, random *rand.Rand) {
 		n := anyOf(random, c.nodes)
 		commandtest.Must(c.tb, n.process.Process.Signal(syscall.SIGSTOP))
 		time.Sleep(lease + between(random, 0, 2*lease))
 		commandtest.Must(c.tb, n.process.Process.Signal(syscall.SIGCONT))
 		n.awaitReady()
-	}},
+	}, false},
+	{"join and leave of a further node", func(c *cluster, random *rand.Rand) {
+		n := c.further
+		n.start()
+		n.awaitReady()
+		time.Sleep(between(random, 0, 2*lease))
+		n.end(anyOf(random, []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL}))
+		time.Sleep(between(random, 0, 2*lease))
+	}, true},
+}
+
+// linkFaults are those of the connections of one node, the others of which go on.
+var linkFaults = []fault{
+	{"cut of a node from Redis", func(c *cluster, random *rand.Rand) {
+		n := anyOf(random, c.nodes)
+		n.link.Switch(nil)
+		time.Sleep(between(random, 0, 2*lease))
+		n.link.Switch(c.redis.Masters()[0])
+		n.awaitReady()
+	}, false},
+	{"slow link from a node to Redis", func(c *cluster, random *rand.Rand) {
+		n := anyOf(random, c.nodes)
+		n.link.Delay(between(random, 20*time.Millisecond, lease/3))
+		time.Sleep(between(random, lease, 3*lease))
+		n.link.Delay(0)
+		n.awaitReady()
+	}, true},
 }
 
 // topology is a Redis of one or several servers, which is in order before and after each fault.
@@ -81,7 +127,7 @@ func newTopology(tb testing.TB, name string) (redis topology, faults []fault, wa
 	switch name {
 	case "server":
 		s := single{redistest.NewDurable(tb)}
-		return s, serverFaults(s), 0
+		return s, slices.Concat(serverFaults(s), linkFaults), 0
 	case "sentinel":
 		w := redistest.NewWatched(tb, 2)
 		w.AddSentinels(2)
@@ -90,7 +136,7 @@ func newTopology(tb testing.TB, name string) (redis topology, faults []fault, wa
 	case "cluster":
 		c := redistest.NewCluster(tb, 3, durable...)
 		c.AddReplicas(0, 1, 2)
-		return c, slices.Concat(serverFaults(c), replicaFaults(c)), 1
+		return c, slices.Concat(serverFaults(c), replicaFaults(c), slotFaults(c)), 1
 	}
 	tb.Fatalf("CHAOS_REDIS=%s: want server, sentinel or cluster", name)
 	return nil, nil, 0
@@ -115,8 +161,20 @@ func serverFaults(redis topology) []fault {
 			time.Sleep(between(random, 100*time.Millisecond, 2*lease))
 			s.Continue()
 			redis.AwaitSettled()
-		}},
-		{"kill -9 of Redis", func(_ *cluster, random *rand.Rand) { kill(random)() }},
+		}, false},
+		{"full Redis", func(c *cluster, random *rand.Rand) {
+			s := anyOf(random, redis.Masters())
+			limit := func(bytes string) {
+				rdb := s.Client()
+				defer rdb.Close()
+				commandtest.Must(c.tb, rdb.ConfigSet(c.tb.Context(), "maxmemory", bytes).Err())
+			}
+			limit("1")
+			time.Sleep(between(random, 100*time.Millisecond, lease))
+			limit("0")
+			redis.AwaitSettled()
+		}, false},
+		{"kill -9 of Redis", func(_ *cluster, random *rand.Rand) { kill(random)() }, false},
 		{"end of all connections to Redis", func(c *cluster, random *rand.Rand) {
 			for range 1 + random.IntN(5) {
 				for _, s := range redis.Servers() {
@@ -128,7 +186,7 @@ func serverFaults(redis topology) []fault {
 				time.Sleep(between(random, 0, 200*time.Millisecond))
 			}
 			redis.AwaitSettled()
-		}},
+		}, false},
 		{"kill -9 of a node and of Redis", func(c *cluster, random *rand.Rand) {
 			n := anyOf(random, c.nodes)
 			restart := kill(random)
@@ -136,7 +194,7 @@ func serverFaults(redis topology) []fault {
 			restart()
 			n.start()
 			n.awaitReady()
-		}},
+		}, false},
 	}
 }
 
@@ -172,13 +230,13 @@ func replicaFaults(redis replicated) []fault {
 	}
 	return []fault{
 		{"kill -9 of a master until it is replaced",
-			replaced((*redistest.Server).Kill, (*redistest.Server).Restart)},
+			replaced((*redistest.Server).Kill, (*redistest.Server).Restart), false},
 		{"pause of a master until it is replaced",
-			replaced((*redistest.Server).Pause, (*redistest.Server).Continue)},
+			replaced((*redistest.Server).Pause, (*redistest.Server).Continue), false},
 		{"pause of a replica", func(_ *cluster, random *rand.Rand) {
 			pause(random, []*redistest.Server{anyOf(random, replicas())})
-		}},
-		{"pause of all replicas", func(_ *cluster, random *rand.Rand) { pause(random, replicas()) }},
+		}, false},
+		{"pause of all replicas", func(_ *cluster, random *rand.Rand) { pause(random, replicas()) }, false},
 	}
 }
 
@@ -192,5 +250,20 @@ func sentinelFaults(w *redistest.Watched) []fault {
 		master.Restart()
 		sentinel.Continue()
 		w.AwaitSettled()
-	}}}
+	}, false}}
+}
+
+// slotFaults are those of the slots of a Redis Cluster.
+func slotFaults(redis *redistest.Cluster) []fault {
+	return []fault{{"slots that move", func(c *cluster, random *rand.Rand) {
+		k := c.store.Client
+		keys := []string{k.EventsKey(random.IntN(k.Partitions())), k.AccountsKey(), k.FeederEpochKey(), k.NodesKey()}
+		random.Shuffle(len(keys), func(i, j int) { keys[i], keys[j] = keys[j], keys[i] })
+		for _, key := range keys {
+			finish := redis.MoveHalf(key)
+			time.Sleep(between(random, 0, lease/3))
+			finish()
+			redis.AwaitSettled()
+		}
+	}, true}}
 }

@@ -22,8 +22,8 @@ func sound() (*record, []logged, map[string]map[signal.AccountID][]signal.Signal
 	r.received(someone, created, "evt_1") // once more is allowed
 	r.received(someone, closed, "evt_2")
 	r.streams = []*watched{{account: someone, events: []seen{{created, position(1)}, {closed, position(5)}}}}
-	r.owned(3, 7)
-	r.owned(3, 7)
+	r.owned("partition 3", 7)
+	r.owned("partition 3", 7)
 	list := func() map[signal.AccountID][]signal.SignalID {
 		return map[signal.AccountID][]signal.SignalID{someone: {"sig_1"}, other: nil}
 	}
@@ -86,7 +86,7 @@ func TestVerdict(t *testing.T) {
 			r.streams[0].events = append(r.streams[0].events, seen{more, position(9)})
 		}, "sig_2 at 9-0 is not in the log"},
 		{"incomplete resume", func(r *record, _ *[]logged, _ lists) { r.streams[0].gaps = 1 }, "not complete"},
-		{"epoch that went back", func(r *record, _ *[]logged, _ lists) { r.owned(3, 6) }, "has the epoch 6 after 7"},
+		{"epoch that went back", func(r *record, _ *[]logged, _ lists) { r.owned("partition 3", 6) }, "has the epoch 6 after 7"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r, log, lists := sound()
@@ -96,5 +96,22 @@ func TestVerdict(t *testing.T) {
 				t.Errorf("found %q, want %q", found, c.want)
 			}
 		})
+	}
+}
+
+func TestSelectedFaults(t *testing.T) {
+	all := []fault{{name: "one"}, {name: "two", long: true}}
+	for _, c := range []struct {
+		name string
+		long bool
+		want int
+	}{{"", false, 1}, {"", true, 2}, {"two", false, 1}, {"three", true, 0}} {
+		got, err := selected(all, c.name, c.long)
+		if len(got) != c.want || (err != nil) != (c.want == 0) {
+			t.Errorf("%q selects %d faults, %v; want %d", c.name, len(got), err, c.want)
+		}
+		if err != nil && !strings.Contains(err.Error(), "one\n\ttwo") {
+			t.Errorf("%v: want the names of all", err)
+		}
 	}
 }

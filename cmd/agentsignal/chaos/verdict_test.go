@@ -52,13 +52,13 @@ type record struct {
 	givenUp      int                                                    // requests
 	delivered    map[signal.AccountID]map[change]map[signal.EventID]int // requests to a webhook
 	streams      []*watched
-	epochs       map[int]int64 // the newest of each partition
-	faults       []string      // found while it was made
+	epochs       map[string]int64 // the newest of each partition and of the market
+	faults       []string         // found while it was made
 }
 
 func newRecord() *record {
 	return &record{acknowledged: map[signal.SignalID]int{}, requests: map[signal.SignalID]signal.AccountID{},
-		delivered: map[signal.AccountID]map[change]map[signal.EventID]int{}, epochs: map[int]int64{}}
+		delivered: map[signal.AccountID]map[change]map[signal.EventID]int{}, epochs: map[string]int64{}}
 }
 
 func (r *record) note(f func()) {
@@ -87,14 +87,13 @@ func (r *record) received(account signal.AccountID, c change, event signal.Event
 	})
 }
 
-// owned notes the epoch under which a partition was owned at one moment.
-func (r *record) owned(partition int, epoch int64) {
+// owned notes the epoch under which a partition or the market was owned at one moment.
+func (r *record) owned(what string, epoch int64) {
 	r.note(func() {
-		if epoch < r.epochs[partition] {
-			r.faults = append(r.faults,
-				fmt.Sprintf("partition %d has the epoch %d after %d", partition, epoch, r.epochs[partition]))
+		if epoch < r.epochs[what] {
+			r.faults = append(r.faults, fmt.Sprintf("%s has the epoch %d after %d", what, epoch, r.epochs[what]))
 		}
-		r.epochs[partition] = max(epoch, r.epochs[partition])
+		r.epochs[what] = max(epoch, r.epochs[what])
 	})
 }
 
