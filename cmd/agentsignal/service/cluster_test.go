@@ -3,6 +3,7 @@ package service
 import (
 	"encoding/base64"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -95,12 +96,26 @@ func TestTwoNodesAreOneService(t *testing.T) {
 	}
 	there.dial().resumes(live[0], made[9], 10) // on the other node
 
+	// The status shows what each follows, and since when each owns.
+	first, second := n.firstID(t), n.second.process
+	eventually(t, "the status has what both follow", func() bool {
+		status, err := readStatus(t.Context(), second.store, second.config)
+		must(t, err)
+		streams := map[string]bool{}
+		for _, node := range status.Nodes {
+			streams[node.Node] = slices.Equal(node.Follows["streams"], []int{second.store.Client.Partition(n.account.ID)}) &&
+				len(node.Follows["owned"]) == node.Owns
+		}
+		undated := func(p PartitionStatus) bool { return p.Since == "" }
+		return streams[first] && streams[second.node] && !slices.ContainsFunc(status.Partitions, undated)
+	})
+
 	// An idempotent request is one request, wherever it arrives.
 	body, key := runBody("ACME", "momentum"), "Idempotency-Key: once"
-	first := here.post("/v1/agents/trading/run", body, key).ok(t)
+	answer := here.post("/v1/agents/trading/run", body, key).ok(t)
 	again := there.post("/v1/agents/trading/run", body, key).ok(t)
-	if again.Body != first.Body || again.Header.Get("Idempotency-Replayed") != "true" {
-		t.Errorf("the other node answers %v %s, the first %s", again.Header, again.Body, first.Body)
+	if again.Body != answer.Body || again.Header.Get("Idempotency-Replayed") != "true" {
+		t.Errorf("the other node answers %v %s, the first %s", again.Header, again.Body, answer.Body)
 	}
 
 	// Jobs that one takes in are done by both: each takes as many at once as it has
