@@ -167,7 +167,9 @@ func changesToAcknowledge(t *testing.T, plain *Store) []acknowledged {
 			}
 			return fmt.Errorf("it is not refused: %w", err)
 		}, nil, false},
-		{"store checkpoint", func(s *Store, _ *eventlog.Log) error { return s.Leaves.StoreCheckpoint(ctx, epoch, []byte("note")) },
+		{"store checkpoint", func(s *Store, _ *eventlog.Log) error {
+			return s.Leaves.StoreCheckpoint(ctx, epoch, []byte("note"))
+		},
 			func(s *Store) error {
 				return s.Client.RDB.Get(ctx, s.Client.CheckpointKey(record.SigningPartition)).Err()
 			}, false},
