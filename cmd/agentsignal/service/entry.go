@@ -130,6 +130,7 @@ func traitsOf(c configs.Config) []cluster.Trait {
 		{"market.speed", strconv.FormatInt(barSpeed(c.Market), 10)},
 		{"signals.retention", time.Duration(c.Signals.Retention).String()},
 		{"redis.wait_replicas", strconv.Itoa(c.Redis.WaitReplicas)},
+		{"redis.without_replicas", c.Redis.WithoutReplicas}, // earlier builds do not publish it, and fit
 	} {
 		traits = append(traits, cluster.Trait{Setting: s.setting, Values: []string{s.value}})
 	}

@@ -158,7 +158,10 @@ func TestNodesThatDisagreeAreRefused(t *testing.T) {
 		"lease":                    func(c *configs.Config) { c.Lease *= 2 },
 		"signals.retention":        func(c *configs.Config) { c.Signals.Retention *= 2 },
 		"redis.wait_replicas":      func(c *configs.Config) { c.Redis.WaitReplicas = 1 },
-		"cluster: true":            func(c *configs.Config) { c.Cluster = false },
+		"redis.without_replicas": func(c *configs.Config) {
+			c.Redis.WithoutReplicas = configs.AcceptWithoutReplicas
+		},
+		"cluster: true": func(c *configs.Config) { c.Cluster = false },
 	} {
 		t.Run(setting, func(t *testing.T) {
 			c := config()
