@@ -184,6 +184,37 @@ func TestNodesThatDisagreeAreRefused(t *testing.T) {
 	}
 }
 
+// With no node live, a node with other encryption keys may start only while no secret is stored. One key in
+// common suffices.
+func TestStoredSecretsNeedAKeyOfTheLastNode(t *testing.T) {
+	t.Parallel()
+	redis := redistest.New(t)
+	with := func(keys string) configs.Config {
+		c := clusterConfig(t, redis.URL())
+		c.Security.EncryptionKeys = configs.Secret(keys)
+		c.Webhooks.AllowedNetworks = []string{loopback}
+		return c
+	}
+	next := strings.Replace(anotherKey, "main", "next", 1)
+	start(t, with(next)).stop(t)
+	first := start(t, with(sharedKeys))
+	owner, _ := first.account(t)
+	owner.hook(newHookEndpoint(t, nil).url, "signal.created")
+	first.stop(t)
+	refused := func(keys string) {
+		t.Helper()
+		if why := begin(t, with(keys)).refused(t); !strings.Contains(why, settingEncryptionKeys+": secrets of webhooks") {
+			t.Errorf("refused with: %s", why)
+		}
+	}
+	refused(next)
+	start(t, with(next+","+sharedKeys)).stop(t)
+	start(t, with(next)).stop(t)
+	refused(sharedKeys)
+	must(t, redis.Client().HDel(t.Context(), "{node}:installation", "encryption_keys").Err()) // as of an earlier build
+	start(t, with(sharedKeys))
+}
+
 func TestACopiedDataDirectoryIsRefused(t *testing.T) {
 	t.Parallel()
 	redis := redistest.New(t)
