@@ -313,7 +313,8 @@ func TestARequestOfAKilledNodeCanBeRepeated(t *testing.T) {
 		t.Fatalf("claim: %v, %v", r, err)
 	}
 	p := n.second.process.store.Client.Partition(n.account.ID)
-	rdb.Persist(t.Context(), n.second.process.store.Client.ReplyKey(p, n.account.ID, codec.ReplyDigest(&key)))
+	lock := n.second.process.store.Client.ReplyKey(p, n.account.ID, codec.ReplyDigest(&key))
+	rdb.Persist(t.Context(), lock) // so that only the end of its process makes it void
 	repeat := func() answer {
 		return n.there.post(key.Path, runBody("ACME", "momentum"), "Idempotency-Key: once")
 	}
@@ -322,10 +323,16 @@ func TestARequestOfAKilledNodeCanBeRepeated(t *testing.T) {
 	}
 	n.first.kill()
 	var first answer
+	stood := false
 	eventually(t, "the request is answered", func() bool {
+		ttl, err := rdb.TTL(t.Context(), lock).Result()
+		stood = err == nil && ttl == -1 // it exists, and does not expire
 		first = repeat()
 		return first.Status == http.StatusOK
 	})
+	if live, err := n.second.process.store.Logs.ProcessLive(t.Context(), node, words[1]); !stood || live || err != nil {
+		t.Errorf("answered with a lock that stood: %t, of a process that is live: %t, %v", stood, live, err)
+	}
 	if again := repeat(); again.Body != first.Body {
 		t.Errorf("the same request is answered with %s, then %s", first.Body, again.Body)
 	}
