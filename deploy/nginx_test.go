@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -26,7 +27,7 @@ func TestNginx(t *testing.T) {
 	if nginx == "" {
 		return
 	}
-	node := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	serve := func(w http.ResponseWriter, r *http.Request) {
 		up := websocket.Upgrader{}
 		if !websocket.IsWebSocketUpgrade(r) {
 			io.WriteString(w, r.Header.Get("X-Forwarded-Proto")+" "+r.Header.Get("X-Forwarded-For"))
@@ -39,8 +40,16 @@ func TestNginx(t *testing.T) {
 		defer c.Close()
 		kind, text, _ := c.ReadMessage()
 		c.WriteMessage(kind, append([]byte("echo of "), text...))
-	}))
-	t.Cleanup(node.Close)
+	}
+	var nodes [3]string // their addresses
+	for i := range nodes {
+		node := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Node", strconv.Itoa(i))
+			serve(w, r)
+		}))
+		t.Cleanup(node.Close)
+		nodes[i] = strings.TrimPrefix(node.URL, "http://")
+	}
 	dir := t.TempDir() // with sockets in place of ports, which others might take first
 	cert := redistest.NewTLSFiles(t)
 	write := func(name, text string) {
@@ -49,12 +58,12 @@ func TestNginx(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	to := strings.TrimPrefix(node.URL, "http://")
 	write("agentsignal.tls", strings.NewReplacer("listen 443 ssl", "listen unix:"+dir+"/443 ssl", "listen [::]:443 ssl;", "",
 		"/etc/nginx/tls/agentsignal.crt", cert.Cert, "/etc/nginx/tls/agentsignal.key", cert.Key,
 	).Replace(read(t, "nginx/agentsignal.tls")))
-	write("agentsignal.conf", strings.NewReplacer("agentsignal-1:8080", to, "agentsignal-2:8080", to, "agentsignal-3:8080", to,
-		"listen 80", "listen unix:"+dir+"/80", "/etc/nginx/agentsignal.tls*", dir+"/agentsignal.tls*",
+	write("agentsignal.conf", strings.NewReplacer("agentsignal-1:8080", nodes[0], "agentsignal-2:8080", nodes[1],
+		"agentsignal-3:8080", nodes[2], "listen 80",
+		"listen unix:"+dir+"/80", "/etc/nginx/agentsignal.tls*", dir+"/agentsignal.tls*",
 		"/var/log/nginx/access.log", dir+"/access.log").Replace(read(t, "nginx/agentsignal.conf")))
 	write("nginx.conf", "daemon off; pid "+dir+"/pid; user root; worker_processes 1; error_log "+dir+"/error.log;\n"+
 		"events {}\nhttp { client_body_temp_path "+dir+"/body; proxy_temp_path "+dir+"/proxy; "+
@@ -94,6 +103,41 @@ func TestNginx(t *testing.T) {
 	status, text, _ := get("https://localhost/v1/agents?token=secret")
 	if status != http.StatusOK || text != "https unix:" {
 		t.Errorf("a request is answered with %d %s", status, text)
+	}
+	// Requests of a credential go to one node, in a header or in the query, and many credentials to all.
+	nodeOf := func(query, header string) string {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://localhost/v1/agents"+query, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Authorization", header) // an empty one is none to nginx
+		w, err := client.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer w.Body.Close()
+		return w.Header.Get("Node")
+	}
+	for what, of := range map[string]func(credential string) string{
+		"in the header": func(c string) string { return nodeOf("", "Bearer "+c) },
+		"by api_key":    func(c string) string { return nodeOf("?api_key="+c, "") },
+		"by token":      func(c string) string { return nodeOf("?token="+c, "") },
+	} {
+		all := map[string]bool{}
+		for i := range 60 {
+			credential := "credential" + strconv.Itoa(i)
+			node := of(credential)
+			all[node] = true
+			if again := of(credential); again != node {
+				t.Errorf("%s: %s goes to node %s and to %s", what, credential, node, again)
+			}
+		}
+		if len(all) != len(nodes) {
+			t.Errorf("%s: 60 credentials go to the nodes %v", what, all)
+		}
+	}
+	if first := nodeOf("", ""); nodeOf("", "") != first {
+		t.Error("requests without a credential from one address go to several nodes")
 	}
 	if status, _, _ := get("https://localhost/metrics"); status != http.StatusNotFound {
 		t.Errorf("/metrics is answered with %d", status)

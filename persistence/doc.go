@@ -94,7 +94,7 @@
 //	{node}:confirm                string nothing: a write for a WAIT to wait for        a minute
 //	{node}:assignment             hash   the node that should own each partition        for ever
 //	{node}:live                   zset   live nodes by when they expire                 as announced
-//	{node}:processes              hash   node -> its process, settings that must agree  about as announced
+//	{node}:processes              hash   node -> its process, what must agree, it follows  about as announced
 //	market:ticks                  stream prices as clients give them                    15 min and 1 M
 //	market:bars                   stream bars as clients give them                      until they are stored
 //	{market}:ticks                stream prices of the feeder's sources, from it alone  15 min and 1 M

@@ -11,8 +11,10 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/agentsignal/agentsignal/actors/record"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/credential"
+	"github.com/agentsignal/agentsignal/persistence/audits"
 	"github.com/agentsignal/agentsignal/persistence/deliveries"
 	"github.com/agentsignal/agentsignal/persistence/eventlog"
 	"github.com/agentsignal/agentsignal/persistence/jobs"
@@ -83,6 +85,11 @@ func changesToAcknowledge(t *testing.T, plain *Store) []acknowledged {
 	ended := func(id signal.SessionID) func(s *Store) error {
 		return func(s *Store) error { return notFound(session(id)(s)) }
 	}
+	epoch, _, err := plain.Logs.TakeLease(ctx, record.SigningPartition, "signer", time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	witnessed := record.Countersigned{Key: "witness", At: now, Note: []byte("note")}
 	return []acknowledged{
 		{"create account", func(s *Store, _ *eventlog.Log) error {
 			return s.Credentials.CreateAccount(ctx, created, "hash")
@@ -160,6 +167,24 @@ func changesToAcknowledge(t *testing.T, plain *Store) []acknowledged {
 			}
 			return fmt.Errorf("it is not refused: %w", err)
 		}, nil, false},
+		{"store checkpoint", func(s *Store, _ *eventlog.Log) error {
+			return s.Leaves.StoreCheckpoint(ctx, epoch, []byte("note"))
+		},
+			func(s *Store) error {
+				return s.Client.RDB.Get(ctx, s.Client.CheckpointKey(record.SigningPartition)).Err()
+			}, false},
+		{"store countersigned", func(s *Store, _ *eventlog.Log) error { return s.Leaves.StoreCountersigned(ctx, witnessed) },
+			func(s *Store) error {
+				if notes, err := s.Leaves.Countersigned(ctx); err != nil || notes[witnessed.Key] == "" {
+					return fmt.Errorf("checkpoints %v, %v", notes, err)
+				}
+				return nil
+			}, false},
+		{"store audit", func(s *Store, _ *eventlog.Log) error {
+			results := map[signal.AccountID][]byte{user.ID: []byte("result")}
+			return audits.New(s.Client).StoreAudits(ctx, s.Client.Partition(user.ID), now, results)
+		},
+			func(s *Store) error { return errOf2(audits.New(s.Client).Audit(ctx, user.ID)) }, false},
 		{"remove webhook again", func(s *Store, l *eventlog.Log) error {
 			return notFound(deliveries.New(s.Logs, l).RemoveWebhook(ctx, user.ID, signal.NewWebhookID()))
 		}, nil, false},

@@ -20,7 +20,7 @@ func TestUnusedPartitionsAreDropped(t *testing.T) {
 		_, events := history(rand.New(rand.NewPCG(1, 2)), 50, time.Now())
 		f.add(events...)
 		o := options(time.Now())
-		o.Idle = 10 * time.Minute
+		o.Idle = 0 // the default
 		c := New(f, f, 1, o)
 		want := total(t, c)
 		for range 3 {

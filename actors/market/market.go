@@ -78,8 +78,8 @@ type Market struct {
 	tapes   *tapes
 	news    *newsIndex
 
-	ticksUp  [tickStreams]atomic.Bool // the last read of each stream succeeded
-	closedUp atomic.Bool
+	ticksRead  [tickStreams]reading
+	closedRead reading
 }
 
 // New returns a Market whose actors live in sys.
@@ -222,7 +222,7 @@ func (m *Market) snapshot(w *watch, frame int) (Snapshot, error) {
 // stale returns the error for prices that are too old, or the reason for their age if it is known.
 // The simulated market will have new ones in a moment, when it begins or another node takes it over.
 func (m *Market) stale(record *marketdata.Asset, format string, what any, age time.Duration) error {
-	if !m.ticksUp[marketdata.GivenTicks].Load() || !m.ticksUp[marketdata.OwnTicks].Load() || !m.closedUp.Load() {
+	if !m.ticksRead[marketdata.GivenTicks].current() || !m.ticksRead[marketdata.OwnTicks].current() || !m.closedRead.current() {
 		return m.unreachable(nil)
 	}
 	err := &signal.RunError{Code: signal.StaleData, Retryable: true,

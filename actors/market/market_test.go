@@ -106,9 +106,9 @@ func newFake(tb testing.TB, store *fakeStore, c *markettest.Clock) *Market {
 	sys := engine.NewSystem(engine.Options{})
 	tb.Cleanup(func() { sys.Shutdown(context.Background()) })
 	m := New(sys, Options{Store: store, Now: c.Now, Sources: "stream"})
-	m.ticksUp[marketdata.GivenTicks].Store(true)
-	m.ticksUp[marketdata.OwnTicks].Store(true)
-	m.closedUp.Store(true)
+	for _, r := range []*reading{&m.ticksRead[marketdata.GivenTicks], &m.ticksRead[marketdata.OwnTicks], &m.closedRead} {
+		r.begun.Store(time.Now().Add(time.Hour).UnixNano()) // however slow the test is
+	}
 	return m
 }
 
@@ -204,7 +204,7 @@ func checkUnreachableStore(t *testing.T) {
 	if e := markettest.RunError(t, err); e.Code != signal.StaleData {
 		t.Errorf("while the store answers: %+v", e)
 	}
-	m.closedUp.Store(false)
+	m.closedRead.failed()
 	_, err = m.Series(t.Context(), "X", signal.H1)
 	if e := markettest.RunError(t, err); e.Code != signal.DataUnavailable || !e.Retryable || !e.Passing {
 		t.Errorf("while it does not: %+v", e)
@@ -213,7 +213,7 @@ func checkUnreachableStore(t *testing.T) {
 	asked := time.Now()
 	time.AfterFunc(time.Second, func() {
 		c.Add(-24 * time.Hour)
-		m.closedUp.Store(true)
+		m.closedRead.ended(time.Now())
 	})
 	if _, err := m.Series(t.Context(), "X", signal.H1); err != nil || time.Since(asked) < time.Second {
 		t.Errorf("prices that are read again after a second: %v, %s later", err, time.Since(asked))

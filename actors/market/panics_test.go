@@ -2,7 +2,6 @@ package market
 
 import (
 	"context"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 
@@ -18,13 +17,12 @@ func TestReadIsRetriedAfterAPanic(t *testing.T) {
 		m := newFake(t, &fakeStore{}, markettest.NewClock())
 		ctx, cancel := context.WithCancel(t.Context())
 		reads := 0
-		var up atomic.Bool
-		m.loop(ctx, "ticks", &up, func(context.Context) error {
+		m.loop(ctx, "ticks", new(reading), func(context.Context) (bool, error) {
 			if reads++; reads == 1 {
 				panic("an entry")
 			}
 			cancel()
-			return nil
+			return false, nil
 		})
 		if reads != 2 {
 			t.Errorf("%d reads, want 2", reads)

@@ -22,7 +22,35 @@ const (
 	readPause = time.Minute
 	// readRetry is the pause after a failed read.
 	readRetry = 250 * time.Millisecond
+	// readHalt is the age of the last read at which the process was halted, or Redis is slow: a read, and
+	// the one before it, may wait readBlock.
+	readHalt = 3 * readBlock
+	// readSettle is how long after such a gap the actors of assets may still have to take up what was read.
+	readSettle = time.Second
 )
+
+// reading records up to when a stream is read. Its methods are safe for concurrent use.
+type reading struct {
+	// The wall clock in nanoseconds: a process that was halted notices it only by the time.
+	begun  atomic.Int64 // when the last read that found the end of the stream began; 0 if the last one failed
+	gapEnd atomic.Int64 // when the first such read after a gap ended
+}
+
+// ended notes a read that began at a time and found the end of the stream.
+func (r *reading) ended(begun time.Time) {
+	if begun.UnixNano()-r.begun.Load() > int64(readHalt) {
+		r.gapEnd.Store(time.Now().UnixNano())
+	}
+	r.begun.Store(begun.UnixNano())
+}
+
+func (r *reading) failed() { r.begun.Store(0) }
+
+// current reports whether the stream is read: what actors have not got yet is not in it.
+func (r *reading) current() bool {
+	now := time.Now().UnixNano()
+	return now-r.begun.Load() <= int64(readHalt) && now-r.gapEnd.Load() >= int64(readSettle)
+}
 
 // Run reads ticks, closed bars and news and passes them to the assets' actors until ctx ends. After
 // an outage of Redis it has all bars read again.
@@ -31,9 +59,9 @@ func (m *Market) Run(ctx context.Context) error {
 	for stream, name := range map[marketdata.TickStream]string{
 		marketdata.GivenTicks: "given ticks", marketdata.OwnTicks: "own ticks",
 	} {
-		loops.Go(func() { m.loop(ctx, name, &m.ticksUp[stream], m.ticksReader(stream)) })
+		loops.Go(func() { m.loop(ctx, name, &m.ticksRead[stream], m.ticksReader(stream)) })
 	}
-	loops.Go(func() { m.loop(ctx, "closed", &m.closedUp, m.closedReader()) })
+	loops.Go(func() { m.loop(ctx, "closed", &m.closedRead, m.closedReader()) })
 	if m.real {
 		loops.Go(func() { m.noteUse(ctx) })
 	}
@@ -41,14 +69,22 @@ func (m *Market) Run(ctx context.Context) error {
 	return nil
 }
 
-// loop calls read until ctx ends. up reports whether the last call succeeded.
-func (m *Market) loop(ctx context.Context, stream string, up *atomic.Bool, read func(context.Context) error) {
-	defer up.Store(false)
+// readStream reads what a stream has since its last call. more reports that there may be more at once.
+type readStream func(context.Context) (more bool, err error)
+
+// loop calls read until ctx ends, and records in r how far the stream is read.
+func (m *Market) loop(ctx context.Context, stream string, r *reading, read readStream) {
+	defer r.failed()
 	failed := false
 	for ctx.Err() == nil {
-		err := panics.ErrPanicked
-		panics.Guard(m.log, panics.Market, func() { err = read(ctx) }, "stream", stream)
-		up.Store(err == nil)
+		more, err, begun := false, panics.ErrPanicked, time.Now()
+		panics.Guard(m.log, panics.Market, func() { more, err = read(ctx) }, "stream", stream)
+		switch {
+		case err != nil:
+			r.failed()
+		case !more:
+			r.ended(begun)
+		}
 		switch {
 		case err == nil && failed:
 			m.log.Info("market stream is read again", "stream", stream)
@@ -64,24 +100,24 @@ func (m *Market) loop(ctx context.Context, stream string, up *atomic.Bool, read 
 
 // ticksReader returns a function that reads the ticks of a stream since its last call, and all of
 // them at first.
-func (m *Market) ticksReader(stream marketdata.TickStream) func(context.Context) error {
+func (m *Market) ticksReader(stream marketdata.TickStream) readStream {
 	var at, end signal.Position
 	var before time.Time // when the last read ended
 	attached, caughtUp, failed := false, false, false
-	return func(ctx context.Context) (err error) {
+	return func(ctx context.Context) (more bool, err error) {
 		// A process that was halted notices it only by the time.
 		failed = failed || time.Now().Round(0).Sub(before) > readPause
 		defer func() { failed, before = err != nil, time.Now().Round(0) }()
 		if !attached {
 			if end, err = m.o.Store.TicksEnd(ctx, stream); err != nil {
-				return err
+				return false, err
 			}
 			attached = true
 		}
 		if failed && !at.IsZero() {
 			kept, err := m.o.Store.TicksKept(ctx, stream, at)
 			if err != nil {
-				return err
+				return false, err
 			}
 			if !kept {
 				m.log.Warn("ticks were missed: alerts catch up by bars")
@@ -95,7 +131,7 @@ func (m *Market) ticksReader(stream marketdata.TickStream) func(context.Context)
 		}
 		entries, err := m.o.Store.ReadTicks(ctx, stream, at, readBlock)
 		if err != nil {
-			return err
+			return false, err
 		}
 		for i := range entries {
 			at = entries[i].Position
@@ -105,7 +141,7 @@ func (m *Market) ticksReader(stream marketdata.TickStream) func(context.Context)
 			caughtUp = true
 			m.tapes.caughtUp()
 		}
-		return nil
+		return len(entries) >= source.ReadChunk, nil
 	}
 }
 
@@ -139,29 +175,27 @@ func (m *Market) sendAll(message any) {
 }
 
 // closedReader is ticksReader for new closed bars and for all news.
-func (m *Market) closedReader() func(context.Context) error {
+func (m *Market) closedReader() readStream {
 	var closedAt, newsAt signal.Position
 	var count int64
 	attached, ready := false, false
-	return func(ctx context.Context) error {
+	return func(ctx context.Context) (more bool, err error) {
 		if !attached {
-			var err error
 			if closedAt, count, err = m.o.Store.ClosedEnd(ctx); err != nil {
-				return err
+				return false, err
 			}
 			attached = true
 			m.sendAll(barsMissed{}) // for series that were read before
 		}
 		begun := ready
 		if !begun {
-			var err error
 			if begun, err = m.begun(ctx); err != nil {
-				return err
+				return false, err
 			}
 		}
 		closed, news, closedTo, newsTo, err := m.o.Store.Follow(ctx, closedAt, newsAt, readBlock)
 		if err != nil {
-			return err
+			return false, err
 		}
 		closedAt, newsAt = closedTo, newsTo
 		m.news.add(news)
@@ -176,7 +210,7 @@ func (m *Market) closedReader() func(context.Context) error {
 			count = closed[i].Count
 			m.deliverClosed(&closed[i])
 		}
-		return nil
+		return max(len(closed), len(news)) >= source.ReadChunk, nil
 	}
 }
 

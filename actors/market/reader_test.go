@@ -2,6 +2,8 @@ package market
 
 import (
 	"context"
+	"strconv"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -9,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/agentsignal/agentsignal/actors/engine"
+	"github.com/agentsignal/agentsignal/actors/market/assets"
 	"github.com/agentsignal/agentsignal/actors/market/markettest"
 	"github.com/agentsignal/agentsignal/actors/market/simulated"
 	"github.com/agentsignal/agentsignal/actors/market/source"
@@ -44,7 +47,7 @@ func TestReaderNoticesTicksMissedInAHalt(t *testing.T) {
 			ticks int
 		}{{0, 1}, {time.Second, 2}, {readPause, 3}, {readPause + time.Second, 1}, {0, 2}} {
 			time.Sleep(c.pause)
-			if err := read(t.Context()); err != nil {
+			if _, err := read(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			if got := len(m.tapes.upTo(tapeKey{"X", source.Stream}, 100)); got != c.ticks {
@@ -52,6 +55,122 @@ func TestReaderNoticesTicksMissedInAHalt(t *testing.T) {
 			}
 		}
 	})
+}
+
+// haltedStore has a tick of X in its first read. In a halt no read ends, and those under way end with it
+// and return what was there before. The newest tick is found some time later.
+type haltedStore struct {
+	*fakeStore
+	read int // ticks; only one goroutine reads them
+
+	mu           sync.Mutex
+	until, fresh time.Time // the end of the halt, and when the newest tick is found; zero: never
+}
+
+func (f *haltedStore) halt(until, fresh time.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.until, f.fresh = until, fresh
+}
+
+func (f *haltedStore) halted() (until, fresh time.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.until, f.fresh
+}
+
+func (f *haltedStore) wait(block time.Duration) {
+	time.Sleep(block)
+	until, _ := f.halted()
+	time.Sleep(time.Until(until))
+}
+
+func (f *haltedStore) ReadTicks(_ context.Context, stream marketdata.TickStream, _ signal.Position, block time.Duration) (
+	[]marketdata.Entry, error) {
+	if stream == marketdata.GivenTicks {
+		now := time.Now()
+		if _, fresh := f.halted(); f.read == 0 || f.read == 1 && !fresh.IsZero() && !now.Before(fresh) {
+			f.read++
+			return []marketdata.Entry{{Position: signal.Position{MS: now.UnixMilli()},
+				Fields: map[string]string{"asset": "X", "price": strconv.Itoa(f.read)}}}, nil
+		}
+	}
+	f.wait(block)
+	return nil, nil
+}
+
+func (f *haltedStore) Follow(_ context.Context, c, n signal.Position, block time.Duration) (
+	[]marketdata.ClosedBar, []marketdata.NewsItem, signal.Position, signal.Position, error) {
+	f.wait(block)
+	return nil, nil, c, n, nil
+}
+
+// After a halt in which prices have become too old, they count as not read until reads that began after it
+// have ended. Only then are they too old.
+func TestPricesAfterAHaltAreNotReadUntilTheyAre(t *testing.T) {
+	t.Parallel()
+	for name, after := range map[string]time.Duration{
+		"at once": 0, "after a second": time.Second, "never": -1,
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				sys := engine.NewSystem(engine.Options{})
+				defer sys.Shutdown(context.Background())
+				store := &haltedStore{fakeStore: &fakeStore{
+					asset: marketdata.Asset{Symbol: "X", Speed: 1, Class: assets.Crypto, Source: source.Stream},
+					bars:  hours(5, time.Now().UnixMilli(), 1)}}
+				m := New(sys, Options{Store: store, Sources: source.Stream})
+				ctx, cancel := context.WithCancel(t.Context())
+				var run sync.WaitGroup
+				run.Go(func() { _ = m.Run(ctx) })
+				defer func() { cancel(); run.Wait() }()
+				time.Sleep(10 * time.Second)
+				w, frame, err := m.watched(t.Context(), "X", signal.H1)
+				if err != nil {
+					t.Fatal(err)
+				}
+				synctest.Wait()
+				if s, err := m.snapshot(w, frame); err != nil || !s.Ticks {
+					t.Fatalf("before the halt: %+v, %v", s.Last, err)
+				}
+				until, fresh := time.Now().Add(time.Hour/2), time.Time{}
+				if after >= 0 {
+					fresh = until.Add(after)
+				}
+				store.halt(until, fresh)
+				time.Sleep(time.Until(until))
+				codes := map[signal.ErrorCode]bool{}
+				for range 300 {
+					s, err := m.snapshot(w, frame)
+					if err == nil {
+						codes["read"] = true
+						if s.Last.Price != 2 {
+							t.Errorf("the price is %v", s.Last.Price)
+						}
+					} else {
+						e := markettest.RunError(t, err)
+						codes[e.Code] = true
+						if e.Code == signal.DataUnavailable && (!e.Passing || e.RetryAfter == 0) {
+							t.Errorf("not for a moment: %+v", e)
+						}
+					}
+					time.Sleep(10 * time.Millisecond)
+				}
+				last := signal.ErrorCode("read")
+				if after < 0 {
+					last = signal.StaleData
+				}
+				want := map[signal.ErrorCode]bool{signal.DataUnavailable: true, last: true}
+				if after == 0 { // the first look and the read come at the same time
+					delete(want, signal.DataUnavailable)
+					delete(codes, signal.DataUnavailable)
+				}
+				if diff := cmp.Diff(want, codes); diff != "" {
+					t.Errorf("answers after the halt (-want +got):\n%s", diff)
+				}
+			})
+		})
+	}
 }
 
 // Only the assets whose ticks are in a stream are notified that some were missed.
@@ -72,7 +191,7 @@ func TestMissedTicksAreReportedToTheirAssets(t *testing.T) {
 			}
 			read := m.ticksReader(stream)
 			for range 2 {
-				if err := read(t.Context()); err != nil {
+				if _, err := read(t.Context()); err != nil {
 					t.Fatal(err)
 				}
 				time.Sleep(readPause + time.Second)

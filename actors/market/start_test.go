@@ -46,7 +46,7 @@ func TestNewsWaitForTheSimulatedMarket(t *testing.T) {
 		go func() {
 			for range 2 {
 				time.Sleep(time.Second)
-				if err := read(t.Context()); err != nil {
+				if _, err := read(t.Context()); err != nil {
 					t.Error(err)
 				}
 			}

@@ -40,6 +40,7 @@ func wantEqual(t *testing.T, what string, want, got any) {
 // fakeRedis is the store that nodes share in a test with fake time.
 type fakeRedis struct {
 	partitions int
+	ahead      time.Duration // of its clock
 
 	mu         sync.Mutex
 	live       map[string]time.Time
@@ -182,7 +183,7 @@ func (l *link) up(ctx context.Context) error {
 }
 
 func (l *link) Partitions() int { return l.partitions }
-func (l *link) Now() time.Time  { return time.Now() }
+func (l *link) Now() time.Time  { return time.Now().Add(l.ahead) }
 
 func (l *link) Follow(p int) func() {
 	l.follow(p, +1)

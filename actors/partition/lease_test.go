@@ -3,7 +3,9 @@ package partition
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -48,6 +50,8 @@ func TestWantedOwner(t *testing.T) {
 func TestOneNodeOwnsAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newFakeRedis(16)
+		r.ahead = 5 * time.Minute
+		begun := time.Now()
 		a := startNode(t, r, "a", nil)
 		if err := a.Join(t.Context()); err != nil {
 			t.Fatal(err)
@@ -62,6 +66,11 @@ func TestOneNodeOwnsAll(t *testing.T) {
 				t.Errorf("partition %d is at epoch %d: it was taken more than once", p, epoch)
 			}
 		}
+		for _, h := range a.Holdings() { // by Redis' clock
+			if after := h.Since.Sub(begun); after < r.ahead || after > r.ahead+time.Second {
+				t.Errorf("partition %d is owned %s after the start, by a clock that is %s ahead", h.Partition, after, r.ahead)
+			}
+		}
 		a.stop(t)
 		wantEqual(t, "owners after the node left", map[string]int{}, r.owns())
 		wantOwned(t, "after it left", map[*node]int{a: 0})
@@ -71,7 +80,8 @@ func TestOneNodeOwnsAll(t *testing.T) {
 func TestSecondNodeTakesItsShareAndHandsItBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newFakeRedis(16)
-		a := startNode(t, r, "a", nil)
+		var log strings.Builder
+		a := startNode(t, r, "a", func(o *Options) { o.Log = slog.New(slog.NewTextHandler(&log, nil)) })
 		time.Sleep(time.Minute)
 		b := startNode(t, r, "b", nil)
 		time.Sleep(time.Second)
@@ -88,6 +98,13 @@ func TestSecondNodeTakesItsShareAndHandsItBack(t *testing.T) {
 		time.Sleep(time.Second)
 		synctest.Wait()
 		wantEqual(t, "owners a second after b left", map[string]int{"a": 16}, r.owns())
+		var live []string // each change once
+		for line := range strings.Lines(log.String()) {
+			if _, number, ok := strings.Cut(line, `msg="live nodes" component=partition nodes=`); ok {
+				live = append(live, strings.TrimSpace(number))
+			}
+		}
+		wantEqual(t, "live nodes in the log", []string{"1", "2", "1"}, live)
 	})
 }
 

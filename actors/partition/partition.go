@@ -155,7 +155,7 @@ func (a *partition) onTaken(c engine.Context, m taken) {
 		return
 	}
 	a.epoch = m.epoch
-	a.p.owners[a.number].Store(&owner{c.Self(), m.epoch, time.Now()})
+	a.p.owners[a.number].Store(&owner{c.Self(), m.epoch, a.p.store.Now()})
 	a.p.owned.Add(1)
 	a.log.Debug("partition is owned", "epoch", m.epoch)
 	a.hold(c, m.begun)

@@ -16,7 +16,7 @@ func TestAccountsWithoutUseAreDropped(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := closedSignals("acc_0", 6)
-		c := New(r, Options{Now: func() time.Time { return morning.Add(time.Hour) }, Idle: 10 * time.Minute})
+		c := New(r, Options{Now: func() time.Time { return morning.Add(time.Hour) }}) // with the default of Idle
 		ask := func() {
 			t.Helper()
 			if card, err := c.Card(t.Context(), Query{Account: "acc_0"}); err != nil || card.Statistics.Count != 6 {

@@ -4,6 +4,9 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -30,9 +33,10 @@ func clusterStatus(s *service.Settings) *cobra.Command {
 	var output string
 	c := &cobra.Command{
 		Use: "status", Short: "Print the live nodes and who owns each partition", Args: cobra.NoArgs,
-		Long: "Print the live nodes, the owner of each partition and how far its effects are behind the\n" +
-			"events, who feeds the market, and settings in which nodes disagree. It reads Redis only, so it\n" +
-			"needs the configuration of the nodes and no running service.\n\n" +
+		Long: "Print the live nodes, the partitions whose events each reads and why, the owner of each partition\n" +
+			"and how far its effects are behind the events, who feeds the market, and settings in which nodes\n" +
+			"disagree. It reads Redis only, so it needs the configuration of the nodes and no running service.\n" +
+			"\"-\" is of a node that has not published it: for the first two seconds, or an earlier build.\n\n" +
 			"Exit codes: 0 every partition has an owner; 1 one has none; 2 the status could not be read.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if output != outputTable && output != outputJSON {
@@ -69,10 +73,19 @@ func printStatus(w io.Writer, status *service.ClusterStatus) error {
 		}
 		fmt.Fprintf(table, "%s\t%s\t%s ago\t%d\t%s\n", n.Node, n.Mode, milliseconds(n.AnnouncedMS), n.Owns, market)
 	}
-	fmt.Fprintln(table, "\nPARTITION\tASSIGNED\tOWNER\tEPOCH\tPOSITION\tLAG")
+	fmt.Fprintln(table, "\nNODE\tFOLLOWS BECAUSE\tPARTITIONS")
+	for _, n := range status.Nodes {
+		if len(n.Follows) == 0 {
+			fmt.Fprintf(table, "%s\t-\t-\n", n.Node)
+		}
+		for _, reason := range slices.Sorted(maps.Keys(n.Follows)) {
+			fmt.Fprintf(table, "%s\t%s\t%s\n", n.Node, reason, strings.Trim(fmt.Sprint(n.Follows[reason]), "[]"))
+		}
+	}
+	fmt.Fprintln(table, "\nPARTITION\tASSIGNED\tOWNER\tSINCE\tEPOCH\tPOSITION\tLAG")
 	for _, p := range status.Partitions {
-		fmt.Fprintf(table, "%d\t%s\t%s\t%d\t%s\t%s\n", p.Partition, cmp.Or(p.Assigned, "-"), cmp.Or(p.Owner, "-"),
-			p.Epoch, p.Position, milliseconds(p.LagMS))
+		fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%d\t%s\t%s\n", p.Partition, cmp.Or(p.Assigned, "-"), cmp.Or(p.Owner, "-"),
+			cmp.Or(p.Since, "-"), p.Epoch, p.Position, milliseconds(p.LagMS))
 	}
 	if err := table.Flush(); err != nil {
 		return err

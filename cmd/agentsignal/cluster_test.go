@@ -53,6 +53,17 @@ func TestClusterStatus(t *testing.T) {
 			commandtest.Must(t, err)
 		}
 	}
+	epoch := func(p int) int64 {
+		_, epoch, err := store.Logs.Owner(t.Context(), p)
+		commandtest.Must(t, err)
+		return epoch
+	}
+	since := time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
+	commandtest.Must(t, store.Logs.PublishFollowed(t.Context(), "node_b", []cluster.Followed{
+		{Partition: 4, Reasons: []string{"lists"}},
+		{Partition: 5, Reasons: []string{"owned", "lists"}, Epoch: epoch(5), Since: since},
+		{Partition: 7, Reasons: []string{"owned"}, Epoch: epoch(7) - 1, Since: since}, // a lease that it has lost
+	}, time.Hour))
 	_, _, err = market.New(store.Client).TakeLease(t.Context(), "node_b", time.Hour)
 	commandtest.Must(t, err)
 	commandtest.Must(t, redis.Client().Do(t.Context(), "XADD", store.Client.EventsKey(5), "1000-7", "h", "x", "d", "y").Err())
@@ -67,6 +78,13 @@ func TestClusterStatus(t *testing.T) {
 	if n := status.Nodes; len(n) != 2 || n[0].Node != "node_a" || n[1].Node != "node_b" || n[1].Mode != "cluster" ||
 		n[0].Owns != 8 || n[1].Owns != 7 {
 		t.Errorf("nodes %+v", n)
+	}
+	if f := status.Nodes[1].Follows; status.Nodes[0].Follows != nil || !slices.Equal(f["owned"], []int{5, 7}) ||
+		!slices.Equal(f["lists"], []int{4, 5}) {
+		t.Errorf("followed by %+v", status.Nodes)
+	}
+	if p := status.Partitions; p[5].Since != "2026-11-01T12:00:00Z" || p[4].Since != "" || p[7].Since != "" {
+		t.Errorf("owned since %q, %q, %q", p[5].Since, p[4].Since, p[7].Since)
 	}
 	if p := status.Partitions[3]; p.Assigned != "node_b" || p.Owner != "" {
 		t.Errorf("partition 3: %+v", p)
@@ -90,6 +108,13 @@ func TestClusterStatus(t *testing.T) {
 	redis.Client().HSet(t.Context(), "{node}:processes", "node_c", strings.Replace(
 		redis.Client().HGet(t.Context(), "{node}:processes", "node_c").Val(), "lease 5s", "lease 6s", 1))
 	out = o.Do("cluster", "status")
+	words := strings.Join(strings.Fields(out), " ")
+	for _, want := range []string{"node_a - -", "node_b lists 4 5 node_b owned 5 7", "5 node_b node_b 2026-11-01T12:00:00Z",
+		"6 node_a node_a - "} {
+		if !strings.Contains(words, want) {
+			t.Errorf("%q is missing in\n%s", want, out)
+		}
+	}
 	for _, want := range []string{"NODE", "node_b", "feeds", "PARTITION", "DISAGREEMENTS\n",
 		"lease: node_b has 5s and node_c has 6s\n", "lease: node_c has 6s and this configuration has 5s\n"} {
 		if !strings.Contains(out, want) {

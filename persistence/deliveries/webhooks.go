@@ -343,3 +343,19 @@ func (h *Store) WebhookStats(ctx context.Context) (delivery.WebhookStats, error)
 	}
 	return stats, nil
 }
+
+// Any reports whether any account has a webhook.
+func (h *Store) Any(ctx context.Context) (bool, error) {
+	pipe := h.RDB.Pipeline()
+	for p := range h.Partitions() {
+		pipe.Exists(ctx, h.WebhookAccountsKey(p))
+	}
+	answers, err := pipe.Exec(ctx)
+	if err != nil {
+		return false, redisclient.Failed(err, "look for webhooks")
+	}
+	return slices.ContainsFunc(answers, func(a redis.Cmder) bool {
+		n, ok := a.(*redis.IntCmd)
+		return ok && n.Val() > 0
+	}), nil
+}

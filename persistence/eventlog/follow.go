@@ -246,19 +246,13 @@ func (c *followCollector) Describe(descriptions chan<- *prometheus.Desc) { descr
 
 // Collect implements prometheus.Collector.
 func (c *followCollector) Collect(metrics chan<- prometheus.Metric) {
-	var counts [reasons]int
-	now := c.tail.clock()
-	for i := range c.tail.partitions {
-		part := &c.tail.partitions[i]
-		part.mu.Lock()
-		for r := range reasons {
-			if part.attached && part.has(r, now, c.tail.idle) {
-				counts[r]++
-			}
+	counts := map[string]int{}
+	for _, f := range c.tail.Followed() {
+		for _, r := range f.Reasons {
+			counts[r]++
 		}
-		part.mu.Unlock()
 	}
-	for r, n := range counts {
-		metrics <- prometheus.MustNewConstMetric(c.desc, prometheus.GaugeValue, float64(n), reasonNames[r])
+	for _, r := range reasonNames {
+		metrics <- prometheus.MustNewConstMetric(c.desc, prometheus.GaugeValue, float64(counts[r]), r)
 	}
 }

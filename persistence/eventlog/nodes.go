@@ -108,6 +108,7 @@ func (s *Store) Nodes(ctx context.Context) ([]cluster.Node, cluster.Assignment, 
 		if strings.HasPrefix(head, strconv.FormatInt(n.Until.UnixMilli(), 10)+" ") {
 			n.Traits = decodeTraits(traits)
 		}
+		n.Followed = decodeFollowed(processes.Val()[followedField(n.ID)], s.Now())
 		nodes = append(nodes, n)
 	}
 	slices.SortFunc(nodes, func(a, b cluster.Node) int { return strings.Compare(a.ID, b.ID) })

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -31,6 +32,9 @@ const (
 	installedID         = "id"         // random; earlier builds did not store it
 	// InstalledFormats is the version of the stored values. Earlier builds did not store it.
 	InstalledFormats = "formats"
+	// installedSecrets has check values of the encryption keys of the node that entered last. Earlier builds
+	// did not store them, and a restore does not.
+	installedSecrets = "encryption_keys"
 
 	evenWord = "even"
 )
@@ -235,4 +239,26 @@ func (c *Client) CheckInstallation(ctx context.Context) error {
 		err = OtherInstallation()
 	}
 	return err
+}
+
+// SecretKeys returns the check values that RecordSecretKeys has recorded, or none.
+func (c *Client) SecretKeys(ctx context.Context) ([]string, error) {
+	text, err := c.RDB.HGet(ctx, c.InstallationKey(), installedSecrets).Result()
+	if err != nil && !errors.Is(err, redis.Nil) {
+		return nil, Failed(err, "read installation")
+	}
+	return strings.Fields(text), nil
+}
+
+// RecordSecretKeys records check values of the keys that encrypt secrets in place of the former ones.
+func (c *Client) RecordSecretKeys(ctx context.Context, values []string) error {
+	err := c.RDB.HSet(ctx, c.InstallationKey(), installedSecrets, strings.Join(values, " ")).Err()
+	return Failed(err, "record keys")
+}
+
+// LostSecretKeys returns the error of a process that has none of the keys that encrypted stored secrets.
+func (c *Client) LostSecretKeys(setting string) error {
+	return Refused("other_keys", fmt.Sprintf("%s: secrets of webhooks are stored, and this node has none of the keys that the "+
+		"last one had: give it one of them; if they are lost, the command HDEL %s %s lets other keys in, and webhooks cannot "+
+		"be signed until their secrets are replaced", setting, c.InstallationKey(), installedSecrets))
 }

@@ -43,6 +43,41 @@ func (c *Client) confirmHere(ctx context.Context, confirm string) (server string
 	return parseInfo(info.Val())["run_id"], err
 }
 
+// LearnServers records which server has the keys of each slot of the installation, so that ConfirmRead
+// notices a failover between a read and the slot's first wait. Call it before the first read. Without
+// Options.WaitReplicas it does nothing.
+func (c *Client) LearnServers(ctx context.Context) error {
+	if c.WaitReplicas == 0 {
+		return nil
+	}
+	slots := []string{c.ConfirmAuthKey(), c.ConfirmNodeKey()}
+	for p := range c.partitions {
+		slots = append(slots, c.ConfirmKey(p))
+	}
+	known := map[redis.UniversalClient]string{}
+	for _, confirm := range slots {
+		var client redis.UniversalClient = c.RDB
+		if cluster, ok := c.RDB.(*redis.ClusterClient); ok {
+			master, err := cluster.MasterForKey(ctx, confirm)
+			if err != nil {
+				return Failed(err, "find the server of %s", confirm)
+			}
+			client = master
+		}
+		server, asked := known[client]
+		if !asked {
+			info, err := client.Info(ctx, "server").Result()
+			if refused := redis.Error(nil); err != nil && !errors.As(err, &refused) { // else as managed stores may
+				return Failed(err, "learn servers")
+			}
+			server = parseInfo(info)["run_id"]
+			known[client] = server
+		}
+		c.reads.learn(c.slotOf(confirm), server)
+	}
+	return nil
+}
+
 // reads are the waits for replicas of those who have read.
 type reads struct {
 	mu   sync.Mutex
@@ -56,6 +91,17 @@ type sharedWait struct {
 	done   chan struct{} // closed when the others are set
 	server string        // that confirmed; the one before if it is not known
 	err    error
+}
+
+// learn records the server of a slot before its first wait.
+func (r *reads) learn(slot, server string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.last[slot] == nil {
+		w := &sharedWait{begun: true, done: make(chan struct{}), server: server}
+		close(w.done)
+		r.last[slot] = w
+	}
 }
 
 // confirm calls wait, which returns as confirmHere does, or shares a call that begins after that of

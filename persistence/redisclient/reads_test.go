@@ -137,7 +137,10 @@ func TestConfirmRead(t *testing.T) {
 	replica.Follow(master)
 	proxy := redistest.NewProxy(t, master)
 	o := Options{URL: proxy.URL(), WaitReplicas: 1, Timeout: time.Minute}
-	refusing := openClient(t, o)
+	refusing, fresh := openClient(t, o), openClient(t, o)
+	if err := fresh.LearnServers(t.Context()); err != nil { // it confirms nothing before the failover
+		t.Fatal(err)
+	}
 	o.AcceptWithoutReplicas = true
 	accepting := openClient(t, o)
 	read := func(c *Client) error { return c.ConfirmRead(t.Context(), c.ConfirmKey(1)) }
@@ -148,14 +151,18 @@ func TestConfirmRead(t *testing.T) {
 	}
 	master.Client().Do(t.Context(), "ACL", "SETUSER", "other", "on", ">secret", "~*", "+@all", "-info")
 	o.URL = master.URLFor("other", "secret")
-	if err := read(openClient(t, o)); err != nil {
+	withoutInfo := openClient(t, o)
+	if err := withoutInfo.LearnServers(t.Context()); err != nil {
+		t.Errorf("a server that refuses INFO: %v", err)
+	}
+	if err := read(withoutInfo); err != nil {
 		t.Errorf("a server that refuses INFO does not confirm: %v", err)
 	}
 	replica.Detach()
 	replica.Promote()
 	other.Follow(replica)
 	proxy.Switch(replica)
-	for c, refused := range map[*Client]bool{refusing: true, accepting: false} {
+	for c, refused := range map[*Client]bool{refusing: true, fresh: true, accepting: false} {
 		// Connections to the former master fail first.
 		redistest.Eventually(t, func() bool { return c.RDB.Ping(t.Context()).Err() == nil })
 		var err error

@@ -115,7 +115,7 @@ func (s *Server) risks(waitReplicas int) []string {
 	var found []string
 	if replicas := s.Info["connected_slaves"]; waitReplicas == 0 && replicas != "" && replicas != "0" {
 		found = append(found, "Redis has replicas, but redis.wait_replicas is 0: a failover may lose changes that clients "+
-			"were told are stored. Set redis.wait_replicas to 1.")
+			"were told are stored. Set redis.wait_replicas to 1, or with sentinels to the number of replicas.")
 	}
 	if s.Info["aof_enabled"] == "0" {
 		found = append(found, "Redis has no append-only file: its restart may lose changes that clients were told are "+

@@ -1,7 +1,13 @@
 package redisclient
 
 import (
+	"bufio"
 	"cmp"
+	"fmt"
+	"io"
+	"net"
+	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -68,6 +74,74 @@ func TestCheckServer(t *testing.T) {
 	server.Kill()
 	if err := c.CheckServer(ctx); signal.KindOf(err) != signal.KindUnavailable {
 		t.Errorf("without a server: %v", err)
+	}
+}
+
+// serveInfo is a server that knows no command but INFO. It returns its URL.
+func serveInfo(t *testing.T, info string) string {
+	t.Helper()
+	l, err := net.Listen("unix", filepath.Join(t.TempDir(), "s"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go answerInfo(conn, info)
+		}
+	}()
+	return "unix://" + l.Addr().String()
+}
+
+// answerInfo answers the commands of a connection.
+func answerInfo(conn net.Conn, info string) {
+	defer conn.Close()
+	lines := bufio.NewScanner(conn)
+	next := func() string { lines.Scan(); return lines.Text() }
+	for {
+		words, err := strconv.Atoi(strings.TrimPrefix(next(), "*"))
+		if err != nil || words < 1 {
+			return
+		}
+		command := ""
+		for i := range words {
+			next() // the length
+			if word := next(); i == 0 {
+				command = strings.ToLower(word)
+			}
+		}
+		answer := "-ERR unknown command\r\n"
+		if command == "info" {
+			answer = fmt.Sprintf("$%d\r\n%s\r\n", len(info), info)
+		}
+		if _, err := io.WriteString(conn, answer); err != nil {
+			return
+		}
+	}
+}
+
+// A process does not start on a server that is unfit, whether or not there is an installation. These
+// answers are as those programs' sources have them; they were not run.
+func TestInstalledRefusesUnfitServers(t *testing.T) {
+	t.Parallel()
+	for want, info := range map[string]string{
+		"this is Dragonfly df-v1.27.1": "# Server\r\nredis_version:7.4.0\r\ndragonfly_version:df-v1.27.1\r\n",
+		"this is KeyDB":                "# Server\r\nredis_version:6.3.4\r\nexecutable:/usr/bin/keydb-server\r\n",
+	} {
+		o := Options{URL: serveInfo(t, info), Timeout: time.Minute}
+		for name, check := range map[string]func() error{
+			"Installed":   func() error { _, err := Installed(t.Context(), o); return err },
+			"Existing":    func() error { _, err := Existing(t.Context(), o); return err },
+			"CheckServer": func() error { return openClient(t, o).CheckServer(t.Context()) },
+		} {
+			if err := check(); signal.KindOf(err) != signal.KindConflict || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: %v, want %q", name, err, want)
+			}
+		}
 	}
 }
 

@@ -20,6 +20,17 @@ type Node struct {
 	ID, Mode string
 	Until    time.Time // when its announcement expires
 	Traits   []Trait   // nil if it has published none
+	// Followed are the partitions whose events the node reads or that it owns; nil if it has not published
+	// them.
+	Followed []Followed
+}
+
+// Followed is a partition whose events a node reads, or that it owns.
+type Followed struct {
+	Partition int
+	Reasons   []string  // why it reads the events: "owned", "streams", "lists", "waits"; empty if it does not
+	Epoch     int64     // under which it owns the partition; 0 if it does not
+	Since     time.Time // when it became owner
 }
 
 // Members are the live nodes, and the assignment that they share.

@@ -56,6 +56,8 @@ type Options struct {
 	RootCAs        *x509.CertPool // default those of the system
 	Resolver       *net.Resolver  // default net.DefaultResolver
 	Log            *slog.Logger   // nil to discard
+	// Now is the service's clock, by which a date in Retry-After is understood; default time.Now.
+	Now func() time.Time
 }
 
 // Sender makes attempts. It follows no redirect and uses no proxy, which would connect to
@@ -64,12 +66,17 @@ type Sender struct {
 	connections connections
 	timeout     time.Duration
 	userAgent   string
+	now         func() time.Time
 }
 
 // New returns a sender with the settings o. Its connections are closed by Close.
 func New(o Options) *Sender {
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
+	if o.Now == nil {
+		o.Now = time.Now
+	}
 	return &Sender{
+		now: o.Now,
 		connections: connections{
 			log:            o.Log,
 			dialer:         newDialer(o),
@@ -146,7 +153,7 @@ func (s *Sender) Send(ctx context.Context, r Request) Result {
 		result.Error = delivery.StatusError + strconv.Itoa(answer.StatusCode)
 	}
 	if answer.StatusCode == http.StatusTooManyRequests || answer.StatusCode == http.StatusServiceUnavailable {
-		result.RetryAfter = retryafter.Parse(answer.Header.Get("Retry-After"), time.Now())
+		result.RetryAfter = retryafter.Parse(answer.Header.Get("Retry-After"), s.now())
 	}
 	whole := false
 	if answer.StatusCode != http.StatusSwitchingProtocols { // its body is the connection

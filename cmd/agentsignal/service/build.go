@@ -144,9 +144,15 @@ func (p *process) buildStore(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if p.store, err = persistence.Open(o); err != nil {
+	store, err := persistence.Open(o)
+	if err != nil {
 		return err
 	}
+	if err := store.Client.LearnServers(ctx); err != nil {
+		_ = store.Client.Close() // it will be opened again
+		return err
+	}
+	p.store = store
 	p.undo.Add("connection to redis", func(context.Context) error { return p.store.Client.Close() })
 	p.events = eventlog.NewLog(p.store.Logs, eventlog.LogOptions{
 		AppendTimeout: time.Duration(c.Redis.Timeout),

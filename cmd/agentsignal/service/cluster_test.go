@@ -3,6 +3,7 @@ package service
 import (
 	"encoding/base64"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -95,12 +96,26 @@ func TestTwoNodesAreOneService(t *testing.T) {
 	}
 	there.dial().resumes(live[0], made[9], 10) // on the other node
 
+	// The status shows what each follows, and since when each owns.
+	first, second := n.firstID(t), n.second.process
+	eventually(t, "the status has what both follow", func() bool {
+		status, err := readStatus(t.Context(), second.store, second.config)
+		must(t, err)
+		streams := map[string]bool{}
+		for _, node := range status.Nodes {
+			streams[node.Node] = slices.Equal(node.Follows["streams"], []int{second.store.Client.Partition(n.account.ID)}) &&
+				len(node.Follows["owned"]) == node.Owns
+		}
+		undated := func(p PartitionStatus) bool { return p.Since == "" }
+		return streams[first] && streams[second.node] && !slices.ContainsFunc(status.Partitions, undated)
+	})
+
 	// An idempotent request is one request, wherever it arrives.
 	body, key := runBody("ACME", "momentum"), "Idempotency-Key: once"
-	first := here.post("/v1/agents/trading/run", body, key).ok(t)
+	answer := here.post("/v1/agents/trading/run", body, key).ok(t)
 	again := there.post("/v1/agents/trading/run", body, key).ok(t)
-	if again.Body != first.Body || again.Header.Get("Idempotency-Replayed") != "true" {
-		t.Errorf("the other node answers %v %s, the first %s", again.Header, again.Body, first.Body)
+	if again.Body != answer.Body || again.Header.Get("Idempotency-Replayed") != "true" {
+		t.Errorf("the other node answers %v %s, the first %s", again.Header, again.Body, answer.Body)
 	}
 
 	// Jobs that one takes in are done by both: each takes as many at once as it has
@@ -298,7 +313,8 @@ func TestARequestOfAKilledNodeCanBeRepeated(t *testing.T) {
 		t.Fatalf("claim: %v, %v", r, err)
 	}
 	p := n.second.process.store.Client.Partition(n.account.ID)
-	rdb.Persist(t.Context(), n.second.process.store.Client.ReplyKey(p, n.account.ID, codec.ReplyDigest(&key)))
+	lock := n.second.process.store.Client.ReplyKey(p, n.account.ID, codec.ReplyDigest(&key))
+	rdb.Persist(t.Context(), lock) // so that only the end of its process makes it void
 	repeat := func() answer {
 		return n.there.post(key.Path, runBody("ACME", "momentum"), "Idempotency-Key: once")
 	}
@@ -307,10 +323,16 @@ func TestARequestOfAKilledNodeCanBeRepeated(t *testing.T) {
 	}
 	n.first.kill()
 	var first answer
+	stood := false
 	eventually(t, "the request is answered", func() bool {
+		ttl, err := rdb.TTL(t.Context(), lock).Result()
+		stood = err == nil && ttl == -1 // it exists, and does not expire
 		first = repeat()
 		return first.Status == http.StatusOK
 	})
+	if live, err := n.second.process.store.Logs.ProcessLive(t.Context(), node, words[1]); !stood || live || err != nil {
+		t.Errorf("answered with a lock that stood: %t, of a process that is live: %t, %v", stood, live, err)
+	}
 	if again := repeat(); again.Body != first.Body {
 		t.Errorf("the same request is answered with %s, then %s", first.Body, again.Body)
 	}

@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"log/slog"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -66,12 +67,45 @@ func (p *process) enter(ctx context.Context) (entered bool, err error) {
 	}
 	lease := time.Duration(p.config.Lease)
 	return awaitEntry(ctx, p.log, func(ctx context.Context) error {
-		_, err := p.store.Logs.AnnounceNode(ctx, p.node, lease, !p.config.Cluster)
+		known, err := p.checkSecretKeys(ctx)
+		if err == nil {
+			_, err = p.store.Logs.AnnounceNode(ctx, p.node, lease, !p.config.Cluster)
+		}
+		if err == nil && !known {
+			err = p.store.Client.RecordSecretKeys(ctx, p.secretKeys())
+		}
 		if err != nil {
 			p.reportRefusal(err)
 		}
 		return err
 	})
+}
+
+// secretKeys returns the check values of the keys that encrypt secrets.
+func (p *process) secretKeys() []string {
+	traits := p.store.Logs.Profile.Traits
+	i := slices.IndexFunc(traits, func(t cluster.Trait) bool { return t.Setting == settingEncryptionKeys })
+	return traits[i].Values
+}
+
+// checkSecretKeys returns KindConflict if this node has none of the keys of the node that entered last, and
+// secrets are stored. One in common suffices, so that keys can be rotated, also with no node live. known
+// reports whether exactly these keys are recorded.
+func (p *process) checkSecretKeys(ctx context.Context) (known bool, err error) {
+	recorded, err := p.store.Client.SecretKeys(ctx)
+	if err != nil {
+		return false, err
+	}
+	own := p.secretKeys()
+	shared := func(v string) bool { return slices.Contains(own, v) }
+	if len(recorded) == 0 || slices.ContainsFunc(recorded, shared) {
+		return slices.Equal(recorded, own), nil
+	}
+	stored, err := p.webhooks.Any(ctx)
+	if err == nil && stored {
+		err = p.store.Client.LostSecretKeys(settingEncryptionKeys)
+	}
+	return false, err
 }
 
 // awaitEntry calls announce until it succeeds. While it is refused because of another node, that
@@ -130,6 +164,7 @@ func traitsOf(c configs.Config) []cluster.Trait {
 		{"market.speed", strconv.FormatInt(barSpeed(c.Market), 10)},
 		{"signals.retention", time.Duration(c.Signals.Retention).String()},
 		{"redis.wait_replicas", strconv.Itoa(c.Redis.WaitReplicas)},
+		{"redis.without_replicas", c.Redis.WithoutReplicas}, // earlier builds do not publish it, and fit
 	} {
 		traits = append(traits, cluster.Trait{Setting: s.setting, Values: []string{s.value}})
 	}

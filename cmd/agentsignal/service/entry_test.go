@@ -158,7 +158,10 @@ func TestNodesThatDisagreeAreRefused(t *testing.T) {
 		"lease":                    func(c *configs.Config) { c.Lease *= 2 },
 		"signals.retention":        func(c *configs.Config) { c.Signals.Retention *= 2 },
 		"redis.wait_replicas":      func(c *configs.Config) { c.Redis.WaitReplicas = 1 },
-		"cluster: true":            func(c *configs.Config) { c.Cluster = false },
+		"redis.without_replicas": func(c *configs.Config) {
+			c.Redis.WithoutReplicas = configs.AcceptWithoutReplicas
+		},
+		"cluster: true": func(c *configs.Config) { c.Cluster = false },
 	} {
 		t.Run(setting, func(t *testing.T) {
 			c := config()
@@ -179,6 +182,37 @@ func TestNodesThatDisagreeAreRefused(t *testing.T) {
 	if n := first.process.joined.Load().Owned(); n == 0 {
 		t.Error("the first node owns nothing")
 	}
+}
+
+// With no node live, a node with other encryption keys may start only while no secret is stored. One key in
+// common suffices.
+func TestStoredSecretsNeedAKeyOfTheLastNode(t *testing.T) {
+	t.Parallel()
+	redis := redistest.New(t)
+	with := func(keys string) configs.Config {
+		c := clusterConfig(t, redis.URL())
+		c.Security.EncryptionKeys = configs.Secret(keys)
+		c.Webhooks.AllowedNetworks = []string{loopback}
+		return c
+	}
+	next := strings.Replace(anotherKey, "main", "next", 1)
+	start(t, with(next)).stop(t)
+	first := start(t, with(sharedKeys))
+	owner, _ := first.account(t)
+	owner.hook(newHookEndpoint(t, nil).url, "signal.created")
+	first.stop(t)
+	refused := func(keys string) {
+		t.Helper()
+		if why := begin(t, with(keys)).refused(t); !strings.Contains(why, settingEncryptionKeys+": secrets of webhooks") {
+			t.Errorf("refused with: %s", why)
+		}
+	}
+	refused(next)
+	start(t, with(next+","+sharedKeys)).stop(t)
+	start(t, with(next)).stop(t)
+	refused(sharedKeys)
+	must(t, redis.Client().HDel(t.Context(), "{node}:installation", "encryption_keys").Err()) // as of an earlier build
+	start(t, with(sharedKeys))
 }
 
 func TestACopiedDataDirectoryIsRefused(t *testing.T) {

@@ -2,11 +2,15 @@ package service
 
 import (
 	"context"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/agentsignal/agentsignal/actors/partition"
+	"github.com/agentsignal/agentsignal/actors/signal/cluster"
 )
 
 // holdings is the metrics of the partitions that this node owns: a series for each of these.
@@ -57,11 +61,11 @@ func (o *holdings) Collect(c chan<- prometheus.Metric) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, h := range joined.Holdings() {
-		partition := strconv.Itoa(h.Partition)
-		gauge(partitionOwned, 1, partition)
-		gauge(partitionEpoch, float64(h.Epoch), partition)
-		gauge(partitionSince, float64(h.Since.UnixMilli())/1000, partition)
-		gauge(partitionLag, o.lags[h.Partition].Seconds(), partition)
+		number := strconv.Itoa(h.Partition)
+		gauge(partitionOwned, 1, number)
+		gauge(partitionEpoch, float64(h.Epoch), number)
+		gauge(partitionSince, float64(h.Since.UnixMilli())/1000, number)
+		gauge(partitionLag, o.lags[h.Partition].Seconds(), number)
 	}
 }
 
@@ -83,4 +87,37 @@ func (o *holdings) update(ctx context.Context) error {
 	defer o.mu.Unlock()
 	o.lags = lags
 	return nil
+}
+
+// The time between two publications of what this node follows, and for how long one counts.
+const (
+	followedEvery = 2 * time.Second
+	followedFor   = 10 * time.Second
+)
+
+// publishFollowed publishes what this node follows and owns, for the status of the cluster.
+func (p *process) publishFollowed(ctx context.Context) error {
+	return every(ctx, p.log, followedEvery, func() {
+		joined := p.joined.Load()
+		if joined == nil {
+			return
+		}
+		err := p.store.Logs.PublishFollowed(ctx, p.node, withHoldings(p.tail.Followed(), joined.Holdings()), followedFor)
+		if err != nil && ctx.Err() == nil {
+			p.log.Debug("what is followed was not published", "err", err)
+		}
+	})
+}
+
+// withHoldings returns followed with the partitions that are owned.
+func withHoldings(followed []cluster.Followed, owned []partition.Holding) []cluster.Followed {
+	for _, h := range owned {
+		i := slices.IndexFunc(followed, func(f cluster.Followed) bool { return f.Partition == h.Partition })
+		if i < 0 {
+			i = len(followed)
+			followed = append(followed, cluster.Followed{Partition: h.Partition})
+		}
+		followed[i].Epoch, followed[i].Since = h.Epoch, h.Since
+	}
+	return followed
 }

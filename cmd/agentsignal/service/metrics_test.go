@@ -93,6 +93,7 @@ var described = []struct{ name, kind, labels, buckets string }{
 	{"agentsignal_redis_pool_timeouts_total", "COUNTER", "", ""},
 	{"agentsignal_live_nodes", "GAUGE", "", ""},
 	{"agentsignal_partitions", "GAUGE", "", ""},
+	{"agentsignal_partitions_followed", "GAUGE", "reason", ""},
 	{"agentsignal_partition_owned", "GAUGE", "partition", ""},
 	{"agentsignal_partition_epoch", "GAUGE", "partition", ""},
 	{"agentsignal_partition_owned_timestamp_seconds", "GAUGE", "partition", ""},

@@ -43,6 +43,17 @@ func TestANodePausedForLong(t *testing.T) {
 	end := newHookEndpoint(t, nil)
 	hook := trader.hook(end.url, "signal.created")
 	here := trader.at(n.first.url)
+	// A coin, whose prices are too old after half a minute: the pause makes them so.
+	prices := newMarket(t, rdb)
+	prices.hours("BTC", 400)
+	trade := func(age time.Duration) {
+		prices.add("market:ticks", []any{"asset", "BTC", "price", "101.25",
+			"time", time.Now().Add(-age).UnixMilli()})
+	}
+	eventually(t, "the coin has a price", func() bool {
+		trade(22 * time.Second)
+		return n.here.tryRun("BTC", "breakout").Status == http.StatusOK
+	})
 	live := here.dial()
 	want := map[string]int{}
 	made := here.run("ACME", "momentum").ID
@@ -65,23 +76,31 @@ func TestANodePausedForLong(t *testing.T) {
 	rdb.HDel(t.Context(), k.ProcessesKey(), node)
 	must(t, rdb.XTrimMaxLen(t.Context(), k.EventsKey(p), 1).Err())
 	before, epochs := n.positions(t)
-	eventually(t, "the pause is long", func() bool { return time.Since(stopped) > 7*time.Second })
+	eventually(t, "the pause is long", func() bool { return time.Since(stopped) > 9*time.Second })
 	n.first.signal(syscall.SIGCONT)
 
 	// Requests that arrive while it wakes are answered or may be repeated.
-	ran := false
-	for i := 0; i < 20 || !ran; i++ {
-		a := here.tryRun("ACME", "breakout")
+	answered := func(a answer) (ran bool) {
 		switch a.Status {
 		case http.StatusOK:
-			ran = true
-			want[decode[wireSignal](t, a.Body).ID]++
+			return true
 		case http.StatusServiceUnavailable:
 			if a.Header.Get("Retry-After") == "" {
 				t.Errorf("a run is refused without a time to come back: %s", a.Body)
 			}
 		default:
 			t.Fatalf("a run is answered with %d %s", a.Status, a.Body)
+		}
+		return false
+	}
+	ran, coin := false, false
+	for i := 0; i < 20 || !ran || !coin; i++ {
+		trade(0) // it is never too old, for a node that reads
+		coin = answered(n.here.tryRun("BTC", "breakout")) || coin
+		a := here.tryRun("ACME", "breakout")
+		if answered(a) {
+			ran = true
+			want[decode[wireSignal](t, a.Body).ID]++
 		}
 	}
 	if code := live.closing(); code != 1001 {

@@ -213,6 +213,7 @@ func (p *process) join(ctx context.Context, failed chan<- error) error {
 		"watch weather":  p.weather.Run,
 		"work on jobs":   p.agents.Work,
 		"watch redis":    p.watchRedis,
+		"show followed":  p.publishFollowed,
 	} {
 		p.start(ctx, failed, what, f)
 	}

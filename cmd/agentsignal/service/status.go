@@ -34,6 +34,10 @@ type NodeStatus struct {
 	// AnnouncedMS is how long ago the node has announced itself.
 	AnnouncedMS int64 `json:"announced_ms"`
 	Owns        int   `json:"owns"` // partitions, by their leases
+	// Follows has, by reason, the partitions whose events the node reads: because it owns them, a
+	// connection of one of their accounts is there (streams), their signals are listed there (lists), or
+	// a caller waits for an event (waits). Nil if the node has not published it, as earlier builds.
+	Follows map[string][]int `json:"follows"`
 }
 
 // PartitionStatus is a partition.
@@ -42,6 +46,9 @@ type PartitionStatus struct {
 	Assigned  string `json:"assigned"` // the node that should own it, or empty
 	Owner     string `json:"owner"`    // by its lease, or empty
 	Epoch     int64  `json:"epoch"`
+	// Since is when the owner became owner under this epoch, in RFC 3339; empty if it has not published
+	// that, as earlier builds, or not yet.
+	Since string `json:"since"`
 	// Position is up to where events have had their effect, LagMS the age of the oldest event
 	// behind it.
 	Position string `json:"position"`
@@ -105,10 +112,36 @@ func readStatus(ctx context.Context, store *persistence.Store, c configs.Config)
 		n := &nodes[i]
 		left := n.Until.Sub(store.Client.Now())
 		status.Nodes = append(status.Nodes, NodeStatus{Node: n.ID, Mode: modeNames[n.Mode], Owns: owns[n.ID],
-			AnnouncedMS: max(0, leaseOf(n, c)-left).Milliseconds()})
+			AnnouncedMS: max(0, leaseOf(n, c)-left).Milliseconds(), Follows: follows(n)})
+		for _, f := range n.Followed {
+			if f.Partition < len(status.Partitions) {
+				status.Partitions[f.Partition].since(n.ID, f)
+			}
+		}
 	}
 	status.Misfits = append(status.Misfits, misfits(nodes, c)...)
 	return status, nil
+}
+
+// follows returns the partitions that a node follows, by reason.
+func follows(n *cluster.Node) map[string][]int {
+	if n.Followed == nil {
+		return nil
+	}
+	byReason := map[string][]int{}
+	for _, f := range n.Followed {
+		for _, r := range f.Reasons {
+			byReason[r] = append(byReason[r], f.Partition)
+		}
+	}
+	return byReason
+}
+
+// since notes since when node owns p, if that is the lease that it holds.
+func (p *PartitionStatus) since(node string, f cluster.Followed) {
+	if p.Owner == node && p.Epoch == f.Epoch && f.Epoch != 0 {
+		p.Since = f.Since.Format(time.RFC3339)
+	}
 }
 
 // modeNames are the modes as they are printed.

@@ -43,6 +43,7 @@ func (p *process) buildWebhooks(context.Context) error {
 		Guard:          p.guard,
 		UserAgent:      "agentsignal/" + Version,
 		Log:            p.log,
+		Now:            p.store.Client.Now,
 	})
 	p.undo.Add("connections to endpoints", func(context.Context) error {
 		client.Close()
