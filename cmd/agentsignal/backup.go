@@ -58,7 +58,7 @@ func warnOfSecrets(w io.Writer, made backup.Summary) {
 func writeBackup(ctx context.Context, s *service.Settings, path string) (made backup.Summary, err error) {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*") // with mode 0600
 	if err != nil {
-		return made, err
+		return made, fmt.Errorf("%w: give a file in a directory that exists and that you may write to", err)
 	}
 	defer func() {
 		if err != nil {
@@ -99,6 +99,9 @@ func restoreCommand(s *service.Settings) *cobra.Command {
 				has, err = s.CheckBackup(f)
 			} else {
 				has, err = s.Restore(cmd.Context(), f, lostSecrets)
+			}
+			if errors.Is(err, backup.ErrDamaged) {
+				return fmt.Errorf("%s: %w: copy it again from where it was made, or use another", args[0], err)
 			}
 			if err != nil {
 				return err

@@ -3,9 +3,13 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 	"github.com/agentsignal/agentsignal/cmd/agentsignal/commandtest"
@@ -102,9 +106,9 @@ func TestPlacesThatCannotBeUsed(t *testing.T) {
 		"account create --email a@b --password-file nosuch": "--password-file: open nosuch: no such file or directory",
 		"serve --data-dir " + file + "/below":               "not a directory: choose another data_dir",
 		"serve --data-dir " + foreign: "open node id in the data directory: open " + foreign +
-			"/node: is a directory: choose another data_dir",
+			"/node: is a directory: use it as the user of the service, or choose another data_dir",
 		"account list --data-dir " + foreign: "open lock of the data directory: open " + foreign +
-			"/redis.lock: is a directory: choose another data_dir",
+			"/redis.lock: is a directory: use it as the user of the service, or choose another data_dir",
 		"account list --data-dir " + missing: "there is no data directory " + missing +
 			": give that of the service by --data-dir or AGENTSIGNAL_DATA_DIR, or its redis.url",
 		"key list --email a@example.com --data-dir " + missing:  "there is no data directory " + missing,
@@ -119,6 +123,50 @@ func TestPlacesThatCannotBeUsed(t *testing.T) {
 	if _, err := os.Stat(missing); !os.IsNotExist(err) {
 		t.Errorf("a command that reads has made the directory: %v", err)
 	}
+}
+
+// TestFilesOfAnotherUser: the error says that the command needs the user of the service, or another place.
+func TestFilesOfAnotherUser(t *testing.T) {
+	t.Parallel()
+	closed, foreign := t.TempDir(), t.TempDir()
+	commandtest.Must(t, os.Chmod(foreign, 0o555))
+	commandtest.Must(t, os.Chmod(closed, 0))
+	for line, want := range map[string]string{
+		"serve --data-dir " + closed: "close data to other users: lstat " + closed +
+			"/appendonlydir: permission denied: use it as the user of the service, or choose another data_dir",
+		"serve --data-dir " + foreign: "open node id in the data directory: open " + foreign +
+			"/node: permission denied: use it as the user of the service, or choose another data_dir",
+		"key create --email a@b --name x --data-dir " + closed: "permission denied: use it as the user of the service",
+		"key create --email a@b --name x --data-dir " + foreign: "open lock of the data directory: open " + foreign +
+			"/redis.lock: permission denied: use it as the user of the service",
+		"tail --data-dir " + closed: "demo.key: permission denied: run this as the user of the service, or give another key " +
+			"by --key-file or AGENTSIGNAL_API_KEY",
+		"backup " + foreign + "/file": "permission denied: give a file in a directory that exists and that you may write to",
+	} {
+		var err error
+		var wait sync.WaitGroup
+		wait.Go(func() {
+			runtime.LockOSThread() // for ever, so that the thread ends with the goroutine
+			if err = dropOverride(); err == nil {
+				_, _, err = runCommand(t.Context(), strings.NewReader(""), strings.Fields(line)...)
+			}
+		})
+		wait.Wait()
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", line, err, want)
+		}
+	}
+}
+
+// dropOverride makes the modes of files count for this thread, also if it is one of root.
+func dropOverride() error {
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var sets [2]unix.CapUserData
+	if err := unix.Capget(&header, &sets[0]); err != nil {
+		return err
+	}
+	sets[0].Effective &^= 1<<unix.CAP_DAC_OVERRIDE | 1<<unix.CAP_DAC_READ_SEARCH
+	return unix.Capset(&header, &sets[0])
 }
 
 // TestABacktestNamesTheAssetsWithPrices if the given one has none.

@@ -37,6 +37,7 @@ const (
 type Client struct {
 	Address *url.URL // of the service, see ParseAddress
 	Key     string   // an API key or an access token; without one, requests carry none
+	KeyFrom string   // where the key is from, for messages; may be empty
 
 	Attempts int           // of one request at most; default DefaultAttempts
 	MaxPause time.Duration // between two attempts; if the service asks for more, it is the last. Default DefaultMaxPause
@@ -187,7 +188,7 @@ func (c *Client) open(ctx context.Context, r *request, key string) (*http.Respon
 	}
 	defer w.Body.Close()
 	body, _ := io.ReadAll(io.LimitReader(w.Body, maxAnswer)) // the status says enough
-	err = answerError(c.Address, w.StatusCode, body)
+	err = c.answerError(w.StatusCode, body)
 	if p, ok := errors.AsType[*Problem](err); ok {
 		p.RetryAfter = retryafter.Parse(w.Header.Get("Retry-After"), time.Now())
 	}

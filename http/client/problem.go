@@ -36,6 +36,8 @@ type Problem struct {
 	// RetryAfter is how long the service asks to wait; 0 if it does not.
 	RetryAfter time.Duration `json:"-"`
 
+	KeyFrom string `json:"-"` // of the client that sent the request
+
 	body []byte // of the answer
 }
 
@@ -93,14 +95,15 @@ func readProblem(status int, body []byte) *Problem {
 	return &p
 }
 
-// answerError explains an answer of the service at address that is not a success.
-func answerError(address *url.URL, status int, body []byte) error {
+// answerError explains an answer of the service that is not a success.
+func (c *Client) answerError(status int, body []byte) error {
 	p := readProblem(status, body)
+	p.KeyFrom = c.KeyFrom
 	switch {
 	case status == http.StatusBadRequest && strings.Contains(string(body), "HTTP request to an HTTPS server"):
-		return &ConnectError{Kind: NeedsTLS, Host: address.Host}
+		return &ConnectError{Kind: NeedsTLS, Host: c.Address.Host}
 	case p.Code == "" && (status < 400 || status == http.StatusNotFound):
-		return &ConnectError{Kind: AnotherServer, Host: address.Host, Err: p}
+		return &ConnectError{Kind: AnotherServer, Host: c.Address.Host, Err: p}
 	}
 	return p
 }

@@ -326,7 +326,7 @@ func (s *Stream) dial(ctx context.Context) (*websocket.Conn, time.Duration, erro
 	}
 	body, _ := io.ReadAll(io.LimitReader(answer.Body, 1<<12))
 	return nil, retryafter.Parse(answer.Header.Get("Retry-After"), time.Now()),
-		answerError(c.Address, answer.StatusCode, body)
+		c.answerError(answer.StatusCode, body)
 }
 
 // receive passes a message on to handle, unless it came before.

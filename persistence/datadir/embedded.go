@@ -181,6 +181,9 @@ func startServer(ctx context.Context, o EmbeddedOptions) (*Embedded, error) {
 	return startInProcess(o.Log)
 }
 
+// ownDir is what to do where files of the data directory cannot be used.
+const ownDir = "use it as the user of the service, or choose another data_dir"
+
 // prepareDir makes the data directory, or closes the files of an existing one to other users.
 // It refuses a directory to which others may write, since they could replace keys and data.
 // Where others may read the directory, they may list its names.
@@ -203,7 +206,7 @@ func prepareDir(dir string) error {
 	files = append(files, filepath.Join(dir, childFiles), filepath.Join(dir, childLog))
 	for _, f := range files {
 		if err := closeToOthers(f); err != nil {
-			return fmt.Errorf("close data to other users: %w", err)
+			return fmt.Errorf("close data to other users: %w: %s", err, ownDir)
 		}
 	}
 	return nil
@@ -328,7 +331,7 @@ func (c *child) removeSocketDir() {
 func lockChild(ctx context.Context, dir string) (*os.File, error) {
 	file, err := os.OpenFile(filepath.Join(dir, "redis.lock"), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
-		return nil, fmt.Errorf("open lock of the data directory: %w: choose another data_dir", err)
+		return nil, fmt.Errorf("open lock of the data directory: %w: %s", err, ownDir)
 	}
 	deadline := time.Now().Add(childLockTimeout)
 	for {

@@ -36,7 +36,7 @@ func OpenNodeID(dir string) (*NodeID, error) {
 	path := filepath.Join(dir, nodeFile)
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
-		return nil, fmt.Errorf("open node id in the data directory: %w: choose another data_dir", err)
+		return nil, fmt.Errorf("open node id in the data directory: %w: %s", err, ownDir)
 	}
 	id, err := lockNodeID(file)
 	if err != nil {

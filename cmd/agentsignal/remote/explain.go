@@ -44,7 +44,7 @@ func adviceOn(p *client.Problem) string {
 	case p.Code == "invalid_credentials":
 		return "agentsignal account set-password makes a new one"
 	case p.Status == http.StatusUnauthorized:
-		return "see agentsignal key list, or log in again: agentsignal login"
+		return adviceOnKey(p.KeyFrom)
 	case p.Code == "insufficient_scope":
 		return fmt.Sprintf("use a key with the scope %s", p.RequiredScope)
 	case p.Code == "account_locked":
@@ -57,6 +57,17 @@ func adviceOn(p *client.Problem) string {
 		return "the log of the service has the cause, with the request id " + p.RequestID
 	}
 	return ""
+}
+
+// adviceOnKey returns what to do about a key from there that the service refuses.
+func adviceOnKey(from string) string {
+	if name, ok := strings.CutPrefix(from, ofProfile); ok {
+		return fmt.Sprintf("the key is that of the profile %s: agentsignal login --profile %[1]s makes a new one", name)
+	}
+	if from != "" {
+		return fmt.Sprintf("the key is from %s: agentsignal key create makes a new one", from)
+	}
+	return "see agentsignal key list, or log in again: agentsignal login"
 }
 
 // printable is an error without control characters, which could change the terminal.

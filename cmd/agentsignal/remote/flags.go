@@ -72,7 +72,8 @@ func (f *Flags) Client(cmd *cobra.Command) (*client.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	key, err := f.given(cmd)
+	c := client.New(address, "")
+	err = f.given(cmd, c)
 	switch {
 	case err != nil:
 		return nil, err
@@ -85,72 +86,84 @@ func (f *Flags) Client(cmd *cobra.Command) (*client.Client, error) {
 		if err != nil {
 			return nil, err
 		}
-		if address, err = f.Address(p.URL); err != nil {
+		if c.Address, err = f.Address(p.URL); err != nil {
 			return nil, err
 		}
-		key = p.Key
-	case key == "":
-		if address, key, err = f.usual(address); err != nil {
+		c.Key, c.KeyFrom = p.Key, ofProfile+f.profile
+	case c.Key == "":
+		if err := f.usual(c); err != nil {
 			return nil, err
 		}
 	}
-	key = strings.TrimPrefix(strings.TrimSpace(key), "Bearer ")
-	if key == "" {
+	c.Key = strings.TrimPrefix(strings.TrimSpace(c.Key), "Bearer ")
+	if c.Key == "" {
 		return nil, errors.New("give an API key by --key-file or " + KeyVariable +
 			", or log in: agentsignal login makes a profile, agentsignal key create a key")
 	}
-	if strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r > '~' }) {
+	if strings.ContainsFunc(c.Key, func(r rune) bool { return r <= ' ' || r > '~' }) {
 		return nil, errors.New("the API key has characters that no key has: copy it again")
 	}
-	return client.New(address, key), nil
+	return c, nil
 }
 
-// given returns the key of a flag or else of the variable, or "".
-func (f *Flags) given(cmd *cobra.Command) (string, error) {
+// ofProfile begins client.Client.KeyFrom where the key is that of a profile, whose name follows.
+const ofProfile = "the profile "
+
+// given sets the key of a flag or else of the variable, if there is one.
+func (f *Flags) given(cmd *cobra.Command, c *client.Client) error {
 	switch {
 	case f.profile != "":
-		return "", nil
 	case f.key != "":
 		command.WarnVisible(cmd, "--key", "--key-file or "+KeyVariable)
-		return f.key, nil
+		c.Key, c.KeyFrom = f.key, "--key"
 	case f.file != "":
 		key, err := command.ReadSecret(cmd, f.file)
 		if err == nil && key == "" {
 			err = errors.New("the first line is empty")
 		}
 		if err != nil {
-			return "", fmt.Errorf("--key-file: %w", err)
+			return fmt.Errorf("--key-file: %w", err)
 		}
-		return key, nil
+		c.Key, c.KeyFrom = key, "--key-file"
+	default:
+		c.Key, c.KeyFrom = os.Getenv(KeyVariable), KeyVariable
 	}
-	return os.Getenv(KeyVariable), nil
+	return nil
 }
 
-// usual returns the key that is kept for the service at address, if there is one. Without --url the
-// address is that of the default profile, if that exists. A key is sent only where it belongs.
-func (f *Flags) usual(address *url.URL) (*url.URL, string, error) {
+// usual sets the key that is kept for the service at the address, if there is one. Without --url the
+// address becomes that of the default profile, if that exists. A key is sent only where it belongs.
+func (f *Flags) usual(c *client.Client) error {
 	p, err := ReadProfile(DefaultProfile)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return nil, "", err
+		return err
 	}
 	if err == nil {
 		own, err := client.ParseAddress(p.URL)
-		if err == nil && (f.url == "" || *own == *address) {
-			return own, p.Key, nil
+		if err == nil && (f.url == "" || *own == *c.Address) {
+			c.Address, c.Key, c.KeyFrom = own, p.Key, ofProfile+DefaultProfile
+			return nil
 		}
 	}
-	if f.DataDir == nil || !isLocal(address.Hostname()) {
-		return address, "", nil
+	if f.DataDir == nil || !isLocal(c.Address.Hostname()) {
+		return nil
 	}
 	dir, err := f.DataDir()
 	if err != nil {
-		return nil, "", err
+		return err
 	}
-	key, err := ReadPrivate(filepath.Join(dir, DemoKeyFile))
-	if errors.Is(err, os.ErrNotExist) {
-		err = nil
+	path := filepath.Join(dir, DemoKeyFile)
+	key, err := ReadPrivate(path)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return nil
+	case errors.Is(err, os.ErrPermission):
+		return fmt.Errorf("%w: run this as the user of the service, or give another key by --key-file or %s", err, KeyVariable)
+	case err != nil:
+		return err
 	}
-	return address, string(key), err
+	c.Key, c.KeyFrom = string(key), path
+	return nil
 }
 
 // isLocal reports whether a host is this machine.

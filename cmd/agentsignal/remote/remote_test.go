@@ -13,8 +13,8 @@ import (
 	"github.com/agentsignal/agentsignal/http/client"
 )
 
-// found returns the address and the key that a command with the arguments uses, and its error.
-func found(dir string, args ...string) (string, string, error) {
+// found returns the address and the key that a command with the arguments uses, where the key is from, and the error.
+func found(dir string, args ...string) (string, error) {
 	f := Flags{DataDir: func() (string, error) { return dir, nil }}
 	var c *client.Client
 	cmd := &cobra.Command{SilenceErrors: true, SilenceUsage: true, RunE: func(cmd *cobra.Command, _ []string) (err error) {
@@ -26,9 +26,9 @@ func found(dir string, args ...string) (string, string, error) {
 	cmd.SetIn(strings.NewReader("piped\n"))
 	cmd.SetArgs(append([]string{}, args...))
 	if err := cmd.Execute(); err != nil {
-		return "", "", err
+		return "", err
 	}
-	return c.Address.String(), c.Key, nil
+	return c.Address.String() + " " + c.Key + " of " + c.KeyFrom, nil
 }
 
 // Each key is found in its turn, and sent only where it belongs.
@@ -38,8 +38,8 @@ func TestWhereKeysComeFrom(t *testing.T) {
 	t.Setenv(KeyVariable, "")
 	try := func(want string, args ...string) {
 		t.Helper()
-		address, key, err := found(dir, args...)
-		if got := address + " " + key; err != nil && !strings.Contains(err.Error(), want) || err == nil && got != want {
+		got, err := found(dir, args...)
+		if err != nil && !strings.Contains(err.Error(), want) || err == nil && got != want {
 			t.Errorf("%q: %s, %v, want %s", args, got, err, want)
 		}
 	}
@@ -48,8 +48,9 @@ func TestWhereKeysComeFrom(t *testing.T) {
 	try("is no name of a profile", "--profile", "../x")
 
 	commandtest.Must(t, WritePrivate(filepath.Join(dir, DemoKeyFile), []byte("demo\n")))
-	try("http://localhost:8080 demo")
-	try("http://127.0.0.1:9 demo", "--url", "127.0.0.1:9")
+	demo := " demo of " + filepath.Join(dir, DemoKeyFile)
+	try("http://localhost:8080" + demo)
+	try("http://127.0.0.1:9"+demo, "--url", "127.0.0.1:9")
 	try("give an API key", "--url", "https://example.com") // the demo is not there
 
 	for name, p := range map[string]Profile{DefaultProfile: {URL: "https://own.example.com", Key: "own"},
@@ -60,17 +61,17 @@ func TestWhereKeysComeFrom(t *testing.T) {
 			t.Errorf("%s: %v, %v", path, info.Mode(), err)
 		}
 	}
-	try("https://own.example.com own")
-	try("https://own.example.com own", "--url", "wss://own.example.com/ws/dashboard")
-	try("http://localhost:8080 demo", "--url", "localhost:8080") // the profile is for another service
-	try("https://work.example.com work", "--profile", "work")
-	try("https://other.example.com work", "--profile", "work", "--url", "https://other.example.com")
+	try("https://own.example.com own of the profile default")
+	try("https://own.example.com own of the profile default", "--url", "wss://own.example.com/ws/dashboard")
+	try("http://localhost:8080"+demo, "--url", "localhost:8080") // the profile is for another service
+	try("https://work.example.com work of the profile work", "--profile", "work")
+	try("https://other.example.com work of the profile work", "--profile", "work", "--url", "https://other.example.com")
 
 	t.Setenv(KeyVariable, "Bearer variable ")
-	try("http://localhost:8080 variable")
-	try("https://work.example.com work", "--profile", "work")
-	try("http://localhost:8080 flag", "--key", "flag")
-	try("http://localhost:8080 piped", "--key-file", "-")
+	try("http://localhost:8080 variable of AGENTSIGNAL_API_KEY")
+	try("https://work.example.com work of the profile work", "--profile", "work")
+	try("http://localhost:8080 flag of --key", "--key", "flag")
+	try("http://localhost:8080 piped of --key-file", "--key-file", "-")
 	try("--key-file: open nosuch", "--key-file", "nosuch")
 	try("--url: the scheme", "--url", "ftp://x")
 	try("characters that no key has", "--key", "a b")
@@ -115,6 +116,10 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 		`there is no host "host": see --url`: &client.ConnectError{Kind: client.NoHost, Host: "host:1"},
 		"the service refuses the key (401): no. See agentsignal key list, or log in again: agentsignal login": &client.Problem{
 			Status: 401, Detail: "no."},
+		"the service refuses the key (401): no: the key is that of the profile work: agentsignal login --profile work makes " +
+			"a new one": &client.Problem{Status: 401, Detail: "no", KeyFrom: ofProfile + "work"},
+		"the service refuses the key (401): no: the key is from --key: agentsignal key create makes a new one": &client.Problem{
+			Status: 401, Detail: "no", KeyFrom: "--key"},
 		"the service refuses the request (403): no: use a key with the scope signals:read": &client.Problem{
 			Status: 403, Code: "insufficient_scope", Detail: "no", RequiredScope: "signals:read"},
 		"the service refuses the request (404): \ufffd[2Jx": &client.Problem{Status: 404, Code: "not_found", Detail: "\x1b[2Jx"},

@@ -27,13 +27,14 @@ func TestCommandsUseTheAPI(t *testing.T) {
 		root.AddCommand(append(use.Commands(nil), webhook)...)
 		return root
 	}))
-	logIn := []string{"login", "--url", s.url, "--email", account.Email, "--profile", name, "--password-stdin"}
+	again := []string{"login", "--email", account.Email, "--profile", name, "--password-stdin"} // where the profile is of
+	logIn := append(again, "--url", s.url)
 	if _, err := o.Try("not the password\n", logIn...); err == nil || !strings.Contains(err.Error(), "refuses the key (401)") {
 		t.Errorf("a wrong password: %v", err)
 	}
 	var keys []string
-	for range 2 {
-		if _, err := o.Try(password+"\n", logIn...); err != nil {
+	for _, line := range [][]string{logIn, again} {
+		if _, err := o.Try(password+"\n", line...); err != nil {
 			t.Fatal(err)
 		}
 		path := filepath.Join(config, "agentsignal", "profiles", name+".json")
@@ -45,9 +46,16 @@ func TestCommandsUseTheAPI(t *testing.T) {
 			t.Errorf("the profile is %v %s", info.Mode(), text)
 		}
 		keys = append(keys, decode[keyJSON](t, string(text)).APIKey)
+		if len(keys) == 1 {
+			must(t, os.WriteFile(filepath.Join(filepath.Dir(path), "former.json"), text, 0o600))
+		}
 	}
 	trader.with(keys[0]).get("/v1/account").fails(t, "invalid_token") // replaced
 	trader.with(keys[1]).get("/v1/account").ok(t)
+	for _, command := range []string{"jobs", "tail"} {
+		o.Fails(" The key is that of the profile former: agentsignal login --profile former makes a new one",
+			command, "--profile", "former")
+	}
 	do := func(want string, args ...string) string {
 		t.Helper()
 		out := o.Do(append(args, "--profile", name)...)

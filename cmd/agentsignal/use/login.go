@@ -30,11 +30,15 @@ func loginCommand() *cobra.Command {
 		Example: "  agentsignal login --url https://signals.example.com --email me@example.com\n" +
 			"  agentsignal login --email me@example.com --password-stdin --profile home < password.txt",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			address, err := from.Address("")
-			if err != nil {
+			if _, err := remote.ProfilePath(profile); err != nil {
 				return err
 			}
-			if _, err := remote.ProfilePath(profile); err != nil {
+			kept := ""
+			if before, err := remote.ReadProfile(profile); err == nil {
+				kept = before.URL
+			}
+			address, err := from.Address(kept)
+			if err != nil {
 				return err
 			}
 			if email == "" {
@@ -50,7 +54,6 @@ func loginCommand() *cobra.Command {
 		},
 	}
 	from.AddAddress(c, "")
-	c.Flags().Lookup("url").Usage = "address of the service; " + remote.DefaultURL + " if left out"
 	c.Flags().StringVar(&email, "email", "", "the account's email")
 	c.Flags().StringVar(&profile, "profile", remote.DefaultProfile, "name of the profile")
 	c.Flags().StringSliceVar(&scopes, "scopes", nil, "scopes of the key; all if left out")
