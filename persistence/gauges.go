@@ -14,7 +14,13 @@ type streamMetrics struct {
 	lag       *prometheus.GaugeVec
 	oldest    *prometheus.GaugeVec
 	reclaimed *prometheus.CounterVec
+
+	failed int // updates since the last one that succeeded; of UpdateGauges alone
 }
+
+// maxFailedUpdates is after how many failed updates the gauges have no values any more. Alerts take the maximum over
+// all processes, in which the last value of one that has lost Redis would stay.
+const maxFailedUpdates = 4
 
 func newStreamMetrics(r prometheus.Registerer) *streamMetrics {
 	gauge := func(name, help string) *prometheus.GaugeVec {
@@ -35,16 +41,22 @@ func newStreamMetrics(r prometheus.Registerer) *streamMetrics {
 }
 
 // UpdateGauges reads the state of the streams and the sizes of some keys from Redis. It is called
-// every 15 s, not at each scrape.
+// every 15 s, not at each scrape, and not concurrently.
 func (s *Store) UpdateGauges(ctx context.Context) error {
 	if s.streams == nil {
 		return nil
 	}
+	m := s.streams
 	stats, err := s.streamStats(ctx)
 	if err != nil {
+		if m.failed++; m.failed == maxFailedUpdates {
+			m.length.Reset()
+			m.lag.Reset()
+			m.oldest.Reset()
+		}
 		return err
 	}
-	m := s.streams
+	m.failed = 0
 	for _, t := range stats {
 		m.length.WithLabelValues(t.Stream, t.Group).Set(float64(t.Length))
 		if t.Group != "" {

@@ -1,6 +1,7 @@
 package persistence
 
 import (
+	"context"
 	"strings"
 	"testing"
 
@@ -52,6 +53,42 @@ agentsignal_stream_length{group="jobs",stream="jobs"} 0
 	}
 	if problems, err := testutil.GatherAndLint(registry); err != nil || len(problems) > 0 {
 		t.Errorf("lint: %v %v", problems, err)
+	}
+}
+
+// A process that has lost Redis keeps its values for a while, since an update may fail once, and then has none.
+func TestGaugesOfAProcessWithoutRedisEnd(t *testing.T) {
+	t.Parallel()
+	registry := prometheus.NewRegistry()
+	s := openStore(t, Options{URL: redistest.New(t).URL(), Metrics: redisclient.NewMetrics(registry)})
+	lost, lose := context.WithCancel(t.Context())
+	lose()
+	update := func(ctx context.Context, n int, wantErr bool) (series int) {
+		t.Helper()
+		for range n {
+			if err := s.UpdateGauges(ctx); (err != nil) != wantErr {
+				t.Fatalf("update: %v", err)
+			}
+		}
+		series, err := testutil.GatherAndCount(registry, "agentsignal_stream_lag_messages", "agentsignal_stream_length",
+			"agentsignal_stream_oldest_pending_seconds")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return series
+	}
+	all := update(t.Context(), 1, false)
+	if n := update(lost, maxFailedUpdates-1, true); n != all || all == 0 {
+		t.Errorf("%d of %d series are left after some failures", n, all)
+	}
+	if n := update(lost, 1, true); n != 0 {
+		t.Errorf("%d series are left", n)
+	}
+	if n := update(t.Context(), 1, false); n != all {
+		t.Errorf("%d of %d series are back", n, all)
+	}
+	if n := update(lost, maxFailedUpdates-1, true); n != all {
+		t.Errorf("%d of %d series are left after later failures", n, all)
 	}
 }
 

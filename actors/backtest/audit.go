@@ -9,6 +9,7 @@ import (
 	"slices"
 	"sort"
 	"strconv"
+	"time"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
@@ -66,14 +67,17 @@ type Verdict struct {
 // source with ticks the entry of a signal is a trade that bars do not show, so levels are
 // recomputed from the stored entry.
 type Audit struct {
-	origin   strategy.Origin
-	series   *strategy.Series
-	bars     []marketdata.Bar
-	late     int // the number of newest bars any of which may have been a run's last
-	next     int // the first of bars that series lacks
-	assessed map[assessedKey]assessed
-	pool     *strategy.Pool // nil: only the outcomes of the bars count
-	whole    bool           // pool has all outcomes ever stored
+	origin    strategy.Origin
+	timeframe signal.Timeframe
+	series    *strategy.Series
+	bars      []marketdata.Bar
+	late      int // the number of newest bars any of which may have been a run's last
+	next      int // the first of bars that series lacks
+	assessed  map[assessedKey]assessed
+	pool      *strategy.Pool // nil: only the outcomes of the bars count
+	key       string         // of the asset in the pool
+	whole     bool           // pool has all outcomes ever stored
+	waited    *Audit         // of signals that were stored long after their runs began; nil: there was none
 }
 
 // assessedKey identifies an assessment of a bar.
@@ -93,7 +97,7 @@ var audited = []string{strategy.Momentum, strategy.MeanReversion, strategy.Break
 
 // NewAudit returns an audit over bars, which must be as for Run.
 func NewAudit(o strategy.Origin, tf signal.Timeframe, bars []marketdata.Bar) *Audit {
-	a := &Audit{origin: o, bars: bars, late: auditLate, series: strategy.NewSeries(tf).WithTick(o.Tick),
+	a := &Audit{origin: o, timeframe: tf, bars: bars, late: auditLate, series: strategy.NewSeries(tf).WithTick(o.Tick),
 		assessed: map[assessedKey]assessed{}}
 	if o.Compression > 1 {
 		a.late = max(a.late, 1+int(strategy.MinAge*o.Compression/float64(tf.Duration().Milliseconds())))
@@ -105,7 +109,7 @@ func NewAudit(o strategy.Origin, tf signal.Timeframe, bars []marketdata.Bar) *Au
 // the asset have the name key, and returns a. whole reports whether all that were ever stored
 // are in the pool. It must be called before Check.
 func (a *Audit) InPool(pool *strategy.Pool, key string, whole bool) *Audit {
-	a.pool, a.whole = pool, whole
+	a.pool, a.key, a.whole = pool, key, whole
 	a.series.InPool(pool, key, func(strategy.Outcome) {}) // these count as in a live run, but are not stored
 	a.series.Recall(a.bars)
 	return a
@@ -113,43 +117,89 @@ func (a *Audit) InPool(pool *strategy.Pool, key string, whole bool) *Audit {
 
 // Check recomputes the evaluation of s. Signals must come in the order of their creation.
 // The error means that the bars are impossible.
+//
+// A signal is created when Redis stores it. If Redis stands still, that is long after the run has
+// read its bars, so any bar since the run began may have been its last one.
 func (a *Audit) Check(s *signal.Signal) (Verdict, error) {
 	var v Verdict
 	if s.Levels == nil || !slices.Contains(audited, s.Strategy) {
 		v.Reason = "the strategy reads more than bars"
 		return v, nil
 	}
-	created := s.CreatedAt.UnixMilli()
-	end := sort.Search(len(a.bars), func(i int) bool { return a.bars[i].CloseTime > created })
-	if end-a.late+1 < auditBars {
-		v.FewBars = true
-		v.Reason = fmt.Sprintf("only %d bars before it are stored, %d are needed", end, auditBars+a.late-1)
-		return v, nil
-	}
-	if a.pool != nil && !a.whole && a.pool.Known(a.bars[end-a.late].CloseTime) < strategy.MaxPooled {
-		v.Reason = "outcomes that its confidence rests on are no longer stored"
+	end := a.closed(s.CreatedAt)
+	from := end - a.late
+	if a.lacks(&v, from, end) {
 		return v, nil
 	}
 	if !hasNet(s.Metadata) {
 		v.Reason = "it was made by a version with another estimate of confidence"
 		return v, nil
 	}
-	if err := a.reach(end); err != nil {
-		return v, err
+	found, offsets, err := a.nearest(s, from, end)
+	if began, ok := s.Run.Time(); ok && err == nil && len(found) > 0 && a.closed(began)-a.late < from {
+		from = a.closed(began) - a.late
+		if a.lacks(&v, from, end) {
+			return v, nil
+		}
+		found, offsets, err = a.reachingBack(end-from).nearest(s, from, end)
 	}
-	var nearest []Difference
-	for i := end - a.late; i < end; i++ {
+	switch {
+	case err != nil:
+		return v, err
+	case len(found) == 0:
+		v.Offsets = offsets
+	default:
+		v.Differences = found
+	}
+	return v, nil
+}
+
+// closed returns the number of bars that were closed at a time.
+func (a *Audit) closed(at time.Time) int {
+	return sort.Search(len(a.bars), func(i int) bool { return a.bars[i].CloseTime > at.UnixMilli() })
+}
+
+// lacks reports whether what a signal rests on is no longer known whose last bar is one of those from
+// from up to end, and notes the reason.
+func (a *Audit) lacks(v *Verdict, from, end int) bool {
+	switch {
+	case from+1 < auditBars:
+		v.FewBars = true
+		v.Reason = fmt.Sprintf("only %d bars before it are stored, %d are needed", end, auditBars+end-from-1)
+	case a.pool != nil && !a.whole && a.pool.Known(a.bars[from].CloseTime) < strategy.MaxPooled:
+		v.Reason = "outcomes that its confidence rests on are no longer stored"
+	}
+	return v.Reason != ""
+}
+
+// nearest recomputes s with each of the bars from from up to end as the newest. It returns the
+// differences of the bar with fewest, and the offsets if there are none.
+func (a *Audit) nearest(s *signal.Signal, from, end int) (nearest []Difference, offsets []Offset, err error) {
+	if err := a.reach(end); err != nil {
+		return nil, nil, err
+	}
+	for i := from; i < end; i++ {
 		found, offsets := a.compare(s, i)
 		if len(found) == 0 {
-			v.Offsets = offsets
-			return v, nil
+			return nil, offsets, nil
 		}
 		if nearest == nil || len(found) <= len(nearest) {
 			nearest = found
 		}
 	}
-	v.Differences = append(v.Differences, nearest...)
-	return v, nil
+	return nearest, nil, nil
+}
+
+// reachingBack returns an audit of the same bars any late of which may have been a run's last.
+func (a *Audit) reachingBack(late int) *Audit {
+	if a.waited == nil || a.waited.late < late {
+		a.waited = NewAudit(a.origin, a.timeframe, a.bars)
+		a.waited.late = late
+		if a.pool != nil {
+			a.waited.InPool(a.pool, a.key, a.whole)
+		}
+	}
+	return a.waited
 }
 
 // reach appends the bars before end to the series and keeps the assessments at the last

@@ -202,6 +202,52 @@ func TestRunMayHaveUsedAnOlderBar(t *testing.T) {
 	}
 }
 
+// TestSignalMayBeStoredLongAfterItsRun recomputes a signal that Redis stored 40 bars after its run began, as it does
+// after it stood still.
+func TestSignalMayBeStoredLongAfterItsRun(t *testing.T) {
+	t.Parallel()
+	const late = 40
+	for name, pool := range map[string]*strategy.Pool{"alone": nil, "in a pool": strategy.NewPool(0)} {
+		a, list := audited1200(t)
+		if pool != nil {
+			a.InPool(pool, "A", true)
+		}
+		first := *list[0]
+		first.Closing, first.Run = nil, runAt(first.CreatedAt)
+		first.CreatedAt = first.CreatedAt.Add(late * time.Hour)
+		if v, err := a.Check(&first); err != nil || v.Reason != "" || len(v.Differences) > 0 {
+			t.Errorf("%s: %+v, %v", name, v, err)
+		}
+		changed := first
+		changed.FirstConfidence += .01
+		if v, err := a.Check(&changed); err != nil || !has(v.Differences, "confidence") {
+			t.Errorf("%s, changed: %+v, %v", name, v, err)
+		}
+		later := first
+		later.Run = runAt(later.CreatedAt)
+		if v, err := a.Check(&later); err != nil || len(v.Differences) == 0 {
+			t.Errorf("%s, of a run that began later: %+v, %v", name, v, err)
+		}
+		early := later
+		early.Run = runAt(early.CreatedAt.AddDate(0, -1, 0))
+		if v, err := a.Check(&early); err != nil || !v.FewBars {
+			t.Errorf("%s, of a run that began before the bars: %+v, %v", name, v, err)
+		}
+		for _, s := range list {
+			if s.CreatedAt.After(first.CreatedAt) {
+				if v, err := a.Check(s); err != nil || v.Reason != "" || len(v.Differences) > 0 {
+					t.Errorf("%s, after it: %+v, %v", name, v, err)
+				}
+			}
+		}
+	}
+}
+
+// runAt returns the identifier of a run that began at a time.
+func runAt(at time.Time) signal.RunID {
+	return signal.RunID(strings.Replace(string(signal.NewAccountIDAt(at)), "acc_", "run_", 1))
+}
+
 func TestAuditReportsWhatItCannotRecompute(t *testing.T) {
 	t.Parallel()
 	a, list := audited1200(t)

@@ -174,6 +174,13 @@ func parseID[ID ~string](s, prefix string) (ID, bool) {
 	return ID(s), ok
 }
 
+// Time returns when the identifier was made, by the clock of the node, or false if it is not well-formed: of a job,
+// when it was queued.
+func (id RunID) Time() (time.Time, bool) {
+	u, ok := parseULID(string(id), prefixRun)
+	return u.Timestamp(), ok
+}
+
 // Weather returns the identifier of the Weather signal that belongs to the signal.
 func (id SignalID) Weather() WeatherID {
 	return WeatherID(prefixWeather + strings.TrimPrefix(string(id), prefixSignal))
