@@ -146,10 +146,12 @@ func TestFilesOfAnotherUser(t *testing.T) {
 		var err error
 		var wait sync.WaitGroup
 		wait.Go(func() {
-			runtime.LockOSThread() // for ever, so that the thread ends with the goroutine
-			if err = dropOverride(); err == nil {
-				_, _, err = runCommand(t.Context(), strings.NewReader(""), strings.Fields(line)...)
-			}
+			runtime.LockOSThread()
+			// The thread must go on: servers of other tests that it started end with it.
+			defer runtime.UnlockOSThread()
+			restore := dropOverride(t)
+			defer restore()
+			_, _, err = runCommand(t.Context(), strings.NewReader(""), strings.Fields(line)...)
 		})
 		wait.Wait()
 		if err == nil || !strings.Contains(err.Error(), want) {
@@ -158,15 +160,24 @@ func TestFilesOfAnotherUser(t *testing.T) {
 	}
 }
 
-// dropOverride makes the modes of files count for this thread, also if it is one of root.
-func dropOverride() error {
+// dropOverride makes the modes of files count for this thread, also if it is one of root, until the returned function is
+// called.
+func dropOverride(t *testing.T) (restore func()) {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
-	var sets [2]unix.CapUserData
-	if err := unix.Capget(&header, &sets[0]); err != nil {
-		return err
+	var before [2]unix.CapUserData
+	if err := unix.Capget(&header, &before[0]); err != nil {
+		t.Error(err)
+		return func() {}
 	}
-	sets[0].Effective &^= 1<<unix.CAP_DAC_OVERRIDE | 1<<unix.CAP_DAC_READ_SEARCH
-	return unix.Capset(&header, &sets[0])
+	without := before
+	without[0].Effective &^= 1<<unix.CAP_DAC_OVERRIDE | 1<<unix.CAP_DAC_READ_SEARCH
+	set := func(sets [2]unix.CapUserData) {
+		if err := unix.Capset(&header, &sets[0]); err != nil {
+			t.Error(err)
+		}
+	}
+	set(without)
+	return func() { set(before) }
 }
 
 // TestABacktestNamesTheAssetsWithPrices if the given one has none.

@@ -347,15 +347,12 @@ func (h *Store) WebhookStats(ctx context.Context) (delivery.WebhookStats, error)
 // Any reports whether any account has a webhook.
 func (h *Store) Any(ctx context.Context) (bool, error) {
 	pipe := h.RDB.Pipeline()
-	for p := range h.Partitions() {
-		pipe.Exists(ctx, h.WebhookAccountsKey(p))
+	counts := make([]*redis.IntCmd, h.Partitions())
+	for p := range counts {
+		counts[p] = pipe.Exists(ctx, h.WebhookAccountsKey(p))
 	}
-	answers, err := pipe.Exec(ctx)
-	if err != nil {
+	if err := redisclient.Execute(ctx, pipe); err != nil {
 		return false, redisclient.Failed(err, "look for webhooks")
 	}
-	return slices.ContainsFunc(answers, func(a redis.Cmder) bool {
-		n, ok := a.(*redis.IntCmd)
-		return ok && n.Val() > 0
-	}), nil
+	return slices.ContainsFunc(counts, func(n *redis.IntCmd) bool { return n.Val() > 0 }), nil
 }

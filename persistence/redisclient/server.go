@@ -126,13 +126,9 @@ func (s *Server) risks(waitReplicas int) []string {
 			"were told is stored. Set maxmemory-policy noeviction in Redis.", s.Info["maxmemory_policy"]))
 	}
 	used, _ := strconv.ParseFloat(s.Info["used_memory"], 64)
-	if limit, _ := strconv.ParseFloat(s.Info["maxmemory"], 64); limit > 0 && used >= nearlyFull*limit {
+	if limit, _ := strconv.ParseFloat(s.Info["maxmemory"], 64); used >= nearlyFull*limit && used < limit { // not full yet
 		found = append(found, fmt.Sprintf("Redis uses more than %.0f %% of its maxmemory: when it is full, changes are refused. "+
 			"Raise maxmemory, or shorten signals.retention and webhooks.keep.", 100*nearlyFull))
-	}
-	if s.Info["rdb_last_bgsave_status"] == "err" {
-		found = append(found, "Redis could not write its last snapshot: until it can, it may refuse changes "+
-			"(stop-writes-on-bgsave-error). Look at its log, and at the space on its disk.")
 	}
 	return found
 }

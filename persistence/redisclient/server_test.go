@@ -164,7 +164,7 @@ func TestRisksOfServers(t *testing.T) {
 			[]string{"more than 90 % of its maxmemory"}},
 		{"memory that is not", "aof_enabled:1\r\nused_memory:89\r\nmaxmemory:100\r\n", 0, nil},
 		{"memory without a limit", "aof_enabled:1\r\nused_memory:90\r\nmaxmemory:0\r\n", 0, nil},
-		{"a snapshot that failed", "aof_enabled:1\r\nrdb_last_bgsave_status:err\r\n", 0, []string{"last snapshot"}},
+		{"memory that is full, which is said otherwise", "aof_enabled:1\r\nused_memory:100\r\nmaxmemory:100\r\n", 0, nil},
 		{"neither", "aof_enabled:0\r\nconnected_slaves:1\r\n", 0, []string{replicas, file}},
 	} {
 		s := Server{Info: parseInfo(test.info)}

@@ -205,7 +205,7 @@ func TestAppendRecordsWholeChange(t *testing.T) {
 		got[0],
 		{
 			Position: at, ID: got[1].ID, Account: account, Type: signal.SignalCreated, Asset: "BTC",
-			Listing: &listing, Data: []byte(`{"signal":1}`),
+			Listing: &listing, Opening: s.Opening(), Data: []byte(`{"signal":1}`),
 		},
 		{
 			Position: at.Plus(1), ID: got[2].ID, Account: account, Type: signal.AgentCompleted, Agent: "trading",
