@@ -127,6 +127,7 @@ func appendJSON(b []byte, n *yaml.Node) []byte {
 			b = appendJSON(b, item)
 		}
 		return append(b, ']')
+	default: // a scalar
 	}
 	var v any
 	if err := n.Decode(&v); err != nil {

@@ -82,8 +82,8 @@ func restoreCommand(s *service.Settings) *cobra.Command {
 		Long: "Write the backup in a file into the Redis of redis.url, or of the data directory, which must be empty, and\n" +
 			"print what it has as JSON. The file is read to its end first: one that was cut short or changed, is of a later\n" +
 			"version, or has webhooks whose secrets the configured keys do not decrypt, is refused before anything is\n" +
-			"written. No service may run with that Redis until the command has ended. One that was interrupted can be repeated.\n" +
-			"- reads the standard input, by way of a temporary file.\n\n" +
+			"written. No service may run with that Redis until the command has ended. One that was interrupted can be\n" +
+			"repeated.\n- reads the standard input, by way of a temporary file.\n\n" +
 			"The installation gets the number of partitions of the setting partitions, or without it that of the backup. If\n" +
 			"it differs, streams are not resumed, and the record begins again: give the service a new record key.",
 		Example: "  agentsignal restore --check /var/backups/agentsignal/2026-11-26.backup\n" +

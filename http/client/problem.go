@@ -152,7 +152,8 @@ func (e *ConnectError) Error() string {
 	case NeedsTLS:
 		return fmt.Sprintf("%[1]s is a port for HTTPS: give https://%[1]s", e.Host)
 	case AnotherServer:
-		return fmt.Sprintf("no agentsignal answers at %s (%v)", e.Host, e.Err.(*Problem).Status)
+		p, _ := errors.AsType[*Problem](e.Err)
+		return fmt.Sprintf("no agentsignal answers at %s (%v)", e.Host, p.Status)
 	default:
 	}
 	if errors.Is(e.Err, context.DeadlineExceeded) {

@@ -256,7 +256,9 @@ func (c *Cluster) MoveSome(key string, first func(i int, key string) bool) (fini
 		do(from, "NODE", id)
 		// A server that has the slot drops it, with its keys, if another move follows too soon.
 		Eventually(c.tb, func() bool {
-			return !slices.ContainsFunc(c.clients, func(n *redis.Client) bool { return !owns(n.ClusterSlots(ctx).Val(), slot, id) })
+			return !slices.ContainsFunc(c.clients, func(n *redis.Client) bool {
+				return !owns(n.ClusterSlots(ctx).Val(), slot, id)
+			})
 		})
 	}
 }

@@ -233,7 +233,8 @@ func (r *rig) fill(ctx context.Context, account signal.AccountID, n int) (signal
 				}
 				if s.Agent == "weather" && random.IntN(listForecasts) == 0 {
 					s.Weather = &signal.Outlook{Commodity: "natural_gas", Region: "us", Likelihood: random.Float64()}
-					s.Metadata = fmt.Appendf(nil, `{"indicators":["degree_days"],"prior":%.4f,"tau":0.02}`, .3+.2*random.Float64())
+					prior := .3 + .2*random.Float64()
+					s.Metadata = fmt.Appendf(nil, `{"indicators":["degree_days"],"prior":%.4f,"tau":0.02}`, prior)
 				}
 				at, err := r.open(ctx, s)
 				if err == nil && i%listOpenShare != 0 {

@@ -244,8 +244,8 @@ func (l *clients) summary(when string, log []logged) {
 			resumes += w.resumes
 			events += len(w.events)
 		}
-		l.tb.Log(fmt.Sprintf("%s: %d entries of the log, %d runs answered, %d given up; %d requests to webhooks, "+
+		l.tb.Logf("%s: %d entries of the log, %d runs answered, %d given up; %d requests to webhooks, "+
 			"%d of them repeated; %d events on %d streams with %d resumes", when, len(log), len(l.record.acknowledged),
-			l.record.givenUp, requests, twice, events, streams, resumes))
+			l.record.givenUp, requests, twice, events, streams, resumes)
 	})
 }

@@ -260,8 +260,8 @@ func checkFile(s *redisclient.Server, child bool) Check {
 		return warning(nameFile, "none", "A restart of Redis loses what clients were told since its last snapshot, or all.",
 			"Set appendonly yes in Redis.")
 	case s.Info["aof_last_write_status"] == "err":
-		return fault(nameFile, "Redis could not write to it", "Changes answer 503 until it can. Only a crash of Redis before that "+
-			"loses something: what clients were told last.", remedy(redisclient.CannotWriteDisk))
+		return fault(nameFile, "Redis could not write to it",
+			"Changes answer 503 until it can. Only a crash of Redis before that loses something: what clients were told last.", remedy(redisclient.CannotWriteDisk))
 	case s.Info["aof_last_bgrewrite_status"] == "err":
 		return warning(nameFile, "its last rewrite failed; "+fsync,
 			"The file grows until the disk is full. Nothing that clients were told is lost.", remedy(redisclient.CannotWriteDisk))
@@ -314,7 +314,8 @@ func checkReplicas(s *redisclient.Server, c configs.Redis) Check {
 	connected := int(number(s.Info["connected_slaves"]))
 	copying := 0
 	for i := range connected { // slave0:ip=…,port=…,state=online,…; without a state it is taken as online
-		if state := s.Info[fmt.Sprintf("slave%d", i)]; strings.Contains(state, "state=") && !strings.Contains(state, "state=online") {
+		state := s.Info[fmt.Sprintf("slave%d", i)]
+		if strings.Contains(state, "state=") && !strings.Contains(state, "state=online") {
 			connected--
 			copying++
 		}

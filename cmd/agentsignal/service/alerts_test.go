@@ -318,7 +318,8 @@ var wrongKeys = fault{"wrong keys", []string{"AgentsignalAuthFailures"}, func(w 
 var fewDescriptors = fault{"few file descriptors", []string{"AgentsignalFileDescriptors"}, func(w *watched) func() {
 	limit := func(n string) {
 		w.Helper()
-		out, err := exec.Command("prlimit", fmt.Sprintf("--pid=%d", w.nodes[0].cmd.Process.Pid), "--nofile="+n+":").CombinedOutput()
+		pid := fmt.Sprintf("--pid=%d", w.nodes[0].cmd.Process.Pid)
+		out, err := exec.Command("prlimit", pid, "--nofile="+n+":").CombinedOutput()
 		if err != nil {
 			w.Fatalf("prlimit: %v: %s", err, out)
 		}
