@@ -110,7 +110,7 @@ func TestNginx(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r.Header.Set("Authorization", header) // an empty one is none to nginx
+		r.Header.Set("Authorization", header) // nginx takes an empty one for absent
 		w, err := client.Do(r)
 		if err != nil {
 			t.Fatal(err)

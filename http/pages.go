@@ -92,7 +92,7 @@ var swaggerAssets = swaggerui.NewHandler("", "", "/docs/")
 func (s *Server) docsFile(c *call) error {
 	name := c.vars["file"]
 	if name == "stream.html" {
-		return c.template(name, theStreamPage)
+		return c.template(name, theStreamPage())
 	}
 	contentType, known := docsTypes[name]
 	if !known {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"strings"
+	"sync"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -18,10 +19,13 @@ type streamPage struct {
 // streamParagraph is a paragraph of the description, with the bold words at its beginning as title.
 type streamParagraph struct {
 	Title string
-	Parts []struct {
-		Text string
-		Code bool
-	}
+	Parts []streamText
+}
+
+// streamText is a part of a paragraph.
+type streamText struct {
+	Text string
+	Code bool
 }
 
 // streamSide has the messages that one side sends.
@@ -40,8 +44,8 @@ type streamCode struct {
 	Reason, Description, Retry string
 }
 
-// theStreamPage is made of the description, so that it says the same.
-var theStreamPage = func() streamPage {
+// theStreamPage is made of the description, so that it says the same; at the first request, since most commands show none.
+var theStreamPage = sync.OnceValue(func() streamPage {
 	var doc struct {
 		Info       struct{ Description string }
 		Components struct{ Messages yaml.Node }
@@ -75,7 +79,7 @@ var theStreamPage = func() streamPage {
 		side.Messages = append(side.Messages, shown)
 	}
 	return page
-}()
+})
 
 // paragraphs reads the little Markdown that descriptions have: paragraphs, bold words in front, code.
 func paragraphs(text string) []streamParagraph {
@@ -86,10 +90,7 @@ func paragraphs(text string) []streamParagraph {
 			p.Title, block, _ = strings.Cut(rest, "**")
 		}
 		for i, part := range strings.Split(strings.TrimSpace(block), "`") {
-			p.Parts = append(p.Parts, struct {
-				Text string
-				Code bool
-			}{part, i%2 == 1})
+			p.Parts = append(p.Parts, streamText{part, i%2 == 1})
 		}
 		list = append(list, p)
 	}

@@ -275,7 +275,7 @@ func TestColoursAreForTerminals(t *testing.T) {
 	t.Setenv("NO_COLOR", "")
 	t.Setenv("TERM", "xterm")
 	if !isTerminal(terminal) || isTerminal(file) || isTerminal(&bytes.Buffer{}) {
-		t.Error("a terminal is not told from a file")
+		t.Error("a terminal and a file are not distinguished")
 	}
 	t.Setenv("TERM", "dumb")
 	if isTerminal(terminal) {
