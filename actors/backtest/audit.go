@@ -173,7 +173,7 @@ func (a *Audit) lacks(v *Verdict, from, end int) bool {
 }
 
 // nearest recomputes s with each of the bars from from up to end as the newest. It returns the
-// differences of the bar with fewest, and the offsets if there are none.
+// differences of the bar with fewest, or the offsets of one without differences.
 func (a *Audit) nearest(s *signal.Signal, from, end int) (nearest []Difference, offsets []Offset, err error) {
 	if err := a.reach(end); err != nil {
 		return nil, nil, err

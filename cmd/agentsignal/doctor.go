@@ -25,8 +25,8 @@ const doctorHelp = `Check what a service with this configuration rests on, wheth
   out      where webhooks may go, authorities, proxy, other hosts
   sources  prices, news, weather and texts: whether they answer, and how fresh they are
 
-Each check is ok, a warning or a fault, with what it means for the promise that what a client was told
-is kept, and with what to do. Nothing is changed: without a service and without data no Redis is started.
+Each check is ok, a warning or a fault, with what it means for what clients were answered, which must be
+kept, and with what to do. Nothing is changed: without a service and without data no Redis is started.
 
 Exit codes: 0 no fault; 1 there are faults; 2 the checks could not be made, as with a wrong configuration.`
 

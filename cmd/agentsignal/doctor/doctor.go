@@ -40,7 +40,7 @@ type Check struct {
 	Name  string `json:"check"`
 	State State  `json:"state"`
 	Fact  string `json:"fact"` // what was found
-	// Meaning is what follows for the promise that what a client was told is kept, or for a part of the
+	// Meaning is what follows for answers that clients have got, which must be kept, or for a part of the
 	// service. It may be empty if the state is OK.
 	Meaning string `json:"meaning,omitempty"`
 	Do      string `json:"do,omitempty"` // empty if the state is OK
