@@ -31,6 +31,7 @@ type place uint64
 const (
 	seqBits = 16
 	seqMax  = 1<<seqBits - 1
+	msMax   = 1<<(64-seqBits) - 1
 )
 
 func (p place) ms() int64 { return int64(p >> seqBits) }
@@ -52,6 +53,7 @@ func (k kind) direction() signal.Direction {
 // block is up to blockRows consecutive rows.
 type block struct {
 	rows []row
+	last place // of the creation of its newest row
 	// minID and maxID bound the times in the block's ULIDs, in milliseconds.
 	minID, maxID int64
 }
@@ -89,6 +91,7 @@ func (r *rows) add(v row) uint32 {
 	b.rows = append(b.rows, v)
 	ms := ulidTime(v.id)
 	b.minID, b.maxID = min(b.minID, ms), max(b.maxID, ms)
+	b.last = v.created
 	r.next++
 	r.open++
 	return n
@@ -101,9 +104,13 @@ func (r *rows) pack(p signal.Position, n uint32, closing uint64) place {
 			r.far = map[uint64]int64{}
 		}
 		r.far[uint64(n)<<1|closing] = p.Seq
-		return place(uint64(p.MS)<<seqBits | seqMax)
 	}
-	return place(uint64(p.MS)<<seqBits | uint64(p.Seq))
+	return packed(p)
+}
+
+// packed returns p as a place, with the largest sequence number that fits.
+func packed(p signal.Position) place {
+	return place(uint64(p.MS)<<seqBits | uint64(min(p.Seq, seqMax)))
 }
 
 func (r *rows) unpack(p place, n uint32, closing uint64) signal.Position {
@@ -149,15 +156,23 @@ func (r *rows) close(n uint32, p signal.Position) {
 
 // after returns the number of the first row created after ms, or next.
 func (r *rows) after(ms int64) uint32 {
-	b := sort.Search(len(r.blocks), func(i int) bool {
-		rows := r.blocks[i].rows
-		return rows[len(rows)-1].created.ms() > ms
-	})
+	switch {
+	case ms < 0:
+		return r.first
+	case ms >= msMax:
+		return r.next
+	}
+	return r.from(place(ms+1) << seqBits)
+}
+
+// from returns the number of the first row created at p or later, or next.
+func (r *rows) from(p place) uint32 {
+	b := sort.Search(len(r.blocks), func(i int) bool { return r.blocks[i].last >= p })
 	if b == len(r.blocks) {
 		return r.next
 	}
 	in := r.blocks[b].rows
-	i := sort.Search(len(in), func(i int) bool { return in[i].created.ms() > ms })
+	i := sort.Search(len(in), func(i int) bool { return in[i].created >= p })
 	return r.first + uint32(b*blockRows+i)
 }
 
@@ -165,7 +180,8 @@ func (r *rows) after(ms int64) uint32 {
 // log with a million changes would search for seconds.
 func (r *rows) findAt(id [16]byte, created signal.Position) (uint32, bool) {
 	if !created.IsZero() {
-		for n := r.after(created.MS - 1); n < r.next && r.at(n).created.ms() == created.MS; n++ {
+		p := packed(created)
+		for n := r.from(p); n < r.next && r.at(n).created == p; n++ { // more than one only if r.far has them
 			if r.at(n).id == id {
 				return n, true
 			}
