@@ -123,7 +123,7 @@ func (b *clusterBench) testLog(t *testing.T) {
 			t.Errorf("signal of partition %d: %v", p, err)
 		}
 		passed := map[signal.SignalID]bool{}
-		scan := func(e signal.LogEntry) error { passed[e.ID] = true; return nil }
+		scan := func(e signal.LogEntry) error { passed[signal.SignalIDFromBytes(e.ULID)] = true; return nil }
 		err = b.store.Signals.ScanSignals(t.Context(), p, scan)
 		if !passed[sig.ID] || err != nil {
 			t.Errorf("pass over partition %d: %v, %v", p, passed, err)

@@ -26,14 +26,10 @@ type account struct {
 
 // create adds a signal at its position, with the outlook of a weather run. A repetition
 // is ignored. The caller holds the lock.
-func (a *account) create(t *strategies, p signal.Position, l *signal.Listing, w *signal.Outlook) error {
-	id, ok := signal.ULIDBytes(string(l.ID))
-	if !ok {
-		return fmt.Errorf("list signal %q: the identifier is not valid", l.ID)
-	}
+func (a *account) create(t *strategies, p signal.Position, id [16]byte, l *signal.Listing, w *signal.Outlook) error {
 	strategy, ok := t.number(l.Strategy)
 	if !ok {
-		return fmt.Errorf("list signal %s: no agent has the strategy %q", l.ID, l.Strategy)
+		return fmt.Errorf("list signal %s: no agent has the strategy %q", signal.SignalIDFromBytes(id), l.Strategy)
 	}
 	if p.Compare(a.last) <= 0 {
 		return nil
@@ -73,12 +69,8 @@ func (a *account) ensureIndex(t *strategies) {
 // if the caller knows it, else zero. A signal that is not listed is ignored, since its record
 // may be older than the lists. So is a change of a closed signal, which is a repetition. The
 // caller holds the lock.
-func (a *account) change(id signal.SignalID, origin signal.Position, confidence float64, closed signal.Position) {
-	ulid, ok := signal.ULIDBytes(string(id))
-	if !ok {
-		return
-	}
-	n, ok := a.rows.findAt(ulid, origin)
+func (a *account) change(id [16]byte, origin signal.Position, confidence float64, closed signal.Position) {
+	n, ok := a.rows.findAt(id, origin)
 	if !ok {
 		return
 	}
@@ -92,7 +84,7 @@ func (a *account) change(id signal.SignalID, origin signal.Position, confidence 
 	} else {
 		a.rows.close(n, closed)
 	}
-	if w := a.weather.byID[ulid]; w != nil {
+	if w := a.weather.byID[id]; w != nil {
 		w.confidence = float64(v.conf) / confScale
 	}
 	if a.index != nil {

@@ -275,14 +275,14 @@ func (c *Catalogue) scan(ctx context.Context, p int) (map[signal.AccountID]*acco
 		}
 		switch {
 		case e.Created != nil:
-			c.report(a.create(c.strategies, e.Position, e.Created, e.Weather))
+			c.report(a.create(c.strategies, e.Position, e.ULID, e.Created, e.Weather))
 		case e.Closed:
-			a.change(e.ID, e.Origin, e.Confidence, e.Position)
+			a.change(e.ULID, e.Origin, e.Confidence, e.Position)
 		default:
-			a.change(e.ID, e.Origin, e.Confidence, signal.Position{})
+			a.change(e.ULID, e.Origin, e.Confidence, signal.Position{})
 		}
 	}
-	at := func() []any { return []any{"partition", p, "signal", string(e.ID)} }
+	at := func() []any { return []any{"partition", p, "signal", string(signal.SignalIDFromBytes(e.ULID))} }
 	err := c.records.ScanSignals(ctx, p, func(next signal.LogEntry) error {
 		e = next
 		panics.GuardAt(c.log, panics.Catalogue, take, at)
@@ -352,16 +352,26 @@ func (c *Catalogue) applyTo(a *account, events []signal.Event) (deleted bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for i := range events {
-		switch e := &events[i]; e.Type {
-		case signal.AccountDeleted:
+		e := &events[i]
+		if e.Type == signal.AccountDeleted {
 			deleted = true
+		}
+		if e.Type == signal.AccountDeleted || !concerns(e.Type) {
+			continue
+		}
+		id, ok := signal.ULIDBytes(string(e.Listing.ID))
+		if !ok {
+			c.report(fmt.Errorf("list signal %q: the identifier is not valid", e.Listing.ID))
+			continue
+		}
+		switch e.Type {
 		case signal.SignalCreated:
-			c.report(a.create(c.strategies, e.Position, e.Listing, e.Weather))
+			c.report(a.create(c.strategies, e.Position, id, e.Listing, e.Weather))
 			a.ensureIndex(c.strategies)
 		case signal.SignalUpdated:
-			a.change(e.Listing.ID, signal.Position{}, e.Listing.Confidence, signal.Position{})
+			a.change(id, signal.Position{}, e.Listing.Confidence, signal.Position{})
 		case signal.SignalClosed:
-			a.change(e.Listing.ID, signal.Position{}, e.Listing.Confidence, e.Position)
+			a.change(id, signal.Position{}, e.Listing.Confidence, e.Position)
 		}
 	}
 	return deleted

@@ -44,7 +44,8 @@ func (f *fakeLog) ScanSignals(_ context.Context, _ int, each func(signal.LogEntr
 	for i := range events {
 		e := &events[i]
 		l := e.Listing
-		entry := signal.LogEntry{Account: e.Account, Position: e.Position, ID: l.ID, Confidence: l.Confidence}
+		ulid, _ := signal.ULIDBytes(string(l.ID))
+		entry := signal.LogEntry{Account: e.Account, Position: e.Position, ULID: ulid, Confidence: l.Confidence}
 		switch e.Type {
 		case signal.SignalCreated:
 			origin[l.ID] = e.Position
@@ -58,7 +59,8 @@ func (f *fakeLog) ScanSignals(_ context.Context, _ int, each func(signal.LogEntr
 		}
 	}
 	for id, e := range last {
-		each(signal.LogEntry{Account: e.Account, ID: id, Origin: origin[id], Confidence: e.Listing.Confidence})
+		ulid, _ := signal.ULIDBytes(string(id))
+		each(signal.LogEntry{Account: e.Account, ULID: ulid, Origin: origin[id], Confidence: e.Listing.Confidence})
 	}
 	if f.scanned != nil {
 		<-f.scanned

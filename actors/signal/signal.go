@@ -179,11 +179,11 @@ type Listing struct {
 type LogEntry struct {
 	Account  AccountID
 	Position Position // of a creation or a closing; zero for another change
-	// Created is the listing at the creation; nil for a change. It is valid until the
-	// function that it is given to returns.
+	// Created is the listing at the creation, without its ID; nil for a change. It is valid until
+	// the function that it is given to returns.
 	Created    *Listing
 	Weather    *Outlook // of a creation by a weather run; nil otherwise
-	ID         SignalID
+	ULID       [16]byte // of the identifier of the signal
 	Origin     Position // of a change: where the signal was created
 	Confidence float64  // after the change; of a closing the last one published
 	Closed     bool     // the change is the closing

@@ -89,7 +89,7 @@ func (w *BlockWriter) Add(e *signal.LogEntry) {
 	w.b = append(w.b, kind)
 	w.position(e.Position)
 	w.text(string(e.Account))
-	w.b = appendFloat(appendID(w.b, "sig_", string(e.ID)), e.Confidence)
+	w.b = appendFloat(append(append(w.b, ULIDForm), e.ULID[:]...), e.Confidence)
 	if c == nil {
 		w.b = appendPosition(w.b, e.Origin)
 		return
@@ -202,14 +202,14 @@ func (b Block) Each(f func(*signal.LogEntry) error) error {
 		at = signal.Position{MS: at.MS + int64(d.Uvarint()), Seq: int64(d.Uvarint())}
 		e = signal.LogEntry{Position: at}
 		if kind != blockUnread {
-			e.Account, e.ID, e.Confidence = signal.AccountID(text()), signal.SignalID(d.ID("sig_")), d.float()
+			e.Account, e.ULID, e.Confidence = signal.AccountID(text()), d.ULID(), d.float()
 		}
 		switch kind & blockKind {
 		case blockUnread:
 		case blockClosed:
 			e.Origin, e.Closed = d.position(), true
 		case blockCreated:
-			created = signal.Listing{ID: e.ID, Asset: text(), Agent: signal.AgentID(d.Text()), Strategy: d.Text(),
+			created = signal.Listing{Asset: text(), Agent: signal.AgentID(d.Text()), Strategy: d.Text(),
 				Direction: signal.Direction(d.Text()), Confidence: e.Confidence, Status: signal.Open, CreatedAt: at.Time()}
 			if kind&blockPrice != 0 {
 				price = d.float()

@@ -76,10 +76,11 @@ func entriesOf(t testing.TB, b Block) (entries []signal.LogEntry) {
 
 func blockEntries() []signal.LogEntry {
 	at := func(ms, seq int64) signal.Position { return signal.Position{MS: 1_795_253_400_000 + ms, Seq: seq} }
-	const a, b, id = "acc_01M7YQ1WTVKN9DZNWV9NV456V1", "someone", "sig_01M7YQ1WTVKN9DZNWV9NV456V1"
+	const a, b = "acc_01M7YQ1WTVKN9DZNWV9NV456V1", "someone"
+	id := [16]byte{1, 15: 2}
 	created := func(account, asset string, p signal.Position, price *float64, w *signal.Outlook) signal.LogEntry {
-		return signal.LogEntry{Account: signal.AccountID(account), Position: p, ID: id, Confidence: .8125, Weather: w,
-			Created: &signal.Listing{ID: id, Agent: "trading", Asset: asset, Strategy: "of a later version",
+		return signal.LogEntry{Account: signal.AccountID(account), Position: p, ULID: id, Confidence: .8125, Weather: w,
+			Created: &signal.Listing{Agent: "trading", Asset: asset, Strategy: "of a later version",
 				Direction: signal.Short, Confidence: .8125, Entry: price, Status: signal.Open, CreatedAt: p.Time()}}
 	}
 	w := &signal.Outlook{Commodity: "corn", Region: "us", Likelihood: .5, ExpectedImpact: "crop stress",
@@ -89,7 +90,7 @@ func blockEntries() []signal.LogEntry {
 		created(b, "standing desk", at(0, 2), nil, nil),
 		{Position: at(5, 0)}, // could not be decoded
 		created(a, "BTC", at(5, 70_000), nil, w),
-		{Account: a, Position: at(9, 0), ID: "of another form", Origin: at(0, 1), Confidence: 1, Closed: true},
+		{Account: a, Position: at(9, 0), ULID: [16]byte{2}, Origin: at(0, 1), Confidence: 1, Closed: true},
 	}
 }
 

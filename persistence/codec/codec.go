@@ -202,6 +202,17 @@ func (d *Decoder) ID(prefix string) string {
 	return ""
 }
 
+// ULID returns the bytes of the next identifier, which must be one with a ULID.
+func (d *Decoder) ULID() [16]byte {
+	if form := d.Byte(); form != ULIDForm {
+		d.Fail(fmt.Errorf("identifier of form %d has no ULID", form))
+	}
+	if raw := d.Take(16); raw != nil {
+		return [16]byte(raw)
+	}
+	return [16]byte{}
+}
+
 // StoredID skips an identifier and returns it as it is stored, or nil if it is not valid.
 func (d *Decoder) StoredID() []byte {
 	before := d.B

@@ -102,7 +102,7 @@ func (b *blockBench) scanned() []string {
 func (b *blockBench) listed() (entries []string) {
 	b.Helper()
 	if err := b.store.ScanSignals(b.Context(), 0, func(e signal.LogEntry) error {
-		entries = append(entries, fmt.Sprint(e.ID, e.Position, e.Origin, e.Closed, e.Created != nil))
+		entries = append(entries, fmt.Sprint(e.ULID, e.Position, e.Origin, e.Closed, e.Created != nil))
 		return nil
 	}); err != nil {
 		b.Fatal(err)

@@ -223,11 +223,13 @@ func (c *logScan) addBlock(b codec.Block, next func(at signal.Position, unread b
 func (c *logScan) add(e *redisclient.Entry) error {
 	if codec.IsClosing(e.Header) {
 		var closed codec.ClosedState
-		if d := codec.DecodeClosedHead(e.Header, &closed); d.Err != nil {
-			c.bad.add(fmt.Errorf("decode closing at %v: %w", e.Position, d.Err))
+		d := codec.DecodeClosedHead(e.Header, &closed)
+		id, ok := signal.ULIDBytes(string(closed.ID))
+		if d.Err != nil || !ok {
+			c.bad.add(fmt.Errorf("decode closing of %q at %v: %w", closed.ID, e.Position, d.Err))
 			return nil
 		}
-		return c.f(signal.LogEntry{Account: closed.Account, Position: e.Position, ID: closed.ID, Origin: closed.Created,
+		return c.f(signal.LogEntry{Account: closed.Account, Position: e.Position, ULID: id, Origin: closed.Created,
 			Confidence: closed.Confidence, Closed: true})
 	}
 	d := codec.Decode(e.Header)
@@ -235,7 +237,8 @@ func (c *logScan) add(e *redisclient.Entry) error {
 		d.Fail(fmt.Errorf("entry of kind %d is not known", kind))
 	}
 	account := c.known.account(&d)
-	c.listing = signal.Listing{ID: signal.SignalID(d.ID("sig_")), Status: signal.Open, CreatedAt: e.Position.Time()}
+	id := d.ULID()
+	c.listing = signal.Listing{Status: signal.Open, CreatedAt: e.Position.Time()}
 	flags, levels := codec.DecodeListed(&d, &c.listing, c.known.text)
 	if d.Err != nil {
 		c.bad.add(fmt.Errorf("decode signal at %v: %w", e.Position, d.Err))
@@ -254,7 +257,7 @@ func (c *logScan) add(e *redisclient.Entry) error {
 	}
 	return c.f(signal.LogEntry{
 		Account: account, Position: e.Position, Created: &c.listing, Weather: weather,
-		ID: c.listing.ID, Confidence: c.listing.Confidence,
+		ULID: id, Confidence: c.listing.Confidence,
 	})
 }
 
@@ -274,9 +277,12 @@ func (c *openScan) add(field, value []byte) error {
 			c.bad.add(fmt.Errorf("decode open signal: %w", d.Err))
 			return nil
 		}
-		c.changed = append(c.changed, signal.LogEntry{
-			Account: account, ID: codec.SignalOfField(field), Origin: state.Created, Confidence: state.Confidence,
-		})
+		entry := signal.LogEntry{Account: account, Origin: state.Created, Confidence: state.Confidence}
+		if copy(entry.ULID[:], field) != len(field) {
+			c.bad.add(fmt.Errorf("open signal %q has no ULID", field))
+			return nil
+		}
+		c.changed = append(c.changed, entry)
 	}
 	return nil
 }

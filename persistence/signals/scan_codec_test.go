@@ -52,7 +52,7 @@ func checkScanned(t *testing.T, at signal.Position, s *signal.Signal) {
 		return nil
 	}}
 	log.add(&redisclient.Entry{Position: at, Header: codec.AppendRecord(nil, s, time.Time{})})
-	if log.bad.first != nil || got.ID != s.ID {
+	if log.bad.first != nil || signal.SignalIDFromBytes(got.ULID) != s.ID {
 		t.Fatalf("scanned as %+v: %v", got, log.bad.first)
 	}
 	if diff := cmp.Diff(s.Weather, got.Weather); diff != "" {

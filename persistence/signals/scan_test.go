@@ -48,25 +48,26 @@ func TestScanSignals(t *testing.T) {
 	var got []string
 	changes := map[signal.SignalID]float64{}
 	err := b.store.ScanSignals(t.Context(), 0, func(e signal.LogEntry) error {
+		id := signal.SignalIDFromBytes(e.ULID)
 		switch {
 		case e.Account != account:
 			t.Errorf("entry of account %s", e.Account)
-		case e.Created == nil && e.Origin != origin[e.ID]:
-			t.Errorf("signal %s was created at %v, want %v", e.ID, e.Origin, origin[e.ID])
+		case e.Created == nil && e.Origin != origin[id]:
+			t.Errorf("signal %s was created at %v, want %v", id, e.Origin, origin[id])
 		case e.Created != nil:
 			c := e.Created
-			if c.ID != e.ID || !c.CreatedAt.Equal(e.Position.Time()) || c.Asset != "BTC" || c.Status != signal.Open ||
+			if !c.CreatedAt.Equal(e.Position.Time()) || c.Asset != "BTC" || c.Status != signal.Open ||
 				c.Strategy != "momentum" || c.Agent != "trading" || c.Direction != signal.Long {
 				t.Errorf("created: %+v", c)
 			}
 			if hasPrice := c.Entry != nil; hasPrice != (e.Confidence < .8) || hasPrice && *c.Entry != 64250.125 {
-				t.Errorf("entry price of %s: %v", e.ID, c.Entry)
+				t.Errorf("entry price of %s: %v", id, c.Entry)
 			}
-			got = append(got, fmt.Sprintf("created %s %v %v", e.ID, e.Position, e.Confidence))
+			got = append(got, fmt.Sprintf("created %s %v %v", id, e.Position, e.Confidence))
 		case e.Closed:
-			got = append(got, fmt.Sprintf("closed %s %v %v", e.ID, e.Position, e.Confidence))
+			got = append(got, fmt.Sprintf("closed %s %v %v", id, e.Position, e.Confidence))
 		default:
-			changes[e.ID] = e.Confidence
+			changes[id] = e.Confidence
 		}
 		return nil
 	})

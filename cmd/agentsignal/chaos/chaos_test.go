@@ -200,11 +200,8 @@ func readLog(ctx context.Context, store *persistence.Store) ([]logged, error) {
 	var log []logged
 	for p := range store.Client.Partitions() {
 		err := store.Signals.ScanSignals(ctx, p, func(e signal.LogEntry) error {
-			switch {
-			case e.Created != nil:
-				log = append(log, logged{change{Signal: e.Created.ID}, e.Account, e.Position})
-			case e.Closed:
-				log = append(log, logged{change{e.ID, true}, e.Account, e.Position})
+			if e.Created != nil || e.Closed {
+				log = append(log, logged{change{signal.SignalIDFromBytes(e.ULID), e.Closed}, e.Account, e.Position})
 			}
 			return nil
 		})
