@@ -3,6 +3,7 @@ package service
 import (
 	"context"
 	"fmt"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -15,6 +16,8 @@ import (
 	"github.com/gorilla/websocket"
 
 	"github.com/agentsignal/agentsignal/actors/engine"
+	"github.com/agentsignal/agentsignal/actors/record"
+	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
 // fault is something that goes wrong. make makes it and returns how to end it; until then it lasts.
@@ -135,6 +138,39 @@ func dialStream(ctx context.Context, c *client, d *websocket.Dialer) (*websocket
 	return ws, err
 }
 
+// Clients come one after the other and read nothing. A signal of the content agent has 5 KB, so that the buffers of
+// the kernel are full within seconds.
+var slowConsumers = fault{"slow consumers", []string{"AgentsignalSlowConsumers"}, func(w *watched) func() {
+	dialer := websocket.Dialer{NetDialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := new(net.Dialer).DialContext(ctx, network, address)
+		if err == nil {
+			err = conn.(*net.TCPConn).SetReadBuffer(4 << 10)
+		}
+		return conn, err
+	}}
+	const atOnce = 10
+	var open []*websocket.Conn
+	endClients := repeat(1, 2*time.Second, func(ctx context.Context) {
+		if ws, err := dialStream(ctx, w.trader, &dialer); err == nil {
+			open = append(open, ws)
+		}
+		if len(open) > atOnce {
+			open[0].Close()
+			open = open[1:]
+		}
+	})
+	endRuns := repeat(2, 50*time.Millisecond, func(ctx context.Context) {
+		w.send(ctx, w.trader, http.MethodPost, "/v1/agents/seo/run", runBody("standing desk", "blog_post"))
+	})
+	return func() {
+		endClients()
+		endRuns()
+		for _, ws := range open {
+			ws.Close()
+		}
+	}
+}, true}
+
 var expiringCertificate = fault{"a certificate is not renewed", []string{"AgentsignalCertificateExpiring"},
 	func(w *watched) func() {
 		serve := func(days int) {
@@ -147,6 +183,13 @@ var expiringCertificate = fault{"a certificate is not renewed", []string{"Agents
 	}, true}
 
 var failingEndpoint = fault{"an endpoint fails", []string{"AgentsignalWebhookFailures"},
+	func(w *watched) func() {
+		end := newFailingEndpoint(w, http.StatusInternalServerError, "")
+		w.trader.hook(end.url)
+		return end.release
+	}, false}
+
+var deadEndpoint = fault{"an endpoint fails for too long", []string{"AgentsignalWebhookDisabled"},
 	func(w *watched) func() {
 		end := newFailingEndpoint(w, http.StatusInternalServerError, "")
 		w.trader.hook(end.url)
@@ -173,6 +216,45 @@ var replicaHangs = fault{"the replica hangs", []string{"AgentsignalReplicasMissi
 	w.replica.Pause()
 	return w.replica.Continue
 }, true}
+
+var signalsRemoved = fault{"a signal is removed from the log", []string{"AgentsignalAuditDiffers/record"},
+	func(w *watched) func() {
+		eventually(w, "a signal has lost", func() bool {
+			return w.value(`sum(agentsignal_signals_closed_total{close_reason="stop_loss"})`) > 0
+		})
+		removeLosers(w.T, w.inside, w.account, 1)
+		return func() {}
+	}, false}
+
+// An audit that is under way at first would replace the key at its end.
+var auditsFail = fault{"what audits find cannot be read", []string{"AgentsignalAuditMissing"}, func(w *watched) func() {
+	rdb, key := w.redis.Client(), w.inside.process.store.Client.AuditKey(record.SigningPartition)
+	end := repeat(1, time.Second, func(ctx context.Context) { rdb.Set(ctx, key, "of another type", 0) })
+	return func() {
+		end()
+		must(w, rdb.Del(context.Background(), key).Err())
+	}
+}, true}
+
+// Deliveries that cannot be stored hold up the position of the partition's owner. Requests for so many events would
+// take minutes, so the node in the process of the test appends them.
+var effectsFail = fault{"deliveries of events cannot be stored",
+	[]string{"AgentsignalStreamStuck", "AgentsignalStreamLag"}, func(w *watched) func() {
+		hook := w.trader.hook(newHookEndpoint(w, nil).url)
+		store := w.inside.process.store.Client
+		rdb, key := w.redis.Client(), store.DeliveriesKey(store.Partition(w.account), signal.WebhookID(hook.ID))
+		must(w, rdb.Set(w.Context(), key, "of another type", 0).Err())
+		for range 120 {
+			events := make([]signal.Event, 100)
+			for i := range events {
+				events[i] = signal.Event{ID: signal.NewEventID(), Account: w.account, Type: signal.AgentStarted,
+					Agent: "trading", Run: signal.NewRunID(), Data: []byte(`{}`)}
+			}
+			_, err := w.inside.process.events.Append(w.Context(), signal.Change{Account: w.account, Events: events})
+			must(w, err)
+		}
+		return func() { must(w, rdb.Del(context.Background(), key).Err()) }
+	}, true}
 
 // No fault from outside makes an actor panic or fall behind as far, so the actor is one of the test, in a node
 // in its process: as all others it is supervised and measured.

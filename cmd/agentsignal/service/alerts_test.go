@@ -252,7 +252,11 @@ var quickFaults = watchedFaults{"Quick", nil, [][]fault{{fewDescriptors}, {wrong
 // moreFaults are made if TEST_ALERTS is set.
 var moreFaults = []watchedFaults{
 	{"Outside", nil, [][]fault{{expiringCertificate, failingEndpoint, hangingEndpoint, weatherFails}}},
-	{"Inside", nil, [][]fault{{replicaHangs}, {brokenActor}}},
+	{"Inside", []string{"WEBHOOKS_DISABLE_AFTER=10s", "WEBHOOKS_WARN_AFTER="},
+		[][]fault{{replicaHangs}, {brokenActor, deadEndpoint}}},
+	{"SlowConsumers", []string{"DASHBOARD_QUEUE_MESSAGES=16"}, [][]fault{{slowConsumers}}},
+	{"Effects", nil, [][]fault{{effectsFail}}},
+	{"Audit", []string{"AUDIT_EVERY=1m"}, [][]fault{{signalsRemoved}, {auditsFail}}},
 }
 
 // TestAlerts makes faults in clusters. Each subtest has one of its own, and can be run alone.
