@@ -217,6 +217,23 @@ var replicaHangs = fault{"the replica hangs", []string{"AgentsignalReplicasMissi
 	return w.replica.Continue
 }, true}
 
+// redisDelay is how late replies reach the second node. Keys must be read within a second.
+const redisDelay = 700 * time.Millisecond
+
+var slowRedis = fault{"a node reaches Redis slowly", []string{"AgentsignalLatencyHigh", "AgentsignalDeliveryLag"},
+	func(w *watched) func() {
+		live := w.second.dial()
+		w.toRedis.Delay(redisDelay)
+		endReads := repeat(4, 0, func(ctx context.Context) { w.send(ctx, w.second, http.MethodGet, "/v1/webhooks", "") })
+		endRuns := w.runs(w.trader)
+		return func() {
+			w.toRedis.Delay(0)
+			endReads()
+			endRuns()
+			live.ws.Close()
+		}
+	}, true}
+
 var signalsRemoved = fault{"a signal is removed from the log", []string{"AgentsignalAuditDiffers/record"},
 	func(w *watched) func() {
 		eventually(w, "a signal has lost", func() bool {

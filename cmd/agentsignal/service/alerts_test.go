@@ -254,6 +254,7 @@ var moreFaults = []watchedFaults{
 	{"Outside", nil, [][]fault{{expiringCertificate, failingEndpoint, hangingEndpoint, weatherFails}}},
 	{"Inside", []string{"WEBHOOKS_DISABLE_AFTER=10s", "WEBHOOKS_WARN_AFTER="},
 		[][]fault{{replicaHangs}, {brokenActor, deadEndpoint}}},
+	{"SlowRedis", nil, [][]fault{{slowRedis}}},
 	{"SlowConsumers", []string{"DASHBOARD_QUEUE_MESSAGES=16"}, [][]fault{{slowConsumers}}},
 	{"Effects", nil, [][]fault{{effectsFail}}},
 	{"Audit", []string{"AUDIT_EVERY=1m"}, [][]fault{{signalsRemoved}, {auditsFail}}},
