@@ -234,6 +234,18 @@ var slowRedis = fault{"a node reaches Redis slowly", []string{"AgentsignalLatenc
 		}
 	}, true}
 
+// While a key cannot be read within a second, requests are refused before they wait for a connection. So they wait in
+// bursts, which come often enough if replies are not as late and Redis has little time for a command.
+var slowRedisWithLoad = fault{"a node reaches Redis slowly and has many clients",
+	[]string{"AgentsignalRedisPoolExhausted"}, func(w *watched) func() {
+		w.toRedis.Delay(300 * time.Millisecond)
+		end := repeat(300, 0, func(ctx context.Context) { w.send(ctx, w.second, http.MethodGet, "/v1/webhooks", "") })
+		return func() {
+			w.toRedis.Delay(0)
+			end()
+		}
+	}, true}
+
 var signalsRemoved = fault{"a signal is removed from the log", []string{"AgentsignalAuditDiffers/record"},
 	func(w *watched) func() {
 		eventually(w, "a signal has lost", func() bool {

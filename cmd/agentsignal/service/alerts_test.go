@@ -255,6 +255,7 @@ var moreFaults = []watchedFaults{
 	{"Inside", []string{"WEBHOOKS_DISABLE_AFTER=10s", "WEBHOOKS_WARN_AFTER="},
 		[][]fault{{replicaHangs}, {brokenActor, deadEndpoint}}},
 	{"SlowRedis", nil, [][]fault{{slowRedis}}},
+	{"Connections", []string{"REDIS_TIMEOUT=2s"}, [][]fault{{slowRedisWithLoad}}},
 	{"SlowConsumers", []string{"DASHBOARD_QUEUE_MESSAGES=16"}, [][]fault{{slowConsumers}}},
 	{"Effects", nil, [][]fault{{effectsFail}}},
 	{"Audit", []string{"AUDIT_EVERY=1m"}, [][]fault{{signalsRemoved}, {auditsFail}}},
@@ -279,5 +280,31 @@ func TestAlerts(t *testing.T) {
 				w.suffers(round...)
 			}
 		})
+	}
+}
+
+// Each alert of the rules is one of a fault, and each fault is in the table of the document.
+func TestEachAlertHasAFault(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile(filepath.Join(deployed, "README.md"))
+	must(t, err)
+	made := map[string]bool{}
+	for _, m := range append(moreFaults, quickFaults) {
+		for _, f := range slices.Concat(m.rounds...) {
+			for _, a := range f.alerts {
+				name, _, _ := strings.Cut(a, "/")
+				made[name] = true
+			}
+		}
+		if !strings.Contains(string(text), "`"+m.name+"`") {
+			t.Errorf("deploy/README.md does not name the faults %s", m.name)
+		}
+	}
+	for _, g := range readRules(t).Groups {
+		for _, r := range g.Rules {
+			if r.Alert != "" && !made[r.Alert] {
+				t.Errorf("no fault makes %s", r.Alert)
+			}
+		}
 	}
 }
