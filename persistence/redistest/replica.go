@@ -1,6 +1,7 @@
 package redistest
 
 import (
+	"bytes"
 	"context"
 	"io"
 	"net"
@@ -153,16 +154,37 @@ func (p *Proxy) Switch(to *Server) {
 // Delay makes each reply arrive later.
 func (p *Proxy) Delay(d time.Duration) { p.delay.Store(int64(d)) }
 
-// delayed writes replies to a client later.
-type delayed struct {
-	net.Conn
-	by *atomic.Int64
+// reply is a part of what a server has answered.
+type reply struct {
+	bytes []byte
+	at    time.Time // when the client gets it
 }
 
-// Write implements io.Writer.
-func (d delayed) Write(b []byte) (int, error) {
-	time.Sleep(time.Duration(d.by.Load()))
-	return d.Conn.Write(b)
+// answer passes replies of server on to c when their delay is over. Later ones do not wait for that of earlier ones,
+// so that a delay does not limit how much passes.
+func (p *Proxy) answer(c, server net.Conn) {
+	replies := make(chan reply, 1000)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for r := range replies {
+			time.Sleep(time.Until(r.at))
+			if _, err := c.Write(r.bytes); err != nil {
+				server.Close() // ends the reads
+			}
+		}
+	})
+	buffer := make([]byte, 64<<10)
+	for {
+		n, err := server.Read(buffer)
+		if n > 0 {
+			replies <- reply{bytes.Clone(buffer[:n]), time.Now().Add(time.Duration(p.delay.Load()))}
+		}
+		if err != nil {
+			break
+		}
+	}
+	close(replies)
+	wg.Wait()
 }
 
 // pass forwards one connection.
@@ -185,7 +207,7 @@ func (p *Proxy) pass(c net.Conn) {
 		server.Close()
 		c.Close()
 	}()
-	io.Copy(delayed{c, &p.delay}, server)
+	p.answer(c, server)
 	server.Close()
 	p.mu.Lock()
 	defer p.mu.Unlock()
