@@ -114,8 +114,10 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 		"nothing listens at host:1: start the service, or give its address by --url": &client.ConnectError{
 			Kind: client.NotListening, Host: "host:1"},
 		`there is no host "host": see --url`: &client.ConnectError{Kind: client.NoHost, Host: "host:1"},
-		"the service refuses the key (401): no. See agentsignal key list, or log in again: agentsignal login": &client.Problem{
-			Status: 401, Detail: "no."},
+		// The detail is that of the service.
+		"the service refuses the key (401): The token is unknown, revoked or expired: use another API key, or log in again. " +
+			"See agentsignal key list and agentsignal login": &client.Problem{Status: 401,
+			Detail: "The token is unknown, revoked or expired: use another API key, or log in again."},
 		"the service refuses the key (401): no: the key is that of the profile work: agentsignal login --profile work makes " +
 			"a new one": &client.Problem{Status: 401, Detail: "no", KeyFrom: ofProfile + "work"},
 		"the service refuses the key (401): no: the key is from --key: agentsignal key create makes a new one": &client.Problem{
