@@ -1,7 +1,13 @@
 package remote
 
 import (
+	"encoding/pem"
 	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -106,6 +112,49 @@ func TestPrivateFilesAreReplaced(t *testing.T) {
 	if err := WritePrivate(filepath.Join(dir, "missing", "key"), nil); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("in a directory that does not exist: %v", err)
 	}
+}
+
+// The file of --cacert, or else that of the profile, is trusted beside the authorities of the system.
+func TestAuthorities(t *testing.T) {
+	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
+	s := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprint(w, `{"status":"ready"}`)
+	}))
+	t.Cleanup(s.Close)
+	s.Config.ErrorLog = log.New(io.Discard, "", 0)
+	file := commandtest.Written(t, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})))
+	ask := func(args ...string) error {
+		f := Flags{}
+		cmd := &cobra.Command{SilenceErrors: true, SilenceUsage: true, RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := f.Client(cmd)
+			if err == nil {
+				_, err = c.Ready(cmd.Context())
+			}
+			return err
+		}}
+		f.Add(cmd, "")
+		cmd.SetErr(&commandtest.Journal{})
+		cmd.SetArgs(args)
+		return cmd.Execute()
+	}
+	want := func(part string, err error) {
+		t.Helper()
+		if (err == nil) != (part == "") || err != nil && !strings.Contains(err.Error(), part) {
+			t.Errorf("%v, want %q", err, part)
+		}
+	}
+	here := []string{"--url", s.URL, "--key", "k"}
+	want("is not trusted", ask(here...))
+	want("", ask(append(here, "--cacert", file)...))
+	want("--cacert: open nosuch", ask(append(here, "--cacert", "nosuch")...))
+	want("has no certificate in PEM", ask(append(here, "--cacert", commandtest.Written(t, "x"))...))
+	for name, p := range map[string]Profile{DefaultProfile: {URL: s.URL, Key: "own", Authorities: file},
+		"work": {URL: s.URL, Key: "work", Authorities: file}} {
+		_, err := p.Save(name)
+		commandtest.Must(t, err)
+	}
+	want("", ask())
+	want("", ask("--profile", "work"))
 }
 
 func TestErrorsSayWhatToDo(t *testing.T) {
