@@ -144,3 +144,12 @@ func TestLicencesAreThoseOfWhatIsEmbedded(t *testing.T) {
 		t.Errorf("%s is not what is embedded: run make licences. It has\n%s\nwant\n%s", licencesFile, got, want)
 	}
 }
+
+// The notices of Swagger UI are those of the version that is embedded.
+func TestNoticesOfSwaggerUI(t *testing.T) {
+	t.Parallel()
+	embedded := regexp.MustCompile(`github\.com/swaggest/swgui v\S+`).FindString(read(t, "../go.mod"))
+	if first, _, _ := strings.Cut(read(t, "packages/swagger-ui.txt"), ","); embedded == "" || !strings.HasSuffix(first, " "+embedded) {
+		t.Errorf("packages/swagger-ui.txt begins with %q, and %q is embedded", first, embedded)
+	}
+}

@@ -48,7 +48,8 @@ func (s *Server) newMCP() http.Handler {
 }
 
 // guardMCP recovers from panics, which would end the process, and refuses a stream of messages, which has
-// no single answer: nothing here changes while the process runs.
+// no single answer: nothing here changes while the process runs. To errors of tools, its own and those of the
+// SDK, it adds that they rest on nothing.
 func (s *Server) guardMCP(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, r mcp.Request) (result mcp.Result, err error) {
 		defer func() {
@@ -61,7 +62,11 @@ func (s *Server) guardMCP(next mcp.MethodHandler) mcp.MethodHandler {
 		if method == "subscriptions/listen" {
 			return nil, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: "method not found: " + method}
 		}
-		return next(ctx, method, r)
+		result, err = next(ctx, method, r)
+		if answer, ok := result.(*mcp.CallToolResult); ok && answer != nil && answer.IsError {
+			answer.Content = append(answer.Content, &mcp.TextContent{Text: noEvidence})
+		}
+		return result, err
 	}
 }
 

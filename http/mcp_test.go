@@ -12,6 +12,9 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/agentsignal/agentsignal/actors/agent"
+	"github.com/agentsignal/agentsignal/actors/backtest"
+	"github.com/agentsignal/agentsignal/actors/catalogue"
+	"github.com/agentsignal/agentsignal/actors/scorecard"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	signalhttp "github.com/agentsignal/agentsignal/http"
 	"github.com/agentsignal/agentsignal/http/limits"
@@ -174,6 +177,82 @@ func TestToolsKeepTheRulesOfTheAPI(t *testing.T) {
 		for _, want := range test.want {
 			if !strings.Contains(text, want) {
 				t.Errorf("%s: no %s in %s", test.name, want, text)
+			}
+		}
+	}
+}
+
+// TestEveryToolNamesItsEvidence goes over all tools: with signals, without any, for a key that may not read
+// signals, and where it is refused.
+func TestEveryToolNamesItsEvidence(t *testing.T) {
+	t.Parallel()
+	empty, refused, taken := false, false, 0
+	made := newSignal()
+	made.Metadata = json.RawMessage(`{"indicators":["x"],"reasoning":"r","source":"simulated"}`)
+	f := &fakes{
+		run: func(context.Context, signal.RunRequest) (agent.Outcome, error) {
+			return agent.Outcome{Signal: made}, nil
+		},
+		at: func(_ signal.AccountID, at []signal.Location) ([]*signal.Signal, error) {
+			return slices.Repeat([]*signal.Signal{made}, len(at)), nil
+		},
+		record: func(signal.SignalID, signal.Position, signal.Position) (*signal.Signal, error) { return made, nil },
+		locate: func(catalogue.Query, signal.Location) ([]signal.Location, int, error) {
+			if empty {
+				return nil, 0, nil
+			}
+			return []signal.Location{{ID: signalID, Created: signal.Position{MS: 1}}}, 1, nil
+		},
+		take: func(class limits.Class, _ string) limits.Decision {
+			taken++
+			return limits.Decision{Class: class, Allowed: !refused || taken == 1, Limit: 600} // the call, not what it asks
+		},
+	}
+	f.card = func(scorecard.Query) (scorecard.Card, error) {
+		outcomes := []backtest.Outcome{{R: 1}, {R: 1}, {R: -1}, {R: -1}}
+		if empty {
+			outcomes = nil
+		}
+		return scorecard.Card{Statistics: backtest.Summarize(outcomes), Groups: []scorecard.Group{}}, nil
+	}
+	s := newServer(t, f)
+	server := httptest.NewServer(checker(t).Handler(t, s.Handler()))
+	t.Cleanup(server.Close)
+	session := toolClient(t, server.URL, "key")
+	arguments := map[string]map[string]any{"list_agents": {}, "list_signals": {}, "scorecard": {},
+		"run_agent":  {"agent_id": "trading", "asset": "BTC", "strategy": "momentum"},
+		"get_signal": {"signal_id": string(signalID)}}
+	tools, err := session.ListTools(t.Context(), nil)
+	if err != nil || len(tools.Tools) != len(arguments) {
+		t.Fatalf("%d tools, %v: one has no case here", len(tools.Tools), err)
+	}
+	for _, tool := range tools.Tools {
+		in := arguments[tool.Name]
+		empty = false
+		text, out := callTool(t, session, tool.Name, in)
+		evidence := out["evidence"].(map[string]any)
+		if !strings.Contains(text, "4 closed signals (") || !strings.Contains(text, "95 % interval 15.0 to 85.0 %") ||
+			!strings.Contains(text, "; source: simulated: SIMULATED, not real prices") || evidence["simulated"] != true {
+			t.Errorf("%s answers %s %v", tool.Name, text, evidence)
+		}
+		empty = true
+		text, out = callTool(t, session, tool.Name, in)
+		one := tool.Name == "run_agent" || tool.Name == "get_signal" // whose signal has a source
+		want := "; source: none, neither simulated nor real"
+		if one {
+			want = "; source: simulated: SIMULATED"
+		}
+		evidence = out["evidence"].(map[string]any)
+		if !strings.Contains(text, "0 closed signals (") || !strings.Contains(text, "no hit rate and no interval"+want) ||
+			evidence["closed_signals"] != 0.0 || (evidence["simulated"] == nil) == one {
+			t.Errorf("%s answers without signals %s %v", tool.Name, text, evidence)
+		}
+		for name, in := range map[string]any{"a refusal": in, "an unknown argument": map[string]any{"nosuch": 1}} {
+			refused, taken = name == "a refusal", 0
+			r, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: tool.Name, Arguments: in})
+			refused = false
+			if err != nil || !r.IsError || !strings.Contains(r.Content[len(r.Content)-1].(*mcp.TextContent).Text, "Evidence: none") {
+				t.Errorf("%s answers %s with %+v, %v", tool.Name, name, r, err)
 			}
 		}
 	}

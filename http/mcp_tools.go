@@ -30,6 +30,9 @@ const simulatedSource = "simulated"
 // evidenceSignals is the number of signals from which the sources of evidence are taken.
 const evidenceSignals = 25
 
+// noEvidence is the evidence of an error.
+const noEvidence = "Evidence: none, since the request failed: no sample, no interval, no source, neither simulated nor real."
+
 // evidence is what an answer rests on.
 type evidence struct {
 	Of string `json:"of" jsonschema:"the signals of the account that are counted here"`
@@ -61,16 +64,16 @@ func (e *evidence) text() string {
 	b.WriteString("Evidence: ")
 	switch {
 	case e.ClosedSignals == nil:
-		b.WriteString("the number of closed signals is not known")
+		b.WriteString("the number of closed signals is not known, nor the interval of their hit rate")
 	case e.HitRate == nil || e.HitRateLow == nil || e.HitRateHigh == nil:
-		fmt.Fprintf(&b, "%d closed signals (%s), no hit rate", *e.ClosedSignals, e.Of)
+		fmt.Fprintf(&b, "%d closed signals (%s), so no hit rate and no interval", *e.ClosedSignals, e.Of)
 	default:
 		fmt.Fprintf(&b, "%d closed signals (%s), hit rate %.1f %%, 95 %% interval %.1f to %.1f %%", *e.ClosedSignals, e.Of,
 			100**e.HitRate, 100**e.HitRateLow, 100**e.HitRateHigh)
 	}
 	switch {
 	case e.Simulated == nil:
-		b.WriteString("; source: none")
+		b.WriteString("; source: none, neither simulated nor real prices")
 	case *e.Simulated:
 		fmt.Fprintf(&b, "; source: %s: SIMULATED, not real prices", strings.Join(e.Sources, ", "))
 	default:

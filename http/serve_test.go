@@ -155,6 +155,9 @@ func TestPages(t *testing.T) {
 				strings.Contains(a.Body, "<script>") || strings.Contains(a.Body, "onclick") {
 				t.Errorf("%s has inline script or style, which its policy forbids", path)
 			}
+			if !strings.Contains(a.Body, `<script src="/docs/risks.js"></script>`) {
+				t.Errorf("%s does not show what /readyz warns of", path)
+			}
 			if policy := a.Header.Get("Content-Security-Policy"); !strings.Contains(policy, "script-src 'self';") ||
 				strings.Contains(policy, "unsafe") {
 				t.Errorf("%s: policy %q", path, policy)
@@ -167,6 +170,7 @@ func TestPages(t *testing.T) {
 	page("/docs/stream.html", "text/html; charset=utf-8", "<td>4008</td><td>slow consumer</td>")
 	page("/docs/stream.html", "text/html; charset=utf-8", "&#34;action&#34;: &#34;subscribe&#34;")
 	page("/docs/init.js", "text/javascript; charset=utf-8", "SwaggerUIBundle(")
+	page("/docs/risks.js", "text/javascript; charset=utf-8", "/readyz")
 	page("/docs/style.css", "text/css; charset=utf-8", "font-family")
 	page("/docs/swagger-ui.css", "text/css; charset=utf-8", ".swagger-ui")
 	page("/docs/swagger-ui-bundle.js", "application/javascript", "SwaggerUI")

@@ -53,6 +53,7 @@ func (s *Store) UpdateGauges(ctx context.Context) error {
 			m.length.Reset()
 			m.lag.Reset()
 			m.oldest.Reset()
+			s.sizes.bytes.Reset()
 		}
 		return err
 	}

@@ -71,7 +71,7 @@ func TestGaugesOfAProcessWithoutRedisEnd(t *testing.T) {
 			}
 		}
 		series, err := testutil.GatherAndCount(registry, "agentsignal_stream_lag_messages", "agentsignal_stream_length",
-			"agentsignal_stream_oldest_pending_seconds")
+			"agentsignal_stream_oldest_pending_seconds", "agentsignal_redis_bytes")
 		if err != nil {
 			t.Fatal(err)
 		}

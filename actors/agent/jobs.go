@@ -221,9 +221,8 @@ func (a *Agents) countWaiting(ctx context.Context) {
 	defer tick.Stop()
 	for {
 		panics.Guard(a.o.Slog, panics.Jobs, func() {
-			if n, err := a.o.Jobs.Waiting(ctx); err == nil {
-				a.o.Metrics.jobsWaiting(n)
-			}
+			n, err := a.o.Jobs.Waiting(ctx)
+			a.o.Metrics.jobsWaiting(n, err)
 		})
 		select {
 		case <-ctx.Done():

@@ -16,8 +16,10 @@ type Metrics struct {
 	duration *prometheus.HistogramVec
 	inFlight *prometheus.GaugeVec
 	created  *prometheus.CounterVec
-	waiting  prometheus.Gauge
+	waiting  *prometheus.GaugeVec
 	wait     prometheus.Histogram
+
+	failed int // counts of queued jobs since the last one that succeeded; of jobsWaiting alone
 }
 
 // The values of the label "result". A run is lost if its outcome could not be recorded,
@@ -49,15 +51,16 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		created: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "agentsignal_signals_created_total", Help: "Signals that runs in this process created.",
 		}, []string{"agent", "direction"}),
-		waiting: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "agentsignal_jobs_waiting", Help: "Queued jobs of the whole installation.",
-		}),
+		waiting: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "agentsignal_jobs_waiting", Help: "Queued jobs of the whole installation. The same in every process.",
+		}, nil),
 		wait: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "agentsignal_job_wait_seconds", Help: "Time from the creation of a job until its first run started.",
 			Buckets: []float64{.01, .1, .5, 1, 5, 15, 60, 300},
 		}),
 	}
 	r.MustRegister(m.runs, m.errors, m.duration, m.inFlight, m.created, m.waiting, m.wait)
+	m.waiting.WithLabelValues()
 	for _, agent := range signal.Agents() {
 		id := string(agent.ID)
 		for _, strategy := range agent.Strategies {
@@ -109,8 +112,16 @@ func (m *Metrics) jobStarted(waited time.Duration) {
 	}
 }
 
-func (m *Metrics) jobsWaiting(n int64) {
-	if m != nil {
-		m.waiting.Set(float64(n))
+// maxFailedCounts is after how many failed counts of queued jobs their gauge has no value any more. An alert takes the
+// maximum over all processes, in which the last value of one that has lost Redis would stay.
+const maxFailedCounts = 4
+
+// jobsWaiting sets the gauge of queued jobs, or notes that they could not be counted. It is not called concurrently.
+func (m *Metrics) jobsWaiting(n int64, err error) {
+	if err == nil {
+		m.failed = 0
+		m.waiting.WithLabelValues().Set(float64(n))
+	} else if m.failed++; m.failed == maxFailedCounts {
+		m.waiting.Reset()
 	}
 }

@@ -303,6 +303,37 @@ func TestSuspendedProcess(t *testing.T) {
 	})
 }
 
+// A process that has lost Redis keeps the number of queued jobs for a while, and then has none.
+func TestQueuedJobsThatCannotBeCounted(t *testing.T) {
+	t.Parallel()
+	r := prometheus.NewRegistry()
+	m := NewMetrics(r)
+	m.jobsWaiting(3, nil)
+	shown := func() (series int, value float64) {
+		n, err := testutil.GatherAndCount(r, "agentsignal_jobs_waiting")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n == 1 {
+			value = testutil.ToFloat64(m.waiting)
+		}
+		return n, value
+	}
+	for i := range maxFailedCounts {
+		if n, value := shown(); n != 1 || value != 3 {
+			t.Errorf("after %d failures there are %d series, the last with %v", i, n, value)
+		}
+		m.jobsWaiting(0, errors.New("away"))
+	}
+	if n, _ := shown(); n != 0 {
+		t.Errorf("%d series are left", n)
+	}
+	m.jobsWaiting(2, nil)
+	if n, value := shown(); n != 1 || value != 2 {
+		t.Errorf("with Redis again %d series with %v", n, value)
+	}
+}
+
 func TestMetrics(t *testing.T) {
 	r := prometheus.NewPedanticRegistry()
 	m := NewMetrics(r)

@@ -22,9 +22,10 @@ type Metrics struct {
 	disables   *prometheus.CounterVec
 	emails     *prometheus.CounterVec
 
-	pending  prometheus.Gauge
-	lag      prometheus.Gauge
+	pending  *prometheus.GaugeVec
+	lag      *prometheus.GaugeVec
 	webhooks *prometheus.GaugeVec
+	failed   int // reads of the data since the last one that succeeded; of Observe alone
 }
 
 // Outcomes of a mail, the values of the label "result".
@@ -65,15 +66,15 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 			Name: "agentsignal_emails_total",
 			Help: "Tries to send an email: sent, deferred, given_up after the last one, or not_sent without settings.",
 		}, []string{"result"}),
-		pending: prometheus.NewGauge(prometheus.GaugeOpts{
+		pending: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "agentsignal_webhook_pending_deliveries",
 			Help: "Pending deliveries in Redis, including those whose first attempt takes more than two seconds. " +
 				"The same in every process.",
-		}),
-		lag: prometheus.NewGauge(prometheus.GaugeOpts{
+		}, nil),
+		lag: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "agentsignal_webhook_due_lag_seconds",
 			Help: "For how long the oldest pending delivery has been due. The same in every process.",
-		}),
+		}, nil),
 		webhooks: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "agentsignal_webhooks", Help: "Registered webhooks. The same in every process.",
 		}, []string{"status"}),
@@ -95,23 +96,38 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	for _, s := range delivery.WebhookStatuses {
 		m.webhooks.WithLabelValues(string(s))
 	}
+	m.pending.WithLabelValues()
+	m.lag.WithLabelValues()
 	return m
 }
 
-// Observe sets the gauges of the data in Redis at the given time. It is called every 15 s,
-// not at a scrape.
-func (m *Metrics) Observe(s delivery.WebhookStats, now time.Time) {
-	if m == nil {
+// maxFailedReads is after how many failed reads the gauges of the data in Redis have no values any more. Alerts take
+// the maximum over all processes, in which the last value of one that has lost Redis would stay.
+const maxFailedReads = 4
+
+// Observe sets the gauges of the data in Redis at the given time, or notes that they could not be read. It is called
+// every 15 s, not at a scrape, and not concurrently.
+func (m *Metrics) Observe(s delivery.WebhookStats, now time.Time, err error) {
+	switch {
+	case m == nil:
+		return
+	case err != nil:
+		if m.failed++; m.failed == maxFailedReads {
+			m.pending.Reset()
+			m.lag.Reset()
+			m.webhooks.Reset()
+		}
 		return
 	}
-	m.pending.Set(float64(s.Pending))
+	m.failed = 0
+	m.pending.WithLabelValues().Set(float64(s.Pending))
 	m.webhooks.WithLabelValues(string(delivery.WebhookEnabled)).Set(float64(s.Enabled))
 	m.webhooks.WithLabelValues(string(delivery.WebhookDisabled)).Set(float64(s.Disabled))
 	var lag time.Duration
 	if !s.OldestDue.IsZero() {
 		lag = max(0, now.Sub(s.OldestDue))
 	}
-	m.lag.Set(lag.Seconds())
+	m.lag.WithLabelValues().Set(lag.Seconds())
 }
 
 // attempted counts an attempt.

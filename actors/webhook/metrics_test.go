@@ -1,6 +1,7 @@
 package webhook
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -18,7 +19,7 @@ func TestNilMetrics(t *testing.T) {
 	t.Parallel()
 	var m *Metrics
 	for name, count := range map[string]func(){
-		"Observe":   func() { m.Observe(delivery.WebhookStats{}, time.Now()) },
+		"Observe":   func() { m.Observe(delivery.WebhookStats{}, time.Now(), nil) },
 		"attempted": func() { m.attempted(&sender.Result{}) },
 		"recorded":  func() { m.recorded(1) },
 		"ended":     func() { m.ended(delivery.Failed) },
@@ -66,13 +67,14 @@ func TestMetricsStartAtZero(t *testing.T) {
 
 func TestObserve(t *testing.T) {
 	t.Parallel()
-	m := NewMetrics(prometheus.NewRegistry())
+	registry := prometheus.NewRegistry()
+	m := NewMetrics(registry)
 	stats := delivery.WebhookStats{Pending: 7, Enabled: 5, Disabled: 2, OldestDue: vectorTime.Add(-3 * time.Second)}
-	m.Observe(stats, vectorTime)
+	m.Observe(stats, vectorTime, nil)
 	gauges := func() string {
 		enabled, disabled := m.webhooks.WithLabelValues("enabled"), m.webhooks.WithLabelValues("disabled")
 		var b strings.Builder
-		for _, g := range []prometheus.Gauge{m.pending, m.lag, enabled, disabled} {
+		for _, g := range []prometheus.Gauge{m.pending.WithLabelValues(), m.lag.WithLabelValues(), enabled, disabled} {
 			fmt.Fprintf(&b, " %g", testutil.ToFloat64(g))
 		}
 		return b.String()
@@ -80,8 +82,33 @@ func TestObserve(t *testing.T) {
 	if got := gauges(); got != " 7 3 5 2" {
 		t.Errorf("got%s", got)
 	}
-	m.Observe(delivery.WebhookStats{OldestDue: vectorTime.Add(time.Hour)}, vectorTime) // due later: no lag
+	m.Observe(delivery.WebhookStats{OldestDue: vectorTime.Add(time.Hour)}, vectorTime, nil) // due later: no lag
 	if got := gauges(); got != " 0 0 0 0" {
 		t.Errorf("then%s", got)
+	}
+	series := func() int {
+		n, err := testutil.GatherAndCount(registry, "agentsignal_webhook_pending_deliveries",
+			"agentsignal_webhook_due_lag_seconds", "agentsignal_webhooks")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	fail := func(times int) {
+		for range times {
+			m.Observe(delivery.WebhookStats{}, vectorTime, errors.New("away"))
+		}
+	}
+	fail(maxFailedReads - 1)
+	m.Observe(stats, vectorTime, nil)
+	fail(maxFailedReads - 1)
+	if got := gauges(); got != " 7 3 5 2" {
+		t.Errorf("after some failures%s", got)
+	}
+	if fail(1); series() != 0 {
+		t.Errorf("%d series are left without Redis", series())
+	}
+	if m.Observe(stats, vectorTime, nil); series() != 4 || gauges() != " 7 3 5 2" {
+		t.Errorf("with Redis again%s in %d series", gauges(), series())
 	}
 }

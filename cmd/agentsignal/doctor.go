@@ -20,7 +20,7 @@ const doctorTimeout = 60 * time.Second
 const doctorHelp = `Check what a service with this configuration rests on, whether it runs or not:
 
   redis    program, append-only file, eviction, memory, replicas, clock, round trip
-  machine  data directory, disk, secret files, limit of open files, certificate
+  machine  data directory, disk, secret files, limit of open files, addresses, certificate
   mail     connects and logs in, without sending
   out      where webhooks may go, authorities, proxy, other hosts
   sources  prices, news, weather and texts: whether they answer, and how fresh they are

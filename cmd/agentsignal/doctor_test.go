@@ -54,7 +54,7 @@ func venueServer(t *testing.T, works bool) *httptest.Server {
 // diagnose runs doctor with settings of the market, and returns what it prints as JSON.
 func diagnose(t *testing.T, settings ...string) (doctor.Report, error) {
 	t.Helper()
-	text := "data_dir: " + t.TempDir() + "\nmarket:\n  " + strings.Join(settings, "\n  ") + "\n"
+	text := "data_dir: " + t.TempDir() + "\nhttp: {addr: '127.0.0.1:0'}\nmarket:\n  " + strings.Join(settings, "\n  ") + "\n"
 	out, err := operator(t, "--config", commandtest.Written(t, text)).Try("", "doctor", "-o", "json")
 	var r doctor.Report
 	if out != "" {

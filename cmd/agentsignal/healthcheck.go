@@ -39,9 +39,13 @@ func healthcheckCommand(s *service.Settings) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			service := &client.Client{Address: address, HTTP: h}
+			if err := from.Trust(service, ""); err != nil {
+				return err
+			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), healthcheckTimeout)
 			defer cancel()
-			return askReady(ctx, &client.Client{Address: address, HTTP: h}, cmd.OutOrStdout())
+			return askReady(ctx, service, cmd.OutOrStdout())
 		},
 	}
 	from.AddAddress(c, "")

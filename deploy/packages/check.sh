@@ -38,12 +38,16 @@ licences=$(dpkg-deb --fsys-tarfile "$old" | tar -xO ./usr/share/doc/agentsignal/
 while read -r name; do # of the tables of what is embedded
 	grep -qF "$name" <<<"$licences" || fail "LICENCES.gz has nothing of $name"
 done < <(sed -n '/^## Tables/,$ { s/^| \([^ |]*\) | .*/\1/p }' deploy/LICENCES.md | grep -v -e '^Go$' -e '^package$' -e '^---')
+grep -qF "SmartBear Software" <<<"$licences" || fail "LICENCES.gz lacks the notice of Swagger UI"
 secrets=/etc/agentsignal/credentials
 for name in jwt.key encryption.key record.key; do
 	[ "$(stat -c %a:%U "$secrets/$name")" = 600:root ] || fail "$name can be read by others"
 done
 before=$(cat $secrets/*)
-systemd-analyze verify --man=no agentsignal.service || fail "systemd does not accept the unit"
+# With the manual page that the unit names, unless dpkg leaves pages out here or there is no man.
+man=yes
+[ -e /usr/share/man/man1/agentsignal.1.gz ] && command -v man >/dev/null || { man=no; echo "the manual page is not checked"; }
+systemd-analyze verify --man=$man agentsignal.service || fail "systemd does not accept the unit"
 
 # There may be no systemd here, so the service is started with the environment of the unit.
 unit=(env AGENTSIGNAL_CONFIG=/etc/agentsignal/config.yaml AGENTSIGNAL_HTTP_ADDR=127.0.0.1:18080

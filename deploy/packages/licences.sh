@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Writes the licences and notices of all that the binary for ARCH contains: of Go, of each module, and of the
-# packages of the console, whose build has collected theirs:
+# Writes the licences and notices of all that the binary for ARCH contains: of Go, of each module, of Swagger UI,
+# and of the packages of the console, whose build has collected theirs:
 #   deploy/packages/licences.sh ARCH >FILE
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -17,4 +17,5 @@ GOARCH=$1 CGO_ENABLED=0 go list -deps -f '{{with .Module}}{{if not .Main}}{{.Pat
 	[ ${#files[@]} -gt 0 ] || { echo "licences.sh: $path has no licence" >&2; exit 1; }
 	show "$path $version" "${files[@]}"
 done
+show "Swagger UI" deploy/packages/swagger-ui.txt LICENSE
 show "Packages of the console" http/console/licences.md

@@ -5,6 +5,8 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,6 +15,8 @@ import (
 	"net/url"
 	"sync/atomic"
 	"time"
+
+	"github.com/gorilla/websocket"
 
 	"github.com/agentsignal/agentsignal/actors/backoff"
 	"github.com/agentsignal/agentsignal/actors/retryafter"
@@ -46,15 +50,33 @@ type Client struct {
 	// Sleep waits before a retry and reports false if ctx ends first; default backoff.Sleep.
 	Sleep func(ctx context.Context, d time.Duration) bool
 
-	answered atomic.Bool // the service has answered
+	dialer   *websocket.Dialer // of streams; nil: the default
+	answered atomic.Bool       // the service has answered
 }
 
 // New returns a client of the service at address with a credential, which may be empty.
 func New(address *url.URL, key string) *Client { return &Client{Address: address, Key: key} }
 
 // defaultHTTP does not follow redirects.
-var defaultHTTP = &http.Client{
-	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+var defaultHTTP = &http.Client{CheckRedirect: noRedirects}
+
+func noRedirects(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+
+// Trust makes the client accept certificates of the authorities, and of no others. It is called before the first
+// request, and replaces HTTP.
+func (c *Client) Trust(authorities *x509.CertPool) {
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.TLSClientConfig = &tls.Config{RootCAs: authorities}
+	c.HTTP = &http.Client{Transport: transport, CheckRedirect: noRedirects}
+	dialer := *websocket.DefaultDialer
+	dialer.TLSClientConfig = &tls.Config{RootCAs: authorities}
+	c.dialer = &dialer
+}
+
+// With returns a client of the same service with another credential.
+func (c *Client) With(key string) *Client {
+	return &Client{Address: c.Address, Key: key, Attempts: c.Attempts, MaxPause: c.MaxPause, HTTP: c.HTTP, Sleep: c.Sleep,
+		dialer: c.dialer}
 }
 
 // request is a request that may be sent several times.

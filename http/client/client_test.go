@@ -257,7 +257,19 @@ func TestAddressesThatDoNotAnswer(t *testing.T) {
 			t.Errorf("%s: %#v, %v", text, err, err)
 		}
 	}
-	address, _ := ParseAddress("no-such-host.invalid:81")
+	// An authority that is trusted is so for requests and streams.
+	address, _ := ParseAddress(secure.URL)
+	c := New(address, "")
+	c.Attempts = 1
+	c.Trust(secure.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs)
+	_, err := c.Get(t.Context(), "/v1/x")
+	_, _, dialled := (&Stream{Client: c}).dial(t.Context())
+	for _, err := range []error{err, dialled} {
+		if e, ok := errors.AsType[*ConnectError](err); !ok || e.Kind != AnotherServer {
+			t.Errorf("with its authority: %#v", err)
+		}
+	}
+	address, _ = ParseAddress("no-such-host.invalid:81")
 	dns := &url.Error{Op: "Get", Err: &net.DNSError{IsNotFound: true}}
 	if err := connectError(address, dns, false); err.Error() != `there is no host "no-such-host.invalid"` {
 		t.Error(err)

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -315,7 +316,7 @@ func (s *Stream) dial(ctx context.Context) (*websocket.Conn, time.Duration, erro
 	address := *c.Address
 	address.Scheme = "ws" + strings.TrimPrefix(address.Scheme, "http")
 	address.Path += "/ws/dashboard"
-	ws, answer, err := websocket.DefaultDialer.DialContext(ctx, address.String(),
+	ws, answer, err := cmp.Or(c.dialer, websocket.DefaultDialer).DialContext(ctx, address.String(),
 		http.Header{"Authorization": {"Bearer " + c.Key}})
 	switch {
 	case err == nil:

@@ -69,7 +69,7 @@ func Run(ctx context.Context, c configs.Config, environ []string) Report {
 	var redis, machine, mail, sources []Check
 	var reached reached
 	group.Go(func() { redis = checkRedis(ctx, c) })
-	group.Go(func() { machine = checkMachine(c, environ, time.Now()) })
+	group.Go(func() { machine = checkMachine(ctx, c, environ, time.Now()) })
 	group.Go(func() { mail = checkMail(ctx, c.Email, &reached) })
 	group.Go(func() { sources = checkSources(ctx, c, &reached) })
 	group.Wait()

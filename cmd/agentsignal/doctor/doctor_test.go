@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -14,6 +15,8 @@ import (
 	"log/slog"
 	"math/big"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -303,7 +306,8 @@ func TestDataDirectory(t *testing.T) {
 	t.Parallel()
 	c := configs.Default()
 	c.DataDir = filepath.Join(t.TempDir(), "data")
-	look := func(name string) Check { return find(t, checkMachine(c, nil, time.Now()), name) }
+	c.HTTP.Addr = "127.0.0.1:0" // another test may listen at that of the default
+	look := func(name string) Check { return find(t, checkMachine(t.Context(), c, nil, time.Now()), name) }
 	want(t, look("data directory"), OK, "which serve makes")
 	want(t, look("secret files"), OK, "none")
 	makeKey(t, c.DataDir)
@@ -324,6 +328,49 @@ func TestDataDirectory(t *testing.T) {
 	want(t, look("open files"), OK)
 	c.Dashboard.MaxConnections = 1 << 30
 	want(t, look("open files"), Warning, "LimitNOFILE")
+}
+
+// An address in use is a fault, unless a service of this program has it.
+func TestAddresses(t *testing.T) {
+	t.Parallel()
+	var readyz, metrics string // what is answered
+	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/readyz":
+			w.WriteHeader(http.StatusServiceUnavailable)
+			fmt.Fprint(w, readyz)
+		case "/metrics":
+			fmt.Fprint(w, metrics)
+		}
+	}))
+	defer other.Close()
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	defer silent.Close()
+	c := configs.Default()
+	look := func(addr, admin string) []Check {
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		c.HTTP.Addr, c.HTTP.AdminAddr = addr, admin
+		return checkAddresses(ctx, c)
+	}
+	free := look("127.0.0.1:0", "")
+	want(t, free[0], OK, "127.0.0.1:0 is free")
+	if len(free) != 1 {
+		t.Errorf("without http.admin_addr: %+v", free)
+	}
+	taken := other.Listener.Addr().String()
+	for _, check := range look(taken, taken) {
+		want(t, check, Fault, taken+" is in use", "choose another "+check.Name)
+	}
+	readyz, metrics = `{"status":"not_ready"}`, "# TYPE agentsignal_ready gauge\nagentsignal_ready 0\n"
+	for _, check := range look(taken, taken) {
+		want(t, check, OK, "an agentsignal service listens at "+taken)
+	}
+	readyz, metrics = `{"status":"not_ready"}`, "# TYPE node_load1 gauge\nnode_load1 0\n"
+	want(t, look(taken, taken)[1], Fault)
+	want(t, look("192.0.2.1:80", "")[0], Fault, "listen tcp 192.0.2.1:80", "http.addr")
+	want(t, look(silent.Addr().String(), "")[0], Fault, silent.Addr().String()) // it answers nothing
 }
 
 // makeKey makes a data directory with a key.

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"context"
 	"crypto/x509"
 	"fmt"
 	"math"
@@ -28,10 +29,10 @@ const (
 	otherDescriptors = 128
 )
 
-// checkMachine checks the files and limits of this machine.
-func checkMachine(c configs.Config, environ []string, now time.Time) []Check {
-	checks := checkDir(c.DataDir)
-	return append(checks, checkSecrets(c, environ), checkDescriptors(c), checkCertificate(c, now))
+// checkMachine checks the files, limits and addresses of this machine.
+func checkMachine(ctx context.Context, c configs.Config, environ []string, now time.Time) []Check {
+	checks := append(checkDir(c.DataDir), checkSecrets(c, environ), checkDescriptors(c))
+	return append(append(checks, checkAddresses(ctx, c)...), checkCertificate(c, now))
 }
 
 // checkDir checks the data directory and its disk.

@@ -67,7 +67,7 @@ func adviceOnKey(from string) string {
 	if from != "" {
 		return fmt.Sprintf("the key is from %s: agentsignal key create makes a new one", from)
 	}
-	return "see agentsignal key list, or log in again: agentsignal login"
+	return "see agentsignal key list and agentsignal login"
 }
 
 // printable is an error without control characters, which could change the terminal.

@@ -4,6 +4,7 @@ package remote
 
 import (
 	"cmp"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
@@ -39,7 +40,7 @@ type Flags struct {
 	// DataDir returns the data directory of the service on this machine.
 	DataDir func() (string, error)
 
-	url, key, file, profile string
+	url, key, file, profile, authorities string
 }
 
 // Add adds the flags to c; purpose completes their help.
@@ -51,10 +52,12 @@ func (f *Flags) Add(c *cobra.Command, purpose string) {
 	c.MarkFlagsMutuallyExclusive("key", "key-file", "profile")
 }
 
-// AddAddress adds the flag of the address alone.
+// AddAddress adds the flags of the address alone.
 func (f *Flags) AddAddress(c *cobra.Command, purpose string) {
 	c.Flags().StringVar(&f.url, "url", "",
 		"address of the service"+purpose+"; that of the profile, or "+DefaultURL+", if left out")
+	c.Flags().StringVar(&f.authorities, "cacert", "",
+		"file with certificates (PEM) of authorities that are trusted beside those of the system"+purpose)
 }
 
 // Address returns the address that the flag gives, else the one that is given.
@@ -66,13 +69,42 @@ func (f *Flags) Address(other string) (*url.URL, error) {
 	return u, nil
 }
 
+// Authorities returns the absolute path of the file of --cacert, or "" without that flag.
+func (f *Flags) Authorities() (string, error) {
+	if f.authorities == "" {
+		return "", nil
+	}
+	return filepath.Abs(f.authorities)
+}
+
+// Trust makes c trust the authorities of --cacert, or else those of the file at other, which may be "".
+func (f *Flags) Trust(c *client.Client, other string) error {
+	path := cmp.Or(f.authorities, other)
+	if path == "" {
+		return nil
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return fmt.Errorf("--cacert: %w", err)
+	}
+	pool, err := x509.SystemCertPool()
+	if err != nil {
+		pool = x509.NewCertPool() // this system has none
+	}
+	if !pool.AppendCertsFromPEM(text) {
+		return fmt.Errorf("--cacert: %s has no certificate in PEM", path)
+	}
+	c.Trust(pool)
+	return nil
+}
+
 // Client returns a client of the service with a key. Without a key it fails.
 func (f *Flags) Client(cmd *cobra.Command) (*client.Client, error) {
 	address, err := f.Address("")
 	if err != nil {
 		return nil, err
 	}
-	c := client.New(address, "")
+	c, authorities := client.New(address, ""), ""
 	err = f.given(cmd, c)
 	switch {
 	case err != nil:
@@ -89,11 +121,14 @@ func (f *Flags) Client(cmd *cobra.Command) (*client.Client, error) {
 		if c.Address, err = f.Address(p.URL); err != nil {
 			return nil, err
 		}
-		c.Key, c.KeyFrom = p.Key, ofProfile+f.profile
+		c.Key, c.KeyFrom, authorities = p.Key, ofProfile+f.profile, p.Authorities
 	case c.Key == "":
-		if err := f.usual(c); err != nil {
+		if authorities, err = f.usual(c); err != nil {
 			return nil, err
 		}
+	}
+	if err := f.Trust(c, authorities); err != nil {
+		return nil, err
 	}
 	c.Key = strings.TrimPrefix(strings.TrimSpace(c.Key), "Bearer ")
 	if c.Key == "" {
@@ -132,38 +167,39 @@ func (f *Flags) given(cmd *cobra.Command, c *client.Client) error {
 }
 
 // usual sets the key that is kept for the service at the address, if there is one. Without --url the
-// address becomes that of the default profile, if that exists. A key is sent only where it belongs.
-func (f *Flags) usual(c *client.Client) error {
+// address becomes that of the default profile, if that exists. A key is sent only where it belongs. It returns
+// the file of authorities of that profile.
+func (f *Flags) usual(c *client.Client) (authorities string, err error) {
 	p, err := ReadProfile(DefaultProfile)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err
+		return "", err
 	}
 	if err == nil {
 		own, err := client.ParseAddress(p.URL)
 		if err == nil && (f.url == "" || *own == *c.Address) {
 			c.Address, c.Key, c.KeyFrom = own, p.Key, ofProfile+DefaultProfile
-			return nil
+			return p.Authorities, nil
 		}
 	}
 	if f.DataDir == nil || !isLocal(c.Address.Hostname()) {
-		return nil
+		return "", nil
 	}
 	dir, err := f.DataDir()
 	if err != nil {
-		return err
+		return "", err
 	}
 	path := filepath.Join(dir, DemoKeyFile)
 	key, err := ReadPrivate(path)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
-		return nil
+		return "", nil
 	case errors.Is(err, os.ErrPermission):
-		return fmt.Errorf("%w: run this as the user of the service, or give another key by --key-file or %s", err, KeyVariable)
+		return "", fmt.Errorf("%w: run this as the user of the service, or give another key by --key-file or %s", err, KeyVariable)
 	case err != nil:
-		return err
+		return "", err
 	}
 	c.Key, c.KeyFrom = string(key), path
-	return nil
+	return "", nil
 }
 
 // isLocal reports whether a host is this machine.

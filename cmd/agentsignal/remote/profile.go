@@ -21,6 +21,8 @@ type Profile struct {
 	Email string `json:"email"`
 	KeyID string `json:"key_id"`
 	Key   string `json:"api_key"`
+	// Authorities is the path of a file with certificates that are trusted beside those of the system, or "".
+	Authorities string `json:"cacert,omitempty"`
 }
 
 // maxPrivate limits a file with a key, in bytes.

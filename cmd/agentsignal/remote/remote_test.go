@@ -1,7 +1,13 @@
 package remote
 
 import (
+	"encoding/pem"
 	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -108,14 +114,59 @@ func TestPrivateFilesAreReplaced(t *testing.T) {
 	}
 }
 
+// The file of --cacert, or else that of the profile, is trusted beside the authorities of the system.
+func TestAuthorities(t *testing.T) {
+	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
+	s := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprint(w, `{"status":"ready"}`)
+	}))
+	t.Cleanup(s.Close)
+	s.Config.ErrorLog = log.New(io.Discard, "", 0)
+	file := commandtest.Written(t, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})))
+	ask := func(args ...string) error {
+		f := Flags{}
+		cmd := &cobra.Command{SilenceErrors: true, SilenceUsage: true, RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := f.Client(cmd)
+			if err == nil {
+				_, err = c.Ready(cmd.Context())
+			}
+			return err
+		}}
+		f.Add(cmd, "")
+		cmd.SetErr(&commandtest.Journal{})
+		cmd.SetArgs(args)
+		return cmd.Execute()
+	}
+	want := func(part string, err error) {
+		t.Helper()
+		if (err == nil) != (part == "") || err != nil && !strings.Contains(err.Error(), part) {
+			t.Errorf("%v, want %q", err, part)
+		}
+	}
+	here := []string{"--url", s.URL, "--key", "k"}
+	want("is not trusted", ask(here...))
+	want("", ask(append(here, "--cacert", file)...))
+	want("--cacert: open nosuch", ask(append(here, "--cacert", "nosuch")...))
+	want("has no certificate in PEM", ask(append(here, "--cacert", commandtest.Written(t, "x"))...))
+	for name, p := range map[string]Profile{DefaultProfile: {URL: s.URL, Key: "own", Authorities: file},
+		"work": {URL: s.URL, Key: "work", Authorities: file}} {
+		_, err := p.Save(name)
+		commandtest.Must(t, err)
+	}
+	want("", ask())
+	want("", ask("--profile", "work"))
+}
+
 func TestErrorsSayWhatToDo(t *testing.T) {
 	t.Parallel()
 	for want, err := range map[string]error{
 		"nothing listens at host:1: start the service, or give its address by --url": &client.ConnectError{
 			Kind: client.NotListening, Host: "host:1"},
 		`there is no host "host": see --url`: &client.ConnectError{Kind: client.NoHost, Host: "host:1"},
-		"the service refuses the key (401): no. See agentsignal key list, or log in again: agentsignal login": &client.Problem{
-			Status: 401, Detail: "no."},
+		// The detail is that of the service.
+		"the service refuses the key (401): The token is unknown, revoked or expired: use another API key, or log in again. " +
+			"See agentsignal key list and agentsignal login": &client.Problem{Status: 401,
+			Detail: "The token is unknown, revoked or expired: use another API key, or log in again."},
 		"the service refuses the key (401): no: the key is that of the profile work: agentsignal login --profile work makes " +
 			"a new one": &client.Problem{Status: 401, Detail: "no", KeyFrom: ofProfile + "work"},
 		"the service refuses the key (401): no: the key is from --key: agentsignal key create makes a new one": &client.Problem{

@@ -52,7 +52,7 @@ func newProcess(ctx context.Context, c configs.Config, o Options) (_ *process, e
 		registry: prometheus.NewRegistry(),
 	}
 	p.holdings = &holdings{p: p}
-	p.log = slog.New(newPanicCounter(p.options.log.Handler(), p.registry))
+	p.log = slog.New(newLogCounter(p.options.log.Handler(), p.registry))
 	p.registry.MustRegister(
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),

@@ -43,18 +43,27 @@ func TestConsole(t *testing.T) {
 	redis := redistest.New(t)
 	s, trader, account := startTrading(t, redis)
 	prices := newMarket(t, redis.Client())
-	page := openConsole(t, s.url, account.Email)
+	eventually(t, "the service has seen its Redis", func() bool { list, _ := s.warnings(t); return len(list) > 0 })
+	page := newBrowser(t, s.url+"/dashboard/", 1280)
+	evaluate[any](t, page, consoleScript)
+	// Each page has the warnings of /readyz, also before one signs in.
+	const risk = `await shows("Redis has no append-only file")`
+	act(t, page, risk, fmt.Sprintf("await signIn(%q, %q)", account.Email, password))
 	act(t, page, `await shows("No signals yet")`,
 		`location.hash = "#/run"`, `await fill("#r-asset", "ACME")`, `await fill("#r-strategy", "momentum")`,
 		`await press("Run")`, `await until("the signal's page opens", () => location.hash.startsWith("#/signals/sig_"))`,
 		`await shows("Chance over time")`, `await shows("The odds, accounted for")`,
 		`await until("the chart is drawn", () => find(".chart canvas"))`)
 	made := trader.signals("").Signals[0]
-	// Each has the warnings of /readyz.
 	for _, place := range []string{"signals/" + made.ID, "run", "scorecard", "webhooks", "live"} {
 		act(t, page, fmt.Sprintf(`location.hash = "#/%s"`, place),
-			`await new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(drawn)))`,
-			`await shows("Redis has no append-only file")`)
+			`await new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(drawn)))`, risk)
+	}
+	tab := openTab(t, page, s.url, 1280)
+	for _, path := range []string{"/docs", "/docs/start.html"} { // all others have the same script
+		must(t, chromedp.Do(tab, chromedp.Navigate(s.url+path)))
+		evaluate[any](t, tab, consoleScript)
+		act(t, tab, risk)
 	}
 	act(t, page, `location.hash = "#/live"`,
 		fmt.Sprintf(`await until("its row is there", () => find("[data-row=%s]"))`, made.ID))

@@ -127,7 +127,7 @@ var mayImport = []struct {
 		"cmd/agentsignal/undo", "cmd/agentsignal/remote"}},
 	{"cmd/agentsignal/doctor", []string{"actors/signal", "actors/market/simulated", "actors/market/source", "actors/weather",
 		"actors/webhook/mail", "configs", "persistence/datadir", "persistence/redisclient", "cmd/agentsignal/command",
-		"cmd/agentsignal/remote", "cmd/agentsignal/service"}},
+		"cmd/agentsignal/remote", "cmd/agentsignal/service", "http/client"}},
 	{"cmd/agentsignal/bench/barelog", nil},
 	{"cmd/agentsignal/chaos", nil},
 	{"cmd/agentsignal/bench", []string{"actors/...", "http/credentials", "persistence", "persistence/...",

@@ -42,12 +42,13 @@ series:
 	return total
 }
 
-// described has the documented metrics in this version, with their kind, labels and
-// buckets.
+// described has all metrics of this version, with their kind, labels and buckets, and two of those of Go and the
+// process. With TLS there is agentsignal_tls_certificate_expiry_timestamp_seconds besides.
 var described = []struct{ name, kind, labels, buckets string }{
 	{"agentsignal_build_info", "GAUGE", "commit goversion version", ""},
 	{"agentsignal_ready", "GAUGE", "", ""},
 	{"agentsignal_panics_total", "COUNTER", "where", ""},
+	{"agentsignal_log_lines_total", "COUNTER", "level", ""},
 	{"agentsignal_audit_differences_total", "COUNTER", "kind", ""},
 	{"agentsignal_audit_last_run_timestamp_seconds", "GAUGE", "", ""},
 	{"agentsignal_audit_due_timestamp_seconds", "GAUGE", "", ""},
@@ -56,6 +57,7 @@ var described = []struct{ name, kind, labels, buckets string }{
 		".001 .0025 .005 .01 .025 .05 .1 .25 .5 1 2.5 5 10 30"},
 	{"agentsignal_http_requests_in_flight", "GAUGE", "", ""},
 	{"agentsignal_http_rate_limited_total", "COUNTER", "class", ""},
+	{"agentsignal_http_connections_refused_total", "COUNTER", "", ""},
 	{"agentsignal_auth_failures_total", "COUNTER", "reason", ""},
 	{"agentsignal_auth_locks_total", "COUNTER", "", ""},
 	{"agentsignal_ws_connections", "GAUGE", "", ""},
@@ -80,6 +82,19 @@ var described = []struct{ name, kind, labels, buckets string }{
 	{"agentsignal_jobs_waiting", "GAUGE", "", ""},
 	{"agentsignal_job_wait_seconds", "HISTOGRAM", "", ".01 .1 .5 1 5 15 60 300"},
 	{"agentsignal_signals_created_total", "COUNTER", "agent direction", ""},
+	{"agentsignal_signals_closed_total", "COUNTER", "agent close_reason", ""},
+	{"agentsignal_signals_open", "GAUGE", "agent", ""},
+	{"agentsignal_record_leaves_total", "COUNTER", "", ""},
+	{"agentsignal_record_checkpoint_age_seconds", "GAUGE", "", ""},
+	{"agentsignal_webhook_attempts_total", "COUNTER", "result", ""},
+	{"agentsignal_webhook_attempt_duration_seconds", "HISTOGRAM", "result", ".01 .05 .1 .25 .5 1 2.5 5 10"},
+	{"agentsignal_webhook_deliveries_total", "COUNTER", "status", ""},
+	{"agentsignal_webhook_deliveries_dropped_total", "COUNTER", "", ""},
+	{"agentsignal_webhook_pending_deliveries", "GAUGE", "", ""},
+	{"agentsignal_webhook_due_lag_seconds", "GAUGE", "", ""},
+	{"agentsignal_webhooks", "GAUGE", "status", ""},
+	{"agentsignal_webhook_disabled_total", "COUNTER", "reason", ""},
+	{"agentsignal_emails_total", "COUNTER", "result", ""},
 	{"agentsignal_stream_length", "GAUGE", "group stream", ""},
 	{"agentsignal_stream_lag_messages", "GAUGE", "group stream", ""},
 	{"agentsignal_stream_oldest_pending_seconds", "GAUGE", "group stream", ""},
@@ -139,6 +154,15 @@ func TestMetricsAreThoseDocumented(t *testing.T) {
 			seriesNames = append(seriesNames, name+"_bucket", name+"_sum", name+"_count")
 		} else {
 			seriesNames = append(seriesNames, name)
+		}
+	}
+	known := map[string]bool{}
+	for _, m := range described {
+		known[m.name] = true
+	}
+	for _, name := range names {
+		if strings.HasPrefix(name, "agentsignal_") && !known[name] {
+			t.Errorf("%s is not described", name)
 		}
 	}
 	for _, m := range described {
@@ -247,6 +271,7 @@ func checkCounts(t *testing.T, text string) {
 		{1, "agentsignal_ws_delivery_lag_seconds_count", nil},
 		{1, "agentsignal_redis_pool_connections", nil},
 		{1, "agentsignal_ready", nil},
+		{1, "agentsignal_log_lines_total", []string{`level="info"`}},
 		{1, "agentsignal_live_nodes", nil},
 		{16, "agentsignal_partitions", nil},
 		{16, "agentsignal_partition_owned", nil},

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"os"
 	"runtime"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -26,27 +27,38 @@ func buildInfo() prometheus.Collector {
 	return g
 }
 
-// panicCounter is a handler that counts the panics that panics.Guard logs, so that the parts
+// logCounter is a handler that counts what is logged, and the panics that panics.Guard logs, so that the parts
 // with a log need no counter.
-type panicCounter struct {
+type logCounter struct {
 	slog.Handler
+	lines  map[slog.Level]prometheus.Counter
 	panics *prometheus.CounterVec
 }
 
-func newPanicCounter(h slog.Handler, r prometheus.Registerer) panicCounter {
-	c := panicCounter{h, prometheus.NewCounterVec(prometheus.CounterOpts{
+func newLogCounter(h slog.Handler, r prometheus.Registerer) logCounter {
+	lines := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "agentsignal_log_lines_total",
+		Help: "Lines of the log, with those that are left out because they repeat another within a minute.",
+	}, []string{"level"})
+	c := logCounter{h, map[slog.Level]prometheus.Counter{}, prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "agentsignal_panics_total",
 		Help: "Panics outside of actors and requests, after which the process went on, by where they were.",
 	}, []string{"where"})}
+	for _, level := range []slog.Level{slog.LevelDebug, slog.LevelInfo, slog.LevelWarn, slog.LevelError} {
+		c.lines[level] = lines.WithLabelValues(strings.ToLower(level.String()))
+	}
 	for _, where := range panics.Places {
 		c.panics.WithLabelValues(string(where))
 	}
-	r.MustRegister(c.panics)
+	r.MustRegister(lines, c.panics)
 	return c
 }
 
 // Handle implements slog.Handler.
-func (c panicCounter) Handle(ctx context.Context, r slog.Record) error {
+func (c logCounter) Handle(ctx context.Context, r slog.Record) error {
+	if lines := c.lines[r.Level]; lines != nil {
+		lines.Inc()
+	}
 	if r.Message == panics.Message {
 		r.Attrs(func(a slog.Attr) bool {
 			if a.Key != "where" {
@@ -60,13 +72,13 @@ func (c panicCounter) Handle(ctx context.Context, r slog.Record) error {
 }
 
 // WithAttrs implements slog.Handler.
-func (c panicCounter) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return panicCounter{c.Handler.WithAttrs(attrs), c.panics}
+func (c logCounter) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return logCounter{c.Handler.WithAttrs(attrs), c.lines, c.panics}
 }
 
 // WithGroup implements slog.Handler.
-func (c panicCounter) WithGroup(name string) slog.Handler {
-	return panicCounter{c.Handler.WithGroup(name), c.panics}
+func (c logCounter) WithGroup(name string) slog.Handler {
+	return logCounter{c.Handler.WithGroup(name), c.lines, c.panics}
 }
 
 // readyGauge returns the metric of the answer of /readyz.

@@ -145,27 +145,46 @@ func (s *systemd) await(t *testing.T, field string, times int) {
 	eventually(t, fmt.Sprintf("systemd has %s %d times", field, times), func() bool { return s.count(field) >= times })
 }
 
-// A child that systemd started notifies it of its start, of reloads, that it works, and of its end.
+// A child that systemd started notifies it of its start, of reloads, that it works, and of its end. A reload takes
+// a renewed certificate into service.
 func TestSIGHUPReloadsSettings(t *testing.T) {
 	t.Parallel()
 	unit := newSystemd(t)
-	file := filepath.Join(t.TempDir(), "config.yaml")
+	dir := t.TempDir()
+	file, certFile, keyFile := filepath.Join(dir, "config.yaml"), filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
+	former := certificateFor(t, certFile, keyFile)
+	renewed := certificateFor(t, certFile+".new", keyFile+".new")
 	write := func(text string) {
 		must(t, os.WriteFile(file, []byte(text), 0o600))
 	}
 	base := "data_dir: " + t.TempDir() + "\nredis:\n  url: " + redistest.New(t).
-		URL() + "\nmarket:\n  source: stream\nauth:\n  registration: open\n"
+		URL() + "\nmarket:\n  source: stream\nauth:\n  registration: open\n" +
+		"tls:\n  cert_file: " + certFile + "\n  key_file: " + keyFile + "\n"
 	write(base + "rate_limit:\n  reads: 7/h\nlog:\n  level: info\n")
-	c := launchReady(t, "CONFIG="+file, plain+"NOTIFY_SOCKET="+unit.file, plain+"WATCHDOG_USEC=30000")
+	c := launch(t, "CONFIG="+file, plain+"NOTIFY_SOCKET="+unit.file, plain+"WATCHDOG_USEC=30000")
+	c.url = "https" + strings.TrimPrefix(c.url, "http")
+	public := c.client(t).trust(former)
+	public.base.TLSClientConfig.RootCAs.AddCert(renewed) // it may connect again at any time
+	eventually(t, "the child is ready", func() bool {
+		a, err := public.try(http.MethodGet, "/readyz", "")
+		return err == nil && a.Status == http.StatusOK
+	})
 	unit.await(t, "STATUS=serves", 1)
-	trader := register(c.client(t))
+	trader := register(public)
 	limit := func() string { return trader.get("/v1/account").Header.Get("X-RateLimit-Limit") }
 	if got := limit(); got != "7" {
 		t.Errorf("at first the limit is %s, want 7", got)
 	}
 	write(base + "rate_limit:\n  reads: 9000/m\nlog:\n  level: debug\n")
+	must(t, os.Rename(certFile+".new", certFile))
+	must(t, os.Rename(keyFile+".new", keyFile))
+	newClient(t, c.url, trader.token).trust(former).get("/healthz").ok(t)
 	c.signal(syscall.SIGHUP)
 	eventually(t, "the new limit is in force", func() bool { return limit() == "9000" })
+	newClient(t, c.url, trader.token).trust(renewed).get("/healthz").ok(t)
+	if _, err := newClient(t, c.url, trader.token).trust(former).try(http.MethodGet, "/healthz", ""); err == nil {
+		t.Error("after SIGHUP the former certificate is still shown")
+	}
 	eventually(t, "the new level is in force", func() bool {
 		trader.get("/healthz")
 		return c.log.Line(`"level":"DEBUG"`, "/healthz") != ""

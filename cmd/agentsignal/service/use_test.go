@@ -13,6 +13,16 @@ import (
 	"github.com/agentsignal/agentsignal/cmd/agentsignal/use"
 )
 
+// clientCommands runs client commands in this process.
+func clientCommands(t *testing.T) commandtest.Operator {
+	return commandtest.NewOperator(t, commandtest.InProcess(func() *cobra.Command {
+		root, webhook := &cobra.Command{SilenceUsage: true, SilenceErrors: true}, &cobra.Command{Use: "webhook"}
+		webhook.AddCommand(use.WebhookCommands(nil)...)
+		root.AddCommand(append(use.Commands(nil), webhook)...)
+		return root
+	}))
+}
+
 // TestCommandsUseTheAPI signs in and uses each client command, as a user does.
 func TestCommandsUseTheAPI(t *testing.T) {
 	t.Parallel()
@@ -21,12 +31,7 @@ func TestCommandsUseTheAPI(t *testing.T) {
 	config := os.Getenv("XDG_CONFIG_HOME") // made by the commands
 	t.Cleanup(func() { os.RemoveAll(config) })
 	name := string(account.ID)
-	o := commandtest.NewOperator(t, commandtest.InProcess(func() *cobra.Command {
-		root, webhook := &cobra.Command{SilenceUsage: true, SilenceErrors: true}, &cobra.Command{Use: "webhook"}
-		webhook.AddCommand(use.WebhookCommands(nil)...)
-		root.AddCommand(append(use.Commands(nil), webhook)...)
-		return root
-	}))
+	o := clientCommands(t)
 	again := []string{"login", "--email", account.Email, "--profile", name, "--password-stdin"} // where the profile is of
 	logIn := append(again, "--url", s.url)
 	if _, err := o.Try("not the password\n", logIn...); err == nil || !strings.Contains(err.Error(), "refuses the key (401)") {

@@ -69,7 +69,7 @@ func TestWatchOnATerminal(t *testing.T) {
 	shows("BTC", " sorted by result")
 	term.resize(160, 40)
 	shows("strategy", "momentum", "░")
-	term.press("j\r")
+	term.press("\r") // before any is selected
 	shows("confidence", "created  ")
 	term.press("q")
 	if err := <-ended; err != nil {

@@ -97,11 +97,8 @@ func newMailer(c configs.Email) (webhook.Mailer, error) {
 // observeWebhooks updates the gauges of webhooks and pending deliveries.
 func (p *process) observeWebhooks(ctx context.Context) error {
 	stats, err := p.webhooks.WebhookStats(ctx)
-	if err != nil {
-		return err
-	}
-	p.attempts.Observe(stats, p.store.Client.Now())
-	return nil
+	p.attempts.Observe(stats, p.store.Client.Now(), err)
+	return err
 }
 
 func durations(list []configs.Duration) []time.Duration {

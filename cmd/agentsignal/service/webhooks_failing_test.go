@@ -144,7 +144,12 @@ func TestDeliveriesAreSentAgain(t *testing.T) {
 		}
 	}
 	trader.awaitTotal(w, "status=succeeded", 3)
-	trader.post(all+"retry", "").counts(t, "retried", 2)
+	out := clientCommands(t).Do("webhook", "retry", w.ID, made[0].ID, "--url", s.url, "--key-file", written(t, trader.token))
+	if !strings.Contains(out, made[0].ID) {
+		t.Errorf("the command prints %s", out)
+	}
+	trader.awaitEnd(w, made[0].ID, "succeeded")
+	trader.post(all+"retry", "").counts(t, "retried", 1)
 	trader.awaitTotal(w, "status=succeeded", 5)
 	if n := len(end.got()); n != before+8 {
 		t.Errorf("%d manual requests, want 8", n-before)

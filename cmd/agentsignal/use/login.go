@@ -33,12 +33,23 @@ func loginCommand() *cobra.Command {
 			if _, err := remote.ProfilePath(profile); err != nil {
 				return err
 			}
-			kept := ""
+			kept := &remote.Profile{}
 			if before, err := remote.ReadProfile(profile); err == nil {
-				kept = before.URL
+				kept = before
 			}
-			address, err := from.Address(kept)
+			address, err := from.Address(kept.URL)
 			if err != nil {
+				return err
+			}
+			made := &remote.Profile{URL: address.String()}
+			if made.Authorities, err = from.Authorities(); err != nil {
+				return err
+			}
+			if made.Authorities == "" && made.URL == kept.URL {
+				made.Authorities = kept.Authorities
+			}
+			public := client.New(address, "")
+			if err := from.Trust(public, made.Authorities); err != nil {
 				return err
 			}
 			if email == "" {
@@ -50,7 +61,8 @@ func loginCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return logIn(cmd, client.New(address, ""), email, secret, profile, scopes)
+			made.Email = email
+			return logIn(cmd, public, made, secret, profile, scopes)
 		},
 	}
 	from.AddAddress(c, "")
@@ -74,15 +86,17 @@ func askEmail(cmd *cobra.Command) (string, error) {
 	return strings.TrimSpace(line), nil
 }
 
-// logIn makes a key and writes the profile.
-func logIn(cmd *cobra.Command, public *client.Client, email, password, name string, scopes []string) (err error) {
+// logIn makes a key and writes the profile, which lacks only that.
+func logIn(
+	cmd *cobra.Command, public *client.Client, profile *remote.Profile, password, name string, scopes []string,
+) (err error) {
 	ctx := cmd.Context()
 	before, beforeErr := remote.ReadProfile(name)
-	s, err := public.Login(ctx, email, password)
+	s, err := public.Login(ctx, profile.Email, password)
 	if err != nil {
 		return remote.Explain(err)
 	}
-	user := client.New(public.Address, s.AccessToken)
+	user := public.With(s.AccessToken)
 	defer func() { err = errors.Join(err, remote.Explain(user.Logout(ctx))) }()
 	host, _ := os.Hostname()
 	key, err := user.CreateKey(ctx, client.NewAPIKey{Scopes: scopes,
@@ -90,7 +104,7 @@ func logIn(cmd *cobra.Command, public *client.Client, email, password, name stri
 	if err != nil {
 		return remote.Explain(err)
 	}
-	profile := &remote.Profile{URL: public.Address.String(), Email: email, KeyID: key.ID, Key: key.Secret}
+	profile.KeyID, profile.Key = key.ID, key.Secret
 	path, err := profile.Save(name)
 	if err != nil { // the secret would be lost
 		return errors.Join(err, remote.Explain(user.RevokeKey(ctx, key.ID)))

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"io"
 	"os"
 	"os/signal"
 	"slices"
@@ -81,8 +82,7 @@ func watch(ctx context.Context, service *client.Client, filters client.Filters, 
 			names <- list
 		},
 	}, p, filters, service.Address.Host, time.Now())
-	program := tea.NewProgram(w, tea.WithContext(ctx), tea.WithInput(in), tea.WithOutput(out), tea.WithFPS(framesPerSecond),
-		tea.WithoutSignalHandler())
+	program := watchProgram(ctx, w, in, out)
 	events := make(chan any)
 	var running sync.WaitGroup
 	running.Go(func() { deliver(streams, events, program.Send) })
@@ -102,6 +102,12 @@ func watch(ctx context.Context, service *client.Client, filters client.Filters, 
 		return err
 	}
 	return remote.Explain(w.failure)
+}
+
+// watchProgram draws w on out, at most framesPerSecond times a second, and takes keys from in.
+func watchProgram(ctx context.Context, w tea.Model, in io.Reader, out io.Writer) *tea.Program {
+	return tea.NewProgram(w, tea.WithContext(ctx), tea.WithInput(in), tea.WithOutput(out), tea.WithFPS(framesPerSecond),
+		tea.WithoutSignalHandler())
 }
 
 // deliver passes events on in batches, at most one each batchEvery, until ctx ends.

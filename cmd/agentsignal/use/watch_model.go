@@ -339,10 +339,7 @@ func (w *watcher) pressed(k tea.KeyPressMsg) tea.Cmd {
 	case "esc":
 		w.selected, w.top = "", 0
 	case "enter":
-		if w.selected != "" {
-			w.detail = &detail{id: w.selected}
-			return w.ask.signal(w.selected)
-		}
+		return w.open()
 	case "s":
 		w.sort = (w.sort + 1) % len(sortings)
 		w.arrange(true)
@@ -395,6 +392,18 @@ func (w *watcher) move(by int) {
 		by--
 	}
 	w.selected = w.list.ids[min(max(max(i, 0)+by, 0), len(w.list.ids)-1)]
+}
+
+// open shows the page of the selected signal, or of the first one if the list has none that is selected.
+func (w *watcher) open() tea.Cmd {
+	if !slices.Contains(w.list.ids, w.selected) {
+		if len(w.list.ids) == 0 {
+			return nil
+		}
+		w.selected = w.list.ids[0]
+	}
+	w.detail = &detail{id: w.selected}
+	return w.ask.signal(w.selected)
 }
 
 // edit takes a key of the filter.

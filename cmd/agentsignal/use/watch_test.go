@@ -7,6 +7,8 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -246,11 +248,22 @@ func TestWatchShowsOneSignal(t *testing.T) {
 	w := newWatchTest(t)
 	w.Update(tea.WindowSizeMsg{Width: 60, Height: 40})
 	w.Update(arrived{subscribedTo(false), created("sig_1", "BTC", time.Minute), created("sig_2", "ETH", time.Hour)})
+	w.Update(listed{generation: 1})
 	w.press("enter")
-	if w.asked != "" {
-		t.Errorf("without a selection %s is asked for", w.asked)
+	if w.asked != "sig_1" {
+		t.Errorf("before any is selected, enter asks for %q and not for the first", w.asked)
 	}
-	w.press("end", "enter")
+	w.press("esc")
+	w.press(strings.Split("/eth", "")...)
+	w.press("enter", "enter")
+	if w.asked != "sig_2" {
+		t.Errorf("when the selected one is not listed, enter asks for %q", w.asked)
+	}
+	w.press("esc")
+	w.press(strings.Split("/x", "")...) // "ethx"
+	w.press("enter", "enter")
+	w.shows("nothing to open", "no signal passes the filter")
+	w.press("/", "backspace", "backspace", "backspace", "backspace", "enter", "end", "enter")
 	w.Update(arrived{moved("sig_2", .7)})
 	w.shows("before the answer", "loading the history", "sig_2", "▐░", "now          100.00  0.00 R, -0.20 R net")
 	full := *created("sig_2", "ETH", time.Hour).Signal
@@ -376,6 +389,50 @@ func TestWatchTakesEventsInBatches(t *testing.T) {
 		}
 	})
 }
+
+// However fast the list changes and keys come, the screen is written ten times a second.
+func TestWatchDrawsTenFramesASecond(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		w := newWatchTest(t)
+		w.Update(arrived{subscribedTo(false)})
+		w.Update(listed{generation: 1})
+		w.Update(arrived{created("sig_1", "BTC", time.Minute)})
+		var out frames
+		program := watchProgram(ctx, w.watcher, nil, &out)
+		events := make(chan any)
+		var running sync.WaitGroup
+		running.Go(func() { deliver(ctx, events, program.Send) })
+		running.Go(func() { _, _ = program.Run() }) // ends with ctx
+		synctest.Wait()                             // it has noted that the output has no size
+		program.Send(tea.WindowSizeMsg{Width: 80, Height: 12})
+		time.Sleep(time.Second)
+		before := out.n.Load()
+		for i := range 600 { // in three seconds
+			p := priceOf("BTC", 100+float64(i)/100)
+			p.Price.At = watchedAt.Add(time.Duration(i) * time.Millisecond)
+			if pass(ctx, events, p) != nil {
+				t.Fatal("the context has not ended")
+			}
+			program.Send(tea.KeyPressMsg{Code: 'r', Text: "r"})
+			time.Sleep(5 * time.Millisecond)
+		}
+		n := out.n.Load() - before
+		cancel()
+		running.Wait()
+		time.Sleep(2 * time.Second) // a timer of the program
+		if n < 10 || n > 31 {       // a frame like the last one is not written
+			t.Errorf("600 prices and keys in 3 seconds are drawn in %d frames", n)
+		}
+	})
+}
+
+// frames counts what is written.
+type frames struct{ n atomic.Int64 }
+
+// Write implements io.Writer.
+func (f *frames) Write(b []byte) (int, error) { f.n.Add(1); return len(b), nil }
 
 func TestWatchNeedsATerminal(t *testing.T) {
 	t.Parallel()

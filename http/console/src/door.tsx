@@ -1,6 +1,7 @@
 import { useState } from "preact/hooks";
 import { explain } from "./api/client";
 import icon from "./icon.svg";
+import { warnings } from "./reference";
 import * as session from "./session";
 
 /** The page on which one signs in. */
@@ -27,6 +28,7 @@ export function Door() {
           Agent Signal
         </span>
         <h1>Sign in</h1>
+        {warnings.value.map((text) => <p class="down small" key={text}>{text}</p>)}
         {session.ended.value && <p class="soft" role="status">{session.ended.value}</p>}
         <div class="field">
           <label for="email">Email</label>

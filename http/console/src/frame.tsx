@@ -8,7 +8,7 @@ import * as format from "./format";
 import * as data from "./live/data";
 import { assets, simulated } from "./live/prices";
 import { linkTo, page } from "./router";
-import { account, readiness, summary } from "./reference";
+import { account, summary, warnings } from "./reference";
 import * as session from "./session";
 import * as stream from "./stream/client";
 import { setTheme, theme, type Theme } from "./theme";
@@ -82,7 +82,6 @@ function Interrupted() {
 }
 
 function Warnings() {
-  const warnings = readiness.value?.warnings ?? [];
   const wrong = Math.abs(clockError());
   return (
     <>
@@ -102,7 +101,7 @@ function Warnings() {
           <button type="button" class="plain" onClick={() => (stream.unreadable.value = 0)}>Dismiss</button>
         </div>
       )}
-      {warnings.map((text) => (
+      {warnings.value.map((text) => (
         <div class="strip bad" key={text}>
           {text}
         </div>

@@ -1,4 +1,4 @@
-import { signal } from "@preact/signals";
+import { computed, signal } from "@preact/signals";
 import { get, limits } from "./api/client";
 import type { Account, Agent, Readiness } from "./api/types";
 import * as session from "./session";
@@ -9,7 +9,9 @@ export const agents = signal<Agent[]>([]);
 /** Why the agents could not be loaded; null while they can. */
 export const agentsError = signal<unknown>(null);
 export const account = signal<Account | null>(null);
-export const readiness = signal<Readiness | null>(null);
+const readiness = signal<Readiness | null>(null);
+/** What puts data at risk, or is not what it seems. It is known without a session. */
+export const warnings = computed(() => readiness.value?.warnings ?? []);
 export const summary = signal<Summary | null>(null);
 
 /** The counts of the header. */
@@ -72,8 +74,8 @@ export const readAgents = () => quietly(getAgents);
 const idle = () => session.state.value !== "in" || document.hidden;
 
 function readAll(): void {
+  if (!document.hidden && session.state.value !== "unknown") void quietly(readReadiness);
   if (idle()) return;
-  void quietly(readReadiness);
   void readAgents();
   if (!account.value) void quietly(getAccount);
 }
@@ -85,13 +87,12 @@ function readSummary(): void {
 /** Keeps them current. */
 export function run(): void {
   session.state.subscribe((state) => {
-    if (state === "in") {
-      readAll();
-      readSummary();
-    } else {
+    if (state !== "in") {
       account.value = null;
       summary.value = null;
     }
+    readAll();
+    readSummary();
   });
   session.who.subscribe(() => (limits.value = {}));
   setInterval(readAll, everyMinute);
