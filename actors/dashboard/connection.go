@@ -327,9 +327,13 @@ func (a *connection) subscribe(c engine.Context, m message) {
 	})
 }
 
+// onMissedFound subscribes. If the event log could not be read, it closes the connection: whether events are
+// missing is not known, and nothing would come live either.
 func (a *connection) onMissedFound(c engine.Context, m missedFound) {
 	if m.err != nil {
 		a.hub.o.Logger.Warn("missed events could not be read", "connection", a.peer.id, "err", m.err)
+		a.close(closeInternal)
+		return
 	}
 	a.change(m.message, &m.replay)
 	a.busy = false

@@ -109,7 +109,7 @@ func (r *resumer) find(
 const retryPause = 250 * time.Millisecond
 
 // findWithin is find, repeated for readLimit while the event log cannot be read, as during a failover
-// of Redis.
+// of Redis. After an error nothing is known of what was missed.
 func (r *resumer) findWithin(
 	ctx context.Context, partition int, account signal.AccountID, sub *subscription, id string,
 ) (replay, error) {

@@ -35,6 +35,30 @@ func TestSignalsCreatedDuringTheReadAreWatched(t *testing.T) {
 	})
 }
 
+// A million open signals are watched page by page as they are read, so that the first ones close at once.
+func TestOpenSignalsAreWatchedBeforeMoreAreRead(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var list []signal.Signal
+		for i := range 3*foundPage + 1 {
+			list = append(list, openSignal(strconv.Itoa(i)))
+		}
+		w := unstartedWorld(t, list...)
+		metrics, read := NewMetrics(prometheus.NewPedanticRegistry()), 0
+		watched := metrics.watched.WithLabelValues("trading")
+		w.onRead = func(i int) {
+			if read = i; i%foundPage == 0 && testutil.ToFloat64(watched) != float64(i) {
+				t.Errorf("%d are read, and %v are watched", i, testutil.ToFloat64(watched))
+			}
+		}
+		w.start(Options{Metrics: metrics})
+		synctest.Wait()
+		if n := testutil.ToFloat64(watched); n != float64(len(list)) || read != len(list)-1 {
+			t.Errorf("%v are watched in the end, and %d were read", n, read+1)
+		}
+	})
+}
+
 // When a partition is lost, or the parent of its signals fails, this node releases
 // everything except the signals that are watched again.
 func TestLostPartitionIsReleased(t *testing.T) {

@@ -21,8 +21,11 @@ type (
 	accountDeleted struct{ id signal.AccountID }
 	// forecastArrived reports a new forecast for a question.
 	forecastArrived struct{ strategy, commodity, region string }
-	// found lists open signals, read from Redis.
-	found struct{ list []signal.Signal }
+	// found lists open signals, read from Redis. watched, unless it is nil, is closed once they are watched.
+	found struct {
+		list    []signal.Signal
+		watched chan<- struct{}
+	}
 	// loaded reports the end of the search for signals that were open at the start, and what
 	// the newest event was before it. Without an error all of them have been found.
 	loaded struct {
@@ -166,6 +169,9 @@ func (s *signals) Receive(c engine.Context) {
 		s.onNewRead(c, m)
 	case found:
 		s.watchAll(c, m.list)
+		if m.watched != nil {
+			close(m.watched)
+		}
 	case forecastArrived:
 		s.onForecastArrived(m)
 	case unwatched:
@@ -210,7 +216,9 @@ func (s *signals) onEnd(c engine.Context) {
 	}
 }
 
-// load finds the signals that were open when the partition was taken over.
+// load finds the signals that were open when the partition was taken over. It reads the next page once this one
+// is watched: with a million of them, reading would otherwise take the processors from watching, and no
+// signal would close before nearly all are read.
 func (s *signals) load(c engine.Context) {
 	o, self := s.o, c.Self()
 	c.Go(func(ctx context.Context) any {
@@ -220,13 +228,19 @@ func (s *signals) load(c engine.Context) {
 		}
 		var page []signal.Signal
 		err = o.store.OpenSignals(ctx, o.Partition, func(sig signal.Signal, _ signal.Position) error {
-			if page = append(page, sig); len(page) == foundPage {
-				self.Tell(found{page})
-				page = nil
+			if page = append(page, sig); len(page) < foundPage {
+				return ctx.Err()
+			}
+			watched := make(chan struct{})
+			self.Tell(found{page, watched})
+			page = nil
+			select {
+			case <-watched:
+			case <-ctx.Done():
 			}
 			return ctx.Err()
 		})
-		self.Tell(found{page})
+		self.Tell(found{list: page})
 		return loaded{newest, err}
 	})
 }
@@ -273,7 +287,7 @@ func (s *signals) readNew(c engine.Context, ids []signal.SignalID) {
 		defer cancel()
 		list, err := o.store.OpenSignalsOf(ctx, o.Partition, ids)
 		if err == nil {
-			self.Tell(found{list})
+			self.Tell(found{list: list})
 		}
 		return newRead{ids, err}
 	})

@@ -34,6 +34,7 @@ type world struct {
 	down        bool          // reads of the store end with an error
 	reads       int           // of the store
 	reading     chan struct{} // the search for open signals waits for it, unless it is nil
+	onRead      func(i int)   // called before the i-th open signal is read; nil for nothing
 	asked       chan struct{} // calls of Alert wait for it, unless it is nil
 	dropAnswers bool          // answers of the log are lost
 	block       chan struct{} // appends wait for it, unless it is nil
@@ -66,7 +67,10 @@ func (w *world) OpenSignals(_ context.Context, _ int, f func(signal.Signal, sign
 	if reading != nil {
 		<-reading
 	}
-	for _, s := range open {
+	for i, s := range open {
+		if w.onRead != nil {
+			w.onRead(i)
+		}
 		if err := f(s, signal.Position{}); err != nil {
 			return err
 		}

@@ -247,6 +247,7 @@ func (s *Server) start() bool {
 	s.tb.Helper()
 	cmd, ended := exec.Command(s.args[0], s.args[1:]...), make(chan struct{})
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	cmd.Env = s.clock()
 	if err := cmd.Start(); err != nil {
 		s.tb.Fatalf("start redis-server: %v", err)
 	}

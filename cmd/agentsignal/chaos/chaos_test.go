@@ -27,8 +27,11 @@ const (
 	workers  = 4
 	// workPause separates two requests of a worker.
 	workPause = 250 * time.Millisecond
-	// settleTime bounds the wait until all is closed, delivered and sent.
-	settleTime = 2 * time.Minute
+	// longestJump is by how much a clock of Redis jumps at most.
+	longestJump = 2 * time.Minute
+	// settleTime bounds the wait until all is closed, delivered and sent. What is due by a clock that was ahead
+	// comes late by as much.
+	settleTime = 2*time.Minute + longestJump
 	// watchEvery is the time between two looks at the owners of the partitions.
 	watchEvery = 50 * time.Millisecond
 )

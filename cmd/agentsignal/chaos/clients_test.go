@@ -23,8 +23,9 @@ import (
 const (
 	// requestTimeout is how long a client waits for an answer before it asks another node.
 	requestTimeout = 10 * time.Second
-	// giveUp is how long a client repeats a request. It is longer than any fault lasts.
-	giveUp = time.Minute
+	// giveUp is how long a client repeats a request. It is longer than any fault lasts: without prices, which the
+	// simulated market has none of until a clock that was ahead is there again, no run ends.
+	giveUp = time.Minute + longestJump
 	// retryPause separates two attempts.
 	retryPause = 100 * time.Millisecond
 	// unavailable is how often a list is asked for again that cannot be read for the moment.

@@ -16,7 +16,9 @@
 // CHAOS_REDIS names the Redis, whose servers have append-only files:
 //
 //   - server (default): one server, which is paused, killed, full and cut off. Each node reaches it by a
-//     proxy of its own, which is closed or slow in some faults;
+//     proxy of its own, which is closed or slow in some faults. On the others one node alone cannot be cut
+//     off: sentinels and servers of a cluster name addresses to clients, which would leave a proxy, and
+//     another network for one process needs root;
 //   - sentinel: a master, two replicas and three sentinels. Masters are also replaced, and come back
 //     believing that they still are masters; replicas and a sentinel are paused;
 //   - cluster: a Redis Cluster of three masters with a replica each, with the same faults of masters and
@@ -28,13 +30,15 @@
 // REDIS_SERVER names another server than redis-server.
 //
 // The order of the faults and their pauses follow from a seed, which the test prints. By default it
-// makes each fault once, without those that take long (a further node, a slow link, slots that move),
-// and makes the seven checks once at the end. "make chaos" makes all faults, repeats them for CHAOS_FOR
+// makes each fault once, without those that take long (a further node, a slow link, slots that move, clocks
+// that jump), and makes the seven checks once at the end. "make chaos" makes all faults, repeats them for CHAOS_FOR
 // (10m), and makes the checks after each fault: clients then pause until all signals are closed, delivered
 // and sent. CHAOS_SEED repeats a run, and CHAOS_FAULT makes only the fault of that name, in both;
 // another name is refused with a list of all. A run that fails leaves the whole logs of the nodes and of
 // Redis in a directory that it names.
 //
-// Not among the faults is a clock of Redis that jumps: its server would need another clock than the
-// machine.
+// Each server has a clock of its own (redistest.OwnClocks), so that one can jump: what TIME answers, the ids
+// of entries, leases and the end of keys jump with it. While a clock is behind one that was read before,
+// work that is due comes late, simulated prices stand still, so that runs wait or are refused, and no
+// checkpoint is signed; the checks hold all the same.
 package chaos

@@ -123,20 +123,21 @@ type replicated interface {
 // must confirm.
 func newTopology(tb testing.TB, name string) (redis topology, faults []fault, waitReplicas int) {
 	tb.Helper()
+	redistest.OwnClocks(tb)
 	durable := []string{"--appendonly", "yes", "--appendfsync", "no"} // as redistest.NewDurable
 	switch name {
 	case "server":
 		s := single{redistest.NewDurable(tb)}
-		return s, slices.Concat(serverFaults(s), linkFaults), 0
+		return s, slices.Concat(serverFaults(s), clockFaults(s), linkFaults), 0
 	case "sentinel":
 		w := redistest.NewWatched(tb, 2)
 		w.AddSentinels(2)
 		// Both replicas: see decision 54.
-		return w, slices.Concat(serverFaults(w), replicaFaults(w), sentinelFaults(w)), 2
+		return w, slices.Concat(serverFaults(w), clockFaults(w), replicaFaults(w), sentinelFaults(w)), 2
 	case "cluster":
 		c := redistest.NewCluster(tb, 3, durable...)
 		c.AddReplicas(0, 1, 2)
-		return c, slices.Concat(serverFaults(c), replicaFaults(c), slotFaults(c)), 1
+		return c, slices.Concat(serverFaults(c), clockFaults(c), replicaFaults(c), slotFaults(c)), 1
 	}
 	tb.Fatalf("CHAOS_REDIS=%s: want server, sentinel or cluster", name)
 	return nil, nil, 0
@@ -196,6 +197,25 @@ func serverFaults(redis topology) []fault {
 			n.awaitReady()
 		}, false},
 	}
+}
+
+// clockFaults are jumps of the clock of one server, by seconds or by minutes, which is set right later: so
+// each jumps forward and back.
+func clockFaults(redis topology) []fault {
+	jump := func(name string, sign time.Duration) fault {
+		return fault{name, func(c *cluster, random *rand.Rand) {
+			c.jumped.Store(true)
+			s, by := anyOf(random, redis.Masters()), between(random, time.Second, 10*time.Second)
+			if random.IntN(2) == 0 {
+				by = between(random, longestJump/2, longestJump)
+			}
+			s.SetClock(sign * by)
+			time.Sleep(between(random, 0, 5*lease)) // nodes read the clock every 10 s
+			s.SetClock(0)
+			redis.AwaitSettled()
+		}, true}
+	}
+	return []fault{jump("clock of Redis that jumps ahead", 1), jump("clock of Redis that jumps back", -1)}
 }
 
 // replicaFaults are those of masters that are replaced, and come back believing that they still are

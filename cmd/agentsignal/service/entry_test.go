@@ -182,6 +182,12 @@ func TestNodesThatDisagreeAreRefused(t *testing.T) {
 	if n := first.process.joined.Load().Owned(); n == 0 {
 		t.Error("the first node owns nothing")
 	}
+	// A later build has changed the records, while nodes of this one still run.
+	k := first.process.store.Client
+	must(t, redis.Client().HSet(t.Context(), k.InstallationKey(), redisclient.InstalledFormats, 2).Err())
+	if why := begin(t, config()).refused(t); !strings.Contains(why, "version 2 of the formats") {
+		t.Errorf("refused with: %s", why)
+	}
 }
 
 // With no node live, a node with other encryption keys may start only while no secret is stored. One key in
