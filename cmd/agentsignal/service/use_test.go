@@ -18,8 +18,7 @@ func TestCommandsUseTheAPI(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
 	trader, account := s.account(t)
-	config := os.Getenv("XDG_CONFIG_HOME") // made by the commands
-	t.Cleanup(func() { os.RemoveAll(config) })
+	config := os.Getenv("XDG_CONFIG_HOME")
 	name := string(account.ID)
 	o := commandtest.NewOperator(t, commandtest.InProcess(func() *cobra.Command {
 		root, webhook := &cobra.Command{SilenceUsage: true, SilenceErrors: true}, &cobra.Command{Use: "webhook"}
