@@ -8,6 +8,7 @@ import (
 	"html/template"
 	"net/http"
 	"strings"
+	"sync"
 
 	swaggerui "github.com/swaggest/swgui/v5emb"
 	"go.yaml.in/yaml/v3"
@@ -25,8 +26,8 @@ var asyncAPI []byte
 //go:embed docs
 var docsFiles embed.FS
 
-// openAPIJSON is openAPI in JSON.
-var openAPIJSON = func() []byte {
+// openAPIJSON returns openAPI in JSON. It is made for a server only, so that commands start sooner.
+var openAPIJSON = sync.OnceValue(func() []byte {
 	var v any
 	if err := yaml.Unmarshal(openAPI, &v); err != nil {
 		panic("read openapi.yaml: " + err.Error())
@@ -36,7 +37,7 @@ var openAPIJSON = func() []byte {
 		panic("encode openapi.yaml: " + err.Error())
 	}
 	return b
-}()
+})
 
 // pagePolicy is the Content-Security-Policy of the pages.
 var pagePolicy = []string{"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; " +

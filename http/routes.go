@@ -186,7 +186,7 @@ func (s *Server) addRoutes() {
 		metrics[http.MethodGet].class = limits.Scrapes
 		s.add("/metrics", probed(metrics))
 	}
-	s.add("/v1/openapi.json", open(description(openAPIJSON, typeJSON))).cached = true
+	s.add("/v1/openapi.json", open(description(openAPIJSON(), typeJSON))).cached = true
 	s.add("/v1/openapi.yaml", open(description(openAPI, typeYAML))).cached = true
 	s.add("/v1/asyncapi.yaml", open(description(asyncAPI, typeYAML))).cached = true
 	s.addPages()

@@ -128,7 +128,7 @@ func TestAnAuditIsDueUntilItHasFinished(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		results, metrics := &shelf{failed: errors.New("down")}, NewMetrics(prometheus.NewRegistry())
-		n := NewNode(newStock(t).sources(), results, NodeOptions{Every: 24 * time.Hour, Retention: 100 * time.Hour,
+		n := NewNode(new(stock).sources(), results, NodeOptions{Every: 24 * time.Hour, Retention: 100 * time.Hour,
 			Partitions: 1, PartitionOf: func(signal.AccountID) int { return 0 }, Metrics: metrics})
 		began := time.Now()
 		// due returns when an audit is due, after a new owner has had some time.

@@ -294,10 +294,7 @@ func (s *Service) judge(ctx context.Context, q Question) (_ Report, err error) {
 	if err != nil {
 		return Report{}, err
 	}
-	input, err := inputHash(q, today, at, series, s.archive)
-	if err != nil {
-		return Report{}, err
-	}
+	input := inputHash(q, today, at, series, s.archive)
 	return Report{Outlook: o, Source: s.source.Name(), Attribution: s.source.Attribution(), Run: run, Input: input}, nil
 }
 

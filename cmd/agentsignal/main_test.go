@@ -9,10 +9,7 @@ import (
 	"github.com/agentsignal/agentsignal/cmd/agentsignal/commandtest"
 )
 
-func TestMain(m *testing.M) {
-	commandtest.Prepare()
-	os.Exit(m.Run())
-}
+func TestMain(m *testing.M) { os.Exit(commandtest.Main(m)) }
 
 // runCommand runs a command of the program and returns what it wrote.
 var runCommand = commandtest.InProcess(func() *cobra.Command { return newRoot(nil) })

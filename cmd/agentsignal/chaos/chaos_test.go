@@ -36,10 +36,7 @@ const (
 	watchEvery = 50 * time.Millisecond
 )
 
-func TestMain(m *testing.M) {
-	commandtest.Prepare()
-	os.Exit(m.Run())
-}
+func TestMain(m *testing.M) { os.Exit(commandtest.Main(m)) }
 
 // setting returns an environment variable, parsed, or a default.
 func setting[T any](tb testing.TB, name string, parse func(string) (T, error), otherwise T) T {

@@ -3,7 +3,6 @@
 package commandtest
 
 import (
-	"crypto/rand"
 	"flag"
 	"html"
 	"os"
@@ -19,19 +18,39 @@ import (
 // Patience limits every wait for a condition. It suffices for a busy machine.
 const Patience = 5 * time.Minute
 
-// Prepare makes the tests of a package independent of the settings in the environment and of profiles, and
-// lets eight run at once: most of them wait for something. TestMain calls it.
-func Prepare() {
+// Main runs the tests of a package, independent of the settings in the environment and of profiles, and returns the
+// exit code. Eight run at once: most of them wait for something. TestMain calls it.
+func Main(m *testing.M) int {
 	for _, kv := range os.Environ() {
 		if name, _, _ := strings.Cut(kv, "="); strings.HasPrefix(name, configs.Prefix) {
 			os.Unsetenv(name)
 		}
 	}
-	os.Setenv("XDG_CONFIG_HOME", filepath.Join(os.TempDir(), "agentsignal-test-"+rand.Text())) // does not exist
+	config, err := emptyConfig()
+	if err != nil {
+		panic("make an empty configuration: " + err.Error())
+	}
+	defer os.RemoveAll(config)
+	os.Setenv("XDG_CONFIG_HOME", config)
 	flag.Parse()
 	if name := "test.parallel"; flag.Lookup(name).Value.String() == flag.Lookup(name).DefValue {
 		flag.Set(name, "8")
 	}
+	return m.Run()
+}
+
+// emptyConfig makes a directory for files of the user. It only stops the go command, which some tests run, from
+// counting its uses there: it may still write when the directory is removed.
+func emptyConfig() (dir string, err error) {
+	dir, err = os.MkdirTemp("", "agentsignal-test-")
+	if err != nil {
+		return "", err
+	}
+	telemetry := filepath.Join(dir, "go", "telemetry")
+	if err := os.MkdirAll(telemetry, 0o700); err != nil {
+		return "", err
+	}
+	return dir, os.WriteFile(filepath.Join(telemetry, "mode"), []byte("off"), 0o600)
 }
 
 // Must ends the test if err is not nil.

@@ -36,10 +36,7 @@ import (
 
 var must = commandtest.Must
 
-func TestMain(m *testing.M) {
-	commandtest.Prepare()
-	os.Exit(m.Run())
-}
+func TestMain(m *testing.M) { os.Exit(commandtest.Main(m)) }
 
 // find returns the check with the name.
 func find(t *testing.T, checks []Check, name string) Check {

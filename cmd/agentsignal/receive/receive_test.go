@@ -11,10 +11,7 @@ import (
 	"github.com/agentsignal/agentsignal/cmd/agentsignal/commandtest"
 )
 
-func TestMain(m *testing.M) {
-	commandtest.Prepare()
-	os.Exit(m.Run())
-}
+func TestMain(m *testing.M) { os.Exit(commandtest.Main(m)) }
 
 // operator returns an operator of agentsignal webhook.
 func operator(tb testing.TB) commandtest.Operator {

@@ -27,8 +27,7 @@ import (
 const password = "correct horse battery"
 
 func TestMain(m *testing.M) {
-	commandtest.Prepare()
-	code := m.Run()
+	code := commandtest.Main(m)
 	if !lasting.end() {
 		code = 1
 	}

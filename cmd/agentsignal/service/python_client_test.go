@@ -256,6 +256,8 @@ type pythonLine struct {
 func startPython(tb testing.TB, program, url, key string) *python {
 	tb.Helper()
 	cmd := exec.Command(interpreter(tb, "python3"), "-B", "testdata/python/"+program, clientsPath, url, key)
+	temporary := tb.TempDir()
+	cmd.Env = append(os.Environ(), "TMPDIR="+temporary)
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
 	must(tb, err)
@@ -283,6 +285,9 @@ func startPython(tb testing.TB, program, url, key string) *python {
 		<-done
 		_ = cmd.Wait()
 		timer.Stop()
+		if left, err := os.ReadDir(temporary); err != nil || len(left) > 0 {
+			tb.Errorf("it leaves %v, %v", left, err)
+		}
 	})
 	return p
 }

@@ -9,7 +9,6 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	commandtest.Prepare()
 	time.Local = time.FixedZone("local", 2*60*60) // so that --utc makes a difference
-	os.Exit(m.Run())
+	os.Exit(commandtest.Main(m))
 }

@@ -29,8 +29,10 @@ Event is new, closed, gap (events may be missing; what is open and what has ende
 
 from AlgorithmImports import *
 
+import atexit
 import json
 import os
+import shutil
 import tempfile
 import threading
 from datetime import datetime, timedelta, timezone
@@ -54,10 +56,13 @@ _files = {}  # by whether it is live
 
 
 def _file(live):
-    """Returns the name of a file with a message a line, in the order of their times. It is made at the first call."""
+    """Returns the name of a file with a message a line, in the order of their times. It is made at the first call, and
+    removed when the process ends."""
     with _lock:
         if live not in _files:
-            path = os.path.join(tempfile.mkdtemp(prefix="agentsignal"), "messages.jsonl")
+            directory = tempfile.mkdtemp(prefix="agentsignal")
+            atexit.register(shutil.rmtree, directory, ignore_errors=True)
+            path = os.path.join(directory, "messages.jsonl")
             out = open(path, "w", encoding="utf-8")
             if live:
                 client = Client(os.environ["AGENTSIGNAL_URL"], os.environ["AGENTSIGNAL_API_KEY"])
