@@ -32,6 +32,8 @@ type flusher struct {
 	wake  chan struct{} // holds a value when the inbox is not empty
 	done  chan struct{} // closed when run has returned
 
+	poller poller
+
 	// The rest is used by run only.
 	spare          []order // the previous inbox, for reuse
 	audiences      map[signal.AccountID]*audience
@@ -80,6 +82,7 @@ type tally struct {
 func newFlusher(h *Hub) *flusher {
 	return &flusher{
 		hub:       h,
+		poller:    poller{hub: h},
 		wake:      make(chan struct{}, 1),
 		done:      make(chan struct{}),
 		audiences: make(map[signal.AccountID]*audience),
