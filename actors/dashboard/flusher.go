@@ -1,7 +1,6 @@
 package dashboard
 
 import (
-	"runtime"
 	"sync"
 	"time"
 
@@ -50,6 +49,7 @@ type flusher struct {
 	halted         bool
 	pacing         pacing
 
+	gate    gate
 	writer  *rawWriter
 	scratch []byte // buffer for a replay's frames
 	writes  int    // since the last yield
@@ -118,7 +118,7 @@ func (f *flusher) run() {
 	for !f.halted {
 		from := f.hub.clock()
 		f.work()
-		next := f.pacing.worked(from, f.hub.clock())
+		next := f.pacing.worked(from, f.hub.clock(), f.report(), f.peers.Len())
 		if len(f.ready) > 0 || f.halted {
 			continue
 		}
@@ -129,6 +129,7 @@ func (f *flusher) run() {
 		}
 		time.Sleep(time.Duration(next - f.hub.clock()))
 	}
+	f.gate.close()
 	f.mu.Lock()
 	f.ended, f.inbox = true, nil
 	f.mu.Unlock()
@@ -183,7 +184,6 @@ func (f *flusher) work() {
 	if len(f.waiting) > 0 && f.retryAt <= f.hub.clock() {
 		f.retry()
 	}
-	f.report()
 }
 
 // each calls do for 0 to n-1 and recovers from panics, so that a faulty order, cohort or
@@ -245,7 +245,7 @@ func (f *flusher) retry() {
 func (f *flusher) yield() {
 	if f.writes++; f.writes >= yieldEvery {
 		f.writes = 0
-		runtime.Gosched()
+		f.gate.pass()
 	}
 }
 
@@ -266,12 +266,16 @@ func (f *flusher) count(c *cohort, from, to uint64) {
 	}
 }
 
-// report updates the metrics.
-func (f *flusher) report() {
+// report updates the metrics, and returns how many frames were written since the last report.
+func (f *flusher) report() (frames uint64) {
 	f.counted.cohort = nil
 	if f.sentBytes == 0 {
-		return
+		return 0
+	}
+	for _, n := range f.sent {
+		frames += n
 	}
 	f.hub.o.Metrics.sent(&f.sent, f.sentBytes)
 	f.sent, f.sentBytes = [channels]uint64{}, 0
+	return frames
 }
