@@ -15,15 +15,17 @@
 // Connections of one account with the same channels and filters form a cohort with one log
 // of encoded frames; each connection only has an offset in that log. A pass writes to all
 // members of the cohorts with new frames. Frames published during a pass are written by the
-// next one, so batches grow with the load, and an idle server sends at once. A flusher that
-// is busy for more than half of its time begins a pass at most every 5 ms, then 10 ms. A
+// next one, so batches grow with the load. A flusher that is busy for more than half of its
+// time begins a pass at most every 5 ms, then 10 ms, where that gathers more for a
+// write: see pacing. During a pass it has the runtime poll the network: see gate. A
 // write that the kernel refuses leaves the offset unchanged and is retried after 20 ms.
 // Where TLS ends in this process a write may block, so a goroutine does it: see handover.
 //
 // # The life of a connection
 //
-// Hub.Serve takes over an upgraded socket. A goroutine reads its messages, and an actor
-// handles them one by one: authentication, subscriptions, resumes, expiry of the
+// Hub.Serve takes over an upgraded socket. The poller of its flusher reads its messages, one
+// goroutine for all of its connections, and where TLS ends in this process a goroutine of its own. An
+// actor handles the messages one by one: authentication, subscriptions, resumes, expiry of the
 // credential. It sends orders to the flusher; frames never pass through it. The actor ends
 // after the socket is closed; if it fails, the connection is closed with 1011.
 //

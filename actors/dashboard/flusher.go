@@ -1,7 +1,6 @@
 package dashboard
 
 import (
-	"runtime"
 	"sync"
 	"time"
 
@@ -32,6 +31,8 @@ type flusher struct {
 	wake  chan struct{} // holds a value when the inbox is not empty
 	done  chan struct{} // closed when run has returned
 
+	poller poller
+
 	// The rest is used by run only.
 	spare          []order // the previous inbox, for reuse
 	audiences      map[signal.AccountID]*audience
@@ -48,6 +49,7 @@ type flusher struct {
 	halted         bool
 	pacing         pacing
 
+	gate    gate
 	writer  *rawWriter
 	scratch []byte // buffer for a replay's frames
 	writes  int    // since the last yield
@@ -80,6 +82,7 @@ type tally struct {
 func newFlusher(h *Hub) *flusher {
 	return &flusher{
 		hub:       h,
+		poller:    poller{hub: h},
 		wake:      make(chan struct{}, 1),
 		done:      make(chan struct{}),
 		audiences: make(map[signal.AccountID]*audience),
@@ -115,7 +118,7 @@ func (f *flusher) run() {
 	for !f.halted {
 		from := f.hub.clock()
 		f.work()
-		next := f.pacing.worked(from, f.hub.clock())
+		next := f.pacing.worked(from, f.hub.clock(), f.report(), f.peers.Len())
 		if len(f.ready) > 0 || f.halted {
 			continue
 		}
@@ -126,6 +129,7 @@ func (f *flusher) run() {
 		}
 		time.Sleep(time.Duration(next - f.hub.clock()))
 	}
+	f.gate.close()
 	f.mu.Lock()
 	f.ended, f.inbox = true, nil
 	f.mu.Unlock()
@@ -180,7 +184,6 @@ func (f *flusher) work() {
 	if len(f.waiting) > 0 && f.retryAt <= f.hub.clock() {
 		f.retry()
 	}
-	f.report()
 }
 
 // each calls do for 0 to n-1 and recovers from panics, so that a faulty order, cohort or
@@ -242,7 +245,7 @@ func (f *flusher) retry() {
 func (f *flusher) yield() {
 	if f.writes++; f.writes >= yieldEvery {
 		f.writes = 0
-		runtime.Gosched()
+		f.gate.pass()
 	}
 }
 
@@ -263,12 +266,16 @@ func (f *flusher) count(c *cohort, from, to uint64) {
 	}
 }
 
-// report updates the metrics.
-func (f *flusher) report() {
+// report updates the metrics, and returns how many frames were written since the last report.
+func (f *flusher) report() (frames uint64) {
 	f.counted.cohort = nil
 	if f.sentBytes == 0 {
-		return
+		return 0
+	}
+	for _, n := range f.sent {
+		frames += n
 	}
 	f.hub.o.Metrics.sent(&f.sent, f.sentBytes)
 	f.sent, f.sentBytes = [channels]uint64{}, 0
+	return frames
 }

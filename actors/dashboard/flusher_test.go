@@ -34,10 +34,10 @@ func (s *tap) write(_ *rawWriter, b []byte) (int, error) {
 	return n, nil
 }
 
-func (s *tap) receive(func(b []byte)) error { return nil }
-func (s *tap) widen()                       { s.wide, s.room = true, s.room+10_000 }
-func (s *tap) finish()                      { s.ended = true }
-func (s *tap) Close()                       { s.ended = true }
+func (s *tap) listen(receiver) {}
+func (s *tap) widen()          { s.wide, s.room = true, s.room+10_000 }
+func (s *tap) finish()         { s.ended = true }
+func (s *tap) Close()          { s.ended = true }
 
 // sent returns the messages, and the code of the close frame if there is one. It fails
 // the test if the bytes are not whole frames.

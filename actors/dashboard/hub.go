@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"runtime"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -114,7 +115,10 @@ type Hub struct {
 	flushers []*flusher
 	prices   *prices
 	parent   engine.Ref
-	turn     atomic.Uint64 // chooses the flusher of the next connection
+	turn     atomic.Uint64 // the number of connections; it chooses the flusher of each
+
+	// Connections at the last call of Settle, and when it gave memory back. Only Settle uses them.
+	counted, settled uint64
 
 	tasks      tasks.Group // writes that may block, and connections accepted during a drain
 	publishing sync.Mutex  // keeps the ring and the inboxes in the same order; before mu
@@ -134,6 +138,9 @@ type listeners struct {
 	left        int64  // when the last one ended, by Hub.clock; 0 while there is one
 	release     func() // of the partition, which is followed while there is one
 }
+
+// burstConnections is how many new connections are a burst; see Settle.
+const burstConnections = 1000
 
 // NewHub starts a hub. Drain ends it, and Close after that.
 func NewHub(sys *engine.System, o Options) *Hub {
@@ -207,7 +214,7 @@ func (h *Hub) serve(conn net.Conn, p *signal.Principal, settled func()) {
 	h.mu.Unlock()
 	f := h.flushers[h.turn.Add(1)%uint64(len(h.flushers))]
 	peer := &peer{id: signal.NewConnectionID(), flusher: f, settled: settled}
-	peer.socket = newSocket(conn, func() { f.post(writable{peer}) }, h.start)
+	peer.socket = newSocket(conn, func() { f.post(writable{peer}) }, h.start, &f.poller)
 	h.o.Metrics.opened(+1)
 	f.post(attached{peer})
 	h.parent.Tell(connected{peer, p})
@@ -232,7 +239,7 @@ func sendAway(conn net.Conn) {
 func (p *peer) begin(ref engine.Ref) {
 	p.ref = ref
 	p.reading.Store(true)
-	go p.read()
+	p.socket.listen(&reading{peer: p})
 }
 
 // Publish sends events of a partition to clients. The caller passes them in the order of
@@ -334,6 +341,21 @@ func (h *Hub) Trim() {
 	}
 }
 
+// Settle gives memory back to the system after a burst of new connections, whose handshakes leave
+// several times of what a connection holds. It is called every few seconds, and reports whether it did:
+// once at least a thousand connections were made since the last time, and few since the last call.
+func (h *Hub) Settle() bool {
+	made := h.turn.Load()
+	last := h.counted
+	h.counted = made
+	if made-h.settled < burstConnections || made-last > (made-h.settled)/100 {
+		return false
+	}
+	h.settled = made
+	debug.FreeOSMemory()
+	return true
+}
+
 // connectionEnded counts a connection that has ended.
 func (h *Hub) connectionEnded(p *peer) {
 	h.o.Metrics.opened(-1)
@@ -390,6 +412,7 @@ func (h *Hub) Drain(ctx context.Context) error {
 	}
 	for _, f := range h.flushers {
 		<-f.done
+		f.poller.close()
 	}
 	h.resumer.close()
 	return err

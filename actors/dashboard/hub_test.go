@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -428,7 +429,7 @@ func TestCloseWaitsForABlockedWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newBench(t, nil).hub
 		client, conn := net.Pipe()
-		s := newSocket(conn, func() {}, h.start)
+		s := newSocket(conn, func() {}, h.start, nil)
 		if _, err := s.write(nil, []byte("x")); err != nil {
 			t.Fatal(err)
 		}
@@ -452,8 +453,23 @@ func TestASocketClosesAfterItsHub(t *testing.T) {
 		t.Fatal(err)
 	}
 	client, conn := net.Pipe()
-	newSocket(conn, func() {}, h.start).Close()
+	newSocket(conn, func() {}, h.start, nil).Close()
 	if _, err := client.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 		t.Errorf("reading from the other end: %v, want EOF", err)
+	}
+}
+
+func TestMemoryIsGivenBackAfterABurst(t *testing.T) {
+	t.Parallel()
+	h := newBench(t, nil).hub
+	var got []bool
+	for _, made := range []uint64{999, 0, 2001, 31, 29, 0, 500, 0} {
+		h.turn.Add(made)
+		got = append(got, h.Settle())
+	}
+	// A burst goes on while each call finds more than a hundredth of it new.
+	want := []bool{false, false, false, false, true, false, false, false}
+	if !slices.Equal(got, want) {
+		t.Errorf("given back at %v, want %v", got, want)
 	}
 }

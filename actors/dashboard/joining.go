@@ -51,6 +51,9 @@ func (f *flusher) position(p *peer) passage {
 
 // begin gives p the subscription sub, from now on or from the beginning of r.
 func (f *flusher) begin(p *peer, sub *subscription, r *replay) {
+	if c := p.audience.cohorts[sub.key]; c != nil {
+		sub = c.sub // all members share one value
+	}
 	at := f.position(p)
 	s := span{sub: sub, from: at.last, early: at == passage{}, open: true}
 	if r != nil {
@@ -58,6 +61,10 @@ func (f *flusher) begin(p *peer, sub *subscription, r *replay) {
 		p.reached = p.reached.Later(r.firm)
 	}
 	n := len(p.sent)
+	if n > 0 && !p.sent[n-1].open && p.sent[n-1].from == p.sent[n-1].to {
+		n-- // nothing was sent by it, as by the default subscription of most connections
+		p.sent = p.sent[:n]
+	}
 	if r == nil && n > 0 && p.sent[n-1].sub.key == sub.key && p.sent[n-1].to == at.last {
 		p.sent[n-1].open = true // the same subscription continues
 	} else {
@@ -66,9 +73,6 @@ func (f *flusher) begin(p *peer, sub *subscription, r *replay) {
 			p.sent = slices.Delete(p.sent, 0, 1)
 		}
 		p.sent = append(p.sent, s)
-	}
-	if c := p.audience.cohorts[sub.key]; c != nil {
-		sub = c.sub // all members share one value
 	}
 	f.subscribe(p, sub)
 }

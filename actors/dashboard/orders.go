@@ -255,7 +255,7 @@ func (o writable) apply(f *flusher) {
 	f.queue(o.peer)
 }
 
-// readerDone reports that the reading goroutine of a connection has ended.
+// readerDone reports that nothing more is read from a connection.
 type readerDone struct{ peer *peer }
 
 func (o readerDone) apply(f *flusher) { f.remove(o.peer) }
@@ -270,8 +270,8 @@ func (f *flusher) remove(p *peer) {
 		p.socket.Close()
 		f.hub.connectionEnded(p)
 	}
-	// If the actor has not started yet, its reading goroutine will end at once and
-	// post readerDone again.
+	// If the actor has not started yet, its reading will end at once and post readerDone
+	// again.
 	if p.reading.Load() {
 		p.ref.Tell(ended{})
 	}

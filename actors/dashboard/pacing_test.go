@@ -10,27 +10,35 @@ import (
 
 func TestNextLevel(t *testing.T) {
 	t.Parallel()
+	const many, few = 60, 59 // frames a second: 0.3 and less in 5 ms
 	for _, c := range []struct {
-		name  string
-		level int
-		use   float64
-		want  int
+		name      string
+		level     int
+		use       float64
+		perSecond float64
+		want      int
 	}{
-		{"idle sends immediately", 0, 0, 0},
-		{"half busy sends immediately", 0, .5, 0},
-		{"more than half busy waits 5 ms", 0, .51, 1},
-		{"less busy still waits 5 ms", 1, .3, 1},
-		{"half busy still waits 5 ms", 1, .6, 1},
-		{"nearly always busy waits 10 ms", 1, .81, 2},
-		{"always busy waits no longer", 2, 1, 2},
-		{"half busy still waits 10 ms", 2, .5, 2},
-		{"less busy waits 5 ms again", 2, .39, 1},
-		{"hardly busy sends immediately again", 1, .19, 0},
+		{"idle sends immediately", 0, 0, many, 0},
+		{"half busy sends immediately", 0, .5, many, 0},
+		{"more than half busy waits 5 ms", 0, .51, many, 1},
+		{"unless that gathers too little", 0, .8, few, 0},
+		{"nearly always busy waits in any case", 0, .81, few, 1},
+		{"and goes on", 1, .6, few, 1},
+		{"until it is less busy", 1, .59, few, 0},
+		{"less busy still waits 5 ms", 1, .3, many, 1},
+		{"half busy still waits 5 ms", 1, .6, many, 1},
+		{"nearly always busy waits 10 ms", 1, .81, many, 2},
+		{"always busy waits no longer", 2, 1, many, 2},
+		{"half busy still waits 10 ms", 2, .5, many, 2},
+		{"less busy waits 5 ms again", 2, .39, many, 1},
+		{"and so it does if that gathers too little", 2, .5, many/2 - 1, 1},
+		{"hardly busy sends immediately again", 1, .19, many, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			if got := nextLevel(c.level, c.use); got != c.want {
-				t.Errorf("level %d at %.0f %% of use becomes %d, want %d", c.level, 100*c.use, got, c.want)
+			if got := nextLevel(c.level, c.use, c.perSecond); got != c.want {
+				t.Errorf("level %d at %.0f %% of use and %v frames a second becomes %d, want %d",
+					c.level, 100*c.use, c.perSecond, got, c.want)
 			}
 		})
 	}

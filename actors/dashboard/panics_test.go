@@ -102,23 +102,33 @@ func TestPanickingConnectionDoesNotStopExpiry(t *testing.T) {
 	}
 }
 
-func TestPanickingReaderEndsOnlyItsConnection(t *testing.T) {
+func TestPanickingReceiverEndsOnlyItsConnection(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, nil)
-	p, _ := b.attachWith("", 1<<20)
-	p.socket = panickingReader{p.socket}
-	b.settle()
-	p.read()
-	b.settle()
-	if n := b.flusher.peers.Len(); n != 0 {
-		t.Errorf("%d connections are left", n)
+	for name, dial := range map[string]func(testing.TB) (client, server net.Conn){"kernel": tcpPair, "other": pipe} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newBench(t, nil).hub
+			in := &poller{hub: h}
+			defer in.close()
+			listen := func(r *recorder) net.Conn {
+				client, server := dial(t)
+				newSocket(server, func() {}, h.start, in).listen(r)
+				return client
+			}
+			broken, other := newRecorder(), newRecorder()
+			broken.panics = true
+			first, second := listen(broken), listen(other)
+			first.Write([]byte("x"))
+			<-broken.end
+			second.Write([]byte("y"))
+			if got := <-other.got; got != "y" {
+				t.Errorf("another connection got %q", got)
+			}
+			second.Close()
+			<-other.end
+		})
 	}
 }
-
-// panickingReader panics when it is read.
-type panickingReader struct{ socket }
-
-func (panickingReader) receive(func([]byte)) error { panic("at reading") }
 
 // panickingConn panics at each write and close.
 type panickingConn struct {
@@ -155,7 +165,7 @@ func TestPanickingWriteEndsOnlyItsConnection(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, nil)
 	conn, taken := &panickingConn{closed: make(chan string)}, make(chan struct{})
-	s := newSocket(conn, func() { taken <- struct{}{} }, b.hub.start)
+	s := newSocket(conn, func() { taken <- struct{}{} }, b.hub.start, nil)
 	if _, err := s.write(nil, []byte("x")); err != nil {
 		t.Fatal(err)
 	}

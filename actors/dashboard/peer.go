@@ -17,7 +17,7 @@ type peer struct {
 	socket  socket
 	settled func() // called when it is authenticated or has ended
 
-	// Set before the reading goroutine starts.
+	// Set before reading begins.
 	ref     engine.Ref // the connection's actor
 	reading atomic.Bool
 
@@ -127,7 +127,7 @@ func (f *flusher) expire() {
 		case p.deadline != 0 && p.deadline <= now:
 			p.deadline = now + int64(lingerTime)
 			p.socket.Close()
-			if !p.reading.Load() { // no reading goroutine will post readerDone
+			if !p.reading.Load() { // nothing will post readerDone
 				f.remove(p)
 				continue
 			}

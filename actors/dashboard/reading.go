@@ -10,7 +10,7 @@ const (
 	errorsPerMinute = 10 // the tenth closes the connection
 )
 
-// Messages from the reading goroutine to the connection's actor.
+// Messages from the client to the connection's actor.
 type (
 	// received is a message of the client; excess means that it exceeds the rate limit.
 	received struct {
@@ -23,16 +23,7 @@ type (
 	clientClosed struct{}
 )
 
-// read reads from the client until its socket ends. The reading goroutine does nothing
-// else, so that its stack stays small: there is one for each connection.
-func (p *peer) read() {
-	r := reading{peer: p}
-	// The reason does not matter: the connection has ended in any case.
-	p.flusher.hub.guard(func() { _ = p.socket.receive(r.take) })
-	p.flusher.post(readerDone{p})
-}
-
-// reading is the state of the reading goroutine.
+// reading is what is known of the bytes of a client. It implements receiver.
 type reading struct {
 	peer     *peer
 	decoder  decoder
@@ -41,6 +32,8 @@ type reading struct {
 	excess   int
 	ignoring bool // the connection is being closed: later bytes are ignored
 }
+
+func (r *reading) ended() { r.peer.flusher.post(readerDone{r.peer}) }
 
 func (r *reading) take(b []byte) {
 	r.peer.lastSeen.Store(r.peer.flusher.hub.clock())

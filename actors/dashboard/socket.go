@@ -8,21 +8,29 @@ import (
 	"github.com/agentsignal/agentsignal/actors/panics"
 )
 
-// socket is the connection to a client. Only the flusher calls write, only the reading
-// goroutine calls receive; the other methods are safe for concurrent use.
+// socket is the connection to a client. Only the flusher calls write, and listen is called
+// once; the other methods are safe for concurrent use.
 type socket interface {
 	// write writes as much of b as it can without blocking. It returns errRefused if
 	// it can write nothing.
 	write(w *rawWriter, b []byte) (int, error)
-	// receive reads and calls yield with the bytes, which are valid inside yield only.
-	// io.EOF means that the client sends no more.
-	receive(yield func(b []byte)) error
+	// listen has r get what the client sends, from another goroutine. It returns at once.
+	listen(r receiver)
 	// widen makes room for a close frame in the buffer of a client that does not read.
 	widen()
 	// finish closes the sending side.
 	finish()
 	// Close closes the socket. It does not block.
 	Close()
+}
+
+// receiver gets the bytes of one client, in one call at a time.
+type receiver interface {
+	// take gets bytes, which are valid until it returns.
+	take(b []byte)
+	// ended is called once, after the last take: the client has closed its side, its connection
+	// is broken or the socket was closed, or take has panicked.
+	ended()
 }
 
 // Socket options. The send buffer bounds the memory for a client that does not read;
@@ -94,16 +102,23 @@ func (s *handover) written(err error) {
 	s.taken()
 }
 
-func (s *handover) receive(yield func(b []byte)) error {
-	b := make([]byte, readBytes)
-	for {
-		n, err := s.conn.Read(b)
-		if n > 0 {
-			yield(b[:n])
+// listen starts a goroutine that reads, since TLS cannot be read without blocking.
+func (s *handover) listen(r receiver) {
+	read := func() {
+		defer r.ended()
+		b := make([]byte, readBytes)
+		for {
+			n, err := s.conn.Read(b)
+			if n > 0 {
+				r.take(b[:n])
+			}
+			if err != nil {
+				return
+			}
 		}
-		if err != nil {
-			return err
-		}
+	}
+	if !s.start(read) {
+		r.ended()
 	}
 }
 

@@ -2,7 +2,6 @@ package dashboard
 
 import (
 	"errors"
-	"io"
 	"net"
 	"sync"
 	"syscall"
@@ -12,12 +11,12 @@ import (
 )
 
 // newSocket takes over conn. taken is called, from any goroutine, when a socket that
-// refused bytes accepts them again; kernel sockets do not call it.
-func newSocket(conn net.Conn, taken func(), start startFunc) socket {
+// refused bytes accepts them again; kernel sockets do not call it. in reads from these.
+func newSocket(conn net.Conn, taken func(), start startFunc, in *poller) socket {
 	if t, ok := conn.(*net.TCPConn); ok {
 		if raw, err := t.SyscallConn(); err == nil {
 			tune(raw)
-			return &rawSocket{conn: t, raw: raw}
+			return &rawSocket{conn: t, raw: raw, in: in}
 		}
 	}
 	if t, ok := conn.(interface{ NetConn() net.Conn }); ok {
@@ -45,6 +44,15 @@ func tune(raw syscall.RawConn) {
 type rawSocket struct {
 	conn *net.TCPConn
 	raw  syscall.RawConn
+	in   *poller
+
+	// Where it is in in; set by it before the first event.
+	place, serial int32
+
+	mu     sync.Mutex // guards the rest
+	to     receiver   // nil before listen and after the end
+	busy   bool       // to is being called
+	closed bool       // nothing more is read
 }
 
 // rawWriter holds the values that a write and its callback share, so that a write does
@@ -89,55 +97,86 @@ func (s *rawSocket) write(w *rawWriter, b []byte) (int, error) {
 	return 0, w.errno
 }
 
-// readBuffers are used only while there is something to read, so that an idle
-// connection holds none.
-var readBuffers = sync.Pool{New: func() any { return new([4 << 10]byte) }}
-
-// rawReader holds the values that a read and its callback share.
+// rawReader holds the values that a read and its callback share, so that a read does not
+// allocate. Each poller has one.
 type rawReader struct {
-	buffer *[4 << 10]byte
+	buffer [4 << 10]byte
 	n      int
 	errno  syscall.Errno
+	call   func(fd uintptr) bool // the method read
 }
 
-// read reads from fd into a buffer of the pool. It serves as the callback of
-// syscall.RawConn.Read: false means that there is nothing to read yet.
+func newRawReader() *rawReader {
+	r := &rawReader{}
+	r.call = r.read
+	return r
+}
+
+// read reads from fd. It serves as the callback of syscall.RawConn.Read, and does not wait.
 func (r *rawReader) read(fd uintptr) bool {
-	b := readBuffers.Get().(*[4 << 10]byte)
 	for {
-		n, _, errno := syscall.RawSyscall(syscall.SYS_READ, fd, uintptr(unsafe.Pointer(b)), uintptr(len(b)))
-		switch errno {
-		case syscall.EINTR:
-			continue
-		case syscall.EAGAIN:
-			readBuffers.Put(b)
-			return false
-		default:
-			r.buffer, r.n, r.errno = b, int(n), errno
+		n, _, errno := syscall.RawSyscall(syscall.SYS_READ, fd,
+			uintptr(unsafe.Pointer(&r.buffer)), uintptr(len(r.buffer)))
+		if errno != syscall.EINTR {
+			r.n, r.errno = int(n), errno
 			return true
 		}
 	}
 }
 
-func (s *rawSocket) receive(yield func(b []byte)) error {
-	r := rawReader{}
-	call := r.read
-	for {
-		if err := s.raw.Read(call); err != nil {
-			return err
-		}
-		switch {
-		case r.errno != 0:
-			readBuffers.Put(r.buffer)
-			return r.errno
-		case r.n == 0:
-			readBuffers.Put(r.buffer)
-			return io.EOF
-		}
-		yield(r.buffer[:r.n])
-		readBuffers.Put(r.buffer)
-		r.buffer = nil
+func (s *rawSocket) listen(r receiver) {
+	s.mu.Lock()
+	s.to, s.busy = r, true
+	s.mu.Unlock()
+	s.rest(s.in.add(s) != nil)
+}
+
+// receive reads what has arrived, at most a buffer, and reports whether nothing can follow.
+func (s *rawSocket) receive(r *rawReader) (end bool) {
+	err := s.raw.Read(r.call)
+	switch {
+	case err != nil:
+		return true
+	case r.errno == syscall.EAGAIN:
+		return false
+	case r.errno != 0 || r.n == 0:
+		return true
 	}
+	s.to.take(r.buffer[:r.n])
+	return false
+}
+
+// use reports whether the poller may call the receiver. If so, rest follows.
+func (s *rawSocket) use() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.busy || s.closed || s.to == nil {
+		return false
+	}
+	s.busy = true
+	return true
+}
+
+// rest ends a use of the receiver. end means that there is nothing more to read.
+func (s *rawSocket) rest(end bool) {
+	s.mu.Lock()
+	s.busy = false
+	s.conclude(end)
+}
+
+// conclude ends the reading of a socket that is closed, or has come to its end, once its receiver
+// is not in use. The caller holds the lock, which conclude releases.
+func (s *rawSocket) conclude(end bool) {
+	s.closed = s.closed || end
+	r := s.to
+	if !s.closed || s.busy || r == nil {
+		s.mu.Unlock()
+		return
+	}
+	s.to = nil
+	s.mu.Unlock()
+	s.in.remove(s)
+	r.ended()
 }
 
 func (s *rawSocket) widen() {
@@ -153,4 +192,8 @@ func (s *rawSocket) finish() {
 }
 
 // Close implements socket.
-func (s *rawSocket) Close() { s.conn.Close() }
+func (s *rawSocket) Close() {
+	s.conn.Close()
+	s.mu.Lock()
+	s.conclude(true)
+}

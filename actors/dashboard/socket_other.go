@@ -6,7 +6,7 @@ import "net"
 
 // newSocket takes over conn. taken is called, from any goroutine, when a socket that
 // refused bytes accepts them again.
-func newSocket(conn net.Conn, taken func(), start startFunc) socket {
+func newSocket(conn net.Conn, taken func(), start startFunc, _ *poller) socket {
 	if t, ok := conn.(*net.TCPConn); ok {
 		t.SetWriteBuffer(sendBuffer)
 	}
@@ -17,3 +17,8 @@ func newSocket(conn net.Conn, taken func(), start startFunc) socket {
 type rawWriter struct{}
 
 func newRawWriter() *rawWriter { return nil }
+
+// poller is needed on Linux only.
+type poller struct{ hub *Hub }
+
+func (*poller) close() {}

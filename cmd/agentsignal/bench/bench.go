@@ -29,7 +29,8 @@ func Command() *cobra.Command {
 	c := &cobra.Command{
 		Use: "bench", Short: "Measure the service on this machine, each figure against a reference",
 		Long: "Measure the service on this machine. Servers and load run here, on loopback and with\n" +
-			"data in a temporary directory.",
+			"data in a temporary directory. With BENCH_PROGRAM=FILE the services that are measured\n" +
+			"are of that build of agentsignal, so that two builds can be compared in turns.",
 	}
 	c.PersistentFlags().DurationVar(&b.window, "window", 5*time.Second, "how long each figure is measured")
 	benchmarks := []struct {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"runtime"
 	"strconv"
 	"time"
@@ -28,7 +27,7 @@ func (b *bench) filters(ctx context.Context) error {
 	if runtime.NumCPU() < 2 {
 		return fmt.Errorf("this benchmark needs two processors")
 	}
-	if err := pinProcess(os.Getpid(), loadCPU); err != nil {
+	if err := b.pinLoad(); err != nil {
 		return err
 	}
 	// Pairs of assets repeat after so many connections.
@@ -66,9 +65,8 @@ func (b *bench) filters(ctx context.Context) error {
 			"%.0f delivered/s, %.2f us CPU each", with.rate, with.cost)
 		b.row("  without", "%.0f delivered/s, %.2f us CPU each", without.rate, without.cost)
 		b.row("  ratio of rates, of CPU", "%.2f, %.2f", with.rate/without.rate, with.cost/without.cost)
-		b.row(fmt.Sprintf("  at %.0f signals/s", with.paced), "%s, %.2f us CPU each", latencies(with.taken), with.pacedCost)
-		b.row(fmt.Sprintf("  without, at %.0f signals/s", without.paced),
-			"%s, %.2f us CPU each", latencies(without.taken), without.pacedCost)
+		b.pacedRows("  at", with)
+		b.pacedRows("  without, at", without)
 		b.row("  memory of an idle connection", "%d bytes, without %d", with.memory, without.memory)
 		if with.prices > 0 {
 			b.row("  prices received", "%d", with.prices)

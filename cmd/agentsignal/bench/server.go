@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -34,7 +35,7 @@ func startServer(env []string, args ...string) (*server, error) {
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.Command(self, args...)
+	cmd := exec.Command(cmp.Or(os.Getenv("BENCH_PROGRAM"), self), args...)
 	for _, kv := range os.Environ() {
 		if !strings.HasPrefix(kv, "AGENTSIGNAL_") {
 			cmd.Env = append(cmd.Env, kv)

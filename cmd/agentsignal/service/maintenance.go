@@ -42,6 +42,11 @@ func (p *process) trimMemory(ctx context.Context) error {
 	})
 }
 
+// returnMemory gives memory back to the system after a burst of connections.
+func (p *process) returnMemory(ctx context.Context) error {
+	return every(ctx, p.log, settleEvery, func() { p.hub.Settle() })
+}
+
 // reloadSettings reloads the certificate, log level and rate limits on request. Settings that
 // are not valid change nothing.
 func (p *process) reloadSettings(ctx context.Context) error {

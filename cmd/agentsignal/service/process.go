@@ -58,6 +58,7 @@ const (
 	clockEvery      = 10 * time.Second
 	gaugesEvery     = 15 * time.Second
 	trimEvery       = time.Minute
+	settleEvery     = 5 * time.Second
 	risksEvery      = 30 * time.Second
 	adminHeaderTime = 10 * time.Second
 )
@@ -148,6 +149,7 @@ func (p *process) run(ctx context.Context) error {
 		"end credentials":  p.followEnded,
 		"limit requests":   p.limiter.Run,
 		"trim memory":      p.trimMemory,
+		"return memory":    p.returnMemory,
 		"update gauges":    p.updateGauges,
 		"reload settings":  p.reloadSettings,
 	} {
