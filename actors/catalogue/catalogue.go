@@ -353,10 +353,11 @@ func (c *Catalogue) applyTo(a *account, events []signal.Event) (deleted bool) {
 	defer a.mu.Unlock()
 	for i := range events {
 		e := &events[i]
-		if e.Type == signal.AccountDeleted {
+		switch {
+		case e.Type == signal.AccountDeleted:
 			deleted = true
-		}
-		if e.Type == signal.AccountDeleted || !concerns(e.Type) {
+			continue
+		case !concerns(e.Type):
 			continue
 		}
 		id, ok := signal.ULIDBytes(string(e.Listing.ID))

@@ -17,7 +17,7 @@
 // members of the cohorts with new frames. Frames published during a pass are written by the
 // next one, so batches grow with the load. A flusher that is busy for more than half of its
 // time begins a pass at most every 5 ms, then 10 ms, where that gathers more for a
-// write: see pacing. During a pass it has the runtime poll the network: see gate. A
+// write: see pacing. During a pass it has the runtime poll the network: see netPoll. A
 // write that the kernel refuses leaves the offset unchanged and is retried after 20 ms.
 // Where TLS ends in this process a write may block, so a goroutine does it: see handover.
 //

@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"runtime"
 	"sync"
 	"time"
 
@@ -13,6 +14,7 @@ const (
 	maxWrite    = 64 << 10              // bytes for one connection in a turn
 	retryAfter  = 20 * time.Millisecond // pause after the kernel accepted no more bytes
 	yieldEvery  = 32                    // writes before other goroutines may run
+	pollLimit   = 2 * time.Millisecond  // for a poll of the network during a pass
 	closingTime = 5 * time.Second       // time to write the close frame
 	lingerTime  = 2 * time.Second       // time for the client's close frame after that
 	recentFor   = 10 * time.Second      // how long a revocation also closes new connections
@@ -49,7 +51,8 @@ type flusher struct {
 	halted         bool
 	pacing         pacing
 
-	gate    gate
+	network netPoll
+	crowded bool // other goroutines have held up a poll of the network during this pass
 	writer  *rawWriter
 	scratch []byte // buffer for a replay's frames
 	writes  int    // since the last yield
@@ -129,7 +132,7 @@ func (f *flusher) run() {
 		}
 		time.Sleep(time.Duration(next - f.hub.clock()))
 	}
-	f.gate.close()
+	f.network.close()
 	f.mu.Lock()
 	f.ended, f.inbox = true, nil
 	f.mu.Unlock()
@@ -150,6 +153,7 @@ func (f *flusher) idleFor() time.Duration {
 // work does one pass: all orders, all due timers, then one turn of writing for each
 // peer that has something to write.
 func (f *flusher) work() {
+	f.crowded = false
 	f.mu.Lock()
 	orders := f.inbox
 	f.inbox = f.spare[:0]
@@ -241,12 +245,20 @@ func (f *flusher) retry() {
 }
 
 // yield lets other goroutines run after some writes, because raw system calls do not
-// yield to the scheduler.
+// yield to the scheduler, and has the network polled. In a pass in which that takes too long, because
+// others are always runnable, it only lets them run.
 func (f *flusher) yield() {
-	if f.writes++; f.writes >= yieldEvery {
-		f.writes = 0
-		f.gate.pass()
+	if f.writes++; f.writes < yieldEvery {
+		return
 	}
+	f.writes = 0
+	if f.crowded {
+		runtime.Gosched()
+		return
+	}
+	from := f.hub.clock()
+	f.network.poll()
+	f.crowded = f.hub.clock()-from > int64(pollLimit)
 }
 
 // count adds the frames of c's log with the numbers from to to-1 to the sent ones.

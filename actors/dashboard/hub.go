@@ -115,12 +115,12 @@ type Hub struct {
 	flushers []*flusher
 	prices   *prices
 	parent   engine.Ref
-	turn     atomic.Uint64 // the number of connections; it chooses the flusher of each
+	turn     atomic.Uint64 // counts connections; it chooses the flusher of each
 
-	// Connections at the last call of Settle, and when it gave memory back. Only Settle uses them.
-	counted, settled uint64
+	// Of turn at the last call of Settle, and connections of a burst up to then. Only Settle uses them.
+	counted, burst uint64
 
-	tasks      tasks.Group // writes that may block, and connections accepted during a drain
+	tasks      tasks.Group // writes and reads that may block, and connections accepted during a drain
 	publishing sync.Mutex  // keeps the ring and the inboxes in the same order; before mu
 	// listened has the accounts whose events have frames. It is guarded by publishing, so that
 	// an account gets every event that is published after its first connection was admitted.
@@ -139,8 +139,12 @@ type listeners struct {
 	release     func() // of the partition, which is followed while there is one
 }
 
-// burstConnections is how many new connections are a burst; see Settle.
-const burstConnections = 1000
+// A burst is at least burstConnections new connections, with at least burstStep from one call of Settle to
+// the next.
+const (
+	burstConnections = 1000
+	burstStep        = 50
+)
 
 // NewHub starts a hub. Drain ends it, and Close after that.
 func NewHub(sys *engine.System, o Options) *Hub {
@@ -341,19 +345,22 @@ func (h *Hub) Trim() {
 	}
 }
 
-// Settle gives memory back to the system after a burst of new connections, whose handshakes leave
-// several times of what a connection holds. It is called every few seconds, and reports whether it did:
-// once at least a thousand connections were made since the last time, and few since the last call.
+// Settle gives memory back to the system when a burst of new connections has ended, whose handshakes
+// needed several times the memory that the connections hold. It is called every few seconds, and
+// reports whether it did.
 func (h *Hub) Settle() bool {
 	made := h.turn.Load()
-	last := h.counted
+	step := made - h.counted
 	h.counted = made
-	if made-h.settled < burstConnections || made-last > (made-h.settled)/100 {
+	if step >= burstStep {
+		h.burst += step
 		return false
 	}
-	h.settled = made
-	debug.FreeOSMemory()
-	return true
+	ended := h.burst >= burstConnections
+	if h.burst = 0; ended {
+		debug.FreeOSMemory()
+	}
+	return ended
 }
 
 // connectionEnded counts a connection that has ended.

@@ -115,7 +115,7 @@ func TestPanickingReceiverEndsOnlyItsConnection(t *testing.T) {
 				newSocket(server, func() {}, h.start, in).listen(r)
 				return client
 			}
-			broken, other := newRecorder(), newRecorder()
+			broken, other := newRecorder(t), newRecorder(t)
 			broken.panics = true
 			first, second := listen(broken), listen(other)
 			first.Write([]byte("x"))

@@ -7,6 +7,7 @@ import (
 	"os"
 	"sync"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -16,8 +17,8 @@ import (
 // polledEvents is how many sockets with something to read one system call names.
 const polledEvents = 128
 
-// poller reads from the kernel sockets of a flusher's connections in one goroutine, so that
-// one that is idle needs no goroutine, whose stack is the largest part of its memory.
+// poller reads from the kernel sockets of a flusher's connections in one goroutine. An idle
+// connection needs no goroutine of its own, whose stack would be the largest part of its memory.
 type poller struct {
 	hub *Hub
 
@@ -29,7 +30,6 @@ type poller struct {
 	done   chan struct{} // closed when run has returned
 	places []*rawSocket  // by number; nil if free
 	free   []int32       // places that are free
-	serial int32         // of the last socket; it distinguishes those that had the same place
 }
 
 // add has s read until remove, which the caller calls also after an error.
@@ -50,8 +50,7 @@ func (p *poller) add(s *rawSocket) error {
 	} else {
 		s.place, p.places = int32(len(p.places)), append(p.places, nil)
 	}
-	p.serial++
-	s.serial, p.places[s.place] = p.serial, s
+	s.added, p.places[s.place] = true, s
 	err := p.control(s, unix.EPOLL_CTL_ADD)
 	if err != nil && !errors.Is(err, net.ErrClosed) {
 		p.hub.o.Logger.Error("a connection cannot be read", "err", err)
@@ -61,7 +60,7 @@ func (p *poller) add(s *rawSocket) error {
 
 // control adds s to epoll or removes it. The caller holds the lock.
 func (p *poller) control(s *rawSocket, operation int) error {
-	event := unix.EpollEvent{Events: unix.EPOLLIN, Fd: s.place, Pad: s.serial}
+	event := unix.EpollEvent{Events: unix.EPOLLIN, Fd: s.place}
 	var failed error
 	err := s.raw.Control(func(fd uintptr) { failed = unix.EpollCtl(p.fd, operation, int(fd), &event) })
 	return errors.Join(err, failed)
@@ -78,12 +77,15 @@ func (p *poller) begin() error {
 		unix.Close(fd)
 		return fmt.Errorf("make epoll: %w", err)
 	}
-	p.epoll, p.fd = os.NewFile(uintptr(fd), "epoll"), fd
-	if p.raw, err = p.epoll.SyscallConn(); err != nil {
-		return fmt.Errorf("make epoll: %w", err)
+	epoll := os.NewFile(uintptr(fd), "epoll")
+	raw, err := epoll.SyscallConn()
+	// It fails if the runtime's poller could not take the descriptor.
+	if err := errors.Join(err, epoll.SetReadDeadline(time.Time{})); err != nil {
+		epoll.Close()
+		return fmt.Errorf("wait for epoll: %w", err)
 	}
-	p.done = make(chan struct{})
-	go p.run()
+	p.epoll, p.raw, p.fd, p.done = epoll, raw, fd, make(chan struct{})
+	go p.run(raw, p.done)
 	return nil
 }
 
@@ -91,7 +93,7 @@ func (p *poller) begin() error {
 func (p *poller) remove(s *rawSocket) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if s.serial == 0 {
+	if !s.added {
 		return
 	}
 	if !p.closed {
@@ -101,44 +103,49 @@ func (p *poller) remove(s *rawSocket) {
 	p.free = append(p.free, s.place)
 }
 
-// at returns the socket that an event is about, or nil if it has been removed.
-func (p *poller) at(e *unix.EpollEvent) *rawSocket {
+// at returns the socket of a place, or nil if it has been removed. If the place has another one now, that
+// is read for nothing.
+func (p *poller) at(place int32) *rawSocket {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if s := p.places[e.Fd]; s != nil && s.serial == e.Pad {
-		return s
-	}
-	return nil
+	return p.places[place]
 }
 
 // run reads until close.
-func (p *poller) run() {
-	defer close(p.done)
+func (p *poller) run(epoll syscall.RawConn, done chan<- struct{}) {
+	defer close(done)
 	var events [polledEvents]unix.EpollEvent
 	var n int
 	var failed error
 	wait := func(fd uintptr) bool {
-		n, failed = unix.EpollWait(int(fd), events[:], 0)
-		return n > 0 || failed != nil && failed != unix.EINTR && failed != unix.EAGAIN
+		for {
+			n, failed = unix.EpollWait(int(fd), events[:], 0)
+			if failed != unix.EINTR {
+				return n > 0 || failed != nil
+			}
+		}
 	}
 	r := newRawReader()
-	read := func(i int) { p.read(&events[i], r) }
+	read := func(i int) { p.read(events[i].Fd, r) }
 	for {
-		if err := p.raw.Read(wait); err != nil || failed != nil {
+		if err := errors.Join(epoll.Read(wait), failed); err != nil {
+			if !errors.Is(err, os.ErrClosed) {
+				p.hub.o.Logger.Error("connections are not read any more", "err", err)
+			}
 			return
 		}
 		panics.GuardEach(p.hub.o.Logger, panics.Dashboard, n, read, nil)
 	}
 }
 
-// read reads from the socket of an event. A connection whose receiver panics ends.
-func (p *poller) read(e *unix.EpollEvent, r *rawReader) {
-	s := p.at(e)
+// read reads from the socket of a place. A connection whose receiver panics ends.
+func (p *poller) read(place int32, r *rawReader) {
+	s := p.at(place)
 	if s == nil || !s.use() {
 		return
 	}
 	end := true
-	defer func() { s.rest(end) }()
+	defer func() { s.release(end) }()
 	end = s.receive(r)
 }
 

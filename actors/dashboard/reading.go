@@ -23,7 +23,7 @@ type (
 	clientClosed struct{}
 )
 
-// reading is what is known of the bytes of a client. It implements receiver.
+// reading is the state of decoding what a client sends. It implements receiver.
 type reading struct {
 	peer     *peer
 	decoder  decoder

@@ -175,7 +175,7 @@ func refusedPeers(h *Hub) int {
 	return n
 }
 
-// TestResumeEndsWhenTheLogCannotBeRead: nothing is known to be missing, so the client shall come again.
+// What is missing is not known then, so the client must connect again.
 func TestResumeEndsWhenTheLogCannotBeRead(t *testing.T) {
 	t.Parallel()
 	s := newService(t, nil)

@@ -46,8 +46,9 @@ type rawSocket struct {
 	raw  syscall.RawConn
 	in   *poller
 
-	// Where it is in in; set by it before the first event.
-	place, serial int32
+	// Set by in, which reads from it at a place.
+	place int32
+	added bool
 
 	mu     sync.Mutex // guards the rest
 	to     receiver   // nil before listen and after the end
@@ -128,7 +129,7 @@ func (s *rawSocket) listen(r receiver) {
 	s.mu.Lock()
 	s.to, s.busy = r, true
 	s.mu.Unlock()
-	s.rest(s.in.add(s) != nil)
+	s.release(s.in.add(s) != nil)
 }
 
 // receive reads what has arrived, at most a buffer, and reports whether nothing can follow.
@@ -146,7 +147,7 @@ func (s *rawSocket) receive(r *rawReader) (end bool) {
 	return false
 }
 
-// use reports whether the poller may call the receiver. If so, rest follows.
+// use reports whether the poller may call the receiver. If so, release follows.
 func (s *rawSocket) use() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -157,17 +158,17 @@ func (s *rawSocket) use() bool {
 	return true
 }
 
-// rest ends a use of the receiver. end means that there is nothing more to read.
-func (s *rawSocket) rest(end bool) {
+// release ends a use of the receiver. end means that there is nothing more to read.
+func (s *rawSocket) release(end bool) {
 	s.mu.Lock()
 	s.busy = false
-	s.conclude(end)
+	s.closed = s.closed || end
+	s.endIfUnused()
 }
 
-// conclude ends the reading of a socket that is closed, or has come to its end, once its receiver
-// is not in use. The caller holds the lock, which conclude releases.
-func (s *rawSocket) conclude(end bool) {
-	s.closed = s.closed || end
+// endIfUnused ends the reading of a closed socket whose receiver is not being called. The caller
+// holds the lock, which endIfUnused releases.
+func (s *rawSocket) endIfUnused() {
 	r := s.to
 	if !s.closed || s.busy || r == nil {
 		s.mu.Unlock()
@@ -195,5 +196,6 @@ func (s *rawSocket) finish() {
 func (s *rawSocket) Close() {
 	s.conn.Close()
 	s.mu.Lock()
-	s.conclude(true)
+	s.closed = true
+	s.endIfUnused()
 }

@@ -225,8 +225,11 @@ func (c *logScan) add(e *redisclient.Entry) error {
 		var closed codec.ClosedState
 		d := codec.DecodeClosedHead(e.Header, &closed)
 		id, ok := signal.ULIDBytes(string(closed.ID))
-		if d.Err != nil || !ok {
-			c.bad.add(fmt.Errorf("decode closing of %q at %v: %w", closed.ID, e.Position, d.Err))
+		if !ok {
+			d.Fail(fmt.Errorf("signal %q has no ULID", closed.ID))
+		}
+		if d.Err != nil {
+			c.bad.add(fmt.Errorf("decode closing at %v: %w", e.Position, d.Err))
 			return nil
 		}
 		return c.f(signal.LogEntry{Account: closed.Account, Position: e.Position, ULID: id, Origin: closed.Created,
@@ -278,10 +281,11 @@ func (c *openScan) add(field, value []byte) error {
 			return nil
 		}
 		entry := signal.LogEntry{Account: account, Origin: state.Created, Confidence: state.Confidence}
-		if copy(entry.ULID[:], field) != len(field) {
+		if len(field) != len(entry.ULID) {
 			c.bad.add(fmt.Errorf("open signal %q has no ULID", field))
 			return nil
 		}
+		copy(entry.ULID[:], field)
 		c.changed = append(c.changed, entry)
 	}
 	return nil

@@ -21,7 +21,6 @@ const (
 var unguarded = map[string]string{
 	"actors/agent/agents.go Drain":             aWait,
 	"actors/agent/run.go recordAnnounced":      "cancels a context",
-	"actors/dashboard/hub.go begin":            "peer.read guards what it receives",
 	"actors/dashboard/hub.go NewHub":           "a flusher guards each order, connection and report",
 	"actors/engine/system.go Shutdown":         aWait,
 	"actors/engine/timer.go add":               "puts messages in mailboxes, and reads none",
