@@ -21,6 +21,7 @@ const (
 var unguarded = map[string]string{
 	"actors/agent/agents.go Drain":             aWait,
 	"actors/agent/run.go recordAnnounced":      "cancels a context",
+	"actors/dashboard/poller_linux.go begin":   "a poller guards each read",
 	"actors/dashboard/hub.go NewHub":           "a flusher guards each order, connection and report",
 	"actors/engine/system.go Shutdown":         aWait,
 	"actors/engine/timer.go add":               "puts messages in mailboxes, and reads none",
