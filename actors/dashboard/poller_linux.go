@@ -129,7 +129,9 @@ func (p *poller) run(epoll syscall.RawConn, done chan<- struct{}) {
 	read := func(i int) { p.read(events[i].Fd, r) }
 	for {
 		if err := errors.Join(epoll.Read(wait), failed); err != nil {
-			if !errors.Is(err, os.ErrClosed) {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			if !p.closed {
 				p.hub.o.Logger.Error("connections are not read any more", "err", err)
 			}
 			return
