@@ -251,7 +251,8 @@ func TestEveryToolNamesItsEvidence(t *testing.T) {
 			refused, taken = name == "a refusal", 0
 			r, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: tool.Name, Arguments: in})
 			refused = false
-			if err != nil || !r.IsError || !strings.Contains(r.Content[len(r.Content)-1].(*mcp.TextContent).Text, "Evidence: none") {
+			if err != nil || !r.IsError ||
+				!strings.Contains(r.Content[len(r.Content)-1].(*mcp.TextContent).Text, "Evidence: none") {
 				t.Errorf("%s answers %s with %+v, %v", tool.Name, name, r, err)
 			}
 		}

@@ -83,7 +83,8 @@ func (s *Server) docs(c *call) error {
 // docsTypes has the media types of the files beside the page. Those of Swagger UI are empty.
 var docsTypes = map[string]string{
 	"start.html": "text/html; charset=utf-8",
-	"init.js":    "text/javascript; charset=utf-8", "risks.js": "text/javascript; charset=utf-8", "style.css": "text/css; charset=utf-8",
+	"init.js":    "text/javascript; charset=utf-8", "risks.js": "text/javascript; charset=utf-8",
+	"style.css":      "text/css; charset=utf-8",
 	"swagger-ui.css": "", "swagger-ui-bundle.js": "", "favicon-32x32.png": "", "favicon-16x16.png": "",
 }
 

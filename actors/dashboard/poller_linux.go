@@ -120,7 +120,7 @@ func (p *poller) run(epoll syscall.RawConn, done chan<- struct{}) {
 	wait := func(fd uintptr) bool {
 		for {
 			n, failed = unix.EpollWait(int(fd), events[:], 0)
-			if failed != unix.EINTR {
+			if !errors.Is(failed, unix.EINTR) {
 				return n > 0 || failed != nil
 			}
 		}

@@ -2,6 +2,7 @@ package redistest
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -44,7 +45,7 @@ func TestSetClock(t *testing.T) {
 	}
 	s.SetClock(time.Hour)
 	check("set ahead", time.Hour)
-	if err := c.Get(ctx, "key").Err(); err != redis.Nil {
+	if err := c.Get(ctx, "key").Err(); !errors.Is(err, redis.Nil) {
 		t.Errorf("the key has not expired: %v", err)
 	}
 	s.Kill()

@@ -261,7 +261,8 @@ func checkFile(s *redisclient.Server, child bool) Check {
 			"Set appendonly yes in Redis.")
 	case s.Info["aof_last_write_status"] == "err":
 		return fault(nameFile, "Redis could not write to it",
-			"Changes answer 503 until it can. Only a crash of Redis before that loses something: what clients were told last.", remedy(redisclient.CannotWriteDisk))
+			"Changes answer 503 until it can. Only a crash of Redis before that loses something: what clients were told last.",
+			remedy(redisclient.CannotWriteDisk))
 	case s.Info["aof_last_bgrewrite_status"] == "err":
 		return warning(nameFile, "its last rewrite failed; "+fsync,
 			"The file grows until the disk is full. Nothing that clients were told is lost.", remedy(redisclient.CannotWriteDisk))

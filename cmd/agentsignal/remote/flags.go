@@ -194,7 +194,8 @@ func (f *Flags) usual(c *client.Client) (authorities string, err error) {
 	case errors.Is(err, os.ErrNotExist):
 		return "", nil
 	case errors.Is(err, os.ErrPermission):
-		return "", fmt.Errorf("%w: run this as the user of the service, or give another key by --key-file or %s", err, KeyVariable)
+		return "", fmt.Errorf("%w: run this as the user of the service, or give another key by --key-file or %s",
+			err, KeyVariable)
 	case err != nil:
 		return "", err
 	}

@@ -319,7 +319,8 @@ func TestConsoleIsAccessible(t *testing.T) {
 		for place, text := range map[string]string{
 			"live": "Closed", "signals/" + first.ID: "accounted for", "signals/" + open.ID: "Time left",
 			"scorecard": "By strategy", "weather": "Weather", "content": "quality", "run": "Ask an agent",
-			"run?tab=scan": "Assets", "run?tab=schedules": "Schedules", "run?tab=jobs": "Jobs", "webhooks": "Webhooks", "webhooks/" + hook.ID: "Deliveries", "account": "API keys",
+			"run?tab=scan": "Assets", "run?tab=schedules": "Schedules", "run?tab=jobs": "Jobs",
+			"webhooks": "Webhooks", "webhooks/" + hook.ID: "Deliveries", "account": "API keys",
 			"nosuch": "no such page",
 		} {
 			act(t, page, fmt.Sprintf(`location.hash = "#/%s"`, place), fmt.Sprintf("await shows(%q, 'main')", text))

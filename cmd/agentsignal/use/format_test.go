@@ -90,7 +90,8 @@ func TestConsoleHasTheFormatsOfCommands(t *testing.T) {
 	}
 	for _, asset := range []string{"BTC", "AAPL", "EURUSD", "XAUUSD", "corn", "ACME"} {
 		for _, x := range []float64{0, 5e-324, 1.25e-11, 1e-10, 4.99995e-8, .0001, .001, .01, .099996, .1, .125, .99996, 1, 1.005,
-			1.015, 9.9996, 10, 19.99996, 20, 99.995, 99.999999, 100, 1e3, 64250.125, 1e6 + .005, 123456789.987654321, 1e15 + .5, 1e21,
+			1.015, 9.9996, 10, 19.99996, 20, 99.995, 99.999999, 100, 1e3, 64250.125, 1e6 + .005,
+			123456789.987654321, 1e15 + .5, 1e21,
 			1.7976931348623157e308} {
 			add(asset, x)
 		}
@@ -107,7 +108,8 @@ func TestConsoleHasTheFormatsOfCommands(t *testing.T) {
 	want, err := os.ReadFile(file)
 	commandtest.Must(t, err)
 	if d := cmp.Diff(string(want), got); d != "" {
-		t.Errorf("%s is written by TEST_FORMAT=1 go test -run '^TestConsoleHas' ./cmd/agentsignal/use, and then by make console: %s",
+		t.Errorf("%s is written by TEST_FORMAT=1 go test -run '^TestConsoleHas' ./cmd/agentsignal/use, "+
+			"and then by make console: %s",
 			file, d)
 	}
 }

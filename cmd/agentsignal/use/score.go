@@ -21,7 +21,8 @@ func scoreCommand(dataDir func() (string, error)) *cobra.Command {
 	var since string
 	c := &cobra.Command{
 		Use: "score", Short: "Show the scorecard of closed signals", Args: cobra.NoArgs,
-		Long: fmt.Sprintf("Show the scorecard of the account's closed signals: the hit rate with its 95 %% interval, and results in\n"+
+		Long: fmt.Sprintf("Show the scorecard of the account's closed signals: the hit rate with its 95 %% interval, "+
+			"and results in\n"+
 			"R, the distance from entry to stop. Expectancy, profit factor, total and drawdown are after costs. Of fewer than\n"+
 			"%d signals the text has counts and no shares, which would say little.", minShare),
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
