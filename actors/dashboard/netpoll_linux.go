@@ -12,7 +12,7 @@ import (
 // them runnable after each Gosched and polls only every 10 ms, so that an answer of Redis or a request waits
 // that long. Only one flusher uses it.
 type netPoll struct {
-	file    *os.File // an eventfd; nil before the first use, or if there is none
+	file    *os.File // an eventfd; nil before the first use, and if it could not be made
 	raw     syscall.RawConn
 	call    func(fd uintptr) bool // the method wait
 	written bool

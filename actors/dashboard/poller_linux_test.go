@@ -1,22 +1,13 @@
 package dashboard
 
-import (
-	"testing"
-)
+import "testing"
 
 func TestAClosedPollerReadsNothing(t *testing.T) {
 	t.Parallel()
-	h := newBench(t, nil).hub
-	in := &poller{hub: h}
-	listen := func() (socket, *recorder) {
-		_, server := tcpPair(t)
-		s, r := newSocket(server, func() {}, h.start, in), newRecorder(t)
-		s.listen(r)
-		return s, r
-	}
-	open, early := listen()
+	in := &poller{hub: newBench(t, nil).hub}
+	_, open, early := listenOn(t, in)
 	in.close()
-	_, late := listen()
+	_, _, late := listenOn(t, in)
 	<-late.end
 	open.Close() // its end is not forgotten
 	<-early.end
@@ -25,17 +16,10 @@ func TestAClosedPollerReadsNothing(t *testing.T) {
 // A client that sends without end must not keep others from being read.
 func TestAFloodDoesNotKeepOthersWaiting(t *testing.T) {
 	t.Parallel()
-	h := newBench(t, nil).hub
-	in := &poller{hub: h}
+	in := &poller{hub: newBench(t, nil).hub}
 	defer in.close()
-	listen := func() (client interface{ Write([]byte) (int, error) }, r *recorder, s socket) {
-		c, server := tcpPair(t)
-		s, r = newSocket(server, func() {}, h.start, in), newRecorder(t)
-		s.listen(r)
-		return c, r, s
-	}
-	flood, flooded, s := listen()
-	quiet, other, _ := listen()
+	flood, s, flooded := listenOn(t, in)
+	quiet, _, other := listenOn(t, in)
 	go func() {
 		for _, err := flood.Write(make([]byte, 64<<10)); err == nil; _, err = flood.Write(make([]byte, 64<<10)) {
 		}
@@ -55,13 +39,10 @@ func TestAFloodDoesNotKeepOthersWaiting(t *testing.T) {
 
 func TestPlacesAreFreed(t *testing.T) {
 	t.Parallel()
-	h := newBench(t, nil).hub
-	in := &poller{hub: h}
+	in := &poller{hub: newBench(t, nil).hub}
 	defer in.close()
 	for range 10 {
-		_, server := tcpPair(t)
-		s, r := newSocket(server, func() {}, h.start, in), newRecorder(t)
-		s.listen(r)
+		_, s, r := listenOn(t, in)
 		s.Close()
 		<-r.end
 	}

@@ -61,6 +61,15 @@ func tcpPair(tb testing.TB) (client, server net.Conn) {
 
 func pipe(testing.TB) (client, server net.Conn) { return net.Pipe() }
 
+// listenOn returns a TCP connection that a poller reads.
+func listenOn(tb testing.TB, in *poller) (client net.Conn, s socket, r *recorder) {
+	tb.Helper()
+	client, server := tcpPair(tb)
+	s, r = newSocket(server, func() {}, in.hub.start, in), newRecorder(tb)
+	s.listen(r)
+	return client, s, r
+}
+
 func TestReadingEndsOnce(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(client net.Conn, s socket){
@@ -76,9 +85,7 @@ func TestReadingEndsOnce(t *testing.T) {
 			t.Parallel()
 			h := newBench(t, nil).hub
 			in := &poller{hub: h}
-			client, server := tcpPair(t)
-			s, r := newSocket(server, func() {}, h.start, in), newRecorder(t)
-			s.listen(r)
+			client, s, r := listenOn(t, in)
 			client.Write([]byte("x"))
 			if got := <-r.got; got != "x" {
 				t.Errorf("got %q", got)
@@ -113,9 +120,7 @@ func TestSocketsComeAndGo(t *testing.T) {
 	for worker := range 8 {
 		wg.Go(func() {
 			for i := range 100 {
-				client, server := tcpPair(t)
-				s, r := newSocket(server, func() {}, h.start, in), newRecorder(t)
-				s.listen(r)
+				client, s, r := listenOn(t, in)
 				want := fmt.Sprintf("%d of %d", i, worker)
 				client.Write([]byte(want))
 				if i%3 == 0 { // it may be closed before, during and after the read
@@ -143,9 +148,7 @@ func TestMoreThanABufferIsRead(t *testing.T) {
 	h := newBench(t, nil).hub
 	in := &poller{hub: h}
 	defer in.close()
-	client, server := tcpPair(t)
-	r := newRecorder(t)
-	newSocket(server, func() {}, h.start, in).listen(r)
+	client, _, r := listenOn(t, in)
 	const size = 50_000
 	go client.Write(make([]byte, size))
 	client.SetDeadline(time.Now().Add(time.Minute))

@@ -182,19 +182,18 @@ var expiringCertificate = fault{"a certificate is not renewed", []string{"Agents
 		return func() { serve(90) }
 	}, true}
 
+// hookThatFails registers a webhook whose endpoint answers 500.
+func hookThatFails(w *watched) (end func()) {
+	endpoint := newFailingEndpoint(w, http.StatusInternalServerError, "")
+	w.trader.hook(endpoint.url)
+	return endpoint.release
+}
+
 var failingEndpoint = fault{"an endpoint fails", []string{"AgentsignalWebhookFailures"},
-	func(w *watched) func() {
-		end := newFailingEndpoint(w, http.StatusInternalServerError, "")
-		w.trader.hook(end.url)
-		return end.release
-	}, false}
+	hookThatFails, false}
 
 var deadEndpoint = fault{"an endpoint fails for too long", []string{"AgentsignalWebhookDisabled"},
-	func(w *watched) func() {
-		end := newFailingEndpoint(w, http.StatusInternalServerError, "")
-		w.trader.hook(end.url)
-		return end.release
-	}, false}
+	hookThatFails, false}
 
 var hangingEndpoint = fault{"an endpoint hangs", []string{"AgentsignalWebhookBacklog"}, func(w *watched) func() {
 	end := newHangingEndpoint(w)
