@@ -36,20 +36,24 @@ func BenchmarkAsk(b *testing.B) {
 }
 
 func BenchmarkSpawnChildren(b *testing.B) {
-	s, _, _ := newTestSystem(b)
-	done := make(chan struct{})
-	child := made(func(Context) {})
-	b.ReportAllocs()
-	b.ResetTimer()
-	s.Spawn(Partition, "p", made(func(c Context) {
-		if _, ok := c.Message().(Started); ok {
-			for range b.N {
-				c.Spawn(Signal, "s", child, Supervision{})
+	for name, sup := range map[string]Supervision{"stopped": {}, "discarded": {Discard: true}} {
+		b.Run(name, func(b *testing.B) {
+			s, _, _ := newTestSystem(b)
+			child := made(func(Context) {})
+			b.ReportAllocs()
+			b.ResetTimer()
+			s.Spawn(Partition, "p", made(func(c Context) {
+				if _, ok := c.Message().(Started); ok {
+					for range b.N {
+						c.Spawn(Signal, "s", child, Supervision{})
+					}
+				}
+			}), sup)
+			for idle := false; !idle; time.Sleep(time.Millisecond) {
+				idle = s.metrics.of(Signal).running.Load() == int64(b.N) && s.Alive(b.Context()) == nil
 			}
-			close(done)
-		}
-	}), Supervision{})
-	<-done
+		})
+	}
 }
 
 // BenchmarkEnd ends an actor with b.N idle children: the time is that of one child.

@@ -90,7 +90,10 @@ func (c *cell) Spawn(kind Kind, name string, produce func() Actor, sup Supervisi
 		c.children = &childSet{alive: make(map[*cell]struct{})}
 	}
 	c.children.alive[child] = struct{}{}
-	return c.sys.spawn(child, func(props *actor.Props) (*actor.PID, error) { return c.sys.start(props, c.lib) })
+	child.scheduled = true // by this goroutine
+	ref := c.sys.spawn(child, func(props *actor.Props) (*actor.PID, error) { return c.sys.start(props, c.lib) })
+	child.run()
+	return ref
 }
 
 // Stop implements Context.

@@ -287,3 +287,31 @@ func TestDiscardWhileChildrenAreAtWork(t *testing.T) {
 	wantCount(t, "children running", metrics.of(Signal).running.Load(), 0)
 	wantCount(t, "messages waiting", metrics.of(Signal).mailbox.Load(), 0)
 }
+
+// The goroutine of the parent handles the first message, and the parent supervises it.
+func TestDiscardedChildrenStartWithinSpawn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, _, _ := newTestSystem(t)
+		var rec record
+		starts := 0
+		s.Spawn(Partition, "p", made(func(c Context) {
+			if _, ok := c.Message().(Started); !ok {
+				return
+			}
+			ref := c.Spawn(Signal, "s", made(func(c Context) {
+				if _, ok := c.Message().(Started); !ok {
+					rec.add("child %s", text(c.Message()))
+				} else if starts++; starts == 1 {
+					panic("at its start")
+				}
+			}), Supervision{})
+			rec.add("parent: %d starts", starts)
+			ref.Tell("told")
+		}), Supervision{Discard: true})
+		synctest.Wait()
+		rec.want(t, "parent: 1 starts", "child Restarting", "child told")
+		if starts != 2 {
+			t.Errorf("%d starts, want another one after the panic", starts)
+		}
+	})
+}
