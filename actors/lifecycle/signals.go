@@ -226,18 +226,18 @@ func (s *signals) load(c engine.Context) {
 		if err != nil {
 			return loaded{err: err}
 		}
-		var page []signal.Signal
+		page := make([]signal.Signal, 0, foundPage)
 		err = o.store.OpenSignals(ctx, o.Partition, func(sig signal.Signal, _ signal.Position) error {
 			if page = append(page, sig); len(page) < foundPage {
 				return ctx.Err()
 			}
 			watched := make(chan struct{})
 			self.Tell(found{page, watched})
-			page = nil
 			select {
 			case <-watched:
 			case <-ctx.Done():
 			}
+			page = page[:0]
 			return ctx.Err()
 		})
 		self.Tell(found{list: page})
