@@ -167,7 +167,7 @@ func TestFaultsAcrossSettings(t *testing.T) {
 func TestLimitsOfEverySetting(t *testing.T) {
 	t.Parallel()
 	keyOf := func(name string) string { return strings.ToLower(strings.Replace(name, "_", ".", 1)) }
-	for _, name := range []string{"REDIS_TIMEOUT", "AUTH_ACCESS_TTL", "AUTH_REFRESH_TTL", "AUTH_SESSION_TTL",
+	for _, name := range []string{"AUTH_ACCESS_TTL", "AUTH_REFRESH_TTL", "AUTH_SESSION_TTL",
 		"AUTH_LOCK_WINDOW", "AUTH_LOCK_DURATION", "DASHBOARD_HEARTBEAT", "DASHBOARD_AUTH_TIMEOUT",
 		"DASHBOARD_REPLAY_AGE", "RUNS_TIMEOUT", "RUNS_JOB_RETENTION", "SIGNALS_RETENTION", "WEBHOOKS_TIMEOUT",
 		"WEBHOOKS_CONNECT_TIMEOUT", "WEBHOOKS_DISABLE_AFTER", "WEBHOOKS_RETENTION"} {
@@ -189,6 +189,7 @@ func TestLimitsOfEverySetting(t *testing.T) {
 		{"WEBHOOKS_ORDER_WAIT=-1s", "webhooks.order_wait: must be 0s to 24h"},
 		{"WEBHOOKS_ORDER_WAIT=24h1s", "webhooks.order_wait: must be 0s to 24h"},
 		{"WEBHOOKS_JITTER=-0.1", "webhooks.jitter: must be 0 to 0.5"},
+		{"REDIS_TIMEOUT=1s", "redis.timeout: must be more than 1s"},
 		{"REDIS_WAIT_REPLICAS=-1", "redis.wait_replicas: must be 0 to 5"},
 		{"MARKET_SPEED=0", "market.speed: must be 1 to 3600"},
 		{"COSTS_CRYPTO=-1", "costs.crypto: must be 0 to 1000 basis points"},

@@ -203,11 +203,15 @@ func (check checker) networks(key string, list []string) {
 	}
 }
 
+// blockTime is how long a read of a stream waits in Redis, redisclient.BlockTimeout.
+const blockTime = Duration(time.Second)
+
 func (c *Config) checkStore(check checker) {
 	check(c.DataDir != "", "data_dir", "must not be empty")
 	check(c.Partitions >= 0 && c.Partitions <= 1024, "partitions",
 		"must be 1 to 1024, or 0 for the number of the installation")
 	check(c.Redis.WaitReplicas >= 0 && c.Redis.WaitReplicas <= 5, "redis.wait_replicas", "must be 0 to 5")
+	check(c.Redis.Timeout > blockTime, "redis.timeout", "must be more than 1s: a read that waits for news takes as long")
 	check(slices.Contains([]string{RefuseWithoutReplicas, AcceptWithoutReplicas}, c.Redis.WithoutReplicas),
 		"redis.without_replicas", "must be refuse or accept")
 	check(c.Redis.CAFile == "" || c.Redis.URL != "", "redis.ca_file",
@@ -227,7 +231,6 @@ func (c *Config) checkPositive(check checker) {
 	check(c.Audit.Every == 0 || c.Audit.Every >= minAuditEvery, "audit.every", "must be 1m or more, or 0 for never")
 	for key, d := range map[string]Duration{
 		"lease":                    c.Lease,
-		"redis.timeout":            c.Redis.Timeout,
 		"auth.access_ttl":          c.Auth.AccessTTL,
 		"auth.refresh_ttl":         c.Auth.RefreshTTL,
 		"auth.session_ttl":         c.Auth.SessionTTL,
