@@ -257,15 +257,16 @@ func (c *Cluster) MoveSome(key string, first func(i int, key string) bool) (fini
 		// A server that has the slot drops it, with its keys, if another move follows too soon.
 		Eventually(c.tb, func() bool {
 			return !slices.ContainsFunc(c.clients, func(n *redis.Client) bool {
-				return !owns(n.ClusterSlots(ctx).Val(), slot, id)
+				return !owns(n.ClusterShards(ctx).Val(), slot, id)
 			})
 		})
 	}
 }
 
 // owns reports whether the master with an id has a slot.
-func owns(ranges []redis.ClusterSlot, slot int, id string) bool {
-	return slices.ContainsFunc(ranges, func(r redis.ClusterSlot) bool {
-		return r.Start <= slot && slot <= r.End && len(r.Nodes) > 0 && r.Nodes[0].ID == id
+func owns(shards []redis.ClusterShard, slot int, id string) bool {
+	return slices.ContainsFunc(shards, func(s redis.ClusterShard) bool {
+		has := slices.ContainsFunc(s.Slots, func(r redis.SlotRange) bool { return int(r.Start) <= slot && slot <= int(r.End) })
+		return has && slices.ContainsFunc(s.Nodes, func(n redis.Node) bool { return n.ID == id && n.Role == "master" })
 	})
 }
