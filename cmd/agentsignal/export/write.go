@@ -24,8 +24,10 @@ const (
 	pageSize = 100
 )
 
-// ErrNoRecord is the error of an account without a signal in the newest checkpoint.
-var ErrNoRecord = errors.New("no checkpoint has a signal of the account yet: one is signed each minute")
+// ErrNotSigned is the error of an account whose signals are all newer than the newest checkpoint.
+var ErrNotSigned = errors.New("no checkpoint has a signal of the account yet: one is signed each minute")
+
+var errNoSignals = errors.New("the account has no signals")
 
 // proof is the answer of GET /v1/signals/{id}/proof.
 type proof struct {
@@ -108,7 +110,7 @@ func begin(ctx context.Context, from *client.Client, ids []string) ([]string, st
 		case http.StatusNotFound: // removed by retention since it was listed
 			continue
 		case http.StatusConflict:
-			return nil, "", 0, ErrNoRecord
+			return nil, "", 0, ErrNotSigned
 		}
 		if err != nil {
 			return nil, "", 0, err
@@ -126,7 +128,7 @@ func begin(ctx context.Context, from *client.Client, ids []string) ([]string, st
 		}
 		return ids[i:], p.Checkpoint, c.Logs[p.Created.Log].N, nil
 	}
-	return nil, "", 0, ErrNoRecord
+	return nil, "", 0, errNoSignals
 }
 
 // statusOf returns the HTTP status of an answer that is an error, or 0.
