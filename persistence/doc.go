@@ -97,7 +97,7 @@
 //	{node}:processes              hash   node -> its process, what must agree, it follows  about as announced
 //	market:ticks                  stream prices as clients give them                    15 min and 1 M
 //	market:bars                   stream bars as clients give them                      until they are stored
-//	{market}:ticks                stream prices of the feeder's sources, from it alone  15 min and 1 M
+//	{market}:ticks                stream rounds of prices, from the feeder alone        15 min and 1 M
 //	{market}:closed               stream bars that were closed                          15 min
 //	{market}:bars:TF:ASSET        zset   bars of an asset and timeframe by time         the newest 1,500
 //	{market}:news                 stream news                                           what strategies look back

@@ -1,10 +1,13 @@
 package market
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
+	"slices"
+	"strconv"
 
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 	"github.com/agentsignal/agentsignal/persistence/codec"
@@ -21,7 +24,17 @@ const (
 	// barBytes is the length of a packed bar. It includes the open time, so that two bars of a
 	// series never have the same bytes, which a sorted set would store once.
 	barBytes = 1 + 1 + 8 + 4 + 5*8
+
+	tickMissed = 1 // ticks before it may be missing, since a time that follows
+
+	numberRaw   = 0xff // the 8 bytes of a number follow
+	maxDigits   = 999_999_999_999_999
+	maxDecimals = len(powersOfTen) - 1
 )
+
+// powersOfTen are those that a float64 has exactly.
+var powersOfTen = [...]float64{1, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16,
+	1e17, 1e18, 1e19, 1e20, 1e21, 1e22}
 
 var errRecord = errors.New("record is damaged")
 
@@ -121,9 +134,7 @@ func unpackNews(data string) (marketdata.NewsItem, error) {
 	r := readRecord(data)
 	n := marketdata.NewsItem{At: r.int64(), Weight: r.float()}
 	n.ID, n.Headline, n.Body, n.Source = r.text(), r.text(), r.text(), r.text()
-	for left := r.length(); left > 0; left-- {
-		n.Symbols = append(n.Symbols, r.text())
-	}
+	n.Symbols = r.texts()
 	if err := r.end(); err != nil {
 		return marketdata.NewsItem{}, fmt.Errorf("read news: %w", err)
 	}
@@ -140,14 +151,101 @@ func packListing(symbols []string) []byte {
 
 func unpackListing(data string) ([]string, error) {
 	r := readRecord(data)
-	var symbols []string
-	for left := r.length(); left > 0; left-- {
-		symbols = append(symbols, r.text())
-	}
+	symbols := r.texts()
 	if err := r.end(); err != nil {
 		return nil, fmt.Errorf("read listing: %w", err)
 	}
 	return symbols, nil
+}
+
+// packRound packs ticks: the sources that occur, the time of the first tick, and of each tick the asset,
+// the number of its source, its time after that of the first, price and volume.
+func packRound(ticks []marketdata.AssetTick) []byte {
+	var sources []string
+	for i := range ticks {
+		if !slices.Contains(sources, ticks[i].Source) {
+			sources = append(sources, ticks[i].Source)
+		}
+	}
+	p := packListing(sources)
+	base := ticks[0].Time
+	p = binary.AppendVarint(p, base)
+	p = binary.AppendUvarint(p, uint64(len(ticks)))
+	for i := range ticks {
+		t := &ticks[i]
+		p = appendText(p, t.Asset)
+		kind := uint64(slices.Index(sources, t.Source)) << 1
+		if t.Missed != 0 {
+			kind |= tickMissed
+		}
+		p = binary.AppendUvarint(p, kind)
+		p = binary.AppendVarint(p, t.Time-base)
+		p = appendNumber(p, t.Price)
+		p = appendNumber(p, t.Volume)
+		if t.Missed != 0 {
+			p = binary.AppendVarint(p, t.Missed-base)
+		}
+	}
+	return p
+}
+
+func unpackRound(data string) ([]marketdata.AssetTick, error) {
+	r := readRecord(data)
+	sources := r.texts()
+	base := r.Varint()
+	ticks := make([]marketdata.AssetTick, r.length())
+	for i := range ticks {
+		t := &ticks[i]
+		t.Asset = r.text()
+		kind := r.Uvarint()
+		t.Time = base + r.Varint()
+		t.Price, t.Volume = r.number(), r.number()
+		if kind&tickMissed != 0 {
+			t.Missed = base + r.Varint()
+		}
+		if kind>>1 >= uint64(len(sources)) {
+			r.Fail(errRecord)
+			break
+		}
+		t.Source = sources[kind>>1]
+	}
+	if err := r.end(); err != nil {
+		return nil, fmt.Errorf("read round of ticks: %w", err)
+	}
+	return ticks, nil
+}
+
+// appendNumber appends the digits of v as an integer and how many of them are decimals, so that most
+// prices take 5 bytes. Up to 22 decimals and 15 digits the quotient is v itself, since both numbers are exact.
+// Other numbers follow numberRaw as they are.
+func appendNumber(p []byte, v float64) []byte {
+	var text [32]byte
+	digits := strconv.AppendFloat(text[:0], v, 'f', -1, 64)
+	decimals := 0
+	if point := bytes.IndexByte(digits, '.'); point >= 0 {
+		decimals = len(digits) - point - 1
+		digits = append(digits[:point], digits[point+1:]...)
+	}
+	n, err := strconv.ParseUint(string(digits), 10, 64)
+	if err != nil || n > maxDigits || decimals > maxDecimals {
+		p = append(p, numberRaw)
+		return binary.LittleEndian.AppendUint64(p, math.Float64bits(v))
+	}
+	return binary.AppendUvarint(append(p, byte(decimals)), n)
+}
+
+// number is the inverse of appendNumber.
+func (r *recordReader) number() float64 {
+	decimals := r.Byte()
+	if decimals == numberRaw {
+		return r.float()
+	}
+	n := r.Uvarint()
+	if n > maxDigits || int(decimals) > maxDecimals {
+		r.Fail(errRecord)
+		return 0
+	}
+	return float64(n) / powersOfTen[decimals]
 }
 
 func appendText(p []byte, s string) []byte {
@@ -200,6 +298,14 @@ func (r *recordReader) length() int {
 }
 
 func (r *recordReader) text() string { return string(r.Take(uint64(r.length()))) }
+
+func (r *recordReader) texts() []string {
+	var texts []string
+	for left := r.length(); left > 0; left-- {
+		texts = append(texts, r.text())
+	}
+	return texts
+}
 
 func (r *recordReader) end() error {
 	if r.Err != nil || len(r.B) > 0 {

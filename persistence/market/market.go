@@ -20,7 +20,8 @@ const (
 	// maxBars is how many bars a series keeps.
 	maxBars = 1500
 	// maxTicks and maxTickAge bound the streams of ticks, maxClosed the stream of closed bars.
-	// A reader that lags farther behind reads the records instead.
+	// A reader that lags farther behind reads the records instead. maxTicks counts entries: a round is
+	// one, and 17 ticks in it take the memory of about four entries of a tick each.
 	maxTicks   = 1_000_000
 	maxTickAge = 15 * time.Minute
 	maxClosed  = 100_000
@@ -37,6 +38,7 @@ var (
 	storeScript  = redisclient.Script(scripts, "store")
 	fillScript   = redisclient.Script(scripts, "fill")
 	ticksScript  = redisclient.Script(scripts, "ticks")
+	roundScript  = redisclient.Script(scripts, "round")
 	settleScript = redisclient.Script(scripts, "settle")
 )
 
@@ -184,8 +186,24 @@ func (m *Store) Fill(ctx context.Context, epoch int64, series []marketdata.Serie
 	return nil
 }
 
-// AppendTicks writes ticks of the feeder's sources in order. KindConflict: another feeder took
-// over, and nothing was written.
+// AppendRound writes ticks of the feeder's sources in order as one entry, which builds before rounds do
+// not read. KindConflict: another feeder took over, and nothing was written.
+func (m *Store) AppendRound(ctx context.Context, epoch int64, ticks []marketdata.AssetTick) error {
+	if len(ticks) == 0 {
+		return nil
+	}
+	keys := []string{m.s.FeederEpochKey(), m.s.MarketOwnTicksKey()}
+	stored, err := roundScript.Run(ctx, m.s.RDB, keys, epoch, packRound(ticks)).Int64()
+	if err != nil {
+		return redisclient.Failed(err, "append round of ticks")
+	}
+	if stored == 0 {
+		return errNotFeeder
+	}
+	return nil
+}
+
+// AppendTicks writes ticks as AppendRound does, as an entry each, which earlier builds read as well.
 func (m *Store) AppendTicks(ctx context.Context, epoch int64, ticks []marketdata.AssetTick) error {
 	if len(ticks) == 0 {
 		return nil

@@ -2,6 +2,7 @@ package market
 
 import (
 	"errors"
+	"math"
 	"net"
 	"slices"
 	"strconv"
@@ -341,6 +342,66 @@ func TestTicksAreAppendedReadAndTrimmed(t *testing.T) {
 	}
 }
 
+// A round is read as its ticks, between ticks that have an entry each, and bit for bit as they were written.
+func TestRoundsAreReadAsTheirTicks(t *testing.T) {
+	t.Parallel()
+	m, rdb, epoch := newMarketBench(t)
+	ctx := t.Context()
+	const at = 1_795_253_400_123
+	tick := func(asset, source string, price, volume float64, time, missed int64) marketdata.AssetTick {
+		return marketdata.AssetTick{Asset: asset, Source: source, Missed: missed,
+			Tick: marketdata.Tick{Price: price, Volume: volume, Time: time}}
+	}
+	round := []marketdata.AssetTick{
+		tick("BTC", "simulated", 67000.125, 23.661108, at, 0),
+		tick("natural_gas", "simulated", 3.5348871, 0, at, at-60_000),
+		tick("ETH", "binance", 1.0/3, 1e22, at-250, 0),
+		tick("Ä b", "simulated", 1e-9, 123456789012345678, at+50, 0),
+		tick("X", "binance", 1e12, math.MaxFloat64, 0, 1),
+		tick("Y", "binance", 999999999999999, 0.0000000000000000000001, at, 0),
+		tick("Z", "binance", 1000000000000001, 2.5e-23, at, 0),
+	}
+	single := []marketdata.AssetTick{tick("BTC", "simulated", 67000.5, 1, at+100, 0)}
+	for _, err := range []error{
+		m.AppendRound(ctx, epoch, nil), m.AppendRound(ctx, epoch, round), m.AppendTicks(ctx, epoch, single),
+		m.AppendRound(ctx, epoch, single),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	rdb.XAdd(ctx, &redis.XAddArgs{Stream: m.s.MarketOwnTicksKey(), Values: []string{"r", "damaged"}})
+	if n := rdb.XLen(ctx, m.s.MarketOwnTicksKey()).Val(); n != 4 {
+		t.Errorf("%d entries, want 4", n)
+	}
+	entries, err := m.ReadTicks(ctx, marketdata.OwnTicks, signal.Position{}, 0)
+	if err != nil || len(entries) != len(round)+3 {
+		t.Fatalf("%d entries, %v", len(entries), err)
+	}
+	for i := range round {
+		if e := &entries[i]; e.Position != entries[0].Position || e.Tick == nil || *e.Tick != round[i] {
+			t.Errorf("tick %d is %+v of %v, want %+v", i, e.Tick, e.Position, round[i])
+		}
+	}
+	rest := entries[len(round):]
+	if rest[0].Fields["price"] != "67000.5" || rest[1].Tick == nil || *rest[1].Tick != single[0] || rest[2].Tick != nil {
+		t.Errorf("after the round: %+v", rest)
+	}
+	more, err := m.ReadTicks(ctx, marketdata.OwnTicks, entries[0].Position, 0)
+	if len(more) != 3 || err != nil {
+		t.Errorf("%d entries after the round, %v", len(more), err)
+	}
+	err = m.AppendRound(ctx, epoch+1, round)
+	storetest.WantKind(t, "a round of another feeder", err, signal.KindConflict)
+
+	// One that names "r" in the stream of others is no round.
+	rdb.XAdd(ctx, &redis.XAddArgs{Stream: m.s.MarketTicksKey(), Values: []any{"r", packRound(round)}})
+	given, err := m.ReadTicks(ctx, marketdata.GivenTicks, signal.Position{}, 0)
+	if len(given) != 1 || given[0].Tick != nil || err != nil {
+		t.Errorf("a round from outside is read as %+v, %v", given, err)
+	}
+}
+
 func TestDamagedClosedBarsHaveNoCount(t *testing.T) {
 	t.Parallel()
 	good := marketBar(1, 6)
@@ -361,6 +422,8 @@ func FuzzMarketRecords(f *testing.F) {
 	f.Add(packLive(&marketdata.Live{Last: marketdata.Tick{Price: 1, Time: 2}, Minute: bar.Bar}))
 	f.Add(packNews(&marketdata.NewsItem{ID: "1", Headline: "x", Symbols: []string{"BTC", ""}}))
 	f.Add(packListing([]string{"BTCUSDT", "ETHUSDT", ""}))
+	f.Add(packRound([]marketdata.AssetTick{{Asset: "BTC", Source: "simulated", Missed: 3,
+		Tick: marketdata.Tick{Price: 67000.5, Volume: 1.0 / 3, Time: 5}}}))
 	f.Add([]byte{})
 	// What can be read is written again as the same bytes.
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -379,6 +442,12 @@ func FuzzMarketRecords(f *testing.F) {
 		if l, err := unpackListing(string(data)); err == nil {
 			if again, err := unpackListing(string(packListing(l))); err != nil || !slices.Equal(again, l) {
 				t.Errorf("listing %q, %v", again, err)
+			}
+		}
+		if r, err := unpackRound(string(data)); err == nil && len(r) > 0 {
+			again, err := unpackRound(string(packRound(r)))
+			if err != nil || string(packRound(again)) != string(packRound(r)) {
+				t.Errorf("round %+v, %v", again, err)
 			}
 		}
 		if n, err := unpackNews(string(data)); err == nil {
@@ -403,6 +472,7 @@ func TestMarketWithoutRedis(t *testing.T) {
 		"State":        func() error { _, err := m.State(ctx); return err },
 		"Store":        func() error { return m.Store(ctx, &marketdata.Step{}) },
 		"Fill":         func() error { return m.Fill(ctx, 1, series) },
+		"AppendRound":  func() error { return m.AppendRound(ctx, 1, []marketdata.AssetTick{{Asset: "BTC"}}) },
 		"AppendTicks":  func() error { return m.AppendTicks(ctx, 1, []marketdata.AssetTick{{Asset: "BTC"}}) },
 		"Trim":         func() error { return m.Trim(ctx, time.Now(), signal.Position{}, time.Now()) },
 		"TrimBars":     func() error { return m.TrimBars(ctx, signal.Position{}) },

@@ -21,12 +21,39 @@ func (m *Store) ticksKey(stream marketdata.TickStream) string {
 	return m.s.MarketTicksKey()
 }
 
-// ReadTicks returns the entries of a stream of ticks after a position, oldest first. It waits
-// for the first one up to block, at most a second.
+// ReadTicks returns the entries of a stream of ticks after a position, oldest first, and each tick of a
+// round as an entry. It waits for the first one up to block, at most a second.
 func (m *Store) ReadTicks(
 	ctx context.Context, stream marketdata.TickStream, after signal.Position, block time.Duration,
 ) ([]marketdata.Entry, error) {
-	return m.readInput(ctx, m.ticksKey(stream), after, block)
+	entries, err := m.readInput(ctx, m.ticksKey(stream), after, block)
+	if err != nil || stream != marketdata.OwnTicks {
+		return entries, err
+	}
+	return unpackRounds(entries), nil
+}
+
+// unpackRounds replaces each round by its ticks. One that cannot be read stays as it is, which no reader
+// takes for a tick.
+func unpackRounds(entries []marketdata.Entry) []marketdata.Entry {
+	ticks := make([]marketdata.Entry, 0, len(entries))
+	for i := range entries {
+		e := &entries[i]
+		packed, ok := e.Fields["r"]
+		if !ok {
+			ticks = append(ticks, *e)
+			continue
+		}
+		round, err := unpackRound(packed)
+		if err != nil || len(round) == 0 {
+			ticks = append(ticks, *e)
+			continue
+		}
+		for j := range round {
+			ticks = append(ticks, marketdata.Entry{Position: e.Position, Tick: &round[j]})
+		}
+	}
+	return ticks
 }
 
 // ReadBars returns the entries of market:bars after a position, as ReadTicks does.

@@ -40,6 +40,8 @@ type Records interface {
 	Fill(ctx context.Context, epoch int64, series []marketdata.Series) error
 	EachRecent(ctx context.Context, assets []string, tf signal.Timeframe, count int,
 		f func(asset string, bars []marketdata.AssetBar)) error
+	// AppendRound writes ticks as one entry, AppendTicks as an entry each, which earlier builds read as well.
+	AppendRound(ctx context.Context, epoch int64, ticks []marketdata.AssetTick) error
 	AppendTicks(ctx context.Context, epoch int64, ticks []marketdata.AssetTick) error
 	ReadTicks(ctx context.Context, stream marketdata.TickStream, after signal.Position, block time.Duration) (
 		[]marketdata.Entry, error)
@@ -69,6 +71,9 @@ type Options struct {
 	// Weather returns the anomaly that moves the simulated price of a commodity at a time. It must
 	// be deterministic, and may be nil.
 	Weather func(symbol string, at time.Time) float64
+
+	// Rounds reports whether all live nodes read rounds of ticks. It may be nil: they do.
+	Rounds func(ctx context.Context) (bool, error)
 
 	Now     func() time.Time // the service's clock; default time.Now
 	Log     *slog.Logger     // may be nil

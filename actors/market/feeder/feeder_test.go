@@ -82,8 +82,12 @@ func (b *bench) drive(c *markettest.Clock, step time.Duration, times int) {
 		c.Add(step)
 		want := c.Now().UnixMilli() / 100 * 100
 		markettest.Eventually(b.t, fmt.Sprintf("tick of %d", want), func() bool {
-			last, err := b.server.Client().XRevRangeN(b.t.Context(), "{market}:ticks", "+", "-", 1).Result()
-			return err == nil && len(last) == 1 && last[0].Values["time"] == fmt.Sprint(want)
+			end, err := b.store.TicksEnd(b.t.Context(), marketdata.OwnTicks)
+			if err != nil || end.IsZero() {
+				return false
+			}
+			last, err := b.store.ReadTicks(b.t.Context(), marketdata.OwnTicks, signal.Position{MS: end.MS - 1}, 0)
+			return err == nil && len(last) > 0 && last[len(last)-1].Tick.Time == want
 		})
 	}
 }

@@ -1,6 +1,7 @@
 package feeder
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"sync"
@@ -21,6 +22,10 @@ const (
 	storeEvery      = 1_000
 	checkpointEvery = 10_000
 	trimEvery       = 10_000
+	// roundsEvery is how often, in milliseconds, the feeder finds out whether all nodes read rounds of ticks, and
+	// unreadFor how far back from then a node that does not may have missed some.
+	roundsEvery = 1_000
+	unreadFor   = 60_000
 	// maxRest bounds the pause between two turns of the loop.
 	maxRest = 100 * time.Millisecond
 	// Sizes of one call to the store.
@@ -48,6 +53,11 @@ type leadership struct {
 	stored          int64
 	checkpointed    int64
 	trimmed         int64
+
+	rounds      bool            // all live nodes read rounds of ticks
+	roundsKnown int64           // when rounds was found out
+	unreadSince int64           // since when a node may have missed rounds, or 0 if none has
+	marked      map[string]bool // assets of which a tick with unreadSince was written
 }
 
 // assetState is an asset whose prices come from outside, or one that a source gives.
@@ -62,7 +72,7 @@ type assetState struct {
 
 func newLeadership(f *Feeder, epoch int64, taken time.Time) *leadership {
 	return &leadership{
-		Feeder: f, epoch: epoch, renewed: taken,
+		Feeder: f, epoch: epoch, renewed: taken, rounds: f.o.Rounds == nil,
 		assets: make(map[string]*assetState), live: make(map[string]marketdata.Live),
 	}
 }
@@ -199,6 +209,9 @@ func (t *leadership) turn(ctx context.Context) error {
 		return err
 	}
 	ms := now.UnixMilli()
+	if err := t.chooseRounds(ctx, ms); err != nil {
+		return err
+	}
 	if err := t.want(ctx); err != nil {
 		return err
 	}
@@ -282,15 +295,50 @@ func (t *leadership) newsKept() time.Duration {
 	return time.Duration(kept) * time.Millisecond
 }
 
+// chooseRounds finds out from time to time whether ticks may be written in rounds.
+func (t *leadership) chooseRounds(ctx context.Context, now int64) error {
+	if t.o.Rounds == nil || now-t.roundsKnown < roundsEvery {
+		return nil
+	}
+	rounds, err := t.o.Rounds(ctx)
+	if err != nil {
+		return err
+	}
+	if t.rounds && !rounds {
+		t.unreadSince, t.marked = now-unreadFor, make(map[string]bool)
+	}
+	t.rounds, t.roundsKnown = rounds, now
+	return nil
+}
+
 // publish writes ticks of sources for all nodes.
 func (t *leadership) publish(ctx context.Context, ticks []marketdata.AssetTick) error {
 	for chunk := range slices.Chunk(ticks, tickChunk) {
-		if err := t.store.AppendTicks(ctx, t.epoch, chunk); err != nil {
+		write := t.store.AppendRound
+		if !t.rounds {
+			write = t.store.AppendTicks
+			t.markUnread(chunk)
+		}
+		if err := write(ctx, t.epoch, chunk); err != nil {
 			return err
 		}
 		t.o.Metrics.addTicks(len(chunk))
 	}
 	return nil
+}
+
+// markUnread marks the first tick of each asset after rounds that a node of an earlier build did not read: it
+// makes up for these by bars.
+func (t *leadership) markUnread(ticks []marketdata.AssetTick) {
+	if t.unreadSince == 0 {
+		return
+	}
+	for i := range ticks {
+		if x := &ticks[i]; !t.marked[x.Asset] {
+			t.marked[x.Asset] = true
+			x.Missed = min(cmp.Or(x.Missed, t.unreadSince), t.unreadSince)
+		}
+	}
 }
 
 func (t *leadership) gather(o simulated.Output) {

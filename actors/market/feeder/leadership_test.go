@@ -30,6 +30,7 @@ type stepStore struct {
 	taken  bool // the lease, by another node
 	writes int  // of all kinds
 	ticks  []marketdata.AssetTick
+	single int // the number of ticks that were written as an entry each
 }
 
 func (s *stepStore) RenewLease(context.Context, string, int64, time.Duration) error {
@@ -50,7 +51,12 @@ func (s *stepStore) Store(_ context.Context, step *marketdata.Step) error {
 	return nil
 }
 
-func (s *stepStore) AppendTicks(_ context.Context, _ int64, ticks []marketdata.AssetTick) error {
+func (s *stepStore) AppendTicks(ctx context.Context, epoch int64, ticks []marketdata.AssetTick) error {
+	s.single += len(ticks)
+	return s.AppendRound(ctx, epoch, ticks)
+}
+
+func (s *stepStore) AppendRound(_ context.Context, _ int64, ticks []marketdata.AssetTick) error {
 	s.writes++
 	s.ticks = append(s.ticks, ticks...)
 	return nil
@@ -195,6 +201,52 @@ func TestLeadershipEndsAfterAHalt(t *testing.T) {
 	c.Add(time.Minute + time.Second)
 	if err := lead.turn(t.Context()); !errors.Is(err, errHalted) {
 		t.Errorf("got %v, want %v", err, errHalted)
+	}
+}
+
+// Ticks are written in rounds while all live nodes read them. For one that does not and has joined since, the
+// first tick of each asset afterwards names the time that must be made up by bars.
+func TestTicksAreWrittenAsAllNodesReadThem(t *testing.T) {
+	t.Parallel()
+	c, _ := minuteClock()
+	store := &stepStore{}
+	rounds, asked := false, 0
+	ask := func(context.Context) (bool, error) { asked++; return rounds, nil }
+	o := Options{Node: "n1", Sources: source.Stream, Now: c.Now, Rounds: ask}
+	lead := newLeadership(newFeeder(t, store, o), 1, c.Now())
+	publish := func(what string, single bool, missed int64) {
+		t.Helper()
+		if err := lead.turn(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		store.ticks, store.single = nil, 0
+		for range 2 {
+			round := []marketdata.AssetTick{{Asset: "BTC"}, {Asset: "ETH"}}
+			if err := lead.publish(t.Context(), round); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if (store.single == 4) != single || (store.single == 0) == single {
+			t.Errorf("%s: %d of 4 ticks have an entry each", what, store.single)
+		}
+		for i, tick := range store.ticks {
+			if want := missed; i < 2 && tick.Missed != want || i >= 2 && tick.Missed != 0 {
+				t.Errorf("%s: ticks are missed since %d before tick %d of %s", what, tick.Missed, i, tick.Asset)
+			}
+		}
+	}
+	publish("an earlier build is live", true, 0)
+	rounds = true
+	publish("its end is not known yet", true, 0)
+	c.Add(time.Second)
+	publish("all read rounds", false, 0)
+	rounds = false
+	c.Add(time.Second)
+	publish("an earlier build has joined", true, c.Now().UnixMilli()-unreadFor)
+	c.Add(time.Second)
+	publish("it is still live", true, 0)
+	if asked != 4 {
+		t.Errorf("asked %d times, want 4: once a second", asked)
 	}
 }
 

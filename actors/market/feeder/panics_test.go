@@ -98,11 +98,11 @@ func (s *panickingStore) ReadBars(ctx context.Context, after signal.Position, bl
 	return s.Records.ReadBars(ctx, after, block)
 }
 
-func (s *panickingStore) AppendTicks(ctx context.Context, epoch int64, ticks []marketdata.AssetTick) error {
+func (s *panickingStore) AppendRound(ctx context.Context, epoch int64, ticks []marketdata.AssetTick) error {
 	if s.steps.Add(1) == 1 {
 		panic("at a step")
 	}
-	return s.Records.AppendTicks(ctx, epoch, ticks)
+	return s.Records.AppendRound(ctx, epoch, ticks)
 }
 
 func TestPanicsEndLeadershipsOnly(t *testing.T) {

@@ -31,6 +31,9 @@ const ReadChunk = 2000
 // ParseTick decodes an entry of a stream of ticks. Asset is the name as written. Source is the field
 // of one of our own ticks, and Stream for a tick from outside, which must not pass for a source.
 func ParseTick(stream marketdata.TickStream, e *marketdata.Entry) (t marketdata.AssetTick, skipped prices.Reason) {
+	if e.Tick != nil {
+		return *e.Tick, checkRoundTick(e)
+	}
 	_, named := e.Fields["source"]
 	_, missed := e.Fields["missed"]
 	switch {
@@ -71,6 +74,24 @@ func ParseTick(stream marketdata.TickStream, e *marketdata.Entry) (t marketdata.
 		}
 	}
 	return t, ""
+}
+
+// checkRoundTick returns why the tick of a round is not valid, by the rules for the fields of an entry.
+func checkRoundTick(e *marketdata.Entry) prices.Reason {
+	t := e.Tick
+	switch {
+	case !validName(t.Asset):
+		return prices.SkipAsset
+	case !(minPrice <= t.Price && t.Price <= maxPrice): // NaN is in no range
+		return prices.SkipPrice
+	case !(0 <= t.Volume && t.Volume <= maxVolume):
+		return prices.SkipVolume
+	case t.Time < earliestTime || t.Time > e.Position.MS+futureMS || t.Missed != 0 && t.Missed < earliestTime:
+		return prices.SkipTime
+	case t.Source == Stream || !slices.Contains(allNames, t.Source):
+		return prices.SkipFields
+	}
+	return ""
 }
 
 // The fields of entries of ticks and of bars.

@@ -116,6 +116,42 @@ func TestOwnTicksHaveTheirSource(t *testing.T) {
 	}
 }
 
+func TestTicksOfRoundsAreChecked(t *testing.T) {
+	t.Parallel()
+	good := marketdata.AssetTick{Asset: "BTC", Source: "simulated",
+		Tick: marketdata.Tick{Price: 67000.5, Volume: .1, Time: at}}
+	for _, c := range []struct {
+		name    string
+		change  func(*marketdata.AssetTick)
+		skipped prices.Reason
+	}{
+		{"a whole one", func(*marketdata.AssetTick) {}, ""},
+		{"after a gap", func(t *marketdata.AssetTick) { t.Missed = at - 1 }, ""},
+		{"after a gap without a beginning", func(t *marketdata.AssetTick) { t.Missed = 5 }, prices.SkipTime},
+		{"no asset", func(t *marketdata.AssetTick) { t.Asset = "" }, prices.SkipAsset},
+		{"NaN", func(t *marketdata.AssetTick) { t.Price = math.NaN() }, prices.SkipPrice},
+		{"absurd price", func(t *marketdata.AssetTick) { t.Price = math.Inf(1) }, prices.SkipPrice},
+		{"zero", func(t *marketdata.AssetTick) { t.Price = 0 }, prices.SkipPrice},
+		{"NaN volume", func(t *marketdata.AssetTick) { t.Volume = math.NaN() }, prices.SkipVolume},
+		{"negative volume", func(t *marketdata.AssetTick) { t.Volume = -1 }, prices.SkipVolume},
+		{"far ahead", func(t *marketdata.AssetTick) { t.Time = at + futureMS + 1 }, prices.SkipTime},
+		{"long ago", func(t *marketdata.AssetTick) { t.Time = 0 }, prices.SkipTime},
+		{"a source that is unknown", func(t *marketdata.AssetTick) { t.Source = "exchange" }, prices.SkipFields},
+		{"a source that has no ticks of its own", func(t *marketdata.AssetTick) { t.Source = Stream }, prices.SkipFields},
+	} {
+		tick := good
+		c.change(&tick)
+		got, skipped := ParseTick(marketdata.OwnTicks, &marketdata.Entry{Position: signal.Position{MS: at}, Tick: &tick})
+		if skipped != c.skipped || skipped == "" && got != tick {
+			t.Errorf("%s: %+v, skipped for %q, want %q", c.name, got, skipped, c.skipped)
+		}
+	}
+	damaged := &marketdata.Entry{Position: signal.Position{MS: at}, Fields: map[string]string{"r": "x"}}
+	if _, skipped := ParseTick(marketdata.OwnTicks, damaged); skipped != prices.SkipFields {
+		t.Errorf("a round that cannot be read is skipped for %q", skipped)
+	}
+}
+
 var goodBar = map[string]string{
 	"asset": "BTC", "timeframe": "1h", "open_time": "1795248000000",
 	"open": "66900", "high": "67100", "low": "66850", "close": "67000.5", "volume": "12.5",

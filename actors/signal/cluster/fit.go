@@ -18,7 +18,7 @@ type Profile struct {
 // Trait is a setting in which live nodes must agree: two nodes fit if they have one of their
 // values in common. Neither the setting nor a value contains white space.
 type Trait struct {
-	Setting string // its key in the configuration
+	Setting string // its key in the configuration, or the name of what the build does
 	Values  []string
 	Secret  bool // the values are check values of keys; not published
 }

@@ -90,10 +90,12 @@ type NewsItem struct {
 	Symbols                []string // of the assets it is about
 }
 
-// Entry is an entry of an input stream of prices, as it was written.
+// Entry is an entry of an input stream of prices, as it was written, or one tick of a round.
 type Entry struct {
-	Position signal.Position
+	Position signal.Position // of all ticks of a round the same
 	Fields   map[string]string
+	// Tick is set, in place of Fields, for a tick of a round, which only the feeder's stream has.
+	Tick *AssetTick
 }
 
 // State is the feeder's progress. The zero value is that of a new installation.

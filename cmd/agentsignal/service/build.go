@@ -224,6 +224,7 @@ func (p *process) buildMarket(context.Context) error {
 		Speed:   c.Market.Speed,
 		Seed:    c.Market.Seed,
 		Weather: pull,
+		Rounds:  func(ctx context.Context) (bool, error) { return readRounds(ctx, p.store.Logs) },
 		Lease:   time.Duration(c.Lease),
 		Real:    RealSources(c.Market),
 		Now:     p.store.Client.Now,

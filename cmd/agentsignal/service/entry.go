@@ -18,6 +18,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal/cluster"
 	"github.com/agentsignal/agentsignal/actors/signal/credential"
 	"github.com/agentsignal/agentsignal/configs"
+	"github.com/agentsignal/agentsignal/persistence/eventlog"
 	"github.com/agentsignal/agentsignal/persistence/redisclient"
 )
 
@@ -154,6 +155,17 @@ func (p *process) profile() (cluster.Profile, error) {
 	return cluster.Profile{Place: p.place, Traits: traits}, nil
 }
 
+// traitTicks is the trait of builds that read rounds of ticks.
+const traitTicks = "market.ticks"
+
+// readRounds reports whether all live nodes are of builds that read rounds of ticks.
+func readRounds(ctx context.Context, logs *eventlog.Store) (bool, error) {
+	nodes, _, err := logs.Nodes(ctx)
+	does := func(t cluster.Trait) bool { return t.Setting == traitTicks && slices.Contains(t.Values, "rounds") }
+	doesNot := func(n cluster.Node) bool { return !slices.ContainsFunc(n.Traits, does) }
+	return err == nil && !slices.ContainsFunc(nodes, doesNot), err
+}
+
 // traitsOf returns the settings in which live nodes must agree, without the keys.
 func traitsOf(c configs.Config) []cluster.Trait {
 	sources, _ := source.ParseSources(c.Market.Source) // checked with the configuration
@@ -165,6 +177,7 @@ func traitsOf(c configs.Config) []cluster.Trait {
 		{"signals.retention", time.Duration(c.Signals.Retention).String()},
 		{"redis.wait_replicas", strconv.Itoa(c.Redis.WaitReplicas)},
 		{"redis.without_replicas", c.Redis.WithoutReplicas}, // earlier builds do not publish it, and fit
+		{traitTicks, "rounds"},                              // no setting: earlier builds do not read rounds of ticks
 	} {
 		traits = append(traits, cluster.Trait{Setting: s.setting, Values: []string{s.value}})
 	}

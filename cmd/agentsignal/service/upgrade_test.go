@@ -10,7 +10,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/agentsignal/agentsignal/persistence/eventlog"
+	"github.com/agentsignal/agentsignal/persistence/redisclient"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
+	"github.com/agentsignal/agentsignal/persistence/storetest"
 )
 
 // earlierCommit is a build without published settings and claims.
@@ -44,6 +47,7 @@ func earlierProgram(t *testing.T) string {
 type upgrade struct {
 	t       *testing.T
 	redis   *redistest.Server
+	logs    *eventlog.Store
 	traders []*client
 	ends    []*hookEndpoint
 	made    []map[string]int // ids of the signals of each account, each once
@@ -76,6 +80,14 @@ func (u *upgrade) owned(what string, nodes ...*child) {
 func (c *child) nodeID() string {
 	line := c.log.Line(`"msg":"agentsignal listens"`)
 	return decode[struct{ Node string }](c.tb, line).Node
+}
+
+// inRounds checks whether ticks may be written in rounds, which the earlier build does not read.
+func (u *upgrade) inRounds(what string, want bool) {
+	u.t.Helper()
+	if got, err := readRounds(u.t.Context(), u.logs); got != want || err != nil {
+		u.t.Errorf("%s: all nodes read rounds of ticks: %v, %v; want %v", what, got, err, want)
+	}
 }
 
 // works runs agents for all accounts on each node, and checks the lists and deliveries on all.
@@ -121,6 +133,7 @@ func TestTwoBuildsAreOneService(t *testing.T) {
 	t.Parallel()
 	earlier := earlierProgram(t)
 	u := &upgrade{t: t, redis: redistest.New(t)}
+	u.logs = eventlog.New(storetest.Client(t, redisclient.Options{URL: u.redis.URL(), Partitions: 16}))
 	settings := func() []string {
 		return childSettings(t, u.redis.URL(), "CLUSTER=true", "AUTH_JWT_KEYS="+sharedKeys,
 			"SECURITY_ENCRYPTION_KEYS="+sharedKeys, "SECURITY_RECORD_KEYS="+sharedRecordKey(t), "LEASE=6s",
@@ -152,11 +165,13 @@ func TestTwoBuildsAreOneService(t *testing.T) {
 	present := join(program(t))
 	u.owned("the present build has joined", old, present)
 	u.works("the present build has joined", present, old)
+	u.inRounds("the present build has joined", false)
 
 	old.signal(syscall.SIGTERM)
 	old.exits(0)
 	u.owned("the earlier build has left", present)
 	u.works("the earlier build has left", present)
+	u.inRounds("the earlier build has left", true)
 
 	old = join(earlier)
 	u.owned("the earlier build is back", old, present)
