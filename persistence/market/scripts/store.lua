@@ -14,12 +14,10 @@
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then
   return 0
 end
-redis.call('HSET', KEYS[2], 'ticks', ARGV[3], 'bars', ARGV[4])
-if ARGV[5] ~= '' then
-  redis.call('HSET', KEYS[2], 'checkpoint', ARGV[5])
-end
+local count = tonumber(redis.call('HGET', KEYS[2], 'count') or '0')
 local function publish(...)
-  redis.call('XADD', KEYS[3], '*', 'n', redis.call('HINCRBY', KEYS[2], 'count', 1), ...)
+  count = count + 1
+  redis.call('XADD', KEYS[3], '*', 'n', string.format('%.0f', count), ...)
 end
 local at = 11
 for _ = 1, tonumber(ARGV[6]) do
@@ -30,10 +28,11 @@ for _ = 1, tonumber(ARGV[6]) do
   end
   at = at + 2
 end
-for _ = 1, tonumber(ARGV[7]) do
-  redis.call('HSET', KEYS[5], ARGV[at], ARGV[at + 1])
-  at = at + 2
+local live = at + 2 * tonumber(ARGV[7])
+for i = at, live - 1, 1000 do
+  redis.call('HSET', KEYS[5], unpack(ARGV, i, math.min(i + 999, live - 1)))
 end
+at = live
 for _ = 1, tonumber(ARGV[8]) do
   redis.call('XADD', KEYS[6], '*', 'd', ARGV[at])
   at = at + 1
@@ -53,4 +52,9 @@ for _ = 1, tonumber(ARGV[10]) do
   publish('a', ARGV[at], 't', '')
   at = at + 2
 end
+local state = {'ticks', ARGV[3], 'bars', ARGV[4], 'count', string.format('%.0f', count)}
+if ARGV[5] ~= '' then
+  state[7], state[8] = 'checkpoint', ARGV[5]
+end
+redis.call('HSET', KEYS[2], unpack(state))
 return 1
