@@ -126,7 +126,7 @@ func anomalies(t *testing.T, s *Simulated, region string) (forecasts, actual []f
 	at := stations(region, true, demandWeight)
 	list := distinct(at)
 	first, last := time.Date(2021, 1, 2, 7, 0, 0, 0, time.UTC), time.Date(2026, 12, 31, 7, 0, 0, 0, time.UTC)
-	s.path(list[0], DateOf(last)+horizon) // so that each path is drawn once
+	s.path(list[0], DateOf(first), DateOf(last)+horizon) // so that each path is drawn once
 	archive, err := s.Archive(t.Context(), list)
 	if err != nil {
 		t.Fatal(err)
@@ -141,7 +141,7 @@ func anomalies(t *testing.T, s *Simulated, region string) (forecasts, actual []f
 		run := DateOf(now)
 		forecast, came := forecastOf(t, s, now, list...), make(map[string]*Series)
 		for _, p := range list {
-			came[p.Name] = s.path(p, run+horizon)
+			came[p.Name] = s.path(p, run, run+horizon)
 		}
 		day, _ := run.calendar()
 		if deviations[day/week] == 0 {

@@ -97,6 +97,17 @@ func (f *field) normalOn(i, day int) normal {
 	return n
 }
 
+// settle computes the normals of what a forecast of the run of a date covers, and lets go of the archive, which
+// nothing else may need afterwards.
+func (f *field) settle(run Date) {
+	for i := range f.stations {
+		for k := range horizon {
+			f.normal(i, run+Date(k))
+		}
+	}
+	f.archive = nil
+}
+
 // value returns the measure of a day's weather at station i.
 func (f *field) value(i int, d Date, w *Day) float64 {
 	day, _ := d.calendar()

@@ -47,12 +47,12 @@ func (s *Simulated) Anomaly(commodity string, at time.Time) float64 {
 // Warm computes in advance what Anomaly needs at a time, unless ctx ends: some 0.3 s of
 // computing.
 func (s *Simulated) Warm(ctx context.Context, at time.Time) {
-	until := DateOf(s.Newest(at, time.Time{})) + horizon
+	from := DateOf(s.Newest(at, time.Time{}))
 	for _, p := range Points() {
 		if ctx.Err() != nil {
 			return
 		}
-		s.path(&p, until)
+		s.path(&p, from, from+horizon)
 	}
 	for commodity := range pulled {
 		if ctx.Err() != nil {
@@ -88,6 +88,7 @@ func (s *Simulated) prepare(p *pull, m measure, commodity string, date Date) boo
 		}
 	}
 	if p.spread = deviationOf(past); p.spread > minSpread {
+		f.settle(date)
 		p.field = f
 	}
 	return p.field != nil

@@ -55,4 +55,16 @@ func TestWarmStopsWithItsContext(t *testing.T) {
 	if one := NewSimulated(1, 1); s.Anomaly("corn", at) != one.Anomaly("corn", at) {
 		t.Error("the anomaly differs where Warm came first")
 	}
+	days := 0 // that it keeps: of the present, not of the archive of 30 years
+	for _, path := range s.paths {
+		days = max(days, len(path.Days))
+	}
+	for commodity, p := range s.pulls {
+		if p.field == nil || p.field.archive != nil {
+			t.Errorf("%s keeps its archive", commodity)
+		}
+	}
+	if days > simulatedBehind+horizon+simulatedAhead {
+		t.Errorf("it keeps %d days of a point", days)
+	}
 }

@@ -5,6 +5,7 @@ import (
 	"hash/fnv"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -15,19 +16,20 @@ const SimulatedName = "simulated"
 
 // The simulated climate: a wave over the year, and around it anomalies that last.
 const (
-	anomalyMemory  = .70 // correlation of a day's anomaly with that of the day before
-	regional       = .6  // correlation of what is new on a day within a region
-	winterSpread   = 4.5 // °C, deviation of anomalies
-	summerSpread   = 2.5
-	coldestDay     = 19 // place in the year
-	rainMemory     = .25
-	rainMean       = 7 // mm on a wet day
-	stormChance    = .006
-	forecastError  = 1   // °C on the first day
-	errorGrowth    = .35 // a day
-	errorMemory    = .7  // between neighbouring days of one forecast
-	simulatedFrom  = 1991
-	simulatedAhead = 400 // days by which a path exceeds the requested date
+	anomalyMemory = .70 // correlation of a day's anomaly with that of the day before
+	regional      = .6  // correlation of what is new on a day within a region
+	winterSpread  = 4.5 // °C, deviation of anomalies
+	summerSpread  = 2.5
+	coldestDay    = 19 // place in the year
+	rainMemory    = .25
+	rainMean      = 7 // mm on a wet day
+	stormChance   = .006
+	forecastError = 1   // °C on the first day
+	errorGrowth   = .35 // a day
+	errorMemory   = .7  // between neighbouring days of one forecast
+	simulatedFrom = 1991
+	// Days by which a path exceeds the requested ones.
+	simulatedBehind, simulatedAhead = 30, 400
 )
 
 // runsEvery is the time between two runs of a forecast model, and runsInBlend how
@@ -43,10 +45,9 @@ type Simulated struct {
 	seed  uint64
 	speed int64
 
-	mu    sync.Mutex
-	until Date // of paths
-	paths map[string]*Series
-	winds map[string][]shock
+	mu          sync.Mutex
+	from, until Date // of paths
+	paths       map[string]*Series
 
 	pulling sync.Mutex
 	pulls   map[string]*pull // by commodity
@@ -59,7 +60,7 @@ type shock struct{ warmth, storm float32 }
 // made speed times as often as in real time.
 func NewSimulated(seed uint64, speed int64) *Simulated {
 	return &Simulated{seed: seed, speed: max(speed, 1), paths: make(map[string]*Series),
-		winds: make(map[string][]shock), pulls: make(map[string]*pull)}
+		pulls: make(map[string]*pull)}
 }
 
 // Name implements Source.
@@ -85,8 +86,7 @@ func (s *Simulated) run(at time.Time) int64 { return at.UnixNano() / int64(s.eve
 func (s *Simulated) Archive(_ context.Context, at []*Point) (map[string]*Series, error) {
 	all := make(map[string]*Series, len(at))
 	for _, p := range at {
-		path := s.path(p, firstOf(archiveTo+1))
-		all[p.Name] = &Series{From: path.From, Days: path.Days[:firstOf(archiveTo+1)-path.From]}
+		all[p.Name] = &Series{From: firstOf(simulatedFrom), Days: s.draw(p, firstOf(archiveTo+1))}
 	}
 	return all, nil
 }
@@ -97,7 +97,7 @@ func (s *Simulated) Forecast(_ context.Context, at []*Point, now time.Time) (map
 	from := DateOf(run)
 	all := make(map[string]*Series, len(at))
 	for _, p := range at {
-		path := s.path(p, from+horizon)
+		path := s.path(p, from, from+horizon)
 		all[p.Name] = s.forecast(p, path, from, s.run(run))
 	}
 	return all, run, nil
@@ -112,30 +112,36 @@ func (s *Simulated) generator(parts ...string) *rand.Rand {
 	return rand.New(rand.NewPCG(s.seed, h.Sum64()))
 }
 
-// path returns the weather of a point at least up to a date, past and future.
-func (s *Simulated) path(p *Point, until Date) *Series {
+// path returns the weather of a point on the days from one date to before another at least, past and future. Of
+// what it draws it keeps the days around them.
+func (s *Simulated) path(p *Point, from, until Date) *Series {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if until > s.until {
-		// Drawn again from the beginning, which yields the same first part.
-		s.until = until + simulatedAhead
+	if from < s.from || until > s.until {
+		s.from, s.until = max(from-simulatedBehind, firstOf(simulatedFrom)), until+simulatedAhead
 		clear(s.paths)
-		clear(s.winds)
 	}
-	if path := s.paths[p.Name]; path != nil {
-		return path
+	path := s.paths[p.Name]
+	if path == nil {
+		days := s.draw(p, s.until)
+		path = &Series{From: s.from, Days: slices.Clone(days[s.from-firstOf(simulatedFrom):])}
+		s.paths[p.Name] = path
 	}
+	return path
+}
+
+// draw returns the weather of a point from simulatedFrom to before a date. Later days do not change earlier ones.
+func (s *Simulated) draw(p *Point, until Date) []Day {
 	from := firstOf(simulatedFrom)
-	n := int(s.until - from)
-	shocks := s.shocks(p.Region, n)
-	path := &Series{From: from, Days: make([]Day, n)}
+	days := make([]Day, until-from)
+	shocks := s.shocks(p.Region, len(days))
 	own := s.generator("point", p.Name)
 	var radiation [yearDays]float64
 	for day := range radiation {
 		radiation[day] = radiationAt(p.lat, day)
 	}
 	warmth, wet := own.NormFloat64(), false
-	for i := range path.Days {
+	for i := range days {
 		fresh := math.Sqrt(regional)*float64(shocks[i].warmth) + math.Sqrt(1-regional)*own.NormFloat64()
 		warmth = anomalyMemory*warmth + math.Sqrt(1-anomalyMemory*anomalyMemory)*fresh
 		chance := p.wet * (1 - rainMemory)
@@ -153,22 +159,17 @@ func (s *Simulated) path(p *Point, until Date) *Series {
 			shocks[i].storm < stormChance {
 			gust = math.Min(70+40*force, 250)
 		}
-		path.Days[i] = p.day(day, radiation[day], p.normalMean(day)+spread(day)*warmth, rain, gust)
+		days[i] = p.day(day, radiation[day], p.normalMean(day)+spread(day)*warmth, rain, gust)
 	}
-	s.paths[p.Name] = path
-	return path
+	return days
 }
 
 // shocks returns the innovations of a region on each of n days.
 func (s *Simulated) shocks(region string, n int) []shock {
-	list := s.winds[region]
-	if list == nil {
-		r := s.generator("region", region)
-		list = make([]shock, n)
-		for i := range list {
-			list[i] = shock{float32(r.NormFloat64()), float32(r.Float64())}
-		}
-		s.winds[region] = list
+	r := s.generator("region", region)
+	list := make([]shock, n)
+	for i := range list {
+		list[i] = shock{float32(r.NormFloat64()), float32(r.Float64())}
 	}
 	return list
 }

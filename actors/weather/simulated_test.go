@@ -120,7 +120,7 @@ func TestSimulatedForecastsErr(t *testing.T) {
 	for n := range 1500 {
 		at := start.AddDate(0, 0, n)
 		f := forecastOf(t, s, at, p)[p.Name]
-		truth := s.path(p, DateOf(at)+horizon)
+		truth := s.path(p, DateOf(at), DateOf(at)+horizon)
 		for k := range errs {
 			errs[k] = append(errs[k], float64(f.Days[k].Mean-truth.At(DateOf(at)+Date(k)).Mean))
 		}
