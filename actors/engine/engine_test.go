@@ -112,6 +112,18 @@ func text(m any) string {
 	return fmt.Sprint(m)
 }
 
+// Not parallel: it counts all allocations. The maps of the library for actors were 32,768.
+func TestASystemIsSmall(t *testing.T) {
+	made := testing.AllocsPerRun(1, func() {
+		if err := NewSystem(Options{}).Shutdown(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	})
+	if made > 5000 {
+		t.Errorf("a system makes %.0f objects, want 5,000 at most", made)
+	}
+}
+
 func TestMessagesArriveInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, metrics, _ := newTestSystem(t)

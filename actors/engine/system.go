@@ -12,7 +12,12 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/asynkron/protoactor-go/eventstream"
+	cmap "github.com/orcaman/concurrent-map"
 )
+
+// The library keeps the actors in 1,024 maps, each of which has 32 by default: 32,768 took 4 MB empty, and 9 MB
+// more once each had been used.
+func init() { cmap.SHARD_COUNT = 1 }
 
 // ErrStopped means that the actor has ended without an answer.
 var ErrStopped = errors.New("actor has stopped")
