@@ -1,9 +1,11 @@
 package dashboard
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -347,6 +349,78 @@ func TestSlowConsumerLearnsWhy(t *testing.T) {
 	b.settle()
 	if list, code := s.sent(t); code != closeSlow.code || !s.wide || !s.ended || len(list) == 0 {
 		t.Errorf("%d messages, closed with %d, more room %v, ended %v", len(list), code, s.wide, s.ended)
+	}
+}
+
+// sink is a socket that accepts everything, which must be what another one gets. It compares the ends of writes.
+type sink struct {
+	tap
+	want *[]byte
+	n    int // bytes so far
+	bad  bool
+}
+
+func (s *sink) write(_ *rawWriter, b []byte) (int, error) {
+	s.n += len(b)
+	s.bad = s.bad || s.n > len(*s.want) || !bytes.HasSuffix((*s.want)[:s.n], b[max(0, len(b)-300):])
+	return len(b), nil
+}
+
+// In a burst of 10,000 signals one of a thousand clients does not read. It is closed once it is behind by the limit.
+// The others have all signals after the pass that follows on each part of the burst, whatever the slow one does.
+func TestABurstWithASlowReader(t *testing.T) {
+	t.Parallel()
+	const others, parts, part = 999, 20, 500
+	b := newBench(t, nil)
+	_, reference := b.attachWith("", 1<<30) // the first, so that what it gets is known when the others get it
+	slow, stuck := b.attachWith("", 1<<20)
+	var sinks []*sink
+	for range others - 1 {
+		s := &sink{want: &reference.out}
+		p := &peer{id: "con", flusher: b.flusher, socket: s}
+		p.reading.Store(true)
+		b.flusher.post(attached{p})
+		b.flusher.post(authenticated{peer: p, account: alice, sub: everything})
+		sinks = append(sinks, s)
+	}
+	b.settle()
+	for _, s := range sinks {
+		s.n, s.bad = len(reference.out), false // each has a welcome of its own
+	}
+	stuck.room = 1000 // some signals, and a part of one
+	var want []string
+	for range parts {
+		events := make([]signal.Event, part)
+		for i := range events {
+			events[i] = created(alice, "BTC")
+		}
+		for _, p := range b.journal.append(events...) {
+			want = append(want, p.String())
+		}
+		if slow.overSince != 0 {
+			slow.overSince -= int64(retryAfter) // it had the time to read
+		}
+		b.settlePart()
+		for i, s := range sinks {
+			if s.bad || s.n != len(reference.out) {
+				t.Fatalf("client %d has %d of %d bytes after %d signals, differing: %v", i, s.n, len(reference.out),
+					len(want), s.bad)
+			}
+		}
+	}
+	ids := func(tap *tap) (list []string, code int) {
+		messages, code := tap.sent(t)
+		for _, e := range messages[1:] { // after the welcome
+			list = append(list, e.ID)
+		}
+		return list, code
+	}
+	if got, code := ids(reference); !slices.Equal(got, want) || code != 0 {
+		t.Errorf("a client has %d of %d signals, closed with %d", len(got), len(want), code)
+	}
+	b.settle()
+	if got, code := ids(stuck); code != closeSlow.code || len(got) == 0 || !slices.Equal(got, want[:len(got)]) {
+		t.Errorf("the slow client has %d signals, closed with %d", len(got), code)
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/gorilla/websocket"
+	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
 
 	"github.com/agentsignal/agentsignal/actors/engine"
@@ -186,6 +187,7 @@ type service struct {
 	journal *journal
 	tokens  *tokens
 	server  *httptest.Server
+	actors  *prometheus.Registry
 
 	mu        sync.Mutex
 	principal *signal.Principal // of the next handshake
@@ -202,9 +204,10 @@ func newService(tb testing.TB, change func(*Options)) *service {
 
 // newUnstarted returns a service that does not listen yet.
 func newUnstarted(tb testing.TB, change func(*Options)) *service {
-	sys := engine.NewSystem(engine.Options{})
+	actors := prometheus.NewRegistry()
+	sys := engine.NewSystem(engine.Options{Metrics: engine.NewMetrics(actors)})
 	known := map[string]signal.Principal{"alice": *principalOf(alice)}
-	s := &service{tb: tb, journal: newJournal(), tokens: &tokens{known: known}}
+	s := &service{tb: tb, actors: actors, journal: newJournal(), tokens: &tokens{known: known}}
 	o := Options{PartitionOf: partitionOf, Authenticator: s.tokens, Log: s.journal, Flushers: 2}
 	if change != nil {
 		change(&o)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/gorilla/websocket"
 
+	"github.com/agentsignal/agentsignal/actors/engine"
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
@@ -202,7 +203,7 @@ func TestFailedActorClosesItsConnection(t *testing.T) {
 }
 
 // TestManyConnectAndDisconnect starts and ends connections from many goroutines, in
-// every state that they can be in.
+// every state that they can be in. Nothing is left of them.
 func TestManyConnectAndDisconnect(t *testing.T) {
 	t.Parallel()
 	s := newService(t, nil)
@@ -241,4 +242,47 @@ func TestManyConnectAndDisconnect(t *testing.T) {
 		defer s.hub.mu.Unlock()
 		return s.hub.open == 0 && s.hub.listened[alice].connections == 0
 	})
+	until(t, "nothing is left of them", func() bool { return left(t, s) == "" })
+}
+
+// left returns what is left of connections, or nothing.
+func left(t *testing.T, s *service) string {
+	t.Helper()
+	var parts []string
+	note := func(what string, n int) {
+		if n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", n, what))
+		}
+	}
+	note("connections without an account", int(s.unsettled.Load()))
+	for _, f := range s.hub.flushers {
+		done := make(chan struct{})
+		f.post(inspect(func(f *flusher) {
+			defer close(done)
+			note("peers", f.peers.Len())
+			note("accounts", len(f.audiences))
+			note("peers to write to", len(f.ready)+len(f.waiting)+len(f.awaitingPrices))
+			f.poller.mu.Lock()
+			defer f.poller.mu.Unlock()
+			note("places", len(f.poller.places)-len(f.poller.free))
+			for _, at := range f.poller.places {
+				if at != nil {
+					note("sockets", 1)
+				}
+			}
+		}))
+		<-done
+	}
+	families, err := s.actors.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		for _, m := range family.Metric {
+			if family.GetName() == "agentsignal_actor_running" && m.Label[0].GetValue() == string(engine.Connection) {
+				note("actors", int(m.Gauge.GetValue()))
+			}
+		}
+	}
+	return strings.Join(parts, ", ")
 }
