@@ -21,7 +21,7 @@ const (
 	maxBars = 1500
 	// maxTicks and maxTickAge bound the streams of ticks, maxClosed the stream of closed bars.
 	// A reader that lags farther behind reads the records instead. maxTicks counts entries: a round is
-	// one, and 17 ticks in it take the memory of about four entries of a tick each.
+	// one, and 17 ticks in it take the memory of six entries of a tick each.
 	maxTicks   = 1_000_000
 	maxTickAge = 15 * time.Minute
 	maxClosed  = 100_000
