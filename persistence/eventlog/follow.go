@@ -203,6 +203,7 @@ const newcomerBlock = 10 * time.Millisecond
 // join attaches partitions while a read of others waits for events, and reads them until that
 // read has ended. A partition that both have read is handed on by one of them.
 func (t *Tail) join(ctx context.Context, r *tailReader) {
+	var buffer redisclient.Buffer
 	for {
 		select {
 		case <-r.added:
@@ -220,7 +221,7 @@ func (t *Tail) join(ctx context.Context, r *tailReader) {
 						return err
 					}
 				}
-				_, err := t.read(ctx, list, newcomerBlock)
+				_, err := t.read(ctx, list, newcomerBlock, &buffer)
 				return err
 			}); err != nil { // follow reports it
 				t.suspect(list)

@@ -192,7 +192,7 @@ func TestUnusedPartitionsAreForgotten(t *testing.T) {
 // readOnly has the tail read some partitions once.
 func (b *tailBench) readOnly(partitions ...int) {
 	b.Helper()
-	if _, err := b.tail.read(b.Context(), partitions, redisclient.BlockTimeout); err != nil {
+	if _, err := b.tail.read(b.Context(), partitions, redisclient.BlockTimeout, &b.buffer); err != nil {
 		b.Fatal(err)
 	}
 }

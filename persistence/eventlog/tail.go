@@ -188,13 +188,14 @@ func (t *Tail) guarded(f func() error) error {
 // follow reads the partitions of r until ctx ends.
 func (t *Tail) follow(ctx context.Context, r *tailReader) {
 	begun, failure, retries := false, "", backoff.Backoff{Min: minBackoff, Max: maxBackoff}
+	var buffer redisclient.Buffer
 	for ctx.Err() == nil {
 		start, events := time.Now(), 0
 		var followed []int
 		err := t.guarded(func() (err error) {
 			// The first round only attaches, so that the tail is attached before an event comes.
 			if followed, err = t.update(ctx, r); err == nil && len(followed) > 0 && begun {
-				events, err = t.read(ctx, followed, redisclient.BlockTimeout)
+				events, err = t.read(ctx, followed, redisclient.BlockTimeout, &buffer)
 			}
 			return err
 		})
@@ -276,9 +277,13 @@ func (t *Tail) attach(ctx context.Context, p int) error {
 	return nil
 }
 
+// maxKeptReply is the size of a reply, in bytes, whose memory is used for the next one.
+const maxKeptReply = 1 << 20
+
 // read waits for events of attached partitions, for at most block, and hands them on. It returns
-// how many came.
-func (t *Tail) read(ctx context.Context, partitions []int, block time.Duration) (events int, err error) {
+// how many came. The buffer takes the reply: events are decoded from it into memory of their own.
+func (t *Tail) read(ctx context.Context, partitions []int, block time.Duration, buffer *redisclient.Buffer) (
+	events int, err error) {
 	n := len(partitions)
 	after := make([]signal.Position, n)
 	args := make([]any, 6+2*n)
@@ -291,9 +296,12 @@ func (t *Tail) read(ctx context.Context, partitions []int, block time.Duration) 
 		args[6+i] = t.store.EventsKey(p)
 		args[6+n+i] = after[i].String()
 	}
-	reply, err := t.store.Raw(ctx, t.store.Blocking, nil, args...)
+	reply, err := t.store.Raw(ctx, t.store.Blocking, buffer, args...)
 	if err != nil {
 		return 0, fmt.Errorf("read event logs: %w", err)
+	}
+	if len(reply) > maxKeptReply {
+		*buffer = redisclient.Buffer{}
 	}
 	found, err := t.parse(reply)
 	if err != nil {

@@ -20,7 +20,8 @@ import (
 // tailBench is a tail and what its subscribers have been given.
 type tailBench struct {
 	*logBench
-	tail *Tail
+	tail   *Tail
+	buffer redisclient.Buffer // of read
 
 	mu   sync.Mutex
 	seen map[int][]signal.Event
@@ -89,7 +90,7 @@ func (b *tailBench) attach() {
 // read has the tail read once.
 func (b *tailBench) read() {
 	b.Helper()
-	if _, err := b.tail.read(b.Context(), []int{0, 1, 2, 3}, redisclient.BlockTimeout); err != nil {
+	if _, err := b.tail.read(b.Context(), []int{0, 1, 2, 3}, redisclient.BlockTimeout, &b.buffer); err != nil {
 		b.Errorf("read: %v", err)
 	}
 }
