@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/binary"
+	"fmt"
 	"math"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -373,6 +375,42 @@ func TestPackMetadata(t *testing.T) {
 		if got, err := UnpackMetadata(stored); err == nil {
 			t.Errorf("%s: unpacked to %q", name, got)
 		}
+	}
+}
+
+// What was packed last is kept: it must be right for each metadata, also of many goroutines, and whatever
+// their callers do with the memory. The test is not parallel, so that no other packs.
+func TestPackMetadataAgain(t *testing.T) {
+	var packing sync.WaitGroup
+	for range 4 {
+		packing.Go(func() {
+			for i := range 3 * maxRecent {
+				text := strings.Replace(string(typicalMetadata), "BTC", fmt.Sprint("ASSET", i), 1)
+				if i%2 == 0 { // not made smaller
+					text = fmt.Sprintf(`{"%030d":1}`, i)
+				}
+				m := []byte(text)
+				for range 2 {
+					packed := PackMetadata(m)
+					if got, err := UnpackMetadata(packed); err != nil || string(got) != text {
+						t.Errorf("%q is unpacked to %q, %v", text, got, err)
+					}
+				}
+				clear(m)
+			}
+		})
+	}
+	packing.Wait()
+	if n := len(recentMetadata.packed); n == 0 || n > maxRecent {
+		t.Errorf("%d are kept", n)
+	}
+	first, again := PackMetadata(typicalMetadata), PackMetadata(bytes.Clone(typicalMetadata))
+	if !bytes.Equal(first, packMetadata(typicalMetadata)) || &first[0] != &again[0] {
+		t.Errorf("packed to %q, then to %q", first, again)
+	}
+	long := []byte(`{"content":"` + strings.Repeat("standing desk ", maxRecentBytes) + `"}`)
+	if first, again = PackMetadata(long), PackMetadata(long); !bytes.Equal(first, again) || &first[0] == &again[0] {
+		t.Error("long metadata are kept")
 	}
 }
 
