@@ -40,7 +40,7 @@ func (s *Server) execute(c *call, req signal.RunRequest, async bool) error {
 	if err != nil {
 		return runError(outcome.Run, err)
 	}
-	return c.json(http.StatusOK, appendSignal(make([]byte, 0, 1024), outcome.Signal))
+	return c.json(http.StatusOK, appendSignal(make([]byte, 0, 512+len(outcome.Signal.Metadata)), outcome.Signal))
 }
 
 // runError adds the ID of the run to the error of a run.
