@@ -60,7 +60,7 @@ func (o *object) begin(name string) bool {
 	} else {
 		o.buf = append(o.buf, ',')
 	}
-	o.buf = append(append(o.buf, encoded(name)...), ':')
+	o.buf = append(signal.AppendText(o.buf, name), ':')
 	return true
 }
 
