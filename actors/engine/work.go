@@ -5,8 +5,9 @@ import (
 	"sync/atomic"
 )
 
-// maxIdleWorkers is the number of idle goroutines that are kept.
-const maxIdleWorkers = 64
+// maxIdleWorkers is the number of idle goroutines that are kept. A run holds one while it is appended, so
+// there are many at once. The collector shrinks the stacks of idle ones.
+const maxIdleWorkers = 256
 
 // workers are the goroutines of Context.Go and of mailboxes. A few idle ones are kept,
 // because a new goroutine has a small stack, and growing that is the most expensive part
