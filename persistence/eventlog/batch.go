@@ -15,8 +15,17 @@ import (
 	"github.com/agentsignal/agentsignal/persistence/redisclient"
 )
 
-// appendScript is one script of two files: a batch may have steps about deliveries.
-var appendScript = redisclient.Script(scripts, "deliveries", "append")
+// The scripts that carry out a batch. appendScript does any: it may have steps about deliveries.
+// plainScript does those whose operations are all plain.
+var (
+	appendScript = redisclient.Script(scripts, "once", "deliveries", "append")
+	plainScript  = redisclient.Script(scripts, "once", "plain")
+)
+
+// loadScripts gives the scripts to a server.
+func loadScripts(ctx context.Context, rdb redis.Scripter) error {
+	return errors.Join(appendScript.Load(ctx, rdb).Err(), plainScript.Load(ctx, rdb).Err())
+}
 
 // Limits of a batch.
 const (
@@ -76,6 +85,54 @@ type batch struct {
 
 // encode makes the arguments of the script.
 func (b *batch) encode() {
+	if !b.encodePlain() {
+		b.encodeAny()
+	}
+}
+
+// plainKeys is how many of the fixed keys plainScript takes.
+const plainKeys = int(refOpen)
+
+// encodePlain makes the arguments of plainScript, unless it cannot carry out the batch.
+func (b *batch) encodePlain() bool {
+	values := 0
+	for _, o := range b.operations {
+		if !o.plain() {
+			return false
+		}
+		values += len(o.args)
+	}
+	b.args = make([]any, 0, 5+plainKeys+values)
+	b.args = append(b.args, "EVALSHA", plainScript.Hash(), plainKeys)
+	for i := range plainKeys {
+		b.args = append(b.args, &b.queue.keys[i])
+	}
+	program := make([]byte, 0, values/2)
+	for _, o := range b.operations {
+		for i := 0; i < len(o.steps); i += stepBytes {
+			program = append(program, o.steps[i])
+		}
+	}
+	b.args = append(b.args, b.number, program)
+	b.appendArgs()
+	return true
+}
+
+// appendArgs adds the values of all operations.
+func (b *batch) appendArgs() {
+	for _, o := range b.operations {
+		// Pointers, since a string in an interface costs an allocation.
+		for i := range o.values {
+			b.args = append(b.args, &o.values[i])
+		}
+		for i := range o.args {
+			b.args = append(b.args, &o.args[i])
+		}
+	}
+}
+
+// encodeAny makes the arguments of appendScript.
+func (b *batch) encodeAny() {
 	size, values, keys := 0, 0, 0
 	for _, o := range b.operations {
 		size += 9 + len(o.guards) + len(o.steps)
@@ -85,7 +142,6 @@ func (b *batch) encode() {
 	fixed := &b.queue.keys
 	b.args = make([]any, 0, 5+len(fixed)+keys+values)
 	b.args = append(b.args, "EVALSHA", appendScript.Hash(), len(fixed)+keys)
-	// Pointers, since a string in an interface costs an allocation.
 	for i := range fixed {
 		b.args = append(b.args, &fixed[i])
 	}
@@ -99,14 +155,7 @@ func (b *batch) encode() {
 		}
 	}
 	b.args = append(b.args, b.number, program)
-	for _, o := range b.operations {
-		for i := range o.values {
-			b.args = append(b.args, &o.values[i])
-		}
-		for i := range o.args {
-			b.args = append(b.args, &o.args[i])
-		}
-	}
+	b.appendArgs()
 }
 
 // succeed answers the operations by the script's reply.
@@ -239,7 +288,7 @@ func (r refusal) of(o *Operation, partition int) error {
 func Together(ctx context.Context, rdb redis.UniversalClient, p int, operations ...*Operation) error {
 	b := &batch{queue: &queue{partition: p, keys: fixedKeys(redisclient.Keys{}, p, "test")}, number: 1, operations: operations}
 	b.encode()
-	if err := appendScript.Load(ctx, rdb).Err(); err != nil {
+	if err := loadScripts(ctx, rdb); err != nil {
 		return err
 	}
 	var err error

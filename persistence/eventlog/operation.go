@@ -131,6 +131,29 @@ type Operation struct {
 // stepBytes is the length of a step in the program.
 const stepBytes = 7
 
+// The steps of plain operations, whose commands scripts/plain.lua has as well.
+var (
+	stepEvent  = [stepBytes]byte{byte(cmdEvent), 0, byte(refEvents), 0, 0, 0, 2}
+	stepRecord = [stepBytes]byte{byte(cmdRecord), 0, byte(refSignals), 0, 0, 0, 2}
+	stepOpen   = [stepBytes]byte{byte(CmdHSet), 0, byte(refOpen), byte(stampTwice), 1, 0, 2}
+)
+
+// plain reports whether scripts/plain.lua can carry out the operation: it has no guards, begins with an
+// event, and otherwise appends events and new signals.
+func (o *Operation) plain() bool {
+	if len(o.refusals) > 0 || len(o.steps) == 0 || command(o.steps[0]) != cmdEvent {
+		return false
+	}
+	for i := 0; i < len(o.steps); i += stepBytes {
+		switch [stepBytes]byte(o.steps[i:]) {
+		case stepEvent, stepRecord, stepOpen:
+		default:
+			return false
+		}
+	}
+	return true
+}
+
 // outcome is how an operation ended.
 type outcome struct {
 	position signal.Position

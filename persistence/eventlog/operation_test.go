@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/persistence/redisclient"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
+	"github.com/agentsignal/agentsignal/persistence/storetest"
 )
 
 // wantEvents fails unless the event log of the account's partition has n events.
@@ -76,34 +78,81 @@ func TestScriptOnce(t *testing.T) {
 	b := newLogBench(t, redistest.New(t), LogOptions{})
 	account := signal.NewAccountID()
 	p := b.store.Partition(account)
-	send := func(number int64, text string) (string, error) {
+	epoch := take(t, b.store, p, "a", time.Minute)
+	const plain, guarded = false, true
+	send := func(number int64, text string, guarded bool) (string, error) {
 		c := noted(account, text)
+		if guarded {
+			c.Epoch = epoch
+		}
 		batch := &batch{queue: &queue{partition: p, keys: fixedKeys(redisclient.Keys{}, p, "test")}, number: number,
 			operations: []*Operation{changeOperation(redisclient.Keys{}, p, &c, time.Now())}}
-		batch.encode()
-		appendScript.Load(t.Context(), b.rdb)
+		if batch.encode(); (batch.args[1] == plainScript.Hash()) == guarded {
+			t.Errorf("batch %d is carried out by the other script", number)
+		}
+		loadScripts(t.Context(), b.rdb)
 		return b.rdb.Do(t.Context(), batch.args...).Text()
 	}
-	first, err := send(9, "a")
-	if err != nil {
-		t.Fatal(err)
+	var before string
+	for i, script := range []bool{plain, plain, guarded, guarded, plain} { // each follows each
+		number, text := int64(9+i), strconv.Itoa(i)
+		reply, err := send(number, text, script)
+		if err != nil || reply == before {
+			t.Fatalf("batch %d: %q, %v", number, reply, err)
+		}
+		if again, err := send(number, text, script); err != nil || again != reply {
+			t.Errorf("batch %d sent again: %q, %v; want %q", number, again, err, reply)
+		}
+		for _, other := range []bool{plain, guarded} {
+			if _, err := send(number-1, "old", other); !redis.HasErrorPrefix(err, "OLDBATCH") {
+				t.Errorf("an old one after batch %d: %v, want OLDBATCH", number, err)
+			}
+		}
+		if again, err := send(number, text, script); err != nil || again != reply {
+			t.Errorf("batch %d again after an old one: %q, %v; want %q", number, again, err, reply)
+		}
+		before = reply
 	}
-	if again, err := send(9, "a"); err != nil || again != first {
-		t.Errorf("sent again: %q, %v; want %q", again, err, first)
-	}
-	second, err := send(10, "b")
-	if err != nil || second == first {
-		t.Errorf("the next: %q, %v", second, err)
-	}
-	if _, err := send(9, "a"); !redis.HasErrorPrefix(err, "OLDBATCH") {
-		t.Errorf("an old one: %v, want OLDBATCH", err)
-	}
-	if again, err := send(10, "b"); err != nil || again != second {
-		t.Errorf("the next again: %q, %v; want %q", again, err, second)
-	}
-	b.wantEvents(account, 2)
+	b.wantEvents(account, 5)
 	if ttl := b.rdb.TTL(t.Context(), b.store.BatchKey(p, "test")).Val(); ttl <= 0 || ttl > 10*time.Minute {
 		t.Errorf("batch key lives for %v", ttl)
+	}
+}
+
+// TestPlainBatch: both scripts store the same and return the same.
+func TestPlainBatch(t *testing.T) {
+	t.Parallel()
+	b := newLogBench(t, redistest.New(t), LogOptions{})
+	loadScripts(t.Context(), b.rdb)
+	var operations []*Operation
+	const account = storetest.Account
+	for _, c := range []signal.Change{noted(account, "a"), created(logSignal(account)), noted(account, "b"),
+		created(logSignal(account)), noted(account, "")} {
+		operations = append(operations, changeOperation(redisclient.Keys{}, 0, &c, time.Now()))
+	}
+	var got [2]string
+	for p, encode := range []func(*batch){func(b *batch) { b.encode() }, (*batch).encodeAny} {
+		batch := &batch{queue: &queue{partition: p, keys: fixedKeys(redisclient.Keys{}, p, "test")}, number: 1,
+			operations: operations}
+		if encode(batch); (batch.args[1] == plainScript.Hash()) != (p == 0) {
+			t.Errorf("batch of partition %d is for the other script", p)
+		}
+		reply, err := b.rdb.Do(t.Context(), batch.args...).Text()
+		if err != nil {
+			t.Fatal(err)
+		}
+		ms, _, _ := strings.Cut(reply, "-")
+		events := b.rdb.XRange(t.Context(), b.store.EventsKey(p), "-", "+").Val()
+		if len(events) != 7 {
+			t.Errorf("partition %d has %d events, want 7", p, len(events))
+		}
+		got[p] = strings.ReplaceAll(fmt.Sprintf("%v %v %v %v %v", reply, events,
+			b.rdb.XRange(t.Context(), b.store.SignalsKey(p), "-", "+").Val(),
+			b.rdb.HGetAll(t.Context(), b.store.OpenKey(p)).Val(),
+			b.rdb.Get(t.Context(), b.store.BatchKey(p, "test")).Val()), ms, "MS")
+	}
+	if d := cmp.Diff(got[1], got[0]); d != "" {
+		t.Errorf("the plain script differs (-any +plain):\n%s", d)
 	}
 }
 

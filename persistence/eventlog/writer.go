@@ -318,7 +318,7 @@ func (w *writer) accept(b *batch) {
 	}
 }
 
-// load gives the script to a server that has lost it in a restart, and reports whether
+// load gives the scripts to a server that has lost them in a restart, and reports whether
 // that succeeded.
 func (w *writer) load(b *batch, timeout time.Duration) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
@@ -327,7 +327,7 @@ func (w *writer) load(b *batch, timeout time.Duration) bool {
 	if err != nil {
 		return false
 	}
-	return appendScript.Load(ctx, client).Err() == nil
+	return loadScripts(ctx, client) == nil
 }
 
 // retriable reports whether the batch is sent again after err: always, unless Redis has

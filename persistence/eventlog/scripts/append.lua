@@ -1,5 +1,5 @@
--- Executes a batch of operations, each atomically and once. deliveries.lua is prepended to this
--- file and defines the shared locals: call, keys, args, the table steps, operation (the number
+-- Executes a batch of operations, each atomically and once. once.lua and deliveries.lua are prepended
+-- to this file and define the shared locals: call, keys, args, the table steps, operation (the number
 -- of the current one) and left (the deliveries that were left out).
 --
 -- KEYS[1] batch key of the writer     KEYS[4] open signals
@@ -16,24 +16,8 @@
 -- " OPERATION.DELIVERY" for each delivery that an operation has left out.
 -- FIRST is the id of the first event ("-" without one); the others follow by
 -- ones. STAMP is the id for operations before the first event ("-" if none was
--- needed). The same batch again returns the same and changes nothing. A batch
--- older than the last one is an error.
+-- needed).
 local events, signals = keys[2], keys[3]
-
-local number = tonumber(args[1])
-local last = call('GET', keys[1])
-if last then
-  local done, result = match(last, '^(%d+) (.*)$')
-  done = tonumber(done)
-  if done == number then
-    -- A write, so that a WAIT after it also waits for the first attempt.
-    call('EXPIRE', keys[1], 600)
-    return result
-  end
-  if done > number then
-    return redis.error_reply('OLDBATCH a later batch was carried out')
-  end
-end
 
 -- The commands of steps other than 1 (event) and 2 (record), as in operation.go.
 local commands = {[3] = 'HSET', [4] = 'HDEL', [5] = 'SET', [7] = 'ZADD', [8] = 'ZREM', [10] = 'XACK',

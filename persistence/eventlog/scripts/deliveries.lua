@@ -1,9 +1,7 @@
--- The steps about deliveries, and the locals that both files share. append.lua is concatenated
--- after this file. It calls beginDeliveries before the steps of an operation, and
+-- The steps about deliveries. once.lua is prepended to this file, and append.lua is concatenated
+-- after it. It calls beginDeliveries before the steps of an operation, and
 -- settleDeliveries once at the end of the batch.
 
-local call, byte, unpack, match, cut = redis.call, string.byte, unpack, string.match, string.sub
-local keys, args = KEYS, ARGV
 local operation = 0 -- the current one, counted by append.lua
 
 -- The steps, as in operation.go. A member is the delivery's 16 bytes and its type; the
