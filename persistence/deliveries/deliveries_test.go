@@ -1,6 +1,7 @@
 package deliveries
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -99,6 +100,50 @@ func TestTwoOutcomesOfADelivery(t *testing.T) {
 		}
 	}
 	b.wantStats(delivery.WebhookStats{Pending: 1, Enabled: 1, OldestDue: milli(90)})
+}
+
+// TestSomeSuccessesAreStored: a write of first attempts that succeeded, some of whose deliveries are stored
+// already or come twice.
+func TestSomeSuccessesAreStored(t *testing.T) {
+	t.Parallel()
+	b := newHookBench(t)
+	w := b.register()
+	succeeded := func(d delivery.Delivery) delivery.Delivery { return attempt(d, 200, milli(50), time.Time{}) }
+	body := func(d delivery.Delivery) []byte { return fmt.Append(nil, "body of ", d.Event) } // as of deliver
+	stored := b.deliver(w, milli(0), milli(10), milli(20), milli(30))
+	b.outcomes(w, succeeded(stored[3]))
+	made, twice := testDelivery(w, signal.NewEventID(), milli(40)), testDelivery(w, signal.NewEventID(), milli(41))
+	other, unknown := succeeded(stored[1]), succeeded(stored[2])
+	other.WasDueAt, unknown.WasDueAt = milli(11), time.Time{}
+	write := func(want []int, list ...delivery.Delivery) {
+		t.Helper()
+		out := outcomesOf(w, list...)
+		for _, d := range list {
+			out.Bodies = append(out.Bodies, body(d))
+		}
+		b.wantLeft(want, out)
+	}
+	write([]int{2, 4, 6}, succeeded(stored[0]), succeeded(made), other, unknown, succeeded(stored[3]), succeeded(twice),
+		succeeded(twice))
+	for status, want := range map[delivery.Status]int{delivery.Pending: 1, delivery.Succeeded: 5} {
+		_, total, err := b.hooks.Deliveries(t.Context(), b.account, w.ID, delivery.Query{Status: status, Limit: 9})
+		if total != want || err != nil {
+			t.Errorf("%d are %s, %v; want %d", total, status, err, want)
+		}
+	}
+	b.wantStats(delivery.WebhookStats{Pending: 1, Enabled: 1, OldestDue: milli(10)})
+	write([]int{0, 1}, succeeded(made), succeeded(twice))
+	for _, d := range append(stored, made, twice) {
+		if _, got, err := b.hooks.Delivery(t.Context(), d.Account, d.Webhook, d.ID); string(got) != string(body(d)) {
+			t.Errorf("the body of %s is %q, %v", d.ID, got, err)
+		}
+	}
+	if refs := b.rdb.HGetAll(t.Context(), b.hooks.BodyRefsKey(b.p)).Val(); len(refs) > 0 {
+		t.Errorf("bodies are shared: %q", refs)
+	}
+	b.must("remove", b.hooks.RemoveWebhook(t.Context(), b.account, w.ID))
+	b.erase()
+	b.wantNothingLeft()
 }
 
 func TestStoreDeliveriesInParts(t *testing.T) {

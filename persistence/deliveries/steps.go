@@ -1,6 +1,7 @@
 package deliveries
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -149,6 +150,9 @@ func addOutcomes(o *eventlog.Operation, p int, out *delivery.Outcomes) {
 	}
 	w := hook{o.Keys, p, out.Account, out.Webhook}
 	o.Deliveries += len(out.Deliveries)
+	if addSucceeded(o, w, out) {
+		return
+	}
 	args := append(make([]string, 0, 1+6*len(out.Deliveries)), w.member())
 	bodies := map[string][]byte{}
 	for i := range out.Deliveries {
@@ -177,11 +181,7 @@ func addOutcomes(o *eventlog.Operation, p int, out *delivery.Outcomes) {
 			}
 			created, bodies[key] = codec.MilliText(d.CreatedAt), out.Bodies[i]
 		}
-		size := deliveryFront + 16
-		if n := len(d.Attempts); n > 0 {
-			size += n * (16 + len(d.Attempts[n-1].ResponseBody))
-		}
-		record := appendDelivery(make([]byte, 0, min(size, 4096)), d, key)
+		record := appendDelivery(make([]byte, 0, recordSize(d)), d, key)
 		args = append(args, member, was, created, to, score, codec.Text(record))
 	}
 	o.Step(eventlog.CmdOutcome, w.stateKeys(o), args...)
@@ -192,6 +192,45 @@ func addOutcomes(o *eventlog.Operation, p int, out *delivery.Outcomes) {
 	for key, body := range bodies {
 		o.Step(eventlog.CmdBody, k, key, codec.Text(body))
 	}
+}
+
+// addSucceeded stores outcomes if all of them are first attempts that succeeded, in fewer and simpler
+// arguments than others need. It reports whether it has, or has found a fault.
+func addSucceeded(o *eventlog.Operation, w hook, out *delivery.Outcomes) bool {
+	n := len(out.Deliveries)
+	for i := range out.Deliveries {
+		if out.Deliveries[i].Status != delivery.Succeeded || i >= len(out.Bodies) || out.Bodies[i] == nil {
+			return false
+		}
+	}
+	args, was := make([]string, 2+5*n), make([]byte, 0, timeBytes*n)
+	created, records, bodies := args[2:2+2*n], args[2+2*n:2+4*n], args[2+4*n:]
+	for i := range out.Deliveries {
+		d := &out.Deliveries[i]
+		member, err := deliveryMember(d.ID, d.Type)
+		key, err2 := bodyKey(d.Event, out.Bodies[i])
+		if o.Invalid = errors.Join(err, err2); o.Invalid != nil {
+			return true
+		}
+		was = appendTime(was, codec.DueMilli(d.WasDueAt))
+		created[2*i], created[2*i+1] = codec.MilliText(d.CreatedAt), member
+		records[2*i], records[2*i+1] = member[:memberBytes-1], codec.Text(appendDelivery(make([]byte, 0, recordSize(d)), d, key))
+		bodies[i] = codec.Text(out.Bodies[i])
+	}
+	args[0], args[1] = w.member(), codec.Text(was)
+	k := w.stateKeys(o)
+	bodyKeys(o, w.p)
+	o.Step(eventlog.CmdSucceeded, k, args...)
+	return true
+}
+
+// recordSize returns about how long the record of d is.
+func recordSize(d *delivery.Delivery) int {
+	size := deliveryFront + 16
+	if n := len(d.Attempts); n > 0 {
+		size += n * (16 + len(d.Attempts[n-1].ResponseBody))
+	}
+	return min(size, 4096)
 }
 
 // shift is a manual change of deliveries from one state to another.

@@ -86,16 +86,20 @@ func (m *hookModel) outcomesAtOnce() {
 	for _, w := range m.webhooks {
 		out := outcomesOf(&w.Webhook)
 		var want []int
+		succeed := m.rand.IntN(2) == 0 // all of them
 		for _, e := range batch {
 			for _, d := range e.Deliveries {
 				if d.Webhook != w.ID {
 					continue
 				}
-				at, again := milli(m.clock*1000), time.Time{}
-				if m.rand.IntN(3) == 0 {
+				at, again, status := milli(m.clock*1000), time.Time{}, 200
+				if !succeed && m.rand.IntN(3) == 0 {
 					again = at.Add(30 * time.Second)
 				}
-				after := attempt(d, []int{200, 500}[m.rand.IntN(2)], at, again)
+				if !succeed {
+					status = []int{200, 500}[m.rand.IntN(2)]
+				}
+				after := attempt(d, status, at, again)
 				known := w.deliveries[d.ID]
 				switch {
 				case w.removed, known != nil && known.Status != delivery.Pending,

@@ -28,12 +28,13 @@ const (
 	cmdPExpireAt command = 16
 
 	// Steps of scripts/deliveries.lua.
-	CmdDue     command = 20
-	CmdDeliver command = 21
-	CmdBody    command = 22
-	CmdOutcome command = 23
-	CmdShift   command = 24
-	CmdUndue   command = 25
+	CmdDue       command = 20
+	CmdDeliver   command = 21
+	CmdBody      command = 22
+	CmdOutcome   command = 23
+	CmdShift     command = 24
+	CmdUndue     command = 25
+	CmdSucceeded command = 26
 )
 
 // KeyRef names a key of an operation. Below ownKeys it is one of those that every batch

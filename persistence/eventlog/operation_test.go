@@ -186,7 +186,8 @@ func TestCommandsOfScript(t *testing.T) {
 		slices.Sort(list)
 		return slices.Compact(list)
 	}
-	steps := []int{int(CmdDue), int(CmdDeliver), int(CmdBody), int(CmdOutcome), int(CmdShift), int(CmdUndue)}
+	steps := []int{int(CmdDue), int(CmdDeliver), int(CmdBody), int(CmdOutcome), int(CmdShift), int(CmdUndue),
+		int(CmdSucceeded)}
 	if diff := cmp.Diff(steps, numbers(deliveries, `steps\[(\d+)\] = function`)); diff != "" {
 		t.Errorf("steps about deliveries (-go +lua):\n%s", diff)
 	}

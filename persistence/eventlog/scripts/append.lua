@@ -81,7 +81,7 @@ while pc <= size do
   local stop = pc + l1 * 65536 + l2 * 256 + l3
   local nexta = a + v1 * 65536 + v2 * 256 + v3
   local base = b1 * 256 + b2 -- keys from 16 on are counted from here
-  local kept, found -- first word of the value that the first guard of kind 1 found, and all of it
+  local found -- the value that the first guard of kind 1 found
   for g = 1, guards do
     local kind, k1, k2 = byte(program, pc, pc + 2)
     pc = pc + 3
@@ -93,9 +93,7 @@ while pc <= size do
       local value = call('HGET', key, args[a])
       a = a + 1
       ok = value
-      if value and not kept then
-        kept, found = match(value, '^[^ ]*'), value
-      end
+      found = found or value
     elseif kind == 2 then -- field has the value
       ok = call('HGET', key, args[a]) == args[a + 1]
       a = a + 2
@@ -142,6 +140,7 @@ while pc <= size do
         stamp = id
       end
       local i = a + at
+      local kept = found and match(found, '^[^ ]*')
       if mode == 1 then
         args[i] = id .. ' ' .. args[i]
       elseif mode == 2 then

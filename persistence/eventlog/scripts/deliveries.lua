@@ -11,10 +11,15 @@ local waiting = 0   -- by how much the number of pending deliveries has changed
 local due = {}      -- webhooks whose first due time may change: pending deliveries by "ACCOUNT WEBHOOK"
 local sooner = {}   -- webhooks with new deliveries: when the first of these is due
 local made          -- deliveries that the operation has made, by the key of their body
-local bodies = {}   -- of deliveries that the batch has made, with the number of these
+local bodies, uses = {}, {}    -- of deliveries that the batch has made, and how many have each
 local bodiesAt, bodyReferences -- their keys
 local item          -- deliveries of the operation so far
 local left = ''
+
+local function use(body, text, n)
+  bodies[body] = text
+  uses[body] = (uses[body] or 0) + n
+end
 
 local function leave()
   left = left .. ' ' .. operation .. '.' .. item
@@ -93,13 +98,8 @@ steps[22] = function(k, i)
     return
   end
   made[key] = nil
-  local body = bodies[key]
-  if body then
-    body.n = body.n + n
-  else
-    bodiesAt, bodyReferences = keys[k], keys[k + 1]
-    bodies[key] = {text = args[i + 1], n = n}
-  end
+  bodiesAt, bodyReferences = keys[k], keys[k + 1]
+  use(key, args[i + 1], n)
 end
 
 -- States after attempts, unless the delivery is no longer pending, is due at another time
@@ -108,7 +108,7 @@ end
 -- others) is made if it is not stored yet.
 -- [k] pending [k+1] records [k+2] succeeded [k+3] failed [k+4] all   ACCOUNT WEBHOOK,
 -- then MEMBER WAS CREATED TO SCORE RECORD of each, TO 0 for pending, 2 for succeeded, 3 for failed
-steps[23] = function(k, i, n)
+local function outcomes(args, k, i, n)
   local ids, new = {}, {}
   for d = i + 1, n, 6 do
     ids[#ids + 1] = cut(args[d], 1, 16)
@@ -166,6 +166,47 @@ steps[23] = function(k, i, n)
     due[args[i]] = keys[k]
   end
 end
+steps[23] = function(k, i, n) outcomes(args, k, i, n) end
+
+-- Deliveries that have succeeded at the first attempt: what step 23 does with them, and step 22 with
+-- their bodies. Nearly all outcomes come to this step, and nearly none of them is stored yet, so
+-- the arguments are in the order in which commands take them.
+-- [k] pending [k+1] records [k+2] succeeded [k+3] failed [k+4] all [k+5] bodies [k+6] references
+-- ACCOUNT WEBHOOK, the WAS of all (6 bytes each, 0 for any), then CREATED MEMBER of each, then ID RECORD of
+-- each, then BODY of each
+steps[26] = function(k, i, n)
+  local count = (n - i - 1) / 5
+  local members, records, texts = i + 2, i + 2 + 2 * count, i + 2 + 4 * count
+  bodiesAt, bodyReferences = keys[k + 5], keys[k + 6]
+  local some = call('ZADD', keys[k + 4], 'NX', unpack(args, members, records - 1)) < count
+  if some then -- are stored
+    local list = {args[i]}
+    for d = 0, count - 1 do
+      local created, was = args[members + 2 * d], cut(args[i + 1], 6 * d + 1, 6 * d + 6)
+      if was == '\0\0\0\0\0\0' then
+        was = ''
+      end
+      local l = #list
+      list[l + 1], list[l + 2], list[l + 3] = args[members + 2 * d + 1], was, created
+      list[l + 4], list[l + 5], list[l + 6] = '2', created, args[records + 2 * d + 1]
+    end
+    outcomes(list, k, 1, #list)
+  else
+    call('HSET', keys[k + 1], unpack(args, records, texts - 1))
+    call('ZADD', keys[k + 2], unpack(args, members, records - 1))
+    item = item + count
+  end
+  for d = 0, count - 1 do
+    local body = cut(args[records + 2 * d + 1], 2, 21)
+    local new = 1
+    if some then
+      new, made[body] = made[body], nil
+    end
+    if new then
+      use(body, args[texts + d], new)
+    end
+  end
+end
 
 -- Manual changes from one set to another: to pending, due at DUE, or to failed. PATCH
 -- replaces the bytes of the records from 28 on.
@@ -215,23 +256,34 @@ end
 -- Stores the bodies, the number of pending deliveries, and when webhooks are due.
 local function settleDeliveries()
   local fields = {}
-  for key in pairs(bodies) do
-    fields[#fields + 1] = key
+  for body in pairs(uses) do
+    fields[#fields + 1] = body
   end
   inParts(fields, function(...)
-    local known, new = call('HMGET', bodiesAt, ...), {}
-    for i, key in ipairs({...}) do
-      local body = bodies[key]
-      local n = body.n
-      if not known[i] then
-        new[#new + 1], new[#new + 2] = key, body.text
-        n = n - 1
-      end
-      if n > 0 then
-        call('HINCRBY', bodyReferences, key, n)
+    local others = call('HMGET', bodyReferences, ...)
+    local references, single = {}, {}
+    for i, body in ipairs{...} do
+      if others[i] then
+        references[#references + 1], references[#references + 2] = body, others[i] + uses[body]
+      else -- it is stored for one delivery, or not at all
+        single[#single + 1] = body
       end
     end
-    inParts(new, function(...) call('HSET', bodiesAt, ...) end)
+    inParts(single, function(...)
+      local known, new = call('HMGET', bodiesAt, ...), {}
+      for i, body in ipairs{...} do
+        local n = uses[body]
+        if not known[i] then
+          new[#new + 1], new[#new + 2] = body, bodies[body]
+          n = n - 1
+        end
+        if n > 0 then
+          references[#references + 1], references[#references + 2] = body, n
+        end
+      end
+      inParts(new, function(...) call('HSET', bodiesAt, ...) end)
+    end)
+    inParts(references, function(...) call('HSET', bodyReferences, ...) end)
   end)
 
   if waiting ~= 0 then
