@@ -136,7 +136,10 @@ func (b *clusterBench) testMarket(t *testing.T) {
 	}
 	last := marketdata.Tick{Price: 5, Time: 1}
 	appended := []marketdata.AssetTick{{Asset: "BTC", Tick: last}, {Asset: "ETH", Tick: last}}
-	if err := m.AppendTicks(ctx, epoch, appended); err != nil {
+	if err := m.AppendTicks(ctx, epoch, appended[:1]); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.AppendRound(ctx, epoch, appended[1:]); err != nil {
 		t.Fatal(err)
 	}
 	given := &redis.XAddArgs{Stream: b.store.Client.MarketBarsKey(), Values: []string{"asset", "BTC"}}
