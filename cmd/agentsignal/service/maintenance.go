@@ -42,9 +42,15 @@ func (p *process) trimMemory(ctx context.Context) error {
 	})
 }
 
-// returnMemory gives memory back to the system after a burst of connections.
+// returnMemory gives memory back to the system after a burst of connections, and keeps the heap of a quiet
+// process small.
 func (p *process) returnMemory(ctx context.Context) error {
-	return every(ctx, p.log, settleEvery, func() { p.hub.Settle() })
+	c := newCollector()
+	defer c.end()
+	return every(ctx, p.log, settleEvery, func() {
+		p.hub.Settle()
+		c.settle()
+	})
 }
 
 // reloadSettings reloads the certificate, log level and rate limits on request. Settings that
