@@ -7,10 +7,11 @@ import (
 	"time"
 )
 
-// While the process allocates less than quietRate bytes a second, its heap may grow by quietPercent percent
-// between two collections; otherwise by usualPercent, as without this.
+// While the process allocates less than quietRate bytes a second and less than quietHeap bytes are live, its heap may
+// grow by quietPercent percent between two collections; otherwise by usualPercent, as without this.
 const (
-	quietRate    = 8 << 20
+	quietRate    = 4 << 20
+	quietHeap    = 64 << 20
 	quietPercent = 25
 	usualPercent = 100
 )
@@ -32,22 +33,22 @@ func newCollector() *collector {
 	return c
 }
 
-// settle chooses the percentage by what was allocated since the last call.
+// settle chooses the percentage by what was allocated since the last call, and by what is live.
 func (c *collector) settle() {
 	if c.set == nil {
 		return
 	}
-	sample := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}}
-	metrics.Read(sample)
-	c.choose(sample[0].Value.Uint64(), time.Now())
+	samples := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}, {Name: "/gc/heap/live:bytes"}}
+	metrics.Read(samples)
+	c.choose(samples[0].Value.Uint64(), samples[1].Value.Uint64(), time.Now())
 }
 
-// choose is settle at a time, with the bytes allocated until then.
-func (c *collector) choose(allocated uint64, now time.Time) {
+// choose is settle at a time, with the bytes allocated until then and those that are live.
+func (c *collector) choose(allocated, live uint64, now time.Time) {
 	rate := float64(allocated-c.allocated) / max(now.Sub(c.at).Seconds(), 1e-3)
 	c.allocated, c.at = allocated, now
 	percent := usualPercent
-	if rate < quietRate {
+	if rate < quietRate && live < quietHeap {
 		percent = quietPercent
 	}
 	if percent != c.percent {

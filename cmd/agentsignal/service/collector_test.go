@@ -12,13 +12,15 @@ func TestTheHeapOfAQuietProcessIsKeptSmall(t *testing.T) {
 	now := time.Now()
 	c := &collector{at: now, percent: usualPercent, set: func(percent int) { got = append(got, percent) }}
 	var allocated uint64
-	for _, rate := range []uint64{quietRate * 2, quietRate / 2, quietRate / 4, quietRate, quietRate / 2} {
+	for _, x := range []struct{ rate, live uint64 }{
+		{quietRate * 2, 1}, {quietRate / 2, 1}, {quietRate / 4, 1}, {quietRate, 1}, {1, quietHeap - 1}, {1, quietHeap}, {1, 1},
+	} {
 		now = now.Add(settleEvery)
-		allocated += rate * uint64(settleEvery/time.Second)
-		c.choose(allocated, now)
+		allocated += x.rate * uint64(settleEvery/time.Second)
+		c.choose(allocated, x.live, now)
 	}
 	c.end()
-	if want := []int{quietPercent, usualPercent, quietPercent, usualPercent}; !slices.Equal(got, want) {
+	if want := []int{quietPercent, usualPercent, quietPercent, usualPercent, quietPercent, usualPercent}; !slices.Equal(got, want) {
 		t.Errorf("set to %v, want %v", got, want)
 	}
 }
