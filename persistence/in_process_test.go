@@ -16,6 +16,7 @@ func TestStoreInProcess(t *testing.T) {
 			"TestAcknowledgedChangesSurviveFailover",
 			"TestClusterWithoutMasters",
 			"TestChangesWaitForReplicas",
+			"TestEachWaitFollowsAWrite",
 			"TestReadsWaitForReplicas",
 			"TestAFailoverToALaggingReplica",
 		},

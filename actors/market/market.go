@@ -114,10 +114,12 @@ func New(sys *engine.System, o Options) *Market {
 //
 // Only the first call for an asset and timeframe asks Redis. The feeder takes up an asset that was
 // not asked for before, which may take some seconds, and begins the simulated market on an empty
-// Redis. Series waits for that until ctx ends, and some seconds while another node takes over the
-// simulated market. After the process was halted or Redis was away it waits a moment for new prices.
+// Redis. Series waits for that until ctx ends, and until a second before its deadline while another
+// node takes over the simulated market, so that the caller can still report why it waited in vain.
+// After the process was halted or Redis was away it waits a moment for new prices.
 func (m *Market) Series(ctx context.Context, name string, tf signal.Timeframe) (Snapshot, error) {
 	begun := time.Now()
+	deadline, limited := ctx.Deadline()
 	for {
 		w, frame, err := m.watched(ctx, name, tf)
 		if err == nil {
@@ -126,8 +128,9 @@ func (m *Market) Series(ctx context.Context, name string, tf signal.Timeframe) (
 				return s, nil
 			}
 		}
-		waited := time.Since(begun)
-		if !(errors.Is(err, errStopped) && waited < resumeTimeout) && !(errors.Is(err, errNotRead) && waited < rereadTimeout) {
+		// The simulated market will go on, on this node or another. Redis may stay away for long.
+		stopped := errors.Is(err, errStopped) && (!limited || time.Until(deadline) > reportTime)
+		if !stopped && !(errors.Is(err, errNotRead) && time.Since(begun) < rereadTimeout) {
 			return Snapshot{}, err
 		}
 		if !backoff.Sleep(ctx, pollEvery) {
@@ -142,9 +145,8 @@ const (
 	retryAfter = time.Second
 	// rereadTimeout bounds the wait for prices that cannot be read at the moment.
 	rereadTimeout = 3 * time.Second
-	// resumeTimeout bounds the wait for the simulated market to go on. Another node takes it over when
-	// the lease ends; it stands still for longer while the clock of Redis is behind.
-	resumeTimeout = 15 * time.Second
+	// reportTime is how long before the end of a run the wait for the simulated market ends.
+	reportTime = time.Second
 	// takeUpTimeout is the default of Options.TakeUp.
 	takeUpTimeout = 10 * time.Second
 	// pollEvery is the pause between two looks for prices that are awaited.
