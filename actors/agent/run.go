@@ -150,7 +150,7 @@ func (x *executor) execute(r *run) {
 		defer cancel(nil)
 		x.end(r, func() (*signal.Signal, error) { return x.recordAnnounced(ctx, cancel, r, computed) })
 	})
-	o := x.compute(ctx, r)
+	o := x.compute(limited{ctx, time.Now().Add(x.timeout - (x.since() - r.accepted))}, r)
 	if announce.Stop() {
 		defer cancel(nil)
 		x.end(r, func() (*signal.Signal, error) { return x.record(r, o, context.Cause(ctx), false) })
@@ -158,6 +158,15 @@ func (x *executor) execute(r *run) {
 	}
 	computed <- o
 }
+
+// limited is the context of a run that knows when recordAnnounced will cancel it. A timer in each run costs more.
+type limited struct {
+	context.Context
+	deadline time.Time
+}
+
+// Deadline implements context.Context.
+func (l limited) Deadline() (time.Time, bool) { return l.deadline, true }
 
 // fail records the end of a run that is not executed, and answers.
 func (x *executor) fail(r *run, failure *signal.RunError) {

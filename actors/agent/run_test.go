@@ -177,6 +177,22 @@ func TestRunTimesOut(t *testing.T) {
 	}
 }
 
+// An agent that waits knows when the run ends, and can fail before with what it waited for.
+func TestAgentsKnowTheEndOfTheRun(t *testing.T) {
+	withBench(t, Options{}, func(t *testing.T, b *bench) {
+		b.market.series = func(ctx context.Context, _ string, _ signal.Timeframe) (market.Snapshot, error) {
+			end, _ := ctx.Deadline()
+			time.Sleep(time.Until(end) - time.Second)
+			return market.Snapshot{}, &signal.RunError{Code: signal.StaleData, Message: "too old"}
+		}
+		begun := time.Now()
+		if _, err := b.run(); codeOf(err) != signal.StaleData || time.Since(begun) != 29*time.Second {
+			t.Errorf("run ended with %v after %s; want STALE_DATA after 29 s", err, time.Since(begun))
+		}
+		b.expect(startedOnly, failedEnd)
+	})
+}
+
 func TestClientGoesAway(t *testing.T) {
 	withBench(t, Options{}, func(t *testing.T, b *bench) {
 		b.slow(3 * time.Second)
