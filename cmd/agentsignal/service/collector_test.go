@@ -20,7 +20,8 @@ func TestTheHeapOfAQuietProcessIsKeptSmall(t *testing.T) {
 		c.choose(allocated, x.live, now)
 	}
 	c.end()
-	if want := []int{quietPercent, usualPercent, quietPercent, usualPercent, quietPercent, usualPercent}; !slices.Equal(got, want) {
+	const quiet, usual = quietPercent, usualPercent
+	if want := []int{quiet, usual, quiet, usual, quiet, usual}; !slices.Equal(got, want) {
 		t.Errorf("set to %v, want %v", got, want)
 	}
 }
