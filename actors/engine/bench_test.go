@@ -35,23 +35,28 @@ func BenchmarkAsk(b *testing.B) {
 	}
 }
 
+// spawnIdle spawns a parent with b.N children, and returns when all have started.
+func spawnIdle(b *testing.B, s *System, sup Supervision) {
+	child := made(func(Context) {})
+	s.Spawn(Partition, "p", made(func(c Context) {
+		if _, ok := c.Message().(Started); ok {
+			for range b.N {
+				c.Spawn(Signal, "s", child, Supervision{})
+			}
+		}
+	}), sup)
+	for idle := false; !idle; time.Sleep(time.Millisecond) {
+		idle = s.metrics.of(Signal).running.Load() == int64(b.N) && s.Alive(b.Context()) == nil
+	}
+}
+
 func BenchmarkSpawnChildren(b *testing.B) {
 	for name, sup := range map[string]Supervision{"stopped": {}, "discarded": {Discard: true}} {
 		b.Run(name, func(b *testing.B) {
 			s, _, _ := newTestSystem(b)
-			child := made(func(Context) {})
 			b.ReportAllocs()
 			b.ResetTimer()
-			s.Spawn(Partition, "p", made(func(c Context) {
-				if _, ok := c.Message().(Started); ok {
-					for range b.N {
-						c.Spawn(Signal, "s", child, Supervision{})
-					}
-				}
-			}), sup)
-			for idle := false; !idle; time.Sleep(time.Millisecond) {
-				idle = s.metrics.of(Signal).running.Load() == int64(b.N) && s.Alive(b.Context()) == nil
-			}
+			spawnIdle(b, s, sup)
 		})
 	}
 }
@@ -61,17 +66,7 @@ func BenchmarkEnd(b *testing.B) {
 	for name, sup := range map[string]Supervision{"stopped": {}, "discarded": {Discard: true}} {
 		b.Run(name, func(b *testing.B) {
 			s := NewSystem(Options{})
-			child := made(func(Context) {})
-			s.Spawn(Partition, "p", made(func(c Context) {
-				if _, ok := c.Message().(Started); ok {
-					for range b.N {
-						c.Spawn(Signal, "s", child, Supervision{})
-					}
-				}
-			}), sup)
-			for idle := false; !idle; time.Sleep(time.Millisecond) {
-				idle = s.metrics.of(Signal).running.Load() == int64(b.N) && s.Alive(b.Context()) == nil
-			}
+			spawnIdle(b, s, sup)
 			b.ResetTimer()
 			shutdown(b, s)
 		})
