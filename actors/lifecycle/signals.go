@@ -226,7 +226,7 @@ func (s *signals) load(c engine.Context) {
 		if err != nil {
 			return loaded{err: err}
 		}
-		page := make([]signal.Signal, 0, foundPage)
+		var page []signal.Signal
 		err = o.store.OpenSignals(ctx, o.Partition, func(sig signal.Signal, _ signal.Position) error {
 			if page = append(page, sig); len(page) < foundPage {
 				return ctx.Err()
