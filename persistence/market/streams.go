@@ -39,15 +39,12 @@ func unpackRounds(entries []marketdata.Entry) []marketdata.Entry {
 	ticks := make([]marketdata.Entry, 0, len(entries))
 	for i := range entries {
 		e := &entries[i]
-		packed, ok := e.Fields["r"]
-		if !ok {
-			ticks = append(ticks, *e)
-			continue
+		var round []marketdata.AssetTick
+		if packed, ok := e.Fields["r"]; ok {
+			round, _ = unpackRound(packed)
 		}
-		round, err := unpackRound(packed)
-		if err != nil || len(round) == 0 {
+		if len(round) == 0 {
 			ticks = append(ticks, *e)
-			continue
 		}
 		for j := range round {
 			ticks = append(ticks, marketdata.Entry{Position: e.Position, Tick: &round[j]})

@@ -82,7 +82,7 @@ func checkRoundTick(e *marketdata.Entry) prices.Reason {
 	switch {
 	case !validName(t.Asset):
 		return prices.SkipAsset
-	case !(minPrice <= t.Price && t.Price <= maxPrice): // NaN is in no range
+	case checkPrice(t.Price) != "":
 		return prices.SkipPrice
 	case !(0 <= t.Volume && t.Volume <= maxVolume):
 		return prices.SkipVolume
@@ -209,7 +209,7 @@ func parseNumber(text string) (float64, prices.Reason) {
 }
 
 func checkPrice(v float64) prices.Reason {
-	if v < minPrice || v > maxPrice {
+	if !(minPrice <= v && v <= maxPrice) { // NaN is in no range
 		return prices.SkipPrice
 	}
 	return ""
