@@ -6,7 +6,7 @@ import (
 )
 
 // maxIdleWorkers is the number of idle goroutines that are kept. A run holds one while it is appended, so
-// there are many at once. The collector shrinks the stacks of idle ones.
+// there are many at once. The garbage collector shrinks the stacks of idle ones.
 const maxIdleWorkers = 256
 
 // workers are the goroutines of Context.Go and of mailboxes. A few idle ones are kept,

@@ -68,8 +68,7 @@ func (s *Settings) Restore(ctx context.Context, r io.ReadSeeker, lostSecrets boo
 	if n := checked.SealedByOthers; n > 0 && !lostSecrets {
 		return checked, fmt.Errorf("the configured keys do not decrypt the secrets of %d webhooks: put the %s of the service "+
 			"that was backed up into %s, or give its security.encryption_keys; with --lost-secrets these "+
-			"webhooks are restored, and "+
-			"get no deliveries until their secrets are rotated", n, encryptionKeyFile, c.DataDir)
+			"webhooks are restored, and get no deliveries until their secrets are rotated", n, encryptionKeyFile, c.DataDir)
 	}
 	if _, err := r.Seek(0, io.SeekStart); err != nil {
 		return checked, err
