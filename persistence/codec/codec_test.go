@@ -2,6 +2,7 @@ package codec
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
 	"fmt"
@@ -387,7 +388,7 @@ func TestPackMetadataAgain(t *testing.T) {
 			for i := range 3 * maxRecent {
 				text := strings.Replace(string(typicalMetadata), "BTC", fmt.Sprint("ASSET", i), 1)
 				if i%2 == 0 { // not made smaller
-					text = fmt.Sprintf(`{"%030d":1}`, i)
+					text = fmt.Sprintf(`{"%x":1}`, sha256.Sum256([]byte(text)))
 				}
 				m := []byte(text)
 				for range 2 {
