@@ -144,14 +144,24 @@ func (b *clusterBench) testMarket(t *testing.T) {
 	}
 	given := &redis.XAddArgs{Stream: b.store.Client.MarketBarsKey(), Values: []string{"asset", "BTC"}}
 	b.cluster.Client().XAdd(ctx, given)
-	ticks, err := m.ReadTicks(ctx, marketdata.OwnTicks, signal.Position{}, time.Second)
-	if len(ticks) != 2 || err != nil {
-		t.Fatalf("%d ticks, %v", len(ticks), err)
+	var ticks []marketdata.Entry
+	for more, after := true, (signal.Position{}); more; {
+		var read []marketdata.Entry
+		var err error
+		if read, more, err = m.ReadTicks(ctx, marketdata.OwnTicks, after, 0); err != nil {
+			t.Fatal(err)
+		}
+		if ticks = append(ticks, read...); len(read) > 0 {
+			after = read[len(read)-1].Position
+		}
+	}
+	if len(ticks) != 2 {
+		t.Fatalf("%d ticks", len(ticks))
 	}
 	if end, err := m.TicksEnd(ctx, marketdata.OwnTicks); end != ticks[1].Position || err != nil {
 		t.Errorf("the ticks end at %v, %v", end, err)
 	}
-	bars, err := m.ReadBars(ctx, signal.Position{}, time.Second)
+	bars, _, err := m.ReadBars(ctx, signal.Position{}, time.Second)
 	if len(bars) != 1 || err != nil {
 		t.Fatalf("%d entries of bars, %v", len(bars), err)
 	}
@@ -190,7 +200,7 @@ func (b *clusterBench) testMarket(t *testing.T) {
 		err != nil {
 		t.Errorf("state %+v, %v", state, err)
 	}
-	closed, news, closedTo, _, err := m.Follow(ctx, signal.Position{}, signal.Position{}, time.Second)
+	closed, news, closedTo, _, _, err := m.Follow(ctx, signal.Position{}, signal.Position{}, time.Second)
 	if len(closed) != 4 || len(news) != 1 || err != nil {
 		t.Errorf("followed: %d closed bars, %d news, %v", len(closed), len(news), err)
 	}

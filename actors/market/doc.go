@@ -33,6 +33,7 @@
 //   - The simulated market follows one path for one seed, start and clock, whichever node feeds it
 //     and however often that changes, unless a gap is longer than a thousand of its minutes; a
 //     longer gap is filled in coarser steps.
+//   - A node that catches up with the streams of ticks has some 2,000 of them at a time, however many one entry has.
 //   - Ticks are delivered at most once. A reader that must not miss one reads the streams of ticks.
 //
 // Where to read: market.go (questions), watch.go (asset actors), tick.go (what they do with a tick),

@@ -33,11 +33,13 @@ type Store interface {
 	TicksEnd(ctx context.Context, stream marketdata.TickStream) (signal.Position, error)
 	// TicksKept reports whether no tick after a position was trimmed; false when in doubt.
 	TicksKept(ctx context.Context, stream marketdata.TickStream, after signal.Position) (bool, error)
+	// ReadTicks returns the first ticks after a position, some thousands at most. more reports that there may be more
+	// at once.
 	ReadTicks(ctx context.Context, stream marketdata.TickStream, after signal.Position, block time.Duration) (
-		[]marketdata.Entry, error)
+		ticks []marketdata.Entry, more bool, err error)
 	ClosedEnd(ctx context.Context) (signal.Position, int64, error)
 	Follow(ctx context.Context, closedAfter, newsAfter signal.Position, block time.Duration) (
-		closed []marketdata.ClosedBar, news []marketdata.NewsItem, closedTo, newsTo signal.Position, err error)
+		closed []marketdata.ClosedBar, news []marketdata.NewsItem, closedTo, newsTo signal.Position, more bool, err error)
 	// Want asks the feeder for an asset without a record, and returns the reason if the feeder has
 	// refused it. Each account has a share of the assets that may wait and be kept.
 	Want(ctx context.Context, account signal.AccountID, symbol string) (refused string, err error)

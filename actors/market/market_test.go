@@ -87,17 +87,17 @@ func (f *fakeStore) TicksKept(context.Context, marketdata.TickStream, signal.Pos
 	return true, nil
 }
 func (f *fakeStore) ReadTicks(ctx context.Context, _ marketdata.TickStream, _ signal.Position, _ time.Duration) (
-	[]marketdata.Entry, error) {
+	[]marketdata.Entry, bool, error) {
 	<-ctx.Done()
-	return nil, ctx.Err()
+	return nil, false, ctx.Err()
 }
 func (f *fakeStore) ClosedEnd(context.Context) (signal.Position, int64, error) {
 	return signal.Position{}, 0, nil
 }
 func (f *fakeStore) Follow(ctx context.Context, c, n signal.Position, _ time.Duration) (
-	[]marketdata.ClosedBar, []marketdata.NewsItem, signal.Position, signal.Position, error) {
+	[]marketdata.ClosedBar, []marketdata.NewsItem, signal.Position, signal.Position, bool, error) {
 	<-ctx.Done()
-	return nil, nil, c, n, ctx.Err()
+	return nil, nil, c, n, false, ctx.Err()
 }
 
 // newFake returns a market over a store and a clock, with working streams.

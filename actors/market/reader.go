@@ -129,7 +129,7 @@ func (m *Market) ticksReader(stream marketdata.TickStream) readStream {
 				}
 			}
 		}
-		entries, err := m.o.Store.ReadTicks(ctx, stream, at, readBlock)
+		entries, more, err := m.o.Store.ReadTicks(ctx, stream, at, readBlock)
 		if err != nil {
 			return false, err
 		}
@@ -141,7 +141,7 @@ func (m *Market) ticksReader(stream marketdata.TickStream) readStream {
 			caughtUp = true
 			m.tapes.caughtUp()
 		}
-		return len(entries) >= source.ReadChunk, nil
+		return more, nil
 	}
 }
 
@@ -193,13 +193,13 @@ func (m *Market) closedReader() readStream {
 				return false, err
 			}
 		}
-		closed, news, closedTo, newsTo, err := m.o.Store.Follow(ctx, closedAt, newsAt, readBlock)
+		closed, news, closedTo, newsTo, more, err := m.o.Store.Follow(ctx, closedAt, newsAt, readBlock)
 		if err != nil {
 			return false, err
 		}
 		closedAt, newsAt = closedTo, newsTo
 		m.news.add(news)
-		if begun && !ready && len(news) < source.ReadChunk {
+		if begun && !ready && !more {
 			ready = true
 			close(m.news.ready)
 		}
@@ -210,7 +210,7 @@ func (m *Market) closedReader() readStream {
 			count = closed[i].Count
 			m.deliverClosed(&closed[i])
 		}
-		return max(len(closed), len(news)) >= source.ReadChunk, nil
+		return more, nil
 	}
 }
 

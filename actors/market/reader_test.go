@@ -2,6 +2,7 @@ package market
 
 import (
 	"context"
+	"math"
 	"strconv"
 	"sync"
 	"testing"
@@ -29,10 +30,10 @@ func (f *trimmedStore) TicksKept(context.Context, marketdata.TickStream, signal.
 }
 
 func (f *trimmedStore) ReadTicks(context.Context, marketdata.TickStream, signal.Position, time.Duration) (
-	[]marketdata.Entry, error) {
+	[]marketdata.Entry, bool, error) {
 	f.at++
 	fields := map[string]string{"asset": "X", "price": "1"}
-	return []marketdata.Entry{{Position: signal.Position{MS: f.at}, Fields: fields}}, nil
+	return []marketdata.Entry{{Position: signal.Position{MS: f.at}, Fields: fields}}, false, nil
 }
 
 // No read fails while a process is halted, but ticks are trimmed.
@@ -86,23 +87,23 @@ func (f *haltedStore) wait(block time.Duration) {
 }
 
 func (f *haltedStore) ReadTicks(_ context.Context, stream marketdata.TickStream, _ signal.Position, block time.Duration) (
-	[]marketdata.Entry, error) {
+	[]marketdata.Entry, bool, error) {
 	if stream == marketdata.GivenTicks {
 		now := time.Now()
 		if _, fresh := f.halted(); f.read == 0 || f.read == 1 && !fresh.IsZero() && !now.Before(fresh) {
 			f.read++
 			return []marketdata.Entry{{Position: signal.Position{MS: now.UnixMilli()},
-				Fields: map[string]string{"asset": "X", "price": strconv.Itoa(f.read)}}}, nil
+				Fields: map[string]string{"asset": "X", "price": strconv.Itoa(f.read)}}}, false, nil
 		}
 	}
 	f.wait(block)
-	return nil, nil
+	return nil, false, nil
 }
 
 func (f *haltedStore) Follow(_ context.Context, c, n signal.Position, block time.Duration) (
-	[]marketdata.ClosedBar, []marketdata.NewsItem, signal.Position, signal.Position, error) {
+	[]marketdata.ClosedBar, []marketdata.NewsItem, signal.Position, signal.Position, bool, error) {
 	f.wait(block)
-	return nil, nil, c, n, nil
+	return nil, nil, c, n, false, nil
 }
 
 // After a halt in which prices have become too old, they count as not read until reads that began after it
@@ -171,6 +172,48 @@ func TestPricesAfterAHaltAreNotReadUntilTheyAre(t *testing.T) {
 			})
 		})
 	}
+}
+
+// roundStore has a round of ticks every half second, more than a read of single ticks has.
+type roundStore struct{ *fakeStore }
+
+func (roundStore) ReadTicks(_ context.Context, stream marketdata.TickStream, _ signal.Position, block time.Duration) (
+	[]marketdata.Entry, bool, error) {
+	time.Sleep(block / 2)
+	if stream == marketdata.GivenTicks {
+		return nil, false, nil
+	}
+	now := 1_795_253_400_000 + time.Now().UnixMilli() // a bubble begins in 2000, and no tick is from before 2001
+	ticks := make([]marketdata.Entry, 3000)
+	for i := range ticks {
+		ticks[i] = marketdata.Entry{Position: signal.Position{MS: now},
+			Tick: &marketdata.AssetTick{Asset: "A" + strconv.Itoa(i), Source: simulated.Name,
+				Tick: marketdata.Tick{Price: 1, Time: now}}}
+	}
+	return ticks, false, nil
+}
+
+// A stream is read to its end however many ticks its last round has: prices would else count as not read.
+func TestLargeRoundsAreTheEndOfTheStream(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m := newFake(t, &fakeStore{}, markettest.NewClock())
+		m.o.Store = roundStore{&fakeStore{}}
+		ctx, cancel := context.WithCancel(t.Context())
+		var run sync.WaitGroup
+		run.Go(func() { _ = m.Run(ctx) })
+		defer func() { cancel(); run.Wait() }()
+		r := &m.ticksRead[marketdata.OwnTicks]
+		r.failed()
+		time.Sleep(2 * readHalt)
+		synctest.Wait()
+		if !r.current() {
+			t.Error("the stream is not read to its end")
+		}
+		if n := len(m.tapes.upTo(tapeKey{"A2999", simulated.Name}, math.MaxInt64)); n == 0 {
+			t.Error("the last asset of a round has no ticks")
+		}
+	})
 }
 
 // Only the assets whose ticks are in a stream are notified that some were missed.

@@ -28,12 +28,12 @@ func (s *startingStore) State(context.Context) (marketdata.State, error) {
 }
 
 func (s *startingStore) Follow(_ context.Context, closed, _ signal.Position, _ time.Duration) (
-	[]marketdata.ClosedBar, []marketdata.NewsItem, signal.Position, signal.Position, error) {
+	[]marketdata.ClosedBar, []marketdata.NewsItem, signal.Position, signal.Position, bool, error) {
 	var news []marketdata.NewsItem
 	if s.reads++; s.reads == 2 {
 		news = []marketdata.NewsItem{{ID: "1", At: 1, Headline: "Bitcoin rises", Symbols: []string{"BTC"}}}
 	}
-	return nil, news, closed, signal.Position{MS: int64(s.reads)}, nil
+	return nil, news, closed, signal.Position{MS: int64(s.reads)}, false, nil
 }
 
 // A reader that starts before the simulated market must not take the empty stream for all news.

@@ -5,6 +5,7 @@ import (
 	"embed"
 	"errors"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -25,8 +26,9 @@ const (
 	maxTicks   = 1_000_000
 	maxTickAge = 15 * time.Minute
 	maxClosed  = 100_000
-	// readCount is how many entries one read of a stream takes at most.
-	readCount = 2000
+	// readMax is how many ticks, bars or news one read takes at most. Rounds are read whole, so that the last
+	// one may exceed it.
+	readMax = 2000
 	// recentChunk is how many series one pipeline reads.
 	recentChunk = 500
 )
@@ -44,10 +46,14 @@ var (
 
 // Store keeps the lease and the state of the feeder, the streams of prices, and the records of
 // bars, assets and news.
-type Store struct{ s *redisclient.Client }
+type Store struct {
+	s *redisclient.Client
+	// rounds is how many entries of the feeder's stream have readMax ticks, by the last read; 0 before the first.
+	rounds atomic.Int64
+}
 
 // New returns the market that c reads and writes.
-func New(c *redisclient.Client) *Store { return &Store{c} }
+func New(c *redisclient.Client) *Store { return &Store{s: c} }
 
 // errNotFeeder refuses the write of a former feeder.
 var errNotFeeder = redisclient.Refused(signal.CodeNotOwner, "another node feeds the market")

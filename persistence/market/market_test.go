@@ -1,6 +1,7 @@
 package market
 
 import (
+	"context"
 	"errors"
 	"math"
 	"net"
@@ -147,7 +148,7 @@ func TestMarketStepIsStoredAtOnce(t *testing.T) {
 	if d := cmp.Diff(wantBars, bars); d != "" || count != 6 || err != nil {
 		t.Errorf("count %d, %v, bars (-want +got):\n%s", count, err, d)
 	}
-	closed, items, closedTo, newsTo, err := m.Follow(ctx, signal.Position{}, signal.Position{}, 0)
+	closed, items, closedTo, newsTo, _, err := m.Follow(ctx, signal.Position{}, signal.Position{}, 0)
 	if err != nil || len(closed) != 6 || closedTo.IsZero() || newsTo.IsZero() {
 		t.Fatalf("%d closed bars up to %v, %v", len(closed), closedTo, err)
 	}
@@ -238,7 +239,7 @@ func TestSeriesAreFilledAndKeptShort(t *testing.T) {
 		t.Errorf("reset (-want +got):\n%s", d)
 	}
 	// Readers are notified to read the series again.
-	closed, _, _, _, err := m.Follow(ctx, signal.Position{}, signal.Position{}, 0)
+	closed, _, _, _, _, err := m.Follow(ctx, signal.Position{}, signal.Position{}, 0)
 	if err != nil || len(closed) != 4 || closed[0].Bar != (marketdata.AssetBar{Asset: "BTC", Timeframe: signal.H1}) {
 		t.Errorf("%+v, %v", closed, err)
 	}
@@ -261,7 +262,7 @@ func TestReadersAreNotifiedOfChangedAssets(t *testing.T) {
 	store(marketdata.Step{Assets: []marketdata.Asset{first}})
 	store(marketdata.Step{Assets: []marketdata.Asset{second}})
 	store(marketdata.Step{Removed: []string{"oil"}})
-	closed, _, _, _, err := m.Follow(ctx, signal.Position{}, signal.Position{}, 0)
+	closed, _, _, _, _, err := m.Follow(ctx, signal.Position{}, signal.Position{}, 0)
 	changed := marketdata.AssetBar{Asset: "OIL"}
 	want := []marketdata.ClosedBar{{Count: 1, Bar: changed}, {Count: 2, Bar: changed}}
 	if d := cmp.Diff(want, closed); d != "" || err != nil {
@@ -287,7 +288,7 @@ func TestTicksAreAppendedReadAndTrimmed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	entries, err := m.ReadTicks(ctx, marketdata.GivenTicks, signal.Position{}, 0)
+	entries, _, err := m.ReadTicks(ctx, marketdata.GivenTicks, signal.Position{}, 0)
 	if err != nil || len(entries) != 2 {
 		t.Fatalf("%d entries, %v", len(entries), err)
 	}
@@ -298,9 +299,9 @@ func TestTicksAreAppendedReadAndTrimmed(t *testing.T) {
 	if end, err := m.TicksEnd(ctx, marketdata.GivenTicks); end != entries[1].Position || err != nil {
 		t.Errorf("end is %v, %v", end, err)
 	}
-	more, err := m.ReadTicks(ctx, marketdata.GivenTicks, entries[1].Position, 10*time.Millisecond)
-	if len(more) != 0 || err != nil {
-		t.Errorf("%d entries after the end, %v", len(more), err)
+	rest, more, err := m.ReadTicks(ctx, marketdata.GivenTicks, entries[1].Position, 10*time.Millisecond)
+	if len(rest) != 0 || more || err != nil {
+		t.Errorf("%d entries after the end, more: %v, %v", len(rest), more, err)
 	}
 
 	// Old entries are dropped unless they are not processed yet.
@@ -330,14 +331,14 @@ func TestTicksAreAppendedReadAndTrimmed(t *testing.T) {
 	for range 3 {
 		rdb.XAdd(ctx, &redis.XAddArgs{Stream: m.s.MarketBarsKey(), Values: []string{"a", "b"}})
 	}
-	bars, err := m.ReadBars(ctx, signal.Position{}, 0)
+	bars, _, err := m.ReadBars(ctx, signal.Position{}, 0)
 	if err != nil || len(bars) != 3 {
 		t.Fatalf("%d bars, %v", len(bars), err)
 	}
 	if err := m.TrimBars(ctx, bars[1].Position); err != nil {
 		t.Fatal(err)
 	}
-	if left, err := m.ReadBars(ctx, signal.Position{}, 0); len(left) != 1 || left[0].Position != bars[2].Position {
+	if left, _, err := m.ReadBars(ctx, signal.Position{}, 0); len(left) != 1 || left[0].Position != bars[2].Position {
 		t.Errorf("%d bars are left, %v", len(left), err)
 	}
 }
@@ -374,9 +375,9 @@ func TestRoundsAreReadAsTheirTicks(t *testing.T) {
 	if n := rdb.XLen(ctx, m.s.MarketOwnTicksKey()).Val(); n != 4 {
 		t.Errorf("%d entries, want 4", n)
 	}
-	entries, err := m.ReadTicks(ctx, marketdata.OwnTicks, signal.Position{}, 0)
-	if err != nil || len(entries) != len(round)+3 {
-		t.Fatalf("%d entries, %v", len(entries), err)
+	entries := ownTicks(t, m, signal.Position{})
+	if len(entries) != len(round)+3 {
+		t.Fatalf("%d entries", len(entries))
 	}
 	for i := range round {
 		if e := &entries[i]; e.Position != entries[0].Position || e.Tick == nil || *e.Tick != round[i] {
@@ -387,18 +388,142 @@ func TestRoundsAreReadAsTheirTicks(t *testing.T) {
 	if rest[0].Fields["price"] != "67000.5" || rest[1].Tick == nil || *rest[1].Tick != single[0] || rest[2].Tick != nil {
 		t.Errorf("after the round: %+v", rest)
 	}
-	more, err := m.ReadTicks(ctx, marketdata.OwnTicks, entries[0].Position, 0)
-	if len(more) != 3 || err != nil {
-		t.Errorf("%d entries after the round, %v", len(more), err)
+	if rest := ownTicks(t, m, entries[0].Position); len(rest) != 3 {
+		t.Errorf("%d entries after the round", len(rest))
 	}
-	err = m.AppendRound(ctx, epoch+1, round)
+	err := m.AppendRound(ctx, epoch+1, round)
 	storetest.WantKind(t, "a round of another feeder", err, signal.KindConflict)
 
 	// One that names "r" in the stream of others is no round.
 	rdb.XAdd(ctx, &redis.XAddArgs{Stream: m.s.MarketTicksKey(), Values: []any{"r", packRound(round)}})
-	given, err := m.ReadTicks(ctx, marketdata.GivenTicks, signal.Position{}, 0)
+	given, _, err := m.ReadTicks(ctx, marketdata.GivenTicks, signal.Position{}, 0)
 	if len(given) != 1 || given[0].Tick != nil || err != nil {
 		t.Errorf("a round from outside is read as %+v, %v", given, err)
+	}
+}
+
+// ownTicks reads the feeder's stream after a position to its end.
+func ownTicks(t *testing.T, m *Store, after signal.Position) []marketdata.Entry {
+	t.Helper()
+	var all []marketdata.Entry
+	for {
+		ticks, more, err := m.ReadTicks(t.Context(), marketdata.OwnTicks, after, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := len(ticks); n > 0 {
+			after = ticks[n-1].Position
+		}
+		if all = append(all, ticks...); !more {
+			return all
+		}
+	}
+}
+
+// However large the rounds are, a read has readMax ticks and the rest of a round at most, and few reads have less.
+func TestReadsOfRoundsAreBounded(t *testing.T) {
+	t.Parallel()
+	m, _, epoch := newMarketBench(t)
+	ctx := t.Context()
+	written := int64(0) // ticks; each has its number as its time
+	write := func(entries, size int, appendTicks func(context.Context, int64, []marketdata.AssetTick) error) {
+		for range entries {
+			ticks := make([]marketdata.AssetTick, size)
+			for i := range ticks {
+				written++
+				ticks[i] = marketdata.AssetTick{Asset: "A" + strconv.Itoa(i), Source: "simulated",
+					Tick: marketdata.Tick{Price: 1 + float64(i)/100, Time: written}}
+			}
+			if err := appendTicks(ctx, epoch, ticks); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	write(50, 400, m.AppendRound)  // of hundreds of assets
+	write(500, 17, m.AppendRound)  // of the simulated market
+	write(3, 1000, m.AppendTicks)  // by a node of an earlier build
+	write(3, 5000, m.AppendRound)  // larger than the feeder writes
+	write(60, 1000, m.AppendRound) // after a takeover
+	write(1, 100, m.AppendTicks)
+	var after signal.Position
+	number, reads, largest := int64(0), 0, 0
+	for more := true; more; reads++ {
+		var ticks []marketdata.Entry
+		var err error
+		if ticks, more, err = m.ReadTicks(ctx, marketdata.OwnTicks, after, 0); err != nil {
+			t.Fatal(err)
+		}
+		largest = max(largest, len(ticks))
+		for i := range ticks {
+			number++
+			at := strconv.FormatInt(number, 10)
+			if e := &ticks[i]; e.Tick != nil && e.Tick.Time != number || e.Tick == nil && e.Fields["time"] != at {
+				t.Fatalf("tick %d is %+v", number, e)
+			}
+			after = ticks[i].Position
+		}
+	}
+	if number != written {
+		t.Errorf("%d ticks were read, want %d", number, written)
+	}
+	if largest >= readMax+5000 {
+		t.Errorf("a read has %d ticks", largest)
+	}
+	if most := int(2*written/readMax) + 5; reads > most {
+		t.Errorf("%d reads of %d ticks, want %d at most", reads, written, most)
+	}
+
+	// After single ticks a read asks for more rounds than it may return, and reads the others again.
+	write(3, 1000, m.AppendTicks)
+	ownTicks(t, m, after)
+	after, _ = m.TicksEnd(ctx, marketdata.OwnTicks)
+	before := written
+	write(20, 1000, m.AppendRound)
+	ticks, more, err := m.ReadTicks(ctx, marketdata.OwnTicks, after, 0)
+	if len(ticks) != readMax || !more || err != nil {
+		t.Errorf("%d ticks of rounds after single ones, more: %v, %v", len(ticks), more, err)
+	}
+	if n := int64(len(ownTicks(t, m, after))); n != written-before {
+		t.Errorf("%d ticks of these rounds were read, want %d", n, written-before)
+	}
+	if n := m.rounds.Load(); n != readMax/1000 {
+		t.Errorf("the next read asks for %d rounds", n)
+	}
+}
+
+// more depends on the entries that were read: an unreadable item of news counts, and the last tick of a large round
+// is the end of the stream.
+func TestReadsReportWhetherThereIsMore(t *testing.T) {
+	t.Parallel()
+	m, rdb, epoch := newMarketBench(t)
+	ctx := t.Context()
+	p := rdb.Pipeline()
+	for i := range readMax + 1 {
+		item := packNews(&marketdata.NewsItem{ID: strconv.Itoa(i)})
+		if i == 5 {
+			item = []byte("damaged")
+		}
+		p.XAdd(ctx, &redis.XAddArgs{Stream: m.s.MarketNewsKey(), Values: []any{"d", item}})
+	}
+	if _, err := p.Exec(ctx); err != nil {
+		t.Fatal(err)
+	}
+	_, news, _, to, more, err := m.Follow(ctx, signal.Position{}, signal.Position{}, 0)
+	if len(news) != readMax-1 || !more || err != nil {
+		t.Errorf("%d items, more: %v, %v", len(news), more, err)
+	}
+	if _, news, _, _, more, err = m.Follow(ctx, signal.Position{}, to, 0); len(news) != 1 || more || err != nil {
+		t.Errorf("then %d items, more: %v, %v", len(news), more, err)
+	}
+
+	m.rounds.Store(10)
+	round := make([]marketdata.AssetTick, readMax)
+	if err := m.AppendRound(ctx, epoch, round); err != nil {
+		t.Fatal(err)
+	}
+	ticks, more, err := m.ReadTicks(ctx, marketdata.OwnTicks, signal.Position{}, 0)
+	if len(ticks) != readMax || more || err != nil {
+		t.Errorf("a round of %d ticks is read as %d, more: %v, %v", readMax, len(ticks), more, err)
 	}
 }
 
@@ -483,13 +608,13 @@ func TestMarketWithoutRedis(t *testing.T) {
 		"Asset":     func() error { _, _, err := m.Asset(ctx, "BTC"); return err },
 		"GiveTicks": func() error { return m.GiveTicks(ctx, []marketdata.AssetTick{{Asset: "BTC"}}) },
 		"ReadTicks": func() error {
-			_, err := m.ReadTicks(ctx, marketdata.OwnTicks, signal.Position{}, time.Second)
+			_, _, err := m.ReadTicks(ctx, marketdata.OwnTicks, signal.Position{}, time.Second)
 			return err
 		},
 		"TicksEnd":  func() error { _, err := m.TicksEnd(ctx, marketdata.GivenTicks); return err },
 		"ClosedEnd": func() error { _, _, err := m.ClosedEnd(ctx); return err },
 		"Follow": func() error {
-			_, _, _, _, err := m.Follow(ctx, signal.Position{}, signal.Position{}, time.Second)
+			_, _, _, _, _, err := m.Follow(ctx, signal.Position{}, signal.Position{}, time.Second)
 			return err
 		},
 	} {
@@ -516,7 +641,7 @@ func TestEndBlocking(t *testing.T) {
 	ended := make(chan error)
 	go func() {
 		for {
-			if _, err := m.ReadBars(t.Context(), signal.Position{}, redisclient.BlockTimeout); err != nil {
+			if _, _, err := m.ReadBars(t.Context(), signal.Position{}, redisclient.BlockTimeout); err != nil {
 				ended <- err
 				return
 			}

@@ -21,24 +21,32 @@ func (m *Store) ticksKey(stream marketdata.TickStream) string {
 	return m.s.MarketTicksKey()
 }
 
-// ReadTicks returns the entries of a stream of ticks after a position, oldest first, and each tick of a
-// round as an entry. It waits for the first one up to block, at most a second.
+// ReadTicks returns the first readMax ticks of a stream after a position, oldest first: an entry each, and
+// all of the last round that has some of them. more reports that there may be more at once. It waits for the
+// first one up to block, at most a second.
 func (m *Store) ReadTicks(
 	ctx context.Context, stream marketdata.TickStream, after signal.Position, block time.Duration,
-) ([]marketdata.Entry, error) {
-	entries, err := m.readInput(ctx, m.ticksKey(stream), after, block)
-	if err != nil || stream != marketdata.OwnTicks {
-		return entries, err
+) (ticks []marketdata.Entry, more bool, err error) {
+	if stream == marketdata.GivenTicks {
+		return m.readInput(ctx, m.s.MarketTicksKey(), readMax, after, block)
 	}
-	return unpackRounds(entries), nil
+	// What is beyond readMax is read again, so ask for about as many entries.
+	count := max(1, m.rounds.Load())
+	packed, more, err := m.readInput(ctx, m.s.MarketOwnTicksKey(), count, after, block)
+	if err != nil || len(packed) == 0 {
+		return nil, false, err
+	}
+	ticks, read := unpackRounds(packed)
+	m.rounds.Store(int64(readMax * read / len(ticks)))
+	return ticks, more || read < len(packed), nil
 }
 
-// unpackRounds replaces each round by its ticks. One that cannot be read stays as it is, which no reader
-// takes for a tick.
-func unpackRounds(entries []marketdata.Entry) []marketdata.Entry {
-	ticks := make([]marketdata.Entry, 0, len(entries))
-	for i := range entries {
-		e := &entries[i]
+// unpackRounds returns the ticks of the first entries, up to the one with the last of readMax ticks, and how many entries
+// these are. A round that cannot be read stays as it is, which no reader takes for a tick.
+func unpackRounds(entries []marketdata.Entry) (ticks []marketdata.Entry, read int) {
+	for read < len(entries) && len(ticks) < readMax {
+		e := &entries[read]
+		read++
 		var round []marketdata.AssetTick
 		if packed, ok := e.Fields["r"]; ok {
 			round, _ = unpackRound(packed)
@@ -50,22 +58,23 @@ func unpackRounds(entries []marketdata.Entry) []marketdata.Entry {
 			ticks = append(ticks, marketdata.Entry{Position: e.Position, Tick: &round[j]})
 		}
 	}
-	return ticks
+	return ticks, read
 }
 
 // ReadBars returns the entries of market:bars after a position, as ReadTicks does.
-func (m *Store) ReadBars(ctx context.Context, after signal.Position, block time.Duration) ([]marketdata.Entry, error) {
-	return m.readInput(ctx, m.s.MarketBarsKey(), after, block)
+func (m *Store) ReadBars(ctx context.Context, after signal.Position, block time.Duration) (
+	bars []marketdata.Entry, more bool, err error,
+) {
+	return m.readInput(ctx, m.s.MarketBarsKey(), readMax, after, block)
 }
 
-func (m *Store) readInput(
-	ctx context.Context, stream string, after signal.Position, block time.Duration,
-) ([]marketdata.Entry, error) {
-	streams, err := m.read(ctx, block, stream, after.String())
+func (m *Store) readInput(ctx context.Context, stream string, count int64, after signal.Position, block time.Duration) (
+	entries []marketdata.Entry, more bool, err error,
+) {
+	streams, more, err := m.read(ctx, count, block, stream, after.String())
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	var entries []marketdata.Entry
 	for _, s := range streams {
 		for _, x := range s.Messages {
 			e := marketdata.Entry{Fields: make(map[string]string, len(x.Values))}
@@ -76,20 +85,26 @@ func (m *Store) readInput(
 			entries = append(entries, e)
 		}
 	}
-	return entries, nil
+	return entries, more, nil
 }
 
-// read is XREAD. streams are the keys, followed by the positions.
-func (m *Store) read(ctx context.Context, block time.Duration, streams ...string) ([]redis.XStream, error) {
+// read is XREAD with a count. streams are the keys, followed by the positions. more reports that there may be more at
+// once.
+func (m *Store) read(ctx context.Context, count int64, block time.Duration, streams ...string) (
+	result []redis.XStream, more bool, err error,
+) {
 	if block = min(block, redisclient.BlockTimeout); block <= 0 {
 		block = -1 // 0 would wait forever
 	}
-	args := &redis.XReadArgs{Streams: streams, Count: readCount, Block: block}
-	result, err := m.s.Blocking.XRead(ctx, args).Result()
+	args := &redis.XReadArgs{Streams: streams, Count: count, Block: block}
+	result, err = m.s.Blocking.XRead(ctx, args).Result()
 	if err != nil && !errors.Is(err, redis.Nil) {
-		return nil, redisclient.Failed(err, "read %s", streams[0])
+		return nil, false, redisclient.Failed(err, "read %s", streams[0])
 	}
-	return result, nil
+	for i := range result {
+		more = more || int64(len(result[i].Messages)) == count
+	}
+	return result, more, nil
 }
 
 // TicksEnd returns the position of the newest entry of a stream of ticks.
@@ -134,15 +149,16 @@ func (m *Store) ClosedEnd(ctx context.Context) (signal.Position, int64, error) {
 }
 
 // Follow returns the closed bars and the news after the two positions, oldest first, and the
-// positions of the last of each. It waits for the first one up to block, at most a second.
+// positions of the last of each. more reports that there may be more at once. It waits for the first one up to
+// block, at most a second.
 func (m *Store) Follow(ctx context.Context, closedAfter, newsAfter signal.Position, block time.Duration) (
-	closed []marketdata.ClosedBar, news []marketdata.NewsItem, closedTo, newsTo signal.Position, err error,
+	closed []marketdata.ClosedBar, news []marketdata.NewsItem, closedTo, newsTo signal.Position, more bool, err error,
 ) {
 	closedTo, newsTo = closedAfter, newsAfter
-	streams, err := m.read(ctx, block, m.s.MarketClosedKey(), m.s.MarketNewsKey(),
+	streams, more, err := m.read(ctx, readMax, block, m.s.MarketClosedKey(), m.s.MarketNewsKey(),
 		closedAfter.String(), newsAfter.String())
 	if err != nil {
-		return nil, nil, closedTo, newsTo, err
+		return nil, nil, closedTo, newsTo, false, err
 	}
 	for _, s := range streams {
 		for _, x := range s.Messages {
@@ -160,7 +176,7 @@ func (m *Store) Follow(ctx context.Context, closedAfter, newsAfter signal.Positi
 			closed = append(closed, closedBar(x.Values))
 		}
 	}
-	return closed, news, closedTo, newsTo, nil
+	return closed, news, closedTo, newsTo, more, nil
 }
 
 // closedBar reads an entry about a closed bar. An unreadable entry has the count 0, which makes a

@@ -44,8 +44,9 @@ type Records interface {
 	AppendRound(ctx context.Context, epoch int64, ticks []marketdata.AssetTick) error
 	AppendTicks(ctx context.Context, epoch int64, ticks []marketdata.AssetTick) error
 	ReadTicks(ctx context.Context, stream marketdata.TickStream, after signal.Position, block time.Duration) (
-		[]marketdata.Entry, error)
-	ReadBars(ctx context.Context, after signal.Position, block time.Duration) ([]marketdata.Entry, error)
+		entries []marketdata.Entry, more bool, err error)
+	ReadBars(ctx context.Context, after signal.Position, block time.Duration) (
+		entries []marketdata.Entry, more bool, err error)
 	Trim(ctx context.Context, now time.Time, processed signal.Position, newsSince time.Time) error
 	TrimBars(ctx context.Context, processed signal.Position) error
 	// Wanted returns the symbols without record that were asked for.

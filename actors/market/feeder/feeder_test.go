@@ -37,33 +37,41 @@ func TestSourcesAreChecked(t *testing.T) {
 	}
 }
 
-// path returns the prices of an asset that feeders wrote, by time.
-func (b *bench) path(asset string) map[int64]float64 {
+// ticksOf returns the ticks of an asset that feeders wrote.
+func (b *bench) ticksOf(asset string) []marketdata.AssetTick {
 	b.t.Helper()
-	all := make(map[int64]float64)
-	var after signal.Position
-	for {
-		entries, err := b.store.ReadTicks(b.t.Context(), marketdata.OwnTicks, after, 0)
-		if err != nil {
+	var all []marketdata.AssetTick
+	for more, after := true, (signal.Position{}); more; {
+		var entries []marketdata.Entry
+		var err error
+		if entries, more, err = b.store.ReadTicks(b.t.Context(), marketdata.OwnTicks, after, 0); err != nil {
 			b.t.Fatal(err)
-		}
-		if len(entries) == 0 {
-			return all
 		}
 		for i := range entries {
 			after = entries[i].Position
 			x, skipped := source.ParseTick(marketdata.OwnTicks, &entries[i])
 			if skipped != "" {
-				b.t.Fatalf("an invalid own tick: %s", skipped)
-			}
-			if before, twice := all[x.Time]; x.Asset == asset && twice && before != x.Price {
-				b.t.Fatalf("two prices at %d", x.Time)
+				b.t.Fatalf("an invalid own tick: %s %v", skipped, entries[i].Fields)
 			}
 			if x.Asset == asset {
-				all[x.Time] = x.Price
+				all = append(all, x)
 			}
 		}
 	}
+	return all
+}
+
+// path returns the prices of an asset that feeders wrote, by time.
+func (b *bench) path(asset string) map[int64]float64 {
+	b.t.Helper()
+	all := make(map[int64]float64)
+	for _, x := range b.ticksOf(asset) {
+		if before, twice := all[x.Time]; twice && before != x.Price {
+			b.t.Fatalf("two prices at %d", x.Time)
+		}
+		all[x.Time] = x.Price
+	}
+	return all
 }
 
 // opened waits until a feeder has written the history.
@@ -86,7 +94,7 @@ func (b *bench) drive(c *markettest.Clock, step time.Duration, times int) {
 			if err != nil || end.IsZero() {
 				return false
 			}
-			last, err := b.store.ReadTicks(b.t.Context(), marketdata.OwnTicks, signal.Position{MS: end.MS - 1}, 0)
+			last, _, err := b.store.ReadTicks(b.t.Context(), marketdata.OwnTicks, signal.Position{MS: end.MS - 1}, 0)
 			return err == nil && len(last) > 0 && last[len(last)-1].Tick.Time == want
 		})
 	}

@@ -127,7 +127,7 @@ func (t *leadership) run(ctx context.Context) error {
 }
 
 func (t *leadership) readGiven(ctx context.Context, after signal.Position, block time.Duration) (
-	[]marketdata.Entry, error) {
+	entries []marketdata.Entry, more bool, err error) {
 	return t.store.ReadTicks(ctx, marketdata.GivenTicks, after, block)
 }
 
@@ -173,7 +173,8 @@ func (t *leadership) finish() error {
 }
 
 // reader reads entries of a stream after a position, and waits for them up to block.
-type reader func(ctx context.Context, after signal.Position, block time.Duration) ([]marketdata.Entry, error)
+type reader func(ctx context.Context, after signal.Position, block time.Duration) (
+	entries []marketdata.Entry, more bool, err error)
 
 // follow reads a stream from a position on until ctx ends or a read fails.
 func (t *leadership) follow(ctx context.Context, wg *sync.WaitGroup, read reader, after signal.Position) <-chan batch {
@@ -181,13 +182,13 @@ func (t *leadership) follow(ctx context.Context, wg *sync.WaitGroup, read reader
 	wg.Go(func() {
 		for ctx.Err() == nil {
 			b := batch{current: t.o.Now().UnixMilli(), err: panics.ErrPanicked}
-			next := func() { b.entries, b.err = read(ctx, after, time.Second) }
+			more := false
+			next := func() { b.entries, more, b.err = read(ctx, after, time.Second) }
 			panics.Guard(t.o.Log, panics.Market, next, "after", after.String())
-			switch n := len(b.entries); {
-			case n >= source.ReadChunk:
+			if more {
 				b.current = 0
-				fallthrough
-			case n > 0:
+			}
+			if n := len(b.entries); n > 0 {
 				after = b.entries[n-1].Position
 			}
 			select {

@@ -83,17 +83,17 @@ func (t *leadership) keeps(r *marketdata.Asset) bool {
 
 func (t *leadership) catchUp(ctx context.Context) error {
 	for {
-		entries, err := t.store.ReadTicks(ctx, marketdata.GivenTicks, t.ticksTo, 0)
+		entries, moreTicks, err := t.store.ReadTicks(ctx, marketdata.GivenTicks, t.ticksTo, 0)
 		if err != nil {
 			return err
 		}
 		t.workTicks(entries)
-		bars, err := t.store.ReadBars(ctx, t.barsTo, 0)
+		bars, moreBars, err := t.store.ReadBars(ctx, t.barsTo, 0)
 		if err != nil {
 			return err
 		}
 		t.workBars(bars)
-		if len(entries) < source.ReadChunk && len(bars) < source.ReadChunk {
+		if !moreTicks && !moreBars {
 			return nil
 		}
 	}

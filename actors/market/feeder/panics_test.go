@@ -83,7 +83,7 @@ type panickingStore struct {
 }
 
 func (s *panickingStore) ReadTicks(ctx context.Context, from marketdata.TickStream, after signal.Position,
-	block time.Duration) ([]marketdata.Entry, error) {
+	block time.Duration) ([]marketdata.Entry, bool, error) {
 	if s.ticks.Add(1) == 1 {
 		panic("at a tick")
 	}
@@ -91,7 +91,7 @@ func (s *panickingStore) ReadTicks(ctx context.Context, from marketdata.TickStre
 }
 
 func (s *panickingStore) ReadBars(ctx context.Context, after signal.Position, block time.Duration) (
-	[]marketdata.Entry, error) {
+	[]marketdata.Entry, bool, error) {
 	if s.bars.Add(1) == 2 {
 		panic("at a bar")
 	}

@@ -14,25 +14,6 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
-func (b *bench) ticksOf(asset string) []marketdata.AssetTick {
-	b.t.Helper()
-	entries, err := b.store.ReadTicks(b.t.Context(), marketdata.OwnTicks, signal.Position{}, 0)
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	var all []marketdata.AssetTick
-	for i := range entries {
-		x, skipped := source.ParseTick(marketdata.OwnTicks, &entries[i])
-		if skipped != "" {
-			b.t.Fatalf("an invalid own tick: %s %v", skipped, entries[i].Fields)
-		}
-		if x.Asset == asset {
-			all = append(all, x)
-		}
-	}
-	return all
-}
-
 // exchangeBench is a bench with an exchange, on a clock that the test moves.
 type exchangeBench struct {
 	*bench

@@ -25,9 +25,6 @@ const (
 	futureMS = 5_000
 )
 
-// ReadChunk is the maximum number of entries in one read of a stream.
-const ReadChunk = 2000
-
 // ParseTick decodes an entry of a stream of ticks. Asset is the name as written. Source is the field
 // of one of our own ticks, and Stream for a tick from outside, which must not pass for a source.
 func ParseTick(stream marketdata.TickStream, e *marketdata.Entry) (t marketdata.AssetTick, skipped prices.Reason) {
