@@ -14,13 +14,7 @@ type streamMetrics struct {
 	lag       *prometheus.GaugeVec
 	oldest    *prometheus.GaugeVec
 	reclaimed *prometheus.CounterVec
-
-	failed int // updates since the last one that succeeded; of UpdateGauges alone
 }
-
-// maxFailedUpdates is after how many failed updates the gauges have no values any more. Alerts take the maximum over
-// all processes, in which the last value of one that has lost Redis would stay.
-const maxFailedUpdates = 4
 
 func newStreamMetrics(r prometheus.Registerer) *streamMetrics {
 	gauge := func(name, help string) *prometheus.GaugeVec {
@@ -49,15 +43,8 @@ func (s *Store) UpdateGauges(ctx context.Context) error {
 	m := s.streams
 	stats, err := s.streamStats(ctx)
 	if err != nil {
-		if m.failed++; m.failed == maxFailedUpdates {
-			m.length.Reset()
-			m.lag.Reset()
-			m.oldest.Reset()
-			s.sizes.bytes.Reset()
-		}
 		return err
 	}
-	m.failed = 0
 	for _, t := range stats {
 		m.length.WithLabelValues(t.Stream, t.Group).Set(float64(t.Length))
 		if t.Group != "" {
@@ -66,6 +53,16 @@ func (s *Store) UpdateGauges(ctx context.Context) error {
 		}
 	}
 	return s.sizes.update(ctx, s.Client, sizedKeys)
+}
+
+// ResetGauges removes the values that UpdateGauges has set.
+func (s *Store) ResetGauges() {
+	if m := s.streams; m != nil {
+		m.length.Reset()
+		m.lag.Reset()
+		m.oldest.Reset()
+		s.sizes.bytes.Reset()
+	}
 }
 
 // CountReclaimed counts jobs that another worker had before. It is the Reclaimed of jobs.Options.

@@ -25,7 +25,6 @@ type Metrics struct {
 	pending  *prometheus.GaugeVec
 	lag      *prometheus.GaugeVec
 	webhooks *prometheus.GaugeVec
-	failed   int // reads of the data since the last one that succeeded; of Observe alone
 }
 
 // Outcomes of a mail, the values of the label "result".
@@ -101,25 +100,11 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	return m
 }
 
-// maxFailedReads is after how many failed reads the gauges of the data in Redis have no values any more. Alerts take
-// the maximum over all processes, in which the last value of one that has lost Redis would stay.
-const maxFailedReads = 4
-
-// Observe sets the gauges of the data in Redis at the given time, or notes that they could not be read. It is called
-// every 15 s, not at a scrape, and not concurrently.
-func (m *Metrics) Observe(s delivery.WebhookStats, now time.Time, err error) {
-	switch {
-	case m == nil:
-		return
-	case err != nil:
-		if m.failed++; m.failed == maxFailedReads {
-			m.pending.Reset()
-			m.lag.Reset()
-			m.webhooks.Reset()
-		}
+// Observe sets the gauges of the data in Redis at the given time. It is called every 15 s, not at a scrape.
+func (m *Metrics) Observe(s delivery.WebhookStats, now time.Time) {
+	if m == nil {
 		return
 	}
-	m.failed = 0
 	m.pending.WithLabelValues().Set(float64(s.Pending))
 	m.webhooks.WithLabelValues(string(delivery.WebhookEnabled)).Set(float64(s.Enabled))
 	m.webhooks.WithLabelValues(string(delivery.WebhookDisabled)).Set(float64(s.Disabled))
@@ -128,6 +113,15 @@ func (m *Metrics) Observe(s delivery.WebhookStats, now time.Time, err error) {
 		lag = max(0, now.Sub(s.OldestDue))
 	}
 	m.lag.WithLabelValues().Set(lag.Seconds())
+}
+
+// Reset removes the values that Observe has set.
+func (m *Metrics) Reset() {
+	if m != nil {
+		m.pending.Reset()
+		m.lag.Reset()
+		m.webhooks.Reset()
+	}
 }
 
 // attempted counts an attempt.

@@ -1,7 +1,6 @@
 package webhook
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -19,7 +18,8 @@ func TestNilMetrics(t *testing.T) {
 	t.Parallel()
 	var m *Metrics
 	for name, count := range map[string]func(){
-		"Observe":   func() { m.Observe(delivery.WebhookStats{}, time.Now(), nil) },
+		"Observe":   func() { m.Observe(delivery.WebhookStats{}, time.Now()) },
+		"Reset":     func() { m.Reset() },
 		"attempted": func() { m.attempted(&sender.Result{}) },
 		"recorded":  func() { m.recorded(1) },
 		"ended":     func() { m.ended(delivery.Failed) },
@@ -70,7 +70,7 @@ func TestObserve(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	m := NewMetrics(registry)
 	stats := delivery.WebhookStats{Pending: 7, Enabled: 5, Disabled: 2, OldestDue: vectorTime.Add(-3 * time.Second)}
-	m.Observe(stats, vectorTime, nil)
+	m.Observe(stats, vectorTime)
 	gauges := func() string {
 		enabled, disabled := m.webhooks.WithLabelValues("enabled"), m.webhooks.WithLabelValues("disabled")
 		var b strings.Builder
@@ -82,7 +82,7 @@ func TestObserve(t *testing.T) {
 	if got := gauges(); got != " 7 3 5 2" {
 		t.Errorf("got%s", got)
 	}
-	m.Observe(delivery.WebhookStats{OldestDue: vectorTime.Add(time.Hour)}, vectorTime, nil) // due later: no lag
+	m.Observe(delivery.WebhookStats{OldestDue: vectorTime.Add(time.Hour)}, vectorTime) // due later: no lag
 	if got := gauges(); got != " 0 0 0 0" {
 		t.Errorf("then%s", got)
 	}
@@ -94,21 +94,10 @@ func TestObserve(t *testing.T) {
 		}
 		return n
 	}
-	fail := func(times int) {
-		for range times {
-			m.Observe(delivery.WebhookStats{}, vectorTime, errors.New("away"))
-		}
+	if m.Reset(); series() != 0 {
+		t.Errorf("%d series are left", series())
 	}
-	fail(maxFailedReads - 1)
-	m.Observe(stats, vectorTime, nil)
-	fail(maxFailedReads - 1)
-	if got := gauges(); got != " 7 3 5 2" {
-		t.Errorf("after some failures%s", got)
-	}
-	if fail(1); series() != 0 {
-		t.Errorf("%d series are left without Redis", series())
-	}
-	if m.Observe(stats, vectorTime, nil); series() != 4 || gauges() != " 7 3 5 2" {
-		t.Errorf("with Redis again%s in %d series", gauges(), series())
+	if m.Observe(stats, vectorTime); series() != 4 || gauges() != " 7 3 5 2" {
+		t.Errorf("then%s in %d series", gauges(), series())
 	}
 }

@@ -20,10 +20,35 @@ func (p *process) syncClock(ctx context.Context) error {
 	})
 }
 
+// maxFailedUpdates is after how many failed updates the gauges of the data in Redis have no values any more. Alerts take
+// the maximum over all processes, in which the last value of one that has lost Redis would stay.
+const maxFailedUpdates = 4
+
+// dataGauges are gauges of the data in Redis.
+type dataGauges struct {
+	read   func(context.Context) error
+	reset  func() // removes their values
+	failed int    // updates since the last one that succeeded
+}
+
+func (g *dataGauges) update(ctx context.Context) error {
+	err := g.read(ctx)
+	if err == nil {
+		g.failed = 0
+		return nil
+	}
+	if g.failed++; g.failed == maxFailedUpdates {
+		g.reset()
+	}
+	return err
+}
+
 // updateGauges updates the metrics of Redis' streams, of pending deliveries and of lags.
 func (p *process) updateGauges(ctx context.Context) error {
+	streams := &dataGauges{read: p.store.UpdateGauges, reset: p.store.ResetGauges}
+	webhooks := &dataGauges{read: p.observeWebhooks, reset: p.attempts.Reset}
 	update := func() {
-		err := errors.Join(p.store.UpdateGauges(ctx), p.observeWebhooks(ctx), p.holdings.update(ctx))
+		err := errors.Join(streams.update(ctx), webhooks.update(ctx), p.holdings.update(ctx))
 		if err != nil && ctx.Err() == nil {
 			p.log.Debug("the gauges were not updated", "err", err)
 		}

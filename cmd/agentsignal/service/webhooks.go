@@ -97,7 +97,9 @@ func newMailer(c configs.Email) (webhook.Mailer, error) {
 // observeWebhooks updates the gauges of webhooks and pending deliveries.
 func (p *process) observeWebhooks(ctx context.Context) error {
 	stats, err := p.webhooks.WebhookStats(ctx)
-	p.attempts.Observe(stats, p.store.Client.Now(), err)
+	if err == nil {
+		p.attempts.Observe(stats, p.store.Client.Now())
+	}
 	return err
 }
 
