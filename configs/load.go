@@ -203,7 +203,7 @@ func (check checker) networks(key string, list []string) {
 	}
 }
 
-// blockTime is how long a read of a stream waits in Redis, redisclient.BlockTimeout.
+// blockTime is how long a read of a stream waits in Redis. A test compares it with redisclient.BlockTimeout.
 const blockTime = Duration(time.Second)
 
 func (c *Config) checkStore(check checker) {
