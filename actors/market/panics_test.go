@@ -37,7 +37,7 @@ func TestTickThatPanicsIsSkipped(t *testing.T) {
 	var entries []marketdata.Entry
 	for i, asset := range []string{"BTC", "ETH"} {
 		fields := map[string]string{"asset": asset, "price": "7"}
-		entries = append(entries, marketdata.Entry{Position: signal.Position{MS: int64(i) + 1}, Fields: fields})
+		entries = append(entries, marketdata.Entry{Position: signal.Position{MS: 1_795_253_400_000 + int64(i)}, Fields: fields})
 	}
 	m.deliverTicks(marketdata.GivenTicks, entries)
 	if tick, ok := m.tapes.newest(tapeKey{"ETH", source.Stream}); !ok || tick.Price != 7 {

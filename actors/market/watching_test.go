@@ -165,6 +165,7 @@ func TestAlertsSurviveFailures(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(6) {
 		synctest.Test(t, func(t *testing.T) {
+			time.Sleep(until2026)
 			w := newWatchedPrices(seed)
 			defer w.sys.Shutdown(context.Background())
 			for range 600 {

@@ -25,29 +25,36 @@ const (
 	futureMS = 5_000
 )
 
-// ParseTick decodes an entry of a stream of ticks. Asset is the name as written. Source is the field
+// ParseTick returns a tick from an entry of a stream of ticks. Asset is the name as written. Source is the field
 // of one of our own ticks, and Stream for a tick from outside, which must not pass for a source.
 func ParseTick(stream marketdata.TickStream, e *marketdata.Entry) (t marketdata.AssetTick, skipped prices.Reason) {
 	if e.Tick != nil {
-		return *e.Tick, checkRoundTick(e)
+		t = *e.Tick
+	} else if t, skipped = parseTickFields(stream, e); skipped != "" {
+		return t, skipped
 	}
-	_, named := e.Fields["source"]
-	_, missed := e.Fields["missed"]
+	return t, checkStreamTick(stream, &t, e.Position.MS)
+}
+
+// parseTickFields decodes the fields of an entry. checkStreamTick checks their values.
+func parseTickFields(stream marketdata.TickStream, e *marketdata.Entry) (t marketdata.AssetTick, skipped prices.Reason) {
+	source, named := e.Fields["source"]
+	missed, gap := e.Fields["missed"]
 	switch {
 	case !onlyHas(e.Fields, tickFields), stream == marketdata.OwnTicks && !named:
 		return t, prices.SkipFields
-	case stream == marketdata.GivenTicks && (named || missed):
+	case stream == marketdata.GivenTicks && (named || gap):
 		return t, prices.SkipForged
 	}
 	t.Source, t.Time = Stream, e.Position.MS
+	if named {
+		t.Source = source
+	}
 	if t.Asset, t.Price, skipped = nameAndNumber(e.Fields, "price"); skipped != "" {
 		return t, skipped
 	}
-	if skipped = checkPrice(t.Price); skipped != "" {
-		return t, skipped
-	}
 	if text, ok := e.Fields["volume"]; ok {
-		if t.Volume, skipped = parseVolume(text); skipped != "" {
+		if t.Volume, skipped = parseNumber(text); skipped != "" {
 			return t, skipped
 		}
 	}
@@ -55,37 +62,25 @@ func ParseTick(stream marketdata.TickStream, e *marketdata.Entry) (t marketdata.
 		if t.Time, skipped = parseTime(text); skipped != "" {
 			return t, skipped
 		}
-		if t.Time > e.Position.MS+futureMS {
-			return t, prices.SkipTime
-		}
 	}
-	if source, ok := e.Fields["source"]; ok {
-		if source == Stream || !slices.Contains(allNames, source) {
-			return t, prices.SkipFields
-		}
-		t.Source = source
+	if gap {
+		t.Missed, skipped = parseTime(missed)
 	}
-	if text, ok := e.Fields["missed"]; ok {
-		if t.Missed, skipped = parseTime(text); skipped != "" {
-			return t, skipped
-		}
-	}
-	return t, ""
+	return t, skipped
 }
 
-// checkRoundTick returns why the tick of a round is not valid, by the rules for the fields of an entry.
-func checkRoundTick(e *marketdata.Entry) prices.Reason {
-	t := e.Tick
-	switch {
-	case !validName(t.Asset):
+// checkStreamTick returns why a tick of a stream that was written at ms is not valid, or an empty reason.
+func checkStreamTick(stream marketdata.TickStream, t *marketdata.AssetTick, ms int64) prices.Reason {
+	if !validName(t.Asset) {
 		return prices.SkipAsset
-	case checkPrice(t.Price) != "":
-		return prices.SkipPrice
-	case !(0 <= t.Volume && t.Volume <= maxVolume):
-		return prices.SkipVolume
-	case t.Time < earliestTime || t.Time > e.Position.MS+futureMS || t.Missed != 0 && t.Missed < earliestTime:
+	}
+	if skipped := checkTick(&t.Tick, ms); skipped != "" {
+		return skipped
+	}
+	switch {
+	case t.Missed != 0 && t.Missed < earliestTime:
 		return prices.SkipTime
-	case t.Source == Stream || !slices.Contains(allNames, t.Source):
+	case stream == marketdata.OwnTicks && (t.Source == Stream || !slices.Contains(allNames, t.Source)):
 		return prices.SkipFields
 	}
 	return ""
@@ -129,23 +124,28 @@ func ParseBar(e *marketdata.Entry) (b marketdata.AssetBar, skipped prices.Reason
 		if *p.value, skipped = parseNumber(e.Fields[p.field]); skipped != "" {
 			return b, skipped
 		}
-		if skipped = checkPrice(*p.value); skipped != "" {
-			return b, skipped
-		}
 	}
 	if text, ok := e.Fields["volume"]; ok {
-		if b.Volume, skipped = parseVolume(text); skipped != "" {
+		if b.Volume, skipped = parseNumber(text); skipped != "" {
 			return b, skipped
 		}
 	}
-	if b.High < max(b.Open, b.Close) || b.Low > min(b.Open, b.Close) {
-		return b, prices.SkipRange
+	if b.OpenTime, skipped = parseTime(e.Fields["open_time"]); skipped != "" {
+		return b, skipped
 	}
-	if _, ok := prices.FrameOf(b.Timeframe); !ok {
+	if !validName(b.Asset) {
+		return b, prices.SkipAsset
+	}
+	if skipped = checkBarPrices(&b.Bar); skipped != "" {
+		return b, skipped
+	}
+	if _, known := prices.FrameOf(b.Timeframe); !known {
 		return b, prices.SkipTimeframe
 	}
-	b.OpenTime, skipped = parseTime(e.Fields["open_time"])
-	return b, skipped
+	if b.OpenTime < earliestTime {
+		return b, prices.SkipTime
+	}
+	return b, ""
 }
 
 // CheckBarTime returns why b is not a bar of g that was closed when its entry was written at ms, or
@@ -170,9 +170,6 @@ func nameAndNumber(fields map[string]string, number string) (string, float64, pr
 	text, ok2 := fields[number]
 	if !ok || !ok2 {
 		return "", 0, prices.SkipFields
-	}
-	if !validName(name) {
-		return "", 0, prices.SkipAsset
 	}
 	value, skipped := parseNumber(text)
 	return name, value, skipped
@@ -205,27 +202,42 @@ func parseNumber(text string) (float64, prices.Reason) {
 	return v, ""
 }
 
-func checkPrice(v float64) prices.Reason {
-	if !(minPrice <= v && v <= maxPrice) { // NaN is in no range
+// checkTick returns why a tick that a source or a writer had at now cannot be true, or an empty reason.
+func checkTick(t *marketdata.Tick, now int64) prices.Reason {
+	switch {
+	case !validPrice(t.Price):
 		return prices.SkipPrice
+	case !validVolume(t.Volume):
+		return prices.SkipVolume
+	case t.Time < earliestTime || t.Time > now+futureMS:
+		return prices.SkipTime
 	}
 	return ""
 }
 
-func parseVolume(text string) (float64, prices.Reason) {
-	v, skipped := parseNumber(text)
-	if skipped != "" {
-		return 0, skipped
+// checkBarPrices is checkTick for the prices and the volume of a bar.
+func checkBarPrices(b *marketdata.Bar) prices.Reason {
+	for _, p := range [...]float64{b.Open, b.High, b.Low, b.Close} {
+		if !validPrice(p) {
+			return prices.SkipPrice
+		}
 	}
-	if v < 0 || v > maxVolume {
-		return 0, prices.SkipVolume
+	switch {
+	case !validVolume(b.Volume):
+		return prices.SkipVolume
+	case b.High < max(b.Open, b.Close) || b.Low > min(b.Open, b.Close):
+		return prices.SkipRange
 	}
-	return v, ""
+	return ""
 }
+
+// validPrice and validVolume are false for NaN, which is in no range.
+func validPrice(v float64) bool  { return minPrice <= v && v <= maxPrice }
+func validVolume(v float64) bool { return 0 <= v && v <= maxVolume }
 
 func parseTime(text string) (int64, prices.Reason) {
 	ms, err := strconv.ParseUint(text, 10, 63) // which accepts no sign
-	if err != nil || len(text) > 15 || ms < earliestTime {
+	if err != nil || len(text) > 15 {
 		return 0, prices.SkipTime
 	}
 	return int64(ms), ""

@@ -45,7 +45,7 @@ func (k *AssetFeed) sanitize(bars []marketdata.Bar, frame int, now int64) []mark
 func usualPrice(bars []marketdata.Bar) float64 {
 	var closes []float64
 	for _, b := range bars[:min(len(bars), 21)] {
-		if b.Close >= minPrice && b.Close <= maxPrice {
+		if validPrice(b.Close) {
 			closes = append(closes, b.Close)
 		}
 	}
@@ -58,17 +58,11 @@ func usualPrice(bars []marketdata.Bar) float64 {
 
 // checkBar returns why a bar cannot be true, or an empty reason.
 func checkBar(b *marketdata.Bar, frame int, now int64) prices.Reason {
-	for _, p := range [...]float64{b.Open, b.High, b.Low, b.Close} {
-		if !(p >= minPrice && p <= maxPrice) { // NaN is neither
-			return prices.SkipPrice
-		}
-	}
 	step := prices.FrameMS[frame]
+	if skipped := checkBarPrices(b); skipped != "" {
+		return skipped
+	}
 	switch {
-	case !(b.Volume >= 0 && b.Volume <= maxVolume):
-		return prices.SkipVolume
-	case b.High < max(b.Open, b.Close) || b.Low > min(b.Open, b.Close):
-		return prices.SkipRange
 	case b.OpenTime < 0 || b.OpenTime > now || b.OpenTime%step != 0,
 		b.CloseTime != b.OpenTime+step || b.CloseTime > now+futureMS:
 		return prices.SkipTime
@@ -78,13 +72,10 @@ func checkBar(b *marketdata.Bar, frame int, now int64) prices.Reason {
 
 // checkTick returns why a trade cannot be true, or an empty reason.
 func (k *AssetFeed) checkTick(t *marketdata.Tick, now int64) prices.Reason {
+	if skipped := checkTick(t, now); skipped != "" {
+		return skipped
+	}
 	switch {
-	case !(t.Price >= minPrice && t.Price <= maxPrice):
-		return prices.SkipPrice
-	case !(t.Volume >= 0 && t.Volume <= maxVolume):
-		return prices.SkipVolume
-	case t.Time < earliestTime || t.Time > now+futureMS:
-		return prices.SkipTime
 	case t.Time < k.ticked:
 		return prices.SkipOld
 	case k.level > 0 && !prices.Near(t.Price, k.level):
