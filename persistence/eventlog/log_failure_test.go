@@ -217,6 +217,31 @@ func TestAppendWhileDown(t *testing.T) {
 	}
 }
 
+// A server that answers later than probeTimeout, as on a machine with too much work, is found again after an outage.
+func TestAppendAfterAnOutageToASlowServer(t *testing.T) {
+	t.Parallel()
+	server := redistest.New(t)
+	proxy := redistest.NewProxy(t, server)
+	store := openStore(t, redisclient.Options{URL: proxy.URL(), Partitions: 4})
+	log := openLog(t, store, LogOptions{AppendTimeout: 20 * time.Second, Writers: 1})
+	b := &logBench{T: t, server: server, store: store, log: log, rdb: server.Client()}
+	account := signal.NewAccountID()
+	b.append(noted(account, "before"))
+	proxy.Delay(probeTimeout + 50*time.Millisecond)
+	w := b.log.writers[0]
+	w.mu.Lock()
+	w.down = errors.New("an outage")
+	w.mu.Unlock()
+	eventually(t, func() bool {
+		_, err := b.log.Append(t.Context(), noted(account, "after"))
+		return err == nil
+	})
+	if w.mu.Lock(); w.down != nil || w.probe != probeTimeout {
+		t.Errorf("after it the log is down: %v, and the next probe may take %v", w.down, w.probe)
+	}
+	w.mu.Unlock()
+}
+
 func TestLogClose(t *testing.T) {
 	t.Parallel()
 	server := redistest.New(t)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"strings"
 	"sync"
 	"time"
@@ -18,8 +19,8 @@ import (
 
 // Limits of a writer.
 const (
-	attemptTimeout = time.Second // of the first round trip; each retry doubles it
-	probeTimeout   = 300 * time.Millisecond
+	attemptTimeout = time.Second            // of the first round trip; each retry doubles it
+	probeTimeout   = 300 * time.Millisecond // of the first probe; each that is not answered doubles it
 	probeInterval  = 100 * time.Millisecond // between the end of a failed probe and the next
 	minBackoff     = 10 * time.Millisecond
 	maxBackoff     = 250 * time.Millisecond
@@ -44,11 +45,12 @@ type writer struct {
 	down      error
 	probing   bool
 	nextProbe time.Time
+	probe     time.Duration // how long the next one may take
 }
 
 func newWriter(s *Store, o LogOptions) *writer {
 	return &writer{store: s, timeout: o.AppendTimeout, attempts: attemptTimeout, queueMax: o.Queue,
-		log: o.Log, wake: make(chan struct{}, 1), queues: map[int]*queue{}}
+		log: o.Log, wake: make(chan struct{}, 1), queues: map[int]*queue{}, probe: probeTimeout}
 }
 
 func (w *writer) adopt(k redisclient.Keys, p int, name string) {
@@ -141,7 +143,7 @@ func (w *writer) collect() (batches []*batch, end bool) {
 		b := &batch{queue: q, operations: q.take(q.next()), probe: w.down != nil}
 		b.deadline = b.operations[0].enqueued.Add(w.timeout)
 		if b.probe {
-			b.deadline = time.Now().Add(min(w.timeout, probeTimeout))
+			b.deadline = time.Now().Add(min(w.timeout, w.probe))
 		}
 		batches = append(batches, b)
 		if len(q.waiting) > 0 {
@@ -222,6 +224,9 @@ func (w *writer) failed(b *batch) {
 		}
 		w.down = err
 	}
+	if b.probe && timedOut(b.err) { // a slow server must not fail every probe
+		w.probe = min(2*w.probe, w.timeout)
+	}
 	w.probing, w.nextProbe = false, time.Now().Add(probeInterval)
 	var waiting []*Operation
 	for _, q := range w.dirty {
@@ -242,7 +247,13 @@ func (w *writer) recovered() {
 	if w.down != nil {
 		w.log.Info("event log can be written again")
 	}
-	w.down, w.probing = nil, false
+	w.down, w.probing, w.probe = nil, false, probeTimeout
+}
+
+// timedOut reports whether Redis has not answered in time.
+func timedOut(err error) bool {
+	t, ok := errors.AsType[net.Error](err)
+	return ok && t.Timeout()
 }
 
 // client returns the connection for batches like b: to the server, or to the partition's
