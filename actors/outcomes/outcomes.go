@@ -111,10 +111,12 @@ func (s *Service) ForgetAll() {
 // time in milliseconds. After Redis has lost records it is another pool. The error is that of
 // ctx, if it ends first.
 func (s *Service) Pool(ctx context.Context, tf signal.Timeframe, closeTime int64) (*strategy.Pool, error) {
+	// Where the clock went back, a bar may have closed in its future, and all that is stored counts.
+	known := min(strategy.KnownAt(closeTime), s.o.Now().UnixMilli())
 	for {
 		s.mu.Lock()
 		p, progress := s.pools[tf], s.progress
-		ready := !s.reread && p.read != 0 && p.read >= strategy.KnownAt(closeTime)
+		ready := !s.reread && p.read != 0 && p.read >= known
 		s.mu.Unlock()
 		if ready {
 			return p.Pool, nil
@@ -213,7 +215,7 @@ func (s *Service) follow(ctx context.Context, failed bool) error {
 	for tf, p := range pools {
 		at, ok := to[tf]
 		if !ok {
-			p.read = begun
+			p.read = max(p.read, begun) // the clock may go back
 			continue
 		}
 		if p.at = at; p.read != 0 { // else it is not complete before a read finds nothing

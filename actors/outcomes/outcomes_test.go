@@ -311,3 +311,40 @@ func TestLostOutcomesAreReadAgain(t *testing.T) {
 		}
 	})
 }
+
+// Bars that closed before the clock went back have a pool that was read by then.
+func TestPoolAfterTheClockWentBack(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var behind time.Duration
+		var mu sync.Mutex
+		o := Options{Store: newFake(), Now: func() time.Time {
+			mu.Lock()
+			defer mu.Unlock()
+			return time.Now().Add(-behind)
+		}}
+		before, after := New(o), New(o)
+		ctx, cancel := context.WithCancel(t.Context())
+		var run sync.WaitGroup
+		run.Go(func() { _ = before.Run(ctx) })
+		pass(3 * readBlock)
+		closed := time.Now().UnixMilli()
+		mu.Lock()
+		behind = 5 * time.Minute
+		mu.Unlock()
+		run.Go(func() { _ = after.Run(ctx) })
+		pass(3 * readBlock)
+		for name, c := range map[string]struct {
+			*Service
+			wait time.Duration
+		}{"began before": {before, 0}, "began after": {after, readBlock}} {
+			waiting, end := context.WithTimeout(t.Context(), c.wait+time.Millisecond)
+			if _, err := c.Pool(waiting, signal.M1, closed); err != nil {
+				t.Errorf("a node that %s it: %v", name, err)
+			}
+			end()
+		}
+		cancel()
+		run.Wait()
+	})
+}
