@@ -13,6 +13,7 @@ func TestStoreInProcess(t *testing.T) {
 		"they end, stop or restart the server, or have a second one": {
 			"TestAppendAfterLostReplies",
 			"TestAppendToASlowServer",
+			"TestAppendAfterAnOutageToASlowServer",
 			"TestTailHeadAndWait",
 			"TestTailCloseEndsQuestions",
 			"TestTailAcrossRestart",
