@@ -5,6 +5,6 @@
 //
 // One read takes at most readMax (2,000) ticks, bars or items of news, so that a reader that catches up
 // needs little memory. Rounds of ticks are read whole: the last one may go beyond that, by less than the 1,000
-// ticks that the feeder puts into one. A read asks for as many rounds as had readMax ticks in the read before, the
-// first read for one.
+// ticks that the feeder puts into one. A read asks for as many rounds as had readMax ticks in the read before, and
+// for two at least.
 package market

@@ -30,8 +30,9 @@ func (m *Store) ReadTicks(
 	if stream == marketdata.GivenTicks {
 		return m.readInput(ctx, m.s.MarketTicksKey(), readMax, after, block)
 	}
-	// What is beyond readMax is read again, so ask for about as many entries.
-	count := max(1, m.rounds.Load())
+	// What is beyond readMax is read again, so ask for about as many entries; for two at least, so that a read of the
+	// newest one finds the end.
+	count := max(2, m.rounds.Load())
 	packed, more, err := m.readInput(ctx, m.s.MarketOwnTicksKey(), count, after, block)
 	if err != nil || len(packed) == 0 {
 		return nil, false, err
