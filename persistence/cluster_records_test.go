@@ -204,7 +204,7 @@ func (b *clusterBench) testMarket(t *testing.T) {
 	if len(closed) != 4 || len(news) != 1 || err != nil {
 		t.Errorf("followed: %d closed bars, %d news, %v", len(closed), len(news), err)
 	}
-	if end, n, err := m.ClosedEnd(ctx); end != closedTo || n != 4 || err != nil {
+	if end, _, n, err := m.FollowEnd(ctx); end != closedTo || n != 4 || err != nil {
 		t.Errorf("closed bars end at %v after %d, %v; want %v", end, n, err, closedTo)
 	}
 	if err := m.Trim(ctx, b.store.Client.Now(), ticks[1].Position, b.store.Client.Now().Add(-time.Hour)); err != nil {

@@ -31,13 +31,13 @@ type Store interface {
 	// Bars returns the bars, and the number of closed bars published to readers at that moment.
 	Bars(ctx context.Context, asset string, tf signal.Timeframe) ([]marketdata.AssetBar, int64, error)
 	TicksEnd(ctx context.Context, stream marketdata.TickStream) (signal.Position, error)
-	// TicksKept reports whether no tick after a position was trimmed; false when in doubt.
+	// TicksKept reports whether no tick after a position was trimmed or lost; false when in doubt.
 	TicksKept(ctx context.Context, stream marketdata.TickStream, after signal.Position) (bool, error)
 	// ReadTicks returns the first ticks after a position, some thousands at most. more reports that there may be more
 	// at once.
 	ReadTicks(ctx context.Context, stream marketdata.TickStream, after signal.Position, block time.Duration) (
 		ticks []marketdata.Entry, more bool, err error)
-	ClosedEnd(ctx context.Context) (signal.Position, int64, error)
+	FollowEnd(ctx context.Context) (closed, news signal.Position, count int64, err error)
 	Follow(ctx context.Context, closedAfter, newsAfter signal.Position, block time.Duration) (
 		closed []marketdata.ClosedBar, news []marketdata.NewsItem, closedTo, newsTo signal.Position, more bool, err error)
 	// Want asks the feeder for an asset without a record, and returns the reason if the feeder has

@@ -91,8 +91,8 @@ func (f *fakeStore) ReadTicks(ctx context.Context, _ marketdata.TickStream, _ si
 	<-ctx.Done()
 	return nil, false, ctx.Err()
 }
-func (f *fakeStore) ClosedEnd(context.Context) (signal.Position, int64, error) {
-	return signal.Position{}, 0, nil
+func (f *fakeStore) FollowEnd(context.Context) (closed, news signal.Position, count int64, err error) {
+	return signal.Position{}, signal.Position{}, 0, nil
 }
 func (f *fakeStore) Follow(ctx context.Context, c, n signal.Position, _ time.Duration) (
 	[]marketdata.ClosedBar, []marketdata.NewsItem, signal.Position, signal.Position, bool, error) {

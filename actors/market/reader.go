@@ -120,6 +120,13 @@ func (m *Market) ticksReader(stream marketdata.TickStream) readStream {
 				return false, err
 			}
 			if !kept {
+				newest, err := m.o.Store.TicksEnd(ctx, stream)
+				if err != nil {
+					return false, err
+				}
+				if newest.Compare(at) < 0 { // Redis has lost what was read
+					at = newest
+				}
 				m.log.Warn("ticks were missed: alerts catch up by bars")
 				m.tapes.clear(stream)
 				for _, w := range *m.watches.Load() {
@@ -178,14 +185,21 @@ func (m *Market) sendAll(message any) {
 func (m *Market) closedReader() readStream {
 	var closedAt, newsAt signal.Position
 	var count int64
-	attached, ready := false, false
+	attached, ready, failed := false, false, false
 	return func(ctx context.Context) (more bool, err error) {
-		if !attached {
-			if closedAt, count, err = m.o.Store.ClosedEnd(ctx); err != nil {
+		defer func() { failed = err != nil }()
+		if !attached || failed {
+			closedEnd, newsEnd, n, err := m.o.Store.FollowEnd(ctx)
+			if err != nil {
 				return false, err
 			}
-			attached = true
-			m.sendAll(barsMissed{}) // for series that were read before
+			if !attached || closedEnd.Compare(closedAt) < 0 { // or Redis has lost what was read
+				attached, closedAt, count = true, closedEnd, n
+				m.sendAll(barsMissed{}) // for series that were read before
+			}
+			if newsEnd.Compare(newsAt) < 0 {
+				newsAt = newsEnd
+			}
 		}
 		begun := ready
 		if !begun {

@@ -2,7 +2,9 @@ package market
 
 import (
 	"context"
+	"errors"
 	"math"
+	"slices"
 	"strconv"
 	"sync"
 	"testing"
@@ -59,6 +61,83 @@ func TestReaderNoticesTicksMissedInAHalt(t *testing.T) {
 			}
 		}
 	})
+}
+
+// lostStore is a store whose Redis has lost what came after a position, as after a restore from an older file.
+type lostStore struct {
+	*fakeStore
+	end signal.Position // of all streams
+	err error           // of the next read
+
+	closed int // bars that were read
+}
+
+func (f *lostStore) TicksEnd(context.Context, marketdata.TickStream) (signal.Position, error) {
+	return f.end, nil
+}
+func (f *lostStore) TicksKept(_ context.Context, _ marketdata.TickStream, after signal.Position) (bool, error) {
+	return after.Compare(f.end) <= 0, nil
+}
+
+func (f *lostStore) ReadTicks(_ context.Context, _ marketdata.TickStream, after signal.Position, _ time.Duration) (
+	entries []marketdata.Entry, more bool, err error) {
+	if err, f.err = f.err, nil; err == nil && after.Compare(f.end) < 0 {
+		entries = []marketdata.Entry{{Position: f.end, Fields: map[string]string{"asset": "X", "price": "1"}}}
+	}
+	return entries, false, err
+}
+
+func (f *lostStore) FollowEnd(context.Context) (closed, news signal.Position, count int64, err error) {
+	return f.end, f.end, f.end.MS, nil
+}
+
+func (f *lostStore) Follow(_ context.Context, closedAfter, newsAfter signal.Position, _ time.Duration) (
+	closed []marketdata.ClosedBar, news []marketdata.NewsItem, closedTo, newsTo signal.Position, more bool, err error) {
+	closedTo, newsTo = closedAfter, newsAfter
+	if err, f.err = f.err, nil; err != nil {
+		return nil, nil, closedTo, newsTo, false, err
+	}
+	if closedAfter.Compare(f.end) < 0 {
+		f.closed++
+		closed, closedTo = []marketdata.ClosedBar{{Count: f.end.MS}}, f.end
+	}
+	if newsAfter.Compare(f.end) < 0 {
+		news, newsTo = []marketdata.NewsItem{{ID: f.end.String(), At: f.end.MS, Symbols: []string{"X"}}}, f.end
+	}
+	return closed, news, closedTo, newsTo, false, nil
+}
+
+// Where Redis has lost entries, those that come after it may lie before the position that was read.
+func TestReadersGoOnAfterALoss(t *testing.T) {
+	t.Parallel()
+	const begin = 1_795_253_400_000
+	store := &lostStore{fakeStore: &fakeStore{}, end: signal.Position{MS: begin + 9000}}
+	m := newFake(t, &fakeStore{}, markettest.NewClock())
+	m.o.Store = store
+	ticks, closed := m.ticksReader(marketdata.GivenTicks), m.closedReader()
+	read := func(when string, want ...int) {
+		t.Helper()
+		for _, r := range []readStream{ticks, closed} {
+			if _, err := r(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		got := []int{len(m.tapes.upTo(tapeKey{"X", source.Stream}, math.MaxInt64)), len(m.news.items["X"]), store.closed}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s there are %d ticks, news and closed bars, want %d", when, got, want)
+		}
+	}
+	read("at first", 1, 1, 0) // bars that closed before are read with their series
+	for _, r := range []readStream{ticks, closed} {
+		store.err = errors.New("redis is down")
+		if _, err := r(t.Context()); err == nil {
+			t.Error("a read does not fail")
+		}
+	}
+	store.end.MS = begin + 3000
+	read("after the loss", 0, 1, 0)
+	store.end.MS = begin + 6000
+	read("with new entries", 1, 2, 1)
 }
 
 // haltedStore has a tick of X in its first read. In a halt no read ends, and those under way end with it

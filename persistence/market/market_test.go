@@ -163,8 +163,8 @@ func TestMarketStepIsStoredAtOnce(t *testing.T) {
 	if d := cmp.Diff([]marketdata.NewsItem{news, news}, items); d != "" {
 		t.Errorf("news (-want +got):\n%s", d)
 	}
-	if end, n, err := m.ClosedEnd(ctx); end != closedTo || n != 6 || err != nil {
-		t.Errorf("end %v, count %d, %v", end, n, err)
+	if end, newsEnd, n, err := m.FollowEnd(ctx); end != closedTo || newsEnd != newsTo || n != 6 || err != nil {
+		t.Errorf("ends %v and %v, count %d, %v", end, newsEnd, n, err)
 	}
 }
 
@@ -270,6 +270,29 @@ func TestReadersAreNotifiedOfChangedAssets(t *testing.T) {
 	}
 	if n := rdb.Exists(ctx, m.s.MarketAssetsKey(), m.s.MarketLiveKey()).Val(); n != 0 {
 		t.Errorf("%d records are left of an asset that was removed", n)
+	}
+}
+
+func TestTicksThatWereTrimmedOrLostAreNotKept(t *testing.T) {
+	t.Parallel()
+	m, _, _ := newMarketBench(t)
+	ctx := t.Context()
+	if err := m.GiveTicks(ctx, []marketdata.AssetTick{{Asset: "BTC"}, {Asset: "ETH"}}); err != nil {
+		t.Fatal(err)
+	}
+	entries, _, err := m.ReadTicks(ctx, marketdata.GivenTicks, signal.Position{}, 0)
+	if err != nil || len(entries) != 2 {
+		t.Fatalf("%d entries, %v", len(entries), err)
+	}
+	for after, want := range map[signal.Position]bool{
+		entries[0].Position:                           true,
+		entries[1].Position:                           true,
+		{MS: entries[1].Position.MS + 60_000}:         false, // Redis has lost what lay there
+		{MS: entries[0].Position.MS - 60_000, Seq: 1}: false, // it may have been trimmed
+	} {
+		if kept, err := m.TicksKept(ctx, marketdata.GivenTicks, after); kept != want || err != nil {
+			t.Errorf("ticks after %v are kept: %v, %v", after, kept, err)
+		}
 	}
 }
 
@@ -612,7 +635,7 @@ func TestMarketWithoutRedis(t *testing.T) {
 			return err
 		},
 		"TicksEnd":  func() error { _, err := m.TicksEnd(ctx, marketdata.GivenTicks); return err },
-		"ClosedEnd": func() error { _, _, err := m.ClosedEnd(ctx); return err },
+		"FollowEnd": func() error { _, _, _, err := m.FollowEnd(ctx); return err },
 		"Follow": func() error {
 			_, _, _, _, _, err := m.Follow(ctx, signal.Position{}, signal.Position{}, time.Second)
 			return err

@@ -126,7 +126,9 @@ func (m *Store) TicksKept(ctx context.Context, stream marketdata.TickStream, aft
 	}
 	// Trimming removes the oldest entries: as long as the entry at the position or an older one
 	// is there, no later entry was removed.
-	return info.Exists && (info.Generated == after || info.Length > 0 && info.First.Compare(after) <= 0), nil
+	// But if the position lies beyond all that the stream has had, Redis has lost entries.
+	return info.Exists && info.Generated.Compare(after) >= 0 &&
+		(info.Generated == after || !info.First.IsZero() && info.First.Compare(after) <= 0), nil
 }
 
 func endOf(last []redis.XMessage) signal.Position {
@@ -137,16 +139,17 @@ func endOf(last []redis.XMessage) signal.Position {
 	return p
 }
 
-// ClosedEnd returns the position of the newest entry about closed bars, and its number.
-func (m *Store) ClosedEnd(ctx context.Context) (signal.Position, int64, error) {
+// FollowEnd returns the positions of the newest entries that Follow reads, and the number of the last closed bar.
+func (m *Store) FollowEnd(ctx context.Context) (closed, news signal.Position, count int64, err error) {
 	p := m.s.RDB.TxPipeline()
-	last := p.XRevRangeN(ctx, m.s.MarketClosedKey(), "+", "-", 1)
-	count := p.HGet(ctx, m.s.MarketStateKey(), "count")
+	lastClosed := p.XRevRangeN(ctx, m.s.MarketClosedKey(), "+", "-", 1)
+	lastNews := p.XRevRangeN(ctx, m.s.MarketNewsKey(), "+", "-", 1)
+	n := p.HGet(ctx, m.s.MarketStateKey(), "count")
 	if err := redisclient.Execute(ctx, p); err != nil {
-		return signal.Position{}, 0, redisclient.Failed(err, "find end of closed bars")
+		return signal.Position{}, signal.Position{}, 0, redisclient.Failed(err, "find end of closed bars and news")
 	}
-	n, _ := strconv.ParseInt(count.Val(), 10, 64)
-	return endOf(last.Val()), n, nil
+	count, _ = strconv.ParseInt(n.Val(), 10, 64)
+	return endOf(lastClosed.Val()), endOf(lastNews.Val()), count, nil
 }
 
 // Follow returns the closed bars and the news after the two positions, oldest first, and the
