@@ -53,6 +53,8 @@ type Error struct {
 // Error implements error. The text of a service may have control characters.
 func (p *Problem) Error() string {
 	switch {
+	case p.Code == "invalid_credentials":
+		return fmt.Sprintf("the service refuses the login (401): %s", p.Reason())
 	case p.Status == http.StatusUnauthorized:
 		return fmt.Sprintf("the service refuses the key (401): %s", p.Reason())
 	case p.Temporary() || p.Status >= 500:

@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
@@ -23,6 +24,10 @@ func Explain(err error) error {
 			advice = "start the service, or give its address by --url"
 		case client.NoHost, client.AnotherServer:
 			advice = "see --url"
+		case client.NotTrusted:
+			if _, unknown := errors.AsType[x509.UnknownAuthorityError](err); unknown {
+				advice = "if you trust its authority, give a file with the certificate of that by --cacert"
+			}
 		default: // the error gives the advice
 		}
 	} else if p, ok := errors.AsType[*client.Problem](err); ok {
@@ -42,7 +47,7 @@ func Explain(err error) error {
 func adviceOn(p *client.Problem) string {
 	switch {
 	case p.Code == "invalid_credentials":
-		return "agentsignal account set-password makes a new one"
+		return "on the machine of the service, agentsignal account set-password sets a new password"
 	case p.Status == http.StatusUnauthorized:
 		return adviceOnKey(p.KeyFrom)
 	case p.Code == "insufficient_scope":

@@ -132,14 +132,17 @@ func (f *Flags) Client(cmd *cobra.Command) (*client.Client, error) {
 	}
 	c.Key = strings.TrimPrefix(strings.TrimSpace(c.Key), "Bearer ")
 	if c.Key == "" {
-		return nil, errors.New("give an API key by --key-file or " + KeyVariable +
-			", or log in: agentsignal login makes a profile, agentsignal key create a key")
+		return nil, errNoKey
 	}
 	if strings.ContainsFunc(c.Key, func(r rune) bool { return r <= ' ' || r > '~' }) {
 		return nil, errors.New("the API key has characters that no key has: copy it again")
 	}
 	return c, nil
 }
+
+// errNoKey is the error of a command for which no key is found.
+var errNoKey = errors.New("give an API key by --key-file or " + KeyVariable +
+	", or log in: agentsignal login makes a profile, agentsignal key create a key")
 
 // ofProfile begins client.Client.KeyFrom where the key is that of a profile, whose name follows.
 const ofProfile = "the profile "
@@ -185,6 +188,9 @@ func (f *Flags) usual(c *client.Client) (authorities string, err error) {
 		return "", nil
 	}
 	dir, err := f.DataDir()
+	if err == nil {
+		dir, err = filepath.Abs(dir)
+	}
 	if err != nil {
 		return "", err
 	}
@@ -192,7 +198,7 @@ func (f *Flags) usual(c *client.Client) (authorities string, err error) {
 	key, err := ReadPrivate(path)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
-		return "", nil
+		return "", fmt.Errorf("%w; for the demo, give its data directory by --data-dir: %s has no %s", errNoKey, dir, DemoKeyFile)
 	case errors.Is(err, os.ErrPermission):
 		return "", fmt.Errorf("%w: run this as the user of the service, or give another key by --key-file or %s",
 			err, KeyVariable)

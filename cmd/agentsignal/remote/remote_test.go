@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"crypto/x509"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -50,6 +51,7 @@ func TestWhereKeysComeFrom(t *testing.T) {
 		}
 	}
 	try("give an API key by --key-file or AGENTSIGNAL_API_KEY, or log in")
+	try("for the demo, give its data directory by --data-dir: " + dir + " has no demo.key")
 	try("there is no profile work: agentsignal login --profile work makes it", "--profile", "work")
 	try("is no name of a profile", "--profile", "../x")
 
@@ -171,6 +173,13 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 			"a new one": &client.Problem{Status: 401, Detail: "no", KeyFrom: ofProfile + "work"},
 		"the service refuses the key (401): no: the key is from --key: agentsignal key create makes a new one": &client.Problem{
 			Status: 401, Detail: "no", KeyFrom: "--key"},
+		"the service refuses the login (401): It is wrong. On the machine of the service, agentsignal account set-password sets " +
+			"a new password": &client.Problem{Status: 401, Code: "invalid_credentials", Detail: "It is wrong."},
+		"the certificate of host:1 is not trusted: x509: certificate signed by unknown authority: if you trust its authority, " +
+			"give a file with the certificate of that by --cacert": &client.ConnectError{
+			Kind: client.NotTrusted, Host: "host:1", Err: x509.UnknownAuthorityError{}},
+		"the certificate of host:1 is not trusted: expired": &client.ConnectError{
+			Kind: client.NotTrusted, Host: "host:1", Err: errors.New("expired")},
 		"the service refuses the request (403): no: use a key with the scope signals:read": &client.Problem{
 			Status: 403, Code: "insufficient_scope", Detail: "no", RequiredScope: "signals:read"},
 		"the service refuses the request (404): \ufffd[2Jx": &client.Problem{Status: 404, Code: "not_found", Detail: "\x1b[2Jx"},

@@ -33,7 +33,7 @@ func TestCommandsUseTheAPI(t *testing.T) {
 	o := clientCommands(t)
 	again := []string{"login", "--email", account.Email, "--profile", name, "--password-stdin"} // where the profile is of
 	logIn := append(again, "--url", s.url)
-	if _, err := o.Try("not the password\n", logIn...); err == nil || !strings.Contains(err.Error(), "refuses the key (401)") {
+	if _, err := o.Try("not the password\n", logIn...); err == nil || !strings.Contains(err.Error(), "refuses the login (401)") {
 		t.Errorf("a wrong password: %v", err)
 	}
 	var keys []string
