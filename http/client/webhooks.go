@@ -66,6 +66,11 @@ type Delivery struct {
 	CreatedAt      time.Time  `json:"created_at"`
 }
 
+// Delivery returns a delivery to a webhook. Its Error has a reason that lists leave out.
+func (c *Client) Delivery(ctx context.Context, webhook, id string) (*Delivery, error) {
+	return get[Delivery](ctx, c, "/v1/webhooks/"+url.PathEscape(webhook)+"/deliveries/"+url.PathEscape(id))
+}
+
 // Deliveries returns the deliveries with a status to a webhook, of all if one of the two is empty, the
 // newest first; at most limit of them if it is positive.
 func (c *Client) Deliveries(ctx context.Context, webhook, status string, limit int) iter.Seq2[*Delivery, error] {

@@ -74,7 +74,7 @@ func TestCommandsUseTheAPI(t *testing.T) {
 	}](t, do("sig_", "run", "trading", "--asset", "BTC", "--strategy", "momentum", "-o", "json")).ID
 	do(made, "signals", "--asset", "btc", "--agent", "trading", "--strategy", "momentum", "--status", "open", "--min-confidence",
 		"0.01", "--since", "1h")
-	do("There is none.", "signals", "--asset", "ETH")
+	do("There are no such signals.", "signals", "--asset", "ETH")
 	if out := do("", "signals", "--since", "2030-01-01", "-o", "json"); strings.TrimSpace(out) != "[]" {
 		t.Errorf("no signals are %s", out)
 	}
@@ -103,7 +103,7 @@ func TestCommandsUseTheAPI(t *testing.T) {
 	}](t, trader.post("/v1/webhooks",
 		`{"url":"https://webhook.invalid/x","events":["signal.closed"]}`).ok(t).Body).ID
 	do(hook, "webhook", "list")
-	do("There is none.", "webhook", "failed", hook)
+	do("There are no failed deliveries.", "webhook", "failed", hook)
 	do("0", "webhook", "retry", hook)
 
 	o.Fails("no such delivery", "webhook", "retry", hook, "dlv_01M7YQ1WTVKN9DZNWV9NV456V1", "--profile", name)

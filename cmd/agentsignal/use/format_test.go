@@ -162,7 +162,7 @@ sig_22
 		var out bytes.Buffer
 		p, err := row.flags.printer(&out)
 		if err == nil {
-			err = list(p, columns, items)
+			err = list(p, "items", columns, items)
 		}
 		want := strings.TrimPrefix(row.want, "\n")
 		if diff := cmp.Diff(want, out.String()); err != nil || diff != "" {
@@ -179,13 +179,13 @@ sig_22
 	flags := outputFlags{form: formText, jq: ".[0].n + {}"}
 	p, err := flags.printer(&bytes.Buffer{})
 	if err == nil {
-		err = list(p, columns, items)
+		err = list(p, "items", columns, items)
 	}
 	if err == nil || !strings.Contains(err.Error(), "--jq: ") {
 		t.Errorf("a program that fails: %v", err)
 	}
 	var out bytes.Buffer
-	if err := list(&printer{out: &out, form: formText, colours: true}, columns[3:4], items[:1]); err != nil ||
+	if err := list(&printer{out: &out, form: formText, colours: true}, "items", columns[3:4], items[:1]); err != nil ||
 		out.String() != "\x1b[2mdirection\x1b[0m\n\x1b[32mlong\x1b[0m\n" {
 		t.Errorf("on a terminal: %q, %v", out.String(), err)
 	}

@@ -65,7 +65,7 @@ func jobsCommand(dataDir func() (string, error)) *cobra.Command {
 			if err != nil {
 				return remote.Explain(err)
 			}
-			return list(p, jobColumns, all)
+			return list(p, "jobs", jobColumns, all)
 		},
 	}
 	c.Flags().StringVar(&status, "status", "", "only queued, running, completed or error")
@@ -79,7 +79,7 @@ func (p *printer) job(j *client.Job) error {
 	if p.form != formText {
 		return one(p, jobColumns, j)
 	}
-	if err := list(p, jobColumns, []*client.Job{j}); err != nil {
+	if err := list(p, "jobs", jobColumns, []*client.Job{j}); err != nil {
 		return err
 	}
 	if j.Kind == "scan" && len(j.Result) > 0 && j.Status == "completed" {

@@ -126,11 +126,11 @@ type column[T any] struct {
 // object is a result with the JSON it was read from.
 type object interface{ Raw() json.RawMessage }
 
-// list prints items in the form that was asked for.
+// list prints items in the form that was asked for. what names them where there are none.
 func list[T any, P interface {
 	*T
 	object
-}](p *printer, columns []column[T], items []*T) error {
+}](p *printer, what string, columns []column[T], items []*T) error {
 	if p.form == formJSON {
 		all := make([]json.RawMessage, len(items))
 		for i, item := range items {
@@ -143,7 +143,7 @@ func list[T any, P interface {
 		return p.JSON(text)
 	}
 	if len(items) == 0 && p.form == formText {
-		p.note("There is none.")
+		p.note("There are no %s.", what)
 		return nil
 	}
 	rows := make([][]any, len(items))

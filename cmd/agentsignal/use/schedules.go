@@ -43,7 +43,7 @@ func schedulesCommand(dataDir func() (string, error)) *cobra.Command {
 			if err != nil {
 				return remote.Explain(err)
 			}
-			return list(p, scheduleColumns, all)
+			return list(p, "schedules", scheduleColumns, all)
 		},
 	}
 	s.add(c, dataDir)

@@ -52,7 +52,7 @@ func one[T any, P interface {
 	if p.form == formJSON {
 		return p.JSON(P(item).Raw())
 	}
-	return list[T, P](p, columns, []*T{item})
+	return list[T, P](p, "", columns, []*T{item})
 }
 
 // signal prints a signal for people, with its history unless that is nil.
@@ -67,7 +67,12 @@ func (p *printer) signal(s *client.Signal, history *client.History) error {
 	line("signal", text(s.ID))
 	line("asset", strings.Join([]string{text(s.Asset), text(direction(s.Direction)), text(s.Strategy),
 		"(" + text(s.Agent) + ")"}, "  "))
-	confidence := text(share{&s.Confidence})
+	said := s.Confidence // what the interval and the break-even belong to
+	moved := s.Status == "open" && s.Initial > 0 && s.Initial != s.Confidence
+	if moved {
+		said = s.Initial
+	}
+	confidence := text(share{&said})
 	if v := s.Metadata.Interval; v != nil && len(*v) == 2 {
 		confidence += fmt.Sprintf("  (95 %%: %s to %s)", text(share{&(*v)[0]}), text(share{&(*v)[1]}))
 	}
@@ -75,6 +80,9 @@ func (p *printer) signal(s *client.Signal, history *client.History) error {
 		confidence += "  breaks even after costs at " + text(share{v})
 	}
 	line("confidence", confidence)
+	if moved {
+		line("chance now", text(share{&s.Confidence}))
+	}
 	line("expects", text(multiple{s.Metadata.ExpectedRNet}))
 	line("entry", text(levelOf(s, s.Entry)))
 	line("stop", text(levelOf(s, s.Stop)))

@@ -89,7 +89,7 @@ func signalsCommand(dataDir func() (string, error)) *cobra.Command {
 			if err != nil {
 				return remote.Explain(err)
 			}
-			return list(p, signalColumns, all)
+			return list(p, "such signals", signalColumns, all)
 		},
 	}
 	f.add(c)

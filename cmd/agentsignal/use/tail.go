@@ -192,7 +192,8 @@ func (t *tailer) receive(ctx context.Context, m *client.Message) error {
 		if t.began {
 			return nil
 		}
-		t.began = true // the stream has all that the list will not have
+		t.began = true // the stream has all that the lists will not have
+		t.knowOpen(ctx, sub.Channels)
 		return t.earlier(ctx)
 	}
 	if m.Signal != nil && t.shown[m.Type+" "+m.Signal.ID] {
@@ -219,14 +220,39 @@ func (t *tailer) subscribed(m *client.Message) error {
 	return err
 }
 
+// maxOpen is how many signals that are open at the start are remembered.
+const maxOpen = 1000
+
+// knowOpen remembers the newest open signals, since the message of a closing does not have what its row shows of the
+// creation. Without an answer these cells are empty.
+func (t *tailer) knowOpen(ctx context.Context, channels []string) {
+	if t.printer.form == formJSON || !slices.Contains(channels, "signal.closed") {
+		return
+	}
+	q := t.query()
+	q.Status = "open"
+	for s, err := range t.service.Signals(ctx, q, maxOpen) {
+		if err != nil {
+			return
+		}
+		t.know(s)
+	}
+}
+
+// query selects signals by those of the filters that lists have.
+func (t *tailer) query() client.SignalQuery {
+	return client.SignalQuery{Asset: only(t.filters.Assets), Agent: only(t.filters.Agents),
+		Strategy: only(t.filters.Strategies), Direction: only(t.filters.Directions)}
+}
+
 // earlier shows what --last and --since ask for. The stream is subscribed already, so that nothing lies
 // between the two.
 func (t *tailer) earlier(ctx context.Context) error {
 	if t.last == 0 && t.since.IsZero() {
 		return nil
 	}
-	q := client.SignalQuery{Since: t.since, Asset: only(t.filters.Assets), Agent: only(t.filters.Agents),
-		Strategy: only(t.filters.Strategies), Direction: only(t.filters.Directions)}
+	q := t.query()
+	q.Since = t.since
 	var messages []*client.Message
 	n := 0
 	for s, err := range t.service.Signals(ctx, q, maxEarlier) {

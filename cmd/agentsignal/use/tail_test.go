@@ -167,6 +167,18 @@ func TestTailShowsEarlierSignalsFirst(t *testing.T) {
 	}
 }
 
+// The closing of a signal that was made before shows what only its creation has.
+func TestTailKnowsWhatIsOpen(t *testing.T) {
+	t.Parallel()
+	closed := tailEvent("signal.closed", "2-0", "sig_2", `"asset":"BTC","close_reason":"expired"`)
+	columns := []string{"-n", "1", "--columns", "event,asset,direction,strategy,stop,target,reason"}
+	out, errs, err := tail(t, [][]string{{tailSubscribed, closed}}, columns...)
+	want := "closed   BTC          long   momentum           89000.00    91000.00  expired\n"
+	if out != want || err != nil {
+		t.Errorf("%q %s, %v, want %q", out, errs, err, want)
+	}
+}
+
 func TestTailAsksForWhatItsFlagsSay(t *testing.T) {
 	t.Parallel()
 	asked := &tailAsked{}

@@ -265,7 +265,7 @@ func TestWatchShowsOneSignal(t *testing.T) {
 	w.shows("nothing to open", "no signal passes the filter")
 	w.press("/", "backspace", "backspace", "backspace", "backspace", "enter", "end", "enter")
 	w.Update(arrived{moved("sig_2", .7)})
-	w.shows("before the answer", "loading the history", "sig_2", "▐░", "now          100.00  0.00 R, -0.20 R net")
+	w.shows("before the answer", "loading the history", "sig_2", "confidence   42.0 %", "chance now   70.0 %", "▐░", "now          100.00  0.00 R, -0.20 R net")
 	full := *created("sig_2", "ETH", time.Hour).Signal
 	full.Status, full.UpdatedAt, full.ExpiresAt = "open", full.CreatedAt, watchedAt.Add(time.Hour)
 	full.Metadata.Reasoning = strings.Repeat("the reason of it ", 10)
@@ -275,6 +275,9 @@ func TestWatchShowsOneSignal(t *testing.T) {
 		{Type: "created", At: at(-time.Hour), Confidence: of(.42)},
 		{Type: "updated", At: at(-time.Second), Confidence: of(.55)}}}, nil})
 	w.Update(arrived{ending("sig_2", "take_profit", 120), ending("sig_1", "expired", 100)})
+	if strings.Contains(w.screen(), "chance now") {
+		t.Errorf("a closed signal has a chance:\n%s", w.screen())
+	}
 	w.shows("after it", "09:29:59  updated      55.0 %", "09:30:00  updated      70.0 %", "09:30:00  closed            -  120.00",
 		"take_profit  at 120.00", "+2.00 R", "the reason of it the reason")
 	if strings.Contains(w.screen(), "another page") {

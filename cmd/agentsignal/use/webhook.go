@@ -2,6 +2,7 @@ package use
 
 import (
 	"cmp"
+	"context"
 	"strconv"
 	"strings"
 
@@ -56,7 +57,7 @@ func webhookList(dataDir func() (string, error)) *cobra.Command {
 			if err != nil {
 				return remote.Explain(err)
 			}
-			return list(p, webhookColumns, all)
+			return list(p, "webhooks", webhookColumns, all)
 		},
 	}
 	s.add(c, dataDir)
@@ -77,12 +78,35 @@ func webhookFailed(dataDir func() (string, error)) *cobra.Command {
 			if err != nil {
 				return remote.Explain(err)
 			}
-			return list(p, deliveryColumns, all)
+			if p.form != formJSON {
+				addReasons(cmd.Context(), c, all)
+			}
+			return list(p, "failed deliveries", deliveryColumns, all)
 		},
 	}
 	limitFlag(c, &limit)
 	s.add(c, dataDir)
 	return c
+}
+
+// notMade is the error of deliveries without a request, to which lists add no reason.
+const notMade = "message not made"
+
+// maxReasons limits the requests of addReasons.
+const maxReasons = 25
+
+// addReasons asks for the reasons for which no message was made of the newest of the deliveries.
+func addReasons(ctx context.Context, c *client.Client, all []*client.Delivery) {
+	asked := 0
+	for _, d := range all {
+		if d.Error != notMade || asked == maxReasons {
+			continue
+		}
+		asked++
+		if full, err := c.Delivery(ctx, d.Webhook, d.ID); err == nil {
+			d.Error = full.Error
+		}
+	}
 }
 
 func webhookRetry(dataDir func() (string, error)) *cobra.Command {
@@ -101,7 +125,7 @@ func webhookRetry(dataDir func() (string, error)) *cobra.Command {
 					return remote.Explain(err)
 				}
 				if p.form == formText {
-					return list(p, deliveryColumns, []*client.Delivery{d})
+					return list(p, "deliveries", deliveryColumns, []*client.Delivery{d})
 				}
 				return one(p, deliveryColumns, d)
 			}
