@@ -349,6 +349,9 @@ func lockChild(ctx context.Context, dir string) (*os.File, error) {
 
 // dirInUse returns the error for a data directory that another process has locked.
 func dirInUse(dir string) error {
+	if path, err := filepath.Abs(dir); err == nil {
+		dir = path
+	}
 	return fmt.Errorf("data directory %s is in use by another agentsignal process: "+
 		"stop it, or give this one a data_dir of its own", dir)
 }

@@ -45,6 +45,23 @@ func TestNodeIDIsKeptAndLocked(t *testing.T) {
 	}
 }
 
+// A relative path would not say where it is.
+func TestDirectoryInUseHasAnAbsolutePath(t *testing.T) {
+	t.Chdir(t.TempDir())
+	n, err := OpenNodeID("data")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer n.Close()
+	want, err := filepath.Abs("data")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := OpenNodeID("data"); err == nil || !strings.Contains(err.Error(), "data directory "+want+" is in use") {
+		t.Errorf("%v, want %s", err, want)
+	}
+}
+
 func TestInvalidNodeIDsAreRefused(t *testing.T) {
 	t.Parallel()
 	for name, text := range map[string]string{

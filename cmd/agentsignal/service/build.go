@@ -123,7 +123,9 @@ func (p *process) buildNode(ctx context.Context) error {
 			return err
 		}
 		p.undo.Add("redis", p.embedded.Stop)
-		p.log.Info("redis is started in the data directory", "dir", p.embedded.Dir(), "new", p.embedded.New())
+		if p.embedded.Durable() {
+			p.log.Info("redis is started in the data directory", "dir", p.embedded.Dir(), "new", p.embedded.New())
+		}
 	}
 	p.redisMetrics = redisclient.NewMetrics(p.registry)
 	p.httpMetrics = signalhttp.NewMetrics(p.registry)

@@ -154,16 +154,17 @@ func (p *process) demoKey(ctx context.Context, account signal.AccountID) (string
 // printDemo prints the account and how to use it.
 func (p *process) printDemo(password, key string) {
 	address := remote.LocalURL(p.listener.Addr().String(), p.config.TLS.CertFile != "")
-	if password == "" {
-		password = "(as printed at the first start)"
-	}
 	file := filepath.Join(absolute(p.config.DataDir), remote.DemoKeyFile)
-	flags := ""
+	flags, dir := "", ""
 	if address != remote.DefaultURL {
 		flags += " --url " + address
 	}
 	if p.config.DataDir != configs.Default().DataDir {
-		flags += " --data-dir " + filepath.Dir(file)
+		dir = " --data-dir " + filepath.Dir(file)
+	}
+	if password == "" {
+		password = fmt.Sprintf("(as printed at the first start; for a new one: %s account set-password --email %s%s)",
+			os.Args[0], demoEmail, dir)
 	}
 	fmt.Fprintf(p.options.Demo, `
 agentsignal runs at %[1]s  (API: %[1]s/docs)
@@ -183,5 +184,5 @@ find the key:
   curl -s %[1]s/v1/agents/trading/run -H "Authorization: Bearer $(cat %[5]s)" -H 'Content-Type: application/json'`+
 		` -d '{"asset": "BTC", "strategy": "momentum"}'
 
-`, address, demoEmail, password, key, file, os.Args[0], flags)
+`, address, demoEmail, password, key, file, os.Args[0], flags+dir)
 }

@@ -185,6 +185,9 @@ func TestWithoutARedisServerTheServiceWorksAndWarns(t *testing.T) {
 			"install redis-server or valkey-server 7.0 or later, or set redis.url") == "" {
 		t.Errorf("/readyz warns of %q", r.Warnings)
 	}
+	if line := c.log.Line("redis is started in the data directory"); line != "" {
+		t.Errorf("it logs %s", line)
+	}
 	trader := register(public)
 	// On a busy machine the simulated market starts late and may fall behind: then a run is
 	// not answered, or fails and is retryable. With the key it counts once.

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/cmd/agentsignal/undo"
 	"github.com/agentsignal/agentsignal/configs"
 	"github.com/agentsignal/agentsignal/http/credentials"
@@ -86,14 +87,28 @@ func (s *Settings) openStore(
 	defer cancel()
 	o, err := find(ready, StoreOptions(c, url))
 	if err != nil {
-		return err
+		return forOperator(err)
 	}
 	store, err := persistence.Open(o)
 	if err != nil {
 		return err
 	}
 	ending.Add("connection", func(context.Context) error { return store.Client.Close() })
-	return f(ctx, store)
+	return forOperator(f(ctx, store))
+}
+
+// forOperator words the error of a command that could not use Redis for people who can change the settings. It
+// returns all others as they are.
+func forOperator(err error) error {
+	e, ok := errors.AsType[*signal.Error](err)
+	if !ok || e.Kind != signal.KindUnavailable || e.Cause == nil {
+		return err
+	}
+	worded := *e
+	if worded.Message, _ = redisclient.Refusal(err); worded.Message == "" {
+		worded.Message = "redis cannot be reached: start it, or correct the setting redis.url"
+	}
+	return &worded
 }
 
 // absolute returns dir as an absolute path for people to read, or as it is if it has none.
