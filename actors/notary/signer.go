@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/engine"
@@ -61,11 +60,11 @@ func (s *signer) onChecked(c engine.Context, m checked) {
 		s.failing = false
 	case !s.failing:
 		s.failing = true
-		level := slog.LevelWarn
-		if contradicts(m.err) {
-			level = slog.LevelError // it takes a person to decide
+		if contradicts(m.err) { // it takes a person to decide
+			s.o.log.Error("no checkpoint is signed: after a restore from a backup, start with a new record key", "err", m.err)
+		} else {
+			s.o.log.Warn("no checkpoint is signed", "err", m.err)
 		}
-		s.o.log.Log(context.Background(), level, "no checkpoint is signed", "err", m.err)
 	}
 	c.After(checkEvery, checkDue{})
 }

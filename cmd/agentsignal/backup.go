@@ -23,7 +23,8 @@ func backupCommand(s *service.Settings) *cobra.Command {
 		Use: "backup FILE", Short: "Copy the installation into a file, while the service runs", Args: cobra.ExactArgs(1),
 		Long: "Copy accounts, API keys, webhooks, schedules, signals, the record, jobs, and what is to be delivered into\n" +
 			"a file that only you can read, and print what it has as JSON. The service may run meanwhile: everything that\n" +
-			"it has acknowledged before the start is in the file. - writes to the standard output.\n\n" +
+			"it has acknowledged before the start is in the file. A file that exists is replaced when the new one is\n" +
+			"complete. - writes to the standard output.\n\n" +
 			"Keep encryption.key, record.key and jwt.key of the data directory, or the settings that replace them, at another\n" +
 			"place: the file does not have them, and the secrets of webhooks in it cannot be used without the first.\n" +
 			"Logins and the history of deliveries are not in it.",
@@ -56,6 +57,9 @@ func warnOfSecrets(w io.Writer, made backup.Summary) {
 
 // writeBackup makes the file, or replaces it when the new one is complete.
 func writeBackup(ctx context.Context, s *service.Settings, path string) (made backup.Summary, err error) {
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		return made, fmt.Errorf("%s is a directory: give a file in it", path)
+	}
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*") // with mode 0600
 	if err != nil {
 		return made, fmt.Errorf("%w: give a file in a directory that exists and that you may write to", err)
@@ -106,12 +110,24 @@ func restoreCommand(s *service.Settings) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if !check {
+				warnOfPartitions(cmd.ErrOrStderr(), s, has)
+			}
 			return command.PrintJSON(cmd.OutOrStdout(), has)
 		},
 	}
 	c.Flags().BoolVar(&check, "check", false, "only read the file to its end, and print what it has")
 	c.Flags().BoolVar(&lostSecrets, "lost-secrets", false, "restore also webhooks whose secrets cannot be decrypted")
 	return c
+}
+
+// warnOfPartitions says what follows where a backup was restored into another number of partitions than it has.
+func warnOfPartitions(w io.Writer, s *service.Settings, has backup.Summary) {
+	if c, err := s.Load(); err == nil && c.Partitions != 0 && c.Partitions != has.Partitions {
+		fmt.Fprintf(w, "agentsignal: there are %d partitions here and %d in the backup, so streams are not resumed, and the record "+
+			"begins again: before the start remove record.key of the data directory, or set a new key in security.record_keys\n",
+			c.Partitions, has.Partitions)
+	}
 }
 
 // openBackup opens a backup. That of the standard input is copied into a file without a name first.

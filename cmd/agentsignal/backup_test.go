@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -76,6 +77,7 @@ func TestBackupOfADataDirectory(t *testing.T) {
 		t.Errorf("the restored accounts are %s", list)
 	}
 	o.Fails("this Redis is not empty", "restore", "--lost-secrets", file)
+	o.Fails(from+" is a directory: give a file in it", "backup", from)
 
 	with := t.TempDir()
 	key, err := os.ReadFile(filepath.Join(from, "encryption.key"))
@@ -85,6 +87,24 @@ func TestBackupOfADataDirectory(t *testing.T) {
 	commandtest.Must(t, err)
 	if d := cmp.Diff(streamed, summaryOf(t, out)); d != "" {
 		t.Errorf("what was restored from a pipe with the key of the service (-saved +restored):\n%s", d)
+	}
+}
+
+// Another number of partitions begins the record again, which a restore says before the service is started.
+func TestRestoreIntoOtherPartitions(t *testing.T) {
+	t.Parallel()
+	from := dataDirectory(t)
+	file := filepath.Join(t.TempDir(), "file")
+	operator(t, "--data-dir", from).Do("backup", file)
+	for partitions, want := range map[int]bool{16: false, 8: true} {
+		config := commandtest.Written(t, fmt.Sprintf("partitions: %d", partitions))
+		_, errs, err := runCommand(t.Context(), strings.NewReader(""), "--config", config, "--data-dir", t.TempDir(),
+			"restore", "--lost-secrets", file)
+		said := strings.Contains(errs, "there are 8 partitions here and 16 in the backup") &&
+			strings.Contains(errs, "before the start remove record.key")
+		if err != nil || said != want {
+			t.Errorf("into %d partitions it prints %q, %v", partitions, errs, err)
+		}
 	}
 }
 
