@@ -13,7 +13,7 @@ import (
 // Reasons that explain why a signal ended live in another way than in a backtest over its bars.
 const (
 	bySlippage = "slippage: it closed at a trade beyond its stop"
-	byTrade    = "it expired at a trade between two bars"
+	byTrade    = "it ended by a trade in the bar of its expiry, of which a backtest sees nothing"
 	byBirth    = "it closed by a trade in the bar of its creation, of which a backtest sees nothing"
 	byBoth     = "the bar has reached stop and target, and does not show which came first"
 	byThinning = "its bars have prices that were not published as trades"
@@ -86,6 +86,8 @@ func (l *life) explain(b marketdata.Bar, exit strategy.Exit) string {
 		return byBirth
 	case l.Sparse:
 		return byThinning
+	case exit.Reason == signal.Expired && b.CloseTime <= at && at <= l.expires: // after b, the last bar before the expiry
+		return byTrade
 	case !within(b, at):
 		return ""
 	case c.Reason == signal.StopLoss && exit.Reason == signal.StopLoss:

@@ -37,3 +37,23 @@ func TestAConfidenceWaitsForTheBarOfItsPrice(t *testing.T) {
 		}
 	}
 }
+
+// Every end by trades is that of a backtest, or has a reason. A trade after the last bar before the expiry is one.
+func TestEndsByTradesHaveReasons(t *testing.T) {
+	t.Parallel()
+	reasons := map[string]int{}
+	for seed := range uint64(4) {
+		m := newTraded(seed, 3000)
+		for _, s := range m.signals {
+			end, reason := m.prices.AgainstBacktest(s, 0)
+			if len(end.Differences) > 0 || reason != "" {
+				t.Errorf("seed %d: %s of %v that expires at %v: closed at %v as %s: %q, %+v", seed, s.Direction, s.CreatedAt,
+					s.ExpiresAt, s.Closing.At, s.Closing.Reason, reason, end.Differences)
+			}
+			reasons[end.Explained]++
+		}
+	}
+	if reasons[byTrade] == 0 || reasons[bySlippage] == 0 || reasons[""] == 0 {
+		t.Errorf("explained: %v", reasons)
+	}
+}
