@@ -58,7 +58,7 @@ stored outcomes of all assets, as far as they were known at each bar; with --csv
 of the file alone. The first line of a file
 names its columns: time (open_time, timestamp, date), open, high, low, close and, if it
 is known, volume. Times are those at which bars open: milliseconds or seconds since
-1970, or 2026-11-21T09:30:00Z; the oldest comes first.`,
+1970, 2026-11-21 or 2026-11-21T09:30:00Z; the oldest comes first.`,
 		Example: `  agentsignal backtest --asset BTC --strategy momentum
   agentsignal backtest --asset SPY --strategy breakout --timeframe 1d --csv spy.csv --trades`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return runBacktest(cmd, s, &f) },

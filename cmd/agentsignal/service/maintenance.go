@@ -95,7 +95,7 @@ func (p *process) reloadSettings(ctx context.Context) error {
 			p.log.Error("settings were not reloaded: the old ones stay in force", "err", err)
 			continue
 		}
-		p.log.Info("settings were reloaded")
+		p.log.Info("settings were reloaded: certificate, rate limits and log level; others change at the next start")
 	}
 }
 
