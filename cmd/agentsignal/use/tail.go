@@ -165,7 +165,11 @@ func (t *tailer) follow(ctx context.Context) error {
 			return err
 		}
 	}
-	s := &client.Stream{Client: t.service, Channels: t.channels, Filters: t.filters,
+	channels := t.channels
+	if t.completes(channels) && !slices.Contains(channels, "signal.new") {
+		channels = append(slices.Clone(channels), "signal.new")
+	}
+	s := &client.Stream{Client: t.service, Channels: channels, Filters: t.filters,
 		Interrupted: func(err error, pause time.Duration) {
 			fmt.Fprintf(t.err, "agentsignal: %v; trying again in %v\n", remote.Explain(err),
 				pause.Round(100*time.Millisecond))
@@ -196,6 +200,10 @@ func (t *tailer) receive(ctx context.Context, m *client.Message) error {
 		t.knowOpen(ctx, sub.Channels)
 		return t.earlier(ctx)
 	}
+	if m.Signal != nil && m.Type == "signal.new" && !slices.Contains(t.channels, m.Type) {
+		t.know(m.Signal)
+		return nil
+	}
 	if m.Signal != nil && t.shown[m.Type+" "+m.Signal.ID] {
 		return nil // it is in the list, too
 	}
@@ -204,7 +212,10 @@ func (t *tailer) receive(ctx context.Context, m *client.Message) error {
 
 // subscribed says what the stream shows.
 func (t *tailer) subscribed(m *client.Message) error {
-	text := "subscribed to " + strings.Join(m.Subscribed.Channels, ", ")
+	shown := slices.DeleteFunc(slices.Clone(m.Subscribed.Channels), func(name string) bool {
+		return !slices.Contains(t.channels, name)
+	})
+	text := "subscribed to " + strings.Join(shown, ", ")
 	if denied := m.Subscribed.Denied; len(denied) > 0 {
 		text += "; the key has no scope for " + strings.Join(denied, ", ")
 	}
@@ -223,10 +234,15 @@ func (t *tailer) subscribed(m *client.Message) error {
 // maxOpen is how many signals that are open at the start are remembered.
 const maxOpen = 1000
 
-// knowOpen remembers the newest open signals, since the message of a closing does not have what its row shows of the
-// creation. Without an answer these cells are empty.
+// completes reports whether rows show more of a closing than its message has: what only the creation has. For these, signals
+// that are open at the start are read, and messages of new ones are remembered even if they are not shown.
+func (t *tailer) completes(channels []string) bool {
+	return t.printer.form != formJSON && slices.Contains(channels, "signal.closed")
+}
+
+// knowOpen remembers the newest open signals for rows of their closings. Without an answer some of their cells are empty.
 func (t *tailer) knowOpen(ctx context.Context, channels []string) {
-	if t.printer.form == formJSON || !slices.Contains(channels, "signal.closed") {
+	if !t.completes(channels) {
 		return
 	}
 	q := t.query()

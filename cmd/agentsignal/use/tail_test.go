@@ -177,6 +177,22 @@ func TestTailKnowsWhatIsOpen(t *testing.T) {
 	if out != want || err != nil {
 		t.Errorf("%q %s, %v, want %q", out, errs, err, want)
 	}
+	// And that of a signal whose creation is not shown.
+	made := tailEvent("signal.new", "1-0", "sig_9", `"asset":"BTC","direction":"long","strategy":"momentum","stop_loss":89000,`+
+		`"take_profit":91000`)
+	closed = tailEvent("signal.closed", "2-0", "sig_9", `"asset":"BTC","close_reason":"expired"`)
+	asked := &tailAsked{}
+	service := tailService(t, [][]string{{tailSubscribed, made, closed}}, asked)
+	out, errs, err = tailOf(t, service, append(columns, "--channels", "signal.closed")...)
+	if out != want || err != nil || !strings.Contains(errs, "subscribed to signal.closed;") ||
+		!strings.Contains(asked.subscribe, `"channels":["signal.closed","signal.new"]`) {
+		t.Errorf("of closings alone: %q %s, %v, want %q; it subscribed by %s", out, errs, err, want, asked.subscribe)
+	}
+	service = tailService(t, [][]string{{tailSubscribed, closed}}, asked)
+	_, _, err = tailOf(t, service, "-n", "1", "-o", "json", "--channels", "signal.closed")
+	if err != nil || !strings.Contains(asked.subscribe, `"channels":["signal.closed"]`) {
+		t.Errorf("for JSON it subscribed by %s, %v", asked.subscribe, err)
+	}
 }
 
 func TestTailAsksForWhatItsFlagsSay(t *testing.T) {
