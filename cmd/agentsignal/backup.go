@@ -124,9 +124,9 @@ func restoreCommand(s *service.Settings) *cobra.Command {
 // warnOfPartitions says what follows where a backup was restored into another number of partitions than it has.
 func warnOfPartitions(w io.Writer, s *service.Settings, has backup.Summary) {
 	if c, err := s.Load(); err == nil && c.Partitions != 0 && c.Partitions != has.Partitions {
-		fmt.Fprintf(w, "agentsignal: there are %d partitions here and %d in the backup, so streams are not resumed, and the record "+
-			"begins again: before the start remove record.key of the data directory, or set a new key in security.record_keys\n",
-			c.Partitions, has.Partitions)
+		fmt.Fprintf(w, "agentsignal: there are %d partitions here and %d in the backup, so streams are not resumed, and the "+
+			"record begins again: before the start remove record.key of the data directory, or set a new key in "+
+			"security.record_keys\n", c.Partitions, has.Partitions)
 	}
 }
 

@@ -173,8 +173,8 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 			"a new one": &client.Problem{Status: 401, Detail: "no", KeyFrom: ofProfile + "work"},
 		"the service refuses the key (401): no: the key is from --key: agentsignal key create makes a new one": &client.Problem{
 			Status: 401, Detail: "no", KeyFrom: "--key"},
-		"the service refuses the login (401): It is wrong. On the machine of the service, agentsignal account set-password sets " +
-			"a new password": &client.Problem{Status: 401, Code: "invalid_credentials", Detail: "It is wrong."},
+		"the service refuses the login (401): It is wrong. On the machine of the service, agentsignal account set-password " +
+			"sets a new password": &client.Problem{Status: 401, Code: "invalid_credentials", Detail: "It is wrong."},
 		"the certificate of host:1 is not trusted: x509: certificate signed by unknown authority: if you trust its authority, " +
 			"give a file with the certificate of that by --cacert": &client.ConnectError{
 			Kind: client.NotTrusted, Host: "host:1", Err: x509.UnknownAuthorityError{}},

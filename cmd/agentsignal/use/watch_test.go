@@ -265,7 +265,8 @@ func TestWatchShowsOneSignal(t *testing.T) {
 	w.shows("nothing to open", "no signal passes the filter")
 	w.press("/", "backspace", "backspace", "backspace", "backspace", "enter", "end", "enter")
 	w.Update(arrived{moved("sig_2", .7)})
-	w.shows("before the answer", "loading the history", "sig_2", "confidence   42.0 %", "chance now   70.0 %", "▐░", "now          100.00  0.00 R, -0.20 R net")
+	w.shows("before the answer", "loading the history", "sig_2", "confidence   42.0 %", "chance now   70.0 %",
+		"▐░", "now          100.00  0.00 R, -0.20 R net")
 	full := *created("sig_2", "ETH", time.Hour).Signal
 	full.Status, full.UpdatedAt, full.ExpiresAt = "open", full.CreatedAt, watchedAt.Add(time.Hour)
 	full.Metadata.Reasoning = strings.Repeat("the reason of it ", 10)

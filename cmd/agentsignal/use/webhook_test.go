@@ -15,7 +15,7 @@ import (
 // The list of failed deliveries has why no message was made, for which it asks.
 func TestFailedDeliveriesHaveTheirReasons(t *testing.T) {
 	t.Parallel()
-	const made = `{"delivery_id":%q,"webhook_id":"whk_1","event_type":"signal.closed","status":"failed","attempt_count":1,"error":%q}`
+	const made = `{"delivery_id":%q,"webhook_id":"whk_1","event_type":"signal.closed","status":"failed","error":%q}`
 	of := func(id, err string) string { return fmt.Sprintf(made, id, err) }
 	asked := 0
 	service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -36,7 +36,7 @@ func TestFailedDeliveriesHaveTheirReasons(t *testing.T) {
 	}))
 	t.Cleanup(service.Close)
 	run := commandtest.InProcess(func() *cobra.Command { return webhookFailed(nil) })
-	out, _, err := run(t.Context(), strings.NewReader("key"), "--url", service.URL, "--key-file", "-", "-o", "csv", "--limit", "0")
+	out, _, err := run(t.Context(), strings.NewReader("key"), "--url", service.URL, "--key-file", "-", "-o", "csv", "-n", "0")
 	lines := strings.Split(out, "\n")
 	if err != nil || len(lines) < 4 || !strings.HasSuffix(lines[1], "message not made: line 1: the event has no .data.x") ||
 		!strings.HasSuffix(lines[2], ",timeout") || !strings.HasSuffix(lines[3], ",message not made") || asked != maxReasons {
