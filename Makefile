@@ -26,10 +26,11 @@ build: ## Build bin/agentsignal
 	@$(GO) build -o $(BIN) ./cmd/agentsignal
 
 # go vet reads what go test -race needs compiled as well, and go test need not vet again. The time limit is that of a
-# package: the longest takes 13 minutes on two busy cores.
+# package: the longest takes 13 minutes on two busy cores. The race detector waits at the end of each of some eighty for
+# races of other goroutines, by default a second.
 test: deps-test ## Run all tests, with the race detector
 	$(GO) vet -race ./...
-	$(GO) test -race -vet=off -timeout 30m ./...
+	GORACE=atexit_sleep_ms=100 $(GO) test -race -vet=off -timeout 30m ./...
 
 chaos: deps-test ## Put a cluster of nodes through faults at random for CHAOS_FOR (10m) on CHAOS_REDIS=server, sentinel or cluster; CHAOS_SEED repeats a run, CHAOS_FAULT makes one fault
 	CHAOS_REDIS=$(CHAOS_REDIS) CHAOS_FOR=$(CHAOS_FOR) $(GO) test -race -count=1 -timeout 0 -v -run '^TestFaults$$' ./cmd/agentsignal/chaos
