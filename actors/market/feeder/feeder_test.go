@@ -12,6 +12,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/market"
 	"github.com/agentsignal/agentsignal/actors/market/markettest"
+	"github.com/agentsignal/agentsignal/actors/market/prices"
 	"github.com/agentsignal/agentsignal/actors/market/source"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
@@ -200,6 +201,80 @@ func TestAnotherFeederTakesOver(t *testing.T) {
 		bars, _, err := b.store.Bars(t.Context(), "BTC", signal.H1)
 		return err == nil && len(bars) >= 999
 	})
+}
+
+// halting is a store of a feeder that halts once it has filled a series.
+type halting struct {
+	Records
+	filled chan struct{}
+}
+
+func (h *halting) Fill(ctx context.Context, epoch int64, series []marketdata.Series) error {
+	if err := h.Records.Fill(ctx, epoch, series[:1]); err != nil {
+		return err
+	}
+	close(h.filled)
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// upToNow waits until the bars of an asset end now, and returns them.
+func (b *bench) upToNow(asset string, frame int, speed int64) (bars []marketdata.AssetBar) {
+	b.t.Helper()
+	tf := signal.Timeframes[frame]
+	markettest.Eventually(b.t, string(tf)+" up to now", func() bool {
+		bars, _, _ = b.store.Bars(b.t.Context(), asset, tf)
+		now := b.now().UnixMilli()
+		end := int64(0)
+		if n := len(bars); n > 0 {
+			end = bars[n-1].CloseTime
+		}
+		return end <= now && end > now-prices.FrameMS[frame]/speed
+	})
+	return bars
+}
+
+// A market that begins again in the past, because the clock was back, has no gap once the clock is right, even
+// if the feeder ended before it had replaced all series.
+func TestNoGapAfterTheClockWasBack(t *testing.T) {
+	t.Parallel()
+	const speed = 600
+	for name, halts := range map[string]bool{"begun": false, "halted": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := markettest.NewClock()
+			b := newBench(t, c.Now)
+			stop := b.feed(Options{Speed: speed})
+			b.opened()
+			b.drive(c, 1100*time.Millisecond, 1)
+			stop()
+
+			c.Add(-5 * time.Minute)
+			if halts {
+				store := &halting{b.store, make(chan struct{})}
+				f := newFeeder(t, store, Options{Node: "node", Speed: speed, Now: c.Now})
+				f.known = specsOf("BTC", "ETH", "SOL")
+				stop = b.background(f.Run)
+				<-store.filled
+			} else {
+				stop = b.feed(Options{Speed: speed})
+				b.upToNow("SOL", prices.D1, speed) // the last series that is filled
+				c.Add(1100 * time.Millisecond)
+				b.upToNow("SOL", prices.M1, speed)
+			}
+			stop()
+			c.Add(5*time.Minute + 20*time.Second)
+			b.feed(Options{Speed: speed})
+			for frame, tf := range signal.Timeframes {
+				bars := b.upToNow("BTC", frame, speed)
+				for i := 1; i < len(bars); i++ {
+					if gap := bars[i].OpenTime - bars[i-1].CloseTime; gap != 0 {
+						t.Errorf("%s: %d ms without bars before %d", tf, gap, bars[i].OpenTime)
+					}
+				}
+			}
+		})
+	}
 }
 
 func TestFeederSurvivesRedis(t *testing.T) {

@@ -151,6 +151,13 @@ func (t *leadership) simulate(ctx context.Context, state *marketdata.State, live
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+	if o.Begun {
+		// If this leadership ends before all series are filled, the next one must not continue the earlier market.
+		forget := marketdata.Step{Epoch: t.epoch, Ticks: t.step.Ticks, Bars: t.step.Bars, Checkpoint: simulated.NoCheckpoint}
+		if err := t.store.Store(ctx, &forget); err != nil {
+			return err
+		}
+	}
 	if err := t.fill(ctx, o.Fill); err != nil {
 		return err
 	}

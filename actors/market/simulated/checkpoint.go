@@ -12,6 +12,9 @@ import (
 // checkpointVersion is the first byte of a checkpoint.
 const checkpointVersion = 1
 
+// NoCheckpoint is what a store keeps to forget a checkpoint: Open begins.
+var NoCheckpoint = []byte{0}
+
 // pcgBytes is the length of the state of a generator.
 const pcgBytes = 20
 

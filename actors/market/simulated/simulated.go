@@ -52,6 +52,8 @@ func CheckSpeed(speed int64) error {
 
 // Output is the output of the simulated market, ordered by time, with finer bars first.
 type Output struct {
+	// Begun reports that the market began: Fill replaces all series, and no earlier checkpoint continues them.
+	Begun  bool
 	Ticks  []marketdata.AssetTick
 	Closed []marketdata.AssetBar
 	Fill   []marketdata.Series
@@ -96,10 +98,12 @@ func (s *Market) Assets() []marketdata.Asset {
 // and one from the future. If ctx ends, neither the output nor s may be used.
 func (s *Market) Open(ctx context.Context, checkpoint []byte, published, now int64) Output {
 	var reset [prices.Timeframes]bool
+	begun := false
 	to := s.grid.Reached(now, minuteStep)
 	p := planFor(to)
 	if !s.restore(checkpoint) || s.grid.Wall(s.at) > now+maxAhead {
 		s.begin(p, now)
+		begun = true
 		reset, published = [prices.Timeframes]bool{true, true, true, true}, now
 	}
 	s.watchWeather()
@@ -120,6 +124,7 @@ func (s *Market) Open(ctx context.Context, checkpoint []byte, published, now int
 
 	yields := s.run(ctx, to, p, max(published, now-TickWindow))
 	o := s.collect(yields)
+	o.Begun = begun
 	if 0 < published && published < now-TickWindow {
 		markMissed(o.Ticks, published)
 	}
