@@ -124,9 +124,10 @@ func TestHealthcheckAsksTheService(t *testing.T) {
 	redis := redistest.NewDurable(t)
 	s := start(t, testConfig(t, redis.URL()))
 	o := operator(t)
-	if out := o.Do("healthcheck", "--url", s.url+"/readyz"); !strings.Contains(out, `"status":"ready"`) {
-		t.Errorf("healthcheck prints %q", out)
-	}
+	eventually(t, "healthcheck prints that it is ready", func() bool {
+		out, err := o.Try("", "healthcheck", "--url", s.url+"/readyz")
+		return err == nil && strings.Contains(out, `"status":"ready"`)
+	})
 	redis.Kill()
 	s.client(t).await("/readyz", http.StatusServiceUnavailable)
 	o.Fails("not ready", "healthcheck", "--url", s.url+"/readyz")

@@ -3,7 +3,6 @@ package service
 import (
 	"fmt"
 	"math"
-	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -224,7 +223,5 @@ func TestInvalidMarketDataIsIgnored(t *testing.T) {
 	if err != nil || len(seen.Bars) != len(bars) || seen.Bars[len(bars)-1] != bars[len(bars)-1] {
 		t.Errorf("the bars are %d, the last %+v, err %v", len(seen.Bars), seen.Bars[len(seen.Bars)-1], err)
 	}
-	if ready := s.client(t).get("/readyz").Status; ready != http.StatusOK {
-		t.Errorf("/readyz is %d", ready)
-	}
+	s.awaitReady(t)
 }

@@ -132,9 +132,7 @@ func TestADataDirectoryHasOneService(t *testing.T) {
 	if second.log.Line("agentsignal: ", c.DataDir, "in use by another agentsignal process") == "" {
 		t.Errorf("a second service on the data directory logs: %s", second.log)
 	}
-	if ready := s.client(t).get("/readyz").Status; ready != http.StatusOK {
-		t.Errorf("the first one's /readyz is %d", ready)
-	}
+	s.awaitReady(t) // a check of Redis may take too long on a busy machine
 }
 
 // refused waits for a service that must not run, and returns why.
