@@ -159,8 +159,13 @@ func errPartitions(n int) error {
 	return fmt.Errorf("partitions is %d: must be 1 to %d", n, MaxPartitions)
 }
 
-// OtherPartitions returns the error of a process that would use other keys than the installation.
+// OtherPartitions returns the error of a process that would use other keys than the installation. Both are texts of
+// Installation.String, of which the setting has only the number.
 func OtherPartitions(stored, want string) error {
+	number, _, _ := strings.Cut(stored, " ")
+	if wanted, _, _ := strings.Cut(want, " "); wanted != number {
+		stored, want = number, wanted
+	}
 	return Refused(cluster.CodeOtherPartitions, fmt.Sprintf("this Redis was set up with partitions: %s, and the setting says "+
 		"%s: it cannot be changed later; without the setting, the number is that of the installation", stored, want))
 }

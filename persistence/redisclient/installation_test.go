@@ -28,7 +28,7 @@ func TestInstallations(t *testing.T) {
 		"a former one, by the setting":   {record: "16", partitions: 16, want: Installation{16, false}},
 		"a former one of another number": {record: "16", partitions: 64, refusal: "partitions: 16, and the setting says 64"},
 		"a later one":                    {record: "256 even", want: Installation{256, true}},
-		"a later one of another number":  {record: "64 even", partitions: 16, refusal: "partitions: 64 even, and"},
+		"a later one of another number":  {record: "64 even", partitions: 16, refusal: "64, and the setting says 16:"},
 		"one of a later build":           {record: "64 spread", refusal: `does not know (partitions: "64 spread")`},
 		"a record that is broken":        {record: "-1", refusal: `does not know (partitions: "-1")`},
 		"a lost record":                  {account: "{auth}:accounts", refusal: "HSET {node}:installation partitions NUMBER "},

@@ -273,7 +273,7 @@ func TestANodeEndsWhenAnotherProcessHasItsID(t *testing.T) {
 func TestANodeEndsOnAnotherInstallation(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ record, why string }{
-		"with other partitions": {"4 even", "this Redis was set up with partitions: 4 even"},
+		"with other partitions": {"4 even", "this Redis was set up with partitions: 4, and the setting says 16:"},
 		"of the same form":      {"16 even", "this Redis has another installation than when this process started"},
 	} {
 		t.Run(name, func(t *testing.T) {
