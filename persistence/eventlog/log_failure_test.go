@@ -95,15 +95,21 @@ func TestAppendAfterLostReplies(t *testing.T) {
 	}
 }
 
-// TestAppendToASlowServer checks that a server that answers, but later than the first attempts
-// wait, is waited for within the limit of the append.
-func TestAppendToASlowServer(t *testing.T) {
-	t.Parallel()
+// newProxiedBench returns a bench with one writer, whose store reaches Redis by a proxy.
+func newProxiedBench(t *testing.T) (*logBench, *redistest.Proxy) {
+	t.Helper()
 	server := redistest.New(t)
 	proxy := redistest.NewProxy(t, server)
 	store := openStore(t, redisclient.Options{URL: proxy.URL(), Partitions: 4})
 	log := openLog(t, store, LogOptions{AppendTimeout: 20 * time.Second, Writers: 1})
-	b := &logBench{T: t, server: server, store: store, log: log, rdb: server.Client()}
+	return &logBench{T: t, server: server, store: store, log: log, rdb: server.Client()}, proxy
+}
+
+// TestAppendToASlowServer checks that a server that answers, but later than the first attempts
+// wait, is waited for within the limit of the append.
+func TestAppendToASlowServer(t *testing.T) {
+	t.Parallel()
+	b, proxy := newProxiedBench(t)
 	account := signal.NewAccountID()
 	b.append(noted(account, "warm"))
 	b.log.writers[0].attempts = 20 * time.Millisecond
@@ -220,11 +226,7 @@ func TestAppendWhileDown(t *testing.T) {
 // A server that answers later than probeTimeout, as on a machine with too much work, is found again after an outage.
 func TestAppendAfterAnOutageToASlowServer(t *testing.T) {
 	t.Parallel()
-	server := redistest.New(t)
-	proxy := redistest.NewProxy(t, server)
-	store := openStore(t, redisclient.Options{URL: proxy.URL(), Partitions: 4})
-	log := openLog(t, store, LogOptions{AppendTimeout: 20 * time.Second, Writers: 1})
-	b := &logBench{T: t, server: server, store: store, log: log, rdb: server.Client()}
+	b, proxy := newProxiedBench(t)
 	account := signal.NewAccountID()
 	b.append(noted(account, "before"))
 	proxy.Delay(probeTimeout + 50*time.Millisecond)

@@ -126,7 +126,7 @@ type column[T any] struct {
 // object is a result with the JSON it was read from.
 type object interface{ Raw() json.RawMessage }
 
-// list prints items in the form that was asked for. what names them where there are none.
+// list prints items in the form that was asked for. what names them if the list is empty.
 func list[T any, P interface {
 	*T
 	object
