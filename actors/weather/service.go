@@ -106,8 +106,8 @@ type Service struct {
 	mu   sync.Mutex
 	kept map[Question]*answer
 
-	judging   chan struct{} // held while weather is fetched and judged; guards the following
-	archive   map[string]*Series
+	judging   chan struct{}      // held while weather is fetched and judged; guards the following
+	unstored  map[string]*Series // archives that the store does not have
 	forecasts map[string]*forecast
 }
 
@@ -144,7 +144,7 @@ func New(source Source, o Options) *Service {
 		arrived:   o.OnForecast,
 		kept:      make(map[Question]*answer),
 		judging:   make(chan struct{}, 1),
-		archive:   make(map[string]*Series),
+		unstored:  make(map[string]*Series),
 		forecasts: make(map[string]*forecast),
 	}
 }
@@ -277,10 +277,11 @@ func (s *Service) judge(ctx context.Context, q Question) (_ Report, err error) {
 		}
 	}()
 	at := distinct(pointsOf(q))
-	if err := s.needArchive(ctx, at); err != nil {
+	run, err := s.needForecast(ctx, at)
+	if err != nil {
 		return Report{}, err
 	}
-	run, err := s.needForecast(ctx, at)
+	archive, err := s.archives(ctx, at)
 	if err != nil {
 		return Report{}, err
 	}
@@ -290,11 +291,11 @@ func (s *Service) judge(ctx context.Context, q Question) (_ Report, err error) {
 	}
 	// Only the days from today on count, also in a forecast of yesterday.
 	today := DateOf(s.now())
-	o, err := outlookOf(q, today, series, s.archive)
+	o, err := outlookOf(q, today, series, archive)
 	if err != nil {
 		return Report{}, err
 	}
-	input := inputHash(q, today, at, series, s.archive)
+	input := inputHash(q, today, at, series, archive)
 	return Report{Outlook: o, Source: s.source.Name(), Attribution: s.source.Attribution(), Run: run, Input: input}, nil
 }
 
@@ -311,32 +312,45 @@ func distinct(list []station) []*Point {
 	return all
 }
 
-// needArchive loads or fetches the archives of points that this process lacks.
-func (s *Service) needArchive(ctx context.Context, at []*Point) error {
-	var missing []*Point
+// archives loads or fetches the archives of points. They are read for each report and not kept, since a report is
+// made once in hours, and the archive of a point is 0.3 MB.
+func (s *Service) archives(ctx context.Context, at []*Point) (map[string]*Series, error) {
+	all := make(map[string]*Series, len(at))
 	for _, p := range at {
-		if s.archive[p.Name] != nil {
-			continue
-		}
-		if record := s.load(ctx, archiveRecord(p)); record != nil {
-			s.archive[p.Name] = record.series
-			continue
-		}
-		missing = append(missing, p)
-	}
-	// One at a time, since thirty years are much data, and are kept if the next one fails.
-	for _, p := range missing {
-		got, err := s.source.Archive(ctx, []*Point{p})
+		archive, err := s.archiveOf(ctx, p)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		if got[p.Name] == nil {
-			return unavailable(errors.New("no archive of " + p.Name))
-		}
-		s.archive[p.Name] = got[p.Name]
-		s.save(ctx, archiveRecord(p), forecast{series: got[p.Name]}, 0)
+		all[p.Name] = archive
 	}
-	return nil
+	return all, nil
+}
+
+// archiveOf loads or fetches the archive of a point. It does not ask the source for thirty years because the store
+// cannot be read.
+func (s *Service) archiveOf(ctx context.Context, p *Point) (*Series, error) {
+	if archive := s.unstored[p.Name]; archive != nil {
+		return archive, nil
+	}
+	record, err := s.load(ctx, archiveRecord(p))
+	if err != nil {
+		return nil, err
+	}
+	if record != nil {
+		return record.series, nil
+	}
+	got, err := s.source.Archive(ctx, []*Point{p})
+	if err != nil {
+		return nil, err
+	}
+	archive := got[p.Name]
+	if archive == nil {
+		return nil, unavailable(errors.New("no archive of " + p.Name))
+	}
+	if !s.save(ctx, archiveRecord(p), forecast{series: archive}, 0) {
+		s.unstored[p.Name] = archive
+	}
+	return archive, nil
 }
 
 // needForecast loads or fetches current forecasts of points, and returns their oldest run.
@@ -348,7 +362,7 @@ func (s *Service) needForecast(ctx context.Context, at []*Point) (time.Time, err
 		if current(s.forecasts[p.Name]) {
 			continue
 		}
-		if f := s.load(ctx, forecastRecord(p)); current(f) {
+		if f, _ := s.load(ctx, forecastRecord(p)); current(f) {
 			s.forecasts[p.Name] = f
 			continue
 		}
@@ -380,33 +394,37 @@ func (s *Service) needForecast(ctx context.Context, at []*Point) (time.Time, err
 func archiveRecord(p *Point) string  { return "archive:" + p.Name }
 func forecastRecord(p *Point) string { return "forecast:" + p.Name }
 
-// load returns the record under a name; nil if it is missing or unreadable.
-func (s *Service) load(ctx context.Context, name string) *forecast {
+// load returns the record under a name; nil if it is missing or unreadable. It fails if the store does.
+func (s *Service) load(ctx context.Context, name string) (*forecast, error) {
 	if s.store == nil {
-		return nil
+		return nil, nil
 	}
 	value, err := s.store.WeatherRecord(ctx, name)
-	if err == nil && value == nil {
-		return nil
+	if err != nil {
+		s.log.Warn("stored weather cannot be read", "record", name, "err", err)
+		return nil, err
 	}
-	var f forecast
-	if err == nil {
-		f, err = decodeForecast(value)
+	if value == nil {
+		return nil, nil
 	}
+	f, err := decodeForecast(value)
 	if err != nil {
 		s.log.Warn("stored weather is not readable", "record", name, "err", err)
-		return nil
+		return nil, nil
 	}
-	return &f
+	return &f, nil
 }
 
-func (s *Service) save(ctx context.Context, name string, f forecast, keep time.Duration) {
+// save stores a record and reports whether the store has it.
+func (s *Service) save(ctx context.Context, name string, f forecast, keep time.Duration) bool {
 	if s.store == nil {
-		return
+		return false
 	}
-	if err := s.store.SaveWeatherRecord(ctx, name, appendForecast(nil, f), keep); err != nil {
+	err := s.store.SaveWeatherRecord(ctx, name, appendForecast(nil, f), keep)
+	if err != nil {
 		s.log.Warn("weather is not stored", "record", name, "err", err)
 	}
+	return err == nil
 }
 
 // Likelihood returns the probability, by the newest forecast of this process, that the

@@ -3,6 +3,7 @@ package weather
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -192,9 +193,9 @@ func TestForecastsOutliveTheirSourceForAWhile(t *testing.T) {
 		if got, again := code(); got != signal.DataUnavailable || !again {
 			t.Errorf("without any forecast: %s", got)
 		}
-		asked := source.archives
+		asked := source.forecasts
 		code()
-		if source.archives != asked {
+		if source.forecasts != asked {
 			t.Error("a source that failed just now is asked again")
 		}
 		if _, _, ok := s.Likelihood(gas, signal.Long); ok {
@@ -234,8 +235,8 @@ func TestSourceRestsAsItRequests(t *testing.T) {
 			s.Outlook(t.Context(), gas)
 			time.Sleep(29 * time.Second)
 		}
-		if source.archives != 1 {
-			t.Errorf("asked %d times in ten minutes", source.archives)
+		if source.forecasts != 6 {
+			t.Errorf("asked for %d forecasts in ten minutes, want the 6 of one time", source.forecasts)
 		}
 		source.fail(nil)
 		time.Sleep(time.Minute)
@@ -348,6 +349,48 @@ func TestNodesShareFetchedWeather(t *testing.T) {
 	third := newSource()
 	if _, err := New(third, o).Outlook(t.Context(), gas); err != nil || third.archives != 1 {
 		t.Errorf("with a record that cannot be read: %d archives, %v", third.archives, err)
+	}
+}
+
+// brokenStore fails to read some records.
+type brokenStore struct {
+	Store
+	prefix string // of their names
+}
+
+func (s *brokenStore) WeatherRecord(ctx context.Context, name string) ([]byte, error) {
+	if s.prefix != "" && strings.HasPrefix(name, s.prefix) {
+		return nil, errors.New("no answer")
+	}
+	return s.Store.WeatherRecord(ctx, name)
+}
+
+// TestArchivesAreReadForEachReport checks that a service does not keep thirty years of each point in its memory, and
+// does not ask the source for them because the store cannot be read.
+func TestArchivesAreReadForEachReport(t *testing.T) {
+	t.Parallel()
+	client, err := redisclient.NewClient(redisclient.Options{URL: redistest.New(t).URL(), Timeout: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	now := time.Date(2026, 11, 21, 9, 30, 0, 0, time.UTC)
+	store := &brokenStore{Store: market.New(client)}
+	source := newSource()
+	s := New(source, Options{Store: store, Now: func() time.Time { return now }})
+	first, err := s.Outlook(t.Context(), gas)
+	if err != nil || source.archives != 6 {
+		t.Fatalf("%d archives were fetched, %v", source.archives, err)
+	}
+	store.prefix = "archive:"
+	now = now.Add(2 * time.Hour)
+	if again, err := s.Outlook(t.Context(), gas); err != nil || again.Run != first.Run || source.archives != 6 {
+		t.Errorf("without answers of the store: a report of %v, %d archives, %v", again.Run, source.archives, err)
+	}
+	store.prefix = ""
+	now = now.Add(time.Minute)
+	if again, err := s.Outlook(t.Context(), gas); err != nil || !again.Run.After(first.Run) || source.archives != 6 {
+		t.Errorf("with the store: a report of %v, %d archives, %v", again.Run, source.archives, err)
 	}
 }
 
