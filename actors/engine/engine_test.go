@@ -92,7 +92,7 @@ func (r *record) want(t *testing.T, want ...string) {
 }
 
 // wantCount checks a number of something.
-func wantCount[N int32 | int64](t *testing.T, what string, got, want N) {
+func wantCount[N int | int32 | int64](t *testing.T, what string, got, want N) {
 	t.Helper()
 	if got != want {
 		t.Errorf("%s: %d, want %d", what, got, want)

@@ -1,45 +1,55 @@
 package engine
 
-import (
-	"sync"
-	"sync/atomic"
-)
+import "sync"
 
 // maxIdleWorkers is the number of idle goroutines that are kept. A run holds one while it is appended, so
-// there are many at once. The garbage collector shrinks the stacks of idle ones.
+// there are many at once.
 const maxIdleWorkers = 256
 
-// workers are the goroutines of Context.Go and of mailboxes. A few idle ones are kept,
-// because a new goroutine has a small stack, and growing that is the most expensive part
-// of starting it.
+// workers are the goroutines of Context.Go and of mailboxes. A few idle ones are kept, because a new goroutine has a
+// small stack, and growing that is the most expensive part of starting it. Work goes to the one that became idle last:
+// so a quiet process uses a few of them, and the garbage collector shrinks the stacks of the others.
 type workers struct {
-	busy  sync.WaitGroup
-	tasks chan func()
-	idle  atomic.Int32
-	ended sync.Once
+	busy sync.WaitGroup
+
+	mu    sync.Mutex
+	idle  []chan func() // of idle goroutines, the latest last
+	ended bool
 }
 
-func newWorkers() *workers { return &workers{tasks: make(chan func())} }
+func newWorkers() *workers { return &workers{} }
 
 // run runs f on a goroutine.
 func (w *workers) run(f func()) {
 	w.busy.Add(1)
-	select {
-	case w.tasks <- f: // an idle goroutine takes it
-	default:
+	w.mu.Lock()
+	n := len(w.idle)
+	if n == 0 {
+		w.mu.Unlock()
 		go w.work(f)
+		return
 	}
+	task := w.idle[n-1]
+	w.idle = w.idle[:n-1]
+	w.mu.Unlock()
+	task <- f
 }
 
 func (w *workers) work(f func()) {
+	var task chan func()
 	for more := true; more; {
 		w.finish(f)
-		if w.idle.Add(1) > maxIdleWorkers {
-			w.idle.Add(-1)
+		w.mu.Lock()
+		if w.ended || len(w.idle) == maxIdleWorkers {
+			w.mu.Unlock()
 			return
 		}
-		f, more = <-w.tasks
-		w.idle.Add(-1)
+		if task == nil {
+			task = make(chan func(), 1)
+		}
+		w.idle = append(w.idle, task)
+		w.mu.Unlock()
+		f, more = <-task
 	}
 }
 
@@ -52,5 +62,11 @@ func (w *workers) finish(f func()) {
 // more than once, but run must not be called after it.
 func (w *workers) close() {
 	w.busy.Wait()
-	w.ended.Do(func() { close(w.tasks) })
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.ended = true
+	for _, task := range w.idle {
+		close(task)
+	}
+	w.idle = nil
 }

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"slices"
 	"testing"
 	"testing/synctest"
 )
@@ -9,10 +10,15 @@ func TestGoroutinesAreUsedAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorkers()
-		idle := func(want int32) {
-			t.Helper()
+		waiting := func() []chan func() {
 			synctest.Wait()
-			wantCount(t, "goroutines waiting for work", w.idle.Load(), want)
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			return slices.Clone(w.idle)
+		}
+		idle := func(want int) {
+			t.Helper()
+			wantCount(t, "goroutines waiting for work", len(waiting()), want)
 		}
 		begin := func(n int) (end func()) {
 			release := make(chan struct{})
@@ -25,8 +31,11 @@ func TestGoroutinesAreUsedAgain(t *testing.T) {
 		idle(0)
 		first()
 		idle(3)
+		before := waiting()
 		second := begin(2)
-		idle(1)
+		if got := waiting(); !slices.Equal(got, before[:1]) {
+			t.Errorf("%d goroutines wait, or not the one that was idle longest", len(got))
+		}
 		third := begin(2 * maxIdleWorkers)
 		idle(0)
 		second()
