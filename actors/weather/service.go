@@ -44,7 +44,7 @@ type Store interface {
 
 // Options are the optional parts of a Service.
 type Options struct {
-	Store     Store            // nil: weather is kept in this process only
+	Store     Store            // nil: for a source that computes the weather; archives are asked for each report
 	Records   Records          // to which τ is fitted; nil: it is not fitted
 	Retention time.Duration    // of signals, from their creation; default 90 days
 	Speed     int64            // bars pass this many times as fast as real time; default 1
@@ -107,7 +107,7 @@ type Service struct {
 	kept map[Question]*answer
 
 	judging   chan struct{}      // held while weather is fetched and judged; guards the following
-	unstored  map[string]*Series // archives that the store does not have
+	unstored  map[string]*Series // archives that could not be saved
 	forecasts map[string]*forecast
 }
 
@@ -347,7 +347,7 @@ func (s *Service) archiveOf(ctx context.Context, p *Point) (*Series, error) {
 	if archive == nil {
 		return nil, unavailable(errors.New("no archive of " + p.Name))
 	}
-	if !s.save(ctx, archiveRecord(p), forecast{series: archive}, 0) {
+	if s.store != nil && !s.save(ctx, archiveRecord(p), forecast{series: archive}, 0) {
 		s.unstored[p.Name] = archive
 	}
 	return archive, nil
