@@ -234,11 +234,11 @@ func (b *bench) upToNow(asset string, frame int, speed int64) (bars []marketdata
 	return bars
 }
 
-// A market that begins again in the past, because the clock was back, has no gap once the clock is right, even
+// A market that begins again in the past, because the clock was far back, has no gap once the clock is right, even
 // if the feeder ended before it had replaced all series.
 func TestNoGapAfterTheClockWasBack(t *testing.T) {
 	t.Parallel()
-	const speed = 600
+	const speed, back = 600, 20 * time.Minute
 	for name, halts := range map[string]bool{"begun": false, "halted": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -249,7 +249,7 @@ func TestNoGapAfterTheClockWasBack(t *testing.T) {
 			b.drive(c, 1100*time.Millisecond, 1)
 			stop()
 
-			c.Add(-5 * time.Minute)
+			c.Add(-back)
 			if halts {
 				store := &halting{b.store, make(chan struct{})}
 				f := newFeeder(t, store, Options{Node: "node", Speed: speed, Now: c.Now})
@@ -263,7 +263,7 @@ func TestNoGapAfterTheClockWasBack(t *testing.T) {
 				b.upToNow("SOL", prices.M1, speed)
 			}
 			stop()
-			c.Add(5*time.Minute + 20*time.Second)
+			c.Add(back + 20*time.Second)
 			b.feed(Options{Speed: speed})
 			for frame, tf := range signal.Timeframes {
 				bars := b.upToNow("BTC", frame, speed)

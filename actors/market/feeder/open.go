@@ -3,6 +3,7 @@ package feeder
 import (
 	"context"
 	"slices"
+	"time"
 
 	"github.com/agentsignal/agentsignal/actors/market/assets"
 	"github.com/agentsignal/agentsignal/actors/market/prices"
@@ -147,9 +148,13 @@ func (t *leadership) simulate(ctx context.Context, state *marketdata.State, live
 	}
 	s := simulated.New(t.o.Speed, t.o.Seed, own)
 	s.Weather = t.o.Weather
-	o := s.Open(ctx, state.Checkpoint, published, t.o.Now().UnixMilli())
+	now := t.o.Now()
+	o := s.Open(ctx, state.Checkpoint, published, now.UnixMilli())
 	if err := ctx.Err(); err != nil {
 		return err
+	}
+	if until := time.UnixMilli(s.Next()); until.Sub(now) > time.Second {
+		t.o.Log.Warn("the clock of Redis went back: the simulated market waits for it", "now", now, "until", until)
 	}
 	if o.Begun {
 		// If this leadership ends before all series are filled, the next one must not continue the earlier market.

@@ -36,8 +36,8 @@ const (
 	// in bars only.
 	TickWindow = 60_000
 	// maxAhead is how far the clock may go back, in milliseconds, before the market begins again
-	// instead of waiting.
-	maxAhead = 60_000
+	// instead of waiting. Another path of prices would close open signals by prices that are not theirs.
+	maxAhead = 15 * 60_000
 	// parallelSteps is the number of steps from which paths are computed in parallel.
 	parallelSteps = 5_000
 )
@@ -64,12 +64,14 @@ type Output struct {
 // Market is the deterministic simulated market. It belongs to one goroutine, which calls
 // Open, then Advance and Checkpoint as often as it likes. The output depends only on seed, start and clock.
 type Market struct {
-	grid   prices.Grid
-	seed   uint64
-	known  []*assets.Spec
-	start  int64 // wall time of the beginning
-	at     int64 // market time that all paths have reached
-	assets []*simulatedAsset
+	grid  prices.Grid
+	seed  uint64
+	known []*assets.Spec
+	start int64 // wall time of the beginning
+	at    int64 // market time that all paths have reached
+	// published is the wall time up to which ticks and bars had been written before Open.
+	published int64
+	assets    []*simulatedAsset
 	// Weather returns the anomaly that moves the price of a commodity at a time. It must be
 	// deterministic, and set before Open. It may be nil.
 	Weather func(symbol string, at time.Time) float64
@@ -106,6 +108,7 @@ func (s *Market) Open(ctx context.Context, checkpoint []byte, published, now int
 		begun = true
 		reset, published = [prices.Timeframes]bool{true, true, true, true}, now
 	}
+	s.published = published
 	s.watchWeather()
 	if s.at < p.days-(maxGap-HistoryBars)*prices.FrameMS[prices.D1] {
 		s.at = p.days
@@ -178,12 +181,14 @@ func (s *Market) Advance(now int64) Output {
 	}
 	// The steps are the finest ones whatever the gap, because a long gap ends the leadership of the
 	// feeder before it comes here.
-	yields := s.run(context.Background(), to, plan{}, now-TickWindow)
+	yields := s.run(context.Background(), to, plan{}, max(s.published, now-TickWindow))
 	o := s.collect(yields)
 	for i, y := range yields {
 		for frame, bars := range y.bars {
 			for _, b := range bars {
-				o.Closed = append(o.Closed, s.assetBar(i, frame, b))
+				if b.CloseTime > s.published {
+					o.Closed = append(o.Closed, s.assetBar(i, frame, b))
+				}
 			}
 		}
 	}

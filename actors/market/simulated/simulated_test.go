@@ -297,6 +297,39 @@ func TestTicksComeAtMostTenTimesASecond(t *testing.T) {
 	}
 }
 
+// A market that is ahead of the clock, which went back, waits: it goes on where it was, and its output from then on is
+// that of a market whose clock was right, once.
+func TestMarketWaitsForAClockThatWentBack(t *testing.T) {
+	t.Parallel()
+	const speed, left, back = 600, begin + 20_000, begin - 280_000
+	known := someAssets("BTC", "XAUUSD")
+	right := opened(t, speed, 3, "BTC", "XAUUSD")
+	right.Advance(left - 7_000)
+	checkpoint := right.Checkpoint() // older than what was written
+	right.Advance(left)
+	published := right.assets[0].last.Time
+	want := right.Advance(left + 30_000)
+
+	s := New(speed, 1, known)
+	if o := s.Open(t.Context(), checkpoint, published, back); o.Begun || len(o.Fill)+len(o.Ticks) > 0 {
+		t.Fatalf("the market has not waited: begun %v, %d series, %d ticks", o.Begun, len(o.Fill), len(o.Ticks))
+	}
+	if o := s.Advance(back + 10_000); len(o.Ticks)+len(o.Closed) > 0 {
+		t.Errorf("%d ticks and %d bars while the clock is back", len(o.Ticks), len(o.Closed))
+	}
+	var got Output
+	for now := int64(left - 8_000); now <= left+30_000; now += 500 {
+		o := s.Advance(now)
+		got.Ticks, got.Closed = append(got.Ticks, o.Ticks...), append(got.Closed, o.Closed...)
+	}
+	if diff := gocmp.Diff(want.Ticks, got.Ticks); diff != "" {
+		t.Errorf("ticks after the clock is right (-want +got):\n%.2000s", diff)
+	}
+	if diff := gocmp.Diff(want.Closed, got.Closed); diff != "" {
+		t.Errorf("bars after the clock is right (-want +got):\n%.2000s", diff)
+	}
+}
+
 func TestInvalidCheckpointsAreRefused(t *testing.T) {
 	t.Parallel()
 	known := someAssets("BTC", "ETH")
