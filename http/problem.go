@@ -85,8 +85,8 @@ var problemKinds = []problemKind{
 		"An unexpected error. Its cause is in the log of the service, under the request_id."},
 	{"unavailable", 503, "The service is not available",
 		"The service cannot reach its store, its store refuses to be written (it may be full), the service cannot " +
-			"read prices for the moment or is about to stop, or too many passwords wait to be checked. Try again " +
-			"after the time in the header Retry-After."},
+			"read prices for the moment or is about to stop, a list is being read, or too many passwords wait to be " +
+			"checked. Try again after the time in the header Retry-After."},
 }
 
 var problemsByCode = func() map[string]*problemKind {
@@ -120,8 +120,7 @@ var (
 		Message: "this origin may not open the stream"}
 	errWaiting = &signal.Error{Kind: signal.KindUnavailable, Code: "unavailable",
 		Message: "the service cannot reach its store", RetryAfter: retryUnavailable}
-	errDraining = &signal.Error{Kind: signal.KindUnavailable, Code: "unavailable",
-		Message: "the service is about to stop", RetryAfter: retryUnavailable}
+	errDraining         = signal.Stopping(nil)
 	errTooManyAnonymous = &signal.Error{Kind: signal.KindTooMany, Code: "rate_limited",
 		Message: "too many connections of this address wait for a credential", RetryAfter: 10 * time.Second}
 	errRateLimited = &signal.Error{Kind: signal.KindTooMany, Code: "rate_limited",

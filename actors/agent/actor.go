@@ -39,7 +39,7 @@ func (a *agentActor) Receive(c engine.Context) {
 // onEnd refuses the waiting runs. Those under way continue: they belong to the executor.
 func (a *agentActor) onEnd() {
 	for _, r := range a.waiting {
-		r.settle(nil, signal.Unavailable(errDrained))
+		r.settle(nil, signal.Stopping(errDrained))
 	}
 	a.waiting = nil
 }

@@ -192,7 +192,7 @@ func (a *Agents) Run(ctx context.Context, req signal.RunRequest) (Outcome, error
 		return Outcome{}, err
 	}
 	if !a.begin() {
-		return Outcome{}, signal.Unavailable(errDrained)
+		return Outcome{}, signal.Stopping(errDrained)
 	}
 	id := signal.NewRunID()
 	if !a.quota.take(req.Account) {
@@ -267,7 +267,9 @@ func (a *Agents) await(ctx context.Context, r *run) (*signal.Signal, error) {
 	case <-limit.C:
 		// The agent's actor failed while it held the run, or has stopped.
 		r.release()
-		return nil, signal.Unavailable(errors.New("no answer from agent " + string(r.request.Agent)))
+		e := signal.Unavailable(errors.New("no answer from agent " + string(r.request.Agent)))
+		e.Message = "the agent does not answer: try again"
+		return nil, e
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -172,8 +173,8 @@ func TestDrain(t *testing.T) {
 		drained := make(chan error)
 		go func() { drained <- b.agents.Drain(ctx) }()
 		time.Sleep(time.Second)
-		if _, err := b.run(); signal.KindOf(err) != signal.KindUnavailable {
-			t.Errorf("a run while draining: %v, want unavailable", err)
+		if _, err := b.run(); signal.KindOf(err) != signal.KindUnavailable || !strings.HasPrefix(err.Error(), "this node is about to stop") {
+			t.Errorf("a run while draining: %v, want unavailable, because the node stops", err)
 		}
 		if err := <-drained; err != nil {
 			t.Errorf("drain: %v", err)

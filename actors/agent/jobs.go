@@ -63,7 +63,7 @@ func (a *Agents) submit(ctx context.Context, j signal.Job, reply func(signal.Job
 		return signal.Job{}, signal.Unavailable(errNoJobs)
 	}
 	if !a.begin() {
-		return signal.Job{}, signal.Unavailable(errDrained)
+		return signal.Job{}, signal.Stopping(errDrained)
 	}
 	defer a.running.Done()
 	j.ID, j.Run, j.Status = signal.NewJobID(), signal.NewRunID(), signal.JobQueued

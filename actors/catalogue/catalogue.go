@@ -183,7 +183,7 @@ func (c *Catalogue) account(ctx context.Context, id signal.AccountID) (*account,
 	part.mu.Lock()
 	defer part.mu.Unlock()
 	if part.state != ready {
-		return nil, signal.Unavailable(fmt.Errorf("catalogue of partition %d is being built again", p))
+		return nil, beingRead(fmt.Errorf("catalogue of partition %d is being built again", p))
 	}
 	return part.accounts[id], nil
 }
@@ -209,8 +209,15 @@ func (c *Catalogue) build(ctx context.Context, p int) error {
 		defer part.mu.Unlock()
 		return part.err
 	case <-ctx.Done():
-		return signal.Unavailable(ctx.Err())
+		return beingRead(ctx.Err())
 	}
+}
+
+// beingRead returns the error of a list that needs a pass, which the next request awaits or begins.
+func beingRead(cause error) *signal.Error {
+	e := signal.Unavailable(cause)
+	e.Message = "the list of signals is being read from the store: try again"
+	return e
 }
 
 // begin starts a pass over an unbuilt partition, whose lock is held. The pass serves later
@@ -220,7 +227,7 @@ func (c *Catalogue) begin(ctx context.Context, p int) {
 	built := make(chan struct{})
 	part.state, part.built, part.waiting = building, built, nil
 	if !c.passes.Go(ctx, func(ctx context.Context) { c.pass(ctx, p, built) }) {
-		part.state, part.err = unbuilt, signal.Unavailable(tasks.ErrClosed)
+		part.state, part.err = unbuilt, signal.Stopping(tasks.ErrClosed)
 		close(built)
 	}
 }
@@ -238,7 +245,7 @@ func (c *Catalogue) pass(ctx context.Context, p int, built chan struct{}) {
 	defer cancel()
 	start := time.Now()
 	var accounts map[signal.AccountID]*account
-	var err error = signal.Unavailable(panics.ErrPanicked)
+	var err error = beingRead(panics.ErrPanicked)
 	panics.Guard(c.log, panics.Catalogue, func() { accounts, err = c.scan(ctx, p) }, "partition", p)
 	part := &c.partitions[p]
 	part.mu.Lock()
@@ -252,7 +259,7 @@ func (c *Catalogue) pass(ctx context.Context, p int, built chan struct{}) {
 		part.accounts = accounts
 		c.apply(part, part.waiting)
 	}, "partition", p) {
-		err = signal.Unavailable(panics.ErrPanicked)
+		err = beingRead(panics.ErrPanicked)
 	}
 	part.err, part.waiting = err, nil
 	if err != nil {
@@ -392,7 +399,7 @@ func (c *Catalogue) Gap(p int) {
 	part.mu.Lock()
 	defer part.mu.Unlock()
 	if part.state == building {
-		part.err = signal.Unavailable(fmt.Errorf("events of partition %d were lost during its pass", p))
+		part.err = beingRead(fmt.Errorf("events of partition %d were lost during its pass", p))
 	}
 	part.drop()
 }

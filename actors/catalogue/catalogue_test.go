@@ -582,7 +582,37 @@ func TestCloseWaitsForThePass(t *testing.T) {
 	f.scanned = nil
 	c = New(f, f, 1, Options{})
 	c.Close(t.Context())
-	if _, _, err := c.List(t.Context(), Query{Account: "acc_1"}); signal.KindOf(err) != signal.KindUnavailable {
-		t.Errorf("a list after Close: %v", err)
+	_, _, err := c.List(t.Context(), Query{Account: "acc_1"})
+	wantUnavailable(t, "a list after Close", err, "this node is about to stop")
+}
+
+// wantUnavailable checks that an error asks the caller to try again and says what is the case.
+func wantUnavailable(t *testing.T, what string, err error, text string) {
+	t.Helper()
+	e, ok := errors.AsType[*signal.Error](err)
+	if !ok || e.Kind != signal.KindUnavailable || e.Code != "unavailable" || e.RetryAfter == 0 || !strings.HasPrefix(e.Message, text) {
+		t.Errorf("%s: %v, want unavailable: %s", what, err, text)
 	}
+}
+
+// A list whose pass is under way, or has lost events, is being read.
+func TestListThatIsBeingRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const reading = "the list of signals is being read"
+		f := &fakeLog{scanned: make(chan struct{})}
+		c := New(f, f, 1, Options{})
+		left, leave := context.WithCancel(t.Context())
+		leave()
+		_, _, err := c.List(left, Query{Account: acc})
+		wantUnavailable(t, "a list whose caller has left", err, reading)
+		answer := make(chan error)
+		go func() {
+			_, _, err := c.List(t.Context(), Query{Account: acc})
+			answer <- err
+		}()
+		synctest.Wait()
+		c.Gap(0)
+		f.scanned <- struct{}{}
+		wantUnavailable(t, "a list whose pass has lost events", <-answer, reading)
+	})
 }

@@ -118,6 +118,13 @@ func Unavailable(cause error) *Error {
 		Message: "the service cannot reach its store", Cause: cause}
 }
 
+// Stopping returns the error of Unavailable for a node that is about to stop.
+func Stopping(cause error) *Error {
+	e := Unavailable(cause)
+	e.Message = "this node is about to stop: send it to another one, or again when it is back"
+	return e
+}
+
 // ErrorCode is the class of a run's failure.
 type ErrorCode string
 

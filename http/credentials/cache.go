@@ -110,7 +110,7 @@ func (c *cache[K, V]) fetch(
 				defer cancel()
 				panics.Guard(c.log, panics.Credentials, func() { e.value, e.account, err = load(ctx) })
 			}) {
-				err = signal.Unavailable(tasks.ErrClosed)
+				err = signal.Stopping(tasks.ErrClosed)
 			}
 			if err != nil && signal.KindOf(err) != signal.KindNotFound {
 				return nil, err

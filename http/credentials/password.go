@@ -9,8 +9,6 @@ import (
 	"strings"
 
 	"github.com/alexedwards/argon2id"
-
-	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
 // commonText lists the most common passwords, one a line.
@@ -88,7 +86,7 @@ func (h *hasher) acquire(ctx context.Context) error {
 		return nil
 	case <-ctx.Done():
 		<-h.places
-		return signal.Unavailable(fmt.Errorf("wait for password hash: %w", ctx.Err()))
+		return fmt.Errorf("%w: %w", errBusy, ctx.Err())
 	}
 }
 

@@ -43,7 +43,7 @@ func (t *Tail) Head(ctx context.Context, partition int) (signal.Position, error)
 	case part.head.asked == nil:
 		if !part.head.asking.Go(ctx, func(ctx context.Context) { t.ask(ctx, partition, q) }) {
 			part.mu.Unlock()
-			return signal.Position{}, redisclient.Unavailable(tasks.ErrClosed)
+			return signal.Position{}, signal.Stopping(tasks.ErrClosed)
 		}
 		part.head.asked = q
 	case part.head.next == nil:

@@ -107,7 +107,9 @@ func (l *Log) CarryOut(ctx context.Context, p int, o *Operation) outcome {
 		return outcome{Err: redisclient.Unavailable(ctx.Err())}
 	}
 	w := l.writers[p%len(l.writers)]
-	if err := w.enqueue(p, o); err != nil {
+	if err := w.enqueue(p, o); errors.Is(err, errClosed) {
+		return outcome{Err: signal.Stopping(err)}
+	} else if err != nil {
 		return outcome{Err: redisclient.Unavailable(err)}
 	}
 	select {
