@@ -43,6 +43,7 @@ func TestStoreInProcess(t *testing.T) {
 		"its XINFO STREAM lacks entries-added and the last-generated-id of removed entries": {
 			"TestRetains",
 			"TestTailPassesRemovedEnd",
+			"TestDeletedEventLogIsReported",
 		},
 		"it is too slow for so many records": {"TestTrimEvents"},
 		"it keeps what expires for a duration, so that an expiry time is off by a millisecond": {

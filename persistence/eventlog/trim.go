@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -37,6 +38,7 @@ type TrimOptions struct {
 type Trimmer struct {
 	store   *Store
 	options TrimOptions
+	added   []atomic.Int64 // how many events each log had had when it was last trimmed
 }
 
 // NewTrimmer returns a trimmer of the logs of s.
@@ -44,13 +46,22 @@ func NewTrimmer(s *Store, o TrimOptions) *Trimmer {
 	o.Keep = cmp.Or(o.Keep, time.Hour)
 	o.MaxEntries = cmp.Or(o.MaxEntries, 1_000_000)
 	o.Retention = cmp.Or(o.Retention, 90*24*time.Hour)
-	return &Trimmer{store: s, options: o}
+	return &Trimmer{store: s, options: o, added: make([]atomic.Int64, s.Partitions())}
 }
 
 // TrimEvents removes the events of a partition that are too old or too many, but none after
 // the owner's stored position: those wait for their effect. KindConflict: another epoch
-// holds the partition; 0 is not compared.
+// holds the partition; 0 is not compared. It logs that a log was deleted: what matters is kept elsewhere,
+// so work goes on, but events that were not read yet are lost.
 func (t *Trimmer) TrimEvents(ctx context.Context, partition int, epoch int64) error {
+	log, err := t.store.ReadInfo(ctx, t.store.EventsKey(partition))
+	if err != nil {
+		return redisclient.Unavailable(err)
+	}
+	if before := t.added[partition].Swap(log.Added); before > log.Added && (log.Complete || !log.Exists) {
+		t.store.Log.Warn("the event log was deleted, or Redis has lost events: those not read before are lost to streams and webhooks",
+			"component", "persistence", "partition", partition)
+	}
 	keys := []string{t.store.EventsKey(partition), t.store.PositionKey(partition),
 		t.store.EpochKey(partition)}
 	keep, limit := t.options.Keep.Milliseconds(), t.options.MaxEntries

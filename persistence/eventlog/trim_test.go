@@ -1,6 +1,9 @@
 package eventlog
 
 import (
+	"bytes"
+	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
@@ -48,6 +51,37 @@ func TestTrimEvents(t *testing.T) {
 			}
 		})
 	}
+}
+
+// An event log that was deleted is reported once, and one that was trimmed or erased is not.
+func TestDeletedEventLogIsReported(t *testing.T) {
+	t.Parallel()
+	var lines bytes.Buffer
+	b := newLogBench(t, redistest.New(t), LogOptions{})
+	b.store.Log = slog.New(slog.NewTextHandler(&lines, nil))
+	key, trimmer := b.store.EventsKey(0), NewTrimmer(b.store, TrimOptions{})
+	want := func(what string, reported int) {
+		t.Helper()
+		if err := trimmer.TrimEvents(t.Context(), 0, 0); err != nil {
+			t.Fatal(err)
+		}
+		if n := strings.Count(lines.String(), "was deleted"); n != reported {
+			t.Errorf("%s: reported %d times, want %d", what, n, reported)
+		}
+	}
+	want("none yet", 0)
+	storetest.FillEvents(t, b.rdb, 1000)
+	want("filled", 0)
+	b.rdb.XTrimMaxLen(t.Context(), key, 0)
+	want("trimmed", 0)
+	b.rdb.Del(t.Context(), key)
+	want("deleted", 1)
+	want("still deleted", 1)
+	storetest.FillEvents(t, b.rdb, 10)
+	want("new", 1)
+	b.rdb.Del(t.Context(), key)
+	storetest.FillEvents(t, b.rdb, 5)
+	want("replaced", 2)
 }
 
 func TestTrimEventsOfOthers(t *testing.T) {

@@ -29,6 +29,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/cmd/agentsignal/commandtest"
 	"github.com/agentsignal/agentsignal/configs"
+	"github.com/agentsignal/agentsignal/persistence/codec"
 	"github.com/agentsignal/agentsignal/persistence/datadir"
 	"github.com/agentsignal/agentsignal/persistence/redisclient"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
@@ -264,6 +265,24 @@ func TestRedisInItsStates(t *testing.T) {
 	want(t, find(t, look(), nameServer), Fault, "refuses the user")
 	server.Kill()
 	want(t, find(t, look(), nameServer), Fault, "Start Redis", "Nothing that clients were told is lost")
+}
+
+// A signal log that was deleted lacks signals that clients were told of.
+func TestDeletedSignalLogIsFound(t *testing.T) {
+	t.Parallel()
+	server := redistest.New(t)
+	rdb := server.Client()
+	c := configs.Default()
+	c.Redis.URL, c.Redis.Timeout, c.Partitions = configs.Secret(server.URL()), configs.Duration(20*time.Second), 2
+	server.Deny("-config") // as in TestRedis
+	options, err := redisclient.Installed(t.Context(), redisclient.Options{URL: server.URL(), Partitions: 2})
+	must(t, err)
+	client, err := redisclient.NewClient(options)
+	must(t, err)
+	defer client.Close()
+	want(t, find(t, checkRedis(t.Context(), c), nameSignals), OK)
+	must(t, rdb.Set(t.Context(), client.LeafHeadKey(1), codec.LogHead{Size: 3}.String(), 0).Err())
+	want(t, find(t, checkRedis(t.Context(), c), nameSignals), Fault, "[1]", "backup")
 }
 
 // Without redis.url the Redis of the data directory is looked at, and none is made.

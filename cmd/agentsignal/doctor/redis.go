@@ -15,6 +15,7 @@ import (
 	"github.com/agentsignal/agentsignal/cmd/agentsignal/service"
 	"github.com/agentsignal/agentsignal/configs"
 	"github.com/agentsignal/agentsignal/persistence/datadir"
+	"github.com/agentsignal/agentsignal/persistence/leaves"
 	"github.com/agentsignal/agentsignal/persistence/redisclient"
 )
 
@@ -29,9 +30,10 @@ const (
 
 // Names of checks that are made in several places.
 const (
-	nameServer = "server"
-	nameFile   = "append-only file"
-	nameWrites = "writes"
+	nameServer  = "server"
+	nameFile    = "append-only file"
+	nameWrites  = "writes"
+	nameSignals = "signal logs"
 )
 
 // refusesChanges is what follows where Redis takes no changes, for whatever reason.
@@ -385,6 +387,7 @@ func checkRoundTrip(s *redisclient.Server) Check {
 func checkInstallation(ctx context.Context, o redisclient.Options, c configs.Config) []Check {
 	const name = "installation"
 	found, err := redisclient.Existing(ctx, o)
+	installed := err == nil
 	var check Check
 	switch kind := signal.KindOf(err); {
 	case err == nil:
@@ -407,13 +410,32 @@ func checkInstallation(ctx context.Context, o redisclient.Options, c configs.Con
 	began := time.Now()
 	err = client.Ready(ctx)
 	took := time.Since(began)
+	checks := []Check{check}
+	if installed {
+		checks = append(checks, checkSignals(ctx, client))
+	}
 	_ = client.Close()
 	if err == nil {
-		return []Check{check, ok(nameWrites, fmt.Sprintf("taken, in %.1f ms", float64(took.Microseconds())/1000), "")}
+		return append(checks, ok(nameWrites, fmt.Sprintf("taken, in %.1f ms", float64(took.Microseconds())/1000), ""))
 	}
 	reason, _ := redisclient.Refusal(err)
-	return []Check{check, fault(nameWrites, "refused: "+cmp.Or(reason, err.Error()),
-		"/readyz is red. "+refusesChanges, remedy(reason))}
+	return append(checks, fault(nameWrites, "refused: "+cmp.Or(reason, err.Error()),
+		"/readyz is red. "+refusesChanges, remedy(reason)))
+}
+
+// checkSignals compares the signal logs with the record.
+func checkSignals(ctx context.Context, client *redisclient.Client) Check {
+	short, err := leaves.New(client).Shortened(ctx)
+	switch {
+	case err != nil:
+		return warning(nameSignals, "not compared with the record: "+err.Error(),
+			"Whether signals are missing is not known.", "Look at Redis and its log.")
+	case len(short) == 0:
+		return ok(nameSignals, "none was deleted or replaced", "")
+	}
+	return fault(nameSignals, fmt.Sprintf("deleted or replaced: those of partitions %v", short),
+		"Signals that clients were told of are missing in lists. Others go on.",
+		"Restore Redis from a backup; agentsignal audit counts what is missing.")
 }
 
 // number returns the number in a field of INFO, or 0.

@@ -126,7 +126,7 @@ var mayImport = []struct {
 	{"cmd/agentsignal/service", []string{"actors/...", "configs", "http", "http/...", "persistence", "persistence/...",
 		"cmd/agentsignal/undo", "cmd/agentsignal/remote"}},
 	{"cmd/agentsignal/doctor", []string{"actors/signal", "actors/market/simulated", "actors/market/source", "actors/weather",
-		"actors/webhook/mail", "configs", "persistence/datadir", "persistence/redisclient", "cmd/agentsignal/command",
+		"actors/webhook/mail", "configs", "persistence/datadir", "persistence/leaves", "persistence/redisclient", "cmd/agentsignal/command",
 		"cmd/agentsignal/remote", "cmd/agentsignal/service", "http/client"}},
 	{"cmd/agentsignal/bench/barelog", nil},
 	{"cmd/agentsignal/chaos", nil},
