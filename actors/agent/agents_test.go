@@ -173,7 +173,8 @@ func TestDrain(t *testing.T) {
 		drained := make(chan error)
 		go func() { drained <- b.agents.Drain(ctx) }()
 		time.Sleep(time.Second)
-		if _, err := b.run(); signal.KindOf(err) != signal.KindUnavailable || !strings.HasPrefix(err.Error(), "this node is about to stop") {
+		_, err := b.run()
+		if signal.KindOf(err) != signal.KindUnavailable || !strings.HasPrefix(err.Error(), "this node is about to stop") {
 			t.Errorf("a run while draining: %v, want unavailable, because the node stops", err)
 		}
 		if err := <-drained; err != nil {

@@ -121,7 +121,7 @@ func Unavailable(cause error) *Error {
 // Stopping returns the error of Unavailable for a node that is about to stop.
 func Stopping(cause error) *Error {
 	e := Unavailable(cause)
-	e.Message = "this node is about to stop: send it to another one, or again when it is back"
+	e.Message = "this node is about to stop: ask another one, or try again when it is back"
 	return e
 }
 

@@ -59,7 +59,7 @@ func (t *Trimmer) TrimEvents(ctx context.Context, partition int, epoch int64) er
 		return redisclient.Unavailable(err)
 	}
 	if before := t.added[partition].Swap(log.Added); before > log.Added && (log.Complete || !log.Exists) {
-		t.store.Log.Warn("the event log was deleted, or Redis has lost events: those not read before are lost to streams and webhooks",
+		t.store.Log.Warn("the event log was deleted, or Redis has lost events: streams and webhooks miss those not read before",
 			"component", "persistence", "partition", partition)
 	}
 	keys := []string{t.store.EventsKey(partition), t.store.PositionKey(partition),
