@@ -29,6 +29,14 @@ var program = once(func(tb testing.TB) string {
 	return path
 })
 
+// staticBuild returns the command that builds a program as deploy/packages/build.sh does, without the race detector, so
+// that what is compiled for one is not compiled again for another.
+func staticBuild(path, pkg string) *exec.Cmd {
+	c := exec.Command("go", "build", "-trimpath", "-o", path, pkg)
+	c.Env = append(os.Environ(), "CGO_ENABLED=0")
+	return c
+}
+
 // command runs a command of the program in a process of its own until it ends or ctx does,
 // which ends it as SIGTERM does. Its error is what the program prints last, and the exit code if
 // that is not 1.

@@ -35,7 +35,7 @@ func earlierProgram(t *testing.T) string {
 	path := filepath.Join(dir, "earlier")
 	began := time.Now()
 	defer func() { t.Logf("built within %s", time.Since(began)) }()
-	build := exec.Command("go", "build", "-o", path, "./cmd/agentsignal")
+	build := staticBuild(path, "./cmd/agentsignal")
 	build.Dir = dir
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build commit %s: %v\n%s", earlierCommit, err, out)

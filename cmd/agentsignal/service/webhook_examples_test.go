@@ -35,7 +35,7 @@ var examples = map[string]struct {
 }{
 	"go": {"go/main.go", func(tb testing.TB, file string) []string {
 		binary := filepath.Join(tb.TempDir(), "receiver")
-		if out, err := exec.Command("go", "build", "-o", binary, file).CombinedOutput(); err != nil {
+		if out, err := staticBuild(binary, file).CombinedOutput(); err != nil {
 			tb.Fatalf("build the example: %v\n%s", err, out)
 		}
 		return []string{binary}
