@@ -34,7 +34,8 @@ var notTried = map[string]string{
 }
 
 // "Try it out" and "Execute" succeed for every operation, with an id of the reader where
-// necessary; and every example on the page is visible.
+// necessary; every example on the page is visible; and the operation that a link opens has the
+// parameters of its path.
 func TestDocsPage(t *testing.T) {
 	t.Parallel()
 	hooks := httptest.NewServer(http.NotFoundHandler())
@@ -49,11 +50,14 @@ func TestDocsPage(t *testing.T) {
 	owner, account := s.account(t)
 	owner = owner.with(owner.login(account.Email, password).Access)
 	owner.await("/v1/audit", http.StatusOK)
-	page := newBrowser(t, s.url+"/docs", 1280)
+	page := newBrowser(t, s.url+"/docs#/Agents/getAgent", 1280)
 	evaluate[any](t, page, docsScript)
-	evaluate[any](t, page, fmt.Sprintf(`until("the page is there",
-		() => window.ui && document.querySelector(".opblock"))
-		.then(() => { ui.preauthorizeApiKey("bearer", %q); })`, owner.token))
+	evaluate[any](t, page, fmt.Sprintf(`until("the linked operation has the parameter of its path",
+		() => document.querySelector('.opblock[id$="-getAgent"] tr[data-param-name="id"]'))
+		.then((row) => {
+			row.closest(".opblock").querySelector(".opblock-summary-control").click();
+			ui.preauthorizeApiKey("bearer", %q);
+		})`, owner.token))
 	texts, faint := 0, make(map[string]bool)
 	for _, operation := range operations(t) {
 		if notTried[operation] != "" {

@@ -18,8 +18,14 @@ function type(field, value) {
 
 // attempt opens an operation, presses "Try it out", writes the given parameters and
 // presses "Execute". It returns the status of the answer, the answer, and what can
-// hardly be read, and closes the operation, since open ones slow the page down.
+// hardly be read, and closes the operation. Only the operations of its tag are shown,
+// since the page draws all that are at each step.
 async function attempt(operation, values) {
+  const tag = ui.specSelectors.taggedOperations().findKey((tagged) =>
+    tagged.get("operations").some((o) => o.getIn(["operation", "operationId"]) === operation));
+  for (const header of document.querySelectorAll(".opblock-tag")) {
+    if ((header.dataset.tag === tag) !== (header.dataset.isOpen === "true")) header.click();
+  }
   const block = await until(operation + " is listed", () => document.querySelector(`.opblock[id$="-${operation}"]`));
   block.querySelector(".opblock-summary-control").click();
   const button = await until("Try it out", () => block.querySelector(".try-out__btn"));
