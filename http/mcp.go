@@ -88,13 +88,17 @@ func (s *Server) answerMCP(c *call, handler http.Handler) error {
 	if err != nil {
 		return err
 	}
+	var f request.Faults
+	if bytes.HasPrefix(bytes.TrimSpace(body), []byte("[")) {
+		f.Body("", request.CodeInvalidType, "must be one message: a list of them would pass every limit as one request")
+		return f.Err()
+	}
 	r := c.r.Clone(context.WithValue(c.r.Context(), callKey{}, c))
 	r.Header["Content-Type"] = headerJSON // which may be absent
 	r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
 	w := recorder{header: http.Header{}}
 	handler.ServeHTTP(&w, r)
 	status, contentType := cmp.Or(w.status, http.StatusOK), w.header.Get("Content-Type")
-	var f request.Faults
 	switch {
 	case strings.HasPrefix(contentType, typeJSON):
 		return c.json(status, w.body.Bytes())

@@ -76,6 +76,9 @@ func TestMessagesOfModels(t *testing.T) {
 		{"no credential", "POST", mcpCall, with("Authorization:"), 401, "missing_credentials"},
 		{"a stream", "GET", "", with(), 405, "method_not_allowed"},
 		{"no JSON", "POST", `{`, with(), 400, "invalid_request"},
+		{"several messages", "POST", "\n [" + mcpCall + "," + mcpCall + "]",
+			[]string{"Accept: application/json, text/event-stream"}, 400, "invalid_request"},
+		{"no message", "POST", "[]", with(), 400, "invalid_request"},
 		{"no stream accepted", "POST", mcpCall, []string{"Content-Type: application/json", "Accept: application/json"},
 			400, "invalid_request"},
 		{"an unknown version", "POST", mcpCall, []string{"Accept: application/json, text/event-stream",
@@ -164,6 +167,8 @@ func TestToolsKeepTheRulesOfTheAPI(t *testing.T) {
 			[]string{"Idempotency-Key"}},
 		{"a panic", "run_agent", trader, run, "", true, []string{"internal"}},
 		{"an unknown signal", "get_signal", trader, map[string]any{"signal_id": "sig_x"}, "", false, []string{"not_found"}},
+		{"a list of signals", "get_signal", trader, map[string]any{"signal_id": "weather"}, "", false, []string{"not_found"}},
+		{"all signals", "get_signal", trader, map[string]any{"signal_id": "export"}, "", false, []string{"not_found"}},
 		{"wrong parameters", "list_signals", trader, map[string]any{"limit": 101, "status": "done"}, "", false,
 			[]string{"limit: must be from 1 to 100", `"parameter":"status"`}},
 	} {

@@ -424,8 +424,12 @@ type signalInput struct {
 func (s *Server) signalTool(
 	ctx context.Context, _ *mcp.CallToolRequest, in signalInput,
 ) (*mcp.CallToolResult, signalAnswer, error) {
+	id, ok := signal.ParseSignalID(in.ID)
+	if !ok {
+		id = "none" // is no signal either, while words such as export are other paths
+	}
 	var a signalAnswer
-	if _, err := s.ask(ctx, http.MethodGet, "/v1/signals/"+url.PathEscape(in.ID), nil, nil, &a.Signal); err != nil {
+	if _, err := s.ask(ctx, http.MethodGet, "/v1/signals/"+string(id), nil, nil, &a.Signal); err != nil {
 		return nil, a, err
 	}
 	return s.oneSignal(ctx, a)

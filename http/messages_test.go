@@ -138,6 +138,10 @@ func TestProblemsStateWhatToDo(t *testing.T) {
 			"the body must be JSON: send it with Content-Type: application/json and without Content-Encoding"},
 		"no word Bearer": {"GET", "/v1/signals", "", "Authorization: key", 401,
 			"The Authorization header must be the word Bearer, a space and the token."},
+		"two credentials of a stream": {"GET", "/ws/dashboard?api_key=key&token=key", "", "Authorization:", 401,
+			"The query must have one api_key or one token, not several."},
+		"origin": {"POST", "/mcp", "{}", "Origin: https://evil.example.com", 403,
+			"pages of this origin may not use the stream and /mcp: http.cors_origins lists those that may"},
 	}
 	s := newServer(t, &fakes{})
 	for name, test := range tests {

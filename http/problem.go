@@ -117,7 +117,7 @@ var (
 	errMediaType = &signal.Error{Kind: signal.KindInvalid, Code: "unsupported_media_type",
 		Message: "the body must be JSON: send it with Content-Type: application/json and without Content-Encoding"}
 	errForeignOrigin = &signal.Error{Kind: signal.KindForbidden, Code: "origin_not_allowed",
-		Message: "this origin may not open the stream"}
+		Message: "pages of this origin may not use the stream and /mcp: http.cors_origins lists those that may"}
 	errWaiting = &signal.Error{Kind: signal.KindUnavailable, Code: "unavailable",
 		Message: "the service cannot reach its store", RetryAfter: retryUnavailable}
 	errDraining         = signal.Stopping(nil)

@@ -246,7 +246,7 @@ func (s *Server) add(template string, m methods) *endpoint {
 	for method, op := range m {
 		op.method = method
 		allow = append(allow, method)
-		if method == http.MethodGet {
+		if method == http.MethodGet && op.guard != handshake {
 			allow = append(allow, http.MethodHead)
 		}
 	}
@@ -322,12 +322,15 @@ const (
 	maxSuggestions = 3
 )
 
-// operation returns the operation of a method, or nil. HEAD is GET without a body.
+// operation returns the operation of a method, or nil. HEAD is GET without a body, which the stream does not have.
 func (e *endpoint) operation(method string) *operation {
-	if method == http.MethodHead {
-		method = http.MethodGet
+	if method != http.MethodHead {
+		return e.methods[method]
 	}
-	return e.methods[method]
+	if op := e.methods[http.MethodGet]; op != nil && op.guard != handshake {
+		return op
+	}
+	return nil
 }
 
 // Routes returns "METHOD path" of every operation, sorted.

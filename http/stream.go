@@ -41,11 +41,15 @@ func newUpgrader() websocket.Upgrader {
 // authenticates. Pages of foreign origins are refused.
 func (s *Server) authenticateStream(c *call) error {
 	token := bearerToken(c.r.Header)
-	if token == "" {
+	inQuery := token == ""
+	if inQuery {
 		token = credentialOf(c.r.URL.RawQuery)
 	}
 	if token != "" {
 		if err := s.identify(c, token); err != nil {
+			if inQuery && token == malformedToken {
+				return errMalformedQuery
+			}
 			return err
 		}
 	}
@@ -54,6 +58,10 @@ func (s *Server) authenticateStream(c *call) error {
 	}
 	return nil
 }
+
+// errMalformedQuery describes the credential of a query.
+var errMalformedQuery = &signal.Error{Kind: signal.KindUnauthorized, Code: "invalid_token",
+	Message: "The query must have one api_key or one token, not several."}
 
 // credentialParams are the names of the credential in the query, as in the message auth.
 var credentialParams = []string{"api_key", "token"}

@@ -49,19 +49,20 @@ func readKnown[T ~string](o *request.Object, name string, known []T) []T {
 	return list
 }
 
-// filterView is the filter of a webhook, with the members that have a value.
+// filterView is the filter of a webhook. An empty list, and a number that is null, accept all.
 type filterView struct {
-	Assets          []string           `json:"assets,omitempty"`
-	Agents          []signal.AgentID   `json:"agents,omitempty"`
-	Strategies      []string           `json:"strategies,omitempty"`
-	Directions      []signal.Direction `json:"directions,omitempty"`
-	MinConfidence   *float64           `json:"min_confidence,omitempty"`
-	MinExpectedRNet *float64           `json:"min_expected_r_net,omitempty"`
+	Assets          []string           `json:"assets"`
+	Agents          []signal.AgentID   `json:"agents"`
+	Strategies      []string           `json:"strategies"`
+	Directions      []signal.Direction `json:"directions"`
+	MinConfidence   *float64           `json:"min_confidence"`
+	MinExpectedRNet *float64           `json:"min_expected_r_net"`
 }
 
 func viewFilter(f *signal.Filter) *filterView {
 	if f == nil {
 		return nil
 	}
-	return &filterView{f.Assets, f.Agents, f.Strategies, f.Directions, f.MinConfidence, f.MinExpectedRNet}
+	return &filterView{list(f.Assets), list(f.Agents), list(f.Strategies), list(f.Directions), f.MinConfidence,
+		f.MinExpectedRNet}
 }

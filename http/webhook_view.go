@@ -17,10 +17,10 @@ type webhookView struct {
 	Description    *string                  `json:"description"`
 	APIVersion     string                   `json:"api_version"`
 	Format         delivery.Format          `json:"format"`
-	ChatID         string                   `json:"chat_id,omitempty"`
-	Template       string                   `json:"template,omitempty"`
-	ContentType    string                   `json:"content_type,omitempty"`
-	Filters        *filterView              `json:"filters,omitempty"`
+	ChatID         *string                  `json:"chat_id"`
+	Template       *string                  `json:"template"`
+	ContentType    *string                  `json:"content_type"`
+	Filters        *filterView              `json:"filters"`
 	Status         delivery.WebhookStatus   `json:"status"`
 	DisabledAt     instant                  `json:"disabled_at"`
 	DisabledReason *delivery.DisabledReason `json:"disabled_reason"`
@@ -38,9 +38,9 @@ func viewWebhook(w *delivery.Webhook) webhookView {
 		Description:    w.Description,
 		APIVersion:     w.APIVersion,
 		Format:         cmp.Or(w.Format, delivery.Standard),
-		ChatID:         w.ChatID,
-		Template:       w.Template,
-		ContentType:    w.ContentType,
+		ChatID:         orNull(w.ChatID),
+		Template:       orNull(w.Template),
+		ContentType:    orNull(w.ContentType),
 		Filters:        viewFilter(w.Filter),
 		Status:         w.Status,
 		DisabledAt:     instant(w.DisabledAt),

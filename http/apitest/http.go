@@ -171,7 +171,8 @@ func (h *HTTP) Check(x Exchange) error {
 			return fmt.Errorf("OPTIONS was answered with %d and Allow %q", x.Status, x.Header.Get("Allow"))
 		}
 		return nil
-	case errors.Is(err, routers.ErrMethodNotAllowed):
+	case errors.Is(err, routers.ErrMethodNotAllowed),
+		x.Request.Method == http.MethodHead && x.Status == http.StatusMethodNotAllowed: // as of the stream
 		if x.Header.Get("Allow") == "" {
 			return errors.New("405 without Allow")
 		}
