@@ -1,10 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -13,6 +15,7 @@ import (
 	"github.com/agentsignal/agentsignal/cmd/agentsignal/export"
 	"github.com/agentsignal/agentsignal/cmd/agentsignal/remote"
 	"github.com/agentsignal/agentsignal/cmd/agentsignal/service"
+	"github.com/agentsignal/agentsignal/http/client"
 )
 
 // An export reads many signals, and waits where their rate is limited.
@@ -35,6 +38,7 @@ func recordCommand(s *service.Settings) *cobra.Command {
 
 func recordExport(s *service.Settings) *cobra.Command {
 	from := remote.Flags{DataDir: s.Dir}
+	var scorecard string
 	c := &cobra.Command{
 		Use: "export", Short: "Write all signals of the account with their proofs, for verify record",
 		Args: cobra.NoArgs,
@@ -42,17 +46,34 @@ func recordExport(s *service.Settings) *cobra.Command {
 			"its creation and its closing. It takes two requests a signal, and waits where their rate is\n" +
 			"limited. Without its last line, which has the number of signals, an export is cut short. If no\n" +
 			"checkpoint has a signal of the account yet, it waits for the next one.\n\n" +
+			"With --scorecard it first writes the answer of GET /v1/scorecard to a file, and then waits for a\n" +
+			"new checkpoint, at most a minute, so that the record has all that the scorecard counts.\n\n" +
 			"The proofs have the salt of the account, by which signals that are not in the file can still not\n" +
 			"be guessed.\n\n" + remote.KeySources,
-		Example: "  agentsignal record export > record.jsonl",
+		Example: "  agentsignal record export --scorecard scorecard.json > record.jsonl",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := from.Client(cmd)
 			if err != nil {
 				return err
 			}
 			c.Attempts, c.MaxPause = recordAttempts, recordPause
-			n, err := onceSigned(cmd.Context(), cmd.ErrOrStderr(), func() (int64, error) {
-				return export.Write(cmd.Context(), c, cmd.OutOrStdout())
+			ctx := cmd.Context()
+			var counted time.Time // of the newest checkpoint when the scorecard was made
+			if scorecard != "" {
+				if err := writeScorecard(ctx, c, scorecard); err != nil {
+					return err
+				}
+				if counted, err = export.Signed(ctx, c); err != nil {
+					return remote.Explain(err)
+				}
+			}
+			n, err := onceSigned(ctx, cmd.ErrOrStderr(), func() (int64, error) {
+				if scorecard != "" {
+					if at, err := export.Signed(ctx, c); err != nil || !at.After(counted) {
+						return 0, cmp.Or(err, export.ErrNotSigned)
+					}
+				}
+				return export.Write(ctx, c, cmd.OutOrStdout())
 			})
 			if err != nil {
 				return fmt.Errorf("the export is not complete: %w", remote.Explain(err))
@@ -62,7 +83,16 @@ func recordExport(s *service.Settings) *cobra.Command {
 		},
 	}
 	from.Add(c, "")
+	c.Flags().StringVar(&scorecard, "scorecard", "", "file for the scorecard, which verify record compares with the record")
 	return c
+}
+
+func writeScorecard(ctx context.Context, from *client.Client, file string) error {
+	text, err := from.Get(ctx, "/v1/scorecard")
+	if err != nil {
+		return remote.Explain(err)
+	}
+	return os.WriteFile(file, text, 0o600)
 }
 
 // onceSigned returns what write returns once it does not fail for want of a checkpoint, and reports on info

@@ -82,8 +82,9 @@ func verifyRecord() *cobra.Command {
 		Args: cobra.ExactArgs(1),
 		Long: "EXPORT is a file that agentsignal record export has written; - is standard input. It is read\n" +
 			"line by line: 100,000 signals take 130 MiB of memory. A scorecard is the answer of\n" +
-			"GET /v1/scorecard without parameters, fetched before the export: each figure is computed again\n" +
-			"from what was recorded, except for those after costs, because costs are a setting.\n\n" +
+			"GET /v1/scorecard without parameters that is older than the checkpoint of the export, as\n" +
+			"agentsignal record export --scorecard writes it: each figure is computed again from what was\n" +
+			"recorded, except for those after costs, because costs are a setting.\n\n" +
 			verifyLimits + "\n\n" +
 			command.ExitCodes,
 		Example: "  agentsignal verify record --key @service.pub record.jsonl --scorecard scorecard.json",

@@ -285,7 +285,7 @@ func TestScorecardsOfOtherRecords(t *testing.T) {
 		text []byte
 		want string
 	}{
-		"more signals":      {longer, "it has 72 closed signals with prices and the record 54: fetch it before"},
+		"more signals":      {longer, "it has 72 closed signals with prices and the record 54, which ends with a"},
 		"more wins":         {replaced(`"wins":15`, `"wins":16`), ""},
 		"a better mean":     {replaced(`"mean_r":-`, `"mean_r":`), "mean_r of "},
 		"no groups":         {replaced(`"groups":[`, `"groups":[],"other":[`), "no row in the scorecard"},

@@ -53,7 +53,8 @@ func (r *Record) Card(text []byte) (*Card, error) {
 	}
 	if n := len(r.results); int(count) > n {
 		return nil, fmt.Errorf(
-			"%w: it has %.0f closed signals with prices and the record %d: fetch it before the export",
+			"%w: it has %.0f closed signals with prices and the record %d, which ends with a checkpoint: "+
+				"write both by agentsignal record export --scorecard",
 			errScorecard,
 			count,
 			n,

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"slices"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -24,8 +25,8 @@ const (
 	pageSize = 100
 )
 
-// ErrNotSigned is the error of an account whose signals are all newer than the newest checkpoint.
-var ErrNotSigned = errors.New("no checkpoint has a signal of the account yet: one is signed each minute")
+// ErrNotSigned is the error of an account whose signals, or those wanted, are all newer than the newest checkpoint.
+var ErrNotSigned = errors.New("no checkpoint has the signals of the account yet: one is signed each minute")
 
 var errNoSignals = errors.New("the account has no signals")
 
@@ -129,6 +130,22 @@ func begin(ctx context.Context, from *client.Client, ids []string) ([]string, st
 		return ids[i:], p.Checkpoint, c.Logs[p.Created.Log].N, nil
 	}
 	return nil, "", 0, errNoSignals
+}
+
+// Signed returns the time of the newest checkpoint; zero before the first one.
+func Signed(ctx context.Context, from *client.Client) (time.Time, error) {
+	text, err := from.Get(ctx, "/v1/log/checkpoint")
+	if statusOf(err) == http.StatusNotFound {
+		return time.Time{}, nil
+	}
+	if err != nil {
+		return time.Time{}, err
+	}
+	c, err := record.ReadCheckpoint(text)
+	if err != nil {
+		return time.Time{}, err
+	}
+	return c.At, nil
 }
 
 // statusOf returns the HTTP status of an answer that is an error, or 0.

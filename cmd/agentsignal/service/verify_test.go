@@ -52,20 +52,26 @@ func newWitness(t *testing.T) *witness {
 	}
 	w.older = w.await("older.note", len(w.made))
 	for i, m := range w.made {
-		s.change(t, account.ID, m.ID, signal.SignalClosed, `{}`, func(s *signal.Signal) {
-			e := strategy.Exit{Reason: signal.StopLoss, Price: s.Levels.Stop}
-			if i%3 == 0 {
-				e = strategy.Exit{Reason: signal.TakeProfit, Price: s.Levels.Target}
-			}
-			closing := strategy.Close(s, e, s.CreatedAt.Add(time.Duration(i+1)*time.Millisecond))
-			s.Closing = &closing
-		})
+		w.end(m, i%3 == 0, time.Duration(i+1)*time.Millisecond)
 	}
 	w.write("scorecard.json", trader.get("/v1/scorecard").ok(t).Body)
 	w.await("newer.note", 2*len(w.made))
 	w.write("key", trader.get("/v1/log/key").ok(t).Body)
 	w.export("record.jsonl")
 	return w
+}
+
+// end closes a signal after a time.
+func (w *witness) end(made wireSignal, wins bool, after time.Duration) {
+	w.Helper()
+	w.s.change(w, w.id, made.ID, signal.SignalClosed, `{}`, func(s *signal.Signal) {
+		e := strategy.Exit{Reason: signal.StopLoss, Price: s.Levels.Stop}
+		if wins {
+			e = strategy.Exit{Reason: signal.TakeProfit, Price: s.Levels.Target}
+		}
+		closing := strategy.Close(s, e, s.CreatedAt.Add(after))
+		s.Closing = &closing
+	})
 }
 
 func (w *witness) path(name string) string { return filepath.Join(w.dir, name) }
@@ -100,10 +106,10 @@ func (w *witness) await(name string, leaves int) (c *verify.Checkpoint) {
 	return c
 }
 
-// export writes an export by the command.
-func (w *witness) export(name string) string {
+// export writes an export by the command, with more arguments.
+func (w *witness) export(name string, more ...string) string {
 	w.Helper()
-	text := operator(w).Do("record", "export", "--url", w.s.url, "--key", w.trader.token)
+	text := operator(w).Do(append([]string{"record", "export", "--url", w.s.url, "--key", w.trader.token}, more...)...)
 	return w.write(name, text)
 }
 
@@ -219,6 +225,11 @@ func TestARecordIsVerifiedOffline(t *testing.T) {
 	w.export("later.jsonl")
 	if out, err := w.verify("record", w.path("later.jsonl"), "--scorecard", w.path("scorecard.json")); err != nil {
 		t.Errorf("a later record with the same scorecard: %v\n%s", err, out)
+	}
+	w.end(w.trader.run("ACME", "momentum"), true, time.Millisecond)
+	w.export("latest.jsonl", "--scorecard", w.path("latest.json"))
+	if out, err := w.verify("record", w.path("latest.jsonl"), "--scorecard", w.path("latest.json")); err != nil {
+		t.Errorf("a record that was written with its scorecard: %v\n%s", err, out)
 	}
 }
 
