@@ -20,4 +20,5 @@
 //   - An account's rounds use only part of its concurrent runs, and each run counts against
 //     its quota of runs. A round ends when the quota is used up; the next round of that
 //     schedule begins with the asset at which it ended.
+//   - The deletion of an account ends its rounds. A run that an agent has begun ends by itself.
 package schedule

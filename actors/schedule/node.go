@@ -98,16 +98,22 @@ func (n *Node) Start(c engine.Context, p ownership.Owned) ownership.Follower {
 	return &follower{c.Spawn(engine.Other, "schedules", produce, engine.Supervision{})}
 }
 
-// follower notifies the actor of a partition's schedules of changes to them.
+// follower notifies the actor of a partition's schedules of changes to them and of deleted accounts.
 type follower struct{ actor engine.Ref }
 
 // Follow implements ownership.Follower.
 func (f *follower) Follow(events []signal.Event) {
+	changed := false
 	for i := range events {
-		if events[i].Type == signal.ScheduleChanged {
-			f.actor.Tell(pollDue{})
-			return
+		switch e := &events[i]; e.Type {
+		case signal.ScheduleChanged:
+			changed = true
+		case signal.AccountDeleted:
+			f.actor.Tell(accountDeleted{e.Account})
 		}
+	}
+	if changed {
+		f.actor.Tell(pollDue{})
 	}
 }
 

@@ -623,15 +623,76 @@ func TestWaitingRoundsAreBounded(t *testing.T) {
 func TestEndedRoundsAreForgotten(t *testing.T) {
 	t.Parallel()
 	s := newSchedules(&owned{Node: &Node{}, log: slog.New(slog.DiscardHandler)})
-	s.running, s.accounts["acc_1"], s.busy["sch_1"], s.busy["sch_2"] = 2, 2, true, true
+	s.running["sch_1"], s.running["sch_2"] = underWay{account: "acc_1"}, underWay{account: "acc_1"}
+	s.accounts["acc_1"], s.busy["sch_1"], s.busy["sch_2"] = 2, true, true
 	s.onRoundOver(nil, roundOver{schedule: "sch_2", account: "acc_1"})
-	if s.running != 1 || s.accounts["acc_1"] != 1 || !s.busy["sch_1"] {
-		t.Errorf("the end of one of two rounds leaves %d, %v and %v", s.running, s.accounts, s.busy)
+	if len(s.running) != 1 || s.accounts["acc_1"] != 1 || !s.busy["sch_1"] {
+		t.Errorf("the end of one of two rounds leaves %v, %v and %v", s.running, s.accounts, s.busy)
 	}
 	s.onRoundOver(nil, roundOver{schedule: "sch_1", account: "acc_1"})
-	if s.running != 0 || len(s.accounts) > 0 || len(s.busy) > 0 {
-		t.Errorf("the end of a round leaves %d, %v and %v", s.running, s.accounts, s.busy)
+	if len(s.running) > 0 || len(s.accounts) > 0 || len(s.busy) > 0 {
+		t.Errorf("the end of a round leaves %v, %v and %v", s.running, s.accounts, s.busy)
 	}
+}
+
+// When an account is deleted, its waiting rounds are dropped and its running ones end, and no
+// later one begins while its schedules are not erased yet. Those of others go on.
+func TestADeletedAccountRunsNothing(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.set(func() { w.takes = 15 * time.Second })
+		assets := make([]string, 50)
+		for i := range assets {
+			assets[i] = fmt.Sprint("A", i)
+		}
+		var list []signal.Schedule
+		for i := range 2 * maxRounds {
+			s := every(fmt.Sprintf("%02d", i), 1, 1000, assets...)
+			s.Account = signal.AccountID(fmt.Sprint("acc_", i/(maxAccountRounds+1)))
+			list = append(list, s)
+		}
+		other := every("other", 60, 1000, assets[:3]...)
+		other.Account = "acc_other" // waits for one of the partition's rounds
+		w.put(append(list, other)...)
+		time.Sleep(20 * time.Second)
+		if runs := w.ran(); len(runs) != 2*maxRounds {
+			t.Errorf("%d runs before the deletion", len(runs))
+		}
+		w.follower.Follow([]signal.Event{
+			{Type: signal.AccountDeleted, Account: "acc_0"},
+			{Type: signal.ScheduleChanged, Account: "acc_1"},
+			{Type: signal.AccountDeleted, Account: "acc_3"},
+		})
+		time.Sleep(30 * time.Minute)
+		others := map[string]bool{}
+		for _, run := range w.ran() {
+			account := strings.Fields(run)[1]
+			if account == "acc_0" || account == "acc_3" {
+				t.Fatalf("after the deletion of two accounts: %s", run)
+			}
+			others[account] = true
+		}
+		if !others["acc_1"] || !others["acc_2"] || !others["acc_other"] {
+			t.Errorf("runs of %v go on", others)
+		}
+		for _, r := range w.recorded() {
+			if r.Runs != len(assets) && r.Runs != len(other.Assets) {
+				t.Errorf("an interrupted round is recorded: %+v", r)
+			}
+		}
+	})
+}
+
+// A schedule that was moved before its account was deleted does not run after it.
+func TestAnAccountIsDeletedDuringAPoll(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.onMove = func() {
+			w.follower.Follow([]signal.Event{{Type: signal.AccountDeleted, Account: "acc_1"}})
+			time.Sleep(time.Millisecond) // until the actor is notified
+		}
+		w.put(every("a", 1, 100, "BTC"))
+		time.Sleep(5 * time.Minute)
+		w.expect(t)
+	})
 }
 
 // Schedules beyond the limit of one poll are polled at once.

@@ -26,6 +26,10 @@ type (
 		account  signal.AccountID
 		ended    ended
 	}
+	// accountDeleted reports that an account was deleted.
+	accountDeleted struct{ id signal.AccountID }
+	// forgetDeleted ends the memory of a deleted account.
+	forgetDeleted struct{ id signal.AccountID }
 )
 
 const (
@@ -43,7 +47,16 @@ const (
 	maxAccountRounds = 4
 	// maxWaiting bounds the waiting rounds; beyond it new ones are skipped.
 	maxWaiting = 10_000
+	// rememberDeleted is how long a deleted account is remembered. Its schedules are erased
+	// in that time, and may be due until then.
+	rememberDeleted = time.Hour
 )
+
+// underWay is a round that runs.
+type underWay struct {
+	account signal.AccountID
+	cancel  context.CancelFunc
+}
 
 // schedules is the actor of the schedules of an owned partition.
 type schedules struct {
@@ -54,10 +67,11 @@ type schedules struct {
 	timer     engine.Timer
 
 	waiting  []signal.Schedule
-	running  int
-	accounts map[signal.AccountID]int   // number of running rounds
-	busy     map[signal.ScheduleID]bool // schedules with a waiting or running round
-	closed   map[string]time.Time       // when the closed markets of assets open again
+	running  map[signal.ScheduleID]underWay
+	accounts map[signal.AccountID]int      // number of running rounds
+	deleted  map[signal.AccountID]struct{} // accounts that run nothing more
+	busy     map[signal.ScheduleID]bool    // schedules with a waiting or running round
+	closed   map[string]time.Time          // when the closed markets of assets open again
 	// cut holds the asset at which the last round of a schedule used up the quota. The
 	// next one begins with it, so that each asset gets its share of the quota.
 	cut map[signal.ScheduleID]string
@@ -66,7 +80,9 @@ type schedules struct {
 func newSchedules(o *owned) *schedules {
 	return &schedules{
 		o:        o,
+		running:  map[signal.ScheduleID]underWay{},
 		accounts: map[signal.AccountID]int{},
+		deleted:  map[signal.AccountID]struct{}{},
 		busy:     map[signal.ScheduleID]bool{},
 		closed:   map[string]time.Time{},
 		cut:      map[signal.ScheduleID]string{},
@@ -82,6 +98,10 @@ func (s *schedules) Receive(c engine.Context) {
 		s.onPolled(c, m)
 	case roundOver:
 		s.onRoundOver(c, m)
+	case accountDeleted:
+		s.onAccountDeleted(c, m)
+	case forgetDeleted:
+		delete(s.deleted, m.id)
 	}
 }
 
@@ -162,8 +182,12 @@ func (s *schedules) onPolled(c engine.Context, m polled) {
 	s.timer = c.After(pause, pollDue{})
 }
 
-// enqueue adds a round to the queue, unless the schedule's previous round is not over.
+// enqueue adds a round to the queue, unless the schedule's previous round is not over or its
+// account was deleted.
 func (s *schedules) enqueue(due signal.Schedule) {
+	if _, deleted := s.deleted[due.Account]; deleted {
+		return
+	}
 	if s.busy[due.ID] || len(s.waiting) >= maxWaiting {
 		s.o.log.Info("a round of a schedule is left out: the one before it is not over", "schedule", string(due.ID))
 		return
@@ -176,11 +200,10 @@ func (s *schedules) enqueue(due signal.Schedule) {
 func (s *schedules) startNext(c engine.Context) {
 	left := s.waiting[:0]
 	for _, due := range s.waiting {
-		if s.running >= maxRounds || s.accounts[due.Account] >= maxAccountRounds {
+		if len(s.running) >= maxRounds || s.accounts[due.Account] >= maxAccountRounds {
 			left = append(left, due)
 			continue
 		}
-		s.running++
 		s.accounts[due.Account]++
 		s.start(c, due)
 	}
@@ -205,7 +228,10 @@ func (s *schedules) start(c engine.Context, due signal.Schedule) {
 	delete(s.cut, due.ID)
 	due.Assets = assets
 	o := s.o
-	c.Go(func(ctx context.Context) any {
+	ctx, cancel := context.WithCancel(c.Context())
+	s.running[due.ID] = underWay{due.Account, cancel}
+	c.Go(func(context.Context) any {
+		defer cancel()
 		e := o.round(ctx, &due)
 		o.record(ctx, due, e.result)
 		return roundOver{due.ID, due.Account, e}
@@ -213,7 +239,7 @@ func (s *schedules) start(c engine.Context, due signal.Schedule) {
 }
 
 func (s *schedules) onRoundOver(c engine.Context, m roundOver) {
-	s.running--
+	delete(s.running, m.schedule)
 	if s.accounts[m.account]--; s.accounts[m.account] == 0 {
 		delete(s.accounts, m.account)
 	}
@@ -225,4 +251,23 @@ func (s *schedules) onRoundOver(c engine.Context, m roundOver) {
 		s.cut[m.schedule] = m.ended.cut
 	}
 	s.startNext(c)
+}
+
+// onAccountDeleted drops the waiting rounds of an account, whose records are being erased, and
+// ends its running ones.
+func (s *schedules) onAccountDeleted(c engine.Context, m accountDeleted) {
+	s.deleted[m.id] = struct{}{}
+	c.After(rememberDeleted, forgetDeleted(m))
+	s.waiting = slices.DeleteFunc(s.waiting, func(due signal.Schedule) bool {
+		if due.Account != m.id {
+			return false
+		}
+		delete(s.busy, due.ID)
+		return true
+	})
+	for _, r := range s.running {
+		if r.account == m.id {
+			r.cancel()
+		}
+	}
 }
