@@ -50,6 +50,7 @@ func (o *owned) round(ctx context.Context, s *signal.Schedule) ended {
 		e.result.Runs++
 		if err == nil {
 			o.metrics.count(runCompleted, 1)
+			e.result.Failures = 0
 			continue
 		}
 		o.metrics.count(runError, 1)

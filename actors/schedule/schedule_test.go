@@ -479,7 +479,7 @@ func TestTwoAssetsTakeTurns(t *testing.T) {
 	})
 }
 
-// failedRound returns a round whose only failed run was the last one.
+// failedRound returns a round whose last failed run ended after the given time.
 func failedRound(begun time.Time, runs, failures int, code, message string, after time.Duration) signal.Round {
 	last := &signal.ScheduleError{Code: code, Message: message, At: begun.Add(after)}
 	return signal.Round{At: begun, Runs: runs, Failures: failures, Error: last}
@@ -521,7 +521,8 @@ func TestARoundEndsWithTooManySignals(t *testing.T) {
 	})
 }
 
-// Rounds are recorded with their failures and the last error, except interrupted ones.
+// Rounds are recorded with the failures after their last success and with the last error, except
+// interrupted ones.
 func TestRoundsAreRecorded(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		begun, secret := time.Now(), errors.New("secret")
@@ -534,8 +535,9 @@ func TestRoundsAreRecorded(t *testing.T) {
 			w.takes = time.Second
 			w.run = func(req signal.RunRequest) error { return outcomes[req.Asset] }
 		})
-		w.put(every("a", 60, 100, "X", "BTC", "Y"))
+		w.put(every("a", 60, 100, "X", "BTC", "X", "Y"))
 		w.put(every("b", 60, 100, "Z"))
+		w.put(every("e", 60, 100, "Z", "BTC"))
 		w.put(every("c", 60, 100, "ETH"))
 		time.Sleep(10 * time.Second)
 		got := w.recorded()
@@ -543,7 +545,8 @@ func TestRoundsAreRecorded(t *testing.T) {
 		want := []signal.Round{
 			{At: begun, Runs: 1},
 			failedRound(begun, 1, 1, "INTERNAL", "the run failed unexpectedly", time.Second),
-			failedRound(begun, 3, 2, "not_found", "no such agent", 3*time.Second),
+			failedRound(begun, 2, 0, "INTERNAL", "the run failed unexpectedly", time.Second),
+			failedRound(begun, 4, 2, "not_found", "no such agent", 4*time.Second),
 		}
 		if diff := gocmp.Diff(want, got); diff != "" {
 			t.Errorf("rounds (-want +got):\n%s", diff)

@@ -38,7 +38,7 @@ type Schedule struct {
 	// The outcome of its rounds. Set by the store.
 	LastRunAt time.Time      // when the last round began, or zero
 	LastError *ScheduleError // of the last failed run, or nil
-	Failures  int            // failed runs since the last round without a failure
+	Failures  int            // failed runs since the last one that succeeded
 	Skipped   int            // rounds that the quota of runs cut short or refused
 
 	// Revision identifies the version that was read: a change based on an older one is
@@ -58,7 +58,7 @@ type ScheduleError struct {
 type Round struct {
 	At       time.Time      // when it began
 	Runs     int            // runs made, including failed ones
-	Failures int            // runs that failed
+	Failures int            // runs that failed after the last one that succeeded
 	Error    *ScheduleError // of the last failed run, or nil
 	Skipped  bool           // the quota of runs cut the round short or refused it
 }

@@ -51,10 +51,10 @@ func (h *Store) RecordRound(ctx context.Context, p int, epoch int64, s signal.Sc
 		o.Step(eventlog.CmdHSet, k, roundField(s.ID, roundError), codec.Text(appendScheduleError(nil, r.Error)))
 	}
 	switch {
+	case r.Runs > r.Failures: // a run succeeded
+		o.Step(eventlog.CmdHSet, k, roundField(s.ID, roundFailures), strconv.Itoa(r.Failures))
 	case r.Failures > 0:
 		o.Step(eventlog.CmdHIncrBy, k, roundField(s.ID, roundFailures), strconv.Itoa(r.Failures))
-	case r.Runs > 0:
-		o.Step(eventlog.CmdHDel, k, roundField(s.ID, roundFailures))
 	}
 	if r.Skipped {
 		o.Step(eventlog.CmdHIncrBy, k, roundField(s.ID, roundSkipped), "1")

@@ -254,11 +254,17 @@ func TestRoundsOfSchedulesAreRecorded(t *testing.T) {
 	first := &signal.ScheduleError{Code: "STALE_DATA", Message: "the price is old", At: at.Add(time.Second)}
 	record(signal.Round{Runs: 3, Failures: 2, Error: first})
 	check(2, 0, first)
+	record(signal.Round{Runs: 5, Failures: 2, Error: first}) // one succeeded after those before
+	check(2, 0, first)
 	record(signal.Round{Runs: 1, Failures: 1, Error: first, Skipped: true})
 	check(3, 1, first)
 	record(signal.Round{Skipped: true}) // without a run, so none succeeded
 	check(3, 2, first)
-	record(signal.Round{Runs: 2})
+	record(signal.Round{Runs: 1, Failures: 1, Error: first})
+	check(4, 2, first)
+	record(signal.Round{Runs: 4, Failures: 1, Error: first})
+	check(1, 2, first)
+	record(signal.Round{Runs: 2, Error: first}) // its failed run came before the one that succeeded
 	check(0, 2, first)
 
 	changed, err := b.h.ChangeSchedule(ctx, func() signal.Schedule { c := s; c.MaxOpen = 9; return c }(), false)
