@@ -96,13 +96,15 @@ func (s *scriptCalls) repeatWhileSlotsMove(t *testing.T, cluster *redistest.Clus
 			t.Fatal(err)
 		}
 	}
-	// Those that the store runs only with more records than the test has.
+	// Those that the store runs only with more records than the test has, or with a member without one.
 	k := redisclient.Keys{}
 	few := map[string]scriptCall{
 		"deliveries/scripts/pending_from.lua": {args: []any{1},
 			keys: []string{k.FailedKey(0, "w"), k.RecordedKey(0, "w"), k.SucceededKey(0, "w")}},
 		"signals/scripts/block_append.lua": {args: []any{1, "0-0", "1-1", "block", 1},
 			keys: []string{k.BlocksKey(0), k.EpochKey(0)}},
+		"schedules/scripts/undue.lua": {args: []any{"acc_1 sch_1", "sch_1"},
+			keys: []string{k.SchedulesDueKey(0), k.SchedulesKey(0, "acc_1")}},
 	}
 	for path, script := range allScripts(t) {
 		call, ok := s.calls[script.Hash()]

@@ -131,7 +131,7 @@ func (o *owned) full(ctx context.Context, s *signal.Schedule, asset string) (boo
 }
 
 // record stores the result of a round, unless the round was interrupted, the partition
-// has another owner, or the schedule was changed.
+// has another owner, or the schedule was removed.
 func (o *owned) record(ctx context.Context, s signal.Schedule, r signal.Round) {
 	if ctx.Err() != nil {
 		return

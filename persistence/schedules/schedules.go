@@ -2,6 +2,7 @@ package schedules
 
 import (
 	"context"
+	"embed"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -16,6 +17,14 @@ import (
 	"github.com/agentsignal/agentsignal/persistence/codec"
 	"github.com/agentsignal/agentsignal/persistence/eventlog"
 	"github.com/agentsignal/agentsignal/persistence/redisclient"
+)
+
+//go:embed scripts
+var scripts embed.FS
+
+var (
+	eraseScript = redisclient.Script(scripts, "erase")
+	undueScript = redisclient.Script(scripts, "undue")
 )
 
 // A schedule is a record, which its account changes, and a member of the set of due schedules,
@@ -181,7 +190,8 @@ func (h *Store) RemoveSchedule(ctx context.Context, account signal.AccountID, id
 
 // DueSchedules returns at most limit schedules of partition p that are due until the given time,
 // the earliest first, and when the next one is due, or zero. An unreadable schedule is logged and
-// postponed. Schedules that change during the call may be missing.
+// postponed, and a member without a record is removed; if others may be due that had no place
+// beside these, the next time is the given one. Schedules that change during the call may be missing.
 func (h *Store) DueSchedules(
 	ctx context.Context, p int, until time.Time, limit int,
 ) (list []signal.Schedule, next time.Time, err error) {
@@ -208,21 +218,34 @@ func (h *Store) DueSchedules(
 	if err := redisclient.Execute(ctx, pipe); err != nil {
 		return nil, next, redisclient.Failed(err, "read due schedules of partition %d", p)
 	}
+	freed := false // places of the read
 	for i, z := range due {
 		member := z.Member.(string)
 		account, id, _ := strings.Cut(member, " ")
+		if errors.Is(records[i].Err(), redis.Nil) {
+			keys := []string{key, h.store.SchedulesKey(p, signal.AccountID(account))}
+			if err := undueScript.Run(ctx, h.store.RDB, keys, member, id).Err(); err != nil {
+				return nil, next, redisclient.Failed(err, "remove a member of %s", key)
+			}
+			freed = true
+			continue
+		}
 		s, err := readSchedule(signal.AccountID(account), signal.ScheduleID(id), records[i].Val(), z.Score)
-		if errors.Is(records[i].Err(), redis.Nil) || err == nil && s.Status != signal.ScheduleEnabled {
-			continue // it was removed or disabled between the two reads
+		if err == nil && s.Status != signal.ScheduleEnabled {
+			continue // it was disabled between the two reads
 		}
 		if err != nil {
 			h.store.Log.Error("a due schedule is not readable", "component", "persistence", "partition", p, "err", err)
 			if err := h.store.Postpone(ctx, key, until, member); err != nil {
 				return nil, next, err
 			}
+			freed = true
 			continue
 		}
 		list = append(list, s)
+	}
+	if freed && len(due) == limit {
+		next = until
 	}
 	return list, next, nil
 }
@@ -243,20 +266,8 @@ func (h *Store) MoveSchedule(ctx context.Context, p int, epoch int64, s signal.S
 
 // Erase erases the schedules of a deleted account.
 func Erase(ctx context.Context, c *redisclient.Client, p int, account signal.AccountID) (string, error) {
-	k := c.SchedulesKey(p, account)
-	ids, err := c.RDB.HKeys(ctx, k).Result()
-	if err != nil || len(ids) == 0 {
-		return "", err
-	}
-	members := make([]any, len(ids))
-	for i, id := range ids {
-		members[i] = scheduleMember(account, signal.ScheduleID(id))
-	}
-	// The records last, since they name the members.
-	if err := c.RDB.ZRem(ctx, c.SchedulesDueKey(p), members...).Err(); err != nil {
-		return "", err
-	}
-	return "", c.RDB.Del(ctx, k, c.ScheduleRoundsKey(p, account)).Err()
+	keys := []string{c.SchedulesKey(p, account), c.ScheduleRoundsKey(p, account), c.SchedulesDueKey(p)}
+	return "", eraseScript.Run(ctx, c.RDB, keys, string(account)).Err()
 }
 
 // appendSchedule appends the record of s, which has all fields but ID, Account, NextRunAt and

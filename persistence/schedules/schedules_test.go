@@ -1,6 +1,8 @@
 package schedules
 
 import (
+	"context"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -325,8 +327,8 @@ func FuzzDecodeSchedule(f *testing.F) {
 	})
 }
 
-// A schedule that is removed or disabled after it was found to be due is left out. It stays in
-// the set of due ones, since it may be enabled again.
+// A schedule that is removed or disabled after it was found to be due is left out. A disabled one
+// stays in the set of due ones, since it may be enabled again.
 func TestScheduleChangesWhileDue(t *testing.T) {
 	t.Parallel()
 	b := newScheduleBench(t)
@@ -334,7 +336,6 @@ func TestScheduleChangesWhileDue(t *testing.T) {
 	removed, disabled := b.add(storetest.Schedule(b.account)), b.add(storetest.Schedule(b.account))
 	well := b.add(storetest.Schedule(b.account))
 	until := well.NextRunAt.Add(time.Hour)
-	before := b.s.RDB.ZCard(ctx, b.s.SchedulesDueKey(b.p)).Val()
 	b.s.RDB.HDel(ctx, b.s.SchedulesKey(b.p, b.account), string(removed.ID))
 	change := disabled
 	change.Status, change.NextRunAt = signal.ScheduleDisabled, time.Time{}
@@ -346,7 +347,81 @@ func TestScheduleChangesWhileDue(t *testing.T) {
 	if list, _ := b.due(until); len(list) != 1 || list[0].ID != well.ID {
 		t.Errorf("due: %+v, want %s", list, well.ID)
 	}
-	if n := b.s.RDB.ZCard(ctx, b.s.SchedulesDueKey(b.p)).Val(); n != before {
-		t.Errorf("%d are due, want %d", n, before)
+	want := []string{due.Member.(string), scheduleMember(b.account, well.ID)}
+	if got := b.s.RDB.ZRange(ctx, b.s.SchedulesDueKey(b.p), 0, -1).Val(); !slices.Equal(got, want) {
+		t.Errorf("%q are in the set, want %q", got, want)
+	}
+}
+
+// Members without a record do not keep others from being found, however many they are.
+func TestMembersWithoutARecordAreRemoved(t *testing.T) {
+	t.Parallel()
+	b := newScheduleBench(t)
+	ctx := t.Context()
+	well := b.add(storetest.Schedule(b.account))
+	until := well.NextRunAt.Add(time.Hour)
+	for range 10 { // as many as b.due reads
+		z := redis.Z{Score: 1, Member: scheduleMember(b.account, signal.NewScheduleID())}
+		b.s.RDB.ZAdd(ctx, b.s.SchedulesDueKey(b.p), z)
+	}
+	if list, next := b.due(until); len(list) != 0 || !next.Equal(until) {
+		t.Errorf("due: %+v, the next at %v, want %v", list, next, until)
+	}
+	if list, next := b.due(until); len(list) != 1 || list[0].ID != well.ID || !next.IsZero() {
+		t.Errorf("due then: %+v, the next at %v", list, next)
+	}
+	if n := b.s.RDB.ZCard(ctx, b.s.SchedulesDueKey(b.p)).Val(); n != 1 {
+		t.Errorf("%d are in the set", n)
+	}
+}
+
+// afterFirst is a hook that calls a function once, after the next command.
+type afterFirst func()
+
+// DialHook implements redis.Hook.
+func (*afterFirst) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+// ProcessPipelineHook implements redis.Hook.
+func (*afterFirst) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+// ProcessHook implements redis.Hook.
+func (f *afterFirst) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		err := next(ctx, cmd)
+		if do := *f; do != nil {
+			*f = nil
+			do()
+		}
+		return err
+	}
+}
+
+// A request that was under way at the deletion may add a schedule while others are erased. The
+// second pass erases it.
+func TestAScheduleIsAddedWhileOthersAreErased(t *testing.T) {
+	t.Parallel()
+	b := newScheduleBench(t)
+	ctx := t.Context()
+	b.add(storetest.Schedule(b.account))
+	other := b.add(storetest.Schedule(storetest.AccountIn(b.s, b.p)))
+	added := false
+	late := afterFirst(func() {
+		b.add(storetest.Schedule(b.account))
+		added = true
+	})
+	b.s.RDB.AddHook(&late)
+	for range 2 {
+		if more, err := Erase(ctx, b.s.Client, b.p, b.account); more != "" || err != nil {
+			t.Fatalf("%q, %v", more, err)
+		}
+	}
+	want := []string{scheduleMember(other.Account, other.ID)}
+	if due := b.s.RDB.ZRange(ctx, b.s.SchedulesDueKey(b.p), 0, -1).Val(); !slices.Equal(due, want) || !added {
+		t.Errorf("%q are due, want %q", due, want)
+	}
+	if list, err := b.h.Schedules(ctx, b.account); len(list) != 0 || err != nil {
+		t.Errorf("%d are left, %v", len(list), err)
 	}
 }
