@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/backtest"
+	"github.com/agentsignal/agentsignal/actors/heap"
 	"github.com/agentsignal/agentsignal/actors/market/assets"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
@@ -48,8 +49,8 @@ type Options struct {
 	Kept       time.Time        // signals since then must be stored
 	// ClosedSince is from when on closed signals are compared with a backtest.
 	ClosedSince time.Time
-	// MaxSignals bounds the signals that are held in memory, about two kilobytes each, to the
-	// newest of each partition. 0: no bound.
+	// MaxSignals bounds the signals that are held in memory, about two kilobytes each, to those of
+	// all partitions that were made last. 0: no bound.
 	MaxSignals int
 	// Pause is called again and again, so that an audit leaves the processor to others. nil: it
 	// does not.
@@ -61,13 +62,8 @@ func Run(ctx context.Context, from Sources, o Options) (*Report, map[signal.Acco
 	a := &auditor{Sources: from, o: o, all: newReport(), accounts: map[signal.AccountID]*Report{},
 		updates: map[signal.SignalID][]Update{}, outlooks: map[string]outlook{},
 		byAsset: map[string][]*signal.Signal{}, pools: map[signal.Timeframe]stored{}}
-	for _, p := range o.Partitions {
-		if err := a.checkRecord(ctx, p); err != nil {
-			return nil, nil, err
-		}
-		if err := a.read(ctx, p); err != nil {
-			return nil, nil, err
-		}
+	if err := a.read(ctx); err != nil {
+		return nil, nil, err
 	}
 	for key, signals := range a.byAsset {
 		delete(a.byAsset, key)
@@ -111,39 +107,43 @@ func (a *auditor) of(account signal.AccountID) *Report {
 	return r
 }
 
-// read reads the signals of a partition.
-func (a *auditor) read(ctx context.Context, p int) error {
-	limit := a.o.MaxSignals / max(1, len(a.o.Partitions))
-	var kept []*signal.Signal
-	err := a.Signals.EachSignal(ctx, p, func(s *signal.Signal) error {
-		if a.o.Account == "" || s.Account == a.o.Account {
-			kept = append(kept, s)
+// read reads the signals of all partitions, and compares the record of each.
+func (a *auditor) read(ctx context.Context) error {
+	older := func(s, t *signal.Signal) bool { return s.CreatedAt.Before(t.CreatedAt) }
+	kept := heap.New(older, func(*signal.Signal, int) {})
+	for _, p := range a.o.Partitions {
+		if err := a.checkRecord(ctx, p); err != nil {
+			return err
 		}
-		if limit > 0 && len(kept) >= 2*limit {
-			kept = a.newest(kept, limit)
+		err := a.Signals.EachSignal(ctx, p, func(s *signal.Signal) error {
+			if a.o.Account != "" && s.Account != a.o.Account {
+				return nil
+			}
+			kept.Push(s)
+			if a.o.MaxSignals > 0 && kept.Len() > a.o.MaxSignals {
+				a.leaveOut(kept.Top())
+				kept.Remove(0)
+			}
+			return nil
+		})
+		if err == nil {
+			err = a.readUpdates(ctx, p)
 		}
-		return nil
-	})
-	if limit > 0 && len(kept) > limit {
-		kept = a.newest(kept, limit)
+		if err != nil {
+			return err
+		}
 	}
-	if err == nil {
-		err = a.readUpdates(ctx, p)
-	}
-	for _, s := range kept {
+	for s := range kept.All() {
 		key := assets.Key(s.Asset)
 		a.byAsset[key] = append(a.byAsset[key], s)
 	}
-	return err
+	return nil
 }
 
-// newest returns the last n of list, and counts the others.
-func (a *auditor) newest(list []*signal.Signal, n int) []*signal.Signal {
-	for _, s := range list[:len(list)-n] {
-		made := backtest.Verdict{Reason: reasonMany}
-		a.of(s.Account).add(s, &made, backtest.NotCompared, reasonMany, nil)
-	}
-	return slices.Clone(list[len(list)-n:])
+// leaveOut counts a signal that is not compared.
+func (a *auditor) leaveOut(s *signal.Signal) {
+	made := backtest.Verdict{Reason: reasonMany}
+	a.of(s.Account).add(s, &made, backtest.NotCompared, reasonMany, nil)
 }
 
 // pauseEvery is after how many signals an audit may pause.

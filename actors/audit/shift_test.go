@@ -1,9 +1,11 @@
 package audit
 
 import (
+	"cmp"
 	"context"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -170,6 +172,60 @@ func TestOldSignalsBeyondTheLimitAreCounted(t *testing.T) {
 	}
 	if a := accounts["acc_1"]; a.Signals != r.Signals {
 		t.Errorf("the account has %+v", a)
+	}
+}
+
+// partitioned is a stock whose signals are in partitions.
+type partitioned struct {
+	*stock
+	in map[int][]*signal.Signal
+}
+
+func (p partitioned) EachSignal(ctx context.Context, partition int, f func(*signal.Signal) error) error {
+	return (&stock{signals: p.in[partition]}).EachSignal(ctx, partition, f)
+}
+
+func TestTheLimitIsOfAllPartitionsTogether(t *testing.T) {
+	t.Parallel()
+	s := newStock(t)
+	p := partitioned{s, map[int][]*signal.Signal{}}
+	for i, x := range s.signals {
+		x.FirstConfidence += .05 * float64(i%2*2-1) // what is recomputed differs
+		x.CreatedAt = x.CreatedAt.Add(time.Duration(i) * time.Millisecond)
+		of := 9
+		switch {
+		case i%7 == 0:
+			of = 2
+		case i%5 == 0:
+			of = 15
+		}
+		p.in[of] = append(p.in[of], x)
+	}
+	slices.SortFunc(s.signals, func(a, b *signal.Signal) int { return b.CreatedAt.Compare(a.CreatedAt) })
+	from, o := s.sources(), Options{}
+	from.Signals = p
+	for i := range 16 {
+		o.Partitions = append(o.Partitions, i)
+	}
+	for _, o.MaxSignals = range []int{1, 5, len(s.signals) - 1, len(s.signals), 0} {
+		want := map[signal.SignalID]bool{}
+		for _, x := range s.signals[:cmp.Or(o.MaxSignals, len(s.signals))] {
+			want[x.ID] = true
+		}
+		r, _, err := Run(t.Context(), from, o)
+		if err != nil || r.Signals != len(s.signals) || r.Recomputed != len(want) ||
+			r.NotRecomputed[reasonMany] != len(s.signals)-len(want) {
+			t.Errorf("at most %d: %d recomputed of %d, %v, %v", o.MaxSignals, r.Recomputed, r.Signals, r.NotRecomputed, err)
+		}
+		for _, d := range r.Differing {
+			if !want[d.ID] {
+				t.Errorf("at most %d: took that of %s", o.MaxSignals, d.CreatedAt)
+			}
+			delete(want, d.ID)
+		}
+		if len(want) > 0 {
+			t.Errorf("at most %d: %d of the newest are left out", o.MaxSignals, len(want))
+		}
 	}
 }
 
