@@ -269,6 +269,71 @@ func TestStreamPassesEvents(t *testing.T) {
 	})
 }
 
+// The exchange takes 1,024 streams of a connection, and 5 requests a second.
+func TestStreamReplacesAllSymbols(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex
+	subscribed := map[string]bool{}
+	serve := func(_ int, ws *websocket.Conn) {
+		var times []time.Time
+		for {
+			r, err := acknowledge(ws)
+			if err != nil {
+				return
+			}
+			times = append(times, time.Now())
+			if n := len(times); n > 5 && times[n-1].Sub(times[n-6]) < time.Second {
+				t.Error("more than 5 requests in a second")
+			}
+			mu.Lock()
+			for _, name := range r.Params {
+				if r.Method == "SUBSCRIBE" {
+					subscribed[name] = true
+				} else {
+					delete(subscribed, name)
+				}
+			}
+			if len(subscribed) > 1024 {
+				t.Errorf("%d streams of one connection", len(subscribed))
+			}
+			mu.Unlock()
+		}
+	}
+	stream(t, StreamOptions{}, serve, func(t *testing.T, s *Stream) {
+		check := func(what, prefix string, n int) {
+			t.Helper()
+			time.Sleep(20 * time.Second)
+			mu.Lock()
+			defer mu.Unlock()
+			want := map[string]bool{}
+			for i := range n {
+				want[fmt.Sprint(prefix, i, "@trade")], want[fmt.Sprint(prefix, i, "@kline_1m")] = true, true
+			}
+			if d := cmp.Diff(want, subscribed); d != "" {
+				t.Errorf("%s: %d streams, want %d\n%.300s", what, len(subscribed), len(want), d)
+			}
+		}
+		followAll := func(prefix string) (stops []func()) {
+			for i := range maxSymbols {
+				_, stop := follow(t, s, fmt.Sprint(prefix, i))
+				stops = append(stops, stop)
+			}
+			return stops
+		}
+		old := followAll("A")
+		check("all", "a", maxSymbols)
+		for _, stop := range old {
+			stop()
+		}
+		old = followAll("B")
+		check("all replaced", "b", maxSymbols)
+		for _, stop := range old[perRequest/2:] {
+			stop()
+		}
+		check("some stopped", "b", perRequest/2)
+	})
+}
+
 // However a connection ends, its followers are notified of that and of the next one.
 func TestStreamConnectsAgain(t *testing.T) {
 	t.Parallel()

@@ -350,7 +350,8 @@ func (c *connection) take(m message) error {
 	return nil
 }
 
-// subscribe sends requests for the symbols that were added or removed.
+// subscribe sends a request for symbols that were added, as long as the connection has room for
+// them, or else for symbols that were removed. Others wait for the next one.
 func (c *connection) subscribe() error {
 	waiting := make(map[string]bool)
 	for _, r := range c.asked {
@@ -362,32 +363,32 @@ func (c *connection) subscribe() error {
 		}
 	}
 	wanted := c.s.wanted()
+	room := min(perRequest, maxSymbols-len(c.up)-len(waiting))
 	var add, drop []string
 	for symbol, notified := range wanted {
 		up, known := c.up[symbol]
 		switch {
 		case up && !notified:
 			c.s.notify(symbol, Event{Kind: Up}) // another follower subscribed to it
-		case !known && !waiting[symbol] && len(add) < perRequest:
+		case !known && !waiting[symbol] && len(add) < room:
 			add = append(add, symbol)
 		}
 	}
 	for symbol, up := range c.up {
-		if _, ok := wanted[symbol]; !ok {
-			delete(c.up, symbol)
-			if up && len(drop) < perRequest {
-				drop = append(drop, symbol)
-			}
+		if _, ok := wanted[symbol]; ok || up && (len(add) > 0 || len(drop) == perRequest) {
+			continue
+		}
+		delete(c.up, symbol)
+		if up {
+			drop = append(drop, symbol)
 		}
 	}
-	if len(add) > 0 {
+	switch {
+	case len(add) > 0:
 		c.id++
 		c.asked[c.id] = request{add, time.Now()}
-		if err := c.send("SUBSCRIBE", add); err != nil {
-			return err
-		}
-	}
-	if len(drop) > 0 {
+		return c.send("SUBSCRIBE", add)
+	case len(drop) > 0:
 		c.id++
 		return c.send("UNSUBSCRIBE", drop)
 	}
