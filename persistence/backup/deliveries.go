@@ -69,7 +69,7 @@ func (l *loader) delivery(ctx context.Context, f [][]byte) error {
 	d := deliveries.CopiedDelivery{Account: signal.AccountID(f[0]), Webhook: signal.WebhookID(f[1]), Member: string(f[2]),
 		Due: scoreOf(f[3]), Record: string(f[4]), Body: string(f[5])}
 	key, _ := deliveries.BodyKeyOf(d.Record)
-	p := l.Partition(d.Account)
+	p := l.of(d.Account)
 	body := strconv.Itoa(p) + " " + key
 	err := d.Restore(ctx, l.pipe, l.Keys, p, l.bodies[body])
 	l.bodies[body] = true
@@ -80,14 +80,14 @@ func (l *loader) wait(ctx context.Context, f [][]byte) error {
 	if l.expired(f[2]) {
 		return nil
 	}
-	key := l.WaitsKey(l.Partition(signal.AccountID(f[0])), signal.WebhookID(f[1]))
+	key := l.WaitsKey(l.of(signal.AccountID(f[0])), signal.WebhookID(f[1]))
 	l.pipe.HSet(ctx, key, string(f[3]), string(f[4]))
 	l.expire(ctx, key, f[2])
 	return nil
 }
 
 func (l *loader) mail(ctx context.Context, f [][]byte) error {
-	p := l.Partition(signal.AccountID(f[0]))
+	p := l.of(signal.AccountID(f[0]))
 	l.pipe.ZAdd(ctx, l.MailsKey(p), redis.Z{Score: scoreOf(f[2]), Member: string(f[1])})
 	l.pipe.HSet(ctx, l.MailRecordsKey(p), string(f[1]), string(f[3]))
 	return nil

@@ -82,7 +82,7 @@ func (l *loader) job(ctx context.Context, f [][]byte) error {
 	if err != nil {
 		return err
 	}
-	p := l.Partition(account)
+	p := l.of(account)
 	key, all, with := l.JobKey(p, id), l.JobsOfKey(p, account), l.JobsWithKey(p, account, j.Status)
 	fields := []any{codec.JobState, state, codec.JobRequest, request}
 	if started != "" {
@@ -117,7 +117,7 @@ func (l *loader) reply(ctx context.Context, f [][]byte) error {
 	if err != nil {
 		return err
 	}
-	key := l.ReplyKey(l.Partition(account), account, string(f[1]))
+	key := l.ReplyKey(l.of(account), account, string(f[1]))
 	l.pipe.Set(ctx, key, string(value), 0)
 	l.expire(ctx, key, f[2])
 	return nil

@@ -7,6 +7,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/persistence/redisclient"
 )
 
@@ -95,7 +96,7 @@ func (l *loader) leafHead(ctx context.Context, f [][]byte) error {
 
 func (l *loader) leafAccount(ctx context.Context, f [][]byte) error {
 	if l.same {
-		l.pipe.HSet(ctx, l.LeafAccountsKey(partition(f[0])), string(f[1]), string(f[2]))
+		l.pipe.HSet(ctx, l.LeafAccountsKey(l.of(signal.AccountID(f[1]))), string(f[1]), string(f[2]))
 	}
 	return nil
 }

@@ -269,14 +269,18 @@ func (l *loader) expire(ctx context.Context, key string, f []byte) {
 	}
 }
 
-// to returns the partition of what belongs to an account, which an unreadable value does not name.
+// of returns the partition of what is written for account, which is erased unless its record comes, too.
+func (l *loader) of(account signal.AccountID) int {
+	if _, known := l.accounts[account]; !known {
+		l.accounts[account] = false
+	}
+	return l.Partition(account)
+}
+
+// to is of for what may not name its account, since it is unreadable.
 func (l *loader) to(from int, account []byte) (p int, ok bool) {
 	if len(account) > 0 {
-		a := signal.AccountID(account)
-		if _, known := l.accounts[a]; !known {
-			l.accounts[a] = false
-		}
-		return l.Partition(a), true
+		return l.of(signal.AccountID(account)), true
 	}
 	if !l.same {
 		l.summary.Unreadable++
@@ -297,7 +301,7 @@ func (l *loader) finish(ctx context.Context) error {
 			}
 		}
 	}
-	// An account that was deleted while the backup was made has no record, and may have signals.
+	// An account that was deleted while the backup was made has no record, and may have anything else.
 	for account, exists := range l.accounts {
 		if !exists {
 			l.pipe.HSet(ctx, l.EraseKey(l.Partition(account)), string(account), persistence.NewErasing(l.now))

@@ -210,7 +210,7 @@ func (l *loader) open(ctx context.Context, f [][]byte) error {
 }
 
 func (l *loader) runDue(ctx context.Context, f [][]byte) error {
-	p := l.Partition(signal.AccountID(f[0]))
+	p := l.of(signal.AccountID(f[0]))
 	l.pipe.ZAdd(ctx, l.RunsDueKey(p), redis.Z{Score: scoreOf(f[2]), Member: string(f[1])})
 	return nil
 }

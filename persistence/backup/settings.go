@@ -118,13 +118,13 @@ func (l *loader) webhook(ctx context.Context, f [][]byte) error {
 	}
 	from := l.from(w.Account)
 	w.Move(func(p signal.Position) signal.Position { return l.moved(from, p) })
-	w.Restore(ctx, l.pipe, l.Keys, l.Partition(w.Account))
+	w.Restore(ctx, l.pipe, l.Keys, l.of(w.Account))
 	return nil
 }
 
 func (l *loader) schedule(ctx context.Context, f [][]byte) error {
 	account, id := signal.AccountID(f[0]), string(f[1])
-	p, member := l.Partition(account), string(account)+" "+id
+	p, member := l.of(account), string(account)+" "+id
 	l.schedules[member] = true
 	l.pipe.HSet(ctx, l.SchedulesKey(p, account), id, string(f[2]))
 	if due := scoreOf(f[3]); due > 0 {
