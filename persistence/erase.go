@@ -31,7 +31,7 @@ var eraseNoteScript = redisclient.Script(scripts, "erase_note")
 
 // The owner of a partition erases a deleted account's records in steps. Each step looks at no
 // more than redisclient.EraseChunk records and stores its progress, so that another owner can
-// continue. Steps may be repeated.
+// continue. Where another process of Redis answers, a scan begins again. Steps may be repeated.
 //
 // Runs that were under way at the deletion may still record something, so the records are
 // erased immediately and again after eraseGrace, and the logs only then. The event log keeps
@@ -202,7 +202,9 @@ func eraseJobs(ctx context.Context, c *redisclient.Client, w erasingOf, _ string
 // eraseDue erases the runs that are due.
 func eraseDue(ctx context.Context, c *redisclient.Client, w erasingOf, cursor string) (string, error) {
 	key, match := c.RunsDueKey(w.partition), string(w.account)+" *"
-	found, next, err := c.RDB.ZScan(ctx, key, redisclient.ScanCursor(cursor), match, redisclient.EraseChunk).Result()
+	found, next, err := c.ScanStep(ctx, key, cursor, func(pipe redis.Pipeliner, from uint64) *redis.ScanCmd {
+		return pipe.ZScan(ctx, key, from, match, redisclient.EraseChunk)
+	})
 	if err != nil {
 		return "", err
 	}
@@ -215,13 +217,15 @@ func eraseDue(ctx context.Context, c *redisclient.Client, w erasingOf, cursor st
 			return "", err
 		}
 	}
-	return redisclient.CursorText(next), nil
+	return next, nil
 }
 
 // eraseOpen erases the states of open signals.
 func eraseOpen(ctx context.Context, c *redisclient.Client, w erasingOf, cursor string) (string, error) {
 	key := c.OpenKey(w.partition)
-	found, next, err := c.RDB.HScan(ctx, key, redisclient.ScanCursor(cursor), "", redisclient.EraseChunk).Result()
+	found, next, err := c.ScanStep(ctx, key, cursor, func(pipe redis.Pipeliner, from uint64) *redis.ScanCmd {
+		return pipe.HScan(ctx, key, from, "", redisclient.EraseChunk)
+	})
 	if err != nil {
 		return "", err
 	}
@@ -242,22 +246,17 @@ func eraseOpen(ctx context.Context, c *redisclient.Client, w erasingOf, cursor s
 			return "", err
 		}
 	}
-	return redisclient.CursorText(next), nil
+	return next, nil
 }
 
 // eraseReplies erases the replies that are kept for Idempotency-Keys. They are in no index, so it
 // scans the keys of the server that holds the partition.
 func eraseReplies(ctx context.Context, c *redisclient.Client, w erasingOf, cursor string) (string, error) {
-	var client redis.Cmdable = c.RDB
-	if cluster, ok := c.RDB.(*redis.ClusterClient); ok {
-		master, err := cluster.MasterForKey(ctx, c.OpenKey(w.partition))
-		if err != nil {
-			return "", err
-		}
-		client = master
-	}
+	key := c.OpenKey(w.partition)
 	match := c.ReplyKey(w.partition, w.account, "*")
-	keys, next, err := client.Scan(ctx, redisclient.ScanCursor(cursor), match, redisclient.EraseChunk).Result()
+	keys, next, err := c.ScanStep(ctx, key, cursor, func(pipe redis.Pipeliner, from uint64) *redis.ScanCmd {
+		return pipe.Scan(ctx, from, match, redisclient.EraseChunk)
+	})
 	if err != nil {
 		return "", err
 	}
@@ -266,7 +265,7 @@ func eraseReplies(ctx context.Context, c *redisclient.Client, w erasingOf, curso
 			return "", err
 		}
 	}
-	return redisclient.CursorText(next), nil
+	return next, nil
 }
 
 // eraseEvents erases all events but account.deleted.

@@ -362,3 +362,49 @@ func TestErasingWithoutRedis(t *testing.T) {
 	_, err := s.EraseStep(t.Context(), 1, 1)
 	storetest.WantKind(t, "erase", err, signal.KindUnavailable)
 }
+
+// Cursors of a process of Redis mean nothing to the next one, so each scan begins again after a restart.
+func TestErasingContinuesAfterARestartOfRedis(t *testing.T) {
+	t.Parallel()
+	server := redistest.NewDurable(t)
+	s := openStore(t, Options{URL: server.URL(), Partitions: 4})
+	ctx, deleted, other := t.Context(), storetest.AccountIn(s.Client, 1), storetest.AccountIn(s.Client, 1)
+	epoch := take(t, s, 1)
+	const each = 5 * redisclient.EraseChunk
+	pipe := s.Client.RDB.Pipeline()
+	for i := range each {
+		for _, a := range []signal.AccountID{deleted, other} {
+			sig := storetest.Signal(a)
+			value := append([]byte("1-1 1-1 "), codec.AppendOpen(nil, sig, s.Client.Now())...)
+			pipe.HSet(ctx, s.Client.OpenKey(1), codec.OpenField(sig.ID), value)
+			pipe.ZAdd(ctx, s.Client.RunsDueKey(1), storetest.DueAt(s.Client.Now(), fmt.Sprint(a, " ", i)))
+			pipe.Set(ctx, s.Client.ReplyKey(1, a, fmt.Sprint(i)), "x", time.Hour)
+		}
+	}
+	if err := redisclient.Execute(ctx, pipe); err != nil {
+		t.Fatal(err)
+	}
+	w := erasingOf{1, epoch, deleted, s.Leaves}
+	for name, stage := range map[string]eraseStage{"due": eraseDue, "open": eraseOpen, "replies": eraseReplies} {
+		cursor := ""
+		for step := range 1000 {
+			var err error
+			if cursor, err = stage(ctx, s.Client, w, cursor); err != nil {
+				t.Fatal(err)
+			}
+			if cursor == "" {
+				break
+			}
+			if step == 3 {
+				server.Kill()
+				server.Restart()
+			}
+		}
+		if n := eraseState(t, s, deleted)[name]; cursor != "" || n != 0 {
+			t.Errorf("%d %s of the deleted account are left, with cursor %q", n, name, cursor)
+		}
+		if n := eraseState(t, s, other)[name]; n != each {
+			t.Errorf("%d %s of the other account are left, want %d", n, name, each)
+		}
+	}
+}

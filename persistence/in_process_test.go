@@ -12,6 +12,7 @@ func TestStoreInProcess(t *testing.T) {
 	redistest.RunInProcess(t, 9, map[string][]string{
 		"they end, stop or restart the server, or have a second one": {
 			"TestErasingWithoutRedis",
+			"TestErasingContinuesAfterARestartOfRedis",
 			"TestRestartingRedis",
 			"TestAcknowledgedChangesSurviveFailover",
 			"TestClusterWithoutMasters",

@@ -3,6 +3,7 @@ package backup
 import (
 	"bytes"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -10,7 +11,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
-	"github.com/agentsignal/agentsignal/persistence"
 	"github.com/agentsignal/agentsignal/persistence/codec"
 	"github.com/agentsignal/agentsignal/persistence/deliveries"
 	"github.com/agentsignal/agentsignal/persistence/eventlog"
@@ -54,7 +54,7 @@ func TestSeldomKeysAreCopied(t *testing.T) {
 	seeds.HSet(ctx, c.WebhookHealthKey(p, account), string(hook.ID), "its health")
 	seeds.ZAdd(ctx, c.MailsKey(p), storetest.DueAt(hour, "mail_1"))
 	seeds.HSet(ctx, c.MailRecordsKey(p), "mail_1", append(mail, 0))
-	seeds.HSet(ctx, c.EraseKey(c.Partition("acc_deleted")), "acc_deleted", persistence.NewErasing(hour))
+	seeds.HSet(ctx, c.EraseKey(c.Partition("acc_deleted")), "acc_deleted", "4 1795253400123 13 17 a process")
 	seeds.HSet(ctx, c.AuditKey(1), "at", "a time")
 	seeds.HSet(ctx, c.CountersignedKey(0), "a witness", "its checkpoint")
 	seeds.Set(ctx, c.CheckpointKey(0), "a checkpoint", 0)
@@ -89,6 +89,13 @@ func TestSeldomKeysAreCopied(t *testing.T) {
 	if _, err := Load(ctx, target, &file); err != nil {
 		t.Fatal(err)
 	}
+	// The erasing begins again.
+	erasing := c.EraseKey(c.Partition("acc_deleted"))
+	state := target.RDB.HGet(ctx, erasing, "acc_deleted").Val()
+	if !strings.HasSuffix(state, " 0 ") {
+		t.Errorf("the restored state of an erasing is %q, want the first stage", state)
+	}
+	from.Client().HSet(ctx, erasing, "acc_deleted", state)
 	if d := cmp.Diff(kept(t, from.Client()), kept(t, to.Client())); d != "" {
 		t.Errorf("what a backup keeps (-before +restored):\n%s", d)
 	}

@@ -21,7 +21,8 @@
 //     again, under the same identifier.
 //   - Jobs and replies come after the cut. One whose change is behind it is a job that still runs, which is queued
 //     again, or left out.
-//   - Accounts come after the logs. One that was deleted meanwhile is erased after the restore.
+//   - Accounts come after the logs. One that was deleted meanwhile is erased after the restore, and an erasing that was
+//     under way begins again.
 //
 // # Other partitions
 //

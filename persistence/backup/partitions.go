@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/persistence"
 	"github.com/agentsignal/agentsignal/persistence/codec"
 	"github.com/agentsignal/agentsignal/persistence/redisclient"
 )
@@ -224,10 +225,11 @@ func (l *loader) scheduleDue(ctx context.Context, f [][]byte) error {
 	return nil
 }
 
+// erase begins the erasing of an account again: records that were read before their erasing are in the backup.
 func (l *loader) erase(ctx context.Context, f [][]byte) error {
 	account := signal.AccountID(f[0])
 	l.accounts[account] = true // it is being erased already
-	l.pipe.HSet(ctx, l.EraseKey(l.Partition(account)), string(f[0]), string(f[1]))
+	l.pipe.HSet(ctx, l.EraseKey(l.Partition(account)), string(f[0]), persistence.NewErasing(l.now))
 	return nil
 }
 

@@ -192,7 +192,9 @@ func EraseWebhooks(ctx context.Context, c *redisclient.Client, p int, epoch int6
 		}
 		cursor = "0"
 	}
-	found, next, err := c.RDB.HScan(ctx, removed, redisclient.ScanCursor(cursor), "", redisclient.EraseChunk).Result()
+	found, next, err := c.ScanStep(ctx, removed, cursor, func(pipe redis.Pipeliner, from uint64) *redis.ScanCmd {
+		return pipe.HScan(ctx, removed, from, "", redisclient.EraseChunk)
+	})
 	if err != nil {
 		return "", err
 	}
@@ -202,15 +204,17 @@ func EraseWebhooks(ctx context.Context, c *redisclient.Client, p int, epoch int6
 			return cursor, eraseWebhook(ctx, c, hook{c.Keys, p, account, signal.WebhookID(found[i])}, epoch)
 		}
 	}
-	return redisclient.CursorText(next), nil
+	return next, nil
 }
 
 // EraseMails erases the mails to a deleted account that are still to be sent, with cursors as
 // EraseWebhooks.
 func EraseMails(ctx context.Context, c *redisclient.Client, p int, account signal.AccountID, cursor string) (
 	string, error) {
-	from := redisclient.ScanCursor(cursor)
-	found, next, err := c.RDB.HScan(ctx, c.MailRecordsKey(p), from, "", redisclient.EraseChunk).Result()
+	key := c.MailRecordsKey(p)
+	found, next, err := c.ScanStep(ctx, key, cursor, func(pipe redis.Pipeliner, from uint64) *redis.ScanCmd {
+		return pipe.HScan(ctx, key, from, "", redisclient.EraseChunk)
+	})
 	if err != nil {
 		return "", err
 	}
@@ -230,5 +234,5 @@ func EraseMails(ctx context.Context, c *redisclient.Client, p int, account signa
 			return "", err
 		}
 	}
-	return redisclient.CursorText(next), nil
+	return next, nil
 }
