@@ -104,6 +104,10 @@ func TestNginx(t *testing.T) {
 	if status != http.StatusOK || text != "https unix:" {
 		t.Errorf("a request is answered with %d %s", status, text)
 	}
+	status, text, _ = get("https://localhost/v1/log/consistency?from=" + strings.Repeat("1,", 31<<9))
+	if status != http.StatusOK {
+		t.Errorf("a request with 31 KB of sizes is answered with %d %s", status, text)
+	}
 	// Requests of a credential go to one node, in a header or in the query, and many credentials to all.
 	nodeOf := func(query, header string) string {
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://localhost/v1/agents"+query, nil)

@@ -36,8 +36,8 @@ type Record interface {
 }
 
 const (
-	// maxSizes is the greatest length of a list of sizes: 64 logs with 15 digits and a comma each.
-	maxSizes = 1024
+	// maxSizes is the greatest length of a list of sizes: 15 digits and a comma for each log.
+	maxSizes = 16 * verify.MaxLogs
 	// maxTilePath is the greatest length of the path of a tile.
 	maxTilePath = 64
 	// tileHeight is the height of all tiles.

@@ -2,6 +2,7 @@ package http_test
 
 import (
 	"context"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -107,6 +108,23 @@ func TestRecordIsServed(t *testing.T) {
 	}
 }
 
+// TestConsistencyOfTheMostLogs asks with as long sizes of as many logs as a checkpoint may have.
+func TestConsistencyOfTheMostLogs(t *testing.T) {
+	t.Parallel()
+	f := &fakes{}
+	c, from := &verify.Checkpoint{}, []string{}
+	for range verify.MaxLogs {
+		c.Logs = append(c.Logs, tlog.Tree{N: 1 << 48})
+		from = append(from, strconv.Itoa(1<<48))
+	}
+	f.checkpoint = func() ([]byte, *verify.Checkpoint, error) { return []byte(signedNote), c, nil }
+	sizes := strings.Join(from, ",")
+	a := do(t, newServer(t, f), "GET", "/v1/log/consistency?from="+sizes+"&to="+sizes, "")
+	if a.Status != 200 {
+		t.Errorf("%d %.300s", a.Status, a.Body)
+	}
+}
+
 // TestBadRequestsOfTheRecord name what to do.
 func TestBadRequestsOfTheRecord(t *testing.T) {
 	t.Parallel()
@@ -203,7 +221,7 @@ func TestWitnessesCountersign(t *testing.T) {
 		`{"note":""}`:         "body /note required",
 		`{"note":7}`:          "body /note invalid_type",
 		`{"note":"x","no":1}`: "body /no unknown_field",
-		`{"note":"` + strings.Repeat("x", 64<<10+1) + `"}`: "body /note too_long",
+		`{"note":"` + strings.Repeat("x", verify.MaxNote+1) + `"}`: "body /note too_long",
 	} {
 		if a := send(body); a.Status != 400 || !strings.Contains(strings.Join(a.faults(t), ","), want) {
 			t.Errorf("%.40s: %d %s, want %s", body, a.Status, a.Body, want)

@@ -22,9 +22,6 @@ type Witnesses interface {
 	Merge(ctx context.Context, signed []byte) ([]byte, error)
 }
 
-// maxNote is the greatest length of a signed note, in characters.
-const maxNote = 64 << 10
-
 // witnessView is the newest checkpoint that a witness has signed.
 type witnessView struct {
 	Key        string  `json:"key"`
@@ -52,8 +49,8 @@ func (s *Server) countersign(c *call) error {
 	var signed string
 	if err := c.decode(func(o *request.Object) {
 		const rule = "must be a signed checkpoint: the text of GET /v1/log/checkpoint, with a line of your signature added"
-		if signed = o.Given("note", rule); len(signed) > maxNote {
-			o.Bad("note", request.CodeTooLong, request.AtMost(maxNote))
+		if signed = o.Given("note", rule); len(signed) > verify.MaxNote {
+			o.Bad("note", request.CodeTooLong, request.AtMost(verify.MaxNote))
 		}
 	}); err != nil {
 		return err

@@ -44,6 +44,23 @@ func browserKeys(tb testing.TB, seed byte) *Keys {
 	return k
 }
 
+// The console reads as long checkpoints as package verify.
+func TestTheConsoleHasTheSameLimits(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../http/console/src/record/verify.ts")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		fmt.Sprintf("const maxLogs = %d;", verify.MaxLogs),
+		fmt.Sprintf("const maxNote = %d << 10;", verify.MaxNote>>10),
+	} {
+		if !strings.Contains(string(text), want) {
+			t.Errorf("it does not have %q", want)
+		}
+	}
+}
+
 // makeBrowserCases returns the cases: honest proofs, and one for each kind of tampering.
 func makeBrowserCases(tb testing.TB) []browserCase {
 	tb.Helper()

@@ -391,3 +391,33 @@ func TestAStrangerCanReadTheVerification(t *testing.T) {
 		t.Errorf("%s has %d lines, %v, want at most 300", files[0], n, err)
 	}
 }
+
+// TestTheLargestCheckpoint signs and reads one of as many logs, leaves and signatures as there may be.
+func TestTheLargestCheckpoint(t *testing.T) {
+	t.Parallel()
+	c := &verify.Checkpoint{At: time.Unix(0, 0)}
+	for i := range verify.MaxLogs {
+		c.Logs = append(c.Logs, tlog.Tree{N: 1 << 48, Hash: tlog.Hash{byte(i)}})
+	}
+	l := newLedger(t, 0)
+	for len(l.keys.signers) < maxKeys {
+		more := keysOf(t, l.keys.Name())
+		l.keys.signers = append(l.keys.signers, more.signers...)
+		l.keys.verifiers = append(l.keys.verifiers, more.verifiers...)
+	}
+	signed, err := l.keys.Sign(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range MaxWitnesses {
+		s, _ := witnessOf(t, fmt.Sprintf("%d.%s", i, strings.Repeat("w", 250)))
+		signed = cosign(t, signed, s)
+	}
+	opened, err := verify.Open(signed, l.verifiers()...)
+	if err != nil || cmp.Diff(c.Logs, opened.Logs) != "" {
+		t.Errorf("a checkpoint of %d bytes is not what was signed: %v", len(signed), err)
+	}
+	if stored, err := ReadCheckpoint(signed); err != nil || len(stored.Logs) != len(c.Logs) {
+		t.Errorf("the service cannot read its own checkpoint: %v", err)
+	}
+}

@@ -30,9 +30,9 @@ import (
 
 // Limits of what is read.
 const (
-	maxNote = 64 << 10 // bytes of a checkpoint
-	maxLogs = 100      // logs of a checkpoint
-	maxSize = 1 << 48  // leaves of a log
+	MaxNote = 128 << 10 // bytes of a checkpoint with its signatures
+	MaxLogs = 1024      // logs of a checkpoint
+	maxSize = 1 << 48   // leaves of a log
 )
 
 // Errors, each naming a kind of tampering or a wrong file.
@@ -101,7 +101,7 @@ func (c *Checkpoint) Text() string {
 // Parse is the inverse of Text. It accepts nothing that Text would not write.
 func Parse(text string) (*Checkpoint, error) {
 	lines := strings.Split(text, "\n")
-	if len(lines) < 5 || len(lines) > 5+maxLogs {
+	if len(lines) < 5 || len(lines) > 5+MaxLogs {
 		return nil, fmt.Errorf("%w: it has %d lines", ErrNote, len(lines))
 	}
 	at, err := time.Parse("time "+time.RFC3339, lines[3])
@@ -130,8 +130,8 @@ func Parse(text string) (*Checkpoint, error) {
 // Open checks the signatures of a checkpoint by the given public keys, of which one must have
 // signed, and returns what it says.
 func Open(signed []byte, keys ...note.Verifier) (*Checkpoint, error) {
-	if len(signed) > maxNote {
-		return nil, fmt.Errorf("%w: it has more than %d bytes", ErrNote, maxNote)
+	if len(signed) > MaxNote {
+		return nil, fmt.Errorf("%w: it has more than %d bytes", ErrNote, MaxNote)
 	}
 	n, err := note.Open(signed, note.VerifierList(keys...))
 	if err != nil {

@@ -18,6 +18,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/record/verify"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/strategy"
+	"github.com/agentsignal/agentsignal/persistence/redisclient"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 	"github.com/agentsignal/agentsignal/persistence/storetest"
 )
@@ -264,6 +265,30 @@ func TestWitnessCountersigns(t *testing.T) {
 	if n, err := note.Open(both, note.VerifierList(v)); err != nil || len(n.Sigs) != 1 {
 		t.Errorf("by the witness's key: %v", err)
 	}
+}
+
+// TestTheMostPartitions has a record of as many logs as there may be partitions, before and after a restart.
+func TestTheMostPartitions(t *testing.T) {
+	t.Parallel()
+	if verify.MaxLogs != redisclient.MaxPartitions {
+		t.Fatalf("a checkpoint has up to %d logs, an installation %d partitions", verify.MaxLogs, redisclient.MaxPartitions)
+	}
+	c := testConfig(t, redistest.New(t).URL())
+	c.Partitions = redisclient.MaxPartitions
+	s := start(t, c, signOften)
+	reader, account := s.account(t, "signals:read")
+	_, err := s.process.events.Append(t.Context(), storetest.Created(storetest.Signal(account.ID)))
+	must(t, err)
+	reader.await("/v1/log/checkpoint", http.StatusOK)
+	older := reader.checkpoint()
+	if n := len(older.Logs); n != redisclient.MaxPartitions {
+		t.Errorf("a checkpoint has %d logs", n)
+	}
+	s.stop(t)
+	s = start(t, c, signOften)
+	reader = reader.at(s.url)
+	eventually(t, "another checkpoint is signed after a restart", func() bool { return reader.checkpoint().At.After(older.At) })
+	reader.consistent(older, reader.checkpoint())
 }
 
 // TestCheckpointsReachAWebhook has a webhook that subscribes to checkpoints alone.

@@ -39,8 +39,8 @@ interface Checkpoint {
   logs: Log[];
 }
 
-const maxLogs = 100;
-const maxNote = 64 << 10; // bytes
+const maxLogs = 1024;
+const maxNote = 128 << 10; // bytes
 const maxSize = 2 ** 48; // leaves of a log
 
 class Broken extends Error {
