@@ -32,7 +32,7 @@ const (
 	kindSignal        kind = 18 // partition, account, position, header, metadata
 	kindLeaf          kind = 19 // partition, position, place
 	kindTile          kind = 20 // partition, level, number, hashes
-	kindLogEnd        kind = 21 // partition, then of the event log, the signal log, leaves: newest id, added, deleted
+	kindLogEnd        kind = 21 // partition, then of the event log and the signal log: newest id, added, newest deleted id
 	kindOutbox        kind = 22 // member, score
 	kindAccount       kind = 23 // account, score, then field and value of each
 	kindKeysOf        kind = 24 // account, then field and value of each

@@ -57,9 +57,6 @@ func (s Session) Span(t time.Time) (opens, closes time.Time) {
 		return t.Add(Horizon), t.Add(Horizon)
 	case Currencies:
 		sunday := time.Date(t.Year(), t.Month(), t.Day()-int(t.Weekday()), 22, 0, 0, 0, time.UTC)
-		if friday := sunday.AddDate(0, 0, -2); t.Before(friday) {
-			return friday.AddDate(0, 0, -5), friday
-		}
 		if friday := sunday.AddDate(0, 0, 5); t.Before(friday) {
 			return sunday, friday
 		}
