@@ -125,7 +125,8 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		leaves: prometheus.NewCounter(prometheus.CounterOpts{Name: "agentsignal_record_leaves_total",
 			Help: "Creations and closings of signals that this process has appended to the record."}),
 		age: prometheus.NewGauge(prometheus.GaugeOpts{Name: "agentsignal_record_checkpoint_age_seconds",
-			Help: "Age of the newest signed checkpoint of the record, in the process that signs; 0 in others."}),
+			Help: "Age of the newest signed checkpoint of the record, or how long none could be signed if that is longer, " +
+				"in the process that signs; 0 in others."}),
 	}
 	r.MustRegister(m.leaves, m.age)
 	return m

@@ -354,6 +354,36 @@ func TestNoContradictionIsSigned(t *testing.T) {
 	}
 }
 
+// TestAgeGrowsWhileNothingIsSigned checks that the metric shows why signing stands still, before a first
+// checkpoint is read, and where the clock went back behind the newest one.
+func TestAgeGrowsWhileNothingIsSigned(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*world){
+		"the first read fails":  func(w *world) { w.note = []byte("not a checkpoint") },
+		"the clock is set back": func(w *world) { w.ahead = -time.Hour },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, record.SigningPartition)
+				w.end()
+				note := w.note
+				w.do(func() { change(w) })
+				w.start(record.SigningPartition)
+				time.Sleep(15 * time.Minute)
+				if age := w.metric(t, "agentsignal_record_checkpoint_age_seconds"); age < 14*60 || age > 16*60 {
+					t.Errorf("after 15 minutes it shows %v s", age)
+				}
+				w.do(func() { w.note, w.ahead = note, 0 })
+				time.Sleep(2 * time.Second)
+				if age := w.metric(t, "agentsignal_record_checkpoint_age_seconds"); age > 2 {
+					t.Errorf("after a checkpoint it shows %v s", age)
+				}
+			})
+		})
+	}
+}
+
 // TestANewNameBeginsANewRecord checks the way out after signed leaves were lost.
 func TestANewNameBeginsANewRecord(t *testing.T) {
 	t.Parallel()

@@ -27,20 +27,18 @@ const checkEvery = time.Second
 type signer struct {
 	o       *owned
 	last    *verify.Checkpoint // nil before the first one
+	passed  time.Time          // the last check without an error, or the start
 	failing bool               // the last check failed and was logged
 }
 
 // Receive implements engine.Actor.
 func (s *signer) Receive(c engine.Context) {
 	switch m := c.Message().(type) {
-	case engine.Started, checkDue:
-		o, last := s.o, s.last
-		c.Go(func(ctx context.Context) any {
-			ctx, cancel := context.WithTimeout(ctx, stepTimeout)
-			defer cancel()
-			newest, err := o.check(ctx, last)
-			return checked{newest, err}
-		})
+	case engine.Started:
+		s.passed = time.Now()
+		s.check(c)
+	case checkDue:
+		s.check(c)
 	case checked:
 		s.onChecked(c, m)
 	case engine.Stopping, engine.Restarting:
@@ -48,11 +46,27 @@ func (s *signer) Receive(c engine.Context) {
 	}
 }
 
+func (s *signer) check(c engine.Context) {
+	o, last := s.o, s.last
+	c.Go(func(ctx context.Context) any {
+		ctx, cancel := context.WithTimeout(ctx, stepTimeout)
+		defer cancel()
+		newest, err := o.check(ctx, last)
+		return checked{newest, err}
+	})
+}
+
 func (s *signer) onChecked(c engine.Context, m checked) {
+	if m.err == nil {
+		s.passed = time.Now()
+	}
+	// The newest checkpoint may be unknown, or from before the clock was set back.
+	age := time.Since(s.passed)
 	if m.last != nil {
 		s.last = m.last
-		s.o.options.Metrics.aged(s.o.options.Now().Sub(m.last.At))
+		age = max(age, s.o.options.Now().Sub(m.last.At))
 	}
+	s.o.options.Metrics.aged(age)
 	switch {
 	case s.o.Refused(m.err):
 		return
