@@ -35,7 +35,7 @@ test: deps-test ## Run all tests, with the race detector
 chaos: deps-test ## Put a cluster of nodes through faults at random for CHAOS_FOR (10m) on CHAOS_REDIS=server, sentinel or cluster; CHAOS_SEED repeats a run, CHAOS_FAULT makes one fault
 	CHAOS_REDIS=$(CHAOS_REDIS) CHAOS_FOR=$(CHAOS_FOR) $(GO) test -race -count=1 -timeout 0 -v -run '^TestFaults$$' ./cmd/agentsignal/chaos
 
-alerts: deps-test ## Make the faults of all 24 alerts and wait until a real Prometheus fires them (10 to 15 minutes)
+alerts: deps-test ## Make the faults of all 25 alerts and wait until a real Prometheus fires them (10 to 15 minutes)
 	TEST_ALERTS=1 $(GO) test -race -count=1 -timeout 30m -v -run '^TestAlerts$$' ./cmd/agentsignal/service
 
 clients: deps-test ## Generate clients with four generators and call the service by them (downloads them; npm, Go)

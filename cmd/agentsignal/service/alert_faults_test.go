@@ -284,6 +284,16 @@ var effectsFail = fault{"deliveries of events cannot be stored",
 		return func() { must(w, rdb.Del(context.Background(), key).Err()) }
 	}, true}
 
+// The log is one without leaves, which has no head. The newest checkpoint is up to a minute old at first.
+var headUnreadable = fault{"the head of a log of the record cannot be read", []string{"AgentsignalRecordNotSigned"},
+	func(w *watched) func() {
+		store := w.inside.process.store.Client
+		other := (store.Partition(w.account) + 1) % store.Partitions()
+		rdb, key := w.redis.Client(), store.LeafHeadKey(other)
+		must(w, rdb.RPush(w.Context(), key, "of another type").Err())
+		return func() { must(w, rdb.Del(context.Background(), key).Err()) }
+	}, true}
+
 // No fault from outside makes an actor panic or fall behind as far, so the actor is one of the test, in a node
 // in its process: as all others it is supervised and measured.
 var brokenActor = fault{"an actor is broken", []string{"AgentsignalActorRestarts", "AgentsignalMailboxGrowing"},

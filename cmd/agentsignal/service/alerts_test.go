@@ -257,7 +257,7 @@ var moreFaults = []watchedFaults{
 	{"SlowRedis", nil, [][]fault{{slowRedis}}},
 	{"Connections", []string{"REDIS_TIMEOUT=2s"}, [][]fault{{slowRedisWithLoad}}},
 	{"SlowConsumers", []string{"DASHBOARD_QUEUE_MESSAGES=16"}, [][]fault{{slowConsumers}}},
-	{"Effects", nil, [][]fault{{effectsFail}}},
+	{"Effects", nil, [][]fault{{effectsFail, headUnreadable}}},
 	{"Audit", []string{"AUDIT_EVERY=1m"}, [][]fault{{signalsRemoved}, {auditsFail}}},
 }
 
