@@ -23,7 +23,8 @@ const (
 // record is newWebhook in answers, without the closing brace.
 const record = `{"webhook_id":"whk_01M7YQ1WTVKN9DZNWV9NV456V1","url":"https://example.com/hooks/signals",` +
 	`"events":["signal.created","signal.closed"],` +
-	`"description":null,"api_version":"2026-11-01","format":"standard","chat_id":null,"template":null,"content_type":null,"filters":null,"status":"enabled","disabled_at":null,` +
+	`"description":null,"api_version":"2026-11-01","format":"standard","chat_id":null,"template":null,"content_type":null,` +
+	`"filters":null,"status":"enabled","disabled_at":null,` +
 	`"disabled_reason":null,` +
 	`"failing_since":null,` +
 	`"created_at":"2026-11-21T09:30:00.000Z","updated_at":"2026-11-21T09:30:00.000Z"`
@@ -48,7 +49,8 @@ func TestRegisteredWebhookIsAnsweredWithItsSecret(t *testing.T) {
 			`"description":"","api_version":"2026-11-01"}`)
 	want := `{"webhook_id":"` + string(got.ID) +
 		`","url":"https://example.com/a?b=<c>","events":["agent.error","signal.created"],"description":"",` +
-		`"api_version":"2026-11-01","format":"standard","chat_id":null,"template":null,"content_type":null,"filters":null,"status":"enabled","disabled_at":null,"disabled_reason":null,` +
+		`"api_version":"2026-11-01","format":"standard","chat_id":null,"template":null,"content_type":null,` +
+		`"filters":null,"status":"enabled","disabled_at":null,"disabled_reason":null,` +
 		`"failing_since":null,` +
 		`"created_at":"2026-11-21T09:30:00.000Z","updated_at":"2026-11-21T09:30:00.000Z","secret":"gehe\u0000im\""}`
 	if a.Status != 200 || a.Body != want {
@@ -205,7 +207,9 @@ func TestChangesOfWebhooks(t *testing.T) {
 		{"absence by null", `{"url":null,"events":null,"description":null,"api_version":null,"status":null}`,
 			described, nil, false},
 		{"all as it is", `{"url":"https://example.com/hooks/signals","events":["signal.created","signal.closed"],` +
-			`"description":null,"api_version":"2026-11-01","format":"standard","chat_id":null,"template":null,"content_type":null,"filters":null,"status":"enabled"}`, newWebhook(), nil, false},
+			`"description":null,"api_version":"2026-11-01","format":"standard",` +
+			`"chat_id":null,"template":null,"content_type":null,` +
+			`"filters":null,"status":"enabled"}`, newWebhook(), nil, false},
 		{"the same description", `{"description":"text"}`, described, nil, false},
 		{"the address", `{"url":"https://example.org"}`, newWebhook(),
 			func(w *delivery.Webhook) { w.URL = "https://example.org" }, false},
