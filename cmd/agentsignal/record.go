@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,7 +23,7 @@ const (
 	recordPause    = 2 * time.Minute
 )
 
-// The wait for the first checkpoint. One is signed each minute.
+// The wait for a checkpoint. One is signed each minute.
 const (
 	checkpointWait = 75 * time.Second
 	checkpointPoll = 3 * time.Second
@@ -46,8 +45,8 @@ func recordExport(s *service.Settings) *cobra.Command {
 			"its creation and its closing. It takes two requests a signal, and waits where their rate is\n" +
 			"limited. Without its last line, which has the number of signals, an export is cut short. If no\n" +
 			"checkpoint has a signal of the account yet, it waits for the next one.\n\n" +
-			"With --scorecard it first writes the answer of GET /v1/scorecard to a file, and then waits for a\n" +
-			"new checkpoint, at most a minute, so that the record has all that the scorecard counts.\n\n" +
+			"With --scorecard it first writes the answer of GET /v1/scorecard to a file, and then waits for the\n" +
+			"second checkpoint, at most two minutes, so that the record has all that the scorecard counts.\n\n" +
 			"The proofs have the salt of the account, by which signals that are not in the file can still not\n" +
 			"be guessed.\n\n" + remote.KeySources,
 		Example: "  agentsignal record export --scorecard scorecard.json > record.jsonl",
@@ -58,19 +57,29 @@ func recordExport(s *service.Settings) *cobra.Command {
 			}
 			c.Attempts, c.MaxPause = recordAttempts, recordPause
 			ctx := cmd.Context()
-			var counted time.Time // of the newest checkpoint when the scorecard was made
+			wait, later := checkpointWait, 0 // checkpoints after the scorecard
+			var newest time.Time
 			if scorecard != "" {
 				if err := writeScorecard(ctx, c, scorecard); err != nil {
 					return err
 				}
-				if counted, err = export.Signed(ctx, c); err != nil {
+				if newest, err = export.Signed(ctx, c); err != nil {
 					return remote.Explain(err)
 				}
+				wait = 2 * checkpointWait
 			}
-			n, err := onceSigned(ctx, cmd.ErrOrStderr(), func() (int64, error) {
-				if scorecard != "" {
-					if at, err := export.Signed(ctx, c); err != nil || !at.After(counted) {
-						return 0, cmp.Or(err, export.ErrNotSigned)
+			n, err := onceSigned(ctx, cmd.ErrOrStderr(), wait, func() (int64, error) {
+				if scorecard != "" && later < 2 { // the first may have been begun before the scorecard
+					at, err := export.Signed(ctx, c)
+					if err != nil {
+						return 0, err
+					}
+					if at.After(newest) {
+						newest = at
+						later++
+					}
+					if later < 2 {
+						return 0, export.ErrNotSigned
 					}
 				}
 				return export.Write(ctx, c, cmd.OutOrStdout())
@@ -96,11 +105,11 @@ func writeScorecard(ctx context.Context, from *client.Client, file string) error
 }
 
 // onceSigned returns what write returns once it does not fail for want of a checkpoint, and reports on info
-// that it waits for one.
-func onceSigned(ctx context.Context, info io.Writer, write func() (int64, error)) (int64, error) {
+// that it waits for one. It gives up after the given time.
+func onceSigned(ctx context.Context, info io.Writer, wait time.Duration, write func() (int64, error)) (int64, error) {
 	for begun, waits := time.Now(), false; ; waits = true {
 		n, err := write()
-		if !errors.Is(err, export.ErrNotSigned) || time.Since(begun) > checkpointWait {
+		if !errors.Is(err, export.ErrNotSigned) || time.Since(begun) > wait {
 			return n, err
 		}
 		if !waits {

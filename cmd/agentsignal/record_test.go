@@ -30,7 +30,7 @@ func TestRecordExportWaitsForTheFirstCheckpoint(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				begun := time.Now()
 				var info strings.Builder
-				n, err := onceSigned(t.Context(), &info, func() (int64, error) {
+				n, err := onceSigned(t.Context(), &info, checkpointWait, func() (int64, error) {
 					if time.Since(begun) < tt.signedAfter {
 						return 0, export.ErrNotSigned
 					}
