@@ -267,7 +267,7 @@ func TestRedisInItsStates(t *testing.T) {
 	want(t, find(t, look(), nameServer), Fault, "Start Redis", "Nothing that clients were told is lost")
 }
 
-// A signal log that was deleted lacks signals that clients were told of.
+// A signal log that was deleted lacks signals that clients have seen.
 func TestDeletedSignalLogIsFound(t *testing.T) {
 	t.Parallel()
 	server := redistest.New(t)
