@@ -57,30 +57,20 @@ func recordExport(s *service.Settings) *cobra.Command {
 			}
 			c.Attempts, c.MaxPause = recordAttempts, recordPause
 			ctx := cmd.Context()
-			wait, later := checkpointWait, 0 // checkpoints after the scorecard
-			var newest time.Time
+			wait, after := checkpointWait, checkpoints{}
 			if scorecard != "" {
 				if err := writeScorecard(ctx, c, scorecard); err != nil {
 					return err
 				}
-				if newest, err = export.Signed(ctx, c); err != nil {
+				// The first one may have been begun before the scorecard was made.
+				wait, after.left = 2*checkpointWait, 2
+				if after.newest, err = export.Signed(ctx, c); err != nil {
 					return remote.Explain(err)
 				}
-				wait = 2 * checkpointWait
 			}
 			n, err := onceSigned(ctx, cmd.ErrOrStderr(), wait, func() (int64, error) {
-				if scorecard != "" && later < 2 { // the first may have been begun before the scorecard
-					at, err := export.Signed(ctx, c)
-					if err != nil {
-						return 0, err
-					}
-					if at.After(newest) {
-						newest = at
-						later++
-					}
-					if later < 2 {
-						return 0, export.ErrNotSigned
-					}
+				if err := after.pass(ctx, c); err != nil {
+					return 0, err
 				}
 				return export.Write(ctx, c, cmd.OutOrStdout())
 			})
@@ -94,6 +84,31 @@ func recordExport(s *service.Settings) *cobra.Command {
 	from.Add(c, "")
 	c.Flags().StringVar(&scorecard, "scorecard", "", "file for the scorecard, which verify record compares with the record")
 	return c
+}
+
+// checkpoints are new checkpoints that an export waits for.
+type checkpoints struct {
+	newest time.Time // when the last one seen was signed
+	left   int
+}
+
+// pass looks for a new checkpoint. It returns export.ErrNotSigned while some are left.
+func (k *checkpoints) pass(ctx context.Context, from *client.Client) error {
+	if k.left == 0 {
+		return nil
+	}
+	at, err := export.Signed(ctx, from)
+	if err != nil {
+		return err
+	}
+	if at.After(k.newest) {
+		k.newest = at
+		k.left--
+	}
+	if k.left > 0 {
+		return export.ErrNotSigned
+	}
+	return nil
 }
 
 func writeScorecard(ctx context.Context, from *client.Client, file string) error {
