@@ -85,6 +85,8 @@ type saver struct {
 	opens   Opens
 	summary Summary
 	cuts    []cut
+
+	settings map[string]bool // the saved webhooks and schedules, by account and identifier
 }
 
 // Save writes a backup of the installation of c to w, while its nodes run. See the package comment for
@@ -95,7 +97,8 @@ func Save(ctx context.Context, c *redisclient.Client, w io.Writer, build string,
 		return Summary{}, err
 	}
 	s := &saver{Client: c, logs: eventlog.New(c), w: out, opens: opens, cuts: make([]cut, c.Partitions()),
-		summary: Summary{CreatedAt: c.Now().Truncate(time.Second), Build: build, Partitions: c.Partitions()}}
+		settings: map[string]bool{},
+		summary:  Summary{CreatedAt: c.Now().Truncate(time.Second), Build: build, Partitions: c.Partitions()}}
 	h := header{s.summary.CreatedAt, build, c.Partitions(), codec.Version}
 	text, err := json.Marshal(h)
 	if err != nil {
@@ -107,7 +110,7 @@ func Save(ctx context.Context, c *redisclient.Client, w io.Writer, build string,
 	// The order matters: see the package comment.
 	for _, section := range []func(context.Context) error{s.saveCheckpoints, s.savePositions, s.saveSettings, s.saveMails,
 		s.savePartitions, s.saveEvents, s.saveSignals, s.saveLeaves, s.saveLogEnds, s.saveOutbox, s.saveAccounts,
-		s.saveMarket, s.saveScanned} {
+		s.saveMarket, s.saveScanned, s.saveNewSettings} {
 		err := section(ctx)
 		if err == nil {
 			err = s.w.end()

@@ -13,8 +13,17 @@ import (
 	"github.com/agentsignal/agentsignal/persistence/redisclient"
 )
 
-// saveSettings saves the webhooks and schedules of all accounts.
-func (s *saver) saveSettings(ctx context.Context) error {
+// saveSettings saves the webhooks and schedules of all accounts, with pending deliveries.
+func (s *saver) saveSettings(ctx context.Context) error { return s.saveMissing(ctx, s.saveUnsent) }
+
+// saveNewSettings saves webhooks and schedules that were not there yet when the others were read. It comes after the
+// replies, which may say that they are there. Their deliveries are of events that have their effect again.
+func (s *saver) saveNewSettings(ctx context.Context) error {
+	return s.saveMissing(ctx, func(context.Context, *deliveries.Copied) error { return nil })
+}
+
+// saveMissing saves the webhooks and schedules that are not saved yet, and calls unsent for each of the webhooks.
+func (s *saver) saveMissing(ctx context.Context, unsent func(context.Context, *deliveries.Copied) error) error {
 	accounts, err := s.RDB.ZRange(ctx, s.AccountsKey(), 0, -1).Result()
 	if err != nil {
 		return err
@@ -36,8 +45,14 @@ func (s *saver) saveSettings(ctx context.Context) error {
 		for i, a := range group {
 			account := signal.AccountID(a)
 			for id, record := range hooks[i].Val() {
+				if !s.unsaved(account, id) {
+					continue
+				}
 				w := deliveries.Copied{Account: account, ID: signal.WebhookID(id), Record: record, Health: health[i].Val()[id]}
-				if err := s.saveWebhook(ctx, &w); err != nil {
+				if err := s.saveWebhook(&w); err != nil {
+					return err
+				}
+				if err := unsent(ctx, &w); err != nil {
 					return err
 				}
 			}
@@ -49,16 +64,25 @@ func (s *saver) saveSettings(ctx context.Context) error {
 	return nil
 }
 
-// saveWebhook saves a webhook with its pending deliveries.
-func (s *saver) saveWebhook(ctx context.Context, w *deliveries.Copied) error {
+// unsaved reports whether a webhook or schedule is not saved yet, and counts it as saved from then on.
+func (s *saver) unsaved(account signal.AccountID, id string) bool {
+	key := string(account) + " " + id
+	saved := s.settings[key]
+	s.settings[key] = true
+	return !saved
+}
+
+func (s *saver) saveWebhook(w *deliveries.Copied) error {
 	decoded, err := w.Webhook()
 	if err != nil {
 		return err
 	}
 	s.summary.check(&decoded, s.opens)
-	if err := s.add(kindWebhook, texts(string(w.Account), string(w.ID), w.Record, w.Health)...); err != nil {
-		return err
-	}
+	return s.add(kindWebhook, texts(string(w.Account), string(w.ID), w.Record, w.Health)...)
+}
+
+// saveUnsent saves the pending deliveries of a webhook.
+func (s *saver) saveUnsent(ctx context.Context, w *deliveries.Copied) error {
 	p := s.Partition(w.Account)
 	pending, err := s.RDB.ZRangeWithScores(ctx, s.PendingKey(p, w.ID), 0, -1).Result()
 	if err != nil {
@@ -85,6 +109,9 @@ func (s *saver) saveWebhook(ctx context.Context, w *deliveries.Copied) error {
 
 func (s *saver) saveSchedules(ctx context.Context, account signal.AccountID, records, rounds map[string]string) error {
 	for id, record := range records {
+		if !s.unsaved(account, id) {
+			continue
+		}
 		due, err := s.RDB.ZScore(ctx, s.SchedulesDueKey(s.Partition(account)), string(account)+" "+id).Result()
 		if err != nil && !errors.Is(err, redis.Nil) {
 			return err
