@@ -252,8 +252,12 @@ func (a *connection) accept(c engine.Context, p signal.Principal) {
 
 // follow waits until events of the account are published here.
 func (a *connection) follow(c engine.Context, account signal.AccountID) {
-	a.busy = true
 	follower, partition := a.hub.o.Follower, a.hub.o.PartitionOf(account)
+	if follower.Attached(partition) { // as for all connections of an account but the first
+		a.confirm()
+		return
+	}
+	a.busy = true
 	c.Go(func(ctx context.Context) any {
 		ctx, cancel := context.WithTimeout(ctx, followLimit)
 		defer cancel()

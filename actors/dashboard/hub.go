@@ -62,8 +62,9 @@ type Options struct {
 type Follower interface {
 	// Follow has a partition followed until release is called. It does not block.
 	Follow(partition int) (release func())
-	// Await returns once Publish gets every later event of a partition that is followed.
-	// KindUnavailable: ctx ended first.
+	// Attached reports whether Publish gets every later event of a partition that is followed.
+	Attached(partition int) bool
+	// Await waits for that. KindUnavailable: ctx ended first.
 	Await(ctx context.Context, partition int) error
 }
 

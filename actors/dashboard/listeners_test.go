@@ -34,6 +34,15 @@ func (f *follower) count() int {
 	return f.follows
 }
 
+func (f *follower) Attached(int) bool {
+	select {
+	case <-f.attached:
+		return f.err == nil
+	default:
+		return false
+	}
+}
+
 func (f *follower) Await(ctx context.Context, _ int) error {
 	select {
 	case <-f.attached:

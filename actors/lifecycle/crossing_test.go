@@ -6,6 +6,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
 	"github.com/agentsignal/agentsignal/actors/backoff"
 	"github.com/agentsignal/agentsignal/actors/market/alerts"
 	"github.com/agentsignal/agentsignal/actors/signal"
@@ -68,6 +71,23 @@ func TestLostAnswerOfAnUpdate(t *testing.T) {
 		time.Sleep(time.Minute)
 		w.send(t, "BTC", alerts.Reached{Tick: tickAt(0, 116)})
 		w.wantEvents(t, signal.SignalUpdated, signal.SignalClosed)
+	})
+}
+
+// A closing whose answer is lost is stored and counted once.
+func TestLostAnswerOfAClosing(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		metrics := NewMetrics(prometheus.NewPedanticRegistry())
+		w := newWorldWith(t, Options{Metrics: metrics}, openSignal("1"))
+		w.dropAnswers = true
+		w.send(t, "BTC", alerts.Reached{Tick: tickAt(0, 116)})
+		time.Sleep(time.Minute)
+		w.wantEvents(t, signal.SignalClosed)
+		counted := testutil.ToFloat64(metrics.closes.WithLabelValues("trading", string(signal.TakeProfit)))
+		if open := testutil.ToFloat64(metrics.watched.WithLabelValues("trading")); counted != 1 || open != 0 {
+			t.Errorf("%v closings are counted, and %v open signals; want 1 and 0", counted, open)
+		}
 	})
 }
 

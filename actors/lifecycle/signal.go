@@ -38,6 +38,7 @@ type change struct {
 	closing *signal.Closing // set if the signal closes, with next or after it
 	more    json.RawMessage // metadata of the closing
 	failed  backoff.Backoff
+	tried   bool // and the answer was not received: it may be stored
 }
 
 // Receive implements engine.Actor.
@@ -269,8 +270,11 @@ func (a *signalActor) onAppended(c engine.Context, m appended) {
 	case a.o.Refused(m.err):
 	case signal.CodeOf(m.err) == signal.CodeSignalChanged:
 		a.onChanged(c, m)
-	default:
-		a.parent.Tell(ended{a.r.id, c.Self()}) // already closed, or erased
+	default: // already closed, or erased
+		if a.change.tried && m.next.Closing != nil {
+			a.o.options.Metrics.closed(m.next) // by an earlier try
+		}
+		a.parent.Tell(ended{a.r.id, c.Self()})
 	}
 }
 
@@ -295,6 +299,7 @@ func (a *signalActor) onChanged(c engine.Context, m appended) {
 // its log line, because the filter of repeated lines keys on text attributes: it would treat
 // the failures of many signals as different faults.
 func (a *signalActor) retry(c engine.Context, err error) {
+	a.change.tried = true
 	a.o.log.Warn("change of a signal is not stored and will be tried again",
 		"err", fmt.Errorf("signal %s: %w", a.r.id, err))
 	c.After(a.change.failed.Next(), retryDue{})

@@ -3,6 +3,7 @@ package eventlog
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -145,6 +146,16 @@ func (t *Tail) isNeeded(partition int) bool {
 // needs is isNeeded where part.mu is held.
 func (t *Tail) needs(part *tailPartition) bool {
 	return len(part.waiters) > 0 || part.needed(t.clock(), t.idle)
+}
+
+// isWatched reports whether streams show the events of any of the partitions.
+func (t *Tail) isWatched(partitions []int) bool {
+	return slices.ContainsFunc(partitions, func(p int) bool {
+		part := &t.partitions[p]
+		part.mu.Lock()
+		defer part.mu.Unlock()
+		return part.holds[Streams] > 0
+	})
 }
 
 // update attaches the partitions of r for which there is a reason, detaches the others, and

@@ -279,3 +279,21 @@ func TestUseWithoutRedis(t *testing.T) {
 		t.Errorf("%s are to be followed", got)
 	}
 }
+
+// TestStreamsMakePartitionsWatched: reads are made without long pauses while a stream shows their events.
+func TestStreamsMakePartitionsWatched(t *testing.T) {
+	t.Parallel()
+	tail := newLazyBench(t, TailOptions{}).tail
+	release := tail.For(Owned).Follow(0)
+	defer release()
+	if tail.isWatched([]int{0, 1}) {
+		t.Error("partitions without streams are watched")
+	}
+	release = tail.For(Streams).Follow(1)
+	if !tail.isWatched([]int{0, 1}) || tail.isWatched([]int{0}) {
+		t.Error("partition 1, which has a stream, is not watched, or partition 0 is")
+	}
+	if release(); tail.isWatched([]int{0, 1}) {
+		t.Error("a partition is watched after its last stream has ended")
+	}
+}

@@ -26,9 +26,11 @@ func newPacing(shortest, longest time.Duration) pacing {
 
 // adapt takes into account a read that brought some events after a time. Where events are so
 // rare that a read waits longer than any pause, a pause would save no read.
-func (p *pacing) adapt(events int, took time.Duration) {
+//
+// Where somebody watches, each pause is the shortest: a stream shows an event late by it.
+func (p *pacing) adapt(events int, took time.Duration, watched bool) {
 	switch {
-	case took >= p.max:
+	case watched, took >= p.max:
 		p.pause = p.min
 	case events < fewEvents:
 		p.pause = min(2*p.pause, p.max)

@@ -216,7 +216,7 @@ func (t *Tail) follow(ctx context.Context, r *tailReader) {
 				}
 				continue
 			}
-			r.pacing.adapt(events, time.Since(start))
+			r.pacing.adapt(events, time.Since(start), t.isWatched(followed))
 			r.pacing.wait(ctx, start)
 			continue
 		}

@@ -23,6 +23,9 @@ type server struct {
 	addr string
 }
 
+// deployedGODEBUG is what the files in deploy set; see decision 89.
+const deployedGODEBUG = "schedtrace=2147483647"
+
 // startServer runs this binary with the given arguments on a free port.
 func startServer(env []string, args ...string) (*server, error) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -42,6 +45,9 @@ func startServer(env []string, args ...string) (*server, error) {
 		}
 	}
 	cmd.Env = append(append(cmd.Env, "AGENTSIGNAL_HTTP_ADDR="+addr), env...)
+	if _, set := os.LookupEnv("GODEBUG"); !set {
+		cmd.Env = append(cmd.Env, "GODEBUG="+deployedGODEBUG)
+	}
 	cmd.Stderr = os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := cmd.Start(); err != nil {
