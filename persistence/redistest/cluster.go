@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -97,8 +98,11 @@ func startNode(tb testing.TB, args []string) (*redis.Client, *Server) {
 // does not lose its port.
 const firstPort, ports = 10_000, 12_000
 
+// givenPorts has the ports that FreePort has returned: a server may not listen at one yet.
+var givenPorts sync.Map
+
 // FreePort returns a port of 127.0.0.1 that was free a moment ago, as was the second port that
-// a node of a cluster needs.
+// a node of a cluster needs. It returns no port twice.
 func FreePort(tb testing.TB) string {
 	tb.Helper()
 	free := func(port int) bool {
@@ -109,7 +113,11 @@ func FreePort(tb testing.TB) string {
 		return err == nil
 	}
 	for deadline := time.Now().Add(startTimeout); time.Now().Before(deadline); {
-		if port := firstPort + rand.IntN(ports); free(port) && free(port+busOffset) {
+		port := firstPort + rand.IntN(ports)
+		if !free(port) || !free(port+busOffset) {
+			continue
+		}
+		if _, given := givenPorts.LoadOrStore(port, true); !given {
 			return strconv.Itoa(port)
 		}
 	}
