@@ -20,7 +20,7 @@
 //     have their effect again, so no delivery is missing; one that was sent while the backup was made may be sent
 //     again, under the same identifier.
 //   - Webhooks and schedules come before the cut, with what is pending, and those that are new since come last, after the
-//     replies: none is missing that a stored reply tells of.
+//     replies: a stored reply to the request that made one is never without it.
 //   - Jobs and replies come after the cut. One whose change is behind it is a job that still runs, which is queued
 //     again, or left out.
 //   - Accounts come after the logs. One that was deleted meanwhile is erased after the restore, and an erasing that was

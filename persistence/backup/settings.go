@@ -16,8 +16,8 @@ import (
 // saveSettings saves the webhooks and schedules of all accounts, with pending deliveries.
 func (s *saver) saveSettings(ctx context.Context) error { return s.saveMissing(ctx, s.saveUnsent) }
 
-// saveNewSettings saves webhooks and schedules that were not there yet when the others were read. It comes after the
-// replies, which may say that they are there. Their deliveries are of events that have their effect again.
+// saveNewSettings saves webhooks and schedules that were made since the others were read. It comes after the replies, which
+// include those to the requests that made them. Their deliveries are of events that have their effect again.
 func (s *saver) saveNewSettings(ctx context.Context) error {
 	return s.saveMissing(ctx, func(context.Context, *deliveries.Copied) error { return nil })
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/agentsignal/agentsignal/persistence/storetest"
 )
 
-// A stored reply that tells of a new webhook or schedule would otherwise outlive it.
+// Otherwise the stored reply to the request that made a webhook or schedule would be restored without it.
 func TestSettingsThatAreNewMeanwhileAreSaved(t *testing.T) {
 	t.Parallel()
 	from, to := redistest.New(t), redistest.New(t)

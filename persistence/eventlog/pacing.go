@@ -25,9 +25,8 @@ func newPacing(shortest, longest time.Duration) pacing {
 }
 
 // adapt takes into account a read that brought some events after a time. Where events are so
-// rare that a read waits longer than any pause, a pause would save no read.
-//
-// Where somebody watches, each pause is the shortest: a stream shows an event late by it.
+// rare that a read waits longer than any pause, a pause would save no read. With watched, because
+// streams show the events, the pause is the shortest: it delays what clients see.
 func (p *pacing) adapt(events int, took time.Duration, watched bool) {
 	switch {
 	case watched, took >= p.max:

@@ -23,8 +23,8 @@ type TailOptions struct {
 	// Count is how many events of a partition one read returns; default 1000.
 	Count int
 	// Pause and MaxPause are the shortest and the longest time from one read to the next;
-	// defaults 1 and 4 ms. It grows while reads bring few events. An event that comes after
-	// the pause is read at once, and a caller of Wait ends it.
+	// defaults 1 and 4 ms. It grows while reads bring few events and no stream shows them. An
+	// event that comes after the pause is read at once, and a caller of Wait ends it.
 	Pause, MaxPause time.Duration
 	// Idle is how long a partition is followed after its last use; default 10 minutes.
 	Idle time.Duration
