@@ -7,33 +7,33 @@ import (
 	"time"
 )
 
-// While the process allocates less than quietRate bytes a second and less than quietHeap bytes are live, its heap may
-// grow by quietPercent percent between two collections; otherwise by usualPercent, as without this.
+// The heap of a quiet process may grow by quietPercent percent between two collections, that of others by usualPercent, as
+// by Go's own default. A process is quiet while less than quietHeap bytes are live and it allocates no more than that share of
+// them in quietTime: its collections are at least so far apart then, and cost little of whatever it does.
 const (
-	quietRate    = 4 << 20
 	quietHeap    = 64 << 20
+	quietTime    = 5 * time.Second
 	quietPercent = 25
 	usualPercent = 100
 )
 
-// collector has the garbage collector keep the heap of a quiet process small: a collection is cheap while few are
-// needed. It is used by one goroutine.
+// collector has the garbage collector keep the heap of a quiet process small. It is used by one goroutine.
 type collector struct {
-	allocated uint64 // bytes, when settle was called last
-	at        time.Time
+	allocated uint64 // bytes, when the present measurement began
+	since     time.Time
 	percent   int
 	set       func(percent int) // nil if GOGC in the environment decides
 }
 
 func newCollector() *collector {
-	c := &collector{at: time.Now(), percent: usualPercent}
+	c := &collector{since: time.Now(), percent: usualPercent}
 	if os.Getenv("GOGC") == "" {
 		c.set = func(percent int) { debug.SetGCPercent(percent) }
 	}
 	return c
 }
 
-// settle chooses the percentage by what was allocated since the last call, and by what is live.
+// settle chooses the percentage by what was allocated and by what is live. It is called several times in quietTime.
 func (c *collector) settle() {
 	if c.set == nil {
 		return
@@ -43,14 +43,17 @@ func (c *collector) settle() {
 	c.choose(samples[0].Value.Uint64(), samples[1].Value.Uint64(), time.Now())
 }
 
-// choose is settle at a time, with the bytes allocated until then and those that are live.
+// choose is settle at a time, with the bytes allocated until then and those that are live. It notices at once that work has
+// begun, and after quietTime that it has ended.
 func (c *collector) choose(allocated, live uint64, now time.Time) {
-	rate := float64(allocated-c.allocated) / max(now.Sub(c.at).Seconds(), 1e-3)
-	c.allocated, c.at = allocated, now
-	percent := usualPercent
-	if rate < quietRate && live < quietHeap {
-		percent = quietPercent
+	percent := quietPercent
+	switch {
+	case live >= quietHeap || allocated-c.allocated > live*quietPercent/100:
+		percent = usualPercent
+	case now.Sub(c.since) < quietTime:
+		return
 	}
+	c.allocated, c.since = allocated, now
 	if percent != c.percent {
 		c.percent = percent
 		c.set(percent)

@@ -8,20 +8,36 @@ import (
 
 func TestTheHeapOfAQuietProcessIsKeptSmall(t *testing.T) {
 	t.Parallel()
-	var got []int
-	now := time.Now()
-	c := &collector{at: now, percent: usualPercent, set: func(percent int) { got = append(got, percent) }}
-	var allocated uint64
-	for _, x := range []struct{ rate, live uint64 }{
-		{quietRate * 2, 1}, {quietRate / 2, 1}, {quietRate / 4, 1}, {quietRate, 1}, {1, quietHeap - 1}, {1, quietHeap}, {1, 1},
-	} {
-		now = now.Add(settleEvery)
-		allocated += x.rate * uint64(settleEvery/time.Second)
-		c.choose(allocated, x.live, now)
-	}
-	c.end()
+	const live, budget = 32 << 20, 8 << 20 // a quarter of it
 	const quiet, usual = quietPercent, usualPercent
-	if want := []int{quiet, usual, quiet, usual, quiet, usual}; !slices.Equal(got, want) {
-		t.Errorf("set to %v, want %v", got, want)
+	now := time.Now()
+	c := &collector{since: now, percent: usual}
+	var got []int
+	c.set = func(percent int) { got = append(got, percent) }
+	var allocated uint64
+	for _, x := range []struct {
+		after time.Duration
+		bytes uint64
+		live  uint64
+		want  []int // set until then
+	}{
+		{time.Second, budget + 1, live, nil},
+		{quietTime - 1, budget, live, nil},
+		{1, 0, live, []int{quiet}},
+		{quietTime, budget, live, []int{quiet}},
+		{time.Second, budget, live, []int{quiet}},
+		{time.Second, 1, live, []int{quiet, usual}},
+		{quietTime, 0, live, []int{quiet, usual, quiet}},
+		{time.Second, 0, quietHeap, []int{quiet, usual, quiet, usual}},
+		{quietTime, 0, quietHeap - 1, []int{quiet, usual, quiet, usual, quiet}},
+	} {
+		now = now.Add(x.after)
+		allocated += x.bytes
+		if c.choose(allocated, x.live, now); !slices.Equal(got, x.want) {
+			t.Fatalf("after %d bytes in %s, %d live: set to %v, want %v", x.bytes, x.after, x.live, got, x.want)
+		}
+	}
+	if c.end(); got[len(got)-1] != usual {
+		t.Errorf("set to %v at the end, want %d", got, usual)
 	}
 }

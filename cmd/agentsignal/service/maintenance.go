@@ -67,15 +67,16 @@ func (p *process) trimMemory(ctx context.Context) error {
 	})
 }
 
-// returnMemory gives memory back to the system after a burst of connections, and keeps the heap of a quiet
-// process small.
+// returnMemory gives memory back to the system after a burst of connections.
 func (p *process) returnMemory(ctx context.Context) error {
+	return every(ctx, p.log, settleEvery, func() { p.hub.Settle() })
+}
+
+// keepHeapSmall keeps the heap small while the process is quiet.
+func (p *process) keepHeapSmall(ctx context.Context) error {
 	c := newCollector()
 	defer c.end()
-	return every(ctx, p.log, settleEvery, func() {
-		p.hub.Settle()
-		c.settle()
-	})
+	return every(ctx, p.log, collectEvery, c.settle)
 }
 
 // reloadSettings reloads the certificate, log level and rate limits on request. Settings that

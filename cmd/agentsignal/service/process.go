@@ -59,6 +59,7 @@ const (
 	gaugesEvery     = 15 * time.Second
 	trimEvery       = time.Minute
 	settleEvery     = 5 * time.Second
+	collectEvery    = time.Second
 	risksEvery      = 30 * time.Second
 	adminHeaderTime = 10 * time.Second
 )
@@ -150,6 +151,7 @@ func (p *process) run(ctx context.Context) error {
 		"limit requests":   p.limiter.Run,
 		"trim memory":      p.trimMemory,
 		"return memory":    p.returnMemory,
+		"keep heap small":  p.keepHeapSmall,
 		"update gauges":    p.updateGauges,
 		"reload settings":  p.reloadSettings,
 	} {
