@@ -62,6 +62,8 @@ type Options struct {
 type Follower interface {
 	// Follow has a partition followed until release is called. It does not block.
 	Follow(partition int) (release func())
+	// Watch adds n, which may be negative, to the connections that show the events of a partition.
+	Watch(partition, n int)
 	// Attached reports whether Publish gets every later event of a partition that is followed.
 	Attached(partition int) bool
 	// Await waits for that. KindUnavailable: ctx ended first.
@@ -310,8 +312,11 @@ func (h *Hub) admit(p *peer, account signal.AccountID) bool {
 		h.listened[account] = l
 		h.ring.listen(partition, account)
 	}
-	if l.connections == 0 && h.o.Follower != nil {
-		l.release = h.o.Follower.Follow(partition)
+	if h.o.Follower != nil {
+		if l.connections == 0 {
+			l.release = h.o.Follower.Follow(partition)
+		}
+		h.o.Follower.Watch(partition, 1)
 	}
 	l.connections++
 	l.left = 0
@@ -323,6 +328,9 @@ func (h *Hub) admit(p *peer, account signal.AccountID) bool {
 // leave is the end of admit.
 func (h *Hub) leave(account signal.AccountID) {
 	l := h.listened[account]
+	if h.o.Follower != nil {
+		h.o.Follower.Watch(h.o.PartitionOf(account), -1)
+	}
 	if l.connections--; l.connections > 0 {
 		return
 	}

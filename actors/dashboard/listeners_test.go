@@ -13,6 +13,7 @@ import (
 type follower struct {
 	mu       sync.Mutex
 	follows  int
+	watching int // connections, of all partitions
 	attached chan struct{}
 	err      error // of Await, once attached
 }
@@ -22,16 +23,30 @@ func (f *follower) Follow(int) func() {
 	return func() { f.add(-1) }
 }
 
+func (f *follower) Watch(_, n int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.watching += n
+}
+
 func (f *follower) add(n int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.follows += n
 }
 
+// count returns how often partitions are followed.
 func (f *follower) count() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.follows
+}
+
+// watchers returns how many connections watch partitions.
+func (f *follower) watchers() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.watching
 }
 
 func (f *follower) Attached(int) bool {
@@ -132,9 +147,12 @@ func TestWelcomeWaitsForEvents(t *testing.T) {
 	if n := f.count(); n != 1 {
 		t.Errorf("the partition is followed %d times for one account", n)
 	}
+	if n := f.watchers(); n != 2 {
+		t.Errorf("%d connections watch the partition, want 2", n)
+	}
 	c.ws.Close()
 	second.ws.Close()
-	until(t, "the partition is released", func() bool { return f.count() == 0 })
+	until(t, "the partition is released", func() bool { return f.count() == 0 && f.watchers() == 0 })
 }
 
 // TestPartitionThatCannotBeFollowed: the client is asked to come back.

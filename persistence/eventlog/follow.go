@@ -3,7 +3,6 @@ package eventlog
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -79,6 +78,9 @@ func (f Follower) Follow(partition int) (release func()) {
 	}
 }
 
+// Watch adds n, which may be negative, to the connections that show the events of a partition.
+func (f Follower) Watch(partition, n int) { f.tail.partitions[partition].connections.Add(int64(n)) }
+
 // Use has a partition followed for TailOptions.Idle from now on, and waits until it is.
 // KindUnavailable: Redis does not answer, or ctx ended.
 func (f Follower) Use(ctx context.Context, partition int) error {
@@ -146,16 +148,6 @@ func (t *Tail) isNeeded(partition int) bool {
 // needs is isNeeded where part.mu is held.
 func (t *Tail) needs(part *tailPartition) bool {
 	return len(part.waiters) > 0 || part.needed(t.clock(), t.idle)
-}
-
-// isWatched reports whether streams show the events of any of the partitions.
-func (t *Tail) isWatched(partitions []int) bool {
-	return slices.ContainsFunc(partitions, func(p int) bool {
-		part := &t.partitions[p]
-		part.mu.Lock()
-		defer part.mu.Unlock()
-		return part.holds[Streams] > 0
-	})
 }
 
 // update attaches the partitions of r for which there is a reason, detaches the others, and

@@ -280,20 +280,24 @@ func TestUseWithoutRedis(t *testing.T) {
 	}
 }
 
-// TestStreamsMakePartitionsWatched: reads are made without long pauses while a stream shows their events.
-func TestStreamsMakePartitionsWatched(t *testing.T) {
+// TestConnectionsShortenPauses: with a longest pause of an hour, a tail that ignored the connections would pause twice as
+// long after each of these events.
+func TestConnectionsShortenPauses(t *testing.T) {
 	t.Parallel()
-	tail := newLazyBench(t, TailOptions{}).tail
-	release := tail.For(Owned).Follow(0)
-	defer release()
-	if tail.isWatched([]int{0, 1}) {
-		t.Error("partitions without streams are watched")
+	b := newLazyBench(t, TailOptions{Readers: 1, MaxPause: time.Hour})
+	b.run()
+	streams := b.tail.For(Streams)
+	streams.Follow(1)
+	streams.Watch(1, manyShown+1)
+	streams.Watch(1, -1)
+	if err := streams.Await(t.Context(), 1); err != nil {
+		t.Fatal(err)
 	}
-	release = tail.For(Streams).Follow(1)
-	if !tail.isWatched([]int{0, 1}) || tail.isWatched([]int{0}) {
-		t.Error("partition 1, which has a stream, is not watched, or partition 0 is")
+	var want []string
+	for i := range 18 { // 1 ms, doubled so often, is over two minutes
+		want = append(want, strconv.Itoa(i))
+		b.append(noted(accountIn(b.store, 1), want[i]))
+		eventually(t, func() bool { return len(b.texts(1)) == len(want) })
 	}
-	if release(); tail.isWatched([]int{0, 1}) {
-		t.Error("a partition is watched after its last stream has ended")
-	}
+	b.wantTexts(1, want...)
 }

@@ -6,10 +6,12 @@ import (
 )
 
 // Reads that bring fewer events than fewEvents are made less often, and those that bring
-// manyEvents more often.
+// manyEvents more often. One whose events are shown manyShown times is followed by the next
+// without a long pause: to write them costs twenty times as much as the read.
 const (
 	fewEvents  = 16
 	manyEvents = 128
+	manyShown  = 200
 )
 
 // pacing chooses the time from the beginning of one read to that of the next. A read costs Redis
@@ -24,16 +26,22 @@ func newPacing(shortest, longest time.Duration) pacing {
 	return pacing{min: shortest, max: max(shortest, longest), pause: shortest, hurry: make(chan struct{}, 1)}
 }
 
-// adapt takes into account a read that brought some events after a time. Where events are so
-// rare that a read waits longer than any pause, a pause would save no read. With watched, because
-// streams show the events, the pause is the shortest: it delays what clients see.
-func (p *pacing) adapt(events int, took time.Duration, watched bool) {
+// readEvents is what one read has brought.
+type readEvents struct {
+	events int
+	shown  int // for each event, how many connections show events of its partition
+}
+
+// adapt takes into account a read that took some time. Where events are so rare that a read waits
+// longer than any pause, a pause would save no read. Nor does it save much where many connections
+// show the events, and it delays what their clients see.
+func (p *pacing) adapt(got readEvents, took time.Duration) {
 	switch {
-	case watched, took >= p.max:
+	case got.shown >= manyShown, took >= p.max:
 		p.pause = p.min
-	case events < fewEvents:
+	case got.events < fewEvents:
 		p.pause = min(2*p.pause, p.max)
-	case events >= manyEvents:
+	case got.events >= manyEvents:
 		p.pause = max(p.pause/2, p.min)
 	}
 }

@@ -23,7 +23,7 @@ type TailOptions struct {
 	// Count is how many events of a partition one read returns; default 1000.
 	Count int
 	// Pause and MaxPause are the shortest and the longest time from one read to the next;
-	// defaults 1 and 4 ms. It grows while reads bring few events and no stream shows them. An
+	// defaults 1 and 4 ms. It grows while reads bring few events and few connections show them. An
 	// event that comes after the pause is read at once, and a caller of Wait ends it.
 	Pause, MaxPause time.Duration
 	// Idle is how long a partition is followed after its last use; default 10 minutes.
@@ -103,6 +103,8 @@ type tailPartition struct {
 	suspect bool      // entries may have been removed unread since the last inspection
 	readAt  time.Time // of the last read, by the wall clock, which goes on while the machine is suspended
 	recent  recent
+
+	connections atomic.Int64 // those that show its events
 
 	mu sync.Mutex // guards the rest; after reading
 	following
@@ -190,12 +192,12 @@ func (t *Tail) follow(ctx context.Context, r *tailReader) {
 	begun, failure, retries := false, "", backoff.Backoff{Min: minBackoff, Max: maxBackoff}
 	var buffer redisclient.Buffer
 	for ctx.Err() == nil {
-		start, events := time.Now(), 0
+		start, got := time.Now(), readEvents{}
 		var followed []int
 		err := t.guarded(func() (err error) {
 			// The first round only attaches, so that the tail is attached before an event comes.
 			if followed, err = t.update(ctx, r); err == nil && len(followed) > 0 && begun {
-				events, err = t.read(ctx, followed, redisclient.BlockTimeout, &buffer)
+				got, err = t.read(ctx, followed, redisclient.BlockTimeout, &buffer)
 			}
 			return err
 		})
@@ -216,7 +218,7 @@ func (t *Tail) follow(ctx context.Context, r *tailReader) {
 				}
 				continue
 			}
-			r.pacing.adapt(events, time.Since(start), t.isWatched(followed))
+			r.pacing.adapt(got, time.Since(start))
 			r.pacing.wait(ctx, start)
 			continue
 		}
@@ -280,10 +282,10 @@ func (t *Tail) attach(ctx context.Context, p int) error {
 // maxKeptReply is the size of a reply, in bytes, whose memory is used for the next one.
 const maxKeptReply = 1 << 20
 
-// read waits for events of attached partitions, for at most block, and hands them on. It returns
-// how many came. The buffer takes the reply: events are decoded from it into memory of their own.
+// read waits for events of attached partitions, for at most block, and hands them on. The buffer takes the reply: events
+// are decoded from it into memory of their own.
 func (t *Tail) read(ctx context.Context, partitions []int, block time.Duration, buffer *redisclient.Buffer) (
-	events int, err error) {
+	got readEvents, err error) {
 	n := len(partitions)
 	after := make([]signal.Position, n)
 	args := make([]any, 6+2*n)
@@ -298,24 +300,25 @@ func (t *Tail) read(ctx context.Context, partitions []int, block time.Duration, 
 	}
 	reply, err := t.store.Raw(ctx, t.store.Blocking, buffer, args...)
 	if err != nil {
-		return 0, fmt.Errorf("read event logs: %w", err)
+		return got, fmt.Errorf("read event logs: %w", err)
 	}
 	if len(reply) > maxKeptReply {
 		*buffer = redisclient.Buffer{}
 	}
 	found, err := t.parse(reply)
 	if err != nil {
-		return 0, fmt.Errorf("read event logs: %w", err)
+		return got, fmt.Errorf("read event logs: %w", err)
 	}
 	missing, err := t.confirm(ctx, found)
 	if err != nil {
-		return 0, fmt.Errorf("wait for replicas of events: %w", err)
+		return got, fmt.Errorf("wait for replicas of events: %w", err)
 	}
 	for i, p := range partitions {
 		if err := t.take(ctx, p, after[i], found[p], len(found) == 0); err != nil {
-			return events, err
+			return got, err
 		}
-		events += len(found[p])
+		got.events += len(found[p])
+		got.shown += len(found[p]) * int(t.partitions[p].connections.Load())
 	}
 	if missing || t.withheld.Load() > 0 {
 		t.hold(partitions, missing)
@@ -323,7 +326,7 @@ func (t *Tail) read(ctx context.Context, partitions []int, block time.Duration, 
 	if missing {
 		t.awaitReplicas(ctx, partitions)
 	}
-	return events, nil
+	return got, nil
 }
 
 // pausedAfter is how long after the last read the process is taken to have been paused: its log may have been
