@@ -19,11 +19,11 @@ var passIntervals = [...]passInterval{
 }
 
 // An interval is worth its delay only if it gathers: if a connection gets gatherMin frames in that
-// time on average. If it gets fewer, the interval is entered only above busyEnter, where a pass may
-// soon take all the time there is, and left below busyLeave.
+// time on average, so that there is half as much to write. If it gets fewer, the interval is entered
+// only above busyEnter, where frames queue up anyway, and left below busyLeave.
 const (
-	gatherMin = .3
-	busyEnter = .8
+	gatherMin = 1
+	busyEnter = .97
 	busyLeave = .6
 )
 
