@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"runtime/debug"
 	"strings"
+	"sync"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -71,11 +72,11 @@ func (s *Server) guardMCP(next mcp.MethodHandler) mcp.MethodHandler {
 }
 
 // addMCP adds the route of the Model Context Protocol. A request counts as a read; the requests of its
-// tools count by themselves.
+// tools count by themselves. The tools, whose schemas take a megabyte, are made for the first one.
 func (s *Server) addMCP() {
-	handler := s.newMCP()
+	handler := sync.OnceValue(s.newMCP)
 	s.add(mcpPath, methods{http.MethodPost: {guard: anyToken, class: limits.Reads, handle: checked(func(c *call) error {
-		return s.answerMCP(c, handler)
+		return s.answerMCP(c, handler())
 	})}})
 }
 

@@ -12,8 +12,8 @@ import (
 // them in quietTime: its collections are at least so far apart then, and cost little of whatever it does.
 const (
 	quietHeap    = 64 << 20
-	quietTime    = 5 * time.Second
-	quietPercent = 25
+	quietTime    = 3 * time.Second
+	quietPercent = 15
 	usualPercent = 100
 )
 

@@ -8,7 +8,7 @@ import (
 
 func TestTheHeapOfAQuietProcessIsKeptSmall(t *testing.T) {
 	t.Parallel()
-	const live, budget = 32 << 20, 8 << 20 // a quarter of it
+	const live, budget = 100 << 18, quietPercent << 18
 	const quiet, usual = quietPercent, usualPercent
 	now := time.Now()
 	c := &collector{since: now, percent: usual}
