@@ -72,7 +72,7 @@ func (s *Server) guardMCP(next mcp.MethodHandler) mcp.MethodHandler {
 }
 
 // addMCP adds the route of the Model Context Protocol. A request counts as a read; the requests of its
-// tools count by themselves. The tools, whose schemas take a megabyte, are made for the first one.
+// tools count by themselves. The tools, whose schemas take a megabyte, are made at the first request.
 func (s *Server) addMCP() {
 	handler := sync.OnceValue(s.newMCP)
 	s.add(mcpPath, methods{http.MethodPost: {guard: anyToken, class: limits.Reads, handle: checked(func(c *call) error {

@@ -62,8 +62,8 @@ type Options struct {
 type Follower interface {
 	// Follow has a partition followed until release is called. It does not block.
 	Follow(partition int) (release func())
-	// Watch adds n, which may be negative, to the connections that show the events of a partition.
-	Watch(partition, n int)
+	// Shown reports that events of a partition go to so many connections, each counted for every event.
+	Shown(partition, times int)
 	// Attached reports whether Publish gets every later event of a partition that is followed.
 	Attached(partition int) bool
 	// Await waits for that. KindUnavailable: ctx ended first.
@@ -258,14 +258,22 @@ func (h *Hub) Publish(partition int, events []signal.Event) {
 	o := published{partition: partition, first: events[0].Position, last: events[len(events)-1].Position}
 	h.publishing.Lock()
 	defer h.publishing.Unlock()
+	shown := 0
 	for i := range events {
 		e := &events[i]
-		if h.listened[e.Account] == nil && !e.Type.Internal() {
+		l := h.listened[e.Account]
+		if l == nil && !e.Type.Internal() {
 			continue
 		}
 		if f := newFrame(e, h.o.Name); f != nil {
 			o.frames = append(o.frames, f)
+			if l != nil {
+				shown += l.connections
+			}
 		}
+	}
+	if shown > 0 && h.o.Follower != nil {
+		h.o.Follower.Shown(partition, shown)
 	}
 	h.resumer.counts.published(partition, o.last, len(events))
 	// First the ring, then the inboxes: see flusher.missed.
@@ -312,11 +320,8 @@ func (h *Hub) admit(p *peer, account signal.AccountID) bool {
 		h.listened[account] = l
 		h.ring.listen(partition, account)
 	}
-	if h.o.Follower != nil {
-		if l.connections == 0 {
-			l.release = h.o.Follower.Follow(partition)
-		}
-		h.o.Follower.Watch(partition, 1)
+	if l.connections == 0 && h.o.Follower != nil {
+		l.release = h.o.Follower.Follow(partition)
 	}
 	l.connections++
 	l.left = 0
@@ -328,9 +333,6 @@ func (h *Hub) admit(p *peer, account signal.AccountID) bool {
 // leave is the end of admit.
 func (h *Hub) leave(account signal.AccountID) {
 	l := h.listened[account]
-	if h.o.Follower != nil {
-		h.o.Follower.Watch(h.o.PartitionOf(account), -1)
-	}
 	if l.connections--; l.connections > 0 {
 		return
 	}

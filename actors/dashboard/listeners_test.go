@@ -13,7 +13,7 @@ import (
 type follower struct {
 	mu       sync.Mutex
 	follows  int
-	watching int // connections, of all partitions
+	shown    map[int]int // by partition
 	attached chan struct{}
 	err      error // of Await, once attached
 }
@@ -23,10 +23,13 @@ func (f *follower) Follow(int) func() {
 	return func() { f.add(-1) }
 }
 
-func (f *follower) Watch(_, n int) {
+func (f *follower) Shown(partition, times int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.watching += n
+	if f.shown == nil {
+		f.shown = map[int]int{}
+	}
+	f.shown[partition] += times
 }
 
 func (f *follower) add(n int) {
@@ -42,11 +45,11 @@ func (f *follower) count() int {
 	return f.follows
 }
 
-// watchers returns how many connections watch partitions.
-func (f *follower) watchers() int {
+// times returns how often events of the test's partition were shown.
+func (f *follower) times() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.watching
+	return f.shown[testPartition]
 }
 
 func (f *follower) Attached(int) bool {
@@ -147,12 +150,16 @@ func TestWelcomeWaitsForEvents(t *testing.T) {
 	if n := f.count(); n != 1 {
 		t.Errorf("the partition is followed %d times for one account", n)
 	}
-	if n := f.watchers(); n != 2 {
-		t.Errorf("%d connections watch the partition, want 2", n)
+	if n := f.times(); n != 3 { // the first event to one connection, the second to two
+		t.Errorf("events were shown %d times, want 3", n)
 	}
 	c.ws.Close()
 	second.ws.Close()
-	until(t, "the partition is released", func() bool { return f.count() == 0 && f.watchers() == 0 })
+	until(t, "the partition is released", func() bool { return f.count() == 0 })
+	s.journal.append(created(alice, "SOL"), created(bob, "SOL"))
+	if n := f.times(); n != 3 {
+		t.Errorf("events were shown %d times after the connections have ended, want 3", n)
+	}
 }
 
 // TestPartitionThatCannotBeFollowed: the client is asked to come back.

@@ -78,8 +78,9 @@ func (f Follower) Follow(partition int) (release func()) {
 	}
 }
 
-// Watch adds n, which may be negative, to the connections that show the events of a partition.
-func (f Follower) Watch(partition, n int) { f.tail.partitions[partition].connections.Add(int64(n)) }
+// Shown reports that events of a partition that subscribers got go to so many connections, each counted for
+// every event. It shortens the pauses between reads.
+func (f Follower) Shown(partition, times int) { f.tail.readerOf(partition).shown.Add(int64(times)) }
 
 // Use has a partition followed for TailOptions.Idle from now on, and waits until it is.
 // KindUnavailable: Redis does not answer, or ctx ended.
@@ -125,7 +126,7 @@ func (f Follower) Attached(partition int) bool {
 
 // request notifies the reader of a partition that there is a reason to follow it.
 func (t *Tail) request(partition int) {
-	r := t.readers[partition%len(t.readers)]
+	r := t.readerOf(partition)
 	for _, c := range []chan struct{}{r.idle, r.added} {
 		select {
 		case c <- struct{}{}:
@@ -133,6 +134,8 @@ func (t *Tail) request(partition int) {
 		}
 	}
 }
+
+func (t *Tail) readerOf(partition int) *tailReader { return t.readers[partition%len(t.readers)] }
 
 // clock returns the time since the tail was made, in nanoseconds. It is never 0.
 func (t *Tail) clock() int64 { return int64(time.Since(t.started)) + 1 }

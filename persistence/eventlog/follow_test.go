@@ -280,16 +280,15 @@ func TestUseWithoutRedis(t *testing.T) {
 	}
 }
 
-// TestConnectionsShortenPauses: with a longest pause of an hour, a tail that ignored the connections would pause twice as
-// long after each of these events.
+// TestConnectionsShortenPauses: with a longest pause of an hour, a tail that did not know how often events are shown would
+// pause twice as long after each of these.
 func TestConnectionsShortenPauses(t *testing.T) {
 	t.Parallel()
 	b := newLazyBench(t, TailOptions{Readers: 1, MaxPause: time.Hour})
-	b.run()
 	streams := b.tail.For(Streams)
+	b.tail.Subscribe(func(p int, events []signal.Event) { streams.Shown(p, manyShown*len(events)) })
+	b.run()
 	streams.Follow(1)
-	streams.Watch(1, manyShown+1)
-	streams.Watch(1, -1)
 	if err := streams.Await(t.Context(), 1); err != nil {
 		t.Fatal(err)
 	}

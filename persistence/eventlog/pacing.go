@@ -26,22 +26,17 @@ func newPacing(shortest, longest time.Duration) pacing {
 	return pacing{min: shortest, max: max(shortest, longest), pause: shortest, hurry: make(chan struct{}, 1)}
 }
 
-// readEvents is what one read has brought.
-type readEvents struct {
-	events int
-	shown  int // for each event, how many connections show events of its partition
-}
-
-// adapt takes into account a read that took some time. Where events are so rare that a read waits
-// longer than any pause, a pause would save no read. Nor does it save much where many connections
-// show the events, and it delays what their clients see.
-func (p *pacing) adapt(got readEvents, took time.Duration) {
+// adapt takes into account a read that brought some events in a time. Where events are so
+// rare that a read waits longer than any pause, a pause would save no read. Nor does it save much
+// where the events are shown many times, once for each connection and event, and it delays what
+// clients see.
+func (p *pacing) adapt(events, shown int, took time.Duration) {
 	switch {
-	case got.shown >= manyShown, took >= p.max:
+	case shown >= manyShown, took >= p.max:
 		p.pause = p.min
-	case got.events < fewEvents:
+	case events < fewEvents:
 		p.pause = min(2*p.pause, p.max)
-	case got.events >= manyEvents:
+	case events >= manyEvents:
 		p.pause = max(p.pause/2, p.min)
 	}
 }

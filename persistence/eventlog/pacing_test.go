@@ -11,23 +11,24 @@ func TestPacing(t *testing.T) {
 	const shortest, longest = time.Millisecond, 4 * time.Millisecond
 	for name, c := range map[string]struct {
 		before time.Duration
-		got    readEvents
+		events int
+		shown  int
 		took   time.Duration
 		want   time.Duration
 	}{
-		"few events":                    {shortest, readEvents{events: 1}, 0, 2 * shortest},
-		"few events, longest pause":     {longest, readEvents{events: 1}, 0, longest},
-		"rare events":                   {longest, readEvents{events: 1}, longest, shortest},
-		"a good number of events":       {2 * shortest, readEvents{events: fewEvents}, 0, 2 * shortest},
-		"few events, many connections":  {longest, readEvents{1, manyShown}, 0, shortest},
-		"some events, many connections": {longest, readEvents{fewEvents, manyShown}, 0, shortest},
-		"few events, few connections":   {longest, readEvents{1, manyShown - 1}, 0, longest},
-		"many events":                   {longest, readEvents{events: manyEvents}, 0, longest / 2},
-		"many events, shortest pause":   {shortest, readEvents{events: manyEvents}, 0, shortest},
+		"few events":                  {shortest, 1, 0, 0, 2 * shortest},
+		"few events, longest pause":   {longest, 1, 0, 0, longest},
+		"rare events":                 {longest, 1, 0, longest, shortest},
+		"a good number of events":     {2 * shortest, fewEvents, 0, 0, 2 * shortest},
+		"few events, shown often":     {longest, 1, manyShown, 0, shortest},
+		"some events, shown often":    {longest, fewEvents, manyShown, 0, shortest},
+		"few events, shown less":      {longest, 1, manyShown - 1, 0, longest},
+		"many events":                 {longest, manyEvents, 0, 0, longest / 2},
+		"many events, shortest pause": {shortest, manyEvents, 0, 0, shortest},
 	} {
 		p := newPacing(shortest, longest)
 		p.pause = c.before
-		if p.adapt(c.got, c.took); p.pause != c.want {
+		if p.adapt(c.events, c.shown, c.took); p.pause != c.want {
 			t.Errorf("%s: pause %v, want %v", name, p.pause, c.want)
 		}
 	}

@@ -23,7 +23,7 @@ type TailOptions struct {
 	// Count is how many events of a partition one read returns; default 1000.
 	Count int
 	// Pause and MaxPause are the shortest and the longest time from one read to the next;
-	// defaults 1 and 4 ms. It grows while reads bring few events and few connections show them. An
+	// defaults 1 and 4 ms. It grows while reads bring few events, unless these go to many connections. An
 	// event that comes after the pause is read at once, and a caller of Wait ends it.
 	Pause, MaxPause time.Duration
 	// Idle is how long a partition is followed after its last use; default 10 minutes.
@@ -75,6 +75,7 @@ type tailReader struct {
 	pacing     pacing
 	idle       chan struct{} // holds a value when a partition was added, for a reader without any
 	added      chan struct{} // the same for join
+	shown      atomic.Int64  // since the last read: see Follower.Shown
 
 	mu      sync.Mutex
 	covered map[int]bool // partitions of the present or the last read
@@ -103,8 +104,6 @@ type tailPartition struct {
 	suspect bool      // entries may have been removed unread since the last inspection
 	readAt  time.Time // of the last read, by the wall clock, which goes on while the machine is suspended
 	recent  recent
-
-	connections atomic.Int64 // those that show its events
 
 	mu sync.Mutex // guards the rest; after reading
 	following
@@ -192,12 +191,12 @@ func (t *Tail) follow(ctx context.Context, r *tailReader) {
 	begun, failure, retries := false, "", backoff.Backoff{Min: minBackoff, Max: maxBackoff}
 	var buffer redisclient.Buffer
 	for ctx.Err() == nil {
-		start, got := time.Now(), readEvents{}
+		start, events := time.Now(), 0
 		var followed []int
 		err := t.guarded(func() (err error) {
 			// The first round only attaches, so that the tail is attached before an event comes.
 			if followed, err = t.update(ctx, r); err == nil && len(followed) > 0 && begun {
-				got, err = t.read(ctx, followed, redisclient.BlockTimeout, &buffer)
+				events, err = t.read(ctx, followed, redisclient.BlockTimeout, &buffer)
 			}
 			return err
 		})
@@ -218,7 +217,7 @@ func (t *Tail) follow(ctx context.Context, r *tailReader) {
 				}
 				continue
 			}
-			r.pacing.adapt(got, time.Since(start))
+			r.pacing.adapt(events, int(r.shown.Swap(0)), time.Since(start))
 			r.pacing.wait(ctx, start)
 			continue
 		}
@@ -282,10 +281,10 @@ func (t *Tail) attach(ctx context.Context, p int) error {
 // maxKeptReply is the size of a reply, in bytes, whose memory is used for the next one.
 const maxKeptReply = 1 << 20
 
-// read waits for events of attached partitions, for at most block, and hands them on. The buffer takes the reply: events
-// are decoded from it into memory of their own.
+// read waits for events of attached partitions, for at most block, and hands them on. It returns
+// how many came. The buffer takes the reply: events are decoded from it into memory of their own.
 func (t *Tail) read(ctx context.Context, partitions []int, block time.Duration, buffer *redisclient.Buffer) (
-	got readEvents, err error) {
+	events int, err error) {
 	n := len(partitions)
 	after := make([]signal.Position, n)
 	args := make([]any, 6+2*n)
@@ -300,25 +299,24 @@ func (t *Tail) read(ctx context.Context, partitions []int, block time.Duration, 
 	}
 	reply, err := t.store.Raw(ctx, t.store.Blocking, buffer, args...)
 	if err != nil {
-		return got, fmt.Errorf("read event logs: %w", err)
+		return 0, fmt.Errorf("read event logs: %w", err)
 	}
 	if len(reply) > maxKeptReply {
 		*buffer = redisclient.Buffer{}
 	}
 	found, err := t.parse(reply)
 	if err != nil {
-		return got, fmt.Errorf("read event logs: %w", err)
+		return 0, fmt.Errorf("read event logs: %w", err)
 	}
 	missing, err := t.confirm(ctx, found)
 	if err != nil {
-		return got, fmt.Errorf("wait for replicas of events: %w", err)
+		return 0, fmt.Errorf("wait for replicas of events: %w", err)
 	}
 	for i, p := range partitions {
 		if err := t.take(ctx, p, after[i], found[p], len(found) == 0); err != nil {
-			return got, err
+			return events, err
 		}
-		got.events += len(found[p])
-		got.shown += len(found[p]) * int(t.partitions[p].connections.Load())
+		events += len(found[p])
 	}
 	if missing || t.withheld.Load() > 0 {
 		t.hold(partitions, missing)
@@ -326,7 +324,7 @@ func (t *Tail) read(ctx context.Context, partitions []int, block time.Duration, 
 	if missing {
 		t.awaitReplicas(ctx, partitions)
 	}
-	return got, nil
+	return events, nil
 }
 
 // pausedAfter is how long after the last read the process is taken to have been paused: its log may have been

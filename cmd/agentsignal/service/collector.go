@@ -8,8 +8,8 @@ import (
 )
 
 // The heap of a quiet process may grow by quietPercent percent between two collections, that of others by usualPercent, as
-// by Go's own default. A process is quiet while less than quietHeap bytes are live and it allocates no more than that share of
-// them in quietTime: its collections are at least so far apart then, and cost little of whatever it does.
+// by Go's own default. A process is quiet while less than quietHeap bytes are live and it allocates in quietTime no more than
+// quietPercent percent of them: its collections are about as far apart as that, and cost little of whatever it does.
 const (
 	quietHeap    = 64 << 20
 	quietTime    = 3 * time.Second
@@ -33,7 +33,7 @@ func newCollector() *collector {
 	return c
 }
 
-// settle chooses the percentage by what was allocated and by what is live. It is called several times in quietTime.
+// settle chooses the percentage by what was allocated and by what is live. It is called each collectEvery.
 func (c *collector) settle() {
 	if c.set == nil {
 		return
@@ -43,14 +43,14 @@ func (c *collector) settle() {
 	c.choose(samples[0].Value.Uint64(), samples[1].Value.Uint64(), time.Now())
 }
 
-// choose is settle at a time, with the bytes allocated until then and those that are live. It notices at once that work has
-// begun, and after quietTime that it has ended.
+// choose is settle at a time, with the bytes allocated until then and those that are live. It notices work once that has
+// allocated too much, and its end after quietTime.
 func (c *collector) choose(allocated, live uint64, now time.Time) {
 	percent := quietPercent
 	switch {
 	case live >= quietHeap || allocated-c.allocated > live*quietPercent/100:
 		percent = usualPercent
-	case now.Sub(c.since) < quietTime:
+	case now.Sub(c.since) < quietTime-collectEvery/2: // a call may come early
 		return
 	}
 	c.allocated, c.since = allocated, now

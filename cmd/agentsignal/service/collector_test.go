@@ -22,8 +22,8 @@ func TestTheHeapOfAQuietProcessIsKeptSmall(t *testing.T) {
 		want  []int // set until then
 	}{
 		{time.Second, budget + 1, live, nil},
-		{quietTime - 1, budget, live, nil},
-		{1, 0, live, []int{quiet}},
+		{quietTime - collectEvery, budget, live, nil},
+		{collectEvery - 1, 0, live, []int{quiet}},
 		{quietTime, budget, live, []int{quiet}},
 		{time.Second, budget, live, []int{quiet}},
 		{time.Second, 1, live, []int{quiet, usual}},
