@@ -30,7 +30,7 @@ const (
 	// nodesOwners is also the number of partitions in the measurement of a follower: a further
 	// node then owns none.
 	nodesOwners = 2
-	nodesSettle = 3 * time.Second // until partitions have moved and the market has started
+	nodesSettle = 3 * time.Second // until partitions have moved and the market has started, and of load before a figure
 )
 
 // cluster is a rig with several nodes.
@@ -127,14 +127,14 @@ func (c *cluster) serveNode(ctx context.Context, i, partitions int) (*server, er
 	return c.serve(ctx, env...)
 }
 
-// run sends runs to some nodes, the same share to each, and returns how many were answered.
-func (c *cluster) run(ctx context.Context, b *bench, nodes []*server) (int, error) {
+// run sends rate runs a second to some nodes for a window, the same share to each, and returns how many were answered.
+func (c *cluster) run(ctx context.Context, nodes []*server, window time.Duration, rate float64) (int, error) {
 	counts := make([]int, len(nodes))
 	var group errgroup.Group
 	for i, s := range nodes {
 		group.Go(func() error {
 			n := len(nodes)
-			_, taken, err := c.runLoad(s).run(ctx, nodesConnections/n, b.window, b.runRate/float64(n))
+			_, taken, err := c.runLoad(s).run(ctx, nodesConnections/n, window, rate/float64(n))
 			counts[i] = len(taken)
 			return err
 		})
@@ -154,8 +154,12 @@ type cost struct {
 	runs           int
 }
 
-// measure returns what runs cost that are sent to the first of the nodes.
+// measure returns what runs cost that are sent to the first of the nodes, after nodesSettle of them: a node that
+// was idle does not collect garbage, or read its logs, as one at work does.
 func (c *cluster) measure(ctx context.Context, b *bench, nodes int) (m cost, err error) {
+	if _, err := c.run(ctx, c.nodes[:nodes], nodesSettle, b.runRate); err != nil {
+		return m, err
+	}
 	total := func() (sum time.Duration, err error) {
 		for _, s := range c.nodes {
 			used, err := s.cpu()
@@ -171,7 +175,7 @@ func (c *cluster) measure(ctx context.Context, b *bench, nodes int) (m cost, err
 	ofLast, err := during(c.nodes[len(c.nodes)-1].cpu, func() (err error) {
 		all, err = during(total, func() (err error) {
 			ofRedis, err = during(redis, func() (err error) {
-				m.runs, err = c.run(ctx, b, c.nodes[:nodes])
+				m.runs, err = c.run(ctx, c.nodes[:nodes], b.window, b.runRate)
 				return err
 			})
 			return err
