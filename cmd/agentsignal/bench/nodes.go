@@ -127,13 +127,15 @@ func (c *cluster) serveNode(ctx context.Context, i, partitions int) (*server, er
 	return c.serve(ctx, env...)
 }
 
-// run sends rate runs a second to some nodes for a window, the same share to each, and returns how many were answered.
+// run sends rate runs a second to some nodes for a window, and returns how many were answered. The nodes have the same
+// share and take turns, so that the cluster gets a run at a time, as one node does.
 func (c *cluster) run(ctx context.Context, nodes []*server, window time.Duration, rate float64) (int, error) {
 	counts := make([]int, len(nodes))
 	var group errgroup.Group
 	for i, s := range nodes {
 		group.Go(func() error {
 			n := len(nodes)
+			time.Sleep(time.Duration(float64(i) / rate * float64(time.Second)))
 			_, taken, err := c.runLoad(s).run(ctx, nodesConnections/n, window, rate/float64(n))
 			counts[i] = len(taken)
 			return err
