@@ -37,8 +37,10 @@ const (
 	inFlightFor   = 2 * time.Second
 	inFlightEvery = 100 * time.Millisecond
 	// maxInFlight bounds the deliveries of a partition in flight. With more, the events of
-	// the log wait until they are stored.
+	// the log wait until they are stored. So they do if maxHeld are held: those in flight, and
+	// those of later events than the first of them, which Redis may have.
 	maxInFlight = 32_768
+	maxHeld     = 4 * maxInFlight
 	// inFlightPage is how many are stored at once.
 	inFlightPage = 1000
 )
@@ -74,6 +76,9 @@ func (i *item) noteStored() {
 func (i *item) pass() {
 	if i.event != nil && i.passed.CompareAndSwap(false, true) {
 		i.event.count.Add(-1)
+		if i.event.table != nil { // nil if it is of an owner before
+			i.event.table.open.Add(-1)
+		}
 	}
 }
 
@@ -83,6 +88,7 @@ type inFlightEvent struct {
 	at     time.Time       // when its deliveries were sent to their endpoints
 	items  []*item
 	count  atomic.Int32 // of items that are in flight
+	table  *inFlight    // that has the event, or nil
 }
 
 // inFlight is the table of a partition's deliveries in flight, by event in the order of the
@@ -90,7 +96,8 @@ type inFlightEvent struct {
 type inFlight struct {
 	mu    sync.Mutex
 	list  []*inFlightEvent
-	count int // items in list
+	count int          // items in list
+	open  atomic.Int64 // items that are in flight
 
 	storing sync.Mutex // held while some of them are stored, without mu
 }
@@ -101,8 +108,16 @@ func (t *inFlight) add(events []*inFlightEvent) {
 	defer t.mu.Unlock()
 	t.list = append(t.list, events...)
 	for _, e := range events {
+		e.table = t
+		t.open.Add(int64(e.count.Load()))
 		t.count += len(e.items)
 	}
+}
+
+// hasRoom reports whether more deliveries may be in flight.
+func (t *inFlight) hasRoom(more int) bool {
+	held, _ := t.trim()
+	return int(t.open.Load())+more <= maxInFlight && held+more <= maxHeld
 }
 
 // trim drops the oldest events without deliveries in flight, and returns the number of

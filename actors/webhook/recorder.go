@@ -279,10 +279,8 @@ func (r *Recorder) handOver(ctx context.Context, p *page) error {
 			return err
 		}
 	default:
-		if count, _ := r.inFlight.trim(); count+len(p.items) > maxInFlight {
-			if err := r.storeInFlight(ctx, time.Now()); err != nil {
-				return err
-			}
+		if err := r.makeRoom(ctx, len(p.items)); err != nil {
+			return err
 		}
 		now := time.Now()
 		for _, e := range p.events {
@@ -440,16 +438,38 @@ func (r *Recorder) storePending(ctx context.Context, items []*item) error {
 	return nil
 }
 
-// storeInFlight stores overdue deliveries as pending, and notifies the partition's webhooks.
+// storeInFlight stores the deliveries in flight that were sent to their endpoints until then, and
+// released ones.
 func (r *Recorder) storeInFlight(ctx context.Context, then time.Time) error {
+	return r.storeOldest(ctx, then, func() bool { return false })
+}
+
+// makeRoom stores deliveries in flight until more may be.
+func (r *Recorder) makeRoom(ctx context.Context, more int) error {
+	enough := func() bool { return r.inFlight.hasRoom(more) }
+	if enough() {
+		return nil
+	}
+	return r.storeOldest(ctx, time.Now(), enough)
+}
+
+// storeOldest stores deliveries in flight as pending, the oldest first, until enough reports true, and
+// notifies the partition's webhooks.
+func (r *Recorder) storeOldest(ctx context.Context, then time.Time, enough func() bool) error {
 	r.inFlight.storing.Lock()
 	defer r.inFlight.storing.Unlock()
 	items := r.inFlight.overdue(then)
-	for len(items) > 0 {
-		page := items[:min(len(items), inFlightPage)]
-		items = items[len(page):]
-		for _, i := range page {
-			i.pending.Store(true)
+	for len(items) > 0 && !enough() {
+		page := make([]*item, 0, min(len(items), inFlightPage))
+		for len(items) > 0 && len(page) < inFlightPage {
+			if i := items[0]; !i.passed.Load() { // its outcome was stored while others were
+				i.pending.Store(true)
+				page = append(page, i)
+			}
+			items = items[1:]
+		}
+		if len(page) == 0 {
+			break
 		}
 		if err := r.storePending(ctx, page); err != nil {
 			return err

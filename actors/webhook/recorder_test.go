@@ -297,17 +297,19 @@ func TestInFlight(t *testing.T) {
 	})
 }
 
-// If too many are in flight, they are stored before the next ones are sent.
+// If too many are in flight, the oldest are stored before the next ones are sent, and no more than make
+// room for them.
 func TestInFlightIsBounded(t *testing.T) {
 	inRecording(t, func(t *testing.T, w *world, l *listener) {
 		w.register()
 		l.begin(w)
-		w.recordNew(maxInFlight)
+		all := w.recordNew(maxInFlight)
 		if w.store.kept != nil {
 			t.Fatalf("stored %d pages", len(w.store.kept))
 		}
 		w.emit(1)
 		events := w.events()
+		all = append(all, events...)
 		w.store.fail = func(op string) (error, bool) { return errDown, false }
 		if err := w.recorder.Record(t.Context(), events); !errors.Is(err, errDown) {
 			t.Errorf("error %v", err)
@@ -315,15 +317,71 @@ func TestInFlightIsBounded(t *testing.T) {
 		w.store.fail = nil
 		w.record(events)
 		synctest.Wait()
-		if n := len(w.store.deliveries); n != maxInFlight {
-			t.Errorf("%d are stored, want %d", n, maxInFlight)
+		if d := cmp.Diff([]storedPage{{inFlightPage, inFlightPage}}, w.store.kept); d != "" {
+			t.Errorf("stored (-want +got):\n%s", d)
 		}
-		for _, p := range w.store.kept {
-			if p.Deliveries > inFlightPage {
-				t.Errorf("%d are stored at once, want at most %d", p.Deliveries, inFlightPage)
+		for i, e := range w.recorder.inFlight.list { // without those that are stored
+			if want := all[inFlightPage:][i].ID; e.items[0].Event != want {
+				t.Fatalf("event %d in flight is %s, want %s", i, e.items[0].Event, want)
 			}
 		}
 	})
+}
+
+// A delivery whose outcome is stored while others are stored as pending is left out.
+func TestOutcomesAreStoredMeanwhile(t *testing.T) {
+	inRecording(t, func(t *testing.T, w *world, l *listener) {
+		w.register()
+		l.begin(w)
+		w.recordNew(3 * inFlightPage)
+		w.store.fail = func(op string) (error, bool) {
+			for _, e := range w.recorder.inFlight.list[inFlightPage+1:] {
+				e.items[0].noteStored()
+			}
+			return nil, false
+		}
+		time.Sleep(inFlightFor)
+		if err := w.recorder.storeInFlight(t.Context(), time.Now().Add(-inFlightFor)); err != nil {
+			t.Fatal(err)
+		}
+		if d := cmp.Diff([]storedPage{{inFlightPage, inFlightPage}, {1, 1}}, w.store.kept); d != "" {
+			t.Errorf("stored (-want +got):\n%s", d)
+		}
+	})
+}
+
+// Deliveries that Redis has leave room for others, even if an older one is still in flight. What is
+// held because of that one is bounded, too.
+func TestStoredDeliveriesLeaveRoom(t *testing.T) {
+	var table inFlight
+	add := func(n int) []*item {
+		event := &inFlightEvent{items: make([]*item, n)}
+		for i := range event.items {
+			event.items[i] = &item{event: event}
+		}
+		event.count.Store(int32(n))
+		table.add([]*inFlightEvent{event})
+		return event.items
+	}
+	hasRoom := func(most int) {
+		t.Helper()
+		if !table.hasRoom(most) || table.hasRoom(most+1) {
+			t.Errorf("room for %d is %t, for one more %t", most, table.hasRoom(most), table.hasRoom(most+1))
+		}
+	}
+	oldest := add(1)[0]
+	for held := 1; held < maxHeld; held += maxInFlight {
+		hasRoom(maxInFlight - 1)
+		items := add(min(maxInFlight, maxHeld-held))
+		hasRoom(maxInFlight - 1 - len(items))
+		for _, i := range items {
+			i.noteStored()
+			i.pass() // twice is once
+		}
+	}
+	hasRoom(0)
+	oldest.noteStored()
+	hasRoom(maxInFlight)
 }
 
 // An event is never split. The number of deliveries and the size of bodies bound a page.
