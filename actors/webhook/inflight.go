@@ -21,8 +21,8 @@ import (
 //	                     ▼             ▲      │
 //	                 released ─────────┘      └─too many pending─▶ dropped (passed)
 //
-// In flight: no flag is set; the endpoint has it and tries it. After inFlightFor, or when
-// Redis is available again, it is stored as pending. Released: the endpoint has given it,
+// In flight: no flag is set; the endpoint has it and tries it. After inFlightFor, when
+// Redis is available again, or with too many in flight, it is stored as pending. Released: the endpoint has given it,
 // or a later one, back; it is stored as pending in the next pass. Being stored: an endpoint
 // that receives it now reads it from Redis instead. If an attempt ends meanwhile, its
 // outcome overwrites the pending state. Known to Redis: every owner of the partition finds
@@ -36,9 +36,9 @@ const (
 	// ones are stored.
 	inFlightFor   = 2 * time.Second
 	inFlightEvery = 100 * time.Millisecond
-	// maxInFlight bounds the deliveries of a partition in flight. With more, the events of
-	// the log wait until they are stored. So they do if maxHeld are held: those in flight, and
-	// those of later events than the first of them, which Redis may have.
+	// maxInFlight bounds the deliveries of a partition in flight. With more, the log waits until
+	// the oldest are stored. maxHeld bounds the table: those in flight, and all of later events,
+	// even if Redis has them.
 	maxInFlight = 32_768
 	maxHeld     = 4 * maxInFlight
 	// inFlightPage is how many are stored at once.
@@ -76,7 +76,7 @@ func (i *item) noteStored() {
 func (i *item) pass() {
 	if i.event != nil && i.passed.CompareAndSwap(false, true) {
 		i.event.count.Add(-1)
-		if i.event.table != nil { // nil if it is of an owner before
+		if i.event.table != nil { // nil if a previous owner may have made it
 			i.event.table.open.Add(-1)
 		}
 	}
@@ -97,7 +97,7 @@ type inFlight struct {
 	mu    sync.Mutex
 	list  []*inFlightEvent
 	count int          // items in list
-	open  atomic.Int64 // items that are in flight
+	open  atomic.Int64 // items that have not passed
 
 	storing sync.Mutex // held while some of them are stored, without mu
 }

@@ -444,7 +444,7 @@ func (r *Recorder) storeInFlight(ctx context.Context, then time.Time) error {
 	return r.storeOldest(ctx, then, func() bool { return false })
 }
 
-// makeRoom stores deliveries in flight until more may be.
+// makeRoom stores deliveries in flight until there is room for more. If all are stored, there is.
 func (r *Recorder) makeRoom(ctx context.Context, more int) error {
 	enough := func() bool { return r.inFlight.hasRoom(more) }
 	if enough() {

@@ -320,6 +320,9 @@ func TestInFlightIsBounded(t *testing.T) {
 		if d := cmp.Diff([]storedPage{{inFlightPage, inFlightPage}}, w.store.kept); d != "" {
 			t.Errorf("stored (-want +got):\n%s", d)
 		}
+		if n := len(w.recorder.inFlight.list); n != len(all)-inFlightPage {
+			t.Errorf("%d events are in flight, want %d", n, len(all)-inFlightPage)
+		}
 		for i, e := range w.recorder.inFlight.list { // without those that are stored
 			if want := all[inFlightPage:][i].ID; e.items[0].Event != want {
 				t.Fatalf("event %d in flight is %s, want %s", i, e.items[0].Event, want)
