@@ -22,12 +22,12 @@ import (
 //	                 released ─────────┘      └─too many pending─▶ dropped (passed)
 //
 // In flight: no flag is set; the endpoint has it and tries it. After inFlightFor, when
-// Redis is available again, or with too many in flight, it is stored as pending. Released: the endpoint has given it,
-// or a later one, back; it is stored as pending in the next pass. Being stored: an endpoint
-// that receives it now reads it from Redis instead. If an attempt ends meanwhile, its
-// outcome overwrites the pending state. Known to Redis: every owner of the partition finds
-// it there. Dropped: the account has too many pending ones; an attempt in flight still
-// counts, but is not retried.
+// Redis is available again, or with too many in flight, it is stored as pending. Released:
+// the endpoint has given it, or a later one, back; it is stored as pending in the next pass.
+// Being stored: an endpoint that receives it now reads it from Redis instead. If an attempt
+// ends meanwhile, its outcome overwrites the pending state. Known to Redis: every owner of
+// the partition finds it there. Dropped: the account has too many pending ones; an attempt
+// in flight still counts, but is not retried.
 //
 // A delivery that was read from Redis has no event and is known to Redis from the start.
 
