@@ -460,20 +460,15 @@ func (r *Recorder) storeOldest(ctx context.Context, then time.Time, enough func(
 	defer r.inFlight.storing.Unlock()
 	items := r.inFlight.overdue(then)
 	for len(items) > 0 && !enough() {
-		page := make([]*item, 0, min(len(items), inFlightPage))
-		for len(items) > 0 && len(page) < inFlightPage {
-			if i := items[0]; !i.passed.Load() { // its outcome was stored while others were
-				i.pending.Store(true)
-				page = append(page, i)
-			}
-			items = items[1:]
-		}
-		if len(page) == 0 {
-			break
+		page := items[:min(len(items), inFlightPage)]
+		for _, i := range page {
+			i.pending.Store(true)
 		}
 		if err := r.storePending(ctx, page); err != nil {
 			return err
 		}
+		// The outcomes of others may have been stored meanwhile.
+		items = slices.DeleteFunc(items[len(page):], func(i *item) bool { return i.passed.Load() })
 	}
 	r.inFlight.trim()
 	return nil
