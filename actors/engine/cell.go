@@ -19,42 +19,42 @@ type libraryContext interface {
 
 // cell is one actor with all its incarnations. It is the mailbox for the library and
 // the Context for the Actor. There may be a million of them, so it has only fields that
-// every actor needs.
+// every idle actor needs.
 type cell struct {
 	// Fixed before the actor starts.
 	sys     *System
 	stats   *kindStats
 	name    string
 	produce func() Actor
-	sup     Supervision
+	sup     *Supervision
 	lib     libraryContext
 
 	// The mailbox: see mailbox.go.
 	mu         sync.Mutex
-	user       []any
-	system     []any
+	box        *mailbox      // nil while the actor is idle
 	done       chan struct{} // created by ended, closed at the actor's end
+	systemLeft atomic.Int32  // length of box.system
 	scheduled  bool          // a goroutine handles messages
 	closed     bool          // the actor has ended
-	systemLeft atomic.Int32  // length of system
 
 	// Used by the actor's own goroutine only.
-	batch       []any // taken from user; handled up to next
-	next        int32
-	handled     int32 // messages since the last update of the counters
-	incarnation uint32
 	toMeasure   uint8
+	parent      bool // has spawned children
 	suspended   bool
 	ending      bool // Stopping or Restarting was received
 	stopping    bool
+	incarnation uint32
 	actor       Actor
-	message     any
-	ctx         context.Context // created by Context
-	cancel      context.CancelFunc
-	parent      bool      // has spawned children
+	scope       *scope    // of the incarnation; created by Context
 	children    *childSet // its children, with Supervision.Discard
 
 	timers *timer // the first one of a list; guarded by the heap's mutex
+}
+
+// scope is the context of an incarnation.
+type scope struct {
+	ctx    context.Context
+	cancel context.CancelFunc
 }
 
 var _ Context = (*cell)(nil)
@@ -63,20 +63,21 @@ var _ Context = (*cell)(nil)
 var stop = new(actor.Stop)
 
 // Message implements Context.
-func (c *cell) Message() any { return c.message }
+func (c *cell) Message() any { return c.box.message }
 
 // Self implements Context.
 func (c *cell) Self() Ref { return Ref{c} }
 
 // Context implements Context.
 func (c *cell) Context() context.Context {
-	if c.ctx == nil {
-		c.ctx, c.cancel = context.WithCancel(context.Background())
+	if c.scope == nil {
+		ctx, cancel := context.WithCancel(context.Background())
+		c.scope = &scope{ctx, cancel}
 		if c.ending {
-			c.cancel()
+			cancel()
 		}
 	}
-	return c.ctx
+	return c.scope.ctx
 }
 
 // Spawn implements Context.
@@ -177,9 +178,9 @@ func (s *shell) Receive(lib actor.Context) {
 
 // deliver hands m to the actor.
 func (c *cell) deliver(m any) {
-	c.message = m
+	c.box.message = m
 	c.actor.Receive(c)
-	c.message = nil
+	c.box.message = nil
 }
 
 // endIncarnation cancels the work of the incarnation and delivers its last message. A
@@ -191,15 +192,15 @@ func (c *cell) endIncarnation(last any) {
 	}
 	c.ending = true
 	c.incarnation++
-	if c.cancel != nil {
-		c.cancel()
+	if c.scope != nil {
+		c.scope.cancel()
 	}
 	c.sys.timers.dropAll(c)
 	defer func() {
 		if reason := recover(); reason != nil {
-			c.logPanic(c.message, reason)
+			c.logPanic(c.box.message, reason)
 		}
-		c.actor, c.message, c.ctx, c.cancel = nil, nil, nil, nil
+		c.actor, c.box.message, c.scope = nil, nil, nil
 	}()
 	if c.actor != nil { // nil if its producer panicked
 		c.deliver(last)

@@ -48,10 +48,10 @@ func (c *cell) discard() bool {
 		return false
 	}
 	c.ending, c.stopping = true, true
-	if c.cancel != nil {
-		c.cancel()
+	if c.scope != nil {
+		c.scope.cancel()
 	}
-	c.actor, c.ctx, c.cancel = nil, nil, nil
+	c.actor, c.scope = nil, nil
 	c.closeLocked()
 	c.mu.Unlock()
 	c.sys.timers.dropAll(c) // without the lock, which the heap takes, too

@@ -124,6 +124,37 @@ func TestASystemIsSmall(t *testing.T) {
 	}
 }
 
+func TestIdleActorsHaveNoMailbox(t *testing.T) {
+	t.Parallel()
+	for name, sup := range map[string]Supervision{"children": {}, "discarded children": {Discard: true}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				s := NewSystem(Options{})
+				var children []Ref
+				s.Spawn(Partition, "p", made(func(c Context) {
+					if _, ok := c.Message().(Started); ok {
+						for range 100 {
+							children = append(children, c.Spawn(Signal, "s", made(func(Context) {}), Supervision{}))
+						}
+					}
+				}), sup)
+				synctest.Wait()
+				for _, child := range children {
+					child.Tell("work")
+				}
+				synctest.Wait()
+				for i, child := range children {
+					if box := child.c.box; box != nil {
+						t.Errorf("child %d has %+v", i, *box)
+					}
+				}
+				shutdown(t, s)
+			})
+		})
+	}
+}
+
 func TestMessagesArriveInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, metrics, _ := newTestSystem(t)

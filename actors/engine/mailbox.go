@@ -3,6 +3,7 @@ package engine
 import (
 	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -15,11 +16,46 @@ import (
 const (
 	// countEvery is the number of messages after which a busy actor updates its counters.
 	countEvery = 64
-	// busyBuffer is the longest buffer that a busy mailbox reuses, idleBuffer the longest
-	// that an idle one keeps: there may be a million of those.
-	busyBuffer = 1024
-	idleBuffer = 4
+	// maxBuffer is the longest buffer of messages that is used again.
+	maxBuffer = 1024
 )
+
+// mailbox is what an actor needs beside its cell while it is not idle. It is used for one actor after the other.
+type mailbox struct {
+	// Guarded by the cell's mutex.
+	user   []any
+	system []any
+
+	// Used by the actor's own goroutine only.
+	batch   []any // taken from user; handled up to next
+	next    int
+	handled int // messages since the last update of the counters
+	message any // being handled
+}
+
+var mailboxes = sync.Pool{New: func() any { return &mailbox{} }}
+
+// open returns the mailbox, which an idle actor gets. The caller holds c.mu.
+func (c *cell) open() *mailbox {
+	if c.box == nil {
+		c.box = mailboxes.Get().(*mailbox)
+	}
+	return c.box
+}
+
+// idle gives the empty mailbox away. The caller holds c.mu.
+func (c *cell) idle() {
+	box := c.box
+	c.box = nil
+	box.batch, box.next = box.batch[:0], 0
+	if cap(box.batch) > maxBuffer {
+		box.batch = nil
+	}
+	if cap(box.user) > maxBuffer {
+		box.user = nil
+	}
+	mailboxes.Put(box)
+}
 
 // poison stops the actor that reads it.
 type poison struct{}
@@ -47,7 +83,8 @@ func (c *cell) post(m any) {
 	}
 	// It is counted before it can be handled, so that the gauge never falls below 0.
 	c.stats.mailbox.Add(1)
-	c.user = append(c.user, m)
+	box := c.open()
+	box.user = append(box.user, m)
 	idle := !c.scheduled
 	c.scheduled = true
 	c.mu.Unlock()
@@ -86,8 +123,9 @@ func (c *cell) PostSystemMessage(m any) {
 		c.mu.Unlock()
 		return
 	}
-	c.system = append(c.system, m)
-	c.systemLeft.Store(int32(len(c.system)))
+	box := c.open()
+	box.system = append(box.system, m)
+	c.systemLeft.Store(int32(len(box.system)))
 	idle := !c.scheduled
 	c.scheduled = true
 	c.mu.Unlock()
@@ -109,7 +147,10 @@ func (c *cell) Start() {}
 func (c *cell) UserMessageCount() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return len(c.user)
+	if c.box == nil {
+		return 0
+	}
+	return len(c.box.user)
 }
 
 // ended returns a channel that is closed when the actor has ended.
@@ -134,14 +175,17 @@ func (c *cell) close() {
 }
 
 func (c *cell) closeLocked() {
-	left := append(c.batch[c.next:], c.user...)
-	c.batch, c.next, c.user, c.system, c.closed = nil, 0, nil, nil, true
-	c.systemLeft.Store(0)
-	for _, m := range left {
-		c.deadLetter(m)
+	c.closed = true
+	if box := c.box; box != nil {
+		left := append(box.batch[box.next:], box.user...)
+		box.batch, box.next, box.user, box.system = nil, 0, nil, nil
+		c.systemLeft.Store(0)
+		for _, m := range left {
+			c.deadLetter(m)
+		}
+		c.stats.mailbox.Add(-int64(len(left)))
+		c.count()
 	}
-	c.stats.mailbox.Add(-int64(len(left)))
-	c.count()
 	c.stats.running.Add(-1)
 	if c.done != nil {
 		close(c.done)
@@ -159,29 +203,30 @@ func (c *cell) run() {
 func (c *cell) work() (again bool) {
 	defer func() {
 		if reason := recover(); reason != nil {
-			c.logPanic(c.message, reason)
-			c.message = nil
+			c.logPanic(c.box.message, reason)
+			c.box.message = nil
 			c.lib.EscalateFailure(reason, c)
 			again = true
 		}
 	}()
+	box := c.box
 	for {
 		if c.systemLeft.Load() > 0 {
 			c.handleSystem()
 			continue
 		}
-		if int(c.next) == len(c.batch) || c.suspended {
+		if box.next == len(box.batch) || c.suspended {
 			if !c.refill() {
 				return false
 			}
 			continue
 		}
-		m := c.batch[c.next]
-		c.batch[c.next] = nil
-		c.next++
-		c.handled++
+		m := box.batch[box.next]
+		box.batch[box.next] = nil
+		box.next++
+		box.handled++
 		c.handleUser(m)
-		if c.handled >= countEvery {
+		if box.handled >= countEvery {
 			c.count()
 		}
 	}
@@ -193,49 +238,48 @@ func (c *cell) refill() bool {
 	c.count()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.system) > 0 {
+	box := c.box
+	if len(box.system) > 0 {
 		return true
 	}
 	if c.suspended {
 		c.scheduled = false
 		return false
 	}
-	if len(c.user) == 0 {
-		if cap(c.batch) > idleBuffer {
-			c.batch, c.next = nil, 0
-		}
-		if cap(c.user) > idleBuffer {
-			c.user = nil
-		}
+	if len(box.user) == 0 {
+		c.idle()
 		c.scheduled = false
 		return false
 	}
-	spare := c.batch[:0]
-	if cap(spare) > busyBuffer {
+	spare := box.batch[:0]
+	if cap(spare) > maxBuffer {
 		spare = nil
 	}
-	c.batch, c.next, c.user = c.user, 0, spare
+	box.batch, box.next, box.user = box.user, 0, spare
 	return true
 }
 
 // count updates the counters of the kind.
 func (c *cell) count() {
-	if c.handled > 0 {
-		c.stats.mailbox.Add(-int64(c.handled))
-		c.stats.messages.Add(int64(c.handled))
-		c.handled = 0
+	if n := int64(c.box.handled); n > 0 {
+		c.stats.mailbox.Add(-n)
+		c.stats.messages.Add(n)
+		c.box.handled = 0
 	}
 }
 
 // handleSystem handles the oldest message of the library.
 func (c *cell) handleSystem() {
 	c.mu.Lock()
-	m := c.system[0]
-	c.system[0] = nil
-	if c.system = c.system[1:]; len(c.system) == 0 {
-		c.system = nil
+	box := c.box
+	m := box.system[0]
+	box.system[0] = nil
+	if len(box.system) > 1 {
+		box.system = box.system[1:]
+	} else {
+		box.system = box.system[:0]
 	}
-	c.systemLeft.Store(int32(len(c.system)))
+	c.systemLeft.Store(int32(len(box.system)))
 	c.mu.Unlock()
 	switch m.(type) {
 	case *actor.SuspendMailbox:
@@ -262,7 +306,7 @@ func (c *cell) handleSystem() {
 func (c *cell) handleUser(m any) {
 	if c.stopping { // it only waits for its children to end
 		c.deadLetter(m)
-		c.handled--
+		c.box.handled--
 		c.stats.mailbox.Add(-1)
 		return
 	}

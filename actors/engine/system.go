@@ -92,8 +92,16 @@ func (s *System) start(props *actor.Props, parent actor.SpawnerContext) (*actor.
 }
 
 func (s *System) newCell(kind Kind, name string, produce func() Actor, sup Supervision) *cell {
-	return &cell{sys: s, stats: s.metrics.of(kind), name: name, produce: produce, sup: sup}
+	c := &cell{sys: s, stats: s.metrics.of(kind), name: name, produce: produce, sup: &noSupervision}
+	if sup != noSupervision {
+		own := sup // escapes, unlike sup
+		c.sup = &own
+	}
+	return c
 }
+
+// noSupervision is that of most actors, which have no children.
+var noSupervision Supervision
 
 // spawn starts the actor c by calling start.
 func (s *System) spawn(c *cell, start func(*actor.Props) (*actor.PID, error)) Ref {
