@@ -102,6 +102,21 @@ func TestIdleTapesAreRemoved(t *testing.T) {
 	}
 }
 
+func TestTapesHaveLittleSpareRoom(t *testing.T) {
+	t.Parallel()
+	var s tapes
+	key := tapeKey{"X", source.Stream}
+	for at := int64(0); at < 5*tapeKept; at += 500 {
+		s.note(key, marketdata.Tick{Price: 1, Time: at}, at, false)
+		if at < 2*tapeKept {
+			continue
+		}
+		if kept := tapeKept/500 + 1; cap(s.of[key].ticks) > kept*3/2 {
+			t.Fatalf("at %d: room for %d ticks, %d are kept", at, cap(s.of[key].ticks), kept)
+		}
+	}
+}
+
 // someAlerts returns alerts around the prices of w that begin at random times.
 func (w *walkedMarket) someAlerts(refs []engine.Ref, seed uint64) []alerts.Alert {
 	rng := rand.New(rand.NewPCG(seed, 3))

@@ -2,7 +2,6 @@ package market
 
 import (
 	"maps"
-	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -80,8 +79,9 @@ func (s *tapes) note(key tapeKey, t marketdata.Tick, at int64, missed bool) {
 	for t.Time-p.ticks[p.first].Time > tapeKept {
 		p.first++
 	}
-	if p.first > len(p.ticks)/2 {
-		p.ticks, p.first = slices.Clone(p.ticks[p.first:]), 0
+	if p.first > len(p.ticks)/4 { // to a new array: upTo has returned parts of this one
+		kept := p.ticks[p.first:]
+		p.ticks, p.first = append(make([]marketdata.Tick, 0, len(kept)+len(kept)/3+2), kept...), 0
 	}
 }
 
