@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"sync"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/http/request"
@@ -40,8 +41,20 @@ func (s *Server) execute(c *call, req signal.RunRequest, async bool) error {
 	if err != nil {
 		return runError(outcome.Run, err)
 	}
-	return c.json(http.StatusOK, appendSignal(make([]byte, 0, 512+len(outcome.Signal.Metadata)), outcome.Signal))
+	room := answerRooms.Get().(*[]byte)
+	*room = appendSignal((*room)[:0], outcome.Signal)
+	err = c.json(http.StatusOK, *room)
+	if cap(*room) <= maxKeptAnswer {
+		answerRooms.Put(room)
+	}
+	return err
 }
+
+// answerRooms is memory for the answers of runs, as *[]byte.
+var answerRooms = sync.Pool{New: func() any { return new([]byte) }}
+
+// maxKeptAnswer is the size of an answer, in bytes, whose memory is used for another one.
+const maxKeptAnswer = 16 << 10
 
 // runError adds the ID of the run to the error of a run.
 func runError(run signal.RunID, err error) error {

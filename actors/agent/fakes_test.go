@@ -38,8 +38,24 @@ func (l *fakeLog) Append(_ context.Context, c signal.Change) (signal.Position, e
 			return signal.Position{}, err
 		}
 	}
-	l.changes = append(l.changes, c)
+	l.changes = append(l.changes, kept(c))
 	return signal.Position{MS: time.Now().UnixMilli(), Seq: 10}, nil
+}
+
+// kept returns a copy of what the caller of Append may use again.
+func kept(c signal.Change) signal.Change {
+	c.Events = slices.Clone(c.Events)
+	for i := range c.Events {
+		c.Events[i].Data = slices.Clone(c.Events[i].Data)
+	}
+	if c.Signal != nil {
+		s := *c.Signal
+		if c.Job != nil && c.Job.Signal == c.Signal {
+			c.Job.Signal = &s
+		}
+		c.Signal = &s
+	}
+	return c
 }
 
 func (l *fakeLog) all() []signal.Change {

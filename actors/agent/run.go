@@ -8,7 +8,9 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime/debug"
+	"slices"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -22,7 +24,8 @@ import (
 type Log interface {
 	// Append records c and returns the position of its first event; the k-th is at
 	// Plus(k). Errors are *signal.Error: KindUnavailable if it is not known whether
-	// c was recorded, KindConflict if a guard refused it.
+	// c was recorded, KindConflict if a guard refused it. Without an error nothing of
+	// c is used after the return.
 	Append(ctx context.Context, c signal.Change) (signal.Position, error)
 }
 
@@ -271,16 +274,17 @@ func (x *executor) record(r *run, o outcome, cause error, announced bool) (*sign
 		// This process was suspended: another one records the end of the run, or has.
 		return nil, cancelledError("the run was given up")
 	}
-	c := x.change(r, o, announced)
+	room := recordingRooms.Get().(*recordingRoom)
+	c := x.change(room, r, o, announced)
 	first, err := x.append(r, c)
 	if err != nil {
-		return nil, err
+		return nil, err // the log may still use the room
 	}
+	defer room.free()
 	if o.err != nil {
 		return nil, o.err
 	}
-	stored := *c.Signal // a copy: the original belongs to the log
-	s := &stored
+	s := c.Signal
 	for i := range c.Events {
 		if c.Events[i].Type == signal.SignalCreated {
 			s.CreatedAt = first.Plus(i).Time()
@@ -290,16 +294,36 @@ func (x *executor) record(r *run, o outcome, cause error, announced bool) (*sign
 	return s, nil
 }
 
-// change returns the change that records the end of r.
-func (x *executor) change(r *run, o outcome, announced bool) signal.Change {
+// recordingRoom is memory for the events of a change that records the end of a run.
+type recordingRoom struct {
+	events   [3]signal.Event
+	payloads []byte // of all events
+}
+
+var recordingRooms = sync.Pool{New: func() any { return &recordingRoom{} }}
+
+// maxKeptPayloads is the size of the payloads of a run, in bytes, whose memory is used for another one.
+const maxKeptPayloads = 16 << 10
+
+// free makes the room available for other runs.
+func (m *recordingRoom) free() {
+	if cap(m.payloads) > maxKeptPayloads {
+		return
+	}
+	clear(m.events[:])
+	recordingRooms.Put(m)
+}
+
+// change returns the change that records the end of r, whose events are in room.
+func (x *executor) change(room *recordingRoom, r *run, o outcome, announced bool) signal.Change {
 	now := x.now()
-	c := signal.Change{Account: r.request.Account, Events: make([]signal.Event, 0, 3)}
-	// One buffer for all payloads: they are dropped together.
+	c := signal.Change{Account: r.request.Account, Events: room.events[:0]}
 	size := 512 + len(r.request.Asset)*3
 	if o.evaluation != nil {
 		size += 512 + len(o.evaluation.Metadata)
 	}
-	b := make([]byte, 0, size)
+	b := slices.Grow(room.payloads[:0], size)
+	room.payloads = b
 	add := func(t signal.EventType, end []byte) {
 		c.Events = append(c.Events, x.event(r, t, end[len(b):len(end):len(end)]))
 		b = end

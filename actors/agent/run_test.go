@@ -277,6 +277,29 @@ func TestStoreIsAway(t *testing.T) {
 	}
 }
 
+// The log may still write a change whose append failed, so its memory must not be used for another run.
+func TestChangeInDoubtIsLeftAlone(t *testing.T) {
+	withBench(t, Options{}, func(t *testing.T, b *bench) {
+		var doubtful, want signal.Change
+		b.log.refuse = func(c signal.Change) error {
+			doubtful, want = c, kept(c)
+			return errAway
+		}
+		if _, err := b.run(); signal.KindOf(err) != signal.KindUnavailable {
+			t.Fatalf("got %v, want unavailable", err)
+		}
+		b.log.refuse = nil
+		for range 20 {
+			if _, err := b.run(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if diff := cmp.Diff(want.Events, doubtful.Events); diff != "" || len(want.Events) != 3 {
+			t.Errorf("other runs have changed its %d events (-want +got):\n%s", len(want.Events), diff)
+		}
+	})
+}
+
 // TestEndIsNotRecorded checks the answer if the announcement is stored and the end is not.
 func TestEndIsNotRecorded(t *testing.T) {
 	withBench(t, Options{}, func(t *testing.T, b *bench) {
