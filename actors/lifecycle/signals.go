@@ -259,16 +259,15 @@ func (s *signals) onLoaded(c engine.Context, m loaded) {
 
 // onCreated watches new signals. Those of older events may be closed already: they are read.
 func (s *signals) onCreated(c engine.Context, events []*signal.Event) {
-	var list []signal.Signal
 	var ids []signal.SignalID
 	for _, e := range events {
 		if opened, ok := e.Opened(); ok && e.Position.Compare(s.newest) > 0 {
-			list = append(list, opened)
+			s.watch(c, &opened)
 		} else {
 			ids = append(ids, e.Listing.ID)
 		}
 	}
-	s.watchAll(c, list)
+	s.alertAll(c)
 	s.readNew(c, ids)
 }
 

@@ -198,9 +198,9 @@ func (f *feed) next(c engine.Context) {
 		if len(batches) == 0 {
 			return
 		}
-		var events []signal.Event
-		for _, b := range batches {
-			events = append(events, b...)
+		events := batches[0] // the only one in most cases, and not copied then
+		if len(batches) > 1 {
+			events = slices.Concat(batches...)
 		}
 		f.handle(c, events)
 	}

@@ -92,7 +92,9 @@ func textOf(prefix string, ms uint64, entropy io.Reader) string {
 		// The operating system has no randomness, or one millisecond held 2^79 ids.
 		panic("make identifier: " + err.Error())
 	}
-	return prefix + id.String()
+	var text [ulidLength]byte
+	_ = id.MarshalTextTo(text[:]) // it has the right length
+	return prefix + string(text[:])
 }
 
 // NewAccountID returns an identifier for a new account.

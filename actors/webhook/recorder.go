@@ -225,7 +225,7 @@ func (r *Recorder) add(ctx context.Context, p *page, e *signal.Event, deleted ma
 		return nil
 	}
 	subscribers, err := r.table(ctx, e.Account)
-	if err != nil {
+	if err != nil || len(subscribers) == 0 {
 		return err
 	}
 	event, about := &inFlightEvent{before: p.before}, signalOf(e.Type, e.Data)
