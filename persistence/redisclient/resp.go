@@ -41,8 +41,19 @@ type Buffer struct{ b []byte }
 
 // Write implements io.Writer.
 func (w *Buffer) Write(p []byte) (int, error) {
+	w.grow(len(p))
 	w.b = append(w.b, p...)
 	return len(p), nil
+}
+
+// minBuffer is the room of a buffer in bytes, once it has some.
+const minBuffer = 4 << 10
+
+// grow makes room for n bytes. It doubles the room: the garbage of append is twice as much for long replies.
+func (w *Buffer) grow(n int) {
+	if need := len(w.b) + n; need > cap(w.b) {
+		w.b = append(make([]byte, 0, max(need, 2*cap(w.b), minBuffer)), w.b...)
+	}
 }
 
 // ReadFrom implements io.ReaderFrom: without it, the library would make a buffer for each string.
@@ -51,8 +62,9 @@ func (w *Buffer) ReadFrom(r io.Reader) (int64, error) {
 	if !ok {
 		return 0, fmt.Errorf("copy reply from %T: %w", r, errors.ErrUnsupported)
 	}
+	w.grow(int(limited.N))
 	start := len(w.b)
-	w.b = slices.Grow(w.b, int(limited.N))[:start+int(limited.N)]
+	w.b = w.b[:start+int(limited.N)]
 	n, err := io.ReadFull(limited.R, w.b[start:])
 	limited.N -= int64(n)
 	return int64(n), err
