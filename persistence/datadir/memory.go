@@ -20,11 +20,18 @@ func childMemory(set int64) (int64, error) {
 	if set > 0 {
 		return set, nil
 	}
+	n, err := Memory()
+	return n / memoryShare, err
+}
+
+// Memory returns how many bytes of memory this process may use: those of the machine, or the
+// lowest limit of its control groups.
+func Memory() (int64, error) {
 	var info syscall.Sysinfo_t
 	if err := syscall.Sysinfo(&info); err != nil {
 		return 0, fmt.Errorf("read the machine's memory: %w", err)
 	}
-	return min(int64(info.Totalram)*int64(info.Unit), cgroupMemory("/")) / memoryShare, nil
+	return min(int64(info.Totalram)*int64(info.Unit), cgroupMemory("/")), nil
 }
 
 // cgroupMemory returns the lowest memory limit of the control groups, version 1 or 2, of this

@@ -41,3 +41,26 @@ func TestTheHeapOfAQuietProcessIsKeptSmall(t *testing.T) {
 		t.Errorf("set to %v at the end, want %d", got, usual)
 	}
 }
+
+func TestTheHeapOfABusyProcessHasRoom(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	got := usualPercent
+	c := &collector{room: 128 << 20, since: now, percent: got, set: func(percent int) { got = percent }}
+	var allocated uint64
+	for _, x := range []struct {
+		live uint64
+		want int
+	}{
+		{40 << 20, 300}, {41 << 20, 300}, {0, 400}, {minLive, 400}, {100 << 20, 100}, {1 << 30, 100},
+	} {
+		now = now.Add(time.Second)
+		allocated += x.live + 1
+		if c.choose(allocated, x.live, now); got != x.want {
+			t.Errorf("%d bytes live: set to %d, want %d", x.live, got, x.want)
+		}
+	}
+	if n := newCollector().room; n == 0 || n > busyRoom {
+		t.Errorf("the room on this machine is %d bytes", n)
+	}
+}

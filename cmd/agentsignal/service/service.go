@@ -44,6 +44,9 @@ func Run(ctx context.Context, s *Settings, w io.Writer, o Options) error {
 	if err != nil {
 		return err
 	}
+	if c.HTTP.AdminAddr == "" {
+		stopMemoryProfile() // only that address serves it
+	}
 	if o.Demo != nil && len(c.Webhooks.AllowedNetworks) == 0 {
 		c.Webhooks.AllowedNetworks = demoNetworks
 	}
