@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"sync"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
@@ -42,7 +43,7 @@ func (s *Server) execute(c *call, req signal.RunRequest, async bool) error {
 		return runError(outcome.Run, err)
 	}
 	room := answerRooms.Get().(*[]byte)
-	*room = appendSignal((*room)[:0], outcome.Signal)
+	*room = appendSignal(slices.Grow((*room)[:0], 512+len(outcome.Signal.Metadata)), outcome.Signal)
 	err = c.json(http.StatusOK, *room)
 	if cap(*room) <= maxKeptAnswer {
 		answerRooms.Put(room)
@@ -50,10 +51,10 @@ func (s *Server) execute(c *call, req signal.RunRequest, async bool) error {
 	return err
 }
 
-// answerRooms is memory for the answers of runs, as *[]byte.
+// answerRooms has memory for the answers of runs, as *[]byte.
 var answerRooms = sync.Pool{New: func() any { return new([]byte) }}
 
-// maxKeptAnswer is the size of an answer, in bytes, whose memory is used for another one.
+// maxKeptAnswer is the maximum size of an answer, in bytes, whose memory is reused.
 const maxKeptAnswer = 16 << 10
 
 // runError adds the ID of the run to the error of a run.

@@ -42,7 +42,7 @@ func (l *fakeLog) Append(_ context.Context, c signal.Change) (signal.Position, e
 	return signal.Position{MS: time.Now().UnixMilli(), Seq: 10}, nil
 }
 
-// kept returns a copy of what the caller of Append may use again.
+// kept returns a copy of c, whose memory the caller of Append may reuse.
 func kept(c signal.Change) signal.Change {
 	c.Events = slices.Clone(c.Events)
 	for i := range c.Events {
@@ -51,7 +51,8 @@ func kept(c signal.Change) signal.Change {
 	if c.Signal != nil {
 		s := *c.Signal
 		if c.Job != nil && c.Job.Signal == c.Signal {
-			c.Job.Signal = &s
+			j := *c.Job
+			j.Signal, c.Job = &s, &j
 		}
 		c.Signal = &s
 	}

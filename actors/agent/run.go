@@ -302,10 +302,10 @@ type recordingRoom struct {
 
 var recordingRooms = sync.Pool{New: func() any { return &recordingRoom{} }}
 
-// maxKeptPayloads is the size of the payloads of a run, in bytes, whose memory is used for another one.
+// maxKeptPayloads is the maximum size of the payloads of a run, in bytes, whose memory is reused.
 const maxKeptPayloads = 16 << 10
 
-// free makes the room available for other runs.
+// free makes the room available for other runs. Nothing may use it any more.
 func (m *recordingRoom) free() {
 	if cap(m.payloads) > maxKeptPayloads {
 		return

@@ -278,7 +278,7 @@ func TestStoreIsAway(t *testing.T) {
 }
 
 // The log may still write a change whose append failed, so its memory must not be used for another run.
-func TestChangeInDoubtIsLeftAlone(t *testing.T) {
+func TestMemoryOfAChangeInDoubtIsNotReused(t *testing.T) {
 	withBench(t, Options{}, func(t *testing.T, b *bench) {
 		var doubtful, want signal.Change
 		b.log.refuse = func(c signal.Change) error {

@@ -155,6 +155,56 @@ func TestIdleActorsHaveNoMailbox(t *testing.T) {
 	}
 }
 
+// Actors that work in turn share mailboxes. None gets the messages of another, whatever happened before.
+func TestMailboxesAreShared(t *testing.T) {
+	t.Parallel()
+	s, _, _ := newTestSystem(t)
+	const actors, rounds = 8, 300
+	type numbered struct{ actor, round int }
+	var foreign, handled atomic.Int32
+	done := make(chan struct{}, actors)
+	spawn := func(i int) Ref {
+		return s.Spawn(Agent, "a", made(func(c Context) {
+			switch m := c.Message().(type) {
+			case numbered:
+				if m.actor != i {
+					foreign.Add(1)
+				}
+				handled.Add(1)
+				if m.round%50 == 0 && m.round > 0 {
+					panic("planned")
+				}
+			case chan struct{}:
+				m <- struct{}{}
+			}
+		}), Supervision{})
+	}
+	for i := range actors {
+		go func() {
+			r := spawn(i)
+			for round := range rounds {
+				r.Tell(numbered{i, round})
+				if round%20 == 19 {
+					answered := make(chan struct{}, 1)
+					r.Tell(answered)
+					<-answered
+				}
+				if round%100 >= 98 { // with a message left, and with none
+					s.root.c.Stop(r)
+					r = spawn(i)
+				}
+			}
+			done <- struct{}{}
+		}()
+	}
+	for range actors {
+		<-done
+	}
+	if n := foreign.Load(); n > 0 || handled.Load() == 0 {
+		t.Errorf("%d of %d messages came to other actors", n, handled.Load())
+	}
+}
+
 func TestMessagesArriveInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, metrics, _ := newTestSystem(t)

@@ -16,15 +16,17 @@ import (
 const (
 	// countEvery is the number of messages after which a busy actor updates its counters.
 	countEvery = 64
-	// maxBuffer is the longest buffer of messages that is used again.
+	// maxBuffer is the maximum length of a buffer of messages that is reused.
 	maxBuffer = 1024
 )
 
-// mailbox is what an actor needs beside its cell while it is not idle. It is used for one actor after the other.
+// mailbox holds the messages of an actor and the state of the goroutine that handles them. Mailboxes are
+// pooled: an actor has one only while it is not idle.
 type mailbox struct {
 	// Guarded by the cell's mutex.
 	user   []any
 	system []any
+	first  [2]any // the array of system, unless there are more
 
 	// Used by the actor's own goroutine only.
 	batch   []any // taken from user; handled up to next
@@ -35,26 +37,12 @@ type mailbox struct {
 
 var mailboxes = sync.Pool{New: func() any { return &mailbox{} }}
 
-// open returns the mailbox, which an idle actor gets. The caller holds c.mu.
+// open returns the mailbox; an idle actor takes one from the pool. The caller holds c.mu.
 func (c *cell) open() *mailbox {
 	if c.box == nil {
 		c.box = mailboxes.Get().(*mailbox)
 	}
 	return c.box
-}
-
-// idle gives the empty mailbox away. The caller holds c.mu.
-func (c *cell) idle() {
-	box := c.box
-	c.box = nil
-	box.batch, box.next = box.batch[:0], 0
-	if cap(box.batch) > maxBuffer {
-		box.batch = nil
-	}
-	if cap(box.user) > maxBuffer {
-		box.user = nil
-	}
-	mailboxes.Put(box)
 }
 
 // poison stops the actor that reads it.
@@ -242,20 +230,20 @@ func (c *cell) refill() bool {
 	if len(box.system) > 0 {
 		return true
 	}
-	if c.suspended {
+	if c.suspended && !c.closed {
 		c.scheduled = false
 		return false
 	}
-	if len(box.user) == 0 {
-		c.idle()
-		c.scheduled = false
+	box.batch, box.next = box.batch[:0], 0
+	if cap(box.batch) > maxBuffer {
+		box.batch = nil
+	}
+	if len(box.user) == 0 { // idle
+		c.box, c.scheduled = nil, false
+		mailboxes.Put(box)
 		return false
 	}
-	spare := box.batch[:0]
-	if cap(spare) > maxBuffer {
-		spare = nil
-	}
-	box.batch, box.next, box.user = box.user, 0, spare
+	box.batch, box.user = box.user, box.batch
 	return true
 }
 
@@ -274,10 +262,8 @@ func (c *cell) handleSystem() {
 	box := c.box
 	m := box.system[0]
 	box.system[0] = nil
-	if len(box.system) > 1 {
-		box.system = box.system[1:]
-	} else {
-		box.system = box.system[:0]
+	if box.system = box.system[1:]; len(box.system) == 0 {
+		box.system = box.first[:0] // drops the array of a burst
 	}
 	c.systemLeft.Store(int32(len(box.system)))
 	c.mu.Unlock()

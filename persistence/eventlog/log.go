@@ -37,7 +37,7 @@ type LogOptions struct {
 //   - A nil error: Redis has the whole change, and so have Options.WaitReplicas replicas, unless
 //     they are missing and Options.AcceptWithoutReplicas is set.
 //     With appendfsync everysec the end of the Redis process loses nothing, a power cut up
-//     to a second.
+//     to a second. The caller may reuse the memory of the change, which it must not after an error.
 //   - KindConflict: a guard refused; nothing has changed.
 //   - KindUnavailable: the outcome is not known. The change may have been made, or may yet
 //     be made within moments, but never twice. Nothing was made if it is

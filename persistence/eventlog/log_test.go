@@ -111,6 +111,40 @@ func TestAppendInOrder(t *testing.T) {
 	}
 }
 
+// Without an error the caller may write to the memory of its change.
+func TestMemoryOfAppendedChangesIsFree(t *testing.T) {
+	t.Parallel()
+	b := newLogBench(t, redistest.New(t), LogOptions{})
+	account := signal.NewAccountID()
+	const callers, changes = 16, 50
+	var wg sync.WaitGroup
+	for i := range callers {
+		wg.Go(func() {
+			c := noted(account, "")
+			for k := range changes {
+				c.Events[0].ID = signal.NewEventID()
+				c.Events[0].Data = fmt.Appendf(c.Events[0].Data[:0], "%d %d", i, k)
+				if _, err := b.log.Append(t.Context(), c); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	got := map[string]int{}
+	for _, e := range b.eventsOf(account) {
+		got[string(e.Data)]++
+	}
+	for i := range callers {
+		for k := range changes {
+			if text := fmt.Sprintf("%d %d", i, k); got[text] != 1 {
+				t.Errorf("%q is stored %d times", text, got[text])
+			}
+		}
+	}
+}
+
 func TestEndedMembers(t *testing.T) {
 	t.Parallel()
 	c := signal.Change{Account: "acc_1", Ended: "run_1", Events: []signal.Event{

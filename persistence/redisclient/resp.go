@@ -46,10 +46,10 @@ func (w *Buffer) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// minBuffer is the room of a buffer in bytes, once it has some.
-const minBuffer = 4 << 10
+// minBuffer is the minimum size of a buffer in bytes.
+const minBuffer = 512
 
-// grow makes room for n bytes. It doubles the room: the garbage of append is twice as much for long replies.
+// grow makes room for n bytes. It doubles the buffer: append grows long ones by a quarter, which makes twice the garbage.
 func (w *Buffer) grow(n int) {
 	if need := len(w.b) + n; need > cap(w.b) {
 		w.b = append(make([]byte, 0, max(need, 2*cap(w.b), minBuffer)), w.b...)
