@@ -79,7 +79,8 @@ func (s *tapes) note(key tapeKey, t marketdata.Tick, at int64, missed bool) {
 	for t.Time-p.ticks[p.first].Time > tapeKept {
 		p.first++
 	}
-	// upTo has returned parts of the array, so the ticks go to a new one, with room for a third more: as many make a quarter old.
+	// upTo has returned parts of the array, so the ticks go to a new one, with room for a third more: as many make a
+	// quarter of them old.
 	if p.first > len(p.ticks)/4 {
 		kept := p.ticks[p.first:]
 		p.ticks, p.first = append(make([]marketdata.Tick, 0, len(kept)+len(kept)/3+2), kept...), 0
