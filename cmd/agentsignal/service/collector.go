@@ -15,9 +15,9 @@ import (
 // quietHeap bytes are live and it allocates in quietTime no more than quietPercent percent of them: its collections are about as
 // far apart as that, and cost little of whatever it does.
 //
-// The heap of a busy process may grow by usualPercent percent, as by Go's own default, or by its room if that is more: with little
-// live, collections would otherwise take more than the work. The room is busyRoom bytes, or 1/busyShare of the memory if that
-// is less. Less than minLive live bytes count as minLive.
+// The heap of a busy process may grow by usualPercent percent, as by Go's own default, or by its room if that is more: with
+// little live, collections would otherwise take a large part of the work. The room is busyRoom bytes, or 1/busyShare of the
+// memory if that is less. Less than minLive live bytes count as minLive.
 const (
 	quietHeap    = 64 << 20
 	quietTime    = 3 * time.Second
