@@ -92,6 +92,11 @@ func textOf(prefix string, ms uint64, entropy io.Reader) string {
 		// The operating system has no randomness, or one millisecond held 2^79 ids.
 		panic("make identifier: " + err.Error())
 	}
+	return prefixed(prefix, id)
+}
+
+// prefixed returns an identifier, in one allocation.
+func prefixed(prefix string, id ulid.ULID) string {
 	var text [ulidLength]byte
 	_ = id.MarshalTextTo(text[:]) // it has the right length
 	return prefix + string(text[:])
@@ -142,7 +147,7 @@ func DeliveryIDOf(e EventID, w WebhookID) DeliveryID {
 	if event, ok := ULIDBytes(string(e)); ok {
 		copy(id[:6], event[:6])
 	}
-	return DeliveryID(prefixDelivery + id.String())
+	return DeliveryID(prefixed(prefixDelivery, id))
 }
 
 // NewRequestID returns an identifier for one HTTP request.
@@ -223,4 +228,4 @@ func ULIDBytes(id string) ([16]byte, bool) {
 }
 
 // SignalIDFromBytes is the inverse of ULIDBytes for signals.
-func SignalIDFromBytes(b [16]byte) SignalID { return SignalID(prefixSignal + ulid.ULID(b).String()) }
+func SignalIDFromBytes(b [16]byte) SignalID { return SignalID(prefixed(prefixSignal, b)) }
