@@ -218,7 +218,7 @@ func (s *server) await(ctx context.Context, metric string, want float64) error {
 // at the last collection: the next one begins when they have grown by GOGC percent.
 func (s *server) memory(ctx context.Context) (resident, alive int64, err error) {
 	var next, grows float64
-	for before := -1.0; before != grows || next == 0; { // the percentage changes while the service works
+	for before := -1.0; before != grows; { // the percentage changes while the service works
 		before = grows
 		if next, err = s.metric(ctx, "go_memstats_next_gc_bytes"); err != nil {
 			return 0, 0, err
