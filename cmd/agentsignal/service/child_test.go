@@ -199,9 +199,34 @@ func spawnProgram(tb testing.TB, path string, args []string, settings ...string)
 	}()
 	tb.Cleanup(func() {
 		c.kill()
+		c.awaitRedis()
 		c.log.Blame(tb)
 	})
 	return c
+}
+
+// awaitRedis waits for the end of a Redis that a killed child has started, since it completes its files after the death
+// of the child, and until then their directory cannot be removed.
+func (c *child) awaitRedis() {
+	c.tb.Helper()
+	if c.cmd.ProcessState.ExitCode() >= 0 {
+		return // it was not killed, and has stopped its Redis
+	}
+	for _, s := range c.cmd.Env {
+		dir, found := strings.CutPrefix(s, "AGENTSIGNAL_DATA_DIR=")
+		if !found {
+			continue
+		}
+		lock, err := os.Open(filepath.Join(dir, "redis.lock"))
+		if errors.Is(err, os.ErrNotExist) {
+			continue // it has started none
+		}
+		must(c.tb, err)
+		defer lock.Close()
+		eventually(c.tb, "the child's Redis ends", func() bool {
+			return syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil
+		})
+	}
 }
 
 // signal sends a signal to the process.
