@@ -441,11 +441,45 @@ func TestLateEndDoesNotAffectOtherSignals(t *testing.T) {
 	})
 }
 
+// TestClosingsDoNotWaitForUpdates: when a bar closes, most signals are updated at once.
+func TestClosingsDoNotWaitForUpdates(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var list []signal.Signal
+		for i := range 3 * maxUpdates {
+			list = append(list, openSignal(strconv.Itoa(i)))
+		}
+		other := openSignal("999")
+		other.Asset = "ETH"
+		w := newWorld(t, append(list, other)...)
+		turn := make(chan struct{})
+		var watching []alerts.Alert
+		w.set(func() {
+			w.turns = map[signal.EventType]chan struct{}{signal.SignalUpdated: turn}
+			watching = w.alerts["BTC"]
+		})
+		for _, a := range watching {
+			a.Ref.Tell(alerts.BarClosed{Price: 105, Left: 1})
+		}
+		synctest.Wait()
+		if n := w.inFlight(); n != maxUpdates {
+			t.Errorf("%d updates are written at once, want %d", n, maxUpdates)
+		}
+		w.send(t, "ETH", alerts.Reached{Tick: tickAt(0, 80)})
+		w.wantEvents(t, signal.SignalClosed)
+		close(turn)
+		synctest.Wait()
+		if n := len(w.stored()); n != len(list)+1 {
+			t.Errorf("%d changes are stored, want %d", n, len(list)+1)
+		}
+	})
+}
+
 func TestWritesInFlightAreBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var list []signal.Signal
-		for i := range 3 * maxWrites {
+		for i := range 3 * maxClosings {
 			list = append(list, openSignal(strconv.Itoa(i)))
 		}
 		w := newWorld(t, list...)
@@ -459,7 +493,7 @@ func TestWritesInFlightAreBounded(t *testing.T) {
 		synctest.Wait()
 		close(w.block)
 		synctest.Wait()
-		if w.maxInFlight != maxWrites || len(w.stored()) != len(list) {
+		if w.maxInFlight != maxClosings || len(w.stored()) != len(list) {
 			t.Errorf("%d at once, %d in all", w.maxInFlight, len(w.stored()))
 		}
 	})

@@ -48,8 +48,8 @@ type (
 		ref    engine.Ref
 		change signal.Change
 	}
-	// written reports that a write has ended.
-	written struct{}
+	// written reports that a write of a queue has ended.
+	written struct{ queue *writes }
 	// unwatched reports that a signal has lost its alert.
 	unwatched struct {
 		asset string
@@ -72,9 +72,11 @@ type (
 const (
 	// foundPage is the number of signals in one found message.
 	foundPage = 1000
-	// maxWrites is the number of changes that are appended at once for a partition: enough
-	// to fill the log's batches.
-	maxWrites = 256
+	// maxClosings is the number of closings that are appended at once for a partition: enough to fill
+	// the log's batches. Updates come all at once, when a bar closes, and nobody waits for one of
+	// them: maxUpdates keeps them from delaying closings, runs and what else the service does.
+	maxClosings = 256
+	maxUpdates  = 16
 	// ioTimeout bounds one read from Redis or call of the market, appendTimeout one write.
 	ioTimeout     = 10 * time.Second
 	appendTimeout = 10 * time.Second
@@ -86,7 +88,7 @@ const (
 var signalFailures = engine.Supervision{Restarts: 5, Within: time.Minute, Discard: true}
 
 // signals is the parent of the open signals of an owned partition. It bounds their
-// requests: alerts are added to an asset in batches, and at most maxWrites changes are
+// requests: alerts are added to an asset in batches, and a limited number of changes is
 // appended at once.
 type signals struct {
 	o        *owned
@@ -100,11 +102,18 @@ type signals struct {
 	newest           signal.Position // the last event before the search for them
 	createdMeanwhile []*signal.Event // of new signals that were reported before complete
 
-	pending map[string]*pendingAlerts // alerts that are not added yet, by asset
-	warned  bool                      // that alerts cannot be added
-	queue   []write
-	writes  int // in flight
-	failed  backoff.Backoff
+	pending  map[string]*pendingAlerts // alerts that are not added yet, by asset
+	warned   bool                      // that alerts cannot be added
+	closings writes
+	updates  writes
+	failed   backoff.Backoff
+}
+
+// writes are changes to append.
+type writes struct {
+	queue  []write
+	most   int // at once
+	flying int
 }
 
 // signalKey is a signal's ID without its prefix, to save memory for a million signals.
@@ -144,6 +153,8 @@ func newSignals(o *owned) *signals {
 		open:     map[signal.AgentID]int{},
 		weather:  map[engine.Ref]*kind{},
 		pending:  map[string]*pendingAlerts{},
+		closings: writes{most: maxClosings},
+		updates:  writes{most: maxUpdates},
 	}
 }
 
@@ -182,11 +193,15 @@ func (s *signals) Receive(c engine.Context) {
 	case alerted:
 		s.onAlerted(c, m)
 	case write:
-		s.queue = append(s.queue, m)
-		s.writeNext(c)
+		q := &s.updates
+		if m.change.Signal.Closing != nil {
+			q = &s.closings
+		}
+		q.queue = append(q.queue, m)
+		s.writeNext(c, q)
 	case written:
-		s.writes--
-		s.writeNext(c)
+		m.queue.flying--
+		s.writeNext(c, m.queue)
 	case ended:
 		s.onEnded(c, m)
 	case engine.Terminated:
@@ -445,20 +460,20 @@ func (s *signals) continueAlerts(c engine.Context, asset string, w *pendingAlert
 	s.alertAll(c)
 }
 
-// writeNext appends queued changes, up to maxWrites at once.
-func (s *signals) writeNext(c engine.Context) {
-	for s.writes < maxWrites && len(s.queue) > 0 {
-		w, o := s.queue[0], s.o
-		if s.queue = s.queue[1:]; len(s.queue) == 0 {
-			s.queue = nil
+// writeNext appends the next changes of a queue, up to its limit at once.
+func (s *signals) writeNext(c engine.Context, q *writes) {
+	for q.flying < q.most && len(q.queue) > 0 {
+		w, o := q.queue[0], s.o
+		if q.queue = q.queue[1:]; len(q.queue) == 0 {
+			q.queue = nil
 		}
-		s.writes++
+		q.flying++
 		c.Go(func(ctx context.Context) any {
 			ctx, cancel := context.WithTimeout(ctx, appendTimeout)
 			defer cancel()
 			_, err := o.events.Append(ctx, w.change)
 			w.ref.Tell(appended{w.change.Signal, err})
-			return written{}
+			return written{q}
 		})
 	}
 }
