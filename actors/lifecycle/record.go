@@ -50,7 +50,7 @@ type sharedKind struct {
 }
 
 // record returns the record of s. release must follow when it is no longer used.
-func (k kinds) record(s *signal.Signal) *record {
+func (k kinds) record(s *signal.Signal) record {
 	key := kind{
 		account:   s.Account,
 		agent:     s.Agent,
@@ -70,7 +70,7 @@ func (k kinds) record(s *signal.Signal) *record {
 		k[key] = shared
 	}
 	shared.signals++
-	r := &record{
+	r := record{
 		id:         s.ID,
 		run:        s.Run,
 		kind:       &shared.kind,

@@ -23,11 +23,11 @@ type (
 	retryDue  struct{} // after a write that failed
 )
 
-// signalActor re-scores an open signal and closes it.
+// signalActor re-scores an open signal and closes it. There may be a million, so that all incarnations are one value.
 type signalActor struct {
 	o      *owned
 	parent engine.Ref
-	r      *record
+	r      record
 	change *change // the change in progress, or nil
 }
 
@@ -39,6 +39,12 @@ type change struct {
 	more    json.RawMessage // metadata of the closing
 	failed  backoff.Backoff
 	tried   bool // and the answer was not received: it may be stored
+}
+
+// incarnation returns the actor of a new incarnation, which knows nothing of a change that the last one has begun.
+func (a *signalActor) incarnation() engine.Actor {
+	a.change = nil
+	return a
 }
 
 // Receive implements engine.Actor.

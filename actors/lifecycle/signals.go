@@ -329,9 +329,9 @@ func (s *signals) watch(c engine.Context, sig *signal.Signal) {
 	if _, ok := s.children[key]; ok {
 		return
 	}
-	o, self, r := s.o, c.Self(), s.kinds.record(sig)
-	produce := func() engine.Actor { return &signalActor{o: o, parent: self, r: r} }
-	ref := c.Spawn(engine.Signal, string(r.id), produce, engine.Supervision{})
+	a := &signalActor{o: s.o, parent: c.Self(), r: s.kinds.record(sig)}
+	r := &a.r
+	ref := c.Spawn(engine.Signal, string(r.id), a.incarnation, engine.Supervision{})
 	s.children[key] = child{ref, r.kind}
 	s.count(r.kind.agent, 1)
 	if r.kind.region != "" {
