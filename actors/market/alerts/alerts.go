@@ -164,9 +164,9 @@ func (s *Set) isFirst(p *Entry, frame int, b marketdata.Bar) bool {
 	return s.tradeless && s.traded == 0 && frame <= int(p.frame) && b.OpenTime < p.Since && p.Since < b.CloseTime
 }
 
-// burst is how many alerts are notified of a closed bar before other goroutines run: there may be a
-// million, and each makes an actor work.
-const burst = 16
+// barBurst is the number of alerts that are notified of a closed bar before other goroutines run. There
+// may be a million, and each makes an actor runnable.
+const barBurst = 16
 
 // CloseBar notifies the alerts of a timeframe once that a bar of it closed, unless the next bar is
 // over as well.
@@ -176,10 +176,10 @@ func (s *Set) CloseBar(frame int, b marketdata.Bar) {
 		return
 	}
 	s.notified[frame] = b.CloseTime
-	told := 0
+	notified := 0
 	s.index.each(func(p *Entry) {
 		if int(p.frame) == frame && p.Since < b.CloseTime && b.CloseTime < p.Expires {
-			if told++; told%burst == 0 {
+			if notified++; notified%barBurst == 0 {
 				runtime.Gosched()
 			}
 			s.notify(p.Ref, BarClosed{At: b.CloseTime, Price: s.last.Price, Span: s.span(p), Frame: length,
