@@ -19,6 +19,6 @@
 //     a bar. The forecast of its first confidence is stored with it, so that a restart
 //     changes nothing.
 //
-// Where to read: node.go (shared by all partitions), signals.go (the parent), signal.go
-// (the actor of a signal), payload.go (the payloads of events).
+// Where to read: node.go (shared by all partitions), signals.go (the parent), writes.go
+// (how it appends changes), signal.go (the actor of a signal), payload.go (the payloads of events).
 package lifecycle

@@ -445,23 +445,13 @@ func TestLateEndDoesNotAffectOtherSignals(t *testing.T) {
 func TestClosingsDoNotWaitForUpdates(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var list []signal.Signal
-		for i := range 3 * maxUpdates {
-			list = append(list, openSignal(strconv.Itoa(i)))
-		}
+		list := openSignals(3 * maxUpdates)
 		other := openSignal("999")
 		other.Asset = "ETH"
 		w := newWorld(t, append(list, other)...)
 		turn := make(chan struct{})
-		var watching []alerts.Alert
-		w.set(func() {
-			w.turns = map[signal.EventType]chan struct{}{signal.SignalUpdated: turn}
-			watching = w.alerts["BTC"]
-		})
-		for _, a := range watching {
-			a.Ref.Tell(alerts.BarClosed{Price: 105, Left: 1})
-		}
-		synctest.Wait()
+		w.set(func() { w.turns = map[signal.EventType]chan struct{}{signal.SignalUpdated: turn} })
+		w.sendAll("BTC", alerts.BarClosed{Price: 105, Left: 1})
 		if n := w.inFlight(); n != maxUpdates {
 			t.Errorf("%d updates are written at once, want %d", n, maxUpdates)
 		}
@@ -478,19 +468,10 @@ func TestClosingsDoNotWaitForUpdates(t *testing.T) {
 func TestWritesInFlightAreBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var list []signal.Signal
-		for i := range 3 * maxClosings {
-			list = append(list, openSignal(strconv.Itoa(i)))
-		}
+		list := openSignals(3 * maxClosings)
 		w := newWorld(t, list...)
-		w.mu.Lock()
-		w.block = make(chan struct{})
-		added := w.alerts["BTC"]
-		w.mu.Unlock()
-		for _, a := range added {
-			a.Ref.Tell(alerts.Reached{Tick: tickAt(0, 80)})
-		}
-		synctest.Wait()
+		w.set(func() { w.block = make(chan struct{}) })
+		w.sendAll("BTC", alerts.Reached{Tick: tickAt(0, 80)})
 		close(w.block)
 		synctest.Wait()
 		if w.maxInFlight != maxClosings || len(w.stored()) != len(list) {

@@ -23,7 +23,8 @@ type (
 	retryDue  struct{} // after a write that failed
 )
 
-// signalActor re-scores an open signal and closes it. There may be a million, so that all incarnations are one value.
+// signalActor re-scores an open signal and closes it. To save memory for a million signals, all incarnations
+// share one value.
 type signalActor struct {
 	o      *owned
 	parent engine.Ref
@@ -41,7 +42,7 @@ type change struct {
 	tried   bool // and the answer was not received: it may be stored
 }
 
-// incarnation returns the actor of a new incarnation, which knows nothing of a change that the last one has begun.
+// incarnation returns the actor of a new incarnation, without the change that the last one had in progress.
 func (a *signalActor) incarnation() engine.Actor {
 	a.change = nil
 	return a

@@ -43,13 +43,6 @@ type (
 		alerts []pendingAlert
 		err    error
 	}
-	// write asks for a change to be appended; ref gets the result as appended.
-	write struct {
-		ref    engine.Ref
-		change signal.Change
-	}
-	// written reports that a write of a queue has ended.
-	written struct{ queue *writes }
 	// unwatched reports that a signal has lost its alert.
 	unwatched struct {
 		asset string
@@ -72,14 +65,8 @@ type (
 const (
 	// foundPage is the number of signals in one found message.
 	foundPage = 1000
-	// maxClosings is the number of closings that are appended at once for a partition: enough to fill
-	// the log's batches. Updates come all at once, when a bar closes, and nobody waits for one of
-	// them: maxUpdates keeps them from delaying closings, runs and what else the service does.
-	maxClosings = 256
-	maxUpdates  = 16
-	// ioTimeout bounds one read from Redis or call of the market, appendTimeout one write.
-	ioTimeout     = 10 * time.Second
-	appendTimeout = 10 * time.Second
+	// ioTimeout bounds one read from Redis or call of the market.
+	ioTimeout = 10 * time.Second
 )
 
 // signalFailures restarts the actor of a signal that panicked. When the parent ends, its
@@ -104,16 +91,9 @@ type signals struct {
 
 	pending  map[string]*pendingAlerts // alerts that are not added yet, by asset
 	warned   bool                      // that alerts cannot be added
-	closings writes
-	updates  writes
+	closings writeQueue
+	updates  writeQueue
 	failed   backoff.Backoff
-}
-
-// writes are changes to append.
-type writes struct {
-	queue  []write
-	most   int // at once
-	flying int
 }
 
 // signalKey is a signal's ID without its prefix, to save memory for a million signals.
@@ -153,8 +133,8 @@ func newSignals(o *owned) *signals {
 		open:     map[signal.AgentID]int{},
 		weather:  map[engine.Ref]*kind{},
 		pending:  map[string]*pendingAlerts{},
-		closings: writes{most: maxClosings},
-		updates:  writes{most: maxUpdates},
+		closings: writeQueue{max: maxClosings},
+		updates:  writeQueue{max: maxUpdates},
 	}
 }
 
@@ -193,15 +173,13 @@ func (s *signals) Receive(c engine.Context) {
 	case alerted:
 		s.onAlerted(c, m)
 	case write:
-		q := &s.updates
 		if m.change.Signal.Closing != nil {
-			q = &s.closings
+			s.closings.add(c, s.o, m)
+		} else {
+			s.updates.add(c, s.o, m)
 		}
-		q.queue = append(q.queue, m)
-		s.writeNext(c, q)
 	case written:
-		m.queue.flying--
-		s.writeNext(c, m.queue)
+		m.queue.onWritten(c, s.o)
 	case ended:
 		s.onEnded(c, m)
 	case engine.Terminated:
@@ -458,24 +436,6 @@ func (s *signals) continueAlerts(c engine.Context, asset string, w *pendingAlert
 		delete(s.pending, asset)
 	}
 	s.alertAll(c)
-}
-
-// writeNext appends the next changes of a queue, up to its limit at once.
-func (s *signals) writeNext(c engine.Context, q *writes) {
-	for q.flying < q.most && len(q.queue) > 0 {
-		w, o := q.queue[0], s.o
-		if q.queue = q.queue[1:]; len(q.queue) == 0 {
-			q.queue = nil
-		}
-		q.flying++
-		c.Go(func(ctx context.Context) any {
-			ctx, cancel := context.WithTimeout(ctx, appendTimeout)
-			defer cancel()
-			_, err := o.events.Append(ctx, w.change)
-			w.ref.Tell(appended{w.change.Signal, err})
-			return written{q}
-		})
-	}
 }
 
 // onForecastArrived requests the price for each signal that the forecast concerns; the

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -287,6 +288,17 @@ func (w *world) send(t *testing.T, asset string, m any) {
 	synctest.Wait()
 }
 
+// sendAll sends m to the actors of all alerts of an asset.
+func (w *world) sendAll(asset string, m any) {
+	w.mu.Lock()
+	alerts := w.alerts[asset]
+	w.mu.Unlock()
+	for _, a := range alerts {
+		a.Ref.Tell(m)
+	}
+	synctest.Wait()
+}
+
 // inFlight returns the number of changes being appended.
 func (w *world) inFlight() int {
 	w.mu.Lock()
@@ -314,6 +326,15 @@ func (w *world) types() []signal.EventType {
 
 // idOf returns an ID that ends with digits.
 func idOf(digits string) signal.SignalID { return signal.SignalID(fmt.Sprintf("sig_%026s", digits)) }
+
+// openSignals returns n signals like that of openSignal.
+func openSignals(n int) []signal.Signal {
+	list := make([]signal.Signal, n)
+	for i := range list {
+		list[i] = openSignal(strconv.Itoa(i))
+	}
+	return list
+}
 
 // openSignal returns a long signal of BTC: entry 100, stop 90, target 115, created now.
 func openSignal(id string) signal.Signal {
