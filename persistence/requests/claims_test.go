@@ -147,8 +147,8 @@ func TestALockLastsAsLongAsItsRequest(t *testing.T) {
 		t.Fatal(err)
 	}
 	name := b.replyKey(account, &key)
-	expire := func() { b.rdb.PExpire(t.Context(), name, 5*time.Second) }
-	renewed := func() bool { return b.rdb.PTTL(t.Context(), name).Val() > 10*time.Second }
+	expire := func() { b.rdb.PExpire(t.Context(), name, replyLock/2) }
+	renewed := func() bool { return b.rdb.PTTL(t.Context(), name).Val() > replyLock/2 }
 	end := b.store.Hold(account, key)
 	for range 3 {
 		expire()
@@ -180,4 +180,29 @@ func scriptCalls(info string) string {
 	_, rest, _ := strings.Cut(info, "cmdstat_evalsha:calls=")
 	calls, _, _ := strings.Cut(rest, ",")
 	return fmt.Sprintf("%12s", calls) // in the order of the numbers
+}
+
+// TestALockEndsSoonAfterACut: neither the claim nor the release of a request was answered, so its live process holds a
+// lock for no request.
+func TestALockEndsSoonAfterACut(t *testing.T) {
+	t.Parallel()
+	server := redistest.New(t)
+	o := redisclient.Options{URL: server.URL(), Partitions: 4, Node: "a", Timeout: 50 * time.Millisecond}
+	b := openBench(t, server, o)
+	account, claimed, unanswered := signal.NewAccountID(), b.claim("claimed"), b.claim("unanswered")
+	redistest.Eventually(t, func() bool { // the server may be slow
+		r, err := b.store.Claim(t.Context(), account, claimed)
+		return r == nil && err == nil
+	})
+	server.Pause()
+	_, err := b.store.Claim(t.Context(), account, unanswered)
+	storetest.WantKind(t, "claim", err, signal.KindUnavailable)
+	storetest.WantKind(t, "release", b.store.Release(t.Context(), account, claimed), signal.KindUnavailable)
+	server.Continue()
+	const lease = 5 * time.Second // by default
+	for _, k := range []signal.ReplyKey{claimed, unanswered} {
+		if ttl := b.rdb.PTTL(t.Context(), b.replyKey(account, &k)).Val(); ttl > lease {
+			t.Errorf("repeats of %s are refused for %s", k.Key, ttl)
+		}
+	}
 }

@@ -13,6 +13,7 @@ func TestStoreInProcess(t *testing.T) {
 		"they stop the server or have a second one": {
 			"TestTakeTokensFromAStoppedRedis",
 			"TestRepeatedRequestWaitsForReplicas",
+			"TestALockEndsSoonAfterACut",
 		},
 		"they read its INFO commandstats": {"TestALockLastsAsLongAsItsRequest"},
 	})

@@ -39,11 +39,12 @@ var (
 )
 
 const (
-	// replyLock is how long a lock lasts unless it is held: if it could not be released, or is of a
-	// process that names none, the key is free then.
-	replyLock = 15 * time.Second
+	// replyLock is how long a lock lasts unless it is held. Until then a key stays locked whose lock could not be
+	// released, or was made although no answer to it arrived: not longer than the lock of a process that has ended, with the
+	// default of the setting lease.
+	replyLock = 5 * time.Second
 	// holdEvery is the time between two renewals of a lock that is held.
-	holdEvery = replyLock / 3
+	holdEvery = replyLock / 5
 )
 
 var (
