@@ -31,6 +31,12 @@ func CheckURL(address, caFile string) error {
 	return err
 }
 
+// FailsOver reports whether a valid address is that of sentinels or a cluster.
+func FailsOver(address string) bool {
+	scheme, _, _ := strings.Cut(address, "://")
+	return strings.Contains(scheme, "+")
+}
+
 // parseURL reads the forms of Options.URL.
 func parseURL(address, caFile string) (*redis.UniversalOptions, error) {
 	scheme, rest, ok := strings.Cut(address, "://")

@@ -29,7 +29,9 @@ const (
 	// clusterReload is how often the slot map is read: the library's default of a minute
 	// would hide a failover for as long.
 	clusterReload = 2 * time.Second
-	commandConns  = 16
+	// commandConns and pipelineConns are how many connections for commands there are at most, and
+	// how many more for pipelines, each to one server; pipelines beyond these use those for commands.
+	commandConns, pipelineConns = 16, 10
 	// blockingConns is how many connections for reads with BLOCK there are besides one for
 	// each partition, which the tail reads separately on a cluster.
 	blockingConns = 10
@@ -84,6 +86,7 @@ type Client struct {
 	installation string // Options.InstallationID
 	WaitReplicas int
 	accept       bool          // Options.AcceptWithoutReplicas
+	failsOver    bool          // Options.URL is that of sentinels or a cluster
 	replicasIn   time.Duration // how long Redis waits for them
 	outages      outages
 	reads        reads
@@ -119,7 +122,7 @@ func NewClient(o Options) (*Client, error) {
 	// Only the servers of one vendor know these notifications.
 	base.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 	base.DisableIdentity = true // the command is newer than Redis 7.0
-	base.PoolSize = commandConns
+	base.PoolSize, base.PipelinePoolSize = commandConns, pipelineConns
 	SetLogger(o.Log)
 	c := &Client{
 		Nonce:        rand.Text(),
@@ -128,6 +131,7 @@ func NewClient(o Options) (*Client, error) {
 		installation: o.InstallationID,
 		WaitReplicas: o.WaitReplicas,
 		accept:       o.AcceptWithoutReplicas,
+		failsOver:    FailsOver(o.URL),
 		replicasIn:   o.Timeout / 2,
 		Log:          o.Log,
 		Metrics:      o.Metrics,
@@ -140,7 +144,7 @@ func NewClient(o Options) (*Client, error) {
 	c.reads.last = map[string]*sharedWait{}
 	c.RDB = dial(base)
 	blocking := *base
-	blocking.PoolSize = o.Partitions + blockingConns
+	blocking.PoolSize, blocking.PipelinePoolSize = o.Partitions+blockingConns, -1 // no pipelines
 	c.Blocking = dial(&blocking)
 	c.endBlocking = sync.OnceValue(c.Blocking.Close)
 	if o.Metrics != nil {

@@ -12,7 +12,7 @@ func TestStoreInProcess(t *testing.T) {
 		"they stop the server, change its settings, have several, or a cluster": {
 			"TestOptionsTimeoutBoundsCommands", "TestReadyWaitsForReplicas", "TestConfirmRead",
 			"TestANewInstallationWaitsForReplicas", "TestClusterIsReadyWithAllMasters", "TestClusterCommandIsSentOnce",
-			"TestCheckServer", "TestRisks", "TestInspect",
+			"TestCheckServer", "TestRisks", "TestInspect", "TestAllConnectionsAreCounted",
 		},
 	})
 }

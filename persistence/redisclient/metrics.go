@@ -132,6 +132,9 @@ func (c *poolCollector) Describe(ch chan<- *prometheus.Desc) {
 func (c *poolCollector) Collect(ch chan<- prometheus.Metric) {
 	a, b := c.client.RDB.PoolStats(), c.client.Blocking.PoolStats()
 	idle, total := a.IdleConns+b.IdleConns, a.TotalConns+b.TotalConns
+	if p := a.PipelineStats; p != nil { // TotalConns does not have them
+		idle, total = idle+p.IdleConns, total+p.TotalConns
+	}
 	ch <- prometheus.MustNewConstMetric(c.connections, prometheus.GaugeValue, float64(idle), "idle")
 	ch <- prometheus.MustNewConstMetric(c.connections, prometheus.GaugeValue, float64(total-min(idle, total)), "used")
 	ch <- prometheus.MustNewConstMetric(c.timeout, prometheus.CounterValue, float64(a.Timeouts+b.Timeouts))

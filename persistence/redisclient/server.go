@@ -97,6 +97,9 @@ func (c *Client) Risks(ctx context.Context) ([]string, error) {
 		return nil, err
 	}
 	var found []string
+	if c.failsOver && c.WaitReplicas == 0 { // whether or not INFO is refused or a replica is missing now
+		found = append(found, unconfirmedRisk)
+	}
 	for _, s := range servers {
 		for _, risk := range s.risks(c.WaitReplicas) {
 			if !slices.Contains(found, risk) {
@@ -107,6 +110,13 @@ func (c *Client) Risks(ctx context.Context) ([]string, error) {
 	return found, nil
 }
 
+// unconfirmedRisk is the risk of changes that wait for no replica.
+const unconfirmedRisk = "Redis may fail over to a replica, but redis.wait_replicas is 0: that may lose changes that clients " +
+	"were told are stored. " + ConfirmChanges
+
+// ConfirmChanges advises the operator of a Redis with replicas.
+const ConfirmChanges = "Set redis.wait_replicas to 1, or with sentinels to the number of replicas."
+
 // nearlyFull is the share of maxmemory from which on a server is at risk to become full.
 const nearlyFull = 0.9
 
@@ -114,8 +124,7 @@ const nearlyFull = 0.9
 func (s *Server) risks(waitReplicas int) []string {
 	var found []string
 	if replicas := s.Info["connected_slaves"]; waitReplicas == 0 && replicas != "" && replicas != "0" {
-		found = append(found, "Redis has replicas, but redis.wait_replicas is 0: a failover may lose changes that clients "+
-			"were told are stored. Set redis.wait_replicas to 1, or with sentinels to the number of replicas.")
+		found = append(found, unconfirmedRisk)
 	}
 	if s.Info["aof_enabled"] == "0" {
 		found = append(found, "Redis has no append-only file: its restart may lose changes that clients were told are "+

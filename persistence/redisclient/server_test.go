@@ -226,6 +226,11 @@ func TestInspect(t *testing.T) {
 			t.Errorf("got %+v", s)
 		}
 	}
+	// A cluster may fail over to replicas that it has not yet.
+	risks, err := admin.Risks(t.Context())
+	if err != nil || len(risks) != 1 || risks[0] != unconfirmedRisk {
+		t.Errorf("risks of a cluster: %q, %v", risks, err)
+	}
 	// One master that evicts is enough to be refused.
 	last := cluster.Servers()[2].Client()
 	last.ConfigSet(t.Context(), "maxmemory", "100mb")

@@ -130,6 +130,13 @@ func TestChecksOfAServer(t *testing.T) {
 			want(t, find(t, checkServer(&s, c, "one server", row.child), row.check), row.state, row.part)
 		})
 	}
+	// What may fail over is at risk also while no replica is connected.
+	c := configs.Default()
+	c.Redis.URL = "redis+sentinel://a:1/main"
+	s := redisclient.Server{Info: good}
+	want(t, find(t, checkServer(&s, c, "", false), "replicas"), Warning, "to the number of replicas")
+	c.Redis.WaitReplicas = 1
+	want(t, find(t, checkServer(&s, c, "", false), "replicas"), Fault, "503")
 	for name, s := range map[string]redisclient.Server{
 		"clock":      {Ahead: -3 * time.Second},
 		"round trip": {RoundTrip: 50 * time.Millisecond},

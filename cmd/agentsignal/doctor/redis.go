@@ -333,9 +333,8 @@ func checkReplicas(s *redisclient.Server, c configs.Redis) Check {
 			"Start the replicas.")
 	case connected < c.WaitReplicas:
 		return fault("replicas", fact, refusesChanges, remedy(redisclient.ReplicasMissing))
-	case connected > 0 && c.WaitReplicas == 0:
-		return warning("replicas", fact, "A failover may lose what clients were told last.",
-			"Set redis.wait_replicas to 1.")
+	case c.WaitReplicas == 0 && (connected > 0 || redisclient.FailsOver(string(c.URL))):
+		return warning("replicas", fact, "A failover may lose what clients were told last.", redisclient.ConfirmChanges)
 	case connected == 0:
 		return ok("replicas", fact, "What clients were told is on this server alone.")
 	}
