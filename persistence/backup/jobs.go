@@ -48,18 +48,20 @@ func (s *saver) saveJobs(ctx context.Context, account signal.AccountID, ids []st
 	return nil
 }
 
-// saveReply saves the reply to a request whose change is in the backup.
-func (s *saver) saveReply(ctx context.Context, key, name string) error {
-	account, digest, _ := strings.Cut(name, ":")
-	value, until, err := s.readString(ctx, key)
-	if err != nil || value == "" {
-		return err
-	}
+// isReply reports whether a key has the former name of the reply to a request, or of its lock.
+func isReply(former string) bool {
+	tag, name, _ := strings.Cut(former, ":")
+	return strings.HasPrefix(tag, "{p") && strings.HasPrefix(name, "reply:")
+}
+
+// addReply adds the reply to a request whose change is in the backup.
+func (s *saver) addReply(former, until, value string) error {
+	parts := strings.SplitN(former, ":", 4) // tag, "reply", account, digest
 	at, _, err := codec.CutStamp([]byte(value))
-	if err != nil || s.cuts[s.Partition(signal.AccountID(account))].after(at) {
+	if len(parts) < 4 || err != nil || s.cuts[s.Partition(signal.AccountID(parts[2]))].after(at) {
 		return nil // the lock of a request under way, or a later change
 	}
-	return s.add(kindReply, texts(account, digest, until, value)...)
+	return s.add(kindReply, texts(parts[2], parts[3], until, value)...)
 }
 
 // job stores a job. One that ran is queued again.

@@ -64,7 +64,7 @@ func (s *saver) saveTiles(ctx context.Context, p int, size int64) error {
 				return err
 			}
 			if int64(len(tile)) != bytes {
-				return fmt.Errorf("tile %d of level %d has %d bytes, want %d", n, level, len(tile), bytes)
+				return contentError{fmt.Errorf("tile %d of level %d has %d bytes, want %d", n, level, len(tile), bytes)}
 			}
 			if err := s.add(kindTile, number(p), number(level), number(n), []byte(tile)); err != nil {
 				return err

@@ -45,6 +45,9 @@ func Check(r io.Reader, opens Opens) (Summary, error) {
 		if err != nil {
 			return s, err
 		}
+		if err := validate(k, f, s.Partitions); err != nil {
+			return s, err
+		}
 		s.count(k)
 		if k != kindWebhook || opens == nil {
 			continue
@@ -104,7 +107,14 @@ type loader struct {
 	newest    map[string]logEnd
 }
 
-// Load writes the backup in r, which Check has read, into the Redis of c, which Begin has prepared.
+func newLoader(c *redisclient.Client, s Summary) *loader {
+	return &loader{Client: c, summary: s, same: s.Partitions == c.Partitions(), now: c.Now(),
+		pipe: c.RDB.Pipeline(), accounts: map[signal.AccountID]bool{}, positions: map[int]signal.Position{},
+		schedules: map[string]bool{}, bodies: map[string]bool{}, newest: map[string]logEnd{}}
+}
+
+// Load writes the backup in r, which Check has read, into the Redis of c, which Begin has prepared. ErrDamaged,
+// or an error of Redis.
 func Load(ctx context.Context, c *redisclient.Client, r io.Reader) (Summary, error) {
 	in, err := newReader(r)
 	if err != nil {
@@ -115,13 +125,11 @@ func Load(ctx context.Context, c *redisclient.Client, r io.Reader) (Summary, err
 	if err != nil {
 		return summary, err
 	}
-	l := &loader{Client: c, summary: summary, same: summary.Partitions == c.Partitions(), now: c.Now(),
-		pipe: c.RDB.Pipeline(), accounts: map[signal.AccountID]bool{}, positions: map[int]signal.Position{},
-		schedules: map[string]bool{}, bodies: map[string]bool{}, newest: map[string]logEnd{}}
+	l := newLoader(c, summary)
 	for {
 		k, fields, err := in.next()
 		if errors.Is(err, io.EOF) {
-			break
+			return l.summary, l.finish(ctx)
 		}
 		if err == nil {
 			l.summary.count(k)
@@ -131,74 +139,101 @@ func Load(ctx context.Context, c *redisclient.Client, r io.Reader) (Summary, err
 			err = l.flush(ctx)
 		}
 		if err != nil {
-			return l.summary, redisclient.Failed(err, "restore")
+			return l.summary, err
 		}
 	}
-	err = l.finish(ctx)
-	return l.summary, redisclient.Failed(err, "restore")
 }
 
-// flush sends what was collected.
+// flush sends what was collected. ErrDamaged: Redis finds a fault in it.
 func (l *loader) flush(ctx context.Context) error {
 	l.bytes = 0
-	if l.pipe.Len() == 0 {
-		return ctx.Err()
+	err := ctx.Err()
+	if l.pipe.Len() > 0 {
+		err = redisclient.Execute(ctx, l.pipe)
 	}
-	return redisclient.Execute(ctx, l.pipe)
+	for _, fault := range []string{"wrong number", "The ID", "Invalid stream ID", "value", "WRONGTYPE"} {
+		if redis.HasErrorPrefix(err, fault) {
+			return fmt.Errorf("%w (redis does not take what it has: %w)", ErrDamaged, err)
+		}
+	}
+	return redisclient.Failed(err, "restore")
 }
 
-// rows has how each kind is written, how many fields it has at least, and whether the first is a partition.
+// rows has how each kind is written, how many fields it has at least, whether the first is a partition, and how many of the
+// first are parts of the name of a key.
 var rows = map[kind]struct {
 	fields      int
 	load        func(l *loader, ctx context.Context, f [][]byte) error
 	ofPartition bool
+	names       int
 }{
-	kindCheckpoint:    {1, (*loader).checkpoint, false},
-	kindCountersigned: {2, (*loader).countersigned, false},
-	kindPosition:      {2, (*loader).position, true},
-	kindWebhook:       {4, (*loader).webhook, false},
-	kindDelivery:      {6, (*loader).delivery, false},
-	kindWait:          {5, (*loader).wait, false},
-	kindMail:          {4, (*loader).mail, false},
-	kindSchedule:      {4, (*loader).schedule, false},
-	kindOpen:          {4, (*loader).open, true},
-	kindRunDue:        {3, (*loader).runDue, false},
-	kindErase:         {2, (*loader).erase, false},
-	kindAudit:         {3, (*loader).audit, true},
-	kindLeafHead:      {2, (*loader).leafHead, true},
-	kindLeafAccount:   {3, (*loader).leafAccount, true},
-	kindScheduleDue:   {3, (*loader).scheduleDue, false},
-	kindEvent:         {5, (*loader).event, true},
-	kindSignal:        {5, (*loader).signal, true},
-	kindLeaf:          {3, (*loader).leaf, true},
-	kindTile:          {4, (*loader).tile, true},
-	kindLogEnd:        {7, (*loader).logEnd, true},
-	kindOutbox:        {2, (*loader).outbox, false},
-	kindAccount:       {2, (*loader).account, false},
-	kindKeysOf:        {1, (*loader).keysOf, false},
-	kindAPIKey:        {1, (*loader).apiKey, false},
-	kindJob:           {7, (*loader).job, false},
-	kindReply:         {4, (*loader).reply, false},
-	kindString:        {3, (*loader).text, false},
-	kindHash:          {1, (*loader).hash, false},
-	kindSortedSet:     {1, (*loader).sortedSet, false},
-	kindEntry:         {2, (*loader).entry, false},
-	kindStreamEnd:     {4, (*loader).streamEnd, false},
+	kindCheckpoint:    {1, (*loader).checkpoint, false, 0},
+	kindCountersigned: {2, (*loader).countersigned, false, 0},
+	kindPosition:      {2, (*loader).position, true, 0},
+	kindWebhook:       {4, (*loader).webhook, false, 1},
+	kindDelivery:      {6, (*loader).delivery, false, 2},
+	kindWait:          {5, (*loader).wait, false, 2},
+	kindMail:          {4, (*loader).mail, false, 0},
+	kindSchedule:      {4, (*loader).schedule, false, 1},
+	kindOpen:          {4, (*loader).open, true, 0},
+	kindRunDue:        {3, (*loader).runDue, false, 0},
+	kindErase:         {2, (*loader).erase, false, 0},
+	kindAudit:         {3, (*loader).audit, true, 0},
+	kindLeafHead:      {2, (*loader).leafHead, true, 0},
+	kindLeafAccount:   {3, (*loader).leafAccount, true, 0},
+	kindScheduleDue:   {3, (*loader).scheduleDue, false, 0},
+	kindEvent:         {5, (*loader).event, true, 0},
+	kindSignal:        {5, (*loader).signal, true, 0},
+	kindLeaf:          {3, (*loader).leaf, true, 0},
+	kindTile:          {4, (*loader).tile, true, 0},
+	kindLogEnd:        {7, (*loader).logEnd, true, 0},
+	kindOutbox:        {2, (*loader).outbox, false, 0},
+	kindAccount:       {2, (*loader).account, false, 1},
+	kindKeysOf:        {1, (*loader).keysOf, false, 1},
+	kindAPIKey:        {1, (*loader).apiKey, false, 1},
+	kindJob:           {7, (*loader).job, false, 2},
+	kindReply:         {4, (*loader).reply, false, 2},
+	kindString:        {3, (*loader).text, false, 0},
+	kindHash:          {1, (*loader).hash, false, 0},
+	kindSortedSet:     {1, (*loader).sortedSet, false, 0},
+	kindEntry:         {2, (*loader).entry, false, 0},
+	kindStreamEnd:     {4, (*loader).streamEnd, false, 0},
 }
 
-// record writes a record.
-func (l *loader) record(ctx context.Context, k kind, f [][]byte) error {
+// validate returns ErrDamaged for a record that no build writes: a Redis that others share gets no key of another name. partitions
+// is their number in the backup.
+func validate(k kind, f [][]byte, partitions int) error {
 	row, known := rows[k]
 	if !known || len(f) < row.fields {
 		return fmt.Errorf("%w (a record of kind %d with %d fields)", ErrDamaged, k, len(f))
 	}
+	if p, err := strconv.Atoi(string(f[0])); row.ofPartition && (err != nil || p < 0 || p >= partitions) {
+		return fmt.Errorf("%w (a record of partition %q)", ErrDamaged, f[0])
+	}
+	for _, part := range f[:row.names] {
+		if len(part) == 0 {
+			return fmt.Errorf("%w (a record of kind %d without a name)", ErrDamaged, k)
+		}
+	}
+	if asItIs[k] != nil && !asItIs[k](string(f[0])) {
+		return fmt.Errorf("%w (a record of the key %q)", ErrDamaged, f[0])
+	}
+	return nil
+}
+
+// record writes a record.
+func (l *loader) record(ctx context.Context, k kind, f [][]byte) error {
+	if err := validate(k, f, l.summary.Partitions); err != nil {
+		return err
+	}
 	for _, v := range f {
 		l.bytes += len(v)
 	}
-	if p, err := strconv.Atoi(string(f[0])); row.ofPartition && (err != nil || p < 0 || p >= l.summary.Partitions) {
-		return fmt.Errorf("%w (a record of partition %q)", ErrDamaged, f[0])
+	err := rows[k].load(l, ctx, f)
+	if err != nil && !errors.Is(err, ErrDamaged) {
+		err = fmt.Errorf("%w (a record of kind %d: %w)", ErrDamaged, k, err)
 	}
-	return row.load(l, ctx, f)
+	return err
 }
 
 // partition returns the number in a field, which record has checked.

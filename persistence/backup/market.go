@@ -3,7 +3,6 @@ package backup
 import (
 	"context"
 	"slices"
-	"strings"
 
 	"github.com/redis/go-redis/v9"
 
@@ -130,42 +129,51 @@ func (s *saver) saveScanned(ctx context.Context) error {
 }
 
 func (s *saver) saveFound(ctx context.Context, keys []string) error {
+	var found []string
 	for _, key := range keys {
-		former := redisclient.Former(key)
-		tag, name, _ := strings.Cut(former, ":")
-		var err error
-		switch {
-		case strings.HasPrefix(tag, "{p") && strings.HasPrefix(name, "reply:"):
-			err = s.saveReply(ctx, key, strings.TrimPrefix(name, "reply:"))
-		case tag == "{market}" && strings.HasPrefix(name, "bars:"):
-			err = s.saveSortedSet(ctx, key)
-		case tag == "{weather}":
-			err = s.saveString(ctx, key)
+		switch former := redisclient.Former(key); {
+		case isReply(former), asItIs[kindString](former):
+			found = append(found, key)
+		case asItIs[kindSortedSet](former) && key != s.MarketUsedKey():
+			if err := s.saveSortedSet(ctx, key); err != nil {
+				return err
+			}
 		}
-		if err != nil {
+	}
+	for group := range slices.Chunk(found, stringsAtOnce) {
+		if err := s.saveStrings(ctx, group); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// saveString saves a string, and how long it is kept.
-func (s *saver) saveString(ctx context.Context, key string) error {
-	value, until, err := s.readString(ctx, key)
-	if err != nil || value == "" {
+// saveStrings saves strings, and how long they are kept.
+func (s *saver) saveStrings(ctx context.Context, keys []string) error {
+	got, until := make([]*redis.StringCmd, len(keys)), make([]*redis.DurationCmd, len(keys))
+	pipe := s.RDB.Pipeline()
+	for i, key := range keys {
+		got[i], until[i] = pipe.Get(ctx, key), pipe.PExpireTime(ctx, key)
+	}
+	if err := redisclient.Execute(ctx, pipe); err != nil {
 		return err
 	}
-	return s.add(kindString, texts(redisclient.Former(key), until, value)...)
-}
-
-// readString returns a string, "" without one, and until when it is kept.
-func (s *saver) readString(ctx context.Context, key string) (value, until string, err error) {
-	pipe := s.RDB.TxPipeline()
-	got, expires := pipe.Get(ctx, key), pipe.PExpireTime(ctx, key)
-	if err := redisclient.Execute(ctx, pipe); err != nil {
-		return "", "", err
+	for i, key := range keys {
+		former, value := redisclient.Former(key), got[i].Val()
+		if value == "" || until[i].Val() == noKey {
+			continue // it has ended since
+		}
+		var err error
+		if isReply(former) {
+			err = s.addReply(former, untilText(until[i]), value)
+		} else {
+			err = s.add(kindString, texts(former, untilText(until[i]), value)...)
+		}
+		if err != nil {
+			return err
+		}
 	}
-	return got.Val(), untilText(expires), nil
+	return nil
 }
 
 func (l *loader) text(ctx context.Context, f [][]byte) error {

@@ -12,7 +12,7 @@ import (
 )
 
 // errTrimmed reports that events were removed before they were read, or lost with a master of Redis.
-var errTrimmed = errors.New("events were removed from the log while open signals were read: repeat the backup")
+var errTrimmed = contentError{errors.New("events were removed from the log while open signals were read: repeat the backup")}
 
 // maxCuts is how often the cut of a partition is moved at most. A signal that changes twice in the time of two commands
 // moves it once.

@@ -81,7 +81,7 @@ func (s *saver) savePartition(ctx context.Context, p int) error {
 			return s.addPartition(p, r)
 		}
 	}
-	return errors.New("open signals change faster than they can be read: repeat the backup")
+	return contentError{errors.New("open signals change faster than they can be read: repeat the backup")}
 }
 
 // reading is what was read of a partition at one moment, except for its open signals.

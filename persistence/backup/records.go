@@ -2,8 +2,10 @@ package backup
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 
+	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/persistence/redisclient"
 )
 
@@ -145,6 +147,30 @@ var keyKinds = []keyKind{
 	{"{market}:feederepoch", ofProcesses},
 	{"{weather}:*", ""},
 }
+
+// asItIs reports, by the kind of the records of keys that are kept as they are, whether a former name is one of theirs.
+var asItIs = func() map[kind]func(former string) bool {
+	var k redisclient.Keys // makes former names
+	hashes := []string{k.MarketStateKey(), k.MarketAssetsKey(), k.MarketLiveKey(), k.MarketKeptForKey()}
+	streams, bars := []string{k.MarketNewsKey()}, []string{}
+	for _, tf := range signal.Timeframes {
+		hashes = append(hashes, k.MarketOutcomeBarsKey(tf))
+		streams = append(streams, k.MarketOutcomesKey(tf))
+		bars = append(bars, k.BarsKey("", tf))
+	}
+	begins := func(former, start string) bool { return len(former) > len(start) && strings.HasPrefix(former, start) }
+	stream := func(former string) bool { return slices.Contains(streams, former) }
+	return map[kind]func(string) bool{
+		kindString: func(former string) bool { return begins(former, k.WeatherKey("")) },
+		kindHash:   func(former string) bool { return slices.Contains(hashes, former) },
+		kindSortedSet: func(former string) bool {
+			return former == k.MarketUsedKey() ||
+				slices.ContainsFunc(bars, func(start string) bool { return begins(former, start) })
+		},
+		kindEntry:     stream,
+		kindStreamEnd: stream,
+	}
+}()
 
 // sessionsEnd is why logins are not kept: one that has ended since would be valid again.
 const sessionsEnd = "all have to log in again, since a session that has ended since would be valid again"

@@ -3,6 +3,8 @@ package backup
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"io"
 	"slices"
 	"strconv"
@@ -22,6 +24,8 @@ const (
 	accountsAtOnce = 100
 	// deliveriesAtOnce is how many deliveries are, with their payloads.
 	deliveriesAtOnce = 50
+	// stringsAtOnce is how many replies or forecasts are.
+	stringsAtOnce = 100
 	// scanCount is the COUNT of a scan, and how many fields or entries a record or a read has.
 	scanCount = 1000
 )
@@ -112,8 +116,11 @@ func Save(ctx context.Context, c *redisclient.Client, w io.Writer, build string,
 		s.savePartitions, s.saveEvents, s.saveSignals, s.saveLeaves, s.saveLogEnds, s.saveOutbox, s.saveAccounts,
 		s.saveMarket, s.saveScanned, s.saveNewSettings} {
 		err := section(ctx)
-		if err == nil {
-			err = s.w.end()
+		if e := s.w.end(); err == nil && e != nil {
+			err = contentError{fmt.Errorf("write the backup: %w", e)}
+		}
+		if _, ours := errors.AsType[contentError](err); ours {
+			return Summary{}, err
 		}
 		if err != nil {
 			return Summary{}, redisclient.Failed(err, "back up")
@@ -122,10 +129,19 @@ func Save(ctx context.Context, c *redisclient.Client, w io.Writer, build string,
 	return s.summary, out.close()
 }
 
+// contentError is an error that is not one of Redis: the file cannot be written, or Redis has what no backup can have.
+type contentError struct{ error }
+
+// Unwrap returns the error itself.
+func (e contentError) Unwrap() error { return e.error }
+
 // add writes a record.
 func (s *saver) add(k kind, fields ...[]byte) error {
 	s.summary.count(k)
-	return s.w.add(k, fields...)
+	if err := s.w.add(k, fields...); err != nil {
+		return contentError{fmt.Errorf("write the backup: %w", err)}
+	}
+	return nil
 }
 
 // texts returns fields.
@@ -151,6 +167,9 @@ func pairs(first []string, hash map[string]string) [][]byte {
 }
 
 func score(z redis.Z) string { return strconv.FormatFloat(z.Score, 'f', -1, 64) }
+
+// noKey is the answer to PEXPIRETIME for a key that does not exist.
+const noKey = time.Duration(-2)
 
 func member(z redis.Z) string { m, _ := z.Member.(string); return m }
 

@@ -75,7 +75,7 @@ func (s *saver) unsaved(account signal.AccountID, id string) bool {
 func (s *saver) saveWebhook(w *deliveries.Copied) error {
 	decoded, err := w.Webhook()
 	if err != nil {
-		return err
+		return contentError{err}
 	}
 	s.summary.check(&decoded, s.opens)
 	return s.add(kindWebhook, texts(string(w.Account), string(w.ID), w.Record, w.Health)...)

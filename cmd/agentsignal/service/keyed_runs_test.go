@@ -13,7 +13,6 @@ import (
 // keyedRuns are runs of the first node, each with an Idempotency-Key.
 type keyedRuns struct {
 	nodes
-	end  syscall.Signal // sent to the first node while some of them are under way
 	keys []string
 	runs sync.WaitGroup
 }
@@ -37,11 +36,12 @@ func run(c *client, key string) (answer, error) {
 	return c.try(http.MethodPost, "/v1/agents/trading/run", runBody("ACME", "momentum"), "Idempotency-Key: "+key)
 }
 
-// start starts runs until some are under way, and then sends the signal to the first node.
-func (k *keyedRuns) start(tb testing.TB) {
+// pause starts runs, and pauses the first node while some are under way.
+func (k *keyedRuns) pause(tb testing.TB) {
 	tb.Helper()
-	eventually(tb, "the node holds locks", func() bool {
-		for range 50 {
+	eventually(tb, "the paused node holds locks", func() bool {
+		k.first.signal(syscall.SIGCONT)
+		for range 10 {
 			key := fmt.Sprint("run ", len(k.keys))
 			k.keys = append(k.keys, key)
 			k.runs.Go(func() { _, _ = run(k.here, key) }) // it may fail with the node
@@ -49,7 +49,7 @@ func (k *keyedRuns) start(tb testing.TB) {
 		if k.locks(tb) == 0 {
 			return false
 		}
-		k.first.signal(k.end)
+		k.first.signal(syscall.SIGSTOP)
 		return k.locks(tb) > 0
 	})
 }
@@ -92,10 +92,10 @@ func (k *keyedRuns) checkOnce(tb testing.TB, before int, made map[string]string)
 
 func TestRunsOfAKilledNodeAreRepeatedOnce(t *testing.T) {
 	t.Parallel()
-	k := keyedRuns{nodes: startNodes(t, "stream"), end: syscall.SIGKILL}
+	k := keyedRuns{nodes: startNodes(t, "stream")}
 	before := k.there.signals("").Total
-	k.start(t)
-	<-k.first.over
+	k.pause(t)
+	k.first.kill()
 	k.checkOnce(t, before, k.repeat(t))
 	k.runs.Wait()
 }
@@ -103,9 +103,9 @@ func TestRunsOfAKilledNodeAreRepeatedOnce(t *testing.T) {
 // A node that is paused for longer than its lease goes on with runs that were repeated meanwhile.
 func TestRunsOfAPausedNodeAreMadeOnce(t *testing.T) {
 	t.Parallel()
-	k := keyedRuns{nodes: startNodes(t, "stream"), end: syscall.SIGSTOP}
+	k := keyedRuns{nodes: startNodes(t, "stream")}
 	before := k.there.signals("").Total
-	k.start(t)
+	k.pause(t)
 	made := k.repeat(t)
 	k.first.signal(syscall.SIGCONT)
 	k.runs.Wait()

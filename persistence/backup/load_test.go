@@ -1,0 +1,217 @@
+package backup
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/persistence/codec"
+	"github.com/agentsignal/agentsignal/persistence/redisclient"
+	"github.com/agentsignal/agentsignal/persistence/redistest"
+	"github.com/agentsignal/agentsignal/persistence/storetest"
+)
+
+// written is a record of a file.
+type written struct {
+	kind   kind
+	fields []string
+}
+
+// backupOf returns a backup with the records.
+func backupOf(tb testing.TB, records ...written) []byte {
+	tb.Helper()
+	var b bytes.Buffer
+	w, err := newWriter(&b)
+	text, e := json.Marshal(header{time.Unix(1, 0), "test", 3, codec.Version})
+	if err = errors.Join(err, e, w.add(kindHeader, text)); err != nil {
+		tb.Fatal(err)
+	}
+	for _, r := range records {
+		err = errors.Join(err, w.add(r.kind, texts(r.fields...)...))
+	}
+	if err = errors.Join(err, w.end(), w.close()); err != nil {
+		tb.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+func TestAFailedRestoreNamesItsCause(t *testing.T) {
+	t.Parallel()
+	server := redistest.New(t)
+	c := storetest.Client(t, redisclient.Options{URL: server.URL(), Partitions: 3, Timeout: time.Second})
+	load := func(records ...written) error {
+		must(t, Begin(t.Context(), c))
+		_, err := Load(t.Context(), c, bytes.NewReader(backupOf(t, records...)))
+		return err
+	}
+	must(t, load(written{kindString, []string{"{weather}:x", "0", "days"}}))
+	server.Client().FlushAll(t.Context())
+	for name, r := range map[string]written{
+		"a kind that is not known":   {200, []string{"x"}},
+		"a value that is not valid":  {kindJob, []string{"acc_1", "job_1", "0", "x", "", "", ""}},
+		"a reply without a position": {kindDelivery, []string{"acc_1", "wh_1", "m", "1", "r", "b"}},
+		"what Redis does not take":   {kindEntry, []string{"{market}:news", "0-0", "n", "news"}},
+		"a hash without a value":     {kindHash, []string{"{market}:state", "field"}},
+	} {
+		if err := load(r); !errors.Is(err, ErrDamaged) || signal.KindOf(err) == signal.KindUnavailable {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	must(t, Begin(t.Context(), c))
+	server.Kill()
+	_, err := Load(t.Context(), c, bytes.NewReader(backupOf(t, written{kindString, []string{"{weather}:x", "0", "y"}})))
+	storetest.WantKind(t, "without Redis", err, signal.KindUnavailable)
+}
+
+// fullDisk takes no more than some bytes.
+type fullDisk struct{ left int }
+
+var errFull = errors.New("no space left on device")
+
+func (d *fullDisk) Write(b []byte) (int, error) {
+	if d.left -= len(b); d.left < 0 {
+		return 0, errFull
+	}
+	return len(b), nil
+}
+
+func TestABackupThatCannotBeWrittenNamesItsCause(t *testing.T) {
+	t.Parallel()
+	c := storetest.Client(t, redisclient.Options{URL: redistest.New(t).URL(), Partitions: 3})
+	random := make([]byte, 1<<20) // does not become shorter
+	for i, x := 0, uint32(1); i < len(random); i++ {
+		x = x*1664525 + 1013904223
+		random[i] = byte(x >> 24)
+	}
+	must(t, c.RDB.Set(t.Context(), c.WeatherKey("x"), random, 0).Err())
+	_, err := Save(t.Context(), c, &fullDisk{100}, "test", nil)
+	if !errors.Is(err, errFull) || signal.KindOf(err) == signal.KindUnavailable {
+		t.Errorf("a full disk: %v", err)
+	}
+}
+
+// TestARestoreWritesOurKeysOnly, whatever the file has: others may share the Redis.
+func TestARestoreWritesOurKeysOnly(t *testing.T) {
+	t.Parallel()
+	server := redistest.New(t)
+	c := storetest.Client(t, redisclient.Options{URL: server.URL(), Partitions: 3})
+	foreign := []string{"theirs", "{market}:feeder", "{auth}:session:x", "{node}:installation", "{market}:bars:9h:BTC",
+		"{market}:bars:1h:", "{weather}:", "market:ticks", "{p00}:epoch", ""}
+	for _, r := range []written{{kindString, []string{"", "0", "x"}}, {kindHash, []string{"", "f", "x"}},
+		{kindSortedSet, []string{"", "1", "x"}}, {kindEntry, []string{"", "1-1", "f", "x"}}, {kindStreamEnd, []string{"", "1-1", "1", "0-0"}}} {
+		for _, key := range foreign {
+			r.fields[0] = key
+			file := backupOf(t, r)
+			if _, err := Check(bytes.NewReader(file), nil); !errors.Is(err, ErrDamaged) {
+				t.Errorf("kind %d of the key %q is valid: %v", r.kind, key, err)
+			}
+			must(t, Begin(t.Context(), c))
+			if _, err := Load(t.Context(), c, bytes.NewReader(file)); !errors.Is(err, ErrDamaged) {
+				t.Errorf("kind %d of the key %q is loaded: %v", r.kind, key, err)
+			}
+		}
+	}
+	if keys := server.Client().Keys(t.Context(), "*").Val(); len(keys) != 1 || keys[0] != c.InstallationKey() {
+		t.Errorf("there are the keys %q", keys)
+	}
+}
+
+// FuzzRecord: whatever a record has, what the loader writes are keys that a backup keeps.
+func FuzzRecord(f *testing.F) {
+	for k, row := range rows {
+		for _, partition := range []string{"1", "acc_1", "{market}:bars:1h:BTC", "{weather}:x", "{market}:news"} {
+			fields := append([]string{partition}, strings.Split(strings.Repeat(" 1-1", row.fields-1), " ")[min(1, row.fields-1):]...)
+			f.Add(byte(k), strings.Join(fields, "\x00"), uint8(3))
+		}
+	}
+	f.Fuzz(func(t *testing.T, k byte, text string, partitions uint8) {
+		c, err := redisclient.NewClient(redisclient.Options{URL: "redis://127.0.0.1:1", Partitions: 3, EvenSlots: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		l := newLoader(c, Summary{Partitions: 1 + int(partitions)%200})
+		var fields [][]byte
+		for field := range strings.SplitSeq(text, "\x00") {
+			fields = append(fields, []byte(field))
+		}
+		if err := l.record(t.Context(), kind(k), fields); err != nil && !errors.Is(err, ErrDamaged) {
+			t.Errorf("the cause is %v", err)
+		}
+		for _, cmd := range l.pipe.Cmds() {
+			if key, _ := cmd.Args()[1].(string); key == "" {
+				t.Errorf("%v has no key", cmd.Args())
+			} else if kept, _, _ := Kept(key); !kept {
+				t.Errorf("kind %d of %q writes the key %q", k, fields, key)
+			}
+		}
+	})
+}
+
+func TestARedisWithOneKeyIsNotEmpty(t *testing.T) {
+	t.Parallel()
+	server := redistest.New(t)
+	c := storetest.Client(t, redisclient.Options{URL: server.URL(), Partitions: 3})
+	rdb := server.Client()
+	must(t, rdb.Set(t.Context(), "theirs", "x", 0).Err())
+	for _, key := range []string{c.PositionKey(2), c.AccountKey("acc_1"), c.EpochKey(0), c.MarketTicksKey(), c.WeatherKey("x"),
+		c.InstallationKey()} {
+		must(t, rdb.HSet(t.Context(), key, "partitions", "3").Err())
+		err := Begin(t.Context(), c)
+		storetest.WantError(t, err, signal.KindConflict, "not_empty")
+		if err != nil && !strings.Contains(err.Error(), key) {
+			t.Errorf("with %s: %v", key, err)
+		}
+		must(t, rdb.Del(t.Context(), key).Err())
+	}
+	must(t, Begin(t.Context(), c))
+	// An interrupted restore is removed, and what is of others stays.
+	must(t, rdb.Set(t.Context(), c.PositionKey(2), "1-1", 0).Err())
+	must(t, Begin(t.Context(), c))
+	if keys := rdb.Keys(t.Context(), "*").Val(); len(keys) != 2 || rdb.Get(t.Context(), "theirs").Val() != "x" {
+		t.Errorf("there are the keys %q", keys)
+	}
+}
+
+// TestTheEndHasTheSumOfAllSections, and their number: a section may have been replaced by another valid one.
+func TestTheEndHasTheSumOfAllSections(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(w *writer){
+		"sum":     func(w *writer) { w.all.Write([]byte{0}) },
+		"number":  func(w *writer) { w.sections++ },
+		"neither": func(*writer) {},
+	} {
+		var b bytes.Buffer
+		w, err := newWriter(&b)
+		must(t, err)
+		must(t, w.add(kindString, texts("{weather}:a", "0", "a")...))
+		must(t, w.end())
+		change(w)
+		must(t, w.close())
+		if _, err := readAll(b.Bytes()); errors.Is(err, ErrDamaged) != (name != "neither") {
+			t.Errorf("with another %s: %v", name, err)
+		}
+	}
+}
+
+// TestTheMemoryOfAReaderIsBounded by what it accepts as the window of the compression.
+func TestTheMemoryOfAReaderIsBounded(t *testing.T) {
+	t.Parallel()
+	for _, window := range []int{maxWindow / 2, maxWindow, 2 * maxWindow} {
+		b := bytes.NewBufferString("agentsignal backup 1\n")
+		w, err := zstd.NewWriter(b, zstd.WithWindowSize(window), zstd.WithEncoderConcurrency(1))
+		must(t, err)
+		_, err = w.Write([]byte{byte(kindHeader), 0})
+		must(t, errors.Join(err, w.Flush(), w.Close())) // flushed: the frame has a window, not a size
+		_, err = readAll(b.Bytes())
+		if large := errors.Is(err, zstd.ErrWindowSizeExceeded); large != (window > maxWindow) || !errors.Is(err, ErrDamaged) {
+			t.Errorf("a window of %d bytes: %v", window, err)
+		}
+	}
+}
