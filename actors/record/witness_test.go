@@ -87,6 +87,27 @@ func TestWitnessesAreRead(t *testing.T) {
 	text, _, _ := strings.Cut(string(signed), "\n\n")
 	forged := cosign(t, signed, first)
 	forged[len(forged)-20] ^= 1 // a letter of the signature for another
+	// Another log that has the same key: its checkpoints say nothing of ours.
+	key, err := NewKey("log.example")
+	if err != nil {
+		t.Fatal(err)
+	}
+	shared, err := ParseKeys(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	signer, err := note.NewSigner(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	renamed := strings.Replace(text, "log.example", "other.example", 1) + "\n"
+	foreign, err := note.Sign(&note.Note{Text: renamed}, signer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := trusted.Read(cosign(t, foreign, first), shared); !errors.Is(err, ErrNotOwn) || got != nil {
+		t.Errorf("a note of another origin: %v, want %v", err, ErrNotOwn)
+	}
 	changed := func(from, to string) []byte { return bytes.Replace(signed, []byte(from), []byte(to), 1) }
 	for name, c := range map[string]struct {
 		note []byte
