@@ -26,6 +26,7 @@ type webhookInput struct {
 	status      delivery.WebhookStatus
 	secret      string
 	filter      *signal.Filter
+	perMinute   *int64 // 0 for that of the format
 
 	format      delivery.Format
 	chatID      string // these belong to the format
@@ -45,6 +46,9 @@ func (s *Server) readWebhook(c *call, o *request.Object) webhookInput {
 	}
 	in.apiVersion, _ = request.Choice(o, "api_version", s.versionNames())
 	in.filter = readFilter(o)
+	if n, ok := o.Integer("max_per_minute", 0, delivery.MaxPerMinute); ok {
+		in.perMinute = &n
+	}
 	in.readFormat(o)
 	return in
 }
@@ -209,6 +213,9 @@ func (in *webhookInput) apply(w *delivery.Webhook, now time.Time) (changed bool)
 		if w.Filter, changed = in.filter, true; in.filter.Empty() {
 			w.Filter = nil
 		}
+	}
+	if in.perMinute != nil && int(*in.perMinute) != w.MaxPerMinute {
+		w.MaxPerMinute, changed = int(*in.perMinute), true
 	}
 	if in.status == delivery.WebhookEnabled && w.Health != (delivery.WebhookHealth{}) {
 		w.Health, changed = delivery.WebhookHealth{}, true

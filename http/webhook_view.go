@@ -21,16 +21,22 @@ type webhookView struct {
 	Template       *string                  `json:"template"`
 	ContentType    *string                  `json:"content_type"`
 	Filters        *filterView              `json:"filters"`
+	MaxPerMinute   *int                     `json:"max_per_minute"`
 	Status         delivery.WebhookStatus   `json:"status"`
 	DisabledAt     instant                  `json:"disabled_at"`
 	DisabledReason *delivery.DisabledReason `json:"disabled_reason"`
 	FailingSince   instant                  `json:"failing_since"`
+	HeldUntil      instant                  `json:"held_until"`
 	CreatedAt      instant                  `json:"created_at"`
 	UpdatedAt      instant                  `json:"updated_at"`
 	Secret         string                   `json:"secret,omitempty"`
 }
 
-func viewWebhook(w *delivery.Webhook) webhookView {
+func (s *Server) viewWebhook(w *delivery.Webhook) webhookView {
+	held := w.Health.HeldUntil
+	if !held.After(s.o.Now()) { // the next requests decide whether it waits again
+		held = time.Time{}
+	}
 	return webhookView{
 		ID:             w.ID,
 		URL:            w.ShownURL(),
@@ -42,10 +48,12 @@ func viewWebhook(w *delivery.Webhook) webhookView {
 		Template:       orNull(w.Template),
 		ContentType:    orNull(w.ContentType),
 		Filters:        viewFilter(w.Filter),
+		MaxPerMinute:   orNull(w.Rate()),
 		Status:         w.Status,
 		DisabledAt:     instant(w.DisabledAt),
 		DisabledReason: orNull(w.DisabledReason),
 		FailingSince:   instant(w.Health.FailingSince),
+		HeldUntil:      instant(held),
 		CreatedAt:      instant(w.CreatedAt),
 		UpdatedAt:      instant(w.UpdatedAt),
 	}

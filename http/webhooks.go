@@ -115,7 +115,7 @@ func (s *Server) registerWebhook(c *call, in *webhookInput, key *signal.ReplyKey
 		return err
 	}
 	w.Secret = s.o.Sealer.Seal([]byte(secret), string(w.ID))
-	view := viewWebhook(&w)
+	view := s.viewWebhook(&w)
 	view.Secret = secret
 	answer, err := encode(view)
 	if err != nil {
@@ -201,7 +201,7 @@ func (s *Server) listWebhooks(c *call) error {
 		return err
 	}
 	list = slices.DeleteFunc(list, func(w delivery.Webhook) bool { return status != "" && w.Status != status })
-	return c.encoded(encodeList("webhooks", request.Cut(p, list), viewWebhook, p, len(list)))
+	return c.encoded(encodeList("webhooks", request.Cut(p, list), s.viewWebhook, p, len(list)))
 }
 
 // webhookByID answers GET /v1/webhooks/{id}.
@@ -210,7 +210,7 @@ func (s *Server) webhookByID(c *call) error {
 	if err != nil {
 		return err
 	}
-	return c.value(http.StatusOK, viewWebhook(&w))
+	return c.value(http.StatusOK, s.viewWebhook(&w))
 }
 
 // webhook returns the webhook that the path names.
@@ -238,7 +238,7 @@ func (s *Server) changeWebhook(c *call) error {
 	if err != nil {
 		return c.urlFault(err)
 	}
-	return c.value(http.StatusOK, viewWebhook(&w))
+	return c.value(http.StatusOK, s.viewWebhook(&w))
 }
 
 // update changes the webhook that the path names with change, which reports whether it has

@@ -24,9 +24,9 @@ const (
 const record = `{"webhook_id":"whk_01M7YQ1WTVKN9DZNWV9NV456V1","url":"https://example.com/hooks/signals",` +
 	`"events":["signal.created","signal.closed"],` +
 	`"description":null,"api_version":"2026-11-01","format":"standard","chat_id":null,"template":null,"content_type":null,` +
-	`"filters":null,"status":"enabled","disabled_at":null,` +
+	`"filters":null,"max_per_minute":null,"status":"enabled","disabled_at":null,` +
 	`"disabled_reason":null,` +
-	`"failing_since":null,` +
+	`"failing_since":null,"held_until":null,` +
 	`"created_at":"2026-11-21T09:30:00.000Z","updated_at":"2026-11-21T09:30:00.000Z"`
 
 // conflict returns an error that a store raises.
@@ -50,8 +50,8 @@ func TestRegisteredWebhookIsAnsweredWithItsSecret(t *testing.T) {
 	want := `{"webhook_id":"` + string(got.ID) +
 		`","url":"https://example.com/a?b=<c>","events":["agent.error","signal.created"],"description":"",` +
 		`"api_version":"2026-11-01","format":"standard","chat_id":null,"template":null,"content_type":null,` +
-		`"filters":null,"status":"enabled","disabled_at":null,"disabled_reason":null,` +
-		`"failing_since":null,` +
+		`"filters":null,"max_per_minute":null,"status":"enabled","disabled_at":null,"disabled_reason":null,` +
+		`"failing_since":null,"held_until":null,` +
 		`"created_at":"2026-11-21T09:30:00.000Z","updated_at":"2026-11-21T09:30:00.000Z","secret":"gehe\u0000im\""}`
 	if a.Status != 200 || a.Body != want {
 		t.Errorf("got %d %s\nwant %s", a.Status, a.Body, want)
@@ -127,20 +127,26 @@ func TestWebhooksAreListed(t *testing.T) {
 			t.Errorf("asked for %s", account)
 		}
 		failing := newWebhook()
-		failing.Health = delivery.WebhookHealth{FailingSince: morning.Add(time.Minute), Failures: 3}
+		failing.Health = delivery.WebhookHealth{FailingSince: morning.Add(time.Minute), Failures: 3,
+			HeldUntil: morning.Add(time.Second)}
+		failing.Format = delivery.Telegram // the rest of the record is that of other formats
 		disabled := newWebhook()
 		disabled.Status, disabled.DisabledAt, disabled.DisabledReason = delivery.WebhookDisabled,
 			morning.Add(time.Hour),
 			delivery.DisabledFailing
 		text := "d"
 		disabled.Description = &text
+		disabled.Health.HeldUntil = morning // over
+		disabled.MaxPerMinute = 60_000
 		return []delivery.Webhook{failing, disabled, newWebhook()}, nil
 	}
 	s := newServer(t, f)
-	failing := strings.Replace(record, `"failing_since":null`, `"failing_since":"2026-11-21T09:31:00.000Z"`, 1) + `}`
+	failing := strings.NewReplacer(`"failing_since":null`, `"failing_since":"2026-11-21T09:31:00.000Z"`,
+		`"held_until":null`, `"held_until":"2026-11-21T09:30:01.000Z"`, `"max_per_minute":null`, `"max_per_minute":20`,
+		`"format":"standard"`, `"format":"telegram"`, `hooks/signals`, `***`).Replace(record) + `}`
 	disabled := strings.NewReplacer(`"status":"enabled","disabled_at":null,"disabled_reason":null`,
 		`"status":"disabled","disabled_at":"2026-11-21T10:30:00.000Z","disabled_reason":"failing"`,
-		`"description":null`, `"description":"d"`).Replace(record) + `}`
+		`"description":null`, `"description":"d"`, `"max_per_minute":null`, `"max_per_minute":60000`).Replace(record) + `}`
 	tests := []struct{ query, want string }{
 		{"", failing + `,` + disabled + `,` + record + `}],"total":3,"limit":25,"offset":0,"has_more":false}`},
 		{"?status=enabled", failing + `,` + record + `}],"total":2,"limit":25,"offset":0,"has_more":false}`},
@@ -241,6 +247,14 @@ func TestChangesOfWebhooks(t *testing.T) {
 			func(w *delivery.Webhook) { w.Health = delivery.WebhookHealth{} }, true},
 		{"describe what fails", `{"description":"text"}`, of(func(w *delivery.Webhook) { w.Health = failing }),
 			func(w *delivery.Webhook) { w.Description = &text }, false},
+		{"enable what is held", `{"status":"enabled"}`,
+			of(func(w *delivery.Webhook) { w.Health.HeldUntil = now.Add(time.Minute) }),
+			func(w *delivery.Webhook) { w.Health = delivery.WebhookHealth{} }, true},
+		{"a rate", `{"max_per_minute":60000}`, newWebhook(), func(w *delivery.Webhook) { w.MaxPerMinute = 60_000 }, false},
+		{"the rate as it is", `{"max_per_minute":6}`, of(func(w *delivery.Webhook) { w.MaxPerMinute = 6 }), nil, false},
+		{"no rate given", `{"max_per_minute":null}`, of(func(w *delivery.Webhook) { w.MaxPerMinute = 6 }), nil, false},
+		{"the rate of the format", `{"max_per_minute":0}`, of(func(w *delivery.Webhook) { w.MaxPerMinute = 6 }),
+			func(w *delivery.Webhook) { w.MaxPerMinute = 0 }, false},
 		{"several", `{"url":"https://example.org","description":"text","status":"disabled"}`, newWebhook(),
 			func(w *delivery.Webhook) {
 				w.URL, w.Description, w.Status, w.DisabledAt, w.DisabledReason = "https://example.org", &text,

@@ -15,10 +15,12 @@ type Webhook struct {
 	URL            string     `json:"url"` // that of a chat service without its secret part
 	Events         []string   `json:"events"`
 	Description    string     `json:"description"`
-	Format         string     `json:"format"` // "standard", "slack", "discord", "telegram", "ntfy" or "template"
-	Status         string     `json:"status"` // "enabled" or "disabled"
+	Format         string     `json:"format"`         // "standard", "slack", "discord", "telegram", "ntfy" or "template"
+	MaxPerMinute   *int       `json:"max_per_minute"` // nil for no limit
+	Status         string     `json:"status"`         // "enabled" or "disabled"
 	DisabledReason string     `json:"disabled_reason"`
 	FailingSince   *time.Time `json:"failing_since"`
+	HeldUntil      *time.Time `json:"held_until"` // it has asked to get no request before
 	CreatedAt      time.Time  `json:"created_at"`
 }
 
@@ -32,6 +34,8 @@ type NewWebhook struct {
 	ChatID      string   `json:"chat_id,omitempty"`      // of Telegram
 	Template    string   `json:"template,omitempty"`     // of the format "template"
 	ContentType string   `json:"content_type,omitempty"` // of what the template makes; text/plain if empty
+	// MaxPerMinute is the maximum number of requests in a minute, 1 to 60,000; 0 for what its format accepts.
+	MaxPerMinute int `json:"max_per_minute,omitempty"`
 }
 
 // CreateWebhook makes a webhook.

@@ -26,6 +26,7 @@ const (
 	webhookPrevious
 	webhookFilter
 	webhookFormat
+	webhookRate
 )
 
 // webhookFormats are the stored numbers of formats. Only append to the list.
@@ -60,6 +61,9 @@ func appendWebhook(b []byte, w *delivery.Webhook) ([]byte, error) {
 		}
 		fields |= webhookFormat
 	}
+	if w.MaxPerMinute != 0 {
+		fields |= webhookRate
+	}
 	b = append(b, fields)
 	for _, t := range []time.Time{w.CreatedAt, w.UpdatedAt, w.DisabledAt, w.ClearedAt} {
 		b = binary.AppendUvarint(b, uint64(codec.MilliOf(t)))
@@ -82,7 +86,7 @@ func appendWebhook(b []byte, w *delivery.Webhook) ([]byte, error) {
 		b = codec.AppendString(b, string(w.PreviousSecret))
 		b = binary.AppendUvarint(b, uint64(codec.MilliOf(w.PreviousUntil)))
 	}
-	if w.Filter != nil { // so late that the version before reads the rest, and so is the format
+	if w.Filter != nil { // so late that the version before reads the rest, and so are the format and the rate
 		b = appendFilter(b, w.Filter)
 	}
 	if format > 0 {
@@ -90,6 +94,9 @@ func appendWebhook(b []byte, w *delivery.Webhook) ([]byte, error) {
 		for _, text := range []string{w.ChatID, w.Template, w.ContentType} {
 			b = codec.AppendString(b, text)
 		}
+	}
+	if w.MaxPerMinute != 0 {
+		b = binary.AppendUvarint(b, uint64(uint32(w.MaxPerMinute)))
 	}
 	return b, nil
 }
@@ -138,6 +145,11 @@ func decodeWebhook(account signal.AccountID, id signal.WebhookID, value []byte) 
 		}
 		for _, text := range []*string{&w.ChatID, &w.Template, &w.ContentType} {
 			*text = string(d.TextBytes(d.Byte()))
+		}
+	}
+	if fields&webhookRate != 0 {
+		if w.MaxPerMinute = int(uint32(d.Uvarint())); w.MaxPerMinute > delivery.MaxPerMinute {
+			d.Fail(fmt.Errorf("%d requests a minute are too many", w.MaxPerMinute))
 		}
 	}
 	if d.Err != nil {
@@ -218,7 +230,11 @@ func appendHealth(b []byte, h *delivery.WebhookHealth) []byte {
 	b = append(b, webhookVersion)
 	b = binary.AppendUvarint(b, uint64(codec.MilliOf(h.FailingSince)))
 	b = binary.AppendUvarint(b, uint64(uint32(max(h.Failures, 0))))
-	return binary.AppendUvarint(b, uint64(uint32(max(h.Warned, 0))))
+	b = binary.AppendUvarint(b, uint64(uint32(max(h.Warned, 0))))
+	if !h.HeldUntil.IsZero() { // the version before reads the rest
+		b = binary.AppendUvarint(b, uint64(codec.DueMilli(h.HeldUntil)))
+	}
+	return b
 }
 
 // decodeHealth is the inverse of appendHealth.
@@ -226,6 +242,9 @@ func decodeHealth(value []byte) (delivery.WebhookHealth, error) {
 	d := codec.DecodeVersion(value, webhookVersion)
 	h := delivery.WebhookHealth{FailingSince: d.Time()}
 	h.Failures, h.Warned = int(uint32(d.Uvarint())), int(uint32(d.Uvarint()))
+	if len(d.B) > 0 {
+		h.HeldUntil = d.Time()
+	}
 	if d.Err != nil {
 		return delivery.WebhookHealth{}, fmt.Errorf("decode health of webhook: %w", d.Err)
 	}

@@ -41,6 +41,7 @@ func codecWebhooks() map[string]delivery.Webhook {
 	telegram, template := plain, full
 	telegram.Format, telegram.ChatID = delivery.Telegram, "-1001"
 	template.Format, template.Template, template.ContentType = delivery.Template, strings.Repeat("{{.type}}", 900), "text/plain"
+	full.MaxPerMinute, telegram.MaxPerMinute = delivery.MaxPerMinute, 1
 	return map[string]delivery.Webhook{"plain": plain, "full": full, "failing": failing, "telegram": telegram,
 		"template": template}
 }
@@ -81,13 +82,29 @@ func TestWebhookCodec(t *testing.T) {
 
 func TestHealthCodec(t *testing.T) {
 	t.Parallel()
-	for _, want := range []delivery.WebhookHealth{{}, {FailingSince: milli(7), Failures: 1 << 20, Warned: 2}} {
+	failing := delivery.WebhookHealth{FailingSince: milli(7), Failures: 1 << 20, Warned: 2}
+	held := failing
+	held.HeldUntil = milli(9)
+	rounded := held
+	rounded.HeldUntil = milli(8).Add(1) // never earlier
+	if got, err := decodeHealth(appendHealth(nil, &rounded)); got != held || err != nil {
+		t.Errorf("a wait until %s is read as %+v, %v", rounded.HeldUntil, got, err)
+	}
+	for _, want := range []delivery.WebhookHealth{{}, failing, held, {HeldUntil: milli(9)}} {
 		b := appendHealth(nil, &want)
 		if got, err := decodeHealth(b); got != want || err != nil {
 			t.Errorf("read back as %+v, %v; want %+v", got, err, want)
 		}
+		unheld := want
+		unheld.HeldUntil = time.Time{}
+		earlier := appendHealth(nil, &unheld)
 		for n := range b {
-			if got, err := decodeHealth(b[:n]); err == nil {
+			got, err := decodeHealth(b[:n])
+			if n == len(earlier) {
+				if got != unheld || err != nil {
+					t.Errorf("what the version before stored is read as %+v, %v; want %+v", got, err, unheld)
+				}
+			} else if err == nil {
 				t.Errorf("the first %d bytes are taken for %+v", n, got)
 			}
 		}
@@ -307,6 +324,7 @@ func FuzzDecodeWebhook(f *testing.F) {
 
 func FuzzDecodeHealth(f *testing.F) {
 	f.Add(appendHealth(nil, &delivery.WebhookHealth{FailingSince: milli(7), Failures: 1 << 20, Warned: 2}))
+	f.Add(appendHealth(nil, &delivery.WebhookHealth{FailingSince: milli(7), Failures: 1, HeldUntil: milli(8)}))
 	f.Fuzz(func(t *testing.T, value []byte) {
 		h, err := decodeHealth(value)
 		if err != nil {

@@ -55,6 +55,9 @@ func (m *hookModel) outcomes() {
 	if m.rand.IntN(2) == 0 {
 		h := delivery.WebhookHealth{FailingSince: milli(m.clock * 1000), Failures: 3, Warned: 1}
 		if m.rand.IntN(2) == 0 {
+			h.HeldUntil = milli(m.clock*1000 + 60_000)
+		}
+		if m.rand.IntN(2) == 0 {
 			h = delivery.WebhookHealth{}
 		}
 		out.Health = &h

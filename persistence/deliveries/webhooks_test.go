@@ -128,8 +128,10 @@ func TestLateHealthIsIgnored(t *testing.T) {
 	failing.Failures++
 	store(failing, delivery.WebhookHealth{})
 	later := b.store.Now().Add(time.Minute).Truncate(time.Millisecond)
-	failing = delivery.WebhookHealth{FailingSince: later, Failures: 1}
+	failing = delivery.WebhookHealth{FailingSince: later, Failures: 1, HeldUntil: later.Add(time.Minute)}
 	store(failing, failing)
+	held := delivery.WebhookHealth{HeldUntil: later} // a request that began before the wait has succeeded
+	store(held, held)
 }
 
 func TestWebhookStatsOfAllPartitions(t *testing.T) {

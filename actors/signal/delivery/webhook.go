@@ -1,6 +1,7 @@
 package delivery
 
 import (
+	"cmp"
 	"crypto/rand"
 	"encoding/base64"
 	"net/url"
@@ -66,6 +67,30 @@ var Formats = []Format{Standard, Slack, Discord, Telegram, Ntfy, Template}
 // service.
 func (f Format) Chat() bool { return f == Slack || f == Discord || f == Telegram || f == Ntfy }
 
+// PerMinute returns how many requests a minute the service of a format accepts, by its documentation or, of Discord, by
+// common experience; 0 if there is no such service. A request that comes too early is answered 429.
+// Slack: https://docs.slack.dev/apis/web-api/rate-limits ("1 per second")
+// Discord: https://discord.com/developers/docs/topics/rate-limits (in headers only: 30 a minute for a webhook)
+// Telegram: https://core.telegram.org/bots/faq#my-bot-is-hitting-limits-how-do-i-avoid-this (20 a minute in a group)
+// ntfy: https://docs.ntfy.sh/config/#rate-limiting (a burst of 60, then one each 5 s for all requests of a visitor)
+func (f Format) PerMinute() int {
+	switch f {
+	case Slack:
+		return 60
+	case Discord:
+		return 30
+	case Telegram:
+		return 20
+	case Ntfy:
+		return 12
+	default:
+		return 0
+	}
+}
+
+// MaxPerMinute is the maximum of Webhook.MaxPerMinute.
+const MaxPerMinute = 60_000
+
 // Limits of a webhook's members, in characters.
 const (
 	MaxWebhookChatID      = 64
@@ -103,9 +128,11 @@ type Webhook struct {
 	ChatID      string             // of Telegram: the chat that gets the messages; else empty
 	Template    string             // of the format Template; else empty
 	ContentType string             // of the texts of the template; else empty
-	Status      WebhookStatus
-	CreatedAt   time.Time
-	UpdatedAt   time.Time
+	// MaxPerMinute bounds the requests in a minute, up to the constant; 0 for that of the format. See Rate.
+	MaxPerMinute int
+	Status       WebhookStatus
+	CreatedAt    time.Time
+	UpdatedAt    time.Time
 
 	DisabledAt     time.Time      // zero while it is enabled
 	DisabledReason DisabledReason // empty while it is enabled
@@ -145,12 +172,23 @@ func (w *Webhook) ShownURL() string {
 
 const hiddenPart = "***"
 
+// Rate returns how many requests a minute the webhook gets at most, or 0 if there is no limit.
+func (w *Webhook) Rate() int { return cmp.Or(w.MaxPerMinute, w.Format.PerMinute()) }
+
 // WebhookHealth is the recent record of an endpoint's answers. The zero value is healthy,
 // or not yet called.
 type WebhookHealth struct {
 	FailingSince time.Time // the first failed attempt since a success, or zero
 	Failures     int       // failed attempts since then, including the first
 	Warned       int       // warnings sent since then
+	// HeldUntil is the end of the wait that the endpoint has asked for. It stays until a later
+	// success, or is zero.
+	HeldUntil time.Time
+}
+
+// Before reports whether h is from before the time at which failures were cleared.
+func (h *WebhookHealth) Before(cleared time.Time) bool {
+	return !h.FailingSince.IsZero() && h.FailingSince.Before(cleared)
 }
 
 // WebhookStats are counts over all partitions, for metrics.

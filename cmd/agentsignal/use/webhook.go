@@ -22,6 +22,7 @@ var webhookColumns = []column[client.Webhook]{
 		return w.Status
 	}},
 	{"failing_since", func(w *client.Webhook) any { return w.FailingSince }},
+	{"held_until", func(w *client.Webhook) any { return w.HeldUntil }},
 	{"format", func(w *client.Webhook) any { return w.Format }},
 	{"events", func(w *client.Webhook) any { return strings.Join(w.Events, ",") }},
 	{"url", func(w *client.Webhook) any { return w.URL }},
