@@ -39,6 +39,7 @@ type (
 	// attemptsEnded is sent when the queue has attempts to collect, or room.
 	attemptsEnded struct{}
 	slotGranted   struct{} // by the limiter
+	openDue       struct{} // the endpoint may be sent something again
 	loadDue       struct{}
 	idleDue       struct{}
 )
@@ -91,6 +92,9 @@ type endpoint struct {
 	reload        engine.Timer
 	early         []*item // arrived before the record was read
 
+	held      bool // it has asked for no request; its deliveries are only in Redis
+	openTimer engine.Timer
+
 	waiter      waiter
 	queued      bool // waiter waits for a slot
 	searchTimer engine.Timer
@@ -141,7 +145,7 @@ func (e *endpoint) Receive(c engine.Context) {
 		e.onLoaded(c, m)
 	case resealed:
 		e.onResealed(m)
-	case slotGranted:
+	case slotGranted, openDue:
 		e.fill(c)
 	case attemptsEnded:
 		e.onAttemptsEnded(c)
@@ -227,11 +231,14 @@ func (e *endpoint) onLoaded(c engine.Context, m loaded) {
 		for _, w := range m.waits {
 			e.backlog.waits.of[w.Signal] = &w
 		}
-	} else if e.outcomes.health.FailingSince.Before(m.record.ClearedAt) {
+	} else if e.outcomes.health.Before(m.record.ClearedAt) {
 		e.outcomes.health = delivery.WebhookHealth{}
 	}
+	e.queue.hold(e.outcomes.health.HeldUntil)
+	e.queue.setRate(m.record.Rate())
 	e.record, e.known, e.recordChanged = m.record, true, false
 	opened := e.open(c)
+	e.noteHold(c)
 	early := e.early
 	e.early = nil
 	e.onArrived(c, arrived{early})
@@ -295,7 +302,7 @@ func (e *endpoint) onResealed(m resealed) {
 // from Redis later.
 func (e *endpoint) onArrived(c engine.Context, m arrived) {
 	e.worked = true
-	if e.disabled() || e.sealed {
+	if e.disabled() || e.sealed || e.held {
 		e.release(m.items)
 		return
 	}
@@ -380,8 +387,29 @@ func (e *endpoint) postpone(d *item) {
 	e.queue.settle(-1)
 }
 
-// fill starts as many sending goroutines as work, concurrency and slots allow.
+// noteHold gives the deliveries of the queue back when the endpoint begins to be held, and reads them again at
+// the end. It schedules the next look at the queue if there is one.
+func (e *endpoint) noteHold(c engine.Context) {
+	at, held := e.queue.opens()
+	e.openTimer.Stop()
+	if !at.IsZero() {
+		e.openTimer = c.After(e.o.in(at)+time.Millisecond, openDue{})
+	}
+	if held == e.held {
+		return
+	}
+	e.held = held
+	e.o.options.Metrics.hold(held)
+	if held {
+		e.refill(c)
+	} else {
+		e.search(c)
+	}
+}
+
+// fill starts as many sending goroutines as work, concurrency, slots and the endpoint allow.
 func (e *endpoint) fill(c engine.Context) {
+	defer e.noteHold(c)
 	for {
 		host, l, more, ok := e.queue.wants()
 		if !ok {
@@ -427,7 +455,7 @@ func (e *endpoint) onAttemptsEnded(c engine.Context) {
 func (e *endpoint) endIfIdle(c engine.Context) {
 	c.After(idleAfter, idleDue{})
 	e.backlog.waits.forget(e.o.now().Add(-oldWait)) // their deliveries were cancelled
-	idle := !e.worked && !e.sealed && e.known && !e.loading &&
+	idle := !e.worked && !e.sealed && !e.held && e.known && !e.loading &&
 		e.queue.empty() && e.outcomes.idle() && e.backlog.idle(e.o.now())
 	e.worked = false
 	if idle {
@@ -441,6 +469,9 @@ func (e *endpoint) end(c engine.Context) {
 		return
 	}
 	e.o.limiter.withdraw(&e.waiter)
+	if e.held {
+		e.o.options.Metrics.hold(false)
+	}
 	e.queue.setTarget(nil)
 	e.queue.clear()
 	e.storeLast(c)

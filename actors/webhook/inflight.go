@@ -1,6 +1,7 @@
 package webhook
 
 import (
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -63,6 +64,14 @@ type item struct {
 
 // isInFlight reports whether Redis may lack the delivery.
 func (i *item) isInFlight() bool { return i.event != nil && !i.stored.Load() }
+
+// spent returns how many attempts of the schedule were made, or more than all of them if the next one is the last.
+func (i *item) spent() int {
+	if i.Single {
+		return math.MaxInt
+	}
+	return i.Scheduled
+}
 
 // noteStored records that Redis has the delivery.
 func (i *item) noteStored() {

@@ -25,6 +25,7 @@ type Metrics struct {
 	pending  *prometheus.GaugeVec
 	lag      *prometheus.GaugeVec
 	webhooks *prometheus.GaugeVec
+	held     prometheus.Gauge
 }
 
 // Outcomes of a mail, the values of the label "result".
@@ -77,8 +78,13 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		webhooks: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "agentsignal_webhooks", Help: "Registered webhooks. The same in every process.",
 		}, []string{"status"}),
+		held: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "agentsignal_webhooks_held",
+			Help: "Webhooks of this process that get no request, because they have answered 429 or 503 with a wait.",
+		}),
 	}
-	r.MustRegister(m.attempts, m.duration, m.deliveries, m.drops, m.disables, m.emails, m.pending, m.lag, m.webhooks)
+	r.MustRegister(m.attempts, m.duration, m.deliveries, m.drops, m.disables, m.emails, m.pending, m.lag, m.webhooks,
+		m.held)
 	for _, class := range sender.Classes {
 		m.byClass[class] = m.attempts.WithLabelValues(class)
 	}
@@ -121,6 +127,17 @@ func (m *Metrics) Reset() {
 		m.pending.Reset()
 		m.lag.Reset()
 		m.webhooks.Reset()
+	}
+}
+
+// hold counts a webhook that begins or ends to be held.
+func (m *Metrics) hold(begins bool) {
+	switch {
+	case m == nil:
+	case begins:
+		m.held.Inc()
+	default:
+		m.held.Dec()
 	}
 }
 

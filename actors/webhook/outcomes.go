@@ -108,6 +108,7 @@ func (l *outcomeList) split() outcomeList {
 func (r *outcomes) applyHealth(rules HealthRules, w *delivery.Webhook, a *attempt) {
 	before := r.health
 	after, v := rules.After(before, a.result.Error == "", a.ended)
+	after.HeldUntil = a.held
 	r.health = after
 	r.waiting.health = r.waiting.health || after != before
 	disabled := w.Status == delivery.WebhookDisabled || r.waiting.disabled != nil || r.storing.disabled != nil

@@ -33,6 +33,7 @@ type queue struct {
 	mu          sync.Mutex
 	target      *target // nil while nothing may be sent
 	live        ring    // new deliveries
+	maxLive     int     // the maximum of them: what a minute's rate allows, or the constant
 	shut        bool    // live ones wait: Redis may have earlier ones
 	backlog     []*item // read from Redis, oldest first
 	ready       []*item // the previous delivery of their signal is done
@@ -40,6 +41,7 @@ type queue struct {
 	chains      map[signal.SignalID]*chain
 	turn        int
 	concurrency concurrencyLimit
+	pressure    pressure
 	workers     [classes]int // goroutines, by the class of their slots
 	idle        int          // workers that have not taken their first delivery
 	ended       []attempt    // not yet collected by the actor
@@ -52,14 +54,16 @@ type attempt struct {
 	trigger delivery.Trigger
 	result  sender.Result
 	ended   time.Time
-	body    []byte // of the request where the format is not standard, else nil
-	unsent  bool   // no request was made, because there is no message of the event
+	body    []byte    // of the request where the format is not standard, else nil
+	unsent  bool      // no request was made, because there is no message of the event
+	held    time.Time // until when the endpoint is held after it, or zero
 }
 
 func newQueue(n *Node, notify func()) *queue {
 	return &queue{
 		n:           n,
 		notify:      notify,
+		maxLive:     maxLive,
 		concurrency: newConcurrencyLimit(n.options.Concurrency),
 		chains:      map[signal.SignalID]*chain{},
 	}
@@ -72,13 +76,46 @@ func (q *queue) setTarget(t *target) {
 	q.target = t
 }
 
+// setRate sets the maximum number of requests in a minute; 0 for no limit.
+func (q *queue) setRate(perMinute int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.pressure.setRate(perMinute, q.n.now())
+	q.maxLive = maxLive
+	if perMinute > 0 {
+		q.maxLive = min(maxLive, perMinute)
+	}
+}
+
+// hold sets until when the endpoint is held; zero opens it.
+func (q *queue) hold(until time.Time) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.pressure.until = until
+}
+
+// opens returns when to look again for deliveries that may be sent, or zero if nothing waits for a time, and
+// whether the endpoint is held until then.
+func (q *queue) opens() (at time.Time, held bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.pressure.none() {
+		return time.Time{}, false
+	}
+	now := q.n.now()
+	if held = q.pressure.held(now); held || q.waiting() > 0 {
+		at = q.pressure.opens(now, q.idle)
+	}
+	return at, held
+}
+
 // addLive adds new deliveries, oldest first. It returns the newest ones if there is no room
 // for all.
 func (q *queue) addLive(items []*item) (dropped []*item) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for i, d := range items {
-		if q.live.len()+q.parked >= maxLive {
+		if q.live.len()+q.parked >= q.maxLive {
 			return items[i:]
 		}
 		if q.n.room.Add(-1) < 0 {
@@ -170,16 +207,41 @@ func (q *queue) recovering() bool {
 func (q *queue) wants() (host string, l class, more, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	running := q.workers[fastClass] + q.workers[slowClass]
-	waiting := len(q.ready) + len(q.backlog)
-	if !q.shut {
-		waiting += q.live.len()
-	}
+	running := q.running()
 	if q.target == nil {
 		return "", q.concurrency.class, running > 0, false
 	}
-	ok = running < q.concurrency.limit() && waiting > q.idle && q.unstored+running < maxUnstored
+	ok = running < q.limit(q.idle) && q.waiting() > q.idle && q.unstored+running < maxUnstored
 	return q.target.to.HostName, q.concurrency.class, running > 0, ok
+}
+
+// Callers of the next three methods hold q.mu.
+
+func (q *queue) running() int { return q.workers[fastClass] + q.workers[slowClass] }
+
+// waiting returns the number of deliveries that may be sent, as far as it is known.
+func (q *queue) waiting() int {
+	n := len(q.ready) + len(q.backlog)
+	if !q.shut {
+		n += q.live.len()
+	}
+	return n
+}
+
+// limit returns the maximum number of goroutines at present, when so many of them are about to begin a request.
+func (q *queue) limit(beginning int) int {
+	if q.pressure.none() {
+		return q.concurrency.limit()
+	}
+	now := q.n.now()
+	switch p := &q.pressure; {
+	case p.held(now) || p.early(now, beginning):
+		return 0
+	case p.halfOpen(now):
+		return 1
+	default:
+		return q.concurrency.limit()
+	}
 }
 
 // addWorker counts a goroutine that will call work with a slot in l.
@@ -260,7 +322,9 @@ func (q *queue) next(s slot, a attempt) (*item, *target) {
 	defer q.mu.Unlock()
 	if !a.unsent {
 		q.concurrency.after(&a.result)
+		q.pressure.after(&a.result, a.ended)
 	}
+	a.held = q.pressure.until
 	if a.result.Error == "" {
 		q.leave(a.item) // after a failure the actor decides about the later ones
 	}
@@ -279,15 +343,17 @@ func (q *queue) next(s slot, a attempt) (*item, *target) {
 // goroutine must end, if nothing may be sent, the slot is for another class or host, or
 // there are too many goroutines. The caller holds q.mu.
 func (q *queue) assign(s slot) (*item, *target) {
-	running := q.workers[fastClass] + q.workers[slowClass]
+	running := q.running()
 	if q.target == nil || s.flow.key.host != q.target.to.HostName || s.class != q.concurrency.class ||
-		running > q.concurrency.limit() || q.unstored+running > maxUnstored {
+		running > q.limit(0) || q.unstored+running > maxUnstored {
 		q.workers[s.class]--
 		return nil, nil
 	}
 	d := q.pop()
 	if d == nil {
 		q.workers[s.class]--
+	} else if !q.pressure.none() {
+		q.pressure.begin(q.n.now())
 	}
 	return d, q.target
 }
@@ -295,8 +361,12 @@ func (q *queue) assign(s slot) (*item, *target) {
 // pop removes the next delivery to send, or returns nil. It parks those that wait for
 // another one of their signal. The caller holds q.mu.
 func (q *queue) pop() *item {
+	next := q.popAny
+	if !q.pressure.until.IsZero() {
+		next = q.popProbe
+	}
 	for {
-		d := q.popAny()
+		d := next()
 		switch {
 		case d == nil:
 			return nil
@@ -344,6 +414,29 @@ func (q *queue) popAny() (d *item) {
 	return q.live.popNewest()
 }
 
+// popProbe removes the delivery that loses least if the endpoint answers no better than before: the one with the most
+// attempts to come, the oldest of these. So one that is answered 429 is not tried again while others wait, and
+// no delivery uses up its attempts because it happens to be the first. The caller holds q.mu.
+func (q *queue) popProbe() *item {
+	live := q.live.len() > 0 && !q.shut
+	best := -1
+	for i, d := range q.backlog {
+		if best < 0 || d.spent() < q.backlog[best].spent() {
+			best = i
+		}
+	}
+	switch {
+	case len(q.ready) > 0 || best < 0 && !live:
+		return q.popAny()
+	case best < 0 || live && q.backlog[best].spent() > 0:
+		q.n.room.Add(1)
+		return q.live.popOldest()
+	}
+	d := q.backlog[best]
+	q.backlog = slices.Delete(q.backlog, best, best+1)
+	return d
+}
+
 // cutFirst splits items into the first and the others, nil without others.
 func cutFirst(items []*item) (*item, []*item) {
 	d := items[0]
@@ -381,7 +474,7 @@ func (q *queue) backlogLow() bool {
 func (q *queue) empty() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.live.len()+len(q.backlog)+q.parked+q.workers[fastClass]+q.workers[slowClass]+q.unstored == 0
+	return q.live.len()+len(q.backlog)+q.parked+q.running()+q.unstored == 0
 }
 
 // ring is a double-ended queue of at most maxLive deliveries that grows on demand.

@@ -471,3 +471,17 @@ func (w *world) counted(name string) map[string]float64 {
 	}
 	return got
 }
+
+// gauge returns the value of a gauge without labels.
+func (w *world) gauge(name string) float64 {
+	families, err := w.metrics.Gather()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() == name {
+			return f.GetMetric()[0].GetGauge().GetValue()
+		}
+	}
+	return -1
+}
