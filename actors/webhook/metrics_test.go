@@ -23,6 +23,7 @@ func TestNilMetrics(t *testing.T) {
 		"attempted": func() { m.attempted(&sender.Result{}) },
 		"recorded":  func() { m.recorded(1) },
 		"ended":     func() { m.ended(delivery.Failed) },
+		"hold":      func() { m.hold(true) },
 		"disabled":  func() { m.disabled(delivery.DisabledManual) },
 		"emailed":   func() { m.emailed(mailSent) },
 	} {
@@ -59,6 +60,7 @@ func TestMetricsStartAtZero(t *testing.T) {
 		"agentsignal_webhook_pending_deliveries":       1,
 		"agentsignal_webhook_due_lag_seconds":          1,
 		"agentsignal_webhooks":                         len(delivery.WebhookStatuses),
+		"agentsignal_webhooks_held":                    1,
 	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("series (-want +got):\n%s", d)

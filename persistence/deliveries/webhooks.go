@@ -314,7 +314,8 @@ func (h *Store) AccountsWithWebhooks(ctx context.Context, p int) ([]signal.Accou
 	return accounts, nil
 }
 
-// WebhookStats counts webhooks and pending deliveries of all partitions.
+// WebhookStats counts webhooks and pending deliveries of all partitions. The deliveries that wait because their endpoint has
+// asked for it are not due before the end of the wait, and those to an endpoint with a rate are never due.
 func (h *Store) WebhookStats(ctx context.Context) (delivery.WebhookStats, error) {
 	var stats delivery.WebhookStats
 	counts, due := make([]*redis.SliceCmd, h.Partitions()), make([]*redis.ZSliceCmd, h.Partitions())
@@ -334,14 +335,66 @@ func (h *Store) WebhookStats(ctx context.Context) (delivery.WebhookStats, error)
 				*total += n
 			}
 		}
-		if first := due[p].Val(); len(first) > 0 {
-			at := codec.TimeOfMilli(int64(first[0].Score))
-			if stats.OldestDue.IsZero() || at.Before(stats.OldestDue) {
-				stats.OldestDue = at
+		first := due[p].Val()
+		if len(first) == 0 {
+			continue
+		}
+		at := codec.TimeOfMilli(int64(first[0].Score))
+		if h.Now().Sub(at) > expectedLag {
+			var err error
+			if at, err = h.oldestDue(ctx, p); err != nil {
+				return stats, err
 			}
+		}
+		if !at.IsZero() && (stats.OldestDue.IsZero() || at.Before(stats.OldestDue)) {
+			stats.OldestDue = at
 		}
 	}
 	return stats, nil
+}
+
+// expectedLag is a lag of deliveries for which no reason is looked for.
+const expectedLag = 5 * time.Second
+
+// oldestDue returns since when a delivery of partition p is due that waits for no endpoint, or zero.
+func (h *Store) oldestDue(ctx context.Context, p int) (oldest time.Time, err error) {
+	const page = 1000
+	for offset := 0; ; offset += page {
+		list, err := h.DueEndpoints(ctx, p, h.Now(), offset, page)
+		if err != nil {
+			return oldest, err
+		}
+		pipe := h.RDB.Pipeline()
+		records, health := make([]*redis.StringCmd, len(list)), make([]*redis.StringCmd, len(list))
+		for i := range list {
+			w := hook{h.Keys, p, list[i].Account, list[i].Webhook}
+			records[i] = pipe.HGet(ctx, w.webhooks(), string(w.id))
+			health[i] = pipe.HGet(ctx, h.WebhookHealthKey(p, w.account), string(w.id))
+		}
+		if err := redisclient.Execute(ctx, pipe); err != nil {
+			return oldest, redisclient.Failed(err, "read due webhooks")
+		}
+		for i := range list {
+			at := list[i].At
+			if !oldest.IsZero() && !at.Before(oldest) {
+				return oldest, nil
+			}
+			w, err := readWebhook(list[i].Account, list[i].Webhook, records[i].Val(), health[i].Val())
+			switch until := w.Health.HeldUntil; {
+			case err != nil: // it counts, as nothing is sent to it
+			case w.Rate() > 0 || until.After(h.Now()):
+				continue
+			case until.After(at):
+				at = until
+			}
+			if oldest.IsZero() || at.Before(oldest) {
+				oldest = at
+			}
+		}
+		if len(list) < page {
+			return oldest, nil
+		}
+	}
 }
 
 // Any reports whether any account has a webhook.

@@ -152,6 +152,41 @@ func TestWebhookStatsOfAllPartitions(t *testing.T) {
 	}
 }
 
+// A receiver that asks for a wait, or has a rate, does not make deliveries late.
+func TestWaitingIsNoLag(t *testing.T) {
+	t.Parallel()
+	b := newHookBench(t)
+	ctx := t.Context()
+	ago := func(d time.Duration) time.Time { return b.store.Now().Add(-d).Truncate(time.Millisecond) }
+	pending := int64(0)
+	due := func(at time.Time, perMinute int, format delivery.Format, held time.Time) *delivery.Webhook {
+		t.Helper()
+		w := b.register()
+		w.MaxPerMinute, w.Format = perMinute, format
+		changed, err := b.hooks.ChangeWebhook(ctx, *w, false)
+		b.must("change", err)
+		b.wantLeft(nil, delivery.Outcomes{Account: b.account, Webhook: w.ID,
+			Health: &delivery.WebhookHealth{FailingSince: at, Failures: 1, HeldUntil: held}})
+		b.must("test", b.hooks.CreateDelivery(ctx, testDelivery(w, signal.NewEventID(), at), nil))
+		pending++
+		return &changed
+	}
+	want := func(oldest time.Time) {
+		t.Helper()
+		b.wantStats(delivery.WebhookStats{Pending: pending, Enabled: pending, OldestDue: oldest})
+	}
+	due(ago(3*time.Hour), 60_000, "", time.Time{})
+	due(ago(3*time.Hour), 0, delivery.Slack, time.Time{})
+	due(ago(2*time.Hour), 0, "", ago(-time.Minute))
+	want(time.Time{})
+	ended := ago(50 * time.Minute)
+	due(ago(time.Hour), 0, "", ended)
+	want(ended)
+	recent := ago(55 * time.Minute)
+	due(recent, 0, "", ago(time.Hour))
+	want(recent)
+}
+
 // A webhook whose endpoint has failed for too long is disabled, and its account is notified. If it
 // was changed meanwhile, none of that is stored.
 func TestOutcomesDisableWebhook(t *testing.T) {

@@ -93,6 +93,7 @@ var described = []struct{ name, kind, labels, buckets string }{
 	{"agentsignal_webhook_pending_deliveries", "GAUGE", "", ""},
 	{"agentsignal_webhook_due_lag_seconds", "GAUGE", "", ""},
 	{"agentsignal_webhooks", "GAUGE", "status", ""},
+	{"agentsignal_webhooks_held", "GAUGE", "", ""},
 	{"agentsignal_webhook_disabled_total", "COUNTER", "reason", ""},
 	{"agentsignal_emails_total", "COUNTER", "result", ""},
 	{"agentsignal_stream_length", "GAUGE", "group stream", ""},
