@@ -44,6 +44,7 @@ const (
 	maxContentLength = 64 << 10 // of a text, in bytes
 	maxAnswerTokens  = 4000     // requested; a blog post needs some 1,500
 	restAfter        = 3
+	maxChatRest      = time.Hour // of the rest that an endpoint asks for
 )
 
 // chatError is why an endpoint has not written a text. Its reason is shown to clients and
@@ -158,6 +159,13 @@ func (c *chat) note(err error) {
 	}
 }
 
+// rest leaves the endpoint alone for as long as it has asked for.
+func (c *chat) rest(wait time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.restsTo = time.Now().Add(min(wait, maxChatRest))
+}
+
 // ask retries until it has a text, a permanent error, or no time left.
 func (c *chat) ask(ctx context.Context, r *Request) (string, error) {
 	select {
@@ -178,6 +186,10 @@ func (c *chat) ask(ctx context.Context, r *Request) (string, error) {
 		}
 		if ctx.Err() != nil {
 			return "", &chatError{reasonTimeout, err}
+		}
+		if deadline, _ := ctx.Deadline(); wait > time.Until(deadline) { // the others would wait in vain, too
+			c.rest(wait)
+			return "", err
 		}
 		if wait < 0 || try == chatTries {
 			return "", err

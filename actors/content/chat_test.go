@@ -127,7 +127,7 @@ func TestTheBuiltInWriterTakesOver(t *testing.T) {
 			w.Header().Set("Content-Length", "1000")
 			_, _ = io.WriteString(w, `{"choices":`)
 		}},
-		{"rest longer than the time left", reasonTimeout, 1, func(w http.ResponseWriter, _ *http.Request) {
+		{"rest longer than the time left", reasonStatus, 1, func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Retry-After", "3600")
 			w.WriteHeader(503)
 		}},
@@ -181,6 +181,35 @@ func TestFailingEndpointRests(t *testing.T) {
 	if w.chat.failures != 0 {
 		t.Errorf("%d failures after a success", w.chat.failures)
 	}
+}
+
+// A wait that is longer than the time of a text holds the endpoint for all of them, and none of them waits for it.
+func TestEndpointThatAsksForAWaitRests(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		asked, wait := 0, "120"
+		w := overTransport(t, func(*http.Request) (*http.Response, error) {
+			asked++
+			return &http.Response{StatusCode: 429, Header: http.Header{"Retry-After": {wait}}, Body: http.NoBody}, nil
+		})
+		begin := time.Now()
+		want := func(reason string, questions int) {
+			t.Helper()
+			if _, m := written(t, w, desk); m.Fallback != reason || asked != questions {
+				t.Errorf("reason %q after %d questions, want %q after %d", m.Fallback, asked, reason, questions)
+			}
+		}
+		want(reasonStatus, 1)
+		want(reasonResting, 1)
+		if took := time.Since(begin); took > 0 {
+			t.Errorf("two texts take %s", took)
+		}
+		time.Sleep(2 * time.Minute)
+		wait = "86400"
+		want(reasonStatus, 2)
+		time.Sleep(maxChatRest)
+		want(reasonStatus, 3)
+	})
 }
 
 // transport answers without a network, inside a bubble.
