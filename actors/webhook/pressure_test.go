@@ -287,6 +287,16 @@ func TestRateOfAnEndpoint(t *testing.T) {
 	}
 }
 
+// The next request waits for its turn, not for the answer to the one before.
+func TestRateDoesNotWaitForAnswers(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		id := w.serve(after(14*time.Second, answers200), limitedTo(60))
+		w.emit(5)
+		pass(4900 * time.Millisecond)
+		w.peak(id, 5)
+	})
+}
+
 // A high rate is reached although timers are late, and a low one keeps little in memory.
 func TestHighAndLowRate(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
