@@ -54,7 +54,7 @@ func (e *endpoint) onSearchDue(c engine.Context) {
 
 // read reads a page if one is wanted and there is room.
 func (e *endpoint) read(c engine.Context) {
-	if !e.known || e.sealed || e.held || !e.queue.backlogLow() {
+	if !e.known || e.sealed || e.held && !e.disabled() || !e.queue.backlogLow() {
 		return
 	}
 	held, ok := e.backlog.beginRead()

@@ -198,6 +198,19 @@ func TestEnablingEndsTheWait(t *testing.T) {
 	})
 }
 
+// A webhook that is disabled while it is held fails its deliveries at once.
+func TestDisabledWhileItIsHeld(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		id := w.serve(answersWait(429, 30*time.Minute))
+		w.emit(20)
+		pass(time.Second)
+		w.store.disable(id)
+		pass(time.Second)
+		w.statuses(id, map[string]int{"failed, cancelled": 20})
+		w.attempts(DefaultConcurrency, id)
+	})
+}
+
 // A failed manual retry has no other attempt, and a delivery with fewer attempts more to come: the probe is the one
 // that loses least.
 func TestProbeIsTheOneWithMostToCome(t *testing.T) {
