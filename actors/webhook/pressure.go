@@ -6,9 +6,6 @@ import (
 	"github.com/agentsignal/agentsignal/actors/webhook/sender"
 )
 
-// maxWait is how much of a wait counts that an endpoint asks for with an answer 429 or 503.
-const maxWait = time.Hour
-
 // pressure is the back-pressure of an endpoint: the wait that it has asked for, and the rate that
 // its account or its format sets. Neither depends on the delivery that meets it, so both hold back all of
 // them, and cost none an attempt.
@@ -46,7 +43,7 @@ func (p *pressure) none() bool { return p.until.IsZero() && p.interval == 0 }
 // allowed one is due to a clock that was set back.
 func (p *pressure) held(now time.Time) bool {
 	left := p.until.Sub(now)
-	return left > 0 && left <= maxWait
+	return left > 0 && left <= maxHold
 }
 
 // halfOpen reports whether the wait is over, and no success has opened the endpoint yet.
@@ -90,7 +87,7 @@ func (p *pressure) begin(now time.Time) {
 func (p *pressure) after(r *sender.Result, now time.Time) {
 	switch {
 	case r.RetryAfter > 0:
-		if until := now.Add(min(r.RetryAfter, maxWait)); until.After(p.until) || !p.held(now) {
+		if until := now.Add(min(r.RetryAfter, maxHold)); until.After(p.until) || !p.held(now) {
 			p.until = until
 		}
 	case r.Error == "" && !p.held(now):

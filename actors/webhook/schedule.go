@@ -12,7 +12,8 @@ var DefaultRetries = []time.Duration{
 	30 * time.Second, 2 * time.Minute, 10 * time.Minute, 30 * time.Minute, 2 * time.Hour, 8 * time.Hour,
 }
 
-// maxHold is how far a Retry-After may delay an attempt beyond its schedule.
+// maxHold is how far a Retry-After may delay an attempt beyond its schedule, and how long it may hold
+// the endpoint.
 const maxHold = time.Hour
 
 // Schedule decides when a delivery is retried.
