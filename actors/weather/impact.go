@@ -3,6 +3,7 @@ package weather
 import (
 	"fmt"
 	"math"
+	"strings"
 )
 
 const (
@@ -22,6 +23,15 @@ func (o *Outlook) describe(what string, s *seen, judged string) {
 	o.channel = fmt.Sprintf("%s %s %s", what, distance(s), where)
 	o.Finding = fmt.Sprintf("%s is %s %s over the next %d days; the z of %s is %+.2f, the largest part at %s about %s",
 		what, distance(s), where, horizon, judged, o.Z, o.Event.Location, o.Event.ForecastDate)
+	var missing []string
+	for i, known := range s.known {
+		if !known {
+			missing = append(missing, s.field.stations[i].Name)
+		}
+	}
+	if len(missing) > 0 {
+		o.Finding += ", without the forecast of " + strings.Join(missing, ", ")
+	}
 }
 
 // distance returns the distance from normal, such as "22 % above".

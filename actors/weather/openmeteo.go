@@ -1,6 +1,7 @@
 package weather
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -9,6 +10,7 @@ import (
 	"math"
 	"net/http"
 	"net/url"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -115,23 +117,29 @@ func (m *OpenMeteo) Newest(now, known time.Time) time.Time {
 	return now
 }
 
-// Forecast implements Source. An answer that begins too early for a run within the last
-// staleAfter fails with STALE_DATA.
+// Forecast implements Source. The forecast of a point that begins too early for a run within the last staleAfter
+// is missing, with STALE_DATA.
 func (m *OpenMeteo) Forecast(ctx context.Context, at []*Point, now time.Time) (map[string]*Series, time.Time, error) {
 	const days = horizon + 2 // more, to last until the next forecast even if that is late
 	all, err := m.ask(ctx, m.forecast, m.o.ForecastURL+"/v1/forecast", at, days,
 		url.Values{"forecast_days": {strconv.Itoa(days)}})
 	for name, s := range all {
 		if s.From < DateOf(now.Add(-staleAfter)) {
-			return nil, time.Time{}, &signal.RunError{Code: signal.StaleData, Retryable: true, RetryAfter: stalePause,
-				Message: fmt.Sprintf("the weather service gives a forecast for %s of %s", name, s.From)}
+			delete(all, name)
+			m.o.Metrics.missed(missingStale)
+			err = &signal.RunError{Code: signal.StaleData, Retryable: true, RetryAfter: stalePause,
+				Message: fmt.Sprintf("the weather service gives a forecast for %s of %s", name, s.From), Cause: err}
 		}
 	}
 	return all, now, err
 }
 
-// stalePause is the pause after an outdated forecast.
-const stalePause = 10 * time.Minute
+const (
+	// stalePause is the pause after an outdated forecast.
+	stalePause = 10 * time.Minute
+	// missingPause is the pause after an answer without some of the points, which are then asked for alone.
+	missingPause = time.Minute
+)
 
 // Archive implements Source.
 func (m *OpenMeteo) Archive(ctx context.Context, at []*Point) (map[string]*Series, error) {
@@ -140,7 +148,8 @@ func (m *OpenMeteo) Archive(ctx context.Context, at []*Point) (map[string]*Serie
 		url.Values{"start_date": {from.String()}, "end_date": {to.String()}})
 }
 
-// ask returns the weather of some points, by name. days is the number of days requested.
+// ask returns the weather of some points, by name, and of those that it could read also if it fails for others.
+// days is the number of days requested.
 func (m *OpenMeteo) ask(ctx context.Context, client *fetch.Client, address string, at []*Point, days int,
 	values url.Values) (map[string]*Series, error) {
 	select {
@@ -167,15 +176,20 @@ func (m *OpenMeteo) ask(ctx context.Context, client *fetch.Client, address strin
 	if err != nil {
 		return nil, m.failed(err)
 	}
-	list, err := decodeOpenMeteo(answer.Body, at)
-	if err != nil {
+	found, missing, err := decodeOpenMeteo(answer.Body, at)
+	for _, f := range missing {
+		m.o.Metrics.missed(f.reason)
+		err = errors.Join(err, f)
+	}
+	switch {
+	case len(found) == 0:
 		return nil, m.failed(client.Undecodable(err))
+	case err != nil:
+		e := unavailable(errors.New(m.redacted(err.Error())))
+		e.RetryAfter = missingPause
+		return found, e
 	}
-	all := make(map[string]*Series, len(at))
-	for i, p := range at {
-		all[p.Name] = list[i]
-	}
-	return all, nil
+	return found, nil
 }
 
 // failed returns the error of a run that needs the weather, given the error of its
@@ -240,76 +254,99 @@ type place struct {
 	} `json:"daily"`
 }
 
+// missingPoint reports that an answer has nothing of a point.
+type missingPoint struct {
+	name   string
+	reason missingReason
+	cause  string
+}
+
+func (f *missingPoint) Error() string { return "decode weather of " + f.name + ": " + f.cause }
+
+// notNumbers matches strings, so that nothing in them is replaced, and what the service writes for a number that it
+// does not know. JSON has no such tokens.
+var notNumbers = regexp.MustCompile(`"(?s:[^"\\]|\\.)*"|[-+]?(?i:nan|inf(?:inity)?)\b`)
+
 // decodeOpenMeteo decodes an answer for some points, in their order: an object for one
-// point, a list for more. A null is a missing value.
-func decodeOpenMeteo(body []byte, at []*Point) ([]*Series, error) {
-	places, n := make([]place, 1), len(at)
-	var err error
-	if n == 1 && !strings.HasPrefix(strings.TrimSpace(string(body[:min(len(body), 64)])), "[") {
-		err = json.Unmarshal(body, &places[0])
-	} else {
-		err = json.Unmarshal(body, &places)
+// point, a list for more. Each is decoded alone. A null and what is not a number are missing values.
+func decodeOpenMeteo(body []byte, at []*Point) (found map[string]*Series, missing []*missingPoint, err error) {
+	if !json.Valid(body) {
+		body = notNumbers.ReplaceAllFunc(body, func(token []byte) []byte {
+			if token[0] == '"' {
+				return token
+			}
+			return []byte("null")
+		})
 	}
-	if err != nil {
-		return nil, fmt.Errorf("decode weather: %w", err)
-	}
-	if len(places) != n {
-		return nil, fmt.Errorf("decode weather: %d places instead of %d", len(places), n)
-	}
-	list := make([]*Series, n)
-	for i := range places {
-		if list[i], err = places[i].series(at[i]); err != nil {
-			return nil, fmt.Errorf("decode weather of %s: %w", at[i].Name, err)
+	places := []json.RawMessage{body}
+	if len(at) != 1 || bytes.HasPrefix(bytes.TrimSpace(body), []byte("[")) {
+		if err := json.Unmarshal(body, &places); err != nil {
+			return nil, nil, fmt.Errorf("decode weather: %w", err)
 		}
 	}
-	return list, nil
+	if len(places) != len(at) {
+		return nil, nil, fmt.Errorf("decode weather: %d places instead of %d", len(places), len(at))
+	}
+	found = make(map[string]*Series, len(at))
+	for i, q := range at {
+		var p place
+		if err := json.Unmarshal(places[i], &p); err != nil {
+			missing = append(missing, &missingPoint{q.Name, missingMalformed, fmt.Sprintf("decode: %v", err)})
+		} else if s, reason, err := p.series(q); err != nil {
+			missing = append(missing, &missingPoint{q.Name, reason, err.Error()})
+		} else {
+			found[q.Name] = s
+		}
+	}
+	return found, missing, nil
 }
 
 // gridSize is an upper bound of the distance of a model's grid points, in degrees.
 const gridSize = 1
 
-// at reports whether p can be the answer for a point, which is that of the nearest grid
+// at reports whether p, which has coordinates, can be the answer for a point, which is that of the nearest grid
 // point.
 func (p *place) at(q *Point) bool {
-	near := func(got *float64, want float64) bool { return got == nil || math.Abs(*got-want) <= gridSize }
-	return near(p.Latitude, q.lat) && near(p.Longitude, q.lon)
+	return math.Abs(*p.Latitude-q.lat) <= gridSize && math.Abs(*p.Longitude-q.lon) <= gridSize
 }
 
-// series validates an answer for a point and returns its days.
-func (p *place) series(q *Point) (*Series, error) {
+// series validates an answer for a point and returns its days, or why there are none.
+func (p *place) series(q *Point) (*Series, missingReason, error) {
 	switch {
 	case p.Error:
-		return nil, errors.New(p.Reason)
+		return nil, missingError, fmt.Errorf("the service reports %.200q", p.Reason)
+	case p.Latitude == nil || p.Longitude == nil:
+		return nil, missingPlace, errors.New("there are no coordinates")
 	case !p.at(q):
-		return nil, errors.New("it is that of another place")
+		return nil, missingPlace, errors.New("it is that of another place")
 	case p.Daily == nil || len(p.Daily.Time) == 0:
-		return nil, errors.New("there are no days")
+		return nil, missingDays, errors.New("there are no days")
 	}
 	d := p.Daily
 	s := &Series{Days: make([]Day, len(d.Time))}
 	for i, text := range d.Time {
 		t, err := time.Parse(time.DateOnly, text)
 		if err != nil {
-			return nil, fmt.Errorf("%.20q is no date", text)
+			return nil, missingDays, fmt.Errorf("%.20q is no date", text)
 		}
 		if i == 0 {
 			s.From = DateOf(t)
 		} else if DateOf(t) != s.From+Date(i) {
-			return nil, fmt.Errorf("%s does not follow on the day before", text)
+			return nil, missingDays, fmt.Errorf("%s does not follow on the day before", text)
 		}
 	}
 	for v, column := range [dayValues][]*float64{d.Mean, d.Max, d.Min, d.Rain, d.ET0, d.Gust} {
 		if len(column) != len(s.Days) {
-			return nil, fmt.Errorf("%s has %d values for %d days", variables[v], len(column), len(s.Days))
+			return nil, missingValues, fmt.Errorf("%s has %d values for %d days", variables[v], len(column), len(s.Days))
 		}
 		if unit, ok := p.Units[variables[v]]; ok && unit != units[v] {
-			return nil, fmt.Errorf("%s is in %.20q", variables[v], unit)
+			return nil, missingValues, fmt.Errorf("%s is in %.20q", variables[v], unit)
 		}
 		for i, x := range column {
 			*s.Days[i].value(v) = possible(x, v)
 		}
 	}
-	return s, nil
+	return s, "", nil
 }
 
 // bounds are the possible values on earth, by kind.

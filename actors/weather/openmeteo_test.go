@@ -2,6 +2,7 @@ package weather
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -209,11 +210,11 @@ func TestOpenMeteoFailures(t *testing.T) {
 		"no list for two": {respond(200, `{"daily":{"time":["2026-01-01"]}}`), true, 1, 0, "decode"},
 		"another order": {changed(strings.NewReplacer(`"latitude":41.88`, `"latitude":40.71`,
 			`"longitude":-87.63`, `"longitude":-74.01`).Replace),
-			true, 1, 0, "of Chicago: it is that of another place"},
+			true, 1, missingPause, "of Chicago: it is that of another place"},
 		"a value missing": {replaced(`"wind_gusts_10m_max":[5.0,`, `"wind_gusts_10m_max":[`),
-			true, 1, 0, "wind_gusts_10m_max has 15 values for 16 days"},
+			true, 1, missingPause, "wind_gusts_10m_max has 15 values for 16 days"},
 		"an error under 200": {respond(200, `[{"error":true,"reason":"busy"},{}]`), true, 1, 0, "busy"},
-		"no days":            {respond(200, `[{},{}]`), true, 1, 0, "no days"},
+		"empty places":       {respond(200, `[{},{}]`), true, 1, 0, "no coordinates"},
 		"a variable missing": {replaced("et0_fao", "et1_fao"), true, 1, 0, "et0_fao_evapotranspiration has 0 values"},
 		"days out of order": {replaced(Date(20003).String(), Date(20004).String()),
 			true, 1, 0, "does not follow"},
@@ -241,6 +242,104 @@ func TestOpenMeteoFailures(t *testing.T) {
 				t.Errorf("the cause is %v", e.Cause)
 			}
 		})
+	}
+}
+
+// TestOpenMeteoPlacesAreDecodedAlone checks that what is wrong with one place costs that place only, and is
+// counted by its reason.
+func TestOpenMeteoPlacesAreDecodedAlone(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		old, replacement string // in the answer for New York; an empty old is all of it
+		reason           missingReason
+		cause            string
+	}{
+		"an error":                     {"", `{"error":true,"reason":"no data here"}`, missingError, "no data here"},
+		"coordinates that are -nan":    {`"latitude":40.71,"longitude":-74.01`, `"latitude":-nan,"longitude":-nan`, missingPlace, "no coordinates"},
+		"coordinates that are null":    {`"latitude":40.71`, `"latitude":null`, missingPlace, "no coordinates"},
+		"no coordinates":               {`"longitude":-74.01,`, ``, missingPlace, "no coordinates"},
+		"coordinates of another place": {`"latitude":40.71`, `"latitude":12.3`, missingPlace, "another place"},
+		"null":                         {"", `null`, missingPlace, "no coordinates"},
+		"no days":                      {`"daily"`, `"hourly"`, missingDays, "no days"},
+		"a day twice":                  {Date(20003).String(), Date(20002).String(), missingDays, "does not follow"},
+		"a column that is not there":   {`"et0_fao`, `"et1_fao`, missingValues, "has 0 values"},
+		"another unit":                 {"km/h", "mp/h", missingValues, "mp/h"},
+		"a text for a number":          {"null", `"12"`, missingMalformed, "decode"},
+		"a text":                       {"", `"busy"`, missingMalformed, "decode"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			metrics := NewMetrics(prometheus.NewRegistry())
+			m := newFixture(t, OpenMeteoOptions{Metrics: metrics}, func(w http.ResponseWriter, r *http.Request) {
+				var places []json.RawMessage
+				if err := json.Unmarshal([]byte(answerFor(r, 20000, 16)), &places); err != nil {
+					t.Error(err)
+				}
+				answer := test.replacement
+				if test.old != "" {
+					answer = strings.Replace(string(places[1]), test.old, test.replacement, 1)
+				}
+				sendJSON(w, 200, fmt.Sprintf("[%s,%s,%s]", places[0], answer, places[2]))
+			})
+			at := []*Point{&points[0], &points[1], &points[2]}
+			got, run, err := m.Forecast(t.Context(), at, Date(20000).Time())
+			if len(got) != 2 || got["Chicago"] == nil || got["Boston"] == nil || run.IsZero() {
+				t.Errorf("the forecasts are %v of %v", got, run)
+			}
+			e, _ := errors.AsType[*signal.RunError](err)
+			if e == nil || e.Code != signal.DataUnavailable || !e.Retryable || e.RetryAfter != missingPause ||
+				!strings.Contains(e.Cause.Error(), "New York: ") || !strings.Contains(e.Cause.Error(), test.cause) {
+				t.Errorf("the error is %+v", e)
+			}
+			for _, reason := range missingReasons {
+				want := 0.0
+				if reason == test.reason {
+					want = 1
+				}
+				if n := testutil.ToFloat64(metrics.missing[reason]); n != want {
+					t.Errorf("%v points are counted as missing by %s, want %v", n, reason, want)
+				}
+			}
+		})
+	}
+}
+
+// TestNaNIsAMissingValue checks the tokens that the service writes where a number is not known. They are not JSON.
+func TestNaNIsAMissingValue(t *testing.T) {
+	t.Parallel()
+	for _, token := range []string{"nan", "-nan", "NaN", "inf", "-inf", "Infinity", "null"} {
+		m := newFixture(t, OpenMeteoOptions{}, func(w http.ResponseWriter, r *http.Request) {
+			answer := strings.Replace(answerFor(r, 20000, 16), "[0.0,", "["+token+",", 1)
+			sendJSON(w, 200, strings.ReplaceAll(answer, `"timezone":"GMT"`, `"timezone":"\"nan inf\" \\"`))
+		})
+		got, _, err := m.Forecast(t.Context(), points2(), Date(20000).Time())
+		if err != nil || len(got) != 2 {
+			t.Errorf("%s: %v, %v", token, got, err)
+			continue
+		}
+		first := got["Chicago"].Days[0]
+		if !math.IsNaN(float64(first.Mean)) || first.Max != 1 || got["New York"].Days[0].Mean != 10 {
+			t.Errorf("%s: the days are %+v and %+v", token, first, got["New York"].Days[0])
+		}
+	}
+}
+
+// TestAnOutdatedPlaceIsMissingAlone checks a service whose servers are not equally up to date.
+func TestAnOutdatedPlaceIsMissingAlone(t *testing.T) {
+	t.Parallel()
+	now := day(t, "2026-11-21").Time().Add(18 * time.Hour)
+	m := newFixture(t, OpenMeteoOptions{}, func(w http.ResponseWriter, r *http.Request) {
+		fresh, old := answerFor(r, DateOf(now), 16), answerFor(r, DateOf(now)-2, 16)
+		var places, outdated []json.RawMessage
+		if err := errors.Join(json.Unmarshal([]byte(fresh), &places), json.Unmarshal([]byte(old), &outdated)); err != nil {
+			t.Error(err)
+		}
+		sendJSON(w, 200, fmt.Sprintf("[%s,%s]", places[0], outdated[1]))
+	})
+	got, run, err := m.Forecast(t.Context(), points2(), now)
+	e, _ := errors.AsType[*signal.RunError](err)
+	if len(got) != 1 || got["Chicago"] == nil || run.IsZero() || e == nil || e.Code != signal.StaleData {
+		t.Errorf("%v of %v, %v", got, run, err)
 	}
 }
 
@@ -382,37 +481,38 @@ func TestOpenMeteoStopsWithItsContext(t *testing.T) {
 
 func TestImpossibleWeatherIsMissing(t *testing.T) {
 	t.Parallel()
-	const body = `[{"daily":{"time":["2026-01-01"],"temperature_2m_mean":[99999],"temperature_2m_max":[-300],
+	const body = `[{"latitude":41.9,"longitude":-87.6,"daily":{"time":["2026-01-01"],"temperature_2m_mean":[99999],"temperature_2m_max":[-300],
 		"temperature_2m_min":[null],"precipitation_sum":[-1],"et0_fao_evapotranspiration":[99999],
 		"wind_gusts_10m_max":[501]}}]`
-	list, err := decodeOpenMeteo([]byte(body), points2()[:1]) // one place may be a list, too
-	if err != nil {
-		t.Fatal(err)
+	found, missing, err := decodeOpenMeteo([]byte(body), points2()[:1]) // one place may be a list, too
+	if err != nil || len(missing) > 0 {
+		t.Fatal(missing, err)
 	}
 	for v := range dayValues {
-		if !math.IsNaN(float64(*list[0].Days[0].value(v))) {
-			t.Errorf("%s is %v", variables[v], *list[0].Days[0].value(v))
+		if got := *found["Chicago"].Days[0].value(v); !math.IsNaN(float64(got)) {
+			t.Errorf("%s is %v", variables[v], got)
 		}
 	}
 }
 
 // FuzzDecode checks that no answer causes a panic and that accepted ones are complete.
 func FuzzDecode(f *testing.F) {
-	f.Add([]byte(`{"daily":{"time":["2026-01-01"],"temperature_2m_mean":[1],"temperature_2m_max":[1],
+	f.Add([]byte(`{"latitude":41.9,"longitude":-87.6,"daily":{"time":["2026-01-01"],"temperature_2m_mean":[1],"temperature_2m_max":[1],
 		"temperature_2m_min":[null],"precipitation_sum":[0],"et0_fao_evapotranspiration":[1],
 		"wind_gusts_10m_max":[5]}}`), 1)
 	f.Add([]byte(`[{"error":true,"reason":"x"}]`), 1)
 	f.Add([]byte(`[{},null]`), 2)
+	f.Add([]byte(`[{"latitude":-nan,"longitude":inf},"\"-nan"]`), 2)
 	f.Add([]byte(`[{"latitude":41.9,"longitude":-87.6,"daily":{"time":["2026-01-01","2026-01-02"],`+
 		`"temperature_2m_mean":[1]}},{"latitude":1e9}]`), 2)
 	f.Fuzz(func(t *testing.T, body []byte, n int) {
 		n = 1 + (n%3+3)%3
-		list, err := decodeOpenMeteo(body, []*Point{&points[0], &points[1], &points[2]}[:n])
-		if err == nil && len(list) != n {
-			t.Errorf("%d series for %d places", len(list), n)
+		found, missing, err := decodeOpenMeteo(body, []*Point{&points[0], &points[1], &points[2]}[:n])
+		if err == nil && len(found)+len(missing) != n {
+			t.Errorf("%d series and %d faults for %d places", len(found), len(missing), n)
 		}
-		for _, s := range list {
-			if err == nil && (s == nil || len(s.Days) == 0) {
+		for _, s := range found {
+			if len(s.Days) == 0 {
 				t.Errorf("an empty series was accepted")
 			}
 		}

@@ -3,6 +3,7 @@ package weather
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
@@ -93,7 +94,7 @@ func severityOf(z float64) string {
 }
 
 // outlookOf returns the outlook of a forecast made on the day run. Both maps are by the
-// names of points. The error is a *signal.RunError: DATA_UNAVAILABLE if too much of the
+// names of points; the series of one whose forecast is missing is empty. The error is a *signal.RunError: DATA_UNAVAILABLE if too much of the
 // forecast is missing, INSUFFICIENT_HISTORY if too much of the archive is.
 func outlookOf(q Question, run Date, forecast, archive map[string]*Series) (Outlook, error) {
 	j := judge{Question: q, run: run, forecast: forecast, archive: archive}
@@ -148,6 +149,7 @@ type seen struct {
 	normal  float64            // sum of skill·weight·normal
 	cover   float64            // sum of skill·weight of the known values
 	shares  []float64          // parts of sum, by station
+	known   []bool             // whether the forecast of a station is known, by station
 	anomaly [][horizon]float64 // of each station and day; 0 if unknown
 }
 
@@ -163,16 +165,14 @@ func (j *judge) look(m measure, at []station) (*seen, error) {
 // look compares a forecast with the normal.
 func (f *field) look(run Date, forecast map[string]*Series) (*seen, error) {
 	at := f.stations
-	s := &seen{field: f, run: run, shares: make([]float64, len(at)), anomaly: make([][horizon]float64, len(at))}
+	s := &seen{field: f, run: run, shares: make([]float64, len(at)), known: make([]bool, len(at)),
+		anomaly: make([][horizon]float64, len(at))}
 	whole := 0.0
 	for i, station := range at {
-		series := forecast[station.Name]
+		series, before, wholeBefore := forecast[station.Name], s.cover, whole
 		for k := range horizon {
 			w := skill(k) * station.weight
 			whole += w
-			if series == nil {
-				continue
-			}
 			d := run + Date(k)
 			v := f.value(i, d, series.At(d))
 			if math.IsNaN(v) {
@@ -188,6 +188,7 @@ func (f *field) look(run Date, forecast map[string]*Series) (*seen, error) {
 			s.normal += w * normal
 			s.cover += w
 		}
+		s.known[i] = s.cover-before >= minCover*(whole-wholeBefore)
 		s.sum += s.shares[i]
 	}
 	if s.cover < minCover*whole {
@@ -360,15 +361,16 @@ func (j *judge) outlook(s *seen, z, strength float64, driver string) (Outlook, e
 	return o, nil
 }
 
-// centre returns the station with the largest part of the sum, and the day, from 0, of
-// its largest anomaly.
+// centre returns the known station with the largest part of the sum, and the day, from 0, of
+// its largest anomaly. One station is known where minCover of all is.
 func (s *seen) centre() (at, day int) {
 	sign := 1.0
 	if s.sum < 0 {
 		sign = -1
 	}
+	at = slices.Index(s.known, true)
 	for i := range s.shares {
-		if sign*s.shares[i] > sign*s.shares[at] {
+		if s.known[i] && sign*s.shares[i] > sign*s.shares[at] {
 			at = i
 		}
 	}

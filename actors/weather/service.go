@@ -30,7 +30,8 @@ type Source interface {
 	Newest(now, known time.Time) time.Time
 	// Archive returns the days of archiveFrom to archiveTo at some points, by name.
 	Archive(ctx context.Context, at []*Point) (map[string]*Series, error)
-	// Forecast returns at least the days from today on, and the run of the forecast.
+	// Forecast returns at least the days from today on, and the run of the forecast. If it fails for some of the
+	// points it still returns the others.
 	Forecast(ctx context.Context, at []*Point, now time.Time) (map[string]*Series, time.Time, error)
 }
 
@@ -237,27 +238,29 @@ func (s *Service) make(ctx context.Context, q Question, a *answer) {
 	defer cancel()
 	report, err := s.judge(ctx, q)
 	if err != nil {
-		s.log.Warn("no outlook", "strategy", q.Strategy, "commodity", q.Commodity, "region", q.Region, "err", err)
+		s.log.Warn("weather is missing", "strategy", q.Strategy, "commodity", q.Commodity, "region", q.Region,
+			"outlook", !report.Run.IsZero(), "err", err)
 	}
-	s.record(a, report, err)
-	if err == nil {
+	if s.record(a, report, err) {
 		s.arrived(q)
 	}
 }
 
-// record stores the result of a try.
-func (s *Service) record(a *answer, report Report, err error) {
+// record stores the result of a try, and reports whether there is another forecast than before.
+func (s *Service) record(a *answer, report Report, err error) (arrived bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if a.err = err; err == nil {
+	if a.err = err; !report.Run.IsZero() {
+		arrived = report.Run != a.report.Run || report.Input != a.report.Input
 		a.report = report
 	}
 	a.tried = s.now()
 	close(a.making)
 	a.making = nil
+	return arrived
 }
 
-// judge makes the report for q.
+// judge makes the report for q. It may return one with an error, which names what is missing in it.
 func (s *Service) judge(ctx context.Context, q Question) (_ Report, err error) {
 	select {
 	case <-s.slopes.ready: // no report is made before τ is fitted
@@ -277,9 +280,9 @@ func (s *Service) judge(ctx context.Context, q Question) (_ Report, err error) {
 		}
 	}()
 	at := distinct(pointsOf(q))
-	run, err := s.needForecast(ctx, at)
-	if err != nil {
-		return Report{}, err
+	run, missing := s.needForecast(ctx, at)
+	if run.IsZero() {
+		return Report{}, missing
 	}
 	archive, err := s.archives(ctx, at)
 	if err != nil {
@@ -287,16 +290,19 @@ func (s *Service) judge(ctx context.Context, q Question) (_ Report, err error) {
 	}
 	series := make(map[string]*Series, len(at))
 	for _, p := range at {
-		series[p.Name] = s.forecasts[p.Name].series
+		series[p.Name] = &Series{}
+		if f := s.forecasts[p.Name]; f != nil {
+			series[p.Name] = f.series
+		}
 	}
 	// Only the days from today on count, also in a forecast of yesterday.
 	today := DateOf(s.now())
 	o, err := outlookOf(q, today, series, archive)
 	if err != nil {
-		return Report{}, err
+		return Report{}, cmp.Or(missing, err)
 	}
 	input := inputHash(q, today, at, series, archive)
-	return Report{Outlook: o, Source: s.source.Name(), Attribution: s.source.Attribution(), Run: run, Input: input}, nil
+	return Report{Outlook: o, Source: s.source.Name(), Attribution: s.source.Attribution(), Run: run, Input: input}, missing
 }
 
 // distinct returns the points of stations without repetitions.
@@ -313,17 +319,19 @@ func distinct(list []station) []*Point {
 }
 
 // archives loads or fetches the archives of points. They are read for each report and not kept, since a report is
-// made once in hours, and the archive of a point is 0.3 MB.
+// made once in hours, and the archive of a point is 0.3 MB. If some fail, the others have been stored for the next try.
 func (s *Service) archives(ctx context.Context, at []*Point) (map[string]*Series, error) {
 	all := make(map[string]*Series, len(at))
+	var failed error
 	for _, p := range at {
 		archive, err := s.archiveOf(ctx, p)
-		if err != nil {
-			return nil, err
+		if _, ofSource := errors.AsType[*signal.RunError](err); err != nil && !ofSource {
+			return nil, err // the store's, which holds for all
 		}
+		failed = cmp.Or(failed, err)
 		all[p.Name] = archive
 	}
-	return all, nil
+	return all, failed
 }
 
 // archiveOf loads or fetches the archive of a point. It does not ask the source for thirty years because the store
@@ -353,8 +361,9 @@ func (s *Service) archiveOf(ctx context.Context, p *Point) (*Series, error) {
 	return archive, nil
 }
 
-// needForecast loads or fetches current forecasts of points, and returns their oldest run.
-func (s *Service) needForecast(ctx context.Context, at []*Point) (time.Time, error) {
+// needForecast loads or fetches current forecasts of points, and returns the oldest run of those that there are; zero
+// without any. The error is for the points of which there is no forecast, or only a former one.
+func (s *Service) needForecast(ctx context.Context, at []*Point) (oldest time.Time, err error) {
 	now := s.now()
 	current := func(f *forecast) bool { return f != nil && !s.source.Newest(now, f.run).After(f.run) }
 	var missing []*Point
@@ -362,33 +371,40 @@ func (s *Service) needForecast(ctx context.Context, at []*Point) (time.Time, err
 		if current(s.forecasts[p.Name]) {
 			continue
 		}
-		if f, _ := s.load(ctx, forecastRecord(p)); current(f) {
+		if f, _ := s.load(ctx, forecastRecord(p)); f != nil {
 			s.forecasts[p.Name] = f
-			continue
 		}
-		missing = append(missing, p)
+		if !current(s.forecasts[p.Name]) {
+			missing = append(missing, p)
+		}
 	}
 	if len(missing) > 0 {
-		got, run, err := s.source.Forecast(ctx, missing, now)
-		if err != nil {
+		var got map[string]*Series
+		var run time.Time
+		if got, run, err = s.source.Forecast(ctx, missing, now); len(got) == 0 && err != nil {
 			return time.Time{}, err
 		}
 		for _, p := range missing {
-			if got[p.Name] == nil {
-				return time.Time{}, unavailable(errors.New("no forecast of " + p.Name))
+			if got[p.Name] != nil {
+				f := &forecast{run, got[p.Name]}
+				s.forecasts[p.Name] = f
+				s.save(ctx, forecastRecord(p), *f, staleAfter)
+				continue
 			}
-			f := &forecast{run, got[p.Name]}
-			s.forecasts[p.Name] = f
-			s.save(ctx, forecastRecord(p), *f, staleAfter)
+			if err == nil {
+				err = unavailable(errors.New("no forecast of " + p.Name))
+			}
+			if f := s.forecasts[p.Name]; f != nil && now.Sub(f.run) > staleAfter {
+				delete(s.forecasts, p.Name)
+			}
 		}
 	}
-	oldest := now
 	for _, p := range at {
-		if f := s.forecasts[p.Name]; f.run.Before(oldest) {
+		if f := s.forecasts[p.Name]; f != nil && (oldest.IsZero() || f.run.Before(oldest)) {
 			oldest = f.run
 		}
 	}
-	return oldest, nil
+	return oldest, err
 }
 
 func archiveRecord(p *Point) string  { return "archive:" + p.Name }

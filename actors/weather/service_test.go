@@ -23,6 +23,7 @@ type fakeSource struct {
 	mu                  sync.Mutex
 	archives, forecasts int
 	failing             error
+	without, noArchive  string // names of points of which it has no forecast and no archive
 	took                time.Duration
 }
 
@@ -41,6 +42,9 @@ func (f *fakeSource) Archive(ctx context.Context, at []*Point) (map[string]*Seri
 	if err != nil {
 		return nil, err
 	}
+	if at[0].Name == f.noArchive {
+		return nil, unavailable(errors.New("no archive of " + f.noArchive))
+	}
 	return f.Simulated.Archive(ctx, at)
 }
 
@@ -54,6 +58,10 @@ func (f *fakeSource) Forecast(ctx context.Context, at []*Point, now time.Time) (
 		return nil, time.Time{}, err
 	}
 	got, _, err := f.Simulated.Forecast(ctx, at, now)
+	if got[f.without] != nil {
+		delete(got, f.without)
+		err = unavailable(errors.New("no forecast of " + f.without))
+	}
 	return got, now, err
 }
 
@@ -175,6 +183,69 @@ func TestTooShortForecastGivesNoOutlook(t *testing.T) {
 				t.Errorf("%d days: %v, want an outlook: %v", days, err, known)
 			}
 		})
+	}
+}
+
+// TestAPointThatIsMissingAloneIsAskedForAgain checks that the forecasts of the others are kept, and used if they
+// have four fifths of the region's weight.
+func TestAPointThatIsMissingAloneIsAskedForAgain(t *testing.T) {
+	for name, judged := range map[string]bool{"Boston": true, "Chicago": false} { // .12 and .28 of the region
+		t.Run(name, func(t *testing.T) {
+			withService(t, 0, func(t *testing.T, source *fakeSource, s *Service) {
+				begun := time.Now()
+				source.without = name
+				ask := func(when string, judged bool, forecasts int) Report {
+					t.Helper()
+					r, err := s.Outlook(t.Context(), gas)
+					e, _ := errors.AsType[*signal.RunError](err)
+					if judged && err != nil || !judged && (e == nil || e.Code != signal.DataUnavailable || !e.Retryable) ||
+						source.forecasts != forecasts {
+						t.Errorf("%s: %d forecasts, want %d; %v", when, source.forecasts, forecasts, err)
+					}
+					return r
+				}
+				first := ask("at first", judged, 6)
+				if judged && !strings.Contains(first.Finding, "without the forecast of Boston") {
+					t.Errorf("the finding is %q", first.Finding)
+				}
+				ask("at once", judged, 6)
+				time.Sleep(missingPause)
+				ask("after the pause", judged, 7)
+				source.without = ""
+				time.Sleep(missingPause)
+				whole := ask("when it is back", true, 8)
+				if whole.Input == first.Input || strings.Contains(whole.Finding, "without") {
+					t.Errorf("the finding is %q", whole.Finding)
+				}
+				ask("later", true, 8)
+				source.without = name
+				time.Sleep(time.Hour)
+				if r := ask("with its former forecast", true, 14); !r.Run.Equal(begun.Add(2 * missingPause)) {
+					t.Errorf("the run is %v", r.Run)
+				}
+			})
+		})
+	}
+}
+
+// TestAFailingArchiveDoesNotHoldUpOthers checks that each archive is read once, although one cannot be.
+func TestAFailingArchiveDoesNotHoldUpOthers(t *testing.T) {
+	t.Parallel()
+	client, err := redisclient.NewClient(redisclient.Options{URL: redistest.New(t).URL(), Timeout: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	now := time.Date(2026, 11, 21, 9, 30, 0, 0, time.UTC)
+	source := newSource()
+	source.noArchive = "Chicago" // the first one
+	s := New(source, Options{Store: market.New(client), Now: func() time.Time { return now }})
+	for archives := 6; archives < 8; archives++ {
+		_, err := s.Outlook(t.Context(), gas)
+		if e, _ := errors.AsType[*signal.RunError](err); e == nil || e.Code != signal.DataUnavailable || source.archives != archives {
+			t.Errorf("%d archives, want %d, %v", source.archives, archives, err)
+		}
+		now = now.Add(missingPause)
 	}
 }
 

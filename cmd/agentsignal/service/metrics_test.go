@@ -120,6 +120,7 @@ var described = []struct{ name, kind, labels, buckets string }{
 	{"agentsignal_market_source_requests_total", "COUNTER", "result source", ""},
 	{"agentsignal_market_source_failures_total", "COUNTER", "source", ""},
 	{"agentsignal_weather_source_requests_total", "COUNTER", "result source", ""},
+	{"agentsignal_weather_points_missing_total", "COUNTER", "reason source", ""},
 	{"go_goroutines", "GAUGE", "", ""},
 	{"process_open_fds", "GAUGE", "", ""},
 }
