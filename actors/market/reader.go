@@ -2,6 +2,7 @@ package market
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -127,16 +128,15 @@ func (m *Market) ticksReader(stream marketdata.TickStream) readStream {
 				if newest.Compare(at) < 0 { // Redis has lost what was read
 					at = newest
 				}
-				m.log.Warn("ticks were missed: alerts catch up by bars")
-				m.tapes.clear(stream)
-				for _, w := range *m.watches.Load() {
-					if streamOf(w.record.Load().Source) == stream {
-						w.ref.Tell(ticksMissed{})
-					}
-				}
+				m.missTicks(stream)
 			}
 		}
 		entries, more, err := m.o.Store.ReadTicks(ctx, stream, at, readBlock)
+		if errors.Is(err, marketdata.ErrRestarted) {
+			at = signal.Position{}
+			m.missTicks(stream)
+			return true, nil
+		}
 		if err != nil {
 			return false, err
 		}
@@ -149,6 +149,17 @@ func (m *Market) ticksReader(stream marketdata.TickStream) readStream {
 			m.tapes.caughtUp()
 		}
 		return more, nil
+	}
+}
+
+// missTicks makes alerts catch up by bars, since ticks of a stream may never be read.
+func (m *Market) missTicks(stream marketdata.TickStream) {
+	m.log.Warn("ticks were missed: alerts catch up by bars", "own", stream == marketdata.OwnTicks)
+	m.tapes.clear(stream)
+	for _, w := range *m.watches.Load() {
+		if streamOf(w.record.Load().Source) == stream {
+			w.ref.Tell(ticksMissed{})
+		}
 	}
 }
 

@@ -89,7 +89,12 @@ func (s *Store) readEnded(ctx context.Context, cursor string) ([]signal.Event, s
 	streams, err := s.Blocking.XRead(ctx, &redis.XReadArgs{Streams: []string{s.EndedKey(), cursor},
 		Count: maxEnded, Block: redisclient.BlockTimeout}).Result()
 	if errors.Is(err, redis.Nil) {
-		return nil, cursor, nil
+		after, _ := signal.ParsePosition(cursor)
+		restarted, err := s.Restarted(ctx, s.EndedKey(), after)
+		if restarted {
+			err = errors.New("the ids of ended credentials have begun again")
+		}
+		return nil, cursor, err
 	}
 	if err != nil {
 		return nil, cursor, redisclient.Failed(err, "read ended credentials")

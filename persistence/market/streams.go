@@ -3,6 +3,7 @@ package market
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strconv"
 	"time"
 
@@ -23,7 +24,7 @@ func (m *Store) ticksKey(stream marketdata.TickStream) string {
 
 // ReadTicks returns the first readMax ticks of a stream after a position, oldest first: an entry each, and
 // all of the last round that has some of them. more reports that there may be more at once. It waits for the
-// first one up to block, at most a second.
+// first one up to block, at most a second. The error may be marketdata.ErrRestarted.
 func (m *Store) ReadTicks(
 	ctx context.Context, stream marketdata.TickStream, after signal.Position, block time.Duration,
 ) (ticks []marketdata.Entry, more bool, err error) {
@@ -90,7 +91,7 @@ func (m *Store) readInput(ctx context.Context, stream string, count int64, after
 }
 
 // read is XREAD with a count. streams are the keys, followed by the positions. more reports that there may be more at
-// once.
+// once. Where nothing is read it returns marketdata.ErrRestarted for a stream that will not reach its position.
 func (m *Store) read(ctx context.Context, count int64, block time.Duration, streams ...string) (
 	result []redis.XStream, more bool, err error,
 ) {
@@ -104,6 +105,14 @@ func (m *Store) read(ctx context.Context, count int64, block time.Duration, stre
 	}
 	for i := range result {
 		more = more || int64(len(result[i].Messages)) == count
+	}
+	for i, n := 0, len(streams)/2; len(result) == 0 && i < n; i++ {
+		after, _ := signal.ParsePosition(streams[n+i])
+		if restarted, err := m.s.Restarted(ctx, streams[i], after); err != nil {
+			return nil, false, err
+		} else if restarted {
+			return nil, false, fmt.Errorf("read %s: %w", streams[i], marketdata.ErrRestarted)
+		}
 	}
 	return result, more, nil
 }
@@ -154,7 +163,7 @@ func (m *Store) FollowEnd(ctx context.Context) (closed, news signal.Position, co
 
 // Follow returns the closed bars and the news after the two positions, oldest first, and the
 // positions of the last of each. more reports that there may be more at once. It waits for the first one up to
-// block, at most a second.
+// block, at most a second. The error may be marketdata.ErrRestarted.
 func (m *Store) Follow(ctx context.Context, closedAfter, newsAfter signal.Position, block time.Duration) (
 	closed []marketdata.ClosedBar, news []marketdata.NewsItem, closedTo, newsTo signal.Position, more bool, err error,
 ) {

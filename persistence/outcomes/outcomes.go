@@ -69,7 +69,8 @@ func (o *Store) Append(ctx context.Context, tf signal.Timeframe, list []marketda
 
 // Follow returns the outcomes of all timeframes after the given positions, at most ReadCount
 // of each, and the position of the last one of each. If there are none it waits for up to
-// block, at most a second. An entry that cannot be read is logged and skipped.
+// block, at most a second. An entry that cannot be read is logged and skipped. The error may be
+// marketdata.ErrRestarted.
 func (o *Store) Follow(
 	ctx context.Context, after map[signal.Timeframe]signal.Position, block time.Duration,
 ) (map[signal.Timeframe][]marketdata.AssetOutcome, map[signal.Timeframe]signal.Position, error) {
@@ -84,6 +85,13 @@ func (o *Store) Follow(
 	streams, err := o.s.Blocking.XRead(ctx, &redis.XReadArgs{Streams: keys, Count: ReadCount, Block: block}).Result()
 	if err != nil && !errors.Is(err, redis.Nil) {
 		return nil, nil, redisclient.Failed(err, "read outcomes")
+	}
+	for i := 0; len(streams) == 0 && i < n; i++ {
+		if restarted, err := o.s.Restarted(ctx, keys[i], after[signal.Timeframes[i]]); err != nil {
+			return nil, nil, err
+		} else if restarted {
+			return nil, nil, fmt.Errorf("read %s: %w", keys[i], marketdata.ErrRestarted)
+		}
 	}
 	found, to := map[signal.Timeframe][]marketdata.AssetOutcome{}, map[signal.Timeframe]signal.Position{}
 	for _, s := range streams {

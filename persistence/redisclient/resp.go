@@ -327,3 +327,16 @@ func (c *Client) ReadInfo(ctx context.Context, key string) (StreamInfo, error) {
 	info.Complete = known == 3
 	return info, nil
 }
+
+// Restarted reports whether all ids of a stream that exists are smaller than a position that was read from it. A read
+// after that position waits until the ids have grown beyond it, so ask where a read has found nothing.
+func (c *Client) Restarted(ctx context.Context, key string, after signal.Position) (bool, error) {
+	if after.IsZero() {
+		return false, nil
+	}
+	info, err := c.ReadInfo(ctx, key)
+	if err != nil {
+		return false, Unavailable(err)
+	}
+	return info.Exists && info.Generated.Compare(after) < 0, nil
+}

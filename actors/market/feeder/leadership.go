@@ -3,6 +3,7 @@ package feeder
 import (
 	"cmp"
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -95,7 +96,7 @@ func (t *leadership) run(ctx context.Context) error {
 	defer t.feeds.group.Wait()
 	defer stop()
 	ticks := t.follow(reading, &readers, t.readGiven, t.ticksTo)
-	bars := t.follow(reading, &readers, t.store.ReadBars, t.barsTo)
+	bars := t.follow(reading, &readers, t.readBars, t.barsTo)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -128,7 +129,32 @@ func (t *leadership) run(ctx context.Context) error {
 
 func (t *leadership) readGiven(ctx context.Context, after signal.Position, block time.Duration) (
 	entries []marketdata.Entry, more bool, err error) {
-	return t.store.ReadTicks(ctx, marketdata.GivenTicks, after, block)
+	entries, more, err = t.store.ReadTicks(ctx, marketdata.GivenTicks, after, block)
+	if t.restarted(givenTicks, after, err) {
+		return t.store.ReadTicks(ctx, marketdata.GivenTicks, signal.Position{}, 0)
+	}
+	return entries, more, err
+}
+
+func (t *leadership) readBars(ctx context.Context, after signal.Position, block time.Duration) (
+	entries []marketdata.Entry, more bool, err error) {
+	entries, more, err = t.store.ReadBars(ctx, after, block)
+	if t.restarted(givenBars, after, err) {
+		return t.store.ReadBars(ctx, signal.Position{}, 0)
+	}
+	return entries, more, err
+}
+
+// restarted reports whether a read failed because a stream begins again, which it counts and logs. Then it is read from
+// its beginning: all entries are new, or if Redis has lost some, those that were taken before are skipped as old.
+func (t *leadership) restarted(stream string, after signal.Position, err error) bool {
+	if !errors.Is(err, marketdata.ErrRestarted) {
+		return false
+	}
+	t.o.Metrics.restarted(stream)
+	t.o.Log.Warn("a stream begins again with smaller ids: it is read from its beginning",
+		"stream", stream, "read", after.String())
+	return true
 }
 
 // guarded runs open while another goroutine renews the lease. On a busy machine a history may take

@@ -7,11 +7,18 @@ import (
 	"github.com/agentsignal/agentsignal/actors/market/source"
 )
 
+// The streams that any process may write, as logs and metrics name them.
+const (
+	givenTicks = "market:ticks"
+	givenBars  = "market:bars"
+)
+
 // Metrics counts the ticks of the feeder. A nil *Metrics counts nothing.
 type Metrics struct {
-	ticks   prometheus.Counter
-	feeding prometheus.Gauge
-	sources *source.Metrics
+	ticks    prometheus.Counter
+	feeding  prometheus.Gauge
+	restarts *prometheus.CounterVec
+	sources  *source.Metrics
 }
 
 // NewMetrics registers the metrics of this package and those of its sources.
@@ -25,9 +32,16 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 			Name: "agentsignal_market_feeding",
 			Help: "1 while this process feeds the market, else 0.",
 		}),
+		restarts: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "agentsignal_market_stream_restarts_total",
+			Help: "How often a stream of prices began again with smaller ids, and this process read it from its beginning.",
+		}, []string{"stream"}),
 		sources: source.NewMetrics(r),
 	}
-	r.MustRegister(m.ticks, m.feeding)
+	r.MustRegister(m.ticks, m.feeding, m.restarts)
+	for _, stream := range []string{givenTicks, givenBars} {
+		m.restarts.WithLabelValues(stream)
+	}
 	return m
 }
 
@@ -48,6 +62,12 @@ func (m *Metrics) setFeeding(value float64) {
 func (m *Metrics) addTicks(n int) {
 	if m != nil {
 		m.ticks.Add(float64(n))
+	}
+}
+
+func (m *Metrics) restarted(stream string) {
+	if m != nil {
+		m.restarts.WithLabelValues(stream).Inc()
 	}
 }
 

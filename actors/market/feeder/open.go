@@ -84,12 +84,12 @@ func (t *leadership) keeps(r *marketdata.Asset) bool {
 
 func (t *leadership) catchUp(ctx context.Context) error {
 	for {
-		entries, moreTicks, err := t.store.ReadTicks(ctx, marketdata.GivenTicks, t.ticksTo, 0)
+		entries, moreTicks, err := t.readGiven(ctx, t.ticksTo, 0)
 		if err != nil {
 			return err
 		}
 		t.workTicks(entries)
-		bars, moreBars, err := t.store.ReadBars(ctx, t.barsTo, 0)
+		bars, moreBars, err := t.readBars(ctx, t.barsTo, 0)
 		if err != nil {
 			return err
 		}

@@ -174,6 +174,76 @@ func TestInvalidEntriesAreSkippedAndCounted(t *testing.T) {
 	}
 }
 
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestStreamsThatBeginAgainAreRead deletes the streams of prices and writes to them again with smaller ids, as a writer
+// with ids of its own does, or Redis after its clock went back.
+func TestStreamsThatBeginAgainAreRead(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, time.Now)
+	registry := prometheus.NewRegistry()
+	b.feed(Options{Sources: "stream", Metrics: NewMetrics(registry)})
+	m := b.market(market.Options{Sources: "stream"})
+	rdb, end := b.server.Client(), b.now().Truncate(time.Minute).UnixMilli()
+	for i, price := range []int{100, 101, 102} {
+		// Ids of the next hour, then of the next half hour, then of now.
+		at := b.now().Add(time.Hour * time.Duration(2-i) / 2).UnixMilli()
+		for stream, fields := range map[string][]any{
+			"market:ticks": {"asset", "X", "price", price, "time", b.now().UnixMilli()},
+			"market:bars": {"asset", "Y", "timeframe", "1m", "open_time", end - int64(3-i)*60_000,
+				"open", price, "high", price, "low", price, "close", price},
+		} {
+			must(t, rdb.Del(t.Context(), stream).Err())
+			must(t, rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: stream, ID: fmt.Sprintf("%d-1", at), Values: fields}).Err())
+		}
+		if i == 0 {
+			b.writeMinutes("X", 3) // so that X has a series
+		}
+		b.await(m, fmt.Sprintf("tick %d", i), "X", signal.M1, func(s market.Snapshot) bool {
+			return s.Ticks && s.Last.Price == float64(price)
+		})
+		b.await(m, fmt.Sprintf("bar %d", i), "Y", signal.M1, func(s market.Snapshot) bool {
+			return len(s.Bars) == i+1 && s.Bars[i].Close == float64(price)
+		})
+		awaitCount(t, registry, "agentsignal_market_stream_restarts_total", float64(2*i))
+	}
+	awaitCount(t, registry, skippedTotal, 0)
+}
+
+// TestOwnStreamsThatBeginAgainAreRead does the same with the streams of the feeder, which a node reads.
+func TestOwnStreamsThatBeginAgainAreRead(t *testing.T) {
+	t.Parallel()
+	b, _, btc := simulatedBench(t, "BTC")
+	rdb := b.server.Client()
+	advance := func(when string) {
+		t.Helper()
+		var first market.Snapshot
+		markettest.Eventually(t, "a price "+when, func() (ok bool) { first, ok = btc(); return ok })
+		markettest.Eventually(t, "later prices and bars "+when, func() bool {
+			s, ok := btc()
+			return ok && s.Last.Time > first.Last.Time && s.Bars[len(s.Bars)-1].OpenTime > first.Bars[len(first.Bars)-1].OpenTime
+		})
+	}
+	advance("at first")
+	var streams []string
+	for _, name := range []string{"ticks", "closed"} {
+		keys, err := rdb.Keys(t.Context(), "{market*}:"+name).Result()
+		if err != nil || len(keys) != 1 {
+			t.Fatal(keys, err)
+		}
+		streams = append(streams, keys[0])
+		must(t, rdb.Do(t.Context(), "XSETID", keys[0], fmt.Sprintf("%d-0", b.now().Add(time.Hour).UnixMilli())).Err())
+	}
+	advance("with later ids")
+	must(t, rdb.Del(t.Context(), streams...).Err())
+	advance("with smaller ids")
+}
+
 const skippedTotal = "agentsignal_market_entries_skipped_total"
 
 // awaitCount waits until the sum of a counter over its labels is want.

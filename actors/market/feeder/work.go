@@ -15,7 +15,7 @@ func (t *leadership) workTicks(entries []marketdata.Entry) {
 	for i := range entries {
 		e := &entries[i]
 		if r := t.workTick(e); r != "" {
-			t.skips.skip("market:ticks", e, r, now)
+			t.skips.skip(givenTicks, e, r, now)
 		}
 		t.ticksTo, t.changed = e.Position, true
 	}
@@ -51,7 +51,7 @@ func (t *leadership) workBars(entries []marketdata.Entry) {
 	for i := range entries {
 		e := &entries[i]
 		if r := t.workBar(e); r != "" {
-			t.skips.skip("market:bars", e, r, now)
+			t.skips.skip(givenBars, e, r, now)
 		}
 		t.barsTo, t.changed, t.trimBars = e.Position, true, true
 	}

@@ -3,7 +3,11 @@
 // milliseconds since 1970, UTC.
 package marketdata
 
-import "github.com/agentsignal/agentsignal/actors/signal"
+import (
+	"errors"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+)
 
 // Tick is a price at which an asset traded.
 type Tick struct {
@@ -11,6 +15,10 @@ type Tick struct {
 	Volume float64 // 0 if the source does not publish it
 	Time   int64
 }
+
+// ErrRestarted reports that all ids of a stream are smaller than a position that was read: the stream was deleted and
+// written again, or Redis has lost entries. A reader goes on from the beginning.
+var ErrRestarted = errors.New("the ids of the stream have begun again")
 
 // TickStream is one of the two streams of ticks.
 type TickStream int
