@@ -76,7 +76,7 @@ func CheckHealth(ctx context.Context, sources string, o Options, now func() time
 		c.Source = rss.Name + " " + u.Host
 		check(c, func() {
 			begun := time.Now()
-			items, err := rss.New(address, client).Read(ctx)
+			items, _, err := rss.New(address, client).Read(ctx)
 			c.Took = time.Since(begun)
 			switch {
 			case err != nil:
@@ -85,10 +85,15 @@ func CheckHealth(ctx context.Context, sources string, o Options, now func() time
 				c.Note = "the feed has no items"
 			default:
 				c.Works, c.Note = true, fmt.Sprintf("%d items", len(items))
-				for j, item := range items {
-					if age := now().Sub(item.At); j == 0 || age < c.Age {
+				dated := 0
+				for _, item := range items {
+					if age := now().Sub(item.At); !item.At.IsZero() && (dated == 0 || age < c.Age) {
 						c.Age = age
+						dated++
 					}
+				}
+				if dated == 0 {
+					c.Note += " without a readable date: only those that appear later count"
 				}
 			}
 		})

@@ -44,18 +44,26 @@ const (
 	maxAlpacaNews = 1000
 	// feedWeight is the default weight of a feed.
 	feedWeight = 0.7
+	// maxSight is how long after the read before an item without a date counts as of now if it is new.
+	maxSight = 2 * reportRetry
+	// newsLogEvery is the minimum interval of logs of skipped items of a source.
+	newsLogEvery = 10 * time.Minute
 )
 
 // Reporter reads one source of news. Its methods belong to one goroutine.
 type Reporter struct {
 	Name    string
+	kind    string // rss or alpaca
 	weight  float64
 	read    func(ctx context.Context, since int64) ([]marketdata.NewsItem, error)
 	now     func() time.Time
 	log     *slog.Logger
 	metrics *Metrics
-	known   map[string]int64 // times of delivered items by ID
-	last    int64            // time of the newest item
+	known   map[string]int64   // times of delivered items by ID
+	last    int64              // time of the newest item
+	seen    int64              // when the last read ended; 0 before the first
+	skipped map[newsReason]int // since it was last logged
+	logged  int64
 }
 
 // parseNewsFeed parses a setting, URL or URL=WEIGHT. Errors do not show the URL, which may contain a key.
@@ -78,10 +86,11 @@ func parseNewsFeed(text string) (address string, weight float64, err error) {
 // Reporters returns the configured sources of news.
 func (o *Options) Reporters(sources []string, now func() time.Time, log *slog.Logger, m *Metrics) []*Reporter {
 	var all []*Reporter
-	add := func(name string, weight float64, read func(context.Context, int64) ([]marketdata.NewsItem, error)) {
-		r := &Reporter{Name: name, weight: weight, read: read, now: now, log: log, metrics: m}
-		r.known = make(map[string]int64)
+	add := func(name, kind string, weight float64) *Reporter {
+		r := &Reporter{Name: name, kind: kind, weight: weight, now: now, log: log, metrics: m,
+			known: make(map[string]int64), skipped: make(map[newsReason]int)}
 		all = append(all, r)
+		return r
 	}
 	if len(o.News) > 0 {
 		client := o.feeds(m)
@@ -92,31 +101,43 @@ func (o *Options) Reporters(sources []string, now func() time.Time, log *slog.Lo
 			}
 			feed := rss.New(address, client)
 			u, _ := url.Parse(address)
-			add(u.Host, weight, func(ctx context.Context, _ int64) ([]marketdata.NewsItem, error) {
-				items, err := feed.Read(ctx)
+			r := add(u.Host, rss.Name, weight)
+			r.read = func(ctx context.Context, _ int64) ([]marketdata.NewsItem, error) {
+				items, excess, err := feed.Read(ctx)
+				r.skip(newsExcess, excess)
 				news := make([]marketdata.NewsItem, 0, len(items))
 				for _, i := range items {
-					n := marketdata.NewsItem{At: i.At.UnixMilli(), Headline: i.Headline, Body: i.Text}
+					n := marketdata.NewsItem{At: unixMilli(i.At), Headline: i.Headline, Body: i.Text}
 					n.ID = shortID(address + "\n" + i.ID)
 					news = append(news, n)
 				}
 				return news, err
-			})
+			}
 		}
 	}
 	if slices.Contains(sources, alpaca.Name) {
 		client := o.alpaca(m)
-		add(alpaca.Name, alpacaWeight, func(ctx context.Context, since int64) ([]marketdata.NewsItem, error) {
-			items, err := client.News(ctx, "", since, maxAlpacaNews)
+		r := add(alpaca.Name, alpaca.Name, alpacaWeight)
+		r.read = func(ctx context.Context, since int64) ([]marketdata.NewsItem, error) {
+			items, malformed, err := client.News(ctx, "", since, maxAlpacaNews)
+			r.skip(newsMalformed, malformed)
 			news := make([]marketdata.NewsItem, 0, len(items))
 			for _, i := range items {
-				news = append(news, marketdata.NewsItem{ID: "alpaca-" + i.ID.String(), At: i.CreatedAt.UnixMilli(),
+				news = append(news, marketdata.NewsItem{ID: "alpaca-" + i.ID.String(), At: unixMilli(i.CreatedAt),
 					Headline: rss.Plain(i.Headline), Body: rss.Plain(i.Summary), Symbols: i.Symbols})
 			}
 			return news, err
-		})
+		}
 	}
 	return all
+}
+
+// unixMilli returns a time in milliseconds, and 0 for the zero time.
+func unixMilli(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixMilli()
 }
 
 func shortID(text string) string {
@@ -139,7 +160,12 @@ func (r *Reporter) Run(ctx context.Context, out chan<- Delivery) {
 			pauses.Reset()
 		}
 		pause = pauses.Next() + rand.N(reportEvery/10)
-		if news := r.fresh(items, now); len(news) > 0 {
+		news := r.fresh(items, now)
+		if err == nil {
+			r.seen = now
+		}
+		r.logSkipped(now)
+		if len(news) > 0 {
 			select {
 			case out <- Delivery{News: news}:
 			case <-ctx.Done():
@@ -149,27 +175,64 @@ func (r *Reporter) Run(ctx context.Context, out chan<- Delivery) {
 	}
 }
 
-// fresh returns the new items about known assets, by time.
+// skip counts items that are not used.
+func (r *Reporter) skip(reason newsReason, n int) {
+	r.metrics.skipNews(r.kind, reason, n)
+	r.skipped[reason] += n
+}
+
+// logSkipped logs from time to time what was skipped, unless it was so as it should be.
+func (r *Reporter) logSkipped(now int64) {
+	if r.logged != 0 && now-r.logged < newsLogEvery.Milliseconds() {
+		return
+	}
+	var counts []any
+	for _, reason := range newsReasons {
+		if n := r.skipped[reason]; n > 0 && reason != newsOld && reason != newsUnrelated {
+			counts = append(counts, string(reason), n)
+		}
+	}
+	if clear(r.skipped); len(counts) > 0 {
+		r.logged = now
+		r.log.Warn("news skipped", append([]any{"source", r.Name}, counts...)...)
+	}
+}
+
+// fresh returns the new items about known assets, by time. One without a date has appeared since the read before,
+// unless that was long ago, as it is for the first read.
 func (r *Reporter) fresh(items []marketdata.NewsItem, now int64) []marketdata.NewsItem {
 	var news []marketdata.NewsItem
 	for _, n := range items {
-		if _, known := r.known[n.ID]; known || n.Headline == "" {
+		if _, known := r.known[n.ID]; known {
 			continue
 		}
-		// An item from the future would be the newest one until then.
-		if n.At > now+futureMS {
-			r.metrics.Skip(prices.SkipTime)
-			continue
+		reason := newsReason("")
+		undated := n.At == 0
+		if undated {
+			n.At = now
 		}
-		if n.At < now-NewsKept {
+		switch {
+		case n.Headline == "":
+			reason = newsHeadline
+		case undated && (r.seen == 0 || now-r.seen > maxSight.Milliseconds()):
+			reason = newsDate
+		case n.At > now+futureMS: // it would be the newest one until then
+			r.skip(newsFuture, 1)
 			continue
+		case n.At < now-NewsKept:
+			reason = newsOld
+		default:
+			n.Source, n.Weight = r.Name, r.weight
+			r.last = max(r.last, n.At)
+			if n.Symbols = subjects(&n); len(n.Symbols) > 0 {
+				news = append(news, n)
+			} else {
+				reason = newsUnrelated
+			}
 		}
 		r.known[n.ID] = n.At
-		n.Source, n.Weight = r.Name, r.weight
-		n.Symbols = subjects(&n)
-		r.last = max(r.last, n.At)
-		if len(n.Symbols) > 0 {
-			news = append(news, n)
+		if reason != "" {
+			r.skip(reason, 1)
 		}
 	}
 	if len(r.known) > maxKnownItems {

@@ -329,6 +329,6 @@ func (v *alpacaVenue) Bars(ctx context.Context, symbol string, tf signal.Timefra
 
 // Ping implements Venue. The service does not publish its time.
 func (v *alpacaVenue) Ping(ctx context.Context) (int64, error) {
-	_, err := v.Client.News(ctx, "SPY", 0, 1)
+	_, _, err := v.Client.News(ctx, "SPY", 0, 1)
 	return 0, err
 }

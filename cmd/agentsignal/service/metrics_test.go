@@ -118,6 +118,7 @@ var described = []struct{ name, kind, labels, buckets string }{
 	{"agentsignal_market_ticks_total", "COUNTER", "", ""},
 	{"agentsignal_market_entries_skipped_total", "COUNTER", "reason", ""},
 	{"agentsignal_market_stream_restarts_total", "COUNTER", "stream", ""},
+	{"agentsignal_market_news_skipped_total", "COUNTER", "reason source", ""},
 	{"agentsignal_market_source_requests_total", "COUNTER", "result source", ""},
 	{"agentsignal_market_source_failures_total", "COUNTER", "source", ""},
 	{"agentsignal_weather_source_requests_total", "COUNTER", "result source", ""},

@@ -101,25 +101,32 @@ type Item struct {
 }
 
 // News returns at most maxItems news items since a time in milliseconds, the newest first, of
-// symbols or of all. The error is a *fetch.Error or that of ctx.
-func (c *Client) News(ctx context.Context, symbols string, since int64, maxItems int) ([]Item, error) {
+// symbols or of all, and how many others could not be read. The error is a *fetch.Error or that of ctx.
+func (c *Client) News(ctx context.Context, symbols string, since int64, maxItems int) (
+	all []Item, malformed int, err error) {
 	query := url.Values{"start": {iso(since)}, "limit": {strconv.Itoa(min(maxItems, pageNews))}, "sort": {"desc"}}
 	if symbols != "" {
 		query.Set("symbols", symbols)
 	}
-	var all []Item
 	for {
 		var page struct {
-			News []Item  `json:"news"`
-			Next *string `json:"next_page_token"`
+			News []json.RawMessage `json:"news"`
+			Next *string           `json:"next_page_token"`
 		}
 		err := c.c.GetJSON(ctx, fetch.Request{URL: c.base + "/v1beta1/news?" + query.Encode()}, &page)
 		if err != nil {
-			return nil, asUnknown(err)
+			return nil, 0, asUnknown(err)
 		}
-		all = append(all, page.News...)
-		if page.Next == nil || *page.Next == "" || len(page.News) == 0 || len(all) >= maxItems {
-			return all[:min(len(all), maxItems)], nil
+		for _, raw := range page.News {
+			var item Item
+			if err := json.Unmarshal(raw, &item); err != nil || item.ID == "" {
+				malformed++
+				continue
+			}
+			all = append(all, item)
+		}
+		if page.Next == nil || *page.Next == "" || len(page.News) == 0 || len(all)+malformed >= maxItems {
+			return all[:min(len(all), maxItems)], malformed, nil
 		}
 		query.Set("page_token", *page.Next)
 	}

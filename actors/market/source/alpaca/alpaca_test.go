@@ -83,19 +83,20 @@ func TestNews(t *testing.T) {
 			return
 		}
 		fmt.Fprint(w, `{"news":[{"id":24843171,"headline":"Apple beats","summary":"More.","symbols":["AAPL","TSLA"],
-			"created_at":"2025-01-02T14:00:00Z","url":"https://example.com/1"}],"next_page_token":null}`)
+			"created_at":"2025-01-02T14:00:00Z","url":"https://example.com/1"},{"id":2,"created_at":"yesterday"},
+			{"id":"x"},{"id":3,"symbols":"AAPL"},[],null],"next_page_token":null}`)
 	})
-	items, err := c.News(t.Context(), "AAPL", 1735826400000, 1000)
+	items, malformed, err := c.News(t.Context(), "AAPL", 1735826400000, 1000)
 	want := []Item{{ID: "24843171", Headline: "Apple beats", Summary: "More.", Symbols: []string{"AAPL", "TSLA"},
 		CreatedAt: time.UnixMilli(1735826400000).UTC()}}
-	if d := cmp.Diff(want, items); d != "" || err != nil {
-		t.Errorf("%v\n%s", err, d)
+	if d := cmp.Diff(want, items); d != "" || malformed != 5 || err != nil {
+		t.Errorf("%d malformed, %v\n%s", malformed, err, d)
 	}
 	if query != "/v1beta1/news?limit=50&sort=desc&start=2025-01-02T14%3A00%3A00Z&symbols=AAPL" {
 		t.Error(query)
 	}
-	items, err = c.News(t.Context(), "MSFT", 0, 5)
-	if err != nil || len(items) != 5 || !strings.Contains(query, "page_token=moremore&") {
+	items, malformed, err = c.News(t.Context(), "MSFT", 0, 5)
+	if err != nil || malformed != 0 || len(items) != 5 || !strings.Contains(query, "page_token=moremore&") {
 		t.Errorf("%d items of pages, %v, the last by %s", len(items), err, query)
 	}
 }
