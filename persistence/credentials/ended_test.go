@@ -2,6 +2,7 @@ package credentials
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"sync"
 	"testing"
@@ -67,5 +68,56 @@ func TestEndedCredentialsReachAllNodes(t *testing.T) {
 		return a.ID == b.ID && a.Type == b.Type && a.Account == b.Account && a.Subject == b.Subject
 	}) {
 		t.Errorf("got %v, want %v", got, sent)
+	}
+}
+
+// TestEndedCredentialsAreFollowedFromANewBeginning deletes the stream after its ids were those of a later hour, as after
+// a clock that went back.
+func TestEndedCredentialsAreFollowedFromANewBeginning(t *testing.T) {
+	t.Parallel()
+	s, _ := credentialStore(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	got, missed := make(chan signal.Event, 10), make(chan struct{}, 10)
+	var following sync.WaitGroup
+	following.Go(func() {
+		s.Follow(ctx, func(events []signal.Event) {
+			for _, e := range events {
+				got <- e
+			}
+		}, func() { missed <- struct{}{} })
+	})
+	defer following.Wait()
+	defer cancel()
+	<-missed
+	at := s.Now().Add(time.Hour).UnixMilli()
+	add := &redis.XAddArgs{Stream: s.EndedKey(), ID: fmt.Sprintf("%d-1", at), Values: []string{"e", "not readable"}}
+	if err := s.RDB.XAdd(ctx, add).Err(); err != nil {
+		t.Fatal(err)
+	}
+	notify := func() {
+		if err := s.Notify(ctx, []signal.Event{newEvent("acc_1", signal.KeyRevoked, "key_1")}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	notify()
+	if e := <-got; e.Position.MS != at {
+		t.Fatalf("the first one is at %v", e.Position)
+	}
+	if err := s.RDB.Del(ctx, s.EndedKey()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	notify()
+	// What the caches of this node have may have ended meanwhile.
+	select {
+	case <-missed:
+	case <-time.After(30 * time.Second):
+		t.Fatal("the new beginning is not noticed")
+	}
+	notify()
+	select {
+	case <-got:
+	case <-time.After(30 * time.Second):
+		t.Fatal("the events have not arrived")
 	}
 }

@@ -1,6 +1,7 @@
 package outcomes
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -205,5 +206,24 @@ func BenchmarkRead(b *testing.B) {
 		if all, _, err := o.All(b.Context(), signal.H1); err != nil || len(all) < MaxStored {
 			b.Fatal(len(all), err)
 		}
+	}
+}
+
+// TestOutcomesThatBeginAgain checks that a read beyond the end of a stream fails, since it would wait for long.
+func TestOutcomesThatBeginAgain(t *testing.T) {
+	t.Parallel()
+	o := newStore(t, redistest.New(t))
+	appendAll(t, o, signal.H1, outcomesOf("A", 0, 2))
+	_, to, err := o.Follow(t.Context(), nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	beyond := map[signal.Timeframe]signal.Position{signal.H1: to[signal.H1].Plus(1), signal.D1: to[signal.H1]}
+	if _, _, err := o.Follow(t.Context(), beyond, 0); !errors.Is(err, marketdata.ErrRestarted) {
+		t.Errorf("beyond the end: %v", err)
+	}
+	delete(beyond, signal.H1)
+	if _, _, err := o.Follow(t.Context(), beyond, 0); err != nil {
+		t.Errorf("of a stream that does not exist: %v", err)
 	}
 }
