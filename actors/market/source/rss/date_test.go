@@ -48,6 +48,7 @@ func TestDatesOfFeedsAreRead(t *testing.T) {
 		"Sun, 15 Dec 2024 12:15 PM":                     time.Date(2024, 12, 15, 12, 15, 0, 0, time.UTC),
 		"Sun, 15 Dec 2024 12:15 AM":                     time.Date(2024, 12, 15, 0, 15, 0, 0, time.UTC),
 		"Wed, 22 Jan 2025 14:05:09 MSK":                 at, // zones by name
+		"Wed, 22 Jan 2025 14:05:09 GMT+3":               at,
 		"Wed, 22 Jan 2025 12:05:09 CET":                 at,
 		"Wed, 22 Jan 2025 03:05:09 PST":                 at,
 		"Wed, 22 Jan 2025 05:05:09 CST":                 at,

@@ -120,8 +120,17 @@ func validText(body []byte) []byte {
 // Plain returns a text without markup in one line.
 func Plain(text string) string { return plain(text, maxText) }
 
-// plain returns at most n bytes of a text without markup in one line. What stands between < and > is markup only if it
-// is a tag of HTML or of another namespace.
+// tagName matches the beginning of what may be a tag.
+var tagName = regexp.MustCompile(`^</?([A-Za-z][^\s/>]*)`)
+
+// isMarkup reports whether what stands between < and >, or after the last <, is a tag of HTML or of another namespace,
+// or a comment. Else it is text.
+func isMarkup(raw []byte) bool {
+	m := tagName.FindSubmatch(raw)
+	return m == nil || atom.Lookup(bytes.ToLower(m[1])) != 0 || bytes.ContainsAny(m[1], ":-")
+}
+
+// plain returns at most n bytes of a text without markup in one line.
 func plain(text string, n int) string {
 	if len(text) > 8*n {
 		text = text[:8*n]
@@ -130,29 +139,22 @@ func plain(text string, n int) string {
 	hidden := false // in a script or a style sheet
 	for z := html.NewTokenizer(strings.NewReader(text)); ; {
 		kind := z.Next()
-		raw := string(z.Raw())
-		switch kind {
-		case html.TextToken:
-			if !hidden {
-				b.WriteString(html.UnescapeString(raw))
-			}
-		case html.StartTagToken, html.EndTagToken, html.SelfClosingTagToken:
-			name, _ := z.TagName()
-			tag := atom.Lookup(name)
-			if tag == 0 && !bytes.ContainsAny(name, ":-") {
-				b.WriteString(html.UnescapeString(raw))
-				continue
-			}
-			hidden = kind == html.StartTagToken && (tag == atom.Script || tag == atom.Style)
+		raw := z.Raw()
+		switch {
+		case kind != html.TextToken && isMarkup(raw):
 			b.WriteByte(' ')
-		default:
-			b.WriteByte(' ')
+			hidden = kind == html.StartTagToken && hiding.Match(raw)
+		case !hidden:
+			b.WriteString(html.UnescapeString(string(raw)))
 		}
 		if kind == html.ErrorToken {
 			return oneLine(b.String(), n)
 		}
 	}
 }
+
+// hiding matches the tags of what a page does not show.
+var hiding = regexp.MustCompile(`(?i)^<(script|style)\b`)
 
 // oneLine returns at most n bytes of a text in one line.
 func oneLine(text string, n int) string {

@@ -77,8 +77,9 @@ func TestOnlyTagsAreMarkup(t *testing.T) {
 		"<p>Both <b class=\"x>y\">rose</b>.<br/>Yes</P>":       "Both rose . Yes",
 		"A<!-- no --><o:p>b</o:p><x-y z>c":                     "A b c",
 		"<script>var x = '<b>'</script>Gold<style>b{}</style>": "Gold",
-		"Oil <80":       "Oil <80",
-		"Gold <a href=": "Gold",
+		"Oil <80":               "Oil <80",
+		"Gold <silver and more": "Gold <silver and more",
+		"Gold <a href=":         "Gold",
 	} {
 		if got := Plain(text); got != want {
 			t.Errorf("%q is %q, want %q", text, got, want)
