@@ -202,13 +202,14 @@ func TestStreamsThatBeginAgainAreRead(t *testing.T) {
 			must(t, rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: stream, ID: fmt.Sprintf("%d-1", at), Values: fields}).Err())
 		}
 		if i == 0 {
-			b.writeMinutes("X", 3) // so that X has a series
+			b.writeHours("X", 3) // so that X has a series
 		}
-		b.await(m, fmt.Sprintf("tick %d", i), "X", signal.M1, func(s market.Snapshot) bool {
+		b.await(m, fmt.Sprintf("tick %d", i), "X", signal.H1, func(s market.Snapshot) bool {
 			return s.Ticks && s.Last.Price == float64(price)
 		})
-		b.await(m, fmt.Sprintf("bar %d", i), "Y", signal.M1, func(s market.Snapshot) bool {
-			return len(s.Bars) == i+1 && s.Bars[i].Close == float64(price)
+		markettest.Eventually(t, fmt.Sprintf("bar %d", i), func() bool {
+			bars, _, err := b.store.Bars(t.Context(), "Y", signal.M1)
+			return err == nil && len(bars) == i+1 && bars[i].Close == float64(price)
 		})
 		awaitCount(t, registry, "agentsignal_market_stream_restarts_total", float64(2*i))
 	}
