@@ -2,6 +2,7 @@ package backup
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/klauspost/compress/zstd"
+	"github.com/redis/go-redis/v9"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/persistence/codec"
@@ -213,5 +215,46 @@ func TestTheMemoryOfAReaderIsBounded(t *testing.T) {
 		if large := errors.Is(err, zstd.ErrWindowSizeExceeded); large != (window > maxWindow) || !errors.Is(err, ErrDamaged) {
 			t.Errorf("a window of %d bytes: %v", window, err)
 		}
+	}
+}
+
+// expiring answers that a key does not exist when it is asked when it expires: it has expired since it was read.
+type expiring string
+
+func (expiring) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (expiring) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+
+func (e expiring) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		err := next(ctx, cmds)
+		for _, cmd := range cmds {
+			if c, ok := cmd.(*redis.DurationCmd); ok && c.Args()[1] == string(e) {
+				c.SetVal(noKey)
+			}
+		}
+		return err
+	}
+}
+
+// TestWhatExpiresMeanwhileIsNotKept: it would be restored for ever.
+func TestWhatExpiresMeanwhileIsNotKept(t *testing.T) {
+	t.Parallel()
+	server := redistest.New(t)
+	c := storetest.Client(t, redisclient.Options{URL: server.URL(), Partitions: 3})
+	for _, name := range []string{"ends", "stays"} {
+		must(t, c.RDB.Set(t.Context(), c.WeatherKey(name), "days", time.Hour).Err())
+	}
+	c.RDB.AddHook(expiring(c.WeatherKey("ends")))
+	var file bytes.Buffer
+	_, err := Save(t.Context(), c, &file, "test", nil)
+	must(t, err)
+	server.Client().FlushAll(t.Context())
+	must(t, Begin(t.Context(), c))
+	_, err = Load(t.Context(), c, &file)
+	must(t, err)
+	rdb := server.Client()
+	if rdb.Exists(t.Context(), c.WeatherKey("ends")).Val() != 0 || rdb.TTL(t.Context(), c.WeatherKey("stays")).Val() <= 0 {
+		t.Errorf("there are %q", rdb.Keys(t.Context(), "*").Val())
 	}
 }
