@@ -254,8 +254,9 @@ func TestOpenMeteoPlacesAreDecodedAlone(t *testing.T) {
 		reason           missingReason
 		cause            string
 	}{
-		"an error":                     {"", `{"error":true,"reason":"no data here"}`, missingError, "no data here"},
-		"coordinates that are -nan":    {`"latitude":40.71,"longitude":-74.01`, `"latitude":-nan,"longitude":-nan`, missingPlace, "no coordinates"},
+		"an error": {"", `{"error":true,"reason":"no data here"}`, missingError, "no data here"},
+		"coordinates that are -nan": {`"latitude":40.71,"longitude":-74.01`, `"latitude":-nan,"longitude":-nan`,
+			missingPlace, "no coordinates"},
 		"coordinates that are null":    {`"latitude":40.71`, `"latitude":null`, missingPlace, "no coordinates"},
 		"no coordinates":               {`"longitude":-74.01,`, ``, missingPlace, "no coordinates"},
 		"coordinates of another place": {`"latitude":40.71`, `"latitude":12.3`, missingPlace, "another place"},
@@ -481,7 +482,8 @@ func TestOpenMeteoStopsWithItsContext(t *testing.T) {
 
 func TestImpossibleWeatherIsMissing(t *testing.T) {
 	t.Parallel()
-	const body = `[{"latitude":41.9,"longitude":-87.6,"daily":{"time":["2026-01-01"],"temperature_2m_mean":[99999],"temperature_2m_max":[-300],
+	const body = `[{"latitude":41.9,"longitude":-87.6,
+		"daily":{"time":["2026-01-01"],"temperature_2m_mean":[99999],"temperature_2m_max":[-300],
 		"temperature_2m_min":[null],"precipitation_sum":[-1],"et0_fao_evapotranspiration":[99999],
 		"wind_gusts_10m_max":[501]}}]`
 	found, missing, err := decodeOpenMeteo([]byte(body), points2()[:1]) // one place may be a list, too
@@ -497,7 +499,8 @@ func TestImpossibleWeatherIsMissing(t *testing.T) {
 
 // FuzzDecode checks that no answer causes a panic and that accepted ones are complete.
 func FuzzDecode(f *testing.F) {
-	f.Add([]byte(`{"latitude":41.9,"longitude":-87.6,"daily":{"time":["2026-01-01"],"temperature_2m_mean":[1],"temperature_2m_max":[1],
+	f.Add([]byte(`{"latitude":41.9,"longitude":-87.6,
+		"daily":{"time":["2026-01-01"],"temperature_2m_mean":[1],"temperature_2m_max":[1],
 		"temperature_2m_min":[null],"precipitation_sum":[0],"et0_fao_evapotranspiration":[1],
 		"wind_gusts_10m_max":[5]}}`), 1)
 	f.Add([]byte(`[{"error":true,"reason":"x"}]`), 1)

@@ -94,8 +94,9 @@ func severityOf(z float64) string {
 }
 
 // outlookOf returns the outlook of a forecast made on the day run. Both maps are by the
-// names of points; the series of one whose forecast is missing is empty. The error is a *signal.RunError: DATA_UNAVAILABLE if too much of the
-// forecast is missing, INSUFFICIENT_HISTORY if too much of the archive is.
+// names of points; the series of one whose forecast is missing is empty. The error is a
+// *signal.RunError: DATA_UNAVAILABLE if too much of the forecast is missing,
+// INSUFFICIENT_HISTORY if too much of the archive is.
 func outlookOf(q Question, run Date, forecast, archive map[string]*Series) (Outlook, error) {
 	j := judge{Question: q, run: run, forecast: forecast, archive: archive}
 	if c, ok := crops[q.Commodity]; ok {

@@ -242,7 +242,8 @@ func TestAFailingArchiveDoesNotHoldUpOthers(t *testing.T) {
 	s := New(source, Options{Store: market.New(client), Now: func() time.Time { return now }})
 	for archives := 6; archives < 8; archives++ {
 		_, err := s.Outlook(t.Context(), gas)
-		if e, _ := errors.AsType[*signal.RunError](err); e == nil || e.Code != signal.DataUnavailable || source.archives != archives {
+		if e, _ := errors.AsType[*signal.RunError](err); e == nil || e.Code != signal.DataUnavailable ||
+			source.archives != archives {
 			t.Errorf("%d archives, want %d, %v", source.archives, archives, err)
 		}
 		now = now.Add(missingPause)
