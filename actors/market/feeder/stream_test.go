@@ -299,7 +299,9 @@ func simulatedBench(t *testing.T, asset string) (
 	b.feed(Options{Metrics: NewMetrics(registry)})
 	m := b.market(market.Options{})
 	return b, registry, func() (market.Snapshot, bool) {
-		s, err := m.Series(t.Context(), asset, signal.M1)
+		ctx, cancel := context.WithTimeout(t.Context(), markettest.Patience)
+		defer cancel()
+		s, err := m.Series(ctx, asset, signal.M1)
 		return s, err == nil && s.Ticks
 	}
 }
