@@ -32,8 +32,8 @@ test: deps-test ## Run all tests, with the race detector
 	$(GO) vet -race ./...
 	GORACE=atexit_sleep_ms=100 $(GO) test -race -vet=off -timeout 30m ./...
 
-chaos: deps-test ## Put a cluster of nodes through faults at random for CHAOS_FOR (10m) on CHAOS_REDIS=server, sentinel or cluster; CHAOS_SEED repeats a run, CHAOS_FAULT makes one fault
-	CHAOS_REDIS=$(CHAOS_REDIS) CHAOS_FOR=$(CHAOS_FOR) $(GO) test -race -count=1 -timeout 0 -v -run '^TestFaults$$' ./cmd/agentsignal/chaos
+chaos: deps-test ## Put a cluster of nodes through faults at random for CHAOS_FOR (10m) on CHAOS_REDIS=server, sentinel or cluster, then check that damages are found (3 minutes); CHAOS_SEED repeats a run, CHAOS_FAULT makes one fault
+	CHAOS_REDIS=$(CHAOS_REDIS) CHAOS_FOR=$(CHAOS_FOR) $(GO) test -race -count=1 -timeout 0 -v -run '^(TestFaults|TestPlants)$$' ./cmd/agentsignal/chaos
 
 alerts: deps-test ## Make the faults of all 25 alerts and wait until a real Prometheus fires them (10 to 15 minutes)
 	TEST_ALERTS=1 $(GO) test -race -count=1 -timeout 30m -v -run '^TestAlerts$$' ./cmd/agentsignal/service

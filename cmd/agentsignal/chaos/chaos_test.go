@@ -27,11 +27,19 @@ const (
 	workers  = 4
 	// workPause separates two requests of a worker.
 	workPause = 250 * time.Millisecond
+	// bursting is how many accounts have bursts, and no other work.
+	bursting = accounts / 2
+	// burstRate is how many runs a second are asked for beside the workers from burstLead before a fault, burstTime for how
+	// long at most, and burstOpen how many of them may be without an answer: beyond it runs are left out.
+	burstRate, burstOpen = 60, 256
+	burstLead, burstTime = 500 * time.Millisecond, 10 * time.Second
 	// longestJump is by how much a clock of Redis jumps at most.
 	longestJump = 2 * time.Minute
 	// settleTime bounds the wait until all is closed, delivered and sent. What is due by a clock that was ahead
 	// comes late by as much.
 	settleTime = 2*time.Minute + longestJump
+	// printMissing is how often a check that waits prints what is missing.
+	printMissing = 10 * time.Second
 	// watchEvery is the time between two looks at the owners of the partitions.
 	watchEvery = 50 * time.Millisecond
 )
@@ -61,34 +69,17 @@ func TestFaults(t *testing.T) {
 	fmt.Printf("CHAOS_REDIS=%s CHAOS_SEED=%d\n", redis, seed)
 	random := rand.New(rand.NewPCG(seed, 0))
 
-	c := newCluster(t, nodes, redis)
+	c := newCluster(t, build(t), nodes, redis)
 	faults, err := selected(c.faults, os.Getenv("CHAOS_FAULT"), length > 0)
 	commandtest.Must(t, err)
 	l := newClients(t, c, accounts)
-	installed, err := redisclient.Existing(t.Context(), persistence.Options{URL: c.redis.URL(), WaitReplicas: c.replicas})
-	commandtest.Must(t, err)
-	c.store, err = persistence.Open(installed)
-	commandtest.Must(t, err)
-	defer c.store.Client.Close()
-
-	ctx, stop := context.WithCancel(t.Context())
-	var working sync.WaitGroup
-	defer working.Wait()
-	defer stop()
-	l.start(ctx, &working)
-	working.Go(func() { watchOwners(ctx, c.store, l.record) })
-	for i := range workers {
-		working.Go(func() { l.work(ctx, i, workPause) })
-	}
-
+	l.begin(t)
 	begun := time.Now()
 	for round := 0; round == 0 || time.Since(begun) < length; round++ {
 		list := slices.Clone(faults)
 		random.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
 		for _, f := range list {
-			at := time.Now()
-			f.make(c, random)
-			t.Logf("%s to %s: %s", clock(at), clock(time.Now()), f.name)
+			l.endure(f, random)
 			if length > 0 {
 				l.check("after the " + f.name)
 			}
@@ -98,33 +89,84 @@ func TestFaults(t *testing.T) {
 	l.check("at the end")
 }
 
-// check stops the work until all is closed, delivered and sent, and compares what the clients saw with the
-// log. It ends the test if something is wrong.
+// begin lets the clients work, and looks at the owners, until the test ends.
+func (l *clients) begin(t *testing.T) {
+	t.Helper()
+	installed, err := redisclient.Existing(t.Context(),
+		persistence.Options{URL: l.cluster.redis.URL(), WaitReplicas: l.cluster.replicas})
+	commandtest.Must(t, err)
+	store, err := persistence.Open(installed)
+	commandtest.Must(t, err)
+	l.cluster.store = store
+	ctx, stop := context.WithCancel(t.Context())
+	var working sync.WaitGroup
+	t.Cleanup(func() {
+		stop()
+		working.Wait()
+		store.Client.Close()
+	})
+	l.start(ctx, &working)
+	working.Go(func() { watchOwners(ctx, store, l.record) })
+	for i := range workers {
+		working.Go(func() { l.work(ctx, i, workPause) })
+	}
+}
+
+// endure makes a fault during a burst of runs.
+func (l *clients) endure(f fault, random *rand.Rand) {
+	l.tb.Helper()
+	ctx, stop := context.WithTimeout(l.tb.Context(), burstTime)
+	defer stop()
+	var burst sync.WaitGroup
+	burst.Go(func() { l.burst(ctx) })
+	time.Sleep(burstLead)
+	at := time.Now()
+	f.make(l.cluster, random)
+	stop()
+	burst.Wait()
+	l.tb.Logf("%s to %s: %s", clock(at), clock(time.Now()), f.name)
+}
+
+// check ends the test if something is wrong once the clients have paused.
 func (l *clients) check(when string) {
+	l.tb.Helper()
+	found := l.settle(when, func([]string) bool { return false })
+	report(l.tb, found)
+	if len(found) > 0 {
+		l.tb.FailNow()
+	}
+}
+
+// settle stops the work until all is closed, delivered and sent, compares what the clients saw with the log, and
+// returns what is wrong. It waits until settleTime has passed or enough is true of what is wrong so far.
+func (l *clients) settle(when string, enough func(found []string) bool) (found []string) {
 	l.tb.Helper()
 	l.busy.Lock()
 	defer l.busy.Unlock()
 	var log []logged
-	var found []string
-	for settled := time.Now().Add(settleTime); ; time.Sleep(200 * time.Millisecond) {
+	printed := time.Now()
+	for settled := printed.Add(settleTime); ; time.Sleep(200 * time.Millisecond) {
 		var err error
-		if log, err = readLog(l.tb.Context(), l.cluster.store); err != nil { // a first read of another master: decision 53
+		if log, found, err = readLog(l.tb.Context(), l.cluster.store); err != nil { // a first read of another master: decision 53
 			found = []string{"read the log: " + err.Error()}
 		} else {
-			found = l.record.verdict(log, nil)
+			found = append(found, l.record.verdict(log, nil)...)
 		}
-		if len(found) == 0 || time.Now().After(settled) {
+		if len(found) == 0 || time.Now().After(settled) || enough(found) {
 			break
+		}
+		if time.Since(printed) >= printMissing {
+			printed = time.Now()
+			const most = 5
+			fmt.Printf("%s %s it waits, since %d checks do not hold yet:\n\t%s\n", clock(printed), when, len(found),
+				strings.Join(found[:min(len(found), most)], "\n\t"))
 		}
 	}
 	if len(found) == 0 {
 		found = l.record.verdict(log, l.lists())
 	}
 	l.summary(when, log)
-	report(l.tb, found)
-	if len(found) > 0 {
-		l.tb.FailNow()
-	}
+	return found
 }
 
 // clock writes a time as logs of the nodes do.
@@ -147,7 +189,7 @@ func report(tb testing.TB, found []string) {
 func (l *clients) start(ctx context.Context, group *sync.WaitGroup) {
 	l.tb.Helper()
 	for i := range streams {
-		u := l.users[i%len(l.users)]
+		u := l.users[i*len(l.users)/streams]
 		w := &watched{account: u.id}
 		l.record.streams = append(l.record.streams, w)
 		begun := make(chan struct{})
@@ -155,7 +197,7 @@ func (l *clients) start(ctx context.Context, group *sync.WaitGroup) {
 		<-begun
 	}
 	for i, u := range l.users {
-		l.run(u, i, map[string]any{"asset": "BTC", "strategy": "momentum", "timeframe": "1m"})
+		l.run(u, i)
 	}
 	commandtest.Eventually(l.tb, "each stream has an event", func() bool {
 		ok := true
@@ -195,10 +237,10 @@ func watchOwners(ctx context.Context, store *persistence.Store, r *record) {
 	}
 }
 
-// readLog returns all creations and closings in the signal logs.
-func readLog(ctx context.Context, store *persistence.Store) ([]logged, error) {
-	var log []logged
+// readLog returns all creations and closings in the signal logs, and what of their leaves is wrong.
+func readLog(ctx context.Context, store *persistence.Store) (log []logged, found []string, err error) {
 	for p := range store.Client.Partitions() {
+		before := len(log)
 		err := store.Signals.ScanSignals(ctx, p, func(e signal.LogEntry) error {
 			if e.Created != nil || e.Closed {
 				log = append(log, logged{change{signal.SignalIDFromBytes(e.ULID), e.Closed}, e.Account, e.Position})
@@ -206,10 +248,20 @@ func readLog(ctx context.Context, store *persistence.Store) ([]logged, error) {
 			return nil
 		})
 		if err != nil {
-			return nil, err
+			return nil, nil, err
+		}
+		leaves, err := store.Leaves.CheckLeaves(ctx, p, time.Unix(0, 0))
+		if err != nil {
+			return nil, nil, err
+		}
+		if entries := int64(len(log) - before); leaves.Leaves != entries {
+			found = append(found, fmt.Sprintf("partition %d has %d entries and %d leaves", p, entries, leaves.Leaves))
+		}
+		for _, f := range leaves.Findings {
+			found = append(found, fmt.Sprintf("partition %d, leaf %d, %s: %s", p, f.Leaf, f.Signal, f.What))
 		}
 	}
-	return log, nil
+	return log, found, nil
 }
 
 // lists returns what each node lists for each account.
@@ -237,12 +289,16 @@ func (l *clients) summary(when string, log []logged) {
 				}
 			}
 		}
+		givenUp := 0
+		for _, n := range l.record.givenUp {
+			givenUp += n
+		}
 		for _, w := range l.record.streams {
 			resumes += w.resumes
 			events += len(w.events)
 		}
 		l.tb.Logf("%s: %d entries of the log, %d runs answered, %d given up; %d requests to webhooks, "+
 			"%d of them repeated; %d events on %d streams with %d resumes", when, len(log), len(l.record.acknowledged),
-			l.record.givenUp, requests, twice, events, streams, resumes)
+			givenUp, requests, twice, events, streams, resumes)
 	})
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/gorilla/websocket"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/cmd/agentsignal/commandtest"
@@ -141,13 +142,12 @@ func (l *clients) receive(w http.ResponseWriter, r *http.Request) {
 	l.record.received(account, change{event.Data.Signal, event.Type == "signal.closed"}, event.ID)
 }
 
-// work runs the trading agent for one account after another until ctx ends, each request until it is
+// work runs the trading agent for one account after another, of those without bursts, until ctx ends, each request until it is
 // answered with success or giveUp has passed.
 func (l *clients) work(ctx context.Context, worker int, pause time.Duration) {
-	body := map[string]any{"asset": "BTC", "strategy": "momentum", "timeframe": "1m"}
 	for n := worker; ctx.Err() == nil; n++ {
 		l.busy.RLock()
-		l.run(l.users[n%len(l.users)], n, body)
+		l.run(l.users[bursting+n%(len(l.users)-bursting)], n)
 		l.busy.RUnlock()
 		select {
 		case <-ctx.Done():
@@ -156,29 +156,61 @@ func (l *clients) work(ctx context.Context, worker int, pause time.Duration) {
 	}
 }
 
+// burst runs the agent burstRate times a second until ctx ends, each time without an Idempotency-Key and without
+// repeats: so that runs reach the log also while Redis, which such a key needs first, is away.
+func (l *clients) burst(ctx context.Context) {
+	var open errgroup.Group
+	open.SetLimit(burstOpen)
+	defer open.Wait()
+	tick := time.NewTicker(time.Second / burstRate)
+	defer tick.Stop()
+	for n := 0; ; n++ {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			open.TryGo(func() error {
+				if u := l.users[n%bursting]; l.attempt(u, n, "") != "" {
+					l.record.note(func() { l.record.givenUp[u.id]++ })
+				}
+				return nil
+			})
+		}
+	}
+}
+
 // run makes one request, first at a node.
-func (l *clients) run(u user, node int, body any) {
-	key := rand.Text()
-	var last string
+func (l *clients) run(u user, node int) {
+	key, failure := rand.Text(), ""
 	for until := time.Now().Add(giveUp); time.Now().Before(until); node++ {
-		if url := l.cluster.address(node); url != "" {
-			status, text, err := l.send(url, http.MethodPost, "/v1/agents/trading/run", u.key, body, key)
-			last = fmt.Sprintf("%d %.300s %v", status, text, err)
-			if err == nil && status == http.StatusOK {
-				var made struct {
-					ID signal.SignalID `json:"signal_id"`
-				}
-				if err := json.Unmarshal(text, &made); err != nil || made.ID == "" {
-					l.record.note(func() { l.record.faults = append(l.record.faults, "a run was answered with "+string(text)) })
-				}
-				l.record.answered(u.id, made.ID)
-				return
-			}
+		if failure = l.attempt(u, node, key); failure == "" {
+			return
 		}
 		time.Sleep(retryPause)
 	}
-	l.tb.Logf("a request was given up after: %s", last)
-	l.record.note(func() { l.record.givenUp++ })
+	l.tb.Logf("a request was given up after: %s", failure)
+	l.record.note(func() { l.record.givenUp[u.id]++ })
+}
+
+// attempt sends one request of a run to a node. It returns "" if it was answered with success.
+func (l *clients) attempt(u user, node int, key string) (failure string) {
+	url := l.cluster.address(node)
+	if url == "" {
+		return "no node is up"
+	}
+	status, text, err := l.send(url, http.MethodPost, "/v1/agents/trading/run", u.key,
+		map[string]any{"asset": "BTC", "strategy": "momentum", "timeframe": "1m"}, key)
+	if err != nil || status != http.StatusOK {
+		return fmt.Sprintf("%d %.300s %v", status, text, err)
+	}
+	var made struct {
+		ID signal.SignalID `json:"signal_id"`
+	}
+	if err := json.Unmarshal(text, &made); err != nil || made.ID == "" {
+		l.record.note(func() { l.record.faults = append(l.record.faults, "a run was answered with "+string(text)) })
+	}
+	l.record.answered(made.ID)
+	return ""
 }
 
 // follow keeps a stream of an account open, on the next node after each end, until ctx ends. It closes

@@ -24,6 +24,9 @@ import (
 // lease is that of the nodes. It is short, so that a run has many changes of owners.
 const lease = 3 * time.Second
 
+// appendTimeout is how long an append to the log tries to reach Redis, by default.
+const appendTimeout = 2 * time.Second
+
 // node is a node of the service, which may be down.
 type node struct {
 	tb       testing.TB
@@ -52,13 +55,20 @@ type cluster struct {
 	store    *persistence.Store // to look at the records
 }
 
-// newCluster starts a service of n nodes on the Redis of that name.
-func newCluster(tb testing.TB, n int, name string) *cluster {
+// build builds the program with additional flags of "go build", and returns its path.
+func build(tb testing.TB, flags ...string) (program string) {
 	tb.Helper()
-	program := filepath.Join(tb.TempDir(), "agentsignal")
-	if out, err := exec.Command("go", "build", "-race", "-o", program, "..").CombinedOutput(); err != nil {
+	program = filepath.Join(tb.TempDir(), "agentsignal")
+	arguments := slices.Concat([]string{"build", "-race", "-o", program}, flags, []string{".."})
+	if out, err := exec.Command("go", arguments...).CombinedOutput(); err != nil {
 		tb.Fatalf("build the program: %v\n%s", err, out)
 	}
+	return program
+}
+
+// newCluster starts a service of n nodes of a program on the Redis of that name.
+func newCluster(tb testing.TB, program string, n int, name string) *cluster {
+	tb.Helper()
 	redis, faults, replicas := newTopology(tb, name)
 	c := &cluster{tb: tb, redis: redis, replicas: replicas, faults: slices.Concat(nodeFaults, faults)}
 	tb.Cleanup(c.keepLogs)

@@ -146,11 +146,11 @@ func newTopology(tb testing.TB, name string) (redis topology, faults []fault, wa
 // serverFaults are those that every Redis must bear. Where there are replicas, one may take the
 // master's place or not, as it happens.
 func serverFaults(redis topology) []fault {
-	kill := func(random *rand.Rand) (restart func()) {
+	kill := func(random *rand.Rand, atLeast time.Duration) (restart func()) {
 		s := anyOf(random, redis.Masters())
 		s.Kill()
 		return func() {
-			time.Sleep(between(random, 0, lease))
+			time.Sleep(atLeast + between(random, 0, lease))
 			s.Restart()
 			redis.AwaitSettled()
 		}
@@ -175,7 +175,8 @@ func serverFaults(redis topology) []fault {
 			limit("0")
 			redis.AwaitSettled()
 		}, false},
-		{"kill -9 of Redis", func(_ *cluster, random *rand.Rand) { kill(random)() }, false},
+		// Appends end without a known outcome.
+		{"kill -9 of Redis", func(_ *cluster, random *rand.Rand) { kill(random, appendTimeout+time.Second)() }, false},
 		{"end of all connections to Redis", func(c *cluster, random *rand.Rand) {
 			for range 1 + random.IntN(5) {
 				for _, s := range redis.Servers() {
@@ -190,7 +191,7 @@ func serverFaults(redis topology) []fault {
 		}, false},
 		{"kill -9 of a node and of Redis", func(c *cluster, random *rand.Rand) {
 			n := anyOf(random, c.nodes)
-			restart := kill(random)
+			restart := kill(random, 0)
 			n.end(syscall.SIGKILL)
 			restart()
 			n.start()

@@ -17,7 +17,7 @@ func sound() (*record, []logged, map[string]map[signal.AccountID][]signal.Signal
 	created, closed := change{Signal: "sig_1"}, change{"sig_1", true}
 	log := []logged{{created, someone, position(1)}, {closed, someone, position(5)}}
 	r := newRecord()
-	r.answered(someone, "sig_1")
+	r.answered("sig_1")
 	r.received(someone, created, "evt_1")
 	r.received(someone, created, "evt_1") // once more is allowed
 	r.received(someone, closed, "evt_2")
@@ -49,11 +49,11 @@ func TestVerdict(t *testing.T) {
 			*log = append(*log, logged{closed, someone, position(6)})
 		}, "the closing of sig_1 is 2 times in the log"},
 		{"not closed", func(_ *record, log *[]logged, _ lists) { *log = (*log)[:1] }, "sig_1 is not closed"},
-		{"one answer for two requests", func(r *record, _ *[]logged, _ lists) { r.answered(someone, "sig_1") },
+		{"one answer for two requests", func(r *record, _ *[]logged, _ lists) { r.answered("sig_1") },
 			"answers 2 requests"},
 		{"of no request", func(_ *record, log *[]logged, _ lists) {
 			*log = append(*log, logged{more, someone, position(7)}, logged{change{"sig_2", true}, someone, position(8)})
-		}, "1 signals are of no answered request, and 0 requests were given up"},
+		}, "1 signals of acc_1 are of no answered request, and 0 requests were given up"},
 		{"missing from a list", func(_ *record, _ *[]logged, l lists) { l["node 1"][someone] = nil },
 			"node 1 lists sig_1 0 times"},
 		{"listed twice", func(_ *record, _ *[]logged, l lists) {

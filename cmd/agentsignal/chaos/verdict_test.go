@@ -48,8 +48,7 @@ type watched struct {
 type record struct {
 	mu           sync.Mutex
 	acknowledged map[signal.SignalID]int
-	requests     map[signal.SignalID]signal.AccountID
-	givenUp      int                                                    // requests
+	givenUp      map[signal.AccountID]int                               // requests
 	delivered    map[signal.AccountID]map[change]map[signal.EventID]int // requests to a webhook
 	streams      []*watched
 	epochs       map[string]int64 // the newest of each partition and of the market
@@ -57,7 +56,7 @@ type record struct {
 }
 
 func newRecord() *record {
-	return &record{acknowledged: map[signal.SignalID]int{}, requests: map[signal.SignalID]signal.AccountID{},
+	return &record{acknowledged: map[signal.SignalID]int{}, givenUp: map[signal.AccountID]int{},
 		delivered: map[signal.AccountID]map[change]map[signal.EventID]int{}, epochs: map[string]int64{}}
 }
 
@@ -68,9 +67,7 @@ func (r *record) note(f func()) {
 }
 
 // answered notes a run that was answered with success.
-func (r *record) answered(account signal.AccountID, id signal.SignalID) {
-	r.note(func() { r.acknowledged[id]++; r.requests[id] = account })
-}
+func (r *record) answered(id signal.SignalID) { r.note(func() { r.acknowledged[id]++ }) }
 
 // received notes a request to the webhook of an account.
 func (r *record) received(account signal.AccountID, c change, event signal.EventID) {
@@ -110,7 +107,7 @@ func (r *record) verdict(log []logged, lists map[string]map[signal.AccountID][]s
 		counts[e.change]++
 		accounts[e.Signal] = e.Account
 	}
-	r.judgeLog(counts, fault)
+	r.judgeLog(counts, accounts, fault)
 	r.judgeLists(accounts, lists, fault)
 	r.judgeWebhooks(log, counts, accounts, fault)
 	for i, w := range r.streams {
@@ -122,7 +119,7 @@ func (r *record) verdict(log []logged, lists map[string]map[signal.AccountID][]s
 type faultFunc func(format string, args ...any)
 
 // judgeLog checks the log itself: what was acknowledged is there once, and each signal is closed once.
-func (r *record) judgeLog(counts map[change]int, fault faultFunc) {
+func (r *record) judgeLog(counts map[change]int, accounts map[signal.SignalID]signal.AccountID, fault faultFunc) {
 	for id, times := range r.acknowledged {
 		if n := counts[change{Signal: id}]; n != 1 {
 			fault("%s was acknowledged %d times and is %d times in the log", id, times, n)
@@ -131,7 +128,7 @@ func (r *record) judgeLog(counts map[change]int, fault faultFunc) {
 			fault("%s answers %d requests", id, times)
 		}
 	}
-	extra := 0
+	extra := map[signal.AccountID]int{}
 	for c, n := range counts {
 		created := counts[change{Signal: c.Signal}]
 		switch closed := counts[change{c.Signal, true}]; {
@@ -143,11 +140,13 @@ func (r *record) judgeLog(counts map[change]int, fault faultFunc) {
 			fault("%s is not closed", c.Signal)
 		}
 		if !c.Closed && r.acknowledged[c.Signal] == 0 {
-			extra++
+			extra[accounts[c.Signal]]++
 		}
 	}
-	if extra > r.givenUp {
-		fault("%d signals are of no answered request, and %d requests were given up", extra, r.givenUp)
+	for account, n := range extra {
+		if n > r.givenUp[account] {
+			fault("%d signals of %s are of no answered request, and %d requests were given up", n, account, r.givenUp[account])
+		}
 	}
 }
 
