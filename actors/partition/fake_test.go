@@ -152,7 +152,7 @@ type link struct {
 	follows  map[int]int // calls of Follow without their release, by partition
 
 	// On their way to Redis.
-	announceTakes, assignTakes, takeTakes time.Duration
+	announceTakes, assignTakes, takeTakes, renewTakes time.Duration
 	// On their way back.
 	announceReplyTakes, leaseReplyTakes, eraseReplyTakes time.Duration
 }
@@ -270,6 +270,7 @@ func (l *link) TakeLease(ctx context.Context, p int, node string, ttl time.Durat
 }
 
 func (l *link) RenewLeases(ctx context.Context, node string, leases []cluster.Lease, ttl time.Duration) []error {
+	time.Sleep(l.renewTakes)
 	errs := make([]error, len(leases))
 	if err := l.up(ctx); err != nil {
 		for i := range errs {

@@ -647,7 +647,7 @@ func TestARestartedOwnerKeepsItsNewLease(t *testing.T) {
 					r, armed := newFakeRedis(1), &atomic.Bool{}
 					var a *node
 					a = startNode(t, r, "a", func(o *Options) {
-						o.Tail.(*link).leaseReplyTakes = 300 * time.Millisecond
+						o.Tail.(*link).leaseReplyTakes, o.Tail.(*link).renewTakes = 300*time.Millisecond, 100*time.Millisecond
 						o.Tenants = []ownership.Tenant{clumsy{armed: armed, last: func(owned ownership.Owned) { last(a, owned) }}}
 					})
 					time.Sleep(1500*time.Millisecond + time.Duration(at)*40*time.Millisecond)
