@@ -71,6 +71,13 @@ func TestTamperingIsNamed(t *testing.T) {
 			list[5].Text = strings.Replace(list[5].Text, "stop_loss", "take_profit", 1)
 			return list
 		}), verify.ErrRewritten},
+		"a loser's closing changed, and nothing recorded since": {func(l *ledger, _, newer *verify.Checkpoint) error {
+			c := rebuild(l, func(list []verify.Leaf) []verify.Leaf {
+				list[5].Text = strings.Replace(list[5].Text, "stop_loss", "take_profit", 1)
+				return list
+			})
+			return verify.Consistent(newer, c, l.consistency(newer, c))
+		}, verify.ErrRewritten},
 		"a loser's closing changed in its proof": {leaf(func(p *verify.Leaf) {
 			p.Text = strings.Replace(p.Text, `"close_reason":"stop_loss"`, `"close_reason":"take_profit"`, 1)
 		}), verify.ErrNotIn},
