@@ -104,10 +104,12 @@ func TestEqualFiltersShareACohort(t *testing.T) {
 		t.Error("an equal filter has another cohort")
 	}
 	for name, f := range map[string]signal.Filter{
-		"none":           {},
-		"confidence":     {Strategies: []string{"breakout", "momentum"}, MinConfidence: new(.5)},
-		"expected R":     {Strategies: []string{"breakout", "momentum"}, MinExpectedRNet: new(.4)},
-		"more":           {Strategies: []string{"breakout"}, MinConfidence: new(.4)},
+		"none":       {},
+		"confidence": {Strategies: []string{"breakout", "momentum"}, MinConfidence: new(.5)},
+		"expected R": {Strategies: []string{"breakout", "momentum"}, MinExpectedRNet: new(.4)},
+		"more":       {Strategies: []string{"breakout"}, MinConfidence: new(.4)},
+		"direction": {Strategies: []string{"breakout", "momentum"}, MinConfidence: new(.4),
+			Directions: []signal.Direction{signal.Long}},
 		"asset":          {Assets: []string{"BTC"}, Strategies: []string{"breakout", "momentum"}, MinConfidence: new(.4)},
 		"agents instead": {Agents: []signal.AgentID{"breakout", "momentum"}, MinConfidence: new(.4)},
 	} {
