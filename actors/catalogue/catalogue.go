@@ -39,7 +39,9 @@ type Options struct {
 	Agents []signal.Agent // default: signal.Agents()
 	// Name returns the catalogue name of an asset by any of its spellings. Signals with
 	// prices are found by that name; default the spelling itself.
-	Name      func(asset string) string
+	Name func(asset string) string
+	// Suggest returns the assets that a name, which no asset has, looks like; nil to suggest none.
+	Suggest   func(ctx context.Context, name string) []string
 	Retention time.Duration // signals older than this are not listed; default 90 days
 	// MaxOpen is the limit of open signals per account. Open builds a partition once it
 	// has half as many; with the default 0 at its first call.
@@ -58,6 +60,7 @@ type Catalogue struct {
 	tail       Tail
 	records    Records
 	strategies *strategies
+	suggest    func(ctx context.Context, name string) []string
 	retention  time.Duration
 	maxOpen    int
 	follow     func(ctx context.Context, partition int) error
@@ -102,6 +105,9 @@ func New(tail Tail, records Records, partitions int, o Options) *Catalogue {
 	if o.Name == nil {
 		o.Name = func(asset string) string { return asset }
 	}
+	if o.Suggest == nil {
+		o.Suggest = func(context.Context, string) []string { return nil }
+	}
 	if o.Follow == nil {
 		o.Follow = func(context.Context, int) error { return nil }
 	}
@@ -111,6 +117,7 @@ func New(tail Tail, records Records, partitions int, o Options) *Catalogue {
 		tail:       tail,
 		records:    records,
 		strategies: newStrategies(o.Agents, o.Name),
+		suggest:    o.Suggest,
 		retention:  cmp.Or(o.Retention, 90*24*time.Hour),
 		maxOpen:    o.MaxOpen,
 		now:        o.Now,

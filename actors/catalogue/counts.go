@@ -34,3 +34,26 @@ func (c *Catalogue) Counts(ctx context.Context, id signal.AccountID) (map[signal
 	}
 	return counts, nil
 }
+
+// SuggestAssets returns the assets that a name in a filter of the account looks like, the nearest first,
+// if neither an asset nor a signal of the account has that name. The result is empty if the filter may
+// have the name: signals with it may come, such as those of a subject of content. So it is while the
+// lists cannot be read.
+func (c *Catalogue) SuggestAssets(ctx context.Context, id signal.AccountID, name string) []string {
+	near := c.suggest(ctx, name)
+	if len(near) == 0 {
+		return nil
+	}
+	a, err := c.account(ctx, id)
+	if err != nil {
+		return nil
+	}
+	if a != nil {
+		a.mu.RLock()
+		defer a.mu.RUnlock()
+		if _, known := a.filter(c.strategies, &Query{Asset: name}); known {
+			return nil
+		}
+	}
+	return near
+}

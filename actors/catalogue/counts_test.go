@@ -1,6 +1,7 @@
 package catalogue
 
 import (
+	"context"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -42,4 +43,36 @@ func TestCountsAreTheTotalsOfLists(t *testing.T) {
 // expire moves the clock of c beyond the retention of what was created until an hour after start.
 func (c *Catalogue) expire(start time.Time) {
 	c.now = func() time.Time { return start.Add(c.retention + 2*time.Hour) }
+}
+
+// A filter has the names of assets and those of the account's signals, and any that is not close to one.
+func TestSuggestAssetsForFilters(t *testing.T) {
+	t.Parallel()
+	start := time.Now().Add(-time.Hour).UTC().Truncate(time.Millisecond)
+	o := options(start)
+	o.Suggest = func(_ context.Context, name string) []string { // all names look like an asset, but its own
+		if name == "BTC" {
+			return nil
+		}
+		return []string{"BTC"}
+	}
+	_, events := history(rand.New(rand.NewPCG(7, 7)), 1000, start)
+	log := &fakeLog{events: events}
+	c := New(log, log, 1, o)
+	for name, refused := range map[string]bool{
+		"BTC": false, "BTCC": true,
+		"sol": false, "gold": false, "XAUUSD": false, "btcusdt": false, // of signals with prices
+		"Standing Desk": false, "standing desks": true, // a subject of content
+	} {
+		if got := c.SuggestAssets(t.Context(), acc, name); (len(got) > 0) != refused {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+	if got := c.SuggestAssets(t.Context(), "acc_other", "standing desk"); len(got) != 1 {
+		t.Errorf("the subject of another account: %q", got)
+	}
+	log.headErr = signal.Unavailable(nil)
+	if got := c.SuggestAssets(t.Context(), acc, "BTCC"); got != nil {
+		t.Errorf("without lists: %q", got)
+	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/engine"
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/spelling"
 )
 
 // Messages to the actor of a connection, in addition to the client's.
@@ -19,6 +20,11 @@ type (
 	}
 	// followed reports that later events of the account will be published here.
 	followed struct{ err error }
+	// assetsChecked is the result of checking the assets in the filters of a subscribe.
+	assetsChecked struct {
+		message message
+		fault   *fault // nil if all are accepted
+	}
 	// missedFound is the result of a search for missed events.
 	missedFound struct {
 		message message
@@ -48,6 +54,7 @@ const (
 	maxHeld      = 64
 	maxHeldBytes = 64 << 10
 	authLimit    = 5 * time.Second // for one call of the Authenticator
+	suggestLimit = 5 * time.Second // for the assets in the filters of a message
 	followLimit  = 5 * time.Second // until the partition of the account is followed
 )
 
@@ -88,6 +95,8 @@ func (a *connection) Receive(c engine.Context) {
 		a.onCredentialChecked(c, m)
 	case followed:
 		a.onFollowed(c, m)
+	case assetsChecked:
+		a.onAssetsChecked(c, m)
 	case missedFound:
 		a.onMissedFound(c, m)
 	case caughtUp:
@@ -162,7 +171,7 @@ func (a *connection) handle(c engine.Context, text []byte) bool {
 	case m.action == actionAuth:
 		a.authenticate(c, m.token)
 	case m.action == actionSubscribe:
-		a.subscribe(c, m)
+		a.checkAssets(c, m)
 	case m.action == actionUnsubscribe:
 		a.unsubscribe(m)
 	case m.action == actionPing:
@@ -314,6 +323,38 @@ func allowed(list []channel, scopes signal.ScopeSet) (granted, denied []channel)
 		}
 	}
 	return granted, denied
+}
+
+// checkAssets subscribes unless an asset in the filters looks misspelt.
+func (a *connection) checkAssets(c engine.Context, m message) {
+	suggest := a.hub.o.SuggestAssets
+	if suggest == nil || len(m.filter.Assets) == 0 {
+		a.subscribe(c, m)
+		return
+	}
+	a.busy = true
+	account := a.principal.Account
+	c.Go(func(ctx context.Context) any {
+		ctx, cancel := context.WithTimeout(ctx, suggestLimit)
+		defer cancel()
+		for _, name := range m.filter.Assets {
+			if near := suggest(ctx, account, name); len(near) > 0 {
+				return assetsChecked{m, faultf(codeInvalidFilter, "filters.assets: neither an asset nor a signal of "+
+					"the account has the name %q: %s GET /v1/assets lists all", spelling.Shorten(name), spelling.DidYouMean(near))}
+			}
+		}
+		return assetsChecked{m, nil}
+	})
+}
+
+func (a *connection) onAssetsChecked(c engine.Context, m assetsChecked) {
+	a.busy = false
+	if m.fault != nil {
+		a.refuse(m.message.ref, m.fault)
+	} else {
+		a.subscribe(c, m.message)
+	}
+	a.resume(c)
 }
 
 func (a *connection) subscribe(c engine.Context, m message) {

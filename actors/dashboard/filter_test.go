@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"context"
 	"testing"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
@@ -92,6 +93,41 @@ func TestResumeIsFiltered(t *testing.T) {
 	d.ask(`{"action":"subscribe","filters":{"strategies":["breakout"]},"last_event_id":"`+at[0].String()+`"}`,
 		"subscribed")
 	d.wantEvents("signal.new", at[2])
+}
+
+// A filter of nothing is silent, so a misspelt asset is refused, and the subscription stays as it was.
+func TestMisspeltAssetsAreRefused(t *testing.T) {
+	t.Parallel()
+	asked := make(chan string, 8)
+	suggest := func(_ context.Context, account signal.AccountID, name string) []string {
+		asked <- name
+		switch {
+		case account == alice && name == "BTCC":
+			return []string{"BTC", "BTH"}
+		case name == "panic":
+			panic("at a name")
+		}
+		return nil
+	}
+	s := newService(t, func(o *Options) { o.SuggestAssets = suggest })
+	c := s.welcomed(principalOf(alice))
+	c.wantReply(`{"action":"subscribe","channels":["signal.new"],"filters":{"assets":["desk","BTCC"]},"ref":"a"}`, "error",
+		`{"ref":"a","code":"invalid_filter","message":"filters.assets: neither an asset nor a signal of the account `+
+			`has the name \"BTCC\": did you mean BTC or BTH? GET /v1/assets lists all"}`)
+	c.ask(`{"action":"subscribe","channels":["signal.new"],"filters":{"assets":["desk","ETH"]}}`, "subscribed")
+	// Messages behind a check are handled after it, in order.
+	c.send(`{"action":"subscribe","channels":["signal.new"],"filters":{"assets":["BTCC"]}}`)
+	c.wantReply(`{"action":"ping"}`, "error", `{"ref":null,"code":"invalid_filter","message":"filters.assets: neither `+
+		`an asset nor a signal of the account has the name \"BTCC\": did you mean BTC or BTH? GET /v1/assets lists all"}`)
+	c.want("pong")
+	s.journal.append(created(alice, "BTC"), created(alice, "ETH"))
+	c.wantPart(c.want("signal.new"), `"ETH"`)
+	for _, want := range []string{"desk", "BTCC", "desk", "ETH", "BTCC"} {
+		if got := <-asked; got != want {
+			t.Errorf("%q is checked, want %q", got, want)
+		}
+	}
+	s.welcomed(principalOf(alice)).wantCloseAfter(`{"action":"subscribe","filters":{"assets":["panic"]}}`, closeInternal)
 }
 
 // TestEqualFiltersShareACohort: the order of a filter's values does not matter.

@@ -33,6 +33,9 @@ type Options struct {
 	// Name returns the catalogue name of an asset by any of its spellings, for filters;
 	// nil to keep the spelling.
 	Name func(asset string) string
+	// SuggestAssets returns the assets that a name in a filter may stand for, if it looks misspelt; nil to
+	// accept all names.
+	SuggestAssets func(ctx context.Context, account signal.AccountID, name string) []string
 	// Prices returns the newest price of every asset, for market.price; nil to send none. It is
 	// called once a second while a subscription names an asset, and not otherwise.
 	Prices func(context.Context) ([]LastPrice, error)

@@ -179,6 +179,14 @@ func (m *message) decodeSubscribe(member string, value []byte) *fault {
 		}
 		return nil
 	}
+	if near := spelling.Nearest(member, filterNames); len(near) > 0 {
+		unknown := ""
+		if near[0] != member {
+			unknown = fmt.Sprintf("no member %q: ", spelling.Shorten(member))
+		}
+		return faultf(codeInvalidMessage, `%s%s belongs in filters: {"action": "subscribe", "filters": {%[2]q: …}}`,
+			unknown, near[0])
+	}
 	return unknownMember(member, "channels", "filters", "last_event_id")
 }
 

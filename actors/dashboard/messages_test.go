@@ -141,6 +141,12 @@ func TestFaultsListWhatIsAllowed(t *testing.T) {
 		`{"action":"ping","reff":""}`: `no member "reff" (did you mean ref?): must be one of: action, ref`,
 		`{"action":"subscribe","chanels":[]}`: `no member "chanels" (did you mean channels?): ` +
 			"must be one of: action, ref, channels, filters, last_event_id",
+		`{"action":"subscribe","assets":["BTC"]}`: `assets belongs in filters: ` +
+			`{"action": "subscribe", "filters": {"assets": …}}`,
+		`{"action":"subscribe","min_confidence":0.4}`: `min_confidence belongs in filters: ` +
+			`{"action": "subscribe", "filters": {"min_confidence": …}}`,
+		`{"action":"subscribe","asset":["BTC"]}`: `no member "asset": assets belongs in filters: ` +
+			`{"action": "subscribe", "filters": {"assets": …}}`,
 		`{"action":"subscribe","channels":["signals.new"]}`: `no channel "signals.new" (did you mean signal.new?): ` +
 			"must be one of: " + channels,
 		`{"action":"subscribe","filters":{"asset":["BTC"]}}`: `no filter "asset" (did you mean assets?): ` +

@@ -71,6 +71,7 @@ type Market struct {
 	real      bool // a real source is configured
 	given     bool // prices from outside are configured: an asset may have any name
 	listings  atomic.Pointer[listings]
+	spelled   atomic.Pointer[spelled]
 	assets    atomic.Pointer[assetList]
 	parent    engine.Ref
 	// watches holds the assets that were asked for, by key. The map is replaced, never changed; mu

@@ -2,6 +2,7 @@ package market
 
 import (
 	"context"
+	"maps"
 	"slices"
 
 	"github.com/agentsignal/agentsignal/actors/market/assets"
@@ -60,17 +61,34 @@ func (m *Market) readListings(ctx context.Context) error {
 // because a configured source may have it or prices were given. If not, nearest are similar names. A source with an
 // unknown listing may have every name of its form. While Redis cannot be reached every name passes.
 func (m *Market) Check(ctx context.Context, symbol string) (nearest []string, ok bool) {
-	if m.given || m.possible(symbol) {
+	if m.given || m.possible(symbol) || m.stored(ctx, symbol) {
 		return nil, true
 	}
+	return m.nearest(ctx, symbol), false
+}
+
+// Suggest returns the assets that name, which no asset has in any spelling, looks like, the nearest
+// first. The result is empty for other names, such as subjects of content, and while Redis cannot be
+// reached.
+func (m *Market) Suggest(ctx context.Context, name string) []string {
+	symbol := m.Name(name)
+	if m.possible(symbol) {
+		return nil
+	}
+	if nearest := m.nearest(ctx, name); len(nearest) > 0 && !m.stored(ctx, symbol) {
+		return nearest
+	}
+	return nil
+}
+
+// stored reports whether there are prices of the asset with a catalogue name, or may be.
+func (m *Market) stored(ctx context.Context, symbol string) bool {
 	key := assets.Fold(symbol)
 	if (*m.watches.Load())[key] != nil {
-		return nil, true
+		return true
 	}
-	if _, _, err := m.o.Store.Asset(ctx, key); signal.KindOf(err) != signal.KindNotFound {
-		return nil, true
-	}
-	return spelling.Nearest(symbol, m.names()), false
+	_, _, err := m.o.Store.Asset(ctx, key)
+	return signal.KindOf(err) != signal.KindNotFound
 }
 
 // possible reports whether a configured source may have the asset with a catalogue name.
@@ -92,21 +110,52 @@ func (m *Market) listedAt(name, symbol, class string) bool {
 	return !known || listing[venueSymbol] != ""
 }
 
-// names returns the names of all assets that configured sources list, the known ones first.
-func (m *Market) names() []string {
-	var known, listed []string
+// nearest returns the assets of which the symbol or another spelling is similar to name. They are those
+// that a source may have or, with prices from outside, that are listed.
+func (m *Market) nearest(ctx context.Context, name string) []string {
+	known := m.spellings()
+	if m.given {
+		all, err := m.Assets(ctx)
+		if err != nil {
+			return nil
+		}
+		known = slices.Clip(known)
+		for i := range all {
+			known = append(known, all[i].Symbol)
+		}
+	}
+	var symbols []string
+	for _, near := range spelling.Nearest(name, known) {
+		if symbol := assets.Symbol(near); !slices.Contains(symbols, symbol) {
+			symbols = append(symbols, symbol)
+		}
+	}
+	return symbols
+}
+
+// spelled has the spellings of all assets that sources with some listings may have.
+type spelled struct {
+	of    *listings
+	names []string
+}
+
+// spellings returns the spellings of all assets that configured sources may have, those of known ones first.
+func (m *Market) spellings() []string {
+	of := m.listings.Load()
+	if kept := m.spelled.Load(); kept != nil && kept.of == of {
+		return kept.names
+	}
+	var names []string
 	for i := range assets.Known {
-		if m.possible(assets.Known[i].Symbol) {
-			known = append(known, assets.Known[i].Symbol)
+		if k := &assets.Known[i]; m.possible(k.Symbol) {
+			names = append(append(names, k.Symbol), assets.Spellings(k.Symbol)...)
 		}
 	}
+	known := len(names)
 	for _, source := range m.sources {
-		for _, name := range m.listed()[source] {
-			if !slices.Contains(known, name) {
-				listed = append(listed, name)
-			}
-		}
+		names = slices.AppendSeq(names, maps.Values(m.listed()[source]))
 	}
-	slices.Sort(listed)
-	return append(known, slices.Compact(listed)...)
+	slices.Sort(names[known:])
+	m.spelled.Store(&spelled{of, names})
+	return names
 }

@@ -43,6 +43,7 @@ func TestNamesOfAssets(t *testing.T) {
 		names   map[string]string
 	}{
 		{"simulated", nil, map[string]string{"btc": "BTC", "BTCUSDT": "BTC", "BTC/USD": "BTC", "BTC-USD": "BTC",
+			"bitcoin": "BTC", "Ethereum": "ETH", "s&p 500 fund": "SPY", "Crude oil": "oil",
 			"xbt": "BTC", "gold": "XAUUSD", "NATGAS": "natural_gas", "Natural Gas": "natural_gas", "walk": "walk",
 			"dogeusdt": "dogeusdt"}},
 		{"stream", nil, map[string]string{"btcusdt": "BTC", "Walk": "Walk", "ACMEUSD": "ACMEUSD"}},
@@ -95,6 +96,8 @@ func TestCheckRefusesUnknownAssets(t *testing.T) {
 		{"simulated", "btcusdt", nil, true, nil},
 		{"simulated", "BTCC", nil, false, []string{"BTC"}},
 		{"simulated", "natural_gass", nil, false, []string{"natural_gas"}},
+		{"simulated", "BITCON", nil, false, []string{"BTC"}},
+		{"simulated", "BTCUSTD", nil, false, []string{"BTC"}},
 		{"simulated", "standing desk", nil, false, nil},
 		{"simulated", "x", nil, true, nil}, // its prices come from outside
 		{"stream", "BTCC", nil, true, nil},
@@ -121,12 +124,45 @@ func TestCheckRefusesUnknownAssets(t *testing.T) {
 	}
 }
 
+// A filter may have any name but those that look like an asset that exists.
+func TestSuggestForNamesInFilters(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		sources, name string
+		listed        listings
+		nearest       []string
+	}{
+		{"simulated", "BTC", nil, nil},
+		{"simulated", "btc/usd", nil, nil},
+		{"simulated", "Bitcoin", nil, nil},
+		{"simulated", "BTCC", nil, []string{"BTC"}},
+		{"simulated", "bitcon", nil, []string{"BTC"}},
+		{"simulated", "etherium", nil, []string{"ETH"}},
+		{"simulated", "natrual gas", nil, []string{"natural_gas"}},
+		{"simulated", "standing desk", nil, nil},
+		{"simulated", "x", nil, nil},  // its prices come from outside
+		{"simulated", "xy", nil, nil}, // no source gives such assets any more
+		{"stream", "X", nil, nil},
+		{"stream", "XY", nil, []string{"X"}},
+		{"stream", "BTCC", nil, nil}, // there is no BTC
+		{"stream,simulated", "BTCC", nil, []string{"BTC"}},
+		{"binance", "DOGGE", someListings, []string{"DOGE"}},
+		{"binance", "DOGGE", nil, nil}, // the listing is not known
+		{"coinbase", "PEPPE", someListings, nil},
+	} {
+		m, _ := namesOf(t, c.sources, c.listed)
+		if d := cmp.Diff(c.nearest, m.Suggest(t.Context(), c.name), cmpopts.EquateEmpty()); d != "" {
+			t.Errorf("%s: %s (-want +got):\n%s", c.sources, c.name, d)
+		}
+	}
+}
+
 // The run itself reports that Redis cannot be reached.
 func TestCheckPassesWhileRedisIsAway(t *testing.T) {
 	t.Parallel()
 	m, store := namesOf(t, "simulated", nil)
 	store.err = signal.Unavailable(context.DeadlineExceeded)
-	if _, ok := m.Check(t.Context(), "BTCC"); !ok {
+	if _, ok := m.Check(t.Context(), "BTCC"); !ok || m.Suggest(t.Context(), "BTCC") != nil {
 		t.Error("an asset is refused although Redis cannot be asked")
 	}
 }

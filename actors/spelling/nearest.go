@@ -5,6 +5,7 @@ package spelling
 
 import (
 	"cmp"
+	"math/bits"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -34,14 +35,15 @@ func Nearest(word string, known []string) []string {
 		distance int
 	}
 	var near []candidate
-	folded := []rune(Fold(word))
+	folded, set := []rune(Fold(word)), letters(word)
 	for _, name := range known {
-		other := []rune(Fold(name))
-		longer := max(len(folded), len(other))
-		if longer > maxCompared || abs(len(folded)-len(other)) > maxDistance {
+		length := utf8.RuneCountInString(name)
+		longer := max(len(folded), length)
+		most := max(1, min(longer/4, maxDistance))
+		if longer > maxCompared || abs(len(folded)-length) > most || bits.OnesCount64(set^letters(name)) > 2*most {
 			continue
 		}
-		if d := distance(folded, other); d <= max(1, min(longer/4, maxDistance)) && d < longer {
+		if d := distance(folded, []rune(Fold(name))); d <= most && d < longer {
 			near = append(near, candidate{name, d})
 		}
 	}
@@ -59,6 +61,18 @@ func DidYouMean(names []string) string {
 		return ""
 	}
 	return "did you mean " + strings.Join(names, " or ") + "?"
+}
+
+// letters returns the set of the characters of s modulo 64, ignoring ASCII case. An edit changes two of its
+// bits at most, so that it excludes most of ten thousand names without their distance.
+func letters(s string) (set uint64) {
+	for _, r := range s {
+		if 'a' <= r && r <= 'z' {
+			r -= 'a' - 'A'
+		}
+		set |= 1 << (r % 64)
+	}
+	return set
 }
 
 func abs(n int) int { return max(n, -n) }

@@ -1,6 +1,8 @@
 package assets
 
 import (
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/agentsignal/agentsignal/actors/spelling"
@@ -13,14 +15,15 @@ var byKey = func() map[string]*Spec {
 		k := &Known[i]
 		m[Fold(k.Symbol)] = k
 		m[Bare(k.Symbol)] = k
+		m[Bare(k.Name)] = k
 		if k.Class == Crypto {
 			for _, quote := range []string{"USD", "USDT", "USDC", "BUSD", "FDUSD", "TUSD", "DAI"} {
 				m[k.Symbol+quote] = k
 			}
 		}
 	}
-	for alias, symbol := range map[string]string{"XBT": "BTC", "XBTUSD": "BTC", "GOLD": "XAUUSD",
-		"NATGAS": "natural_gas", "CRUDE": "oil", "CRUDEOIL": "oil", "MAIZE": "corn"} {
+	for alias, symbol := range map[string]string{"XBT": "BTC", "XBTUSD": "BTC", "ETHEREUM": "ETH",
+		"NATGAS": "natural_gas", "CRUDE": "oil", "MAIZE": "corn"} {
 		m[alias] = m[Fold(symbol)]
 	}
 	return m
@@ -41,6 +44,19 @@ func Find(name string) *Spec {
 	}
 	return byKey[Bare(name)]
 }
+
+// Spellings returns the keys of the other names of the known asset with a symbol, sorted.
+func Spellings(symbol string) []string { return spellings[symbol] }
+
+var spellings = func() map[string][]string {
+	m := make(map[string][]string)
+	for _, key := range slices.Sorted(maps.Keys(byKey)) {
+		if symbol := byKey[key].Symbol; key != Fold(symbol) {
+			m[symbol] = append(m[symbol], key)
+		}
+	}
+	return m
+}()
 
 // Symbol returns the symbol of the known asset that name means in any spelling, else name itself.
 func Symbol(name string) string {

@@ -245,6 +245,7 @@ func (p *process) buildAgents(context.Context) error {
 	}
 	p.catalogue = catalogue.New(p.tail, p.store.Signals, p.store.Client.Partitions(), catalogue.Options{
 		Name:      p.market.Name,
+		Suggest:   p.market.Suggest,
 		Retention: time.Duration(c.Signals.Retention),
 		MaxOpen:   c.Signals.MaxOpen,
 		Follow:    p.tail.For(eventlog.Lists).Use,
@@ -382,6 +383,7 @@ func (p *process) buildStreams(context.Context) error {
 		Follower:       p.tail.For(eventlog.Streams),
 		Log:            eventLog{p.store.Logs, p.tail},
 		Name:           p.market.Name,
+		SuggestAssets:  p.catalogue.SuggestAssets,
 		Prices:         lastPrices{p.market}.read,
 		Heartbeat:      time.Duration(c.Heartbeat),
 		AuthTimeout:    time.Duration(c.AuthTimeout),
