@@ -79,16 +79,40 @@ func (s *Server) findAssets(ctx context.Context, a signal.Agent, assets []string
 		if ok {
 			continue
 		}
-		advice := ": " + assetsAdvice
-		if len(nearest) > 0 {
-			advice = "; the nearest names are " + strings.Join(nearest, ", ")
-		}
-		f.Body(pointer, request.CodeInvalidValue, "no source has this asset"+advice)
+		f.Body(pointer, request.CodeInvalidValue, "no source has this asset: "+adviceOn(nearest))
 	}
 }
 
-// assetsAdvice is for an unknown asset without similar names.
+// assetsAdvice is for an unknown asset.
 const assetsAdvice = "GET /v1/assets lists all"
+
+// adviceOn returns what to do about an unknown asset with similar names.
+func adviceOn(nearest []string) string {
+	return strings.TrimSpace(spelling.DidYouMean(nearest) + " " + assetsAdvice)
+}
+
+// filterAsset reads the parameter asset of a list.
+func (s *Server) filterAsset(c *call) string {
+	name := c.query.Text("asset", maxAssetLength)
+	if name != "" {
+		if code, detail := s.checkFilterAsset(c, name); code != "" {
+			c.faults.Add(request.InQuery, "asset", code, detail)
+		}
+	}
+	return name
+}
+
+// checkFilterAsset returns the fault of an asset in a filter, or empty texts. Any name may be a subject of
+// content, but one that looks misspelt would silently select nothing.
+func (s *Server) checkFilterAsset(c *call, name string) (code, detail string) {
+	if code, detail = request.CheckText(name, maxAssetLength); code != "" {
+		return code, detail
+	}
+	if near := s.o.Catalogue.SuggestAssets(c.r.Context(), c.principal.Account, name); len(near) > 0 {
+		return request.CodeInvalidValue, "neither an asset nor a signal of the account has this name: " + adviceOn(near)
+	}
+	return "", ""
+}
 
 type assetList struct {
 	Assets []assetView `json:"assets"`
@@ -173,8 +197,6 @@ func (s *Server) assetBars(c *call) error {
 
 // unknownAsset returns the error of an asset without prices. It suggests similar names.
 func (s *Server) unknownAsset(ctx context.Context, name string) error {
-	if nearest, ok := s.o.Assets.Check(ctx, s.o.Assets.Name(name)); !ok && len(nearest) > 0 {
-		return notFound("asset", spelling.DidYouMean(nearest))
-	}
-	return notFound("asset", assetsAdvice)
+	nearest, _ := s.o.Assets.Check(ctx, s.o.Assets.Name(name))
+	return notFound("asset", adviceOn(nearest))
 }

@@ -95,8 +95,8 @@ func TestAssetsThatNoSourceCanKnowAreRefused(t *testing.T) {
 		}
 	}
 	a := do(t, s, "POST", "/v1/agents/trading/scan", tests["scan"].body)
-	if p := a.problem(t); p.Errors[0].Detail != "no source has this asset; "+
-		"the nearest names are BTC" ||
+	if p := a.problem(t); p.Errors[0].Detail != "no source has this asset: "+
+		"did you mean BTC? GET /v1/assets lists all" ||
 		p.Errors[1].Detail != "no source has this asset: "+
 			"GET /v1/assets lists all" {
 		t.Errorf("%s", a.Body)
@@ -104,6 +104,45 @@ func TestAssetsThatNoSourceCanKnowAreRefused(t *testing.T) {
 	for name, body := range map[string]string{"content": `{"asset":"BTCC","strategy":"blog_post"}`} {
 		if a := do(t, s, "POST", "/v1/agents/seo/run", body); a.Status != 200 {
 			t.Errorf("%s: %d %s", name, a.Status, a.Body)
+		}
+	}
+}
+
+// A filter of nothing is silent, so all that filter by an asset refuse a misspelt one.
+func TestMisspeltAssetsInFiltersAreRefused(t *testing.T) {
+	t.Parallel()
+	f := &fakes{}
+	f.suggest = func(account signal.AccountID, name string) []string {
+		if account == accountID && name == "BTCC" {
+			return []string{"BTC"}
+		}
+		return nil
+	}
+	s := newServer(t, f, withAssets)
+	hook := func(filters string) string {
+		return `{"url":"https://example.com/hooks/a","events":["signal.created"],"filters":` + filters + `}`
+	}
+	for _, test := range []struct{ method, path, body, fault string }{
+		{"GET", "/v1/signals?asset=BTCC", "", "query asset"},
+		{"GET", "/v1/signals?asset=+BTCC+&view=full", "", "query asset"},
+		{"GET", "/v1/signals/export?asset=BTCC", "", "query asset"},
+		{"GET", "/v1/scorecard?asset=BTCC", "", "query asset"},
+		{"POST", "/v1/webhooks", hook(`{"assets":["desk","BTCC"]}`), "body /filters/assets/1"},
+		{"PATCH", aWebhook, `{"filters":{"assets":["BTCC"]}}`, "body /filters/assets/0"},
+	} {
+		a := do(t, s, test.method, test.path, test.body)
+		if a.Status != 400 {
+			t.Errorf("%s %s: %d %s", test.method, test.path, a.Status, a.Body)
+			continue
+		}
+		if got := a.faults(t); len(got) != 1 || got[0] != test.fault+" invalid_value" ||
+			a.problem(t).Errors[0].Detail != "neither an asset nor a signal of the account has this name: "+
+				"did you mean BTC? GET /v1/assets lists all" {
+			t.Errorf("%s %s: %s", test.method, test.path, a.Body)
+		}
+		accepted := strings.NewReplacer("BTCC", "desk", `"desk",`, "")
+		if a := do(t, s, test.method, accepted.Replace(test.path), accepted.Replace(test.body)); a.Status != 200 {
+			t.Errorf("%s %s with another name: %d %s", test.method, test.path, a.Status, a.Body)
 		}
 	}
 }

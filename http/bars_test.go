@@ -78,7 +78,7 @@ func TestWrongRequestsForBars(t *testing.T) {
 		}
 	}
 	for asset, want := range map[string]string{
-		"BTCC":                  "no such asset: did you mean BTC?",
+		"BTCC":                  "no such asset: did you mean BTC? GET /v1/assets lists all",
 		"zz":                    "no such asset: GET /v1/assets lists all",
 		"%20":                   "no such asset: GET /v1/assets lists all",
 		"%00":                   "no such asset: GET /v1/assets lists all",

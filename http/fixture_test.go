@@ -45,6 +45,7 @@ type fakes struct {
 	list     func(q catalogue.Query) ([]signal.Listing, int, error)
 	locate   func(q catalogue.Query, before signal.Location) ([]signal.Location, int, error)
 	at       func(account signal.AccountID, at []signal.Location) ([]*signal.Signal, error)
+	suggest  func(account signal.AccountID, name string) []string
 	counts   func(account signal.AccountID) (map[signal.AgentID]catalogue.Count, error)
 	find     func(account signal.AccountID, id signal.SignalID) (created, closed signal.Position, err error)
 	record   func(id signal.SignalID, created, closed signal.Position) (*signal.Signal, error)
@@ -131,6 +132,13 @@ func (f fakeCatalogue) Locations(ctx context.Context, q catalogue.Query,
 func (f fakeRecords) SignalsAt(_ context.Context, account signal.AccountID,
 	at []signal.Location) ([]*signal.Signal, error) {
 	return call2(f.at, []*signal.Signal{newSignal()}, account, at)
+}
+
+func (f fakeCatalogue) SuggestAssets(_ context.Context, account signal.AccountID, name string) []string {
+	if f.suggest == nil {
+		return nil
+	}
+	return f.suggest(account, name)
 }
 
 func (f fakeCatalogue) Counts(_ context.Context,

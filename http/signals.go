@@ -16,6 +16,8 @@ type Catalogue interface {
 	Locations(ctx context.Context, q catalogue.Query, before signal.Location) ([]signal.Location, int, error)
 	// Counts returns the number of listed signals by agent.
 	Counts(ctx context.Context, account signal.AccountID) (map[signal.AgentID]catalogue.Count, error)
+	// SuggestAssets returns the assets that a name in a filter may stand for, if it looks misspelt.
+	SuggestAssets(ctx context.Context, account signal.AccountID, name string) []string
 	// Find returns the positions at which a signal was created and, if so, closed.
 	// KindNotFound.
 	Find(ctx context.Context, account signal.AccountID, id signal.SignalID) (created, closed signal.Position, err error)
@@ -56,11 +58,11 @@ var signalFilters = []string{"asset", "strategy", "direction", "min_confidence",
 const viewFull = "full"
 
 // readSignalQuery reads the filters of lists of signals.
-func readSignalQuery(c *call) catalogue.Query {
+func (s *Server) readSignalQuery(c *call) catalogue.Query {
 	q := c.query
 	return catalogue.Query{
 		Account:       c.principal.Account,
-		Asset:         q.Text("asset", maxAssetLength),
+		Asset:         s.filterAsset(c),
 		Strategy:      request.Option(q, "strategy", strategies),
 		Agent:         request.Option(q, "agent_id", agentIDs),
 		Direction:     request.Option(q, "direction", directions),
@@ -73,7 +75,7 @@ func readSignalQuery(c *call) catalogue.Query {
 // listSignals answers GET /v1/signals.
 func (s *Server) listSignals(c *call) error {
 	p := c.query.Page()
-	wanted := readSignalQuery(c)
+	wanted := s.readSignalQuery(c)
 	wanted.Limit, wanted.Offset = p.Limit, p.Offset
 	view := request.Option(c.query, "view", []string{viewFull})
 	if err := c.faults.Err(); err != nil {

@@ -7,19 +7,16 @@ import (
 	"github.com/agentsignal/agentsignal/http/request"
 )
 
-// maxFilterAssetLength is the length of the longest asset, in characters.
-const maxFilterAssetLength = 64
-
 // readFilter reads the filters of a webhook, or returns nil if they are missing. An object
 // without a member that has a value removes the filters.
-func readFilter(o *request.Object) *signal.Filter {
+func (s *Server) readFilter(c *call, o *request.Object) *signal.Filter {
 	in, ok := o.Object("filters")
 	if !ok {
 		return nil
 	}
 	f := &signal.Filter{}
 	f.Assets, _ = in.Texts("assets", signal.MaxFilterAssets, "must be a list of assets",
-		func(item string) (code, detail string) { return request.CheckText(item, maxFilterAssetLength) })
+		func(item string) (code, detail string) { return s.checkFilterAsset(c, item) })
 	f.Agents = readKnown(in, "agents", signal.AgentIDs())
 	f.Strategies = readKnown(in, "strategies", signal.Strategies())
 	f.Directions = readKnown(in, "directions", signal.Directions)

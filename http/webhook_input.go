@@ -45,7 +45,7 @@ func (s *Server) readWebhook(c *call, o *request.Object) webhookInput {
 		}
 	}
 	in.apiVersion, _ = request.Choice(o, "api_version", s.versionNames())
-	in.filter = readFilter(o)
+	in.filter = s.readFilter(c, o)
 	if n, ok := o.Integer("max_per_minute", 0, delivery.MaxPerMinute); ok {
 		in.perMinute = &n
 	}

@@ -83,7 +83,7 @@ func (s *Server) scorecard(c *call) error {
 		Account:   c.principal.Account,
 		Agent:     request.Option(q, "agent_id", agentIDs),
 		Strategy:  request.Option(q, "strategy", strategies),
-		Asset:     q.Text("asset", maxAssetLength),
+		Asset:     s.filterAsset(c),
 		Timeframe: request.Option(q, "timeframe", signal.Timeframes),
 		Since:     q.Since(),
 	}

@@ -36,7 +36,7 @@ func TestAssetsHaveOneName(t *testing.T) {
 			return m.Type == "market.price" && json.Unmarshal(m.Data, &d) == nil && d.Asset == "BTC" && d.Source == "simulated"
 		})
 	})
-	for _, filter := range []string{"BTC", "btcusdt", "btc/usd"} {
+	for _, filter := range []string{"BTC", "btcusdt", "btc/usd", "Bitcoin"} {
 		if p := trader.signals("asset=" + filter); p.Total != 4 || p.Signals[0].Asset != "BTC" {
 			t.Errorf("%s finds %d signals", filter, p.Total)
 		}
@@ -44,9 +44,19 @@ func TestAssetsHaveOneName(t *testing.T) {
 	misspelt := trader.tryRun("BTCC", "momentum")
 	misspelt.fails(t, "invalid_request")
 	if !strings.Contains(string(misspelt.Body), `"pointer":"/asset"`) ||
-		!strings.Contains(string(misspelt.Body), "the nearest names are BTC") {
+		!strings.Contains(string(misspelt.Body), "did you mean BTC? GET /v1/assets lists all") {
 		t.Errorf("a misspelt asset: %s", misspelt.Body)
 	}
+	for _, list := range []string{"/v1/signals?asset=BTCC", "/v1/scorecard?asset=bitcon"} {
+		if a := trader.get(list).want(t, 400); !strings.Contains(a.Body, "did you mean BTC?") {
+			t.Errorf("a misspelt asset in %s: %s", list, a.Body)
+		}
+	}
+	// The name of a signal of the account is no misspelt one.
+	subject := "/v1/signals?asset=soil"
+	trader.get(subject).want(t, 400)
+	trader.post("/v1/agents/seo/run", `{"asset":"Soil","strategy":"blog_post"}`).ok(t)
+	trader.get(subject).ok(t)
 	trader.post("/v1/schedules", `{"agent_id":"trading","assets":["BTCC"],"strategy":"momentum","every":"bar"}`).
 		fails(t, "invalid_request")
 	all := decode[struct {
