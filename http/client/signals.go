@@ -202,22 +202,31 @@ func (c *Client) Scorecard(ctx context.Context, q ScoreQuery) (*Scorecard, error
 	return get[Scorecard](ctx, c, "/v1/scorecard?"+v.Encode())
 }
 
-// Asset is an asset with prices.
+// Asset is an asset of which a source has prices.
 type Asset struct {
-	Asset     string   `json:"asset"`
-	Source    string   `json:"source"`
-	Simulated bool     `json:"simulated"`
-	LastPrice *float64 `json:"last_price"`
-	Open      bool     `json:"open"` // its session is
-}
-
-// Assets lists the assets with prices.
-type Assets struct {
 	Object
-	Assets []Asset `json:"assets"`
+	Asset       string     `json:"asset"`
+	Class       string     `json:"class"` // "" if it is not known
+	Source      string     `json:"source"`
+	Simulated   bool       `json:"simulated"`
+	LastPrice   *float64   `json:"last_price"`
+	LastPriceAt *time.Time `json:"last_price_at"`
+	Open        bool       `json:"open"` // its session is
 }
 
-// Assets returns the assets with prices.
-func (c *Client) Assets(ctx context.Context) (*Assets, error) {
-	return get[Assets](ctx, c, "/v1/assets")
+// Assets returns all assets, sorted by name.
+func (c *Client) Assets(ctx context.Context) ([]*Asset, error) {
+	text, err := c.Get(ctx, "/v1/assets")
+	if err != nil {
+		return nil, err
+	}
+	page, err := readPage[Asset](text, "assets")
+	if err != nil {
+		return nil, err
+	}
+	all := make([]*Asset, len(page.Items))
+	for i := range page.Items {
+		all[i] = &page.Items[i]
+	}
+	return all, nil
 }

@@ -78,8 +78,10 @@ func adviceOnKey(from string) string {
 // printable is an error without control characters, which could change the terminal.
 type printable struct{ error }
 
-// Error implements error.
-func (p printable) Error() string { return command.Printable(p.error.Error()) }
+// Error implements error. Where the service names a request, it names the command.
+func (p printable) Error() string {
+	return command.Printable(strings.ReplaceAll(p.error.Error(), "GET /v1/assets lists", "agentsignal assets lists"))
+}
 
 // Unwrap returns the error.
 func (p printable) Unwrap() error { return p.error }

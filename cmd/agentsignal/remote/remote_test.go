@@ -183,6 +183,8 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 		"the service refuses the request (403): no: use a key with the scope signals:read": &client.Problem{
 			Status: 403, Code: "insufficient_scope", Detail: "no", RequiredScope: "signals:read"},
 		"the service refuses the request (404): \ufffd[2Jx": &client.Problem{Status: 404, Code: "not_found", Detail: "\x1b[2Jx"},
+		"the service refuses the request (400): /asset: did you mean BTC? agentsignal assets lists all": &client.Problem{
+			Status: 400, Errors: []client.Error{{Pointer: "/asset", Detail: "did you mean BTC? GET /v1/assets lists all"}}},
 		"plain": errors.New("plain"),
 	} {
 		if got := Explain(err); got.Error() != want || !errors.Is(got, err) {

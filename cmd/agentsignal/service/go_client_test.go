@@ -123,8 +123,8 @@ func TestGoClient(t *testing.T) {
 	}
 	list, err := c.Assets(ctx)
 	must(t, err)
-	if !slices.ContainsFunc(list.Assets, func(a api.Asset) bool { return a.Asset == "BTC" }) {
-		t.Errorf("the assets are %s", list.JSON)
+	if !slices.ContainsFunc(list, func(a *api.Asset) bool { return a.Asset == "BTC" && a.Class == "crypto" && a.JSON != nil }) {
+		t.Errorf("the assets are %v", list)
 	}
 
 	trader.post("/v1/schedules", `{"agent_id":"trading","assets":["BTC"],"strategy":"breakout","every":"60m"}`).ok(t)

@@ -75,6 +75,17 @@ func TestCommandsUseTheAPI(t *testing.T) {
 	do(made, "signals", "--asset", "btc", "--agent", "trading", "--strategy", "momentum", "--status", "open", "--min-confidence",
 		"0.01", "--since", "1h")
 	do("There are no such signals.", "signals", "--asset", "ETH")
+	do("\nBTC    crypto", "assets")
+	do("\nBTC,crypto,stream,", "assets", "-o", "csv")
+	do("\noil\n", "assets", "--jq", ".[].asset")
+	for _, args := range [][]string{
+		{"signals", "--asset", "BTCC"},
+		{"score", "--asset", "BTCC"},
+		{"export", "--asset", "BTCC"},
+		{"tail", "--assets", "BTCC"},
+	} {
+		o.Fails("did you mean BTC? agentsignal assets lists all", append(args, "--profile", name)...)
+	}
 	if out := do("", "signals", "--since", "2030-01-01", "-o", "json"); strings.TrimSpace(out) != "[]" {
 		t.Errorf("no signals are %s", out)
 	}

@@ -1,17 +1,8 @@
 package use
 
 import (
-	"context"
-	"errors"
-	"fmt"
-	"io"
-	"slices"
-
 	"github.com/spf13/pflag"
 
-	"github.com/agentsignal/agentsignal/actors/market/assets"
-	"github.com/agentsignal/agentsignal/cmd/agentsignal/command"
-	"github.com/agentsignal/agentsignal/cmd/agentsignal/remote"
 	"github.com/agentsignal/agentsignal/http/client"
 )
 
@@ -45,35 +36,4 @@ func (f *streamFilters) given(flags *pflag.FlagSet) client.Filters {
 		f.filters.MinExpectedRNet = &f.minExpected
 	}
 	return f.filters
-}
-
-// checkAssets refuses an asset that looks like a misspelt asset with prices. It allows all
-// other names: subjects of content, and assets whose prices others write to Redis, have any
-// name. It writes a warning of such a name to warnings.
-func checkAssets(ctx context.Context, c *client.Client, names []string, warnings io.Writer) error {
-	if len(names) == 0 {
-		return nil
-	}
-	list, err := c.Assets(ctx)
-	if p, ok := errors.AsType[*client.Problem](err); ok && (p.Temporary() || p.Status == 403 || p.Status == 404) {
-		return nil // the key has no scope for the list, or the service has none
-	}
-	if err != nil {
-		return remote.Explain(err)
-	}
-	var known []string
-	for _, a := range list.Assets {
-		known = append(known, a.Asset)
-	}
-	for _, name := range names {
-		if slices.ContainsFunc(known, func(k string) bool { return assets.Key(k) == assets.Key(name) }) {
-			continue
-		}
-		if near := command.OrNearest(name, known); near != "" {
-			return fmt.Errorf("--assets: the service has no asset %q%s", name, near)
-		}
-		fmt.Fprintf(warnings, "agentsignal: the service lists no prices of %q: it may have none, "+
-			"unless this is another name of a listed asset\n", name)
-	}
-	return nil
 }

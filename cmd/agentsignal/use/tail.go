@@ -86,9 +86,6 @@ func tailCommand(dataDir func() (string, error)) *cobra.Command {
 			}
 			t.out, t.err = cmd.OutOrStdout(), cmd.ErrOrStderr()
 			ctx := cmd.Context()
-			if err := checkAssets(ctx, t.service, t.filters.Assets, t.err); err != nil {
-				return err
-			}
 			if duration > 0 {
 				var cancel context.CancelFunc
 				ctx, cancel = context.WithTimeout(ctx, duration)

@@ -14,34 +14,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/cmd/agentsignal/command"
 	"github.com/agentsignal/agentsignal/cmd/agentsignal/commandtest"
-	"github.com/agentsignal/agentsignal/http/client"
 )
-
-// An asset that looks misspelt is refused; other names are allowed.
-func TestTailRefusesMisspeltAssets(t *testing.T) {
-	t.Parallel()
-	service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/v1/assets" && r.Header.Get("Authorization") == "Bearer ask_key" {
-			w.Write([]byte(`{"assets":[{"asset":"BTC"},{"asset":"ETH"},{"asset":"natural_gas"}]}`))
-			return
-		}
-		http.NotFound(w, r)
-	}))
-	t.Cleanup(service.Close)
-	address, err := url.Parse(service.URL)
-	commandtest.Must(t, err)
-	for asset, want := range map[string]string{"btcc": "did you mean BTC?", "natural_gass": "did you mean natural_gas?",
-		"btc": "", "natural-gas": "", "btcusdt": "", "xbt": "", "Eth/USD": "", "standing desk": ""} {
-		out := &commandtest.Journal{}
-		err := checkAssets(t.Context(), client.New(address, "ask_key"), []string{asset}, out)
-		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
-			t.Errorf("%s: %v, want %q", asset, err, want)
-		}
-		if warned := out.Line("no prices of") != ""; warned != (asset == "standing desk") {
-			t.Errorf("%s: warned is %v", asset, warned)
-		}
-	}
-}
 
 // tail runs the command on a tailService and returns what it prints and how it ends.
 func tail(t *testing.T, connections [][]string, args ...string) (string, string, error) {
@@ -234,7 +207,6 @@ func TestTailRefusesWrongFlags(t *testing.T) {
 		`--columns: no column "assett": did you mean asset?`:             {"--columns", "time,assett"},
 		`--since: "x" is no time`:                                        {"--since", "x"},
 		"must not be negative":                                           {"-n", "-1"},
-		`--assets: the service has no asset "BTCC": did you mean BTC?`:   {"--assets", "BTCC"},
 	} {
 		if out, _, err := tail(t, nil, args...); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %s, %v, want %s", args, out, err, want)

@@ -16,6 +16,7 @@ func Commands(dataDir func() (string, error)) []*cobra.Command {
 		loginCommand(),
 		runCommand(dataDir),
 		scanCommand(dataDir),
+		assetsCommand(dataDir),
 		signalsCommand(dataDir),
 		signalCommand(dataDir),
 		jobsCommand(dataDir),

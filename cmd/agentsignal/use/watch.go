@@ -52,11 +52,8 @@ func watchCommand(dataDir func() (string, error)) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			f := filters.given(cmd.Flags())
-			if err := checkAssets(cmd.Context(), service, f.Assets, cmd.ErrOrStderr()); err != nil {
-				return err
-			}
-			return watch(cmd.Context(), service, f, &printer{form: formText, utc: utc, colours: isTerminal(out)}, in, out)
+			return watch(cmd.Context(), service, filters.given(cmd.Flags()),
+				&printer{form: formText, utc: utc, colours: isTerminal(out)}, in, out)
 		},
 	}
 	filters.add(c.Flags())
