@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"sync"
 
@@ -23,8 +24,9 @@ import (
 // API to this server, so that credentials, scopes, limits, values and errors have one rule (decision 66).
 
 const (
-	mcpPath    = "/mcp"
-	mcpVersion = "2026-11-01" // of the tools
+	mcpPath          = "/mcp"
+	mcpVersion       = "2026-11-01" // of the tools
+	mcpVersionHeader = "Mcp-Protocol-Version"
 )
 
 // callKey is the context key of the call whose body holds the messages.
@@ -95,6 +97,9 @@ func (s *Server) answerMCP(c *call, handler http.Handler) error {
 		return f.Err()
 	}
 	r := c.r.Clone(context.WithValue(c.r.Context(), callKey{}, c))
+	if refusal := negotiate(r.Header, body); refusal != nil {
+		return c.json(http.StatusBadRequest, refusal)
+	}
 	r.Header["Content-Type"] = headerJSON // which may be absent
 	r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
 	w := recorder{header: http.Header{}}
@@ -113,6 +118,25 @@ func (s *Server) answerMCP(c *call, handler http.Handler) error {
 		return fmt.Errorf("answer messages: %d %s", status, w.body.String())
 	}
 	return f.Err()
+}
+
+// negotiate prepares the header of a message for the SDK, which would refuse initialize because of a version
+// before that can be negotiated, and other messages without the versions that there are. It returns the
+// refusal of a version that is not known, or nil.
+func negotiate(h http.Header, body []byte) []byte {
+	message, _ := jsonrpc.DecodeMessage(body) // the SDK reports the error
+	asked, _ := message.(*jsonrpc.Request)
+	if asked != nil && asked.Method == "initialize" {
+		h.Del(mcpVersionHeader)
+	}
+	version, known := h.Get(mcpVersionHeader), mcp.SupportedProtocolVersions()
+	if asked == nil || version == "" || slices.Contains(known, version) {
+		return nil
+	}
+	data, _ := json.Marshal(mcp.UnsupportedProtocolVersionData{Supported: known, Requested: version}) // texts
+	refusal, _ := jsonrpc.EncodeMessage(&jsonrpc.Response{ID: asked.ID, Error: &jsonrpc.Error{
+		Code: mcp.CodeUnsupportedProtocolVersion, Message: "unsupported protocol version", Data: data}})
+	return refusal
 }
 
 // checkOrigin refuses pages, except those of http.cors_origins. The service's own name is not accepted
@@ -152,7 +176,9 @@ func (s *Server) ask(
 	w := recorder{header: http.Header{}}
 	s.serve(&w, r)
 	if w.status >= http.StatusBadRequest {
-		e := &toolError{document: w.body.Bytes(), retryAfter: w.header.Get("Retry-After")}
+		// The texts name what the reader can use.
+		document := bytes.ReplaceAll(w.body.Bytes(), []byte(assetsAdvice), []byte("the tool list_assets lists all"))
+		e := &toolError{document: document, retryAfter: w.header.Get("Retry-After")}
 		_ = json.Unmarshal(e.document, &e.problem) // each error has a document, and an empty one is shown as it is
 		return nil, e
 	}

@@ -1,12 +1,16 @@
 package http_test
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -81,8 +85,6 @@ func TestMessagesOfModels(t *testing.T) {
 		{"no message", "POST", "[]", with(), 400, "invalid_request"},
 		{"no stream accepted", "POST", mcpCall, []string{"Content-Type: application/json", "Accept: application/json"},
 			400, "invalid_request"},
-		{"an unknown version", "POST", mcpCall, []string{"Accept: application/json, text/event-stream",
-			"MCP-Protocol-Version: 2020-01-01"}, 400, "invalid_request"},
 		{"another media type", "POST", mcpCall, []string{"Content-Type: text/plain"}, 415, "unsupported_media_type"},
 		{"too large", "POST", `"` + strings.Repeat("x", 1<<20) + `"`, with(), 413, "body_too_large"},
 	} {
@@ -108,6 +110,136 @@ func TestMessagesOfModels(t *testing.T) {
 	}
 }
 
+// TestVersionsAreNegotiatedBeforeTheyAreRefused: a client that sends the header with every request learns by
+// initialize, or by the error of a later one, which versions there are.
+func TestVersionsAreNegotiatedBeforeTheyAreRefused(t *testing.T) {
+	t.Parallel()
+	s := newServer(t, &fakes{})
+	const accept = "Accept: application/json, text/event-stream"
+	type reply struct {
+		ID     any
+		Result struct{ ProtocolVersion string }
+		Error  struct {
+			Code    int
+			Message string
+			Data    struct {
+				Supported []string
+				Requested string
+			}
+		}
+	}
+	initialize := func(version string) string {
+		return `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"` + version + `","capabilities":` +
+			`{},"clientInfo":{"name":"t","version":"1"}}}`
+	}
+	discover := func(version string) string {
+		return `{"jsonrpc":"2.0","id":2,"method":"server/discover","params":{"_meta":{"io.modelcontextprotocol/` +
+			`protocolVersion":"` + version + `","io.modelcontextprotocol/clientCapabilities":{}}}}`
+	}
+	ask := func(version, body string, more ...string) (int, reply) {
+		t.Helper()
+		if version != "" {
+			more = append(more, "MCP-Protocol-Version: "+version)
+		}
+		a := do(t, s, "POST", "/mcp", body, append(more, accept)...)
+		var r reply
+		if err := json.Unmarshal([]byte(a.Body), &r); err != nil || a.Header.Get("Content-Type") != "application/json" {
+			t.Errorf("%s with the version %q is answered with %d %v %s", body, version, a.Status, a.Header, a.Body)
+		}
+		return a.Status, r
+	}
+	for _, version := range []string{"", "2025-06-18", "2025-11-25", "2026-06-30", "2026-07-28", "2026-12-31", "2020-01-01",
+		"bogus"} {
+		want := "2025-11-25" // the newest one that begins with initialize
+		if version == "2025-06-18" {
+			want = version
+		}
+		if status, r := ask(version, initialize(cmp.Or(version, want))); status != 200 || r.Result.ProtocolVersion != want ||
+			r.ID != 1.0 {
+			t.Errorf("initialize with the version %q is answered with %d %+v", version, status, r)
+		}
+	}
+	for _, version := range []string{"2026-06-30", "2026-12-31", "2020-01-01", "bogus"} {
+		for id, body := range map[any]string{2.0: mcpCall, "x": `{"jsonrpc":"2.0","id":"x","method":"ping"}`,
+			nil: `{"jsonrpc":"2.0","method":"notifications/initialized"}`} {
+			status, r := ask(version, body)
+			if status != 400 || r.ID != id || r.Error.Code != mcp.CodeUnsupportedProtocolVersion ||
+				r.Error.Message != "unsupported protocol version" || r.Error.Data.Requested != version ||
+				!slices.Equal(r.Error.Data.Supported, mcp.SupportedProtocolVersions()) {
+				t.Errorf("%s with the version %s is answered with %d %+v", body, version, status, r)
+			}
+		}
+	}
+	status, r := ask("2026-12-31", discover("2026-12-31"), "Mcp-Method: server/discover")
+	if status != 400 || r.ID != 2.0 || !slices.Contains(r.Error.Data.Supported, "2026-07-28") {
+		t.Errorf("server/discover of a later version is answered with %d %+v", status, r)
+	}
+}
+
+// TestClientsBeginEitherWay, with initialize or with server/discover.
+func TestClientsBeginEitherWay(t *testing.T) {
+	t.Parallel()
+	var methods []string
+	var mu sync.Mutex
+	h := newServer(t, &fakes{}).Handler()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		var m struct{ Method string }
+		_ = json.Unmarshal(body, &m)
+		mu.Lock()
+		methods = append(methods, m.Method)
+		mu.Unlock()
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		h.ServeHTTP(w, r)
+	}))
+	t.Cleanup(server.Close)
+	for version, first := range map[string]string{"": "server/discover", "2026-07-28": "server/discover",
+		"2025-11-25": "initialize", "2024-11-05": "initialize"} {
+		mu.Lock()
+		methods = nil
+		mu.Unlock()
+		c, err := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil).Connect(t.Context(),
+			&mcp.StreamableClientTransport{Endpoint: server.URL + "/mcp", MaxRetries: -1,
+				HTTPClient: &http.Client{Transport: bearer("key")}}, &mcp.ClientSessionOptions{ProtocolVersion: version})
+		if err != nil {
+			t.Fatalf("version %q: %v", version, err)
+		}
+		t.Cleanup(func() { _ = c.Close() })
+		text, _ := callTool(t, c, "get_signal", map[string]any{"signal_id": signalID})
+		mu.Lock()
+		if !strings.Contains(text, string(signalID)) || methods[0] != first ||
+			c.InitializeResult().ProtocolVersion != cmp.Or(version, "2026-07-28") {
+			t.Errorf("version %q: %q, %+v, %s", version, methods, c.InitializeResult(), text)
+		}
+		mu.Unlock()
+	}
+}
+
+// TestConfidenceStandsWithItsInterval: the interval, the sample and break-even are of the creation, and
+// the confidence of an open signal moves.
+func TestConfidenceStandsWithItsInterval(t *testing.T) {
+	t.Parallel()
+	made := newSignal()
+	made.FirstConfidence, made.Confidence = 0.45, 0.75
+	made.Metadata = json.RawMessage(`{"indicators":["x"],"reasoning":"r","source":"simulated","sample":12.5,` +
+		`"confidence_interval":[0.4,0.5],"break_even_net":0.48,"expected_r_net":-0.1}`)
+	f := &fakes{record: func(signal.SignalID, signal.Position, signal.Position) (*signal.Signal, error) { return made, nil }}
+	server := httptest.NewServer(newServer(t, f).Handler())
+	t.Cleanup(server.Close)
+	c := toolClient(t, server.URL, "key")
+	text, out := callTool(t, c, "get_signal", map[string]any{"signal_id": signalID})
+	one := out["signal"].(map[string]any)
+	if !strings.Contains(text, " Confidence now 75.0 %; at its creation 45.0 %, 95 % interval 40.0 to 50.0 %, from 12.5 past "+
+		"entries, break-even after costs 48.0 %.") || one["confidence"] != 0.75 || one["initial_confidence"] != 0.45 {
+		t.Errorf("an open signal is shown as %s %v", text, one)
+	}
+	made.Confidence = 0.45
+	text, _ = callTool(t, c, "get_signal", map[string]any{"signal_id": signalID})
+	if !strings.Contains(text, " Confidence 45.0 %, 95 % interval 40.0 to 50.0 %") {
+		t.Errorf("one with its first confidence is shown as %s", text)
+	}
+}
+
 // TestToolsKeepTheRulesOfTheAPI has the client of the SDK meet each refusal.
 func TestToolsKeepTheRulesOfTheAPI(t *testing.T) {
 	t.Parallel()
@@ -129,7 +261,13 @@ func TestToolsKeepTheRulesOfTheAPI(t *testing.T) {
 			return agent.Outcome{Run: runID, Signal: made}, nil
 		},
 	}
-	s := newServer(t, f)
+	f.suggest = func(_ signal.AccountID, name string) []string {
+		if name == "BTCC" {
+			return []string{"BTC"}
+		}
+		return nil
+	}
+	s := newServer(t, f, withAssets)
 	server := httptest.NewServer(checker(t).Handler(t, s.Handler()))
 	t.Cleanup(server.Close)
 	run := map[string]any{"agent_id": "trading", "asset": "BTC", "strategy": "momentum", "idempotency_key": "once"}
@@ -162,6 +300,10 @@ func TestToolsKeepTheRulesOfTheAPI(t *testing.T) {
 		{"over the limit of runs", "run_agent", trader, run, limits.Runs, false, []string{"rate_limited"}},
 		{"wrong values", "run_agent", trader, changed("timeframe", "2h"), "", false,
 			[]string{"invalid_request", "timeframe: must be one of", `"pointer":"/timeframe"`}},
+		{"a misspelt asset", "run_agent", trader, changed("asset", "BTCC"), "", false,
+			[]string{"did you mean BTC? the tool list_assets lists all"}},
+		{"a misspelt asset in a filter", "list_signals", trader, map[string]any{"asset": "BTCC"}, "", false,
+			[]string{"asset: neither an asset nor a signal", "did you mean BTC? the tool list_assets lists all"}},
 		{"an unknown agent", "run_agent", trader, changed("agent_id", "../x"), "", false, []string{"not_found"}},
 		{"a bad key", "run_agent", trader, changed("idempotency_key", strings.Repeat("k", 256)), "", false,
 			[]string{"Idempotency-Key"}},
@@ -224,7 +366,7 @@ func TestEveryToolNamesItsEvidence(t *testing.T) {
 	server := httptest.NewServer(checker(t).Handler(t, s.Handler()))
 	t.Cleanup(server.Close)
 	session := toolClient(t, server.URL, "key")
-	arguments := map[string]map[string]any{"list_agents": {}, "list_signals": {}, "scorecard": {},
+	arguments := map[string]map[string]any{"list_agents": {}, "list_assets": {}, "list_signals": {}, "scorecard": {},
 		"run_agent":  {"agent_id": "trading", "asset": "BTC", "strategy": "momentum"},
 		"get_signal": {"signal_id": string(signalID)}}
 	tools, err := session.ListTools(t.Context(), nil)

@@ -3,7 +3,6 @@ package http
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -23,67 +22,6 @@ const mcpInstructions = "Agents produce signals; each is watched until it closes
 	"checks, no probability. Every answer has evidence: the number of closed signals it rests on, the 95 % interval of " +
 	"their hit rate, the sources of prices, and whether they are simulated. Name these when you report numbers. " +
 	"Nothing here is advice to trade."
-
-// simulatedSource is the name of the sources of simulated prices and forecasts.
-const simulatedSource = "simulated"
-
-// evidenceSignals is the number of signals from which the sources of evidence are taken.
-const evidenceSignals = 25
-
-// noEvidence is the evidence of an error.
-const noEvidence = "Evidence: none, since the request failed: no sample, no interval, no source, neither simulated nor real."
-
-// evidence is what an answer rests on.
-type evidence struct {
-	Of string `json:"of" jsonschema:"the signals of the account that are counted here"`
-
-	ClosedSignals *int     `json:"closed_signals" jsonschema:"how many of them have closed; null if unknown, see note"`
-	HitRate       *float64 `json:"hit_rate" jsonschema:"share that closed in profit before costs"`
-	HitRateLow    *float64 `json:"hit_rate_low" jsonschema:"lower end of the 95 % interval of the hit rate (Wilson)"`
-	HitRateHigh   *float64 `json:"hit_rate_high" jsonschema:"upper end of that interval"`
-	Sources       []string `json:"sources" jsonschema:"sources of prices and forecasts of the newest of them"`
-	Simulated     *bool    `json:"simulated" jsonschema:"whether any of the sources is simulated; null without sources"`
-	Note          string   `json:"note,omitempty" jsonschema:"why something is missing here"`
-}
-
-// add adds sources.
-func (e *evidence) add(sources ...string) {
-	for _, source := range sources {
-		if source != "" && !slices.Contains(e.Sources, source) {
-			e.Sources = append(e.Sources, source)
-		}
-	}
-	if len(e.Sources) > 0 {
-		e.Simulated = new(slices.Contains(e.Sources, simulatedSource))
-	}
-}
-
-// text is the evidence in a sentence.
-func (e *evidence) text() string {
-	var b strings.Builder
-	b.WriteString("Evidence: ")
-	switch {
-	case e.ClosedSignals == nil:
-		b.WriteString("the number of closed signals is not known, nor the interval of their hit rate")
-	case e.HitRate == nil || e.HitRateLow == nil || e.HitRateHigh == nil:
-		fmt.Fprintf(&b, "%d closed signals (%s), so no hit rate and no interval", *e.ClosedSignals, e.Of)
-	default:
-		fmt.Fprintf(&b, "%d closed signals (%s), hit rate %.1f %%, 95 %% interval %.1f to %.1f %%", *e.ClosedSignals, e.Of,
-			100**e.HitRate, 100**e.HitRateLow, 100**e.HitRateHigh)
-	}
-	switch {
-	case e.Simulated == nil:
-		b.WriteString("; source: none, neither simulated nor real prices")
-	case *e.Simulated:
-		fmt.Fprintf(&b, "; source: %s: SIMULATED, not real prices", strings.Join(e.Sources, ", "))
-	default:
-		fmt.Fprintf(&b, "; source: %s, not simulated", strings.Join(e.Sources, ", "))
-	}
-	if e.Note != "" {
-		b.WriteString("; " + e.Note)
-	}
-	return b.String()
-}
 
 // statisticsView has the members of statistics that tools show.
 type statisticsView struct {
@@ -114,7 +52,8 @@ type toolSignal struct {
 	Asset        string    `json:"asset"`
 	Strategy     string    `json:"strategy"`
 	Direction    string    `json:"direction"`
-	Confidence   float64   `json:"confidence"`
+	Confidence   float64   `json:"confidence" jsonschema:"now, while the signal is open; of a closed one, at its creation"`
+	Initial      *float64  `json:"initial_confidence" jsonschema:"at its creation, as sample, interval, break_even_net and expected_r_net"`
 	Measure      string    `json:"measure" jsonschema:"what confidence is: probability (to close in profit) or checks_passed"`
 	Entry        *float64  `json:"entry_price"`
 	Stop         *float64  `json:"stop_loss"`
@@ -122,7 +61,7 @@ type toolSignal struct {
 	Sample       *float64  `json:"sample" jsonschema:"effective count of the past entries behind confidence"`
 	Interval     []float64 `json:"confidence_interval" jsonschema:"95 % interval of the probability of a profit"`
 	BreakEvenNet *float64  `json:"break_even_net" jsonschema:"hit rate that pays for the costs"`
-	ExpectedRNet *float64  `json:"expected_r_net" jsonschema:"result that confidence implies after costs, in R"`
+	ExpectedRNet *float64  `json:"expected_r_net" jsonschema:"result that initial_confidence implies after costs, in R"`
 	Source       string    `json:"source" jsonschema:"of the prices, or the writer of a text"`
 	Simulated    bool      `json:"simulated" jsonschema:"prices or forecast are simulated"`
 	Compression  *float64  `json:"time_compression" jsonschema:"how many times faster than real time a simulated market runs"`
@@ -172,8 +111,8 @@ func (s *toolSignal) UnmarshalJSON(b []byte) error {
 		}
 	}
 	s.Source, s.Simulated = strings.Join(s.sources, " and "), slices.Contains(s.sources, simulatedSource)
-	if s.Status == "" {
-		s.Status = "open" // the answer of a run
+	if s.Status == "" { // the answer of a run
+		s.Status, s.Initial = "open", new(s.Confidence)
 	}
 	return nil
 }
@@ -186,7 +125,13 @@ func (s *toolSignal) text() string {
 	if s.Measure == "checks_passed" {
 		fmt.Fprintf(&b, " %.1f %% of its checks passed (no probability).", 100*s.Confidence)
 	} else {
-		fmt.Fprintf(&b, " Confidence %.1f %%", 100*s.Confidence)
+		b.WriteString(" Confidence ")
+		first := s.Confidence
+		if s.Initial != nil && *s.Initial != first {
+			first = *s.Initial
+			fmt.Fprintf(&b, "now %.1f %%; at its creation ", 100*s.Confidence)
+		}
+		fmt.Fprintf(&b, "%.1f %%", 100*first)
 		if len(s.Interval) == 2 {
 			fmt.Fprintf(&b, ", 95 %% interval %.1f to %.1f %%", 100*s.Interval[0], 100*s.Interval[1])
 		}
@@ -220,7 +165,7 @@ func (s *toolSignal) text() string {
 type selection struct {
 	Agent    string `json:"agent_id,omitempty" jsonschema:"trading, weather or seo"`
 	Strategy string `json:"strategy,omitempty" jsonschema:"a strategy of an agent, see list_agents"`
-	Asset    string `json:"asset,omitempty" jsonschema:"such as BTC"`
+	Asset    string `json:"asset,omitempty" jsonschema:"such as BTC, see list_assets, or a subject of content"`
 }
 
 func (s selection) values() url.Values {
@@ -253,44 +198,6 @@ type groupView struct {
 	Statistics statisticsView `json:"statistics"`
 }
 
-// evidenceFor returns the evidence of the account for a selection. What cannot be read is named in its
-// note: the answer itself is there.
-func (s *Server) evidenceFor(ctx context.Context, of selection) evidence {
-	var card cardView
-	_, err := s.ask(ctx, http.MethodGet, "/v1/scorecard?"+of.values().Encode(), nil, nil, &card)
-	return s.evidenceOf(ctx, of, &card, err)
-}
-
-// evidenceOf is evidenceFor for a scorecard that was read, or could not be.
-func (s *Server) evidenceOf(ctx context.Context, of selection, card *cardView, err error) evidence {
-	e := evidence{Sources: []string{}, Of: "all of this account"}
-	parts := slices.DeleteFunc([]string{of.Agent, of.Strategy, of.Asset}, func(p string) bool { return p == "" })
-	if len(parts) > 0 {
-		e.Of = "of this account: " + strings.Join(parts, ", ")
-	}
-	if err == nil {
-		statistics := &card.Statistics
-		e.ClosedSignals, e.HitRate = &statistics.Count, statistics.HitRate
-		e.HitRateLow, e.HitRateHigh = statistics.Interval.Low, statistics.Interval.High
-		var list signalPage
-		v := of.values()
-		v.Set("view", viewFull)
-		v.Set("limit", strconv.Itoa(evidenceSignals))
-		if _, err = s.ask(ctx, http.MethodGet, "/v1/signals?"+v.Encode(), nil, nil, &list); err == nil {
-			for i := range list.Signals {
-				e.add(list.Signals[i].sources...)
-			}
-		}
-	}
-	if err != nil {
-		e.Note = "the account's closed signals could not be read"
-		if refused, ok := errors.AsType[*toolError](err); ok {
-			e.Note += ": " + refused.problem.Detail
-		}
-	}
-	return e
-}
-
 // signalPage is a page of the list of signals.
 type signalPage struct {
 	Signals []toolSignal `json:"signals"`
@@ -305,6 +212,9 @@ func (s *Server) addTools(to *mcp.Server) {
 		Description: "Lists the agents with their strategies, and how their closed signals did. " +
 			"Scope agents:read.",
 	}, s.agentsTool)
+	mcp.AddTool(to, &mcp.Tool{Name: "list_assets", Title: "List assets", Annotations: reads,
+		Description: "Lists the assets that agents can be run on, with their newest prices. Scope signals:read.",
+	}, s.assetsTool)
 	mcp.AddTool(to, &mcp.Tool{Name: "run_agent", Title: "Run an agent",
 		Annotations: &mcp.ToolAnnotations{DestructiveHint: new(false), OpenWorldHint: new(false)},
 		Description: "Runs an agent once and returns its new signal, which is stored and watched until it closes. " +
@@ -361,10 +271,46 @@ func (s *Server) agentsTool(
 	return result(lines, &a.Evidence), a, nil
 }
 
+type assetTool struct {
+	Asset       string   `json:"asset" jsonschema:"its name; others, such as BTC/USD or bitcoin for BTC, mean it, too"`
+	Class       *string  `json:"class" jsonschema:"crypto, stock, fx, metal or commodity; null if unknown"`
+	Source      string   `json:"source" jsonschema:"of its prices"`
+	Simulated   bool     `json:"simulated" jsonschema:"its prices are simulated"`
+	LastPrice   *float64 `json:"last_price"`
+	LastPriceAt *string  `json:"last_price_at"`
+	Open        bool     `json:"open" jsonschema:"its session is open"`
+}
+
+type assetsAnswer struct {
+	Assets   []assetTool `json:"assets"`
+	Evidence evidence    `json:"evidence" jsonschema:"how closed signals of all assets did"`
+}
+
+func (s *Server) assetsTool(
+	ctx context.Context, _ *mcp.CallToolRequest, _ struct{},
+) (*mcp.CallToolResult, assetsAnswer, error) {
+	var a assetsAnswer
+	if _, err := s.ask(ctx, http.MethodGet, "/v1/assets", nil, nil, &a); err != nil {
+		return nil, a, err
+	}
+	a.Evidence = s.evidenceFor(ctx, selection{})
+	lines := []string{fmt.Sprintf("%d assets:", len(a.Assets))}
+	for i := range a.Assets {
+		asset := &a.Assets[i]
+		a.Evidence.add(asset.Source)
+		line := asset.Asset + ", source " + asset.Source
+		if asset.LastPrice != nil {
+			line += ", last price " + string(signal.AppendPrice(nil, *asset.LastPrice))
+		}
+		lines = append(lines, line)
+	}
+	return result(lines, &a.Evidence), a, nil
+}
+
 // runInput is the input of run_agent. The API checks the values.
 type runInput struct {
 	Agent      string         `json:"agent_id" jsonschema:"trading, weather or seo"`
-	Asset      string         `json:"asset" jsonschema:"such as BTC; weather: natural_gas, wheat, corn or oil; seo: a subject"`
+	Asset      string         `json:"asset" jsonschema:"such as BTC, see list_assets; weather: natural_gas, wheat, corn or oil; seo: a subject"`
 	Strategy   string         `json:"strategy" jsonschema:"a strategy of the agent, see list_agents"`
 	Timeframe  string         `json:"timeframe,omitempty" jsonschema:"1m, 5m, 1h or 1d; default 1h"`
 	Risk       string         `json:"risk_level,omitempty" jsonschema:"low, medium or high; default medium"`

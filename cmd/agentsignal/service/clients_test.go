@@ -26,7 +26,7 @@ func TestGeneratedClients(t *testing.T) {
 			"node_modules/.bin/openapi-ts --input openapi.yaml --output generated/heyapi --silent",
 			"node_modules/.bin/orval --config ./orval.config.cjs",
 			"node_modules/.bin/tsc --project .",
-		}, []string{"node out/fetch.js", "node out/heyapi.js", "node out/orval.js"}},
+		}, []string{"node out/fetch.js", "node out/heyapi.js", "node out/orval.js", "node mcp.mjs"}},
 		{"Go", "go", "go", []string{
 			"go tool oapi-codegen -config config.yaml openapi.yaml",
 			"go vet ./...",

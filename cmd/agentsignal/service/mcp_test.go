@@ -62,7 +62,11 @@ func TestToolsForModels(t *testing.T) {
 		strings.Replace(jsonOf(t, agents["evidence"]), "all of this account", "of this account: trading", 1) {
 		t.Errorf("the agents are %v", agents)
 	}
-	for name, answer := range map[string]map[string]any{"run_agent": first, "get_signal": one, "list_signals": list,
+	assets, text := tools.call("list_assets", nil)
+	if len(assets["assets"].([]any)) == 0 || !strings.Contains(text, "\nBTC, source stream\n") {
+		t.Errorf("the assets are %v: %s", assets, text)
+	}
+	for name, answer := range map[string]map[string]any{"list_assets": assets, "run_agent": first, "get_signal": one, "list_signals": list,
 		"scorecard": card, "list_agents": agents} {
 		e := answer["evidence"].(map[string]any)
 		if count := e["closed_signals"]; (count == 1.0) != (name != "run_agent") ||
