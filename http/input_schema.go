@@ -1,8 +1,6 @@
 package http
 
 import (
-	"strconv"
-
 	"github.com/agentsignal/agentsignal/actors/agent"
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
@@ -13,22 +11,8 @@ import (
 // schemaDialect is the version of JSON Schema.
 const schemaDialect = "https://json-schema.org/draft/2020-12/schema"
 
-// The characters of patterns, literally, because the dialects of regular expressions differ in
-// escapes: what strings.TrimSpace cuts off, and what is refused as a control character.
-const (
-	spaceChars   = "\\t\\n\\v\\f\\r \u0085\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
-	controlChars = "\u0000-\u001f\u007f-\u009f"
-)
-
-// assetPattern is 1 to maxAssetLength characters with any white space around them.
-var assetPattern = "^[" + spaceChars + "]*[^" + spaceChars + controlChars + "]([^" + controlChars + "]{0," +
-	strconv.Itoa(maxAssetLength-2) + "}[^" + spaceChars + controlChars + "])?[" + spaceChars + "]*$"
-
-const (
-	// phrasePattern has a character that is not white space.
-	phrasePattern = "^[^" + controlChars + "]*[^" + spaceChars + controlChars + "][^" + controlChars + "]*$"
-	localePattern = "^[A-Za-z]{2,3}(-[A-Za-z0-9]{1,8})*$"
-)
+// localePattern is the form of a language tag.
+const localePattern = "^[A-Za-z]{2,3}(-[A-Za-z0-9]{1,8})*$"
 
 // schema is a JSON Schema.
 type schema struct {
@@ -37,6 +21,7 @@ type schema struct {
 	Description string             `json:"description,omitempty"`
 	Type        any                `json:"type,omitempty"` // a name, or several
 	Enum        []any              `json:"enum,omitempty"`
+	Examples    []string           `json:"examples,omitempty"`
 	Const       string             `json:"const,omitempty"`
 	Default     any                `json:"default,omitempty"`
 	MinLength   int                `json:"minLength,omitempty"`
@@ -113,16 +98,18 @@ func inputSchema(a *signal.Agent) *schema {
 // assetSchema returns the schema of the asset. That of commodities has their catalogue names only,
 // of which a form makes a choice; runs take other spellings, too.
 func assetSchema(a *signal.Agent) *schema {
+	x := &schema{Type: "string", MinLength: 1, MaxLength: maxAssetLength}
 	switch a.Category {
 	case signal.Weather:
-		x := oneOf(agent.Commodities)
+		x = oneOf(agent.Commodities)
 		x.Description = "By its catalogue name; runs also accept its other spellings."
-		return x
 	case signal.Content:
-		return &schema{Type: "string", Pattern: assetPattern, Description: "The subject, such as standing desk."}
+		x.Description, x.Examples = "The subject of the text.", []string{"standing desk"}
 	case signal.Trading:
+		x.Description = "An asset by any of its names: " + assetsAdvice + "."
+		x.Examples = []string{"BTC", "EUR/USD", "AAPL"}
 	}
-	return &schema{Type: "string", Pattern: assetPattern, Description: "A name such as BTC: " + assetsAdvice + "."}
+	return x
 }
 
 // parameterSchemas returns the schemas of the parameters of an agent.
@@ -134,7 +121,7 @@ func parameterSchemas(a *signal.Agent) map[string]*schema {
 		phrases := &schema{
 			Type:     nullable("array"),
 			MaxItems: agent.MaxPhrases,
-			Items:    &schema{Type: "string", MaxLength: agent.MaxPhraseLength, Pattern: phrasePattern},
+			Items:    &schema{Type: "string", MinLength: 1, MaxLength: agent.MaxPhraseLength},
 		}
 		return map[string]*schema{
 			"keywords": phrases,
