@@ -52,6 +52,10 @@ func accountCreate(s *service.Settings) *cobra.Command {
 			}
 			return s.WithNewCredentials(cmd.Context(), func(ctx context.Context, c *credentials.Service) error {
 				a, err := c.CreateAccount(ctx, email, secret)
+				if signal.KindOf(err) == signal.KindConflict {
+					return fmt.Errorf("%w: agentsignal account set-password --email %s sets its password, and "+
+						"agentsignal key create --email %[2]s --name NAME makes a key", err, email)
+				}
 				if err != nil {
 					return err
 				}
@@ -98,7 +102,8 @@ func withAccount(
 	return s.WithCredentials(ctx, func(ctx context.Context, c *credentials.Service) error {
 		a, err := c.AccountByEmail(ctx, email)
 		if signal.KindOf(err) == signal.KindNotFound {
-			return fmt.Errorf("no account has the email %s: see agentsignal account list", email)
+			return fmt.Errorf("no account has the email %s: agentsignal account list shows all, and "+
+				"agentsignal account create --email %[1]s makes one", email)
 		}
 		if err != nil {
 			return err

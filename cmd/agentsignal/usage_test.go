@@ -54,8 +54,10 @@ func TestWrongCommandLinesAreExplained(t *testing.T) {
 		"signals -o xml":             `--output "xml": must be text, json or csv`,
 		"signals --profile nosuch":   "--profile: there is no profile nosuch: agentsignal login --profile nosuch makes it",
 		"export -o text":             "export writes csv or json",
-		"key create --email a@b":     "give --name (the key's name, unique in the account)",
-		"backtest":                   "give --asset (the asset) and --strategy (momentum, mean_reversion or breakout)",
+		"account create --email a@b": `give the password by --password-file, or by standard input: ` +
+			`printf %s "$PASSWORD" | agentsignal account create --email a@b --password-stdin`,
+		"key create --email a@b": "give --name (the key's name, unique in the account)",
+		"backtest":               "give --asset (the asset) and --strategy (momentum, mean_reversion or breakout)",
 		"config check --config nosuch.yaml": "read configuration: open nosuch.yaml: no such file or directory: " +
 			"give another by --config or AGENTSIGNAL_CONFIG",
 	} {

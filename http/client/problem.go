@@ -14,6 +14,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal/credential"
 )
 
 // Problem is an answer that is not a success: the problem document of the service (RFC 9457), or
@@ -37,6 +39,8 @@ type Problem struct {
 	RetryAfter time.Duration `json:"-"`
 
 	KeyFrom string `json:"-"` // of the client that sent the request
+	// Mistyped is set if the key of a 401 has a typing error: its checksum does not fit.
+	Mistyped bool `json:"-"`
 
 	body []byte // of the answer
 }
@@ -55,6 +59,8 @@ func (p *Problem) Error() string {
 	switch {
 	case p.Code == "invalid_credentials":
 		return fmt.Sprintf("the service refuses the login (401): %s", p.Reason())
+	case p.Mistyped:
+		return "the service refuses the key (401): its checksum does not fit, so it has a typing error or is not whole"
 	case p.Status == http.StatusUnauthorized:
 		return fmt.Sprintf("the service refuses the key (401): %s", p.Reason())
 	case p.Temporary() || p.Status >= 500:
@@ -101,6 +107,7 @@ func readProblem(status int, body []byte) *Problem {
 func (c *Client) answerError(status int, body []byte) error {
 	p := readProblem(status, body)
 	p.KeyFrom = c.KeyFrom
+	p.Mistyped = p.Code == "invalid_token" && strings.HasPrefix(c.Key, credential.KeyPrefix) && !credential.IsKey(c.Key)
 	switch {
 	case status == http.StatusBadRequest && strings.Contains(string(body), "HTTP request to an HTTPS server"):
 		return &ConnectError{Kind: NeedsTLS, Host: c.Address.Host}

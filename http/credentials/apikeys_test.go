@@ -24,7 +24,7 @@ func TestCreateKey(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !regexp.MustCompile(`^ask_[0-9A-Za-z]{46}$`).MatchString(secret) || !isKeySecret(secret) {
+	if !regexp.MustCompile(`^ask_[0-9A-Za-z]{46}$`).MatchString(secret) || !credential.IsKey(secret) {
 		t.Errorf("secret %q", secret)
 	}
 	want := credential.APIKey{ID: k.ID, Account: a.ID, Name: "deploy bot", Prefix: secret[:8], CreatedAt: k.CreatedAt,

@@ -32,7 +32,7 @@ func (s *Service) Authenticate(ctx context.Context, token string) (signal.Princi
 	case token == "":
 		s.metrics.refused(missingCredentials)
 		return signal.Principal{}, errMissing
-	case strings.HasPrefix(token, keyPrefix):
+	case strings.HasPrefix(token, credential.KeyPrefix):
 		return s.authenticateKey(ctx, token)
 	}
 	return s.authenticateJWT(ctx, token)
@@ -54,7 +54,7 @@ func (s *Service) refuse(why reason) (signal.Principal, error) {
 }
 
 func (s *Service) authenticateKey(ctx context.Context, token string) (signal.Principal, error) {
-	if !isKeySecret(token) {
+	if !credential.IsKey(token) {
 		return s.refuse(malformedKey)
 	}
 	d := digest(token)

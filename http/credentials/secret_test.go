@@ -14,17 +14,17 @@ func TestKeySecrets(t *testing.T) {
 	seen := map[string]bool{}
 	for range 1000 {
 		s := newKeySecret()
-		if !form.MatchString(s) || !isKeySecret(s) || seen[s] {
+		if !form.MatchString(s) || !credential.IsKey(s) || seen[s] {
 			t.Fatalf("secret %q", s)
 		}
 		seen[s] = true
 	}
 	// The CRC-32 (IEEE) of forty zeros, as other tools compute it.
 	const crcOfFortyZeros = 2520759182
-	sum := keyChecksum(strings.Repeat("0", 40))
+	sum := credential.KeyChecksum(strings.Repeat("0", 40))
 	n := 0
 	for _, c := range sum {
-		n = n*62 + strings.IndexByte(base62, c)
+		n = n*62 + strings.IndexByte(credential.Base62, c)
 	}
 	if n != crcOfFortyZeros {
 		t.Errorf("checksum %q is %d, want %d", sum, n, crcOfFortyZeros)
@@ -39,18 +39,18 @@ func TestTypingErrorsInKeysAreFound(t *testing.T) {
 			if s[i] == c {
 				continue
 			}
-			if changed := s[:i] + string(c) + s[i+1:]; isKeySecret(changed) {
+			if changed := s[:i] + string(c) + s[i+1:]; credential.IsKey(changed) {
 				t.Errorf("%q passes for %q", changed, s)
 			}
 		}
 		if i > 4 && s[i] != s[i-1] {
-			if swapped := s[:i-1] + s[i:i+1] + s[i-1:i] + s[i+1:]; isKeySecret(swapped) {
+			if swapped := s[:i-1] + s[i:i+1] + s[i-1:i] + s[i+1:]; credential.IsKey(swapped) {
 				t.Errorf("%q passes for %q", swapped, s)
 			}
 		}
 	}
 	for _, bad := range []string{"", "ask_", s[:49], s + "0", " " + s[1:], "ASK_" + s[4:], s[4:]} {
-		if isKeySecret(bad) {
+		if credential.IsKey(bad) {
 			t.Errorf("%q passes", bad)
 		}
 	}
@@ -101,7 +101,7 @@ func FuzzSecrets(f *testing.F) {
 	f.Add("ask_")
 	form := regexp.MustCompile(`^ask_[0-9A-Za-z]{46}$`)
 	f.Fuzz(func(t *testing.T, s string) {
-		if isKeySecret(s) && !form.MatchString(s) {
+		if credential.IsKey(s) && !form.MatchString(s) {
 			t.Errorf("%q passes for a key", s)
 		}
 		if locator, ok := parseRefreshToken(s); ok && (len(s) != refreshLength || len(locator) != refreshLocator) {

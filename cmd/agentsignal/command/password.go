@@ -2,7 +2,6 @@ package command
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -45,7 +44,12 @@ func (f *PasswordFlags) Read(cmd *cobra.Command) (string, error) {
 	case term.IsTerminal(int(os.Stdin.Fd())):
 		return askPassword(cmd.Context(), cmd.ErrOrStderr(), int(os.Stdin.Fd()))
 	}
-	return "", errors.New("give the password by --password-stdin or --password-file")
+	email := "EMAIL"
+	if f := cmd.Flags().Lookup("email"); f != nil && f.Value.String() != "" {
+		email = f.Value.String()
+	}
+	return "", fmt.Errorf(`give the password by --password-file, or by standard input: `+
+		`printf %%s "$PASSWORD" | %s --email %s --password-stdin`, cmd.CommandPath(), email)
 }
 
 // askPassword reads a password from a terminal without showing it. The terminal is restored

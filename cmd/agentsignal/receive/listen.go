@@ -119,7 +119,7 @@ func (l *localReceiver) listen(ctx context.Context, addr string, register *regis
 	var lc net.ListenConfig
 	ln, err := lc.Listen(ctx, "tcp", addr)
 	if err != nil {
-		return fmt.Errorf("--addr: %w", err)
+		return fmt.Errorf("--addr: %w: choose another, such as 127.0.0.1:0 for any free port", err)
 	}
 	if register.wanted {
 		if len(l.secrets) == 0 {

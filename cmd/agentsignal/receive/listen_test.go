@@ -277,6 +277,10 @@ func TestListenRefusesBadFlags(t *testing.T) {
 	o := operator(t)
 	o.Fails("give the secret", "listen", "--addr", "127.0.0.1:0")
 	o.Fails("--addr", "listen", "--secret", "s", "--addr", "nowhere")
+	taken := httptest.NewServer(nil)
+	defer taken.Close()
+	o.Fails("address already in use: choose another, such as 127.0.0.1:0 for any free port", "listen", "--secret", "s",
+		"--addr", taken.Listener.Addr().String())
 	o.Fails("--print", "listen", "--secret", "s", "--print", "xml")
 	o.Fails("--forward-to", "listen", "--secret", "s", "--forward-to", "localhost:3000")
 	o.Fails("--save", "listen", "--secret", "s", "--save", commandtest.Written(t, ""))

@@ -49,7 +49,7 @@ func adviceOn(p *client.Problem) string {
 	case p.Code == "invalid_credentials":
 		return "on the machine of the service, agentsignal account set-password sets a new password"
 	case p.Status == http.StatusUnauthorized:
-		return adviceOnKey(p.KeyFrom)
+		return adviceOnKey(p)
 	case p.Code == "insufficient_scope":
 		return fmt.Sprintf("use a key with the scope %s", p.RequiredScope)
 	case p.Code == "account_locked":
@@ -64,13 +64,16 @@ func adviceOn(p *client.Problem) string {
 	return ""
 }
 
-// adviceOnKey returns what to do about a key from there that the service refuses.
-func adviceOnKey(from string) string {
-	if name, ok := strings.CutPrefix(from, ofProfile); ok {
+// adviceOnKey returns what to do about a key that the service refuses.
+func adviceOnKey(p *client.Problem) string {
+	if name, ok := strings.CutPrefix(p.KeyFrom, ofProfile); ok {
 		return fmt.Sprintf("the key is that of the profile %s: agentsignal login --profile %[1]s makes a new one", name)
 	}
-	if from != "" {
-		return fmt.Sprintf("the key is from %s: agentsignal key create makes a new one", from)
+	switch {
+	case p.KeyFrom != "" && p.Mistyped:
+		return fmt.Sprintf("the key is from %s: copy it again", p.KeyFrom)
+	case p.KeyFrom != "":
+		return fmt.Sprintf("the key is from %s: agentsignal key create makes a new one", p.KeyFrom)
 	}
 	return "see agentsignal key list and agentsignal login"
 }

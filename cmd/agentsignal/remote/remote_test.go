@@ -173,6 +173,8 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 			"a new one": &client.Problem{Status: 401, Detail: "no", KeyFrom: ofProfile + "work"},
 		"the service refuses the key (401): no: the key is from --key: agentsignal key create makes a new one": &client.Problem{
 			Status: 401, Detail: "no", KeyFrom: "--key"},
+		"the service refuses the key (401): its checksum does not fit, so it has a typing error or is not whole: the key is " +
+			"from --key: copy it again": &client.Problem{Status: 401, KeyFrom: "--key", Mistyped: true},
 		"the service refuses the login (401): It is wrong. On the machine of the service, agentsignal account set-password " +
 			"sets a new password": &client.Problem{Status: 401, Code: "invalid_credentials", Detail: "It is wrong."},
 		"the certificate of host:1 is not trusted: x509: certificate signed by unknown authority: if you trust its authority, " +

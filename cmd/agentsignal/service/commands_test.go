@@ -34,7 +34,8 @@ func TestCommandsChangeAccountsAndKeys(t *testing.T) {
 			if made.Email != "ada@example.com" || !strings.HasPrefix(string(made.AccountID), "acc_") {
 				t.Errorf("created %+v", made)
 			}
-			admin.Fails("exists", "account", "create", "--email", "ada@example.com", "--password", password)
+			admin.Fails("exists: agentsignal account set-password --email ada@example.com sets its password, and agentsignal "+
+				"key create --email ada@example.com --name NAME makes a key", "account", "create", "--email", "ada@example.com", "--password", password)
 			admin.Fails("12 characters", "account", "create", "--email", "eve@example.com", "--password", "short")
 			admin.Fails("password", "account", "create", "--email", "eve@example.com")
 			admin.Fails("email", "account", "create", "--password", password)
@@ -145,6 +146,8 @@ func TestTailShowsTheStream(t *testing.T) {
 	o := operator(t)
 	o.Fails("give an API key", "tail", "--url", address)
 	o.Fails("refuses the key (401)", "tail", "--url", address, "--key", unknownKey())
+	o.Fails("its checksum does not fit, so it has a typing error or is not whole: the key is from --key: copy it again",
+		"tail", "--url", address, "--key", trader.token[:len(trader.token)-1])
 
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()

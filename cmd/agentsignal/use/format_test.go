@@ -170,7 +170,9 @@ sig_22
 		}
 	}
 	for want, flags := range map[string]outputFlags{"must be text, json or csv": {form: "xml"},
-		"--jq: ":          {form: formText, jq: ".["},
+		`--jq: the program is not complete: after "map(.r" something is missing`: {form: formText, jq: "map(.r"},
+		`--jq: unexpected token "b" at the end of ".a b"`:                        {form: formText, jq: ".a b | .c"},
+		`--jq: unterminated string literal at the end of "\"abc"`:                {form: formText, jq: `"abc`},
 		"--jq makes JSON": {form: formCSV, jq: "."}} {
 		if _, err := flags.printer(&bytes.Buffer{}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: %v", flags, err)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/csv"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -52,6 +53,13 @@ func (f *outputFlags) printer(out io.Writer) (*printer, error) {
 		return nil, fmt.Errorf("--jq makes JSON: leave out --output csv, or use @csv in the program")
 	}
 	q, err := gojq.Parse(f.jq)
+	if wrong, ok := errors.AsType[*gojq.ParseError](err); ok {
+		if err.Error() == "unexpected EOF" {
+			return nil, fmt.Errorf("--jq: the program is not complete: after %q something is missing, such as "+
+				"a closing bracket", f.jq)
+		}
+		return nil, fmt.Errorf("--jq: %w at the end of %q", err, f.jq[:wrong.Offset])
+	}
 	if err != nil {
 		return nil, fmt.Errorf("--jq: %w", err)
 	}
