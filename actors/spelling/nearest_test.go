@@ -1,6 +1,7 @@
 package spelling
 
 import (
+	"math/bits"
 	"strings"
 	"testing"
 
@@ -53,4 +54,19 @@ func TestDistance(t *testing.T) {
 			t.Errorf("%q and %q are %d apart, want %d", c.a, c.b, got, c.want)
 		}
 	}
+}
+
+// FuzzLetters: the sets of characters exclude no name that is near.
+func FuzzLetters(f *testing.F) {
+	f.Add("BTCC", "btc")
+	f.Add("münchn", "MÜnchen")
+	f.Add("\xff", "")
+	f.Fuzz(func(t *testing.T, a, b string) {
+		if len(a) > maxCompared || len(b) > maxCompared {
+			return
+		}
+		if d := distance([]rune(Fold(a)), []rune(Fold(b))); bits.OnesCount64(letters(a)^letters(b)) > 2*d {
+			t.Errorf("%q and %q are %d apart, and their letters %b and %b", a, b, d, letters(a), letters(b))
+		}
+	})
 }

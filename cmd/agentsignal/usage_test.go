@@ -24,8 +24,8 @@ func TestWrongCommandLinesAreExplained(t *testing.T) {
 	t.Parallel()
 	for line, want := range map[string]string{
 		"tial": `no command "tial": did you mean tail? ` +
-			`agentsignal has account, audit, backtest, `,
-		"frobnicate":   `no command "frobnicate": agentsignal has account, audit, backtest, `,
+			`agentsignal has account, assets, audit, `,
+		"frobnicate":   `no command "frobnicate": agentsignal has account, assets, audit, `,
 		"tial --url x": `no command "tial": did you mean tail?`,
 		"--nosuch":     "no flag --nosuch: agentsignal --help lists the flags",
 		"account crate": `no command "crate": did you mean create? ` +
