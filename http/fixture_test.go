@@ -16,6 +16,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/agent"
 	"github.com/agentsignal/agentsignal/actors/catalogue"
+	"github.com/agentsignal/agentsignal/actors/dashboard"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/credential"
 	signalhttp "github.com/agentsignal/agentsignal/http"
@@ -54,6 +55,7 @@ type fakes struct {
 	release  func(account signal.AccountID, key signal.ReplyKey) error
 	save     func(account signal.AccountID, r *signal.Reply) error
 	serve    func(ws *websocket.Conn, p *signal.Principal)
+	begins   func(first *dashboard.Subscription) // before serve
 	settle   func(settled func())
 	login    func(email, password string) (credentials.Tokens, error)
 	refresh  func(token string) (credentials.Tokens, error)
@@ -200,11 +202,19 @@ func (f fakeReplies) SaveReply(_ context.Context, account signal.AccountID, r *s
 	return fail2(f.save, account, r)
 }
 
-func (f fakeHub) Serve(ws *websocket.Conn, p *signal.Principal, settled func()) {
+func (f fakeHub) ReadSubscription(account signal.AccountID, value func(string) (string, bool),
+	bad func(name, detail string)) *dashboard.Subscription {
+	return new(dashboard.Hub).ReadSubscription(account, value, bad)
+}
+
+func (f fakeHub) Serve(ws *websocket.Conn, p *signal.Principal, first *dashboard.Subscription, settled func()) {
 	if f.settle != nil {
 		f.settle(settled)
 	} else {
 		settled()
+	}
+	if f.begins != nil {
+		f.begins(first)
 	}
 	if f.serve == nil {
 		_ = ws.Close()

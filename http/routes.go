@@ -161,7 +161,7 @@ func (s *Server) addRoutes() {
 	// The stream.
 	for _, path := range []string{"/ws/dashboard", "/v1/ws/dashboard"} {
 		s.add(path, methods{"GET": {guard: handshake, class: limits.Streams, handle: s.stream,
-			params: credentialParams}})
+			params: streamParams}})
 	}
 
 	// An access token.

@@ -4,22 +4,29 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/gorilla/websocket"
 
+	"github.com/agentsignal/agentsignal/actors/dashboard"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/http/request"
 )
 
 // Hub serves the connections of the dashboard stream.
 type Hub interface {
+	// ReadSubscription returns the subscription that the query of a handshake asks for, or nil if it
+	// asks for none. value returns a parameter, and whether it is given; bad gets each fault.
+	ReadSubscription(account signal.AccountID, value func(name string) (string, bool),
+		bad func(name, detail string)) *dashboard.Subscription
 	// Serve takes over an upgraded connection and closes it in the end. Without a principal
-	// the first message must authenticate. settled is called, if not nil, as soon as that is
-	// done or the connection has ended.
-	Serve(ws *websocket.Conn, p *signal.Principal, settled func())
+	// the first message must authenticate; with one the connection begins with first, unless that
+	// is nil. settled is called, if not nil, as soon as the client is authenticated or the connection
+	// has ended.
+	Serve(ws *websocket.Conn, p *signal.Principal, first *dashboard.Subscription, settled func())
 }
 
 // handshakeTimeout limits the writing of the answer to a handshake.
@@ -66,6 +73,9 @@ var errMalformedQuery = &signal.Error{Kind: signal.KindUnauthorized, Code: "inva
 // credentialParams are the names of the credential in the query, as in the message auth.
 var credentialParams = []string{"api_key", "token"}
 
+// streamParams are the parameters of a handshake.
+var streamParams = slices.Concat(credentialParams, dashboard.SubscriptionParams)
+
 // credentialOf returns the credential in the query of a handshake, or "" without one. One
 // that cannot be read, and more than one, count as malformed.
 func credentialOf(raw string) (token string) {
@@ -102,6 +112,7 @@ func (s *Server) originAllowed(r *http.Request) bool {
 // stream answers GET /ws/dashboard: it upgrades the connection and hands it to the
 // hub, once the handshake has been counted and logged.
 func (s *Server) stream(c *call) error {
+	first := s.firstSubscription(c)
 	checkHandshake(c.r.Header, &c.faults)
 	if err := c.faults.Err(); err != nil {
 		c.Header().Set("Sec-Websocket-Version", "13")
@@ -131,7 +142,24 @@ func (s *Server) stream(c *call) error {
 		p = new(c.principal) // a copy does not keep the request alive
 	}
 	hub := s.o.Hub
-	c.then = func() { hub.Serve(ws, p, settled) }
+	c.then = func() { hub.Serve(ws, p, first, settled) }
+	return nil
+}
+
+// firstSubscription reads the subscription of a handshake, which needs its credential there, too: whose
+// assets and events they are is not known before.
+func (s *Server) firstSubscription(c *call) *dashboard.Subscription {
+	if c.principal.Account != "" {
+		return s.o.Hub.ReadSubscription(c.principal.Account, c.query.Lookup, func(name, detail string) {
+			c.faults.Add(request.InQuery, name, request.CodeInvalidValue, detail)
+		})
+	}
+	for _, name := range dashboard.SubscriptionParams {
+		if _, given := c.query.Lookup(name); given {
+			c.faults.Add(request.InQuery, name, request.CodeInvalidValue, "needs a credential in the handshake: in the "+
+				"header Authorization or the parameter api_key. After one in the first message, send a subscribe")
+		}
+	}
 	return nil
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/gorilla/websocket"
 
+	"github.com/agentsignal/agentsignal/actors/dashboard"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	signalhttp "github.com/agentsignal/agentsignal/http"
 )
@@ -26,8 +27,8 @@ func dial(tb testing.TB, server *httptest.Server, path string,
 
 func TestStreamHandshakes(t *testing.T) {
 	t.Parallel()
-	served := make(chan *signal.Principal, 1)
-	f := &fakes{serve: func(ws *websocket.Conn, p *signal.Principal) {
+	served, begins := make(chan *signal.Principal, 1), make(chan bool, 1)
+	f := &fakes{begins: func(first *dashboard.Subscription) { begins <- first != nil }, serve: func(ws *websocket.Conn, p *signal.Principal) {
 		served <- p
 		_ = ws.WriteMessage(websocket.TextMessage, []byte("hello"))
 		_ = ws.Close()
@@ -63,6 +64,13 @@ func TestStreamHandshakes(t *testing.T) {
 			http.Header{"Origin": {server.URL, "https://evil.example.com"}}, 403, ""},
 		{"no origin at all", "/ws/dashboard", http.Header{"Origin": {"null"}}, 403, ""},
 		{"an unknown version", "/ws/dashboard", http.Header{"X-Service-Version": {"nosuch"}}, 400, ""},
+		{"subscribing", "/ws/dashboard?api_key=key&channels=signal.new&assets=BTC,ETH&last_event_id=1795253400000-0",
+			nil, 101, accountID},
+		{"subscribing to none", "/ws/dashboard?api_key=key&channels=", nil, 101, accountID},
+		{"subscribing without a credential", "/ws/dashboard?channels=signal.new", nil, 400, ""},
+		{"subscribing to what does not exist", "/ws/dashboard?api_key=key&channels=signals.new", nil, 400, ""},
+		{"subscribing with a bad credential", "/ws/dashboard?api_key=wrong&channels=signals.new", nil, 401, ""},
+		{"subscribing twice", "/ws/dashboard?api_key=key&assets=BTC&assets=ETH", nil, 400, ""},
 	}
 	for _, test := range tests {
 		ws, resp, err := dial(t, server, test.path, test.header)
@@ -81,11 +89,33 @@ func TestStreamHandshakes(t *testing.T) {
 			continue
 		}
 		p := <-served
+		if begun := <-begins; begun != strings.HasPrefix(test.name, "subscribing") {
+			t.Errorf("%s: begins with a subscription: %v", test.name, begun)
+		}
 		if p == nil && test.account != "" || p != nil && p.Account != test.account {
 			t.Errorf("%s: principal %+v", test.name, p)
 		}
 		if _, text, err := ws.ReadMessage(); err != nil || string(text) != "hello" {
 			t.Errorf("%s: read %q, %v", test.name, text, err)
+		}
+	}
+}
+
+// TestFaultsOfASubscriptionAtTheHandshake have the names of the parameters, and come all at once.
+func TestFaultsOfASubscriptionAtTheHandshake(t *testing.T) {
+	t.Parallel()
+	s := newServer(t, &fakes{})
+	const head = "/ws/dashboard?last_event_id=yesterday&channels=signals.new,market.price&api_key="
+	for key, want := range map[string]string{
+		"key": `"parameter":"channels","code":"invalid_value","detail":"no channel \"signals.new\" (did you mean ` +
+			`signal.new?): must be one of: signal.new, `,
+		"": `"parameter":"channels","code":"invalid_value","detail":"needs a credential in the handshake: `,
+	} {
+		a := do(t, s, "GET", head+key, "", "Authorization:", "Connection: Upgrade", "Upgrade: websocket",
+			"Sec-WebSocket-Version: 13", "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==")
+		faults := []string{"query channels invalid_value", "query last_event_id invalid_value"}
+		if d := cmp.Diff(faults, a.faults(t)); d != "" || a.Status != 400 || !strings.Contains(a.Body, want) {
+			t.Errorf("%q: %d %s (-want +got):\n%s", key, a.Status, a.Body, d)
 		}
 	}
 }

@@ -87,7 +87,7 @@ func BenchmarkFanOut(b *testing.B) {
 				Channels: names(defaultChannels)}, time.Now())
 			a.expect(len(welcome))
 			for _, c := range a.servers {
-				s.hub.serve(c, principalOf(alice), func() {})
+				s.hub.serve(c, principalOf(alice), nil, func() {})
 			}
 			a.wait()
 			events := make([]signal.Event, batch)

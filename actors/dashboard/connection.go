@@ -66,6 +66,7 @@ type connection struct {
 	peer *peer
 
 	principal *signal.Principal // nil before authentication
+	first     *Subscription     // of the handshake, until its reply is posted; usually nil
 	channels  []channel         // the subscription, in the client's order
 	filter    signal.Filter     // as the client wrote it
 
@@ -120,13 +121,14 @@ func (a *connection) Receive(c engine.Context) {
 
 func (a *connection) onStarted(c engine.Context) {
 	p := a.principal
+	a.peer.ref = c.Self()
 	if p == nil {
 		a.authTimer = c.After(a.hub.o.AuthTimeout, authTimedOut{})
 	} else {
 		a.principal = nil
 		a.accept(c, *p)
 	}
-	a.peer.begin(c.Self())
+	a.peer.begin()
 }
 
 // onReceived handles a message, or queues it behind one that is in progress.
@@ -256,14 +258,14 @@ func (a *connection) accept(c engine.Context, p signal.Principal) {
 		a.follow(c, p.Account)
 		return
 	}
-	a.confirm()
+	a.confirm(c)
 }
 
 // follow waits until events of the account are published here.
 func (a *connection) follow(c engine.Context, account signal.AccountID) {
 	follower, partition := a.hub.o.Follower, a.hub.o.PartitionOf(account)
 	if follower.Attached(partition) { // as for all connections of an account but the first
-		a.confirm()
+		a.confirm(c)
 		return
 	}
 	a.busy = true
@@ -282,22 +284,23 @@ func (a *connection) onFollowed(c engine.Context, m followed) {
 		a.close(closeGoingAway)
 		return
 	}
-	a.confirm()
 	a.busy = false
+	a.confirm(c)
 	a.resume(c)
 }
 
-// confirm welcomes the principal, whose events the client gets from then on.
-func (a *connection) confirm() {
+// confirm welcomes the principal, whose events the client gets from then on, or begins the
+// subscription of the handshake.
+func (a *connection) confirm(c engine.Context) {
 	p := a.principal
-	a.peer.flusher.post(authenticated{
-		peer:    a.peer,
-		account: p.Account,
-		key:     p.Key,
-		session: p.Session,
-		sub:     a.hub.subscription(a.channels, &a.filter),
-		welcome: a.welcome(),
-	})
+	o := authenticated{peer: a.peer, account: p.Account, key: p.Key, session: p.Session}
+	if a.first != nil {
+		a.peer.flusher.post(o)
+		a.subscribe(c, a.first.message)
+		return
+	}
+	o.sub, o.welcome = a.hub.subscription(a.channels, &a.filter), a.welcome()
+	a.peer.flusher.post(o)
 }
 
 func (a *connection) welcome() welcomeData {
@@ -363,6 +366,7 @@ func (a *connection) subscribe(c engine.Context, m message) {
 		return
 	}
 	a.busy = true
+	a.peer.flusher.post(held{a.peer})
 	granted, _ := a.wanted(m)
 	sub, account := a.hub.subscription(granted, &m.filter), a.principal.Account
 	partition := a.hub.o.PartitionOf(account)
@@ -406,7 +410,7 @@ func (a *connection) change(m message, r *replay) {
 		Filters:  newFiltersData(&m.filter),
 		Denied:   names(denied),
 	}
-	a.peer.flusher.post(subscribed{
+	o := subscribed{
 		peer:   a.peer,
 		sub:    a.hub.subscription(granted, &m.filter),
 		replay: r,
@@ -415,7 +419,11 @@ func (a *connection) change(m message, r *replay) {
 			data.Resumed = resumed
 			return data
 		},
-	})
+	}
+	if a.first != nil {
+		a.first, o.welcome = nil, new(a.welcome())
+	}
+	a.peer.flusher.post(o)
 }
 
 // subscription returns the subscription to list of the signals that pass filter. Assets are

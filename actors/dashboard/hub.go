@@ -179,6 +179,7 @@ var connectionFailures = engine.Supervision{Restarts: -1}
 type connected struct {
 	peer      *peer
 	principal *signal.Principal
+	first     *Subscription
 }
 
 // connections is the parent of the connections' actors.
@@ -188,7 +189,7 @@ type connections struct{ hub *Hub }
 func (s *connections) Receive(c engine.Context) {
 	if m, ok := c.Message().(connected); ok {
 		c.Spawn(engine.Connection, m.peer.id, func() engine.Actor {
-			return &connection{hub: s.hub, peer: m.peer, principal: m.principal}
+			return &connection{hub: s.hub, peer: m.peer, principal: m.principal, first: m.first}
 		}, engine.Supervision{})
 	}
 }
@@ -198,18 +199,19 @@ func (s *connections) Receive(c engine.Context) {
 func (h *Hub) clock() int64 { return int64(time.Since(h.started)) + 1 }
 
 // Serve takes over ws, which must not have been read from or written to since the upgrade.
-// p is the principal of the handshake, or nil if the first message must authenticate.
+// p is the principal of the handshake, or nil if the first message must authenticate. The
+// connection begins with first, which needs a principal, or if that is nil with a welcome.
 // settled may be nil; it is called, possibly more than once, when the client was
 // authenticated or its connection has ended. Serve returns at once. While the hub drains it
 // closes ws with 1001.
-func (h *Hub) Serve(ws *websocket.Conn, p *signal.Principal, settled func()) {
+func (h *Hub) Serve(ws *websocket.Conn, p *signal.Principal, first *Subscription, settled func()) {
 	if settled == nil {
 		settled = func() {}
 	}
-	h.serve(ws.NetConn(), p, settled)
+	h.serve(ws.NetConn(), p, first, settled)
 }
 
-func (h *Hub) serve(conn net.Conn, p *signal.Principal, settled func()) {
+func (h *Hub) serve(conn net.Conn, p *signal.Principal, first *Subscription, settled func()) {
 	h.mu.Lock()
 	if h.draining {
 		h.mu.Unlock()
@@ -227,7 +229,7 @@ func (h *Hub) serve(conn net.Conn, p *signal.Principal, settled func()) {
 	peer.socket = newSocket(conn, func() { f.post(writable{peer}) }, h.start, &f.poller)
 	h.o.Metrics.opened(+1)
 	f.post(attached{peer})
-	h.parent.Tell(connected{peer, p})
+	h.parent.Tell(connected{peer, p, first})
 }
 
 // guard recovers from a panic of do.
@@ -246,8 +248,7 @@ func sendAway(conn net.Conn) {
 }
 
 // begin starts to read from p for its actor.
-func (p *peer) begin(ref engine.Ref) {
-	p.ref = ref
+func (p *peer) begin() {
 	p.reading.Store(true)
 	p.socket.listen(&reading{peer: p})
 }

@@ -220,9 +220,15 @@ func newUnstarted(tb testing.TB, change func(*Options)) *service {
 		s.mu.Lock()
 		p := s.principal
 		s.mu.Unlock()
+		var first *Subscription
+		if query := r.URL.Query(); p != nil {
+			first = s.hub.ReadSubscription(p.Account, func(name string) (string, bool) {
+				return query.Get(name), query.Has(name)
+			}, func(name, detail string) { tb.Errorf("%s: %s", name, detail) })
+		}
 		if ws, err := upgrader.Upgrade(w, r, nil); err == nil {
 			s.unsettled.Add(1)
-			s.hub.Serve(ws, p, sync.OnceFunc(func() { s.unsettled.Add(-1) }))
+			s.hub.Serve(ws, p, first, sync.OnceFunc(func() { s.unsettled.Add(-1) }))
 		}
 	}))
 	tb.Cleanup(func() {
@@ -253,10 +259,16 @@ func (s *service) dial(p *signal.Principal) *client {
 
 func (s *service) dialWith(p *signal.Principal, d *websocket.Dialer) *client {
 	s.tb.Helper()
+	return s.dialQuery(p, d, "")
+}
+
+// dialQuery connects with a query that may have the subscription.
+func (s *service) dialQuery(p *signal.Principal, d *websocket.Dialer, query string) *client {
+	s.tb.Helper()
 	s.mu.Lock()
 	s.principal = p
 	s.mu.Unlock()
-	ws, _, err := d.Dial("ws"+strings.TrimPrefix(s.server.URL, "http"), nil)
+	ws, _, err := d.Dial("ws"+strings.TrimPrefix(s.server.URL, "http")+"?"+query, nil)
 	if err != nil {
 		s.tb.Fatal(err)
 	}

@@ -121,6 +121,21 @@ func (f *flusher) missed(p *peer, sub *subscription, r *replay) ([]*frame, bool)
 	return frames, true
 }
 
+// sinceHeld returns the live frames for sub that were published since p's subscription ended, with
+// the replay that has them; none if they are not known.
+func (f *flusher) sinceHeld(p *peer, sub *subscription) ([]*frame, *replay) {
+	n := len(p.sent)
+	if n == 0 {
+		return nil, nil
+	}
+	r := &replay{complete: true, from: p.sent[n-1].to, known: p.sent[n-1].to}
+	frames, ok := f.missed(p, sub, r)
+	if !ok {
+		return nil, nil
+	}
+	return frames, r
+}
+
 // wasSent reports whether frame was sent on this connection, or is queued for it.
 func (p *peer) wasSent(frame *frame, at passage) bool {
 	for _, s := range p.sent {

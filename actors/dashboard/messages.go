@@ -118,13 +118,18 @@ func decodeMessage(text []byte) (message, *fault) {
 			return m, f
 		}
 	}
+	return m, m.check()
+}
+
+// check refuses members that do not go together.
+func (m *message) check() *fault {
 	if slices.Contains(m.channels, marketPrice) && m.action == actionSubscribe && len(m.filter.Assets) == 0 {
-		return m, faultf(codeInvalidFilter, `market.price needs filters.assets, such as ["BTC"]: it has only named assets`)
+		return faultf(codeInvalidFilter, "market.price needs filters.assets, such as BTC: it has only named assets")
 	}
 	if m.action == actionAuth && m.token == "" {
-		return m, faultf(codeInvalidMessage, "api_key or token is required: "+credentialForms)
+		return faultf(codeInvalidMessage, "api_key or token is required: "+credentialForms)
 	}
-	return m, nil
+	return nil
 }
 
 func (m *message) decodeRef(value []byte) *fault {

@@ -129,7 +129,8 @@ func (o attached) apply(f *flusher) {
 }
 
 // authenticated sets the owner of a connection, for the first time or again. The
-// connection gets welcome as the answer, and the subscription sub from then on.
+// connection gets welcome as the answer, and the subscription sub from then on, unless sub
+// is nil: then the subscription of the handshake follows.
 type authenticated struct {
 	peer    *peer
 	account signal.AccountID
@@ -154,17 +155,26 @@ func (o authenticated) apply(f *flusher) {
 		}
 	}
 	p.key, p.session = o.key, o.session
+	if o.sub == nil {
+		f.addToAccount(p, o.account)
+		return
+	}
 	f.unsubscribe(p)
-	f.send(p, encodeReply("welcome", o.welcome, f.hub.o.Now()))
+	f.welcome(p, o.welcome)
+	f.addToAccount(p, o.account)
+	f.begin(p, o.sub, nil)
+	f.join(p)
+}
+
+// welcome sends the welcome of p. Heartbeats follow from the first one on.
+func (f *flusher) welcome(p *peer, data welcomeData) {
+	f.send(p, encodeReply("welcome", data, f.hub.o.Now()))
 	if !p.welcomed {
 		p.welcomed = true
 		f.hub.o.Metrics.connected(connectOK)
 		p.nextBeat = f.hub.clock() + int64(f.hub.o.Heartbeat)
 		f.schedule(p)
 	}
-	f.addToAccount(p, o.account)
-	f.begin(p, o.sub, nil)
-	f.join(p)
 }
 
 // addToAccount adds p to the connections of account.
@@ -181,14 +191,25 @@ func (f *flusher) addToAccount(p *peer, account signal.AccountID) {
 	a.peers = append(a.peers, p)
 }
 
+// held ends the subscription of a connection whose missed events are being searched for. What
+// is published meanwhile is newer than those, and follows them.
+type held struct{ peer *peer }
+
+func (o held) apply(f *flusher) {
+	if !o.peer.ended() && o.peer.audience != nil {
+		f.unsubscribe(o.peer)
+	}
+}
+
 // subscribed replaces the subscription of an authenticated connection. Without a
 // replay the new one starts after the last published event.
 type subscribed struct {
-	peer   *peer
-	sub    *subscription
-	replay *replay // nil unless requested
-	kind   string  // of the reply
-	reply  func(*resumedData) any
+	peer    *peer
+	sub     *subscription
+	replay  *replay // nil unless requested
+	kind    string  // of the reply
+	reply   func(*resumedData) any
+	welcome *welcomeData // follows the reply; of a handshake's subscription only
 }
 
 func (o subscribed) apply(f *flusher) {
@@ -201,13 +222,17 @@ func (o subscribed) apply(f *flusher) {
 	var resumed *resumedData
 	if o.replay != nil {
 		resumed = &resumedData{}
-		if frames, resumed.Complete = f.missed(p, o.sub, o.replay); !resumed.Complete {
-			o.replay = nil
+		if frames, resumed.Complete = f.missed(p, o.sub, o.replay); resumed.Complete {
+			resumed.Replayed = len(frames)
+		} else {
+			frames, o.replay = f.sinceHeld(p, o.sub)
 		}
-		resumed.Replayed = len(frames)
 		f.hub.o.Metrics.resumed(resumed.Complete)
 	}
 	f.send(p, encodeReply(o.kind, o.reply(resumed), f.hub.o.Now()))
+	if o.welcome != nil {
+		f.welcome(p, *o.welcome)
+	}
 	f.begin(p, o.sub, o.replay)
 	if len(frames) == 0 {
 		f.join(p)

@@ -189,7 +189,7 @@ func TestPanicInSendAwayIsContained(t *testing.T) {
 	h.draining = true
 	conn := &panickingConn{closed: make(chan string)}
 	for range 2 {
-		h.serve(conn, nil, func() {})
+		h.serve(conn, nil, nil, func() {})
 		if how := <-conn.closed; how != "for good" {
 			t.Errorf("it is closed %s", how)
 		}

@@ -17,7 +17,7 @@ type peer struct {
 	socket  socket
 	settled func() // called when it is authenticated or has ended
 
-	// Set before reading begins.
+	// Set before an order that needs ref is posted, and before reading begins.
 	ref     engine.Ref // the connection's actor
 	reading atomic.Bool
 

@@ -92,12 +92,18 @@ func (q *Query) IsBad(name string) bool {
 
 // Get returns the value of a parameter, or "" if it is absent.
 func (q *Query) Get(name string) string {
+	value, _ := q.Lookup(name)
+	return value
+}
+
+// Lookup returns the value of a parameter, and whether it is given, which it may be without a value.
+func (q *Query) Lookup(name string) (value string, given bool) {
 	for _, p := range q.params {
 		if p.name == name {
-			return p.value
+			return p.value, true
 		}
 	}
-	return ""
+	return "", false
 }
 
 // Text reads a text of 1 to maxLength characters.

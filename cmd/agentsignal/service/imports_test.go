@@ -110,8 +110,8 @@ var mayImport = []struct {
 	{"http/console", nil},
 	// What it asks, for the types of questions and answers.
 	{"http", []string{"actors/signal", "actors/agent", "actors/audit", "actors/backtest", "actors/catalogue",
-		"actors/scorecard", "actors/market", "actors/record", "actors/record/verify", "actors/webhook/message",
-		"http/console", "http/credentials", "http/limits", "http/request"}},
+		"actors/dashboard", "actors/scorecard", "actors/market", "actors/record", "actors/record/verify",
+		"actors/webhook/message", "http/console", "http/credentials", "http/limits", "http/request"}},
 	{"configs", nil},
 	{"cmd/agentsignal/undo", nil},
 	{"cmd/agentsignal/command", nil},
