@@ -55,6 +55,7 @@ type fakes struct {
 	release  func(account signal.AccountID, key signal.ReplyKey) error
 	save     func(account signal.AccountID, r *signal.Reply) error
 	serve    func(ws *websocket.Conn, p *signal.Principal)
+	refusal  string                              // of subscriptions at the handshake
 	begins   func(first *dashboard.Subscription) // before serve
 	settle   func(settled func())
 	login    func(email, password string) (credentials.Tokens, error)
@@ -202,9 +203,8 @@ func (f fakeReplies) SaveReply(_ context.Context, account signal.AccountID, r *s
 	return fail2(f.save, account, r)
 }
 
-func (f fakeHub) ReadSubscription(account signal.AccountID, value func(string) (string, bool),
-	bad func(name, detail string)) *dashboard.Subscription {
-	return new(dashboard.Hub).ReadSubscription(account, value, bad)
+func (f fakeHub) Refusal(context.Context, signal.AccountID, *dashboard.Subscription) string {
+	return f.refusal
 }
 
 func (f fakeHub) Serve(ws *websocket.Conn, p *signal.Principal, first *dashboard.Subscription, settled func()) {

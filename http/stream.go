@@ -1,6 +1,7 @@
 package http
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"net/url"
@@ -18,10 +19,9 @@ import (
 
 // Hub serves the connections of the dashboard stream.
 type Hub interface {
-	// ReadSubscription returns the subscription that the query of a handshake asks for, or nil if it
-	// asks for none. value returns a parameter, and whether it is given; bad gets each fault.
-	ReadSubscription(account signal.AccountID, value func(name string) (string, bool),
-		bad func(name, detail string)) *dashboard.Subscription
+	// Refusal returns why a connection of account must not begin with a subscription, as the fault of
+	// the parameter assets, or "".
+	Refusal(ctx context.Context, account signal.AccountID, first *dashboard.Subscription) string
 	// Serve takes over an upgraded connection and closes it in the end. Without a principal
 	// the first message must authenticate; with one the connection begins with first, unless that
 	// is nil. settled is called, if not nil, as soon as the client is authenticated or the connection
@@ -149,15 +149,20 @@ func (s *Server) stream(c *call) error {
 // firstSubscription reads the subscription of a handshake, which needs its credential there, too: whose
 // assets and events they are is not known before.
 func (s *Server) firstSubscription(c *call) *dashboard.Subscription {
+	bad := func(name, detail string) { c.faults.Add(request.InQuery, name, request.CodeInvalidValue, detail) }
 	if c.principal.Account != "" {
-		return s.o.Hub.ReadSubscription(c.principal.Account, c.query.Lookup, func(name, detail string) {
-			c.faults.Add(request.InQuery, name, request.CodeInvalidValue, detail)
-		})
+		first := dashboard.ReadSubscription(c.query.Lookup, bad)
+		if first != nil && !c.faults.Any() {
+			if detail := s.o.Hub.Refusal(c.r.Context(), c.principal.Account, first); detail != "" {
+				bad("assets", detail)
+			}
+		}
+		return first
 	}
 	for _, name := range dashboard.SubscriptionParams {
 		if _, given := c.query.Lookup(name); given {
-			c.faults.Add(request.InQuery, name, request.CodeInvalidValue, "needs a credential in the handshake: in the "+
-				"header Authorization or the parameter api_key. After one in the first message, send a subscribe")
+			bad(name, "needs a credential in the handshake: in the header Authorization or the parameter api_key. "+
+				"After one in the first message, send a subscribe")
 		}
 	}
 	return nil

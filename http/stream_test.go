@@ -28,11 +28,12 @@ func dial(tb testing.TB, server *httptest.Server, path string,
 func TestStreamHandshakes(t *testing.T) {
 	t.Parallel()
 	served, begins := make(chan *signal.Principal, 1), make(chan bool, 1)
-	f := &fakes{begins: func(first *dashboard.Subscription) { begins <- first != nil }, serve: func(ws *websocket.Conn, p *signal.Principal) {
+	f := &fakes{begins: func(first *dashboard.Subscription) { begins <- first != nil }}
+	f.serve = func(ws *websocket.Conn, p *signal.Principal) {
 		served <- p
 		_ = ws.WriteMessage(websocket.TextMessage, []byte("hello"))
 		_ = ws.Close()
-	}}
+	}
 	s := newServer(t, f, func(o *signalhttp.Options) { o.CORSOrigins = []string{"https://app.example.com"} })
 	server := httptest.NewServer(s.Handler())
 	t.Cleanup(server.Close)
@@ -117,6 +118,17 @@ func TestFaultsOfASubscriptionAtTheHandshake(t *testing.T) {
 		if d := cmp.Diff(faults, a.faults(t)); d != "" || a.Status != 400 || !strings.Contains(a.Body, want) {
 			t.Errorf("%q: %d %s (-want +got):\n%s", key, a.Status, a.Body, d)
 		}
+	}
+}
+
+// TestASubscriptionThatTheHubRefuses is refused before the upgrade.
+func TestASubscriptionThatTheHubRefuses(t *testing.T) {
+	t.Parallel()
+	s := newServer(t, &fakes{refusal: "no such asset"})
+	a := do(t, s, "GET", "/ws/dashboard?assets=BTCC&api_key=key", "", "Authorization:", "Connection: Upgrade",
+		"Upgrade: websocket", "Sec-WebSocket-Version: 13", "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==")
+	if a.Status != 400 || !strings.Contains(a.Body, `{"parameter":"assets","code":"invalid_value","detail":"no such asset"}`) {
+		t.Errorf("%d %s", a.Status, a.Body)
 	}
 }
 

@@ -1,10 +1,12 @@
 package dashboard
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
+	"unique"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/spelling"
@@ -99,7 +101,7 @@ func (s channelSet) has(c channel) bool { return s&(1<<c) != 0 }
 // immutable, because connections share it.
 type subscription struct {
 	channels channelSet // without heartbeat
-	assets   []string   // folded, sorted, without duplicates; empty means all
+	assets   []asset    // sorted, without duplicates; empty means all
 	// filter compares what is not an asset; nil accepts all, so that a subscription without
 	// it costs nothing more.
 	filter *signal.Filter
@@ -109,15 +111,32 @@ type subscription struct {
 // newSubscription returns the subscription to list. Unless assets is empty, it is
 // limited to them.
 func newSubscription(list []channel, assets []string) *subscription {
-	s := &subscription{channels: setOf(list) &^ (1 << heartbeat)}
+	folded := make([]string, 0, len(assets))
 	for _, a := range assets {
-		s.assets = append(s.assets, spelling.Fold(a))
+		folded = append(folded, spelling.Fold(a))
 	}
-	slices.Sort(s.assets)
-	s.assets = slices.Compact(s.assets)
+	slices.Sort(folded)
+	folded = slices.Compact(folded)
+	s := &subscription{channels: setOf(list) &^ (1 << heartbeat), assets: make([]asset, 0, len(folded))}
+	for _, a := range folded {
+		s.assets = append(s.assets, unique.Make(a))
+	}
 	// Assets hold no control characters, so the key is unambiguous.
-	s.key = string(rune(s.channels)) + strings.Join(s.assets, "\x00")
+	key := strings.Join(folded, "\x00")
+	if len(key) > sha256.Size {
+		sum := sha256.Sum256([]byte(key))
+		key = "\x02" + string(sum[:])
+	}
+	s.key = string(rune(s.channels)) + key
 	return s
+}
+
+// with returns the subscription to list with the filter of s.
+func (s *subscription) with(list []channel) *subscription {
+	c := *s
+	c.channels = setOf(list) &^ (1 << heartbeat)
+	c.key = string(rune(c.channels)) + s.key[1:] // a set takes one byte
+	return &c
 }
 
 // filtered returns the subscription to list of the signals that pass f; assets are those of f
@@ -161,6 +180,5 @@ func (s *subscription) matches(f *frame) bool {
 	if len(s.assets) == 0 || !f.channel.hasAsset() {
 		return true
 	}
-	_, ok := slices.BinarySearch(s.assets, f.asset)
-	return ok
+	return slices.Contains(s.assets, f.asset)
 }

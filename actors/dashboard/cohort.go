@@ -15,14 +15,9 @@ type audience struct {
 	peers        []*peer             // peer.seat is its index
 	cohorts      map[string]*cohort  // by subscription.key
 	everyAsset   [channels][]*cohort // cohorts without a filter, or channels without assets
-	singleAsset  map[assetKey][]*cohort
+	singleAsset  map[asset][]*cohort // cohorts with a channel that has assets
 	prices       *prices
 	priceCohorts int // cohorts that want prices
-}
-
-type assetKey struct {
-	channel channel
-	asset   string
 }
 
 func newAudience(account signal.AccountID, partition int, p *prices) *audience {
@@ -30,7 +25,7 @@ func newAudience(account signal.AccountID, partition int, p *prices) *audience {
 		account:     account,
 		partition:   partition,
 		cohorts:     make(map[string]*cohort),
-		singleAsset: make(map[assetKey][]*cohort),
+		singleAsset: make(map[asset][]*cohort),
 		prices:      p,
 	}
 }
@@ -39,14 +34,14 @@ func newAudience(account signal.AccountID, partition int, p *prices) *audience {
 func (a *audience) concerned(f *frame, yield func(*cohort)) {
 	pass := func(list []*cohort) {
 		for _, c := range list {
-			if c.sub.passes(f) {
+			if c.sub.channels.has(f.channel) && c.sub.passes(f) {
 				yield(c)
 			}
 		}
 	}
 	pass(a.everyAsset[f.channel])
 	if f.channel.hasAsset() && len(a.singleAsset) > 0 {
-		pass(a.singleAsset[assetKey{f.channel, f.asset}])
+		pass(a.singleAsset[f.asset])
 	}
 }
 
@@ -87,21 +82,24 @@ func (a *audience) wantPrices(c *cohort, n int) {
 
 // index applies change to every list that c belongs to.
 func (a *audience) index(c *cohort, change func([]*cohort) []*cohort) {
+	single := false
 	for ch := range channels {
-		if !c.sub.channels.has(ch) {
-			continue
-		}
-		if len(c.sub.assets) == 0 || !ch.hasAsset() {
+		switch {
+		case !c.sub.channels.has(ch):
+		case len(c.sub.assets) == 0 || !ch.hasAsset():
 			a.everyAsset[ch] = change(a.everyAsset[ch])
-			continue
+		default:
+			single = true
 		}
-		for _, asset := range c.sub.assets {
-			k := assetKey{ch, asset}
-			if list := change(a.singleAsset[k]); len(list) > 0 {
-				a.singleAsset[k] = list
-			} else {
-				delete(a.singleAsset, k)
-			}
+	}
+	if !single {
+		return
+	}
+	for _, asset := range c.sub.assets {
+		if list := change(a.singleAsset[asset]); len(list) > 0 {
+			a.singleAsset[asset] = list
+		} else {
+			delete(a.singleAsset, asset)
 		}
 	}
 }

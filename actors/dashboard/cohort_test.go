@@ -22,7 +22,7 @@ func TestAudienceFindsTheCohortsConcerned(t *testing.T) {
 	}
 	for _, s := range subs {
 		a.cohort(s)
-		if a.cohort(newSubscription(channelsIn(s), s.assets)) != a.cohort(s) {
+		if a.cohort(s.with(channelsIn(s))) != a.cohort(s) {
 			t.Error("an equal subscription has another cohort")
 		}
 	}
@@ -30,11 +30,11 @@ func TestAudienceFindsTheCohortsConcerned(t *testing.T) {
 		f    frame
 		want []string
 	}{
-		{frame{channel: signalNew, asset: "BTC"}, []string{"all", "btc", "btc, eth"}},
-		{frame{channel: signalNew, asset: "ETH"}, []string{"all", "btc, eth"}},
-		{frame{channel: signalNew, asset: "SOL"}, []string{"all"}},
-		{frame{channel: signalClosed, asset: "BTC"}, []string{"btc, eth"}},
-		{frame{channel: signalUpdated, asset: "BTC"}, nil},
+		{frame{channel: signalNew, asset: assetOf("BTC")}, []string{"all", "btc", "btc, eth"}},
+		{frame{channel: signalNew, asset: assetOf("ETH")}, []string{"all", "btc, eth"}},
+		{frame{channel: signalNew, asset: assetOf("SOL")}, []string{"all"}},
+		{frame{channel: signalClosed, asset: assetOf("BTC")}, []string{"btc, eth"}},
+		{frame{channel: signalUpdated, asset: assetOf("BTC")}, nil},
 		{frame{channel: agentStatus}, []string{"all", "btc, eth", "status"}},
 		{frame{channel: systemNotification}, nil},
 	}

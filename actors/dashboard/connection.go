@@ -3,12 +3,10 @@ package dashboard
 import (
 	"context"
 	"errors"
-	"slices"
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/engine"
 	"github.com/agentsignal/agentsignal/actors/signal"
-	"github.com/agentsignal/agentsignal/actors/spelling"
 )
 
 // Messages to the actor of a connection, in addition to the client's.
@@ -27,9 +25,9 @@ type (
 	}
 	// missedFound is the result of a search for missed events.
 	missedFound struct {
-		message message
-		replay  replay
-		err     error
+		wish   wish
+		replay replay
+		err    error
 	}
 	// caughtUp reports that a subscription is live.
 	caughtUp struct{}
@@ -54,7 +52,6 @@ const (
 	maxHeld      = 64
 	maxHeldBytes = 64 << 10
 	authLimit    = 5 * time.Second // for one call of the Authenticator
-	suggestLimit = 5 * time.Second // for the assets in the filters of a message
 	followLimit  = 5 * time.Second // until the partition of the account is followed
 )
 
@@ -67,8 +64,8 @@ type connection struct {
 
 	principal *signal.Principal // nil before authentication
 	first     *Subscription     // of the handshake, until its reply is posted; usually nil
-	channels  []channel         // the subscription, in the client's order
-	filter    signal.Filter     // as the client wrote it
+	channels  []channel         // those of sub, in the client's order
+	sub       *subscription
 
 	busy       bool // an auth, its welcome or the search for missed events is in progress
 	catchingUp bool // the new subscription is not live yet: a replay may be in progress
@@ -246,7 +243,7 @@ func (a *connection) accept(c engine.Context, p signal.Principal) {
 			return
 		}
 		a.authTimer.Stop()
-		a.channels = defaultChannels
+		a.channels, a.sub = defaultChannels, newSubscription(nil, nil)
 	}
 	a.principal = &p
 	a.expiry.Stop()
@@ -254,6 +251,7 @@ func (a *connection) accept(c engine.Context, p signal.Principal) {
 		a.expiry = c.After(left, credentialExpired{})
 	}
 	a.channels, _ = allowed(a.channels, p.Scopes)
+	a.sub = a.sub.with(a.channels)
 	if first && a.hub.o.Follower != nil {
 		a.follow(c, p.Account)
 		return
@@ -299,7 +297,7 @@ func (a *connection) confirm(c engine.Context) {
 		a.subscribe(c, a.first.message)
 		return
 	}
-	o.sub, o.welcome = a.hub.subscription(a.channels, &a.filter), a.welcome()
+	o.sub, o.welcome = a.sub, a.welcome()
 	a.peer.flusher.post(o)
 }
 
@@ -330,23 +328,14 @@ func allowed(list []channel, scopes signal.ScopeSet) (granted, denied []channel)
 
 // checkAssets subscribes unless an asset in the filters looks misspelt.
 func (a *connection) checkAssets(c engine.Context, m message) {
-	suggest := a.hub.o.SuggestAssets
-	if suggest == nil || len(m.filter.Assets) == 0 {
+	if a.hub.o.SuggestAssets == nil || len(m.filter.Assets) == 0 {
 		a.subscribe(c, m)
 		return
 	}
 	a.busy = true
 	account := a.principal.Account
 	c.Go(func(ctx context.Context) any {
-		ctx, cancel := context.WithTimeout(ctx, suggestLimit)
-		defer cancel()
-		for _, name := range m.filter.Assets {
-			if near := suggest(ctx, account, name); len(near) > 0 {
-				return assetsChecked{m, faultf(codeInvalidFilter, "filters.assets: neither an asset nor a signal of "+
-					"the account has the name %q: %s GET /v1/assets lists all", spelling.Shorten(name), spelling.DidYouMean(near))}
-			}
-		}
-		return assetsChecked{m, nil}
+		return assetsChecked{m, a.hub.misspelt(ctx, account, m.filter.Assets)}
 	})
 }
 
@@ -360,19 +349,35 @@ func (a *connection) onAssetsChecked(c engine.Context, m assetsChecked) {
 	a.resume(c)
 }
 
+// wish is a subscribe message with what it leads to.
+type wish struct {
+	message
+	sub             *subscription
+	granted, denied []channel // by the scopes
+}
+
 func (a *connection) subscribe(c engine.Context, m message) {
-	if m.lastEventID == nil {
-		a.change(m, nil)
+	w := wish{message: m}
+	w.granted, w.denied = a.wanted(m)
+	w.sub = a.hub.subscription(w.granted, &m.filter)
+	account := a.principal.Account
+	switch {
+	case !a.hub.names.replace(a.peer, account, w.sub.assets):
+		a.refuse(m.ref, a.hub.tooManyAssets())
+		if a.first != nil { // there was room for it when it was read
+			a.close(closeErrors)
+		}
+		return
+	case m.lastEventID == nil:
+		a.change(w, nil)
 		return
 	}
 	a.busy = true
 	a.peer.flusher.post(held{a.peer})
-	granted, _ := a.wanted(m)
-	sub, account := a.hub.subscription(granted, &m.filter), a.principal.Account
 	partition := a.hub.o.PartitionOf(account)
 	c.Go(func(ctx context.Context) any {
-		r, err := a.hub.resumer.findWithin(ctx, partition, account, sub, *m.lastEventID)
-		return missedFound{m, r, err}
+		r, err := a.hub.resumer.findWithin(ctx, partition, account, w.sub, *m.lastEventID)
+		return missedFound{w, r, err}
 	})
 }
 
@@ -384,7 +389,7 @@ func (a *connection) onMissedFound(c engine.Context, m missedFound) {
 		a.close(closeInternal)
 		return
 	}
-	a.change(m.message, &m.replay)
+	a.change(m.wish, &m.replay)
 	a.busy = false
 	a.resume(c)
 }
@@ -399,20 +404,19 @@ func (a *connection) wanted(m message) (granted, denied []channel) {
 	return allowed(m.channels, a.principal.Scopes)
 }
 
-// change replaces the subscription by the one that m requests.
-func (a *connection) change(m message, r *replay) {
+// change replaces the subscription by the one of w.
+func (a *connection) change(w wish, r *replay) {
 	a.catchingUp = true
-	granted, denied := a.wanted(m)
-	a.channels, a.filter = granted, m.filter
+	a.channels, a.sub = w.granted, w.sub
 	data := subscribedData{
-		Ref:      m.ref,
-		Channels: names(granted),
-		Filters:  newFiltersData(&m.filter),
-		Denied:   names(denied),
+		Ref:      w.ref,
+		Channels: names(w.granted),
+		Filters:  newFiltersData(&w.filter),
+		Denied:   names(w.denied),
 	}
 	o := subscribed{
 		peer:   a.peer,
-		sub:    a.hub.subscription(granted, &m.filter),
+		sub:    w.sub,
 		replay: r,
 		kind:   "subscribed",
 		reply: func(resumed *resumedData) any {
@@ -426,19 +430,6 @@ func (a *connection) change(m message, r *replay) {
 	a.peer.flusher.post(o)
 }
 
-// subscription returns the subscription to list of the signals that pass filter. Assets are
-// compared both as spelled and by their catalogue names: the spelling itself may be a subject
-// of content.
-func (h *Hub) subscription(list []channel, filter *signal.Filter) *subscription {
-	all := slices.Clone(filter.Assets)
-	if h.o.Name != nil {
-		for _, asset := range filter.Assets {
-			all = append(all, h.o.Name(asset))
-		}
-	}
-	return filtered(list, all, filter)
-}
-
 func (a *connection) unsubscribe(m message) {
 	a.catchingUp = true
 	remove := setOf(m.channels)
@@ -448,7 +439,7 @@ func (a *connection) unsubscribe(m message) {
 			rest = append(rest, ch)
 		}
 	}
-	a.channels = rest
-	a.peer.flusher.post(subscribed{peer: a.peer, sub: a.hub.subscription(rest, &a.filter), kind: "unsubscribed",
+	a.channels, a.sub = rest, a.sub.with(rest)
+	a.peer.flusher.post(subscribed{peer: a.peer, sub: a.sub, kind: "unsubscribed",
 		reply: func(*resumedData) any { return unsubscribedData{m.ref, names(rest)} }})
 }

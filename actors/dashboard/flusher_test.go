@@ -94,6 +94,7 @@ func newBench(tb testing.TB, change func(*Options)) *bench {
 	h.ring = newRing(h.o.RingFrames, h.o.RingBytes)
 	h.resumer = newResumer(h.ring, h.o)
 	h.prices = newPrices(h)
+	h.names = newNamedAssets(h.o.MaxAssets)
 	tb.Cleanup(h.resumer.close)
 	f := newFlusher(h)
 	h.flushers = []*flusher{f}

@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
-	"github.com/agentsignal/agentsignal/actors/spelling"
 )
 
 // Opcodes and bits of a WebSocket frame (RFC 6455, section 5.2).
@@ -30,7 +29,7 @@ type frame struct {
 	bytes   []byte // the whole WebSocket frame; nil for an internal event
 	at      signal.Position
 	account signal.AccountID
-	asset   string        // folded; empty unless the channel has assets
+	asset   asset         // zero unless the channel has assets
 	traits  signal.Traits // of signal.*, at the creation
 	channel channel
 	revoked *revocation // of an internal event; else nil
@@ -55,11 +54,11 @@ func newFrame(e *signal.Event, name func(asset string) string) *frame {
 	}
 	f := &frame{at: e.Position, account: e.Account, channel: c}
 	if c.hasAsset() {
-		f.asset = e.Asset
+		called := e.Asset
 		if name != nil && e.Listing != nil && e.Listing.Entry != nil {
-			f.asset = name(e.Asset)
+			called = name(e.Asset)
 		}
-		f.asset, f.traits = spelling.Fold(f.asset), e.Traits()
+		f.asset, f.traits = assetOf(called), e.Traits()
 	}
 	const envelope = 160 // upper bound of the bytes added to the data
 	b := make([]byte, maxHeaderBytes, maxHeaderBytes+envelope+len(e.Data)+len(e.Agent))

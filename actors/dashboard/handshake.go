@@ -1,12 +1,15 @@
 package dashboard
 
 import (
+	"context"
 	"encoding/json"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/agentsignal/agentsignal/actors/jsonobject"
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/spelling"
 )
 
 // Subscription is one that a handshake asks for: its connection begins with it.
@@ -20,9 +23,7 @@ var SubscriptionParams = slices.Concat([]string{"channels", "last_event_id"}, fi
 // SubscriptionParams is given. value returns a parameter, and whether it is given. A fault, which
 // is that of a subscribe message with the same values, is passed to bad with its parameter; then
 // the subscription must not be used.
-func (h *Hub) ReadSubscription(
-	account signal.AccountID, value func(name string) (string, bool), bad func(name, detail string),
-) *Subscription {
+func ReadSubscription(value func(name string) (string, bool), bad func(name, detail string)) *Subscription {
 	m := message{action: actionSubscribe}
 	given := false
 	for _, name := range SubscriptionParams {
@@ -32,16 +33,69 @@ func (h *Hub) ReadSubscription(
 			continue
 		}
 		if f := m.decodeParam(name, text); f != nil {
-			bad(name, strings.ReplaceAll(f.message, "filters.", ""))
+			bad(name, asParameter(f))
 		}
 	}
 	if !given {
 		return nil
 	}
 	if f := m.check(); f != nil {
-		bad("assets", strings.ReplaceAll(f.message, "filters.", ""))
+		bad("assets", asParameter(f))
 	}
 	return &Subscription{m}
+}
+
+// Refusal returns why a connection of account must not begin with s, as the fault of the parameter
+// assets, or "".
+func (h *Hub) Refusal(ctx context.Context, account signal.AccountID, s *Subscription) string {
+	f := h.misspelt(ctx, account, s.message.filter.Assets)
+	if f == nil && !h.names.fit(account, h.subscription(nil, &s.message.filter).assets) {
+		f = h.tooManyAssets()
+	}
+	if f == nil {
+		return ""
+	}
+	return asParameter(f)
+}
+
+// asParameter returns the message of a fault for the parameters of a query.
+func asParameter(f *fault) string { return strings.ReplaceAll(f.message, "filters.", "") }
+
+// suggestLimit bounds the check of the assets of one filter.
+const suggestLimit = 5 * time.Second
+
+// misspelt returns the fault of the first of the names that looks misspelt, or nil.
+func (h *Hub) misspelt(ctx context.Context, account signal.AccountID, names []string) *fault {
+	if h.o.SuggestAssets == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, suggestLimit)
+	defer cancel()
+	for _, name := range names {
+		if near := h.o.SuggestAssets(ctx, account, name); len(near) > 0 {
+			return faultf(codeInvalidFilter, "filters.assets: neither an asset nor a signal of "+
+				"the account has the name %q: %s GET /v1/assets lists all", spelling.Shorten(name), spelling.DidYouMean(near))
+		}
+	}
+	return nil
+}
+
+func (h *Hub) tooManyAssets() *fault {
+	return faultf(codeInvalidFilter, "the filters of this account's connections to this node may name %d assets "+
+		"together: name fewer, or none to get all, and close connections that are not needed", h.o.MaxAssets)
+}
+
+// subscription returns the subscription to list of the signals that pass filter. Assets are
+// compared both as spelled and by their catalogue names: the spelling itself may be a subject
+// of content.
+func (h *Hub) subscription(list []channel, filter *signal.Filter) *subscription {
+	all := slices.Clone(filter.Assets)
+	if h.o.Name != nil {
+		for _, asset := range filter.Assets {
+			all = append(all, h.o.Name(asset))
+		}
+	}
+	return filtered(list, all, filter)
 }
 
 // decodeParam reads a parameter of SubscriptionParams as the member of that name. A list has commas

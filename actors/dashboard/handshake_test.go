@@ -77,7 +77,6 @@ func TestHandshakesWithoutAResume(t *testing.T) {
 // TestFaultsOfAHandshakeAreThoseOfASubscribe, with the name of the parameter.
 func TestFaultsOfAHandshakeAreThoseOfASubscribe(t *testing.T) {
 	t.Parallel()
-	s := newService(t, nil)
 	many := strings.Repeat("A,", signal.MaxFilterAssets) + "A"
 	for query, want := range map[string]map[string]string{
 		"channels=signals.new": {"channels": `no channel "signals.new" (did you mean signal.new?): must be one of: ` +
@@ -99,7 +98,7 @@ func TestFaultsOfAHandshakeAreThoseOfASubscribe(t *testing.T) {
 			t.Fatal(err)
 		}
 		got := map[string]string{}
-		s.hub.ReadSubscription(alice, func(name string) (string, bool) { return values.Get(name), values.Has(name) },
+		ReadSubscription(func(name string) (string, bool) { return values.Get(name), values.Has(name) },
 			func(name, detail string) { got[name] = detail })
 		if d := cmp.Diff(want, got); d != "" {
 			t.Errorf("%s: %s", query, d)

@@ -49,6 +49,7 @@ type Options struct {
 	MessageRate   int           // 20 messages per client and second
 
 	MaxConnections int           // 10,000 per account
+	MaxAssets      int           // 10,000 that the filters of an account's connections name, each counted once
 	ReplayMessages int           // 10,000
 	ReplayAge      time.Duration // 1 h
 	ReplayEntries  int           // 200,000 entries of the event log read for one resume
@@ -89,6 +90,7 @@ func (o Options) withDefaults() Options {
 	o.QueueBytes = cmp.Or(o.QueueBytes, 1<<20)
 	o.MessageRate = cmp.Or(o.MessageRate, 20)
 	o.MaxConnections = cmp.Or(o.MaxConnections, 10_000)
+	o.MaxAssets = cmp.Or(o.MaxAssets, 10_000)
 	o.ReplayMessages = cmp.Or(o.ReplayMessages, 10_000)
 	o.ReplayAge = cmp.Or(o.ReplayAge, time.Hour)
 	o.ReplayEntries = cmp.Or(o.ReplayEntries, 200_000)
@@ -120,6 +122,7 @@ type Hub struct {
 	resumer  *resumer
 	flushers []*flusher
 	prices   *prices
+	names    *namedAssets
 	parent   engine.Ref
 	turn     atomic.Uint64 // counts connections; it chooses the flusher of each
 
@@ -158,6 +161,7 @@ func NewHub(sys *engine.System, o Options) *Hub {
 	h.ring = newRing(h.o.RingFrames, h.o.RingBytes)
 	h.resumer = newResumer(h.ring, h.o)
 	h.prices = newPrices(h)
+	h.names = newNamedAssets(h.o.MaxAssets)
 	for range h.o.Flushers {
 		f := newFlusher(h)
 		h.flushers = append(h.flushers, f)
@@ -392,6 +396,7 @@ func (h *Hub) connectionEnded(p *peer) {
 	p.departed = true
 	p.settled()
 	if p.account != "" {
+		h.names.end(p, p.account)
 		h.leave(p.account)
 	}
 	if h.open--; h.open == 0 && h.empty != nil {

@@ -222,9 +222,8 @@ func newUnstarted(tb testing.TB, change func(*Options)) *service {
 		s.mu.Unlock()
 		var first *Subscription
 		if query := r.URL.Query(); p != nil {
-			first = s.hub.ReadSubscription(p.Account, func(name string) (string, bool) {
-				return query.Get(name), query.Has(name)
-			}, func(name, detail string) { tb.Errorf("%s: %s", name, detail) })
+			first = ReadSubscription(func(name string) (string, bool) { return query.Get(name), query.Has(name) },
+				func(name, detail string) { tb.Errorf("%s: %s", name, detail) })
 		}
 		if ws, err := upgrader.Upgrade(w, r, nil); err == nil {
 			s.unsettled.Add(1)

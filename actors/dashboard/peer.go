@@ -27,6 +27,10 @@ type peer struct {
 	account  signal.AccountID // in Hub.accounts; empty before authentication
 	departed bool
 
+	// Guarded by namedAssets.mu.
+	named    []asset // by its filter
+	nameless bool    // it has ended
+
 	// The rest is used by the flusher only.
 
 	// Identity. audience is nil before authentication and after the end.

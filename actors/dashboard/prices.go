@@ -9,7 +9,6 @@ import (
 	"github.com/agentsignal/agentsignal/actors/backoff"
 	"github.com/agentsignal/agentsignal/actors/panics"
 	"github.com/agentsignal/agentsignal/actors/signal"
-	"github.com/agentsignal/agentsignal/actors/spelling"
 )
 
 const (
@@ -33,15 +32,15 @@ type prices struct {
 	hub *Hub
 
 	mu     sync.Mutex
-	wanted map[string]int // number of cohorts by asset, folded
-	asked  bool           // a cohort was added since the last round
+	wanted map[asset]int // number of cohorts
+	asked  bool          // a cohort was added since the last round
 
 	// Used by follow only.
-	latest map[string]price // by asset, folded; replaced, never changed
-	failed bool             // the last read failed
+	latest map[asset]price // replaced, never changed
+	failed bool            // the last read failed
 }
 
-func newPrices(h *Hub) *prices { return &prices{hub: h, wanted: make(map[string]int)} }
+func newPrices(h *Hub) *prices { return &prices{hub: h, wanted: make(map[asset]int)} }
 
 // price is the last price of an asset and its message.
 type price struct {
@@ -50,7 +49,7 @@ type price struct {
 }
 
 // want counts a cohort that wants the prices of assets, or with -1 no longer wants them.
-func (p *prices) want(assets []string, n int) {
+func (p *prices) want(assets []asset, n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.asked = p.asked || n > 0
@@ -61,17 +60,27 @@ func (p *prices) want(assets []string, n int) {
 	}
 }
 
-// takeWanted returns the assets that cohorts want, and whether a cohort was added since the last
-// call.
-func (p *prices) takeWanted() (wanted map[string]bool, asked bool) {
+// begin begins a round. It reports whether a cohort wants a price, and whether one was added since
+// the last call.
+func (p *prices) begin() (wanted, asked bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	wanted, asked = make(map[string]bool, len(p.wanted)), p.asked
-	for asset := range p.wanted {
-		wanted[asset] = true
-	}
+	wanted, asked = len(p.wanted) > 0, p.asked
 	p.asked = false
 	return wanted, asked
+}
+
+// ofWanted returns those prices that cohorts want. Names that no price has cost nothing here.
+func (p *prices) ofWanted(all []LastPrice) map[asset]LastPrice {
+	found := make(map[asset]LastPrice)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, last := range all {
+		if name := assetOf(last.Asset); p.wanted[name] > 0 {
+			found[name] = last
+		}
+	}
+	return found
 }
 
 // follow passes the prices to the flushers once in pricesEvery until ctx ends.
@@ -86,8 +95,8 @@ func (p *prices) follow(ctx context.Context) {
 
 // round reads the prices, if a subscription wants one, and posts those that are wanted.
 func (p *prices) round(ctx context.Context) {
-	wanted, asked := p.takeWanted()
-	if len(wanted) == 0 {
+	wanted, asked := p.begin()
+	if !wanted {
 		if p.latest = nil; asked {
 			p.post(pricesRead{}) // those that asked have left
 		}
@@ -105,12 +114,8 @@ func (p *prices) round(ctx context.Context) {
 		return
 	}
 	p.failed = false
-	o, now := pricesRead{latest: make(map[string]price, len(wanted))}, p.hub.o.Now()
-	for _, newest := range last {
-		asset := spelling.Fold(newest.Asset)
-		if !wanted[asset] {
-			continue
-		}
+	o, now := pricesRead{latest: make(map[asset]price)}, p.hub.o.Now()
+	for asset, newest := range p.ofWanted(last) {
 		sent, known := p.latest[asset]
 		if !known || sent.last != newest {
 			sent = price{newest, newPriceFrame(&newest, asset, now)}
@@ -128,9 +133,9 @@ func (p *prices) post(o pricesRead) {
 	}
 }
 
-// newPriceFrame encodes the price of asset, which is last.Asset folded. It has no id: a client that
+// newPriceFrame encodes the price of asset, which is that of last. It has no id: a client that
 // resumes gets the price of that moment instead of those it missed.
-func newPriceFrame(last *LastPrice, asset string, now time.Time) *frame {
+func newPriceFrame(last *LastPrice, asset asset, now time.Time) *frame {
 	const envelope = 192 // upper bound of the bytes added to the texts
 	b := make([]byte, maxHeaderBytes, maxHeaderBytes+envelope+len(last.Asset)+len(last.Source))
 	b = append(b, `{"type":"market.price","data":{"asset":`...)
@@ -150,7 +155,7 @@ func newPriceFrame(last *LastPrice, asset string, now time.Time) *frame {
 // changed. latest is nil if none were read.
 type pricesRead struct {
 	changed []*frame
-	latest  map[string]price
+	latest  map[asset]price
 }
 
 func (o pricesRead) apply(f *flusher) {

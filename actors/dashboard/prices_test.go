@@ -196,9 +196,9 @@ func TestPricesAreReadOnceASecond(t *testing.T) {
 		if synctest.Wait(); len(reads) != 0 {
 			t.Errorf("%d reads without a subscription", len(reads))
 		}
-		h.prices.want([]string{"btc"}, +1)
+		h.prices.want([]asset{assetOf("btc")}, +1)
 		time.Sleep(10 * time.Second)
-		h.prices.want([]string{"btc"}, -1)
+		h.prices.want([]asset{assetOf("btc")}, -1)
 		synctest.Wait()
 		seen := len(reads)
 		if seen < 7 {

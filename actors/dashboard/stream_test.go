@@ -94,8 +94,8 @@ func TestFiltersFindSignalsUnderAliases(t *testing.T) {
 		{&signal.Listing{Entry: &entry}, "BTC"}, {&signal.Listing{}, "BTCUSDT"}, {nil, "BTCUSDT"},
 	} {
 		e := signal.Event{Type: signal.SignalUpdated, Asset: "btcusdt", Listing: c.listing, Data: []byte("{}")}
-		if f := newFrame(&e, o.Name); f.asset != c.want {
-			t.Errorf("%+v is found by %q, want %q", c.listing, f.asset, c.want)
+		if f := newFrame(&e, o.Name); f.asset != assetOf(c.want) {
+			t.Errorf("%+v is found by %q, want %q", c.listing, f.asset.Value(), c.want)
 		}
 	}
 }
