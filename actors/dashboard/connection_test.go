@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -350,6 +351,37 @@ func TestControlFrames(t *testing.T) {
 		}
 		c.wantClose(closeBye)
 	}
+}
+
+// TestAFloodOfPingsIsNotAnswered beyond the rate of messages.
+func TestAFloodOfPingsIsNotAnswered(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, func(o *Options) { o.MessageRate = 5 })
+		p, _ := b.attach()
+		r := &reading{peer: p}
+		answers := func(pings int) (n int) {
+			b.flusher.inbox = nil
+			for range pings {
+				r.take(masked(finalBit|opPing, "x"))
+			}
+			for _, o := range b.flusher.inbox {
+				if _, ok := o.(pinged); ok {
+					n++
+				}
+			}
+			return n
+		}
+		for _, c := range []struct {
+			pause       time.Duration
+			pings, want int
+		}{{0, 3, 3}, {0, 100, 2}, {999 * time.Millisecond, 100, 0}, {time.Millisecond, 100, 5}} {
+			time.Sleep(c.pause)
+			if n := answers(c.pings); n != c.want {
+				t.Errorf("%d of %d pings after %v are answered, want %d", n, c.pings, c.pause, c.want)
+			}
+		}
+	})
 }
 
 func TestHeartbeatsAndPings(t *testing.T) {

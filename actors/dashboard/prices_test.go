@@ -181,6 +181,28 @@ func TestPricesForgetConnections(t *testing.T) {
 	}
 }
 
+// TestNoPriceAfterLeavingTheChannel: a connection that asked for prices and subscribed to something else
+// before the next round gets none.
+func TestNoPriceAfterLeavingTheChannel(t *testing.T) {
+	t.Parallel()
+	s, c := newClient(t, nil)
+	p := newTicker(s)
+	p.set("BTC", 1)
+	stays := s.welcomed(principalOf(alice))
+	const members = `,"filters":{"assets":["BTC"]}`
+	stays.subscribe(`"channels":["market.price"]`+members, `null`)
+	p.round()
+	stays.wantPrice("BTC", 1)
+	c.subscribe(`"channels":["market.price","signal.new"]`+members, `null`)
+	c.subscribe(`"channels":["signal.new"]`+members, `null`)
+	p.round() // the price is the one of before, for those that have none yet
+	c.wantNothing()
+	p.set("BTC", 2)
+	p.round()
+	stays.wantPrice("BTC", 2)
+	c.wantNothing()
+}
+
 // TestPricesAreReadOnceASecond, from the first subscription to the last.
 func TestPricesAreReadOnceASecond(t *testing.T) {
 	t.Parallel()
