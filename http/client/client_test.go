@@ -263,7 +263,7 @@ func TestAddressesThatDoNotAnswer(t *testing.T) {
 	c.Attempts = 1
 	c.Trust(secure.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs)
 	_, err := c.Get(t.Context(), "/v1/x")
-	_, _, dialled := (&Stream{Client: c}).dial(t.Context())
+	_, _, dialled := (&Stream{Client: c}).dial(t.Context(), nil)
 	for _, err := range []error{err, dialled} {
 		if e, ok := errors.AsType[*ConnectError](err); !ok || e.Kind != AnotherServer {
 			t.Errorf("with its authority: %#v", err)

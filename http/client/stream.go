@@ -9,7 +9,9 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
+	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -30,9 +32,6 @@ const (
 	maxReconnectPause = 15 * time.Second
 	// departSpread spreads the return of the clients of a process that stops.
 	departSpread = 5 * time.Second
-
-	// maxSeen is how many IDs are remembered to notice what a resume repeats.
-	maxSeen = 20_000
 )
 
 // Channels are the types of messages that a subscription can name.
@@ -83,7 +82,6 @@ type Message struct {
 	Notice     *Notice     `json:"-"` // system.notification
 	Price      *Price      `json:"-"` // market.price
 	Subscribed *Subscribed `json:"-"` // subscribed
-	Refused    *Refused    `json:"-"` // error
 }
 
 // AgentState reports that a run began or ended.
@@ -108,7 +106,7 @@ type Price struct {
 	Source string    `json:"source"`
 }
 
-// Subscribed confirms a subscription. What follows it is live.
+// Subscribed is the first message of a connection. What was missed follows it, and then live events.
 type Subscribed struct {
 	Channels []string `json:"channels"`
 	Denied   []string `json:"denied"` // the credential has no scope for them
@@ -120,15 +118,6 @@ type Subscribed struct {
 	// signals.
 	Gap bool `json:"-"`
 }
-
-// Refused is the answer to a message that the service does not accept.
-type Refused struct {
-	Code    string `json:"code"`
-	Message string `json:"message"`
-}
-
-// Error implements error.
-func (r *Refused) Error() string { return "the service refuses the subscription: " + r.Message }
 
 // readMessage reads a message of the stream.
 func readMessage(text []byte) (*Message, error) {
@@ -157,9 +146,6 @@ func readMessage(text []byte) (*Message, error) {
 	case "subscribed":
 		m.Subscribed = new(Subscribed)
 		data = m.Subscribed
-	case "error":
-		m.Refused = new(Refused)
-		data = m.Refused
 	}
 	if err == nil && data != nil && len(m.Data) > 0 {
 		err = json.Unmarshal(m.Data, data)
@@ -195,30 +181,27 @@ type Stream struct {
 	Client   *Client
 	Channels []string // that are subscribed to; nil means those of the service's default
 	Filters  Filters
-	// LastID is the ID of the last event that the stream may resume after. The caller may set it to
-	// that of an earlier Stream, and keep it.
+	// LastID is the ID of the newest event that was handled. The caller may set it to that of an earlier
+	// Stream, and keep it.
 	LastID string
 	// Interrupted, unless it is nil, is called after each interruption, with the pause before the next
 	// attempt.
 	Interrupted func(err error, pause time.Duration)
 
-	live       bool // a subscription was confirmed before
-	subscribed bool // that of this connection is confirmed
-	seen       map[string]bool
-	order      []string // of seen
-	early      []*Message
+	live bool // a connection was subscribed before
 }
 
 // handlerError is an error of the caller's function.
 type handlerError struct{ error }
 
-// Follow calls handle with each message, one after the other, and with each event once, until ctx ends or
-// handle returns an error, which it returns. Errors of the service that a new connection would not
-// change end it, too: *Problem, *ConnectError, *CloseError, *Refused.
-//
-// Events that come before the subscription is confirmed follow its reply if they pass the filters; so
-// after a resume they may come before older ones.
+// Follow calls handle with each message, one after the other, and with each event once, in the order of
+// the account's events, until ctx ends or handle returns an error, which it returns. Errors of the service
+// that a new connection would not change end it, too: *Problem, *ConnectError, *CloseError.
 func (s *Stream) Follow(ctx context.Context, handle func(*Message) error) error {
+	query, err := s.query()
+	if err != nil {
+		return err
+	}
 	sleep := s.Client.Sleep
 	if sleep == nil {
 		sleep = backoff.Sleep
@@ -226,7 +209,7 @@ func (s *Stream) Follow(ctx context.Context, handle func(*Message) error) error 
 	retries := backoff.Backoff{Min: minReconnectPause, Max: maxReconnectPause, Jitter: true}
 	for {
 		began := time.Now()
-		asked, err := s.connect(ctx, handle)
+		asked, err := s.connect(ctx, query, handle)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
@@ -257,9 +240,6 @@ func final(err error) bool {
 	if _, ok := errors.AsType[*CloseError](err); ok {
 		return true
 	}
-	if _, ok := errors.AsType[*Refused](err); ok {
-		return true
-	}
 	_, connect := errors.AsType[*ConnectError](err)
 	_, problem := errors.AsType[*Problem](err)
 	return (connect || problem) && !Temporary(err)
@@ -267,25 +247,14 @@ func final(err error) bool {
 
 // connect follows the stream of one connection until it ends. It returns the pause for which the
 // service asks.
-func (s *Stream) connect(ctx context.Context, handle func(*Message) error) (time.Duration, error) {
-	ws, asked, err := s.dial(ctx)
+func (s *Stream) connect(ctx context.Context, query url.Values, handle func(*Message) error) (time.Duration, error) {
+	query.Set("last_event_id", s.LastID) // without one, too: any parameter makes it a subscription
+	ws, asked, err := s.dial(ctx, query)
 	if err != nil {
 		return asked, err
 	}
 	defer ws.Close()
 	defer context.AfterFunc(ctx, func() { ws.Close() })()
-	s.subscribed, s.early = false, nil
-	subscribe := map[string]any{"action": "subscribe", "filters": s.Filters}
-	if s.Channels != nil {
-		subscribe["channels"] = s.Channels
-	}
-	if s.LastID != "" {
-		subscribe["last_event_id"] = s.LastID
-	}
-	ws.SetWriteDeadline(time.Now().Add(writeTimeout))
-	if err := ws.WriteJSON(subscribe); err != nil {
-		return 0, fmt.Errorf("subscribe: %w", err)
-	}
 	ws.SetPingHandler(func(text string) error {
 		ws.SetReadDeadline(time.Now().Add(streamSilence))
 		return ws.WriteControl(websocket.PongMessage, []byte(text), time.Now().Add(writeTimeout))
@@ -304,18 +273,52 @@ func (s *Stream) connect(ctx context.Context, handle func(*Message) error) (time
 		if err != nil {
 			return 0, err
 		}
-		if err := s.receive(m, handle); err != nil {
-			return 0, err
+		if sub := m.Subscribed; sub != nil {
+			// Without a position before the interruption, events after it may have been missed.
+			sub.Gap = sub.Resumed == nil && s.live || sub.Resumed != nil && !sub.Resumed.Complete
+			s.live = true
 		}
+		if err := handle(m); err != nil {
+			return 0, handlerError{err}
+		}
+		s.LastID = cmp.Or(m.ID, s.LastID)
 	}
 }
 
+// query returns the subscription as the query of a handshake.
+func (s *Stream) query() (url.Values, error) {
+	q, f := url.Values{}, &s.Filters
+	if s.Channels != nil {
+		q.Set("channels", strings.Join(s.Channels, ","))
+	}
+	for name, list := range map[string][]string{"assets": f.Assets, "agents": f.Agents, "strategies": f.Strategies,
+		"directions": f.Directions} {
+		for _, item := range list {
+			if strings.Contains(item, ",") {
+				return nil, fmt.Errorf("filter %s: %q has a comma, which separates items: leave it out and filter the messages",
+					name, item)
+			}
+		}
+		if len(list) > 0 {
+			q.Set(name, strings.Join(list, ","))
+		}
+	}
+	for name, least := range map[string]*float64{"min_confidence": f.MinConfidence,
+		"min_expected_r_net": f.MinExpectedRNet} {
+		if least != nil {
+			q.Set(name, strconv.FormatFloat(*least, 'g', -1, 64))
+		}
+	}
+	return q, nil
+}
+
 // dial opens a connection. With an error it returns the pause for which the service asks.
-func (s *Stream) dial(ctx context.Context) (*websocket.Conn, time.Duration, error) {
+func (s *Stream) dial(ctx context.Context, query url.Values) (*websocket.Conn, time.Duration, error) {
 	c := s.Client
 	address := *c.Address
 	address.Scheme = "ws" + strings.TrimPrefix(address.Scheme, "http")
 	address.Path += "/ws/dashboard"
+	address.RawQuery = query.Encode()
 	ws, answer, err := cmp.Or(c.dialer, websocket.DefaultDialer).DialContext(ctx, address.String(),
 		http.Header{"Authorization": {"Bearer " + c.Key}})
 	switch {
@@ -328,72 +331,4 @@ func (s *Stream) dial(ctx context.Context) (*websocket.Conn, time.Duration, erro
 	body, _ := io.ReadAll(io.LimitReader(answer.Body, 1<<12))
 	return nil, retryafter.Parse(answer.Header.Get("Retry-After"), time.Now()),
 		c.answerError(answer.StatusCode, body)
-}
-
-// receive passes a message on to handle, unless it came before.
-func (s *Stream) receive(m *Message, handle func(*Message) error) error {
-	pass := func(m *Message) error {
-		if s.repeated(m.ID) {
-			return nil
-		}
-		if err := handle(m); err != nil {
-			return handlerError{err}
-		}
-		return nil
-	}
-	switch {
-	case m.Type == "subscribed" && !s.subscribed:
-		// Without a position before the interruption, events after it may have been missed.
-		r := m.Subscribed.Resumed
-		m.Subscribed.Gap = r == nil && s.live || r != nil && !r.Complete
-		s.live, s.subscribed = true, true
-		if err := pass(m); err != nil {
-			return err
-		}
-		for _, e := range s.early {
-			if !s.wanted(e, m.Subscribed.Channels) {
-				continue
-			}
-			if err := pass(e); err != nil {
-				return err
-			}
-		}
-		s.early = nil
-		return nil
-	case m.Refused != nil && !s.subscribed: // it answers the subscription
-		return m.Refused
-	case m.ID != "" && !s.subscribed:
-		s.early = append(s.early, m)
-		return nil
-	}
-	err := pass(m)
-	if err == nil && m.ID != "" {
-		s.LastID = m.ID // after earlier ones, a resume would skip events
-	}
-	return err
-}
-
-// wanted reports whether an event of the default channels belongs to the subscription.
-func (s *Stream) wanted(m *Message, channels []string) bool {
-	return slices.Contains(channels, m.Type) && (m.Signal == nil || s.Filters.Passes(m.Signal))
-}
-
-// repeated records the ID of an event and reports whether it came before.
-func (s *Stream) repeated(id string) bool {
-	if id == "" {
-		return false
-	}
-	if s.seen[id] {
-		return true
-	}
-	if s.seen == nil {
-		s.seen = map[string]bool{}
-	}
-	s.seen[id] = true
-	s.order = append(s.order, id)
-	if len(s.order) > maxSeen {
-		delete(s.seen, s.order[0])
-		s.order = s.order[1:]
-	}
-	return false
 }

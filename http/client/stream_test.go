@@ -2,20 +2,21 @@ package client
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/gorilla/websocket"
 )
 
-// A step of a connection: what the service does after the subscription has come.
+// A step of a connection: what the service does on it.
 type step func(t *testing.T, ws *websocket.Conn)
 
 func say(messages ...string) step {
@@ -48,10 +49,10 @@ func resumed(complete bool) string {
 }
 
 // stream returns a stream of a service that plays one of the connections after the other, and the
-// subscriptions and pauses.
-func stream(t *testing.T, connections ...[]step) (*Stream, *record[string], *record[time.Duration]) {
+// queries of its handshakes and pauses.
+func stream(t *testing.T, connections ...[]step) (*Stream, *record[url.Values], *record[time.Duration]) {
 	t.Helper()
-	subscriptions, pauses, opened := &record[string]{}, &record[time.Duration]{}, &record[bool]{}
+	subscriptions, pauses, opened := &record[url.Values]{}, &record[time.Duration]{}, &record[bool]{}
 	up := websocket.Upgrader{}
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/ws/dashboard" || r.Header.Get("Authorization") != "Bearer key" {
@@ -63,16 +64,12 @@ func stream(t *testing.T, connections ...[]step) (*Stream, *record[string], *rec
 			http.Error(w, `{"code":"account_gone","detail":"no more"}`, http.StatusUnauthorized)
 			return
 		}
+		subscriptions.add(r.URL.Query())
 		ws, err := up.Upgrade(w, r, nil)
 		if err != nil {
 			return
 		}
 		defer ws.Close()
-		_, text, err := ws.ReadMessage()
-		if err != nil {
-			return
-		}
-		subscriptions.add(string(text))
 		for _, f := range connections[n-1] {
 			f(t, ws)
 		}
@@ -98,46 +95,60 @@ func follow(t *testing.T, s *Stream) ([]string, error) {
 	return got, err
 }
 
-// Each event comes once, whatever connection it comes on, and no other does: those of the default channels
-// before the subscription is confirmed are filtered, and none of them is a position to resume after.
-func TestStreamResumesWithoutLossOrRepetition(t *testing.T) {
+// Each connection begins with the subscription and the newest event that was handled, in the order in
+// which they come.
+func TestStreamResumesAfterTheNewestEvent(t *testing.T) {
 	t.Parallel()
 	s, subscriptions, pauses := stream(t,
-		[]step{say(`{"type":"welcome","data":{}}`, event("signal.new", "1-0", "ETH"), event("signal.new", "2-0", "BTC"),
-			event("agent.status", "3-0", ""), subscribedNew, event("signal.new", "4-0", "BTC")), hangUpStream},
-		[]step{say(event("signal.new", "9-0", "BTC"), resumed(true), event("signal.new", "5-0", "BTC"),
+		[]step{say(subscribedNew, `{"type":"welcome","data":{}}`, event("signal.new", "4-0", "BTC")), hangUpStream},
+		[]step{say(resumed(true), event("signal.new", "5-0", "BTC"),
 			`{"type":"of a later version","id":"6-0","data":[]}`), closeWith(1001, "going away")},
-		[]step{say(event("signal.new", "11-0", "BTC")), hangUpStream}, // before it is subscribed
-		[]step{say(resumed(true), event("signal.new", "9-0", "BTC"), event("signal.new", "11-0", "BTC")),
-			closeWith(4008, "slow consumer")},
+		[]step{hangUpStream}, // before it is subscribed
+		[]step{say(resumed(true), event("signal.new", "9-0", "BTC")), hangUpStream}, // within the replay
+		[]step{say(resumed(true), event("signal.new", "11-0", "BTC")), closeWith(4008, "slow consumer")},
 		[]step{say(resumed(false), event("signal.new", "30-0", "BTC")), closeWith(4000, "no sign of life")},
 	)
 	got, err := follow(t, s)
-	want := []string{"welcome", "subscribed", "signal.new 2-0", "signal.new 4-0",
-		"subscribed", "signal.new 9-0", "signal.new 5-0", "of a later version 6-0",
-		"subscribed", "signal.new 11-0", "subscribed gap", "signal.new 30-0"}
+	want := []string{"subscribed", "welcome", "signal.new 4-0", "subscribed", "signal.new 5-0", "of a later version 6-0",
+		"subscribed", "signal.new 9-0", "subscribed", "signal.new 11-0", "subscribed gap", "signal.new 30-0"}
 	if !slices.Equal(got, want) {
 		t.Errorf("got  %q\nwant %q", got, want)
 	}
 	var after []string
-	for _, text := range subscriptions.all() {
-		var m struct {
-			Action, Last string
-			Channels     []string
-			ID           string `json:"last_event_id"`
-			Filters      map[string]any
+	for _, query := range subscriptions.all() {
+		after = append(after, query.Get("last_event_id"))
+		query.Del("last_event_id")
+		if d := cmp.Diff(url.Values{"channels": {"signal.new"}, "assets": {"btcusdt"}}, query); d != "" {
+			t.Error(d)
 		}
-		if err := json.Unmarshal([]byte(text), &m); err != nil || m.Action != "subscribe" || len(m.Channels) != 1 ||
-			len(m.Filters) != 1 {
-			t.Errorf("subscribed by %s, %v", text, err)
-		}
-		after = append(after, m.ID)
 	}
-	if want := []string{"", "4-0", "6-0", "6-0", "11-0"}; !slices.Equal(after, want) {
+	if want := []string{"", "4-0", "6-0", "6-0", "9-0", "11-0"}; !slices.Equal(after, want) {
 		t.Errorf("resumed after %q, want %q", after, want)
 	}
-	if p, ok := errors.AsType[*Problem](err); !ok || p.Status != 401 || s.LastID != "30-0" || len(pauses.all()) != 5 {
+	if p, ok := errors.AsType[*Problem](err); !ok || p.Status != 401 || s.LastID != "30-0" || len(pauses.all()) != 6 {
 		t.Errorf("ended with %v at %s after %v", err, s.LastID, pauses.all())
+	}
+}
+
+func TestStreamAsksForAllFilters(t *testing.T) {
+	t.Parallel()
+	s, subscriptions, _ := stream(t, []step{say(subscribedNew), closeWith(4403, "forbidden")})
+	s.Channels = []string{}
+	s.Filters = Filters{Assets: []string{"BTC", "standing desk"}, Agents: []string{"trading"},
+		Strategies: []string{"momentum", "breakout"}, Directions: []string{"long"}, MinConfidence: new(.4),
+		MinExpectedRNet: new(-1e-9)}
+	_, _ = follow(t, s)
+	want := url.Values{"channels": {""}, "assets": {"BTC,standing desk"}, "agents": {"trading"},
+		"strategies": {"momentum,breakout"}, "directions": {"long"}, "min_confidence": {"0.4"},
+		"min_expected_r_net": {"-1e-09"}, "last_event_id": {""}}
+	if d := cmp.Diff(want, subscriptions.all()[0]); d != "" {
+		t.Error(d)
+	}
+	s, subscriptions, _ = stream(t)
+	s.Filters.Assets = []string{"BTC,ETH"}
+	if _, err := follow(t, s); err == nil || !strings.Contains(err.Error(), `filter assets: "BTC,ETH" has a comma`) ||
+		len(subscriptions.all()) > 0 {
+		t.Errorf("a name with a comma: %v", err)
 	}
 }
 
@@ -163,8 +174,6 @@ func TestStreamEnds(t *testing.T) {
 	}{
 		"a revoked key":     {[]step{say(subscribedNew), closeWith(4401, "unauthenticated")}, "(4401): unauthenticated"},
 		"a removed account": {[]step{closeWith(4403, "forbidden")}, "(4403): forbidden"},
-		"a refused subscription": {[]step{say(`{"type":"error","data":{"code":"invalid_filter","message":"no asset"}}`)},
-			"no asset"},
 	} {
 		s, subscriptions, _ := stream(t, row.steps)
 		s.Interrupted = func(err error, _ time.Duration) { t.Errorf("%s: connects again after %v", name, err) }
@@ -223,7 +232,7 @@ func FuzzMessage(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte) {
 		m, err := readMessage(text)
 		if err == nil && (m.Type == "" || m.Type == "subscribed" && m.Subscribed == nil ||
-			m.Type == "error" && m.Refused == nil || m.Type == "signal.closed" && m.Signal == nil) {
+			m.Type == "signal.closed" && m.Signal == nil) {
 			t.Errorf("%q is read as %#v", text, m)
 		}
 	})

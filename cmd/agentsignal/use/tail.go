@@ -404,8 +404,6 @@ func (t *tailer) row(m *client.Message) (*tailRow, bool) {
 		r.event, r.text = "notice", m.Notice.Severity+": "+m.Notice.Message
 	case m.Price != nil:
 		r.event, r.Asset, r.price = "price", m.Price.Asset, &m.Price.Price
-	case m.Refused != nil:
-		r.event, r.text = "error", m.Refused.Code+": "+m.Refused.Message
 	default:
 		return nil, false
 	}

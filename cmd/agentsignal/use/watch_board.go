@@ -11,22 +11,17 @@ import (
 	"github.com/agentsignal/agentsignal/http/client"
 )
 
-const (
-	// maxBoard is how many signals watch keeps, beside those that its list shows.
-	maxBoard = 10_000
-	// maxEarly is how many closings are remembered until their signal comes.
-	maxEarly = 1000
-)
+// maxBoard is how many signals watch keeps, beside those that its list shows.
+const maxBoard = 10_000
 
 // board has the signals that watch knows, and the prices of their assets. It is for one goroutine.
 type board struct {
 	signals map[string]*client.Signal
-	early   map[string]*client.Message // closings that came before their signal, as a resume may bring them
-	prices  map[string]*client.Price   // by key of the asset
+	prices  map[string]*client.Price // by key of the asset
 }
 
 func newBoard() *board {
-	return &board{map[string]*client.Signal{}, map[string]*client.Message{}, map[string]*client.Price{}}
+	return &board{map[string]*client.Signal{}, map[string]*client.Price{}}
 }
 
 // effect is what a message did to the signals.
@@ -71,10 +66,6 @@ func (b *board) apply(m *client.Message) effect {
 		if !b.put(&created) || s != nil {
 			return nothing
 		}
-		if end := b.early[created.ID]; end != nil {
-			delete(b.early, created.ID)
-			b.apply(end)
-		}
 		return added
 	case "signal.updated":
 		if s == nil || s.Status == "closed" || m.Signal.UpdatedAt.Before(s.UpdatedAt) {
@@ -83,13 +74,7 @@ func (b *board) apply(m *client.Message) effect {
 		s.Confidence, s.UpdatedAt = m.Signal.Confidence, m.Signal.UpdatedAt
 		return changed
 	case "signal.closed":
-		if s == nil {
-			if len(b.early) < maxEarly {
-				b.early[m.Signal.ID] = m
-			}
-			return nothing
-		}
-		if s.Status == "closed" {
+		if s == nil || s.Status == "closed" {
 			return nothing
 		}
 		end, at, last := m.Signal, m.At, s.Confidence

@@ -106,14 +106,15 @@ func TestWatchShowsSignalsWithTheirRulers(t *testing.T) {
 	t.Parallel()
 	w := newWatchTest(t)
 	w.shows("at the start", "◌ connecting", " loading")
-	w.Update(arrived{subscribedTo(false), created("sig_b", "BTC", time.Minute), ending("sig_early", "expired", 95)})
+	w.Update(arrived{subscribedTo(false), created("sig_b", "BTC", time.Minute), ending("sig_unknown", "expired", 95)})
 	listedBTC := *created("sig_b", "BTC", time.Minute).Signal
 	listedBTC.Status, listedBTC.Confidence = "open", .99 // older than what follows
 	old := created("sig_old", "XAUUSD", 3*time.Hour).Signal
 	old.Status, old.ClosedAt, old.R, old.Exit, old.CloseReason = "closed", &old.CreatedAt, of(-1.0), of(90), "stop_loss"
 	w.Update(arrived{moved("sig_b", .617), created("sig_e", "ETH", 2*time.Second)})
 	w.Update(listed{generation: 1, signals: []*client.Signal{&listedBTC, old}})
-	w.Update(arrived{created("sig_early", "SOL", 2*time.Hour), priceOf("BTCUSD", 110), priceOf("ETH", 250)})
+	w.Update(arrived{created("sig_sol", "SOL", 2*time.Hour), ending("sig_sol", "expired", 95), priceOf("BTCUSD", 110),
+		priceOf("ETH", 250)})
 	text := created("sig_text", "standing desk", time.Second)
 	text.Signal.Entry = nil
 	w.Update(arrived{text})
@@ -345,11 +346,11 @@ func TestWatchForgets(t *testing.T) {
 	w.press(" ")
 	batch := arrived{}
 	for i := range maxBoard + maxBoard/5 {
-		batch = append(batch, created(fmt.Sprintf("sig_%05d", i), "ETH", 0), ending(fmt.Sprintf("early_%05d", i), "expired", 1))
+		batch = append(batch, created(fmt.Sprintf("sig_%05d", i), "ETH", 0))
 	}
 	w.Update(batch)
-	if n := len(w.board.signals); n != maxBoard+1 || len(w.board.early) > maxEarly {
-		t.Errorf("%d signals and %d early closings are kept", n, len(w.board.early))
+	if n := len(w.board.signals); n != maxBoard+1 {
+		t.Errorf("%d signals are kept", n)
 	}
 	w.shows("the list is held", "BTC")
 	w.shows("what came is counted", fmt.Sprintf("held: %d new", maxBoard))
