@@ -35,8 +35,10 @@
 //     order of the account's stream, each at most once. A client that reads too slowly is
 //     closed with 4008; events are never dropped.
 //   - A resume sends the matching events that were not sent on the connection before, after
-//     the "subscribed" reply and before live events, without a gap. They may be older than
-//     events sent before the reply (deploy/decisions/0007). If a resume is not possible, the
+//     the "subscribed" reply and before live events, without a gap. At the handshake nothing
+//     comes before that reply, so identifiers increase on the whole connection. By a later
+//     message the events may be older than what was sent before it (deploy/decisions/0100),
+//     and nothing is sent while they are searched for. If a resume is not possible, the
 //     reply reports it and no past events are sent.
 //   - If the node has missed events (Hub.Gap), it closes the connections concerned with
 //     1001, so that their clients reconnect and resume from the event log.

@@ -1,6 +1,7 @@
 package service
 
 import (
+	"net/http"
 	"regexp"
 	"strings"
 	"testing"
@@ -16,7 +17,7 @@ var (
 // tryDocumentedRequests sends the requests and the messages of the documents: all must succeed unchanged.
 func tryDocumentedRequests(t *testing.T, demo *client) {
 	t.Helper()
-	n, messages := 0, 0
+	n, messages, handshakes := 0, 0, 0
 	live := demo.dial()
 	for _, line := range commandtest.Documented(t, "../../..") {
 		if strings.HasPrefix(line, `{"action": `) {
@@ -26,6 +27,14 @@ func tryDocumentedRequests(t *testing.T, demo *client) {
 			live.await("the answer to "+line, func(m message) bool {
 				return m.Type == "subscribed" && decode[struct{ Ref string }](t, string(m.Data)).Ref == ref
 			})
+		}
+		if query, ok := strings.CutPrefix(line, "ws://localhost:8080"); ok {
+			handshakes++
+			begun, answer, err := demo.connect(query, http.Header{"Authorization": {"Bearer " + demo.token}})
+			if err != nil {
+				t.Fatalf("%s: %v, %v", line, err, answer)
+			}
+			begun.await("the subscription of "+line, func(m message) bool { return m.Type == "subscribed" })
 		}
 		if !strings.HasPrefix(line, "curl ") {
 			continue
@@ -38,7 +47,7 @@ func tryDocumentedRequests(t *testing.T, demo *client) {
 			demo.get(path).ok(t)
 		}
 	}
-	if n < 8+5 || messages < 2 {
-		t.Errorf("only %d requests and %d messages were found", n, messages)
+	if n < 8+5 || messages < 1 || handshakes < 2 {
+		t.Errorf("only %d requests, %d messages and %d handshakes were found", n, messages, handshakes)
 	}
 }

@@ -16,7 +16,6 @@ Proxies are not supported for the stream. Objects are those of the API, as dicti
 """
 
 import base64
-import collections
 import datetime
 import hashlib
 import http.client
@@ -36,7 +35,6 @@ __all__ = ["Client", "Closed", "Problem", "Stream", "messages_of", "replay", "ti
 
 MAX_MESSAGE = 16 << 20  # bytes
 SILENCE = 90.0  # seconds without a message; the service sends a heartbeat every 30 s
-MAX_SEEN = 20_000  # IDs that are remembered to notice what a resume repeats
 
 # Close codes of which a new connection makes no difference.
 LASTING = {1002, 1003, 1007, 1009, 4400, 4401, 4403}
@@ -287,8 +285,7 @@ class Stream:
         self.filters = filters or {}
         self.min_pause, self.max_pause = 0.5, 15.0  # seconds before a new connection
         self.interruptions = 0
-        self._live = False  # a subscription was confirmed before
-        self._seen = collections.OrderedDict()
+        self._live = False  # a connection was subscribed before
         self._socket = None
 
     def close(self):
@@ -325,38 +322,28 @@ class Stream:
             self.close()
 
     def _connection(self):
-        self._socket = _WebSocket(self.client.url + "/v1/ws/dashboard", self.client.key, self.client.timeout,
-                                  self.client.context)
-        wanted = {"action": "subscribe", "filters": self.filters}
+        wanted = {name: value for name, value in self.filters.items() if value is not None}
         if self.channels is not None:
             wanted["channels"] = self.channels
-        if self.last_event_id:
-            wanted["last_event_id"] = self.last_event_id
-        self._socket.send(json.dumps(wanted))
-        early, confirmed = [], False
+        for name, value in wanted.items():
+            if isinstance(value, (list, tuple)):
+                if any("," in item for item in value):
+                    raise TypeError("%s: an item has a comma, which separates items" % name)
+                wanted[name] = ",".join(value)
+        # Without a position, too: any parameter makes it a subscription.
+        wanted["last_event_id"] = self.last_event_id or ""
+        self._socket = _WebSocket(self.client.url + "/v1/ws/dashboard?" + urllib.parse.urlencode(wanted), self.client.key,
+                                  self.client.timeout, self.client.context)
         while True:
             message = json.loads(self._socket.receive())
-            kind, position = message.get("type"), message.get("id")
-            if confirmed:
-                if self._first(position):
-                    yield message
-                    if position:  # the caller has handled it
-                        self.last_event_id = position
-            elif kind == "subscribed":
+            if message.get("type") == "subscribed":
                 # Without a position before the interruption, events after it may have been missed.
                 resumed = message["data"]["resumed"]
                 message["gap"] = self._live and resumed is None or resumed is not None and not resumed["complete"]
-                self._live = confirmed = True
-                yield message
-                for event in early:
-                    if self._passes(event, message["data"]["channels"]) and self._first(event["id"]):
-                        yield event
-            elif kind == "error":
-                raise Problem(400, {"code": message["data"]["code"], "detail": message["data"]["message"]})
-            elif position:  # of the default subscription; newer than what a resume replays
-                early.append(message)
-            else:
-                yield message
+                self._live = True
+            yield message
+            if message.get("id"):  # the caller has handled it
+                self.last_event_id = message["id"]
 
     def _passes(self, message, channels):
         if message["type"] not in channels:
@@ -374,16 +361,6 @@ class Stream:
             and data["metadata"]["expected_r_net"] >= f["min_expected_r_net"],
         }
         return all(named[name]() for name, value in f.items() if value not in (None, []))
-
-    def _first(self, position):
-        if position is None:
-            return True
-        if position in self._seen:
-            return False
-        self._seen[position] = True
-        if len(self._seen) > MAX_SEEN:
-            self._seen.popitem(last=False)
-        return True
 
 
 class _WebSocket:
@@ -412,7 +389,7 @@ class _WebSocket:
         self._socket.sendall((
             "GET %s HTTP/1.1\r\nHost: %s\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Key: %s\r\n"
             "Sec-WebSocket-Version: 13\r\nAuthorization: Bearer %s\r\nUser-Agent: agentsignal-python\r\n\r\n"
-            % (parts.path, parts.netloc.rpartition("@")[2], nonce, key)).encode("ascii"))
+            % (parts.path + "?" + parts.query, parts.netloc.rpartition("@")[2], nonce, key)).encode("ascii"))
         while b"\r\n\r\n" not in self._buffer:
             if len(self._buffer) > 1 << 16:
                 raise ValueError("the answer to the handshake is too long")
@@ -451,9 +428,6 @@ class _WebSocket:
         mask = os.urandom(4)
         masked = bytes(b ^ mask[i & 3] for i, b in enumerate(payload))
         self._socket.sendall(head + mask + masked)
-
-    def send(self, text):
-        self._write(0x1, text.encode())
 
     def receive(self):
         """Returns the next message. It answers pings. Raises Closed, or ValueError for a frame that is not valid."""
