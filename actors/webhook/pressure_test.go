@@ -44,7 +44,7 @@ func (w *world) held(id signal.WebhookID, want time.Duration) {
 	w.t.Helper()
 	left := time.Duration(0)
 	if until := w.store.healthOf(id).HeldUntil; until.After(time.Now()) {
-		left = until.Sub(time.Now()).Round(100 * time.Millisecond)
+		left = time.Until(until).Round(100 * time.Millisecond)
 	}
 	if left != want {
 		w.t.Errorf("it is held for %s, want %s", left, want)
