@@ -13,15 +13,22 @@ export function rangeOf(used: Bucket[]): [number, number] {
   return [from, to];
 }
 
+/** Returns the places of shares in the picture, which end at its scale, and where that has its ticks. */
+export function scaleOf(from: number, to: number) {
+  const clamp = (share: number) => Math.min(1, Math.max(0, (share - from) / (to - from)));
+  const steps = to - from > 0.6 ? 4 : Math.round((to - from) * 10);
+  return {
+    x: (share: number) => pad.left + clamp(share) * (size * 1.5 - pad.left - pad.right),
+    y: (share: number) => pad.top + (1 - clamp(share)) * (size - pad.top - pad.bottom),
+    ticks: Array.from({ length: steps + 1 }, (_, i) => from + ((to - from) * i) / steps),
+  };
+}
+
 /** What was said against what was seen, with intervals; buckets with few signals are hollow. */
 export function Reliability({ buckets }: { buckets: Bucket[] }) {
   const used = buckets.filter((b) => b.count > 0);
   const [from, to] = rangeOf(used);
-  const clamp = (share: number) => Math.min(1, Math.max(0, (share - from) / (to - from)));
-  const x = (share: number) => pad.left + clamp(share) * (size * 1.5 - pad.left - pad.right);
-  const y = (share: number) => pad.top + (1 - clamp(share)) * (size - pad.top - pad.bottom);
-  const steps = to - from > 0.6 ? 4 : Math.round((to - from) * 10);
-  const ticks = Array.from({ length: steps + 1 }, (_, i) => from + ((to - from) * i) / steps);
+  const { x, y, ticks } = scaleOf(from, to);
   const seen = used.filter((b) => (b.mean_confidence ?? b.from) >= from && (b.mean_confidence ?? b.to) <= to);
   return (
     <figure>

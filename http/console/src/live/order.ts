@@ -32,9 +32,19 @@ export function arrange(store: Store, filters: Filters): Order {
   return { open: list("open"), closed: list("closed") };
 }
 
-/** The part of a list that is in sight, with some rows to spare. */
+/** The part of a list that is in sight, with some rows to spare. The list may lie wholly above or below the window. */
 export function inSight(top: number, height: number, rowHeight: number, count: number): [number, number] {
   const spare = 8;
-  const from = Math.max(0, Math.floor(top / rowHeight) - spare);
-  return [Math.min(from, count), Math.min(count, Math.ceil((top + height) / rowHeight) + spare)];
+  const inside = (row: number) => Math.min(count, Math.max(0, row));
+  return [inside(Math.floor(top / rowHeight) - spare), inside(Math.ceil((top + height) / rowHeight) + spare)];
+}
+
+/**
+ * Returns which of the drawn rows a key goes to, by their tops in ascending order: from the one with the focus by a step,
+ * and without focus (here is -1) to the first one below the head of the page. It is -1 where there are no rows.
+ */
+export function nextRow(tops: number[], here: number, by: number, head: number): number {
+  const first = tops.findIndex((top) => top >= head);
+  const next = here >= 0 ? here + by : first < 0 ? Infinity : first;
+  return Math.min(tops.length - 1, Math.max(0, next));
 }

@@ -9,7 +9,7 @@ import * as stream from "../stream/client";
 import { Empty, Fault, Loading, Select } from "../ui/kit";
 import * as data from "./data";
 import { anyFilter, type Filters, noFilters, readFilters } from "./filters";
-import { inSight, order, waiting, waitingCount } from "./order";
+import { inSight, nextRow, order, waiting, waitingCount } from "./order";
 import { assetNames } from "./prices";
 import { Line } from "./row";
 import { Axis } from "./ruler";
@@ -203,11 +203,12 @@ function Pill() {
 
 /** Moves the focus to another row; the list scrolls with it. */
 function step(by: number): void {
-  const links = [...document.querySelectorAll<HTMLElement>("[data-row]")].sort(
-    (a, b) => a.getBoundingClientRect().top - b.getBoundingClientRect().top,
-  );
-  const here = links.indexOf(document.activeElement as HTMLElement);
-  const next = here < 0 ? links[0] : links[here + by];
+  const links = [...document.querySelectorAll<HTMLElement>("[data-row]")]
+    .map((link) => ({ link, top: link.getBoundingClientRect().top }))
+    .sort((a, b) => a.top - b.top);
+  const here = links.findIndex(({ link }) => link === document.activeElement);
+  const head = parseFloat(getComputedStyle(document.documentElement).scrollPaddingTop);
+  const next = links[nextRow(links.map(({ top }) => top), here, by, head)]?.link;
   next?.focus({ preventScroll: true });
   next?.closest("[role=row]")?.scrollIntoView({ block: "nearest" }); // all of the row, of which the link is the first line
 }

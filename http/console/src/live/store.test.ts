@@ -149,6 +149,7 @@ describe("order", () => {
     [44_000, 440, 10_000, [992, 1018]],
     [44_000, 440, 5, [5, 5]],
     [-500, 440, 10_000, [0, 7]],
+    [-6000, 440, 10_000, [0, 0]],
   ])("from %d px, %d px high, of %d rows", (top, height, count, want) => {
     expect(inSight(top, height, 44, count)).toEqual(want);
   });

@@ -10,7 +10,7 @@ export type DeliveryRow = Delivery;
 
 type Load = (query: Record<string, string | number>, abort: AbortSignal) => Promise<{ deliveries: DeliveryRow[]; total: number }>;
 
-const pageSize = 25;
+export const pageSize = 25;
 const statuses: [string, string][] = [["", "All"], ["pending", "Pending"], ["succeeded", "Succeeded"], ["failed", "Failed"]];
 const tones: Record<string, string> = { succeeded: "up", failed: "down", pending: "warn" };
 
@@ -96,7 +96,8 @@ function Rows({ list, show, addresses }: { list: DeliveryRow[]; show: (d: Delive
   );
 }
 
-const lastPage = (total: number) => Math.max(0, Math.ceil(total / pageSize) - 1) * pageSize;
+/** The offset of the last page of a list. */
+export const lastPage = (total: number) => Math.max(0, Math.ceil(total / pageSize) - 1) * pageSize;
 
 export function Pager({ offset, shown, total, go }: { offset: number; shown: number; total: number; go: (offset: number) => void }) {
   if (total <= shown && offset === 0) return null;
