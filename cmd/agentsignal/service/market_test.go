@@ -52,6 +52,13 @@ func (m pricer) hours(asset string, n int) []marketdata.Bar {
 // and returns them.
 func (m pricer) bars(asset string, tf signal.Timeframe, length time.Duration, n int) []marketdata.Bar {
 	m.tb.Helper()
+	bars := waves(length, n)
+	m.give(asset, tf, bars...)
+	return bars
+}
+
+// waves returns the last n closed bars of a length, whose prices are those of path.
+func waves(length time.Duration, n int) []marketdata.Bar {
 	step := length.Milliseconds()
 	end := time.Now().UnixMilli() / step * step
 	bars := make([]marketdata.Bar, n)
@@ -62,7 +69,6 @@ func (m pricer) bars(asset string, tf signal.Timeframe, length time.Duration, n 
 		b.High, b.Low = max(b.Open, b.Close)+.5, min(b.Open, b.Close)-.5
 		bars[i] = b
 	}
-	m.give(asset, tf, bars...)
 	return bars
 }
 

@@ -33,9 +33,20 @@ function usualDigits(size: number, assetClass: string | null): number {
 }
 
 /**
- * Returns a price as a trader writes it, by the class of its asset, which is null if it is not known. The first of levels,
- * the prices that stand beside it, decides on the decimals of all, and there are more if two would look the same. The
- * commands do the same: their test writes format.json, which has examples.
+ * Returns the decimals with which a trader writes a price, by the class of its asset, which is null if it is not known.
+ * The first of levels, the prices that stand beside it, decides on the decimals of all, and there are more if two would
+ * look the same.
+ */
+export function priceDigits(value: number, assetClass: string | null, levels: readonly (number | null)[]): number {
+  const known = levels.filter((level) => level !== null);
+  let digits = usualDigits(Math.abs(levels[0] ?? value), assetClass);
+  while (digits < maxDigits && new Set(known.map((x) => decimals(x, digits))).size < new Set(known).size) digits++;
+  return digits;
+}
+
+/**
+ * Returns a price as a trader writes it, with its priceDigits. The commands do the same: their test writes format.json,
+ * which has examples.
  */
 export function price(
   value: number | null | undefined,
@@ -43,10 +54,7 @@ export function price(
   levels: readonly (number | null)[] = [],
 ): string {
   if (value === null || value === undefined || !Number.isFinite(value)) return none;
-  const known = levels.filter((level) => level !== null);
-  let digits = usualDigits(Math.abs(levels[0] ?? value), assetClass);
-  while (digits < maxDigits && new Set(known.map((x) => decimals(x, digits))).size < new Set(known).size) digits++;
-  return decimals(value, digits);
+  return decimals(value, priceDigits(value, assetClass, levels));
 }
 
 export function r(value: number | null | undefined, digits = 2): string {

@@ -1,9 +1,12 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
+import { digitsOf } from "./charts/curve";
 import { bucketOf } from "./charts/odds";
 import { rangeOf, scaleOf } from "./charts/reliability";
+import * as format from "./format";
 import { make } from "./live/fixture";
 import { inSight, nextRow } from "./live/order";
+import { priceStep, priceText } from "./live/prices";
 import { at, fitScale, rowScale, scaleFor, targetOf } from "./live/ruler";
 import { resultAt } from "./live/store";
 import { lastPage, pageSize } from "./pages/deliveries";
@@ -136,6 +139,26 @@ test("the last page of a list has its last item, and no page begins before the l
       expect(offset).toBeGreaterThanOrEqual(0);
       if (total > 0) expect(total - offset).toBeGreaterThan(0);
       expect(total - offset).toBeLessThanOrEqual(pageSize);
+    }),
+  );
+});
+
+test("the labels of an axis differ as its values do", () => {
+  const step = fc.tuple(fc.constantFrom(1, 2, 2.5, 5), fc.integer({ min: -7, max: 6 })).map(([n, exponent]) => n * 10 ** exponent);
+  fc.assert(
+    fc.property(step, fc.integer({ min: -500, max: 500 }), (step, from) => {
+      const labels = Array.from({ length: 8 }, (_, i) => format.r((from + i) * step, digitsOf(step)));
+      expect(new Set(labels).size).toBe(8);
+    }),
+  );
+});
+
+test("the step of a price's axis is that of its digits, and all of its levels differ by it", () => {
+  fc.assert(
+    fc.property(signals, ({ s }) => {
+      const step = priceStep(s);
+      expect(step).toBeLessThanOrEqual(Math.max(1e-10, s.entry_price! / 100));
+      expect(priceText(s.entry_price! + step, s)).not.toBe(priceText(s.entry_price, s));
     }),
   );
 });

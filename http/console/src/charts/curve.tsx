@@ -9,7 +9,8 @@ interface CurveProps {
   label: string;
   times: number[]; // seconds
   values: (number | null)[];
-  text: (value: number) => string;
+  /** Returns a label of the axis, whose values differ by what has so many decimals. */
+  text: (value: number, digits: number) => string;
   height?: number;
   /** A horizontal line to compare with. */
   level?: number;
@@ -33,6 +34,13 @@ const secondsBelow = 600;
 /** Leaves out a label that says the same as the one before it. */
 const once = (labels: string[]) => labels.map((text, i) => (text === labels[i - 1] ? "" : text));
 
+/** Returns the decimals of a step of an axis, such as 0.25. */
+export const digitsOf = (step: number) => {
+  let digits = 0;
+  for (let n = step; digits < 9 && Math.abs(n - Math.round(n)) > n * 1e-6; n *= 10) digits++;
+  return digits;
+};
+
 /** A curve over time. */
 export function Curve({ label, times, values, text, height = 180, level, stepped, filled, range, color = "accent" }: CurveProps) {
   const box = useRef<HTMLDivElement>(null);
@@ -53,7 +61,7 @@ export function Curve({ label, times, values, text, height = 180, level, stepped
         scales: { x: { time: true }, ...(range && { y: { range: () => range } }) },
         axes: [
           { ...axis, size: 26, space: 90, values: (_, list) => once(list.map((t) => format.time(t * 1000).replace(span < secondsBelow ? /^$/ : /:\d\d$/, ""))) },
-          { ...axis, size: 62, space: 36, values: (_, list) => list.map(text) },
+          { ...axis, size: 62, space: 36, values: (_, list, __, ___, step) => list.map((v) => text(v, digitsOf(step))) },
         ],
         series: [
           {},

@@ -10,7 +10,7 @@ import {
 } from "lightweight-charts";
 import type { SignalState } from "../api/types";
 import * as format from "../format";
-import { priceText } from "../live/prices";
+import { priceStep, priceText } from "../live/prices";
 
 /** A bar of prices. */
 export interface Bar {
@@ -51,10 +51,7 @@ export function drawPrices(box: HTMLElement, s: SignalState, barSeconds: number)
     grid: { vertLines: { visible: false }, horzLines: { color: color("line") } },
     rightPriceScale: { borderVisible: false, scaleMargins: { top: 0.08, bottom: 0.08 } },
     timeScale: { borderVisible: false, timeVisible: true, secondsVisible: true, rightOffset: 6, tickMarkFormatter: clock },
-    localization: {
-      priceFormatter: (p: number) => priceText(p, s),
-      timeFormatter: (t: Time) => format.time(Number(t) * 1000),
-    },
+    localization: { timeFormatter: (t: Time) => format.time(Number(t) * 1000) },
     crosshair: { vertLine: { labelBackgroundColor: color("line-strong") }, horzLine: { labelBackgroundColor: color("line-strong") } },
     handleScroll: { vertTouchDrag: false },
   });
@@ -67,6 +64,8 @@ export function drawPrices(box: HTMLElement, s: SignalState, barSeconds: number)
     priceLineVisible: s.status === "open",
     lastValueVisible: s.status === "open",
     priceLineColor: color("muted"),
+    // Without a step of its own the axis would have none below 0.01, and so no label between the prices of most currencies.
+    priceFormat: { type: "custom", formatter: (p: number) => priceText(p, s), minMove: priceStep(s) },
     // All levels are in sight, wherever the price is.
     autoscaleInfoProvider: (base: () => { priceRange: { minValue: number; maxValue: number } | null } | null) => {
       const info = base();

@@ -37,6 +37,9 @@ export const classOf = (asset: string) => classes.value.get(asset) ?? null;
 export const priceText = (value: number | null | undefined, s: Levels) =>
   format.price(value, classOf(s.asset), [s.entry_price, s.stop_loss, s.take_profit]);
 
+/** Returns the step of the prices of a signal as they are written: a millionth, say, for a coin of a thousandth. */
+export const priceStep = (s: Levels) => 10 ** -format.priceDigits(1, classOf(s.asset), [s.entry_price, s.stop_loss, s.take_profit]);
+
 type Levels = { asset: string; entry_price: number | null; stop_loss: number | null; take_profit: number | null };
 
 /** Whether the prices of an asset, or of all if it is absent, are made up. */

@@ -158,7 +158,7 @@ function Equity({ list, all, net }: { list: SignalState[]; all: boolean; net: bo
         label={`The sum of ${list.length} results ${net ? "after" : "before"} costs ends at ${format.r(last)}.`}
         times={times}
         values={sums}
-        text={(v) => format.r(v, 0)}
+        text={format.r}
         height={220}
         level={0}
         stepped

@@ -67,7 +67,7 @@ export function Confidence({ s, events }: { s: SignalState; events: HistoryEvent
           label={`The chance began at ${format.percent(first)} and is ${format.percent(values.at(-1))} after ${list.length} events.`}
           times={times}
           values={values}
-          text={(v) => format.percent(v)}
+          text={(v, digits) => format.percent(v, Math.max(0, digits - 2))}
           stepped
           range={[0, 1]}
           height={160}

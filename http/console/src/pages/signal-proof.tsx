@@ -11,6 +11,8 @@ interface Check {
   what: string;
   listed: number;
   recomputed: number;
+  /** The unit of the last digit that is listed. */
+  unit: number;
   text: (v: number) => string;
 }
 
@@ -20,15 +22,16 @@ export function recompute(s: SignalState): Check[] {
   const sign = s.direction === "long" ? 1 : -1;
   const gain = sign * (s.exit_price - s.entry_price);
   const checks: Check[] = [];
-  const add = (what: string, listed: number | null, recomputed: number, text: Check["text"]) =>
-    listed !== null && checks.push({ what, listed, recomputed, text });
-  add("gain of one unit", s.pnl_absolute, gain, (v) => format.plain(v));
-  add("gain / entry", s.pnl_percent, (gain / s.entry_price) * 100, (v) => format.change(v, 4));
-  if (riskOf(s) > 0) add("gain / |entry − stop|", s.r, gain / riskOf(s), (v) => format.r(v, 4));
+  const add = (what: string, listed: number | null, recomputed: number, unit: number, text: Check["text"]) =>
+    listed !== null && checks.push({ what, listed, recomputed, unit, text });
+  add("gain of one unit", s.pnl_absolute, gain, 1e-8, (v) => format.plain(v));
+  add("gain / entry", s.pnl_percent, (gain / s.entry_price) * 100, 1e-4, (v) => format.change(v, 4));
+  if (riskOf(s) > 0) add("gain / |entry − stop|", s.r, gain / riskOf(s), 1e-4, (v) => format.r(v, 4));
   return checks;
 }
 
-const agrees = (c: Check) => Math.abs(c.listed - c.recomputed) <= 1e-4 * Math.max(1, Math.abs(c.listed));
+/** Reports whether the two differ by no more than rounding. */
+export const agrees = (c: Check) => Math.abs(c.listed - c.recomputed) <= c.unit + 1e-9 * Math.abs(c.listed);
 
 /** Returns null where the service answers with a status that is expected. */
 async function unless<T>(status: number, load: Promise<T>): Promise<T | null> {

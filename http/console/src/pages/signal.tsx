@@ -6,7 +6,7 @@ import type { Bar } from "../charts/price";
 import { now } from "../clock";
 import * as format from "../format";
 import { onEvent } from "../live/data";
-import { look, priceOf, priceText } from "../live/prices";
+import { classOf, look, priceOf, priceText } from "../live/prices";
 import * as stream from "../stream/client";
 import { reasonOf } from "../live/row";
 import { BigRuler } from "../live/ruler";
@@ -224,7 +224,7 @@ function Chart({ s }: { s: SignalState }) {
       chart.current?.remove();
       chart.current = null;
     };
-  }, [s.signal_id, s.status, dark.value]);
+  }, [s.signal_id, s.status, dark.value, classOf(s.asset)]); // by its class a price has its decimals
   useEffect(() => {
     if (bars.data) chart.current?.set(bars.data, s);
   }, [bars.data, ready, s.status]);
