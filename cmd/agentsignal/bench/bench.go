@@ -24,7 +24,7 @@ import (
 
 // Command returns agentsignal bench, with a command for each benchmark.
 func Command() *cobra.Command {
-	b := &bench{leaves: recordLeaves, pageWindow: consoleWindow, runRate: nodesRate,
+	b := &bench{leaves: recordLeaves, pageWindow: consoleWindow, mixedWindow: consoleMixed, runRate: nodesRate,
 		signals: takeoverSignals, rounds: takeoverRounds}
 	c := &cobra.Command{
 		Use: "bench", Short: "Measure the service on this machine, each figure against a reference",
@@ -64,6 +64,7 @@ func Command() *cobra.Command {
 			b.files.define(one)
 		case "console":
 			one.Flags().DurationVar(&b.pageWindow, "window", consoleWindow, "how long signals arrive, in all cases together")
+			one.Flags().DurationVar(&b.mixedWindow, "mixed", consoleMixed, "how long 200 signals are open above a full list of closed ones")
 		case "nodes":
 			one.Flags().Float64Var(&b.runRate, "rate", nodesRate, "runs a second of the whole cluster")
 		case "takeover":
@@ -95,14 +96,15 @@ func Command() *cobra.Command {
 
 // bench holds the options of all benchmarks.
 type bench struct {
-	out        io.Writer
-	window     time.Duration
-	pageWindow time.Duration // of console
-	files      barFiles      // of calibration
-	leaves     int64         // of record
-	runRate    float64       // of nodes
-	signals    int           // of takeover
-	rounds     int           // of takeover
+	out         io.Writer
+	window      time.Duration
+	pageWindow  time.Duration // of console
+	mixedWindow time.Duration // of console
+	files       barFiles      // of calibration
+	leaves      int64         // of record
+	runRate     float64       // of nodes
+	signals     int           // of takeover
+	rounds      int           // of takeover
 }
 
 // row prints one figure.

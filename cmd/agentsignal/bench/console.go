@@ -22,6 +22,9 @@ const (
 	consoleGrowth   = 1.05 // heap at the end to that in the middle: by then the buffers of fixed length are full
 	consoleSlice    = 10 * time.Second
 	consoleLook     = time.Second
+	consoleMixed    = 10 * time.Second
+	consoleOpen     = 200 // signals open above a full list of closed ones
+	consoleSpare    = 20  // rows in the document beyond those that fit into the window
 )
 
 // consoleRow is a row of the page.
@@ -33,8 +36,10 @@ type consoleRow struct {
 
 // consoleView is what a reader sees.
 type consoleView struct {
-	Rows  int
-	Shown []struct {
+	Rows         int
+	Drawn, Nodes int // rows and elements in the document
+	Fit          int // rows in a window without a head
+	Shown        []struct {
 		ID         string
 		Index, Top int
 	}
@@ -101,6 +106,9 @@ func (c *consoleRun) measure(ctx context.Context) error {
 		return err
 	}
 	if _, err := c.heap("start"); err != nil {
+		return err
+	}
+	if err := c.mixed(ctx); err != nil {
 		return err
 	}
 	if err := c.atTop(ctx, "at the top, as many signals close"); err != nil {
@@ -177,6 +185,43 @@ func (c *consoleRun) heap(when string) (float64, error) {
 		c.row("heap after a collection, "+when, "%.1f MB", bytes/1e6)
 	}
 	return bytes, err
+}
+
+// mixed has signals arrive and close at a rate at which 200 are open, above a full list of
+// closed ones: what is in the document must grow with neither list. It prints what is there
+// after 1, 5 and 20 minutes, if it lasts so long, and at the end.
+func (c *consoleRun) mixed(ctx context.Context) error {
+	rate := consoleOpen / consoleLife.Seconds()
+	run := func(d time.Duration, look func(consoleView)) error {
+		made := make(chan error, 1)
+		go func() {
+			_, err := c.load.run(ctx, int(d.Seconds()*rate), rate)
+			made <- err
+		}()
+		return c.watch(made, look)
+	}
+	// What the fill left open closes first.
+	if err := run(2*consoleLife, func(consoleView) {}); err != nil {
+		return err
+	}
+	start := time.Now()
+	marks := []time.Duration{time.Minute, 5 * time.Minute, 20 * time.Minute}
+	var most, last consoleView
+	err := run(c.mixedWindow, func(v consoleView) {
+		last = v
+		most.Drawn, most.Nodes = max(most.Drawn, v.Drawn), max(most.Nodes, v.Nodes)
+		if after := time.Since(start); len(marks) > 0 && after >= marks[0] {
+			c.row(fmt.Sprintf("rows, nodes in the document after %s", marks[0]), "%d, %d", v.Drawn, v.Nodes)
+			marks = marks[1:]
+		}
+	})
+	if err != nil {
+		return err
+	}
+	open, err := c.load.list(ctx, "open", 1, 0)
+	c.row("open, closed on the page", "%d, %d", open.Total, last.Rows-open.Total)
+	c.row("  rows, nodes in the document at most", "%d, %d, where %d rows fit", most.Drawn, most.Nodes, last.Fit)
+	return err
 }
 
 // atTop measures the page while its reader is at the top of the list, which moves.
@@ -308,6 +353,9 @@ func (c *consoleRun) watch(made <-chan error, look func(consoleView)) error {
 			c.fault("the page was interrupted: %s", v.Interrupted)
 		}
 		interrupted = v.Interrupted
+		if v.Drawn > v.Fit+consoleSpare {
+			c.fault("%d rows are in the document, where %d fit", v.Drawn, v.Fit)
+		}
 		look(v)
 	}
 }

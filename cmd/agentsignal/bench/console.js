@@ -42,9 +42,13 @@ function interruption() {
 
 function look() {
   const behind = find(".state.live .muted")?.innerText;
+  const drawn = rows();
   return {
     rows: Number(find("[role=table]").getAttribute("aria-rowcount")) - 1,
-    shown: rows().filter(isOnScreen).map((r) => ({ id: r.id, index: r.index, top: r.top })),
+    drawn: drawn.length,
+    nodes: document.querySelectorAll("*").length,
+    fit: Math.ceil(innerHeight / (find(".line")?.offsetHeight ?? innerHeight)),
+    shown: drawn.filter(isOnScreen).map((r) => ({ id: r.id, index: r.index, top: r.top })),
     pill: find(".pill").innerText.replace(/[↑,]/g, "").trim(),
     behind: behind ? millisecondsIn(behind) : 0,
     interrupted: interruption(),

@@ -4,7 +4,7 @@ import { reachable } from "../api/client";
 import { keysOf } from "../keys";
 import { narrow } from "../media";
 import { place, setQuery, linkTo } from "../router";
-import { agents, strategiesOf } from "../reference";
+import { agents, strategiesOf, summary } from "../reference";
 import * as stream from "../stream/client";
 import { Empty, Fault, Loading, Select } from "../ui/kit";
 import * as data from "./data";
@@ -278,9 +278,9 @@ export function Live() {
             <Nothing />
           ) : (
             <>
-              {open.length > 0 && <Group name="Open" n={open.length} note="the newest first" />}
+              {open.length > 0 && <Group name="Open" n={open.length} all={summary.value?.signals.open} note="the newest first" />}
               <Rows ids={open} from={2} height={height} />
-              {closed.length > 0 && <Group name="Closed" n={closed.length} note={data.older.value.more ? "the newest of more" : "by the time they ended"} />}
+              {closed.length > 0 && <Group name="Closed" n={closed.length} all={summary.value?.signals.closed} note={data.older.value.more ? "the newest of more" : "by the time they ended"} />}
               <Rows ids={closed} from={2 + open.length} height={height} />
             </>
           )}
@@ -297,12 +297,13 @@ export function Live() {
   );
 }
 
-function Group({ name, n, note }: { name: string; n: number; note: string }) {
+/** The head of a list of n rows. Without filters it has the account's count, which the header shows as well. */
+function Group({ name, n, all, note }: { name: string; n: number; all: number | undefined; note: string }) {
   return (
     <div class="group" role="rowgroup">
       <div role="row" class="row">
         <div role="rowheader">
-          <span class="strong">{name}</span> <span class="muted">{count(n)} · {note}</span>
+          <span class="strong">{name}</span> <span class="muted">{count(anyFilter(data.filters.value) ? n : (all ?? n))} · {note}</span>
         </div>
       </div>
     </div>

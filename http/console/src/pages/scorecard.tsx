@@ -1,4 +1,4 @@
-import { useMemo, useState } from "preact/hooks";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { get } from "../api/client";
 import type { Scorecard, SignalState, Statistics } from "../api/types";
 import { minShare } from "../charts/odds";
@@ -6,7 +6,7 @@ import { Curve } from "../charts/curve";
 import { Reliability } from "../charts/reliability";
 import * as format from "../format";
 import { costOf } from "../live/store";
-import { agents, strategiesOf } from "../reference";
+import { agents, readFigures, strategiesOf, withSummary } from "../reference";
 import { linkTo, place, setQuery } from "../router";
 import { Direction, Empty, Panel, R, Select, Show, Time, tone, useLoad } from "../ui/kit";
 
@@ -32,7 +32,8 @@ export default function ScorecardPage() {
   const query = place.value.query;
   const choice = { agent_id: query["agent_id"] ?? "", strategy: query["strategy"] ?? "", asset: query["asset"] ?? "" };
   const set = (name: string, value: string) => setQuery({ ...choice, [name]: value });
-  const card = useLoad(JSON.stringify(choice), (abort) => get<Scorecard>("/v1/scorecard", choice, abort), 30_000);
+  const card = useLoad(JSON.stringify(choice), (abort) => withSummary(() => get<Scorecard>("/v1/scorecard", choice, abort), abort));
+  useFigures(card.reload);
   return (
     <>
       <div class="head">
@@ -48,6 +49,15 @@ export default function ScorecardPage() {
       <Show of={card} lines={10}>{(data) => <Content card={data} choice={choice} />}</Show>
     </>
   );
+}
+
+const restFor = 10_000; // the curve takes ten requests
+
+/** Reads the page's figures with those of the header. */
+function useFigures(reload: () => Promise<void>): void {
+  const newest = useRef(reload);
+  newest.current = reload;
+  useEffect(() => readFigures(() => newest.current(), restFor), []);
 }
 
 function Content({ card, choice }: { card: Scorecard; choice: Record<string, string> }) {

@@ -1,0 +1,50 @@
+package service
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/agentsignal/agentsignal/persistence/redistest"
+)
+
+// figuresScript notes each pair of figures that the header and the page show for one thing.
+const figuresScript = `
+const pairs = new Set();
+const figure = (within, pattern) => [...document.querySelectorAll(within)].map((e) => e.innerText.match(pattern)?.[1]).find(Boolean);
+(function look() {
+	for (const [name, header, page] of [
+		["open", figure(".figures", /Open\s+([\d,]+)/i), figure(".group", /Open\s+([\d,]+)/)],
+		["closed", figure(".figures", /Closed today\s+([\d,]+)/i), figure(".panel .title", /^([\d,]+) closed/m)],
+		["net", figure(".figures", /Net today\s+(.+ R)/i), figure(".tile", /Total after costs\s+(.+ R)/i)],
+	]) if (header && page) pairs.add([name, header, page].join(" | "));
+	requestAnimationFrame(look);
+})();
+`
+
+// The header and the page beside it show the same figures at any time, and soon those of the API.
+func TestConsoleFiguresAgree(t *testing.T) {
+	t.Parallel()
+	redis := redistest.New(t)
+	s, trader, account := startTrading(t, redis)
+	prices := newMarket(t, redis.Client())
+	closeOne := func() {
+		made := trader.run("ACME", "momentum")
+		prices.tick("ACME", decimal(*made.Target+(*made.Target-*made.Entry)/100))
+		eventually(t, "it closes", func() bool { return trader.state(made.ID).Status == "closed" })
+	}
+	closeOne()
+	trader.run("ACME", "momentum")
+	page := openConsole(t, s.url, account.Email)
+	evaluate[any](t, page, figuresScript)
+	act(t, page, `await until("the lists are there", () => has("Open", ".figures") && figure(".group", /Closed (1)/))`)
+	trader.run("ACME", "momentum")
+	act(t, page, `await until("the header has it", () => figure(".figures", /Open\s+([\d,]+)/i) === "2")`,
+		`location.hash = "#/scorecard"`, `await shows("Total after costs")`)
+	closeOne() // and the two that are open
+	act(t, page, `await until("the header has it", () => figure(".figures", /Closed today\s+([\d,]+)/i) === "4")`, `await settled()`)
+	for _, pair := range evaluate[[]string](t, page, `[...pairs]`) {
+		if p := strings.Split(pair, " | "); p[1] != p[2] {
+			t.Errorf("the header has %s %s, and the page beside it %s", p[0], p[1], p[2])
+		}
+	}
+}
