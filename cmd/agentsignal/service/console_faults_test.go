@@ -67,7 +67,7 @@ func TestConsolePagesWithoutAnswers(t *testing.T) {
 				fmt.Sprintf(`await until("%s: it says so", () => has("The service does not answer", "main"))`, p.place))
 		}
 	}
-	act(t, page, `await shows("The service does not answer. What you see may be old", "header.top")`, `sound()`)
+	act(t, page, `await shows("The service does not answer. What you see may be old", ".top")`, `sound()`)
 }
 
 // The page works with an API that has more members, other words and other types of messages

@@ -251,10 +251,13 @@ func TestConsoleWebhooks(t *testing.T) {
 	_, account := s.account(t)
 	page := openConsole(t, s.url, account.Email)
 	act(t, page, `location.hash = "#/webhooks"`, `await press("New webhook")`,
-		fmt.Sprintf(`await fill("#w-url", %q)`, hook.URL+"/hook"), `find("dialog form").requestSubmit()`,
+		fmt.Sprintf(`await fill("#w-url", %q)`, hook.URL+"/hook"), `await fill("#w-most", "90")`,
+		`find("dialog form").requestSubmit()`,
 		`await until("the secret is shown", () => find("dialog .secret code")?.innerText.startsWith("whsec_"))`,
 		`await press("I have saved it")`,
-		fmt.Sprintf(`await press(%q)`, hook.URL+"/hook"), `await press("Send a test event")`,
+		fmt.Sprintf(`await press(%q)`, hook.URL+"/hook"), `await shows("90 requests a minute")`, `await press("Limit…")`,
+		`await fill("#w-most", "30")`, `find("dialog form").requestSubmit()`, `await shows("30 requests a minute")`,
+		`await press("Send a test event")`,
 		`await shows("status 418", "table")`, `find("tbody button").click()`,
 		`await shows("<b>short and stout</b>", "dialog")`, `await press("Cancel it")`, `await shows("failed", "dialog")`)
 	mu.Lock()
@@ -262,6 +265,45 @@ func TestConsoleWebhooks(t *testing.T) {
 	mu.Unlock()
 	act(t, page, `await press("Retry")`, `await shows("succeeded", "dialog")`, `await press("Close")`,
 		`await press("Recover…")`, `await press("Count")`, `await shows("0 deliveries would be sent again")`)
+}
+
+// A receiver that asks for a wait is seen to have asked, in the list and on the webhook's page.
+func TestConsoleShowsHeldWebhooks(t *testing.T) {
+	t.Parallel()
+	s := shared(t)
+	trader, account := s.account(t)
+	hook := trader.hook("https://hooks.example.com/signals")
+	b := newConsoleRelay(t, s.url)
+	held := func(o map[string]any) { o["held_until"] = "2099-01-01T00:00:00.000Z" }
+	b.change("GET /v1/webhooks/"+hook.ID, held)
+	b.change("GET /v1/webhooks?", func(o map[string]any) { held(o["webhooks"].([]any)[0].(map[string]any)) })
+	page := openConsole(t, b.url, account.Email)
+	for _, place := range []string{"webhooks", "webhooks/" + hook.ID} {
+		act(t, page, fmt.Sprintf(`location.hash = "#/%s"`, place), `await shows("held")`,
+			`await shows("Nothing is sent until 01 Jan")`, `await shows("as its receiver asked")`, `sound()`)
+	}
+}
+
+// A name that is near one of an asset, or another name of it, leads to the asset.
+func TestConsoleSuggestsAssets(t *testing.T) {
+	t.Parallel()
+	s := shared(t)
+	trader, account := s.account(t)
+	made := trader.awaitRun("BTC", "momentum")
+	b := newConsoleRelay(t, s.url)
+	b.answer("GET /v1/signals?asset=BTCC", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/problem+json")
+		w.WriteHeader(http.StatusBadRequest)
+		_, _ = io.WriteString(w, `{"title":"x","status":400,"detail":"x","code":"invalid_request","errors":[{"parameter":"asset",`+
+			`"code":"invalid_value","detail":"did you mean BTC? GET /v1/assets lists all"}]}`)
+	})
+	page := openConsole(t, b.url, account.Email)
+	row := fmt.Sprintf(`find("[data-row=%s]")`, made.ID)
+	act(t, page, fmt.Sprintf(`await until("the row is there", () => %s)`, row))
+	for _, typed := range []string{"BTCC", "BTCUSDT"} {
+		act(t, page, fmt.Sprintf(`await fill("#f-asset", %q)`, typed), `await shows("Did you mean BTC?")`, `await press("Did you mean BTC?")`,
+			fmt.Sprintf(`await until("the row is back", () => %s)`, row), `sound()`)
+	}
 }
 
 // Names and texts of others are text, whatever they hold; and neither refused storage nor a clock

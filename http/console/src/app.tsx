@@ -69,11 +69,14 @@ function Current() {
   if (name === "live") return <Live />;
   if (others[name]) return <Other name={name} />;
   return (
-    <Empty title="There is no such page">
-      <div class="row">
-        <a class="button" href={linkTo("live")}>To the live signals</a>
-      </div>
-    </Empty>
+    <>
+      <h1 class="sr">Not found</h1>
+      <Empty title="There is no such page">
+        <div class="row">
+          <a class="button" href={linkTo("live")}>To the live signals</a>
+        </div>
+      </Empty>
+    </>
   );
 }
 

@@ -214,7 +214,7 @@ export function Frame({ children }: { children: ComponentChildren }) {
         </div>
       </header>
       <div class="side">
-        <header class="top" ref={top} aria-label="State">
+        <section class="top" ref={top} aria-label="State">
           <div class="bar">
             <button type="button" class="menu-button" {...{ popovertarget: "rail" }}>Menu</button>
             <StreamState />
@@ -222,7 +222,7 @@ export function Frame({ children }: { children: ComponentChildren }) {
           </div>
           <Warnings />
           <Interrupted />
-        </header>
+        </section>
         <main id="main" tabIndex={-1}>{children}</main>
       </div>
       <div class="sr" role="status" aria-live="polite">{data.announcement.value}</div>

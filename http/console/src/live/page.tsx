@@ -1,12 +1,13 @@
 import { computed, useSignal } from "@preact/signals";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
-import { reachable } from "../api/client";
+import { ApiError, explain, get, reachable } from "../api/client";
+import type { SignalState } from "../api/types";
 import { keysOf } from "../keys";
 import { narrow } from "../media";
 import { place, setQuery, linkTo } from "../router";
 import { agents, strategiesOf, summary } from "../reference";
 import * as stream from "../stream/client";
-import { Empty, Fault, Loading, Select } from "../ui/kit";
+import { Empty, Fault, Loading, Select, useLoad } from "../ui/kit";
 import * as data from "./data";
 import { anyFilter, type Filters, noFilters, readFilters } from "./filters";
 import { inSight, nextRow, order, waiting, waitingCount } from "./order";
@@ -310,12 +311,29 @@ function Group({ name, n, all, note }: { name: string; n: number; all: number | 
   );
 }
 
+/** Returns the asset that the service takes a name for: of another spelling, such as bitcoin, or a near one. */
+async function meantBy(name: string, abort: AbortSignal): Promise<string> {
+  if (!name) return "";
+  try {
+    const { signals } = await get<{ signals: SignalState[] }>("/v1/signals", { asset: name, limit: 1 }, abort);
+    return signals[0]?.asset ?? "";
+  } catch (error) {
+    const words = error instanceof ApiError ? explain(error).split(/[\s,?]+/) : [];
+    return words.slice(words.indexOf("mean") + 1).find((word) => assetNames.peek().includes(word)) ?? "";
+  }
+}
+
 function Nothing() {
+  const { asset } = data.filters.value;
+  const meant = useLoad(asset, (abort) => meantBy(asset, abort)).data ?? "";
   if (anyFilter(data.filters.value)) {
     return (
       <Empty title="No signal fits these filters">
         <p>New ones that fit appear here as they come.</p>
         <div class="row">
+          {meant && meant.toLowerCase() !== asset.toLowerCase() && (
+            <button type="button" class="primary" onClick={() => setFilter("asset", meant)}>Did you mean {meant}?</button>
+          )}
           <a class="button" href={linkTo("live")}>Clear the filters</a>
         </div>
       </Empty>

@@ -1,6 +1,7 @@
 import { useRef, useState } from "preact/hooks";
 import { ApiError, get, Keys, patch, post, postOnce, remove } from "../api/client";
 import type { NewWebhook, Webhook } from "../api/types";
+import { now } from "../clock";
 import * as format from "../format";
 import { agents, strategiesOf } from "../reference";
 import { goTo, linkTo, place } from "../router";
@@ -14,9 +15,18 @@ export default function WebhooksPage() {
   return id ? <One id={id} key={id} /> : <All />;
 }
 
+/** Reports whether the receiver has asked for a wait that is not over. */
+const isHeld = (w: Webhook) => !!w.held_until && Date.parse(w.held_until) > now.value;
+
+/** Until when nothing is sent, and why. */
+function Held({ of }: { of: Webhook }) {
+  return isHeld(of) ? <div class="under muted small">Nothing is sent until <Time at={of.held_until} />, as its receiver asked.</div> : null;
+}
+
 /** The state of a webhook, in a word. */
 function State({ of }: { of: Webhook }) {
   if (of.status === "disabled") return <span class="tag down">disabled{of.disabled_reason ? `: ${of.disabled_reason}` : ""}</span>;
+  if (isHeld(of)) return <span class="tag warn">held</span>;
   if (of.failing_since) return <span class="tag warn">failing</span>;
   return <span class="tag up">healthy</span>;
 }
@@ -62,7 +72,7 @@ function Hooks({ list }: { list: Webhook[] }) {
                 <a class="strong" href={linkTo(`webhooks/${w.webhook_id}`)}>{w.url}</a>
                 {w.description && <div class="muted small">{w.description}</div>}
               </td>
-              <td data-label="State"><State of={w} /></td>
+              <td data-label="State"><State of={w} /><Held of={w} /></td>
               <td data-label="Failing since">{w.failing_since ? <Ago at={w.failing_since} /> : <span class="muted">{format.none}</span>}</td>
               <td class="text muted small" data-label="Events">{w.events.join(", ")}</td>
               <td class="num" data-label="Created"><Time at={w.created_at} /></td>
@@ -87,6 +97,7 @@ function One({ id }: { id: string }) {
   const [secret, setSecret] = useState("");
   const [recovering, setRecovering] = useState(false);
   const [ending, setEnding] = useState(false);
+  const [limiting, setLimiting] = useState(false);
   const [round, setRound] = useState(0);
   const load = (query: Record<string, string | number>, abort: AbortSignal) =>
     get<{ deliveries: DeliveryRow[]; total: number }>(`${path}/deliveries`, query, abort);
@@ -125,6 +136,7 @@ function One({ id }: { id: string }) {
             <div class="row spring">
               <Act run={test} class="primary">Send a test event</Act>
               <button type="button" onClick={() => setRecovering(true)}>Recover…</button>
+              <button type="button" onClick={() => setLimiting(true)}>Limit…</button>
               <Act run={() => toggle(w)}>{w.status === "enabled" ? "Disable" : "Enable"}</Act>
               <Act run={rotate}>New secret</Act>
               <button type="button" class="danger" onClick={() => setEnding(true)}>Delete…</button>
@@ -132,10 +144,11 @@ function One({ id }: { id: string }) {
           </div>
           <div class="stack">
             <dl class="tiles">
-              <div class="tile"><dt>State</dt><dd><State of={w} /></dd></div>
+              <div class="tile"><dt>State</dt><dd><State of={w} /><Held of={w} /></dd></div>
               <div class="tile"><dt>Failing since</dt><dd class="words">{w.failing_since ? <Ago at={w.failing_since} /> : "not failing"}</dd></div>
               <div class="tile"><dt>Events</dt><dd class="words">{w.events.join(", ")}</dd></div>
               <div class="tile"><dt>Signals</dt><dd class="words break">{filterText(w.filters)}</dd></div>
+              <div class="tile"><dt>At most</dt><dd class="words">{w.max_per_minute ? `${format.count(w.max_per_minute)} requests a minute` : "no limit"}</dd></div>
               <div class="tile"><dt>API version</dt><dd class="words">{w.api_version}</dd></div>
             </dl>
             <Deliveries id={`${id} ${round}`} title="Deliveries" load={load} start="" webhook={id} />
@@ -148,6 +161,7 @@ function One({ id }: { id: string }) {
             </Dialog>
           )}
           {recovering && <Recover path={path} onClose={() => setRecovering(false)} onDone={() => setRound((n) => n + 1)} />}
+          {limiting && <Limit path={path} most={w.max_per_minute} onClose={() => setLimiting(false)} onDone={hook.reload} />}
           {ending && (
             <Dialog title="Delete this webhook?" onClose={() => setEnding(false)}>
               <p>What is pending is dropped, and its deliveries are no longer listed.</p>
@@ -160,6 +174,36 @@ function One({ id }: { id: string }) {
         </>
       )}
     </Show>
+  );
+}
+
+/** Changes how many requests a webhook gets in a minute. */
+function Limit({ path, most, onClose, onDone }: { path: string; most: number | null; onClose: () => void; onDone: () => Promise<void> }) {
+  const { submit, busy, error } = useSubmit(async (form) => {
+    await patch(path, { max_per_minute: Number(new FormData(form).get("max_per_minute")) });
+    await onDone();
+    onClose();
+  });
+  return (
+    <Dialog title="Limit its requests" onClose={onClose}>
+      <form class="stack" onSubmit={submit}>
+        <Rate value={most} hint="Evenly spread; empty means the limit of its format, or none" />
+        <Fault error={error} />
+        <div class="row">
+          <button class="primary" disabled={busy}>Save</button>
+          <button type="button" onClick={onClose}>Cancel</button>
+        </div>
+      </form>
+    </Dialog>
+  );
+}
+
+/** The field for a rate. */
+function Rate({ value, hint }: { value: number | null; hint: string }) {
+  return (
+    <Field id="w-most" label="Requests a minute, at most" hint={hint}>
+      <input id="w-most" name="max_per_minute" type="number" min="1" max="60000" step="1" defaultValue={value ?? ""} aria-describedby="w-most-hint" />
+    </Field>
   );
 }
 
@@ -204,11 +248,13 @@ function Make({ onClose, onMade }: { onClose: () => void; onMade: () => Promise<
   const { submit, busy, error } = useSubmit(async (filled) => {
     const form = new FormData(filled);
     const description = String(form.get("description"));
+    const most = Number(form.get("max_per_minute"));
     const filters = filtersOf(form);
     const body = {
       url: String(form.get("url")),
       events: chosen,
       ...(description && { description }),
+      ...(most > 0 && { max_per_minute: most }),
       ...(Object.keys(filters).length > 0 && { filters }),
     };
     setMade(await post<NewWebhook>("/v1/webhooks", body, keys.of(body)));
@@ -232,6 +278,7 @@ function Make({ onClose, onMade }: { onClose: () => void; onMade: () => Promise<
         <Field id="w-description" label="Description">
           <input id="w-description" name="description" maxLength={200} />
         </Field>
+        <Rate value={null} hint="Evenly spread; empty means no limit" />
         <fieldset class="well" style={{ margin: 0 }}>
           <legend class="label">Events</legend>
           {events.map((name) => (
