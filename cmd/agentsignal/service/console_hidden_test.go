@@ -58,6 +58,9 @@ func TestConsoleIsHidden(t *testing.T) {
 		`await shows("none missing")`, `if (has("Gap ")) throw new Error("a gap is reported")`, `sound()`)
 	times := map[string]int{}
 	for _, name := range b.forget() {
+		if strings.HasPrefix(name, "GET /v1/ws/dashboard?") { // its query has a token
+			name = "GET /v1/ws/dashboard"
+		}
 		times[name]++
 	}
 	if n := times["GET /v1/ws/dashboard"]; n != 2 {
@@ -69,8 +72,7 @@ func TestConsoleIsHidden(t *testing.T) {
 			t.Errorf("when it is seen again, the page asks for %s %d times", name, times[name])
 		}
 	}
-	list := b.newest(2).subscribes()
-	if len(b.open()) != 2 || len(list) != 1 || !strings.Contains(list[0], "last_event_id") {
-		t.Errorf("it makes %d connections and subscribes with %v", len(b.open())-1, list)
+	if asked := b.newest(2).asked; len(b.open()) != 2 || !asked.Has("last_event_id") {
+		t.Errorf("it makes %d connections and subscribes with %v", len(b.open())-1, asked)
 	}
 }

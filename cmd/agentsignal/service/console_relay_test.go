@@ -40,7 +40,7 @@ type consoleRelay struct {
 	asked   []string
 	keys    []string // Idempotency-Key of changes, in their order
 	answers []relayRule
-	streams []*relayStream // of events, once the page has subscribed on them
+	streams []*relayStream // of events, to which the page subscribes by the handshake
 	sockets []*relayStream // all, those of prices too
 }
 
@@ -79,7 +79,7 @@ func newConsoleRelay(tb testing.TB, target string) *consoleRelay {
 			w.Header().Set("Content-Type", "text/javascript")
 			_, _ = io.WriteString(w, preludeScript+b.prelude)
 		case websocket.IsWebSocketUpgrade(r):
-			b.stream(w, r, "ws"+strings.TrimPrefix(target, "http")+r.URL.Path)
+			b.stream(w, r, "ws"+strings.TrimPrefix(target, "http")+r.URL.RequestURI())
 		default:
 			b.proxy.ServeHTTP(w, r)
 		}
@@ -226,6 +226,7 @@ func (b *consoleRelay) swallow(begins string, n int) {
 // relayStream is one connection of a page to the stream.
 type relayStream struct {
 	client, server *websocket.Conn
+	asked          url.Values // of events: the query of the handshake
 
 	mu    sync.Mutex
 	said  []string // by the page
@@ -253,6 +254,10 @@ func (b *consoleRelay) stream(w http.ResponseWriter, r *http.Request, target str
 	s := &relayStream{client: client, server: server}
 	b.mu.Lock()
 	b.sockets = append(b.sockets, s)
+	if r.URL.Query().Has("channels") {
+		s.asked = r.URL.Query()
+		b.streams = append(b.streams, s)
+	}
 	b.mu.Unlock()
 	go func() {
 		defer s.end()
@@ -261,7 +266,9 @@ func (b *consoleRelay) stream(w http.ResponseWriter, r *http.Request, target str
 			if err != nil {
 				return
 			}
-			b.note(s, string(text))
+			s.mu.Lock()
+			s.said = append(s.said, string(text))
+			s.mu.Unlock()
 			if server.WriteMessage(kind, text) != nil {
 				return
 			}
@@ -281,19 +288,7 @@ func (b *consoleRelay) stream(w http.ResponseWriter, r *http.Request, target str
 	}
 }
 
-// note records what the page said on s.
-func (b *consoleRelay) note(s *relayStream, text string) {
-	s.mu.Lock()
-	s.said = append(s.said, text)
-	s.mu.Unlock()
-	if list := s.subscribes(); len(list) == 1 && list[0] == text && !strings.Contains(text, "market.price") {
-		b.mu.Lock()
-		b.streams = append(b.streams, s)
-		b.mu.Unlock()
-	}
-}
-
-// open returns the connections on which the page has subscribed to events, the oldest first.
+// open returns the connections for events, the oldest first.
 func (b *consoleRelay) open() []*relayStream {
 	b.mu.Lock()
 	defer b.mu.Unlock()

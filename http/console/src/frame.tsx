@@ -91,9 +91,6 @@ function Warnings() {
           This service has no {[...absent.value].join(", ")}: it is of another version. The rest of the page works.
         </div>
       )}
-      {stream.limited.value && (
-        <div class="strip notice" role="status">This service does not stream updates and closings: reload the page to see them.</div>
-      )}
       {stream.unreadable.value > 0 && (
         <div class="strip notice" role="status">
           {format.count(stream.unreadable.value)} message{stream.unreadable.value > 1 ? "s" : ""} of the stream could not be read. A proxy may have

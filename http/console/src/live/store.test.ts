@@ -62,14 +62,6 @@ describe("store", () => {
     expect([open.length, open[0], open.at(-1)]).toEqual([capacity, `s${capacity + 2}`, "s3"]);
   });
 
-  test("a closing that comes before its signal is not lost", () => {
-    const store = new Store();
-    expect(store.apply(closing("a", 120))).toBe("none");
-    expect(store.apply({ type: "signal.new", data: make("a") })).toBe("added");
-    expect(store.get("a")!.peek()).toMatchObject({ status: "closed", r: 2 });
-    expect(arrange(store, noFilters)).toEqual({ open: [], closed: ["a"] });
-  });
-
   test("a row that is shown is kept beyond the capacity, and changes, until the list moves", () => {
     const store = new Store((id) => id === "a" || id === "b");
     for (const id of ["a", "b", "c"]) store.put(make(id, { created_at: "2026-11-21T09:00:00.000Z" }));

@@ -31,9 +31,6 @@ interface ClosedData {
   duration_minutes: number;
 }
 
-/** The number of closings that are remembered until their signal comes. */
-const maxEarly = 1000;
-
 /** What a message of the stream did to the signals. */
 export type Effect = "added" | "updated" | "closed" | "none";
 
@@ -96,9 +93,6 @@ export class Store {
   /** Rows beyond the capacity that are shown until the list moves. They still change. */
   private readonly kept = new Map<string, Row>();
 
-  /** Closings that came before their signal: what a resume brings is older than what came just before it. */
-  private readonly early = new Map<string, Message>();
-
   /** isShown reports whether a row is in the list as the reader sees it. */
   constructor(private readonly isShown: (id: string) => boolean = () => false) {}
 
@@ -155,7 +149,7 @@ export class Store {
   apply(m: Message): Effect {
     switch (m.type) {
       case "signal.new":
-        return this.create(fromNew(m.data as NewData));
+        return this.put(fromNew(m.data as NewData)) ? "added" : "none";
       case "signal.updated": {
         const data = m.data as { signal_id: string; confidence: number; updated_at: string };
         const row = this.get(data.signal_id);
@@ -166,28 +160,12 @@ export class Store {
       case "signal.closed": {
         const data = m.data as ClosedData;
         const row = this.get(data.signal_id);
-        if (!row) this.remember(data.signal_id, m);
         if (!row || row.peek().status === "closed") return "none";
         this.change(row, close(row.peek(), data, m.timestamp ?? new Date().toISOString()));
         return "closed";
       }
     }
     return "none";
-  }
-
-  private create(s: SignalState): Effect {
-    if (!this.put(s)) return "none";
-    const closing = this.early.get(s.signal_id);
-    if (closing) {
-      this.early.delete(s.signal_id);
-      this.apply(closing);
-    }
-    return "added";
-  }
-
-  private remember(id: string, closing: Message): void {
-    this.early.set(id, closing);
-    if (this.early.size > maxEarly) this.early.delete(this.early.keys().next().value!);
   }
 
   private place(s: SignalState): Ordered {

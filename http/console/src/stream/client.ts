@@ -33,9 +33,6 @@ export const behind = signal<number | null>(null);
 /** Messages that could not be read, by count: a proxy or another version may send any. */
 export const unreadable = signal(0);
 
-/** Whether the service refused what this page subscribes to, so that it sends only what every version knows. */
-export const limited = signal(false);
-
 const channels = ["signal.new", "signal.updated", "signal.closed", "agent.status", "system.notification"];
 const pingEvery = 10_000;
 const silenceLimit = 40_000; // a heartbeat comes every 30 s, a pong every 10 s
@@ -100,41 +97,20 @@ async function connect(): Promise<void> {
   }
   if (socket || !token || session.state.value !== "in") return;
   const scheme = location.protocol === "https:" ? "wss:" : "ws:";
-  const s = new WebSocket(`${scheme}//${location.host}/v1/ws/dashboard`);
+  // The handshake subscribes, so that the first event is the one behind the last that came. That needs the credential in
+  // the query, as a page sets no headers; it is valid for some minutes, and the service does not log it.
+  const query = new URLSearchParams({ token, channels: channels.join(","), ...(place.last && { last_event_id: place.last }) });
+  const s = new WebSocket(`${scheme}//${location.host}/v1/ws/dashboard?${query}`);
   socket = s;
   heardAt = openedAt = Date.now();
   liveAt = 0;
-  limited.value = false; // another node may be of another version
-  s.onopen = () => {
-    send({ action: "auth", token });
-    subscribe();
-    ping();
-  };
+  s.onopen = ping;
   s.onmessage = (event) => {
     if (socket !== s) return;
     heardAt = Date.now();
     arrived.push({ text: event.data, at: heardAt });
   };
   s.onclose = (event) => socket === s && closed(event.code);
-}
-
-/** Asks for all that this page shows, or for the channels that every version of the service has. */
-function subscribe(): void {
-  send({
-    action: "subscribe",
-    ...(limited.value ? {} : { channels }),
-    ref: "s",
-    ...(place.last && { last_event_id: place.last }),
-  });
-}
-
-/** A refused subscription changes nothing at the service, so another one is sent, without what may be at fault. */
-function refusedReply(message: position.Message): void {
-  if ((message.data as { ref?: string } | null)?.ref !== "s" || place.subscribed) return;
-  if (place.last) place.last = null;
-  else if (!limited.value) limited.value = true;
-  else return;
-  subscribe();
 }
 
 /** What a task may take for messages, in milliseconds: beyond it the page is slow to answer its reader. */
@@ -161,13 +137,12 @@ function receive({ text, at }: Arrival): void {
   switch (message.type) {
     case "welcome":
     case "heartbeat":
+    case "error":
       return;
     case "pong":
       return pong(message, at);
     case "subscribed":
       return subscribed(message);
-    case "error":
-      return refusedReply(message);
   }
   if (!position.receive(place, message)) return;
   const delay = serverNow() - Date.parse(message.timestamp ?? "");
@@ -280,7 +255,6 @@ export function run(): void {
     drop(0);
     place = position.start();
     attempt = refused = 0;
-    limited.value = false;
     interruption.value = null;
     behind.value = null;
     set("off");

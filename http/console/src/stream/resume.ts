@@ -9,9 +9,9 @@ export interface Message {
 }
 
 export interface Position {
-  /** The last message that followed the newest reply "subscribed"; what to resume after. */
+  /** The last message; what to resume after. */
   last: string | null;
-  /** Whether the newest subscription was confirmed on this connection. */
+  /** Whether this connection has begun, with its reply "subscribed". */
   subscribed: boolean;
   /** IDs that were seen, the oldest first; a resume may repeat some. */
   seen: Set<string>;
@@ -27,7 +27,7 @@ const maxSeen = 20_000;
 
 export const start = (): Position => ({ last: null, subscribed: false, seen: new Set() });
 
-/** A connection ended: what comes before the next reply "subscribed" is no position to resume after. */
+/** A connection ended. */
 export function disconnected(p: Position): void {
   p.subscribed = false;
 }
@@ -40,7 +40,7 @@ export function receive(p: Position, m: Message): boolean {
     p.seen.add(m.id);
     if (p.seen.size > maxSeen) p.seen.delete(p.seen.values().next().value!);
   }
-  if (p.subscribed) p.last = m.id;
+  p.last = m.id;
   return fresh;
 }
 
