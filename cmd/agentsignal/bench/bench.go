@@ -64,7 +64,8 @@ func Command() *cobra.Command {
 			b.files.define(one)
 		case "console":
 			one.Flags().DurationVar(&b.pageWindow, "window", consoleWindow, "how long signals arrive, in all cases together")
-			one.Flags().DurationVar(&b.mixedWindow, "mixed", consoleMixed, "how long 200 signals are open above a full list of closed ones")
+			one.Flags().DurationVar(&b.mixedWindow, "mixed", consoleMixed,
+				"how long 200 signals are open above a full list of closed ones")
 		case "nodes":
 			one.Flags().Float64Var(&b.runRate, "rate", nodesRate, "runs a second of the whole cluster")
 		case "takeover":
