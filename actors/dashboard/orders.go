@@ -307,8 +307,13 @@ type drained struct{}
 
 func (drained) apply(f *flusher) {
 	f.draining = true
+	until := f.hub.clock() + int64(lingerTime)
 	for _, p := range slices.Collect(f.peers.All()) {
 		f.close(p, closeGoingAway)
+		if p.closed == closeSlow { // it does not delay the end
+			p.deadline = min(p.deadline, until)
+			f.schedule(p)
+		}
 	}
 }
 

@@ -211,7 +211,7 @@ func (f *flusher) close(p *peer, why closing) {
 	p.private, p.privateDone = appendClose(last, why), 0
 	f.detach(p)
 	p.closed = why
-	p.deadline = f.hub.clock() + int64(closingTime)
+	p.deadline = f.hub.clock() + p.patience(closingTime)
 	if p.refused {
 		// The kernel's buffer is full: make room for the close frame.
 		p.socket.widen()
@@ -222,11 +222,12 @@ func (f *flusher) close(p *peer, why closing) {
 }
 
 // finish closes the sending side after the close frame. The socket stays open until
-// the client has closed too, at most for lingerTime.
+// the client has closed too, at most for lingerTime: what a client sends to a socket that
+// is closed loses it what it has not read.
 func (f *flusher) finish(p *peer) {
 	p.finished = true
 	p.socket.finish()
-	p.deadline = f.hub.clock() + int64(lingerTime)
+	p.deadline = f.hub.clock() + p.patience(lingerTime)
 	f.schedule(p)
 }
 

@@ -83,6 +83,15 @@ type peer struct {
 // ended reports whether p receives nothing more except its close frame.
 func (p *peer) ended() bool { return p.closed.code != 0 || p.finished || p.removed }
 
+// patience returns how long a step of closing p may take that usually takes no longer than usual. A
+// client that reads too slowly may come back as long as the kernel keeps what it has not read.
+func (p *peer) patience(usual time.Duration) int64 {
+	if p.closed == closeSlow {
+		return int64(userTimeout)
+	}
+	return int64(usual)
+}
+
 // span records that all events after from and up to to that match sub were sent.
 type span struct {
 	sub      *subscription

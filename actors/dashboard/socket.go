@@ -123,7 +123,7 @@ func (s *handover) listen(r receiver) {
 }
 
 // widen does nothing: a larger buffer would not wake the blocked write. A client that
-// does not read within closingTime gets no close frame.
+// does not read within userTimeout gets no close frame.
 func (s *handover) widen() {}
 
 // finish closes the sending side after a write in progress.
