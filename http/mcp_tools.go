@@ -53,7 +53,7 @@ type toolSignal struct {
 	Strategy     string    `json:"strategy"`
 	Direction    string    `json:"direction"`
 	Confidence   float64   `json:"confidence" jsonschema:"now, while the signal is open; of a closed one, at its creation"`
-	Initial      *float64  `json:"initial_confidence" jsonschema:"at its creation, as sample, interval, break_even_net and expected_r_net"`
+	Initial      *float64  `json:"initial_confidence" jsonschema:"at its creation, as sample, interval and expected_r_net"`
 	Measure      string    `json:"measure" jsonschema:"what confidence is: probability (to close in profit) or checks_passed"`
 	Entry        *float64  `json:"entry_price"`
 	Stop         *float64  `json:"stop_loss"`
@@ -310,7 +310,7 @@ func (s *Server) assetsTool(
 // runInput is the input of run_agent. The API checks the values.
 type runInput struct {
 	Agent      string         `json:"agent_id" jsonschema:"trading, weather or seo"`
-	Asset      string         `json:"asset" jsonschema:"such as BTC, see list_assets; weather: natural_gas, wheat, corn or oil; seo: a subject"`
+	Asset      string         `json:"asset" jsonschema:"see list_assets; weather: natural_gas, wheat, corn or oil; seo: a subject"`
 	Strategy   string         `json:"strategy" jsonschema:"a strategy of the agent, see list_agents"`
 	Timeframe  string         `json:"timeframe,omitempty" jsonschema:"1m, 5m, 1h or 1d; default 1h"`
 	Risk       string         `json:"risk_level,omitempty" jsonschema:"low, medium or high; default medium"`

@@ -35,7 +35,8 @@ func TestCommandsChangeAccountsAndKeys(t *testing.T) {
 				t.Errorf("created %+v", made)
 			}
 			admin.Fails("exists: agentsignal account set-password --email ada@example.com sets its password, and agentsignal "+
-				"key create --email ada@example.com --name NAME makes a key", "account", "create", "--email", "ada@example.com", "--password", password)
+				"key create --email ada@example.com --name NAME makes a key",
+				"account", "create", "--email", "ada@example.com", "--password", password)
 			admin.Fails("12 characters", "account", "create", "--email", "eve@example.com", "--password", "short")
 			admin.Fails("password", "account", "create", "--email", "eve@example.com")
 			admin.Fails("email", "account", "create", "--password", password)

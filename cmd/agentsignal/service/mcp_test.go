@@ -66,8 +66,8 @@ func TestToolsForModels(t *testing.T) {
 	if len(assets["assets"].([]any)) == 0 || !strings.Contains(text, "\nBTC, source stream\n") {
 		t.Errorf("the assets are %v: %s", assets, text)
 	}
-	for name, answer := range map[string]map[string]any{"list_assets": assets, "run_agent": first, "get_signal": one, "list_signals": list,
-		"scorecard": card, "list_agents": agents} {
+	for name, answer := range map[string]map[string]any{"list_assets": assets, "run_agent": first, "get_signal": one,
+		"list_signals": list, "scorecard": card, "list_agents": agents} {
 		e := answer["evidence"].(map[string]any)
 		if count := e["closed_signals"]; (count == 1.0) != (name != "run_agent") ||
 			(e["hit_rate_low"] == nil) != (count == 0.0) || e["simulated"] != false ||
