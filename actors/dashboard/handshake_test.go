@@ -55,7 +55,8 @@ func TestHandshakesWithoutAResume(t *testing.T) {
 	s := newService(t, nil)
 	s.journal.append(created(alice, "BTC"))
 	for query, want := range map[string]string{
-		"last_event_id=":             `"channels":["signal.new","agent.status","system.notification"],"filters":{"assets":[]},"denied":[],"resumed":null}`,
+		"last_event_id=": `"channels":["signal.new","agent.status","system.notification"],"filters":{"assets":[]},` +
+			`"denied":[],"resumed":null}`,
 		"channels=":                  `"channels":[],"filters":{"assets":[]},"denied":[],"resumed":null}`,
 		"assets=BTC,%20standing+oak": `"filters":{"assets":["BTC","standing oak"]},"denied":[],"resumed":null}`,
 		"last_event_id=1795253400000-0&channels=market.price&assets=BTC": `"resumed":{"replayed":0,"complete":false}}`,
@@ -87,9 +88,10 @@ func TestFaultsOfAHandshakeAreThoseOfASubscribe(t *testing.T) {
 		"last_event_id=yesterday&min_confidence=NaN": {
 			"last_event_id":  `last_event_id "yesterday" is not the id of a message, such as 1795253400000-0`,
 			"min_confidence": "min_confidence must be a number from 0 to 1"},
-		"min_confidence=null":     {"min_confidence": "min_confidence must be a number from 0 to 1"},
-		"min_expected_r_net=0x1":  {"min_expected_r_net": "min_expected_r_net must be a number from -100 to 100"},
-		"agents=tradin":           {"agents": `no value of agents "tradin" (did you mean trading?): must be one of: trading, weather, seo`},
+		"min_confidence=null":    {"min_confidence": "min_confidence must be a number from 0 to 1"},
+		"min_expected_r_net=0x1": {"min_expected_r_net": "min_expected_r_net must be a number from -100 to 100"},
+		"agents=tradin": {"agents": `no value of agents "tradin" (did you mean trading?): must be one of: ` +
+			"trading, weather, seo"},
 		"directions=long,long":    {"directions": `directions has "long" more than once`},
 		"channels=heartbeat&x=no": {},
 	} {
@@ -230,4 +232,45 @@ func (s *service) shortSession(n int, last string, got *[]string) string {
 		}
 	}
 	return last
+}
+
+// FuzzReadSubscription compares with the subscribe message of the same values, where they can stand in a list.
+func FuzzReadSubscription(f *testing.F) {
+	f.Add("signal.new,signal.closed", "BTC, ETH", "1795253400000-0", "0.4")
+	f.Add("", "\xff,\"", "-", "1e999")
+	f.Add("market.price", "", "", "nan")
+	f.Fuzz(func(t *testing.T, channels, assets, last, least string) {
+		given := map[string]string{"channels": channels, "assets": assets, "last_event_id": last, "min_confidence": least}
+		bad := 0
+		s := ReadSubscription(func(name string) (string, bool) {
+			value, ok := given[name]
+			return value, ok
+		}, func(name, detail string) {
+			if bad++; detail == "" || len(detail) > 2000 {
+				t.Errorf("fault of %s: %q", name, detail)
+			}
+		})
+		if bad > 0 {
+			return
+		}
+		filters := map[string]any{}
+		if assets != "" {
+			filters["assets"] = s.message.filter.Assets
+		}
+		if least != "" {
+			filters["min_confidence"] = s.message.filter.MinConfidence
+		}
+		text, err := json.Marshal(map[string]any{"action": "subscribe", "channels": names(s.message.channels),
+			"filters": filters, "last_event_id": s.message.lastEventID})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, fault := decodeMessage(text)
+		if fault != nil {
+			t.Fatalf("%s: %v", text, fault)
+		}
+		if d := cmp.Diff(want, s.message, cmp.AllowUnexported(message{}), cmpopts.EquateEmpty()); d != "" {
+			t.Errorf("%s (-message +handshake):\n%s", text, d)
+		}
+	})
 }
