@@ -1,6 +1,7 @@
 package feeder
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"slices"
@@ -276,6 +277,58 @@ func TestBarWaitsForLateTicks(t *testing.T) {
 	turn(time.Second)
 	store.checkMinute(t, marketdata.Bar{OpenTime: minute, CloseTime: minute + 60_000,
 		Open: 10, High: 12, Low: 10, Close: 12, Volume: 2})
+}
+
+// A bar is closed by what was read: while a stream is behind the clock, ticks of the minute may still come.
+func TestBarWaitsUntilItsTicksAreRead(t *testing.T) {
+	t.Parallel()
+	c, minute := minuteClock()
+	store := &stepStore{}
+	lead := newStreamLeadership(t, store, c)
+	c.Add(time.Hour)
+	turn := func(current int64, entries ...marketdata.Entry) {
+		t.Helper()
+		lead.workTicks(entries)
+		lead.current = current
+		if err := lead.turn(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	turn(minute+60_000+grace-1, traded(minute+1000, 10))
+	if got := store.closed(signal.M1); len(got) != 0 {
+		t.Fatalf("closed before its ticks were read: %+v", got)
+	}
+	turn(minute+60_000+grace, traded(minute+59_000, 12))
+	store.checkMinute(t, marketdata.Bar{OpenTime: minute, CloseTime: minute + 60_000,
+		Open: 10, High: 12, Low: 10, Close: 12, Volume: 2})
+}
+
+// A leadership that ends with its process stores a checkpoint of that moment, from which the next one continues.
+func TestCheckpointIsStoredAtTheEnd(t *testing.T) {
+	t.Parallel()
+	c, _ := minuteClock()
+	store := &stepStore{}
+	lead := newStreamLeadership(t, store, c)
+	lead.market = simulated.New(60, 1, specsOf("BTC"))
+	lead.market.Open(t.Context(), nil, 0, c.Now().UnixMilli())
+	for range 2 { // the first turn stores a checkpoint, and the next one is due much later
+		c.Add(2 * time.Second)
+		if err := lead.turn(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := lead.finish(); err != nil {
+		t.Fatal(err)
+	}
+	var stored [][]byte
+	for _, s := range store.steps {
+		if s.Checkpoint != nil {
+			stored = append(stored, s.Checkpoint)
+		}
+	}
+	if n := len(stored); n != 2 || !bytes.Equal(stored[1], lead.market.Checkpoint()) {
+		t.Errorf("%d checkpoints are stored, want the one of the first turn and that of the end", n)
+	}
 }
 
 // The open minute and the newest tick survive a change of the feeder.
