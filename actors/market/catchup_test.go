@@ -227,6 +227,23 @@ func TestLateAlertsEndEquallyByTicks(t *testing.T) {
 	}
 }
 
+// Ticks that wait in the mailbox while alerts catch up are on the tape already. Only the newest counts again: two
+// ticks may have the same time.
+func TestTicksInTheMailboxDoNotCountTwice(t *testing.T) {
+	t.Parallel()
+	w := walkMarket(1, 60)
+	newest := len(w.ticks) - 1
+	a := w.actorAt(w.ticks[newest].Time, 1<<40, 1<<20)
+	a.filter = prices.Filter{} // it has not received any of them
+	a.alert(nil)
+	for _, tick := range w.ticks[:newest] {
+		a.onTick(nil, ticked{marketdata.AssetTick{Asset: "X", Source: source.Stream, Tick: tick}})
+	}
+	if !slices.Equal(w.ticks, a.accepted) {
+		t.Errorf("%d ticks count, want the %d on the tape", len(a.accepted), len(w.ticks))
+	}
+}
+
 func TestLateAlertsEndEquallyByBars(t *testing.T) {
 	t.Parallel()
 	refs := markettest.Refs(t, 200)
