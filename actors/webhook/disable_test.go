@@ -8,6 +8,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
+	"github.com/agentsignal/agentsignal/actors/webhook/sender"
 )
 
 func TestDisabledAfterThreeDays(t *testing.T) {
@@ -148,6 +149,33 @@ func TestAChangeDuringDisabling(t *testing.T) {
 			t.Errorf("%d deliveries are pending", got)
 		}
 	})
+}
+
+// Attempts that fail while the disabling of their webhook waits or is being stored do not disable it again.
+func TestAWebhookIsDisabledOnce(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 28, 9, 0, 0, 0, time.UTC)
+	r := outcomes{health: delivery.WebhookHealth{FailingSince: now.Add(-DefaultDisableAfter), Failures: 9, Warned: 2}}
+	fail := func() {
+		r.applyHealth(HealthRules{}, &delivery.Webhook{}, &attempt{result: sender.Result{Error: "timeout"}, ended: now})
+		r.add(delivery.Delivery{}, &item{})
+	}
+	fail()
+	first := r.waiting.disabled
+	fail()
+	if r.waiting.disabled != first || first == nil || len(r.waiting.mails) != 1 {
+		t.Errorf("a second attempt changes the disabling that waits, or adds to its mail: %+v", r.waiting.mails)
+	}
+	if _, write := r.prepare(now, &waits{}); !write {
+		t.Fatal("nothing is stored")
+	}
+	fail()
+	if w := &r.waiting; w.disabled != nil || w.event != nil || len(w.mails) != 0 || !w.health {
+		t.Errorf("another disabling follows the one being stored, with mails %+v", w.mails)
+	}
+	if o := r.beginWrite(); o.Disabled != first || len(o.Mails) != 1 {
+		t.Errorf("stored: %+v, mails %+v", o.Disabled, o.Mails)
+	}
 }
 
 // failed puts the health of a failing webhook into the store.
