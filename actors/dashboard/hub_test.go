@@ -386,12 +386,15 @@ func (c *client) wantEvents(kind string, want ...signal.Position) {
 	}
 }
 
-// wantClose fails the test unless the connection is closed, after any messages.
+// wantClose fails the test unless the connection is closed in time, after any messages.
 func (c *client) wantClose(why closing) {
 	c.tb.Helper()
-	for {
-		_, err := c.next()
+	for end := time.Now().Add(testTimeout); ; {
+		e, err := c.next()
 		if err == nil {
+			if time.Now().After(end) { // heartbeats come as long as the connection is open
+				c.tb.Fatalf("it is still open and got %s, want %v", e.Type, why)
+			}
 			continue
 		}
 		if e, ok := errors.AsType[*websocket.CloseError](err); !ok || e.Code != why.code || e.Text != why.reason {
