@@ -224,7 +224,7 @@ func (f fakeHub) Serve(ws *websocket.Conn, p *signal.Principal, first *dashboard
 }
 
 // Tokens that fakeCredentials knows. "reader" stands for a key with signals:read
-// only; all others are refused.
+// only, "bare" for one without scopes; all others are refused.
 func (f fakeCredentials) Authenticate(_ context.Context, token string) (signal.Principal, error) {
 	switch token {
 	case "key":
@@ -233,6 +233,8 @@ func (f fakeCredentials) Authenticate(_ context.Context, token string) (signal.P
 		return signal.Principal{Account: accountID, Session: "ses_1", Scopes: signal.AllScopes}, nil
 	case "reader":
 		return signal.Principal{Account: accountID, Key: keyID, Scopes: signal.ScopesOf(signal.SignalsRead)}, nil
+	case "bare":
+		return signal.Principal{Account: accountID, Key: keyID}, nil
 	case "":
 		return signal.Principal{}, &signal.Error{Kind: signal.KindUnauthorized, Code: "missing_credentials",
 			Message: "no token"}

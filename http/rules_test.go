@@ -10,6 +10,8 @@ import (
 
 	"github.com/getkin/kin-openapi/openapi3"
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
 func TestBodiesThatAreNotValid(t *testing.T) {
@@ -274,6 +276,44 @@ func TestEveryOperationRefusesAnUnknownVersion(t *testing.T) {
 		}
 		if a.Header.Get("X-Service-Version") != "2026-11-01" {
 			t.Errorf("%s answers in version %q", operation, a.Header.Get("X-Service-Version"))
+		}
+	}
+}
+
+// scopeOf returns the scope that the operations of a path need, or "".
+func scopeOf(path string) signal.Scope {
+	under := func(prefixes ...string) bool {
+		return slices.ContainsFunc(prefixes, func(p string) bool { return path == p || strings.HasPrefix(path, p+"/") })
+	}
+	switch {
+	case path == "/v1/agents", path == "/v1/agents/{id}":
+		return signal.AgentsRead
+	case under("/v1/agents", "/v1/jobs", "/v1/backtests", "/v1/schedules"):
+		return signal.AgentsRun
+	case under("/v1/webhooks", "/v1/deliveries"):
+		return signal.WebhooksManage
+	case under("/v1/signals", "/v1/assets", "/v1/log", "/v1/scorecard", "/v1/summary", "/v1/audit"):
+		return signal.SignalsRead
+	}
+	return ""
+}
+
+// A key without scopes is refused by every operation that needs one, before anything else is read.
+func TestEveryOperationNeedsItsScope(t *testing.T) {
+	t.Parallel()
+	s := newServer(t, &fakes{})
+	for _, operation := range s.Routes() {
+		method, path, _ := strings.Cut(operation, " ")
+		want := scopeOf(path)
+		target := regexp.MustCompile(`\{\w+\}`).ReplaceAllString(path, "x")
+		a := do(t, s, method, target, "", "Authorization: Bearer bare")
+		switch {
+		case want == "" && a.Status == 403, want != "" && a.Status != 403:
+			t.Errorf("%s: %d %s, want the scope %q to be needed", operation, a.Status, a.Body, want)
+		case want != "":
+			if got := a.problem(t).RequiredScope; got != string(want) {
+				t.Errorf("%s needs the scope %q, want %q", operation, got, want)
+			}
 		}
 	}
 }
