@@ -238,7 +238,7 @@ func (e *endpoint) onLoaded(c engine.Context, m loaded) {
 	e.queue.setRate(m.record.Rate())
 	e.record, e.known, e.recordChanged = m.record, true, false
 	opened := e.open(c)
-	e.noteHold(c)
+	e.noteHold(c, e.o.now())
 	early := e.early
 	e.early = nil
 	e.onArrived(c, arrived{early})
@@ -388,9 +388,9 @@ func (e *endpoint) postpone(d *item) {
 }
 
 // noteHold gives the deliveries of the queue back when the endpoint begins to be held, and reads them again at
-// the end. It schedules the next look at the queue if there is one.
-func (e *endpoint) noteHold(c engine.Context) {
-	at, held := e.queue.opens()
+// the end. It schedules the next look at the queue if there is one after that of now.
+func (e *endpoint) noteHold(c engine.Context, now time.Time) {
+	at, held := e.queue.opens(now)
 	e.openTimer.Stop()
 	if !at.IsZero() {
 		e.openTimer = c.After(e.o.in(at)+time.Millisecond, openDue{})
@@ -409,9 +409,10 @@ func (e *endpoint) noteHold(c engine.Context) {
 
 // fill starts as many sending goroutines as work, concurrency, slots and the endpoint allow.
 func (e *endpoint) fill(c engine.Context) {
-	defer e.noteHold(c)
+	now := e.o.now()
+	defer e.noteHold(c, now)
 	for {
-		host, l, more, ok := e.queue.wants()
+		host, l, more, ok := e.queue.wants(now)
 		if !ok {
 			if e.queued {
 				e.queued = false

@@ -36,9 +36,6 @@ func (p *pressure) setRate(perMinute int, now time.Time) {
 	}
 }
 
-// none reports whether there is nothing to consider.
-func (p *pressure) none() bool { return p.until.IsZero() && p.interval == 0 }
-
 // held reports whether the endpoint has asked for no request now. A wait longer than any
 // allowed one is due to a clock that was set back.
 func (p *pressure) held(now time.Time) bool {

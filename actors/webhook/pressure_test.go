@@ -310,6 +310,23 @@ func TestRateDoesNotWaitForAnswers(t *testing.T) {
 	})
 }
 
+// A turn that comes while the endpoint looks for it is not missed: nothing else would send what waits. The clock
+// advances with each reading, by more than the answers differ.
+func TestRateWithATurnBetweenTwoReadingsOfTheClock(t *testing.T) {
+	var readings atomic.Int64
+	inWorldWith(t, func(o *Options) {
+		o.Now = func() time.Time { return time.Now().Add(time.Duration(readings.Add(1)) * 100 * time.Millisecond) }
+	}, func(t *testing.T, w *world) {
+		var requests atomic.Int64
+		id := w.serve(func(ctx context.Context, r sender.Request) sender.Result {
+			return after(time.Duration(requests.Add(1))*25*time.Millisecond, answers200)(ctx, r)
+		}, limitedTo(30))
+		events := w.emit(60)
+		pass(10 * time.Minute)
+		w.once(id, events)
+	})
+}
+
 // A high rate is reached although timers are late, and a low one keeps little in memory.
 func TestHighAndLowRate(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {

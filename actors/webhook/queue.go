@@ -95,14 +95,10 @@ func (q *queue) hold(until time.Time) {
 }
 
 // opens returns when to look again for deliveries that may be sent, or zero if nothing waits for a time, and
-// whether the endpoint is held until then.
-func (q *queue) opens() (at time.Time, held bool) {
+// whether the endpoint is held until then. now is that of wants: a turn between two readings of the clock would be missed.
+func (q *queue) opens(now time.Time) (at time.Time, held bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.pressure.none() {
-		return time.Time{}, false
-	}
-	now := q.n.now()
 	if held = q.pressure.held(now); held || q.waiting() > 0 {
 		at = q.pressure.opens(now, q.idle)
 	}
@@ -202,16 +198,16 @@ func (q *queue) recovering() bool {
 	return q.concurrency.recovering()
 }
 
-// wants reports whether there is work for another goroutine, the host and the class of the
+// wants reports whether there is work for another goroutine now, the host and the class of the
 // slot it needs, and whether the endpoint already has a slot.
-func (q *queue) wants() (host string, l class, more, ok bool) {
+func (q *queue) wants(now time.Time) (host string, l class, more, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	running := q.running()
 	if q.target == nil {
 		return "", q.concurrency.class, running > 0, false
 	}
-	ok = running < q.limit(q.idle) && q.waiting() > q.idle && q.unstored+running < maxUnstored
+	ok = running < q.limit(now, q.idle) && q.waiting() > q.idle && q.unstored+running < maxUnstored
 	return q.target.to.HostName, q.concurrency.class, running > 0, ok
 }
 
@@ -228,12 +224,8 @@ func (q *queue) waiting() int {
 	return n
 }
 
-// limit returns the maximum number of goroutines at present, when so many of them are about to begin a request.
-func (q *queue) limit(beginning int) int {
-	if q.pressure.none() {
-		return q.concurrency.limit()
-	}
-	now := q.n.now()
+// limit returns the maximum number of goroutines now, when so many of them are about to begin a request.
+func (q *queue) limit(now time.Time, beginning int) int {
 	switch p := &q.pressure; {
 	case p.held(now) || p.early(now, beginning):
 		return 0
@@ -343,17 +335,17 @@ func (q *queue) next(s slot, a attempt) (*item, *target) {
 // goroutine must end, if nothing may be sent, the slot is for another class or host, or
 // there are too many goroutines. The caller holds q.mu.
 func (q *queue) assign(s slot) (*item, *target) {
-	running := q.running()
+	running, now := q.running(), q.n.now()
 	if q.target == nil || s.flow.key.host != q.target.to.HostName || s.class != q.concurrency.class ||
-		running > q.limit(0) || q.unstored+running > maxUnstored {
+		running > q.limit(now, 0) || q.unstored+running > maxUnstored {
 		q.workers[s.class]--
 		return nil, nil
 	}
 	d := q.pop()
 	if d == nil {
 		q.workers[s.class]--
-	} else if !q.pressure.none() {
-		q.pressure.begin(q.n.now())
+	} else {
+		q.pressure.begin(now)
 	}
 	return d, q.target
 }
