@@ -225,16 +225,17 @@ func (e *endpoint) onLoaded(c engine.Context, m loaded) {
 	before, first := e.record, !e.known
 	e.countManual(&m.record)
 	// This actor maintains the health, so the one in the record may be older. Others can
-	// only clear it.
+	// only clear it, and the wait with it.
 	if first {
 		e.outcomes.health = m.record.Health
 		for _, w := range m.waits {
 			e.backlog.waits.of[w.Signal] = &w
 		}
-	} else if e.outcomes.health.Before(m.record.ClearedAt) {
+		e.queue.hold(e.outcomes.health.HeldUntil)
+	} else if cleared := m.record.ClearedAt; !cleared.Equal(before.ClearedAt) && !e.outcomes.health.FailingSince.After(cleared) {
 		e.outcomes.health = delivery.WebhookHealth{}
+		e.queue.hold(time.Time{})
 	}
-	e.queue.hold(e.outcomes.health.HeldUntil)
 	e.queue.setRate(m.record.Rate())
 	e.record, e.known, e.recordChanged = m.record, true, false
 	opened := e.open(c)

@@ -198,6 +198,34 @@ func TestEnablingEndsTheWait(t *testing.T) {
 	})
 }
 
+// So it does where a success of a request from before the wait has cleared the failures and not the wait.
+func TestEnablingEndsTheWaitAfterALateSuccess(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		limited := answersWait(429, 30*time.Minute)
+		var first atomic.Bool
+		id := w.serve(func(ctx context.Context, r sender.Request) sender.Result {
+			if first.CompareAndSwap(false, true) {
+				return limited(ctx, r)
+			}
+			return after(5*time.Second, answers200)(ctx, r)
+		})
+		w.emit(1)
+		events := w.emit(1)
+		pass(10 * time.Second)
+		events = append(events, w.emit(5)...)
+		pass(time.Second)
+		if h := w.store.healthOf(id); !h.FailingSince.IsZero() {
+			t.Fatalf("the health is %+v", h)
+		}
+		w.held(id, 30*time.Minute-11*time.Second)
+		w.sender.script(answers200)
+		w.store.enable(id)
+		pass(time.Second)
+		w.statuses(id, map[string]int{"succeeded": len(events), "pending, status 429": 1})
+		w.held(id, 0)
+	})
+}
+
 // A webhook that is disabled while it is held fails its deliveries at once.
 func TestDisabledWhileItIsHeld(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {

@@ -161,7 +161,7 @@ func readWebhook(account signal.AccountID, id signal.WebhookID, record, health s
 	if w.Health, err = decodeHealth([]byte(health)); err != nil {
 		return delivery.Webhook{}, err
 	}
-	if w.Health.Before(w.ClearedAt) {
+	if f := w.Health.FailingSince; !f.IsZero() && f.Before(w.ClearedAt) {
 		// The owner has stored it after the webhook was enabled again.
 		w.Health = delivery.WebhookHealth{}
 	}

@@ -186,11 +186,6 @@ type WebhookHealth struct {
 	HeldUntil time.Time
 }
 
-// Before reports whether h is from before the time at which failures were cleared.
-func (h *WebhookHealth) Before(cleared time.Time) bool {
-	return !h.FailingSince.IsZero() && h.FailingSince.Before(cleared)
-}
-
 // WebhookStats are counts over all partitions, for metrics.
 type WebhookStats struct {
 	Pending           int64
