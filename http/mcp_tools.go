@@ -310,7 +310,7 @@ func (s *Server) assetsTool(
 // runInput is the input of run_agent. The API checks the values.
 type runInput struct {
 	Agent      string         `json:"agent_id" jsonschema:"trading, weather or seo"`
-	Asset      string         `json:"asset" jsonschema:"see list_assets; weather: natural_gas, wheat, corn or oil; seo: a subject"`
+	Asset      string         `json:"asset" jsonschema:"see list_assets; weather: natural_gas, wheat, corn, oil; seo: a subject"`
 	Strategy   string         `json:"strategy" jsonschema:"a strategy of the agent, see list_agents"`
 	Timeframe  string         `json:"timeframe,omitempty" jsonschema:"1m, 5m, 1h or 1d; default 1h"`
 	Risk       string         `json:"risk_level,omitempty" jsonschema:"low, medium or high; default medium"`

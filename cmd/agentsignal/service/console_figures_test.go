@@ -10,7 +10,8 @@ import (
 // figuresScript notes each pair of figures that the header and the page show for one thing.
 const figuresScript = `
 const pairs = new Set();
-const figure = (within, pattern) => [...document.querySelectorAll(within)].map((e) => e.innerText.match(pattern)?.[1]).find(Boolean);
+const figure = (within, pattern) =>
+	[...document.querySelectorAll(within)].map((e) => e.innerText.match(pattern)?.[1]).find(Boolean);
 (function look() {
 	for (const [name, header, page] of [
 		["open", figure(".figures", /Open\s+([\d,]+)/i), figure(".group", /Open\s+([\d,]+)/)],
@@ -41,7 +42,8 @@ func TestConsoleFiguresAgree(t *testing.T) {
 	act(t, page, `await until("the header has it", () => figure(".figures", /Open\s+([\d,]+)/i) === "2")`,
 		`location.hash = "#/scorecard"`, `await shows("Total after costs")`)
 	closeOne() // and the two that are open
-	act(t, page, `await until("the header has it", () => figure(".figures", /Closed today\s+([\d,]+)/i) === "4")`, `await settled()`)
+	act(t, page, `await until("the header has it", () => figure(".figures", /Closed today\s+([\d,]+)/i) === "4")`,
+		`await settled()`)
 	for _, pair := range evaluate[[]string](t, page, `[...pairs]`) {
 		if p := strings.Split(pair, " | "); p[1] != p[2] {
 			t.Errorf("the header has %s %s, and the page beside it %s", p[0], p[1], p[2])

@@ -66,7 +66,8 @@ func TestConsoleShowsPricesOfAnySize(t *testing.T) {
 				fmt.Sprintf(`await until("the row is there", () => find("[data-row=%s]"))`, made.ID))
 			row := fmt.Sprintf("[data-row=%s]", made.ID)
 			cell := func(class string) string {
-				return evaluate[string](t, page, fmt.Sprintf(`find("%s").closest("[role=row]").querySelector("%s").innerText`, row, class))
+				return evaluate[string](t, page,
+					fmt.Sprintf(`find("%s").closest("[role=row]").querySelector("%s").innerText`, row, class))
 			}
 			isPrice(t, cell(".c-price .under"), *made.Entry)
 			isPrice(t, cell(".c-levels .main"), *made.Target)

@@ -294,15 +294,15 @@ func TestConsoleSuggestsAssets(t *testing.T) {
 	b.answer("GET /v1/signals?asset=BTCC", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/problem+json")
 		w.WriteHeader(http.StatusBadRequest)
-		_, _ = io.WriteString(w, `{"title":"x","status":400,"detail":"x","code":"invalid_request","errors":[{"parameter":"asset",`+
-			`"code":"invalid_value","detail":"did you mean BTC? GET /v1/assets lists all"}]}`)
+		_, _ = io.WriteString(w, `{"title":"x","status":400,"detail":"x","code":"invalid_request",`+
+			`"errors":[{"parameter":"asset","code":"invalid_value","detail":"did you mean BTC? GET /v1/assets lists all"}]}`)
 	})
 	page := openConsole(t, b.url, account.Email)
 	row := fmt.Sprintf(`find("[data-row=%s]")`, made.ID)
 	act(t, page, fmt.Sprintf(`await until("the row is there", () => %s)`, row))
 	for _, typed := range []string{"BTCC", "BTCUSDT"} {
-		act(t, page, fmt.Sprintf(`await fill("#f-asset", %q)`, typed), `await shows("Did you mean BTC?")`, `await press("Did you mean BTC?")`,
-			fmt.Sprintf(`await until("the row is back", () => %s)`, row), `sound()`)
+		act(t, page, fmt.Sprintf(`await fill("#f-asset", %q)`, typed), `await shows("Did you mean BTC?")`,
+			`await press("Did you mean BTC?")`, fmt.Sprintf(`await until("the row is back", () => %s)`, row), `sound()`)
 	}
 }
 

@@ -190,8 +190,9 @@ func TestDoctorChecksTheWeather(t *testing.T) {
 		status     int
 		body, want string
 	}{
-		"answers": {200, `{"latitude":41.9,"longitude":-87.6,"daily":{"time":["` + today.Format(time.DateOnly) + `","` + tomorrow +
-			`"],"temperature_2m_mean":[1,2],"temperature_2m_max":[1,2],"temperature_2m_min":[1,null],` +
+		"answers": {200, `{"latitude":41.9,"longitude":-87.6,` +
+			`"daily":{"time":["` + today.Format(time.DateOnly) + `","` + tomorrow + `"],` +
+			`"temperature_2m_mean":[1,2],"temperature_2m_max":[1,2],"temperature_2m_min":[1,null],` +
 			`"precipitation_sum":[0,0],"et0_fao_evapotranspiration":[1,1],"wind_gusts_10m_max":[30,31]}}`,
 			"forecast for Chicago to " + tomorrow},
 		"old": {200, `{"latitude":41.9,"longitude":-87.6,"daily":{"time":["2026-11-01"],"temperature_2m_mean":[1],` +
