@@ -167,6 +167,7 @@ func changesToAcknowledge(t *testing.T, plain *Store) []acknowledged {
 			}
 			return fmt.Errorf("it is not refused: %w", err)
 		}, nil, false},
+		{"read heads to sign", func(s *Store, _ *eventlog.Log) error { return errOf(s.Leaves.LogHeads(ctx)) }, nil, false},
 		{"store checkpoint", func(s *Store, _ *eventlog.Log) error {
 			return s.Leaves.StoreCheckpoint(ctx, epoch, []byte("note"))
 		},
@@ -383,8 +384,9 @@ func TestEachWaitFollowsAWrite(t *testing.T) {
 			}
 		}
 	}
-	if logged := 2; waits < len(changes)-logged { // the log sends append and refuse
-		t.Errorf("%d times WAIT for %d changes", waits, len(changes))
+	// The log sends append and refuse, and each partition has a head to sign.
+	if want := len(changes) - 2 + s.Client.Partitions() - 1; waits < want {
+		t.Errorf("%d times WAIT for %d changes, want %d", waits, len(changes), want)
 	}
 }
 
