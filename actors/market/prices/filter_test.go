@@ -41,6 +41,8 @@ func TestFilterKeepsBadTicksOut(t *testing.T) {
 			ticks(1, 100, 4, 99), []Reason{skipJump, skipJump}},
 		{"drops a tick older than the held one", false, 1, ticks(1, 100, 5, 80, 4, 80, 6, 80),
 			ticks(1, 100, 5, 80, 6, 80), []Reason{SkipOld}},
+		{"does not confirm a tick by itself", false, 1, ticks(1, 100, 2, 80, 2, 80, 3, 80),
+			ticks(1, 100, 2, 80, 3, 80), []Reason{SkipOld}},
 		{"passes large moves without a range", false, 0, ticks(1, 100, 2, 390, 3, 100),
 			ticks(1, 100, 2, 390, 3, 100), nil},
 		{"drops prices of another asset without a range", false, 0, ticks(1, 100, 2, 1e6, 3, .01, 4, 101),
