@@ -200,8 +200,8 @@ var rows = map[kind]struct {
 	kindStreamEnd:     {4, (*loader).streamEnd, false, 0},
 }
 
-// validate returns ErrDamaged for a record that no build writes: a Redis that others share gets no key of another
-// name. partitions is their number in the backup.
+// validate returns ErrDamaged for a record that no build writes: a Redis that others share gets no key of another name.
+// partitions is their number in the backup.
 func validate(k kind, f [][]byte, partitions int) error {
 	row, known := rows[k]
 	if !known || len(f) < row.fields {
