@@ -381,8 +381,8 @@ func (s *Service) needForecast(ctx context.Context, at []*Point) (oldest time.Ti
 	if len(missing) > 0 {
 		var got map[string]*Series
 		var run time.Time
-		if got, run, err = s.source.Forecast(ctx, missing, now); len(got) == 0 && err != nil {
-			return time.Time{}, err
+		if got, run, err = s.source.Forecast(ctx, missing, now); len(got) == 0 && len(missing) == len(at) && err != nil {
+			return time.Time{}, err // the source's, which holds for all
 		}
 		for _, p := range missing {
 			if got[p.Name] != nil {

@@ -228,6 +228,18 @@ func TestAPointThatIsMissingAloneIsAskedForAgain(t *testing.T) {
 	}
 }
 
+// TestAPointThatIsMissingForTheNextQuestion checks that a question whose other points are known by then is answered.
+func TestAPointThatIsMissingForTheNextQuestion(t *testing.T) {
+	withService(t, 0, func(t *testing.T, source *fakeSource, s *Service) {
+		source.without = "Boston"
+		for _, q := range []Question{gulf, gas} {
+			if _, err := s.Outlook(t.Context(), q); err != nil {
+				t.Errorf("%v: %v", q, err)
+			}
+		}
+	})
+}
+
 // TestAFailingArchiveDoesNotHoldUpOthers checks that each archive is read once, although one cannot be.
 func TestAFailingArchiveDoesNotHoldUpOthers(t *testing.T) {
 	t.Parallel()
