@@ -222,8 +222,15 @@ func TestOutcomesThatBeginAgain(t *testing.T) {
 	if _, _, err := o.Follow(t.Context(), beyond, 0); !errors.Is(err, marketdata.ErrRestarted) {
 		t.Errorf("beyond the end: %v", err)
 	}
-	delete(beyond, signal.H1)
+	beyond[signal.H1] = to[signal.H1]
 	if _, _, err := o.Follow(t.Context(), beyond, 0); err != nil {
 		t.Errorf("of a stream that does not exist: %v", err)
+	}
+	// A stream that a consumer has made has nothing to read yet.
+	if err := o.s.RDB.XGroupCreateMkStream(t.Context(), o.s.MarketOutcomesKey(signal.D1), "readers", "$").Err(); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := o.Follow(t.Context(), beyond, 0); err != nil {
+		t.Errorf("of an empty stream: %v", err)
 	}
 }

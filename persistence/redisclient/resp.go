@@ -328,8 +328,8 @@ func (c *Client) ReadInfo(ctx context.Context, key string) (StreamInfo, error) {
 	return info, nil
 }
 
-// Restarted reports whether all ids of a stream that exists are smaller than a position that was read from it. A read
-// after that position waits until the ids have grown beyond it, so ask where a read has found nothing.
+// Restarted reports whether a stream has entries, and all of its ids are smaller than a position that was read from it. A
+// read after that position waits until the ids have grown beyond it, so ask where a read has found nothing.
 func (c *Client) Restarted(ctx context.Context, key string, after signal.Position) (bool, error) {
 	if after.IsZero() {
 		return false, nil
@@ -338,5 +338,5 @@ func (c *Client) Restarted(ctx context.Context, key string, after signal.Positio
 	if err != nil {
 		return false, Unavailable(err)
 	}
-	return info.Exists && info.Generated.Compare(after) < 0, nil
+	return info.Length > 0 && info.Generated.Compare(after) < 0, nil
 }
