@@ -1,6 +1,9 @@
 #!/usr/bin/env bash
 # Guess: in go-redis, PoolStats().TotalConns is the number of connections that a client has, and PoolSize bounds it. Both were so
 # until pipelines got connections of their own.
+#
+# Seen: a client with PoolSize and MaxActiveConns 16 has 26 connections. TotalConns is 16 of them: the 10 of pipelines are
+# in PipelineStats only, and neither limit bounds them.
 set -euo pipefail
 dir=$(mktemp -d)
 trap 'chmod -R u+w "$dir"; rm -rf "$dir"' EXIT

@@ -2,6 +2,9 @@
 # Guess: in miniredis an XREAD behind the newest entry of a stream costs the same however long the stream is, as XRANGE does,
 # which finds its start by halving; and XTRIM MINID costs as much as XTRIM MAXLEN that removes as many entries. While it
 # carries out a command, all others wait.
+#
+# Seen: the XREAD takes a thousand times as long behind 100,000 entries as behind 100, some 25 ms to 20 us, and XTRIM MINID
+# hundreds of times as long as MAXLEN, seconds to milliseconds. The bound for both is a factor of 20.
 set -euo pipefail
 dir=$(mktemp -d)
 trap 'chmod -R u+w "$dir"; rm -rf "$dir"' EXIT
