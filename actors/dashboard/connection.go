@@ -25,9 +25,9 @@ type (
 	}
 	// missedFound is the result of a search for missed events.
 	missedFound struct {
-		wish   wish
-		replay replay
-		err    error
+		pending pendingSubscription
+		replay  replay
+		err     error
 	}
 	// caughtUp reports that a subscription is live.
 	caughtUp struct{}
@@ -349,15 +349,15 @@ func (a *connection) onAssetsChecked(c engine.Context, m assetsChecked) {
 	a.resume(c)
 }
 
-// wish is a subscribe message with what it leads to.
-type wish struct {
+// pendingSubscription is a subscribe message with what it leads to.
+type pendingSubscription struct {
 	message
 	sub             *subscription
 	granted, denied []channel // by the scopes
 }
 
 func (a *connection) subscribe(c engine.Context, m message) {
-	w := wish{message: m}
+	w := pendingSubscription{message: m}
 	w.granted, w.denied = a.wanted(m)
 	w.sub = a.hub.subscription(w.granted, &m.filter)
 	account := a.principal.Account
@@ -373,7 +373,7 @@ func (a *connection) subscribe(c engine.Context, m message) {
 		return
 	}
 	a.busy = true
-	a.peer.flusher.post(held{a.peer})
+	a.peer.flusher.post(searching{a.peer})
 	partition := a.hub.o.PartitionOf(account)
 	c.Go(func(ctx context.Context) any {
 		r, err := a.hub.resumer.findWithin(ctx, partition, account, w.sub, *m.lastEventID)
@@ -389,7 +389,7 @@ func (a *connection) onMissedFound(c engine.Context, m missedFound) {
 		a.close(closeInternal)
 		return
 	}
-	a.change(m.wish, &m.replay)
+	a.change(m.pending, &m.replay)
 	a.busy = false
 	a.resume(c)
 }
@@ -405,7 +405,7 @@ func (a *connection) wanted(m message) (granted, denied []channel) {
 }
 
 // change replaces the subscription by the one of w.
-func (a *connection) change(w wish, r *replay) {
+func (a *connection) change(w pendingSubscription, r *replay) {
 	a.catchingUp = true
 	a.channels, a.sub = w.granted, w.sub
 	data := subscribedData{

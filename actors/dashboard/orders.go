@@ -191,11 +191,11 @@ func (f *flusher) addToAccount(p *peer, account signal.AccountID) {
 	a.peers = append(a.peers, p)
 }
 
-// held ends the subscription of a connection whose missed events are being searched for. What
+// searching ends the subscription of a connection whose missed events are being searched for. What
 // is published meanwhile is newer than those, and follows them.
-type held struct{ peer *peer }
+type searching struct{ peer *peer }
 
-func (o held) apply(f *flusher) {
+func (o searching) apply(f *flusher) {
 	if !o.peer.ended() && o.peer.audience != nil {
 		f.unsubscribe(o.peer)
 	}
