@@ -112,12 +112,12 @@ func TestMisspeltAssetsAreRefused(t *testing.T) {
 	s := newService(t, func(o *Options) { o.SuggestAssets = suggest })
 	c := s.welcomed(principalOf(alice))
 	c.wantReply(`{"action":"subscribe","channels":["signal.new"],"filters":{"assets":["desk","BTCC"]},"ref":"a"}`, "error",
-		`{"ref":"a","code":"invalid_filter","message":"filters.assets: neither an asset nor a signal of the account `+
+		`{"ref":"a","code":"invalid_filter","message":"neither an asset nor a signal of the account `+
 			`has the name \"BTCC\": did you mean BTC or BTH? GET /v1/assets lists all"}`)
 	c.ask(`{"action":"subscribe","channels":["signal.new"],"filters":{"assets":["desk","ETH"]}}`, "subscribed")
 	// Messages behind a check are handled after it, in order.
 	c.send(`{"action":"subscribe","channels":["signal.new"],"filters":{"assets":["BTCC"]}}`)
-	c.wantReply(`{"action":"ping"}`, "error", `{"ref":null,"code":"invalid_filter","message":"filters.assets: neither `+
+	c.wantReply(`{"action":"ping"}`, "error", `{"ref":null,"code":"invalid_filter","message":"neither `+
 		`an asset nor a signal of the account has the name \"BTCC\": did you mean BTC or BTH? GET /v1/assets lists all"}`)
 	c.want("pong")
 	s.journal.append(created(alice, "BTC"), created(alice, "ETH"))

@@ -73,8 +73,8 @@ func (h *Hub) misspelt(ctx context.Context, account signal.AccountID, names []st
 	defer cancel()
 	for _, name := range names {
 		if near := h.o.SuggestAssets(ctx, account, name); len(near) > 0 {
-			return faultf(codeInvalidFilter, "filters.assets: neither an asset nor a signal of "+
-				"the account has the name %q: %s GET /v1/assets lists all", spelling.Shorten(name), spelling.DidYouMean(near))
+			return faultf(codeInvalidFilter, "neither an asset nor a signal of the account has the name %q: %s "+
+				"GET /v1/assets lists all", spelling.Shorten(name), spelling.DidYouMean(near))
 		}
 	}
 	return nil

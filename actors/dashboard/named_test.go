@@ -84,7 +84,7 @@ func TestMisspeltAssetsAtTheHandshake(t *testing.T) {
 		}
 	})
 	first := &Subscription{message{filter: signal.Filter{Assets: []string{"ETH", "BTCC"}}}}
-	const want = `assets: neither an asset nor a signal of the account has the name "BTCC": did you mean BTC? ` +
+	const want = `neither an asset nor a signal of the account has the name "BTCC": did you mean BTC? ` +
 		"GET /v1/assets lists all"
 	if got := s.hub.Refusal(t.Context(), alice, first); got != want {
 		t.Errorf("got %q", got)
