@@ -55,7 +55,11 @@ func TestWrongCommandLinesAreExplained(t *testing.T) {
 		"signals --profile nosuch":   "--profile: there is no profile nosuch: agentsignal login --profile nosuch makes it",
 		"export -o text":             "export writes csv or json",
 		"account create --email a@b": `give the password by --password-file, or by standard input: ` +
-			`printf %s "$PASSWORD" | agentsignal account create --email a@b --password-stdin`,
+			`printf %s "$PASSWORD" | agentsignal account create --email=a@b --password-stdin`,
+		"account create --email a@b --data-dir x": `printf %s "$PASSWORD" | ` +
+			`agentsignal account create --data-dir=x --email=a@b --password-stdin`,
+		"login --email a@b --scopes signals:read,agents:read": `printf %s "$PASSWORD" | ` +
+			`agentsignal login --email=a@b --scopes=signals:read,agents:read --password-stdin`,
 		"key create --email a@b": "give --name (the key's name, unique in the account)",
 		"backtest":               "give --asset (the asset) and --strategy (momentum, mean_reversion or breakout)",
 		"config check --config nosuch.yaml": "read configuration: open nosuch.yaml: no such file or directory: " +

@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"golang.org/x/term"
 )
 
@@ -44,12 +46,12 @@ func (f *PasswordFlags) Read(cmd *cobra.Command) (string, error) {
 	case term.IsTerminal(int(os.Stdin.Fd())):
 		return askPassword(cmd.Context(), cmd.ErrOrStderr(), int(os.Stdin.Fd()))
 	}
-	email := "EMAIL"
-	if f := cmd.Flags().Lookup("email"); f != nil && f.Value.String() != "" {
-		email = f.Value.String()
-	}
-	return "", fmt.Errorf(`give the password by --password-file, or by standard input: `+
-		`printf %%s "$PASSWORD" | %s --email %s --password-stdin`, cmd.CommandPath(), email)
+	line := cmd.CommandPath()
+	cmd.Flags().Visit(func(f *pflag.Flag) { // a list is in brackets
+		line += " --" + f.Name + "=" + strings.Trim(f.Value.String(), "[]")
+	})
+	return "", fmt.Errorf("give the password by --password-file, or by standard input: "+
+		`printf %%s "$PASSWORD" | %s --password-stdin`, line)
 }
 
 // askPassword reads a password from a terminal without showing it. The terminal is restored
