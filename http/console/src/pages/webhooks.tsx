@@ -148,7 +148,7 @@ function One({ id }: { id: string }) {
               <div class="tile"><dt>Failing since</dt><dd class="words">{w.failing_since ? <Ago at={w.failing_since} /> : "not failing"}</dd></div>
               <div class="tile"><dt>Events</dt><dd class="words">{w.events.join(", ")}</dd></div>
               <div class="tile"><dt>Signals</dt><dd class="words break">{filterText(w.filters)}</dd></div>
-              <div class="tile"><dt>At most</dt><dd class="words">{w.max_per_minute ? `${format.count(w.max_per_minute)} requests a minute` : "no limit"}</dd></div>
+              <div class="tile"><dt>Rate</dt><dd class="words">{w.max_per_minute ? `${format.count(w.max_per_minute)} requests a minute` : "no limit"}</dd></div>
               <div class="tile"><dt>API version</dt><dd class="words">{w.api_version}</dd></div>
             </dl>
             <Deliveries id={`${id} ${round}`} title="Deliveries" load={load} start="" webhook={id} />

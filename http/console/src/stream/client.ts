@@ -144,7 +144,7 @@ function receive({ text, at }: Arrival): void {
     case "subscribed":
       return subscribed(message);
   }
-  if (!position.receive(place, message)) return;
+  position.receive(place, message);
   const delay = serverNow() - Date.parse(message.timestamp ?? "");
   if (place.subscribed && Number.isFinite(delay) && !document.hidden) behind.value = Math.max(0, delay);
   try {

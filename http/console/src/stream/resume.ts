@@ -13,8 +13,6 @@ export interface Position {
   last: string | null;
   /** Whether this connection has begun, with its reply "subscribed". */
   subscribed: boolean;
-  /** IDs that were seen, the oldest first; a resume may repeat some. */
-  seen: Set<string>;
 }
 
 /** How a reply "subscribed" continues what was before. */
@@ -23,25 +21,16 @@ export type Continuation =
   | { kind: "resumed"; replayed: number }
   | { kind: "gap" };
 
-const maxSeen = 20_000;
-
-export const start = (): Position => ({ last: null, subscribed: false, seen: new Set() });
+export const start = (): Position => ({ last: null, subscribed: false });
 
 /** A connection ended. */
 export function disconnected(p: Position): void {
   p.subscribed = false;
 }
 
-/** Records a message and reports whether it is new. */
-export function receive(p: Position, m: Message): boolean {
-  if (!m.id) return true;
-  const fresh = !p.seen.has(m.id);
-  if (fresh) {
-    p.seen.add(m.id);
-    if (p.seen.size > maxSeen) p.seen.delete(p.seen.values().next().value!);
-  }
-  p.last = m.id;
-  return fresh;
+/** Records a message. */
+export function receive(p: Position, m: Message): void {
+  if (m.id) p.last = m.id;
 }
 
 /** Records a reply "subscribed" and returns how it continues. */
