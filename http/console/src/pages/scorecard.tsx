@@ -13,19 +13,24 @@ import { Direction, Empty, Panel, R, Select, Show, Time, tone, useLoad } from ".
 
 const closedPages = 10;
 
-/** The closed signals of a choice, the newest first, as far back as the curve goes. */
-async function closedSignals(query: Record<string, string>, abort: AbortSignal) {
-  const list: SignalState[] = [];
+/**
+ * Returns the closed signals of a choice in the order in which they ended, as far back as the curve goes. If these are all,
+ * they are the count of the scorecard beside it: others that have ended since are left out. Such a one also moves the pages,
+ * so that two may have the same signal.
+ */
+export async function closedSignals(query: Record<string, string>, count: number, abort: AbortSignal) {
+  const found = new Map<string, SignalState>();
+  const ordered = () => [...found.values()].sort((a, b) => Date.parse(a.closed_at!) - Date.parse(b.closed_at!));
   for (let n = 0; n < closedPages; n++) {
     const page = await get<{ signals: SignalState[]; has_more: boolean; total: number }>(
       "/v1/signals",
       { ...query, status: "closed", view: "full", limit: 100, offset: n * 100 },
       abort,
     );
-    list.push(...page.signals.filter((s) => s.r !== null));
-    if (!page.has_more) return { list, all: true };
+    for (const s of page.signals) if (s.r !== null) found.set(s.signal_id, s);
+    if (!page.has_more) return { list: ordered().slice(0, count), all: true };
   }
-  return { list, all: false };
+  return { list: ordered(), all: false };
 }
 
 export default function ScorecardPage() {
@@ -135,7 +140,7 @@ function Tiles({ s }: { s: Statistics }) {
 
 function Cumulative({ choice, s }: { choice: Record<string, string>; s: Statistics }) {
   const [net, setNet] = useState(true);
-  const closed = useLoad(`${JSON.stringify(choice)} ${s.count}`, (abort) => closedSignals(choice, abort));
+  const closed = useLoad(`${JSON.stringify(choice)} ${s.count}`, (abort) => closedSignals(choice, s.count, abort));
   return (
     <Panel
       title="Sum of results"
@@ -153,11 +158,10 @@ function Cumulative({ choice, s }: { choice: Record<string, string>; s: Statisti
 
 function Equity({ list, all, net }: { list: SignalState[]; all: boolean; net: boolean }) {
   const [times, sums] = useMemo(() => {
-    const ordered = [...list].sort((a, b) => Date.parse(a.closed_at!) - Date.parse(b.closed_at!));
     let sum = 0;
     return [
-      ordered.map((s) => Date.parse(s.closed_at!) / 1000),
-      ordered.map((s) => (sum += s.r! - (net ? (costOf(s, s.exit_price) ?? 0) : 0))),
+      list.map((s) => Date.parse(s.closed_at!) / 1000),
+      list.map((s) => (sum += s.r! - (net ? (costOf(s, s.exit_price) ?? 0) : 0))),
     ];
   }, [list, net]);
   const last = sums.at(-1) ?? 0;
