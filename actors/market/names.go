@@ -119,13 +119,14 @@ func (m *Market) nearest(ctx context.Context, name string) []string {
 		if err != nil {
 			return nil
 		}
-		known = slices.Clip(known)
+		listed := make([]string, len(all))
 		for i := range all {
-			known = append(known, all[i].Symbol)
+			listed[i] = all[i].Symbol
 		}
+		known = known.With(listed)
 	}
 	var symbols []string
-	for _, near := range spelling.Nearest(name, known) {
+	for _, near := range known.Nearest(name) {
 		if symbol := assets.Symbol(near); !slices.Contains(symbols, symbol) {
 			symbols = append(symbols, symbol)
 		}
@@ -136,11 +137,11 @@ func (m *Market) nearest(ctx context.Context, name string) []string {
 // spelled has the spellings of all assets that sources with some listings may have.
 type spelled struct {
 	of    *listings
-	names []string
+	names spelling.Names
 }
 
 // spellings returns the spellings of all assets that configured sources may have, those of known ones first.
-func (m *Market) spellings() []string {
+func (m *Market) spellings() spelling.Names {
 	of := m.listings.Load()
 	if kept := m.spelled.Load(); kept != nil && kept.of == of {
 		return kept.names
@@ -156,6 +157,7 @@ func (m *Market) spellings() []string {
 		names = slices.AppendSeq(names, maps.Values(m.listed()[source]))
 	}
 	slices.Sort(names[known:])
-	m.spelled.Store(&spelled{of, names})
-	return names
+	kept := &spelled{of, spelling.Names{}.With(names)}
+	m.spelled.Store(kept)
+	return kept.names
 }

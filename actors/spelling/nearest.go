@@ -21,12 +21,30 @@ const (
 	maxCompared = 64
 )
 
-// Nearest returns those of known that word may stand for, the nearest first, at most
-// three. Names are near if at most a quarter of the characters of the longer one, at least
-// one and at most three, must be inserted, removed, replaced or swapped with their
-// neighbour. ASCII case does not count. Equally near names keep the order of known. The
-// result is empty if none is near.
-func Nearest(word string, known []string) []string {
+// Names are known names, prepared for the comparison with many words. The zero value has none.
+type Names struct{ list []known }
+
+// known is a name with what excludes most names without their distance.
+type known struct {
+	name    string
+	length  int // in characters
+	letters uint64
+}
+
+// With returns the names of n and more.
+func (n Names) With(more []string) Names {
+	list := slices.Grow(slices.Clip(n.list), len(more))
+	for _, name := range more {
+		list = append(list, known{name, utf8.RuneCountInString(name), letters(name)})
+	}
+	return Names{list}
+}
+
+// Nearest returns those names that word may stand for, the nearest first, at most three. Names
+// are near if at most a quarter of the characters of the longer one, at least one and at most
+// three, must be inserted, removed, replaced or swapped with their neighbour. ASCII case does not
+// count. Equally near names keep their order. The result is empty if none is near.
+func (n Names) Nearest(word string) []string {
 	if utf8.RuneCountInString(word) > maxCompared {
 		return nil
 	}
@@ -36,15 +54,15 @@ func Nearest(word string, known []string) []string {
 	}
 	var near []candidate
 	folded, set := []rune(Fold(word)), letters(word)
-	for _, name := range known {
-		length := utf8.RuneCountInString(name)
-		longer := max(len(folded), length)
+	for i := range n.list {
+		k := &n.list[i]
+		longer := max(len(folded), k.length)
 		most := max(1, min(longer/4, maxDistance))
-		if longer > maxCompared || abs(len(folded)-length) > most || bits.OnesCount64(set^letters(name)) > 2*most {
+		if longer > maxCompared || abs(len(folded)-k.length) > most || bits.OnesCount64(set^k.letters) > 2*most {
 			continue
 		}
-		if d := distance(folded, []rune(Fold(name))); d <= most && d < longer {
-			near = append(near, candidate{name, d})
+		if d := distance(folded, []rune(Fold(k.name))); d <= most && d < longer {
+			near = append(near, candidate{k.name, d})
 		}
 	}
 	slices.SortStableFunc(near, func(a, b candidate) int { return cmp.Compare(a.distance, b.distance) })
@@ -54,6 +72,9 @@ func Nearest(word string, known []string) []string {
 	}
 	return names
 }
+
+// Nearest is Names.Nearest for one word.
+func Nearest(word string, known []string) []string { return Names{}.With(known).Nearest(word) }
 
 // DidYouMean returns a question such as "did you mean BTC or BTH?", or "" without names.
 func DidYouMean(names []string) string {
