@@ -277,8 +277,10 @@ func TestTheMostPartitions(t *testing.T) {
 	c.Partitions = redisclient.MaxPartitions
 	s := start(t, c, signOften)
 	reader, account := s.account(t, "signals:read")
-	_, err := s.process.events.Append(t.Context(), storetest.Created(storetest.Signal(account.ID)))
-	must(t, err)
+	eventually(t, "a signal is stored, while all partitions are taken", func() bool {
+		_, err := s.process.events.Append(t.Context(), storetest.Created(storetest.Signal(account.ID)))
+		return err == nil
+	})
 	reader.await("/v1/log/checkpoint", http.StatusOK)
 	older := reader.checkpoint()
 	if n := len(older.Logs); n != redisclient.MaxPartitions {
