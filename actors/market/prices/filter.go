@@ -67,7 +67,8 @@ func (f *Filter) confirms(price, atr float64) bool {
 }
 
 // Take returns the ticks that t releases in order: t itself, the held tick and t if t confirms it,
-// or no tick while t is held. The held tick may come again, from the mailbox after a replay, and does not confirm itself. atr is the ATR(14) of the 1m bars, or 0 if it is not known. skipped
+// or no tick while t is held. The held tick may come again, from the mailbox after a replay, and
+// does not confirm itself. atr is the ATR(14) of the 1m bars, or 0 if it is not known. skipped
 // is why a tick, t or the held one, was dropped for good.
 func (f *Filter) Take(t marketdata.Tick, atr float64) (accepted []marketdata.Tick, skipped Reason) {
 	repeated := t == f.Held || f.Rising && t.Time == f.Last.Time
