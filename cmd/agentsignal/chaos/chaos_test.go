@@ -73,7 +73,7 @@ func TestFaults(t *testing.T) {
 	faults, err := selected(c.faults, os.Getenv("CHAOS_FAULT"), length > 0)
 	commandtest.Must(t, err)
 	l := newClients(t, c, accounts)
-	l.begin(t)
+	defer l.begin(t)()
 	begun := time.Now()
 	for round := 0; round == 0 || time.Since(begun) < length; round++ {
 		list := slices.Clone(faults)
@@ -89,8 +89,9 @@ func TestFaults(t *testing.T) {
 	l.check("at the end")
 }
 
-// begin lets the clients work, and looks at the owners, until the test ends.
-func (l *clients) begin(t *testing.T) {
+// begin lets the clients work, and looks at the owners, until end is called. That is before the context of the test
+// ends, so that requests under way are answered.
+func (l *clients) begin(t *testing.T) (end func()) {
 	t.Helper()
 	installed, err := redisclient.Existing(t.Context(),
 		persistence.Options{URL: l.cluster.redis.URL(), WaitReplicas: l.cluster.replicas})
@@ -100,15 +101,15 @@ func (l *clients) begin(t *testing.T) {
 	l.cluster.store = store
 	ctx, stop := context.WithCancel(t.Context())
 	var working sync.WaitGroup
-	t.Cleanup(func() {
-		stop()
-		working.Wait()
-		store.Client.Close()
-	})
 	l.start(ctx, &working)
 	working.Go(func() { watchOwners(ctx, store, l.record) })
 	for i := range workers {
 		working.Go(func() { l.work(ctx, i, workPause) })
+	}
+	return func() {
+		stop()
+		working.Wait()
+		store.Client.Close()
 	}
 }
 

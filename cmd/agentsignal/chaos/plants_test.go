@@ -52,7 +52,7 @@ func TestPlants(t *testing.T) {
 			faults, err := selected(c.faults, p.fault, false)
 			commandtest.Must(t, err)
 			l := newClients(t, c, accounts)
-			l.begin(t)
+			defer l.begin(t)()
 			l.endure(faults[0], rand.New(rand.NewPCG(1, 0)))
 			found := l.settle("with the plant", unchanged())
 			if got := strings.Join(found, "\n"); (p.want != "") != (got != "") || !strings.Contains(got, p.want) {
