@@ -22,6 +22,14 @@ const figure = (within, pattern) =>
 })();
 `
 
+// curveScript counts how often the scorecard is without its curve.
+const curveScript = `
+const curve = (count) => document.querySelector('[aria-label^="The sum of ' + count + ' results"]');
+let lost = 0;
+new MutationObserver(() => document.querySelector("[aria-label^='The sum of']") || lost++)
+	.observe(document.body, { childList: true, subtree: true });
+`
+
 // The header and the page beside it show the same figures at any time, and soon those of the API.
 func TestConsoleFiguresAgree(t *testing.T) {
 	t.Parallel()
@@ -41,9 +49,14 @@ func TestConsoleFiguresAgree(t *testing.T) {
 	trader.run("ACME", "momentum")
 	act(t, page, `await until("the header has it", () => figure(".figures", /Open\s+([\d,]+)/i) === "2")`,
 		`location.hash = "#/scorecard"`, `await shows("Total after costs")`)
+	evaluate[any](t, page, curveScript)
+	act(t, page, `await until("the curve is there", () => curve(1))`, `lost = 0`)
 	closeOne() // and the two that are open
 	act(t, page, `await until("the header has it", () => figure(".figures", /Closed today\s+([\d,]+)/i) === "4")`,
-		`await settled()`)
+		`await settled()`, `await until("the curve has it", () => curve(4))`)
+	if lost := evaluate[int](t, page, `lost`); lost != 0 {
+		t.Errorf("the curve is not there %d times while the next one is read", lost)
+	}
 	for _, pair := range evaluate[[]string](t, page, `[...pairs]`) {
 		if p := strings.Split(pair, " | "); p[1] != p[2] {
 			t.Errorf("the header has %s %s, and the page beside it %s", p[0], p[1], p[2])

@@ -141,6 +141,9 @@ function Tiles({ s }: { s: Statistics }) {
 function Cumulative({ choice, s }: { choice: Record<string, string>; s: Statistics }) {
   const [net, setNet] = useState(true);
   const closed = useLoad(`${JSON.stringify(choice)} ${s.count}`, (abort) => closedSignals(choice, s.count, abort));
+  // The last curve stays until the next one is there. It is of the same choice: another one begins with a new component.
+  const shown = useRef(closed.data);
+  shown.current = closed.data ?? shown.current;
   return (
     <Panel
       title="Sum of results"
@@ -151,7 +154,7 @@ function Cumulative({ choice, s }: { choice: Record<string, string>; s: Statisti
         </div>
       }
     >
-      <Show of={closed} lines={6}>{(data) => <Equity list={data.list} all={data.all} net={net} />}</Show>
+      <Show of={{ ...closed, data: shown.current }} lines={6}>{(data) => <Equity list={data.list} all={data.all} net={net} />}</Show>
     </Panel>
   );
 }
