@@ -81,6 +81,12 @@ func TestPythonClient(t *testing.T) {
 	if fmt.Sprint(listed) != fmt.Sprint(made) {
 		t.Errorf("the list has %v, want %v", listed, made)
 	}
+	// An asset has many names.
+	newest := made[len(made)-1]
+	p.send("follow bitcoin " + newest)
+	if got := p.next("follow"); got != newest {
+		t.Errorf("of what is open it has %v, want %s", got, newest)
+	}
 	p.send("run BTC nosuch")
 	if problem := p.next("problem").(map[string]any); problem["code"] != "invalid_request" {
 		t.Errorf("a bad run has %v", problem)

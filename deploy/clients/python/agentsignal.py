@@ -208,9 +208,11 @@ class Client:
 
     def _missed(self, stream, known):
         """Returns messages about signals that have begun or, if they are known, ended."""
+        filters = dict(stream.filters)
+        assets = filters.pop("assets", None) or [None]  # the service knows all names of an asset
         while True:
             try:
-                now = {signal["signal_id"]: signal for signal in self.signals(status="open")}
+                now = {s["signal_id"]: s for asset in assets for s in self.signals(status="open", asset=asset)}
                 ended = [self.signal(signal_id) for signal_id in known - set(now)]
                 break
             except Problem as problem:
@@ -219,7 +221,7 @@ class Client:
             except (OSError, http.client.HTTPException):
                 pass
             time.sleep(stream.max_pause)
-        begun = [m for s in now.values() for m in messages_of(s) if stream._passes(m, ["signal.new"])]
+        begun = [messages_of(s)[0] for s in now.values() if _passes(s, filters)]
         return [messages_of(s)[-1] for s in ended] + sorted(begun, key=lambda m: m["timestamp"])
 
 
@@ -239,15 +241,29 @@ def replay(path, **filters):
     """Returns the messages signal.new and signal.closed of the signals in a file, the oldest first.
 
     The file is an export in JSON lines: agentsignal export -o json, or GET /v1/signals/export?format=jsonl. filters are
-    those of a stream.
+    those of a stream, but assets must have the names of the file: only the service knows their other names.
     """
-    stream, messages = Stream(None, filters=filters), []
+    messages = []
     with open(path, encoding="utf-8") as lines:
         for line in lines:
-            of_signal = messages_of(json.loads(line))
-            if stream._passes(of_signal[0], ["signal.new"]):
-                messages += of_signal
+            signal = json.loads(line)
+            if _passes(signal, filters):
+                messages += messages_of(signal)
     return sorted(messages, key=lambda m: m["timestamp"])
+
+
+def _passes(signal, f):
+    """Reports whether a signal passes the filters of a stream, by its values at its creation."""
+    tests = {
+        "assets": lambda: signal["asset"].upper() in [a.upper() for a in f["assets"]],
+        "agents": lambda: signal["agent_id"] in f["agents"],
+        "strategies": lambda: signal["strategy"] in f["strategies"],
+        "directions": lambda: signal["direction"] in f["directions"],
+        "min_confidence": lambda: signal["initial_confidence"] >= f["min_confidence"],
+        "min_expected_r_net": lambda: (signal.get("metadata") or {}).get("expected_r_net") is not None
+        and signal["metadata"]["expected_r_net"] >= f["min_expected_r_net"],
+    }
+    return all(tests[name]() for name, value in f.items() if value not in (None, []))
 
 
 def time_of(text):
@@ -344,23 +360,6 @@ class Stream:
             yield message
             if message.get("id"):  # the caller has handled it
                 self.last_event_id = message["id"]
-
-    def _passes(self, message, channels):
-        if message["type"] not in channels:
-            return False
-        if not message["type"].startswith("signal."):
-            return True
-        data, f = message["data"], self.filters
-        named = {
-            "assets": lambda: data.get("asset", "").upper() in [a.upper() for a in f["assets"]],
-            "agents": lambda: data.get("agent_id") in f["agents"],
-            "strategies": lambda: data.get("strategy") in f["strategies"],
-            "directions": lambda: data.get("direction") in f["directions"],
-            "min_confidence": lambda: data.get("confidence", 0) >= f["min_confidence"],
-            "min_expected_r_net": lambda: (data.get("metadata") or {}).get("expected_r_net") is not None
-            and data["metadata"]["expected_r_net"] >= f["min_expected_r_net"],
-        }
-        return all(named[name]() for name, value in f.items() if value not in (None, []))
 
 
 class _WebSocket:

@@ -43,6 +43,9 @@ def state(message, end=None):
                 closed_at=end and end["timestamp"], **(dict(close_reason="take_profit", exit_price=120.0) if end else {}))
 
 
+NAMES = {None: None, "btc": "BTC", "bitcoin": "BTC", "eth": "ETH"}  # by which the service knows assets
+
+
 class Recorded(agentsignal.Client):
     """A client whose stream and lists are given."""
 
@@ -63,11 +66,13 @@ class Recorded(agentsignal.Client):
         return Stream(self, channels, filters=filters)
 
     def signals(self, limit=None, **filters):
-        assert filters == {"status": "open"}
+        assert filters.pop("status") == "open"
+        asset = NAMES.get(filters.pop("asset", None))
+        assert not filters
         found = self.lists.pop(0)
         if isinstance(found, Exception):
             raise found
-        return found
+        return [s for s in found if asset in (None, s["asset"])]
 
     def signal(self, signal_id):
         self.asked.append(signal_id)
@@ -185,6 +190,12 @@ class Gaps(unittest.TestCase):
                                ("subscribed", None, False), ("subscribed", None, True), ("signal.closed", "a", None),
                                ("signal.new", "c", None), ("signal.closed", "b", None)])
         self.assertEqual(client.asked, ["a"])
+        # The service knows an asset by many names; each of its signals comes once.
+        btc, eth = [state(new("c", 3)), state(new("a", 1))], [state(new("b", 2, asset="ETH"))]
+        for names, lists, begun in [(["bitcoin"], [btc], ["a", "c"]),
+                                    (["bitcoin", "btc", "eth"], [btc, btc, eth], ["a", "b", "c"])]:
+            named = Recorded([subscribed(), closed("a", 4)], lists).follow(assets=names)
+            self.assertEqual([m["data"].get("signal_id") for m in named], [None, *begun, "a"])
         # What is open at the start comes first, with the confidence of its creation.
         first = list(Recorded([subscribed(), closed("b", 3)], [[state(new("b", 2)), state(new("a", 1))]]).follow())
         self.assertEqual([m["data"].get("signal_id") for m in first], [None, "a", "b", "b"])

@@ -37,5 +37,8 @@ for line in sys.stdin:
             show("run", client.run("trading", "BTC", "momentum", idempotency_key=rest[0]))
         elif command == "signals":
             show("signals", [s["signal_id"] for s in client.signals(asset="BTC")])
+        elif command == "follow":  # until a signal comes
+            followed = (m["data"].get("signal_id") for m in client.follow(assets=[rest[0]]))
+            show("follow", next(i for i in followed if i == rest[1]))
     except Problem as problem:
         show("problem", problem.document)
