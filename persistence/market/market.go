@@ -42,6 +42,7 @@ var (
 	ticksScript  = redisclient.Script(scripts, "ticks")
 	roundScript  = redisclient.Script(scripts, "round")
 	settleScript = redisclient.Script(scripts, "settle")
+	trimScript   = redisclient.Script(scripts, "trim")
 )
 
 // Store keeps the lease and the state of the feeder, the streams of prices, and the records of
@@ -255,8 +256,10 @@ func decimal(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
 func (m *Store) Trim(ctx context.Context, now time.Time, processed signal.Position, newsSince time.Time) error {
 	old := now.Add(-maxTickAge).UnixMilli()
 	oldest, oldestGiven := strconv.FormatInt(old, 10), strconv.FormatInt(min(old, processed.MS), 10)
+	if err := m.trimRead(ctx, m.s.MarketTicksKey(), processed, "~", oldestGiven); err != nil {
+		return err
+	}
 	p := m.s.RDB.Pipeline()
-	p.XTrimMinIDApprox(ctx, m.s.MarketTicksKey(), oldestGiven, 0)
 	p.XTrimMaxLenApprox(ctx, m.s.MarketTicksKey(), maxTicks, 0)
 	p.XTrimMinIDApprox(ctx, m.s.MarketOwnTicksKey(), oldest, 0)
 	p.XTrimMaxLenApprox(ctx, m.s.MarketOwnTicksKey(), maxTicks, 0)
@@ -268,8 +271,14 @@ func (m *Store) Trim(ctx context.Context, now time.Time, processed signal.Positi
 
 // TrimBars drops the entries of market:bars up to processed.
 func (m *Store) TrimBars(ctx context.Context, processed signal.Position) error {
-	err := m.s.RDB.XTrimMinID(ctx, m.s.MarketBarsKey(), processed.Plus(1).String()).Err()
-	return redisclient.Failed(err, "trim bars")
+	return m.trimRead(ctx, m.s.MarketBarsKey(), processed, "=", processed.Plus(1).String())
+}
+
+// trimRead drops the entries of a stream from outside with ids below minID, exactly (=) or about (~), unless the stream
+// begins again with ids below processed, up to which it was read: then its entries may be unread.
+func (m *Store) trimRead(ctx context.Context, key string, processed signal.Position, how, minID string) error {
+	err := trimScript.Run(ctx, m.s.RDB, []string{key}, processed.String(), how, minID).Err()
+	return redisclient.Failed(err, "trim %s", key)
 }
 
 // EachRecent calls f with the newest bars of each asset and the timeframe, at most count of each,

@@ -344,7 +344,7 @@ func TestTicksAreAppendedReadAndTrimmed(t *testing.T) {
 	if n := rdb.XLen(ctx, m.s.MarketTicksKey()).Val(); n != 1000 {
 		t.Errorf("%d ticks are left of 1000 that are not processed", n)
 	}
-	if err := m.Trim(ctx, now, signal.Position{MS: now.UnixMilli()}, now); err != nil {
+	if err := m.Trim(ctx, now, signal.Position{MS: old.UnixMilli() + 999}, now); err != nil {
 		t.Fatal(err)
 	}
 	if n := rdb.XLen(ctx, m.s.MarketTicksKey()).Val(); n > 100 { // trimming leaves a node of the stream
@@ -363,6 +363,43 @@ func TestTicksAreAppendedReadAndTrimmed(t *testing.T) {
 	}
 	if left, _, err := m.ReadBars(ctx, signal.Position{}, 0); len(left) != 1 || left[0].Position != bars[2].Position {
 		t.Errorf("%d bars are left, %v", len(left), err)
+	}
+}
+
+// A writer with ids of its own may begin a stream again between a read and the trimming up to it.
+func TestTrimmingKeepsStreamsThatBeginAgain(t *testing.T) {
+	t.Parallel()
+	m, rdb, _ := newMarketBench(t)
+	ctx, now := t.Context(), time.Now()
+	processed := signal.Position{MS: now.UnixMilli()}
+	for key, trim := range map[string]func() error{
+		m.s.MarketTicksKey(): func() error { return m.Trim(ctx, now, processed, now) },
+		m.s.MarketBarsKey():  func() error { return m.TrimBars(ctx, processed) },
+	} {
+		const count = 1000 // several nodes of the stream
+		write := func(first int64) {
+			t.Helper()
+			for i := range int64(count) {
+				entry := &redis.XAddArgs{Stream: key, ID: strconv.FormatInt(first+i, 10), Values: []string{"a", "b"}}
+				if err := rdb.XAdd(ctx, entry).Err(); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		write(1)
+		if err := trim(); err != nil {
+			t.Fatal(err)
+		}
+		if n := rdb.XLen(ctx, key).Val(); n != count {
+			t.Errorf("%d entries of %s are left, want %d, which are not read yet", n, key, count)
+		}
+		write(processed.MS)
+		if err := trim(); err != nil {
+			t.Fatal(err)
+		}
+		if n := rdb.XLen(ctx, key).Val(); n >= 2*count-100 {
+			t.Errorf("%d entries of %s are left after all are read", n, key)
+		}
 	}
 }
 
