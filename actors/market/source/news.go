@@ -60,6 +60,7 @@ type Reporter struct {
 	log     *slog.Logger
 	metrics *Metrics
 	known   map[string]int64   // times of delivered items by ID
+	future  map[string]int64   // the read that last had an item whose time has not come, by ID
 	last    int64              // time of the newest item
 	seen    int64              // when the last read ended; 0 before the first
 	skipped map[newsReason]int // since it was last logged
@@ -88,7 +89,7 @@ func (o *Options) Reporters(sources []string, now func() time.Time, log *slog.Lo
 	var all []*Reporter
 	add := func(name, kind string, weight float64) *Reporter {
 		r := &Reporter{Name: name, kind: kind, weight: weight, now: now, log: log, metrics: m,
-			known: make(map[string]int64), skipped: make(map[newsReason]int)}
+			known: make(map[string]int64), future: make(map[string]int64), skipped: make(map[newsReason]int)}
 		all = append(all, r)
 		return r
 	}
@@ -217,7 +218,10 @@ func (r *Reporter) fresh(items []marketdata.NewsItem, now int64) []marketdata.Ne
 		case undated && (r.seen == 0 || now-r.seen > maxSight.Milliseconds()):
 			reason = newsDate
 		case n.At > now+futureMS: // it would be the newest one until then
-			r.skip(newsFuture, 1)
+			if _, counted := r.future[n.ID]; !counted {
+				r.skip(newsFuture, 1)
+			}
+			r.future[n.ID] = now
 			continue
 		case n.At < now-NewsKept:
 			reason = newsOld
@@ -234,6 +238,9 @@ func (r *Reporter) fresh(items []marketdata.NewsItem, now int64) []marketdata.Ne
 		if reason != "" {
 			r.skip(reason, 1)
 		}
+	}
+	if len(items) > 0 { // a feed that has not changed is read without items
+		maps.DeleteFunc(r.future, func(_ string, read int64) bool { return read < now })
 	}
 	if len(r.known) > maxKnownItems {
 		maps.DeleteFunc(r.known, func(_ string, at int64) bool { return at < now-NewsKept })

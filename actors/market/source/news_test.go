@@ -62,18 +62,23 @@ func TestSkippedNewsAreCounted(t *testing.T) {
 	}
 	read("at first", "-1m0s Bitcoin rises")
 	now = now.Add(time.Minute)
-	items = append(items, item("7", "Ethereum rises", "some day"))
-	read("with another one", "1m0s Ethereum rises")
-	now = now.Add(9 * time.Minute)
+	r.fresh(nil, now.UnixMilli()) // the feed has not changed
+	now = now.Add(time.Minute)
+	items = append(items, item("7", "Ethereum rises", "some day"), item("9", "", "Sun, 22 Nov 2026 11:00:00 GMT"))
+	read("with others", "2m0s Ethereum rises")
+	now = now.Add(8 * time.Minute)
 	read("when the future has come", "10m0s Bitcoin will rise")
 	now = now.Add(maxSight + time.Second)
 	items = append(items, item("8", "Ethereum falls", "some day"))
 	read("after a long pause")
-	want := map[newsReason]float64{newsDate: 2, newsHeadline: 1, newsOld: 1, newsUnrelated: 1, newsFuture: 2}
+	want := map[newsReason]float64{newsDate: 2, newsHeadline: 2, newsOld: 1, newsUnrelated: 1, newsFuture: 1}
 	for _, reason := range newsReasons {
 		if n := testutil.ToFloat64(metrics.news.WithLabelValues(rss.Name, string(reason))); n != want[reason] {
 			t.Errorf("%v items are counted as %s, want %v", n, reason, want[reason])
 		}
+	}
+	if len(r.future) > 0 {
+		t.Errorf("it remembers %v, whose time has come", r.future)
 	}
 	if lines := strings.Count(log.String(), "news skipped"); lines != 3 {
 		t.Errorf("%d lines in 40 minutes:\n%s", lines, log)
