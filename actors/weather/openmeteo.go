@@ -310,7 +310,7 @@ func (p *place) at(q *Point) bool {
 	return math.Abs(*p.Latitude-q.lat) <= gridSize && math.Abs(*p.Longitude-q.lon) <= gridSize
 }
 
-// series validates an answer for a point and returns its days, or why there are none.
+// series validates an answer for a point and returns its days, or why it has no usable ones.
 func (p *place) series(q *Point) (*Series, missingReason, error) {
 	switch {
 	case p.Error:
