@@ -6,8 +6,6 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-
-	"github.com/agentsignal/agentsignal/persistence/codec"
 )
 
 // keyedRuns are runs of the first node, each with an Idempotency-Key.
@@ -17,41 +15,24 @@ type keyedRuns struct {
 	runs sync.WaitGroup
 }
 
-// locks returns how many of the keys are locked.
-func (k *keyedRuns) locks(tb testing.TB) (locked int) {
-	tb.Helper()
-	client := k.second.process.store.Client
-	rdb, pattern := k.redis.Client(), client.ReplyKey(client.Partition(k.account.ID), k.account.ID, "*")
-	names, err := rdb.Keys(tb.Context(), pattern).Result()
-	must(tb, err)
-	for _, name := range names {
-		if r, _, err := codec.DecodeReply([]byte(rdb.Get(tb.Context(), name).Val())); err == nil && r.Status == 0 {
-			locked++
-		}
-	}
-	return locked
-}
-
 func run(c *client, key string) (answer, error) {
 	return c.try(http.MethodPost, "/v1/agents/trading/run", runBody("ACME", "momentum"), "Idempotency-Key: "+key)
 }
 
-// pause starts runs, and pauses the first node while some are under way.
-func (k *keyedRuns) pause(tb testing.TB) {
-	tb.Helper()
-	eventually(tb, "the paused node holds locks", func() bool {
-		k.first.signal(syscall.SIGCONT)
-		for range 10 {
-			key := fmt.Sprint("run ", len(k.keys))
-			k.keys = append(k.keys, key)
-			k.runs.Go(func() { _, _ = run(k.here, key) }) // it may fail with the node
-		}
-		if k.locks(tb) == 0 {
-			return false
-		}
-		k.first.signal(syscall.SIGSTOP)
-		return k.locks(tb) > 0
-	})
+// pause starts runs, and pauses the first node once one of them is answered and others are under way.
+func (k *keyedRuns) pause() {
+	const runs = 50
+	answered := make(chan struct{}, runs)
+	for i := range runs {
+		key := fmt.Sprint("run ", i)
+		k.keys = append(k.keys, key)
+		k.runs.Go(func() {
+			_, _ = run(k.here, key) // it may fail with the node
+			answered <- struct{}{}
+		})
+	}
+	<-answered
+	k.first.signal(syscall.SIGSTOP)
 }
 
 // repeat repeats each run at the other node until it is answered, and returns the signals.
@@ -94,7 +75,7 @@ func TestRunsOfAKilledNodeAreRepeatedOnce(t *testing.T) {
 	t.Parallel()
 	k := keyedRuns{nodes: startNodes(t, "stream")}
 	before := k.there.signals("").Total
-	k.pause(t)
+	k.pause()
 	k.first.kill()
 	k.checkOnce(t, before, k.repeat(t))
 	k.runs.Wait()
@@ -105,7 +86,7 @@ func TestRunsOfAPausedNodeAreMadeOnce(t *testing.T) {
 	t.Parallel()
 	k := keyedRuns{nodes: startNodes(t, "stream")}
 	before := k.there.signals("").Total
-	k.pause(t)
+	k.pause()
 	made := k.repeat(t)
 	k.first.signal(syscall.SIGCONT)
 	k.runs.Wait()
