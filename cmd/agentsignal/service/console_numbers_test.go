@@ -135,8 +135,12 @@ func checkAxis(t *testing.T, page context.Context, asset string, levels []string
 	texts := evaluate[[]drawnText](t, page, fmt.Sprintf(`textsOn(%q)`, priceAxis))
 	var ticks []drawnText
 	var values []float64
+	left := 0.0 // of the steps' texts; those of levels are smaller and begin before it
 	for _, l := range texts {
-		if !slices.Contains(levels, l.Text) {
+		left = max(left, l.X)
+	}
+	for _, l := range texts {
+		if l.X == left && !slices.Contains(levels, l.Text) {
 			ticks = append(ticks, l)
 		}
 	}
